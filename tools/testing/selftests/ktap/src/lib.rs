@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+//! KTAP (version 1) output for selftest programs.
+//!
+//! A program lists its tests and hands them to [`run`]. Each test runs in a
+//! forked child with a time limit, so that a crash or a hang is one `not ok`
+//! line and the tests after it still run. What a test prints becomes KTAP
+//! diagnostic lines. [`runner`] is the other half: it runs several such
+//! programs and nests their output.
+//!
+//! The format is described in the kernel's `Documentation/dev-tools/ktap.rst`,
+//! the exit statuses (0, 1, 4) in `tools/testing/selftests/kselftest.h`.
+
+mod child;
+pub mod runner;
+
+use std::fmt::Display;
+use std::io;
+use std::io::Write;
+use std::panic::Location;
+use std::process;
+use std::time::Duration;
+
+use child::Child;
+use child::End;
+
+/// Exit status of a program whose tests passed.
+pub const EXIT_PASS: i32 = 0;
+/// Exit status of a program with a failed test.
+pub const EXIT_FAIL: i32 = 1;
+/// Exit status of a program that had to skip every test.
+pub const EXIT_SKIP: i32 = 4;
+
+/// Seconds one test may take unless `KTAP_TIMEOUT` says otherwise.
+const DEFAULT_LIMIT: u64 = 30;
+
+/// What a test returns.
+pub type Outcome = Result<(), Failure>;
+
+/// A test's name and its body.
+pub type Test<'a> = (&'a str, fn() -> Outcome);
+
+/// Why a test did not pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The behaviour under test is wrong.
+    Fail(String),
+    /// The test cannot tell here; the text says what is missing.
+    Skip(String),
+}
+
+/// An error met with `?` fails the test; the text says where.
+impl From<io::Error> for Failure {
+    #[track_caller]
+    fn from(error: io::Error) -> Self {
+        Failure::Fail(located(Location::caller(), error))
+    }
+}
+
+/// Ends a test that cannot run here: `return ktap::skip("needs two CPUs")`.
+pub fn skip(why: impl Into<String>) -> Outcome {
+    Err(Failure::Skip(why.into()))
+}
+
+/// Ends a test as failed, with the caller's file and line.
+#[track_caller]
+pub fn fail(why: impl Into<String>) -> Outcome {
+    Err(Failure::Fail(located(Location::caller(), why.into())))
+}
+
+fn located(at: &Location<'_>, why: impl Display) -> String {
+    format!("{}:{}: {why}", at.file(), at.line())
+}
+
+/// Returns from the test with a failure unless the condition holds.
+///
+/// The arguments after the condition are those of `format!`; without them the
+/// text is the condition itself.
+#[macro_export]
+macro_rules! check {
+    ($cond:expr $(,)?) => {
+        $crate::check!($cond, "{}", stringify!($cond))
+    };
+    ($cond:expr, $($why:tt)+) => {
+        if !$cond {
+            return $crate::fail(format!($($why)+)).map(|()| unreachable!());
+        }
+    };
+}
+
+/// Runs the tests in order, prints KTAP on stdout and exits.
+///
+/// The exit status is 0 when every test passed or was skipped, 1 when one
+/// failed, 4 when all were skipped. `KTAP_TIMEOUT` in the environment is the
+/// limit for one test in seconds.
+pub fn run(tests: &[Test<'_>]) -> ! {
+    let status = report(tests, limit_from_env(), &mut |line| println!("{line}"));
+    // Nobody is left to tell when stdout is gone.
+    let _ = io::stdout().flush();
+    process::exit(status)
+}
+
+fn limit_from_env() -> Duration {
+    let seconds = match std::env::var("KTAP_TIMEOUT") {
+        Err(_) => DEFAULT_LIMIT,
+        Ok(text) => match text.parse() {
+            Ok(seconds) if seconds > 0 => seconds,
+            _ => {
+                eprintln!("KTAP_TIMEOUT: '{text}' is not a number of seconds");
+                process::exit(2)
+            }
+        },
+    };
+    Duration::from_secs(seconds)
+}
+
+/// Runs the tests, gives each line of KTAP to `emit`, returns the exit status.
+fn report(tests: &[Test<'_>], limit: Duration, emit: &mut dyn FnMut(&str)) -> i32 {
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+
+    emit("KTAP version 1");
+    emit(&format!("1..{}", tests.len()));
+    for (index, (name, test)) in tests.iter().enumerate() {
+        let number = index + 1;
+        match run_one(*test, limit, emit) {
+            Ok(()) => {
+                passed += 1;
+                emit(&format!("ok {number} {name}"));
+            }
+            Err(Failure::Skip(why)) => {
+                skipped += 1;
+                emit(&format!("ok {number} {name} # SKIP {}", one_line(&why)));
+            }
+            Err(Failure::Fail(why)) => {
+                failed += 1;
+                for line in why.lines() {
+                    emit(&format!("# {line}"));
+                }
+                emit(&format!("not ok {number} {name}"));
+            }
+        }
+    }
+    emit(&format!(
+        "# Totals: pass:{passed} fail:{failed} skip:{skipped}"
+    ));
+
+    exit_status(passed, failed, skipped)
+}
+
+fn exit_status(passed: usize, failed: usize, skipped: usize) -> i32 {
+    if failed > 0 {
+        EXIT_FAIL
+    } else if passed == 0 && skipped > 0 {
+        EXIT_SKIP
+    } else {
+        EXIT_PASS
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn run_one(test: fn() -> Outcome, limit: Duration, emit: &mut dyn FnMut(&str)) -> Outcome {
+    let child = Child::fork(test)?;
+    let (end, outcome) = child.wait(limit, &mut |line| emit(&format!("# {line}")))?;
+    match end {
+        End::Exited(child::REPORTED) => outcome,
+        End::Exited(status) => Err(Failure::Fail(format!(
+            "the test exited with status {status} before it ended"
+        ))),
+        End::Signalled(signal) => Err(Failure::Fail(format!("killed by signal {signal}"))),
+        End::TimedOut => Err(Failure::Fail(format!(
+            "no end after {} s, killed",
+            limit.as_secs()
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

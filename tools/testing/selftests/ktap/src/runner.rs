@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Runs the test programs that lie beside the calling one and nests their KTAP.
+//!
+//! ```text
+//! run_x_selftests [--timeout SECONDS] [all | NAME...]
+//! run_x_selftests --list
+//! ```
+
+use std::io;
+use std::io::Write;
+use std::path::Path;
+use std::process;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::EXIT_SKIP;
+use crate::child::Child;
+use crate::child::End;
+use crate::exit_status;
+
+/// Seconds one program may take unless `--timeout` says otherwise.
+const DEFAULT_LIMIT: u64 = 180;
+
+/// Exit status after wrong arguments.
+const EXIT_USAGE: i32 = 2;
+
+/// What the arguments ask for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    Help,
+    List,
+    Run {
+        programs: Vec<String>,
+        limit: Duration,
+    },
+}
+
+/// The whole of a runner's `main`: reads the arguments, runs, prints, exits.
+///
+/// Exit status: 0 passed, 1 a program failed, 4 every program was skipped, 2
+/// wrong arguments.
+pub fn main_with(programs: &[&str]) -> ! {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let status = match parse(&arguments, programs) {
+        Err(why) => {
+            eprintln!("{why} (--help shows the usage)");
+            EXIT_USAGE
+        }
+        Ok(Request::Help) => {
+            println!(
+                "usage: [--timeout SECONDS] [all | NAME...]   run test programs (default: all)"
+            );
+            println!("       --list                               print their names");
+            println!("exit: 0 passed, 1 failed, 2 usage, 4 all skipped");
+            println!("KTAP_TIMEOUT: limit of a single test in seconds");
+            0
+        }
+        Ok(Request::List) => {
+            for program in programs {
+                println!("{program}");
+            }
+            0
+        }
+        Ok(Request::Run { programs, limit }) => match own_folder() {
+            Err(error) => {
+                eprintln!("cannot find the folder of this program: {error}");
+                EXIT_USAGE
+            }
+            Ok(folder) => run_programs(&folder, &programs, limit, &mut |line| {
+                println!("{line}");
+                // A guest that dies shall leave the lines before its death.
+                let _ = io::stdout().flush();
+            }),
+        },
+    };
+    process::exit(status)
+}
+
+fn own_folder() -> io::Result<std::path::PathBuf> {
+    let mut path = std::env::current_exe()?;
+    path.pop();
+    Ok(path)
+}
+
+pub(crate) fn parse(arguments: &[String], known: &[&str]) -> Result<Request, String> {
+    let mut programs = Vec::new();
+    let mut limit = Duration::from_secs(DEFAULT_LIMIT);
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "-h" | "--help" => return Ok(Request::Help),
+            "-l" | "--list" => return Ok(Request::List),
+            "-t" | "--timeout" => {
+                limit = arguments
+                    .next()
+                    .and_then(|text| text.parse().ok())
+                    .filter(|&seconds| seconds > 0)
+                    .map(Duration::from_secs)
+                    .ok_or("--timeout needs a number of seconds")?;
+            }
+            "all" => programs.extend(known.iter().map(|name| name.to_string())),
+            name if known.contains(&name) => programs.push(name.to_string()),
+            name => return Err(format!("no test program named '{name}'; see --list")),
+        }
+    }
+    if programs.is_empty() {
+        programs.extend(known.iter().map(|name| name.to_string()));
+    }
+    Ok(Request::Run { programs, limit })
+}
+
+/// Runs each program, nests its output, returns the exit status.
+pub(crate) fn run_programs(
+    folder: &Path,
+    programs: &[String],
+    limit: Duration,
+    emit: &mut dyn FnMut(&str),
+) -> i32 {
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+
+    emit("KTAP version 1");
+    emit(&format!("1..{}", programs.len()));
+    for (index, name) in programs.iter().enumerate() {
+        let number = index + 1;
+        emit(&format!("# Subtest: {name}"));
+        let end = Child::spawn(Command::new(folder.join(name)))
+            .and_then(|child| child.wait(limit, &mut |line| emit(&format!("  {line}"))))
+            .map(|(end, _)| end);
+        match end {
+            Ok(End::Exited(0)) => {
+                passed += 1;
+                emit(&format!("ok {number} {name}"));
+            }
+            Ok(End::Exited(EXIT_SKIP)) => {
+                skipped += 1;
+                emit(&format!(
+                    "ok {number} {name} # SKIP all its tests were skipped"
+                ));
+            }
+            other => {
+                failed += 1;
+                emit(&format!("# {name}: {}", describe(other, limit)));
+                emit(&format!("not ok {number} {name}"));
+            }
+        }
+    }
+    emit(&format!(
+        "# Totals: pass:{passed} fail:{failed} skip:{skipped}"
+    ));
+    exit_status(passed, failed, skipped)
+}
+
+fn describe(end: io::Result<End>, limit: Duration) -> String {
+    match end {
+        Ok(End::Exited(status)) => format!("exit status {status}"),
+        Ok(End::Signalled(signal)) => format!("killed by signal {signal}"),
+        Ok(End::TimedOut) => format!("no end after {} s, killed", limit.as_secs()),
+        Err(error) => format!("cannot run it: {error}"),
+    }
+}

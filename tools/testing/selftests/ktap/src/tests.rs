@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Unit tests of the crate itself; they run on the build machine.
+
+use std::fs;
+use std::io;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::Outcome;
+use crate::Test;
+use crate::fail;
+use crate::report;
+use crate::runner::Request;
+use crate::runner::parse;
+use crate::runner::run_programs;
+use crate::skip;
+
+fn passes() -> Outcome {
+    Ok(())
+}
+
+fn fails() -> Outcome {
+    let words = words("a b");
+    check!(words.len() == 2);
+    check!(words.len() == 3, "{} words", words.len());
+    Ok(())
+}
+
+fn fails_plainly() -> Outcome {
+    fail("two\nlines")
+}
+
+fn skips() -> Outcome {
+    skip("needs a\nmachine")
+}
+
+fn system_error() -> Outcome {
+    fs::read("/nonexistent/file")?;
+    Ok(())
+}
+
+fn crashes() -> Outcome {
+    // SAFETY: raising a signal in the forked child is the point.
+    unsafe { libc::raise(libc::SIGKILL) };
+    Ok(())
+}
+
+fn panics() -> Outcome {
+    panic!("on purpose")
+}
+
+fn leaves_early() -> Outcome {
+    // SAFETY: ends the forked child only.
+    unsafe { libc::_exit(0) }
+}
+
+fn hangs() -> Outcome {
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+fn chatters_for_ever() -> Outcome {
+    loop {
+        io::stdout().write_all(b"still here\n")?;
+        io::stdout().flush()?;
+    }
+}
+
+fn prints() -> Outcome {
+    // Not println!: the test harness would catch that.
+    io::stdout().write_all(b"first\nsecond")?;
+    Ok(())
+}
+
+fn leaves_a_child() -> Outcome {
+    // SAFETY: the grandchild only sleeps, holding the pipes open.
+    if unsafe { libc::fork() } == 0 {
+        std::thread::sleep(Duration::from_secs(60));
+    }
+    Ok(())
+}
+
+fn long_reason() -> Outcome {
+    fail("ä".repeat(10_000))
+}
+
+fn run(tests: &[Test<'_>], limit: Duration) -> (Vec<String>, i32) {
+    let mut lines = Vec::new();
+    let status = report(tests, limit, &mut |line| lines.push(line.to_string()));
+    (lines, status)
+}
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[test]
+fn plan_and_results() {
+    let (lines, status) = run(&[("a", passes), ("b", skips), ("c", passes)], LONG);
+    assert_eq!(
+        lines,
+        [
+            "KTAP version 1",
+            "1..3",
+            "ok 1 a",
+            "ok 2 b # SKIP needs a machine",
+            "ok 3 c",
+            "# Totals: pass:2 fail:0 skip:1",
+        ]
+    );
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn failure_names_file_and_line() {
+    let (lines, status) = run(
+        &[("a", fails), ("b", fails_plainly), ("c", system_error)],
+        LONG,
+    );
+    assert!(lines[2].starts_with("# ") && lines[2].ends_with("2 words"));
+    assert!(lines[2].contains("tests.rs:"), "{}", lines[2]);
+    assert_eq!(lines[3], "not ok 1 a");
+    assert!(lines[4].ends_with(": two"));
+    assert_eq!(lines[5], "# lines");
+    assert_eq!(lines[6], "not ok 2 b");
+    assert!(lines[7].contains("tests.rs:"), "{}", lines[7]);
+    assert_eq!(lines[8], "not ok 3 c");
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn all_skipped_is_status_4() {
+    assert_eq!(run(&[("a", skips), ("b", skips)], LONG).1, 4);
+    assert_eq!(run(&[("a", skips), ("b", fails)], LONG).1, 1);
+}
+
+#[test]
+fn crash_panic_and_early_exit_are_failures() {
+    let (lines, status) = run(
+        &[
+            ("a", crashes),
+            ("b", leaves_early),
+            ("c", panics),
+            ("d", passes),
+        ],
+        LONG,
+    );
+    assert!(lines.contains(&"# killed by signal 9".to_string()));
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("exited with status 0"))
+    );
+    assert!(lines.contains(&"# killed by signal 6".to_string()));
+    for line in ["not ok 1 a", "not ok 2 b", "not ok 3 c", "ok 4 d"] {
+        assert!(lines.contains(&line.to_string()), "{line}: {lines:#?}");
+    }
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn hang_ends_at_the_limit() {
+    let start = Instant::now();
+    let (lines, status) = run(
+        &[("a", hangs), ("b", chatters_for_ever), ("c", passes)],
+        Duration::from_secs(1),
+    );
+    assert!(start.elapsed() < Duration::from_secs(20));
+    assert!(lines.contains(&"# no end after 1 s, killed".to_string()));
+    assert!(lines.contains(&"not ok 1 a".to_string()));
+    assert!(lines.contains(&"not ok 2 b".to_string()));
+    assert!(lines.contains(&"ok 3 c".to_string()));
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn output_becomes_diagnostics() {
+    let (lines, status) = run(&[("a", prints)], LONG);
+    assert_eq!(lines[2..5], ["# first", "# second", "ok 1 a"]);
+    assert_eq!(status, 0);
+}
+
+#[test]
+fn a_forgotten_child_holds_nothing_up() {
+    let start = Instant::now();
+    assert_eq!(run(&[("a", leaves_a_child)], LONG).1, 0);
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_long_reason_is_cut_not_lost() {
+    let (lines, _) = run(&[("a", long_reason)], LONG);
+    assert!(lines[2].contains("ä"));
+    assert_eq!(lines[3], "not ok 1 a");
+}
+
+fn words(text: &str) -> Vec<String> {
+    text.split_whitespace().map(str::to_string).collect()
+}
+
+#[test]
+fn runner_arguments() {
+    let known = ["one", "two"];
+    let run = |names: &str, seconds| Request::Run {
+        programs: words(names),
+        limit: Duration::from_secs(seconds),
+    };
+    assert_eq!(parse(&words(""), &known), Ok(run("one two", 180)));
+    assert_eq!(parse(&words("all"), &known), Ok(run("one two", 180)));
+    assert_eq!(parse(&words("--timeout 5 two"), &known), Ok(run("two", 5)));
+    assert_eq!(parse(&words("--list"), &known), Ok(Request::List));
+    assert_eq!(parse(&words("--help"), &known), Ok(Request::Help));
+    for wrong in ["three", "--timeout", "--timeout x", "--timeout 0", "--what"] {
+        assert!(parse(&words(wrong), &known).is_err(), "{wrong}");
+    }
+}
+
+/// A folder of small shell programs, removed at the end of the test.
+struct Programs(PathBuf);
+
+impl Programs {
+    fn new(name: &str, programs: &[(&str, &str)]) -> Programs {
+        let folder = std::env::temp_dir().join(format!("ktap-{}-{name}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        for (program, body) in programs {
+            let path = folder.join(program);
+            fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        Programs(folder)
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn runner_nests_and_counts() {
+    let programs = Programs::new(
+        "nest",
+        &[
+            ("good", "echo KTAP version 1; echo 1..1; echo ok 1 x"),
+            ("skips", "exit 4"),
+            ("bad", "echo why >&2; exit 1"),
+            ("slow", "sleep 60"),
+        ],
+    );
+    let mut lines = Vec::new();
+    let status = run_programs(
+        &programs.0,
+        &words("good skips bad slow missing"),
+        Duration::from_secs(1),
+        &mut |line| lines.push(line.to_string()),
+    );
+    assert_eq!(
+        lines[..7],
+        [
+            "KTAP version 1",
+            "1..5",
+            "# Subtest: good",
+            "  KTAP version 1",
+            "  1..1",
+            "  ok 1 x",
+            "ok 1 good",
+        ]
+    );
+    for line in [
+        "ok 2 skips # SKIP all its tests were skipped",
+        "  why",
+        "# bad: exit status 1",
+        "not ok 3 bad",
+        "# slow: no end after 1 s, killed",
+        "not ok 4 slow",
+        "not ok 5 missing",
+        "# Totals: pass:1 fail:3 skip:1",
+    ] {
+        assert!(lines.contains(&line.to_string()), "{line}: {lines:#?}");
+    }
+    assert_eq!(status, 1);
+}
+
+#[test]
+fn runner_status_when_all_pass_or_skip() {
+    let programs = Programs::new("status", &[("good", "exit 0"), ("skips", "exit 4")]);
+    let run = |names| run_programs(&programs.0, &words(names), LONG, &mut |_| {});
+    assert_eq!(run("good skips"), 0);
+    assert_eq!(run("skips"), 4);
+}
