@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The core PMU of POWER8 to Power11 as pure logic: what an event code means,
+//! which events can count together, on which counters, and which values the
+//! control registers (MMCR0 to MMCR3, MMCRA) must get.
+//!
+//! The path of a group of events through the files:
+//!
+//! 1. [`Cpu::from_pvr`] (`cpu.rs`) picks the description of the processor, one
+//!    file each: `power8.rs`, `power9.rs`, `power10.rs`, `power11.rs`.
+//! 2. `check.rs` refuses codes with reserved or contradictory bits, reading
+//!    them with `event_code.rs` and `layout.rs`.
+//! 3. `constraint.rs` says what one event demands of the PMU; `alternatives.rs`
+//!    lists the other codes that count the same thing.
+//! 4. `solver.rs` looks for a choice of codes whose demands do not collide and
+//!    gives each event a counter.
+//! 5. `mmcr.rs` turns the result into register images.
+//!
+//! Invariants: nothing here knows the kernel, allocates, recurses, blocks or
+//! panics; every function returns in bounded time; every image comes from a
+//! solved group. Bits of registers are named in IBM order (bit 0 is the most
+//! significant) as in the documents, bits of event codes as in perf's `format/`
+//! files (bit 0 is the least significant).
+//!
+//! Abbreviations: PMC performance monitor counter; MMCR monitor mode control
+//! register; EBB event based branch; BHRB branch history rolling buffer; IFM
+//! instruction filtering mode (of the BHRB); SIAR, SDAR sampled instruction and
+//! data address register; FAB the SMP fabric.
+//!
+//! Sources: Power ISA v2.07B, v3.0B and v3.1 Book III, chapter "Performance
+//! Monitor Facility"; the Performance Monitor Unit User's Guides of POWER8,
+//! POWER9 and POWER10; `arch/powerpc/perf/{isa207-common,power8-pmu,power9-pmu,
+//! power10-pmu}.c` and `Documentation/arch/powerpc/pmu-ebb.rst` in the kernel.
+
+#![deny(
+    clippy::arithmetic_side_effects,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unreachable,
+    clippy::unwrap_used
+)]
+
+mod alternatives;
+mod check;
+mod constraint;
+mod cpu;
+mod event_code;
+mod layout;
+mod mmcr;
+mod perf_event;
+mod power10;
+mod power11;
+mod power8;
+mod power9;
+mod refusal;
+mod request;
+mod solver;
+mod threshold;
+
+pub use constraint::Selector;
+pub use cpu::Cpu;
+pub use cpu::Isa;
+pub use cpu::NamedEvent;
+pub use event_code::EventCode;
+pub use layout::ConfigWord;
+pub use layout::Field;
+pub use layout::FormatField;
+pub use mmcr::Mmcr;
+pub use perf_event::Cache;
+pub use perf_event::CacheEvent;
+pub use perf_event::CacheOp;
+pub use perf_event::CacheResult;
+pub use perf_event::GenericEvent;
+pub use refusal::Refusal;
+pub use request::Assignment;
+pub use request::Exclude;
+pub use request::Machine;
+pub use request::Pmc;
+pub use request::Request;
+pub use request::COUNTERS;
+pub use request::MAX_EVENTS;
