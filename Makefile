@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0
+# For people: `make help` lists the goals. Kbuild is what the kernel's build
+# system reads; scripts/ does the work, each script says in its head what it is.
+
+EBB_CACHE := $(abspath $(or $(EBB_CACHE),.cache))
+export EBB_CACHE
+
+# The kernel tree to build against: as given, else the one in the cache once it
+# is there, else that of the running kernel.
+KDIR ?= $(or $(shell scripts/setup --print kernel 2>/dev/null),/lib/modules/$(shell uname -r)/build)
+cached = $(shell scripts/setup --print kernel)
+
+in_root := scripts/in-root
+programs := $(EBB_CACHE)/target/tools/powerpc64le-unknown-linux-gnu/release
+
+.DEFAULT_GOAL := modules
+# What runs at once is each script's own affair; the goals here go one by one.
+.NOTPARALLEL:
+
+.PHONY: modules
+modules: ## build ebb_pmu.ko against KDIR (this is what plain `make` does)
+	+@scripts/kbuild '$(KDIR)' '$(CURDIR)' modules
+
+.PHONY: install
+install: modules ## install it where modprobe finds it (INSTALL_MOD_PATH is heeded)
+	+@scripts/kbuild '$(KDIR)' '$(CURDIR)' modules_install
+
+.PHONY: clean
+clean: ## remove what the build left in the checkout (EBB_CACHE stays)
+	+@scripts/kbuild '$(KDIR)' '$(CURDIR)' clean
+	@rm -rf scripts/__pycache__ scripts/guest/__pycache__
+
+.PHONY: setup
+setup: ## get toolchain, kernel and emulator into EBB_CACHE
+	@scripts/setup root kernel guest
+
+.PHONY: module
+module: ## build ebb_pmu.ko against the kernel in the cache
+	@scripts/setup kernel
+	@scripts/kbuild '$(cached)' '$(CURDIR)' modules
+
+.PHONY: tools
+tools: ## build the programs for the guest
+	@scripts/setup root
+	@scripts/cargo tools build --release
+
+.PHONY: demo
+demo: ## do all that is needed and show Event Based Branches in a guest
+	@scripts/demo
+
+.PHONY: check
+check: ## run every test
+	@scripts/setup root kernel guest perf
+	@$(in_root) python3 -B scripts/check
+
+.PHONY: host-test
+host-test: ## run the tests that need no guest
+	@scripts/setup root
+	@scripts/cargo host test
+
+.PHONY: clippy
+clippy: ## lint all Rust, with warnings as errors
+	@scripts/setup kernel
+	@scripts/module-copy clippy CLIPPY=1
+	@scripts/cargo host clippy --all-targets -- -D warnings
+	@scripts/cargo tools clippy --all-targets -- -D warnings
+
+.PHONY: fmt
+fmt: ## format all Rust
+	@scripts/setup root
+	@$(in_root) scripts/fmt
+
+.PHONY: fmtcheck
+fmtcheck: ## say what is not formatted
+	@scripts/setup root
+	@$(in_root) scripts/fmt --check
+
+.PHONY: shellcheck
+shellcheck: ## lint all shell scripts
+	@scripts/setup root
+	@$(in_root) scripts/lint-sh
+
+.PHONY: doc
+doc: ## make the reference of all Rust code in EBB_CACHE/doc
+	@scripts/setup kernel
+	@scripts/doc
+
+.PHONY: stats
+stats: ## lines and `unsafe` of each folder of rust/
+	@scripts/stats
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo '  KDIR=DIR       kernel tree of modules, install, clean; now $(KDIR)'
+	@echo '  EBB_CACHE=DIR  where everything else is kept; now $(EBB_CACHE)'

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh
+# What this machine's own package configuration says: its release, its Debian
+# mirror, its proxies. Source it after lib.sh.
+
+# The release that the private root is made of.
+suite=trixie
+backports=$suite-backports
+
+# Prints "debian VERSION" of the host; a testing or unstable host has no number
+# in os-release and counts as the newest.
+host_release() {
+	(
+		ID='' VERSION_ID=''
+		# shellcheck source=/dev/null
+		. "${EBB_OS_RELEASE:-/etc/os-release}"
+		[ "$ID" = debian ] || die "a Debian 12 or later machine needed, this is ${PRETTY_NAME:-unknown}"
+		printf 'debian %s\n' "${VERSION_ID:-99}"
+	)
+}
+
+# Prints the URIs of the archives that may be a Debian mirror, as apt resolves
+# its configuration (one-line and deb822 alike): component main of a plain
+# release, which leaves out -updates, -security and most other people's archives.
+mirror_candidates() {
+	apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' |
+		awk -v name="$(sed -n 's/^VERSION_CODENAME=//p' "${EBB_OS_RELEASE:-/etc/os-release}")" '
+			$3 == "main" && ($4 == "Debian" || $4 ~ /^\$/ || $4 == "") &&
+			($2 == name || $2 ~ /^(oldstable|stable|testing|unstable|sid)$/) && !seen[$1]++ { print $1 }'
+}
+
+# Turns what may stand in a sources file into a plain URI: the first line of the
+# list that a mirror+file: URI names, else the URI itself.
+plain_uri() {
+	case $1 in
+	mirror+file:*)
+		list=/${1#mirror+file:}
+		sed -n 's/^\([a-z]*:[^[:space:]]*\).*/\1/p' "$(printf '%s' "${list%/}" | tr -s /)" | head -n 1
+		;;
+	*)
+		printf '%s\n' "$1"
+		;;
+	esac
+}
+
+# Whether URI $1 is a Debian archive that holds both suites. apt's own downloader
+# is asked, so that its proxies and certificates count.
+mirror_answers() {
+	probe=$EBB_CACHE/probe.$$
+	answers=yes
+	for name in "$suite" "$backports"; do
+		timeout 30 /usr/lib/apt/apt-helper -o Acquire::Retries=1 -o Acquire::http::Timeout=10 \
+			-o Acquire::https::Timeout=10 download-file "$1/dists/$name/InRelease" "$probe" >/dev/null 2>&1 &&
+			grep -q '^Origin: Debian' "$probe" || answers=
+		rm -f "$probe"
+	done
+	[ "$answers" ]
+}
+
+# Prints the first mirror of the host's configuration that answers.
+find_mirror() {
+	tried=
+	for candidate in $(mirror_candidates); do
+		uri=$(plain_uri "$candidate")
+		uri=${uri%/}
+		tried="$tried $uri"
+		case $uri in
+		http://* | https://*) ;;
+		*) continue ;;
+		esac
+		if mirror_answers "$uri"; then
+			printf '%s\n' "$uri"
+			return 0
+		fi
+	done
+	[ "$tried" ] || die "apt's configuration names no Debian archive (component main of the host's release)"
+	die "no Debian mirror of apt's configuration answers with $suite and $backports; tried:$tried"
+}
+
+# Prints apt's own settings of how to reach archives, for the private root. A
+# command that detects a proxy exists on the host only.
+apt_access() {
+	apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+|Retries)[: ]' | grep -v 'Auto-Detect' || :
+}
+
+# Exports the proxy apt uses as the environment variable that wget understands.
+export_proxy() {
+	eval "$(apt-config shell ebb_proxy Acquire::http::Proxy)"
+	case ${http_proxy-}${ebb_proxy-} in
+	'' | DIRECT) ;;
+	*) export http_proxy="${http_proxy:-$ebb_proxy}" ;;
+	esac
+}

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh
+# What the scripts share: where things are, how a step is shown and logged, and
+# how two runs wait for each other. Source it with $top set to the checkout.
+
+: "${top:?}"
+EBB_CACHE=${EBB_CACHE:-$top/.cache}
+mkdir -p "$EBB_CACHE/log" "$EBB_CACHE/lock" || exit 1
+# Physical and absolute: in-root shows the same directory under the same name.
+EBB_CACHE=$(cd "$EBB_CACHE" && pwd -P) || exit 1
+export EBB_CACHE
+
+# make's M= cannot hold a blank, and every list of paths here is split at one.
+case $top$EBB_CACHE in
+*[[:space:]]*)
+	echo "error: the paths of checkout and EBB_CACHE may not hold blanks: $top, $EBB_CACHE" >&2
+	exit 1
+	;;
+esac
+
+# What the cross builds of kernel and module are told, in one place.
+# shellcheck disable=SC2034
+cross='ARCH=powerpc LLVM=-19 CROSS_COMPILE=powerpc64le-linux-gnu-'
+
+# One line to stderr: progress never mixes with what a command prints.
+say() {
+	printf '%s\n' "$*" >&2
+}
+
+die() {
+	say "error: $*"
+	exit 1
+}
+
+# step NAME CMD...: run CMD with its output in a log of that name, show how long
+# it took; when it fails show the end of the log and its path. CMD is a program,
+# not a function, so that its own `set -e` is in force.
+step() {
+	step_name=$1
+	shift
+	step_log=$EBB_CACHE/log/$(printf '%s' "$step_name" | tr -c 'A-Za-z0-9.' '-').log
+	step_start=$(date +%s)
+	printf '  %-40s ' "$step_name" >&2
+	step_status=0
+	"$@" >"$step_log" 2>&1 </dev/null || step_status=$?
+	step_time=$(($(date +%s) - step_start))
+	if [ "$step_status" -eq 0 ]; then
+		say "$step_time s"
+		return 0
+	fi
+	say "FAILED after $step_time s (status $step_status); the end of its log:"
+	tail -n 15 "$step_log" | sed 's/^/    /' >&2
+	say "  the whole log: $step_log"
+	return "$step_status"
+}
+
+# lock NAME: hold the lock NAME until this shell ends. Children inherit it, so
+# what an interrupted run left running keeps the next one waiting as well.
+lock() {
+	exec 9>"$EBB_CACHE/lock/$1" || exit 1
+	flock -n 9 && return 0
+	say "waiting for another run that holds $EBB_CACHE/lock/$1"
+	flock 9
+}
+
+# fingerprint DIR PATH...: one checksum of the names, kinds and sizes of all
+# files under these paths of DIR. Reads no contents, so it is quick.
+fingerprint() {
+	(
+		cd "$1" && shift &&
+			find "$@" ! -type d -printf '%y %s %p\n' | LC_ALL=C sort | sha256sum
+	)
+}
