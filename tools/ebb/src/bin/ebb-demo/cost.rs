@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What an EBB costs in instructions, from the first of the entry to `rfebb`.
+//!
+//! The counters stand still in a real handler: the overflow freezes them. So
+//! the handler is run by hand, through the whole entry, with PMC5 counting
+//! instructions; then once more with an entry that returns at once. The
+//! difference is what the entry, the handler and the way back execute.
+
+use crate::sampling;
+use ebb::Error;
+use ebb::EventBuilder;
+use ebb::Pmc;
+use ebb::spr;
+
+/// `PM_RUN_INST_CMPL`, which PMC5 counts.
+const INSTRUCTIONS_PMC5: u64 = 0x500fa;
+const ROUNDS: u32 = 1000;
+
+/// An entry that does nothing.
+#[unsafe(naked)]
+unsafe extern "C" fn empty_entry() {
+    core::arch::naked_asm!("rfebb 1")
+}
+
+/// Instructions that one EBB with the demo's handler executes, `rfebb` included.
+pub fn instructions() -> Result<u32, Error> {
+    let event = EventBuilder::ebb(INSTRUCTIONS_PMC5).open()?;
+    event.enable()?;
+    event.check_scheduled()?;
+    // SAFETY: as in `sampling::run`.
+    unsafe { ebb::install(sampling::handler)? };
+    let full = count()?;
+    // SAFETY: the entry changes no register and returns by rfebb.
+    unsafe { spr::write::<{ spr::EBBHR }>(empty_entry as *const () as u64) };
+    let empty = count()?;
+    ebb::disable();
+    event.close();
+    // Rounded, as the emulator counts by blocks; the empty entry's own rfebb was
+    // taken off with the rest.
+    Ok((full.saturating_sub(empty) + ROUNDS / 2) / ROUNDS + 1)
+}
+
+fn count() -> Result<u32, Error> {
+    Pmc::Pmc5.write(0);
+    for _ in 0..ROUNDS {
+        ebb::inject()?;
+    }
+    Ok(Pmc::Pmc5.read())
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Taking EBBs in the workload: the handler and the run around it.
+
+use crate::workload;
+use crate::workload::Data;
+use ebb::EbbContext;
+use ebb::Error;
+use ebb::EventBuilder;
+use ebb::Pmc;
+use ebb::pmc;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use std::time::Instant;
+
+/// Where the handler puts the interrupted addresses. Made before the first EBB,
+/// so that the handler neither allocates nor waits.
+static SAMPLES: OnceLock<Vec<AtomicU64>> = OnceLock::new();
+
+/// Notes the interrupted address.
+pub fn handler(context: &mut EbbContext<'_>) {
+    let samples = SAMPLES.get().map_or(&[][..], Vec::as_slice);
+    let place = usize::try_from(context.number() - 1).unwrap_or(usize::MAX);
+    if let Some(sample) = samples.get(place) {
+        sample.store(context.interrupted(), Relaxed);
+    }
+}
+
+/// What a run gave.
+pub struct Run {
+    /// Interrupted addresses.
+    pub addresses: Vec<u64>,
+    /// Branches to the handler without a cause.
+    pub spurious: u64,
+    /// Passes of the workload that it took.
+    pub passes: u64,
+    /// Counts of the event in one pass, function by function, without EBBs.
+    pub expected: Vec<u64>,
+    /// Time of a pass without and with EBBs.
+    pub pass_time: (Duration, Duration),
+    /// Whether the workload computed the same in every pass.
+    pub same_result: bool,
+}
+
+/// Runs whole passes of the workload until `count` EBBs of event `code` have
+/// come, one every `period` counts, or many more passes were made than that
+/// should take.
+pub fn run(code: u64, period: u32, count: usize) -> Result<Run, Error> {
+    let counter = Pmc::of_event(code).ok_or(Error::Period)?;
+    let event = EventBuilder::ebb(code).open()?;
+    // SAFETY: the handler only stores to atomics that exist already.
+    unsafe { ebb::install(handler)? };
+    event.enable()?;
+    event.check_scheduled()?;
+
+    let mut data = Data::new();
+    let result = workload::pass(&mut data);
+    let expected: Vec<u64> = workload::FUNCTIONS
+        .iter()
+        .map(|function| {
+            counter.write(0);
+            function.run(&mut data);
+            u64::from(counter.read())
+        })
+        .collect();
+    let start = Instant::now();
+    let mut same_result = workload::pass(&mut data) == result;
+    let without = start.elapsed();
+
+    // EBBs that get lost must not keep us here: allow twice the passes.
+    let per_pass = expected.iter().sum::<u64>().max(1);
+    let needed = (count as u64 * u64::from(period)).div_ceil(per_pass);
+    let limit = 2 * needed + 2;
+    // The last pass is not cut short, which would distort the histogram.
+    let room = count as u64 + per_pass / u64::from(period) + 1;
+    let samples = SAMPLES.get_or_init(|| (0..room).map(|_| AtomicU64::new(0)).collect());
+
+    pmc::freeze();
+    ebb::start(counter, period)?;
+    ebb::enable()?;
+    let start = Instant::now();
+    pmc::unfreeze();
+    let mut passes = 0;
+    while ebb::count() < count as u64 && passes < limit {
+        same_result &= workload::pass(&mut data) == result;
+        passes += 1;
+    }
+    let with = start.elapsed();
+    ebb::disable();
+    event.close();
+
+    let came = usize::try_from(ebb::count()).map_or(samples.len(), |came| came.min(samples.len()));
+    Ok(Run {
+        addresses: samples[..came].iter().map(|s| s.load(Relaxed)).collect(),
+        spurious: ebb::spurious(),
+        passes,
+        expected,
+        // CAST: a run has far fewer than 2^32 passes.
+        pass_time: (without, with / (passes.max(1) as u32)),
+        same_result,
+    })
+}

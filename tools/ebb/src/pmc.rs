@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The performance monitor counters, the sampled registers and the BHRB, as a
+//! program with a scheduled EBB event may use them.
+//!
+//! Every access here ends in SIGILL while this thread has no scheduled EBB
+//! event: see [`Event::is_scheduled`](crate::Event::is_scheduled).
+
+use crate::reg::Mmcr0;
+use crate::spr;
+
+/// A counter is negative, and raises an alert, from this value on.
+pub const OVERFLOW: u32 = 0x8000_0000;
+
+/// One of the six 32-bit performance monitor counters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Pmc {
+    /// PMC1.
+    Pmc1 = 1,
+    /// PMC2.
+    Pmc2,
+    /// PMC3.
+    Pmc3,
+    /// PMC4.
+    Pmc4,
+    /// PMC5, instructions completed.
+    Pmc5,
+    /// PMC6, cycles.
+    Pmc6,
+}
+
+impl Pmc {
+    /// All counters, in order.
+    pub const ALL: [Self; 6] = [
+        Self::Pmc1,
+        Self::Pmc2,
+        Self::Pmc3,
+        Self::Pmc4,
+        Self::Pmc5,
+        Self::Pmc6,
+    ];
+
+    /// The counter of number `n`, 1-6.
+    #[must_use]
+    pub const fn new(n: u8) -> Option<Self> {
+        match n {
+            1..=6 => Some(Self::ALL[n as usize - 1]),
+            _ => None,
+        }
+    }
+
+    /// The counter that the event code `code` names.
+    #[must_use]
+    pub const fn of_event(code: u64) -> Option<Self> {
+        Self::new(crate::config::pmc_of(code))
+    }
+
+    /// The counter's place in an array of six.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize - 1
+    }
+
+    /// Reads the counter.
+    #[inline]
+    #[must_use]
+    pub fn read(self) -> u32 {
+        // SAFETY: reading a counter has no effect. CAST: a PMC has 32 bits, the
+        // upper half of the SPR reads as zero.
+        unsafe {
+            match self {
+                Self::Pmc1 => spr::read::<{ spr::PMC1 }>() as u32,
+                Self::Pmc2 => spr::read::<{ spr::PMC2 }>() as u32,
+                Self::Pmc3 => spr::read::<{ spr::PMC3 }>() as u32,
+                Self::Pmc4 => spr::read::<{ spr::PMC4 }>() as u32,
+                Self::Pmc5 => spr::read::<{ spr::PMC5 }>() as u32,
+                Self::Pmc6 => spr::read::<{ spr::PMC6 }>() as u32,
+            }
+        }
+    }
+
+    /// Writes the counter.
+    #[inline]
+    pub fn write(self, value: u32) {
+        let value = u64::from(value);
+        // SAFETY: a counter that turns negative raises an alert only if BESCR
+        // and MMCR0 were set up for one.
+        unsafe {
+            match self {
+                Self::Pmc1 => spr::write::<{ spr::PMC1 }>(value),
+                Self::Pmc2 => spr::write::<{ spr::PMC2 }>(value),
+                Self::Pmc3 => spr::write::<{ spr::PMC3 }>(value),
+                Self::Pmc4 => spr::write::<{ spr::PMC4 }>(value),
+                Self::Pmc5 => spr::write::<{ spr::PMC5 }>(value),
+                Self::Pmc6 => spr::write::<{ spr::PMC6 }>(value),
+            }
+        }
+    }
+
+    /// The value from which the counter turns negative after `period` counts,
+    /// 1 to 0x8000_0000.
+    #[must_use]
+    pub const fn start_value(period: u32) -> u32 {
+        OVERFLOW.wrapping_sub(period)
+    }
+}
+
+/// Freezes all counters.
+pub fn freeze() {
+    (Mmcr0::read() | Mmcr0::FC).write();
+}
+
+/// Lets all counters run.
+pub fn unfreeze() {
+    Mmcr0::read().without(Mmcr0::FC).write();
+}
+
+/// Reads SIAR, the address of the sampled instruction.
+#[must_use]
+pub fn siar() -> u64 {
+    // SAFETY: reading SIAR has no effect.
+    unsafe { spr::read::<{ spr::SIAR }>() }
+}
+
+/// Reads SDAR, the address of the sampled instruction's operand.
+#[must_use]
+pub fn sdar() -> u64 {
+    // SAFETY: reading SDAR has no effect.
+    unsafe { spr::read::<{ spr::SDAR }>() }
+}
+
+/// Reads SIER, the description of the sampled instruction.
+#[must_use]
+pub fn sier() -> u64 {
+    // SAFETY: reading SIER has no effect.
+    unsafe { spr::read::<{ spr::SIER }>() }
+}
+
+/// Reads entry `N` (0-1023, most recent first) of the Branch History Rolling
+/// Buffer; 0 means that it is empty. Power ISA Book II section 8.2.
+///
+/// SIGILL unless the event was opened with [`config::BHRB`](crate::config::BHRB).
+#[must_use]
+pub fn bhrb_entry<const N: u16>() -> u64 {
+    let value: u64;
+    // SAFETY: mfbhrbe changes nothing but its target.
+    unsafe {
+        core::arch::asm!("mfbhrbe {0}, {n}", out(reg) value, n = const N,
+            options(nostack, preserves_flags));
+    }
+    value
+}
+
+/// Clears the Branch History Rolling Buffer. SIGILL as [`bhrb_entry`].
+pub fn bhrb_clear() {
+    // SAFETY: clrbhrb touches no register and no memory.
+    unsafe { core::arch::asm!("clrbhrb", options(nostack, preserves_flags)) }
+}

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Which rule a refused EBB event breaks.
+//!
+//! The kernel says EINVAL to all of them (`ebb_event_check` and the constraints
+//! of the core PMU's driver), so a program that was refused asks here. This
+//! explains a refusal; it never makes one.
+
+use crate::config::BHRB;
+use crate::config::EBB;
+use crate::config::pmc_of;
+use perf_event_open_sys::bindings::perf_event_attr;
+
+/// The first rule for EBB events that `attr` breaks on thread `pid`, with
+/// `leader` if it is to be a member of a group.
+pub(crate) fn broken(
+    attr: &perf_event_attr,
+    pid: libc::pid_t,
+    leader: Option<&perf_event_attr>,
+) -> Option<&'static str> {
+    let is_ebb = attr.config & EBB != 0;
+    let group = leader.unwrap_or(attr);
+    let rules = [
+        (
+            is_ebb != (group.config & EBB != 0),
+            "leader and members of a group must all be EBB events or none",
+        ),
+        (
+            !is_ebb && attr.config & BHRB != 0,
+            "the BHRB bit of the event code needs the EBB bit",
+        ),
+        (
+            is_ebb && pid == -1,
+            "an EBB event must be attached to a thread, not to a CPU",
+        ),
+        (
+            is_ebb && group.pinned() == 0,
+            "the leader of an EBB group must be pinned",
+        ),
+        (
+            is_ebb && group.exclusive() == 0,
+            "the leader of an EBB group must be exclusive",
+        ),
+        (is_ebb && attr.freq() != 0, "an EBB event has no frequency"),
+        (
+            is_ebb && attr.inherit() != 0,
+            "an EBB event cannot be inherited",
+        ),
+        (
+            is_ebb && attr.sample_period != 0,
+            "an EBB event has no sample period: the program sets the counter",
+        ),
+        (
+            is_ebb && attr.sample_type != 0,
+            "an EBB event has no samples, so no sample type",
+        ),
+        (
+            is_ebb && attr.enable_on_exec() != 0,
+            "an EBB event cannot be enabled on exec",
+        ),
+        (
+            is_ebb && pmc_of(attr.config) == 0,
+            "the code of an EBB event must name its counter (bits 16-19)",
+        ),
+    ];
+    rules
+        .into_iter()
+        .find_map(|(broken, reason)| broken.then_some(reason))
+}
