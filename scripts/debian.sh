@@ -19,14 +19,14 @@ host_release() {
 	)
 }
 
-# Prints the URIs of the archives that may be a Debian mirror, as apt resolves
-# its configuration (one-line and deb822 alike): component main of a plain
-# release, which leaves out -updates, -security and most other people's archives.
+# Prints the URIs of the archives that may be a Debian mirror, as apt resolves its
+# configuration (one-line and deb822 alike; no index need be there): component
+# main of a plain release, which leaves out -updates, -security and most others.
 mirror_candidates() {
-	apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)' 'Created-By: Packages' |
-		awk -v name="$(sed -n 's/^VERSION_CODENAME=//p' "${EBB_OS_RELEASE:-/etc/os-release}")" '
-			$3 == "main" && ($4 == "Debian" || $4 ~ /^\$/ || $4 == "") &&
-			($2 == name || $2 ~ /^(oldstable|stable|testing|unstable|sid)$/) && !seen[$1]++ { print $1 }'
+	name=$(sed -n 's/^VERSION_CODENAME=//p' "${EBB_OS_RELEASE:-/etc/os-release}")
+	apt-get update --print-uris |
+		sed -nE "s,^'(.*)/dists/($name|oldstable|stable|testing|unstable|sid)/main/binary-amd64/.*,\\1,p" |
+		awk '!seen[$0]++'
 }
 
 # Turns what may stand in a sources file into a plain URI: the first line of the
