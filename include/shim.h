@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * Functions of rust/power/shim.c: what the kernel offers to C only as inline
+ * functions and macros. bindgen makes rust/power's declarations of this file.
+ */
+#ifndef EBB_PMU_SHIM_H
+#define EBB_PMU_SHIM_H
+
+#include <linux/types.h>
+
+struct pt_regs;
+
+/* Tell the hypervisor (lppaca) and KVM (paca) whether PMU registers matter. */
+void ebb_pmu_set_in_use(bool in_use);
+
+/* Turn PMU registers on for this CPU, once each time it comes up. */
+void ebb_pmu_enable_pmcs(void);
+
+/* Forget a PM interrupt that came while it was masked. Interrupts must be off. */
+void ebb_pmu_clear_pending(void);
+
+/* Have a PM interrupt as soon as interrupts are on. Leaves them hard disabled. */
+void ebb_pmu_set_pending(void);
+
+/* Take and give back the PMU. The handler runs with interrupts off. */
+int ebb_pmu_reserve(void (*handler)(struct pt_regs *));
+void ebb_pmu_release(void);
+
+/* Set where the interrupted program goes on. */
+void ebb_pmu_set_nip(struct pt_regs *regs, unsigned long nip);
+
+/* Whether there is a hypervisor above this kernel. */
+bool ebb_pmu_in_lpar(void);
+
+/* Nanoseconds of this CPU's scheduler clock. */
+u64 ebb_pmu_clock(void);
+
+/* Say (dynamic debug) why an event was refused with an errno. */
+void ebb_pmu_refused(u64 config, int error, const char *reason, size_t length);
+
+/* Have fn(cpu) called before a CPU comes up. A positive number or an errno. */
+int ebb_pmu_hotplug_add(int (*fn)(unsigned int cpu));
+void ebb_pmu_hotplug_remove(int state);
+
+#endif

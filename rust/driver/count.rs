@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Counts of single events: 64 bits out of counters of 32, and what is left of a sample's period.
+//!
+//! A counter of a sampling event starts at 2^31 less what is left of the period, so that it becomes
+//! negative, and alerts, when the period is over; every other counter starts at 0 and alerts at
+//! 2^31. `prev_count` is the counter's value up to which the event's count is up to date.
+
+use super::is_ebb;
+use crate::perf::Event;
+use crate::perf::State;
+use crate::power::pmu;
+use kernel::sync::atomic::Relaxed;
+
+/// The counter an event is on, 0 for PMC1, as the register functions take it.
+pub(super) fn counter(event: &Event) -> Option<usize> {
+    // CAST: One of six counters.
+    event.hw().idx().checked_sub(1).map(|index| index as usize)
+}
+
+/// What a counter starts with when `left` events are left of the period.
+pub(super) fn start_value(left: i64) -> u32 {
+    // A period of more than 2^31 takes several rounds of the counter. A value that is negative
+    // already would not alert, so at least one event is left.
+    let left = left.clamp(1, i64::from(pmu::NEGATIVE));
+    // CAST: At most 2^31 by the line above.
+    pmu::NEGATIVE - left as u32
+}
+
+/// What a counter of `event` is to start with.
+pub(super) fn initial_value(event: &Event) -> u32 {
+    if event.hw().state() == State::Stopped || event.hw().sample_period() == 0 {
+        return 0;
+    }
+    start_value(event.hw().period_left().load(Relaxed))
+}
+
+/// Events between two values of a counter, of which it has counted through at most one wrap.
+pub(super) fn delta(before: i64, now: u32) -> u64 {
+    // CAST: A counter's value was stored there.
+    now.wrapping_sub(before as u32).into()
+}
+
+/// See [`crate::perf::Pmu::read`].
+pub(super) fn read(event: &Event) {
+    let hw = event.hw();
+    let Some(index) = counter(event) else {
+        return;
+    };
+    if hw.state() == State::Stopped {
+        return;
+    }
+    if is_ebb(event) {
+        // The program counts; all the kernel does is to keep the counter over a context switch.
+        hw.prev_count().store(pmu::read_pmc(index).into(), Relaxed);
+        return;
+    }
+
+    // A PMI between reading `prev_count` and the counter starts over with both.
+    let prev = hw.prev_count();
+    let mut before = prev.load(Relaxed);
+    let delta = loop {
+        let now = pmu::read_pmc(index);
+        match prev.cmpxchg(before, now.into(), Relaxed) {
+            Ok(_) => break delta(before, now),
+            Err(changed) => before = changed,
+        }
+    };
+    if delta == 0 {
+        return;
+    }
+    event.add_count(delta);
+    // CAST: At most 2^32. A PMI after the loop may add a period in between, which stands.
+    hw.period_left().add(-(delta as i64), Relaxed);
+}
+
+/// Stops an event's counter, as well as the hardware can: it counts on from 0, and its alerts are
+/// ignored.
+pub(super) fn stop(event: &Event) {
+    let Some(index) = counter(event) else {
+        return;
+    };
+    if event.hw().state() == State::Stopped {
+        return;
+    }
+    read(event);
+    event.hw().set_state(State::Stopped);
+    pmu::write_pmc(index, 0);
+    event.update_userpage();
+}
+
+/// Starts an event's counter with what is left of its period.
+pub(super) fn start(event: &Event) {
+    let hw = event.hw();
+    let Some(index) = counter(event) else {
+        return;
+    };
+    if hw.state() == State::Running {
+        return;
+    }
+    hw.set_state(State::Running);
+    let value = initial_value(event);
+    hw.prev_count().store(value.into(), Relaxed);
+    pmu::write_pmc(index, value);
+    event.update_userpage();
+}

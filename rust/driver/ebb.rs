@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Event Based Branches: their rules, and how a program's PMU state comes and goes with it.
+//!
+//! While an EBB group is on the PMU, the program owns PMC1 to PMC6 and its view of MMCR0 and MMCR2.
+//! The kernel only keeps them over context switches, and takes the PMU back with the last event.
+//! BESCR, EBBHR and EBBRR are switched by the architecture's code.
+//!
+//! Power ISA 3.1B, Book II, chapter 6; `Documentation/arch/powerpc/pmu-ebb.rst` of the kernel.
+//!
+//! # Where the machine raises an interrupt all the same
+//!
+//! With MMCR0\[EBE\] set an alert causes an EBB and no interrupt. QEMU (8.1 and later) causes both,
+//! from a line that stays up as long as MMCR0\[PMAO\] is set. [`interrupt`] is where such an
+//! interrupt ends; on hardware it is never reached.
+
+use super::is_ebb;
+use super::refuse::Refusal;
+use super::Driver;
+use super::Here;
+use crate::isa207::Mmcr;
+use crate::perf::Event;
+use crate::perf::NewEvent;
+use crate::power::interrupt::Interrupted;
+use crate::power::regs::Bescr;
+use crate::power::regs::Ebbhr;
+use crate::power::regs::Ebbrr;
+use crate::power::regs::Mmcr0;
+use crate::power::regs::Mmcr2;
+use crate::power::thread::CurrentThread;
+
+/// The event has not been on a PMU yet (a flag of ours in `struct hw_perf_event`).
+const NEW: u32 = 1 << 0;
+
+/// Checks the rules for EBB events, which are those of the leader for a whole group.
+pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
+    let leader = event.leader();
+    // A leader of another PMU, such as a software event, is no EBB event.
+    let leader_is_ebb = leader.same_pmu(event) && is_ebb(leader);
+    if leader_is_ebb != is_ebb(event) {
+        return Err(Refusal::EbbMixed);
+    }
+    if !leader_is_ebb {
+        return Ok(());
+    }
+    let attr = event.attr();
+    let rules = [
+        (event.follows_task(), Refusal::EbbWithoutTask),
+        (leader.attr().pinned(), Refusal::EbbNotPinned),
+        (leader.attr().exclusive(), Refusal::EbbNotExclusive),
+        (!attr.freq(), Refusal::EbbFreq),
+        (!attr.inherit(), Refusal::EbbInherit),
+        (attr.sample_type() == 0, Refusal::EbbSampleType),
+        (attr.sample_period() == 0, Refusal::EbbSamplePeriod),
+        (!attr.enable_on_exec(), Refusal::EbbEnableOnExec),
+    ];
+    match rules.iter().find(|(kept, _)| !kept) {
+        Some(&(_, refusal)) => Err(refusal),
+        None => Ok(()),
+    }
+}
+
+/// Marks an event that is being opened.
+pub(super) fn mark_new(event: &Event) {
+    event.hw().set_flags(NEW);
+}
+
+/// The current task's saved PMU state.
+fn thread(_here: &Here<'_>) -> CurrentThread {
+    // SAFETY: Interrupts are off as long as there is a `Here`, and the callers do not keep the
+    // value longer.
+    unsafe { CurrentThread::new() }
+}
+
+/// Deals with an event that is added to the current task's PMU: a new group starts from a clean
+/// state, whatever the task or its parent had before.
+pub(super) fn added(here: &Here<'_>, event: &Event) {
+    let hw = event.hw();
+    if is_ebb(event) && event.leader().is(event) && hw.flags() & NEW != 0 {
+        thread(here).reset();
+    }
+    hw.set_flags(hw.flags() & !NEW);
+}
+
+/// Saves the program's state from a PMU that is stopped now and had `mmcr0` before.
+pub(super) fn switch_out(driver: &Driver, here: &Here<'_>, mmcr0: Mmcr0) {
+    thread(here).save(driver.registers(), mmcr0, here.mmcr.get().mmcr3);
+}
+
+/// Restores the program's state; returns MMCR0 with which the PMU is to start, made of the kernel's
+/// (`mmcr0`) and the program's.
+///
+/// What the program may set of MMCR2 only freezes counters, so the kernel's value (for
+/// `exclude_user` and the like) cannot be undone by it.
+pub(super) fn switch_in(driver: &Driver, here: &Here<'_>, mmcr: &Mmcr, mmcr0: Mmcr0) -> Mmcr0 {
+    let thread = thread(here);
+    thread.restore(driver.registers());
+    Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
+    mmcr0.for_ebb(thread.mmcr0())
+}
+
+/// What became of an interrupt that came with EBBs enabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alert {
+    /// The program goes on in its handler, sent there by the machine or by us.
+    Delivered,
+    /// The program cannot take it now: its handler runs, it has EBBs off, or the kernel was
+    /// interrupted. The machine keeps what it raised in the kernel for the return to the program.
+    Pending,
+}
+
+/// Deals with an interrupt that came although EBBs are enabled: it is not ours, and neither are the
+/// counters. If the machine has not sent the program to its handler, that is done here.
+pub(super) fn interrupt(mmcr0: Mmcr0, interrupted: &mut Interrupted) -> Alert {
+    // The interrupt's line is up as long as PMAO is set.
+    mmcr0.with_const_alert_occurred::<0>().write();
+
+    let bescr = Bescr::read();
+    let delivered = bescr
+        .with_const_global_enable::<0>()
+        .with_const_pm_occurred::<1>();
+    if !interrupted.is_user() || bescr.pm_enable() == 0 {
+        return Alert::Pending;
+    }
+    if bescr.global_enable() == 1 {
+        Ebbrr::write(interrupted.nip());
+        interrupted.set_nip(Ebbhr::read());
+        delivered.write();
+        return Alert::Delivered;
+    }
+    if bescr.pm_occurred() == 1 && interrupted.nip() == Ebbhr::read() {
+        Alert::Delivered
+    } else {
+        Alert::Pending
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What perf core calls: the PMU driver itself.
+//!
+//! The path of an event:
+//!
+//! 1. `open.rs` takes it or refuses it, with the EBB rules of `ebb.rs`;
+//! 2. `schedule.rs` puts it on a CPU, if it can count there beside the others;
+//! 3. `program.rs` writes what was decided to the PMU, between stopping and starting it;
+//! 4. `count.rs` reads it, `interrupt.rs` deals with its overflows.
+//!
+//! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded.
+//!
+//! Per-CPU state changes only while the CPU's PMU is stopped (no PMI can come then) or in its PMI
+//! (which does not nest), so plain `Cell`s do.
+
+mod count;
+mod ebb;
+mod interrupt;
+mod open;
+mod program;
+mod refuse;
+mod schedule;
+mod sysfs;
+mod takeover;
+
+pub(crate) use takeover::Takeover;
+
+use crate::isa207::Assignment;
+use crate::isa207::Cpu;
+use crate::isa207::EventCode;
+use crate::isa207::Isa;
+use crate::isa207::Machine;
+use crate::isa207::Mmcr;
+use crate::perf;
+use crate::perf::Event;
+use crate::perf::NewEvent;
+use crate::perf::ScheduleFlags;
+use crate::perf::ThisCpu;
+use crate::perf::Transaction;
+use crate::power::hotplug::Hotplug;
+use crate::power::interrupt::Pmcs;
+use crate::power::machine;
+use crate::power::thread::Registers;
+use core::cell::Cell;
+use interrupt::PmInterrupt;
+use kernel::prelude::*;
+
+/// The driver, one for the machine.
+#[pin_data]
+pub(crate) struct Driver {
+    /// What the processor's PMU can do.
+    cpu: &'static Cpu,
+    /// What the register images depend on besides the events.
+    machine: Machine,
+    /// CPUs that come up.
+    hotplug: Hotplug,
+    /// The PMU's interrupt, which the first open event reserves.
+    #[pin]
+    pmcs: Pmcs<PmInterrupt>,
+}
+
+/// What the driver keeps for each CPU.
+#[derive(Default)]
+pub(crate) struct CpuState {
+    /// The counters are stopped by [`perf::Pmu::disable`], and no PMI can come.
+    stopped: Cell<bool>,
+    /// This CPU's PMU has been turned on since the CPU came up.
+    turned_on: Cell<bool>,
+    /// Events are being added that are to be checked as a whole.
+    in_transaction: Cell<bool>,
+    /// Events came or went since the PMU was last programmed.
+    changed: Cell<bool>,
+    /// Where the events of the slots count, `None` when that is to be worked out.
+    assignment: Cell<Option<Assignment>>,
+    /// The control registers of the events that run.
+    mmcr: Cell<Mmcr>,
+    /// The events that run are EBB events.
+    ebb: Cell<bool>,
+}
+
+/// This CPU, with the driver's state.
+type Here<'a> = ThisCpu<'a, CpuState>;
+
+/// Whether an event asks for EBBs.
+fn is_ebb(event: &Event) -> bool {
+    EventCode(event.hw().code()).is_ebb()
+}
+
+impl Driver {
+    /// The driver for `cpu`.
+    fn new(
+        cpu: &'static Cpu,
+        interrupt: kernel::sync::Arc<PmInterrupt>,
+    ) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            cpu,
+            machine: Machine {
+                hypervisor_mode: machine::kernel_is_hypervisor(),
+            },
+            hotplug: Hotplug::watch()?,
+            pmcs <- Pmcs::new(interrupt),
+        }? Error)
+    }
+
+    /// Whether the PMU is that of ISA v3.1.
+    fn is_v31(&self) -> bool {
+        self.cpu.isa() >= Isa::V31
+    }
+
+    /// The registers that are saved for a program.
+    fn registers(&self) -> Registers {
+        if self.is_v31() {
+            Registers::Extended
+        } else {
+            Registers::Base
+        }
+    }
+}
+
+#[vtable]
+impl perf::Pmu for Driver {
+    type Cpu = CpuState;
+
+    fn event_init(&self, event: &NewEvent<'_>) -> Result {
+        self.open(event)
+    }
+
+    fn destroy(&self, _event: &Event) {
+        self.pmcs.put();
+    }
+
+    fn enable(&self, cpu: &Here<'_>) {
+        self.start_pmu(cpu);
+    }
+
+    fn disable(&self, cpu: &Here<'_>) {
+        self.stop_pmu(cpu);
+    }
+
+    fn add(&self, cpu: &Here<'_>, event: &Event, flags: ScheduleFlags) -> Result {
+        self.add_event(cpu, event, flags)
+    }
+
+    fn del(&self, cpu: &Here<'_>, event: &Event) {
+        self.delete_event(cpu, event);
+    }
+
+    fn start(&self, _cpu: &Here<'_>, event: &Event) {
+        count::start(event);
+    }
+
+    fn stop(&self, _cpu: &Here<'_>, event: &Event) {
+        count::stop(event);
+    }
+
+    fn read(&self, _cpu: &Here<'_>, event: &Event) {
+        count::read(event);
+    }
+
+    fn start_txn(&self, cpu: &Here<'_>, txn: Transaction) {
+        cpu.in_transaction.set(txn == Transaction::Add);
+    }
+
+    fn commit_txn(&self, cpu: &Here<'_>) -> Result {
+        self.commit(cpu)
+    }
+
+    fn cancel_txn(&self, cpu: &Here<'_>) {
+        cpu.in_transaction.set(false);
+    }
+
+    fn event_idx(&self, event: &Event) -> u32 {
+        event.hw().idx()
+    }
+}

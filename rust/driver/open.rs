@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Opening an event: is it ours, can the processor count it, can it with its group?
+
+use super::ebb;
+use super::refuse::Refusal;
+use super::Driver;
+use crate::isa207;
+use crate::isa207::CacheEvent;
+use crate::isa207::Exclude;
+use crate::isa207::GenericEvent;
+use crate::isa207::Request;
+use crate::isa207::COUNTERS;
+use crate::perf::Attr;
+use crate::perf::Event;
+use crate::perf::Kind;
+use crate::perf::NewEvent;
+use crate::power::machine;
+use kernel::prelude::*;
+use kernel::sync::atomic::Relaxed;
+
+/// Events that are to count together, as the solver takes them.
+pub(super) struct Requests {
+    requests: [Request; COUNTERS],
+    len: usize,
+}
+
+impl Requests {
+    /// No events.
+    pub(super) fn new() -> Self {
+        Self {
+            requests: [Request::default(); COUNTERS],
+            len: 0,
+        }
+    }
+
+    /// Adds an event. Fails when there are more than counters.
+    pub(super) fn push(&mut self, event: &Event) -> Result<(), isa207::Refusal> {
+        let free = self.requests.get_mut(self.len);
+        *free.ok_or(isa207::Refusal::TooManyEvents)? = request(event);
+        self.len += 1;
+        Ok(())
+    }
+
+    /// The events.
+    pub(super) fn as_slice(&self) -> &[Request] {
+        self.requests.get(..self.len).unwrap_or(&[])
+    }
+}
+
+/// What an opened event asks of the hardware.
+fn request(event: &Event) -> Request {
+    let attr = event.attr();
+    Request {
+        code: event.hw().code(),
+        config1: attr.config1(),
+        config2: attr.config2(),
+        exclude: Exclude {
+            user: attr.exclude_user(),
+            kernel: attr.exclude_kernel(),
+            // With nobody above the kernel, what it runs in is not another's.
+            hv: attr.exclude_hv() && machine::in_partition(),
+            idle: attr.exclude_idle(),
+        },
+        runlatch_may_differ: event.follows_task(),
+        branch_filter_ifm: None,
+    }
+}
+
+impl Driver {
+    /// See [`crate::perf::Pmu::event_init`].
+    pub(super) fn open(&self, event: &NewEvent<'_>) -> Result {
+        self.accept(event).map_err(|refusal| refusal.of(event))?;
+
+        let hw = event.hw();
+        hw.set_idx(0);
+        hw.set_last_period(hw.sample_period());
+        // CAST: perf core refuses periods with the uppermost bit.
+        hw.period_left().store(hw.sample_period() as i64, Relaxed);
+        hw.prev_count().store(0, Relaxed);
+        ebb::mark_new(event);
+
+        // Last, as it is what `destroy` gives back.
+        self.pmcs.get()
+    }
+
+    /// Checks an event and sets its code.
+    fn accept(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
+        let attr = event.attr();
+        let code = self.code(attr)?;
+        if attr.samples_branches() {
+            return Err(Refusal::BranchStack);
+        }
+        event.hw().set_code(code);
+        ebb::check(event)?;
+
+        let mut requests = Requests::new();
+        for member in event.group() {
+            if member.same_pmu(event) && !member.is_off() {
+                requests.push(member)?;
+            }
+        }
+        requests.push(event)?;
+        self.cpu.solve(requests.as_slice(), self.machine)?;
+        Ok(())
+    }
+
+    /// The event code that stands for what user space asked for.
+    fn code(&self, attr: &Attr) -> Result<u64, Refusal> {
+        let config = attr.config();
+        match attr.kind() {
+            Kind::Hardware => GenericEvent::from_config(config)
+                .and_then(|generic| self.cpu.generic_event(generic))
+                .ok_or(Refusal::NoSuchGenericEvent),
+            Kind::HwCache => {
+                let cache = CacheEvent::from_config(config).ok_or(Refusal::CacheEventNonsense)?;
+                self.cpu.cache_event(cache).ok_or(Refusal::NoSuchCacheEvent)
+            }
+            Kind::Raw => Ok(config),
+            Kind::Other => Err(Refusal::OtherType),
+        }
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Stopping and starting a CPU's PMU, and writing to it in between what `schedule.rs` decided.
+
+use super::count;
+use super::ebb;
+use super::is_ebb;
+use super::Driver;
+use super::Here;
+use crate::isa207::Assignment;
+use crate::perf::Event;
+use crate::power::pmu;
+use crate::power::regs::Mmcr0;
+use crate::power::regs::Mmcr1;
+use crate::power::regs::Mmcr2;
+use crate::power::regs::Mmcr3;
+use crate::power::regs::Mmcra;
+use crate::power::regs::Sdar;
+use crate::power::regs::Siar;
+use kernel::pr_err_once;
+use kernel::sync::atomic::Relaxed;
+
+impl Driver {
+    /// See [`crate::perf::Pmu::disable`].
+    pub(super) fn stop_pmu(&self, here: &Here<'_>) {
+        if here.stopped.replace(true) {
+            return;
+        }
+        self.turn_on(here);
+        let before = pmu::freeze(self.is_v31());
+
+        let mmcra = Mmcra::from(here.mmcr.get().mmcra);
+        let mut quiet = mmcra.with_const_sample_enable::<0>();
+        if self.is_v31() {
+            quiet = quiet.with_const_bhrb_recording_disable::<1>();
+        }
+        if quiet != mmcra {
+            quiet.write();
+            pmu::synchronize();
+        }
+
+        if before.ebb_enable() == 1 {
+            ebb::switch_out(self, here, before);
+        }
+        // Programs may read them, and they can hold an address of the kernel or of another program.
+        Sdar::write(0);
+        Siar::write(0);
+    }
+
+    /// See [`crate::perf::Pmu::enable`].
+    pub(super) fn start_pmu(&self, here: &Here<'_>) {
+        if !here.stopped.get() {
+            return;
+        }
+        if here.slots().len() == 0 {
+            pmu::set_in_use(false);
+            return;
+        }
+        if here.changed.get() && !self.program(here) {
+            return;
+        }
+
+        let mmcr = here.mmcr.get();
+        let mmcra = Mmcra::from(mmcr.mmcra);
+        let waiting = mmcra.with_const_sample_enable::<0>();
+        waiting.write();
+
+        let mut mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
+        if here.ebb.get() {
+            mmcr0 = ebb::switch_in(self, here, &mmcr, mmcr0);
+        } else if here.slots().iter().any(is_negative) {
+            // Its alert was taken back when the PMU was stopped.
+            pmu::pend_interrupt();
+        }
+        here.stopped.set(false);
+        pmu::synchronize();
+        mmcr0.write();
+        if waiting != mmcra {
+            pmu::synchronize();
+            mmcra.write();
+        }
+    }
+
+    /// Turns this CPU's PMU on when the CPU came up since that was last done.
+    fn turn_on(&self, here: &Here<'_>) {
+        let came_up = self.hotplug.came_up(here.id());
+        if came_up || !here.turned_on.get() {
+            pmu::turn_on();
+            here.turned_on.set(true);
+        }
+    }
+
+    /// Writes the events that are on this CPU now to its stopped PMU. Returns whether it may start.
+    fn program(&self, here: &Here<'_>) -> bool {
+        let Some(assignment) = self.settle(here) else {
+            return false;
+        };
+        let ebb = here.slots().get(0).is_some_and(is_ebb);
+        here.mmcr.set(assignment.mmcr);
+        here.ebb.set(ebb);
+        here.changed.set(false);
+
+        self.turn_on(here);
+        pmu::set_in_use(true);
+        Mmcr1::write(assignment.mmcr.mmcr1);
+        if self.is_v31() {
+            Mmcr3::write(assignment.mmcr.mmcr3);
+        }
+        if ebb {
+            // What was recorded and counted before is not for the program that can read it now.
+            pmu::clear_bhrb();
+            clear_free_counters(&assignment);
+        } else {
+            Mmcr2::write(assignment.mmcr.mmcr2);
+        }
+
+        let placed = || {
+            let indices = assignment.placements().map(|(pmc, _)| pmc.index());
+            here.slots().iter().zip(indices)
+        };
+        // All that move leave their counters first, as one may move to where another was.
+        for (event, index) in placed() {
+            leave_other(event, index);
+        }
+        for (event, index) in placed() {
+            if count::counter(event).is_none() {
+                enter(event, index, ebb);
+            }
+        }
+        true
+    }
+
+    /// Where this CPU's events count, worked out if nobody has.
+    fn settle(&self, here: &Here<'_>) -> Option<Assignment> {
+        if let Some(assignment) = here.assignment.get() {
+            return Some(assignment);
+        }
+        match self.assign(here, None) {
+            Ok(assignment) => {
+                here.assignment.set(Some(assignment));
+                Some(assignment)
+            }
+            Err(refusal) => {
+                // Part of what could count together can, so this is a bug. Nothing counts then.
+                pr_err_once!("scheduled events do not fit: {}\n", refusal.reason());
+                None
+            }
+        }
+    }
+}
+
+/// Whether an event's counter is negative.
+fn is_negative(event: &Event) -> bool {
+    count::counter(event).is_some_and(|index| pmu::read_pmc(index) >= pmu::NEGATIVE)
+}
+
+/// Takes an event off its counter unless that is `index`.
+fn leave_other(event: &Event, index: usize) {
+    if let Some(old) = count::counter(event).filter(|&old| old != index) {
+        count::read(event);
+        pmu::write_pmc(old, 0);
+        event.hw().set_idx(0);
+    }
+}
+
+/// Puts an event on a counter.
+fn enter(event: &Event, index: usize, ebb: bool) {
+    let prev = event.hw().prev_count();
+    let value = if ebb {
+        // CAST: A counter's value was stored there.
+        prev.load(Relaxed) as u32
+    } else {
+        let value = count::initial_value(event);
+        prev.store(value.into(), Relaxed);
+        value
+    };
+    pmu::write_pmc(index, value);
+    // CAST: One of six counters.
+    event.hw().set_idx(index as u8 + 1);
+    event.update_userpage();
+}
+
+/// Sets counters to 0 that no event is on.
+fn clear_free_counters(assignment: &Assignment) {
+    for index in 0..pmu::COUNTERS {
+        if !assignment.placements().any(|(pmc, _)| pmc.index() == index) {
+            pmu::write_pmc(index, 0);
+        }
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Taking the PMU over from the driver that is built into the kernel, and giving it back.
+
+use super::interrupt::PmInterrupt;
+use super::sysfs;
+use super::Driver;
+use crate::isa207::Cpu;
+use crate::perf::CpuContexts;
+use crate::perf::Foreign;
+use crate::perf::Registration;
+use crate::perf::SetAside;
+use crate::power::machine;
+use kernel::prelude::*;
+use kernel::sync::Arc;
+
+/// The PMU is this driver's while the value lives.
+pub(crate) struct Takeover {
+    // Dropped in this order: first this driver's PMU goes, then the other one's comes back.
+    _registration: Registration<Driver>,
+    _set_aside: Option<SetAside>,
+}
+
+impl Takeover {
+    /// Takes the PMU over.
+    ///
+    /// Fails with `ENODEV` on a processor that the driver does not know, with `EBUSY` when somebody
+    /// else has the PMU, `ENOMEM` and the like. Then the PMU is whose it was.
+    pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
+        let pvr = machine::pvr();
+        let Some(cpu) = Cpu::from_pvr(pvr) else {
+            pr_err!("no support for the processor with PVR {pvr:#010x}\n");
+            return Err(ENODEV);
+        };
+        // Everything that can fail comes before the other driver loses the PMU.
+        let cpus = CpuContexts::new()?;
+        let interrupt = Arc::new(PmInterrupt::new(cpus.clone()), GFP_KERNEL)?;
+        let folders = sysfs::folders(cpu)?;
+
+        let foreign = Foreign::find_cycles().inspect_err(|e| {
+            pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
+        })?;
+        let set_aside = foreign.map(Foreign::set_aside).transpose()?;
+        let driver = Driver::new(cpu, interrupt);
+        let registration = Registration::new_core(module, c"cpu", folders, cpus, driver)
+            .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
+
+        let name = cpu.name();
+        match &set_aside {
+            Some(other) => {
+                let other = other.name();
+                pr_info!("{name}: took \"{other}\" over; 6 counters, sampling, EBB\n");
+            }
+            None => pr_info!("{name}: no PMU to take over; 6 counters, sampling, EBB\n"),
+        }
+        Ok(Self {
+            _registration: registration,
+            _set_aside: set_aside,
+        })
+    }
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An event: `struct perf_event`.
+//!
+//! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
+
+use super::bindings;
+use super::Attr;
+use super::Hw;
+use core::ops::Deref;
+use kernel::bindings::list_head;
+use kernel::container_of;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
+use kernel::types::Opaque;
+
+/// An event of a hardware PMU.
+///
+/// # Invariants
+///
+/// The value is a live `struct perf_event` whose PMU is, or is about to be, a hardware PMU.
+#[repr(transparent)]
+pub(crate) struct Event(Opaque<bindings::perf_event>);
+
+impl Event {
+    /// Makes a reference of perf core's pointer.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` must satisfy the type invariants for the lifetime `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::perf_event) -> &'a Self {
+        // SAFETY: The caller guarantees a live event; the type is transparent over it.
+        unsafe { &*ptr.cast() }
+    }
+
+    pub(super) fn as_raw(&self) -> *mut bindings::perf_event {
+        self.0.get()
+    }
+
+    /// What user space asked for.
+    pub(crate) fn attr(&self) -> &Attr {
+        // SAFETY: Valid by the type invariants.
+        let attr = unsafe { &raw const (*self.as_raw()).attr };
+        // SAFETY: The attributes live in the event; `Attr` is transparent over them.
+        unsafe { &*attr.cast() }
+    }
+
+    /// The driver's own data.
+    pub(crate) fn hw(&self) -> &Hw {
+        // SAFETY: Valid by the type invariants.
+        let hw = unsafe { &raw const (*self.as_raw()).hw };
+        // SAFETY: The data live in the event; `Hw` is transparent over them.
+        unsafe { &*hw.cast() }
+    }
+
+    /// Whether the event follows a task rather than a CPU.
+    pub(crate) fn follows_task(&self) -> bool {
+        // SAFETY: Valid by the type invariants; written before the event is first seen by a PMU.
+        unsafe { (*self.as_raw()).attach_state & bindings::PERF_ATTACH_TASK != 0 }
+    }
+
+    /// The leader of the event's group, maybe the event itself.
+    pub(crate) fn leader(&self) -> &Event {
+        // SAFETY: A member holds its leader until it leaves the group, and is then its own.
+        unsafe { Event::from_raw((*self.as_raw()).group_leader) }
+    }
+
+    /// Whether both are the same event.
+    pub(crate) fn is(&self, other: &Event) -> bool {
+        core::ptr::eq(self, other)
+    }
+
+    /// Whether the event is disabled by its owner.
+    pub(crate) fn is_off(&self) -> bool {
+        // SAFETY: Valid by the type invariants.
+        unsafe { (*self.as_raw()).state == bindings::perf_event_state_PERF_EVENT_STATE_OFF }
+    }
+
+    /// Whether the event belongs to the same PMU as `other`.
+    pub(crate) fn same_pmu(&self, other: &Event) -> bool {
+        // SAFETY: Valid by the type invariants; only the pointers are compared.
+        unsafe { (*self.as_raw()).pmu == (*other.as_raw()).pmu }
+    }
+
+    /// The event's count, which perf core and other CPUs read at any time.
+    fn count(&self) -> &Atomic<i64> {
+        // SAFETY: Valid by the type invariants.
+        let field = unsafe { &raw mut (*self.as_raw()).count };
+        // SAFETY: The field lives as long as `self`, is aligned, and is only accessed atomically
+        // (`local64_t`). CAST: On 64-bit machines `local64_t` is a `long`.
+        unsafe { Atomic::from_ptr(field.cast()) }
+    }
+
+    /// Adds to the event's count.
+    pub(crate) fn add_count(&self, delta: u64) {
+        // CAST: Counts wrap modulo 2^64.
+        self.count().add(delta as i64, Relaxed);
+    }
+
+    /// Counts a sample that had to be dropped.
+    pub(crate) fn count_lost_sample(&self) {
+        // SAFETY: Valid by the type invariants.
+        let field = unsafe { &raw mut (*self.as_raw()).lost_samples };
+        // SAFETY: The field lives as long as `self`, is aligned, and is only accessed atomically
+        // (`atomic64_t`). CAST: `atomic64_t` is a structure of one `s64`.
+        let lost: &Atomic<i64> = unsafe { Atomic::from_ptr(field.cast()) };
+        lost.add(1, Relaxed);
+    }
+
+    /// Shows user space, in the page it may have mapped, where the event is now.
+    pub(crate) fn update_userpage(&self) {
+        // SAFETY: The event is live by the type invariants.
+        unsafe { bindings::perf_event_update_userpage(self.as_raw()) };
+    }
+}
+
+/// An event that is being opened.
+///
+/// # Invariants
+///
+/// The event is in its PMU's `event_init`: its leader's group cannot change meanwhile (perf core
+/// holds the leader's context), and it is not itself a sibling yet.
+pub(crate) struct NewEvent<'a>(&'a Event);
+
+impl<'a> NewEvent<'a> {
+    /// # Safety
+    ///
+    /// `ptr` must be what perf core gave to `event_init`, which must not return before `'a` ends.
+    pub(super) unsafe fn from_raw(ptr: *mut bindings::perf_event) -> Self {
+        // SAFETY: The caller guarantees a live event. INVARIANT: by the caller's guarantee.
+        Self(unsafe { Event::from_raw(ptr) })
+    }
+
+    /// The members that the event's group has so far: the leader, then its siblings, without the
+    /// event itself. Empty for an event that opens a group.
+    pub(crate) fn group(&self) -> Group<'a> {
+        let leader = self.0.leader();
+        if leader.is(self.0) {
+            return Group {
+                leader: None,
+                next: core::ptr::null_mut(),
+                head: core::ptr::null_mut(),
+            };
+        }
+        // SAFETY: The leader is live.
+        let head = unsafe { &raw mut (*leader.as_raw()).sibling_list };
+        // SAFETY: By the type invariants the list is stable; perf core initialised its head.
+        let next = unsafe { (*head).next };
+        Group {
+            leader: Some(leader),
+            next,
+            head,
+        }
+    }
+}
+
+impl Deref for NewEvent<'_> {
+    type Target = Event;
+
+    fn deref(&self) -> &Event {
+        self.0
+    }
+}
+
+/// Iterator over a group, see [`NewEvent::group`].
+///
+/// # Invariants
+///
+/// `next` is `head` or the `sibling_list` of a live event of the group that `head` belongs to, or
+/// both are null.
+pub(crate) struct Group<'a> {
+    leader: Option<&'a Event>,
+    next: *mut list_head,
+    head: *mut list_head,
+}
+
+impl<'a> Iterator for Group<'a> {
+    type Item = &'a Event;
+
+    fn next(&mut self) -> Option<&'a Event> {
+        if let Some(leader) = self.leader.take() {
+            return Some(leader);
+        }
+        if self.next == self.head {
+            return None;
+        }
+        let node = self.next;
+        // SAFETY: By the type invariants `node` is in the list. INVARIANT: so is what follows it.
+        self.next = unsafe { (*node).next };
+        // SAFETY: By the type invariants `node` is a live event's `sibling_list`.
+        Some(unsafe { Event::from_raw(container_of!(node, bindings::perf_event, sibling_list)) })
+    }
+}

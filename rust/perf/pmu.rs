@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The trait of a PMU driver.
+//!
+//! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h), `struct pmu`
+
+use super::bindings;
+use super::Event;
+use super::NewEvent;
+use super::ThisCpu;
+use kernel::build_error;
+use kernel::error::VTABLE_DEFAULT_ERROR;
+use kernel::prelude::*;
+
+/// How an event is to be scheduled (`PERF_EF_*`).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScheduleFlags(u32);
+
+impl ScheduleFlags {
+    pub(super) fn from_raw(flags: core::ffi::c_int) -> Self {
+        // CAST: A bit pattern, which C passes as a signed integer.
+        Self(flags as u32)
+    }
+
+    /// Start the counter when adding the event.
+    pub(crate) fn start(self) -> bool {
+        self.0 & bindings::PERF_EF_START != 0
+    }
+}
+
+/// What a transaction is for (`PERF_PMU_TXN_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transaction {
+    /// Several events are added and checked as a whole at the end.
+    Add,
+    /// Something else, such as reading several events at a time.
+    Other,
+}
+
+impl Transaction {
+    pub(super) fn from_raw(flags: core::ffi::c_uint) -> Self {
+        if flags == bindings::PERF_PMU_TXN_ADD {
+            Self::Add
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// A driver for a PMU.
+///
+/// perf core calls [`event_init`] and [`destroy`] in process context; everything else runs with
+/// interrupts off on the CPU whose PMU it is about and must neither sleep nor allocate. [`add`],
+/// [`del`], [`start`], [`stop`] and transactions come between [`disable`] and [`enable`], except
+/// that [`stop`] also comes out of [`Event::overflow`] in the PMU's interrupt.
+///
+/// [`event_init`]: Pmu::event_init
+/// [`destroy`]: Pmu::destroy
+/// [`add`]: Pmu::add
+/// [`del`]: Pmu::del
+/// [`start`]: Pmu::start
+/// [`stop`]: Pmu::stop
+/// [`enable`]: Pmu::enable
+/// [`disable`]: Pmu::disable
+#[vtable]
+pub(crate) trait Pmu: Send + Sync + Sized + 'static {
+    /// The driver's per-CPU state.
+    type Cpu: Send;
+
+    /// Takes an event that is being opened, or refuses it: `ENOENT` when it is not for this PMU,
+    /// another error when it is but cannot be had.
+    fn event_init(&self, event: &NewEvent<'_>) -> Result;
+
+    /// Gives back what [`Pmu::event_init`] took. Called once for each event that it accepted.
+    fn destroy(&self, event: &Event);
+
+    /// Lets the counters of this CPU run.
+    fn enable(&self, cpu: &ThisCpu<'_, Self::Cpu>);
+
+    /// Stops the counters of this CPU.
+    fn disable(&self, cpu: &ThisCpu<'_, Self::Cpu>);
+
+    /// Adds an event to this CPU's PMU; [`ThisCpu::slots`] holds it after success. Fails with
+    /// `EAGAIN` when it does not fit beside the others.
+    fn add(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event, flags: ScheduleFlags) -> Result;
+
+    /// Takes an event off this CPU's PMU, its count brought up to date.
+    fn del(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);
+
+    /// Starts an event's counter with what is left of its period.
+    fn start(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);
+
+    /// Stops an event's counter, its count brought up to date.
+    fn stop(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);
+
+    /// Brings an event's count up to date. The counters may run, and the PMU's interrupt come.
+    fn read(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);
+
+    /// Begins a transaction.
+    fn start_txn(&self, _cpu: &ThisCpu<'_, Self::Cpu>, _txn: Transaction) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Ends a transaction. With an error (`EAGAIN`) the transaction goes on until
+    /// [`Pmu::cancel_txn`].
+    fn commit_txn(&self, _cpu: &ThisCpu<'_, Self::Cpu>) -> Result {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// Gives a transaction up. Every event added in it has been or will be deleted.
+    fn cancel_txn(&self, _cpu: &ThisCpu<'_, Self::Cpu>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
+    /// The number that user space is shown for an event's counter, 0 for none. Called anywhere.
+    fn event_idx(&self, _event: &Event) -> u32 {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+}

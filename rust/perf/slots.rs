@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The events that are on one CPU's PMU right now, in the order in which they were added.
+//!
+//! perf core guarantees that an event lives from `add` to `del`. The callbacks in [`vtable`] keep
+//! this list by that rule, so a driver may look at the events without a pointer of its own.
+//!
+//! [`vtable`]: super::vtable
+
+use super::Event;
+use core::cell::Cell;
+
+/// Most events that a CPU's PMU can hold at a time.
+const MAX_SLOTS: usize = 8;
+
+/// The events on a CPU's PMU.
+///
+/// # Invariants
+///
+/// The first `len` pointers are of events that were added to this CPU's PMU and not deleted since,
+/// hence live.
+pub(crate) struct Slots {
+    events: [Cell<*const Event>; MAX_SLOTS],
+    len: Cell<usize>,
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Self {
+            events: [const { Cell::new(core::ptr::null()) }; MAX_SLOTS],
+            // INVARIANT: No event is claimed.
+            len: Cell::new(0),
+        }
+    }
+
+    /// The number of events.
+    pub(crate) fn len(&self) -> usize {
+        self.len.get()
+    }
+
+    /// The event in slot `slot`, counted from 0.
+    pub(crate) fn get(&self, slot: usize) -> Option<&Event> {
+        if slot >= self.len() {
+            return None;
+        }
+        let event = self.events.get(slot)?.get();
+        // SAFETY: By the type invariants the event is live; it stays so while this CPU is in the
+        // PMU's code, which is the only way to a `&Slots` (see `ThisCpu`).
+        Some(unsafe { &*event })
+    }
+
+    /// The events in order of their slots.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> {
+        (0..self.len()).filter_map(|slot| self.get(slot))
+    }
+
+    /// The slot of `event`.
+    pub(super) fn position(&self, event: &Event) -> Option<usize> {
+        self.iter().position(|held| held.is(event))
+    }
+
+    /// Whether another event finds room.
+    pub(super) fn has_room(&self) -> bool {
+        self.len() < MAX_SLOTS
+    }
+
+    /// Appends an event; without effect when there is no room.
+    ///
+    /// # Safety
+    ///
+    /// `event` must stay live until it is taken out with [`Slots::remove`].
+    pub(super) unsafe fn push(&self, event: &Event) {
+        if let Some(free) = self.events.get(self.len()) {
+            free.set(event);
+            // INVARIANT: The caller guarantees that the event lives while it is here.
+            self.len.set(self.len() + 1);
+        }
+    }
+
+    /// Takes the event in `slot` out and moves those behind it up.
+    pub(super) fn remove(&self, slot: usize) {
+        let len = self.len();
+        if slot >= len {
+            return;
+        }
+        for (to, from) in self.events[slot..len]
+            .iter()
+            .zip(&self.events[slot + 1..len])
+        {
+            to.set(from.get());
+        }
+        // INVARIANT: The pointers that remain are those of the other events.
+        self.len.set(len - 1);
+    }
+}

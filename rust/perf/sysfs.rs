@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Read-only files under `/sys/bus/event_source/devices/<pmu>/`, each with a fixed text.
+//!
+//! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
+
+use core::ffi::c_char;
+use core::ffi::CStr;
+use core::marker::PhantomPinned;
+use kernel::bindings;
+use kernel::fmt;
+use kernel::prelude::*;
+use kernel::str::CString;
+
+/// A file with a fixed text.
+///
+/// # Invariants
+///
+/// `file.attr.name` points to the string in `name`.
+#[repr(C)]
+struct Attribute {
+    file: bindings::device_attribute,
+    name: CString,
+    text: CString,
+    _pin: PhantomPinned,
+}
+
+impl Attribute {
+    fn new(name: CString, text: CString) -> Result<Pin<KBox<Self>>> {
+        let mut file: bindings::device_attribute = pin_init::zeroed();
+        file.attr.name = name.as_char_ptr();
+        file.attr.mode = 0o444;
+        file.__bindgen_anon_1.show = Some(Self::show);
+        #[cfg(CONFIG_DEBUG_LOCK_ALLOC)]
+        {
+            // Files in allocated memory share one lock class, as they never nest.
+            static KEY: kernel::sync::LockClassKey = kernel::static_lock_class!();
+            file.attr.key = KEY.as_ptr();
+        }
+        // INVARIANT: The string stays where it is when its owner moves.
+        let attribute = Self {
+            file,
+            name,
+            text,
+            _pin: PhantomPinned,
+        };
+        Ok(KBox::pin(attribute, GFP_KERNEL)?)
+    }
+
+    /// # Safety
+    ///
+    /// sysfs's: `file` is the start of an [`Attribute`], `page` a page to write to.
+    unsafe extern "C" fn show(
+        _device: *mut bindings::device,
+        file: *mut bindings::device_attribute,
+        page: *mut c_char,
+    ) -> isize {
+        // SAFETY: Every file with this function is the first field of an `Attribute`.
+        let this = unsafe { &*file.cast::<Self>() };
+        // SAFETY: `page` is as `sysfs_emit` asks for, the format takes one string.
+        let length =
+            unsafe { bindings::sysfs_emit(page, c"%s\n".as_ptr(), this.text.as_char_ptr()) };
+        // CAST: At most a page.
+        length as isize
+    }
+}
+
+/// A folder of files.
+struct Folder {
+    group: bindings::attribute_group,
+    /// What `group` points to: the files, then null.
+    list: KVec<*mut bindings::attribute>,
+    files: KVec<Pin<KBox<Attribute>>>,
+}
+
+/// The folders of a PMU.
+///
+/// # Invariants
+///
+/// Each folder's `group` points to its `list`, which points to its `files` and ends with null;
+/// `list` here points to the groups and ends with null.
+pub(crate) struct Folders {
+    /// The groups, then null.
+    list: KVec<*const bindings::attribute_group>,
+    folders: KVec<KBox<Folder>>,
+}
+
+// SAFETY: Nothing changes the files once they are registered, and they are not bound to a thread.
+unsafe impl Send for Folders {}
+// SAFETY: As above.
+unsafe impl Sync for Folders {}
+
+impl Folders {
+    /// No folders yet. Fails with `ENOMEM`, as the other functions here do.
+    pub(crate) fn new() -> Result<Self> {
+        let mut list = KVec::new();
+        list.push(core::ptr::null(), GFP_KERNEL)?;
+        // INVARIANT: There are no groups.
+        Ok(Self {
+            list,
+            folders: KVec::new(),
+        })
+    }
+
+    /// Adds a folder; files go to the one that was added last.
+    pub(crate) fn add_folder(&mut self, name: &'static CStr) -> Result {
+        let mut list = KVec::new();
+        list.push(core::ptr::null_mut(), GFP_KERNEL)?;
+        let mut folder = KBox::new(
+            Folder {
+                group: pin_init::zeroed(),
+                list,
+                files: KVec::new(),
+            },
+            GFP_KERNEL,
+        )?;
+        folder.group.name = name.as_ptr();
+        folder.group.__bindgen_anon_2.attrs = folder.list.as_ptr().cast_mut();
+        let group: *const bindings::attribute_group = &raw const folder.group;
+        self.folders.push(folder, GFP_KERNEL)?;
+        // INVARIANT: The new group takes the place of the null, which comes after it again.
+        push_before_null(&mut self.list, group, core::ptr::null())
+    }
+
+    /// Adds a file that reads as `text` and a newline. Fails with `EINVAL` when there is no folder.
+    pub(crate) fn add_file(&mut self, name: &str, text: fmt::Arguments<'_>) -> Result {
+        let folder = self.folders.last_mut().ok_or(EINVAL)?;
+        let name = CString::try_from_fmt(fmt!("{name}"))?;
+        let attribute = Attribute::new(name, CString::try_from_fmt(text)?)?;
+        let file = (&raw const attribute.file.attr).cast_mut();
+        folder.files.push(attribute, GFP_KERNEL)?;
+        push_before_null(&mut folder.list, file, core::ptr::null_mut())?;
+        // INVARIANT: The list may have moved.
+        folder.group.__bindgen_anon_2.attrs = folder.list.as_ptr().cast_mut();
+        Ok(())
+    }
+
+    /// The list as the driver core takes it. Valid as long as `self`, if nothing is added.
+    pub(super) fn as_raw(&self) -> *mut *const bindings::attribute_group {
+        self.list.as_ptr().cast_mut()
+    }
+}
+
+/// Appends to a list that ends with `null`, which it still does afterwards.
+fn push_before_null<T: Copy>(list: &mut KVec<T>, item: T, null: T) -> Result {
+    list.push(null, GFP_KERNEL)?;
+    if let Some(place) = list
+        .len()
+        .checked_sub(2)
+        .and_then(|place| list.get_mut(place))
+    {
+        *place = item;
+    }
+    Ok(())
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The C callbacks behind a [`Pmu`]: raw pointers to references, one call of the trait, a result to
+//! an errno. They also keep each CPU's [`Slots`].
+//!
+//! [`Slots`]: super::Slots
+
+use super::bindings;
+use super::registration::Inner;
+use super::Event;
+use super::NewEvent;
+use super::Pmu;
+use super::ScheduleFlags;
+use super::ThisCpu;
+use super::Transaction;
+use core::ffi::c_int;
+use core::ffi::c_uint;
+use core::marker::PhantomData;
+use kernel::error::from_result;
+use kernel::prelude::*;
+
+/// The callbacks of `T`.
+pub(super) struct VTable<T: Pmu>(PhantomData<T>);
+
+/// Calls `f` with the driver and this CPU's context; `otherwise` when there is no such CPU.
+///
+/// # Safety
+///
+/// `pmu` must be registered by a [`super::Registration<T>`], interrupts be off until this returns.
+unsafe fn on_this_cpu<T: Pmu, R>(
+    pmu: *mut bindings::pmu,
+    otherwise: R,
+    f: impl FnOnce(&T, &ThisCpu<'_, T::Cpu>) -> R,
+) -> R {
+    // SAFETY: The caller guarantees a registered PMU of `T`.
+    let inner = unsafe { Inner::<T>::from_pmu(pmu) };
+    // SAFETY: The caller guarantees that interrupts are off.
+    match unsafe { inner.cpus().this_cpu() } {
+        Some(cpu) => f(inner.driver(), &cpu),
+        None => otherwise,
+    }
+}
+
+/// Calls `f` with the driver, this CPU's context and an event of this PMU.
+///
+/// # Safety
+///
+/// `event` must be live and belong to a PMU of `T`, interrupts be off until this returns.
+unsafe fn with_event<T: Pmu, R>(
+    event: *mut bindings::perf_event,
+    otherwise: R,
+    f: impl FnOnce(&T, &ThisCpu<'_, T::Cpu>, &Event) -> R,
+) -> R {
+    // SAFETY: The caller guarantees a live event.
+    let pmu = unsafe { (*event).pmu };
+    // SAFETY: The caller guarantees an event of a PMU of `T`, which is registered while it has
+    // events, and that interrupts are off.
+    unsafe {
+        on_this_cpu(pmu, otherwise, |driver: &T, cpu| {
+            f(driver, cpu, Event::from_raw(event))
+        })
+    }
+}
+
+impl<T: Pmu> VTable<T> {
+    /// Fills in the callbacks of `pmu`.
+    pub(super) fn fill(pmu: &mut bindings::pmu) {
+        pmu.event_init = Some(Self::event_init);
+        pmu.pmu_enable = Some(Self::pmu_enable);
+        pmu.pmu_disable = Some(Self::pmu_disable);
+        pmu.add = Some(Self::add);
+        pmu.del = Some(Self::del);
+        pmu.start = Some(Self::start);
+        pmu.stop = Some(Self::stop);
+        pmu.read = Some(Self::read);
+        if T::HAS_START_TXN && T::HAS_COMMIT_TXN && T::HAS_CANCEL_TXN {
+            pmu.start_txn = Some(Self::start_txn);
+            pmu.commit_txn = Some(Self::commit_txn);
+            pmu.cancel_txn = Some(Self::cancel_txn);
+        }
+        if T::HAS_EVENT_IDX {
+            pmu.event_idx = Some(Self::event_idx);
+        }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `event` is being opened for a PMU of `T`.
+    unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
+        // SAFETY: The caller guarantees an event of a registered PMU of `T`.
+        let inner = unsafe { Inner::<T>::from_pmu((*event).pmu) };
+        // SAFETY: perf core opens the event until this returns.
+        let new = unsafe { NewEvent::from_raw(event) };
+        from_result(|| {
+            inner.driver().event_init(&new)?;
+            // SAFETY: The event is this PMU's; nobody else sees it yet.
+            unsafe { (*event).destroy = Some(Self::destroy) };
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `event` was accepted by [`VTable::event_init`] and is on no CPU any more.
+    unsafe extern "C" fn destroy(event: *mut bindings::perf_event) {
+        // SAFETY: The caller guarantees a live event of a registered PMU of `T`.
+        let (inner, event) =
+            unsafe { (Inner::<T>::from_pmu((*event).pmu), Event::from_raw(event)) };
+        inner.driver().destroy(event);
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `pmu` is registered, interrupts are off.
+    unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.enable(cpu)) }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `pmu` is registered, interrupts are off.
+    unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.disable(cpu)) }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `event` is live until the matching [`VTable::del`], interrupts are off.
+    unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
+        let add = |driver: &T, cpu: &ThisCpu<'_, T::Cpu>, event: &Event| {
+            from_result(|| {
+                if !cpu.slots().has_room() {
+                    return Err(EAGAIN);
+                }
+                driver.add(cpu, event, ScheduleFlags::from_raw(flags))?;
+                // SAFETY: perf core keeps the event until `del`, which takes it out.
+                unsafe { cpu.slots().push(event) };
+                Ok(0)
+            })
+        };
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { with_event(event, EAGAIN.to_errno(), add) }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `event` was added on this CPU, interrupts are off.
+    unsafe extern "C" fn del(event: *mut bindings::perf_event, _flags: c_int) {
+        let del = |driver: &T, cpu: &ThisCpu<'_, T::Cpu>, event: &Event| {
+            driver.del(cpu, event);
+            if let Some(slot) = cpu.slots().position(event) {
+                cpu.slots().remove(slot);
+            }
+        };
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { with_event(event, (), del) }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `event` is on this CPU's PMU, interrupts are off.
+    unsafe extern "C" fn start(event: *mut bindings::perf_event, _flags: c_int) {
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { with_event(event, (), |driver: &T, cpu, event| driver.start(cpu, event)) }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `event` is on this CPU's PMU, interrupts are off.
+    unsafe extern "C" fn stop(event: *mut bindings::perf_event, _flags: c_int) {
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { with_event(event, (), |driver: &T, cpu, event| driver.stop(cpu, event)) }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `event` is on this CPU's PMU, interrupts are off.
+    unsafe extern "C" fn read(event: *mut bindings::perf_event) {
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { with_event(event, (), |driver: &T, cpu, event| driver.read(cpu, event)) }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `pmu` is registered, interrupts are off.
+    unsafe extern "C" fn start_txn(pmu: *mut bindings::pmu, flags: c_uint) {
+        let txn = Transaction::from_raw(flags);
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.start_txn(cpu, txn)) }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `pmu` is registered, interrupts are off.
+    unsafe extern "C" fn commit_txn(pmu: *mut bindings::pmu) -> c_int {
+        let commit = |driver: &T, cpu: &ThisCpu<'_, T::Cpu>| {
+            from_result(|| driver.commit_txn(cpu).map(|()| 0))
+        };
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { on_this_cpu(pmu, EAGAIN.to_errno(), commit) }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `pmu` is registered, interrupts are off.
+    unsafe extern "C" fn cancel_txn(pmu: *mut bindings::pmu) {
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.cancel_txn(cpu)) }
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `event` is live and of a PMU of `T`.
+    unsafe extern "C" fn event_idx(event: *mut bindings::perf_event) -> c_int {
+        // SAFETY: The caller guarantees a live event of a registered PMU of `T`.
+        let (inner, event) =
+            unsafe { (Inner::<T>::from_pmu((*event).pmu), Event::from_raw(event)) };
+        // CAST: The number of a counter fits any integer.
+        inner.driver().event_idx(event) as c_int
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The performance monitor interrupt (PMI): who gets it, and what it interrupted.
+//!
+//! A PMI comes while interrupts are "disabled" as Linux says it: on this architecture that is a
+//! mask in software which leaves PMIs through. So a handler is to be written like one of an NMI. It
+//! runs with interrupts off and does not nest.
+//!
+//! C header: [`arch/powerpc/include/asm/pmc.h`](srctree/arch/powerpc/include/asm/pmc.h)
+
+use super::bindings;
+use core::ptr::NonNull;
+use kernel::bindings::pt_regs;
+use kernel::error::to_result;
+use kernel::new_mutex;
+use kernel::prelude::*;
+use kernel::sync::atomic::Acquire;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Full;
+use kernel::sync::Arc;
+use kernel::sync::ArcBorrow;
+use kernel::sync::Mutex;
+use kernel::types::ForeignOwnable;
+
+/// MSR\[PR\] (IBM bit 49): problem state.
+const MSR_PR: u64 = 1 << 14;
+
+/// The state that a PMI interrupted.
+///
+/// # Invariants
+///
+/// The pointer is that of the interrupt under way, valid until its handler returns.
+pub(crate) struct Interrupted(NonNull<pt_regs>);
+
+impl Interrupted {
+    fn regs(&self) -> &kernel::bindings::pt_regs__bindgen_ty_1__bindgen_ty_1 {
+        // SAFETY: Valid by the type invariants; the union's second member is the same registers.
+        unsafe { &self.0.as_ref().__bindgen_anon_1.__bindgen_anon_1 }
+    }
+
+    /// The registers as C wants them.
+    pub(crate) fn as_raw(&self) -> NonNull<pt_regs> {
+        self.0
+    }
+
+    /// The next instruction's address.
+    pub(crate) fn nip(&self) -> u64 {
+        // CAST: Words of 64 bits on this machine, as everywhere below.
+        self.regs().nip as u64
+    }
+
+    /// Whether a program was interrupted rather than the kernel.
+    pub(crate) fn is_user(&self) -> bool {
+        self.regs().msr as u64 & MSR_PR != 0
+    }
+
+    /// Has the interrupted code go on at `nip`.
+    pub(crate) fn set_nip(&mut self, nip: u64) {
+        // SAFETY: Valid by the type invariants.
+        unsafe { bindings::ebb_pmu_set_nip(self.0.as_ptr(), nip as usize) };
+    }
+}
+
+/// Who handles PMIs.
+pub(crate) trait Handler: Send + Sync + 'static {
+    /// Handles a PMI on the current CPU. Interrupts are off, or masked and this is an NMI to them.
+    fn handle(&self, interrupted: &mut Interrupted);
+}
+
+/// The handler that [`trampoline`] calls, an `Arc` of the type it is made for.
+static HANDLER: Atomic<*mut core::ffi::c_void> = Atomic::new(core::ptr::null_mut());
+
+/// # Safety
+///
+/// The interrupt's: `regs` is valid until this returns, and `HANDLER` is an `Arc<H>`.
+unsafe extern "C" fn trampoline<H: Handler>(regs: *mut pt_regs) {
+    let handler = HANDLER.load(Acquire);
+    let (Some(handler), Some(regs)) = (NonNull::new(handler), NonNull::new(regs)) else {
+        return;
+    };
+    // SAFETY: `Pmcs` put an `Arc<H>` there, and drops it only when no handler runs any more.
+    let handler: ArcBorrow<'_, H> = unsafe { Arc::<H>::borrow(handler.as_ptr()) };
+    // INVARIANT: The interrupt under way lasts until this returns.
+    handler.handle(&mut Interrupted(regs));
+}
+
+/// The right to the PMU's interrupt, taken with the first user and given back with the last.
+///
+/// # Invariants
+///
+/// `HANDLER` holds an `Arc<H>` that belongs to this value. The PMU is reserved while there are
+/// users.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Pmcs<H: Handler> {
+    #[pin]
+    users: Mutex<usize>,
+    handler: core::marker::PhantomData<Arc<H>>,
+}
+
+impl<H: Handler> Pmcs<H> {
+    /// Makes `handler` the one that is called once there are users. Fails with `EBUSY` when there
+    /// is one already.
+    pub(crate) fn new(handler: Arc<H>) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            users <- new_mutex!(0),
+            handler: {
+                let foreign = handler.into_foreign();
+                // INVARIANT: The `Arc` is this value's now; nobody else's was there.
+                if HANDLER.cmpxchg(core::ptr::null_mut(), foreign, Full).is_err() {
+                    // SAFETY: It was made by `into_foreign` above and was not stored.
+                    drop(unsafe { Arc::<H>::from_foreign(foreign) });
+                    return Err(EBUSY);
+                }
+                core::marker::PhantomData
+            },
+        }? Error)
+    }
+
+    /// Adds a user. The first one reserves the PMU, which fails with `EBUSY` when somebody else has
+    /// it; there is no further user then.
+    pub(crate) fn get(&self) -> Result {
+        let mut users = self.users.lock();
+        if *users == 0 {
+            // SAFETY: The trampoline matches the type of what `HANDLER` holds.
+            to_result(unsafe { bindings::ebb_pmu_reserve(Some(trampoline::<H>)) })?;
+        }
+        *users += 1;
+        Ok(())
+    }
+
+    /// Takes a user off, who must have been added.
+    pub(crate) fn put(&self) {
+        let mut users = self.users.lock();
+        *users = users.saturating_sub(1);
+        if *users == 0 {
+            // SAFETY: Reserved by the type invariants, as there was a user.
+            unsafe { bindings::ebb_pmu_release() };
+        }
+    }
+}
+
+#[pinned_drop]
+impl<H: Handler> PinnedDrop for Pmcs<H> {
+    fn drop(self: Pin<&mut Self>) {
+        let handler = HANDLER.xchg(core::ptr::null_mut(), Full);
+        // An interrupt on another CPU may have read the handler, or the trampoline's address, just
+        // before; it is over when every CPU has passed a quiescent state.
+        kernel::sync::rcu::synchronize_rcu();
+        if !handler.is_null() {
+            // SAFETY: By the type invariants it is an `Arc<H>`; no interrupt uses it any more.
+            drop(unsafe { Arc::<H>::from_foreign(handler) });
+        }
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What this machine is, what it runs under, and its clock.
+
+use super::bindings;
+use super::spr;
+
+const PVR: u32 = 287;
+
+/// MSR\[HV\] (IBM bit 3): hypervisor state.
+const MSR_HV: u64 = 1 << 60;
+
+/// Start of the kernel's half of the effective address space.
+const KERNEL_START: u64 = 0xc000_0000_0000_0000;
+
+/// The processor version register: version in the upper, revision in the lower half.
+pub(crate) fn pvr() -> u32 {
+    // CAST: The register has 32 bits.
+    spr::read::<PVR>() as u32
+}
+
+/// Whether the kernel itself runs in hypervisor state (bare metal).
+pub(crate) fn kernel_is_hypervisor() -> bool {
+    spr::read_msr() & MSR_HV != 0
+}
+
+/// Whether the kernel runs under a hypervisor, in a logical partition.
+pub(crate) fn in_partition() -> bool {
+    // SAFETY: Reads a constant of the running kernel.
+    unsafe { bindings::ebb_pmu_in_lpar() }
+}
+
+/// Whether an effective address is the kernel's.
+pub(crate) fn is_kernel_address(address: u64) -> bool {
+    address >= KERNEL_START
+}
+
+/// The scheduler's clock of this CPU in nanoseconds.
+pub(crate) fn clock() -> u64 {
+    // SAFETY: Works in any context.
+    unsafe { bindings::ebb_pmu_clock() }
+}
+
+/// Says, for whoever turned dynamic debug on, why an event was refused.
+pub(crate) fn log_refusal(config: u64, errno: i32, reason: &str) {
+    // SAFETY: The string is valid for the call, with its length.
+    unsafe { bindings::ebb_pmu_refused(config, errno, reason.as_ptr(), reason.len()) };
+}

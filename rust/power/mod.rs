@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The machine: special purpose registers (SPR), interrupt state and what the kernel keeps of a
+//! task's PMU.
+//!
+//! Nothing here knows perf. Abbreviations, as in the Power ISA:
+//!
+//! | term  | meaning |
+//! |-------|---------|
+//! | BESCR | Branch Event Status and Control Register |
+//! | BHRB  | Branch History Rolling Buffer: the last branches taken |
+//! | EBB   | Event Based Branch: an alert that branches to a user-space handler |
+//! | EBBHR | address of that handler; EBBRR: where to return |
+//! | MMCR  | Monitor Mode Control Register (0 to 3, A) |
+//! | PMAE  | Performance Monitor Alert Enable (the kernel's headers call it PMXE) |
+//! | PMAO  | Performance Monitor Alert Occurred |
+//! | PMC   | Performance Monitor Counter (1 to 6), 32 bits |
+//! | PMI   | Performance Monitor Interrupt |
+//! | SIAR  | Sampled Instruction Address Register; SDAR: of the data; SIER: its event |
+//!
+//! Power ISA Version 3.1B, Book III, chapter 10 (Performance Monitor Facility); Book II, chapter 6
+//! (Event-Based Branch Facility).
+
+mod bindings;
+pub(crate) mod hotplug;
+pub(crate) mod interrupt;
+pub(crate) mod machine;
+pub(crate) mod pmu;
+pub(crate) mod regs;
+mod spr;
+pub(crate) mod thread;

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the driver does to this CPU's PMU as a whole: counters, freezing, the BHRB, the kernel's
+//! and the hypervisor's view of it.
+
+use super::bindings;
+use super::regs::Mmcr0;
+use super::spr;
+
+/// Number of counters.
+pub(crate) const COUNTERS: usize = 6;
+
+/// A counter that reaches this value (bit 32 becomes 1) raises an alert.
+pub(crate) const NEGATIVE: u32 = 0x8000_0000;
+
+const PMC1: u32 = 787;
+
+/// Reads a counter, 0 for PMC1 to 5 for PMC6.
+#[inline(always)]
+pub(crate) fn read_pmc(index: usize) -> u32 {
+    // CAST: Counters have 32 bits.
+    (match index {
+        0 => spr::read::<PMC1>(),
+        1 => spr::read::<{ PMC1 + 1 }>(),
+        2 => spr::read::<{ PMC1 + 2 }>(),
+        3 => spr::read::<{ PMC1 + 3 }>(),
+        4 => spr::read::<{ PMC1 + 4 }>(),
+        5 => spr::read::<{ PMC1 + 5 }>(),
+        _ => 0,
+    }) as u32
+}
+
+/// Writes a counter, 0 for PMC1 to 5 for PMC6.
+#[inline(always)]
+pub(crate) fn write_pmc(index: usize, value: u32) {
+    let value = value.into();
+    match index {
+        0 => spr::write::<PMC1>(value),
+        1 => spr::write::<{ PMC1 + 1 }>(value),
+        2 => spr::write::<{ PMC1 + 2 }>(value),
+        3 => spr::write::<{ PMC1 + 3 }>(value),
+        4 => spr::write::<{ PMC1 + 4 }>(value),
+        5 => spr::write::<{ PMC1 + 5 }>(value),
+        _ => {}
+    }
+}
+
+/// Freezes the counters and takes the PMU from problem state, forgets an alert that waits for
+/// interrupts to be on, and returns MMCR0 as it was before.
+pub(crate) fn freeze(pmcc_extended: bool) -> Mmcr0 {
+    let before = Mmcr0::read();
+    before.stopped().with_pmcc_extended(pmcc_extended).write();
+    spr::synchronize();
+    // SAFETY: Callers are PMU callbacks, which run with interrupts off.
+    unsafe { bindings::ebb_pmu_clear_pending() };
+    before
+}
+
+/// Waits until earlier writes to the PMU's registers took effect.
+pub(crate) fn synchronize() {
+    spr::synchronize();
+}
+
+/// Discards the branches recorded on this CPU.
+pub(crate) fn clear_bhrb() {
+    spr::clear_bhrb();
+}
+
+/// Has a PMI as soon as interrupts are on: for a counter that became negative while no PMI could
+/// come, as hardware raises an alert only when a counter becomes negative.
+pub(crate) fn pend_interrupt() {
+    // SAFETY: Leaves interrupts off, as they are; they are hard disabled until they are on again.
+    unsafe { bindings::ebb_pmu_set_pending() };
+}
+
+/// Forgets a PMI that is due, because it has just been dealt with.
+pub(crate) fn clear_pending_interrupt() {
+    // SAFETY: Callers are the PMI's handler and PMU callbacks, which run with interrupts off.
+    unsafe { bindings::ebb_pmu_clear_pending() };
+}
+
+/// Turns the PMU's registers on after this CPU came up (a hypervisor call in a partition).
+pub(crate) fn turn_on() {
+    // SAFETY: May be called on any CPU with interrupts off.
+    unsafe { bindings::ebb_pmu_enable_pmcs() };
+}
+
+/// Tells the hypervisor whether it has to keep the PMU's registers of this CPU.
+pub(crate) fn set_in_use(in_use: bool) {
+    // SAFETY: Writes this CPU's area; interrupts are off in PMU callbacks, so it stays this CPU's.
+    unsafe { bindings::ebb_pmu_set_in_use(in_use) };
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the kernel offers to C only, as inline functions and macros, in the
+ * form of functions that rust/power/ can call. No logic lives here.
+ */
+#define pr_fmt(fmt) "ebb_pmu: " fmt
+
+#include <linux/cpuhotplug.h>
+#include <linux/irqflags.h>
+#include <linux/printk.h>
+#include <linux/sched/clock.h>
+#include <asm/firmware.h>
+#include <asm/hw_irq.h>
+#include <asm/pmc.h>
+#include <asm/ptrace.h>
+
+#include "shim.h"
+
+void ebb_pmu_set_in_use(bool in_use)
+{
+	ppc_set_pmu_inuse(in_use);
+}
+
+void ebb_pmu_enable_pmcs(void)
+{
+	ppc_enable_pmcs();
+}
+
+void ebb_pmu_clear_pending(void)
+{
+	/*
+	 * A pending PM interrupt implies MSR[EE]=0 (the masked handler cleared
+	 * it), so nothing changes irq_happened between test and write.
+	 */
+	if (pmi_irq_pending())
+		clear_pmi_irq_pending();
+}
+
+void ebb_pmu_set_pending(void)
+{
+	hard_irq_disable();
+	set_pmi_irq_pending();
+}
+
+int ebb_pmu_reserve(void (*handler)(struct pt_regs *))
+{
+	return reserve_pmc_hardware(handler);
+}
+
+void ebb_pmu_release(void)
+{
+	release_pmc_hardware();
+}
+
+void ebb_pmu_set_nip(struct pt_regs *regs, unsigned long nip)
+{
+	regs_set_return_ip(regs, nip);
+}
+
+bool ebb_pmu_in_lpar(void)
+{
+	return firmware_has_feature(FW_FEATURE_LPAR);
+}
+
+u64 ebb_pmu_clock(void)
+{
+	return sched_clock();
+}
+
+void ebb_pmu_refused(u64 config, int error, const char *reason, size_t length)
+{
+	pr_debug("event %#llx refused (%d): %.*s\n", config, error,
+		 (int)length, reason);
+}
+
+int ebb_pmu_hotplug_add(int (*fn)(unsigned int cpu))
+{
+	return cpuhp_setup_state_nocalls(CPUHP_BP_PREPARE_DYN,
+					 "perf/ebb_pmu:prepare", fn, NULL);
+}
+
+void ebb_pmu_hotplug_remove(int state)
+{
+	cpuhp_remove_state_nocalls(state);
+}
