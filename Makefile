@@ -2,13 +2,13 @@
 # For people: `make help` lists the goals. Kbuild is what the kernel's build
 # system reads; scripts/ does the work, each script says in its head what it is.
 
-EBB_CACHE := $(abspath $(or $(EBB_CACHE),.cache))
+override EBB_CACHE := $(abspath $(or $(EBB_CACHE),.cache))
 export EBB_CACHE
 
 # The kernel tree to build against: as given, else the one in the cache once it
 # is there, else that of the running kernel.
-KDIR ?= $(or $(shell scripts/setup --print kernel 2>/dev/null),/lib/modules/$(shell uname -r)/build)
-cached = $(shell scripts/setup --print kernel)
+cached = $(shell EBB_CACHE='$(EBB_CACHE)' scripts/setup --print kernel 2>/dev/null)
+KDIR ?= $(or $(cached),/lib/modules/$(shell uname -r)/build)
 
 in_root := scripts/in-root
 programs := $(EBB_CACHE)/target/tools/powerpc64le-unknown-linux-gnu/release
