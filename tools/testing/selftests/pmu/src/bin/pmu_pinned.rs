@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Pinned groups stay on the PMU or go into error state; exclusive ones are
+//! alone on it.
+
+use std::io;
+
+use ktap::Outcome;
+use ktap::check;
+use pmu_selftests::attr::Attr;
+use pmu_selftests::attr::CYCLES;
+use pmu_selftests::attr::INSTRUCTIONS;
+use pmu_selftests::attr::on_pmc;
+use pmu_selftests::event::Event;
+use pmu_selftests::work;
+
+/// Nanoseconds of work: many rotation intervals (4 ms).
+const LONG: u64 = 100_000_000;
+
+fn pinned(attr: Attr) -> Attr {
+    attr.with(|raw| raw.set_pinned(1))
+}
+
+fn in_error(event: &Event) -> io::Result<bool> {
+    match event.read() {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn pinned_never_yields() -> Outcome {
+    let stays = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS))).open_self()?;
+    let rival = Attr::raw(on_pmc(1, CYCLES)).open_self()?;
+    rival.enable()?;
+    stays.enable()?;
+    let done = work::run_for(LONG);
+    let (stays, rival) = (stays.read()?, rival.read()?);
+    check!(
+        stays.enabled == stays.running && stays.value >= done,
+        "{stays:?}"
+    );
+    check!(
+        rival.enabled > 0 && rival.running < rival.enabled / 10,
+        "{rival:?}"
+    );
+    Ok(())
+}
+
+fn second_pinned_fails() -> Outcome {
+    let first = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS))).open_self()?;
+    let second = pinned(Attr::raw(on_pmc(1, CYCLES))).open_self()?;
+    first.enable()?;
+    second.enable()?;
+    let done = work::run_for(LONG);
+    check!(
+        in_error(&second)?,
+        "two pinned events on PMC1: {:?}",
+        second.read()?
+    );
+    check!(!in_error(&first)? && first.read()?.value >= done);
+    // The error state is left by enabling again, once there is room.
+    drop(first);
+    second.enable()?;
+    work::run_for(LONG);
+    check!(!in_error(&second)?, "in error although PMC1 is free");
+    check!(second.read()?.value > 0);
+    Ok(())
+}
+
+fn exclusive_is_alone() -> Outcome {
+    let alone = Attr::raw(on_pmc(1, INSTRUCTIONS))
+        .with(|raw| raw.set_exclusive(1))
+        .open_self()?;
+    let other = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_self()?;
+    alone.enable()?;
+    other.enable()?;
+    work::run_for(LONG);
+    alone.disable()?;
+    other.disable()?;
+    let (alone, other) = (alone.read()?, other.read()?);
+    // They would fit together, but share the time.
+    check!(alone.running > 0, "{alone:?}");
+    check!(
+        alone.running + other.running <= alone.enabled + alone.enabled / 20,
+        "both ran: {alone:?}, {other:?}"
+    );
+    Ok(())
+}
+
+fn pinned_exclusive_evicts_all() -> Outcome {
+    let other = Attr::raw(on_pmc(2, INSTRUCTIONS)).enabled().open_self()?;
+    let owner = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS)))
+        .with(|raw| raw.set_exclusive(1))
+        .open_self()?;
+    owner.enable()?;
+    let before = other.read()?;
+    let done = work::run_for(LONG);
+    let after = other.read()?;
+    let owner_count = owner.read()?;
+    check!(owner_count.value >= done, "{owner_count:?}");
+    check!(
+        after.running == before.running,
+        "{before:?}, then {after:?}"
+    );
+    drop(owner);
+    let done = work::run_for(LONG);
+    let last = other.read()?;
+    // It may have to wait for the next rotation.
+    check!(
+        last.value >= after.value + done * 4 / 5,
+        "not back: {after:?}, then {last:?}"
+    );
+    Ok(())
+}
+
+fn main() {
+    ktap::run(&[
+        ("pinned_never_yields", pinned_never_yields),
+        ("second_pinned_fails", second_pinned_fails),
+        ("exclusive_is_alone", exclusive_is_alone),
+        ("pinned_exclusive_evicts_all", pinned_exclusive_evicts_all),
+    ])
+}

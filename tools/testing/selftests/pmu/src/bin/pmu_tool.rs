@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the shell tests of takeover need of perf events: counting known work,
+//! holding events open, and opening and closing them all the time.
+//!
+//! ```text
+//! pmu_tool count [INSTRUCTIONS]   count them, print "instructions N cycles N"
+//! pmu_tool work [INSTRUCTIONS]    do the work only
+//! pmu_tool hold                   open events, print "ready", work until stdin
+//!                                 ends, then print "counting" or "revoked"
+//! pmu_tool churn                  open, read and close events until stdin ends,
+//!                                 then print "opened N refused N"
+//! ```
+//!
+//! Exit status: 0 done, 1 perf events do not behave, 2 wrong arguments.
+
+use std::io;
+use std::io::Write;
+use std::process::ExitCode;
+
+use pmu_selftests::attr::Attr;
+use pmu_selftests::attr::CYCLES;
+use pmu_selftests::attr::INSTRUCTIONS;
+use pmu_selftests::attr::Target;
+use pmu_selftests::attr::on_pmc;
+use pmu_selftests::event::Event;
+use pmu_selftests::work;
+
+const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | churn";
+const DEFAULT_WORK: u64 = 10_000_000;
+/// Short enough that the end of stdin is seen soon.
+const PIECE: u64 = 1_000_000;
+
+/// True when stdin has ended; anything to read counts as the end, too.
+fn stdin_ended() -> io::Result<bool> {
+    let mut fd = libc::pollfd {
+        fd: libc::STDIN_FILENO,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, alive during the call.
+    match unsafe { libc::poll(&mut fd, 1, 0) } {
+        -1 => Err(io::Error::last_os_error()),
+        ready => Ok(ready > 0),
+    }
+}
+
+fn count(instructions: u64) -> io::Result<()> {
+    let leader = Attr::instructions().open_self()?;
+    let member = Attr::cycles().open_member(Target::SELF, &leader)?;
+    leader.enable()?;
+    let done = work::run(instructions);
+    leader.disable()?;
+    let (counted, cycles) = (leader.read()?, member.read()?);
+    println!("instructions {} cycles {}", counted.value, cycles.value);
+    if counted.value < done || counted.running != counted.enabled || cycles.value == 0 {
+        return Err(io::Error::other(format!(
+            "{done} instructions done: {counted:?}, cycles {cycles:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// One of each kind: of the task, inherited, sampling, of a CPU, in a group.
+fn open_many() -> io::Result<Vec<Event>> {
+    let ip = perf_event_open_sys::bindings::PERF_SAMPLE_IP;
+    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).enabled().open_self()?;
+    let member = Attr::raw(on_pmc(2, CYCLES)).open_member(Target::SELF, &leader)?;
+    Ok(vec![
+        leader,
+        member,
+        Attr::cycles()
+            .enabled()
+            .with(|raw| raw.set_inherit(1))
+            .open_self()?,
+        Attr::instructions()
+            .enabled()
+            .sampling(100_000, ip.into())
+            .open_self()?,
+        Attr::instructions().enabled().open(Target::cpu(0))?,
+    ])
+}
+
+/// An event of a PMU that was unregistered reads as end of file.
+fn is_revoked(event: &Event) -> io::Result<bool> {
+    match event.read() {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+fn hold() -> io::Result<()> {
+    let events = open_many()?;
+    println!("ready");
+    io::stdout().flush()?;
+    while !stdin_ended()? {
+        work::run(PIECE);
+    }
+    let mut revoked = 0;
+    for event in &events {
+        // All of it is allowed on a revoked event and does nothing.
+        let _ = event.disable();
+        let _ = event.enable();
+        revoked += usize::from(is_revoked(event)?);
+    }
+    match revoked {
+        0 => println!("counting"),
+        all if all == events.len() => println!("revoked"),
+        some => {
+            return Err(io::Error::other(format!(
+                "{some} of {} events revoked",
+                events.len()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Opening fails while no PMU is registered, reading ends when one goes.
+fn churn() -> io::Result<()> {
+    let (mut opened, mut refused) = (0, 0);
+    while !stdin_ended()? {
+        match open_many() {
+            Ok(events) => {
+                opened += 1;
+                work::run(PIECE / 10);
+                for event in &events {
+                    is_revoked(event)?;
+                }
+            }
+            // ENOENT: nobody has the type. ENODEV: it is just going. EINVAL: the
+            // leader's PMU has gone when its member comes.
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENODEV | libc::EINVAL) => refused += 1,
+                _ => return Err(error),
+            },
+        }
+    }
+    println!("opened {opened} refused {refused}");
+    if opened == 0 {
+        return Err(io::Error::other("no open ever succeeded"));
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let instructions = match arguments[..] {
+        [_, text] => text.parse().ok(),
+        _ => Some(DEFAULT_WORK),
+    };
+    let result = match (&arguments[..], instructions) {
+        (["count"] | ["count", _], Some(instructions)) => count(instructions),
+        (["work"] | ["work", _], Some(instructions)) => {
+            work::run(instructions);
+            Ok(())
+        }
+        (["hold"], _) => hold(),
+        (["churn"], _) => churn(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("pmu_tool {}: {error}", arguments.join(" "));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Runs the selftests of regular counting (`--list` names them).
+
+fn main() {
+    ktap::runner::main_with(&[
+        "pmu_event_codes",
+        "pmu_conflict",
+        "pmu_count",
+        "pmu_read",
+        "pmu_group",
+        "pmu_exclude",
+        "pmu_userpage",
+        "pmu_pinned",
+        "pmu_multiplex",
+        "pmu_isolation",
+        "pmu_inherit",
+        "pmu_exec",
+        "pmu_per_cpu",
+        "pmu_sampling",
+        "pmu_past_32bit",
+        "pmu_hotplug",
+        "pmu_fork_storm",
+    ])
+}

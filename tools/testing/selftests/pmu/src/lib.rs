@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What the selftests of regular counting share: opening and reading perf
+//! events, work of a known number of instructions, facts about the machine,
+//! child processes in step with the test, and the sample ring buffer.
+//!
+//! Each program in `src/bin/` tests one behaviour. They pass under any correct
+//! driver of the core PMU; `run_pmu_selftests` runs them all.
+
+pub mod attr;
+pub mod event;
+pub mod machine;
+pub mod process;
+pub mod ring;
+pub mod work;

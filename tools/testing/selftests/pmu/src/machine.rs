@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Facts about the machine the tests run on, and choosing a CPU.
+
+use std::arch::asm;
+use std::fs;
+use std::io;
+use std::mem::size_of;
+
+use ktap::Outcome;
+
+use crate::event::check;
+use crate::work;
+
+/// The processor family, as far as the event codes differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Model {
+    /// ISA v2.07.
+    Power8,
+    /// ISA v3.0.
+    Power9,
+    /// ISA v3.1; Power11 has the same event codes.
+    Power10,
+}
+
+/// The model by the name in /proc/cpuinfo.
+pub fn model() -> io::Result<Model> {
+    let text = fs::read_to_string("/proc/cpuinfo")?;
+    let name = text
+        .lines()
+        .find_map(|line| line.strip_prefix("cpu"))
+        .unwrap_or("")
+        .to_uppercase();
+    // Power11 first: "POWER1" is a part of both names.
+    for (mark, model) in [
+        ("POWER11", Model::Power10),
+        ("POWER10", Model::Power10),
+        ("POWER9", Model::Power9),
+        ("POWER8", Model::Power8),
+    ] {
+        if name.contains(mark) {
+            return Ok(model);
+        }
+    }
+    Err(io::Error::other(format!("unknown processor{name}")))
+}
+
+/// The time base, in ticks of [`TIME_BASE_HZ`].
+pub fn time_base() -> u64 {
+    let ticks;
+    // SAFETY: reads the time base, which user mode may do.
+    unsafe { asm!("mftb {}", out(reg) ticks, options(nomem, nostack)) };
+    ticks
+}
+
+/// Frequency of the time base of every POWER since POWER6.
+pub const TIME_BASE_HZ: u64 = 512_000_000;
+
+/// True when an emulator derives time from the number of instructions (QEMU's
+/// `-icount shift=0`: each takes 1 ns). Counts are then the same in each run,
+/// and cycles are as many as instructions.
+///
+/// Found without the PMU: by the time that a known number of them takes.
+pub fn instructions_make_time() -> bool {
+    // A timer interrupt in between makes it longer, so one of a few must fit.
+    (0..5).any(|_| {
+        let start = time_base();
+        let instructions = work::run(1 << 20) as f64;
+        let ticks = (time_base() - start) as f64;
+        let nanoseconds = ticks * 1e9 / TIME_BASE_HZ as f64;
+        (nanoseconds / instructions - 1.0).abs() < 0.01
+    })
+}
+
+/// Skips a test about the rate of samples where work outruns interrupts: an
+/// emulator without an instruction clock does millions of instructions while
+/// one is on its way.
+pub fn needs_pace() -> Outcome {
+    let emulated = fs::read_to_string("/proc/cpuinfo")?.contains("emulated by qemu");
+    if emulated && !instructions_make_time() {
+        return ktap::skip("needs an instruction clock");
+    }
+    Ok(())
+}
+
+/// CPUs that are online, in order.
+pub fn online_cpus() -> io::Result<Vec<usize>> {
+    parse_list(&fs::read_to_string("/sys/devices/system/cpu/online")?)
+}
+
+/// The kernel's list format: `0-2,5`.
+fn parse_list(text: &str) -> io::Result<Vec<usize>> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        match (first.parse::<usize>(), last.parse::<usize>()) {
+            (Ok(first), Ok(last)) => cpus.extend(first..=last),
+            _ => return Err(io::Error::other(format!("not a list of CPUs: {text}"))),
+        }
+    }
+    Ok(cpus)
+}
+
+/// Takes a CPU away or brings it back.
+pub fn set_online(cpu: usize, online: bool) -> io::Result<()> {
+    let text = if online { "1" } else { "0" };
+    fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), text)
+}
+
+/// Keeps the calling thread on one CPU.
+pub fn pin_to(cpu: usize) -> io::Result<()> {
+    set_affinity(&[cpu])
+}
+
+/// Lets the calling thread run on the given CPUs only.
+pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: cpu_set_t is an array of bits, for which zero is a value.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &cpu in cpus {
+        // SAFETY: CPU_SET checks the bounds itself.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    // SAFETY: `set` outlives the call.
+    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
+}
+
+/// Lets samples take any share of the time.
+///
+/// The kernel lowers the highest sample rate when it finds that its handler
+/// takes long, which it always does in an emulator; a test would then see its
+/// events throttled because of the tests before it.
+pub fn keep_sample_rate() -> io::Result<()> {
+    fs::write("/proc/sys/kernel/perf_cpu_time_max_percent", "100")
+}
