@@ -258,6 +258,12 @@ pub(crate) extern "C" fn ebb_dispatch(frame: &Frame) -> u64 {
             bump(&t.spurious);
             return mmcr0.0;
         }
+        // The overflow freezes the counters on hardware (the kernel sets FCECE).
+        // QEMU does so only once; without this a second counter could overflow
+        // unseen behind the reading below.
+        if !mmcr0.has(Mmcr0::FC) {
+            (mmcr0 | Mmcr0::FC).write();
+        }
         // SAFETY: `install` stored a `Handler`, and nothing else does.
         let handler = unsafe { core::mem::transmute::<usize, Handler>(handler) };
 

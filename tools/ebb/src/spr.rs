@@ -4,9 +4,10 @@
 //!
 //! The numbers are those of the Power ISA v3.1, Book II chapter 7 (EBB) and
 //! Book III chapter 10 (performance monitor, problem state numbers). The EBB
-//! registers are always accessible. The performance monitor's are accessible
-//! only while MMCR0\[PMCC\] allows it, that is while an EBB event of this thread
-//! is scheduled; otherwise every access ends in SIGILL.
+//! registers are always accessible. The performance monitor's are writable only
+//! while MMCR0\[PMCC\] allows it, that is while an EBB event of this thread is
+//! scheduled; otherwise a write ends in SIGILL, and from ISA v3.1 on (PMCCEXT) a
+//! read too. Before v3.1 such a read gives some other program's value.
 
 /// SIER, Sampled Instruction Event Register.
 pub const SIER: u16 = 768;

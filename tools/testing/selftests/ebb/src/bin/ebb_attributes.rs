@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+//! An EBB event with an attribute that makes no sense for it is refused with
+//! EINVAL.
+//!
+//! Each refusal has two controls: the same request without the fault opens, and
+//! the fault alone, on an event that is not EBB, opens too. So the refusal is of
+//! the combination.
+
+use ebb::Event;
+use ebb::EventBuilder;
+use ebb::config;
+use ebb_selftests::OrFail;
+use ebb_selftests::session::CYCLES;
+use ebb_selftests::session::require_ebb;
+use ktap::Outcome;
+
+/// Fails unless the kernel said EINVAL.
+#[track_caller]
+fn expect_einval(result: Result<Event, ebb::Error>) -> Outcome {
+    match result {
+        Ok(_) => ktap::fail("the kernel accepted it"),
+        Err(error) if error.errno() == Some(libc::EINVAL) => Ok(()),
+        Err(error) => ktap::fail(format!("EINVAL expected: {error}")),
+    }
+}
+
+/// A fault on an EBB event that is right otherwise.
+#[track_caller]
+fn refused(fault: fn(EventBuilder) -> EventBuilder) -> Outcome {
+    require_ebb()?;
+    let good = EventBuilder::ebb(CYCLES);
+    good.open().or_fail("EBB event without the fault")?;
+    let plain = EventBuilder::raw(CYCLES).pinned(true).exclusive(true);
+    fault(plain).open().or_fail("fault without EBB")?;
+    expect_einval(fault(good.clone()).open())?;
+    good.open().or_fail("EBB event after the refusal")?;
+    Ok(())
+}
+
+fn cpu_attached() -> Outcome {
+    let on_cpu = EventBuilder::ebb(CYCLES).cpu(0);
+    on_cpu.open().or_fail("EBB event of a thread on a CPU")?;
+    refused(|event| event.pid(-1).cpu(0))
+}
+
+fn not_pinned() -> Outcome {
+    refused(|event| event.pinned(false))
+}
+
+fn not_exclusive() -> Outcome {
+    refused(|event| event.exclusive(false))
+}
+
+fn freq() -> Outcome {
+    refused(|event| event.freq(true))
+}
+
+fn inherit() -> Outcome {
+    refused(|event| event.inherit(true))
+}
+
+fn sample_period() -> Outcome {
+    refused(|event| event.sample_period(1_000_000))
+}
+
+fn sample_type() -> Outcome {
+    // PERF_SAMPLE_IP
+    refused(|event| event.sample_type(1))
+}
+
+fn enable_on_exec() -> Outcome {
+    refused(|event| event.enable_on_exec(true))
+}
+
+fn no_pmc() -> Outcome {
+    require_ebb()?;
+    let without_pmc = CYCLES & 0xffff;
+    EventBuilder::raw(without_pmc)
+        .open()
+        .or_fail("code without a counter, not EBB")?;
+    EventBuilder::ebb(CYCLES).open().or_fail("code with one")?;
+    expect_einval(EventBuilder::ebb(without_pmc).open())
+}
+
+fn bhrb_without_ebb() -> Outcome {
+    require_ebb()?;
+    EventBuilder::ebb(CYCLES)
+        .bhrb(0)
+        .open()
+        .or_fail("EBB with BHRB")?;
+    EventBuilder::raw(CYCLES).open().or_fail("neither")?;
+    expect_einval(EventBuilder::raw(CYCLES | config::BHRB).open())
+}
+
+fn member_not_ebb() -> Outcome {
+    require_ebb()?;
+    let leader = EventBuilder::ebb(CYCLES).open().or_fail("leader")?;
+    EventBuilder::ebb_member(0x2001e)
+        .open_with(&leader)
+        .or_fail("member with EBB")?;
+    let member = EventBuilder::raw(0x2001e).disabled(false);
+    expect_einval(member.open_with(&leader))
+}
+
+fn leader_not_ebb() -> Outcome {
+    require_ebb()?;
+    let leader = EventBuilder::raw(CYCLES)
+        .pinned(true)
+        .exclusive(true)
+        .open()
+        .or_fail("leader")?;
+    EventBuilder::raw(0x2001e)
+        .disabled(false)
+        .open_with(&leader)
+        .or_fail("member without EBB")?;
+    expect_einval(EventBuilder::ebb_member(0x2001e).open_with(&leader))
+}
+
+fn member_with_sample_period() -> Outcome {
+    require_ebb()?;
+    let leader = EventBuilder::ebb(CYCLES).open().or_fail("leader")?;
+    let member = EventBuilder::ebb_member(0x2001e);
+    member.open_with(&leader).or_fail("member")?;
+    expect_einval(member.sample_period(1_000_000).open_with(&leader))
+}
+
+fn main() {
+    ktap::run(&[
+        ("cpu_attached", cpu_attached),
+        ("not_pinned", not_pinned),
+        ("not_exclusive", not_exclusive),
+        ("freq", freq),
+        ("inherit", inherit),
+        ("sample_period", sample_period),
+        ("sample_type", sample_type),
+        ("enable_on_exec", enable_on_exec),
+        ("no_pmc", no_pmc),
+        ("bhrb_without_ebb", bhrb_without_ebb),
+        ("member_not_ebb", member_not_ebb),
+        ("leader_not_ebb", leader_not_ebb),
+        ("member_with_sample_period", member_with_sample_period),
+    ])
+}

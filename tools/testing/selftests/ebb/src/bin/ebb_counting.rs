@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+//! EBBs come once for each period, from one counter and from several, and only
+//! when the counters may run.
+
+use ebb::EbbContext;
+use ebb::EventBuilder;
+use ebb::Pmc;
+use ebb::pmc;
+use ebb::reg::Mmcr0;
+use ebb_selftests::OrFail;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ktap::Outcome;
+use ktap::check;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+const PERIOD: u32 = 10_000;
+
+/// EBBs without an overflow of PMC1, those that met enabled alerts, and those
+/// that came long after the overflow.
+static NOT_NEGATIVE: AtomicU32 = AtomicU32::new(0);
+static ALERTS_ON: AtomicU32 = AtomicU32::new(0);
+static LATE: AtomicU32 = AtomicU32::new(0);
+
+fn look_at_pmc1(context: &mut EbbContext<'_>) {
+    if !context.overflowed(Pmc::Pmc1) {
+        NOT_NEGATIVE.fetch_add(1, Relaxed);
+    }
+    if Mmcr0::read().has(Mmcr0::PMAE) {
+        ALERTS_ON.fetch_add(1, Relaxed);
+    }
+    if context.value(Pmc::Pmc1) >= pmc::OVERFLOW + PERIOD / 2 {
+        LATE.fetch_add(1, Relaxed);
+    }
+}
+
+fn one_counter() -> Outcome {
+    let event = session::begin(CYCLES, PERIOD, look_at_pmc1)?;
+    session::wait_for(1000, PERIOD)?;
+    session::end(event);
+    check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
+    let n = NOT_NEGATIVE.load(Relaxed);
+    check!(n == 0, "{n} EBBs while PMC1 was not negative");
+    let n = ALERTS_ON.load(Relaxed);
+    check!(n == 0, "{n} EBBs with MMCR0[PMAE] still set");
+    // An overflow in the kernel waits for the return to the program, and QEMU
+    // counts in the kernel whatever the event excludes.
+    let n = LATE.load(Relaxed);
+    check!(n <= 50, "{n} of 1000 EBBs came half a period late");
+    Ok(())
+}
+
+/// Twice the period, half the EBBs in the same work.
+fn period_is_kept() -> Outcome {
+    let mut came = [0; 2];
+    for (came, period) in came.iter_mut().zip([PERIOD, 2 * PERIOD]) {
+        let event = session::begin(CYCLES, period, session::count_only)?;
+        for _ in 0..2000 {
+            session::work();
+        }
+        *came = ebb::count();
+        session::end(event);
+    }
+    let [short, long] = came;
+    check!(
+        long > 20 && short.abs_diff(2 * long) * 10 <= short,
+        "{short} EBBs at the period, {long} at twice the period"
+    );
+    Ok(())
+}
+
+fn frozen_by_the_program() -> Outcome {
+    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+    for _ in 0..20 {
+        session::wait_for(ebb::count() + 5, PERIOD)?;
+        pmc::freeze();
+        let value = Pmc::Pmc1.read();
+        session::expect_none(5 * u64::from(PERIOD))?;
+        check!(Pmc::Pmc1.read() == value, "PMC1 counts while frozen");
+        check!(
+            Mmcr0::read() == Mmcr0::FC | Mmcr0::PMAE,
+            "frozen: {:?}",
+            Mmcr0::read()
+        );
+        pmc::unfreeze();
+    }
+    session::end(event);
+    Ok(())
+}
+
+/// Codes that count cycles on PMC1 to PMC4 and PMC6, each with its own period.
+const GROUP: [(u64, u32); 5] = [
+    (CYCLES, 10_000),
+    (0x2001e, 13_000),
+    (0x3001e, 17_000),
+    (0x4001e, 23_000),
+    (0x600f4, 29_000),
+];
+static OVERFLOWS: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
+
+fn count_each(context: &mut EbbContext<'_>) {
+    for pmc in Pmc::ALL {
+        if context.overflowed(pmc) {
+            OVERFLOWS[pmc.index()].fetch_add(1, Relaxed);
+        }
+    }
+}
+
+fn several_counters() -> Outcome {
+    session::require_ebb()?;
+    let leader = EventBuilder::ebb(GROUP[0].0).open().or_fail("leader")?;
+    let mut members = Vec::new();
+    for (code, _) in &GROUP[1..] {
+        let member = EventBuilder::ebb_member(*code).open_with(&leader);
+        members.push(member.or_fail("member")?);
+    }
+    // SAFETY: the handler adds to atomics.
+    unsafe { ebb::install(count_each) }.or_fail("install")?;
+    leader.enable().or_fail("enable")?;
+    leader.check_scheduled().or_fail("schedule")?;
+    pmc::freeze();
+    for (code, period) in GROUP {
+        let counter = Pmc::of_event(code).ok_or("no counter").or_fail("code")?;
+        ebb::start(counter, period).or_fail("start")?;
+    }
+    ebb::enable().or_fail("enable EBBs")?;
+    pmc::unfreeze();
+    session::wait_for(1000, PERIOD)?;
+    ebb::disable();
+
+    let counted = GROUP.map(|(code, period)| {
+        let index = usize::from(ebb::config::pmc_of(code)) - 1;
+        OVERFLOWS[index].load(Relaxed) * u64::from(period)
+    });
+    println!("cycles by counter: {counted:?}");
+    for (counted_here, (code, period)) in counted.iter().zip(GROUP) {
+        // One period may be unfinished, and a reload loses what the counter had
+        // beyond its overflow.
+        let tolerance = u64::from(period) + counted[0] / 20;
+        check!(
+            counted_here.abs_diff(counted[0]) <= tolerance,
+            "{code:#x} saw {counted_here} cycles, PMC1 {}",
+            counted[0]
+        );
+    }
+    Ok(())
+}
+
+/// PMC5 and PMC6 are frozen unless the group has an event on one of them.
+fn unused_pmc5_and_6_stand_still() -> Outcome {
+    const NEAR: u32 = 0x7fff_ff00;
+    let event = session::begin(0x2001e, PERIOD, count_each)?;
+    Pmc::Pmc5.write(NEAR);
+    Pmc::Pmc6.write(NEAR);
+    session::wait_for(100, PERIOD)?;
+    let values = [Pmc::Pmc5.read(), Pmc::Pmc6.read()];
+    session::end(event);
+    check!(values == [NEAR; 2], "PMC5 and PMC6: {values:#x?}");
+    let n = OVERFLOWS[4].load(Relaxed) + OVERFLOWS[5].load(Relaxed);
+    check!(n == 0, "{n} overflows of PMC5 and PMC6");
+    let n = OVERFLOWS[1].load(Relaxed);
+    check!(n >= 100, "only {n} overflows of PMC2");
+    Ok(())
+}
+
+fn main() {
+    ktap::run(&[
+        ("one_counter", one_counter),
+        ("period_is_kept", period_is_kept),
+        ("frozen_by_the_program", frozen_by_the_program),
+        ("several_counters", several_counters),
+        (
+            "unused_pmc5_and_6_stand_still",
+            unused_pmc5_and_6_stand_still,
+        ),
+    ])
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+//! An EBB event is enabled and disabled by ioctl and by prctl; without it the
+//! program has no access to the PMU.
+
+use ebb::EventBuilder;
+use ebb::Pmc;
+use ebb_selftests::OrFail;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ebb_selftests::session::require_ebb;
+use ebb_selftests::trap::traps;
+use ebb_selftests::trap::write_pmc1;
+use ktap::Outcome;
+use ktap::check;
+
+const PERIOD: u32 = 10_000;
+
+/// Opening alone gives nothing.
+fn opened_is_not_enabled() -> Outcome {
+    require_ebb()?;
+    let _event = EventBuilder::ebb(CYCLES).open().or_fail("open")?;
+    check!(traps(write_pmc1)?, "PMC1 is writable before enable");
+    Ok(())
+}
+
+/// Turns on and off by the two calls, and looks at access and EBBs each time.
+fn on_and_off(
+    on: fn(&ebb::Event) -> Result<(), ebb::Error>,
+    off: fn(&ebb::Event) -> Result<(), ebb::Error>,
+) -> Outcome {
+    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+    off(&event).or_fail("off, first")?;
+    for round in 0..3 {
+        check!(traps(write_pmc1)?, "PMC1 is writable when off");
+        session::expect_none(10 * u64::from(PERIOD))?;
+        on(&event).or_fail("on")?;
+        event.check_scheduled().or_fail("schedule")?;
+        check!(!traps(write_pmc1)?, "PMC1 traps when on, round {round}");
+        ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
+        session::wait_for(ebb::count() + 10, PERIOD)?;
+        off(&event).or_fail("off")?;
+    }
+    session::end(event);
+    Ok(())
+}
+
+fn by_ioctl() -> Outcome {
+    on_and_off(ebb::Event::enable, ebb::Event::disable)
+}
+
+fn by_prctl() -> Outcome {
+    on_and_off(|_| ebb::enable_all(), |_| ebb::disable_all())
+}
+
+fn main() {
+    ktap::run(&[
+        ("opened_is_not_enabled", opened_is_not_enabled),
+        ("by_ioctl", by_ioctl),
+        ("by_prctl", by_prctl),
+    ])
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: GPL-2.0
+//! No EBB is lost in a long run. The counters stay frozen after an EBB that got
+//! lost on its way, so one lost EBB ends the run.
+
+use ebb_selftests::process;
+use ebb_selftests::process::Peer;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ktap::Outcome;
+use ktap::check;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use std::time::Instant;
+
+const PERIOD: u32 = 5000;
+
+fn twelve_thousand() -> Outcome {
+    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+    session::wait_for(12_000, PERIOD)?;
+    session::end(event);
+    check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
+    Ok(())
+}
+
+static ALARMS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn alarm(_: libc::c_int) {
+    ALARMS.fetch_add(1, Relaxed);
+}
+
+/// EBBs among timer signals, which take the thread into the kernel and back at
+/// every kind of moment.
+fn with_signals() -> Outcome {
+    let interval = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 500,
+    };
+    let timer = libc::itimerval {
+        it_interval: interval,
+        it_value: interval,
+    };
+    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+    // SAFETY: the signal handler adds to an atomic; `timer` lives through the
+    // call.
+    let status = unsafe {
+        libc::signal(libc::SIGALRM, alarm as *const () as usize);
+        libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut())
+    };
+    check!(status == 0, "setitimer failed");
+    let result = session::wait_for(5000, PERIOD);
+    session::end(event);
+    result?;
+    let alarms = ALARMS.load(Relaxed);
+    check!(alarms > 10, "only {alarms} signals came");
+    Ok(())
+}
+
+/// EBBs among system calls that switch to another process and back.
+fn with_switches() -> Outcome {
+    process::stay_on_cpu()?;
+    let _hog = Peer::spawn(|_| {
+        loop {
+            session::work();
+        }
+    })?;
+    let before = process::switches();
+    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+    let end = Instant::now() + Duration::from_secs(20);
+    while ebb::count() < 3000 && Instant::now() < end {
+        for _ in 0..20 {
+            session::work();
+        }
+        process::give_way();
+    }
+    session::wait_for(3000, PERIOD)?;
+    session::end(event);
+    let switches = process::switches() - before;
+    check!(switches > 50, "only {switches} switches");
+    Ok(())
+}
+
+fn main() {
+    ktap::run(&[
+        ("twelve_thousand", twelve_thousand),
+        ("with_signals", with_signals),
+        ("with_switches", with_switches),
+    ])
+}

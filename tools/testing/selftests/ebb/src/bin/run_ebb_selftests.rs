@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Runs the EBB selftests that lie beside it: all, or those named; `--list`
+//! prints their names.
+
+fn main() {
+    ktap::runner::main_with(&[
+        "ebb_attributes",
+        "ebb_scheduling",
+        "ebb_enable",
+        "ebb_close",
+        "ebb_counting",
+        "ebb_long_run",
+        "ebb_fork",
+        "ebb_processes",
+    ])
+}

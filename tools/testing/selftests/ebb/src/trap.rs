@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Whether an access to a register ends in SIGILL.
+//!
+//! The access happens in the calling thread, because the permission is this
+//! thread's. The signal handler counts and steps over the instruction.
+//!
+//! Only writes are tried: while MMCR0[PMCC] is 0 they always trap, but reads do
+//! so from ISA v3.1 on only (PMCCEXT), and never in QEMU.
+
+use crate::OrFail;
+use ktap::Failure;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+static TRAPS: AtomicU32 = AtomicU32::new(0);
+
+/// Byte offset of `uc_mcontext.regs` in the kernel's `struct ucontext`, and the
+/// place of NIP in the registers (arch/powerpc/include/uapi/asm/ucontext.h,
+/// sigcontext.h, ptrace.h). The libc crate does not describe them.
+const REGS_OFFSET: usize = 168 + 56;
+const PT_NIP: usize = 32;
+
+extern "C" fn step_over(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    TRAPS.fetch_add(1, Relaxed);
+    // SAFETY: the kernel hands a signal handler a valid ucontext, whose `regs`
+    // points at the registers it goes on with.
+    unsafe {
+        let regs = *context.byte_add(REGS_OFFSET).cast::<*mut u64>();
+        *regs.add(PT_NIP) += 4;
+    }
+}
+
+/// Runs `access`, which should hold one instruction that may trap, and tells
+/// whether it did.
+///
+/// # Errors
+///
+/// A failure of the test if the signal cannot be caught.
+pub fn traps(access: fn()) -> Result<bool, Failure> {
+    // SAFETY: zeroes are a valid sigaction; the handler has the three arguments
+    // that SA_SIGINFO asks for.
+    let status = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = step_over as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut())
+    };
+    (status == 0)
+        .then_some(())
+        .ok_or_else(std::io::Error::last_os_error)
+        .or_fail("sigaction")?;
+    let before = TRAPS.load(Relaxed);
+    access();
+    Ok(TRAPS.load(Relaxed) != before)
+}
+
+/// Writes PMC1.
+pub fn write_pmc1() {
+    ebb::Pmc::Pmc1.write(0);
+}
+
+/// Writes MMCR0.
+pub fn write_mmcr0() {
+    ebb::reg::Mmcr0::FC.write();
+}
+
+/// Writes MMCR2.
+pub fn write_mmcr2() {
+    ebb::reg::Mmcr2(0).write();
+}
