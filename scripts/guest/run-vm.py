@@ -194,7 +194,7 @@ class Guest:
                 # A terminal's Ctrl-C is for this program, which ends QEMU.
                 start_new_session=True,
             )
-            handlers[self.process.stderr] = self.complain
+            handlers[self.process.stderr] = self.blame
             for end in passed:
                 end.close()
             copy(handlers)
@@ -229,14 +229,17 @@ class Guest:
             self.process.kill()
             self.process.wait()
 
+    def has_log(self):
+        """Whether the kernel came to print anything."""
+        return os.path.exists(self.log_path) and os.path.getsize(self.log_path) > 0
+
     def hear(self, data):
         """Take what the guest's init says."""
         self.control += data
 
-    def complain(self, data):
-        """Pass QEMU's own messages on."""
+    def blame(self, data):
+        """Keep QEMU's own messages, for when there is nobody else to blame."""
         self.errors += data
-        write_all(2, data)
 
     def result(self):
         """The exit status, once the guest is gone."""
@@ -258,7 +261,9 @@ class Guest:
             # The person left through QEMU instead of the shell.
             return 0
         when = "while the command ran" if "ready" in words else "before the command ran"
-        raise Stop(GUEST_BROKEN, f"the guest ended {when} (QEMU's exit status {self.process.returncode})")
+        errors = self.errors.decode(errors="replace").split("\n")
+        reason = "; ".join([f"QEMU's exit status is {self.process.returncode}", *filter(None, errors)])
+        raise Stop(GUEST_BROKEN, f"the guest ended {when}: {reason}")
 
 
 def die_with_parent():
@@ -316,7 +321,7 @@ def main():
     except Stop as stop:
         status = stop.status
         print(f"vm: {stop}", file=sys.stderr)
-        keep_log = status in (TIMED_OUT, GUEST_BROKEN) and os.path.exists(guest.log_path)
+        keep_log = status in (TIMED_OUT, GUEST_BROKEN) and guest.has_log()
         if keep_log:
             print(f"vm: the kernel's log is {guest.log_path}", file=sys.stderr)
     except BrokenPipeError:
