@@ -19,6 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 
 from initramfs import Archive
 from kernellog import KernelLog
@@ -204,15 +205,22 @@ class Guest:
     def run_shell(self, command):
         """Run QEMU with its first console at the terminal."""
         ours, theirs = socket.socketpair()
+        # "mux" brings the key that leaves, Ctrl-A X.
         terminal = f"stdio,id=console0,mux=on,signal=off,logfile={self.log_path}"
-        command += ["-chardev", terminal, "-mon", "chardev=console0"]
-        command += ["-serial", "chardev:console0", "-chardev", "null,id=console1"]
-        command += ["-serial", "chardev:console1", "-serial", "chardev:console2"]
+        command += ["-chardev", terminal, "-serial", "chardev:console0"]
+        command += ["-chardev", "null,id=console1", "-serial", "chardev:console1"]
         command += ["-chardev", f"socket,id=console2,fd={theirs.fileno()}"]
-        self.start(command, pass_fds=[theirs.fileno()])
-        theirs.close()
-        copy({ours: self.hear})
-        self.process.wait()
+        command += ["-serial", "chardev:console2"]
+        # QEMU restores the terminal's settings too, unless it is killed.
+        settings = termios.tcgetattr(0)
+        try:
+            self.start(command, pass_fds=[theirs.fileno()])
+            theirs.close()
+            copy({ours: self.hear})
+            self.process.wait()
+        finally:
+            self.stop()
+            termios.tcsetattr(0, termios.TCSANOW, settings)
         with open(self.log_path, "rb") as log:
             self.log.feed(log.read().replace(b"\r", b""))
         self.log.close()
