@@ -260,8 +260,9 @@ pub(crate) extern "C" fn ebb_dispatch(frame: &Frame) -> u64 {
         }
         // The overflow freezes the counters on hardware (the kernel sets FCECE).
         // QEMU does so only once; without this a second counter could overflow
-        // unseen behind the reading below.
-        if !mmcr0.has(Mmcr0::FC) {
+        // unseen behind the reading below. PMAE is clear after an overflow, and
+        // only a call of `inject` comes with it set: there they shall count on.
+        if mmcr0.0 & (Mmcr0::FC | Mmcr0::PMAE).0 == 0 {
             (mmcr0 | Mmcr0::FC).write();
         }
         // SAFETY: `install` stored a `Handler`, and nothing else does.

@@ -95,8 +95,8 @@ fn demo(options: &Options) -> Result<Vec<String>, Box<dyn Error>> {
     let (without, with) = run.pass_time;
     let extra = with.saturating_sub(without).as_nanos() * u128::from(run.passes);
     println!(
-        "\nAn EBB costs {instructions} instructions from the entry to rfebb, as PMC5 counts them, and {} ns.\n\
-         (An emulator with -icount takes 1 ns for an instruction; QEMU's PMC5 misses a few.)",
+        "\nAn EBB costs {instructions} instructions from the entry to rfebb, as PMC5 counts them;\n\
+         with all that happens around it, {} ns of run time (of instructions under -icount).",
         extra / (run.addresses.len().max(1) as u128)
     );
 

@@ -148,7 +148,8 @@ fn several_counters() -> Outcome {
     Ok(())
 }
 
-/// PMC5 and PMC6 are frozen unless the group has an event on one of them.
+/// PMC5 and PMC6 are frozen unless the group has an event on one of them. The
+/// kernel may clear them at a switch, as they are not this task's.
 fn unused_pmc5_and_6_stand_still() -> Outcome {
     const NEAR: u32 = 0x7fff_ff00;
     let event = session::begin(0x2001e, PERIOD, count_each)?;
@@ -157,7 +158,10 @@ fn unused_pmc5_and_6_stand_still() -> Outcome {
     session::wait_for(100, PERIOD)?;
     let values = [Pmc::Pmc5.read(), Pmc::Pmc6.read()];
     session::end(event);
-    check!(values == [NEAR; 2], "PMC5 and PMC6: {values:#x?}");
+    check!(
+        values.iter().all(|value| [0, NEAR].contains(value)),
+        "PMC5 and PMC6 count: {values:x?}"
+    );
     let n = OVERFLOWS[4].load(Relaxed) + OVERFLOWS[5].load(Relaxed);
     check!(n == 0, "{n} overflows of PMC5 and PMC6");
     let n = OVERFLOWS[1].load(Relaxed);
