@@ -15,6 +15,9 @@
 
 use std::io;
 use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::fd::AsRawFd;
+use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 
 use pmu_selftests::attr::Attr;
@@ -30,18 +33,23 @@ const DEFAULT_WORK: u64 = 10_000_000;
 /// Short enough that the end of stdin is seen soon.
 const PIECE: u64 = 1_000_000;
 
-/// True when stdin has ended; anything to read counts as the end, too.
-fn stdin_ended() -> io::Result<bool> {
+/// What poll() has to say at once about a descriptor.
+fn poll(fd: BorrowedFd<'_>) -> io::Result<i16> {
     let mut fd = libc::pollfd {
-        fd: libc::STDIN_FILENO,
+        fd: fd.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };
     // SAFETY: one pollfd, alive during the call.
     match unsafe { libc::poll(&mut fd, 1, 0) } {
         -1 => Err(io::Error::last_os_error()),
-        ready => Ok(ready > 0),
+        _ => Ok(fd.revents),
     }
+}
+
+/// True when stdin has ended; anything to read counts as the end, too.
+fn stdin_ended() -> io::Result<bool> {
+    Ok(poll(io::stdin().as_fd())? != 0)
 }
 
 fn count(instructions: u64) -> io::Result<()> {
@@ -80,13 +88,36 @@ fn open_many() -> io::Result<Vec<Event>> {
     ])
 }
 
-/// An event of a PMU that was unregistered reads as end of file.
+/// An event whose PMU was unregistered: poll() reports an error, the count stands
+/// still, and control does nothing.
 fn is_revoked(event: &Event) -> io::Result<bool> {
-    match event.read() {
-        Ok(_) => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
-        Err(error) => Err(error),
+    if poll(event.fd())? & libc::POLLERR == 0 {
+        return Ok(false);
     }
+    let before = event.read()?;
+    let _ = event.disable();
+    let _ = event.enable();
+    work::run(PIECE);
+    let after = event.read()?;
+    if before.value != after.value {
+        return Err(io::Error::other(format!(
+            "revoked, yet {before:?}, then {after:?}"
+        )));
+    }
+    Ok(true)
+}
+
+/// It counts what is done now.
+fn expect_counting(event: &Event) -> io::Result<()> {
+    let before = event.read()?;
+    work::run(PIECE);
+    let after = event.read()?;
+    if after.value <= before.value {
+        return Err(io::Error::other(format!(
+            "stuck: {before:?}, then {after:?}"
+        )));
+    }
+    Ok(())
 }
 
 fn hold() -> io::Result<()> {
@@ -98,10 +129,11 @@ fn hold() -> io::Result<()> {
     }
     let mut revoked = 0;
     for event in &events {
-        // All of it is allowed on a revoked event and does nothing.
-        let _ = event.disable();
-        let _ = event.enable();
-        revoked += usize::from(is_revoked(event)?);
+        if is_revoked(event)? {
+            revoked += 1;
+        } else {
+            expect_counting(event)?;
+        }
     }
     match revoked {
         0 => println!("counting"),
@@ -116,7 +148,7 @@ fn hold() -> io::Result<()> {
     Ok(())
 }
 
-/// Opening fails while no PMU is registered, reading ends when one goes.
+/// Opening fails while no PMU is registered.
 fn churn() -> io::Result<()> {
     let (mut opened, mut refused) = (0, 0);
     while !stdin_ended()? {
@@ -125,7 +157,7 @@ fn churn() -> io::Result<()> {
                 opened += 1;
                 work::run(PIECE / 10);
                 for event in &events {
-                    is_revoked(event)?;
+                    event.read()?;
                 }
             }
             // ENOENT: nobody has the type. ENODEV: it is just going. EINVAL: the

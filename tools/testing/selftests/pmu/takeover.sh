@@ -1,0 +1,163 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# The module takes the PMU over from the kernel's built-in driver and gives it
+# back: what can be seen of that, and that neither driver breaks.
+#
+# Runs in a guest as root, with the programs of this folder beside it; the module
+# may be inserted or not, and is as it was at the end.
+
+# The tests are called by `try`, by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/ktap.sh
+. "$(dirname "$0")/ktap.sh"
+
+tell_one_line() {
+	unload
+	mark
+	load
+	printed
+	# The kernel's own line about out-of-tree modules is not ours.
+	lines=$(printed | grep "$NAME: " | grep -vc taint)
+	[ "$lines" = 1 ] || {
+		why "$lines lines instead of one"
+		return 1
+	}
+	printed | grep "$NAME: " | grep -q '"cpu"' || {
+		why "the line does not name the PMU that was taken over"
+		return 1
+	}
+	quiet
+}
+
+insert_twice() {
+	load
+	if insmod "$MODULE"; then
+		why "a second insmod succeeded"
+		return 1
+	fi
+	must pmu_tool count
+}
+
+same_identity() {
+	for state in unload load; do
+		$state
+		type=$(cat /sys/bus/event_source/devices/cpu/type) || return 1
+		[ "$type" = 4 ] || {
+			why "after $state the type is $type"
+			return 1
+		}
+		[ -e /sys/bus/event_source/devices/cpu/events/cpu-cycles ] || {
+			why "after $state there are no named events"
+			return 1
+		}
+	done
+}
+
+counts_after_return() {
+	load
+	must pmu_tool count
+	unload
+	must pmu_tool count
+	load
+	must pmu_tool count
+}
+
+# The counts of one program under both drivers, in the same boot.
+drivers_agree() {
+	unload
+	must pmu_tool count 100000000 >"$work/in-tree"
+	load
+	must pmu_tool count 100000000 >"$work/rust"
+	cat "$work/in-tree" "$work/rust"
+	cat "$work/in-tree" "$work/rust" | awk '
+		NR == 1 { instructions = $2; cycles = $4 }
+		NR == 2 { exit(far($2, instructions) || far($4, cycles)) }
+		function far(a, b) { return a > b * 1.01 || a < b * 0.99 }
+	' || {
+		why "more than 1 % apart"
+		return 1
+	}
+}
+
+# Events of the module's PMU hold it.
+open_events_pin() {
+	load
+	start_tool hold
+	wait_for_line "$work/out.hold"
+	if rmmod "$NAME"; then
+		why "rmmod succeeded although events are open"
+		return 1
+	fi
+	loaded || {
+		why "the module is gone"
+		return 1
+	}
+	stop_tool hold
+	grep -q counting "$work/out.hold" || {
+		why "the events did not survive: $(cat "$work/out.hold")"
+		return 1
+	}
+	unload
+	must pmu_tool count
+}
+
+# Events of the built-in driver do not: they are revoked.
+live_events_are_revoked() {
+	unload
+	mark
+	start_tool hold
+	wait_for_line "$work/out.hold"
+	load
+	must pmu_tool count
+	stop_tool hold
+	grep -q revoked "$work/out.hold" || {
+		why "not revoked: $(cat "$work/out.hold")"
+		return 1
+	}
+	quiet
+	unload
+	must pmu_tool count
+}
+
+# Revoked events are still open, and of no weight: neither driver minds.
+revoked_events_are_no_burden() {
+	unload
+	mark
+	start_tool hold
+	wait_for_line "$work/out.hold"
+	load
+	unload
+	must pmu_tool count
+	load
+	stop_tool hold
+	must pmu_tool count
+	quiet
+}
+
+wrong_parameter() {
+	unload
+	# An unknown parameter is ignored by the kernel, with a line that says so.
+	must insmod "$MODULE" no_such_parameter=1
+	must pmu_tool count
+}
+
+[ -e "$MODULE" ] || {
+	echo "KTAP version 1"
+	echo "1..0 # SKIP there is no $MODULE"
+	exit $SKIP
+}
+at_start=unload
+! loaded || at_start=load
+
+plan 9
+try tell_one_line
+try insert_twice
+try same_identity
+try counts_after_return
+try drivers_agree
+try open_events_pin
+try live_events_are_revoked
+try revoked_events_are_no_burden
+try wrong_parameter
+$at_start
+finish

@@ -1,0 +1,119 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# The perf tool with the module: the same figures as with the built-in driver,
+# and a running perf that survives the change of drivers.
+#
+# Needs the perf tool in the guest (`scripts/vm run --perf`).
+
+# The tests are called by `try`, by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/ktap.sh
+. "$(dirname "$0")/ktap.sh"
+
+# perf stat of a fixed program: "VALUE EVENT", one a line.
+stat_of() {
+	perf stat -x , -e "$1" -o "$work/stat" pmu_tool work 200000000 || return 1
+	awk -F , 'NF > 2 { print $1, $3 }' "$work/stat"
+}
+
+agree() {
+	unload
+	must stat_of "$1" >"$work/in-tree"
+	load
+	must stat_of "$1" >"$work/rust"
+	paste "$work/in-tree" "$work/rust" | tee "$work/both"
+	[ "$(wc -l <"$work/both")" = 2 ] || {
+		why "two events were asked for"
+		return 1
+	}
+	awk '
+		$1 !~ /^[0-9]+$/ || $3 !~ /^[0-9]+$/ { exit 1 }
+		$1 < 200000000 * 0.99 || $3 > $1 * 1.01 || $3 < $1 * 0.99 { exit 1 }
+	' "$work/both" || {
+		why "not counted, or more than 1 % apart"
+		return 1
+	}
+}
+
+generic_events_agree() {
+	agree cycles,instructions
+}
+
+raw_events_agree() {
+	agree r500fa,r600f4
+}
+
+groups_agree() {
+	agree '{cycles,instructions}'
+}
+
+user_only_agrees() {
+	agree cycles:u,instructions:u
+}
+
+system_wide() {
+	load
+	must perf stat -a -x , -e instructions -o "$work/stat" pmu_tool work 200000000
+	cat "$work/stat"
+	awk -F , '$3 ~ /instructions/ { seen = 1; exit($1 < 200000000 * 0.99) } END { if (!seen) exit 1 }' \
+		"$work/stat" || {
+		why "too few instructions"
+		return 1
+	}
+}
+
+record_finds_the_function() {
+	load
+	must perf record -q -e instructions -c 1000000 -o "$work/data" pmu_tool work 200000000
+	must perf report -i "$work/data" --stdio --sort symbol >"$work/report"
+	grep -v '^#' "$work/report" | head -5
+	grep -E '^ *(9[0-9]|100)\.[0-9]+%.*pmu_work_a' "$work/report" || {
+		why "pmu_work_a has not nearly all samples"
+		return 1
+	}
+}
+
+# A perf that runs across the change ends well, with what it had counted till then.
+stat_across_insmod() {
+	unload
+	mark
+	perf stat -x , -e cycles,instructions -o "$work/stat" sleep 2 &
+	perf=$!
+	sleep 1
+	load
+	wait "$perf" || {
+		why "perf ended with status $?"
+		return 1
+	}
+	cat "$work/stat"
+	[ "$(grep -cE '^([0-9]+|<not (counted|supported)>),' "$work/stat")" = 2 ] || {
+		why "two events were asked for"
+		return 1
+	}
+	quiet
+	must stat_of cycles,instructions
+}
+
+[ -e "$MODULE" ] || {
+	echo "KTAP version 1"
+	echo "1..0 # SKIP there is no $MODULE"
+	exit $SKIP
+}
+command -v perf >/dev/null || {
+	echo "KTAP version 1"
+	echo "1..0 # SKIP there is no perf tool"
+	exit $SKIP
+}
+at_start=unload
+! loaded || at_start=load
+
+plan 7
+try generic_events_agree
+try raw_events_agree
+try groups_agree
+try user_only_agrees
+try system_wide
+try record_finds_the_function
+try stat_across_insmod
+$at_start
+finish
