@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! POWER9.
+
+use isa207::Exclude;
+use isa207::Mmcr;
+use isa207::Refusal;
+use isa207::Selector;
+
+use super::*;
+
+/// Nimbus DD2.3, without a blacklist.
+const PVR: u32 = 0x004e_1203;
+
+#[test]
+fn loads_with_latency() {
+    // mem-loads: PM_MRK_INST_CMPL on PMC4; sample mode 0x14 (eligibility 5,
+    // mode 0); threshold select 1, start 3, stop 4; no SDAR mode as it marks.
+    let answer = solve(cpu(PVR), &requests(&[0x34_3404_01e0])).unwrap();
+    assert_eq!(places(&answer), [(4, 0x34_3404_01e0)]);
+    let expected = Mmcr {
+        mmcr0: 0x4010, // PMCjCE, FC56
+        mmcr1: 0xe0,
+        mmcr2: 0,
+        mmcra: 0x1_3451,
+        mmcr3: 0,
+    };
+    assert_eq!(answer.mmcr, expected);
+}
+
+#[test]
+fn threshold_compare_is_in_bits_9_to_18() {
+    // Exponent 2, mantissa 0x3e, in bits 9:18 of MMCRA.
+    let answer = solve(cpu(PVR), &requests(&[0x1_3e35_3404_01e0])).unwrap();
+    assert_eq!(answer.mmcr.mmcra, 0x13e << 45 | 0x1_3551);
+    let small = requests(&[0x1_1e35_3404_01e0]);
+    assert_eq!(solve(cpu(PVR), &small), Err(Refusal::ThresholdMantissa));
+}
+
+#[test]
+fn the_bus_needs_pmc4() {
+    let alone = solve(cpu(PVR), &requests(&[0x26080]));
+    assert_eq!(alone, Err(Refusal::BusNeedsPmc4));
+    assert_eq!(cpu(PVR).check(&requests(&[0x26080])[0]), Ok(()));
+
+    // Unit 6 twice, combine 0 and 2, select 0x80 each.
+    let answer = solve(cpu(PVR), &requests(&[0x46080, 0x36880])).unwrap();
+    assert_eq!(answer.mmcr.mmcr1, 0x66 << 48 | 2 << 34 | 0x8080);
+    // In whatever order.
+    assert!(solve(cpu(PVR), &requests(&[0x36880, 0x46080])).is_ok());
+    // Beside an event that has to move.
+    let answer = solve(cpu(PVR), &requests(&[0x46080, 0x36880, 0x400f0, 0x200f4]));
+    assert_eq!(answer, Err(Refusal::PmcTaken));
+    let codes = [0x46080, 0x36880, 0x400fa, 0x1001e];
+    let answer = solve(cpu(PVR), &requests(&codes)).unwrap();
+    assert_eq!(places(&answer)[2], (5, 0x500fa));
+
+    let conflict = Refusal::Conflict(Selector::BusEvent);
+    let other = solve(cpu(PVR), &requests(&[0x46080, 0x36882]));
+    assert_eq!(other, Err(conflict));
+}
+
+#[test]
+fn frozen_states() {
+    // MMCR2: nine bits for each counter: FCS, FCP, ..., FCWAIT is the sixth,
+    // FCH the seventh.
+    let mut reqs = requests(&[0x1001e, 0x600f4]);
+    reqs[0].exclude.kernel = true;
+    reqs[1].exclude = Exclude {
+        user: true,
+        kernel: true,
+        hv: true,
+        idle: true,
+    };
+    let pmc6 = |bits: u64| bits << 10;
+    let guest = cpu(PVR).solve(&reqs, Machine::default()).unwrap();
+    let all = pmc6(0b1_1000_1100);
+    assert_eq!(guest.mmcr.mmcr2, 1 << 63 | all);
+    assert_eq!(guest.mmcr.mmcr0, 0xc000); // PMC1CE, PMCjCE
+
+    let hypervisor_mode = true;
+    let bare = cpu(PVR).solve(&reqs, Machine { hypervisor_mode }).unwrap();
+    assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1100));
+
+    // Without the kernel as such, the hypervisor it is runs on.
+    reqs[1].exclude.kernel = false;
+    let bare = cpu(PVR).solve(&reqs, Machine { hypervisor_mode }).unwrap();
+    assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1000));
+}
+
+#[test]
+fn sdar_modes() {
+    let mmcra = |codes: &[u64]| solve(cpu(PVR), &requests(codes)).map(|a| a.mmcr.mmcra);
+    let mode = |n: u64| n << 50 | 0x1001e;
+    assert_eq!(mmcra(&[0x1001e]), Ok(2 << 42));
+    assert_eq!(mmcra(&[mode(1)]), Ok(1 << 42));
+    assert_eq!(mmcra(&[0x2001e, mode(1)]), Ok(1 << 42));
+    assert_eq!(mmcra(&[mode(1), 0x401e0]), Ok(1));
+    let differ = [mode(1), mode(2) + 0x10000];
+    let conflict = Refusal::Conflict(Selector::SdarMode);
+    assert_eq!(mmcra(&differ), Err(conflict));
+}
+
+#[test]
+fn blacklists_follow_the_revision() {
+    let [dtlb_miss, flop, both] = [0x1c058, 0x100f4, 0x4003c];
+    let refused = |pvr, code| cpu(pvr).check(&requests(&[code])[0]) == Err(Refusal::Blacklisted);
+    for (pvr, expected) in [
+        (0x004e_1201, [false, true, true]),
+        (0x004e_1202, [true, false, true]),
+        (0x004e_1203, [false, false, false]),
+        // Cumulus.
+        (0x004e_2102, [false, false, false]),
+        (0x004e_2201, [false, false, false]),
+        (0x004e_2202, [false, false, false]),
+    ] {
+        let found = [dtlb_miss, flop, both].map(|code| refused(pvr, code));
+        assert_eq!(found, expected, "{pvr:#x}");
+    }
+    // EBB makes a wrong count no better.
+    assert!(refused(0x004e_1202, dtlb_miss | 1 << 63));
+}
+
+#[test]
+fn branch_stacks_and_their_filters() {
+    let mut reqs = requests(&[0x1001e, 0x20002]);
+    reqs[0].branch_filter_ifm = Some(1);
+    let ifm = |reqs: &[_]| solve(cpu(PVR), reqs).map(|a| (a.mmcr.mmcra >> 30) & 3);
+    assert_eq!(ifm(&reqs), Ok(1));
+    reqs[1].branch_filter_ifm = Some(1);
+    assert_eq!(ifm(&reqs), Ok(1));
+    reqs[1].branch_filter_ifm = Some(0);
+    let conflict = Refusal::Conflict(Selector::BranchFilter);
+    assert_eq!(ifm(&reqs), Err(conflict));
+    reqs[1].branch_filter_ifm = Some(4);
+    assert_eq!(ifm(&reqs), Err(Refusal::NoSuchBranchFilter));
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Codes with reserved or contradictory bits, on every CPU.
+
+use isa207::Refusal;
+
+use super::*;
+
+const POWER8: u32 = 0x004d_0200;
+const POWER9: u32 = 0x004e_1203;
+const POWER10: u32 = 0x0080_1200;
+
+fn check(pvr: u32, code: u64) -> Result<(), Refusal> {
+    cpu(pvr).check(&requests(&[code])[0])
+}
+
+#[test]
+fn reserved_bits() {
+    let reserved = |pvr| {
+        let bits = 0..64;
+        let refused = bits.filter(|bit| check(pvr, 1 << bit) == Err(Refusal::ReservedBits));
+        refused.fold(0u64, |all, bit| all | 1 << bit)
+    };
+    assert_eq!(reserved(POWER8), 0x0ffc_0000_0000_0600);
+    assert_eq!(reserved(POWER9), 0x0ff0_0000_0000_0200);
+    assert_eq!(reserved(POWER10), 0);
+    // POWER10's data source and radix scope.
+    assert_eq!(
+        check(POWER9, 0x13_4000_0001_c040),
+        Err(Refusal::ReservedBits)
+    );
+    assert_eq!(check(POWER9, 0x14242), Err(Refusal::ReservedBits));
+}
+
+#[test]
+fn fixed_counters() {
+    for pvr in [POWER8, POWER9, POWER10] {
+        assert_eq!(check(pvr, 0x500fa), Ok(()));
+        assert_eq!(check(pvr, 0x600f4), Ok(()));
+        for code in [
+            0x501e0,
+            0x6001e,
+            0x501fa,
+            0x2500fa,
+            0x2600f4,
+            0x500f4,
+            0x35_3405_00fa,
+        ] {
+            assert_eq!(check(pvr, code), Err(Refusal::FixedCounter), "{code:#x}");
+        }
+        for pmc in 7..=15 {
+            assert_eq!(check(pvr, pmc << 16 | 0x1e), Err(Refusal::NoSuchPmc));
+        }
+    }
+}
+
+#[test]
+fn sample_modes() {
+    for pvr in [POWER9, POWER10] {
+        for mode in [0x3, 0x5, 0x7, 0x9, 0xb, 0xd, 0x19, 0x1d, 0x1a, 0x1e, 0x1f] {
+            let code = mode << 24 | 0x401e0;
+            assert_eq!(check(pvr, code), Err(Refusal::SampleModeReserved));
+        }
+    }
+    assert_eq!(check(POWER9, 0x0c04_01e0), Err(Refusal::SampleModeReserved));
+    assert_eq!(check(POWER10, 0x0c04_01e0), Ok(()));
+    assert_eq!(
+        check(POWER10, 0x1004_01e0),
+        Err(Refusal::SampleModeReserved)
+    );
+    assert_eq!(check(POWER9, 0x1004_01e0), Ok(()));
+    for pvr in [POWER8, POWER9, POWER10] {
+        assert_eq!(check(pvr, 0x104_01e0), Ok(()));
+        assert_eq!(check(pvr, 0x104_00e0), Err(Refusal::SampleModeWithoutMark));
+    }
+}
+
+#[test]
+fn thresholds() {
+    for pvr in [POWER9, POWER10] {
+        for code in [0xf0_3404_01e0, 0x0f_3404_01e0, 0xf0_0001_001e] {
+            assert_eq!(check(pvr, code), Err(Refusal::ThresholdEventReserved));
+        }
+    }
+    for pvr in [POWER8, POWER9, POWER10] {
+        assert_eq!(
+            check(pvr, 0x12_0001_001e),
+            Err(Refusal::ThresholdWithoutSelect)
+        );
+        assert_eq!(check(pvr, 0x12_2001_001e), Ok(()));
+        assert_eq!(check(pvr, 0x2001_001e), Ok(()));
+    }
+    assert_eq!(
+        check(POWER9, 0x20 << 40 | 0x1001e),
+        Err(Refusal::ThresholdWithoutSelect)
+    );
+}
+
+#[test]
+fn sdar_mode_of_a_marked_event() {
+    assert_eq!(
+        check(POWER9, 1 << 50 | 0x401e0),
+        Err(Refusal::SdarModeOnMarked)
+    );
+    assert_eq!(
+        check(POWER10, 1 << 22 | 0x401e0),
+        Err(Refusal::SdarModeOnMarked)
+    );
+    assert_eq!(check(POWER10, 1 << 22 | 0x400e0), Ok(()));
+}
+
+#[test]
+fn cache_select_field_of_power9() {
+    assert_eq!(check(POWER9, 0x21c040), Ok(()));
+    assert_eq!(check(POWER9, 0x41c040), Err(Refusal::CacheSelOutsideUnit));
+    assert_eq!(check(POWER9, 0x146080), Err(Refusal::CacheSelOutsideUnit));
+}
+
+#[test]
+fn other_attribute_words() {
+    for (pvr, limit) in [(POWER8, 0), (POWER9, 0), (POWER10, 0x3_ffff)] {
+        let mut req = requests(&[0x2001_001e])[0];
+        req.config1 = limit;
+        assert_eq!(cpu(pvr).check(&req), Ok(()));
+        req.config1 = limit + 1;
+        assert_eq!(cpu(pvr).check(&req), Err(Refusal::Config1));
+        req.config1 = 0;
+        req.config2 = 1 << 40;
+        assert_eq!(cpu(pvr).check(&req), Err(Refusal::Config2));
+    }
+    // A comparison without a threshold.
+    let mut req = requests(&[0x1001e])[0];
+    req.config1 = 1;
+    assert_eq!(
+        cpu(POWER10).check(&req),
+        Err(Refusal::ThresholdWithoutSelect)
+    );
+}
+
+#[test]
+fn every_reason_is_a_sentence_of_its_own() {
+    use isa207::Selector::*;
+    use std::collections::HashSet;
+    let selectors = [
+        Threshold,
+        SampleMode,
+        FabMatch,
+        L1Qualifier,
+        L2l3Select,
+        BusEvent,
+        RadixScope,
+        SdarMode,
+        Ebb,
+        BranchFilter,
+    ];
+    let mut all: Vec<_> = selectors.map(Refusal::Conflict).into();
+    all.extend([
+        Refusal::ReservedBits,
+        Refusal::Config1,
+        Refusal::Config2,
+        Refusal::NoSuchPmc,
+        Refusal::FixedCounter,
+        Refusal::Blacklisted,
+        Refusal::SampleModeReserved,
+        Refusal::SampleModeWithoutMark,
+        Refusal::ThresholdEventReserved,
+        Refusal::ThresholdWithoutSelect,
+        Refusal::ThresholdMantissa,
+        Refusal::ThresholdOnFabMatch,
+        Refusal::SdarModeOnMarked,
+        Refusal::CacheSelOutsideUnit,
+        Refusal::CacheSelNeedsHypervisor,
+        Refusal::L2l3SelOutsideUnit,
+        Refusal::EbbWithoutPmc,
+        Refusal::BhrbWithoutEbb,
+        Refusal::IfmWithoutBhrb,
+        Refusal::NoSuchBranchFilter,
+        Refusal::TooManyEvents,
+        Refusal::PmcTaken,
+        Refusal::ProgrammableCountersFull,
+        Refusal::BusNeedsPmc4,
+    ]);
+    let reasons: HashSet<_> = all.iter().map(Refusal::reason).collect();
+    assert_eq!(reasons.len(), all.len());
+    assert!(reasons.iter().all(|r| r.len() > 15 && !r.ends_with('.')));
+}

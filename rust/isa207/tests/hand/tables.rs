@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What must hold for the tables of every CPU.
+
+use isa207::CacheEvent;
+use isa207::ConfigWord;
+use isa207::GenericEvent;
+use isa207::Isa;
+
+use super::*;
+
+/// Each CPU and revision that has tables of its own.
+const PVRS: [u32; 10] = [
+    0x004b_0201, // POWER8E
+    0x004c_0100, // POWER8NVL
+    0x004d_0200,
+    0x004e_1201,
+    0x004e_1202,
+    0x004e_1203,
+    0x004e_2202, // Cumulus
+    0x0080_1100,
+    0x0080_1200,
+    0x0082_1200,
+];
+
+#[test]
+fn cpus_by_pvr() {
+    let found = PVRS.map(|pvr| (cpu(pvr).name(), cpu(pvr).isa()));
+    let [p8, p9] = [("POWER8", Isa::V207), ("POWER9", Isa::V300)];
+    let [p10, p11] = [("POWER10", Isa::V31), ("Power11", Isa::V31)];
+    assert_eq!(found, [p8, p8, p8, p9, p9, p9, p9, p10, p10, p11]);
+    // POWER7+, a PA6T, Power12, POWER9 in compatibility mode.
+    for unknown in [0x004a_0201, 0x0090_0102, 0x0083_0100, 0x0f00_0005, 0] {
+        assert!(Cpu::from_pvr(unknown).is_none(), "{unknown:#x}");
+    }
+    assert!(Isa::V207 < Isa::V300 && Isa::V300 < Isa::V31);
+}
+
+#[test]
+fn every_event_of_the_tables_counts() {
+    for cpu in PVRS.map(cpu) {
+        let named = cpu.named_events().iter().map(|e| e.code);
+        let generic = (0..16).filter_map(GenericEvent::from_config);
+        let generic = generic.filter_map(|e| cpu.generic_event(e));
+        let cache = (0..1 << 18).filter_map(CacheEvent::from_config);
+        let cache = cache.filter_map(|e| cpu.cache_event(e));
+        let codes: Vec<_> = named.chain(generic).chain(cache).collect();
+        assert!(codes.len() > 35, "{}", codes.len());
+        for code in codes {
+            let answer = solve(cpu, &requests(&[code]));
+            assert!(answer.is_ok(), "{} {code:#x}: {answer:?}", cpu.name());
+        }
+    }
+}
+
+#[test]
+fn generic_events() {
+    let all = |pvr: u32| {
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9].map(|config| {
+            let event = GenericEvent::from_config(config).unwrap();
+            cpu(pvr).generic_event(event).unwrap_or(0)
+        })
+    };
+    let p8 = [
+        0x1e, 2, 0x100ee, 0x3e054, 0x10068, 0x400f6, 0, 0x100f8, 0x4000a, 0,
+    ];
+    let p9 = [
+        0x1e, 2, 0x100fc, 0x2c04e, 0x4d05e, 0x400f6, 0, 0x100f8, 0x1e054, 0,
+    ];
+    let p10 = [
+        0x600f4, 0x500fa, 0x100fc, 0x400f0, 0x2f04a, 0x3e098, 0, 0, 0, 0,
+    ];
+    let p10_dd1 = [
+        0x600f4, 0x500fa, 0x100fc, 0x3e054, 0x4d05e, 0x400f6, 0, 0, 0, 0,
+    ];
+    assert_eq!(all(0x004d_0200), p8);
+    assert_eq!(all(0x004e_1202), p9);
+    assert_eq!(all(0x0080_1200), p10);
+    assert_eq!(all(0x0082_1200), p10);
+    assert_eq!(all(0x0080_1100), p10_dd1);
+    assert_eq!(GenericEvent::from_config(10), None);
+    assert_eq!(GenericEvent::from_config(1 << 32), None);
+}
+
+#[test]
+fn cache_events() {
+    let code = |pvr: u32, config| cpu(pvr).cache_event(CacheEvent::from_config(config)?);
+    // L1D read miss, LL write access, LL prefetch access, L1I write access.
+    let some = |pvr| [0x1_0000, 0x102, 0x202, 0x101].map(|config| code(pvr, config));
+    let p8 = [Some(0x3e054), Some(0x17080), Some(0x4e052), Some(0x408c)];
+    let p9 = [Some(0x2c04e), None, Some(0x4e052), Some(0x408c)];
+    let l1i = Some(0x3f_0000_0001_c040);
+    let p10 = [
+        Some(0x3e054),
+        Some(0x100_0004_6080),
+        Some(0x1000_0001_6080),
+        l1i,
+    ];
+    let p10_dd1 = [Some(0x3e054), None, None, l1i];
+    assert_eq!(some(0x004d_0200), p8);
+    assert_eq!(some(0x004e_1202), p9);
+    assert_eq!(some(0x0080_1200), p10);
+    assert_eq!(some(0x0080_1100), p10_dd1);
+
+    // How many combinations there are at all, and are nonsense.
+    let configs =
+        || (0..7).flat_map(|c| (0..3).flat_map(move |o| [0, 1].map(|r| c | o << 8 | r << 16)));
+    let sensible = configs().filter_map(CacheEvent::from_config).count();
+    assert_eq!((configs().count(), sensible), (42, 6 + 5 + 6 + 2 + 2 + 2));
+    // Out of range: cache, access, outcome, and bits above them.
+    for config in [7, 0x300, 0x2_0000, 0x100_0000, 1 << 40] {
+        assert_eq!(CacheEvent::from_config(config), None, "{config:#x}");
+    }
+}
+
+#[test]
+fn format_fields_cover_what_codes_may_have() {
+    for cpu in PVRS.map(cpu) {
+        let mut covered = [0u64; 2];
+        for format in cpu.formats() {
+            let word = &mut covered[usize::from(format.word == ConfigWord::Config1)];
+            let (first, last) = (format.field.first_bit(), format.field.last_bit());
+            assert_eq!(
+                format.field.mask(),
+                u64::MAX >> (63 - last) & u64::MAX << first
+            );
+            assert!(first <= last && last < 64);
+            // "event" is the whole of the others; they do not overlap.
+            if format.name != "event" {
+                assert_eq!(*word & format.field.mask(), 0, "{}", format.name);
+                *word |= format.field.mask();
+            }
+        }
+        let [config, config1] = match cpu.isa() {
+            Isa::V207 => [!0x0ffc_0000_0000_0600, 0],
+            Isa::V300 => [!0x0ff0_0000_0000_0200, 0],
+            Isa::V31 => [!0, 0x3_ffff],
+        };
+        assert_eq!(covered, [config, config1], "{}", cpu.name());
+    }
+    assert_eq!(ConfigWord::Config.name(), "config");
+    assert_eq!(ConfigWord::Config1.name(), "config1");
+}
+
+/// Needs the JSON event lists that the kernel's perf tool comes with: the path
+/// of `tools/perf/pmu-events/arch/powerpc` in `PMU_EVENTS`.
+#[test]
+#[ignore = "needs PMU_EVENTS"]
+fn every_published_event_passes() {
+    let root = std::env::var("PMU_EVENTS").expect("PMU_EVENTS is set");
+    let lists = [
+        (0x004d_0200, "power8", 900),
+        (0x004e_1203, "power9", 800),
+        (0x0080_1200, "power10", 600),
+    ];
+    for (pvr, folder, least) in lists {
+        let mut codes = Vec::new();
+        for file in std::fs::read_dir(format!("{root}/{folder}")).unwrap() {
+            let path = file.unwrap().path();
+            // Another PMU's.
+            if path.ends_with("nest_metrics.json") {
+                continue;
+            }
+            for line in std::fs::read_to_string(path).unwrap().lines() {
+                let Some((_, rest)) = line.split_once("\"EventCode\"") else {
+                    continue;
+                };
+                let hex = rest.split('"').nth(1).unwrap().to_lowercase();
+                let hex = hex.strip_prefix("0x").unwrap();
+                codes.push(u64::from_str_radix(hex, 16).unwrap());
+            }
+        }
+        assert!(codes.len() > least, "{folder}: {}", codes.len());
+        for code in codes {
+            let verdict = cpu(pvr).check(&requests(&[code])[0]);
+            assert_eq!(verdict, Ok(()), "{folder} {code:#x}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reads register images back, bit by bit as the manuals number them, and says
+//! what a group of events must read as.
+
+use isa207::Assignment;
+use isa207::Mmcr;
+use isa207::Request;
+
+use crate::oracle::power10_compare;
+use crate::oracle::Model;
+
+/// A register that remembers which bits were read.
+struct Register {
+    value: u64,
+    unread: u64,
+}
+
+impl Register {
+    fn new(value: u64) -> Self {
+        let unread = value;
+        Self { value, unread }
+    }
+
+    /// Bits `first` to `last`, bit 0 being the most significant.
+    fn read(&mut self, first: u32, last: u32) -> u64 {
+        let width = last - first + 1;
+        let mask = ((1u128 << width) - 1) as u64;
+        let shift = 63 - last;
+        self.unread &= !(mask << shift);
+        (self.value >> shift) & mask
+    }
+
+    fn read_bit(&mut self, bit: u32) -> bool {
+        self.read(bit, bit) == 1
+    }
+}
+
+/// What one counter does.
+#[derive(Debug, Default, PartialEq)]
+pub struct Counter {
+    pub unit: u64,
+    pub combine: u64,
+    pub event: u64,
+    pub source: u64,
+    pub frozen_privileged: bool,
+    pub frozen_problem: bool,
+    pub frozen_wait: bool,
+    pub frozen_hypervisor: bool,
+}
+
+/// What the whole PMU does.
+#[derive(Debug, Default, PartialEq)]
+pub struct Decoded {
+    pub counters: [Counter; 6],
+    pub pmc1_alerts: bool,
+    pub others_alert: bool,
+    pub user_reads_need_pmcc: bool,
+    pub pmc56_ignore_run_latch: bool,
+    pub pmc56_frozen: bool,
+    pub l1_qualifier: u64,
+    pub radix_scope: bool,
+    pub fab_match: u64,
+    pub l2l3_select: u64,
+    pub sdar_mode: u64,
+    pub bhrb_off: bool,
+    pub branch_filter: u64,
+    pub marking: bool,
+    pub eligibility: u64,
+    pub mode: u64,
+    pub thresh_select: u64,
+    pub thresh_start: u64,
+    pub thresh_stop: u64,
+    pub exponent: u64,
+    pub mantissa: u64,
+    /// Bits that mean nothing we know.
+    pub unexplained: [u64; 5],
+}
+
+pub fn decode(model: Model, mmcr: &Mmcr) -> Decoded {
+    let Mmcr {
+        mmcr0,
+        mmcr1,
+        mmcr2,
+        mmcra,
+        mmcr3,
+    } = *mmcr;
+    let [mut r0, mut r1, mut r2, mut ra, mut r3] =
+        [mmcr0, mmcr1, mmcr2, mmcra, mmcr3].map(Register::new);
+    let mut all = Decoded::default();
+
+    for (n, counter) in (0..).zip(&mut all.counters) {
+        if n < 4 {
+            counter.unit = r1.read(4 * n, 4 * n + 3);
+            counter.combine = match model {
+                Model::Power8 => r1.read(28 + n, 28 + n),
+                _ => r1.read(24 + 2 * n, 25 + 2 * n),
+            };
+            counter.event = r1.read(32 + 8 * n, 39 + 8 * n);
+            if model == Model::Power10 {
+                counter.source = r3.read(15 * n, 15 * n + 14);
+            }
+        }
+        counter.frozen_privileged = r2.read_bit(9 * n);
+        counter.frozen_problem = r2.read_bit(9 * n + 1);
+        counter.frozen_wait = r2.read_bit(9 * n + 5);
+        counter.frozen_hypervisor = r2.read_bit(9 * n + 6);
+    }
+
+    all.pmc1_alerts = r0.read_bit(48);
+    all.others_alert = r0.read_bit(49);
+    all.pmc56_frozen = r0.read_bit(59);
+    all.l1_qualifier = r1.read(16, 17);
+    all.sdar_mode = ra.read(20, 21);
+    all.branch_filter = ra.read(32, 33);
+    all.thresh_select = ra.read(45, 47);
+    all.thresh_start = ra.read(48, 51);
+    all.thresh_stop = ra.read(52, 55);
+    all.eligibility = ra.read(57, 59);
+    all.mode = ra.read(61, 62);
+    all.marking = ra.read_bit(63);
+    match model {
+        Model::Power8 => {
+            all.fab_match = r1.read(20, 27);
+            all.exponent = ra.read(22, 24);
+            all.mantissa = ra.read(25, 31);
+        }
+        Model::Power9 => {
+            all.exponent = ra.read(9, 11);
+            all.mantissa = ra.read(12, 18);
+        }
+        Model::Power10 => {
+            all.exponent = ra.read(8, 10);
+            all.mantissa = ra.read(11, 18);
+            all.radix_scope = r1.read_bit(18);
+            all.l2l3_select = r2.read(56, 60);
+            all.bhrb_off = ra.read_bit(26);
+            all.user_reads_need_pmcc = r0.read_bit(54);
+            all.pmc56_ignore_run_latch = r0.read_bit(55);
+        }
+    }
+    all.unexplained = [r0, r1, r2, ra, r3].map(|register| register.unread);
+    all
+}
+
+/// What the images must read as for these events on these counters.
+pub fn expected(
+    model: Model,
+    group: &[Request],
+    answer: &Assignment,
+    hypervisor_mode: bool,
+) -> Decoded {
+    let mut all = Decoded {
+        pmc56_frozen: true,
+        user_reads_need_pmcc: model == Model::Power10,
+        pmc56_ignore_run_latch: model == Model::Power10,
+        bhrb_off: model == Model::Power10,
+        ..Decoded::default()
+    };
+    let hex = |code: u64, first: u32, width: u32| (code >> first) & ((1 << width) - 1);
+    let mut asked_sdar = 0;
+
+    for (req, (pmc, code)) in group.iter().zip(answer.placements()) {
+        let (n, code) = (pmc.number(), code.0);
+        all.pmc1_alerts |= n == 1;
+        all.others_alert |= n != 1;
+        all.pmc56_frozen &= n < 5;
+
+        let counter = &mut all.counters[n - 1];
+        let exclude = req.exclude;
+        counter.frozen_problem = exclude.user;
+        counter.frozen_wait = exclude.idle;
+        if hypervisor_mode {
+            counter.frozen_hypervisor = exclude.kernel;
+        } else {
+            counter.frozen_privileged = exclude.kernel;
+            counter.frozen_hypervisor = exclude.hv;
+        }
+        if let Some(ifm) = req.branch_filter_ifm {
+            all.bhrb_off = false;
+            all.branch_filter = ifm.into();
+        }
+        if hex(code, 62, 1) == 1 {
+            all.bhrb_off = false;
+            all.branch_filter = hex(code, 60, 2);
+        }
+        if n > 4 {
+            continue;
+        }
+        counter.unit = hex(code, 12, 4);
+        counter.event = hex(code, 0, 8);
+        counter.combine = match model {
+            Model::Power8 => hex(code, 11, 1),
+            _ => hex(code, 10, 2),
+        };
+        let qualified = model != Model::Power8 || hex(code, 22, 1) == 1;
+        if qualified && hex(code, 20, 2) != 0 {
+            all.l1_qualifier = hex(code, 20, 2);
+        }
+        if hex(code, 8, 1) == 1 {
+            all.marking = true;
+            all.eligibility = hex(code, 26, 3);
+            all.mode = hex(code, 24, 2);
+        }
+        let fab = model == Model::Power8 && [0x30056, 0x4f052].contains(&(code & 0xff0fe));
+        if fab {
+            all.fab_match = hex(code, 32, 8);
+        } else if hex(code, 29, 3) != 0 {
+            all.thresh_select = hex(code, 29, 3);
+            all.thresh_stop = hex(code, 32, 4);
+            all.thresh_start = hex(code, 36, 4);
+            (all.exponent, all.mantissa) = match model {
+                Model::Power10 => power10_compare(req.config1),
+                _ => (hex(code, 47, 3), hex(code, 40, 7)),
+            };
+        }
+        match model {
+            Model::Power8 => {}
+            Model::Power9 => asked_sdar |= hex(code, 50, 2),
+            Model::Power10 => {
+                asked_sdar |= hex(code, 22, 2);
+                counter.source = hex(code, 45, 15);
+                all.radix_scope |= hex(code, 9, 1) == 1;
+                all.l2l3_select |= hex(code, 40, 5);
+            }
+        }
+    }
+    all.sdar_mode = match (model, asked_sdar) {
+        _ if group.is_empty() => 0,
+        (Model::Power8, _) => 1,
+        _ if all.marking => 0,
+        (_, 0) => 2,
+        (_, asked) => asked,
+    };
+    all
+}

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Random groups of events: the solver against a brute force search over all
+//! codes and counters (`oracle.rs`), and the register images against a decoder
+//! (`decode.rs`). Neither uses anything of the crate but the result types.
+//!
+//! `PROPTEST_CASES` sets the number of groups for each CPU, 2,000 without it.
+//! The long run is `PROPTEST_CASES=100000 cargo test --release`.
+
+mod decode;
+mod generate;
+mod oracle;
+
+use std::cell::Cell;
+
+use isa207::Cpu;
+use isa207::Machine;
+use isa207::Refusal;
+use isa207::Request;
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use proptest::test_runner::TestCaseError;
+use proptest::test_runner::TestRunner;
+
+use oracle::Model;
+
+const PVRS: [(Model, u32); 4] = [
+    (Model::Power8, 0x004d_0200),
+    (Model::Power9, 0x004e_1203),
+    (Model::Power10, 0x0080_1200),
+    (Model::Power10, 0x0082_1200),
+];
+
+fn cases() -> u32 {
+    match std::env::var("PROPTEST_CASES") {
+        Ok(number) => number.parse().expect("PROPTEST_CASES is a number"),
+        Err(_) => 2_000,
+    }
+}
+
+fn runner() -> TestRunner {
+    TestRunner::new(Config {
+        cases: cases(),
+        failure_persistence: None,
+        ..Config::default()
+    })
+}
+
+/// How often something happened, to see that the groups are worth their while.
+#[derive(Default)]
+struct Count(Cell<u32>);
+
+impl Count {
+    fn add_if(&self, happened: bool) {
+        self.0.set(self.0.get() + u32::from(happened));
+    }
+
+    /// Fails unless it happened in at least one of `n` cases. A short run may
+    /// miss that by chance and is let off.
+    fn at_least_one_in(&self, n: u32, what: &str) {
+        let (seen, all) = (self.0.get(), cases());
+        if all < 1_000 {
+            return;
+        }
+        assert!(seen * n >= all, "{what}: only {seen} of {all} groups");
+    }
+}
+
+#[test]
+fn solver_agrees_with_brute_force() {
+    for (model, pvr) in PVRS {
+        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let [counted, moved, conflicting, invalid] = [(); 4].map(|()| Count::default());
+        let groups = generate::group(model);
+        let result = runner().run(&groups, |group| {
+            let wrong = group.iter().any(|req| !oracle::is_valid(model, req));
+            let expected = if wrong {
+                None
+            } else {
+                oracle::solve(model, &group)
+            };
+            let answer = cpu.solve(&group, Machine::default());
+            counted.add_if(expected.is_some());
+            conflicting.add_if(expected.is_none() && !wrong);
+            invalid.add_if(wrong);
+            match (expected, answer) {
+                (None, Err(_)) => Ok(()),
+                (Some(expected), Ok(answer)) => {
+                    let found: Vec<_> = answer.placements().collect();
+                    let found: Vec<_> = found.iter().map(|(p, c)| (p.number(), c.0)).collect();
+                    prop_assert_eq!(&found, &expected);
+                    moved.add_if(found.iter().zip(&group).any(|(f, req)| f.1 != req.code));
+                    Ok(())
+                }
+                (expected, answer) => Err(TestCaseError::fail(format!(
+                    "brute force: {expected:x?}, solver: {answer:x?}"
+                ))),
+            }
+        });
+        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
+        counted.at_least_one_in(5, "counted");
+        moved.at_least_one_in(100, "with an alternative");
+        conflicting.at_least_one_in(10, "in conflict");
+        invalid.at_least_one_in(20, "invalid");
+    }
+}
+
+#[test]
+fn check_agrees_with_the_written_rules() {
+    for (model, pvr) in PVRS {
+        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let [good, bad] = [(); 2].map(|()| Count::default());
+        let result = runner().run(&generate::doubtful_event(model), |req| {
+            let valid = oracle::is_valid(model, &req);
+            good.add_if(valid);
+            bad.add_if(!valid);
+            prop_assert_eq!(cpu.check(&req).is_ok(), valid, "{:?}", cpu.check(&req));
+            Ok(())
+        });
+        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
+        good.at_least_one_in(5, "valid");
+        bad.at_least_one_in(5, "invalid");
+    }
+}
+
+#[test]
+fn images_decode_back_to_the_events() {
+    for (model, pvr) in PVRS {
+        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let counted = Count::default();
+        let inputs = (generate::group(model), any::<bool>());
+        let result = runner().run(&inputs, |(group, hypervisor_mode)| {
+            let Ok(answer) = cpu.solve(&group, Machine { hypervisor_mode }) else {
+                return Ok(());
+            };
+            counted.add_if(true);
+            let seen = decode::decode(model, &answer.mmcr);
+            let wanted = decode::expected(model, &group, &answer, hypervisor_mode);
+            prop_assert_eq!(seen, wanted);
+            Ok(())
+        });
+        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
+        counted.at_least_one_in(5, "counted");
+    }
+}
+
+#[test]
+fn order_decides_codes_but_not_whether_a_group_counts() {
+    for (model, pvr) in PVRS {
+        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let result = runner().run(&generate::group(model), |group| {
+            let mut reversed = group.clone();
+            reversed.reverse();
+            let solve = |reqs: &[Request]| cpu.solve(reqs, Machine::default()).is_ok();
+            prop_assert_eq!(solve(&group), solve(&reversed));
+            Ok(())
+        });
+        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
+    }
+}
+
+#[test]
+fn anything_at_all_gets_an_answer() {
+    let word = any::<u64>;
+    let anything = prop::collection::vec((word(), word(), word(), any::<u8>()), 0..12);
+    for (_, pvr) in PVRS {
+        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let result = runner().run(&anything, |words| {
+            let reqs = words.iter().map(|&(code, config1, config2, ifm)| Request {
+                code,
+                config1,
+                config2,
+                branch_filter_ifm: Some(ifm),
+                ..Request::default()
+            });
+            let reqs: Vec<_> = reqs.collect();
+            let answer = cpu.solve(&reqs, Machine::default());
+            if reqs.len() > 6 {
+                prop_assert_eq!(answer, Err(Refusal::TooManyEvents));
+            }
+            Ok(())
+        });
+        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
+    }
+}

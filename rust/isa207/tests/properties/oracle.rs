@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The rules of the PMU once more, written for reading instead of for speed:
+//! demands are lists of names and values, counters are tried out one by one.
+
+use isa207::Request;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+pub enum Model {
+    Power8,
+    Power9,
+    Power10,
+}
+
+use Model::*;
+
+/// Bits `first` to `last`, counted from the least significant.
+fn bits(word: u64, first: u32, last: u32) -> u64 {
+    (word >> first) & ((1 << (last - first + 1)) - 1)
+}
+
+/// The code without EBB, BHRB and IFM.
+fn hardware(code: u64) -> u64 {
+    code & 0x0fff_ffff_ffff_ffff
+}
+
+fn is_fab_match(model: Model, code: u64) -> bool {
+    model == Power8 && [0x30056, 0x4f052].contains(&(code & 0xff0fe))
+}
+
+/// Whether the request is an event that the CPU has.
+pub fn is_valid(model: Model, req: &Request) -> bool {
+    let code = req.code;
+    let unit = bits(code, 12, 15);
+    let pmc = bits(code, 16, 19);
+    let marked = bits(code, 8, 8) == 1;
+    let sample = bits(code, 24, 28);
+    let select = bits(code, 29, 31);
+    let (stop, start) = (bits(code, 32, 35), bits(code, 36, 39));
+    let l2l3 = [6, 7, 8, 9].contains(&unit);
+
+    let reserved = match model {
+        Power8 => bits(code, 9, 10) | bits(code, 50, 59),
+        Power9 => bits(code, 9, 9) | bits(code, 52, 59),
+        Power10 => 0,
+    };
+    let config1_limit = if model == Power10 { 1 << 18 } else { 1 };
+    if reserved != 0 || req.config1 >= config1_limit || req.config2 != 0 {
+        return false;
+    }
+
+    // Counters.
+    match pmc {
+        0..=4 => {}
+        5 if hardware(code) == 0x500fa => {}
+        6 if hardware(code) == 0x600f4 => {}
+        _ => return false,
+    }
+
+    // Linux's bits: EBB (63), BHRB (62), IFM (60-61).
+    let (ebb, bhrb, ifm) = (code >> 63 == 1, bits(code, 62, 62) == 1, bits(code, 60, 61));
+    if (ebb && pmc == 0) || (bhrb && !ebb) || (ifm != 0 && !bhrb) {
+        return false;
+    }
+    if req.branch_filter_ifm.is_some_and(|ifm| ifm > 3) {
+        return false;
+    }
+
+    // Sampling.
+    let reserved_here = match model {
+        Power8 => false,
+        Power9 => sample == 0xc,
+        Power10 => sample == 0x10,
+    };
+    let reserved_modes = [0x5, 0x9, 0xd, 0x19, 0x1d, 0x1a, 0x1e];
+    let reserved_everywhere = sample % 4 == 3 || reserved_modes.contains(&sample);
+    if reserved_here || (model != Power8 && reserved_everywhere) {
+        return false;
+    }
+    let sdar_mode = match model {
+        Power8 => 0,
+        Power9 => bits(code, 50, 51),
+        Power10 => bits(code, 22, 23),
+    };
+    if (sample != 0 && !marked) || (sdar_mode != 0 && marked) {
+        return false;
+    }
+
+    // Thresholds.
+    let compare = if model == Power10 {
+        0
+    } else {
+        bits(code, 40, 49)
+    };
+    if is_fab_match(model, code) {
+        if select != 0 || compare != 0 {
+            return false;
+        }
+    } else {
+        if model != Power8 && (start == 15 || stop == 15) {
+            return false;
+        }
+        if select == 0 && start + stop + compare + req.config1 != 0 {
+            return false;
+        }
+        // Exponent above 0 with the mantissa's two upper bits 0.
+        if compare >= 0x80 && compare % 0x80 < 0x20 {
+            return false;
+        }
+    }
+
+    // Cache selects.
+    match model {
+        Power8 => {
+            let allowed: &[u64] = match unit {
+                6 | 7 => &[0],
+                8 | 9 => &[0, 8],
+                _ => &[0, 4, 5, 6, 7],
+            };
+            allowed.contains(&bits(code, 20, 23))
+        }
+        Power9 => {
+            let allowed = if l2l3 { 0 } else { 3 };
+            bits(code, 20, 23) <= allowed
+        }
+        Power10 => {
+            let allowed = if l2l3 { 0 } else { 3 };
+            let group = bits(code, 40, 44);
+            bits(code, 20, 21) <= allowed && (group == 0 || unit == 6)
+        }
+    }
+}
+
+/// Codes that count the same, in the order they are to be tried.
+fn codes(model: Model, req: &Request) -> Vec<u64> {
+    let pairs: &[[u64; 2]] = match model {
+        Power8 => &[
+            [0x10134, 0x301e2],
+            [0x10138, 0x40138],
+            [0x18082, 0x3e05e],
+            [0x1d14e, 0x401e8],
+            [0x1e054, 0x4000a],
+            [0x20036, 0x40036],
+            [0x200f2, 0x300f2],
+            [0x200f4, 0x600f4],
+            [0x2013c, 0x3012e],
+            [0x3e054, 0x400f0],
+            [0x400fa, 0x500fa],
+        ],
+        Power9 => &[
+            [0x20036, 0x40036],
+            [0x200f2, 0x300f2],
+            [0x200f4, 0x600f4],
+            [0x3e054, 0x400f0],
+            [0x400fa, 0x500fa],
+        ],
+        Power10 => &[[0x2, 0x500fa], [0x1e, 0x600f4]],
+    };
+    let mut all = vec![req.code];
+    for pair in pairs {
+        match pair {
+            [a, b] if *a == req.code => all.push(*b),
+            [a, b] if *b == req.code => all.push(*a),
+            _ => {}
+        }
+    }
+    if req.runlatch_may_differ {
+        for code in all.clone() {
+            match code {
+                0x1e => all.push(0x600f4),
+                0x600f4 => all.push(0x1e),
+                0x2 => all.push(0x500fa),
+                0x500fa => all.push(0x2),
+                _ => {}
+            }
+        }
+    }
+    all
+}
+
+/// POWER10's exponent and mantissa for a plain number.
+pub fn power10_compare(number: u64) -> (u64, u64) {
+    let number = number.min(261_120);
+    let fits = |exponent: &u64| number >> (2 * exponent) <= 255;
+    let exponent = (0..8).find(fits).unwrap();
+    (exponent, number >> (2 * exponent))
+}
+
+/// The settings an event shares with the others, by name.
+fn settings(model: Model, code: u64, req: &Request) -> Vec<(&'static str, u64)> {
+    let mut list = vec![("ebb", code >> 63)];
+    if bits(code, 62, 62) == 1 {
+        list.push(("branches", bits(code, 60, 61)));
+    }
+    if let Some(ifm) = req.branch_filter_ifm {
+        list.push(("branches", ifm.into()));
+    }
+    if bits(code, 16, 19) > 4 {
+        return list;
+    }
+    let unit = bits(code, 12, 15);
+    let l1_select = bits(code, 20, 21);
+    match model {
+        Power8 if bits(code, 22, 22) == 1 => list.push(("l1", l1_select)),
+        Power8 => {}
+        Power9 if (6..=9).contains(&unit) => list.push(("bus", bits(code, 0, 7))),
+        Power10 if unit == 6 => list.push(("l2l3", bits(code, 40, 44))),
+        Power10 if (7..=9).contains(&unit) => {}
+        Power9 | Power10 => list.push(("l1", l1_select)),
+    }
+    if model == Power10 {
+        list.push(("radix scope", bits(code, 9, 9)));
+    }
+    if bits(code, 8, 8) == 1 {
+        list.push(("sample", bits(code, 24, 28)));
+    }
+    let sdar_mode = match model {
+        Power8 => 0,
+        Power9 => bits(code, 50, 51),
+        Power10 => bits(code, 22, 23),
+    };
+    if sdar_mode != 0 {
+        list.push(("sdar mode", sdar_mode));
+    }
+    if is_fab_match(model, code) {
+        list.push(("fab match", bits(code, 32, 39)));
+    } else if model == Power8 || bits(code, 29, 31) != 0 {
+        list.push(("threshold", bits(code, 29, 39)));
+        match model {
+            Power8 | Power9 => list.push(("compare", bits(code, 40, 49))),
+            Power10 => {
+                let (exponent, mantissa) = power10_compare(req.config1);
+                list.push(("exponent", exponent));
+                list.push(("mantissa", mantissa));
+            }
+        }
+    }
+    list
+}
+
+/// Counters (1 to 6) and codes of the first choice of codes that can count at
+/// the same time, with the first placement that does it.
+pub fn solve(model: Model, group: &[Request]) -> Option<Vec<(usize, u64)>> {
+    let lists: Vec<_> = group.iter().map(|req| codes(model, req)).collect();
+    let mut chosen = Vec::new();
+    choose(model, group, &lists, &mut chosen)
+}
+
+fn choose(
+    model: Model,
+    group: &[Request],
+    lists: &[Vec<u64>],
+    chosen: &mut Vec<u64>,
+) -> Option<Vec<(usize, u64)>> {
+    let Some(list) = lists.get(chosen.len()) else {
+        if !settings_agree(model, group, chosen) {
+            return None;
+        }
+        let places = place(chosen, &mut Vec::new())?;
+        return Some(places.into_iter().zip(chosen.iter().copied()).collect());
+    };
+    for code in list {
+        chosen.push(*code);
+        let found = choose(model, group, lists, chosen);
+        chosen.pop();
+        if found.is_some() {
+            return found;
+        }
+    }
+    None
+}
+
+fn settings_agree(model: Model, group: &[Request], codes: &[u64]) -> bool {
+    let pairs = codes.iter().zip(group);
+    let all: Vec<_> = pairs
+        .flat_map(|(c, req)| settings(model, *c, req))
+        .collect();
+    let agree = |(name, value): &(&str, u64)| all.iter().all(|(n, v)| n != name || v == value);
+    let on_bus = |c: &&u64| (6..=9).contains(&bits(**c, 12, 15));
+    let bus: Vec<_> = codes.iter().filter(on_bus).collect();
+    let led = bus.iter().any(|c| bits(**c, 16, 19) == 4);
+    all.iter().all(agree) && (model != Power9 || bus.is_empty() || led)
+}
+
+/// Tries every counter for every event, in order.
+fn place(codes: &[u64], taken: &mut Vec<usize>) -> Option<Vec<usize>> {
+    let Some(code) = codes.get(taken.len()) else {
+        return Some(taken.clone());
+    };
+    for counter in 1..=6 {
+        let allowed = match bits(*code, 16, 19) {
+            0 => counter <= 4,
+            named => named == counter as u64,
+        };
+        if allowed && !taken.contains(&counter) {
+            taken.push(counter);
+            let found = place(codes, taken);
+            taken.pop();
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+    None
+}
