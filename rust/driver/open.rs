@@ -96,7 +96,9 @@ impl Driver {
 
         let mut requests = Requests::new();
         for member in event.group() {
-            if member.same_pmu(event) && !member.is_off() {
+            // A disabled leader still decides for its group; a disabled sibling may stay so.
+            let counts = member.is(event.leader()) || !member.is_off();
+            if member.same_pmu(event) && counts {
                 requests.push(member)?;
             }
         }

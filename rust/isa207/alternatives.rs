@@ -6,7 +6,7 @@
 //! follows a task the run latch makes no difference. Either gives the solver a
 //! way out when a counter is taken.
 
-use super::constraint::Constraint;
+use super::constraint::Demands;
 use super::cpu::Cpu;
 use super::event_code::EventCode;
 use super::request::Request;
@@ -22,7 +22,7 @@ const RUN_LATCH: [Pair; 2] = [[0x0001e, 0x600f4], [0x00002, 0x500fa]];
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Candidate {
     pub(super) code: EventCode,
-    pub(super) constraint: Constraint,
+    pub(super) demands: Demands,
 }
 
 /// The codes an event may be counted by; the one asked for comes first.
@@ -69,11 +69,24 @@ impl Candidates {
         if let Some(free) = self.list.get_mut(self.len) {
             *free = Candidate {
                 code,
-                constraint: Constraint::new(cpu, req, code),
+                demands: Demands::new(cpu, req, code),
             };
             self.len = self.len.wrapping_add(1);
         }
     }
+}
+
+/// Whether none of the codes belongs to the units behind POWER9's bus, for which
+/// a rule about the whole group holds. The search relies on that.
+pub(super) const fn none_on_bus(pairs: &[Pair]) -> bool {
+    let mut rest = pairs;
+    while let [[a, b], tail @ ..] = rest {
+        if matches!(EventCode(*a).unit(), 6..=9) || matches!(EventCode(*b).unit(), 6..=9) {
+            return false;
+        }
+        rest = tail;
+    }
+    true
 }
 
 /// The other code of the pair that `code` belongs to.

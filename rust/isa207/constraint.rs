@@ -7,7 +7,7 @@
 //! selectors, settings that the PMU has only once and on which all events that
 //! use them must agree. POWER9 adds one rule about the group as a whole.
 //!
-//! Invariant: a [`Tally`] only ever holds demands that go together.
+//! Invariant: a [`Demands`] only ever holds demands that go together.
 //!
 //! Source: `isa207_get_constraint()` in the kernel's
 //! `arch/powerpc/perf/isa207-common.c`.
@@ -112,7 +112,8 @@ impl Selectors {
     }
 
     /// Both sets' demands, or the first selector they disagree on.
-    fn merge(self, other: Selectors) -> Result<Selectors, Selector> {
+    #[inline(always)]
+    fn merge(&self, other: &Selectors) -> Result<Selectors, Selector> {
         let differ = (self.values ^ other.values) & self.used & other.used;
         if differ != 0 {
             let culprit = Selector::ALL.iter().find(|s| s.lane().is_set(differ));
@@ -126,29 +127,28 @@ impl Selectors {
     }
 }
 
-/// What one event demands.
+/// What an event, or a group of them, demands.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Constraint {
-    /// The counter, or `None` for any of PMC1 to PMC4.
-    pub(super) pmc: Option<Pmc>,
+pub(super) struct Demands {
+    /// The counters that events name, a bit each ([`Pmc::bit`]).
+    named: u8,
+    /// Number of events on PMC1 to PMC4, whether they name one or not.
+    programmable: u8,
+    /// PMC4 counts an event that comes over POWER9's bus from units 6 to 9.
+    bus_on_pmc4: bool,
     selectors: Selectors,
-    /// The event comes over POWER9's bus from units 6 to 9.
-    on_bus: bool,
 }
 
-impl Constraint {
-    /// The demands of `req` if it is counted as `code`, which must have passed
-    /// [`check`](super::check::check).
-    pub(super) fn new(cpu: &Cpu, req: &Request, code: EventCode) -> Self {
-        let mut this = Self {
-            pmc: Pmc::from_number(code.pmc()),
-            ..Self::default()
-        };
-        // PMC5 and PMC6 listen to no unit and heed no selector but these.
-        if this.pmc.is_none_or(Pmc::is_programmable) {
-            this.selectors = unit_selectors(cpu, req, code);
-            this.on_bus = cpu.isa == Isa::V300 && matches!(code.unit(), 6..=9);
-        }
+impl Demands {
+    /// Number of programmable counters.
+    const PROGRAMMABLE: u8 = 4;
+    /// PMC1 to PMC4 as a set.
+    const PROGRAMMABLE_COUNTERS: u8 = 0x0f;
+
+    /// What `req` demands whichever code it is counted by.
+    pub(super) fn of_request(req: &Request) -> Self {
+        let code = req.event_code();
+        let mut this = Self::default();
         this.selectors.require(Selector::Ebb, code.is_ebb().into());
         if code.wants_bhrb() {
             this.selectors.require(Selector::BranchFilter, code.ifm());
@@ -158,12 +158,71 @@ impl Constraint {
         }
         this
     }
+
+    /// The demands of `req` if it is counted as `code`, which must have passed
+    /// [`check`](super::check::check).
+    pub(super) fn new(cpu: &Cpu, req: &Request, code: EventCode) -> Self {
+        let pmc = Pmc::from_number(code.pmc());
+        let mut this = Self::of_request(req);
+        this.named = pmc.map_or(0, Pmc::bit);
+        // PMC5 and PMC6 listen to no unit and heed no selector but those.
+        if pmc.is_none_or(Pmc::is_programmable) {
+            this.programmable = 1;
+            unit_selectors(cpu, req, code, &mut this.selectors);
+            this.bus_on_pmc4 = this.on_bus() && pmc == Some(Pmc::Pmc4);
+        }
+        this
+    }
+
+    /// The demands of both, or why they do not go together.
+    #[inline(always)]
+    pub(super) fn with(&self, other: &Demands) -> Result<Demands, Refusal> {
+        if self.named & other.named != 0 {
+            return Err(Refusal::PmcTaken);
+        }
+        let programmable = self.programmable.wrapping_add(other.programmable);
+        if programmable > Self::PROGRAMMABLE {
+            return Err(Refusal::ProgrammableCountersFull);
+        }
+        let selectors = self.selectors.merge(&other.selectors);
+        Ok(Demands {
+            named: self.named | other.named,
+            programmable,
+            bus_on_pmc4: self.bus_on_pmc4 | other.bus_on_pmc4,
+            selectors: selectors.map_err(Refusal::Conflict)?,
+        })
+    }
+
+    /// The counters that events name, a bit each ([`Pmc::bit`]).
+    pub(super) const fn named(&self) -> u8 {
+        self.named
+    }
+
+    /// The counters that a single event can use, a bit each.
+    pub(super) const fn counters(&self) -> u8 {
+        match self.named {
+            0 => Self::PROGRAMMABLE_COUNTERS,
+            named => named,
+        }
+    }
+
+    /// Whether these can be the demands of a whole group.
+    pub(super) fn complete(&self) -> Result<(), Refusal> {
+        if self.on_bus() && !self.bus_on_pmc4 {
+            return Err(Refusal::BusNeedsPmc4);
+        }
+        Ok(())
+    }
+
+    /// Whether there are events that come over POWER9's bus from units 6 to 9.
+    const fn on_bus(&self) -> bool {
+        self.selectors.used & Selector::BusEvent.lane().mask() != 0
+    }
 }
 
-/// The selectors of an event on PMC1 to PMC4.
-fn unit_selectors(cpu: &Cpu, req: &Request, code: EventCode) -> Selectors {
+/// Adds the selectors of an event on PMC1 to PMC4.
+fn unit_selectors(cpu: &Cpu, req: &Request, code: EventCode, need: &mut Selectors) {
     let layout = cpu.layout;
-    let mut need = Selectors::default();
     let cache_sel = layout.cache_sel.of(code.0);
 
     match (cpu.isa, code.unit()) {
@@ -193,52 +252,5 @@ fn unit_selectors(cpu: &Cpu, req: &Request, code: EventCode) -> Selectors {
     } else if code.thresh_sel() != 0 || cpu.isa == Isa::V207 {
         // POWER8 does not count plain events beside a threshold.
         need.require(Selector::Threshold, Threshold::new(cpu, req).packed());
-    }
-    need
-}
-
-/// The demands of several events together.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    /// Counters that events name, a bit each ([`Pmc::bit`]).
-    pub(super) named: u8,
-    /// Number of events on PMC1 to PMC4, named or not.
-    programmable: u8,
-    selectors: Selectors,
-    on_bus: bool,
-    bus_on_pmc4: bool,
-}
-
-impl Tally {
-    /// Number of programmable counters.
-    const PROGRAMMABLE: u8 = 4;
-
-    /// The tally with one more event, or why the event does not go together
-    /// with the others.
-    pub(super) fn with(mut self, event: &Constraint) -> Result<Tally, Refusal> {
-        let bit = event.pmc.map_or(0, Pmc::bit);
-        if self.named & bit != 0 {
-            return Err(Refusal::PmcTaken);
-        }
-        self.named |= bit;
-        if event.pmc.is_none_or(Pmc::is_programmable) {
-            if self.programmable == Self::PROGRAMMABLE {
-                return Err(Refusal::ProgrammableCountersFull);
-            }
-            self.programmable = self.programmable.wrapping_add(1);
-        }
-        let merged = self.selectors.merge(event.selectors);
-        self.selectors = merged.map_err(Refusal::Conflict)?;
-        self.on_bus |= event.on_bus;
-        self.bus_on_pmc4 |= event.on_bus && event.pmc == Some(Pmc::Pmc4);
-        Ok(self)
-    }
-
-    /// Whether the group as a whole can count.
-    pub(super) fn complete(&self) -> Result<(), Refusal> {
-        if self.on_bus && !self.bus_on_pmc4 {
-            return Err(Refusal::BusNeedsPmc4);
-        }
-        Ok(())
     }
 }

@@ -12,8 +12,8 @@
 //!    them with `event_code.rs` and `layout.rs`.
 //! 3. `constraint.rs` says what one event demands of the PMU; `alternatives.rs`
 //!    lists the other codes that count the same thing.
-//! 4. `solver.rs` looks for a choice of codes whose demands do not collide and
-//!    gives each event a counter.
+//! 4. `solver.rs` sees whether the demands go together, with `search.rs` looks
+//!    for alternative codes if not, and gives each event a counter.
 //! 5. `mmcr.rs` turns the result into register images.
 //!
 //! Invariants: nothing here knows the kernel, allocates, recurses, blocks or
@@ -55,6 +55,7 @@ mod power8;
 mod power9;
 mod refusal;
 mod request;
+mod search;
 mod solver;
 mod threshold;
 

@@ -6,6 +6,7 @@
 //! `tools/perf/pmu-events/arch/powerpc/power9/`; the kernel's
 //! `arch/powerpc/perf/power9-{pmu.c,events-list.h}`.
 
+use super::alternatives::none_on_bus;
 use super::alternatives::Pair;
 use super::cpu::named;
 use super::cpu::Cpu;
@@ -56,6 +57,8 @@ const ALTERNATIVES: &[Pair] = &[
     // PM_RUN_INST_CMPL
     [0x400fa, 0x500fa],
 ];
+
+const _: () = assert!(none_on_bus(ALTERNATIVES));
 
 /// Counts wrongly on Nimbus DD2.1.
 const BLACKLIST_DD21: &[u64] = &[

@@ -8,6 +8,7 @@ use core::ptr::NonNull;
 use kernel::error::from_err_ptr;
 use kernel::error::to_result;
 use kernel::prelude::*;
+use kernel::str::CStrExt;
 
 /// A PMU that is built into the kernel and registered.
 ///
@@ -70,7 +71,7 @@ impl Foreign {
     /// The name under which the PMU is registered.
     pub(crate) fn name(&self) -> &CStr {
         // SAFETY: A registered PMU has a name; a built-in one's is static.
-        unsafe { CStr::from_ptr((*self.0.as_ptr()).name) }
+        unsafe { CStr::from_char_ptr((*self.0.as_ptr()).name) }
     }
 
     /// Unregisters the PMU until the result is dropped. Its open events are revoked: they count no
@@ -82,6 +83,9 @@ impl Foreign {
         // SAFETY: By the type invariants the structure is there; perf core checks that it is
         // registered.
         to_result(unsafe { bindings::perf_pmu_unregister(self.0.as_ptr()) })?;
+        // SAFETY: The structure is there, and nobody else's business while it is unregistered. perf
+        // core has put the device but left the pointer, which would keep it from making a new one.
+        unsafe { (*self.0.as_ptr()).dev = core::ptr::null_mut() };
         // INVARIANT: Unregistered just now.
         Ok(SetAside(self))
     }

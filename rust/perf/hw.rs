@@ -81,7 +81,7 @@ impl Hw {
     pub(crate) fn set_flags(&self, flags: u32) {
         // SAFETY: Valid and in use by the type invariants, which also say when this is called.
         // CAST: A bit pattern, kept as the C type.
-        unsafe { (*self.counting()).flags = flags as _ };
+        unsafe { (*self.counting()).flags = flags as i32 };
     }
 
     /// Whether the counter runs.
@@ -104,7 +104,7 @@ impl Hw {
         };
         // SAFETY: Valid by the type invariants, which also say when this is called.
         // CAST: A bit pattern, kept as the C type.
-        unsafe { (*self.0.get()).state = bits as _ };
+        unsafe { (*self.0.get()).state = bits as i32 };
     }
 
     /// The counter's value when it was last looked at.

@@ -10,6 +10,7 @@ use core::marker::PhantomPinned;
 use kernel::bindings;
 use kernel::fmt;
 use kernel::prelude::*;
+use kernel::str::CStrExt;
 use kernel::str::CString;
 
 /// A file with a fixed text.
@@ -59,7 +60,7 @@ impl Attribute {
         let this = unsafe { &*file.cast::<Self>() };
         // SAFETY: `page` is as `sysfs_emit` asks for, the format takes one string.
         let length =
-            unsafe { bindings::sysfs_emit(page, c"%s\n".as_ptr(), this.text.as_char_ptr()) };
+            unsafe { bindings::sysfs_emit(page, c"%s\n".as_char_ptr(), this.text.as_char_ptr()) };
         // CAST: At most a page.
         length as isize
     }
@@ -114,7 +115,7 @@ impl Folders {
             },
             GFP_KERNEL,
         )?;
-        folder.group.name = name.as_ptr();
+        folder.group.name = name.as_char_ptr();
         folder.group.__bindgen_anon_2.attrs = folder.list.as_ptr().cast_mut();
         let group: *const bindings::attribute_group = &raw const folder.group;
         self.folders.push(folder, GFP_KERNEL)?;
