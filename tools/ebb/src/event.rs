@@ -84,6 +84,8 @@ impl EventBuilder {
         inherit => set_inherit;
         /// An exec enables it.
         enable_on_exec => set_enable_on_exec;
+        /// Does not count in problem state.
+        exclude_user => set_exclude_user;
         /// Does not count in supervisor state.
         exclude_kernel => set_exclude_kernel;
         /// Does not count in hypervisor state.
@@ -287,7 +289,7 @@ impl Event {
         })
     }
 
-    /// Closes the event and reports what the kernel says to it.
+    /// Closes the event; the same as dropping it, but visible.
     pub fn close(self) {
         drop(self);
     }

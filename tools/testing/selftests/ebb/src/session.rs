@@ -33,6 +33,14 @@ pub fn require_ebb() -> Outcome {
     }
 }
 
+/// Whether this is a CPU of Power ISA v3.1 or later (POWER10 on).
+#[must_use]
+pub fn isa_v31() -> bool {
+    const PPC_FEATURE2_ARCH_3_1: u64 = 0x0004_0000;
+    // SAFETY: getauxval only reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1 != 0 }
+}
+
 /// Opens and enables an EBB event of `code` on this thread and makes sure that
 /// it is scheduled. Its counter stands still and no EBB comes yet.
 ///

@@ -12,5 +12,10 @@ fn main() {
         "ebb_long_run",
         "ebb_fork",
         "ebb_processes",
+        "ebb_switch",
+        "ebb_on_child",
+        "ebb_no_handler",
+        "ebb_first_event",
+        "ebb_bhrb",
     ])
 }

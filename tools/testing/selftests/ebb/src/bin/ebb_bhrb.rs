@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The Branch History Rolling Buffer under EBB: filled and readable for an event
+//! that asks for it, in the filter mode that it names; empty for one that does
+//! not.
+
+use ebb::EbbContext;
+use ebb::EventBuilder;
+use ebb::Pmc;
+use ebb::pmc;
+use ebb_selftests::OrFail;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ktap::Outcome;
+use ktap::check;
+use std::arch::global_asm;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+const PERIOD: u32 = 20_000;
+
+// A loop with three branches of known kind and place: a call, its return, and a
+// conditional one back. Power ISA v3.1 Book I section 2.4.
+global_asm!(
+    ".globl branches",
+    ".type branches, @function",
+    "branches:",
+    "mflr 0",
+    "mtctr 3",
+    "1:",
+    ".globl branches_call",
+    "branches_call: bl 2f",
+    ".globl branches_back",
+    "branches_back: bdnz 1b",
+    "mtlr 0",
+    "blr",
+    ".globl branches_return",
+    "2:",
+    "branches_return: blr",
+    ".size branches, . - branches",
+);
+
+unsafe extern "C" {
+    fn branches(rounds: u64);
+    fn branches_call();
+    fn branches_back();
+    fn branches_return();
+}
+
+/// The entries at the last EBB, before anything else is done in it.
+static ENTRIES: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
+
+fn note(_: &mut EbbContext<'_>) {
+    let read = [
+        pmc::bhrb_entry::<0>(),
+        pmc::bhrb_entry::<1>(),
+        pmc::bhrb_entry::<2>(),
+        pmc::bhrb_entry::<3>(),
+        pmc::bhrb_entry::<4>(),
+        pmc::bhrb_entry::<5>(),
+        pmc::bhrb_entry::<6>(),
+        pmc::bhrb_entry::<7>(),
+    ];
+    for (entry, value) in ENTRIES.iter().zip(read) {
+        entry.store(value, Relaxed);
+    }
+    pmc::bhrb_clear();
+}
+
+/// Takes EBBs in the loop with an event as it is; returns the last one's entries.
+fn run(event: &EventBuilder) -> Result<[u64; 8], ktap::Failure> {
+    session::require_ebb()?;
+    if !session::isa_v31() {
+        ktap::skip("the emulator records branches from POWER10 on")?;
+    }
+    let event = event.open().or_fail("open")?;
+    // SAFETY: the handler reads registers and stores to atomics.
+    unsafe { ebb::install(note) }.or_fail("install")?;
+    event.enable().or_fail("enable")?;
+    event.check_scheduled().or_fail("schedule")?;
+    pmc::bhrb_clear();
+    pmc::freeze();
+    ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
+    ebb::enable().or_fail("enable EBBs")?;
+    pmc::unfreeze();
+    for _ in 0..100 {
+        // SAFETY: the routine changes r0, CTR and CR only, as a callee may.
+        unsafe { branches(1000) };
+    }
+    ebb::disable();
+    check!(ebb::count() > 5, "only {} EBBs came", ebb::count());
+    event.close();
+    Ok(ENTRIES.each_ref().map(|entry| entry.load(Relaxed)))
+}
+
+/// Address of an entry, without its flag bits.
+fn address(entry: u64) -> u64 {
+    entry & !3
+}
+
+fn every_branch() -> Outcome {
+    let entries = run(&EventBuilder::ebb(CYCLES).bhrb(0))?;
+    let places = [branches_call, branches_back, branches_return].map(|f| f as *const () as u64);
+    println!("entries {entries:x?}, branches at {places:x?}");
+    for place in places {
+        check!(
+            entries.iter().any(|&entry| address(entry) == place),
+            "the branch at {place:#x} is missing"
+        );
+    }
+    Ok(())
+}
+
+/// IFM 1: calls only.
+fn calls_only() -> Outcome {
+    let entries = run(&EventBuilder::ebb(CYCLES).bhrb(1))?;
+    let call = branches_call as *const () as u64;
+    println!("entries {entries:x?}, call at {call:#x}");
+    check!(
+        entries.iter().any(|&entry| address(entry) == call),
+        "the call is missing"
+    );
+    for place in [branches_back, branches_return] {
+        let place = place as *const () as u64;
+        check!(
+            entries.iter().all(|&entry| address(entry) != place),
+            "the branch at {place:#x} is no call"
+        );
+    }
+    Ok(())
+}
+
+fn not_asked_for() -> Outcome {
+    let entries = run(&EventBuilder::ebb(CYCLES))?;
+    check!(entries == [0; 8], "entries {entries:x?}");
+    Ok(())
+}
+
+fn main() {
+    ktap::run(&[
+        ("every_branch", every_branch),
+        ("calls_only", calls_only),
+        ("not_asked_for", not_asked_for),
+    ])
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Context switches keep a task's view of the PMU: FC and PMAE of MMCR0, its
+//! bits of MMCR2 (ORed with the kernel's), its counters and sampled registers.
+//! Nothing of one task shows in another.
+
+use ebb::EbbContext;
+use ebb::EventBuilder;
+use ebb::Pmc;
+use ebb::pmc;
+use ebb::reg::Mmcr0;
+use ebb::reg::Mmcr2;
+use ebb_selftests::OrFail;
+use ebb_selftests::process;
+use ebb_selftests::process::Link;
+use ebb_selftests::process::Peer;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ktap::Outcome;
+use ktap::check;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+const TURNS: usize = 50;
+
+/// Runs two bodies in turns on one CPU: each `listen` of one lets the other go.
+fn in_turns(first: fn(&mut Link) -> Outcome, second: fn(&mut Link) -> Outcome) -> Outcome {
+    session::require_ebb()?;
+    process::stay_on_cpu()?;
+    let mut peers = [Peer::spawn(first)?, Peer::spawn(second)?];
+    for _ in 0..TURNS {
+        for peer in &mut peers {
+            peer.link.tell()?;
+            peer.link.listen()?;
+        }
+    }
+    peers.into_iter().try_for_each(Peer::join)
+}
+
+/// Waits for this side's next turn.
+fn next_turn(parent: &mut Link) -> Outcome {
+    parent.tell()?;
+    parent.listen()
+}
+
+/// What one side leaves in the registers and must find again.
+struct Mark {
+    code: u64,
+    mmcr0: Mmcr0,
+    mmcr2: Mmcr2,
+    counters: u32,
+}
+
+/// Leaves its mark in every register, and looks after it at each turn.
+fn keep(parent: &mut Link, mark: &Mark) -> Outcome {
+    let own = Pmc::of_event(mark.code).ok_or("none").or_fail("code")?;
+    parent.listen()?;
+    let event = session::prepare(mark.code, session::count_only)?;
+    let sampled = [pmc::siar(), pmc::sdar(), pmc::sier()];
+    for turn in 0..TURNS {
+        mark.mmcr0.write();
+        mark.mmcr2.write();
+        for (n, pmc) in (0..).zip(Pmc::ALL) {
+            pmc.write(mark.counters + n);
+        }
+        match turn {
+            0..49 => next_turn(parent)?,
+            _ => parent.tell()?,
+        }
+        let (mmcr0, mmcr2) = (Mmcr0::read(), Mmcr2::read());
+        check!(mmcr0 == mark.mmcr0, "turn {turn}: {mmcr0:?}");
+        check!(mmcr2 == mark.mmcr2, "turn {turn}: {mmcr2:?}");
+        let now = [pmc::siar(), pmc::sdar(), pmc::sier()];
+        check!(now == sampled, "SIAR, SDAR, SIER: {sampled:x?} {now:x?}");
+        for (n, pmc) in (0..).zip(Pmc::ALL) {
+            let value = pmc.read();
+            let kept = value == mark.counters + n;
+            // The kernel may clear a counter that the event does not use.
+            check!(
+                kept || (value == 0 && pmc != own),
+                "turn {turn}: {pmc:?} is {value:#x}"
+            );
+        }
+    }
+    session::end(event);
+    Ok(())
+}
+
+fn two_ebb_tasks() -> Outcome {
+    in_turns(
+        |parent| {
+            let mark = Mark {
+                code: CYCLES,
+                mmcr0: Mmcr0::FC,
+                mmcr2: Mmcr2::freeze_problem(1) | Mmcr2::freeze_problem(4),
+                counters: 0x1111_1100,
+            };
+            keep(parent, &mark)
+        },
+        |parent| {
+            let mark = Mark {
+                code: 0x2001e,
+                mmcr0: Mmcr0::FC | Mmcr0::PMAE,
+                mmcr2: Mmcr2::freeze_problem(2) | Mmcr2::freeze_problem(6),
+                counters: 0x2222_2200,
+            };
+            keep(parent, &mark)
+        },
+    )
+}
+
+/// An ordinary counting task on the same counter, whose count must be right.
+fn count(parent: &mut Link) -> Outcome {
+    parent.listen()?;
+    let event = EventBuilder::raw(CYCLES).times().open().or_fail("open")?;
+    event.enable().or_fail("enable")?;
+    let mut previous = event.read_times().or_fail("read")?.value;
+    let mut least = u64::MAX;
+    let mut most = 0;
+    for turn in 0..TURNS {
+        for _ in 0..100 {
+            session::work();
+        }
+        match turn {
+            0..49 => next_turn(parent)?,
+            _ => parent.tell()?,
+        }
+        let times = event.read_times().or_fail("read")?;
+        check!(times.running == times.enabled, "{times:?}");
+        least = least.min(times.value - previous);
+        most = most.max(times.value - previous);
+        previous = times.value;
+    }
+    println!("cycles in a turn: {least} to {most}");
+    check!(least > 50_000 && most < 2 * least, "not the same each turn");
+    Ok(())
+}
+
+fn ebb_and_ordinary_task() -> Outcome {
+    in_turns(
+        |parent| {
+            let mark = Mark {
+                code: CYCLES,
+                mmcr0: Mmcr0::FC | Mmcr0::PMAE,
+                mmcr2: Mmcr2::USER,
+                counters: 0x7fff_ff00,
+            };
+            keep(parent, &mark)
+        },
+        count,
+    )
+}
+
+/// A switch to a process without events, and back.
+fn switch_away() -> Outcome {
+    let before = process::switches();
+    process::give_way();
+    check!(process::switches() > before, "no switch happened");
+    Ok(())
+}
+
+/// The kernel freezes PMC1 for `exclude_user`. The program may clear the bit,
+/// but at the next switch the kernel's bits are ORed in again.
+fn mmcr2_is_ored() -> Outcome {
+    session::require_ebb()?;
+    let event = EventBuilder::ebb(CYCLES)
+        .exclude_user(true)
+        .open()
+        .or_fail("open")?;
+    event.enable().or_fail("enable")?;
+    event.check_scheduled().or_fail("schedule")?;
+    let (kernels, tasks) = (Mmcr2::freeze_problem(1), Mmcr2::freeze_problem(3));
+    check!(Mmcr2::read() == kernels, "at first: {:?}", Mmcr2::read());
+    tasks.write();
+    check!(Mmcr2::read() == tasks, "as written: {:?}", Mmcr2::read());
+    switch_away()?;
+    let now = Mmcr2::read();
+    check!(now == kernels | tasks, "after a switch: {now:?}");
+    Ok(())
+}
+
+/// EBBs in whose handler MMCR0 was not the same before and after a switch.
+static CHANGED: AtomicU64 = AtomicU64::new(0);
+static SLEPT: AtomicU64 = AtomicU64::new(0);
+
+fn sleep_in_handler(_: &mut EbbContext<'_>) {
+    let before = Mmcr0::read();
+    process::give_way();
+    let after = Mmcr0::read();
+    SLEPT.fetch_add(1, Relaxed);
+    // A pending alert may be taken note of meanwhile.
+    if before.without(Mmcr0::PMAO) != after.without(Mmcr0::PMAO) {
+        CHANGED.fetch_add(1, Relaxed);
+    }
+}
+
+/// PMAE is off in a handler and stays so over a switch: else an EBB would be due
+/// as soon as the handler returns, and one in the handler would be lost.
+fn switch_in_handler() -> Outcome {
+    const PERIOD: u32 = 20_000;
+    process::stay_on_cpu()?;
+    let _hog = Peer::spawn(|_| {
+        loop {
+            session::work();
+        }
+    })?;
+    let event = session::begin(CYCLES, PERIOD, sleep_in_handler)?;
+    session::wait_for(100, PERIOD)?;
+    session::end(event);
+    check!(process::switches() >= 100, "the handler did not sleep");
+    let (slept, changed) = (SLEPT.load(Relaxed), CHANGED.load(Relaxed));
+    check!(
+        changed == 0,
+        "MMCR0 changed in {changed} of {slept} handlers"
+    );
+    Ok(())
+}
+
+fn main() {
+    ktap::run(&[
+        ("two_ebb_tasks", two_ebb_tasks),
+        ("ebb_and_ordinary_task", ebb_and_ordinary_task),
+        ("mmcr2_is_ored", mmcr2_is_ored),
+        ("switch_in_handler", switch_in_handler),
+    ])
+}
