@@ -34,6 +34,10 @@ clean: ## remove what the build left in the checkout (EBB_CACHE stays)
 setup: ## get toolchain, kernel and emulator into EBB_CACHE
 	@scripts/setup root kernel guest
 
+.PHONY: prune
+prune: ## remove from EBB_CACHE what older versions of the checkout needed
+	@scripts/setup --prune
+
 .PHONY: module
 module: ## build ebb_pmu.ko against the kernel in the cache
 	@scripts/setup kernel
