@@ -170,7 +170,8 @@ impl Cpu {
     ///
     /// Checks each request as [`Cpu::check`] does. The same requests give the
     /// same answer every time. No requests at all is a group too: every counter
-    /// is free. Takes bounded time, well under 20,000 instructions.
+    /// is free. Takes bounded time: fewer than 20,000 instructions for six events
+    /// with the most alternatives, 1,000 for one event.
     ///
     /// # Errors
     ///

@@ -132,6 +132,10 @@ fn branch_stacks_and_their_filters() {
     reqs[1].branch_filter_ifm = Some(0);
     let conflict = Refusal::Conflict(Selector::BranchFilter);
     assert_eq!(ifm(&reqs), Err(conflict));
+    // That is the reason given even where a counter is wanted twice as well, as
+    // no other code could help.
+    reqs[1].code = 0x1001e;
+    assert_eq!(ifm(&reqs), Err(conflict));
     reqs[1].branch_filter_ifm = Some(4);
     assert_eq!(ifm(&reqs), Err(Refusal::NoSuchBranchFilter));
 }
