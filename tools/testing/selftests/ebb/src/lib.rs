@@ -7,6 +7,7 @@
 //! on an emulator run with `-icount`, or on real hardware.
 
 pub mod process;
+pub mod registers;
 pub mod session;
 pub mod trap;
 

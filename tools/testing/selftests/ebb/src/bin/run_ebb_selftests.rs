@@ -8,6 +8,7 @@ fn main() {
         "ebb_scheduling",
         "ebb_enable",
         "ebb_close",
+        "ebb_registers",
         "ebb_counting",
         "ebb_long_run",
         "ebb_fork",

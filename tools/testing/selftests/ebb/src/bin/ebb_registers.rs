@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+//! An EBB leaves the program as it was: every register, the red zone, and what
+//! it is about to store conditionally.
+
+use ebb::EbbContext;
+use ebb::reg::Bescr;
+use ebb::spr;
+use ebb_selftests::registers;
+use ebb_selftests::registers::Registers;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ktap::Outcome;
+use ktap::check;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+fn spoil(_: &mut EbbContext<'_>) {
+    registers::spoil_registers();
+}
+
+/// The names and values of what differs.
+fn differences(before: &Registers, after: &Registers) -> Vec<String> {
+    let mut list = Vec::new();
+    let mut compare = |name: String, a: u64, b: u64| {
+        if a != b {
+            list.push(format!("{name}: {a:#x} became {b:#x}"));
+        }
+    };
+    for n in 0..32 {
+        compare(format!("r{n}"), before.gpr[n], after.gpr[n]);
+    }
+    for n in 0..64 {
+        compare(format!("vs{n} left"), before.vsr[n][0], after.vsr[n][0]);
+        compare(format!("vs{n} right"), before.vsr[n][1], after.vsr[n][1]);
+    }
+    for (offset, (a, b)) in before.zone.iter().zip(&after.zone).enumerate() {
+        compare(format!("red zone, doubleword {offset}"), *a, *b);
+    }
+    compare("VSCR".into(), before.vscr[1], after.vscr[1]);
+    compare("CR".into(), before.cr, after.cr);
+    compare("LR".into(), before.lr, after.lr);
+    compare("CTR".into(), before.ctr, after.ctr);
+    compare("XER".into(), before.xer, after.xer);
+    compare("TAR".into(), before.tar, after.tar);
+    // RN; the rest may hold what the CPU made of loading the patterns.
+    compare("FPSCR".into(), before.fpscr & 3, after.fpscr & 3);
+    list
+}
+
+fn all_registers() -> Outcome {
+    const PERIOD: u32 = 5000;
+    let pattern = Registers::pattern();
+    let mut held = Registers::zero();
+
+    // Without EBBs first: what changes then is the routine's fault.
+    session::require_ebb()?;
+    // SAFETY: both point at `Registers`, and there are no signal handlers.
+    unsafe { registers::hold_registers(&pattern, &mut held, 100) };
+    let list = differences(&pattern, &held);
+    check!(list.is_empty(), "without EBB: {list:#?}");
+
+    let event = session::begin(CYCLES, PERIOD, spoil)?;
+    let before = ebb::count();
+    held = Registers::zero();
+    // SAFETY: as before; the EBB handler sets what it needs.
+    unsafe { registers::hold_registers(&pattern, &mut held, 400_000) };
+    let came = ebb::count() - before;
+    session::end(event);
+    check!(came >= 40, "only {came} EBBs came");
+    let list = differences(&pattern, &held);
+    check!(list.is_empty(), "after {came} EBBs: {list:#?}");
+    Ok(())
+}
+
+/// A number that the program adds to by larx and stcx., the handler by a load and
+/// a store.
+static SHARED: AtomicU64 = AtomicU64::new(0);
+
+fn add_plainly(_: &mut EbbContext<'_>) {
+    SHARED.store(SHARED.load(Relaxed) + 1, Relaxed);
+}
+
+fn conditional_store() -> Outcome {
+    const ADDITIONS: u64 = 1_000_000;
+    let event = session::begin(CYCLES, 1009, add_plainly)?;
+    for _ in 0..ADDITIONS {
+        SHARED.fetch_add(1, Relaxed);
+    }
+    session::end(event);
+    let (sum, came) = (SHARED.load(Relaxed), ebb::count());
+    check!(came > 1000, "only {came} EBBs came");
+    check!(sum == ADDITIONS + came, "{sum}, not {ADDITIONS} + {came}");
+    Ok(())
+}
+
+/// The EBB facility's own registers need no event and hold what was written.
+fn ebb_registers_without_event() -> Outcome {
+    session::require_ebb()?;
+    const ENTRY: u64 = 0x0100_0000;
+    let values = [Bescr::PME, Bescr::PME | Bescr::PMEO, Bescr(0)];
+    for value in values {
+        // SAFETY: GE stays clear, so nothing branches to the address.
+        let (bescr, entry, back) = unsafe {
+            value.write();
+            spr::write::<{ spr::EBBHR }>(ENTRY);
+            spr::write::<{ spr::EBBRR }>(2 * ENTRY);
+            (
+                Bescr::read(),
+                spr::read::<{ spr::EBBHR }>(),
+                spr::read::<{ spr::EBBRR }>(),
+            )
+        };
+        check!(bescr == value, "wrote {value:?}, read {bescr:?}");
+        check!(entry == ENTRY, "EBBHR {entry:#x}");
+        check!(back == 2 * ENTRY, "EBBRR {back:#x}");
+    }
+    Ok(())
+}
+
+fn main() {
+    ktap::run(&[
+        ("all_registers", all_registers),
+        ("conditional_store", conditional_store),
+        ("ebb_registers_without_event", ebb_registers_without_event),
+    ])
+}
