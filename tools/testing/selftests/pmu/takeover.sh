@@ -141,6 +141,26 @@ wrong_parameter() {
 	must pmu_tool count
 }
 
+# A CPU that is away while the PMU changes hands is the new owner's when it is back.
+cpu_away_meanwhile() {
+	away=/sys/devices/system/cpu/cpu1/online
+	[ -e "$away" ] || {
+		why "needs two CPUs"
+		return "$SKIP"
+	}
+	mark
+	load
+	must taskset 2 pmu_tool count
+	for state in unload load; do
+		echo 0 >"$away"
+		$state
+		must pmu_tool count
+		echo 1 >"$away"
+		must taskset 2 pmu_tool count
+	done
+	quiet
+}
+
 [ -e "$MODULE" ] || {
 	echo "KTAP version 1"
 	echo "1..0 # SKIP there is no $MODULE"
@@ -149,7 +169,7 @@ wrong_parameter() {
 at_start=unload
 ! loaded || at_start=load
 
-plan 9
+plan 10
 try tell_one_line
 try insert_twice
 try same_identity
@@ -159,5 +179,6 @@ try open_events_pin
 try live_events_are_revoked
 try revoked_events_are_no_burden
 try wrong_parameter
+try cpu_away_meanwhile
 $at_start
 finish
