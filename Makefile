@@ -61,6 +61,7 @@ check: ## run every test
 host-test: ## run the tests that need no guest
 	@scripts/setup root
 	@scripts/cargo host test
+	@scripts/cargo host test --manifest-path '$(CURDIR)/tools/Cargo.toml' -p ktap
 
 .PHONY: clippy
 clippy: ## lint all Rust, with warnings as errors
