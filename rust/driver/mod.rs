@@ -23,6 +23,8 @@ mod refuse;
 mod schedule;
 mod sysfs;
 mod takeover;
+#[cfg(EBB_KUNIT)]
+mod tests;
 
 pub(crate) use takeover::Takeover;
 

@@ -10,6 +10,47 @@ use kernel::error::to_result;
 use kernel::prelude::*;
 use kernel::str::CStrExt;
 
+/// An event that the kernel itself has open, for the current task, and that never counts.
+///
+/// # Invariants
+///
+/// The event is live and belongs to this value.
+pub(crate) struct KernelEvent(NonNull<bindings::perf_event>);
+
+impl KernelEvent {
+    /// Opens an event that would count cycles. Fails as opening an event does.
+    pub(crate) fn open_cycles() -> Result<Self> {
+        let mut attr = bindings::perf_event_attr {
+            type_: bindings::perf_type_id_PERF_TYPE_HARDWARE,
+            // CAST: A small constant.
+            size: size_of::<bindings::perf_event_attr>() as u32,
+            config: bindings::perf_hw_id_PERF_COUNT_HW_CPU_CYCLES.into(),
+            ..pin_init::zeroed()
+        };
+        attr.set_disabled(1);
+        // SAFETY: The attributes are valid for the call; the event follows the current task on any
+        // CPU, which lives while this runs; there is no handler.
+        let event = from_err_ptr(unsafe {
+            bindings::perf_event_create_kernel_counter(
+                &raw mut attr,
+                -1,
+                kernel::bindings::get_current(),
+                None,
+                core::ptr::null_mut(),
+            )
+        })?;
+        // INVARIANT: Created just now.
+        NonNull::new(event).map(Self).ok_or(ENOENT)
+    }
+}
+
+impl Drop for KernelEvent {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants the event is this value's to release.
+        unsafe { bindings::perf_event_release_kernel(self.0.as_ptr()) };
+    }
+}
+
 /// A PMU that is built into the kernel and registered.
 ///
 /// # Invariants
@@ -30,37 +71,15 @@ impl Foreign {
     /// Fails with `EBUSY` when that PMU belongs to a module, which could go at any time, and as
     /// opening an event does (for one, `EBUSY` when the hardware is reserved by somebody else).
     pub(crate) fn find_cycles() -> Result<Option<Self>> {
-        let mut attr = bindings::perf_event_attr {
-            type_: bindings::perf_type_id_PERF_TYPE_HARDWARE,
-            // CAST: A small constant.
-            size: size_of::<bindings::perf_event_attr>() as u32,
-            config: bindings::perf_hw_id_PERF_COUNT_HW_CPU_CYCLES.into(),
-            ..pin_init::zeroed()
-        };
-        // Only to be looked at, never to count.
-        attr.set_disabled(1);
-        // SAFETY: The attributes are valid for the call; the event follows the current task on any
-        // CPU, which lives while this runs; there is no handler.
-        let event = from_err_ptr(unsafe {
-            bindings::perf_event_create_kernel_counter(
-                &raw mut attr,
-                -1,
-                kernel::bindings::get_current(),
-                None,
-                core::ptr::null_mut(),
-            )
-        });
-        let event = match event {
+        let event = match KernelEvent::open_cycles() {
             Ok(event) => event,
             Err(e) if e == ENOENT => return Ok(None),
             Err(e) => return Err(e),
         };
         // SAFETY: The event is live. Its PMU is null if it was unregistered since.
-        let pmu = NonNull::new(unsafe { (*event).pmu });
+        let pmu = NonNull::new(unsafe { event.0.as_ref().pmu });
         // SAFETY: As long as the event is open its PMU cannot go.
         let built_in = pmu.is_some_and(|pmu| unsafe { pmu.as_ref() }.module.is_null());
-        // SAFETY: The event was created above and is released once.
-        unsafe { bindings::perf_event_release_kernel(event) };
         if !built_in {
             return Err(EBUSY);
         }

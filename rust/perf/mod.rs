@@ -27,6 +27,8 @@ mod registration;
 mod sample;
 mod slots;
 mod sysfs;
+#[cfg(EBB_KUNIT)]
+mod tests;
 mod vtable;
 
 pub(crate) use attr::Attr;
@@ -36,6 +38,8 @@ pub(crate) use cpu::ThisCpu;
 pub(crate) use event::Event;
 pub(crate) use event::NewEvent;
 pub(crate) use foreign::Foreign;
+#[cfg(EBB_KUNIT)]
+pub(crate) use foreign::KernelEvent;
 pub(crate) use foreign::SetAside;
 pub(crate) use hw::Hw;
 pub(crate) use hw::State;

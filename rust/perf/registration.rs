@@ -99,7 +99,9 @@ impl<T: Pmu> Registration<T> {
         let raw = bindings::perf_type_id_PERF_TYPE_RAW as i32;
         // SAFETY: The structure is complete, pinned, and dropped only after it is unregistered;
         // `name` is static. On failure perf core leaves nothing of it behind.
-        to_result(unsafe { bindings::perf_pmu_register(inner.pmu.get(), name.as_char_ptr(), raw) })?;
+        to_result(unsafe {
+            bindings::perf_pmu_register(inner.pmu.get(), name.as_char_ptr(), raw)
+        })?;
         // INVARIANT: Registered just now.
         Ok(Self { inner })
     }

@@ -11,7 +11,7 @@ use super::Event;
 use core::cell::Cell;
 
 /// Most events that a CPU's PMU can hold at a time.
-const MAX_SLOTS: usize = 8;
+pub(super) const MAX_SLOTS: usize = 8;
 
 /// The events on a CPU's PMU.
 ///

@@ -152,3 +152,26 @@ impl<H: Handler> PinnedDrop for Pmcs<H> {
         }
     }
 }
+
+/// Somebody else who has the PMU, for tests.
+#[cfg(EBB_KUNIT)]
+pub(crate) struct OtherOwner(());
+
+#[cfg(EBB_KUNIT)]
+impl OtherOwner {
+    /// Reserves the PMU as another driver would. Fails with `EBUSY` when it is taken.
+    pub(crate) fn reserve() -> Result<Self> {
+        unsafe extern "C" fn ignore(_regs: *mut pt_regs) {}
+        // SAFETY: The handler is there as long as the module, and the PMU is given back in `drop`.
+        to_result(unsafe { bindings::ebb_pmu_reserve(Some(ignore)) })?;
+        Ok(Self(()))
+    }
+}
+
+#[cfg(EBB_KUNIT)]
+impl Drop for OtherOwner {
+    fn drop(&mut self) {
+        // SAFETY: Reserved in `reserve`.
+        unsafe { bindings::ebb_pmu_release() };
+    }
+}
