@@ -3,8 +3,10 @@
 //!
 //! Emulators ignore the freeze bits of MMCR2, so that counts show nothing there.
 //! Samples can: PERF_SAMPLE_REGS_INTR holds MMCR2 as the interrupt found it
-//! (`asm/perf_regs.h`), where the driver offers it.
+//! (`asm/perf_regs.h`), where the driver offers it. So can a program with an EBB
+//! event, as far as its own state goes.
 
+use std::arch::asm;
 use std::io;
 
 use perf_event_open_sys::bindings::PERF_SAMPLE_REGS_INTR;
@@ -34,6 +36,9 @@ const FREEZE_PROBLEM: u64 = 1 << 62;
 const FREEZE_WAIT: u64 = 1 << 58;
 const FREEZE_HYPERVISOR: u64 = 1 << 57;
 const FREEZE_ALL: u64 = FREEZE_SUPERVISOR | FREEZE_PROBLEM | FREEZE_WAIT | FREEZE_HYPERVISOR;
+
+/// The bit of the event code that asks for Event Based Branches.
+const EBB: u64 = 1 << 63;
 
 const USER: u32 = 1;
 const KERNEL: u32 = 2;
@@ -219,6 +224,39 @@ fn freeze_bits_of_mmcr2() -> Outcome {
     Ok(())
 }
 
+/// MMCR2 as a program may read it (SPR 769): of its bits, FCnP only.
+fn mmcr2_of_program() -> u64 {
+    let mmcr2;
+    // SAFETY: reads a register that a running EBB event opens to the program;
+    // else the program gets a signal, and the test has failed.
+    unsafe { asm!("mfspr {}, 769", out(reg) mmcr2, options(nomem, nostack)) };
+    mmcr2
+}
+
+/// A program with an EBB event sees FCnP in MMCR2 itself. The bits of a closed
+/// event are gone for the next one (not so with the kernel's built-in driver).
+fn freeze_bit_that_a_program_sees() -> Outcome {
+    for pmc in 1..=4 {
+        for who in [0, USER, KERNEL | HYPERVISOR, USER | KERNEL] {
+            let attr = Attr::raw(EBB | on_pmc(pmc, INSTRUCTIONS)).with(|raw| {
+                raw.set_pinned(1);
+                raw.set_exclusive(1);
+            });
+            let event = excluding(attr, who).open_self()?;
+            event.enable()?;
+            // End of file would tell that it is not on the PMU.
+            event.read()?;
+            let mmcr2 = mmcr2_of_program();
+            let frozen = mmcr2 << (9 * (pmc - 1)) & FREEZE_PROBLEM != 0;
+            check!(
+                frozen == (who & USER != 0),
+                "PMC{pmc} excluding {who:#x}: MMCR2 is {mmcr2:#x}"
+            );
+        }
+    }
+    Ok(())
+}
+
 fn main() {
     if let Err(error) = machine::keep_sample_rate() {
         eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
@@ -234,5 +272,9 @@ fn main() {
         ("user_work_is_left_out", user_work_is_left_out),
         ("kernel_work_is_left_out", kernel_work_is_left_out),
         ("freeze_bits_of_mmcr2", freeze_bits_of_mmcr2),
+        (
+            "freeze_bit_that_a_program_sees",
+            freeze_bit_that_a_program_sees,
+        ),
     ])
 }
