@@ -15,6 +15,8 @@ use pmu_selftests::work;
 
 /// Nanoseconds of work: many rotation intervals (4 ms).
 const LONG: u64 = 100_000_000;
+/// Instructions.
+const WORK: u64 = 1_000_000;
 
 fn pinned(attr: Attr) -> Attr {
     attr.with(|raw| raw.set_pinned(1))
@@ -64,6 +66,29 @@ fn second_pinned_fails() -> Outcome {
     work::run_for(LONG);
     check!(!in_error(&second)?, "in error although PMC1 is free");
     check!(second.read()?.value > 0);
+    Ok(())
+}
+
+/// A pinned event stays on the PMU while others come and go, but not on its
+/// counter: it makes room for an event that needs that one, and loses nothing.
+fn pinned_moves_without_loss() -> Outcome {
+    let stays = pinned(Attr::raw(INSTRUCTIONS)).enabled().open_self()?;
+    let mut done = 0;
+    for round in 0..40 {
+        done += work::run(WORK);
+        let rival = Attr::raw(on_pmc(1 + round % 4, CYCLES))
+            .enabled()
+            .open_self()?;
+        done += work::run(WORK);
+        let rival = rival.read()?;
+        check!(rival.running > 0 && rival.value > 0, "{rival:?}");
+    }
+    let stays = stays.read()?;
+    check!(stays.enabled == stays.running, "{stays:?}");
+    check!(
+        stays.value >= done && stays.value < done + done / 10,
+        "{done} done, {stays:?}"
+    );
     Ok(())
 }
 
@@ -117,6 +142,7 @@ fn main() {
     ktap::run(&[
         ("pinned_never_yields", pinned_never_yields),
         ("second_pinned_fails", second_pinned_fails),
+        ("pinned_moves_without_loss", pinned_moves_without_loss),
         ("exclusive_is_alone", exclusive_is_alone),
         ("pinned_exclusive_evicts_all", pinned_exclusive_evicts_all),
     ])
