@@ -30,7 +30,8 @@ struct Options {
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(100..=1_000_000))]
     count: u32,
 
-    /// Event: cycles, instructions, or a raw code in hex that names its counter
+    /// Event: cycles, instructions (QEMU loses their EBBs), or a raw code in hex that names its
+    /// counter
     #[arg(long, default_value = "cycles", value_parser = event_code)]
     event: u64,
 }
@@ -82,7 +83,11 @@ fn demo(options: &Options) -> Result<Vec<String>, Box<dyn Error>> {
     );
     let mut faults = histogram(&run)?;
     if run.addresses.len() < options.count as usize {
-        faults.push("fewer EBBs came than asked for".to_string());
+        faults.push(format!(
+            "{} EBBs came, {} were asked for; counters that stand still show that one got lost",
+            run.addresses.len(),
+            options.count
+        ));
     }
     if run.spurious != 0 {
         faults.push(format!("{} EBBs came without a cause", run.spurious));

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Who gets the PMU: a scheduled EBB event evicts everything not pinned; of two
 //! pinned groups one runs and the other is put in error state, where read()
-//! gives end of file.
+//! gives end of file. Among the groups of a task the first one runs.
 
 use ebb::Event;
 use ebb::EventBuilder;
 use ebb_selftests::OrFail;
 use ebb_selftests::process;
 use ebb_selftests::process::Peer;
+use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::session::INSTRUCTIONS;
 use ebb_selftests::session::require_ebb;
 use ebb_selftests::session::work;
+use ebb_selftests::trap;
+use ebb_selftests::trap::traps;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
@@ -146,6 +149,32 @@ fn ebb_before_task_pinned() -> Outcome {
     ebb.check_scheduled().or_fail("EBB event beside rival")
 }
 
+/// perf core puts a CPU's pinned events on the PMU before those of tasks, so one
+/// that comes later still wins; the EBB event is then in error state for good.
+fn cpu_pinned_after_ebb() -> Outcome {
+    let ebb = session::begin(CYCLES, 10_000, session::count_only)?;
+    session::wait_for(5, 10_000)?;
+    let rival = rival(cpu_rival()?.pinned(true))?;
+    check!(
+        !ebb.is_scheduled().or_fail("read EBB")?,
+        "the EBB event is scheduled beside a pinned one of the CPU"
+    );
+    check!(traps(trap::write_pmc1)?, "PMC1 is still writable");
+    session::expect_none(100_000)?;
+    let times = rival.read_times().or_fail("read rival")?;
+    check!(
+        times.value > 0 && times.enabled == times.running,
+        "{times:?}"
+    );
+    drop(rival);
+    check!(
+        !ebb.is_scheduled().or_fail("read EBB")?,
+        "the EBB event left the error state"
+    );
+    session::end(ebb);
+    Ok(())
+}
+
 fn ebb_before_ebb() -> Outcome {
     require_ebb()?;
     let first = ebb_event()?;
@@ -196,6 +225,7 @@ fn main() {
         ("cpu_pinned_before_ebb", cpu_pinned_before_ebb),
         ("task_pinned_before_ebb", task_pinned_before_ebb),
         ("ebb_before_task_pinned", ebb_before_task_pinned),
+        ("cpu_pinned_after_ebb", cpu_pinned_after_ebb),
         ("ebb_before_ebb", ebb_before_ebb),
         ("child_ebb_after_cpu_pinned", child_ebb_after_cpu_pinned),
     ])
