@@ -13,7 +13,7 @@ struct pt_regs;
 /* Tell the hypervisor (lppaca) and KVM (paca) whether PMU registers matter. */
 void ebb_pmu_set_in_use(bool in_use);
 
-/* Turn PMU registers on for this CPU, once each time it comes up. */
+/* Turn PMU registers on for this CPU, which is due each time it comes up. */
 void ebb_pmu_enable_pmcs(void);
 
 /* Forget a PM interrupt that came while it was masked. Interrupts must be off. */
@@ -25,6 +25,15 @@ void ebb_pmu_set_pending(void);
 /* Take and give back the PMU. The handler runs with interrupts off. */
 int ebb_pmu_reserve(void (*handler)(struct pt_regs *));
 void ebb_pmu_release(void);
+
+/*
+ * Tell the built-in part of perf (perf_arch_misc_flags() and the callchain) what
+ * a PM interrupt sampled: whether SIAR rather than the registers says where, and
+ * with which SIER and MMCRA. What it reads are these fields of a PM interrupt's
+ * registers, which are not set when the interrupt is a replay.
+ */
+void ebb_pmu_set_sampled(struct pt_regs *regs, bool siar, unsigned long sier,
+			 unsigned long mmcra);
 
 /* Set where the interrupted program goes on. */
 void ebb_pmu_set_nip(struct pt_regs *regs, unsigned long nip);

@@ -7,6 +7,7 @@
 //! 2^31. `prev_count` is the counter's value up to which the event's count is up to date.
 
 use super::is_ebb;
+use super::Here;
 use crate::perf::Event;
 use crate::perf::State;
 use crate::power::pmu;
@@ -27,12 +28,20 @@ pub(super) fn start_value(left: i64) -> u32 {
     pmu::NEGATIVE - left as u32
 }
 
+/// What a counter of `event` is to start with when it runs.
+pub(super) fn running_value(event: &Event) -> u32 {
+    match event.hw().sample_period() {
+        0 => 0,
+        _ => start_value(event.hw().period_left().load(Relaxed)),
+    }
+}
+
 /// What a counter of `event` is to start with.
 pub(super) fn initial_value(event: &Event) -> u32 {
-    if event.hw().state() == State::Stopped || event.hw().sample_period() == 0 {
-        return 0;
+    match event.hw().state() {
+        State::Stopped => 0,
+        State::Running => running_value(event),
     }
-    start_value(event.hw().period_left().load(Relaxed))
 }
 
 /// Events between two values of a counter, of which it has counted through at most one wrap.
@@ -70,37 +79,42 @@ pub(super) fn read(event: &Event) {
         return;
     }
     event.add_count(delta);
-    // CAST: At most 2^32. A PMI after the loop may add a period in between, which stands.
+    // CAST: At most 2^32. A PMI between the loop and this sees too much left, so that the sample
+    // comes with the next alert.
     hw.period_left().add(-(delta as i64), Relaxed);
 }
 
 /// Stops an event's counter, as well as the hardware can: it counts on from 0, and its alerts are
 /// ignored.
-pub(super) fn stop(event: &Event) {
+///
+/// Not that of an EBB event, which is its program's: perf core stops a whole group when a software
+/// event in it is throttled.
+pub(super) fn stop(here: &Here<'_>, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
-    if event.hw().state() == State::Stopped {
+    if event.hw().state() == State::Stopped || is_ebb(event) {
         return;
     }
     read(event);
-    event.hw().set_state(State::Stopped);
+    event.hw().set_state(here, State::Stopped);
     pmu::write_pmc(index, 0);
     event.update_userpage();
 }
 
 /// Starts an event's counter with what is left of its period.
-pub(super) fn start(event: &Event) {
+pub(super) fn start(here: &Here<'_>, event: &Event) {
     let hw = event.hw();
     let Some(index) = counter(event) else {
         return;
     };
-    if hw.state() == State::Running {
+    if hw.state() == State::Running || is_ebb(event) {
         return;
     }
-    hw.set_state(State::Running);
-    let value = initial_value(event);
+    let value = running_value(event);
     hw.prev_count().store(value.into(), Relaxed);
     pmu::write_pmc(index, value);
+    // Last: a PMI before this takes the counter for one that is stopped, and sets it to 0.
+    hw.set_state(here, State::Running);
     event.update_userpage();
 }

@@ -15,6 +15,7 @@
 //! interrupt ends; on hardware it is never reached.
 
 use super::is_ebb;
+use super::local_pmu;
 use super::refuse::Refusal;
 use super::Driver;
 use super::Here;
@@ -34,15 +35,14 @@ const NEW: u32 = 1 << 0;
 
 /// Checks the rules for EBB events, which are those of the leader for a whole group.
 pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
-    let leader = event.leader();
     // A leader of another PMU, such as a software event, is no EBB event.
-    let leader_is_ebb = leader.same_pmu(event) && is_ebb(leader);
-    if leader_is_ebb != is_ebb(event) {
+    let ebb_leader = event.leader().filter(|leader| is_ebb(leader));
+    if ebb_leader.is_some() != is_ebb(event) {
         return Err(Refusal::EbbMixed);
     }
-    if !leader_is_ebb {
+    let Some(leader) = ebb_leader else {
         return Ok(());
-    }
+    };
     let attr = event.attr();
     let rules = [
         (event.follows_task(), Refusal::EbbWithoutTask),
@@ -61,30 +61,24 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
 }
 
 /// Marks an event that is being opened.
-pub(super) fn mark_new(event: &Event) {
-    event.hw().set_flags(NEW);
+pub(super) fn mark_new(event: &NewEvent<'_>) {
+    event.hw().set_flags(event, NEW);
 }
 
-/// The current task's saved PMU state.
-fn thread(_here: &Here<'_>) -> CurrentThread {
-    // SAFETY: Interrupts are off as long as there is a `Here`, and the callers do not keep the
-    // value longer.
-    unsafe { CurrentThread::new() }
-}
-
-/// Deals with an event that is added to the current task's PMU: a new group starts from a clean
-/// state, whatever the task or its parent had before.
-pub(super) fn added(here: &Here<'_>, event: &Event) {
-    let hw = event.hw();
-    if is_ebb(event) && event.leader().is(event) && hw.flags() & NEW != 0 {
-        thread(here).reset();
+/// Deals with the leader of an EBB group that is about to run: one that never did starts from a
+/// clean state, whatever the task or its parent had before.
+pub(super) fn begin(here: &Here<'_>, leader: &Event) {
+    let flags = leader.hw().flags();
+    if flags & NEW != 0 {
+        CurrentThread::new(&local_pmu(here)).reset();
+        leader.hw().set_flags(here, flags & !NEW);
     }
-    hw.set_flags(hw.flags() & !NEW);
 }
 
 /// Saves the program's state from a PMU that is stopped now and had `mmcr0` before.
 pub(super) fn switch_out(driver: &Driver, here: &Here<'_>, mmcr0: Mmcr0) {
-    thread(here).save(driver.registers(), mmcr0, here.mmcr.get().mmcr3);
+    let mmcr3 = here.mmcr.get().mmcr3;
+    CurrentThread::new(&local_pmu(here)).save(driver.registers(), mmcr0, mmcr3);
 }
 
 /// Restores the program's state; returns MMCR0 with which the PMU is to start, made of the kernel's
@@ -93,7 +87,8 @@ pub(super) fn switch_out(driver: &Driver, here: &Here<'_>, mmcr0: Mmcr0) {
 /// What the program may set of MMCR2 only freezes counters, so the kernel's value (for
 /// `exclude_user` and the like) cannot be undone by it.
 pub(super) fn switch_in(driver: &Driver, here: &Here<'_>, mmcr: &Mmcr, mmcr0: Mmcr0) -> Mmcr0 {
-    let thread = thread(here);
+    let local = local_pmu(here);
+    let thread = CurrentThread::new(&local);
     thread.restore(driver.registers());
     Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
     mmcr0.for_ebb(thread.mmcr0())

@@ -2,11 +2,12 @@
 
 //! The PMU's interrupt (PMI): counters that became negative, and samples.
 //!
-//! The first alert froze the counters (MMCR0\[FCECE\]), so they stand still until the handler
-//! writes MMCR0.
+//! The first alert freezes the counters (MMCR0\[FCECE\]), and they stand still until the handler is
+//! done.
 
 use super::count;
 use super::ebb;
+use super::local_pmu;
 use super::CpuState;
 use super::Here;
 use crate::perf;
@@ -45,7 +46,8 @@ impl Handler for PmInterrupt {
             let _alert = ebb::interrupt(mmcr0, interrupted);
             return;
         }
-        // SAFETY: Interrupts are off in the PMI's handler.
+        // SAFETY: Interrupts are off in the PMI's handler. It uses the state of a CPU only when the
+        // PMU is not stopped, and so no other code is changing it.
         let Some(here) = (unsafe { self.cpus.this_cpu() }) else {
             return;
         };
@@ -53,6 +55,10 @@ impl Handler for PmInterrupt {
             // Raised before the PMU was stopped, and due again when it starts.
             mmcr0.with_const_alert_occurred::<0>().write();
             return;
+        }
+        if mmcr0.frozen() == 0 {
+            // A replay for a counter that was negative already: nothing froze the others.
+            mmcr0.with_const_frozen::<1>().write();
         }
         overflows(&here, interrupted);
         // Goes on counting, with alerts.
@@ -63,7 +69,7 @@ impl Handler for PmInterrupt {
 }
 
 /// Deals with each counter that is negative.
-fn overflows(here: &Here<'_>, interrupted: &Interrupted) {
+fn overflows(here: &Here<'_>, interrupted: &mut Interrupted) {
     let sampled = Sampled::read();
     let counters: [u32; pmu::COUNTERS] = core::array::from_fn(pmu::read_pmc);
     for (index, &value) in counters.iter().enumerate() {
@@ -76,22 +82,21 @@ fn overflows(here: &Here<'_>, interrupted: &Interrupted) {
             .find(|event| count::counter(event) == Some(index))
         {
             Some(event) if event.hw().state() == State::Running => {
-                overflow(event, index, value, &sampled, interrupted);
+                overflow(here, event, index, value, &sampled, interrupted);
             }
             // Nobody's, or stopped: it counts all the same, see `count::stop`.
             _ => pmu::write_pmc(index, 0),
         }
     }
     // Whether it came in its own right or as a replay, all that was due is done.
-    pmu::clear_pending_interrupt();
+    local_pmu(here).clear_pending_interrupt();
 }
 
 /// The sampled instruction, read once for all counters.
 struct Sampled {
     siar: u64,
     sier: Sier,
-    /// Instructions are sampled for marked events rather than at the overflow.
-    marked: bool,
+    mmcra: Mmcra,
 }
 
 impl Sampled {
@@ -99,31 +104,39 @@ impl Sampled {
         Self {
             siar: Siar::read(),
             sier: Sier::read(),
-            marked: Mmcra::read().sample_enable() == 1,
+            mmcra: Mmcra::read(),
         }
+    }
+
+    /// Instructions are sampled for marked events rather than at the overflow.
+    fn is_marked(&self) -> bool {
+        self.mmcra.sample_enable() == 1
     }
 
     /// Whether the sample is of any use: one of a marked event must have its instruction.
     fn is_valid(&self) -> bool {
-        !self.marked || self.sier.siar_valid() == 1
+        !self.is_marked() || self.sier.siar_valid() == 1
     }
 
-    /// The sampled instruction's address.
+    /// Whether SIAR says where the event happened rather than where it interrupted.
     ///
     /// In problem state the interrupt is prompt, so where it came is at least as good as SIAR. In
     /// the kernel it may have been held back; SIAR says where the overflow was.
-    fn ip(&self, interrupted: &Interrupted) -> u64 {
+    fn uses_siar(&self, interrupted: &Interrupted) -> bool {
         let prompt = interrupted.is_user() && self.sier.problem_state() == 1;
-        if self.siar != 0 && (self.marked || !prompt) {
-            self.siar
-        } else {
-            interrupted.nip()
-        }
+        self.siar != 0 && (self.is_marked() || !prompt)
     }
 }
 
 /// Counts what an event's counter has counted, starts it anew, and samples when the period is over.
-fn overflow(event: &Event, index: usize, value: u32, sampled: &Sampled, interrupted: &Interrupted) {
+fn overflow(
+    here: &Here<'_>,
+    event: &Event,
+    index: usize,
+    value: u32,
+    sampled: &Sampled,
+    interrupted: &mut Interrupted,
+) {
     let hw = event.hw();
     let delta = count::delta(hw.prev_count().load(Relaxed), value);
     event.add_count(delta);
@@ -138,7 +151,7 @@ fn overflow(event: &Event, index: usize, value: u32, sampled: &Sampled, interrup
         if left <= 0 {
             left = period;
         }
-        hw.set_last_period(hw.sample_period());
+        hw.set_last_period(here, hw.sample_period());
     }
     hw.period_left().store(left, Relaxed);
     let start = count::initial_value(event);
@@ -152,9 +165,14 @@ fn overflow(event: &Event, index: usize, value: u32, sampled: &Sampled, interrup
 }
 
 /// Reports a sample, unless it is worthless or not for the event's owner.
-fn sample(event: &Event, period: u64, sampled: &Sampled, interrupted: &Interrupted) {
+fn sample(event: &Event, period: u64, sampled: &Sampled, interrupted: &mut Interrupted) {
     let attr = event.attr();
-    let ip = sampled.ip(interrupted);
+    let uses_siar = sampled.uses_siar(interrupted);
+    let ip = if uses_siar {
+        sampled.siar
+    } else {
+        interrupted.nip()
+    };
     let kernel = machine::is_kernel_address(ip);
     let unusable = attr.samples_ip() && !sampled.is_valid();
     if unusable {
@@ -165,6 +183,8 @@ fn sample(event: &Event, period: u64, sampled: &Sampled, interrupted: &Interrupt
         unsafe { perf::account_interrupt(event) };
         return;
     }
+    // Privilege level and callchain of the sample are made of these by the kernel.
+    interrupted.set_sampled(uses_siar, sampled.sier, sampled.mmcra);
     let mut sample = Sample::new(period);
     sample.set_ip(ip);
     // SAFETY: As above; the registers are those that the PMI interrupted.

@@ -11,8 +11,9 @@
 //!
 //! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded.
 //!
-//! Per-CPU state changes only while the CPU's PMU is stopped (no PMI can come then) or in its PMI
-//! (which does not nest), so plain `Cell`s do.
+//! Per-CPU state changes only while the CPU's PMU is stopped, so plain `Cell`s do: no PMI can come
+//! then, and should one that was under way come all the same, it looks at `stopped` and at nothing
+//! else. PMIs do not nest.
 
 mod count;
 mod ebb;
@@ -43,6 +44,7 @@ use crate::perf::Transaction;
 use crate::power::hotplug::Hotplug;
 use crate::power::interrupt::Pmcs;
 use crate::power::machine;
+use crate::power::pmu::LocalPmu;
 use crate::power::thread::Registers;
 use core::cell::Cell;
 use interrupt::PmInterrupt;
@@ -83,6 +85,12 @@ pub(crate) struct CpuState {
 
 /// This CPU, with the driver's state.
 type Here<'a> = ThisCpu<'a, CpuState>;
+
+/// This CPU's PMU.
+fn local_pmu(_here: &Here<'_>) -> LocalPmu {
+    // SAFETY: Interrupts are off as long as there is a `Here`, which the callers have for longer.
+    unsafe { LocalPmu::new() }
+}
 
 /// Whether an event asks for EBBs.
 fn is_ebb(event: &Event) -> bool {
@@ -148,12 +156,12 @@ impl perf::Pmu for Driver {
         self.delete_event(cpu, event);
     }
 
-    fn start(&self, _cpu: &Here<'_>, event: &Event) {
-        count::start(event);
+    fn start(&self, cpu: &Here<'_>, event: &Event) {
+        count::start(cpu, event);
     }
 
-    fn stop(&self, _cpu: &Here<'_>, event: &Event) {
-        count::stop(event);
+    fn stop(&self, cpu: &Here<'_>, event: &Event) {
+        count::stop(cpu, event);
     }
 
     fn read(&self, _cpu: &Here<'_>, event: &Event) {

@@ -73,8 +73,8 @@ impl Driver {
         self.accept(event).map_err(|refusal| refusal.of(event))?;
 
         let hw = event.hw();
-        hw.set_idx(0);
-        hw.set_last_period(hw.sample_period());
+        hw.set_idx(event, 0);
+        hw.set_last_period(event, hw.sample_period());
         // CAST: perf core refuses periods with the uppermost bit.
         hw.period_left().store(hw.sample_period() as i64, Relaxed);
         hw.prev_count().store(0, Relaxed);
@@ -91,14 +91,14 @@ impl Driver {
         if attr.samples_branches() {
             return Err(Refusal::BranchStack);
         }
-        event.hw().set_code(code);
+        event.hw().set_code(event, code);
         ebb::check(event)?;
 
         let mut requests = Requests::new();
         for member in event.group() {
             // A disabled leader still decides for its group; a disabled sibling may stay so.
-            let counts = member.is(event.leader()) || !member.is_off();
-            if member.same_pmu(event) && counts {
+            let leads = event.leader().is_some_and(|leader| leader.is(member));
+            if leads || !member.is_off() {
                 requests.push(member)?;
             }
         }

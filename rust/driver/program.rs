@@ -5,11 +5,13 @@
 use super::count;
 use super::ebb;
 use super::is_ebb;
+use super::local_pmu;
 use super::Driver;
 use super::Here;
 use crate::isa207::Assignment;
 use crate::perf::Event;
 use crate::power::pmu;
+use crate::power::pmu::LocalPmu;
 use crate::power::regs::Mmcr0;
 use crate::power::regs::Mmcr1;
 use crate::power::regs::Mmcr2;
@@ -26,8 +28,9 @@ impl Driver {
         if here.stopped.replace(true) {
             return;
         }
-        self.turn_on(here);
-        let before = pmu::freeze(self.is_v31());
+        let local = local_pmu(here);
+        self.turn_on(here, &local);
+        let before = local.freeze(self.is_v31());
 
         let mmcra = Mmcra::from(here.mmcr.get().mmcra);
         let mut quiet = mmcra.with_const_sample_enable::<0>();
@@ -52,11 +55,12 @@ impl Driver {
         if !here.stopped.get() {
             return;
         }
+        let local = local_pmu(here);
         if here.slots().len() == 0 {
-            pmu::set_in_use(false);
+            local.set_in_use(false);
             return;
         }
-        if here.changed.get() && !self.program(here) {
+        if here.changed.get() && !self.program(here, &local) {
             return;
         }
 
@@ -70,7 +74,7 @@ impl Driver {
             mmcr0 = ebb::switch_in(self, here, &mmcr, mmcr0);
         } else if here.slots().iter().any(is_negative) {
             // Its alert was taken back when the PMU was stopped.
-            pmu::pend_interrupt();
+            local.pend_interrupt();
         }
         here.stopped.set(false);
         pmu::synchronize();
@@ -82,33 +86,36 @@ impl Driver {
     }
 
     /// Turns this CPU's PMU on when the CPU came up since that was last done.
-    fn turn_on(&self, here: &Here<'_>) {
+    fn turn_on(&self, here: &Here<'_>, local: &LocalPmu) {
         let came_up = self.hotplug.came_up(here.id());
         if came_up || !here.turned_on.get() {
-            pmu::turn_on();
+            local.turn_on();
             here.turned_on.set(true);
         }
     }
 
     /// Writes the events that are on this CPU now to its stopped PMU. Returns whether it may start.
-    fn program(&self, here: &Here<'_>) -> bool {
+    fn program(&self, here: &Here<'_>, local: &LocalPmu) -> bool {
         let Some(assignment) = self.settle(here) else {
             return false;
         };
-        let ebb = here.slots().get(0).is_some_and(is_ebb);
+        // EBB groups are exclusive, so the first event speaks for all.
+        let ebb_leader = here.slots().get(0).filter(|event| is_ebb(event));
+        let ebb = ebb_leader.is_some();
         here.mmcr.set(assignment.mmcr);
         here.ebb.set(ebb);
         here.changed.set(false);
 
-        self.turn_on(here);
-        pmu::set_in_use(true);
+        self.turn_on(here, local);
+        local.set_in_use(true);
         Mmcr1::write(assignment.mmcr.mmcr1);
         if self.is_v31() {
             Mmcr3::write(assignment.mmcr.mmcr3);
         }
-        if ebb {
+        if let Some(leader) = ebb_leader {
+            ebb::begin(here, leader);
             // What was recorded and counted before is not for the program that can read it now.
-            pmu::clear_bhrb();
+            local.clear_bhrb();
             clear_free_counters(&assignment);
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
@@ -120,11 +127,11 @@ impl Driver {
         };
         // All that move leave their counters first, as one may move to where another was.
         for (event, index) in placed() {
-            leave_other(event, index);
+            leave_other(here, event, index);
         }
         for (event, index) in placed() {
             if count::counter(event).is_none() {
-                enter(event, index, ebb);
+                enter(here, event, index, ebb);
             }
         }
         true
@@ -155,16 +162,16 @@ fn is_negative(event: &Event) -> bool {
 }
 
 /// Takes an event off its counter unless that is `index`.
-fn leave_other(event: &Event, index: usize) {
+fn leave_other(here: &Here<'_>, event: &Event, index: usize) {
     if let Some(old) = count::counter(event).filter(|&old| old != index) {
         count::read(event);
         pmu::write_pmc(old, 0);
-        event.hw().set_idx(0);
+        event.hw().set_idx(here, 0);
     }
 }
 
 /// Puts an event on a counter.
-fn enter(event: &Event, index: usize, ebb: bool) {
+fn enter(here: &Here<'_>, event: &Event, index: usize, ebb: bool) {
     let prev = event.hw().prev_count();
     let value = if ebb {
         // CAST: A counter's value was stored there.
@@ -176,7 +183,7 @@ fn enter(event: &Event, index: usize, ebb: bool) {
     };
     pmu::write_pmc(index, value);
     // CAST: One of six counters.
-    event.hw().set_idx(index as u8 + 1);
+    event.hw().set_idx(here, index as u8 + 1);
     event.update_userpage();
 }
 

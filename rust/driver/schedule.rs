@@ -7,7 +7,6 @@
 //! again and the assignment of the others is worked out anew.
 
 use super::count;
-use super::ebb;
 use super::open::Requests;
 use super::Driver;
 use super::Here;
@@ -39,6 +38,7 @@ impl Driver {
         if cpu.slots().len() >= COUNTERS {
             return Err(EAGAIN);
         }
+        // perf core of today adds in transactions only, but need not.
         let assignment = if cpu.in_transaction.get() {
             None
         } else {
@@ -47,12 +47,12 @@ impl Driver {
         cpu.assignment.set(assignment);
         cpu.changed.set(true);
 
-        event.hw().set_state(if flags.start() {
+        let state = if flags.start() {
             State::Running
         } else {
             State::Stopped
-        });
-        ebb::added(cpu, event);
+        };
+        event.hw().set_state(cpu, state);
         Ok(())
     }
 
@@ -61,7 +61,7 @@ impl Driver {
         count::read(event);
         if let Some(index) = count::counter(event) {
             pmu::write_pmc(index, 0);
-            event.hw().set_idx(0);
+            event.hw().set_idx(cpu, 0);
         }
         event.update_userpage();
         cpu.assignment.set(None);

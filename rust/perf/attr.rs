@@ -26,9 +26,8 @@ pub(crate) enum Kind {
 ///
 /// # Invariants
 ///
-/// The value is valid for reads. perf core writes some fields (`sample_period`, `freq`) under the
-/// context lock while others read them; each getter is one plain load of a whole word, which the
-/// C side relies on too.
+/// The value is valid for reads. Of what can be read here perf core changes `sample_period` only
+/// (`PERF_EVENT_IOC_PERIOD`), once the event is open.
 #[repr(transparent)]
 pub(crate) struct Attr(Opaque<bindings::perf_event_attr>);
 
@@ -82,7 +81,8 @@ impl Attr {
         self.sample_type() & u64::from(branches) != 0
     }
 
-    /// Events between two samples, or samples a second with [`Attr::freq`]; 0 for none.
+    /// Events between two samples, or samples a second with [`Attr::freq`]; 0 for none. What the
+    /// event was opened with; [`Hw::sample_period`](super::Hw::sample_period) is what holds now.
     pub(crate) fn sample_period(&self) -> u64 {
         // SAFETY: Both members of the union are integers of 64 bits.
         unsafe { self.raw().__bindgen_anon_1.sample_period }

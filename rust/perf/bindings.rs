@@ -23,5 +23,5 @@ use pin_init::Zeroable;
 
 include!("bindings_generated.rs");
 
-// SAFETY: bindgen's type for bit fields is transparent over `Storage`.
+// SAFETY: bindgen's type for bit fields is a structure of nothing but a `Storage`.
 unsafe impl<Storage: Zeroable> Zeroable for __BindgenBitfieldUnit<Storage> {}

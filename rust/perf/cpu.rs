@@ -27,7 +27,8 @@ pub(crate) struct CpuContexts<S> {
 }
 
 // SAFETY: A context is reached through `ThisCpu` only, which stays on the context's CPU with
-// interrupts off; so no two CPUs use the same context at a time.
+// interrupts off; so no two CPUs use the same context at a time. A PMU interrupt that comes all the
+// same leaves alone what the code that it interrupts may be changing, see `this_cpu`.
 unsafe impl<S: Send> Sync for CpuContexts<S> {}
 // SAFETY: The contexts are not bound to the thread that made them; the events that `slots` points
 // to are perf core's, usable from any CPU.
@@ -55,8 +56,9 @@ impl<S> CpuContexts<S> {
     ///
     /// # Safety
     ///
-    /// The caller must run with interrupts off (PMU interrupts may come) and keep them off for the
-    /// lifetime `'a`.
+    /// The caller must run with interrupts off and keep them off for the lifetime `'a`. Where that
+    /// does not keep the PMU's interrupt out, its handler must not use what the code that it
+    /// interrupted may be changing: the driver needs a rule by which it can tell.
     pub(crate) unsafe fn this_cpu(&self) -> Option<ThisCpu<'_, S>> {
         let id = CpuId::current();
         // CAST: A CPU's number fits any integer.

@@ -59,10 +59,25 @@ impl Event {
         unsafe { (*self.as_raw()).attach_state & bindings::PERF_ATTACH_TASK != 0 }
     }
 
-    /// The leader of the event's group, maybe the event itself.
-    pub(crate) fn leader(&self) -> &Event {
+    /// The leader of the event's group, maybe the event itself; `None` when that is an event of
+    /// another PMU, such as a software event.
+    pub(crate) fn leader(&self) -> Option<&Event> {
         // SAFETY: A member holds its leader until it leaves the group, and is then its own.
-        unsafe { Event::from_raw((*self.as_raw()).group_leader) }
+        let leader = unsafe { (*self.as_raw()).group_leader };
+        // SAFETY: The leader is live.
+        unsafe { self.if_same_pmu(leader) }
+    }
+
+    /// `other` if it belongs to the same PMU.
+    ///
+    /// # Safety
+    ///
+    /// `other` must be live for the lifetime `'a`.
+    unsafe fn if_same_pmu<'a>(&self, other: *mut bindings::perf_event) -> Option<&'a Event> {
+        // SAFETY: Both are live: by the type invariants, and as the caller guarantees.
+        let same = unsafe { (*self.as_raw()).pmu == (*other).pmu };
+        // SAFETY: The caller guarantees a live event, and its PMU is a hardware PMU.
+        same.then(|| unsafe { Event::from_raw(other) })
     }
 
     /// Whether both are the same event.
@@ -74,12 +89,6 @@ impl Event {
     pub(crate) fn is_off(&self) -> bool {
         // SAFETY: Valid by the type invariants.
         unsafe { (*self.as_raw()).state == bindings::perf_event_state_PERF_EVENT_STATE_OFF }
-    }
-
-    /// Whether the event belongs to the same PMU as `other`.
-    pub(crate) fn same_pmu(&self, other: &Event) -> bool {
-        // SAFETY: Valid by the type invariants; only the pointers are compared.
-        unsafe { (*self.as_raw()).pmu == (*other.as_raw()).pmu }
     }
 
     /// The event's count, which perf core and other CPUs read at any time.
@@ -131,24 +140,19 @@ impl<'a> NewEvent<'a> {
         Self(unsafe { Event::from_raw(ptr) })
     }
 
-    /// The members that the event's group has so far: the leader, then its siblings, without the
+    /// The members that the event's group has so far on the same PMU, the leader first, without the
     /// event itself. Empty for an event that opens a group.
     pub(crate) fn group(&self) -> Group<'a> {
-        let leader = self.0.leader();
-        if leader.is(self.0) {
-            return Group {
-                leader: None,
-                next: core::ptr::null_mut(),
-                head: core::ptr::null_mut(),
-            };
-        }
-        // SAFETY: The leader is live.
-        let head = unsafe { &raw mut (*leader.as_raw()).sibling_list };
-        // SAFETY: By the type invariants the list is stable; perf core initialised its head.
-        let next = unsafe { (*head).next };
+        // SAFETY: A live event's leader is live.
+        let leader = unsafe { (*self.0.as_raw()).group_leader };
+        // SAFETY: As above. perf core initialised the head of the list.
+        let head = unsafe { &raw mut (*leader).sibling_list };
         Group {
-            leader: Some(leader),
-            next,
+            new: self.0,
+            leader: (leader != self.0.as_raw()).then_some(leader),
+            // INVARIANT: By the type invariants the list is stable; it is empty for a new leader.
+            // SAFETY: As above.
+            next: unsafe { (*head).next },
             head,
         }
     }
@@ -166,10 +170,11 @@ impl Deref for NewEvent<'_> {
 ///
 /// # Invariants
 ///
-/// `next` is `head` or the `sibling_list` of a live event of the group that `head` belongs to, or
-/// both are null.
+/// `leader` is live. `next` is `head` or the `sibling_list` of a live event of the group that `head`
+/// belongs to.
 pub(crate) struct Group<'a> {
-    leader: Option<&'a Event>,
+    new: &'a Event,
+    leader: Option<*mut bindings::perf_event>,
     next: *mut list_head,
     head: *mut list_head,
 }
@@ -179,15 +184,22 @@ impl<'a> Iterator for Group<'a> {
 
     fn next(&mut self) -> Option<&'a Event> {
         if let Some(leader) = self.leader.take() {
-            return Some(leader);
+            // SAFETY: Live by the type invariants.
+            if let Some(leader) = unsafe { self.new.if_same_pmu(leader) } {
+                return Some(leader);
+            }
         }
-        if self.next == self.head {
-            return None;
+        while self.next != self.head {
+            let node = self.next;
+            // SAFETY: By the type invariants `node` is in the list. INVARIANT: so is the next one.
+            self.next = unsafe { (*node).next };
+            // SAFETY: By the type invariants `node` is a live event's `sibling_list`.
+            let sibling = unsafe { container_of!(node, bindings::perf_event, sibling_list) };
+            // SAFETY: As above.
+            if let Some(sibling) = unsafe { self.new.if_same_pmu(sibling) } {
+                return Some(sibling);
+            }
         }
-        let node = self.next;
-        // SAFETY: By the type invariants `node` is in the list. INVARIANT: so is what follows it.
-        self.next = unsafe { (*node).next };
-        // SAFETY: By the type invariants `node` is a live event's `sibling_list`.
-        Some(unsafe { Event::from_raw(container_of!(node, bindings::perf_event, sibling_list)) })
+        None
     }
 }

@@ -94,17 +94,23 @@ impl Foreign {
     }
 
     /// Unregisters the PMU until the result is dropped. Its open events are revoked: they count no
-    /// more and read as end of file.
+    /// more, keep the value they had, and poll as in error.
     ///
     /// Fails with `EINVAL` when the PMU is not registered any more, `EBUSY` when perf core cannot
     /// revoke its events.
     pub(crate) fn set_aside(self) -> Result<SetAside> {
-        // SAFETY: By the type invariants the structure is there; perf core checks that it is
-        // registered.
+        // SAFETY: By the type invariants the structure is there and was registered; nobody but this
+        // module, whose insertions are serialised, unregisters it.
+        unsafe { bindings::ebb_perf_stop_rotation(self.0.as_ptr()) };
+        // SAFETY: As above; perf core checks that it is registered.
         to_result(unsafe { bindings::perf_pmu_unregister(self.0.as_ptr()) })?;
         // SAFETY: The structure is there, and nobody else's business while it is unregistered. perf
-        // core has put the device but left the pointer, which would keep it from making a new one.
-        unsafe { (*self.0.as_ptr()).dev = core::ptr::null_mut() };
+        // core has freed what the pointers are to: it would take the device for one to keep, and
+        // free the other again if registering fails.
+        unsafe {
+            (*self.0.as_ptr()).dev = core::ptr::null_mut();
+            (*self.0.as_ptr()).cpu_pmu_context = core::ptr::null_mut();
+        }
         // INVARIANT: Unregistered just now.
         Ok(SetAside(self))
     }

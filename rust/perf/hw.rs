@@ -5,6 +5,8 @@
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
 
 use super::bindings;
+use super::NewEvent;
+use super::ThisCpu;
 use kernel::sync::atomic::Atomic;
 use kernel::types::Opaque;
 
@@ -21,14 +23,21 @@ pub(crate) enum State {
     Stopped,
 }
 
+/// Who may write an event's plain fields: whoever opens it, or the code of the CPU that has it.
+pub(crate) trait Holder {}
+
+impl Holder for NewEvent<'_> {}
+impl<S> Holder for ThisCpu<'_, S> {}
+
 /// A driver's own data in an event.
+///
+/// Plain fields are written by a [`Holder`]; fields that others read or write meanwhile
+/// (`prev_count`, `period_left`) are atomic.
 ///
 /// # Invariants
 ///
 /// The value lies in a live `struct perf_event` of a hardware PMU, so the counting and sampling
-/// members of its unions are the ones in use. Plain fields are written only while the event is
-/// opened, or on the CPU that has the event, with its PMU off or in its interrupt; fields that
-/// others read meanwhile (`prev_count`, `period_left`) are atomic.
+/// members of its unions are the ones in use.
 #[repr(transparent)]
 pub(crate) struct Hw(Opaque<bindings::hw_perf_event>);
 
@@ -52,8 +61,8 @@ impl Hw {
     }
 
     /// Sets the event code.
-    pub(crate) fn set_code(&self, code: u64) {
-        // SAFETY: Valid and in use by the type invariants, which also say when this is called.
+    pub(crate) fn set_code(&self, _holder: &impl Holder, code: u64) {
+        // SAFETY: Valid and in use by the type invariants; nobody else writes beside the holder.
         unsafe { (*self.counting()).config = code };
     }
 
@@ -65,8 +74,8 @@ impl Hw {
     }
 
     /// Sets the number of the counter that the event is on, 0 for none.
-    pub(crate) fn set_idx(&self, idx: u8) {
-        // SAFETY: Valid and in use by the type invariants, which also say when this is called.
+    pub(crate) fn set_idx(&self, _holder: &impl Holder, idx: u8) {
+        // SAFETY: Valid and in use by the type invariants; nobody else writes beside the holder.
         unsafe { (*self.counting()).idx = idx.into() };
     }
 
@@ -78,8 +87,8 @@ impl Hw {
     }
 
     /// Sets the driver's own flags.
-    pub(crate) fn set_flags(&self, flags: u32) {
-        // SAFETY: Valid and in use by the type invariants, which also say when this is called.
+    pub(crate) fn set_flags(&self, _holder: &impl Holder, flags: u32) {
+        // SAFETY: Valid and in use by the type invariants; nobody else writes beside the holder.
         // CAST: A bit pattern, kept as the C type.
         unsafe { (*self.counting()).flags = flags as i32 };
     }
@@ -97,12 +106,12 @@ impl Hw {
     }
 
     /// Says whether the counter runs.
-    pub(crate) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, _holder: &impl Holder, state: State) {
         let bits = match state {
             State::Running => 0,
             State::Stopped => bindings::PERF_HES_STOPPED | bindings::PERF_HES_UPTODATE,
         };
-        // SAFETY: Valid by the type invariants, which also say when this is called.
+        // SAFETY: Valid by the type invariants; nobody else writes beside the holder.
         // CAST: A bit pattern, kept as the C type.
         unsafe { (*self.0.get()).state = bits as i32 };
     }
@@ -138,8 +147,8 @@ impl Hw {
     }
 
     /// Sets the period of the sample under way.
-    pub(crate) fn set_last_period(&self, period: u64) {
-        // SAFETY: Valid and in use by the type invariants, which also say when this is called.
+    pub(crate) fn set_last_period(&self, _holder: &impl Holder, period: u64) {
+        // SAFETY: Valid and in use by the type invariants; nobody else writes beside the holder.
         unsafe { (*self.sampling()).last_period = period };
     }
 }

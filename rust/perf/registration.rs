@@ -71,8 +71,8 @@ impl<T: Pmu> Registration<T> {
     /// Registers `driver` as the core PMU (`PERF_TYPE_RAW`) of all CPUs under `name`, with `folders`
     /// in sysfs.
     ///
-    /// perf core must have no PMU of that type. Fails with `ENOMEM`, or as sysfs does when the name
-    /// is taken (`EEXIST`).
+    /// Fails with `EBUSY` when perf core has a PMU of that type (and warns of it), `ENOMEM`, or as
+    /// sysfs does when the name is taken (`EEXIST`).
     pub(crate) fn new_core(
         module: &'static ThisModule,
         name: &'static CStr,
@@ -103,7 +103,13 @@ impl<T: Pmu> Registration<T> {
             bindings::perf_pmu_register(inner.pmu.get(), name.as_char_ptr(), raw)
         })?;
         // INVARIANT: Registered just now.
-        Ok(Self { inner })
+        let registration = Self { inner };
+        // perf core gives a type that is taken away and another one instead.
+        // SAFETY: The structure is complete and perf core does not change its type any more.
+        if unsafe { (*registration.inner.pmu.get()).type_ } != raw {
+            return Err(EBUSY);
+        }
+        Ok(registration)
     }
 }
 
@@ -112,6 +118,9 @@ impl<T: Pmu> Drop for Registration<T> {
         // SAFETY: Registered by the type invariants. This waits until no callback runs any more.
         // It only fails for a PMU that is not registered, or that has `event_unmapped`, which no
         // `VTable` sets.
-        unsafe { bindings::perf_pmu_unregister(self.inner.pmu.get()) };
+        unsafe {
+            bindings::ebb_perf_stop_rotation(self.inner.pmu.get());
+            bindings::perf_pmu_unregister(self.inner.pmu.get());
+        }
     }
 }

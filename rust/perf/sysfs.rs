@@ -32,11 +32,10 @@ impl Attribute {
         file.attr.name = name.as_char_ptr();
         file.attr.mode = 0o444;
         file.__bindgen_anon_1.show = Some(Self::show);
+        // Files in allocated memory share one lock class, as they never nest.
         #[cfg(CONFIG_DEBUG_LOCK_ALLOC)]
         {
-            // Files in allocated memory share one lock class, as they never nest.
-            static KEY: kernel::sync::LockClassKey = kernel::static_lock_class!();
-            file.attr.key = KEY.as_ptr();
+            file.attr.key = kernel::static_lock_class!().as_ptr();
         }
         // INVARIANT: The string stays where it is when its owner moves.
         let attribute = Self {

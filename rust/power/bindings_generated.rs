@@ -23,6 +23,14 @@ unsafe extern "C" {
     pub fn ebb_pmu_release();
 }
 unsafe extern "C" {
+    pub fn ebb_pmu_set_sampled(
+        regs: *mut pt_regs,
+        siar: bool_,
+        sier: ffi::c_ulong,
+        mmcra: ffi::c_ulong,
+    );
+}
+unsafe extern "C" {
     pub fn ebb_pmu_set_nip(regs: *mut pt_regs, nip: ffi::c_ulong);
 }
 unsafe extern "C" {

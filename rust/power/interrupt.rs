@@ -9,6 +9,8 @@
 //! C header: [`arch/powerpc/include/asm/pmc.h`](srctree/arch/powerpc/include/asm/pmc.h)
 
 use super::bindings;
+use super::regs::Mmcra;
+use super::regs::Sier;
 use core::ptr::NonNull;
 use kernel::bindings::pt_regs;
 use kernel::error::to_result;
@@ -52,6 +54,15 @@ impl Interrupted {
     /// Whether a program was interrupted rather than the kernel.
     pub(crate) fn is_user(&self) -> bool {
         self.regs().msr as u64 & MSR_PR != 0
+    }
+
+    /// Tells the part of perf that is built into the kernel what was sampled: whether SIAR rather
+    /// than [`Interrupted::nip`] says where, and with which SIER and MMCRA. To be called before
+    /// perf core is told of an overflow, as replayed interrupts come with nothing there.
+    pub(crate) fn set_sampled(&mut self, siar: bool, sier: Sier, mmcra: Mmcra) {
+        let (sier, mmcra) = (u64::from(sier) as usize, u64::from(mmcra) as usize);
+        // SAFETY: Valid by the type invariants.
+        unsafe { bindings::ebb_pmu_set_sampled(self.0.as_ptr(), siar, sier, mmcra) };
     }
 
     /// Has the interrupted code go on at `nip`.
@@ -142,6 +153,10 @@ impl<H: Handler> Pmcs<H> {
 #[pinned_drop]
 impl<H: Handler> PinnedDrop for Pmcs<H> {
     fn drop(self: Pin<&mut Self>) {
+        if *self.users.lock() > 0 {
+            // SAFETY: Reserved by the type invariants.
+            unsafe { bindings::ebb_pmu_release() };
+        }
         let handler = HANDLER.xchg(core::ptr::null_mut(), Full);
         // An interrupt on another CPU may have read the handler, or the trampoline's address, just
         // before; it is over when every CPU has passed a quiescent state.

@@ -6,6 +6,7 @@
 use super::bindings;
 use super::regs::Mmcr0;
 use super::spr;
+use core::marker::PhantomData;
 
 /// Number of counters.
 pub(crate) const COUNTERS: usize = 6;
@@ -45,48 +46,67 @@ pub(crate) fn write_pmc(index: usize, value: u32) {
     }
 }
 
-/// Freezes the counters and takes the PMU from problem state, forgets an alert that waits for
-/// interrupts to be on, and returns MMCR0 as it was before.
-pub(crate) fn freeze(pmcc_extended: bool) -> Mmcr0 {
-    let before = Mmcr0::read();
-    before.stopped().with_pmcc_extended(pmcc_extended).write();
-    spr::synchronize();
-    // SAFETY: Callers are PMU callbacks, which run with interrupts off.
-    unsafe { bindings::ebb_pmu_clear_pending() };
-    before
-}
-
 /// Waits until earlier writes to the PMU's registers took effect.
 pub(crate) fn synchronize() {
     spr::synchronize();
 }
 
-/// Discards the branches recorded on this CPU.
-pub(crate) fn clear_bhrb() {
-    spr::clear_bhrb();
-}
+/// This CPU's PMU, in the hands of code that cannot migrate.
+///
+/// # Invariants
+///
+/// Interrupts are off while the value lives.
+pub(crate) struct LocalPmu(PhantomData<*mut ()>);
 
-/// Has a PMI as soon as interrupts are on: for a counter that became negative while no PMI could
-/// come, as hardware raises an alert only when a counter becomes negative.
-pub(crate) fn pend_interrupt() {
-    // SAFETY: Leaves interrupts off, as they are; they are hard disabled until they are on again.
-    unsafe { bindings::ebb_pmu_set_pending() };
-}
+impl LocalPmu {
+    /// Takes this CPU's PMU.
+    ///
+    /// # Safety
+    ///
+    /// Interrupts must be off while the value lives (PM interrupts may come).
+    pub(crate) unsafe fn new() -> Self {
+        // INVARIANT: The caller guarantees it.
+        Self(PhantomData)
+    }
 
-/// Forgets a PMI that is due, because it has just been dealt with.
-pub(crate) fn clear_pending_interrupt() {
-    // SAFETY: Callers are the PMI's handler and PMU callbacks, which run with interrupts off.
-    unsafe { bindings::ebb_pmu_clear_pending() };
-}
+    /// Freezes the counters and takes the PMU from problem state, forgets an alert that waits for
+    /// interrupts to be on, and returns MMCR0 as it was before.
+    pub(crate) fn freeze(&self, pmcc_extended: bool) -> Mmcr0 {
+        let before = Mmcr0::read();
+        before.stopped().with_pmcc_extended(pmcc_extended).write();
+        spr::synchronize();
+        self.clear_pending_interrupt();
+        before
+    }
 
-/// Turns the PMU's registers on after this CPU came up (a hypervisor call in a partition).
-pub(crate) fn turn_on() {
-    // SAFETY: May be called on any CPU with interrupts off.
-    unsafe { bindings::ebb_pmu_enable_pmcs() };
-}
+    /// Discards the branches recorded on this CPU.
+    pub(crate) fn clear_bhrb(&self) {
+        spr::clear_bhrb();
+    }
 
-/// Tells the hypervisor whether it has to keep the PMU's registers of this CPU.
-pub(crate) fn set_in_use(in_use: bool) {
-    // SAFETY: Writes this CPU's area; interrupts are off in PMU callbacks, so it stays this CPU's.
-    unsafe { bindings::ebb_pmu_set_in_use(in_use) };
+    /// Has a PMI as soon as interrupts are on: for a counter that became negative while no PMI
+    /// could come, as hardware raises an alert only when a counter becomes negative.
+    pub(crate) fn pend_interrupt(&self) {
+        // SAFETY: Interrupts are off by the type invariants. This leaves them hard disabled until
+        // they are on again.
+        unsafe { bindings::ebb_pmu_set_pending() };
+    }
+
+    /// Forgets a PMI that is due.
+    pub(crate) fn clear_pending_interrupt(&self) {
+        // SAFETY: Interrupts are off by the type invariants.
+        unsafe { bindings::ebb_pmu_clear_pending() };
+    }
+
+    /// Turns the PMU's registers on after this CPU came up (a hypervisor call in a partition).
+    pub(crate) fn turn_on(&self) {
+        // SAFETY: Interrupts are off by the type invariants, so it is this CPU that is turned on.
+        unsafe { bindings::ebb_pmu_enable_pmcs() };
+    }
+
+    /// Tells the hypervisor whether it has to keep the PMU's registers of this CPU.
+    pub(crate) fn set_in_use(&self, in_use: bool) {
+        // SAFETY: Writes this CPU's area; interrupts are off by the type invariants.
+        unsafe { bindings::ebb_pmu_set_in_use(in_use) };
+    }
 }

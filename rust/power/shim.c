@@ -11,6 +11,7 @@
 #include <linux/sched/clock.h>
 #include <asm/firmware.h>
 #include <asm/hw_irq.h>
+#include <asm/machdep.h>
 #include <asm/pmc.h>
 #include <asm/ptrace.h>
 
@@ -23,7 +24,13 @@ void ebb_pmu_set_in_use(bool in_use)
 
 void ebb_pmu_enable_pmcs(void)
 {
-	ppc_enable_pmcs();
+	/*
+	 * As ppc_enable_pmcs(), which however does it once in the lifetime of a
+	 * CPU's number, not again when the CPU has been away.
+	 */
+	ppc_set_pmu_inuse(1);
+	if (ppc_md.enable_pmcs)
+		ppc_md.enable_pmcs();
 }
 
 void ebb_pmu_clear_pending(void)
@@ -50,6 +57,14 @@ int ebb_pmu_reserve(void (*handler)(struct pt_regs *))
 void ebb_pmu_release(void)
 {
 	release_pmc_hardware();
+}
+
+void ebb_pmu_set_sampled(struct pt_regs *regs, bool siar, unsigned long sier,
+			 unsigned long mmcra)
+{
+	regs->result = siar;
+	regs->dar = sier;
+	regs->dsisr = mmcra;
 }
 
 void ebb_pmu_set_nip(struct pt_regs *regs, unsigned long nip)

@@ -8,6 +8,7 @@
 //!
 //! C header: [`arch/powerpc/include/asm/processor.h`](srctree/arch/powerpc/include/asm/processor.h)
 
+use super::pmu::LocalPmu;
 use super::regs::Mmcr0;
 use super::regs::Mmcr2;
 use super::regs::Sdar;
@@ -16,6 +17,7 @@ use super::regs::Sier;
 use super::regs::Sier2;
 use super::regs::Sier3;
 use super::regs::MMCR2_USER;
+use core::marker::PhantomData;
 use kernel::bindings;
 
 /// A register as C keeps it.
@@ -36,7 +38,7 @@ fn value(long: usize) -> u64 {
 ///
 /// The pointer is to the current task's `thread`, and the value does not outlive a time with
 /// interrupts off, so the task stays current and nobody else writes to it.
-pub(crate) struct CurrentThread(*mut bindings::thread_struct);
+pub(crate) struct CurrentThread<'a>(*mut bindings::thread_struct, PhantomData<&'a LocalPmu>);
 
 /// Which of the registers a CPU has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +49,13 @@ pub(crate) enum Registers {
     Extended,
 }
 
-impl CurrentThread {
-    /// Takes the current task.
-    ///
-    /// # Safety
-    ///
-    /// Interrupts must be off while the value lives.
-    pub(crate) unsafe fn new() -> Self {
-        // SAFETY: There is always a current task. INVARIANT: The caller guarantees the rest.
-        Self(unsafe { &raw mut (*bindings::get_current()).thread })
+impl<'a> CurrentThread<'a> {
+    /// Takes the current task, which stays current while interrupts are off.
+    pub(crate) fn new(_local: &'a LocalPmu) -> Self {
+        // SAFETY: There is always a current task.
+        let thread = unsafe { &raw mut (*bindings::get_current()).thread };
+        // INVARIANT: The borrow of `_local` bounds the value's life to a time with interrupts off.
+        Self(thread, PhantomData)
     }
 
     /// The program's own bits of MMCR0.
@@ -74,48 +74,51 @@ impl CurrentThread {
     /// parent's or of events it closed, alerts on.
     pub(crate) fn reset(&self) {
         let alerts_on = Mmcr0::from(0).with_const_alert_enable::<1>();
-        // SAFETY: Valid and ours to write by the type invariants.
-        let thread = unsafe { &mut *self.0 };
-        thread.used_ebb = 1;
+        // SAFETY: Valid by the type invariants; nobody else writes these fields.
         // CAST: Only the lower half of MMCR0 is in use.
-        thread.mmcr0 = u64::from(alerts_on) as u32;
-        thread.mmcr2 = 0;
-        thread.mmcr3 = 0;
-        thread.siar = 0;
-        thread.sdar = 0;
-        thread.sier = 0;
-        thread.sier2 = 0;
-        thread.sier3 = 0;
+        unsafe {
+            (*self.0).used_ebb = 1;
+            (*self.0).mmcr0 = u64::from(alerts_on) as u32;
+            (*self.0).mmcr2 = 0;
+            (*self.0).mmcr3 = 0;
+            (*self.0).siar = 0;
+            (*self.0).sdar = 0;
+            (*self.0).sier = 0;
+            (*self.0).sier2 = 0;
+            (*self.0).sier3 = 0;
+        }
     }
 
     /// Saves the program's registers; `mmcr0` is its MMCR0 from before it was frozen, `mmcr3` what
     /// the kernel has set there.
     pub(crate) fn save(&self, registers: Registers, mmcr0: Mmcr0, mmcr3: u64) {
-        // SAFETY: Valid and ours to write by the type invariants.
-        let thread = unsafe { &mut *self.0 };
-        thread.siar = long(Siar::read());
-        thread.sier = long(Sier::read().into());
-        thread.sdar = long(Sdar::read());
+        // SAFETY: Valid by the type invariants; nobody else writes these fields.
         // CAST: Only the lower half of MMCR0 is in use.
-        thread.mmcr0 = u64::from(mmcr0.user()) as u32;
-        thread.mmcr2 = long(Mmcr2::read() & MMCR2_USER);
-        if registers == Registers::Extended {
-            thread.mmcr3 = long(mmcr3);
-            thread.sier2 = long(Sier2::read());
-            thread.sier3 = long(Sier3::read());
+        unsafe {
+            (*self.0).siar = long(Siar::read());
+            (*self.0).sier = long(Sier::read().into());
+            (*self.0).sdar = long(Sdar::read());
+            (*self.0).mmcr0 = u64::from(mmcr0.user()) as u32;
+            (*self.0).mmcr2 = long(Mmcr2::read() & MMCR2_USER);
+            if registers == Registers::Extended {
+                (*self.0).mmcr3 = long(mmcr3);
+                (*self.0).sier2 = long(Sier2::read());
+                (*self.0).sier3 = long(Sier3::read());
+            }
         }
     }
 
     /// Restores those of the program's registers that need nothing of the kernel's added.
     pub(crate) fn restore(&self, registers: Registers) {
-        // SAFETY: Valid by the type invariants.
-        let thread = unsafe { &*self.0 };
-        Siar::write(value(thread.siar));
-        Sier::from(value(thread.sier)).write();
-        Sdar::write(value(thread.sdar));
-        if registers == Registers::Extended {
-            Sier2::write(value(thread.sier2));
-            Sier3::write(value(thread.sier3));
+        // SAFETY: Valid by the type invariants; nobody else writes these fields.
+        unsafe {
+            Siar::write(value((*self.0).siar));
+            Sier::from(value((*self.0).sier)).write();
+            Sdar::write(value((*self.0).sdar));
+            if registers == Registers::Extended {
+                Sier2::write(value((*self.0).sier2));
+                Sier3::write(value((*self.0).sier3));
+            }
         }
     }
 }
