@@ -119,6 +119,28 @@ live_events_are_revoked() {
 	must pmu_tool count
 }
 
+# perf core has a timer for each PMU by which events take turns on a counter; it is
+# armed nearly all the time while there are such events. With both drivers gone
+# through, what either left behind has had its time to fire.
+timer_goes_with_its_pmu() {
+	unload
+	mark
+	for round in 1 2 3 4 5; do
+		start_tool rotate
+		wait_for_line "$work/out.rotate"
+		load
+		stop_tool rotate
+		grep -q revoked "$work/out.rotate" || {
+			why "round $round, not revoked: $(cat "$work/out.rotate")"
+			return 1
+		}
+		must pmu_tool count 50000000
+		unload
+		must pmu_tool count 50000000
+	done
+	quiet
+}
+
 # Revoked events are still open, and of no weight: neither driver minds.
 revoked_events_are_no_burden() {
 	unload
@@ -169,7 +191,7 @@ cpu_away_meanwhile() {
 at_start=unload
 ! loaded || at_start=load
 
-plan 10
+plan 11
 try tell_one_line
 try insert_twice
 try same_identity
@@ -177,6 +199,7 @@ try counts_after_return
 try drivers_agree
 try open_events_pin
 try live_events_are_revoked
+try timer_goes_with_its_pmu
 try revoked_events_are_no_burden
 try wrong_parameter
 try cpu_away_meanwhile

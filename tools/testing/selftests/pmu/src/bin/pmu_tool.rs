@@ -7,6 +7,7 @@
 //! pmu_tool work [INSTRUCTIONS]    do the work only
 //! pmu_tool hold                   open events, print "ready", work until stdin
 //!                                 ends, then print "counting" or "revoked"
+//! pmu_tool rotate                 as hold, with events that take turns on a counter
 //! pmu_tool churn                  open, read and close events until stdin ends,
 //!                                 then print "opened N refused N"
 //! ```
@@ -28,7 +29,7 @@ use pmu_selftests::attr::on_pmc;
 use pmu_selftests::event::Event;
 use pmu_selftests::work;
 
-const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | churn";
+const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | churn";
 const DEFAULT_WORK: u64 = 10_000_000;
 /// Short enough that the end of stdin is seen soon.
 const PIECE: u64 = 1_000_000;
@@ -88,6 +89,13 @@ fn open_many() -> io::Result<Vec<Event>> {
     ])
 }
 
+/// Events of the task that all want the same counter.
+fn open_rotating() -> io::Result<Vec<Event>> {
+    (0..4)
+        .map(|_| Attr::raw(on_pmc(1, CYCLES)).enabled().open_self())
+        .collect()
+}
+
 /// An event whose PMU was unregistered: poll() reports an error, the count stands
 /// still, and control does nothing.
 fn is_revoked(event: &Event) -> io::Result<bool> {
@@ -107,11 +115,17 @@ fn is_revoked(event: &Event) -> io::Result<bool> {
     Ok(true)
 }
 
-/// It counts what is done now.
+/// It counts what is done now, or when its turn comes.
 fn expect_counting(event: &Event) -> io::Result<()> {
     let before = event.read()?;
-    work::run(PIECE);
-    let after = event.read()?;
+    let mut after = before.clone();
+    for _ in 0..100 {
+        work::run(PIECE);
+        after = event.read()?;
+        if after.value > before.value {
+            break;
+        }
+    }
     if after.value <= before.value {
         return Err(io::Error::other(format!(
             "stuck: {before:?}, then {after:?}"
@@ -120,8 +134,7 @@ fn expect_counting(event: &Event) -> io::Result<()> {
     Ok(())
 }
 
-fn hold() -> io::Result<()> {
-    let events = open_many()?;
+fn hold(events: Vec<Event>) -> io::Result<()> {
     println!("ready");
     io::stdout().flush()?;
     while !stdin_ended()? {
@@ -188,7 +201,8 @@ fn main() -> ExitCode {
             work::run(instructions);
             Ok(())
         }
-        (["hold"], _) => hold(),
+        (["hold"], _) => open_many().and_then(hold),
+        (["rotate"], _) => open_rotating().and_then(hold),
         (["churn"], _) => churn(),
         _ => {
             eprintln!("{USAGE}");
