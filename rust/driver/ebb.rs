@@ -6,7 +6,7 @@
 //! The kernel only keeps them over context switches, and takes the PMU back with the last event.
 //! BESCR, EBBHR and EBBRR are switched by the architecture's code.
 //!
-//! Power ISA 3.1B, Book II, chapter 6; `Documentation/arch/powerpc/pmu-ebb.rst` of the kernel.
+//! Power ISA, Book II, chapter "Event-Based Branch Facility"; `Documentation/arch/powerpc/pmu-ebb.rst` of the kernel.
 //!
 //! # Where the machine raises an interrupt all the same
 //!

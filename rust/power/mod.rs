@@ -18,8 +18,8 @@
 //! | PMI   | Performance Monitor Interrupt |
 //! | SIAR  | Sampled Instruction Address Register; SDAR: of the data; SIER: its event |
 //!
-//! Power ISA Version 3.1B, Book III, chapter 10 (Performance Monitor Facility); Book II, chapter 6
-//! (Event-Based Branch Facility).
+//! Power ISA, Book III, chapter "Performance Monitor Facility"; Book II, chapter "Event-Based Branch
+//! Facility" (their numbers differ between versions).
 
 mod bindings;
 pub(crate) mod hotplug;

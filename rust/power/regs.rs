@@ -3,8 +3,8 @@
 //! Registers whose fields the driver looks at. Each field names its IBM bit numbers (bit 0 is the
 //! most significant of the register: MMCR0 counts from 32, the others from 0).
 //!
-//! Source: Power ISA 3.1B, Book III, section 10.4 (MMCR0, MMCRA, SIER), Book II, section 6.2.1
-//! (BESCR).
+//! Source: Power ISA 3.1B, Book III, chapter "Performance Monitor Facility" (MMCR0, MMCRA, SIER), and
+//! Book II, chapter "Event-Based Branch Facility" (BESCR).
 
 // The accessors that the macro makes for every field; not each has a use.
 #![allow(dead_code, unreachable_pub)]

@@ -6,7 +6,7 @@
 //! them in HFSCR), so reading and writing them is an instruction that cannot fault. What is written
 //! may freeze counters or raise a PMI, but touches no memory, hence the functions are safe.
 //!
-//! Numbers: Power ISA 3.1B, Book III, section 5.4.4 (Move To/From System Register Instructions).
+//! Numbers: Power ISA 3.1B, Book III, "Move To/From System Register Instructions".
 
 use core::arch::asm;
 

@@ -17,12 +17,13 @@
 /* BHRB filters (MMCRA[IFM]). */
 #define EBB_PMU_IFM_ANY		0ULL
 #define EBB_PMU_IFM_CALL	1ULL	/* calls; POWER8 and later */
-#define EBB_PMU_IFM_INDIRECT	2ULL	/* indirect branches; POWER10 and later */
-#define EBB_PMU_IFM_CONDITIONAL	3ULL	/* conditional branches; POWER10 and later */
+#define EBB_PMU_IFM_IND_CALL	2ULL	/* indirect calls; POWER10 and later */
+#define EBB_PMU_IFM_COND	3ULL	/* conditional branches; POWER10 and later */
 
 /*
  * Special purpose registers in problem state, while an EBB event is scheduled.
- * Power ISA 3.1B, Book III, section 10.4; Book II, chapter 6.
+ * Power ISA, Book III, chapter "Performance Monitor Facility"; Book II,
+ * chapter "Event-Based Branch Facility".
  */
 #define EBB_PMU_SPR_SIER	768	/* read only */
 #define EBB_PMU_SPR_MMCR2	769	/* bits FC1P to FC6P only */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The assembly entry that the hardware branches to, and the frame it builds.
 //!
-//! At an event-based branch only the address changes (Power ISA v3.1 Book II
-//! chapter 7): every register still belongs to the interrupted code, which may
+//! At an event-based branch only the address changes (Power ISA Book II,
+//! "Event-Based Branch Facility"): every register still belongs to the interrupted code, which may
 //! stand at any instruction, also in the middle of a prologue or of a
 //! larx/stcx. pair. So the entry
 //!

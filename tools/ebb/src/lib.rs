@@ -4,8 +4,8 @@
 //! A thread opens an EBB event, and from then on owns the performance monitor:
 //! it loads the counters itself, and when one overflows the processor branches
 //! to a handler in the program, without the kernel. The facility is described in
-//! Power ISA v2.07 and later, Book II chapter 7, the counters in Book III
-//! chapter 9 (v2.07) or 10 (v3.0 on).
+//! Power ISA v2.07 and later, Book II, chapter "Event-Based Branch Facility", the
+//! counters in Book III, chapter "Performance Monitor Facility".
 //!
 //! ```no_run
 //! use ebb::{EbbContext, EventBuilder, Pmc};

@@ -139,7 +139,7 @@ pub fn sier() -> u64 {
 /// Reads entry `N` (0-1023, most recent first) of the Branch History Rolling
 /// Buffer; 0 means that it is empty. Power ISA Book II section 8.2.
 ///
-/// SIGILL unless the event was opened with [`config::BHRB`](crate::config::BHRB).
+/// Always empty unless the event was opened with [`config::BHRB`](crate::config::BHRB).
 #[must_use]
 pub fn bhrb_entry<const N: u16>() -> u64 {
     let value: u64;
@@ -151,7 +151,7 @@ pub fn bhrb_entry<const N: u16>() -> u64 {
     value
 }
 
-/// Clears the Branch History Rolling Buffer. SIGILL as [`bhrb_entry`].
+/// Clears the Branch History Rolling Buffer.
 pub fn bhrb_clear() {
     // SAFETY: clrbhrb touches no register and no memory.
     unsafe { core::arch::asm!("clrbhrb", options(nostack, preserves_flags)) }

@@ -2,8 +2,8 @@
 //! Special purpose registers of the EBB facility and of the performance
 //! monitor, as problem state sees them.
 //!
-//! The numbers are those of the Power ISA v3.1, Book II chapter 7 (EBB) and
-//! Book III chapter 10 (performance monitor, problem state numbers). The EBB
+//! The numbers are those of the Power ISA v3.1, Book II, "Event-Based Branch
+//! Facility", and Book III, "Performance Monitor Facility" (problem state numbers). The EBB
 //! registers are always accessible. The performance monitor's are writable only
 //! while MMCR0\[PMCC\] allows it, that is while an EBB event of this thread is
 //! scheduled; otherwise a write ends in SIGILL, and from ISA v3.1 on (PMCCEXT) a
