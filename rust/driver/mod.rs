@@ -49,6 +49,7 @@ use crate::power::thread::Registers;
 use core::cell::Cell;
 use interrupt::PmInterrupt;
 use kernel::prelude::*;
+use schedule::Solved;
 
 /// The driver, one for the machine.
 #[pin_data]
@@ -77,6 +78,8 @@ pub(crate) struct CpuState {
     changed: Cell<bool>,
     /// Where the events of the slots count, `None` when that is to be worked out.
     assignment: Cell<Option<Assignment>>,
+    /// What was worked out before.
+    solved: Solved,
     /// The control registers of the events that run.
     mmcr: Cell<Mmcr>,
     /// The events that run are EBB events.

@@ -20,6 +20,7 @@ use kernel::prelude::*;
 use kernel::sync::atomic::Relaxed;
 
 /// Events that are to count together, as the solver takes them.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Requests {
     requests: [Request; COUNTERS],
     len: usize,
@@ -90,6 +91,9 @@ impl Driver {
         let code = self.code(attr)?;
         if attr.samples_branches() {
             return Err(Refusal::BranchStack);
+        }
+        if attr.precise_ip() != 0 {
+            return Err(Refusal::PreciseIp);
         }
         event.hw().set_code(event, code);
         ebb::check(event)?;

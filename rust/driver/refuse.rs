@@ -23,6 +23,8 @@ pub(super) enum Refusal {
     NoSuchCacheEvent,
     /// Branch stacks are not served yet.
     BranchStack,
+    /// Samples with less skid than the hardware's are asked for.
+    PreciseIp,
     /// Leader and member disagree on EBB.
     EbbMixed,
     /// An EBB event that follows a CPU.
@@ -50,7 +52,10 @@ impl Refusal {
     fn error(self) -> Error {
         match self {
             Self::OtherType => ENOENT,
-            Self::NoSuchGenericEvent | Self::NoSuchCacheEvent | Self::BranchStack => EOPNOTSUPP,
+            Self::NoSuchGenericEvent
+            | Self::NoSuchCacheEvent
+            | Self::BranchStack
+            | Self::PreciseIp => EOPNOTSUPP,
             _ => EINVAL,
         }
     }
@@ -63,6 +68,7 @@ impl Refusal {
             Self::CacheEventNonsense => "there is no such combination of cache, access and result",
             Self::NoSuchCacheEvent => "the processor has no such cache event",
             Self::BranchStack => "branch stacks are not supported",
+            Self::PreciseIp => "samples of a chosen precision are not supported",
             Self::EbbMixed => "leader and member of the group disagree on EBB",
             Self::EbbWithoutTask => "an EBB event must be attached to a task",
             Self::EbbNotPinned => "the leader of an EBB group must be pinned",

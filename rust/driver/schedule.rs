@@ -17,63 +17,95 @@ use crate::perf::Event;
 use crate::perf::ScheduleFlags;
 use crate::perf::State;
 use crate::power::pmu;
+use core::cell::Cell;
 use kernel::prelude::*;
+
+/// The groups that were solved last on a CPU, one for each number of events: the events of a task
+/// come and go all the time, and mostly the same ones.
+#[derive(Default)]
+pub(super) struct Solved {
+    groups: [Cell<Option<(Requests, Assignment)>>; COUNTERS],
+}
+
+impl Solved {
+    fn of_size(&self, requests: &Requests) -> Option<&Cell<Option<(Requests, Assignment)>>> {
+        self.groups.get(requests.as_slice().len().checked_sub(1)?)
+    }
+
+    /// The answer for these events, if it is known.
+    fn find(&self, requests: &Requests) -> Option<Assignment> {
+        let (solved, assignment) = self.of_size(requests)?.get()?;
+        (solved == *requests).then_some(assignment)
+    }
+
+    /// Remembers an answer.
+    fn keep(&self, requests: Requests, assignment: Assignment) {
+        if let Some(group) = self.of_size(&requests) {
+            group.set(Some((requests, assignment)));
+        }
+    }
+}
 
 impl Driver {
     /// Where the CPU's events, and `more`, are to count.
     pub(super) fn assign(
         &self,
-        cpu: &Here<'_>,
+        here: &Here<'_>,
         more: Option<&Event>,
     ) -> Result<Assignment, isa207::Refusal> {
         let mut requests = Requests::new();
-        for event in Iterator::chain(cpu.slots().iter(), more) {
+        for event in Iterator::chain(here.slots().iter(), more) {
             requests.push(event)?;
         }
-        self.cpu.solve(requests.as_slice(), self.machine)
+        if let Some(assignment) = here.solved.find(&requests) {
+            return Ok(assignment);
+        }
+        let assignment = self.cpu.solve(requests.as_slice(), self.machine)?;
+        here.solved.keep(requests, assignment);
+        Ok(assignment)
     }
 
     /// See [`crate::perf::Pmu::add`].
-    pub(super) fn add_event(&self, cpu: &Here<'_>, event: &Event, flags: ScheduleFlags) -> Result {
-        if cpu.slots().len() >= COUNTERS {
+    pub(super) fn add_event(&self, here: &Here<'_>, event: &Event, flags: ScheduleFlags) -> Result {
+        if here.slots().len() >= COUNTERS {
             return Err(EAGAIN);
         }
         // perf core of today adds in transactions only, but need not.
-        let assignment = if cpu.in_transaction.get() {
+        let assignment = if here.in_transaction.get() {
             None
         } else {
-            Some(self.assign(cpu, Some(event)).map_err(|_| EAGAIN)?)
+            Some(self.assign(here, Some(event)).map_err(|_| EAGAIN)?)
         };
-        cpu.assignment.set(assignment);
-        cpu.changed.set(true);
+        here.assignment.set(assignment);
+        here.changed.set(true);
 
         let state = if flags.start() {
             State::Running
         } else {
             State::Stopped
         };
-        event.hw().set_state(cpu, state);
+        event.hw().set_state(here, state);
         Ok(())
     }
 
     /// See [`crate::perf::Pmu::del`].
-    pub(super) fn delete_event(&self, cpu: &Here<'_>, event: &Event) {
+    pub(super) fn delete_event(&self, here: &Here<'_>, event: &Event) {
         count::read(event);
         if let Some(index) = count::counter(event) {
             pmu::write_pmc(index, 0);
-            event.hw().set_idx(cpu, 0);
+            event.hw().set_idx(here, 0);
         }
         event.update_userpage();
-        cpu.assignment.set(None);
-        cpu.changed.set(true);
+        here.assignment.set(None);
+        here.changed.set(true);
     }
 
     /// See [`crate::perf::Pmu::commit_txn`].
-    pub(super) fn commit(&self, cpu: &Here<'_>) -> Result {
-        if cpu.in_transaction.get() {
-            cpu.assignment
-                .set(Some(self.assign(cpu, None).map_err(|_| EAGAIN)?));
-            cpu.in_transaction.set(false);
+    pub(super) fn commit(&self, here: &Here<'_>) -> Result {
+        if here.in_transaction.get() {
+            here.assignment
+                .set(Some(self.assign(here, None).map_err(|_| EAGAIN)?));
+            here.in_transaction.set(false);
         }
         Ok(())
     }

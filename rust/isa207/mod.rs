@@ -22,6 +22,11 @@
 //! significant) as in the documents, bits of event codes as in perf's `format/`
 //! files (bit 0 is the least significant).
 //!
+//! How it is tested: `tests/` has cases worked out by hand and random groups
+//! against a second set of rules (`make oracle` for many of them); `fuzz/` lets
+//! libFuzzer look for input that breaks the same rules (`make fuzz`); `make bench`
+//! measures what [`Cpu::solve`] costs, and fails if it is more than it promises.
+//!
 //! Abbreviations: PMC performance monitor counter; MMCR monitor mode control
 //! register; EBB event based branch; BHRB branch history rolling buffer; IFM
 //! instruction filtering mode (of the BHRB); SIAR, SDAR sampled instruction and

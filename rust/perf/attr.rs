@@ -132,4 +132,9 @@ impl Attr {
     pub(crate) fn exclude_idle(&self) -> bool {
         self.raw().exclude_idle() != 0
     }
+
+    /// How exact a sample's instruction address must be, 0 (any skid) to 3 (none).
+    pub(crate) fn precise_ip(&self) -> u64 {
+        self.raw().precise_ip()
+    }
 }

@@ -145,6 +145,28 @@ fn images_decode_back_to_the_events() {
 }
 
 #[test]
+fn asking_for_the_chosen_codes_changes_nothing() {
+    for (model, pvr) in PVRS {
+        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let moved = Count::default();
+        let result = runner().run(&generate::group(model), |group| {
+            let Ok(answer) = cpu.solve(&group, Machine::default()) else {
+                return Ok(());
+            };
+            let mut chosen = group.clone();
+            for (req, (_, code)) in chosen.iter_mut().zip(answer.placements()) {
+                req.code = code.0;
+            }
+            moved.add_if(chosen != group);
+            prop_assert_eq!(cpu.solve(&chosen, Machine::default()), Ok(answer));
+            Ok(())
+        });
+        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
+        moved.at_least_one_in(100, "with an alternative");
+    }
+}
+
+#[test]
 fn order_decides_codes_but_not_whether_a_group_counts() {
     for (model, pvr) in PVRS {
         let cpu = Cpu::from_pvr(pvr).unwrap();
