@@ -54,8 +54,14 @@ demo: ## do all that is needed and show Event Based Branches in a guest
 
 .PHONY: check
 check: ## run every test
-	@scripts/setup root kernel guest perf
+	@scripts/setup root kernel guest perf selftests
 	@$(in_root) python3 -B scripts/check
+
+.PHONY: conformance
+conformance: module ## compare with the built-in driver by the kernel's own selftests
+	@scripts/setup root guest selftests
+	@$(if $(QEMU),,$(in_root)) python3 -B scripts/conformance --cpus '$(CPUS)' \
+		--suites '$(SUITES)' --without '$(WITHOUT)' --qemu '$(QEMU)'
 
 .PHONY: host-test
 host-test: ## run the tests that need no guest
@@ -100,3 +106,4 @@ help: ## this list
 	@echo
 	@echo '  KDIR=DIR       kernel tree of modules, install, clean; now $(KDIR)'
 	@echo '  EBB_CACHE=DIR  where everything else is kept; now $(EBB_CACHE)'
+	@echo '  CPUS=, SUITES=, WITHOUT=, QEMU=   what conformance runs: Documentation/testing.md'
