@@ -184,3 +184,20 @@ fn every_reason_is_a_sentence_of_its_own() {
     assert_eq!(reasons.len(), all.len());
     assert!(reasons.iter().all(|r| r.len() > 15 && !r.ends_with('.')));
 }
+
+#[test]
+fn branch_stack_beside_an_ebb_event_with_the_bhrb() {
+    let differ = Err(Refusal::Conflict(isa207::Selector::BranchFilter));
+    for pvr in [POWER8, POWER9, POWER10] {
+        let check = |code, stack| {
+            let mut req = requests(&[code])[0];
+            req.branch_filter_ifm = stack;
+            cpu(pvr).check(&req)
+        };
+        // EBB, BHRB and the filters 1 and 0 in bits 63 to 60.
+        assert_eq!(check(0xd << 60 | 0x1001e, Some(1)), Ok(()));
+        assert_eq!(check(0xd << 60 | 0x1001e, Some(2)), differ);
+        assert_eq!(check(0xc << 60 | 0x1001e, Some(1)), differ);
+        assert_eq!(check(0x8 << 60 | 0x1001e, Some(1)), Ok(()));
+    }
+}

@@ -62,7 +62,8 @@ pub fn is_valid(model: Model, req: &Request) -> bool {
     if (ebb && pmc == 0) || (bhrb && !ebb) || (ifm != 0 && !bhrb) {
         return false;
     }
-    if req.branch_filter_ifm.is_some_and(|ifm| ifm > 3) {
+    let stack = req.branch_filter_ifm.map(u64::from);
+    if stack.is_some_and(|filter| filter > 3 || (bhrb && filter != ifm)) {
         return false;
     }
 
