@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fuzz target: any words at all as an event, on every CPU. Nothing panics,
+//! fields are where the manuals have them, and check() and solve() refuse the
+//! same events for the same reasons, which are the written rules'.
+
+#![no_main]
+
+use isa207::CacheEvent;
+use isa207::ConfigWord;
+use isa207::Cpu;
+use isa207::EventCode;
+use isa207::GenericEvent;
+use isa207::Machine;
+use isa207::Refusal;
+use isa207::Request;
+use isa207_fuzz::check;
+use isa207_fuzz::cpu;
+use isa207_fuzz::input::Input;
+use isa207_fuzz::oracle::Model;
+use isa207_fuzz::PVRS;
+use libfuzzer_sys::fuzz_target;
+
+/// Bits `first` to `last`, counted from the least significant.
+fn bits(word: u64, first: u32, last: u32) -> u64 {
+    word << (63 - last) >> (63 - last + first)
+}
+
+/// Each accessor reads its bits of the code.
+fn fields(word: u64) {
+    let code = EventCode(word);
+    assert_eq!(code.pmcxsel(), bits(word, 0, 7));
+    assert_eq!(code.is_marked(), bits(word, 8, 8) == 1);
+    assert_eq!(code.unit(), bits(word, 12, 15));
+    assert_eq!(code.pmc(), bits(word, 16, 19));
+    assert_eq!(code.sample_mode(), bits(word, 24, 28));
+    assert_eq!(code.thresh_sel(), bits(word, 29, 31));
+    assert_eq!(code.thresh_stop(), bits(word, 32, 35));
+    assert_eq!(code.thresh_start(), bits(word, 36, 39));
+    assert_eq!(code.ifm(), bits(word, 60, 61));
+    assert_eq!(code.wants_bhrb(), bits(word, 62, 62) == 1);
+    assert_eq!(code.is_ebb(), bits(word, 63, 63) == 1);
+    assert_eq!(code.hardware().0, bits(word, 0, 59));
+}
+
+/// perf's own events: those in range exist, and what a CPU has for them counts.
+fn generic(cpu: &Cpu, config: u64) {
+    let event = GenericEvent::from_config(config);
+    assert_eq!(event.is_some(), config < 10);
+    let mut codes = [None; 2];
+    codes[0] = event.and_then(|event| cpu.generic_event(event));
+
+    let event = CacheEvent::from_config(config);
+    let [cache, op, result] = [0, 8, 16].map(|first| bits(config, first, first + 7));
+    let in_range = cache < 7 && op < 3 && result < 2 && config < 1 << 24;
+    assert!(in_range || event.is_none());
+    codes[1] = event.and_then(|event| cpu.cache_event(event));
+
+    for code in codes.into_iter().flatten() {
+        let req = Request {
+            code,
+            ..Request::default()
+        };
+        assert!(cpu.solve(&[req], Machine::default()).is_ok(), "{code:#x}");
+    }
+}
+
+/// Bits that no file of `format/` has are refused, whichever they are.
+fn formats(cpu: &Cpu, req: &Request, verdict: Result<(), Refusal>) {
+    let owned = |word| {
+        let fields = cpu.formats().iter().filter(|format| format.word == word);
+        // "event" stands for all of them.
+        let fields = fields.filter(|format| format.name != "event");
+        fields.fold(0, |all, format| all | format.field.mask())
+    };
+    if req.code & !owned(ConfigWord::Config) != 0 {
+        assert_eq!(verdict, Err(Refusal::ReservedBits));
+    } else if req.config1 & !owned(ConfigWord::Config1) != 0 {
+        assert_eq!(verdict, Err(Refusal::Config1));
+    } else if req.config2 != 0 {
+        assert_eq!(verdict, Err(Refusal::Config2));
+    }
+}
+
+/// solve() says what check() says, but for the rule about whole groups.
+fn alone(model: Model, cpu: &Cpu, req: &Request, verdict: Result<(), Refusal>) {
+    let answer = cpu.solve(&[*req], Machine::default());
+    let unit = bits(req.code, 12, 15);
+    let pmc = bits(req.code, 16, 19);
+    let expected = match verdict {
+        Err(why) => Err(why),
+        Ok(()) if model == Model::Power9 && (6..=9).contains(&unit) && pmc != 4 => {
+            Err(Refusal::BusNeedsPmc4)
+        }
+        // Alone it has the counter it names, or the first.
+        Ok(()) => Ok(vec![(pmc.max(1) as usize, req.code)]),
+    };
+    let found = answer.map(|answer| {
+        let places = answer.placements();
+        places.map(|(pmc, code)| (pmc.number(), code.0)).collect()
+    });
+    assert_eq!(found, expected, "{} {req:x?}", cpu.name());
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input::new(bytes);
+    let known = Cpu::from_pvr(input.word() as u32).map(Cpu::name);
+    assert!(known.is_none_or(|name| ["POWER8", "POWER9", "POWER10", "Power11"].contains(&name)));
+
+    let config = input.word();
+    let rest = input;
+    for (model, pvr) in PVRS {
+        let cpu = cpu(pvr);
+        generic(cpu, config);
+        let req = rest.clone().request(cpu);
+        fields(req.code);
+        let verdict = check(model, pvr, &req);
+        formats(cpu, &req, verdict);
+        alone(model, cpu, &req, verdict);
+    }
+});

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Fuzz target: any group of up to eight events on any CPU. The solver finds
+//! what a brute force search over all codes and counters finds, the register
+//! images read back as the events asked for, and the answer is stable.
+
+#![no_main]
+
+use isa207::Assignment;
+use isa207::Machine;
+use isa207::Refusal;
+use isa207::Request;
+use isa207::COUNTERS;
+use isa207_fuzz::check;
+use isa207_fuzz::cpu;
+use isa207_fuzz::decode;
+use isa207_fuzz::input::Input;
+use isa207_fuzz::oracle;
+use isa207_fuzz::oracle::Model;
+use isa207_fuzz::PVRS;
+use libfuzzer_sys::fuzz_target;
+
+/// Counter numbers and codes.
+fn places(answer: &Assignment) -> Vec<(usize, u64)> {
+    let placements = answer.placements();
+    placements
+        .map(|(pmc, code)| (pmc.number(), code.0))
+        .collect()
+}
+
+/// What holds for any answer, without knowing how it was found.
+fn is_sound(group: &[Request], answer: &Assignment) {
+    let places = places(answer);
+    assert_eq!(places.len(), group.len());
+    let mut taken = [false; COUNTERS];
+    for ((pmc, code), req) in places.into_iter().zip(group) {
+        let slot = &mut taken[pmc - 1];
+        assert!(!*slot, "PMC{pmc} counts two events");
+        *slot = true;
+        let named = (code >> 16 & 0xf) as usize;
+        assert!(named == 0 && pmc <= 4 || named == pmc, "{code:#x} on {pmc}");
+        let hardware = code << 4 >> 4;
+        assert!(pmc != 5 || hardware == 0x500fa, "{code:#x} on PMC5");
+        assert!(pmc != 6 || hardware == 0x600f4, "{code:#x} on PMC6");
+        // Linux's bits stay, and an EBB event is counted as asked.
+        assert_eq!(code >> 60, req.code >> 60);
+        assert!(req.code >> 63 == 0 || code == req.code);
+    }
+}
+
+/// The same group gets the same answer, and so does the group that asks for the
+/// codes chosen.
+fn is_stable(pvr: u32, group: &[Request], machine: Machine, answer: &Assignment) {
+    assert_eq!(cpu(pvr).solve(group, machine), Ok(*answer));
+    let chosen = group.iter().zip(answer.placements());
+    let chosen: Vec<_> = chosen
+        .map(|(req, (_, code))| Request {
+            code: code.0,
+            ..*req
+        })
+        .collect();
+    assert_eq!(cpu(pvr).solve(&chosen, machine), Ok(*answer));
+}
+
+fn judge(model: Model, pvr: u32, group: &[Request], machine: Machine) {
+    let answer = cpu(pvr).solve(group, machine);
+    if group.len() > COUNTERS {
+        assert_eq!(answer, Err(Refusal::TooManyEvents));
+        return;
+    }
+    if let Some(why) = group.iter().find_map(|req| check(model, pvr, req).err()) {
+        assert_eq!(answer, Err(why), "the first wrong event decides");
+        return;
+    }
+    let expected = oracle::solve(model, group);
+    assert_eq!(
+        answer.as_ref().ok().map(places),
+        expected,
+        "{pvr:#x} {group:x?}: {answer:x?}"
+    );
+    let Ok(answer) = answer else {
+        return;
+    };
+    is_sound(group, &answer);
+    is_stable(pvr, group, machine, &answer);
+    let seen = decode::decode(model, &answer.mmcr);
+    let wanted = decode::expected(model, group, &answer, machine.hypervisor_mode);
+    assert_eq!(seen, wanted, "{pvr:#x} {group:x?}");
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input::new(bytes);
+    let first = input.byte();
+    let (model, pvr) = PVRS[usize::from(first & 0x7f) % PVRS.len()];
+    let machine = Machine {
+        hypervisor_mode: first & 0x80 != 0,
+    };
+    let mut group = Vec::new();
+    while !input.is_empty() && group.len() < 8 {
+        group.push(input.request(cpu(pvr)));
+    }
+    judge(model, pvr, &group, machine);
+});
