@@ -69,11 +69,27 @@ host-test: ## run the tests that need no guest
 	@scripts/cargo host test
 	@scripts/cargo host test --manifest-path '$(CURDIR)/tools/Cargo.toml' -p ktap
 
+.PHONY: oracle
+oracle: ## compare isa207 with a brute force search, GROUPS=100000 for each CPU
+	@scripts/setup root
+	@PROPTEST_CASES='$(or $(GROUPS),100000)' scripts/cargo host test --release --test properties
+
+.PHONY: fuzz
+fuzz: ## look for events that isa207 gets wrong, SECONDS=60 for each target
+	@scripts/setup root
+	@scripts/fuzz '$(or $(SECONDS),60)'
+
+.PHONY: bench
+bench: tools ## measure what solving a group costs, in instructions
+	@scripts/setup kernel guest
+	@scripts/vm run --driver in-tree --add '$(programs)/isa207_bench' -- isa207_bench
+
 .PHONY: clippy
 clippy: ## lint all Rust, with warnings as errors
 	@scripts/setup kernel
 	@scripts/module-copy clippy CLIPPY=1
 	@scripts/cargo host clippy --all-targets -- -D warnings
+	@scripts/cargo fuzz clippy --no-default-features -- -D warnings
 	@scripts/cargo tools clippy --all-targets -- -D warnings
 
 .PHONY: fmt

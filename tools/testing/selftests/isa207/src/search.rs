@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Looks for groups of six that cost the solver the most: hill climbing from
+//! random groups, by changing one event or exchanging two, as their order
+//! decides how far the solver goes before it goes back.
+
+use isa207::Cpu;
+use isa207::Request;
+
+use crate::Model;
+use crate::cost;
+use crate::event;
+
+/// Events with alternatives on some CPU.
+const FLEXIBLE: [u64; 24] = [
+    0x1e, 0x2, 0x500fa, 0x600f4, 0x200f4, 0x400fa, 0x20036, 0x40036, 0x200f2, 0x300f2, 0x3e054,
+    0x400f0, 0x10134, 0x301e2, 0x10138, 0x40138, 0x18082, 0x3e05e, 0x1d14e, 0x401e8, 0x1e054,
+    0x4000a, 0x2013c, 0x3012e,
+];
+/// Events without, which take a counter or a setting from the others.
+const FIXED: [u64; 9] = [
+    0x1001e, 0x2001e, 0x3001e, 0x4001e, 0x4080, 0x40a0, 0x26880, 0x46080, 0x104_01e0,
+];
+/// A climb ends after so many steps that led nowhere.
+const PATIENCE: u32 = 300;
+/// How many of the dearest groups are shown.
+const SHOWN: usize = 8;
+
+/// Numbers that look random and are the same in every run (xorshift64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+
+    /// An event of the CPU; three of four have alternatives.
+    fn event(&mut self, cpu: &Cpu) -> Request {
+        let named = cpu.named_events();
+        let code = match self.below(8) {
+            0 => FIXED[self.below(FIXED.len())],
+            1 => named[self.below(named.len())].code,
+            _ => FLEXIBLE[self.below(FLEXIBLE.len())],
+        };
+        Request {
+            runlatch_may_differ: self.below(8) != 0,
+            ..event(cpu, code)
+        }
+    }
+
+    fn group(&mut self, cpu: &Cpu) -> [Request; 6] {
+        [(); 6].map(|()| self.event(cpu))
+    }
+}
+
+/// Codes in hexadecimal; `!` marks an event that does not follow a task.
+pub fn show(group: &[Request]) -> String {
+    let codes = group.iter().map(|req| {
+        let mark = if req.runlatch_may_differ { "" } else { "!" };
+        format!("{:#x}{mark}", req.code)
+    });
+    codes.collect::<Vec<_>>().join(" ")
+}
+
+/// Measures `groups` groups of six and prints the dearest.
+pub fn run(model: &Model, groups: u32) {
+    let cpu = model.cpu();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut found: Vec<(u64, String)> = Vec::new();
+    let mut tried = 0;
+    while tried < groups {
+        let mut group = random.group(cpu);
+        let mut cost = cost::of(cpu, &group);
+        let mut idle = 0;
+        while idle < PATIENCE && tried < groups {
+            let mut other = group;
+            let (a, b) = (random.below(6), random.below(6));
+            if a == b {
+                other[a] = random.event(cpu);
+            } else {
+                other.swap(a, b);
+            }
+            let other_cost = cost::of(cpu, &other);
+            tried += 1;
+            idle = if other_cost > cost { 0 } else { idle + 1 };
+            if other_cost >= cost {
+                (group, cost) = (other, other_cost);
+            }
+        }
+        found.push((cost, show(&group)));
+    }
+    found.sort_by(|a, b| b.cmp(a));
+    found.dedup();
+    println!("{}, {tried} groups tried:", model.name);
+    for (cost, group) in found.iter().take(SHOWN) {
+        println!("  {cost} {group}");
+    }
+}
