@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the selftests of regular counting share: opening and reading perf
 //! events, work of a known number of instructions, facts about the machine,
-//! child processes in step with the test, and the sample ring buffer.
+//! child processes in step with the test, the sample ring buffer, and where the
+//! module is to differ from the built-in driver.
 //!
 //! Each program in `src/bin/` tests one behaviour. They pass under any correct
 //! driver of the core PMU; `run_pmu_selftests` runs them all.
@@ -11,4 +12,5 @@ pub mod event;
 pub mod machine;
 pub mod process;
 pub mod ring;
+pub mod stricter;
 pub mod work;

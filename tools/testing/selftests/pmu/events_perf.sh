@@ -1,0 +1,228 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Events as the perf tool names them, under the built-in driver and under the
+# module, in one boot; and EBB as far as the tool's syntax goes.
+#
+# Needs the perf tool in the guest (`scripts/vm run --perf`).
+
+# The tests are called by `try`, by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/ktap.sh
+. "$(dirname "$0")/ktap.sh"
+
+# The names of hardware events in "perf list", one a line.
+names() {
+	perf list --raw-dump hw cache pmu | tr -s ' ' '\n' | sed '/^$/d' | sort -u
+}
+
+# stat_of FILE COMMAND...: what becomes of the events that FILE names, which take
+# turns on the counters: "EVENT VALUE", one a line.
+stat_of() {
+	set -- "$(sed 's/^/-e /' "$1")" "$@"
+	events=$1
+	shift 2
+	# The names are words.
+	# shellcheck disable=SC2086
+	must perf stat -x , -o "$work/stat" $events "$@"
+	awk -F , 'NF > 2 { print $3, $1 }' "$work/stat"
+}
+
+# What the tests compare, of the driver that is there.
+observe() {
+	mkdir "$work/$1"
+	must perf list >"$work/$1/list"
+	names >"$work/$1/all"
+	# The kernel's own, generic and in events/; the others are in perf's tables.
+	grep -v '^pm_' "$work/$1/all" >"$work/$1/kernel"
+	stat_of "$work/$1/kernel" pmu_tool work 400000000 >"$work/$1/counts"
+	stat_of "$work/$1/all" true >"$work/$1/opened"
+}
+
+drivers_are_observed() {
+	unload
+	observe in-tree
+	load
+	observe rust
+	wc -l "$work"/*/list "$work"/*/all "$work"/*/kernel
+}
+
+lists_are_the_same() {
+	diff "$work/in-tree/list" "$work/rust/list" || {
+		why "- is the built-in driver's, + the module's"
+		return 1
+	}
+	for name in cpu/cpu-cycles/ cpu/L1-dcache-loads/ cycles branches; do
+		grep -qx "$name" "$work/rust/all" || {
+			why "$name is not listed"
+			return 1
+		}
+	done
+}
+
+# Each name of perf's is opened or not supported by both.
+names_are_supported_alike() {
+	for driver in in-tree rust; do
+		awk '{ print $1, $2 == "<not" && $3 == "supported>" ? "refused" : "opened" }' \
+			"$work/$driver/opened" >"$work/$driver/support"
+	done
+	cut -d ' ' -f 2 "$work/rust/support" | sort | uniq -c
+	[ "$(wc -l <"$work/rust/support")" -gt 300 ] || {
+		why "too few names"
+		return 1
+	}
+	diff "$work/in-tree/support" "$work/rust/support" || {
+		why "- is the built-in driver's, + the module's"
+		return 1
+	}
+}
+
+counts_agree() {
+	paste -d ' ' "$work/in-tree/counts" "$work/rust/counts" >"$work/both"
+	awk '
+		{ a = $2; b = $4 }
+		$1 != $3 || a !~ /^[0-9]+$/ || b !~ /^[0-9]+$/ || a > b * 1.05 || b > a * 1.05 {
+			print "differs: " $0
+			bad = 1
+		}
+		a >= 400000000 { counted++ }
+		END {
+			print NR " events, " counted + 0 " counted"
+			exit(bad || NR < 25 || counted < 4)
+		}
+	' "$work/both" || {
+		why "not counted, or more than 5 % apart"
+		return 1
+	}
+}
+
+# Has each refusal print its reason.
+tell_reasons() {
+	load
+	echo "module $NAME +p" >/sys/kernel/debug/dynamic_debug/control
+}
+
+# refused CODE REASON OPTION...: perf stat gets that reason, whatever it tries.
+refused() {
+	line="event $1 refused (-22): $2"
+	shift 2
+	mark
+	must perf stat -x , -o "$work/stat" "$@" true
+	printed | sed -n 's/.*ebb_pmu: //p' | sort -u >"$work/reasons"
+	echo "perf stat $*"
+	cat "$work/reasons"
+	if [ "$(cat "$work/reasons")" != "$line" ] || ! grep -q '^<not supported>,' "$work/stat"; then
+		why "perf stat $*: not '$line'"
+		exit 1
+	fi
+}
+
+# What perf stat asks for on its own account stands against EBB rules one by one.
+rules_of_ebb_apply() {
+	tell_reasons
+	event=cpu/event=0x1001e,ebb=1/ code=0x800000000001001e
+	refused "$code" 'the leader of an EBB group must be pinned' -e "$event"
+	refused "$code" 'the leader of an EBB group must be exclusive' -e "${event}D"
+	refused "$code" 'an EBB event cannot be inherited' -e "${event}De"
+	refused "$code" 'an EBB event takes no sample type' -i -e "${event}De"
+	refused "$code" 'an EBB event must be attached to a task' -a -e "${event}De"
+	quiet
+}
+
+terms_are_bits() {
+	tell_reasons
+	reason='the leader of an EBB group must be pinned'
+	refused 0x800000000001001e "$reason" -e cpu/event=0x1001e,ebb/
+	refused 0xc00000000001001e "$reason" -e cpu/event=0x1001e,ebb=1,bhrb=1/
+	refused 0xe00000000001001e "$reason" -e cpu/event=0x1001e,ebb=1,bhrb=1,ifm=2/
+	refused 0xf00000000001001e "$reason" -e cpu/pmcxsel=0x1e,pmc=1,ebb=1,bhrb=1,ifm=3/
+	reason='only an EBB event may ask for the BHRB in its code'
+	refused 0x400000000001001e "$reason" -e cpu/event=0x1001e,bhrb=1/
+	reason='a BHRB filter is set but not the BHRB bit'
+	refused 0x100000000001001e "$reason" -e cpu/event=0x1001e,ifm=1/
+}
+
+# Values that the fields have no room for, and the built-in driver, which has no
+# such fields: perf itself says so.
+terms_are_checked_by_perf() {
+	load
+	for term in ebb=2 ifm=4; do
+		if perf stat -e "cpu/event=0x1001e,$term/" true 2>"$work/error"; then
+			why "$term was taken"
+			return 1
+		fi
+		must grep 'value too big for format' "$work/error"
+	done
+	unload
+	for term in ebb=1 ifm=1; do
+		if perf stat -e "cpu/event=0x1001e,$term/" true 2>"$work/error"; then
+			why "the built-in driver has $term"
+			return 1
+		fi
+		must grep "unknown term '${term%=*}'" "$work/error"
+	done
+}
+
+# opens EVENT [REASON]: perf opens EVENT for another process with no attribute that
+# EBB events do not take, or is refused for that reason.
+opens() {
+	mark
+	must perf stat record -o - -i -p "$target" -e "$1" -- sleep 0.01 >"$work/data"
+	perf stat report -i - <"$work/data" >"$work/report" 2>&1
+	printed | sed -n 's/.*refused (-22): //p' | sort -u >"$work/reasons"
+	echo "$1: $(cat "$work/reasons")"
+	grep 0x "$work/report"
+	if [ "$(cat "$work/reasons")" != "${2-}" ]; then
+		why "$1: not '${2-}'"
+		kill "$target"
+		exit 1
+	fi
+	# The process sleeps, so an event that is open has not counted.
+	if grep -q 'not supported' "$work/report"; then
+		[ "${2-}" ]
+	else
+		[ -z "${2-}" ] && grep -q 'not counted' "$work/report"
+	fi || {
+		why "$1: $(grep 0x "$work/report")"
+		kill "$target"
+		exit 1
+	}
+}
+
+# Written to a pipe, the record has no identifiers, hence no sample type.
+ebb_events_open() {
+	tell_reasons
+	sleep 1000 &
+	target=$!
+	one=cpu/event=0x1001e,ebb=1 two=cpu/event=0x2001e,ebb=1
+	opens "$one/De"
+	opens "$one,bhrb=1,ifm=2/De"
+	opens "{$one/De,$two/}"
+	opens "$one/D" 'the leader of an EBB group must be exclusive'
+	opens "$one,ifm=2/De" 'a BHRB filter is set but not the BHRB bit'
+	opens cpu/event=0x1e,ebb=1/De 'an EBB event must name its counter'
+	opens "{$one/De,cpu/event=0x2001e/}" 'leader and member of the group disagree on EBB'
+	kill "$target"
+	quiet
+}
+
+for needed in "$MODULE" "$(command -v perf)"; do
+	[ -e "$needed" ] || {
+		echo "KTAP version 1"
+		echo "1..0 # SKIP there is no ${needed:-perf tool}"
+		exit $SKIP
+	}
+done
+at_start=unload
+! loaded || at_start=load
+
+plan 8
+try drivers_are_observed
+try lists_are_the_same
+try names_are_supported_alike
+try counts_agree
+try rules_of_ebb_apply
+try terms_are_bits
+try terms_are_checked_by_perf
+try ebb_events_open
+$at_start
+finish

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Which events go together: the groups that the probe opens. What an event of
+//! perf's own numbers stands for shows in what it does not go together with.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::io::Write;
+
+use perf_event_open_sys::bindings as sys;
+
+use pmu_selftests::attr::Target;
+use pmu_selftests::event::Event;
+use pmu_selftests::stricter::Asked;
+use pmu_selftests::stricter::rule_for;
+use pmu_selftests::stricter::rule_for_group;
+
+use crate::PMC;
+use crate::Probe;
+use crate::attr;
+use crate::errno_name;
+
+impl Probe {
+    /// Which events go together: all pairs, and random groups of up to seven codes.
+    pub fn groups(&mut self, codes: &BTreeSet<u64>) -> io::Result<()> {
+        let mut codes: Vec<u64> = codes.iter().copied().collect();
+        // On other counters, and with the selects that a group has to agree on.
+        codes.extend([1, 2, 3, 4].map(|pmc| pmc << PMC | 0x1e));
+        codes.extend([0x70_001e, 0x12_001e, 0x24_001e]);
+        codes.extend([0x400_011e, 0x800_011e, 0x13_2001_011e]);
+        codes.retain(|&code| rule_for(self.here, &Asked::raw(code)).is_none());
+        let codes: Vec<Asked> = codes.into_iter().map(Asked::raw).collect();
+        for (index, &first) in codes.iter().enumerate() {
+            for &second in codes.iter().skip(index) {
+                self.group(&[first, second])?;
+            }
+            for number in 0..u64::from(sys::PERF_COUNT_HW_MAX) {
+                self.group(&[first, Asked::new(sys::PERF_TYPE_HARDWARE, number)])?;
+            }
+            for cell in crate::cache_cells(0) {
+                self.group(&[first, Asked::new(sys::PERF_TYPE_HW_CACHE, cell)])?;
+            }
+        }
+        // Where one event needs an alternative, and others come over the bus.
+        self.group(&[0x400fa, 0x4001e, 0x300fc, 0x17082].map(Asked::raw))?;
+        self.group(&[0x400fa, 0x49082, 0x400f0, 0x17082].map(Asked::raw))?;
+        let mut random = Random(1);
+        for size in (3..=7).cycle().take(500) {
+            let group: Vec<Asked> = (0..size)
+                .map(|_| codes[random.below(codes.len())])
+                .collect();
+            self.group(&group)?;
+        }
+        Ok(())
+    }
+
+    /// The errno of the first event that does not fit to those before it.
+    fn group(&mut self, group: &[Asked]) -> io::Result<()> {
+        let mut open: Vec<Event> = Vec::new();
+        let mut outcome = "opened".into();
+        for asked in group {
+            let attr = attr(asked);
+            let event = match open.first() {
+                None => attr.open_self(),
+                Some(leader) => attr.open_member(Target::SELF, leader),
+            };
+            match event {
+                Ok(event) => open.push(event),
+                Err(error) => {
+                    outcome = format!("{}-at-{}", errno_name(&error), open.len() + 1);
+                    break;
+                }
+            }
+        }
+        let label: Vec<String> = group
+            .iter()
+            .map(|asked| match asked.kind {
+                sys::PERF_TYPE_HARDWARE => format!("generic={:#x}", asked.config),
+                sys::PERF_TYPE_HW_CACHE => format!("cache={:#x}", asked.config),
+                _ => format!("{:#x}", asked.config),
+            })
+            .collect();
+        let rule = rule_for_group(self.here, group).map_or("same", |rule| rule.name);
+        writeln!(self.out, "group {} {outcome} {rule}", label.join(","))
+    }
+}
+
+/// Numbers without visible order, the same ones each time (xorshift64).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % limit as u64) as usize
+    }
+}

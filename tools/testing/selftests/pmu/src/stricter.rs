@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Where the module refuses what the kernel's built-in driver takes, or the other
+//! way round: every deliberate difference between the two, with its reason.
+//!
+//! A comparison of the drivers consults this table and nothing else; a request
+//! that no rule here applies to must come out the same under both. The rules
+//! are written from the fields in sysfs `format/`, not from the driver.
+
+use std::fs;
+use std::io;
+
+use perf_event_open_sys::bindings::PERF_TYPE_HW_CACHE;
+use perf_event_open_sys::bindings::PERF_TYPE_RAW;
+
+use crate::machine::Model;
+
+/// What is asked for by one open.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked {
+    /// `attr.type`
+    pub kind: u32,
+    /// `attr.config`
+    pub config: u64,
+    /// `attr.config1`
+    pub config1: u64,
+    /// `attr.config2`
+    pub config2: u64,
+    /// `attr.precise_ip`
+    pub precise_ip: u64,
+}
+
+impl Asked {
+    /// An event of any type with nothing but a number.
+    pub fn new(kind: u32, config: u64) -> Asked {
+        Asked {
+            kind,
+            config,
+            ..Asked::default()
+        }
+    }
+
+    /// An event of PERF_TYPE_RAW.
+    pub fn raw(config: u64) -> Asked {
+        Asked::new(PERF_TYPE_RAW, config)
+    }
+
+    /// Bits `first` to `last` of the event code.
+    fn bits(&self, first: u32, last: u32) -> u64 {
+        bits(self.config, first, last)
+    }
+
+    fn unit(&self) -> u64 {
+        self.bits(12, 15)
+    }
+
+    fn is_marked(&self) -> bool {
+        self.bits(8, 8) != 0
+    }
+}
+
+/// Bits `first` to `last` of `word`, counted from the least significant.
+pub fn bits(word: u64, first: u32, last: u32) -> u64 {
+    word << (63 - last) >> (63 - last + first)
+}
+
+/// The processor, as far as the rules tell processors apart.
+#[derive(Debug, Clone, Copy)]
+pub struct Processor {
+    /// Which event codes it has.
+    pub model: Model,
+    /// A POWER9 of a revision that counts some events wrongly.
+    pub is_power9_dd22: bool,
+}
+
+impl Processor {
+    /// The one this runs on.
+    pub fn here() -> io::Result<Processor> {
+        let model = crate::machine::model()?;
+        let text = fs::read_to_string("/proc/cpuinfo")?;
+        let is_dd22 = text.contains("revision\t: 2.2");
+        Ok(Processor {
+            model,
+            is_power9_dd22: model == Model::Power9 && is_dd22,
+        })
+    }
+}
+
+/// A deliberate difference.
+pub struct Rule {
+    /// One word for the table.
+    pub name: &'static str,
+    /// Why the module refuses it, or takes it.
+    pub reason: &'static str,
+    /// With what it refuses it; 0 if it takes it.
+    pub errno: i32,
+    applies: fn(Processor, &Asked) -> bool,
+}
+
+/// The rule that makes the module refuse `asked`, if there is one.
+pub fn rule_for(processor: Processor, asked: &Asked) -> Option<&'static Rule> {
+    RULES.iter().find(|rule| (rule.applies)(processor, asked))
+}
+
+/// The rule by which the module judges a group in another way, if there is one. No
+/// number of perf's own stands for an event of the bus.
+pub fn rule_for_group(processor: Processor, group: &[Asked]) -> Option<&'static Rule> {
+    let is_on_bus = |asked: &&Asked| is_code(asked) && (6..=9).contains(&asked.unit());
+    let is_on_pmc4 = |asked: &Asked| asked.bits(16, 19) == 4;
+    let mut on_bus = group.iter().filter(is_on_bus).peekable();
+    if processor.model != Model::Power9 || on_bus.peek().is_none() {
+        return None;
+    }
+    if on_bus.any(is_on_pmc4) {
+        Some(&BUS_BESIDE_ALTERNATIVE)
+    } else {
+        Some(&BUS_NEEDS_PMC4)
+    }
+}
+
+// The built-in driver heeds PMC4 as long as all events count with the codes that
+// were given. If one has to give way to an alternative, it asks instead that either
+// all events of the bus are on PMC4, which they cannot be, or none.
+const BUS_NEEDS_PMC4: Rule = Rule {
+    name: "bus-needs-pmc4",
+    reason: "units 6 to 9 reach the counters only if PMC4 counts one of their events",
+    errno: libc::EINVAL,
+    applies: |_, _| false,
+};
+const BUS_BESIDE_ALTERNATIVE: Rule = Rule {
+    name: "bus-beside-alternative",
+    reason: "an alternative for another event is no reason to refuse one of units 6 to 9",
+    errno: 0,
+    applies: |_, _| false,
+};
+
+/// Some codes that count wrongly on POWER9 Nimbus DD2.2.
+pub const WRONG_ON_DD22: [u64; 3] = [0x1c058, 0x3d152, 0x4003c];
+
+/// All of them.
+pub const RULES: &[Rule] = &[
+    BUS_NEEDS_PMC4,
+    BUS_BESIDE_ALTERNATIVE,
+    Rule {
+        name: "precise-ip",
+        reason: "no POWER gives samples of a chosen precision",
+        errno: libc::EOPNOTSUPP,
+        applies: |_, asked| asked.precise_ip != 0,
+    },
+    Rule {
+        name: "cache-config-beyond",
+        reason: "bits above 23 are no part of a cache event's number",
+        errno: libc::EINVAL,
+        applies: |_, asked| asked.kind == PERF_TYPE_HW_CACHE && asked.bits(24, 31) != 0,
+    },
+    Rule {
+        name: "config1-unused",
+        reason: "nothing reads these bits of config1",
+        errno: libc::EINVAL,
+        applies: |here, asked| match here.model {
+            Model::Power8 | Model::Power9 => asked.config1 != 0,
+            Model::Power10 => bits(asked.config1, 18, 63) != 0,
+        },
+    },
+    Rule {
+        name: "config2-unused",
+        reason: "nothing reads config2",
+        errno: libc::EINVAL,
+        applies: |_, asked| asked.config2 != 0,
+    },
+    Rule {
+        name: "wrong-count-in-ebb",
+        reason: "an event that counts wrongly does so as an EBB event, too",
+        errno: libc::EINVAL,
+        applies: |here, asked| {
+            here.is_power9_dd22
+                && asked.bits(63, 63) != 0
+                && WRONG_ON_DD22.contains(&asked.bits(0, 59))
+        },
+    },
+    Rule {
+        name: "filter-without-bhrb",
+        reason: "a filter of branches that nobody records",
+        errno: libc::EINVAL,
+        applies: |_, asked| is_code(asked) && asked.bits(60, 61) != 0 && asked.bits(62, 62) == 0,
+    },
+    Rule {
+        name: "sample-mode-without-mark",
+        reason: "how to choose marked instructions, for an event that counts all",
+        errno: libc::EINVAL,
+        applies: |_, asked| is_code(asked) && asked.bits(24, 28) != 0 && !asked.is_marked(),
+    },
+    Rule {
+        name: "sdar-mode-on-marked",
+        reason: "marked events never update SDAR in the way the mode says",
+        errno: libc::EINVAL,
+        applies: |here, asked| {
+            let mode = match here.model {
+                Model::Power8 => 0,
+                Model::Power9 => asked.bits(50, 51),
+                Model::Power10 => asked.bits(22, 23),
+            };
+            is_code(asked) && mode != 0 && asked.is_marked()
+        },
+    },
+    Rule {
+        name: "threshold-without-select",
+        reason: "a threshold for nothing; it would get into the whole group's MMCRA",
+        errno: libc::EINVAL,
+        applies: |here, asked| {
+            let value = match here.model {
+                Model::Power8 | Model::Power9 => asked.bits(32, 49),
+                Model::Power10 => asked.bits(32, 39) | asked.config1,
+            };
+            is_code(asked) && asked.bits(29, 31) == 0 && value != 0 && !is_fabric(here, asked)
+        },
+    },
+    Rule {
+        name: "threshold-on-fabric-match",
+        reason: "the bits of the threshold hold the value to match",
+        errno: libc::EINVAL,
+        applies: |here, asked| {
+            is_fabric(here, asked) && (asked.bits(29, 31) != 0 || asked.bits(40, 49) != 0)
+        },
+    },
+    Rule {
+        name: "cache-select-outside",
+        reason: "a cache select that this unit does not have",
+        errno: libc::EINVAL,
+        applies: |here, asked| {
+            let select = match here.model {
+                Model::Power8 | Model::Power9 => asked.bits(20, 23),
+                Model::Power10 => asked.bits(20, 21),
+            };
+            let has = match (here.model, asked.unit()) {
+                (Model::Power8, 6 | 7) => select == 0,
+                // The bank of the L3.
+                (Model::Power8, 8 | 9) => select & 7 == 0,
+                (Model::Power8, _) => select == 0 || (4..8).contains(&select),
+                (_, 6..=9) => select == 0,
+                (_, _) => select < 4,
+            };
+            is_code(asked) && !has
+        },
+    },
+    Rule {
+        name: "l2l3-select-outside",
+        reason: "the select of the L2 and L3 unit, for an event of another one",
+        errno: libc::EINVAL,
+        applies: |here, asked| {
+            is_code(asked)
+                && here.model == Model::Power10
+                && asked.bits(40, 44) != 0
+                && asked.unit() != 6
+        },
+    },
+];
+
+fn is_code(asked: &Asked) -> bool {
+    asked.kind == PERF_TYPE_RAW
+}
+
+/// POWER8's PM_MRK_FAB_RSP_MATCH and PM_MRK_FAB_RSP_MATCH_CYC, level or edge.
+fn is_fabric(here: Processor, asked: &Asked) -> bool {
+    let event = asked.bits(0, 19) & !1;
+    let event = event & 0xff0ff;
+    here.model == Model::Power8 && is_code(asked) && matches!(event, 0x30056 | 0x4f052)
+}
