@@ -27,7 +27,7 @@ install: modules ## install it where modprobe finds it (INSTALL_MOD_PATH is heed
 
 .PHONY: clean
 clean: ## remove what the build left in the checkout (EBB_CACHE stays)
-	+@scripts/kbuild '$(KDIR)' '$(CURDIR)' clean
+	@scripts/kbuild '$(KDIR)' '$(CURDIR)' clean
 	@rm -rf scripts/__pycache__ scripts/guest/__pycache__
 
 .PHONY: setup
@@ -41,7 +41,7 @@ prune: ## remove from EBB_CACHE what older versions of the checkout needed
 .PHONY: module
 module: ## build ebb_pmu.ko against the kernel in the cache
 	@scripts/setup kernel
-	@scripts/kbuild '$(cached)' '$(CURDIR)' modules
+	@scripts/kbuild "$$(scripts/setup --print kernel)" '$(CURDIR)' modules
 
 .PHONY: tools
 tools: ## build the programs for the guest

@@ -4,19 +4,23 @@
 # how two runs wait for each other. Source it with $top set to the checkout.
 
 : "${top:?}"
+# What is made here is read by others, such as apt's own user.
+umask 022
 EBB_CACHE=${EBB_CACHE:-$top/.cache}
+
+# make's M= cannot hold a blank or a colon, and lists of paths here are split at
+# the first.
+case $top$EBB_CACHE in
+*[[:space:]]* | *:*)
+	echo "error: the paths of checkout and EBB_CACHE may not hold blanks or colons: $top, $EBB_CACHE" >&2
+	exit 1
+	;;
+esac
+
 mkdir -p "$EBB_CACHE/log" "$EBB_CACHE/lock" || exit 1
 # Physical and absolute: in-root shows the same directory under the same name.
 EBB_CACHE=$(cd "$EBB_CACHE" && pwd -P) || exit 1
 export EBB_CACHE
-
-# make's M= cannot hold a blank, and every list of paths here is split at one.
-case $top$EBB_CACHE in
-*[[:space:]]*)
-	echo "error: the paths of checkout and EBB_CACHE may not hold blanks: $top, $EBB_CACHE" >&2
-	exit 1
-	;;
-esac
 
 # What the cross builds of kernel and module are told, in one place.
 # shellcheck disable=SC2034

@@ -334,6 +334,9 @@ def main():
             print(f"vm: the kernel's log is {guest.log_path}", file=sys.stderr)
     except BrokenPipeError:
         status = 128 + signal.SIGPIPE
+    except OSError as error:
+        status = NO_GUEST
+        print(f"vm: {error}", file=sys.stderr)
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)

@@ -118,7 +118,7 @@ fn is_revoked(event: &Event) -> io::Result<bool> {
 /// It counts what is done now, or when its turn comes.
 fn expect_counting(event: &Event) -> io::Result<()> {
     let before = event.read()?;
-    let mut after = before.clone();
+    let mut after = before;
     for _ in 0..100 {
         work::run(PIECE);
         after = event.read()?;
