@@ -198,6 +198,11 @@ impl Demands {
         self.named
     }
 
+    /// Number of events on PMC1 to PMC4, whether they name one or not.
+    pub(super) const fn programmable(&self) -> u8 {
+        self.programmable
+    }
+
     /// The counters that a single event can use, a bit each.
     pub(super) const fn counters(&self) -> u8 {
         match self.named {

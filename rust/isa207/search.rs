@@ -9,8 +9,8 @@
 //!
 //! Two things keep it short and do not change the answer. Events with a single
 //! candidate are settled before the search starts, so that it only has to move
-//! the others out of their way. And whether there are enough counters at all is
-//! found by counting, not by trying all choices.
+//! the others out of their way. And whether a choice leaves enough counters for
+//! the events after it is found by counting, not by trying their choices.
 
 use super::alternatives::Candidates;
 use super::constraint::Demands;
@@ -29,6 +29,9 @@ struct Step {
     tried: usize,
     /// The demands of all events settled before this one.
     before: Demands,
+    /// The counters that the events with a single candidate and those after
+    /// this one could take together ([`Taken`]).
+    rest: Taken,
 }
 
 impl Step {
@@ -39,16 +42,29 @@ impl Step {
     }
 
     /// Takes the next candidate that goes together with the events before and
-    /// returns the demands with it; `None` if there is no more.
-    fn advance(&mut self) -> Option<Demands> {
+    /// leaves counters for the rest; returns the demands with it. `None` if there
+    /// is no more.
+    ///
+    /// `settled` are the demands of the events with a single candidate.
+    fn advance(&mut self, settled: &Demands) -> Option<Demands> {
         let untried = self.candidates.as_slice().get(self.tried..)?;
         for candidate in untried {
             self.tried = self.tried.wrapping_add(1);
-            if let Ok(demands) = self.before.with(&candidate.demands) {
+            let Ok(demands) = self.before.with(&candidate.demands) else {
+                continue;
+            };
+            let named = demands.named() & !settled.named();
+            let programmable = demands.programmable().wrapping_sub(settled.programmable());
+            if self.rest.leaves(named, programmable) {
                 return Some(demands);
             }
         }
         None
+    }
+
+    /// Whether there is a choice.
+    fn is_open(&self) -> bool {
+        self.candidates.as_slice().len() > 1
     }
 
     /// The code that is chosen now.
@@ -79,7 +95,15 @@ pub(super) fn search(
     for (step, req) in steps.iter_mut().zip(reqs) {
         step.candidates = Candidates::new(cpu, req);
     }
-    if !enough_counters(steps.each_ref().map(Step::counters)) {
+    let mut taken = Taken::NONE;
+    for step in steps.iter().filter(|step| !step.is_open()) {
+        taken = taken.and_one_of(step.counters());
+    }
+    for step in steps.iter_mut().rev().filter(|step| step.is_open()) {
+        step.rest = taken;
+        taken = taken.and_one_of(step.counters());
+    }
+    if !taken.leaves(0, 0) {
         return Err(why);
     }
     let mut settled = Demands::default();
@@ -95,8 +119,8 @@ pub(super) fn search(
 
     // The steps that leave a choice, in order, and after them `None`.
     let mut open = [const { None }; MAX_EVENTS];
-    let several = |step: &&mut Step| step.candidates.as_slice().len() > 1;
-    for (slot, step) in open.iter_mut().zip(steps.iter_mut().filter(several)) {
+    let with_choice = steps.iter_mut().filter(|step| step.is_open());
+    for (slot, step) in open.iter_mut().zip(with_choice) {
         *slot = Some(step);
     }
     let [Some(first), ..] = &mut open else {
@@ -109,7 +133,7 @@ pub(super) fn search(
         let Some(Some(step)) = open.get_mut(depth) else {
             return Err(why);
         };
-        let Some(demands) = step.advance() else {
+        let Some(demands) = step.advance(&settled) else {
             // No candidate is left: try another for the event before. Below
             // the first event there is none, and no step of this number.
             depth = depth.wrapping_sub(1);
@@ -127,21 +151,55 @@ pub(super) fn search(
     Ok(found)
 }
 
-/// Whether each event can have a counter of its own, whatever else it wants,
-/// given the counters each could use (none for no event).
+/// The sets of counters that some events could take together, each event one.
 ///
-/// A set of counters is a number below 64, so a word has a bit for each set.
-/// `taken` holds the sets that the events so far can take; one more counter in
-/// the set is a shift by its value.
-fn enough_counters(usable: [u8; MAX_EVENTS]) -> bool {
-    let mut taken: u64 = 1;
-    for own in usable.into_iter().filter(|&own| own != 0) {
+/// A set of counters is a number below 64, so a word has a bit for each set. One
+/// more counter in the set is a shift by its value.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken(u64);
+
+impl Taken {
+    /// No event takes no counter: the empty set only.
+    const NONE: Taken = Taken(1);
+
+    /// With one more event, which could take any counter of the set `own`. An
+    /// empty one stands for no event.
+    fn and_one_of(self, own: u8) -> Self {
+        if own == 0 {
+            return self;
+        }
         let usable = Pmc::ALL.into_iter().filter(|pmc| own & pmc.bit() != 0);
-        taken = usable.fold(0, |sets, pmc| {
-            sets | (taken & sets_without(pmc)).wrapping_shl(pmc.bit().into())
-        });
+        Self(usable.fold(0, |sets, pmc| {
+            sets | (self.0 & sets_without(pmc)).wrapping_shl(pmc.bit().into())
+        }))
     }
-    taken != 0
+
+    /// Whether the events can do without the counters of the set `named`, and
+    /// with `programmable` of PMC1 to PMC4 less, those in `named` among them.
+    fn leaves(self, named: u8, programmable: u8) -> bool {
+        let named = Pmc::ALL.into_iter().filter(|pmc| named & pmc.bit() != 0);
+        let few = match programmable {
+            0 => u64::MAX,
+            1 => const { sets_of_at_most(3) },
+            2 => const { sets_of_at_most(2) },
+            3 => const { sets_of_at_most(1) },
+            _ => const { sets_of_at_most(0) },
+        };
+        named.fold(self.0 & few, |sets, pmc| sets & sets_without(pmc)) != 0
+    }
+}
+
+/// All sets with at most so many of PMC1 to PMC4, a bit each.
+const fn sets_of_at_most(number: u32) -> u64 {
+    let mut sets: u64 = 0;
+    let mut set: u32 = 0;
+    while set < 64 {
+        if (set & 0x0f).count_ones() <= number {
+            sets |= 1_u64.wrapping_shl(set);
+        }
+        set = set.wrapping_add(1);
+    }
+    sets
 }
 
 /// All sets of counters that `pmc` is not in, a bit each.

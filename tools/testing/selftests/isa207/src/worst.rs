@@ -18,28 +18,36 @@ pub type Group = [Asked; 6];
 
 pub const POWER8: &[Group] = &[
     [
-        Task(0x400fa),
+        Task(0x200f4),
+        Task(0x600f4),
         Task(0x500fa),
+        Task(0x400fa),
+        Other(0x600f4),
+        Other(0x600f4),
+    ],
+    [
+        Task(0x1e),
+        Task(0x500fa),
+        Task(0x400fa),
+        Task(0x3012e),
+        Task(0x400fa),
+        Task(0x400fa),
+    ],
+    [
+        Task(0x500fa),
+        Task(0x400fa),
         Task(0x200f4),
         Task(0x1e054),
         Other(0x400fa),
-        Task(0x4000a),
+        Task(0x1e054),
     ],
     [
-        Task(0x3e05e),
-        Task(0x200f4),
-        Task(0x400fa),
-        Task(0x500fa),
-        Task(0x3e054),
-        Task(0x3e054),
-    ],
-    [
-        Task(0x200f4),
         Task(0x600f4),
+        Task(0x10401e0),
+        Task(0x200f4),
+        Task(0x200f4),
         Task(0x400fa),
-        Task(0x300f2),
-        Other(0x200f4),
-        Task(0x3012e),
+        Task(0x10134),
     ],
 ];
 pub const POWER9: &[Group] = &[
@@ -52,20 +60,20 @@ pub const POWER9: &[Group] = &[
         Other(0x500fa),
     ],
     [
+        Task(0x1e),
+        Task(0x500fa),
+        Task(0x400fa),
+        Task(0x200f2),
+        Task(0x400fa),
+        Task(0x500fa),
+    ],
+    [
         Task(0x200f4),
         Task(0x600f4),
         Task(0x400fa),
         Task(0x400fa),
         Other(0x200f4),
         Other(0x600f4),
-    ],
-    [
-        Task(0x500fa),
-        Task(0x400fa),
-        Task(0x600f4),
-        Task(0x300f2),
-        Other(0x500fa),
-        Other(0x500fa),
     ],
 ];
 pub const POWER10: &[Group] = &[
