@@ -132,8 +132,6 @@ terms_are_bits() {
 	tell_reasons
 	reason='the leader of an EBB group must be pinned'
 	refused 0x800000000001001e "$reason" -e cpu/event=0x1001e,ebb/
-	refused 0xc00000000001001e "$reason" -e cpu/event=0x1001e,ebb=1,bhrb=1/
-	refused 0xe00000000001001e "$reason" -e cpu/event=0x1001e,ebb=1,bhrb=1,ifm=2/
 	refused 0xf00000000001001e "$reason" -e cpu/pmcxsel=0x1e,pmc=1,ebb=1,bhrb=1,ifm=3/
 	reason='only an EBB event may ask for the BHRB in its code'
 	refused 0x400000000001001e "$reason" -e cpu/event=0x1001e,bhrb=1/
@@ -197,8 +195,6 @@ ebb_events_open() {
 	opens "$one/De"
 	opens "$one,bhrb=1,ifm=2/De"
 	opens "{$one/De,$two/}"
-	opens "$one/D" 'the leader of an EBB group must be exclusive'
-	opens "$one,ifm=2/De" 'a BHRB filter is set but not the BHRB bit'
 	opens cpu/event=0x1e,ebb=1/De 'an EBB event must name its counter'
 	opens "{$one/De,cpu/event=0x2001e/}" 'leader and member of the group disagree on EBB'
 	kill "$target"
