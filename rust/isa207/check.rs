@@ -13,6 +13,7 @@ use super::constraint::Selector;
 use super::cpu::Cpu;
 use super::cpu::Isa;
 use super::event_code::EventCode;
+use super::mmcr::SDAR_ON_DCACHE_MISS;
 use super::refusal::Refusal;
 use super::request::Pmc;
 use super::request::Request;
@@ -93,7 +94,9 @@ fn sampling(cpu: &Cpu, code: EventCode) -> Result<(), Refusal> {
     if code.sample_mode() != 0 && !code.is_marked() {
         return Err(Refusal::SampleModeWithoutMark);
     }
-    if cpu.layout.sdar_mode.is_set(code.0) && code.is_marked() {
+    // To name the default is to ask for nothing; the kernel's l3_bank_test does so.
+    let sdar_mode = cpu.layout.sdar_mode.of(code.0);
+    if !matches!(sdar_mode, 0 | SDAR_ON_DCACHE_MISS) && code.is_marked() {
         return Err(Refusal::SdarModeOnMarked);
     }
     Ok(())
@@ -101,7 +104,8 @@ fn sampling(cpu: &Cpu, code: EventCode) -> Result<(), Refusal> {
 
 /// The selects within L1, L2 and L3.
 fn caches(cpu: &Cpu, code: EventCode) -> Result<(), Refusal> {
-    /// Bit 0 of the field in IBM order: the L3 bank, for units 8 and 9.
+    /// Bit 0 of the field in IBM order: the L3 bank, for units 8 and 9. POWER9 has
+    /// no such select, but codes of POWER8 that have the bit count there as well.
     const L3_BANK: u64 = 8;
     /// Bit 1: the field qualifies an L1 event.
     const L1_QUALIFIER: u64 = 4;
@@ -118,6 +122,7 @@ fn caches(cpu: &Cpu, code: EventCode) -> Result<(), Refusal> {
         Isa::V207 if beyond_l1 => select == 0 || code.unit() >= 8,
         // The two lower bits are the qualifier's value.
         Isa::V207 => select == 0 || matches!(select, L1_QUALIFIER..=7),
+        Isa::V300 if code.unit() >= 8 && beyond_l1 => matches!(select, 0 | L3_BANK),
         Isa::V300 | Isa::V31 => select == 0 || (select <= 3 && !beyond_l1),
     };
     if meant {

@@ -79,7 +79,7 @@ const SAMPLE_ENABLE: Field = Field::ibm(63, 63);
 const SDAR_ON_TLB_MISS: u64 = 1;
 /// SDAR mode "update on a data cache miss", the default from POWER9 on. Modes
 /// other than 0 are required in continuous sampling.
-const SDAR_ON_DCACHE_MISS: u64 = 2;
+pub(super) const SDAR_ON_DCACHE_MISS: u64 = 2;
 
 impl Mmcr {
     /// The images for `reqs`, placed as `assignment` says.

@@ -107,6 +107,9 @@ fn sdar_mode_of_a_marked_event() {
         Err(Refusal::SdarModeOnMarked)
     );
     assert_eq!(check(POWER10, 1 << 22 | 0x400e0), Ok(()));
+    // The default, as the kernel's l3_bank_test has it.
+    assert_eq!(check(POWER10, 0x84918f), Ok(()));
+    assert_eq!(check(POWER9, 2 << 50 | 0x401e0), Ok(()));
 }
 
 #[test]
@@ -114,6 +117,9 @@ fn cache_select_field_of_power9() {
     assert_eq!(check(POWER9, 0x21c040), Ok(()));
     assert_eq!(check(POWER9, 0x41c040), Err(Refusal::CacheSelOutsideUnit));
     assert_eq!(check(POWER9, 0x146080), Err(Refusal::CacheSelOutsideUnit));
+    // The L3 bank of POWER8, in the kernel's l3_bank_test.
+    assert_eq!(check(POWER9, 0x84918f), Ok(()));
+    assert_eq!(check(POWER9, 0x847080), Err(Refusal::CacheSelOutsideUnit));
 }
 
 #[test]

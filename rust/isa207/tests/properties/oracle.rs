@@ -83,7 +83,7 @@ pub fn is_valid(model: Model, req: &Request) -> bool {
         Power9 => bits(code, 50, 51),
         Power10 => bits(code, 22, 23),
     };
-    if (sample != 0 && !marked) || (sdar_mode != 0 && marked) {
+    if (sample != 0 && !marked) || (sdar_mode % 2 == 1 && marked) {
         return false;
     }
 
@@ -121,8 +121,12 @@ pub fn is_valid(model: Model, req: &Request) -> bool {
             allowed.contains(&bits(code, 20, 23))
         }
         Power9 => {
-            let allowed = if l2l3 { 0 } else { 3 };
-            bits(code, 20, 23) <= allowed
+            let allowed: &[u64] = match unit {
+                6 | 7 => &[0],
+                8 | 9 => &[0, 8],
+                _ => &[0, 1, 2, 3],
+            };
+            allowed.contains(&bits(code, 20, 23))
         }
         Power10 => {
             let allowed = if l2l3 { 0 } else { 3 };

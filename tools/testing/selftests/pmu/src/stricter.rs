@@ -199,7 +199,8 @@ pub const RULES: &[Rule] = &[
                 Model::Power9 => asked.bits(50, 51),
                 Model::Power10 => asked.bits(22, 23),
             };
-            is_code(asked) && mode != 0 && asked.is_marked()
+            // 2 is the default.
+            is_code(asked) && mode % 2 == 1 && asked.is_marked()
         },
     },
     Rule {
@@ -236,6 +237,7 @@ pub const RULES: &[Rule] = &[
                 // The bank of the L3.
                 (Model::Power8, 8 | 9) => select & 7 == 0,
                 (Model::Power8, _) => select == 0 || (4..8).contains(&select),
+                (Model::Power9, 8 | 9) => select & 7 == 0,
                 (_, 6..=9) => select == 0,
                 (_, _) => select < 4,
             };
