@@ -45,14 +45,19 @@ fn share(parent: &mut Link, number: u32) -> Outcome {
     process::never_preempted()?;
     let event = session::prepare(code, own_only)?;
 
-    // How many cycles the work is when nobody interrupts it.
-    pmc.write(0);
-    pmc::unfreeze();
-    for _ in 0..100 {
-        session::work();
+    // How many cycles the work is when nobody interrupts it: the least of several
+    // tries, as a tick of the kernel's counts as well.
+    let mut least = u32::MAX;
+    for _ in 0..8 {
+        pmc.write(0);
+        pmc::unfreeze();
+        for _ in 0..100 {
+            session::work();
+        }
+        pmc::freeze();
+        least = least.min(pmc.read());
     }
-    pmc::freeze();
-    let cycles = u64::from(pmc.read()) * TURNS * ROUNDS / 100;
+    let cycles = u64::from(least) * TURNS * ROUNDS / 100;
 
     ebb::start(pmc, period).or_fail("start")?;
     ebb::enable().or_fail("enable EBBs")?;
