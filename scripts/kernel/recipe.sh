@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh
+# How a kernel piece is made: the source that the private root holds, patched,
+# configured with fragments of this folder on top of allnoconfig, and built. The
+# piece's directory is the build tree itself; its source stays complete, for the
+# kernel's own selftests are built from it as well.
+# Sourced by scripts/pieces/kernel*, with the names of the fragments in $fragments.
+# scripts/setup says what the words mean that this answers to, and sets top and dir.
+# The pieces run under set -e.
+# shellcheck disable=SC2154,SC2164
+. "$top/scripts/lib.sh"
+
+: "${fragments:?}"
+
+# Prints the fragments, in their order.
+configuration() {
+	(cd "$top/scripts/kernel" && printf '%s\n' "$fragments" | xargs cat)
+}
+
+in_tree() {
+	# shellcheck disable=SC2086
+	"$top/scripts/in-root" make -C "$dir" $cross "$@"
+}
+
+# Stops with the names of the fragments' symbols that the configuration lost: one
+# that lacks a dependency, or a toolchain, drops out without a word.
+compare_config() {
+	lost=$(configuration | grep -E '^(CONFIG_|# CONFIG_)' | grep -vxF -f "$dir/.config" | tr '\n' ' ')
+	if [ "$lost" ]; then
+		echo "lost from the configuration: $lost"
+		return 1
+	fi
+}
+
+case $1 in
+needs)
+	echo root
+	;;
+key)
+	# What made the tools of the root is the root's own matter: a root made anew
+	# with the same versions keeps the kernel.
+	root=$("$top/scripts/setup" --print root)
+	cat "$root/kernel-source"
+	configuration
+	cat "$top"/scripts/kernel/patches/*.patch
+	grep -E "^(linux-source|rustc|rust-src|bindgen|clang|lld|llvm|libclang|gcc|make) |^(linux-source|clang|lld|llvm|gcc)-[^ ]* " "$root/versions"
+	sed '/^[[:space:]]*#/d' "$top/scripts/kernel/recipe.sh"
+	;;
+stages)
+	echo source config vmlinux modules
+	;;
+
+source)
+	root=$("$top/scripts/setup" --print root)
+	find "$dir" -mindepth 1 -delete
+	"$top/scripts/in-root" tar -C "$dir" --strip-components=1 -xf "/usr/src/$(cat "$root/kernel-source").tar.xz"
+	for patch in "$top"/scripts/kernel/patches/*.patch; do
+		"$top/scripts/in-root" patch -d "$dir" -p1 --fuzz=0 --no-backup-if-mismatch -i "$patch"
+	done
+	;;
+
+config)
+	configuration >"$dir/.fragments"
+	in_tree KCONFIG_ALLCONFIG="$dir/.fragments" allnoconfig
+	in_tree rustavailable
+	compare_config
+	;;
+
+vmlinux | modules)
+	in_tree RUST_LIB_SRC="$("$top/scripts/in-root" sh -c 'echo "$(rustc --print sysroot)/lib/rustlib/src/rust/library"')" \
+		-j"$(nproc)" "$1"
+	compare_config
+	;;
+
+seal)
+	cd "$dir"
+	sha256sum vmlinux Module.symvers .config include/config/auto.conf include/generated/rustc_cfg
+	fingerprint . Makefile Kbuild scripts rust include arch/powerpc tools/testing/selftests/powerpc
+	;;
+
+*)
+	die "pieces/${0##*/}: no stage '$1'"
+	;;
+esac
