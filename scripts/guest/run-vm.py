@@ -59,6 +59,7 @@ def parse_arguments():
     parser.add_argument("--mem", required=True)
     parser.add_argument("--icount", choices=["on", "off"], required=True)
     parser.add_argument("--driver", choices=["rust", "in-tree"], required=True)
+    parser.add_argument("--params", default="", help="parameters of the module")
     parser.add_argument("--paranoid", default="")
     parser.add_argument("--timeout", type=int, default=0)
     parser.add_argument("command", nargs="*", help="none: a shell at this terminal")
@@ -70,6 +71,7 @@ def write_initramfs(path, options):
     terminal = shutil.get_terminal_size()
     settings = {
         "driver": options.driver,
+        "params": options.params,
         "paranoid": options.paranoid,
         "rows": terminal.lines,
         "columns": terminal.columns,
