@@ -41,18 +41,6 @@ impl Bescr {
         // SAFETY: the caller's contract is the one of `spr::write`.
         unsafe { spr::write::<{ spr::BESCR }>(self.0) }
     }
-
-    /// Whether every bit of `bits` is set.
-    #[must_use]
-    pub const fn has(self, bits: Self) -> bool {
-        self.0 & bits.0 == bits.0
-    }
-
-    /// This value with `bits` cleared.
-    #[must_use]
-    pub const fn without(self, bits: Self) -> Self {
-        Self(self.0 & !bits.0)
-    }
 }
 
 /// A value of Monitor Mode Control Register 0, of which problem state sees
@@ -83,18 +71,6 @@ impl Mmcr0 {
         // SAFETY: problem state can only freeze counters and gate alerts here;
         // whether a branch may happen is up to BESCR.
         unsafe { spr::write::<{ spr::MMCR0 }>(self.0) }
-    }
-
-    /// Whether every bit of `bits` is set.
-    #[must_use]
-    pub const fn has(self, bits: Self) -> bool {
-        self.0 & bits.0 == bits.0
-    }
-
-    /// This value with `bits` cleared.
-    #[must_use]
-    pub const fn without(self, bits: Self) -> Self {
-        Self(self.0 & !bits.0)
     }
 }
 
@@ -128,8 +104,23 @@ impl Mmcr2 {
     }
 }
 
+/// What every such value can do; `$bit`s are those that `Debug` names.
 macro_rules! value_type {
     ($type:ident, $($bit:ident),*) => {
+        impl $type {
+            /// Whether every bit of `bits` is set.
+            #[must_use]
+            pub const fn has(self, bits: Self) -> bool {
+                self.0 & bits.0 == bits.0
+            }
+
+            /// This value with `bits` cleared.
+            #[must_use]
+            pub const fn without(self, bits: Self) -> Self {
+                Self(self.0 & !bits.0)
+            }
+        }
+
         impl BitOr for $type {
             type Output = Self;
             fn bitor(self, other: Self) -> Self {
@@ -140,7 +131,7 @@ macro_rules! value_type {
         impl fmt::Debug for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 write!(f, "{}({:#x}", stringify!($type), self.0)?;
-                $(if self.0 & Self::$bit.0 == Self::$bit.0 {
+                $(if self.has(Self::$bit) {
                     write!(f, " {}", stringify!($bit))?;
                 })*
                 f.write_str(")")

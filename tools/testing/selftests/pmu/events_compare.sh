@@ -159,13 +159,7 @@ rules_make_a_difference() {
 	}
 }
 
-[ -e "$MODULE" ] || {
-	echo "KTAP version 1"
-	echo "1..0 # SKIP there is no $MODULE"
-	exit $SKIP
-}
-at_start=unload
-! loaded || at_start=load
+begin
 
 plan 11
 try drivers_are_observed
@@ -179,5 +173,4 @@ try fields_of_the_code
 try rules_of_ebb
 try groups
 try rules_make_a_difference
-$at_start
-finish
+finish_as_begun

@@ -201,15 +201,8 @@ ebb_events_open() {
 	quiet
 }
 
-for needed in "$MODULE" "$(command -v perf)"; do
-	[ -e "$needed" ] || {
-		echo "KTAP version 1"
-		echo "1..0 # SKIP there is no ${needed:-perf tool}"
-		exit $SKIP
-	}
-done
-at_start=unload
-! loaded || at_start=load
+command -v perf >/dev/null || skip_all "there is no perf tool"
+begin
 
 plan 8
 try drivers_are_observed
@@ -220,5 +213,4 @@ try rules_of_ebb_apply
 try terms_are_bits
 try terms_are_checked_by_perf
 try ebb_events_open
-$at_start
-finish
+finish_as_begun

@@ -6,6 +6,8 @@
 #   try NAME            runs the function NAME: status 0 passed, 4 skipped, else
 #                       failed; its output becomes diagnostics; `why TEXT` explains
 #   finish              totals, and exit with 0 passed, 1 failed, 4 all skipped
+#   begin, finish_as_begun
+#                       for tests that change the driver
 
 # The programs lie beside the shell tests.
 here=$(cd "$(dirname "$0")" && pwd)
@@ -84,6 +86,26 @@ load() {
 
 unload() {
 	! loaded || must rmmod "$NAME"
+}
+
+# Ends the script before its first test.
+skip_all() {
+	echo "KTAP version 1"
+	echo "1..0 # SKIP $*"
+	exit $SKIP
+}
+
+# Skips all where there is no module; remembers which driver has the PMU.
+begin() {
+	[ -e "$MODULE" ] || skip_all "there is no $MODULE"
+	at_start=unload
+	! loaded || at_start=load
+}
+
+# As `finish`, with the driver that had the PMU when it began.
+finish_as_begun() {
+	$at_start
+	finish
 }
 
 # Lines that the kernel printed since the mark.

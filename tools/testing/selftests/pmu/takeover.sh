@@ -183,13 +183,7 @@ cpu_away_meanwhile() {
 	quiet
 }
 
-[ -e "$MODULE" ] || {
-	echo "KTAP version 1"
-	echo "1..0 # SKIP there is no $MODULE"
-	exit $SKIP
-}
-at_start=unload
-! loaded || at_start=load
+begin
 
 plan 11
 try tell_one_line
@@ -203,5 +197,4 @@ try timer_goes_with_its_pmu
 try revoked_events_are_no_burden
 try wrong_parameter
 try cpu_away_meanwhile
-$at_start
-finish
+finish_as_begun

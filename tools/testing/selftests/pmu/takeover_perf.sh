@@ -94,18 +94,8 @@ stat_across_insmod() {
 	must stat_of cycles,instructions
 }
 
-[ -e "$MODULE" ] || {
-	echo "KTAP version 1"
-	echo "1..0 # SKIP there is no $MODULE"
-	exit $SKIP
-}
-command -v perf >/dev/null || {
-	echo "KTAP version 1"
-	echo "1..0 # SKIP there is no perf tool"
-	exit $SKIP
-}
-at_start=unload
-! loaded || at_start=load
+command -v perf >/dev/null || skip_all "there is no perf tool"
+begin
 
 plan 7
 try generic_events_agree
@@ -115,5 +105,4 @@ try user_only_agrees
 try system_wide
 try record_finds_the_function
 try stat_across_insmod
-$at_start
-finish
+finish_as_begun

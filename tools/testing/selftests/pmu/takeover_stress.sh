@@ -93,18 +93,11 @@ revoke_again_and_again() {
 	quiet
 }
 
-[ -e "$MODULE" ] || {
-	echo "KTAP version 1"
-	echo "1..0 # SKIP there is no $MODULE"
-	exit $SKIP
-}
-at_start=unload
-! loaded || at_start=load
+begin
 
 plan 4
 try change_hands_alone
 try change_hands_beside_counting
 try change_hands_beside_opens
 try revoke_again_and_again
-$at_start
-finish
+finish_as_begun
