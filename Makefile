@@ -57,6 +57,11 @@ check: ## run every test
 	@scripts/setup root kernel guest perf selftests
 	@$(in_root) python3 -B scripts/check
 
+.PHONY: check-debug
+check-debug: ## run the guests' tests on a kernel that checks itself (half an hour)
+	@scripts/setup root kernel-debug guest perf
+	@$(in_root) python3 -B scripts/check --debug
+
 .PHONY: conformance
 conformance: module ## compare with the built-in driver by the kernel's own selftests
 	@scripts/setup root guest selftests
