@@ -9,6 +9,7 @@ a program that nests the results of its tests is not one more test.
 import re
 from dataclasses import dataclass, field
 
+VERSION = re.compile(r"KTAP version \d+$")
 PLAN = re.compile(r"1\.\.(\d+)(?:\s+#\s*skip\b.*)?$", re.IGNORECASE)
 RESULT = re.compile(r"(not ok|ok)\s+(\d+)\s*(?:-\s+)?(.*)$")
 DIRECTIVE = re.compile(r"\s*#\s*(skip|xfail|todo)\b\s*(.*)$", re.IGNORECASE)
@@ -36,8 +37,13 @@ class _Level:
     results: list = field(default_factory=list)
 
     def close(self):
-        """All results, with a failure for each planned test that has none."""
+        """All results, with a failure for each planned test that has none, and one
+        if nobody knows how many there should be."""
         results = list(self.results)
+        if self.seen and self.planned is None:
+            results.append(Result("plan", FAILED, "there is none, so tests may be missing"))
+        elif self.seen > (self.planned or 0):
+            results.append(Result("plan", FAILED, f"{self.seen} results of {self.planned} tests"))
         for number in range(self.seen + 1, (self.planned or 0) + 1):
             name = self.subtest if number == self.seen + 1 and self.subtest else f"test {number}"
             results.append(Result(name, FAILED, "planned, but there is no result"))
@@ -50,7 +56,10 @@ def parse(text):
     for raw in text.splitlines():
         line = raw.strip()
         indent = len(raw.expandtabs()) - len(raw.expandtabs().lstrip())
-        if match := PLAN.match(line):
+        if VERSION.match(line):
+            # One output may follow another; one deeper begins below this level.
+            _restart(levels, indent)
+        elif match := PLAN.match(line):
             levels.setdefault(indent, _Level()).planned = int(match[1])
         elif match := SUBTEST.match(line):
             levels.setdefault(indent, _Level()).subtest = match[1].strip()
@@ -62,6 +71,12 @@ def parse(text):
             level.results += _judge(match[1] == "ok", match[3], inner)
     rest = _take_deeper(levels, -1, keep_names=True)
     return rest
+
+
+def _restart(levels, indent):
+    """Keep the results of the output that ended, as of tests of no other."""
+    if indent in levels and levels[indent].seen:
+        levels[indent] = _Level(results=_take_deeper(levels, indent - 1, keep_names=True))
 
 
 def _judge(ok, description, inner):

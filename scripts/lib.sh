@@ -38,11 +38,15 @@ die() {
 
 # step NAME CMD...: run CMD with its output in a log of that name, show how long
 # it took; when it fails show the end of the log and its path. CMD is a program,
-# not a function, so that its own `set -e` is in force.
+# not a function, so that its own `set -e` is in force. Until it has succeeded the
+# log bears this shell's number too: another run may be at the same step.
 step() {
 	step_name=$1
 	shift
-	step_log=$EBB_CACHE/log/$(printf '%s' "$step_name" | tr -c 'A-Za-z0-9.' '-').log
+	step_base=$EBB_CACHE/log/$(printf '%s' "$step_name" | tr -c 'A-Za-z0-9.' '-')
+	step_log=$step_base.$$.log
+	# Those of failures long mended.
+	find "$EBB_CACHE/log" -maxdepth 1 -name '*.*.log' -mtime +7 -delete
 	step_start=$(date +%s)
 	printf '  %-40s ' "$step_name" >&2
 	step_status=0
@@ -50,6 +54,7 @@ step() {
 	step_time=$(($(date +%s) - step_start))
 	if [ "$step_status" -eq 0 ]; then
 		say "$step_time s"
+		mv "$step_log" "$step_base.log"
 		return 0
 	fi
 	say "FAILED after $step_time s (status $step_status); the end of its log:"
