@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the EBB selftests share: sessions with an EBB event, peer processes,
-//! and a look at whether an instruction traps.
+//! What the EBB selftests share: sessions with an EBB event, single alerts, peer
+//! processes, and a look at whether an instruction traps.
 //!
 //! Each program beside this library tests one behaviour of the contract between
 //! a program and the kernel's PMU driver. Where EBBs are counted, the tests rely
 //! on an emulator run with `-icount`, or on real hardware.
 
+pub mod alert;
+pub mod cpus;
+pub mod neighbour;
 pub mod process;
 pub mod registers;
 pub mod session;

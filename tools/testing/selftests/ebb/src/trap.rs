@@ -59,6 +59,11 @@ pub fn write_pmc1() {
     ebb::Pmc::Pmc1.write(0);
 }
 
+/// Writes PMC2, which no event of most tests counts on.
+pub fn write_pmc2() {
+    ebb::Pmc::Pmc2.write(0);
+}
+
 /// Writes MMCR0.
 pub fn write_mmcr0() {
     ebb::reg::Mmcr0::FC.write();

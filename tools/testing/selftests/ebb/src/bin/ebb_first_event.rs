@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A task's first EBB event starts from zero: no value of its parent's, or of
-//! whoever had the PMU before, shows in its registers.
+//! A task's first EBB event starts from zero, and so does the first after it
+//! closed its last: no value of its parent's, of whoever had the PMU before, or
+//! of its own past shows in its registers.
 
 use ebb::EventBuilder;
 use ebb::Pmc;
@@ -75,9 +76,72 @@ fn after_ordinary_events() -> Outcome {
     look()
 }
 
+/// A program ends its session in the state `leave` makes; its next event counts
+/// at once, and makes an EBB when it shall and not before.
+fn after_closing(leave: fn()) -> Outcome {
+    const PERIOD: u32 = 10_000;
+    for _ in 0..3 {
+        let event = session::prepare(CYCLES, session::count_only)?;
+        leave();
+        event.close();
+
+        look()?;
+        let event = EventBuilder::ebb(CYCLES).open().or_fail("open")?;
+        ebb::enable().or_fail("enable EBBs")?;
+        event.enable().or_fail("enable")?;
+        let first = Pmc::Pmc1.read();
+        session::work();
+        let second = Pmc::Pmc1.read();
+        check!(second > first, "PMC1 stands still at {second:#x}");
+        session::expect_none(20 * u64::from(PERIOD))?;
+        ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
+        session::wait_for(20, PERIOD)?;
+        session::end(event);
+    }
+    Ok(())
+}
+
+fn after_closing_frozen() -> Outcome {
+    after_closing(|| Mmcr0::FC.write())
+}
+
+fn after_closing_without_alerts() -> Outcome {
+    after_closing(|| Mmcr0(0).write())
+}
+
+/// With an alert that nobody has taken.
+fn after_closing_alerted() -> Outcome {
+    after_closing(|| (Mmcr0::FC | Mmcr0::PMAO).write())
+}
+
+fn after_closing_with_mmcr2() -> Outcome {
+    after_closing(|| Mmcr2::USER.write())
+}
+
+/// What begins clean is an event, not each of its turns on the PMU.
+fn state_outlives_disable() -> Outcome {
+    let event = session::prepare(CYCLES, session::count_only)?;
+    for mmcr0 in [Mmcr0::FC, Mmcr0::FC | Mmcr0::PMAE, Mmcr0(0)] {
+        Mmcr2::freeze_problem(2).write();
+        mmcr0.write();
+        event.disable().or_fail("disable")?;
+        event.enable().or_fail("enable")?;
+        let (now, mmcr2) = (Mmcr0::read(), Mmcr2::read());
+        check!(now == mmcr0, "{mmcr0:?} became {now:?}");
+        check!(mmcr2 == Mmcr2::freeze_problem(2), "{mmcr2:?}");
+    }
+    session::end(event);
+    Ok(())
+}
+
 fn main() {
     ktap::run(&[
         ("child_of_an_ebb_task", child_of_an_ebb_task),
         ("after_ordinary_events", after_ordinary_events),
+        ("after_closing_frozen", after_closing_frozen),
+        ("after_closing_without_alerts", after_closing_without_alerts),
+        ("after_closing_alerted", after_closing_alerted),
+        ("after_closing_with_mmcr2", after_closing_with_mmcr2),
+        ("state_outlives_disable", state_outlives_disable),
     ])
 }

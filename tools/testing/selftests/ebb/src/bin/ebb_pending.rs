@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0
+//! An alert that the program cannot take at once waits for it: it makes exactly
+//! one EBB when GE and PME are on, and none if the program or a close has done
+//! away with it.
+//!
+//! Power ISA v3.1 Book II, "Event-Based Branch Facility"; Book III, "Performance
+//! Monitor Facility", MMCR0\[PMAO\].
+
+use ebb::EbbContext;
+use ebb::Pmc;
+use ebb::Rearm;
+use ebb::pmc;
+use ebb::reg::Bescr;
+use ebb::reg::Mmcr0;
+use ebb_selftests::OrFail;
+use ebb_selftests::alert;
+use ebb_selftests::process;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ktap::Outcome;
+use ktap::check;
+use std::fs::File;
+use std::io::Read;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
+
+const BACK_TO_BACK: u64 = 5000;
+
+/// Leaves the counter negative until the last EBB.
+fn again(context: &mut EbbContext<'_>) {
+    let value = match context.number() {
+        ..BACK_TO_BACK => pmc::OVERFLOW,
+        _ => 0,
+    };
+    Pmc::Pmc1.write(value);
+    context.rearm(Rearm::Keep);
+}
+
+/// The counter overflows again before the handler has returned, each time.
+fn back_to_back() -> Outcome {
+    let event = session::prepare(CYCLES, again)?;
+    Pmc::Pmc1.write(0);
+    ebb::enable().or_fail("enable EBBs")?;
+    pmc::unfreeze();
+    alert::due_in(1000);
+    // What a driver may take to look again, for each of them.
+    for _ in 0..BACK_TO_BACK {
+        alert::work(alert::SETTLED / 2);
+        if ebb::count() >= BACK_TO_BACK {
+            break;
+        }
+    }
+    alert::expect_total(BACK_TO_BACK, "back to back")?;
+    alert::end(event)
+}
+
+/// Overflows while `off` is in BESCR, and takes the EBB after that.
+fn overflow_with(off: Bescr) -> Outcome {
+    let event = alert::begin(off)?;
+    for n in 0..100 {
+        alert::set(off);
+        alert::raise();
+        // Short and long, and with a tick of the kernel's in some.
+        alert::work(n * n * 500);
+        check!(
+            ebb::count() == n,
+            "{} EBBs in spite of {off:?}",
+            ebb::count()
+        );
+        alert::on();
+        alert::expect_total(n + 1, format_args!("after {off:?}"))?;
+    }
+    alert::end(event)
+}
+
+fn global_enable_off() -> Outcome {
+    overflow_with(Bescr::PME)
+}
+
+/// MMCR0\[PMAO\] stays, and with PME it is an exception.
+fn pmu_enable_off() -> Outcome {
+    overflow_with(Bescr::GE)
+}
+
+fn all_off() -> Outcome {
+    overflow_with(Bescr(0))
+}
+
+/// The alert comes at any place of a program that turns EBBs off and on, as one
+/// does that guards something from its handler.
+fn while_switching_on_and_off() -> Outcome {
+    let event = alert::begin(Bescr(0))?;
+    let guarded = || {
+        for _ in 0..10 {
+            alert::hold();
+            session::work();
+            alert::on();
+            session::work();
+        }
+    };
+    alert::sweep(1000, "guarded sections", guarded)?;
+    alert::end(event)
+}
+
+fn in_system_calls() -> Outcome {
+    let event = alert::begin(Bescr(0))?;
+    let mut zero = File::open("/dev/zero")?;
+    let mut buffer = vec![1; 1 << 20];
+    alert::sweep(200, "read", || {
+        buffer.fill(1);
+        let _ = zero.read(&mut buffer);
+    })?;
+    alert::sweep(100, "getppid", || {
+        for _ in 0..20 {
+            let _ = std::os::unix::process::parent_id();
+        }
+    })?;
+    alert::end(event)
+}
+
+static SIGNALS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn count_signal(_: libc::c_int) {
+    SIGNALS.fetch_add(1, Relaxed);
+}
+
+/// At any moment of a signal: its raising, its handler, and the way back.
+fn in_signals() -> Outcome {
+    let event = alert::begin(Bescr(0))?;
+    // SAFETY: the signal handler adds to an atomic.
+    unsafe { libc::signal(libc::SIGUSR1, count_signal as *const () as usize) };
+    let raise = || {
+        // SAFETY: it has the handler above.
+        unsafe { libc::raise(libc::SIGUSR1) };
+    };
+    alert::sweep(500, "signal", raise)?;
+    check!(SIGNALS.load(Relaxed) > 500, "signals got lost");
+    alert::end(event)
+}
+
+/// In page faults: the kernel is entered at instructions that are done again.
+fn in_page_faults() -> Outcome {
+    const PAGES: usize = 16;
+    let event = alert::begin(Bescr(0))?;
+    // SAFETY: a fresh mapping, of which only the writes below know.
+    let area = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            PAGES * 65536,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    check!(area != libc::MAP_FAILED, "mmap failed");
+    let touch = || {
+        for page in 0..PAGES {
+            // SAFETY: inside the mapping.
+            unsafe {
+                area.byte_add(page * 65536).cast::<u8>().write_volatile(1);
+            }
+        }
+        // SAFETY: the mapping is ours; nobody holds a reference into it.
+        unsafe { libc::madvise(area, PAGES * 65536, libc::MADV_DONTNEED) };
+    };
+    alert::sweep(200, "page faults", touch)?;
+    alert::end(event)
+}
+
+/// The program arms the counter anew, as a handler does: PMAO off, PMAE on.
+fn dropped_when_armed_again() -> Outcome {
+    let event = alert::begin(Bescr::PME)?;
+    for n in 0..50 {
+        alert::hold();
+        alert::raise();
+        alert::work(n * 500);
+        Pmc::Pmc1.write(0);
+        Mmcr0::PMAE.write();
+        alert::on();
+        alert::expect_none("armed again before GE was on")?;
+    }
+    alert::due_in(1000);
+    alert::expect_total(1, "the next overflow")?;
+    alert::end(event)
+}
+
+/// Skips where the alert that was raised is not to be seen: under an emulator
+/// with an interrupt for it, which stays up as long as PMAO is set.
+fn require_visible_alert() -> Outcome {
+    match Mmcr0::read().has(Mmcr0::PMAO) {
+        true => Ok(()),
+        false => ktap::skip("PMAO cannot stay set on this machine"),
+    }
+}
+
+/// The program takes PMAO away and leaves alerts off.
+fn dropped_when_cleared() -> Outcome {
+    let event = alert::begin(Bescr::PME)?;
+    alert::raise();
+    require_visible_alert()?;
+    Pmc::Pmc1.write(0);
+    Mmcr0::FC.write();
+    alert::on();
+    alert::expect_none("PMAO cleared before GE was on")?;
+    Mmcr0::PMAE.write();
+    alert::expect_none("alerts on again, nothing negative")?;
+    alert::due_in(1000);
+    alert::expect_total(1, "the next overflow")?;
+    alert::end(event)
+}
+
+/// A program sees in MMCR0 that there was an alert, and that the counters stand
+/// still since.
+fn alert_is_visible() -> Outcome {
+    let event = alert::begin(Bescr(0))?;
+    alert::raise();
+    alert::work(alert::SETTLED);
+    let mmcr0 = Mmcr0::read();
+    check!(
+        mmcr0.without(Mmcr0::PMAO) == Mmcr0::FC,
+        "alerts on after one: {mmcr0:?}"
+    );
+    require_visible_alert()?;
+    process::give_way();
+    let mmcr0 = Mmcr0::read();
+    check!(
+        mmcr0 == Mmcr0::FC | Mmcr0::PMAO,
+        "after a switch: {mmcr0:?}"
+    );
+    alert::end(event)
+}
+
+/// The program raises it itself: PMAO set by a write makes an EBB.
+fn written_by_the_program() -> Outcome {
+    let event = alert::begin(Bescr(0))?;
+    for n in 0..20 {
+        alert::on();
+        Mmcr0::FC.write();
+        Pmc::Pmc1.write(pmc::OVERFLOW);
+        (Mmcr0::FC | Mmcr0::PMAO).write();
+        alert::expect_total(n + 1, "PMAO written")?;
+    }
+    alert::end(event)
+}
+
+fn dropped_by_close() -> Outcome {
+    for _ in 0..20 {
+        let event = alert::begin(Bescr::PME)?;
+        alert::raise();
+        event.close();
+        alert::on();
+        alert::expect_none("closed")?;
+        let event = ebb::EventBuilder::ebb(CYCLES).open().or_fail("open")?;
+        event.enable().or_fail("enable")?;
+        let mmcr0 = Mmcr0::read();
+        check!(mmcr0 == Mmcr0::PMAE, "the next event's {mmcr0:?}");
+        alert::expect_none("the next event")?;
+        alert::end(event)?;
+    }
+    Ok(())
+}
+
+/// Disabled is not closed: what the program had comes back with the event.
+fn kept_while_disabled() -> Outcome {
+    let event = alert::begin(Bescr::PME)?;
+    for n in 0..20 {
+        alert::hold();
+        alert::raise();
+        event.disable().or_fail("disable")?;
+        alert::on();
+        alert::work(alert::SETTLED);
+        check!(ebb::count() == n, "an EBB without an event");
+        event.enable().or_fail("enable")?;
+        alert::expect_total(n + 1, "enabled again")?;
+    }
+    alert::end(event)
+}
+
+fn main() {
+    ktap::run(&[
+        ("back_to_back", back_to_back),
+        ("global_enable_off", global_enable_off),
+        ("pmu_enable_off", pmu_enable_off),
+        ("all_off", all_off),
+        ("while_switching_on_and_off", while_switching_on_and_off),
+        ("in_system_calls", in_system_calls),
+        ("in_signals", in_signals),
+        ("in_page_faults", in_page_faults),
+        ("dropped_when_armed_again", dropped_when_armed_again),
+        ("dropped_when_cleared", dropped_when_cleared),
+        ("alert_is_visible", alert_is_visible),
+        ("written_by_the_program", written_by_the_program),
+        ("dropped_by_close", dropped_by_close),
+        ("kept_while_disabled", kept_while_disabled),
+    ])
+}

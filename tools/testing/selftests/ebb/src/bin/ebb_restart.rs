@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The kernel stops the PMU and starts it again under a program, for reasons of
+//! its own and without a new event: the program sees nothing of that.
+//!
+//! Meanwhile the counter is negative and the program has alerts off, as between
+//! an overflow and the end of its handler. So no alert is due, neither for the
+//! program nor for the kernel.
+
+use ebb::Event;
+use ebb::EventBuilder;
+use ebb::Pmc;
+use ebb::pmc;
+use ebb::reg::Bescr;
+use ebb::reg::Mmcr0;
+use ebb_selftests::OrFail;
+use ebb_selftests::process;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ebb_selftests::session::INSTRUCTIONS;
+use ebb_selftests::trap;
+use ebb_selftests::trap::traps;
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use pmu_selftests::attr::Attr;
+use std::time::Duration;
+use std::time::Instant;
+
+const PERIOD: u32 = 10_000;
+const NEGATIVE: u32 = pmc::OVERFLOW + 0x1234;
+
+/// Works for `time` in the middle of what a handler does, with and without GE,
+/// and looks whether that is undone.
+fn undisturbed(event: &Event, time: Duration) -> Outcome {
+    for bescr in [Bescr(0), Bescr::PME, Bescr::GE] {
+        // SAFETY: the handler of `prepare` is installed.
+        unsafe { bescr.write() };
+        Mmcr0::FC.write();
+        Pmc::Pmc1.write(NEGATIVE);
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            session::work();
+        }
+        event.check_scheduled().or_fail("afterwards")?;
+        check!(!traps(trap::write_pmc2)?, "the program lost its access");
+        let (mmcr0, value) = (Mmcr0::read(), Pmc::Pmc1.read());
+        check!(
+            mmcr0 == Mmcr0::FC && value == NEGATIVE,
+            "with {bescr:?}: {mmcr0:?}, PMC1 is {value:#x}"
+        );
+        check!(ebb::count() == 0, "{} EBBs with alerts off", ebb::count());
+    }
+    Ok(())
+}
+
+/// The program takes its EBBs after that.
+fn goes_on(event: Event) -> Outcome {
+    ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
+    ebb::enable().or_fail("enable EBBs")?;
+    Mmcr0::PMAE.write();
+    session::wait_for(20, PERIOD)?;
+    session::end(event);
+    Ok(())
+}
+
+/// Ordinary events of the CPU that take turns in waiting for the counters: perf
+/// core stops the PMU each time it looks whether one can go on.
+fn rotation() -> Outcome {
+    session::require_ebb()?;
+    let cpu = process::stay_on_cpu()?;
+    let mut rivals = Vec::new();
+    for code in [INSTRUCTIONS, INSTRUCTIONS] {
+        let rival = EventBuilder::raw(code).pid(-1).cpu(cpu).times();
+        let rival = rival.open().or_fail("open rival")?;
+        rival.enable().or_fail("enable rival")?;
+        rivals.push(rival);
+    }
+    let event = session::prepare(CYCLES, session::count_only)?;
+    undisturbed(&event, Duration::from_millis(50))?;
+    for rival in &rivals {
+        let times = rival.read_times().or_fail("read rival")?;
+        check!(times.enabled > 0, "{times:?}");
+    }
+    goes_on(event)
+}
+
+/// The kernel's limit of samples a second, as it was at the end of the test.
+struct Limit(String);
+
+impl Limit {
+    const FILE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+
+    fn set(text: &str) -> Result<Self, Failure> {
+        let before = std::fs::read_to_string(Self::FILE)?;
+        std::fs::write(Self::FILE, text)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Limit {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::FILE, &self.0);
+    }
+}
+
+/// A software event of this task that samples too often: at each tick perf core
+/// lets it go on, and stops all PMUs of the task for that.
+fn throttling() -> Outcome {
+    session::require_ebb()?;
+    let _limit = Limit::set("1000")?;
+    let event = session::prepare(CYCLES, session::count_only)?;
+    // PERF_COUNT_SW_CPU_CLOCK every 20 us, with PERF_SAMPLE_IP.
+    let clock = Attr::software(0).sampling(20_000, 1).enabled();
+    let clock = clock.open_self()?;
+    undisturbed(&event, Duration::from_millis(50))?;
+    drop(clock);
+    goes_on(event)
+}
+
+fn main() {
+    ktap::run(&[("rotation", rotation), ("throttling", throttling)])
+}
