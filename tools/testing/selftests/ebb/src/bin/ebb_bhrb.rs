@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The Branch History Rolling Buffer under EBB: filled and readable for an event
 //! that asks for it, in the filter mode that it names; empty for one that does
-//! not.
+//! not. The branches of another task are never in it.
 
 use ebb::EbbContext;
 use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
+use ebb::reg::Mmcr0;
 use ebb_selftests::OrFail;
+use ebb_selftests::process;
+use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ktap::Outcome;
@@ -135,10 +138,73 @@ fn not_asked_for() -> Outcome {
     Ok(())
 }
 
+/// All of the buffer: 32 entries on every POWER so far. Recording ends, as no
+/// entry can be read while PMAE is on.
+fn all_entries() -> [u64; 32] {
+    Mmcr0(0).write();
+    macro_rules! entries {
+        ($($n:literal)*) => { [$(pmc::bhrb_entry::<$n>()),*] };
+    }
+    entries!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
+}
+
+/// Calls only, of which the test below makes few in a turn.
+fn own_session() -> Result<ebb::Event, ktap::Failure> {
+    let event = EventBuilder::ebb(CYCLES).bhrb(1).open().or_fail("open")?;
+    event.enable().or_fail("enable")?;
+    event.check_scheduled().or_fail("schedule")?;
+    Ok(event)
+}
+
+/// The branches of the task that had this CPU before are its own.
+fn nothing_of_a_neighbour() -> Outcome {
+    session::require_ebb()?;
+    if !session::isa_v31() {
+        ktap::skip("the emulator records branches from POWER10 on")?;
+    }
+    process::stay_on_cpu()?;
+    let mut neighbour = Peer::spawn(|parent| {
+        let event = own_session()?;
+        loop {
+            Mmcr0::PMAE.write();
+            // SAFETY: the routine changes r0, CTR and CR only, as a callee may.
+            unsafe { branches(100) };
+            let call = branches_call as *const () as u64;
+            let entries = all_entries();
+            let calls = entries.iter().filter(|&&entry| address(entry) == call);
+            check!(calls.count() > 16, "the neighbour's: {entries:x?}");
+            event.check_scheduled().or_fail("neighbour")?;
+            // SAFETY: as above.
+            unsafe { branches(100) };
+            parent.tell()?;
+            parent.listen()?;
+        }
+    })?;
+    let call = branches_call as *const () as u64;
+    for turn in 0..20 {
+        neighbour.link.listen()?;
+        // At first, and when it comes back with an event that it has already.
+        let event = own_session()?;
+        for _ in 0..2 {
+            let entries = all_entries();
+            check!(
+                entries.iter().all(|&entry| address(entry) != call),
+                "turn {turn}, of the neighbour: {entries:x?}"
+            );
+            neighbour.link.tell()?;
+            neighbour.link.listen()?;
+        }
+        event.close();
+        neighbour.link.tell()?;
+    }
+    Ok(())
+}
+
 fn main() {
     ktap::run(&[
         ("every_branch", every_branch),
         ("calls_only", calls_only),
         ("not_asked_for", not_asked_for),
+        ("nothing_of_a_neighbour", nothing_of_a_neighbour),
     ])
 }
