@@ -96,6 +96,19 @@ impl Peer {
         self.pid
     }
 
+    /// Whether it has ended; `join` tells how.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        // SAFETY: `info` is plain data that lives through the call; the process
+        // stays there to be waited for.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let id = self.pid.unsigned_abs();
+            let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            libc::waitid(libc::P_PID, id, &mut info, flags) == 0 && info.si_pid() == self.pid
+        }
+    }
+
     /// Waits for its end.
     ///
     /// # Errors

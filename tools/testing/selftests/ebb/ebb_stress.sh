@@ -1,0 +1,215 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# 64 processes with Event Based Branches of their own (ebb_stress), alone and
+# beside whatever disturbs a PMU: perf stat and perf record of all CPUs, CPUs that
+# go away and come back, attempts to remove and insert the module.
+#
+# usage: ebb_stress.sh [--rounds N] [--seed N] [--lossy] [TEST...]
+#
+#   --rounds N   rounds of each process in each test (default 40)
+#   --seed N     another course of events
+#   --lossy      EBBs may get lost on their way, as without an instruction clock;
+#                no foreign one may come all the same
+#   TEST         these only: alone, beside_perf_stat, beside_perf_record,
+#                beside_hotplug, beside_rmmod, beside_all
+
+# The tests are called by `try`, by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/ktap.sh
+. "$(dirname "$0")/ktap.sh"
+
+rounds=40 seed=1 lossy=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--rounds) rounds=$2 && shift 2 ;;
+	--seed) seed=$2 && shift 2 ;;
+	--lossy) lossy=$1 && shift ;;
+	-*)
+		echo "usage: ebb_stress.sh [--rounds N] [--seed N] [--lossy] [TEST...]" >&2
+		exit 2
+		;;
+	*) break ;;
+	esac
+done
+cpus=/sys/devices/system/cpu
+
+# What disturbs: each function disturbs once. Status 1 if it went wrong itself.
+
+perf_stat() {
+	perf stat -a -x , -e cycles,instructions -e '{r20002,r1001e}' -o "$work/stat" -- sleep 0.01
+}
+
+perf_record() {
+	perf record -q -a -e cycles -c 1000003 -o "$work/data" -- sleep 0.01
+}
+
+perf_record_task() {
+	perf record -q -e instructions -c 100003 -o "$work/data" -- pmu_tool work 3000000
+}
+
+# All go away but one, which is another one each time; then all come back.
+stays=0
+hotplug() {
+	for online in "$cpus"/cpu[0-9]*/online; do
+		echo 1 >"$online" || return
+	done
+	for online in "$cpus"/cpu[0-9]*/online; do
+		[ "$online" = "$cpus/cpu$stays/online" ] || echo 0 >"$online" || return
+	done
+	sleep 0.01
+	for online in "$cpus"/cpu[0-9]*/online; do
+		echo 1 >"$online" || return
+	done
+	stays=$(((stays + 1) % number_of_cpus))
+}
+
+# With events open both are refused, and the module stays as it is.
+rmmod_insmod() {
+	! rmmod "$NAME" 2>/dev/null || return
+	! insmod "$MODULE" 2>/dev/null || return
+	loaded
+}
+
+# disturb FUNCTION: again and again until told to end; leaves the number of times.
+disturb() {
+	times=0
+	while [ -e "$work/disturb" ]; do
+		"$1" || {
+			echo "$1: status $?" >>"$work/wrong"
+			break
+		}
+		times=$((times + 1))
+	done
+	echo "$1 $times" >>"$work/times"
+}
+
+# beside FUNCTION...: the stress with these disturbances.
+beside() {
+	: >"$work/out"
+	: >"$work/wrong"
+	: >"$work/times"
+	: >"$work/disturb"
+	rm -f "$work/stdin"
+	mkfifo "$work/stdin"
+	mark
+	# shellcheck disable=SC2086
+	ebb_stress --processes 64 --rounds "$rounds" --seed "$seed" $lossy \
+		<"$work/stdin" >"$work/result" 2>&1 &
+	stress=$!
+	# It holds its events until this is closed, so the module cannot go.
+	exec 9>"$work/stdin"
+	until grep -q '^ready' "$work/result"; do
+		kill -0 "$stress" 2>/dev/null || break
+		sleep 0.01
+	done
+	disturbers=
+	for function; do
+		# Before all the others, or they would be done before it has begun.
+		disturb "$function" 9>&- &
+		renice -n -15 -p $! >/dev/null
+		disturbers="$disturbers $!"
+	done
+	until grep -q '^total' "$work/result"; do
+		kill -0 "$stress" 2>/dev/null || break
+		sleep 0.05
+	done
+	rm "$work/disturb"
+	# shellcheck disable=SC2086
+	[ -z "$disturbers" ] || wait $disturbers
+	exec 9>&-
+	wait "$stress"
+	status=$?
+	sed 's/^/ /' "$work/result"
+	cat "$work/times"
+	[ "$status" -ne "$SKIP" ] || {
+		why "no EBB on this machine"
+		exit "$SKIP"
+	}
+	[ "$status" -eq 0 ] || {
+		why "ebb_stress gave status $status"
+		exit 1
+	}
+	[ ! -s "$work/wrong" ] || {
+		why "$(cat "$work/wrong")"
+		exit 1
+	}
+	! grep ' 0$' "$work/times" || {
+		why "nothing disturbed"
+		exit 1
+	}
+	silent
+	must pmu_tool count
+}
+
+# The kernel printed nothing since the mark, other than what each change of a
+# CPU's state is worth to it.
+silent() {
+	if printed | grep -v 'CPU *[0-9]*.*\(online\|offline\)'; then
+		why "the kernel printed something"
+		exit 1
+	fi
+}
+
+needs_perf() {
+	command -v perf >/dev/null || {
+		why "there is no perf tool"
+		exit "$SKIP"
+	}
+}
+
+needs_cpus() {
+	[ "$number_of_cpus" -gt 1 ] || {
+		why "there is one CPU only"
+		exit "$SKIP"
+	}
+}
+
+needs_module() {
+	loaded || {
+		why "the module is not there"
+		exit "$SKIP"
+	}
+}
+
+alone() {
+	beside
+}
+
+beside_perf_stat() {
+	needs_perf
+	beside perf_stat
+}
+
+beside_perf_record() {
+	needs_perf
+	beside perf_record perf_record_task
+}
+
+beside_hotplug() {
+	needs_cpus
+	beside hotplug
+}
+
+beside_rmmod() {
+	needs_module
+	beside rmmod_insmod
+}
+
+beside_all() {
+	set --
+	! command -v perf >/dev/null || set -- perf_stat perf_record
+	[ "$number_of_cpus" -eq 1 ] || set -- "$@" hotplug
+	! loaded || set -- "$@" rmmod_insmod
+	beside "$@"
+}
+
+number_of_cpus=$(find "$cpus" -maxdepth 1 -name 'cpu[0-9]*' | wc -l)
+# An emulator's handler takes long; the kernel is not to lower the rate for it.
+echo 100 >/proc/sys/kernel/perf_cpu_time_max_percent
+
+[ $# -gt 0 ] || set -- alone beside_perf_stat beside_perf_record beside_hotplug beside_rmmod beside_all
+plan $#
+for test; do
+	try "$test"
+done
+finish

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The handler of every process: is this EBB its own, and was it asked for?
+
+use ebb::EbbContext;
+use ebb::Pmc;
+use ebb::Rearm;
+use ebb::reg::Mmcr2;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What is wrong with an EBB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Foreign {
+    /// It came when none was asked for.
+    Unasked,
+    /// It came while BESCR\[GE\] was off.
+    GateClosed,
+    /// The process's own counter has not overflowed.
+    NotOwn,
+    /// A counter overflowed that is not the process's.
+    OtherCounter,
+    /// MMCR2 does not hold the process's mark.
+    Mark,
+}
+
+impl Foreign {
+    pub const ALL: [Self; 5] = [
+        Self::Unasked,
+        Self::GateClosed,
+        Self::NotOwn,
+        Self::OtherCounter,
+        Self::Mark,
+    ];
+}
+
+/// The counter of this process, by its index, and what it keeps in MMCR2.
+static OWN: AtomicU32 = AtomicU32::new(0);
+static MARK: AtomicU64 = AtomicU64::new(0);
+/// EBBs still to come in this round.
+static WANTED: AtomicU32 = AtomicU32::new(0);
+/// The program has BESCR\[GE\] off.
+static CLOSED: AtomicBool = AtomicBool::new(false);
+static FOREIGN: [AtomicU32; 5] = [const { AtomicU32::new(0) }; 5];
+
+/// Says whose process this is.
+pub fn set_own(pmc: Pmc, mark: Mmcr2) {
+    OWN.store(pmc.index() as u32, Relaxed);
+    MARK.store(mark.0, Relaxed);
+}
+
+/// Asks for `n` EBBs; 0 asks for no more.
+pub fn want(n: u32) {
+    WANTED.store(n, Relaxed);
+}
+
+/// EBBs still to come.
+pub fn wanted() -> u32 {
+    WANTED.load(Relaxed)
+}
+
+/// Says that BESCR\[GE\] is off from here on, or about to go on.
+pub fn closed(closed: bool) {
+    CLOSED.store(closed, Relaxed);
+}
+
+/// EBBs so far with which something was wrong.
+pub fn foreign(kind: Foreign) -> u32 {
+    FOREIGN[kind as usize].load(Relaxed)
+}
+
+fn note(kind: Foreign) {
+    FOREIGN[kind as usize].fetch_add(1, Relaxed);
+}
+
+/// Takes the EBB for one of those wanted if it is the process's own.
+pub fn own_only(context: &mut EbbContext<'_>) {
+    let own = Pmc::ALL[OWN.load(Relaxed) as usize];
+    for pmc in Pmc::ALL {
+        match (context.overflowed(pmc), pmc == own) {
+            (true, false) => note(Foreign::OtherCounter),
+            (false, true) => note(Foreign::NotOwn),
+            _ => {}
+        }
+    }
+    if Mmcr2::read().0 != MARK.load(Relaxed) {
+        note(Foreign::Mark);
+    }
+    if CLOSED.load(Relaxed) {
+        note(Foreign::GateClosed);
+    }
+    match WANTED.load(Relaxed) {
+        0 => {
+            note(Foreign::Unasked);
+            context.rearm(Rearm::Stop);
+        }
+        // The own one is still to come.
+        _ if !context.overflowed(own) => context.rearm(Rearm::Keep),
+        wanted => {
+            WANTED.store(wanted - 1, Relaxed);
+            if wanted == 1 {
+                context.rearm(Rearm::Stop);
+            }
+        }
+    }
+}

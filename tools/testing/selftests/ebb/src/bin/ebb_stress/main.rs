@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Many processes with EBB events of their own, each of which knows how many EBBs
+//! it must get and checks in its handler that each one is its own.
+//!
+//! ```text
+//! ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY] [--lossy]
+//! ```
+//!
+//! In a round (`task.rs`) a process loads its counter, asks for a number of EBBs
+//! and passes the time in one of many ways until they came: with work, system
+//! calls, sleeps, a closed gate, on another CPU, while it turns its event off and
+//! on. The program prints "ready" when all processes have their events, "total"
+//! when they are done, and holds an event until its stdin ends.
+//!
+//! Where EBBs may get lost on their way (an emulator without an instruction
+//! clock), `--lossy` counts those and goes on; a foreign one is a failure there too.
+//!
+//! Exit status: 0 each process had its own EBBs and no other, 1 not so, 2 wrong
+//! arguments, 4 no EBB on this machine.
+
+mod handler;
+mod tally;
+mod task;
+mod ways;
+
+use ebb::EventBuilder;
+use ebb_selftests::process::Peer;
+use ebb_selftests::session::CYCLES;
+use ktap::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+use std::time::Instant;
+use tally::Tally;
+use ways::Way;
+
+const USAGE: &str =
+    "usage: ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY] [--lossy]";
+
+/// Time without a single round of any process after which they are taken to hang.
+const SILENCE: Duration = Duration::from_secs(60);
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+struct Options {
+    processes: usize,
+    rounds: u32,
+    seed: u64,
+    only: Option<Way>,
+    lossy: bool,
+}
+
+fn parse(arguments: &[String]) -> Result<Options, String> {
+    let mut options = Options {
+        processes: 64,
+        rounds: 100,
+        seed: 1,
+        only: None,
+        lossy: false,
+    };
+    let mut arguments = arguments.iter();
+    while let Some(name) = arguments.next() {
+        if name == "--lossy" {
+            options.lossy = true;
+            continue;
+        }
+        let value = arguments.next().ok_or(USAGE)?;
+        let number = value.parse::<u64>().map_err(|_| USAGE);
+        match name.as_str() {
+            "--processes" => options.processes = number? as usize,
+            "--rounds" => options.rounds = number? as u32,
+            "--seed" => options.seed = number?,
+            "--only" => options.only = Some(Way::named(value).ok_or_else(ways_known)?),
+            _ => return Err(USAGE.into()),
+        }
+    }
+    Ok(options)
+}
+
+fn ways_known() -> String {
+    let names = Way::ALL.map(Way::name).join(" ");
+    format!("--only knows: {names}")
+}
+
+/// Starts the processes, waits for them and prints what they met.
+fn run(options: &Options) -> Result<bool, Failure> {
+    let tally = Tally::shared(options.processes)?;
+    // Held all the time, so that the module cannot go.
+    let _holds_the_module = EventBuilder::raw(CYCLES).open();
+    let mut peers = Vec::new();
+    for (number, entry) in tally.entries().iter().enumerate() {
+        let options = *options;
+        peers.push(Peer::spawn(move |parent| {
+            task::run(number, &options, entry, parent)
+        })?);
+    }
+    for peer in &mut peers {
+        peer.link.listen()?;
+    }
+    println!("ready");
+    std::io::stdout().flush()?;
+    for peer in &mut peers {
+        peer.link.tell()?;
+    }
+
+    let mut sound = watch(tally, &peers);
+    for (number, peer) in peers.into_iter().enumerate() {
+        if sound && let Err(Failure::Fail(why) | Failure::Skip(why)) = peer.join() {
+            println!("process {number}: {why}");
+            sound = false;
+        }
+    }
+    tally.print();
+    std::io::stdout().flush()?;
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    Ok(sound)
+}
+
+/// Waits until all processes have ended; false if they hang.
+fn watch(tally: &Tally, peers: &[Peer]) -> bool {
+    let mut seen = (0, Instant::now());
+    while !peers.iter().all(Peer::has_ended) {
+        std::thread::sleep(Duration::from_millis(20));
+        let rounds = tally.rounds();
+        if rounds != seen.0 {
+            seen = (rounds, Instant::now());
+        } else if seen.1.elapsed() > SILENCE {
+            println!("no round in {} s", SILENCE.as_secs());
+            return false;
+        }
+    }
+    true
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let options = match parse(&arguments) {
+        Ok(options) => options,
+        Err(why) => {
+            eprintln!("{why}");
+            return ExitCode::from(2);
+        }
+    };
+    if !ebb::supported() {
+        println!("the kernel offers no EBB on this machine");
+        return ExitCode::from(4);
+    }
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(Failure::Fail(why) | Failure::Skip(why)) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}

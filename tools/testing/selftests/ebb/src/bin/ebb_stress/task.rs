@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+//! One of the processes: its event and its rounds.
+
+use crate::Options;
+use crate::handler;
+use crate::tally::Entry;
+use crate::ways::Way;
+use ebb::Event;
+use ebb::EventBuilder;
+use ebb::Pmc;
+use ebb::config;
+use ebb::pmc;
+use ebb::reg::Bescr;
+use ebb::reg::Mmcr0;
+use ebb::reg::Mmcr2;
+use ebb_selftests::OrFail;
+use ebb_selftests::process;
+use ebb_selftests::process::Link;
+use ebb_selftests::process::Peer;
+use ebb_selftests::session;
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+
+/// Steps beyond those that the counter needs, each of about a thousand
+/// instructions of this process: in the way of the round, and after them with
+/// work alone, until an EBB is taken for lost. One that is due may come late to a
+/// process that never keeps the CPU for long.
+const STEPS: u32 = 300;
+const PATIENCE: u32 = 3000;
+
+/// Numbers that are the same for the same seed (xorshift64).
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64, number: usize) -> Self {
+        let mut random =
+            Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number as u64 + 1) << 32 | 1);
+        for _ in 0..8 {
+            random.next();
+        }
+        random
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `n`.
+    fn below(&mut self, n: u64) -> u64 {
+        (self.next() >> 16) % n
+    }
+}
+
+/// The counters that processes have for their own, with the code for cycles.
+const COUNTERS: [(Pmc, u64); 5] = [
+    (Pmc::Pmc1, 0x1e),
+    (Pmc::Pmc2, 0x1e),
+    (Pmc::Pmc3, 0x1e),
+    (Pmc::Pmc4, 0x1e),
+    (Pmc::Pmc6, 0xf4),
+];
+
+fn code(pmc: Pmc, event: u64) -> u64 {
+    (pmc as u64) << config::PMC_SHIFT | event
+}
+
+struct Task {
+    pmc: Pmc,
+    code: u64,
+    /// A counter beside the own one that counts too and never overflows.
+    member: Option<Pmc>,
+    mark: Mmcr2,
+    events: Vec<Event>,
+    random: Random,
+    cpus: usize,
+}
+
+/// A process of the stress: opens its event, waits for the start and does its
+/// rounds.
+///
+/// # Errors
+///
+/// A failure if an EBB got lost (unless that is allowed) or a foreign one came.
+pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -> Outcome {
+    let mut task = Task::new(number, options.seed);
+    // A signal that does nothing but come.
+    extern "C" fn ignore(_: libc::c_int) {}
+    // SAFETY: the signal handler does nothing.
+    unsafe { libc::signal(libc::SIGUSR1, ignore as *const () as usize) };
+    task.open()?;
+    parent.tell()?;
+    parent.listen()?;
+    for _ in 0..options.rounds {
+        let any = Way::ALL[task.random.below(Way::ALL.len() as u64) as usize];
+        let way = options.only.unwrap_or(any);
+        let period = task.period();
+        let (asked, came) = task.round(way, period, entry)?;
+        entry.round(way, asked, came);
+        check!(
+            entry.foreign() == 0,
+            "{way:?}: a foreign EBB, {}",
+            task.state()
+        );
+        check!(
+            came == asked || options.lossy,
+            "{way:?}: {came} of {asked} EBBs came, period {period}, {}",
+            task.state()
+        );
+        if came != asked {
+            task.reopen(entry)?;
+        }
+    }
+    ebb::disable();
+    entry.add_spurious();
+    check!(entry.foreign() == 0, "spurious EBBs");
+    Ok(())
+}
+
+impl Task {
+    fn new(number: usize, seed: u64) -> Self {
+        let (pmc, event) = COUNTERS[number % COUNTERS.len()];
+        let member = (number % 4 == 3).then_some(COUNTERS[(number + 1) % 4].0);
+        let member = member.filter(|&other| other != pmc);
+        // What is set here would freeze the counter, so only those not in use.
+        let free = Pmc::ALL
+            .into_iter()
+            .filter(|&p| p != pmc && Some(p) != member);
+        let mark = free
+            .enumerate()
+            .filter(|(bit, _)| number >> bit & 1 == 1)
+            .fold(Mmcr2(0), |mark, (_, p)| {
+                mark | Mmcr2::freeze_problem(p as u8)
+            });
+        // SAFETY: a question without pointers.
+        let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+        Self {
+            pmc,
+            code: code(pmc, event),
+            member,
+            mark,
+            events: Vec::new(),
+            random: Random::new(seed, number),
+            cpus: usize::try_from(cpus).unwrap_or(1),
+        }
+    }
+
+    /// Opens the event and puts the mark in place; the counters stand still.
+    fn open(&mut self) -> Outcome {
+        handler::set_own(self.pmc, self.mark);
+        let leader = EventBuilder::ebb(self.code).open().or_fail("open")?;
+        if let Some(pmc) = self.member {
+            let member = EventBuilder::ebb_member(code(pmc, 0x1e));
+            self.events
+                .push(member.open_with(&leader).or_fail("open member")?);
+        }
+        // SAFETY: the handler uses atomics only.
+        unsafe { ebb::install(handler::own_only) }.or_fail("install")?;
+        leader.enable().or_fail("enable")?;
+        leader.check_scheduled().or_fail("schedule")?;
+        // The leader comes last and is dropped last.
+        self.events.push(leader);
+        pmc::freeze();
+        self.mark.write();
+        Ok(())
+    }
+
+    /// The leader of the group.
+    fn leader(&self) -> Result<&Event, Failure> {
+        self.events.last().ok_or("no event").or_fail("event")
+    }
+
+    fn reopen(&mut self, entry: &Entry) -> Outcome {
+        self.events.clear();
+        entry.add_spurious();
+        handler::want(0);
+        self.open()
+    }
+
+    /// 64 to 32767 cycles, short ones as often as long ones.
+    fn period(&mut self) -> u32 {
+        let least = 64 << self.random.below(9);
+        (least + self.random.below(least)) as u32
+    }
+
+    /// Lets the counter run from `period` before its overflow.
+    fn arm(&mut self, n: u32, period: u32, gate: Bescr) -> Outcome {
+        handler::want(n);
+        handler::closed(!gate.has(Bescr::GE));
+        if let Some(member) = self.member {
+            member.write(0);
+        }
+        ebb::start(self.pmc, period).or_fail("start")?;
+        // SAFETY: the handler is installed.
+        unsafe { gate.write() };
+        Mmcr0::PMAE.write();
+        Ok(())
+    }
+
+    /// One round; returns EBBs asked for and come.
+    fn round(&mut self, way: Way, period: u32, entry: &Entry) -> Result<(u32, u32), Failure> {
+        let asked = way.ebbs();
+        let open = Bescr::GE | Bescr::PME;
+        match way {
+            Way::Reopen | Way::ReopenGate => {
+                let gate = if way == Way::Reopen { open } else { Bescr::PME };
+                self.arm(1, period, gate)?;
+                for _ in 0..self.random.below(u64::from(2 * period)) / 1000 + 1 {
+                    session::work();
+                }
+                let came = 1 - handler::wanted();
+                self.events.clear();
+                // From here on an EBB would find the registers gone, and trap.
+                session::work();
+                self.reopen(entry)?;
+                return Ok((came, came));
+            }
+            Way::Gate | Way::GateYield => {
+                self.arm(asked, period, Bescr::PME)?;
+                for _ in 0..2 * period / 1000 + 2 {
+                    session::work();
+                    if way == Way::GateYield {
+                        yield_cpu();
+                    }
+                }
+                handler::closed(false);
+                // SAFETY: the handler is installed.
+                unsafe { open.write() };
+            }
+            _ => self.arm(asked, period, open)?,
+        }
+        let mut steps = STEPS + asked * (period / 500 + 2);
+        while handler::wanted() > 0 && steps > 0 {
+            self.step(way)?;
+            session::work();
+            steps -= 1;
+        }
+        if way == Way::Migrate {
+            use_cpus(0..self.cpus);
+        }
+        if handler::wanted() > 0 {
+            entry.late(way);
+            for _ in 0..PATIENCE {
+                session::work();
+            }
+        }
+        if handler::wanted() > 0 {
+            return Ok((asked, self.give_up(asked)));
+        }
+        Ok((asked, asked))
+    }
+
+    /// One step of passing the time.
+    fn step(&mut self, way: Way) -> Outcome {
+        match way {
+            Way::Calls => {
+                for _ in 0..5 {
+                    // SAFETY: a system call without effect.
+                    unsafe { libc::getppid() };
+                }
+            }
+            Way::Yield | Way::GateYield => yield_cpu(),
+            Way::Sleep => process::give_way(),
+            Way::Migrate => {
+                let cpu = self.random.below(self.cpus as u64) as usize;
+                use_cpus(cpu..cpu + 1);
+            }
+            Way::Disable => {
+                self.leader()?.disable().or_fail("disable")?;
+                self.leader()?.enable().or_fail("enable")?;
+            }
+            Way::Prctl => {
+                ebb::disable_all().or_fail("disable all")?;
+                ebb::enable_all().or_fail("enable all")?;
+            }
+            // SAFETY: the signal has a handler, which does nothing.
+            Way::Signal => unsafe {
+                libc::raise(libc::SIGUSR1);
+            },
+            Way::Fork => Peer::spawn(|_| Ok(()))?.join()?,
+            Way::Mortal => {
+                let (period, rest) = (self.period(), self.random.below(4));
+                Peer::spawn(|_| mortal(period, rest))?.join()?;
+            }
+            Way::Work | Way::Stream | Way::Gate | Way::Reopen | Way::ReopenGate => {}
+        }
+        Ok(())
+    }
+
+    /// Waits no longer; returns how many came of those asked for.
+    fn give_up(&self, asked: u32) -> u32 {
+        if !self
+            .leader()
+            .is_ok_and(|event| event.is_scheduled().is_ok_and(|on| on))
+        {
+            println!("the event is not scheduled");
+        }
+        asked - handler::wanted()
+    }
+
+    /// What can be seen of the PMU.
+    fn state(&self) -> String {
+        let (mmcr0, mmcr2) = (Mmcr0::read(), Mmcr2::read());
+        let values = Pmc::ALL.map(Pmc::read);
+        let foreign = handler::Foreign::ALL.map(handler::foreign);
+        format!(
+            "own {:?} mark {:?}: {mmcr0:?} {mmcr2:?} {:?} PMCs {values:x?} foreign {foreign:?}",
+            self.pmc,
+            self.mark,
+            Bescr::read()
+        )
+    }
+}
+
+/// A process that ends about when an EBB of its own is due.
+fn mortal(period: u32, rest: u64) -> Outcome {
+    let mut task = Task::new(0, 0);
+    task.open()?;
+    task.arm(1, period, Bescr::GE | Bescr::PME)?;
+    for _ in 0..u64::from(period) * rest / 2000 {
+        session::work();
+    }
+    let foreign = handler::Foreign::ALL.map(handler::foreign);
+    // Half of them end without closing it first.
+    if rest % 2 == 1 {
+        std::mem::forget(task);
+    }
+    check!(foreign == [0; 5], "child: {foreign:?}");
+    Ok(())
+}
+
+fn yield_cpu() {
+    // SAFETY: a system call without pointers.
+    unsafe { libc::sched_yield() };
+}
+
+/// Runs on these CPUs only, or goes on as before if none of them is there.
+fn use_cpus(cpus: std::ops::Range<usize>) {
+    // SAFETY: a set of zeroes is the empty one, CPU_SET checks bounds itself,
+    // and the set lives through the call.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for cpu in cpus {
+            libc::CPU_SET(cpu, &mut set);
+        }
+        libc::sched_setaffinity(0, size_of_val(&set), &set);
+    }
+}
