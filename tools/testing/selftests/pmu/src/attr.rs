@@ -126,10 +126,24 @@ impl Attr {
         })
     }
 
+    /// Adds a branch stack to the samples, of what `filter` says
+    /// (PERF_SAMPLE_BRANCH_ bits).
+    pub fn branches(self, filter: u64) -> Attr {
+        self.with(|raw| {
+            raw.sample_type |= u64::from(sys::bindings::PERF_SAMPLE_BRANCH_STACK);
+            raw.branch_sample_type = filter;
+        })
+    }
+
     /// Any other field, through the structure of the system call.
     pub fn with(mut self, change: impl FnOnce(&mut perf_event_attr)) -> Attr {
         change(&mut self.raw);
         self
+    }
+
+    /// The structure of the system call.
+    pub fn as_raw(&self) -> &perf_event_attr {
+        &self.raw
     }
 
     /// Opens the event as a group of its own.
