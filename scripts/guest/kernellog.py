@@ -6,7 +6,8 @@ import re
 # How the kernel opens a report that something is wrong with it. The texts are
 # those of kernel/panic.c, lib/bug.c, arch/powerpc/kernel/traps.c,
 # kernel/locking/lockdep.c, kernel/rcu/tree_stall.h, kernel/hung_task.c,
-# kernel/watchdog.c and the sanitizers' report.c.
+# kernel/watchdog.c, mm/slub.c, mm/page_poison.c, lib/debugobjects.c and the
+# sanitizers' report.c; the last two say that a check was given up.
 REPORT = re.compile(
     rb"\b(?:WARNING|BUG|KASAN|KCSAN|KFENCE|UBSAN): "
     rb"|kernel BUG at "
@@ -18,6 +19,11 @@ REPORT = re.compile(
     rb"|self-detected stall"
     rb"|Hard LOCKUP|soft lockup"
     rb"|Unrecoverable .* [Ee]xception"
+    rb"|\bBUG \S+ \(.*\): "
+    rb"|pagealloc: (?:memory corruption|single bit error)"
+    rb"|(?:list_add|list_del) corruption"
+    rb"|ODEBUG: Out of memory"
+    rb"|turning off the locking correctness validator"
 )
 
 # Bits of /proc/sys/kernel/tainted that mean the same, should the report itself
