@@ -17,6 +17,8 @@ fn main() {
         "pmu_exec",
         "pmu_per_cpu",
         "pmu_sampling",
+        "pmu_branch_filters",
+        "pmu_branch_stack",
         "pmu_past_32bit",
         "pmu_hotplug",
         "pmu_fork_storm",
