@@ -2,7 +2,6 @@
 //! Neither a child process nor a new thread inherits anything of EBB, and the
 //! parent keeps all of it.
 
-use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::spr;
 use ebb_selftests::OrFail;
@@ -65,16 +64,11 @@ fn process_starts_without() -> Outcome {
     Ok(())
 }
 
-/// The child of a process with EBBs may have EBBs of its own.
-///
-/// The parent waits with its counters frozen. An alert that comes in the kernel
-/// just before it gives way to another task with EBBs would be lost: the driver
-/// does not keep one that the program cannot take at once, and the emulator's own
-/// note of it goes to whichever task with EBBs runs next.
+/// The child of a process with EBBs may have EBBs of its own, while its parent's
+/// counter runs.
 fn process_with_its_own() -> Outcome {
     let event = session::begin(CYCLES, PERIOD, session::count_only)?;
     session::wait_for(5, PERIOD)?;
-    pmc::freeze();
     let child = Peer::spawn(|_| {
         let own = session::begin(CYCLES, PERIOD, session::count_only)?;
         session::wait_for(50, PERIOD)?;
@@ -82,7 +76,6 @@ fn process_with_its_own() -> Outcome {
         Ok(())
     })?;
     child.join()?;
-    pmc::unfreeze();
     parent_goes_on()?;
     session::end(event);
     Ok(())
@@ -91,7 +84,6 @@ fn process_with_its_own() -> Outcome {
 fn thread_starts_without() -> Outcome {
     let event = session::begin(CYCLES, PERIOD, session::count_only)?;
     session::wait_for(5, PERIOD)?;
-    pmc::freeze();
     let thread = std::thread::spawn(|| -> Outcome {
         let registers = ebb_registers();
         newborn(registers)?;
@@ -102,7 +94,6 @@ fn thread_starts_without() -> Outcome {
         Ok(())
     });
     thread.join().map_err(|_| "panic").or_fail("thread")??;
-    pmc::unfreeze();
     parent_goes_on()?;
     session::end(event);
     Ok(())

@@ -40,9 +40,6 @@ fn share(parent: &mut Link, number: u32) -> Outcome {
     let code = (pmc as u64) << config::PMC_SHIFT | 0x1e;
     let period = 4000 + 1500 * number;
     OWN.store(pmc as u32, Relaxed);
-    // An EBB whose overflow meets a switch is another test's matter: switches
-    // shall be where the counters are frozen.
-    process::never_preempted()?;
     let event = session::prepare(code, own_only)?;
 
     // How many cycles the work is when nobody interrupts it: the least of several
@@ -61,13 +58,12 @@ fn share(parent: &mut Link, number: u32) -> Outcome {
 
     ebb::start(pmc, period).or_fail("start")?;
     ebb::enable().or_fail("enable EBBs")?;
+    pmc::unfreeze();
     for _ in 0..TURNS {
         parent.listen()?;
-        pmc::unfreeze();
         for _ in 0..ROUNDS {
             session::work();
         }
-        pmc::freeze();
         parent.tell()?;
     }
     session::end(event);
@@ -77,7 +73,7 @@ fn share(parent: &mut Link, number: u32) -> Outcome {
     let foreign = FOREIGN.load(Relaxed);
     check!(foreign == 0, "{foreign} overflows of a counter not its own");
     check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
-    // QEMU counts what the kernel does in this process too, in a tick say.
+    // QEMU counts what the kernel does in this process too, in a switch say.
     check!(
         came * 10 >= expected * 9 && came * 10 <= expected * 15,
         "{came} EBBs came, {expected} expected"
