@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What an event code asks for is in the control registers while the event is
+//! on the PMU, and after every switch.
+
+use ebb::EventBuilder;
+use ebb::spr;
+use ebb_selftests::OrFail;
+use ebb_selftests::cpus;
+use ebb_selftests::process;
+use ebb_selftests::process::Peer;
+use ebb_selftests::session;
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use pmu_selftests::machine;
+use std::time::Duration;
+use std::time::Instant;
+
+/// PMC1 counts with a source selected in MMCR3: bits 45-46 and 48-53 of a
+/// POWER10 event code, here 2 and 0x13.
+const WITH_SOURCE: u64 = 0x0013_4000_0001_c040;
+/// The same without the source.
+const WITHOUT_SOURCE: u64 = 0x1_c040;
+/// A marked event on PMC1, with the sampling that it needs (bits 24-28).
+const MARKED: u64 = 0x101_01e0;
+
+/// A register of `cpu` as the kernel sees it while the CPU goes on with what it
+/// does. The file is there with CONFIG_PMU_SYSFS.
+fn kernels_view(cpu: usize, register: &str) -> Result<u64, Failure> {
+    let path = format!("/sys/devices/system/cpu/cpu{cpu}/{register}");
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        return Err(Failure::Skip("the kernel has no CONFIG_PMU_SYSFS".into()));
+    };
+    u64::from_str_radix(text.trim(), 16).or_fail(&path)
+}
+
+/// MMCR3 under an event of `code`, as a task begins with it and as it comes back
+/// to its CPU.
+fn mmcr3_of(code: u64) -> Result<Vec<u64>, Failure> {
+    const TURNS: usize = 4;
+    let [here, there] = cpus::two()?;
+    machine::pin_to(here)?;
+    let mut task = Peer::spawn(|parent| {
+        machine::pin_to(there)?;
+        let event = EventBuilder::ebb(code).open().or_fail("open")?;
+        event.enable().or_fail("enable")?;
+        for _ in 0..TURNS {
+            event.check_scheduled().or_fail("schedule")?;
+            parent.tell()?;
+            let end = Instant::now() + Duration::from_millis(20);
+            while Instant::now() < end {
+                session::work();
+            }
+            // And a switch to whoever wants it.
+            process::give_way();
+        }
+        Ok(())
+    })?;
+    let mut values = Vec::new();
+    for _ in 0..TURNS {
+        task.link.listen()?;
+        values.push(kernels_view(there, "mmcr3")?);
+    }
+    task.join()?;
+    Ok(values)
+}
+
+/// PMC1's source is in the upper 15 bits of MMCR3 (ISA v3.1).
+fn source_of_mmcr3() -> Outcome {
+    session::require_ebb()?;
+    if !session::isa_v31() {
+        return ktap::skip("MMCR3 is there from ISA v3.1 on");
+    }
+    let with = mmcr3_of(WITH_SOURCE)?;
+    println!("MMCR3 {with:x?}");
+    check!(
+        with.iter().all(|&value| value != 0 && value == with[0]),
+        "MMCR3 with a source: {with:x?}"
+    );
+    let without = mmcr3_of(WITHOUT_SOURCE)?;
+    check!(
+        without.iter().all(|&value| value == 0),
+        "MMCR3 without a source: {without:x?}"
+    );
+    Ok(())
+}
+
+/// MMCR1 and MMCRA, which the program may read.
+fn control() -> [u64; 2] {
+    // SAFETY: reading them has no effect.
+    unsafe { [spr::read::<{ spr::MMCR1 }>(), spr::read::<{ spr::MMCRA }>()] }
+}
+
+/// The BHRB's filter (MMCRA bits 32-33) beside the sampling of a marked event
+/// (bit 63), over switches to another EBB task.
+fn filter_beside_sampling() -> Outcome {
+    const IFM_SHIFT: u32 = 30;
+    const SAMPLE_ENABLE: u64 = 1;
+    session::require_ebb()?;
+    process::stay_on_cpu()?;
+    for ifm in 0..=3 {
+        let event = EventBuilder::ebb(MARKED).bhrb(ifm).open().or_fail("open")?;
+        event.enable().or_fail("enable")?;
+        event.check_scheduled().or_fail("schedule")?;
+        let first = control();
+        println!("MMCR1, MMCRA: {first:x?}");
+        let [_, mmcra] = first;
+        check!(
+            mmcra & SAMPLE_ENABLE != 0 && mmcra >> IFM_SHIFT & 3 == u64::from(ifm),
+            "filter {ifm}: MMCRA is {mmcra:#x}"
+        );
+        let mut neighbour = Peer::spawn(|parent| {
+            let event = EventBuilder::ebb(session::CYCLES).open().or_fail("open")?;
+            event.enable().or_fail("enable")?;
+            event.check_scheduled().or_fail("schedule")?;
+            for _ in 0..10 {
+                parent.tell()?;
+                parent.listen()?;
+            }
+            Ok(())
+        })?;
+        for turn in 0..10 {
+            neighbour.link.listen()?;
+            let now = control();
+            check!(now == first, "turn {turn}: {first:x?} became {now:x?}");
+            neighbour.link.tell()?;
+        }
+        neighbour.join()?;
+        event.close();
+    }
+    Ok(())
+}
+
+fn main() {
+    ktap::run(&[
+        ("source_of_mmcr3", source_of_mmcr3),
+        ("filter_beside_sampling", filter_beside_sampling),
+    ])
+}
