@@ -19,6 +19,7 @@ fn main() {
         "pmu_sampling",
         "pmu_branch_filters",
         "pmu_branch_stack",
+        "pmu_branch_control",
         "pmu_past_32bit",
         "pmu_hotplug",
         "pmu_fork_storm",
