@@ -12,6 +12,7 @@ pub mod neighbour;
 pub mod process;
 pub mod registers;
 pub mod session;
+pub mod tracee;
 pub mod trap;
 
 use ktap::Failure;

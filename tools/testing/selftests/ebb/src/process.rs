@@ -9,6 +9,7 @@ use std::io::PipeReader;
 use std::io::PipeWriter;
 use std::io::Read;
 use std::io::Write;
+use std::os::fd::AsRawFd;
 
 /// One end of a conversation between a test and its peer.
 pub struct Link {
@@ -35,6 +36,18 @@ impl Link {
     #[track_caller]
     pub fn listen(&mut self) -> Outcome {
         self.from.read_exact(&mut [0]).or_fail("peer ended")
+    }
+
+    /// Whether `listen` would return at once.
+    #[must_use]
+    pub fn is_told(&self) -> bool {
+        let mut fd = libc::pollfd {
+            fd: self.from.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd, alive during the call.
+        unsafe { libc::poll(&mut fd, 1, 0) == 1 }
     }
 }
 

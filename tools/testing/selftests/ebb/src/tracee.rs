@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Another process under `ptrace(2)`, and what the kernel keeps of its EBBs and
+//! its PMU: the register sets that core dumps have as notes, too.
+//!
+//! Layouts: `ebb_get` and `pmu_get` in the kernel's
+//! `arch/powerpc/kernel/ptrace/ptrace-view.c`.
+
+use crate::OrFail;
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+/// Type of the note with [`EbbState`] (`NT_PPC_EBB` in `linux/elf.h`).
+pub const NT_PPC_EBB: u32 = 0x106;
+/// Type of the note with [`PmuState`] (`NT_PPC_PMU`).
+pub const NT_PPC_PMU: u32 = 0x107;
+const NT_PRSTATUS: u32 = 1;
+
+/// What a program may set of MMCR0: FC, PMAE, PMAO.
+const MMCR0_USER: u32 = 0x8400_0080;
+/// What a program may set of MMCR2.
+const MMCR2_USER: u64 = ebb::reg::Mmcr2::USER.0;
+
+/// EBBRR, EBBHR and BESCR of a task.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct EbbState {
+    /// Where the handler returns to.
+    pub ebbrr: u64,
+    /// The handler.
+    pub ebbhr: u64,
+    /// Enables and occurred exceptions.
+    pub bescr: u64,
+}
+
+/// What the kernel keeps of a task's PMU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct PmuState {
+    /// Sampled instruction address.
+    pub siar: u64,
+    /// Sampled data address.
+    pub sdar: u64,
+    /// Sampled instruction event.
+    pub sier: u64,
+    /// The task's bits of MMCR2.
+    pub mmcr2: u64,
+    /// The task's bits of MMCR0.
+    pub mmcr0: u32,
+    /// The kernel's neighbour of MMCR0, which is shown with it: whether the task
+    /// has had an EBB event.
+    pub used_ebb: u32,
+}
+
+impl EbbState {
+    /// From the words of the register set.
+    #[must_use]
+    pub fn from_words(words: &[u64]) -> Option<Self> {
+        match *words {
+            [ebbrr, ebbhr, bescr] => Some(Self {
+                ebbrr,
+                ebbhr,
+                bescr,
+            }),
+            _ => None,
+        }
+    }
+}
+
+impl PmuState {
+    /// From the words of the register set.
+    #[must_use]
+    pub fn from_words(words: &[u64]) -> Option<Self> {
+        match *words {
+            [siar, sdar, sier, mmcr2, mmcr0] => Some(Self {
+                siar,
+                sdar,
+                sier,
+                mmcr2,
+                // CAST: the two halves of a word.
+                mmcr0: mmcr0 as u32,
+                used_ebb: (mmcr0 >> 32) as u32,
+            }),
+            _ => None,
+        }
+    }
+
+    /// Fails if there is more in it than a program may set.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the test.
+    pub fn check_user_bits(&self) -> Outcome {
+        check!(self.mmcr0 & !MMCR0_USER == 0, "MMCR0: {self:x?}");
+        check!(self.mmcr2 & !MMCR2_USER == 0, "MMCR2: {self:x?}");
+        Ok(())
+    }
+}
+
+/// A process that is being traced. It is let go when this is dropped.
+pub struct Tracee {
+    pid: libc::pid_t,
+    attached: bool,
+}
+
+impl Tracee {
+    /// Stops `pid`, a child, wherever it is.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the test.
+    pub fn attach(pid: libc::pid_t) -> Result<Self, Failure> {
+        // SAFETY: the request has no pointers.
+        unsafe { request(libc::PTRACE_ATTACH, pid, 0, 0) }.or_fail("attach")?;
+        let tracee = Self {
+            pid,
+            attached: true,
+        };
+        tracee.wait_stopped()?;
+        Ok(tracee)
+    }
+
+    /// Waits for the next stop; returns its signal.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the test if the process ends instead.
+    pub fn wait_stopped(&self) -> Result<libc::c_int, Failure> {
+        let mut status = 0;
+        // SAFETY: `status` lives through the call.
+        match unsafe { libc::waitpid(self.pid, &mut status, libc::__WALL) } {
+            -1 => Err(io::Error::last_os_error().into()),
+            _ if libc::WIFSTOPPED(status) => Ok(libc::WSTOPSIG(status)),
+            _ => Err(Failure::Fail(format!("the tracee ended: {status:#x}"))),
+        }
+    }
+
+    /// Runs it until the next stop, with the signal `signal` or none.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the test.
+    pub fn go_on(&self, signal: libc::c_int) -> Outcome {
+        // SAFETY: the request has no pointers.
+        unsafe { request(libc::PTRACE_CONT, self.pid, 0, signal as usize) }.or_fail("continue")
+    }
+
+    /// Runs one instruction, and waits until it is done. Signals to stop and to go
+    /// on, as `attach` and others send, are swallowed.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the test if another signal comes.
+    pub fn step(&self) -> Outcome {
+        loop {
+            // SAFETY: the request has no pointers.
+            unsafe { request(libc::PTRACE_SINGLESTEP, self.pid, 0, 0) }.or_fail("step")?;
+            match self.wait_stopped()? {
+                libc::SIGTRAP => return Ok(()),
+                libc::SIGSTOP | libc::SIGCONT => {}
+                signal => return ktap::fail(format!("signal {signal} in a step")),
+            }
+        }
+    }
+
+    /// Address of the next instruction.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the test.
+    pub fn nip(&self) -> Result<u64, Failure> {
+        const NIP: usize = 32;
+        let words = self.words(NT_PRSTATUS).or_fail("registers")?;
+        words.get(NIP).copied().ok_or("short").or_fail("registers")
+    }
+
+    /// Its memory.
+    ///
+    /// # Errors
+    ///
+    /// That of `open(2)`.
+    pub fn memory(&self) -> io::Result<Memory> {
+        let path = format!("/proc/{}/mem", self.pid);
+        let file = File::options().read(true).write(true).open(path)?;
+        Ok(Memory(file))
+    }
+
+    /// Its EBB registers.
+    ///
+    /// # Errors
+    ///
+    /// ENODATA for a task that never had an EBB event.
+    pub fn ebb(&self) -> io::Result<EbbState> {
+        let words = self.words(NT_PPC_EBB)?;
+        EbbState::from_words(&words).ok_or_else(|| io::Error::other(format!("{words:x?}")))
+    }
+
+    /// Its PMU registers.
+    ///
+    /// # Errors
+    ///
+    /// That of `ptrace(2)`.
+    pub fn pmu(&self) -> io::Result<PmuState> {
+        let words = self.words(NT_PPC_PMU)?;
+        PmuState::from_words(&words).ok_or_else(|| io::Error::other(format!("{words:x?}")))
+    }
+
+    /// Sets its PMU registers.
+    ///
+    /// # Errors
+    ///
+    /// That of `ptrace(2)`.
+    pub fn set_pmu(&self, state: &PmuState) -> io::Result<()> {
+        self.set(NT_PPC_PMU, state)
+    }
+
+    /// Sets its EBB registers.
+    ///
+    /// # Errors
+    ///
+    /// That of `ptrace(2)`.
+    pub fn set_ebb(&self, state: &EbbState) -> io::Result<()> {
+        self.set(NT_PPC_EBB, state)
+    }
+
+    fn words(&self, set: u32) -> io::Result<Vec<u64>> {
+        let mut words = vec![0; 64];
+        let mut part = libc::iovec {
+            iov_base: words.as_mut_ptr().cast(),
+            iov_len: size_of_val(words.as_slice()),
+        };
+        // SAFETY: the vector describes memory of ours, and lives through the call.
+        unsafe { self.regset(libc::PTRACE_GETREGSET, set, &mut part) }?;
+        words.truncate(part.iov_len / size_of::<u64>());
+        Ok(words)
+    }
+
+    fn set<T: Copy>(&self, set: u32, value: &T) -> io::Result<()> {
+        let mut value = *value;
+        let mut part = libc::iovec {
+            iov_base: (&raw mut value).cast(),
+            iov_len: size_of::<T>(),
+        };
+        // SAFETY: the vector describes a variable that lives through the call.
+        unsafe { self.regset(libc::PTRACE_SETREGSET, set, &mut part) }
+    }
+
+    /// # Safety
+    ///
+    /// `part` describes memory that the request may read and write.
+    unsafe fn regset(&self, what: u32, set: u32, part: &mut libc::iovec) -> io::Result<()> {
+        // SAFETY: the caller vouches for the memory.
+        unsafe { request(what, self.pid, set as usize, &raw mut *part as usize) }
+    }
+
+    /// Lets it go.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the test.
+    pub fn detach(mut self) -> Outcome {
+        self.attached = false;
+        // SAFETY: the request has no pointers.
+        unsafe { request(libc::PTRACE_DETACH, self.pid, 0, 0) }.or_fail("detach")
+    }
+}
+
+impl Drop for Tracee {
+    fn drop(&mut self) {
+        if self.attached {
+            // SAFETY: the request has no pointers; nothing is left to do if the
+            // process is gone.
+            let _ = unsafe { request(libc::PTRACE_DETACH, self.pid, 0, 0) };
+        }
+    }
+}
+
+/// The memory of a process, code too.
+pub struct Memory(File);
+
+impl Memory {
+    /// Reads a word.
+    ///
+    /// # Errors
+    ///
+    /// That of `pread(2)`.
+    pub fn word(&self, address: u64) -> io::Result<u32> {
+        let mut bytes = [0; 4];
+        self.0.read_exact_at(&mut bytes, address)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// Writes a word.
+    ///
+    /// # Errors
+    ///
+    /// That of `pwrite(2)`.
+    pub fn set_word(&self, address: u64, word: u32) -> io::Result<()> {
+        self.0.write_all_at(&word.to_le_bytes(), address)
+    }
+}
+
+/// # Safety
+///
+/// What `ptrace(2)` asks of `address` and `data` with this request.
+unsafe fn request(what: u32, pid: libc::pid_t, address: usize, data: usize) -> io::Result<()> {
+    // SAFETY: the caller's contract.
+    match unsafe { libc::ptrace(what, pid, address, data) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
