@@ -139,6 +139,13 @@ impl Event {
         })
     }
 
+    /// Reads whatever the event's read format gives.
+    pub fn read_words(&self) -> io::Result<Vec<u64>> {
+        let mut bytes = [0; 1024];
+        let length = (&self.file).read(&mut bytes)?;
+        Ok(words(&bytes[..length]).collect())
+    }
+
     /// Counts what `work` does between enable and disable, from zero.
     pub fn count(&self, work: impl FnOnce()) -> io::Result<u64> {
         self.reset()?;
@@ -146,6 +153,13 @@ impl Event {
         work();
         self.disable()?;
         Ok(self.read()?.value)
+    }
+
+    /// PERF_EVENT_IOC_SET_OUTPUT: records go to the buffer of `other`.
+    pub fn redirect_to(&self, other: &Event) -> io::Result<()> {
+        let fd = other.file.as_raw_fd();
+        // SAFETY: an ioctl without a pointer.
+        check(unsafe { sys::ioctls::SET_OUTPUT(self.file.as_raw_fd(), fd) })
     }
 
     /// Has overflows send `signal` to the calling task.

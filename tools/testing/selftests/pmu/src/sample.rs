@@ -7,7 +7,10 @@ use std::io;
 use perf_event_open_sys::bindings as sys;
 
 use crate::attr::Attr;
+use crate::event::Event;
+use crate::regs::Registers;
 use crate::ring::Record;
+use crate::ring::Ring;
 
 /// One sample. What its event does not sample is 0 or empty.
 #[derive(Debug, Clone, Default)]
@@ -95,26 +98,6 @@ pub struct Branch {
     pub to: u64,
     /// The bit fields of `struct perf_branch_entry`.
     pub flags: u64,
-}
-
-/// Registers in a sample.
-#[derive(Debug, Clone, Default)]
-pub struct Registers {
-    /// PERF_SAMPLE_REGS_ABI_ number; 0 if there are none.
-    pub abi: u64,
-    mask: u64,
-    values: Vec<u64>,
-}
-
-impl Registers {
-    /// The register of a number of `asm/perf_regs.h`, if the sample has it.
-    pub fn get(&self, number: u32) -> Option<u64> {
-        if self.mask >> number & 1 == 0 {
-            return None;
-        }
-        let before = self.mask & ((1 << number) - 1);
-        self.values.get(before.count_ones() as usize).copied()
-    }
 }
 
 impl Sample {
@@ -216,6 +199,39 @@ impl Sample {
     /// PERF_RECORD_MISC_USER, PERF_RECORD_MISC_KERNEL...
     pub fn mode(&self) -> u32 {
         u32::from(self.misc) & sys::PERF_RECORD_MISC_CPUMODE_MASK
+    }
+}
+
+/// An event with its buffer.
+pub struct Recorder {
+    /// What was opened.
+    pub attr: Attr,
+    /// The event.
+    pub event: Event,
+    ring: Ring,
+}
+
+impl Recorder {
+    /// Opens the event for the calling task, with `pages` of buffer.
+    pub fn open(attr: Attr, pages: usize) -> io::Result<Recorder> {
+        let event = attr.open_self()?;
+        let ring = Ring::map(&event, pages)?;
+        Ok(Recorder { attr, event, ring })
+    }
+
+    /// The records of `body`.
+    pub fn records(&mut self, body: impl FnOnce()) -> io::Result<Vec<Record>> {
+        self.event.reset()?;
+        self.event.enable()?;
+        body();
+        self.event.disable()?;
+        Ok(self.ring.take())
+    }
+
+    /// The samples of `body`.
+    pub fn samples(&mut self, body: impl FnOnce()) -> io::Result<Vec<Sample>> {
+        let records = self.records(body)?;
+        Sample::all(&self.attr, &records)
     }
 }
 

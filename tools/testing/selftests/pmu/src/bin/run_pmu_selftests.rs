@@ -17,6 +17,8 @@ fn main() {
         "pmu_exec",
         "pmu_per_cpu",
         "pmu_sampling",
+        "pmu_sample_fields",
+        "pmu_sample_registers",
         "pmu_branch_filters",
         "pmu_branch_stack",
         "pmu_branch_control",
