@@ -110,6 +110,7 @@ impl Driver {
             cpu,
             machine: Machine {
                 hypervisor_mode: machine::kernel_is_hypervisor(),
+                strict_branch_filters: false,
             },
             hotplug: Hotplug::watch()?,
             pmcs <- Pmcs::new(interrupt),

@@ -9,7 +9,6 @@
 //! of another unit into the registers of the whole group, and ignores bits that
 //! no register field gets. Here all of these are refused.
 
-use super::constraint::Selector;
 use super::cpu::Cpu;
 use super::cpu::Isa;
 use super::event_code::EventCode;
@@ -80,7 +79,7 @@ fn linux_bits(req: &Request) -> Result<(), Refusal> {
         Some(4..) => Err(Refusal::NoSuchBranchFilter),
         // A branch stack beside the EBB program's own use of the BHRB.
         Some(ifm) if code.wants_bhrb() && code.ifm() != ifm.into() => {
-            Err(Refusal::Conflict(Selector::BranchFilter))
+            Err(Refusal::BranchFilterOfEbb)
         }
         _ => Ok(()),
     }

@@ -150,10 +150,9 @@ impl Demands {
         let code = req.event_code();
         let mut this = Self::default();
         this.selectors.require(Selector::Ebb, code.is_ebb().into());
-        if code.wants_bhrb() {
-            this.selectors.require(Selector::BranchFilter, code.ifm());
-        }
-        if let Some(ifm) = req.branch_filter_ifm {
+        // Only a program that reads the BHRB itself depends on the filter; a branch
+        // stack can be filtered afterwards.
+        if let (true, Some(ifm)) = (code.is_ebb(), req.branch_ifm()) {
             this.selectors.require(Selector::BranchFilter, ifm.into());
         }
         this

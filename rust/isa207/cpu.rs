@@ -8,6 +8,7 @@
 //! arm in [`Cpu::from_pvr`].
 
 use super::alternatives::Pair;
+use super::bhrb::BHRB_ENTRIES;
 use super::check;
 use super::event_code::EventCode;
 use super::layout::FormatField;
@@ -129,7 +130,7 @@ impl Cpu {
 
     /// Number of entries of the BHRB.
     pub const fn bhrb_entries(&self) -> usize {
-        32
+        BHRB_ENTRIES
     }
 
     /// The files of sysfs `format/`.

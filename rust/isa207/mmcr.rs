@@ -82,6 +82,14 @@ const SDAR_ON_TLB_MISS: u64 = 1;
 pub(super) const SDAR_ON_DCACHE_MISS: u64 = 2;
 
 impl Mmcr {
+    /// The BHRB filter in force, 0 to 3. 0 as well if branch stacks want different
+    /// ones, so each must be filtered unless this is the one it asked for and that
+    /// is [exact](super::HardwareFilter::exact).
+    pub const fn ifm(&self) -> u8 {
+        // CAST: two bits.
+        IFM.of(self.mmcra) as u8
+    }
+
     /// The images for `reqs`, placed as `assignment` says.
     pub(super) fn new(
         cpu: &Cpu,
@@ -104,9 +112,9 @@ impl Mmcr {
             this.mmcr2 |= freeze(pmc, req.exclude, machine);
             this.mmcra |= marking(code);
             this.mmcra |= Threshold::new(cpu, req).mmcra(cpu.isa);
-            this.mmcra |= branch_filter(req);
         }
         this.mmcr0 = counting(cpu, used);
+        this.mmcra |= branch_filter(reqs);
         this.mmcra |= sdar_mode(cpu, assignment);
         if cpu.isa >= Isa::V31 && !reqs.iter().any(Request::wants_branches) {
             this.mmcra |= BHRBRD.put(1);
@@ -194,14 +202,17 @@ fn marking(code: EventCode) -> u64 {
         | SAMPLE_ELIGIBILITY.put(code.sample_mode() >> 2)
 }
 
-/// MMCRA: the filter of an EBB event's or a branch stack's branches.
-fn branch_filter(req: &Request) -> u64 {
-    let of_code = if req.event_code().wants_bhrb() {
-        req.event_code().ifm()
-    } else {
-        0
-    };
-    IFM.put(of_code | u64::from(req.branch_filter_ifm.unwrap_or(0)))
+/// MMCRA: the filter that all who want branches want, else none.
+fn branch_filter(reqs: &[Request]) -> u64 {
+    IFM.put(common_ifm(reqs).unwrap_or(0).into())
+}
+
+/// The BHRB filter of all events that want branches, 0 if none does; `None` if
+/// they want different ones.
+pub(super) fn common_ifm(reqs: &[Request]) -> Option<u8> {
+    let mut wanted = reqs.iter().filter_map(Request::branch_ifm);
+    let first = wanted.next().unwrap_or(0);
+    wanted.all(|ifm| ifm == first).then_some(first)
 }
 
 /// MMCRA: when SDAR is updated in continuous sampling.

@@ -2,7 +2,8 @@
 
 //! The core PMU of POWER8 to Power11 as pure logic: what an event code means,
 //! which events can count together, on which counters, and which values the
-//! control registers (MMCR0 to MMCR3, MMCRA) must get.
+//! control registers (MMCR0 to MMCR3, MMCRA) must get; and what a sample's registers
+//! and the branches recorded with it say.
 //!
 //! The path of a group of events through the files:
 //!
@@ -15,6 +16,10 @@
 //! 4. `solver.rs` sees whether the demands go together, with `search.rs` looks
 //!    for alternative codes if not, and gives each event a counter.
 //! 5. `mmcr.rs` turns the result into register images.
+//!
+//! The way back, from the hardware to a sample: `bhrb.rs` reads the entries of the
+//! BHRB, `branch.rs` decodes the branch instructions, `branch_filter.rs` chooses
+//! among them and says which choice the hardware can make.
 //!
 //! Invariants: nothing here knows the kernel, allocates, recurses, blocks or
 //! panics; every function returns in bounded time; every image comes from a
@@ -47,6 +52,9 @@
 )]
 
 mod alternatives;
+mod bhrb;
+mod branch;
+mod branch_filter;
 mod check;
 mod constraint;
 mod cpu;
@@ -64,6 +72,14 @@ mod search;
 mod solver;
 mod threshold;
 
+pub use bhrb::records;
+pub use bhrb::BhrbEntry;
+pub use bhrb::Record;
+pub use bhrb::BHRB_ENTRIES;
+pub use branch::Branch;
+pub use branch::BranchKind;
+pub use branch_filter::BranchTypes;
+pub use branch_filter::HardwareFilter;
 pub use constraint::Selector;
 pub use cpu::Cpu;
 pub use cpu::Isa;

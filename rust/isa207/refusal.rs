@@ -4,7 +4,8 @@
 //!
 //! A refusal carries no errno: the driver decides that in one place. All of
 //! them are faults of the request, not of the machine's state, so EINVAL fits
-//! each.
+//! each; what is wrong with branch filters that the hardware alone would have to
+//! apply is rather a thing it does not support.
 
 use super::constraint::Selector;
 
@@ -57,6 +58,11 @@ pub enum Refusal {
     IfmWithoutBhrb,
     /// The branch filter asked for is above 3.
     NoSuchBranchFilter,
+    /// The event is an EBB event that uses the BHRB, and the branch stack beside it
+    /// wants another filter.
+    BranchFilterOfEbb,
+    /// The hardware alone cannot choose the types of branches that are wanted.
+    NoHardwareBranchFilter,
 
     /// More events than counters.
     TooManyEvents,
@@ -94,6 +100,8 @@ impl Refusal {
             Self::BhrbWithoutEbb => "only an EBB event may ask for the BHRB in its code",
             Self::IfmWithoutBhrb => "a BHRB filter is set but not the BHRB bit",
             Self::NoSuchBranchFilter => "the branch filter is above 3",
+            Self::BranchFilterOfEbb => "the branch stack's filter is not that of the EBB event",
+            Self::NoHardwareBranchFilter => "the hardware has no filter for these branch types",
             Self::TooManyEvents => "more events than the six counters",
             Self::PmcTaken => "two events want the same counter",
             Self::ProgrammableCountersFull => "more than four events want PMC1 to PMC4",

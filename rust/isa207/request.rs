@@ -117,6 +117,8 @@ pub struct Request {
     pub runlatch_may_differ: bool,
     /// For an event with a branch stack the BHRB filter (MMCRA\[IFM\]) the
     /// hardware is to apply, 0 (all branches) to 3; `None` for any other event.
+    /// If events differ in it all branches are recorded, unless that is ruled out
+    /// ([`Machine::strict_branch_filters`]).
     pub branch_filter_ifm: Option<u8>,
 }
 
@@ -128,7 +130,18 @@ impl Request {
 
     /// Whether branches are wanted, through a branch stack or by an EBB event.
     pub const fn wants_branches(&self) -> bool {
-        self.branch_filter_ifm.is_some() || self.event_code().wants_bhrb()
+        self.branch_ifm().is_some()
+    }
+
+    /// The BHRB filter that the event wants, if it wants branches.
+    pub(super) const fn branch_ifm(&self) -> Option<u8> {
+        let code = self.event_code();
+        if code.wants_bhrb() {
+            // CAST: two bits.
+            Some(code.ifm() as u8)
+        } else {
+            self.branch_filter_ifm
+        }
     }
 }
 
@@ -138,6 +151,9 @@ pub struct Machine {
     /// The kernel runs with MSR\[HV\]=1 (bare metal): to exclude the kernel is
     /// to freeze in hypervisor state, and there is no hypervisor to exclude.
     pub hypervisor_mode: bool,
+    /// Nobody filters branches but the hardware, so all branch stacks at a time
+    /// must want the same of it.
+    pub strict_branch_filters: bool,
 }
 
 /// A solved group: who counts where, and what the control registers get.

@@ -9,8 +9,10 @@
 
 use super::check;
 use super::constraint::Demands;
+use super::constraint::Selector;
 use super::cpu::Cpu;
 use super::event_code::EventCode;
+use super::mmcr;
 use super::mmcr::Mmcr;
 use super::refusal::Refusal;
 use super::request::Assignment;
@@ -32,6 +34,9 @@ pub(super) fn solve(cpu: &Cpu, reqs: &[Request], machine: Machine) -> Result<Ass
     // No choice of codes helps if the requests disagree apart from them.
     let apart_from_codes = reqs.iter().map(Demands::of_request);
     all_together(apart_from_codes)?;
+    if machine.strict_branch_filters && mmcr::common_ifm(reqs).is_none() {
+        return Err(Refusal::Conflict(Selector::BranchFilter));
+    }
 
     let mut assignment = Assignment {
         len: reqs.len(),

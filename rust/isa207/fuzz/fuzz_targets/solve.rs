@@ -72,7 +72,7 @@ fn judge(model: Model, pvr: u32, group: &[Request], machine: Machine) {
         assert_eq!(answer, Err(why), "the first wrong event decides");
         return;
     }
-    let expected = oracle::solve(model, group);
+    let expected = oracle::solve(model, group, machine.strict_branch_filters);
     assert_eq!(
         answer.as_ref().ok().map(places),
         expected,
@@ -91,9 +91,10 @@ fn judge(model: Model, pvr: u32, group: &[Request], machine: Machine) {
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let first = input.byte();
-    let (model, pvr) = PVRS[usize::from(first & 0x7f) % PVRS.len()];
+    let (model, pvr) = PVRS[usize::from(first & 0x3f) % PVRS.len()];
     let machine = Machine {
         hypervisor_mode: first & 0x80 != 0,
+        strict_branch_filters: first & 0x40 != 0,
     };
     let mut group = Vec::new();
     while !input.is_empty() && group.len() < 8 {

@@ -78,13 +78,16 @@ fn frozen_states() {
     assert_eq!(guest.mmcr.mmcr2, 1 << 63 | all);
     assert_eq!(guest.mmcr.mmcr0, 0xc000); // PMC1CE, PMCjCE
 
-    let hypervisor_mode = true;
-    let bare = cpu(PVR).solve(&reqs, Machine { hypervisor_mode }).unwrap();
+    let machine = Machine {
+        hypervisor_mode: true,
+        ..Machine::default()
+    };
+    let bare = cpu(PVR).solve(&reqs, machine).unwrap();
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1100));
 
     // Without the kernel as such, the hypervisor it is runs on.
     reqs[1].exclude.kernel = false;
-    let bare = cpu(PVR).solve(&reqs, Machine { hypervisor_mode }).unwrap();
+    let bare = cpu(PVR).solve(&reqs, machine).unwrap();
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1000));
 }
 
@@ -129,13 +132,27 @@ fn branch_stacks_and_their_filters() {
     assert_eq!(ifm(&reqs), Ok(1));
     reqs[1].branch_filter_ifm = Some(1);
     assert_eq!(ifm(&reqs), Ok(1));
-    reqs[1].branch_filter_ifm = Some(0);
-    let conflict = Refusal::Conflict(Selector::BranchFilter);
-    assert_eq!(ifm(&reqs), Err(conflict));
+    // Filters that differ: the hardware records all.
+    reqs[1].branch_filter_ifm = Some(2);
+    assert_eq!(ifm(&reqs), Ok(0));
+    let strict = Machine {
+        strict_branch_filters: true,
+        ..Machine::default()
+    };
+    let conflict = Err(Refusal::Conflict(Selector::BranchFilter));
+    assert_eq!(cpu(PVR).solve(&reqs, strict), conflict);
     // That is the reason given even where a counter is wanted twice as well, as
     // no other code could help.
     reqs[1].code = 0x1001e;
-    assert_eq!(ifm(&reqs), Err(conflict));
+    assert_eq!(cpu(PVR).solve(&reqs, strict), conflict);
+    assert_eq!(ifm(&reqs), Err(Refusal::PmcTaken));
+    reqs[1].code = 0x20002;
+    reqs[1].branch_filter_ifm = Some(1);
+    let answer = cpu(PVR).solve(&reqs, strict).unwrap();
+    assert_eq!(answer.mmcr.ifm(), 1);
+    // Beside an event that wants no branches nothing changes.
+    reqs[1].branch_filter_ifm = None;
+    assert_eq!(cpu(PVR).solve(&reqs, strict).unwrap().mmcr.ifm(), 1);
     reqs[1].branch_filter_ifm = Some(4);
     assert_eq!(ifm(&reqs), Err(Refusal::NoSuchBranchFilter));
 }

@@ -181,6 +181,8 @@ fn every_reason_is_a_sentence_of_its_own() {
         Refusal::BhrbWithoutEbb,
         Refusal::IfmWithoutBhrb,
         Refusal::NoSuchBranchFilter,
+        Refusal::BranchFilterOfEbb,
+        Refusal::NoHardwareBranchFilter,
         Refusal::TooManyEvents,
         Refusal::PmcTaken,
         Refusal::ProgrammableCountersFull,
@@ -193,7 +195,7 @@ fn every_reason_is_a_sentence_of_its_own() {
 
 #[test]
 fn branch_stack_beside_an_ebb_event_with_the_bhrb() {
-    let differ = Err(Refusal::Conflict(isa207::Selector::BranchFilter));
+    let differ = Err(Refusal::BranchFilterOfEbb);
     for pvr in [POWER8, POWER9, POWER10] {
         let check = |code, stack| {
             let mut req = requests(&[code])[0];
@@ -205,5 +207,19 @@ fn branch_stack_beside_an_ebb_event_with_the_bhrb() {
         assert_eq!(check(0xd << 60 | 0x1001e, Some(2)), differ);
         assert_eq!(check(0xc << 60 | 0x1001e, Some(1)), differ);
         assert_eq!(check(0x8 << 60 | 0x1001e, Some(1)), Ok(()));
+        // In a group, an EBB program's filter is not given up for a branch stack.
+        let mut reqs = requests(&[0xd << 60 | 0x1001e, 0x8 << 60 | 0x20002]);
+        for (stack, expected) in [
+            (None, Ok(1)),
+            (Some(1), Ok(1)),
+            (
+                Some(0),
+                Err(Refusal::Conflict(isa207::Selector::BranchFilter)),
+            ),
+        ] {
+            reqs[1].branch_filter_ifm = stack;
+            let ifm = solve(cpu(pvr), &reqs).map(|answer| answer.mmcr.ifm());
+            assert_eq!(ifm, expected);
+        }
     }
 }

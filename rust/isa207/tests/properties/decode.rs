@@ -7,6 +7,7 @@ use isa207::Assignment;
 use isa207::Mmcr;
 use isa207::Request;
 
+use crate::oracle::filters;
 use crate::oracle::power10_compare;
 use crate::oracle::Model;
 
@@ -176,14 +177,6 @@ pub fn expected(
             counter.frozen_privileged = exclude.kernel;
             counter.frozen_hypervisor = exclude.hv;
         }
-        if let Some(ifm) = req.branch_filter_ifm {
-            all.bhrb_off = false;
-            all.branch_filter = ifm.into();
-        }
-        if hex(code, 62, 1) == 1 {
-            all.bhrb_off = false;
-            all.branch_filter = hex(code, 60, 2);
-        }
         if n > 4 {
             continue;
         }
@@ -224,6 +217,15 @@ pub fn expected(
                 all.l2l3_select |= hex(code, 40, 5);
             }
         }
+    }
+    let mut filters = filters(group).into_iter();
+    match (filters.next(), filters.next()) {
+        (None, _) => {}
+        (Some(common), None) => {
+            all.bhrb_off = false;
+            all.branch_filter = common;
+        }
+        (Some(_), Some(_)) => all.bhrb_off = false,
     }
     all.sdar_mode = match (model, asked_sdar) {
         _ if group.is_empty() => 0,

@@ -71,15 +71,19 @@ fn solver_agrees_with_brute_force() {
     for (model, pvr) in PVRS {
         let cpu = Cpu::from_pvr(pvr).unwrap();
         let [counted, moved, conflicting, invalid] = [(); 4].map(|()| Count::default());
-        let groups = generate::group(model);
-        let result = runner().run(&groups, |group| {
+        let inputs = (generate::group(model), any::<bool>());
+        let result = runner().run(&inputs, |(group, strict)| {
             let wrong = group.iter().any(|req| !oracle::is_valid(model, req));
             let expected = if wrong {
                 None
             } else {
-                oracle::solve(model, &group)
+                oracle::solve(model, &group, strict)
             };
-            let answer = cpu.solve(&group, Machine::default());
+            let machine = Machine {
+                strict_branch_filters: strict,
+                ..Machine::default()
+            };
+            let answer = cpu.solve(&group, machine);
             counted.add_if(expected.is_some());
             conflicting.add_if(expected.is_none() && !wrong);
             invalid.add_if(wrong);
@@ -130,7 +134,11 @@ fn images_decode_back_to_the_events() {
         let counted = Count::default();
         let inputs = (generate::group(model), any::<bool>());
         let result = runner().run(&inputs, |(group, hypervisor_mode)| {
-            let Ok(answer) = cpu.solve(&group, Machine { hypervisor_mode }) else {
+            let machine = Machine {
+                hypervisor_mode,
+                ..Machine::default()
+            };
+            let Ok(answer) = cpu.solve(&group, machine) else {
                 return Ok(());
             };
             counted.add_if(true);

@@ -3,6 +3,8 @@
 //! The rules of the PMU once more, written for reading instead of for speed:
 //! demands are lists of names and values, counters are tried out one by one.
 
+use std::collections::BTreeSet;
+
 use isa207::Request;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -197,7 +199,7 @@ fn settings(model: Model, code: u64, req: &Request) -> Vec<(&'static str, u64)> 
     if bits(code, 62, 62) == 1 {
         list.push(("branches", bits(code, 60, 61)));
     }
-    if let Some(ifm) = req.branch_filter_ifm {
+    if let (1, Some(ifm)) = (code >> 63, req.branch_filter_ifm) {
         list.push(("branches", ifm.into()));
     }
     if bits(code, 16, 19) > 4 {
@@ -243,9 +245,21 @@ fn settings(model: Model, code: u64, req: &Request) -> Vec<(&'static str, u64)> 
     list
 }
 
+/// The different branch filters that events want, by EBB or by a branch stack.
+pub fn filters(group: &[Request]) -> BTreeSet<u64> {
+    let of_programs = group.iter().filter(|req| bits(req.code, 62, 62) == 1);
+    let of_stacks = group.iter().filter_map(|req| req.branch_filter_ifm);
+    let of_programs = of_programs.map(|req| bits(req.code, 60, 61));
+    of_programs.chain(of_stacks.map(u64::from)).collect()
+}
+
 /// Counters (1 to 6) and codes of the first choice of codes that can count at
-/// the same time, with the first placement that does it.
-pub fn solve(model: Model, group: &[Request]) -> Option<Vec<(usize, u64)>> {
+/// the same time, with the first placement that does it. With `strict` all branch
+/// stacks must want the same filter.
+pub fn solve(model: Model, group: &[Request], strict: bool) -> Option<Vec<(usize, u64)>> {
+    if strict && filters(group).len() > 1 {
+        return None;
+    }
     let lists: Vec<_> = group.iter().map(|req| codes(model, req)).collect();
     let mut chosen = Vec::new();
     choose(model, group, &lists, &mut chosen)

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the entries of the BHRB say.
+//!
+//! `mfbhrbe` reads them most recent first. An I-form or B-form branch has one
+//! entry, its address. An XL-form branch, whose target is not in the program, has
+//! two: first, as it was written last, the target, marked as such, then the
+//! address. Only branches that were taken are there.
+//!
+//! Sources: Power ISA v3.1 Book III, "Branch History Rolling Buffer" and "BHRB
+//! Entry"; `power_pmu_bhrb_read()` in the kernel's
+//! `arch/powerpc/perf/core-book3s.c`.
+
+use core::iter::FusedIterator;
+
+use super::layout::Field;
+
+/// Number of entries of the BHRB, the same on every CPU so far.
+pub const BHRB_ENTRIES: usize = 32;
+
+/// One entry of the BHRB as `mfbhrbe` reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BhrbEntry(pub u64);
+
+impl BhrbEntry {
+    /// BHRBE\[62\] T: the address is the target of an XL-form branch.
+    const TARGET: Field = Field::ibm(62, 62);
+    /// BHRBE\[63\] P: the prediction was wrong; of the target if T is set, else
+    /// of whether the branch is taken.
+    const MISPREDICTED: Field = Field::ibm(63, 63);
+
+    /// Whether this entry and all after it hold nothing.
+    pub const fn is_end(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Bits 0 to 61 of the address of an instruction; `None` for an entry that
+    /// does not hold any.
+    pub const fn address(self) -> Option<u64> {
+        let flags = Self::TARGET.mask() | Self::MISPREDICTED.mask();
+        match self.0 & !flags {
+            0 => None,
+            address => Some(address),
+        }
+    }
+
+    /// Whether the address is where the branch in the next entry went to.
+    pub const fn is_target(self) -> bool {
+        Self::TARGET.is_set(self.0)
+    }
+
+    /// Whether the processor had predicted something else.
+    pub const fn is_mispredicted(self) -> bool {
+        Self::MISPREDICTED.is_set(self.0)
+    }
+}
+
+/// A branch that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Address of the branch instruction.
+    pub from: u64,
+    /// Where it went to; `None` if the instruction itself says that
+    /// ([`Branch::target`](super::Branch::target)).
+    pub to: Option<u64>,
+    /// Whether its direction or its target had been predicted wrongly.
+    pub mispredicted: bool,
+}
+
+/// The branches in the BHRB, most recent first, given its entries from the first.
+///
+/// Takes no more than [`BHRB_ENTRIES`] entries, and none after the end mark, so
+/// the iterator may read them one by one when asked. What does not fit together
+/// is left out: a target whose branch is not in the next entry, as when the buffer
+/// had no room for it.
+pub fn records(entries: impl Iterator<Item = u64>) -> impl Iterator<Item = Record> {
+    Records {
+        entries: entries.take(BHRB_ENTRIES).map(BhrbEntry),
+        ended: false,
+    }
+}
+
+struct Records<I> {
+    entries: I,
+    ended: bool,
+}
+
+impl<I: Iterator<Item = BhrbEntry>> Iterator for Records<I> {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        // The entry before, if it is a target.
+        let mut target: Option<BhrbEntry> = None;
+        while !self.ended {
+            let entry = match self.entries.next() {
+                Some(entry) if !entry.is_end() => entry,
+                _ => {
+                    self.ended = true;
+                    break;
+                }
+            };
+            target = match entry.address() {
+                None => None,
+                Some(_) if entry.is_target() => Some(entry),
+                Some(from) => {
+                    let wrong_target = target.is_some_and(BhrbEntry::is_mispredicted);
+                    return Some(Record {
+                        from,
+                        to: target.and_then(BhrbEntry::address),
+                        mispredicted: entry.is_mispredicted() || wrong_target,
+                    });
+                }
+            };
+        }
+        None
+    }
+}
+
+impl<I: Iterator<Item = BhrbEntry>> FusedIterator for Records<I> {}
