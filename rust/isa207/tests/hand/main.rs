@@ -3,6 +3,7 @@
 //! Cases worked out by hand from the manuals, one file for each CPU, and what
 //! must hold for the tables of all.
 
+mod branches;
 mod power10;
 mod power8;
 mod power9;

@@ -7,6 +7,7 @@
 //! `PROPTEST_CASES` sets the number of groups for each CPU, 2,000 without it.
 //! The long run is `PROPTEST_CASES=100000 cargo test --release`.
 
+mod branches;
 mod decode;
 mod generate;
 mod oracle;

@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Random branches, written as instructions and as entries of the BHRB, read back;
+//! and all choices of branch types against what the hardware records.
+
+use isa207::Branch;
+use isa207::BranchKind;
+use isa207::BranchTypes;
+use isa207::Cpu;
+use isa207::Isa;
+use isa207::Record;
+use proptest::prelude::*;
+
+use crate::runner;
+use crate::PVRS;
+
+/// A branch as an assembler sees it.
+#[derive(Clone, Copy, Debug)]
+enum Instruction {
+    /// `b`: distance or address in words.
+    I { words: i32, aa: bool, lk: bool },
+    /// `bc`
+    B {
+        bo: u32,
+        bi: u32,
+        words: i32,
+        aa: bool,
+        lk: bool,
+    },
+    /// `bclr`, `bcctr`, `bctar` by their extended opcode.
+    Xl {
+        opcode: u32,
+        bo: u32,
+        bi: u32,
+        bh: u32,
+        lk: bool,
+    },
+}
+
+use Instruction::*;
+
+impl Instruction {
+    fn encode(self) -> u32 {
+        match self {
+            I { words, aa, lk } => {
+                18 << 26 | (words as u32 & 0xff_ffff) << 2 | u32::from(aa) << 1 | u32::from(lk)
+            }
+            B {
+                bo,
+                bi,
+                words,
+                aa,
+                lk,
+            } => {
+                let upper = 16 << 26 | bo << 21 | bi << 16;
+                upper | (words as u32 & 0x3fff) << 2 | u32::from(aa) << 1 | u32::from(lk)
+            }
+            Xl {
+                opcode,
+                bo,
+                bi,
+                bh,
+                lk,
+            } => 19 << 26 | bo << 21 | bi << 16 | bh << 11 | opcode << 1 | u32::from(lk),
+        }
+    }
+
+    fn links(self) -> bool {
+        match self {
+            I { lk, .. } | B { lk, .. } | Xl { lk, .. } => lk,
+        }
+    }
+
+    /// Whether CTR or a condition has a say.
+    fn conditional(self) -> bool {
+        match self {
+            I { .. } => false,
+            B { bo, .. } | Xl { bo, .. } => bo & 0b00100 == 0 || bo & 0b10000 == 0,
+        }
+    }
+
+    /// `bcl 20,31,$+4`
+    fn learns_address(self) -> bool {
+        matches!(
+            self,
+            B {
+                bo: 20,
+                bi: 31,
+                words: 1,
+                aa: false,
+                lk: true
+            }
+        )
+    }
+
+    fn is_call(self) -> bool {
+        self.links() && !self.learns_address()
+    }
+
+    fn returns(self) -> bool {
+        matches!(
+            self,
+            Xl {
+                opcode: 16,
+                bh: 0,
+                lk: false,
+                ..
+            }
+        )
+    }
+
+    fn target(self, address: u64) -> Option<u64> {
+        let (words, absolute) = match self {
+            I { words, aa, .. } | B { words, aa, .. } => (words, aa),
+            Xl { .. } => return None,
+        };
+        let bytes = i128::from(words) * 4 + if absolute { 0 } else { i128::from(address) };
+        Some(bytes.rem_euclid(1 << 64) as u64)
+    }
+
+    fn kind(self) -> BranchKind {
+        match self {
+            Xl { .. } if self.returns() && self.conditional() => BranchKind::ConditionalReturn,
+            Xl { .. } if self.returns() => BranchKind::Return,
+            Xl { lk: true, .. } => BranchKind::IndirectCall,
+            Xl { .. } => BranchKind::IndirectJump,
+            _ if self.is_call() && self.conditional() => BranchKind::ConditionalCall,
+            _ if self.is_call() => BranchKind::Call,
+            _ if self.conditional() => BranchKind::Conditional,
+            _ => BranchKind::Unconditional,
+        }
+    }
+}
+
+fn instruction() -> impl Strategy<Value = Instruction> {
+    let flags = || (any::<bool>(), any::<bool>());
+    let i = (-0x80_0000..0x80_0000, flags()).prop_map(|(words, (aa, lk))| I { words, aa, lk });
+    let words = prop_oneof![3 => -0x2000..0x2000, 1 => Just(1)];
+    let bi = prop_oneof![3 => 0u32..32, 1 => Just(31)];
+    let b = (0u32..32, bi, words, flags());
+    let b = b.prop_map(|(bo, bi, words, (aa, lk))| B {
+        bo,
+        bi,
+        words,
+        aa,
+        lk,
+    });
+    let opcode = prop::sample::select(vec![16, 528, 560]);
+    let xl = (opcode, 0u32..32, 0u32..32, 0u32..4, any::<bool>());
+    let xl = xl.prop_map(|(opcode, bo, bi, bh, lk)| Xl {
+        opcode,
+        bo,
+        bi,
+        bh,
+        lk,
+    });
+    prop_oneof![1 => i, 2 => b, 2 => xl]
+}
+
+#[test]
+fn instructions_decode_back() {
+    let addresses = prop_oneof![any::<u64>(), 0..0x1000u64, !0xfff..=u64::MAX];
+    let inputs = (instruction(), addresses.prop_map(|address| address & !3));
+    let result = runner().run(&inputs, |(instruction, address)| {
+        let Some(branch) = Branch::decode(instruction.encode(), address) else {
+            return Err(TestCaseError::fail("no branch"));
+        };
+        prop_assert_eq!(branch.target(), instruction.target(address));
+        prop_assert_eq!(branch.kind(), instruction.kind());
+        prop_assert_eq!(branch.is_call(), instruction.is_call());
+        prop_assert_eq!(branch.is_conditional(), instruction.conditional());
+        prop_assert_eq!(branch.is_return(), instruction.returns());
+        prop_assert_eq!(branch.is_indirect(), matches!(instruction, Xl { .. }));
+        Ok(())
+    });
+    result.unwrap();
+}
+
+/// Every choice of types.
+fn all_types() -> impl Iterator<Item = BranchTypes> {
+    (0..1 << 7).map(|set: u32| {
+        let has = |n: u32| set >> n & 1 == 1;
+        BranchTypes {
+            any: has(0),
+            any_call: has(1),
+            any_return: has(2),
+            indirect_call: has(3),
+            conditional: has(4),
+            call: has(5),
+            indirect_jump: has(6),
+        }
+    })
+}
+
+/// Whether the BHRB records a branch under a filter, for each way to understand the
+/// documents.
+fn recorded(isa: Isa, ifm: u8, instruction: Instruction) -> Vec<bool> {
+    let indirect = matches!(instruction, Xl { .. });
+    match ifm {
+        0 => vec![true],
+        1 => vec![instruction.links()],
+        // XL-form without LK, any XL-form, or indirect calls.
+        2 if isa == Isa::V31 => {
+            let links = instruction.links();
+            vec![indirect && !links, indirect, indirect && links]
+        }
+        3 if isa == Isa::V31 => vec![instruction.conditional()],
+        // Records halves of branches.
+        _ => vec![false],
+    }
+}
+
+#[test]
+fn hardware_filters_lose_nothing_and_are_exact_if_they_say_so() {
+    for (_, pvr) in PVRS {
+        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let result = runner().run(&instruction(), |instruction| {
+            let branch = Branch::decode(instruction.encode(), 0x10000).unwrap();
+            for types in all_types() {
+                let filter = cpu.branch_filter(types);
+                let wanted = types.contains(branch);
+                for recorded in recorded(cpu.isa(), filter.ifm, instruction) {
+                    prop_assert!(recorded || !wanted, "{types:?} loses");
+                    let too_many = recorded && !wanted;
+                    prop_assert!(!(filter.exact && too_many), "{types:?} is not exact");
+                }
+            }
+            Ok(())
+        });
+        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
+    }
+}
+
+/// A choice holds what its types hold one by one.
+#[test]
+fn types_are_a_union() {
+    let result = runner().run(&instruction(), |instruction| {
+        let branch = Branch::decode(instruction.encode(), 0x10000).unwrap();
+        let single: Vec<_> = all_types()
+            .enumerate()
+            .filter(|(set, _)| set.count_ones() == 1)
+            .collect();
+        for (set, types) in all_types().enumerate() {
+            let mut parts = single.iter().filter(|(one, _)| one & set != 0);
+            let any = parts.any(|(_, types)| types.contains(branch));
+            prop_assert_eq!(types.contains(branch), any, "{:?}", types);
+        }
+        Ok(())
+    });
+    result.unwrap();
+}
+
+/// Branches as the BHRB has them, most recent first, with what is in between that
+/// means nothing.
+#[derive(Clone, Debug)]
+struct Written {
+    entries: Vec<u64>,
+    record: Option<Record>,
+}
+
+fn written() -> impl Strategy<Value = Written> {
+    let address = || (1..u64::MAX).prop_map(|address| (address & !3).max(4));
+    let direct = (address(), any::<bool>()).prop_map(|(from, mispredicted)| Written {
+        entries: vec![from | u64::from(mispredicted)],
+        record: Some(Record {
+            from,
+            to: None,
+            mispredicted,
+        }),
+    });
+    let flags = (any::<bool>(), any::<bool>());
+    let indirect =
+        (address(), address(), flags).prop_map(|(from, to, (direction, target))| Written {
+            entries: vec![to | 2 | u64::from(target), from | u64::from(direction)],
+            record: Some(Record {
+                from,
+                to: Some(to),
+                mispredicted: direction || target,
+            }),
+        });
+    let nothing = (address(), 1u64..4).prop_map(|(to, flags)| Written {
+        entries: vec![to | 2, flags],
+        record: None,
+    });
+    let lost_target = (address(), any::<bool>()).prop_map(|(to, again)| Written {
+        entries: vec![to | 2 | u64::from(again), 1],
+        record: None,
+    });
+    prop_oneof![4 => direct, 4 => indirect, 1 => nothing, 1 => lost_target]
+}
+
+#[test]
+fn bhrb_entries_read_back() {
+    let all = prop::collection::vec(written(), 0..20);
+    let stale = prop::collection::vec(any::<u64>(), 0..8);
+    let result = runner().run(&(all, stale), |(all, stale)| {
+        let mut entries = Vec::new();
+        let mut expected = Vec::new();
+        for branch in all {
+            // The buffer's end cuts a pair apart.
+            let room = 32 - entries.len();
+            if branch.entries.len() <= room {
+                expected.extend(branch.record);
+            }
+            entries.extend(branch.entries.into_iter().take(room));
+        }
+        entries.push(0);
+        entries.extend(stale);
+        let seen: Vec<_> = isa207::records(entries.into_iter()).collect();
+        prop_assert_eq!(seen, expected);
+        Ok(())
+    });
+    result.unwrap();
+}
+
+#[test]
+fn any_bhrb_at_all() {
+    let entry = prop_oneof![any::<u64>(), 0..16u64, (0..16u64).prop_map(|n| n | 0x1000)];
+    let entries = prop::collection::vec(entry, 0..64);
+    let result = runner().run(&entries, |entries| {
+        let given = entries.iter().take(32).copied();
+        let given: Vec<_> = given.take_while(|entry| *entry != 0).collect();
+        let seen: Vec<_> = isa207::records(entries.into_iter()).collect();
+        // Each branch is an entry of its own, in order, without the target mark.
+        let branches = given.iter().filter(|entry| **entry & 2 == 0 && **entry > 3);
+        let branches: Vec<_> = branches.map(|entry| entry & !3).collect();
+        let from: Vec<_> = seen.iter().map(|record| record.from).collect();
+        prop_assert_eq!(from, branches);
+        for record in seen {
+            if let Some(to) = record.to {
+                let pair = |pair: &[u64]| pair[0] & !1 == to | 2 && pair[1] & !3 == record.from;
+                prop_assert!(given.windows(2).any(pair));
+            }
+        }
+        Ok(())
+    });
+    result.unwrap();
+}
