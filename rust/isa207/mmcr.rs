@@ -69,7 +69,7 @@ const BHRBRD: Field = Field::ibm(26, 26);
 /// MMCRA\[32:33\] IFM: which branches the BHRB records.
 const IFM: Field = Field::ibm(32, 33);
 /// MMCRA\[57:59\]: which instructions may be marked.
-const SAMPLE_ELIGIBILITY: Field = Field::ibm(57, 59);
+pub(super) const SAMPLE_ELIGIBILITY: Field = Field::ibm(57, 59);
 /// MMCRA\[61:62\]: how instructions are chosen for marking.
 const SAMPLE_MODE: Field = Field::ibm(61, 62);
 /// MMCRA\[63\]: instructions are marked at all.

@@ -19,7 +19,8 @@
 //!
 //! The way back, from the hardware to a sample: `bhrb.rs` reads the entries of the
 //! BHRB, `branch.rs` decodes the branch instructions, `branch_filter.rs` chooses
-//! among them and says which choice the hardware can make.
+//! among them and says which choice the hardware can make; `sampled.rs` and
+//! `memory_access.rs` say what is known of the sampled instruction.
 //!
 //! Invariants: nothing here knows the kernel, allocates, recurses, blocks or
 //! panics; every function returns in bounded time; every image comes from a
@@ -60,6 +61,7 @@ mod constraint;
 mod cpu;
 mod event_code;
 mod layout;
+mod memory_access;
 mod mmcr;
 mod perf_event;
 mod power10;
@@ -68,6 +70,7 @@ mod power8;
 mod power9;
 mod refusal;
 mod request;
+mod sampled;
 mod search;
 mod solver;
 mod threshold;
@@ -88,6 +91,11 @@ pub use event_code::EventCode;
 pub use layout::ConfigWord;
 pub use layout::Field;
 pub use layout::FormatField;
+pub use memory_access::DataSource;
+pub use memory_access::Distance;
+pub use memory_access::MemoryAccess;
+pub use memory_access::MemoryLevel;
+pub use memory_access::MemoryOperation;
 pub use mmcr::Mmcr;
 pub use perf_event::Cache;
 pub use perf_event::CacheEvent;
@@ -102,3 +110,6 @@ pub use request::Pmc;
 pub use request::Request;
 pub use request::COUNTERS;
 pub use request::MAX_EVENTS;
+pub use sampled::InstructionType;
+pub use sampled::SampleRegisters;
+pub use sampled::Weight;

@@ -8,6 +8,7 @@ mod power10;
 mod power8;
 mod power9;
 mod refusals;
+mod samples;
 mod tables;
 
 use isa207::Assignment;
