@@ -199,6 +199,8 @@ enum Ebb {
     None,
     /// Each has these bits (60 to 63).
     All(u64),
+    /// Likewise, and the events keep their branch stacks.
+    AllWithStacks(u64),
     /// Only the first has EBB set.
     First,
 }
@@ -209,6 +211,7 @@ pub fn group(model: Model) -> impl Strategy<Value = Vec<Request>> {
         20 => Just(Ebb::None),
         2 => Just(Ebb::All(0x8)),
         1 => Just(Ebb::All(0xd)),
+        1 => select(vec![0x8, 0xc, 0xd]).prop_map(Ebb::AllWithStacks),
         1 => Just(Ebb::First),
     ];
     let events = prop::collection::vec(event(model), 0..=7);
@@ -219,6 +222,7 @@ pub fn group(model: Model) -> impl Strategy<Value = Vec<Request>> {
                     req.code |= bits << 60;
                     req.branch_filter_ifm = None;
                 }
+                Ebb::AllWithStacks(bits) => req.code |= bits << 60,
                 Ebb::First if n == 0 => req.code |= 1 << 63,
                 _ => {}
             }
