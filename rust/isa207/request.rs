@@ -96,7 +96,7 @@ pub struct Exclude {
     pub kernel: bool,
     /// Hypervisor state. Without effect where the kernel itself runs there.
     pub hv: bool,
-    /// The wait state (CTRL[RUN] off).
+    /// The wait state (CTRL\[RUN\] off).
     pub idle: bool,
 }
 
