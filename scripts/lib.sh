@@ -55,6 +55,7 @@ step() {
 	if [ "$step_status" -eq 0 ]; then
 		say "$step_time s"
 		mv "$step_log" "$step_base.log"
+		step_log=$step_base.log
 		return 0
 	fi
 	say "FAILED after $step_time s (status $step_status); the end of its log:"
