@@ -109,6 +109,18 @@ impl Peer {
         self.pid
     }
 
+    /// Waits for its end; returns the status of `waitpid(2)`.
+    #[must_use]
+    pub fn wait(mut self) -> libc::c_int {
+        let mut status = 0;
+        // SAFETY: `status` lives through the call.
+        let pid = unsafe { libc::waitpid(self.pid, &mut status, 0) };
+        if pid == self.pid {
+            self.pid = 0;
+        }
+        status
+    }
+
     /// Whether it has ended; `join` tells how.
     #[must_use]
     pub fn has_ended(&self) -> bool {
@@ -128,13 +140,8 @@ impl Peer {
     ///
     /// A failure of the test unless its body returned without one.
     #[track_caller]
-    pub fn join(mut self) -> Outcome {
-        let mut status = 0;
-        // SAFETY: `status` lives through the call.
-        let pid = unsafe { libc::waitpid(self.pid, &mut status, 0) };
-        if pid == self.pid {
-            self.pid = 0;
-        }
+    pub fn join(self) -> Outcome {
+        let status = self.wait();
         match status {
             0 => Ok(()),
             _ if libc::WIFSIGNALED(status) => {

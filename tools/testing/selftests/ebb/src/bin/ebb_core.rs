@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Core dumps of tasks that use EBB: they hold the state of the task that died and
+//! of nobody else, wherever it died.
+
+use ebb::EbbContext;
+use ebb::reg::Bescr;
+use ebb::reg::Mmcr2;
+use ebb::spr;
+use ebb_selftests::OrFail;
+use ebb_selftests::process;
+use ebb_selftests::process::Link;
+use ebb_selftests::process::Peer;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ebb_selftests::tracee::EbbState;
+use ebb_selftests::tracee::NT_PPC_EBB;
+use ebb_selftests::tracee::NT_PPC_PMU;
+use ebb_selftests::tracee::PmuState;
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use std::fs;
+use std::io;
+
+const PERIOD: u32 = 5000;
+const OTHER_MARK: Mmcr2 = Mmcr2::freeze_problem(4);
+
+/// A mark for each of up to 8 tasks, none of them [`OTHER_MARK`] or 0.
+fn mark(number: u8) -> Mmcr2 {
+    [2, 3, 5, 6]
+        .into_iter()
+        .enumerate()
+        .filter(|&(bit, _)| (number + 1) >> bit & 1 == 1)
+        .fold(Mmcr2(0), |mark, (_, pmc)| mark | Mmcr2::freeze_problem(pmc))
+}
+
+const PATTERN: &str = "/proc/sys/kernel/core_pattern";
+const FOLDER: &str = "/tmp/ebb_core";
+
+/// Core dumps go to files of ours while this lives.
+struct Cores {
+    before: String,
+}
+
+impl Cores {
+    fn collect() -> io::Result<Self> {
+        let before = fs::read_to_string(PATTERN)?;
+        fs::create_dir_all(FOLDER)?;
+        fs::write(PATTERN, format!("{FOLDER}/%p"))?;
+        Ok(Self { before })
+    }
+
+    /// The notes of the dump of the process `pid`, which must be there.
+    fn notes(&self, pid: libc::pid_t) -> Result<Notes, Failure> {
+        let path = format!("{FOLDER}/{pid}");
+        let dump = fs::read(&path).or_fail(&path)?;
+        notes_of(&dump).ok_or("no notes").or_fail(&path)
+    }
+}
+
+impl Drop for Cores {
+    fn drop(&mut self) {
+        // Nobody is left to tell of a failure.
+        let _ = fs::write(PATTERN, &self.before);
+        let _ = fs::remove_dir_all(FOLDER);
+    }
+}
+
+/// What a core dump has of EBBs, a value for each thread that has it.
+#[derive(Debug, Default)]
+struct Notes {
+    ebb: Vec<EbbState>,
+    pmu: Vec<PmuState>,
+}
+
+fn number<const N: usize>(data: &[u8], at: usize) -> Option<usize> {
+    let bytes: [u8; N] = data.get(at..at + N)?.try_into().ok()?;
+    let mut word = [0; 8];
+    word.get_mut(..N)?.copy_from_slice(&bytes);
+    usize::try_from(u64::from_le_bytes(word)).ok()
+}
+
+/// The notes of an ELF file (64 bit, little endian; System V ABI, chapters 4 and 5).
+fn notes_of(dump: &[u8]) -> Option<Notes> {
+    const PT_NOTE: usize = 4;
+    let headers = number::<8>(dump, 32)?;
+    let (size, count) = (number::<2>(dump, 54)?, number::<2>(dump, 56)?);
+    let segment = (0..count)
+        .map(|i| headers + i * size)
+        .find(|&header| number::<4>(dump, header) == Some(PT_NOTE))?;
+    let offset = number::<8>(dump, segment + 8)?;
+    let length = number::<8>(dump, segment + 32)?;
+    let segment = dump.get(offset..offset + length)?;
+
+    let mut notes = Notes::default();
+    let mut at = 0;
+    while at + 12 <= segment.len() {
+        let [name, value, kind] =
+            [0, 4, 8].map(|field| number::<4>(segment, at + field).unwrap_or(0));
+        let begin = at + 12 + name.next_multiple_of(4);
+        let words: Vec<u64> = segment
+            .get(begin..begin + value)?
+            .chunks_exact(8)
+            .map(|word| word.try_into().map_or(0, u64::from_le_bytes))
+            .collect();
+        match u32::try_from(kind).ok()? {
+            NT_PPC_EBB => notes.ebb.push(EbbState::from_words(&words)?),
+            NT_PPC_PMU => notes.pmu.push(PmuState::from_words(&words)?),
+            _ => {}
+        }
+        at = begin + value.next_multiple_of(4);
+    }
+    Some(notes)
+}
+
+/// Has this process leave a core dump when it dies.
+fn leave_a_core() -> Outcome {
+    let limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    // SAFETY: `limit` lives through the call; the default action is no function.
+    let status = unsafe {
+        libc::signal(libc::SIGSEGV, libc::SIG_DFL);
+        libc::setrlimit(libc::RLIMIT_CORE, &limit)
+    };
+    check!(status == 0, "no core dumps: {}", io::Error::last_os_error());
+    Ok(())
+}
+
+/// The task dies here.
+fn crash() {
+    // SAFETY: sends a signal to this thread, by which the process ends.
+    unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGSEGV) };
+}
+
+fn crash_in_handler(context: &mut EbbContext<'_>) {
+    if context.number() == 30 {
+        // SAFETY: it is not: nothing is there, and the process ends.
+        unsafe { std::ptr::without_provenance_mut::<u64>(8).write_volatile(0) };
+    }
+}
+
+/// The handler's entry, the same in all processes of this program.
+fn handler_address() -> Result<u64, Failure> {
+    // SAFETY: the handler does nothing; EBBs stay off.
+    unsafe { ebb::install(session::count_only) }.or_fail("install")?;
+    // SAFETY: EBBHR is always readable.
+    Ok(unsafe { spr::read::<{ spr::EBBHR }>() })
+}
+
+/// A neighbour on this CPU with many EBBs and a mark of its own, until killed.
+fn neighbour() -> Result<Peer, Failure> {
+    process::stay_on_cpu()?;
+    let mut peer = Peer::spawn(|parent| {
+        let _event = session::begin(CYCLES, PERIOD, session::count_only)?;
+        OTHER_MARK.write();
+        parent.tell()?;
+        loop {
+            session::work();
+        }
+    })?;
+    peer.link.listen()?;
+    Ok(peer)
+}
+
+/// Gets EBBs until it dies in its handler.
+fn die_in_handler(parent: &mut Link, mark: Mmcr2) -> Outcome {
+    leave_a_core()?;
+    let _event = session::begin(CYCLES, PERIOD, crash_in_handler)?;
+    mark.write();
+    parent.tell()?;
+    // What a dump shows is from the last time that the task left a CPU.
+    while ebb::count() < 10 {
+        session::work();
+    }
+    for _ in 0..20 {
+        process::give_way();
+    }
+    session::wait_for(1000, PERIOD)
+}
+
+fn check_own(pmu: &PmuState, mark: Mmcr2) -> Outcome {
+    check!(pmu.mmcr2 == mark.0, "mark {mark:?}: {pmu:x?}");
+    check!(pmu.used_ebb == 1, "{pmu:x?}");
+    pmu.check_user_bits()
+}
+
+fn check_ended_by_fault(status: libc::c_int) -> Outcome {
+    let fault = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV;
+    check!(fault && libc::WCOREDUMP(status), "status {status:#x}");
+    Ok(())
+}
+
+/// Eight tasks die in their handlers, all on one CPU.
+fn in_handler() -> Outcome {
+    session::require_ebb()?;
+    let entry = handler_address()?;
+    let cores = Cores::collect()?;
+    let _neighbour = neighbour()?;
+    let mut peers = Vec::new();
+    for number in 0..8 {
+        peers.push(Peer::spawn(|parent| die_in_handler(parent, mark(number)))?);
+    }
+    for (number, peer) in (0..).zip(peers) {
+        let pid = peer.pid();
+        check_ended_by_fault(peer.wait())?;
+        let notes = cores.notes(pid)?;
+        check!(notes.ebb.len() == 1 && notes.pmu.len() == 1, "{notes:x?}");
+        let known = Bescr::GE | Bescr::PME | Bescr::PMEO;
+        check!(notes.ebb[0].ebbhr == entry, "{notes:x?}");
+        check!(
+            Bescr(notes.ebb[0].bescr).without(known).0 == 0,
+            "{notes:x?}"
+        );
+        check_own(&notes.pmu[0], mark(number))?;
+    }
+    Ok(())
+}
+
+/// A task without EBBs has nothing of them in its dump, although its parent and
+/// its neighbour have.
+fn without_ebb() -> Outcome {
+    session::require_ebb()?;
+    let cores = Cores::collect()?;
+    let _neighbour = neighbour()?;
+    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+    mark(3).write();
+    for _ in 0..5 {
+        let child = Peer::spawn(|_| {
+            leave_a_core()?;
+            process::give_way();
+            crash();
+            Ok(())
+        })?;
+        let pid = child.pid();
+        check_ended_by_fault(child.wait())?;
+        let notes = cores.notes(pid)?;
+        check!(notes.ebb.is_empty(), "{notes:x?}");
+        check!(notes.pmu == [PmuState::default()], "{notes:x?}");
+    }
+    session::end(event);
+    Ok(())
+}
+
+/// Of two threads one has EBBs, and the other one dies.
+fn another_thread() -> Outcome {
+    session::require_ebb()?;
+    let entry = handler_address()?;
+    let cores = Cores::collect()?;
+    let _neighbour = neighbour()?;
+    let child = Peer::spawn(|_| {
+        leave_a_core()?;
+        let (told, tell) = io::pipe()?;
+        let thread = std::thread::spawn(move || -> Outcome {
+            let _event = session::begin(CYCLES, PERIOD, session::count_only)?;
+            mark(1).write();
+            session::wait_for(5, PERIOD)?;
+            process::give_way();
+            drop(tell);
+            loop {
+                session::work();
+            }
+        });
+        io::copy(&mut &told, &mut io::sink())?;
+        crash();
+        thread.join().map_err(|_| "panic").or_fail("thread")?
+    })?;
+    let pid = child.pid();
+    check_ended_by_fault(child.wait())?;
+    let mut notes = cores.notes(pid)?;
+    check!(notes.ebb.len() == 1 && notes.pmu.len() == 2, "{notes:x?}");
+    check!(notes.ebb[0].ebbhr == entry, "{notes:x?}");
+    notes.pmu.sort_by_key(|pmu| pmu.used_ebb);
+    check!(notes.pmu[0] == PmuState::default(), "{notes:x?}");
+    check_own(&notes.pmu[1], mark(1))
+}
+
+/// A task that has closed its event shows what was its own, or nothing.
+fn after_close() -> Outcome {
+    session::require_ebb()?;
+    let entry = handler_address()?;
+    let cores = Cores::collect()?;
+    let _neighbour = neighbour()?;
+    let child = Peer::spawn(|_| {
+        leave_a_core()?;
+        let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+        mark(2).write();
+        session::wait_for(5, PERIOD)?;
+        session::end(event);
+        process::give_way();
+        crash();
+        Ok(())
+    })?;
+    let pid = child.pid();
+    check_ended_by_fault(child.wait())?;
+    let notes = cores.notes(pid)?;
+    for ebb in &notes.ebb {
+        check!(ebb.ebbhr == entry || ebb.ebbhr == 0, "{notes:x?}");
+        check!(!Bescr(ebb.bescr).has(Bescr::GE), "{notes:x?}");
+    }
+    for pmu in &notes.pmu {
+        check!(pmu.mmcr2 == mark(2).0 || pmu.mmcr2 == 0, "{notes:x?}");
+        pmu.check_user_bits()?;
+    }
+    Ok(())
+}
+
+fn main() {
+    ktap::run(&[
+        ("in_handler", in_handler),
+        ("without_ebb", without_ebb),
+        ("another_thread", another_thread),
+        ("after_close", after_close),
+    ])
+}
