@@ -11,6 +11,7 @@ pub mod attr;
 pub mod branch;
 pub mod branching;
 pub mod event;
+pub mod kernel_work;
 pub mod known;
 pub mod machine;
 pub mod process;
