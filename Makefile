@@ -54,12 +54,12 @@ demo: ## do all that is needed and show Event Based Branches in a guest
 
 .PHONY: check
 check: ## run every test
-	@scripts/setup root kernel guest perf selftests
+	@scripts/setup root kernel guest perf perf-tests selftests
 	@$(in_root) python3 -B scripts/check
 
 .PHONY: check-debug
 check-debug: ## run the guests' tests on a kernel that checks itself (half an hour)
-	@scripts/setup root kernel-debug guest perf
+	@scripts/setup root kernel-debug guest perf perf-tests
 	@$(in_root) python3 -B scripts/check --debug
 
 .PHONY: conformance

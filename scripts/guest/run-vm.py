@@ -52,7 +52,7 @@ def parse_arguments():
     parser.add_argument("--run", required=True)
     parser.add_argument("--kernel", required=True)
     parser.add_argument("--busybox", required=True)
-    parser.add_argument("--perf", metavar="ARCHIVE")
+    parser.add_argument("--archive", action="append", default=[], help="more of an initramfs")
     parser.add_argument("--qemu", required=True)
     parser.add_argument("--cpu", required=True)
     parser.add_argument("--smp", required=True)
@@ -67,7 +67,7 @@ def parse_arguments():
 
 
 def write_initramfs(path, options):
-    """Pack the guest's root file system: base, perf, added files, command."""
+    """Pack the guest's root file system: base, archives, added files, command."""
     terminal = shutil.get_terminal_size()
     settings = {
         "driver": options.driver,
@@ -87,8 +87,8 @@ def write_initramfs(path, options):
         archive.text("/etc/passwd", PASSWD)
         archive.text("/etc/group", GROUP)
         archive.text("/etc/perfconfig", PERFCONFIG)
-        if options.perf:
-            archive.append(options.perf)
+        for more in options.archive:
+            archive.append(more)
         archive.tree(os.path.join(options.run, "add"))
         assignments = (f"{k}={shlex.quote(str(v))}\n" for k, v in settings.items())
         archive.text("/etc/vm/options", "".join(assignments))
