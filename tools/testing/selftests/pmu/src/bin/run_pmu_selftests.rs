@@ -20,6 +20,7 @@ fn main() {
         "pmu_sample_fields",
         "pmu_sample_registers",
         "pmu_sample_masked",
+        "pmu_sample_hidden",
         "pmu_branch_filters",
         "pmu_branch_stack",
         "pmu_branch_control",
