@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0
+//! How often samples come: at a frequency, which perf reaches by changing the
+//! period; at a period that changes meanwhile; and no more often than the kernel
+//! allows, which stops an event for the rest of a tick.
+
+use std::fs;
+use std::io;
+use std::time::Duration;
+
+use perf_event_open_sys::bindings as sys;
+
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use pmu_selftests::attr::Attr;
+use pmu_selftests::attr::CYCLES;
+use pmu_selftests::attr::INSTRUCTIONS;
+use pmu_selftests::attr::RUN_CYCLES;
+use pmu_selftests::attr::RUN_INSTRUCTIONS;
+use pmu_selftests::attr::Target;
+use pmu_selftests::attr::on_pmc;
+use pmu_selftests::machine;
+use pmu_selftests::ring::Record;
+use pmu_selftests::ring::Ring;
+use pmu_selftests::sample::Recorder;
+use pmu_selftests::sample::Sample;
+use pmu_selftests::work;
+
+const PAGES: usize = 32;
+const SECOND: u64 = 1_000_000_000;
+
+const FIELDS: u64 =
+    (sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_PERIOD | sys::PERF_SAMPLE_READ) as u64;
+
+/// An event of this code so many times a second.
+fn at_frequency(code: u64, frequency: u64) -> Attr {
+    Attr::raw(code)
+        .sampling(frequency, FIELDS)
+        .with(|raw| raw.set_freq(1))
+}
+
+/// Samples per second between the first and the last of `samples`.
+fn rate(samples: &[Sample]) -> f64 {
+    match samples {
+        [first, .., last] => {
+            (samples.len() - 1) as f64 * SECOND as f64 / (last.time - first.time) as f64
+        }
+        _ => 0.0,
+    }
+}
+
+/// Each period ends where its sample says.
+fn periods_add_up(samples: &[Sample]) -> Outcome {
+    let mut due = 0;
+    for sample in samples {
+        due += sample.period;
+        let count = sample.read.values[0].value;
+        check!(
+            (due..due + 4000).contains(&count),
+            "periods add up to {due}, count {count}"
+        );
+    }
+    Ok(())
+}
+
+/// The second half of what is sampled, as the period has to be found first.
+fn settled(samples: &[Sample]) -> &[Sample] {
+    &samples[samples.len() / 2..]
+}
+
+fn frequencies() -> Outcome {
+    machine::needs_pace()?;
+    for code in [INSTRUCTIONS, CYCLES, RUN_INSTRUCTIONS, RUN_CYCLES] {
+        for frequency in [100, 1000, 4000, 10_000] {
+            let mut recorder = Recorder::open(at_frequency(code, frequency), PAGES)?;
+            // Twenty ticks at least, and forty samples.
+            let time = (SECOND * 40 / frequency).max(SECOND / 12);
+            let samples = recorder.samples(|| {
+                work::run_for(time);
+            })?;
+            let rate = rate(settled(&samples));
+            let periods = settled(&samples).iter().map(|sample| sample.period);
+            println!(
+                "{code:#x} at {frequency} Hz: {} samples, in the end {rate:.0} Hz, periods {:?} to {:?}",
+                samples.len(),
+                periods.clone().min(),
+                periods.max()
+            );
+            check!(
+                (0.7..1.3).contains(&(rate / frequency as f64)),
+                "{code:#x} at {frequency} Hz: {} samples, {rate:.0} Hz",
+                samples.len()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whatever the periods were, each has its sample, and no event is counted twice.
+fn periods_of_a_frequency() -> Outcome {
+    machine::needs_pace()?;
+    for frequency in [1000, 10_000] {
+        let mut recorder = Recorder::open(at_frequency(INSTRUCTIONS, frequency), PAGES)?;
+        let samples = recorder.samples(|| {
+            work::run_for(SECOND / 20);
+        })?;
+        check!(samples.len() > 25, "{} samples", samples.len());
+        periods_add_up(&samples)?;
+    }
+    Ok(())
+}
+
+/// A frequency holds although the events come slower, then faster.
+fn frequency_follows_the_work() -> Outcome {
+    machine::needs_pace()?;
+    let mut recorder = Recorder::open(at_frequency(INSTRUCTIONS, 2000), PAGES)?;
+    let busy = || {
+        work::run_for(SECOND / 10);
+    };
+    // One part work to nine parts sleep.
+    let idle = || {
+        for _ in 0..400 {
+            work::run_for(25_000);
+            std::thread::sleep(Duration::from_micros(225));
+        }
+    };
+    for (name, work) in [
+        ("busy", &busy as &dyn Fn()),
+        ("idle", &idle),
+        ("busy", &busy),
+    ] {
+        let samples = recorder.samples(work)?;
+        let rate = rate(settled(&samples));
+        println!("{name}: {} samples, {rate:.0} Hz", samples.len());
+        check!(
+            name == "idle" || (1400.0..2600.0).contains(&rate),
+            "{name}: {rate:.0} Hz"
+        );
+        check!(samples.len() >= 20, "{name}: {} samples", samples.len());
+    }
+    Ok(())
+}
+
+/// PERF_EVENT_IOC_PERIOD gives an event by frequency another one.
+fn new_frequency_by_ioctl() -> Outcome {
+    machine::needs_pace()?;
+    let mut recorder = Recorder::open(at_frequency(CYCLES, 500), PAGES)?;
+    for frequency in [500, 5000, 1000] {
+        recorder.event.set_period(frequency)?;
+        let samples = recorder.samples(|| {
+            work::run_for(SECOND / 10);
+        })?;
+        let rate = rate(settled(&samples));
+        check!(
+            (0.7..1.3).contains(&(rate / frequency as f64)),
+            "{frequency} Hz: {rate:.0} Hz"
+        );
+    }
+    Ok(())
+}
+
+/// Likewise an event by period, while it runs and before the old period is over.
+fn new_period_while_running() -> Outcome {
+    machine::needs_pace()?;
+    let attr = Attr::raw(on_pmc(2, INSTRUCTIONS)).sampling(1 << 33, FIELDS);
+    let event = attr.open_self()?;
+    let mut ring = Ring::map(&event, PAGES)?;
+    event.enable()?;
+    for period in [100_003, 20_011, 500_009, 50_021] {
+        event.set_period(period)?;
+        let start = event.read()?.value;
+        ring.take();
+        work::run(5_000_000);
+        let count = event.read()?.value - start;
+        let samples = Sample::all(&attr, &ring.take())?;
+        // The period begins with the call, but for the few instructions until
+        // read(), and the rest of one is open at the end.
+        let (taken, due) = (samples.len() as u64, count / period);
+        check!(
+            taken.abs_diff(due) <= 1,
+            "period {period}: {taken} samples, {due} due"
+        );
+        for sample in &samples {
+            check!(sample.period == period, "{} of {period}", sample.period);
+        }
+    }
+    check!(
+        event.set_period(0).is_err() && event.set_period(1 << 63).is_err(),
+        "a period of 0, or with the highest bit, is taken"
+    );
+    Ok(())
+}
+
+fn most_per_second() -> io::Result<u64> {
+    fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate")?
+        .trim()
+        .parse()
+        .map_err(io::Error::other)
+}
+
+/// No frequency above what the kernel allows.
+fn highest_frequency() -> Outcome {
+    let most = most_per_second()?;
+    check!(at_frequency(CYCLES, most).open_errno() == 0, "{most} Hz");
+    let errno = at_frequency(CYCLES, most + 1).open_errno();
+    check!(errno == libc::EINVAL, "{} Hz: errno {errno}", most + 1);
+    let event = at_frequency(CYCLES, most).open_self()?;
+    check!(event.set_period(most + 1).is_err(), "{} Hz", most + 1);
+    Ok(())
+}
+
+/// How often the event was stopped, and went on. While it is stopped there is the
+/// sample of the interrupt that was one too many, and no other.
+fn throttled(records: &[Record]) -> Result<(u64, u64), Failure> {
+    let (mut stops, mut goes, mut samples) = (0, 0, 0);
+    for record in records {
+        match record.kind {
+            sys::PERF_RECORD_THROTTLE => {
+                check!(stops == goes, "throttled while it was");
+                stops += 1;
+                samples = 0;
+            }
+            sys::PERF_RECORD_UNTHROTTLE => {
+                check!(stops == goes + 1, "unthrottled while it was not");
+                goes += 1;
+            }
+            sys::PERF_RECORD_SAMPLE => {
+                samples += 1;
+                check!(stops == goes || samples == 1, "samples while throttled");
+            }
+            kind => ktap::fail(format!("record {kind}"))?,
+        }
+    }
+    Ok((stops, goes))
+}
+
+/// Too many interrupts: a stop, no sample until the next tick, then more samples.
+fn throttled_until_the_tick() -> Outcome {
+    machine::needs_pace()?;
+    machine::pin_to(0)?;
+    let most = most_per_second()? as f64;
+    for code in [on_pmc(1, INSTRUCTIONS), on_pmc(4, CYCLES), RUN_INSTRUCTIONS] {
+        for target in [Target::SELF, Target::cpu(0)] {
+            let attr = Attr::raw(code).sampling(1009, FIELDS);
+            let event = attr.open(target)?;
+            let mut ring = Ring::map(&event, PAGES)?;
+            let plain = Attr::raw(on_pmc(2, INSTRUCTIONS)).open(target)?;
+            plain.enable()?;
+            event.enable()?;
+            let done = work::run_for(SECOND / 20);
+            event.disable()?;
+            plain.disable()?;
+            let records = ring.take();
+            let (stops, goes) = throttled(&records)?;
+            let samples = Sample::all(&attr, &records)?;
+            println!(
+                "{code:#x}: {} samples, stopped {stops} times, {:.0} a second",
+                samples.len(),
+                rate(&samples)
+            );
+            // Ticks of 10 ms at most. A switch to another task and back lets the
+            // event go on, too.
+            check!(
+                stops >= 5 && goes + 1 >= stops,
+                "{stops} stops, {goes} goes"
+            );
+            check!(
+                rate(&samples) < most * 1.5,
+                "{} samples, {:.0} a second",
+                samples.len(),
+                rate(&samples)
+            );
+            periods_add_up(&samples)?;
+            // What is not throttled goes on.
+            let counts = (plain.read()?.value, event.read()?.value);
+            check!(
+                counts.0 >= done && counts.1 < counts.0,
+                "{done} done, {counts:?} counted"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A group is stopped and goes on as a whole. (Under the kernel's built-in driver
+/// those of its events that do not sample go on counting.)
+fn groups_are_throttled_as_a_whole() -> Outcome {
+    machine::needs_pace()?;
+    let attr = Attr::raw(on_pmc(1, INSTRUCTIONS))
+        .sampling(1009, FIELDS)
+        .grouped();
+    let mut recorder = Recorder::open(attr.clone(), PAGES)?;
+    let _member = Attr::raw(on_pmc(3, INSTRUCTIONS))
+        .grouped()
+        .open_member(Target::SELF, &recorder.event)?;
+    let records = recorder.records(|| {
+        work::run_for(SECOND / 20);
+    })?;
+    let (stops, _) = throttled(&records)?;
+    check!(stops >= 5, "throttled {stops} times");
+    let group = recorder.event.read_group()?;
+    let [(leader, _), (member, _)] = group.values[..] else {
+        return ktap::fail(format!("{group:?}"));
+    };
+    check!(
+        leader.abs_diff(member) < 2000 * stops,
+        "{leader} and {member} counted, throttled {stops} times"
+    );
+    Ok(())
+}
+
+fn main() {
+    if let Err(error) = machine::keep_sample_rate() {
+        eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
+    }
+    ktap::run(&[
+        ("frequencies", frequencies),
+        ("periods_of_a_frequency", periods_of_a_frequency),
+        ("frequency_follows_the_work", frequency_follows_the_work),
+        ("new_frequency_by_ioctl", new_frequency_by_ioctl),
+        ("new_period_while_running", new_period_while_running),
+        ("highest_frequency", highest_frequency),
+        ("throttled_until_the_tick", throttled_until_the_tick),
+        (
+            "groups_are_throttled_as_a_whole",
+            groups_are_throttled_as_a_whole,
+        ),
+    ])
+}
