@@ -9,6 +9,7 @@
 
 use crate::OrFail;
 use ktap::Failure;
+use ktap::Outcome;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,6 +31,32 @@ extern "C" fn step_over(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut l
     }
 }
 
+/// Installs the signal handler.
+fn catch(flags: libc::c_int) -> Outcome {
+    // SAFETY: zeroes are a valid sigaction; the handler has the three arguments
+    // that SA_SIGINFO asks for.
+    let status = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = step_over as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | flags;
+        libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut())
+    };
+    (status == 0)
+        .then_some(())
+        .ok_or_else(std::io::Error::last_os_error)
+        .or_fail("sigaction")
+}
+
+/// From here on an instruction that traps does nothing, also in an EBB handler
+/// that interrupts the signal's.
+///
+/// # Errors
+///
+/// A failure of the test if the signal cannot be caught.
+pub fn step_over_all() -> Outcome {
+    catch(libc::SA_NODEFER)
+}
+
 /// Runs `access`, which should hold one instruction that may trap, and tells
 /// whether it did.
 ///
@@ -37,18 +64,7 @@ extern "C" fn step_over(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut l
 ///
 /// A failure of the test if the signal cannot be caught.
 pub fn traps(access: fn()) -> Result<bool, Failure> {
-    // SAFETY: zeroes are a valid sigaction; the handler has the three arguments
-    // that SA_SIGINFO asks for.
-    let status = unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = step_over as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO;
-        libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut())
-    };
-    (status == 0)
-        .then_some(())
-        .ok_or_else(std::io::Error::last_os_error)
-        .or_fail("sigaction")?;
+    catch(0)?;
     let before = TRAPS.load(Relaxed);
     access();
     Ok(TRAPS.load(Relaxed) != before)
