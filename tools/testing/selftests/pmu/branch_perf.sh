@@ -1,0 +1,222 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# The perf tool, as it is, on a program whose branches are known: what it counts,
+# samples and reports against what the program does.
+#
+# Needs the perf tool in the guest (`scripts/vm run --perf`).
+
+# The tests are called by `try`, by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/ktap.sh
+. "$(dirname "$0")/ktap.sh"
+
+# The branches of a round of pmu_branch_work: kind, pair of functions, how often.
+branches='call branch_loop>f1 1
+call f1>f2 1
+call f1>f3 2
+ind_call f1>f3 1
+any_ret f2>f1 1
+any_ret f3>f1 3
+any_ret f1>branch_loop 1
+cond f3>f3 3
+cond branch_loop>branch_loop 1
+ind_jmp f2>f2 1'
+# Instructions of a round: all, and in each function.
+ROUND=60
+instructions='branch_loop 8
+f1 20
+f2 8
+f3 24'
+ROUNDS=300000
+filters='any any_call any_ret ind_call cond call ind_jmp'
+
+# Some hundred samples of the program. The period is a prime, so that they fall on
+# all places of a round. By cycles, as an emulator may not count each instruction.
+record() {
+	must perf record -q -B -e cycles:u -c 100003 -o "$work/data" "$@" pmu_branch_work "$ROUNDS"
+}
+
+# expected FILTER...: the pairs that the filters want, with their share in percent.
+expected() {
+	echo "$branches" | awk -v filters="$*" '
+		BEGIN { count = split(filters, filter, " ") }
+		{
+			wanted = 0
+			for (i = 1; i <= count; i++)
+				if (filter[i] == "any" || filter[i] == $1 || filter[i] == "any_call" && $1 ~ /call$/)
+					wanted = 1
+			if (wanted) { pair[$2] += $3; all += $3 }
+		}
+		END { for (name in pair) print name, 100 * pair[name] / all }
+	'
+}
+
+# compare FOUND EXPECTED: shares of names. A stack ends within a round, sooner or
+# later by what its last records take, and there are only so many samples: a share
+# may be a fifth off, or 1.5 percent. What surrounds the program has 3 percent.
+compare() {
+	awk '
+		FNR == NR { found[$1] += $2; next }
+		{
+			expected[$1] = $2
+			difference = found[$1] - $2
+			if (difference < 0) difference = -difference
+			if (difference > $2 / 5 && difference > 1.5) {
+				print $1 ": " found[$1] + 0 " %, not " $2
+				bad = 1
+			}
+		}
+		END {
+			for (name in found) if (!(name in expected)) { other += found[name]; others = others " " name }
+			if (other > 3) { print other " % other:" others; bad = 1 }
+			exit(bad || FNR == 0)
+		}
+	' "$1" "$2" || {
+		sort -k2nr "$1" | head -n 12
+		why "not as the program does"
+		exit 1
+	}
+}
+
+# Prints the pairs of functions in the stacks of the record, with their shares.
+histogram() {
+	must perf script -i "$work/data" -F brstacksym >"$work/script"
+	tr -s ' ' '\n' <"$work/script" | awk -F / '
+		NF > 3 {
+			sub(/\+0x.*/, "", $1)
+			sub(/\+0x.*/, "", $2)
+			pair[$1 ">" $2]++
+			all++
+		}
+		END { for (name in pair) print name, 100 * pair[name] / all }
+	'
+}
+
+# check_filter FILTER[,FILTER] OPTION...: records with -j, compares the stacks.
+check_filter() {
+	filter=$1
+	shift
+	record -j "$filter,u" "$@"
+	histogram >"$work/found"
+	expected "$(echo "$filter" | tr , ' ')" >"$work/expected"
+	compare "$work/found" "$work/expected"
+}
+
+stat_counts_the_work() {
+	must perf stat -x , -e cycles:u,instructions:u -o "$work/stat" pmu_tool work 100000000
+	cat "$work/stat"
+	awk -F , '
+		/^[0-9<]/ { good += $1 >= 99000000 && $1 <= 103000000 }
+		END { exit(good != 2) }
+	' "$work/stat" || {
+		why "not the work's instructions"
+		return 1
+	}
+}
+
+report_shows_the_functions() {
+	record
+	must perf report -i "$work/data" --stdio --sort symbol >"$work/report"
+	# "13.37% [.] f2"
+	awk '/^ *[0-9.]+%/ { sub("%", "", $1); print $3, $1 }' "$work/report" >"$work/found"
+	echo "$instructions" | awk -v round="$ROUND" '{ print $1, 100 * $2 / round }' >"$work/expected"
+	compare "$work/found" "$work/expected"
+}
+
+record_b_has_all_branches() {
+	record -b
+	histogram >"$work/found"
+	expected any >"$work/expected"
+	compare "$work/found" "$work/expected"
+}
+
+report_b_shows_the_pairs() {
+	record -b
+	must perf report -b -i "$work/data" --stdio --sort symbol_from,symbol_to >"$work/report"
+	# "6.70%  [.] f1  [.] f2"
+	awk '/^ *[0-9.]+%/ { sub("%", "", $1); print $3 ">" $5, $1 }' "$work/report" >"$work/found"
+	expected any >"$work/expected"
+	compare "$work/found" "$work/expected"
+}
+
+# Both ends of each branch are addresses in the program.
+script_shows_addresses() {
+	record -b
+	must perf script -i "$work/data" -F brstack >"$work/script"
+	tr -s ' ' '\n' <"$work/script" | awk -F / '
+		NF > 3 { all++; good += $1 ~ /^0x[0-9a-f]+$/ && $2 ~ /^0x[0-9a-f]+$/ && length($1) < 18 }
+		END { print good + 0 " of " all + 0; exit(all < 1000 || good < all) }
+	' || {
+		why "not addresses of user space"
+		return 1
+	}
+}
+
+annotate_shows_the_code() {
+	record
+	must perf annotate -i "$work/data" --stdio -s f3 >"$work/code" 2>&1
+	head -n 30 "$work/code"
+	must grep -q 'beq.*f3' "$work/code"
+	must grep -Eq '[0-9]+\.[0-9]+ .*nop' "$work/code"
+}
+
+each_filter() {
+	for one in $filters; do
+		check_filter "$one"
+	done
+}
+
+each_pair() {
+	rest=$filters
+	pairs=0
+	for one in $filters; do
+		rest=${rest#* }
+		[ "$one" != ind_jmp ] || break
+		for other in $rest; do
+			check_filter "$one,$other"
+			pairs=$((pairs + 1))
+		done
+	done
+	echo "$pairs pairs"
+	[ "$pairs" = 21 ]
+}
+
+# perf tells the kinds that the driver saved.
+types_are_told() {
+	record -j any,save_type,u
+	must perf script -i "$work/data" -F brstacksym >"$work/script"
+	tr -s ' ' '\n' <"$work/script" | awk -F / '
+		NF > 6 { kind[$7]++; all++ }
+		END { for (name in kind) print name, 100 * kind[name] / all }
+	' >"$work/found"
+	printf '%s\n' 'CALL 26.7' 'IND_CALL 6.7' 'RET 33.3' 'COND 26.7' 'IND 6.7' >"$work/expected"
+	compare "$work/found" "$work/expected"
+}
+
+per_thread() {
+	check_filter any --per-thread
+	check_filter any_call,cond --per-thread
+}
+
+system_wide() {
+	check_filter any -a
+	check_filter any_ret,ind_jmp -a
+}
+
+command -v perf >/dev/null || skip_all "there is no perf tool"
+begin
+${DRIVER:-load}
+
+plan 11
+try stat_counts_the_work
+try report_shows_the_functions
+try record_b_has_all_branches
+try report_b_shows_the_pairs
+try script_shows_addresses
+try annotate_shows_the_code
+try each_filter
+try each_pair
+try types_are_told
+try per_thread
+try system_wide
+finish_as_begun
