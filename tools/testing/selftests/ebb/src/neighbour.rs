@@ -16,6 +16,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
+/// Whether a neighbour that is started turns GE off and on.
+static GUARDING: AtomicBool = AtomicBool::new(false);
+
 extern "C" fn stop(_: libc::c_int) {
     STOP.store(true, Relaxed);
 }
@@ -61,6 +64,19 @@ impl Neighbour {
         })
     }
 
+    /// Like [`expecting`](Self::expecting), but it turns GE off and on all the
+    /// time, so that the other may come and go in either.
+    ///
+    /// # Errors
+    ///
+    /// A failure of the test.
+    pub fn guarding(cpu: usize) -> Result<Self, Failure> {
+        GUARDING.store(true, Relaxed);
+        let neighbour = Self::expecting(cpu);
+        GUARDING.store(false, Relaxed);
+        neighbour
+    }
+
     fn spawn(
         cpu: usize,
         begin: fn() -> Result<Option<ebb::Event>, Failure>,
@@ -72,6 +88,11 @@ impl Neighbour {
             let event = begin()?;
             parent.tell()?;
             while !STOP.load(Relaxed) {
+                if GUARDING.load(Relaxed) {
+                    alert::hold();
+                    session::work();
+                    alert::on();
+                }
                 session::work();
             }
             let (came, spurious) = (ebb::count(), ebb::spurious());

@@ -185,21 +185,6 @@ pub fn stay_on_cpu() -> Result<libc::c_int, Failure> {
     }
 }
 
-/// Lets no ordinary process preempt this one, so that it gives the CPU away only
-/// where it sleeps.
-///
-/// # Errors
-///
-/// A failure of the test (root may do it).
-pub fn never_preempted() -> Outcome {
-    let parameters = libc::sched_param { sched_priority: 1 };
-    // SAFETY: `parameters` lives through the call.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error().into()),
-    }
-}
-
 /// Sleeps for a moment, so that another process on this CPU runs (a sleep of a
 /// nanosecond would be over before the switch). Nothing but a system call, so
 /// also for EBB handlers.

@@ -80,6 +80,11 @@ fn in_switches_to_an_ebb_task() -> Outcome {
     in_switches(Neighbour::expecting)
 }
 
+/// The neighbour has GE off half the time.
+fn in_switches_to_a_guarded_task() -> Outcome {
+    in_switches(Neighbour::guarding)
+}
+
 /// Two tasks with a held alert each at the same time.
 fn two_tasks_hold_one_each() -> Outcome {
     session::require_ebb()?;
@@ -244,6 +249,10 @@ fn main() {
             in_switches_to_a_counting_task,
         ),
         ("in_switches_to_an_ebb_task", in_switches_to_an_ebb_task),
+        (
+            "in_switches_to_a_guarded_task",
+            in_switches_to_a_guarded_task,
+        ),
         ("two_tasks_hold_one_each", two_tasks_hold_one_each),
         ("held_over_fork", held_over_fork),
         ("in_forks", in_forks),
