@@ -38,6 +38,24 @@ void ebb_pmu_set_sampled(struct pt_regs *regs, bool siar, unsigned long sier,
 /* Set where the interrupted program goes on. */
 void ebb_pmu_set_nip(struct pt_regs *regs, unsigned long nip);
 
+/*
+ * The instruction at an address, or a negative number if it cannot be read at
+ * once. Programs' are read between begin and end, with page faults disabled.
+ */
+void ebb_pmu_user_access_begin(void);
+void ebb_pmu_user_access_end(void);
+long ebb_pmu_user_instruction(unsigned long address);
+long ebb_pmu_kernel_instruction(unsigned long address);
+
+/*
+ * Set what the extended registers of samples have for a counter (0 for PMC1) on
+ * this CPU.
+ */
+void ebb_pmu_set_sampled_counter(int index, unsigned long value);
+
+/* The module's parameter strict_filters. */
+bool ebb_pmu_strict_filters(void);
+
 /* Whether there is a hypervisor above this kernel. */
 bool ebb_pmu_in_lpar(void);
 

@@ -62,7 +62,7 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
 
 /// Marks an event that is being opened.
 pub(super) fn mark_new(event: &NewEvent<'_>) {
-    event.hw().set_flags(event, NEW);
+    event.hw().set_flags(event, event.hw().flags() | NEW);
 }
 
 /// Deals with the leader of an EBB group that is about to run: one that never did starts from a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The PMU's interrupt (PMI): counters that became negative, and samples.
+//! The PMU's interrupt (PMI): counters that became negative.
 //!
 //! The first alert freezes the counters (MMCR0\[FCECE\]), and they stand still until the handler is
 //! done.
@@ -8,32 +8,32 @@
 use super::count;
 use super::ebb;
 use super::local_pmu;
+use super::sample::Sampled;
 use super::CpuState;
 use super::Here;
+use crate::isa207::Cpu;
 use crate::perf;
 use crate::perf::CpuContexts;
 use crate::perf::Event;
-use crate::perf::Sample;
 use crate::perf::State;
 use crate::power::interrupt::Handler;
 use crate::power::interrupt::Interrupted;
 use crate::power::machine;
 use crate::power::pmu;
 use crate::power::regs::Mmcr0;
-use crate::power::regs::Mmcra;
-use crate::power::regs::Siar;
-use crate::power::regs::Sier;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
 /// What handles PMIs.
 pub(super) struct PmInterrupt {
+    cpu: &'static Cpu,
     cpus: Arc<CpuContexts<CpuState>>,
 }
 
 impl PmInterrupt {
-    pub(super) fn new(cpus: Arc<CpuContexts<CpuState>>) -> Self {
-        Self { cpus }
+    /// A handler on `cpu`, with the driver's per-CPU state.
+    pub(super) fn new(cpu: &'static Cpu, cpus: Arc<CpuContexts<CpuState>>) -> Self {
+        Self { cpu, cpus }
     }
 }
 
@@ -57,10 +57,14 @@ impl Handler for PmInterrupt {
             return;
         }
         if mmcr0.frozen() == 0 {
-            // A replay for a counter that was negative already: nothing froze the others.
-            mmcr0.with_const_frozen::<1>().write();
+            // A replay for a counter that was negative already: nothing froze the others, nor the
+            // BHRB.
+            mmcr0
+                .with_const_frozen::<1>()
+                .with_const_alert_enable::<0>()
+                .write();
         }
-        overflows(&here, interrupted);
+        overflows(self.cpu, &here, interrupted);
         // Goes on counting, with alerts.
         Mmcr0::from(here.mmcr.get().mmcr0).alerting().write();
         // SAFETY: This is the PMI's handler.
@@ -69,10 +73,9 @@ impl Handler for PmInterrupt {
 }
 
 /// Deals with each counter that is negative.
-fn overflows(here: &Here<'_>, interrupted: &mut Interrupted) {
-    let sampled = Sampled::read();
-    let counters: [u32; pmu::COUNTERS] = core::array::from_fn(pmu::read_pmc);
-    for (index, &value) in counters.iter().enumerate() {
+fn overflows(cpu: &'static Cpu, here: &Here<'_>, interrupted: &mut Interrupted) {
+    let sampled = Sampled::read(cpu);
+    for (index, &value) in sampled.counters().iter().enumerate() {
         if value < pmu::NEGATIVE {
             continue;
         }
@@ -90,42 +93,6 @@ fn overflows(here: &Here<'_>, interrupted: &mut Interrupted) {
     }
     // Whether it came in its own right or as a replay, all that was due is done.
     local_pmu(here).clear_pending_interrupt();
-}
-
-/// The sampled instruction, read once for all counters.
-struct Sampled {
-    siar: u64,
-    sier: Sier,
-    mmcra: Mmcra,
-}
-
-impl Sampled {
-    fn read() -> Self {
-        Self {
-            siar: Siar::read(),
-            sier: Sier::read(),
-            mmcra: Mmcra::read(),
-        }
-    }
-
-    /// Instructions are sampled for marked events rather than at the overflow.
-    fn is_marked(&self) -> bool {
-        self.mmcra.sample_enable() == 1
-    }
-
-    /// Whether the sample is of any use: one of a marked event must have its instruction.
-    fn is_valid(&self) -> bool {
-        !self.is_marked() || self.sier.siar_valid() == 1
-    }
-
-    /// Whether SIAR says where the event happened rather than where it interrupted.
-    ///
-    /// In problem state the interrupt is prompt, so where it came is at least as good as SIAR. In
-    /// the kernel it may have been held back; SIAR says where the overflow was.
-    fn uses_siar(&self, interrupted: &Interrupted) -> bool {
-        let prompt = interrupted.is_user() && self.sier.problem_state() == 1;
-        self.siar != 0 && (self.is_marked() || !prompt)
-    }
 }
 
 /// Counts what an event's counter has counted, starts it anew, and samples when the period is over.
@@ -160,33 +127,6 @@ fn overflow(
     event.update_userpage();
 
     if over {
-        sample(event, last_period, sampled, interrupted);
+        sampled.report(here, event, last_period, interrupted);
     }
-}
-
-/// Reports a sample, unless it is worthless or not for the event's owner.
-fn sample(event: &Event, period: u64, sampled: &Sampled, interrupted: &mut Interrupted) {
-    let attr = event.attr();
-    let uses_siar = sampled.uses_siar(interrupted);
-    let ip = if uses_siar {
-        sampled.siar
-    } else {
-        interrupted.nip()
-    };
-    let kernel = machine::is_kernel_address(ip);
-    let unusable = attr.samples_ip() && !sampled.is_valid();
-    if unusable {
-        event.count_lost_sample();
-    }
-    if unusable || (attr.exclude_kernel() && kernel && attr.samples_ip()) {
-        // SAFETY: This is called by the PMI's handler, for an event on this CPU.
-        unsafe { perf::account_interrupt(event) };
-        return;
-    }
-    // Privilege level and callchain of the sample are made of these by the kernel.
-    interrupted.set_sampled(uses_siar, sampled.sier, sampled.mmcra);
-    let mut sample = Sample::new(period);
-    sample.set_ip(ip);
-    // SAFETY: As above; the registers are those that the PMI interrupted.
-    unsafe { sample.overflow(event, interrupted.as_raw()) };
 }

@@ -7,7 +7,8 @@
 //! 1. `open.rs` takes it or refuses it, with the EBB rules of `ebb.rs`;
 //! 2. `schedule.rs` puts it on a CPU, if it can count there beside the others;
 //! 3. `program.rs` writes what was decided to the PMU, between stopping and starting it;
-//! 4. `count.rs` reads it, `interrupt.rs` deals with its overflows.
+//! 4. `count.rs` reads it, `interrupt.rs` deals with its overflows, of which `sample.rs` makes
+//!    samples, and `branch.rs` their branch stacks.
 //!
 //! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded.
 //!
@@ -15,12 +16,15 @@
 //! then, and should one that was under way come all the same, it looks at `stopped` and at nothing
 //! else. PMIs do not nest.
 
+mod branch;
 mod count;
 mod ebb;
 mod interrupt;
+mod memory;
 mod open;
 mod program;
 mod refuse;
+mod sample;
 mod schedule;
 mod sysfs;
 mod takeover;
@@ -76,6 +80,8 @@ pub(crate) struct CpuState {
     in_transaction: Cell<bool>,
     /// Events came or went since the PMU was last programmed.
     changed: Cell<bool>,
+    /// What the BHRB holds is not for the events that came since the PMU was last programmed.
+    stale_branches: Cell<bool>,
     /// Where the events of the slots count, `None` when that is to be worked out.
     assignment: Cell<Option<Assignment>>,
     /// What was worked out before.
@@ -110,7 +116,7 @@ impl Driver {
             cpu,
             machine: Machine {
                 hypervisor_mode: machine::kernel_is_hypervisor(),
-                strict_branch_filters: false,
+                strict_branch_filters: machine::strict_filters(),
             },
             hotplug: Hotplug::watch()?,
             pmcs <- Pmcs::new(interrupt),
@@ -182,6 +188,10 @@ impl perf::Pmu for Driver {
 
     fn cancel_txn(&self, cpu: &Here<'_>) {
         cpu.in_transaction.set(false);
+    }
+
+    fn sched_in(&self, cpu: &Here<'_>) {
+        branch::sched_in(cpu);
     }
 
     fn event_idx(&self, event: &Event) -> u32 {

@@ -2,6 +2,7 @@
 
 //! Opening an event: is it ours, can the processor count it, can it with its group?
 
+use super::branch;
 use super::ebb;
 use super::refuse::Refusal;
 use super::Driver;
@@ -64,7 +65,7 @@ fn request(event: &Event) -> Request {
             idle: attr.exclude_idle(),
         },
         runlatch_may_differ: event.follows_task(),
-        branch_filter_ifm: None,
+        branch_filter_ifm: branch::hardware_filter(event).map(|filter| filter.ifm),
     }
 }
 
@@ -89,9 +90,6 @@ impl Driver {
     fn accept(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
         let attr = event.attr();
         let code = self.code(attr)?;
-        if attr.samples_branches() {
-            return Err(Refusal::BranchStack);
-        }
         if attr.precise_ip() != 0 {
             return Err(Refusal::PreciseIp);
         }
@@ -106,6 +104,7 @@ impl Driver {
                 requests.push(member)?;
             }
         }
+        branch::check(self, event)?;
         requests.push(event)?;
         self.cpu.solve(requests.as_slice(), self.machine)?;
         Ok(())

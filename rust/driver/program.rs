@@ -2,6 +2,7 @@
 
 //! Stopping and starting a CPU's PMU, and writing to it in between what `schedule.rs` decided.
 
+use super::branch;
 use super::count;
 use super::ebb;
 use super::is_ebb;
@@ -102,6 +103,7 @@ impl Driver {
         // EBB groups are exclusive, so the first event speaks for all.
         let ebb_leader = here.slots().get(0).filter(|event| is_ebb(event));
         let ebb = ebb_leader.is_some();
+        branch::discard_stale(here, local, &assignment.mmcr);
         here.mmcr.set(assignment.mmcr);
         here.ebb.set(ebb);
         here.changed.set(false);

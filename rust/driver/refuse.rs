@@ -21,8 +21,14 @@ pub(super) enum Refusal {
     CacheEventNonsense,
     /// The processor has no event for a cache event.
     NoSuchCacheEvent,
-    /// Branch stacks are not served yet.
-    BranchStack,
+    /// A branch stack that is the stack of calls.
+    BranchCallStack,
+    /// A branch stack with counts of events.
+    BranchCounters,
+    /// A branch stack that tells transactions apart.
+    BranchTransactions,
+    /// A branch stack of no type of branch.
+    BranchNoTypes,
     /// Samples with less skid than the hardware's are asked for.
     PreciseIp,
     /// Leader and member disagree on EBB.
@@ -54,8 +60,12 @@ impl Refusal {
             Self::OtherType => ENOENT,
             Self::NoSuchGenericEvent
             | Self::NoSuchCacheEvent
-            | Self::BranchStack
-            | Self::PreciseIp => EOPNOTSUPP,
+            | Self::BranchCallStack
+            | Self::BranchCounters
+            | Self::BranchTransactions
+            | Self::BranchNoTypes
+            | Self::PreciseIp
+            | Self::Hardware(isa207::Refusal::NoHardwareBranchFilter) => EOPNOTSUPP,
             _ => EINVAL,
         }
     }
@@ -67,7 +77,10 @@ impl Refusal {
             Self::NoSuchGenericEvent => "the processor has no such generic event",
             Self::CacheEventNonsense => "there is no such combination of cache, access and result",
             Self::NoSuchCacheEvent => "the processor has no such cache event",
-            Self::BranchStack => "branch stacks are not supported",
+            Self::BranchCallStack => "the hardware records branches, not the stack of calls",
+            Self::BranchCounters => "the hardware counts no events at branches",
+            Self::BranchTransactions => "branches are not told apart by transactions",
+            Self::BranchNoTypes => "the branch stack is to hold no type of branch",
             Self::PreciseIp => "samples of a chosen precision are not supported",
             Self::EbbMixed => "leader and member of the group disagree on EBB",
             Self::EbbWithoutTask => "an EBB event must be attached to a task",

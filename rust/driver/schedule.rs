@@ -6,6 +6,7 @@
 //! as a whole at its end. A transaction that is given up leaves no trace, as its events are deleted
 //! again and the assignment of the others is worked out anew.
 
+use super::branch;
 use super::count;
 use super::open::Requests;
 use super::Driver;
@@ -78,6 +79,7 @@ impl Driver {
         };
         here.assignment.set(assignment);
         here.changed.set(true);
+        branch::begin(here, event);
 
         let state = if flags.start() {
             State::Running

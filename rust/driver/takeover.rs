@@ -6,6 +6,8 @@ use super::interrupt::PmInterrupt;
 use super::sysfs;
 use super::Driver;
 use crate::isa207::Cpu;
+use crate::isa207::Isa;
+use crate::perf::Capabilities;
 use crate::perf::CpuContexts;
 use crate::perf::Foreign;
 use crate::perf::Registration;
@@ -34,7 +36,7 @@ impl Takeover {
         };
         // Everything that can fail comes before the other driver loses the PMU.
         let cpus = CpuContexts::new()?;
-        let interrupt = Arc::new(PmInterrupt::new(cpus.clone()), GFP_KERNEL)?;
+        let interrupt = Arc::new(PmInterrupt::new(cpu, cpus.clone()), GFP_KERNEL)?;
         let folders = sysfs::folders(cpu)?;
 
         let foreign = Foreign::find_cycles().inspect_err(|e| {
@@ -42,16 +44,20 @@ impl Takeover {
         })?;
         let set_aside = foreign.map(Foreign::set_aside).transpose()?;
         let driver = Driver::new(cpu, interrupt);
-        let registration = Registration::new_core(module, c"cpu", folders, cpus, driver)
-            .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
+        let capabilities = Capabilities {
+            extended_registers: cpu.isa() >= Isa::V300,
+        };
+        let registration =
+            Registration::new_core(module, c"cpu", capabilities, folders, cpus, driver)
+                .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
 
         let name = cpu.name();
         match &set_aside {
             Some(other) => {
                 let other = other.name();
-                pr_info!("{name}: took \"{other}\" over; 6 counters, sampling, EBB\n");
+                pr_info!("{name}: took \"{other}\" over; 6 counters, sampling, branches, EBB\n");
             }
-            None => pr_info!("{name}: no PMU to take over; 6 counters, sampling, EBB\n"),
+            None => pr_info!("{name}: no PMU to take over; 6 counters, sampling, branches, EBB\n"),
         }
         Ok(Self {
             _registration: registration,

@@ -7,8 +7,17 @@ use kernel::prelude::*;
 
 #[kunit_tests(ebb_pmu_driver)]
 mod cases {
+    use super::super::branch::deal_by_types;
+    use super::super::branch::Deal;
+    use super::super::branch::Wanted;
     use super::super::count;
+    use crate::isa207::BranchTypes;
+    use crate::isa207::Record;
+    use crate::perf::BranchEntry;
+    use crate::perf::BranchFields;
+    use crate::perf::BranchSample;
     use crate::perf::KernelEvent;
+    use crate::power::code::Code;
     use crate::power::interrupt::OtherOwner;
     use crate::power::pmu::NEGATIVE;
     use crate::power::regs::Mmcr0;
@@ -70,5 +79,110 @@ mod cases {
         // Stopped, nothing is left of that, and nothing of an alert.
         let stopped = kernel.for_ebb(Mmcr0::from(u64::MAX)).stopped();
         assert_eq!(u64::from(stopped), 0x8200_c000);
+    }
+    // Bits of `enum perf_branch_sample_type`.
+    const USER: u32 = 1 << 0;
+    const KERNEL: u32 = 1 << 1;
+    const ANY: u32 = 1 << 3;
+    const ANY_RETURN: u32 = 1 << 5;
+    const NO_FLAGS: u32 = 1 << 14;
+    const PRIV_SAVE: u32 = 1 << 18;
+
+    const PROGRAM: u64 = 0x1000_0000;
+    const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
+
+    /// What a stack that wants `wanted` gets of a branch, without its instruction.
+    fn entry(wanted: u32, from: u64, to: u64) -> Option<BranchEntry> {
+        let record = Record {
+            from,
+            to: Some(to),
+            mispredicted: false,
+        };
+        Wanted::new(BranchSample::new(wanted), 0, false).entry::<true>(&record, None)
+    }
+
+    #[test]
+    fn no_kernel_address_is_in_a_stack_of_a_program() {
+        let user = ANY | USER | NO_FLAGS;
+        let kept = BranchEntry::new(PROGRAM, PROGRAM + 8, BranchFields::NONE);
+        assert_eq!(entry(user, PROGRAM, PROGRAM + 8), Some(kept));
+        assert_eq!(entry(user, KERNEL_TEXT, KERNEL_TEXT + 8), None);
+        assert_eq!(entry(user, KERNEL_TEXT, PROGRAM), None);
+        assert_eq!(entry(user, PROGRAM, KERNEL_TEXT), None);
+        assert_eq!(entry(user, PROGRAM, u64::MAX & !3), None);
+        // The control: who may see the kernel does.
+        let both = user | KERNEL;
+        assert!(entry(both, KERNEL_TEXT, KERNEL_TEXT + 8).is_some());
+        assert!(entry(both, KERNEL_TEXT, PROGRAM).is_some());
+        assert!(entry(both, PROGRAM, KERNEL_TEXT).is_some());
+        let kernel = ANY | KERNEL;
+        assert!(entry(kernel, KERNEL_TEXT, KERNEL_TEXT + 8).is_some());
+        assert_eq!(entry(kernel, PROGRAM, PROGRAM + 8), None);
+        // Nobody's.
+        assert_eq!(entry(ANY, PROGRAM, PROGRAM + 8), None);
+        assert_eq!(entry(ANY, KERNEL_TEXT, KERNEL_TEXT + 8), None);
+    }
+
+    #[test]
+    fn an_entry_says_what_is_asked_for() {
+        let of = |wanted| entry(wanted | ANY | USER | KERNEL, KERNEL_TEXT, PROGRAM);
+        let with = |fields| Some(BranchEntry::new(KERNEL_TEXT, PROGRAM, fields));
+        assert_eq!(of(NO_FLAGS), with(BranchFields::NONE));
+        assert_eq!(of(0), with(BranchFields::PREDICTED));
+        assert_eq!(of(NO_FLAGS | PRIV_SAVE), with(BranchFields::KERNEL));
+    }
+
+    #[test]
+    fn a_branch_that_cannot_be_read_is_not_chosen() {
+        assert_eq!(entry(ANY_RETURN | USER, PROGRAM, PROGRAM + 8), None);
+        assert!(entry(ANY_RETURN | ANY | USER, PROGRAM, PROGRAM + 8).is_some());
+        let direct = Record {
+            from: PROGRAM,
+            to: None,
+            mispredicted: true,
+        };
+        let any = Wanted::new(BranchSample::new(ANY | USER), 0, false);
+        let without_target = BranchEntry::new(PROGRAM, 0, BranchFields::MISPREDICTED);
+        assert_eq!(any.entry::<true>(&direct, None), Some(without_target));
+    }
+
+    #[test]
+    fn instructions_are_looked_at_where_they_say_more_than_the_bhrb() {
+        use Deal::*;
+        let of = |types, ifm| deal_by_types(types, ifm);
+        let mut types = BranchTypes::default();
+        assert_eq!(of(types, 0), [Leave, Leave]);
+        types.any_return = true;
+        assert_eq!(of(types, 0), [Leave, Choose]);
+        types = BranchTypes::default();
+        types.call = true;
+        assert_eq!(of(types, 0), [Choose, Leave]);
+        types.indirect_call = true;
+        assert_eq!(of(types, 0), [Choose, Choose]);
+        // The hardware filter leaves calls only, and one direct branch that is none.
+        assert_eq!(of(types, 1), [Choose, Take]);
+        types = BranchTypes::default();
+        types.conditional = true;
+        assert_eq!(of(types, 0), [Choose, Choose]);
+    }
+
+    #[test]
+    fn instructions_that_are_not_there_are_not_read() {
+        #[inline(never)]
+        fn here() -> usize {
+            here as fn() -> usize as usize
+        }
+        let code = Code::open();
+        // CAST: An address has 64 bits on this machine.
+        let address = here() as u64;
+        // SAFETY: A function has at least one instruction.
+        let first = unsafe { *(address as *const u32) };
+        assert_eq!(code.at(address), Some(first));
+        // Neither the first page nor the end of the address space is ever mapped, and what lies
+        // between programs and kernel belongs to nobody.
+        assert_eq!(code.at(0), None);
+        assert_eq!(code.at(u64::MAX & !3), None);
+        assert_eq!(code.at(0x4000_0000_0000_0000), None);
+        assert_eq!(code.at(0xbfff_ffff_ffff_fffc), None);
     }
 }

@@ -5,6 +5,7 @@
 //! C header: [`include/uapi/linux/perf_event.h`](srctree/include/uapi/linux/perf_event.h)
 
 use super::bindings;
+use super::BranchSample;
 use kernel::types::Opaque;
 
 /// What an event's `type` says about how to read its `config`.
@@ -18,6 +19,15 @@ pub(crate) enum Kind {
     Raw,
     /// Another type, for another PMU.
     Other,
+}
+
+/// How a sample holds a weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WeightForm {
+    /// `PERF_SAMPLE_WEIGHT`: one number of 64 bits.
+    Whole,
+    /// `PERF_SAMPLE_WEIGHT_STRUCT`: numbers of 32, 16 and 16 bits.
+    Parts,
 }
 
 /// An event's attributes.
@@ -75,10 +85,78 @@ impl Attr {
         self.sample_type() & u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_IP) != 0
     }
 
+    /// Whether each sample holds anything that the driver has to find out beside the instruction's
+    /// address, or registers.
+    pub(crate) fn samples_more(&self) -> bool {
+        let formats = bindings::perf_event_sample_format_PERF_SAMPLE_ADDR
+            | bindings::perf_event_sample_format_PERF_SAMPLE_PHYS_ADDR
+            | bindings::perf_event_sample_format_PERF_SAMPLE_DATA_PAGE_SIZE
+            | bindings::perf_event_sample_format_PERF_SAMPLE_DATA_SRC
+            | bindings::perf_event_sample_format_PERF_SAMPLE_WEIGHT
+            | bindings::perf_event_sample_format_PERF_SAMPLE_WEIGHT_STRUCT
+            | bindings::perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK
+            | bindings::perf_event_sample_format_PERF_SAMPLE_REGS_USER
+            | bindings::perf_event_sample_format_PERF_SAMPLE_REGS_INTR;
+        self.sample_type() & u64::from(formats) != 0
+    }
+
     /// Whether each sample holds a stack of taken branches (`PERF_SAMPLE_BRANCH_STACK`).
     pub(crate) fn samples_branches(&self) -> bool {
         let branches = bindings::perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK;
         self.sample_type() & u64::from(branches) != 0
+    }
+
+    /// Which branches that stack is to hold.
+    pub(crate) fn branch_sample(&self) -> BranchSample {
+        BranchSample(self.raw().branch_sample_type)
+    }
+
+    /// Most entries of a callchain or a stack of branches.
+    pub(crate) fn max_stack(&self) -> u16 {
+        self.raw().sample_max_stack
+    }
+
+    /// Whether each sample holds, or needs, the address of the data that were accessed
+    /// (`PERF_SAMPLE_ADDR`, `PERF_SAMPLE_PHYS_ADDR`, `PERF_SAMPLE_DATA_PAGE_SIZE`).
+    pub(crate) fn samples_address(&self) -> bool {
+        let formats = bindings::perf_event_sample_format_PERF_SAMPLE_ADDR
+            | bindings::perf_event_sample_format_PERF_SAMPLE_PHYS_ADDR
+            | bindings::perf_event_sample_format_PERF_SAMPLE_DATA_PAGE_SIZE;
+        self.sample_type() & u64::from(formats) != 0
+    }
+
+    /// Whether each sample says where data came from (`PERF_SAMPLE_DATA_SRC`).
+    pub(crate) fn samples_data_source(&self) -> bool {
+        let source = bindings::perf_event_sample_format_PERF_SAMPLE_DATA_SRC;
+        self.sample_type() & u64::from(source) != 0
+    }
+
+    /// The form in which each sample holds a weight, if it does.
+    pub(crate) fn sampled_weight(&self) -> Option<WeightForm> {
+        let whole = bindings::perf_event_sample_format_PERF_SAMPLE_WEIGHT;
+        let parts = bindings::perf_event_sample_format_PERF_SAMPLE_WEIGHT_STRUCT;
+        match self.sample_type() {
+            format if format & u64::from(whole) != 0 => Some(WeightForm::Whole),
+            format if format & u64::from(parts) != 0 => Some(WeightForm::Parts),
+            _ => None,
+        }
+    }
+
+    /// The registers that each sample holds, of the interrupted state or the program's: a bit each,
+    /// numbered as the architecture does.
+    pub(crate) fn sampled_registers(&self) -> u64 {
+        let mut registers = 0;
+        let (user, interrupted) = (
+            bindings::perf_event_sample_format_PERF_SAMPLE_REGS_USER,
+            bindings::perf_event_sample_format_PERF_SAMPLE_REGS_INTR,
+        );
+        if self.sample_type() & u64::from(user) != 0 {
+            registers |= self.raw().sample_regs_user;
+        }
+        if self.sample_type() & u64::from(interrupted) != 0 {
+            registers |= self.raw().sample_regs_intr;
+        }
+        registers
     }
 
     /// Events between two samples, or samples a second with [`Attr::freq`]; 0 for none. What the

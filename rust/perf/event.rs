@@ -37,6 +37,12 @@ impl Event {
         self.0.get()
     }
 
+    /// The PMU, registered as long as the event lives.
+    pub(super) fn pmu(&self) -> *mut bindings::pmu {
+        // SAFETY: Valid by the type invariants; written before the event is first seen by a PMU.
+        unsafe { (*self.as_raw()).pmu }
+    }
+
     /// What user space asked for.
     pub(crate) fn attr(&self) -> &Attr {
         // SAFETY: Valid by the type invariants.

@@ -112,6 +112,12 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
+    /// Another task has this CPU, on whose stopped PMU there is an event with a stack of branches:
+    /// those that were recorded so far are not the new task's.
+    fn sched_in(&self, _cpu: &ThisCpu<'_, Self::Cpu>) {
+        build_error!(VTABLE_DEFAULT_ERROR)
+    }
+
     /// The number that user space is shown for an event's counter, 0 for none. Called anywhere.
     fn event_idx(&self, _event: &Event) -> u32 {
         build_error!(VTABLE_DEFAULT_ERROR)

@@ -7,10 +7,16 @@ use kernel::prelude::*;
 #[kunit_tests(ebb_pmu_perf)]
 mod cases {
     use super::super::bindings;
+    use super::super::memory;
     use super::super::slots::MAX_SLOTS;
+    use super::super::BranchEntry;
+    use super::super::BranchFields;
+    use super::super::BranchStack;
     use super::super::Event;
     use super::super::Foreign;
+    use super::super::MemorySource;
     use super::super::Slots;
+    use super::super::Weight;
     use core::mem::MaybeUninit;
     use kernel::prelude::*;
 
@@ -78,5 +84,89 @@ mod cases {
     fn a_pmu_of_a_module_is_not_taken_over() {
         // The tests run when the module is loaded, so the PMU is its own.
         assert!(matches!(Foreign::find_cycles(), Err(e) if e == EBUSY));
+    }
+    /// A branch as bindgen reads it.
+    fn entry(fields: BranchFields) -> bindings::perf_branch_entry {
+        // SAFETY: The sizes are the same, and every bit pattern is a branch.
+        unsafe { core::mem::transmute(BranchEntry::new(0x1000, 0x2000, fields)) }
+    }
+
+    #[test]
+    fn fields_of_a_branch_are_where_c_has_them() {
+        let none = entry(BranchFields::NONE);
+        assert_eq!((none.from, none.to), (0x1000, 0x2000));
+        assert_eq!((none.mispred(), none.predicted()), (0, 0));
+        assert_eq!((none.type_(), none.priv_(), none.cycles()), (0, 0, 0));
+        let wrong = entry(BranchFields::MISPREDICTED);
+        assert_eq!((wrong.mispred(), wrong.predicted()), (1, 0));
+        let right = entry(BranchFields::PREDICTED);
+        assert_eq!((right.mispred(), right.predicted()), (0, 1));
+
+        let call = BranchFields::CONDITIONAL_CALL.with(BranchFields::KERNEL);
+        let call = entry(call.with(BranchFields::PREDICTED));
+        assert_eq!(call.type_(), u64::from(bindings::PERF_BR_COND_CALL));
+        assert_eq!(call.priv_(), u64::from(bindings::PERF_BR_PRIV_KERNEL));
+        assert_eq!((call.mispred(), call.predicted()), (0, 1));
+        assert_eq!((call.in_tx(), call.abort(), call.cycles()), (0, 0, 0));
+        assert_eq!((call.spec(), call.new_type(), call.reserved()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_stack_holds_the_newest_branches() {
+        let mut stack = BranchStack::new();
+        assert_eq!(stack.len(), 0);
+        for from in 1..=BranchStack::CAPACITY as u64 + 3 {
+            stack.push(BranchEntry::new(from, 0, BranchFields::NONE));
+        }
+        assert_eq!(stack.len(), BranchStack::CAPACITY as u64);
+        stack.truncate(2);
+        stack.truncate(7);
+        let raw = stack.as_raw();
+        // SAFETY: The stack lives, and has two entries.
+        let (nr, hw_idx, last) = unsafe {
+            let raw = raw.as_ref();
+            (raw.nr, raw.hw_idx, (*raw.entries.as_ptr().add(1)).from)
+        };
+        assert_eq!((nr, hw_idx, last), (2, u64::MAX, 2));
+    }
+
+    /// A data source as bindgen reads it.
+    fn source(source: MemorySource) -> bindings::perf_mem_data_src__bindgen_ty_1 {
+        let union = bindings::perf_mem_data_src { val: source.bits() };
+        // SAFETY: Every bit pattern is a data source.
+        unsafe { union.__bindgen_anon_1 }
+    }
+
+    #[test]
+    fn a_data_source_has_its_fields_where_c_has_them() {
+        let remote = source(MemorySource {
+            op: memory::OP_LOAD,
+            lvl: memory::LVL_HIT | memory::LVL_REM_RAM1,
+            lvlnum: memory::LVLNUM_RAM,
+            snoop: memory::SNOOP_HITM,
+            locked: true,
+            hops: memory::HOPS_2,
+        });
+        let lvl = u64::from(memory::LVL_HIT | memory::LVL_REM_RAM1);
+        assert_eq!((remote.mem_op(), remote.mem_lvl()), (2, lvl));
+        assert_eq!((remote.mem_snoop(), remote.mem_lock()), (0x10, 2));
+        assert_eq!((remote.mem_dtlb(), remote.mem_lvl_num()), (1, 0xd));
+        assert_eq!((remote.mem_remote(), remote.mem_hops()), (1, 3));
+        assert_eq!((remote.mem_snoopx(), remote.mem_blk()), (0, 0));
+        let unknown = source(MemorySource::UNKNOWN);
+        assert_eq!((unknown.mem_op(), unknown.mem_lvl()), (1, 1));
+        assert_eq!((unknown.mem_remote(), unknown.mem_hops()), (0, 0));
+    }
+
+    #[test]
+    fn a_weight_in_parts_has_them_where_c_has_them() {
+        let weight = bindings::perf_sample_weight {
+            full: Weight::Parts(0x8765_4321, 0x1234, 0xfedc).bits(),
+        };
+        // SAFETY: Every bit pattern is a weight.
+        let parts = unsafe { weight.__bindgen_anon_1 };
+        assert_eq!(parts.var1_dw, 0x8765_4321);
+        assert_eq!((parts.var2_w, parts.var3_w), (0x1234, 0xfedc));
+        assert_eq!(Weight::Whole(u64::MAX).bits(), u64::MAX);
     }
 }

@@ -78,6 +78,9 @@ impl<T: Pmu> VTable<T> {
             pmu.commit_txn = Some(Self::commit_txn);
             pmu.cancel_txn = Some(Self::cancel_txn);
         }
+        if T::HAS_SCHED_IN {
+            pmu.sched_task = Some(Self::sched_task);
+        }
         if T::HAS_EVENT_IDX {
             pmu.event_idx = Some(Self::event_idx);
         }
@@ -137,6 +140,10 @@ impl<T: Pmu> VTable<T> {
                 driver.add(cpu, event, ScheduleFlags::from_raw(flags))?;
                 // SAFETY: perf core keeps the event until `del`, which takes it out.
                 unsafe { cpu.slots().push(event) };
+                if Self::wants_sched_task(event) {
+                    // SAFETY: The PMU is registered, and this is its CPU; `del` takes it back.
+                    unsafe { bindings::perf_sched_cb_inc(event.pmu()) };
+                }
                 Ok(0)
             })
         };
@@ -152,10 +159,35 @@ impl<T: Pmu> VTable<T> {
             driver.del(cpu, event);
             if let Some(slot) = cpu.slots().position(event) {
                 cpu.slots().remove(slot);
+                if Self::wants_sched_task(event) {
+                    // SAFETY: As in `add`, which put the event into a slot and counted it once.
+                    unsafe { bindings::perf_sched_cb_dec(event.pmu()) };
+                }
             }
         };
         // SAFETY: The caller's guarantees are those asked for.
         unsafe { with_event(event, (), del) }
+    }
+
+    /// Whether the driver is to know of task switches while `event` is on a CPU.
+    fn wants_sched_task(event: &Event) -> bool {
+        T::HAS_SCHED_IN && event.attr().samples_branches()
+    }
+
+    /// # Safety
+    ///
+    /// perf core's: `context` is one of a registered PMU of `T` on this CPU, interrupts are off.
+    unsafe extern "C" fn sched_task(
+        context: *mut bindings::perf_event_pmu_context,
+        _task: *mut kernel::bindings::task_struct,
+        sched_in: bool,
+    ) {
+        if sched_in {
+            // SAFETY: The caller guarantees a live context.
+            let pmu = unsafe { (*context).pmu };
+            // SAFETY: The caller's guarantees are those asked for.
+            unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.sched_in(cpu)) }
+        }
     }
 
     /// # Safety

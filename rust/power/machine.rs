@@ -11,7 +11,7 @@ const PVR: u32 = 287;
 const MSR_HV: u64 = 1 << 60;
 
 /// Start of the kernel's half of the effective address space.
-const KERNEL_START: u64 = 0xc000_0000_0000_0000;
+pub(crate) const KERNEL_START: u64 = 0xc000_0000_0000_0000;
 
 /// The processor version register: version in the upper, revision in the lower half.
 pub(crate) fn pvr() -> u32 {
@@ -31,8 +31,16 @@ pub(crate) fn in_partition() -> bool {
 }
 
 /// Whether an effective address is the kernel's.
+#[inline]
 pub(crate) fn is_kernel_address(address: u64) -> bool {
     address >= KERNEL_START
+}
+
+/// Whether filters of branch stacks that hardware alone cannot apply are to be refused: the module's
+/// parameter `strict_filters`.
+pub(crate) fn strict_filters() -> bool {
+    // SAFETY: Reads a variable that is set before the module starts.
+    unsafe { bindings::ebb_pmu_strict_filters() }
 }
 
 /// The scheduler's clock of this CPU in nanoseconds.

@@ -21,11 +21,14 @@
 //! Power ISA, Book III, chapter "Performance Monitor Facility"; Book II, chapter "Event-Based Branch
 //! Facility" (their numbers differ between versions).
 
+pub(crate) mod bhrb;
 mod bindings;
+pub(crate) mod code;
 pub(crate) mod hotplug;
 pub(crate) mod interrupt;
 pub(crate) mod machine;
 pub(crate) mod pmu;
 pub(crate) mod regs;
+pub(crate) mod sampled;
 mod spr;
 pub(crate) mod thread;

@@ -7,8 +7,11 @@
 
 #include <linux/cpuhotplug.h>
 #include <linux/irqflags.h>
+#include <linux/moduleparam.h>
+#include <linux/perf_event.h>
 #include <linux/printk.h>
 #include <linux/sched/clock.h>
+#include <linux/uaccess.h>
 #include <asm/firmware.h>
 #include <asm/hw_irq.h>
 #include <asm/machdep.h>
@@ -16,6 +19,10 @@
 #include <asm/ptrace.h>
 
 #include "shim.h"
+
+/* What rust/power/sampled.rs takes the numbers of sampled registers to be. */
+static_assert(PERF_REG_POWERPC_PMC1 == 51 && PERF_REG_POWERPC_PMC6 == 56);
+static_assert(PERF_REG_POWERPC_SDAR == 57 && PERF_REG_POWERPC_SIAR == 58);
 
 void ebb_pmu_set_in_use(bool in_use)
 {
@@ -70,6 +77,58 @@ void ebb_pmu_set_sampled(struct pt_regs *regs, bool siar, unsigned long sier,
 void ebb_pmu_set_nip(struct pt_regs *regs, unsigned long nip)
 {
 	regs_set_return_ip(regs, nip);
+}
+
+void ebb_pmu_user_access_begin(void)
+{
+	pagefault_disable();
+	/* No address is ever outside of nothing; each one read is checked. */
+	(void)user_read_access_begin((void __user *)0, 0);
+}
+
+void ebb_pmu_user_access_end(void)
+{
+	user_read_access_end();
+	pagefault_enable();
+}
+
+long ebb_pmu_user_instruction(unsigned long address)
+{
+	u32 __user *from = (u32 __user *)address;
+	u32 instruction;
+
+	if (!access_ok(from, sizeof(instruction)))
+		return -EFAULT;
+	barrier_nospec();
+	unsafe_get_user(instruction, from, fault);
+	return instruction;
+fault:
+	return -EFAULT;
+}
+
+long ebb_pmu_kernel_instruction(unsigned long address)
+{
+	u32 instruction;
+
+	if (copy_from_kernel_nofault(&instruction, (void *)address,
+				     sizeof(instruction)))
+		return -EFAULT;
+	return instruction;
+}
+
+void ebb_pmu_set_sampled_counter(int index, unsigned long value)
+{
+	set_pmcs_ext_regs(index, value);
+}
+
+static bool strict_filters;
+module_param(strict_filters, bool, 0444);
+MODULE_PARM_DESC(strict_filters,
+		 "refuse filters of branch stacks that the hardware alone cannot apply");
+
+bool ebb_pmu_strict_filters(void)
+{
+	return strict_filters;
 }
 
 bool ebb_pmu_in_lpar(void)

@@ -9,6 +9,10 @@
 //! Numbers: Power ISA 3.1B, Book III, "Move To/From System Register Instructions".
 
 use core::arch::asm;
+use core::mem::MaybeUninit;
+
+/// Number of entries of the BHRB.
+pub(super) const BHRB_ENTRIES: usize = 32;
 
 /// Reads SPR `N`.
 #[inline(always)]
@@ -50,4 +54,34 @@ pub(super) fn clear_bhrb() {
     // SAFETY: `clrbhrb` (its encoding, as the assembler may not be set to ISA 2.07) changes the
     // BHRB only.
     unsafe { asm!(".long 0x7c00035c", options(nomem, nostack, preserves_flags)) };
+}
+
+/// Reads the entries of the BHRB, the newest first, up to the one that says that there are no more.
+/// Returns their number; so many of `entries` are written.
+#[inline]
+pub(super) fn read_bhrb(entries: &mut [MaybeUninit<u64>; BHRB_ENTRIES]) -> usize {
+    let start = entries.as_mut_ptr();
+    // One before the place for the next entry.
+    let mut last = start.wrapping_sub(1);
+    // SAFETY: `mfbhrbe` (its encoding, as for `clrbhrb`) has no effect but on its target, register 3.
+    // The number of the entry is part of the instruction, so there is one for each; no more entries
+    // are written than there is room for.
+    unsafe {
+        asm!(
+            ".irp entry, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,\
+                16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31",
+            ".long 0x7c00025c | 3 << 21 | \\entry << 11",
+            "cmpldi 3, 0",
+            "beq 2f",
+            "stdu 3, 8({last})",
+            ".endr",
+            "2:",
+            last = inout(reg_nonzero) last,
+            out("r3") _,
+            out("cr0") _,
+            options(nostack),
+        )
+    };
+    // CAST: `last` is at least the address it started with.
+    (last.wrapping_add(1) as usize - start as usize) / size_of::<u64>()
 }

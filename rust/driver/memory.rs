@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the PMU says of a sampled load or store, in perf's words.
+
+use crate::isa207;
+use crate::isa207::DataSource;
+use crate::isa207::Distance;
+use crate::isa207::MemoryAccess;
+use crate::isa207::MemoryLevel;
+use crate::isa207::MemoryOperation;
+use crate::perf::memory;
+use crate::perf::MemorySource;
+use crate::perf::Weight;
+use crate::perf::WeightForm;
+
+/// perf's data source for an access.
+pub(super) fn source(access: &MemoryAccess) -> MemorySource {
+    let op = match access.operation {
+        MemoryOperation::Load => memory::OP_LOAD,
+        MemoryOperation::Store => memory::OP_STORE,
+        MemoryOperation::Unknown => memory::OP_NA,
+    };
+    MemorySource {
+        op,
+        locked: access.reservation,
+        ..access.source.map_or(MemorySource::UNKNOWN, found)
+    }
+}
+
+/// Where data was found.
+fn found(source: DataSource) -> MemorySource {
+    let (lvl, lvlnum) = match (source.level, source.distance) {
+        (MemoryLevel::L1, _) => (memory::LVL_HIT | memory::LVL_L1, memory::LVLNUM_L1),
+        (MemoryLevel::BeyondL1, _) => {
+            return MemorySource {
+                lvl: memory::LVL_MISS | memory::LVL_L1,
+                ..MemorySource::UNKNOWN
+            };
+        }
+        (MemoryLevel::L2, _) => (memory::LVL_HIT | memory::LVL_L2, memory::LVLNUM_L2),
+        (MemoryLevel::L3, _) => (memory::LVL_HIT | memory::LVL_L3, memory::LVLNUM_L3),
+        (MemoryLevel::L2OrL3, Distance::Distant) => (
+            memory::LVL_HIT | memory::LVL_REM_CCE2,
+            memory::LVLNUM_ANY_CACHE,
+        ),
+        (MemoryLevel::L2OrL3, _) => (
+            memory::LVL_HIT | memory::LVL_REM_CCE1,
+            memory::LVLNUM_ANY_CACHE,
+        ),
+        (MemoryLevel::Memory, Distance::Remote) => {
+            (memory::LVL_HIT | memory::LVL_REM_RAM1, memory::LVLNUM_RAM)
+        }
+        (MemoryLevel::Memory, Distance::Distant) => {
+            (memory::LVL_HIT | memory::LVL_REM_RAM2, memory::LVLNUM_RAM)
+        }
+        (MemoryLevel::Memory, _) => (memory::LVL_HIT | memory::LVL_LOC_RAM, memory::LVLNUM_RAM),
+        (MemoryLevel::AttachedMemory, _) => (memory::LVL_HIT, memory::LVLNUM_PMEM),
+    };
+    MemorySource {
+        lvl,
+        lvlnum,
+        snoop: if source.modified {
+            memory::SNOOP_HITM
+        } else {
+            memory::SNOOP_HIT
+        },
+        hops: match source.distance {
+            Distance::Local => 0,
+            Distance::OtherCore => memory::HOPS_0,
+            Distance::Remote => memory::HOPS_2,
+            Distance::Distant => memory::HOPS_3,
+        },
+        ..MemorySource::UNKNOWN
+    }
+}
+
+/// perf's weight of a sample, in the form that an event asks for.
+pub(super) fn weight(weight: isa207::Weight, form: WeightForm) -> Weight {
+    match form {
+        WeightForm::Whole => Weight::Whole(weight.latency.into()),
+        WeightForm::Parts => {
+            Weight::Parts(weight.latency, weight.finish_cycles, weight.dispatch_cycles)
+        }
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Samples: what the PMU sampled when a counter overflowed, and how much of it an event's owner gets.
+//!
+//! # What an event's owner may see
+//!
+//! An event that excludes the kernel, as those of unprivileged users do, gets no address of the
+//! kernel. A sample whose instruction is the kernel's is dropped, as the overflow came too late; a
+//! data address of the kernel is left out, and the registers that hold either are hidden while perf
+//! core writes extended registers. perf core itself leaves out the interrupted registers and the
+//! callchain where those are the kernel's.
+
+use super::branch;
+use super::memory;
+use super::Here;
+use crate::isa207::Cpu;
+use crate::isa207::Isa;
+use crate::isa207::SampleRegisters;
+use crate::perf;
+use crate::perf::BranchStack;
+use crate::perf::Event;
+use crate::perf::Sample;
+use crate::power::interrupt::Interrupted;
+use crate::power::machine;
+use crate::power::pmu;
+use crate::power::regs::Mmcra;
+use crate::power::regs::Sdar;
+use crate::power::regs::Siar;
+use crate::power::regs::Sier;
+use crate::power::regs::Sier2;
+use crate::power::sampled;
+use crate::power::sampled::HiddenAddresses;
+use crate::power::sampled::SampledCounters;
+
+/// The state of the frozen PMU, read once for all counters of an interrupt.
+pub(super) struct Sampled {
+    cpu: &'static Cpu,
+    counters: [u32; pmu::COUNTERS],
+    siar: u64,
+    sier: Sier,
+    mmcra: Mmcra,
+}
+
+impl Sampled {
+    /// Reads the state.
+    pub(super) fn read(cpu: &'static Cpu) -> Self {
+        Self {
+            cpu,
+            counters: core::array::from_fn(pmu::read_pmc),
+            siar: Siar::read(),
+            sier: Sier::read(),
+            mmcra: Mmcra::read(),
+        }
+    }
+
+    /// The counters, PMC1 first.
+    pub(super) fn counters(&self) -> &[u32; pmu::COUNTERS] {
+        &self.counters
+    }
+
+    /// Instructions are sampled for marked events rather than at the overflow.
+    fn is_marked(&self) -> bool {
+        self.mmcra.sample_enable() == 1
+    }
+
+    /// Whether the sample is of any use: one of a marked event must have its instruction.
+    fn is_valid(&self) -> bool {
+        !self.is_marked() || self.sier.siar_valid() == 1
+    }
+
+    /// Whether nothing can be said about the instruction of a marked event.
+    fn is_void(&self) -> bool {
+        self.is_marked() && self.cpu.instruction_type(&self.registers(0)).is_none()
+    }
+
+    /// The registers as `isa207` wants them, with `sier2`, which few ask for.
+    fn registers(&self, sier2: u64) -> SampleRegisters {
+        SampleRegisters {
+            sier: self.sier.into(),
+            sier2,
+            mmcra: self.mmcra.into(),
+        }
+    }
+
+    /// Whether SIAR says where the event happened rather than where it interrupted.
+    ///
+    /// In problem state the interrupt is prompt, so where it came is at least as good as SIAR. In
+    /// the kernel it may have been held back; SIAR says where the overflow was.
+    fn uses_siar(&self, interrupted: &Interrupted) -> bool {
+        let prompt = interrupted.is_user() && self.sier.problem_state() == 1;
+        self.siar != 0 && (self.is_marked() || !prompt)
+    }
+
+    /// Reports a sample of `event`, which stands for `period` events, unless it is worthless or not
+    /// for the event's owner.
+    pub(super) fn report(
+        &self,
+        here: &Here<'_>,
+        event: &Event,
+        period: u64,
+        interrupted: &mut Interrupted,
+    ) {
+        let attr = event.attr();
+        let uses_siar = self.uses_siar(interrupted);
+        let ip = if uses_siar {
+            self.siar
+        } else {
+            interrupted.nip()
+        };
+        let hidden = attr.exclude_kernel() && machine::is_kernel_address(ip);
+        let unusable = (attr.samples_ip() && !self.is_valid())
+            || (attr.samples_data_source() && self.is_void());
+        if unusable {
+            event.count_lost_sample();
+        }
+        if unusable || (hidden && attr.samples_ip()) {
+            // SAFETY: This is called by the PMI's handler, for an event on this CPU.
+            unsafe { perf::account_interrupt(event) };
+            return;
+        }
+        // Privilege level and callchain of the sample are made of these by the kernel.
+        interrupted.set_sampled(uses_siar && !hidden, self.sier, self.mmcra);
+        let ip = (!hidden).then_some(ip);
+        if attr.samples_more() {
+            self.report_more(here, event, period, ip, interrupted);
+        } else {
+            let sample = Sample::new(period, ip);
+            // SAFETY: As above; the registers are those that the PMI interrupted.
+            unsafe { sample.overflow(event, interrupted.as_raw()) };
+        }
+    }
+
+    /// Reports a sample with more than where it is and when.
+    #[inline(never)]
+    fn report_more(
+        &self,
+        here: &Here<'_>,
+        event: &Event,
+        period: u64,
+        ip: Option<u64>,
+        interrupted: &Interrupted,
+    ) {
+        let attr = event.attr();
+        let mut stack = BranchStack::new();
+        let mut sample = Sample::new(period, ip);
+        if attr.samples_address() {
+            if let Some(address) = self.data_address(attr.exclude_kernel()) {
+                sample.set_address(address);
+            }
+        }
+        if attr.samples_data_source() {
+            if let Some(access) = self.cpu.memory_access(&self.registers(0)) {
+                sample.set_data_source(memory::source(&access));
+            }
+        }
+        if let Some(form) = attr.sampled_weight() {
+            let sier2 = if self.cpu.isa() >= Isa::V31 {
+                Sier2::read()
+            } else {
+                0
+            };
+            let weight = self.cpu.weight(&self.registers(sier2));
+            sample.set_weight(memory::weight(weight, form));
+        }
+        let registers = attr.sampled_registers();
+        let _shown =
+            sampled::has_counters(registers).then(|| SampledCounters::show(&self.counters));
+        let _hidden = (attr.exclude_kernel() && sampled::has_addresses(registers))
+            .then(HiddenAddresses::hide);
+        if attr.samples_branches() {
+            branch::read(here, event, &mut stack);
+            sample.set_branches(attr, &mut stack);
+        }
+        // SAFETY: As above; the registers are those that the PMI interrupted.
+        unsafe { sample.overflow(event, interrupted.as_raw()) };
+    }
+
+    /// The address of the sampled instruction's data, if it is known and the event's owner may see
+    /// it.
+    fn data_address(&self, exclude_kernel: bool) -> Option<u64> {
+        if self.is_marked() && self.sier.sdar_valid() == 0 {
+            return None;
+        }
+        let address = Sdar::read();
+        (!(exclude_kernel && machine::is_kernel_address(address))).then_some(address)
+    }
+}

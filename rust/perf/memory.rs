@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a sampled instruction's data came from: `union perf_mem_data_src`.
+//!
+//! C header: [`include/uapi/linux/perf_event.h`](srctree/include/uapi/linux/perf_event.h)
+
+use super::bindings;
+
+pub(crate) use bindings::PERF_MEM_HOPS_0 as HOPS_0;
+pub(crate) use bindings::PERF_MEM_HOPS_2 as HOPS_2;
+pub(crate) use bindings::PERF_MEM_HOPS_3 as HOPS_3;
+pub(crate) use bindings::PERF_MEM_LVLNUM_ANY_CACHE as LVLNUM_ANY_CACHE;
+pub(crate) use bindings::PERF_MEM_LVLNUM_L1 as LVLNUM_L1;
+pub(crate) use bindings::PERF_MEM_LVLNUM_L2 as LVLNUM_L2;
+pub(crate) use bindings::PERF_MEM_LVLNUM_L3 as LVLNUM_L3;
+pub(crate) use bindings::PERF_MEM_LVLNUM_NA as LVLNUM_NA;
+pub(crate) use bindings::PERF_MEM_LVLNUM_PMEM as LVLNUM_PMEM;
+pub(crate) use bindings::PERF_MEM_LVLNUM_RAM as LVLNUM_RAM;
+pub(crate) use bindings::PERF_MEM_LVL_HIT as LVL_HIT;
+pub(crate) use bindings::PERF_MEM_LVL_L1 as LVL_L1;
+pub(crate) use bindings::PERF_MEM_LVL_L2 as LVL_L2;
+pub(crate) use bindings::PERF_MEM_LVL_L3 as LVL_L3;
+pub(crate) use bindings::PERF_MEM_LVL_LOC_RAM as LVL_LOC_RAM;
+pub(crate) use bindings::PERF_MEM_LVL_MISS as LVL_MISS;
+pub(crate) use bindings::PERF_MEM_LVL_NA as LVL_NA;
+pub(crate) use bindings::PERF_MEM_LVL_REM_CCE1 as LVL_REM_CCE1;
+pub(crate) use bindings::PERF_MEM_LVL_REM_CCE2 as LVL_REM_CCE2;
+pub(crate) use bindings::PERF_MEM_LVL_REM_RAM1 as LVL_REM_RAM1;
+pub(crate) use bindings::PERF_MEM_LVL_REM_RAM2 as LVL_REM_RAM2;
+pub(crate) use bindings::PERF_MEM_OP_LOAD as OP_LOAD;
+pub(crate) use bindings::PERF_MEM_OP_NA as OP_NA;
+pub(crate) use bindings::PERF_MEM_OP_STORE as OP_STORE;
+pub(crate) use bindings::PERF_MEM_SNOOP_HIT as SNOOP_HIT;
+pub(crate) use bindings::PERF_MEM_SNOOP_HITM as SNOOP_HITM;
+pub(crate) use bindings::PERF_MEM_SNOOP_NA as SNOOP_NA;
+
+/// Where data came from. Each field takes the constants of this module with its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemorySource {
+    /// What was done with the data: `OP_*`.
+    pub(crate) op: u32,
+    /// The level of the memory hierarchy that had them, or not: `LVL_*`, ORed.
+    pub(crate) lvl: u32,
+    /// The same as a number: `LVLNUM_*`.
+    pub(crate) lvlnum: u32,
+    /// In which state a cache had them: `SNOOP_*`.
+    pub(crate) snoop: u32,
+    /// Whether the access is part of an atomic one; not known if not.
+    pub(crate) locked: bool,
+    /// How far away it was, 0 for here: `HOPS_*`.
+    pub(crate) hops: u32,
+}
+
+impl MemorySource {
+    /// Nothing is known.
+    pub(crate) const UNKNOWN: Self = Self {
+        op: OP_NA,
+        lvl: LVL_NA,
+        lvlnum: LVLNUM_NA,
+        snoop: SNOOP_NA,
+        locked: false,
+        hops: 0,
+    };
+
+    /// The value of the union on a little-endian machine.
+    pub(super) fn bits(self) -> u64 {
+        let remote = if self.hops == 0 {
+            0
+        } else {
+            bindings::PERF_MEM_REMOTE_REMOTE
+        };
+        let lock = if self.locked {
+            bindings::PERF_MEM_LOCK_LOCKED
+        } else {
+            bindings::PERF_MEM_LOCK_NA
+        };
+        let fields = [
+            (self.op, bindings::PERF_MEM_OP_SHIFT),
+            (self.lvl, bindings::PERF_MEM_LVL_SHIFT),
+            (self.snoop, bindings::PERF_MEM_SNOOP_SHIFT),
+            (lock, bindings::PERF_MEM_LOCK_SHIFT),
+            (bindings::PERF_MEM_TLB_NA, bindings::PERF_MEM_TLB_SHIFT),
+            (self.lvlnum, bindings::PERF_MEM_LVLNUM_SHIFT),
+            (remote, bindings::PERF_MEM_REMOTE_SHIFT),
+            (self.hops, bindings::PERF_MEM_HOPS_SHIFT),
+        ];
+        let field = |bits, (value, shift)| bits | u64::from(value) << shift;
+        fields.into_iter().fold(0, field)
+    }
+}

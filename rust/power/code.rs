@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Instructions of the current program and of the kernel, read in an interrupt: what is not there
+//! at once is not read.
+
+use super::bindings;
+use super::machine;
+
+/// Access to instructions. While it lives, page faults end in failure, so nothing may be done that
+/// needs them.
+pub(crate) struct Code(());
+
+impl Code {
+    /// Opens programs' memory.
+    #[inline]
+    pub(crate) fn open() -> Self {
+        // SAFETY: Ended in `drop`.
+        unsafe { bindings::ebb_pmu_user_access_begin() };
+        Self(())
+    }
+
+    /// The instruction at `address`, `None` where none can be read.
+    #[inline]
+    pub(crate) fn at(&self, address: u64) -> Option<u32> {
+        // CAST: An address has 64 bits on this machine.
+        let long = address as usize;
+        let instruction = if machine::is_kernel_address(address) {
+            // SAFETY: Any address will do; one that is not mapped gives no instruction.
+            unsafe { bindings::ebb_pmu_kernel_instruction(long) }
+        } else {
+            // SAFETY: Access was begun. Any address will do, as above.
+            unsafe { bindings::ebb_pmu_user_instruction(long) }
+        };
+        // A negative number stands for none.
+        u32::try_from(instruction).ok()
+    }
+}
+
+impl Drop for Code {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: Begun in `open`.
+        unsafe { bindings::ebb_pmu_user_access_end() };
+    }
+}
