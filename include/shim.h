@@ -35,9 +35,6 @@ void ebb_pmu_release(void);
 void ebb_pmu_set_sampled(struct pt_regs *regs, bool siar, unsigned long sier,
 			 unsigned long mmcra);
 
-/* Set where the interrupted program goes on. */
-void ebb_pmu_set_nip(struct pt_regs *regs, unsigned long nip);
-
 /*
  * The instruction at an address, or a negative number if it cannot be read at
  * once. Programs' are read between begin and end, with page faults disabled.
@@ -55,6 +52,25 @@ void ebb_pmu_set_sampled_counter(int index, unsigned long value);
 
 /* The module's parameter strict_filters. */
 bool ebb_pmu_strict_filters(void);
+
+/* Where the current task's program goes on after the kernel; 0 if it has none. */
+unsigned long ebb_pmu_program_nip(void);
+
+/*
+ * A timer for each CPU. fn is called by the timer's interrupt, PM interrupts
+ * masked, and returns in how many nanoseconds to call it again, 0 for not at
+ * all. After the teardown nothing is armed; there must be nobody left who
+ * starts a timer.
+ */
+void ebb_pmu_look_setup(u64 (*fn)(void));
+void ebb_pmu_look_teardown(void);
+
+/*
+ * Have fn called on this CPU within so many nanoseconds, from an NMI in
+ * EBB_PMU_LOOK_SOON_NS. Interrupts must be off.
+ */
+void ebb_pmu_look_within(u64 ns);
+#define EBB_PMU_LOOK_SOON_NS 20000
 
 /* Whether there is a hypervisor above this kernel. */
 bool ebb_pmu_in_lpar(void);

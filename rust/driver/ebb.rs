@@ -8,12 +8,10 @@
 //!
 //! Power ISA, Book II, chapter "Event-Based Branch Facility"; `Documentation/arch/powerpc/pmu-ebb.rst` of the kernel.
 //!
-//! # Where the machine raises an interrupt all the same
-//!
-//! With MMCR0\[EBE\] set an alert causes an EBB and no interrupt. QEMU (8.1 and later) causes both,
-//! from a line that stays up as long as MMCR0\[PMAO\] is set. [`interrupt`] is where such an
-//! interrupt ends; on hardware it is never reached.
+//! An alert that the program cannot take at once waits in MMCR0\[PMAO\], which comes and goes with
+//! the program too. `alert.rs` is about machines that do not manage that.
 
+use super::alert;
 use super::is_ebb;
 use super::local_pmu;
 use super::refuse::Refusal;
@@ -22,10 +20,6 @@ use super::Here;
 use crate::isa207::Mmcr;
 use crate::perf::Event;
 use crate::perf::NewEvent;
-use crate::power::interrupt::Interrupted;
-use crate::power::regs::Bescr;
-use crate::power::regs::Ebbhr;
-use crate::power::regs::Ebbrr;
 use crate::power::regs::Mmcr0;
 use crate::power::regs::Mmcr2;
 use crate::power::thread::CurrentThread;
@@ -72,11 +66,13 @@ pub(super) fn begin(here: &Here<'_>, leader: &Event) {
     if flags & NEW != 0 {
         CurrentThread::new(&local_pmu(here)).reset();
         leader.hw().set_flags(here, flags & !NEW);
+        alert::probe(here);
     }
 }
 
 /// Saves the program's state from a PMU that is stopped now and had `mmcr0` before.
 pub(super) fn switch_out(driver: &Driver, here: &Here<'_>, mmcr0: Mmcr0) {
+    let mmcr0 = alert::leave(here, mmcr0);
     let mmcr3 = here.mmcr.get().mmcr3;
     CurrentThread::new(&local_pmu(here)).save(driver.registers(), mmcr0, mmcr3);
 }
@@ -91,41 +87,5 @@ pub(super) fn switch_in(driver: &Driver, here: &Here<'_>, mmcr: &Mmcr, mmcr0: Mm
     let thread = CurrentThread::new(&local);
     thread.restore(driver.registers());
     Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
-    mmcr0.for_ebb(thread.mmcr0())
-}
-
-/// What became of an interrupt that came with EBBs enabled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Alert {
-    /// The program goes on in its handler, sent there by the machine or by us.
-    Delivered,
-    /// The program cannot take it now: its handler runs, it has EBBs off, or the kernel was
-    /// interrupted. The machine keeps what it raised in the kernel for the return to the program.
-    Pending,
-}
-
-/// Deals with an interrupt that came although EBBs are enabled: it is not ours, and neither are the
-/// counters. If the machine has not sent the program to its handler, that is done here.
-pub(super) fn interrupt(mmcr0: Mmcr0, interrupted: &mut Interrupted) -> Alert {
-    // The interrupt's line is up as long as PMAO is set.
-    mmcr0.with_const_alert_occurred::<0>().write();
-
-    let bescr = Bescr::read();
-    let delivered = bescr
-        .with_const_global_enable::<0>()
-        .with_const_pm_occurred::<1>();
-    if !interrupted.is_user() || bescr.pm_enable() == 0 {
-        return Alert::Pending;
-    }
-    if bescr.global_enable() == 1 {
-        Ebbrr::write(interrupted.nip());
-        interrupted.set_nip(Ebbhr::read());
-        delivered.write();
-        return Alert::Delivered;
-    }
-    if bescr.pm_occurred() == 1 && interrupted.nip() == Ebbhr::read() {
-        Alert::Delivered
-    } else {
-        Alert::Pending
-    }
+    mmcr0.for_ebb(alert::enter(here, thread.mmcr0()))
 }

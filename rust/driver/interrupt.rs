@@ -5,8 +5,8 @@
 //! The first alert freezes the counters (MMCR0\[FCECE\]), and they stand still until the handler is
 //! done.
 
+use super::alert;
 use super::count;
-use super::ebb;
 use super::local_pmu;
 use super::sample::Sampled;
 use super::CpuState;
@@ -21,6 +21,7 @@ use crate::power::interrupt::Interrupted;
 use crate::power::machine;
 use crate::power::pmu;
 use crate::power::regs::Mmcr0;
+use crate::power::timer::Look;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
 
@@ -41,16 +42,15 @@ impl Handler for PmInterrupt {
     fn handle(&self, interrupted: &mut Interrupted) {
         let begin = machine::clock();
         let mmcr0 = Mmcr0::read();
-        if mmcr0.ebb_enable() == 1 {
-            // Nothing waits for an alert that the program cannot take now.
-            let _alert = ebb::interrupt(mmcr0, interrupted);
-            return;
-        }
         // SAFETY: Interrupts are off in the PMI's handler. It uses the state of a CPU only when the
         // PMU is not stopped, and so no other code is changing it.
         let Some(here) = (unsafe { self.cpus.this_cpu() }) else {
             return;
         };
+        if mmcr0.ebb_enable() == 1 {
+            alert::interrupt(&here, mmcr0);
+            return;
+        }
         if here.stopped.get() {
             // Raised before the PMU was stopped, and due again when it starts.
             mmcr0.with_const_alert_occurred::<0>().write();
@@ -69,6 +69,14 @@ impl Handler for PmInterrupt {
         Mmcr0::from(here.mmcr.get().mmcr0).alerting().write();
         // SAFETY: This is the PMI's handler.
         unsafe { perf::sample_took(machine::clock().wrapping_sub(begin)) };
+    }
+}
+
+impl Look for PmInterrupt {
+    fn look(&self) -> Option<u64> {
+        // SAFETY: Interrupts are off and PM interrupts are masked, so nobody else uses the state.
+        let here = unsafe { self.cpus.this_cpu() }?;
+        alert::look(&here)
     }
 }
 

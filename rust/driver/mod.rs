@@ -16,6 +16,7 @@
 //! then, and should one that was under way come all the same, it looks at `stopped` and at nothing
 //! else. PMIs do not nest.
 
+mod alert;
 mod branch;
 mod count;
 mod ebb;
@@ -50,9 +51,11 @@ use crate::power::interrupt::Pmcs;
 use crate::power::machine;
 use crate::power::pmu::LocalPmu;
 use crate::power::thread::Registers;
+use crate::power::timer::Timers;
 use core::cell::Cell;
 use interrupt::PmInterrupt;
 use kernel::prelude::*;
+use kernel::sync::Arc;
 use schedule::Solved;
 
 /// The driver, one for the machine.
@@ -67,6 +70,8 @@ pub(crate) struct Driver {
     /// The PMU's interrupt, which the first open event reserves.
     #[pin]
     pmcs: Pmcs<PmInterrupt>,
+    /// Timers, for what a PM interrupt cannot do at once; dropped after it.
+    _timers: Timers<PmInterrupt>,
 }
 
 /// What the driver keeps for each CPU.
@@ -90,6 +95,8 @@ pub(crate) struct CpuState {
     mmcr: Cell<Mmcr>,
     /// The events that run are EBB events.
     ebb: Cell<bool>,
+    /// An alert that the program whose events run cannot take yet.
+    alert: alert::Keeper,
 }
 
 /// This CPU, with the driver's state.
@@ -108,10 +115,7 @@ fn is_ebb(event: &Event) -> bool {
 
 impl Driver {
     /// The driver for `cpu`.
-    fn new(
-        cpu: &'static Cpu,
-        interrupt: kernel::sync::Arc<PmInterrupt>,
-    ) -> impl PinInit<Self, Error> {
+    fn new(cpu: &'static Cpu, interrupt: Arc<PmInterrupt>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             cpu,
             machine: Machine {
@@ -119,6 +123,7 @@ impl Driver {
                 strict_branch_filters: machine::strict_filters(),
             },
             hotplug: Hotplug::watch()?,
+            _timers: Timers::new(interrupt.clone())?,
             pmcs <- Pmcs::new(interrupt),
         }? Error)
     }

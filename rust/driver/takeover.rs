@@ -43,13 +43,18 @@ impl Takeover {
             pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
         })?;
         let set_aside = foreign.map(Foreign::set_aside).transpose()?;
-        let driver = Driver::new(cpu, interrupt);
         let capabilities = Capabilities {
             extended_registers: cpu.isa() >= Isa::V300,
         };
-        let registration =
-            Registration::new_core(module, c"cpu", capabilities, folders, cpus, driver)
-                .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
+        let registration = Registration::new_core(
+            module,
+            c"cpu",
+            capabilities,
+            folders,
+            cpus,
+            Driver::new(cpu, interrupt),
+        )
+        .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
 
         let name = cpu.name();
         match &set_aside {

@@ -9,6 +9,7 @@
 //! C header: [`arch/powerpc/include/asm/pmc.h`](srctree/arch/powerpc/include/asm/pmc.h)
 
 use super::bindings;
+use super::pmu::LocalPmu;
 use super::regs::Mmcra;
 use super::regs::Sier;
 use core::ptr::NonNull;
@@ -64,12 +65,14 @@ impl Interrupted {
         // SAFETY: Valid by the type invariants.
         unsafe { bindings::ebb_pmu_set_sampled(self.0.as_ptr(), siar, sier, mmcra) };
     }
+}
 
-    /// Has the interrupted code go on at `nip`.
-    pub(crate) fn set_nip(&mut self, nip: u64) {
-        // SAFETY: Valid by the type invariants.
-        unsafe { bindings::ebb_pmu_set_nip(self.0.as_ptr(), nip as usize) };
-    }
+/// Where the current task's program goes on when the kernel, or its interrupt, is done; 0 for a task
+/// without a program.
+pub(crate) fn program_nip(_local: &LocalPmu) -> u64 {
+    // SAFETY: Reads the current task's registers, which stay where they are with interrupts off.
+    // CAST: A word of 64 bits on this machine.
+    unsafe { bindings::ebb_pmu_program_nip() as u64 }
 }
 
 /// Who handles PMIs.

@@ -10,6 +10,9 @@ const PVR: u32 = 287;
 /// MSR\[HV\] (IBM bit 3): hypervisor state.
 const MSR_HV: u64 = 1 << 60;
 
+/// MSR\[EE\] (IBM bit 48): external interrupts enabled.
+const MSR_EE: u64 = 1 << 15;
+
 /// Start of the kernel's half of the effective address space.
 pub(crate) const KERNEL_START: u64 = 0xc000_0000_0000_0000;
 
@@ -17,6 +20,11 @@ pub(crate) const KERNEL_START: u64 = 0xc000_0000_0000_0000;
 pub(crate) fn pvr() -> u32 {
     // CAST: The register has 32 bits.
     spr::read::<PVR>() as u32
+}
+
+/// Whether interrupts come at once in the hardware's view, masked in software or not (MSR\[EE\]).
+pub(crate) fn interrupts_come() -> bool {
+    spr::read_msr() & MSR_EE != 0
 }
 
 /// Whether the kernel itself runs in hypervisor state (bare metal).

@@ -32,3 +32,4 @@ pub(crate) mod regs;
 pub(crate) mod sampled;
 mod spr;
 pub(crate) mod thread;
+pub(crate) mod timer;

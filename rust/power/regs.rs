@@ -41,10 +41,14 @@ bitfield! {
         20:20 ebb_enable;
         /// PMCC (44:45): what problem state may do with the PMCs; 0b10 is read and write PMC1-6.
         19:18 pmc_control;
+        /// PMCjCE (49): PMC2 to PMC6 alert when they become negative.
+        14:14 others_alert;
         /// PMCCEXT (54, v3.1): with PMCC 0b00 problem state may not read them either.
         9:9 pmcc_extended;
         /// PMAO (56): an alert occurred.
         7:7 alert_occurred;
+        /// FC14 (58): PMC1 to PMC4 do not count.
+        5:5 freeze_14;
         /// FC56 (59): PMC5 and PMC6 do not count.
         4:4 freeze_56;
     }

@@ -6,8 +6,11 @@
 #define pr_fmt(fmt) "ebb_pmu: " fmt
 
 #include <linux/cpuhotplug.h>
+#include <linux/hrtimer.h>
+#include <linux/irq_work.h>
 #include <linux/irqflags.h>
 #include <linux/moduleparam.h>
+#include <linux/percpu.h>
 #include <linux/perf_event.h>
 #include <linux/printk.h>
 #include <linux/sched/clock.h>
@@ -74,11 +77,6 @@ void ebb_pmu_set_sampled(struct pt_regs *regs, bool siar, unsigned long sier,
 	regs->dsisr = mmcra;
 }
 
-void ebb_pmu_set_nip(struct pt_regs *regs, unsigned long nip)
-{
-	regs_set_return_ip(regs, nip);
-}
-
 void ebb_pmu_user_access_begin(void)
 {
 	pagefault_disable();
@@ -129,6 +127,86 @@ MODULE_PARM_DESC(strict_filters,
 bool ebb_pmu_strict_filters(void)
 {
 	return strict_filters;
+}
+
+unsigned long ebb_pmu_program_nip(void)
+{
+	struct pt_regs *regs = task_pt_regs(current);
+
+	return regs ? regs->nip : 0;
+}
+
+struct look {
+	struct hrtimer timer;
+	/* Starts the timer for a PM interrupt that is an NMI. */
+	struct irq_work start;
+};
+
+static DEFINE_PER_CPU(struct look, looks);
+static u64 (*look_fn)(void);
+
+static void look_start(u64 ns)
+{
+	struct hrtimer *timer = this_cpu_ptr(&looks.timer);
+
+	if (hrtimer_is_queued(timer) &&
+	    hrtimer_get_remaining(timer) <= ns_to_ktime(ns))
+		return;
+	hrtimer_start(timer, ns_to_ktime(ns), HRTIMER_MODE_REL_PINNED_HARD);
+}
+
+static void look_start_now(struct irq_work *work)
+{
+	look_start(EBB_PMU_LOOK_SOON_NS);
+}
+
+static enum hrtimer_restart look_now(struct hrtimer *timer)
+{
+	unsigned long flags;
+	u64 next;
+
+	powerpc_local_irq_pmu_save(flags);
+	next = look_fn();
+	powerpc_local_irq_pmu_restore(flags);
+
+	/* Not always this timer: one whose CPU went offline fires on another. */
+	if (next)
+		look_start(next);
+	return HRTIMER_NORESTART;
+}
+
+void ebb_pmu_look_setup(u64 (*fn)(void))
+{
+	int cpu;
+
+	look_fn = fn;
+	for_each_possible_cpu(cpu) {
+		struct look *look = per_cpu_ptr(&looks, cpu);
+
+		hrtimer_setup(&look->timer, look_now, CLOCK_MONOTONIC,
+			      HRTIMER_MODE_REL_PINNED_HARD);
+		look->start = IRQ_WORK_INIT_HARD(look_start_now);
+	}
+}
+
+void ebb_pmu_look_teardown(void)
+{
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct look *look = per_cpu_ptr(&looks, cpu);
+
+		irq_work_sync(&look->start);
+		hrtimer_cancel(&look->timer);
+	}
+}
+
+void ebb_pmu_look_within(u64 ns)
+{
+	if (in_nmi())
+		irq_work_queue(this_cpu_ptr(&looks.start));
+	else
+		look_start(ns);
 }
 
 bool ebb_pmu_in_lpar(void)
