@@ -81,6 +81,13 @@ u64 ebb_pmu_clock(void);
 /* Say (dynamic debug) why an event was refused with an errno. */
 void ebb_pmu_refused(u64 config, int error, const char *reason, size_t length);
 
+/*
+ * Have fn(data) called by each task that begins another program, in the task
+ * and with interrupts off. ENOENT if the kernel cannot tell.
+ */
+int ebb_pmu_exec_watch(void (*fn)(void *data), void *data);
+void ebb_pmu_exec_unwatch(void *data);
+
 /* Have fn(cpu) called before a CPU comes up. A positive number or an errno. */
 int ebb_pmu_hotplug_add(int (*fn)(unsigned int cpu));
 void ebb_pmu_hotplug_remove(int state);

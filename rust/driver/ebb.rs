@@ -15,14 +15,19 @@ use super::alert;
 use super::is_ebb;
 use super::local_pmu;
 use super::refuse::Refusal;
+use super::CpuState;
 use super::Driver;
 use super::Here;
 use crate::isa207::Mmcr;
+use crate::perf::CpuContexts;
 use crate::perf::Event;
 use crate::perf::NewEvent;
+use crate::power::exec::OnExec;
+use crate::power::pmu::LocalPmu;
 use crate::power::regs::Mmcr0;
 use crate::power::regs::Mmcr2;
 use crate::power::thread::CurrentThread;
+use kernel::sync::Arc;
 
 /// The event has not been on a PMU yet (a flag of ours in `struct hw_perf_event`).
 const NEW: u32 = 1 << 0;
@@ -88,4 +93,37 @@ pub(super) fn switch_in(driver: &Driver, here: &Here<'_>, mmcr: &Mmcr, mmcr0: Mm
     thread.restore(driver.registers());
     Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
     mmcr0.for_ebb(alert::enter(here, thread.mmcr0()))
+}
+
+/// Gives a task that begins another program a clean state: no handler, EBBs off, and no bits of the
+/// old program's in MMCR0 and MMCR2. Events that it keeps go on for the new program.
+pub(super) struct NewProgram {
+    driver: Arc<Driver>,
+    cpus: Arc<CpuContexts<CpuState>>,
+}
+
+impl NewProgram {
+    pub(super) fn new(driver: Arc<Driver>, cpus: Arc<CpuContexts<CpuState>>) -> Self {
+        Self { driver, cpus }
+    }
+}
+
+impl OnExec for NewProgram {
+    fn exec(&self, local: &LocalPmu) {
+        // SAFETY: Interrupts are off as long as there is a `LocalPmu`. PM interrupts leave alone what
+        // is changed while the PMU is stopped.
+        let Some(here) = (unsafe { self.cpus.this_cpu() }) else {
+            return;
+        };
+        let on_pmu = Mmcr0::read().ebb_enable() == 1;
+        if on_pmu {
+            self.driver.stop_pmu(&here);
+        }
+        CurrentThread::new(local).begin_program();
+        if on_pmu {
+            // The BHRB holds addresses of the old program until the PMU is programmed.
+            here.changed.set(true);
+            self.driver.start_pmu(&here);
+        }
+    }
 }

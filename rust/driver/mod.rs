@@ -144,7 +144,7 @@ impl Driver {
 }
 
 #[vtable]
-impl perf::Pmu for Driver {
+impl perf::Pmu for Arc<Driver> {
     type Cpu = CpuState;
 
     fn event_init(&self, event: &NewEvent<'_>) -> Result {

@@ -2,6 +2,7 @@
 
 //! Taking the PMU over from the driver that is built into the kernel, and giving it back.
 
+use super::ebb::NewProgram;
 use super::interrupt::PmInterrupt;
 use super::sysfs;
 use super::Driver;
@@ -12,6 +13,7 @@ use crate::perf::CpuContexts;
 use crate::perf::Foreign;
 use crate::perf::Registration;
 use crate::perf::SetAside;
+use crate::power::exec::ExecWatch;
 use crate::power::machine;
 use kernel::prelude::*;
 use kernel::sync::Arc;
@@ -19,7 +21,8 @@ use kernel::sync::Arc;
 /// The PMU is this driver's while the value lives.
 pub(crate) struct Takeover {
     // Dropped in this order: first this driver's PMU goes, then the other one's comes back.
-    _registration: Registration<Driver>,
+    _exec: ExecWatch<NewProgram>,
+    _registration: Registration<Arc<Driver>>,
     _set_aside: Option<SetAside>,
 }
 
@@ -38,6 +41,11 @@ impl Takeover {
         let cpus = CpuContexts::new()?;
         let interrupt = Arc::new(PmInterrupt::new(cpu, cpus.clone()), GFP_KERNEL)?;
         let folders = sysfs::folders(cpu)?;
+        let driver = Arc::pin_init(Driver::new(cpu, interrupt), GFP_KERNEL)?;
+        let program = Arc::new(NewProgram::new(driver.clone(), cpus.clone()), GFP_KERNEL)?;
+        let exec = ExecWatch::new(program).inspect_err(|e| {
+            pr_err!("the kernel cannot tell of new programs ({e:?}): CONFIG_TRACEPOINTS?\n");
+        })?;
 
         let foreign = Foreign::find_cycles().inspect_err(|e| {
             pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
@@ -46,15 +54,9 @@ impl Takeover {
         let capabilities = Capabilities {
             extended_registers: cpu.isa() >= Isa::V300,
         };
-        let registration = Registration::new_core(
-            module,
-            c"cpu",
-            capabilities,
-            folders,
-            cpus,
-            Driver::new(cpu, interrupt),
-        )
-        .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
+        let registration =
+            Registration::new_core(module, c"cpu", capabilities, folders, cpus, Ok(driver))
+                .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
 
         let name = cpu.name();
         match &set_aside {
@@ -65,6 +67,7 @@ impl Takeover {
             None => pr_info!("{name}: no PMU to take over; 6 counters, sampling, branches, EBB\n"),
         }
         Ok(Self {
+            _exec: exec,
             _registration: registration,
             _set_aside: set_aside,
         })

@@ -24,6 +24,7 @@
 pub(crate) mod bhrb;
 mod bindings;
 pub(crate) mod code;
+pub(crate) mod exec;
 pub(crate) mod hotplug;
 pub(crate) mod interrupt;
 pub(crate) mod machine;

@@ -14,6 +14,8 @@
 #include <linux/perf_event.h>
 #include <linux/printk.h>
 #include <linux/sched/clock.h>
+#include <linux/string.h>
+#include <linux/tracepoint.h>
 #include <linux/uaccess.h>
 #include <asm/firmware.h>
 #include <asm/hw_irq.h>
@@ -235,3 +237,48 @@ void ebb_pmu_hotplug_remove(int state)
 {
 	cpuhp_remove_state_nocalls(state);
 }
+
+#ifdef CONFIG_TRACEPOINTS
+static struct tracepoint *exec_tracepoint;
+static void (*exec_fn)(void *data);
+
+static void exec_find(struct tracepoint *tp, void *priv)
+{
+	if (!strcmp(tp->name, "sched_process_exec"))
+		exec_tracepoint = tp;
+}
+
+static void exec_probe(void *data, struct task_struct *task, pid_t old_pid,
+		       struct linux_binprm *bprm)
+{
+	unsigned long flags;
+
+	local_irq_save(flags);
+	exec_fn(data);
+	local_irq_restore(flags);
+}
+
+int ebb_pmu_exec_watch(void (*fn)(void *data), void *data)
+{
+	for_each_kernel_tracepoint(exec_find, NULL);
+	if (!exec_tracepoint)
+		return -ENOENT;
+	exec_fn = fn;
+	return tracepoint_probe_register(exec_tracepoint, exec_probe, data);
+}
+
+void ebb_pmu_exec_unwatch(void *data)
+{
+	tracepoint_probe_unregister(exec_tracepoint, exec_probe, data);
+	tracepoint_synchronize_unregister();
+}
+#else
+int ebb_pmu_exec_watch(void (*fn)(void *data), void *data)
+{
+	return -ENOENT;
+}
+
+void ebb_pmu_exec_unwatch(void *data)
+{
+}
+#endif

@@ -9,6 +9,9 @@
 //! C header: [`arch/powerpc/include/asm/processor.h`](srctree/arch/powerpc/include/asm/processor.h)
 
 use super::pmu::LocalPmu;
+use super::regs::Bescr;
+use super::regs::Ebbhr;
+use super::regs::Ebbrr;
 use super::regs::Mmcr0;
 use super::regs::Mmcr2;
 use super::regs::Sdar;
@@ -72,12 +75,14 @@ impl<'a> CurrentThread<'a> {
 
     /// Makes the state what a program expects that has had no EBB event so far: nothing of a
     /// parent's or of events it closed, alerts on.
+    ///
+    /// The registers that the architecture's code switches are the program's all the time, and stay.
     pub(crate) fn reset(&self) {
         let alerts_on = Mmcr0::from(0).with_const_alert_enable::<1>();
         // SAFETY: Valid by the type invariants; nobody else writes these fields.
         // CAST: Only the lower half of MMCR0 is in use.
         unsafe {
-            (*self.0).used_ebb = 1;
+            (*self.0).used_ebb = 0;
             (*self.0).mmcr0 = u64::from(alerts_on) as u32;
             (*self.0).mmcr2 = 0;
             (*self.0).mmcr3 = 0;
@@ -87,6 +92,15 @@ impl<'a> CurrentThread<'a> {
             (*self.0).sier2 = 0;
             (*self.0).sier3 = 0;
         }
+    }
+
+    /// Makes the state that of a task that begins a program: as [`CurrentThread::reset`], and no
+    /// handler, in the registers too.
+    pub(crate) fn begin_program(&self) {
+        self.reset();
+        Bescr::from(0).write();
+        Ebbhr::write(0);
+        Ebbrr::write(0);
     }
 
     /// Saves the program's registers; `mmcr0` is its MMCR0 from before it was frozen, `mmcr3` what
@@ -108,10 +122,12 @@ impl<'a> CurrentThread<'a> {
         }
     }
 
-    /// Restores those of the program's registers that need nothing of the kernel's added.
+    /// Restores those of the program's registers that need nothing of the kernel's added, and lets
+    /// `ptrace` and core dumps show the program's state from now on.
     pub(crate) fn restore(&self, registers: Registers) {
         // SAFETY: Valid by the type invariants; nobody else writes these fields.
         unsafe {
+            (*self.0).used_ebb = 1;
             Siar::write(value((*self.0).siar));
             Sier::from(value((*self.0).sier)).write();
             Sdar::write(value((*self.0).sdar));
