@@ -89,6 +89,11 @@ bench: tools ## measure what solving a group costs, in instructions
 	@scripts/setup kernel guest
 	@scripts/vm run --driver in-tree --add '$(programs)/isa207_bench' -- isa207_bench
 
+.PHONY: stress
+stress: module tools ## let many processes with EBBs loose on the driver, MINUTES=10 in all
+	@scripts/setup guest perf
+	@scripts/stress '$(or $(MINUTES),10)'
+
 .PHONY: clippy
 clippy: ## lint all Rust, with warnings as errors
 	@scripts/setup kernel

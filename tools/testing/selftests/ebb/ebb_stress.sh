@@ -4,12 +4,14 @@
 # beside whatever disturbs a PMU: perf stat and perf record of all CPUs, CPUs that
 # go away and come back, attempts to remove and insert the module.
 #
-# usage: ebb_stress.sh [--rounds N] [--seed N] [--lossy] [TEST...]
+# usage: ebb_stress.sh [--rounds N] [--seed N] [--instructions] [--lossy] [TEST...]
 #
 #   --rounds N   rounds of each process in each test (default 40)
 #   --seed N     another course of events
-#   --lossy      EBBs may get lost on their way, as without an instruction clock;
-#                no foreign one may come all the same
+#   --instructions
+#                count these rather than cycles, as an emulator without an
+#                instruction clock (scripts/vm --icount off) cannot do EBBs of cycles
+#   --lossy      EBBs may get lost on their way; no foreign one may come all the same
 #   TEST         these only: alone, beside_perf_stat, beside_perf_record,
 #                beside_hotplug, beside_rmmod, beside_all
 
@@ -18,14 +20,14 @@
 # shellcheck source=tools/testing/selftests/pmu/ktap.sh
 . "$(dirname "$0")/ktap.sh"
 
-rounds=40 seed=1 lossy=
+rounds=40 seed=1 options=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--rounds) rounds=$2 && shift 2 ;;
 	--seed) seed=$2 && shift 2 ;;
-	--lossy) lossy=$1 && shift ;;
+	--instructions | --lossy) options="$options $1" && shift ;;
 	-*)
-		echo "usage: ebb_stress.sh [--rounds N] [--seed N] [--lossy] [TEST...]" >&2
+		echo "usage: ebb_stress.sh [--rounds N] [--seed N] [--instructions] [--lossy] [TEST...]" >&2
 		exit 2
 		;;
 	*) break ;;
@@ -103,7 +105,7 @@ beside() {
 	mkfifo "$work/stdin"
 	mark
 	# shellcheck disable=SC2086
-	ebb_stress --processes 64 --rounds "$rounds" --seed "$seed" $lossy \
+	ebb_stress --processes 64 --rounds "$rounds" --seed "$seed" $options \
 		<"$work/stdin" >"$work/result" 2>&1 &
 	stress=$!
 	# It holds its events until this is closed, so the module cannot go.

@@ -3,7 +3,8 @@
 //! it must get and checks in its handler that each one is its own.
 //!
 //! ```text
-//! ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY] [--lossy]
+//! ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY]
+//!            [--instructions] [--lossy]
 //! ```
 //!
 //! In a round (`task.rs`) a process loads its counter, asks for a number of EBBs
@@ -12,8 +13,10 @@
 //! on. The program prints "ready" when all processes have their events, "total"
 //! when they are done, and holds an event until its stdin ends.
 //!
-//! Where EBBs may get lost on their way (an emulator without an instruction
-//! clock), `--lossy` counts those and goes on; a foreign one is a failure there too.
+//! `--instructions` counts these rather than cycles: an emulator without an
+//! instruction clock raises the alerts of cycles out of another thread, which it
+//! does not survive for long. `--lossy` counts EBBs that do not come and goes on; a
+//! foreign one is a failure there too.
 //!
 //! Exit status: 0 each process had its own EBBs and no other, 1 not so, 2 wrong
 //! arguments, 4 no EBB on this machine.
@@ -26,6 +29,7 @@ mod ways;
 use ebb::EventBuilder;
 use ebb_selftests::process::Peer;
 use ebb_selftests::session::CYCLES;
+use ebb_selftests::tracee::Tracee;
 use ktap::Failure;
 use std::io::Write;
 use std::process::ExitCode;
@@ -34,11 +38,11 @@ use std::time::Instant;
 use tally::Tally;
 use ways::Way;
 
-const USAGE: &str =
-    "usage: ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY] [--lossy]";
+const USAGE: &str = "usage: ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY] \
+                     [--instructions] [--lossy]";
 
 /// Time without a single round of any process after which they are taken to hang.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE: Duration = Duration::from_secs(120);
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -47,6 +51,7 @@ struct Options {
     rounds: u32,
     seed: u64,
     only: Option<Way>,
+    instructions: bool,
     lossy: bool,
 }
 
@@ -56,12 +61,17 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         rounds: 100,
         seed: 1,
         only: None,
+        instructions: false,
         lossy: false,
     };
     let mut arguments = arguments.iter();
     while let Some(name) = arguments.next() {
-        if name == "--lossy" {
-            options.lossy = true;
+        match name.as_str() {
+            "--instructions" => options.instructions = true,
+            "--lossy" => options.lossy = true,
+            _ => {}
+        }
+        if matches!(name.as_str(), "--instructions" | "--lossy") {
             continue;
         }
         let value = arguments.next().ok_or(USAGE)?;
@@ -126,10 +136,32 @@ fn watch(tally: &Tally, peers: &[Peer]) -> bool {
             seen = (rounds, Instant::now());
         } else if seen.1.elapsed() > SILENCE {
             println!("no round in {} s", SILENCE.as_secs());
+            for (number, peer) in peers.iter().enumerate() {
+                if !peer.has_ended() {
+                    println!("process {number} is {}", whereabouts(peer.pid()));
+                }
+            }
             return false;
         }
     }
     true
+}
+
+/// Where a process is that does not go on.
+fn whereabouts(pid: libc::pid_t) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    match Tracee::attach(pid) {
+        Ok(tracee) => {
+            let nip = tracee.nip().unwrap_or(0);
+            let (ebb, pmu) = (tracee.ebb(), tracee.pmu());
+            format!("in state {state:?} at {nip:#x}, {ebb:x?} {pmu:x?}")
+        }
+        Err(error) => format!("in state {state:?}, not to be seen: {error:?}"),
+    }
 }
 
 fn main() -> ExitCode {

@@ -22,12 +22,10 @@ use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
 
-/// Steps beyond those that the counter needs, each of about a thousand
-/// instructions of this process: in the way of the round, and after them with
-/// work alone, until an EBB is taken for lost. One that is due may come late to a
-/// process that never keeps the CPU for long.
-const STEPS: u32 = 300;
-const PATIENCE: u32 = 3000;
+/// Steps with work alone, each of about a thousand instructions, after which an EBB
+/// is taken for lost that did not come in the way of the round. One that is due may
+/// come late to a process that never keeps the CPU for long.
+const PATIENCE: u32 = 5000;
 
 /// Numbers that are the same for the same seed (xorshift64).
 struct Random(u64);
@@ -55,8 +53,11 @@ impl Random {
     }
 }
 
-/// The counters that processes have for their own, with the code for cycles.
-const COUNTERS: [(Pmc, u64); 5] = [
+/// A counter with the rest of an event's code for it.
+type Counter = (Pmc, u64);
+
+/// The counters that processes have for their own, for cycles.
+const CYCLES: [Counter; 5] = [
     (Pmc::Pmc1, 0x1e),
     (Pmc::Pmc2, 0x1e),
     (Pmc::Pmc3, 0x1e),
@@ -64,15 +65,23 @@ const COUNTERS: [(Pmc, u64); 5] = [
     (Pmc::Pmc6, 0xf4),
 ];
 
-fn code(pmc: Pmc, event: u64) -> u64 {
+/// The same, for instructions.
+const INSTRUCTIONS: [Counter; 5] = [
+    (Pmc::Pmc1, 0x02),
+    (Pmc::Pmc2, 0x02),
+    (Pmc::Pmc3, 0x02),
+    (Pmc::Pmc4, 0x02),
+    (Pmc::Pmc5, 0xfa),
+];
+
+fn code((pmc, event): Counter) -> u64 {
     (pmc as u64) << config::PMC_SHIFT | event
 }
 
 struct Task {
-    pmc: Pmc,
-    code: u64,
+    own: Counter,
     /// A counter beside the own one that counts too and never overflows.
-    member: Option<Pmc>,
+    member: Option<Counter>,
     mark: Mmcr2,
     events: Vec<Event>,
     random: Random,
@@ -86,7 +95,7 @@ struct Task {
 ///
 /// A failure if an EBB got lost (unless that is allowed) or a foreign one came.
 pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -> Outcome {
-    let mut task = Task::new(number, options.seed);
+    let mut task = Task::new(number, options.seed, options.instructions);
     // A signal that does nothing but come.
     extern "C" fn ignore(_: libc::c_int) {}
     // SAFETY: the signal handler does nothing.
@@ -121,25 +130,25 @@ pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -
 }
 
 impl Task {
-    fn new(number: usize, seed: u64) -> Self {
-        let (pmc, event) = COUNTERS[number % COUNTERS.len()];
-        let member = (number % 4 == 3).then_some(COUNTERS[(number + 1) % 4].0);
-        let member = member.filter(|&other| other != pmc);
+    fn new(number: usize, seed: u64, instructions: bool) -> Self {
+        let counters = if instructions { INSTRUCTIONS } else { CYCLES };
+        let own = counters[number % counters.len()];
+        let member = (number % 4 == 3).then_some(counters[(number + 1) % 4]);
+        let member = member.filter(|&other| other != own);
         // What is set here would freeze the counter, so only those not in use.
-        let free = Pmc::ALL
+        let in_use = |pmc| pmc == own.0 || member.is_some_and(|member| pmc == member.0);
+        let mark = Pmc::ALL
             .into_iter()
-            .filter(|&p| p != pmc && Some(p) != member);
-        let mark = free
+            .filter(|&pmc| !in_use(pmc))
             .enumerate()
             .filter(|(bit, _)| number >> bit & 1 == 1)
-            .fold(Mmcr2(0), |mark, (_, p)| {
-                mark | Mmcr2::freeze_problem(p as u8)
+            .fold(Mmcr2(0), |mark, (_, pmc)| {
+                mark | Mmcr2::freeze_problem(pmc as u8)
             });
         // SAFETY: a question without pointers.
         let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
         Self {
-            pmc,
-            code: code(pmc, event),
+            own,
             member,
             mark,
             events: Vec::new(),
@@ -150,10 +159,10 @@ impl Task {
 
     /// Opens the event and puts the mark in place; the counters stand still.
     fn open(&mut self) -> Outcome {
-        handler::set_own(self.pmc, self.mark);
-        let leader = EventBuilder::ebb(self.code).open().or_fail("open")?;
-        if let Some(pmc) = self.member {
-            let member = EventBuilder::ebb_member(code(pmc, 0x1e));
+        handler::set_own(self.own.0, self.mark);
+        let leader = EventBuilder::ebb(code(self.own)).open().or_fail("open")?;
+        if let Some(counter) = self.member {
+            let member = EventBuilder::ebb_member(code(counter));
             self.events
                 .push(member.open_with(&leader).or_fail("open member")?);
         }
@@ -180,7 +189,7 @@ impl Task {
         self.open()
     }
 
-    /// 64 to 32767 cycles, short ones as often as long ones.
+    /// 64 to 32767, short ones as often as long ones.
     fn period(&mut self) -> u32 {
         let least = 64 << self.random.below(9);
         (least + self.random.below(least)) as u32
@@ -190,10 +199,10 @@ impl Task {
     fn arm(&mut self, n: u32, period: u32, gate: Bescr) -> Outcome {
         handler::want(n);
         handler::closed(!gate.has(Bescr::GE));
-        if let Some(member) = self.member {
-            member.write(0);
+        if let Some((pmc, _)) = self.member {
+            pmc.write(0);
         }
-        ebb::start(self.pmc, period).or_fail("start")?;
+        ebb::start(self.own.0, period).or_fail("start")?;
         // SAFETY: the handler is installed.
         unsafe { gate.write() };
         Mmcr0::PMAE.write();
@@ -232,7 +241,7 @@ impl Task {
             }
             _ => self.arm(asked, period, open)?,
         }
-        let mut steps = STEPS + asked * (period / 500 + 2);
+        let mut steps = way.steps() + asked * (period / 500 + 2);
         while handler::wanted() > 0 && steps > 0 {
             self.step(way)?;
             session::work();
@@ -283,7 +292,8 @@ impl Task {
             Way::Fork => Peer::spawn(|_| Ok(()))?.join()?,
             Way::Mortal => {
                 let (period, rest) = (self.period(), self.random.below(4));
-                Peer::spawn(|_| mortal(period, rest))?.join()?;
+                let instructions = INSTRUCTIONS.contains(&self.own);
+                Peer::spawn(|_| mortal(period, rest, instructions))?.join()?;
             }
             Way::Work | Way::Stream | Way::Gate | Way::Reopen | Way::ReopenGate => {}
         }
@@ -308,7 +318,7 @@ impl Task {
         let foreign = handler::Foreign::ALL.map(handler::foreign);
         format!(
             "own {:?} mark {:?}: {mmcr0:?} {mmcr2:?} {:?} PMCs {values:x?} foreign {foreign:?}",
-            self.pmc,
+            self.own.0,
             self.mark,
             Bescr::read()
         )
@@ -316,8 +326,8 @@ impl Task {
 }
 
 /// A process that ends about when an EBB of its own is due.
-fn mortal(period: u32, rest: u64) -> Outcome {
-    let mut task = Task::new(0, 0);
+fn mortal(period: u32, rest: u64, instructions: bool) -> Outcome {
+    let mut task = Task::new(0, 0, instructions);
     task.open()?;
     task.arm(1, period, Bescr::GE | Bescr::PME)?;
     for _ in 0..u64::from(period) * rest / 2000 {

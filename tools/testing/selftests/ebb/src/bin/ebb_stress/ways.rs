@@ -91,4 +91,12 @@ impl Way {
             _ => 1,
         }
     }
+
+    /// Steps beyond those that the counter needs before the way is given up.
+    pub fn steps(self) -> u32 {
+        match self {
+            Self::Fork | Self::Mortal => 20,
+            _ => 300,
+        }
+    }
 }
