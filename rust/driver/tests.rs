@@ -7,6 +7,8 @@ use kernel::prelude::*;
 
 #[kunit_tests(ebb_pmu_driver)]
 mod cases {
+    use super::super::alert::judge;
+    use super::super::alert::Verdict;
     use super::super::branch::deal_by_types;
     use super::super::branch::Deal;
     use super::super::branch::Wanted;
@@ -20,6 +22,7 @@ mod cases {
     use crate::power::code::Code;
     use crate::power::interrupt::OtherOwner;
     use crate::power::pmu::NEGATIVE;
+    use crate::power::regs::Bescr;
     use crate::power::regs::Mmcr0;
     use kernel::prelude::*;
 
@@ -80,6 +83,7 @@ mod cases {
         let stopped = kernel.for_ebb(Mmcr0::from(u64::MAX)).stopped();
         assert_eq!(u64::from(stopped), 0x8200_c000);
     }
+
     // Bits of `enum perf_branch_sample_type`.
     const USER: u32 = 1 << 0;
     const KERNEL: u32 = 1 << 1;
@@ -184,5 +188,28 @@ mod cases {
         assert_eq!(code.at(u64::MAX & !3), None);
         assert_eq!(code.at(0x4000_0000_0000_0000), None);
         assert_eq!(code.at(0xbfff_ffff_ffff_fffc), None);
+    }
+
+    #[test]
+    fn an_alert_is_judged_by_what_the_program_asked_for() {
+        const GE: u64 = 1 << 63;
+        const PME: u64 = 1 << 32;
+        const PMEO: u64 = 1;
+        let verdict =
+            |bescr, at_handler, mark_gone| judge(Bescr::from(bescr), at_handler, mark_gone);
+
+        // EBBs of the PMU are not asked for, wherever the program is.
+        for bescr in [0, GE, PMEO, GE | PMEO] {
+            assert_eq!(verdict(bescr, true, true), Verdict::Due);
+        }
+        // They are on: the machine's turn, also if it says that one occurred.
+        assert_eq!(verdict(GE | PME, false, false), Verdict::Held);
+        assert_eq!(verdict(GE | PME | PMEO, true, true), Verdict::Held);
+        // The program turned them off, and no EBB was made since.
+        assert_eq!(verdict(PME, true, true), Verdict::Due);
+        // An EBB was made: this one, an earlier one whose handler runs, or one without its branch.
+        assert_eq!(verdict(PME | PMEO, true, true), Verdict::Taken);
+        assert_eq!(verdict(PME | PMEO, false, false), Verdict::Due);
+        assert_eq!(verdict(PME | PMEO, false, true), Verdict::Lost);
     }
 }
