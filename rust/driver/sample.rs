@@ -7,10 +7,11 @@
 //! An event that excludes the kernel, as those of unprivileged users do, gets no address of the
 //! kernel. A sample whose instruction is the kernel's is dropped, as the overflow came too late; a
 //! data address of the kernel is left out, and the registers that hold either are hidden while perf
-//! core writes extended registers. perf core itself leaves out the interrupted registers and the
-//! callchain where those are the kernel's.
+//! core writes extended registers, as are the counters of others. perf core itself leaves out the
+//! interrupted registers and the callchain where those are the kernel's.
 
 use super::branch;
+use super::count;
 use super::memory;
 use super::Here;
 use crate::isa207::Cpu;
@@ -163,8 +164,8 @@ impl Sampled {
             sample.set_weight(memory::weight(weight, form));
         }
         let registers = attr.sampled_registers();
-        let _shown =
-            sampled::has_counters(registers).then(|| SampledCounters::show(&self.counters));
+        let _shown = sampled::has_counters(registers)
+            .then(|| SampledCounters::show(&self.counters_for(here, event)));
         let _hidden = (attr.exclude_kernel() && sampled::has_addresses(registers))
             .then(HiddenAddresses::hide);
         if attr.samples_branches() {
@@ -173,6 +174,24 @@ impl Sampled {
         }
         // SAFETY: As above; the registers are those that the PMI interrupted.
         unsafe { sample.overflow(event, interrupted.as_raw()) };
+    }
+
+    /// The counters as far as the owner of `event` may see them: those of events that follow the same
+    /// task, and all where the kernel is not excluded.
+    fn counters_for(&self, here: &Here<'_>, event: &Event) -> [u32; pmu::COUNTERS] {
+        if !event.attr().exclude_kernel() {
+            return self.counters;
+        }
+        let mut shown = [0; pmu::COUNTERS];
+        for own in here.slots().iter().filter(|own| own.shares_context(event)) {
+            let Some(index) = count::counter(own) else {
+                continue;
+            };
+            if let (Some(to), Some(&counter)) = (shown.get_mut(index), self.counters.get(index)) {
+                *to = counter;
+            }
+        }
+        shown
     }
 
     /// The address of the sampled instruction's data, if it is known and the event's owner may see

@@ -86,6 +86,13 @@ impl Event {
         same.then(|| unsafe { Event::from_raw(other) })
     }
 
+    /// Whether both follow the same task, or both a CPU.
+    pub(crate) fn shares_context(&self, other: &Event) -> bool {
+        // SAFETY: Both are live by the type invariants; an event's context is set before it is first
+        // seen by a PMU on a CPU, and not changed while it is on one.
+        unsafe { (*self.as_raw()).ctx == (*other.as_raw()).ctx }
+    }
+
     /// Whether both are the same event.
     pub(crate) fn is(&self, other: &Event) -> bool {
         core::ptr::eq(self, other)
