@@ -13,7 +13,7 @@
 #                instruction clock (scripts/vm --icount off) cannot do EBBs of cycles
 #   --lossy      EBBs may get lost on their way; no foreign one may come all the same
 #   TEST         these only: alone, beside_perf_stat, beside_perf_record,
-#                beside_hotplug, beside_rmmod, beside_all
+#                beside_hotplug, beside_rmmod, beside_all, reloaded
 
 # The tests are called by `try`, by their names.
 # shellcheck disable=SC2329
@@ -55,6 +55,12 @@ perf_record() {
 	of_all_cpus perf record -q -a -e cycles -c 1000003 -o "$work/data" -- sleep 0.01
 }
 
+# Branch stacks, from POWER10 on with branches in them.
+perf_record_branches() {
+	of_all_cpus perf record -q -a -j any,u -e cycles:u -c 1000003 -o "$work/data.branches" \
+		-- sleep 0.01
+}
+
 perf_record_task() {
 	perf record -q -e instructions -c 100003 -o "$work/data.task" -- pmu_tool work 3000000
 }
@@ -82,7 +88,7 @@ rmmod_insmod() {
 	loaded
 }
 
-# disturb FUNCTION: again and again until told to end; leaves the number of times.
+# disturb FUNCTION: does so again and again until told to end; leaves the number of times.
 disturb() {
 	times=0
 	while [ -e "$work/disturb" ]; do
@@ -193,7 +199,7 @@ beside_perf_stat() {
 
 beside_perf_record() {
 	needs_perf
-	beside perf_record perf_record_task
+	beside perf_record perf_record_branches perf_record_task
 }
 
 beside_hotplug() {
@@ -217,11 +223,27 @@ beside_all() {
 	beside "$@"
 }
 
+# The module goes and comes back each time that the processes have just ended,
+# whatever of theirs was due.
+reloaded() {
+	needs_module
+	mark
+	for turn in $(seq 5); do
+		# shellcheck disable=SC2086
+		must ebb_stress --processes 16 --rounds "$rounds" --seed "$turn" $options </dev/null
+		must rmmod "$NAME"
+		must insmod "$MODULE"
+	done
+	quiet
+	must pmu_tool count
+}
+
 number_of_cpus=$(find "$cpus" -maxdepth 1 -name 'cpu[0-9]*' | wc -l)
 # An emulator's handler takes long; the kernel is not to lower the rate for it.
 echo 100 >/proc/sys/kernel/perf_cpu_time_max_percent
 
-[ $# -gt 0 ] || set -- alone beside_perf_stat beside_perf_record beside_hotplug beside_rmmod beside_all
+[ $# -gt 0 ] || set -- alone beside_perf_stat beside_perf_record beside_hotplug beside_rmmod \
+	beside_all reloaded
 plan $#
 for test; do
 	try "$test"
