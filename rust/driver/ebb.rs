@@ -120,9 +120,9 @@ impl OnExec for NewProgram {
             self.driver.stop_pmu(&here);
         }
         CurrentThread::new(local).begin_program();
+        // Of the old program's branches none is the new one's, nor can their targets be read in it.
+        local.clear_bhrb();
         if on_pmu {
-            // The BHRB holds addresses of the old program until the PMU is programmed.
-            here.changed.set(true);
             self.driver.start_pmu(&here);
         }
     }
