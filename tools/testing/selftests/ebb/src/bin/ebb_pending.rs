@@ -261,6 +261,27 @@ fn dropped_by_close() -> Outcome {
     Ok(())
 }
 
+/// What a driver does for the EBB does not show in the counters that stand still
+/// meanwhile. It may clear them at a switch, as they are not this task's.
+fn other_counters_keep_their_values() -> Outcome {
+    const NEAR: u32 = 0x7fff_ff00;
+    let event = alert::begin(Bescr::PME)?;
+    for n in 0..50 {
+        alert::hold();
+        for pmc in &Pmc::ALL[1..] {
+            pmc.write(NEAR);
+        }
+        alert::raise();
+        alert::on();
+        alert::expect_total(n + 1, "with marked counters")?;
+        for pmc in &Pmc::ALL[1..] {
+            let value = pmc.read();
+            check!([0, NEAR].contains(&value), "{pmc:?} became {value:#x}");
+        }
+    }
+    alert::end(event)
+}
+
 /// Disabled is not closed: what the program had comes back with the event.
 fn kept_while_disabled() -> Outcome {
     let event = alert::begin(Bescr::PME)?;
@@ -292,6 +313,10 @@ fn main() {
         ("alert_is_visible", alert_is_visible),
         ("written_by_the_program", written_by_the_program),
         ("dropped_by_close", dropped_by_close),
+        (
+            "other_counters_keep_their_values",
+            other_counters_keep_their_values,
+        ),
         ("kept_while_disabled", kept_while_disabled),
     ])
 }
