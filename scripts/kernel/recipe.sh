@@ -91,4 +91,4 @@ seal)
 	;;
 esac
 # Whoever edits this file meanwhile: the shell reads no further.
-exit 0
+exit
