@@ -257,6 +257,25 @@ fn enabled_and_disabled() -> Outcome {
     Ok(())
 }
 
+/// Beside the event of a task, so that each switch reprograms the PMU, with
+/// interrupts hard off: one that is due then must not be forgotten.
+fn beside_an_event_of_a_task() -> Outcome {
+    machine::needs_pace()?;
+    machine::pin_to(0)?;
+    for kind in &kernel_work::KINDS {
+        let mut of_cpu = Sampler::open(on_pmc(1, INSTRUCTIONS), PERIOD, Target::cpu(0))?;
+        let mut of_task = Sampler::open(on_pmc(2, INSTRUCTIONS), 2 * PERIOD, Target::SELF)?;
+        of_cpu.event.enable()?;
+        of_task.event.enable()?;
+        kernel_work::run_for(kind, TIME)?;
+        of_task.event.disable()?;
+        of_cpu.event.disable()?;
+        let samples = [of_cpu.samples()?.len(), of_task.samples()?.len()];
+        check!(samples[1] > 10, "{}: {samples:?} samples", kind.0);
+    }
+    Ok(())
+}
+
 /// A group that leaves the PMU and comes back at each tick, as it shares it with
 /// another one.
 fn multiplexed() -> Outcome {
@@ -328,6 +347,7 @@ fn main() {
         ("while_throttled", while_throttled),
         ("several_at_once", several_at_once),
         ("enabled_and_disabled", enabled_and_disabled),
+        ("beside_an_event_of_a_task", beside_an_event_of_a_task),
         ("multiplexed", multiplexed),
         ("lost_in_the_buffer", lost_in_the_buffer),
     ])
