@@ -75,6 +75,9 @@ void ebb_pmu_look_within(u64 ns);
 /* Whether there is a hypervisor above this kernel. */
 bool ebb_pmu_in_lpar(void);
 
+/* Whether this is an emulator (QEMU before 9.1) that lacks the BHRB's instructions. */
+bool ebb_pmu_bhrb_missing(void);
+
 /* Nanoseconds of this CPU's scheduler clock. */
 u64 ebb_pmu_clock(void);
 

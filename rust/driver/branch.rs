@@ -73,6 +73,7 @@ pub(super) fn check(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal
     let transactions =
         wanted.transaction_abort() || wanted.in_transaction() || wanted.no_transaction();
     let rules = [
+        (!machine::has_bhrb(), Refusal::BranchNoBhrb),
         (wanted.call_stack(), Refusal::BranchCallStack),
         (wanted.counters(), Refusal::BranchCounters),
         (transactions, Refusal::BranchTransactions),

@@ -23,6 +23,8 @@ pub(super) enum Refusal {
     NoSuchCacheEvent,
     /// A branch stack that is the stack of calls.
     BranchCallStack,
+    /// A branch stack where there is no BHRB.
+    BranchNoBhrb,
     /// A branch stack with counts of events.
     BranchCounters,
     /// A branch stack that tells transactions apart.
@@ -61,6 +63,7 @@ impl Refusal {
             Self::NoSuchGenericEvent
             | Self::NoSuchCacheEvent
             | Self::BranchCallStack
+            | Self::BranchNoBhrb
             | Self::BranchCounters
             | Self::BranchTransactions
             | Self::BranchNoTypes
@@ -78,6 +81,7 @@ impl Refusal {
             Self::CacheEventNonsense => "there is no such combination of cache, access and result",
             Self::NoSuchCacheEvent => "the processor has no such cache event",
             Self::BranchCallStack => "the hardware records branches, not the stack of calls",
+            Self::BranchNoBhrb => "this emulator lacks the BHRB",
             Self::BranchCounters => "the hardware counts no events at branches",
             Self::BranchTransactions => "branches are not told apart by transactions",
             Self::BranchNoTypes => "the branch stack is to hold no type of branch",

@@ -4,6 +4,8 @@
 
 use super::bindings;
 use super::spr;
+use kernel::sync::atomic::Atomic;
+use kernel::sync::atomic::Relaxed;
 
 const PVR: u32 = 287;
 
@@ -36,6 +38,22 @@ pub(crate) fn kernel_is_hypervisor() -> bool {
 pub(crate) fn in_partition() -> bool {
     // SAFETY: Reads a constant of the running kernel.
     unsafe { bindings::ebb_pmu_in_lpar() }
+}
+
+/// Whether the CPU has the instructions of the BHRB, as it must from ISA 2.07 on. Emulators may
+/// not: on QEMU before 9.1 they are illegal ones.
+static BHRB: Atomic<bool> = Atomic::new(true);
+
+/// Looks whether there is a BHRB. Before that there is taken to be one.
+pub(crate) fn find_bhrb() {
+    // SAFETY: Reads the device tree; this is called in process context.
+    BHRB.store(!unsafe { bindings::ebb_pmu_bhrb_missing() }, Relaxed);
+}
+
+/// Whether there is a BHRB.
+#[inline]
+pub(crate) fn has_bhrb() -> bool {
+    BHRB.load(Relaxed)
 }
 
 /// Whether an effective address is the kernel's.

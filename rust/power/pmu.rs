@@ -4,6 +4,7 @@
 //! and the hypervisor's view of it.
 
 use super::bindings;
+use super::machine;
 use super::regs::Mmcr0;
 use super::spr;
 use core::marker::PhantomData;
@@ -81,7 +82,9 @@ impl LocalPmu {
 
     /// Discards the branches recorded on this CPU.
     pub(crate) fn clear_bhrb(&self) {
-        spr::clear_bhrb();
+        if machine::has_bhrb() {
+            spr::clear_bhrb();
+        }
     }
 
     /// Has a PMI as soon as interrupts are on: for a counter that became negative while no PMI

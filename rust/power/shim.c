@@ -10,6 +10,7 @@
 #include <linux/irq_work.h>
 #include <linux/irqflags.h>
 #include <linux/moduleparam.h>
+#include <linux/of.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
 #include <linux/printk.h>
@@ -214,6 +215,26 @@ void ebb_pmu_look_within(u64 ns)
 bool ebb_pmu_in_lpar(void)
 {
 	return firmware_has_feature(FW_FEATURE_LPAR);
+}
+
+bool ebb_pmu_bhrb_missing(void)
+{
+	struct device_node *node;
+	bool missing;
+
+	if (!of_machine_is_compatible("qemu,pseries"))
+		return false;
+	/* Under KVM the instructions are those of the CPU. */
+	node = of_find_node_by_path("/hypervisor");
+	if (node) {
+		of_node_put(node);
+		return false;
+	}
+	/* Nothing says so. A property that came with the same release tells. */
+	node = of_find_node_by_type(NULL, "cpu");
+	missing = node && !of_property_present(node, "ibm,pi-features");
+	of_node_put(node);
+	return missing;
 }
 
 u64 ebb_pmu_clock(void)
