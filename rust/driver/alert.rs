@@ -178,15 +178,17 @@ fn mark(bescr: Bescr) {
 /// be on. Leaves the PMU frozen.
 fn raise(here: &Here<'_>) {
     const PMC5: usize = 4;
+    const PMC6: usize = 5;
     /// Instructions pass quickly; this many reads are more than a block of them.
     const PATIENCE: usize = 64;
 
     Ebbrr::write(MARK);
     let local = local_pmu(here);
     local.freeze(false);
-    let count = pmu::read_pmc(PMC5);
+    let [instructions, cycles] = [PMC5, PMC6].map(pmu::read_pmc);
     pmu::write_pmc(PMC5, pmu::NEGATIVE - 1);
-    // PMC5 counts the next instruction, and alerts.
+    pmu::write_pmc(PMC6, 0);
+    // PMC5 counts the next instruction, and alerts. PMC6 counts beside it.
     Mmcr0::from(0)
         .alerting()
         .with_const_ebb_enable::<1>()
@@ -199,7 +201,8 @@ fn raise(here: &Here<'_>) {
         }
     }
     local.freeze(false);
-    pmu::write_pmc(PMC5, count);
+    pmu::write_pmc(PMC5, instructions);
+    pmu::write_pmc(PMC6, cycles);
     here.alert.set(Alert::Held);
 }
 
