@@ -1,0 +1,159 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# perf's own tests (`perf test`) under the built-in driver and under the module, in
+# one boot: no failure that the built-in driver does not give.
+#
+# usage: perf_tests.sh [all | NUMBER...]
+#
+# Without an argument, those run that open events of the PMU and take a moment; all
+# take half an hour in an emulator. Needs `scripts/vm run --perf-tests`.
+
+# The tests are called by `try`, by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/ktap.sh
+. "$(dirname "$0")/ktap.sh"
+
+# busybox's mktemp wants six X, where the tests have five.
+mkdir "$work/bin"
+cat >"$work/bin/mktemp" <<'END'
+#!/bin/bash
+exec busybox mktemp "${@/%XXXXX/XXXXXX}"
+END
+chmod +x "$work/bin/mktemp"
+PATH=$work/bin:/opt/perf/bin:$PATH
+# For one test of perf's, in seconds of the guest.
+LIMIT=${PERF_TEST_LIMIT:-120}
+
+chosen='Parse event definition strings
+Sysfs PMU tests
+Roundtrip evsel->name
+Software clock events period values
+Use a dummy software event to keep tracking
+Thread map
+Event times
+Read backward ring buffer
+Sigtrap
+Event groups
+mmap interface tests
+Number of exit events of a simple workload
+Perf attribute expectations test
+perf annotate basic tests
+perf record tests
+perf record sideband tests
+record weak terms
+perf stat tests
+Check branch stack sampling
+Perf event open fallback test'
+
+# "NUMBER: DESCRIPTION" of the tests that were asked for.
+choose() {
+	perf test list 2>&1 | sed -nE 's/^ *([0-9]+): *(.*[^ ]) *$/\1: \2/p' >"$work/list"
+	case $* in
+	all) cat "$work/list" ;;
+	'')
+		echo "$chosen" >"$work/chosen"
+		awk 'FNR == NR { wanted[$0]; next } { name = $0; sub(/^[0-9]+: /, "", name) } name in wanted' \
+			"$work/chosen" "$work/list"
+		;;
+	*) for number; do grep "^$number: " "$work/list"; done ;;
+	esac >"$work/tests"
+}
+
+# The test of branch stacks wants branches of the kernel as well, which a processor of
+# ISA v3.1 never records. If nothing else is amiss its state is "user": it passes as
+# far as user space goes.
+BRANCHES='Check branch stack sampling'
+but_for_kernel() {
+	grep '^Testing .*\[' "$work/one" | sort -u >"$work/parts"
+	if grep -q FAILED "$work/states" && grep -q 'user branch .*\[Passed' "$work/parts" &&
+		! grep -Ev '^Testing (syscalls|kernel branch sampling) ' "$work/parts" | grep -q '\[Failed'; then
+		echo "$number user" >"$work/states"
+	fi
+}
+
+# observe DRIVER: "NUMBER STATE" of each test and subtest, Ok, Skip, FAILED or late.
+observe() {
+	while read -r number name; do
+		number=${number%:}
+		start=$(date +%s)
+		timeout "$LIMIT" perf test -vv -S "$number" >"$work/one" 2>&1 </dev/null
+		status=$?
+		sed -nE 's/^ *([0-9]+(\.[0-9]+)?): .*: *(Ok|Skip|FAILED).*$/\1 \3/p' "$work/one" >"$work/states"
+		# One that was killed, or died, has no line of its own.
+		if ! grep -q "^${number}[ .]" "$work/states"; then
+			state=FAILED
+			case $status in 124 | 143) state=late ;; esac
+			echo "$number $state" >>"$work/states"
+		fi
+		[ "$name" != "$BRANCHES" ] || but_for_kernel
+		cat "$work/states" >>"$work/$1"
+		mkdir -p "$work/$1.out"
+		mv "$work/one" "$work/$1.out/$number"
+		echo "$1: $name: $(($(date +%s) - start)) s"
+	done <"$work/tests"
+}
+
+drivers_are_observed() {
+	[ -s "$work/tests" ] || {
+		why "there are no such tests"
+		return 1
+	}
+	unload
+	observe in-tree >"$work/times"
+	load
+	mark
+	observe rust >>"$work/times"
+	quiet
+	# Those that take longest, and the parts of one.
+	awk '$NF == "s" && $(NF - 1) > 3' "$work/times"
+	[ ! -e "$work/parts" ] || cat "$work/parts"
+}
+
+# A failure is FAILED or late; Ok, user and Skip are none.
+no_new_failure() {
+	perf test list 2>&1 | sed -nE 's/^ *([0-9.]+): *(.*[^ ]) *$/\1 \2/p' >"$work/names"
+	awk -v in_tree="$work/in-tree" -v rust="$work/rust" -v names="$work/names" '
+		function read_states(file, states,    line, part) {
+			while ((getline line < file) > 0) { split(line, part, " "); states[part[1]] = part[2] }
+		}
+		function fails(state) { return state == "FAILED" || state == "late" || state == "" }
+		BEGIN {
+			read_states(in_tree, before)
+			read_states(rust, after)
+			while ((getline line < names) > 0) {
+				number = name = line
+				sub(/ .*/, "", number)
+				sub(/^[^ ]* /, "", name)
+				if (!(number in before) && !(number in after)) continue
+				remark = ""
+				if (fails(after[number]) && !fails(before[number])) { remark = "WORSE"; worse++ }
+				else if (!fails(after[number]) && fails(before[number])) remark = "better"
+				else if (after[number] ~ /Ok|user/ && before[number] == "Skip") remark = "better"
+				printf "%-6s %-56s %-7s %-7s %s\n", number, substr(name, 1, 56), before[number], after[number], remark
+				all++
+				passed += after[number] == "Ok"
+			}
+			print all + 0 " tests, " passed + 0 " passed, " worse + 0 " worse"
+			exit(worse > 0 || passed == 0)
+		}
+	' </dev/null >"$work/table"
+	status=$?
+	cat "$work/table"
+	# What the tests said that are worse.
+	if [ "$status" -ne 0 ]; then
+		why "failures that the built-in driver does not give"
+		sed -nE 's/^([0-9]+).* WORSE$/\1/p' "$work/table" | sort -u | while read -r number; do
+			tail -n 40 "$work/rust.out/$number"
+		done
+	fi
+	return "$status"
+}
+
+command -v perf >/dev/null || skip_all "there is no perf tool with tests"
+begin
+choose "$@"
+
+plan 2
+try drivers_are_observed
+try no_new_failure
+finish_as_begun
