@@ -5,7 +5,7 @@
 //! thread's. The signal handler counts and steps over the instruction.
 //!
 //! Only writes are tried: while MMCR0\[PMCC\] is 0 they always trap, but reads do
-//! so from ISA v3.1 on only (PMCCEXT), and never in QEMU.
+//! so from ISA v3.1 on only (PMCCEXT).
 
 use crate::OrFail;
 use ktap::Failure;
