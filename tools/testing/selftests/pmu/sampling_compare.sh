@@ -31,7 +31,7 @@ drivers_are_observed() {
 }
 
 as_many_samples() {
-	paste -d: "$work/in-tree" "$work/rust" | awk -F: -v least=$LEAST -v most=$MOST '
+	paste -d: "$work/in-tree" "$work/rust" | awk -F: -v least="$LEAST" -v most="$MOST" '
 		{
 			kinds++
 			in_tree = $2 + 0

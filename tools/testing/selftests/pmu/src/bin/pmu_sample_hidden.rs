@@ -198,7 +198,7 @@ fn own_samples_remain() -> Outcome {
         .filter(|sample| work::code().contains(&sample.ip))
         .count() as u64;
     check!(
-        (done * 4 / 5..done * 6 / 5).contains(&(inside * PERIOD)),
+        (done * 3 / 4..done * 3 / 2).contains(&(inside * PERIOD)),
         "{done} done: {inside} of {} samples there",
         samples.len()
     );
@@ -219,12 +219,12 @@ fn samples_left_out_are_throttled() -> Outcome {
     let (mut all_due, mut all_taken) = (0, 0);
     // Work that repeats is interrupted at the same places again and again, so one
     // period may meet the kernel always, and another never.
-    for period in [701, 997, 1511, 1999] {
+    for period in [701, 853, 997, 1201, 1511, 1759, 1999, 2237] {
         let attr = of_user(on_pmc(1, INSTRUCTIONS), IP)?.with(|raw| raw.sample_period = period);
         let mut recorder = Recorder::open(attr, PAGES)?;
         let mut done = Ok(());
         let start = Instant::now();
-        let records = recorder.records(|| done = kernel_work::run_for(&faults, 4 * TIME))?;
+        let records = recorder.records(|| done = kernel_work::run_for(&faults, 3 * TIME))?;
         let elapsed = start.elapsed();
         done?;
         let of = |kind| records.iter().filter(move |record| record.kind == kind);
@@ -234,14 +234,14 @@ fn samples_left_out_are_throttled() -> Outcome {
         println!("{due} due, {taken} taken, throttled {throttled} times");
         let most = most_per_second as f64 * elapsed.as_secs_f64();
         check!(
-            due as f64 <= 1.5 * most && throttled >= 5,
+            due as f64 <= 2.0 * most && throttled >= 5,
             "{due} interrupts in {elapsed:?}, of which {taken} samples, throttled {throttled} times"
         );
         all_due += due;
         all_taken += taken;
     }
     if all_taken * 10 > all_due * 9 {
-        return ktap::skip("this machine does not count the kernel's work");
+        return ktap::skip("hardly any interrupt came in the kernel");
     }
     Ok(())
 }
