@@ -13,15 +13,18 @@ use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Mmcr0;
 use ebb_selftests::OrFail;
+use ebb_selftests::cpus;
 use ebb_selftests::process;
 use ebb_selftests::process::Link;
 use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::trap;
+use ebb_selftests::trap::traps;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
+use pmu_selftests::machine;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
@@ -100,6 +103,41 @@ fn closed_by_itself() -> Outcome {
         check!(ebb::count() == before, "an EBB after close, {period}");
         ebb::disable();
     }
+    Ok(())
+}
+
+/// The event counts on one CPU only, and the task moves away and back at any moment
+/// before its EBB: on the other CPU it has neither access nor EBBs.
+fn bound_to_a_cpu() -> Outcome {
+    session::require_ebb()?;
+    let [here, there] = cpus::two()?;
+    machine::pin_to(here)?;
+    let event = EventBuilder::ebb(CYCLES)
+        .cpu(libc::c_int::try_from(here).or_fail("CPU")?)
+        .open()
+        .or_fail("open")?;
+    // SAFETY: the handler does nothing.
+    unsafe { ebb::install(session::count_only) }.or_fail("install")?;
+    event.enable().or_fail("enable")?;
+    event.check_scheduled().or_fail("schedule")?;
+    for period in (50..8000).step_by(53) {
+        let before = ebb::count();
+        pmc::freeze();
+        // One EBB, and the next one a long time after it.
+        Pmc::Pmc1.write(Pmc::start_value(period));
+        ebb::set_period(Pmc::Pmc1, 1 << 30).or_fail("period")?;
+        ebb::enable().or_fail("enable")?;
+        Mmcr0::PMAE.write();
+        machine::pin_to(there)?;
+        let away = ebb::count();
+        session::expect_none(10_000)?;
+        check!(traps(trap::write_pmc1)?, "access without the event");
+        check!(ebb::count() == away, "an EBB without the event");
+        machine::pin_to(here)?;
+        session::wait_for(before + 1, period)?;
+        session::expect_none(10_000)?;
+    }
+    session::end(event);
     Ok(())
 }
 
@@ -297,6 +335,7 @@ fn main() {
         ("disabled_by_itself", disabled_by_itself),
         ("disabled_by_prctl_of_its_own", disabled_by_prctl_of_its_own),
         ("closed_by_itself", closed_by_itself),
+        ("bound_to_a_cpu", bound_to_a_cpu),
         ("disabled_by_another", disabled_by_another),
         ("disabled_by_prctl_of_another", disabled_by_prctl_of_another),
         ("closed_by_another", closed_by_another),

@@ -4,6 +4,7 @@
 use ebb::EbbContext;
 use ebb::Pmc;
 use ebb::Rearm;
+use ebb::pmc;
 use ebb::reg::Mmcr2;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
@@ -24,15 +25,18 @@ pub enum Foreign {
     OtherCounter,
     /// MMCR2 does not hold the process's mark.
     Mark,
+    /// The BHRB has an address of the kernel.
+    KernelBranch,
 }
 
 impl Foreign {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Unasked,
         Self::GateClosed,
         Self::NotOwn,
         Self::OtherCounter,
         Self::Mark,
+        Self::KernelBranch,
     ];
 }
 
@@ -43,7 +47,7 @@ static MARK: AtomicU64 = AtomicU64::new(0);
 static WANTED: AtomicU32 = AtomicU32::new(0);
 /// The program has BESCR\[GE\] off.
 static CLOSED: AtomicBool = AtomicBool::new(false);
-static FOREIGN: [AtomicU32; 5] = [const { AtomicU32::new(0) }; 5];
+static FOREIGN: [AtomicU32; Foreign::ALL.len()] = [const { AtomicU32::new(0) }; Foreign::ALL.len()];
 
 /// Says whose process this is.
 pub fn set_own(pmc: Pmc, mark: Mmcr2) {
@@ -87,6 +91,10 @@ pub fn own_only(context: &mut EbbContext<'_>) {
     }
     if Mmcr2::read().0 != MARK.load(Relaxed) {
         note(Foreign::Mark);
+    }
+    let branches = [pmc::bhrb_entry::<0>(), pmc::bhrb_entry::<7>()];
+    if branches.iter().any(|address| address >> 62 != 0) {
+        note(Foreign::KernelBranch);
     }
     if CLOSED.load(Relaxed) {
         note(Foreign::GateClosed);
