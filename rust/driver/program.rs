@@ -2,6 +2,7 @@
 
 //! Stopping and starting a CPU's PMU, and writing to it in between what `schedule.rs` decided.
 
+use super::alert;
 use super::branch;
 use super::count;
 use super::ebb;
@@ -59,6 +60,9 @@ impl Driver {
         let local = local_pmu(here);
         if here.slots().len() == 0 {
             local.set_in_use(false);
+            if self.is_v31() {
+                alert::close();
+            }
             return;
         }
         if here.changed.get() && !self.program(here, &local) {

@@ -112,6 +112,9 @@ access!(Mmcr0: MMCR0, Mmcra: MMCRA, Bescr: BESCR, Sier: SIER);
 /// PMCC: problem state may read and write PMC1 to PMC6.
 const PMCC_USER_ALL: u64 = 0b10;
 
+/// PMCC: problem state may not even read the PMU's registers.
+const PMCC_USER_NONE: u64 = 0b01;
+
 impl Mmcr0 {
     /// What a program may set by way of the problem state's view: FC, PMAE, PMAO.
     const USER: u64 = Self::FROZEN_MASK | Self::ALERT_ENABLE_MASK | Self::ALERT_OCCURRED_MASK;
@@ -125,6 +128,11 @@ impl Mmcr0 {
             .with_const_alert_occurred::<0>()
             .with_const_alert_enable::<0>()
             .with_const_freeze_56::<0>()
+    }
+
+    /// The value while nobody has events.
+    pub(crate) fn closed(self) -> Self {
+        self.with_const_pmc_control::<PMCC_USER_NONE>()
     }
 
     /// The value with alerts on, and counters stopping at the first one.
