@@ -10,8 +10,8 @@
 # shellcheck source=tools/testing/selftests/pmu/ktap.sh
 . "$(dirname "$0")/ktap.sh"
 
-# In percent. What a sample costs differs by some instructions from run to run: a
-# cache line of the ring buffer, the length of the clock's critical section.
+# In percent. A tick of the clock more or less in one of the runs compared is some ten
+# instructions a sample.
 NOISE=1
 
 samples_are_measured() {
@@ -23,8 +23,8 @@ samples_are_measured() {
 	paste -d ' ' "$work/in-tree" "$work/rust" | awk '
 		{ print $2 == "refused" ? $1 ": in-tree refused, rust " $4 " " $5 : $1 ": in-tree " $2 " " $3 ", rust " $5 " " $6 }
 	'
-	[ "$(awk '$2 > 100' "$work/rust" | wc -l)" = 6 ] || {
-		why "not six variants of a hundred samples and more"
+	[ "$(awk '$2 > 500' "$work/rust" | wc -l)" = 6 ] || {
+		why "not six variants of 500 samples and more"
 		return 1
 	}
 }
