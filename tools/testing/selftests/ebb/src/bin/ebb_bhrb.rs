@@ -15,6 +15,10 @@ use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ktap::Outcome;
 use ktap::check;
+use perf_event_open_sys::bindings as sys;
+use pmu_selftests::attr::Attr;
+use pmu_selftests::ring::Ring;
+use pmu_selftests::sample::Sample;
 use std::arch::global_asm;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -156,14 +160,19 @@ fn own_session() -> Result<ebb::Event, ktap::Failure> {
     Ok(event)
 }
 
-/// The branches of the task that had this CPU before are its own.
-fn nothing_of_a_neighbour() -> Outcome {
+/// Skips where no branches are recorded, keeps the test and its children on one CPU.
+fn prepare_neighbours() -> Outcome {
     session::require_ebb()?;
     if !session::isa_v31() {
         ktap::skip("the emulator records branches from POWER10 on")?;
     }
-    process::stay_on_cpu()?;
-    let mut neighbour = Peer::spawn(|parent| {
+    process::stay_on_cpu().map(|_| ())
+}
+
+/// The branches of the task that had this CPU before are its own.
+fn nothing_of_a_neighbour() -> Outcome {
+    prepare_neighbours()?;
+    sees_nothing_of(Peer::spawn(|parent| {
         let event = own_session()?;
         loop {
             Mmcr0::PMAE.write();
@@ -179,7 +188,41 @@ fn nothing_of_a_neighbour() -> Outcome {
             parent.tell()?;
             parent.listen()?;
         }
-    })?;
+    })?)
+}
+
+/// Nor those of a task whose branches the kernel samples.
+fn nothing_of_a_sampled_neighbour() -> Outcome {
+    prepare_neighbours()?;
+    sees_nothing_of(Peer::spawn(|parent| {
+        let attr = Attr::cycles()
+            .sampling(5_003, sys::PERF_SAMPLE_IP.into())
+            .branches((sys::PERF_SAMPLE_BRANCH_ANY_CALL | sys::PERF_SAMPLE_BRANCH_USER).into())
+            .with(|raw| raw.set_exclude_kernel(1));
+        let event = attr.open_self().or_fail("open")?;
+        let mut ring = Ring::map(&event, 64).or_fail("mmap")?;
+        event.enable().or_fail("enable")?;
+        loop {
+            // SAFETY: the routine changes r0, CTR and CR only, as a callee may.
+            unsafe { branches(20_000) };
+            let samples = Sample::all(&attr, &ring.take()).or_fail("samples")?;
+            let call = branches_call as *const () as u64;
+            let mut stacks = samples.iter().flat_map(|sample| &sample.branches);
+            check!(
+                stacks.any(|branch| branch.from == call),
+                "the neighbour's {} samples lack its calls",
+                samples.len()
+            );
+            // SAFETY: as above.
+            unsafe { branches(100) };
+            parent.tell()?;
+            parent.listen()?;
+        }
+    })?)
+}
+
+/// Takes turns with a neighbour that has just filled the buffer with its calls.
+fn sees_nothing_of(mut neighbour: Peer) -> Outcome {
     let call = branches_call as *const () as u64;
     for turn in 0..20 {
         neighbour.link.listen()?;
@@ -206,5 +249,9 @@ fn main() {
         ("calls_only", calls_only),
         ("not_asked_for", not_asked_for),
         ("nothing_of_a_neighbour", nothing_of_a_neighbour),
+        (
+            "nothing_of_a_sampled_neighbour",
+            nothing_of_a_sampled_neighbour,
+        ),
     ])
 }
