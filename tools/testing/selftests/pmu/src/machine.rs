@@ -5,6 +5,7 @@ use std::arch::asm;
 use std::fs;
 use std::io;
 use std::mem::size_of;
+use std::path::Path;
 
 use ktap::Outcome;
 
@@ -42,6 +43,12 @@ pub fn model() -> io::Result<Model> {
         }
     }
     Err(io::Error::other(format!("unknown processor{name}")))
+}
+
+/// Whether the kernel checks its own doings, which makes it several times as slow.
+pub fn is_debug_kernel() -> bool {
+    // There with lockdep only.
+    Path::new("/proc/lockdep").exists()
 }
 
 /// The time base, in ticks of [`TIME_BASE_HZ`].
