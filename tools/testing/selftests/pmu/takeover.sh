@@ -69,12 +69,12 @@ drivers_agree() {
 	load
 	must pmu_tool count 100000000 >"$work/rust"
 	cat "$work/in-tree" "$work/rust"
-	cat "$work/in-tree" "$work/rust" | awk '
+	cat "$work/in-tree" "$work/rust" | awk -v apart="$apart" '
 		NR == 1 { instructions = $2; cycles = $4 }
 		NR == 2 { exit(far($2, instructions) || far($4, cycles)) }
-		function far(a, b) { return a > b * 1.01 || a < b * 0.99 }
+		function far(a, b) { return a > b * (1 + apart / 100) || a < b * (1 - apart / 100) }
 	' || {
-		why "more than 1 % apart"
+		why "more than $apart % apart"
 		return 1
 	}
 }

@@ -26,11 +26,11 @@ agree() {
 		why "two events were asked for"
 		return 1
 	}
-	awk '
+	awk -v apart="$apart" '
 		$1 !~ /^[0-9]+$/ || $3 !~ /^[0-9]+$/ { exit 1 }
-		$1 < 200000000 * 0.99 || $3 > $1 * 1.01 || $3 < $1 * 0.99 { exit 1 }
+		$1 < 200000000 * 0.99 || $3 > $1 * (1 + apart / 100) || $3 < $1 * (1 - apart / 100) { exit 1 }
 	' "$work/both" || {
-		why "not counted, or more than 1 % apart"
+		why "not counted, or more than $apart % apart"
 		return 1
 	}
 }

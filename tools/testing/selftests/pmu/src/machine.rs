@@ -45,10 +45,14 @@ pub fn model() -> io::Result<Model> {
     Err(io::Error::other(format!("unknown processor{name}")))
 }
 
-/// Whether the kernel checks its own doings, which makes it several times as slow.
-pub fn is_debug_kernel() -> bool {
-    // There with lockdep only.
-    Path::new("/proc/lockdep").exists()
+/// What the kernel's own work may add to a count: `usually`, and more where the kernel
+/// checks itself (lockdep), as it takes several times as many instructions there.
+pub fn kernel_share(usually: u64) -> u64 {
+    if Path::new("/proc/lockdep").exists() {
+        4 * usually
+    } else {
+        usually
+    }
 }
 
 /// The time base, in ticks of [`TIME_BASE_HZ`].

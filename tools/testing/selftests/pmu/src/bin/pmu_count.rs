@@ -46,14 +46,10 @@ fn expect_exact(what: &str, attr: &Attr) -> Outcome {
         difference.abs_diff(LONG - SHORT) <= SLACK,
         "{what}: {LONG} instructions gave {long}, {SHORT} gave {short}"
     );
-    // What the kernel executes while the event is on its way in and out.
-    let share = if machine::is_debug_kernel() {
-        200_000
-    } else {
-        20_000
-    };
+    // The kernel switches the event on and off.
+    let most = SHORT + machine::kernel_share(20_000);
     check!(
-        (SHORT..SHORT + share).contains(&short),
+        (SHORT..most).contains(&short),
         "{what}: {SHORT} instructions gave {short}"
     );
     Ok(())

@@ -22,7 +22,7 @@ const WORK: u64 = 20_000_000;
 
 /// A switch costs the task some thousand instructions of the kernel's.
 fn own(count: u64, done: u64) -> bool {
-    count >= done && count < done + done / 4
+    count >= done && count < done + machine::kernel_share(done / 4)
 }
 
 /// Works in pieces and lets the others run in between.

@@ -22,7 +22,7 @@ const NANOSECONDS: u64 = 400_000_000;
 /// as in an emulator on a busy host, what one event misses is not what it gets.
 fn tolerance() -> f64 {
     if machine::instructions_make_time() {
-        0.02
+        machine::kernel_share(2) as f64 / 100.0
     } else {
         0.25
     }
