@@ -45,10 +45,15 @@ pub fn model() -> io::Result<Model> {
     Err(io::Error::other(format!("unknown processor{name}")))
 }
 
-/// What the kernel's own work may add to a count: `usually`, and more where the kernel
-/// checks itself (lockdep), as it takes several times as many instructions there.
+/// Whether the kernel checks itself, which takes several times as many instructions.
+pub fn is_debug_kernel() -> bool {
+    // With lockdep only.
+    Path::new("/proc/lockdep").exists()
+}
+
+/// What the kernel's own work may add to a count: `usually`, and more on a debug kernel.
 pub fn kernel_share(usually: u64) -> u64 {
-    if Path::new("/proc/lockdep").exists() {
+    if is_debug_kernel() {
         4 * usually
     } else {
         usually
