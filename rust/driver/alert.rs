@@ -33,8 +33,8 @@
 //! not somebody else who gets it, PMEO is turned off in a program that leaves the PMU with GE on.
 //! (It says nothing then: it tells a handler, which runs with GE off, why it was called.)
 //!
-//! EBBRR has no meaning while GE is on either, as the next EBB overwrites it. It is set to [`MARK`],
-//! and if it differs the machine has made an EBB since.
+//! EBBRR has no meaning either while GE and PME are on, as the next EBB overwrites it. It is set to
+//! [`MARK`], and if it differs the machine has made an EBB since.
 //!
 //! # Limitations
 //!
@@ -43,7 +43,9 @@
 //!   return, and nobody with GE on have run there since.
 //! - MMCR0 as the program reads it does not have PMAO while an alert waits: with it the interrupt's
 //!   line is up, and with that up no program executes an instruction.
+//! - Nor does a program that polls BESCR\[PMEO\] with GE off see an alert.
 //! - An EBB without its branch is noticed only if EBBRR could be marked since the one before.
+//! - The timer fires every 640 us at most for a program that has EBBs off and events that run.
 
 use super::local_pmu;
 use super::Here;
@@ -74,6 +76,9 @@ const SOON: u64 = 20_000;
 
 /// When to look again at the latest. Pauses double up to that.
 const LATE: u64 = 640_000;
+
+/// How often something is looked at that is due at the next instructions: more than a block of them.
+const PATIENCE: usize = 64;
 
 /// What is known of the alerts of the program whose events are on this CPU's PMU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,19 +173,27 @@ fn undo() {
         .write();
 }
 
-/// Marks EBBRR, and has the machine forget an EBB that it may keep for the CPU. GE must be on.
-fn mark(bescr: Bescr) {
-    Ebbrr::write(MARK);
+/// Whether the program takes EBBs of the PMU now.
+fn takes_ebbs(bescr: Bescr) -> bool {
+    bescr.global_enable() == 1 && bescr.pm_enable() == 1
+}
+
+/// Has the machine forget an EBB that it may keep for the CPU. GE must be on.
+fn forget(bescr: Bescr) {
     bescr.with_const_pm_occurred::<0>().write();
 }
 
-/// Raises an alert in the kernel, for the machine to branch when the program goes on. GE and PME must
-/// be on. Leaves the PMU frozen.
+/// Marks EBBRR and has the machine forget. The program must take EBBs.
+fn mark(bescr: Bescr) {
+    Ebbrr::write(MARK);
+    forget(bescr);
+}
+
+/// Raises an alert in the kernel, for the machine to branch when the program goes on, so that it is
+/// [`Alert::Held`]. The program must take EBBs. Leaves the PMU frozen.
 fn raise(here: &Here<'_>) {
     const PMC5: usize = 4;
     const PMC6: usize = 5;
-    /// Instructions pass quickly; this many reads are more than a block of them.
-    const PATIENCE: usize = 64;
 
     Ebbrr::write(MARK);
     let local = local_pmu(here);
@@ -203,12 +216,15 @@ fn raise(here: &Here<'_>) {
     local.freeze(false);
     pmu::write_pmc(PMC5, instructions);
     pmu::write_pmc(PMC6, cycles);
-    here.alert.set(Alert::Held);
 }
 
 /// Deals with a PM interrupt that came although EBBs are enabled: it is not ours, and neither are
 /// the counters.
 pub(super) fn interrupt(here: &Here<'_>, mmcr0: Mmcr0) {
+    if PROBED.load(Relaxed) && !INTERRUPTS.load(Relaxed) {
+        // A stray one: this machine keeps alerts itself, and PMAO is the program's.
+        return;
+    }
     INTERRUPTS.store(true, Relaxed);
     // The interrupt's line is up as long as PMAO is set.
     let mmcr0 = mmcr0.with_const_alert_occurred::<0>();
@@ -224,6 +240,7 @@ pub(super) fn interrupt(here: &Here<'_>, mmcr0: Mmcr0) {
         Verdict::Lost => {
             undo();
             raise(here);
+            keeper.set(Alert::Held);
         }
     }
     mmcr0.write();
@@ -238,8 +255,6 @@ pub(super) fn look(here: &Here<'_>) -> Option<u64> {
     }
     let keeper = &here.alert;
     let bescr = Bescr::read();
-    let (on, enabled) = (bescr.global_enable() == 1, bescr.pm_enable() == 1);
-
     let taken = keeper.alert.get() == Alert::Held && Ebbrr::read() != MARK;
     let off = mmcr0.alert_enable() == 1 && keeper.alert.get() != Alert::Marked;
     if taken || off {
@@ -247,13 +262,14 @@ pub(super) fn look(here: &Here<'_>) -> Option<u64> {
     }
     match keeper.alert.get() {
         Alert::Marked => return None,
-        Alert::None if on => {
+        Alert::None if takes_ebbs(bescr) => {
             mark(bescr);
             keeper.alert.set(Alert::Marked);
             return None;
         }
-        Alert::Held | Alert::Due if on && enabled => {
+        Alert::Held | Alert::Due if takes_ebbs(bescr) => {
             raise(here);
+            keeper.alert.set(Alert::Held);
             mmcr0.write();
         }
         _ => {}
@@ -266,7 +282,6 @@ pub(super) fn probe(here: &Here<'_>) {
     if PROBED.load(Relaxed) || !machine::interrupts_come() {
         return;
     }
-    PROBED.store(true, Relaxed);
     let stopped = Mmcr0::read();
     // The program may have EBBs on already. None of this is an event of its.
     let bescr = Bescr::read();
@@ -275,11 +290,17 @@ pub(super) fn probe(here: &Here<'_>) {
         .with_const_ebb_enable::<1>()
         .with_const_alert_occurred::<1>()
         .write();
-    // An interrupt comes before this returns. An EBB does not, with EBBs off.
-    pmu::synchronize();
+    // An interrupt comes before this is over. An EBB does not, with EBBs off.
+    for _ in 0..PATIENCE {
+        pmu::synchronize();
+        if INTERRUPTS.load(Relaxed) {
+            break;
+        }
+    }
     stopped.write();
     bescr.write();
     here.alert.alert.set(Alert::None);
+    PROBED.store(true, Relaxed);
 }
 
 /// Keeps programs from the registers of a PMU that is stopped, v3.1, and has no events.
@@ -318,8 +339,10 @@ pub(super) fn leave(here: &Here<'_>, mmcr0: Mmcr0) -> Mmcr0 {
     };
     keeper.alert.set(Alert::None);
     let bescr = Bescr::read();
-    if bescr.global_enable() == 1 {
+    if takes_ebbs(bescr) {
         mark(bescr);
+    } else if bescr.global_enable() == 1 {
+        forget(bescr);
     }
     mmcr0.with_alert_occurred(due)
 }
@@ -333,12 +356,13 @@ pub(super) fn enter(here: &Here<'_>, user: Mmcr0) -> Mmcr0 {
     let keeper = &here.alert;
     let bescr = Bescr::read();
     if user.alert_occurred() == 1 {
-        if bescr.global_enable() == 1 && bescr.pm_enable() == 1 {
+        if takes_ebbs(bescr) {
             raise(here);
+            keeper.set(Alert::Held);
         } else {
             keeper.set(Alert::Due);
         }
-    } else if bescr.global_enable() == 1 {
+    } else if takes_ebbs(bescr) {
         mark(bescr);
         keeper.set(Alert::Marked);
     } else {

@@ -64,13 +64,16 @@ pub(super) fn mark_new(event: &NewEvent<'_>) {
     event.hw().set_flags(event, event.hw().flags() | NEW);
 }
 
-/// Deals with the leader of an EBB group that is about to run: one that never did starts from a
-/// clean state, whatever the task or its parent had before.
+/// Deals with an EBB group that is about to run: one that never did starts from a clean state,
+/// whatever the task or its parent had before.
 pub(super) fn begin(here: &Here<'_>, leader: &Event) {
-    let flags = leader.hw().flags();
-    if flags & NEW != 0 {
+    let new = leader.hw().flags() & NEW != 0;
+    // Of all, as any of them leads the others when the leader is closed.
+    for event in here.slots().iter() {
+        event.hw().set_flags(here, event.hw().flags() & !NEW);
+    }
+    if new {
         CurrentThread::new(&local_pmu(here)).reset();
-        leader.hw().set_flags(here, flags & !NEW);
         alert::probe(here);
     }
 }
@@ -115,13 +118,16 @@ impl OnExec for NewProgram {
         let Some(here) = (unsafe { self.cpus.this_cpu() }) else {
             return;
         };
-        let on_pmu = Mmcr0::read().ebb_enable() == 1;
+        let in_use = here.slots().len() > 0;
+        let on_pmu = in_use && Mmcr0::read().ebb_enable() == 1;
         if on_pmu {
             self.driver.stop_pmu(&here);
         }
         CurrentThread::new(local).begin_program();
-        // Of the old program's branches none is the new one's, nor can their targets be read in it.
-        local.clear_bhrb();
+        if in_use {
+            // Of the old program's branches none is the new one's, nor are their targets in it.
+            local.clear_bhrb();
+        }
         if on_pmu {
             self.driver.start_pmu(&here);
         }

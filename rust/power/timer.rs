@@ -71,7 +71,8 @@ impl<L: Look> Timers<L> {
 
 impl<L: Look> Drop for Timers<L> {
     fn drop(&mut self) {
-        // SAFETY: Set up in `new`. This waits until no timer is armed or fires.
+        // SAFETY: Set up in `new`. This waits until no timer is armed or fires; none is started
+        // anew, as `look` asks for that only while there are events.
         unsafe { bindings::ebb_pmu_look_teardown() };
         let look = LOOK.xchg(core::ptr::null_mut(), Full);
         if !look.is_null() {
