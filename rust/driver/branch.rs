@@ -215,7 +215,7 @@ impl Wanted {
     pub(super) fn entry<const TYPES: bool>(
         &self,
         record: &Record,
-        code: Option<&Code>,
+        code: Option<&Code<'_>>,
     ) -> Option<BranchEntry> {
         if !self.sources.contains(&record.from) {
             return None;
@@ -286,7 +286,8 @@ pub(super) fn read(here: &Here<'_>, event: &Event, stack: &mut BranchStack) {
     if !wanted.deal.contains(&Deal::Look) && !wanted.deal.contains(&Deal::Choose) {
         return fill::<false>(&wanted, max, None, stack);
     }
-    let code = Code::open();
+    let local = local_pmu(here);
+    let code = Code::open(&local);
     if wanted.save_type || wanted.deal.contains(&Deal::Choose) {
         fill::<true>(&wanted, max, Some(&code), stack);
     } else {
@@ -299,7 +300,7 @@ pub(super) fn read(here: &Here<'_>, event: &Event, stack: &mut BranchStack) {
 fn fill<const TYPES: bool>(
     wanted: &Wanted,
     max: u64,
-    code: Option<&Code>,
+    code: Option<&Code<'_>>,
     stack: &mut BranchStack,
 ) {
     let mut bhrb = Bhrb::new();

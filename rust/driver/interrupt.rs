@@ -63,6 +63,7 @@ impl Handler for PmInterrupt {
                 .with_const_frozen::<1>()
                 .with_const_alert_enable::<0>()
                 .write();
+            pmu::synchronize();
         }
         overflows(self.cpu, &here, interrupted);
         // Goes on counting, with alerts.
@@ -99,6 +100,8 @@ fn overflows(cpu: &'static Cpu, here: &Here<'_>, interrupted: &mut Interrupted) 
             _ => pmu::write_pmc(index, 0),
         }
     }
+    // These may be a program's registers, of which the kernel makes callers in later interrupts.
+    interrupted.clear_sampled();
     // Whether it came in its own right or as a replay, all that was due is done.
     local_pmu(here).clear_pending_interrupt();
 }

@@ -8,10 +8,12 @@
 //! kernel. A sample whose instruction is the kernel's is dropped, as the overflow came too late; a
 //! data address of the kernel is left out, and the registers that hold either are hidden while perf
 //! core writes extended registers, as are the counters of others. perf core itself leaves out the
-//! interrupted registers and the callchain where those are the kernel's.
+//! interrupted registers where those are the kernel's, and has callers in the kernel only for who
+//! asks for them and may see them.
 
 use super::branch;
 use super::count;
+use super::local_pmu;
 use super::memory;
 use super::Here;
 use crate::isa207::Cpu;
@@ -163,11 +165,12 @@ impl Sampled {
             let weight = self.cpu.weight(&self.registers(sier2));
             sample.set_weight(memory::weight(weight, form));
         }
+        let local = local_pmu(here);
         let registers = attr.sampled_registers();
         let _shown = sampled::has_counters(registers)
-            .then(|| SampledCounters::show(&self.counters_for(here, event)));
+            .then(|| SampledCounters::show(&local, &self.counters_for(here, event)));
         let _hidden = (attr.exclude_kernel() && sampled::has_addresses(registers))
-            .then(HiddenAddresses::hide);
+            .then(|| HiddenAddresses::hide(&local));
         if attr.samples_branches() {
             branch::read(here, event, &mut stack);
             sample.set_branches(attr, &mut stack);
@@ -177,13 +180,14 @@ impl Sampled {
     }
 
     /// The counters as far as the owner of `event` may see them: those of events that follow the same
-    /// task, and all where the kernel is not excluded.
+    /// task and exclude the kernel too, and all where the kernel is not excluded.
     fn counters_for(&self, here: &Here<'_>, event: &Event) -> [u32; pmu::COUNTERS] {
         if !event.attr().exclude_kernel() {
             return self.counters;
         }
         let mut shown = [0; pmu::COUNTERS];
-        for own in here.slots().iter().filter(|own| own.shares_context(event)) {
+        let own = |other: &&Event| other.shares_context(event) && other.attr().exclude_kernel();
+        for own in here.slots().iter().filter(own) {
             let Some(index) = count::counter(own) else {
                 continue;
             };

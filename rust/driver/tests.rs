@@ -21,6 +21,7 @@ mod cases {
     use crate::perf::KernelEvent;
     use crate::power::code::Code;
     use crate::power::interrupt::OtherOwner;
+    use crate::power::pmu::LocalPmu;
     use crate::power::pmu::NEGATIVE;
     use crate::power::regs::Bescr;
     use crate::power::regs::Mmcr0;
@@ -176,7 +177,10 @@ mod cases {
         fn here() -> usize {
             here as fn() -> usize as usize
         }
-        let code = Code::open();
+        let _off = kernel::interrupt::local_interrupt_disable();
+        // SAFETY: Interrupts are off until the end, where `_off` is dropped after it.
+        let local = unsafe { LocalPmu::new() };
+        let code = Code::open(&local);
         // CAST: An address has 64 bits on this machine.
         let address = here() as u64;
         // SAFETY: A function has at least one instruction.

@@ -17,8 +17,9 @@ use core::ptr::NonNull;
 ///
 /// # Invariants
 ///
-/// `data.sample_flags`, `period` and `dyn_size` are initialised, and so is each other field whose
-/// bit is set in `sample_flags`: what perf core asks of a `struct perf_sample_data`. What fields
+/// `data.sample_flags`, `period`, `dyn_size` and `addr` (which BPF programs read in any case) are
+/// initialised, and so is each other field whose bit is set in `sample_flags`: what perf core asks of
+/// a `struct perf_sample_data`. What fields
 /// point to lives for `'a`.
 pub(crate) struct Sample<'a> {
     data: MaybeUninit<bindings::perf_sample_data>,
@@ -42,6 +43,7 @@ impl<'a> Sample<'a> {
             (*raw).sample_flags = formats.into();
             (*raw).period = period;
             (*raw).dyn_size = 0;
+            (*raw).addr = 0;
             (*raw).ip = ip.unwrap_or(0);
         }
         Self {

@@ -5,18 +5,25 @@
 
 use super::bindings;
 use super::machine;
+use super::pmu::LocalPmu;
+use core::marker::PhantomData;
 
 /// Access to instructions. While it lives, page faults end in failure, so nothing may be done that
 /// needs them.
-pub(crate) struct Code(());
+///
+/// # Invariants
+///
+/// Access was begun on this CPU, which the value does not leave: it borrows a [`LocalPmu`].
+pub(crate) struct Code<'a>(PhantomData<&'a LocalPmu>);
 
-impl Code {
-    /// Opens programs' memory.
+impl<'a> Code<'a> {
+    /// Opens programs' memory, on a CPU with interrupts off.
     #[inline]
-    pub(crate) fn open() -> Self {
-        // SAFETY: Ended in `drop`.
+    pub(crate) fn open(_local: &'a LocalPmu) -> Self {
+        // SAFETY: Ended in `drop`, on the same CPU, as interrupts are off until then.
         unsafe { bindings::ebb_pmu_user_access_begin() };
-        Self(())
+        // INVARIANT: Begun just now.
+        Self(PhantomData)
     }
 
     /// The instruction at `address`, `None` where none can be read.
@@ -36,10 +43,10 @@ impl Code {
     }
 }
 
-impl Drop for Code {
+impl Drop for Code<'_> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: Begun in `open`.
+        // SAFETY: Begun on this CPU by the type invariants.
         unsafe { bindings::ebb_pmu_user_access_end() };
     }
 }

@@ -65,6 +65,11 @@ impl Interrupted {
         // SAFETY: Valid by the type invariants.
         unsafe { bindings::ebb_pmu_set_sampled(self.0.as_ptr(), siar, sier, mmcra) };
     }
+
+    /// Takes back what [`Interrupted::set_sampled`] told.
+    pub(crate) fn clear_sampled(&mut self) {
+        self.set_sampled(false, Sier::from(0), Mmcra::from(0));
+    }
 }
 
 /// Where the current task's program goes on when the kernel, or its interrupt, is done; 0 for a task

@@ -7,9 +7,11 @@
 
 use super::bindings;
 use super::machine;
+use super::pmu::LocalPmu;
 use super::pmu::COUNTERS;
 use super::regs::Sdar;
 use super::regs::Siar;
+use core::marker::PhantomData;
 
 /// The numbers of PMC1 to PMC6.
 const COUNTER_BITS: u64 = 0x3f << 51;
@@ -27,19 +29,19 @@ pub(crate) fn has_addresses(registers: u64) -> bool {
 }
 
 /// The counters that samples of this CPU show while it lives; 0 otherwise.
-pub(crate) struct SampledCounters(());
+pub(crate) struct SampledCounters<'a>(PhantomData<&'a LocalPmu>);
 
-impl SampledCounters {
+impl<'a> SampledCounters<'a> {
     /// Shows `counters`. To be called, and dropped, in the PMU's interrupt.
-    pub(crate) fn show(counters: &[u32; COUNTERS]) -> Self {
+    pub(crate) fn show(_local: &'a LocalPmu, counters: &[u32; COUNTERS]) -> Self {
         for (index, &counter) in counters.iter().enumerate() {
             set(index, counter);
         }
-        Self(())
+        Self(PhantomData)
     }
 }
 
-impl Drop for SampledCounters {
+impl Drop for SampledCounters<'_> {
     fn drop(&mut self) {
         for index in 0..COUNTERS {
             set(index, 0);
@@ -48,22 +50,24 @@ impl Drop for SampledCounters {
 }
 
 fn set(index: usize, counter: u32) {
-    // SAFETY: There are that many counters. CAST: At most 5; a counter has 32 bits.
+    // SAFETY: There are that many counters; the callers stay on this CPU. CAST: At most 5; a counter has 32 bits.
     unsafe { bindings::ebb_pmu_set_sampled_counter(index as i32, counter as usize) };
 }
 
 /// Hides what the address registers hold of the kernel as long as it lives. The PMU must be frozen.
-pub(crate) struct HiddenAddresses {
+pub(crate) struct HiddenAddresses<'a> {
     siar: u64,
     sdar: u64,
+    local: PhantomData<&'a LocalPmu>,
 }
 
-impl HiddenAddresses {
+impl<'a> HiddenAddresses<'a> {
     /// Hides them.
-    pub(crate) fn hide() -> Self {
+    pub(crate) fn hide(_local: &'a LocalPmu) -> Self {
         let hidden = Self {
             siar: Siar::read(),
             sdar: Sdar::read(),
+            local: PhantomData,
         };
         if machine::is_kernel_address(hidden.siar) {
             Siar::write(0);
@@ -75,7 +79,7 @@ impl HiddenAddresses {
     }
 }
 
-impl Drop for HiddenAddresses {
+impl Drop for HiddenAddresses<'_> {
     fn drop(&mut self) {
         Siar::write(self.siar);
         Sdar::write(self.sdar);
