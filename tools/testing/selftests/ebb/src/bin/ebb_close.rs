@@ -17,6 +17,8 @@ use ktap::Outcome;
 use ktap::check;
 
 const PERIOD: u32 = 10_000;
+/// Cycles on PMC2.
+const MEMBER: u64 = 0x2001e;
 
 fn takes_access_away() -> Outcome {
     let event = session::begin(CYCLES, PERIOD, session::count_only)?;
@@ -83,6 +85,27 @@ fn next_event_is_fresh() -> Outcome {
     Ok(())
 }
 
+/// Who leads the group from now on has the state that the program made.
+fn closing_the_leader_changes_nothing() -> Outcome {
+    let leader = session::prepare(CYCLES, session::count_only)?;
+    let member = ebb::EventBuilder::ebb_member(MEMBER)
+        .open_with(&leader)
+        .or_fail("open")?;
+    member.check_scheduled().or_fail("member")?;
+    Mmcr2::freeze_problem(2).write();
+    Mmcr0::FC.write();
+    leader.close();
+    member.check_scheduled().or_fail("member alone")?;
+    check!(
+        Mmcr0::read() == Mmcr0::FC && Mmcr2::read() == Mmcr2::freeze_problem(2),
+        "after the leader is closed: {:?}, {:?}",
+        Mmcr0::read(),
+        Mmcr2::read()
+    );
+    session::end(member);
+    Ok(())
+}
+
 /// A hundred times from open to close, with EBBs in between.
 fn again_and_again() -> Outcome {
     for _ in 0..100 {
@@ -100,6 +123,10 @@ fn main() {
         ("ebb_registers_stay", ebb_registers_stay),
         ("stops_ebbs", stops_ebbs),
         ("next_event_is_fresh", next_event_is_fresh),
+        (
+            "closing_the_leader_changes_nothing",
+            closing_the_leader_changes_nothing,
+        ),
         ("again_and_again", again_and_again),
     ])
 }

@@ -12,6 +12,7 @@ use ebb::Rearm;
 use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
+use ebb::spr;
 use ebb_selftests::OrFail;
 use ebb_selftests::alert;
 use ebb_selftests::process;
@@ -298,6 +299,26 @@ fn kept_while_disabled() -> Outcome {
     alert::end(event)
 }
 
+/// As long as no EBB can come, EBBRR is the program's, whatever the driver looks
+/// at meanwhile.
+fn return_address_stays_without_pme() -> Outcome {
+    const ADDRESS: u64 = 0x1234_5678;
+    let event = alert::begin(Bescr::GE | Bescr::PME)?;
+    alert::raise();
+    alert::expect_total(1, "with EBBs on")?;
+    alert::set(Bescr::GE);
+    // SAFETY: with PME off no EBB is under way, so nothing returns to it.
+    unsafe { spr::write::<{ spr::EBBRR }>(ADDRESS) };
+    for _ in 0..50 {
+        alert::work(100_000);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // SAFETY: EBBRR is always readable and reading has no effect.
+    let value = unsafe { spr::read::<{ spr::EBBRR }>() };
+    check!(value == ADDRESS, "EBBRR is {value:#x}");
+    alert::end(event)
+}
+
 fn main() {
     ktap::run(&[
         ("back_to_back", back_to_back),
@@ -305,6 +326,10 @@ fn main() {
         ("pmu_enable_off", pmu_enable_off),
         ("all_off", all_off),
         ("while_switching_on_and_off", while_switching_on_and_off),
+        (
+            "return_address_stays_without_pme",
+            return_address_stays_without_pme,
+        ),
         ("in_system_calls", in_system_calls),
         ("in_signals", in_signals),
         ("in_page_faults", in_page_faults),
