@@ -21,11 +21,15 @@ use ebb_selftests::session;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
+use std::time::Duration;
+use std::time::Instant;
 
-/// Steps with work alone, each of about a thousand instructions, after which an EBB
-/// is taken for lost that did not come in the way of the round. One that is due may
-/// come late to a process that never keeps the CPU for long.
+/// Steps with work alone, each of about a thousand instructions, and the time after
+/// which an EBB is taken for lost that did not come in the way of the round. One that
+/// is due may come late to a process that never keeps the CPU for long, or where the
+/// kernel's timers are late: one with many checks in an emulator with many CPUs.
 const PATIENCE: u32 = 5000;
+const PATIENCE_TIME: Duration = Duration::from_millis(500);
 
 /// Numbers that are the same for the same seed (xorshift64).
 struct Random(u64);
@@ -83,6 +87,7 @@ struct Task {
     /// A counter beside the own one that counts too and never overflows.
     member: Option<Counter>,
     mark: Mmcr2,
+    lossy: bool,
     /// What the BHRB records for it, if anything.
     ifm: Option<u8>,
     events: Vec<Event>,
@@ -98,6 +103,7 @@ struct Task {
 /// A failure if an EBB got lost (unless that is allowed) or a foreign one came.
 pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -> Outcome {
     let mut task = Task::new(number, options.seed, options.instructions);
+    task.lossy = options.lossy;
     // A signal that does nothing but come.
     extern "C" fn ignore(_: libc::c_int) {}
     // SAFETY: the signal handler does nothing.
@@ -153,6 +159,7 @@ impl Task {
             own,
             member,
             mark,
+            lossy: false,
             ifm: (number % 8 >= 6).then_some((number % 2) as u8),
             events: Vec::new(),
             random: Random::new(seed, number),
@@ -260,9 +267,12 @@ impl Task {
         }
         if handler::wanted() > 0 {
             entry.late(way);
-            for _ in 0..PATIENCE {
-                session::work();
-            }
+            let time = if self.lossy {
+                Duration::ZERO
+            } else {
+                PATIENCE_TIME
+            };
+            wait_with_work(time);
         }
         if handler::wanted() > 0 {
             return Ok((asked, self.give_up(asked)));
@@ -330,6 +340,22 @@ impl Task {
             self.mark,
             Bescr::read()
         )
+    }
+}
+
+/// Works until all EBBs came that are wanted, for [`PATIENCE`] and at least `time`.
+fn wait_with_work(time: Duration) {
+    let begin = Instant::now();
+    loop {
+        for _ in 0..PATIENCE {
+            if handler::wanted() == 0 {
+                return;
+            }
+            session::work();
+        }
+        if begin.elapsed() >= time {
+            return;
+        }
     }
 }
 
