@@ -120,12 +120,14 @@ live_events_are_revoked() {
 }
 
 # perf core has a timer for each PMU by which events take turns on a counter; it is
-# armed nearly all the time while there are such events. With both drivers gone
-# through, what either left behind has had its time to fire.
+# armed nearly all the time while there are such events. With turns as long as this
+# it does not fire before the PMU is freed, for which a debug kernel reports it. With
+# both drivers gone through, what either left behind has had its time to fire.
 timer_goes_with_its_pmu() {
 	unload
 	mark
 	for round in 1 2 3 4 5; do
+		echo 500 >/sys/bus/event_source/devices/cpu/perf_event_mux_interval_ms
 		start_tool rotate
 		wait_for_line "$work/out.rotate"
 		load
