@@ -337,7 +337,15 @@ fn is_throttle(record: &Record) -> bool {
     record.kind == sys::PERF_RECORD_THROTTLE
 }
 
+/// In place of all, where they would be nothing but samples.
+fn every_kind_of_work_is_too_much() -> Outcome {
+    ktap::skip("a sample takes a debug kernel longer than the period lasts")
+}
+
 fn main() {
+    if machine::is_debug_kernel() {
+        ktap::run(&[("every_kind_of_work", every_kind_of_work_is_too_much)])
+    }
     if let Err(error) = machine::keep_sample_rate() {
         eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
     }
