@@ -156,9 +156,10 @@ impl Keeper {
         }
     }
 
-    /// The next pause.
-    fn wait(&self) -> Option<u64> {
-        let pause = self.pause.get();
+    /// The next pause. In the kernel nothing changes before the program goes on, and a slow one would
+    /// not get anywhere between short pauses.
+    fn wait(&self, in_program: bool) -> Option<u64> {
+        let pause = if in_program { self.pause.get() } else { LATE };
         self.pause.set(LATE.min(2 * pause));
         Some(pause)
     }
@@ -195,6 +196,7 @@ fn raise(here: &Here<'_>) {
     const PMC5: usize = 4;
     const PMC6: usize = 5;
 
+    here.alert.alert.set(Alert::Held);
     Ebbrr::write(MARK);
     let local = local_pmu(here);
     local.freeze(false);
@@ -234,7 +236,10 @@ pub(super) fn interrupt(here: &Here<'_>, mmcr0: Mmcr0) {
         Verdict::Taken => keeper.set(Alert::None),
         Verdict::Held => {
             Ebbrr::write(MARK);
-            keeper.set(Alert::Held);
+            // That of `raise` is looked at already, at pauses that must grow.
+            if keeper.alert.get() != Alert::Held {
+                keeper.set(Alert::Held);
+            }
         }
         Verdict::Due => keeper.set(Alert::Due),
         Verdict::Lost => {
@@ -246,8 +251,9 @@ pub(super) fn interrupt(here: &Here<'_>, mmcr0: Mmcr0) {
     mmcr0.write();
 }
 
-/// Looks at what is known of the current program. Returns when to look again, in nanoseconds.
-pub(super) fn look(here: &Here<'_>) -> Option<u64> {
+/// Looks at what is known of the current program, which was interrupted `in_program` or in the
+/// kernel. Returns when to look again, in nanoseconds.
+pub(super) fn look(here: &Here<'_>, in_program: bool) -> Option<u64> {
     let mmcr0 = Mmcr0::read();
     if mmcr0.ebb_enable() == 0 || mmcr0.alert_occurred() == 1 {
         // The program left the PMU, or there is an interrupt to come, which tells more.
@@ -274,7 +280,7 @@ pub(super) fn look(here: &Here<'_>) -> Option<u64> {
         }
         _ => {}
     }
-    keeper.wait()
+    keeper.wait(in_program)
 }
 
 /// Finds out, once, whether an alert under EBE interrupts. The PMU must be stopped.

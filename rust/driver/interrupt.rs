@@ -74,10 +74,10 @@ impl Handler for PmInterrupt {
 }
 
 impl Look for PmInterrupt {
-    fn look(&self) -> Option<u64> {
+    fn look(&self, in_program: bool) -> Option<u64> {
         // SAFETY: Interrupts are off and PM interrupts are masked, so nobody else uses the state.
         let here = unsafe { self.cpus.this_cpu() }?;
-        alert::look(&here)
+        alert::look(&here, in_program)
     }
 }
 

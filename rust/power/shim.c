@@ -20,6 +20,7 @@
 #include <linux/uaccess.h>
 #include <asm/firmware.h>
 #include <asm/hw_irq.h>
+#include <asm/irq_regs.h>
 #include <asm/machdep.h>
 #include <asm/pmc.h>
 #include <asm/ptrace.h>
@@ -146,7 +147,7 @@ struct look {
 };
 
 static DEFINE_PER_CPU(struct look, looks);
-static u64 (*look_fn)(void);
+static u64 (*look_fn)(bool in_program);
 
 static void look_start(u64 ns)
 {
@@ -165,11 +166,12 @@ static void look_start_now(struct irq_work *work)
 
 static enum hrtimer_restart look_now(struct hrtimer *timer)
 {
+	struct pt_regs *regs = get_irq_regs();
 	unsigned long flags;
 	u64 next;
 
 	powerpc_local_irq_pmu_save(flags);
-	next = look_fn();
+	next = look_fn(regs && user_mode(regs));
 	powerpc_local_irq_pmu_restore(flags);
 
 	/* Not always this timer: one whose CPU went offline fires on another. */
@@ -178,7 +180,7 @@ static enum hrtimer_restart look_now(struct hrtimer *timer)
 	return HRTIMER_NORESTART;
 }
 
-void ebb_pmu_look_setup(u64 (*fn)(void))
+void ebb_pmu_look_setup(u64 (*fn)(bool in_program))
 {
 	int cpu;
 

@@ -18,9 +18,9 @@ use kernel::types::ForeignOwnable;
 
 /// Who looks when a timer fires.
 pub(crate) trait Look: Send + Sync + 'static {
-    /// Looks, on the current CPU, with interrupts off and PM interrupts masked. Returns in how many
-    /// nanoseconds to look again.
-    fn look(&self) -> Option<u64>;
+    /// Looks, on the current CPU, with interrupts off and PM interrupts masked; the timer interrupted
+    /// the current task `in_program` or in the kernel. Returns in how many nanoseconds to look again.
+    fn look(&self, in_program: bool) -> Option<u64>;
 }
 
 /// Who looks, an `Arc` of the type that [`trampoline`] is made for.
@@ -29,13 +29,13 @@ static LOOK: Atomic<*mut core::ffi::c_void> = Atomic::new(core::ptr::null_mut())
 /// # Safety
 ///
 /// `LOOK` must be an `Arc<L>` or null.
-unsafe extern "C" fn trampoline<L: Look>() -> u64 {
+unsafe extern "C" fn trampoline<L: Look>(in_program: bool) -> u64 {
     let Some(look) = NonNull::new(LOOK.load(Acquire)) else {
         return 0;
     };
     // SAFETY: `Timers` put an `Arc<L>` there, and drops it only when no timer fires any more.
     let look: ArcBorrow<'_, L> = unsafe { Arc::<L>::borrow(look.as_ptr()) };
-    look.look().unwrap_or(0)
+    look.look(in_program).unwrap_or(0)
 }
 
 /// Has the current CPU look in at most `nanoseconds`; without effect when there are no [`Timers`].
