@@ -16,8 +16,11 @@ void ebb_pmu_set_in_use(bool in_use);
 /* Turn PMU registers on for this CPU, which is due each time it comes up. */
 void ebb_pmu_enable_pmcs(void);
 
-/* Forget a PM interrupt that came while it was masked. Interrupts must be off. */
-void ebb_pmu_clear_pending(void);
+/*
+ * Forget a PM interrupt that came while it was masked, and say whether there was
+ * one. Interrupts must be off.
+ */
+bool ebb_pmu_clear_pending(void);
 
 /* Have a PM interrupt as soon as interrupts are on. Leaves them hard disabled. */
 void ebb_pmu_set_pending(void);

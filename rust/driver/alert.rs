@@ -74,6 +74,10 @@ const MARK: u64 = 1;
 /// waited for.
 const SOON: u64 = 20_000;
 
+/// When to look again, at the earliest, when the kernel was interrupted. Where an interrupt takes
+/// longer than [`SOON`], as on a debug kernel, a long system call would get nowhere.
+const KERNEL: u64 = 80_000;
+
 /// When to look again at the latest. Pauses double up to that.
 const LATE: u64 = 640_000;
 
@@ -156,10 +160,10 @@ impl Keeper {
         }
     }
 
-    /// The next pause. In the kernel nothing changes before the program goes on, and a slow one would
-    /// not get anywhere between short pauses.
+    /// The next pause.
     fn wait(&self, in_program: bool) -> Option<u64> {
-        let pause = if in_program { self.pause.get() } else { LATE };
+        let least = if in_program { SOON } else { KERNEL };
+        let pause = self.pause.get().max(least);
         self.pause.set(LATE.min(2 * pause));
         Some(pause)
     }
@@ -304,6 +308,10 @@ pub(super) fn probe(here: &Here<'_>) {
         }
     }
     stopped.write();
+    if local_pmu(here).clear_pending_interrupt() {
+        // It came, and found PM interrupts masked.
+        INTERRUPTS.store(true, Relaxed);
+    }
     bescr.write();
     here.alert.alert.set(Alert::None);
     PROBED.store(true, Relaxed);

@@ -95,10 +95,10 @@ impl LocalPmu {
         unsafe { bindings::ebb_pmu_set_pending() };
     }
 
-    /// Forgets a PMI that is due.
-    pub(crate) fn clear_pending_interrupt(&self) {
+    /// Forgets a PMI that is due. Returns whether there was one.
+    pub(crate) fn clear_pending_interrupt(&self) -> bool {
         // SAFETY: Interrupts are off by the type invariants.
-        unsafe { bindings::ebb_pmu_clear_pending() };
+        unsafe { bindings::ebb_pmu_clear_pending() }
     }
 
     /// Turns the PMU's registers on after this CPU came up (a hypervisor call in a partition).

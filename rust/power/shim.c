@@ -47,14 +47,16 @@ void ebb_pmu_enable_pmcs(void)
 		ppc_md.enable_pmcs();
 }
 
-void ebb_pmu_clear_pending(void)
+bool ebb_pmu_clear_pending(void)
 {
 	/*
 	 * A pending PM interrupt implies MSR[EE]=0 (the masked handler cleared
 	 * it), so nothing changes irq_happened between test and write.
 	 */
-	if (pmi_irq_pending())
-		clear_pmi_irq_pending();
+	if (!pmi_irq_pending())
+		return false;
+	clear_pmi_irq_pending();
+	return true;
 }
 
 void ebb_pmu_set_pending(void)
