@@ -62,8 +62,8 @@ unsigned long ebb_pmu_program_nip(void);
 /*
  * A timer for each CPU. fn is called by the timer's interrupt, PM interrupts
  * masked, with whether it interrupted a program, and returns in how many
- * nanoseconds to call it again, 0 for not at all. After the teardown nothing is armed; there must be nobody left who
- * starts a timer.
+ * nanoseconds to call it again, 0 for not at all. After the teardown nothing is
+ * armed; there must be nobody left who starts a timer.
  */
 void ebb_pmu_look_setup(u64 (*fn)(bool in_program));
 void ebb_pmu_look_teardown(void);
