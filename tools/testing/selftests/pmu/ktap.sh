@@ -21,7 +21,7 @@ SKIP=4
 
 # How far apart, in percent, the counts of the same work under two drivers may be.
 # A kernel that checks itself (lockdep) has more to do between whiles.
-apart=1
+export apart=1
 [ ! -e /proc/lockdep ] || apart=5
 
 tests=0 passed=0 failed=0 skipped=0

@@ -150,7 +150,7 @@ fn callchain() -> Outcome {
     for sample in &samples {
         let chain = &sample.callchain;
         check!(
-            chain.first() == Some(&(sys::PERF_CONTEXT_USER as u64)),
+            chain.first() == Some(&sys::PERF_CONTEXT_USER),
             "{chain:x?}"
         );
         check!(chain.get(1) == Some(&sample.ip), "{chain:x?}");
