@@ -59,8 +59,14 @@ fn of_user(code: u64, fields: u64) -> Result<Attr, Failure> {
 }
 
 fn is_kernel_address(address: u64) -> bool {
-    // The marks within a callchain are among the last 4096 numbers.
-    address >> 63 != 0 && address < u64::MAX - 4095
+    address >> 63 != 0
+}
+
+/// The walk of a program's stack takes any number for a caller, such as 1 << 63 from
+/// its data, and marks who called by some of the last 4096. The kernel itself is in
+/// one sixteenth of the addresses, its mapping of memory and its modules too.
+fn is_kernel_caller(entry: u64) -> bool {
+    entry >> 60 == 0xc
 }
 
 /// What of the kernel is in a sample.
@@ -75,7 +81,7 @@ fn leak(sample: &Sample) -> Option<String> {
     if let Some(&entry) = sample
         .callchain
         .iter()
-        .find(|entry| is_kernel_address(**entry))
+        .find(|entry| is_kernel_caller(**entry))
     {
         return found("callchain", entry);
     }
