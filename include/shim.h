@@ -25,6 +25,9 @@ bool ebb_pmu_clear_pending(void);
 /* Have a PM interrupt as soon as interrupts are on. Leaves them hard disabled. */
 void ebb_pmu_set_pending(void);
 
+/* Have no interrupt, PM or other, before interrupts are turned on again. */
+void ebb_pmu_hard_disable(void);
+
 /* Take and give back the PMU. The handler runs with interrupts off. */
 int ebb_pmu_reserve(void (*handler)(struct pt_regs *));
 void ebb_pmu_release(void);
@@ -77,6 +80,9 @@ void ebb_pmu_look_within(u64 ns);
 
 /* Whether there is a hypervisor above this kernel. */
 bool ebb_pmu_in_lpar(void);
+
+/* Whether the CPU takes no notice of an alert in MMCR0 that is written there. */
+bool ebb_pmu_alert_defect(void);
 
 /* Whether this is an emulator (QEMU before 9.1) that lacks the BHRB's instructions. */
 bool ebb_pmu_bhrb_missing(void);

@@ -23,7 +23,9 @@ use crate::perf::CpuContexts;
 use crate::perf::Event;
 use crate::perf::NewEvent;
 use crate::power::exec::OnExec;
+use crate::power::machine;
 use crate::power::pmu::LocalPmu;
+use crate::power::regs::Bescr;
 use crate::power::regs::Mmcr0;
 use crate::power::regs::Mmcr2;
 use crate::power::thread::CurrentThread;
@@ -80,9 +82,10 @@ pub(super) fn begin(here: &Here<'_>, leader: &Event) {
 
 /// Saves the program's state from a PMU that is stopped now and had `mmcr0` before.
 pub(super) fn switch_out(driver: &Driver, here: &Here<'_>, mmcr0: Mmcr0) {
-    let mmcr0 = alert::leave(here, mmcr0);
+    let local = local_pmu(here);
+    let mmcr0 = alert::leave(here, local.when_frozen(mmcr0));
     let mmcr3 = here.mmcr.get().mmcr3;
-    CurrentThread::new(&local_pmu(here)).save(driver.registers(), mmcr0, mmcr3);
+    CurrentThread::new(&local).save(driver.registers(), mmcr0, mmcr3);
 }
 
 /// Restores the program's state; returns MMCR0 with which the PMU is to start, made of the kernel's
@@ -94,8 +97,16 @@ pub(super) fn switch_in(driver: &Driver, here: &Here<'_>, mmcr: &Mmcr, mmcr0: Mm
     let local = local_pmu(here);
     let thread = CurrentThread::new(&local);
     thread.restore(driver.registers());
+    let user = alert::enter(here, thread.mmcr0());
+    // Only with EBBs on: in its handler the program has the alert already.
+    if user.alert_occurred() == 1
+        && Bescr::read().global_enable() == 1
+        && machine::forgets_alerts()
+    {
+        local.raise_again();
+    }
     Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
-    mmcr0.for_ebb(alert::enter(here, thread.mmcr0()))
+    mmcr0.for_ebb(user)
 }
 
 /// Gives a task that begins another program a clean state: no handler, EBBs off, and no bits of the

@@ -195,6 +195,41 @@ mod cases {
     }
 
     #[test]
+    fn an_alert_is_found_by_the_counter_that_caused_it() {
+        let counting = Mmcr0::from(0)
+            .alerting()
+            .with_const_first_alerts::<1>()
+            .with_const_others_alert::<1>();
+        let alerts = |mmcr0: Mmcr0| [0, 1, 2, 3, 4, 5].map(|index| mmcr0.alerts_by(index));
+        let (none, pmc1) = ([false; 6], [true, false, false, false, false, false]);
+
+        assert_eq!(alerts(counting), [true; 6]);
+        assert_eq!(alerts(counting.with_const_others_alert::<0>()), pmc1);
+        assert_eq!(
+            alerts(counting.with_const_first_alerts::<0>()),
+            pmc1.map(|alert| !alert)
+        );
+        assert_eq!(
+            alerts(counting.with_const_freeze_56::<1>()),
+            [true, true, true, true, false, false]
+        );
+        assert_eq!(
+            alerts(counting.with_const_freeze_14::<1>()),
+            [false, false, false, false, true, true]
+        );
+        assert_eq!(alerts(counting.with_const_alert_enable::<0>()), none);
+        assert_eq!(alerts(counting.with_const_frozen::<1>()), none);
+
+        // As the hardware leaves it: alerts off, and frozen if that was asked for.
+        let after = counting.alerted();
+        assert!(after.alert_occurred() == 1 && after.alert_enable() == 0);
+        assert!(after.frozen() == 1);
+        let after = counting.with_const_freeze_on_alert::<0>().alerted();
+        assert!(after.alert_occurred() == 1 && after.alert_enable() == 0);
+        assert!(after.frozen() == 0);
+    }
+
+    #[test]
     fn an_alert_is_judged_by_what_the_program_asked_for() {
         const GE: u64 = 1 << 63;
         const PME: u64 = 1 << 32;

@@ -56,6 +56,14 @@ pub(crate) fn has_bhrb() -> bool {
     BHRB.load(Relaxed)
 }
 
+/// Whether the CPU raises no alert when it finds MMCR0\[PMAO\] set, as it must: a defect of POWER8E
+/// (`CPU_FTR_PMAO_BUG` of the kernel).
+#[inline]
+pub(crate) fn forgets_alerts() -> bool {
+    // SAFETY: Reads what the kernel found out when it started.
+    unsafe { bindings::ebb_pmu_alert_defect() }
+}
+
 /// Whether an effective address is the kernel's.
 #[inline]
 pub(crate) fn is_kernel_address(address: u64) -> bool {

@@ -6,6 +6,7 @@
 use super::bindings;
 use super::machine;
 use super::regs::Mmcr0;
+use super::regs::Mmcr2;
 use super::spr;
 use core::marker::PhantomData;
 
@@ -78,6 +79,45 @@ impl LocalPmu {
         spr::synchronize();
         self.clear_pending_interrupt();
         before
+    }
+
+    /// What MMCR0, read as `before` by [`LocalPmu::freeze`], was in truth when the counters stopped:
+    /// an alert may have come between reading and writing.
+    pub(crate) fn when_frozen(&self, before: Mmcr0) -> Mmcr0 {
+        let missed = (0..COUNTERS)
+            .any(|index| before.alerts_by(index) && read_pmc(index) >= NEGATIVE);
+        if missed {
+            before.alerted()
+        } else {
+            before
+        }
+    }
+
+    /// Raises anew an alert that a program had when its PMU was stopped, on CPUs that do not when
+    /// they find MMCR0\[PMAO\] set ([`machine::forgets_alerts`]). The PMU must be frozen, and is after
+    /// that; MMCR0 must be written before interrupts are on.
+    pub(crate) fn raise_again(&self) {
+        const PMC5: usize = 4;
+        const PMC6: usize = 5;
+
+        // SAFETY: Interrupts are off by the type invariants. This leaves them hard disabled until
+        // they are on again, so the alert waits, without EBE too.
+        unsafe { bindings::ebb_pmu_hard_disable() };
+        let mmcr2 = Mmcr2::read();
+        Mmcr2::write(0);
+        let [instructions, cycles] = [PMC5, PMC6].map(read_pmc);
+        write_pmc(PMC6, NEGATIVE - 2);
+        let quiet = Mmcr0::from(0)
+            .with_const_freeze_14::<1>()
+            .with_const_alert_occurred::<1>();
+        quiet
+            .with_const_alert_enable::<1>()
+            .with_const_others_alert::<1>()
+            .write();
+        quiet.with_const_frozen::<1>().write();
+        write_pmc(PMC5, instructions);
+        write_pmc(PMC6, cycles);
+        Mmcr2::write(mmcr2);
     }
 
     /// Discards the branches recorded on this CPU.

@@ -41,6 +41,8 @@ bitfield! {
         20:20 ebb_enable;
         /// PMCC (44:45): what problem state may do with the PMCs; 0b10 is read and write PMC1-6.
         19:18 pmc_control;
+        /// PMC1CE (48): PMC1 alerts when it becomes negative.
+        15:15 first_alerts;
         /// PMCjCE (49): PMC2 to PMC6 alert when they become negative.
         14:14 others_alert;
         /// PMCCEXT (54, v3.1): with PMCC 0b00 problem state may not read them either.
@@ -150,6 +152,24 @@ impl Mmcr0 {
             .with_const_pmc_control::<PMCC_USER_ALL>()
             .with_const_alert_enable::<0>();
         Self::from(u64::from(granted) | u64::from(user.user()))
+    }
+
+    /// Whether a counter (0 for PMC1) that is negative has caused an alert, or is going to.
+    pub(crate) fn alerts_by(self, index: usize) -> bool {
+        let (alerts, frozen) = match index {
+            0 => (self.first_alerts(), self.freeze_14()),
+            1..=3 => (self.others_alert(), self.freeze_14()),
+            _ => (self.others_alert(), self.freeze_56()),
+        };
+        self.alert_enable() == 1 && self.frozen() == 0 && alerts == 1 && frozen == 0
+    }
+
+    /// The value after an alert.
+    pub(crate) fn alerted(self) -> Self {
+        let frozen = self.frozen() == 1 || self.freeze_on_alert() == 1;
+        self.with_const_alert_occurred::<1>()
+            .with_const_alert_enable::<0>()
+            .with_frozen(frozen)
     }
 
     /// The bits that belong to a program with EBBs.

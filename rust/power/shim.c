@@ -18,6 +18,7 @@
 #include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/uaccess.h>
+#include <asm/cpu_has_feature.h>
 #include <asm/firmware.h>
 #include <asm/hw_irq.h>
 #include <asm/irq_regs.h>
@@ -63,6 +64,11 @@ void ebb_pmu_set_pending(void)
 {
 	hard_irq_disable();
 	set_pmi_irq_pending();
+}
+
+void ebb_pmu_hard_disable(void)
+{
+	hard_irq_disable();
 }
 
 int ebb_pmu_reserve(void (*handler)(struct pt_regs *))
@@ -219,6 +225,11 @@ void ebb_pmu_look_within(u64 ns)
 bool ebb_pmu_in_lpar(void)
 {
 	return firmware_has_feature(FW_FEATURE_LPAR);
+}
+
+bool ebb_pmu_alert_defect(void)
+{
+	return cpu_has_feature(CPU_FTR_PMAO_BUG);
 }
 
 bool ebb_pmu_bhrb_missing(void)
