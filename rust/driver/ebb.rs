@@ -99,9 +99,7 @@ pub(super) fn switch_in(driver: &Driver, here: &Here<'_>, mmcr: &Mmcr, mmcr0: Mm
     thread.restore(driver.registers());
     let user = alert::enter(here, thread.mmcr0());
     // Only with EBBs on: in its handler the program has the alert already.
-    if user.alert_occurred() == 1
-        && Bescr::read().global_enable() == 1
-        && machine::forgets_alerts()
+    if user.alert_occurred() == 1 && Bescr::read().global_enable() == 1 && machine::forgets_alerts()
     {
         local.raise_again();
     }

@@ -84,8 +84,8 @@ impl LocalPmu {
     /// What MMCR0, read as `before` by [`LocalPmu::freeze`], was in truth when the counters stopped:
     /// an alert may have come between reading and writing.
     pub(crate) fn when_frozen(&self, before: Mmcr0) -> Mmcr0 {
-        let missed = (0..COUNTERS)
-            .any(|index| before.alerts_by(index) && read_pmc(index) >= NEGATIVE);
+        let missed =
+            (0..COUNTERS).any(|index| before.alerts_by(index) && read_pmc(index) >= NEGATIVE);
         if missed {
             before.alerted()
         } else {

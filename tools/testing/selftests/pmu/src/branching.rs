@@ -15,15 +15,14 @@ use std::slice;
 
 use perf_event_open_sys::bindings as sys;
 
+use crate::fields::branch::ANY;
+use crate::fields::branch::ANY_CALL;
+use crate::fields::branch::ANY_RETURN;
+use crate::fields::branch::CALL;
+use crate::fields::branch::COND;
+use crate::fields::branch::IND_CALL;
+use crate::fields::branch::IND_JUMP;
 use crate::sample::Branch;
-
-const ANY: u64 = sys::PERF_SAMPLE_BRANCH_ANY as u64;
-const ANY_CALL: u64 = sys::PERF_SAMPLE_BRANCH_ANY_CALL as u64;
-const ANY_RETURN: u64 = sys::PERF_SAMPLE_BRANCH_ANY_RETURN as u64;
-const IND_CALL: u64 = sys::PERF_SAMPLE_BRANCH_IND_CALL as u64;
-const COND: u64 = sys::PERF_SAMPLE_BRANCH_COND as u64;
-const CALL: u64 = sys::PERF_SAMPLE_BRANCH_CALL as u64;
-const IND_JUMP: u64 = sys::PERF_SAMPLE_BRANCH_IND_JUMP as u64;
 
 /// The filters by type, each with perf's name for it.
 pub const FILTERS: [(&str, u64); 7] = [

@@ -15,18 +15,17 @@ use pmu_selftests::branch::needs_branches;
 use pmu_selftests::branching::FILTERS;
 use pmu_selftests::branching::Program;
 use pmu_selftests::branching::filter_names;
+use pmu_selftests::fields::branch::ANY;
+use pmu_selftests::fields::branch::HV;
+use pmu_selftests::fields::branch::KERNEL;
+use pmu_selftests::fields::branch::TYPE_SAVE;
+use pmu_selftests::fields::branch::USER;
 use pmu_selftests::machine;
 use pmu_selftests::ring::Ring;
 use pmu_selftests::sample::Sample;
 
 const PERIOD: u64 = 20_011;
 const ROUNDS: u64 = 50_000;
-
-const ANY: u64 = sys::PERF_SAMPLE_BRANCH_ANY as u64;
-const USER: u64 = sys::PERF_SAMPLE_BRANCH_USER as u64;
-const KERNEL: u64 = sys::PERF_SAMPLE_BRANCH_KERNEL as u64;
-const HV: u64 = sys::PERF_SAMPLE_BRANCH_HV as u64;
-const TYPE_SAVE: u64 = sys::PERF_SAMPLE_BRANCH_TYPE_SAVE as u64;
 
 /// User space only, so that every sample is of a program's own.
 fn event(filter: u64) -> Attr {

@@ -18,19 +18,18 @@ use pmu_selftests::attr::INSTRUCTIONS;
 use pmu_selftests::attr::on_pmc;
 use pmu_selftests::branch::needs_branches;
 use pmu_selftests::branching::Program;
+use pmu_selftests::fields::branch::ANY;
+use pmu_selftests::fields::branch::ANY_CALL;
+use pmu_selftests::fields::branch::ANY_RETURN;
+use pmu_selftests::fields::branch::COND;
+use pmu_selftests::fields::branch::USER;
+use pmu_selftests::fields::sample::IP;
 use pmu_selftests::machine;
 use pmu_selftests::process::Child;
 use pmu_selftests::process::Turnstile;
 use pmu_selftests::process::become_nobody;
 use pmu_selftests::ring::Ring;
 use pmu_selftests::sample::Sample;
-
-const IP: u64 = sys::PERF_SAMPLE_IP as u64;
-const USER: u64 = sys::PERF_SAMPLE_BRANCH_USER as u64;
-const ANY: u64 = sys::PERF_SAMPLE_BRANCH_ANY as u64;
-const ANY_CALL: u64 = sys::PERF_SAMPLE_BRANCH_ANY_CALL as u64;
-const ANY_RETURN: u64 = sys::PERF_SAMPLE_BRANCH_ANY_RETURN as u64;
-const COND: u64 = sys::PERF_SAMPLE_BRANCH_COND as u64;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Turns that a task has between two times in which the CPU sleeps.

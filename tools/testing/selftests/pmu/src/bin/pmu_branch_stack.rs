@@ -16,6 +16,17 @@ use pmu_selftests::attr::Target;
 use pmu_selftests::attr::on_pmc;
 use pmu_selftests::branch::needs_branches;
 use pmu_selftests::branching::Program;
+use pmu_selftests::fields::branch::ANY;
+use pmu_selftests::fields::branch::ANY_CALL;
+use pmu_selftests::fields::branch::COND;
+use pmu_selftests::fields::branch::HW_INDEX;
+use pmu_selftests::fields::branch::IND_CALL;
+use pmu_selftests::fields::branch::NO_CYCLES;
+use pmu_selftests::fields::branch::NO_FLAGS;
+use pmu_selftests::fields::branch::PRIV_SAVE;
+use pmu_selftests::fields::branch::TYPE_SAVE;
+use pmu_selftests::fields::sample::IP;
+use pmu_selftests::fields::sample::TID;
 use pmu_selftests::machine;
 use pmu_selftests::process::Child;
 use pmu_selftests::ring::Ring;
@@ -26,18 +37,6 @@ const PERIOD: u64 = 20_011;
 const ROUNDS: u64 = 200_000;
 /// Records that the hardware holds.
 const BHRB: usize = 32;
-
-const IP: u64 = sys::PERF_SAMPLE_IP as u64;
-const TID: u64 = sys::PERF_SAMPLE_TID as u64;
-const ANY: u64 = sys::PERF_SAMPLE_BRANCH_ANY as u64;
-const ANY_CALL: u64 = sys::PERF_SAMPLE_BRANCH_ANY_CALL as u64;
-const IND_CALL: u64 = sys::PERF_SAMPLE_BRANCH_IND_CALL as u64;
-const COND: u64 = sys::PERF_SAMPLE_BRANCH_COND as u64;
-const HW_INDEX: u64 = sys::PERF_SAMPLE_BRANCH_HW_INDEX as u64;
-const NO_FLAGS: u64 = sys::PERF_SAMPLE_BRANCH_NO_FLAGS as u64;
-const NO_CYCLES: u64 = sys::PERF_SAMPLE_BRANCH_NO_CYCLES as u64;
-const TYPE_SAVE: u64 = sys::PERF_SAMPLE_BRANCH_TYPE_SAVE as u64;
-const PRIV_SAVE: u64 = sys::PERF_SAMPLE_BRANCH_PRIV_SAVE as u64;
 
 /// User space only, so that every sample is of a program's own.
 fn event(filter: u64) -> Attr {

@@ -13,6 +13,7 @@ use perf_event_open_sys::bindings as sys;
 use pmu_selftests::attr::Attr;
 use pmu_selftests::branching::Program;
 use pmu_selftests::event::Event;
+use pmu_selftests::fields::branch::USER;
 use pmu_selftests::machine;
 use pmu_selftests::ring::Ring;
 
@@ -22,7 +23,6 @@ const PERIOD: u64 = 5_003;
 const ROUNDS: u64 = 900_000;
 
 const PLAIN: u64 = (sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME) as u64;
-const USER: u64 = sys::PERF_SAMPLE_BRANCH_USER as u64;
 
 /// Instructions that a body takes, with all the kernel does meanwhile: a time of
 /// 1 ns each, by a time base of 512 MHz.

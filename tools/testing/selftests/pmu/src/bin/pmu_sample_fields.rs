@@ -15,28 +15,27 @@ use pmu_selftests::attr::INSTRUCTIONS;
 use pmu_selftests::attr::RUN_INSTRUCTIONS;
 use pmu_selftests::attr::Target;
 use pmu_selftests::attr::on_pmc;
+use pmu_selftests::fields::sample::BRANCH_STACK;
+use pmu_selftests::fields::sample::CALLCHAIN;
+use pmu_selftests::fields::sample::IP;
+use pmu_selftests::fields::sample::READ;
+use pmu_selftests::fields::sample::REGS_INTR;
+use pmu_selftests::fields::sample::REGS_USER;
+use pmu_selftests::fields::sample::STACK_USER;
+use pmu_selftests::fields::sample::WEIGHT;
+use pmu_selftests::fields::sample::WEIGHT_STRUCT;
 use pmu_selftests::known;
+use pmu_selftests::known_samples::FEWEST;
+use pmu_selftests::known_samples::PAGES;
+use pmu_selftests::known_samples::PERIOD;
+use pmu_selftests::known_samples::in_loop;
+use pmu_selftests::known_samples::run;
+use pmu_selftests::known_samples::sampling;
 use pmu_selftests::machine;
 use pmu_selftests::machine::Model;
-use pmu_selftests::regs;
 use pmu_selftests::sample::Recorder;
 use pmu_selftests::sample::Sample;
 use pmu_selftests::work;
-
-const PERIOD: u64 = 50_021;
-const WORK: u64 = 1_500_000;
-
-const IP: u64 = sys::PERF_SAMPLE_IP as u64;
-const READ: u64 = sys::PERF_SAMPLE_READ as u64;
-const CALLCHAIN: u64 = sys::PERF_SAMPLE_CALLCHAIN as u64;
-const BRANCH_STACK: u64 = sys::PERF_SAMPLE_BRANCH_STACK as u64;
-const REGS_USER: u64 = sys::PERF_SAMPLE_REGS_USER as u64;
-const REGS_INTR: u64 = sys::PERF_SAMPLE_REGS_INTR as u64;
-const STACK_USER: u64 = sys::PERF_SAMPLE_STACK_USER as u64;
-const WEIGHT: u64 = sys::PERF_SAMPLE_WEIGHT as u64;
-const WEIGHT_STRUCT: u64 = sys::PERF_SAMPLE_WEIGHT_STRUCT as u64;
-
-const PAGES: usize = 8;
 
 /// Operation, level, snoop, lock and TLB "not available" (PERF_MEM_NA).
 const NO_SOURCE: u64 = 1 | 1 << 5 | 1 << 19 | 1 << 24 | 1 << 26 | 0xf << 33;
@@ -66,56 +65,14 @@ const FIELDS: [u32; 21] = [
     sys::PERF_SAMPLE_CODE_PAGE_SIZE,
 ];
 
-const STACK_BYTES: u32 = 512;
-
-fn run() {
-    known::run(WORK);
-}
-
 /// The samples of the known loop under an event.
 fn samples_of(attr: Attr) -> io::Result<Vec<Sample>> {
     Recorder::open(attr, PAGES)?.samples(run)
 }
 
-/// Instructions on PMC1 with what some of the fields need beside their bit.
-fn sampling(fields: u64) -> Attr {
-    Attr::raw(on_pmc(1, INSTRUCTIONS))
-        .sampling(PERIOD, fields)
-        .with(|raw| {
-            if fields & REGS_USER != 0 {
-                raw.sample_regs_user = regs::GENERAL;
-            }
-            if fields & REGS_INTR != 0 {
-                raw.sample_regs_intr = regs::GENERAL;
-            }
-            if fields & STACK_USER != 0 {
-                raw.sample_stack_user = STACK_BYTES;
-            }
-            if fields & BRANCH_STACK != 0 {
-                raw.branch_sample_type =
-                    (sys::PERF_SAMPLE_BRANCH_ANY | sys::PERF_SAMPLE_BRANCH_USER).into();
-            }
-        })
-}
-
 /// All of them.
 fn all_fields() -> u64 {
     FIELDS.iter().fold(0, |all, field| all | u64::from(*field))
-}
-
-/// As many samples as there must be of the known loop, most of them in it.
-fn in_loop(samples: &[Sample]) -> Result<Vec<&Sample>, ktap::Failure> {
-    let inside: Vec<_> = samples
-        .iter()
-        .filter(|sample| known::code().contains(&sample.ip))
-        .collect();
-    check!(
-        inside.len() as u64 >= WORK / (PERIOD + 4000) * 3 / 4,
-        "{} of {} samples in the loop",
-        inside.len(),
-        samples.len()
-    );
-    Ok(inside)
 }
 
 fn each_field_alone() -> Outcome {
@@ -125,7 +82,7 @@ fn each_field_alone() -> Outcome {
             Ok(samples) => samples,
             Err(error) => return ktap::fail(format!("{field:#x}: {error}")),
         };
-        let fewest = (WORK / (PERIOD + 4000)) as usize;
+        let fewest = FEWEST as usize;
         check!(
             samples.len() >= fewest,
             "{field:#x}: {} samples of {fewest}",
@@ -197,7 +154,7 @@ fn all_fields_in_one_record() -> Outcome {
     }
     // SAFETY: a question without pointers.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-    for sample in in_loop(&samples)? {
+    for sample in in_loop(samples)? {
         check!(
             sample.mode() == sys::PERF_RECORD_MISC_USER,
             "mode {}",
@@ -230,7 +187,7 @@ fn data_of_no_access() -> Outcome {
         | u64::from(sys::PERF_SAMPLE_DATA_PAGE_SIZE | sys::PERF_SAMPLE_DATA_SRC);
     for weight in [WEIGHT, WEIGHT_STRUCT] {
         let samples = samples_of(sampling(fields | weight))?;
-        for sample in in_loop(&samples)? {
+        for sample in in_loop(samples)? {
             check!(
                 (sample.addr == 0) == (sample.phys_addr == 0)
                     && (sample.addr == 0) == (sample.data_page_size == 0),
@@ -339,7 +296,7 @@ fn all_fields_and_branches() -> Outcome {
             continue;
         }
         let samples = samples_of(attr)?;
-        let inside = in_loop(&samples)?;
+        let inside = in_loop(samples)?;
         let to_loop = known::code().start;
         let with_loop = inside
             .iter()

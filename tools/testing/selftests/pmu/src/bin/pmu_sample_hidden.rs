@@ -19,6 +19,12 @@ use pmu_selftests::attr::Attr;
 use pmu_selftests::attr::INSTRUCTIONS;
 use pmu_selftests::attr::RUN_INSTRUCTIONS;
 use pmu_selftests::attr::on_pmc;
+use pmu_selftests::fields::sample::ADDR;
+use pmu_selftests::fields::sample::BRANCH_STACK;
+use pmu_selftests::fields::sample::CALLCHAIN;
+use pmu_selftests::fields::sample::IP;
+use pmu_selftests::fields::sample::REGS_INTR;
+use pmu_selftests::fields::sample::REGS_USER;
 use pmu_selftests::kernel_work;
 use pmu_selftests::machine;
 use pmu_selftests::process;
@@ -30,13 +36,6 @@ use pmu_selftests::work;
 const PERIOD: u64 = 12_011;
 const TIME: Duration = Duration::from_millis(10);
 const PAGES: usize = 32;
-
-const IP: u64 = sys::PERF_SAMPLE_IP as u64;
-const ADDR: u64 = sys::PERF_SAMPLE_ADDR as u64;
-const CALLCHAIN: u64 = sys::PERF_SAMPLE_CALLCHAIN as u64;
-const BRANCH_STACK: u64 = sys::PERF_SAMPLE_BRANCH_STACK as u64;
-const REGS_USER: u64 = sys::PERF_SAMPLE_REGS_USER as u64;
-const REGS_INTR: u64 = sys::PERF_SAMPLE_REGS_INTR as u64;
 
 /// An event of user mode with the fields given.
 fn of_user(code: u64, fields: u64) -> Result<Attr, Failure> {

@@ -13,26 +13,26 @@ use pmu_selftests::attr::INSTRUCTIONS;
 use pmu_selftests::attr::RUN_INSTRUCTIONS;
 use pmu_selftests::attr::Target;
 use pmu_selftests::attr::on_pmc;
+use pmu_selftests::fields::sample::CALLCHAIN;
+use pmu_selftests::fields::sample::IP;
+use pmu_selftests::fields::sample::READ;
+use pmu_selftests::fields::sample::REGS_INTR;
+use pmu_selftests::fields::sample::REGS_USER;
+use pmu_selftests::fields::sample::STACK_USER;
 use pmu_selftests::known;
+use pmu_selftests::known_samples::PAGES;
+use pmu_selftests::known_samples::PERIOD;
+use pmu_selftests::known_samples::STACK_BYTES;
+use pmu_selftests::known_samples::WORK;
+use pmu_selftests::known_samples::in_loop;
+use pmu_selftests::known_samples::run;
+use pmu_selftests::known_samples::samples_in_loop;
+use pmu_selftests::known_samples::sampling;
 use pmu_selftests::machine;
 use pmu_selftests::machine::Model;
 use pmu_selftests::process;
 use pmu_selftests::regs;
 use pmu_selftests::sample::Recorder;
-use pmu_selftests::sample::Sample;
-
-const PERIOD: u64 = 50_021;
-const WORK: u64 = 1_500_000;
-const PAGES: usize = 8;
-
-const IP: u64 = sys::PERF_SAMPLE_IP as u64;
-const READ: u64 = sys::PERF_SAMPLE_READ as u64;
-const CALLCHAIN: u64 = sys::PERF_SAMPLE_CALLCHAIN as u64;
-const REGS_USER: u64 = sys::PERF_SAMPLE_REGS_USER as u64;
-const REGS_INTR: u64 = sys::PERF_SAMPLE_REGS_INTR as u64;
-const STACK_USER: u64 = sys::PERF_SAMPLE_STACK_USER as u64;
-
-const STACK_BYTES: u32 = 512;
 
 // Fields of MMCR0 and MMCRA (Power ISA v3.1, Book III, chapter 10; PMCCEXT since
 // v3.1, SDAR mode and BHRBRD in the processors' manuals).
@@ -51,24 +51,7 @@ const BRANCHES: u64 = 0x4_d05e;
 /// A marked event, PM_MRK_INST_CMPL, which no emulator counts.
 const MARKED: u64 = 0x4_01e0;
 
-/// Instructions on PMC1 with what some of the fields need beside their bit.
-fn sampling(fields: u64) -> Attr {
-    Attr::raw(on_pmc(1, INSTRUCTIONS))
-        .sampling(PERIOD, fields)
-        .with(|raw| {
-            if fields & REGS_USER != 0 {
-                raw.sample_regs_user = regs::GENERAL;
-            }
-            if fields & REGS_INTR != 0 {
-                raw.sample_regs_intr = regs::GENERAL;
-            }
-            if fields & STACK_USER != 0 {
-                raw.sample_stack_user = STACK_BYTES;
-            }
-        })
-}
-
-/// Likewise, with the extended registers of the machine.
+/// Sampling of the known loop with the extended registers of the machine.
 fn extended(fields: u64) -> Result<Attr, Failure> {
     let mask = regs::extended()?;
     if mask == 0 {
@@ -77,32 +60,8 @@ fn extended(fields: u64) -> Result<Attr, Failure> {
     Ok(sampling(fields | REGS_INTR).with(|raw| raw.sample_regs_intr |= mask))
 }
 
-fn run() {
-    known::run(WORK);
-}
-
-/// Those in the known loop; there must be as many as there are periods.
-fn in_loop(samples: Vec<Sample>) -> Result<Vec<Sample>, Failure> {
-    let all = samples.len();
-    let inside: Vec<_> = samples
-        .into_iter()
-        .filter(|sample| known::code().contains(&sample.ip))
-        .collect();
-    check!(
-        inside.len() as u64 >= WORK / (PERIOD + 4000) * 3 / 4,
-        "{} of {all} samples in the loop",
-        inside.len()
-    );
-    Ok(inside)
-}
-
-fn samples_of(attr: Attr) -> Result<Vec<Sample>, Failure> {
-    machine::needs_pace()?;
-    in_loop(Recorder::open(attr, PAGES)?.samples(run)?)
-}
-
 fn general_registers() -> Outcome {
-    let samples = samples_of(sampling(IP | REGS_USER | REGS_INTR))?;
+    let samples = samples_in_loop(sampling(IP | REGS_USER | REGS_INTR))?;
     let mut last_ctr = u64::MAX;
     for sample in &samples {
         for registers in [&sample.regs_intr, &sample.regs_user] {
@@ -145,14 +104,11 @@ fn general_registers() -> Outcome {
 
 /// The chain of calls is walked from the stack of the program.
 fn callchain() -> Outcome {
-    let samples = samples_of(sampling(IP | CALLCHAIN))?;
+    let samples = samples_in_loop(sampling(IP | CALLCHAIN))?;
     let returns = known::callers();
     for sample in &samples {
         let chain = &sample.callchain;
-        check!(
-            chain.first() == Some(&sys::PERF_CONTEXT_USER),
-            "{chain:x?}"
-        );
+        check!(chain.first() == Some(&sys::PERF_CONTEXT_USER), "{chain:x?}");
         check!(chain.get(1) == Some(&sample.ip), "{chain:x?}");
         let mut calls: Vec<_> = chain.iter().filter(|ip| returns.contains(ip)).collect();
         // The innermost is in LR as well as in its frame.
@@ -165,7 +121,7 @@ fn callchain() -> Outcome {
 fn callchain_as_long_as_asked() -> Outcome {
     for longest in [1, 2, 3] {
         let attr = sampling(IP | CALLCHAIN).with(|raw| raw.sample_max_stack = longest);
-        let samples = samples_of(attr)?;
+        let samples = samples_in_loop(attr)?;
         for sample in &samples {
             // One entry is the mark that user addresses follow.
             check!(
@@ -179,7 +135,7 @@ fn callchain_as_long_as_asked() -> Outcome {
 }
 
 fn stack_of_user() -> Outcome {
-    let samples = samples_of(sampling(IP | STACK_USER | REGS_USER))?;
+    let samples = samples_in_loop(sampling(IP | STACK_USER | REGS_USER))?;
     for sample in &samples {
         check!(
             sample.stack_user.len() == STACK_BYTES as usize,
@@ -368,7 +324,7 @@ fn extended_registers_of_user() -> Outcome {
     let attr = extended(IP | REGS_USER)?.with(|raw| {
         raw.sample_regs_user = raw.sample_regs_intr;
     });
-    for sample in samples_of(attr)? {
+    for sample in samples_in_loop(attr)? {
         for number in [regs::MMCR0, regs::MMCR1, regs::PMC1, regs::NIP] {
             let (user, intr) = (sample.regs_user.get(number), sample.regs_intr.get(number));
             check!(user == intr && user != 0, "{number}: {user:#x}, {intr:#x}");

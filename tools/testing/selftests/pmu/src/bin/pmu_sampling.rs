@@ -15,6 +15,7 @@ use pmu_selftests::attr::INSTRUCTIONS;
 use pmu_selftests::attr::Target;
 use pmu_selftests::attr::on_pmc;
 use pmu_selftests::event::Event;
+use pmu_selftests::fields::sample::IP;
 use pmu_selftests::machine;
 use pmu_selftests::ring::Record;
 use pmu_selftests::ring::Ring;
@@ -22,7 +23,6 @@ use pmu_selftests::work;
 
 const PERIOD: u64 = 100_000;
 const WORK: u64 = 50_000_000;
-const IP: u64 = sys::PERF_SAMPLE_IP as u64;
 
 /// Runs `body` under the event and returns the count and the records.
 fn sample(attr: &Attr, body: impl FnOnce()) -> io::Result<(u64, Vec<Record>)> {

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Bits of perf_event_open(2)'s `sample_type` and `branch_sample_type`, as wide as
+//! those: the bindings have them as the C compiler's `unsigned int`.
+
+/// Constants of the same name as the bindings', without what all begin with.
+macro_rules! wide {
+    ($($name:ident = $bit:ident),* $(,)?) => {
+        $(
+            #[doc = concat!("`", stringify!($bit), "`")]
+            pub const $name: u64 = perf_event_open_sys::bindings::$bit as u64;
+        )*
+    };
+}
+
+/// What a sample holds.
+pub mod sample {
+    wide! {
+        IP = PERF_SAMPLE_IP,
+        TID = PERF_SAMPLE_TID,
+        ADDR = PERF_SAMPLE_ADDR,
+        READ = PERF_SAMPLE_READ,
+        CALLCHAIN = PERF_SAMPLE_CALLCHAIN,
+        BRANCH_STACK = PERF_SAMPLE_BRANCH_STACK,
+        REGS_USER = PERF_SAMPLE_REGS_USER,
+        REGS_INTR = PERF_SAMPLE_REGS_INTR,
+        STACK_USER = PERF_SAMPLE_STACK_USER,
+        WEIGHT = PERF_SAMPLE_WEIGHT,
+        WEIGHT_STRUCT = PERF_SAMPLE_WEIGHT_STRUCT,
+    }
+}
+
+/// Which branches a stack holds, and what of each.
+pub mod branch {
+    wide! {
+        USER = PERF_SAMPLE_BRANCH_USER,
+        KERNEL = PERF_SAMPLE_BRANCH_KERNEL,
+        HV = PERF_SAMPLE_BRANCH_HV,
+        ANY = PERF_SAMPLE_BRANCH_ANY,
+        ANY_CALL = PERF_SAMPLE_BRANCH_ANY_CALL,
+        ANY_RETURN = PERF_SAMPLE_BRANCH_ANY_RETURN,
+        IND_CALL = PERF_SAMPLE_BRANCH_IND_CALL,
+        COND = PERF_SAMPLE_BRANCH_COND,
+        IND_JUMP = PERF_SAMPLE_BRANCH_IND_JUMP,
+        CALL = PERF_SAMPLE_BRANCH_CALL,
+        NO_FLAGS = PERF_SAMPLE_BRANCH_NO_FLAGS,
+        NO_CYCLES = PERF_SAMPLE_BRANCH_NO_CYCLES,
+        TYPE_SAVE = PERF_SAMPLE_BRANCH_TYPE_SAVE,
+        HW_INDEX = PERF_SAMPLE_BRANCH_HW_INDEX,
+        PRIV_SAVE = PERF_SAMPLE_BRANCH_PRIV_SAVE,
+    }
+}
