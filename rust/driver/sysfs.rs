@@ -29,6 +29,5 @@ pub(super) fn folders(cpu: &Cpu) -> Result<Folders> {
 
     folders.add_folder(c"caps")?;
     folders.add_file("pmu_name", fmt!("{}", cpu.name()))?;
-    folders.add_file("branches", fmt!("{}", cpu.bhrb_entries()))?;
     Ok(folders)
 }

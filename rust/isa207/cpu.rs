@@ -8,7 +8,6 @@
 //! arm in [`Cpu::from_pvr`].
 
 use super::alternatives::Pair;
-use super::bhrb::BHRB_ENTRIES;
 use super::check;
 use super::event_code::EventCode;
 use super::layout::FormatField;
@@ -126,11 +125,6 @@ impl Cpu {
     /// The generation of the PMU architecture.
     pub const fn isa(&self) -> Isa {
         self.isa
-    }
-
-    /// Number of entries of the BHRB.
-    pub const fn bhrb_entries(&self) -> usize {
-        BHRB_ENTRIES
     }
 
     /// The files of sysfs `format/`.

@@ -14,8 +14,7 @@
 PMU=/sys/bus/event_source/devices/cpu
 
 # Files that only the module has: path, permissions, content.
-additions='caps/branches 444 32
-format/bhrb 444 config:62
+additions='format/bhrb 444 config:62
 format/ebb 444 config:63
 format/ifm 444 config:60-61'
 

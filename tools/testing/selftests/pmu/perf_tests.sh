@@ -39,6 +39,7 @@ Number of exit events of a simple workload
 Perf attribute expectations test
 perf annotate basic tests
 perf record tests
+perf record LBR tests
 perf record sideband tests
 record weak terms
 perf stat tests
