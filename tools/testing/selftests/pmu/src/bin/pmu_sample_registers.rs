@@ -13,7 +13,9 @@ use pmu_selftests::attr::INSTRUCTIONS;
 use pmu_selftests::attr::RUN_INSTRUCTIONS;
 use pmu_selftests::attr::Target;
 use pmu_selftests::attr::on_pmc;
+use pmu_selftests::fields::sample::ADDR;
 use pmu_selftests::fields::sample::CALLCHAIN;
+use pmu_selftests::fields::sample::DATA_SRC;
 use pmu_selftests::fields::sample::IP;
 use pmu_selftests::fields::sample::READ;
 use pmu_selftests::fields::sample::REGS_INTR;
@@ -334,10 +336,18 @@ fn extended_registers_of_user() -> Outcome {
 }
 
 /// A marked event samples the instructions it chose, and a sample without such an
-/// instruction is worthless: it is dropped if it should tell where, and counted
-/// as lost. (The kernel's built-in driver does not count.)
+/// instruction is worthless: it is dropped if it should tell where it was or what it
+/// accessed, and counted as lost. (The kernel's built-in driver does not count those
+/// without a place.)
 fn samples_without_instruction() -> Outcome {
-    for (fields, is_dropped) in [(IP, true), (REGS_INTR, false)] {
+    for (fields, is_dropped) in [
+        (IP, true),
+        (DATA_SRC, true),
+        (IP | DATA_SRC, true),
+        (IP | DATA_SRC | REGS_INTR, true),
+        (REGS_INTR, false),
+        (ADDR | REGS_INTR, false),
+    ] {
         let attr = sampling(fields)
             .with(|raw| raw.read_format = (sys::PERF_FORMAT_LOST | sys::PERF_FORMAT_ID).into());
         let mut recorder = Recorder::open(attr, PAGES)?;
