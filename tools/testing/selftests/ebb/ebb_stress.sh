@@ -81,19 +81,29 @@ hotplug() {
 	stays=$(((stays + 1) % number_of_cpus))
 }
 
-# With events open both are refused, and the module stays as it is.
+# refused ERROR COMMAND...: the command of pmu_tool ends with this error.
+refused() {
+	error=$1
+	shift
+	answer=$(pmu_tool "$@" 2>&1)
+	[ "$answer" = "$error" ] || {
+		echo "$1: $answer, not $error"
+		return 1
+	}
+}
+
+# With events open both are refused, and the module stays as it is. That a module is in
+# use is EAGAIN ("Module is in use" of some programs).
 rmmod_insmod() {
-	! rmmod "$NAME" 2>/dev/null || return
-	! insmod "$MODULE" 2>/dev/null || return
-	loaded
+	refused EAGAIN remove "$NAME" && refused EEXIST insert "$MODULE" && loaded
 }
 
 # disturb FUNCTION: does so again and again until told to end; leaves the number of times.
 disturb() {
 	times=0
 	while [ -e "$work/disturb" ]; do
-		"$1" || {
-			echo "$1: status $?" >>"$work/wrong"
+		"$1" >"$work/said.$1" 2>&1 || {
+			echo "$1: status $?: $(cat "$work/said.$1")" >>"$work/wrong"
 			break
 		}
 		times=$((times + 1))

@@ -10,10 +10,15 @@
 //! pmu_tool rotate                 as hold, with events that take turns on a counter
 //! pmu_tool churn                  open, read and close events until stdin ends,
 //!                                 then print "opened N refused N"
+//! pmu_tool remove MODULE          remove a module
+//! pmu_tool insert FILE            insert a module; both print "done", or the error
+//!                                 of the system call, as EAGAIN
 //! ```
 //!
 //! Exit status: 0 done, 1 perf events do not behave, 2 wrong arguments.
 
+use std::ffi::CString;
+use std::fs::File;
 use std::io;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -29,7 +34,8 @@ use pmu_selftests::attr::on_pmc;
 use pmu_selftests::event::Event;
 use pmu_selftests::work;
 
-const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | churn";
+const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | churn \
+                     | remove MODULE | insert FILE";
 const DEFAULT_WORK: u64 = 10_000_000;
 /// Short enough that the end of stdin is seen soon.
 const PIECE: u64 = 1_000_000;
@@ -188,6 +194,37 @@ fn churn() -> io::Result<()> {
     Ok(())
 }
 
+/// Tells how a system call on modules ended: that it is refused is what some test.
+fn tell(result: libc::c_long) {
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        _ if result == 0 => println!("done"),
+        Some(libc::EAGAIN) => println!("EAGAIN"),
+        Some(libc::EBUSY) => println!("EBUSY"),
+        Some(libc::EEXIST) => println!("EEXIST"),
+        _ => println!("{error}"),
+    }
+}
+
+/// delete_module(2). Programs differ in what they tell, and some look whether a module
+/// is in use instead of trying.
+fn remove(module: &str) -> io::Result<()> {
+    let module = CString::new(module)?;
+    // SAFETY: The name is alive during the call.
+    tell(unsafe { libc::syscall(libc::SYS_delete_module, module.as_ptr(), libc::O_NONBLOCK) });
+    Ok(())
+}
+
+/// finit_module(2), without parameters.
+fn insert(path: &str) -> io::Result<()> {
+    let file = File::open(path)?;
+    // SAFETY: The parameters are alive during the call, and the file is open.
+    let result =
+        unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
+    tell(result);
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -204,6 +241,8 @@ fn main() -> ExitCode {
         (["hold"], _) => open_many().and_then(hold),
         (["rotate"], _) => open_rotating().and_then(hold),
         (["churn"], _) => churn(),
+        (["remove", module], _) => remove(module),
+        (["insert", file], _) => insert(file),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);
