@@ -30,6 +30,9 @@ pub const EXIT_FAIL: i32 = 1;
 /// Exit status of a program that had to skip every test.
 pub const EXIT_SKIP: i32 = 4;
 
+/// Exit status after wrong arguments, or wrong limits in the environment.
+const EXIT_USAGE: i32 = 2;
+
 /// Seconds one test may take unless `KTAP_TIMEOUT` says otherwise.
 const DEFAULT_LIMIT: u64 = 30;
 
@@ -93,24 +96,31 @@ macro_rules! check {
 /// failed, 4 when all were skipped. `KTAP_TIMEOUT` in the environment is the
 /// limit for one test in seconds.
 pub fn run(tests: &[Test<'_>]) -> ! {
-    let status = report(tests, limit_from_env(), &mut |line| println!("{line}"));
+    let limit = limit_from_env("KTAP_TIMEOUT", DEFAULT_LIMIT).unwrap_or_else(|why| {
+        eprintln!("{why}");
+        process::exit(EXIT_USAGE)
+    });
+    let status = report(tests, limit, &mut |line| println!("{line}"));
     // Nobody is left to tell when stdout is gone.
     let _ = io::stdout().flush();
     process::exit(status)
 }
 
-fn limit_from_env() -> Duration {
-    let seconds = match std::env::var("KTAP_TIMEOUT") {
-        Err(_) => DEFAULT_LIMIT,
-        Ok(text) => match text.parse() {
-            Ok(seconds) if seconds > 0 => seconds,
-            _ => {
-                eprintln!("KTAP_TIMEOUT: '{text}' is not a number of seconds");
-                process::exit(2)
-            }
-        },
-    };
-    Duration::from_secs(seconds)
+/// The seconds that a variable of the environment gives, or `default` without it.
+fn limit_from_env(variable: &str, default: u64) -> Result<Duration, String> {
+    match std::env::var_os(variable) {
+        None => Ok(Duration::from_secs(default)),
+        Some(text) => text
+            .to_str()
+            .and_then(seconds)
+            .ok_or_else(|| format!("{variable}: {text:?} is not a number of seconds")),
+    }
+}
+
+/// A limit: seconds, from 1 on.
+fn seconds(text: &str) -> Option<Duration> {
+    let seconds = text.parse().ok().filter(|&seconds| seconds > 0)?;
+    Some(Duration::from_secs(seconds))
 }
 
 /// Runs the tests, gives each line of KTAP to `emit`, returns the exit status.

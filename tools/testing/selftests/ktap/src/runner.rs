@@ -14,15 +14,16 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::EXIT_SKIP;
+use crate::EXIT_USAGE;
 use crate::child::Child;
 use crate::child::End;
 use crate::exit_status;
+use crate::limit_from_env;
+use crate::seconds;
 
-/// Seconds one program may take unless `--timeout` says otherwise.
+/// Seconds one program may take unless `KTAP_PROGRAM_TIMEOUT` or `--timeout` says
+/// otherwise.
 const DEFAULT_LIMIT: u64 = 180;
-
-/// Exit status after wrong arguments.
-const EXIT_USAGE: i32 = 2;
 
 /// What the arguments ask for.
 #[derive(Debug, PartialEq, Eq)]
@@ -41,7 +42,9 @@ pub(crate) enum Request {
 /// wrong arguments.
 pub fn main_with(programs: &[&str]) -> ! {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let status = match parse(&arguments, programs) {
+    let request = limit_from_env("KTAP_PROGRAM_TIMEOUT", DEFAULT_LIMIT)
+        .and_then(|limit| parse(&arguments, programs, limit));
+    let status = match request {
         Err(why) => {
             eprintln!("{why} (--help shows the usage)");
             EXIT_USAGE
@@ -53,6 +56,7 @@ pub fn main_with(programs: &[&str]) -> ! {
             println!("       --list                               print their names");
             println!("exit: 0 passed, 1 failed, 2 usage, 4 all skipped");
             println!("KTAP_TIMEOUT: limit of a single test in seconds");
+            println!("KTAP_PROGRAM_TIMEOUT: limit of a program without --timeout");
             0
         }
         Ok(Request::List) => {
@@ -82,9 +86,13 @@ fn own_folder() -> io::Result<std::path::PathBuf> {
     Ok(path)
 }
 
-pub(crate) fn parse(arguments: &[String], known: &[&str]) -> Result<Request, String> {
+/// Reads the arguments; `limit` is that of a program unless they give another.
+pub(crate) fn parse(
+    arguments: &[String],
+    known: &[&str],
+    mut limit: Duration,
+) -> Result<Request, String> {
     let mut programs = Vec::new();
-    let mut limit = Duration::from_secs(DEFAULT_LIMIT);
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
@@ -93,9 +101,7 @@ pub(crate) fn parse(arguments: &[String], known: &[&str]) -> Result<Request, Str
             "-t" | "--timeout" => {
                 limit = arguments
                     .next()
-                    .and_then(|text| text.parse().ok())
-                    .filter(|&seconds| seconds > 0)
-                    .map(Duration::from_secs)
+                    .and_then(|text| seconds(text))
                     .ok_or("--timeout needs a number of seconds")?;
             }
             "all" => programs.extend(known.iter().map(|name| name.to_string())),

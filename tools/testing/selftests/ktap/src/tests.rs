@@ -12,6 +12,7 @@ use std::time::Instant;
 use crate::Outcome;
 use crate::Test;
 use crate::fail;
+use crate::limit_from_env;
 use crate::report;
 use crate::runner::Request;
 use crate::runner::parse;
@@ -207,13 +208,29 @@ fn runner_arguments() {
         programs: words(names),
         limit: Duration::from_secs(seconds),
     };
-    assert_eq!(parse(&words(""), &known), Ok(run("one two", 180)));
-    assert_eq!(parse(&words("all"), &known), Ok(run("one two", 180)));
-    assert_eq!(parse(&words("--timeout 5 two"), &known), Ok(run("two", 5)));
-    assert_eq!(parse(&words("--list"), &known), Ok(Request::List));
-    assert_eq!(parse(&words("--help"), &known), Ok(Request::Help));
+    let parse = |text: &str| parse(&words(text), &known, LONG);
+    assert_eq!(parse(""), Ok(run("one two", 30)));
+    assert_eq!(parse("all"), Ok(run("one two", 30)));
+    assert_eq!(parse("--timeout 5 two"), Ok(run("two", 5)));
+    assert_eq!(parse("--list"), Ok(Request::List));
+    assert_eq!(parse("--help"), Ok(Request::Help));
     for wrong in ["three", "--timeout", "--timeout x", "--timeout 0", "--what"] {
-        assert!(parse(&words(wrong), &known).is_err(), "{wrong}");
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn limits_of_the_environment() {
+    const NAME: &str = "KTAP_TEST_OF_LIMITS";
+    // SAFETY: no other test reads this variable, or any of the environment's by C.
+    let set = |text: &str| unsafe { std::env::set_var(NAME, text) };
+    let limit = || limit_from_env(NAME, 7);
+    assert_eq!(limit(), Ok(Duration::from_secs(7)));
+    set("1200");
+    assert_eq!(limit(), Ok(Duration::from_secs(1200)));
+    for wrong in ["", "0", "-1", "many", "5s"] {
+        set(wrong);
+        assert!(limit().is_err_and(|why| why.contains(NAME)), "{wrong}");
     }
 }
 
