@@ -29,6 +29,8 @@ f2 8
 f3 24'
 ROUNDS=500000
 filters='any any_call any_ret ind_call cond call ind_jmp'
+# What else perf record is told.
+mode=
 
 # Samples of the program, 300 unless PERIOD says otherwise. It is a prime, so that they
 # fall on all places of a round. By cycles, as an emulator may not count each instruction.
@@ -162,25 +164,64 @@ annotate_shows_the_code() {
 	must grep -Eq '[0-9]+\.[0-9]+ .*nop' "$work/code"
 }
 
-each_filter() {
-	for one in $filters; do
-		check_filter "$one"
+# each_of COUNT FILTER[,FILTER]...: checks each, with the options of perf in $mode.
+each_of() {
+	[ $(($# - 1)) = "$1" ] || {
+		why "$(($# - 1)) filters"
+		exit 1
+	}
+	shift
+	for filter; do
+		# shellcheck disable=SC2086
+		check_filter "$filter" $mode
 	done
 }
 
-each_pair() {
+# Two different ones of the filters, each such pair once.
+pairs() {
 	rest=$filters
-	pairs=0
 	for one in $filters; do
-		rest=${rest#* }
-		[ "$one" != ind_jmp ] || break
+		rest=${rest#"$one"}
 		for other in $rest; do
-			check_filter "$one,$other"
-			pairs=$((pairs + 1))
+			echo "$one,$other"
 		done
+		rest=${rest# }
 	done
-	echo "$pairs pairs"
-	[ "$pairs" = 21 ]
+}
+
+# perf's default: one buffer for each CPU, and children inherit.
+each_filter() {
+	# shellcheck disable=SC2086
+	each_of 7 $filters
+}
+
+each_pair() {
+	# shellcheck disable=SC2046
+	each_of 21 $(pairs)
+}
+
+# Without children, and with all that a CPU does. Of the pairs, each is tried in one
+# of these two ways.
+each_filter_per_thread() {
+	mode=--per-thread
+	each_filter
+}
+
+pairs_per_thread() {
+	mode=--per-thread
+	# shellcheck disable=SC2046
+	each_of 11 $(pairs | sed -n 'p;n')
+}
+
+each_filter_system_wide() {
+	mode=-a
+	each_filter
+}
+
+pairs_system_wide() {
+	mode=-a
+	# shellcheck disable=SC2046
+	each_of 10 $(pairs | sed -n 'n;p')
 }
 
 # perf tells the kinds that the driver saved.
@@ -195,21 +236,11 @@ types_are_told() {
 	compare "$work/found" "$work/expected"
 }
 
-per_thread() {
-	check_filter any --per-thread
-	check_filter any_call,cond --per-thread
-}
-
-system_wide() {
-	check_filter any -a
-	check_filter any_ret,ind_jmp -a
-}
-
 command -v perf >/dev/null || skip_all "there is no perf tool"
 begin
 ${DRIVER:-load}
 
-plan 11
+plan 13
 try stat_counts_the_work
 try report_shows_the_functions
 try record_b_has_all_branches
@@ -218,7 +249,9 @@ try script_shows_addresses
 try annotate_shows_the_code
 try each_filter
 try each_pair
+try each_filter_per_thread
+try pairs_per_thread
+try each_filter_system_wide
+try pairs_system_wide
 try types_are_told
-try per_thread
-try system_wide
 finish_as_begun
