@@ -131,20 +131,20 @@ pub fn sleeping(end: u64) -> io::Result<()> {
 
 extern "C" fn on_alarm(_signal: i32) {}
 
-/// A timer that interrupts the program as often as it can.
+/// A timer that interrupts the program nearly as often as it can.
 pub fn timers(end: u64) -> io::Result<()> {
     let handler = on_alarm as extern "C" fn(i32) as *const () as libc::sighandler_t;
     // SAFETY: the handler does nothing.
     unsafe { libc::signal(libc::SIGALRM, handler) };
-    set_timer(30)?;
+    set_timer(machine::sampling_time(Duration::from_micros(30)))?;
     while !is_over(end) {}
-    set_timer(0)
+    set_timer(Duration::ZERO)
 }
 
-fn set_timer(microseconds: i64) -> io::Result<()> {
+fn set_timer(interval: Duration) -> io::Result<()> {
     let interval = libc::timeval {
         tv_sec: 0,
-        tv_usec: microseconds,
+        tv_usec: interval.subsec_micros().into(),
     };
     let timer = libc::itimerval {
         it_interval: interval,

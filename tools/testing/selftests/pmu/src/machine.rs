@@ -6,6 +6,8 @@ use std::fs;
 use std::io;
 use std::mem::size_of;
 use std::path::Path;
+use std::sync::LazyLock;
+use std::time::Duration;
 
 use ktap::Outcome;
 
@@ -47,8 +49,12 @@ pub fn model() -> io::Result<Model> {
 
 /// Whether the kernel checks itself, which takes several times as many instructions.
 pub fn is_debug_kernel() -> bool {
-    // With lockdep only.
-    Path::new("/proc/lockdep").exists()
+    // Found once: who asks while events count shall not add to them.
+    static FOUND: LazyLock<bool> = LazyLock::new(|| {
+        // With lockdep only.
+        Path::new("/proc/lockdep").exists()
+    });
+    *FOUND
 }
 
 /// What the kernel's own work may add to a count: `usually`, and more on a debug kernel.
@@ -58,6 +64,33 @@ pub fn kernel_share(usually: u64) -> u64 {
     } else {
         usually
     }
+}
+
+/// How much rarer samples have to be on a debug kernel.
+const DEBUG_FACTOR: u32 = 10;
+
+/// A sampling period: `usually`, and a longer one on a debug kernel.
+///
+/// A sample takes such a kernel some 20,000 instructions, of which those around the
+/// driver's own part count: for an event that leaves the kernel out as well, on an
+/// emulator that ignores the freeze bits of MMCR2. A period that these alone make up
+/// ends before the interrupted program has gone on, each time anew.
+pub fn period(usually: u64) -> u64 {
+    usually * u64::from(debug_factor())
+}
+
+/// How long to sample: `usually`, and as much longer on a debug kernel as periods are.
+pub fn sampling_time(usually: Duration) -> Duration {
+    usually * debug_factor()
+}
+
+/// How much to do while sampling: likewise.
+pub fn sampled_work(usually: u64) -> u64 {
+    usually * u64::from(debug_factor())
+}
+
+fn debug_factor() -> u32 {
+    if is_debug_kernel() { DEBUG_FACTOR } else { 1 }
 }
 
 /// The time base, in ticks of [`TIME_BASE_HZ`].
@@ -144,6 +177,19 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
 /// The kernel lowers the highest sample rate when it finds that its handler
 /// takes long, which it always does in an emulator; a test would then see its
 /// events throttled because of the tests before it.
+///
+/// A debug kernel gets a rate that it can reach, so that it throttles at all.
 pub fn keep_sample_rate() -> io::Result<()> {
-    fs::write("/proc/sys/kernel/perf_cpu_time_max_percent", "100")
+    if is_debug_kernel() {
+        // The rate is fixed while there is no limit to the share.
+        fs::write(SHARE, "99")?;
+        fs::write(HIGHEST_RATE, DEBUG_RATE.to_string())?;
+    }
+    fs::write(SHARE, "100")
 }
+
+const SHARE: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
+const HIGHEST_RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
+
+/// Samples per second: some more than tests ask for, and a quarter of the time.
+const DEBUG_RATE: u64 = 12_000;

@@ -33,14 +33,20 @@ use pmu_selftests::sample::Recorder;
 use pmu_selftests::sample::Sample;
 use pmu_selftests::work;
 
-const PERIOD: u64 = 12_011;
-const TIME: Duration = Duration::from_millis(10);
+fn period() -> u64 {
+    machine::period(12_011)
+}
+
+fn time() -> Duration {
+    machine::sampling_time(Duration::from_millis(10))
+}
+
 const PAGES: usize = 32;
 
 /// An event of user mode with the fields given.
 fn of_user(code: u64, fields: u64) -> Result<Attr, Failure> {
     let mask = regs::GENERAL | regs::extended()?;
-    Ok(Attr::raw(code).sampling(PERIOD, fields).with(|raw| {
+    Ok(Attr::raw(code).sampling(period(), fields).with(|raw| {
         raw.set_exclude_kernel(1);
         raw.set_exclude_hv(1);
         // Without this, a callchain takes privileges.
@@ -111,7 +117,7 @@ fn leak(sample: &Sample) -> Option<String> {
 fn samples_of(attr: &Attr, kind: &kernel_work::Kind) -> Result<Vec<Sample>, Failure> {
     let mut recorder = Recorder::open(attr.clone(), PAGES)?;
     let mut done = Ok(());
-    let samples = recorder.samples(|| done = kernel_work::run_for(kind, TIME))?;
+    let samples = recorder.samples(|| done = kernel_work::run_for(kind, time()))?;
     done?;
     Ok(samples)
 }
@@ -187,11 +193,12 @@ fn own_samples_remain() -> Outcome {
     process::become_nobody()?;
     let attr = of_user(on_pmc(1, INSTRUCTIONS), IP)?;
     let mut recorder = Recorder::open(attr, PAGES)?;
+    let period = period();
     let mut done = 0;
     let samples = recorder.samples(|| {
         for turn in 0..100 {
             // Of no fixed length, so that overflows come everywhere.
-            done += work::run(2 * PERIOD + turn % 29 * 512);
+            done += work::run(2 * period + turn % 29 * 512);
             for _ in 0..turn % 17 {
                 // SAFETY: a system call without arguments.
                 unsafe { libc::syscall(libc::SYS_getppid) };
@@ -203,7 +210,7 @@ fn own_samples_remain() -> Outcome {
         .filter(|sample| work::code().contains(&sample.ip))
         .count() as u64;
     check!(
-        (done * 3 / 4..done * 3 / 2).contains(&(inside * PERIOD)),
+        (done * 3 / 4..done * 3 / 2).contains(&(inside * period)),
         "{done} done: {inside} of {} samples there",
         samples.len()
     );
@@ -224,12 +231,13 @@ fn samples_left_out_are_throttled() -> Outcome {
     let (mut all_due, mut all_taken) = (0, 0);
     // Work that repeats is interrupted at the same places again and again, so one
     // period may meet the kernel always, and another never.
-    for period in [701, 853, 997, 1201, 1511, 1759, 1999, 2237] {
+    for usually in [701, 853, 997, 1201, 1511, 1759, 1999, 2237] {
+        let period = machine::period(usually);
         let attr = of_user(on_pmc(1, INSTRUCTIONS), IP)?.with(|raw| raw.sample_period = period);
         let mut recorder = Recorder::open(attr, PAGES)?;
         let mut done = Ok(());
         let start = Instant::now();
-        let records = recorder.records(|| done = kernel_work::run_for(&faults, 3 * TIME))?;
+        let records = recorder.records(|| done = kernel_work::run_for(&faults, 3 * time()))?;
         let elapsed = start.elapsed();
         done?;
         let of = |kind| records.iter().filter(move |record| record.kind == kind);

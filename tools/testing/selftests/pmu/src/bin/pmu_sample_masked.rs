@@ -26,8 +26,14 @@ use pmu_selftests::ring::Ring;
 use pmu_selftests::sample::Sample;
 
 /// Above what perf allows in a tick: 400 (100 kHz at 250 ticks/s).
-const PERIOD: u64 = 15_013;
-const TIME: Duration = Duration::from_millis(20);
+fn period() -> u64 {
+    machine::period(15_013)
+}
+
+fn time() -> Duration {
+    machine::sampling_time(Duration::from_millis(20))
+}
+
 const PAGES: usize = 32;
 
 /// Instructions by which an interrupt may be late. No counter counts from the
@@ -145,11 +151,11 @@ fn every_kind_of_work() -> Outcome {
     machine::pin_to(0)?;
     let mut all_masked = 0;
     for kind in &kernel_work::KINDS {
-        let mut sampler = Sampler::open(on_pmc(1, INSTRUCTIONS), PERIOD, Target::cpu(0))?;
+        let mut sampler = Sampler::open(on_pmc(1, INSTRUCTIONS), period(), Target::cpu(0))?;
         let mut done = Ok(());
         sampler
             .event
-            .count(|| done = kernel_work::run_for(kind, TIME))?;
+            .count(|| done = kernel_work::run_for(kind, time()))?;
         done?;
         let samples = sampler.samples()?;
         let (kernel, masked) = in_kernel(&samples);
@@ -172,11 +178,11 @@ fn of_a_task() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
     for kind in &kernel_work::KINDS {
-        let mut sampler = Sampler::open(INSTRUCTIONS, PERIOD, Target::SELF)?;
+        let mut sampler = Sampler::open(INSTRUCTIONS, period(), Target::SELF)?;
         let mut done = Ok(());
         sampler
             .event
-            .count(|| done = kernel_work::run_for(kind, TIME))?;
+            .count(|| done = kernel_work::run_for(kind, time()))?;
         done?;
         let samples = sampler.samples()?;
         check!(samples.len() > 20, "{}: {}", kind.0, samples.len());
@@ -189,11 +195,15 @@ fn while_throttled() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
     for kind in &kernel_work::KINDS {
-        let mut sampler = Sampler::open(on_pmc(3, INSTRUCTIONS), 2003, Target::cpu(0))?;
+        let mut sampler = Sampler::open(
+            on_pmc(3, INSTRUCTIONS),
+            machine::period(2003),
+            Target::cpu(0),
+        )?;
         let mut done = Ok(());
         sampler
             .event
-            .count(|| done = kernel_work::run_for(kind, TIME / 2))?;
+            .count(|| done = kernel_work::run_for(kind, time() / 2))?;
         done?;
         let samples = sampler.samples()?;
         check!(samples.len() > 100, "{}: {}", kind.0, samples.len());
@@ -208,18 +218,18 @@ fn several_at_once() -> Outcome {
     for kind in &kernel_work::KINDS {
         let mut samplers = Vec::new();
         for (code, period) in [
-            (on_pmc(1, INSTRUCTIONS), 4 * PERIOD),
-            (on_pmc(2, INSTRUCTIONS), 4 * PERIOD),
-            (on_pmc(3, CYCLES), 5 * PERIOD),
-            (on_pmc(4, INSTRUCTIONS), 12 * PERIOD),
-            (RUN_INSTRUCTIONS, 7 * PERIOD),
+            (on_pmc(1, INSTRUCTIONS), 4 * period()),
+            (on_pmc(2, INSTRUCTIONS), 4 * period()),
+            (on_pmc(3, CYCLES), 5 * period()),
+            (on_pmc(4, INSTRUCTIONS), 12 * period()),
+            (RUN_INSTRUCTIONS, 7 * period()),
         ] {
             samplers.push(Sampler::open(code, period, Target::cpu(0))?);
         }
         for sampler in &samplers {
             sampler.event.enable()?;
         }
-        kernel_work::run_for(kind, TIME)?;
+        kernel_work::run_for(kind, time())?;
         for sampler in &samplers {
             sampler.event.disable()?;
         }
@@ -237,7 +247,7 @@ fn enabled_and_disabled() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
     for target in [Target::SELF, Target::cpu(0)] {
-        for period in [PERIOD, 20 * PERIOD + 7] {
+        for period in [period(), 20 * period() + 7] {
             let mut sampler = Sampler::open(on_pmc(2, INSTRUCTIONS), period, target)?;
             // Another event, so that enabling does not always start the PMU.
             let other = Attr::raw(on_pmc(4, INSTRUCTIONS)).enabled().open(target)?;
@@ -263,11 +273,11 @@ fn beside_an_event_of_a_task() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
     for kind in &kernel_work::KINDS {
-        let mut of_cpu = Sampler::open(on_pmc(1, INSTRUCTIONS), PERIOD, Target::cpu(0))?;
-        let mut of_task = Sampler::open(on_pmc(2, INSTRUCTIONS), 2 * PERIOD, Target::SELF)?;
+        let mut of_cpu = Sampler::open(on_pmc(1, INSTRUCTIONS), period(), Target::cpu(0))?;
+        let mut of_task = Sampler::open(on_pmc(2, INSTRUCTIONS), 2 * period(), Target::SELF)?;
         of_cpu.event.enable()?;
         of_task.event.enable()?;
-        kernel_work::run_for(kind, TIME)?;
+        kernel_work::run_for(kind, time())?;
         of_task.event.disable()?;
         of_cpu.event.disable()?;
         let samples = [of_cpu.samples()?.len(), of_task.samples()?.len()];
@@ -281,12 +291,12 @@ fn beside_an_event_of_a_task() -> Outcome {
 fn multiplexed() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
-    let mut first = Sampler::open(on_pmc(1, INSTRUCTIONS), PERIOD, Target::cpu(0))?;
-    let mut second = Sampler::open(on_pmc(1, CYCLES), PERIOD, Target::cpu(0))?;
+    let mut first = Sampler::open(on_pmc(1, INSTRUCTIONS), period(), Target::cpu(0))?;
+    let mut second = Sampler::open(on_pmc(1, CYCLES), period(), Target::cpu(0))?;
     first.event.enable()?;
     second.event.enable()?;
     let storm: &Kind = &("timers", kernel_work::timers);
-    kernel_work::run_for(storm, 3 * TIME)?;
+    kernel_work::run_for(storm, 3 * time())?;
     first.event.disable()?;
     second.event.disable()?;
     for sampler in [&mut first, &mut second] {
@@ -303,16 +313,16 @@ fn multiplexed() -> Outcome {
 fn lost_in_the_buffer() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
-    let attr = sampling(on_pmc(1, INSTRUCTIONS), PERIOD)
+    let attr = sampling(on_pmc(1, INSTRUCTIONS), period())
         .with(|raw| raw.read_format = sys::PERF_FORMAT_LOST.into());
     let event = attr.open(Target::cpu(0))?;
     let mut ring = Ring::map(&event, 1)?;
     let storm: &Kind = &("system calls", kernel_work::system_calls);
     event.enable()?;
-    kernel_work::run_for(storm, 3 * TIME)?;
+    kernel_work::run_for(storm, 3 * time())?;
     // Room for what was lost to be told, and for all samples that follow.
     let mut records = ring.take();
-    kernel_work::run_for(storm, TIME / 4)?;
+    kernel_work::run_for(storm, time() / 4)?;
     event.disable()?;
     records.extend(ring.take());
     let [count, lost] = event.read_words()?[..] else {
@@ -325,9 +335,9 @@ fn lost_in_the_buffer() -> Outcome {
         .sum();
     let taken = records.iter().filter(|record| record.is_sample()).count() as u64;
     check!(
-        taken > 100 && lost > 100 && lost == told && taken + lost == count / PERIOD,
+        taken > 100 && lost > 100 && lost == told && taken + lost == count / period(),
         "{} due, {taken} taken, {lost} lost, {told} told",
-        count / PERIOD
+        count / period()
     );
     check!(!records.iter().any(is_throttle), "throttled");
     Ok(())
@@ -337,15 +347,7 @@ fn is_throttle(record: &Record) -> bool {
     record.kind == sys::PERF_RECORD_THROTTLE
 }
 
-/// In place of all, where they would be nothing but samples.
-fn every_kind_of_work_is_too_much() -> Outcome {
-    ktap::skip("a sample takes a debug kernel longer than the period lasts")
-}
-
 fn main() {
-    if machine::is_debug_kernel() {
-        ktap::run(&[("every_kind_of_work", every_kind_of_work_is_too_much)])
-    }
     if let Err(error) = machine::keep_sample_rate() {
         eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
     }
