@@ -24,13 +24,18 @@ use pmu_selftests::machine;
 use pmu_selftests::ring::Ring;
 use pmu_selftests::sample::Sample;
 
-const PERIOD: u64 = 20_011;
-const ROUNDS: u64 = 50_000;
+fn period() -> u64 {
+    machine::period(20_011)
+}
+
+fn rounds() -> u64 {
+    machine::sampled_work(50_000)
+}
 
 /// User space only, so that every sample is of a program's own.
 fn event(filter: u64) -> Attr {
     Attr::instructions()
-        .sampling(PERIOD, sys::PERF_SAMPLE_IP.into())
+        .sampling(period(), sys::PERF_SAMPLE_IP.into())
         .branches(filter)
         .with(|raw| raw.set_exclude_kernel(1))
 }
@@ -52,7 +57,7 @@ fn steady<'a>(samples: &'a [Sample], program: &Program) -> Vec<&'a Sample> {
 /// Each stack under `filter` holds what the filter wants of the program's last
 /// branches, with its kind, and at least once each.
 fn holds(program: &Program, filter: u64) -> Outcome {
-    let samples = sample(&event(filter | TYPE_SAVE), program, ROUNDS)?;
+    let samples = sample(&event(filter | TYPE_SAVE), program, rounds())?;
     let steady = steady(&samples, program);
     let name = filter_names(filter);
     check!(
@@ -152,10 +157,10 @@ fn kernel_only() -> Outcome {
     needs_branches()?;
     let program = Program::plain();
     let attr = event(ANY | KERNEL);
-    let of_user = sample(&attr, &program, ROUNDS)?;
+    let of_user = sample(&attr, &program, rounds())?;
     check!(of_user.len() > 8, "{} samples", of_user.len());
     let attr = attr.with(|raw| raw.set_exclude_kernel(0));
-    let of_both = sample(&attr, &program, ROUNDS)?;
+    let of_both = sample(&attr, &program, rounds())?;
     for branch in of_user.iter().chain(&of_both).flat_map(|s| &s.branches) {
         check!(
             !program.code().contains(&branch.from),
@@ -174,7 +179,7 @@ fn privilege_of_the_event() -> Outcome {
         raw.set_exclude_kernel(0);
         raw.set_exclude_user(1);
     });
-    let samples = sample(&attr, &program, 10 * ROUNDS)?;
+    let samples = sample(&attr, &program, 10 * rounds())?;
     for branch in samples.iter().flat_map(|sample| &sample.branches) {
         check!(
             !program.code().contains(&branch.from),

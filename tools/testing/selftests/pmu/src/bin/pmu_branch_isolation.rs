@@ -38,7 +38,9 @@ const TURNS: u64 = 20;
 const ROUNDS: u64 = 8;
 /// Much shorter than a turn with all around it, so that many samples fall right
 /// behind a switch, when the BHRB would still hold the other's branches.
-const PERIOD: u64 = 5_003;
+fn period() -> u64 {
+    machine::period(5_003)
+}
 
 /// A task's part of the play.
 struct Player<'a> {
@@ -66,7 +68,7 @@ impl Player<'_> {
     /// a turnstile that stays open.
     fn play(&self, duration: Duration) -> io::Result<Seen> {
         let attr = Attr::instructions()
-            .sampling(PERIOD, IP)
+            .sampling(period(), IP)
             .branches(self.filter)
             .with(|raw| raw.set_exclude_kernel(1));
         let event = attr.open_self()?;
@@ -178,7 +180,7 @@ fn is_of_kernel(word: u64) -> bool {
 
 /// Makes the kernel work in the task's name, in many of its parts.
 fn keep_kernel_busy() -> io::Result<()> {
-    for _ in 0..40 {
+    for _ in 0..machine::sampled_work(40) {
         fs::read("/proc/self/status")?;
         fs::metadata("/proc/self/exe")?;
         drop(io::pipe()?);
@@ -197,7 +199,7 @@ const GENERAL: u64 = (1 << 45) - 1;
 /// many as this machine takes.
 fn register_masks() -> Vec<u64> {
     let takes = |mask: &u64| {
-        let attr = Attr::instructions().sampling(PERIOD, IP).with(|raw| {
+        let attr = Attr::instructions().sampling(period(), IP).with(|raw| {
             raw.sample_type |= u64::from(sys::PERF_SAMPLE_REGS_INTR);
             raw.sample_regs_intr = *mask;
             raw.set_exclude_kernel(1);
@@ -235,7 +237,7 @@ fn nothing_of_the_kernel() -> Outcome {
         "perf_event_paranoid is {paranoid}"
     );
     // Who may look into the kernel finds such words.
-    let open = Attr::instructions().sampling(PERIOD, IP);
+    let open = Attr::instructions().sampling(period(), IP);
     let (samples, words) = sample_kernel_work(&open)?;
     check!(
         !words.is_empty(),
@@ -248,7 +250,8 @@ fn nothing_of_the_kernel() -> Outcome {
     let with_branches = needs_branches().is_ok();
     for mask in register_masks() {
         for code in [INSTRUCTIONS, on_pmc(4, INSTRUCTIONS)] {
-            for period in [PERIOD, 1009, 20_011] {
+            for usually in [5_003, 1009, 20_011] {
+                let period = machine::period(usually);
                 let mut attr = Attr::raw(code).sampling(period, all | registers);
                 attr = attr.with(|raw| {
                     raw.sample_regs_intr = mask;
@@ -277,7 +280,7 @@ fn nothing_of_the_kernel() -> Outcome {
 fn kernel_branches_are_refused() -> Outcome {
     become_nobody()?;
     let attr = Attr::instructions()
-        .sampling(PERIOD, IP)
+        .sampling(period(), IP)
         .with(|raw| raw.set_exclude_kernel(1));
     let kernel = u64::from(sys::PERF_SAMPLE_BRANCH_KERNEL);
     let errno = attr.clone().branches(ANY | kernel).open_errno();

@@ -33,15 +33,21 @@ use pmu_selftests::ring::Ring;
 use pmu_selftests::sample::Branch;
 use pmu_selftests::sample::Sample;
 
-const PERIOD: u64 = 20_011;
-const ROUNDS: u64 = 200_000;
+fn period() -> u64 {
+    machine::period(20_011)
+}
+
+fn rounds() -> u64 {
+    machine::sampled_work(200_000)
+}
+
 /// Records that the hardware holds.
 const BHRB: usize = 32;
 
 /// User space only, so that every sample is of a program's own.
 fn event(filter: u64) -> Attr {
     Attr::instructions()
-        .sampling(PERIOD, IP | TID)
+        .sampling(period(), IP | TID)
         .branches(filter)
         .with(|raw| raw.set_exclude_kernel(1))
 }
@@ -87,7 +93,7 @@ fn shows(samples: &[Sample], program: &Program, filter: u64, fewest: usize) -> O
 fn consecutive() -> Outcome {
     needs_branches()?;
     for program in [Program::plain(), Program::mixed()] {
-        let samples = sample(&event(ANY), || program.run(ROUNDS))?;
+        let samples = sample(&event(ANY), || program.run(rounds()))?;
         shows(&samples, &program, ANY, 40)?;
     }
     Ok(())
@@ -100,7 +106,7 @@ fn whole_stacks() -> Outcome {
     let round = program.sites().len();
     let indirect = program.sites().iter().filter(|site| site.indirect).count();
     let whole = BHRB * round / (round + indirect);
-    let samples = sample(&event(ANY), || program.run(ROUNDS))?;
+    let samples = sample(&event(ANY), || program.run(rounds()))?;
     let inside = samples.iter().filter(|s| program.code().contains(&s.ip));
     let found: Vec<usize> = inside.map(|sample| sample.branches.len()).collect();
     let good = found
@@ -118,7 +124,7 @@ fn whole_stacks() -> Outcome {
 fn leads_to_where_it_was() -> Outcome {
     needs_branches()?;
     let program = Program::plain();
-    let samples = sample(&event(ANY), || program.run(ROUNDS))?;
+    let samples = sample(&event(ANY), || program.run(rounds()))?;
     let sites = program.sites();
     let mut led = 0;
     for sample in samples
@@ -155,7 +161,7 @@ fn layout() -> Outcome {
             raw.sample_type |= u64::from(sys::PERF_SAMPLE_REGS_INTR);
             raw.sample_regs_intr = 0b11;
         });
-        let samples = sample(&attr, || program.run(ROUNDS / 4))?;
+        let samples = sample(&attr, || program.run(rounds() / 4))?;
         shows(&samples, &program, ANY, 10)?;
         for sample in &samples {
             let unknown_or_first = [u64::MAX, 0].contains(&sample.hw_index);
@@ -198,7 +204,7 @@ fn filters_at_once() -> Outcome {
     for (index, filter) in [ANY_CALL, COND, ANY, IND_CALL].into_iter().enumerate() {
         let (index, code) = (index as u64, on_pmc(index as u64 + 1, INSTRUCTIONS));
         let attr = Attr::raw(code)
-            .sampling(PERIOD + 5000 * index, IP | TID)
+            .sampling(period() + 5000 * index, IP | TID)
             .branches(filter)
             .with(|raw| raw.set_exclude_kernel(1));
         let event = attr.open_self()?;
@@ -208,7 +214,7 @@ fn filters_at_once() -> Outcome {
     for (_, event, ..) in &open {
         event.enable()?;
     }
-    program.run(ROUNDS);
+    program.run(rounds());
     for (_, event, ..) in &open {
         event.disable()?;
     }
@@ -228,7 +234,7 @@ fn filters_in_a_group() -> Outcome {
     let mut calls_ring = Ring::map(&leader, 256)?;
     let member = conditions.open_member(Target::SELF, &leader)?;
     let mut conditions_ring = Ring::map(&member, 256)?;
-    leader.count(|| program.run(ROUNDS))?;
+    leader.count(|| program.run(rounds()))?;
     let samples = Sample::all(&calls, &calls_ring.take())?;
     shows(&samples, &program, ANY_CALL, 20)?;
     let samples = Sample::all(&conditions, &conditions_ring.take())?;
@@ -241,13 +247,13 @@ fn beside_plain_samples() -> Outcome {
     machine::needs_pace()?;
     let program = Program::plain();
     let plain = Attr::instructions()
-        .sampling(PERIOD, IP)
+        .sampling(period(), IP)
         .with(|raw| raw.set_exclude_kernel(1));
     let other = plain.open_self()?;
     let mut ring = Ring::map(&other, 64)?;
     let samples = sample(&event(ANY), || {
         let enabled = other.enable();
-        program.run(ROUNDS);
+        program.run(rounds());
         enabled.and_then(|()| other.disable()).expect("ioctl");
     })?;
     shows(&samples, &program, ANY, 40)?;
@@ -269,7 +275,7 @@ fn inherited() -> Outcome {
     let event = attr.open(Target { pid: 0, cpu: 0 })?;
     let mut ring = Ring::map(&event, 256)?;
     let child = Child::spawn(|| {
-        Program::plain().run(ROUNDS);
+        Program::plain().run(rounds());
         Ok(())
     })?;
     let pid = child.pid() as u32;
@@ -288,7 +294,7 @@ fn of_a_cpu() -> Outcome {
     let attr = event(ANY).with(|raw| raw.set_exclude_kernel(0));
     let event = attr.open(Target::cpu(0))?;
     let mut ring = Ring::map(&event, 256)?;
-    event.count(|| program.run(ROUNDS))?;
+    event.count(|| program.run(rounds()))?;
     let samples = Sample::all(&attr, &ring.take())?;
     shows(&samples, &program, ANY, 40)
 }
@@ -301,7 +307,7 @@ fn by_frequency() -> Outcome {
         raw.sample_period = 10_000;
         raw.set_freq(1);
     });
-    let samples = sample(&attr, || program.run(10 * ROUNDS))?;
+    let samples = sample(&attr, || program.run(10 * rounds()))?;
     shows(&samples, &program, ANY, 40)
 }
 
@@ -311,7 +317,7 @@ fn no_more_than_asked_for() -> Outcome {
     let program = Program::plain();
     for most in [1, 5, 127] {
         let attr = event(ANY).with(|raw| raw.sample_max_stack = most);
-        let samples = sample(&attr, || program.run(ROUNDS))?;
+        let samples = sample(&attr, || program.run(rounds()))?;
         shows(&samples, &program, ANY, 40)?;
         let longest = samples.iter().map(|sample| sample.branches.len()).max();
         let longest = longest.unwrap_or(0);
