@@ -59,7 +59,7 @@ check: ## run every test
 
 .PHONY: check-debug
 check-debug: ## run the guests' tests on a kernel that checks itself (half an hour)
-	@scripts/setup root kernel-debug guest perf perf-tests
+	@scripts/setup root kernel-debug guest perf perf-tests selftests
 	@$(in_root) python3 -B scripts/check --debug
 
 .PHONY: conformance
