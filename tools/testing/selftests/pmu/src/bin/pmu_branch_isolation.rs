@@ -148,7 +148,8 @@ fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
             for _ in 0..2 * TURNS {
                 player.next.open()?;
             }
-            let enough = seen.turns > 1000 && seen.own > 500;
+            // Most interrupts come in the kernel, which a debug one does not leave soon.
+            let enough = seen.turns > 1000 && seen.own > 500 / machine::sampled_work(1);
             match (seen.foreign, enough) {
                 (0, true) => Ok(()),
                 (0, false) => Err(io::Error::other("too little was seen")),
