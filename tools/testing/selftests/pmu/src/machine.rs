@@ -191,5 +191,6 @@ pub fn keep_sample_rate() -> io::Result<()> {
 const SHARE: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
 const HIGHEST_RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 
-/// Samples per second: some more than tests ask for, and a quarter of the time.
-const DEBUG_RATE: u64 = 12_000;
+/// Samples per second: twice what tests ask for, as a tick may be late, and less than
+/// half of the time.
+const DEBUG_RATE: u64 = 20_000;

@@ -294,11 +294,6 @@ fn refresh_stops_by_itself() -> Outcome {
 /// More interrupts than the kernel allows: it stops the event until the next
 /// tick, and says so, but all goes on.
 fn tiny_period() -> Outcome {
-    if machine::is_debug_kernel() {
-        return ktap::skip(
-            "a sample takes a debug kernel longer than perf's throttling allows for",
-        );
-    }
     let event = Attr::instructions().sampling(100, IP).open_self()?;
     let mut ring = Ring::map(&event, 64)?;
     event.enable()?;
