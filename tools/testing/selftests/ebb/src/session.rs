@@ -8,6 +8,8 @@ use ebb::EventBuilder;
 use ebb::Handler;
 use ebb::Pmc;
 use ebb::pmc;
+use ebb::reg::Bescr;
+use ebb::reg::Mmcr0;
 use ktap::Failure;
 use ktap::Outcome;
 use std::hint::black_box;
@@ -109,8 +111,10 @@ pub fn wait_for(n: u64, period: u32) -> Outcome {
         return Ok(());
     }
     ktap::fail(format!(
-        "only {came} of {n} EBBs came, {} spurious",
-        ebb::spurious()
+        "only {came} of {n} EBBs came, {} spurious; {:?}, {:?}",
+        ebb::spurious(),
+        Bescr::read(),
+        Mmcr0::read()
     ))
 }
 

@@ -17,6 +17,7 @@ use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ktap::Outcome;
 use ktap::check;
+use pmu_selftests::machine;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -116,8 +117,9 @@ fn count(parent: &mut Link) -> Outcome {
     let mut previous = event.read_times().or_fail("read")?.value;
     let mut least = u64::MAX;
     let mut most = 0;
+    let works = machine::sampled_work(100);
     for turn in 0..TURNS {
-        for _ in 0..100 {
+        for _ in 0..works {
             session::work();
         }
         match turn {
