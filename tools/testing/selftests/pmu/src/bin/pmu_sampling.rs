@@ -47,7 +47,7 @@ fn as_many_as_periods() -> Outcome {
         on_pmc(1, INSTRUCTIONS),
         on_pmc(4, INSTRUCTIONS),
     ] {
-        for period in [30_011, PERIOD, 1_000_000] {
+        for period in [machine::period(30_011), PERIOD, 1_000_000] {
             let (count, records) = sample(&Attr::raw(code).sampling(period, IP), || {
                 work::run(WORK);
             })?;
