@@ -13,6 +13,12 @@ struct pt_regs;
 /* Tell the hypervisor (lppaca) and KVM (paca) whether PMU registers matter. */
 void ebb_pmu_set_in_use(bool in_use);
 
+/*
+ * Whether handlers of other interrupts are to let PM interrupts of this CPU
+ * through. Interrupts must be off.
+ */
+void ebb_pmu_set_prompt(bool wanted);
+
 /* Turn PMU registers on for this CPU, which is due each time it comes up. */
 void ebb_pmu_enable_pmcs(void);
 
@@ -27,6 +33,10 @@ void ebb_pmu_set_pending(void);
 
 /* Have no interrupt, PM or other, before interrupts are turned on again. */
 void ebb_pmu_hard_disable(void);
+
+/* Mask PM interrupts, and put the mask back to what it was. */
+unsigned long ebb_pmu_mask(void);
+void ebb_pmu_unmask(unsigned long flags);
 
 /* Take and give back the PMU. The handler runs with interrupts off. */
 int ebb_pmu_reserve(void (*handler)(struct pt_regs *));
@@ -59,6 +69,9 @@ void ebb_pmu_set_sampled_counter(int index, unsigned long value);
 /* The module's parameter strict_filters. */
 bool ebb_pmu_strict_filters(void);
 
+/* The module's parameter prompt, and whether it or the machine says so. */
+bool ebb_pmu_prompt(void);
+
 /* Where the current task's program goes on after the kernel; 0 if it has none. */
 unsigned long ebb_pmu_program_nip(void);
 
@@ -83,6 +96,9 @@ bool ebb_pmu_in_lpar(void);
 
 /* Whether the CPU takes no notice of an alert in MMCR0 that is written there. */
 bool ebb_pmu_alert_defect(void);
+
+/* Whether QEMU emulates the CPU, without KVM. */
+bool ebb_pmu_emulated(void);
 
 /* Whether this is an emulator (QEMU before 9.1) that lacks the BHRB's instructions. */
 bool ebb_pmu_bhrb_missing(void);

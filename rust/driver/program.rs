@@ -12,6 +12,7 @@ use super::Driver;
 use super::Here;
 use crate::isa207::Assignment;
 use crate::perf::Event;
+use crate::power::machine;
 use crate::power::pmu;
 use crate::power::pmu::LocalPmu;
 use crate::power::regs::Mmcr0;
@@ -60,6 +61,7 @@ impl Driver {
         let local = local_pmu(here);
         if here.slots().len() == 0 {
             local.set_in_use(false);
+            local.set_prompt(false);
             if self.is_v31() {
                 alert::close();
             }
@@ -114,6 +116,8 @@ impl Driver {
 
         self.turn_on(here, local);
         local.set_in_use(true);
+        // The alerts of a program with EBBs are no interrupts.
+        local.set_prompt(!ebb && machine::wants_prompt());
         Mmcr1::write(assignment.mmcr.mmcr1);
         if self.is_v31() {
             Mmcr3::write(assignment.mmcr.mmcr3);

@@ -37,7 +37,7 @@ impl Takeover {
             pr_err!("no support for the processor with PVR {pvr:#010x}\n");
             return Err(ENODEV);
         };
-        machine::find_bhrb();
+        machine::inspect();
         // Everything that can fail comes before the other driver loses the PMU.
         let cpus = CpuContexts::new()?;
         let interrupt = Arc::new(PmInterrupt::new(cpu, cpus.clone()), GFP_KERNEL)?;

@@ -40,14 +40,41 @@ pub(crate) fn in_partition() -> bool {
     unsafe { bindings::ebb_pmu_in_lpar() }
 }
 
+/// Whether this is QEMU emulating the CPU, rather than a CPU, KVM's included.
+static EMULATED: Atomic<bool> = Atomic::new(false);
+
 /// Whether the CPU has the instructions of the BHRB, as it must from ISA 2.07 on. Emulators may
 /// not: on QEMU before 9.1 they are illegal ones.
 static BHRB: Atomic<bool> = Atomic::new(true);
 
-/// Looks whether there is a BHRB. Before that there is taken to be one.
-pub(crate) fn find_bhrb() {
-    // SAFETY: Reads the device tree; this is called in process context.
-    BHRB.store(!unsafe { bindings::ebb_pmu_bhrb_missing() }, Relaxed);
+/// Whether PM interrupts are to come in handlers of other interrupts.
+static PROMPT: Atomic<bool> = Atomic::new(false);
+
+/// Looks what the machine is. Before that it is taken for one that has all it must have.
+pub(crate) fn inspect() {
+    // SAFETY: They read the device tree and a parameter that is set before the module starts; this is
+    // called in process context.
+    let (emulated, no_bhrb, prompt) = unsafe {
+        (
+            bindings::ebb_pmu_emulated(),
+            bindings::ebb_pmu_bhrb_missing(),
+            bindings::ebb_pmu_prompt(),
+        )
+    };
+    EMULATED.store(emulated, Relaxed);
+    BHRB.store(!no_bhrb, Relaxed);
+    PROMPT.store(prompt, Relaxed);
+}
+
+/// Whether PM interrupts are to come in handlers of other interrupts: the module's parameter
+/// `prompt`, by default not in an emulator.
+pub(crate) fn wants_prompt() -> bool {
+    PROMPT.load(Relaxed)
+}
+
+/// Whether QEMU emulates the CPU.
+pub(crate) fn is_emulated() -> bool {
+    EMULATED.load(Relaxed)
 }
 
 /// Whether there is a BHRB.

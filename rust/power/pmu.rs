@@ -147,6 +147,13 @@ impl LocalPmu {
         unsafe { bindings::ebb_pmu_enable_pmcs() };
     }
 
+    /// Tells the kernel whether handlers of other interrupts are to let this CPU's PMIs through.
+    /// Where they do not, counters that alert meanwhile stand still until such a handler is done.
+    pub(crate) fn set_prompt(&self, wanted: bool) {
+        // SAFETY: Writes a variable of this CPU; interrupts are off by the type invariants.
+        unsafe { bindings::ebb_pmu_set_prompt(wanted) };
+    }
+
     /// Tells the hypervisor whether it has to keep the PMU's registers of this CPU.
     pub(crate) fn set_in_use(&self, in_use: bool) {
         // SAFETY: Writes this CPU's area; interrupts are off by the type invariants.

@@ -37,6 +37,11 @@ void ebb_pmu_set_in_use(bool in_use)
 	ppc_set_pmu_inuse(in_use);
 }
 
+void ebb_pmu_set_prompt(bool wanted)
+{
+	set_prompt_pmi_wanted(wanted);
+}
+
 void ebb_pmu_enable_pmcs(void)
 {
 	/*
@@ -69,6 +74,19 @@ void ebb_pmu_set_pending(void)
 void ebb_pmu_hard_disable(void)
 {
 	hard_irq_disable();
+}
+
+unsigned long ebb_pmu_mask(void)
+{
+	unsigned long flags;
+
+	powerpc_local_irq_pmu_save(flags);
+	return flags;
+}
+
+void ebb_pmu_unmask(unsigned long flags)
+{
+	powerpc_local_irq_pmu_restore(flags);
 }
 
 int ebb_pmu_reserve(void (*handler)(struct pt_regs *))
@@ -139,6 +157,16 @@ MODULE_PARM_DESC(strict_filters,
 bool ebb_pmu_strict_filters(void)
 {
 	return strict_filters;
+}
+
+static int prompt = -1;
+module_param(prompt, int, 0444);
+MODULE_PARM_DESC(prompt,
+		 "sample in handlers of other interrupts: 1 yes, 0 no, -1 (default) not in an emulator");
+
+bool ebb_pmu_prompt(void)
+{
+	return prompt < 0 ? !ebb_pmu_emulated() : prompt > 0;
 }
 
 unsigned long ebb_pmu_program_nip(void)
@@ -232,19 +260,25 @@ bool ebb_pmu_alert_defect(void)
 	return cpu_has_feature(CPU_FTR_PMAO_BUG);
 }
 
+bool ebb_pmu_emulated(void)
+{
+	struct device_node *node;
+
+	if (!of_machine_is_compatible("qemu,pseries"))
+		return false;
+	/* Only KVM describes itself. */
+	node = of_find_node_by_path("/hypervisor");
+	of_node_put(node);
+	return !node;
+}
+
 bool ebb_pmu_bhrb_missing(void)
 {
 	struct device_node *node;
 	bool missing;
 
-	if (!of_machine_is_compatible("qemu,pseries"))
+	if (!ebb_pmu_emulated())
 		return false;
-	/* Under KVM the instructions are those of the CPU. */
-	node = of_find_node_by_path("/hypervisor");
-	if (node) {
-		of_node_put(node);
-		return false;
-	}
 	/* Nothing says so. A property that came with the same release tells. */
 	node = of_find_node_by_type(NULL, "cpu");
 	missing = node && !of_property_present(node, "ibm,pi-features");

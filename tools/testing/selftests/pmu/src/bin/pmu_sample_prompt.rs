@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Samples of handlers of other interrupts, which let those of the PMU through if
+//! the driver of the PMU asks for it: a sample is taken where the counter
+//! overflows, not when the handler is done, with the handler's callers. In QEMU
+//! the module asks only if it is inserted with `prompt=1`, so this is no part of
+//! `run_pmu_selftests`.
+
+use std::fs;
+use std::io;
+use std::ops::Range;
+use std::time::Duration;
+
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use pmu_selftests::attr::Attr;
+use pmu_selftests::attr::INSTRUCTIONS;
+use pmu_selftests::attr::on_pmc;
+use pmu_selftests::fields::sample::CALLCHAIN;
+use pmu_selftests::fields::sample::IP;
+use pmu_selftests::kernel_work;
+use pmu_selftests::machine;
+use pmu_selftests::sample::Recorder;
+use pmu_selftests::sample::Sample;
+
+/// What all work in a timer's interrupt is called by.
+const HANDLER: &str = "hrtimer_interrupt";
+
+const PERIOD: u64 = 12_011;
+const TIME: Duration = Duration::from_millis(30);
+const PAGES: usize = 128;
+
+/// Where a function of the kernel is: from its symbol to the next.
+fn function(name: &str) -> Result<Range<u64>, Failure> {
+    let text = fs::read_to_string("/proc/kallsyms")?;
+    let mut symbols = Vec::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if let (Some(address), Some(_), Some(symbol)) = (words.next(), words.next(), words.next()) {
+            let address = u64::from_str_radix(address, 16).map_err(io::Error::other)?;
+            symbols.push((address, symbol));
+        }
+    }
+    symbols.sort_unstable();
+    let Some(start) = symbols.iter().find(|symbol| symbol.1 == name) else {
+        return Err(Failure::Skip(
+            "the kernel has no names of its functions".into(),
+        ));
+    };
+    let start = start.0;
+    let next = symbols.iter().find(|symbol| symbol.0 > start);
+    match next {
+        Some(next) if start != 0 => Ok(start..next.0),
+        _ => Err(Failure::Skip("the kernel hides its addresses".into())),
+    }
+}
+
+fn samples() -> Result<Vec<Sample>, Failure> {
+    let attr = Attr::raw(on_pmc(1, INSTRUCTIONS))
+        .sampling(machine::period(PERIOD), IP | CALLCHAIN)
+        .with(|raw| raw.set_exclude_callchain_user(1));
+    let mut recorder = Recorder::open(attr, PAGES)?;
+    let timers = ("timers", kernel_work::timers as _);
+    let mut done = Ok(());
+    let samples = recorder.samples(|| done = kernel_work::run_for(&timers, TIME))?;
+    done?;
+    Ok(samples)
+}
+
+/// A program is interrupted by a timer again and again: so are the handlers.
+fn within_the_timers_interrupt() -> Outcome {
+    machine::needs_pace()?;
+    machine::pin_to(0)?;
+    let handler = function(HANDLER)?;
+    let samples = samples()?;
+    let within = samples
+        .iter()
+        .filter(|sample| sample.callchain.iter().any(|entry| handler.contains(entry)))
+        .count();
+    println!("{within} of {} samples", samples.len());
+    check!(
+        samples.len() > 100 && within * 100 >= samples.len(),
+        "{within} of {} samples within {HANDLER}()",
+        samples.len()
+    );
+    Ok(())
+}
+
+fn main() {
+    if let Err(error) = machine::keep_sample_rate() {
+        eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
+    }
+    ktap::run(&[("within_the_timers_interrupt", within_the_timers_interrupt)])
+}
