@@ -36,16 +36,9 @@
 //! EBBRR has no meaning either while GE and PME are on, as the next EBB overwrites it. It is set to
 //! [`MARK`], and if it differs the machine has made an EBB since.
 //!
-//! # Limitations
+//! QEMU before 8.1 raises no interrupts ([`SILENT`]), but remembers EBBs for the CPU as well.
 //!
-//! - A program that is in its handler when it comes to a CPU which still remembers the EBB of another
-//!   one gets that as soon as GE is on. The other one must have left in the kernel, between alert and
-//!   return, and nobody with GE on have run there since.
-//! - MMCR0 as the program reads it does not have PMAO while an alert waits: with it the interrupt's
-//!   line is up, and with that up no program executes an instruction.
-//! - Nor does a program that polls BESCR\[PMEO\] with GE off see an alert.
-//! - An EBB without its branch is noticed only if EBBRR could be marked since the one before.
-//! - The timer fires every 640 us at most for a program that has EBBs off and events that run.
+//! What cannot be had is told in `Documentation/internals.md`, "Under EBE".
 
 use super::local_pmu;
 use super::Here;
@@ -63,6 +56,9 @@ use kernel::sync::atomic::Relaxed;
 
 /// Whether this machine raises PM interrupts under EBE, known after the first.
 static INTERRUPTS: Atomic<bool> = Atomic::new(false);
+
+/// Whether this machine raises none, but remembers EBBs for a CPU all the same (QEMU before 8.1).
+static SILENT: Atomic<bool> = Atomic::new(false);
 
 /// Whether that has been tried.
 static PROBED: Atomic<bool> = Atomic::new(false);
@@ -194,6 +190,15 @@ fn mark(bescr: Bescr) {
     forget(bescr);
 }
 
+/// Has the machine forget an EBB that it may keep for the CPU, as far as `bescr` lets it.
+fn forget_any(bescr: Bescr) {
+    if takes_ebbs(bescr) {
+        mark(bescr);
+    } else if bescr.global_enable() == 1 {
+        forget(bescr);
+    }
+}
+
 /// Raises an alert in the kernel, for the machine to branch when the program goes on, so that it is
 /// [`Alert::Held`]. The program must take EBBs. Leaves the PMU frozen.
 fn raise(here: &Here<'_>) {
@@ -314,6 +319,7 @@ pub(super) fn probe(here: &Here<'_>) {
     }
     bescr.write();
     here.alert.alert.set(Alert::None);
+    SILENT.store(machine::is_emulated(), Relaxed);
     PROBED.store(true, Relaxed);
 }
 
@@ -330,6 +336,9 @@ pub(super) fn close() {
 /// with what is due in PMAO.
 pub(super) fn leave(here: &Here<'_>, mmcr0: Mmcr0) -> Mmcr0 {
     if !INTERRUPTS.load(Relaxed) {
+        if SILENT.load(Relaxed) {
+            forget_any(Bescr::read());
+        }
         return mmcr0;
     }
     let keeper = &here.alert;
@@ -352,23 +361,25 @@ pub(super) fn leave(here: &Here<'_>, mmcr0: Mmcr0) -> Mmcr0 {
         due && mmcr0.alert_enable() == 0
     };
     keeper.alert.set(Alert::None);
-    let bescr = Bescr::read();
-    if takes_ebbs(bescr) {
-        mark(bescr);
-    } else if bescr.global_enable() == 1 {
-        forget(bescr);
-    }
+    forget_any(Bescr::read());
     mmcr0.with_alert_occurred(due)
 }
 
 /// The current program, whose own bits of MMCR0 are `user`, enters this CPU's PMU, which is stopped.
 /// Returns the bits that are to be set.
 pub(super) fn enter(here: &Here<'_>, user: Mmcr0) -> Mmcr0 {
-    if !INTERRUPTS.load(Relaxed) {
-        return user;
-    }
     let keeper = &here.alert;
     let bescr = Bescr::read();
+    if !INTERRUPTS.load(Relaxed) {
+        if SILENT.load(Relaxed) {
+            if user.alert_occurred() == 1 && takes_ebbs(bescr) {
+                raise(here);
+            } else {
+                forget_any(bescr);
+            }
+        }
+        return user;
+    }
     if user.alert_occurred() == 1 {
         if takes_ebbs(bescr) {
             raise(here);
