@@ -96,13 +96,14 @@ pub(super) fn switch_out(driver: &Driver, here: &Here<'_>, mmcr0: Mmcr0) {
 pub(super) fn switch_in(driver: &Driver, here: &Here<'_>, mmcr: &Mmcr, mmcr0: Mmcr0) -> Mmcr0 {
     let local = local_pmu(here);
     let thread = CurrentThread::new(&local);
-    thread.restore(driver.registers());
+    // Before the program's registers are there, as an alert changes SIAR and SDAR.
     let user = alert::enter(here, thread.mmcr0());
     // Only with EBBs on: in its handler the program has the alert already.
     if user.alert_occurred() == 1 && Bescr::read().global_enable() == 1 && machine::forgets_alerts()
     {
         local.raise_again();
     }
+    thread.restore(driver.registers());
     Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
     mmcr0.for_ebb(user)
 }
