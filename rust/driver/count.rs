@@ -10,6 +10,7 @@ use super::is_ebb;
 use super::Here;
 use crate::perf::Event;
 use crate::perf::State;
+use crate::power::interrupt::masked;
 use crate::power::pmu;
 use kernel::sync::atomic::Relaxed;
 
@@ -44,10 +45,21 @@ pub(super) fn initial_value(event: &Event) -> u32 {
     }
 }
 
+/// How far back a counter may step, when what it counted does not complete after all. Known of POWER7;
+/// the kernel reckons with it on every processor (`arch/powerpc/perf/core-book3s.c`).
+const STEP_BACK: u32 = 255;
+
 /// Events between two values of a counter, of which it has counted through at most one wrap.
 pub(super) fn delta(before: i64, now: u32) -> u64 {
     // CAST: A counter's value was stored there.
-    now.wrapping_sub(before as u32).into()
+    let before = before as u32;
+    if before
+        .checked_sub(now)
+        .is_some_and(|back| back <= STEP_BACK)
+    {
+        return 0;
+    }
+    now.wrapping_sub(before).into()
 }
 
 /// See [`crate::perf::Pmu::read`].
@@ -65,23 +77,19 @@ pub(super) fn read(event: &Event) {
         return;
     }
 
-    // A PMI between reading `prev_count` and the counter starts over with both.
-    let prev = hw.prev_count();
-    let mut before = prev.load(Relaxed);
-    let delta = loop {
+    // A PMI in between could start the counter with the value that `prev_count` had before.
+    masked(|| {
+        let prev = hw.prev_count();
         let now = pmu::read_pmc(index);
-        match prev.cmpxchg(before, now.into(), Relaxed) {
-            Ok(_) => break delta(before, now),
-            Err(changed) => before = changed,
+        let delta = delta(prev.load(Relaxed), now);
+        if delta == 0 {
+            return;
         }
-    };
-    if delta == 0 {
-        return;
-    }
-    event.add_count(delta);
-    // CAST: At most 2^32. A PMI between the loop and this sees too much left, so that the sample
-    // comes with the next alert.
-    hw.period_left().add(-(delta as i64), Relaxed);
+        prev.store(now.into(), Relaxed);
+        event.add_count(delta);
+        // CAST: At most 2^32. What is left may be none then: the sample comes with the alert.
+        hw.period_left().add(-(delta as i64), Relaxed);
+    });
 }
 
 /// Stops an event's counter, as well as the hardware can: it counts on from 0, and its alerts are

@@ -80,6 +80,17 @@ pub(crate) fn program_nip(_local: &LocalPmu) -> u64 {
     unsafe { bindings::ebb_pmu_program_nip() as u64 }
 }
 
+/// Does something that no PMI of this CPU may come between, and nothing that takes long: one that is
+/// due then waits until interrupts are on, and counters may stand still as long.
+#[inline]
+pub(crate) fn masked(short: impl FnOnce()) {
+    // SAFETY: Works in any context, also in a PMI.
+    let flags = unsafe { bindings::ebb_pmu_mask() };
+    short();
+    // SAFETY: The flags are those of the mask that is given back.
+    unsafe { bindings::ebb_pmu_unmask(flags) };
+}
+
 /// Who handles PMIs.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Handles a PMI on the current CPU. Interrupts are off, or masked and this is an NMI to them.
