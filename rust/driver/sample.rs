@@ -35,6 +35,72 @@ use crate::power::sampled;
 use crate::power::sampled::HiddenAddresses;
 use crate::power::sampled::SampledCounters;
 
+/// What is known of where a counter overflowed.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    /// Instructions are sampled for marked events rather than at the overflow.
+    pub(super) marked: bool,
+    pub(super) siar: u64,
+    pub(super) sier: Sier,
+    /// Where the interrupt came.
+    pub(super) nip: u64,
+    /// It came in a program rather than in the kernel.
+    pub(super) in_program: bool,
+}
+
+/// What becomes of a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is reported, with this address unless that is not for the event's owner.
+    Kept { ip: Option<u64>, by_siar: bool },
+    /// It is dropped: it is the kernel's.
+    Hidden,
+    /// It is dropped, and counted as lost: nobody knows where it was.
+    Lost,
+}
+
+impl Place {
+    /// Whether SIAR says where the event happened rather than where it interrupted.
+    ///
+    /// In problem state the interrupt is prompt, so where it came is at least as good as SIAR. In
+    /// the kernel it may have been held back; SIAR says where the overflow was.
+    fn uses_siar(&self) -> bool {
+        let prompt = self.in_program && self.sier.problem_state() == 1;
+        self.siar != 0 && (self.marked || !prompt)
+    }
+
+    /// What becomes of a sample here that `wants_ip`, of an event that may exclude the kernel.
+    pub(super) fn fate(&self, wants_ip: bool, exclude_kernel: bool) -> Fate {
+        if wants_ip && self.marked && self.sier.siar_valid() == 0 {
+            return Fate::Lost;
+        }
+        let by_siar = self.uses_siar();
+        let ip = if by_siar { self.siar } else { self.nip };
+        if !(exclude_kernel && machine::is_kernel_address(ip)) {
+            return Fate::Kept {
+                ip: Some(ip),
+                by_siar,
+            };
+        }
+        if wants_ip {
+            Fate::Hidden
+        } else {
+            Fate::Kept {
+                ip: None,
+                by_siar: false,
+            }
+        }
+    }
+
+    /// The address of the sampled instruction's data, which is `sdar` if that is known and if the
+    /// event's owner may see it.
+    pub(super) fn data_address(&self, sdar: u64, exclude_kernel: bool) -> Option<u64> {
+        let known = !self.marked || self.sier.sdar_valid() == 1;
+        let shown = !(exclude_kernel && machine::is_kernel_address(sdar));
+        (known && shown).then_some(sdar)
+    }
+}
+
 /// The state of the frozen PMU, read once for all counters of an interrupt.
 pub(super) struct Sampled {
     cpu: &'static Cpu,
@@ -66,11 +132,6 @@ impl Sampled {
         self.mmcra.sample_enable() == 1
     }
 
-    /// Whether the sample is of any use: one of a marked event must have its instruction.
-    fn is_valid(&self) -> bool {
-        !self.is_marked() || self.sier.siar_valid() == 1
-    }
-
     /// Whether nothing can be said about the instruction of a marked event.
     fn is_void(&self) -> bool {
         self.is_marked() && self.cpu.instruction_type(&self.registers(0)).is_none()
@@ -85,13 +146,15 @@ impl Sampled {
         }
     }
 
-    /// Whether SIAR says where the event happened rather than where it interrupted.
-    ///
-    /// In problem state the interrupt is prompt, so where it came is at least as good as SIAR. In
-    /// the kernel it may have been held back; SIAR says where the overflow was.
-    fn uses_siar(&self, interrupted: &Interrupted) -> bool {
-        let prompt = interrupted.is_user() && self.sier.problem_state() == 1;
-        self.siar != 0 && (self.is_marked() || !prompt)
+    /// Where the overflow was, as far as it is known.
+    fn place(&self, interrupted: &Interrupted) -> Place {
+        Place {
+            marked: self.is_marked(),
+            siar: self.siar,
+            sier: self.sier,
+            nip: interrupted.nip(),
+            in_program: interrupted.is_user(),
+        }
     }
 
     /// Reports a sample of `event`, which stands for `period` events, unless it is worthless or not
@@ -104,26 +167,22 @@ impl Sampled {
         interrupted: &mut Interrupted,
     ) {
         let attr = event.attr();
-        let uses_siar = self.uses_siar(interrupted);
-        let ip = if uses_siar {
-            self.siar
-        } else {
-            interrupted.nip()
+        let place = self.place(interrupted);
+        let void = attr.samples_data_source() && self.is_void();
+        let fate = place.fate(attr.samples_ip(), attr.exclude_kernel());
+        let (ip, by_siar) = match fate {
+            Fate::Kept { ip, by_siar } if !void => (ip, by_siar),
+            _ => {
+                if void || fate == Fate::Lost {
+                    event.count_lost_sample();
+                }
+                // SAFETY: This is called by the PMI's handler, for an event on this CPU.
+                unsafe { perf::account_interrupt(event) };
+                return;
+            }
         };
-        let hidden = attr.exclude_kernel() && machine::is_kernel_address(ip);
-        let unusable = (attr.samples_ip() && !self.is_valid())
-            || (attr.samples_data_source() && self.is_void());
-        if unusable {
-            event.count_lost_sample();
-        }
-        if unusable || (hidden && attr.samples_ip()) {
-            // SAFETY: This is called by the PMI's handler, for an event on this CPU.
-            unsafe { perf::account_interrupt(event) };
-            return;
-        }
         // Privilege level and callchain of the sample are made of these by the kernel.
-        interrupted.set_sampled(uses_siar && !hidden, self.sier, self.mmcra);
-        let ip = (!hidden).then_some(ip);
+        interrupted.set_sampled(by_siar, self.sier, self.mmcra);
         if attr.samples_more() {
             self.report_more(here, event, period, ip, interrupted);
         } else {
@@ -147,7 +206,8 @@ impl Sampled {
         let mut stack = BranchStack::new();
         let mut sample = Sample::new(period, ip);
         if attr.samples_address() {
-            if let Some(address) = self.data_address(attr.exclude_kernel()) {
+            let place = self.place(interrupted);
+            if let Some(address) = place.data_address(Sdar::read(), attr.exclude_kernel()) {
                 sample.set_address(address);
             }
         }
@@ -196,15 +256,5 @@ impl Sampled {
             }
         }
         shown
-    }
-
-    /// The address of the sampled instruction's data, if it is known and the event's owner may see
-    /// it.
-    fn data_address(&self, exclude_kernel: bool) -> Option<u64> {
-        if self.is_marked() && self.sier.sdar_valid() == 0 {
-            return None;
-        }
-        let address = Sdar::read();
-        (!(exclude_kernel && machine::is_kernel_address(address))).then_some(address)
     }
 }

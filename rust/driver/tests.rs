@@ -13,6 +13,8 @@ mod cases {
     use super::super::branch::Deal;
     use super::super::branch::Wanted;
     use super::super::count;
+    use super::super::sample::Fate;
+    use super::super::sample::Place;
     use crate::isa207::BranchTypes;
     use crate::isa207::Record;
     use crate::perf::BranchEntry;
@@ -25,6 +27,7 @@ mod cases {
     use crate::power::pmu::NEGATIVE;
     use crate::power::regs::Bescr;
     use crate::power::regs::Mmcr0;
+    use crate::power::regs::Sier;
     use kernel::prelude::*;
 
     #[test]
@@ -62,6 +65,9 @@ mod cases {
         assert_eq!(count::delta(10, 15), 5);
         assert_eq!(count::delta(0xffff_fff0, 0x10), 0x20);
         assert_eq!(count::delta(7, 7), 0);
+        // A step back is none forward, unless it is too long for one.
+        assert_eq!(count::delta(300, 45), 0);
+        assert_eq!(count::delta(300, 44), 0xffff_ff00);
         assert_eq!(count::delta(0, 0xffff_ffff), 0xffff_ffff);
     }
 
@@ -192,6 +198,99 @@ mod cases {
         assert_eq!(code.at(u64::MAX & !3), None);
         assert_eq!(code.at(0x4000_0000_0000_0000), None);
         assert_eq!(code.at(0xbfff_ffff_ffff_fffc), None);
+    }
+
+    #[test]
+    fn a_sample_is_where_the_counter_overflowed() {
+        const PROGRAM: u64 = 0x1000_0000;
+        const KERNEL: u64 = 0xc000_0000_0012_3456;
+        let none = Sier::from(0);
+        let user = none.with_const_problem_state::<1>();
+        let valid = none.with_const_siar_valid::<1>();
+        let fate = |marked, siar, sier, nip, ip, exclude| {
+            let in_program = nip == PROGRAM;
+            Place {
+                marked,
+                siar,
+                sier,
+                nip,
+                in_program,
+            }
+            .fate(ip, exclude)
+        };
+        let kept = |ip, by_siar| Fate::Kept { ip, by_siar };
+
+        // In a program the interrupt is prompt.
+        let siar = PROGRAM + 8;
+        for exclude in [false, true] {
+            let at_nip = kept(Some(PROGRAM), false);
+            assert_eq!(fate(false, siar, user, PROGRAM, true, exclude), at_nip);
+            assert_eq!(fate(false, 0, none, PROGRAM, true, exclude), at_nip);
+            // One that came late says where by SIAR, and so does a marked instruction.
+            let at_siar = kept(Some(siar), true);
+            assert_eq!(fate(false, siar, user, KERNEL, true, exclude), at_siar);
+            assert_eq!(
+                fate(
+                    true,
+                    siar,
+                    user.with_const_siar_valid::<1>(),
+                    PROGRAM,
+                    true,
+                    exclude
+                ),
+                at_siar
+            );
+        }
+        // Of the kernel: for who may see it.
+        let far = KERNEL + 8;
+        assert_eq!(
+            fate(false, far, none, KERNEL, true, false),
+            kept(Some(far), true)
+        );
+        assert_eq!(
+            fate(false, 0, none, KERNEL, true, false),
+            kept(Some(KERNEL), false)
+        );
+        assert_eq!(fate(false, far, none, KERNEL, true, true), Fate::Hidden);
+        assert_eq!(fate(false, far, none, PROGRAM, true, true), Fate::Hidden);
+        assert_eq!(fate(false, 0, none, KERNEL, true, true), Fate::Hidden);
+        // Who does not ask where it was gets it without.
+        assert_eq!(
+            fate(false, far, none, KERNEL, false, true),
+            kept(None, false)
+        );
+        // A marked instruction that is not known.
+        for exclude in [false, true] {
+            assert_eq!(fate(true, siar, user, PROGRAM, true, exclude), Fate::Lost);
+        }
+        assert_eq!(
+            fate(true, siar, valid, PROGRAM, true, true),
+            kept(Some(siar), true)
+        );
+    }
+
+    #[test]
+    fn a_data_address_is_known_and_not_the_kernels() {
+        const KERNEL: u64 = 0xc000_0000_0012_3456;
+        let address = |marked, sier, sdar, exclude| {
+            let (siar, nip, in_program) = (0, 0, true);
+            Place {
+                marked,
+                siar,
+                sier,
+                nip,
+                in_program,
+            }
+            .data_address(sdar, exclude)
+        };
+        let none = Sier::from(0);
+        let valid = none.with_const_sdar_valid::<1>();
+        assert_eq!(address(false, none, 0x1000, true), Some(0x1000));
+        assert_eq!(address(true, none, 0x1000, true), None);
+        assert_eq!(address(true, valid, 0x1000, true), Some(0x1000));
+        assert_eq!(address(true, valid, KERNEL, false), Some(KERNEL));
+        assert_eq!(address(true, valid, KERNEL, true), None);
+        assert_eq!(address(false, none, KERNEL, true), None);
     }
 
     #[test]
