@@ -17,6 +17,7 @@ use ktap::Outcome;
 use ktap::check;
 use perf_event_open_sys::bindings as sys;
 use pmu_selftests::attr::Attr;
+use pmu_selftests::machine;
 use pmu_selftests::ring::Ring;
 use pmu_selftests::sample::Sample;
 use std::arch::global_asm;
@@ -195,8 +196,9 @@ fn nothing_of_a_neighbour() -> Outcome {
 fn nothing_of_a_sampled_neighbour() -> Outcome {
     prepare_neighbours()?;
     sees_nothing_of(Peer::spawn(|parent| {
+        let rounds = machine::sampled_work(20_000);
         let attr = Attr::cycles()
-            .sampling(5_003, sys::PERF_SAMPLE_IP.into())
+            .sampling(machine::period(5_003), sys::PERF_SAMPLE_IP.into())
             .branches((sys::PERF_SAMPLE_BRANCH_ANY_CALL | sys::PERF_SAMPLE_BRANCH_USER).into())
             .with(|raw| raw.set_exclude_kernel(1));
         let event = attr.open_self().or_fail("open")?;
@@ -204,7 +206,7 @@ fn nothing_of_a_sampled_neighbour() -> Outcome {
         event.enable().or_fail("enable")?;
         loop {
             // SAFETY: the routine changes r0, CTR and CR only, as a callee may.
-            unsafe { branches(20_000) };
+            unsafe { branches(rounds) };
             let samples = Sample::all(&attr, &ring.take()).or_fail("samples")?;
             let call = branches_call as *const () as u64;
             let mut stacks = samples.iter().flat_map(|sample| &sample.branches);

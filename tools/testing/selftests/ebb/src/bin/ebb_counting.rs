@@ -6,6 +6,7 @@ use ebb::EbbContext;
 use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
+use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb_selftests::OrFail;
 use ebb_selftests::session;
@@ -69,7 +70,7 @@ fn period_is_kept() -> Outcome {
     }
     let [short, long] = came;
     check!(
-        long > 20 && short.abs_diff(2 * long) * 10 <= short,
+        long > 20 && short.abs_diff(2 * long) * 10 <= machine::kernel_share(short),
         "{short} EBBs at the period, {long} at twice the period"
     );
     Ok(())
@@ -180,7 +181,15 @@ fn instructions() -> Outcome {
     let code = ebb::config::INSTRUCTIONS_PMC2;
     let event = session::begin(code, RARE, session::count_only)?;
     for n in 1..=500 {
-        session::wait_for(n, RARE)?;
+        let came = session::wait_for(n, RARE);
+        // Between a debug kernel's ticks overflows move to such blocks. What tells:
+        // no EBBs any more, with one due, though no handler runs.
+        let state = Bescr::read();
+        let lost = state.has(Bescr::PMEO) && !state.has(Bescr::GE);
+        if came.is_err() && lost && machine::is_debug_kernel() {
+            return ktap::skip("the emulator lost an EBB");
+        }
+        came?;
     }
     session::end(event);
     check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
