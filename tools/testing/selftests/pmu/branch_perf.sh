@@ -108,8 +108,11 @@ check_filter() {
 stat_counts_the_work() {
 	must perf stat -x , -e cycles:u,instructions:u -o "$work/stat" pmu_tool work 100000000
 	cat "$work/stat"
-	awk -F , '
-		/^[0-9<]/ { good += $1 >= 99000000 && $1 <= 103000000 }
+	# The emulator counts the kernel all the same; one with checks has more to do.
+	most=103000000
+	[ ! -e /proc/lockdep ] || most=130000000
+	awk -F , -v most="$most" '
+		/^[0-9<]/ { good += $1 >= 99000000 && $1 <= most }
 		END { exit(good != 2) }
 	' "$work/stat" || {
 		why "not the work's instructions"
