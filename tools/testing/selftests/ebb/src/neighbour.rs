@@ -7,6 +7,9 @@ use crate::alert;
 use crate::process::Peer;
 use crate::session;
 use ebb::EventBuilder;
+use ebb::Pmc;
+use ebb::pmc;
+use ebb::reg::Bescr;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
@@ -94,6 +97,10 @@ impl Neighbour {
                     alert::on();
                 }
                 session::work();
+                // Never its own overflow, after two seconds of work.
+                if Bescr::read().has(Bescr::PME) && Pmc::Pmc1.read() > pmc::OVERFLOW / 2 {
+                    Pmc::Pmc1.write(0);
+                }
             }
             let (came, spurious) = (ebb::count(), ebb::spurious());
             check!(
