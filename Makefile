@@ -58,7 +58,7 @@ check: ## run every test
 	@$(in_root) python3 -B scripts/check
 
 .PHONY: check-debug
-check-debug: ## run the guests' tests on a kernel that checks itself (half an hour)
+check-debug: ## run the guests' tests on a kernel that checks itself (most of an hour)
 	@scripts/setup root kernel-debug guest perf perf-tests selftests
 	@$(in_root) python3 -B scripts/check --debug
 
