@@ -36,7 +36,7 @@
 //! EBBRR has no meaning either while GE and PME are on, as the next EBB overwrites it. It is set to
 //! [`MARK`], and if it differs the machine has made an EBB since.
 //!
-//! QEMU before 8.1 raises no interrupts ([`SILENT`]), but remembers EBBs for the CPU as well.
+//! QEMU before 8.1 raises no interrupts ([`is_silent`]), but remembers EBBs for the CPU as well.
 //!
 //! What cannot be had is told in `Documentation/internals.md`, "Under EBE".
 
@@ -56,9 +56,6 @@ use kernel::sync::atomic::Relaxed;
 
 /// Whether this machine raises PM interrupts under EBE, known after the first.
 static INTERRUPTS: Atomic<bool> = Atomic::new(false);
-
-/// Whether this machine raises none, but remembers EBBs for a CPU all the same (QEMU before 8.1).
-static SILENT: Atomic<bool> = Atomic::new(false);
 
 /// Whether that has been tried.
 static PROBED: Atomic<bool> = Atomic::new(false);
@@ -172,6 +169,12 @@ fn undo() {
         .with_const_global_enable::<1>()
         .with_const_pm_occurred::<0>()
         .write();
+}
+
+/// Whether this machine raises no PM interrupts under EBE, but remembers EBBs for a CPU all the same
+/// (QEMU before 8.1).
+fn is_silent() -> bool {
+    PROBED.load(Relaxed) && !INTERRUPTS.load(Relaxed) && machine::is_emulated()
 }
 
 /// Whether the program takes EBBs of the PMU now.
@@ -319,7 +322,6 @@ pub(super) fn probe(here: &Here<'_>) {
     }
     bescr.write();
     here.alert.alert.set(Alert::None);
-    SILENT.store(machine::is_emulated(), Relaxed);
     PROBED.store(true, Relaxed);
 }
 
@@ -336,7 +338,7 @@ pub(super) fn close() {
 /// with what is due in PMAO.
 pub(super) fn leave(here: &Here<'_>, mmcr0: Mmcr0) -> Mmcr0 {
     if !INTERRUPTS.load(Relaxed) {
-        if SILENT.load(Relaxed) {
+        if is_silent() {
             forget_any(Bescr::read());
         }
         return mmcr0;
@@ -371,7 +373,7 @@ pub(super) fn enter(here: &Here<'_>, user: Mmcr0) -> Mmcr0 {
     let keeper = &here.alert;
     let bescr = Bescr::read();
     if !INTERRUPTS.load(Relaxed) {
-        if SILENT.load(Relaxed) {
+        if is_silent() {
             if user.alert_occurred() == 1 && takes_ebbs(bescr) {
                 raise(here);
             } else {
