@@ -3,7 +3,7 @@
 //! Alerts that a program cannot take at once, on machines that do not keep them for it.
 //!
 //! The architecture keeps an alert in MMCR0\[PMAO\] until the program has EBBs on, and raises no
-//! interrupt for it while MMCR0\[EBE\] is set. Hardware does so, and nothing here is entered there.
+//! interrupt for it while MMCR0\[EBE\] is set. Hardware does so, and nothing here has an effect there.
 //! QEMU (8.1 and later) differs:
 //!
 //! - an alert raises a PM interrupt too, from a line that is up as long as PMAO is set;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Where the fields of an event code lie, per generation, and as what perf
-//! shows them in `format/`. One table serves decoding, the check for reserved
-//! bits and sysfs, so that the three cannot disagree.
+//! shows them in `format/`: tables for decoding, the check for reserved bits and
+//! sysfs. `tests/hand/tables.rs` compares the files with what decoding accepts.
 //!
 //! Sources: the comments "Raw event encoding" in the kernel's
 //! `arch/powerpc/perf/power{8,9,10}-pmu.c`.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What the kernel offers to C only, as inline functions and macros, in the
- * form of functions that rust/power/ can call. No logic lives here.
+ * form of functions that rust/power/ can call, with as little logic as can be.
  */
 #define pr_fmt(fmt) "ebb_pmu: " fmt
 
@@ -162,7 +162,7 @@ bool ebb_pmu_strict_filters(void)
 static int prompt = -1;
 module_param(prompt, int, 0444);
 MODULE_PARM_DESC(prompt,
-		 "sample in handlers of other interrupts: 1 yes, 0 no, -1 (default) not in an emulator");
+		 "sample in handlers of other interrupts: 1 yes, 0 no, -1 (default) yes, but not in an emulator");
 
 bool ebb_pmu_prompt(void)
 {

@@ -16,15 +16,19 @@
 
 /* BHRB filters (MMCRA[IFM]). */
 #define EBB_PMU_IFM_ANY		0ULL
-#define EBB_PMU_IFM_CALL	1ULL	/* calls; POWER8 and later */
-#define EBB_PMU_IFM_IND_CALL	2ULL	/* indirect calls; POWER10 and later */
+#define EBB_PMU_IFM_CALL	1ULL	/* branches that set LR; POWER8 and later */
+#define EBB_PMU_IFM_IND		2ULL	/* indirect branches; POWER10 and later */
 #define EBB_PMU_IFM_COND	3ULL	/* conditional branches; POWER10 and later */
 
 /*
- * Special purpose registers in problem state, while an EBB event is scheduled.
+ * Special purpose registers in problem state: those of the PMU while an EBB
+ * event is scheduled, BESCR, EBBHR, EBBRR and TAR at any time.
  * Power ISA, Book III, chapter "Performance Monitor Facility"; Book II,
  * chapter "Event-Based Branch Facility".
  */
+#define EBB_PMU_SPR_SIER2	736	/* read only; ISA v3.1 */
+#define EBB_PMU_SPR_SIER3	737	/* read only; ISA v3.1 */
+#define EBB_PMU_SPR_MMCR3	738	/* read only; ISA v3.1 */
 #define EBB_PMU_SPR_SIER	768	/* read only */
 #define EBB_PMU_SPR_MMCR2	769	/* bits FC1P to FC6P only */
 #define EBB_PMU_SPR_MMCRA	770	/* read only */
@@ -38,6 +42,7 @@
 #define EBB_PMU_SPR_EBBHR	804	/* address of the handler */
 #define EBB_PMU_SPR_EBBRR	805	/* where rfebb returns to */
 #define EBB_PMU_SPR_BESCR	806
+#define EBB_PMU_SPR_TAR		815	/* a handler has to save it */
 
 #define EBB_PMU_BESCR_GE	(1ULL << 63)	/* EBBs are enabled */
 #define EBB_PMU_BESCR_PME	(1ULL << 32)	/* those of the PMU are */
@@ -46,5 +51,8 @@
 #define EBB_PMU_MMCR0_FC	(1ULL << 31)	/* the counters are frozen */
 #define EBB_PMU_MMCR0_PMAE	(1ULL << 26)	/* alerts are enabled */
 #define EBB_PMU_MMCR0_PMAO	(1ULL << 7)	/* an alert occurred */
+
+/* MMCR2[FC1P] to [FC6P]: PMC1 to PMC6 are frozen in problem state. */
+#define EBB_PMU_MMCR2_USER	0x4020100804020000ULL
 
 #endif

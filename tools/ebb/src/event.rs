@@ -137,7 +137,8 @@ impl EventBuilder {
     /// # Errors
     ///
     /// The errno of `perf_event_open(2)`. For EINVAL of an EBB event the reason
-    /// is the rule that the request breaks.
+    /// is the rule that the request breaks, if it is one that can be told by the
+    /// request alone.
     pub fn open(&self) -> Result<Event, Error> {
         self.open_in(None)
     }
@@ -165,8 +166,9 @@ impl EventBuilder {
             )
         };
         if fd < 0 {
-            let reason = rules::broken(&self.attr, self.pid, leader.map(|leader| &leader.attr));
-            return Err(Error::last("perf_event_open", reason));
+            let error = Error::last("perf_event_open", None);
+            let broken = || rules::broken(&self.attr, self.pid, leader.map(|leader| &leader.attr));
+            return Err(error.because(broken));
         }
         Ok(Event {
             // SAFETY: the kernel has just given this descriptor to us alone.

@@ -2,8 +2,9 @@
 //! The performance monitor counters, the sampled registers and the BHRB, as a
 //! program with a scheduled EBB event may use them.
 //!
-//! Every access here ends in SIGILL while this thread has no scheduled EBB
-//! event: see [`Event::is_scheduled`](crate::Event::is_scheduled).
+//! Every write here ends in SIGILL while this thread has no scheduled EBB event
+//! (see [`Event::is_scheduled`](crate::Event::is_scheduled)), from ISA v3.1 on
+//! every read too. Before, a read gives whatever is there, as of another event.
 
 use crate::reg::Mmcr0;
 use crate::spr;
@@ -139,7 +140,8 @@ pub fn sier() -> u64 {
 /// Reads entry `N` (0-1023, most recent first) of the Branch History Rolling
 /// Buffer; 0 means that it is empty. Power ISA Book II section 8.2.
 ///
-/// Always empty unless the event was opened with [`config::BHRB`](crate::config::BHRB).
+/// From ISA v3.1 on always empty unless the event was opened with
+/// [`config::BHRB`](crate::config::BHRB); before, branches are recorded all the same.
 #[must_use]
 pub fn bhrb_entry<const N: u16>() -> u64 {
     let value: u64;

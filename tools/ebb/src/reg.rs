@@ -57,7 +57,8 @@ impl Mmcr0 {
     /// PMAO (bit 56): an alert has occurred.
     pub const PMAO: Self = Self(0x80);
 
-    /// Reads the register. SIGILL if no EBB event is scheduled.
+    /// Reads the register. If no EBB event is scheduled: SIGILL from ISA v3.1 on,
+    /// before whatever is there.
     #[inline(always)]
     #[must_use]
     pub fn read() -> Self {
@@ -88,7 +89,8 @@ impl Mmcr2 {
         Self((1 << 62) >> ((n - 1) as u32 * 9))
     }
 
-    /// Reads the register. SIGILL if no EBB event is scheduled.
+    /// Reads the register. If no EBB event is scheduled: SIGILL from ISA v3.1 on,
+    /// before whatever is there.
     #[inline(always)]
     #[must_use]
     pub fn read() -> Self {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Which rule a refused EBB event breaks.
 //!
-//! The kernel says EINVAL to all of them (`ebb_event_check` and the constraints
-//! of the core PMU's driver), so a program that was refused asks here. This
-//! explains a refusal; it never makes one.
+//! The kernel says EINVAL to all of them, so a program that was refused asks
+//! here. This explains a refusal, in the order in which the driver finds it; it
+//! never makes one. The driver knows more reasons, such as codes that the
+//! processor does not have: its log tells (`Documentation/ebb.md`).
 
 use crate::config::BHRB;
 use crate::config::EBB;
@@ -46,12 +47,12 @@ pub(crate) fn broken(
             "an EBB event cannot be inherited",
         ),
         (
-            is_ebb && attr.sample_period != 0,
-            "an EBB event has no sample period: the program sets the counter",
-        ),
-        (
             is_ebb && attr.sample_type != 0,
             "an EBB event has no samples, so no sample type",
+        ),
+        (
+            is_ebb && attr.sample_period != 0,
+            "an EBB event has no sample period: the program sets the counter",
         ),
         (
             is_ebb && attr.enable_on_exec() != 0,
