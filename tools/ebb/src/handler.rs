@@ -27,7 +27,8 @@ pub type Handler = fn(&mut EbbContext<'_>);
 /// How the performance monitor goes on after a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rearm {
-    /// Reload the counters that overflowed and have a period, and count on.
+    /// Reload the counters that overflowed, with 0 if they have no period, and
+    /// count on.
     Restart,
     /// Count on with the counters as the handler left them. One that is still
     /// negative raises the next EBB at once.
@@ -285,9 +286,14 @@ pub(crate) extern "C" fn ebb_dispatch(frame: &Frame) -> u64 {
 fn resume(t: &Thread, mmcr0: Mmcr0, context: &EbbContext<'_>) -> u64 {
     if context.rearm == Rearm::Restart {
         for pmc in Pmc::ALL {
-            let period = t.period[pmc.index()].load(Relaxed);
-            if period != 0 && context.overflowed(pmc) {
-                pmc.write(Pmc::start_value(period));
+            if context.overflowed(pmc) {
+                // One that stays negative would raise the next EBB at once.
+                let period = t.period[pmc.index()].load(Relaxed);
+                pmc.write(if period == 0 {
+                    0
+                } else {
+                    Pmc::start_value(period)
+                });
             }
         }
     }

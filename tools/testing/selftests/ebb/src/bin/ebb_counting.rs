@@ -174,6 +174,19 @@ fn unused_pmc5_and_6_stand_still() -> Outcome {
     Ok(())
 }
 
+/// A counter without a period is set to 0 when it is negative, as it could raise
+/// EBBs for ever.
+fn negative_without_a_period() -> Outcome {
+    let event = session::begin(CYCLES, PERIOD, look_at_pmc1)?;
+    Pmc::Pmc3.write(pmc::OVERFLOW + 16);
+    let seen = ebb::count();
+    session::wait_for(seen + 10, PERIOD)?;
+    let value = Pmc::Pmc3.read();
+    session::end(event);
+    check!(value == 0, "PMC3 is {value:#x}");
+    Ok(())
+}
+
 /// Instructions, not cycles. QEMU, where one overflows in a block of code that
 /// ends in a branch, forgets to go to the handler.
 fn instructions() -> Outcome {
@@ -203,6 +216,7 @@ fn main() {
         ("period_is_kept", period_is_kept),
         ("frozen_by_the_program", frozen_by_the_program),
         ("several_counters", several_counters),
+        ("negative_without_a_period", negative_without_a_period),
         (
             "unused_pmc5_and_6_stand_still",
             unused_pmc5_and_6_stand_still,
