@@ -12,6 +12,7 @@ use super::sample::Sampled;
 use super::CpuState;
 use super::Here;
 use crate::isa207::Cpu;
+use crate::isa207::Isa;
 use crate::perf;
 use crate::perf::CpuContexts;
 use crate::perf::Event;
@@ -21,6 +22,8 @@ use crate::power::interrupt::Interrupted;
 use crate::power::machine;
 use crate::power::pmu;
 use crate::power::regs::Mmcr0;
+use crate::power::regs::Sdar;
+use crate::power::regs::Siar;
 use crate::power::timer::Look;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
@@ -66,6 +69,11 @@ impl Handler for PmInterrupt {
             pmu::synchronize();
         }
         overflows(self.cpu, &here, interrupted);
+        if self.cpu.isa() < Isa::V31 {
+            // Programs may read them there, and they may hold an address of the kernel.
+            Sdar::write(0);
+            Siar::write(0);
+        }
         // Goes on counting, with alerts.
         Mmcr0::from(here.mmcr.get().mmcr0).alerting().write();
         // SAFETY: This is the PMI's handler.
