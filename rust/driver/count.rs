@@ -29,19 +29,38 @@ pub(super) fn start_value(left: i64) -> u32 {
     pmu::NEGATIVE - left as u32
 }
 
-/// What a counter of `event` is to start with when it runs.
-pub(super) fn running_value(event: &Event) -> u32 {
-    match event.hw().sample_period() {
-        0 => 0,
-        _ => start_value(event.hw().period_left().load(Relaxed)),
+/// What a counter of `event` is to start with when it runs. No PMI may come meanwhile.
+///
+/// perf core sets what is left to 0 when the event has another period from now on.
+fn running_value(here: &Here<'_>, event: &Event) -> u32 {
+    let hw = event.hw();
+    let period = hw.sample_period();
+    if period == 0 {
+        return 0;
+    }
+    if hw.period_left().load(Relaxed) == 0 {
+        // CAST: perf core takes no period of 2^63 or more.
+        hw.period_left().store(period as i64, Relaxed);
+        hw.set_last_period(here, period);
+    }
+    start_value(hw.period_left().load(Relaxed))
+}
+
+/// What a counter of `event` is to start with. No PMI may come meanwhile.
+pub(super) fn initial_value(here: &Here<'_>, event: &Event) -> u32 {
+    match event.hw().state() {
+        State::Stopped => 0,
+        State::Running => running_value(here, event),
     }
 }
 
-/// What a counter of `event` is to start with.
-pub(super) fn initial_value(event: &Event) -> u32 {
-    match event.hw().state() {
-        State::Stopped => 0,
-        State::Running => running_value(event),
+/// What is left of a period of which `left` was left, `delta` events later. Never 0, which is perf
+/// core's word for a new period: this one is over, and its sample is to come.
+pub(super) fn still_left(left: i64, delta: u64) -> i64 {
+    // CAST: At most 2^32.
+    match left - delta as i64 {
+        0 => -1,
+        left => left,
     }
 }
 
@@ -87,8 +106,8 @@ pub(super) fn read(event: &Event) {
         }
         prev.store(now.into(), Relaxed);
         event.add_count(delta);
-        // CAST: At most 2^32. What is left may be none then: the sample comes with the alert.
-        hw.period_left().add(-(delta as i64), Relaxed);
+        let left = hw.period_left();
+        left.store(still_left(left.load(Relaxed), delta), Relaxed);
     });
 }
 
@@ -104,9 +123,12 @@ pub(super) fn stop(here: &Here<'_>, event: &Event) {
     if event.hw().state() == State::Stopped || is_ebb(event) {
         return;
     }
-    read(event);
-    event.hw().set_state(here, State::Stopped);
-    pmu::write_pmc(index, 0);
+    // The PMU may run: see `Pmu::stop`.
+    masked(|| {
+        read(event);
+        event.hw().set_state(here, State::Stopped);
+        pmu::write_pmc(index, 0);
+    });
     event.update_userpage();
 }
 
@@ -119,10 +141,13 @@ pub(super) fn start(here: &Here<'_>, event: &Event) {
     if hw.state() == State::Running || is_ebb(event) {
         return;
     }
-    let value = running_value(event);
-    hw.prev_count().store(value.into(), Relaxed);
-    pmu::write_pmc(index, value);
-    // Last: a PMI before this takes the counter for one that is stopped, and sets it to 0.
-    hw.set_state(here, State::Running);
+    // The PMU may run: see `Pmu::start`. To a PMI in between the event would be a stopped one, whose
+    // counter is set to 0.
+    masked(|| {
+        let value = running_value(here, event);
+        hw.prev_count().store(value.into(), Relaxed);
+        pmu::write_pmc(index, value);
+        hw.set_state(here, State::Running);
+    });
     event.update_userpage();
 }

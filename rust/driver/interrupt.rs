@@ -140,7 +140,7 @@ fn overflow(
         hw.set_last_period(here, hw.sample_period());
     }
     hw.period_left().store(left, Relaxed);
-    let start = count::initial_value(event);
+    let start = count::initial_value(here, event);
     hw.prev_count().store(start.into(), Relaxed);
     pmu::write_pmc(index, start);
     event.update_userpage();

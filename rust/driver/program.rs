@@ -187,7 +187,7 @@ fn enter(here: &Here<'_>, event: &Event, index: usize, ebb: bool) {
         // CAST: A counter's value was stored there.
         prev.load(Relaxed) as u32
     } else {
-        let value = count::initial_value(event);
+        let value = count::initial_value(here, event);
         prev.store(value.into(), Relaxed);
         value
     };

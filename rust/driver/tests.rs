@@ -61,6 +61,13 @@ mod cases {
     }
 
     #[test]
+    fn what_is_left_of_a_period_is_never_zero() {
+        assert_eq!(count::still_left(1000, 10), 990);
+        assert_eq!(count::still_left(1000, 1010), -10);
+        assert_eq!(count::still_left(1000, 1000), -1);
+    }
+
+    #[test]
     fn counts_go_on_over_the_end_of_the_counter() {
         assert_eq!(count::delta(10, 15), 5);
         assert_eq!(count::delta(0xffff_fff0, 0x10), 0x20);

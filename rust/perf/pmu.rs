@@ -51,8 +51,10 @@ impl Transaction {
 ///
 /// perf core calls [`event_init`] and [`destroy`] in process context; everything else runs with
 /// interrupts off on the CPU whose PMU it is about and must neither sleep nor allocate. [`add`],
-/// [`del`], [`start`], [`stop`] and transactions come between [`disable`] and [`enable`], except
-/// that [`stop`] also comes out of [`Event::overflow`] in the PMU's interrupt.
+/// [`del`] and transactions come between [`disable`] and [`enable`], and so do [`start`] and [`stop`]
+/// with two exceptions: [`stop`] comes out of [`Event::overflow`] in the PMU's interrupt; and both
+/// come while the PMU runs, and may be interrupted by it, if a group with an event of another PMU is
+/// throttled, or no longer is, for the sake of that event.
 ///
 /// [`event_init`]: Pmu::event_init
 /// [`destroy`]: Pmu::destroy
@@ -87,7 +89,7 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     /// Takes an event off this CPU's PMU, its count brought up to date.
     fn del(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);
 
-    /// Starts an event's counter with what is left of its period.
+    /// Starts an event's counter with what is left of its period; 0 is left of a new one.
     fn start(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);
 
     /// Stops an event's counter, its count brought up to date.

@@ -191,6 +191,38 @@ fn new_period_while_running() -> Outcome {
     Ok(())
 }
 
+/// The first sample after the call stands for the new period, and comes when that is
+/// over, of an event that runs and of one that is disabled.
+fn new_period_begins_anew() -> Outcome {
+    const LONG: u64 = 1 << 33;
+    let period = machine::period(100_003);
+    let attr = Attr::raw(on_pmc(2, INSTRUCTIONS)).sampling(LONG, FIELDS);
+    let event = attr.open_self()?;
+    let mut ring = Ring::map(&event, PAGES)?;
+    for runs in [true, false, true, false] {
+        event.disable()?;
+        event.set_period(LONG)?;
+        if runs {
+            event.enable()?;
+        }
+        ring.take();
+        event.set_period(period)?;
+        event.enable()?;
+        let start = event.read()?.value;
+        work::run(10 * period);
+        let count = event.read()?.value - start;
+        for sample in Sample::all(&attr, &ring.take())? {
+            check!(
+                sample.period == period,
+                "a sample of {}, {runs}",
+                sample.period
+            );
+        }
+        check!(count >= 9 * period, "counted {count}");
+    }
+    Ok(())
+}
+
 fn most_per_second() -> io::Result<u64> {
     fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate")?
         .trim()
@@ -315,6 +347,7 @@ fn main() {
         ("frequency_follows_the_work", frequency_follows_the_work),
         ("new_frequency_by_ioctl", new_frequency_by_ioctl),
         ("new_period_while_running", new_period_while_running),
+        ("new_period_begins_anew", new_period_begins_anew),
         ("highest_frequency", highest_frequency),
         ("throttled_until_the_tick", throttled_until_the_tick),
         (
