@@ -114,7 +114,6 @@ impl Mmcr {
             this.mmcra |= Threshold::new(cpu, req).mmcra(cpu.isa);
         }
         this.mmcr0 = counting(cpu, used);
-        this.mmcr2 |= lone_freeze(used);
         this.mmcra |= branch_filter(reqs);
         this.mmcra |= sdar_mode(cpu, assignment);
         if cpu.isa >= Isa::V31 && !reqs.iter().any(Request::wants_branches) {
@@ -190,18 +189,6 @@ fn freeze(pmc: Pmc, exclude: Exclude, machine: Machine) -> u64 {
         bits |= 1 << fcwait;
     }
     counter.put(bits)
-}
-
-/// MMCR2: one of PMC5 and PMC6 is frozen if it is unused and the other is not. FC56
-/// is for both, and alerts are enabled for both, so it would alert of itself.
-fn lone_freeze(used: [bool; COUNTERS]) -> u64 {
-    const FCS_FCP_FCH: u64 = 0b1_1000_0100;
-    let [.., pmc5, pmc6] = used;
-    match (pmc5, pmc6) {
-        (true, false) => nth(5, 0, 9).put(FCS_FCP_FCH),
-        (false, true) => nth(4, 0, 9).put(FCS_FCP_FCH),
-        _ => 0,
-    }
 }
 
 /// MMCRA: marking of instructions.

@@ -218,16 +218,6 @@ pub fn expected(
             }
         }
     }
-    // Half of a pair that runs together is of no use to anybody.
-    let uses = |number| answer.placements().any(|(pmc, _)| pmc.number() == number);
-    for (used, unused) in [(5, 6), (6, 5)] {
-        if uses(used) && !uses(unused) {
-            let counter = &mut all.counters[unused - 1];
-            counter.frozen_privileged = true;
-            counter.frozen_problem = true;
-            counter.frozen_hypervisor = true;
-        }
-    }
     let mut filters = filters(group).into_iter();
     match (filters.next(), filters.next()) {
         (None, _) => {}
