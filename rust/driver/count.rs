@@ -29,6 +29,17 @@ pub(super) fn start_value(left: i64) -> u32 {
     pmu::NEGATIVE - left as u32
 }
 
+/// What `period_left` is when nothing is left and the sample is yet to come. 0 itself is perf core's
+/// word for a period that begins anew.
+const DUE: i64 = i64::MIN;
+
+/// What is left of a period, of which `period_left` is `left`, `delta` events later; negative if it
+/// was over earlier.
+pub(super) fn left_after(left: i64, delta: u64) -> i64 {
+    // CAST: At most 2^32.
+    (if left == DUE { 0 } else { left }) - delta as i64
+}
+
 /// What a counter of `event` is to start with when it runs. No PMI may come meanwhile.
 ///
 /// perf core sets what is left to 0 when the event has another period from now on.
@@ -43,7 +54,7 @@ fn running_value(here: &Here<'_>, event: &Event) -> u32 {
         hw.period_left().store(period as i64, Relaxed);
         hw.set_last_period(here, period);
     }
-    start_value(hw.period_left().load(Relaxed))
+    start_value(left_after(hw.period_left().load(Relaxed), 0))
 }
 
 /// What a counter of `event` is to start with. No PMI may come meanwhile.
@@ -51,16 +62,6 @@ pub(super) fn initial_value(here: &Here<'_>, event: &Event) -> u32 {
     match event.hw().state() {
         State::Stopped => 0,
         State::Running => running_value(here, event),
-    }
-}
-
-/// What is left of a period of which `left` was left, `delta` events later. Never 0, which is perf
-/// core's word for a new period: this one is over, and its sample is to come.
-pub(super) fn still_left(left: i64, delta: u64) -> i64 {
-    // CAST: At most 2^32.
-    match left - delta as i64 {
-        0 => -1,
-        left => left,
     }
 }
 
@@ -106,8 +107,9 @@ pub(super) fn read(event: &Event) {
         }
         prev.store(now.into(), Relaxed);
         event.add_count(delta);
-        let left = hw.period_left();
-        left.store(still_left(left.load(Relaxed), delta), Relaxed);
+        let left = left_after(hw.period_left().load(Relaxed), delta);
+        hw.period_left()
+            .store(if left == 0 { DUE } else { left }, Relaxed);
     });
 }
 

@@ -127,8 +127,8 @@ fn overflow(
     let delta = count::delta(hw.prev_count().load(Relaxed), value);
     event.add_count(delta);
 
-    // CAST: At most 2^32; periods are positive.
-    let mut left = hw.period_left().load(Relaxed) - delta as i64;
+    let mut left = count::left_after(hw.period_left().load(Relaxed), delta);
+    // CAST: Periods are positive.
     let period = hw.sample_period() as i64;
     let last_period = hw.last_period();
     let over = period != 0 && left <= 0;

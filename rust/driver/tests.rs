@@ -61,10 +61,13 @@ mod cases {
     }
 
     #[test]
-    fn what_is_left_of_a_period_is_never_zero() {
-        assert_eq!(count::still_left(1000, 10), 990);
-        assert_eq!(count::still_left(1000, 1010), -10);
-        assert_eq!(count::still_left(1000, 1000), -1);
+    fn what_is_left_of_a_period_is_exact() {
+        assert_eq!(count::left_after(1000, 10), 990);
+        assert_eq!(count::left_after(1000, 1000), 0);
+        assert_eq!(count::left_after(1000, 1010), -10);
+        // That nothing is left and the sample is due.
+        assert_eq!(count::left_after(i64::MIN, 0), 0);
+        assert_eq!(count::left_after(i64::MIN, 10), -10);
     }
 
     #[test]
