@@ -116,8 +116,11 @@ fn cycles_equal_instructions() -> Outcome {
     leader.disable()?;
     let values = leader.read_group()?.values;
     let (instructions, cycles) = (values[0].0, values[1].0);
+    // QEMU misses instructions at the ends of pages. This loop crosses none, but ticks
+    // of the kernel do, and those of a debug one are long.
+    let missed = instructions / if machine::is_debug_kernel() { 50 } else { 1000 };
     check!(
-        instructions.abs_diff(cycles) <= instructions / 1000,
+        instructions.abs_diff(cycles) <= missed,
         "{instructions} instructions, {cycles} cycles"
     );
     Ok(())
