@@ -88,29 +88,31 @@ pub(super) fn read(event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
-    if hw.state() == State::Stopped {
-        return;
-    }
-    if is_ebb(event) {
+    // A PMI in between could stop the counter, or start it with the value that `prev_count` had before.
+    masked(|| match hw.state() {
+        State::Stopped => {}
         // The program counts; all the kernel does is to keep the counter over a context switch.
-        hw.prev_count().store(pmu::read_pmc(index).into(), Relaxed);
+        State::Running if is_ebb(event) => {
+            hw.prev_count().store(pmu::read_pmc(index).into(), Relaxed);
+        }
+        State::Running => update(event, index),
+    });
+}
+
+/// Adds what an event's counter has counted. No PMI may come meanwhile.
+fn update(event: &Event, index: usize) {
+    let hw = event.hw();
+    let prev = hw.prev_count();
+    let now = pmu::read_pmc(index);
+    let delta = delta(prev.load(Relaxed), now);
+    if delta == 0 {
         return;
     }
-
-    // A PMI in between could start the counter with the value that `prev_count` had before.
-    masked(|| {
-        let prev = hw.prev_count();
-        let now = pmu::read_pmc(index);
-        let delta = delta(prev.load(Relaxed), now);
-        if delta == 0 {
-            return;
-        }
-        prev.store(now.into(), Relaxed);
-        event.add_count(delta);
-        let left = left_after(hw.period_left().load(Relaxed), delta);
-        hw.period_left()
-            .store(if left == 0 { DUE } else { left }, Relaxed);
-    });
+    prev.store(now.into(), Relaxed);
+    event.add_count(delta);
+    let left = left_after(hw.period_left().load(Relaxed), delta);
+    hw.period_left()
+        .store(if left == 0 { DUE } else { left }, Relaxed);
 }
 
 /// Stops an event's counter, as well as the hardware can: it counts on from 0, and its alerts are
@@ -122,12 +124,15 @@ pub(super) fn stop(here: &Here<'_>, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
-    if event.hw().state() == State::Stopped || is_ebb(event) {
+    if is_ebb(event) {
         return;
     }
-    // The PMU may run: see `Pmu::stop`.
+    // The PMU may run, see `Pmu::stop`, and its PMI may stop the event too.
     masked(|| {
-        read(event);
+        if event.hw().state() == State::Stopped {
+            return;
+        }
+        update(event, index);
         event.hw().set_state(here, State::Stopped);
         pmu::write_pmc(index, 0);
     });
