@@ -181,10 +181,24 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
 /// A debug kernel gets a rate that it can reach, so that it throttles at all.
 pub fn keep_sample_rate() -> io::Result<()> {
     if is_debug_kernel() {
-        // The rate is fixed while there is no limit to the share.
-        fs::write(SHARE, "99")?;
-        fs::write(HIGHEST_RATE, DEBUG_RATE.to_string())?;
+        return set_sample_rate(DEBUG_RATE);
     }
+    fs::write(SHARE, "100")
+}
+
+/// The most samples of an event per second, before it is throttled.
+pub fn sample_rate() -> io::Result<u64> {
+    fs::read_to_string(HIGHEST_RATE)?
+        .trim()
+        .parse()
+        .map_err(io::Error::other)
+}
+
+/// Sets what [`sample_rate`] tells, and lets samples take any share of the time.
+pub fn set_sample_rate(per_second: u64) -> io::Result<()> {
+    // The rate is fixed while there is no limit to the share.
+    fs::write(SHARE, "99")?;
+    fs::write(HIGHEST_RATE, per_second.to_string())?;
     fs::write(SHARE, "100")
 }
 

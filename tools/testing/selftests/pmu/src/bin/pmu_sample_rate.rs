@@ -3,8 +3,6 @@
 //! period; at a period that changes meanwhile; and no more often than the kernel
 //! allows, which stops an event for the rest of a tick.
 
-use std::fs;
-use std::io;
 use std::time::Duration;
 
 use perf_event_open_sys::bindings as sys;
@@ -39,13 +37,17 @@ fn at_frequency(code: u64, frequency: u64) -> Attr {
         .with(|raw| raw.set_freq(1))
 }
 
-/// Samples per second between the first and the last of `samples`.
+/// Samples per second, by the median of the times between `samples`: the clock goes on
+/// while the CPU does not, when it is another one's turn in an emulator.
 fn rate(samples: &[Sample]) -> f64 {
-    match samples {
-        [first, .., last] => {
-            (samples.len() - 1) as f64 * SECOND as f64 / (last.time - first.time) as f64
-        }
-        _ => 0.0,
+    let mut times: Vec<u64> = samples
+        .windows(2)
+        .map(|pair| pair[1].time - pair[0].time)
+        .collect();
+    times.sort_unstable();
+    match times.get(times.len() / 2) {
+        Some(&median) => SECOND as f64 / median as f64,
+        None => 0.0,
     }
 }
 
@@ -211,7 +213,8 @@ fn new_period_begins_anew() -> Outcome {
         let start = event.read()?.value;
         work::run(10 * period);
         let count = event.read()?.value - start;
-        for sample in Sample::all(&attr, &ring.take())? {
+        let samples = Sample::all(&attr, &ring.take())?;
+        for sample in &samples {
             check!(
                 sample.period == period,
                 "a sample of {}, {runs}",
@@ -219,20 +222,15 @@ fn new_period_begins_anew() -> Outcome {
             );
         }
         check!(count >= 9 * period, "counted {count}");
+        let (taken, due) = (samples.len() as u64, count / period);
+        check!(taken.abs_diff(due) <= 1, "{taken} samples, {due} due, {runs}");
     }
     Ok(())
 }
 
-fn most_per_second() -> io::Result<u64> {
-    fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate")?
-        .trim()
-        .parse()
-        .map_err(io::Error::other)
-}
-
 /// No frequency above what the kernel allows.
 fn highest_frequency() -> Outcome {
-    let most = most_per_second()?;
+    let most = machine::sample_rate()?;
     check!(at_frequency(CYCLES, most).open_errno() == 0, "{most} Hz");
     let errno = at_frequency(CYCLES, most + 1).open_errno();
     check!(errno == libc::EINVAL, "{} Hz: errno {errno}", most + 1);
@@ -269,14 +267,38 @@ fn throttled(records: &[Record]) -> Result<(u64, u64), Failure> {
     Ok((stops, most))
 }
 
+/// Runs `test` with a highest rate that events of [`too_short`] exceed.
+fn at_low_rate(test: impl FnOnce(u64) -> Outcome) -> Outcome {
+    let before = machine::sample_rate()?;
+    let most = 1_000_000_000 / (4 * too_short());
+    machine::set_sample_rate(most)?;
+    let outcome = test(most);
+    machine::set_sample_rate(before)?;
+    outcome
+}
+
+/// A period that ends at least four times as often as [`at_low_rate`] allows, if not
+/// slower than an instruction in a nanosecond.
+///
+/// The kernel's work for a sample is less: its interrupt, and that which wakes the
+/// reader. Where CPUs of an emulator take turns, such an interrupt may end a turn, and
+/// the next one comes with a new tick, in which samples are allowed again. With a
+/// sample due after each interrupt a CPU would get nothing else done.
+fn too_short() -> u64 {
+    machine::period(12_011)
+}
+
 /// Too many interrupts: a stop, no sample until the next tick, then more samples.
 fn throttled_until_the_tick() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
-    let most = most_per_second()?;
+    at_low_rate(stopped_for_the_rest_of_a_tick)
+}
+
+fn stopped_for_the_rest_of_a_tick(most: u64) -> Outcome {
     for code in [on_pmc(1, INSTRUCTIONS), on_pmc(4, CYCLES), RUN_INSTRUCTIONS] {
         for target in [Target::SELF, Target::cpu(0)] {
-            let attr = Attr::raw(code).sampling(1009, FIELDS);
+            let attr = Attr::raw(code).sampling(too_short(), FIELDS);
             let event = attr.open(target)?;
             let mut ring = Ring::map(&event, PAGES)?;
             let plain = Attr::raw(on_pmc(2, INSTRUCTIONS)).open(target)?;
@@ -314,8 +336,12 @@ fn throttled_until_the_tick() -> Outcome {
 /// those of its events that do not sample go on counting.)
 fn groups_are_throttled_as_a_whole() -> Outcome {
     machine::needs_pace()?;
+    at_low_rate(|_| stopped_as_a_whole())
+}
+
+fn stopped_as_a_whole() -> Outcome {
     let attr = Attr::raw(on_pmc(1, INSTRUCTIONS))
-        .sampling(1009, FIELDS)
+        .sampling(too_short(), FIELDS)
         .grouped();
     let mut recorder = Recorder::open(attr.clone(), PAGES)?;
     let _member = Attr::raw(on_pmc(3, INSTRUCTIONS))
