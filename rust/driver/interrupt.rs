@@ -22,8 +22,6 @@ use crate::power::interrupt::Interrupted;
 use crate::power::machine;
 use crate::power::pmu;
 use crate::power::regs::Mmcr0;
-use crate::power::regs::Sdar;
-use crate::power::regs::Siar;
 use crate::power::timer::Look;
 use kernel::sync::atomic::Relaxed;
 use kernel::sync::Arc;
@@ -70,9 +68,8 @@ impl Handler for PmInterrupt {
         }
         overflows(self.cpu, &here, interrupted);
         if self.cpu.isa() < Isa::V31 {
-            // Programs may read them there, and they may hold an address of the kernel.
-            Sdar::write(0);
-            Siar::write(0);
+            // Programs may read the registers there while the PMU counts.
+            local_pmu(&here).clear_sampled();
         }
         // Goes on counting, with alerts.
         Mmcr0::from(here.mmcr.get().mmcr0).alerting().write();

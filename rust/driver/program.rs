@@ -20,8 +20,6 @@ use crate::power::regs::Mmcr1;
 use crate::power::regs::Mmcr2;
 use crate::power::regs::Mmcr3;
 use crate::power::regs::Mmcra;
-use crate::power::regs::Sdar;
-use crate::power::regs::Siar;
 use kernel::pr_err_once;
 use kernel::sync::atomic::Relaxed;
 
@@ -48,9 +46,7 @@ impl Driver {
         if before.ebb_enable() == 1 {
             ebb::switch_out(self, here, before);
         }
-        // Programs may read them, and they can hold an address of the kernel or of another program.
-        Sdar::write(0);
-        Siar::write(0);
+        local.clear_sampled();
     }
 
     /// See [`crate::perf::Pmu::enable`].

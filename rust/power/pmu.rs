@@ -7,6 +7,8 @@ use super::bindings;
 use super::machine;
 use super::regs::Mmcr0;
 use super::regs::Mmcr2;
+use super::regs::Sdar;
+use super::regs::Siar;
 use super::spr;
 use core::marker::PhantomData;
 
@@ -118,6 +120,13 @@ impl LocalPmu {
         write_pmc(PMC5, instructions);
         write_pmc(PMC6, cycles);
         Mmcr2::write(mmcr2);
+    }
+
+    /// Forgets which instruction was sampled last, and its data: programs may read SIAR and SDAR, and
+    /// they may hold an address of the kernel or of another program.
+    pub(crate) fn clear_sampled(&self) {
+        Sdar::write(0);
+        Siar::write(0);
     }
 
     /// Discards the branches recorded on this CPU.
