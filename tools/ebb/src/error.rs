@@ -38,19 +38,6 @@ impl Error {
         }
     }
 
-    /// With the `reason` for EINVAL, which other errnos do not share.
-    pub(crate) fn because(mut self, reason: impl FnOnce() -> Option<&'static str>) -> Self {
-        if let Self::Os {
-            errno: libc::EINVAL,
-            reason: known,
-            ..
-        } = &mut self
-        {
-            *known = reason();
-        }
-        self
-    }
-
     /// The errno of a failed system call, else `None`.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {

@@ -11,6 +11,7 @@ use perf_event_open_sys::bindings::PERF_IOC_FLAG_GROUP;
 use perf_event_open_sys::bindings::PERF_TYPE_RAW;
 use perf_event_open_sys::bindings::perf_event_attr;
 use perf_event_open_sys::ioctls;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
@@ -166,9 +167,11 @@ impl EventBuilder {
             )
         };
         if fd < 0 {
-            let error = Error::last("perf_event_open", None);
-            let broken = || rules::broken(&self.attr, self.pid, leader.map(|leader| &leader.attr));
-            return Err(error.because(broken));
+            let invalid = io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
+            // Of other errnos the rules are not the reason, should one be broken too.
+            let reason = invalid
+                .then(|| rules::broken(&self.attr, self.pid, leader.map(|leader| &leader.attr)));
+            return Err(Error::last("perf_event_open", reason.flatten()));
         }
         Ok(Event {
             // SAFETY: the kernel has just given this descriptor to us alone.
