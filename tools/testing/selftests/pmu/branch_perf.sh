@@ -110,7 +110,7 @@ stat_counts_the_work() {
 	cat "$work/stat"
 	# The emulator counts the kernel all the same; one with checks has more to do.
 	most=103000000
-	[ ! -e /proc/lockdep ] || most=130000000
+	! is_debug_kernel || most=130000000
 	awk -F , -v most="$most" '
 		/^[0-9<]/ { good += $1 >= 99000000 && $1 <= most }
 		END { exit(good != 2) }
@@ -124,7 +124,7 @@ report_shows_the_functions() {
 	PERIOD=10007
 	# To a kernel that checks itself each sample is so long that short periods favour
 	# what surrounds the program.
-	[ ! -e /proc/lockdep ] || PERIOD=30011
+	! is_debug_kernel || PERIOD=30011
 	record
 	must perf report -i "$work/data" --stdio --sort symbol >"$work/report"
 	# "13.37% [.] f2"

@@ -66,9 +66,9 @@ files_return() {
 }
 
 # How far apart, in percent, counts of the probe's short work may be. A tick of a
-# kernel that checks itself (lockdep) takes a third of that work.
+# debug kernel takes a third of that work.
 near=5
-[ ! -e /proc/lockdep ] || near=50
+! is_debug_kernel || near=50
 
 # agree SECTION: the probe's lines of a section tell the same of both drivers,
 # counts nearly, but for a request that one of the rules applies to.

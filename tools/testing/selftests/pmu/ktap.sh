@@ -19,10 +19,16 @@ MODULE=/lib/modules/ebb_pmu.ko
 NAME=ebb_pmu
 SKIP=4
 
+# Whether the kernel checks itself, which takes several times as many instructions.
+is_debug_kernel() {
+	# With lockdep only.
+	[ -e /proc/lockdep ]
+}
+
 # How far apart, in percent, the counts of the same work under two drivers may be.
-# A kernel that checks itself (lockdep) has more to do between whiles.
+# A debug kernel has more to do between whiles.
 export apart=1
-[ ! -e /proc/lockdep ] || apart=5
+! is_debug_kernel || apart=5
 
 tests=0 passed=0 failed=0 skipped=0
 

@@ -11,7 +11,7 @@
 . "$(dirname "$0")/ktap.sh"
 
 usual=200
-[ ! -e /proc/lockdep ] || usual=50
+! is_debug_kernel || usual=50
 times=${1:-$usual}
 
 # The module goes as soon as nobody holds it; whoever counts, holds it.
