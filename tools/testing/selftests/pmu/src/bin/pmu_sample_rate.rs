@@ -161,6 +161,20 @@ fn new_frequency_by_ioctl() -> Outcome {
     Ok(())
 }
 
+/// All `samples` stand for `period`, and there are as many as make up `count`, but for
+/// one: a period may have begun before the count, and the last one is open.
+fn samples_of(period: u64, samples: &[Sample], count: u64) -> Outcome {
+    for sample in samples {
+        check!(sample.period == period, "{} of {period}", sample.period);
+    }
+    let (taken, due) = (samples.len() as u64, count / period);
+    check!(
+        taken.abs_diff(due) <= 1,
+        "period {period}: {taken} samples, {due} due"
+    );
+    Ok(())
+}
+
 /// Likewise an event by period, while it runs and before the old period is over.
 fn new_period_while_running() -> Outcome {
     machine::needs_pace()?;
@@ -175,16 +189,7 @@ fn new_period_while_running() -> Outcome {
         work::run(5_000_000);
         let count = event.read()?.value - start;
         let samples = Sample::all(&attr, &ring.take())?;
-        // The period begins with the call, but for the few instructions until
-        // read(), and the rest of one is open at the end.
-        let (taken, due) = (samples.len() as u64, count / period);
-        check!(
-            taken.abs_diff(due) <= 1,
-            "period {period}: {taken} samples, {due} due"
-        );
-        for sample in &samples {
-            check!(sample.period == period, "{} of {period}", sample.period);
-        }
+        samples_of(period, &samples, count)?;
     }
     check!(
         event.set_period(0).is_err() && event.set_period(1 << 63).is_err(),
@@ -214,16 +219,9 @@ fn new_period_begins_anew() -> Outcome {
         work::run(10 * period);
         let count = event.read()?.value - start;
         let samples = Sample::all(&attr, &ring.take())?;
-        for sample in &samples {
-            check!(
-                sample.period == period,
-                "a sample of {}, {runs}",
-                sample.period
-            );
-        }
+        println!("runs: {runs}");
+        samples_of(period, &samples, count)?;
         check!(count >= 9 * period, "counted {count}");
-        let (taken, due) = (samples.len() as u64, count / period);
-        check!(taken.abs_diff(due) <= 1, "{taken} samples, {due} due, {runs}");
     }
     Ok(())
 }
@@ -270,7 +268,7 @@ fn throttled(records: &[Record]) -> Result<(u64, u64), Failure> {
 /// Runs `test` with a highest rate that events of [`too_short`] exceed.
 fn at_low_rate(test: impl FnOnce(u64) -> Outcome) -> Outcome {
     let before = machine::sample_rate()?;
-    let most = 1_000_000_000 / (4 * too_short());
+    let most = SECOND / (4 * too_short());
     machine::set_sample_rate(most)?;
     let outcome = test(most);
     machine::set_sample_rate(before)?;
