@@ -89,6 +89,12 @@ fn demo(options: &Options) -> Result<Vec<String>, Box<dyn Error>> {
             options.count
         ));
     }
+    if run.not_noted != 0 {
+        faults.push(format!(
+            "{} EBBs more came than there was room for: the kernel's part of a period is too large",
+            run.not_noted
+        ));
+    }
     if run.spurious != 0 {
         faults.push(format!("{} EBBs came without a cause", run.spurious));
     }

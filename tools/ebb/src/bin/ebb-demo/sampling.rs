@@ -31,6 +31,8 @@ pub fn handler(context: &mut EbbContext<'_>) {
 pub struct Run {
     /// Interrupted addresses.
     pub addresses: Vec<u64>,
+    /// EBBs there was no room for.
+    pub not_noted: usize,
     /// Branches to the handler without a cause.
     pub spurious: u64,
     /// Passes of the workload that it took.
@@ -72,8 +74,9 @@ pub fn run(code: u64, period: u32, count: usize) -> Result<Run, Error> {
     let per_pass = expected.iter().sum::<u64>().max(1);
     let needed = (count as u64 * u64::from(period)).div_ceil(per_pass);
     let limit = 2 * needed + 2;
-    // The last pass is not cut short, which would distort the histogram.
-    let room = count as u64 + per_pass / u64::from(period) + 1;
+    // The last pass is not cut short, which would distort the histogram. It may have more EBBs
+    // than it has periods: what the kernel does between them may count as well.
+    let room = count as u64 + 4 * (per_pass / u64::from(period) + 1);
     let samples = SAMPLES.get_or_init(|| (0..room).map(|_| AtomicU64::new(0)).collect());
 
     pmc::freeze();
@@ -90,9 +93,11 @@ pub fn run(code: u64, period: u32, count: usize) -> Result<Run, Error> {
     ebb::disable();
     event.close();
 
-    let came = usize::try_from(ebb::count()).map_or(samples.len(), |came| came.min(samples.len()));
+    let came = usize::try_from(ebb::count()).unwrap_or(usize::MAX);
+    let noted = &samples[..came.min(samples.len())];
     Ok(Run {
-        addresses: samples[..came].iter().map(|s| s.load(Relaxed)).collect(),
+        addresses: noted.iter().map(|s| s.load(Relaxed)).collect(),
+        not_noted: came - noted.len(),
         spurious: ebb::spurious(),
         passes,
         expected,
