@@ -28,14 +28,9 @@ const SHORT: u64 = 1 << 16;
 const LONG: u64 = 1 << 20;
 
 fn smallest(event: &Event, instructions: u64) -> io::Result<u64> {
-    let mut least = u64::MAX;
-    for _ in 0..10 {
-        let count = event.count(|| {
-            work::run(instructions);
-        })?;
-        least = least.min(count);
-    }
-    Ok(least)
+    event.least_count(10, 0, || {
+        work::run(instructions);
+    })
 }
 
 fn expect_exact(what: &str, attr: &Attr) -> Outcome {

@@ -295,21 +295,14 @@ fn attr(asked: &Asked) -> Attr {
     })
 }
 
-/// The first count without much beside the work, or the least of some: what the kernel
-/// does meanwhile counts as well, and on a debug kernel a tick is a third of the work.
+/// A count without much beside the work: on a debug kernel a tick is a third of it.
 fn counted(event: &Event) -> io::Result<String> {
-    let mut least = u64::MAX;
-    for _ in 0..TRIES {
-        least = least.min(event.count(|| {
-            work::run(WORK);
-        })?);
-        if least <= WORK + WORK / 16 {
-            break;
-        }
-    }
+    let count = event.least_count(TRIES, WORK + WORK / 16, || {
+        work::run(WORK);
+    })?;
     Ok(match event.read()?.running {
         0 => "waits".into(),
-        _ => least.to_string(),
+        _ => count.to_string(),
     })
 }
 
