@@ -40,19 +40,27 @@
 //!
 //! What cannot be had is told in `Documentation/internals.md`, "Under EBE".
 
-use super::local_pmu;
-use super::Here;
-use crate::power::interrupt::program_nip;
-use crate::power::machine;
-use crate::power::pmu;
-use crate::power::regs::Bescr;
-use crate::power::regs::Ebbhr;
-use crate::power::regs::Ebbrr;
-use crate::power::regs::Mmcr0;
-use crate::power::timer::look_within;
+use super::{
+    local_pmu,
+    Here, //
+};
+use crate::power::{
+    interrupt::program_nip,
+    machine,
+    pmu,
+    regs::{
+        Bescr,
+        Ebbhr,
+        Ebbrr,
+        Mmcr0, //
+    },
+    timer::look_within, //
+};
 use core::cell::Cell;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Relaxed;
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
 
 /// Whether this machine raises PM interrupts under EBE, known after the first.
 static INTERRUPTS: Atomic<bool> = Atomic::new(false);

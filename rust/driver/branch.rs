@@ -20,27 +20,37 @@
 //! On ISA v3.1 the BHRB records no branches of the kernel. A branch whose instruction cannot be read
 //! is without target or type (see [`Wanted::entry`]).
 
-use super::local_pmu;
-use super::refuse::Refusal;
-use super::Driver;
-use super::Here;
-use crate::isa207;
-use crate::isa207::Branch;
-use crate::isa207::BranchKind;
-use crate::isa207::BranchTypes;
-use crate::isa207::HardwareFilter;
-use crate::isa207::Mmcr;
-use crate::isa207::Record;
-use crate::perf::BranchEntry;
-use crate::perf::BranchFields;
-use crate::perf::BranchSample;
-use crate::perf::BranchStack;
-use crate::perf::Event;
-use crate::perf::NewEvent;
-use crate::power::bhrb::Bhrb;
-use crate::power::code::Code;
-use crate::power::machine;
-use crate::power::pmu::LocalPmu;
+use super::{
+    local_pmu,
+    refuse::Refusal,
+    Driver,
+    Here, //
+};
+use crate::{
+    isa207::{
+        self,
+        Branch,
+        BranchKind,
+        BranchTypes,
+        HardwareFilter,
+        Mmcr,
+        Record, //
+    },
+    perf::{
+        BranchEntry,
+        BranchFields,
+        BranchSample,
+        BranchStack,
+        Event,
+        NewEvent, //
+    },
+    power::{
+        bhrb::Bhrb,
+        code::Code,
+        machine,
+        pmu::LocalPmu, //
+    },
+};
 use core::ops::RangeInclusive;
 
 // Flags of ours in `struct hw_perf_event`, beside that of `ebb.rs`.

@@ -6,12 +6,20 @@
 //! negative, and alerts, when the period is over; every other counter starts at 0 and alerts at
 //! 2^31. `prev_count` is the counter's value up to which the event's count is up to date.
 
-use super::is_ebb;
-use super::Here;
-use crate::perf::Event;
-use crate::perf::State;
-use crate::power::interrupt::masked;
-use crate::power::pmu;
+use super::{
+    is_ebb,
+    Here, //
+};
+use crate::{
+    perf::{
+        Event,
+        State, //
+    },
+    power::{
+        interrupt::masked,
+        pmu, //
+    },
+};
 use kernel::sync::atomic::Relaxed;
 
 /// The counter an event is on, 0 for PMC1, as the register functions take it.

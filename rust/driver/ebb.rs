@@ -11,24 +11,34 @@
 //! An alert that the program cannot take at once waits in MMCR0\[PMAO\], which comes and goes with
 //! the program too. `alert.rs` is about machines that do not manage that.
 
-use super::alert;
-use super::is_ebb;
-use super::local_pmu;
-use super::refuse::Refusal;
-use super::CpuState;
-use super::Driver;
-use super::Here;
-use crate::isa207::Mmcr;
-use crate::perf::CpuContexts;
-use crate::perf::Event;
-use crate::perf::NewEvent;
-use crate::power::exec::OnExec;
-use crate::power::machine;
-use crate::power::pmu::LocalPmu;
-use crate::power::regs::Bescr;
-use crate::power::regs::Mmcr0;
-use crate::power::regs::Mmcr2;
-use crate::power::thread::CurrentThread;
+use super::{
+    alert,
+    is_ebb,
+    local_pmu,
+    refuse::Refusal,
+    CpuState,
+    Driver,
+    Here, //
+};
+use crate::{
+    isa207::Mmcr, //
+    perf::{
+        CpuContexts,
+        Event,
+        NewEvent, //
+    },
+    power::{
+        exec::OnExec,
+        machine,
+        pmu::LocalPmu,
+        regs::{
+            Bescr,
+            Mmcr0,
+            Mmcr2, //
+        },
+        thread::CurrentThread, //
+    },
+};
 use kernel::sync::Arc;
 
 /// The event has not been on a PMU yet (a flag of ours in `struct hw_perf_event`).

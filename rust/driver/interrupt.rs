@@ -5,26 +5,40 @@
 //! The first alert freezes the counters (MMCR0\[FCECE\]), and they stand still until the handler is
 //! done.
 
-use super::alert;
-use super::count;
-use super::local_pmu;
-use super::sample::Sampled;
-use super::CpuState;
-use super::Here;
-use crate::isa207::Cpu;
-use crate::isa207::Isa;
-use crate::perf;
-use crate::perf::CpuContexts;
-use crate::perf::Event;
-use crate::perf::State;
-use crate::power::interrupt::Handler;
-use crate::power::interrupt::Interrupted;
-use crate::power::machine;
-use crate::power::pmu;
-use crate::power::regs::Mmcr0;
-use crate::power::timer::Look;
-use kernel::sync::atomic::Relaxed;
-use kernel::sync::Arc;
+use super::{
+    alert,
+    count,
+    local_pmu,
+    sample::Sampled,
+    CpuState,
+    Here, //
+};
+use crate::{
+    isa207::{
+        Cpu,
+        Isa, //
+    },
+    perf::{
+        self,
+        CpuContexts,
+        Event,
+        State, //
+    },
+    power::{
+        interrupt::{
+            Handler,
+            Interrupted, //
+        },
+        machine,
+        pmu,
+        regs::Mmcr0,
+        timer::Look, //
+    },
+};
+use kernel::sync::{
+    atomic::Relaxed,
+    Arc, //
+};
 
 /// What handles PMIs.
 pub(super) struct PmInterrupt {

@@ -2,16 +2,22 @@
 
 //! What the PMU says of a sampled load or store, in perf's words.
 
-use crate::isa207;
-use crate::isa207::DataSource;
-use crate::isa207::Distance;
-use crate::isa207::MemoryAccess;
-use crate::isa207::MemoryLevel;
-use crate::isa207::MemoryOperation;
-use crate::perf::memory;
-use crate::perf::MemorySource;
-use crate::perf::Weight;
-use crate::perf::WeightForm;
+use crate::{
+    isa207::{
+        self,
+        DataSource,
+        Distance,
+        MemoryAccess,
+        MemoryLevel,
+        MemoryOperation, //
+    },
+    perf::{
+        memory,
+        MemorySource,
+        Weight,
+        WeightForm, //
+    },
+};
 
 /// perf's data source for an access.
 pub(super) fn source(access: &MemoryAccess) -> MemorySource {

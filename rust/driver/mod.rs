@@ -34,28 +34,38 @@ mod tests;
 
 pub(crate) use takeover::Takeover;
 
-use crate::isa207::Assignment;
-use crate::isa207::Cpu;
-use crate::isa207::EventCode;
-use crate::isa207::Isa;
-use crate::isa207::Machine;
-use crate::isa207::Mmcr;
-use crate::perf;
-use crate::perf::Event;
-use crate::perf::NewEvent;
-use crate::perf::ScheduleFlags;
-use crate::perf::ThisCpu;
-use crate::perf::Transaction;
-use crate::power::hotplug::Hotplug;
-use crate::power::interrupt::Pmcs;
-use crate::power::machine;
-use crate::power::pmu::LocalPmu;
-use crate::power::thread::Registers;
-use crate::power::timer::Timers;
+use crate::{
+    isa207::{
+        Assignment,
+        Cpu,
+        EventCode,
+        Isa,
+        Machine,
+        Mmcr, //
+    },
+    perf::{
+        self,
+        Event,
+        NewEvent,
+        ScheduleFlags,
+        ThisCpu,
+        Transaction, //
+    },
+    power::{
+        hotplug::Hotplug,
+        interrupt::Pmcs,
+        machine,
+        pmu::LocalPmu,
+        thread::Registers,
+        timer::Timers, //
+    },
+};
 use core::cell::Cell;
 use interrupt::PmInterrupt;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 use schedule::Solved;
 
 /// The driver, one for the machine.

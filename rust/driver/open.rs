@@ -2,23 +2,33 @@
 
 //! Opening an event: is it ours, can the processor count it, can it with its group?
 
-use super::branch;
-use super::ebb;
-use super::refuse::Refusal;
-use super::Driver;
-use crate::isa207;
-use crate::isa207::CacheEvent;
-use crate::isa207::Exclude;
-use crate::isa207::GenericEvent;
-use crate::isa207::Request;
-use crate::isa207::COUNTERS;
-use crate::perf::Attr;
-use crate::perf::Event;
-use crate::perf::Kind;
-use crate::perf::NewEvent;
-use crate::power::machine;
-use kernel::prelude::*;
-use kernel::sync::atomic::Relaxed;
+use super::{
+    branch,
+    ebb,
+    refuse::Refusal,
+    Driver, //
+};
+use crate::{
+    isa207::{
+        self,
+        CacheEvent,
+        Exclude,
+        GenericEvent,
+        Request,
+        COUNTERS, //
+    },
+    perf::{
+        Attr,
+        Event,
+        Kind,
+        NewEvent, //
+    },
+    power::machine, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
+};
 
 /// Events that are to count together, as the solver takes them.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,26 +2,38 @@
 
 //! Stopping and starting a CPU's PMU, and writing to it in between what `schedule.rs` decided.
 
-use super::alert;
-use super::branch;
-use super::count;
-use super::ebb;
-use super::is_ebb;
-use super::local_pmu;
-use super::Driver;
-use super::Here;
-use crate::isa207::Assignment;
-use crate::perf::Event;
-use crate::power::machine;
-use crate::power::pmu;
-use crate::power::pmu::LocalPmu;
-use crate::power::regs::Mmcr0;
-use crate::power::regs::Mmcr1;
-use crate::power::regs::Mmcr2;
-use crate::power::regs::Mmcr3;
-use crate::power::regs::Mmcra;
-use kernel::pr_err_once;
-use kernel::sync::atomic::Relaxed;
+use super::{
+    alert,
+    branch,
+    count,
+    ebb,
+    is_ebb,
+    local_pmu,
+    Driver,
+    Here, //
+};
+use crate::{
+    isa207::Assignment,
+    perf::Event, //
+    power::{
+        machine, //
+        pmu::{
+            self,
+            LocalPmu, //
+        },
+        regs::{
+            Mmcr0,
+            Mmcr1,
+            Mmcr2,
+            Mmcr3,
+            Mmcra, //
+        },
+    },
+};
+use kernel::{
+    pr_err_once,
+    sync::atomic::Relaxed, //
+};
 
 impl Driver {
     /// See [`crate::perf::Pmu::disable`].

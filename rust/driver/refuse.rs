@@ -5,9 +5,11 @@
 //! The reason can be read with dynamic debug: `echo 'module ebb_pmu +p' >
 //! /sys/kernel/debug/dynamic_debug/control`, then `dmesg`.
 
-use crate::isa207;
-use crate::perf::Event;
-use crate::power::machine;
+use crate::{
+    isa207,
+    perf::Event,
+    power::machine, //
+};
 use kernel::prelude::*;
 
 /// Why an event is refused.

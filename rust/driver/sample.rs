@@ -11,29 +11,43 @@
 //! interrupted registers where those are the kernel's, and has callers in the kernel only for who
 //! asks for them and may see them.
 
-use super::branch;
-use super::count;
-use super::local_pmu;
-use super::memory;
-use super::Here;
-use crate::isa207::Cpu;
-use crate::isa207::Isa;
-use crate::isa207::SampleRegisters;
-use crate::perf;
-use crate::perf::BranchStack;
-use crate::perf::Event;
-use crate::perf::Sample;
-use crate::power::interrupt::Interrupted;
-use crate::power::machine;
-use crate::power::pmu;
-use crate::power::regs::Mmcra;
-use crate::power::regs::Sdar;
-use crate::power::regs::Siar;
-use crate::power::regs::Sier;
-use crate::power::regs::Sier2;
-use crate::power::sampled;
-use crate::power::sampled::HiddenAddresses;
-use crate::power::sampled::SampledCounters;
+use super::{
+    branch,
+    count,
+    local_pmu,
+    memory,
+    Here, //
+};
+use crate::{
+    isa207::{
+        Cpu,
+        Isa,
+        SampleRegisters, //
+    },
+    perf::{
+        self,
+        BranchStack,
+        Event,
+        Sample, //
+    },
+    power::{
+        interrupt::Interrupted,
+        machine,
+        pmu, //
+        regs::{
+            Mmcra,
+            Sdar,
+            Siar,
+            Sier,
+            Sier2, //
+        },
+        sampled::{
+            self,
+            HiddenAddresses,
+            SampledCounters, //
+        },
+    },
+};
 
 /// What is known of where a counter overflowed.
 #[derive(Clone, Copy)]

@@ -6,18 +6,26 @@
 //! as a whole at its end. A transaction that is given up leaves no trace, as its events are deleted
 //! again and the assignment of the others is worked out anew.
 
-use super::branch;
-use super::count;
-use super::open::Requests;
-use super::Driver;
-use super::Here;
-use crate::isa207;
-use crate::isa207::Assignment;
-use crate::isa207::COUNTERS;
-use crate::perf::Event;
-use crate::perf::ScheduleFlags;
-use crate::perf::State;
-use crate::power::pmu;
+use super::{
+    branch,
+    count,
+    open::Requests,
+    Driver,
+    Here, //
+};
+use crate::{
+    isa207::{
+        self,
+        Assignment,
+        COUNTERS, //
+    },
+    perf::{
+        Event,
+        ScheduleFlags,
+        State, //
+    },
+    power::pmu, //
+};
 use core::cell::Cell;
 use kernel::prelude::*;
 

@@ -3,8 +3,10 @@
 //! The PMU's files under `/sys/bus/event_source/devices/cpu/`: how to write an event's code, the
 //! events with a name, and what the PMU is. `Documentation/sysfs.md` describes them.
 
-use crate::isa207::Cpu;
-use crate::perf::Folders;
+use crate::{
+    isa207::Cpu,
+    perf::Folders, //
+};
 use kernel::prelude::*;
 
 /// The files for `cpu`.

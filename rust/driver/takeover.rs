@@ -2,21 +2,33 @@
 
 //! Taking the PMU over from the driver that is built into the kernel, and giving it back.
 
-use super::ebb::NewProgram;
-use super::interrupt::PmInterrupt;
-use super::sysfs;
-use super::Driver;
-use crate::isa207::Cpu;
-use crate::isa207::Isa;
-use crate::perf::Capabilities;
-use crate::perf::CpuContexts;
-use crate::perf::Foreign;
-use crate::perf::Registration;
-use crate::perf::SetAside;
-use crate::power::exec::ExecWatch;
-use crate::power::machine;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use super::{
+    ebb::NewProgram,
+    interrupt::PmInterrupt,
+    sysfs,
+    Driver, //
+};
+use crate::{
+    isa207::{
+        Cpu,
+        Isa, //
+    },
+    perf::{
+        Capabilities,
+        CpuContexts,
+        Foreign,
+        Registration,
+        SetAside, //
+    },
+    power::{
+        exec::ExecWatch,
+        machine, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// The PMU is this driver's while the value lives.
 pub(crate) struct Takeover {

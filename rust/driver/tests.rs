@@ -7,27 +7,47 @@ use kernel::prelude::*;
 
 #[kunit_tests(ebb_pmu_driver)]
 mod cases {
-    use super::super::alert::judge;
-    use super::super::alert::Verdict;
-    use super::super::branch::deal_by_types;
-    use super::super::branch::Deal;
-    use super::super::branch::Wanted;
-    use super::super::count;
-    use super::super::sample::Fate;
-    use super::super::sample::Place;
-    use crate::isa207::BranchTypes;
-    use crate::isa207::Record;
-    use crate::perf::BranchEntry;
-    use crate::perf::BranchFields;
-    use crate::perf::BranchSample;
-    use crate::perf::KernelEvent;
-    use crate::power::code::Code;
-    use crate::power::interrupt::OtherOwner;
-    use crate::power::pmu::LocalPmu;
-    use crate::power::pmu::NEGATIVE;
-    use crate::power::regs::Bescr;
-    use crate::power::regs::Mmcr0;
-    use crate::power::regs::Sier;
+    use super::super::{
+        alert::{
+            judge,
+            Verdict, //
+        },
+        branch::{
+            deal_by_types,
+            Deal,
+            Wanted, //
+        },
+        count, //
+        sample::{
+            Fate,
+            Place, //
+        },
+    };
+    use crate::{
+        isa207::{
+            BranchTypes,
+            Record, //
+        },
+        perf::{
+            BranchEntry,
+            BranchFields,
+            BranchSample,
+            KernelEvent, //
+        },
+        power::{
+            code::Code,
+            interrupt::OtherOwner, //
+            pmu::{
+                LocalPmu,
+                NEGATIVE, //
+            },
+            regs::{
+                Bescr,
+                Mmcr0,
+                Sier, //
+            },
+        },
+    };
     use kernel::prelude::*;
 
     #[test]

@@ -6,10 +6,12 @@
 //! follows a task the run latch makes no difference. Either gives the solver a
 //! way out when a counter is taken.
 
-use super::constraint::Demands;
-use super::cpu::Cpu;
-use super::event_code::EventCode;
-use super::request::Request;
+use super::{
+    constraint::Demands,
+    cpu::Cpu,
+    event_code::EventCode,
+    request::Request, //
+};
 
 /// Two codes that count the same event.
 pub(super) type Pair = [u64; 2];

@@ -24,10 +24,14 @@
 //! Sources: Power ISA v2.07B and v3.1 Book III, MMCRA; `power*_bhrb_filter_map()`
 //! in the kernel's `arch/powerpc/perf/power{8,9,10}-pmu.c`.
 
-use super::branch::Branch;
-use super::cpu::Cpu;
-use super::cpu::Isa;
-use super::refusal::Refusal;
+use super::{
+    branch::Branch,
+    cpu::{
+        Cpu,
+        Isa, //
+    },
+    refusal::Refusal, //
+};
 
 /// The types of branches that an event asks for: the union of those that are set.
 ///

@@ -9,14 +9,20 @@
 //! of another unit into the registers of the whole group, and ignores bits that
 //! no register field gets. Here all of these are refused.
 
-use super::cpu::Cpu;
-use super::cpu::Isa;
-use super::event_code::EventCode;
-use super::mmcr::SDAR_ON_DCACHE_MISS;
-use super::refusal::Refusal;
-use super::request::Pmc;
-use super::request::Request;
-use super::threshold::Threshold;
+use super::{
+    cpu::{
+        Cpu,
+        Isa, //
+    },
+    event_code::EventCode,
+    mmcr::SDAR_ON_DCACHE_MISS,
+    refusal::Refusal,
+    request::{
+        Pmc,
+        Request, //
+    },
+    threshold::Threshold, //
+};
 
 /// The only event PMC5 counts: instructions completed.
 const PMC5_INSTRUCTIONS: EventCode = EventCode(0x500fa);

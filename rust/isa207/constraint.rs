@@ -12,14 +12,20 @@
 //! Source: `isa207_get_constraint()` in the kernel's
 //! `arch/powerpc/perf/isa207-common.c`.
 
-use super::cpu::Cpu;
-use super::cpu::Isa;
-use super::event_code::EventCode;
-use super::layout::Field;
-use super::refusal::Refusal;
-use super::request::Pmc;
-use super::request::Request;
-use super::threshold::Threshold;
+use super::{
+    cpu::{
+        Cpu,
+        Isa, //
+    },
+    event_code::EventCode,
+    layout::Field,
+    refusal::Refusal,
+    request::{
+        Pmc,
+        Request, //
+    },
+    threshold::Threshold, //
+};
 
 /// A setting that the PMU has only once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,22 +7,30 @@
 //! between processors is a field of [`Cpu`]. To add a processor: one file, one
 //! arm in [`Cpu::from_pvr`].
 
-use super::alternatives::Pair;
-use super::check;
-use super::event_code::EventCode;
-use super::layout::FormatField;
-use super::layout::Layout;
-use super::perf_event::CacheEvent;
-use super::perf_event::GenericEvent;
-use super::power10;
-use super::power11;
-use super::power8;
-use super::power9;
-use super::refusal::Refusal;
-use super::request::Assignment;
-use super::request::Machine;
-use super::request::Request;
-use super::solver;
+use super::{
+    alternatives::Pair,
+    check,
+    event_code::EventCode,
+    layout::{
+        FormatField,
+        Layout, //
+    },
+    perf_event::{
+        CacheEvent,
+        GenericEvent, //
+    },
+    power10,
+    power11,
+    power8,
+    power9,
+    refusal::Refusal,
+    request::{
+        Assignment,
+        Machine,
+        Request, //
+    },
+    solver, //
+};
 
 /// Generation of the PMU architecture, named after the Power ISA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

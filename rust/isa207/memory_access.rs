@@ -21,11 +21,15 @@
 //! `arch/powerpc/perf/isa207-common.c`; the event lists in
 //! `tools/perf/pmu-events/arch/powerpc`.
 
-use super::cpu::Cpu;
-use super::layout::Field;
-use super::mmcr::SAMPLE_ELIGIBILITY;
-use super::sampled::InstructionType;
-use super::sampled::SampleRegisters;
+use super::{
+    cpu::Cpu,
+    layout::Field,
+    mmcr::SAMPLE_ELIGIBILITY, //
+    sampled::{
+        InstructionType,
+        SampleRegisters, //
+    },
+};
 
 /// SIER\[60:62\]: how far the access went.
 const REACH: Field = Field::ibm(60, 62);

@@ -10,17 +10,23 @@
 //! (MMCR1, MMCR3, MMCRA); `isa207_compute_mmcr()` in the kernel's
 //! `arch/powerpc/perf/isa207-common.c`.
 
-use super::cpu::Cpu;
-use super::cpu::Isa;
-use super::event_code::EventCode;
-use super::layout::Field;
-use super::request::Assignment;
-use super::request::Exclude;
-use super::request::Machine;
-use super::request::Pmc;
-use super::request::Request;
-use super::request::COUNTERS;
-use super::threshold::Threshold;
+use super::{
+    cpu::{
+        Cpu,
+        Isa, //
+    },
+    event_code::EventCode,
+    layout::Field,
+    request::{
+        Assignment,
+        Exclude,
+        Machine,
+        Pmc,
+        Request,
+        COUNTERS, //
+    },
+    threshold::Threshold, //
+};
 
 /// Images of the monitor mode control registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

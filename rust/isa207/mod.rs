@@ -75,41 +75,59 @@ mod search;
 mod solver;
 mod threshold;
 
-pub use bhrb::records;
-pub use bhrb::BhrbEntry;
-pub use bhrb::Record;
-pub use bhrb::BHRB_ENTRIES;
-pub use branch::Branch;
-pub use branch::BranchKind;
-pub use branch_filter::BranchTypes;
-pub use branch_filter::HardwareFilter;
+pub use bhrb::{
+    records,
+    BhrbEntry,
+    Record,
+    BHRB_ENTRIES, //
+};
+pub use branch::{
+    Branch,
+    BranchKind, //
+};
+pub use branch_filter::{
+    BranchTypes,
+    HardwareFilter, //
+};
 pub use constraint::Selector;
-pub use cpu::Cpu;
-pub use cpu::Isa;
-pub use cpu::NamedEvent;
+pub use cpu::{
+    Cpu,
+    Isa,
+    NamedEvent, //
+};
 pub use event_code::EventCode;
-pub use layout::ConfigWord;
-pub use layout::Field;
-pub use layout::FormatField;
-pub use memory_access::DataSource;
-pub use memory_access::Distance;
-pub use memory_access::MemoryAccess;
-pub use memory_access::MemoryLevel;
-pub use memory_access::MemoryOperation;
+pub use layout::{
+    ConfigWord,
+    Field,
+    FormatField, //
+};
+pub use memory_access::{
+    DataSource,
+    Distance,
+    MemoryAccess,
+    MemoryLevel,
+    MemoryOperation, //
+};
 pub use mmcr::Mmcr;
-pub use perf_event::Cache;
-pub use perf_event::CacheEvent;
-pub use perf_event::CacheOp;
-pub use perf_event::CacheResult;
-pub use perf_event::GenericEvent;
+pub use perf_event::{
+    Cache,
+    CacheEvent,
+    CacheOp,
+    CacheResult,
+    GenericEvent, //
+};
 pub use refusal::Refusal;
-pub use request::Assignment;
-pub use request::Exclude;
-pub use request::Machine;
-pub use request::Pmc;
-pub use request::Request;
-pub use request::COUNTERS;
-pub use request::MAX_EVENTS;
-pub use sampled::InstructionType;
-pub use sampled::SampleRegisters;
-pub use sampled::Weight;
+pub use request::{
+    Assignment,
+    Exclude,
+    Machine,
+    Pmc,
+    Request,
+    COUNTERS,
+    MAX_EVENTS, //
+};
+pub use sampled::{
+    InstructionType,
+    SampleRegisters,
+    Weight, //
+};

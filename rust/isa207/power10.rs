@@ -6,18 +6,24 @@
 //! `tools/perf/pmu-events/arch/powerpc/power10/`; the kernel's
 //! `arch/powerpc/perf/power10-{pmu.c,events-list.h}`.
 
-use super::alternatives::Pair;
-use super::cpu::named;
-use super::cpu::Cpu;
-use super::cpu::Isa;
-use super::cpu::NamedEvent;
-use super::cpu::SampleModes;
-use super::layout::Layout;
-use super::perf_event::Cache;
-use super::perf_event::CacheEvent;
-use super::perf_event::CacheOp;
-use super::perf_event::CacheResult;
-use super::perf_event::GenericEvent;
+use super::{
+    alternatives::Pair,
+    cpu::{
+        named,
+        Cpu,
+        Isa,
+        NamedEvent,
+        SampleModes, //
+    },
+    layout::Layout, //
+    perf_event::{
+        Cache,
+        CacheEvent,
+        CacheOp,
+        CacheResult,
+        GenericEvent, //
+    },
+};
 
 const PM_CYC: u64 = 0x600f4;
 const PM_INST_CMPL: u64 = 0x500fa;

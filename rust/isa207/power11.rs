@@ -5,8 +5,10 @@
 //! Source: `init_power11_pmu()` in the kernel's
 //! `arch/powerpc/perf/power10-pmu.c`.
 
-use super::cpu::Cpu;
-use super::power10;
+use super::{
+    cpu::Cpu,
+    power10, //
+};
 
 /// Power11.
 pub(super) static POWER11: Cpu = power10::with_name("Power11");

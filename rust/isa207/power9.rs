@@ -6,19 +6,27 @@
 //! `tools/perf/pmu-events/arch/powerpc/power9/`; the kernel's
 //! `arch/powerpc/perf/power9-{pmu.c,events-list.h}`.
 
-use super::alternatives::none_on_bus;
-use super::alternatives::Pair;
-use super::cpu::named;
-use super::cpu::Cpu;
-use super::cpu::Isa;
-use super::cpu::NamedEvent;
-use super::cpu::SampleModes;
-use super::layout::Layout;
-use super::perf_event::Cache;
-use super::perf_event::CacheEvent;
-use super::perf_event::CacheOp;
-use super::perf_event::CacheResult;
-use super::perf_event::GenericEvent;
+use super::{
+    alternatives::{
+        none_on_bus,
+        Pair, //
+    },
+    cpu::{
+        named,
+        Cpu,
+        Isa,
+        NamedEvent,
+        SampleModes, //
+    },
+    layout::Layout, //
+    perf_event::{
+        Cache,
+        CacheEvent,
+        CacheOp,
+        CacheResult,
+        GenericEvent, //
+    },
+};
 
 const PM_CYC: u64 = 0x0001e;
 const PM_INST_CMPL: u64 = 0x00002;

@@ -2,8 +2,10 @@
 
 //! What goes into the solver and what comes out of it.
 
-use super::event_code::EventCode;
-use super::mmcr::Mmcr;
+use super::{
+    event_code::EventCode,
+    mmcr::Mmcr, //
+};
 
 /// Capacity of the arrays in an [`Assignment`]. Six events at most are ever
 /// placed, as there are six counters.

@@ -13,10 +13,14 @@
 //! Performance Monitor Unit User's Guides; `isa207_get_mem_weight()` in the
 //! kernel's `arch/powerpc/perf/isa207-common.c`.
 
-use super::cpu::Cpu;
-use super::cpu::Isa;
-use super::layout::Field;
-use super::memory_access::MemoryAccess;
+use super::{
+    cpu::{
+        Cpu,
+        Isa, //
+    },
+    layout::Field,
+    memory_access::MemoryAccess, //
+};
 
 /// SIER\[46:48\]: type of the instruction.
 const TYPE: Field = Field::ibm(46, 48);

@@ -12,14 +12,18 @@
 //! the others out of their way. And whether a choice leaves enough counters for
 //! the events after it is found by counting, not by trying their choices.
 
-use super::alternatives::Candidates;
-use super::constraint::Demands;
-use super::cpu::Cpu;
-use super::event_code::EventCode;
-use super::refusal::Refusal;
-use super::request::Pmc;
-use super::request::Request;
-use super::request::MAX_EVENTS;
+use super::{
+    alternatives::Candidates,
+    constraint::Demands,
+    cpu::Cpu,
+    event_code::EventCode,
+    refusal::Refusal, //
+    request::{
+        Pmc,
+        Request,
+        MAX_EVENTS, //
+    },
+};
 
 /// One event in the search.
 #[derive(Clone, Copy, Debug, Default)]

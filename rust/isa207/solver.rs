@@ -7,21 +7,29 @@
 //! lowest free one of PMC1 to PMC4, in order. The same group always gets the
 //! same answer.
 
-use super::check;
-use super::constraint::Demands;
-use super::constraint::Selector;
-use super::cpu::Cpu;
-use super::event_code::EventCode;
-use super::mmcr;
-use super::mmcr::Mmcr;
-use super::refusal::Refusal;
-use super::request::Assignment;
-use super::request::Machine;
-use super::request::Pmc;
-use super::request::Request;
-use super::request::COUNTERS;
-use super::request::MAX_EVENTS;
-use super::search;
+use super::{
+    check,
+    constraint::{
+        Demands,
+        Selector, //
+    },
+    cpu::Cpu,
+    event_code::EventCode,
+    mmcr::{
+        self,
+        Mmcr, //
+    },
+    refusal::Refusal,
+    request::{
+        Assignment,
+        Machine,
+        Pmc,
+        Request,
+        COUNTERS,
+        MAX_EVENTS, //
+    },
+    search, //
+};
 
 /// See [`Cpu::solve`].
 pub(super) fn solve(cpu: &Cpu, reqs: &[Request], machine: Machine) -> Result<Assignment, Refusal> {

@@ -11,12 +11,16 @@
 //! Sources: MMCRA in the POWER8, POWER9 and POWER10 Performance Monitor Unit
 //! User's Guides.
 
-use super::cpu::Cpu;
-use super::cpu::Isa;
-use super::event_code::EventCode;
-use super::layout::Field;
-use super::refusal::Refusal;
-use super::request::Request;
+use super::{
+    cpu::{
+        Cpu,
+        Isa, //
+    },
+    event_code::EventCode,
+    layout::Field,
+    refusal::Refusal,
+    request::Request, //
+};
 
 /// MMCRA\[45:47\]: what the threshold counter counts.
 const SELECT: Field = Field::ibm(45, 47);

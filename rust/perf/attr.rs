@@ -4,8 +4,10 @@
 //!
 //! C header: [`include/uapi/linux/perf_event.h`](srctree/include/uapi/linux/perf_event.h)
 
-use super::bindings;
-use super::BranchSample;
+use super::{
+    bindings,
+    BranchSample, //
+};
 use kernel::types::Opaque;
 
 /// What an event's `type` says about how to read its `config`.

@@ -6,8 +6,10 @@
 //! `enum perf_branch_sample_type`, `struct perf_branch_entry`
 
 use super::bindings;
-use core::mem::MaybeUninit;
-use core::ptr::NonNull;
+use core::{
+    mem::MaybeUninit,
+    ptr::NonNull, //
+};
 
 /// `PERF_SAMPLE_BRANCH_*`: which branches a stack is to hold, and what of each.
 ///

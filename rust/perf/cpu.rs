@@ -8,11 +8,15 @@
 //! references.
 
 use super::Slots;
-use core::marker::PhantomData;
-use core::ops::Deref;
-use kernel::cpu::CpuId;
-use kernel::prelude::*;
-use kernel::sync::Arc;
+use core::{
+    marker::PhantomData,
+    ops::Deref, //
+};
+use kernel::{
+    cpu::CpuId,
+    prelude::*,
+    sync::Arc, //
+};
 
 /// One CPU's share, on cache lines of its own (128 bytes, the largest in use).
 #[repr(align(128))]

@@ -4,15 +4,21 @@
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
 
-use super::bindings;
-use super::Attr;
-use super::Hw;
+use super::{
+    bindings,
+    Attr,
+    Hw, //
+};
 use core::ops::Deref;
-use kernel::bindings::list_head;
-use kernel::container_of;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Relaxed;
-use kernel::types::Opaque;
+use kernel::{
+    bindings::list_head,
+    container_of,
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+    types::Opaque, //
+};
 
 /// An event of a hardware PMU.
 ///

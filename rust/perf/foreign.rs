@@ -3,12 +3,18 @@
 //! A PMU of somebody else: finding the one that counts cycles, setting it aside, giving it back.
 
 use super::bindings;
-use core::ffi::CStr;
-use core::ptr::NonNull;
-use kernel::error::from_err_ptr;
-use kernel::error::to_result;
-use kernel::prelude::*;
-use kernel::str::CStrExt;
+use core::{
+    ffi::CStr,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    prelude::*,
+    str::CStrExt, //
+};
 
 /// An event that the kernel itself has open, for the current task, and that never counts.
 ///

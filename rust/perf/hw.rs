@@ -4,11 +4,15 @@
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
 
-use super::bindings;
-use super::NewEvent;
-use super::ThisCpu;
-use kernel::sync::atomic::Atomic;
-use kernel::types::Opaque;
+use super::{
+    bindings,
+    NewEvent,
+    ThisCpu, //
+};
+use kernel::{
+    sync::atomic::Atomic,
+    types::Opaque, //
+};
 
 type Counting = bindings::hw_perf_event__bindgen_ty_1__bindgen_ty_1;
 type Sampling = bindings::hw_perf_event__bindgen_ty_2__bindgen_ty_1;

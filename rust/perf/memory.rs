@@ -6,33 +6,35 @@
 
 use super::bindings;
 
-pub(crate) use bindings::PERF_MEM_HOPS_0 as HOPS_0;
-pub(crate) use bindings::PERF_MEM_HOPS_2 as HOPS_2;
-pub(crate) use bindings::PERF_MEM_HOPS_3 as HOPS_3;
-pub(crate) use bindings::PERF_MEM_LVLNUM_ANY_CACHE as LVLNUM_ANY_CACHE;
-pub(crate) use bindings::PERF_MEM_LVLNUM_L1 as LVLNUM_L1;
-pub(crate) use bindings::PERF_MEM_LVLNUM_L2 as LVLNUM_L2;
-pub(crate) use bindings::PERF_MEM_LVLNUM_L3 as LVLNUM_L3;
-pub(crate) use bindings::PERF_MEM_LVLNUM_NA as LVLNUM_NA;
-pub(crate) use bindings::PERF_MEM_LVLNUM_PMEM as LVLNUM_PMEM;
-pub(crate) use bindings::PERF_MEM_LVLNUM_RAM as LVLNUM_RAM;
-pub(crate) use bindings::PERF_MEM_LVL_HIT as LVL_HIT;
-pub(crate) use bindings::PERF_MEM_LVL_L1 as LVL_L1;
-pub(crate) use bindings::PERF_MEM_LVL_L2 as LVL_L2;
-pub(crate) use bindings::PERF_MEM_LVL_L3 as LVL_L3;
-pub(crate) use bindings::PERF_MEM_LVL_LOC_RAM as LVL_LOC_RAM;
-pub(crate) use bindings::PERF_MEM_LVL_MISS as LVL_MISS;
-pub(crate) use bindings::PERF_MEM_LVL_NA as LVL_NA;
-pub(crate) use bindings::PERF_MEM_LVL_REM_CCE1 as LVL_REM_CCE1;
-pub(crate) use bindings::PERF_MEM_LVL_REM_CCE2 as LVL_REM_CCE2;
-pub(crate) use bindings::PERF_MEM_LVL_REM_RAM1 as LVL_REM_RAM1;
-pub(crate) use bindings::PERF_MEM_LVL_REM_RAM2 as LVL_REM_RAM2;
-pub(crate) use bindings::PERF_MEM_OP_LOAD as OP_LOAD;
-pub(crate) use bindings::PERF_MEM_OP_NA as OP_NA;
-pub(crate) use bindings::PERF_MEM_OP_STORE as OP_STORE;
-pub(crate) use bindings::PERF_MEM_SNOOP_HIT as SNOOP_HIT;
-pub(crate) use bindings::PERF_MEM_SNOOP_HITM as SNOOP_HITM;
-pub(crate) use bindings::PERF_MEM_SNOOP_NA as SNOOP_NA;
+pub(crate) use bindings::{
+    PERF_MEM_HOPS_0 as HOPS_0,
+    PERF_MEM_HOPS_2 as HOPS_2,
+    PERF_MEM_HOPS_3 as HOPS_3,
+    PERF_MEM_LVLNUM_ANY_CACHE as LVLNUM_ANY_CACHE,
+    PERF_MEM_LVLNUM_L1 as LVLNUM_L1,
+    PERF_MEM_LVLNUM_L2 as LVLNUM_L2,
+    PERF_MEM_LVLNUM_L3 as LVLNUM_L3,
+    PERF_MEM_LVLNUM_NA as LVLNUM_NA,
+    PERF_MEM_LVLNUM_PMEM as LVLNUM_PMEM,
+    PERF_MEM_LVLNUM_RAM as LVLNUM_RAM,
+    PERF_MEM_LVL_HIT as LVL_HIT,
+    PERF_MEM_LVL_L1 as LVL_L1,
+    PERF_MEM_LVL_L2 as LVL_L2,
+    PERF_MEM_LVL_L3 as LVL_L3,
+    PERF_MEM_LVL_LOC_RAM as LVL_LOC_RAM,
+    PERF_MEM_LVL_MISS as LVL_MISS,
+    PERF_MEM_LVL_NA as LVL_NA,
+    PERF_MEM_LVL_REM_CCE1 as LVL_REM_CCE1,
+    PERF_MEM_LVL_REM_CCE2 as LVL_REM_CCE2,
+    PERF_MEM_LVL_REM_RAM1 as LVL_REM_RAM1,
+    PERF_MEM_LVL_REM_RAM2 as LVL_REM_RAM2,
+    PERF_MEM_OP_LOAD as OP_LOAD,
+    PERF_MEM_OP_NA as OP_NA,
+    PERF_MEM_OP_STORE as OP_STORE,
+    PERF_MEM_SNOOP_HIT as SNOOP_HIT,
+    PERF_MEM_SNOOP_HITM as SNOOP_HITM,
+    PERF_MEM_SNOOP_NA as SNOOP_NA, //
+};
 
 /// Where data came from. Each field takes the constants of this module with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

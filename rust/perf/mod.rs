@@ -33,32 +33,48 @@ mod sysfs;
 mod tests;
 mod vtable;
 
-pub(crate) use attr::Attr;
-pub(crate) use attr::Kind;
-pub(crate) use attr::WeightForm;
-pub(crate) use branch::BranchEntry;
-pub(crate) use branch::BranchFields;
-pub(crate) use branch::BranchSample;
-pub(crate) use branch::BranchStack;
-pub(crate) use cpu::CpuContexts;
-pub(crate) use cpu::ThisCpu;
-pub(crate) use event::Event;
-pub(crate) use event::NewEvent;
+pub(crate) use attr::{
+    Attr,
+    Kind,
+    WeightForm, //
+};
+pub(crate) use branch::{
+    BranchEntry,
+    BranchFields,
+    BranchSample,
+    BranchStack, //
+};
+pub(crate) use cpu::{
+    CpuContexts,
+    ThisCpu, //
+};
+pub(crate) use event::{
+    Event,
+    NewEvent, //
+};
 pub(crate) use foreign::Foreign;
 #[cfg(EBB_KUNIT)]
 pub(crate) use foreign::KernelEvent;
 pub(crate) use foreign::SetAside;
-pub(crate) use hw::Hw;
-pub(crate) use hw::State;
+pub(crate) use hw::{
+    Hw,
+    State, //
+};
 pub(crate) use memory::MemorySource;
-pub(crate) use pmu::Pmu;
-pub(crate) use pmu::ScheduleFlags;
-pub(crate) use pmu::Transaction;
-pub(crate) use registration::Capabilities;
-pub(crate) use registration::Registration;
-pub(crate) use sample::account_interrupt;
-pub(crate) use sample::sample_took;
-pub(crate) use sample::Sample;
-pub(crate) use sample::Weight;
+pub(crate) use pmu::{
+    Pmu,
+    ScheduleFlags,
+    Transaction, //
+};
+pub(crate) use registration::{
+    Capabilities,
+    Registration, //
+};
+pub(crate) use sample::{
+    account_interrupt,
+    sample_took,
+    Sample,
+    Weight, //
+};
 use slots::Slots;
 pub(crate) use sysfs::Folders;

@@ -4,13 +4,17 @@
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h), `struct pmu`
 
-use super::bindings;
-use super::Event;
-use super::NewEvent;
-use super::ThisCpu;
-use kernel::build_error;
-use kernel::error::VTABLE_DEFAULT_ERROR;
-use kernel::prelude::*;
+use super::{
+    bindings,
+    Event,
+    NewEvent,
+    ThisCpu, //
+};
+use kernel::{
+    build_error,
+    error::VTABLE_DEFAULT_ERROR,
+    prelude::*, //
+};
 
 /// How an event is to be scheduled (`PERF_EF_*`).
 #[derive(Clone, Copy, Debug)]

@@ -2,17 +2,21 @@
 
 //! A PMU that perf core knows of.
 
-use super::bindings;
-use super::vtable::VTable;
-use super::CpuContexts;
-use super::Folders;
-use super::Pmu;
+use super::{
+    bindings,
+    vtable::VTable,
+    CpuContexts,
+    Folders,
+    Pmu, //
+};
 use core::ffi::CStr;
-use kernel::error::to_result;
-use kernel::prelude::*;
-use kernel::str::CStrExt;
-use kernel::sync::Arc;
-use kernel::types::Opaque;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::CStrExt,
+    sync::Arc,
+    types::Opaque, //
+};
 
 /// What [`Registration`] owns: the C structure with the driver behind it, so that a callback finds
 /// the driver from the `struct pmu` it is given.

@@ -4,14 +4,18 @@
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
 
-use super::bindings;
-use super::Attr;
-use super::BranchStack;
-use super::Event;
-use super::MemorySource;
-use core::marker::PhantomData;
-use core::mem::MaybeUninit;
-use core::ptr::NonNull;
+use super::{
+    bindings,
+    Attr,
+    BranchStack,
+    Event,
+    MemorySource, //
+};
+use core::{
+    marker::PhantomData,
+    mem::MaybeUninit,
+    ptr::NonNull, //
+};
 
 /// A sample of an event under construction.
 ///

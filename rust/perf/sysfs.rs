@@ -4,14 +4,22 @@
 //!
 //! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
 
-use core::ffi::c_char;
-use core::ffi::CStr;
-use core::marker::PhantomPinned;
-use kernel::bindings;
-use kernel::fmt;
-use kernel::prelude::*;
-use kernel::str::CStrExt;
-use kernel::str::CString;
+use core::{
+    ffi::{
+        c_char,
+        CStr, //
+    },
+    marker::PhantomPinned, //
+};
+use kernel::{
+    bindings,
+    fmt,
+    prelude::*, //
+    str::{
+        CStrExt,
+        CString, //
+    },
+};
 
 /// A file with a fixed text.
 ///

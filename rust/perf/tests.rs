@@ -6,17 +6,19 @@ use kernel::prelude::*;
 
 #[kunit_tests(ebb_pmu_perf)]
 mod cases {
-    use super::super::bindings;
-    use super::super::memory;
-    use super::super::slots::MAX_SLOTS;
-    use super::super::BranchEntry;
-    use super::super::BranchFields;
-    use super::super::BranchStack;
-    use super::super::Event;
-    use super::super::Foreign;
-    use super::super::MemorySource;
-    use super::super::Slots;
-    use super::super::Weight;
+    use super::super::{
+        bindings,
+        memory,
+        slots::MAX_SLOTS,
+        BranchEntry,
+        BranchFields,
+        BranchStack,
+        Event,
+        Foreign,
+        MemorySource,
+        Slots,
+        Weight, //
+    };
     use core::mem::MaybeUninit;
     use kernel::prelude::*;
 

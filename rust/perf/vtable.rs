@@ -5,19 +5,27 @@
 //!
 //! [`Slots`]: super::Slots
 
-use super::bindings;
-use super::registration::Inner;
-use super::Event;
-use super::NewEvent;
-use super::Pmu;
-use super::ScheduleFlags;
-use super::ThisCpu;
-use super::Transaction;
-use core::ffi::c_int;
-use core::ffi::c_uint;
-use core::marker::PhantomData;
-use kernel::error::from_result;
-use kernel::prelude::*;
+use super::{
+    bindings,
+    registration::Inner,
+    Event,
+    NewEvent,
+    Pmu,
+    ScheduleFlags,
+    ThisCpu,
+    Transaction, //
+};
+use core::{
+    ffi::{
+        c_int,
+        c_uint, //
+    },
+    marker::PhantomData, //
+};
+use kernel::{
+    error::from_result,
+    prelude::*, //
+};
 
 /// The callbacks of `T`.
 pub(super) struct VTable<T: Pmu>(PhantomData<T>);

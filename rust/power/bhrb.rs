@@ -5,8 +5,10 @@
 //! Power ISA, Book III, chapter "Performance Monitor Facility", section "Branch History Rolling
 //! Buffer"; what an entry says is a matter of pure logic.
 
-use super::spr;
-use super::spr::BHRB_ENTRIES;
+use super::spr::{
+    self,
+    BHRB_ENTRIES, //
+};
 use core::mem::MaybeUninit;
 
 /// Room for a copy of the buffer.

@@ -3,9 +3,11 @@
 //! Instructions of the current program and of the kernel, read in an interrupt: what is not there
 //! at once is not read.
 
-use super::bindings;
-use super::machine;
-use super::pmu::LocalPmu;
+use super::{
+    bindings,
+    machine,
+    pmu::LocalPmu, //
+};
 use core::marker::PhantomData;
 
 /// Access to instructions. While it lives, page faults end in failure, so nothing may be done that

@@ -6,14 +6,20 @@
 //! The notice is the tracepoint `sched_process_exec`, which every successful `execve` passes, in the
 //! task, when the old program is gone and before the new one runs.
 
-use super::bindings;
-use super::pmu::LocalPmu;
+use super::{
+    bindings,
+    pmu::LocalPmu, //
+};
 use core::ffi::c_void;
-use kernel::error::to_result;
-use kernel::prelude::*;
-use kernel::sync::Arc;
-use kernel::sync::ArcBorrow;
-use kernel::types::ForeignOwnable;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+    types::ForeignOwnable, //
+};
 
 /// Who is told.
 pub(crate) trait OnExec: Send + Sync + 'static {

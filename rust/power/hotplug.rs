@@ -5,13 +5,19 @@
 //! The callback runs on another CPU while this one is still dead, so it only leaves a mark.
 
 use super::bindings;
-use core::ffi::c_int;
-use core::ffi::c_uint;
-use kernel::cpu::CpuId;
-use kernel::error::to_result;
-use kernel::prelude::*;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Relaxed;
+use core::ffi::{
+    c_int,
+    c_uint, //
+};
+use kernel::{
+    cpu::CpuId,
+    error::to_result,
+    prelude::*, //
+    sync::atomic::{
+        Atomic,
+        Relaxed, //
+    },
+};
 
 // CAST: The largest number of CPUs a kernel is built for.
 const CPUS: usize = kernel::bindings::NR_CPUS as usize;

@@ -8,22 +8,32 @@
 //!
 //! C header: [`arch/powerpc/include/asm/pmc.h`](srctree/arch/powerpc/include/asm/pmc.h)
 
-use super::bindings;
-use super::pmu::LocalPmu;
-use super::regs::Mmcra;
-use super::regs::Sier;
+use super::{
+    bindings,
+    pmu::LocalPmu, //
+    regs::{
+        Mmcra,
+        Sier, //
+    },
+};
 use core::ptr::NonNull;
-use kernel::bindings::pt_regs;
-use kernel::error::to_result;
-use kernel::new_mutex;
-use kernel::prelude::*;
-use kernel::sync::atomic::Acquire;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Full;
-use kernel::sync::Arc;
-use kernel::sync::ArcBorrow;
-use kernel::sync::Mutex;
-use kernel::types::ForeignOwnable;
+use kernel::{
+    bindings::pt_regs,
+    error::to_result,
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        Arc,
+        ArcBorrow,
+        Mutex, //
+    },
+    types::ForeignOwnable, //
+};
 
 /// MSR\[PR\] (IBM bit 49): problem state.
 const MSR_PR: u64 = 1 << 14;

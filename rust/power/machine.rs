@@ -2,10 +2,14 @@
 
 //! What this machine is, what it runs under, and its clock.
 
-use super::bindings;
-use super::spr;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Relaxed;
+use super::{
+    bindings,
+    spr, //
+};
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
 
 const PVR: u32 = 287;
 

@@ -3,13 +3,17 @@
 //! What the driver does to this CPU's PMU as a whole: counters, freezing, the BHRB, the kernel's
 //! and the hypervisor's view of it.
 
-use super::bindings;
-use super::machine;
-use super::regs::Mmcr0;
-use super::regs::Mmcr2;
-use super::regs::Sdar;
-use super::regs::Siar;
-use super::spr;
+use super::{
+    bindings,
+    machine,
+    regs::{
+        Mmcr0,
+        Mmcr2,
+        Sdar,
+        Siar, //
+    },
+    spr, //
+};
 use core::marker::PhantomData;
 
 /// Number of counters.

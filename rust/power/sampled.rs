@@ -5,12 +5,18 @@
 //!
 //! C header: [`arch/powerpc/include/uapi/asm/perf_regs.h`](srctree/arch/powerpc/include/uapi/asm/perf_regs.h)
 
-use super::bindings;
-use super::machine;
-use super::pmu::LocalPmu;
-use super::pmu::COUNTERS;
-use super::regs::Sdar;
-use super::regs::Siar;
+use super::{
+    bindings,
+    machine, //
+    pmu::{
+        LocalPmu,
+        COUNTERS, //
+    },
+    regs::{
+        Sdar,
+        Siar, //
+    },
+};
 use core::marker::PhantomData;
 
 /// The numbers of PMC1 to PMC6.

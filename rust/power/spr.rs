@@ -8,8 +8,10 @@
 //!
 //! Numbers: Power ISA 3.1B, Book III, "Move To/From System Register Instructions".
 
-use core::arch::asm;
-use core::mem::MaybeUninit;
+use core::{
+    arch::asm,
+    mem::MaybeUninit, //
+};
 
 /// Number of entries of the BHRB.
 pub(super) const BHRB_ENTRIES: usize = 32;

@@ -8,18 +8,22 @@
 //!
 //! C header: [`arch/powerpc/include/asm/processor.h`](srctree/arch/powerpc/include/asm/processor.h)
 
-use super::pmu::LocalPmu;
-use super::regs::Bescr;
-use super::regs::Ebbhr;
-use super::regs::Ebbrr;
-use super::regs::Mmcr0;
-use super::regs::Mmcr2;
-use super::regs::Sdar;
-use super::regs::Siar;
-use super::regs::Sier;
-use super::regs::Sier2;
-use super::regs::Sier3;
-use super::regs::MMCR2_USER;
+use super::{
+    pmu::LocalPmu, //
+    regs::{
+        Bescr,
+        Ebbhr,
+        Ebbrr,
+        Mmcr0,
+        Mmcr2,
+        Sdar,
+        Siar,
+        Sier,
+        Sier2,
+        Sier3,
+        MMCR2_USER, //
+    },
+};
 use core::marker::PhantomData;
 use kernel::bindings;
 

@@ -8,13 +8,19 @@
 
 use super::bindings;
 use core::ptr::NonNull;
-use kernel::prelude::*;
-use kernel::sync::atomic::Acquire;
-use kernel::sync::atomic::Atomic;
-use kernel::sync::atomic::Full;
-use kernel::sync::Arc;
-use kernel::sync::ArcBorrow;
-use kernel::types::ForeignOwnable;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        Arc,
+        ArcBorrow, //
+    },
+    types::ForeignOwnable, //
+};
 
 /// Who looks when a timer fires.
 pub(crate) trait Look: Send + Sync + 'static {

@@ -6,19 +6,23 @@
 
 #![no_main]
 
-use isa207::CacheEvent;
-use isa207::ConfigWord;
-use isa207::Cpu;
-use isa207::EventCode;
-use isa207::GenericEvent;
-use isa207::Machine;
-use isa207::Refusal;
-use isa207::Request;
-use isa207_fuzz::check;
-use isa207_fuzz::cpu;
-use isa207_fuzz::input::Input;
-use isa207_fuzz::oracle::Model;
-use isa207_fuzz::PVRS;
+use isa207::{
+    CacheEvent,
+    ConfigWord,
+    Cpu,
+    EventCode,
+    GenericEvent,
+    Machine,
+    Refusal,
+    Request, //
+};
+use isa207_fuzz::{
+    check,
+    cpu,
+    input::Input,
+    oracle::Model,
+    PVRS, //
+};
 use libfuzzer_sys::fuzz_target;
 
 /// Bits `first` to `last`, counted from the least significant.

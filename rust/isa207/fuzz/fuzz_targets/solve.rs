@@ -6,18 +6,24 @@
 
 #![no_main]
 
-use isa207::Assignment;
-use isa207::Machine;
-use isa207::Refusal;
-use isa207::Request;
-use isa207::COUNTERS;
-use isa207_fuzz::check;
-use isa207_fuzz::cpu;
-use isa207_fuzz::decode;
-use isa207_fuzz::input::Input;
-use isa207_fuzz::oracle;
-use isa207_fuzz::oracle::Model;
-use isa207_fuzz::PVRS;
+use isa207::{
+    Assignment,
+    Machine,
+    Refusal,
+    Request,
+    COUNTERS, //
+};
+use isa207_fuzz::{
+    check,
+    cpu,
+    decode,
+    input::Input,
+    oracle::{
+        self,
+        Model, //
+    },
+    PVRS, //
+};
 use libfuzzer_sys::fuzz_target;
 
 /// Counter numbers and codes.

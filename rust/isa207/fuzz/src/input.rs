@@ -4,9 +4,11 @@
 //! hardly ever be two events that could count together, so most codes are known
 //! ones or known ones with some bits flipped.
 
-use isa207::Cpu;
-use isa207::Exclude;
-use isa207::Request;
+use isa207::{
+    Cpu,
+    Exclude,
+    Request, //
+};
 
 /// Codes that can be counted in more than one way on some CPU.
 const FLEXIBLE: [u64; 28] = [

@@ -11,9 +11,11 @@ pub mod input;
 #[path = "../../tests/properties/oracle.rs"]
 pub mod oracle;
 
-use isa207::Cpu;
-use isa207::Refusal;
-use isa207::Request;
+use isa207::{
+    Cpu,
+    Refusal,
+    Request, //
+};
 
 use oracle::Model;
 

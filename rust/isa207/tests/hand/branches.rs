@@ -3,12 +3,16 @@
 //! Branch instructions (encodings as the assembler makes them), filters, and entries
 //! of the BHRB.
 
-use isa207::Branch;
-use isa207::BranchKind;
-use isa207::BranchKind::*;
-use isa207::BranchTypes;
-use isa207::HardwareFilter;
-use isa207::Record;
+use isa207::{
+    Branch,
+    BranchKind::{
+        self,
+        *, //
+    },
+    BranchTypes,
+    HardwareFilter,
+    Record, //
+};
 
 use super::*;
 

@@ -11,11 +11,13 @@ mod refusals;
 mod samples;
 mod tables;
 
-use isa207::Assignment;
-use isa207::Cpu;
-use isa207::Machine;
-use isa207::Refusal;
-use isa207::Request;
+use isa207::{
+    Assignment,
+    Cpu,
+    Machine,
+    Refusal,
+    Request, //
+};
 
 /// The CPU with this processor version register.
 fn cpu(pvr: u32) -> &'static Cpu {

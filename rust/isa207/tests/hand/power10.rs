@@ -2,9 +2,11 @@
 
 //! POWER10 and Power11.
 
-use isa207::Mmcr;
-use isa207::Refusal;
-use isa207::Selector;
+use isa207::{
+    Mmcr,
+    Refusal,
+    Selector, //
+};
 
 use super::*;
 

@@ -2,10 +2,12 @@
 
 //! POWER9.
 
-use isa207::Exclude;
-use isa207::Mmcr;
-use isa207::Refusal;
-use isa207::Selector;
+use isa207::{
+    Exclude,
+    Mmcr,
+    Refusal,
+    Selector, //
+};
 
 use super::*;
 

@@ -2,14 +2,16 @@
 
 //! What SIER, SIER2 and MMCRA of a sample say.
 
-use isa207::DataSource;
-use isa207::Distance::*;
-use isa207::InstructionType;
-use isa207::MemoryAccess;
-use isa207::MemoryLevel::*;
-use isa207::MemoryOperation;
-use isa207::SampleRegisters;
-use isa207::Weight;
+use isa207::{
+    DataSource,
+    Distance::*,
+    InstructionType,
+    MemoryAccess,
+    MemoryLevel::*,
+    MemoryOperation,
+    SampleRegisters,
+    Weight, //
+};
 
 use super::*;
 

@@ -2,10 +2,12 @@
 
 //! What must hold for the tables of every CPU.
 
-use isa207::CacheEvent;
-use isa207::ConfigWord;
-use isa207::GenericEvent;
-use isa207::Isa;
+use isa207::{
+    CacheEvent,
+    ConfigWord,
+    GenericEvent,
+    Isa, //
+};
 
 use super::*;
 

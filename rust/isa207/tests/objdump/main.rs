@@ -7,11 +7,17 @@
 
 mod mnemonic;
 
-use std::collections::BTreeMap;
-use std::io::BufRead;
-use std::io::BufReader;
-use std::process::Command;
-use std::process::Stdio;
+use std::{
+    collections::BTreeMap, //
+    io::{
+        BufRead,
+        BufReader, //
+    },
+    process::{
+        Command,
+        Stdio, //
+    },
+};
 
 use isa207::Branch;
 

@@ -3,16 +3,20 @@
 //! Random branches, written as instructions and as entries of the BHRB, read back;
 //! and all choices of branch types against what the hardware records.
 
-use isa207::Branch;
-use isa207::BranchKind;
-use isa207::BranchTypes;
-use isa207::Cpu;
-use isa207::Isa;
-use isa207::Record;
+use isa207::{
+    Branch,
+    BranchKind,
+    BranchTypes,
+    Cpu,
+    Isa,
+    Record, //
+};
 use proptest::prelude::*;
 
-use crate::runner;
-use crate::PVRS;
+use crate::{
+    runner,
+    PVRS, //
+};
 
 /// A branch as an assembler sees it.
 #[derive(Clone, Copy, Debug)]

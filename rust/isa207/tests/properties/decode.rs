@@ -3,13 +3,17 @@
 //! Reads register images back, bit by bit as the manuals number them, and says
 //! what a group of events must read as.
 
-use isa207::Assignment;
-use isa207::Mmcr;
-use isa207::Request;
+use isa207::{
+    Assignment,
+    Mmcr,
+    Request, //
+};
 
-use crate::oracle::filters;
-use crate::oracle::power10_compare;
-use crate::oracle::Model;
+use crate::oracle::{
+    filters,
+    power10_compare,
+    Model, //
+};
 
 /// A register that remembers which bits were read.
 struct Register {

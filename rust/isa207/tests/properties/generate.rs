@@ -4,10 +4,14 @@
 //! few values for each field, so that events often agree, and codes from the
 //! published lists, so that alternatives take part.
 
-use isa207::Exclude;
-use isa207::Request;
-use proptest::prelude::*;
-use proptest::sample::select;
+use isa207::{
+    Exclude,
+    Request, //
+};
+use proptest::{
+    prelude::*,
+    sample::select, //
+};
 
 use crate::oracle::Model;
 

@@ -14,14 +14,20 @@ mod oracle;
 
 use std::cell::Cell;
 
-use isa207::Cpu;
-use isa207::Machine;
-use isa207::Refusal;
-use isa207::Request;
-use proptest::prelude::*;
-use proptest::test_runner::Config;
-use proptest::test_runner::TestCaseError;
-use proptest::test_runner::TestRunner;
+use isa207::{
+    Cpu,
+    Machine,
+    Refusal,
+    Request, //
+};
+use proptest::{
+    prelude::*, //
+    test_runner::{
+        Config,
+        TestCaseError,
+        TestRunner, //
+    },
+};
 
 use oracle::Model;
 
