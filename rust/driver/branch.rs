@@ -93,9 +93,9 @@ pub(super) fn check(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal
         return Err(refusal);
     }
     let filter = if !driver.machine.strict_branch_filters {
-        driver.cpu.branch_filter(types)
+        driver.model.branch_filter(types)
     } else if wanted.count() == 1 {
-        driver.cpu.strict_branch_filter(types)?
+        driver.model.strict_branch_filter(types)?
     } else {
         return Err(isa207::Refusal::NoHardwareBranchFilter.into());
     };

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     isa207::{
-        Cpu,
+        CpuModel,
         Isa, //
     },
     perf::{
@@ -42,14 +42,14 @@ use kernel::sync::{
 
 /// What handles PMIs.
 pub(super) struct PmInterrupt {
-    cpu: &'static Cpu,
+    model: &'static CpuModel,
     cpus: Arc<CpuContexts<CpuState>>,
 }
 
 impl PmInterrupt {
-    /// A handler on `cpu`, with the driver's per-CPU state.
-    pub(super) fn new(cpu: &'static Cpu, cpus: Arc<CpuContexts<CpuState>>) -> Self {
-        Self { cpu, cpus }
+    /// A handler on `model`, with the driver's per-CPU state.
+    pub(super) fn new(model: &'static CpuModel, cpus: Arc<CpuContexts<CpuState>>) -> Self {
+        Self { model, cpus }
     }
 }
 
@@ -80,8 +80,8 @@ impl Handler for PmInterrupt {
                 .write();
             pmu::synchronize();
         }
-        overflows(self.cpu, &here, interrupted);
-        if self.cpu.isa() < Isa::V31 {
+        overflows(self.model, &here, interrupted);
+        if self.model.isa() < Isa::V31 {
             // Programs may read the registers there while the PMU counts.
             local_pmu(&here).clear_sampled();
         }
@@ -101,8 +101,8 @@ impl Look for PmInterrupt {
 }
 
 /// Deals with each counter that is negative.
-fn overflows(cpu: &'static Cpu, here: &Here<'_>, interrupted: &mut Interrupted) {
-    let sampled = Sampled::read(cpu);
+fn overflows(model: &'static CpuModel, here: &Here<'_>, interrupted: &mut Interrupted) {
+    let sampled = Sampled::read(model);
     for (index, &value) in sampled.counters().iter().enumerate() {
         if value < pmu::NEGATIVE {
             continue;

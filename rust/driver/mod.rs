@@ -37,7 +37,7 @@ pub(crate) use takeover::Takeover;
 use crate::{
     isa207::{
         Assignment,
-        Cpu,
+        CpuModel,
         EventCode,
         Isa,
         Machine,
@@ -72,7 +72,7 @@ use schedule::Solved;
 #[pin_data]
 pub(crate) struct Driver {
     /// What the processor's PMU can do.
-    cpu: &'static Cpu,
+    model: &'static CpuModel,
     /// What the register images depend on besides the events.
     machine: Machine,
     /// CPUs that come up.
@@ -124,10 +124,10 @@ fn is_ebb(event: &Event) -> bool {
 }
 
 impl Driver {
-    /// The driver for `cpu`.
-    fn new(cpu: &'static Cpu, interrupt: Arc<PmInterrupt>) -> impl PinInit<Self, Error> {
+    /// The driver for `model`.
+    fn new(model: &'static CpuModel, interrupt: Arc<PmInterrupt>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            cpu,
+            model,
             machine: Machine {
                 hypervisor_mode: machine::kernel_is_hypervisor(),
                 strict_branch_filters: machine::strict_filters(),
@@ -140,7 +140,7 @@ impl Driver {
 
     /// Whether the PMU is that of ISA v3.1.
     fn is_v31(&self) -> bool {
-        self.cpu.isa() >= Isa::V31
+        self.model.isa() >= Isa::V31
     }
 
     /// The registers that are saved for a program.

@@ -116,7 +116,7 @@ impl Driver {
         }
         branch::check(self, event)?;
         requests.push(event)?;
-        self.cpu.solve(requests.as_slice(), self.machine)?;
+        self.model.solve(requests.as_slice(), self.machine)?;
         Ok(())
     }
 
@@ -125,11 +125,11 @@ impl Driver {
         let config = attr.config();
         match attr.kind() {
             Kind::Hardware => GenericEvent::from_config(config)
-                .and_then(|generic| self.cpu.generic_event(generic))
+                .and_then(|generic| self.model.generic_event(generic))
                 .ok_or(Refusal::NoSuchGenericEvent),
             Kind::HwCache => {
                 let cache = CacheEvent::from_config(config).ok_or(Refusal::CacheEventNonsense)?;
-                self.cpu.cache_event(cache).ok_or(Refusal::NoSuchCacheEvent)
+                self.model.cache_event(cache).ok_or(Refusal::NoSuchCacheEvent)
             }
             Kind::Raw => Ok(config),
             Kind::Other => Err(Refusal::OtherType),

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     isa207::{
-        Cpu,
+        CpuModel,
         Isa,
         SampleRegisters, //
     },
@@ -117,7 +117,7 @@ impl Place {
 
 /// The state of the frozen PMU, read once for all counters of an interrupt.
 pub(super) struct Sampled {
-    cpu: &'static Cpu,
+    model: &'static CpuModel,
     counters: [u32; pmu::COUNTERS],
     siar: u64,
     sier: Sier,
@@ -126,9 +126,9 @@ pub(super) struct Sampled {
 
 impl Sampled {
     /// Reads the state.
-    pub(super) fn read(cpu: &'static Cpu) -> Self {
+    pub(super) fn read(model: &'static CpuModel) -> Self {
         Self {
-            cpu,
+            model,
             counters: core::array::from_fn(pmu::read_pmc),
             siar: Siar::read(),
             sier: Sier::read(),
@@ -148,7 +148,7 @@ impl Sampled {
 
     /// Whether nothing can be said about the instruction of a marked event.
     fn is_void(&self) -> bool {
-        self.is_marked() && self.cpu.instruction_type(&self.registers(0)).is_none()
+        self.is_marked() && self.model.instruction_type(&self.registers(0)).is_none()
     }
 
     /// The registers as `isa207` wants them, with `sier2`, which few ask for.
@@ -226,17 +226,17 @@ impl Sampled {
             }
         }
         if attr.samples_data_source() {
-            if let Some(access) = self.cpu.memory_access(&self.registers(0)) {
+            if let Some(access) = self.model.memory_access(&self.registers(0)) {
                 sample.set_data_source(memory::source(&access));
             }
         }
         if let Some(form) = attr.sampled_weight() {
-            let sier2 = if self.cpu.isa() >= Isa::V31 {
+            let sier2 = if self.model.isa() >= Isa::V31 {
                 Sier2::read()
             } else {
                 0
             };
-            let weight = self.cpu.weight(&self.registers(sier2));
+            let weight = self.model.weight(&self.registers(sier2));
             sample.set_weight(memory::weight(weight, form));
         }
         let local = local_pmu(here);

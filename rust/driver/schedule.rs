@@ -69,7 +69,7 @@ impl Driver {
         if let Some(assignment) = here.solved.find(&requests) {
             return Ok(assignment);
         }
-        let assignment = self.cpu.solve(requests.as_slice(), self.machine)?;
+        let assignment = self.model.solve(requests.as_slice(), self.machine)?;
         here.solved.keep(requests, assignment);
         Ok(assignment)
     }

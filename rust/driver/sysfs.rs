@@ -4,17 +4,17 @@
 //! events with a name, and what the PMU is. `Documentation/sysfs.md` describes them.
 
 use crate::{
-    isa207::Cpu,
+    isa207::CpuModel,
     perf::Folders, //
 };
 use kernel::prelude::*;
 
-/// The files for `cpu`.
-pub(super) fn folders(cpu: &Cpu) -> Result<Folders> {
+/// The files for `model`.
+pub(super) fn folders(model: &CpuModel) -> Result<Folders> {
     let mut folders = Folders::new()?;
 
     folders.add_folder(c"format")?;
-    for format in cpu.formats() {
+    for format in model.formats() {
         let (first, last) = (format.field.first_bit(), format.field.last_bit());
         let word = format.word.name();
         if first == last {
@@ -25,11 +25,11 @@ pub(super) fn folders(cpu: &Cpu) -> Result<Folders> {
     }
 
     folders.add_folder(c"events")?;
-    for event in cpu.named_events() {
+    for event in model.named_events() {
         folders.add_file(event.name, fmt!("event={:#04x}", event.code))?;
     }
 
     folders.add_folder(c"caps")?;
-    folders.add_file("pmu_name", fmt!("{}", cpu.name()))?;
+    folders.add_file("pmu_name", fmt!("{}", model.name()))?;
     Ok(folders)
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     isa207::{
-        Cpu,
+        CpuModel,
         Isa, //
     },
     perf::{
@@ -45,16 +45,16 @@ impl Takeover {
     /// else has the PMU, `ENOMEM` and the like. Then the PMU is whose it was.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         let pvr = machine::pvr();
-        let Some(cpu) = Cpu::from_pvr(pvr) else {
+        let Some(model) = CpuModel::from_pvr(pvr) else {
             pr_err!("no support for the processor with PVR {pvr:#010x}\n");
             return Err(ENODEV);
         };
         machine::inspect();
         // Everything that can fail comes before the other driver loses the PMU.
         let cpus = CpuContexts::new()?;
-        let interrupt = Arc::new(PmInterrupt::new(cpu, cpus.clone()), GFP_KERNEL)?;
-        let folders = sysfs::folders(cpu)?;
-        let driver = Arc::pin_init(Driver::new(cpu, interrupt), GFP_KERNEL)?;
+        let interrupt = Arc::new(PmInterrupt::new(model, cpus.clone()), GFP_KERNEL)?;
+        let folders = sysfs::folders(model)?;
+        let driver = Arc::pin_init(Driver::new(model, interrupt), GFP_KERNEL)?;
         let program = Arc::new(NewProgram::new(driver.clone(), cpus.clone()), GFP_KERNEL)?;
         let exec = ExecWatch::new(program).inspect_err(|e| {
             pr_err!("the kernel cannot tell of new programs ({e:?}): CONFIG_TRACEPOINTS?\n");
@@ -65,13 +65,13 @@ impl Takeover {
         })?;
         let set_aside = foreign.map(Foreign::set_aside).transpose()?;
         let capabilities = Capabilities {
-            extended_registers: cpu.isa() >= Isa::V300,
+            extended_registers: model.isa() >= Isa::V300,
         };
         let registration =
             Registration::new_core(module, c"cpu", capabilities, folders, cpus, Ok(driver))
                 .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
 
-        let name = cpu.name();
+        let name = model.name();
         match &set_aside {
             Some(other) => {
                 let other = other.name();

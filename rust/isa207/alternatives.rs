@@ -8,7 +8,7 @@
 
 use super::{
     constraint::Demands,
-    cpu::Cpu,
+    cpu::CpuModel,
     event_code::EventCode,
     request::Request, //
 };
@@ -43,7 +43,7 @@ impl Candidates {
     ///
     /// A code with any of Linux's own bits has no alternative: an EBB program
     /// counts on the PMC it named.
-    pub(super) fn new(cpu: &Cpu, req: &Request) -> Self {
+    pub(super) fn new(cpu: &CpuModel, req: &Request) -> Self {
         let mut this = Self::default();
         let asked = req.code;
         let same = partner(cpu.alternatives, asked);
@@ -61,7 +61,7 @@ impl Candidates {
         self.list.get(..self.len).unwrap_or(&[])
     }
 
-    fn add(&mut self, cpu: &Cpu, req: &Request, code: Option<u64>) {
+    fn add(&mut self, cpu: &CpuModel, req: &Request, code: Option<u64>) {
         let Some(code) = code.map(EventCode) else {
             return;
         };

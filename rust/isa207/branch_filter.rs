@@ -27,7 +27,7 @@
 use super::{
     branch::Branch,
     cpu::{
-        Cpu,
+        CpuModel,
         Isa, //
     },
     refusal::Refusal, //
@@ -120,7 +120,7 @@ pub struct HardwareFilter {
     pub exact: bool,
 }
 
-impl Cpu {
+impl CpuModel {
     /// The hardware filter that leaves out most without losing a branch of one of
     /// `types`. What it records too many is up to software
     /// ([`BranchTypes::contains`]).

@@ -11,7 +11,7 @@
 
 use super::{
     cpu::{
-        Cpu,
+        CpuModel,
         Isa, //
     },
     event_code::EventCode,
@@ -30,7 +30,7 @@ const PMC5_INSTRUCTIONS: EventCode = EventCode(0x500fa);
 const PMC6_CYCLES: EventCode = EventCode(0x600f4);
 
 /// Says whether `req` is an event that `cpu` has.
-pub(super) fn check(cpu: &Cpu, req: &Request) -> Result<(), Refusal> {
+pub(super) fn check(cpu: &CpuModel, req: &Request) -> Result<(), Refusal> {
     let code = req.event_code();
     if code.0 & !cpu.layout.config_mask() != 0 {
         return Err(Refusal::ReservedBits);
@@ -92,7 +92,7 @@ fn linux_bits(req: &Request) -> Result<(), Refusal> {
 }
 
 /// Random sampling (marked events) and continuous sampling (SDAR mode).
-fn sampling(cpu: &Cpu, code: EventCode) -> Result<(), Refusal> {
+fn sampling(cpu: &CpuModel, code: EventCode) -> Result<(), Refusal> {
     if cpu.reserved_sample_modes.contains(code.sample_mode()) {
         return Err(Refusal::SampleModeReserved);
     }
@@ -108,7 +108,7 @@ fn sampling(cpu: &Cpu, code: EventCode) -> Result<(), Refusal> {
 }
 
 /// The selects within L1, L2 and L3.
-fn caches(cpu: &Cpu, code: EventCode) -> Result<(), Refusal> {
+fn caches(cpu: &CpuModel, code: EventCode) -> Result<(), Refusal> {
     /// Bit 0 of the field in IBM order: the L3 bank, for units 8 and 9. POWER9 has
     /// no such select, but codes of POWER8 that have the bit count there as well.
     const L3_BANK: u64 = 8;

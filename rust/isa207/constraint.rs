@@ -14,7 +14,7 @@
 
 use super::{
     cpu::{
-        Cpu,
+        CpuModel,
         Isa, //
     },
     event_code::EventCode,
@@ -166,7 +166,7 @@ impl Demands {
 
     /// The demands of `req` if it is counted as `code`, which must have passed
     /// [`check`](super::check::check).
-    pub(super) fn new(cpu: &Cpu, req: &Request, code: EventCode) -> Self {
+    pub(super) fn new(cpu: &CpuModel, req: &Request, code: EventCode) -> Self {
         let pmc = Pmc::from_number(code.pmc());
         let mut this = Self::of_request(req);
         this.named = pmc.map_or(0, Pmc::bit);
@@ -231,7 +231,7 @@ impl Demands {
 }
 
 /// Adds the selectors of an event on PMC1 to PMC4.
-fn unit_selectors(cpu: &Cpu, req: &Request, code: EventCode, need: &mut Selectors) {
+fn unit_selectors(cpu: &CpuModel, req: &Request, code: EventCode, need: &mut Selectors) {
     let layout = cpu.layout;
     let cache_sel = layout.cache_sel.of(code.0);
 

@@ -2,10 +2,10 @@
 
 //! The description of a CPU's PMU, and what can be asked of it.
 //!
-//! A [`Cpu`] is data only; each lives in a file of its own. What differs
+//! A [`CpuModel`] is data only; each lives in a file of its own. What differs
 //! between generations of the architecture hangs on [`Isa`], what differs
-//! between processors is a field of [`Cpu`]. To add a processor: one file, one
-//! arm in [`Cpu::from_pvr`].
+//! between processors is a field of [`CpuModel`]. To add a processor: one file, one
+//! arm in [`CpuModel::from_pvr`].
 
 use super::{
     alternatives::Pair,
@@ -89,7 +89,7 @@ impl SampleModes {
 
 /// A processor's PMU.
 #[derive(Debug)]
-pub struct Cpu {
+pub struct CpuModel {
     /// As the in-tree driver calls it in `caps/pmu_name`.
     pub(super) name: &'static str,
     pub(super) isa: Isa,
@@ -108,13 +108,13 @@ pub struct Cpu {
     pub(super) named_events: &'static [NamedEvent],
 }
 
-impl Cpu {
+impl CpuModel {
     /// The CPU with this processor version register.
     ///
     /// The upper half names the processor; the lower one the revision, on which
     /// blacklists and tables depend. `None` for a processor this driver does
     /// not know, among them logical PVRs of compatibility mode (`0x0f......`).
-    pub fn from_pvr(pvr: u32) -> Option<&'static Cpu> {
+    pub fn from_pvr(pvr: u32) -> Option<&'static CpuModel> {
         Some(match pvr >> 16 {
             // POWER8E, POWER8NVL, POWER8
             0x004b..=0x004d => &power8::POWER8,
@@ -163,7 +163,7 @@ impl Cpu {
     /// # Errors
     ///
     /// What is wrong with the event itself. An event that passes may still be
-    /// refused by [`Cpu::solve`], even on its own.
+    /// refused by [`CpuModel::solve`], even on its own.
     pub fn check(&self, req: &Request) -> Result<(), Refusal> {
         check::check(self, req)
     }
@@ -171,7 +171,7 @@ impl Cpu {
     /// Finds counters for all of `reqs` at the same time and computes the
     /// control registers' images.
     ///
-    /// Checks each request as [`Cpu::check`] does. The same requests give the
+    /// Checks each request as [`CpuModel::check`] does. The same requests give the
     /// same answer every time. No requests at all is a group too: every counter
     /// is free. Takes bounded time: fewer than 20,000 instructions for six events
     /// with the most alternatives, 1,000 for one event.

@@ -22,7 +22,7 @@
 //! `tools/perf/pmu-events/arch/powerpc`.
 
 use super::{
-    cpu::Cpu,
+    cpu::CpuModel,
     layout::Field,
     mmcr::SAMPLE_ELIGIBILITY, //
     sampled::{
@@ -107,8 +107,8 @@ pub struct MemoryAccess {
 }
 
 impl MemoryAccess {
-    /// See [`Cpu::memory_access`].
-    pub(super) const fn new(cpu: &Cpu, regs: &SampleRegisters) -> Option<Self> {
+    /// See [`CpuModel::memory_access`].
+    pub(super) const fn new(cpu: &CpuModel, regs: &SampleRegisters) -> Option<Self> {
         /// Eligibility "larx only", in MMCRA while the sample was taken.
         const LARX: u64 = 5;
         /// Eligibility "stcx only".
@@ -136,7 +136,7 @@ impl MemoryAccess {
 
 impl DataSource {
     /// The data source in `sier`; `None` if it is not valid or reserved.
-    const fn new(cpu: &Cpu, sier: u64) -> Option<Self> {
+    const fn new(cpu: &CpuModel, sier: u64) -> Option<Self> {
         use Distance::*;
         use MemoryLevel::*;
 

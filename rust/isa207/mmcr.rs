@@ -12,7 +12,7 @@
 
 use super::{
     cpu::{
-        Cpu,
+        CpuModel,
         Isa, //
     },
     event_code::EventCode,
@@ -98,7 +98,7 @@ impl Mmcr {
 
     /// The images for `reqs`, placed as `assignment` says.
     pub(super) fn new(
-        cpu: &Cpu,
+        cpu: &CpuModel,
         reqs: &[Request],
         assignment: &Assignment,
         machine: Machine,
@@ -130,7 +130,7 @@ impl Mmcr {
 }
 
 /// MMCR0: which counters raise alerts and whether PMC5 and PMC6 run.
-fn counting(cpu: &Cpu, used: [bool; COUNTERS]) -> u64 {
+fn counting(cpu: &CpuModel, used: [bool; COUNTERS]) -> u64 {
     let [pmc1, pmc2, pmc3, pmc4, pmc5, pmc6] = used;
     let mut mmcr0 = PMC1CE.put(pmc1.into());
     mmcr0 |= PMCJCE.put((pmc2 || pmc3 || pmc4 || pmc5 || pmc6).into());
@@ -142,7 +142,7 @@ fn counting(cpu: &Cpu, used: [bool; COUNTERS]) -> u64 {
 }
 
 /// MMCR1: what one of PMC1 to PMC4 counts.
-fn counter_select(cpu: &Cpu, pmc: Pmc, code: EventCode) -> u64 {
+fn counter_select(cpu: &CpuModel, pmc: Pmc, code: EventCode) -> u64 {
     let n = pmc.position();
     // MMCR1[0:15]: four bits of unit for each counter.
     let unit = nth(n, 0, 4);
@@ -157,7 +157,7 @@ fn counter_select(cpu: &Cpu, pmc: Pmc, code: EventCode) -> u64 {
 }
 
 /// MMCR1: the settings that all of PMC1 to PMC4 share.
-fn shared_select(cpu: &Cpu, code: EventCode) -> u64 {
+fn shared_select(cpu: &CpuModel, code: EventCode) -> u64 {
     // POWER8's select has the bit 4 set where its two lower bits mean this, so
     // these are 0 otherwise.
     let mut mmcr1 = L1_QUALIFIER.put(cpu.layout.cache_sel.of(code.0));
@@ -169,7 +169,7 @@ fn shared_select(cpu: &Cpu, code: EventCode) -> u64 {
 }
 
 /// MMCR3: 15 bits of data source match for each of PMC1 to PMC4.
-fn source_match(cpu: &Cpu, pmc: Pmc, code: EventCode) -> u64 {
+fn source_match(cpu: &CpuModel, pmc: Pmc, code: EventCode) -> u64 {
     nth(pmc.position(), 0, 15).put(cpu.layout.source.of(code.0))
 }
 
@@ -225,7 +225,7 @@ pub(super) fn common_ifm(reqs: &[Request]) -> Option<u8> {
 ///
 /// From POWER9 on a group with a marked event has 0, as marking updates SDAR by
 /// itself; other groups have the mode that an event asks for, or the default.
-fn sdar_mode(cpu: &Cpu, assignment: &Assignment) -> u64 {
+fn sdar_mode(cpu: &CpuModel, assignment: &Assignment) -> u64 {
     let codes = || assignment.placements().map(|(_, code)| code);
     let asked = codes().map(|code| cpu.layout.sdar_mode.of(code.0));
     SDAR_MODE.put(match (cpu.isa, asked.max()) {

@@ -7,7 +7,7 @@
 //!
 //! The path of a group of events through the files:
 //!
-//! 1. [`Cpu::from_pvr`] (`cpu.rs`) picks the description of the processor, one
+//! 1. [`CpuModel::from_pvr`] (`cpu.rs`) picks the description of the processor, one
 //!    file each: `power8.rs`, `power9.rs`, `power10.rs`, `power11.rs`.
 //! 2. `check.rs` refuses codes with reserved or contradictory bits, reading
 //!    them with `event_code.rs` and `layout.rs`.
@@ -31,7 +31,7 @@
 //! How it is tested: `tests/` has cases worked out by hand and random groups
 //! against a second set of rules (`make oracle` for many of them); `fuzz/` lets
 //! libFuzzer look for input that breaks the same rules (`make fuzz`); `make bench`
-//! measures what [`Cpu::solve`] costs, and fails if it is more than it promises.
+//! measures what [`CpuModel::solve`] costs, and fails if it is more than it promises.
 //!
 //! Abbreviations: PMC performance monitor counter; MMCR monitor mode control
 //! register; EBB event based branch; BHRB branch history rolling buffer; IFM
@@ -91,7 +91,7 @@ pub use branch_filter::{
 };
 pub use constraint::Selector;
 pub use cpu::{
-    Cpu,
+    CpuModel,
     Isa,
     NamedEvent, //
 };

@@ -10,7 +10,7 @@ use super::{
     alternatives::Pair,
     cpu::{
         named,
-        Cpu,
+        CpuModel,
         Isa,
         NamedEvent,
         SampleModes, //
@@ -160,8 +160,8 @@ const NAMED_DD1: &[NamedEvent] = &[
 ];
 
 /// A PMU of ISA v3.1 with the events that POWER10 has from DD2 on.
-pub(super) const fn with_name(name: &'static str) -> Cpu {
-    Cpu {
+pub(super) const fn with_name(name: &'static str) -> CpuModel {
+    CpuModel {
         name,
         isa: Isa::V31,
         layout: &Layout::V31,
@@ -174,9 +174,9 @@ pub(super) const fn with_name(name: &'static str) -> Cpu {
     }
 }
 
-static POWER10: Cpu = with_name("POWER10");
+static POWER10: CpuModel = with_name("POWER10");
 
-static POWER10_DD1: Cpu = Cpu {
+static POWER10_DD1: CpuModel = CpuModel {
     generic_events: GENERIC_DD1,
     cache_events: CACHE_DD1,
     named_events: NAMED_DD1,
@@ -184,7 +184,7 @@ static POWER10_DD1: Cpu = Cpu {
 };
 
 /// The POWER10 with this processor version register.
-pub(super) fn revision(pvr: u32) -> &'static Cpu {
+pub(super) fn revision(pvr: u32) -> &'static CpuModel {
     let major = (pvr >> 8) & 0xf;
     match major {
         1 => &POWER10_DD1,

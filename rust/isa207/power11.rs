@@ -6,9 +6,9 @@
 //! `arch/powerpc/perf/power10-pmu.c`.
 
 use super::{
-    cpu::Cpu,
+    cpu::CpuModel,
     power10, //
 };
 
 /// Power11.
-pub(super) static POWER11: Cpu = power10::with_name("Power11");
+pub(super) static POWER11: CpuModel = power10::with_name("Power11");

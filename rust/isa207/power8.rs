@@ -10,7 +10,7 @@ use super::{
     alternatives::Pair,
     cpu::{
         named,
-        Cpu,
+        CpuModel,
         Isa,
         NamedEvent,
         SampleModes, //
@@ -138,7 +138,7 @@ const NAMED: &[NamedEvent] = &[
 ];
 
 /// POWER8.
-pub(super) static POWER8: Cpu = Cpu {
+pub(super) static POWER8: CpuModel = CpuModel {
     name: "POWER8",
     isa: Isa::V207,
     layout: &Layout::V207,

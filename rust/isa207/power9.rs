@@ -13,7 +13,7 @@ use super::{
     },
     cpu::{
         named,
-        Cpu,
+        CpuModel,
         Isa,
         NamedEvent,
         SampleModes, //
@@ -166,8 +166,8 @@ const NAMED: &[NamedEvent] = &[
     named("iTLB-load-misses", PM_ITLB_MISS),
 ];
 
-const fn power9(blacklist: &'static [u64]) -> Cpu {
-    Cpu {
+const fn power9(blacklist: &'static [u64]) -> CpuModel {
+    CpuModel {
         name: "POWER9",
         isa: Isa::V300,
         layout: &Layout::V300,
@@ -180,12 +180,12 @@ const fn power9(blacklist: &'static [u64]) -> Cpu {
     }
 }
 
-static POWER9: Cpu = power9(&[]);
-static POWER9_DD21: Cpu = power9(BLACKLIST_DD21);
-static POWER9_DD22: Cpu = power9(BLACKLIST_DD22);
+static POWER9: CpuModel = power9(&[]);
+static POWER9_DD21: CpuModel = power9(BLACKLIST_DD21);
+static POWER9_DD22: CpuModel = power9(BLACKLIST_DD22);
 
 /// The POWER9 with this processor version register.
-pub(super) fn revision(pvr: u32) -> &'static Cpu {
+pub(super) fn revision(pvr: u32) -> &'static CpuModel {
     /// Set on Cumulus, which counts right; clear on Nimbus.
     const CUMULUS: u32 = 0x2000;
     let (major, minor) = ((pvr >> 8) & 0xf, pvr & 0xf);

@@ -15,7 +15,7 @@
 
 use super::{
     cpu::{
-        Cpu,
+        CpuModel,
         Isa, //
     },
     layout::Field,
@@ -78,7 +78,7 @@ pub struct SampleRegisters {
     pub mmcra: u64,
 }
 
-impl Cpu {
+impl CpuModel {
     /// The type of the sampled instruction; `None` if it is one that the CPU's
     /// architecture reserves, so that nothing can be said about the instruction: a
     /// sample of a marked event with it is void.

@@ -15,7 +15,7 @@
 use super::{
     alternatives::Candidates,
     constraint::Demands,
-    cpu::Cpu,
+    cpu::CpuModel,
     event_code::EventCode,
     refusal::Refusal, //
     request::{
@@ -90,7 +90,7 @@ impl Step {
 /// `why` says why the codes as asked for do not go together; it is the answer
 /// if no others do, too.
 pub(super) fn search(
-    cpu: &Cpu,
+    cpu: &CpuModel,
     reqs: &[Request],
     codes: &mut [EventCode; MAX_EVENTS],
     why: Refusal,

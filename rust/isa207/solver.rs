@@ -13,7 +13,7 @@ use super::{
         Demands,
         Selector, //
     },
-    cpu::Cpu,
+    cpu::CpuModel,
     event_code::EventCode,
     mmcr::{
         self,
@@ -31,8 +31,8 @@ use super::{
     search, //
 };
 
-/// See [`Cpu::solve`].
-pub(super) fn solve(cpu: &Cpu, reqs: &[Request], machine: Machine) -> Result<Assignment, Refusal> {
+/// See [`CpuModel::solve`].
+pub(super) fn solve(cpu: &CpuModel, reqs: &[Request], machine: Machine) -> Result<Assignment, Refusal> {
     if reqs.len() > COUNTERS {
         return Err(Refusal::TooManyEvents);
     }

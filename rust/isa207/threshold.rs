@@ -13,7 +13,7 @@
 
 use super::{
     cpu::{
-        Cpu,
+        CpuModel,
         Isa, //
     },
     event_code::EventCode,
@@ -43,7 +43,7 @@ pub(super) struct Threshold {
 
 impl Threshold {
     /// The threshold settings of `req`, whose code was checked.
-    pub(super) fn new(cpu: &Cpu, req: &Request) -> Self {
+    pub(super) fn new(cpu: &CpuModel, req: &Request) -> Self {
         let code = req.event_code();
         if cpu.is_fab_match(code) {
             return Self::default();
@@ -59,7 +59,7 @@ impl Threshold {
     }
 
     /// Refuses reserved values and settings that nothing would read.
-    pub(super) fn check(cpu: &Cpu, req: &Request) -> Result<(), Refusal> {
+    pub(super) fn check(cpu: &CpuModel, req: &Request) -> Result<(), Refusal> {
         let code = req.event_code();
         let compare = cpu.layout.thresh_cmp.of(code.0);
         if cpu.is_fab_match(code) {

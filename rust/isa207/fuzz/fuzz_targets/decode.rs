@@ -9,7 +9,7 @@
 use isa207::{
     CacheEvent,
     ConfigWord,
-    Cpu,
+    CpuModel,
     EventCode,
     GenericEvent,
     Machine,
@@ -48,7 +48,7 @@ fn fields(word: u64) {
 }
 
 /// perf's own events: those in range exist, and what a CPU has for them counts.
-fn generic(cpu: &Cpu, config: u64) {
+fn generic(cpu: &CpuModel, config: u64) {
     let event = GenericEvent::from_config(config);
     assert_eq!(event.is_some(), config < 10);
     let mut codes = [None; 2];
@@ -70,7 +70,7 @@ fn generic(cpu: &Cpu, config: u64) {
 }
 
 /// Bits that no file of `format/` has are refused, whichever they are.
-fn formats(cpu: &Cpu, req: &Request, verdict: Result<(), Refusal>) {
+fn formats(cpu: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
     let owned = |word| {
         let fields = cpu.formats().iter().filter(|format| format.word == word);
         // "event" stands for all of them.
@@ -87,7 +87,7 @@ fn formats(cpu: &Cpu, req: &Request, verdict: Result<(), Refusal>) {
 }
 
 /// solve() says what check() says, but for the rule about whole groups.
-fn alone(model: Model, cpu: &Cpu, req: &Request, verdict: Result<(), Refusal>) {
+fn alone(model: Model, cpu: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
     let answer = cpu.solve(&[*req], Machine::default());
     let unit = bits(req.code, 12, 15);
     let pmc = bits(req.code, 16, 19);
@@ -108,7 +108,7 @@ fn alone(model: Model, cpu: &Cpu, req: &Request, verdict: Result<(), Refusal>) {
 
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
-    let known = Cpu::from_pvr(input.word() as u32).map(Cpu::name);
+    let known = CpuModel::from_pvr(input.word() as u32).map(CpuModel::name);
     assert!(known.is_none_or(|name| ["POWER8", "POWER9", "POWER10", "Power11"].contains(&name)));
 
     let config = input.word();

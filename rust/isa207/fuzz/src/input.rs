@@ -5,7 +5,7 @@
 //! ones or known ones with some bits flipped.
 
 use isa207::{
-    Cpu,
+    CpuModel,
     Exclude,
     Request, //
 };
@@ -45,7 +45,7 @@ impl<'a> Input<'a> {
     }
 
     /// One event: three bytes, and the words that they ask for.
-    pub fn request(&mut self, cpu: &Cpu) -> Request {
+    pub fn request(&mut self, cpu: &CpuModel) -> Request {
         let [kind, more, flags] = [(); 3].map(|()| self.byte());
         let mut code = match kind {
             0xc0.. => self.word(),
@@ -77,7 +77,7 @@ impl<'a> Input<'a> {
 }
 
 /// A code that some CPU has: one with alternatives or one with a name.
-fn known(cpu: &Cpu, number: u8) -> u64 {
+fn known(cpu: &CpuModel, number: u8) -> u64 {
     let number = usize::from(number);
     match FLEXIBLE.get(number) {
         Some(code) => *code,

@@ -12,7 +12,7 @@ pub mod input;
 pub mod oracle;
 
 use isa207::{
-    Cpu,
+    CpuModel,
     Refusal,
     Request, //
 };
@@ -31,8 +31,8 @@ pub const PVRS: [(Model, u32); 7] = [
 ];
 
 /// The CPU with one of [`PVRS`].
-pub fn cpu(pvr: u32) -> &'static Cpu {
-    Cpu::from_pvr(pvr).expect("a known PVR")
+pub fn cpu(pvr: u32) -> &'static CpuModel {
+    CpuModel::from_pvr(pvr).expect("a known PVR")
 }
 
 /// Checks `req` and fails unless the written rules say the same.

@@ -13,15 +13,15 @@ mod tables;
 
 use isa207::{
     Assignment,
-    Cpu,
+    CpuModel,
     Machine,
     Refusal,
     Request, //
 };
 
 /// The CPU with this processor version register.
-fn cpu(pvr: u32) -> &'static Cpu {
-    Cpu::from_pvr(pvr).expect("a known PVR")
+fn cpu(pvr: u32) -> &'static CpuModel {
+    CpuModel::from_pvr(pvr).expect("a known PVR")
 }
 
 /// Requests for these codes with everything else left out.
@@ -43,7 +43,7 @@ fn task_requests(codes: &[u64]) -> Vec<Request> {
 }
 
 /// Solves in a guest of a hypervisor.
-fn solve(cpu: &Cpu, reqs: &[Request]) -> Result<Assignment, Refusal> {
+fn solve(cpu: &CpuModel, reqs: &[Request]) -> Result<Assignment, Refusal> {
     cpu.solve(reqs, Machine::default())
 }
 

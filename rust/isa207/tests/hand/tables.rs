@@ -33,7 +33,7 @@ fn cpus_by_pvr() {
     assert_eq!(found, [p8, p8, p8, p9, p9, p9, p9, p10, p10, p11]);
     // POWER7+, a PA6T, Power12, POWER9 in compatibility mode.
     for unknown in [0x004a_0201, 0x0090_0102, 0x0083_0100, 0x0f00_0005, 0] {
-        assert!(Cpu::from_pvr(unknown).is_none(), "{unknown:#x}");
+        assert!(CpuModel::from_pvr(unknown).is_none(), "{unknown:#x}");
     }
     assert!(Isa::V207 < Isa::V300 && Isa::V300 < Isa::V31);
 }

@@ -7,7 +7,7 @@ use isa207::{
     Branch,
     BranchKind,
     BranchTypes,
-    Cpu,
+    CpuModel,
     Isa,
     Record, //
 };
@@ -217,7 +217,7 @@ fn recorded(isa: Isa, ifm: u8, instruction: Instruction) -> Vec<bool> {
 #[test]
 fn hardware_filters_lose_nothing_and_are_exact_if_they_say_so() {
     for (_, pvr) in PVRS {
-        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let cpu = CpuModel::from_pvr(pvr).unwrap();
         let result = runner().run(&instruction(), |instruction| {
             let branch = Branch::decode(instruction.encode(), 0x10000).unwrap();
             for types in all_types() {

@@ -15,7 +15,7 @@ mod oracle;
 use std::cell::Cell;
 
 use isa207::{
-    Cpu,
+    CpuModel,
     Machine,
     Refusal,
     Request, //
@@ -76,7 +76,7 @@ impl Count {
 #[test]
 fn solver_agrees_with_brute_force() {
     for (model, pvr) in PVRS {
-        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let cpu = CpuModel::from_pvr(pvr).unwrap();
         let [counted, moved, conflicting, invalid] = [(); 4].map(|()| Count::default());
         let inputs = (generate::group(model), any::<bool>());
         let result = runner().run(&inputs, |(group, strict)| {
@@ -119,7 +119,7 @@ fn solver_agrees_with_brute_force() {
 #[test]
 fn check_agrees_with_the_written_rules() {
     for (model, pvr) in PVRS {
-        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let cpu = CpuModel::from_pvr(pvr).unwrap();
         let [good, bad] = [(); 2].map(|()| Count::default());
         let result = runner().run(&generate::doubtful_event(model), |req| {
             let valid = oracle::is_valid(model, &req);
@@ -137,7 +137,7 @@ fn check_agrees_with_the_written_rules() {
 #[test]
 fn images_decode_back_to_the_events() {
     for (model, pvr) in PVRS {
-        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let cpu = CpuModel::from_pvr(pvr).unwrap();
         let counted = Count::default();
         let inputs = (generate::group(model), any::<bool>());
         let result = runner().run(&inputs, |(group, hypervisor_mode)| {
@@ -162,7 +162,7 @@ fn images_decode_back_to_the_events() {
 #[test]
 fn asking_for_the_chosen_codes_changes_nothing() {
     for (model, pvr) in PVRS {
-        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let cpu = CpuModel::from_pvr(pvr).unwrap();
         let moved = Count::default();
         let result = runner().run(&generate::group(model), |group| {
             let Ok(answer) = cpu.solve(&group, Machine::default()) else {
@@ -184,7 +184,7 @@ fn asking_for_the_chosen_codes_changes_nothing() {
 #[test]
 fn order_decides_codes_but_not_whether_a_group_counts() {
     for (model, pvr) in PVRS {
-        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let cpu = CpuModel::from_pvr(pvr).unwrap();
         let result = runner().run(&generate::group(model), |group| {
             let mut reversed = group.clone();
             reversed.reverse();
@@ -201,7 +201,7 @@ fn anything_at_all_gets_an_answer() {
     let word = any::<u64>;
     let anything = prop::collection::vec((word(), word(), word(), any::<u8>()), 0..12);
     for (_, pvr) in PVRS {
-        let cpu = Cpu::from_pvr(pvr).unwrap();
+        let cpu = CpuModel::from_pvr(pvr).unwrap();
         let result = runner().run(&anything, |words| {
             let reqs = words.iter().map(|&(code, config1, config2, ifm)| Request {
                 code,

@@ -6,17 +6,17 @@
 
 use std::hint::black_box;
 
-use isa207::Cpu;
+use isa207::CpuModel;
 use isa207::Machine;
 use isa207::Request;
 use pmu_selftests::machine::TIME_BASE_HZ;
 use pmu_selftests::machine::time_base;
 
-/// Instructions that [`Cpu::solve`] takes for the group, the measurement's own
+/// Instructions that [`CpuModel::solve`] takes for the group, the measurement's own
 /// few included; exact to a tick of the time base, which is two.
 ///
 /// The least of some calls: a timer interrupt within one makes it longer.
-pub fn of(cpu: &Cpu, group: &[Request]) -> u64 {
+pub fn of(cpu: &CpuModel, group: &[Request]) -> u64 {
     let calls = (0..4).map(|_| {
         let start = time_base();
         let answer = cpu.solve(black_box(group), Machine::default());

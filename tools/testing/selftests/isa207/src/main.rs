@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `Cpu::solve` costs in instructions: the worst groups known for each CPU
+//! What `CpuModel::solve` costs in instructions: the worst groups known for each CPU
 //! stay below the bound that isa207 promises. Runs in a guest of any CPU under
 //! `--icount on`, as the logic needs no PMU.
 //!
@@ -17,7 +17,7 @@ mod worst;
 
 use std::process::ExitCode;
 
-use isa207::Cpu;
+use isa207::CpuModel;
 use isa207::EventCode;
 use isa207::Exclude;
 use isa207::Isa;
@@ -28,9 +28,9 @@ use pmu_selftests::machine;
 use worst::Asked;
 use worst::Group;
 
-/// What a group may cost (`Cpu::solve`).
+/// What a group may cost (`CpuModel::solve`).
 const LIMIT: u64 = 20_000;
-/// What a single event may cost (`Cpu::solve`).
+/// What a single event may cost (`CpuModel::solve`).
 const LIMIT_OF_ONE: u64 = 1_000;
 /// Groups that a search tries for each CPU unless told.
 const SEARCHED: u32 = 100_000;
@@ -55,15 +55,15 @@ pub(crate) const POWER10: Model = Model {
 };
 
 impl Model {
-    pub(crate) fn cpu(&self) -> &'static Cpu {
-        Cpu::from_pvr(self.pvr).expect("a PVR that isa207 knows")
+    pub(crate) fn cpu(&self) -> &'static CpuModel {
+        CpuModel::from_pvr(self.pvr).expect("a PVR that isa207 knows")
     }
 }
 
 /// An event with this code, dearest in all else: it follows a task, so that it
 /// has the most alternatives, excludes what can be excluded, wants a branch
 /// stack, and compares with a large number where a number is compared with.
-pub(crate) fn event(cpu: &Cpu, code: u64) -> Request {
+pub(crate) fn event(cpu: &CpuModel, code: u64) -> Request {
     let compares = cpu.isa() == Isa::V31 && EventCode(code).thresh_sel() != 0;
     Request {
         code,

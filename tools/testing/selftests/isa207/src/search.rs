@@ -3,7 +3,7 @@
 //! random groups, by changing one event or exchanging two, as their order
 //! decides how far the solver goes before it goes back.
 
-use isa207::Cpu;
+use isa207::CpuModel;
 use isa207::Request;
 
 use crate::Model;
@@ -37,7 +37,7 @@ impl Random {
     }
 
     /// An event of the CPU; three of four have alternatives.
-    fn event(&mut self, cpu: &Cpu) -> Request {
+    fn event(&mut self, cpu: &CpuModel) -> Request {
         let named = cpu.named_events();
         let code = match self.below(8) {
             0 => FIXED[self.below(FIXED.len())],
@@ -50,7 +50,7 @@ impl Random {
         }
     }
 
-    fn group(&mut self, cpu: &Cpu) -> [Request; 6] {
+    fn group(&mut self, cpu: &CpuModel) -> [Request; 6] {
         [(); 6].map(|()| self.event(cpu))
     }
 }
