@@ -123,11 +123,11 @@ pub(super) enum Verdict {
 /// Judges an alert by BESCR, whether the program is `at_handler`, and whether the mark that EBBRR had
 /// is gone.
 pub(super) fn judge(bescr: Bescr, at_handler: bool, mark_gone: bool) -> Verdict {
-    if bescr.pm_enable() == 0 {
+    if bescr.pme() == 0 {
         Verdict::Due
-    } else if bescr.global_enable() == 1 {
+    } else if bescr.ge() == 1 {
         Verdict::Held
-    } else if bescr.pm_occurred() == 0 {
+    } else if bescr.pmeo() == 0 {
         // The program itself turned EBBs off.
         Verdict::Due
     } else if at_handler {
@@ -174,8 +174,8 @@ impl Keeper {
 fn undo() {
     Ebbrr::write(MARK);
     Bescr::read()
-        .with_const_global_enable::<1>()
-        .with_const_pm_occurred::<0>()
+        .with_const_ge::<1>()
+        .with_const_pmeo::<0>()
         .write();
 }
 
@@ -187,12 +187,12 @@ fn is_silent() -> bool {
 
 /// Whether the program takes EBBs of the PMU now.
 fn takes_ebbs(bescr: Bescr) -> bool {
-    bescr.global_enable() == 1 && bescr.pm_enable() == 1
+    bescr.ge() == 1 && bescr.pme() == 1
 }
 
 /// Has the machine forget an EBB that it may keep for the CPU. GE must be on.
 fn forget(bescr: Bescr) {
-    bescr.with_const_pm_occurred::<0>().write();
+    bescr.with_const_pmeo::<0>().write();
 }
 
 /// Marks EBBRR and has the machine forget. The program must take EBBs.
@@ -205,7 +205,7 @@ fn mark(bescr: Bescr) {
 fn forget_any(bescr: Bescr) {
     if takes_ebbs(bescr) {
         mark(bescr);
-    } else if bescr.global_enable() == 1 {
+    } else if bescr.ge() == 1 {
         forget(bescr);
     }
 }
@@ -226,12 +226,12 @@ fn raise(here: &Here<'_>) {
     // PMC5 counts the next instruction, and alerts. PMC6 counts beside it.
     Mmcr0::from(0)
         .alerting()
-        .with_const_ebb_enable::<1>()
-        .with_const_others_alert::<1>()
-        .with_const_freeze_14::<1>()
+        .with_const_ebe::<1>()
+        .with_const_pmcjce::<1>()
+        .with_const_fc14::<1>()
         .write();
     for _ in 0..PATIENCE {
-        if Mmcr0::read().frozen() == 1 {
+        if Mmcr0::read().fc() == 1 {
             break;
         }
     }
@@ -249,7 +249,7 @@ pub(super) fn interrupt(here: &Here<'_>, mmcr0: Mmcr0) {
     }
     INTERRUPTS.store(true, Relaxed);
     // The interrupt's line is up as long as PMAO is set.
-    let mmcr0 = mmcr0.with_const_alert_occurred::<0>();
+    let mmcr0 = mmcr0.with_const_pmao::<0>();
 
     let keeper = &here.alert;
     match keeper.judge(here) {
@@ -275,14 +275,14 @@ pub(super) fn interrupt(here: &Here<'_>, mmcr0: Mmcr0) {
 /// kernel. Returns when to look again, in nanoseconds.
 pub(super) fn look(here: &Here<'_>, in_program: bool) -> Option<u64> {
     let mmcr0 = Mmcr0::read();
-    if mmcr0.ebb_enable() == 0 || mmcr0.alert_occurred() == 1 {
+    if mmcr0.ebe() == 0 || mmcr0.pmao() == 1 {
         // The program left the PMU, or there is an interrupt to come, which tells more.
         return None;
     }
     let keeper = &here.alert;
     let bescr = Bescr::read();
     let taken = keeper.alert.get() == Alert::Held && Ebbrr::read() != MARK;
-    let off = mmcr0.alert_enable() == 1 && keeper.alert.get() != Alert::Marked;
+    let off = mmcr0.pmae() == 1 && keeper.alert.get() != Alert::Marked;
     if taken || off {
         keeper.alert.set(Alert::None);
     }
@@ -312,10 +312,7 @@ pub(super) fn probe(here: &Here<'_>) {
     // The program may have EBBs on already. None of this is an event of its.
     let bescr = Bescr::read();
     Bescr::from(0).write();
-    stopped
-        .with_const_ebb_enable::<1>()
-        .with_const_alert_occurred::<1>()
-        .write();
+    stopped.with_const_ebe::<1>().with_const_pmao::<1>().write();
     // An interrupt comes before this is over. An EBB does not, with EBBs off.
     for _ in 0..PATIENCE {
         pmu::synchronize();
@@ -352,7 +349,7 @@ pub(super) fn leave(here: &Here<'_>, mmcr0: Mmcr0) -> Mmcr0 {
         return mmcr0;
     }
     let keeper = &here.alert;
-    let due = if mmcr0.alert_occurred() == 1 {
+    let due = if mmcr0.pmao() == 1 {
         // The interrupt has not come, and does not any more.
         match keeper.judge(here) {
             Verdict::Taken => false,
@@ -368,11 +365,11 @@ pub(super) fn leave(here: &Here<'_>, mmcr0: Mmcr0) -> Mmcr0 {
             Alert::Held => Ebbrr::read() == MARK,
             Alert::Due => true,
         };
-        due && mmcr0.alert_enable() == 0
+        due && mmcr0.pmae() == 0
     };
     keeper.alert.set(Alert::None);
     forget_any(Bescr::read());
-    mmcr0.with_alert_occurred(due)
+    mmcr0.with_pmao(due)
 }
 
 /// The current program, whose own bits of MMCR0 are `user`, enters this CPU's PMU, which is stopped.
@@ -382,7 +379,7 @@ pub(super) fn enter(here: &Here<'_>, user: Mmcr0) -> Mmcr0 {
     let bescr = Bescr::read();
     if !INTERRUPTS.load(Relaxed) {
         if is_silent() {
-            if user.alert_occurred() == 1 && takes_ebbs(bescr) {
+            if user.pmao() == 1 && takes_ebbs(bescr) {
                 raise(here);
             } else {
                 forget_any(bescr);
@@ -390,7 +387,7 @@ pub(super) fn enter(here: &Here<'_>, user: Mmcr0) -> Mmcr0 {
         }
         return user;
     }
-    if user.alert_occurred() == 1 {
+    if user.pmao() == 1 {
         if takes_ebbs(bescr) {
             raise(here);
             keeper.set(Alert::Held);
@@ -403,5 +400,5 @@ pub(super) fn enter(here: &Here<'_>, user: Mmcr0) -> Mmcr0 {
     } else {
         keeper.set(Alert::None);
     }
-    user.with_const_alert_occurred::<0>()
+    user.with_const_pmao::<0>()
 }

@@ -109,8 +109,7 @@ pub(super) fn switch_in(driver: &Driver, here: &Here<'_>, mmcr: &Mmcr, mmcr0: Mm
     // Before the program's registers are there, as an alert changes SIAR and SDAR.
     let user = alert::enter(here, thread.mmcr0());
     // Only with EBBs on: in its handler the program has the alert already.
-    if user.alert_occurred() == 1 && Bescr::read().global_enable() == 1 && machine::forgets_alerts()
-    {
+    if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::forgets_alerts() {
         local.raise_again();
     }
     thread.restore(driver.registers());
@@ -139,7 +138,7 @@ impl OnExec for NewProgram {
             return;
         };
         let in_use = here.slots().len() > 0;
-        let on_pmu = in_use && Mmcr0::read().ebb_enable() == 1;
+        let on_pmu = in_use && Mmcr0::read().ebe() == 1;
         if on_pmu {
             self.driver.stop_pmu(&here);
         }

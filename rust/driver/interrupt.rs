@@ -62,22 +62,19 @@ impl Handler for PmInterrupt {
         let Some(here) = (unsafe { self.cpus.this_cpu() }) else {
             return;
         };
-        if mmcr0.ebb_enable() == 1 {
+        if mmcr0.ebe() == 1 {
             alert::interrupt(&here, mmcr0);
             return;
         }
         if here.stopped.get() {
             // Raised before the PMU was stopped, and due again when it starts.
-            mmcr0.with_const_alert_occurred::<0>().write();
+            mmcr0.with_const_pmao::<0>().write();
             return;
         }
-        if mmcr0.frozen() == 0 {
+        if mmcr0.fc() == 0 {
             // A replay for a counter that was negative already: nothing froze the others, nor the
             // BHRB.
-            mmcr0
-                .with_const_frozen::<1>()
-                .with_const_alert_enable::<0>()
-                .write();
+            mmcr0.with_const_fc::<1>().with_const_pmae::<0>().write();
             pmu::synchronize();
         }
         overflows(self.model, &here, interrupted);

@@ -48,14 +48,14 @@ impl Driver {
         let mmcra = Mmcra::from(here.mmcr.get().mmcra);
         let mut quiet = mmcra.with_const_sample_enable::<0>();
         if self.is_v31() {
-            quiet = quiet.with_const_bhrb_recording_disable::<1>();
+            quiet = quiet.with_const_bhrbrd::<1>();
         }
         if quiet != mmcra {
             quiet.write();
             pmu::synchronize();
         }
 
-        if before.ebb_enable() == 1 {
+        if before.ebe() == 1 {
             ebb::switch_out(self, here, before);
         }
         local.clear_sampled();

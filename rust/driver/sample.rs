@@ -79,7 +79,7 @@ impl Place {
     /// In problem state the interrupt is prompt, so where it came is at least as good as SIAR. In
     /// the kernel it may have been held back; SIAR says where the overflow was.
     fn uses_siar(&self) -> bool {
-        let prompt = self.in_program && self.sier.problem_state() == 1;
+        let prompt = self.in_program && self.sier.sipr() == 1;
         self.siar != 0 && (self.marked || !prompt)
     }
 

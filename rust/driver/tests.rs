@@ -235,7 +235,7 @@ mod cases {
         const PROGRAM: u64 = 0x1000_0000;
         const KERNEL: u64 = 0xc000_0000_0012_3456;
         let none = Sier::from(0);
-        let user = none.with_const_problem_state::<1>();
+        let user = none.with_const_sipr::<1>();
         let valid = none.with_const_siar_valid::<1>();
         let fate = |marked, siar, sier, nip, ip, exclude| {
             let in_program = nip == PROGRAM;
@@ -327,35 +327,35 @@ mod cases {
     fn an_alert_is_found_by_the_counter_that_caused_it() {
         let counting = Mmcr0::from(0)
             .alerting()
-            .with_const_first_alerts::<1>()
-            .with_const_others_alert::<1>();
+            .with_const_pmc1ce::<1>()
+            .with_const_pmcjce::<1>();
         let alerts = |mmcr0: Mmcr0| [0, 1, 2, 3, 4, 5].map(|index| mmcr0.alerts_by(index));
         let (none, pmc1) = ([false; 6], [true, false, false, false, false, false]);
 
         assert_eq!(alerts(counting), [true; 6]);
-        assert_eq!(alerts(counting.with_const_others_alert::<0>()), pmc1);
+        assert_eq!(alerts(counting.with_const_pmcjce::<0>()), pmc1);
         assert_eq!(
-            alerts(counting.with_const_first_alerts::<0>()),
+            alerts(counting.with_const_pmc1ce::<0>()),
             pmc1.map(|alert| !alert)
         );
         assert_eq!(
-            alerts(counting.with_const_freeze_56::<1>()),
+            alerts(counting.with_const_fc56::<1>()),
             [true, true, true, true, false, false]
         );
         assert_eq!(
-            alerts(counting.with_const_freeze_14::<1>()),
+            alerts(counting.with_const_fc14::<1>()),
             [false, false, false, false, true, true]
         );
-        assert_eq!(alerts(counting.with_const_alert_enable::<0>()), none);
-        assert_eq!(alerts(counting.with_const_frozen::<1>()), none);
+        assert_eq!(alerts(counting.with_const_pmae::<0>()), none);
+        assert_eq!(alerts(counting.with_const_fc::<1>()), none);
 
         // As the hardware leaves it: alerts off, and frozen if that was asked for.
         let after = counting.alerted();
-        assert!(after.alert_occurred() == 1 && after.alert_enable() == 0);
-        assert!(after.frozen() == 1);
-        let after = counting.with_const_freeze_on_alert::<0>().alerted();
-        assert!(after.alert_occurred() == 1 && after.alert_enable() == 0);
-        assert!(after.frozen() == 0);
+        assert!(after.pmao() == 1 && after.pmae() == 0);
+        assert!(after.fc() == 1);
+        let after = counting.with_const_fcece::<0>().alerted();
+        assert!(after.pmao() == 1 && after.pmae() == 0);
+        assert!(after.fc() == 0);
     }
 
     #[test]

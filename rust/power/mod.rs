@@ -3,7 +3,7 @@
 //! The machine: special purpose registers (SPR), interrupt state and what the kernel keeps of a
 //! task's PMU.
 //!
-//! Nothing here knows perf. Abbreviations, as in the Power ISA:
+//! Nothing here knows perf. Abbreviations, as in the Power ISA (those of fields are in `regs.rs`):
 //!
 //! | term  | meaning |
 //! |-------|---------|
@@ -12,8 +12,6 @@
 //! | EBB   | Event Based Branch: an alert that branches to a user-space handler |
 //! | EBBHR | address of that handler; EBBRR: where to return |
 //! | MMCR  | Monitor Mode Control Register (0 to 3, A) |
-//! | PMAE  | Performance Monitor Alert Enable (the kernel's headers call it PMXE) |
-//! | PMAO  | Performance Monitor Alert Occurred |
 //! | PMC   | Performance Monitor Counter (1 to 6), 32 bits |
 //! | PMI   | Performance Monitor Interrupt |
 //! | SIAR  | Sampled Instruction Address Register; SDAR: of the data; SIER: its event |

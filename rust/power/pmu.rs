@@ -81,7 +81,7 @@ impl LocalPmu {
     /// interrupts to be on, and returns MMCR0 as it was before.
     pub(crate) fn freeze(&self, pmcc_extended: bool) -> Mmcr0 {
         let before = Mmcr0::read();
-        before.stopped().with_pmcc_extended(pmcc_extended).write();
+        before.stopped().with_pmccext(pmcc_extended).write();
         spr::synchronize();
         self.clear_pending_interrupt();
         before
@@ -113,14 +113,12 @@ impl LocalPmu {
         Mmcr2::write(0);
         let [instructions, cycles] = [PMC5, PMC6].map(read_pmc);
         write_pmc(PMC6, NEGATIVE - 2);
-        let quiet = Mmcr0::from(0)
-            .with_const_freeze_14::<1>()
-            .with_const_alert_occurred::<1>();
+        let quiet = Mmcr0::from(0).with_const_fc14::<1>().with_const_pmao::<1>();
         quiet
-            .with_const_alert_enable::<1>()
-            .with_const_others_alert::<1>()
+            .with_const_pmae::<1>()
+            .with_const_pmcjce::<1>()
             .write();
-        quiet.with_const_frozen::<1>().write();
+        quiet.with_const_fc::<1>().write();
         write_pmc(PMC5, instructions);
         write_pmc(PMC6, cycles);
         Mmcr2::write(mmcr2);

@@ -1,7 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registers whose fields the driver looks at. Each field names its IBM bit numbers (bit 0 is the
-//! most significant of the register: MMCR0 counts from 32, the others from 0).
+//! The PMU's registers, and the fields that the driver reads or writes.
+//!
+//! A field bears the name that the Power ISA and the kernel's `asm/reg.h` give it, in lower case; its
+//! doc has the name as written there and the IBM bit number, by which bit 0 is the most significant
+//! of 64. `bitfield!` numbers bits from the least significant one.
+//!
+//! | field   | stands for |
+//! |---------|------------|
+//! | BHRBA   | BHRB Available: problem state may use the BHRB's instructions |
+//! | BHRBRD  | BHRB Recording Disable |
+//! | EBE     | Performance Monitor Event-Based Branch Enable |
+//! | FC      | Freeze Counters; FC1-4, FC5-6: of these PMCs; FCnP: PMCn in problem state |
+//! | FCECE   | Freeze Counters on Enabled Condition or Event |
+//! | GE      | Global Enable |
+//! | PMAE    | Performance Monitor Alert Enable (`MMCR0_PMXE` in `asm/reg.h`) |
+//! | PMAO    | Performance Monitor Alert Occurred |
+//! | PMC1CE  | PMC1 Condition Enable; PMCjCE: of PMC2 to PMC6 |
+//! | PMCC    | PMC Control; PMCCEXT: PMC Control Extension |
+//! | PME     | Performance Monitor Event-Based Exception Enable |
+//! | PMEO    | Performance Monitor Event-Based Exception Occurred |
+//! | SIPR    | Sampled MSR\[PR\] |
 //!
 //! Source: Power ISA 3.1B, Book III, chapter "Performance Monitor Facility" (MMCR0, MMCRA, SIER), and
 //! Book II, chapter "Event-Based Branch Facility" (BESCR).
@@ -30,38 +49,38 @@ bitfield! {
     /// Monitor Mode Control Register 0.
     pub(crate) struct Mmcr0(u64) {
         /// FC (bit 32): no counter counts.
-        31:31 frozen;
-        /// PMAE (37): alerts are enabled; the hardware clears it with the alert.
-        26:26 alert_enable;
-        /// FCECE (38): the first enabled condition freezes the counters.
-        25:25 freeze_on_alert;
-        /// BHRBA (42): problem state may read the BHRB.
-        21:21 bhrb_access;
-        /// EBE (43): alerts cause event based branches rather than interrupts.
-        20:20 ebb_enable;
-        /// PMCC (44:45): what problem state may do with the PMCs; 0b10 is read and write PMC1-6.
-        19:18 pmc_control;
-        /// PMC1CE (48): PMC1 alerts when it becomes negative.
-        15:15 first_alerts;
-        /// PMCjCE (49): PMC2 to PMC6 alert when they become negative.
-        14:14 others_alert;
-        /// PMCCEXT (54, v3.1): with PMCC 0b00 problem state may not read them either.
-        9:9 pmcc_extended;
+        31:31 fc;
+        /// PMAE (37): alerts are enabled. The hardware clears it when an alert occurs.
+        26:26 pmae;
+        /// FCECE (38): the first enabled condition sets FC.
+        25:25 fcece;
+        /// BHRBA (42): problem state may read and clear the BHRB.
+        21:21 bhrba;
+        /// EBE (43): an alert causes an event-based branch instead of an interrupt.
+        20:20 ebe;
+        /// PMCC (44:45): what problem state may do with the PMU's registers.
+        19:18 pmcc;
+        /// PMC1CE (48): PMC1 raises an alert when it becomes negative.
+        15:15 pmc1ce;
+        /// PMCjCE (49): PMC2 to PMC6 raise an alert when they become negative.
+        14:14 pmcjce;
+        /// PMCCEXT (54, v3.1): with PMCC 0b00 problem state may not even read the PMU's registers.
+        9:9 pmccext;
         /// PMAO (56): an alert occurred.
-        7:7 alert_occurred;
-        /// FC14 (58): PMC1 to PMC4 do not count.
-        5:5 freeze_14;
-        /// FC56 (59): PMC5 and PMC6 do not count.
-        4:4 freeze_56;
+        7:7 pmao;
+        /// FC1-4 (58): PMC1 to PMC4 do not count.
+        5:5 fc14;
+        /// FC5-6 (59): PMC5 and PMC6 do not count.
+        4:4 fc56;
     }
 }
 
 bitfield! {
-    /// Monitor Mode Control Register A, the part that does not belong to an event.
+    /// Monitor Mode Control Register A, the fields that belong to no event.
     pub(crate) struct Mmcra(u64) {
         /// BHRBRD (bit 26, v3.1): the BHRB records no branches.
-        37:37 bhrb_recording_disable;
-        /// SAMPLE_ENABLE (63): instructions are chosen and marked for sampling.
+        37:37 bhrbrd;
+        /// SAMPLE_ENABLE (63): the PMU marks instructions and samples those.
         0:0 sample_enable;
     }
 }
@@ -69,23 +88,23 @@ bitfield! {
 bitfield! {
     /// Branch Event Status and Control Register.
     pub(crate) struct Bescr(u64) {
-        /// GE (bit 0): event based branches are enabled.
-        63:63 global_enable;
+        /// GE (bit 0): event-based branches are enabled.
+        63:63 ge;
         /// PME (31): those of the PMU are enabled.
-        32:32 pm_enable;
-        /// PMEO (63): one of the PMU occurred.
-        0:0 pm_occurred;
+        32:32 pme;
+        /// PMEO (63): the PMU's event-based exception occurred.
+        0:0 pmeo;
     }
 }
 
 bitfield! {
-    /// Sampled Instruction Event Register, the part that the driver looks at.
+    /// Sampled Instruction Event Register, the fields that are alike on all processors.
     pub(crate) struct Sier(u64) {
-        /// SIPR (bit 38): the instruction ran in problem state.
-        25:25 problem_state;
-        /// SIAR valid (41): SIAR holds the address of the sampled instruction.
+        /// SIPR (bit 38): MSR\[PR\] of the sampled instruction: it ran in problem state.
+        25:25 sipr;
+        /// SIAR_VALID (41): SIAR holds the address of the sampled instruction.
         22:22 siar_valid;
-        /// SDAR valid (42): SDAR holds the address of its data.
+        /// SDAR_VALID (42): SDAR holds the address of its data.
         21:21 sdar_valid;
     }
 }
@@ -119,57 +138,56 @@ const PMCC_USER_NONE: u64 = 0b01;
 
 impl Mmcr0 {
     /// What a program may set by way of the problem state's view: FC, PMAE, PMAO.
-    const USER: u64 = Self::FROZEN_MASK | Self::ALERT_ENABLE_MASK | Self::ALERT_OCCURRED_MASK;
+    const USER: u64 = Self::FC_MASK | Self::PMAE_MASK | Self::PMAO_MASK;
 
     /// The value while counters are stopped and nobody but the kernel may touch them.
     pub(crate) fn stopped(self) -> Self {
-        self.with_const_frozen::<1>()
-            .with_const_ebb_enable::<0>()
-            .with_const_bhrb_access::<0>()
-            .with_const_pmc_control::<0>()
-            .with_const_alert_occurred::<0>()
-            .with_const_alert_enable::<0>()
-            .with_const_freeze_56::<0>()
+        self.with_const_fc::<1>()
+            .with_const_ebe::<0>()
+            .with_const_bhrba::<0>()
+            .with_const_pmcc::<0>()
+            .with_const_pmao::<0>()
+            .with_const_pmae::<0>()
+            .with_const_fc56::<0>()
     }
 
     /// The value while nobody has events.
     pub(crate) fn closed(self) -> Self {
-        self.with_const_pmc_control::<PMCC_USER_NONE>()
+        self.with_const_pmcc::<PMCC_USER_NONE>()
     }
 
     /// The value with alerts on, and counters stopping at the first one.
     pub(crate) fn alerting(self) -> Self {
-        self.with_const_alert_enable::<1>()
-            .with_const_freeze_on_alert::<1>()
+        self.with_const_pmae::<1>().with_const_fcece::<1>()
     }
 
     /// The value for a program with EBBs whose own bits are `user`: its FC and PMAO are added, its
     /// PMAE holds.
     pub(crate) fn for_ebb(self, user: Mmcr0) -> Self {
         let granted = self
-            .with_const_ebb_enable::<1>()
-            .with_const_bhrb_access::<1>()
-            .with_const_pmc_control::<PMCC_USER_ALL>()
-            .with_const_alert_enable::<0>();
+            .with_const_ebe::<1>()
+            .with_const_bhrba::<1>()
+            .with_const_pmcc::<PMCC_USER_ALL>()
+            .with_const_pmae::<0>();
         Self::from(u64::from(granted) | u64::from(user.user()))
     }
 
     /// Whether a counter (0 for PMC1) that is negative has caused an alert, or is going to.
     pub(crate) fn alerts_by(self, index: usize) -> bool {
         let (alerts, frozen) = match index {
-            0 => (self.first_alerts(), self.freeze_14()),
-            1..=3 => (self.others_alert(), self.freeze_14()),
-            _ => (self.others_alert(), self.freeze_56()),
+            0 => (self.pmc1ce(), self.fc14()),
+            1..=3 => (self.pmcjce(), self.fc14()),
+            _ => (self.pmcjce(), self.fc56()),
         };
-        self.alert_enable() == 1 && self.frozen() == 0 && alerts == 1 && frozen == 0
+        self.pmae() == 1 && self.fc() == 0 && alerts == 1 && frozen == 0
     }
 
     /// The value after an alert.
     pub(crate) fn alerted(self) -> Self {
-        let frozen = self.frozen() == 1 || self.freeze_on_alert() == 1;
-        self.with_const_alert_occurred::<1>()
-            .with_const_alert_enable::<0>()
-            .with_frozen(frozen)
+        let frozen = self.fc() == 1 || self.fcece() == 1;
+        self.with_const_pmao::<1>()
+            .with_const_pmae::<0>()
+            .with_fc(frozen)
     }
 
     /// The bits that belong to a program with EBBs.

@@ -82,7 +82,7 @@ impl<'a> CurrentThread<'a> {
     ///
     /// The registers that the architecture's code switches are the program's all the time, and stay.
     pub(crate) fn reset(&self) {
-        let alerts_on = Mmcr0::from(0).with_const_alert_enable::<1>();
+        let alerts_on = Mmcr0::from(0).with_const_pmae::<1>();
         // SAFETY: Valid by the type invariants; nobody else writes these fields.
         // CAST: Only the lower half of MMCR0 is in use.
         unsafe {
