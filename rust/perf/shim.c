@@ -6,9 +6,10 @@
 #include <linux/cpumask.h>
 #include <linux/hrtimer.h>
 #include <linux/percpu.h>
+#include <linux/perf_event.h>
 #include <linux/spinlock.h>
 
-#include "perf_bindings.h"
+#include "shim.h"
 
 /* Whether the timer was off or could be stopped; it stays so then. */
 static bool stop_timer(struct perf_cpu_pmu_context *cpc)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions of `shim.c`, declared by bindgen from `include/shim.h`.
+//! What bindgen makes of `bindings_helper.h`.
 
 #![allow(
     clippy::all,

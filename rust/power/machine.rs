@@ -67,7 +67,7 @@ pub(crate) fn inspect() {
     };
     EMULATED.store(emulated, Relaxed);
     BHRB.store(!no_bhrb, Relaxed);
-    PROMPT.store(prompt, Relaxed);
+    PROMPT.store(prompt > 0 || prompt < 0 && !emulated, Relaxed);
 }
 
 /// Whether PM interrupts are to come in handlers of other interrupts: the module's parameter

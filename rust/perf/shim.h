@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/*
- * What bindgen reads to make rust/perf/bindings_generated.rs: the headers in
- * which perf core declares its interface to PMU drivers, and the functions of
- * rust/perf/shim.c.
- */
-#include <linux/perf_event.h>
+/* The functions of shim.c. */
+#ifndef EBB_PERF_SHIM_H
+#define EBB_PERF_SHIM_H
+
+struct pmu;
 
 /*
  * Stop rotating the events of a registered PMU, for good: perf core frees what
@@ -12,3 +11,5 @@
  * the timer armed (Linux 7.3, perf_pmu_free()).
  */
 void ebb_perf_stop_rotation(struct pmu *pmu);
+
+#endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Functions of rust/power/shim.c: what the kernel offers to C only as inline
- * functions and macros. bindgen makes rust/power's declarations of this file.
+ * The functions of shim.c: what the kernel offers to C only, as inline functions
+ * and macros.
  */
 #ifndef EBB_PMU_SHIM_H
 #define EBB_PMU_SHIM_H
@@ -69,39 +69,17 @@ void ebb_pmu_set_sampled_counter(int index, unsigned long value);
 /* The module's parameter strict_filters. */
 bool ebb_pmu_strict_filters(void);
 
-/* The module's parameter prompt, and whether it or the machine says so. */
-bool ebb_pmu_prompt(void);
+/* The module's parameter prompt: 1 yes, 0 no, negative: the default. */
+int ebb_pmu_prompt(void);
 
 /* Where the current task's program goes on after the kernel; 0 if it has none. */
 unsigned long ebb_pmu_program_nip(void);
-
-/*
- * A timer for each CPU. fn is called by the timer's interrupt, PM interrupts
- * masked, with whether it interrupted a program, and returns in how many
- * nanoseconds to call it again, 0 for not at all. After the teardown nothing is
- * armed; there must be nobody left who starts a timer.
- */
-void ebb_pmu_look_setup(u64 (*fn)(bool in_program));
-void ebb_pmu_look_teardown(void);
-
-/*
- * Have fn called on this CPU within so many nanoseconds, from an NMI in
- * EBB_PMU_LOOK_SOON_NS. Interrupts must be off.
- */
-void ebb_pmu_look_within(u64 ns);
-#define EBB_PMU_LOOK_SOON_NS 20000
 
 /* Whether there is a hypervisor above this kernel. */
 bool ebb_pmu_in_lpar(void);
 
 /* Whether the CPU takes no notice of an alert in MMCR0 that is written there. */
 bool ebb_pmu_alert_defect(void);
-
-/* Whether QEMU emulates the CPU, without KVM. */
-bool ebb_pmu_emulated(void);
-
-/* Whether this is an emulator (QEMU before 9.1) that lacks the BHRB's instructions. */
-bool ebb_pmu_bhrb_missing(void);
 
 /* Nanoseconds of this CPU's scheduler clock. */
 u64 ebb_pmu_clock(void);
