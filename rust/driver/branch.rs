@@ -131,7 +131,7 @@ pub(super) fn discard_stale(here: &Here<'_>, local: &LocalPmu, mmcr: &Mmcr) {
     }
 }
 
-/// See [`crate::perf::Pmu::sched_in`].
+/// See [`crate::perf::Pmu::sched_task`].
 pub(super) fn sched_in(here: &Here<'_>) {
     local_pmu(here).clear_bhrb();
 }

@@ -87,7 +87,7 @@ pub(crate) struct Driver {
 /// What the driver keeps for each CPU.
 #[derive(Default)]
 pub(crate) struct CpuState {
-    /// The counters are stopped by [`perf::Pmu::disable`], and no PMI can come.
+    /// The counters are stopped by [`perf::Pmu::pmu_disable`], and no PMI can come.
     stopped: Cell<bool>,
     /// This CPU's PMU has been turned on since the CPU came up.
     turned_on: Cell<bool>,
@@ -165,11 +165,11 @@ impl perf::Pmu for Arc<Driver> {
         self.pmcs.put();
     }
 
-    fn enable(&self, cpu: &Here<'_>) {
+    fn pmu_enable(&self, cpu: &Here<'_>) {
         self.start_pmu(cpu);
     }
 
-    fn disable(&self, cpu: &Here<'_>) {
+    fn pmu_disable(&self, cpu: &Here<'_>) {
         self.stop_pmu(cpu);
     }
 
@@ -205,8 +205,10 @@ impl perf::Pmu for Arc<Driver> {
         cpu.in_transaction.set(false);
     }
 
-    fn sched_in(&self, cpu: &Here<'_>) {
-        branch::sched_in(cpu);
+    fn sched_task(&self, cpu: &Here<'_>, sched_in: bool) {
+        if sched_in {
+            branch::sched_in(cpu);
+        }
     }
 
     fn event_idx(&self, event: &Event) -> u32 {

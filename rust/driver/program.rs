@@ -36,7 +36,7 @@ use kernel::{
 };
 
 impl Driver {
-    /// See [`crate::perf::Pmu::disable`].
+    /// See [`crate::perf::Pmu::pmu_disable`].
     pub(super) fn stop_pmu(&self, here: &Here<'_>) {
         if here.stopped.replace(true) {
             return;
@@ -61,7 +61,7 @@ impl Driver {
         local.clear_sampled();
     }
 
-    /// See [`crate::perf::Pmu::enable`].
+    /// See [`crate::perf::Pmu::pmu_enable`].
     pub(super) fn start_pmu(&self, here: &Here<'_>) {
         if !here.stopped.get() {
             return;

@@ -5,31 +5,31 @@
 
 use crate::{
     isa207::CpuModel,
-    perf::Folders, //
+    perf::AttrGroups, //
 };
 use kernel::prelude::*;
 
 /// The files for `model`.
-pub(super) fn folders(model: &CpuModel) -> Result<Folders> {
-    let mut folders = Folders::new()?;
+pub(super) fn attr_groups(model: &CpuModel) -> Result<AttrGroups> {
+    let mut groups = AttrGroups::new()?;
 
-    folders.add_folder(c"format")?;
+    groups.add_group(c"format")?;
     for format in model.formats() {
         let (first, last) = (format.field.first_bit(), format.field.last_bit());
         let word = format.word.name();
         if first == last {
-            folders.add_file(format.name, fmt!("{word}:{first}"))?;
+            groups.add_file(format.name, fmt!("{word}:{first}"))?;
         } else {
-            folders.add_file(format.name, fmt!("{word}:{first}-{last}"))?;
+            groups.add_file(format.name, fmt!("{word}:{first}-{last}"))?;
         }
     }
 
-    folders.add_folder(c"events")?;
+    groups.add_group(c"events")?;
     for event in model.named_events() {
-        folders.add_file(event.name, fmt!("event={:#04x}", event.code))?;
+        groups.add_file(event.name, fmt!("event={:#04x}", event.code))?;
     }
 
-    folders.add_folder(c"caps")?;
-    folders.add_file("pmu_name", fmt!("{}", model.name()))?;
-    Ok(folders)
+    groups.add_group(c"caps")?;
+    groups.add_file("pmu_name", fmt!("{}", model.name()))?;
+    Ok(groups)
 }

@@ -53,7 +53,7 @@ impl Takeover {
         // Everything that can fail comes before the other driver loses the PMU.
         let cpus = CpuContexts::new()?;
         let interrupt = Arc::new(PmInterrupt::new(model, cpus.clone()), GFP_KERNEL)?;
-        let folders = sysfs::folders(model)?;
+        let attr_groups = sysfs::attr_groups(model)?;
         let driver = Arc::pin_init(Driver::new(model, interrupt), GFP_KERNEL)?;
         let program = Arc::new(NewProgram::new(driver.clone(), cpus.clone()), GFP_KERNEL)?;
         let exec = ExecWatch::new(program).inspect_err(|e| {
@@ -68,7 +68,7 @@ impl Takeover {
             extended_registers: model.isa() >= Isa::V300,
         };
         let registration =
-            Registration::new_core(module, c"cpu", capabilities, folders, cpus, Ok(driver))
+            Registration::new_core(module, c"cpu", capabilities, attr_groups, cpus, Ok(driver))
                 .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
 
         let name = model.name();

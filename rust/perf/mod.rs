@@ -77,4 +77,4 @@ pub(crate) use sample::{
     Weight, //
 };
 use slots::Slots;
-pub(crate) use sysfs::Folders;
+pub(crate) use sysfs::AttrGroups;

@@ -55,8 +55,8 @@ impl Transaction {
 ///
 /// perf core calls [`event_init`] and [`destroy`] in process context; everything else runs with
 /// interrupts off on the CPU whose PMU it is about and must neither sleep nor allocate. [`add`],
-/// [`del`] and transactions come between [`disable`] and [`enable`], and so do [`start`] and [`stop`]
-/// with two exceptions: [`stop`] comes out of [`Event::overflow`] in the PMU's interrupt; and both
+/// [`del`] and transactions come between [`pmu_disable`] and [`pmu_enable`], and so do [`start`] and
+/// [`stop`] with two exceptions: [`stop`] comes out of [`Event::overflow`] in the PMU's interrupt; and both
 /// come while the PMU runs, and may be interrupted by it, if a group with an event of another PMU is
 /// throttled, or no longer is, for the sake of that event.
 ///
@@ -66,8 +66,8 @@ impl Transaction {
 /// [`del`]: Pmu::del
 /// [`start`]: Pmu::start
 /// [`stop`]: Pmu::stop
-/// [`enable`]: Pmu::enable
-/// [`disable`]: Pmu::disable
+/// [`pmu_enable`]: Pmu::pmu_enable
+/// [`pmu_disable`]: Pmu::pmu_disable
 #[vtable]
 pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     /// The driver's per-CPU state.
@@ -81,10 +81,10 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     fn destroy(&self, event: &Event);
 
     /// Lets the counters of this CPU run.
-    fn enable(&self, cpu: &ThisCpu<'_, Self::Cpu>);
+    fn pmu_enable(&self, cpu: &ThisCpu<'_, Self::Cpu>);
 
     /// Stops the counters of this CPU.
-    fn disable(&self, cpu: &ThisCpu<'_, Self::Cpu>);
+    fn pmu_disable(&self, cpu: &ThisCpu<'_, Self::Cpu>);
 
     /// Adds an event to this CPU's PMU; [`ThisCpu::slots`] holds it after success. Fails with
     /// `EAGAIN` when it does not fit beside the others.
@@ -118,9 +118,10 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Another task has this CPU, on whose stopped PMU there is an event with a stack of branches:
-    /// those that were recorded so far are not the new task's.
-    fn sched_in(&self, _cpu: &ThisCpu<'_, Self::Cpu>) {
+    /// A task switch on this CPU, on whose stopped PMU there is an event with a branch stack: the
+    /// next task comes (`sched_in`), and the branches recorded so far are not its; or the last one
+    /// goes.
+    fn sched_task(&self, _cpu: &ThisCpu<'_, Self::Cpu>, _sched_in: bool) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

@@ -5,8 +5,8 @@
 use super::{
     bindings,
     vtable::VTable,
+    AttrGroups,
     CpuContexts,
-    Folders,
     Pmu, //
 };
 use core::ffi::CStr;
@@ -31,7 +31,7 @@ pub(super) struct Inner<T: Pmu> {
     pmu: Opaque<bindings::pmu>,
     cpus: Arc<CpuContexts<T::Cpu>>,
     /// What `pmu.attr_groups` points to.
-    folders: Folders,
+    attr_groups: AttrGroups,
     #[pin]
     driver: T,
 }
@@ -91,8 +91,8 @@ pub(crate) struct Registration<T: Pmu> {
 }
 
 impl<T: Pmu> Registration<T> {
-    /// Registers `driver` as the core PMU (`PERF_TYPE_RAW`) of all CPUs under `name`, with `folders`
-    /// in sysfs.
+    /// Registers `driver` as the core PMU (`PERF_TYPE_RAW`) of all CPUs under `name`, with
+    /// `attr_groups` in sysfs.
     ///
     /// Fails with `EBUSY` when perf core has a PMU of that type (and warns of it), `ENOMEM`, or as
     /// sysfs does when the name is taken (`EEXIST`).
@@ -100,13 +100,13 @@ impl<T: Pmu> Registration<T> {
         module: &'static ThisModule,
         name: &'static CStr,
         capabilities: Capabilities,
-        folders: Folders,
+        attr_groups: AttrGroups,
         cpus: Arc<CpuContexts<T::Cpu>>,
         driver: impl PinInit<T, Error>,
     ) -> Result<Self> {
         let mut pmu = bindings::pmu {
             module: module.as_ptr(),
-            attr_groups: folders.as_raw(),
+            attr_groups: attr_groups.as_raw(),
             // CAST: A bit pattern, kept as the C type.
             capabilities: capabilities.as_raw() as i32,
             ..pin_init::zeroed()
@@ -116,7 +116,7 @@ impl<T: Pmu> Registration<T> {
             try_pin_init!(Inner {
                 pmu: Opaque::new(pmu),
                 cpus,
-                folders,
+                attr_groups,
                 driver <- driver,
             }? Error),
             GFP_KERNEL,

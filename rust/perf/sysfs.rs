@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Read-only files under `/sys/bus/event_source/devices/<pmu>/`, each with a fixed text.
+//! Attribute groups: folders of read-only files under `/sys/bus/event_source/devices/<pmu>/`, each with a fixed text.
 //!
 //! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
 
@@ -73,73 +73,73 @@ impl Attribute {
     }
 }
 
-/// A folder of files.
-struct Folder {
+/// A folder of files: `struct attribute_group`.
+struct AttrGroup {
     group: bindings::attribute_group,
     /// What `group` points to: the files, then null.
     list: KVec<*mut bindings::attribute>,
     files: KVec<Pin<KBox<Attribute>>>,
 }
 
-/// The folders of a PMU.
+/// The attribute groups of a PMU.
 ///
 /// # Invariants
 ///
-/// Each folder's `group` points to its `list`, which points to its `files` and ends with null;
+/// Each group's `group` points to its `list`, which points to its `files` and ends with null;
 /// `list` here points to the groups and ends with null.
-pub(crate) struct Folders {
+pub(crate) struct AttrGroups {
     /// The groups, then null.
     list: KVec<*const bindings::attribute_group>,
-    folders: KVec<KBox<Folder>>,
+    groups: KVec<KBox<AttrGroup>>,
 }
 
 // SAFETY: Nothing changes the files once they are registered, and they are not bound to a thread.
-unsafe impl Send for Folders {}
+unsafe impl Send for AttrGroups {}
 // SAFETY: As above.
-unsafe impl Sync for Folders {}
+unsafe impl Sync for AttrGroups {}
 
-impl Folders {
-    /// No folders yet. Fails with `ENOMEM`, as the other functions here do.
+impl AttrGroups {
+    /// No groups yet. Fails with `ENOMEM`, as the other functions here do.
     pub(crate) fn new() -> Result<Self> {
         let mut list = KVec::new();
         list.push(core::ptr::null(), GFP_KERNEL)?;
         // INVARIANT: There are no groups.
         Ok(Self {
             list,
-            folders: KVec::new(),
+            groups: KVec::new(),
         })
     }
 
-    /// Adds a folder; files go to the one that was added last.
-    pub(crate) fn add_folder(&mut self, name: &'static CStr) -> Result {
+    /// Adds a group; files go to the one that was added last.
+    pub(crate) fn add_group(&mut self, name: &'static CStr) -> Result {
         let mut list = KVec::new();
         list.push(core::ptr::null_mut(), GFP_KERNEL)?;
-        let mut folder = KBox::new(
-            Folder {
+        let mut new = KBox::new(
+            AttrGroup {
                 group: pin_init::zeroed(),
                 list,
                 files: KVec::new(),
             },
             GFP_KERNEL,
         )?;
-        folder.group.name = name.as_char_ptr();
-        folder.group.__bindgen_anon_2.attrs = folder.list.as_ptr().cast_mut();
-        let group: *const bindings::attribute_group = &raw const folder.group;
-        self.folders.push(folder, GFP_KERNEL)?;
+        new.group.name = name.as_char_ptr();
+        new.group.__bindgen_anon_2.attrs = new.list.as_ptr().cast_mut();
+        let group: *const bindings::attribute_group = &raw const new.group;
+        self.groups.push(new, GFP_KERNEL)?;
         // INVARIANT: The new group takes the place of the null, which comes after it again.
         push_before_null(&mut self.list, group, core::ptr::null())
     }
 
-    /// Adds a file that reads as `text` and a newline. Fails with `EINVAL` when there is no folder.
+    /// Adds a file that reads as `text` and a newline. Fails with `EINVAL` when there is no group.
     pub(crate) fn add_file(&mut self, name: &str, text: fmt::Arguments<'_>) -> Result {
-        let folder = self.folders.last_mut().ok_or(EINVAL)?;
+        let last = self.groups.last_mut().ok_or(EINVAL)?;
         let name = CString::try_from_fmt(fmt!("{name}"))?;
         let attribute = Attribute::new(name, CString::try_from_fmt(text)?)?;
         let file = (&raw const attribute.file.attr).cast_mut();
-        folder.files.push(attribute, GFP_KERNEL)?;
-        push_before_null(&mut folder.list, file, core::ptr::null_mut())?;
+        last.files.push(attribute, GFP_KERNEL)?;
+        push_before_null(&mut last.list, file, core::ptr::null_mut())?;
         // INVARIANT: The list may have moved.
-        folder.group.__bindgen_anon_2.attrs = folder.list.as_ptr().cast_mut();
+        last.group.__bindgen_anon_2.attrs = last.list.as_ptr().cast_mut();
         Ok(())
     }
 

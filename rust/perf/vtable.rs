@@ -86,7 +86,7 @@ impl<T: Pmu> VTable<T> {
             pmu.commit_txn = Some(Self::commit_txn);
             pmu.cancel_txn = Some(Self::cancel_txn);
         }
-        if T::HAS_SCHED_IN {
+        if T::HAS_SCHED_TASK {
             pmu.sched_task = Some(Self::sched_task);
         }
         if T::HAS_EVENT_IDX {
@@ -125,7 +125,7 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `pmu` is registered, interrupts are off.
     unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.enable(cpu)) }
+        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.pmu_enable(cpu)) }
     }
 
     /// # Safety
@@ -133,7 +133,7 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `pmu` is registered, interrupts are off.
     unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.disable(cpu)) }
+        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.pmu_disable(cpu)) }
     }
 
     /// # Safety
@@ -179,7 +179,7 @@ impl<T: Pmu> VTable<T> {
 
     /// Whether the driver is to know of task switches while `event` is on a CPU.
     fn wants_sched_task(event: &Event) -> bool {
-        T::HAS_SCHED_IN && event.attr().samples_branches()
+        T::HAS_SCHED_TASK && event.attr().samples_branches()
     }
 
     /// # Safety
@@ -190,12 +190,11 @@ impl<T: Pmu> VTable<T> {
         _task: *mut kernel::bindings::task_struct,
         sched_in: bool,
     ) {
-        if sched_in {
-            // SAFETY: The caller guarantees a live context.
-            let pmu = unsafe { (*context).pmu };
-            // SAFETY: The caller's guarantees are those asked for.
-            unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.sched_in(cpu)) }
-        }
+        // SAFETY: The caller guarantees a live context.
+        let pmu = unsafe { (*context).pmu };
+        let sched_task = |driver: &T, cpu: &ThisCpu<'_, T::Cpu>| driver.sched_task(cpu, sched_in);
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { on_this_cpu(pmu, (), sched_task) }
     }
 
     /// # Safety
