@@ -53,7 +53,7 @@ use crate::{
     },
     power::{
         hotplug::Hotplug,
-        interrupt::Pmcs,
+        interrupt::PmcReservation,
         machine,
         pmu::LocalPmu,
         thread::Registers,
@@ -79,7 +79,7 @@ pub(crate) struct Driver {
     hotplug: Hotplug,
     /// The PMU's interrupt, which the first open event reserves.
     #[pin]
-    pmcs: Pmcs<PmInterrupt>,
+    pmcs: PmcReservation<PmInterrupt>,
     /// Timers, for what a PM interrupt cannot do at once; dropped after it.
     _timers: Timers<PmInterrupt>,
 }
@@ -134,7 +134,7 @@ impl Driver {
             },
             hotplug: Hotplug::watch()?,
             _timers: Timers::new(interrupt.clone())?,
-            pmcs <- Pmcs::new(interrupt),
+            pmcs <- PmcReservation::new(interrupt),
         }? Error)
     }
 

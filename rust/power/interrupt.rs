@@ -10,6 +10,10 @@
 
 use super::{
     bindings,
+    handler::{
+        HandlerSlot,
+        Registered, //
+    },
     pmu::LocalPmu, //
     regs::{
         Mmcra,
@@ -23,16 +27,9 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Full, //
-        },
         Arc,
-        ArcBorrow,
         Mutex, //
     },
-    types::ForeignOwnable, //
 };
 
 /// MSR\[PR\] (IBM bit 49): problem state.
@@ -107,52 +104,45 @@ pub(crate) trait Handler: Send + Sync + 'static {
     fn handle(&self, interrupted: &mut Interrupted);
 }
 
-/// The handler that [`trampoline`] calls, an `Arc` of the type it is made for.
-static HANDLER: Atomic<*mut core::ffi::c_void> = Atomic::new(core::ptr::null_mut());
+/// The handler of [`trampoline`].
+static HANDLER: HandlerSlot = HandlerSlot::new();
 
 /// # Safety
 ///
-/// The interrupt's: `regs` is valid until this returns, and `HANDLER` is an `Arc<H>`.
+/// To be called by the PMI only, as [`PmcReservation`] has it: with valid `regs` and interrupts off
+/// until this returns.
 unsafe extern "C" fn trampoline<H: Handler>(regs: *mut pt_regs) {
-    let handler = HANDLER.load(Acquire);
-    let (Some(handler), Some(regs)) = (NonNull::new(handler), NonNull::new(regs)) else {
+    // SAFETY: `PmcReservation` hands this function to the PMI while an `H` is registered.
+    let handler = unsafe { HANDLER.get::<H>() };
+    let (Some(handler), Some(regs)) = (handler, NonNull::new(regs)) else {
         return;
     };
-    // SAFETY: `Pmcs` put an `Arc<H>` there, and drops it only when no handler runs any more.
-    let handler: ArcBorrow<'_, H> = unsafe { Arc::<H>::borrow(handler.as_ptr()) };
     // INVARIANT: The interrupt under way lasts until this returns.
     handler.handle(&mut Interrupted(regs));
 }
 
-/// The right to the PMU's interrupt, taken with the first user and given back with the last.
+/// The reservation of the PMU and its interrupt, made for the first user and given up with the last.
 ///
 /// # Invariants
 ///
-/// `HANDLER` holds an `Arc<H>` that belongs to this value. The PMU is reserved while there are
-/// users.
+/// The PMU is reserved, with `trampoline::<H>` for its interrupt, while there are users.
 #[pin_data(PinnedDrop)]
-pub(crate) struct Pmcs<H: Handler> {
+pub(crate) struct PmcReservation<H: Handler> {
     #[pin]
     users: Mutex<usize>,
-    handler: core::marker::PhantomData<Arc<H>>,
+    _handler: Registered<H>,
 }
 
-impl<H: Handler> Pmcs<H> {
+impl<H: Handler> PmcReservation<H> {
     /// Makes `handler` the one that is called once there are users. Fails with `EBUSY` when there
     /// is one already.
     pub(crate) fn new(handler: Arc<H>) -> impl PinInit<Self, Error> {
+        // INVARIANT: There are no users.
         try_pin_init!(Self {
             users <- new_mutex!(0),
-            handler: {
-                let foreign = handler.into_foreign();
-                // INVARIANT: The `Arc` is this value's now; nobody else's was there.
-                if HANDLER.cmpxchg(core::ptr::null_mut(), foreign, Full).is_err() {
-                    // SAFETY: It was made by `into_foreign` above and was not stored.
-                    drop(unsafe { Arc::<H>::from_foreign(foreign) });
-                    return Err(EBUSY);
-                }
-                core::marker::PhantomData
-            },
+            // SAFETY: PMIs are for `H`, as only this value reserves the PMU while it lives, and come
+            // no more when `_handler` is dropped, as `drop` has released the PMU by then.
+            _handler: unsafe { HANDLER.register(handler) }?,
         }? Error)
     }
 
@@ -161,9 +151,10 @@ impl<H: Handler> Pmcs<H> {
     pub(crate) fn get(&self) -> Result {
         let mut users = self.users.lock();
         if *users == 0 {
-            // SAFETY: The trampoline matches the type of what `HANDLER` holds.
+            // SAFETY: An `H` is registered until the PMU is released.
             to_result(unsafe { bindings::ebb_pmu_reserve(Some(trampoline::<H>)) })?;
         }
+        // INVARIANT: Reserved just now, or for the users before.
         *users += 1;
         Ok(())
     }
@@ -171,6 +162,7 @@ impl<H: Handler> Pmcs<H> {
     /// Takes a user off, who must have been added.
     pub(crate) fn put(&self) {
         let mut users = self.users.lock();
+        // INVARIANT: With the last user the PMU is released below.
         *users = users.saturating_sub(1);
         if *users == 0 {
             // SAFETY: Reserved by the type invariants, as there was a user.
@@ -180,19 +172,11 @@ impl<H: Handler> Pmcs<H> {
 }
 
 #[pinned_drop]
-impl<H: Handler> PinnedDrop for Pmcs<H> {
+impl<H: Handler> PinnedDrop for PmcReservation<H> {
     fn drop(self: Pin<&mut Self>) {
         if *self.users.lock() > 0 {
             // SAFETY: Reserved by the type invariants.
             unsafe { bindings::ebb_pmu_release() };
-        }
-        let handler = HANDLER.xchg(core::ptr::null_mut(), Full);
-        // An interrupt on another CPU may have read the handler, or the trampoline's address, just
-        // before; it is over when every CPU has passed a quiescent state.
-        kernel::sync::rcu::synchronize_rcu();
-        if !handler.is_null() {
-            // SAFETY: By the type invariants it is an `Arc<H>`; no interrupt uses it any more.
-            drop(unsafe { Arc::<H>::from_foreign(handler) });
         }
     }
 }

@@ -23,6 +23,7 @@ pub(crate) mod bhrb;
 mod bindings;
 pub(crate) mod code;
 pub(crate) mod exec;
+mod handler;
 pub(crate) mod hotplug;
 pub(crate) mod interrupt;
 pub(crate) mod machine;

@@ -6,20 +6,16 @@
 //! its own then (`irq_work`). The timer fires in hard interrupt context on the CPU that started it,
 //! also with PREEMPT_RT, and PM interrupts are held back meanwhile.
 
-use super::bindings;
-use core::ptr::NonNull;
+use super::{
+    bindings,
+    handler::{
+        HandlerSlot,
+        Registered, //
+    },
+};
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            Acquire,
-            Atomic,
-            Full, //
-        },
-        Arc,
-        ArcBorrow, //
-    },
-    types::ForeignOwnable, //
+    sync::Arc, //
 };
 
 /// Who looks when a timer fires.
@@ -29,19 +25,16 @@ pub(crate) trait Look: Send + Sync + 'static {
     fn look(&self, in_program: bool) -> Option<u64>;
 }
 
-/// Who looks, an `Arc` of the type that [`trampoline`] is made for.
-static LOOK: Atomic<*mut core::ffi::c_void> = Atomic::new(core::ptr::null_mut());
+/// Who looks.
+static LOOK: HandlerSlot = HandlerSlot::new();
 
 /// # Safety
 ///
-/// `LOOK` must be an `Arc<L>` or null.
+/// To be called by the timers only, as [`Timers`] has it: with interrupts off until this returns.
 unsafe extern "C" fn trampoline<L: Look>(in_program: bool) -> u64 {
-    let Some(look) = NonNull::new(LOOK.load(Acquire)) else {
-        return 0;
-    };
-    // SAFETY: `Timers` put an `Arc<L>` there, and drops it only when no timer fires any more.
-    let look: ArcBorrow<'_, L> = unsafe { Arc::<L>::borrow(look.as_ptr()) };
-    look.look(in_program).unwrap_or(0)
+    // SAFETY: `Timers` hands this function to the timers while an `L` is registered.
+    let look = unsafe { LOOK.get::<L>() };
+    look.and_then(|look| look.look(in_program)).unwrap_or(0)
 }
 
 /// Has the current CPU look in at most `nanoseconds`; without effect when there are no [`Timers`].
@@ -52,26 +45,19 @@ pub(crate) fn look_within(nanoseconds: u64) {
 }
 
 /// The right to the timers.
-///
-/// # Invariants
-///
-/// `LOOK` holds an `Arc<L>` that belongs to this value.
-pub(crate) struct Timers<L: Look>(core::marker::PhantomData<Arc<L>>);
+pub(crate) struct Timers<L: Look> {
+    _look: Registered<L>,
+}
 
 impl<L: Look> Timers<L> {
     /// Makes `look` the one that is called. Fails with `EBUSY` when there is one already.
     pub(crate) fn new(look: Arc<L>) -> Result<Self> {
-        let foreign = look.into_foreign();
-        if LOOK.cmpxchg(core::ptr::null_mut(), foreign, Full).is_err() {
-            // SAFETY: It was made by `into_foreign` above and was not stored.
-            drop(unsafe { Arc::<L>::from_foreign(foreign) });
-            return Err(EBUSY);
-        }
-        // SAFETY: The trampoline matches the type of what `LOOK` holds, and it is not called any
-        // more once `drop` has taken the timers down.
+        // SAFETY: The timers are for `L`, as only this value sets them up while it lives, and fire no
+        // more when `_look` is dropped, as `drop` has taken them down by then.
+        let look = unsafe { LOOK.register(look) }?;
+        // SAFETY: An `L` is registered until the timers are taken down.
         unsafe { bindings::ebb_pmu_look_setup(Some(trampoline::<L>)) };
-        // INVARIANT: The `Arc` is this value's now; nobody else's was there.
-        Ok(Self(core::marker::PhantomData))
+        Ok(Self { _look: look })
     }
 }
 
@@ -80,10 +66,5 @@ impl<L: Look> Drop for Timers<L> {
         // SAFETY: Set up in `new`. This waits until no timer is armed or fires; none is started
         // anew, as `look` asks for that only while there are events.
         unsafe { bindings::ebb_pmu_look_teardown() };
-        let look = LOOK.xchg(core::ptr::null_mut(), Full);
-        if !look.is_null() {
-            // SAFETY: By the type invariants it is an `Arc<L>`; no timer uses it any more.
-            drop(unsafe { Arc::<L>::from_foreign(look) });
-        }
     }
 }
