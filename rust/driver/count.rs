@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counts of single events: 64 bits out of counters of 32, and what is left of a sample's period.
+//! Counting: 64-bit counts from 32-bit counters, and what is left of a sampling period.
 //!
-//! A counter of a sampling event starts at 2^31 less what is left of the period, so that it becomes
-//! negative, and alerts, when the period is over; every other counter starts at 0 and alerts at
-//! 2^31. `prev_count` is the counter's value up to which the event's count is up to date.
+//! A counter raises an alert when it becomes negative, that is, when it reaches 2^31. The counter of
+//! a sampling event starts at 2^31 less what is left of the period, so the alert comes when the
+//! period is over. Any other counter starts at 0, and the handler of the alert at 2^31 collects the
+//! count before the counter wraps.
+//!
+//! `prev_count` is the counter's value when the event's count was last updated.
 
 use super::{
-    is_ebb,
-    Here, //
+    cpu_state::ThisCpu,
+    event::{
+        counter,
+        is_ebb, //
+    },
 };
 use crate::{
     perf::{
@@ -22,36 +28,29 @@ use crate::{
 };
 use kernel::sync::atomic::Relaxed;
 
-/// The counter an event is on, 0 for PMC1, as the register functions take it.
-pub(super) fn counter(event: &Event) -> Option<usize> {
-    // CAST: One of six counters.
-    event.hw().idx().checked_sub(1).map(|index| index as usize)
-}
-
-/// What a counter starts with when `left` events are left of the period.
-pub(super) fn start_value(left: i64) -> u32 {
-    // A period of more than 2^31 takes several rounds of the counter. A value that is negative
-    // already would not alert, so at least one event is left.
+/// The value from which a counter becomes negative after `left` more events.
+pub(super) fn preload(left: i64) -> u32 {
+    // A period of more than 2^31 takes several alerts. A counter that started negative would raise
+    // none, so at least one event is left.
     let left = left.clamp(1, i64::from(pmu::NEGATIVE));
     // CAST: At most 2^31 by the line above.
     pmu::NEGATIVE - left as u32
 }
 
-/// What `period_left` is when nothing is left and the sample is yet to come. 0 itself is perf core's
-/// word for a period that begins anew.
-const DUE: i64 = i64::MIN;
+/// What `period_left` holds when the period is over and its sample is still to come. 0 would start a
+/// new period: perf core stores it to say that the event's period was changed.
+const SAMPLE_DUE: i64 = i64::MIN;
 
-/// What is left of a period, of which `period_left` is `left`, `delta` events later; negative if it
-/// was over earlier.
+/// What is left of a period `delta` events after `period_left` was `left`; negative if the period was
+/// over before the last of them.
 pub(super) fn left_after(left: i64, delta: u64) -> i64 {
     // CAST: At most 2^32.
-    (if left == DUE { 0 } else { left }) - delta as i64
+    (if left == SAMPLE_DUE { 0 } else { left }) - delta as i64
 }
 
-/// What a counter of `event` is to start with when it runs. No PMI may come meanwhile.
-///
-/// perf core sets what is left to 0 when the event has another period from now on.
-fn running_value(here: &Here<'_>, event: &Event) -> u32 {
+/// The value to start the counter of a running event with. Starts a new period if `period_left` is 0.
+/// PM interrupts must be masked or the PMU frozen.
+fn running_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     let hw = event.hw();
     let period = hw.sample_period();
     if period == 0 {
@@ -60,26 +59,28 @@ fn running_value(here: &Here<'_>, event: &Event) -> u32 {
     if hw.period_left().load(Relaxed) == 0 {
         // CAST: perf core takes no period of 2^63 or more.
         hw.period_left().store(period as i64, Relaxed);
-        hw.set_last_period(here, period);
+        hw.set_last_period(this_cpu, period);
     }
-    start_value(left_after(hw.period_left().load(Relaxed), 0))
+    preload(left_after(hw.period_left().load(Relaxed), 0))
 }
 
-/// What a counter of `event` is to start with. No PMI may come meanwhile.
-pub(super) fn initial_value(here: &Here<'_>, event: &Event) -> u32 {
+/// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must be
+/// masked or the PMU frozen.
+pub(super) fn initial_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     match event.hw().state() {
         State::Stopped => 0,
-        State::Running => running_value(here, event),
+        State::Running => running_value(this_cpu, event),
     }
 }
 
-/// How far back a counter may step, when what it counted does not complete after all. Known of POWER7;
-/// the kernel reckons with it on every processor (`arch/powerpc/perf/core-book3s.c`).
+/// The furthest that a counter steps back, when events that it counted ahead of time turn out not to
+/// complete. Seen on POWER7; the built-in driver allows for it on every processor
+/// (`arch/powerpc/perf/core-book3s.c`).
 const STEP_BACK: u32 = 255;
 
-/// Events between two values of a counter, of which it has counted through at most one wrap.
+/// The events that a counter counted between two values, wrapping at most once.
 pub(super) fn delta(before: i64, now: u32) -> u64 {
-    // CAST: A counter's value was stored there.
+    // CAST: `prev_count` holds a counter's value.
     let before = before as u32;
     if before
         .checked_sub(now)
@@ -96,10 +97,11 @@ pub(super) fn read(event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
-    // A PMI in between could stop the counter, or start it with the value that `prev_count` had before.
+    // The PMU may run. A PMI after the counter is read could stop the event, or restart the counter
+    // from the value that `prev_count` has: these events would be counted twice. So mask it.
     masked(|| match hw.state() {
         State::Stopped => {}
-        // The program counts; all the kernel does is to keep the counter over a context switch.
+        // The program reads the counter itself. Save its value for the next time on a PMU.
         State::Running if is_ebb(event) => {
             hw.prev_count().store(pmu::read_pmc(index).into(), Relaxed);
         }
@@ -107,7 +109,8 @@ pub(super) fn read(event: &Event) {
     });
 }
 
-/// Adds what an event's counter has counted. No PMI may come meanwhile.
+/// Adds what the counter has counted to the event's count, and takes it off the period. PM interrupts
+/// must be masked.
 fn update(event: &Event, index: usize) {
     let hw = event.hw();
     let prev = hw.prev_count();
@@ -120,35 +123,36 @@ fn update(event: &Event, index: usize) {
     event.add_count(delta);
     let left = left_after(hw.period_left().load(Relaxed), delta);
     hw.period_left()
-        .store(if left == 0 { DUE } else { left }, Relaxed);
+        .store(if left == 0 { SAMPLE_DUE } else { left }, Relaxed);
 }
 
-/// Stops an event's counter, as well as the hardware can: it counts on from 0, and its alerts are
-/// ignored.
+/// See [`crate::perf::Pmu::stop`].
 ///
-/// Not that of an EBB event, which is its program's: perf core stops a whole group when a software
-/// event in it is throttled.
-pub(super) fn stop(here: &Here<'_>, event: &Event) {
+/// Hardware cannot stop a single counter: it counts on from 0, and the handler ignores its alerts.
+///
+/// The counter of an EBB event is left alone, as it is the program's: perf core stops the whole group
+/// when it throttles a software event in it.
+pub(super) fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
     if is_ebb(event) {
         return;
     }
-    // The PMU may run, see `Pmu::stop`, and its PMI may stop the event too.
+    // The PMU may run, see `Pmu::stop`. A PMI in here could stop the event first: mask it.
     masked(|| {
         if event.hw().state() == State::Stopped {
             return;
         }
         update(event, index);
-        event.hw().set_state(here, State::Stopped);
+        event.hw().set_state(this_cpu, State::Stopped);
         pmu::write_pmc(index, 0);
     });
     event.update_userpage();
 }
 
-/// Starts an event's counter with what is left of its period.
-pub(super) fn start(here: &Here<'_>, event: &Event) {
+/// See [`crate::perf::Pmu::start`].
+pub(super) fn start(this_cpu: &ThisCpu<'_>, event: &Event) {
     let hw = event.hw();
     let Some(index) = counter(event) else {
         return;
@@ -156,13 +160,13 @@ pub(super) fn start(here: &Here<'_>, event: &Event) {
     if hw.state() == State::Running || is_ebb(event) {
         return;
     }
-    // The PMU may run: see `Pmu::start`. To a PMI in between the event would be a stopped one, whose
-    // counter is set to 0.
+    // The PMU may run, see `Pmu::start`. A PMI between the write of the counter and `set_state` would
+    // take the event for a stopped one and set its counter to 0: mask it.
     masked(|| {
-        let value = running_value(here, event);
+        let value = running_value(this_cpu, event);
         hw.prev_count().store(value.into(), Relaxed);
         pmu::write_pmc(index, value);
-        hw.set_state(here, State::Running);
+        hw.set_state(this_cpu, State::Running);
     });
     event.update_userpage();
 }

@@ -1,36 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Event Based Branches: their rules, and how a program's PMU state comes and goes with it.
+//! Event-based branches: the rules for events, and switching a program's PMU state.
 //!
-//! While an EBB group is on the PMU, the program owns PMC1 to PMC6 and its view of MMCR0 and MMCR2.
-//! The kernel only keeps them over context switches, and takes the PMU back with the last event.
-//! BESCR, EBBHR and EBBRR are switched by the architecture's code.
+//! While an EBB group is on the PMU, the program owns PMC1 to PMC6 and the bits of MMCR0 and MMCR2
+//! that problem state can write. The kernel only saves and restores them at context switches. The
+//! architecture's code switches BESCR, EBBHR and EBBRR.
 //!
-//! Power ISA, Book II, chapter "Event-Based Branch Facility"; `Documentation/arch/powerpc/pmu-ebb.rst` of the kernel.
+//! Power ISA, Book II, chapter "Event-Based Branch Facility";
+//! `Documentation/arch/powerpc/pmu-ebb.rst` of the kernel.
 //!
-//! An alert that the program cannot take at once waits in MMCR0\[PMAO\], which comes and goes with
-//! the program too. `alert.rs` is about machines that do not manage that.
+//! An alert that the program cannot take at once stays in MMCR0\[PMAO\], which is saved and restored
+//! like the rest. `alert.rs` is about emulators that lose it.
 
 use super::{
     alert,
-    is_ebb,
-    local_pmu,
-    refuse::Refusal,
-    CpuState,
-    Driver,
-    Here, //
+    cpu_state::{
+        local_pmu,
+        ThisCpu, //
+    },
+    event::{
+        self,
+        is_ebb, //
+    },
+    refusal::Refusal,
+    Driver, //
 };
 use crate::{
     isa207::Mmcr, //
     perf::{
-        CpuContexts,
         Event,
         NewEvent, //
     },
     power::{
-        exec::OnExec,
         machine,
-        pmu::LocalPmu,
         regs::{
             Bescr,
             Mmcr0,
@@ -39,12 +41,8 @@ use crate::{
         thread::CurrentThread, //
     },
 };
-use kernel::sync::Arc;
 
-/// The event has not been on a PMU yet (a flag of ours in `struct hw_perf_event`).
-const NEW: u32 = 1 << 0;
-
-/// Checks the rules for EBB events, which are those of the leader for a whole group.
+/// Checks the rules for EBB events. Those about scheduling hold for the leader, and so for the group.
 pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
     // A leader of another PMU, such as a software event, is no EBB event.
     let ebb_leader = event.leader().filter(|leader| is_ebb(leader));
@@ -71,84 +69,48 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Marks an event that is being opened.
-pub(super) fn mark_new(event: &NewEvent<'_>) {
-    event.hw().set_flags(event, event.hw().flags() | NEW);
-}
-
-/// Deals with an EBB group that is about to run: one that never did starts from a clean state,
-/// whatever the task or its parent had before.
-pub(super) fn begin(here: &Here<'_>, leader: &Event) {
-    let new = leader.hw().flags() & NEW != 0;
-    // Of all, as any of them leads the others when the leader is closed.
-    for event in here.slots().iter() {
-        event.hw().set_flags(here, event.hw().flags() & !NEW);
+/// Resets the current task's saved state if the group of `leader` gets on a PMU for the first time:
+/// neither the parent's state at fork nor that of closed events is its.
+pub(super) fn reset_at_first_schedule(this_cpu: &ThisCpu<'_>, leader: &Event) {
+    let first = event::is_never_scheduled(leader);
+    // Clear the flag of the siblings too: when the leader is closed, each leads itself.
+    for event in this_cpu.slots().iter() {
+        event::clear_never_scheduled(this_cpu, event);
     }
-    if new {
-        CurrentThread::new(&local_pmu(here)).reset();
-        alert::probe(here);
+    if first {
+        CurrentThread::new(&local_pmu(this_cpu)).reset();
+        alert::probe(this_cpu);
     }
 }
 
-/// Saves the program's state from a PMU that is stopped now and had `mmcr0` before.
-pub(super) fn switch_out(driver: &Driver, here: &Here<'_>, mmcr0: Mmcr0) {
-    let local = local_pmu(here);
-    let mmcr0 = alert::leave(here, local.when_frozen(mmcr0));
-    let mmcr3 = here.mmcr.get().mmcr3;
+/// Saves the program's state. The PMU is frozen; MMCR0 was `mmcr0` before.
+pub(super) fn switch_out(driver: &Driver, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0) {
+    let local = local_pmu(this_cpu);
+    let mmcr0 = alert::leave(this_cpu, local.when_frozen(mmcr0));
+    let mmcr3 = this_cpu.mmcr.get().mmcr3;
     CurrentThread::new(&local).save(driver.registers(), mmcr0, mmcr3);
 }
 
-/// Restores the program's state; returns MMCR0 with which the PMU is to start, made of the kernel's
-/// (`mmcr0`) and the program's.
+/// Restores the program's state but for MMCR0. Returns the value to start the PMU with: the kernel's
+/// `mmcr0` with the program's bits.
 ///
-/// What the program may set of MMCR2 only freezes counters, so the kernel's value (for
-/// `exclude_user` and the like) cannot be undone by it.
-pub(super) fn switch_in(driver: &Driver, here: &Here<'_>, mmcr: &Mmcr, mmcr0: Mmcr0) -> Mmcr0 {
-    let local = local_pmu(here);
+/// Those bits of MMCR2 that the program can write freeze counters. They are added to the kernel's, so
+/// the program cannot count what `exclude_user` and the like exclude.
+pub(super) fn switch_in(
+    driver: &Driver,
+    this_cpu: &ThisCpu<'_>,
+    mmcr: &Mmcr,
+    mmcr0: Mmcr0,
+) -> Mmcr0 {
+    let local = local_pmu(this_cpu);
     let thread = CurrentThread::new(&local);
-    // Before the program's registers are there, as an alert changes SIAR and SDAR.
-    let user = alert::enter(here, thread.mmcr0());
-    // Only with EBBs on: in its handler the program has the alert already.
+    // Before SIAR and SDAR are restored: an alert changes them.
+    let user = alert::enter(this_cpu, thread.mmcr0());
+    // Only with GE on: with GE off the program's handler has this alert already.
     if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::forgets_alerts() {
         local.raise_again();
     }
     thread.restore(driver.registers());
     Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
     mmcr0.for_ebb(user)
-}
-
-/// Gives a task that begins another program a clean state: no handler, EBBs off, and no bits of the
-/// old program's in MMCR0 and MMCR2. Events that it keeps go on for the new program.
-pub(super) struct NewProgram {
-    driver: Arc<Driver>,
-    cpus: Arc<CpuContexts<CpuState>>,
-}
-
-impl NewProgram {
-    pub(super) fn new(driver: Arc<Driver>, cpus: Arc<CpuContexts<CpuState>>) -> Self {
-        Self { driver, cpus }
-    }
-}
-
-impl OnExec for NewProgram {
-    fn exec(&self, local: &LocalPmu) {
-        // SAFETY: Interrupts are off as long as there is a `LocalPmu`. PM interrupts leave alone what
-        // is changed while the PMU is stopped.
-        let Some(here) = (unsafe { self.cpus.this_cpu() }) else {
-            return;
-        };
-        let in_use = here.slots().len() > 0;
-        let on_pmu = in_use && Mmcr0::read().ebe() == 1;
-        if on_pmu {
-            self.driver.stop_pmu(&here);
-        }
-        CurrentThread::new(local).begin_program();
-        if in_use {
-            // Of the old program's branches none is the new one's, nor are their targets in it.
-            local.clear_bhrb();
-        }
-        if on_pmu {
-            self.driver.start_pmu(&here);
-        }
-    }
 }

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The PMU's interrupt (PMI): counters that became negative.
+//! The performance monitor interrupt (PMI): overflows of counters.
 //!
-//! The first alert freezes the counters (MMCR0\[FCECE\]), and they stand still until the handler is
-//! done.
+//! A counter that becomes negative raises an alert. The first alert freezes all counters
+//! (MMCR0\[FCECE\]), so those of a group stay consistent until the handler is done.
 
 use super::{
     alert,
     count,
-    local_pmu,
-    sample::Sampled,
-    CpuState,
-    Here, //
+    cpu_state::{
+        local_pmu,
+        CpuState,
+        ThisCpu, //
+    },
+    event,
+    sample::PmuSnapshot, //
 };
 use crate::{
     isa207::{
@@ -40,95 +43,101 @@ use kernel::sync::{
     Arc, //
 };
 
-/// What handles PMIs.
-pub(super) struct PmInterrupt {
+/// The handler of PMIs.
+pub(super) struct PmiHandler {
     model: &'static CpuModel,
     cpus: Arc<CpuContexts<CpuState>>,
 }
 
-impl PmInterrupt {
-    /// A handler on `model`, with the driver's per-CPU state.
+impl PmiHandler {
+    /// The handler for CPUs of `model`, with the driver's per-CPU state.
     pub(super) fn new(model: &'static CpuModel, cpus: Arc<CpuContexts<CpuState>>) -> Self {
         Self { model, cpus }
     }
 }
 
-impl Handler for PmInterrupt {
+impl Handler for PmiHandler {
     fn handle(&self, interrupted: &mut Interrupted) {
-        let begin = machine::clock();
+        let start = machine::clock();
         let mmcr0 = Mmcr0::read();
-        // SAFETY: Interrupts are off in the PMI's handler. It uses the state of a CPU only when the
-        // PMU is not stopped, and so no other code is changing it.
-        let Some(here) = (unsafe { self.cpus.this_cpu() }) else {
+        // SAFETY: Interrupts are off in the handler of a PMI. It uses the CPU's state only while the
+        // PMU is enabled, when no other code changes that.
+        let Some(this_cpu) = (unsafe { self.cpus.this_cpu() }) else {
             return;
         };
         if mmcr0.ebe() == 1 {
-            alert::interrupt(&here, mmcr0);
+            alert::interrupt(&this_cpu, mmcr0);
             return;
         }
-        if here.stopped.get() {
-            // Raised before the PMU was stopped, and due again when it starts.
+        if this_cpu.disabled.get() {
+            // The alert occurred before `pmu_disable` froze the counters. Drop it: `pmu_enable` makes
+            // a PMI pending if a counter is negative.
             mmcr0.with_const_pmao::<0>().write();
             return;
         }
         if mmcr0.fc() == 0 {
-            // A replay for a counter that was negative already: nothing froze the others, nor the
-            // BHRB.
+            // A PMI that `pmu_enable` made pending: no alert has frozen the counters and the BHRB.
             mmcr0.with_const_fc::<1>().with_const_pmae::<0>().write();
             pmu::synchronize();
         }
-        overflows(self.model, &here, interrupted);
+        handle_overflows(self.model, &this_cpu, interrupted);
         if self.model.isa() < Isa::V31 {
-            // Programs may read the registers there while the PMU counts.
-            local_pmu(&here).clear_sampled();
+            // Before v3.1 programs can read SIAR and SDAR while the PMU counts.
+            local_pmu(&this_cpu).clear_sampled();
         }
-        // Goes on counting, with alerts.
-        Mmcr0::from(here.mmcr.get().mmcr0).alerting().write();
-        // SAFETY: This is the PMI's handler.
-        unsafe { perf::sample_took(machine::clock().wrapping_sub(begin)) };
+        // Unfreezes the counters and enables alerts again.
+        Mmcr0::from(this_cpu.mmcr.get().mmcr0).alerting().write();
+        // SAFETY: This is the handler of a PMI.
+        unsafe { perf::sample_took(machine::clock().wrapping_sub(start)) };
     }
 }
 
-impl Look for PmInterrupt {
+impl Look for PmiHandler {
     fn look(&self, in_program: bool) -> Option<u64> {
         // SAFETY: Interrupts are off and PM interrupts are masked, so nobody else uses the state.
-        let here = unsafe { self.cpus.this_cpu() }?;
-        alert::look(&here, in_program)
+        let this_cpu = unsafe { self.cpus.this_cpu() }?;
+        alert::look(&this_cpu, in_program)
     }
 }
 
-/// Deals with each counter that is negative.
-fn overflows(model: &'static CpuModel, here: &Here<'_>, interrupted: &mut Interrupted) {
-    let sampled = Sampled::read(model);
-    for (index, &value) in sampled.counters().iter().enumerate() {
+/// Handles the overflow of each counter that is negative.
+fn handle_overflows(
+    model: &'static CpuModel,
+    this_cpu: &ThisCpu<'_>,
+    interrupted: &mut Interrupted,
+) {
+    let snapshot = PmuSnapshot::read(model);
+    for (index, &value) in snapshot.counters().iter().enumerate() {
         if value < pmu::NEGATIVE {
             continue;
         }
-        match here
+        match this_cpu
             .slots()
             .iter()
-            .find(|event| count::counter(event) == Some(index))
+            .find(|event| event::counter(event) == Some(index))
         {
             Some(event) if event.hw().state() == State::Running => {
-                overflow(here, event, index, value, &sampled, interrupted);
+                handle_overflow(this_cpu, event, index, value, &snapshot, interrupted);
             }
-            // Nobody's, or stopped: it counts all the same, see `count::stop`.
+            // The counter has no event, or one that is stopped, see `count::stop`.
             _ => pmu::write_pmc(index, 0),
         }
     }
-    // These may be a program's registers, of which the kernel makes callers in later interrupts.
+    // `interrupted` may be the registers of a program. The kernel reads these fields when it makes the
+    // program's callchain in a later interrupt.
     interrupted.clear_sampled();
-    // Whether it came in its own right or as a replay, all that was due is done.
-    local_pmu(here).clear_pending_interrupt();
+    // If another PMI was made pending meanwhile, it was for one of these counters.
+    local_pmu(this_cpu).clear_pending_interrupt();
 }
 
-/// Counts what an event's counter has counted, starts it anew, and samples when the period is over.
-fn overflow(
-    here: &Here<'_>,
+/// Adds what the counter has counted to the event's count, restarts the counter, and reports a sample
+/// if the period is over.
+fn handle_overflow(
+    this_cpu: &ThisCpu<'_>,
     event: &Event,
     index: usize,
     value: u32,
-    sampled: &Sampled,
+    snapshot: &PmuSnapshot,
     interrupted: &mut Interrupted,
 ) {
     let hw = event.hw();
@@ -136,7 +145,7 @@ fn overflow(
     event.add_count(delta);
 
     let mut left = count::left_after(hw.period_left().load(Relaxed), delta);
-    // CAST: Periods are positive.
+    // CAST: perf core takes no period of 2^63 or more.
     let period = hw.sample_period() as i64;
     let last_period = hw.last_period();
     let over = period != 0 && left <= 0;
@@ -145,15 +154,15 @@ fn overflow(
         if left <= 0 {
             left = period;
         }
-        hw.set_last_period(here, hw.sample_period());
+        hw.set_last_period(this_cpu, hw.sample_period());
     }
     hw.period_left().store(left, Relaxed);
-    let start = count::initial_value(here, event);
+    let start = count::initial_value(this_cpu, event);
     hw.prev_count().store(start.into(), Relaxed);
     pmu::write_pmc(index, start);
     event.update_userpage();
 
     if over {
-        sampled.report(here, event, last_period, interrupted);
+        snapshot.report(this_cpu, event, last_period, interrupted);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the PMU says of a sampled load or store, in perf's words.
+//! Translates what the PMU tells of a sampled load or store into perf's encoding.
 
 use crate::{
     isa207::{
@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// perf's data source for an access.
-pub(super) fn source(access: &MemoryAccess) -> MemorySource {
+/// The data source of a sample.
+pub(super) fn data_source(access: &MemoryAccess) -> MemorySource {
     let op = match access.operation {
         MemoryOperation::Load => memory::OP_LOAD,
         MemoryOperation::Store => memory::OP_STORE,
@@ -29,12 +29,12 @@ pub(super) fn source(access: &MemoryAccess) -> MemorySource {
     MemorySource {
         op,
         locked: access.reservation,
-        ..access.source.map_or(MemorySource::UNKNOWN, found)
+        ..access.source.map_or(MemorySource::UNKNOWN, source)
     }
 }
 
-/// Where data was found.
-fn found(source: DataSource) -> MemorySource {
+/// Where in the memory hierarchy the data came from.
+fn source(source: DataSource) -> MemorySource {
     let (lvl, lvlnum) = match (source.level, source.distance) {
         (MemoryLevel::L1, _) => (memory::LVL_HIT | memory::LVL_L1, memory::LVLNUM_L1),
         (MemoryLevel::BeyondL1, _) => {
@@ -80,7 +80,7 @@ fn found(source: DataSource) -> MemorySource {
     }
 }
 
-/// perf's weight of a sample, in the form that an event asks for.
+/// The weight of a sample, in the form that the event asks for.
 pub(super) fn weight(weight: isa207::Weight, form: WeightForm) -> Weight {
     match form {
         WeightForm::Whole => Weight::Whole(weight.latency.into()),

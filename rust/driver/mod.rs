@@ -1,32 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What perf core calls: the PMU driver itself.
+//! The driver: perf core's callbacks, on top of `isa207`, `perf` and `power`.
 //!
 //! The path of an event:
 //!
-//! 1. `open.rs` takes it or refuses it, with the EBB rules of `ebb.rs`;
-//! 2. `schedule.rs` puts it on a CPU, if it can count there beside the others;
-//! 3. `program.rs` writes what was decided to the PMU, between stopping and starting it;
-//! 4. `count.rs` reads it, `interrupt.rs` deals with its overflows, of which `sample.rs` makes
-//!    samples, and `branch.rs` their branch stacks.
+//! 1. `event_init.rs` accepts or refuses it, by the rules of `ebb.rs` and `branch.rs`;
+//! 2. `schedule.rs` adds it to a CPU if it can count there beside the others;
+//! 3. `program.rs` writes the registers between `pmu_disable` and `pmu_enable`, with `ebb.rs` for
+//!    those that belong to a program;
+//! 4. `count.rs` reads it; `interrupt.rs` handles its overflows, of which `sample.rs` makes samples
+//!    and `branch_stack.rs` their branch stacks.
 //!
 //! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded.
-//!
-//! Per-CPU state changes only while the CPU's PMU is stopped, so plain `Cell`s do: no PMI can come
-//! then, and should one that was under way come all the same, it looks at `stopped` and at nothing
-//! else. PMIs do not nest.
 
 mod alert;
 mod branch;
+mod branch_stack;
 mod count;
+mod cpu_state;
 mod ebb;
+mod event;
+mod event_init;
+mod exec;
 mod interrupt;
 mod memory;
-mod open;
 mod program;
-mod refuse;
+mod refusal;
+mod requests;
 mod sample;
+mod sample_location;
 mod schedule;
+mod solved_groups;
 mod sysfs;
 mod takeover;
 #[cfg(EBB_KUNIT)]
@@ -36,96 +40,60 @@ pub(crate) use takeover::Takeover;
 
 use crate::{
     isa207::{
+        self,
         Assignment,
         CpuModel,
-        EventCode,
         Isa,
-        Machine,
-        Mmcr, //
+        Machine, //
     },
     perf::{
         self,
         Event,
         NewEvent,
         ScheduleFlags,
-        ThisCpu,
         Transaction, //
     },
     power::{
         hotplug::Hotplug,
         interrupt::PmcReservation,
         machine,
-        pmu::LocalPmu,
         thread::Registers,
         timer::Timers, //
     },
 };
-use core::cell::Cell;
-use interrupt::PmInterrupt;
+use cpu_state::{
+    local_pmu,
+    CpuState,
+    ThisCpu, //
+};
+use interrupt::PmiHandler;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use schedule::Solved;
+use requests::Requests;
+
+type Here<'a> = ThisCpu<'a>;
 
 /// The driver, one for the machine.
 #[pin_data]
 pub(crate) struct Driver {
-    /// What the processor's PMU can do.
+    /// The PMU that all CPUs have.
     model: &'static CpuModel,
-    /// What the register images depend on besides the events.
+    /// What register images depend on beside the events.
     machine: Machine,
-    /// CPUs that come up.
+    /// Tells which CPUs came up.
     hotplug: Hotplug,
-    /// The PMU's interrupt, which the first open event reserves.
+    /// The PMU's interrupt, reserved while events are open.
     #[pin]
-    pmcs: PmcReservation<PmInterrupt>,
-    /// Timers, for what a PM interrupt cannot do at once; dropped after it.
-    _timers: Timers<PmInterrupt>,
-}
-
-/// What the driver keeps for each CPU.
-#[derive(Default)]
-pub(crate) struct CpuState {
-    /// The counters are stopped by [`perf::Pmu::pmu_disable`], and no PMI can come.
-    stopped: Cell<bool>,
-    /// This CPU's PMU has been turned on since the CPU came up.
-    turned_on: Cell<bool>,
-    /// Events are being added that are to be checked as a whole.
-    in_transaction: Cell<bool>,
-    /// Events came or went since the PMU was last programmed.
-    changed: Cell<bool>,
-    /// What the BHRB holds is not for the events that came since the PMU was last programmed.
-    stale_branches: Cell<bool>,
-    /// Where the events of the slots count, `None` when that is to be worked out.
-    assignment: Cell<Option<Assignment>>,
-    /// What was worked out before.
-    solved: Solved,
-    /// The control registers of the events that run.
-    mmcr: Cell<Mmcr>,
-    /// The events that run are EBB events.
-    ebb: Cell<bool>,
-    /// An alert that the program whose events run cannot take yet.
-    alert: alert::Keeper,
-}
-
-/// This CPU, with the driver's state.
-type Here<'a> = ThisCpu<'a, CpuState>;
-
-/// This CPU's PMU.
-fn local_pmu(_here: &Here<'_>) -> LocalPmu {
-    // SAFETY: Interrupts are off as long as there is a `Here`, which the callers have for longer.
-    unsafe { LocalPmu::new() }
-}
-
-/// Whether an event asks for EBBs.
-fn is_ebb(event: &Event) -> bool {
-    EventCode(event.hw().code()).is_ebb()
+    pmcs: PmcReservation<PmiHandler>,
+    /// Timers, for what a PMI cannot do at once; dropped after it.
+    _timers: Timers<PmiHandler>,
 }
 
 impl Driver {
-    /// The driver for `model`.
-    fn new(model: &'static CpuModel, interrupt: Arc<PmInterrupt>) -> impl PinInit<Self, Error> {
+    /// The driver of a machine whose CPUs are of `model`.
+    fn new(model: &'static CpuModel, interrupt: Arc<PmiHandler>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             model,
             machine: Machine {
@@ -151,64 +119,81 @@ impl Driver {
             Registers::Base
         }
     }
+
+    /// Finds counters for the CPU's events and for `new`, and computes the register images.
+    fn assign(
+        &self,
+        this_cpu: &ThisCpu<'_>,
+        new: Option<&Event>,
+    ) -> Result<Assignment, isa207::Refusal> {
+        let mut requests = Requests::new();
+        for event in Iterator::chain(this_cpu.slots().iter(), new) {
+            requests.push(event)?;
+        }
+        if let Some(assignment) = this_cpu.solved_groups.find(&requests) {
+            return Ok(assignment);
+        }
+        let assignment = self.model.solve(requests.as_slice(), self.machine)?;
+        this_cpu.solved_groups.store(requests, assignment);
+        Ok(assignment)
+    }
 }
 
+// The driver's methods are named `Driver::` here: `self.add()` would be the trait's own method.
 #[vtable]
 impl perf::Pmu for Arc<Driver> {
     type Cpu = CpuState;
 
     fn event_init(&self, event: &NewEvent<'_>) -> Result {
-        self.open(event)
+        Driver::event_init(self, event)
     }
 
     fn destroy(&self, _event: &Event) {
         self.pmcs.put();
     }
 
-    fn pmu_enable(&self, cpu: &Here<'_>) {
-        self.start_pmu(cpu);
+    fn pmu_enable(&self, this_cpu: &ThisCpu<'_>) {
+        Driver::pmu_enable(self, this_cpu);
     }
 
-    fn pmu_disable(&self, cpu: &Here<'_>) {
-        self.stop_pmu(cpu);
+    fn pmu_disable(&self, this_cpu: &ThisCpu<'_>) {
+        Driver::pmu_disable(self, this_cpu);
     }
 
-    fn add(&self, cpu: &Here<'_>, event: &Event, flags: ScheduleFlags) -> Result {
-        self.add_event(cpu, event, flags)
+    fn add(&self, this_cpu: &ThisCpu<'_>, event: &Event, flags: ScheduleFlags) -> Result {
+        Driver::add(self, this_cpu, event, flags)
     }
 
-    fn del(&self, cpu: &Here<'_>, event: &Event) {
-        self.delete_event(cpu, event);
+    fn del(&self, this_cpu: &ThisCpu<'_>, event: &Event) {
+        Driver::del(self, this_cpu, event);
     }
 
-    fn start(&self, cpu: &Here<'_>, event: &Event) {
-        count::start(cpu, event);
+    fn start(&self, this_cpu: &ThisCpu<'_>, event: &Event) {
+        count::start(this_cpu, event);
     }
 
-    fn stop(&self, cpu: &Here<'_>, event: &Event) {
-        count::stop(cpu, event);
+    fn stop(&self, this_cpu: &ThisCpu<'_>, event: &Event) {
+        count::stop(this_cpu, event);
     }
 
-    fn read(&self, _cpu: &Here<'_>, event: &Event) {
+    fn read(&self, _this_cpu: &ThisCpu<'_>, event: &Event) {
         count::read(event);
     }
 
-    fn start_txn(&self, cpu: &Here<'_>, txn: Transaction) {
-        cpu.in_transaction.set(txn == Transaction::Add);
+    fn start_txn(&self, this_cpu: &ThisCpu<'_>, txn: Transaction) {
+        this_cpu.in_transaction.set(txn == Transaction::Add);
     }
 
-    fn commit_txn(&self, cpu: &Here<'_>) -> Result {
-        self.commit(cpu)
+    fn commit_txn(&self, this_cpu: &ThisCpu<'_>) -> Result {
+        Driver::commit_txn(self, this_cpu)
     }
 
-    fn cancel_txn(&self, cpu: &Here<'_>) {
-        cpu.in_transaction.set(false);
+    fn cancel_txn(&self, this_cpu: &ThisCpu<'_>) {
+        this_cpu.in_transaction.set(false);
     }
 
-    fn sched_task(&self, cpu: &Here<'_>, sched_in: bool) {
-        if sched_in {
-            branch::sched_in(cpu);
-        }
+    fn sched_task(&self, this_cpu: &ThisCpu<'_>, sched_in: bool) {
+        branch::sched_task(this_cpu, sched_in);
     }
 
     fn event_idx(&self, event: &Event) -> u32 {

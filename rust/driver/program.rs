@@ -1,20 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Stopping and starting a CPU's PMU, and writing to it in between what `schedule.rs` decided.
+//! `pmu_disable` and `pmu_enable`: freezing a CPU's PMU, and programming it with the events that
+//! `schedule.rs` added or deleted in between.
 
 use super::{
     alert,
     branch,
     count,
+    cpu_state::{
+        local_pmu,
+        ThisCpu, //
+    },
     ebb,
-    is_ebb,
-    local_pmu,
-    Driver,
-    Here, //
+    event::{
+        counter,
+        is_ebb, //
+    },
+    Driver, //
 };
 use crate::{
     isa207::Assignment,
-    perf::Event, //
+    perf::Event,
     power::{
         machine, //
         pmu::{
@@ -37,37 +43,38 @@ use kernel::{
 
 impl Driver {
     /// See [`crate::perf::Pmu::pmu_disable`].
-    pub(super) fn stop_pmu(&self, here: &Here<'_>) {
-        if here.stopped.replace(true) {
+    pub(super) fn pmu_disable(&self, this_cpu: &ThisCpu<'_>) {
+        if this_cpu.disabled.replace(true) {
             return;
         }
-        let local = local_pmu(here);
-        self.turn_on(here, &local);
-        let before = local.freeze(self.is_v31());
+        let local = local_pmu(this_cpu);
+        self.turn_on(this_cpu, &local);
+        let mmcr0 = local.freeze(self.is_v31());
 
-        let mmcra = Mmcra::from(here.mmcr.get().mmcra);
-        let mut quiet = mmcra.with_const_sample_enable::<0>();
+        // Stop marking instructions and, where MMCRA can tell it to, recording branches.
+        let mmcra = Mmcra::from(this_cpu.mmcr.get().mmcra);
+        let mut idle = mmcra.with_const_sample_enable::<0>();
         if self.is_v31() {
-            quiet = quiet.with_const_bhrbrd::<1>();
+            idle = idle.with_const_bhrbrd::<1>();
         }
-        if quiet != mmcra {
-            quiet.write();
+        if idle != mmcra {
+            idle.write();
             pmu::synchronize();
         }
 
-        if before.ebe() == 1 {
-            ebb::switch_out(self, here, before);
+        if mmcr0.ebe() == 1 {
+            ebb::switch_out(self, this_cpu, mmcr0);
         }
         local.clear_sampled();
     }
 
     /// See [`crate::perf::Pmu::pmu_enable`].
-    pub(super) fn start_pmu(&self, here: &Here<'_>) {
-        if !here.stopped.get() {
+    pub(super) fn pmu_enable(&self, this_cpu: &ThisCpu<'_>) {
+        if !this_cpu.disabled.get() {
             return;
         }
-        let local = local_pmu(here);
-        if here.slots().len() == 0 {
+        let local = local_pmu(this_cpu);
+        if this_cpu.slots().len() == 0 {
             local.set_in_use(false);
             local.set_prompt(false);
             if self.is_v31() {
@@ -75,98 +82,100 @@ impl Driver {
             }
             return;
         }
-        if here.changed.get() && !self.program(here, &local) {
+        if this_cpu.events_changed.get() && !self.program(this_cpu, &local) {
             return;
         }
 
-        let mmcr = here.mmcr.get();
+        let mmcr = this_cpu.mmcr.get();
         let mmcra = Mmcra::from(mmcr.mmcra);
-        let waiting = mmcra.with_const_sample_enable::<0>();
-        waiting.write();
+        let not_sampling = mmcra.with_const_sample_enable::<0>();
+        not_sampling.write();
 
         let mut mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
-        if here.ebb.get() {
-            mmcr0 = ebb::switch_in(self, here, &mmcr, mmcr0);
-        } else if here.slots().iter().any(is_negative) {
-            // Its alert was taken back when the PMU was stopped.
+        if this_cpu.ebb.get() {
+            mmcr0 = ebb::switch_in(self, this_cpu, &mmcr, mmcr0);
+        } else if this_cpu.slots().iter().any(is_negative) {
+            // `pmu_disable` dropped the alert, and a counter that is negative raises no other.
             local.pend_interrupt();
         }
-        here.stopped.set(false);
+        this_cpu.disabled.set(false);
         pmu::synchronize();
         mmcr0.write();
-        if waiting != mmcra {
+        if not_sampling != mmcra {
+            // Start marking instructions only when the counters run.
             pmu::synchronize();
             mmcra.write();
         }
     }
 
-    /// Turns this CPU's PMU on when the CPU came up since that was last done.
-    fn turn_on(&self, here: &Here<'_>, local: &LocalPmu) {
-        let came_up = self.hotplug.came_up(here.id());
-        if came_up || !here.turned_on.get() {
+    /// Turns this CPU's PMU on if that has not been done since the CPU came up.
+    fn turn_on(&self, this_cpu: &ThisCpu<'_>, local: &LocalPmu) {
+        let came_up = self.hotplug.came_up(this_cpu.id());
+        if came_up || !this_cpu.turned_on.get() {
             local.turn_on();
-            here.turned_on.set(true);
+            this_cpu.turned_on.set(true);
         }
     }
 
-    /// Writes the events that are on this CPU now to its stopped PMU. Returns whether it may start.
-    fn program(&self, here: &Here<'_>, local: &LocalPmu) -> bool {
-        let Some(assignment) = self.settle(here) else {
+    /// Programs the frozen PMU with the events in the CPU's slots. Returns whether the PMU may be
+    /// enabled.
+    fn program(&self, this_cpu: &ThisCpu<'_>, local: &LocalPmu) -> bool {
+        let Some(assignment) = self.assignment(this_cpu) else {
             return false;
         };
-        // EBB groups are exclusive, so the first event speaks for all.
-        let ebb_leader = here.slots().get(0).filter(|event| is_ebb(event));
+        // EBB groups are exclusive: if one event is an EBB event, all are.
+        let ebb_leader = this_cpu.slots().get(0).filter(|event| is_ebb(event));
         let ebb = ebb_leader.is_some();
-        branch::discard_stale(here, local, &assignment.mmcr);
-        here.mmcr.set(assignment.mmcr);
-        here.ebb.set(ebb);
-        here.changed.set(false);
+        branch::discard_stale(this_cpu, local, &assignment.mmcr);
+        this_cpu.mmcr.set(assignment.mmcr);
+        this_cpu.ebb.set(ebb);
+        this_cpu.events_changed.set(false);
 
-        self.turn_on(here, local);
+        self.turn_on(this_cpu, local);
         local.set_in_use(true);
-        // The alerts of a program with EBBs are no interrupts.
+        // With EBE set alerts are no interrupts, so there are none to let through.
         local.set_prompt(!ebb && machine::wants_prompt());
         Mmcr1::write(assignment.mmcr.mmcr1);
         if self.is_v31() {
             Mmcr3::write(assignment.mmcr.mmcr3);
         }
         if let Some(leader) = ebb_leader {
-            ebb::begin(here, leader);
-            // What was recorded and counted before is not for the program that can read it now.
+            ebb::reset_at_first_schedule(this_cpu, leader);
+            // The program can read the BHRB and all counters: leave nothing of others in them.
             local.clear_bhrb();
-            clear_free_counters(&assignment);
+            clear_unused_counters(&assignment);
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
         }
 
-        let placed = || {
-            let indices = assignment.placements().map(|(pmc, _)| pmc.index());
-            here.slots().iter().zip(indices)
+        let events_with_counters = || {
+            let counters = assignment.placements().map(|(pmc, _)| pmc.index());
+            this_cpu.slots().iter().zip(counters)
         };
-        // All that move leave their counters first, as one may move to where another was.
-        for (event, index) in placed() {
-            leave_other(here, event, index);
+        // Two passes: an event may get the counter that another one is leaving.
+        for (event, index) in events_with_counters() {
+            unload_counter(this_cpu, event, index);
         }
-        for (event, index) in placed() {
-            if count::counter(event).is_none() {
-                enter(here, event, index, ebb);
+        for (event, index) in events_with_counters() {
+            if counter(event).is_none() {
+                load_counter(this_cpu, event, index, ebb);
             }
         }
         true
     }
 
-    /// Where this CPU's events count, worked out if nobody has.
-    fn settle(&self, here: &Here<'_>) -> Option<Assignment> {
-        if let Some(assignment) = here.assignment.get() {
+    /// The assignment for the CPU's events; found now if `commit_txn` has not done so.
+    fn assignment(&self, this_cpu: &ThisCpu<'_>) -> Option<Assignment> {
+        if let Some(assignment) = this_cpu.assignment.get() {
             return Some(assignment);
         }
-        match self.assign(here, None) {
+        match self.assign(this_cpu, None) {
             Ok(assignment) => {
-                here.assignment.set(Some(assignment));
+                this_cpu.assignment.set(Some(assignment));
                 Some(assignment)
             }
             Err(refusal) => {
-                // Part of what could count together can, so this is a bug. Nothing counts then.
+                // Any subset of a schedulable set fits, so this is a bug. The PMU stays disabled.
                 pr_err_once!("scheduled events do not fit: {}\n", refusal.reason());
                 None
             }
@@ -176,37 +185,37 @@ impl Driver {
 
 /// Whether an event's counter is negative.
 fn is_negative(event: &Event) -> bool {
-    count::counter(event).is_some_and(|index| pmu::read_pmc(index) >= pmu::NEGATIVE)
+    counter(event).is_some_and(|index| pmu::read_pmc(index) >= pmu::NEGATIVE)
 }
 
-/// Takes an event off its counter unless that is `index`.
-fn leave_other(here: &Here<'_>, event: &Event, index: usize) {
-    if let Some(old) = count::counter(event).filter(|&old| old != index) {
+/// Takes an event off its counter unless that is `index`, where it is to be from now on.
+fn unload_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize) {
+    if let Some(old) = counter(event).filter(|&old| old != index) {
         count::read(event);
         pmu::write_pmc(old, 0);
-        event.hw().set_idx(here, 0);
+        event.hw().set_idx(this_cpu, 0);
     }
 }
 
-/// Puts an event on a counter.
-fn enter(here: &Here<'_>, event: &Event, index: usize, ebb: bool) {
+/// Puts an event on the counter `index`.
+fn load_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize, ebb: bool) {
     let prev = event.hw().prev_count();
     let value = if ebb {
-        // CAST: A counter's value was stored there.
+        // CAST: `count::read` stored the counter's value.
         prev.load(Relaxed) as u32
     } else {
-        let value = count::initial_value(here, event);
+        let value = count::initial_value(this_cpu, event);
         prev.store(value.into(), Relaxed);
         value
     };
     pmu::write_pmc(index, value);
     // CAST: One of six counters.
-    event.hw().set_idx(here, index as u8 + 1);
+    event.hw().set_idx(this_cpu, index as u8 + 1);
     event.update_userpage();
 }
 
-/// Sets counters to 0 that no event is on.
-fn clear_free_counters(assignment: &Assignment) {
+/// Sets the counters to 0 that no event is on.
+fn clear_unused_counters(assignment: &Assignment) {
     for index in 0..pmu::COUNTERS {
         if !assignment.placements().any(|(pmc, _)| pmc.index() == index) {
             pmu::write_pmc(index, 0);

@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Samples: what the PMU sampled when a counter overflowed, and how much of it an event's owner gets.
+//! Samples: what the PMU holds when a counter overflows, and which of it goes into the sample.
 //!
-//! # What an event's owner may see
+//! The owner of an event that excludes the kernel must not see addresses of the kernel, nor counters
+//! of events that are not the owner's:
 //!
-//! An event that excludes the kernel, as those of unprivileged users do, gets no address of the
-//! kernel. A sample whose instruction is the kernel's is dropped, as the overflow came too late; a
-//! data address of the kernel is left out, and the registers that hold either are hidden while perf
-//! core writes extended registers, as are the counters of others. perf core itself leaves out the
-//! interrupted registers where those are the kernel's, and has callers in the kernel only for who
-//! asks for them and may see them.
+//! - `sample_location.rs` and `branch_stack.rs` leave such addresses out;
+//! - perf core reads the extended registers from the PMU while it writes the sample, so
+//!   [`PmuSnapshot::report`] hides what must not be seen there meanwhile;
+//! - perf core itself leaves out the interrupted registers if they are the kernel's, and the kernel's
+//!   part of a callchain unless the event asks for it and its owner may see it.
 
 use super::{
-    branch,
-    count,
-    local_pmu,
+    branch_stack,
+    cpu_state::{
+        local_pmu,
+        ThisCpu, //
+    },
+    event::counter,
     memory,
-    Here, //
+    sample_location::{
+        SampleDisposition,
+        SampleLocation, //
+    },
 };
 use crate::{
     isa207::{
@@ -32,7 +38,6 @@ use crate::{
     },
     power::{
         interrupt::Interrupted,
-        machine,
         pmu, //
         regs::{
             Mmcra,
@@ -49,74 +54,8 @@ use crate::{
     },
 };
 
-/// What is known of where a counter overflowed.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    /// Instructions are sampled for marked events rather than at the overflow.
-    pub(super) marked: bool,
-    pub(super) siar: u64,
-    pub(super) sier: Sier,
-    /// Where the interrupt came.
-    pub(super) nip: u64,
-    /// It came in a program rather than in the kernel.
-    pub(super) in_program: bool,
-}
-
-/// What becomes of a sample.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    /// It is reported, with this address unless that is not for the event's owner.
-    Kept { ip: Option<u64>, by_siar: bool },
-    /// It is dropped: it is the kernel's.
-    Hidden,
-    /// It is dropped, and counted as lost: nobody knows where it was.
-    Lost,
-}
-
-impl Place {
-    /// Whether SIAR says where the event happened rather than where it interrupted.
-    ///
-    /// In problem state the interrupt is prompt, so where it came is at least as good as SIAR. In
-    /// the kernel it may have been held back; SIAR says where the overflow was.
-    fn uses_siar(&self) -> bool {
-        let prompt = self.in_program && self.sier.sipr() == 1;
-        self.siar != 0 && (self.marked || !prompt)
-    }
-
-    /// What becomes of a sample here that `wants_ip`, of an event that may exclude the kernel.
-    pub(super) fn fate(&self, wants_ip: bool, exclude_kernel: bool) -> Fate {
-        if wants_ip && self.marked && self.sier.siar_valid() == 0 {
-            return Fate::Lost;
-        }
-        let by_siar = self.uses_siar();
-        let ip = if by_siar { self.siar } else { self.nip };
-        if !(exclude_kernel && machine::is_kernel_address(ip)) {
-            return Fate::Kept {
-                ip: Some(ip),
-                by_siar,
-            };
-        }
-        if wants_ip {
-            Fate::Hidden
-        } else {
-            Fate::Kept {
-                ip: None,
-                by_siar: false,
-            }
-        }
-    }
-
-    /// The address of the sampled instruction's data, which is `sdar` if that is known and if the
-    /// event's owner may see it.
-    pub(super) fn data_address(&self, sdar: u64, exclude_kernel: bool) -> Option<u64> {
-        let known = !self.marked || self.sier.sdar_valid() == 1;
-        let shown = !(exclude_kernel && machine::is_kernel_address(sdar));
-        (known && shown).then_some(sdar)
-    }
-}
-
-/// The state of the frozen PMU, read once for all counters of an interrupt.
-pub(super) struct Sampled {
+/// The registers of the frozen PMU, read once for all counters that overflowed.
+pub(super) struct PmuSnapshot {
     model: &'static CpuModel,
     counters: [u32; pmu::COUNTERS],
     siar: u64,
@@ -124,8 +63,8 @@ pub(super) struct Sampled {
     mmcra: Mmcra,
 }
 
-impl Sampled {
-    /// Reads the state.
+impl PmuSnapshot {
+    /// Reads the registers.
     pub(super) fn read(model: &'static CpuModel) -> Self {
         Self {
             model,
@@ -141,17 +80,18 @@ impl Sampled {
         &self.counters
     }
 
-    /// Instructions are sampled for marked events rather than at the overflow.
+    /// Whether the PMU samples marked instructions rather than the one at the overflow.
     fn is_marked(&self) -> bool {
         self.mmcra.sample_enable() == 1
     }
 
-    /// Whether nothing can be said about the instruction of a marked event.
-    fn is_void(&self) -> bool {
+    /// Whether SIER gives the marked instruction a type that the architecture reserves, so that
+    /// nothing is known of it.
+    fn has_reserved_type(&self) -> bool {
         self.is_marked() && self.model.instruction_type(&self.registers(0)).is_none()
     }
 
-    /// The registers as `isa207` wants them, with `sier2`, which few ask for.
+    /// The registers as `isa207` takes them. `sier2` is read apart, as few events ask for it.
     fn registers(&self, sier2: u64) -> SampleRegisters {
         SampleRegisters {
             sier: self.sier.into(),
@@ -160,9 +100,9 @@ impl Sampled {
         }
     }
 
-    /// Where the overflow was, as far as it is known.
-    fn place(&self, interrupted: &Interrupted) -> Place {
-        Place {
+    /// Where the counters overflowed.
+    fn location(&self, interrupted: &Interrupted) -> SampleLocation {
+        SampleLocation {
             marked: self.is_marked(),
             siar: self.siar,
             sier: self.sier,
@@ -171,34 +111,33 @@ impl Sampled {
         }
     }
 
-    /// Reports a sample of `event`, which stands for `period` events, unless it is worthless or not
-    /// for the event's owner.
+    /// Reports a sample of `event` that stands for `period` events, or drops it.
     pub(super) fn report(
         &self,
-        here: &Here<'_>,
+        this_cpu: &ThisCpu<'_>,
         event: &Event,
         period: u64,
         interrupted: &mut Interrupted,
     ) {
         let attr = event.attr();
-        let place = self.place(interrupted);
-        let void = attr.samples_data_source() && self.is_void();
-        let fate = place.fate(attr.samples_ip(), attr.exclude_kernel());
-        let (ip, by_siar) = match fate {
-            Fate::Kept { ip, by_siar } if !void => (ip, by_siar),
-            _ => {
-                if void || fate == Fate::Lost {
-                    event.count_lost_sample();
-                }
-                // SAFETY: This is called by the PMI's handler, for an event on this CPU.
-                unsafe { perf::account_interrupt(event) };
-                return;
-            }
+        let location = self.location(interrupted);
+        let disposition = if attr.samples_data_source() && self.has_reserved_type() {
+            SampleDisposition::DropLost
+        } else {
+            location.disposition(attr.samples_ip(), attr.exclude_kernel())
         };
-        // Privilege level and callchain of the sample are made of these by the kernel.
+        let SampleDisposition::Report { ip, by_siar } = disposition else {
+            if disposition == SampleDisposition::DropLost {
+                event.count_lost_sample();
+            }
+            // SAFETY: Called by the handler of a PMI, for an event on this CPU.
+            unsafe { perf::account_interrupt(event) };
+            return;
+        };
+        // The kernel derives the sample's privilege level and its callchain from these.
         interrupted.set_sampled(by_siar, self.sier, self.mmcra);
         if attr.samples_more() {
-            self.report_more(here, event, period, ip, interrupted);
+            self.report_more(this_cpu, event, period, &location, ip, interrupted);
         } else {
             let sample = Sample::new(period, ip);
             // SAFETY: As above; the registers are those that the PMI interrupted.
@@ -206,13 +145,14 @@ impl Sampled {
         }
     }
 
-    /// Reports a sample with more than where it is and when.
+    /// Reports a sample that holds more than where and when it was taken.
     #[inline(never)]
     fn report_more(
         &self,
-        here: &Here<'_>,
+        this_cpu: &ThisCpu<'_>,
         event: &Event,
         period: u64,
+        location: &SampleLocation,
         ip: Option<u64>,
         interrupted: &Interrupted,
     ) {
@@ -220,14 +160,13 @@ impl Sampled {
         let mut stack = BranchStack::new();
         let mut sample = Sample::new(period, ip);
         if attr.samples_address() {
-            let place = self.place(interrupted);
-            if let Some(address) = place.data_address(Sdar::read(), attr.exclude_kernel()) {
+            if let Some(address) = location.data_address(Sdar::read(), attr.exclude_kernel()) {
                 sample.set_address(address);
             }
         }
         if attr.samples_data_source() {
             if let Some(access) = self.model.memory_access(&self.registers(0)) {
-                sample.set_data_source(memory::source(&access));
+                sample.set_data_source(memory::data_source(&access));
             }
         }
         if let Some(form) = attr.sampled_weight() {
@@ -239,36 +178,38 @@ impl Sampled {
             let weight = self.model.weight(&self.registers(sier2));
             sample.set_weight(memory::weight(weight, form));
         }
-        let local = local_pmu(here);
+        let local = local_pmu(this_cpu);
         let registers = attr.sampled_registers();
+        // Until the end of this function, when perf core has written the sample.
         let _shown = sampled::has_counters(registers)
-            .then(|| SampledCounters::show(&local, &self.counters_for(here, event)));
+            .then(|| SampledCounters::show(&local, &self.counters_for(this_cpu, event)));
         let _hidden = (attr.exclude_kernel() && sampled::has_addresses(registers))
             .then(|| HiddenAddresses::hide(&local));
         if attr.samples_branches() {
-            branch::read(here, event, &mut stack);
+            branch_stack::fill(this_cpu, event, &mut stack);
             sample.set_branches(attr, &mut stack);
         }
-        // SAFETY: As above; the registers are those that the PMI interrupted.
+        // SAFETY: Called by `report`, thus by the handler of a PMI, for an event on this CPU; the
+        // registers are those that the PMI interrupted.
         unsafe { sample.overflow(event, interrupted.as_raw()) };
     }
 
-    /// The counters as far as the owner of `event` may see them: those of events that follow the same
-    /// task and exclude the kernel too, and all where the kernel is not excluded.
-    fn counters_for(&self, here: &Here<'_>, event: &Event) -> [u32; pmu::COUNTERS] {
+    /// The counters that the owner of `event` may see: all if the event includes the kernel, else
+    /// those of events that follow the same task and exclude the kernel too. Others are 0.
+    fn counters_for(&self, this_cpu: &ThisCpu<'_>, event: &Event) -> [u32; pmu::COUNTERS] {
         if !event.attr().exclude_kernel() {
             return self.counters;
         }
-        let mut shown = [0; pmu::COUNTERS];
-        let own = |other: &&Event| other.shares_context(event) && other.attr().exclude_kernel();
-        for own in here.slots().iter().filter(own) {
-            let Some(index) = count::counter(own) else {
+        let mut visible = [0; pmu::COUNTERS];
+        let shares = |other: &&Event| other.shares_context(event) && other.attr().exclude_kernel();
+        for other in this_cpu.slots().iter().filter(shares) {
+            let Some(index) = counter(other) else {
                 continue;
             };
-            if let (Some(to), Some(&counter)) = (shown.get_mut(index), self.counters.get(index)) {
-                *to = counter;
+            if let (Some(to), Some(&from)) = (visible.get_mut(index), self.counters.get(index)) {
+                *to = from;
             }
         }
-        shown
+        visible
     }
 }

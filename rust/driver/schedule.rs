@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Putting events on a CPU's PMU and taking them off, while it is stopped.
+//! Adding events to a CPU's PMU and deleting them, while it is disabled.
 //!
-//! perf core adds the events of a group in a transaction: they are only collected then, and checked
-//! as a whole at its end. A transaction that is given up leaves no trace, as its events are deleted
-//! again and the assignment of the others is worked out anew.
+//! perf core adds the events of a group in a transaction: [`Driver::add`] only collects them, and
+//! [`Driver::commit_txn`] finds counters for all at once. A transaction that is cancelled needs no
+//! undoing: perf core deletes its events again, and `pmu_enable` finds counters for the others anew.
 
 use super::{
     branch,
     count,
-    open::Requests,
-    Driver,
-    Here, //
+    cpu_state::ThisCpu,
+    event,
+    Driver, //
 };
 use crate::{
-    isa207::{
-        self,
-        Assignment,
-        COUNTERS, //
-    },
+    isa207::COUNTERS,
     perf::{
         Event,
         ScheduleFlags,
@@ -26,96 +22,56 @@ use crate::{
     },
     power::pmu, //
 };
-use core::cell::Cell;
 use kernel::prelude::*;
 
-/// The groups that were solved last on a CPU, one for each number of events: the events of a task
-/// come and go all the time, and mostly the same ones.
-#[derive(Default)]
-pub(super) struct Solved {
-    groups: [Cell<Option<(Requests, Assignment)>>; COUNTERS],
-}
-
-impl Solved {
-    fn of_size(&self, requests: &Requests) -> Option<&Cell<Option<(Requests, Assignment)>>> {
-        self.groups.get(requests.as_slice().len().checked_sub(1)?)
-    }
-
-    /// The answer for these events, if it is known.
-    fn find(&self, requests: &Requests) -> Option<Assignment> {
-        let (solved, assignment) = self.of_size(requests)?.get()?;
-        (solved == *requests).then_some(assignment)
-    }
-
-    /// Remembers an answer.
-    fn keep(&self, requests: Requests, assignment: Assignment) {
-        if let Some(group) = self.of_size(&requests) {
-            group.set(Some((requests, assignment)));
-        }
-    }
-}
-
 impl Driver {
-    /// Where the CPU's events, and `more`, are to count.
-    pub(super) fn assign(
-        &self,
-        here: &Here<'_>,
-        more: Option<&Event>,
-    ) -> Result<Assignment, isa207::Refusal> {
-        let mut requests = Requests::new();
-        for event in Iterator::chain(here.slots().iter(), more) {
-            requests.push(event)?;
-        }
-        if let Some(assignment) = here.solved.find(&requests) {
-            return Ok(assignment);
-        }
-        let assignment = self.model.solve(requests.as_slice(), self.machine)?;
-        here.solved.keep(requests, assignment);
-        Ok(assignment)
-    }
-
     /// See [`crate::perf::Pmu::add`].
-    pub(super) fn add_event(&self, here: &Here<'_>, event: &Event, flags: ScheduleFlags) -> Result {
-        if here.slots().len() >= COUNTERS {
+    pub(super) fn add(
+        &self,
+        this_cpu: &ThisCpu<'_>,
+        event: &Event,
+        flags: ScheduleFlags,
+    ) -> Result {
+        if this_cpu.slots().len() >= COUNTERS {
             return Err(EAGAIN);
         }
-        // perf core of today adds in transactions only, but need not.
-        let assignment = if here.in_transaction.get() {
+        // perf core adds events only in transactions today, but its interface allows others.
+        let assignment = if this_cpu.in_transaction.get() {
             None
         } else {
-            Some(self.assign(here, Some(event)).map_err(|_| EAGAIN)?)
+            Some(self.assign(this_cpu, Some(event)).map_err(|_| EAGAIN)?)
         };
-        here.assignment.set(assignment);
-        here.changed.set(true);
-        branch::begin(here, event);
+        this_cpu.assignment.set(assignment);
+        this_cpu.events_changed.set(true);
+        branch::event_added(this_cpu, event);
 
         let state = if flags.start() {
             State::Running
         } else {
             State::Stopped
         };
-        event.hw().set_state(here, state);
+        event.hw().set_state(this_cpu, state);
         Ok(())
     }
 
     /// See [`crate::perf::Pmu::del`].
-    pub(super) fn delete_event(&self, here: &Here<'_>, event: &Event) {
+    pub(super) fn del(&self, this_cpu: &ThisCpu<'_>, event: &Event) {
         count::read(event);
-        if let Some(index) = count::counter(event) {
+        if let Some(index) = event::counter(event) {
             pmu::write_pmc(index, 0);
-            event.hw().set_idx(here, 0);
+            event.hw().set_idx(this_cpu, 0);
         }
         event.update_userpage();
-        here.assignment.set(None);
-        here.changed.set(true);
+        this_cpu.assignment.set(None);
+        this_cpu.events_changed.set(true);
     }
 
     /// See [`crate::perf::Pmu::commit_txn`].
-    pub(super) fn commit(&self, here: &Here<'_>) -> Result {
-        if here.in_transaction.get() {
-            here.assignment
-                .set(Some(self.assign(here, None).map_err(|_| EAGAIN)?));
-            here.in_transaction.set(false);
+    pub(super) fn commit_txn(&self, this_cpu: &ThisCpu<'_>) -> Result {
+        if this_cpu.in_transaction.get() {
+            let assignment = self.assign(this_cpu, None).map_err(|_| EAGAIN)?;
+            this_cpu.assignment.set(Some(assignment));
+            this_cpu.in_transaction.set(false);
         }
         Ok(())
     }

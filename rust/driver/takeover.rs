@@ -3,8 +3,8 @@
 //! Taking the PMU over from the driver that is built into the kernel, and giving it back.
 
 use super::{
-    ebb::NewProgram,
-    interrupt::PmInterrupt,
+    exec::ResetOnExec,
+    interrupt::PmiHandler,
     sysfs,
     Driver, //
 };
@@ -32,8 +32,9 @@ use kernel::{
 
 /// The PMU is this driver's while the value lives.
 pub(crate) struct Takeover {
-    // Dropped in this order: first this driver's PMU goes, then the other one's comes back.
-    _exec: ExecWatch<NewProgram>,
+    // Fields are dropped in this order: this driver's PMU must be gone when the other one's comes
+    // back.
+    _exec: ExecWatch<ResetOnExec>,
     _registration: Registration<Arc<Driver>>,
     _set_aside: Option<SetAside>,
 }
@@ -41,8 +42,8 @@ pub(crate) struct Takeover {
 impl Takeover {
     /// Takes the PMU over.
     ///
-    /// Fails with `ENODEV` on a processor that the driver does not know, with `EBUSY` when somebody
-    /// else has the PMU, `ENOMEM` and the like. Then the PMU is whose it was.
+    /// Fails with `ENODEV` on a processor that the driver does not know, with `EBUSY` if the PMU
+    /// belongs to another module, with `ENOMEM` and the like. The PMU is left to who had it then.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         let pvr = machine::pvr();
         let Some(model) = CpuModel::from_pvr(pvr) else {
@@ -50,13 +51,13 @@ impl Takeover {
             return Err(ENODEV);
         };
         machine::inspect();
-        // Everything that can fail comes before the other driver loses the PMU.
+        // Do all that can fail before the other driver loses the PMU.
         let cpus = CpuContexts::new()?;
-        let interrupt = Arc::new(PmInterrupt::new(model, cpus.clone()), GFP_KERNEL)?;
+        let interrupt = Arc::new(PmiHandler::new(model, cpus.clone()), GFP_KERNEL)?;
         let attr_groups = sysfs::attr_groups(model)?;
         let driver = Arc::pin_init(Driver::new(model, interrupt), GFP_KERNEL)?;
-        let program = Arc::new(NewProgram::new(driver.clone(), cpus.clone()), GFP_KERNEL)?;
-        let exec = ExecWatch::new(program).inspect_err(|e| {
+        let on_exec = Arc::new(ResetOnExec::new(driver.clone(), cpus.clone()), GFP_KERNEL)?;
+        let exec = ExecWatch::new(on_exec).inspect_err(|e| {
             pr_err!("the kernel cannot tell of new programs ({e:?}): CONFIG_TRACEPOINTS?\n");
         })?;
 

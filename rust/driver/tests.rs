@@ -12,15 +12,15 @@ mod cases {
             judge,
             Verdict, //
         },
-        branch::{
-            deal_by_types,
-            Deal,
-            Wanted, //
+        branch_stack::{
+            decide_by_types,
+            EntryDecision,
+            StackSpec, //
         },
         count, //
-        sample::{
-            Fate,
-            Place, //
+        sample_location::{
+            SampleDisposition,
+            SampleLocation, //
         },
     };
     use crate::{
@@ -69,15 +69,15 @@ mod cases {
 
     #[test]
     fn a_counter_starts_so_that_it_is_negative_when_the_period_is_over() {
-        assert_eq!(count::start_value(1), NEGATIVE - 1);
-        assert_eq!(count::start_value(1000), NEGATIVE - 1000);
+        assert_eq!(count::preload(1), NEGATIVE - 1);
+        assert_eq!(count::preload(1000), NEGATIVE - 1000);
         // At least one event is left, or there would be no alert.
-        assert_eq!(count::start_value(0), NEGATIVE - 1);
-        assert_eq!(count::start_value(-5), NEGATIVE - 1);
-        assert_eq!(count::start_value(i64::MIN), NEGATIVE - 1);
+        assert_eq!(count::preload(0), NEGATIVE - 1);
+        assert_eq!(count::preload(-5), NEGATIVE - 1);
+        assert_eq!(count::preload(i64::MIN), NEGATIVE - 1);
         // Longer periods take several rounds of 2^31.
-        assert_eq!(count::start_value(0x8000_0000), 0);
-        assert_eq!(count::start_value(i64::MAX), 0);
+        assert_eq!(count::preload(0x8000_0000), 0);
+        assert_eq!(count::preload(i64::MAX), 0);
     }
 
     #[test]
@@ -139,7 +139,7 @@ mod cases {
             to: Some(to),
             mispredicted: false,
         };
-        Wanted::new(BranchSample::new(wanted), 0, false).entry::<true>(&record, None)
+        StackSpec::new(BranchSample::new(wanted), 0, false).entry::<true>(&record, None)
     }
 
     #[test]
@@ -182,29 +182,29 @@ mod cases {
             to: None,
             mispredicted: true,
         };
-        let any = Wanted::new(BranchSample::new(ANY | USER), 0, false);
+        let any = StackSpec::new(BranchSample::new(ANY | USER), 0, false);
         let without_target = BranchEntry::new(PROGRAM, 0, BranchFields::MISPREDICTED);
         assert_eq!(any.entry::<true>(&direct, None), Some(without_target));
     }
 
     #[test]
     fn instructions_are_looked_at_where_they_say_more_than_the_bhrb() {
-        use Deal::*;
-        let of = |types, ifm| deal_by_types(types, ifm);
+        use EntryDecision::*;
+        let of = |types, ifm| decide_by_types(types, ifm);
         let mut types = BranchTypes::default();
-        assert_eq!(of(types, 0), [Leave, Leave]);
+        assert_eq!(of(types, 0), [Skip, Skip]);
         types.any_return = true;
-        assert_eq!(of(types, 0), [Leave, Choose]);
+        assert_eq!(of(types, 0), [Skip, EnterIfWanted]);
         types = BranchTypes::default();
         types.call = true;
-        assert_eq!(of(types, 0), [Choose, Leave]);
+        assert_eq!(of(types, 0), [EnterIfWanted, Skip]);
         types.indirect_call = true;
-        assert_eq!(of(types, 0), [Choose, Choose]);
+        assert_eq!(of(types, 0), [EnterIfWanted, EnterIfWanted]);
         // The hardware filter leaves calls only, and one direct branch that is none.
-        assert_eq!(of(types, 1), [Choose, Take]);
+        assert_eq!(of(types, 1), [EnterIfWanted, Enter]);
         types = BranchTypes::default();
         types.conditional = true;
-        assert_eq!(of(types, 0), [Choose, Choose]);
+        assert_eq!(of(types, 0), [EnterIfWanted, EnterIfWanted]);
     }
 
     #[test]
@@ -239,16 +239,16 @@ mod cases {
         let valid = none.with_const_siar_valid::<1>();
         let fate = |marked, siar, sier, nip, ip, exclude| {
             let in_program = nip == PROGRAM;
-            Place {
+            SampleLocation {
                 marked,
                 siar,
                 sier,
                 nip,
                 in_program,
             }
-            .fate(ip, exclude)
+            .disposition(ip, exclude)
         };
-        let kept = |ip, by_siar| Fate::Kept { ip, by_siar };
+        let kept = |ip, by_siar| SampleDisposition::Report { ip, by_siar };
 
         // In a program the interrupt is prompt.
         let siar = PROGRAM + 8;
@@ -281,9 +281,18 @@ mod cases {
             fate(false, 0, none, KERNEL, true, false),
             kept(Some(KERNEL), false)
         );
-        assert_eq!(fate(false, far, none, KERNEL, true, true), Fate::Hidden);
-        assert_eq!(fate(false, far, none, PROGRAM, true, true), Fate::Hidden);
-        assert_eq!(fate(false, 0, none, KERNEL, true, true), Fate::Hidden);
+        assert_eq!(
+            fate(false, far, none, KERNEL, true, true),
+            SampleDisposition::DropKernel
+        );
+        assert_eq!(
+            fate(false, far, none, PROGRAM, true, true),
+            SampleDisposition::DropKernel
+        );
+        assert_eq!(
+            fate(false, 0, none, KERNEL, true, true),
+            SampleDisposition::DropKernel
+        );
         // Who does not ask where it was gets it without.
         assert_eq!(
             fate(false, far, none, KERNEL, false, true),
@@ -291,7 +300,10 @@ mod cases {
         );
         // A marked instruction that is not known.
         for exclude in [false, true] {
-            assert_eq!(fate(true, siar, user, PROGRAM, true, exclude), Fate::Lost);
+            assert_eq!(
+                fate(true, siar, user, PROGRAM, true, exclude),
+                SampleDisposition::DropLost
+            );
         }
         assert_eq!(
             fate(true, siar, valid, PROGRAM, true, true),
@@ -304,7 +316,7 @@ mod cases {
         const KERNEL: u64 = 0xc000_0000_0012_3456;
         let address = |marked, sier, sdar, exclude| {
             let (siar, nip, in_program) = (0, 0, true);
-            Place {
+            SampleLocation {
                 marked,
                 siar,
                 sier,

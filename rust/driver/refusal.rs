@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why an event is refused, with the errno that user space gets: the one place that decides it.
+//! Why an event is refused, and the errno that user space gets: the only place that decides it.
 //!
-//! The reason can be read with dynamic debug: `echo 'module ebb_pmu +p' >
+//! Dynamic debug shows the reason of each refusal: `echo 'module ebb_pmu +p' >
 //! /sys/kernel/debug/dynamic_debug/control`, then `dmesg`.
 
 use crate::{
@@ -15,50 +15,50 @@ use kernel::prelude::*;
 /// Why an event is refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refusal {
-    /// The event's type is another PMU's.
+    /// `attr.type` is another PMU's.
     OtherType,
-    /// The processor has no event for a generic one.
+    /// The processor has no event for a generic hardware event.
     NoSuchGenericEvent,
-    /// The cache event is nonsense, as a write to the instruction cache.
-    CacheEventNonsense,
+    /// The cache event makes no sense, such as a write to the instruction cache.
+    InvalidCacheEvent,
     /// The processor has no event for a cache event.
     NoSuchCacheEvent,
-    /// A branch stack that is the stack of calls.
+    /// A branch stack of the calls that have not returned.
     BranchCallStack,
-    /// A branch stack where there is no BHRB.
+    /// A branch stack on an emulated CPU without BHRB.
     BranchNoBhrb,
-    /// A branch stack with counts of events.
+    /// A branch stack with counts of events at each branch.
     BranchCounters,
-    /// A branch stack that tells transactions apart.
+    /// A branch stack that is filtered by transactions.
     BranchTransactions,
-    /// A branch stack of no type of branch.
+    /// A branch stack that names no type of branch.
     BranchNoTypes,
-    /// Samples with less skid than the hardware's are asked for.
+    /// `attr.precise_ip` asks for samples with less skid than the hardware's.
     PreciseIp,
-    /// Leader and member disagree on EBB.
+    /// One of leader and member is an EBB event, the other is not.
     EbbMixed,
-    /// An EBB event that follows a CPU.
+    /// An EBB event that follows a CPU rather than a task.
     EbbWithoutTask,
     /// An EBB group whose leader is not pinned.
     EbbNotPinned,
     /// An EBB group whose leader is not exclusive.
     EbbNotExclusive,
-    /// An EBB event with a frequency.
+    /// An EBB event with `attr.freq`.
     EbbFreq,
-    /// An EBB event that children are to inherit.
+    /// An EBB event with `attr.inherit`.
     EbbInherit,
     /// An EBB event with a sample type.
     EbbSampleType,
     /// An EBB event with a sample period.
     EbbSamplePeriod,
-    /// An EBB event that exec is to enable.
+    /// An EBB event with `attr.enable_on_exec`.
     EbbEnableOnExec,
-    /// The event or its group cannot be counted.
+    /// The processor cannot count the event, or not with its group.
     Hardware(isa207::Refusal),
 }
 
 impl Refusal {
-    /// What user space gets.
+    /// The error for user space.
     fn error(self) -> Error {
         match self {
             Self::OtherType => ENOENT,
@@ -75,12 +75,12 @@ impl Refusal {
         }
     }
 
-    /// A sentence for whoever debugs it.
+    /// The reason in words.
     fn reason(self) -> &'static str {
         match self {
             Self::OtherType => "the type is not hardware, cache or raw",
             Self::NoSuchGenericEvent => "the processor has no such generic event",
-            Self::CacheEventNonsense => "there is no such combination of cache, access and result",
+            Self::InvalidCacheEvent => "there is no such combination of cache, access and result",
             Self::NoSuchCacheEvent => "the processor has no such cache event",
             Self::BranchCallStack => "the hardware records branches, not the stack of calls",
             Self::BranchNoBhrb => "this emulator lacks the BHRB",
@@ -101,10 +101,10 @@ impl Refusal {
         }
     }
 
-    /// Refuses `event`: tells whoever listens, and returns the error for user space.
-    pub(super) fn of(self, event: &Event) -> Error {
+    /// Logs why `event` is refused, and returns the error for user space.
+    pub(super) fn log(self, event: &Event) -> Error {
         let error = self.error();
-        // Other types are asked of every PMU in turn, so that says nothing.
+        // perf core offers an event of another type to every PMU in turn: do not log those.
         if !matches!(self, Self::OtherType) {
             machine::log_refusal(event.attr().config(), error.to_errno(), self.reason());
         }

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Making a sample's branch stack from the BHRB.
+//!
+//! The hardware has one filter for all events on a CPU and knows few types of branches, so the BHRB
+//! may hold branches that an event does not want. Those are left out here, for each event by itself,
+//! which takes the branch instructions to tell. So events with different filters can count together.
+//!
+//! # What an event's owner may see
+//!
+//! Branches from the privilege levels that the event asks for; perf core has checked that its owner
+//! may see them. Without those of the kernel no entry has an address of the kernel, neither as
+//! source nor as target.
+//!
+//! # Limitations
+//!
+//! A branch whose instruction cannot be read has no type, and no target unless the BHRB holds it (see
+//! [`StackSpec::entry`]).
+
+use super::{
+    branch,
+    cpu_state::{
+        local_pmu,
+        ThisCpu, //
+    },
+    event, //
+};
+use crate::{
+    isa207::{
+        self,
+        Branch,
+        BranchKind,
+        BranchTypes,
+        Record, //
+    },
+    perf::{
+        BranchEntry,
+        BranchFields,
+        BranchSample,
+        BranchStack,
+        Event, //
+    },
+    power::{
+        bhrb::Bhrb,
+        code::Code,
+        machine, //
+    },
+};
+use core::ops::RangeInclusive;
+
+/// MMCRA\[IFM\]: the BHRB records branches that set the link register. All are calls but one form of
+/// direct branch, which reads the address of the next instruction (`bcl 20,31,$+4`).
+const IFM_CALLS: u8 = 1;
+
+/// What to do with a branch in the BHRB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub(super) enum EntryDecision {
+    /// Leave it out.
+    Skip,
+    /// Enter it with what the BHRB holds.
+    Enter,
+    /// Enter it with the target or the type that its instruction tells.
+    EnterDecoded,
+    /// Enter it likewise if its instruction is of a type that is wanted.
+    EnterIfWanted,
+}
+
+/// What a branch stack is to hold. `attr.branch_sample_type` is turned into tables once for a stack, as
+/// an interrupt takes these decisions for up to 32 branches.
+pub(super) struct StackSpec {
+    /// The source addresses of the branches to enter; an empty range if there are none.
+    sources: RangeInclusive<u64>,
+    /// The highest target address of the branches to enter.
+    last_target: u64,
+    /// What to do with a branch whose target is in its instruction, and with one whose target is in
+    /// the BHRB.
+    decisions: [EntryDecision; 2],
+    /// The types that [`EntryDecision::EnterIfWanted`] is about.
+    types: BranchTypes,
+    /// Entries hold the branch's type.
+    save_type: bool,
+    /// The fields of a branch that was predicted rightly, and wrongly.
+    prediction: [BranchFields; 2],
+    /// The fields of a branch of a program, and of the kernel.
+    privilege: [BranchFields; 2],
+}
+
+impl StackSpec {
+    /// For `event` and a BHRB that was recorded with the filter `ifm`.
+    fn of(event: &Event, ifm: u8) -> Self {
+        let exact =
+            event::branch_filter(event).is_some_and(|filter| filter.exact && filter.ifm == ifm);
+        Self::new(event.attr().branch_sample(), ifm, exact)
+    }
+
+    /// For `wanted` and a BHRB that was recorded with the filter `ifm`; `exact` says that this filter
+    /// has left out all branches of other types.
+    pub(super) fn new(wanted: BranchSample, ifm: u8, exact: bool) -> Self {
+        let types = branch::types(wanted);
+        let mut decisions = if exact || types.is_all() {
+            [EntryDecision::EnterDecoded, EntryDecision::Enter]
+        } else {
+            decide_by_types(types, ifm)
+        };
+        if wanted.save_type() && decisions[1] == EntryDecision::Enter {
+            decisions[1] = EntryDecision::EnterDecoded;
+        }
+        let (user, kernel) = (wanted.user(), wanted.kernel());
+        let first = if user { 0 } else { machine::KERNEL_START };
+        let last = if kernel {
+            u64::MAX
+        } else {
+            machine::KERNEL_START - 1
+        };
+        Self {
+            sources: first..=last,
+            last_target: last,
+            decisions,
+            types,
+            save_type: wanted.save_type(),
+            prediction: if wanted.no_flags() {
+                [BranchFields::NONE; 2]
+            } else {
+                [BranchFields::PREDICTED, BranchFields::MISPREDICTED]
+            },
+            privilege: if wanted.save_privilege() {
+                [BranchFields::USER, BranchFields::KERNEL]
+            } else {
+                [BranchFields::NONE; 2]
+            },
+        }
+    }
+
+    /// The stack's entry for a branch; `None` if the event does not want the branch or its owner must
+    /// not see it.
+    ///
+    /// If the instruction cannot be read, the branch has no type: it is left out if only some types
+    /// are wanted, else entered, with target 0 unless the BHRB holds the target.
+    ///
+    /// Without `TYPES` instructions are read for their targets only, which is faster.
+    #[inline(always)]
+    pub(super) fn entry<const TYPES: bool>(
+        &self,
+        record: &Record,
+        code: Option<&Code<'_>>,
+    ) -> Option<BranchEntry> {
+        if !self.sources.contains(&record.from) {
+            return None;
+        }
+        let from_kernel = machine::is_kernel_address(record.from);
+        // A boolean is an index of two.
+        let mut fields = self.prediction[usize::from(record.mispredicted)]
+            .with(self.privilege[usize::from(from_kernel)]);
+        let decision = self.decisions[usize::from(record.to.is_some())];
+        let to = match decision {
+            EntryDecision::Skip => return None,
+            EntryDecision::Enter => record.to,
+            EntryDecision::EnterDecoded | EntryDecision::EnterIfWanted => {
+                let branch = code
+                    .and_then(|code| code.at(record.from))
+                    .and_then(|instruction| Branch::decode(instruction, record.from));
+                let is_wanted = || branch.is_some_and(|branch| self.types.contains(branch));
+                if TYPES && decision == EntryDecision::EnterIfWanted && !is_wanted() {
+                    return None;
+                }
+                if TYPES && self.save_type {
+                    fields = fields.with(branch.map_or(BranchFields::NONE, branch_type));
+                }
+                record
+                    .to
+                    .or_else(|| branch.as_ref().and_then(Branch::target))
+            }
+        };
+        let to = to.unwrap_or(0);
+        (to <= self.last_target).then_some(BranchEntry::new(record.from, to, fields))
+    }
+
+    /// Whether a branch's instruction may decide that the branch is left out.
+    fn filters_by_instruction(&self) -> bool {
+        self.decisions.contains(&EntryDecision::EnterIfWanted)
+    }
+
+    /// Whether instructions are read.
+    fn reads_instructions(&self) -> bool {
+        self.decisions.contains(&EntryDecision::EnterDecoded) || self.filters_by_instruction()
+    }
+}
+
+/// What to do with branches when only `types` are wanted, and the BHRB was recorded with the filter
+/// `ifm`: see [`StackSpec::decisions`].
+pub(super) fn decide_by_types(types: BranchTypes, ifm: u8) -> [EntryDecision; 2] {
+    let enter_if = |possible| {
+        if possible {
+            EntryDecision::EnterIfWanted
+        } else {
+            EntryDecision::Skip
+        }
+    };
+    let direct = types.any_call || types.call || types.conditional;
+    let indirect_call = types.any_call || types.indirect_call;
+    let indirect_jump = types.any_return || types.indirect_jump || types.conditional;
+    let indirect = if indirect_call && ifm == IFM_CALLS {
+        EntryDecision::Enter
+    } else {
+        enter_if(indirect_call || indirect_jump)
+    };
+    [enter_if(direct), indirect]
+}
+
+/// perf's type of a branch.
+fn branch_type(branch: Branch) -> BranchFields {
+    match branch.kind() {
+        BranchKind::Conditional => BranchFields::CONDITIONAL,
+        BranchKind::Unconditional => BranchFields::UNCONDITIONAL,
+        BranchKind::IndirectJump => BranchFields::INDIRECT,
+        BranchKind::Call => BranchFields::CALL,
+        BranchKind::IndirectCall => BranchFields::INDIRECT_CALL,
+        BranchKind::Return => BranchFields::RETURN,
+        BranchKind::ConditionalCall => BranchFields::CONDITIONAL_CALL,
+        BranchKind::ConditionalReturn => BranchFields::CONDITIONAL_RETURN,
+    }
+}
+
+/// Fills `stack`, which is empty, with the branches that `event` wants. Must be called in a PMI.
+#[inline(never)]
+pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStack) {
+    let spec = StackSpec::of(event, this_cpu.mmcr.get().ifm());
+    let max = event.attr().max_stack().into();
+    if !spec.reads_instructions() {
+        return fill_from_bhrb::<false>(&spec, max, None, stack);
+    }
+    let local = local_pmu(this_cpu);
+    let code = Code::open(&local);
+    if spec.save_type || spec.filters_by_instruction() {
+        fill_from_bhrb::<true>(&spec, max, Some(&code), stack);
+    } else {
+        fill_from_bhrb::<false>(&spec, max, Some(&code), stack);
+    }
+}
+
+/// Fills `stack` with the branches in the BHRB, up to `max` in all.
+#[inline(always)]
+fn fill_from_bhrb<const TYPES: bool>(
+    spec: &StackSpec,
+    max: u64,
+    code: Option<&Code<'_>>,
+    stack: &mut BranchStack,
+) {
+    let mut bhrb = Bhrb::new();
+    for record in isa207::records(bhrb.read().iter().copied()) {
+        if stack.len() >= max {
+            break;
+        }
+        if let Some(entry) = spec.entry::<TYPES>(&record, code) {
+            stack.push(entry);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the driver keeps in an event: the code, the counter and the flags in `struct hw_perf_event`.
+
+use super::cpu_state::ThisCpu;
+use crate::{
+    isa207::{
+        EventCode,
+        HardwareFilter, //
+    },
+    perf::{
+        Event,
+        NewEvent, //
+    },
+};
+
+/// Flag: the event has not been on a PMU yet.
+const NEVER_SCHEDULED: u32 = 1 << 0;
+/// Flags: the BHRB filter (MMCRA\[IFM\]) for the event's branch stack, two bits.
+const IFM: u32 = 0b11 << IFM_SHIFT;
+const IFM_SHIFT: u32 = 8;
+/// Flag: with that filter the BHRB records the branches that the event wants and no others.
+const IFM_EXACT: u32 = 1 << 10;
+
+/// Whether an event asks for EBBs.
+pub(super) fn is_ebb(event: &Event) -> bool {
+    EventCode(event.hw().code()).is_ebb()
+}
+
+/// The counter that an event is on: 0 for PMC1, as the functions of `power::pmu` number them.
+pub(super) fn counter(event: &Event) -> Option<usize> {
+    // CAST: One of six counters.
+    event.hw().idx().checked_sub(1).map(|index| index as usize)
+}
+
+/// Flags an event that is being opened as never scheduled.
+pub(super) fn set_never_scheduled(event: &NewEvent<'_>) {
+    event
+        .hw()
+        .set_flags(event, event.hw().flags() | NEVER_SCHEDULED);
+}
+
+/// Clears the flag as the event gets on this CPU's PMU.
+pub(super) fn clear_never_scheduled(this_cpu: &ThisCpu<'_>, event: &Event) {
+    event
+        .hw()
+        .set_flags(this_cpu, event.hw().flags() & !NEVER_SCHEDULED);
+}
+
+/// Whether the event has not been on a PMU yet.
+pub(super) fn is_never_scheduled(event: &Event) -> bool {
+    event.hw().flags() & NEVER_SCHEDULED != 0
+}
+
+/// Sets the BHRB filter for the branch stack of an event that is being opened.
+pub(super) fn set_branch_filter(event: &NewEvent<'_>, filter: HardwareFilter) {
+    let ifm = u32::from(filter.ifm) << IFM_SHIFT & IFM;
+    let exact = if filter.exact { IFM_EXACT } else { 0 };
+    let others = event.hw().flags() & !(IFM | IFM_EXACT);
+    event.hw().set_flags(event, others | ifm | exact);
+}
+
+/// The BHRB filter for the event's branch stack; `None` for an event without one.
+pub(super) fn branch_filter(event: &Event) -> Option<HardwareFilter> {
+    let flags = event.hw().flags();
+    event.attr().samples_branches().then_some(HardwareFilter {
+        // CAST: Two bits.
+        ifm: ((flags & IFM) >> IFM_SHIFT) as u8,
+        exact: flags & IFM_EXACT != 0,
+    })
+}

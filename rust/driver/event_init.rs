@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `event_init`: an event is opened. Is it for this PMU, and can the processor count it with its
+//! group?
+
+use super::{
+    branch,
+    ebb,
+    event,
+    refusal::Refusal,
+    requests::Requests,
+    Driver, //
+};
+use crate::{
+    isa207::{
+        CacheEvent,
+        GenericEvent, //
+    },
+    perf::{
+        Attr,
+        Kind,
+        NewEvent, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::Relaxed, //
+};
+
+impl Driver {
+    /// See [`crate::perf::Pmu::event_init`].
+    pub(super) fn event_init(&self, event: &NewEvent<'_>) -> Result {
+        self.check(event).map_err(|refusal| refusal.log(event))?;
+
+        let hw = event.hw();
+        hw.set_idx(event, 0);
+        hw.set_last_period(event, hw.sample_period());
+        // CAST: perf core refuses periods with bit 63 set.
+        hw.period_left().store(hw.sample_period() as i64, Relaxed);
+        hw.prev_count().store(0, Relaxed);
+        event::set_never_scheduled(event);
+
+        // Last: perf core calls `destroy`, which gives the interrupt back, only for events that were
+        // accepted.
+        self.pmcs.get()
+    }
+
+    /// Checks an event with its group. Sets the event's code and, if it has a branch stack, the
+    /// filter for that.
+    fn check(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
+        let attr = event.attr();
+        let code = self.code(attr)?;
+        if attr.precise_ip() != 0 {
+            return Err(Refusal::PreciseIp);
+        }
+        event.hw().set_code(event, code);
+        ebb::check(event)?;
+
+        let mut requests = Requests::new();
+        for member in event.group() {
+            // A group counts only once its leader is enabled, so the leader takes part in the check
+            // in any case. A disabled sibling may stay disabled while the others count.
+            let leads = event.leader().is_some_and(|leader| leader.is(member));
+            if leads || !member.is_off() {
+                requests.push(member)?;
+            }
+        }
+        branch::check(self, event)?;
+        requests.push(event)?;
+        self.model.solve(requests.as_slice(), self.machine)?;
+        Ok(())
+    }
+
+    /// The event code for what user space asked for.
+    fn code(&self, attr: &Attr) -> Result<u64, Refusal> {
+        let config = attr.config();
+        match attr.kind() {
+            Kind::Hardware => GenericEvent::from_config(config)
+                .and_then(|generic| self.model.generic_event(generic))
+                .ok_or(Refusal::NoSuchGenericEvent),
+            Kind::HwCache => {
+                let cache = CacheEvent::from_config(config).ok_or(Refusal::InvalidCacheEvent)?;
+                self.model
+                    .cache_event(cache)
+                    .ok_or(Refusal::NoSuchCacheEvent)
+            }
+            Kind::Raw => Ok(config),
+            Kind::Other => Err(Refusal::OtherType),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `execve`: the new program must not inherit the PMU state of the old one.
+
+use super::{
+    cpu_state::CpuState,
+    Driver, //
+};
+use crate::{
+    perf::CpuContexts,
+    power::{
+        exec::OnExec,
+        pmu::LocalPmu,
+        regs::Mmcr0,
+        thread::CurrentThread, //
+    },
+};
+use kernel::sync::Arc;
+
+/// Resets the PMU state of each task that calls `execve`: no EBB handler, EBBs off, none of the old
+/// program's bits in MMCR0 and MMCR2. The events that the task keeps go on for the new program.
+pub(super) struct ResetOnExec {
+    driver: Arc<Driver>,
+    cpus: Arc<CpuContexts<CpuState>>,
+}
+
+impl ResetOnExec {
+    pub(super) fn new(driver: Arc<Driver>, cpus: Arc<CpuContexts<CpuState>>) -> Self {
+        Self { driver, cpus }
+    }
+}
+
+impl OnExec for ResetOnExec {
+    fn exec(&self, local: &LocalPmu) {
+        // SAFETY: Interrupts are off while a `LocalPmu` lives. What a PMI uses is changed here only
+        // while the PMU is disabled.
+        let Some(this_cpu) = (unsafe { self.cpus.this_cpu() }) else {
+            return;
+        };
+        let has_events = this_cpu.slots().len() > 0;
+        // If the task's EBB events are on the PMU, disabling it saves the old program's registers, so
+        // that the reset of the saved state takes effect as the PMU is enabled.
+        let has_ebb = has_events && Mmcr0::read().ebe() == 1;
+        if has_ebb {
+            self.driver.pmu_disable(&this_cpu);
+        }
+        CurrentThread::new(local).begin_program();
+        if has_events {
+            // The BHRB holds addresses of the old program.
+            local.clear_bhrb();
+        }
+        if has_ebb {
+            self.driver.pmu_enable(&this_cpu);
+        }
+    }
+}
