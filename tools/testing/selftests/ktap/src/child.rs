@@ -7,63 +7,52 @@
 
 use std::fs::File;
 use std::io;
-use std::io::PipeReader;
-use std::io::PipeWriter;
 use std::io::Read;
-use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::process::ExitStatus;
 use std::time::Duration;
 use std::time::Instant;
 
-use crate::Failure;
 use crate::Outcome;
-
-/// Exit status of a forked test that has written its outcome.
-pub(crate) const REPORTED: i32 = 77;
-
-/// Longest outcome text; one write of it to a pipe is atomic (PIPE_BUF).
-const MAX_OUTCOME: usize = 4096;
+use crate::process;
+use crate::process::Link;
 
 /// How often a silent child is looked at.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How a child ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    Exited(i32),
-    Signalled(i32),
-    TimedOut,
-}
-
-/// A running child and the read ends of its pipes.
+/// A running child and the read end of its output.
 pub(crate) struct Child {
     pid: libc::pid_t,
     output: File,
-    outcome: Option<PipeReader>,
+    link: Option<Link>,
 }
 
 impl Child {
-    /// Forks a child that runs `test` and reports through a pipe.
+    /// Forks a child that runs `test` and reports its outcome.
     pub(crate) fn fork(test: fn() -> Outcome) -> io::Result<Child> {
-        let (output, output_writer) = io::pipe()?;
-        let (outcome, outcome_writer) = io::pipe()?;
-        // What is still buffered here would be printed by the child as well.
-        io::stdout().flush()?;
-        // SAFETY: the selftest programs call this from their only thread, so
-        // that the child may go on as if it were the parent.
-        let pid = unsafe { libc::fork() };
-        match pid {
-            -1 => Err(io::Error::last_os_error()),
-            0 => run_test(test, output_writer, outcome_writer),
-            _ => Ok(Child {
-                pid: own_group(pid),
-                output: File::from(OwnedFd::from(output)),
-                outcome: Some(outcome),
-            }),
-        }
+        let (output, writer) = io::pipe()?;
+        let (pid, link) = process::fork(|_| {
+            // SAFETY: plain system calls on this process and on a pipe it owns.
+            unsafe {
+                libc::setpgid(0, 0);
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::dup2(writer.as_raw_fd(), libc::STDOUT_FILENO);
+                libc::dup2(writer.as_raw_fd(), libc::STDERR_FILENO);
+            }
+            drop(writer);
+            test()
+        })?;
+        // From this side too: either may be first.
+        // SAFETY: a system call without pointers; failure means the child was first.
+        unsafe { libc::setpgid(pid, pid) };
+        Ok(Child {
+            pid,
+            output: File::from(OwnedFd::from(output)),
+            link: Some(link),
+        })
     }
 
     /// Starts a program with stdout and stderr in one pipe.
@@ -78,22 +67,21 @@ impl Child {
         Ok(Child {
             pid,
             output: File::from(OwnedFd::from(output)),
-            outcome: None,
+            link: None,
         })
     }
 
-    /// Waits for the end, gives each line of output to `on_line`.
-    ///
-    /// The outcome is meaningful only with `End::Exited(REPORTED)`.
+    /// Waits for the end, gives each line of output to `on_line`. The status is `None`
+    /// of a child that was killed at the limit, the outcome that of a forked test.
     pub(crate) fn wait(
         mut self,
         limit: Duration,
         on_line: &mut dyn FnMut(&str),
-    ) -> io::Result<(End, Outcome)> {
+    ) -> io::Result<(Option<ExitStatus>, Option<Outcome>)> {
         let deadline = Instant::now() + limit;
         let mut lines = Lines::default();
         let mut open = true;
-        let end = loop {
+        let status = loop {
             if open && readable(&self.output)? {
                 open = lines.read_from(&mut self.output, on_line)?;
                 // Output alone may not keep a test alive past its limit.
@@ -103,102 +91,35 @@ impl Child {
             } else if !open {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            if let Some(end) = try_wait(self.pid)? {
-                break end;
-            }
-            if Instant::now() >= deadline {
-                break End::TimedOut;
+            let status = process::wait(self.pid, libc::WNOHANG)?;
+            if status.is_some() || Instant::now() >= deadline {
+                break status;
             }
         };
-        kill_group(self.pid);
-        if end == End::TimedOut {
-            reap(self.pid);
+        // SAFETY: a system call without pointers; an empty group is no error here.
+        unsafe { libc::kill(-self.pid, libc::SIGKILL) };
+        if status.is_none() {
+            process::wait(self.pid, 0)?;
         }
         while open && readable(&self.output)? {
             open = lines.read_from(&mut self.output, on_line)?;
         }
         lines.finish(on_line);
 
-        match self.outcome.take() {
-            Some(mut pipe) if end == End::Exited(REPORTED) => Ok((end, read_outcome(&mut pipe)?)),
-            _ => Ok((end, Ok(()))),
-        }
+        let reported = status.is_some_and(|status| status.code() == Some(process::REPORTED));
+        let outcome = self
+            .link
+            .filter(|_| reported)
+            .map(|mut link| link.outcome());
+        Ok((status, outcome))
     }
 }
 
-/// The child's side of a fork.
-fn run_test(test: fn() -> Outcome, output: PipeWriter, mut outcome: PipeWriter) -> ! {
-    // SAFETY: plain system calls on this process and on pipes it owns.
-    unsafe {
-        libc::setpgid(0, 0);
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        libc::dup2(output.as_raw_fd(), libc::STDOUT_FILENO);
-        libc::dup2(output.as_raw_fd(), libc::STDERR_FILENO);
-    }
-    drop(output);
-    // A panic shall end this process, also where panics unwind.
-    let default_hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        default_hook(info);
-        std::process::abort()
-    }));
-
-    let mut text = match test() {
-        Ok(()) => "P".to_string(),
-        Err(Failure::Fail(why)) => format!("F{why}"),
-        Err(Failure::Skip(why)) => format!("S{why}"),
-    };
-    let mut end = text.len().min(MAX_OUTCOME);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text.truncate(end);
-
-    let _ = io::stdout().flush();
-    let written = outcome.write_all(text.as_bytes());
-    let status = if written.is_ok() { REPORTED } else { 1 };
-    // SAFETY: ends this process without running the parent's exit handlers.
-    unsafe { libc::_exit(status) }
-}
-
-fn read_outcome(pipe: &mut PipeReader) -> io::Result<Outcome> {
-    let mut buffer = [0; MAX_OUTCOME];
-    let length = pipe.read(&mut buffer)?;
-    let text = String::from_utf8_lossy(&buffer[..length]);
-    let mut chars = text.chars();
-    Ok(match chars.next() {
-        Some('P') => Ok(()),
-        Some('S') => Err(Failure::Skip(chars.as_str().to_string())),
-        Some('F') => Err(Failure::Fail(chars.as_str().to_string())),
-        _ => Err(Failure::Fail("the test reported nothing".to_string())),
-    })
-}
-
-/// Puts the child into its own group from this side too: either may be first.
-fn own_group(pid: libc::pid_t) -> libc::pid_t {
-    // SAFETY: a system call without pointers; failure means the child was first.
-    unsafe { libc::setpgid(pid, pid) };
-    pid
-}
-
-fn kill_group(pid: libc::pid_t) {
-    // SAFETY: a system call without pointers; an empty group is no error here.
-    unsafe { libc::kill(-pid, libc::SIGKILL) };
-}
-
-fn reap(pid: libc::pid_t) {
-    // SAFETY: `status` may be null; the child is ours and was killed.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
-}
-
-fn try_wait(pid: libc::pid_t) -> io::Result<Option<End>> {
-    let mut status = 0;
-    // SAFETY: `status` outlives the call.
-    match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(None),
-        _ if libc::WIFSIGNALED(status) => Ok(Some(End::Signalled(libc::WTERMSIG(status)))),
-        _ => Ok(Some(End::Exited(libc::WEXITSTATUS(status)))),
+/// How a child ended that [`Child::wait`] has waited for.
+pub(crate) fn describe(status: Option<ExitStatus>, limit: Duration) -> String {
+    match status {
+        Some(status) => status.to_string(),
+        None => format!("no end after {} s, killed", limit.as_secs()),
     }
 }
 

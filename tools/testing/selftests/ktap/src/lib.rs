@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! KTAP (version 1) output for selftest programs.
+//! What selftest programs have in common: KTAP (version 1) output, processes that
+//! work in step with a test, and the choice of a CPU.
 //!
-//! A program lists its tests and hands them to [`run`]. Each test runs in a
+//! A program is a [`main!`] with the names of its tests. Each test runs in a
 //! forked child with a time limit, so that a crash or a hang is one `not ok`
 //! line and the tests after it still run. What a test prints becomes KTAP
 //! diagnostic lines. [`runner`] is the other half: it runs several such
@@ -11,17 +12,19 @@
 //! the exit statuses (0, 1, 4) in `tools/testing/selftests/kselftest.h`.
 
 mod child;
+pub mod cpu;
+pub mod process;
 pub mod runner;
 
 use std::fmt::Display;
 use std::io;
 use std::io::Write;
 use std::panic::Location;
-use std::process;
+use std::process::exit;
 use std::time::Duration;
 
 use child::Child;
-use child::End;
+use child::describe;
 
 /// Exit status of a program whose tests passed.
 pub const EXIT_PASS: i32 = 0;
@@ -90,6 +93,78 @@ macro_rules! check {
     };
 }
 
+/// The `main` of a test program, which is nothing but its tests:
+///
+/// ```
+/// use ktap::Outcome;
+///
+/// fn counts() -> Outcome {
+///     ktap::check!(1 + 1 == 2);
+///     Ok(())
+/// }
+///
+/// fn counts_to(n: u32) -> Outcome {
+///     ktap::check!((0..n).count() == n as usize, "{n}");
+///     Ok(())
+/// }
+///
+/// ktap::main! {
+///     counts, counts_to_3 = counts_to(3),
+/// }
+/// ```
+///
+/// `first: function;` before the names is for what the tests need: each one begins
+/// with it, and ends with it unless it returns `Ok`.
+#[macro_export]
+macro_rules! main {
+    ($($tests:tt)+) => {
+        fn main() {
+            $crate::run($crate::tests!($($tests)+))
+        }
+    };
+}
+
+/// The tests of [`main!`], for a [`run`] with something before it.
+#[macro_export]
+macro_rules! tests {
+    (first: $first:path; $($name:ident $(= $body:expr)?),+ $(,)?) => {
+        &[$((stringify!($name), || {
+            $first()?;
+            $crate::body!($name $(= $body)?)
+        })),+]
+    };
+    ($($name:ident $(= $body:expr)?),+ $(,)?) => {
+        &[$((stringify!($name), || $crate::body!($name $(= $body)?))),+]
+    };
+}
+
+/// What a test of [`tests!`] runs.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! body {
+    ($name:ident) => {
+        $name()
+    };
+    ($name:ident = $body:expr) => {
+        $body
+    };
+}
+
+/// Turns an error into a failure of the test that says what was tried, and where.
+pub trait OrFail<T> {
+    /// The value, or the failure `what: error`.
+    #[track_caller]
+    fn or_fail(self, what: &str) -> Result<T, Failure>;
+}
+
+impl<T, E: Display> OrFail<T> for Result<T, E> {
+    #[track_caller]
+    fn or_fail(self, what: &str) -> Result<T, Failure> {
+        let at = Location::caller();
+        self.map_err(|error| Failure::Fail(located(at, format!("{what}: {error}"))))
+    }
+}
+
 /// Runs the tests in order, prints KTAP on stdout and exits.
 ///
 /// The exit status is 0 when every test passed or was skipped, 1 when one
@@ -98,12 +173,12 @@ macro_rules! check {
 pub fn run(tests: &[Test<'_>]) -> ! {
     let limit = limit_from_env("KTAP_TIMEOUT", DEFAULT_LIMIT).unwrap_or_else(|why| {
         eprintln!("{why}");
-        process::exit(EXIT_USAGE)
+        exit(EXIT_USAGE)
     });
     let status = report(tests, limit, &mut |line| println!("{line}"));
     // Nobody is left to tell when stdout is gone.
     let _ = io::stdout().flush();
-    process::exit(status)
+    exit(status)
 }
 
 /// The seconds that a variable of the environment gives, or `default` without it.
@@ -172,18 +247,11 @@ fn one_line(text: &str) -> String {
 
 fn run_one(test: fn() -> Outcome, limit: Duration, emit: &mut dyn FnMut(&str)) -> Outcome {
     let child = Child::fork(test)?;
-    let (end, outcome) = child.wait(limit, &mut |line| emit(&format!("# {line}")))?;
-    match end {
-        End::Exited(child::REPORTED) => outcome,
-        End::Exited(status) => Err(Failure::Fail(format!(
-            "the test exited with status {status} before it ended"
-        ))),
-        End::Signalled(signal) => Err(Failure::Fail(format!("killed by signal {signal}"))),
-        End::TimedOut => Err(Failure::Fail(format!(
-            "no end after {} s, killed",
-            limit.as_secs()
-        ))),
-    }
+    let (status, outcome) = child.wait(limit, &mut |line| emit(&format!("# {line}")))?;
+    outcome.unwrap_or_else(|| {
+        let end = describe(status, limit);
+        Err(Failure::Fail(format!("the test did not return: {end}")))
+    })
 }
 
 #[cfg(test)]

@@ -9,14 +9,15 @@
 use std::io;
 use std::io::Write;
 use std::path::Path;
-use std::process;
 use std::process::Command;
+use std::process::exit;
 use std::time::Duration;
 
+use crate::EXIT_PASS;
 use crate::EXIT_SKIP;
 use crate::EXIT_USAGE;
 use crate::child::Child;
-use crate::child::End;
+use crate::child::describe;
 use crate::exit_status;
 use crate::limit_from_env;
 use crate::seconds;
@@ -77,7 +78,7 @@ pub fn main_with(programs: &[&str]) -> ! {
             }),
         },
     };
-    process::exit(status)
+    exit(status)
 }
 
 fn own_folder() -> io::Result<std::path::PathBuf> {
@@ -130,22 +131,26 @@ pub(crate) fn run_programs(
         let number = index + 1;
         emit(&format!("# Subtest: {name}"));
         let end = Child::spawn(Command::new(folder.join(name)))
-            .and_then(|child| child.wait(limit, &mut |line| emit(&format!("  {line}"))))
-            .map(|(end, _)| end);
-        match end {
-            Ok(End::Exited(0)) => {
+            .and_then(|child| child.wait(limit, &mut |line| emit(&format!("  {line}"))));
+        let status = end.as_ref().ok().and_then(|(status, _)| *status);
+        match status.and_then(|status| status.code()) {
+            Some(EXIT_PASS) => {
                 passed += 1;
                 emit(&format!("ok {number} {name}"));
             }
-            Ok(End::Exited(EXIT_SKIP)) => {
+            Some(EXIT_SKIP) => {
                 skipped += 1;
                 emit(&format!(
                     "ok {number} {name} # SKIP all its tests were skipped"
                 ));
             }
-            other => {
+            _ => {
                 failed += 1;
-                emit(&format!("# {name}: {}", describe(other, limit)));
+                let why = match end {
+                    Ok((status, _)) => describe(status, limit),
+                    Err(error) => format!("cannot run it: {error}"),
+                };
+                emit(&format!("# {name}: {why}"));
                 emit(&format!("not ok {number} {name}"));
             }
         }
@@ -154,13 +159,4 @@ pub(crate) fn run_programs(
         "# Totals: pass:{passed} fail:{failed} skip:{skipped}"
     ));
     exit_status(passed, failed, skipped)
-}
-
-fn describe(end: io::Result<End>, limit: Duration) -> String {
-    match end {
-        Ok(End::Exited(status)) => format!("exit status {status}"),
-        Ok(End::Signalled(signal)) => format!("killed by signal {signal}"),
-        Ok(End::TimedOut) => format!("no end after {} s, killed", limit.as_secs()),
-        Err(error) => format!("cannot run it: {error}"),
-    }
 }

@@ -114,6 +114,31 @@ fn plan_and_results() {
     assert_eq!(status, 0);
 }
 
+fn needs() -> Outcome {
+    skip("first")
+}
+
+#[test]
+fn rows_have_the_names_of_their_tests() {
+    let (lines, _) = run(tests![passes, fine = passes(), skips], LONG);
+    assert_eq!(
+        lines[2..5],
+        [
+            "ok 1 passes",
+            "ok 2 fine",
+            "ok 3 skips # SKIP needs a machine"
+        ]
+    );
+    let (lines, status) = run(tests![first: needs; passes, wrong = fails()], LONG);
+    assert_eq!(
+        lines[2..4],
+        ["ok 1 passes # SKIP first", "ok 2 wrong # SKIP first"]
+    );
+    assert_eq!(status, 4);
+    let (lines, _) = run(tests![first: passes; skips, fine = passes()], LONG);
+    assert_eq!(lines[3], "ok 2 fine");
+}
+
 #[test]
 fn failure_names_file_and_line() {
     let (lines, status) = run(
@@ -148,13 +173,13 @@ fn crash_panic_and_early_exit_are_failures() {
         ],
         LONG,
     );
-    assert!(lines.contains(&"# killed by signal 9".to_string()));
+    assert!(lines.contains(&"# the test did not return: signal: 9 (SIGKILL)".to_string()));
     assert!(
         lines
             .iter()
-            .any(|line| line.contains("exited with status 0"))
+            .any(|line| line.contains("did not return: exit status: 0"))
     );
-    assert!(lines.contains(&"# killed by signal 6".to_string()));
+    assert!(lines.iter().any(|line| line.contains("signal: 6")));
     for line in ["not ok 1 a", "not ok 2 b", "not ok 3 c", "ok 4 d"] {
         assert!(lines.contains(&line.to_string()), "{line}: {lines:#?}");
     }
@@ -169,7 +194,7 @@ fn hang_ends_at_the_limit() {
         Duration::from_secs(1),
     );
     assert!(start.elapsed() < Duration::from_secs(20));
-    assert!(lines.contains(&"# no end after 1 s, killed".to_string()));
+    assert!(lines.contains(&"# the test did not return: no end after 1 s, killed".to_string()));
     assert!(lines.contains(&"not ok 1 a".to_string()));
     assert!(lines.contains(&"not ok 2 b".to_string()));
     assert!(lines.contains(&"ok 3 c".to_string()));
@@ -289,7 +314,7 @@ fn runner_nests_and_counts() {
     for line in [
         "ok 2 skips # SKIP all its tests were skipped",
         "  why",
-        "# bad: exit status 1",
+        "# bad: exit status: 1",
         "not ok 3 bad",
         "# slow: no end after 1 s, killed",
         "not ok 4 slow",
