@@ -5,7 +5,6 @@
 //! The handler of these sessions clears the counter, so that an alert makes one
 //! EBB and no more; the next overflow is 2^31 cycles away.
 
-use crate::OrFail;
 use crate::session;
 use crate::session::CYCLES;
 use ebb::EbbContext;
@@ -16,6 +15,7 @@ use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use std::sync::atomic::AtomicU64;

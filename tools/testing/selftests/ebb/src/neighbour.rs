@@ -2,18 +2,18 @@
 //! Processes that share a CPU with the test, each of which takes EBBs but has no
 //! reason for one: what comes is somebody else's.
 
-use crate::OrFail;
 use crate::alert;
-use crate::process::Peer;
 use crate::session;
 use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::machine;
+use ktap::cpu;
+use ktap::process::Peer;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -85,7 +85,7 @@ impl Neighbour {
         begin: fn() -> Result<Option<ebb::Event>, Failure>,
     ) -> Result<Self, Failure> {
         let mut peer = Peer::spawn(|parent| {
-            machine::pin_to(cpu)?;
+            cpu::pin_to(cpu)?;
             // SAFETY: the signal handler stores to an atomic.
             unsafe { libc::signal(libc::SIGTERM, stop as *const () as usize) };
             let event = begin()?;
@@ -113,7 +113,7 @@ impl Neighbour {
             }
             Ok(())
         })?;
-        peer.link.listen()?;
+        peer.listen()?;
         Ok(Self { peer })
     }
 

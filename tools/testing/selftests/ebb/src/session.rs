@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A thread with a scheduled EBB event, and work for it to be interrupted in.
 
-use crate::OrFail;
 use ebb::EbbContext;
 use ebb::Event;
 use ebb::EventBuilder;
@@ -11,6 +10,7 @@ use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use std::hint::black_box;
 

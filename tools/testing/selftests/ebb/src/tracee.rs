@@ -5,8 +5,8 @@
 //! Layouts: `ebb_get` and `pmu_get` in the kernel's
 //! `arch/powerpc/kernel/ptrace/ptrace-view.c`.
 
-use crate::OrFail;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use std::fs::File;

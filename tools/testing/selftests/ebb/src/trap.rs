@@ -7,8 +7,8 @@
 //! Only writes are tried: while MMCR0\[PMCC\] is 0 they always trap, but reads do
 //! so from ISA v3.1 on only (PMCCEXT).
 
-use crate::OrFail;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;

@@ -9,9 +9,9 @@
 use ebb::Event;
 use ebb::EventBuilder;
 use ebb::config;
-use ebb_selftests::OrFail;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::session::require_ebb;
+use ktap::OrFail;
 use ktap::Outcome;
 
 /// Fails unless the kernel said EINVAL.
@@ -27,7 +27,6 @@ fn expect_einval(result: Result<Event, ebb::Error>) -> Outcome {
 /// A fault on an EBB event that is right otherwise.
 #[track_caller]
 fn refused(fault: fn(EventBuilder) -> EventBuilder) -> Outcome {
-    require_ebb()?;
     let good = EventBuilder::ebb(CYCLES);
     good.open().or_fail("EBB event without the fault")?;
     let plain = EventBuilder::raw(CYCLES).pinned(true).exclusive(true);
@@ -73,7 +72,6 @@ fn enable_on_exec() -> Outcome {
 }
 
 fn no_pmc() -> Outcome {
-    require_ebb()?;
     let without_pmc = CYCLES & 0xffff;
     EventBuilder::raw(without_pmc)
         .open()
@@ -83,7 +81,6 @@ fn no_pmc() -> Outcome {
 }
 
 fn bhrb_without_ebb() -> Outcome {
-    require_ebb()?;
     EventBuilder::ebb(CYCLES)
         .bhrb(0)
         .open()
@@ -93,7 +90,6 @@ fn bhrb_without_ebb() -> Outcome {
 }
 
 fn member_not_ebb() -> Outcome {
-    require_ebb()?;
     let leader = EventBuilder::ebb(CYCLES).open().or_fail("leader")?;
     EventBuilder::ebb_member(0x2001e)
         .open_with(&leader)
@@ -103,7 +99,6 @@ fn member_not_ebb() -> Outcome {
 }
 
 fn leader_not_ebb() -> Outcome {
-    require_ebb()?;
     let leader = EventBuilder::raw(CYCLES)
         .pinned(true)
         .exclusive(true)
@@ -117,27 +112,15 @@ fn leader_not_ebb() -> Outcome {
 }
 
 fn member_with_sample_period() -> Outcome {
-    require_ebb()?;
     let leader = EventBuilder::ebb(CYCLES).open().or_fail("leader")?;
     let member = EventBuilder::ebb_member(0x2001e);
     member.open_with(&leader).or_fail("member")?;
     expect_einval(member.sample_period(1_000_000).open_with(&leader))
 }
 
-fn main() {
-    ktap::run(&[
-        ("cpu_attached", cpu_attached),
-        ("not_pinned", not_pinned),
-        ("not_exclusive", not_exclusive),
-        ("freq", freq),
-        ("inherit", inherit),
-        ("sample_period", sample_period),
-        ("sample_type", sample_type),
-        ("enable_on_exec", enable_on_exec),
-        ("no_pmc", no_pmc),
-        ("bhrb_without_ebb", bhrb_without_ebb),
-        ("member_not_ebb", member_not_ebb),
-        ("leader_not_ebb", leader_not_ebb),
-        ("member_with_sample_period", member_with_sample_period),
-    ])
+ktap::main! {
+    first: require_ebb;
+    cpu_attached, not_pinned, not_exclusive, freq, inherit, sample_period, sample_type,
+    enable_on_exec, no_pmc, bhrb_without_ebb, member_not_ebb, leader_not_ebb,
+    member_with_sample_period,
 }

@@ -8,13 +8,14 @@ use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Mmcr0;
-use ebb_selftests::OrFail;
-use ebb_selftests::process;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
+use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::cpu;
+use ktap::process::Peer;
 use perf_event_open_sys::bindings as sys;
 use pmu_selftests::attr::Attr;
 use pmu_selftests::machine;
@@ -75,8 +76,7 @@ fn note(_: &mut EbbContext<'_>) {
 }
 
 /// Takes EBBs in the loop with an event as it is; returns the last one's entries.
-fn run(event: &EventBuilder) -> Result<[u64; 8], ktap::Failure> {
-    session::require_ebb()?;
+fn run(event: &EventBuilder) -> Result<[u64; 8], Failure> {
     if !session::isa_v31() {
         ktap::skip("the emulator records branches from POWER10 on")?;
     }
@@ -154,7 +154,7 @@ fn all_entries() -> [u64; 32] {
 }
 
 /// Calls only, of which the test below makes few in a turn.
-fn own_session() -> Result<ebb::Event, ktap::Failure> {
+fn own_session() -> Result<ebb::Event, Failure> {
     let event = EventBuilder::ebb(CYCLES).bhrb(1).open().or_fail("open")?;
     event.enable().or_fail("enable")?;
     event.check_scheduled().or_fail("schedule")?;
@@ -163,11 +163,11 @@ fn own_session() -> Result<ebb::Event, ktap::Failure> {
 
 /// Skips where no branches are recorded, keeps the test and its children on one CPU.
 fn prepare_neighbours() -> Outcome {
-    session::require_ebb()?;
     if !session::isa_v31() {
         ktap::skip("the emulator records branches from POWER10 on")?;
     }
-    process::stay_on_cpu().map(|_| ())
+    cpu::pin()?;
+    Ok(())
 }
 
 /// The branches of the task that had this CPU before are its own.
@@ -227,7 +227,7 @@ fn nothing_of_a_sampled_neighbour() -> Outcome {
 fn sees_nothing_of(mut neighbour: Peer) -> Outcome {
     let call = branches_call as *const () as u64;
     for turn in 0..20 {
-        neighbour.link.listen()?;
+        neighbour.listen()?;
         // At first, and when it comes back with an event that it has already.
         let event = own_session()?;
         for _ in 0..2 {
@@ -236,24 +236,16 @@ fn sees_nothing_of(mut neighbour: Peer) -> Outcome {
                 entries.iter().all(|&entry| address(entry) != call),
                 "turn {turn}, of the neighbour: {entries:x?}"
             );
-            neighbour.link.tell()?;
-            neighbour.link.listen()?;
+            neighbour.tell()?;
+            neighbour.listen()?;
         }
         event.close();
-        neighbour.link.tell()?;
+        neighbour.tell()?;
     }
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("every_branch", every_branch),
-        ("calls_only", calls_only),
-        ("not_asked_for", not_asked_for),
-        ("nothing_of_a_neighbour", nothing_of_a_neighbour),
-        (
-            "nothing_of_a_sampled_neighbour",
-            nothing_of_a_sampled_neighbour,
-        ),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    every_branch, calls_only, not_asked_for, nothing_of_a_neighbour, nothing_of_a_sampled_neighbour,
 }

@@ -8,11 +8,11 @@ use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
-use ebb_selftests::OrFail;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 
@@ -117,16 +117,8 @@ fn again_and_again() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("takes_access_away", takes_access_away),
-        ("ebb_registers_stay", ebb_registers_stay),
-        ("stops_ebbs", stops_ebbs),
-        ("next_event_is_fresh", next_event_is_fresh),
-        (
-            "closing_the_leader_changes_nothing",
-            closing_the_leader_changes_nothing,
-        ),
-        ("again_and_again", again_and_again),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    takes_access_away, ebb_registers_stay, stops_ebbs, next_event_is_fresh,
+    closing_the_leader_changes_nothing, again_and_again,
 }

@@ -6,10 +6,6 @@ use ebb::EbbContext;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr2;
 use ebb::spr;
-use ebb_selftests::OrFail;
-use ebb_selftests::process;
-use ebb_selftests::process::Link;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::tracee::EbbState;
@@ -17,10 +13,16 @@ use ebb_selftests::tracee::NT_PPC_EBB;
 use ebb_selftests::tracee::NT_PPC_PMU;
 use ebb_selftests::tracee::PmuState;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::cpu;
+use ktap::process;
+use ktap::process::Link;
+use ktap::process::Peer;
 use std::fs;
 use std::io;
+use std::os::unix::process::ExitStatusExt;
 
 const PERIOD: u32 = 5000;
 const OTHER_MARK: Mmcr2 = Mmcr2::freeze_problem(4);
@@ -151,7 +153,7 @@ fn handler_address() -> Result<u64, Failure> {
 
 /// A neighbour on this CPU with many EBBs and a mark of its own, until killed.
 fn neighbour() -> Result<Peer, Failure> {
-    process::stay_on_cpu()?;
+    cpu::pin()?;
     let mut peer = Peer::spawn(|parent| {
         let _event = session::begin(CYCLES, PERIOD, session::count_only)?;
         OTHER_MARK.write();
@@ -160,7 +162,7 @@ fn neighbour() -> Result<Peer, Failure> {
             session::work();
         }
     })?;
-    peer.link.listen()?;
+    peer.listen()?;
     Ok(peer)
 }
 
@@ -186,15 +188,17 @@ fn check_own(pmu: &PmuState, mark: Mmcr2) -> Outcome {
     pmu.check_user_bits()
 }
 
-fn check_ended_by_fault(status: libc::c_int) -> Outcome {
-    let fault = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGSEGV;
-    check!(fault && libc::WCOREDUMP(status), "status {status:#x}");
-    Ok(())
+/// Waits until the process has died of a fault; returns what its core dump has.
+fn notes_of_the_dead(cores: &Cores, mut peer: Peer) -> Result<Notes, Failure> {
+    let pid = peer.pid();
+    let status = peer.wait()?;
+    let fault = status.signal() == Some(libc::SIGSEGV);
+    check!(fault && status.core_dumped(), "{status}");
+    cores.notes(pid)
 }
 
 /// Eight tasks die in their handlers, all on one CPU.
 fn in_handler() -> Outcome {
-    session::require_ebb()?;
     let entry = handler_address()?;
     let cores = Cores::collect()?;
     let _neighbour = neighbour()?;
@@ -203,9 +207,7 @@ fn in_handler() -> Outcome {
         peers.push(Peer::spawn(|parent| die_in_handler(parent, mark(number)))?);
     }
     for (number, peer) in (0..).zip(peers) {
-        let pid = peer.pid();
-        check_ended_by_fault(peer.wait())?;
-        let notes = cores.notes(pid)?;
+        let notes = notes_of_the_dead(&cores, peer)?;
         check!(notes.ebb.len() == 1 && notes.pmu.len() == 1, "{notes:x?}");
         let known = Bescr::GE | Bescr::PME | Bescr::PMEO;
         check!(notes.ebb[0].ebbhr == entry, "{notes:x?}");
@@ -221,7 +223,6 @@ fn in_handler() -> Outcome {
 /// A task without EBBs has nothing of them in its dump, although its parent and
 /// its neighbour have.
 fn without_ebb() -> Outcome {
-    session::require_ebb()?;
     let cores = Cores::collect()?;
     let _neighbour = neighbour()?;
     let event = session::begin(CYCLES, PERIOD, session::count_only)?;
@@ -233,9 +234,7 @@ fn without_ebb() -> Outcome {
             crash();
             Ok(())
         })?;
-        let pid = child.pid();
-        check_ended_by_fault(child.wait())?;
-        let notes = cores.notes(pid)?;
+        let notes = notes_of_the_dead(&cores, child)?;
         check!(notes.ebb.is_empty(), "{notes:x?}");
         check!(notes.pmu == [PmuState::default()], "{notes:x?}");
     }
@@ -245,7 +244,6 @@ fn without_ebb() -> Outcome {
 
 /// Of two threads one has EBBs, and the other one dies.
 fn another_thread() -> Outcome {
-    session::require_ebb()?;
     let entry = handler_address()?;
     let cores = Cores::collect()?;
     let _neighbour = neighbour()?;
@@ -266,9 +264,7 @@ fn another_thread() -> Outcome {
         crash();
         thread.join().map_err(|_| "panic").or_fail("thread")?
     })?;
-    let pid = child.pid();
-    check_ended_by_fault(child.wait())?;
-    let mut notes = cores.notes(pid)?;
+    let mut notes = notes_of_the_dead(&cores, child)?;
     check!(notes.ebb.len() == 1 && notes.pmu.len() == 2, "{notes:x?}");
     check!(notes.ebb[0].ebbhr == entry, "{notes:x?}");
     notes.pmu.sort_by_key(|pmu| pmu.used_ebb);
@@ -278,7 +274,6 @@ fn another_thread() -> Outcome {
 
 /// A task that has closed its event shows what was its own, or nothing.
 fn after_close() -> Outcome {
-    session::require_ebb()?;
     let entry = handler_address()?;
     let cores = Cores::collect()?;
     let _neighbour = neighbour()?;
@@ -292,9 +287,7 @@ fn after_close() -> Outcome {
         crash();
         Ok(())
     })?;
-    let pid = child.pid();
-    check_ended_by_fault(child.wait())?;
-    let notes = cores.notes(pid)?;
+    let notes = notes_of_the_dead(&cores, child)?;
     for ebb in &notes.ebb {
         check!(ebb.ebbhr == entry || ebb.ebbhr == 0, "{notes:x?}");
         check!(!Bescr(ebb.bescr).has(Bescr::GE), "{notes:x?}");
@@ -306,11 +299,7 @@ fn after_close() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("in_handler", in_handler),
-        ("without_ebb", without_ebb),
-        ("another_thread", another_thread),
-        ("after_close", after_close),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    in_handler, without_ebb, another_thread, after_close,
 }

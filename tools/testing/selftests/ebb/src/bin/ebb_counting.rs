@@ -8,9 +8,9 @@ use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
-use ebb_selftests::OrFail;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use pmu_selftests::machine;
@@ -114,7 +114,6 @@ fn count_each(context: &mut EbbContext<'_>) {
 }
 
 fn several_counters() -> Outcome {
-    session::require_ebb()?;
     let leader = EventBuilder::ebb(GROUP[0].0).open().or_fail("leader")?;
     let mut members = Vec::new();
     for (code, _) in &GROUP[1..] {
@@ -209,17 +208,8 @@ fn instructions() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("one_counter", one_counter),
-        ("instructions", instructions),
-        ("period_is_kept", period_is_kept),
-        ("frozen_by_the_program", frozen_by_the_program),
-        ("several_counters", several_counters),
-        ("negative_without_a_period", negative_without_a_period),
-        (
-            "unused_pmc5_and_6_stand_still",
-            unused_pmc5_and_6_stand_still,
-        ),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    one_counter, instructions, period_is_kept, frozen_by_the_program, several_counters,
+    negative_without_a_period, unused_pmc5_and_6_stand_still,
 }

@@ -4,12 +4,12 @@
 
 use ebb::EventBuilder;
 use ebb::Pmc;
-use ebb_selftests::OrFail;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::session::require_ebb;
 use ebb_selftests::trap::traps;
 use ebb_selftests::trap::write_pmc1;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 
@@ -17,7 +17,6 @@ const PERIOD: u32 = 10_000;
 
 /// Opening alone gives nothing.
 fn opened_is_not_enabled() -> Outcome {
-    require_ebb()?;
     let _event = EventBuilder::ebb(CYCLES).open().or_fail("open")?;
     check!(traps(write_pmc1)?, "PMC1 is writable before enable");
     Ok(())
@@ -52,10 +51,7 @@ fn by_prctl() -> Outcome {
     on_and_off(|_| ebb::enable_all(), |_| ebb::disable_all())
 }
 
-fn main() {
-    ktap::run(&[
-        ("opened_is_not_enabled", opened_is_not_enabled),
-        ("by_ioctl", by_ioctl),
-        ("by_prctl", by_prctl),
-    ])
+ktap::main! {
+    first: require_ebb;
+    opened_is_not_enabled, by_ioctl, by_prctl,
 }

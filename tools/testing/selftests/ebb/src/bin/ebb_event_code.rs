@@ -4,15 +4,14 @@
 
 use ebb::EventBuilder;
 use ebb::spr;
-use ebb_selftests::OrFail;
-use ebb_selftests::cpus;
-use ebb_selftests::process;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::machine;
+use ktap::cpu;
+use ktap::process;
+use ktap::process::Peer;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -38,10 +37,10 @@ fn kernels_view(cpu: usize, register: &str) -> Result<u64, Failure> {
 /// to its CPU.
 fn mmcr3_of(code: u64) -> Result<Vec<u64>, Failure> {
     const TURNS: usize = 4;
-    let [here, there] = cpus::two()?;
-    machine::pin_to(here)?;
+    let [here, there] = cpu::two()?;
+    cpu::pin_to(here)?;
     let mut task = Peer::spawn(|parent| {
-        machine::pin_to(there)?;
+        cpu::pin_to(there)?;
         let event = EventBuilder::ebb(code).open().or_fail("open")?;
         event.enable().or_fail("enable")?;
         for _ in 0..TURNS {
@@ -58,7 +57,7 @@ fn mmcr3_of(code: u64) -> Result<Vec<u64>, Failure> {
     })?;
     let mut values = Vec::new();
     for _ in 0..TURNS {
-        task.link.listen()?;
+        task.listen()?;
         values.push(kernels_view(there, "mmcr3")?);
     }
     task.join()?;
@@ -67,7 +66,6 @@ fn mmcr3_of(code: u64) -> Result<Vec<u64>, Failure> {
 
 /// PMC1's source is in the upper 15 bits of MMCR3 (ISA v3.1).
 fn source_of_mmcr3() -> Outcome {
-    session::require_ebb()?;
     if !session::isa_v31() {
         return ktap::skip("MMCR3 is there from ISA v3.1 on");
     }
@@ -96,8 +94,7 @@ fn control() -> [u64; 2] {
 fn filter_beside_sampling() -> Outcome {
     const IFM_SHIFT: u32 = 30;
     const SAMPLE_ENABLE: u64 = 1;
-    session::require_ebb()?;
-    process::stay_on_cpu()?;
+    cpu::pin()?;
     for ifm in 0..=3 {
         let event = EventBuilder::ebb(MARKED).bhrb(ifm).open().or_fail("open")?;
         event.enable().or_fail("enable")?;
@@ -120,10 +117,10 @@ fn filter_beside_sampling() -> Outcome {
             Ok(())
         })?;
         for turn in 0..10 {
-            neighbour.link.listen()?;
+            neighbour.listen()?;
             let now = control();
             check!(now == first, "turn {turn}: {first:x?} became {now:x?}");
-            neighbour.link.tell()?;
+            neighbour.tell()?;
         }
         neighbour.join()?;
         event.close();
@@ -131,9 +128,7 @@ fn filter_beside_sampling() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("source_of_mmcr3", source_of_mmcr3),
-        ("filter_beside_sampling", filter_beside_sampling),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    source_of_mmcr3, filter_beside_sampling,
 }

@@ -12,15 +12,17 @@ use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
 use ebb::spr;
-use ebb_selftests::OrFail;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::process;
+use ktap::process::NOBODY;
+use ktap::process::Peer;
 use std::ffi::CString;
 use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
@@ -30,7 +32,6 @@ use std::path::PathBuf;
 use std::process::exit;
 
 const PERIOD: u32 = 10_000;
-const NOBODY: libc::uid_t = 65534;
 
 /// What the old program's event is after the exec.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -156,7 +157,6 @@ fn leave_marks() -> Result<Event, Failure> {
 
 /// A child leaves its marks, does something with its event, and executes.
 fn executed(path: PathBuf, left: Left, event: fn(Event) -> Outcome) -> Outcome {
-    session::require_ebb()?;
     Peer::spawn(|_| {
         event(leave_marks()?)?;
         exec(&path, left)
@@ -215,7 +215,6 @@ fn alert_does_not_survive() -> Outcome {
 
 /// The overflow comes at some moment of the exec, with the old program's GE on.
 fn alert_in_exec() -> Outcome {
-    session::require_ebb()?;
     for lead in (1000..200_000).step_by(9973) {
         Peer::spawn(|_| {
             let event = session::begin(CYCLES, PERIOD, session::count_only)?;
@@ -230,7 +229,6 @@ fn alert_in_exec() -> Outcome {
 
 /// A program that has a handler and no event, and never had one.
 fn handler_without_event() -> Outcome {
-    session::require_ebb()?;
     Peer::spawn(|_| {
         // SAFETY: the handler does nothing.
         unsafe { ebb::install(session::count_only) }.or_fail("install")?;
@@ -253,22 +251,12 @@ fn by_a_thread() -> Outcome {
     })
 }
 
-/// Puts the calling process into the shoes of an ordinary user.
-fn become_nobody() -> Outcome {
-    // SAFETY: plain system calls.
-    let status = unsafe { libc::setresgid(NOBODY, NOBODY, NOBODY) }
-        | unsafe { libc::setresuid(NOBODY, NOBODY, NOBODY) };
-    check!(status == 0, "the identity cannot be changed");
-    Ok(())
-}
-
 /// A program that runs as root although nobody started it. The kernel takes all
 /// events from it.
 fn setuid(event: fn(Event) -> Outcome) -> Outcome {
-    session::require_ebb()?;
     let path = copy("ebb_exec.setuid", 0o4755)?;
     Peer::spawn(|_| {
-        become_nobody()?;
+        process::become_user(NOBODY)?;
         event(leave_marks()?)?;
         exec(&path, Left::Nothing)
     })?
@@ -294,17 +282,11 @@ fn main() {
         Some("nothing") => Left::Nothing,
         Some("event") => Left::Event,
         Some("overflow") => Left::Overflow,
-        _ => ktap::run(&[
-            ("closed_by_exec", closed_by_exec),
-            ("closed_before", closed_before),
-            ("event_survives", event_survives),
-            ("alert_does_not_survive", alert_does_not_survive),
-            ("alert_in_exec", alert_in_exec),
-            ("handler_without_event", handler_without_event),
-            ("by_a_thread", by_a_thread),
-            ("setuid_with_event", setuid_with_event),
-            ("setuid_after_close", setuid_after_close),
-        ]),
+        _ => ktap::run(ktap::tests! {
+            first: session::require_ebb;
+            closed_by_exec, closed_before, event_survives, alert_does_not_survive, alert_in_exec,
+            handler_without_event, by_a_thread, setuid_with_event, setuid_after_close,
+        }),
     };
     // SAFETY: plain system calls.
     let (real, effective) = unsafe { (libc::getuid(), libc::geteuid()) };

@@ -9,12 +9,12 @@ use ebb::pmc;
 use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
 use ebb::spr;
-use ebb_selftests::OrFail;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::process::Peer;
 
 /// Opens this task's first event and looks at everything it can read.
 fn look() -> Outcome {
@@ -64,7 +64,6 @@ fn child_of_an_ebb_task() -> Outcome {
 
 /// Somebody else counted and sampled on this CPU before.
 fn after_ordinary_events() -> Outcome {
-    session::require_ebb()?;
     for code in [CYCLES, 0x2001e, 0x600f4, 0x500fa] {
         let event = EventBuilder::raw(code).open().or_fail("open")?;
         event.enable().or_fail("enable")?;
@@ -134,14 +133,8 @@ fn state_outlives_disable() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("child_of_an_ebb_task", child_of_an_ebb_task),
-        ("after_ordinary_events", after_ordinary_events),
-        ("after_closing_frozen", after_closing_frozen),
-        ("after_closing_without_alerts", after_closing_without_alerts),
-        ("after_closing_alerted", after_closing_alerted),
-        ("after_closing_with_mmcr2", after_closing_with_mmcr2),
-        ("state_outlives_disable", state_outlives_disable),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    child_of_an_ebb_task, after_ordinary_events, after_closing_frozen, after_closing_without_alerts,
+    after_closing_alerted, after_closing_with_mmcr2, state_outlives_disable,
 }

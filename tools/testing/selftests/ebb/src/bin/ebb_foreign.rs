@@ -8,22 +8,21 @@ use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
-use ebb_selftests::OrFail;
-use ebb_selftests::cpus;
-use ebb_selftests::process;
-use ebb_selftests::process::Link;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::machine;
+use ktap::cpu;
+use ktap::process;
+use ktap::process::Link;
+use ktap::process::NOBODY;
+use ktap::process::Peer;
 
 const PERIOD: u32 = 10_000;
-const NOBODY: libc::uid_t = 65534;
 
 fn open_on(pid: libc::pid_t) -> Result<Event, ebb::Error> {
     EventBuilder::ebb(CYCLES).pid(pid).open()
@@ -71,13 +70,10 @@ fn event_gone() -> Outcome {
 
 /// Becomes an ordinary user, whom others of the same may look at if `dumpable`.
 fn become_user(id: libc::uid_t, dumpable: bool) -> Outcome {
-    // SAFETY: plain system calls.
-    let status = unsafe {
-        libc::setresgid(id, id, id)
-            | libc::setresuid(id, id, id)
-            | libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(dumpable))
-    };
-    check!(status == 0, "the identity cannot be changed");
+    process::become_user(id)?;
+    // SAFETY: a system call without pointers.
+    let status = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(dumpable)) };
+    check!(status == 0, "PR_SET_DUMPABLE failed");
     Ok(())
 }
 
@@ -91,7 +87,7 @@ fn errno_on(owner: libc::uid_t, dumpable: bool) -> Result<i32, Failure> {
         parent.tell()?;
         parent.listen()
     })?;
-    target.link.listen()?;
+    target.listen()?;
     let pid = target.pid();
     let (from, to) = std::io::pipe()?;
     Peer::spawn(|_| {
@@ -106,13 +102,12 @@ fn errno_on(owner: libc::uid_t, dumpable: bool) -> Result<i32, Failure> {
     .join()?;
     let mut errno = [0; 4];
     std::io::Read::read_exact(&mut &from, &mut errno)?;
-    target.link.tell()?;
+    target.tell()?;
     target.join()?;
     Ok(i32::from_ne_bytes(errno))
 }
 
 fn permission() -> Outcome {
-    session::require_ebb()?;
     let same_user = errno_on(NOBODY, true)?;
     check!(same_user == 0, "a task of the same user: errno {same_user}");
     for (owner, dumpable, what) in [
@@ -127,7 +122,6 @@ fn permission() -> Outcome {
 }
 
 fn no_such_task() -> Outcome {
-    session::require_ebb()?;
     let gone = Peer::spawn(|_| Ok(()))?;
     let pid = gone.pid();
     gone.join()?;
@@ -150,14 +144,13 @@ fn target(parent: &mut Link) -> Outcome {
 
 /// The target ends while it takes EBBs; the event remains, and is harmless.
 fn target_ends_first() -> Outcome {
-    session::require_ebb()?;
     for round in 0..10 {
         let mut child = Peer::spawn(target)?;
-        child.link.listen()?;
+        child.listen()?;
         let event = put_on(child.pid())?;
-        child.link.tell()?;
-        child.link.listen()?;
-        child.link.tell()?;
+        child.tell()?;
+        child.listen()?;
+        child.tell()?;
         child.join()?;
         let n = event.read_bytes(&mut [0; 64]).or_fail("read")?;
         check!(n == 8, "read of an ended task's event gave {n} bytes");
@@ -180,7 +173,6 @@ fn target_ends_first() -> Outcome {
 
 /// Killed in the middle, at no particular place.
 fn target_is_killed() -> Outcome {
-    session::require_ebb()?;
     for _ in 0..10 {
         let mut child = Peer::spawn(|parent| {
             parent.tell()?;
@@ -192,10 +184,10 @@ fn target_is_killed() -> Outcome {
                 session::work();
             }
         })?;
-        child.link.listen()?;
+        child.listen()?;
         let event = put_on(child.pid())?;
-        child.link.tell()?;
-        child.link.listen()?;
+        child.tell()?;
+        child.listen()?;
         process::give_way();
         drop(child);
         let n = event.read_bytes(&mut [0; 64]).or_fail("read")?;
@@ -211,7 +203,6 @@ fn target_is_killed() -> Outcome {
 /// The opener ends, and its descriptor with it; the target has its EBBs until
 /// then, and no access after.
 fn opener_ends_first() -> Outcome {
-    session::require_ebb()?;
     for round in 0..10 {
         let mut child = Peer::spawn(|parent| {
             parent.tell()?;
@@ -227,23 +218,23 @@ fn opener_ends_first() -> Outcome {
             session::end(own);
             Ok(())
         })?;
-        child.link.listen()?;
+        child.listen()?;
         let pid = child.pid();
         let mut opener = Peer::spawn(|parent| {
             std::mem::forget(put_on(pid)?);
             parent.tell()?;
             parent.listen()
         })?;
-        opener.link.listen()?;
-        child.link.tell()?;
-        child.link.listen()?;
+        opener.listen()?;
+        child.tell()?;
+        child.listen()?;
         if round % 2 == 0 {
-            opener.link.tell()?;
+            opener.tell()?;
             opener.join()?;
         } else {
             drop(opener);
         }
-        child.link.tell()?;
+        child.tell()?;
         child.join()?;
     }
     Ok(())
@@ -251,7 +242,6 @@ fn opener_ends_first() -> Outcome {
 
 /// Closed by its opener while the target holds an alert back: gone with it.
 fn close_drops_the_targets_alert() -> Outcome {
-    session::require_ebb()?;
     let mut child = Peer::spawn(|parent| {
         parent.tell()?;
         parent.listen()?;
@@ -274,25 +264,25 @@ fn close_drops_the_targets_alert() -> Outcome {
         ebb::enable().or_fail("enable EBBs")?;
         session::expect_none(50 * u64::from(PERIOD))
     })?;
-    child.link.listen()?;
+    child.listen()?;
     let event = put_on(child.pid())?;
-    child.link.tell()?;
-    child.link.listen()?;
+    child.tell()?;
+    child.listen()?;
     event.close();
-    child.link.tell()?;
-    child.link.listen()?;
+    child.tell()?;
+    child.listen()?;
     let _next = put_on(child.pid())?;
-    child.link.tell()?;
+    child.tell()?;
     child.join()
 }
 
 /// The target runs on one CPU, its opener on the other; and the opener moves it
 /// about while it takes EBBs.
 fn target_migrates() -> Outcome {
-    let cpus = cpus::two()?;
-    machine::pin_to(cpus[0])?;
+    let cpus = cpu::two()?;
+    cpu::pin_to(cpus[0])?;
     let mut child = Peer::spawn(|parent| {
-        machine::pin_to(cpus[1])?;
+        cpu::pin_to(cpus[1])?;
         parent.tell()?;
         // No sleep: the event comes to a running task.
         await_access()?;
@@ -301,27 +291,27 @@ fn target_migrates() -> Outcome {
         parent.tell()?;
         parent.listen()
     })?;
-    child.link.listen()?;
+    child.listen()?;
     let event = put_on(child.pid())?;
     for turn in 0..40 {
-        cpus::send(child.pid(), cpus[turn % 2])?;
+        cpu::set_affinity(child.pid(), [cpus[turn % 2]])?;
         for _ in 0..turn * 10 {
             session::work();
         }
     }
-    child.link.listen()?;
+    child.listen()?;
     event.check_scheduled().or_fail("after the migrations")?;
-    child.link.tell()?;
+    child.tell()?;
     child.join()
 }
 
 /// Closed while the target runs on another CPU.
 fn closed_from_another_cpu() -> Outcome {
-    let cpus = cpus::two()?;
-    machine::pin_to(cpus[0])?;
+    let cpus = cpu::two()?;
+    cpu::pin_to(cpus[0])?;
     for _ in 0..10 {
         let mut child = Peer::spawn(|parent| {
-            machine::pin_to(cpus[1])?;
+            cpu::pin_to(cpus[1])?;
             parent.tell()?;
             await_access()?;
             take_ebbs(20)?;
@@ -334,27 +324,17 @@ fn closed_from_another_cpu() -> Outcome {
             }
             ktap::fail("the event did not go")
         })?;
-        child.link.listen()?;
+        child.listen()?;
         let event = put_on(child.pid())?;
-        child.link.listen()?;
+        child.listen()?;
         event.close();
         child.join()?;
     }
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("permission", permission),
-        ("no_such_task", no_such_task),
-        ("target_ends_first", target_ends_first),
-        ("target_is_killed", target_is_killed),
-        ("opener_ends_first", opener_ends_first),
-        (
-            "close_drops_the_targets_alert",
-            close_drops_the_targets_alert,
-        ),
-        ("target_migrates", target_migrates),
-        ("closed_from_another_cpu", closed_from_another_cpu),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    permission, no_such_task, target_ends_first, target_is_killed, opener_ends_first,
+    close_drops_the_targets_alert, target_migrates, closed_from_another_cpu,
 }

@@ -4,14 +4,14 @@
 
 use ebb::reg::Bescr;
 use ebb::spr;
-use ebb_selftests::OrFail;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::process::Peer;
 
 const PERIOD: u32 = 10_000;
 
@@ -99,10 +99,7 @@ fn thread_starts_without() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("process_starts_without", process_starts_without),
-        ("process_with_its_own", process_with_its_own),
-        ("thread_starts_without", thread_starts_without),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    process_starts_without, process_with_its_own, thread_starts_without,
 }

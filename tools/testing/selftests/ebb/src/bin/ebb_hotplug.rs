@@ -8,18 +8,17 @@ use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
-use ebb_selftests::OrFail;
 use ebb_selftests::alert;
-use ebb_selftests::cpus;
-use ebb_selftests::cpus::Visitor;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::machine;
+use ktap::cpu;
+use ktap::cpu::Visitor;
+use ktap::process::Peer;
 
 const PERIOD: u32 = 10_000;
 const ROUNDS: usize = 5;
@@ -31,17 +30,17 @@ fn running_task() -> Outcome {
     let mut child = Peer::spawn(|parent| {
         let event = session::begin(CYCLES, PERIOD, session::count_only)?;
         for _ in 0..ROUNDS {
-            machine::pin_to(cpu)?;
+            cpu::pin_to(cpu)?;
             session::wait_for(ebb::count() + 20, PERIOD)?;
             parent.tell()?;
             // Not asleep when it is driven off.
             for _ in 0..1_000_000 {
-                if cpus::at() != Some(cpu) {
+                if cpu::current()? != cpu {
                     break;
                 }
                 session::wait_for(ebb::count() + 5, PERIOD)?;
             }
-            check!(cpus::at() != Some(cpu), "still on a CPU that is away");
+            check!(cpu::current()? != cpu, "still on a CPU that is away");
             session::wait_for(ebb::count() + 200, PERIOD)?;
             parent.listen()?;
         }
@@ -51,13 +50,13 @@ fn running_task() -> Outcome {
         Ok(())
     })?;
     for _ in 0..ROUNDS {
-        child.link.listen()?;
+        child.listen()?;
         visitor.away()?;
         for _ in 0..2000 {
             session::work();
         }
         visitor.back()?;
-        child.link.tell()?;
+        child.tell()?;
     }
     child.join()
 }
@@ -67,12 +66,12 @@ fn sleeping_task() -> Outcome {
     let visitor = Visitor::find()?;
     let cpu = visitor.cpu;
     let mut child = Peer::spawn(|parent| {
-        machine::pin_to(cpu)?;
+        cpu::pin_to(cpu)?;
         let event = alert::begin(Bescr(0))?;
         let mark = Mmcr2::freeze_problem(3) | Mmcr2::freeze_problem(5);
         mark.write();
         for n in 0..2 * ROUNDS as u64 {
-            machine::pin_to(cpu)?;
+            cpu::pin_to(cpu)?;
             alert::hold();
             alert::raise();
             parent.tell()?;
@@ -88,16 +87,16 @@ fn sleeping_task() -> Outcome {
         alert::end(event)
     })?;
     for round in 0..2 * ROUNDS {
-        child.link.listen()?;
+        child.listen()?;
         visitor.away()?;
         if round % 2 == 0 {
             // The child goes on there again, else here.
             visitor.back()?;
         }
-        child.link.tell()?;
-        child.link.listen()?;
+        child.tell()?;
+        child.listen()?;
         visitor.back()?;
-        child.link.tell()?;
+        child.tell()?;
     }
     child.join()
 }
@@ -109,7 +108,7 @@ fn foreign_event() -> Outcome {
     let cpu = visitor.cpu;
     for _ in 0..ROUNDS {
         let mut child = Peer::spawn(|parent| {
-            machine::pin_to(cpu)?;
+            cpu::pin_to(cpu)?;
             // SAFETY: the handler does nothing.
             unsafe { ebb::install(session::count_only) }.or_fail("install")?;
             parent.tell()?;
@@ -119,33 +118,33 @@ fn foreign_event() -> Outcome {
             ebb::enable().or_fail("enable EBBs")?;
             Mmcr0::PMAE.write();
             for _ in 0..1_000_000 {
-                if cpus::at() != Some(cpu) {
+                if cpu::current()? != cpu {
                     break;
                 }
                 session::wait_for(ebb::count() + 5, PERIOD)?;
             }
-            check!(cpus::at() != Some(cpu), "still on a CPU that is away");
+            check!(cpu::current()? != cpu, "still on a CPU that is away");
             session::wait_for(ebb::count() + 50, PERIOD)?;
             parent.tell()?;
             parent.listen()?;
             check!(traps(trap::write_pmc1)?, "PMC1 is writable after close");
             session::expect_none(20 * u64::from(PERIOD))
         })?;
-        child.link.listen()?;
+        child.listen()?;
         let event = EventBuilder::ebb(CYCLES)
             .pid(child.pid())
             .open()
             .or_fail("open on child")?;
         event.enable().or_fail("enable on child")?;
-        child.link.tell()?;
+        child.tell()?;
         for _ in 0..200 {
             session::work();
         }
         visitor.away()?;
-        child.link.listen()?;
+        child.listen()?;
         event.check_scheduled().or_fail("after the CPU left")?;
         event.close();
-        child.link.tell()?;
+        child.tell()?;
         child.join()?;
         visitor.back()?;
     }
@@ -157,7 +156,7 @@ fn foreign_event() -> Outcome {
 /// tried again by perf core, so it is enabled anew.
 fn event_of_that_cpu_only() -> Outcome {
     let visitor = Visitor::find()?;
-    machine::pin_to(visitor.cpu)?;
+    cpu::pin_to(visitor.cpu)?;
     let cpu = libc::c_int::try_from(visitor.cpu).or_fail("number of the CPU")?;
     let event = EventBuilder::ebb(CYCLES).cpu(cpu).open().or_fail("open")?;
     // SAFETY: the handler does nothing.
@@ -166,17 +165,17 @@ fn event_of_that_cpu_only() -> Outcome {
     ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
     ebb::enable().or_fail("enable EBBs")?;
     session::wait_for(20, PERIOD)?;
-    machine::pin_to(visitor.home)?;
+    cpu::pin_to(visitor.home)?;
     check!(traps(trap::write_pmc1)?, "PMC1 is writable on another CPU");
     visitor.away()?;
     session::expect_none(20 * u64::from(PERIOD))?;
     visitor.back()?;
-    machine::pin_to(visitor.cpu)?;
+    cpu::pin_to(visitor.cpu)?;
     event.disable().or_fail("disable")?;
     event.enable().or_fail("enable again")?;
     event.check_scheduled().or_fail("back again")?;
     session::wait_for(ebb::count() + 20, PERIOD)?;
-    machine::pin_to(visitor.home)?;
+    cpu::pin_to(visitor.home)?;
     event.close();
     Ok(())
 }
@@ -189,7 +188,7 @@ fn first_event_after_return() -> Outcome {
         visitor.back()?;
         let cpu = visitor.cpu;
         Peer::spawn(|_| {
-            machine::pin_to(cpu)?;
+            cpu::pin_to(cpu)?;
             let event = session::begin(CYCLES, PERIOD, session::count_only)?;
             session::wait_for(100, PERIOD)?;
             session::end(event);
@@ -200,12 +199,7 @@ fn first_event_after_return() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("running_task", running_task),
-        ("sleeping_task", sleeping_task),
-        ("foreign_event", foreign_event),
-        ("event_of_that_cpu_only", event_of_that_cpu_only),
-        ("first_event_after_return", first_event_after_return),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    running_task, sleeping_task, foreign_event, event_of_that_cpu_only, first_event_after_return,
 }

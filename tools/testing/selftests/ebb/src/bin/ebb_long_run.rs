@@ -2,12 +2,13 @@
 //! No EBB is lost in a long run. The counters stay frozen after an EBB that got
 //! lost on its way, so one lost EBB ends the run.
 
-use ebb_selftests::process;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ktap::Outcome;
 use ktap::check;
+use ktap::cpu;
+use ktap::process;
+use ktap::process::Peer;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -58,7 +59,7 @@ fn with_signals() -> Outcome {
 
 /// EBBs among system calls that switch to another process and back.
 fn with_switches() -> Outcome {
-    process::stay_on_cpu()?;
+    cpu::pin()?;
     let _hog = Peer::spawn(|_| {
         loop {
             session::work();
@@ -80,10 +81,7 @@ fn with_switches() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("twelve_thousand", twelve_thousand),
-        ("with_signals", with_signals),
-        ("with_switches", with_switches),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    twelve_thousand, with_signals, with_switches,
 }

@@ -7,9 +7,9 @@ use ebb::Pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb::spr;
-use ebb_selftests::OrFail;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 
@@ -17,7 +17,6 @@ const PERIOD: u32 = 5000;
 
 /// Overflows with `bescr` in BESCR and no handler, then with one.
 fn overflow_with(bescr: Bescr) -> Outcome {
-    session::require_ebb()?;
     let event = EventBuilder::ebb(CYCLES).open().or_fail("open")?;
     event.enable().or_fail("enable")?;
     event.check_scheduled().or_fail("schedule")?;
@@ -62,10 +61,7 @@ fn without_pmu_enable() -> Outcome {
     overflow_with(Bescr::GE)
 }
 
-fn main() {
-    ktap::run(&[
-        ("nothing_enabled", nothing_enabled),
-        ("without_global_enable", without_global_enable),
-        ("without_pmu_enable", without_pmu_enable),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    nothing_enabled, without_global_enable, without_pmu_enable,
 }

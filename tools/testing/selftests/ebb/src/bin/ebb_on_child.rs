@@ -5,15 +5,15 @@ use ebb::Event;
 use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::reg::Bescr;
-use ebb_selftests::OrFail;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::process::Peer;
 
 const PERIOD: u32 = 10_000;
 
@@ -29,7 +29,6 @@ fn put_on(child: &Peer) -> Result<Event, Failure> {
 /// A child that expects it installs a handler and gets EBBs; its parent gets
 /// neither EBBs nor access.
 fn willing() -> Outcome {
-    session::require_ebb()?;
     let mut child = Peer::spawn(|parent| {
         // SAFETY: the handler does nothing.
         unsafe { ebb::install(session::count_only) }.or_fail("install")?;
@@ -45,20 +44,19 @@ fn willing() -> Outcome {
         check!(traps(trap::write_pmc1)?, "PMC1 is writable after close");
         session::expect_none(10 * u64::from(PERIOD))
     })?;
-    child.link.listen()?;
+    child.listen()?;
     let event = put_on(&child)?;
     check!(traps(trap::write_pmc1)?, "the parent may write PMC1");
-    child.link.tell()?;
-    child.link.listen()?;
+    child.tell()?;
+    child.listen()?;
     check!(event.is_scheduled().or_fail("read")?, "not scheduled");
     event.close();
-    child.link.tell()?;
+    child.tell()?;
     child.join()
 }
 
 /// A child that knows nothing of it runs on as if nothing were there.
 fn unaware() -> Outcome {
-    session::require_ebb()?;
     let mut child = Peer::spawn(|parent| {
         parent.listen()?;
         for _ in 0..1000 {
@@ -75,10 +73,11 @@ fn unaware() -> Outcome {
         Ok(())
     })?;
     let _event = put_on(&child)?;
-    child.link.tell()?;
+    child.tell()?;
     child.join()
 }
 
-fn main() {
-    ktap::run(&[("willing", willing), ("unaware", unaware)])
+ktap::main! {
+    first: session::require_ebb;
+    willing, unaware,
 }

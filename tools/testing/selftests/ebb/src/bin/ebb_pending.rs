@@ -13,13 +13,13 @@ use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb::spr;
-use ebb_selftests::OrFail;
 use ebb_selftests::alert;
-use ebb_selftests::process;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::process;
 use std::fs::File;
 use std::io::Read;
 use std::sync::atomic::AtomicU32;
@@ -319,29 +319,10 @@ fn return_address_stays_without_pme() -> Outcome {
     alert::end(event)
 }
 
-fn main() {
-    ktap::run(&[
-        ("back_to_back", back_to_back),
-        ("global_enable_off", global_enable_off),
-        ("pmu_enable_off", pmu_enable_off),
-        ("all_off", all_off),
-        ("while_switching_on_and_off", while_switching_on_and_off),
-        (
-            "return_address_stays_without_pme",
-            return_address_stays_without_pme,
-        ),
-        ("in_system_calls", in_system_calls),
-        ("in_signals", in_signals),
-        ("in_page_faults", in_page_faults),
-        ("dropped_when_armed_again", dropped_when_armed_again),
-        ("dropped_when_cleared", dropped_when_cleared),
-        ("alert_is_visible", alert_is_visible),
-        ("written_by_the_program", written_by_the_program),
-        ("dropped_by_close", dropped_by_close),
-        (
-            "other_counters_keep_their_values",
-            other_counters_keep_their_values,
-        ),
-        ("kept_while_disabled", kept_while_disabled),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    back_to_back, global_enable_off, pmu_enable_off, all_off, while_switching_on_and_off,
+    return_address_stays_without_pme, in_system_calls, in_signals, in_page_faults,
+    dropped_when_armed_again, dropped_when_cleared, alert_is_visible, written_by_the_program,
+    dropped_by_close, other_counters_keep_their_values, kept_while_disabled,
 }

@@ -3,31 +3,23 @@
 //! CPUs and back, and to nobody else: not to a child, not to a neighbour.
 
 use ebb::reg::Bescr;
-use ebb_selftests::OrFail;
 use ebb_selftests::alert;
-use ebb_selftests::cpus;
 use ebb_selftests::neighbour::Neighbour;
-use ebb_selftests::process;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::machine;
+use ktap::cpu;
+use ktap::process;
+use ktap::process::Peer;
 
 /// What a neighbour of the test is made by.
 type Kind = fn(usize) -> Result<Neighbour, Failure>;
 
-/// The CPU this process is on, and stays on.
-fn here() -> Result<usize, Failure> {
-    let cpu = process::stay_on_cpu()?;
-    usize::try_from(cpu).or_fail("number of the CPU")
-}
-
 /// An alert that comes while GE is off waits over switches to a neighbour.
 fn held(kind: Kind) -> Outcome {
-    session::require_ebb()?;
-    let neighbour = kind(here()?)?;
+    let neighbour = kind(cpu::pin()?)?;
     let event = alert::begin(Bescr(0))?;
     let before = process::switches();
     for n in 0..50 {
@@ -60,8 +52,7 @@ fn held_beside_an_ebb_task() -> Outcome {
 /// The alert comes at any moment of a switch to a neighbour and back: in the
 /// program, in the kernel before the switch, and in the kernel after it.
 fn in_switches(kind: Kind) -> Outcome {
-    session::require_ebb()?;
-    let neighbour = kind(here()?)?;
+    let neighbour = kind(cpu::pin()?)?;
     let event = alert::begin(Bescr(0))?;
     alert::sweep(300, "switch", process::give_way)?;
     alert::end(event)?;
@@ -87,8 +78,7 @@ fn in_switches_to_a_guarded_task() -> Outcome {
 
 /// Two tasks with a held alert each at the same time.
 fn two_tasks_hold_one_each() -> Outcome {
-    session::require_ebb()?;
-    here()?;
+    cpu::pin()?;
     let mut other = Peer::spawn(|parent| {
         let event = alert::begin(Bescr(0))?;
         for n in 0..50 {
@@ -108,14 +98,14 @@ fn two_tasks_hold_one_each() -> Outcome {
     for n in 0..50 {
         alert::hold();
         alert::raise();
-        other.link.tell()?;
-        other.link.listen()?;
+        other.tell()?;
+        other.listen()?;
         if n % 2 == 0 {
             alert::on();
             alert::expect_total(n + 1, "before the other")?;
         }
-        other.link.tell()?;
-        other.link.listen()?;
+        other.tell()?;
+        other.listen()?;
         alert::on();
         alert::expect_total(n + 1, "after the other")?;
     }
@@ -137,7 +127,6 @@ fn child_without() -> Outcome {
 }
 
 fn held_over_fork() -> Outcome {
-    session::require_ebb()?;
     let event = alert::begin(Bescr(0))?;
     for n in 0..10 {
         alert::hold();
@@ -189,12 +178,12 @@ fn held_over_thread_start() -> Outcome {
 
 /// To another CPU, and there and back, while GE is off.
 fn held_over_migration() -> Outcome {
-    let cpus = cpus::two()?;
+    let cpus = cpu::two()?;
     let neighbours = [
         Neighbour::expecting(cpus[0])?,
         Neighbour::expecting(cpus[1])?,
     ];
-    machine::pin_to(cpus[0])?;
+    cpu::pin_to(cpus[0])?;
     let event = alert::begin(Bescr(0))?;
     let mut at = 0;
     for n in 0..60 {
@@ -202,7 +191,7 @@ fn held_over_migration() -> Outcome {
         alert::raise();
         for _ in 0..=n % 3 {
             at = 1 - at;
-            machine::pin_to(cpus[at])?;
+            cpu::pin_to(cpus[at])?;
             if n % 2 == 0 {
                 process::give_way();
             }
@@ -217,18 +206,18 @@ fn held_over_migration() -> Outcome {
 
 /// The alert comes at any moment of a migration.
 fn in_migrations() -> Outcome {
-    let cpus = cpus::two()?;
+    let cpus = cpu::two()?;
     let neighbours = [
         Neighbour::expecting(cpus[0])?,
         Neighbour::expecting(cpus[1])?,
     ];
-    machine::pin_to(cpus[0])?;
+    cpu::pin_to(cpus[0])?;
     let event = alert::begin(Bescr(0))?;
     let mut at = 0;
     let mut failure = Ok(());
     let migrate = || {
         at = 1 - at;
-        if let Err(why) = machine::pin_to(cpus[at]) {
+        if let Err(why) = cpu::pin_to(cpus[at]) {
             failure = Err(why);
         }
     };
@@ -238,26 +227,10 @@ fn in_migrations() -> Outcome {
     neighbours.into_iter().try_for_each(Neighbour::join)
 }
 
-fn main() {
-    ktap::run(&[
-        ("held_beside_a_plain_task", held_beside_a_plain_task),
-        ("held_beside_a_counting_task", held_beside_a_counting_task),
-        ("held_beside_an_ebb_task", held_beside_an_ebb_task),
-        ("in_switches_to_a_plain_task", in_switches_to_a_plain_task),
-        (
-            "in_switches_to_a_counting_task",
-            in_switches_to_a_counting_task,
-        ),
-        ("in_switches_to_an_ebb_task", in_switches_to_an_ebb_task),
-        (
-            "in_switches_to_a_guarded_task",
-            in_switches_to_a_guarded_task,
-        ),
-        ("two_tasks_hold_one_each", two_tasks_hold_one_each),
-        ("held_over_fork", held_over_fork),
-        ("in_forks", in_forks),
-        ("held_over_thread_start", held_over_thread_start),
-        ("held_over_migration", held_over_migration),
-        ("in_migrations", in_migrations),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    held_beside_a_plain_task, held_beside_a_counting_task, held_beside_an_ebb_task,
+    in_switches_to_a_plain_task, in_switches_to_a_counting_task, in_switches_to_an_ebb_task,
+    in_switches_to_a_guarded_task, two_tasks_hold_one_each, held_over_fork, in_forks,
+    held_over_thread_start, held_over_migration, in_migrations,
 }

@@ -5,13 +5,13 @@ use ebb::EbbContext;
 use ebb::Pmc;
 use ebb::config;
 use ebb::pmc;
-use ebb_selftests::OrFail;
-use ebb_selftests::process;
-use ebb_selftests::process::Link;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::cpu;
+use ktap::process::Link;
+use ktap::process::Peer;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -84,16 +84,15 @@ fn share(parent: &mut Link, number: u32) -> Outcome {
 /// `n` processes take turns on one CPU, so that each of them meets the PMU of
 /// another at each turn.
 fn together(n: u32) -> Outcome {
-    session::require_ebb()?;
-    process::stay_on_cpu()?;
+    cpu::pin()?;
     let mut peers = Vec::new();
     for number in 0..n {
         peers.push(Peer::spawn(|parent| share(parent, number))?);
     }
     for _ in 0..TURNS {
         for peer in &mut peers {
-            peer.link.tell()?;
-            peer.link.listen()?;
+            peer.tell()?;
+            peer.listen()?;
         }
     }
     peers.into_iter().try_for_each(Peer::join)
@@ -107,6 +106,7 @@ fn eight() -> Outcome {
     together(8)
 }
 
-fn main() {
-    ktap::run(&[("two", two), ("eight", eight)])
+ktap::main! {
+    first: session::require_ebb;
+    two, eight,
 }

@@ -9,10 +9,6 @@ use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
 use ebb::spr;
-use ebb_selftests::OrFail;
-use ebb_selftests::process;
-use ebb_selftests::process::Link;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::tracee::EbbState;
@@ -21,8 +17,13 @@ use ebb_selftests::tracee::Tracee;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::cpu;
+use ktap::process;
+use ktap::process::Link;
+use ktap::process::Peer;
 
 const PERIOD: u32 = 5000;
 const MARK: Mmcr2 = Mmcr2::freeze_problem(3);
@@ -69,9 +70,9 @@ fn busy(parent: &mut Link, mark: Mmcr2) -> Outcome {
 /// A task that had no EBB event has none of the state, even if its parent and its
 /// neighbour on the CPU have.
 fn never_used() -> Outcome {
-    process::stay_on_cpu()?;
+    cpu::pin()?;
     let mut neighbour = Peer::spawn(|parent| busy(parent, OTHER_MARK))?;
-    neighbour.link.listen()?;
+    neighbour.listen()?;
     let event = session::begin(CYCLES, PERIOD, session::count_only)?;
     MARK.write();
     session::wait_for(5, PERIOD)?;
@@ -87,24 +88,23 @@ fn never_used() -> Outcome {
         }
     }
     session::end(event);
-    child.link.tell()?;
+    child.tell()?;
     child.join()?;
-    neighbour.link.tell()?;
+    neighbour.tell()?;
     neighbour.join()
 }
 
 /// Two tasks with EBBs on one CPU, stopped again and again while many EBBs come:
 /// each shows its own mark, and loses no EBB.
 fn shows_its_own() -> Outcome {
-    session::require_ebb()?;
-    process::stay_on_cpu()?;
+    cpu::pin()?;
     let entry = handler_address()?;
     let mut peers = [
         (Peer::spawn(|parent| busy(parent, MARK))?, MARK),
         (Peer::spawn(|parent| busy(parent, OTHER_MARK))?, OTHER_MARK),
     ];
     for (peer, _) in &mut peers {
-        peer.link.listen()?;
+        peer.listen()?;
     }
     for _ in 0..100 {
         for (peer, mark) in &peers {
@@ -122,7 +122,7 @@ fn shows_its_own() -> Outcome {
         process::give_way();
     }
     for (mut peer, _) in peers {
-        peer.link.tell()?;
+        peer.tell()?;
         peer.join()?;
     }
     Ok(())
@@ -130,11 +130,10 @@ fn shows_its_own() -> Outcome {
 
 /// The state of a task that has closed its event is its own or none.
 fn after_close() -> Outcome {
-    session::require_ebb()?;
-    process::stay_on_cpu()?;
+    cpu::pin()?;
     let entry = handler_address()?;
     let mut neighbour = Peer::spawn(|parent| busy(parent, OTHER_MARK))?;
-    neighbour.link.listen()?;
+    neighbour.listen()?;
     let mut child = Peer::spawn(|parent| {
         let event = session::begin(CYCLES, PERIOD, session::count_only)?;
         MARK.write();
@@ -143,7 +142,7 @@ fn after_close() -> Outcome {
         parent.tell()?;
         parent.listen()
     })?;
-    child.link.listen()?;
+    child.listen()?;
     for _ in 0..50 {
         let tracee = Tracee::attach(child.pid())?;
         if !has_no_data(tracee.ebb())? {
@@ -157,16 +156,15 @@ fn after_close() -> Outcome {
         tracee.detach()?;
         process::give_way();
     }
-    child.link.tell()?;
+    child.tell()?;
     child.join()?;
-    neighbour.link.tell()?;
+    neighbour.tell()?;
     neighbour.join()
 }
 
 /// Whatever a tracer sets, the task gets the bits of a program: it may use the PMU
 /// as before, its counter counts and its EBBs come.
 fn hostile_pmu_state() -> Outcome {
-    session::require_ebb()?;
     let entry = handler_address()?;
     let mut child = Peer::spawn(|parent| {
         let event = session::begin(CYCLES, PERIOD, session::count_only)?;
@@ -207,14 +205,14 @@ fn hostile_pmu_state() -> Outcome {
         ..PmuState::default()
     };
     for turn in 0..20 {
-        child.link.listen()?;
+        child.listen()?;
         let tracee = Tracee::attach(child.pid())?;
         let state = if turn % 2 == 0 { &all_ones } else { &zeroes };
         tracee.set_pmu(state).or_fail("set")?;
         let ebb = tracee.ebb().or_fail("EBB")?;
         check!(ebb.ebbhr == entry, "{ebb:x?}");
         tracee.detach()?;
-        child.link.tell()?;
+        child.tell()?;
     }
     child.join()
 }
@@ -222,7 +220,6 @@ fn hostile_pmu_state() -> Outcome {
 /// A task into which a tracer has written EBB registers and PMU state before it
 /// ever used EBBs starts from a clean state with its first event.
 fn hostile_before_first_event() -> Outcome {
-    session::require_ebb()?;
     let mut child = Peer::spawn(|parent| {
         parent.tell()?;
         parent.listen()?;
@@ -241,7 +238,7 @@ fn hostile_before_first_event() -> Outcome {
         session::end(event);
         Ok(())
     })?;
-    child.link.listen()?;
+    child.listen()?;
     let tracee = Tracee::attach(child.pid())?;
     let all_ones = EbbState {
         ebbrr: u64::MAX,
@@ -262,21 +259,20 @@ fn hostile_before_first_event() -> Outcome {
     };
     tracee.set_pmu(&all_ones).or_fail("set")?;
     tracee.detach()?;
-    child.link.tell()?;
+    child.tell()?;
     child.join()
 }
 
 /// A tracer may call a task one without EBBs while it has an event.
 fn used_ebb_taken_away() -> Outcome {
-    session::require_ebb()?;
     let mut child = Peer::spawn(|parent| busy(parent, MARK))?;
-    child.link.listen()?;
+    child.listen()?;
     let tracee = Tracee::attach(child.pid())?;
     let mut state = tracee.pmu().or_fail("PMU")?;
     state.used_ebb = 0;
     tracee.set_pmu(&state).or_fail("set")?;
     tracee.detach()?;
-    child.link.tell()?;
+    child.tell()?;
     child.join()
 }
 
@@ -297,7 +293,6 @@ const TRAP: u32 = 0x7fe0_0008;
 /// The return itself is made at full speed: QEMU (11) never gets beyond an `rfebb`
 /// that is stepped.
 fn steps_through_a_handler() -> Outcome {
-    session::require_ebb()?;
     let child = Peer::spawn(|_| {
         let event = session::begin(CYCLES, PERIOD, stop_in_handler)?;
         session::wait_for(100, PERIOD)?;
@@ -349,9 +344,8 @@ fn steps_through_a_handler() -> Outcome {
 
 /// The tracer dies, its tracee goes on.
 fn tracer_dies() -> Outcome {
-    session::require_ebb()?;
     let mut child = Peer::spawn(|parent| busy(parent, MARK))?;
-    child.link.listen()?;
+    child.listen()?;
     let pid = child.pid();
     for _ in 0..10 {
         let tracer = Peer::spawn(|_| {
@@ -364,19 +358,12 @@ fn tracer_dies() -> Outcome {
         tracer.join()?;
         process::give_way();
     }
-    child.link.tell()?;
+    child.tell()?;
     child.join()
 }
 
-fn main() {
-    ktap::run(&[
-        ("never_used", never_used),
-        ("shows_its_own", shows_its_own),
-        ("after_close", after_close),
-        ("hostile_pmu_state", hostile_pmu_state),
-        ("hostile_before_first_event", hostile_before_first_event),
-        ("used_ebb_taken_away", used_ebb_taken_away),
-        ("steps_through_a_handler", steps_through_a_handler),
-        ("tracer_dies", tracer_dies),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    never_used, shows_its_own, after_close, hostile_pmu_state, hostile_before_first_event,
+    used_ebb_taken_away, steps_through_a_handler, tracer_dies,
 }

@@ -12,19 +12,18 @@ use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Mmcr0;
-use ebb_selftests::OrFail;
-use ebb_selftests::cpus;
-use ebb_selftests::process;
-use ebb_selftests::process::Link;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::machine;
+use ktap::cpu;
+use ktap::process;
+use ktap::process::Link;
+use ktap::process::Peer;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
@@ -92,7 +91,6 @@ fn disabled_by_prctl_of_its_own() -> Outcome {
 
 /// Closed with EBBs on, and another one opened.
 fn closed_by_itself() -> Outcome {
-    session::require_ebb()?;
     for period in (50..8000).step_by(37) {
         let event = session::begin(CYCLES, period, session::count_only)?;
         event.close();
@@ -109,9 +107,8 @@ fn closed_by_itself() -> Outcome {
 /// The event counts on one CPU only, and the task moves away and back at any moment
 /// before its EBB: on the other CPU it has neither access nor EBBs.
 fn bound_to_a_cpu() -> Outcome {
-    session::require_ebb()?;
-    let [here, there] = cpus::two()?;
-    machine::pin_to(here)?;
+    let [here, there] = cpu::two()?;
+    cpu::pin_to(here)?;
     let event = EventBuilder::ebb(CYCLES)
         .cpu(libc::c_int::try_from(here).or_fail("CPU")?)
         .open()
@@ -128,12 +125,12 @@ fn bound_to_a_cpu() -> Outcome {
         ebb::set_period(Pmc::Pmc1, 1 << 30).or_fail("period")?;
         ebb::enable().or_fail("enable")?;
         Mmcr0::PMAE.write();
-        machine::pin_to(there)?;
+        cpu::pin_to(there)?;
         let away = ebb::count();
         session::expect_none(10_000)?;
         check!(traps(trap::write_pmc1)?, "access without the event");
         check!(ebb::count() == away, "an EBB without the event");
-        machine::pin_to(here)?;
+        cpu::pin_to(here)?;
         session::wait_for(before + 1, period)?;
         session::expect_none(10_000)?;
     }
@@ -181,7 +178,6 @@ fn let_it_look() {
 
 /// Runs [`take_what_comes`] in a thread, and `meddle` with its number in this one.
 fn beside(meddle: fn(libc::pid_t) -> Outcome) -> Outcome {
-    session::require_ebb()?;
     let thread = std::thread::spawn(|| {
         let result = take_what_comes();
         END.store(true, SeqCst);
@@ -298,10 +294,9 @@ fn bystander(parent: &mut Link) -> Outcome {
 /// Tasks on the bystander's CPU end in all possible ways while EBBs of theirs are
 /// due.
 fn ends_beside_a_bystander() -> Outcome {
-    session::require_ebb()?;
-    process::stay_on_cpu()?;
+    cpu::pin()?;
     let mut witness = Peer::spawn(bystander)?;
-    witness.link.listen()?;
+    witness.listen()?;
     for turn in 0..60 {
         let mut mortal = Peer::spawn(|parent| {
             trap::step_over_all()?;
@@ -318,7 +313,7 @@ fn ends_beside_a_bystander() -> Outcome {
             }
             Ok(())
         })?;
-        mortal.link.listen()?;
+        mortal.listen()?;
         if turn % 4 < 2 {
             mortal.join()?;
         } else {
@@ -326,20 +321,13 @@ fn ends_beside_a_bystander() -> Outcome {
             drop(mortal);
         }
     }
-    witness.link.tell()?;
+    witness.tell()?;
     witness.join()
 }
 
-fn main() {
-    ktap::run(&[
-        ("disabled_by_itself", disabled_by_itself),
-        ("disabled_by_prctl_of_its_own", disabled_by_prctl_of_its_own),
-        ("closed_by_itself", closed_by_itself),
-        ("bound_to_a_cpu", bound_to_a_cpu),
-        ("disabled_by_another", disabled_by_another),
-        ("disabled_by_prctl_of_another", disabled_by_prctl_of_another),
-        ("closed_by_another", closed_by_another),
-        ("two_on_one", two_on_one),
-        ("ends_beside_a_bystander", ends_beside_a_bystander),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    disabled_by_itself, disabled_by_prctl_of_its_own, closed_by_itself, bound_to_a_cpu,
+    disabled_by_another, disabled_by_prctl_of_another, closed_by_another, two_on_one,
+    ends_beside_a_bystander,
 }

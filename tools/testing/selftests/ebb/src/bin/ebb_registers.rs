@@ -53,7 +53,6 @@ fn all_registers() -> Outcome {
     let mut held = Registers::zero();
 
     // Without EBBs first: what changes then is the routine's fault.
-    session::require_ebb()?;
     // SAFETY: both point at `Registers`, and there are no signal handlers.
     unsafe { registers::hold_registers(&pattern, &mut held, 100) };
     let list = differences(&pattern, &held);
@@ -95,7 +94,6 @@ fn conditional_store() -> Outcome {
 
 /// The EBB facility's own registers need no event and hold what was written.
 fn ebb_registers_without_event() -> Outcome {
-    session::require_ebb()?;
     const ENTRY: u64 = 0x0100_0000;
     let values = [Bescr::PME, Bescr::PME | Bescr::PMEO, Bescr(0)];
     for value in values {
@@ -117,10 +115,7 @@ fn ebb_registers_without_event() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("all_registers", all_registers),
-        ("conditional_store", conditional_store),
-        ("ebb_registers_without_event", ebb_registers_without_event),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    all_registers, conditional_store, ebb_registers_without_event,
 }

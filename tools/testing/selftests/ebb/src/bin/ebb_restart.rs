@@ -12,16 +12,16 @@ use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
-use ebb_selftests::OrFail;
-use ebb_selftests::process;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::session::INSTRUCTIONS;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::cpu;
 use pmu_selftests::attr::Attr;
 use std::time::Duration;
 use std::time::Instant;
@@ -66,8 +66,7 @@ fn goes_on(event: Event) -> Outcome {
 /// Ordinary events of the CPU that take turns in waiting for the counters: perf
 /// core stops the PMU each time it looks whether one can go on.
 fn rotation() -> Outcome {
-    session::require_ebb()?;
-    let cpu = process::stay_on_cpu()?;
+    let cpu = cpu::pin()? as libc::c_int;
     let mut rivals = Vec::new();
     for code in [INSTRUCTIONS, INSTRUCTIONS] {
         let rival = EventBuilder::raw(code).pid(-1).cpu(cpu).times();
@@ -106,7 +105,6 @@ impl Drop for Limit {
 /// A software event of this task that samples too often: at each tick perf core
 /// lets it go on, and stops all PMUs of the task for that.
 fn throttling() -> Outcome {
-    session::require_ebb()?;
     let _limit = Limit::set("1000")?;
     let event = session::prepare(CYCLES, session::count_only)?;
     // PERF_COUNT_SW_CPU_CLOCK every 20 us, with PERF_SAMPLE_IP.
@@ -117,6 +115,7 @@ fn throttling() -> Outcome {
     goes_on(event)
 }
 
-fn main() {
-    ktap::run(&[("rotation", rotation), ("throttling", throttling)])
+ktap::main! {
+    first: session::require_ebb;
+    rotation, throttling,
 }

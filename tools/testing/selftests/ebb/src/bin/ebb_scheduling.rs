@@ -5,9 +5,6 @@
 
 use ebb::Event;
 use ebb::EventBuilder;
-use ebb_selftests::OrFail;
-use ebb_selftests::process;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::session::INSTRUCTIONS;
@@ -16,8 +13,11 @@ use ebb_selftests::session::work;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::cpu;
+use ktap::process::Peer;
 use std::time::Duration;
 
 fn toil() {
@@ -34,7 +34,7 @@ fn rival(event: EventBuilder) -> Result<Event, Failure> {
 }
 
 fn cpu_rival() -> Result<EventBuilder, Failure> {
-    let cpu = process::stay_on_cpu()?;
+    let cpu = cpu::pin()? as libc::c_int;
     Ok(EventBuilder::raw(INSTRUCTIONS).pid(-1).cpu(cpu))
 }
 
@@ -46,7 +46,6 @@ fn ebb_event() -> Result<Event, Failure> {
 }
 
 fn read_gives_eight_bytes() -> Outcome {
-    require_ebb()?;
     let event = ebb_event()?;
     let n = event.read_bytes(&mut [0; 64]).or_fail("read")?;
     check!(n == 8, "read gave {n} bytes");
@@ -82,12 +81,10 @@ fn evicted(rival: Event) -> Outcome {
 }
 
 fn evicts_cpu_event() -> Outcome {
-    require_ebb()?;
     evicted(rival(cpu_rival()?)?)
 }
 
 fn evicts_task_event() -> Outcome {
-    require_ebb()?;
     evicted(rival(EventBuilder::raw(INSTRUCTIONS))?)
 }
 
@@ -102,18 +99,15 @@ fn unpinned_cannot_push_in(event: EventBuilder) -> Outcome {
 }
 
 fn cpu_event_after_ebb() -> Outcome {
-    require_ebb()?;
     unpinned_cannot_push_in(cpu_rival()?)
 }
 
 fn task_event_after_ebb() -> Outcome {
-    require_ebb()?;
     unpinned_cannot_push_in(EventBuilder::raw(INSTRUCTIONS))
 }
 
 /// A pinned rival that is there first keeps the PMU for all of its time.
 fn first_pinned_wins(event: EventBuilder) -> Outcome {
-    require_ebb()?;
     let rival = rival(event.pinned(true))?;
     let ebb = ebb_event()?;
     check!(
@@ -138,7 +132,6 @@ fn task_pinned_before_ebb() -> Outcome {
 }
 
 fn ebb_before_task_pinned() -> Outcome {
-    require_ebb()?;
     let ebb = ebb_event()?;
     ebb.check_scheduled().or_fail("EBB event alone")?;
     let rival = rival(EventBuilder::raw(INSTRUCTIONS).pinned(true))?;
@@ -176,7 +169,6 @@ fn cpu_pinned_after_ebb() -> Outcome {
 }
 
 fn ebb_before_ebb() -> Outcome {
-    require_ebb()?;
     let first = ebb_event()?;
     let second = EventBuilder::ebb(0x2001e).open().or_fail("second")?;
     second.enable().or_fail("enable second")?;
@@ -190,7 +182,6 @@ fn ebb_before_ebb() -> Outcome {
 /// An EBB event that this process puts on a child meets a pinned event of the
 /// CPU that was there before.
 fn child_ebb_after_cpu_pinned() -> Outcome {
-    require_ebb()?;
     let rival = rival(cpu_rival()?.pinned(true))?;
     let mut child = Peer::spawn(|parent| {
         parent.listen()?;
@@ -203,30 +194,21 @@ fn child_ebb_after_cpu_pinned() -> Outcome {
         .open()
         .or_fail("open EBB on child")?;
     ebb.enable().or_fail("enable EBB on child")?;
-    child.link.tell()?;
-    child.link.listen()?;
+    child.tell()?;
+    child.listen()?;
     check!(
         !ebb.is_scheduled().or_fail("read EBB")?,
         "the child's EBB event is scheduled beside a pinned one"
     );
     let times = rival.read_times().or_fail("read rival")?;
     check!(times.enabled == times.running, "{times:?}");
-    child.link.tell()?;
+    child.tell()?;
     child.join()
 }
 
-fn main() {
-    ktap::run(&[
-        ("read_gives_eight_bytes", read_gives_eight_bytes),
-        ("evicts_cpu_event", evicts_cpu_event),
-        ("evicts_task_event", evicts_task_event),
-        ("cpu_event_after_ebb", cpu_event_after_ebb),
-        ("task_event_after_ebb", task_event_after_ebb),
-        ("cpu_pinned_before_ebb", cpu_pinned_before_ebb),
-        ("task_pinned_before_ebb", task_pinned_before_ebb),
-        ("ebb_before_task_pinned", ebb_before_task_pinned),
-        ("cpu_pinned_after_ebb", cpu_pinned_after_ebb),
-        ("ebb_before_ebb", ebb_before_ebb),
-        ("child_ebb_after_cpu_pinned", child_ebb_after_cpu_pinned),
-    ])
+ktap::main! {
+    first: require_ebb;
+    read_gives_eight_bytes, evicts_cpu_event, evicts_task_event, cpu_event_after_ebb,
+    task_event_after_ebb, cpu_pinned_before_ebb, task_pinned_before_ebb, ebb_before_task_pinned,
+    cpu_pinned_after_ebb, ebb_before_ebb, child_ebb_after_cpu_pinned,
 }

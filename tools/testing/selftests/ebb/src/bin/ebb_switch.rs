@@ -9,14 +9,15 @@ use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
-use ebb_selftests::OrFail;
-use ebb_selftests::process;
-use ebb_selftests::process::Link;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::cpu;
+use ktap::process;
+use ktap::process::Link;
+use ktap::process::Peer;
 use pmu_selftests::machine;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,13 +26,12 @@ const TURNS: usize = 50;
 
 /// Runs two bodies in turns on one CPU: each `listen` of one lets the other go.
 fn in_turns(first: fn(&mut Link) -> Outcome, second: fn(&mut Link) -> Outcome) -> Outcome {
-    session::require_ebb()?;
-    process::stay_on_cpu()?;
+    cpu::pin()?;
     let mut peers = [Peer::spawn(first)?, Peer::spawn(second)?];
     for _ in 0..TURNS {
         for peer in &mut peers {
-            peer.link.tell()?;
-            peer.link.listen()?;
+            peer.tell()?;
+            peer.listen()?;
         }
     }
     peers.into_iter().try_for_each(Peer::join)
@@ -163,7 +163,6 @@ fn switch_away() -> Outcome {
 /// The kernel freezes PMC1 for `exclude_user`. The program may clear the bit,
 /// but at the next switch the kernel's bits are ORed in again.
 fn mmcr2_is_ored() -> Outcome {
-    session::require_ebb()?;
     let event = EventBuilder::ebb(CYCLES)
         .exclude_user(true)
         .open()
@@ -199,7 +198,7 @@ fn sleep_in_handler(_: &mut EbbContext<'_>) {
 /// as soon as the handler returns, and one in the handler would be lost.
 fn switch_in_handler() -> Outcome {
     const PERIOD: u32 = 20_000;
-    process::stay_on_cpu()?;
+    cpu::pin()?;
     let _hog = Peer::spawn(|_| {
         loop {
             session::work();
@@ -222,11 +221,7 @@ fn switch_in_handler() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("two_ebb_tasks", two_ebb_tasks),
-        ("ebb_and_ordinary_task", ebb_and_ordinary_task),
-        ("mmcr2_is_ored", mmcr2_is_ored),
-        ("switch_in_handler", switch_in_handler),
-    ])
+ktap::main! {
+    first: session::require_ebb;
+    two_ebb_tasks, ebb_and_ordinary_task, mmcr2_is_ored, switch_in_handler,
 }

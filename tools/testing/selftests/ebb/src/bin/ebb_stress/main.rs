@@ -27,10 +27,10 @@ mod task;
 mod ways;
 
 use ebb::EventBuilder;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::tracee::Tracee;
 use ktap::Failure;
+use ktap::process::Peer;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -105,12 +105,12 @@ fn run(options: &Options) -> Result<bool, Failure> {
         })?);
     }
     for peer in &mut peers {
-        peer.link.listen()?;
+        peer.listen()?;
     }
     println!("ready");
     std::io::stdout().flush()?;
     for peer in &mut peers {
-        peer.link.tell()?;
+        peer.tell()?;
     }
 
     let mut sound = watch(tally, &peers);

@@ -13,14 +13,15 @@ use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
-use ebb_selftests::OrFail;
-use ebb_selftests::process;
-use ebb_selftests::process::Link;
-use ebb_selftests::process::Peer;
 use ebb_selftests::session;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::cpu;
+use ktap::process;
+use ktap::process::Link;
+use ktap::process::Peer;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -263,7 +264,7 @@ impl Task {
             steps -= 1;
         }
         if way == Way::Migrate {
-            use_cpus(0..self.cpus);
+            let _ = cpu::set_affinity(0, 0..self.cpus);
         }
         if handler::wanted() > 0 {
             entry.late(way);
@@ -293,7 +294,8 @@ impl Task {
             Way::Sleep => process::give_way(),
             Way::Migrate => {
                 let cpu = self.random.below(self.cpus as u64) as usize;
-                use_cpus(cpu..cpu + 1);
+                // It goes on as before if the CPU is away.
+                let _ = cpu::pin_to(cpu);
             }
             Way::Disable => {
                 self.leader()?.disable().or_fail("disable")?;
@@ -379,17 +381,4 @@ fn mortal(period: u32, rest: u64, instructions: bool) -> Outcome {
 fn yield_cpu() {
     // SAFETY: a system call without pointers.
     unsafe { libc::sched_yield() };
-}
-
-/// Runs on these CPUs only, or goes on as before if none of them is there.
-fn use_cpus(cpus: std::ops::Range<usize>) {
-    // SAFETY: a set of zeroes is the empty one, CPU_SET checks bounds itself,
-    // and the set lives through the call.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        for cpu in cpus {
-            libc::CPU_SET(cpu, &mut set);
-        }
-        libc::sched_setaffinity(0, size_of_val(&set), &set);
-    }
 }
