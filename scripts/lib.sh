@@ -17,9 +17,9 @@ case $top$EBB_CACHE in
 	;;
 esac
 
-mkdir -p "$EBB_CACHE/log" "$EBB_CACHE/lock" || exit 1
 # Physical and absolute: in-root shows the same directory under the same name.
-EBB_CACHE=$(cd "$EBB_CACHE" && pwd -P) || exit 1
+# Nothing is made before there is something to keep.
+EBB_CACHE=$(realpath -m -- "$EBB_CACHE") || exit 1
 export EBB_CACHE
 
 # What the cross builds of kernel and module are told, in one place.
@@ -45,6 +45,7 @@ step() {
 	shift
 	step_base=$EBB_CACHE/log/$(printf '%s' "$step_name" | tr -c 'A-Za-z0-9.' '-')
 	step_log=$step_base.$$.log
+	mkdir -p "$EBB_CACHE/log"
 	# Those of failures long mended.
 	find "$EBB_CACHE/log" -maxdepth 1 -name '*.*.log' -mtime +7 -delete
 	step_start=$(date +%s)
@@ -67,6 +68,7 @@ step() {
 # lock NAME: hold the lock NAME until this shell ends. Children inherit it, so
 # what an interrupted run left running keeps the next one waiting as well.
 lock() {
+	mkdir -p "$EBB_CACHE/lock"
 	exec 9>"$EBB_CACHE/lock/$1" || exit 1
 	flock -n 9 && return 0
 	say "waiting for another run that holds $EBB_CACHE/lock/$1"
