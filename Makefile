@@ -105,22 +105,22 @@ clippy: ## lint all Rust, with warnings as errors
 .PHONY: fmt
 fmt: ## format all Rust
 	@scripts/setup root
-	@$(in_root) scripts/fmt
+	@$(in_root) scripts/lint --fix
 
 .PHONY: fmtcheck
 fmtcheck: ## say what is not formatted
 	@scripts/setup root
-	@$(in_root) scripts/fmt --check
+	@$(in_root) scripts/lint rustfmt
 
-.PHONY: shellcheck
-shellcheck: ## lint all shell scripts
-	@scripts/setup root
-	@$(in_root) scripts/lint-sh
+.PHONY: lint
+lint: ## check the form of all sources, Rust's and others'
+	@scripts/setup kernel
+	@$(in_root) scripts/lint
 
 .PHONY: doc
 doc: ## make the reference of all Rust code in EBB_CACHE/doc
 	@scripts/setup kernel
-	@scripts/doc
+	@$(in_root) scripts/doc
 
 .PHONY: stats
 stats: ## lines and `unsafe` of each folder of rust/
