@@ -56,9 +56,9 @@ impl Transaction {
 /// perf core calls [`event_init`] and [`destroy`] in process context; everything else runs with
 /// interrupts off on the CPU whose PMU it is about and must neither sleep nor allocate. [`add`],
 /// [`del`] and transactions come between [`pmu_disable`] and [`pmu_enable`], and so do [`start`] and
-/// [`stop`] with two exceptions: [`stop`] comes out of [`Event::overflow`] in the PMU's interrupt; and both
-/// come while the PMU runs, and may be interrupted by it, if a group with an event of another PMU is
-/// throttled, or no longer is, for the sake of that event.
+/// [`stop`] with two exceptions: [`stop`] comes out of [`Sample::overflow`] in the PMU's interrupt;
+/// and both come while the PMU runs, and may be interrupted by it, if a group with an event of
+/// another PMU is throttled, or no longer is, for the sake of that event.
 ///
 /// [`event_init`]: Pmu::event_init
 /// [`destroy`]: Pmu::destroy
@@ -66,6 +66,7 @@ impl Transaction {
 /// [`del`]: Pmu::del
 /// [`start`]: Pmu::start
 /// [`stop`]: Pmu::stop
+/// [`Sample::overflow`]: super::Sample::overflow
 /// [`pmu_enable`]: Pmu::pmu_enable
 /// [`pmu_disable`]: Pmu::pmu_disable
 #[vtable]
