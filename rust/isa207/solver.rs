@@ -32,7 +32,11 @@ use super::{
 };
 
 /// See [`CpuModel::solve`].
-pub(super) fn solve(cpu: &CpuModel, reqs: &[Request], machine: Machine) -> Result<Assignment, Refusal> {
+pub(super) fn solve(
+    cpu: &CpuModel,
+    reqs: &[Request],
+    machine: Machine,
+) -> Result<Assignment, Refusal> {
     if reqs.len() > COUNTERS {
         return Err(Refusal::TooManyEvents);
     }
