@@ -122,13 +122,17 @@ doc: ## make the reference of all Rust code in EBB_CACHE/doc
 	@scripts/setup kernel
 	@$(in_root) scripts/doc
 
+.PHONY: rust-analyzer
+rust-analyzer: module ## write rust-project.json, from which editors know all Rust code
+	@$(in_root) scripts/rust-analyzer
+
 .PHONY: stats
 stats: ## lines and `unsafe` of each folder of rust/
 	@scripts/stats
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  KDIR=DIR       kernel tree of modules, install, clean; now $(KDIR)'
 	@echo '  EBB_CACHE=DIR  where everything else is kept; now $(EBB_CACHE)'
