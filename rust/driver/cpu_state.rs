@@ -7,11 +7,10 @@
 //! before and is delivered in that time finds `disabled` set, and its handler uses nothing else. PMIs
 //! do not nest.
 //!
-//! `alert` is the exception: the PMI handler and the timer write it too, so other code does so only
-//! while the PMU is disabled or PM interrupts are masked.
+//! `alert` is the exception, see `emulator/alert_state.rs`.
 
 use super::{
-    alert,
+    emulator::AlertState,
     solved_groups::SolvedGroups, //
 };
 use crate::{
@@ -46,8 +45,8 @@ pub(crate) struct CpuState {
     pub(super) mmcr: Cell<Mmcr>,
     /// The PMU was last programmed with an EBB group.
     pub(super) ebb: Cell<bool>,
-    /// An alert that the program whose events are on the PMU cannot take yet.
-    pub(super) alert: alert::Keeper,
+    /// The alert of the program whose events are on the PMU, for an emulator.
+    pub(super) alert: AlertState,
 }
 
 /// The CPU that a callback runs on, with the driver's state.

@@ -10,10 +10,9 @@
 //! `Documentation/arch/powerpc/pmu-ebb.rst` of the kernel.
 //!
 //! An alert that the program cannot take at once stays in MMCR0\[PMAO\], which is saved and restored
-//! like the rest. `alert.rs` is about emulators that lose it.
+//! like the rest.
 
 use super::{
-    alert,
     cpu_state::{
         local_pmu,
         ThisCpu, //
@@ -71,7 +70,7 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
 
 /// Resets the current task's saved state if the group of `leader` gets on a PMU for the first time:
 /// neither the parent's state at fork nor that of closed events is its.
-pub(super) fn reset_at_first_schedule(this_cpu: &ThisCpu<'_>, leader: &Event) {
+pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ThisCpu<'_>, leader: &Event) {
     let first = event::is_never_scheduled(leader);
     // Clear the flag of the siblings too: when the leader is closed, each leads itself.
     for event in this_cpu.slots().iter() {
@@ -79,14 +78,15 @@ pub(super) fn reset_at_first_schedule(this_cpu: &ThisCpu<'_>, leader: &Event) {
     }
     if first {
         CurrentThread::new(&local_pmu(this_cpu)).reset();
-        alert::probe(this_cpu);
+        driver.emulator().test_pmi_under_ebe(this_cpu);
     }
 }
 
 /// Saves the program's state. The PMU is frozen; MMCR0 was `mmcr0` before.
 pub(super) fn switch_out(driver: &Driver, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0) {
     let local = local_pmu(this_cpu);
-    let mmcr0 = alert::leave(this_cpu, local.when_frozen(mmcr0));
+    let mmcr0 = local.when_frozen(mmcr0);
+    let mmcr0 = driver.emulator().switch_out(this_cpu, mmcr0);
     let mmcr3 = this_cpu.mmcr.get().mmcr3;
     CurrentThread::new(&local).save(driver.registers(), mmcr0, mmcr3);
 }
@@ -105,7 +105,7 @@ pub(super) fn switch_in(
     let local = local_pmu(this_cpu);
     let thread = CurrentThread::new(&local);
     // Before SIAR and SDAR are restored: an alert changes them.
-    let user = alert::enter(this_cpu, thread.mmcr0());
+    let user = driver.emulator().switch_in(this_cpu, thread.mmcr0());
     // Only with GE on: with GE off the program's handler has this alert already.
     if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::forgets_alerts() {
         local.raise_again();

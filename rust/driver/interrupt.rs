@@ -6,13 +6,13 @@
 //! (MMCR0\[FCECE\]), so those of a group stay consistent until the handler is done.
 
 use super::{
-    alert,
     count,
     cpu_state::{
         local_pmu,
         CpuState,
         ThisCpu, //
     },
+    emulator::Emulator,
     event,
     sample::PmuSnapshot, //
 };
@@ -34,25 +34,36 @@ use crate::{
         },
         machine,
         pmu,
-        regs::Mmcr0,
-        timer::Look, //
+        regs::Mmcr0, //
     },
 };
-use kernel::sync::{
-    atomic::Relaxed,
-    Arc, //
+use kernel::{
+    pr_warn_once,
+    sync::{
+        atomic::Relaxed,
+        Arc, //
+    },
 };
 
 /// The handler of PMIs.
 pub(super) struct PmiHandler {
     model: &'static CpuModel,
     cpus: Arc<CpuContexts<CpuState>>,
+    pub(super) emulator: Emulator,
 }
 
 impl PmiHandler {
     /// The handler for CPUs of `model`, with the driver's per-CPU state.
-    pub(super) fn new(model: &'static CpuModel, cpus: Arc<CpuContexts<CpuState>>) -> Self {
-        Self { model, cpus }
+    pub(super) fn new(
+        model: &'static CpuModel,
+        cpus: Arc<CpuContexts<CpuState>>,
+        emulator: Emulator,
+    ) -> Self {
+        Self {
+            model,
+            cpus,
+            emulator,
+        }
     }
 }
 
@@ -66,7 +77,10 @@ impl Handler for PmiHandler {
             return;
         };
         if mmcr0.ebe() == 1 {
-            alert::interrupt(&this_cpu, mmcr0);
+            // By the architecture there is none. Leave PMAO and the counters to the program.
+            if !self.emulator.pmi_under_ebe(&this_cpu, mmcr0, interrupted) {
+                pr_warn_once!("ignoring a PM interrupt under MMCR0[EBE]\n");
+            }
             return;
         }
         if this_cpu.disabled.get() {
@@ -89,14 +103,6 @@ impl Handler for PmiHandler {
         Mmcr0::from(this_cpu.mmcr.get().mmcr0).alerting().write();
         // SAFETY: This is the handler of a PMI.
         unsafe { perf::sample_took(machine::clock().wrapping_sub(start)) };
-    }
-}
-
-impl Look for PmiHandler {
-    fn look(&self, in_program: bool) -> Option<u64> {
-        // SAFETY: Interrupts are off and PM interrupts are masked, so nobody else uses the state.
-        let this_cpu = unsafe { self.cpus.this_cpu() }?;
-        alert::look(&this_cpu, in_program)
     }
 }
 

@@ -13,12 +13,12 @@
 //!
 //! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded.
 
-mod alert;
 mod branch;
 mod branch_stack;
 mod count;
 mod cpu_state;
 mod ebb;
+mod emulator;
 mod event;
 mod event_init;
 mod exec;
@@ -57,23 +57,20 @@ use crate::{
         hotplug::Hotplug,
         interrupt::PmcReservation,
         machine,
-        thread::Registers,
-        timer::Timers, //
+        thread::Registers, //
     },
 };
 use cpu_state::{
-    local_pmu,
     CpuState,
     ThisCpu, //
 };
+use emulator::Emulator;
 use interrupt::PmiHandler;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 use requests::Requests;
-
-type Here<'a> = ThisCpu<'a>;
 
 /// The driver, one for the machine.
 #[pin_data]
@@ -87,13 +84,15 @@ pub(crate) struct Driver {
     /// The PMU's interrupt, reserved while events are open.
     #[pin]
     pmcs: PmcReservation<PmiHandler>,
-    /// Timers, for what a PMI cannot do at once; dropped after it.
-    _timers: Timers<PmiHandler>,
+    /// Handles PMIs.
+    pmi_handler: Arc<PmiHandler>,
+    /// Handlers of other interrupts let PMIs through.
+    prompt: bool,
 }
 
 impl Driver {
     /// The driver of a machine whose CPUs are of `model`.
-    fn new(model: &'static CpuModel, interrupt: Arc<PmiHandler>) -> impl PinInit<Self, Error> {
+    fn new(model: &'static CpuModel, pmi_handler: Arc<PmiHandler>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             model,
             machine: Machine {
@@ -101,9 +100,15 @@ impl Driver {
                 strict_branch_filters: machine::strict_filters(),
             },
             hotplug: Hotplug::watch()?,
-            _timers: Timers::new(interrupt.clone())?,
-            pmcs <- PmcReservation::new(interrupt),
+            prompt: machine::prompt().unwrap_or(pmi_handler.emulator.prompt_by_default()),
+            pmcs <- PmcReservation::new(pmi_handler.clone()),
+            pmi_handler,
         }? Error)
+    }
+
+    /// The emulator that the machine may be.
+    fn emulator(&self) -> &Emulator {
+        &self.pmi_handler.emulator
     }
 
     /// Whether the PMU is that of ISA v3.1.

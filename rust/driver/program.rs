@@ -4,7 +4,6 @@
 //! `schedule.rs` added or deleted in between.
 
 use super::{
-    alert,
     branch,
     count,
     cpu_state::{
@@ -22,7 +21,6 @@ use crate::{
     isa207::Assignment,
     perf::Event,
     power::{
-        machine, //
         pmu::{
             self,
             LocalPmu, //
@@ -78,7 +76,7 @@ impl Driver {
             local.set_in_use(false);
             local.set_prompt(false);
             if self.is_v31() {
-                alert::close();
+                self.emulator().close();
             }
             return;
         }
@@ -134,13 +132,13 @@ impl Driver {
         self.turn_on(this_cpu, local);
         local.set_in_use(true);
         // With EBE set alerts are no interrupts, so there are none to let through.
-        local.set_prompt(!ebb && machine::wants_prompt());
+        local.set_prompt(!ebb && self.prompt);
         Mmcr1::write(assignment.mmcr.mmcr1);
         if self.is_v31() {
             Mmcr3::write(assignment.mmcr.mmcr3);
         }
         if let Some(leader) = ebb_leader {
-            ebb::reset_at_first_schedule(this_cpu, leader);
+            ebb::reset_at_first_schedule(self, this_cpu, leader);
             // The program can read the BHRB and all counters: leave nothing of others in them.
             local.clear_bhrb();
             clear_unused_counters(&assignment);

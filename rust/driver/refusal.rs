@@ -25,7 +25,7 @@ pub(super) enum Refusal {
     NoSuchCacheEvent,
     /// A branch stack of the calls that have not returned.
     BranchCallStack,
-    /// A branch stack on an emulated CPU without BHRB.
+    /// A branch stack on a machine without BHRB.
     BranchNoBhrb,
     /// A branch stack with counts of events at each branch.
     BranchCounters,
@@ -83,7 +83,7 @@ impl Refusal {
             Self::InvalidCacheEvent => "there is no such combination of cache, access and result",
             Self::NoSuchCacheEvent => "the processor has no such cache event",
             Self::BranchCallStack => "the hardware records branches, not the stack of calls",
-            Self::BranchNoBhrb => "this emulator lacks the BHRB",
+            Self::BranchNoBhrb => "the machine has no BHRB",
             Self::BranchCounters => "the hardware counts no events at branches",
             Self::BranchTransactions => "branches are not told apart by transactions",
             Self::BranchNoTypes => "the branch stack is to hold no type of branch",

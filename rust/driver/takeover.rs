@@ -3,6 +3,7 @@
 //! Taking the PMU over from the driver that is built into the kernel, and giving it back.
 
 use super::{
+    emulator::Emulator,
     exec::ResetOnExec,
     interrupt::PmiHandler,
     sysfs,
@@ -50,12 +51,13 @@ impl Takeover {
             pr_err!("no support for the processor with PVR {pvr:#010x}\n");
             return Err(ENODEV);
         };
-        machine::inspect();
         // Do all that can fail before the other driver loses the PMU.
         let cpus = CpuContexts::new()?;
-        let interrupt = Arc::new(PmiHandler::new(model, cpus.clone()), GFP_KERNEL)?;
+        let emulator = Emulator::identify(&cpus)?;
+        let pmi_handler = PmiHandler::new(model, cpus.clone(), emulator);
+        let pmi_handler = Arc::new(pmi_handler, GFP_KERNEL)?;
         let attr_groups = sysfs::attr_groups(model)?;
-        let driver = Arc::pin_init(Driver::new(model, interrupt), GFP_KERNEL)?;
+        let driver = Arc::pin_init(Driver::new(model, pmi_handler), GFP_KERNEL)?;
         let on_exec = Arc::new(ResetOnExec::new(driver.clone(), cpus.clone()), GFP_KERNEL)?;
         let exec = ExecWatch::new(on_exec).inspect_err(|e| {
             pr_err!("the kernel cannot tell of new programs ({e:?}): CONFIG_TRACEPOINTS?\n");

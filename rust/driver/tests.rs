@@ -8,10 +8,6 @@ use kernel::prelude::*;
 #[kunit_tests(ebb_pmu_driver)]
 mod cases {
     use super::super::{
-        alert::{
-            judge,
-            Verdict, //
-        },
         branch_stack::{
             decide_by_types,
             EntryDecision,
@@ -42,7 +38,6 @@ mod cases {
                 NEGATIVE, //
             },
             regs::{
-                Bescr,
                 Mmcr0,
                 Sier, //
             },
@@ -368,28 +363,5 @@ mod cases {
         let after = counting.with_const_fcece::<0>().alerted();
         assert!(after.pmao() == 1 && after.pmae() == 0);
         assert!(after.fc() == 0);
-    }
-
-    #[test]
-    fn an_alert_is_judged_by_what_the_program_asked_for() {
-        const GE: u64 = 1 << 63;
-        const PME: u64 = 1 << 32;
-        const PMEO: u64 = 1;
-        let verdict =
-            |bescr, at_handler, mark_gone| judge(Bescr::from(bescr), at_handler, mark_gone);
-
-        // EBBs of the PMU are not asked for, wherever the program is.
-        for bescr in [0, GE, PMEO, GE | PMEO] {
-            assert_eq!(verdict(bescr, true, true), Verdict::Due);
-        }
-        // They are on: the machine's turn, also if it says that one occurred.
-        assert_eq!(verdict(GE | PME, false, false), Verdict::Held);
-        assert_eq!(verdict(GE | PME | PMEO, true, true), Verdict::Held);
-        // The program turned them off, and no EBB was made since.
-        assert_eq!(verdict(PME, true, true), Verdict::Due);
-        // An EBB was made: this one, an earlier one whose handler runs, or one without its branch.
-        assert_eq!(verdict(PME | PMEO, true, true), Verdict::Taken);
-        assert_eq!(verdict(PME | PMEO, false, false), Verdict::Due);
-        assert_eq!(verdict(PME | PMEO, false, true), Verdict::Lost);
     }
 }

@@ -35,6 +35,9 @@ use kernel::{
 /// MSR\[PR\] (IBM bit 49): problem state.
 const MSR_PR: u64 = 1 << 14;
 
+/// In `softe` of `struct pt_regs`: interrupts are off.
+const IRQS_DISABLED: u64 = 1;
+
 /// The state that a PMI interrupted.
 ///
 /// # Invariants
@@ -64,6 +67,11 @@ impl Interrupted {
         self.regs().msr as u64 & MSR_PR != 0
     }
 
+    /// Whether interrupts were off, in software's view, so that this PMI is an NMI.
+    pub(crate) fn is_nmi(&self) -> bool {
+        self.regs().softe as u64 & IRQS_DISABLED != 0
+    }
+
     /// Tells the part of perf that is built into the kernel what was sampled: whether SIAR rather
     /// than [`Interrupted::nip`] says where, and with which SIER and MMCRA. To be called before
     /// perf core is told of an overflow, as replayed interrupts come with nothing there.
@@ -85,6 +93,12 @@ pub(crate) fn program_nip(_local: &LocalPmu) -> u64 {
     // SAFETY: Reads the current task's registers, which stay where they are with interrupts off.
     // CAST: A word of 64 bits on this machine.
     unsafe { bindings::ebb_pmu_program_nip() as u64 }
+}
+
+/// Whether the interrupt under way, other than a PMI, interrupted a program rather than the kernel.
+pub(crate) fn interrupted_program() -> bool {
+    // SAFETY: Reads a variable of this CPU and the registers that it points to, if any.
+    unsafe { bindings::ebb_pmu_interrupted_user() }
 }
 
 /// Does something that no PMI of this CPU may come between, and nothing that takes long: one that is

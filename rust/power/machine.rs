@@ -44,47 +44,26 @@ pub(crate) fn in_partition() -> bool {
     unsafe { bindings::ebb_pmu_in_lpar() }
 }
 
-/// Whether this is QEMU emulating the CPU, rather than a CPU, KVM's included.
-static EMULATED: Atomic<bool> = Atomic::new(false);
-
-/// Whether the CPU has the instructions of the BHRB, as it must from ISA 2.07 on. Emulators may
-/// not: on QEMU before 9.1 they are illegal ones.
+/// Whether the BHRB's instructions may be used. ISA 2.07 and later require them.
 static BHRB: Atomic<bool> = Atomic::new(true);
 
-/// Whether PM interrupts are to come in handlers of other interrupts.
-static PROMPT: Atomic<bool> = Atomic::new(false);
-
-/// Looks what the machine is. Before that it is taken for one that has all it must have.
-pub(crate) fn inspect() {
-    // SAFETY: They read the device tree and a parameter that is set before the module starts; this is
-    // called in process context.
-    let (emulated, no_bhrb, prompt) = unsafe {
-        (
-            bindings::ebb_pmu_emulated(),
-            bindings::ebb_pmu_bhrb_missing(),
-            bindings::ebb_pmu_prompt(),
-        )
-    };
-    EMULATED.store(emulated, Relaxed);
-    BHRB.store(!no_bhrb, Relaxed);
-    PROMPT.store(prompt > 0 || prompt < 0 && !emulated, Relaxed);
-}
-
-/// Whether PM interrupts are to come in handlers of other interrupts: the module's parameter
-/// `prompt`, by default not in an emulator.
-pub(crate) fn wants_prompt() -> bool {
-    PROMPT.load(Relaxed)
-}
-
-/// Whether QEMU emulates the CPU.
-pub(crate) fn is_emulated() -> bool {
-    EMULATED.load(Relaxed)
+/// Tells that the BHRB's instructions are illegal on this machine.
+pub(crate) fn disable_bhrb() {
+    BHRB.store(false, Relaxed);
 }
 
 /// Whether there is a BHRB.
 #[inline]
 pub(crate) fn has_bhrb() -> bool {
     BHRB.load(Relaxed)
+}
+
+/// Whether handlers of other interrupts are to let PMIs through, if the user says so: the module's
+/// parameter `prompt`.
+pub(crate) fn prompt() -> Option<bool> {
+    // SAFETY: Reads a variable that is set before the module starts.
+    let prompt = unsafe { bindings::ebb_pmu_prompt() };
+    (prompt >= 0).then_some(prompt > 0)
 }
 
 /// Whether the CPU raises no alert when it finds MMCR0\[PMAO\] set, as it must: a defect of POWER8E

@@ -32,4 +32,3 @@ pub(crate) mod regs;
 pub(crate) mod sampled;
 mod spr;
 pub(crate) mod thread;
-pub(crate) mod timer;

@@ -17,6 +17,7 @@
 #include <asm/cpu_has_feature.h>
 #include <asm/firmware.h>
 #include <asm/hw_irq.h>
+#include <asm/irq_regs.h>
 #include <asm/machdep.h>
 #include <asm/pmc.h>
 #include <asm/ptrace.h>
@@ -157,7 +158,7 @@ bool ebb_pmu_strict_filters(void)
 static int prompt = -1;
 module_param(prompt, int, 0444);
 MODULE_PARM_DESC(prompt,
-		 "sample in handlers of other interrupts: 1 yes, 0 no, -1 (default) yes, but not in an emulator");
+		 "sample in handlers of other interrupts: 1 yes, 0 no, -1 (default) by machine");
 
 int ebb_pmu_prompt(void)
 {
@@ -169,6 +170,13 @@ unsigned long ebb_pmu_program_nip(void)
 	struct pt_regs *regs = task_pt_regs(current);
 
 	return regs ? regs->nip : 0;
+}
+
+bool ebb_pmu_interrupted_user(void)
+{
+	struct pt_regs *regs = get_irq_regs();
+
+	return regs && user_mode(regs);
 }
 
 bool ebb_pmu_in_lpar(void)

@@ -75,6 +75,9 @@ int ebb_pmu_prompt(void);
 /* Where the current task's program goes on after the kernel; 0 if it has none. */
 unsigned long ebb_pmu_program_nip(void);
 
+/* Whether the interrupt under way, other than a PMI, interrupted a program. */
+bool ebb_pmu_interrupted_user(void);
+
 /* Whether there is a hypervisor above this kernel. */
 bool ebb_pmu_in_lpar(void);
 

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a CPU knows of the alert of the program whose events are on its PMU, and what became of an
+//! alert that occurred.
+//!
+//! A program has one alert at most, as PMAO is one bit. A CPU's [`AlertState`] is the program's only
+//! while its events are on that CPU: at the switch out an alert that is owed goes to PMAO of the
+//! program's saved MMCR0, so that it moves with the task, is not inherited, and is gone with the
+//! first event of a new group.
+//!
+//! The PMI's handler and the timer's interrupt write the state too, so other code does so only while
+//! the PMU is disabled or PMIs are masked.
+
+use super::timer::FIRST_CHECK_NS;
+use crate::power::regs::Bescr;
+use core::cell::Cell;
+
+/// What EBBRR holds while the program can take an EBB and has got none. An EBB overwrites it with the
+/// address of an instruction, a multiple of four.
+pub(super) const EBBRR_UNCHANGED: u64 = 1;
+
+/// Shortest pause after a check that interrupted the kernel. On a debug kernel an interrupt may take
+/// longer than [`FIRST_CHECK_NS`], and a long system call would make no progress.
+const KERNEL_CHECK_NS: u64 = 80_000;
+
+/// Longest pause. Pauses double up to it.
+const SLOWEST_CHECK_NS: u64 = 640_000;
+
+/// The alert of the program whose events are on this CPU's PMU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Alert {
+    /// The program is owed none. It may be in its handler.
+    #[default]
+    None,
+    /// The program is owed none, and EBBRR holds [`EBBRR_UNCHANGED`].
+    NoneWatched,
+    /// QEMU has latched the EBB, and EBBRR holds [`EBBRR_UNCHANGED`].
+    Latched,
+    /// The program is owed one, and cannot take it.
+    Waiting,
+}
+
+/// What became of an alert that occurred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// QEMU branched: the program is at the start of its handler.
+    Branched,
+    /// QEMU latched the EBB, and branches when it enters the program.
+    Latched,
+    /// The program cannot take the EBB now.
+    Waiting,
+    /// QEMU updated BESCR and EBBRR without branching.
+    BranchLost,
+}
+
+impl Outcome {
+    /// Tells it by BESCR, by whether the program is at the start of its handler, and by whether EBBRR
+    /// held [`EBBRR_UNCHANGED`] and does no more.
+    pub(super) fn of(bescr: Bescr, at_handler: bool, ebbrr_changed: bool) -> Self {
+        if bescr.pme() == 0 {
+            Self::Waiting
+        } else if bescr.ge() == 1 {
+            Self::Latched
+        } else if bescr.pmeo() == 0 {
+            // The program itself turned EBBs off.
+            Self::Waiting
+        } else if at_handler {
+            Self::Branched
+        } else if ebbrr_changed {
+            Self::BranchLost
+        } else {
+            // The handler runs.
+            Self::Waiting
+        }
+    }
+}
+
+/// What a CPU knows of its program's alert, and when it checks it next.
+#[derive(Default)]
+pub(in super::super) struct AlertState {
+    alert: Cell<Alert>,
+    /// The pause before the next check.
+    pause_ns: Cell<u64>,
+}
+
+impl AlertState {
+    pub(super) fn get(&self) -> Alert {
+        self.alert.get()
+    }
+
+    /// Sets the alert; the pauses between checks stay as long as they are.
+    pub(super) fn set(&self, alert: Alert) {
+        self.alert.set(alert);
+    }
+
+    /// Makes the pauses between checks short again.
+    pub(super) fn restart_pauses(&self) {
+        self.pause_ns.set(FIRST_CHECK_NS);
+    }
+
+    /// The pause after a check that interrupted the program, or the kernel.
+    pub(super) fn next_pause_ns(&self, in_program: bool) -> u64 {
+        let shortest = if in_program {
+            FIRST_CHECK_NS
+        } else {
+            KERNEL_CHECK_NS
+        };
+        let pause = self.pause_ns.get().max(shortest);
+        self.pause_ns.set(SLOWEST_CHECK_NS.min(2 * pause));
+        pause
+    }
+}
+
+/// KUnit tests (see `Documentation/testing.md`).
+#[cfg(EBB_KUNIT)]
+#[kernel::macros::kunit_tests(ebb_pmu_emulator)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcome_of_an_alert_by_bescr() {
+        const GE: u64 = 1 << 63;
+        const PME: u64 = 1 << 32;
+        const PMEO: u64 = 1;
+        let outcome = |bescr, at_handler, ebbrr_changed| {
+            Outcome::of(Bescr::from(bescr), at_handler, ebbrr_changed)
+        };
+
+        // EBBs of the PMU are not asked for, wherever the program is.
+        for bescr in [0, GE, PMEO, GE | PMEO] {
+            assert_eq!(outcome(bescr, true, true), Outcome::Waiting);
+        }
+        // They are on: QEMU's turn, also if PMEO says that one occurred.
+        assert_eq!(outcome(GE | PME, false, false), Outcome::Latched);
+        assert_eq!(outcome(GE | PME | PMEO, true, true), Outcome::Latched);
+        // The program turned them off, and no EBB was made since.
+        assert_eq!(outcome(PME, true, true), Outcome::Waiting);
+        // An EBB was made: this one, an earlier one whose handler runs, or one without its branch.
+        assert_eq!(outcome(PME | PMEO, true, true), Outcome::Branched);
+        assert_eq!(outcome(PME | PMEO, false, false), Outcome::Waiting);
+        assert_eq!(outcome(PME | PMEO, false, true), Outcome::BranchLost);
+    }
+}

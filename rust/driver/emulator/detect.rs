@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the device tree says of the emulator.
+//!
+//! C header: [`include/linux/of.h`](srctree/include/linux/of.h)
+
+use core::ptr::{
+    self,
+    NonNull, //
+};
+use kernel::{
+    bindings,
+    prelude::*,
+    str::CStr, //
+};
+
+/// QEMU's machine of that name, in the root's `compatible`.
+const PSERIES: &CStr = c"qemu,pseries";
+
+/// A node of the device tree, which stays as long as the value.
+struct Node(NonNull<bindings::device_node>);
+
+impl Node {
+    fn by_path(path: &CStr) -> Option<Self> {
+        // SAFETY: The path is a C string; no options are asked for.
+        let node =
+            unsafe { bindings::of_find_node_opts_by_path(path.as_char_ptr(), ptr::null_mut()) };
+        NonNull::new(node).map(Self)
+    }
+
+    fn by_type(name: &CStr) -> Option<Self> {
+        // SAFETY: The name is a C string; the search begins at the root.
+        let node = unsafe { bindings::of_find_node_by_type(ptr::null_mut(), name.as_char_ptr()) };
+        NonNull::new(node).map(Self)
+    }
+
+    fn has_property(&self, name: &CStr) -> bool {
+        // SAFETY: `by_path` and `by_type` took a reference to the node; the name is a C string.
+        let property = unsafe {
+            bindings::of_find_property(self.0.as_ptr(), name.as_char_ptr(), ptr::null_mut())
+        };
+        !property.is_null()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // SAFETY: Gives back the reference that `by_path` or `by_type` took.
+        unsafe { bindings::of_node_put(self.0.as_ptr()) };
+    }
+}
+
+/// Whether the root's `compatible` has `name`.
+fn machine_is(name: &CStr) -> bool {
+    let names = [name.as_char_ptr(), ptr::null()];
+    // SAFETY: The array is of C strings, and ends in a null pointer.
+    unsafe { bindings::of_machine_compatible_match(names.as_ptr()) }
+}
+
+/// Whether QEMU emulates the CPU: the machine is one of QEMU's, without KVM, which says that it is
+/// there.
+pub(super) fn is_qemu() -> bool {
+    [
+        PSERIES,
+        c"qemu,powernv8",
+        c"qemu,powernv9",
+        c"qemu,powernv10",
+        c"qemu,powernv11",
+    ]
+    .into_iter()
+    .any(machine_is)
+        && Node::by_path(c"/hypervisor").is_none()
+}
+
+/// Whether this QEMU is one before 9.1, to which the BHRB's instructions are illegal.
+///
+/// Nothing says so. The machine `pseries` got a property in the same release; `powernv` got none, and
+/// is taken for one of 9.1 or later.
+pub(super) fn lacks_bhrb() -> bool {
+    machine_is(PSERIES)
+        && Node::by_type(c"cpu").is_some_and(|cpu| !cpu.has_property(c"ibm,pi-features"))
+}

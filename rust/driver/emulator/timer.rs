@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A timer for each CPU, by which an alert that its program cannot take yet is checked again.
+//!
+//! The timer fires in hard interrupt context on the CPU that started it, also with PREEMPT_RT. In a
+//! PMI that is an NMI no timer can be started; an `irq_work` starts it as soon as interrupts are on.
+
+use super::{
+    super::cpu_state::{
+        CpuState,
+        ThisCpu, //
+    },
+    delivery,
+};
+use crate::{
+    perf::CpuContexts,
+    power::interrupt::{
+        interrupted_program,
+        masked, //
+    },
+};
+use kernel::{
+    bindings,
+    container_of,
+    cpu::nr_cpu_ids,
+    impl_has_hr_timer,
+    prelude::*,
+    sync::Arc,
+    time::{
+        hrtimer::{
+            HasHrTimer,
+            HrTimer,
+            HrTimerCallback,
+            HrTimerCallbackContext,
+            HrTimerRestart,
+            RelativePinnedHardMode, //
+        },
+        Delta,
+        Instant,
+        Monotonic, //
+    },
+    types::Opaque, //
+};
+
+/// Pause before the first check of an alert. A shorter one would slow down the handler that the alert
+/// waits for.
+pub(super) const FIRST_CHECK_NS: u64 = 20_000;
+
+/// The timers of all CPUs.
+pub(super) struct CheckTimers(Pin<KBox<[CheckTimer]>>);
+
+impl CheckTimers {
+    /// Fails with `ENOMEM`.
+    pub(super) fn new(cpus: &Arc<CpuContexts<CpuState>>) -> Result<Self> {
+        // CAST: A CPU's number fits any integer.
+        let timers = KBox::pin_slice(
+            |cpu| CheckTimer::new(cpu as u32, cpus.clone()),
+            nr_cpu_ids() as usize,
+            GFP_KERNEL,
+        )?;
+        Ok(Self(timers))
+    }
+
+    /// Has the alert of this CPU's program checked within [`FIRST_CHECK_NS`].
+    pub(super) fn start(&self, this_cpu: &ThisCpu<'_>, in_nmi: bool) {
+        // CAST: A CPU's number fits any integer.
+        let Some(timer) = self.0.get(this_cpu.id().as_u32() as usize) else {
+            return;
+        };
+        if in_nmi {
+            // SAFETY: Initialized in `CheckTimer::new`; `drop` waits until it has run.
+            unsafe { bindings::irq_work_queue(timer.start_work.get()) };
+        } else {
+            timer.start_first();
+        }
+    }
+}
+
+impl Drop for CheckTimers {
+    fn drop(&mut self) {
+        for timer in self.0.iter() {
+            // SAFETY: Initialized in `CheckTimer::new`. Nobody calls `start` any more; until it is waited
+            // for, the `irq_work` starts the timer, and until it is cancelled, the timer itself.
+            unsafe {
+                bindings::irq_work_sync(timer.start_work.get());
+                bindings::hrtimer_cancel(CheckTimer::c_timer_ptr(timer).cast_mut());
+            }
+        }
+    }
+}
+
+/// A CPU's timer, part of [`CheckTimers`].
+#[pin_data]
+struct CheckTimer {
+    #[pin]
+    timer: HrTimer<Self>,
+    /// Starts the timer for a PMI that is an NMI.
+    #[pin]
+    start_work: Opaque<bindings::irq_work>,
+    /// The CPU's number.
+    cpu: u32,
+    cpus: Arc<CpuContexts<CpuState>>,
+}
+
+// SAFETY: The kernel's functions for timers and `irq_work`s may be called on any CPU; the other fields
+// are `Send`.
+unsafe impl Send for CheckTimer {}
+// SAFETY: As above; the other fields are `Sync`.
+unsafe impl Sync for CheckTimer {}
+
+impl CheckTimer {
+    fn new(cpu: u32, cpus: Arc<CpuContexts<CpuState>>) -> impl PinInit<Self, Error> {
+        // As IRQ_WORK_INIT_HARD().
+        let mut start_work = bindings::irq_work {
+            func: Some(start_from_irq_work),
+            ..Default::default()
+        };
+        start_work.node.__bindgen_anon_1.u_flags = bindings::IRQ_WORK_HARD_IRQ;
+        try_pin_init!(Self {
+            timer <- HrTimer::new(),
+            start_work: Opaque::new(start_work),
+            cpu,
+            cpus,
+        }? Error)
+    }
+
+    /// Has the timer fire within [`FIRST_CHECK_NS`].
+    fn start_first(&self) {
+        // SAFETY: `self` is valid, and so is its timer.
+        let is_queued =
+            unsafe { (&raw const (*Self::c_timer_ptr(self)).is_queued).read_volatile() };
+        let left = || self.timer.expires() - Instant::<Monotonic>::now();
+        if !(is_queued && left() <= delta(FIRST_CHECK_NS)) {
+            self.start(FIRST_CHECK_NS);
+        }
+    }
+
+    fn start(&self, ns: u64) {
+        // SAFETY: `self` is valid until `CheckTimers` has cancelled the timer.
+        unsafe { HasHrTimer::start(self, delta(ns)) };
+    }
+}
+
+impl HrTimerCallback for CheckTimer {
+    type Pointer<'a> = Pin<&'a Self>;
+
+    fn run(this: Pin<&Self>, _context: HrTimerCallbackContext<'_, Self>) -> HrTimerRestart {
+        let in_program = interrupted_program();
+        let mut pause_ns = None;
+        masked(|| {
+            // SAFETY: Interrupts are off in the timer's interrupt, and PMIs are masked, so nobody else
+            // uses the CPU's state.
+            if let Some(this_cpu) = unsafe { this.cpus.this_cpu() } {
+                // The timer of a CPU that went offline fires on another one, which has its own.
+                if this_cpu.id().as_u32() == this.cpu {
+                    pause_ns = delivery::check(&this_cpu, in_program);
+                }
+            }
+        });
+        if let Some(ns) = pause_ns {
+            this.start(ns);
+        }
+        HrTimerRestart::NoRestart
+    }
+}
+
+impl_has_hr_timer! {
+    impl HasHrTimer<Self> for CheckTimer {
+        mode: RelativePinnedHardMode<Monotonic>, field: self.timer
+    }
+}
+
+/// # Safety
+///
+/// `work` must be the `start_work` of a [`CheckTimer`].
+unsafe extern "C" fn start_from_irq_work(work: *mut bindings::irq_work) {
+    // SAFETY: By the function's precondition; `CheckTimers` waits for this before it goes.
+    let timer = unsafe { &*container_of!(Opaque::cast_from(work), CheckTimer, start_work) };
+    timer.start_first();
+}
+
+fn delta(ns: u64) -> Delta {
+    // CAST: Pauses are below a millisecond.
+    Delta::from_nanos(ns as i64)
+}
