@@ -20,6 +20,12 @@ pub const IFM_SHIFT: u32 = 60;
 /// The field of the Instruction Filtering Mode.
 pub const IFM_MASK: u64 = 3 << IFM_SHIFT;
 
+/// Asks for the BHRB with the Instruction Filtering Mode `ifm`, 0-3.
+#[must_use]
+pub const fn bhrb(ifm: u8) -> u64 {
+    BHRB | (ifm as u64 & 3) << IFM_SHIFT
+}
+
 /// Least significant bit of the PMC number in an event code (bits 16-19).
 pub const PMC_SHIFT: u32 = 16;
 

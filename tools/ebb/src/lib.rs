@@ -8,14 +8,14 @@
 //! counters in Book III, chapter "Performance Monitor Facility".
 //!
 //! ```no_run
-//! use ebb::{EbbContext, EventBuilder, Pmc};
+//! use ebb::{EbbContext, Pmc};
 //!
 //! fn handler(context: &mut EbbContext<'_>) {
 //!     let _address = context.interrupted();
 //! }
 //!
 //! fn main() -> Result<(), ebb::Error> {
-//!     let event = EventBuilder::ebb(ebb::config::CYCLES_PMC1).open()?;
+//!     let event = ebb::event(ebb::config::CYCLES_PMC1).open()?;
 //!     // SAFETY: `handler` only reads its context.
 //!     unsafe { ebb::install(handler)? };
 //!     event.enable()?;
@@ -49,12 +49,8 @@ mod rules;
 pub mod spr;
 
 pub use error::Error;
-pub use error::errno_name;
-pub use event::Event;
-pub use event::EventBuilder;
-pub use event::Times;
-pub use event::disable_all;
-pub use event::enable_all;
+pub use event::event;
+pub use event::member;
 pub use handler::EbbContext;
 pub use handler::Handler;
 pub use handler::Rearm;
@@ -67,4 +63,8 @@ pub use handler::set_period;
 pub use handler::spurious;
 pub use handler::start;
 pub use handler::supported;
+pub use perf_event::Attr;
+pub use perf_event::Event;
+pub use perf_event::disable_all;
+pub use perf_event::enable_all;
 pub use pmc::Pmc;

@@ -9,15 +9,13 @@
 use crate::config::BHRB;
 use crate::config::EBB;
 use crate::config::pmc_of;
-use perf_event_open_sys::bindings::perf_event_attr;
+use perf_event::Attr;
 
-/// The first rule for EBB events that `attr` breaks on thread `pid`, with
-/// `leader` if it is to be a member of a group.
-pub(crate) fn broken(
-    attr: &perf_event_attr,
-    pid: libc::pid_t,
-    leader: Option<&perf_event_attr>,
-) -> Option<&'static str> {
+/// The first rule for EBB events that `request` breaks, with `leader` if it is to be a
+/// member of a group.
+pub(crate) fn broken(request: &Attr, leader: Option<&Attr>) -> Option<&'static str> {
+    let (attr, pid) = (request.as_raw(), request.target());
+    let leader = leader.map(Attr::as_raw);
     let is_ebb = attr.config & EBB != 0;
     let group = leader.unwrap_or(attr);
     let rules = [

@@ -8,7 +8,6 @@
 
 use crate::sampling;
 use ebb::Error;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::spr;
 
@@ -24,7 +23,7 @@ unsafe extern "C" fn empty_entry() {
 
 /// Instructions that one EBB with the demo's handler executes, `rfebb` included.
 pub fn instructions() -> Result<u32, Error> {
-    let event = EventBuilder::ebb(INSTRUCTIONS_PMC5).open()?;
+    let event = ebb::event(INSTRUCTIONS_PMC5).open()?;
     event.enable()?;
     event.check_scheduled()?;
     // SAFETY: as in `sampling::run`.

@@ -11,7 +11,6 @@ mod symbols;
 mod workload;
 
 use clap::Parser;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::config;
 use std::collections::BTreeMap;
@@ -111,7 +110,7 @@ fn demo(options: &Options) -> Result<Vec<String>, Box<dyn Error>> {
         extra / (run.addresses.len().max(1) as u128)
     );
 
-    match EventBuilder::ebb(options.event).sample_period(1000).open() {
+    match ebb::event(options.event).sample_period(1000).open() {
         Ok(_) => faults.push("the kernel let an EBB event have a sample period".to_string()),
         Err(error) => println!("\nRefused, with a sample_period of 1000: {error}"),
     }

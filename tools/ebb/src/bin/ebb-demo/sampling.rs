@@ -5,7 +5,6 @@ use crate::workload;
 use crate::workload::Data;
 use ebb::EbbContext;
 use ebb::Error;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
 use std::sync::OnceLock;
@@ -50,7 +49,7 @@ pub struct Run {
 /// should take.
 pub fn run(code: u64, period: u32, count: usize) -> Result<Run, Error> {
     let counter = Pmc::of_event(code).ok_or(Error::Period)?;
-    let event = EventBuilder::ebb(code).open()?;
+    let event = ebb::event(code).open()?;
     // SAFETY: the handler only stores to atomics that exist already.
     unsafe { ebb::install(handler)? };
     event.enable()?;

@@ -4,7 +4,7 @@
 
 use crate::alert;
 use crate::session;
-use ebb::EventBuilder;
+use ebb::Attr;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
@@ -48,7 +48,10 @@ impl Neighbour {
     /// A failure of the test.
     pub fn counting(cpu: usize) -> Result<Self, Failure> {
         Self::spawn(cpu, || {
-            let event = EventBuilder::raw(session::CYCLES).open().or_fail("open")?;
+            let event = Attr::raw(session::CYCLES)
+                .user_only()
+                .open()
+                .or_fail("open")?;
             event.enable().or_fail("enable")?;
             Ok(Some(event))
         })

@@ -3,7 +3,6 @@
 
 use ebb::EbbContext;
 use ebb::Event;
-use ebb::EventBuilder;
 use ebb::Handler;
 use ebb::Pmc;
 use ebb::pmc;
@@ -52,7 +51,7 @@ pub fn isa_v31() -> bool {
 #[track_caller]
 pub fn prepare(code: u64, handler: Handler) -> Result<Event, Failure> {
     require_ebb()?;
-    let event = EventBuilder::ebb(code).open().or_fail("open EBB event")?;
+    let event = ebb::event(code).open().or_fail("open EBB event")?;
     // SAFETY: the tests' handlers keep to what a signal handler may do.
     unsafe { ebb::install(handler) }.or_fail("install")?;
     event.enable().or_fail("enable")?;

@@ -16,6 +16,7 @@ pub mod cpu;
 pub mod process;
 pub mod runner;
 
+use std::error::Error;
 use std::fmt::Display;
 use std::io;
 use std::io::Write;
@@ -55,9 +56,9 @@ pub enum Failure {
 }
 
 /// An error met with `?` fails the test; the text says where.
-impl From<io::Error> for Failure {
+impl<E: Error> From<E> for Failure {
     #[track_caller]
-    fn from(error: io::Error) -> Self {
+    fn from(error: E) -> Self {
         Failure::Fail(located(Location::caller(), error))
     }
 }

@@ -13,7 +13,7 @@ use std::io;
 use std::ops::Range;
 use std::slice;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use crate::fields::branch::ANY;
 use crate::fields::branch::ANY_CALL;

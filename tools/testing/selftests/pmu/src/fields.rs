@@ -7,7 +7,7 @@ macro_rules! wide {
     ($($name:ident = $bit:ident),* $(,)?) => {
         $(
             #[doc = concat!("`", stringify!($bit), "`")]
-            pub const $name: u64 = perf_event_open_sys::bindings::$bit as u64;
+            pub const $name: u64 = perf_event::sys::$bit as u64;
         )*
     };
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use crate::event::check;
+use crate::check_status;
 use crate::machine;
 
 /// A kind of work: its name, and what does it until the time base has a value.
@@ -74,7 +74,7 @@ pub fn page_faults(end: u64) -> io::Result<()> {
             unsafe { base.cast::<u8>().add(index * page).write_volatile(1) };
         }
         // SAFETY: the mapping's pages are forgotten, and nobody refers into it.
-        outcome = check(unsafe { libc::madvise(base, PAGES * page, libc::MADV_DONTNEED) });
+        outcome = check_status(unsafe { libc::madvise(base, PAGES * page, libc::MADV_DONTNEED) });
     }
     // SAFETY: the mapping is this function's own.
     unsafe { libc::munmap(base, PAGES * page) };
@@ -151,7 +151,7 @@ fn set_timer(interval: Duration) -> io::Result<()> {
         it_value: interval,
     };
     // SAFETY: `timer` outlives the call, the old value is not asked for.
-    check(unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) })
+    check_status(unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) })
 }
 
 fn joined<T>(result: thread::Result<T>) -> io::Result<()> {

@@ -4,9 +4,8 @@
 use ktap::Failure;
 use ktap::check;
 
-use crate::attr::Attr;
-use crate::attr::INSTRUCTIONS;
-use crate::attr::on_pmc;
+use crate::codes::INSTRUCTIONS;
+use crate::codes::on_pmc;
 use crate::fields::branch;
 use crate::fields::sample::BRANCH_STACK;
 use crate::fields::sample::REGS_INTR;
@@ -17,6 +16,7 @@ use crate::machine;
 use crate::regs;
 use crate::sample::Recorder;
 use crate::sample::Sample;
+use perf_event::Attr;
 
 /// Instructions between two samples.
 pub const PERIOD: u64 = 50_021;

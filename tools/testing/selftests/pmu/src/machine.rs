@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ktap::Outcome;
 
-use crate::event::check;
+use crate::check_status;
 use crate::work;
 
 /// The processor family, as far as the event codes differ.
@@ -169,7 +169,7 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
     // SAFETY: `set` outlives the call.
-    check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
+    check_status(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
 }
 
 /// Lets samples take any share of the time.

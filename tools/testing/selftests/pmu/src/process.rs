@@ -7,7 +7,7 @@ use std::io::PipeWriter;
 use std::io::Read;
 use std::io::Write;
 
-use crate::event::check;
+use crate::check_status;
 
 /// A forked child.
 pub struct Child {
@@ -46,7 +46,7 @@ impl Child {
     pub fn wait(self) -> io::Result<()> {
         let mut status = 0;
         // SAFETY: `status` outlives the call.
-        check(unsafe { libc::waitpid(self.pid, &mut status, 0) })?;
+        check_status(unsafe { libc::waitpid(self.pid, &mut status, 0) })?;
         if status != 0 {
             return Err(io::Error::other(format!(
                 "child ended with wait status {status:#x}"
@@ -62,7 +62,7 @@ const NOBODY: libc::uid_t = 65534;
 /// Makes the calling process an unprivileged user's, for good.
 pub fn become_nobody() -> io::Result<()> {
     // SAFETY: a call without pointers.
-    check(unsafe { libc::setuid(NOBODY) })
+    check_status(unsafe { libc::setuid(NOBODY) })
 }
 
 /// One direction of "you may go on": a pipe of single bytes.

@@ -8,12 +8,12 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::sync::atomic::fence;
 
-use perf_event_open_sys::bindings::PERF_RECORD_LOST;
-use perf_event_open_sys::bindings::PERF_RECORD_SAMPLE;
-use perf_event_open_sys::bindings::PERF_RECORD_THROTTLE;
-use perf_event_open_sys::bindings::perf_event_mmap_page;
+use perf_event::sys::PERF_RECORD_LOST;
+use perf_event::sys::PERF_RECORD_SAMPLE;
+use perf_event::sys::PERF_RECORD_THROTTLE;
+use perf_event::sys::perf_event_mmap_page;
 
-use crate::event::Event;
+use perf_event::Event;
 
 /// One record of the ring buffer: its type and the words behind its header.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ impl Ring {
                 page + data,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
-                event.fd().as_raw_fd(),
+                event.as_raw_fd(),
                 0,
             )
         };

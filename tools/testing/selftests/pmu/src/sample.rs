@@ -4,13 +4,13 @@
 
 use std::io;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
-use crate::attr::Attr;
-use crate::event::Event;
 use crate::regs::Registers;
 use crate::ring::Record;
 use crate::ring::Ring;
+use perf_event::Attr;
+use perf_event::Event;
 
 /// One sample. What its event does not sample is 0 or empty.
 #[derive(Debug, Clone, Default)]
@@ -214,7 +214,7 @@ pub struct Recorder {
 impl Recorder {
     /// Opens the event for the calling task, with `pages` of buffer.
     pub fn open(attr: Attr, pages: usize) -> io::Result<Recorder> {
-        let event = attr.open_self()?;
+        let event = attr.open()?;
         let ring = Ring::map(&event, pages)?;
         Ok(Recorder { attr, event, ring })
     }

@@ -9,8 +9,8 @@
 use std::fs;
 use std::io;
 
-use perf_event_open_sys::bindings::PERF_TYPE_HW_CACHE;
-use perf_event_open_sys::bindings::PERF_TYPE_RAW;
+use perf_event::sys::PERF_TYPE_HW_CACHE;
+use perf_event::sys::PERF_TYPE_RAW;
 
 use crate::machine::Model;
 

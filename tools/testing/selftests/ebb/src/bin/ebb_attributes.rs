@@ -6,8 +6,8 @@
 //! the fault alone, on an event that is not EBB, opens too. So the refusal is of
 //! the combination.
 
+use ebb::Attr;
 use ebb::Event;
-use ebb::EventBuilder;
 use ebb::config;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::session::require_ebb;
@@ -16,7 +16,7 @@ use ktap::Outcome;
 
 /// Fails unless the kernel said EINVAL.
 #[track_caller]
-fn expect_einval(result: Result<Event, ebb::Error>) -> Outcome {
+fn expect_einval(result: perf_event::Result<Event>) -> Outcome {
     match result {
         Ok(_) => ktap::fail("the kernel accepted it"),
         Err(error) if error.errno() == Some(libc::EINVAL) => Ok(()),
@@ -26,10 +26,10 @@ fn expect_einval(result: Result<Event, ebb::Error>) -> Outcome {
 
 /// A fault on an EBB event that is right otherwise.
 #[track_caller]
-fn refused(fault: fn(EventBuilder) -> EventBuilder) -> Outcome {
-    let good = EventBuilder::ebb(CYCLES);
+fn refused(fault: fn(Attr) -> Attr) -> Outcome {
+    let good = ebb::event(CYCLES);
     good.open().or_fail("EBB event without the fault")?;
-    let plain = EventBuilder::raw(CYCLES).pinned(true).exclusive(true);
+    let plain = Attr::raw(CYCLES).user_only().pinned(true).exclusive(true);
     fault(plain).open().or_fail("fault without EBB")?;
     expect_einval(fault(good.clone()).open())?;
     good.open().or_fail("EBB event after the refusal")?;
@@ -37,7 +37,7 @@ fn refused(fault: fn(EventBuilder) -> EventBuilder) -> Outcome {
 }
 
 fn cpu_attached() -> Outcome {
-    let on_cpu = EventBuilder::ebb(CYCLES).cpu(0);
+    let on_cpu = ebb::event(CYCLES).cpu(0);
     on_cpu.open().or_fail("EBB event of a thread on a CPU")?;
     refused(|event| event.pid(-1).cpu(0))
 }
@@ -73,47 +73,49 @@ fn enable_on_exec() -> Outcome {
 
 fn no_pmc() -> Outcome {
     let without_pmc = CYCLES & 0xffff;
-    EventBuilder::raw(without_pmc)
+    Attr::raw(without_pmc)
+        .user_only()
         .open()
         .or_fail("code without a counter, not EBB")?;
-    EventBuilder::ebb(CYCLES).open().or_fail("code with one")?;
-    expect_einval(EventBuilder::ebb(without_pmc).open())
+    ebb::event(CYCLES).open().or_fail("code with one")?;
+    expect_einval(ebb::event(without_pmc).open())
 }
 
 fn bhrb_without_ebb() -> Outcome {
-    EventBuilder::ebb(CYCLES)
-        .bhrb(0)
+    ebb::event(CYCLES | config::bhrb(0))
         .open()
         .or_fail("EBB with BHRB")?;
-    EventBuilder::raw(CYCLES).open().or_fail("neither")?;
-    expect_einval(EventBuilder::raw(CYCLES | config::BHRB).open())
+    Attr::raw(CYCLES).user_only().open().or_fail("neither")?;
+    expect_einval(Attr::raw(CYCLES | config::BHRB).user_only().open())
 }
 
 fn member_not_ebb() -> Outcome {
-    let leader = EventBuilder::ebb(CYCLES).open().or_fail("leader")?;
-    EventBuilder::ebb_member(0x2001e)
+    let leader = ebb::event(CYCLES).open().or_fail("leader")?;
+    ebb::member(0x2001e)
         .open_with(&leader)
         .or_fail("member with EBB")?;
-    let member = EventBuilder::raw(0x2001e).disabled(false);
+    let member = Attr::raw(0x2001e).user_only().disabled(false);
     expect_einval(member.open_with(&leader))
 }
 
 fn leader_not_ebb() -> Outcome {
-    let leader = EventBuilder::raw(CYCLES)
+    let leader = Attr::raw(CYCLES)
+        .user_only()
         .pinned(true)
         .exclusive(true)
         .open()
         .or_fail("leader")?;
-    EventBuilder::raw(0x2001e)
+    Attr::raw(0x2001e)
+        .user_only()
         .disabled(false)
         .open_with(&leader)
         .or_fail("member without EBB")?;
-    expect_einval(EventBuilder::ebb_member(0x2001e).open_with(&leader))
+    expect_einval(ebb::member(0x2001e).open_with(&leader))
 }
 
 fn member_with_sample_period() -> Outcome {
-    let leader = EventBuilder::ebb(CYCLES).open().or_fail("leader")?;
-    let member = EventBuilder::ebb_member(0x2001e);
+    let leader = ebb::event(CYCLES).open().or_fail("leader")?;
+    let member = ebb::member(0x2001e);
     member.open_with(&leader).or_fail("member")?;
     expect_einval(member.sample_period(1_000_000).open_with(&leader))
 }

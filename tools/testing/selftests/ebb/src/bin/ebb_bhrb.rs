@@ -3,9 +3,10 @@
 //! that asks for it, in the filter mode that it names; empty for one that does
 //! not. The branches of another task are never in it.
 
+use ebb::Attr;
 use ebb::EbbContext;
-use ebb::EventBuilder;
 use ebb::Pmc;
+use ebb::config;
 use ebb::pmc;
 use ebb::reg::Mmcr0;
 use ebb_selftests::session;
@@ -16,8 +17,7 @@ use ktap::Outcome;
 use ktap::check;
 use ktap::cpu;
 use ktap::process::Peer;
-use perf_event_open_sys::bindings as sys;
-use pmu_selftests::attr::Attr;
+use perf_event::sys;
 use pmu_selftests::machine;
 use pmu_selftests::ring::Ring;
 use pmu_selftests::sample::Sample;
@@ -76,7 +76,7 @@ fn note(_: &mut EbbContext<'_>) {
 }
 
 /// Takes EBBs in the loop with an event as it is; returns the last one's entries.
-fn run(event: &EventBuilder) -> Result<[u64; 8], Failure> {
+fn run(event: &Attr) -> Result<[u64; 8], Failure> {
     if !session::isa_v31() {
         ktap::skip("the emulator records branches from POWER10 on")?;
     }
@@ -106,7 +106,7 @@ fn address(entry: u64) -> u64 {
 }
 
 fn every_branch() -> Outcome {
-    let entries = run(&EventBuilder::ebb(CYCLES).bhrb(0))?;
+    let entries = run(&ebb::event(CYCLES | config::bhrb(0)))?;
     let places = [branches_call, branches_back, branches_return].map(|f| f as *const () as u64);
     println!("entries {entries:x?}, branches at {places:x?}");
     for place in places {
@@ -120,7 +120,7 @@ fn every_branch() -> Outcome {
 
 /// IFM 1: calls only.
 fn calls_only() -> Outcome {
-    let entries = run(&EventBuilder::ebb(CYCLES).bhrb(1))?;
+    let entries = run(&ebb::event(CYCLES | config::bhrb(1)))?;
     let call = branches_call as *const () as u64;
     println!("entries {entries:x?}, call at {call:#x}");
     check!(
@@ -138,7 +138,7 @@ fn calls_only() -> Outcome {
 }
 
 fn not_asked_for() -> Outcome {
-    let entries = run(&EventBuilder::ebb(CYCLES))?;
+    let entries = run(&ebb::event(CYCLES))?;
     check!(entries == [0; 8], "entries {entries:x?}");
     Ok(())
 }
@@ -155,7 +155,9 @@ fn all_entries() -> [u64; 32] {
 
 /// Calls only, of which the test below makes few in a turn.
 fn own_session() -> Result<ebb::Event, Failure> {
-    let event = EventBuilder::ebb(CYCLES).bhrb(1).open().or_fail("open")?;
+    let event = ebb::event(CYCLES | config::bhrb(1))
+        .open()
+        .or_fail("open")?;
     event.enable().or_fail("enable")?;
     event.check_scheduled().or_fail("schedule")?;
     Ok(event)
@@ -201,7 +203,7 @@ fn nothing_of_a_sampled_neighbour() -> Outcome {
             .sampling(machine::period(5_003), sys::PERF_SAMPLE_IP.into())
             .branches((sys::PERF_SAMPLE_BRANCH_ANY_CALL | sys::PERF_SAMPLE_BRANCH_USER).into())
             .with(|raw| raw.set_exclude_kernel(1));
-        let event = attr.open_self().or_fail("open")?;
+        let event = attr.open().or_fail("open")?;
         let mut ring = Ring::map(&event, 64).or_fail("mmap")?;
         event.enable().or_fail("enable")?;
         loop {

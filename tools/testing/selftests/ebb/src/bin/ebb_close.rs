@@ -67,7 +67,7 @@ fn next_event_is_fresh() -> Outcome {
     Mmcr0::FC.write();
     session::end(event);
 
-    let event = ebb::EventBuilder::ebb(CYCLES).open().or_fail("open")?;
+    let event = ebb::event(CYCLES).open().or_fail("open")?;
     event.enable().or_fail("enable")?;
     check!(
         Mmcr0::read() == Mmcr0::PMAE,
@@ -88,9 +88,7 @@ fn next_event_is_fresh() -> Outcome {
 /// Who leads the group from now on has the state that the program made.
 fn closing_the_leader_changes_nothing() -> Outcome {
     let leader = session::prepare(CYCLES, session::count_only)?;
-    let member = ebb::EventBuilder::ebb_member(MEMBER)
-        .open_with(&leader)
-        .or_fail("open")?;
+    let member = ebb::member(MEMBER).open_with(&leader).or_fail("open")?;
     member.check_scheduled().or_fail("member")?;
     Mmcr2::freeze_problem(2).write();
     Mmcr0::FC.write();

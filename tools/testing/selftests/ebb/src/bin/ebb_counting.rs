@@ -3,7 +3,6 @@
 //! when the counters may run.
 
 use ebb::EbbContext;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
@@ -114,10 +113,10 @@ fn count_each(context: &mut EbbContext<'_>) {
 }
 
 fn several_counters() -> Outcome {
-    let leader = EventBuilder::ebb(GROUP[0].0).open().or_fail("leader")?;
+    let leader = ebb::event(GROUP[0].0).open().or_fail("leader")?;
     let mut members = Vec::new();
     for (code, _) in &GROUP[1..] {
-        let member = EventBuilder::ebb_member(*code).open_with(&leader);
+        let member = ebb::member(*code).open_with(&leader);
         members.push(member.or_fail("member")?);
     }
     // SAFETY: the handler adds to atomics.

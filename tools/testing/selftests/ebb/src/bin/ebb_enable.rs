@@ -2,7 +2,6 @@
 //! An EBB event is enabled and disabled by ioctl and by prctl; without it the
 //! program has no access to the PMU.
 
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
@@ -17,15 +16,15 @@ const PERIOD: u32 = 10_000;
 
 /// Opening alone gives nothing.
 fn opened_is_not_enabled() -> Outcome {
-    let _event = EventBuilder::ebb(CYCLES).open().or_fail("open")?;
+    let _event = ebb::event(CYCLES).open().or_fail("open")?;
     check!(traps(write_pmc1)?, "PMC1 is writable before enable");
     Ok(())
 }
 
 /// Turns on and off by the two calls, and looks at access and EBBs each time.
 fn on_and_off(
-    on: fn(&ebb::Event) -> Result<(), ebb::Error>,
-    off: fn(&ebb::Event) -> Result<(), ebb::Error>,
+    on: fn(&ebb::Event) -> perf_event::Result<()>,
+    off: fn(&ebb::Event) -> perf_event::Result<()>,
 ) -> Outcome {
     let event = session::begin(CYCLES, PERIOD, session::count_only)?;
     off(&event).or_fail("off, first")?;

@@ -2,7 +2,7 @@
 //! What an event code asks for is in the control registers while the event is
 //! on the PMU, and after every switch.
 
-use ebb::EventBuilder;
+use ebb::config;
 use ebb::spr;
 use ebb_selftests::session;
 use ktap::Failure;
@@ -41,7 +41,7 @@ fn mmcr3_of(code: u64) -> Result<Vec<u64>, Failure> {
     cpu::pin_to(here)?;
     let mut task = Peer::spawn(|parent| {
         cpu::pin_to(there)?;
-        let event = EventBuilder::ebb(code).open().or_fail("open")?;
+        let event = ebb::event(code).open().or_fail("open")?;
         event.enable().or_fail("enable")?;
         for _ in 0..TURNS {
             event.check_scheduled().or_fail("schedule")?;
@@ -96,7 +96,9 @@ fn filter_beside_sampling() -> Outcome {
     const SAMPLE_ENABLE: u64 = 1;
     cpu::pin()?;
     for ifm in 0..=3 {
-        let event = EventBuilder::ebb(MARKED).bhrb(ifm).open().or_fail("open")?;
+        let event = ebb::event(MARKED | config::bhrb(ifm))
+            .open()
+            .or_fail("open")?;
         event.enable().or_fail("enable")?;
         event.check_scheduled().or_fail("schedule")?;
         let first = control();
@@ -107,7 +109,7 @@ fn filter_beside_sampling() -> Outcome {
             "filter {ifm}: MMCRA is {mmcra:#x}"
         );
         let mut neighbour = Peer::spawn(|parent| {
-            let event = EventBuilder::ebb(session::CYCLES).open().or_fail("open")?;
+            let event = ebb::event(session::CYCLES).open().or_fail("open")?;
             event.enable().or_fail("enable")?;
             event.check_scheduled().or_fail("schedule")?;
             for _ in 0..10 {

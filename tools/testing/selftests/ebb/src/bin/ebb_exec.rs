@@ -6,7 +6,6 @@
 //! looks at what it finds before anything else.
 
 use ebb::Event;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
@@ -98,7 +97,7 @@ fn new_program(registers: [u64; 3], left: Left) -> Outcome {
     }
     check!(traps(trap::write_pmc1)?, "PMC1 is writable");
     check!(traps(trap::write_mmcr0)?, "MMCR0 is writable");
-    let event = EventBuilder::ebb(CYCLES).open().or_fail("open")?;
+    let event = ebb::event(CYCLES).open().or_fail("open")?;
     event.enable().or_fail("enable")?;
     event.check_scheduled().or_fail("schedule")?;
     clean_pmu()?;

@@ -3,7 +3,7 @@
 //! closed its last: no value of its parent's, of whoever had the PMU before, or
 //! of its own past shows in its registers.
 
-use ebb::EventBuilder;
+use ebb::Attr;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Mmcr0;
@@ -18,7 +18,7 @@ use ktap::process::Peer;
 
 /// Opens this task's first event and looks at everything it can read.
 fn look() -> Outcome {
-    let event = EventBuilder::ebb(CYCLES).open().or_fail("open")?;
+    let event = ebb::event(CYCLES).open().or_fail("open")?;
     event.enable().or_fail("enable")?;
     event.check_scheduled().or_fail("schedule")?;
     let mmcr0 = Mmcr0::read();
@@ -65,7 +65,7 @@ fn child_of_an_ebb_task() -> Outcome {
 /// Somebody else counted and sampled on this CPU before.
 fn after_ordinary_events() -> Outcome {
     for code in [CYCLES, 0x2001e, 0x600f4, 0x500fa] {
-        let event = EventBuilder::raw(code).open().or_fail("open")?;
+        let event = Attr::raw(code).user_only().open().or_fail("open")?;
         event.enable().or_fail("enable")?;
         for _ in 0..100 {
             session::work();
@@ -85,7 +85,7 @@ fn after_closing(leave: fn()) -> Outcome {
         event.close();
 
         look()?;
-        let event = EventBuilder::ebb(CYCLES).open().or_fail("open")?;
+        let event = ebb::event(CYCLES).open().or_fail("open")?;
         ebb::enable().or_fail("enable EBBs")?;
         event.enable().or_fail("enable")?;
         let first = Pmc::Pmc1.read();

@@ -3,7 +3,6 @@
 //! one of the two, or the CPU, goes away. `ebb_on_child` has the plain case.
 
 use ebb::Event;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
@@ -24,8 +23,8 @@ use ktap::process::Peer;
 
 const PERIOD: u32 = 10_000;
 
-fn open_on(pid: libc::pid_t) -> Result<Event, ebb::Error> {
-    EventBuilder::ebb(CYCLES).pid(pid).open()
+fn open_on(pid: libc::pid_t) -> perf_event::Result<Event> {
+    ebb::event(CYCLES).pid(pid).open()
 }
 
 /// [`open_on`], enabled.

@@ -2,7 +2,6 @@
 //! A CPU goes away under a task with EBBs, and comes back: the task's event, its
 //! alert and its state go on elsewhere, whoever put the event there.
 
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
@@ -131,7 +130,7 @@ fn foreign_event() -> Outcome {
             session::expect_none(20 * u64::from(PERIOD))
         })?;
         child.listen()?;
-        let event = EventBuilder::ebb(CYCLES)
+        let event = ebb::event(CYCLES)
             .pid(child.pid())
             .open()
             .or_fail("open on child")?;
@@ -158,7 +157,7 @@ fn event_of_that_cpu_only() -> Outcome {
     let visitor = Visitor::find()?;
     cpu::pin_to(visitor.cpu)?;
     let cpu = libc::c_int::try_from(visitor.cpu).or_fail("number of the CPU")?;
-    let event = EventBuilder::ebb(CYCLES).cpu(cpu).open().or_fail("open")?;
+    let event = ebb::event(CYCLES).cpu(cpu).open().or_fail("open")?;
     // SAFETY: the handler does nothing.
     unsafe { ebb::install(session::count_only) }.or_fail("install")?;
     event.enable().or_fail("enable")?;

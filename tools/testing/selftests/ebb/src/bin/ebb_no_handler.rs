@@ -2,7 +2,6 @@
 //! A counter that overflows while the program takes no EBBs does no harm, and
 //! the program may begin to take them later.
 
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
@@ -17,7 +16,7 @@ const PERIOD: u32 = 5000;
 
 /// Overflows with `bescr` in BESCR and no handler, then with one.
 fn overflow_with(bescr: Bescr) -> Outcome {
-    let event = EventBuilder::ebb(CYCLES).open().or_fail("open")?;
+    let event = ebb::event(CYCLES).open().or_fail("open")?;
     event.enable().or_fail("enable")?;
     event.check_scheduled().or_fail("schedule")?;
     // SAFETY: reading EBBHR has no effect; no exception can branch with either

@@ -2,7 +2,6 @@
 //! An EBB event that a process puts on another one.
 
 use ebb::Event;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::reg::Bescr;
 use ebb_selftests::session;
@@ -18,7 +17,7 @@ use ktap::process::Peer;
 const PERIOD: u32 = 10_000;
 
 fn put_on(child: &Peer) -> Result<Event, Failure> {
-    let event = EventBuilder::ebb(CYCLES)
+    let event = ebb::event(CYCLES)
         .pid(child.pid())
         .open()
         .or_fail("open on child")?;

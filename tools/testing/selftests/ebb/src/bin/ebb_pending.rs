@@ -252,7 +252,7 @@ fn dropped_by_close() -> Outcome {
         event.close();
         alert::on();
         alert::expect_none("closed")?;
-        let event = ebb::EventBuilder::ebb(CYCLES).open().or_fail("open")?;
+        let event = ebb::event(CYCLES).open().or_fail("open")?;
         event.enable().or_fail("enable")?;
         let mmcr0 = Mmcr0::read();
         check!(mmcr0 == Mmcr0::PMAE, "the next event's {mmcr0:?}");

@@ -8,7 +8,6 @@
 
 use ebb::EbbContext;
 use ebb::Event;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Mmcr0;
@@ -34,7 +33,7 @@ const PERIOD: u32 = 1000;
 
 /// Opens an event on the thread `id`, enabled.
 fn put_on(id: libc::pid_t) -> Result<Event, Failure> {
-    let event = EventBuilder::ebb(CYCLES).pid(id).open().or_fail("open")?;
+    let event = ebb::event(CYCLES).pid(id).open().or_fail("open")?;
     event.enable().or_fail("enable")?;
     Ok(event)
 }
@@ -109,7 +108,7 @@ fn closed_by_itself() -> Outcome {
 fn bound_to_a_cpu() -> Outcome {
     let [here, there] = cpu::two()?;
     cpu::pin_to(here)?;
-    let event = EventBuilder::ebb(CYCLES)
+    let event = ebb::event(CYCLES)
         .cpu(libc::c_int::try_from(here).or_fail("CPU")?)
         .open()
         .or_fail("open")?;

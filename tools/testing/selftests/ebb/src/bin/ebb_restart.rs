@@ -6,8 +6,8 @@
 //! an overflow and the end of its handler. So no alert is due, neither for the
 //! program nor for the kernel.
 
+use ebb::Attr;
 use ebb::Event;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
@@ -22,7 +22,6 @@ use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use ktap::cpu;
-use pmu_selftests::attr::Attr;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -69,7 +68,7 @@ fn rotation() -> Outcome {
     let cpu = cpu::pin()? as libc::c_int;
     let mut rivals = Vec::new();
     for code in [INSTRUCTIONS, INSTRUCTIONS] {
-        let rival = EventBuilder::raw(code).pid(-1).cpu(cpu).times();
+        let rival = Attr::raw(code).user_only().pid(-1).cpu(cpu);
         let rival = rival.open().or_fail("open rival")?;
         rival.enable().or_fail("enable rival")?;
         rivals.push(rival);
@@ -77,7 +76,7 @@ fn rotation() -> Outcome {
     let event = session::prepare(CYCLES, session::count_only)?;
     undisturbed(&event, Duration::from_millis(50))?;
     for rival in &rivals {
-        let times = rival.read_times().or_fail("read rival")?;
+        let times = rival.read().or_fail("read rival")?;
         check!(times.enabled > 0, "{times:?}");
     }
     goes_on(event)
@@ -109,7 +108,7 @@ fn throttling() -> Outcome {
     let event = session::prepare(CYCLES, session::count_only)?;
     // PERF_COUNT_SW_CPU_CLOCK every 20 us, with PERF_SAMPLE_IP.
     let clock = Attr::software(0).sampling(20_000, 1).enabled();
-    let clock = clock.open_self()?;
+    let clock = clock.open()?;
     undisturbed(&event, Duration::from_millis(50))?;
     drop(clock);
     goes_on(event)

@@ -3,8 +3,8 @@
 //! pinned groups one runs and the other is put in error state, where read()
 //! gives end of file. Among the groups of a task the first one runs.
 
+use ebb::Attr;
 use ebb::Event;
-use ebb::EventBuilder;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::session::INSTRUCTIONS;
@@ -27,26 +27,28 @@ fn toil() {
 }
 
 /// An enabled event that is not EBB.
-fn rival(event: EventBuilder) -> Result<Event, Failure> {
-    let event = event.times().open().or_fail("open rival")?;
+fn rival(event: Attr) -> Result<Event, Failure> {
+    let event = event.open().or_fail("open rival")?;
     event.enable().or_fail("enable rival")?;
     Ok(event)
 }
 
-fn cpu_rival() -> Result<EventBuilder, Failure> {
+fn cpu_rival() -> Result<Attr, Failure> {
     let cpu = cpu::pin()? as libc::c_int;
-    Ok(EventBuilder::raw(INSTRUCTIONS).pid(-1).cpu(cpu))
+    Ok(Attr::raw(INSTRUCTIONS).user_only().pid(-1).cpu(cpu))
 }
 
 /// An EBB event on this thread, opened and enabled.
 fn ebb_event() -> Result<Event, Failure> {
-    let event = EventBuilder::ebb(CYCLES).open().or_fail("open EBB")?;
+    let event = ebb::event(CYCLES).open().or_fail("open EBB")?;
     event.enable().or_fail("enable EBB")?;
     Ok(event)
 }
 
 fn read_gives_eight_bytes() -> Outcome {
-    let event = ebb_event()?;
+    let event = ebb::event(CYCLES).read_format(0);
+    let event = event.open().or_fail("open")?;
+    event.enable().or_fail("enable")?;
     let n = event.read_bytes(&mut [0; 64]).or_fail("read")?;
     check!(n == 8, "read gave {n} bytes");
     Ok(())
@@ -57,10 +59,10 @@ fn evicted(rival: Event) -> Outcome {
     toil();
     let ebb = ebb_event()?;
     ebb.check_scheduled().or_fail("EBB event")?;
-    let before = rival.read_times().or_fail("read rival")?;
+    let before = rival.read().or_fail("read rival")?;
     check!(before.running > 0, "the rival never ran");
     toil();
-    let after = rival.read_times().or_fail("read rival")?;
+    let after = rival.read().or_fail("read rival")?;
     check!(after.enabled > before.enabled, "{before:?} {after:?}");
     check!(
         after.running == before.running && after.value == before.value,
@@ -73,7 +75,7 @@ fn evicted(rival: Event) -> Outcome {
     for _ in 0..100 {
         std::thread::sleep(Duration::from_millis(10));
         toil();
-        if rival.read_times().or_fail("read rival")?.value > after.value {
+        if rival.read().or_fail("read rival")?.value > after.value {
             return Ok(());
         }
     }
@@ -85,14 +87,14 @@ fn evicts_cpu_event() -> Outcome {
 }
 
 fn evicts_task_event() -> Outcome {
-    evicted(rival(EventBuilder::raw(INSTRUCTIONS))?)
+    evicted(rival(Attr::raw(INSTRUCTIONS).user_only())?)
 }
 
-fn unpinned_cannot_push_in(event: EventBuilder) -> Outcome {
+fn unpinned_cannot_push_in(event: Attr) -> Outcome {
     let ebb = ebb_event()?;
     let rival = rival(event)?;
     toil();
-    let times = rival.read_times().or_fail("read rival")?;
+    let times = rival.read().or_fail("read rival")?;
     check!(times.running == 0, "the rival ran: {times:?}");
     ebb.check_scheduled().or_fail("EBB event")?;
     Ok(())
@@ -103,11 +105,11 @@ fn cpu_event_after_ebb() -> Outcome {
 }
 
 fn task_event_after_ebb() -> Outcome {
-    unpinned_cannot_push_in(EventBuilder::raw(INSTRUCTIONS))
+    unpinned_cannot_push_in(Attr::raw(INSTRUCTIONS).user_only())
 }
 
 /// A pinned rival that is there first keeps the PMU for all of its time.
-fn first_pinned_wins(event: EventBuilder) -> Outcome {
+fn first_pinned_wins(event: Attr) -> Outcome {
     let rival = rival(event.pinned(true))?;
     let ebb = ebb_event()?;
     check!(
@@ -115,7 +117,7 @@ fn first_pinned_wins(event: EventBuilder) -> Outcome {
         "the EBB event is scheduled beside a pinned one"
     );
     toil();
-    let times = rival.read_times().or_fail("read rival")?;
+    let times = rival.read().or_fail("read rival")?;
     check!(times.value > 0, "the rival counted nothing");
     check!(times.enabled == times.running, "{times:?}");
     drop(rival);
@@ -128,13 +130,13 @@ fn cpu_pinned_before_ebb() -> Outcome {
 }
 
 fn task_pinned_before_ebb() -> Outcome {
-    first_pinned_wins(EventBuilder::raw(INSTRUCTIONS))
+    first_pinned_wins(Attr::raw(INSTRUCTIONS).user_only())
 }
 
 fn ebb_before_task_pinned() -> Outcome {
     let ebb = ebb_event()?;
     ebb.check_scheduled().or_fail("EBB event alone")?;
-    let rival = rival(EventBuilder::raw(INSTRUCTIONS).pinned(true))?;
+    let rival = rival(Attr::raw(INSTRUCTIONS).user_only().pinned(true))?;
     check!(
         !rival.is_scheduled().or_fail("read rival")?,
         "the rival is scheduled beside the EBB event"
@@ -154,7 +156,7 @@ fn cpu_pinned_after_ebb() -> Outcome {
     );
     check!(traps(trap::write_pmc1)?, "PMC1 is still writable");
     session::expect_none(100_000)?;
-    let times = rival.read_times().or_fail("read rival")?;
+    let times = rival.read().or_fail("read rival")?;
     check!(
         times.value > 0 && times.enabled == times.running,
         "{times:?}"
@@ -170,7 +172,7 @@ fn cpu_pinned_after_ebb() -> Outcome {
 
 fn ebb_before_ebb() -> Outcome {
     let first = ebb_event()?;
-    let second = EventBuilder::ebb(0x2001e).open().or_fail("second")?;
+    let second = ebb::event(0x2001e).open().or_fail("second")?;
     second.enable().or_fail("enable second")?;
     check!(
         !second.is_scheduled().or_fail("read second")?,
@@ -189,7 +191,7 @@ fn child_ebb_after_cpu_pinned() -> Outcome {
         parent.tell()?;
         parent.listen()
     })?;
-    let ebb = EventBuilder::ebb(CYCLES)
+    let ebb = ebb::event(CYCLES)
         .pid(child.pid())
         .open()
         .or_fail("open EBB on child")?;
@@ -200,7 +202,7 @@ fn child_ebb_after_cpu_pinned() -> Outcome {
         !ebb.is_scheduled().or_fail("read EBB")?,
         "the child's EBB event is scheduled beside a pinned one"
     );
-    let times = rival.read_times().or_fail("read rival")?;
+    let times = rival.read().or_fail("read rival")?;
     check!(times.enabled == times.running, "{times:?}");
     child.tell()?;
     child.join()

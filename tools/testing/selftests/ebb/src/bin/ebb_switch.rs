@@ -3,8 +3,8 @@
 //! bits of MMCR2 (ORed with the kernel's), its counters and sampled registers.
 //! Nothing of one task shows in another.
 
+use ebb::Attr;
 use ebb::EbbContext;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Mmcr0;
@@ -112,9 +112,9 @@ fn two_ebb_tasks() -> Outcome {
 /// An ordinary counting task on the same counter, whose count must be right.
 fn count(parent: &mut Link) -> Outcome {
     parent.listen()?;
-    let event = EventBuilder::raw(CYCLES).times().open().or_fail("open")?;
+    let event = Attr::raw(CYCLES).user_only().open().or_fail("open")?;
     event.enable().or_fail("enable")?;
-    let mut previous = event.read_times().or_fail("read")?.value;
+    let mut previous = event.read().or_fail("read")?.value;
     let mut least = u64::MAX;
     let mut most = 0;
     let works = machine::sampled_work(100);
@@ -126,7 +126,7 @@ fn count(parent: &mut Link) -> Outcome {
             0..49 => next_turn(parent)?,
             _ => parent.tell()?,
         }
-        let times = event.read_times().or_fail("read")?;
+        let times = event.read().or_fail("read")?;
         check!(times.running == times.enabled, "{times:?}");
         least = least.min(times.value - previous);
         most = most.max(times.value - previous);
@@ -163,7 +163,7 @@ fn switch_away() -> Outcome {
 /// The kernel freezes PMC1 for `exclude_user`. The program may clear the bit,
 /// but at the next switch the kernel's bits are ORed in again.
 fn mmcr2_is_ored() -> Outcome {
-    let event = EventBuilder::ebb(CYCLES)
+    let event = ebb::event(CYCLES)
         .exclude_user(true)
         .open()
         .or_fail("open")?;

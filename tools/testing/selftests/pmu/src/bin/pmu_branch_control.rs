@@ -3,22 +3,21 @@
 //! the PMU, whatever else is opened, fails or is sampled beside it.
 
 use std::arch::asm;
-use std::io;
 use std::thread;
 
 use ktap::Outcome;
 use ktap::check;
-use perf_event_open_sys::bindings::PERF_SAMPLE_BRANCH_ANY;
-use perf_event_open_sys::bindings::PERF_SAMPLE_BRANCH_ANY_CALL;
-use perf_event_open_sys::bindings::PERF_SAMPLE_BRANCH_STACK;
-use perf_event_open_sys::bindings::PERF_SAMPLE_BRANCH_USER;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_CYCLES;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::on_pmc;
-use pmu_selftests::event::Event;
+use perf_event::Attr;
+use perf_event::Event;
+use perf_event::sys::PERF_SAMPLE_BRANCH_ANY;
+use perf_event::sys::PERF_SAMPLE_BRANCH_ANY_CALL;
+use perf_event::sys::PERF_SAMPLE_BRANCH_STACK;
+use perf_event::sys::PERF_SAMPLE_BRANCH_USER;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_CYCLES;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::process::Child;
 use pmu_selftests::work;
 
@@ -68,7 +67,7 @@ fn sampling(code: u64, branches: u32) -> Attr {
 }
 
 /// Has the event programmed once more.
-fn again(event: &Event) -> io::Result<()> {
+fn again(event: &Event) -> perf_event::Result<()> {
     event.disable()?;
     event.enable()
 }
@@ -81,9 +80,7 @@ fn follows_the_event() -> Outcome {
         (PERF_SAMPLE_BRANCH_ANY, 0),
         (PERF_SAMPLE_BRANCH_ANY_CALL, CALLS),
     ] {
-        let event = sampling(on_pmc(1, CYCLES), branches)
-            .enabled()
-            .open_self()?;
+        let event = sampling(on_pmc(1, CYCLES), branches).enabled().open()?;
         let filter = filter();
         check!(filter == expected, "filter {filter}, not {expected}");
         drop(event);
@@ -95,7 +92,7 @@ fn follows_the_event() -> Outcome {
 fn stays_beside_a_marked_event() -> Outcome {
     require_mmcra()?;
     let event = sampling(MARKED, PERF_SAMPLE_BRANCH_ANY_CALL);
-    let event = event.enabled().open_self()?;
+    let event = event.enabled().open()?;
     for turn in 0..20 {
         let value = mmcra();
         check!(
@@ -112,9 +109,9 @@ fn stays_beside_a_marked_event() -> Outcome {
 fn another_open_changes_nothing() -> Outcome {
     require_mmcra()?;
     let event = sampling(on_pmc(1, CYCLES), PERF_SAMPLE_BRANCH_ANY_CALL);
-    let event = event.enabled().open_self()?;
-    let plain = Attr::raw(on_pmc(2, CYCLES)).enabled().open_self()?;
-    let other = sampling(on_pmc(3, CYCLES), PERF_SAMPLE_BRANCH_ANY).open_self()?;
+    let event = event.enabled().open()?;
+    let plain = Attr::raw(on_pmc(2, CYCLES)).enabled().open()?;
+    let other = sampling(on_pmc(3, CYCLES), PERF_SAMPLE_BRANCH_ANY).open()?;
     // The PMU stops and goes on without a new event.
     plain.disable()?;
     let now = filter();
@@ -139,18 +136,18 @@ fn failed_add_leaves_nothing() -> Outcome {
     ];
     let mut all = Vec::new();
     for code in codes {
-        let event = Attr::raw(code).with(|attr| attr.set_pinned(1));
-        all.push(event.enabled().open_self()?);
+        let event = Attr::raw(code).pinned(true);
+        all.push(event.enabled().open()?);
     }
     for _ in 0..3 {
         let seventh = sampling(INSTRUCTIONS, PERF_SAMPLE_BRANCH_ANY_CALL);
-        let seventh = seventh.enabled().open_self()?;
+        let seventh = seventh.enabled().open()?;
         work::run(100_000);
         let count = seventh.read()?;
         check!(count.running == 0, "the seventh event ran: {count:?}");
     }
     drop(all);
-    let plain = Attr::raw(on_pmc(1, CYCLES)).enabled().open_self()?;
+    let plain = Attr::raw(on_pmc(1, CYCLES)).enabled().open()?;
     again(&plain)?;
     let filter = filter();
     check!(filter == 0, "filter {filter} of an event that is gone");

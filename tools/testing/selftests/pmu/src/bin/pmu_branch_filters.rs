@@ -6,15 +6,16 @@
 
 use std::io;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
+use perf_event::Attr;
 use pmu_selftests::branch::needs_branches;
 use pmu_selftests::branching::FILTERS;
 use pmu_selftests::branching::Program;
 use pmu_selftests::branching::filter_names;
+use pmu_selftests::errno_of;
 use pmu_selftests::fields::branch::ANY;
 use pmu_selftests::fields::branch::HV;
 use pmu_selftests::fields::branch::KERNEL;
@@ -37,12 +38,12 @@ fn event(filter: u64) -> Attr {
     Attr::instructions()
         .sampling(period(), sys::PERF_SAMPLE_IP.into())
         .branches(filter)
-        .with(|raw| raw.set_exclude_kernel(1))
+        .exclude_kernel(true)
 }
 
 /// Samples of `program`.
 fn sample(attr: &Attr, program: &Program, rounds: u64) -> io::Result<Vec<Sample>> {
-    let event = attr.open_self()?;
+    let event = attr.open()?;
     let mut ring = Ring::map(&event, 256)?;
     event.count(|| program.run(rounds))?;
     Sample::all(attr, &ring.take())
@@ -159,7 +160,7 @@ fn kernel_only() -> Outcome {
     let attr = event(ANY | KERNEL);
     let of_user = sample(&attr, &program, rounds())?;
     check!(of_user.len() > 8, "{} samples", of_user.len());
-    let attr = attr.with(|raw| raw.set_exclude_kernel(0));
+    let attr = attr.exclude_kernel(false);
     let of_both = sample(&attr, &program, rounds())?;
     for branch in of_user.iter().chain(&of_both).flat_map(|s| &s.branches) {
         check!(
@@ -192,7 +193,7 @@ fn privilege_of_the_event() -> Outcome {
 /// HV is ignored, not an error.
 fn hypervisor_is_taken() -> Outcome {
     for (name, filter) in FILTERS {
-        let errno = event(filter | HV).open_errno();
+        let errno = errno_of(event(filter | HV).open());
         check!(errno == 0, "{name},hv: errno {errno}");
     }
     Ok(())
@@ -202,7 +203,7 @@ fn hypervisor_is_taken() -> Outcome {
 fn all_are_taken() -> Outcome {
     for filter in all_choices() {
         for more in [0, USER, USER | KERNEL, ANY] {
-            let errno = event(filter | more).open_errno();
+            let errno = errno_of(event(filter | more).open());
             check!(errno == 0, "{}: errno {errno}", filter_names(filter | more));
         }
     }
@@ -219,7 +220,7 @@ fn refused() -> Outcome {
         ("no_tx", sys::PERF_SAMPLE_BRANCH_NO_TX),
     ] {
         for beside in [USER, USER | ANY] {
-            let errno = event(beside | u64::from(bit)).open_errno();
+            let errno = errno_of(event(beside | u64::from(bit)).open());
             check!(errno == libc::EOPNOTSUPP, "{name}: errno {errno}");
         }
     }

@@ -9,15 +9,16 @@ use std::ops::Range;
 use std::time::Duration;
 use std::time::Instant;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
 use pmu_selftests::branch::needs_branches;
 use pmu_selftests::branching::Program;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::errno_of;
 use pmu_selftests::fields::branch::ANY;
 use pmu_selftests::fields::branch::ANY_CALL;
 use pmu_selftests::fields::branch::ANY_RETURN;
@@ -70,8 +71,8 @@ impl Player<'_> {
         let attr = Attr::instructions()
             .sampling(period(), IP)
             .branches(self.filter)
-            .with(|raw| raw.set_exclude_kernel(1));
-        let event = attr.open_self()?;
+            .exclude_kernel(true);
+        let event = attr.open()?;
         let mut ring = Ring::map(&event, 64)?;
         let start = Instant::now();
         let mut seen = Seen::default();
@@ -207,7 +208,7 @@ fn register_masks() -> Vec<u64> {
             raw.sample_regs_intr = *mask;
             raw.set_exclude_kernel(1);
         });
-        attr.open_errno() == 0
+        errno_of(attr.open()) == 0
     };
     let extended = (45..64).map(|bit| 1 << bit).filter(takes).sum::<u64>();
     let mut masks = vec![GENERAL, extended, GENERAL | extended];
@@ -218,7 +219,7 @@ fn register_masks() -> Vec<u64> {
 
 /// Samples of work for the kernel, and the words of them that could be its addresses.
 fn sample_kernel_work(attr: &Attr) -> io::Result<(usize, Vec<u64>)> {
-    let event = attr.open_self()?;
+    let event = attr.open()?;
     let mut ring = Ring::map(&event, 64)?;
     event.enable()?;
     keep_kernel_busy()?;
@@ -284,11 +285,11 @@ fn kernel_branches_are_refused() -> Outcome {
     become_nobody()?;
     let attr = Attr::instructions()
         .sampling(period(), IP)
-        .with(|raw| raw.set_exclude_kernel(1));
+        .exclude_kernel(true);
     let kernel = u64::from(sys::PERF_SAMPLE_BRANCH_KERNEL);
-    let errno = attr.clone().branches(ANY | kernel).open_errno();
+    let errno = errno_of(attr.clone().branches(ANY | kernel).open());
     check!(errno == libc::EACCES, "errno {errno}");
-    let errno = attr.branches(ANY | USER).open_errno();
+    let errno = errno_of(attr.branches(ANY | USER).open());
     check!(errno == 0, "of user space: errno {errno}");
     Ok(())
 }

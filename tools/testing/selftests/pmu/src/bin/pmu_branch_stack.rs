@@ -6,16 +6,15 @@
 
 use std::io;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
 use pmu_selftests::branch::needs_branches;
 use pmu_selftests::branching::Program;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::fields::branch::ANY;
 use pmu_selftests::fields::branch::ANY_CALL;
 use pmu_selftests::fields::branch::COND;
@@ -49,12 +48,12 @@ fn event(filter: u64) -> Attr {
     Attr::instructions()
         .sampling(period(), IP | TID)
         .branches(filter)
-        .with(|raw| raw.set_exclude_kernel(1))
+        .exclude_kernel(true)
 }
 
 /// Samples of `body`.
 fn sample(attr: &Attr, body: impl FnOnce()) -> io::Result<Vec<Sample>> {
-    let event = attr.open_self()?;
+    let event = attr.open()?;
     let mut ring = Ring::map(&event, 256)?;
     event.count(body)?;
     Sample::all(attr, &ring.take())
@@ -206,8 +205,8 @@ fn filters_at_once() -> Outcome {
         let attr = Attr::raw(code)
             .sampling(period() + 5000 * index, IP | TID)
             .branches(filter)
-            .with(|raw| raw.set_exclude_kernel(1));
-        let event = attr.open_self()?;
+            .exclude_kernel(true);
+        let event = attr.open()?;
         let ring = Ring::map(&event, 256)?;
         open.push((attr, event, ring, filter));
     }
@@ -230,9 +229,9 @@ fn filters_in_a_group() -> Outcome {
     needs_branches()?;
     let program = Program::mixed();
     let (calls, conditions) = (event(ANY_CALL), event(COND));
-    let leader = calls.open_self()?;
+    let leader = calls.open()?;
     let mut calls_ring = Ring::map(&leader, 256)?;
-    let member = conditions.open_member(Target::SELF, &leader)?;
+    let member = conditions.open_with(&leader)?;
     let mut conditions_ring = Ring::map(&member, 256)?;
     leader.count(|| program.run(rounds()))?;
     let samples = Sample::all(&calls, &calls_ring.take())?;
@@ -248,8 +247,8 @@ fn beside_plain_samples() -> Outcome {
     let program = Program::plain();
     let plain = Attr::instructions()
         .sampling(period(), IP)
-        .with(|raw| raw.set_exclude_kernel(1));
-    let other = plain.open_self()?;
+        .exclude_kernel(true);
+    let other = plain.open()?;
     let mut ring = Ring::map(&other, 64)?;
     let samples = sample(&event(ANY), || {
         let enabled = other.enable();
@@ -271,8 +270,8 @@ fn inherited() -> Outcome {
     needs_branches()?;
     machine::pin_to(0)?;
     let program = Program::plain();
-    let attr = event(ANY).with(|raw| raw.set_inherit(1)).enabled();
-    let event = attr.open(Target { pid: 0, cpu: 0 })?;
+    let attr = event(ANY).inherit(true).enabled().cpu(0);
+    let event = attr.open()?;
     let mut ring = Ring::map(&event, 256)?;
     let child = Child::spawn(|| {
         Program::plain().run(rounds());
@@ -291,8 +290,8 @@ fn of_a_cpu() -> Outcome {
     needs_branches()?;
     machine::pin_to(0)?;
     let program = Program::plain();
-    let attr = event(ANY).with(|raw| raw.set_exclude_kernel(0));
-    let event = attr.open(Target::cpu(0))?;
+    let attr = event(ANY).exclude_kernel(false).on_cpu(0);
+    let event = attr.open()?;
     let mut ring = Ring::map(&event, 256)?;
     event.count(|| program.run(rounds()))?;
     let samples = Sample::all(&attr, &ring.take())?;
@@ -316,7 +315,7 @@ fn no_more_than_asked_for() -> Outcome {
     needs_branches()?;
     let program = Program::plain();
     for most in [1, 5, 127] {
-        let attr = event(ANY).with(|raw| raw.sample_max_stack = most);
+        let attr = event(ANY).sample_max_stack(most);
         let samples = sample(&attr, || program.run(rounds()))?;
         shows(&samples, &program, ANY, 40)?;
         let longest = samples.iter().map(|sample| sample.branches.len()).max();

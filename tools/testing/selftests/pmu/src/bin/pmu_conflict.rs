@@ -4,41 +4,41 @@
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_CYCLES;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::errno_of;
-use pmu_selftests::attr::on_pmc;
-use pmu_selftests::event::Event;
+use perf_event::Attr;
+use perf_event::Event;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_CYCLES;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::errno_of;
 use pmu_selftests::machine;
 use pmu_selftests::machine::Model;
+use pmu_selftests::of_cpu_0;
 use pmu_selftests::work;
 
 const WORK: u64 = 1_000_000;
 
 /// Opens `codes` as one group; the events, and the errno that ended it or 0.
-fn open_group(target: Target, codes: &[u64]) -> (Vec<Event>, i32) {
+fn open_group(event: fn(u64) -> Attr, codes: &[u64]) -> (Vec<Event>, i32) {
     let mut events: Vec<Event> = Vec::new();
     for &code in codes {
-        let attr = Attr::raw(code);
+        let attr = event(code);
         let result = match events.first() {
-            None => attr.open(target),
-            Some(leader) => attr.open_member(target, leader),
+            None => attr.open(),
+            Some(leader) => attr.open_with(leader),
         };
         match result {
             Ok(event) => events.push(event),
-            Err(error) => return (events, error.raw_os_error().unwrap_or(-1)),
+            Err(error) => return (events, error.errno().unwrap_or(-1)),
         }
     }
     (events, 0)
 }
 
 /// The last code is refused, and the group before it still counts.
-fn expect_refused(target: Target, codes: &[u64]) -> Outcome {
-    let (events, errno) = open_group(target, codes);
+fn expect_refused(event: fn(u64) -> Attr, codes: &[u64]) -> Outcome {
+    let (events, errno) = open_group(event, codes);
     check!(
         errno == libc::EINVAL,
         "{codes:x?}: errno {errno} at event {}",
@@ -52,8 +52,8 @@ fn expect_refused(target: Target, codes: &[u64]) -> Outcome {
     expect_counting(&events, codes)
 }
 
-fn expect_accepted(target: Target, codes: &[u64]) -> Outcome {
-    let (events, errno) = open_group(target, codes);
+fn expect_accepted(event: fn(u64) -> Attr, codes: &[u64]) -> Outcome {
+    let (events, errno) = open_group(event, codes);
     check!(
         errno == 0,
         "{codes:x?}: errno {errno} at event {}",
@@ -83,28 +83,22 @@ fn expect_counting(events: &[Event], codes: &[u64]) -> Outcome {
 
 fn same_counter_twice() -> Outcome {
     for pmc in 1..=4 {
-        expect_refused(
-            Target::SELF,
-            &[on_pmc(pmc, CYCLES), on_pmc(pmc, INSTRUCTIONS)],
-        )?;
+        expect_refused(Attr::raw, &[on_pmc(pmc, CYCLES), on_pmc(pmc, INSTRUCTIONS)])?;
     }
     Ok(())
 }
 
 fn different_counters() -> Outcome {
     for pmc in 2..=4 {
-        expect_accepted(
-            Target::SELF,
-            &[on_pmc(1, CYCLES), on_pmc(pmc, INSTRUCTIONS)],
-        )?;
+        expect_accepted(Attr::raw, &[on_pmc(1, CYCLES), on_pmc(pmc, INSTRUCTIONS)])?;
     }
-    expect_accepted(Target::SELF, &[RUN_INSTRUCTIONS, RUN_CYCLES])
+    expect_accepted(Attr::raw, &[RUN_INSTRUCTIONS, RUN_CYCLES])
 }
 
 /// `fits` times the code is accepted, once more is refused.
-fn expect_at_most(target: Target, code: u64, fits: usize) -> Outcome {
-    expect_accepted(target, &vec![code; fits])?;
-    expect_refused(target, &vec![code; fits + 1])
+fn expect_at_most(event: fn(u64) -> Attr, code: u64, fits: usize) -> Outcome {
+    expect_accepted(event, &vec![code; fits])?;
+    expect_refused(event, &vec![code; fits + 1])
 }
 
 /// On a whole CPU, time in the idle loop makes run instructions and run cycles
@@ -115,17 +109,17 @@ fn too_many_of_a_cpu() -> Outcome {
         Model::Power8 | Model::Power9 => 4,
         Model::Power10 => 5,
     };
-    expect_at_most(Target::cpu(0), INSTRUCTIONS, fits)?;
-    expect_at_most(Target::cpu(0), CYCLES, fits)
+    expect_at_most(of_cpu_0, INSTRUCTIONS, fits)?;
+    expect_at_most(of_cpu_0, CYCLES, fits)
 }
 
 /// A task does not run the idle loop: four counters and PMC5, or PMC6.
 fn too_many_of_a_task() -> Outcome {
     for code in [INSTRUCTIONS, CYCLES, RUN_INSTRUCTIONS, RUN_CYCLES] {
-        expect_at_most(Target::SELF, code, 5)?;
+        expect_at_most(Attr::raw, code, 5)?;
     }
     expect_refused(
-        Target::SELF,
+        Attr::raw,
         &[
             on_pmc(1, CYCLES),
             on_pmc(2, CYCLES),
@@ -153,15 +147,15 @@ fn free_event_gives_way() -> Outcome {
                 codes.push(code);
             }
         }
-        expect_accepted(Target::SELF, &codes)?;
+        expect_accepted(Attr::raw, &codes)?;
     }
     Ok(())
 }
 
 /// Apart from each other they are fine: they take turns.
 fn no_conflict_between_groups() -> Outcome {
-    let first = Attr::raw(on_pmc(1, CYCLES)).open_self()?;
-    let second = Attr::raw(on_pmc(1, INSTRUCTIONS)).open_self()?;
+    let first = Attr::raw(on_pmc(1, CYCLES)).open()?;
+    let second = Attr::raw(on_pmc(1, INSTRUCTIONS)).open()?;
     first.enable()?;
     second.enable()?;
     work::run(WORK);
@@ -170,13 +164,13 @@ fn no_conflict_between_groups() -> Outcome {
 }
 
 fn refusals_leave_nothing() -> Outcome {
-    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).open_self()?;
+    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).open()?;
     for _ in 0..2000 {
-        let member = Attr::raw(on_pmc(1, CYCLES)).open_member(Target::SELF, &leader);
+        let member = Attr::raw(on_pmc(1, CYCLES)).open_with(&leader);
         let errno = errno_of(member);
         check!(errno == libc::EINVAL, "errno {errno}");
     }
-    let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_member(Target::SELF, &leader)?;
+    let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_with(&leader)?;
     leader.enable()?;
     let done = work::run(WORK);
     check!(leader.read()?.value >= done && member.read()?.value >= done);

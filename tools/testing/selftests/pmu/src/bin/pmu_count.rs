@@ -6,18 +6,16 @@
 //! for two lengths of the work; the difference has to be exact. A timer tick in
 //! between would spoil it: the smallest of several counts has none.
 
-use std::io;
-
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_CYCLES;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
-use pmu_selftests::event::Event;
+use perf_event::Attr;
+use perf_event::Event;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_CYCLES;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::least_count;
 use pmu_selftests::machine;
 use pmu_selftests::work;
 
@@ -27,14 +25,14 @@ const SLACK: u64 = 8;
 const SHORT: u64 = 1 << 16;
 const LONG: u64 = 1 << 20;
 
-fn smallest(event: &Event, instructions: u64) -> io::Result<u64> {
-    event.least_count(10, 0, || {
+fn smallest(event: &Event, instructions: u64) -> perf_event::Result<u64> {
+    least_count(event, 10, 0, || {
         work::run(instructions);
     })
 }
 
 fn expect_exact(what: &str, attr: &Attr) -> Outcome {
-    let event = attr.open_self()?;
+    let event = attr.open()?;
     let (short, long) = (smallest(&event, SHORT)?, smallest(&event, LONG)?);
     let difference = long.wrapping_sub(short);
     check!(
@@ -55,7 +53,7 @@ fn expect_cycles(what: &str, attr: &Attr) -> Outcome {
     if machine::instructions_make_time() {
         return expect_exact(what, attr);
     }
-    let event = attr.open_self()?;
+    let event = attr.open()?;
     // An emulator runs straight code in no time: the long work has to be long.
     let (short, long) = (smallest(&event, SHORT)?, smallest(&event, 256 * LONG)?);
     check!(short > 0, "{what}: no cycles");
@@ -102,10 +100,8 @@ fn cycles_equal_instructions() -> Outcome {
     if !machine::instructions_make_time() || machine::online_cpus()?.len() > 1 {
         return ktap::skip("needs an instruction clock, and no other CPU that drives it");
     }
-    let leader = Attr::instructions().grouped().open_self()?;
-    let _member = Attr::cycles()
-        .grouped()
-        .open_member(Target::SELF, &leader)?;
+    let leader = Attr::instructions().grouped().open()?;
+    let _member = Attr::cycles().grouped().open_with(&leader)?;
     leader.enable()?;
     work::run(10 * LONG);
     leader.disable()?;
@@ -122,7 +118,7 @@ fn cycles_equal_instructions() -> Outcome {
 }
 
 fn nothing_before_enable() -> Outcome {
-    let event = Attr::instructions().open_self()?;
+    let event = Attr::instructions().open()?;
     work::run(LONG);
     let count = event.read()?;
     check!(count.value == 0, "{} counted while disabled", count.value);
@@ -131,7 +127,7 @@ fn nothing_before_enable() -> Outcome {
 }
 
 fn enabled_at_open() -> Outcome {
-    let event = Attr::instructions().enabled().open_self()?;
+    let event = Attr::instructions().enabled().open()?;
     let done = work::run(LONG);
     let count = event.read()?;
     check!(count.value >= done, "{count:?} after {done} instructions");

@@ -2,21 +2,22 @@
 //! Which events open, and with which errno the others are refused: the same as
 //! with the kernel's built-in driver.
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_CYCLES;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_CYCLES;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::errno_of;
 use pmu_selftests::machine;
 use pmu_selftests::machine::Model;
 
 fn expect(what: &str, attr: &Attr, errno: i32) -> Outcome {
-    let got = attr.open_errno();
+    let got = errno_of(attr.open());
     check!(got == errno, "{what}: errno {got} instead of {errno}");
     Ok(())
 }
@@ -134,9 +135,9 @@ fn refused_by_perf_core() -> Outcome {
     let base = || Attr::raw(CYCLES);
     let reserved = base().with(|raw| raw.set___reserved_1(1));
     expect("reserved bit of the attribute", &reserved, libc::EINVAL)?;
-    let sampling = base().with(|raw| raw.sample_type = 1 << 63);
+    let sampling = base().sample_type(1 << 63);
     expect("unknown sample type", &sampling, libc::EINVAL)?;
-    let format = base().with(|raw| raw.read_format = 1 << 63);
+    let format = base().read_format(1 << 63);
     expect("unknown read format", &format, libc::EINVAL)?;
     let small = base().with(|raw| raw.size = 8);
     expect("attribute of 8 bytes", &small, libc::E2BIG)

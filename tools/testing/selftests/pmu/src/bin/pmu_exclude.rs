@@ -9,17 +9,17 @@
 use std::arch::asm;
 use std::io;
 
-use perf_event_open_sys::bindings::PERF_SAMPLE_REGS_INTR;
-use perf_event_open_sys::bindings::perf_event_attr;
+use perf_event::sys::PERF_SAMPLE_REGS_INTR;
+use perf_event::sys::perf_event_attr;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_CYCLES;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_CYCLES;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::errno_of;
 use pmu_selftests::machine;
 use pmu_selftests::ring::Ring;
 use pmu_selftests::work;
@@ -62,7 +62,7 @@ fn every_combination_opens() -> Outcome {
             Attr::raw(on_pmc(2, INSTRUCTIONS)),
             Attr::raw(RUN_INSTRUCTIONS),
         ] {
-            let event = excluding(attr, who).open_self()?;
+            let event = excluding(attr, who).open()?;
             event.enable()?;
             work::run(WORK);
             event.disable()?;
@@ -84,7 +84,7 @@ fn user_work_counts_without_the_rest() -> Outcome {
         KERNEL | HYPERVISOR,
         KERNEL | HYPERVISOR | IDLE,
     ] {
-        let event = excluding(Attr::instructions(), who).open_self()?;
+        let event = excluding(Attr::instructions(), who).open()?;
         let mut done = 0;
         // For some ticks: in less, those of a debug kernel may be a large part.
         let count = event.count(|| done = work::run(10 * WORK))?;
@@ -98,7 +98,7 @@ fn user_work_counts_without_the_rest() -> Outcome {
 
 fn idle_is_optional_for_a_cpu() -> Outcome {
     machine::pin_to(0)?;
-    let event = excluding(Attr::instructions(), IDLE).open(Target::cpu(0))?;
+    let event = excluding(Attr::instructions(), IDLE).on_cpu(0).open()?;
     let mut done = 0;
     let count = event.count(|| done = work::run(WORK))?;
     check!(count >= done, "{done} done, {count} counted");
@@ -107,14 +107,14 @@ fn idle_is_optional_for_a_cpu() -> Outcome {
 
 /// Members may exclude other things than their leader.
 fn differs_within_a_group() -> Outcome {
-    let leader = excluding(Attr::raw(on_pmc(1, INSTRUCTIONS)), KERNEL).open_self()?;
+    let leader = excluding(Attr::raw(on_pmc(1, INSTRUCTIONS)), KERNEL).open()?;
     let mut members = Vec::new();
     for (who, code) in [
         (0, on_pmc(2, INSTRUCTIONS)),
         (HYPERVISOR | IDLE, on_pmc(3, INSTRUCTIONS)),
         (KERNEL, RUN_INSTRUCTIONS),
     ] {
-        members.push(excluding(Attr::raw(code), who).open_member(Target::SELF, &leader)?);
+        members.push(excluding(Attr::raw(code), who).open_with(&leader)?);
     }
     leader.enable()?;
     let done = work::run(WORK);
@@ -131,7 +131,7 @@ fn differs_within_a_group() -> Outcome {
 
 /// What is excluded is not counted, where the machine honours it.
 fn user_work_is_left_out() -> Outcome {
-    let event = excluding(Attr::instructions(), USER).open_self()?;
+    let event = excluding(Attr::instructions(), USER).open()?;
     let mut done = 0;
     let count = event.count(|| done = work::run(20 * WORK))?;
     if count >= done {
@@ -151,9 +151,9 @@ fn kernel_work_is_left_out() -> Outcome {
             unsafe { libc::syscall(libc::SYS_getppid) };
         }
     };
-    let with = Attr::instructions().open_self()?.count(busy)?;
+    let with = Attr::instructions().open()?.count(busy)?;
     let without = excluding(Attr::instructions(), KERNEL)
-        .open_self()?
+        .open()?
         .count(busy)?;
     if without >= with - with / 20 {
         return ktap::skip("this machine ignores the freeze bits of MMCR2");
@@ -168,9 +168,7 @@ fn kernel_work_is_left_out() -> Outcome {
 /// The freeze bits of `pmc` as a sample of the event shows them.
 fn sampled_freeze_bits(attr: Attr, pmc: u32) -> io::Result<Option<u64>> {
     let attr = attr.sampling(20_000, PERF_SAMPLE_REGS_INTR.into());
-    let event = attr
-        .with(|raw| raw.sample_regs_intr = 1 << REGS_MMCR2)
-        .open_self()?;
+    let event = attr.sample_regs_intr(1 << REGS_MMCR2).open()?;
     let mut ring = Ring::map(&event, 16)?;
     event.count(|| {
         work::run_for(2_000_000);
@@ -188,8 +186,8 @@ fn freeze_bits_of_mmcr2() -> Outcome {
     machine::needs_pace()?;
     let probe = Attr::instructions()
         .sampling(20_000, PERF_SAMPLE_REGS_INTR.into())
-        .with(|raw| raw.sample_regs_intr = 1 << REGS_MMCR2);
-    if probe.open_errno() == libc::EOPNOTSUPP || probe.open_errno() == libc::EINVAL {
+        .sample_regs_intr(1 << REGS_MMCR2);
+    if errno_of(probe.open()) == libc::EOPNOTSUPP || errno_of(probe.open()) == libc::EINVAL {
         return ktap::skip("the driver does not offer MMCR2 in samples");
     }
     for (pmc, code) in [
@@ -243,7 +241,7 @@ fn freeze_bit_that_a_program_sees() -> Outcome {
                 raw.set_pinned(1);
                 raw.set_exclusive(1);
             });
-            let event = excluding(attr, who).open_self()?;
+            let event = excluding(attr, who).open()?;
             event.enable()?;
             // End of file would tell that it is not on the PMU.
             event.read()?;

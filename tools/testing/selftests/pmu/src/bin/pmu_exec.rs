@@ -9,10 +9,9 @@ use std::process::Command;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::event::Count;
+use perf_event::Attr;
+use perf_event::Count;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
 use pmu_selftests::process::Child;
 use pmu_selftests::process::Turnstile;
 use pmu_selftests::work;
@@ -22,7 +21,7 @@ const BEFORE: u64 = 200_000_000;
 const AFTER: u64 = 50_000_000;
 
 /// Counts a child that works, executes this program anew, and works again.
-fn count_across_exec(attr: &Attr) -> io::Result<Count> {
+fn count_across_exec(attr: Attr) -> io::Result<Count> {
     let go = Turnstile::new()?;
     let child = Child::spawn(|| {
         go.pass()?;
@@ -30,15 +29,15 @@ fn count_across_exec(attr: &Attr) -> io::Result<Count> {
         let error = Command::new("/proc/self/exe").arg(AFTER.to_string()).exec();
         Err(error)
     })?;
-    let event = attr.open(Target::task(child.pid()))?;
+    let event = attr.pid(child.pid()).open()?;
     go.open()?;
     child.wait()?;
-    event.read()
+    Ok(event.read()?)
 }
 
 fn enable_on_exec() -> Outcome {
     for attr in [Attr::instructions(), Attr::raw(RUN_INSTRUCTIONS)] {
-        let count = count_across_exec(&attr.with(|raw| raw.set_enable_on_exec(1)))?;
+        let count = count_across_exec(attr.enable_on_exec(true))?;
         check!(
             count.value >= AFTER && count.value < 2 * AFTER,
             "{BEFORE} before, {AFTER} after: {count:?}"
@@ -52,22 +51,20 @@ fn enable_on_exec() -> Outcome {
 }
 
 fn disabled_stays_disabled() -> Outcome {
-    let count = count_across_exec(&Attr::instructions())?;
+    let count = count_across_exec(Attr::instructions())?;
     check!(count.value == 0 && count.enabled == 0, "{count:?}");
     Ok(())
 }
 
 fn enabled_goes_on() -> Outcome {
-    let count = count_across_exec(&Attr::instructions().enabled())?;
+    let count = count_across_exec(Attr::instructions().enabled())?;
     check!(count.value >= BEFORE + AFTER, "{count:?}");
     Ok(())
 }
 
 fn remove_on_exec() -> Outcome {
-    let attr = Attr::instructions()
-        .enabled()
-        .with(|raw| raw.set_remove_on_exec(1));
-    let count = count_across_exec(&attr)?;
+    let attr = Attr::instructions().enabled().remove_on_exec(true);
+    let count = count_across_exec(attr)?;
     check!(
         count.value >= BEFORE && count.value < BEFORE + AFTER,
         "{count:?}"
@@ -83,11 +80,11 @@ fn enable_on_exec_of_a_group() -> Outcome {
         let error = Command::new("/proc/self/exe").arg(AFTER.to_string()).exec();
         Err(error)
     })?;
-    let target = Target::task(child.pid());
     let leader = Attr::instructions()
-        .with(|raw| raw.set_enable_on_exec(1))
-        .open(target)?;
-    let member = Attr::cycles().open_member(target, &leader)?;
+        .enable_on_exec(true)
+        .pid(child.pid())
+        .open()?;
+    let member = Attr::cycles().pid(child.pid()).open_with(&leader)?;
     go.open()?;
     child.wait()?;
     let (leads, follows) = (leader.read()?, member.read()?);

@@ -7,12 +7,11 @@ use std::io;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
-use pmu_selftests::event::Event;
+use perf_event::Attr;
+use perf_event::Event;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::machine;
 use pmu_selftests::process::Child;
 use pmu_selftests::work;
@@ -22,7 +21,7 @@ const CHILDREN: u64 = 200;
 const WORK: u64 = 5_000_000;
 
 fn inherited(attr: Attr) -> Attr {
-    attr.with(|raw| raw.set_inherit(1))
+    attr.inherit(true)
 }
 
 /// Children run ten at a time; every second one has a child of its own.
@@ -63,17 +62,17 @@ fn expect_sum(event: &Event, works: u64) -> Outcome {
 }
 
 fn inherited_event() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open_self()?;
+    let event = inherited(Attr::instructions()).enabled().open()?;
     let works = storm()?;
     expect_sum(&event, works)
 }
 
 fn inherited_group() -> Outcome {
-    let leader = inherited(Attr::raw(on_pmc(1, INSTRUCTIONS))).open_self()?;
+    let leader = inherited(Attr::raw(on_pmc(1, INSTRUCTIONS))).open()?;
     let mut members = Vec::new();
     for pmc in 2..=4 {
         let attr = inherited(Attr::raw(on_pmc(pmc, INSTRUCTIONS)));
-        members.push(attr.open_member(Target::SELF, &leader)?);
+        members.push(attr.open_with(&leader)?);
     }
     leader.enable()?;
     let works = storm()?;
@@ -90,7 +89,7 @@ fn inherited_and_multiplexed() -> Outcome {
         events.push(
             inherited(Attr::raw(on_pmc(1, INSTRUCTIONS)))
                 .enabled()
-                .open_self()?,
+                .open()?,
         );
     }
     storm()?;
@@ -109,12 +108,12 @@ fn inherited_and_multiplexed() -> Outcome {
 fn beside_opens_and_closes() -> Outcome {
     let event = inherited(Attr::raw(on_pmc(1, INSTRUCTIONS)))
         .enabled()
-        .open_self()?;
+        .open()?;
     let churn = Child::spawn(|| {
         for round in 0..2000 {
             let attr = Attr::raw(on_pmc(2 + round % 3, CYCLES));
-            let leader = attr.enabled().open_self()?;
-            let _member = Attr::raw(INSTRUCTIONS).open_member(Target::SELF, &leader)?;
+            let leader = attr.enabled().open()?;
+            let _member = Attr::raw(INSTRUCTIONS).open_with(&leader)?;
         }
         Ok(())
     })?;
@@ -132,14 +131,14 @@ fn beside_opens_and_closes() -> Outcome {
 fn nothing_is_left() -> Outcome {
     let before = fs::read_dir("/proc/self/fd")?.count();
     for _ in 0..200 {
-        let event = inherited(Attr::instructions()).enabled().open_self()?;
+        let event = inherited(Attr::instructions()).enabled().open()?;
         Child::spawn(|| Ok(()))?.wait()?;
         check!(event.read()?.value > 0);
     }
     check!(fs::read_dir("/proc/self/fd")?.count() == before);
     // The PMU is free: a pinned group of all six counters gets on it.
-    let attr = Attr::raw(on_pmc(1, CYCLES)).with(|raw| raw.set_pinned(1));
-    let leader = attr.open_self()?;
+    let attr = Attr::raw(on_pmc(1, CYCLES)).pinned(true);
+    let leader = attr.open()?;
     let mut members = Vec::new();
     for code in [
         on_pmc(2, CYCLES),
@@ -148,7 +147,7 @@ fn nothing_is_left() -> Outcome {
         0x500fa,
         0x600f4,
     ] {
-        members.push(Attr::raw(code).open_member(Target::SELF, &leader)?);
+        members.push(Attr::raw(code).open_with(&leader)?);
     }
     leader.enable()?;
     work::run(WORK);

@@ -2,17 +2,16 @@
 //! Groups: their members are on the PMU together or not at all, are read as
 //! one, and follow their leader.
 
-use perf_event_open_sys::bindings::PERF_COUNT_SW_TASK_CLOCK;
+use perf_event::sys::PERF_COUNT_SW_TASK_CLOCK;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_CYCLES;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_CYCLES;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::work;
 
 const WORK: u64 = 2_000_000;
@@ -21,10 +20,10 @@ const WORK: u64 = 2_000_000;
 const SKEW: u64 = 8;
 
 fn equal_events_count_alike() -> Outcome {
-    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).grouped().open_self()?;
+    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).grouped().open()?;
     let mut members = Vec::new();
     for pmc in 2..=4 {
-        members.push(Attr::raw(on_pmc(pmc, INSTRUCTIONS)).open_member(Target::SELF, &leader)?);
+        members.push(Attr::raw(on_pmc(pmc, INSTRUCTIONS)).open_with(&leader)?);
     }
     leader.enable()?;
     let done = work::run(WORK);
@@ -44,10 +43,10 @@ fn equal_events_count_alike() -> Outcome {
 }
 
 fn read_in_order_with_ids() -> Outcome {
-    let leader = Attr::instructions().grouped().open_self()?;
+    let leader = Attr::instructions().grouped().open()?;
     let mut events = vec![];
     for attr in [Attr::cycles(), Attr::raw(RUN_INSTRUCTIONS)] {
-        events.push(attr.open_member(Target::SELF, &leader)?);
+        events.push(attr.open_with(&leader)?);
     }
     leader.enable()?;
     work::run(WORK);
@@ -71,7 +70,7 @@ fn read_in_order_with_ids() -> Outcome {
 }
 
 fn full_pmu() -> Outcome {
-    let leader = Attr::raw(on_pmc(1, CYCLES)).grouped().open_self()?;
+    let leader = Attr::raw(on_pmc(1, CYCLES)).grouped().open()?;
     let mut members = Vec::new();
     for code in [
         on_pmc(2, INSTRUCTIONS),
@@ -80,7 +79,7 @@ fn full_pmu() -> Outcome {
         RUN_INSTRUCTIONS,
         RUN_CYCLES,
     ] {
-        members.push(Attr::raw(code).open_member(Target::SELF, &leader)?);
+        members.push(Attr::raw(code).open_with(&leader)?);
     }
     leader.enable()?;
     let done = work::run(WORK);
@@ -98,8 +97,8 @@ fn full_pmu() -> Outcome {
 }
 
 fn member_alone_stops() -> Outcome {
-    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).open_self()?;
-    let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_member(Target::SELF, &leader)?;
+    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).open()?;
+    let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_with(&leader)?;
     leader.enable()?;
     work::run(WORK);
     member.disable()?;
@@ -123,8 +122,8 @@ fn member_alone_stops() -> Outcome {
 }
 
 fn nothing_without_leader() -> Outcome {
-    let leader = Attr::instructions().open_self()?;
-    let member = Attr::cycles().open_member(Target::SELF, &leader)?;
+    let leader = Attr::instructions().open()?;
+    let member = Attr::cycles().open_with(&leader)?;
     work::run(WORK);
     let count = member.read()?;
     check!(
@@ -135,9 +134,9 @@ fn nothing_without_leader() -> Outcome {
 }
 
 fn members_added_while_counting() -> Outcome {
-    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).enabled().open_self()?;
+    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).enabled().open()?;
     let early = work::run(WORK);
-    let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_member(Target::SELF, &leader)?;
+    let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_with(&leader)?;
     let late = work::run(WORK);
     let (leads, follows) = (leader.read()?.value, member.read()?.value);
     check!(leads >= early + late, "leader {leads}");
@@ -149,8 +148,8 @@ fn members_added_while_counting() -> Outcome {
 }
 
 fn reset_whole_group() -> Outcome {
-    let leader = Attr::instructions().grouped().open_self()?;
-    let _member = Attr::cycles().open_member(Target::SELF, &leader)?;
+    let leader = Attr::instructions().grouped().open()?;
+    let _member = Attr::cycles().open_with(&leader)?;
     leader.enable()?;
     work::run(WORK);
     leader.disable()?;
@@ -164,8 +163,8 @@ fn reset_whole_group() -> Outcome {
 }
 
 fn closed_member() -> Outcome {
-    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).grouped().open_self()?;
-    let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_member(Target::SELF, &leader)?;
+    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).grouped().open()?;
+    let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_with(&leader)?;
     leader.enable()?;
     work::run(WORK);
     drop(member);
@@ -178,14 +177,14 @@ fn closed_member() -> Outcome {
     );
     check!(after[0].0 >= before[0].0 + done, "{before:?}, {after:?}");
     // Its counter is free again.
-    let _next = Attr::raw(on_pmc(2, CYCLES)).open_member(Target::SELF, &leader)?;
+    let _next = Attr::raw(on_pmc(2, CYCLES)).open_with(&leader)?;
     check!(leader.read_group()?.values.len() == 2);
     Ok(())
 }
 
 fn closed_leader() -> Outcome {
-    let leader = Attr::raw(on_pmc(1, CYCLES)).open_self()?;
-    let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_member(Target::SELF, &leader)?;
+    let leader = Attr::raw(on_pmc(1, CYCLES)).open()?;
+    let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_with(&leader)?;
     leader.enable()?;
     work::run(WORK);
     drop(leader);
@@ -197,10 +196,8 @@ fn closed_leader() -> Outcome {
 }
 
 fn software_leader() -> Outcome {
-    let leader = Attr::software(PERF_COUNT_SW_TASK_CLOCK)
-        .grouped()
-        .open_self()?;
-    let _member = Attr::instructions().open_member(Target::SELF, &leader)?;
+    let leader = Attr::software(PERF_COUNT_SW_TASK_CLOCK).grouped().open()?;
+    let _member = Attr::instructions().open_with(&leader)?;
     leader.enable()?;
     let done = work::run(WORK);
     leader.disable()?;

@@ -5,10 +5,10 @@ use std::io;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::errno_of;
 use pmu_selftests::machine;
 use pmu_selftests::process::Child;
 use pmu_selftests::process::Turnstile;
@@ -65,9 +65,7 @@ fn event_of_a_cpu_that_leaves() -> Outcome {
     let Some(visitor) = visitor()? else {
         return ktap::skip("needs two CPUs");
     };
-    let event = Attr::instructions()
-        .enabled()
-        .open(Target::cpu(visitor.cpu as i32))?;
+    let event = Attr::instructions().enabled().on_cpu(visitor.cpu).open()?;
     work_on(visitor.cpu, WORK)?;
     visitor.away()?;
     let before = event.read()?;
@@ -87,24 +85,18 @@ fn new_event_after_return() -> Outcome {
     let Some(visitor) = visitor()? else {
         return ktap::skip("needs two CPUs");
     };
-    let here = machine::online_cpus()?[0] as i32;
-    let stays = Attr::instructions().enabled().open(Target::cpu(here))?;
+    let here = machine::online_cpus()?[0];
+    let stays = Attr::instructions().enabled().on_cpu(here).open()?;
     for _ in 0..5 {
-        let old = Attr::instructions()
-            .enabled()
-            .open(Target::cpu(visitor.cpu as i32))?;
+        let old = Attr::instructions().enabled().on_cpu(visitor.cpu).open()?;
         visitor.away()?;
-        let errno = pmu_selftests::attr::errno_of(
-            Attr::instructions().open(Target::cpu(visitor.cpu as i32)),
-        );
+        let errno = errno_of(Attr::instructions().on_cpu(visitor.cpu).open());
         check!(
             errno == libc::ENODEV,
             "opened on a CPU that is away: errno {errno}"
         );
         visitor.back()?;
-        let new = Attr::instructions()
-            .enabled()
-            .open(Target::cpu(visitor.cpu as i32))?;
+        let new = Attr::instructions().enabled().on_cpu(visitor.cpu).open()?;
         work_on(visitor.cpu, WORK)?;
         let count = new.read()?;
         check!(count.value >= WORK && count.value < 2 * WORK, "{count:?}");
@@ -124,10 +116,10 @@ fn task_event_bound_to_it() -> Outcome {
     let Some(visitor) = visitor()? else {
         return ktap::skip("needs two CPUs");
     };
-    let event = Attr::instructions().enabled().open(Target {
-        pid: 0,
-        cpu: visitor.cpu as i32,
-    })?;
+    let event = Attr::instructions()
+        .enabled()
+        .cpu(visitor.cpu as i32)
+        .open()?;
     machine::pin_to(visitor.cpu)?;
     work::run(WORK);
     machine::set_affinity(&machine::online_cpus()?)?;
@@ -164,7 +156,8 @@ fn counting_task_is_moved() -> Outcome {
     })?;
     let event = Attr::raw(on_pmc(2, INSTRUCTIONS))
         .enabled()
-        .open(Target::task(child.pid()))?;
+        .pid(child.pid())
+        .open()?;
     go.open()?;
     for _ in 0..10 {
         visitor.away()?;
@@ -190,10 +183,8 @@ fn sampling_after_return() -> Outcome {
     visitor.away()?;
     visitor.back()?;
     machine::pin_to(visitor.cpu)?;
-    let what = perf_event_open_sys::bindings::PERF_SAMPLE_IP;
-    let event = Attr::instructions()
-        .sampling(100_000, what.into())
-        .open_self()?;
+    let what = perf_event::sys::PERF_SAMPLE_IP;
+    let event = Attr::instructions().sampling(100_000, what.into()).open()?;
     let mut ring = pmu_selftests::ring::Ring::map(&event, 64)?;
     event.count(|| {
         work::run(WORK);

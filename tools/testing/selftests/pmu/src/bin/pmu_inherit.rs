@@ -6,10 +6,9 @@ use std::thread;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::process::Child;
 use pmu_selftests::process::Turnstile;
 use pmu_selftests::work;
@@ -18,7 +17,7 @@ use pmu_selftests::work;
 const WORK: u64 = 50_000_000;
 
 fn inherited(attr: Attr) -> Attr {
-    attr.with(|raw| raw.set_inherit(1))
+    attr.inherit(true)
 }
 
 fn works() -> io::Result<()> {
@@ -32,7 +31,7 @@ fn times(count: u64, times: u64) -> bool {
 }
 
 fn child_is_added() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open_self()?;
+    let event = inherited(Attr::instructions()).enabled().open()?;
     Child::spawn(works)?.wait()?;
     let count = event.read()?;
     check!(times(count.value, 1), "one child: {count:?}");
@@ -43,7 +42,7 @@ fn child_is_added() -> Outcome {
 }
 
 fn child_is_not_added_without() -> Outcome {
-    let event = Attr::instructions().enabled().open_self()?;
+    let event = Attr::instructions().enabled().open()?;
     Child::spawn(works)?.wait()?;
     let count = event.read()?;
     check!(count.value < WORK / 2, "{count:?}");
@@ -51,7 +50,7 @@ fn child_is_not_added_without() -> Outcome {
 }
 
 fn grandchildren_are_added() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open_self()?;
+    let event = inherited(Attr::instructions()).enabled().open()?;
     Child::spawn(|| {
         work::run(WORK);
         let (first, second) = (Child::spawn(works)?, Child::spawn(works)?);
@@ -66,7 +65,7 @@ fn grandchildren_are_added() -> Outcome {
 
 /// A child that still runs is in the sum already.
 fn running_child_counts() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open_self()?;
+    let event = inherited(Attr::instructions()).enabled().open()?;
     let (done, leave) = (Turnstile::new()?, Turnstile::new()?);
     let child = Child::spawn(|| {
         work::run(WORK);
@@ -87,7 +86,7 @@ fn running_child_counts() -> Outcome {
 }
 
 fn times_are_added() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open_self()?;
+    let event = inherited(Attr::instructions()).enabled().open()?;
     let before = event.read()?;
     Child::spawn(works)?.wait()?;
     let after = event.read()?;
@@ -97,7 +96,7 @@ fn times_are_added() -> Outcome {
 }
 
 fn disable_reaches_the_child() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open_self()?;
+    let event = inherited(Attr::instructions()).enabled().open()?;
     let (ready, go) = (Turnstile::new()?, Turnstile::new()?);
     let child = Child::spawn(|| {
         ready.open()?;
@@ -115,16 +114,15 @@ fn disable_reaches_the_child() -> Outcome {
 }
 
 fn disabled_event_counts_no_child() -> Outcome {
-    let event = inherited(Attr::instructions()).open_self()?;
+    let event = inherited(Attr::instructions()).open()?;
     Child::spawn(works)?.wait()?;
     check!(event.read()?.value == 0, "{:?}", event.read()?);
     Ok(())
 }
 
 fn groups_are_inherited() -> Outcome {
-    let leader = inherited(Attr::raw(on_pmc(1, INSTRUCTIONS))).open_self()?;
-    let member =
-        inherited(Attr::raw(on_pmc(2, INSTRUCTIONS))).open_member(Target::SELF, &leader)?;
+    let leader = inherited(Attr::raw(on_pmc(1, INSTRUCTIONS))).open()?;
+    let member = inherited(Attr::raw(on_pmc(2, INSTRUCTIONS))).open_with(&leader)?;
     leader.enable()?;
     Child::spawn(works)?.wait()?;
     leader.disable()?;
@@ -139,7 +137,7 @@ fn groups_are_inherited() -> Outcome {
 }
 
 fn threads_are_added() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open_self()?;
+    let event = inherited(Attr::instructions()).enabled().open()?;
     let threads: Vec<_> = (0..4).map(|_| thread::spawn(works)).collect();
     for thread in threads {
         check!(matches!(thread.join(), Ok(Ok(()))));
@@ -152,7 +150,7 @@ fn threads_are_added() -> Outcome {
 
 /// The event outlives every close of the parent's descriptor by its child.
 fn parent_may_close_first() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open_self()?;
+    let event = inherited(Attr::instructions()).enabled().open()?;
     let go = Turnstile::new()?;
     let child = Child::spawn(|| {
         go.pass()?;
@@ -162,7 +160,7 @@ fn parent_may_close_first() -> Outcome {
     go.open()?;
     child.wait()?;
     // The PMU is whole afterwards.
-    let event = Attr::instructions().open_self()?;
+    let event = Attr::instructions().open()?;
     let mut done = 0;
     let count = event.count(|| done = work::run(WORK))?;
     check!(

@@ -8,11 +8,10 @@ use std::thread;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::machine;
 use pmu_selftests::process::Child;
 use pmu_selftests::process::Turnstile;
@@ -39,7 +38,7 @@ fn processes_count_themselves() -> Outcome {
     let mut children = Vec::new();
     for times in 1..=3 {
         children.push(Child::spawn(move || {
-            let event = Attr::raw(on_pmc(1, INSTRUCTIONS)).open_self()?;
+            let event = Attr::raw(on_pmc(1, INSTRUCTIONS)).open()?;
             let count = event.count(|| work_and_yield(times * WORK))?;
             let done = times * WORK / 100 / work::ROUND * work::ROUND * 100;
             if own(count, done) {
@@ -67,7 +66,8 @@ fn observed_from_outside() -> Outcome {
         })?;
         let event = Attr::raw(RUN_INSTRUCTIONS)
             .enabled()
-            .open(Target::task(child.pid()))?;
+            .pid(child.pid())
+            .open()?;
         tasks.push((child, event, times));
     }
     go.open()?;
@@ -87,7 +87,7 @@ fn observed_from_outside() -> Outcome {
 /// The neighbour without events is not counted, and does not disturb.
 fn neighbour_without_events() -> Outcome {
     machine::pin_to(0)?;
-    let event = Attr::instructions().open_self()?;
+    let event = Attr::instructions().open()?;
     let child = Child::spawn(|| {
         work_and_yield(10 * WORK);
         Ok(())
@@ -101,12 +101,12 @@ fn neighbour_without_events() -> Outcome {
 /// Sampling in one task leaves the counts of the other alone.
 fn beside_a_sampling_task() -> Outcome {
     machine::pin_to(0)?;
-    let event = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_self()?;
+    let event = Attr::raw(on_pmc(2, INSTRUCTIONS)).open()?;
     let child = Child::spawn(|| {
-        let what = perf_event_open_sys::bindings::PERF_SAMPLE_IP;
+        let what = perf_event::sys::PERF_SAMPLE_IP;
         let event = Attr::raw(on_pmc(2, INSTRUCTIONS))
             .sampling(10_000, what.into())
-            .open_self()?;
+            .open()?;
         event.count(|| work_and_yield(WORK))?;
         Ok(())
     })?;
@@ -124,7 +124,7 @@ fn threads_count_themselves() -> Outcome {
             let sender = sender.clone();
             thread::spawn(move || {
                 let count = Attr::instructions()
-                    .open_self()
+                    .open()
                     .and_then(|event| event.count(|| work_and_yield(times * WORK / 4)));
                 sender.send((times, count))
             })
@@ -142,7 +142,7 @@ fn threads_count_themselves() -> Outcome {
 
 /// The process' event is the main thread's, not its threads'.
 fn threads_are_not_the_process() -> Outcome {
-    let event = Attr::instructions().enabled().open_self()?;
+    let event = Attr::instructions().enabled().open()?;
     let thread = thread::spawn(|| work::run(5 * WORK));
     check!(thread.join().is_ok());
     let count = event.read()?;
@@ -156,7 +156,7 @@ fn migration() -> Outcome {
     if cpus.len() < 2 {
         return ktap::skip("needs two CPUs");
     }
-    let event = Attr::raw(on_pmc(3, INSTRUCTIONS)).enabled().open_self()?;
+    let event = Attr::raw(on_pmc(3, INSTRUCTIONS)).enabled().open()?;
     let mut done = 0;
     for turn in 0..100 {
         machine::pin_to(cpus[turn % 2])?;

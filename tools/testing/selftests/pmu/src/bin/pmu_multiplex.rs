@@ -2,16 +2,13 @@
 //! More events than counters: they take turns, their times say for how long,
 //! and the scaled counts are right.
 
-use std::io;
-
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
-use pmu_selftests::event::Count;
-use pmu_selftests::event::Event;
+use perf_event::Attr;
+use perf_event::Count;
+use perf_event::Event;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::machine;
 use pmu_selftests::work;
 
@@ -28,14 +25,14 @@ fn tolerance() -> f64 {
     }
 }
 
-fn open_on_pmcs(pmcs: &[u64]) -> io::Result<Vec<Event>> {
+fn open_on_pmcs(pmcs: &[u64]) -> perf_event::Result<Vec<Event>> {
     pmcs.iter()
-        .map(|&pmc| Attr::raw(on_pmc(pmc, INSTRUCTIONS)).open_self())
+        .map(|&pmc| Attr::raw(on_pmc(pmc, INSTRUCTIONS)).open())
         .collect()
 }
 
 /// Counts one long work with all the events at once.
-fn count_all(events: &[Event]) -> io::Result<(u64, Vec<Count>)> {
+fn count_all(events: &[Event]) -> perf_event::Result<(u64, Vec<Count>)> {
     for event in events {
         event.enable()?;
     }
@@ -43,7 +40,10 @@ fn count_all(events: &[Event]) -> io::Result<(u64, Vec<Count>)> {
     for event in events {
         event.disable()?;
     }
-    let counts = events.iter().map(Event::read).collect::<io::Result<_>>()?;
+    let counts = events
+        .iter()
+        .map(Event::read)
+        .collect::<perf_event::Result<_>>()?;
     Ok((done, counts))
 }
 
@@ -85,7 +85,7 @@ fn eight_on_four_counters() -> Outcome {
 fn a_dozen_on_any_counter() -> Outcome {
     let mut events = Vec::new();
     for _ in 0..12 {
-        events.push(Attr::raw(INSTRUCTIONS).open_self()?);
+        events.push(Attr::raw(INSTRUCTIONS).open()?);
     }
     let (done, counts) = count_all(&events)?;
     expect_shares(done, &counts, 0.15, 0.85)
@@ -103,11 +103,11 @@ fn no_turns_when_all_fit() -> Outcome {
 fn groups_rotate_whole() -> Outcome {
     let mut groups = Vec::new();
     for _ in 0..2 {
-        let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).grouped().open_self()?;
+        let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).grouped().open()?;
         let mut members = Vec::new();
         for pmc in 2..=4 {
             let attr = Attr::raw(on_pmc(pmc, INSTRUCTIONS));
-            members.push(attr.open_member(Target::SELF, &leader)?);
+            members.push(attr.open_with(&leader)?);
         }
         groups.push((leader, members));
     }
@@ -142,7 +142,7 @@ fn cpu_events_rotate() -> Outcome {
     machine::pin_to(0)?;
     let mut events = Vec::new();
     for _ in 0..2 {
-        events.push(Attr::raw(on_pmc(2, INSTRUCTIONS)).open(Target::cpu(0))?);
+        events.push(Attr::raw(on_pmc(2, INSTRUCTIONS)).on_cpu(0).open()?);
     }
     let (done, counts) = count_all(&events)?;
     expect_shares(done, &counts, 0.4, 0.6)

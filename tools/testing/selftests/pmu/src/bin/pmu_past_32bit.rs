@@ -6,15 +6,14 @@
 
 use std::io;
 
-use perf_event_open_sys::bindings::PERF_SAMPLE_IP;
+use perf_event::sys::PERF_SAMPLE_IP;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::machine;
 use pmu_selftests::process::Child;
 use pmu_selftests::process::Turnstile;
@@ -28,8 +27,8 @@ fn plausible(count: u64, done: u64) -> bool {
     count >= done && count < done + machine::kernel_share(done / 100)
 }
 
-fn expect(what: &str, attr: Attr, target: Target, instructions: u64) -> Outcome {
-    let event = attr.open(target)?;
+fn expect(what: &str, attr: Attr, instructions: u64) -> Outcome {
+    let event = attr.open()?;
     let mut done = 0;
     let count = event.count(|| done = work::run(instructions))?;
     check!(
@@ -40,30 +39,25 @@ fn expect(what: &str, attr: Attr, target: Target, instructions: u64) -> Outcome 
 }
 
 fn past_2_31() -> Outcome {
-    expect("any PMC", Attr::instructions(), Target::SELF, PAST_31)
+    expect("any PMC", Attr::instructions(), PAST_31)
 }
 
 fn past_2_32() -> Outcome {
-    expect(
-        "PMC1",
-        Attr::raw(on_pmc(1, INSTRUCTIONS)),
-        Target::SELF,
-        PAST_32,
-    )
+    expect("PMC1", Attr::raw(on_pmc(1, INSTRUCTIONS)), PAST_32)
 }
 
 fn past_2_32_on_pmc5() -> Outcome {
-    expect("PMC5", Attr::raw(RUN_INSTRUCTIONS), Target::SELF, PAST_32)
+    expect("PMC5", Attr::raw(RUN_INSTRUCTIONS), PAST_32)
 }
 
 fn past_2_32_on_a_cpu() -> Outcome {
     machine::pin_to(0)?;
-    expect("CPU 0", Attr::instructions(), Target::cpu(0), PAST_32)
+    expect("CPU 0", Attr::instructions().on_cpu(0), PAST_32)
 }
 
 /// Several short stretches: overflow may fall between a stop and a start.
 fn in_pieces() -> Outcome {
-    let event = Attr::instructions().open_self()?;
+    let event = Attr::instructions().open()?;
     let (mut done, mut last) = (0, 0);
     while done < PAST_32 {
         event.enable()?;
@@ -80,7 +74,7 @@ fn in_pieces() -> Outcome {
 /// A period too long to end starts the PMC elsewhere, but counts the same.
 fn with_a_long_period() -> Outcome {
     let attr = Attr::instructions().sampling(1 << 40, PERF_SAMPLE_IP.into());
-    expect("period 2^40", attr, Target::SELF, PAST_32)
+    expect("period 2^40", attr, PAST_32)
 }
 
 /// Another task's event, read from here when it is over.
@@ -91,9 +85,7 @@ fn of_another_task() -> Outcome {
         work::run(PAST_32);
         Ok(())
     })?;
-    let event = Attr::instructions()
-        .enabled()
-        .open(Target::task(child.pid()))?;
+    let event = Attr::instructions().enabled().pid(child.pid()).open()?;
     gate.open()?;
     child.wait()?;
     let count = event.read()?.value;

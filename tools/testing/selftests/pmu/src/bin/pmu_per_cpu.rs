@@ -3,9 +3,8 @@
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
+use perf_event::Attr;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
 use pmu_selftests::machine;
 use pmu_selftests::process::Child;
 use pmu_selftests::process::Turnstile;
@@ -22,7 +21,7 @@ fn plausible(count: u64, done: u64) -> bool {
 fn counts_the_caller() -> Outcome {
     machine::pin_to(0)?;
     for attr in [Attr::instructions(), Attr::raw(RUN_INSTRUCTIONS)] {
-        let event = attr.open(Target::cpu(0))?;
+        let event = attr.on_cpu(0).open()?;
         let mut done = 0;
         let count = event.count(|| done = work::run(WORK))?;
         check!(plausible(count, done), "{done} done, {count} counted");
@@ -32,7 +31,7 @@ fn counts_the_caller() -> Outcome {
 
 fn counts_every_task() -> Outcome {
     machine::pin_to(0)?;
-    let event = Attr::instructions().open(Target::cpu(0))?;
+    let event = Attr::instructions().on_cpu(0).open()?;
     event.enable()?;
     let mut children = Vec::new();
     for _ in 0..3 {
@@ -59,7 +58,7 @@ fn ignores_other_cpus() -> Outcome {
         return ktap::skip("needs two CPUs");
     }
     machine::pin_to(cpus[0])?;
-    let there = Attr::instructions().open(Target::cpu(cpus[1] as i32))?;
+    let there = Attr::instructions().on_cpu(cpus[1]).open()?;
     let count = there.count(|| {
         work::run(WORK);
     })?;
@@ -71,7 +70,7 @@ fn system_wide() -> Outcome {
     let cpus = machine::online_cpus()?;
     let mut events = Vec::new();
     for &cpu in &cpus {
-        events.push(Attr::instructions().open(Target::cpu(cpu as i32))?);
+        events.push(Attr::instructions().on_cpu(cpu).open()?);
     }
     for event in &events {
         event.enable()?;
@@ -106,10 +105,7 @@ fn task_on_one_cpu() -> Outcome {
     if cpus.len() < 2 {
         return ktap::skip("needs two CPUs");
     }
-    let event = Attr::instructions().open(Target {
-        pid: 0,
-        cpu: cpus[1] as i32,
-    })?;
+    let event = Attr::instructions().cpu(cpus[1] as i32).open()?;
     machine::pin_to(cpus[0])?;
     event.enable()?;
     work::run(WORK);
@@ -132,10 +128,8 @@ fn beside_a_task_event() -> Outcome {
         work::run(WORK);
         Ok(())
     })?;
-    let task = Attr::instructions()
-        .enabled()
-        .open(Target::task(child.pid()))?;
-    let cpu = Attr::instructions().enabled().open(Target::cpu(0))?;
+    let task = Attr::instructions().enabled().pid(child.pid()).open()?;
+    let cpu = Attr::instructions().enabled().on_cpu(0).open()?;
     go.open()?;
     child.wait()?;
     cpu.disable()?;

@@ -2,15 +2,12 @@
 //! Pinned groups stay on the PMU or go into error state; exclusive ones are
 //! alone on it.
 
-use std::io;
-
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::on_pmc;
-use pmu_selftests::event::Event;
+use perf_event::Attr;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::machine;
 use pmu_selftests::work;
 
@@ -20,20 +17,12 @@ const LONG: u64 = 100_000_000;
 const WORK: u64 = 1_000_000;
 
 fn pinned(attr: Attr) -> Attr {
-    attr.with(|raw| raw.set_pinned(1))
-}
-
-fn in_error(event: &Event) -> io::Result<bool> {
-    match event.read() {
-        Ok(_) => Ok(false),
-        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(true),
-        Err(error) => Err(error),
-    }
+    attr.pinned(true)
 }
 
 fn pinned_never_yields() -> Outcome {
-    let stays = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS))).open_self()?;
-    let rival = Attr::raw(on_pmc(1, CYCLES)).open_self()?;
+    let stays = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS))).open()?;
+    let rival = Attr::raw(on_pmc(1, CYCLES)).open()?;
     rival.enable()?;
     stays.enable()?;
     let done = work::run_for(LONG);
@@ -50,22 +39,22 @@ fn pinned_never_yields() -> Outcome {
 }
 
 fn second_pinned_fails() -> Outcome {
-    let first = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS))).open_self()?;
-    let second = pinned(Attr::raw(on_pmc(1, CYCLES))).open_self()?;
+    let first = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS))).open()?;
+    let second = pinned(Attr::raw(on_pmc(1, CYCLES))).open()?;
     first.enable()?;
     second.enable()?;
     let done = work::run_for(LONG);
     check!(
-        in_error(&second)?,
+        !second.is_scheduled()?,
         "two pinned events on PMC1: {:?}",
         second.read()?
     );
-    check!(!in_error(&first)? && first.read()?.value >= done);
+    check!(first.is_scheduled()? && first.read()?.value >= done);
     // The error state is left by enabling again, once there is room.
     drop(first);
     second.enable()?;
     work::run_for(LONG);
-    check!(!in_error(&second)?, "in error although PMC1 is free");
+    check!(second.is_scheduled()?, "in error although PMC1 is free");
     check!(second.read()?.value > 0);
     Ok(())
 }
@@ -73,13 +62,11 @@ fn second_pinned_fails() -> Outcome {
 /// A pinned event stays on the PMU while others come and go, but not on its
 /// counter: it makes room for an event that needs that one, and loses nothing.
 fn pinned_moves_without_loss() -> Outcome {
-    let stays = pinned(Attr::raw(INSTRUCTIONS)).enabled().open_self()?;
+    let stays = pinned(Attr::raw(INSTRUCTIONS)).enabled().open()?;
     let mut done = 0;
     for round in 0..40 {
         done += work::run(WORK);
-        let rival = Attr::raw(on_pmc(1 + round % 4, CYCLES))
-            .enabled()
-            .open_self()?;
+        let rival = Attr::raw(on_pmc(1 + round % 4, CYCLES)).enabled().open()?;
         done += work::run(WORK);
         let rival = rival.read()?;
         check!(rival.running > 0 && rival.value > 0, "{rival:?}");
@@ -94,10 +81,8 @@ fn pinned_moves_without_loss() -> Outcome {
 }
 
 fn exclusive_is_alone() -> Outcome {
-    let alone = Attr::raw(on_pmc(1, INSTRUCTIONS))
-        .with(|raw| raw.set_exclusive(1))
-        .open_self()?;
-    let other = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_self()?;
+    let alone = Attr::raw(on_pmc(1, INSTRUCTIONS)).exclusive(true).open()?;
+    let other = Attr::raw(on_pmc(2, INSTRUCTIONS)).open()?;
     alone.enable()?;
     other.enable()?;
     work::run_for(LONG);
@@ -114,10 +99,10 @@ fn exclusive_is_alone() -> Outcome {
 }
 
 fn pinned_exclusive_evicts_all() -> Outcome {
-    let other = Attr::raw(on_pmc(2, INSTRUCTIONS)).enabled().open_self()?;
+    let other = Attr::raw(on_pmc(2, INSTRUCTIONS)).enabled().open()?;
     let owner = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS)))
-        .with(|raw| raw.set_exclusive(1))
-        .open_self()?;
+        .exclusive(true)
+        .open()?;
     owner.enable()?;
     let before = other.read()?;
     let done = work::run_for(LONG);

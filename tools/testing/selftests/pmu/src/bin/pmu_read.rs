@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Reading: running counts only grow, stopped ones stand still, reset clears.
 
-use std::io;
-use std::io::Read;
-
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_CYCLES;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::errno_of;
+use perf_event::Attr;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_CYCLES;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::errno_of;
 use pmu_selftests::machine;
 use pmu_selftests::process::Child;
 use pmu_selftests::process::Turnstile;
@@ -22,7 +18,7 @@ const WORK: u64 = 1_000_000;
 
 fn grows_while_running() -> Outcome {
     for code in [INSTRUCTIONS, CYCLES, RUN_INSTRUCTIONS, RUN_CYCLES] {
-        let event = Attr::raw(code).enabled().open_self()?;
+        let event = Attr::raw(code).enabled().open()?;
         let mut last = event.read()?;
         for _ in 0..500 {
             let next = event.read()?;
@@ -42,7 +38,7 @@ fn grows_while_running() -> Outcome {
 
 /// Each read takes the PMC's change since the last; none is taken twice.
 fn many_reads_lose_nothing() -> Outcome {
-    let event = Attr::instructions().enabled().open_self()?;
+    let event = Attr::instructions().enabled().open()?;
     let mut done = 0;
     let first = event.read()?.value;
     for _ in 0..200 {
@@ -58,7 +54,7 @@ fn many_reads_lose_nothing() -> Outcome {
 }
 
 fn stands_still_when_disabled() -> Outcome {
-    let event = Attr::instructions().enabled().open_self()?;
+    let event = Attr::instructions().enabled().open()?;
     work::run(WORK);
     event.disable()?;
     let before = event.read()?;
@@ -71,7 +67,7 @@ fn stands_still_when_disabled() -> Outcome {
 }
 
 fn goes_on_after_a_pause() -> Outcome {
-    let event = Attr::instructions().open_self()?;
+    let event = Attr::instructions().open()?;
     let mut done = 0;
     for _ in 0..20 {
         event.enable()?;
@@ -88,7 +84,7 @@ fn goes_on_after_a_pause() -> Outcome {
 }
 
 fn reset_clears_the_count_only() -> Outcome {
-    let event = Attr::instructions().enabled().open_self()?;
+    let event = Attr::instructions().enabled().open()?;
     work::run(WORK);
     event.disable()?;
     let before = event.read()?;
@@ -100,7 +96,7 @@ fn reset_clears_the_count_only() -> Outcome {
 }
 
 fn reset_while_running() -> Outcome {
-    let event = Attr::instructions().enabled().open_self()?;
+    let event = Attr::instructions().enabled().open()?;
     work::run(100 * WORK);
     event.reset()?;
     let done = work::run(WORK);
@@ -113,7 +109,7 @@ fn reset_while_running() -> Outcome {
 }
 
 fn enable_twice_is_enable() -> Outcome {
-    let event = Attr::instructions().open_self()?;
+    let event = Attr::instructions().open()?;
     event.enable()?;
     event.enable()?;
     let done = work::run(WORK);
@@ -137,9 +133,7 @@ fn of_a_sleeping_task() -> Outcome {
         worked.open()?;
         leave.pass()
     })?;
-    let event = Attr::instructions()
-        .enabled()
-        .open(Target::task(child.pid()))?;
+    let event = Attr::instructions().enabled().pid(child.pid()).open()?;
     start.open()?;
     worked.pass()?;
     // Until the child has gone to sleep behind its last word.
@@ -172,9 +166,7 @@ fn of_a_task_on_another_cpu() -> Outcome {
         work::run_for(500_000_000);
         Ok(())
     })?;
-    let event = Attr::instructions()
-        .enabled()
-        .open(Target::task(child.pid()))?;
+    let event = Attr::instructions().enabled().pid(child.pid()).open()?;
     let mut last = event.read()?;
     for _ in 0..100 {
         work::run_for(1_000_000);
@@ -190,7 +182,7 @@ fn of_a_task_on_another_cpu() -> Outcome {
 }
 
 fn times_follow_the_clock() -> Outcome {
-    let event = Attr::cycles().open_self()?;
+    let event = Attr::cycles().open()?;
     let start = machine::time_base();
     event.enable()?;
     work::run(100 * WORK);
@@ -208,9 +200,8 @@ fn times_follow_the_clock() -> Outcome {
 }
 
 fn short_buffer_is_refused() -> Outcome {
-    let event = Attr::cycles().open_self()?;
-    let mut file = std::fs::File::from(event.fd().try_clone_to_owned()?);
-    let result: io::Result<usize> = file.read(&mut [0; 8]);
+    let event = Attr::cycles().open()?;
+    let result = event.read_bytes(&mut [0; 8]);
     check!(errno_of(result) == libc::ENOSPC, "8 bytes of 24 wanted");
     Ok(())
 }

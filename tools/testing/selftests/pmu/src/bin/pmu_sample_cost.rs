@@ -8,11 +8,11 @@
 
 use std::io;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
-use pmu_selftests::attr::Attr;
+use perf_event::Attr;
+use perf_event::Event;
 use pmu_selftests::branching::Program;
-use pmu_selftests::event::Event;
 use pmu_selftests::fields::branch::USER;
 use pmu_selftests::machine;
 use pmu_selftests::ring::Ring;
@@ -48,14 +48,14 @@ fn least(mut measure: impl FnMut() -> io::Result<(u64, f64)>) -> io::Result<(u64
 fn cost(attr: &Attr, program: &Program) -> io::Result<(u64, f64)> {
     // The same event with the same counter, whose period never ends: what the
     // event costs without samples, at switches and ticks, is no part of it.
-    let never = attr.clone().with(|raw| raw.sample_period = 1 << 40);
+    let never = attr.clone().sample_period(1 << 40);
     let (_, without) = least(|| measure(&never, program))?;
     let (samples, with) = least(|| measure(attr, program))?;
     Ok((samples, (with - without) / samples.max(1) as f64))
 }
 
 fn measure(attr: &Attr, program: &Program) -> io::Result<(u64, f64)> {
-    let event: Event = attr.open_self()?;
+    let event: Event = attr.open()?;
     let mut ring = Ring::map(&event, 512)?;
     event.enable()?;
     let took = instructions(|| program.run(ROUNDS));
@@ -81,7 +81,7 @@ fn main() -> io::Result<()> {
     // Cycles, which an emulator counts in any code.
     let plain = Attr::cycles()
         .sampling(PERIOD, PLAIN)
-        .with(|raw| raw.wakeup_events = 1 << 20);
+        .wakeup_events(1 << 20);
     let branches = |filter: u32| plain.clone().branches(USER | u64::from(filter));
     for (name, attr) in [
         ("plain", plain.clone()),

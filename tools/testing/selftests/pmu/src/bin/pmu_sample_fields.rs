@@ -6,15 +6,15 @@
 use std::collections::BTreeSet;
 use std::io;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::errno_of;
 use pmu_selftests::fields::sample::BRANCH_STACK;
 use pmu_selftests::fields::sample::CALLCHAIN;
 use pmu_selftests::fields::sample::IP;
@@ -211,11 +211,11 @@ fn data_of_no_access() -> Outcome {
 fn counts_of_the_moment() -> Outcome {
     machine::needs_pace()?;
     for bits in 0..sys::PERF_FORMAT_MAX {
-        let attr = sampling(IP | READ).with(|raw| raw.read_format = bits.into());
+        let attr = sampling(IP | READ).read_format(bits.into());
         let mut recorder = Recorder::open(attr, PAGES)?;
         let member = Attr::raw(RUN_INSTRUCTIONS)
-            .with(|raw| raw.read_format = bits.into())
-            .open_member(Target::SELF, &recorder.event)?;
+            .read_format(bits.into())
+            .open_with(&recorder.event)?;
         let ids = [recorder.event.id()?, member.id()?];
         let samples = recorder.samples(run)?;
         check!(samples.len() > 10, "{bits:#x}: {} samples", samples.len());
@@ -253,7 +253,7 @@ fn two_events_in_one_buffer() -> Outcome {
     let mut recorder = Recorder::open(sampling(IP | fields), PAGES)?;
     let other = Attr::raw(on_pmc(2, INSTRUCTIONS))
         .sampling(2 * PERIOD, IP | fields)
-        .open_member(Target::SELF, &recorder.event)?;
+        .open_with(&recorder.event)?;
     other.redirect_to(&recorder.event)?;
     let ids = [recorder.event.id()?, other.id()?];
     let samples = recorder.samples(run)?;
@@ -279,7 +279,7 @@ fn two_events_in_one_buffer() -> Outcome {
 /// The branch stack beside all other fields, where the processor has one.
 fn all_fields_and_branches() -> Outcome {
     let with_branches = sampling(all_fields() | BRANCH_STACK);
-    if [libc::EOPNOTSUPP, libc::EINVAL].contains(&sampling(IP | BRANCH_STACK).open_errno()) {
+    if [libc::EOPNOTSUPP, libc::EINVAL].contains(&errno_of(sampling(IP | BRANCH_STACK).open())) {
         return ktap::skip("the driver offers no branch stacks");
     }
     for extra in [
@@ -291,7 +291,7 @@ fn all_fields_and_branches() -> Outcome {
             .clone()
             .with(|raw| raw.branch_sample_type |= u64::from(extra));
         // In-tree, nothing may be asked for beside the type of branches.
-        if extra != 0 && attr.open_errno() == libc::EOPNOTSUPP {
+        if extra != 0 && errno_of(attr.open()) == libc::EOPNOTSUPP {
             println!("{extra:#x} is not supported");
             continue;
         }
@@ -326,11 +326,11 @@ fn all_fields_and_branches() -> Outcome {
 /// What perf core refuses, whatever the driver.
 fn impossible_requests() -> Outcome {
     let refused = |what: &str, attr: Attr, errno: i32| {
-        let got = attr.open_errno();
+        let got = errno_of(attr.open());
         check!(got == errno, "{what}: errno {got}, not {errno}");
         Ok(())
     };
-    check!(sampling(all_fields()).open_errno() == 0, "all fields");
+    check!(errno_of(sampling(all_fields()).open()) == 0, "all fields");
     for bit in (0..64).filter(|bit| 1 << bit >= u64::from(sys::PERF_SAMPLE_MAX)) {
         refused("field", sampling(IP | 1 << bit), libc::EINVAL)?;
     }
@@ -347,10 +347,10 @@ fn impossible_requests() -> Outcome {
         refused("no registers", none, libc::EINVAL)?;
     }
     for size in [4, 12, 0xffff] {
-        let attr = sampling(STACK_USER).with(|raw| raw.sample_stack_user = size);
+        let attr = sampling(STACK_USER).sample_stack_user(size);
         refused("size of the stack", attr, libc::EINVAL)?;
     }
-    let deep = sampling(CALLCHAIN).with(|raw| raw.sample_max_stack = 0xffff);
+    let deep = sampling(CALLCHAIN).sample_max_stack(0xffff);
     refused("length of the callchain", deep, libc::EOVERFLOW)?;
     let reserved = sampling(IP).with(|raw| raw.__reserved_2 = 1);
     refused("reserved word", reserved, libc::EINVAL)
@@ -361,9 +361,8 @@ fn impossible_requests() -> Outcome {
 fn precision_is_refused() -> Outcome {
     let errnos: BTreeSet<_> = (1..=3)
         .map(|precision| {
-            sampling(IP)
-                .with(|raw| raw.set_precise_ip(precision))
-                .open_errno()
+            let attr = sampling(IP).with(|raw| raw.set_precise_ip(precision));
+            errno_of(attr.open())
         })
         .collect();
     check!(errnos == [libc::EOPNOTSUPP].into(), "errnos {errnos:?}");

@@ -10,15 +10,16 @@ use std::io;
 use std::time::Duration;
 use std::time::Instant;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::errno_of;
 use pmu_selftests::fields::sample::ADDR;
 use pmu_selftests::fields::sample::BRANCH_STACK;
 use pmu_selftests::fields::sample::CALLCHAIN;
@@ -129,7 +130,7 @@ fn nothing_leaks(fields: u64) -> Outcome {
     let mut taken = 0;
     for code in [on_pmc(1, INSTRUCTIONS), RUN_INSTRUCTIONS] {
         let attr = of_user(code, fields)?;
-        if fields & BRANCH_STACK != 0 && attr.open_errno() != 0 {
+        if fields & BRANCH_STACK != 0 && errno_of(attr.open()) != 0 {
             return ktap::skip("the driver offers no branch stacks");
         }
         for kind in &kernel_work::KINDS {
@@ -233,7 +234,7 @@ fn samples_left_out_are_throttled() -> Outcome {
     // period may meet the kernel always, and another never.
     for usually in [701, 853, 997, 1201, 1511, 1759, 1999, 2237] {
         let period = machine::period(usually);
-        let attr = of_user(on_pmc(1, INSTRUCTIONS), IP)?.with(|raw| raw.sample_period = period);
+        let attr = of_user(on_pmc(1, INSTRUCTIONS), IP)?.sample_period(period);
         let mut recorder = Recorder::open(attr, PAGES)?;
         let mut done = Ok(());
         let start = Instant::now();

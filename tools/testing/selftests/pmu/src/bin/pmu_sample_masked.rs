@@ -6,20 +6,21 @@
 use std::io;
 use std::time::Duration;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
-use pmu_selftests::event::Event;
+use perf_event::Attr;
+use perf_event::Event;
+use pmu_selftests::TASK_AND_CPU;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::kernel_work;
 use pmu_selftests::kernel_work::Kind;
 use pmu_selftests::machine;
+use pmu_selftests::of_cpu_0;
 use pmu_selftests::regs;
 use pmu_selftests::ring::Record;
 use pmu_selftests::ring::Ring;
@@ -47,8 +48,8 @@ const FIELDS: u64 = (sys::PERF_SAMPLE_IP
     | sys::PERF_SAMPLE_READ
     | sys::PERF_SAMPLE_REGS_INTR) as u64;
 
-fn sampling(code: u64, period: u64) -> Attr {
-    Attr::raw(code).sampling(period, FIELDS).with(|raw| {
+fn sampling(attr: Attr, period: u64) -> Attr {
+    attr.sampling(period, FIELDS).with(|raw| {
         raw.sample_regs_intr = 1 << regs::NIP | 1 << regs::MSR | 1 << regs::SOFTE | 1 << regs::TRAP;
     })
 }
@@ -56,28 +57,25 @@ fn sampling(code: u64, period: u64) -> Attr {
 /// A sampling event with its buffer.
 struct Sampler {
     attr: Attr,
-    period: u64,
     event: Event,
     ring: Ring,
 }
 
 impl Sampler {
-    fn open(code: u64, period: u64, target: Target) -> io::Result<Sampler> {
-        let attr = sampling(code, period);
-        let event = attr.open(target)?;
+    fn open(attr: Attr) -> io::Result<Sampler> {
+        let event = attr.open()?;
         let ring = Ring::map(&event, PAGES)?;
-        Ok(Sampler {
-            attr,
-            period,
-            event,
-            ring,
-        })
+        Ok(Sampler { attr, event, ring })
+    }
+
+    fn period(&self) -> u64 {
+        self.attr.as_raw().sample_period
     }
 
     /// What was sampled, once it is found to be right.
     fn samples(&mut self) -> Result<Vec<Sample>, ktap::Failure> {
         let records = self.ring.take();
-        let what = format!("{:#x} each {}", self.attr.as_raw().config, self.period);
+        let what = format!("{:#x} each {}", self.attr.as_raw().config, self.period());
         let lost = records
             .iter()
             .filter(|record| record.kind == sys::PERF_RECORD_LOST);
@@ -92,7 +90,7 @@ impl Sampler {
             );
             last_time = sample.time;
             // Sample n stands for the end of period n.
-            let due = (index as u64 + 1) * self.period;
+            let due = (index as u64 + 1) * self.period();
             let count = sample.read.values[0].value;
             check!(
                 (due..due + LATE).contains(&count),
@@ -121,9 +119,9 @@ impl Sampler {
         }
         let count = self.event.read()?.value;
         // The last one may be due since a moment ago, and come when it goes on.
-        let (taken, due) = (samples.len() as u64, count / self.period);
+        let (taken, due) = (samples.len() as u64, count / self.period());
         check!(
-            taken == due || taken + 1 == due && count % self.period < LATE,
+            taken == due || taken + 1 == due && count % self.period() < LATE,
             "{what}: {count} counted, {taken} samples"
         );
         Ok(samples)
@@ -151,7 +149,7 @@ fn every_kind_of_work() -> Outcome {
     machine::pin_to(0)?;
     let mut all_masked = 0;
     for kind in &kernel_work::KINDS {
-        let mut sampler = Sampler::open(on_pmc(1, INSTRUCTIONS), period(), Target::cpu(0))?;
+        let mut sampler = Sampler::open(sampling(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period()))?;
         let mut done = Ok(());
         sampler
             .event
@@ -178,7 +176,7 @@ fn of_a_task() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
     for kind in &kernel_work::KINDS {
-        let mut sampler = Sampler::open(INSTRUCTIONS, period(), Target::SELF)?;
+        let mut sampler = Sampler::open(sampling(Attr::raw(INSTRUCTIONS), period()))?;
         let mut done = Ok(());
         sampler
             .event
@@ -195,11 +193,10 @@ fn while_throttled() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
     for kind in &kernel_work::KINDS {
-        let mut sampler = Sampler::open(
-            on_pmc(3, INSTRUCTIONS),
+        let mut sampler = Sampler::open(sampling(
+            of_cpu_0(on_pmc(3, INSTRUCTIONS)),
             machine::period(2003),
-            Target::cpu(0),
-        )?;
+        ))?;
         let mut done = Ok(());
         sampler
             .event
@@ -224,7 +221,7 @@ fn several_at_once() -> Outcome {
             (on_pmc(4, INSTRUCTIONS), 12 * period()),
             (RUN_INSTRUCTIONS, 7 * period()),
         ] {
-            samplers.push(Sampler::open(code, period, Target::cpu(0))?);
+            samplers.push(Sampler::open(sampling(of_cpu_0(code), period))?);
         }
         for sampler in &samplers {
             sampler.event.enable()?;
@@ -246,11 +243,11 @@ fn several_at_once() -> Outcome {
 fn enabled_and_disabled() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
-    for target in [Target::SELF, Target::cpu(0)] {
+    for raw in TASK_AND_CPU {
         for period in [period(), 20 * period() + 7] {
-            let mut sampler = Sampler::open(on_pmc(2, INSTRUCTIONS), period, target)?;
+            let mut sampler = Sampler::open(sampling(raw(on_pmc(2, INSTRUCTIONS)), period))?;
             // Another event, so that enabling does not always start the PMU.
-            let other = Attr::raw(on_pmc(4, INSTRUCTIONS)).enabled().open(target)?;
+            let other = raw(on_pmc(4, INSTRUCTIONS)).enabled().open()?;
             for turn in 0..400 {
                 sampler.event.enable()?;
                 for _ in 0..turn % 13 {
@@ -273,8 +270,9 @@ fn beside_an_event_of_a_task() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
     for kind in &kernel_work::KINDS {
-        let mut of_cpu = Sampler::open(on_pmc(1, INSTRUCTIONS), period(), Target::cpu(0))?;
-        let mut of_task = Sampler::open(on_pmc(2, INSTRUCTIONS), 2 * period(), Target::SELF)?;
+        let mut of_cpu = Sampler::open(sampling(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period()))?;
+        let mut of_task =
+            Sampler::open(sampling(Attr::raw(on_pmc(2, INSTRUCTIONS)), 2 * period()))?;
         of_cpu.event.enable()?;
         of_task.event.enable()?;
         kernel_work::run_for(kind, time())?;
@@ -291,8 +289,8 @@ fn beside_an_event_of_a_task() -> Outcome {
 fn multiplexed() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
-    let mut first = Sampler::open(on_pmc(1, INSTRUCTIONS), period(), Target::cpu(0))?;
-    let mut second = Sampler::open(on_pmc(1, CYCLES), period(), Target::cpu(0))?;
+    let mut first = Sampler::open(sampling(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period()))?;
+    let mut second = Sampler::open(sampling(of_cpu_0(on_pmc(1, CYCLES)), period()))?;
     first.event.enable()?;
     second.event.enable()?;
     let storm: &Kind = &("timers", kernel_work::timers);
@@ -313,9 +311,9 @@ fn multiplexed() -> Outcome {
 fn lost_in_the_buffer() -> Outcome {
     machine::needs_pace()?;
     machine::pin_to(0)?;
-    let attr = sampling(on_pmc(1, INSTRUCTIONS), period())
-        .with(|raw| raw.read_format = sys::PERF_FORMAT_LOST.into());
-    let event = attr.open(Target::cpu(0))?;
+    let attr = sampling(Attr::raw(on_pmc(1, INSTRUCTIONS)), period())
+        .read_format(sys::PERF_FORMAT_LOST.into());
+    let event = attr.on_cpu(0).open()?;
     let mut ring = Ring::map(&event, 1)?;
     let storm: &Kind = &("system calls", kernel_work::system_calls);
     event.enable()?;

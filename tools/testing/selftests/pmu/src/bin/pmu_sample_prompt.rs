@@ -13,9 +13,9 @@ use std::time::Duration;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::fields::sample::CALLCHAIN;
 use pmu_selftests::fields::sample::IP;
 use pmu_selftests::kernel_work;
@@ -62,7 +62,7 @@ fn function(name: &str) -> Result<Range<u64>, Failure> {
 fn samples() -> Result<Vec<Sample>, Failure> {
     let attr = Attr::raw(on_pmc(1, INSTRUCTIONS))
         .sampling(machine::period(PERIOD), IP | CALLCHAIN)
-        .with(|raw| raw.set_exclude_callchain_user(1));
+        .exclude_callchain_user(true);
     let mut recorder = Recorder::open(attr, PAGES)?;
     let timers = ("timers", kernel_work::timers as _);
     let mut done = Ok(());

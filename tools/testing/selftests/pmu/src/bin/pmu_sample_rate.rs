@@ -5,18 +5,19 @@
 
 use std::time::Duration;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_CYCLES;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::TASK_AND_CPU;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_CYCLES;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::errno_of;
 use pmu_selftests::machine;
 use pmu_selftests::ring::Record;
 use pmu_selftests::ring::Ring;
@@ -32,9 +33,7 @@ const FIELDS: u64 =
 
 /// An event of this code so many times a second.
 fn at_frequency(code: u64, frequency: u64) -> Attr {
-    Attr::raw(code)
-        .sampling(frequency, FIELDS)
-        .with(|raw| raw.set_freq(1))
+    Attr::raw(code).sampling(frequency, FIELDS).freq(true)
 }
 
 /// Samples per second, by the median of the times between `samples`: the clock goes on
@@ -179,7 +178,7 @@ fn samples_of(period: u64, samples: &[Sample], count: u64) -> Outcome {
 fn new_period_while_running() -> Outcome {
     machine::needs_pace()?;
     let attr = Attr::raw(on_pmc(2, INSTRUCTIONS)).sampling(1 << 33, FIELDS);
-    let event = attr.open_self()?;
+    let event = attr.open()?;
     let mut ring = Ring::map(&event, PAGES)?;
     event.enable()?;
     for period in [100_003, 20_011, 500_009, 50_021] {
@@ -204,7 +203,7 @@ fn new_period_begins_anew() -> Outcome {
     const LONG: u64 = 1 << 33;
     let period = machine::period(100_003);
     let attr = Attr::raw(on_pmc(2, INSTRUCTIONS)).sampling(LONG, FIELDS);
-    let event = attr.open_self()?;
+    let event = attr.open()?;
     let mut ring = Ring::map(&event, PAGES)?;
     for runs in [true, false, true, false] {
         event.disable()?;
@@ -229,10 +228,13 @@ fn new_period_begins_anew() -> Outcome {
 /// No frequency above what the kernel allows.
 fn highest_frequency() -> Outcome {
     let most = machine::sample_rate()?;
-    check!(at_frequency(CYCLES, most).open_errno() == 0, "{most} Hz");
-    let errno = at_frequency(CYCLES, most + 1).open_errno();
+    check!(
+        errno_of(at_frequency(CYCLES, most).open()) == 0,
+        "{most} Hz"
+    );
+    let errno = errno_of(at_frequency(CYCLES, most + 1).open());
     check!(errno == libc::EINVAL, "{} Hz: errno {errno}", most + 1);
-    let event = at_frequency(CYCLES, most).open_self()?;
+    let event = at_frequency(CYCLES, most).open()?;
     check!(event.set_period(most + 1).is_err(), "{} Hz", most + 1);
     Ok(())
 }
@@ -295,11 +297,11 @@ fn throttled_until_the_tick() -> Outcome {
 
 fn stopped_for_the_rest_of_a_tick(most: u64) -> Outcome {
     for code in [on_pmc(1, INSTRUCTIONS), on_pmc(4, CYCLES), RUN_INSTRUCTIONS] {
-        for target in [Target::SELF, Target::cpu(0)] {
-            let attr = Attr::raw(code).sampling(too_short(), FIELDS);
-            let event = attr.open(target)?;
+        for raw in TASK_AND_CPU {
+            let attr = raw(code).sampling(too_short(), FIELDS);
+            let event = attr.open()?;
             let mut ring = Ring::map(&event, PAGES)?;
-            let plain = Attr::raw(on_pmc(2, INSTRUCTIONS)).open(target)?;
+            let plain = raw(on_pmc(2, INSTRUCTIONS)).open()?;
             plain.enable()?;
             event.enable()?;
             let done = work::run_for(SECOND / 20);
@@ -344,7 +346,7 @@ fn stopped_as_a_whole() -> Outcome {
     let mut recorder = Recorder::open(attr.clone(), PAGES)?;
     let _member = Attr::raw(on_pmc(3, INSTRUCTIONS))
         .grouped()
-        .open_member(Target::SELF, &recorder.event)?;
+        .open_with(&recorder.event)?;
     let records = recorder.records(|| {
         work::run_for(SECOND / 20);
     })?;

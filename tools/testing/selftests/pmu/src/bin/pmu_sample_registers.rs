@@ -2,17 +2,17 @@
 //! The interrupted program in a sample: its registers, its stack and callers,
 //! and the registers of the PMU itself, the extended ones.
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::errno_of;
 use pmu_selftests::fields::sample::ADDR;
 use pmu_selftests::fields::sample::CALLCHAIN;
 use pmu_selftests::fields::sample::DATA_SRC;
@@ -122,7 +122,7 @@ fn callchain() -> Outcome {
 
 fn callchain_as_long_as_asked() -> Outcome {
     for longest in [1, 2, 3] {
-        let attr = sampling(IP | CALLCHAIN).with(|raw| raw.sample_max_stack = longest);
+        let attr = sampling(IP | CALLCHAIN).sample_max_stack(longest);
         let samples = samples_in_loop(attr)?;
         for sample in &samples {
             // One entry is the mark that user addresses follow.
@@ -165,12 +165,10 @@ fn extended_registers_offered() -> Outcome {
             libc::EINVAL
         };
         for field in [REGS_INTR, REGS_USER] {
-            let errno = sampling(field)
-                .with(|raw| {
-                    raw.sample_regs_intr = 1 << number;
-                    raw.sample_regs_user = 1 << number;
-                })
-                .open_errno();
+            let attr = sampling(field)
+                .sample_regs_intr(1 << number)
+                .sample_regs_user(1 << number);
+            let errno = errno_of(attr.open());
             check!(
                 errno == expected,
                 "register {number}, field {field:#x}: errno {errno}"
@@ -205,7 +203,7 @@ fn control_registers() -> Outcome {
         let mut recorder = Recorder::open(attr.clone(), PAGES)?;
         let mut open = Vec::new();
         for &code in members {
-            open.push(Attr::raw(code).open_member(Target::SELF, &recorder.event)?);
+            open.push(Attr::raw(code).open_with(&recorder.event)?);
         }
         for sample in in_loop(recorder.samples(run)?)? {
             let get = |number| sample.regs_intr.get(number);
@@ -237,17 +235,15 @@ fn control_registers() -> Outcome {
 fn counters_of_the_moment() -> Outcome {
     let attr = extended(IP | READ)?.grouped();
     for leader in [1, 3] {
-        let attr = attr
-            .clone()
-            .with(|raw| raw.config = on_pmc(leader, INSTRUCTIONS));
+        let attr = attr.clone().config(on_pmc(leader, INSTRUCTIONS));
         let mut recorder = Recorder::open(attr, PAGES)?;
         let _members = [
             Attr::raw(on_pmc(2, INSTRUCTIONS))
                 .grouped()
-                .open_member(Target::SELF, &recorder.event)?,
+                .open_with(&recorder.event)?,
             Attr::raw(RUN_INSTRUCTIONS)
                 .grouped()
-                .open_member(Target::SELF, &recorder.event)?,
+                .open_with(&recorder.event)?,
         ];
         let mut last: Option<(u64, u64)> = None;
         let mut in_step = 0;
@@ -292,7 +288,8 @@ fn counters_of_others() -> Outcome {
     // Both fit on the PMU at once.
     let foreign = Attr::raw(on_pmc(3, INSTRUCTIONS))
         .enabled()
-        .open(Target::cpu(0))?;
+        .on_cpu(0)
+        .open()?;
     let attr = extended(IP)?.with(|raw| {
         raw.set_exclude_kernel(1);
         raw.set_exclude_hv(1);
@@ -305,7 +302,7 @@ fn counters_of_others() -> Outcome {
             raw.set_exclude_kernel(1);
             raw.set_exclude_hv(1);
         })
-        .open_member(Target::SELF, &recorder.event)?;
+        .open_with(&recorder.event)?;
     for sample in in_loop(recorder.samples(run)?)? {
         let pmcs: Vec<_> = (regs::PMC1..regs::SDAR)
             .map(|number| sample.regs_intr.get(number))
@@ -351,7 +348,7 @@ fn samples_without_instruction() -> Outcome {
         let attr = sampling(fields)
             .with(|raw| raw.read_format = (sys::PERF_FORMAT_LOST | sys::PERF_FORMAT_ID).into());
         let mut recorder = Recorder::open(attr, PAGES)?;
-        let _marked = Attr::raw(MARKED).open_member(Target::SELF, &recorder.event)?;
+        let _marked = Attr::raw(MARKED).open_with(&recorder.event)?;
         let samples = recorder.samples(run)?;
         let [count, _id, lost] = recorder.event.read_words()?[..] else {
             return ktap::fail("read() does not give three words");

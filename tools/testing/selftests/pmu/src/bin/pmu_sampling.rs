@@ -3,18 +3,19 @@
 //! program was, through the ring buffer and by signals.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
-use pmu_selftests::event::Event;
+use perf_event::Attr;
+use perf_event::Event;
+use pmu_selftests::check_status;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::fields::sample::IP;
 use pmu_selftests::machine;
 use pmu_selftests::ring::Record;
@@ -26,7 +27,7 @@ const WORK: u64 = 50_000_000;
 
 /// Runs `body` under the event and returns the count and the records.
 fn sample(attr: &Attr, body: impl FnOnce()) -> io::Result<(u64, Vec<Record>)> {
-    let event = attr.open_self()?;
+    let event = attr.open()?;
     let mut ring = Ring::map(&event, 64)?;
     let count = event.count(body)?;
     Ok((count, ring.take()))
@@ -179,7 +180,7 @@ fn several_at_once() -> Outcome {
     ] {
         let event = Attr::raw(on_pmc(pmc, INSTRUCTIONS))
             .sampling(period, IP)
-            .open_self()?;
+            .open()?;
         let ring = Ring::map(&event, 64)?;
         open.push((event, ring, period));
     }
@@ -221,7 +222,7 @@ fn period_past_2_31() -> Outcome {
 
 fn new_period_by_ioctl() -> Outcome {
     machine::needs_pace()?;
-    let event = Attr::instructions().sampling(1 << 40, IP).open_self()?;
+    let event = Attr::instructions().sampling(1 << 40, IP).open()?;
     let mut ring = Ring::map(&event, 64)?;
     event.enable()?;
     work::run(WORK);
@@ -246,14 +247,34 @@ extern "C" fn on_signal(_signal: i32) {
     SIGNALS.fetch_add(1, Ordering::Relaxed);
 }
 
+// Of <linux/fcntl.h>; libc has them for a part of its targets only.
+const F_SETSIG: i32 = 10;
+const F_SETOWN_EX: i32 = 15;
+const F_OWNER_TID: i32 = 0;
+
+/// Has overflows send `signal` to the calling task.
+fn signal_on_overflow(event: &Event, signal: i32) -> io::Result<()> {
+    // struct f_owner_ex
+    // SAFETY: takes nothing.
+    let owner = [F_OWNER_TID, unsafe { libc::gettid() }];
+    let fd = event.as_raw_fd();
+    // SAFETY: fcntl commands without pointers, but for F_SETOWN_EX, whose argument
+    // outlives the call.
+    unsafe {
+        check_status(libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC))?;
+        check_status(libc::fcntl(fd, F_SETSIG, signal))?;
+        check_status(libc::fcntl(fd, F_SETOWN_EX, &raw const owner))
+    }
+}
+
 /// A real-time signal, so that none is merged with another.
 fn signalling(period: u64) -> io::Result<Event> {
-    let event = Attr::instructions().sampling(period, IP).open_self()?;
+    let event = Attr::instructions().sampling(period, IP).open()?;
     let signal = libc::SIGRTMIN();
     let handler = on_signal as extern "C" fn(i32) as *const () as libc::sighandler_t;
     // SAFETY: the handler only adds to an atomic.
     unsafe { libc::signal(signal, handler) };
-    event.signal_on_overflow(signal)?;
+    signal_on_overflow(&event, signal)?;
     Ok(event)
 }
 
@@ -294,10 +315,10 @@ fn refresh_stops_by_itself() -> Outcome {
 /// More interrupts than the kernel allows: it stops the event until the next
 /// tick, and says so, but all goes on.
 fn tiny_period() -> Outcome {
-    let event = Attr::instructions().sampling(100, IP).open_self()?;
+    let event = Attr::instructions().sampling(100, IP).open()?;
     let mut ring = Ring::map(&event, 64)?;
     event.enable()?;
-    let other = Attr::raw(on_pmc(4, INSTRUCTIONS)).open_self()?;
+    let other = Attr::raw(on_pmc(4, INSTRUCTIONS)).open()?;
     let mut done = 0;
     let count = other.count(|| done = work::run(WORK))?;
     check!(
@@ -321,7 +342,8 @@ fn of_a_cpu() -> Outcome {
     let what = IP | u64::from(sys::PERF_SAMPLE_TID);
     let event = Attr::instructions()
         .sampling(PERIOD, what)
-        .open(Target::cpu(0))?;
+        .on_cpu(0)
+        .open()?;
     let mut ring = Ring::map(&event, 64)?;
     event.count(|| {
         work::run(WORK);
@@ -340,10 +362,8 @@ fn of_a_cpu() -> Outcome {
 
 /// By frequency: the kernel finds the period.
 fn by_frequency() -> Outcome {
-    let attr = Attr::cycles()
-        .sampling(1000, IP)
-        .with(|raw| raw.set_freq(1));
-    let event = attr.open_self()?;
+    let attr = Attr::cycles().sampling(1000, IP).freq(true);
+    let event = attr.open()?;
     let mut ring = Ring::map(&event, 64)?;
     event.enable()?;
     work::run_for(500_000_000);

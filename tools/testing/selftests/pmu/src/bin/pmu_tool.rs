@@ -26,12 +26,11 @@ use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::on_pmc;
-use pmu_selftests::event::Event;
+use perf_event::Attr;
+use perf_event::Event;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
 use pmu_selftests::work;
 
 const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | churn \
@@ -60,8 +59,8 @@ fn stdin_ended() -> io::Result<bool> {
 }
 
 fn count(instructions: u64) -> io::Result<()> {
-    let leader = Attr::instructions().open_self()?;
-    let member = Attr::cycles().open_member(Target::SELF, &leader)?;
+    let leader = Attr::instructions().open()?;
+    let member = Attr::cycles().open_with(&leader)?;
     leader.enable()?;
     let done = work::run(instructions);
     leader.disable()?;
@@ -76,36 +75,33 @@ fn count(instructions: u64) -> io::Result<()> {
 }
 
 /// One of each kind: of the task, inherited, sampling, of a CPU, in a group.
-fn open_many() -> io::Result<Vec<Event>> {
-    let ip = perf_event_open_sys::bindings::PERF_SAMPLE_IP;
-    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).enabled().open_self()?;
-    let member = Attr::raw(on_pmc(2, CYCLES)).open_member(Target::SELF, &leader)?;
+fn open_many() -> perf_event::Result<Vec<Event>> {
+    let ip = perf_event::sys::PERF_SAMPLE_IP;
+    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).enabled().open()?;
+    let member = Attr::raw(on_pmc(2, CYCLES)).open_with(&leader)?;
     Ok(vec![
         leader,
         member,
-        Attr::cycles()
-            .enabled()
-            .with(|raw| raw.set_inherit(1))
-            .open_self()?,
+        Attr::cycles().enabled().inherit(true).open()?,
         Attr::instructions()
             .enabled()
             .sampling(100_000, ip.into())
-            .open_self()?,
-        Attr::instructions().enabled().open(Target::cpu(0))?,
+            .open()?,
+        Attr::instructions().enabled().on_cpu(0).open()?,
     ])
 }
 
 /// Events of the task that all want the same counter.
-fn open_rotating() -> io::Result<Vec<Event>> {
+fn open_rotating() -> perf_event::Result<Vec<Event>> {
     (0..4)
-        .map(|_| Attr::raw(on_pmc(1, CYCLES)).enabled().open_self())
+        .map(|_| Attr::raw(on_pmc(1, CYCLES)).enabled().open())
         .collect()
 }
 
 /// An event whose PMU was unregistered: poll() reports an error, the count stands
 /// still, and control does nothing.
 fn is_revoked(event: &Event) -> io::Result<bool> {
-    if poll(event.fd())? & libc::POLLERR == 0 {
+    if poll(event.as_fd())? & libc::POLLERR == 0 {
         return Ok(false);
     }
     let before = event.read()?;
@@ -181,9 +177,9 @@ fn churn() -> io::Result<()> {
             }
             // ENOENT: nobody has the type. ENODEV: it is just going. EINVAL: the
             // leader's PMU has gone when its member comes.
-            Err(error) => match error.raw_os_error() {
+            Err(error) => match error.errno() {
                 Some(libc::ENOENT | libc::ENODEV | libc::EINVAL) => refused += 1,
-                _ => return Err(error),
+                _ => return Err(error.into()),
             },
         }
     }
@@ -238,8 +234,8 @@ fn main() -> ExitCode {
             work::run(instructions);
             Ok(())
         }
-        (["hold"], _) => open_many().and_then(hold),
-        (["rotate"], _) => open_rotating().and_then(hold),
+        (["hold"], _) => open_many().map_err(io::Error::from).and_then(hold),
+        (["rotate"], _) => open_rotating().map_err(io::Error::from).and_then(hold),
         (["churn"], _) => churn(),
         (["remove", module], _) => remove(module),
         (["insert", file], _) => insert(file),

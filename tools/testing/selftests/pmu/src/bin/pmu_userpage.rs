@@ -4,13 +4,12 @@
 
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::CYCLES;
-use pmu_selftests::attr::RUN_CYCLES;
-use pmu_selftests::attr::RUN_INSTRUCTIONS;
-use pmu_selftests::attr::Target;
-use pmu_selftests::attr::errno_of;
-use pmu_selftests::attr::on_pmc;
+use perf_event::Attr;
+use pmu_selftests::codes::CYCLES;
+use pmu_selftests::codes::RUN_CYCLES;
+use pmu_selftests::codes::RUN_INSTRUCTIONS;
+use pmu_selftests::codes::on_pmc;
+use pmu_selftests::errno_of;
 use pmu_selftests::machine;
 use pmu_selftests::ring::Ring;
 use pmu_selftests::work;
@@ -29,7 +28,7 @@ fn index_names_the_counter() -> Outcome {
             _ => on_pmc(pmc, CYCLES),
         };
         // Of a whole CPU: nothing else may stand for the code.
-        let event = Attr::raw(code).open(Target::cpu(0))?;
+        let event = Attr::raw(code).on_cpu(0).open()?;
         let ring = Ring::map(&event, 0)?;
         check!(
             ring.index_and_offset().0 == 0,
@@ -50,7 +49,7 @@ fn index_names_the_counter() -> Outcome {
 }
 
 fn offset_is_the_count() -> Outcome {
-    let event = Attr::instructions().enabled().open_self()?;
+    let event = Attr::instructions().enabled().open()?;
     let ring = Ring::map(&event, 0)?;
     for _ in 0..3 {
         event.enable()?;
@@ -76,7 +75,7 @@ fn offset_is_the_count() -> Outcome {
 }
 
 fn reset_shows() -> Outcome {
-    let event = Attr::instructions().enabled().open_self()?;
+    let event = Attr::instructions().enabled().open()?;
     let ring = Ring::map(&event, 0)?;
     work::run(WORK);
     event.disable()?;
@@ -95,7 +94,7 @@ fn reset_shows() -> Outcome {
 }
 
 fn buffer_size_has_to_be_a_power_of_two() -> Outcome {
-    let event = Attr::instructions().open_self()?;
+    let event = Attr::instructions().open()?;
     check!(errno_of(Ring::map(&event, 3)) == libc::EINVAL);
     check!(errno_of(Ring::map(&event, 4)) == 0);
     Ok(())
@@ -103,7 +102,7 @@ fn buffer_size_has_to_be_a_power_of_two() -> Outcome {
 
 /// An event that is mapped lives until it is unmapped.
 fn page_outlives_the_descriptor() -> Outcome {
-    let event = Attr::instructions().enabled().open_self()?;
+    let event = Attr::instructions().enabled().open()?;
     let ring = Ring::map(&event, 0)?;
     work::run(WORK);
     event.disable()?;

@@ -26,7 +26,7 @@ mod tally;
 mod task;
 mod ways;
 
-use ebb::EventBuilder;
+use ebb::Attr;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::tracee::Tracee;
 use ktap::Failure;
@@ -96,7 +96,7 @@ fn ways_known() -> String {
 fn run(options: &Options) -> Result<bool, Failure> {
     let tally = Tally::shared(options.processes)?;
     // Held all the time, so that the module cannot go.
-    let _holds_the_module = EventBuilder::raw(CYCLES).open();
+    let _holds_the_module = Attr::raw(CYCLES).user_only().open();
     let mut peers = Vec::new();
     for (number, entry) in tally.entries().iter().enumerate() {
         let options = *options;

@@ -6,7 +6,6 @@ use crate::handler;
 use crate::tally::Entry;
 use crate::ways::Way;
 use ebb::Event;
-use ebb::EventBuilder;
 use ebb::Pmc;
 use ebb::config;
 use ebb::pmc;
@@ -171,14 +170,11 @@ impl Task {
     /// Opens the event and puts the mark in place; the counters stand still.
     fn open(&mut self) -> Outcome {
         handler::set_own(self.own.0, self.mark);
-        let with_branches = |event: EventBuilder| match self.ifm {
-            Some(ifm) => event.bhrb(ifm),
-            None => event,
-        };
-        let leader = with_branches(EventBuilder::ebb(code(self.own)));
+        let branches = self.ifm.map_or(0, config::bhrb);
+        let leader = ebb::event(code(self.own) | branches);
         let leader = leader.open().or_fail("open")?;
         if let Some(counter) = self.member {
-            let member = with_branches(EventBuilder::ebb_member(code(counter)));
+            let member = ebb::member(code(counter) | branches);
             self.events
                 .push(member.open_with(&leader).or_fail("open member")?);
         }

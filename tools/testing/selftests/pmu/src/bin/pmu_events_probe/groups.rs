@@ -6,10 +6,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::io::Write;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
-use pmu_selftests::attr::Target;
-use pmu_selftests::event::Event;
+use perf_event::Event;
 use pmu_selftests::stricter::Asked;
 use pmu_selftests::stricter::rule_for;
 use pmu_selftests::stricter::rule_for_group;
@@ -60,13 +59,13 @@ impl Probe {
         for asked in group {
             let attr = attr(asked);
             let event = match open.first() {
-                None => attr.open_self(),
-                Some(leader) => attr.open_member(Target::SELF, leader),
+                None => attr.open(),
+                Some(leader) => attr.open_with(leader),
             };
             match event {
                 Ok(event) => open.push(event),
                 Err(error) => {
-                    outcome = format!("{}-at-{}", errno_name(&error), open.len() + 1);
+                    outcome = format!("{}-at-{}", errno_name(error.errno()), open.len() + 1);
                     break;
                 }
             }

@@ -22,11 +22,11 @@ use std::io;
 use std::io::Write;
 use std::process::ExitCode;
 
-use perf_event_open_sys::bindings as sys;
+use perf_event::sys;
 
-use pmu_selftests::attr::Attr;
-use pmu_selftests::attr::Target;
-use pmu_selftests::event::Event;
+use perf_event::Attr;
+use perf_event::Event;
+use pmu_selftests::least_count;
 use pmu_selftests::stricter::Asked;
 use pmu_selftests::stricter::Processor;
 use pmu_selftests::stricter::RULES;
@@ -67,13 +67,13 @@ const BASES: [u64; 9] = [
     0x500fa,
 ];
 
-fn errno_name(error: &io::Error) -> String {
-    match error.raw_os_error() {
+fn errno_name(errno: Option<i32>) -> String {
+    match errno {
         Some(libc::EINVAL) => "EINVAL".into(),
         Some(libc::EOPNOTSUPP) => "EOPNOTSUPP".into(),
         Some(libc::ENOENT) => "ENOENT".into(),
         Some(other) => format!("errno-{other}"),
-        None => format!("{:?}", error.kind()),
+        None => "not-scheduled".into(),
     }
 }
 
@@ -96,8 +96,8 @@ impl Probe {
 
     /// Opens an event for this task, and counts with it.
     fn count(&mut self, section: &str, label: &str, asked: &Asked) -> io::Result<()> {
-        let outcome = match attr(asked).open_self() {
-            Err(error) => errno_name(&error),
+        let outcome = match attr(asked).open() {
+            Err(error) => errno_name(error.errno()),
             Ok(event) => counted(&event)?,
         };
         self.print(section, label, asked, &outcome)
@@ -248,7 +248,7 @@ impl Probe {
             for leads in 0..4 {
                 let (pinned, exclusive) = (leads & 1, leads >> 1);
                 for (name, change) in extras {
-                    for (whose, target) in [("task", Target::SELF), ("cpu", Target::cpu(0))] {
+                    for whose in ["task", "cpu"] {
                         let asked = Asked {
                             precise_ip: u64::from(name == "+precise_ip"),
                             ..Asked::raw(code)
@@ -257,8 +257,9 @@ impl Probe {
                             raw.set_pinned(pinned);
                             raw.set_exclusive(exclusive);
                         });
-                        let outcome = match attr.open(target) {
-                            Err(error) => errno_name(&error),
+                        let attr = if whose == "cpu" { attr.on_cpu(0) } else { attr };
+                        let outcome = match attr.open() {
+                            Err(error) => errno_name(error.errno()),
                             Ok(_) => "opened".into(),
                         };
                         let label = format!(
@@ -297,7 +298,7 @@ fn attr(asked: &Asked) -> Attr {
 
 /// A count without much beside the work: on a debug kernel a tick is a third of it.
 fn counted(event: &Event) -> io::Result<String> {
-    let count = event.least_count(TRIES, WORK + WORK / 16, || {
+    let count = least_count(event, TRIES, WORK + WORK / 16, || {
         work::run(WORK);
     })?;
     Ok(match event.read()?.running {
@@ -351,7 +352,7 @@ fn main() -> ExitCode {
             for rule in RULES {
                 let errno = match rule.errno {
                     0 => "taken".into(),
-                    errno => errno_name(&io::Error::from_raw_os_error(errno)),
+                    errno => errno_name(Some(errno)),
                 };
                 println!("{} {errno} {}", rule.name, rule.reason);
             }

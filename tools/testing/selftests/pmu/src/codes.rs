@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The event codes that every POWER since ISA v2.07 knows.
+
+/// PM_RUN_INST_CMPL on PMC5, its only place.
+pub const RUN_INSTRUCTIONS: u64 = 0x500fa;
+/// PM_RUN_CYC on PMC6, its only place.
+pub const RUN_CYCLES: u64 = 0x600f4;
+/// PM_INST_CMPL on whichever of PMC1 to PMC4 is free.
+pub const INSTRUCTIONS: u64 = 0x2;
+/// PM_CYC on whichever of PMC1 to PMC4 is free.
+pub const CYCLES: u64 = 0x1e;
+
+/// The event code that counts `event` (such as [`CYCLES`]) on one given PMC.
+pub const fn on_pmc(pmc: u64, event: u64) -> u64 {
+    pmc << 16 | event
+}
