@@ -28,8 +28,10 @@ use crate::{
     },
     perf::{
         BranchSample,
+        BranchSampleType,
         Event,
-        NewEvent, //
+        NewEvent,
+        SampleFormat, //
     },
     power::{
         machine,
@@ -38,31 +40,38 @@ use crate::{
 };
 
 /// The types of branches that an event asks for.
-pub(super) fn types(wanted: BranchSample) -> BranchTypes {
+pub(super) fn types(wanted: BranchSampleType) -> BranchTypes {
     BranchTypes {
-        any: wanted.any(),
-        any_call: wanted.any_call(),
-        any_return: wanted.any_return(),
-        indirect_call: wanted.indirect_call(),
-        conditional: wanted.conditional(),
-        call: wanted.call(),
-        indirect_jump: wanted.indirect_jump(),
+        any: wanted.contains(BranchSample::Any),
+        any_call: wanted.contains(BranchSample::AnyCall),
+        any_return: wanted.contains(BranchSample::AnyReturn),
+        indirect_call: wanted.contains(BranchSample::IndCall),
+        conditional: wanted.contains(BranchSample::Cond),
+        call: wanted.contains(BranchSample::Call),
+        indirect_jump: wanted.contains(BranchSample::IndJump),
     }
 }
 
 /// Checks the branch stack that an event asks for, and sets the event's hardware filter.
 pub(super) fn check(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal> {
-    if !event.attr().samples_branches() {
+    if !event.attr().samples(SampleFormat::BranchStack) {
         return Ok(());
     }
-    let wanted = event.attr().branch_sample();
+    let wanted = event.attr().branch_sample_type();
     let types = types(wanted);
-    let transactions =
-        wanted.transaction_abort() || wanted.in_transaction() || wanted.no_transaction();
+    let transactions = wanted.contains(BranchSample::AbortTx)
+        || wanted.contains(BranchSample::InTx)
+        || wanted.contains(BranchSample::NoTx);
     let refusals = [
         (!machine::has_bhrb(), Refusal::BranchNoBhrb),
-        (wanted.call_stack(), Refusal::BranchCallStack),
-        (wanted.counters(), Refusal::BranchCounters),
+        (
+            wanted.contains(BranchSample::CallStack),
+            Refusal::BranchCallStack,
+        ),
+        (
+            wanted.contains(BranchSample::Counters),
+            Refusal::BranchCounters,
+        ),
         (transactions, Refusal::BranchTransactions),
         (types == BranchTypes::default(), Refusal::BranchNoTypes),
     ];
@@ -71,7 +80,7 @@ pub(super) fn check(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal
     }
     let filter = if !driver.machine.strict_branch_filters {
         driver.model.branch_filter(types)
-    } else if wanted.count() == 1 {
+    } else if wanted.count_without_levels() == 1 {
         driver.model.strict_branch_filter(types)?
     } else {
         return Err(isa207::Refusal::NoHardwareBranchFilter.into());
@@ -82,7 +91,7 @@ pub(super) fn check(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal
 
 /// Notes that an event is added to this CPU, whose PMU is not programmed with it yet.
 pub(super) fn event_added(this_cpu: &ThisCpu<'_>, event: &Event) {
-    if event.attr().samples_branches() {
+    if event.attr().samples(SampleFormat::BranchStack) {
         this_cpu.stale_branches.set(true);
     }
 }

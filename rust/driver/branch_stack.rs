@@ -37,6 +37,7 @@ use crate::{
         BranchEntry,
         BranchFields,
         BranchSample,
+        BranchSampleType,
         BranchStack,
         Event, //
     },
@@ -91,22 +92,25 @@ impl StackSpec {
     fn of(event: &Event, ifm: u8) -> Self {
         let exact =
             event::branch_filter(event).is_some_and(|filter| filter.exact && filter.ifm == ifm);
-        Self::new(event.attr().branch_sample(), ifm, exact)
+        Self::new(event.attr().branch_sample_type(), ifm, exact)
     }
 
     /// For `wanted` and a BHRB that was recorded with the filter `ifm`; `exact` says that this filter
     /// has left out all branches of other types.
-    pub(super) fn new(wanted: BranchSample, ifm: u8, exact: bool) -> Self {
+    pub(super) fn new(wanted: BranchSampleType, ifm: u8, exact: bool) -> Self {
         let types = branch::types(wanted);
         let mut decisions = if exact || types.is_all() {
             [EntryDecision::EnterDecoded, EntryDecision::Enter]
         } else {
             decide_by_types(types, ifm)
         };
-        if wanted.save_type() && decisions[1] == EntryDecision::Enter {
+        if wanted.contains(BranchSample::TypeSave) && decisions[1] == EntryDecision::Enter {
             decisions[1] = EntryDecision::EnterDecoded;
         }
-        let (user, kernel) = (wanted.user(), wanted.kernel());
+        let (user, kernel) = (
+            wanted.contains(BranchSample::User),
+            wanted.contains(BranchSample::Kernel),
+        );
         let first = if user { 0 } else { machine::KERNEL_START };
         let last = if kernel {
             u64::MAX
@@ -118,14 +122,14 @@ impl StackSpec {
             last_target: last,
             decisions,
             types,
-            save_type: wanted.save_type(),
-            prediction: if wanted.no_flags() {
+            save_type: wanted.contains(BranchSample::TypeSave),
+            prediction: if wanted.contains(BranchSample::NoFlags) {
                 [BranchFields::NONE; 2]
             } else {
-                [BranchFields::PREDICTED, BranchFields::MISPREDICTED]
+                [BranchFields::PREDICTED, BranchFields::MISPRED]
             },
-            privilege: if wanted.save_privilege() {
-                [BranchFields::USER, BranchFields::KERNEL]
+            privilege: if wanted.contains(BranchSample::PrivSave) {
+                [BranchFields::PRIV_USER, BranchFields::PRIV_KERNEL]
             } else {
                 [BranchFields::NONE; 2]
             },
@@ -211,14 +215,14 @@ pub(super) fn decide_by_types(types: BranchTypes, ifm: u8) -> [EntryDecision; 2]
 /// perf's type of a branch.
 fn branch_type(branch: Branch) -> BranchFields {
     match branch.kind() {
-        BranchKind::Conditional => BranchFields::CONDITIONAL,
-        BranchKind::Unconditional => BranchFields::UNCONDITIONAL,
-        BranchKind::IndirectJump => BranchFields::INDIRECT,
+        BranchKind::Conditional => BranchFields::COND,
+        BranchKind::Unconditional => BranchFields::UNCOND,
+        BranchKind::IndirectJump => BranchFields::IND,
         BranchKind::Call => BranchFields::CALL,
-        BranchKind::IndirectCall => BranchFields::INDIRECT_CALL,
-        BranchKind::Return => BranchFields::RETURN,
-        BranchKind::ConditionalCall => BranchFields::CONDITIONAL_CALL,
-        BranchKind::ConditionalReturn => BranchFields::CONDITIONAL_RETURN,
+        BranchKind::IndirectCall => BranchFields::IND_CALL,
+        BranchKind::Return => BranchFields::RET,
+        BranchKind::ConditionalCall => BranchFields::COND_CALL,
+        BranchKind::ConditionalReturn => BranchFields::COND_RET,
     }
 }
 
@@ -226,7 +230,7 @@ fn branch_type(branch: Branch) -> BranchFields {
 #[inline(never)]
 pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStack) {
     let spec = StackSpec::of(event, this_cpu.mmcr.get().ifm());
-    let max = event.attr().max_stack().into();
+    let max = event.attr().sample_max_stack().into();
     if !spec.reads_instructions() {
         return fill_from_bhrb::<false>(&spec, max, None, stack);
     }

@@ -18,8 +18,8 @@ use super::{
 };
 use crate::{
     perf::{
-        Event,
-        State, //
+        CounterState,
+        Event, //
     },
     power::{
         interrupt::masked,
@@ -68,8 +68,8 @@ fn running_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
 /// masked or the PMU frozen.
 pub(super) fn initial_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     match event.hw().state() {
-        State::Stopped => 0,
-        State::Running => running_value(this_cpu, event),
+        CounterState::Stopped => 0,
+        CounterState::Running => running_value(this_cpu, event),
     }
 }
 
@@ -100,12 +100,12 @@ pub(super) fn read(event: &Event) {
     // The PMU may run. A PMI after the counter is read could stop the event, or restart the counter
     // from the value that `prev_count` has: these events would be counted twice. So mask it.
     masked(|| match hw.state() {
-        State::Stopped => {}
+        CounterState::Stopped => {}
         // The program reads the counter itself. Save its value for the next time on a PMU.
-        State::Running if is_ebb(event) => {
+        CounterState::Running if is_ebb(event) => {
             hw.prev_count().store(pmu::read_pmc(index).into(), Relaxed);
         }
-        State::Running => update(event, index),
+        CounterState::Running => update(event, index),
     });
 }
 
@@ -141,11 +141,11 @@ pub(super) fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
     }
     // The PMU may run, see `Pmu::stop`. A PMI in here could stop the event first: mask it.
     masked(|| {
-        if event.hw().state() == State::Stopped {
+        if event.hw().state() == CounterState::Stopped {
             return;
         }
         update(event, index);
-        event.hw().set_state(this_cpu, State::Stopped);
+        event.hw().set_state(this_cpu, CounterState::Stopped);
         pmu::write_pmc(index, 0);
     });
     event.update_userpage();
@@ -157,7 +157,7 @@ pub(super) fn start(this_cpu: &ThisCpu<'_>, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
-    if hw.state() == State::Running || is_ebb(event) {
+    if hw.state() == CounterState::Running || is_ebb(event) {
         return;
     }
     // The PMU may run, see `Pmu::start`. A PMI between the write of the counter and `set_state` would
@@ -166,7 +166,7 @@ pub(super) fn start(this_cpu: &ThisCpu<'_>, event: &Event) {
         let value = running_value(this_cpu, event);
         hw.prev_count().store(value.into(), Relaxed);
         pmu::write_pmc(index, value);
-        hw.set_state(this_cpu, State::Running);
+        hw.set_state(this_cpu, CounterState::Running);
     });
     event.update_userpage();
 }

@@ -28,7 +28,8 @@ use crate::{
     isa207::Mmcr, //
     perf::{
         Event,
-        NewEvent, //
+        NewEvent,
+        SampleType, //
     },
     power::{
         machine,
@@ -58,7 +59,10 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
         (leader.attr().exclusive(), Refusal::EbbNotExclusive),
         (!attr.freq(), Refusal::EbbFreq),
         (!attr.inherit(), Refusal::EbbInherit),
-        (attr.sample_type() == 0, Refusal::EbbSampleType),
+        (
+            attr.sample_type() == SampleType::empty(),
+            Refusal::EbbSampleType,
+        ),
         (attr.sample_period() == 0, Refusal::EbbSamplePeriod),
         (!attr.enable_on_exec(), Refusal::EbbEnableOnExec),
     ];

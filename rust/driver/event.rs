@@ -10,7 +10,8 @@ use crate::{
     },
     perf::{
         Event,
-        NewEvent, //
+        NewEvent,
+        SampleFormat, //
     },
 };
 
@@ -63,9 +64,12 @@ pub(super) fn set_branch_filter(event: &NewEvent<'_>, filter: HardwareFilter) {
 /// The BHRB filter for the event's branch stack; `None` for an event without one.
 pub(super) fn branch_filter(event: &Event) -> Option<HardwareFilter> {
     let flags = event.hw().flags();
-    event.attr().samples_branches().then_some(HardwareFilter {
-        // CAST: Two bits.
-        ifm: ((flags & IFM) >> IFM_SHIFT) as u8,
-        exact: flags & IFM_EXACT != 0,
-    })
+    event
+        .attr()
+        .samples(SampleFormat::BranchStack)
+        .then_some(HardwareFilter {
+            // CAST: Two bits.
+            ifm: ((flags & IFM) >> IFM_SHIFT) as u8,
+            exact: flags & IFM_EXACT != 0,
+        })
 }

@@ -18,7 +18,7 @@ use crate::{
     },
     perf::{
         Attr,
-        Kind,
+        EventType,
         NewEvent, //
     },
 };
@@ -74,18 +74,18 @@ impl Driver {
     /// The event code for what user space asked for.
     fn code(&self, attr: &Attr) -> Result<u64, Refusal> {
         let config = attr.config();
-        match attr.kind() {
-            Kind::Hardware => GenericEvent::from_config(config)
+        match attr.event_type() {
+            EventType::Hardware => GenericEvent::from_config(config)
                 .and_then(|generic| self.model.generic_event(generic))
                 .ok_or(Refusal::NoSuchGenericEvent),
-            Kind::HwCache => {
+            EventType::HwCache => {
                 let cache = CacheEvent::from_config(config).ok_or(Refusal::InvalidCacheEvent)?;
                 self.model
                     .cache_event(cache)
                     .ok_or(Refusal::NoSuchCacheEvent)
             }
-            Kind::Raw => Ok(config),
-            Kind::Other => Err(Refusal::OtherType),
+            EventType::Raw => Ok(config),
+            EventType::Other => Err(Refusal::OtherType),
         }
     }
 }

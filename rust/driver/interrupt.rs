@@ -23,9 +23,9 @@ use crate::{
     },
     perf::{
         self,
+        CounterState,
         CpuContexts,
-        Event,
-        State, //
+        Event, //
     },
     power::{
         interrupt::{
@@ -102,7 +102,7 @@ impl Handler for PmiHandler {
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr.get().mmcr0).alerting().write();
         // SAFETY: This is the handler of a PMI.
-        unsafe { perf::sample_took(machine::clock().wrapping_sub(start)) };
+        unsafe { perf::sample_event_took(machine::clock().wrapping_sub(start)) };
     }
 }
 
@@ -122,7 +122,7 @@ fn handle_overflows(
             .iter()
             .find(|event| event::counter(event) == Some(index))
         {
-            Some(event) if event.hw().state() == State::Running => {
+            Some(event) if event.hw().state() == CounterState::Running => {
                 handle_overflow(this_cpu, event, index, value, &snapshot, interrupted);
             }
             // The counter has no event, or one that is stopped, see `count::stop`.

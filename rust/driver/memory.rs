@@ -13,34 +13,34 @@ use crate::{
     },
     perf::{
         memory,
-        MemorySource,
+        MemDataSrc,
         Weight,
-        WeightForm, //
+        WeightType, //
     },
 };
 
 /// The data source of a sample.
-pub(super) fn data_source(access: &MemoryAccess) -> MemorySource {
+pub(super) fn data_source(access: &MemoryAccess) -> MemDataSrc {
     let op = match access.operation {
         MemoryOperation::Load => memory::OP_LOAD,
         MemoryOperation::Store => memory::OP_STORE,
         MemoryOperation::Unknown => memory::OP_NA,
     };
-    MemorySource {
+    MemDataSrc {
         op,
         locked: access.reservation,
-        ..access.source.map_or(MemorySource::UNKNOWN, source)
+        ..access.source.map_or(MemDataSrc::UNKNOWN, source)
     }
 }
 
 /// Where in the memory hierarchy the data came from.
-fn source(source: DataSource) -> MemorySource {
+fn source(source: DataSource) -> MemDataSrc {
     let (lvl, lvlnum) = match (source.level, source.distance) {
         (MemoryLevel::L1, _) => (memory::LVL_HIT | memory::LVL_L1, memory::LVLNUM_L1),
         (MemoryLevel::BeyondL1, _) => {
-            return MemorySource {
+            return MemDataSrc {
                 lvl: memory::LVL_MISS | memory::LVL_L1,
-                ..MemorySource::UNKNOWN
+                ..MemDataSrc::UNKNOWN
             };
         }
         (MemoryLevel::L2, _) => (memory::LVL_HIT | memory::LVL_L2, memory::LVLNUM_L2),
@@ -62,7 +62,7 @@ fn source(source: DataSource) -> MemorySource {
         (MemoryLevel::Memory, _) => (memory::LVL_HIT | memory::LVL_LOC_RAM, memory::LVLNUM_RAM),
         (MemoryLevel::AttachedMemory, _) => (memory::LVL_HIT, memory::LVLNUM_PMEM),
     };
-    MemorySource {
+    MemDataSrc {
         lvl,
         lvlnum,
         snoop: if source.modified {
@@ -76,16 +76,16 @@ fn source(source: DataSource) -> MemorySource {
             Distance::Remote => memory::HOPS_2,
             Distance::Distant => memory::HOPS_3,
         },
-        ..MemorySource::UNKNOWN
+        ..MemDataSrc::UNKNOWN
     }
 }
 
 /// The weight of a sample, in the form that the event asks for.
-pub(super) fn weight(weight: isa207::Weight, form: WeightForm) -> Weight {
+pub(super) fn weight(weight: isa207::Weight, form: WeightType) -> Weight {
     match form {
-        WeightForm::Whole => Weight::Whole(weight.latency.into()),
-        WeightForm::Parts => {
-            Weight::Parts(weight.latency, weight.finish_cycles, weight.dispatch_cycles)
+        WeightType::Full => Weight::Full(weight.latency.into()),
+        WeightType::Struct => {
+            Weight::Struct(weight.latency, weight.finish_cycles, weight.dispatch_cycles)
         }
     }
 }

@@ -49,8 +49,8 @@ use crate::{
     perf::{
         self,
         Event,
+        EventFlags,
         NewEvent,
-        ScheduleFlags,
         Transaction, //
     },
     power::{
@@ -165,7 +165,7 @@ impl perf::Pmu for Arc<Driver> {
         Driver::pmu_disable(self, this_cpu);
     }
 
-    fn add(&self, this_cpu: &ThisCpu<'_>, event: &Event, flags: ScheduleFlags) -> Result {
+    fn add(&self, this_cpu: &ThisCpu<'_>, event: &Event, flags: EventFlags) -> Result {
         Driver::add(self, this_cpu, event, flags)
     }
 

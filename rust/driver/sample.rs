@@ -34,7 +34,9 @@ use crate::{
         self,
         BranchStack,
         Event,
-        Sample, //
+        Sample,
+        SampleFormat,
+        SampleType, //
     },
     power::{
         interrupt::Interrupted,
@@ -121,10 +123,10 @@ impl PmuSnapshot {
     ) {
         let attr = event.attr();
         let location = self.location(interrupted);
-        let disposition = if attr.samples_data_source() && self.has_reserved_type() {
+        let disposition = if attr.samples(SampleFormat::DataSrc) && self.has_reserved_type() {
             SampleDisposition::DropLost
         } else {
-            location.disposition(attr.samples_ip(), attr.exclude_kernel())
+            location.disposition(attr.samples(SampleFormat::Ip), attr.exclude_kernel())
         };
         let SampleDisposition::Report { ip, by_siar } = disposition else {
             if disposition == SampleDisposition::DropLost {
@@ -136,18 +138,18 @@ impl PmuSnapshot {
         };
         // The kernel derives the sample's privilege level and its callchain from these.
         interrupted.set_sampled(by_siar, self.sier, self.mmcra);
-        if attr.samples_more() {
-            self.report_more(this_cpu, event, period, &location, ip, interrupted);
+        if attr.sample_type().contains_any(SampleType::BEYOND_IP) {
+            self.report_beyond_ip(this_cpu, event, period, &location, ip, interrupted);
         } else {
-            let sample = Sample::new(period, ip);
+            let sample = Sample::new(event, period, ip);
             // SAFETY: As above; the registers are those that the PMI interrupted.
-            unsafe { sample.overflow(event, interrupted.as_raw()) };
+            unsafe { sample.overflow(interrupted.as_raw()) };
         }
     }
 
     /// Reports a sample that holds more than where and when it was taken.
     #[inline(never)]
-    fn report_more(
+    fn report_beyond_ip(
         &self,
         this_cpu: &ThisCpu<'_>,
         event: &Event,
@@ -158,18 +160,18 @@ impl PmuSnapshot {
     ) {
         let attr = event.attr();
         let mut stack = BranchStack::new();
-        let mut sample = Sample::new(period, ip);
-        if attr.samples_address() {
+        let mut sample = Sample::new(event, period, ip);
+        if attr.sample_type().contains_any(SampleType::DATA_ADDRESS) {
             if let Some(address) = location.data_address(Sdar::read(), attr.exclude_kernel()) {
-                sample.set_address(address);
+                sample.set_addr(address);
             }
         }
-        if attr.samples_data_source() {
+        if attr.samples(SampleFormat::DataSrc) {
             if let Some(access) = self.model.memory_access(&self.registers(0)) {
-                sample.set_data_source(memory::data_source(&access));
+                sample.set_data_src(memory::data_source(&access));
             }
         }
-        if let Some(form) = attr.sampled_weight() {
+        if let Some(form) = attr.weight_type() {
             let sier2 = if self.model.isa() >= Isa::V31 {
                 Sier2::read()
             } else {
@@ -179,19 +181,19 @@ impl PmuSnapshot {
             sample.set_weight(memory::weight(weight, form));
         }
         let local = local_pmu(this_cpu);
-        let registers = attr.sampled_registers();
+        let registers = attr.sample_regs();
         // Until the end of this function, when perf core has written the sample.
         let _shown = sampled::has_counters(registers)
             .then(|| SampledCounters::show(&local, &self.counters_for(this_cpu, event)));
         let _hidden = (attr.exclude_kernel() && sampled::has_addresses(registers))
             .then(|| HiddenAddresses::hide(&local));
-        if attr.samples_branches() {
+        if attr.samples(SampleFormat::BranchStack) {
             branch_stack::fill(this_cpu, event, &mut stack);
-            sample.set_branches(attr, &mut stack);
+            sample.set_branch_stack(&mut stack);
         }
         // SAFETY: Called by `report`, thus by the handler of a PMI, for an event on this CPU; the
         // registers are those that the PMI interrupted.
-        unsafe { sample.overflow(event, interrupted.as_raw()) };
+        unsafe { sample.overflow(interrupted.as_raw()) };
     }
 
     /// The counters that the owner of `event` may see: all if the event includes the kernel, else

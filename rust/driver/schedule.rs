@@ -16,9 +16,10 @@ use super::{
 use crate::{
     isa207::COUNTERS,
     perf::{
+        CounterState,
         Event,
-        ScheduleFlags,
-        State, //
+        EventFlag,
+        EventFlags, //
     },
     power::pmu, //
 };
@@ -26,12 +27,7 @@ use kernel::prelude::*;
 
 impl Driver {
     /// See [`crate::perf::Pmu::add`].
-    pub(super) fn add(
-        &self,
-        this_cpu: &ThisCpu<'_>,
-        event: &Event,
-        flags: ScheduleFlags,
-    ) -> Result {
+    pub(super) fn add(&self, this_cpu: &ThisCpu<'_>, event: &Event, flags: EventFlags) -> Result {
         if this_cpu.slots().len() >= COUNTERS {
             return Err(EAGAIN);
         }
@@ -45,10 +41,10 @@ impl Driver {
         this_cpu.events_changed.set(true);
         branch::event_added(this_cpu, event);
 
-        let state = if flags.start() {
-            State::Running
+        let state = if flags.contains(EventFlag::Start) {
+            CounterState::Running
         } else {
-            State::Stopped
+            CounterState::Stopped
         };
         event.hw().set_state(this_cpu, state);
         Ok(())

@@ -16,6 +16,7 @@ use crate::{
     },
     perf::{
         Capabilities,
+        Capability,
         CpuContexts,
         Foreign,
         Registration,
@@ -67,8 +68,10 @@ impl Takeover {
             pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
         })?;
         let set_aside = foreign.map(Foreign::set_aside).transpose()?;
-        let capabilities = Capabilities {
-            extended_registers: model.isa() >= Isa::V300,
+        let capabilities = if model.isa() >= Isa::V300 {
+            Capability::ExtendedRegs.into()
+        } else {
+            Capabilities::empty()
         };
         let registration =
             Registration::new_core(module, c"cpu", capabilities, attr_groups, cpus, Ok(driver))

@@ -27,7 +27,7 @@ mod cases {
         perf::{
             BranchEntry,
             BranchFields,
-            BranchSample,
+            BranchSampleType,
             KernelEvent, //
         },
         power::{
@@ -134,7 +134,8 @@ mod cases {
             to: Some(to),
             mispredicted: false,
         };
-        StackSpec::new(BranchSample::new(wanted), 0, false).entry::<true>(&record, None)
+        StackSpec::new(BranchSampleType::from_raw(wanted.into()), 0, false)
+            .entry::<true>(&record, None)
     }
 
     #[test]
@@ -165,7 +166,7 @@ mod cases {
         let with = |fields| Some(BranchEntry::new(KERNEL_TEXT, PROGRAM, fields));
         assert_eq!(of(NO_FLAGS), with(BranchFields::NONE));
         assert_eq!(of(0), with(BranchFields::PREDICTED));
-        assert_eq!(of(NO_FLAGS | PRIV_SAVE), with(BranchFields::KERNEL));
+        assert_eq!(of(NO_FLAGS | PRIV_SAVE), with(BranchFields::PRIV_KERNEL));
     }
 
     #[test]
@@ -177,8 +178,8 @@ mod cases {
             to: None,
             mispredicted: true,
         };
-        let any = StackSpec::new(BranchSample::new(ANY | USER), 0, false);
-        let without_target = BranchEntry::new(PROGRAM, 0, BranchFields::MISPREDICTED);
+        let any = StackSpec::new(BranchSampleType::from_raw((ANY | USER).into()), 0, false);
+        let without_target = BranchEntry::new(PROGRAM, 0, BranchFields::MISPRED);
         assert_eq!(any.entry::<true>(&direct, None), Some(without_target));
     }
 

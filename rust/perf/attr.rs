@@ -6,13 +6,15 @@
 
 use super::{
     bindings,
-    BranchSample, //
+    BranchSampleType,
+    SampleFormat,
+    SampleType, //
 };
 use kernel::types::Opaque;
 
-/// What an event's `type` says about how to read its `config`.
+/// What an event's `type` says about how to read its `config`: `enum perf_type_id`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EventType {
     /// `PERF_TYPE_HARDWARE`: a generic hardware event.
     Hardware,
     /// `PERF_TYPE_HW_CACHE`: a cell of the cache event matrix.
@@ -23,198 +25,159 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// How a sample holds a weight.
+/// The form in which a sample holds a weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WeightForm {
+pub(crate) enum WeightType {
     /// `PERF_SAMPLE_WEIGHT`: one number of 64 bits.
-    Whole,
+    Full,
     /// `PERF_SAMPLE_WEIGHT_STRUCT`: numbers of 32, 16 and 16 bits.
-    Parts,
+    Struct,
 }
 
-/// An event's attributes.
+/// An event's attributes. Methods bear the names of the fields.
 ///
-/// perf core checked sizes and reserved bits; what the values ask of the hardware is untrusted.
+/// perf core has checked sizes and reserved bits (`perf_copy_attr()` in `kernel/events/core.c`);
+/// what the values ask of the hardware is untrusted.
 ///
 /// # Invariants
 ///
-/// The value is valid for reads. Of what can be read here perf core changes `sample_period` only
-/// (`PERF_EVENT_IOC_PERIOD`), once the event is open.
+/// The value is a `struct perf_event_attr`, valid for reads. Of the fields read here, perf core
+/// writes two once the event is open: `sample_period` (`PERF_EVENT_IOC_PERIOD`) and the bit
+/// `enable_on_exec` (cleared by `execve`). So no reference to the structure is made.
 #[repr(transparent)]
 pub(crate) struct Attr(Opaque<bindings::perf_event_attr>);
 
+/// Methods that read a flag of the structure.
+macro_rules! flags {
+    ($($(#[$doc:meta])* $name:ident: $raw:ident,)+) => { $(
+        $(#[$doc])*
+        pub(crate) fn $name(&self) -> bool {
+            // SAFETY: Valid for reads by the type invariants. A byte is read at a time, in which
+            // perf core changes no other bit than `enable_on_exec`.
+            unsafe { bindings::perf_event_attr::$raw(self.as_raw()) != 0 }
+        }
+    )+ };
+}
+
 impl Attr {
-    fn raw(&self) -> &bindings::perf_event_attr {
-        // SAFETY: By the type invariants the value is valid for reads.
-        unsafe { &*self.0.get() }
+    fn as_raw(&self) -> *const bindings::perf_event_attr {
+        self.0.get()
     }
 
     /// How to read [`Attr::config`].
-    pub(crate) fn kind(&self) -> Kind {
-        match self.raw().type_ {
-            bindings::perf_type_id_PERF_TYPE_HARDWARE => Kind::Hardware,
-            bindings::perf_type_id_PERF_TYPE_HW_CACHE => Kind::HwCache,
-            bindings::perf_type_id_PERF_TYPE_RAW => Kind::Raw,
-            _ => Kind::Other,
+    pub(crate) fn event_type(&self) -> EventType {
+        // SAFETY: Valid for reads by the type invariants; nobody writes the field.
+        match unsafe { (*self.as_raw()).type_ } {
+            bindings::perf_type_id_PERF_TYPE_HARDWARE => EventType::Hardware,
+            bindings::perf_type_id_PERF_TYPE_HW_CACHE => EventType::HwCache,
+            bindings::perf_type_id_PERF_TYPE_RAW => EventType::Raw,
+            _ => EventType::Other,
         }
     }
 
-    /// The event: a code, a generic event's number or a cache event, see [`Attr::kind`].
+    /// The event: a code, a generic event's number or a cache event, see [`Attr::event_type`].
     pub(crate) fn config(&self) -> u64 {
-        self.raw().config
+        // SAFETY: Valid for reads by the type invariants; nobody writes the field.
+        unsafe { (*self.as_raw()).config }
     }
 
     /// Extension of [`Attr::config`].
     pub(crate) fn config1(&self) -> u64 {
-        // SAFETY: Every member of the union is an integer of 64 bits.
-        unsafe { self.raw().__bindgen_anon_3.config1 }
+        // SAFETY: As in `config`. Every member of the union is an integer of 64 bits.
+        unsafe { (*self.as_raw()).__bindgen_anon_3.config1 }
     }
 
     /// Extension of [`Attr::config1`].
     pub(crate) fn config2(&self) -> u64 {
-        // SAFETY: Every member of the union is an integer of 64 bits.
-        unsafe { self.raw().__bindgen_anon_4.config2 }
+        // SAFETY: As in `config`. Every member of the union is an integer of 64 bits.
+        unsafe { (*self.as_raw()).__bindgen_anon_4.config2 }
     }
 
-    /// `PERF_SAMPLE_*`: what each sample is to hold.
-    pub(crate) fn sample_type(&self) -> u64 {
-        self.raw().sample_type
+    /// What each sample is to hold.
+    pub(crate) fn sample_type(&self) -> SampleType {
+        // SAFETY: As in `config`.
+        SampleType::from_raw(unsafe { (*self.as_raw()).sample_type })
     }
 
-    /// Whether each sample holds the instruction's address (`PERF_SAMPLE_IP`).
-    pub(crate) fn samples_ip(&self) -> bool {
-        // CAST: bindgen gives the constants of the enumeration as 32-bit values.
-        self.sample_type() & u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_IP) != 0
+    /// Whether each sample is to hold `format`.
+    pub(crate) fn samples(&self, format: SampleFormat) -> bool {
+        self.sample_type().contains(format)
     }
 
-    /// Whether each sample holds anything that the driver has to find out beside the instruction's
-    /// address, or registers.
-    pub(crate) fn samples_more(&self) -> bool {
-        let formats = bindings::perf_event_sample_format_PERF_SAMPLE_ADDR
-            | bindings::perf_event_sample_format_PERF_SAMPLE_PHYS_ADDR
-            | bindings::perf_event_sample_format_PERF_SAMPLE_DATA_PAGE_SIZE
-            | bindings::perf_event_sample_format_PERF_SAMPLE_DATA_SRC
-            | bindings::perf_event_sample_format_PERF_SAMPLE_WEIGHT
-            | bindings::perf_event_sample_format_PERF_SAMPLE_WEIGHT_STRUCT
-            | bindings::perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK
-            | bindings::perf_event_sample_format_PERF_SAMPLE_REGS_USER
-            | bindings::perf_event_sample_format_PERF_SAMPLE_REGS_INTR;
-        self.sample_type() & u64::from(formats) != 0
-    }
-
-    /// Whether each sample holds a stack of taken branches (`PERF_SAMPLE_BRANCH_STACK`).
-    pub(crate) fn samples_branches(&self) -> bool {
-        let branches = bindings::perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK;
-        self.sample_type() & u64::from(branches) != 0
-    }
-
-    /// Which branches that stack is to hold.
-    pub(crate) fn branch_sample(&self) -> BranchSample {
-        BranchSample(self.raw().branch_sample_type)
-    }
-
-    /// Most entries of a callchain or a stack of branches.
-    pub(crate) fn max_stack(&self) -> u16 {
-        self.raw().sample_max_stack
-    }
-
-    /// Whether each sample holds, or needs, the address of the data that were accessed
-    /// (`PERF_SAMPLE_ADDR`, `PERF_SAMPLE_PHYS_ADDR`, `PERF_SAMPLE_DATA_PAGE_SIZE`).
-    pub(crate) fn samples_address(&self) -> bool {
-        let formats = bindings::perf_event_sample_format_PERF_SAMPLE_ADDR
-            | bindings::perf_event_sample_format_PERF_SAMPLE_PHYS_ADDR
-            | bindings::perf_event_sample_format_PERF_SAMPLE_DATA_PAGE_SIZE;
-        self.sample_type() & u64::from(formats) != 0
-    }
-
-    /// Whether each sample says where data came from (`PERF_SAMPLE_DATA_SRC`).
-    pub(crate) fn samples_data_source(&self) -> bool {
-        let source = bindings::perf_event_sample_format_PERF_SAMPLE_DATA_SRC;
-        self.sample_type() & u64::from(source) != 0
-    }
-
-    /// The form in which each sample holds a weight, if it does.
-    pub(crate) fn sampled_weight(&self) -> Option<WeightForm> {
-        let whole = bindings::perf_event_sample_format_PERF_SAMPLE_WEIGHT;
-        let parts = bindings::perf_event_sample_format_PERF_SAMPLE_WEIGHT_STRUCT;
-        match self.sample_type() {
-            format if format & u64::from(whole) != 0 => Some(WeightForm::Whole),
-            format if format & u64::from(parts) != 0 => Some(WeightForm::Parts),
-            _ => None,
+    /// The form in which each sample holds a weight, if it does. perf core refuses events that ask
+    /// for both.
+    pub(crate) fn weight_type(&self) -> Option<WeightType> {
+        if self.samples(SampleFormat::Weight) {
+            Some(WeightType::Full)
+        } else if self.samples(SampleFormat::WeightStruct) {
+            Some(WeightType::Struct)
+        } else {
+            None
         }
     }
 
-    /// The registers that each sample holds, of the interrupted state or the program's: a bit each,
-    /// numbered as the architecture does.
-    pub(crate) fn sampled_registers(&self) -> u64 {
+    /// Which branches a branch stack is to hold, and what of each.
+    pub(crate) fn branch_sample_type(&self) -> BranchSampleType {
+        // SAFETY: As in `config`.
+        BranchSampleType::from_raw(unsafe { (*self.as_raw()).branch_sample_type })
+    }
+
+    /// The most entries of a callchain or a branch stack.
+    pub(crate) fn sample_max_stack(&self) -> u16 {
+        // SAFETY: As in `config`.
+        unsafe { (*self.as_raw()).sample_max_stack }
+    }
+
+    /// The registers that each sample holds, whether the interrupted ones or the program's: a bit
+    /// each, by the architecture's numbers (`asm/perf_regs.h`). 0 when it holds none.
+    pub(crate) fn sample_regs(&self) -> u64 {
         let mut registers = 0;
-        let (user, interrupted) = (
-            bindings::perf_event_sample_format_PERF_SAMPLE_REGS_USER,
-            bindings::perf_event_sample_format_PERF_SAMPLE_REGS_INTR,
-        );
-        if self.sample_type() & u64::from(user) != 0 {
-            registers |= self.raw().sample_regs_user;
+        if self.samples(SampleFormat::RegsUser) {
+            // SAFETY: As in `config`.
+            registers |= unsafe { (*self.as_raw()).sample_regs_user };
         }
-        if self.sample_type() & u64::from(interrupted) != 0 {
-            registers |= self.raw().sample_regs_intr;
+        if self.samples(SampleFormat::RegsIntr) {
+            // SAFETY: As in `config`.
+            registers |= unsafe { (*self.as_raw()).sample_regs_intr };
         }
         registers
     }
 
-    /// Events between two samples, or samples a second with [`Attr::freq`]; 0 for none. What the
-    /// event was opened with; [`Hw::sample_period`](super::Hw::sample_period) is what holds now.
+    /// Events between two samples, or samples a second with [`Attr::freq`]; 0 when the event is
+    /// only counted. [`Hw::sample_period`](super::Hw::sample_period) is the period that applies
+    /// now.
     pub(crate) fn sample_period(&self) -> u64 {
-        // SAFETY: Both members of the union are integers of 64 bits.
-        unsafe { self.raw().__bindgen_anon_1.sample_period }
+        // SAFETY: Valid for reads by the type invariants.
+        let period = unsafe { &raw const (*self.as_raw()).__bindgen_anon_1.sample_period };
+        // SAFETY: As above; both members of the union are integers of 64 bits. Volatile, as perf
+        // core may write another period at any time.
+        unsafe { period.read_volatile() }
     }
 
-    /// Whether [`Attr::sample_period`] is a frequency.
-    pub(crate) fn freq(&self) -> bool {
-        self.raw().freq() != 0
+    flags! {
+        /// Whether [`Attr::sample_period`] is a frequency.
+        freq: freq_raw,
+        /// Whether the event is to be on the PMU at all times or fail.
+        pinned: pinned_raw,
+        /// Whether the group is to have the PMU to itself.
+        exclusive: exclusive_raw,
+        /// Whether children of the task inherit the event.
+        inherit: inherit_raw,
+        /// Whether the task's next `execve` enables the event.
+        enable_on_exec: enable_on_exec_raw,
+        /// Whether the event does not count in problem state.
+        exclude_user: exclude_user_raw,
+        /// Whether the event does not count in the kernel.
+        exclude_kernel: exclude_kernel_raw,
+        /// Whether the event does not count in the hypervisor.
+        exclude_hv: exclude_hv_raw,
+        /// Whether the event does not count in the idle task.
+        exclude_idle: exclude_idle_raw,
     }
 
-    /// Whether the event is to be on the PMU at all times or fail.
-    pub(crate) fn pinned(&self) -> bool {
-        self.raw().pinned() != 0
-    }
-
-    /// Whether the group is to have the PMU for itself.
-    pub(crate) fn exclusive(&self) -> bool {
-        self.raw().exclusive() != 0
-    }
-
-    /// Whether children inherit the event.
-    pub(crate) fn inherit(&self) -> bool {
-        self.raw().inherit() != 0
-    }
-
-    /// Whether the event is enabled by the next exec.
-    pub(crate) fn enable_on_exec(&self) -> bool {
-        self.raw().enable_on_exec() != 0
-    }
-
-    /// Whether user state is not counted.
-    pub(crate) fn exclude_user(&self) -> bool {
-        self.raw().exclude_user() != 0
-    }
-
-    /// Whether kernel state is not counted.
-    pub(crate) fn exclude_kernel(&self) -> bool {
-        self.raw().exclude_kernel() != 0
-    }
-
-    /// Whether hypervisor state is not counted.
-    pub(crate) fn exclude_hv(&self) -> bool {
-        self.raw().exclude_hv() != 0
-    }
-
-    /// Whether the idle task is not counted.
-    pub(crate) fn exclude_idle(&self) -> bool {
-        self.raw().exclude_idle() != 0
-    }
-
-    /// How exact a sample's instruction address must be, 0 (any skid) to 3 (none).
+    /// How exact the address of a sample's instruction must be, 0 (any skid) to 3 (no skid).
     pub(crate) fn precise_ip(&self) -> u64 {
-        self.raw().precise_ip()
+        // SAFETY: As in `config`.
+        unsafe { bindings::perf_event_attr::precise_ip_raw(self.as_raw()) }
     }
 }

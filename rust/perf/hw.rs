@@ -17,13 +17,13 @@ use kernel::{
 type Counting = bindings::hw_perf_event__bindgen_ty_1__bindgen_ty_1;
 type Sampling = bindings::hw_perf_event__bindgen_ty_2__bindgen_ty_1;
 
-/// The counter is stopped (`PERF_HES_STOPPED`); its value is in the event
-/// (`PERF_HES_UPTODATE`). [`Hw::set_state`] takes the two together.
+/// Whether an event's counter runs: the bits `PERF_HES_*` of `state`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// The counter runs.
+pub(crate) enum CounterState {
+    /// The counter runs; no bit is set.
     Running,
-    /// The counter is stopped and the event's count is up to date.
+    /// The counter is stopped (`PERF_HES_STOPPED`) and the event's count is up to date
+    /// (`PERF_HES_UPTODATE`).
     Stopped,
 }
 
@@ -98,22 +98,22 @@ impl Hw {
     }
 
     /// Whether the counter runs.
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> CounterState {
         // SAFETY: Valid by the type invariants.
         // CAST: A bit pattern, kept as the C type.
         let state = unsafe { (*self.0.get()).state as u32 };
         if state & bindings::PERF_HES_STOPPED != 0 {
-            State::Stopped
+            CounterState::Stopped
         } else {
-            State::Running
+            CounterState::Running
         }
     }
 
     /// Says whether the counter runs.
-    pub(crate) fn set_state(&self, _holder: &impl Holder, state: State) {
+    pub(crate) fn set_state(&self, _holder: &impl Holder, state: CounterState) {
         let bits = match state {
-            State::Running => 0,
-            State::Stopped => bindings::PERF_HES_STOPPED | bindings::PERF_HES_UPTODATE,
+            CounterState::Running => 0,
+            CounterState::Stopped => bindings::PERF_HES_STOPPED | bindings::PERF_HES_UPTODATE,
         };
         // SAFETY: Valid by the type invariants; nobody else writes beside the holder.
         // CAST: A bit pattern, kept as the C type.

@@ -36,25 +36,26 @@ pub(crate) use bindings::{
     PERF_MEM_SNOOP_NA as SNOOP_NA, //
 };
 
-/// Where data came from. Each field takes the constants of this module with its name.
+/// Where the data of a load or store came from. Each field takes the constants of this module that
+/// begin with its name in capitals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct MemorySource {
-    /// What was done with the data: `OP_*`.
+pub(crate) struct MemDataSrc {
+    /// `mem_op`: what the instruction did with the data, `OP_*`.
     pub(crate) op: u32,
-    /// The level of the memory hierarchy that had them, or not: `LVL_*`, ORed.
+    /// `mem_lvl`: the level of the memory hierarchy and whether it had the data, `LVL_*` ORed.
     pub(crate) lvl: u32,
-    /// The same as a number: `LVLNUM_*`.
+    /// `mem_lvl_num`: the level as a number, `LVLNUM_*`.
     pub(crate) lvlnum: u32,
-    /// In which state a cache had them: `SNOOP_*`.
+    /// `mem_snoop`: the state in which another cache had the data, `SNOOP_*`.
     pub(crate) snoop: u32,
-    /// Whether the access is part of an atomic one; not known if not.
+    /// `mem_lock`: the access is part of an atomic operation. If not, nothing is said.
     pub(crate) locked: bool,
-    /// How far away it was, 0 for here: `HOPS_*`.
+    /// `mem_hops`: how far away the data was, `HOPS_*`; 0 for this core's own caches and memory.
     pub(crate) hops: u32,
 }
 
-impl MemorySource {
-    /// Nothing is known.
+impl MemDataSrc {
+    /// The source of which nothing is known.
     pub(crate) const UNKNOWN: Self = Self {
         op: OP_NA,
         lvl: LVL_NA,
@@ -64,7 +65,7 @@ impl MemorySource {
         hops: 0,
     };
 
-    /// The value of the union on a little-endian machine.
+    /// The union's value, which is the same on machines of either endianness.
     pub(super) fn bits(self) -> u64 {
         let remote = if self.hops == 0 {
             0
@@ -86,7 +87,7 @@ impl MemorySource {
             (remote, bindings::PERF_MEM_REMOTE_SHIFT),
             (self.hops, bindings::PERF_MEM_HOPS_SHIFT),
         ];
-        let field = |bits, (value, shift)| bits | u64::from(value) << shift;
-        fields.into_iter().fold(0, field)
+        let or_field = |bits, (value, shift)| bits | u64::from(value) << shift;
+        fields.into_iter().fold(0, or_field)
     }
 }

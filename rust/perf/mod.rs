@@ -21,6 +21,7 @@ mod bindings;
 mod branch;
 mod cpu;
 mod event;
+mod flags;
 mod foreign;
 mod hw;
 pub(crate) mod memory;
@@ -35,13 +36,12 @@ mod vtable;
 
 pub(crate) use attr::{
     Attr,
-    Kind,
-    WeightForm, //
+    EventType,
+    WeightType, //
 };
 pub(crate) use branch::{
     BranchEntry,
     BranchFields,
-    BranchSample,
     BranchStack, //
 };
 pub(crate) use cpu::{
@@ -52,27 +52,33 @@ pub(crate) use event::{
     Event,
     NewEvent, //
 };
+pub(crate) use flags::{
+    BranchSample,
+    BranchSampleType,
+    Capabilities,
+    Capability,
+    EventFlag,
+    EventFlags,
+    SampleFormat,
+    SampleType, //
+};
 pub(crate) use foreign::Foreign;
 #[cfg(EBB_KUNIT)]
 pub(crate) use foreign::KernelEvent;
 pub(crate) use foreign::SetAside;
 pub(crate) use hw::{
-    Hw,
-    State, //
+    CounterState,
+    Hw, //
 };
-pub(crate) use memory::MemorySource;
+pub(crate) use memory::MemDataSrc;
 pub(crate) use pmu::{
     Pmu,
-    ScheduleFlags,
     Transaction, //
 };
-pub(crate) use registration::{
-    Capabilities,
-    Registration, //
-};
+pub(crate) use registration::Registration;
 pub(crate) use sample::{
     account_interrupt,
-    sample_took,
+    sample_event_took,
     Sample,
     Weight, //
 };

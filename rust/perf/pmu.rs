@@ -7,6 +7,7 @@
 use super::{
     bindings,
     Event,
+    EventFlags,
     NewEvent,
     ThisCpu, //
 };
@@ -16,37 +17,22 @@ use kernel::{
     prelude::*, //
 };
 
-/// How an event is to be scheduled (`PERF_EF_*`).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ScheduleFlags(u32);
-
-impl ScheduleFlags {
-    pub(super) fn from_raw(flags: core::ffi::c_int) -> Self {
-        // CAST: A bit pattern, which C passes as a signed integer.
-        Self(flags as u32)
-    }
-
-    /// Start the counter when adding the event.
-    pub(crate) fn start(self) -> bool {
-        self.0 & bindings::PERF_EF_START != 0
-    }
-}
-
 /// What a transaction is for (`PERF_PMU_TXN_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transaction {
-    /// Several events are added and checked as a whole at the end.
+    /// `PERF_PMU_TXN_ADD`: it adds the events of a group, which are to be checked together when it
+    /// commits.
     Add,
-    /// Something else, such as reading several events at a time.
-    Other,
+    /// `PERF_PMU_TXN_READ`: it reads the events of a group.
+    Read,
 }
 
 impl Transaction {
-    pub(super) fn from_raw(flags: core::ffi::c_uint) -> Self {
-        if flags == bindings::PERF_PMU_TXN_ADD {
+    pub(super) fn from_raw(flags: c_uint) -> Self {
+        if flags & bindings::PERF_PMU_TXN_ADD != 0 {
             Self::Add
         } else {
-            Self::Other
+            Self::Read
         }
     }
 }
@@ -56,9 +42,10 @@ impl Transaction {
 /// perf core calls [`event_init`] and [`destroy`] in process context; everything else runs with
 /// interrupts off on the CPU whose PMU it is about and must neither sleep nor allocate. [`add`],
 /// [`del`] and transactions come between [`pmu_disable`] and [`pmu_enable`], and so do [`start`] and
-/// [`stop`] with two exceptions: [`stop`] comes out of [`Sample::overflow`] in the PMU's interrupt;
-/// and both come while the PMU runs, and may be interrupted by it, if a group with an event of
-/// another PMU is throttled, or no longer is, for the sake of that event.
+/// [`stop`] with two exceptions: [`stop`] comes out of
+/// [`Sample::overflow`](super::Sample::overflow) in the PMU's interrupt; and both
+/// come while the PMU runs, and may be interrupted by it, if a group with an event of another PMU is
+/// throttled, or no longer is, for the sake of that event.
 ///
 /// [`event_init`]: Pmu::event_init
 /// [`destroy`]: Pmu::destroy
@@ -66,7 +53,6 @@ impl Transaction {
 /// [`del`]: Pmu::del
 /// [`start`]: Pmu::start
 /// [`stop`]: Pmu::stop
-/// [`Sample::overflow`]: super::Sample::overflow
 /// [`pmu_enable`]: Pmu::pmu_enable
 /// [`pmu_disable`]: Pmu::pmu_disable
 #[vtable]
@@ -89,7 +75,7 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
 
     /// Adds an event to this CPU's PMU; [`ThisCpu::slots`] holds it after success. Fails with
     /// `EAGAIN` when it does not fit beside the others.
-    fn add(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event, flags: ScheduleFlags) -> Result;
+    fn add(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event, flags: EventFlags) -> Result;
 
     /// Takes an event off this CPU's PMU, its count brought up to date.
     fn del(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);

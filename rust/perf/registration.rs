@@ -6,6 +6,7 @@ use super::{
     bindings,
     vtable::VTable,
     AttrGroups,
+    Capabilities,
     CpuContexts,
     Pmu, //
 };
@@ -59,25 +60,6 @@ impl<T: Pmu> Inner<T> {
     }
 }
 
-/// What a PMU can do beyond counting.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Capabilities {
-    /// Samples may hold the registers that the architecture offers beside the general ones
-    /// (`PERF_PMU_CAP_EXTENDED_REGS`).
-    pub(crate) extended_registers: bool,
-}
-
-impl Capabilities {
-    /// `PERF_PMU_CAP_*`.
-    fn as_raw(self) -> u32 {
-        if self.extended_registers {
-            bindings::PERF_PMU_CAP_EXTENDED_REGS
-        } else {
-            0
-        }
-    }
-}
-
 /// A registered PMU; dropping it unregisters the PMU.
 ///
 /// An open event holds a reference to the driver's module, so a module that keeps the registration
@@ -107,8 +89,7 @@ impl<T: Pmu> Registration<T> {
         let mut pmu = bindings::pmu {
             module: module.as_ptr(),
             attr_groups: attr_groups.as_raw(),
-            // CAST: A bit pattern, kept as the C type.
-            capabilities: capabilities.as_raw() as i32,
+            capabilities: capabilities.as_raw(),
             ..pin_init::zeroed()
         };
         VTable::<T>::fill(&mut pmu);

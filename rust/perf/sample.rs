@@ -2,180 +2,196 @@
 
 //! Sample output: what a PMU's interrupt tells perf core.
 //!
-//! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
+//! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h),
+//! `struct perf_sample_data`
 
 use super::{
     bindings,
-    Attr,
+    BranchSample,
     BranchStack,
     Event,
-    MemorySource, //
+    MemDataSrc,
+    SampleFormat, //
 };
 use core::{
     marker::PhantomData,
     mem::MaybeUninit,
     ptr::NonNull, //
 };
+use kernel::prelude::*;
 
 /// A sample of an event under construction.
 ///
 /// # Invariants
 ///
-/// `data.sample_flags`, `period`, `dyn_size` and `addr` (which BPF programs read in any case) are
-/// initialised, and so is each other field whose bit is set in `sample_flags`: what perf core asks of
-/// a `struct perf_sample_data`. What fields
-/// point to lives for `'a`.
+/// What perf core reads of a `struct perf_sample_data` is initialised: `sample_flags`, `period`,
+/// `dyn_size`, `addr` (BPF programs read it whether or not it is announced), and each other field
+/// whose bit is set in `sample_flags`. What fields point to lives for `'a`. `dyn_size` is that of
+/// `br_stack` if the branch stack is announced, else 0.
 pub(crate) struct Sample<'a> {
+    event: &'a Event,
     data: MaybeUninit<bindings::perf_sample_data>,
     borrows: PhantomData<&'a mut BranchStack>,
 }
 
 impl<'a> Sample<'a> {
-    /// A sample that stands for `period` events, the last of which was at the instruction at `ip`;
-    /// perf core says where if that is `None`.
+    /// A sample of `event` that stands for `period` occurrences, the last of them at the
+    /// instruction at `ip`. With `None` perf core takes the address that was interrupted.
     #[inline]
-    pub(crate) fn new(period: u64, ip: Option<u64>) -> Self {
+    pub(crate) fn new(event: &'a Event, period: u64, ip: Option<u64>) -> Self {
         let mut data = MaybeUninit::<bindings::perf_sample_data>::uninit();
         let raw = data.as_mut_ptr();
-        let mut formats = bindings::perf_event_sample_format_PERF_SAMPLE_PERIOD;
+        // CAST: bindgen gives the constants of the enumeration as 32-bit values.
+        let mut announced = u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_PERIOD);
         if ip.is_some() {
-            formats |= bindings::perf_event_sample_format_PERF_SAMPLE_IP;
+            announced |= SampleFormat::Ip as u64;
         }
-        // SAFETY: The fields are written through a pointer to owned memory.
-        // INVARIANT: What is announced is written: the period, and the address if there is one.
+        // SAFETY: The pointer is to owned memory.
+        // INVARIANT: The fields that are read in any case are written, and so is what is
+        // announced: the period, and the address if there is one.
         unsafe {
-            (*raw).sample_flags = formats.into();
+            (*raw).sample_flags = announced;
             (*raw).period = period;
             (*raw).dyn_size = 0;
             (*raw).addr = 0;
             (*raw).ip = ip.unwrap_or(0);
         }
         Self {
+            event,
             data,
             borrows: PhantomData,
         }
     }
 
-    /// Sets the address of the data that the instruction accessed. perf core makes the physical
-    /// address and the size of the page of it.
-    pub(crate) fn set_address(&mut self, address: u64) {
-        let raw = self.data.as_mut_ptr();
+    /// Announces a field that has been written.
+    fn announce(&mut self, formats: u64) {
         // SAFETY: `sample_flags` is initialised by the type invariants.
-        // INVARIANT: The field is written before it is announced.
-        unsafe {
-            (*raw).addr = address;
-            (*raw).sample_flags |= u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_ADDR);
-        }
+        // INVARIANT: The callers have written the field.
+        unsafe { (*self.data.as_mut_ptr()).sample_flags |= formats };
+    }
+
+    /// Sets the effective address of the data that the instruction accessed. perf core makes the
+    /// physical address and the size of the page of it.
+    pub(crate) fn set_addr(&mut self, addr: u64) {
+        // SAFETY: The pointer is to owned memory.
+        unsafe { (*self.data.as_mut_ptr()).addr = addr };
+        self.announce(SampleFormat::Addr as u64);
     }
 
     /// Sets where the data came from.
-    pub(crate) fn set_data_source(&mut self, source: MemorySource) {
-        let raw = self.data.as_mut_ptr();
-        let format = bindings::perf_event_sample_format_PERF_SAMPLE_DATA_SRC;
-        // SAFETY: `sample_flags` is initialised by the type invariants.
-        // INVARIANT: The field is written before it is announced.
-        unsafe {
-            (*raw).data_src.val = source.bits();
-            (*raw).sample_flags |= u64::from(format);
-        }
+    pub(crate) fn set_data_src(&mut self, source: MemDataSrc) {
+        // SAFETY: The pointer is to owned memory.
+        unsafe { (*self.data.as_mut_ptr()).data_src.val = source.bits() };
+        self.announce(SampleFormat::DataSrc as u64);
     }
 
     /// Sets the weight, in either form.
     pub(crate) fn set_weight(&mut self, weight: Weight) {
-        let raw = self.data.as_mut_ptr();
-        let formats = bindings::perf_event_sample_format_PERF_SAMPLE_WEIGHT
-            | bindings::perf_event_sample_format_PERF_SAMPLE_WEIGHT_STRUCT;
-        // SAFETY: `sample_flags` is initialised by the type invariants.
-        // INVARIANT: The field is written before it is announced.
-        unsafe {
-            (*raw).weight.full = weight.bits();
-            (*raw).sample_flags |= u64::from(formats);
-        }
+        // SAFETY: The pointer is to owned memory.
+        unsafe { (*self.data.as_mut_ptr()).weight.full = weight.bits() };
+        self.announce((SampleFormat::Weight | SampleFormat::WeightStruct).into());
     }
 
-    /// Sets the branches before the sample, of which at most [`Attr::max_stack`] are kept. `attr` is
-    /// that of the event, which must ask for them. Once for each sample.
-    pub(crate) fn set_branches(&mut self, attr: &Attr, stack: &'a mut BranchStack) {
-        stack.truncate(attr.max_stack().into());
-        let mut words = 1;
-        if attr.branch_sample().hw_index() {
-            words += 1;
+    /// Sets the branches that were taken before the sample. At most
+    /// [`Attr::sample_max_stack`](super::Attr::sample_max_stack) are kept. Does nothing when the
+    /// event asks for no branch stack; a second stack takes the place of the first.
+    pub(crate) fn set_branch_stack(&mut self, stack: &'a mut BranchStack) {
+        let attr = self.event.attr();
+        if !attr.samples(SampleFormat::BranchStack) {
+            return;
         }
-        // CAST: Sizes fit any integer.
-        let bytes = (words * size_of::<u64>()) as u64
+        stack.truncate(attr.sample_max_stack().into());
+        // `nr`, and `hw_idx` if asked for.
+        let words = if attr.branch_sample_type().contains(BranchSample::HwIndex) {
+            2
+        } else {
+            1
+        };
+        // CAST: Sizes of some bytes.
+        let bytes = words * size_of::<u64>() as u64
             + stack.len() * size_of::<bindings::perf_branch_entry>() as u64;
         let raw = self.data.as_mut_ptr();
-        let format = bindings::perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK;
-        // SAFETY: `sample_flags` and `dyn_size` are initialised by the type invariants.
-        // INVARIANT: The fields are written before they are announced; the stack is borrowed for as
-        // long as the sample lives.
+        // SAFETY: The pointer is to owned memory.
+        // INVARIANT: The size is that of the stack, which is borrowed for as long as the sample
+        // lives.
         unsafe {
             (*raw).br_stack = stack.as_raw().as_ptr();
             (*raw).br_stack_cntr = core::ptr::null_mut();
-            (*raw).dyn_size += bytes;
-            (*raw).sample_flags |= u64::from(format);
+            (*raw).dyn_size = bytes;
         }
+        self.announce(SampleFormat::BranchStack as u64);
     }
 
-    /// Reports an overflow of `event`. perf core may stop the event meanwhile, through
-    /// [`Pmu::stop`](super::Pmu::stop).
+    /// The size of what is announced beside fields of a fixed size, in bytes.
+    #[cfg(EBB_KUNIT)]
+    pub(super) fn dyn_size(&self) -> u64 {
+        // SAFETY: Initialised by the type invariants.
+        unsafe { (*self.data.as_ptr()).dyn_size }
+    }
+
+    /// Reports the overflow: perf core writes the sample, wakes or signals whoever waits for it,
+    /// and throttles the event if there are too many. Meanwhile it may call
+    /// [`Pmu::stop`](super::Pmu::stop), [`Pmu::start`](super::Pmu::start) and
+    /// [`Pmu::read`](super::Pmu::read) for the event and members of its group.
+    ///
+    /// `perf_event_overflow()` in `kernel/events/core.c`.
     ///
     /// # Safety
     ///
-    /// The caller must be the PMU's interrupt handler, `regs` the interrupted state, and `event` on
-    /// this CPU's PMU.
-    pub(crate) unsafe fn overflow(
-        mut self,
-        event: &Event,
-        regs: NonNull<kernel::bindings::pt_regs>,
-    ) {
-        // SAFETY: The sample is as perf core asks for by the type invariants; the rest is
-        // guaranteed by the caller.
-        unsafe {
-            bindings::perf_event_overflow(event.as_raw(), self.data.as_mut_ptr(), regs.as_ptr())
-        };
+    /// The caller must be the PMU's interrupt handler, `regs` the interrupted state, and the event
+    /// on this CPU's PMU.
+    pub(crate) unsafe fn overflow(mut self, regs: NonNull<kernel::bindings::pt_regs>) {
+        let data = self.data.as_mut_ptr();
+        // SAFETY: The sample is initialised as far as perf core reads it by the type invariants;
+        // the caller guarantees the rest.
+        unsafe { bindings::perf_event_overflow(self.event.as_raw(), data, regs.as_ptr()) };
     }
 }
 
-/// How much a sample weighs: `union perf_sample_weight`.
+/// The weight of a sample: `union perf_sample_weight`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// One number.
-    Whole(u64),
+    /// One number (`full`).
+    Full(u64),
     /// `var1_dw`, `var2_w` and `var3_w`.
-    Parts(u32, u16, u16),
+    Struct(u32, u16, u16),
 }
 
 impl Weight {
-    /// The union's value on a little-endian machine.
+    /// The union's value, which is the same on machines of either endianness.
     pub(super) fn bits(self) -> u64 {
         match self {
-            Self::Whole(weight) => weight,
-            Self::Parts(first, second, third) => {
-                u64::from(first) | u64::from(second) << 32 | u64::from(third) << 48
+            Self::Full(weight) => weight,
+            Self::Struct(var1, var2, var3) => {
+                u64::from(var1) | u64::from(var2) << 32 | u64::from(var3) << 48
             }
         }
     }
 }
 
 /// Counts an interrupt of a sampling event that gave no sample, so that perf core throttles the
-/// event if there are too many.
+/// event if there are too many. perf core may call back as in [`Sample::overflow`].
+///
+/// `perf_event_account_interrupt()` in `kernel/events/core.c`.
 ///
 /// # Safety
 ///
 /// The caller must be the PMU's interrupt handler, and `event` on this CPU's PMU.
 pub(crate) unsafe fn account_interrupt(event: &Event) {
-    // SAFETY: Guaranteed by the caller.
+    // SAFETY: The caller guarantees it.
     unsafe { bindings::perf_event_account_interrupt(event.as_raw()) };
 }
 
-/// Tells perf core how long the PMU's interrupt took, in nanoseconds, so that it lowers the sample
-/// rate if that is too much of the CPU's time.
+/// Tells perf core how long the PMU's interrupt took, in nanoseconds. perf core lowers the highest
+/// sample rate when interrupts take too much of the CPU's time
+/// (`/proc/sys/kernel/perf_cpu_time_max_percent`).
+///
+/// `perf_sample_event_took()` in `kernel/events/core.c`.
 ///
 /// # Safety
 ///
 /// The caller must be the PMU's interrupt handler.
-pub(crate) unsafe fn sample_took(nanoseconds: u64) {
-    // SAFETY: Guaranteed by the caller, who cannot migrate.
+pub(crate) unsafe fn sample_event_took(nanoseconds: u64) {
+    // SAFETY: The caller guarantees it, and so cannot migrate.
     unsafe { bindings::perf_sample_event_took(nanoseconds) };
 }

@@ -15,7 +15,9 @@ mod cases {
         BranchStack,
         Event,
         Foreign,
-        MemorySource,
+        MemDataSrc,
+        Sample,
+        SampleFormat,
         Slots,
         Weight, //
     };
@@ -99,12 +101,12 @@ mod cases {
         assert_eq!((none.from, none.to), (0x1000, 0x2000));
         assert_eq!((none.mispred(), none.predicted()), (0, 0));
         assert_eq!((none.type_(), none.priv_(), none.cycles()), (0, 0, 0));
-        let wrong = entry(BranchFields::MISPREDICTED);
+        let wrong = entry(BranchFields::MISPRED);
         assert_eq!((wrong.mispred(), wrong.predicted()), (1, 0));
         let right = entry(BranchFields::PREDICTED);
         assert_eq!((right.mispred(), right.predicted()), (0, 1));
 
-        let call = BranchFields::CONDITIONAL_CALL.with(BranchFields::KERNEL);
+        let call = BranchFields::COND_CALL.with(BranchFields::PRIV_KERNEL);
         let call = entry(call.with(BranchFields::PREDICTED));
         assert_eq!(call.type_(), u64::from(bindings::PERF_BR_COND_CALL));
         assert_eq!(call.priv_(), u64::from(bindings::PERF_BR_PRIV_KERNEL));
@@ -132,8 +134,57 @@ mod cases {
         assert_eq!((nr, hw_idx, last), (2, u64::MAX, 2));
     }
 
+    /// An event that nobody ever opened, with these attributes.
+    fn event_with(
+        attr: bindings::perf_event_attr,
+    ) -> Result<KBox<MaybeUninit<bindings::perf_event>>> {
+        let mut event = KBox::new(MaybeUninit::<bindings::perf_event>::zeroed(), GFP_KERNEL)?;
+        // SAFETY: The pointer is to owned memory.
+        unsafe { (*event.as_mut_ptr()).attr = attr };
+        Ok(event)
+    }
+
+    /// A stack of `len` branches.
+    fn stack(len: u64) -> BranchStack {
+        let mut stack = BranchStack::new();
+        for from in 0..len {
+            stack.push(BranchEntry::new(from, 0, BranchFields::NONE));
+        }
+        stack
+    }
+
+    #[test]
+    fn a_sample_has_the_size_of_the_stack_that_its_event_asks_for() -> Result {
+        let mut attr = bindings::perf_event_attr {
+            sample_type: SampleFormat::BranchStack as u64,
+            sample_max_stack: 3,
+            ..pin_init::zeroed()
+        };
+        let (mut four, mut two) = (stack(4), stack(2));
+        let mut event = event_with(attr)?;
+        // SAFETY: `Sample` only reads the attributes, in memory that outlives the references.
+        let wants = unsafe { Event::from_raw(event.as_mut_ptr()) };
+        let mut sample = Sample::new(wants, 1, None);
+        assert_eq!(sample.dyn_size(), 0);
+        // `nr` and three entries of three words each.
+        sample.set_branch_stack(&mut four);
+        assert_eq!(sample.dyn_size(), 8 + 3 * 24);
+        // A second stack takes the place of the first.
+        sample.set_branch_stack(&mut two);
+        assert_eq!(sample.dyn_size(), 8 + 2 * 24);
+
+        attr.sample_type = SampleFormat::Ip as u64;
+        let mut event = event_with(attr)?;
+        // SAFETY: As above.
+        let wants_not = unsafe { Event::from_raw(event.as_mut_ptr()) };
+        let mut sample = Sample::new(wants_not, 1, None);
+        sample.set_branch_stack(&mut two);
+        assert_eq!(sample.dyn_size(), 0);
+        Ok(())
+    }
+
     /// A data source as bindgen reads it.
-    fn source(source: MemorySource) -> bindings::perf_mem_data_src__bindgen_ty_1 {
+    fn source(source: MemDataSrc) -> bindings::perf_mem_data_src__bindgen_ty_1 {
         let union = bindings::perf_mem_data_src { val: source.bits() };
         // SAFETY: Every bit pattern is a data source.
         unsafe { union.__bindgen_anon_1 }
@@ -141,7 +192,7 @@ mod cases {
 
     #[test]
     fn a_data_source_has_its_fields_where_c_has_them() {
-        let remote = source(MemorySource {
+        let remote = source(MemDataSrc {
             op: memory::OP_LOAD,
             lvl: memory::LVL_HIT | memory::LVL_REM_RAM1,
             lvlnum: memory::LVLNUM_RAM,
@@ -155,7 +206,7 @@ mod cases {
         assert_eq!((remote.mem_dtlb(), remote.mem_lvl_num()), (1, 0xd));
         assert_eq!((remote.mem_remote(), remote.mem_hops()), (1, 3));
         assert_eq!((remote.mem_snoopx(), remote.mem_blk()), (0, 0));
-        let unknown = source(MemorySource::UNKNOWN);
+        let unknown = source(MemDataSrc::UNKNOWN);
         assert_eq!((unknown.mem_op(), unknown.mem_lvl()), (1, 1));
         assert_eq!((unknown.mem_remote(), unknown.mem_hops()), (0, 0));
     }
@@ -163,12 +214,12 @@ mod cases {
     #[test]
     fn a_weight_in_parts_has_them_where_c_has_them() {
         let weight = bindings::perf_sample_weight {
-            full: Weight::Parts(0x8765_4321, 0x1234, 0xfedc).bits(),
+            full: Weight::Struct(0x8765_4321, 0x1234, 0xfedc).bits(),
         };
         // SAFETY: Every bit pattern is a weight.
         let parts = unsafe { weight.__bindgen_anon_1 };
         assert_eq!(parts.var1_dw, 0x8765_4321);
         assert_eq!((parts.var2_w, parts.var3_w), (0x1234, 0xfedc));
-        assert_eq!(Weight::Whole(u64::MAX).bits(), u64::MAX);
+        assert_eq!(Weight::Full(u64::MAX).bits(), u64::MAX);
     }
 }

@@ -9,9 +9,10 @@ use super::{
     bindings,
     registration::Inner,
     Event,
+    EventFlags,
     NewEvent,
     Pmu,
-    ScheduleFlags,
+    SampleFormat,
     ThisCpu,
     Transaction, //
 };
@@ -145,7 +146,7 @@ impl<T: Pmu> VTable<T> {
                 if !cpu.slots().has_room() {
                     return Err(EAGAIN);
                 }
-                driver.add(cpu, event, ScheduleFlags::from_raw(flags))?;
+                driver.add(cpu, event, EventFlags::from_raw(flags))?;
                 // SAFETY: perf core keeps the event until `del`, which takes it out.
                 unsafe { cpu.slots().push(event) };
                 if Self::wants_sched_task(event) {
@@ -179,7 +180,7 @@ impl<T: Pmu> VTable<T> {
 
     /// Whether the driver is to know of task switches while `event` is on a CPU.
     fn wants_sched_task(event: &Event) -> bool {
-        T::HAS_SCHED_TASK && event.attr().samples_branches()
+        T::HAS_SCHED_TASK && event.attr().samples(SampleFormat::BranchStack)
     }
 
     /// # Safety
