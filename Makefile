@@ -28,7 +28,7 @@ install: modules ## install it where modprobe finds it (INSTALL_MOD_PATH is heed
 .PHONY: clean
 clean: ## remove what the build left in the checkout (EBB_CACHE stays)
 	@scripts/kbuild '$(KDIR)' '$(CURDIR)' clean
-	@rm -rf scripts/__pycache__ scripts/guest/__pycache__
+	@rm -rf scripts/__pycache__ scripts/host/__pycache__
 
 .PHONY: setup
 setup: ## get toolchain, kernel and emulator into EBB_CACHE

@@ -78,8 +78,8 @@ ended() {
 	[ "$status" -eq "$1" ] && grep -qF -e "$2" "$err"
 }
 
-# script NAME: makes an executable script of standard input, in $tmp/scripts.
-script() {
+# make_script NAME: makes an executable script of standard input, in $tmp/scripts.
+make_script() {
 	mkdir -p "$(dirname "$tmp/scripts/$1")"
 	{
 		echo '#!/bin/sh'

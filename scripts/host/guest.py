@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Run one guest: QEMU, what comes from its consoles, and how the guest ended.
+
+Kernel messages go to stderr and into console.log of the run's folder, the command's
+output to stdout; the third console has what guest/init says.
+"""
+
+import ctypes
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import termios
+
+from kernellog import KernelLog
+
+# Exit status; scripts/vm --help says when.
+TIMED_OUT = 124
+GUEST_BROKEN = 125
+NO_GUEST = 126
+
+# What QEMU's TCG cannot imitate must be said to be missing: mitigations of the
+# hardware's speculation (cap-*). x-vof is a firmware that boots in no time.
+MACHINE = ["cap-cfpc=broken", "cap-sbbc=broken", "cap-ibs=broken", "cap-ccf-assist=off"]
+
+# How much is shown of what QEMU said before it died: it may print all registers.
+SAID_LINES = 10
+SAID_BYTES = 2000
+
+
+class Stop(Exception):
+    """The run ends here, with this exit status and for this reason."""
+
+    def __init__(self, status, reason):
+        super().__init__(reason)
+        self.status = status
+
+
+def machine_options(qemu):
+    """The machine and its properties, as far as this QEMU knows them."""
+    try:
+        known = subprocess.run([*qemu, "-M", "pseries,help"], capture_output=True, text=True, check=True).stdout
+    except OSError as error:
+        raise Stop(NO_GUEST, f"{qemu[-1]} does not run: {error.strerror}") from error
+    except subprocess.CalledProcessError as error:
+        raise Stop(NO_GUEST, f"{qemu[-1]} has no pseries machine: {error.stderr.strip()}") from error
+    options = [p for p in MACHINE if re.search(rf"^ *{p.split('=')[0]}=", known, re.M)]
+    return ",".join(["pseries", "x-vof=on", *options])
+
+
+def qemu_command(qemu, kernel, initramfs, options):
+    """QEMU's command line, without the consoles."""
+    command = [*qemu, "-M", machine_options(qemu), "-cpu", options.cpu]
+    command += ["-accel", "tcg", "-smp", options.smp, "-m", options.mem]
+    command += ["-nodefaults", "-display", "none", "-no-reboot"]
+    command += ["-kernel", kernel, "-initrd", initramfs]
+    # With a firmware variable to hold, QEMU formats the NVRAM; the kernel warns
+    # of one that is blank.
+    command += ["-prom-env", "auto-boot?=false"]
+    # ignore_loglevel: no report may get lost, whatever the command does to the
+    # log level. panic=-1: reboot, which ends QEMU.
+    command += ["-append", "console=hvc0 ignore_loglevel printk.time=1 panic=-1 rdinit=/init"]
+    if options.icount == "on":
+        # One instruction takes 1 ns, and idle time passes at once.
+        command += ["-icount", "shift=0,sleep=off"]
+    return command
+
+
+class Guest:
+    """A QEMU, its consoles and what came from them so far."""
+
+    def __init__(self, qemu, kernel, run, options):
+        self.qemu, self.kernel, self.options = qemu, kernel, options
+        # What it is booted with; beside it there are the logs.
+        self.folder = run / "files"
+        self.console_log = run / "console.log"
+        self.qemu_log = run / "qemu.log"
+        self.log = KernelLog()
+        self.control = b""
+        self.process = None
+
+    def run(self):
+        """Run the guest to its end; return the exit status."""
+        command = qemu_command(self.qemu, self.kernel, self.folder / "initramfs", self.options)
+        signal.alarm(int(self.options.timeout))
+        try:
+            if self.options.command:
+                self.run_command(command)
+            else:
+                self.run_shell(command)
+        except Stop as stop:
+            self.log.close()
+            # A guest that hangs after an oops is a broken one first of all.
+            if self.log.report is None or stop.status != TIMED_OUT:
+                raise
+        return self.result()
+
+    def run_command(self, command):
+        """Run QEMU and copy from its consoles until it is gone."""
+        handlers = {}
+        passed = []
+        with open(self.console_log, "wb", buffering=0) as log, open(self.qemu_log, "wb") as errors:
+
+            def kernel(data):
+                log.write(data)
+                # The console ends its lines as a terminal does.
+                data = data.replace(b"\r", b"")
+                self.log.feed(data)
+                write_all(2, data)
+
+            for number, handler in enumerate([kernel, lambda data: write_all(1, data), self.hear]):
+                ours, theirs = socket.socketpair()
+                handlers[ours] = handler
+                passed.append(theirs)
+                name = f"console{number}"
+                command += ["-chardev", f"socket,id={name},fd={theirs.fileno()}"]
+                command += ["-serial", f"chardev:{name}"]
+            # A terminal's Ctrl-C is for this program, which ends QEMU.
+            own = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
+            self.start(command, passed, stderr=errors, **own)
+            copy(handlers)
+        self.process.wait()
+        self.log.close()
+
+    def run_shell(self, command):
+        """Run QEMU with its first console at the terminal."""
+        ours, theirs = socket.socketpair()
+        # "mux" brings the key that leaves, Ctrl-A X.
+        terminal = f"stdio,id=console0,mux=on,signal=off,logfile={self.console_log}"
+        command += ["-chardev", terminal, "-serial", "chardev:console0"]
+        command += ["-chardev", "null,id=console1", "-serial", "chardev:console1"]
+        command += ["-chardev", f"socket,id=console2,fd={theirs.fileno()}"]
+        command += ["-serial", "chardev:console2"]
+        # QEMU restores the terminal's settings too, unless it is killed.
+        settings = termios.tcgetattr(0)
+        try:
+            self.start(command, [theirs])
+            copy({ours: self.hear})
+            self.process.wait()
+        finally:
+            self.stop()
+            termios.tcsetattr(0, termios.TCSANOW, settings)
+        self.log.feed(self.console_log.read_bytes().replace(b"\r", b""))
+        self.log.close()
+
+    def start(self, command, consoles, **options):
+        """Start QEMU with its ends of the consoles."""
+        options["pass_fds"] = [end.fileno() for end in consoles]
+        try:
+            self.process = subprocess.Popen(command, preexec_fn=die_with_parent, **options)
+        except OSError as error:
+            raise Stop(NO_GUEST, f"{command[0]} does not run: {error.strerror}") from error
+        for end in consoles:
+            end.close()
+
+    def stop(self):
+        """End QEMU if it still runs."""
+        if self.process and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+    def hear(self, data):
+        """Take what the guest's init says."""
+        self.control += data
+
+    def result(self):
+        """The exit status, once the guest is gone."""
+        words = {}
+        for line in self.control.decode(errors="replace").splitlines():
+            word, _, rest = line.partition(" ")
+            words[word] = rest
+        status, taint = None, 0
+        if re.fullmatch(r"\d+ \d+", words.get("status", "")):
+            status, taint = map(int, words["status"].split())
+        self.log.taint(taint)
+        if self.log.report is not None:
+            raise Stop(GUEST_BROKEN, f"the guest's kernel reported: {self.log.report}")
+        if "failed" in words:
+            raise Stop(GUEST_BROKEN, words["failed"])
+        if status is not None:
+            return status
+        if not self.options.command and self.process.returncode == 0:
+            # The person left through QEMU instead of the shell.
+            return 0
+        when = "while the command ran" if "ready" in words else "before the command ran"
+        reason = f"the guest ended {when}: QEMU's exit status is {self.process.returncode}"
+        raise Stop(GUEST_BROKEN, "\n  ".join([reason, *self.last_words()]))
+
+    def last_words(self):
+        """The end of what QEMU said."""
+        said = self.qemu_log.read_bytes() if self.qemu_log.exists() else b""
+        return said[-SAID_BYTES:].decode(errors="replace").splitlines()[-SAID_LINES:]
+
+    def logs(self):
+        """What there is to read of a guest that went wrong: whose it is, and its path."""
+        logs = {"the kernel's log": self.console_log, "what QEMU said": self.qemu_log}
+        return {name: path for name, path in logs.items() if path.exists() and path.stat().st_size}
+
+
+def die_with_parent():
+    """Have the kernel kill this process should its parent be killed."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+def copy(handlers):
+    """Give each source's data to its handler until all are at their end."""
+    with selectors.DefaultSelector() as selector:
+        for source, handler in handlers.items():
+            selector.register(source, selectors.EVENT_READ, handler)
+        while selector.get_map():
+            for key, _ in selector.select():
+                try:
+                    data = os.read(key.fd, 1 << 16)
+                except ConnectionResetError:
+                    data = b""
+                if data:
+                    key.data(data)
+                else:
+                    selector.unregister(key.fileobj)
+
+
+def write_all(fd, data):
+    """Write all of `data` to the file descriptor `fd`."""
+    while data:
+        data = data[os.write(fd, data) :]

@@ -1,0 +1,351 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Check the options of scripts/vm, put a guest's files in place and boot it."""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+from guest import GUEST_BROKEN, NO_GUEST, TIMED_OUT, Guest, Stop
+
+SCRIPTS = Path(__file__).resolve().parent.parent
+CACHE = Path(os.environ.get("EBB_CACHE") or SCRIPTS.parent / ".cache").resolve()
+LOGS_KEPT_DAYS = 7
+MODULE = "/lib/modules/ebb_pmu.ko"
+
+HELP = """\
+usage: vm run [OPTION]... -- COMMAND [ARGUMENT]...
+       vm shell [OPTION]...
+
+Boots a POWER guest (QEMU pseries, the kernel of scripts/setup) with the module
+inserted.
+
+"run" runs COMMAND in it, which is found on the PATH, /root first, or is a shell
+builtin; its arguments arrive exactly as they are, so shell syntax needs "sh -c".
+It runs as root in /root, without input; "su nobody -c" drops its privileges.
+What it still has running when it ends is killed.
+
+"shell" gives a root shell on this terminal, which shows the kernel's messages as
+well. Leave it with "exit", or at any time with Ctrl-A X.
+
+  --cpu CPU        power8, power9, power10 or power11. Default: power10
+  --driver DRIVER  rust: insert the module before anything runs (default);
+                   in-tree: leave the PMU to the kernel's own driver. The module
+                   is at /lib/modules/ebb_pmu.ko in either case
+  --params PARAMS  insert the module with these parameters, as "NAME=VALUE
+                   NAME=VALUE". One that it does not have is only mentioned in
+                   the kernel's log; a value that it refuses keeps it out (exit
+                   status 125)
+  --smp N          number of CPUs, 1 to 16. Default: 1
+  --mem SIZE       memory, as 512M or 2G; at least 256M. Default: 1G
+  --icount on|off  on (default): an instruction takes 1 ns of the guest's time
+                   and idle time passes at once, so that runs repeat closely;
+                   needed where Event Based Branches are counted. off: the
+                   guest's clock is the host's, and CPUs run in parallel
+  --qemu PATH      another qemu-system-ppc64: a program of the host or else of
+                   the private root
+  --perf           add the perf tool
+  --perf-tests     add the perf tool of the kernel's source with its own tests,
+                   as /opt/perf/bin/perf, and bash
+  --paranoid N     set kernel.perf_event_paranoid to N, -1 to 3. Default: left
+                   as the kernel has it, 2
+  --add PATH[:GUESTPATH]
+                   copy a file or a folder into the guest, as /root/NAME or as
+                   the absolute GUESTPATH; with a "/" at its end, into that
+                   folder. May be given more than once
+  --timeout SECONDS
+                   stop the guest after this time on the host; 0: never.
+                   Default: 300 for "run", 0 for "shell"
+  --help           this text
+
+Environment:
+  EBB_CACHE   where everything built is kept (default: .cache in the checkout)
+  EBB_MODULE  the module to insert (default: ebb_pmu.ko in the checkout, which is
+              made if it is missing)
+  EBB_KERNEL  a vmlinux, or a kernel tree that holds one (default: the cached)
+
+Output of "run": stdout has what COMMAND writes to its stdout and stderr, byte for
+byte, stderr has the kernel's messages and errors of vm ("vm: ...").
+
+Exit status: that of COMMAND or the shell (128 + N if signal N ended it), or
+  124  the time was up
+  125  the guest panicked, oopsed or printed a WARNING, BUG or lockdep report, did
+       not let the module in, or ended without an exit status. The path of the
+       kernel's log is printed
+  126  no guest was started: something could not be built or found
+  2    an option is wrong or a PATH is missing; nothing was done
+
+Examples:
+  scripts/vm run -- dmesg
+  scripts/vm run --perf -- perf stat -e cycles,instructions true
+  scripts/vm run --cpu power9 --add ./prog --add ./data:/tmp/data -- prog /tmp/data
+  scripts/vm run -- sh -c 'rmmod ebb_pmu && insmod /lib/modules/ebb_pmu.ko'
+"""
+
+DEFAULTS = {"cpu": "power10", "driver": "rust", "params": "", "smp": "1", "mem": "1G"}
+DEFAULTS |= {"icount": "on", "qemu": "", "paranoid": "", "timeout": "", "add": []}
+FLAGS = ("perf", "perf-tests")
+CHOICES = {
+    "cpu": ("power8", "power9", "power10", "power11"),
+    "driver": ("rust", "in-tree"),
+    "icount": ("on", "off"),
+    "paranoid": ("", "-1", "0", "1", "2", "3"),
+}
+
+
+def complain(message):
+    """Print what vm has to say itself."""
+    for line in str(message).splitlines():
+        print(f"vm: {line}", file=sys.stderr)
+
+
+def usage_error(message):
+    """End for a wrong option."""
+    complain(f"{message}\nsee scripts/vm --help")
+    sys.exit(2)
+
+
+def parse(words):
+    """The options, and the command behind them."""
+    options = {**DEFAULTS, "add": [], **dict.fromkeys(FLAGS, False)}
+    while words and words[0].startswith("-"):
+        word = words.pop(0)
+        if word == "--":
+            break
+        if word in ("-h", "--help"):
+            sys.exit(print(HELP, end=""))
+        name, equals, value = word.removeprefix("--").partition("=")
+        if name not in options or (name in FLAGS and equals):
+            usage_error(f"there is no option '--{name}'")
+        if name in FLAGS:
+            value = True
+        elif not equals:
+            value = words.pop(0) if words else usage_error(f"--{name} needs a value")
+        options[name] = options[name] + [value] if name == "add" else value
+    return SimpleNamespace(**{name.replace("-", "_"): value for name, value in options.items()}, command=words)
+
+
+def check(options):
+    """Refuse what cannot be; make numbers of those that are."""
+    for name, choices in CHOICES.items():
+        if (value := getattr(options, name)) not in choices:
+            usage_error(f"--{name}: '{value}' is not one of: {' '.join(choices)}")
+    if not (re.fullmatch(r"\d{1,7}", options.smp) and 1 <= int(options.smp) <= 16):
+        usage_error(f"--smp: '{options.smp}' is not a number from 1 to 16")
+    if not re.fullmatch(r"\d{1,7}", options.timeout):
+        usage_error(f"--timeout: '{options.timeout}' is not a number of seconds")
+    if not (size := re.fullmatch(r"(\d{1,7})([MG])", options.mem)):
+        usage_error(f"--mem: '{options.mem}' is not a size such as 512M or 2G")
+    if int(size[1]) * {"M": 1, "G": 1024}[size[2]] < 256:
+        usage_error(f"--mem: '{options.mem}' is less than 256M")
+    for word in options.params.split():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", word.partition("=")[0]):
+            usage_error(f"--params: '{word}' is not NAME=VALUE")
+    if options.params.split() and options.driver != "rust":
+        usage_error(f"--params: no module is inserted with --driver {options.driver}")
+
+
+def split_add(text):
+    """The path and the guest's path of an --add. A path may hold colons of its own."""
+    path, target = text, ""
+    if not os.path.exists(path):
+        head, colon, _ = text.rpartition(":")
+        if ":/" in text:
+            path, _, target = text.rpartition(":/")
+            target = f"/{target}"
+        elif colon and os.path.exists(head):
+            usage_error(f"--add: GUESTPATH '{text[len(head) + 1 :]}' is not absolute")
+    if not os.path.exists(path):
+        usage_error(f"--add: there is no '{path}'")
+    if not os.access(path, os.R_OK):
+        usage_error(f"--add: '{path}' cannot be read")
+    if "/../" in f"{target}/":
+        usage_error(f"--add: GUESTPATH '{target}' has '..' in it")
+    name = os.path.basename(os.path.abspath(path))
+    if not target:
+        target = f"/root/{name}"
+    elif target.endswith("/") and not os.path.isdir(path):
+        target += name
+    return path, target
+
+
+def must(reason, *command):
+    """Run a command, of which stdout is none of the guest's; without it there is none."""
+    if subprocess.run(command, stdout=2, check=False).returncode:
+        raise Stop(NO_GUEST, reason)
+
+
+def copy(path, destination):
+    """Put a file, or what a folder holds, where the guest is to have it."""
+    folder = os.path.isdir(path)
+    os.makedirs(destination if folder else os.path.dirname(destination), exist_ok=True)
+    what = ["-a", "--", f"{path}/."] if folder else ["-L", "-p", "--", path]
+    must(f"--add: '{path}' could not be copied", "cp", *what, destination)
+
+
+def cached(entry, name):
+    """The path of a file in an entry of the cache. Looking for the file takes no time,
+    unlike the check that scripts/setup does before it makes an entry."""
+    command = [SCRIPTS / "setup", "--print", entry]
+    for missing in (True, False):
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        path = Path(found.stdout.strip(), name)
+        if found.returncode == 0 and path.is_file():
+            return path
+        if missing:
+            must(f"the {entry} could not be made", SCRIPTS / "setup", entry)
+    raise Stop(NO_GUEST, f"the {entry} has no {name}")
+
+
+def find_kernel():
+    """The kernel to boot."""
+    kernel = Path(os.environ.get("EBB_KERNEL") or cached("kernel", "vmlinux"))
+    if kernel.is_dir():
+        kernel = kernel / "vmlinux"
+    if not kernel.is_file():
+        raise Stop(NO_GUEST, f"there is no kernel '{kernel}'")
+    return kernel.resolve()
+
+
+def find_module(driver):
+    """The module, if there is one or if it has to be inserted."""
+    given = os.environ.get("EBB_MODULE")
+    module = Path(given or SCRIPTS.parent / "ebb_pmu.ko")
+    if driver == "rust" and not module.is_file():
+        if given:
+            raise Stop(NO_GUEST, f"EBB_MODULE: there is no '{module}'")
+        must("the module could not be built", "make", "-s", "-C", SCRIPTS.parent, "module")
+    return module if module.is_file() else None
+
+
+def in_root(*paths):
+    """What runs a command in the private root, where it sees these paths too."""
+    return [SCRIPTS / "in-root", *(word for path in paths for word in ("--also", path))]
+
+
+FOLDERS = "bin sbin usr/bin usr/sbin usr/local/bin lib/modules usr/lib etc/vm dev proc sys tmp run mnt var/tmp root"
+TEXTS = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n",
+    "etc/group": "root:x:0:\nnogroup:x:65534:\n",
+    # Text at a terminal too: the full-screen viewer needs a terminal database.
+    "etc/perfconfig": "[tui]\n\treport = off\n\tannotate = off\n\ttop = off\n",
+}
+
+
+def make_initramfs(folder, options, archives, files):
+    """Make `folder`/initramfs: these archives, then an archive of these files and of
+    what was asked for, as guest/init reads it."""
+    root = folder / "root"
+    for name in FOLDERS.split():
+        (root / name).mkdir(parents=True)
+    for path, target in files:
+        copy(path, f"{root}{target}")
+    terminal = shutil.get_terminal_size()
+    settings = {"driver": options.driver, "params": options.params, "paranoid": options.paranoid}
+    settings |= {"rows": terminal.lines, "columns": terminal.columns}
+    texts = {**TEXTS, "etc/vm/options": "".join(f"{k}={shlex.quote(str(v))}\n" for k, v in settings.items())}
+    if options.command:
+        texts["etc/vm/command"] = shlex.join(options.command) + "\n"
+    for name, text in texts.items():
+        if not (root / name).exists():
+            (root / name).write_bytes(os.fsencode(text))
+    must("its initramfs could not be made", *in_root(), SCRIPTS / "initramfs", root, folder / "own")
+    with open(folder / "initramfs", "wb") as out:
+        for part in (*archives, folder / "own"):
+            with open(part, "rb") as data:
+                shutil.copyfileobj(data, out, 1 << 20)
+
+
+def make_run_folder():
+    """A folder for this run alone, in which logs that were kept stay for a while."""
+    runs = CACHE / "run"
+    runs.mkdir(parents=True, exist_ok=True)
+    for old in runs.glob("vm.*"):
+        if time.time() - old.stat().st_mtime > LOGS_KEPT_DAYS * 86400:
+            shutil.rmtree(old, ignore_errors=True)
+    return Path(tempfile.mkdtemp(prefix="vm.", dir=runs))
+
+
+def boot(options):
+    """Make what is missing, boot the guest and return the exit status."""
+    cached("root", "usr/bin/qemu-system-ppc64")
+    files = [(cached("guest", "busybox"), "/bin/busybox"), (SCRIPTS / "guest/init", "/init")]
+    archives = [cached("perf", "perf.cpio")] if options.perf else []
+    archives += [cached("perf-tests", "perf-tests.cpio")] if options.perf_tests else []
+    kernel = find_kernel()
+    if module := find_module(options.driver):
+        files.append((module, MODULE))
+    # A program of the host's own runs there, as its libraries are not in the root.
+    qemu = [options.qemu or "qemu-system-ppc64"]
+    if not (options.qemu and shutil.which(options.qemu)):
+        qemu = [*in_root(kernel), *qemu]
+    run = make_run_folder()
+    guest = Guest(qemu, kernel, run, options)
+    kept = {}
+    try:
+        make_initramfs(guest.folder, options, archives, files + options.add)
+        return guest.run()
+    except Stop as stop:
+        kept = guest.logs() if stop.status in (TIMED_OUT, GUEST_BROKEN) else {}
+        reason = "\n".join([str(stop), *(f"{name} is {path}" for name, path in kept.items())])
+        raise Stop(stop.status, reason) from stop
+    finally:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        guest.stop()
+        shutil.rmtree(guest.folder if kept else run)
+
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
+
+
+def interrupted(number, _frame):
+    """What a signal, or the end of the time, comes to."""
+    if number == signal.SIGALRM:
+        raise Stop(TIMED_OUT, "the guest was stopped: its time was up")
+    raise Stop(128 + number, f"stopped by {signal.Signals(number).name}")
+
+
+def main():
+    os.umask(0o022)
+    # This program's own, for the private root's interpreter.
+    os.environ.pop("PYTHONHOME", None)
+    action, *words = sys.argv[1:] or [""]
+    if action in ("-h", "--help", "help"):
+        sys.exit(print(HELP, end=""))
+    if action not in ("run", "shell"):
+        usage_error(f"'{action}' is neither run nor shell")
+    options = parse(words)
+    options.timeout = options.timeout or ("300" if action == "run" else "0")
+    if action == "run" and not options.command:
+        usage_error("no COMMAND is given")
+    if action == "shell" and options.command:
+        usage_error(f"shell takes no COMMAND, but '{options.command[0]}' is given")
+    if action == "shell" and not os.isatty(0):
+        usage_error("shell needs a terminal")
+    check(options)
+    options.add = [split_add(text) for text in options.add]
+    for number in SIGNALS:
+        signal.signal(number, interrupted)
+    try:
+        return boot(options)
+    except Stop as stop:
+        complain(stop)
+        return stop.status
+    except BrokenPipeError:
+        return 128 + signal.SIGPIPE
+    except OSError as error:
+        complain(error)
+        return NO_GUEST
+
+
+if __name__ == "__main__":
+    sys.exit(main())
