@@ -2,7 +2,6 @@
 
 //! What the driver keeps in an event: the code, the counter and the flags in `struct hw_perf_event`.
 
-use super::cpu_state::ThisCpu;
 use crate::{
     isa207::{
         EventCode,
@@ -11,7 +10,8 @@ use crate::{
     perf::{
         Event,
         NewEvent,
-        SampleFormat, //
+        SampleFormat,
+        ThisCpu, //
     },
 };
 
@@ -42,7 +42,7 @@ pub(super) fn set_never_scheduled(event: &NewEvent<'_>) {
 }
 
 /// Clears the flag as the event gets on this CPU's PMU.
-pub(super) fn clear_never_scheduled(this_cpu: &ThisCpu<'_>, event: &Event) {
+pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<'_, S>, event: &Event) {
     event
         .hw()
         .set_flags(this_cpu, event.hw().flags() & !NEVER_SCHEDULED);
