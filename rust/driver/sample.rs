@@ -20,6 +20,7 @@ use super::{
     event::counter,
     memory,
     sample_location::{
+        data_address,
         SampleDisposition,
         SampleLocation, //
     },
@@ -122,11 +123,11 @@ impl PmuSnapshot {
         interrupted: &mut Interrupted,
     ) {
         let attr = event.attr();
-        let location = self.location(interrupted);
         let disposition = if attr.samples(SampleFormat::DataSrc) && self.has_reserved_type() {
             SampleDisposition::DropLost
         } else {
-            location.disposition(attr.samples(SampleFormat::Ip), attr.exclude_kernel())
+            self.location(interrupted)
+                .disposition(attr.samples(SampleFormat::Ip), attr.exclude_kernel())
         };
         let SampleDisposition::Report { ip, by_siar } = disposition else {
             if disposition == SampleDisposition::DropLost {
@@ -139,7 +140,7 @@ impl PmuSnapshot {
         // The kernel derives the sample's privilege level and its callchain from these.
         interrupted.set_sampled(by_siar, self.sier, self.mmcra);
         if attr.sample_type().contains_any(SampleType::BEYOND_IP) {
-            self.report_beyond_ip(this_cpu, event, period, &location, ip, interrupted);
+            self.report_beyond_ip(this_cpu, event, period, ip, interrupted);
         } else {
             let sample = Sample::new(event, period, ip);
             // SAFETY: As above; the registers are those that the PMI interrupted.
@@ -154,7 +155,6 @@ impl PmuSnapshot {
         this_cpu: &ThisCpu<'_>,
         event: &Event,
         period: u64,
-        location: &SampleLocation,
         ip: Option<u64>,
         interrupted: &Interrupted,
     ) {
@@ -162,7 +162,9 @@ impl PmuSnapshot {
         let mut stack = BranchStack::new();
         let mut sample = Sample::new(event, period, ip);
         if attr.sample_type().contains_any(SampleType::DATA_ADDRESS) {
-            if let Some(address) = location.data_address(Sdar::read(), attr.exclude_kernel()) {
+            let sdar = Sdar::read();
+            let exclude_kernel = attr.exclude_kernel();
+            if let Some(address) = data_address(self.is_marked(), self.sier, sdar, exclude_kernel) {
                 sample.set_addr(address);
             }
         }

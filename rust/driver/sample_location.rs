@@ -69,12 +69,17 @@ impl SampleLocation {
             }
         }
     }
+}
 
-    /// The data address for a sample: `sdar`, if that belongs to the sampled instruction and the
-    /// event's owner may see it.
-    pub(super) fn data_address(&self, sdar: u64, exclude_kernel: bool) -> Option<u64> {
-        let known = !self.marked || self.sier.sdar_valid() == 1;
-        let visible = !(exclude_kernel && machine::is_kernel_address(sdar));
-        (known && visible).then_some(sdar)
-    }
+/// The data address for a sample: `sdar`, if that belongs to the sampled instruction, which may be a
+/// `marked` one, and if the event's owner may see it.
+pub(super) fn data_address(
+    marked: bool,
+    sier: Sier,
+    sdar: u64,
+    exclude_kernel: bool,
+) -> Option<u64> {
+    let known = !marked || sier.sdar_valid() == 1;
+    let visible = !(exclude_kernel && machine::is_kernel_address(sdar));
+    (known && visible).then_some(sdar)
 }

@@ -15,6 +15,7 @@ mod cases {
         },
         count, //
         sample_location::{
+            data_address,
             SampleDisposition,
             SampleLocation, //
         },
@@ -46,7 +47,8 @@ mod cases {
     use kernel::prelude::*;
 
     #[test]
-    fn a_second_owner_makes_events_busy_and_nothing_leaks() {
+    fn events_are_busy_while_another_driver_has_the_pmu() {
+        // Three times: nothing may be left behind.
         for _ in 0..3 {
             let owner = OtherOwner::reserve();
             assert!(owner.is_ok());
@@ -56,21 +58,21 @@ mod cases {
 
             let event = KernelEvent::open_cycles();
             assert!(event.is_ok());
-            // The PMU is ours while an event is open.
+            // The PMU is reserved while an event is open.
             assert!(OtherOwner::reserve().is_err());
             drop(event);
         }
     }
 
     #[test]
-    fn a_counter_starts_so_that_it_is_negative_when_the_period_is_over() {
+    fn a_preloaded_counter_is_negative_when_the_period_is_over() {
         assert_eq!(count::preload(1), NEGATIVE - 1);
         assert_eq!(count::preload(1000), NEGATIVE - 1000);
-        // At least one event is left, or there would be no alert.
+        // A counter that starts negative raises no alert, so at least one event is left.
         assert_eq!(count::preload(0), NEGATIVE - 1);
         assert_eq!(count::preload(-5), NEGATIVE - 1);
         assert_eq!(count::preload(i64::MIN), NEGATIVE - 1);
-        // Longer periods take several rounds of 2^31.
+        // Longer periods take an alert for each 2^31 events.
         assert_eq!(count::preload(0x8000_0000), 0);
         assert_eq!(count::preload(i64::MAX), 0);
     }
@@ -80,17 +82,17 @@ mod cases {
         assert_eq!(count::left_after(1000, 10), 990);
         assert_eq!(count::left_after(1000, 1000), 0);
         assert_eq!(count::left_after(1000, 1010), -10);
-        // That nothing is left and the sample is due.
+        // i64::MIN: nothing is left, and the sample is due.
         assert_eq!(count::left_after(i64::MIN, 0), 0);
         assert_eq!(count::left_after(i64::MIN, 10), -10);
     }
 
     #[test]
-    fn counts_go_on_over_the_end_of_the_counter() {
+    fn a_delta_is_right_across_a_wrap_and_a_step_back() {
         assert_eq!(count::delta(10, 15), 5);
         assert_eq!(count::delta(0xffff_fff0, 0x10), 0x20);
         assert_eq!(count::delta(7, 7), 0);
-        // A step back is none forward, unless it is too long for one.
+        // Up to 255 back is a step back and counts nothing. Further back is a wrap.
         assert_eq!(count::delta(300, 45), 0);
         assert_eq!(count::delta(300, 44), 0xffff_ff00);
         assert_eq!(count::delta(0, 0xffff_ffff), 0xffff_ffff);
@@ -102,18 +104,18 @@ mod cases {
         const USER: u64 = 0x8400_0080;
         assert_eq!(u64::from(Mmcr0::from(u64::MAX).user()), USER);
 
-        // PMC1CE and PMCjCE, then alerts with FCECE.
+        // To PMC1CE and PMCjCE come PMAE and FCECE.
         let kernel = Mmcr0::from(0xc000).alerting();
         assert_eq!(u64::from(kernel), 0x0600_c000);
-        // EBE, BHRBA and PMCC=0b10 come with EBBs; PMAE is the program's.
+        // EBE, BHRBA and PMCC=0b10 are set for EBBs; PMAE is as the program has it.
         assert_eq!(u64::from(kernel.for_ebb(Mmcr0::from(0))), 0x0238_c000);
         assert_eq!(
             u64::from(kernel.for_ebb(Mmcr0::from(u64::MAX))),
             0x0238_c000 | USER
         );
-        // Stopped, nothing is left of that, and nothing of an alert.
-        let stopped = kernel.for_ebb(Mmcr0::from(u64::MAX)).stopped();
-        assert_eq!(u64::from(stopped), 0x8200_c000);
+        // All of that, PMAE and PMAO are clear while the counters are frozen.
+        let frozen = kernel.for_ebb(Mmcr0::from(u64::MAX)).stopped();
+        assert_eq!(u64::from(frozen), 0x8200_c000);
     }
 
     // Bits of `enum perf_branch_sample_type`.
@@ -124,211 +126,208 @@ mod cases {
     const NO_FLAGS: u32 = 1 << 14;
     const PRIV_SAVE: u32 = 1 << 18;
 
-    const PROGRAM: u64 = 0x1000_0000;
+    // Addresses: in a program, and in the kernel.
+    const USER_TEXT: u64 = 0x1000_0000;
     const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
 
-    /// What a stack that wants `wanted` gets of a branch, without its instruction.
-    fn entry(wanted: u32, from: u64, to: u64) -> Option<BranchEntry> {
+    /// For a BHRB that was recorded without a filter.
+    fn spec(branch_sample_type: u32) -> StackSpec {
+        StackSpec::new(
+            BranchSampleType::from_raw(branch_sample_type.into()),
+            0,
+            false,
+        )
+    }
+
+    /// The entry for a branch in the stack that `branch_sample_type` asks for; `None` if it is left
+    /// out. The branch's instruction cannot be read.
+    fn entry(branch_sample_type: u32, from: u64, to: u64) -> Option<BranchEntry> {
         let record = Record {
             from,
             to: Some(to),
             mispredicted: false,
         };
-        StackSpec::new(BranchSampleType::from_raw(wanted.into()), 0, false)
-            .entry::<true>(&record, None)
+        spec(branch_sample_type).entry::<true>(&record, None)
     }
 
     #[test]
-    fn no_kernel_address_is_in_a_stack_of_a_program() {
+    fn a_stack_without_kernel_branches_has_no_kernel_address() {
         let user = ANY | USER | NO_FLAGS;
-        let kept = BranchEntry::new(PROGRAM, PROGRAM + 8, BranchFields::NONE);
-        assert_eq!(entry(user, PROGRAM, PROGRAM + 8), Some(kept));
+        let entered = BranchEntry::new(USER_TEXT, USER_TEXT + 8, BranchFields::NONE);
+        assert_eq!(entry(user, USER_TEXT, USER_TEXT + 8), Some(entered));
         assert_eq!(entry(user, KERNEL_TEXT, KERNEL_TEXT + 8), None);
-        assert_eq!(entry(user, KERNEL_TEXT, PROGRAM), None);
-        assert_eq!(entry(user, PROGRAM, KERNEL_TEXT), None);
-        assert_eq!(entry(user, PROGRAM, u64::MAX & !3), None);
-        // The control: who may see the kernel does.
+        assert_eq!(entry(user, KERNEL_TEXT, USER_TEXT), None);
+        assert_eq!(entry(user, USER_TEXT, KERNEL_TEXT), None);
+        assert_eq!(entry(user, USER_TEXT, u64::MAX & !3), None);
+        // With kernel branches the same ones are entered.
         let both = user | KERNEL;
         assert!(entry(both, KERNEL_TEXT, KERNEL_TEXT + 8).is_some());
-        assert!(entry(both, KERNEL_TEXT, PROGRAM).is_some());
-        assert!(entry(both, PROGRAM, KERNEL_TEXT).is_some());
+        assert!(entry(both, KERNEL_TEXT, USER_TEXT).is_some());
+        assert!(entry(both, USER_TEXT, KERNEL_TEXT).is_some());
         let kernel = ANY | KERNEL;
         assert!(entry(kernel, KERNEL_TEXT, KERNEL_TEXT + 8).is_some());
-        assert_eq!(entry(kernel, PROGRAM, PROGRAM + 8), None);
-        // Nobody's.
-        assert_eq!(entry(ANY, PROGRAM, PROGRAM + 8), None);
+        assert_eq!(entry(kernel, USER_TEXT, USER_TEXT + 8), None);
+        // Without any privilege level nothing is entered.
+        assert_eq!(entry(ANY, USER_TEXT, USER_TEXT + 8), None);
         assert_eq!(entry(ANY, KERNEL_TEXT, KERNEL_TEXT + 8), None);
     }
 
     #[test]
-    fn an_entry_says_what_is_asked_for() {
-        let of = |wanted| entry(wanted | ANY | USER | KERNEL, KERNEL_TEXT, PROGRAM);
-        let with = |fields| Some(BranchEntry::new(KERNEL_TEXT, PROGRAM, fields));
-        assert_eq!(of(NO_FLAGS), with(BranchFields::NONE));
-        assert_eq!(of(0), with(BranchFields::PREDICTED));
-        assert_eq!(of(NO_FLAGS | PRIV_SAVE), with(BranchFields::PRIV_KERNEL));
+    fn an_entry_has_the_fields_that_are_asked_for() {
+        let entry = |flags| entry(flags | ANY | USER | KERNEL, KERNEL_TEXT, USER_TEXT);
+        let with = |fields| Some(BranchEntry::new(KERNEL_TEXT, USER_TEXT, fields));
+        assert_eq!(entry(NO_FLAGS), with(BranchFields::NONE));
+        assert_eq!(entry(0), with(BranchFields::PREDICTED));
+        assert_eq!(entry(NO_FLAGS | PRIV_SAVE), with(BranchFields::PRIV_KERNEL));
     }
 
     #[test]
-    fn a_branch_that_cannot_be_read_is_not_chosen() {
-        assert_eq!(entry(ANY_RETURN | USER, PROGRAM, PROGRAM + 8), None);
-        assert!(entry(ANY_RETURN | ANY | USER, PROGRAM, PROGRAM + 8).is_some());
+    fn a_branch_that_cannot_be_read_has_no_type() {
+        assert_eq!(entry(ANY_RETURN | USER, USER_TEXT, USER_TEXT + 8), None);
+        assert!(entry(ANY_RETURN | ANY | USER, USER_TEXT, USER_TEXT + 8).is_some());
+        // Nor a target, if the BHRB does not hold it.
         let direct = Record {
-            from: PROGRAM,
+            from: USER_TEXT,
             to: None,
             mispredicted: true,
         };
-        let any = StackSpec::new(BranchSampleType::from_raw((ANY | USER).into()), 0, false);
-        let without_target = BranchEntry::new(PROGRAM, 0, BranchFields::MISPRED);
-        assert_eq!(any.entry::<true>(&direct, None), Some(without_target));
+        let without_target = BranchEntry::new(USER_TEXT, 0, BranchFields::MISPRED);
+        assert_eq!(
+            spec(ANY | USER).entry::<true>(&direct, None),
+            Some(without_target)
+        );
     }
 
     #[test]
-    fn instructions_are_looked_at_where_they_say_more_than_the_bhrb() {
+    fn instructions_are_read_where_they_tell_more_than_the_bhrb() {
         use EntryDecision::*;
-        let of = |types, ifm| decide_by_types(types, ifm);
         let mut types = BranchTypes::default();
-        assert_eq!(of(types, 0), [Skip, Skip]);
+        assert_eq!(decide_by_types(types, 0), [Skip, Skip]);
         types.any_return = true;
-        assert_eq!(of(types, 0), [Skip, EnterIfWanted]);
+        assert_eq!(decide_by_types(types, 0), [Skip, EnterIfWanted]);
         types = BranchTypes::default();
         types.call = true;
-        assert_eq!(of(types, 0), [EnterIfWanted, Skip]);
+        assert_eq!(decide_by_types(types, 0), [EnterIfWanted, Skip]);
         types.indirect_call = true;
-        assert_eq!(of(types, 0), [EnterIfWanted, EnterIfWanted]);
-        // The hardware filter leaves calls only, and one direct branch that is none.
-        assert_eq!(of(types, 1), [EnterIfWanted, Enter]);
+        assert_eq!(decide_by_types(types, 0), [EnterIfWanted, EnterIfWanted]);
+        // With IFM 1 all indirect branches are calls, but not all direct ones.
+        assert_eq!(decide_by_types(types, 1), [EnterIfWanted, Enter]);
         types = BranchTypes::default();
         types.conditional = true;
-        assert_eq!(of(types, 0), [EnterIfWanted, EnterIfWanted]);
+        assert_eq!(decide_by_types(types, 0), [EnterIfWanted, EnterIfWanted]);
     }
 
     #[test]
-    fn instructions_that_are_not_there_are_not_read() {
+    fn only_mapped_instructions_are_read() {
         #[inline(never)]
-        fn here() -> usize {
-            here as fn() -> usize as usize
+        fn own_address() -> usize {
+            own_address as fn() -> usize as usize
         }
         let _off = kernel::interrupt::local_interrupt_disable();
         // SAFETY: Interrupts are off until the end, where `_off` is dropped after it.
         let local = unsafe { LocalPmu::new() };
         let code = Code::open(&local);
         // CAST: An address has 64 bits on this machine.
-        let address = here() as u64;
+        let address = own_address() as u64;
         // SAFETY: A function has at least one instruction.
         let first = unsafe { *(address as *const u32) };
         assert_eq!(code.at(address), Some(first));
-        // Neither the first page nor the end of the address space is ever mapped, and what lies
-        // between programs and kernel belongs to nobody.
+        // The first page, the end of the address space and what lies between programs and kernel are
+        // never mapped.
         assert_eq!(code.at(0), None);
         assert_eq!(code.at(u64::MAX & !3), None);
         assert_eq!(code.at(0x4000_0000_0000_0000), None);
         assert_eq!(code.at(0xbfff_ffff_ffff_fffc), None);
     }
 
+    /// The location of a sample whose PMI came at `nip`.
+    fn location(marked: bool, siar: u64, sier: Sier, nip: u64) -> SampleLocation {
+        SampleLocation {
+            marked,
+            siar,
+            sier,
+            nip,
+            in_program: nip < KERNEL_TEXT,
+        }
+    }
+
     #[test]
     fn a_sample_is_where_the_counter_overflowed() {
-        const PROGRAM: u64 = 0x1000_0000;
-        const KERNEL: u64 = 0xc000_0000_0012_3456;
         let none = Sier::from(0);
-        let user = none.with_const_sipr::<1>();
+        let sipr = none.with_const_sipr::<1>();
         let valid = none.with_const_siar_valid::<1>();
-        let fate = |marked, siar, sier, nip, ip, exclude| {
-            let in_program = nip == PROGRAM;
-            SampleLocation {
-                marked,
-                siar,
-                sier,
-                nip,
-                in_program,
-            }
-            .disposition(ip, exclude)
-        };
-        let kept = |ip, by_siar| SampleDisposition::Report { ip, by_siar };
+        let report = |ip, by_siar| SampleDisposition::Report { ip, by_siar };
 
-        // In a program the interrupt is prompt.
-        let siar = PROGRAM + 8;
-        for exclude in [false, true] {
-            let at_nip = kept(Some(PROGRAM), false);
-            assert_eq!(fate(false, siar, user, PROGRAM, true, exclude), at_nip);
-            assert_eq!(fate(false, 0, none, PROGRAM, true, exclude), at_nip);
-            // One that came late says where by SIAR, and so does a marked instruction.
-            let at_siar = kept(Some(siar), true);
-            assert_eq!(fate(false, siar, user, KERNEL, true, exclude), at_siar);
+        // A PMI in a program is prompt: NIP counts.
+        let siar = USER_TEXT + 8;
+        for exclude_kernel in [false, true] {
+            let disposition = |location: SampleLocation| location.disposition(true, exclude_kernel);
+            let at_nip = report(Some(USER_TEXT), false);
+            assert_eq!(disposition(location(false, siar, sipr, USER_TEXT)), at_nip);
+            assert_eq!(disposition(location(false, 0, none, USER_TEXT)), at_nip);
+            // If it came late, in the kernel, or if the instruction is a marked one, SIAR counts.
+            let at_siar = report(Some(siar), true);
             assert_eq!(
-                fate(
-                    true,
-                    siar,
-                    user.with_const_siar_valid::<1>(),
-                    PROGRAM,
-                    true,
-                    exclude
-                ),
+                disposition(location(false, siar, sipr, KERNEL_TEXT)),
+                at_siar
+            );
+            let marked = sipr.with_const_siar_valid::<1>();
+            assert_eq!(
+                disposition(location(true, siar, marked, USER_TEXT)),
                 at_siar
             );
         }
-        // Of the kernel: for who may see it.
-        let far = KERNEL + 8;
+
+        // A sample of the kernel is for events that do not exclude the kernel, also if the PMI came so
+        // late that a program runs.
+        let siar_in_kernel = KERNEL_TEXT + 8;
+        let by_siar = location(false, siar_in_kernel, none, KERNEL_TEXT);
+        let by_nip = location(false, 0, none, KERNEL_TEXT);
+        let late = location(false, siar_in_kernel, none, USER_TEXT);
         assert_eq!(
-            fate(false, far, none, KERNEL, true, false),
-            kept(Some(far), true)
+            by_siar.disposition(true, false),
+            report(Some(siar_in_kernel), true)
         );
         assert_eq!(
-            fate(false, 0, none, KERNEL, true, false),
-            kept(Some(KERNEL), false)
+            by_nip.disposition(true, false),
+            report(Some(KERNEL_TEXT), false)
         );
-        assert_eq!(
-            fate(false, far, none, KERNEL, true, true),
-            SampleDisposition::DropKernel
-        );
-        assert_eq!(
-            fate(false, far, none, PROGRAM, true, true),
-            SampleDisposition::DropKernel
-        );
-        assert_eq!(
-            fate(false, 0, none, KERNEL, true, true),
-            SampleDisposition::DropKernel
-        );
-        // Who does not ask where it was gets it without.
-        assert_eq!(
-            fate(false, far, none, KERNEL, false, true),
-            kept(None, false)
-        );
-        // A marked instruction that is not known.
-        for exclude in [false, true] {
+        for location in [by_siar, late, by_nip] {
             assert_eq!(
-                fate(true, siar, user, PROGRAM, true, exclude),
+                location.disposition(true, true),
+                SampleDisposition::DropKernel
+            );
+        }
+        // An event that does not ask for IP gets the sample without.
+        assert_eq!(by_siar.disposition(false, true), report(None, false));
+
+        // A marked instruction without a valid SIAR is not known.
+        let unknown = location(true, siar, sipr, USER_TEXT);
+        for exclude_kernel in [false, true] {
+            assert_eq!(
+                unknown.disposition(true, exclude_kernel),
                 SampleDisposition::DropLost
             );
         }
         assert_eq!(
-            fate(true, siar, valid, PROGRAM, true, true),
-            kept(Some(siar), true)
+            location(true, siar, valid, USER_TEXT).disposition(true, true),
+            report(Some(siar), true)
         );
     }
 
     #[test]
-    fn a_data_address_is_known_and_not_the_kernels() {
-        const KERNEL: u64 = 0xc000_0000_0012_3456;
-        let address = |marked, sier, sdar, exclude| {
-            let (siar, nip, in_program) = (0, 0, true);
-            SampleLocation {
-                marked,
-                siar,
-                sier,
-                nip,
-                in_program,
-            }
-            .data_address(sdar, exclude)
-        };
+    fn a_data_address_is_valid_and_not_hidden_from_the_owner() {
         let none = Sier::from(0);
         let valid = none.with_const_sdar_valid::<1>();
-        assert_eq!(address(false, none, 0x1000, true), Some(0x1000));
-        assert_eq!(address(true, none, 0x1000, true), None);
-        assert_eq!(address(true, valid, 0x1000, true), Some(0x1000));
-        assert_eq!(address(true, valid, KERNEL, false), Some(KERNEL));
-        assert_eq!(address(true, valid, KERNEL, true), None);
-        assert_eq!(address(false, none, KERNEL, true), None);
+        assert_eq!(data_address(false, none, 0x1000, true), Some(0x1000));
+        assert_eq!(data_address(true, none, 0x1000, true), None);
+        assert_eq!(data_address(true, valid, 0x1000, true), Some(0x1000));
+        assert_eq!(
+            data_address(true, valid, KERNEL_TEXT, false),
+            Some(KERNEL_TEXT)
+        );
+        assert_eq!(data_address(true, valid, KERNEL_TEXT, true), None);
+        assert_eq!(data_address(false, none, KERNEL_TEXT, true), None);
     }
 
     #[test]
