@@ -60,6 +60,7 @@ pub(crate) fn has_bhrb() -> bool {
 
 /// Whether handlers of other interrupts are to let PMIs through, if the user says so: the module's
 /// parameter `prompt`.
+#[inline]
 pub(crate) fn prompt() -> Option<bool> {
     // SAFETY: Reads a variable that is set before the module starts.
     let prompt = unsafe { bindings::ebb_pmu_prompt() };

@@ -83,6 +83,7 @@ impl Delivery {
 
     /// Sets what is known of the program's alert, and has it checked soon unless there is nothing to
     /// wait for.
+    #[inline(never)]
     fn set_alert(&self, this_cpu: &ThisCpu<'_>, alert: Alert, in_nmi: bool) {
         this_cpu.alert.set(alert);
         this_cpu.alert.restart_pauses();
@@ -100,21 +101,23 @@ impl Delivery {
             return;
         }
         self.raises_pmi.store(true, Relaxed);
-        match outcome(this_cpu) {
-            Outcome::Branched => self.set_alert(this_cpu, Alert::None, in_nmi),
+        let known = this_cpu.alert.get();
+        let alert = match outcome(this_cpu) {
+            Outcome::Branched => Alert::None,
             Outcome::Latched => {
                 Ebbrr::write(EBBRR_UNCHANGED);
-                // After `latch_ebb` checks are under way, at pauses that must grow.
-                if this_cpu.alert.get() != Alert::Latched {
-                    self.set_alert(this_cpu, Alert::Latched, in_nmi);
-                }
+                Alert::Latched
             }
-            Outcome::Waiting => self.set_alert(this_cpu, Alert::Waiting, in_nmi),
+            Outcome::Waiting => Alert::Waiting,
             Outcome::BranchLost => {
                 undo_ebb();
                 latch_ebb(this_cpu);
-                self.set_alert(this_cpu, Alert::Latched, in_nmi);
+                Alert::Latched
             }
+        };
+        // The PMI may be that of `latch_ebb`: checks are under way, at pauses that must grow.
+        if known != Alert::Latched || alert != Alert::Latched {
+            self.set_alert(this_cpu, alert, in_nmi);
         }
         // The interrupt's line is up as long as PMAO is set.
         mmcr0.with_const_pmao::<0>().write();

@@ -4,6 +4,7 @@
 //!
 //! C header: [`include/linux/of.h`](srctree/include/linux/of.h)
 
+use crate::power::machine;
 use core::ptr::{
     self,
     NonNull, //
@@ -13,9 +14,6 @@ use kernel::{
     prelude::*,
     str::CStr, //
 };
-
-/// QEMU's machine of that name, in the root's `compatible`.
-const PSERIES: &CStr = c"qemu,pseries";
 
 /// A node of the device tree, which stays as long as the value.
 struct Node(NonNull<bindings::device_node>);
@@ -57,11 +55,10 @@ fn machine_is(name: &CStr) -> bool {
     unsafe { bindings::of_machine_compatible_match(names.as_ptr()) }
 }
 
-/// Whether QEMU emulates the CPU: the machine is one of QEMU's, without KVM, which says that it is
-/// there.
+/// Whether QEMU emulates the CPU: the machine is one of QEMU's, and has no node of KVM's.
 pub(super) fn is_qemu() -> bool {
     [
-        PSERIES,
+        c"qemu,pseries",
         c"qemu,powernv8",
         c"qemu,powernv9",
         c"qemu,powernv10",
@@ -74,9 +71,9 @@ pub(super) fn is_qemu() -> bool {
 
 /// Whether this QEMU is one before 9.1, to which the BHRB's instructions are illegal.
 ///
-/// Nothing says so. The machine `pseries` got a property in the same release; `powernv` got none, and
-/// is taken for one of 9.1 or later.
+/// Nothing says so. `pseries`, on which the kernel is not the hypervisor, got a property in the same
+/// release. `powernv` got none, and is taken for that of 9.1 or later.
 pub(super) fn lacks_bhrb() -> bool {
-    machine_is(PSERIES)
+    !machine::kernel_is_hypervisor()
         && Node::by_type(c"cpu").is_some_and(|cpu| !cpu.has_property(c"ibm,pi-features"))
 }
