@@ -46,7 +46,7 @@ module: ## build ebb_pmu.ko against the kernel in the cache
 .PHONY: tools
 tools: ## build the programs for the guest
 	@scripts/setup root
-	@scripts/cargo tools build --release
+	@scripts/programs
 
 .PHONY: demo
 demo: ## do all that is needed and show Event Based Branches in a guest

@@ -26,6 +26,7 @@ fn main() {
         "ebb_core",
         "ebb_no_handler",
         "ebb_first_event",
+        "ebb_uapi",
         "ebb_event_code",
         "ebb_bhrb",
     ])

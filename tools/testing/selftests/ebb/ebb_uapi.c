@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Event Based Branches of a C program that has <linux/ebb_pmu.h> and no library:
+ * each constant of the header is used for what it is there for.
+ */
+#define _GNU_SOURCE
+#include <asm/cputable.h>
+#include <errno.h>
+#include <linux/ebb_pmu.h>
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define CYCLES		0x1001eULL	/* PM_CYC on PMC1 */
+#define PERIOD		10000
+#define OVERFLOW	0x80000000UL
+#define EBBS		1000
+
+#define ARRAY_SIZE(x)	(sizeof(x) / sizeof((x)[0]))
+#define __stringify_1(x)	#x
+#define __stringify(x)	__stringify_1(x)
+#define barrier()	({ __asm__ volatile("" : : : "memory"); })
+
+#define mfspr(name)	({ \
+	unsigned long value; \
+	__asm__ volatile("mfspr %0, " __stringify(name) : "=r" (value) : : "memory"); \
+	value; \
+})
+#define mtspr(name, new)	({ \
+	unsigned long value = (unsigned long)(new); \
+	__asm__ volatile("mtspr " __stringify(name) ", %0" : : "r" (value) : "memory"); \
+})
+
+/* What the handler below counts, sees and writes, at the offsets that it uses. */
+struct {
+	unsigned long count;	/* 0 */
+	unsigned long bescr;	/* 8: at the last EBB */
+	unsigned long pmc1;	/* 16 */
+	unsigned long reload;	/* 24: for PMC1 */
+	unsigned long enable;	/* 32: for BESCR; rfebb 1 adds GE */
+	unsigned long resume;	/* 40: for MMCR0 */
+} ebb = {
+	.reload = OVERFLOW - PERIOD,
+	.enable = EBB_PMU_BESCR_PME,
+	.resume = EBB_PMU_MMCR0_PMAE,
+};
+
+void ebb_entry(void);
+
+/*
+ * An EBB may come between any two instructions: the handler saves what it changes,
+ * below the 512 bytes under r1 that are the program's. r2 may be anything, EBBHR
+ * has the handler's own address.
+ */
+__asm__("	.text\n"
+"	.balign	128\n"
+"	.globl	ebb_entry\n"
+"	.type	ebb_entry, @function\n"
+"ebb_entry:\n"
+"	stdu	1, -576(1)\n"
+"	std	3, 32(1)\n"
+"	std	4, 40(1)\n"
+"	mfspr	4, " __stringify(EBB_PMU_SPR_EBBHR) "\n"
+"	addis	4, 4, (ebb - ebb_entry)@ha\n"
+"	addi	4, 4, (ebb - ebb_entry)@l\n"
+"	ld	3, 0(4)\n"
+"	addi	3, 3, 1\n"
+"	std	3, 0(4)\n"
+"	mfspr	3, " __stringify(EBB_PMU_SPR_BESCR) "\n"
+"	std	3, 8(4)\n"
+"	mfspr	3, " __stringify(EBB_PMU_SPR_PMC1) "\n"
+"	std	3, 16(4)\n"
+"	ld	3, 24(4)\n"
+"	mtspr	" __stringify(EBB_PMU_SPR_PMC1) ", 3\n"
+"	ld	3, 32(4)\n"
+"	mtspr	" __stringify(EBB_PMU_SPR_BESCR) ", 3\n"
+"	ld	3, 40(4)\n"
+"	mtspr	" __stringify(EBB_PMU_SPR_MMCR0) ", 3\n"
+"	ld	3, 32(1)\n"
+"	ld	4, 40(1)\n"
+"	addi	1, 1, 576\n"
+"	rfebb	1\n"
+"	.size	ebb_entry, . - ebb_entry\n");
+
+static int failures;
+
+static void check_at(int line, bool holds, const char *what)
+{
+	if (!holds) {
+		printf("# %s:%d: %s\n", __FILE__, line, what);
+		failures++;
+	}
+}
+
+#define check(condition)	check_at(__LINE__, condition, #condition)
+
+/* Opens an EBB event on this thread and puts it on the PMU. */
+static int open_event(unsigned long long config)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_RAW,
+		.size = sizeof(attr),
+		.config = EBB_PMU_CONFIG_EBB | config,
+		.disabled = 1,
+		.pinned = 1,
+		.exclusive = 1,
+		.exclude_kernel = 1,
+		.exclude_hv = 1,
+	};
+	unsigned long long count;
+	int fd = syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+
+	if (fd >= 0 && !ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) &&
+	    read(fd, &count, sizeof(count)) == sizeof(count))
+		return fd;
+	printf("Bail out! no EBB event: %s\n", strerror(errno));
+	exit(1);
+}
+
+/* Works until there were n EBBs, or for many times as long as they take. */
+static void wait_for(unsigned long n)
+{
+	for (unsigned long i = 0; i < 10 * EBBS * PERIOD && ebb.count < n; i++)
+		barrier();
+}
+
+static void takes_ebbs(void)
+{
+	int fd = open_event(CYCLES);
+	unsigned long count;
+
+	mtspr(EBB_PMU_SPR_MMCR0, EBB_PMU_MMCR0_FC);
+	mtspr(EBB_PMU_SPR_PMC1, ebb.reload);
+	mtspr(EBB_PMU_SPR_EBBHR, ebb_entry);
+	mtspr(EBB_PMU_SPR_BESCR, EBB_PMU_BESCR_GE | EBB_PMU_BESCR_PME);
+	mtspr(EBB_PMU_SPR_MMCR0, EBB_PMU_MMCR0_PMAE);
+	wait_for(EBBS);
+	mtspr(EBB_PMU_SPR_MMCR0, EBB_PMU_MMCR0_FC);
+	count = ebb.count;
+	check(count >= EBBS);
+	check((ebb.bescr & EBB_PMU_BESCR_PMEO) && !(ebb.bescr & EBB_PMU_BESCR_GE));
+	check(ebb.pmc1 >= OVERFLOW && ebb.pmc1 < OVERFLOW + PERIOD);
+
+	/* None while the counters stand still, and one for an alert of the program's own. */
+	for (int i = 0; i < 10 * PERIOD; i++)
+		barrier();
+	check(ebb.count == count);
+	ebb.resume = EBB_PMU_MMCR0_FC;
+	mtspr(EBB_PMU_SPR_PMC1, OVERFLOW);
+	mtspr(EBB_PMU_SPR_MMCR0, EBB_PMU_MMCR0_FC | EBB_PMU_MMCR0_PMAO);
+	wait_for(count + 1);
+	check(ebb.count == count + 1);
+	check(mfspr(EBB_PMU_SPR_BESCR) == (EBB_PMU_BESCR_GE | EBB_PMU_BESCR_PME));
+	mtspr(EBB_PMU_SPR_BESCR, 0);
+	close(fd);
+}
+
+/* BESCRS and BESCRR, which QEMU ignores, are not looked at. */
+static void registers(void)
+{
+	int fd = open_event(CYCLES);
+
+	check(mfspr(EBB_PMU_SPR_MMCR0) == EBB_PMU_MMCR0_PMAE);
+	mtspr(EBB_PMU_SPR_MMCR0, EBB_PMU_MMCR0_FC);
+	mtspr(EBB_PMU_SPR_MMCR2, EBB_PMU_MMCR2_USER);
+	check(mfspr(EBB_PMU_SPR_MMCR2) == EBB_PMU_MMCR2_USER);
+	mtspr(EBB_PMU_SPR_PMC1, 0x1234);
+	check(mfspr(EBB_PMU_SPR_PMC1) == 0x1234);
+	/* MMCR1[PMC1SEL] is the selector of the event's code. */
+	check((mfspr(EBB_PMU_SPR_MMCR1) >> 24 & 0xff) == (CYCLES & 0xff));
+	/* A new event has sampled nothing. */
+	check(!(mfspr(EBB_PMU_SPR_SIAR) | mfspr(EBB_PMU_SPR_SDAR) | mfspr(EBB_PMU_SPR_SIER)));
+	if (getauxval(AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1)
+		check(!(mfspr(EBB_PMU_SPR_SIER2) | mfspr(EBB_PMU_SPR_SIER3) |
+			mfspr(EBB_PMU_SPR_MMCR3)));
+	close(fd);
+
+	/* Those of the facility need no event. */
+	mtspr(EBB_PMU_SPR_EBBRR, 0x1000);
+	check(mfspr(EBB_PMU_SPR_EBBRR) == 0x1000);
+	mtspr(EBB_PMU_SPR_TAR, 0x2000);
+	check(mfspr(EBB_PMU_SPR_TAR) == 0x2000);
+}
+
+/* The filter of the BHRB is MMCRA[IFM], bits 32 and 33. */
+static void branch_filters(void)
+{
+	static const unsigned long long filters[] = {
+		EBB_PMU_IFM_ANY, EBB_PMU_IFM_CALL, EBB_PMU_IFM_IND, EBB_PMU_IFM_COND,
+	};
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(filters); i++) {
+		int fd = open_event(CYCLES | EBB_PMU_CONFIG_BHRB |
+				    filters[i] << EBB_PMU_CONFIG_IFM_SHIFT);
+
+		check((mfspr(EBB_PMU_SPR_MMCRA) >> 30 & 3) == filters[i]);
+		close(fd);
+	}
+}
+
+int main(void)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} tests[] = {
+		{ "takes_ebbs", takes_ebbs },
+		{ "registers", registers },
+		{ "branch_filters", branch_filters },
+	};
+	bool supported = getauxval(AT_HWCAP2) & PPC_FEATURE2_EBB;
+	bool failed = false;
+
+	setbuf(stdout, NULL);
+	printf("KTAP version 1\n1..%zu\n", ARRAY_SIZE(tests));
+	for (unsigned int i = 0; i < ARRAY_SIZE(tests); i++) {
+		failures = 0;
+		if (supported)
+			tests[i].run();
+		printf("%s %u %s%s\n", failures ? "not ok" : "ok", i + 1, tests[i].name,
+		       supported ? "" : " # SKIP the kernel offers no EBB on this machine");
+		failed |= failures;
+	}
+	return supported ? failed : 4;
+}
