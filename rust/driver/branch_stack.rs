@@ -3,8 +3,9 @@
 //! Making a sample's branch stack from the BHRB.
 //!
 //! The hardware has one filter for all events on a CPU and knows few types of branches, so the BHRB
-//! may hold branches that an event does not want. Those are left out here, for each event by itself,
-//! which takes the branch instructions to tell. So events with different filters can count together.
+//! may hold branches that an event does not want. They are left out here, for each event by itself, so
+//! events with different filters can count together. The instruction at a branch's address tells its
+//! type.
 //!
 //! # What an event's owner may see
 //!
@@ -49,8 +50,8 @@ use crate::{
 };
 use core::ops::RangeInclusive;
 
-/// MMCRA\[IFM\]: the BHRB records branches that set the link register. All are calls but one form of
-/// direct branch, which reads the address of the next instruction (`bcl 20,31,$+4`).
+/// MMCRA\[IFM\]: the BHRB records branches that set the link register. These are calls, except for the
+/// direct branch by which code learns its own address (`bcl 20,31,$+4`).
 const IFM_CALLS: u8 = 1;
 
 /// What to do with a branch in the BHRB.

@@ -72,8 +72,8 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Resets the current task's saved state if the group of `leader` gets on a PMU for the first time:
-/// neither the parent's state at fork nor that of closed events is its.
+/// Resets the current task's saved state if the group of `leader` gets on a PMU for the first time. The
+/// state may be left from the parent, by fork, or from events that were closed.
 pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ThisCpu<'_>, leader: &Event) {
     let first = event::is_never_scheduled(leader);
     // Clear the flag of the siblings too: when the leader is closed, each leads itself.
@@ -95,7 +95,7 @@ pub(super) fn switch_out(driver: &Driver, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0) 
     CurrentThread::new(&local).save(driver.registers(), mmcr0, mmcr3);
 }
 
-/// Restores the program's state but for MMCR0. Returns the value to start the PMU with: the kernel's
+/// Restores the program's state except MMCR0. Returns the value to start the PMU with: the kernel's
 /// `mmcr0` with the program's bits.
 ///
 /// Those bits of MMCR2 that the program can write freeze counters. They are added to the kernel's, so

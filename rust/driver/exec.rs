@@ -38,8 +38,8 @@ impl OnExec for ResetOnExec {
             return;
         };
         let has_events = this_cpu.slots().len() > 0;
-        // If the task's EBB events are on the PMU, disabling it saves the old program's registers, so
-        // that the reset of the saved state takes effect as the PMU is enabled.
+        // With EBB events on the PMU: `pmu_disable` saves the old program's registers, the reset
+        // overwrites them, and `pmu_enable` loads the result.
         let has_ebb = has_events && Mmcr0::read().ebe() == 1;
         if has_ebb {
             self.driver.pmu_disable(&this_cpu);

@@ -144,7 +144,7 @@ impl Driver {
     }
 }
 
-// The driver's methods are named `Driver::` here: `self.add()` would be the trait's own method.
+// The callbacks call `Driver::add()` and so on: `self.add()` would call the trait's method again.
 #[vtable]
 impl perf::Pmu for Arc<Driver> {
     type Cpu = CpuState;

@@ -32,7 +32,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The PMU is this driver's while the value lives.
+/// Holds the PMU: takes it over when made, gives it back when dropped.
 pub(crate) struct Takeover {
     // Fields are dropped in this order: this driver's PMU must be gone when the other one's comes
     // back.
