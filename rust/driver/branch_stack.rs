@@ -29,10 +29,10 @@ use super::{
 use crate::{
     isa207::{
         self,
+        BhrbRecord, //
         Branch,
         BranchKind,
         BranchTypes,
-        Record, //
     },
     perf::{
         BranchEntry,
@@ -147,7 +147,7 @@ impl StackSpec {
     #[inline(always)]
     pub(super) fn entry<const TYPES: bool>(
         &self,
-        record: &Record,
+        record: &BhrbRecord,
         code: Option<&Code<'_>>,
     ) -> Option<BranchEntry> {
         if !self.sources.contains(&record.from) {
@@ -253,7 +253,7 @@ fn fill_from_bhrb<const TYPES: bool>(
     stack: &mut BranchStack,
 ) {
     let mut bhrb = Bhrb::new();
-    for record in isa207::records(bhrb.read().iter().copied()) {
+    for record in isa207::bhrb_records(bhrb.read().iter().copied()) {
         if stack.len() >= max {
             break;
         }

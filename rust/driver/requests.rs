@@ -58,7 +58,7 @@ fn request(event: &Event) -> Request {
             hv: attr.exclude_hv() && machine::in_partition(),
             idle: attr.exclude_idle(),
         },
-        runlatch_may_differ: event.follows_task(),
+        only_count_run: event.follows_task(),
         branch_filter_ifm: event::branch_filter(event).map(|filter| filter.ifm),
     }
 }

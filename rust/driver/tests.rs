@@ -22,8 +22,8 @@ mod cases {
     };
     use crate::{
         isa207::{
+            BhrbRecord, //
             BranchTypes,
-            Record, //
         },
         perf::{
             BranchEntry,
@@ -142,7 +142,7 @@ mod cases {
     /// The entry for a branch in the stack that `branch_sample_type` asks for; `None` if it is left
     /// out. The branch's instruction cannot be read.
     fn entry(branch_sample_type: u32, from: u64, to: u64) -> Option<BranchEntry> {
-        let record = Record {
+        let record = BhrbRecord {
             from,
             to: Some(to),
             mispredicted: false,
@@ -186,7 +186,7 @@ mod cases {
         assert_eq!(entry(ANY_RETURN | USER, USER_TEXT, USER_TEXT + 8), None);
         assert!(entry(ANY_RETURN | ANY | USER, USER_TEXT, USER_TEXT + 8).is_some());
         // Nor a target, if the BHRB does not hold it.
-        let direct = Record {
+        let direct = BhrbRecord {
             from: USER_TEXT,
             to: None,
             mispredicted: true,

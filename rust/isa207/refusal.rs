@@ -2,66 +2,116 @@
 
 //! Why an event or a group cannot be counted.
 //!
-//! A refusal carries no errno: the driver decides that in one place. All of
-//! them are faults of the request, not of the machine's state, so EINVAL fits
-//! each; what is wrong with branch filters that the hardware alone would have to
-//! apply is rather a thing it does not support.
+//! A refusal carries no errno: the driver decides that in one place. Every refusal is a fault of
+//! the request, for which EINVAL fits, but for branch types that the hardware alone would have to
+//! choose: those are a request for something unsupported.
 
-use super::constraint::Selector;
+/// A setting that the PMU has only once, so that all events that use it must agree on its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selector {
+    /// Threshold start, stop, select and compare.
+    Threshold,
+    /// Random sampling: eligibility and mode.
+    SampleMode,
+    /// Match value of POWER8's fabric response events.
+    FabMatch,
+    /// Source qualifier of L1 reload events.
+    L1Qualifier,
+    /// The group of L2 and L3 events on POWER10's bus.
+    L2l3Select,
+    /// The event of units 6 to 9 on POWER9's bus.
+    BusEvent,
+    /// Scope of radix translation events.
+    RadixScope,
+    /// When SDAR is updated.
+    SdarMode,
+    /// Whether an alert causes an event-based branch or an interrupt.
+    Ebb,
+    /// Which branches the BHRB records.
+    BranchFilter,
+}
+
+impl Selector {
+    /// Each selector once.
+    pub const ALL: [Selector; 10] = [
+        Self::Threshold,
+        Self::SampleMode,
+        Self::FabMatch,
+        Self::L1Qualifier,
+        Self::L2l3Select,
+        Self::BusEvent,
+        Self::RadixScope,
+        Self::SdarMode,
+        Self::Ebb,
+        Self::BranchFilter,
+    ];
+
+    /// What two events that disagree on it want.
+    const fn conflict_reason(self) -> &'static str {
+        match self {
+            Self::Threshold => "two events want different thresholds",
+            Self::SampleMode => "two marked events want different sample modes",
+            Self::FabMatch => "two events want different fabric match values",
+            Self::L1Qualifier => "two events want different L1 cache selects",
+            Self::L2l3Select => "two events want different L2/L3 selects",
+            Self::BusEvent => "two different events of units 6 to 9",
+            Self::RadixScope => "two events want different radix scopes",
+            Self::SdarMode => "two events want different SDAR modes",
+            Self::Ebb => "EBB events and others do not mix",
+            Self::BranchFilter => "two events want different branch filters",
+        }
+    }
+}
 
 /// Why an event or a group cannot be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A bit of `attr.config` is set that no field of this CPU owns.
+    /// `attr.config` has a bit set that belongs to no field on this CPU.
     ReservedBits,
-    /// A bit of `attr.config1` is set that no field of this CPU owns.
+    /// `attr.config1` has a bit set that belongs to no field on this CPU.
     Config1,
     /// `attr.config2` is not 0; no CPU has a field there.
     Config2,
     /// The counter field is above 6.
     NoSuchPmc,
-    /// The code names PMC5 or PMC6 with anything but its fixed event (`500fa`,
-    /// `600f4`).
+    /// The code names PMC5 or PMC6 with anything but its fixed event (`500fa`, `600f4`).
     FixedCounter,
     /// The event is known to count wrongly on this revision of the CPU.
     Blacklisted,
     /// The sample mode is one the CPU's manual reserves.
     SampleModeReserved,
-    /// A sample mode is given, but the event is not a marked one.
+    /// A sample mode is set, but the event is not a marked one.
     SampleModeWithoutMark,
     /// The threshold's start or stop event is 15, which is reserved.
     ThresholdEventReserved,
     /// Threshold start, stop or compare bits are set, but no threshold select.
     ThresholdWithoutSelect,
-    /// The threshold's mantissa is too small for its exponent: the two upper
-    /// bits may be 0 only if the exponent is 0.
+    /// The threshold's mantissa is too small for its exponent: with an exponent above 0, one of
+    /// its two upper bits must be set.
     ThresholdMantissa,
-    /// POWER8's fabric match events use the threshold start and stop bits for
-    /// their own purpose, so they cannot have a threshold too.
+    /// POWER8's fabric response events have their match value where other codes have threshold
+    /// start and stop, so they cannot have a threshold.
     ThresholdOnFabMatch,
-    /// An SDAR mode is given for a marked event, which always updates SDAR
-    /// with the marked instruction.
+    /// An SDAR mode is set for a marked event, whose SDAR is always the marked instruction's.
     SdarModeOnMarked,
-    /// Cache select bits are set that do not mean anything for this unit.
+    /// Cache select bits are set that have no meaning for this unit.
     CacheSelOutsideUnit,
-    /// POWER8's L2 and L3 selects live in MMCRC, which only the hypervisor
-    /// writes; it leaves them 0.
+    /// POWER8's L2 and L3 selects are in MMCRC, which only the hypervisor can write; it leaves
+    /// them 0.
     CacheSelNeedsHypervisor,
     /// L2/L3 select bits are set, but the unit is not the L2/L3 one (6).
     L2l3SelOutsideUnit,
-    /// An EBB event must name its counter: the program has to know which PMC
-    /// to read and reset.
+    /// An EBB event must name its counter: the program reads and resets that PMC itself.
     EbbWithoutPmc,
-    /// Only an EBB event may ask for the BHRB through its event code.
+    /// The event code asks for the BHRB, but is not that of an EBB event.
     BhrbWithoutEbb,
-    /// A BHRB filter is set in the event code, but not the BHRB itself.
+    /// The event code has a BHRB filter (IFM), but does not ask for the BHRB.
     IfmWithoutBhrb,
-    /// The branch filter asked for is above 3.
+    /// The branch stack's filter (IFM) is above 3.
     NoSuchBranchFilter,
-    /// The event is an EBB event that uses the BHRB, and the branch stack beside it
-    /// wants another filter.
+    /// An EBB event that uses the BHRB has a branch stack with another filter.
     BranchFilterOfEbb,
-    /// The hardware alone cannot choose the types of branches that are wanted.
+    /// The hardware has no filter for the branch types that are wanted.
     NoHardwareBranchFilter,
 
     /// More events than counters.
@@ -70,9 +120,9 @@ pub enum Refusal {
     PmcTaken,
     /// More than four events want one of PMC1 to PMC4.
     ProgrammableCountersFull,
-    /// Two events want different values of a setting that exists only once.
+    /// Two events want different values of a setting that the PMU has only once.
     Conflict(Selector),
-    /// POWER9 counts events of units 6 to 9 only if PMC4 counts one of them.
+    /// On POWER9, events of units 6 to 9 count only if PMC4 counts one of them.
     BusNeedsPmc4,
 }
 

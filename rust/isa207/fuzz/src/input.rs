@@ -70,7 +70,7 @@ impl<'a> Input<'a> {
                 hv: flags & 4 != 0,
                 idle: flags & 8 != 0,
             },
-            runlatch_may_differ: flags & 0x10 != 0,
+            only_count_run: flags & 0x10 != 0,
             branch_filter_ifm: (filter > 2).then(|| filter.wrapping_sub(3)),
         }
     }
@@ -82,8 +82,9 @@ fn known(cpu: &CpuModel, number: u8) -> u64 {
     match FLEXIBLE.get(number) {
         Some(code) => *code,
         None => {
-            let named = cpu.named_events();
-            named[(number - FLEXIBLE.len()) % named.len()].code
+            let named = cpu.named_events().cycle();
+            let mut others = named.skip(number - FLEXIBLE.len());
+            others.next().expect("a named event").code
         }
     }
 }

@@ -40,13 +40,13 @@ pub fn cpu(pvr: u32) -> &'static CpuModel {
 /// The rules know of no blacklist: an event on it is compared with the same on
 /// the revision that has none.
 pub fn check(model: Model, pvr: u32, req: &Request) -> Result<(), Refusal> {
-    let verdict = cpu(pvr).check(req);
+    let verdict = cpu(pvr).validate_event(req);
     if let Err(why) = verdict {
         assert!(!why.reason().is_empty());
     }
     if verdict == Err(Refusal::Blacklisted) {
         assert!(matches!(pvr, 0x004e_1201 | 0x004e_1202), "{pvr:#x}");
-        let unlisted = cpu(0x004e_1203).check(req);
+        let unlisted = cpu(0x004e_1203).validate_event(req);
         assert_eq!(unlisted.is_ok(), oracle::is_valid(model, req));
     } else {
         assert_eq!(

@@ -4,6 +4,7 @@
 //! of the BHRB.
 
 use isa207::{
+    BhrbRecord, //
     Branch,
     BranchKind::{
         self,
@@ -11,7 +12,6 @@ use isa207::{
     },
     BranchTypes,
     HardwareFilter,
-    Record, //
 };
 
 use super::*;
@@ -283,13 +283,13 @@ fn strict_hardware_filters_are_those_of_the_built_in_driver() {
     }
 }
 
-fn records(entries: &[u64]) -> Vec<Record> {
-    isa207::records(entries.iter().copied()).collect()
+fn records(entries: &[u64]) -> Vec<BhrbRecord> {
+    isa207::bhrb_records(entries.iter().copied()).collect()
 }
 
 /// A branch whose target is in the instruction.
-fn direct(from: u64) -> Record {
-    Record {
+fn direct(from: u64) -> BhrbRecord {
+    BhrbRecord {
         from,
         to: None,
         mispredicted: false,
@@ -297,8 +297,8 @@ fn direct(from: u64) -> Record {
 }
 
 /// A branch whose target the BHRB has.
-fn indirect(from: u64, to: u64) -> Record {
-    Record {
+fn indirect(from: u64, to: u64) -> BhrbRecord {
+    BhrbRecord {
         to: Some(to),
         ..direct(from)
     }
@@ -359,7 +359,7 @@ fn the_bhrb_is_read_no_further_than_needed() {
         read.set(read.get() + 1);
         entry
     };
-    let mut some = isa207::records([0x1000, 0, 0x2000].into_iter().map(count));
+    let mut some = isa207::bhrb_records([0x1000, 0, 0x2000].into_iter().map(count));
     assert_eq!(some.next(), Some(direct(0x1000)));
     assert_eq!(read.get(), 1);
     assert_eq!([some.next(), some.next(), some.next()], [None; 3]);
@@ -367,6 +367,6 @@ fn the_bhrb_is_read_no_further_than_needed() {
 
     let endless = std::iter::repeat_n(0x1000, 1000).map(count);
     read.set(0);
-    assert_eq!(isa207::records(endless).count(), 32);
+    assert_eq!(isa207::bhrb_records(endless).count(), 32);
     assert_eq!(read.get(), 32);
 }

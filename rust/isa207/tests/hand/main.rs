@@ -37,7 +37,7 @@ fn requests(codes: &[u64]) -> Vec<Request> {
 fn task_requests(codes: &[u64]) -> Vec<Request> {
     let mut reqs = requests(codes);
     for req in &mut reqs {
-        req.runlatch_may_differ = true;
+        req.only_count_run = true;
     }
     reqs
 }

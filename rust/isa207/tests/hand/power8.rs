@@ -52,7 +52,7 @@ fn an_l1_qualifier_binds_only_those_who_have_one() {
 
 #[test]
 fn l2_and_l3_selects_stay_with_the_hypervisor() {
-    let check = |code| cpu(PVR).check(&requests(&[code])[0]);
+    let check = |code| cpu(PVR).validate_event(&requests(&[code])[0]);
     // The L3 bank is no select.
     assert_eq!(check(0x819082), Ok(()));
     assert_eq!(check(0x117080), Err(Refusal::CacheSelNeedsHypervisor));

@@ -43,7 +43,7 @@ fn threshold_compare_is_in_bits_9_to_18() {
 fn the_bus_needs_pmc4() {
     let alone = solve(cpu(PVR), &requests(&[0x26080]));
     assert_eq!(alone, Err(Refusal::BusNeedsPmc4));
-    assert_eq!(cpu(PVR).check(&requests(&[0x26080])[0]), Ok(()));
+    assert_eq!(cpu(PVR).validate_event(&requests(&[0x26080])[0]), Ok(()));
 
     // Unit 6 twice, combine 0 and 2, select 0x80 each.
     let answer = solve(cpu(PVR), &requests(&[0x46080, 0x36880])).unwrap();
@@ -109,7 +109,8 @@ fn sdar_modes() {
 #[test]
 fn blacklists_follow_the_revision() {
     let [dtlb_miss, flop, both] = [0x1c058, 0x100f4, 0x4003c];
-    let refused = |pvr, code| cpu(pvr).check(&requests(&[code])[0]) == Err(Refusal::Blacklisted);
+    let refused =
+        |pvr, code| cpu(pvr).validate_event(&requests(&[code])[0]) == Err(Refusal::Blacklisted);
     for (pvr, expected) in [
         (0x004e_1201, [false, true, true]),
         (0x004e_1202, [true, false, true]),

@@ -11,7 +11,7 @@ const POWER9: u32 = 0x004e_1203;
 const POWER10: u32 = 0x0080_1200;
 
 fn check(pvr: u32, code: u64) -> Result<(), Refusal> {
-    cpu(pvr).check(&requests(&[code])[0])
+    cpu(pvr).validate_event(&requests(&[code])[0])
 }
 
 #[test]
@@ -127,18 +127,18 @@ fn other_attribute_words() {
     for (pvr, limit) in [(POWER8, 0), (POWER9, 0), (POWER10, 0x3_ffff)] {
         let mut req = requests(&[0x2001_001e])[0];
         req.config1 = limit;
-        assert_eq!(cpu(pvr).check(&req), Ok(()));
+        assert_eq!(cpu(pvr).validate_event(&req), Ok(()));
         req.config1 = limit + 1;
-        assert_eq!(cpu(pvr).check(&req), Err(Refusal::Config1));
+        assert_eq!(cpu(pvr).validate_event(&req), Err(Refusal::Config1));
         req.config1 = 0;
         req.config2 = 1 << 40;
-        assert_eq!(cpu(pvr).check(&req), Err(Refusal::Config2));
+        assert_eq!(cpu(pvr).validate_event(&req), Err(Refusal::Config2));
     }
     // A comparison without a threshold.
     let mut req = requests(&[0x1001e])[0];
     req.config1 = 1;
     assert_eq!(
-        cpu(POWER10).check(&req),
+        cpu(POWER10).validate_event(&req),
         Err(Refusal::ThresholdWithoutSelect)
     );
 }
@@ -200,7 +200,7 @@ fn branch_stack_beside_an_ebb_event_with_the_bhrb() {
         let check = |code, stack| {
             let mut req = requests(&[code])[0];
             req.branch_filter_ifm = stack;
-            cpu(pvr).check(&req)
+            cpu(pvr).validate_event(&req)
         };
         // EBB, BHRB and the filters 1 and 0 in bits 63 to 60.
         assert_eq!(check(0xd << 60 | 0x1001e, Some(1)), Ok(()));

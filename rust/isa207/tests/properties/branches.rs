@@ -4,12 +4,12 @@
 //! and all choices of branch types against what the hardware records.
 
 use isa207::{
+    BhrbRecord, //
     Branch,
     BranchKind,
     BranchTypes,
     CpuModel,
     Isa,
-    Record, //
 };
 use proptest::prelude::*;
 
@@ -259,14 +259,14 @@ fn types_are_a_union() {
 #[derive(Clone, Debug)]
 struct Written {
     entries: Vec<u64>,
-    record: Option<Record>,
+    record: Option<BhrbRecord>,
 }
 
 fn written() -> impl Strategy<Value = Written> {
     let address = || (1..u64::MAX).prop_map(|address| (address & !3).max(4));
     let direct = (address(), any::<bool>()).prop_map(|(from, mispredicted)| Written {
         entries: vec![from | u64::from(mispredicted)],
-        record: Some(Record {
+        record: Some(BhrbRecord {
             from,
             to: None,
             mispredicted,
@@ -276,7 +276,7 @@ fn written() -> impl Strategy<Value = Written> {
     let indirect =
         (address(), address(), flags).prop_map(|(from, to, (direction, target))| Written {
             entries: vec![to | 2 | u64::from(target), from | u64::from(direction)],
-            record: Some(Record {
+            record: Some(BhrbRecord {
                 from,
                 to: Some(to),
                 mispredicted: direction || target,
@@ -310,7 +310,7 @@ fn bhrb_entries_read_back() {
         }
         entries.push(0);
         entries.extend(stale);
-        let seen: Vec<_> = isa207::records(entries.into_iter()).collect();
+        let seen: Vec<_> = isa207::bhrb_records(entries.into_iter()).collect();
         prop_assert_eq!(seen, expected);
         Ok(())
     });
@@ -324,7 +324,7 @@ fn any_bhrb_at_all() {
     let result = runner().run(&entries, |entries| {
         let given = entries.iter().take(32).copied();
         let given: Vec<_> = given.take_while(|entry| *entry != 0).collect();
-        let seen: Vec<_> = isa207::records(entries.into_iter()).collect();
+        let seen: Vec<_> = isa207::bhrb_records(entries.into_iter()).collect();
         // Each branch is an entry of its own, in order, without the target mark.
         let branches = given.iter().filter(|entry| **entry & 2 == 0 && **entry > 3);
         let branches: Vec<_> = branches.map(|entry| entry & !3).collect();

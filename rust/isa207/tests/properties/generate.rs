@@ -191,7 +191,7 @@ fn with_attributes(code: impl Strategy<Value = u64>) -> impl Strategy<Value = Re
                 hv,
                 idle,
             },
-            runlatch_may_differ: task,
+            only_count_run: task,
             branch_filter_ifm,
         },
     )

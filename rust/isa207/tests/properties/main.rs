@@ -125,7 +125,12 @@ fn check_agrees_with_the_written_rules() {
             let valid = oracle::is_valid(model, &req);
             good.add_if(valid);
             bad.add_if(!valid);
-            prop_assert_eq!(cpu.check(&req).is_ok(), valid, "{:?}", cpu.check(&req));
+            prop_assert_eq!(
+                cpu.validate_event(&req).is_ok(),
+                valid,
+                "{:?}",
+                cpu.validate_event(&req)
+            );
             Ok(())
         });
         result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));

@@ -171,7 +171,7 @@ fn codes(model: Model, req: &Request) -> Vec<u64> {
             _ => {}
         }
     }
-    if req.runlatch_may_differ {
+    if req.only_count_run {
         for code in all.clone() {
             match code {
                 0x1e => all.push(0x600f4),

@@ -75,7 +75,7 @@ pub(crate) fn event(cpu: &CpuModel, code: u64) -> Request {
             hv: true,
             idle: true,
         },
-        runlatch_may_differ: true,
+        only_count_run: true,
         branch_filter_ifm: Some(0),
     }
 }
@@ -85,7 +85,7 @@ fn requests(model: &Model, group: &[Asked]) -> Vec<Request> {
     let request = |asked: &Asked| match *asked {
         Asked::Task(code) => event(model.cpu(), code),
         Asked::Other(code) => Request {
-            runlatch_may_differ: false,
+            only_count_run: false,
             ..event(model.cpu(), code)
         },
     };
@@ -114,7 +114,7 @@ fn all_below(limit: u64, model: &Model, groups: &[Vec<Request>]) -> Outcome {
 
 /// Each event with a name by itself.
 fn one_event(model: &Model) -> Outcome {
-    let named = model.cpu().named_events().iter();
+    let named = model.cpu().named_events();
     let groups: Vec<_> = named
         .map(|named| vec![event(model.cpu(), named.code)])
         .collect();

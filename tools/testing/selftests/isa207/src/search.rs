@@ -38,14 +38,14 @@ impl Random {
 
     /// An event of the CPU; three of four have alternatives.
     fn event(&mut self, cpu: &CpuModel) -> Request {
-        let named = cpu.named_events();
+        let named: Vec<_> = cpu.named_events().collect();
         let code = match self.below(8) {
             0 => FIXED[self.below(FIXED.len())],
             1 => named[self.below(named.len())].code,
             _ => FLEXIBLE[self.below(FLEXIBLE.len())],
         };
         Request {
-            runlatch_may_differ: self.below(8) != 0,
+            only_count_run: self.below(8) != 0,
             ..event(cpu, code)
         }
     }
@@ -58,7 +58,7 @@ impl Random {
 /// Codes in hexadecimal; `!` marks an event that does not follow a task.
 pub fn show(group: &[Request]) -> String {
     let codes = group.iter().map(|req| {
-        let mark = if req.runlatch_may_differ { "" } else { "!" };
+        let mark = if req.only_count_run { "" } else { "!" };
         format!("{:#x}{mark}", req.code)
     });
     codes.collect::<Vec<_>>().join(" ")

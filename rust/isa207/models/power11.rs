@@ -2,11 +2,10 @@
 
 //! Power11 (Power ISA v3.1): POWER10's PMU under another name.
 //!
-//! Source: `init_power11_pmu()` in the kernel's
-//! `arch/powerpc/perf/power10-pmu.c`.
+//! Source: `init_power11_pmu()` in the kernel's `arch/powerpc/perf/power10-pmu.c`.
 
 use super::{
-    cpu::CpuModel,
+    model::CpuModel,
     power10, //
 };
 

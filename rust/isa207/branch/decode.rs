@@ -1,40 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a branch instruction does: where it goes, whether always, and whether
-//! it calls or returns.
+//! Decodes branch instructions: the target, and whether the branch is conditional, calls or returns.
 //!
-//! Three forms of instruction are branches to the BHRB: I-form (`b`), B-form
-//! (`bc`) and XL-form (`bclr`, `bcctr`, `bctar`). `sc`, `scv`, `rfid`, `hrfid`,
-//! `rfscv` and `rfebb` change the flow as well, but the BHRB does not record
-//! them, nor interrupts, so they are no branches here. Prefixed instructions
-//! are none either: a prefix has the primary opcode 1, and no suffix is a branch.
+//! The BHRB records branches of three forms: I-form (`b`), B-form (`bc`) and XL-form (`bclr`,
+//! `bcctr`, `bctar`). It records neither interrupts nor `sc`, `scv`, `rfid`, `hrfid`, `rfscv` and
+//! `rfebb`, so these are no branches here. Prefixed instructions are none either: a prefix has the
+//! primary opcode 1, and no suffix is a branch.
 //!
-//! Sources: Power ISA v3.1 Book I, section 2.4 "Branch Instructions"; Book III,
-//! "Branch History Rolling Buffer".
+//! Sources: Power ISA v3.1 Book I, section 2.4 "Branch Instructions"; Book III, "Branch History
+//! Rolling Buffer".
 
 /// The kinds of branches that perf tells apart (`PERF_BR_*`).
 ///
-/// perf has no kind for some combinations. An indirect branch that is conditional
-/// too, as `bnectr`, has the kind of the indirect one, because it is the target
-/// that cannot be read from the program; a return is known as conditional.
+/// perf has no kind for indirect branches that are conditional (`bnectr`), but for returns: these
+/// have the kind of the unconditional one, as only their target cannot be read from the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BranchKind {
-    /// May be taken or not, to an address in the instruction: `PERF_BR_COND`.
+    /// Conditional, to an address in the instruction: `PERF_BR_COND`.
     Conditional,
     /// Always taken, to an address in the instruction: `PERF_BR_UNCOND`.
     Unconditional,
     /// To an address in a register, neither call nor return: `PERF_BR_IND`.
     IndirectJump,
-    /// Calls the function at an address in the instruction: `PERF_BR_CALL`.
+    /// Call of a function at an address in the instruction: `PERF_BR_CALL`.
     Call,
-    /// Calls the function at an address in a register: `PERF_BR_IND_CALL`.
+    /// Call of a function at an address in a register: `PERF_BR_IND_CALL`.
     IndirectCall,
-    /// Returns: `PERF_BR_RET`.
+    /// Return: `PERF_BR_RET`.
     Return,
-    /// Calls the function at an address in the instruction, or not:
-    /// `PERF_BR_COND_CALL`.
+    /// Conditional call of a function at an address in the instruction: `PERF_BR_COND_CALL`.
     ConditionalCall,
-    /// Returns, or not: `PERF_BR_COND_RET`.
+    /// Conditional return: `PERF_BR_COND_RET`.
     ConditionalReturn,
 }
 
@@ -43,7 +39,7 @@ pub enum BranchKind {
 enum Destination {
     /// To this address.
     Fixed(u64),
-    /// To where the function was called from, which is in the link register.
+    /// To the caller, whose address is in the link register.
     Caller,
     /// To an address in a register.
     Register,
@@ -57,22 +53,19 @@ pub struct Branch {
     call: bool,
 }
 
-/// `bcl 20,31,$+4`: puts the address of the next instruction into the link
-/// register. The ISA reserves this one form for that, and processors do not
-/// take it for a call.
+/// `bcl 20,31,$+4`: puts the address of the next instruction into the link register. The ISA
+/// reserves this one form for that, and processors do not predict it as a call.
 const GET_NEXT_ADDRESS: u32 = 0x429f_0005;
 
 impl Branch {
     /// Decodes the instruction at `address`; `None` if it is not a branch.
     ///
-    /// `instruction` is the number that the four bytes are as a little endian
-    /// word (in a big endian program, as a big endian one).
-    ///
-    /// Reserved bits are ignored, as processors may do.
+    /// `instruction` is the instruction as a number: in a little-endian program, its four bytes
+    /// read as a little-endian word. Reserved bits are ignored, as processors may do.
     pub const fn decode(instruction: u32, address: u64) -> Option<Branch> {
         // LK: the address of the next instruction goes to the link register.
         let links = instruction & 1 != 0;
-        // AA: the field is an address and not a distance.
+        // AA: the field is an address, not a distance.
         let absolute = instruction & 2 != 0;
         let (destination, conditional) = match instruction >> 26 {
             // B-form: BO, BI, BD (14 bits), AA, LK.
@@ -91,8 +84,8 @@ impl Branch {
             // XL-form: BO, BI, BH (two bits), extended opcode, LK.
             19 => {
                 let to = match instruction >> 1 & 0x3ff {
-                    // bclr. BH is 0 if it returns; other values say how well the
-                    // address can be predicted of one that does not.
+                    // bclr. BH is 0 for a return; other values are hints for predicting the
+                    // target of one that is not.
                     16 if !links && instruction >> 11 & 3 == 0 => Destination::Caller,
                     // bclr, bcctr, bctar.
                     16 | 528 | 560 => Destination::Register,
@@ -109,8 +102,7 @@ impl Branch {
         })
     }
 
-    /// The address that the branch goes to if it is taken; `None` if it is in a
-    /// register.
+    /// The target; `None` if it is in a register.
     pub const fn target(&self) -> Option<u64> {
         match self.destination {
             Destination::Fixed(address) => Some(address),
@@ -118,31 +110,30 @@ impl Branch {
         }
     }
 
-    /// Whether the branch may be taken or not.
+    /// Whether the branch is conditional.
     pub const fn is_conditional(&self) -> bool {
         self.conditional
     }
 
-    /// Whether the branch calls: it leaves a return address in the link register.
+    /// Whether the branch is a call: it leaves a return address in the link register.
     ///
-    /// `bcl 20,31,$+4` is no call, although it does that: position independent
-    /// code has it to learn where it is, and a call that goes nowhere and never
-    /// returns would only mislead whoever looks for calls.
+    /// `bcl 20,31,$+4` does so too but is no call: position-independent code uses it to find its
+    /// own address, and never returns from it.
     pub const fn is_call(&self) -> bool {
         self.call
     }
 
-    /// Whether the branch returns from a call.
+    /// Whether the branch is a return.
     pub const fn is_return(&self) -> bool {
         matches!(self.destination, Destination::Caller)
     }
 
-    /// Whether the target is in a register, that of a return included.
+    /// Whether the target is in a register, as that of a return is.
     pub const fn is_indirect(&self) -> bool {
         self.target().is_none()
     }
 
-    /// What perf calls such a branch.
+    /// perf's kind of the branch.
     pub const fn kind(&self) -> BranchKind {
         match (self.destination, self.call, self.conditional) {
             (Destination::Fixed(_), false, false) => BranchKind::Unconditional,
@@ -157,12 +148,12 @@ impl Branch {
     }
 }
 
-/// Whether the BO field says anything but "branch always" (`1z1zz`).
+/// Whether the BO field is anything but "branch always" (`1z1zz`).
 const fn is_conditional(instruction: u32) -> bool {
     instruction >> 21 & 0b10100 != 0b10100
 }
 
-/// The destination of an instruction that holds it.
+/// The destination in an I-form or B-form instruction.
 const fn fixed(address: u64, distance: i64, absolute: bool) -> Destination {
     let base = if absolute { 0 } else { address };
     Destination::Fixed(base.wrapping_add_signed(distance))

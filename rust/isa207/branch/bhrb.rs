@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the entries of the BHRB say.
+//! What the entries of the BHRB (branch history rolling buffer) say.
 //!
-//! `mfbhrbe` reads them most recent first. An I-form or B-form branch has one
-//! entry, its address. An XL-form branch, whose target is not in the program, has
-//! two: first, as it was written last, the target, marked as such, then the
-//! address. Only branches that were taken are there.
+//! `mfbhrbe` reads them most recent first. An I-form or B-form branch has one entry, its address.
+//! An XL-form branch, whose target is not in the program, has two: first, as it was written last,
+//! the target (T set), then the address. Only branches that were taken are recorded.
 //!
-//! Sources: Power ISA v3.1 Book III, "Branch History Rolling Buffer" and "BHRB
-//! Entry"; `power_pmu_bhrb_read()` in the kernel's
-//! `arch/powerpc/perf/core-book3s.c`.
+//! Sources: Power ISA v3.1 Book III, "Branch History Rolling Buffer" and "BHRB Entry";
+//! `power_pmu_bhrb_read()` in the kernel's `arch/powerpc/perf/core-book3s.c`.
 
+use super::super::codes::field::Field;
 use core::iter::FusedIterator;
-
-use super::layout::Field;
 
 /// Number of entries of the BHRB, the same on every CPU so far.
 pub const BHRB_ENTRIES: usize = 32;
@@ -25,17 +22,15 @@ pub struct BhrbEntry(pub u64);
 impl BhrbEntry {
     /// BHRBE\[62\] T: the address is the target of an XL-form branch.
     const TARGET: Field = Field::ibm(62, 62);
-    /// BHRBE\[63\] P: the prediction was wrong; of the target if T is set, else
-    /// of whether the branch is taken.
+    /// BHRBE\[63\] P: mispredicted; with T set the target, else whether the branch is taken.
     const MISPREDICTED: Field = Field::ibm(63, 63);
 
-    /// Whether this entry and all after it hold nothing.
-    pub const fn is_end(self) -> bool {
+    /// Whether this entry and all after it are empty.
+    pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Bits 0 to 61 of the address of an instruction; `None` for an entry that
-    /// does not hold any.
+    /// Bits 0 to 61 of the address of an instruction; `None` for an entry without one.
     pub const fn address(self) -> Option<u64> {
         let flags = Self::TARGET.mask() | Self::MISPREDICTED.mask();
         match self.0 & !flags {
@@ -44,36 +39,35 @@ impl BhrbEntry {
         }
     }
 
-    /// Whether the address is where the branch in the next entry went to.
+    /// Whether the address is the target of the branch in the next entry.
     pub const fn is_target(self) -> bool {
         Self::TARGET.is_set(self.0)
     }
 
-    /// Whether the processor had predicted something else.
+    /// Whether the processor mispredicted the branch.
     pub const fn is_mispredicted(self) -> bool {
         Self::MISPREDICTED.is_set(self.0)
     }
 }
 
-/// A branch that was taken.
+/// A branch that was taken, from one or two entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct BhrbRecord {
     /// Address of the branch instruction.
     pub from: u64,
-    /// Where it went to; `None` if the instruction itself says that
-    /// ([`Branch::target`](super::Branch::target)).
+    /// Its target; `None` if the instruction itself holds that
+    /// ([`Branch::target`](super::super::Branch::target)).
     pub to: Option<u64>,
-    /// Whether its direction or its target had been predicted wrongly.
+    /// Whether its direction or its target was mispredicted.
     pub mispredicted: bool,
 }
 
 /// The branches in the BHRB, most recent first, given its entries from the first.
 ///
-/// Takes no more than [`BHRB_ENTRIES`] entries, and none after the end mark, so
-/// the iterator may read them one by one when asked. What does not fit together
-/// is left out: a target whose branch is not in the next entry, as when the buffer
-/// had no room for it.
-pub fn records(entries: impl Iterator<Item = u64>) -> impl Iterator<Item = Record> {
+/// Takes no more than [`BHRB_ENTRIES`] entries, and none after an empty one, so the iterator may
+/// read each from the BHRB when it is asked for it. A target whose branch is not in the next entry
+/// is left out: the branch's may have been overwritten.
+pub fn bhrb_records(entries: impl Iterator<Item = u64>) -> impl Iterator<Item = BhrbRecord> {
     Records {
         entries: entries.take(BHRB_ENTRIES).map(BhrbEntry),
         ended: false,
@@ -86,14 +80,14 @@ struct Records<I> {
 }
 
 impl<I: Iterator<Item = BhrbEntry>> Iterator for Records<I> {
-    type Item = Record;
+    type Item = BhrbRecord;
 
-    fn next(&mut self) -> Option<Record> {
-        // The entry before, if it is a target.
+    fn next(&mut self) -> Option<BhrbRecord> {
+        // The previous entry, if it is a target.
         let mut target: Option<BhrbEntry> = None;
         while !self.ended {
             let entry = match self.entries.next() {
-                Some(entry) if !entry.is_end() => entry,
+                Some(entry) if !entry.is_empty() => entry,
                 _ => {
                     self.ended = true;
                     break;
@@ -104,7 +98,7 @@ impl<I: Iterator<Item = BhrbEntry>> Iterator for Records<I> {
                 Some(_) if entry.is_target() => Some(entry),
                 Some(from) => {
                     let wrong_target = target.is_some_and(BhrbEntry::is_mispredicted);
-                    return Some(Record {
+                    return Some(BhrbRecord {
                         from,
                         to: target.and_then(BhrbEntry::address),
                         mispredicted: entry.is_mispredicted() || wrong_target,

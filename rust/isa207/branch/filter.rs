@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which branches an event's branch stack is to hold, and how far the hardware
-//! can choose them.
+//! Which branches a branch stack is to hold, and how far the hardware can choose them.
 //!
-//! The hardware has one filter at a time, MMCRA\[IFM\]:
+//! The BHRB has one filter at a time, MMCRA\[IFM\]:
 //!
 //! | IFM | records | on |
 //! |---|---|---|
@@ -12,30 +11,28 @@
 //! | 2 | indirect branches | v3.1 |
 //! | 3 | conditional branches | v3.1 |
 //!
-//! Before v3.1 the filters 2 and 3 leave out the address of some branches and
-//! record their targets only, so they are of no use here.
+//! Before v3.1, IFM 2 and 3 record of some branches the target without the address, so they are of
+//! no use here.
 //!
-//! IFM 2 is not used either, except where the in-tree driver is to be matched,
-//! which takes it for a filter of indirect calls. The documents leave room for
-//! doubt: the kernel's own test of it takes it as one of XL-form branches with
-//! LK=0, that is, of everything indirect but calls. What IFM 1 and 0 record loses
-//! nothing in either case, and software does the rest.
+//! IFM 2 is not used on v3.1 either, unless the in-tree driver is to be matched, which takes it for
+//! a filter of indirect calls. The documents leave room for doubt: the kernel's own test of it takes
+//! it for one of XL-form branches with LK=0, that is, of everything indirect but calls. IFM 1 and 0
+//! lose nothing in either case, and software does the rest.
 //!
-//! Sources: Power ISA v2.07B and v3.1 Book III, MMCRA; `power*_bhrb_filter_map()`
-//! in the kernel's `arch/powerpc/perf/power{8,9,10}-pmu.c`.
+//! Sources: Power ISA v2.07B and v3.1 Book III, MMCRA; `power*_bhrb_filter_map()` in the kernel's
+//! `arch/powerpc/perf/power{8,9,10}-pmu.c`.
 
 use super::{
-    branch::Branch,
-    cpu::{
-        CpuModel,
-        Isa, //
+    super::{
+        isa::Isa,
+        models::model::CpuModel,
+        refusal::Refusal, //
     },
-    refusal::Refusal, //
+    decode::Branch, //
 };
 
-/// The types of branches that an event asks for: the union of those that are set.
-///
-/// Each stands for one of perf's `PERF_SAMPLE_BRANCH_*`.
+/// The types of branches that an event asks for, the union of those that are set: each one of
+/// perf's `PERF_SAMPLE_BRANCH_*`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BranchTypes {
     /// `ANY`: every branch.
@@ -99,35 +96,34 @@ impl BranchTypes {
             || (self.indirect_jump && indirect && !call && !branch.is_return())
     }
 
-    /// Whether every branch is wanted, so that none need be looked at.
+    /// Whether every branch is wanted, so that no instruction has to be decoded.
     pub const fn is_all(&self) -> bool {
         self.any
     }
 
-    /// Whether calls are all that is wanted, if anything.
+    /// Whether nothing but calls is wanted.
     const fn are_calls(&self) -> bool {
         !(self.any || self.any_return || self.conditional || self.indirect_jump)
     }
 }
 
-/// What the hardware can do about a choice of branches.
+/// The hardware filter for a choice of branches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardwareFilter {
-    /// MMCRA\[IFM\]: records every branch that is wanted, and maybe others.
+    /// MMCRA\[IFM\]: records every branch that is wanted, and possibly others.
     pub ifm: u8,
-    /// With this filter the BHRB has what is wanted and nothing else. Only true
-    /// of a BHRB that has been recorded with `ifm`: see [`super::Mmcr::ifm`].
+    /// A BHRB recorded with this filter holds what is wanted and nothing else. Whether it was is
+    /// up to [`Mmcr::ifm`](super::super::Mmcr::ifm).
     pub exact: bool,
 }
 
 impl CpuModel {
-    /// The hardware filter that leaves out most without losing a branch of one of
-    /// `types`. What it records too many is up to software
-    /// ([`BranchTypes::contains`]).
+    /// The hardware filter that leaves out most without losing a branch of one of `types`.
+    /// Software drops what it records too many ([`BranchTypes::contains`]).
     pub fn branch_filter(&self, types: BranchTypes) -> HardwareFilter {
         let (ifm, exact) = match types {
             BranchTypes { any: true, .. } => (0, true),
-            // Nothing is wanted. Any filter does.
+            // Nothing is wanted: any filter does.
             BranchTypes::NONE => (0, false),
             BranchTypes::CONDITIONAL if self.isa >= Isa::V31 => (3, true),
             calls if calls.are_calls() => (1, false),
@@ -136,12 +132,12 @@ impl CpuModel {
         HardwareFilter { ifm, exact }
     }
 
-    /// The filter for `types` if the hardware is to do all, by the in-tree
-    /// driver's rules; whatever the BHRB then has counts as what was asked for.
+    /// The filter for `types` where software drops nothing, by the in-tree driver's rules: whatever
+    /// the BHRB holds then is taken for what was asked for.
     ///
     /// # Errors
     ///
-    /// [`Refusal::NoHardwareBranchFilter`] for all else, combinations included.
+    /// [`Refusal::NoHardwareBranchFilter`] for types without a filter, and for any combination.
     pub fn strict_branch_filter(&self, types: BranchTypes) -> Result<HardwareFilter, Refusal> {
         let ifm = match types {
             BranchTypes::ANY => 0,

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The event code: perf's `attr.config` with names for its fields.
+//!
+//! Here are the fields that lie in the same place on every CPU. Those that moved (combine, cache
+//! select, threshold compare, SDAR mode, and what POWER10 added) are read through the CPU's
+//! [`Layout`](super::layout::Layout).
+//!
+//! Source: `arch/powerpc/perf/isa207-common.h`; for bits 60 to 63, which the hardware never gets,
+//! `Documentation/arch/powerpc/pmu-ebb.rst`.
+
+use super::field::Field;
+
+/// A raw event code as given in `attr.config`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventCode(pub u64);
+
+impl EventCode {
+    /// PMCxSEL: which event of the unit the counter counts.
+    pub(crate) const PMCXSEL: Field = Field::bits(0, 7);
+    /// Marked event: counts only instructions that random sampling has marked.
+    pub(crate) const MARK: Field = Field::bits(8, 8);
+    /// PMCxUNIT: the unit whose events the counter can count.
+    pub(crate) const UNIT: Field = Field::bits(12, 15);
+    /// The counter, 1 to 6; 0 for any of PMC1 to PMC4.
+    pub(crate) const PMC: Field = Field::bits(16, 19);
+    /// Random sampling: eligibility (three bits) and mode (two bits).
+    pub(crate) const SAMPLE_MODE: Field = Field::bits(24, 28);
+    /// What the threshold counter counts; 0 for an event without threshold.
+    pub(crate) const THRESH_SEL: Field = Field::bits(29, 31);
+    /// The event that stops the threshold counter.
+    pub(crate) const THRESH_STOP: Field = Field::bits(32, 35);
+    /// The event that starts the threshold counter.
+    pub(crate) const THRESH_START: Field = Field::bits(36, 39);
+    /// Threshold start and stop as the one byte they form in MMCRA; in POWER8's fabric response
+    /// events, the value to match.
+    pub(crate) const THRESH_CTL: Field = Field::bits(32, 39);
+    /// BHRB filter of an EBB event (MMCRA\[IFM\]).
+    pub(crate) const IFM: Field = Field::bits(60, 61);
+    /// The EBB event uses the BHRB.
+    pub(crate) const BHRB: Field = Field::bits(62, 62);
+    /// The event raises event-based branches.
+    pub(crate) const EBB: Field = Field::bits(63, 63);
+
+    /// The code without Linux's own bits 60 to 63.
+    pub const fn hardware(self) -> Self {
+        Self(self.0 & !(Self::IFM.mask() | Self::BHRB.mask() | Self::EBB.mask()))
+    }
+
+    /// PMCxSEL, 0 to 0xff.
+    pub const fn pmcxsel(self) -> u64 {
+        Self::PMCXSEL.get(self.0)
+    }
+
+    /// Whether only marked instructions count.
+    pub const fn is_marked(self) -> bool {
+        Self::MARK.is_set(self.0)
+    }
+
+    /// The unit, 0 to 15.
+    pub const fn unit(self) -> u64 {
+        Self::UNIT.get(self.0)
+    }
+
+    /// The counter: 0 for any of PMC1 to PMC4; of 1 to 15 only 1 to 6 exist.
+    pub const fn pmc(self) -> u64 {
+        Self::PMC.get(self.0)
+    }
+
+    /// Eligibility (three bits) and mode (two bits) of random sampling.
+    pub const fn sample_mode(self) -> u64 {
+        Self::SAMPLE_MODE.get(self.0)
+    }
+
+    /// What the threshold counter counts, 0 to 7; 0 for an event without threshold.
+    pub const fn thresh_sel(self) -> u64 {
+        Self::THRESH_SEL.get(self.0)
+    }
+
+    /// The event that starts the threshold counter, 0 to 15.
+    pub const fn thresh_start(self) -> u64 {
+        Self::THRESH_START.get(self.0)
+    }
+
+    /// The event that stops the threshold counter, 0 to 15.
+    pub const fn thresh_stop(self) -> u64 {
+        Self::THRESH_STOP.get(self.0)
+    }
+
+    /// Whether the event raises event-based branches.
+    pub const fn is_ebb(self) -> bool {
+        Self::EBB.is_set(self.0)
+    }
+
+    /// Whether the EBB event uses the BHRB.
+    pub const fn wants_bhrb(self) -> bool {
+        Self::BHRB.is_set(self.0)
+    }
+
+    /// BHRB filter of an EBB event, 0 to 3.
+    pub const fn ifm(self) -> u64 {
+        Self::IFM.get(self.0)
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A processor's PMU model: the tables by which one processor differs from another.
+//!
+//! A [`CpuModel`] is data only. Code depends on the generation ([`Isa`]), not on the model.
+
+use super::super::{
+    codes::{
+        event_code::EventCode,
+        layout::{
+            FormatField,
+            Layout, //
+        },
+        perf_event::{
+            CacheEvent,
+            GenericEvent,
+            CACHE_NAMES,
+            GENERIC_NAMES, //
+        },
+    },
+    isa::Isa, //
+};
+
+/// An event with a name: one file of sysfs `events/`.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedEvent {
+    /// File name, as `perf list` shows it.
+    pub name: &'static str,
+    /// Event code.
+    pub code: u64,
+}
+
+/// An event with a name.
+pub(super) const fn named(name: &'static str, code: u64) -> NamedEvent {
+    NamedEvent { name, code }
+}
+
+/// Codes of perf's generic events.
+pub(super) type GenericCodes = &'static [(GenericEvent, u64)];
+
+/// Codes of perf's cache events.
+pub(super) type CacheCodes = &'static [(CacheEvent, u64)];
+
+/// Two codes that count the same event.
+pub(crate) type Pair = [u64; 2];
+
+/// A set of values of the sample mode field.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SampleModes(u32);
+
+impl SampleModes {
+    /// No mode at all.
+    pub(super) const NONE: SampleModes = SampleModes(0);
+
+    /// The modes that POWER9 and later reserve: mode bits 0b11, and eligibilities that the mode
+    /// gives no meaning.
+    pub(super) const RESERVED: SampleModes = Self::NONE
+        .with(&[0x03, 0x07, 0x0b, 0x0f, 0x13, 0x17, 0x1b, 0x1f])
+        .with(&[0x05, 0x09, 0x0d, 0x19, 0x1d, 0x1a, 0x1e]);
+
+    /// The set with `modes` (0 to 31) added.
+    pub(super) const fn with(mut self, modes: &[u32]) -> Self {
+        let mut rest = modes;
+        while let [mode, tail @ ..] = rest {
+            self.0 |= 1_u32.wrapping_shl(*mode);
+            rest = tail;
+        }
+        self
+    }
+
+    /// Whether `mode` is in the set.
+    pub(crate) fn contains(self, mode: u64) -> bool {
+        mode < 32 && (u64::from(self.0) >> mode) & 1 != 0
+    }
+}
+
+/// A processor's PMU.
+#[derive(Debug)]
+pub struct CpuModel {
+    /// As the in-tree driver calls it in `caps/pmu_name`.
+    pub(super) name: &'static str,
+    pub(crate) isa: Isa,
+    pub(crate) layout: &'static Layout,
+    /// Sample modes that the manual reserves.
+    pub(crate) reserved_sample_modes: SampleModes,
+    /// Codes that count wrongly on this revision.
+    pub(crate) blacklist: &'static [u64],
+    /// Codes that count the same event as another.
+    pub(crate) alternatives: &'static [Pair],
+    pub(super) generic_events: GenericCodes,
+    pub(super) cache_events: CacheCodes,
+    /// Files of sysfs `events/` beyond the generic and cache events.
+    pub(super) memory_events: &'static [NamedEvent],
+}
+
+impl CpuModel {
+    /// The name in `caps/pmu_name`, such as `POWER10`.
+    pub const fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The generation of the PMU architecture.
+    pub const fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// The files of sysfs `format/`.
+    pub fn formats(&self) -> impl Iterator<Item = &'static FormatField> {
+        let formats = self.layout.formats.iter();
+        formats.filter(|format| format.field.exists())
+    }
+
+    /// The files of sysfs `events/`.
+    pub fn named_events(&self) -> impl Iterator<Item = NamedEvent> + '_ {
+        let generic = GENERIC_NAMES
+            .iter()
+            .map(|&(name, event)| (name, self.generic_event(event)));
+        let cache = CACHE_NAMES
+            .iter()
+            .map(|&(name, event)| (name, self.cache_event(event)));
+        let both = generic.chain(cache);
+        let both = both.filter_map(|(name, code)| Some(NamedEvent { name, code: code? }));
+        both.chain(self.memory_events.iter().copied())
+    }
+
+    /// The code that counts a generic event; `None` if this CPU cannot (EOPNOTSUPP to perf).
+    pub fn generic_event(&self, event: GenericEvent) -> Option<u64> {
+        code_of(self.generic_events, event)
+    }
+
+    /// The code that counts a cache event; `None` if this CPU cannot (EOPNOTSUPP to perf).
+    pub fn cache_event(&self, event: CacheEvent) -> Option<u64> {
+        code_of(self.cache_events, event)
+    }
+
+    /// Whether the code is one of POWER8's fabric response events (`PM_MRK_FAB_RSP_MATCH` and
+    /// `PM_MRK_FAB_RSP_MATCH_CYC`), whose match value is where other codes have threshold start
+    /// and stop. The lowest bit of PMCxSEL only chooses between level and edge.
+    pub(crate) fn is_fab_match(&self, code: EventCode) -> bool {
+        let event = (code.pmc(), code.unit(), code.pmcxsel() & 0xfe);
+        self.isa == Isa::V207 && matches!(event, (3, 0x0, 0x56) | (4, 0xf, 0x52))
+    }
+}
+
+fn code_of<E: Copy + PartialEq>(table: &[(E, u64)], event: E) -> Option<u64> {
+    let row = table.iter().find(|row| row.0 == event)?;
+    Some(row.1)
+}

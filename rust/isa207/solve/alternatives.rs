@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The codes by which one event can be counted.
+//!
+//! Some events exist on two counters under two codes, and for an event that follows a task the run
+//! latch makes no difference. Both give the solver another counter where one is taken.
+//!
+//! Source: `isa207_get_alternatives()` and its callers in the kernel's `arch/powerpc/perf/`.
+
+use super::{
+    super::{
+        codes::event_code::EventCode,
+        models::model::{
+            CpuModel,
+            Pair, //
+        },
+        request::Request, //
+    },
+    constraint::Constraints, //
+};
+
+/// Codes that count the same while the run latch is on: cycles and run cycles, instructions and
+/// run instructions completed.
+const RUN_LATCH: [Pair; 2] = [[0x0001e, 0x600f4], [0x00002, 0x500fa]];
+
+/// A code that an event can be counted by, with the constraints that come with it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Alternative {
+    pub(super) code: EventCode,
+    pub(super) constraints: Constraints,
+}
+
+/// The codes that an event can be counted by; the one asked for comes first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Alternatives {
+    list: [Alternative; Self::MAX],
+    len: usize,
+}
+
+impl Alternatives {
+    /// The code itself, its partner, and the run latch equivalent of either.
+    const MAX: usize = 4;
+
+    /// The alternatives of `req`, which must be valid.
+    ///
+    /// A code with any of Linux's own bits is the only one: an EBB program counts on the PMC that
+    /// it named.
+    pub(super) fn new(model: &CpuModel, req: &Request) -> Self {
+        let mut this = Self::default();
+        let asked = req.code;
+        let same = partner(model.alternatives, asked);
+        this.add(model, req, Some(asked));
+        this.add(model, req, same);
+        if req.only_count_run {
+            this.add(model, req, partner(&RUN_LATCH, asked));
+            this.add(model, req, same.and_then(|code| partner(&RUN_LATCH, code)));
+        }
+        this
+    }
+
+    /// The alternatives in order of preference, at least one.
+    pub(super) fn as_slice(&self) -> &[Alternative] {
+        self.list.get(..self.len).unwrap_or(&[])
+    }
+
+    fn add(&mut self, model: &CpuModel, req: &Request, code: Option<u64>) {
+        let Some(code) = code.map(EventCode) else {
+            return;
+        };
+        if self.as_slice().iter().any(|known| known.code == code) {
+            return;
+        }
+        if let Some(free) = self.list.get_mut(self.len) {
+            *free = Alternative {
+                code,
+                constraints: Constraints::new(model, req, code),
+            };
+            self.len = self.len.wrapping_add(1);
+        }
+    }
+}
+
+/// The other code of the pair that `code` belongs to.
+fn partner(pairs: &[Pair], code: u64) -> Option<u64> {
+    pairs.iter().find_map(|&[a, b]| match code {
+        _ if code == a => Some(b),
+        _ if code == b => Some(a),
+        _ => None,
+    })
+}

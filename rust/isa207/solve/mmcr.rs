@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The control registers' images for a solved group.
+//!
+//! Invariant: as the group's events agree on every setting they share, no field is ever the OR of
+//! two different values.
+//!
+//! Source: `isa207_compute_mmcr()` in the kernel's `arch/powerpc/perf/isa207-common.c`; for the
+//! fields, see `registers.rs`.
+
+use super::{
+    super::{
+        codes::event_code::EventCode,
+        isa::Isa,
+        models::model::CpuModel,
+        pmc::Pmc,
+        registers::*,
+        request::{
+            Exclude,
+            Machine,
+            Request, //
+        },
+    },
+    threshold::Threshold, //
+};
+
+/// Images of the monitor mode control registers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mmcr {
+    /// MMCR0 without what starts and stops the PMU (FC, PMAE, FCECE) and what EBBs need, which the
+    /// driver adds.
+    pub mmcr0: u64,
+    /// MMCR1: what PMC1 to PMC4 count.
+    pub mmcr1: u64,
+    /// MMCR2: the states in which each counter is frozen.
+    pub mmcr2: u64,
+    /// MMCRA: sampling, thresholds, branch recording.
+    pub mmcra: u64,
+    /// MMCR3 (v3.1): data source match of PMC1 to PMC4. 0 on CPUs without it.
+    pub mmcr3: u64,
+}
+
+impl Mmcr {
+    /// The BHRB filter in force, 0 to 3. 0 as well if branch stacks want different ones, so a
+    /// branch stack need not be filtered only if this is the filter that it asked for and that
+    /// filter is [exact](super::super::HardwareFilter::exact).
+    pub const fn ifm(&self) -> u8 {
+        // CAST: two bits.
+        MMCRA_IFM.get(self.mmcra) as u8
+    }
+
+    /// The images for `reqs`, each counted as its code in `codes` on its counter in `pmcs`.
+    pub(super) fn new(
+        model: &CpuModel,
+        machine: Machine,
+        reqs: &[Request],
+        pmcs: &[Pmc],
+        codes: &[EventCode],
+    ) -> Self {
+        let mut this = Self::default();
+        // The counters in use, a bit each.
+        let mut used: u8 = 0;
+        for ((req, &pmc), &code) in reqs.iter().zip(pmcs).zip(codes) {
+            used |= pmc.bit();
+            if pmc.is_programmable() {
+                this.mmcr1 |= counter_select(model, pmc, code);
+                this.mmcr1 |= shared_select(model, code);
+                this.mmcr3 |= of_pmc(MMCR3_SOURCE, pmc).prep(model.layout.source.get(code.0));
+            }
+            this.mmcr2 |= MMCR2_L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0));
+            this.mmcr2 |= freeze(pmc, req.exclude, machine);
+            this.mmcra |= marking(code);
+            this.mmcra |= Threshold::new(model, req).mmcra(model.isa);
+        }
+        this.mmcr0 = counting(model.isa, used);
+        this.mmcra |= branches(model.isa, reqs);
+        if let Some(codes) = codes.get(..reqs.len()) {
+            this.mmcra |= sdar_mode(model, codes);
+        }
+        this
+    }
+}
+
+/// MMCR0: which counters raise alerts, and whether PMC5 and PMC6 run.
+fn counting(isa: Isa, used: u8) -> u64 {
+    let [pmc1, .., pmc5, pmc6] = Pmc::ALL.map(Pmc::bit);
+    let mut mmcr0 = MMCR0_PMC1CE.prep((used & pmc1 != 0).into());
+    mmcr0 |= MMCR0_PMCJCE.prep((used & !pmc1 != 0).into());
+    mmcr0 |= MMCR0_FC56.prep((used & (pmc5 | pmc6) == 0).into());
+    if isa >= Isa::V31 {
+        mmcr0 |= MMCR0_PMCCEXT.prep(1) | MMCR0_CC56RUN.prep(1);
+    }
+    mmcr0
+}
+
+/// MMCR1: what one of PMC1 to PMC4 counts.
+fn counter_select(model: &CpuModel, pmc: Pmc, code: EventCode) -> u64 {
+    let combine = model.layout.combine.get(code.0);
+    of_pmc(MMCR1_UNIT, pmc).prep(code.unit())
+        | of_pmc(mmcr1_combine(model.isa), pmc).prep(combine)
+        | of_pmc(MMCR1_PMCSEL, pmc).prep(code.pmcxsel())
+}
+
+/// MMCR1: the settings that PMC1 to PMC4 share.
+fn shared_select(model: &CpuModel, code: EventCode) -> u64 {
+    // POWER8's select has four bits; the lower two are 0 unless they are this qualifier.
+    let mut mmcr1 = MMCR1_L1_QUAL.prep(model.layout.cache_sel.get(code.0));
+    mmcr1 |= MMCR1_RADIX_SCOPE.prep(model.layout.radix_scope.get(code.0));
+    if model.is_fab_match(code) {
+        mmcr1 |= MMCR1_FAB.prep(EventCode::THRESH_CTL.get(code.0));
+    }
+    mmcr1
+}
+
+/// MMCR2: the states in which a counter is frozen.
+fn freeze(pmc: Pmc, exclude: Exclude, machine: Machine) -> u64 {
+    let mut states: u64 = 0;
+    if exclude.user {
+        states |= FREEZE_PROBLEM;
+    }
+    if exclude.kernel {
+        states |= if machine.hypervisor_mode {
+            FREEZE_HYPERVISOR
+        } else {
+            FREEZE_SUPERVISOR
+        };
+    }
+    // On bare metal the kernel is the hypervisor: ignore exclude_hv.
+    if exclude.hv && !machine.hypervisor_mode {
+        states |= FREEZE_HYPERVISOR;
+    }
+    if exclude.idle {
+        states |= FREEZE_WAIT;
+    }
+    of_pmc(MMCR2_FREEZE, pmc).prep(states)
+}
+
+/// MMCRA: random sampling.
+fn marking(code: EventCode) -> u64 {
+    if !code.is_marked() {
+        return 0;
+    }
+    // The code's five bits are eligibility, then mode.
+    MMCRA_SAMPLE_ENABLE.prep(1)
+        | MMCRA_SAMP_MODE.prep(code.sample_mode())
+        | MMCRA_SAMP_ELIG.prep(code.sample_mode() >> 2)
+}
+
+/// MMCRA: whether the BHRB records, and with which filter.
+fn branches(isa: Isa, reqs: &[Request]) -> u64 {
+    let wanted = reqs.iter().any(|req| req.branch_ifm().is_some());
+    let off = isa >= Isa::V31 && !wanted;
+    MMCRA_BHRBRD.prep(off.into()) | MMCRA_IFM.prep(common_ifm(reqs).unwrap_or(0).into())
+}
+
+/// The BHRB filter of all events that use the BHRB, 0 if none does; `None` if they want different
+/// ones.
+pub(super) fn common_ifm(reqs: &[Request]) -> Option<u8> {
+    let mut wanted = reqs.iter().filter_map(Request::branch_ifm);
+    let first = wanted.next().unwrap_or(0);
+    wanted.all(|ifm| ifm == first).then_some(first)
+}
+
+/// MMCRA: when SDAR is updated in continuous sampling.
+///
+/// From POWER9 on, 0 for a group with a marked event, as marking updates SDAR by itself; else the
+/// mode that an event asks for, or the default.
+fn sdar_mode(model: &CpuModel, codes: &[EventCode]) -> u64 {
+    let asked = codes.iter().map(|code| model.layout.sdar_mode.get(code.0));
+    MMCRA_SDAR_MODE.prep(match (model.isa, asked.max()) {
+        // No event, nothing to sample.
+        (_, None) => 0,
+        (Isa::V207, _) => SDAR_MODE_TLB,
+        _ if codes.iter().any(|code| code.is_marked()) => 0,
+        (_, Some(0)) => SDAR_MODE_DCACHE,
+        (_, Some(asked)) => asked,
+    })
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Thresholds: a counter in the PMU that runs between two events, and by which an event counts
+//! only what exceeded a value: for instance loads that took longer than 1,000 cycles.
+//!
+//! The value to compare with is mantissa * 4^exponent. Up to POWER9 the event code holds these
+//! two; on POWER10 `attr.config1` holds a plain number.
+//!
+//! Sources: MMCRA in the POWER8, POWER9 and POWER10 Performance Monitor Unit User's Guides;
+//! `thresh_cmp_val()` and `p10_thresh_cmp_val()` in the kernel's
+//! `arch/powerpc/perf/isa207-common.c`.
+
+use super::super::{
+    codes::event_code::EventCode,
+    isa::Isa,
+    models::model::CpuModel,
+    refusal::Refusal,
+    registers::{
+        mmcra_thr_cmp,
+        MMCRA_THR_CTL,
+        MMCRA_THR_SEL, //
+    },
+    request::Request, //
+};
+
+/// The largest value that POWER10's exponent and mantissa can hold.
+const LARGEST: u64 = 255 << 10;
+
+/// The threshold settings of an event; all 0 for an event without one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Threshold {
+    /// What the threshold counter counts, three bits.
+    select: u64,
+    /// Start and stop event, four bits each.
+    control: u64,
+    /// Exponent (three bits) and mantissa (seven, on POWER10 eight).
+    compare: u64,
+}
+
+impl Threshold {
+    /// The threshold settings of `req`, which must be valid ([`Threshold::validate`]).
+    pub(super) fn new(model: &CpuModel, req: &Request) -> Self {
+        let code = req.event_code();
+        if model.is_fab_match(code) {
+            return Self::default();
+        }
+        Self {
+            select: code.thresh_sel(),
+            control: EventCode::THRESH_CTL.get(code.0),
+            compare: match model.isa {
+                Isa::V207 | Isa::V300 => model.layout.thresh_cmp.get(code.0),
+                Isa::V31 => from_number(req.config1),
+            },
+        }
+    }
+
+    /// Refuses reserved values, and settings that without a threshold would mean nothing.
+    pub(super) fn validate(model: &CpuModel, req: &Request) -> Result<(), Refusal> {
+        let code = req.event_code();
+        let compare = model.layout.thresh_cmp.get(code.0);
+        if model.is_fab_match(code) {
+            return if code.thresh_sel() == 0 && compare == 0 {
+                Ok(())
+            } else {
+                Err(Refusal::ThresholdOnFabMatch)
+            };
+        }
+        let events = [code.thresh_start(), code.thresh_stop()];
+        if model.isa >= Isa::V300 && events.contains(&15) {
+            return Err(Refusal::ThresholdEventReserved);
+        }
+        if code.thresh_sel() == 0 && (events != [0, 0] || compare != 0 || req.config1 != 0) {
+            return Err(Refusal::ThresholdWithoutSelect);
+        }
+        // A value that a smaller exponent could hold has to be given with that one. POWER10's
+        // plain number cannot break the rule.
+        let exponent = compare >> 7;
+        if exponent != 0 && compare & 0x60 == 0 {
+            return Err(Refusal::ThresholdMantissa);
+        }
+        Ok(())
+    }
+
+    /// The settings as one number of 22 bits.
+    pub(super) const fn packed(self) -> u64 {
+        self.select | self.control << 3 | self.compare << 11
+    }
+
+    /// The settings in their places in MMCRA.
+    pub(super) const fn mmcra(self, isa: Isa) -> u64 {
+        MMCRA_THR_SEL.prep(self.select)
+            | MMCRA_THR_CTL.prep(self.control)
+            | mmcra_thr_cmp(isa).prep(self.compare)
+    }
+}
+
+/// A plain number as POWER10's exponent (bits 8 to 10) and mantissa (below).
+///
+/// A number above [`LARGEST`] is taken for that, as in the in-tree driver; what the mantissa has
+/// no room for is rounded down.
+fn from_number(number: u64) -> u64 {
+    let mut mantissa = number.min(LARGEST);
+    let mut exponent: u64 = 0;
+    while mantissa > 0xff {
+        mantissa >>= 2;
+        exponent = exponent.wrapping_add(1);
+    }
+    exponent << 8 | mantissa
+}
