@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Fuzz target: any words at all as an event, on every CPU. Nothing panics,
-//! fields are where the manuals have them, and check() and solve() refuse the
-//! same events for the same reasons, which are the written rules'.
+//! fields are where the manuals have them, and validate_event() and solve()
+//! refuse the same events for the same reasons, which are the written rules'.
 
 #![no_main]
 
@@ -12,15 +12,15 @@ use isa207::{
     CpuModel,
     EventCode,
     GenericEvent,
+    Isa,
     Machine,
     Refusal,
     Request, //
 };
 use isa207_fuzz::{
-    check,
-    cpu,
     input::Input,
-    oracle::Model,
+    model,
+    validate,
     PVRS, //
 };
 use libfuzzer_sys::fuzz_target;
@@ -48,31 +48,31 @@ fn fields(word: u64) {
 }
 
 /// perf's own events: those in range exist, and what a CPU has for them counts.
-fn generic(cpu: &CpuModel, config: u64) {
+fn generic(model: &CpuModel, config: u64) {
     let event = GenericEvent::from_config(config);
     assert_eq!(event.is_some(), config < 10);
     let mut codes = [None; 2];
-    codes[0] = event.and_then(|event| cpu.generic_event(event));
+    codes[0] = event.and_then(|event| model.generic_event(event));
 
     let event = CacheEvent::from_config(config);
     let [cache, op, result] = [0, 8, 16].map(|first| bits(config, first, first + 7));
     let in_range = cache < 7 && op < 3 && result < 2 && config < 1 << 24;
     assert!(in_range || event.is_none());
-    codes[1] = event.and_then(|event| cpu.cache_event(event));
+    codes[1] = event.and_then(|event| model.cache_event(event));
 
     for code in codes.into_iter().flatten() {
         let req = Request {
             code,
             ..Request::default()
         };
-        assert!(cpu.solve(&[req], Machine::default()).is_ok(), "{code:#x}");
+        assert!(model.solve(&[req], Machine::default()).is_ok(), "{code:#x}");
     }
 }
 
 /// Bits that no file of `format/` has are refused, whichever they are.
-fn formats(cpu: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
+fn formats(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
     let owned = |word| {
-        let fields = cpu.formats().iter().filter(|format| format.word == word);
+        let fields = model.formats().filter(|format| format.word == word);
         // "event" stands for all of them.
         let fields = fields.filter(|format| format.name != "event");
         fields.fold(0, |all, format| all | format.field.mask())
@@ -86,14 +86,14 @@ fn formats(cpu: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
     }
 }
 
-/// solve() says what check() says, but for the rule about whole groups.
-fn alone(model: Model, cpu: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
-    let answer = cpu.solve(&[*req], Machine::default());
+/// solve() says what validate_event() says, but for the rule about whole groups.
+fn alone(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
+    let answer = model.solve(&[*req], Machine::default());
     let unit = bits(req.code, 12, 15);
     let pmc = bits(req.code, 16, 19);
     let expected = match verdict {
         Err(why) => Err(why),
-        Ok(()) if model == Model::Power9 && (6..=9).contains(&unit) && pmc != 4 => {
+        Ok(()) if model.isa() == Isa::V300 && (6..=9).contains(&unit) && pmc != 4 => {
             Err(Refusal::BusNeedsPmc4)
         }
         // Alone it has the counter it names, or the first.
@@ -103,7 +103,7 @@ fn alone(model: Model, cpu: &CpuModel, req: &Request, verdict: Result<(), Refusa
         let places = answer.placements();
         places.map(|(pmc, code)| (pmc.number(), code.0)).collect()
     });
-    assert_eq!(found, expected, "{} {req:x?}", cpu.name());
+    assert_eq!(found, expected, "{} {req:x?}", model.name());
 }
 
 fuzz_target!(|bytes: &[u8]| {
@@ -113,13 +113,13 @@ fuzz_target!(|bytes: &[u8]| {
 
     let config = input.word();
     let rest = input;
-    for (model, pvr) in PVRS {
-        let cpu = cpu(pvr);
-        generic(cpu, config);
-        let req = rest.clone().request(cpu);
+    for pvr in PVRS {
+        let model = model(pvr);
+        generic(model, config);
+        let req = rest.clone().request(model);
         fields(req.code);
-        let verdict = check(model, pvr, &req);
-        formats(cpu, &req, verdict);
-        alone(model, cpu, &req, verdict);
+        let verdict = validate(pvr, &req);
+        formats(model, &req, verdict);
+        alone(model, &req, verdict);
     }
 });

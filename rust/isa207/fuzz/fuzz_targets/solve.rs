@@ -14,14 +14,11 @@ use isa207::{
     COUNTERS, //
 };
 use isa207_fuzz::{
-    check,
-    cpu,
     decode,
     input::Input,
-    oracle::{
-        self,
-        Model, //
-    },
+    model,
+    oracle,
+    validate,
     PVRS, //
 };
 use libfuzzer_sys::fuzz_target;
@@ -57,7 +54,7 @@ fn is_sound(group: &[Request], answer: &Assignment) {
 /// The same group gets the same answer, and so does the group that asks for the
 /// codes chosen.
 fn is_stable(pvr: u32, group: &[Request], machine: Machine, answer: &Assignment) {
-    assert_eq!(cpu(pvr).solve(group, machine), Ok(*answer));
+    assert_eq!(model(pvr).solve(group, machine), Ok(*answer));
     let chosen = group.iter().zip(answer.placements());
     let chosen: Vec<_> = chosen
         .map(|(req, (_, code))| Request {
@@ -65,20 +62,21 @@ fn is_stable(pvr: u32, group: &[Request], machine: Machine, answer: &Assignment)
             ..*req
         })
         .collect();
-    assert_eq!(cpu(pvr).solve(&chosen, machine), Ok(*answer));
+    assert_eq!(model(pvr).solve(&chosen, machine), Ok(*answer));
 }
 
-fn judge(model: Model, pvr: u32, group: &[Request], machine: Machine) {
-    let answer = cpu(pvr).solve(group, machine);
+fn judge(pvr: u32, group: &[Request], machine: Machine) {
+    let answer = model(pvr).solve(group, machine);
     if group.len() > COUNTERS {
         assert_eq!(answer, Err(Refusal::TooManyEvents));
         return;
     }
-    if let Some(why) = group.iter().find_map(|req| check(model, pvr, req).err()) {
+    if let Some(why) = group.iter().find_map(|req| validate(pvr, req).err()) {
         assert_eq!(answer, Err(why), "the first wrong event decides");
         return;
     }
-    let expected = oracle::solve(model, group, machine.strict_branch_filters);
+    let isa = model(pvr).isa();
+    let expected = oracle::solve(isa, group, machine.strict_branch_filters);
     assert_eq!(
         answer.as_ref().ok().map(places),
         expected,
@@ -89,22 +87,22 @@ fn judge(model: Model, pvr: u32, group: &[Request], machine: Machine) {
     };
     is_sound(group, &answer);
     is_stable(pvr, group, machine, &answer);
-    let seen = decode::decode(model, &answer.mmcr);
-    let wanted = decode::expected(model, group, &answer, machine.hypervisor_mode);
+    let seen = decode::decode(isa, &answer.mmcr);
+    let wanted = decode::expected(isa, group, &answer, machine.hypervisor_mode);
     assert_eq!(seen, wanted, "{pvr:#x} {group:x?}");
 }
 
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let first = input.byte();
-    let (model, pvr) = PVRS[usize::from(first & 0x3f) % PVRS.len()];
+    let pvr = PVRS[usize::from(first & 0x3f) % PVRS.len()];
     let machine = Machine {
         hypervisor_mode: first & 0x80 != 0,
         strict_branch_filters: first & 0x40 != 0,
     };
     let mut group = Vec::new();
     while !input.is_empty() && group.len() < 8 {
-        group.push(input.request(cpu(pvr)));
+        group.push(input.request(model(pvr)));
     }
-    judge(model, pvr, &group, machine);
+    judge(pvr, &group, machine);
 });

@@ -45,11 +45,11 @@ impl<'a> Input<'a> {
     }
 
     /// One event: three bytes, and the words that they ask for.
-    pub fn request(&mut self, cpu: &CpuModel) -> Request {
+    pub fn request(&mut self, model: &CpuModel) -> Request {
         let [kind, more, flags] = [(); 3].map(|()| self.byte());
         let mut code = match kind {
             0xc0.. => self.word(),
-            _ => known(cpu, kind & 0x7f),
+            _ => known(model, kind & 0x7f),
         };
         if kind & 0x80 != 0 && kind < 0xc0 {
             code ^= u64::from(self.byte()) << (self.byte() % 64);
@@ -77,14 +77,13 @@ impl<'a> Input<'a> {
 }
 
 /// A code that some CPU has: one with alternatives or one with a name.
-fn known(cpu: &CpuModel, number: u8) -> u64 {
+fn known(model: &CpuModel, number: u8) -> u64 {
     let number = usize::from(number);
     match FLEXIBLE.get(number) {
         Some(code) => *code,
         None => {
-            let named = cpu.named_events().cycle();
-            let mut others = named.skip(number - FLEXIBLE.len());
-            others.next().expect("a named event").code
+            let named: Vec<_> = model.named_events().collect();
+            named[(number - FLEXIBLE.len()) % named.len()].code
         }
     }
 }

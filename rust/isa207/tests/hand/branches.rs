@@ -16,11 +16,6 @@ use isa207::{
 
 use super::*;
 
-const POWER8: u32 = 0x004d_0200;
-const POWER9: u32 = 0x004e_1203;
-const POWER10: u32 = 0x0080_1200;
-const POWER11: u32 = 0x0082_1200;
-
 /// Kind and target of an instruction at 0x10000.
 fn decode(instruction: u32) -> Option<(BranchKind, Option<u64>)> {
     let branch = Branch::decode(instruction, 0x10000)?;
@@ -144,45 +139,19 @@ fn kinds_and_what_they_are_made_of() {
 
 /// Each type alone, in perf's order, with its name.
 fn types() -> [(&'static str, BranchTypes); 7] {
-    let none = BranchTypes::default();
+    let only = |set: fn(&mut BranchTypes)| {
+        let mut types = BranchTypes::default();
+        set(&mut types);
+        types
+    };
     [
-        ("any", BranchTypes { any: true, ..none }),
-        (
-            "any_call",
-            BranchTypes {
-                any_call: true,
-                ..none
-            },
-        ),
-        (
-            "any_ret",
-            BranchTypes {
-                any_return: true,
-                ..none
-            },
-        ),
-        (
-            "ind_call",
-            BranchTypes {
-                indirect_call: true,
-                ..none
-            },
-        ),
-        (
-            "cond",
-            BranchTypes {
-                conditional: true,
-                ..none
-            },
-        ),
-        ("call", BranchTypes { call: true, ..none }),
-        (
-            "ind_jmp",
-            BranchTypes {
-                indirect_jump: true,
-                ..none
-            },
-        ),
+        ("any", only(|types| types.any = true)),
+        ("any_call", only(|types| types.any_call = true)),
+        ("any_ret", only(|types| types.any_return = true)),
+        ("ind_call", only(|types| types.indirect_call = true)),
+        ("cond", only(|types| types.conditional = true)),
+        ("call", only(|types| types.call = true)),
+        ("ind_jmp", only(|types| types.indirect_jump = true)),
     ]
 }
 
@@ -238,9 +207,9 @@ fn hardware_filters() {
             more(0),
         ];
         for ((name, types), expected) in types().into_iter().zip(expected) {
-            assert_eq!(cpu(pvr).branch_filter(types), expected, "{pvr:#x} {name}");
+            assert_eq!(model(pvr).branch_filter(types), expected, "{pvr:#x} {name}");
         }
-        let filter = |types| cpu(pvr).branch_filter(types);
+        let filter = |types| model(pvr).branch_filter(types);
         let both_calls = BranchTypes {
             call: true,
             indirect_call: true,
@@ -266,7 +235,7 @@ fn strict_hardware_filters_are_those_of_the_built_in_driver() {
     let old = [Some(0), Some(1), None, None, None, None, None];
     let new = [Some(0), Some(1), None, Some(2), Some(3), None, None];
     for (pvr, expected) in [(POWER8, old), (POWER9, old), (POWER10, new), (POWER11, new)] {
-        let strict = |types| cpu(pvr).strict_branch_filter(types);
+        let strict = |types| model(pvr).strict_branch_filter(types);
         for ((name, types), ifm) in types().into_iter().zip(expected) {
             let expected = ifm.map(|ifm| HardwareFilter { ifm, exact: true });
             let expected = expected.ok_or(Refusal::NoHardwareBranchFilter);

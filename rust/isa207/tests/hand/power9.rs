@@ -4,21 +4,16 @@
 
 use isa207::{
     Exclude,
-    Mmcr,
-    Refusal,
-    Selector, //
+    Mmcr, //
 };
 
 use super::*;
-
-/// Nimbus DD2.3, without a blacklist.
-const PVR: u32 = 0x004e_1203;
 
 #[test]
 fn loads_with_latency() {
     // mem-loads: PM_MRK_INST_CMPL on PMC4; sample mode 0x14 (eligibility 5,
     // mode 0); threshold select 1, start 3, stop 4; no SDAR mode as it marks.
-    let answer = solve(cpu(PVR), &requests(&[0x34_3404_01e0])).unwrap();
+    let answer = group(POWER9, &[0x34_3404_01e0]).unwrap();
     assert_eq!(places(&answer), [(4, 0x34_3404_01e0)]);
     let expected = Mmcr {
         mmcr0: 0x4010, // PMCjCE, FC56
@@ -33,33 +28,35 @@ fn loads_with_latency() {
 #[test]
 fn threshold_compare_is_in_bits_9_to_18() {
     // Exponent 2, mantissa 0x3e, in bits 9:18 of MMCRA.
-    let answer = solve(cpu(PVR), &requests(&[0x1_3e35_3404_01e0])).unwrap();
+    let answer = group(POWER9, &[0x1_3e35_3404_01e0]).unwrap();
     assert_eq!(answer.mmcr.mmcra, 0x13e << 45 | 0x1_3551);
-    let small = requests(&[0x1_1e35_3404_01e0]);
-    assert_eq!(solve(cpu(PVR), &small), Err(Refusal::ThresholdMantissa));
+    assert_eq!(
+        group(POWER9, &[0x1_1e35_3404_01e0]),
+        Err(Refusal::ThresholdMantissa)
+    );
 }
 
 #[test]
 fn the_bus_needs_pmc4() {
-    let alone = solve(cpu(PVR), &requests(&[0x26080]));
+    let alone = group(POWER9, &[0x26080]);
     assert_eq!(alone, Err(Refusal::BusNeedsPmc4));
-    assert_eq!(cpu(PVR).validate_event(&requests(&[0x26080])[0]), Ok(()));
+    assert_eq!(validate(POWER9, 0x26080), Ok(()));
 
     // Unit 6 twice, combine 0 and 2, select 0x80 each.
-    let answer = solve(cpu(PVR), &requests(&[0x46080, 0x36880])).unwrap();
+    let answer = group(POWER9, &[0x46080, 0x36880]).unwrap();
     assert_eq!(answer.mmcr.mmcr1, 0x66 << 48 | 2 << 34 | 0x8080);
     // In whatever order.
-    assert!(solve(cpu(PVR), &requests(&[0x36880, 0x46080])).is_ok());
+    assert!(group(POWER9, &[0x36880, 0x46080]).is_ok());
     // Beside an event that has to move.
-    let answer = solve(cpu(PVR), &requests(&[0x46080, 0x36880, 0x400f0, 0x200f4]));
+    let answer = group(POWER9, &[0x46080, 0x36880, 0x400f0, 0x200f4]);
     assert_eq!(answer, Err(Refusal::PmcTaken));
     let codes = [0x46080, 0x36880, 0x400fa, 0x1001e];
-    let answer = solve(cpu(PVR), &requests(&codes)).unwrap();
+    let answer = group(POWER9, &codes).unwrap();
     assert_eq!(places(&answer)[2], (5, 0x500fa));
 
-    let conflict = Refusal::Conflict(Selector::BusEvent);
-    let other = solve(cpu(PVR), &requests(&[0x46080, 0x36882]));
-    assert_eq!(other, Err(conflict));
+    let refused = conflict(Selector::BusEvent);
+    let other = group(POWER9, &[0x46080, 0x36882]);
+    assert_eq!(other, refused);
 }
 
 #[test]
@@ -75,7 +72,7 @@ fn frozen_states() {
         idle: true,
     };
     let pmc6 = |bits: u64| bits << 10;
-    let guest = cpu(PVR).solve(&reqs, Machine::default()).unwrap();
+    let guest = model(POWER9).solve(&reqs, Machine::default()).unwrap();
     let all = pmc6(0b1_1000_1100);
     assert_eq!(guest.mmcr.mmcr2, 1 << 63 | all);
     assert_eq!(guest.mmcr.mmcr0, 0xc000); // PMC1CE, PMCjCE
@@ -84,33 +81,32 @@ fn frozen_states() {
         hypervisor_mode: true,
         ..Machine::default()
     };
-    let bare = cpu(PVR).solve(&reqs, machine).unwrap();
+    let bare = model(POWER9).solve(&reqs, machine).unwrap();
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1100));
 
     // Without the kernel as such, the hypervisor it is runs on.
     reqs[1].exclude.kernel = false;
-    let bare = cpu(PVR).solve(&reqs, machine).unwrap();
+    let bare = model(POWER9).solve(&reqs, machine).unwrap();
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1000));
 }
 
 #[test]
 fn sdar_modes() {
-    let mmcra = |codes: &[u64]| solve(cpu(PVR), &requests(codes)).map(|a| a.mmcr.mmcra);
+    let mmcra = |codes: &[u64]| group(POWER9, codes).map(|a| a.mmcr.mmcra);
     let mode = |n: u64| n << 50 | 0x1001e;
     assert_eq!(mmcra(&[0x1001e]), Ok(2 << 42));
     assert_eq!(mmcra(&[mode(1)]), Ok(1 << 42));
     assert_eq!(mmcra(&[0x2001e, mode(1)]), Ok(1 << 42));
     assert_eq!(mmcra(&[mode(1), 0x401e0]), Ok(1));
     let differ = [mode(1), mode(2) + 0x10000];
-    let conflict = Refusal::Conflict(Selector::SdarMode);
-    assert_eq!(mmcra(&differ), Err(conflict));
+    let refused = conflict(Selector::SdarMode);
+    assert_eq!(mmcra(&differ), refused);
 }
 
 #[test]
 fn blacklists_follow_the_revision() {
     let [dtlb_miss, flop, both] = [0x1c058, 0x100f4, 0x4003c];
-    let refused =
-        |pvr, code| cpu(pvr).validate_event(&requests(&[code])[0]) == Err(Refusal::Blacklisted);
+    let refused = |pvr, code| validate(pvr, code) == Err(Refusal::Blacklisted);
     for (pvr, expected) in [
         (0x004e_1201, [false, true, true]),
         (0x004e_1202, [true, false, true]),
@@ -131,7 +127,7 @@ fn blacklists_follow_the_revision() {
 fn branch_stacks_and_their_filters() {
     let mut reqs = requests(&[0x1001e, 0x20002]);
     reqs[0].branch_filter_ifm = Some(1);
-    let ifm = |reqs: &[_]| solve(cpu(PVR), reqs).map(|a| (a.mmcr.mmcra >> 30) & 3);
+    let ifm = |reqs: &[_]| solve(POWER9, reqs).map(|a| (a.mmcr.mmcra >> 30) & 3);
     assert_eq!(ifm(&reqs), Ok(1));
     reqs[1].branch_filter_ifm = Some(1);
     assert_eq!(ifm(&reqs), Ok(1));
@@ -142,20 +138,20 @@ fn branch_stacks_and_their_filters() {
         strict_branch_filters: true,
         ..Machine::default()
     };
-    let conflict = Err(Refusal::Conflict(Selector::BranchFilter));
-    assert_eq!(cpu(PVR).solve(&reqs, strict), conflict);
+    let refused = conflict(Selector::BranchFilter);
+    assert_eq!(model(POWER9).solve(&reqs, strict), refused);
     // That is the reason given even where a counter is wanted twice as well, as
     // no other code could help.
     reqs[1].code = 0x1001e;
-    assert_eq!(cpu(PVR).solve(&reqs, strict), conflict);
+    assert_eq!(model(POWER9).solve(&reqs, strict), refused);
     assert_eq!(ifm(&reqs), Err(Refusal::PmcTaken));
     reqs[1].code = 0x20002;
     reqs[1].branch_filter_ifm = Some(1);
-    let answer = cpu(PVR).solve(&reqs, strict).unwrap();
+    let answer = model(POWER9).solve(&reqs, strict).unwrap();
     assert_eq!(answer.mmcr.ifm(), 1);
     // Beside an event that wants no branches nothing changes.
     reqs[1].branch_filter_ifm = None;
-    assert_eq!(cpu(PVR).solve(&reqs, strict).unwrap().mmcr.ifm(), 1);
+    assert_eq!(model(POWER9).solve(&reqs, strict).unwrap().mmcr.ifm(), 1);
     reqs[1].branch_filter_ifm = Some(4);
     assert_eq!(ifm(&reqs), Err(Refusal::NoSuchBranchFilter));
 }

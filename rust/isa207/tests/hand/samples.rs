@@ -15,10 +15,6 @@ use isa207::{
 
 use super::*;
 
-const POWER8: u32 = 0x004d_0200;
-const POWER9: u32 = 0x004e_1203;
-const POWER10: u32 = 0x0080_1200;
-const POWER11: u32 = 0x0082_1200;
 const ALL: [u32; 4] = [POWER8, POWER9, POWER10, POWER11];
 
 /// A sample's registers: SIER with type, reach and source of the data, and all other
@@ -34,7 +30,7 @@ fn registers(kind: u64, reach: u64, source: u64) -> SampleRegisters {
 #[test]
 fn instruction_types() {
     for pvr in ALL {
-        let kind = |kind| cpu(pvr).instruction_type(&registers(kind, 0, 0));
+        let kind = |kind| model(pvr).instruction_type(&registers(kind, 0, 0));
         let known = [
             InstructionType::Load,
             InstructionType::Store,
@@ -59,7 +55,7 @@ fn operations() {
                 mmcra,
                 ..registers(kind, 1, 0)
             };
-            let access = cpu(pvr).memory_access(&registers)?;
+            let access = model(pvr).memory_access(&registers)?;
             Some((access.operation, access.reservation))
         };
         assert_eq!(access(1, 0), Some((MemoryOperation::Load, false)));
@@ -86,7 +82,7 @@ fn operations() {
 
 /// The data source of a load.
 fn source(pvr: u32, reach: u64, source: u64) -> Option<DataSource> {
-    let access = cpu(pvr).memory_access(&registers(1, reach, source));
+    let access = model(pvr).memory_access(&registers(1, reach, source));
     let MemoryAccess {
         operation, source, ..
     } = access.unwrap();
@@ -182,7 +178,7 @@ fn weights() {
                 mmcra,
                 ..registers(kind, 1, 0)
             };
-            cpu(pvr).weight(&registers)
+            model(pvr).weight(&registers)
         };
         let expected = Weight {
             latency: latency << 6,
@@ -201,7 +197,7 @@ fn weights() {
             mmcra,
             ..registers(1, 1, 0)
         };
-        cpu(pvr).weight(&registers).latency
+        model(pvr).weight(&registers).latency
     };
     assert_eq!(latency(POWER9, !(7 << 27 | 0x7f << 19)), 0);
     assert_eq!(latency(POWER10, !(7 << 27 | 0xff << 19)), 0);
@@ -219,7 +215,7 @@ fn cycle_counts_of_the_struct_form() {
         ..registers(1, 1, 0)
     };
     let cycles = |pvr, registers| {
-        let weight = cpu(pvr).weight(&registers);
+        let weight = model(pvr).weight(&registers);
         (weight.finish_cycles, weight.dispatch_cycles)
     };
     assert_eq!(cycles(POWER10, registers), (0x123, 0x456));

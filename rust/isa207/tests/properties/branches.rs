@@ -8,115 +8,70 @@ use isa207::{
     Branch,
     BranchKind,
     BranchTypes,
-    CpuModel,
     Isa,
 };
 use proptest::prelude::*;
 
 use crate::{
-    runner,
-    PVRS, //
+    models,
+    run, //
 };
 
 /// A branch as an assembler sees it.
 #[derive(Clone, Copy, Debug)]
 enum Instruction {
-    /// `b`: distance or address in words.
-    I { words: i32, aa: bool, lk: bool },
-    /// `bc`
-    B {
-        bo: u32,
-        bi: u32,
-        words: i32,
-        aa: bool,
-        lk: bool,
-    },
-    /// `bclr`, `bcctr`, `bctar` by their extended opcode.
-    Xl {
-        opcode: u32,
-        bo: u32,
-        bi: u32,
-        bh: u32,
-        lk: bool,
-    },
+    /// `b`: distance or address in words, AA, LK.
+    I(i32, bool, bool),
+    /// `bc`: BO, BI, distance or address in words, AA, LK.
+    B(u32, u32, i32, bool, bool),
+    /// `bclr`, `bcctr`, `bctar`: extended opcode, BO, BI, BH, LK.
+    Xl(u32, u32, u32, u32, bool),
 }
 
 use Instruction::*;
 
 impl Instruction {
     fn encode(self) -> u32 {
+        let flags = |aa, lk| u32::from(aa) << 1 | u32::from(lk);
         match self {
-            I { words, aa, lk } => {
-                18 << 26 | (words as u32 & 0xff_ffff) << 2 | u32::from(aa) << 1 | u32::from(lk)
-            }
-            B {
-                bo,
-                bi,
-                words,
-                aa,
-                lk,
-            } => {
+            I(words, aa, lk) => 18 << 26 | (words as u32 & 0xff_ffff) << 2 | flags(aa, lk),
+            B(bo, bi, words, aa, lk) => {
                 let upper = 16 << 26 | bo << 21 | bi << 16;
-                upper | (words as u32 & 0x3fff) << 2 | u32::from(aa) << 1 | u32::from(lk)
+                upper | (words as u32 & 0x3fff) << 2 | flags(aa, lk)
             }
-            Xl {
-                opcode,
-                bo,
-                bi,
-                bh,
-                lk,
-            } => 19 << 26 | bo << 21 | bi << 16 | bh << 11 | opcode << 1 | u32::from(lk),
+            Xl(opcode, bo, bi, bh, lk) => {
+                19 << 26 | bo << 21 | bi << 16 | bh << 11 | opcode << 1 | flags(false, lk)
+            }
         }
     }
 
     fn links(self) -> bool {
         match self {
-            I { lk, .. } | B { lk, .. } | Xl { lk, .. } => lk,
+            I(.., lk) | B(.., lk) | Xl(.., lk) => lk,
         }
     }
 
     /// Whether CTR or a condition has a say.
     fn conditional(self) -> bool {
         match self {
-            I { .. } => false,
-            B { bo, .. } | Xl { bo, .. } => bo & 0b00100 == 0 || bo & 0b10000 == 0,
+            I(..) => false,
+            B(bo, ..) | Xl(_, bo, ..) => bo & 0b00100 == 0 || bo & 0b10000 == 0,
         }
     }
 
-    /// `bcl 20,31,$+4`
-    fn learns_address(self) -> bool {
-        matches!(
-            self,
-            B {
-                bo: 20,
-                bi: 31,
-                words: 1,
-                aa: false,
-                lk: true
-            }
-        )
-    }
-
     fn is_call(self) -> bool {
-        self.links() && !self.learns_address()
+        // `bcl 20,31,$+4` only learns its own address.
+        self.links() && !matches!(self, B(20, 31, 1, false, true))
     }
 
     fn returns(self) -> bool {
-        matches!(
-            self,
-            Xl {
-                opcode: 16,
-                bh: 0,
-                lk: false,
-                ..
-            }
-        )
+        matches!(self, Xl(16, _, _, 0, false))
     }
 
     fn target(self, address: u64) -> Option<u64> {
         let (words, absolute) = match self {
-            I { words, aa, .. } | B { words, aa, .. } => (words, aa),
-            Xl { .. } => return None,
+            I(words, aa, _) | B(_, _, words, aa, _) => (words, aa),
+            Xl(..) => return None,
         };
         let bytes = i128::from(words) * 4 + if absolute { 0 } else { i128::from(address) };
         Some(bytes.rem_euclid(1 << 64) as u64)
@@ -124,10 +79,10 @@ impl Instruction {
 
     fn kind(self) -> BranchKind {
         match self {
-            Xl { .. } if self.returns() && self.conditional() => BranchKind::ConditionalReturn,
-            Xl { .. } if self.returns() => BranchKind::Return,
-            Xl { lk: true, .. } => BranchKind::IndirectCall,
-            Xl { .. } => BranchKind::IndirectJump,
+            Xl(..) if self.returns() && self.conditional() => BranchKind::ConditionalReturn,
+            Xl(..) if self.returns() => BranchKind::Return,
+            Xl(.., true) => BranchKind::IndirectCall,
+            Xl(..) => BranchKind::IndirectJump,
             _ if self.is_call() && self.conditional() => BranchKind::ConditionalCall,
             _ if self.is_call() => BranchKind::Call,
             _ if self.conditional() => BranchKind::Conditional,
@@ -138,26 +93,14 @@ impl Instruction {
 
 fn instruction() -> impl Strategy<Value = Instruction> {
     let flags = || (any::<bool>(), any::<bool>());
-    let i = (-0x80_0000..0x80_0000, flags()).prop_map(|(words, (aa, lk))| I { words, aa, lk });
+    let i = (-0x80_0000..0x80_0000, flags()).prop_map(|(words, (aa, lk))| I(words, aa, lk));
     let words = prop_oneof![3 => -0x2000..0x2000, 1 => Just(1)];
     let bi = prop_oneof![3 => 0u32..32, 1 => Just(31)];
     let b = (0u32..32, bi, words, flags());
-    let b = b.prop_map(|(bo, bi, words, (aa, lk))| B {
-        bo,
-        bi,
-        words,
-        aa,
-        lk,
-    });
+    let b = b.prop_map(|(bo, bi, words, (aa, lk))| B(bo, bi, words, aa, lk));
     let opcode = prop::sample::select(vec![16, 528, 560]);
     let xl = (opcode, 0u32..32, 0u32..32, 0u32..4, any::<bool>());
-    let xl = xl.prop_map(|(opcode, bo, bi, bh, lk)| Xl {
-        opcode,
-        bo,
-        bi,
-        bh,
-        lk,
-    });
+    let xl = xl.prop_map(|(opcode, bo, bi, bh, lk)| Xl(opcode, bo, bi, bh, lk));
     prop_oneof![1 => i, 2 => b, 2 => xl]
 }
 
@@ -165,7 +108,7 @@ fn instruction() -> impl Strategy<Value = Instruction> {
 fn instructions_decode_back() {
     let addresses = prop_oneof![any::<u64>(), 0..0x1000u64, !0xfff..=u64::MAX];
     let inputs = (instruction(), addresses.prop_map(|address| address & !3));
-    let result = runner().run(&inputs, |(instruction, address)| {
+    run("branches", &inputs, |(instruction, address)| {
         let Some(branch) = Branch::decode(instruction.encode(), address) else {
             return Err(TestCaseError::fail("no branch"));
         };
@@ -174,10 +117,9 @@ fn instructions_decode_back() {
         prop_assert_eq!(branch.is_call(), instruction.is_call());
         prop_assert_eq!(branch.is_conditional(), instruction.conditional());
         prop_assert_eq!(branch.is_return(), instruction.returns());
-        prop_assert_eq!(branch.is_indirect(), matches!(instruction, Xl { .. }));
+        prop_assert_eq!(branch.is_indirect(), matches!(instruction, Xl(..)));
         Ok(())
     });
-    result.unwrap();
 }
 
 /// Every choice of types.
@@ -199,7 +141,7 @@ fn all_types() -> impl Iterator<Item = BranchTypes> {
 /// Whether the BHRB records a branch under a filter, for each way to understand the
 /// documents.
 fn recorded(isa: Isa, ifm: u8, instruction: Instruction) -> Vec<bool> {
-    let indirect = matches!(instruction, Xl { .. });
+    let indirect = matches!(instruction, Xl(..));
     match ifm {
         0 => vec![true],
         1 => vec![instruction.links()],
@@ -216,14 +158,13 @@ fn recorded(isa: Isa, ifm: u8, instruction: Instruction) -> Vec<bool> {
 
 #[test]
 fn hardware_filters_lose_nothing_and_are_exact_if_they_say_so() {
-    for (_, pvr) in PVRS {
-        let cpu = CpuModel::from_pvr(pvr).unwrap();
-        let result = runner().run(&instruction(), |instruction| {
+    for model in models() {
+        run(model.name(), &instruction(), |instruction| {
             let branch = Branch::decode(instruction.encode(), 0x10000).unwrap();
             for types in all_types() {
-                let filter = cpu.branch_filter(types);
+                let filter = model.branch_filter(types);
                 let wanted = types.contains(branch);
-                for recorded in recorded(cpu.isa(), filter.ifm, instruction) {
+                for recorded in recorded(model.isa(), filter.ifm, instruction) {
                     prop_assert!(recorded || !wanted, "{types:?} loses");
                     let too_many = recorded && !wanted;
                     prop_assert!(!(filter.exact && too_many), "{types:?} is not exact");
@@ -231,14 +172,13 @@ fn hardware_filters_lose_nothing_and_are_exact_if_they_say_so() {
             }
             Ok(())
         });
-        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
     }
 }
 
 /// A choice holds what its types hold one by one.
 #[test]
 fn types_are_a_union() {
-    let result = runner().run(&instruction(), |instruction| {
+    run("types", &instruction(), |instruction| {
         let branch = Branch::decode(instruction.encode(), 0x10000).unwrap();
         let single: Vec<_> = all_types()
             .enumerate()
@@ -251,7 +191,6 @@ fn types_are_a_union() {
         }
         Ok(())
     });
-    result.unwrap();
 }
 
 /// Branches as the BHRB has them, most recent first, with what is in between that
@@ -297,7 +236,7 @@ fn written() -> impl Strategy<Value = Written> {
 fn bhrb_entries_read_back() {
     let all = prop::collection::vec(written(), 0..20);
     let stale = prop::collection::vec(any::<u64>(), 0..8);
-    let result = runner().run(&(all, stale), |(all, stale)| {
+    run("entries", &(all, stale), |(all, stale)| {
         let mut entries = Vec::new();
         let mut expected = Vec::new();
         for branch in all {
@@ -314,14 +253,13 @@ fn bhrb_entries_read_back() {
         prop_assert_eq!(seen, expected);
         Ok(())
     });
-    result.unwrap();
 }
 
 #[test]
 fn any_bhrb_at_all() {
     let entry = prop_oneof![any::<u64>(), 0..16u64, (0..16u64).prop_map(|n| n | 0x1000)];
     let entries = prop::collection::vec(entry, 0..64);
-    let result = runner().run(&entries, |entries| {
+    run("any entries", &entries, |entries| {
         let given = entries.iter().take(32).copied();
         let given: Vec<_> = given.take_while(|entry| *entry != 0).collect();
         let seen: Vec<_> = isa207::bhrb_records(entries.into_iter()).collect();
@@ -338,5 +276,4 @@ fn any_bhrb_at_all() {
         }
         Ok(())
     });
-    result.unwrap();
 }

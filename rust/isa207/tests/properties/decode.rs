@@ -5,14 +5,14 @@
 
 use isa207::{
     Assignment,
+    Isa,
     Mmcr,
     Request, //
 };
 
 use crate::oracle::{
     filters,
-    power10_compare,
-    Model, //
+    power10_compare, //
 };
 
 /// A register that remembers which bits were read.
@@ -82,7 +82,7 @@ pub struct Decoded {
     pub unexplained: [u64; 5],
 }
 
-pub fn decode(model: Model, mmcr: &Mmcr) -> Decoded {
+pub fn decode(isa: Isa, mmcr: &Mmcr) -> Decoded {
     let Mmcr {
         mmcr0,
         mmcr1,
@@ -97,12 +97,12 @@ pub fn decode(model: Model, mmcr: &Mmcr) -> Decoded {
     for (n, counter) in (0..).zip(&mut all.counters) {
         if n < 4 {
             counter.unit = r1.read(4 * n, 4 * n + 3);
-            counter.combine = match model {
-                Model::Power8 => r1.read(28 + n, 28 + n),
+            counter.combine = match isa {
+                Isa::V207 => r1.read(28 + n, 28 + n),
                 _ => r1.read(24 + 2 * n, 25 + 2 * n),
             };
             counter.event = r1.read(32 + 8 * n, 39 + 8 * n);
-            if model == Model::Power10 {
+            if isa == Isa::V31 {
                 counter.source = r3.read(15 * n, 15 * n + 14);
             }
         }
@@ -124,17 +124,17 @@ pub fn decode(model: Model, mmcr: &Mmcr) -> Decoded {
     all.eligibility = ra.read(57, 59);
     all.mode = ra.read(61, 62);
     all.marking = ra.read_bit(63);
-    match model {
-        Model::Power8 => {
+    match isa {
+        Isa::V207 => {
             all.fab_match = r1.read(20, 27);
             all.exponent = ra.read(22, 24);
             all.mantissa = ra.read(25, 31);
         }
-        Model::Power9 => {
+        Isa::V300 => {
             all.exponent = ra.read(9, 11);
             all.mantissa = ra.read(12, 18);
         }
-        Model::Power10 => {
+        Isa::V31 => {
             all.exponent = ra.read(8, 10);
             all.mantissa = ra.read(11, 18);
             all.radix_scope = r1.read_bit(18);
@@ -150,16 +150,16 @@ pub fn decode(model: Model, mmcr: &Mmcr) -> Decoded {
 
 /// What the images must read as for these events on these counters.
 pub fn expected(
-    model: Model,
+    isa: Isa,
     group: &[Request],
     answer: &Assignment,
     hypervisor_mode: bool,
 ) -> Decoded {
     let mut all = Decoded {
         pmc56_frozen: true,
-        user_reads_need_pmcc: model == Model::Power10,
-        pmc56_ignore_run_latch: model == Model::Power10,
-        bhrb_off: model == Model::Power10,
+        user_reads_need_pmcc: isa == Isa::V31,
+        pmc56_ignore_run_latch: isa == Isa::V31,
+        bhrb_off: isa == Isa::V31,
         ..Decoded::default()
     };
     let hex = |code: u64, first: u32, width: u32| (code >> first) & ((1 << width) - 1);
@@ -186,11 +186,11 @@ pub fn expected(
         }
         counter.unit = hex(code, 12, 4);
         counter.event = hex(code, 0, 8);
-        counter.combine = match model {
-            Model::Power8 => hex(code, 11, 1),
+        counter.combine = match isa {
+            Isa::V207 => hex(code, 11, 1),
             _ => hex(code, 10, 2),
         };
-        let qualified = model != Model::Power8 || hex(code, 22, 1) == 1;
+        let qualified = isa != Isa::V207 || hex(code, 22, 1) == 1;
         if qualified && hex(code, 20, 2) != 0 {
             all.l1_qualifier = hex(code, 20, 2);
         }
@@ -199,22 +199,22 @@ pub fn expected(
             all.eligibility = hex(code, 26, 3);
             all.mode = hex(code, 24, 2);
         }
-        let fab = model == Model::Power8 && [0x30056, 0x4f052].contains(&(code & 0xff0fe));
+        let fab = isa == Isa::V207 && [0x30056, 0x4f052].contains(&(code & 0xff0fe));
         if fab {
             all.fab_match = hex(code, 32, 8);
         } else if hex(code, 29, 3) != 0 {
             all.thresh_select = hex(code, 29, 3);
             all.thresh_stop = hex(code, 32, 4);
             all.thresh_start = hex(code, 36, 4);
-            (all.exponent, all.mantissa) = match model {
-                Model::Power10 => power10_compare(req.config1),
+            (all.exponent, all.mantissa) = match isa {
+                Isa::V31 => power10_compare(req.config1),
                 _ => (hex(code, 47, 3), hex(code, 40, 7)),
             };
         }
-        match model {
-            Model::Power8 => {}
-            Model::Power9 => asked_sdar |= hex(code, 50, 2),
-            Model::Power10 => {
+        match isa {
+            Isa::V207 => {}
+            Isa::V300 => asked_sdar |= hex(code, 50, 2),
+            Isa::V31 => {
                 asked_sdar |= hex(code, 22, 2);
                 counter.source = hex(code, 45, 15);
                 all.radix_scope |= hex(code, 9, 1) == 1;
@@ -231,9 +231,9 @@ pub fn expected(
         }
         (Some(_), Some(_)) => all.bhrb_off = false,
     }
-    all.sdar_mode = match (model, asked_sdar) {
+    all.sdar_mode = match (isa, asked_sdar) {
         _ if group.is_empty() => 0,
-        (Model::Power8, _) => 1,
+        (Isa::V207, _) => 1,
         _ if all.marking => 0,
         (_, 0) => 2,
         (_, asked) => asked,

@@ -6,6 +6,7 @@
 
 use isa207::{
     Exclude,
+    Isa,
     Request, //
 };
 use proptest::{
@@ -13,30 +14,28 @@ use proptest::{
     sample::select, //
 };
 
-use crate::oracle::Model;
-
 /// Codes that can be counted in more than one way, some only for a task.
-fn flexible_codes(model: Model) -> Vec<u64> {
+fn flexible_codes(isa: Isa) -> Vec<u64> {
     let mut codes = vec![0x1e, 0x2, 0x500fa, 0x600f4];
-    codes.extend(match model {
-        Model::Power8 => vec![
+    codes.extend(match isa {
+        Isa::V207 => vec![
             0x200f4, 0x400fa, 0x20036, 0x40036, 0x200f2, 0x300f2, 0x3e054, 0x400f0, 0x10134,
             0x301e2, 0x10138, 0x40138, 0x18082, 0x3e05e, 0x1d14e, 0x401e8, 0x1e054, 0x4000a,
             0x2013c, 0x3012e,
         ],
-        Model::Power9 => vec![
+        Isa::V300 => vec![
             0x200f4, 0x400fa, 0x20036, 0x40036, 0x200f2, 0x300f2, 0x3e054, 0x400f0,
         ],
-        Model::Power10 => vec![],
+        Isa::V31 => vec![],
     });
     codes
 }
 
 /// Some codes of each kind from the published lists.
-fn plain_codes(model: Model) -> Vec<u64> {
+fn plain_codes(isa: Isa) -> Vec<u64> {
     let mut codes = vec![0x1001e, 0x2001e, 0x3001e, 0x4001e, 0x20002, 0x40002];
-    codes.extend(match model {
-        Model::Power8 => vec![
+    codes.extend(match isa {
+        Isa::V207 => vec![
             0x520050,
             0x610050,
             0x64c048,
@@ -54,7 +53,7 @@ fn plain_codes(model: Model) -> Vec<u64> {
             0x20_0003_0156,
             0x21_0004_f152,
         ],
-        Model::Power9 => vec![
+        Isa::V300 => vec![
             0x26080,
             0x46080,
             0x36880,
@@ -73,7 +72,7 @@ fn plain_codes(model: Model) -> Vec<u64> {
             0x4080,
             0x488c,
         ],
-        Model::Power10 => vec![
+        Isa::V31 => vec![
             0x100f8,
             0x200fc,
             0x300fe,
@@ -102,14 +101,14 @@ fn plain_codes(model: Model) -> Vec<u64> {
 }
 
 /// A code put together from fields, most of them 0 or one of two values.
-fn made_up_code(model: Model) -> impl Strategy<Value = u64> {
+fn made_up_code(isa: Isa) -> impl Strategy<Value = u64> {
     let event = select(vec![0x1e, 0x50, 0x52, 0x56, 0x80, 0xf4, 0xfa]);
     let unit = select(vec![0u64, 0, 4, 6, 6, 7, 8, 9, 0xc, 0xf]);
     let pmc = select(vec![0u64, 0, 0, 1, 2, 3, 4, 4, 5, 6, 7]);
-    let cache_sel = match model {
-        Model::Power8 => vec![0u64, 0, 0, 0, 4, 5, 6, 8, 1],
-        Model::Power9 => vec![0, 0, 0, 0, 1, 2, 4],
-        Model::Power10 => vec![0, 0, 0, 0, 1, 2],
+    let cache_sel = match isa {
+        Isa::V207 => vec![0u64, 0, 0, 0, 4, 5, 6, 8, 1],
+        Isa::V300 => vec![0, 0, 0, 0, 1, 2, 4],
+        Isa::V31 => vec![0, 0, 0, 0, 1, 2],
     };
     let mark = prop_oneof![
         6 => Just(0),
@@ -126,12 +125,12 @@ fn made_up_code(model: Model) -> impl Strategy<Value = u64> {
     ];
     // Combine, and on POWER10 radix scope.
     let few = select(vec![0u64, 0, 0, 0, 0x800, 0x400, 0x200]);
-    let upper = match model {
+    let upper = match isa {
         // Threshold compare; SDAR mode.
-        Model::Power8 => vec![0u64, 0, 0, 0, 0x20 << 40, 0xa0 << 40],
-        Model::Power9 => vec![0, 0, 0, 0, 0x20 << 40, 0xa0 << 40, 1 << 50, 2 << 50],
+        Isa::V207 => vec![0u64, 0, 0, 0, 0x20 << 40, 0xa0 << 40],
+        Isa::V300 => vec![0, 0, 0, 0, 0x20 << 40, 0xa0 << 40, 1 << 50, 2 << 50],
         // L2/L3 select; source; SDAR mode.
-        Model::Power10 => vec![0, 0, 0, 0, 1 << 40, 3 << 40, 0x7abc << 45, 1 << 22, 2 << 22],
+        Isa::V31 => vec![0, 0, 0, 0, 1 << 40, 3 << 40, 0x7abc << 45, 1 << 22, 2 << 22],
     };
     let lower = (event, unit, pmc, select(cache_sel));
     (lower, mark, threshold, few, select(upper)).prop_map(
@@ -142,21 +141,21 @@ fn made_up_code(model: Model) -> impl Strategy<Value = u64> {
 }
 
 /// One event; most are valid.
-fn event(model: Model) -> impl Strategy<Value = Request> {
+fn event(isa: Isa) -> impl Strategy<Value = Request> {
     let code = prop_oneof![
-        12 => select(flexible_codes(model)),
-        8 => select(plain_codes(model)),
-        2 => made_up_code(model),
+        12 => select(flexible_codes(isa)),
+        8 => select(plain_codes(isa)),
+        2 => made_up_code(isa),
     ];
     with_attributes(code)
 }
 
 /// One event that is as likely valid as not.
-pub fn doubtful_event(model: Model) -> impl Strategy<Value = Request> {
-    let known = || select([flexible_codes(model), plain_codes(model)].concat());
+pub fn doubtful_event(isa: Isa) -> impl Strategy<Value = Request> {
+    let known = || select([flexible_codes(isa), plain_codes(isa)].concat());
     let flipped = (known(), 0u32..64);
     let code = prop_oneof![
-        3 => made_up_code(model),
+        3 => made_up_code(isa),
         1 => flipped.prop_map(|(code, bit)| code ^ 1 << bit),
         1 => (known(), 0u64..16).prop_map(|(code, linux)| code | linux << 60),
     ];
@@ -210,7 +209,7 @@ enum Ebb {
 }
 
 /// Up to seven events.
-pub fn group(model: Model) -> impl Strategy<Value = Vec<Request>> {
+pub fn group(isa: Isa) -> impl Strategy<Value = Vec<Request>> {
     let ebb = prop_oneof![
         20 => Just(Ebb::None),
         2 => Just(Ebb::All(0x8)),
@@ -218,7 +217,7 @@ pub fn group(model: Model) -> impl Strategy<Value = Vec<Request>> {
         1 => select(vec![0x8, 0xc, 0xd]).prop_map(Ebb::AllWithStacks),
         1 => Just(Ebb::First),
     ];
-    let events = prop::collection::vec(event(model), 0..=7);
+    let events = prop::collection::vec(event(isa), 0..=7);
     (events, ebb).prop_map(|(mut events, ebb)| {
         for (n, req) in events.iter_mut().enumerate() {
             match ebb {

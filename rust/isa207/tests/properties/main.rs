@@ -25,18 +25,16 @@ use proptest::{
     test_runner::{
         Config,
         TestCaseError,
+        TestCaseResult,
         TestRunner, //
     },
 };
 
-use oracle::Model;
-
-const PVRS: [(Model, u32); 4] = [
-    (Model::Power8, 0x004d_0200),
-    (Model::Power9, 0x004e_1203),
-    (Model::Power10, 0x0080_1200),
-    (Model::Power10, 0x0082_1200),
-];
+/// POWER8, POWER9, POWER10 and Power11.
+fn models() -> [&'static CpuModel; 4] {
+    let pvrs = [0x004d_0200, 0x004e_1203, 0x0080_1200, 0x0082_1200];
+    pvrs.map(|pvr| CpuModel::from_pvr(pvr).expect("a known PVR"))
+}
 
 fn cases() -> u32 {
     match std::env::var("PROPTEST_CASES") {
@@ -45,12 +43,15 @@ fn cases() -> u32 {
     }
 }
 
-fn runner() -> TestRunner {
-    TestRunner::new(Config {
+/// Runs `test` with so many random inputs; says `name` of one that fails.
+fn run<S: Strategy>(name: &str, inputs: &S, test: impl Fn(S::Value) -> TestCaseResult) {
+    let config = Config {
         cases: cases(),
         failure_persistence: None,
         ..Config::default()
-    })
+    };
+    let result = TestRunner::new(config).run(inputs, test);
+    result.unwrap_or_else(|why| panic!("{name}: {why}"));
 }
 
 /// How often something happened, to see that the groups are worth their while.
@@ -75,22 +76,22 @@ impl Count {
 
 #[test]
 fn solver_agrees_with_brute_force() {
-    for (model, pvr) in PVRS {
-        let cpu = CpuModel::from_pvr(pvr).unwrap();
+    for model in models() {
+        let isa = model.isa();
         let [counted, moved, conflicting, invalid] = [(); 4].map(|()| Count::default());
-        let inputs = (generate::group(model), any::<bool>());
-        let result = runner().run(&inputs, |(group, strict)| {
-            let wrong = group.iter().any(|req| !oracle::is_valid(model, req));
+        let inputs = (generate::group(isa), any::<bool>());
+        run(model.name(), &inputs, |(group, strict)| {
+            let wrong = group.iter().any(|req| !oracle::is_valid(isa, req));
             let expected = if wrong {
                 None
             } else {
-                oracle::solve(model, &group, strict)
+                oracle::solve(isa, &group, strict)
             };
             let machine = Machine {
                 strict_branch_filters: strict,
                 ..Machine::default()
             };
-            let answer = cpu.solve(&group, machine);
+            let answer = model.solve(&group, machine);
             counted.add_if(expected.is_some());
             conflicting.add_if(expected.is_none() && !wrong);
             invalid.add_if(wrong);
@@ -108,7 +109,6 @@ fn solver_agrees_with_brute_force() {
                 ))),
             }
         });
-        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
         counted.at_least_one_in(5, "counted");
         moved.at_least_one_in(100, "with an alternative");
         conflicting.at_least_one_in(10, "in conflict");
@@ -117,23 +117,18 @@ fn solver_agrees_with_brute_force() {
 }
 
 #[test]
-fn check_agrees_with_the_written_rules() {
-    for (model, pvr) in PVRS {
-        let cpu = CpuModel::from_pvr(pvr).unwrap();
+fn validation_agrees_with_the_written_rules() {
+    for model in models() {
+        let isa = model.isa();
         let [good, bad] = [(); 2].map(|()| Count::default());
-        let result = runner().run(&generate::doubtful_event(model), |req| {
-            let valid = oracle::is_valid(model, &req);
+        run(model.name(), &generate::doubtful_event(isa), |req| {
+            let valid = oracle::is_valid(isa, &req);
             good.add_if(valid);
             bad.add_if(!valid);
-            prop_assert_eq!(
-                cpu.validate_event(&req).is_ok(),
-                valid,
-                "{:?}",
-                cpu.validate_event(&req)
-            );
+            let answer = model.validate_event(&req);
+            prop_assert_eq!(answer.is_ok(), valid, "{:?}", answer);
             Ok(())
         });
-        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
         good.at_least_one_in(5, "valid");
         bad.at_least_one_in(5, "invalid");
     }
@@ -141,36 +136,34 @@ fn check_agrees_with_the_written_rules() {
 
 #[test]
 fn images_decode_back_to_the_events() {
-    for (model, pvr) in PVRS {
-        let cpu = CpuModel::from_pvr(pvr).unwrap();
+    for model in models() {
+        let isa = model.isa();
         let counted = Count::default();
-        let inputs = (generate::group(model), any::<bool>());
-        let result = runner().run(&inputs, |(group, hypervisor_mode)| {
+        let inputs = (generate::group(isa), any::<bool>());
+        run(model.name(), &inputs, |(group, hypervisor_mode)| {
             let machine = Machine {
                 hypervisor_mode,
                 ..Machine::default()
             };
-            let Ok(answer) = cpu.solve(&group, machine) else {
+            let Ok(answer) = model.solve(&group, machine) else {
                 return Ok(());
             };
             counted.add_if(true);
-            let seen = decode::decode(model, &answer.mmcr);
-            let wanted = decode::expected(model, &group, &answer, hypervisor_mode);
+            let seen = decode::decode(isa, &answer.mmcr);
+            let wanted = decode::expected(isa, &group, &answer, hypervisor_mode);
             prop_assert_eq!(seen, wanted);
             Ok(())
         });
-        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
         counted.at_least_one_in(5, "counted");
     }
 }
 
 #[test]
 fn asking_for_the_chosen_codes_changes_nothing() {
-    for (model, pvr) in PVRS {
-        let cpu = CpuModel::from_pvr(pvr).unwrap();
+    for model in models() {
         let moved = Count::default();
-        let result = runner().run(&generate::group(model), |group| {
-            let Ok(answer) = cpu.solve(&group, Machine::default()) else {
+        run(model.name(), &generate::group(model.isa()), |group| {
+            let Ok(answer) = model.solve(&group, Machine::default()) else {
                 return Ok(());
             };
             let mut chosen = group.clone();
@@ -178,26 +171,23 @@ fn asking_for_the_chosen_codes_changes_nothing() {
                 req.code = code.0;
             }
             moved.add_if(chosen != group);
-            prop_assert_eq!(cpu.solve(&chosen, Machine::default()), Ok(answer));
+            prop_assert_eq!(model.solve(&chosen, Machine::default()), Ok(answer));
             Ok(())
         });
-        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
         moved.at_least_one_in(100, "with an alternative");
     }
 }
 
 #[test]
 fn order_decides_codes_but_not_whether_a_group_counts() {
-    for (model, pvr) in PVRS {
-        let cpu = CpuModel::from_pvr(pvr).unwrap();
-        let result = runner().run(&generate::group(model), |group| {
+    for model in models() {
+        run(model.name(), &generate::group(model.isa()), |group| {
             let mut reversed = group.clone();
             reversed.reverse();
-            let solve = |reqs: &[Request]| cpu.solve(reqs, Machine::default()).is_ok();
+            let solve = |reqs: &[Request]| model.solve(reqs, Machine::default()).is_ok();
             prop_assert_eq!(solve(&group), solve(&reversed));
             Ok(())
         });
-        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
     }
 }
 
@@ -205,9 +195,8 @@ fn order_decides_codes_but_not_whether_a_group_counts() {
 fn anything_at_all_gets_an_answer() {
     let word = any::<u64>;
     let anything = prop::collection::vec((word(), word(), word(), any::<u8>()), 0..12);
-    for (_, pvr) in PVRS {
-        let cpu = CpuModel::from_pvr(pvr).unwrap();
-        let result = runner().run(&anything, |words| {
+    for model in models() {
+        run(model.name(), &anything, |words| {
             let reqs = words.iter().map(|&(code, config1, config2, ifm)| Request {
                 code,
                 config1,
@@ -216,12 +205,11 @@ fn anything_at_all_gets_an_answer() {
                 ..Request::default()
             });
             let reqs: Vec<_> = reqs.collect();
-            let answer = cpu.solve(&reqs, Machine::default());
+            let answer = model.solve(&reqs, Machine::default());
             if reqs.len() > 6 {
                 prop_assert_eq!(answer, Err(Refusal::TooManyEvents));
             }
             Ok(())
         });
-        result.unwrap_or_else(|why| panic!("{}: {why}", cpu.name()));
     }
 }

@@ -5,16 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use isa207::Request;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
-pub enum Model {
-    Power8,
-    Power9,
-    Power10,
-}
-
-use Model::*;
+use isa207::{
+    Isa::{
+        self,
+        *, //
+    },
+    Request, //
+};
 
 /// Bits `first` to `last`, counted from the least significant.
 fn bits(word: u64, first: u32, last: u32) -> u64 {
@@ -26,12 +23,12 @@ fn hardware(code: u64) -> u64 {
     code & 0x0fff_ffff_ffff_ffff
 }
 
-fn is_fab_match(model: Model, code: u64) -> bool {
-    model == Power8 && [0x30056, 0x4f052].contains(&(code & 0xff0fe))
+fn is_fab_match(isa: Isa, code: u64) -> bool {
+    isa == V207 && [0x30056, 0x4f052].contains(&(code & 0xff0fe))
 }
 
 /// Whether the request is an event that the CPU has.
-pub fn is_valid(model: Model, req: &Request) -> bool {
+pub fn is_valid(isa: Isa, req: &Request) -> bool {
     let code = req.code;
     let unit = bits(code, 12, 15);
     let pmc = bits(code, 16, 19);
@@ -41,12 +38,12 @@ pub fn is_valid(model: Model, req: &Request) -> bool {
     let (stop, start) = (bits(code, 32, 35), bits(code, 36, 39));
     let l2l3 = [6, 7, 8, 9].contains(&unit);
 
-    let reserved = match model {
-        Power8 => bits(code, 9, 10) | bits(code, 50, 59),
-        Power9 => bits(code, 9, 9) | bits(code, 52, 59),
-        Power10 => 0,
+    let reserved = match isa {
+        V207 => bits(code, 9, 10) | bits(code, 50, 59),
+        V300 => bits(code, 9, 9) | bits(code, 52, 59),
+        V31 => 0,
     };
-    let config1_limit = if model == Power10 { 1 << 18 } else { 1 };
+    let config1_limit = if isa == V31 { 1 << 18 } else { 1 };
     if reserved != 0 || req.config1 >= config1_limit || req.config2 != 0 {
         return false;
     }
@@ -70,37 +67,33 @@ pub fn is_valid(model: Model, req: &Request) -> bool {
     }
 
     // Sampling.
-    let reserved_here = match model {
-        Power8 => false,
-        Power9 => sample == 0xc,
-        Power10 => sample == 0x10,
+    let reserved_here = match isa {
+        V207 => false,
+        V300 => sample == 0xc,
+        V31 => sample == 0x10,
     };
     let reserved_modes = [0x5, 0x9, 0xd, 0x19, 0x1d, 0x1a, 0x1e];
     let reserved_everywhere = sample % 4 == 3 || reserved_modes.contains(&sample);
-    if reserved_here || (model != Power8 && reserved_everywhere) {
+    if reserved_here || (isa != V207 && reserved_everywhere) {
         return false;
     }
-    let sdar_mode = match model {
-        Power8 => 0,
-        Power9 => bits(code, 50, 51),
-        Power10 => bits(code, 22, 23),
+    let sdar_mode = match isa {
+        V207 => 0,
+        V300 => bits(code, 50, 51),
+        V31 => bits(code, 22, 23),
     };
     if (sample != 0 && !marked) || (sdar_mode % 2 == 1 && marked) {
         return false;
     }
 
     // Thresholds.
-    let compare = if model == Power10 {
-        0
-    } else {
-        bits(code, 40, 49)
-    };
-    if is_fab_match(model, code) {
+    let compare = if isa == V31 { 0 } else { bits(code, 40, 49) };
+    if is_fab_match(isa, code) {
         if select != 0 || compare != 0 {
             return false;
         }
     } else {
-        if model != Power8 && (start == 15 || stop == 15) {
+        if isa != V207 && (start == 15 || stop == 15) {
             return false;
         }
         if select == 0 && start + stop + compare + req.config1 != 0 {
@@ -113,8 +106,8 @@ pub fn is_valid(model: Model, req: &Request) -> bool {
     }
 
     // Cache selects.
-    match model {
-        Power8 => {
+    match isa {
+        V207 => {
             let allowed: &[u64] = match unit {
                 6 | 7 => &[0],
                 8 | 9 => &[0, 8],
@@ -122,7 +115,7 @@ pub fn is_valid(model: Model, req: &Request) -> bool {
             };
             allowed.contains(&bits(code, 20, 23))
         }
-        Power9 => {
+        V300 => {
             let allowed: &[u64] = match unit {
                 6 | 7 => &[0],
                 8 | 9 => &[0, 8],
@@ -130,7 +123,7 @@ pub fn is_valid(model: Model, req: &Request) -> bool {
             };
             allowed.contains(&bits(code, 20, 23))
         }
-        Power10 => {
+        V31 => {
             let allowed = if l2l3 { 0 } else { 3 };
             let group = bits(code, 40, 44);
             bits(code, 20, 21) <= allowed && (group == 0 || unit == 6)
@@ -139,9 +132,9 @@ pub fn is_valid(model: Model, req: &Request) -> bool {
 }
 
 /// Codes that count the same, in the order they are to be tried.
-fn codes(model: Model, req: &Request) -> Vec<u64> {
-    let pairs: &[[u64; 2]] = match model {
-        Power8 => &[
+fn codes(isa: Isa, req: &Request) -> Vec<u64> {
+    let pairs: &[[u64; 2]] = match isa {
+        V207 => &[
             [0x10134, 0x301e2],
             [0x10138, 0x40138],
             [0x18082, 0x3e05e],
@@ -154,14 +147,14 @@ fn codes(model: Model, req: &Request) -> Vec<u64> {
             [0x3e054, 0x400f0],
             [0x400fa, 0x500fa],
         ],
-        Power9 => &[
+        V300 => &[
             [0x20036, 0x40036],
             [0x200f2, 0x300f2],
             [0x200f4, 0x600f4],
             [0x3e054, 0x400f0],
             [0x400fa, 0x500fa],
         ],
-        Power10 => &[[0x2, 0x500fa], [0x1e, 0x600f4]],
+        V31 => &[[0x2, 0x500fa], [0x1e, 0x600f4]],
     };
     let mut all = vec![req.code];
     for pair in pairs {
@@ -194,7 +187,7 @@ pub fn power10_compare(number: u64) -> (u64, u64) {
 }
 
 /// The settings an event shares with the others, by name.
-fn settings(model: Model, code: u64, req: &Request) -> Vec<(&'static str, u64)> {
+fn settings(isa: Isa, code: u64, req: &Request) -> Vec<(&'static str, u64)> {
     let mut list = vec![("ebb", code >> 63)];
     if bits(code, 62, 62) == 1 {
         list.push(("branches", bits(code, 60, 61)));
@@ -207,35 +200,35 @@ fn settings(model: Model, code: u64, req: &Request) -> Vec<(&'static str, u64)> 
     }
     let unit = bits(code, 12, 15);
     let l1_select = bits(code, 20, 21);
-    match model {
-        Power8 if bits(code, 22, 22) == 1 => list.push(("l1", l1_select)),
-        Power8 => {}
-        Power9 if (6..=9).contains(&unit) => list.push(("bus", bits(code, 0, 7))),
-        Power10 if unit == 6 => list.push(("l2l3", bits(code, 40, 44))),
-        Power10 if (7..=9).contains(&unit) => {}
-        Power9 | Power10 => list.push(("l1", l1_select)),
+    match isa {
+        V207 if bits(code, 22, 22) == 1 => list.push(("l1", l1_select)),
+        V207 => {}
+        V300 if (6..=9).contains(&unit) => list.push(("bus", bits(code, 0, 7))),
+        V31 if unit == 6 => list.push(("l2l3", bits(code, 40, 44))),
+        V31 if (7..=9).contains(&unit) => {}
+        V300 | V31 => list.push(("l1", l1_select)),
     }
-    if model == Power10 {
+    if isa == V31 {
         list.push(("radix scope", bits(code, 9, 9)));
     }
     if bits(code, 8, 8) == 1 {
         list.push(("sample", bits(code, 24, 28)));
     }
-    let sdar_mode = match model {
-        Power8 => 0,
-        Power9 => bits(code, 50, 51),
-        Power10 => bits(code, 22, 23),
+    let sdar_mode = match isa {
+        V207 => 0,
+        V300 => bits(code, 50, 51),
+        V31 => bits(code, 22, 23),
     };
     if sdar_mode != 0 {
         list.push(("sdar mode", sdar_mode));
     }
-    if is_fab_match(model, code) {
+    if is_fab_match(isa, code) {
         list.push(("fab match", bits(code, 32, 39)));
-    } else if model == Power8 || bits(code, 29, 31) != 0 {
+    } else if isa == V207 || bits(code, 29, 31) != 0 {
         list.push(("threshold", bits(code, 29, 39)));
-        match model {
-            Power8 | Power9 => list.push(("compare", bits(code, 40, 49))),
-            Power10 => {
+        match isa {
+            V207 | V300 => list.push(("compare", bits(code, 40, 49))),
+            V31 => {
                 let (exponent, mantissa) = power10_compare(req.config1);
                 list.push(("exponent", exponent));
                 list.push(("mantissa", mantissa));
@@ -256,23 +249,23 @@ pub fn filters(group: &[Request]) -> BTreeSet<u64> {
 /// Counters (1 to 6) and codes of the first choice of codes that can count at
 /// the same time, with the first placement that does it. With `strict` all branch
 /// stacks must want the same filter.
-pub fn solve(model: Model, group: &[Request], strict: bool) -> Option<Vec<(usize, u64)>> {
+pub fn solve(isa: Isa, group: &[Request], strict: bool) -> Option<Vec<(usize, u64)>> {
     if strict && filters(group).len() > 1 {
         return None;
     }
-    let lists: Vec<_> = group.iter().map(|req| codes(model, req)).collect();
+    let lists: Vec<_> = group.iter().map(|req| codes(isa, req)).collect();
     let mut chosen = Vec::new();
-    choose(model, group, &lists, &mut chosen)
+    choose(isa, group, &lists, &mut chosen)
 }
 
 fn choose(
-    model: Model,
+    isa: Isa,
     group: &[Request],
     lists: &[Vec<u64>],
     chosen: &mut Vec<u64>,
 ) -> Option<Vec<(usize, u64)>> {
     let Some(list) = lists.get(chosen.len()) else {
-        if !settings_agree(model, group, chosen) {
+        if !settings_agree(isa, group, chosen) {
             return None;
         }
         let places = place(chosen, &mut Vec::new())?;
@@ -280,7 +273,7 @@ fn choose(
     };
     for code in list {
         chosen.push(*code);
-        let found = choose(model, group, lists, chosen);
+        let found = choose(isa, group, lists, chosen);
         chosen.pop();
         if found.is_some() {
             return found;
@@ -289,16 +282,14 @@ fn choose(
     None
 }
 
-fn settings_agree(model: Model, group: &[Request], codes: &[u64]) -> bool {
+fn settings_agree(isa: Isa, group: &[Request], codes: &[u64]) -> bool {
     let pairs = codes.iter().zip(group);
-    let all: Vec<_> = pairs
-        .flat_map(|(c, req)| settings(model, *c, req))
-        .collect();
+    let all: Vec<_> = pairs.flat_map(|(c, req)| settings(isa, *c, req)).collect();
     let agree = |(name, value): &(&str, u64)| all.iter().all(|(n, v)| n != name || v == value);
     let on_bus = |c: &&u64| (6..=9).contains(&bits(**c, 12, 15));
     let bus: Vec<_> = codes.iter().filter(on_bus).collect();
     let led = bus.iter().any(|c| bits(**c, 16, 19) == 4);
-    all.iter().all(agree) && (model != Power9 || bus.is_empty() || led)
+    all.iter().all(agree) && (isa != V300 || bus.is_empty() || led)
 }
 
 /// Tries every counter for every event, in order.
