@@ -5,7 +5,6 @@
 
 use super::{
     bindings,
-    machine,
     pmu::LocalPmu, //
 };
 use core::marker::PhantomData;
@@ -31,15 +30,9 @@ impl<'a> Code<'a> {
     /// The instruction at `address`, `None` where none can be read.
     #[inline]
     pub(crate) fn at(&self, address: u64) -> Option<u32> {
+        // SAFETY: Access was begun. Any address will do; one that is not mapped gives no instruction.
         // CAST: An address has 64 bits on this machine.
-        let long = address as usize;
-        let instruction = if machine::is_kernel_address(address) {
-            // SAFETY: Any address will do; one that is not mapped gives no instruction.
-            unsafe { bindings::ebb_pmu_kernel_instruction(long) }
-        } else {
-            // SAFETY: Access was begun. Any address will do, as above.
-            unsafe { bindings::ebb_pmu_user_instruction(long) }
-        };
+        let instruction = unsafe { bindings::ebb_pmu_instruction(address as usize) };
         // A negative number stands for none.
         u32::try_from(instruction).ok()
     }

@@ -103,24 +103,35 @@ void ebb_pmu_set_sampled(struct pt_regs *regs, bool siar, unsigned long sier,
 	regs->dsisr = mmcra;
 }
 
-void ebb_pmu_user_access_begin(void)
+/*
+ * notrace: a tracer is called between begin and end otherwise, and could reach
+ * the program's memory.
+ */
+notrace void ebb_pmu_user_access_begin(void)
 {
 	pagefault_disable();
-	/* No address is ever outside of nothing; each one read is checked. */
+	/*
+	 * A zero-length range always passes access_ok(). The address of each
+	 * instruction is checked when it is read.
+	 */
 	(void)user_read_access_begin((void __user *)0, 0);
 }
 
-void ebb_pmu_user_access_end(void)
+notrace void ebb_pmu_user_access_end(void)
 {
 	user_read_access_end();
 	pagefault_enable();
 }
 
-long ebb_pmu_user_instruction(unsigned long address)
+notrace long ebb_pmu_instruction(unsigned long address)
 {
 	u32 __user *from = (u32 __user *)address;
 	u32 instruction;
 
+	if (is_kernel_addr(address)) {
+		__get_kernel_nofault(&instruction, (u32 *)address, u32, fault);
+		return instruction;
+	}
 	if (!access_ok(from, sizeof(instruction)))
 		return -EFAULT;
 	barrier_nospec();
@@ -128,16 +139,6 @@ long ebb_pmu_user_instruction(unsigned long address)
 	return instruction;
 fault:
 	return -EFAULT;
-}
-
-long ebb_pmu_kernel_instruction(unsigned long address)
-{
-	u32 instruction;
-
-	if (copy_from_kernel_nofault(&instruction, (void *)address,
-				     sizeof(instruction)))
-		return -EFAULT;
-	return instruction;
 }
 
 void ebb_pmu_set_sampled_counter(int index, unsigned long value)

@@ -52,13 +52,13 @@ void ebb_pmu_set_sampled(struct pt_regs *regs, bool siar, unsigned long sier,
 			 unsigned long mmcra);
 
 /*
- * The instruction at an address, or a negative number if it cannot be read at
- * once. Programs' are read between begin and end, with page faults disabled.
+ * The instruction at an address of the current program or of the kernel, or a
+ * negative number if it cannot be read without a page fault. Only between begin
+ * and end.
  */
 void ebb_pmu_user_access_begin(void);
 void ebb_pmu_user_access_end(void);
-long ebb_pmu_user_instruction(unsigned long address);
-long ebb_pmu_kernel_instruction(unsigned long address);
+long ebb_pmu_instruction(unsigned long address);
 
 /*
  * Set what the extended registers of samples have for a counter (0 for PMC1) on
