@@ -111,7 +111,7 @@ pub(super) fn switch_in(
     // Before SIAR and SDAR are restored: an alert changes them.
     let user = driver.emulator().switch_in(this_cpu, thread.mmcr0());
     // Only with GE on: with GE off the program's handler has this alert already.
-    if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::forgets_alerts() {
+    if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::has_pmao_bug() {
         local.raise_again();
     }
     thread.restore(driver.registers());

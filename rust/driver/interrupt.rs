@@ -69,7 +69,7 @@ impl PmiHandler {
 
 impl Handler for PmiHandler {
     fn handle(&self, interrupted: &mut Interrupted) {
-        let start = machine::clock();
+        let start = machine::sched_clock();
         let mmcr0 = Mmcr0::read();
         // SAFETY: Interrupts are off in the handler of a PMI. It uses the CPU's state only while the
         // PMU is enabled, when no other code changes that.
@@ -102,7 +102,7 @@ impl Handler for PmiHandler {
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr.get().mmcr0).alerting().write();
         // SAFETY: This is the handler of a PMI.
-        unsafe { perf::sample_event_took(machine::clock().wrapping_sub(start)) };
+        unsafe { perf::sample_event_took(machine::sched_clock().wrapping_sub(start)) };
     }
 }
 
@@ -131,7 +131,7 @@ fn handle_overflows(
     }
     // `interrupted` may be the registers of a program. The kernel reads these fields when it makes the
     // program's callchain in a later interrupt.
-    interrupted.clear_sampled();
+    interrupted.clear_perf_regs();
     // If another PMI was made pending meanwhile, it was for one of these counters.
     local_pmu(this_cpu).clear_pending_interrupt();
 }

@@ -57,6 +57,7 @@ use crate::{
         hotplug::Hotplug,
         interrupt::PmcReservation,
         machine,
+        parameters,
         thread::Registers, //
     },
 };
@@ -96,11 +97,11 @@ impl Driver {
         try_pin_init!(Self {
             model,
             machine: Machine {
-                hypervisor_mode: machine::kernel_is_hypervisor(),
-                strict_branch_filters: machine::strict_filters(),
+                hypervisor_mode: machine::is_hypervisor(),
+                strict_branch_filters: parameters::strict_filters(),
             },
             hotplug: Hotplug::watch()?,
-            prompt: machine::prompt().unwrap_or(pmi_handler.emulator.prompt_by_default()),
+            prompt: parameters::prompt().unwrap_or(pmi_handler.emulator.prompt_by_default()),
             pmcs <- PmcReservation::new(pmi_handler.clone()),
             pmi_handler,
         }? Error)

@@ -8,7 +8,7 @@
 use crate::{
     isa207,
     perf::Event,
-    power::machine, //
+    power::log, //
 };
 use kernel::prelude::*;
 
@@ -106,7 +106,7 @@ impl Refusal {
         let error = self.error();
         // perf core offers an event of another type to every PMU in turn: do not log those.
         if !matches!(self, Self::OtherType) {
-            machine::log_refusal(event.attr().config(), error.to_errno(), self.reason());
+            log::refusal(event.attr().config(), error, self.reason());
         }
         error
     }

@@ -55,7 +55,7 @@ fn request(event: &Event) -> Request {
             user: attr.exclude_user(),
             kernel: attr.exclude_kernel(),
             // On bare metal the kernel is the hypervisor: ignore exclude_hv.
-            hv: attr.exclude_hv() && machine::in_partition(),
+            hv: attr.exclude_hv() && !machine::is_hypervisor(),
             idle: attr.exclude_idle(),
         },
         only_count_run: event.follows_task(),

@@ -138,7 +138,7 @@ impl PmuSnapshot {
             return;
         };
         // The kernel derives the sample's privilege level and its callchain from these.
-        interrupted.set_sampled(by_siar, self.sier, self.mmcra);
+        interrupted.set_perf_regs(by_siar, self.sier, self.mmcra);
         if attr.sample_type().contains_any(SampleType::BEYOND_IP) {
             self.report_beyond_ip(this_cpu, event, period, ip, interrupted);
         } else {

@@ -7,6 +7,7 @@
     clippy::pedantic,
     clippy::undocumented_unsafe_blocks,
     missing_docs,
+    non_camel_case_types,
     unreachable_pub
 )]
 

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Learning that a CPU comes up, maybe not for the first time: its PMU then has to be turned on.
+//! Which CPUs came up, be it again: their PMUs have to be turned on.
 //!
-//! The callback runs on another CPU while this one is still dead, so it only leaves a mark.
+//! The callback runs on another CPU while the one that it is about is still dead, so it sets a flag.
+//!
+//! C header: [`include/linux/cpuhotplug.h`](srctree/include/linux/cpuhotplug.h)
 
-use super::bindings;
-use core::ffi::{
-    c_int,
-    c_uint, //
-};
 use kernel::{
+    bindings,
     cpu::CpuId,
     error::to_result,
     prelude::*, //
@@ -20,33 +18,45 @@ use kernel::{
 };
 
 // CAST: The largest number of CPUs a kernel is built for.
-const CPUS: usize = kernel::bindings::NR_CPUS as usize;
+const CPUS: usize = bindings::NR_CPUS as usize;
 
 /// CPUs that came up since [`Hotplug::came_up`] last asked.
 static CAME_UP: [Atomic<bool>; CPUS] = [const { Atomic::new(false) }; CPUS];
 
-/// # Safety
-///
-/// None; unsafe only as the hotplug core's type says so.
+/// Called by the hotplug core before `cpu` comes up.
 unsafe extern "C" fn prepare(cpu: c_uint) -> c_int {
     // CAST: A CPU's number fits any integer.
-    if let Some(mark) = CAME_UP.get(cpu as usize) {
-        mark.store(true, Relaxed);
+    if let Some(came_up) = CAME_UP.get(cpu as usize) {
+        came_up.store(true, Relaxed);
     }
     0
 }
 
-/// Marks CPUs that come up while it lives.
+/// Watches CPUs come up while it lives.
+///
+/// # Invariants
+///
+/// `state` is the hotplug core's name for `prepare`.
 pub(crate) struct Hotplug {
-    state: c_int,
+    state: bindings::cpuhp_state,
 }
 
 impl Hotplug {
-    /// Starts marking. Fails with `ENOSPC` when the hotplug core has no place left.
+    /// Starts watching. Fails with `ENOSPC` when the hotplug core has no place left.
     pub(crate) fn watch() -> Result<Self> {
-        // SAFETY: The callback may be called from now on until `drop`.
-        let state = unsafe { bindings::ebb_pmu_hotplug_add(Some(prepare)) };
+        // SAFETY: `prepare` may be called from now on until `drop`.
+        let state = unsafe {
+            bindings::__cpuhp_setup_state(
+                bindings::cpuhp_state_CPUHP_BP_PREPARE_DYN,
+                c"perf/ebb_pmu:prepare".as_char_ptr(),
+                false,
+                Some(prepare),
+                None,
+                false,
+            )
+        };
         to_result(state)?;
+        // INVARIANT: It is positive, as always for a dynamic state.
         Ok(Self { state })
     }
 
@@ -54,9 +64,9 @@ impl Hotplug {
     pub(crate) fn came_up(&self, cpu: CpuId) -> bool {
         // CAST: A CPU's number fits any integer.
         match CAME_UP.get(cpu.as_u32() as usize) {
-            // The mark was set before this CPU ran its first instruction, and nobody else clears it.
-            Some(mark) if mark.load(Relaxed) => {
-                mark.store(false, Relaxed);
+            // It was set before this CPU ran its first instruction, and nobody else clears it.
+            Some(came_up) if came_up.load(Relaxed) => {
+                came_up.store(false, Relaxed);
                 true
             }
             _ => false,
@@ -66,7 +76,7 @@ impl Hotplug {
 
 impl Drop for Hotplug {
     fn drop(&mut self) {
-        // SAFETY: Added in `watch`; waits until the callback runs no more.
-        unsafe { bindings::ebb_pmu_hotplug_remove(self.state) };
+        // SAFETY: Set up in `watch`, by the type invariants. Waits until `prepare` runs no more.
+        unsafe { bindings::__cpuhp_remove_state(self.state, false) };
     }
 }

@@ -22,7 +22,11 @@ use super::{
 };
 use core::ptr::NonNull;
 use kernel::{
-    bindings::pt_regs,
+    bindings::{
+        get_current,
+        pt_regs,
+        pt_regs__bindgen_ty_1__bindgen_ty_1 as NamedRegs, //
+    },
     error::to_result,
     new_mutex,
     prelude::*,
@@ -38,6 +42,16 @@ const MSR_PR: u64 = 1 << 14;
 /// In `softe` of `struct pt_regs`: interrupts are off.
 const IRQS_DISABLED: u64 = 1;
 
+/// The registers by their names, rather than as the user's interface has them.
+///
+/// # Safety
+///
+/// `regs` must be valid.
+unsafe fn named(regs: NonNull<pt_regs>) -> *mut NamedRegs {
+    // SAFETY: The caller guarantees it; the members of the union are the same registers.
+    unsafe { &raw mut (*regs.as_ptr()).__bindgen_anon_1.__bindgen_anon_1 }
+}
+
 /// The state that a PMI interrupted.
 ///
 /// # Invariants
@@ -46,70 +60,86 @@ const IRQS_DISABLED: u64 = 1;
 pub(crate) struct Interrupted(NonNull<pt_regs>);
 
 impl Interrupted {
-    fn regs(&self) -> &kernel::bindings::pt_regs__bindgen_ty_1__bindgen_ty_1 {
-        // SAFETY: Valid by the type invariants; the union's second member is the same registers.
-        unsafe { &self.0.as_ref().__bindgen_anon_1.__bindgen_anon_1 }
-    }
-
     /// The registers as C wants them.
     pub(crate) fn as_raw(&self) -> NonNull<pt_regs> {
         self.0
     }
 
-    /// The next instruction's address.
-    pub(crate) fn nip(&self) -> u64 {
-        // CAST: Words of 64 bits on this machine, as everywhere below.
-        self.regs().nip as u64
+    /// The registers by their names.
+    fn named(&self) -> *mut NamedRegs {
+        // SAFETY: Valid by the type invariants.
+        unsafe { named(self.0) }
     }
 
-    /// Whether a program was interrupted rather than the kernel.
+    /// The address of the next instruction.
+    pub(crate) fn nip(&self) -> u64 {
+        // SAFETY: Valid by the type invariants.
+        // CAST: An `unsigned long` has 64 bits on this machine, as everywhere below.
+        unsafe { (*self.named()).nip as u64 }
+    }
+
+    /// Whether the PMI interrupted a program rather than the kernel.
     pub(crate) fn is_user(&self) -> bool {
-        self.regs().msr as u64 & MSR_PR != 0
+        // SAFETY: Valid by the type invariants.
+        let msr = unsafe { (*self.named()).msr };
+        msr as u64 & MSR_PR != 0
     }
 
     /// Whether interrupts were off, in software's view, so that this PMI is an NMI.
     pub(crate) fn is_nmi(&self) -> bool {
-        self.regs().softe as u64 & IRQS_DISABLED != 0
-    }
-
-    /// Tells the part of perf that is built into the kernel what was sampled: whether SIAR rather
-    /// than [`Interrupted::nip`] says where, and with which SIER and MMCRA. To be called before
-    /// perf core is told of an overflow, as replayed interrupts come with nothing there.
-    pub(crate) fn set_sampled(&mut self, siar: bool, sier: Sier, mmcra: Mmcra) {
-        let (sier, mmcra) = (u64::from(sier) as usize, u64::from(mmcra) as usize);
         // SAFETY: Valid by the type invariants.
-        unsafe { bindings::ebb_pmu_set_sampled(self.0.as_ptr(), siar, sier, mmcra) };
+        let softe = unsafe { (*self.named()).softe };
+        softe as u64 & IRQS_DISABLED != 0
     }
 
-    /// Takes back what [`Interrupted::set_sampled`] told.
-    pub(crate) fn clear_sampled(&mut self) {
-        self.set_sampled(false, Sier::from(0), Mmcra::from(0));
+    /// Tells the part of perf that is built into the kernel what was sampled: whether the instruction
+    /// is the one that SIAR points at rather than the next one, and with which SIER and MMCRA.
+    ///
+    /// perf_arch_misc_flags() and the callchain go by these fields of a PMI's registers, which a
+    /// replayed PMI comes without. So this is due before perf core learns of an overflow.
+    pub(crate) fn set_perf_regs(&mut self, use_siar: bool, sier: Sier, mmcra: Mmcra) {
+        let named = self.named();
+        // SAFETY: Valid by the type invariants; nobody else uses these fields meanwhile.
+        unsafe {
+            (*named).result = use_siar.into();
+            (*named).__bindgen_anon_1.dar = u64::from(sier) as usize;
+            (*named).__bindgen_anon_2.dsisr = u64::from(mmcra) as usize;
+        }
+    }
+
+    /// Takes back what [`Interrupted::set_perf_regs`] told.
+    pub(crate) fn clear_perf_regs(&mut self) {
+        self.set_perf_regs(false, Sier::from(0), Mmcra::from(0));
     }
 }
 
-/// Where the current task's program goes on when the kernel, or its interrupt, is done; 0 for a task
-/// without a program.
+/// Where the current task's program continues when the kernel returns to it; 0 for a task without a
+/// program.
 pub(crate) fn program_nip(_local: &LocalPmu) -> u64 {
-    // SAFETY: Reads the current task's registers, which stay where they are with interrupts off.
-    // CAST: A word of 64 bits on this machine.
-    unsafe { bindings::ebb_pmu_program_nip() as u64 }
+    // SAFETY: The current task and what it saved at its entry to the kernel stay as they are while
+    // interrupts are off.
+    let regs = unsafe { (*get_current()).thread.regs };
+    // SAFETY: As above. CAST: An `unsigned long` has 64 bits on this machine.
+    NonNull::new(regs).map_or(0, |regs| unsafe { (*named(regs)).nip as u64 })
 }
 
 /// Whether the interrupt under way, other than a PMI, interrupted a program rather than the kernel.
 pub(crate) fn interrupted_program() -> bool {
-    // SAFETY: Reads a variable of this CPU and the registers that it points to, if any.
-    unsafe { bindings::ebb_pmu_interrupted_user() }
+    // SAFETY: Reads a variable of this CPU.
+    let regs = unsafe { bindings::ebb_pmu_get_irq_regs() };
+    // SAFETY: The registers of the interrupt under way are valid.
+    NonNull::new(regs).is_some_and(|regs| unsafe { (*named(regs)).msr as u64 & MSR_PR != 0 })
 }
 
-/// Does something that no PMI of this CPU may come between, and nothing that takes long: one that is
-/// due then waits until interrupts are on, and counters may stand still as long.
+/// Calls `f` with PM interrupts masked. One that is due then comes once interrupts are on, and the
+/// counters may stand still until then, so `f` has to be short.
 #[inline]
-pub(crate) fn masked(short: impl FnOnce()) {
+pub(crate) fn masked(f: impl FnOnce()) {
     // SAFETY: Works in any context, also in a PMI.
-    let flags = unsafe { bindings::ebb_pmu_mask() };
-    short();
+    let flags = unsafe { bindings::ebb_pmu_powerpc_local_irq_pmu_save() };
+    f();
     // SAFETY: The flags are those of the mask that is given back.
-    unsafe { bindings::ebb_pmu_unmask(flags) };
+    unsafe { bindings::ebb_pmu_powerpc_local_irq_pmu_restore(flags) };
 }
 
 /// Who handles PMIs.
@@ -166,7 +196,7 @@ impl<H: Handler> PmcReservation<H> {
         let mut users = self.users.lock();
         if *users == 0 {
             // SAFETY: An `H` is registered until the PMU is released.
-            to_result(unsafe { bindings::ebb_pmu_reserve(Some(trampoline::<H>)) })?;
+            to_result(unsafe { bindings::reserve_pmc_hardware(Some(trampoline::<H>)) })?;
         }
         // INVARIANT: Reserved just now, or for the users before.
         *users += 1;
@@ -180,7 +210,7 @@ impl<H: Handler> PmcReservation<H> {
         *users = users.saturating_sub(1);
         if *users == 0 {
             // SAFETY: Reserved by the type invariants, as there was a user.
-            unsafe { bindings::ebb_pmu_release() };
+            unsafe { bindings::release_pmc_hardware() };
         }
     }
 }
@@ -190,7 +220,7 @@ impl<H: Handler> PinnedDrop for PmcReservation<H> {
     fn drop(self: Pin<&mut Self>) {
         if *self.users.lock() > 0 {
             // SAFETY: Reserved by the type invariants.
-            unsafe { bindings::ebb_pmu_release() };
+            unsafe { bindings::release_pmc_hardware() };
         }
     }
 }
@@ -205,7 +235,7 @@ impl OtherOwner {
     pub(crate) fn reserve() -> Result<Self> {
         unsafe extern "C" fn ignore(_regs: *mut pt_regs) {}
         // SAFETY: The handler is there as long as the module, and the PMU is given back in `drop`.
-        to_result(unsafe { bindings::ebb_pmu_reserve(Some(ignore)) })?;
+        to_result(unsafe { bindings::reserve_pmc_hardware(Some(ignore)) })?;
         Ok(Self(()))
     }
 }
@@ -214,6 +244,6 @@ impl OtherOwner {
 impl Drop for OtherOwner {
     fn drop(&mut self) {
         // SAFETY: Reserved in `reserve`.
-        unsafe { bindings::ebb_pmu_release() };
+        unsafe { bindings::release_pmc_hardware() };
     }
 }

@@ -11,7 +11,11 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
+/// Number of the processor version register.
 const PVR: u32 = 287;
+
+/// Its upper half on POWER8E.
+const PVR_POWER8E: u32 = 0x004b;
 
 /// MSR\[HV\] (IBM bit 3): hypervisor state.
 const MSR_HV: u64 = 1 << 60;
@@ -33,15 +37,9 @@ pub(crate) fn interrupts_come() -> bool {
     spr::read_msr() & MSR_EE != 0
 }
 
-/// Whether the kernel itself runs in hypervisor state (bare metal).
-pub(crate) fn kernel_is_hypervisor() -> bool {
+/// Whether the kernel runs in hypervisor state, as on bare metal, rather than in a partition.
+pub(crate) fn is_hypervisor() -> bool {
     spr::read_msr() & MSR_HV != 0
-}
-
-/// Whether the kernel runs under a hypervisor, in a logical partition.
-pub(crate) fn in_partition() -> bool {
-    // SAFETY: Reads a constant of the running kernel.
-    unsafe { bindings::ebb_pmu_in_lpar() }
 }
 
 /// Whether the BHRB's instructions may be used. ISA 2.07 and later require them.
@@ -58,21 +56,10 @@ pub(crate) fn has_bhrb() -> bool {
     BHRB.load(Relaxed)
 }
 
-/// Whether handlers of other interrupts are to let PMIs through, if the user says so: the module's
-/// parameter `prompt`.
-#[inline]
-pub(crate) fn prompt() -> Option<bool> {
-    // SAFETY: Reads a variable that is set before the module starts.
-    let prompt = unsafe { bindings::ebb_pmu_prompt() };
-    (prompt >= 0).then_some(prompt > 0)
-}
-
-/// Whether the CPU raises no alert when it finds MMCR0\[PMAO\] set, as it must: a defect of POWER8E
-/// (`CPU_FTR_PMAO_BUG` of the kernel).
-#[inline]
-pub(crate) fn forgets_alerts() -> bool {
-    // SAFETY: Reads what the kernel found out when it started.
-    unsafe { bindings::ebb_pmu_alert_defect() }
+/// Whether the CPU raises no alert when MMCR0 is written with PMAO set, as the architecture has it:
+/// an erratum of POWER8E (`CPU_FTR_PMAO_BUG` in the kernel).
+pub(crate) fn has_pmao_bug() -> bool {
+    pvr() >> 16 == PVR_POWER8E
 }
 
 /// Whether an effective address is the kernel's.
@@ -81,21 +68,8 @@ pub(crate) fn is_kernel_address(address: u64) -> bool {
     address >= KERNEL_START
 }
 
-/// Whether filters of branch stacks that hardware alone cannot apply are to be refused: the module's
-/// parameter `strict_filters`.
-pub(crate) fn strict_filters() -> bool {
-    // SAFETY: Reads a variable that is set before the module starts.
-    unsafe { bindings::ebb_pmu_strict_filters() }
-}
-
-/// The scheduler's clock of this CPU in nanoseconds.
-pub(crate) fn clock() -> u64 {
+/// This CPU's scheduler clock in nanoseconds.
+pub(crate) fn sched_clock() -> u64 {
     // SAFETY: Works in any context.
-    unsafe { bindings::ebb_pmu_clock() }
-}
-
-/// Says, for whoever turned dynamic debug on, why an event was refused.
-pub(crate) fn log_refusal(config: u64, errno: i32, reason: &str) {
-    // SAFETY: The string is valid for the call, with its length.
-    unsafe { bindings::ebb_pmu_refused(config, errno, reason.as_ptr(), reason.len()) };
+    unsafe { bindings::sched_clock() }
 }

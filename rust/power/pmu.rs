@@ -15,6 +15,7 @@ use super::{
     spr, //
 };
 use core::marker::PhantomData;
+use kernel::bindings::ppc_md;
 
 /// Number of counters.
 pub(crate) const COUNTERS: usize = 6;
@@ -108,7 +109,7 @@ impl LocalPmu {
 
         // SAFETY: Interrupts are off by the type invariants. This leaves them hard disabled until
         // they are on again, so the alert waits, without EBE too.
-        unsafe { bindings::ebb_pmu_hard_disable() };
+        unsafe { bindings::ebb_pmu_hard_irq_disable() };
         let mmcr2 = Mmcr2::read();
         Mmcr2::write(0);
         let [instructions, cycles] = [PMC5, PMC6].map(read_pmc);
@@ -143,31 +144,48 @@ impl LocalPmu {
     pub(crate) fn pend_interrupt(&self) {
         // SAFETY: Interrupts are off by the type invariants. This leaves them hard disabled until
         // they are on again.
-        unsafe { bindings::ebb_pmu_set_pending() };
+        unsafe {
+            bindings::ebb_pmu_hard_irq_disable();
+            bindings::ebb_pmu_set_pmi_irq_pending();
+        }
     }
 
     /// Forgets a PMI that is due. Returns whether there was one.
     pub(crate) fn clear_pending_interrupt(&self) -> bool {
-        // SAFETY: Interrupts are off by the type invariants.
-        unsafe { bindings::ebb_pmu_clear_pending() }
+        // SAFETY: Interrupts are off by the type invariants. A pending PMI implies that MSR[EE] is off
+        // (the masked handler cleared it), so nothing changes the pending interrupts in between.
+        unsafe {
+            let pending = bindings::ebb_pmu_pmi_irq_pending();
+            if pending {
+                bindings::ebb_pmu_clear_pmi_irq_pending();
+            }
+            pending
+        }
     }
 
     /// Turns the PMU's registers on after this CPU came up (a hypervisor call in a partition).
+    ///
+    /// `ppc_enable_pmcs()` does so once for a CPU's number, but not again after the CPU was offline.
     pub(crate) fn turn_on(&self) {
-        // SAFETY: Interrupts are off by the type invariants, so it is this CPU that is turned on.
-        unsafe { bindings::ebb_pmu_enable_pmcs() };
+        self.set_in_use(true);
+        // SAFETY: Set once while the kernel boots.
+        if let Some(enable_pmcs) = unsafe { ppc_md.enable_pmcs } {
+            // SAFETY: Interrupts are off by the type invariants, so it is this CPU's PMU.
+            unsafe { enable_pmcs() };
+        }
     }
 
     /// Tells the kernel whether handlers of other interrupts are to let this CPU's PMIs through.
     /// Where they do not, counters that alert meanwhile stand still until such a handler is done.
     pub(crate) fn set_prompt(&self, wanted: bool) {
         // SAFETY: Writes a variable of this CPU; interrupts are off by the type invariants.
-        unsafe { bindings::ebb_pmu_set_prompt(wanted) };
+        unsafe { bindings::set_prompt_pmi_wanted(wanted) };
     }
 
-    /// Tells the hypervisor whether it has to keep the PMU's registers of this CPU.
+    /// Tells the hypervisor (in the lppaca) and KVM (in the paca) whether they have to keep the PMU's
+    /// registers of this CPU.
     pub(crate) fn set_in_use(&self, in_use: bool) {
-        // SAFETY: Writes this CPU's area; interrupts are off by the type invariants.
-        unsafe { bindings::ebb_pmu_set_in_use(in_use) };
+        // SAFETY: Writes this CPU's areas; interrupts are off by the type invariants.
+        unsafe { bindings::ebb_pmu_ppc_set_pmu_inuse(in_use) };
     }
 }

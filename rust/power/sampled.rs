@@ -18,6 +18,7 @@ use super::{
     },
 };
 use core::marker::PhantomData;
+use kernel::prelude::*;
 
 /// The numbers of PMC1 to PMC6.
 const COUNTER_BITS: u64 = 0x3f << 51;
@@ -56,8 +57,9 @@ impl Drop for SampledCounters<'_> {
 }
 
 fn set(index: usize, counter: u32) {
-    // SAFETY: There are that many counters; the callers stay on this CPU. CAST: At most 5; a counter has 32 bits.
-    unsafe { bindings::ebb_pmu_set_sampled_counter(index as i32, counter as usize) };
+    // SAFETY: There are that many counters; the callers stay on this CPU.
+    // CAST: At most 5; a counter has 32 bits.
+    unsafe { bindings::set_pmcs_ext_regs(index as c_int, counter as usize) };
 }
 
 /// Hides what the address registers hold of the kernel as long as it lives. The PMU must be frozen.

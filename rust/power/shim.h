@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The functions of shim.c: what the kernel offers to C only, as inline functions
- * and macros.
+ * The functions of shim.c. One that stands for a function or macro of the kernel
+ * bears its name after "ebb_pmu_", and its documentation is the kernel's.
  */
 #ifndef EBB_PMU_SHIM_H
 #define EBB_PMU_SHIM_H
@@ -10,46 +10,22 @@
 
 struct pt_regs;
 
-/* Tell the hypervisor (lppaca) and KVM (paca) whether PMU registers matter. */
-void ebb_pmu_set_in_use(bool in_use);
+/* <asm/pmc.h> */
+void ebb_pmu_ppc_set_pmu_inuse(bool inuse);
 
-/*
- * Whether handlers of other interrupts are to let PM interrupts of this CPU
- * through. Interrupts must be off.
- */
-void ebb_pmu_set_prompt(bool wanted);
+/* <asm/hw_irq.h> */
+bool ebb_pmu_pmi_irq_pending(void);
+void ebb_pmu_clear_pmi_irq_pending(void);
+void ebb_pmu_set_pmi_irq_pending(void);
+void ebb_pmu_hard_irq_disable(void);
+unsigned long ebb_pmu_powerpc_local_irq_pmu_save(void);
+void ebb_pmu_powerpc_local_irq_pmu_restore(unsigned long flags);
 
-/* Turn PMU registers on for this CPU, which is due each time it comes up. */
-void ebb_pmu_enable_pmcs(void);
+/* <asm/irq_regs.h> */
+struct pt_regs *ebb_pmu_get_irq_regs(void);
 
-/*
- * Forget a PM interrupt that came while it was masked, and say whether there was
- * one. Interrupts must be off.
- */
-bool ebb_pmu_clear_pending(void);
-
-/* Have a PM interrupt as soon as interrupts are on. Leaves them hard disabled. */
-void ebb_pmu_set_pending(void);
-
-/* Have no interrupt, PM or other, before interrupts are turned on again. */
-void ebb_pmu_hard_disable(void);
-
-/* Mask PM interrupts, and put the mask back to what it was. */
-unsigned long ebb_pmu_mask(void);
-void ebb_pmu_unmask(unsigned long flags);
-
-/* Take and give back the PMU. The handler runs with interrupts off. */
-int ebb_pmu_reserve(void (*handler)(struct pt_regs *));
-void ebb_pmu_release(void);
-
-/*
- * Tell the built-in part of perf (perf_arch_misc_flags() and the callchain) what
- * a PM interrupt sampled: whether SIAR rather than the registers says where, and
- * with which SIER and MMCRA. What it reads are these fields of a PM interrupt's
- * registers, which are not set when the interrupt is a replay.
- */
-void ebb_pmu_set_sampled(struct pt_regs *regs, bool siar, unsigned long sier,
-			 unsigned long mmcra);
+/* <linux/tracepoint.h> */
+void ebb_pmu_tracepoint_synchronize_unregister(void);
 
 /*
  * The instruction at an address of the current program or of the kernel, or a
@@ -60,45 +36,8 @@ void ebb_pmu_user_access_begin(void);
 void ebb_pmu_user_access_end(void);
 long ebb_pmu_instruction(unsigned long address);
 
-/*
- * Set what the extended registers of samples have for a counter (0 for PMC1) on
- * this CPU.
- */
-void ebb_pmu_set_sampled_counter(int index, unsigned long value);
-
-/* The module's parameter strict_filters. */
-bool ebb_pmu_strict_filters(void);
-
-/* The module's parameter prompt: 1 yes, 0 no, negative: the default. */
-int ebb_pmu_prompt(void);
-
-/* Where the current task's program goes on after the kernel; 0 if it has none. */
-unsigned long ebb_pmu_program_nip(void);
-
-/* Whether the interrupt under way, other than a PMI, interrupted a program. */
-bool ebb_pmu_interrupted_user(void);
-
-/* Whether there is a hypervisor above this kernel. */
-bool ebb_pmu_in_lpar(void);
-
-/* Whether the CPU takes no notice of an alert in MMCR0 that is written there. */
-bool ebb_pmu_alert_defect(void);
-
-/* Nanoseconds of this CPU's scheduler clock. */
-u64 ebb_pmu_clock(void);
-
-/* Say (dynamic debug) why an event was refused with an errno. */
-void ebb_pmu_refused(u64 config, int error, const char *reason, size_t length);
-
-/*
- * Have fn(data) called by each task that begins another program, in the task
- * and with interrupts off. ENOENT if the kernel cannot tell.
- */
-int ebb_pmu_exec_watch(void (*fn)(void *data), void *data);
-void ebb_pmu_exec_unwatch(void *data);
-
-/* Have fn(cpu) called before a CPU comes up. A positive number or an errno. */
-int ebb_pmu_hotplug_add(int (*fn)(unsigned int cpu));
-void ebb_pmu_hotplug_remove(int state);
+/* Say (dynamic debug) that an event was refused with an errno, and why. */
+void ebb_pmu_log_refusal(u64 config, int error, const char *reason,
+			 size_t length);
 
 #endif

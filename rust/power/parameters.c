@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The module's parameters. They are declared here rather than in module!, whose
+ * parameters have no files in /sys/module/ebb_pmu/parameters/.
+ */
+#include <linux/moduleparam.h>
+
+#include "parameters.h"
+
+static bool strict_filters;
+module_param(strict_filters, bool, 0444);
+MODULE_PARM_DESC(strict_filters,
+		 "refuse filters of branch stacks that the hardware alone cannot apply");
+
+bool ebb_pmu_strict_filters(void)
+{
+	return strict_filters;
+}
+
+static int prompt = -1;
+module_param(prompt, int, 0444);
+MODULE_PARM_DESC(prompt,
+		 "sample in handlers of other interrupts: 1 yes, 0 no, -1 (default) by machine");
+
+int ebb_pmu_prompt(void)
+{
+	return prompt;
+}
