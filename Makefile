@@ -28,7 +28,6 @@ install: modules ## install it where modprobe finds it (INSTALL_MOD_PATH is heed
 .PHONY: clean
 clean: ## remove what the build left in the checkout (EBB_CACHE stays)
 	@scripts/kbuild '$(KDIR)' '$(CURDIR)' clean
-	@rm -rf scripts/__pycache__ scripts/host/__pycache__
 
 .PHONY: setup
 setup: ## get toolchain, kernel and emulator into EBB_CACHE
@@ -55,18 +54,17 @@ demo: ## do all that is needed and show Event Based Branches in a guest
 .PHONY: check
 check: ## run every test
 	@scripts/setup root kernel guest perf perf-tests selftests
-	@$(in_root) python3 -B scripts/check
+	@$(in_root) scripts/check
 
 .PHONY: check-debug
 check-debug: ## run the guests' tests on a kernel that checks itself (most of an hour)
 	@scripts/setup root kernel-debug guest perf perf-tests selftests
-	@$(in_root) python3 -B scripts/check --debug
+	@$(in_root) scripts/check --debug
 
 .PHONY: conformance
 conformance: module ## compare with the built-in driver by the kernel's own selftests
 	@scripts/setup root guest selftests
-	@$(if $(QEMU),,$(in_root)) python3 -B scripts/conformance --cpus '$(CPUS)' \
-		--suites '$(SUITES)' --without '$(WITHOUT)' --qemu '$(QEMU)'
+	@scripts/python scripts/conformance --cpus '$(CPUS)' --suites '$(SUITES)' --without '$(WITHOUT)' --qemu '$(QEMU)'
 
 .PHONY: host-test
 host-test: ## run the tests that need no guest

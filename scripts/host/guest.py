@@ -14,7 +14,7 @@ import socket
 import subprocess
 import termios
 
-from kernellog import KernelLog
+from kernellog import complaint
 
 # Exit status; scripts/vm --help says when.
 TIMED_OUT = 124
@@ -77,7 +77,6 @@ class Guest:
         self.folder = run / "files"
         self.console_log = run / "console.log"
         self.qemu_log = run / "qemu.log"
-        self.log = KernelLog()
         self.control = b""
         self.process = None
 
@@ -91,9 +90,8 @@ class Guest:
             else:
                 self.run_shell(command)
         except Stop as stop:
-            self.log.close()
             # A guest that hangs after an oops is a broken one first of all.
-            if self.log.report is None or stop.status != TIMED_OUT:
+            if stop.status != TIMED_OUT or not complaint(self.console_log.read_bytes(), 0):
                 raise
         return self.result()
 
@@ -106,9 +104,7 @@ class Guest:
             def kernel(data):
                 log.write(data)
                 # The console ends its lines as a terminal does.
-                data = data.replace(b"\r", b"")
-                self.log.feed(data)
-                write_all(2, data)
+                write_all(2, data.replace(b"\r", b""))
 
             for number, handler in enumerate([kernel, lambda data: write_all(1, data), self.hear]):
                 ours, theirs = socket.socketpair()
@@ -122,7 +118,6 @@ class Guest:
             self.start(command, passed, stderr=errors, **own)
             copy(handlers)
         self.process.wait()
-        self.log.close()
 
     def run_shell(self, command):
         """Run QEMU with its first console at the terminal."""
@@ -142,8 +137,6 @@ class Guest:
         finally:
             self.stop()
             termios.tcsetattr(0, termios.TCSANOW, settings)
-        self.log.feed(self.console_log.read_bytes().replace(b"\r", b""))
-        self.log.close()
 
     def start(self, command, consoles, **options):
         """Start QEMU with its ends of the consoles."""
@@ -167,16 +160,13 @@ class Guest:
 
     def result(self):
         """The exit status, once the guest is gone."""
-        words = {}
-        for line in self.control.decode(errors="replace").splitlines():
-            word, _, rest = line.partition(" ")
-            words[word] = rest
+        lines = self.control.decode(errors="replace").splitlines()
+        words = {word: rest for word, _, rest in (line.partition(" ") for line in lines)}
         status, taint = None, 0
         if re.fullmatch(r"\d+ \d+", words.get("status", "")):
             status, taint = map(int, words["status"].split())
-        self.log.taint(taint)
-        if self.log.report is not None:
-            raise Stop(GUEST_BROKEN, f"the guest's kernel reported: {self.log.report}")
+        if report := complaint(self.console_log.read_bytes(), taint):
+            raise Stop(GUEST_BROKEN, f"the guest's kernel reported: {report}")
         if "failed" in words:
             raise Stop(GUEST_BROKEN, words["failed"])
         if status is not None:

@@ -31,30 +31,11 @@ REPORT = re.compile(
 TAINTS = {5: "bad page", 7: "oops", 9: "warning", 14: "soft lockup"}
 
 
-class KernelLog:
-    """Splits what the console prints into lines and keeps the first report."""
-
-    def __init__(self):
-        self.report = None
-        self._rest = b""
-
-    def feed(self, data):
-        """Look at the next piece of the console's output."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._line(line)
-
-    def close(self):
-        """Look at a last line that has no end."""
-        self._line(self._rest)
-        self._rest = b""
-
-    def taint(self, mask):
-        """Take the guest's own word on it."""
-        for bit, meaning in TAINTS.items():
-            if mask >> bit & 1 and self.report is None:
-                self.report = f"the kernel is tainted by: {meaning}"
-
-    def _line(self, line):
-        if self.report is None and REPORT.search(line):
-            self.report = line.strip().decode(errors="replace")
+def complaint(log, taint):
+    """The first report in what the console printed, or what the taint mask tells."""
+    # The console ends its lines as a terminal does.
+    for line in log.replace(b"\r", b"").splitlines():
+        if REPORT.search(line):
+            return line.strip().decode(errors="replace")
+    meanings = (f"the kernel is tainted by: {text}" for bit, text in TAINTS.items() if taint >> bit & 1)
+    return next(meanings, None)

@@ -15,9 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from guest import GUEST_BROKEN, NO_GUEST, TIMED_OUT, Guest, Stop
+from steps import CACHE, SCRIPTS, TOP
 
-SCRIPTS = Path(__file__).resolve().parent.parent
-CACHE = Path(os.environ.get("EBB_CACHE") or SCRIPTS.parent / ".cache").resolve()
 LOGS_KEPT_DAYS = 7
 MODULE = "/lib/modules/ebb_pmu.ko"
 
@@ -218,11 +217,11 @@ def find_kernel():
 def find_module(driver):
     """The module, if there is one or if it has to be inserted."""
     given = os.environ.get("EBB_MODULE")
-    module = Path(given or SCRIPTS.parent / "ebb_pmu.ko")
+    module = Path(given or TOP / "ebb_pmu.ko")
     if driver == "rust" and not module.is_file():
         if given:
             raise Stop(NO_GUEST, f"EBB_MODULE: there is no '{module}'")
-        must("the module could not be built", "make", "-s", "-C", SCRIPTS.parent, "module")
+        must("the module could not be built", "make", "-s", "-C", TOP, "module")
     return module if module.is_file() else None
 
 

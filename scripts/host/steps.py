@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the scripts in Python share: where things are, and how they run commands, some
+at a time, that end when the script is told to."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parent.parent
+TOP = SCRIPTS.parent
+CACHE = Path(os.environ.get("EBB_CACHE") or TOP / ".cache").resolve()
+TARGET = "powerpc64le-unknown-linux-gnu"
+
+LOGS_KEPT = 5
+# Seconds a command has to end in when it is told to, before it is killed.
+GRACE = 20
+
+lock = threading.Lock()
+# Each is the first of a group of its own; none is started any more once this is None.
+processes = set()
+
+
+def output(*command):
+    """What a command prints; if it fails, so does this program."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    return done.stdout if done.returncode == 0 else sys.exit(done.returncode)
+
+
+def cached(entry):
+    """The folder of an entry of the cache that scripts/setup has made."""
+    return Path(output(SCRIPTS / "setup", "--print", entry).strip())
+
+
+def new_log_folder(name):
+    """A folder for this run's logs; of those of earlier runs the last few stay."""
+    old = sorted((CACHE / "log").glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)
+    for folder in old[: -LOGS_KEPT + 1]:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder = CACHE / "log" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@contextmanager
+def running(command, **options):
+    """A process that runs this command, to its end."""
+    with lock:
+        if processes is None:
+            raise InterruptedError
+        words = [str(word) for word in command]
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True, **options)
+        processes.add(process)
+    try:
+        yield process
+        process.wait()
+    except BaseException:
+        stop_all()
+        raise
+
+
+def stop_all():
+    """End all that runs, and what that started, and start no more."""
+    global processes
+    with lock:
+        left, processes = processes or (), None
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for process in left:
+            if process.poll() is None:
+                os.killpg(process.pid, number)
+        deadline = time.monotonic() + GRACE
+        while any(process.poll() is None for process in left) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
+def in_parallel(count, functions):
+    """Call these functions, so many at a time."""
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            for called in [pool.submit(function) for function in functions]:
+                called.result()
+        except BaseException:
+            stop_all()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def end_on_signals():
+    """Have signals end this program, by way of what it does last."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
