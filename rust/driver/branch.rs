@@ -36,7 +36,7 @@ use crate::{
     power::{
         machine,
         pmu::LocalPmu, //
-    },
+    }, //
 };
 
 /// The types of branches that an event asks for.

@@ -29,10 +29,10 @@ use super::{
 use crate::{
     isa207::{
         self,
-        BhrbRecord, //
+        BhrbRecord,
         Branch,
         BranchKind,
-        BranchTypes,
+        BranchTypes, //
     },
     perf::{
         BranchEntry,
@@ -46,7 +46,7 @@ use crate::{
         bhrb::Bhrb,
         code::Code,
         machine, //
-    },
+    }, //
 };
 use core::ops::RangeInclusive;
 

@@ -14,7 +14,7 @@ use super::{
     event::{
         counter,
         is_ebb, //
-    },
+    }, //
 };
 use crate::{
     perf::{
@@ -24,7 +24,7 @@ use crate::{
     power::{
         interrupt::masked,
         pmu, //
-    },
+    }, //
 };
 use kernel::sync::atomic::Relaxed;
 

@@ -25,7 +25,7 @@ use super::{
     Driver, //
 };
 use crate::{
-    isa207::Mmcr, //
+    isa207::Mmcr,
     perf::{
         Event,
         NewEvent,
@@ -39,7 +39,7 @@ use crate::{
             Mmcr2, //
         },
         thread::CurrentThread, //
-    },
+    }, //
 };
 
 /// Checks the rules for EBB events. Those about scheduling hold for the leader, and so for the group.

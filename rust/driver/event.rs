@@ -12,7 +12,7 @@ use crate::{
         NewEvent,
         SampleFormat,
         ThisCpu, //
-    },
+    }, //
 };
 
 /// Flag: the event has not been on a PMU yet.

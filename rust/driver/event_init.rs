@@ -20,7 +20,7 @@ use crate::{
         Attr,
         EventType,
         NewEvent, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,

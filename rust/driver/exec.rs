@@ -13,7 +13,7 @@ use crate::{
         pmu::LocalPmu,
         regs::Mmcr0,
         thread::CurrentThread, //
-    },
+    }, //
 };
 use kernel::sync::Arc;
 

@@ -35,14 +35,14 @@ use crate::{
         machine,
         pmu,
         regs::Mmcr0, //
-    },
+    }, //
 };
 use kernel::{
     pr_warn_once,
     sync::{
         atomic::Relaxed,
         Arc, //
-    },
+    }, //
 };
 
 /// The handler of PMIs.

@@ -16,7 +16,7 @@ use crate::{
         MemDataSrc,
         Weight,
         WeightType, //
-    },
+    }, //
 };
 
 /// The data source of a sample.

@@ -59,7 +59,7 @@ use crate::{
         machine,
         parameters,
         thread::Registers, //
-    },
+    }, //
 };
 use cpu_state::{
     CpuState,

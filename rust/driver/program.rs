@@ -31,8 +31,8 @@ use crate::{
             Mmcr2,
             Mmcr3,
             Mmcra, //
-        },
-    },
+        }, //
+    }, //
 };
 use kernel::{
     pr_err_once,

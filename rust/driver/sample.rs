@@ -23,7 +23,7 @@ use super::{
         data_address,
         SampleDisposition,
         SampleLocation, //
-    },
+    }, //
 };
 use crate::{
     isa207::{
@@ -41,7 +41,7 @@ use crate::{
     },
     power::{
         interrupt::Interrupted,
-        pmu, //
+        pmu,
         regs::{
             Mmcra,
             Sdar,
@@ -53,8 +53,8 @@ use crate::{
             self,
             HiddenAddresses,
             SampledCounters, //
-        },
-    },
+        }, //
+    }, //
 };
 
 /// The registers of the frozen PMU, read once for all counters that overflowed.

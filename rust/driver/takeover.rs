@@ -25,7 +25,7 @@ use crate::{
     power::{
         exec::ExecWatch,
         machine, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,

@@ -13,17 +13,17 @@ mod cases {
             EntryDecision,
             StackSpec, //
         },
-        count, //
+        count,
         sample_location::{
             data_address,
             SampleDisposition,
             SampleLocation, //
-        },
+        }, //
     };
     use crate::{
         isa207::{
-            BhrbRecord, //
-            BranchTypes,
+            BhrbRecord,
+            BranchTypes, //
         },
         perf::{
             BranchEntry,
@@ -33,7 +33,7 @@ mod cases {
         },
         power::{
             code::Code,
-            interrupt::OtherOwner, //
+            interrupt::OtherOwner,
             pmu::{
                 LocalPmu,
                 NEGATIVE, //
@@ -41,8 +41,8 @@ mod cases {
             regs::{
                 Mmcr0,
                 Sier, //
-            },
-        },
+            }, //
+        }, //
     };
     use kernel::prelude::*;
 

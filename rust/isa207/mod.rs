@@ -70,7 +70,7 @@ pub use branch::{
     filter::{
         BranchTypes,
         HardwareFilter, //
-    },
+    }, //
 };
 pub use codes::{
     event_code::EventCode,
@@ -82,7 +82,7 @@ pub use codes::{
     perf_event::{
         CacheEvent,
         GenericEvent, //
-    },
+    }, //
 };
 pub use isa::Isa;
 pub use models::model::{
@@ -114,7 +114,7 @@ pub use sample::{
         MemoryAccess,
         MemoryLevel,
         MemoryOperation, //
-    },
+    }, //
 };
 pub use solve::{
     assignment::Assignment,

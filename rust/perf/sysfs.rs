@@ -14,11 +14,11 @@ use core::{
 use kernel::{
     bindings,
     fmt,
-    prelude::*, //
+    prelude::*,
     str::{
         CStrExt,
         CString, //
-    },
+    }, //
 };
 
 /// A file with a fixed text.

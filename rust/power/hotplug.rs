@@ -10,11 +10,11 @@ use kernel::{
     bindings,
     cpu::CpuId,
     error::to_result,
-    prelude::*, //
+    prelude::*,
     sync::atomic::{
         Atomic,
         Relaxed, //
-    },
+    }, //
 };
 
 // CAST: The largest number of CPUs a kernel is built for.

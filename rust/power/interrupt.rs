@@ -14,11 +14,11 @@ use super::{
         HandlerSlot,
         Registered, //
     },
-    pmu::LocalPmu, //
+    pmu::LocalPmu,
     regs::{
         Mmcra,
         Sier, //
-    },
+    }, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -33,7 +33,7 @@ use kernel::{
     sync::{
         Arc,
         Mutex, //
-    },
+    }, //
 };
 
 /// MSR\[PR\] (IBM bit 49): problem state.

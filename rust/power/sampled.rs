@@ -7,7 +7,7 @@
 
 use super::{
     bindings,
-    machine, //
+    machine,
     pmu::{
         LocalPmu,
         COUNTERS, //
@@ -15,7 +15,7 @@ use super::{
     regs::{
         Sdar,
         Siar, //
-    },
+    }, //
 };
 use core::marker::PhantomData;
 use kernel::prelude::*;

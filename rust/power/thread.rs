@@ -9,7 +9,7 @@
 //! C header: [`arch/powerpc/include/asm/processor.h`](srctree/arch/powerpc/include/asm/processor.h)
 
 use super::{
-    pmu::LocalPmu, //
+    pmu::LocalPmu,
     regs::{
         Bescr,
         Ebbhr,
@@ -22,7 +22,7 @@ use super::{
         Sier2,
         Sier3,
         MMCR2_USER, //
-    },
+    }, //
 };
 use core::marker::PhantomData;
 use kernel::bindings;

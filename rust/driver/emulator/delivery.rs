@@ -27,7 +27,7 @@ use super::{
         Outcome,
         EBBRR_UNCHANGED, //
     },
-    timer::CheckTimers,
+    timer::CheckTimers, //
 };
 use crate::{
     perf::CpuContexts,
@@ -41,7 +41,7 @@ use crate::{
             Ebbrr,
             Mmcr0, //
         }, //
-    },
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -51,7 +51,7 @@ use kernel::{
             Relaxed, //
         },
         Arc, //
-    },
+    }, //
 };
 
 /// Polls before giving up; more instructions than one translation block of the emulator has.

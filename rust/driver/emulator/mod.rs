@@ -47,7 +47,7 @@ use crate::{
         interrupt::Interrupted,
         machine,
         regs::Mmcr0, //
-    },
+    }, //
 };
 use delivery::Delivery;
 use kernel::{

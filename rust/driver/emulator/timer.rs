@@ -10,14 +10,14 @@ use super::{
         CpuState,
         ThisCpu, //
     },
-    delivery,
+    delivery, //
 };
 use crate::{
     perf::CpuContexts,
     power::interrupt::{
         interrupted_program,
         masked, //
-    },
+    }, //
 };
 use kernel::{
     bindings,

@@ -16,7 +16,7 @@ use super::super::{
             GenericEvent,
             CACHE_NAMES,
             GENERIC_NAMES, //
-        },
+        }, //
     },
     isa::Isa, //
 };

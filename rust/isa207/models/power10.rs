@@ -16,7 +16,7 @@ use super::{
                 CacheOp::*,
                 CacheResult::*,
                 GenericEvent::*, //
-            },
+            }, //
         },
         isa::Isa, //
     },
@@ -28,7 +28,7 @@ use super::{
         NamedEvent,
         Pair,
         SampleModes, //
-    },
+    }, //
 };
 
 /// With MMCR0\[CC56RUN\], PMC5 and PMC6 ignore the run latch as the other counters do.

@@ -16,7 +16,7 @@ use super::{
                 CacheOp::*,
                 CacheResult::*,
                 GenericEvent::*, //
-            },
+            }, //
         },
         isa::Isa, //
     },
@@ -28,7 +28,7 @@ use super::{
         NamedEvent,
         Pair,
         SampleModes, //
-    },
+    }, //
 };
 
 const ALTERNATIVES: &[Pair] = &[

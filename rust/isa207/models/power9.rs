@@ -17,7 +17,7 @@ use super::{
                 CacheOp::*,
                 CacheResult::*,
                 GenericEvent::*, //
-            },
+            }, //
         },
         isa::Isa, //
     },
@@ -29,7 +29,7 @@ use super::{
         NamedEvent,
         Pair,
         SampleModes, //
-    },
+    }, //
 };
 
 const ALTERNATIVES: &[Pair] = &[

@@ -29,12 +29,12 @@ use super::{
             MMCRA_SAMP_ELIG,
             SIER_DATA_SRC,
             SIER_LDST, //
-        },
+        }, //
     },
     instruction::{
         InstructionType,
         SampleRegisters, //
-    },
+    }, //
 };
 
 /// What an instruction does to memory.

@@ -19,7 +19,7 @@ use super::{
             Exclude,
             Machine,
             Request, //
-        },
+        }, //
     },
     threshold::Threshold, //
 };

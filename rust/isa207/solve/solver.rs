@@ -21,7 +21,7 @@ use super::{
         request::{
             Machine,
             Request, //
-        },
+        }, //
     },
     assignment::Assignment,
     constraint::Constraints,

@@ -4,14 +4,14 @@
 //! of the BHRB.
 
 use isa207::{
-    BhrbRecord, //
+    BhrbRecord,
     Branch,
     BranchKind::{
         self,
         *, //
     },
     BranchTypes,
-    HardwareFilter,
+    HardwareFilter, //
 };
 
 use super::*;

@@ -8,7 +8,7 @@
 mod mnemonic;
 
 use std::{
-    collections::BTreeMap, //
+    collections::BTreeMap,
     io::{
         BufRead,
         BufReader, //
@@ -16,7 +16,7 @@ use std::{
     process::{
         Command,
         Stdio, //
-    },
+    }, //
 };
 
 use isa207::Branch;

@@ -4,11 +4,11 @@
 //! and all choices of branch types against what the hardware records.
 
 use isa207::{
-    BhrbRecord, //
+    BhrbRecord,
     Branch,
     BranchKind,
     BranchTypes,
-    Isa,
+    Isa, //
 };
 use proptest::prelude::*;
 

@@ -21,13 +21,13 @@ use isa207::{
     Request, //
 };
 use proptest::{
-    prelude::*, //
+    prelude::*,
     test_runner::{
         Config,
         TestCaseError,
         TestCaseResult,
         TestRunner, //
-    },
+    }, //
 };
 
 /// POWER8, POWER9, POWER10 and Power11.
