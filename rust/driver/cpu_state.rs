@@ -10,7 +10,7 @@
 //! `alert` is the exception, see `emulator/alert_state.rs`.
 
 use super::{
-    emulator::AlertState,
+    emulator::alert_state::AlertState,
     solved_groups::SolvedGroups, //
 };
 use crate::{

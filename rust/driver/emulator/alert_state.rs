@@ -11,13 +11,16 @@
 //! The PMI's handler and the timer's interrupt write the state too, so other code does so only while
 //! the PMU is disabled or PMIs are masked.
 
-use super::timer::FIRST_CHECK_NS;
 use crate::power::regs::Bescr;
 use core::cell::Cell;
 
 /// What EBBRR holds while the program can take an EBB and has got none. An EBB overwrites it with the
 /// address of an instruction, a multiple of four.
 pub(super) const EBBRR_UNCHANGED: u64 = 1;
+
+/// Pause before the first check of an alert. A shorter one would slow down the handler that the alert
+/// waits for.
+pub(super) const FIRST_CHECK_NS: u64 = 20_000;
 
 /// Shortest pause after a check that interrupted the kernel. On a debug kernel an interrupt may take
 /// longer than [`FIRST_CHECK_NS`], and a long system call would make no progress.

@@ -2,19 +2,11 @@
 
 //! PMIs under EBE, and alerts that the program cannot take at once.
 //!
-//! An alert that the program is owed is delivered by raising another one, in the kernel and with
-//! BESCR\[GE\] and \[PME\] on ([`latch_ebb`]): QEMU latches the EBB, and branches as soon as the program
-//! goes on, whatever way it came into the kernel. The latch is one bit, so raising twice does no harm.
-//!
-//! QEMU would give a latched EBB to whichever program with GE on runs next. Clear PMEO on switch-out,
-//! so that the next task does not receive the EBB. (PMEO tells a handler, which runs with GE off, why
-//! it was called; with GE on it means nothing.)
-//!
-//! EBBRR means nothing either while GE and PME are on, as the next EBB overwrites it. It is set to
-//! [`EBBRR_UNCHANGED`] then, and shows whether QEMU has made an EBB since.
+//! An alert that the program is owed is delivered by having QEMU latch an EBB (`latch.rs`): at the
+//! switch in, in the PMI's handler, and in the timer's interrupt (`check.rs`).
 //!
 //! An alert is no longer owed when the program has got its EBB, or has set PMAE again, as that clears
-//! PMAO ([`check`]).
+//! PMAO.
 
 use super::{
     super::cpu_state::{
@@ -27,17 +19,23 @@ use super::{
         Outcome,
         EBBRR_UNCHANGED, //
     },
+    latch::{
+        clear_latch,
+        latch_ebb,
+        outcome,
+        takes_ebbs,
+        undo_ebb,
+        POLL_LIMIT, //
+    },
     timer::CheckTimers, //
 };
 use crate::{
     perf::CpuContexts,
     power::{
-        interrupt::program_nip,
         machine,
         pmu,
         regs::{
             Bescr,
-            Ebbhr,
             Ebbrr,
             Mmcr0, //
         }, //
@@ -53,9 +51,6 @@ use kernel::{
         Arc, //
     }, //
 };
-
-/// Polls before giving up; more instructions than one translation block of the emulator has.
-const POLL_LIMIT: usize = 64;
 
 /// What there is for the whole machine.
 pub(super) struct Delivery {
@@ -215,100 +210,4 @@ impl Delivery {
         self.set_alert(this_cpu, alert, false);
         user.with_const_pmao::<0>()
     }
-}
-
-/// Checks the alert of the current program, which the timer interrupted in the program or in the
-/// kernel. Returns the pause before the next check in nanoseconds, `None` if there is to be none.
-#[cold]
-pub(super) fn check(this_cpu: &ThisCpu<'_>, in_program: bool) -> Option<u64> {
-    let mmcr0 = Mmcr0::read();
-    if mmcr0.ebe() == 0 || mmcr0.pmao() == 1 {
-        // The program's events have left the PMU, or a PMI is to come, which tells more.
-        return None;
-    }
-    let state = &this_cpu.alert;
-    let bescr = Bescr::read();
-    let branched = state.get() == Alert::Latched && Ebbrr::read() != EBBRR_UNCHANGED;
-    let enabled_again = mmcr0.pmae() == 1 && state.get() != Alert::NoneWatched;
-    if branched || enabled_again {
-        state.set(Alert::None);
-    }
-    match state.get() {
-        Alert::NoneWatched => return None,
-        Alert::None if takes_ebbs(bescr) => {
-            clear_latch(bescr);
-            state.set(Alert::NoneWatched);
-            return None;
-        }
-        Alert::Latched | Alert::Waiting if takes_ebbs(bescr) => {
-            latch_ebb(this_cpu);
-            mmcr0.write();
-        }
-        _ => {}
-    }
-    Some(state.next_pause_ns(in_program))
-}
-
-/// What became of the alert that occurred.
-#[inline(never)]
-fn outcome(this_cpu: &ThisCpu<'_>) -> Outcome {
-    let at_handler = program_nip(&local_pmu(this_cpu)) == Ebbhr::read();
-    let watched = this_cpu.alert.get() == Alert::NoneWatched;
-    let ebbrr_changed = watched && Ebbrr::read() != EBBRR_UNCHANGED;
-    Outcome::of(Bescr::read(), at_handler, ebbrr_changed)
-}
-
-/// Whether the program takes EBBs of the PMU now.
-fn takes_ebbs(bescr: Bescr) -> bool {
-    bescr.ge() == 1 && bescr.pme() == 1
-}
-
-/// Has QEMU clear its latch, as far as `bescr` lets it, and watches EBBRR if the program takes EBBs.
-fn clear_latch(bescr: Bescr) {
-    if takes_ebbs(bescr) {
-        Ebbrr::write(EBBRR_UNCHANGED);
-    }
-    if bescr.ge() == 1 {
-        bescr.with_const_pmeo::<0>().write();
-    }
-}
-
-/// Undoes an EBB that QEMU made without branching.
-fn undo_ebb() {
-    Ebbrr::write(EBBRR_UNCHANGED);
-    Bescr::read()
-        .with_const_ge::<1>()
-        .with_const_pmeo::<0>()
-        .write();
-}
-
-/// Raises an alert in the kernel, so that QEMU latches an EBB, and sets [`Alert::Latched`]. The program
-/// must take EBBs. Leaves the PMU frozen.
-#[inline(never)]
-fn latch_ebb(this_cpu: &ThisCpu<'_>) {
-    const PMC5: usize = 4;
-    const PMC6: usize = 5;
-
-    this_cpu.alert.set(Alert::Latched);
-    Ebbrr::write(EBBRR_UNCHANGED);
-    let local = local_pmu(this_cpu);
-    local.freeze(false);
-    let [instructions, cycles] = [PMC5, PMC6].map(pmu::read_pmc);
-    pmu::write_pmc(PMC5, pmu::NEGATIVE - 1);
-    pmu::write_pmc(PMC6, 0);
-    // PMC5 counts the next instruction, and raises the alert. PMC6 counts beside it.
-    Mmcr0::from(0)
-        .alerting()
-        .with_const_ebe::<1>()
-        .with_const_pmcjce::<1>()
-        .with_const_fc14::<1>()
-        .write();
-    for _ in 0..POLL_LIMIT {
-        if Mmcr0::read().fc() == 1 {
-            break;
-        }
-    }
-    local.freeze(false);
-    pmu::write_pmc(PMC5, instructions);
-    pmu::write_pmc(PMC6, cycles);
 }

@@ -25,17 +25,19 @@
 //! |------------------|---------|
 //! | `detect.rs`      | the device tree: is this QEMU, and what does it lack |
 //! | `alert_state.rs` | what a CPU knows of its program's alert, and what became of one |
-//! | `delivery.rs`    | PMIs under EBE, and alerts that the program cannot take yet |
-//! | `timer.rs`       | a timer for each CPU, by which such alerts are checked again |
+//! | `delivery.rs`    | PMIs under EBE, switch out and switch in |
+//! | `check.rs`       | the check of an alert that the program could not take |
+//! | `timer.rs`       | a timer for each CPU, which has that done |
+//! | `latch.rs`       | QEMU's latch of an EBB, and how it is set and cleared |
 //!
 //! `Documentation/internals.md`, "Under EBE", tells what cannot be had.
 
-mod alert_state;
+pub(super) mod alert_state;
+mod check;
 mod delivery;
 mod detect;
+mod latch;
 mod timer;
-
-pub(super) use alert_state::AlertState;
 
 use super::cpu_state::{
     CpuState,

@@ -10,7 +10,8 @@ use super::{
         CpuState,
         ThisCpu, //
     },
-    delivery, //
+    alert_state::FIRST_CHECK_NS,
+    check::check, //
 };
 use crate::{
     perf::CpuContexts,
@@ -41,10 +42,6 @@ use kernel::{
     },
     types::Opaque, //
 };
-
-/// Pause before the first check of an alert. A shorter one would slow down the handler that the alert
-/// waits for.
-pub(super) const FIRST_CHECK_NS: u64 = 20_000;
 
 /// The timers of all CPUs.
 pub(super) struct CheckTimers(Pin<KBox<[CheckTimer]>>);
@@ -154,7 +151,7 @@ impl HrTimerCallback for CheckTimer {
             if let Some(this_cpu) = unsafe { this.cpus.this_cpu() } {
                 // The timer of a CPU that went offline fires on another one, which has its own.
                 if this_cpu.id().as_u32() == this.cpu {
-                    pause_ns = delivery::check(&this_cpu, in_program);
+                    pause_ns = check(&this_cpu, in_program);
                 }
             }
         });
