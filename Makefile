@@ -27,7 +27,10 @@ install: modules ## install it where modprobe finds it (INSTALL_MOD_PATH is heed
 
 .PHONY: clean
 clean: ## remove what the build left in the checkout (EBB_CACHE stays)
-	@scripts/kbuild '$(KDIR)' '$(CURDIR)' clean
+	@find '$(CURDIR)' \( -path '$(CURDIR)/.git' -o -path '$(CURDIR)/.cache' -o -path '$(EBB_CACHE)' \) -prune \
+		-o -type f \( -name '*.o' -o -name '*.ko' -o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
+		-o -name '.*.d' -o -name modules.order -o -name Module.symvers -o -name bindings_generated.rs \) \
+		-exec rm -f {} +
 
 .PHONY: setup
 setup: ## get toolchain, kernel and emulator into EBB_CACHE
@@ -132,6 +135,6 @@ stats: ## lines and `unsafe` of each folder of rust/
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo
-	@echo '  KDIR=DIR       kernel tree of modules, install, clean; now $(KDIR)'
+	@echo '  KDIR=DIR       kernel tree of modules and install; now $(KDIR)'
 	@echo '  EBB_CACHE=DIR  where everything else is kept; now $(EBB_CACHE)'
 	@echo '  CPUS=, SUITES=, WITHOUT=, QEMU=   what conformance runs: Documentation/testing.md'

@@ -50,12 +50,12 @@ def machine_options(qemu):
     return ",".join(["pseries", "x-vof=on", *options])
 
 
-def qemu_command(qemu, kernel, initramfs, options):
+def qemu_command(qemu, folder, options):
     """QEMU's command line, without the consoles."""
     command = [*qemu, "-M", machine_options(qemu), "-cpu", options.cpu]
     command += ["-accel", "tcg", "-smp", options.smp, "-m", options.mem]
     command += ["-nodefaults", "-display", "none", "-no-reboot"]
-    command += ["-kernel", kernel, "-initrd", initramfs]
+    command += ["-kernel", folder / "vmlinux", "-initrd", folder / "initramfs"]
     # With a firmware variable to hold, QEMU formats the NVRAM; the kernel warns
     # of one that is blank.
     command += ["-prom-env", "auto-boot?=false"]
@@ -71,9 +71,9 @@ def qemu_command(qemu, kernel, initramfs, options):
 class Guest:
     """A QEMU, its consoles and what came from them so far."""
 
-    def __init__(self, qemu, kernel, run, options):
-        self.qemu, self.kernel, self.options = qemu, kernel, options
-        # What it is booted with; beside it there are the logs.
+    def __init__(self, qemu, run, options):
+        self.qemu, self.options = qemu, options
+        # Kernel and initramfs; beside it there are the logs.
         self.folder = run / "files"
         self.console_log = run / "console.log"
         self.qemu_log = run / "qemu.log"
@@ -82,7 +82,7 @@ class Guest:
 
     def run(self):
         """Run the guest to its end; return the exit status."""
-        command = qemu_command(self.qemu, self.kernel, self.folder / "initramfs", self.options)
+        command = qemu_command(self.qemu, self.folder, self.options)
         signal.alarm(int(self.options.timeout))
         try:
             if self.options.command:

@@ -18,6 +18,7 @@ from guest import GUEST_BROKEN, NO_GUEST, TIMED_OUT, Guest, Stop
 from steps import CACHE, SCRIPTS, TOP
 
 LOGS_KEPT_DAYS = 7
+IN_ROOT = SCRIPTS / "in-root"
 MODULE = "/lib/modules/ebb_pmu.ko"
 
 HELP = """\
@@ -225,11 +226,6 @@ def find_module(driver):
     return module if module.is_file() else None
 
 
-def in_root(*paths):
-    """What runs a command in the private root, where it sees these paths too."""
-    return [SCRIPTS / "in-root", *(word for path in paths for word in ("--also", path))]
-
-
 FOLDERS = "bin sbin usr/bin usr/sbin usr/local/bin lib/modules usr/lib etc/vm dev proc sys tmp run mnt var/tmp root"
 TEXTS = {
     "etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n",
@@ -256,7 +252,7 @@ def make_initramfs(folder, options, archives, files):
     for name, text in texts.items():
         if not (root / name).exists():
             (root / name).write_bytes(os.fsencode(text))
-    must("its initramfs could not be made", *in_root(), SCRIPTS / "initramfs", root, folder / "own")
+    must("its initramfs could not be made", IN_ROOT, SCRIPTS / "initramfs", root, folder / "own")
     with open(folder / "initramfs", "wb") as out:
         for part in (*archives, folder / "own"):
             with open(part, "rb") as data:
@@ -285,12 +281,14 @@ def boot(options):
     # A program of the host's own runs there, as its libraries are not in the root.
     qemu = [options.qemu or "qemu-system-ppc64"]
     if not (options.qemu and shutil.which(options.qemu)):
-        qemu = [*in_root(kernel), *qemu]
+        qemu = [IN_ROOT, *qemu]
     run = make_run_folder()
-    guest = Guest(qemu, kernel, run, options)
+    guest = Guest(qemu, run, options)
     kept = {}
     try:
         make_initramfs(guest.folder, options, archives, files + options.add)
+        # It may lie where the private root does not see it.
+        shutil.copy(kernel, guest.folder / "vmlinux")
         return guest.run()
     except Stop as stop:
         kept = guest.logs() if stop.status in (TIMED_OUT, GUEST_BROKEN) else {}
