@@ -13,8 +13,11 @@ tmp=$(mktemp -d "$EBB_CACHE/run/test.XXXXXX")
 out=$tmp/stdout err=$tmp/stderr status=
 number=0 failed=0
 
+# A test may have more to clean up, in $cleanup.
+cleanup=
 end() {
 	ended=$?
+	eval "$cleanup"
 	rm -rf "$tmp"
 	[ "$ended" -ne 0 ] || {
 		echo "1..$number"
