@@ -4,17 +4,20 @@
 //! count together, on which counters, and which values the control registers (MMCR0 to MMCR3,
 //! MMCRA) get; and what a sample's registers and the branches recorded with it say.
 //!
-//! An event goes down these layers; each imports only those below it.
+//! The layers, top down; each imports only from those below it, so an event goes down them once:
 //!
-//! | layer | holds | sources |
-//! |---|---|---|
-//! | `solve/` | [`CpuModel::solve`]: a group of [`Request`]s to an [`Assignment`] with [`Mmcr`] images. `validate.rs` refuses codes with reserved or contradictory bits; `constraint.rs` has what an event needs of the PMU, `alternatives.rs` the codes that count the same; `search.rs` chooses among these; `mmcr.rs` makes the images | `isa207-common.c` |
-//! | `sample/` | type, latency and data source of a sampled instruction | SIER, MMCRA |
-//! | `branch/` | entries of the BHRB, branch instructions, branch filters | BHRB, MMCRA\[IFM\] |
-//! | `models/` | one file for each processor: codes of perf's events, alternatives, blacklists | PMU User's Guides |
-//! | `request.rs`, `refusal.rs` | an event as asked for; why it cannot be counted | |
-//! | `registers.rs`, `pmc.rs`, `isa.rs` | fields of the registers, counters, generations | Power ISA Book III |
-//! | `codes/` | event codes, where their fields are, perf's generic and cache events | perf's `format/` |
+//! - `solve/`: [`CpuModel::solve`] makes an [`Assignment`] with [`Mmcr`] images of a group of
+//!   [`Request`]s. `validate.rs` refuses codes with reserved or contradictory bits; `constraint.rs`
+//!   has what an event needs of the PMU, `alternatives.rs` the codes that count the same, and
+//!   `search.rs` chooses among these; `mmcr.rs` makes the images.
+//! - `sample/`: type, latency and data source of a sampled instruction.
+//! - `branch/`: entries of the BHRB, branch instructions, branch filters.
+//! - `models/`: one file for each processor, with the codes of perf's events, alternatives and
+//!   blacklists. [`CpuModel::from_pvr`] picks one.
+//! - `request.rs`, `registers.rs`: an event as asked for; the fields of the registers.
+//! - `codes/`: event codes, where their fields are, perf's generic and cache events.
+//! - `refusal.rs`, `pmc.rs`, `isa.rs`: why something cannot be counted; the counters; the
+//!   generations.
 //!
 //! Invariants: nothing here knows the kernel, allocates, recurses, blocks or panics; every function
 //! returns in bounded time; every image comes from a solved group. Bits of registers are numbered

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Decodes branch instructions: the target, and whether the branch is conditional, calls or returns.
+//! Decodes branch instructions: the target, and whether one is conditional, calls or returns.
 //!
 //! The BHRB records branches of three forms: I-form (`b`), B-form (`bc`) and XL-form (`bclr`,
 //! `bcctr`, `bctar`). It records neither interrupts nor `sc`, `scv`, `rfid`, `hrfid`, `rfscv` and

@@ -15,9 +15,9 @@
 //! no use here.
 //!
 //! IFM 2 is not used on v3.1 either, unless the in-tree driver is to be matched, which takes it for
-//! a filter of indirect calls. The documents leave room for doubt: the kernel's own test of it takes
-//! it for one of XL-form branches with LK=0, that is, of everything indirect but calls. IFM 1 and 0
-//! lose nothing in either case, and software does the rest.
+//! a filter of indirect calls. The documents leave room for doubt: the kernel's own test of it
+//! takes it for one of XL-form branches with LK=0, that is, of everything indirect but calls. IFM 1
+//! and 0 lose nothing in either case, and software does the rest.
 //!
 //! Sources: Power ISA v2.07B and v3.1 Book III, MMCRA; `power*_bhrb_filter_map()` in the kernel's
 //! `arch/powerpc/perf/power{8,9,10}-pmu.c`.

@@ -4,18 +4,28 @@
 //!
 //! A [`CpuModel`] is data only. Code depends on the generation ([`Isa`]), not on the model.
 
-use super::super::{
+use super::super::codes::{
+    event_code::EventCode,
+    layout::FormatField,
+    perf_event::{
+        CACHE_NAMES,
+        GENERIC_NAMES, //
+    }, //
+};
+
+// What the tables of a model are made of, for `use super::model::*`.
+pub(super) use super::super::{
     codes::{
-        event_code::EventCode,
-        layout::{
-            FormatField,
-            Layout, //
-        },
+        layout::Layout,
         perf_event::{
+            Cache::*,
             CacheEvent,
-            GenericEvent,
-            CACHE_NAMES,
-            GENERIC_NAMES, //
+            CacheOp::*,
+            CacheResult::*,
+            GenericEvent::{
+                self,
+                *, //
+            }, //
         }, //
     },
     isa::Isa, //

@@ -6,30 +6,7 @@
 //! `tools/perf/pmu-events/arch/powerpc/power10/`; the kernel's
 //! `arch/powerpc/perf/power10-{pmu.c,events-list.h}`.
 
-use super::{
-    super::{
-        codes::{
-            layout::Layout,
-            perf_event::{
-                Cache::*,
-                CacheEvent,
-                CacheOp::*,
-                CacheResult::*,
-                GenericEvent::*, //
-            }, //
-        },
-        isa::Isa, //
-    },
-    model::{
-        named,
-        CacheCodes,
-        CpuModel,
-        GenericCodes,
-        NamedEvent,
-        Pair,
-        SampleModes, //
-    }, //
-};
+use super::model::*;
 
 /// With MMCR0\[CC56RUN\], PMC5 and PMC6 ignore the run latch as the other counters do.
 const ALTERNATIVES: &[Pair] = &[

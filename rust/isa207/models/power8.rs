@@ -6,30 +6,7 @@
 //! `tools/perf/pmu-events/arch/powerpc/power8/`; the kernel's
 //! `arch/powerpc/perf/power8-{pmu.c,events-list.h}`.
 
-use super::{
-    super::{
-        codes::{
-            layout::Layout,
-            perf_event::{
-                Cache::*,
-                CacheEvent,
-                CacheOp::*,
-                CacheResult::*,
-                GenericEvent::*, //
-            }, //
-        },
-        isa::Isa, //
-    },
-    model::{
-        named,
-        CacheCodes,
-        CpuModel,
-        GenericCodes,
-        NamedEvent,
-        Pair,
-        SampleModes, //
-    }, //
-};
+use super::model::*;
 
 const ALTERNATIVES: &[Pair] = &[
     // PM_MRK_ST_CMPL

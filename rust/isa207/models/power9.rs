@@ -7,29 +7,8 @@
 //! `arch/powerpc/perf/power9-{pmu.c,events-list.h}`.
 
 use super::{
-    super::{
-        codes::{
-            event_code::EventCode,
-            layout::Layout,
-            perf_event::{
-                Cache::*,
-                CacheEvent,
-                CacheOp::*,
-                CacheResult::*,
-                GenericEvent::*, //
-            }, //
-        },
-        isa::Isa, //
-    },
-    model::{
-        named,
-        CacheCodes,
-        CpuModel,
-        GenericCodes,
-        NamedEvent,
-        Pair,
-        SampleModes, //
-    }, //
+    super::codes::event_code::EventCode,
+    model::*, //
 };
 
 const ALTERNATIVES: &[Pair] = &[

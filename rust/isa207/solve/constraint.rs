@@ -179,8 +179,8 @@ fn unit_selectors(model: &CpuModel, req: &Request, code: EventCode, need: &mut S
     let cache_sel = layout.cache_sel.get(code.0);
 
     match (model.isa, code.unit()) {
-        // On POWER8 only a set bit 4 makes the lower two bits a qualifier; the L2 and L3 selects are
-        // always 0.
+        // On POWER8 the lower two bits are a qualifier only if this one is set; the L2 and L3
+        // selects are always 0.
         (Isa::V207, _) => {
             if cache_sel & 4 != 0 {
                 need.require(Selector::L1Qualifier, cache_sel);

@@ -58,8 +58,8 @@ impl Mmcr {
         codes: &[EventCode],
     ) -> Self {
         let mut this = Self::default();
-        // The counters in use, a bit each.
-        let mut used: u8 = 0;
+        // The counters in use, a bit each; whether an event is marked; the SDAR mode asked for.
+        let (mut used, mut marked, mut sdar_mode) = (0, false, 0);
         for ((req, &pmc), &code) in reqs.iter().zip(pmcs).zip(codes) {
             used |= pmc.bit();
             if pmc.is_programmable() {
@@ -70,12 +70,15 @@ impl Mmcr {
             this.mmcr2 |= MMCR2_L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0));
             this.mmcr2 |= freeze(pmc, req.exclude, machine);
             this.mmcra |= marking(code);
+            marked |= code.is_marked();
+            sdar_mode |= model.layout.sdar_mode.get(code.0);
             this.mmcra |= Threshold::new(model, req).mmcra(model.isa);
         }
         this.mmcr0 = counting(model.isa, used);
         this.mmcra |= branches(model.isa, reqs);
-        if let Some(codes) = codes.get(..reqs.len()) {
-            this.mmcra |= sdar_mode(model, codes);
+        // Without events there is nothing to sample.
+        if !reqs.is_empty() {
+            this.mmcra |= continuous_sampling(model.isa, marked, sdar_mode);
         }
         this
     }
@@ -161,18 +164,13 @@ pub(super) fn common_ifm(reqs: &[Request]) -> Option<u8> {
     wanted.all(|ifm| ifm == first).then_some(first)
 }
 
-/// MMCRA: when SDAR is updated in continuous sampling.
-///
-/// From POWER9 on, 0 for a group with a marked event, as marking updates SDAR by itself; else the
-/// mode that an event asks for, or the default.
-fn sdar_mode(model: &CpuModel, codes: &[EventCode]) -> u64 {
-    let asked = codes.iter().map(|code| model.layout.sdar_mode.get(code.0));
-    MMCRA_SDAR_MODE.prep(match (model.isa, asked.max()) {
-        // No event, nothing to sample.
-        (_, None) => 0,
-        (Isa::V207, _) => SDAR_MODE_TLB,
-        _ if codes.iter().any(|code| code.is_marked()) => 0,
-        (_, Some(0)) => SDAR_MODE_DCACHE,
-        (_, Some(asked)) => asked,
+/// MMCRA: when SDAR is updated in continuous sampling. From POWER9 on a marked event turns that
+/// off, as marking updates SDAR by itself.
+fn continuous_sampling(isa: Isa, marked: bool, sdar_mode: u64) -> u64 {
+    MMCRA_SDAR_MODE.prep(match sdar_mode {
+        _ if isa == Isa::V207 => SDAR_MODE_TLB,
+        _ if marked => 0,
+        0 => SDAR_MODE_DCACHE,
+        asked => asked,
     })
 }
