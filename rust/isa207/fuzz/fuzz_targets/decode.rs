@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fuzz target: any words at all as an event, on every CPU. Nothing panics,
-//! fields are where the manuals have them, and validate_event() and solve()
-//! refuse the same events for the same reasons, which are the written rules'.
+//! Fuzz target: any words at all as an event, on every CPU. Nothing panics, fields are where the
+//! manuals have them, and validate_event() and solve() refuse the same events for the same reasons,
+//! namely those that the written rules refuse.
 
 #![no_main]
 
@@ -96,7 +96,7 @@ fn alone(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
         Ok(()) if model.isa() == Isa::V300 && (6..=9).contains(&unit) && pmc != 4 => {
             Err(Refusal::BusNeedsPmc4)
         }
-        // Alone it has the counter it names, or the first.
+        // Alone it gets the counter that it names, or PMC1.
         Ok(()) => Ok(vec![(pmc.max(1) as usize, req.code)]),
     };
     let found = answer.map(|answer| {

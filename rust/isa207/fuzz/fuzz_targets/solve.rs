@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fuzz target: any group of up to eight events on any CPU. The solver finds
-//! what a brute force search over all codes and counters finds, the register
-//! images read back as the events asked for, and the answer is stable.
+//! Fuzz target: any group of up to eight events on any CPU. The solver finds what a brute force
+//! search over all codes and counters finds, the register images decode to the events asked for,
+//! and the answer is stable.
 
 #![no_main]
 
@@ -31,7 +31,7 @@ fn places(answer: &Assignment) -> Vec<(usize, u64)> {
         .collect()
 }
 
-/// What holds for any answer, without knowing how it was found.
+/// What must hold for any answer.
 fn is_sound(group: &[Request], answer: &Assignment) {
     let places = places(answer);
     assert_eq!(places.len(), group.len());
@@ -51,8 +51,7 @@ fn is_sound(group: &[Request], answer: &Assignment) {
     }
 }
 
-/// The same group gets the same answer, and so does the group that asks for the
-/// codes chosen.
+/// The same group gets the same answer, and so does the group that asks for the codes chosen.
 fn is_stable(pvr: u32, group: &[Request], machine: Machine, answer: &Assignment) {
     assert_eq!(model(pvr).solve(group, machine), Ok(*answer));
     let chosen = group.iter().zip(answer.placements());

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the fuzzer's bytes become requests. Words taken as they come would
-//! hardly ever be two events that could count together, so most codes are known
-//! ones or known ones with some bits flipped.
+//! How the fuzzer's bytes become requests. Two words taken as they are would hardly ever be events
+//! that can be counted together, so most codes are known ones or known ones with some bits flipped.
 
 use isa207::{
     CpuModel,
@@ -17,7 +16,7 @@ const FLEXIBLE: [u64; 28] = [
     0x4000a, 0x2013c, 0x3012e, 0x1001e, 0x2001e, 0x3001e, 0x4001e,
 ];
 
-/// Reads an input from its front; past its end everything is 0.
+/// Reads an input from its front; after its end, everything is 0.
 #[derive(Clone)]
 pub struct Input<'a>(&'a [u8]);
 
@@ -54,7 +53,7 @@ impl<'a> Input<'a> {
         if kind & 0x80 != 0 && kind < 0xc0 {
             code ^= u64::from(self.byte()) << (self.byte() % 64);
         }
-        // Linux's own bits, in the way that most often makes sense.
+        // Linux's own bits.
         code ^= u64::from(more & 0xf) << 60;
         let mut optional = |wanted: bool| if wanted { self.word() } else { 0 };
         let config1 = optional(more & 0x10 != 0);

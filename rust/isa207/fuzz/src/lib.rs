@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the fuzz targets share: the CPUs, how bytes become requests, and the
-//! judges. These are the ones of the random tests (`tests/properties/`): the
-//! rules written a second time, and a decoder of register images. They use
-//! nothing of isa207 but its result types.
+//! What the fuzz targets share: the CPUs, how bytes become requests, and the judges of
+//! `tests/properties/`: the rules written a second time, and a decoder of register images.
 
 #[path = "../../tests/properties/decode.rs"]
 pub mod decode;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Branch instructions (encodings as the assembler makes them), filters, and entries
-//! of the BHRB.
+//! Branch instructions as the assembler encodes them, branch filters, entries of the BHRB.
 
 use isa207::{
     BhrbRecord,
@@ -53,7 +52,7 @@ fn direct_branches() {
             "{instruction:#x}"
         );
     }
-    // Round the end of the address space, and round its start.
+    // Past the end of the address space, and before its start.
     let target = |instruction, address| Branch::decode(instruction, address)?.target();
     assert_eq!(target(0x4800_0010, u64::MAX - 3), Some(0xc));
     assert_eq!(target(0x4bff_fff0, 0), Some(!0xf));
@@ -81,14 +80,14 @@ fn indirect_branches() {
     }
 }
 
-/// Position independent code asks for its own address so.
+/// `bcl 20,31,$+4`, by which position-independent code finds its own address.
 #[test]
 fn the_address_of_the_next_instruction_is_no_call() {
     assert_eq!(decode(0x429f_0005), Some((Unconditional, Some(0x10004))));
-    // Another target, or another condition bit, and it is one.
+    // With another target, or another condition bit, it is a call.
     assert_eq!(decode(0x429f_0009), Some((Call, Some(0x10008))));
     assert_eq!(decode(0x4280_0005), Some((Call, Some(0x10004))));
-    // And so is this, which calls a function that follows.
+    // So is this one, of a function that follows.
     assert_eq!(decode(0x4800_0005), Some((Call, Some(0x10004))));
 }
 
@@ -283,7 +282,7 @@ fn bhrb_entries_in_pairs_and_alone() {
         records(&[0x3002, 0x1000, 0x2000]),
         [indirect(0x1000, 0x3000), direct(0x2000)]
     );
-    // The end mark ends it, whatever is behind.
+    // Nothing is read after an empty entry.
     assert_eq!(records(&[0x1000, 0, 0x2000]), [direct(0x1000)]);
     let kernel = 0xc000_0000_0000_1000;
     assert_eq!(records(&[0x3002, kernel]), [indirect(kernel, 0x3000)]);
@@ -296,10 +295,10 @@ fn bhrb_entries_that_do_not_fit() {
         records(&[0x3002, 0x4002, 0x1000]),
         [indirect(0x1000, 0x4000)]
     );
-    // Nor has one at the end, or before the end mark.
+    // Nor has a target that comes last, or before an empty entry.
     assert_eq!(records(&[0x1000, 0x3002]), [direct(0x1000)]);
     assert_eq!(records(&[0x1000, 0x3002, 0, 0x2000]), [direct(0x1000)]);
-    // Entries without an address are no branches, and part a target from its branch.
+    // Entries without an address are no branches. One after a target separates it from its branch.
     for flags in 1..=3 {
         assert_eq!(records(&[flags, 0x1000]), [direct(0x1000)]);
         assert_eq!(records(&[0x3002, flags, 0x1000]), [direct(0x1000)]);
@@ -311,12 +310,12 @@ fn bhrb_predictions() {
     let wrong = |entries| records(entries).first().map(|record| record.mispredicted);
     assert_eq!(wrong(&[0x1000]), Some(false));
     assert_eq!(wrong(&[0x1001]), Some(true));
-    // Of a pair, the target, or whether it is taken, or both.
+    // In a pair: the target, whether the branch is taken, or both.
     assert_eq!(wrong(&[0x3002, 0x1000]), Some(false));
     assert_eq!(wrong(&[0x3003, 0x1000]), Some(true));
     assert_eq!(wrong(&[0x3002, 0x1001]), Some(true));
     assert_eq!(wrong(&[0x3003, 0x1001]), Some(true));
-    // That of a target without a branch says nothing about another.
+    // A target without a branch says nothing about the next one.
     assert_eq!(wrong(&[0x4003, 0x3002, 0x1000]), Some(false));
     assert_eq!(records(&[0x3003, 0x1001])[0].from, 0x1000);
 }

@@ -80,10 +80,10 @@ fn thresholds() {
     let marking = 1 << 1 | 1;
     assert_eq!(answer.mmcr.mmcra, 1 << 42 | compare | select | marking);
 
-    // A threshold does not go together with an event without one here.
+    // On this CPU an event without threshold does not count beside one with a threshold,
     let refused = conflict(Selector::Threshold);
     assert_eq!(group(POWER8, &[code, 0x1001e]), refused);
-    // PMC5 and PMC6 do not care.
+    // unless it is on PMC5 or PMC6.
     assert!(group(POWER8, &[code, 0x500fa, 0x600f4]).is_ok());
 }
 

@@ -11,8 +11,8 @@ use super::*;
 
 #[test]
 fn loads_with_latency() {
-    // mem-loads: PM_MRK_INST_CMPL on PMC4; sample mode 0x14 (eligibility 5,
-    // mode 0); threshold select 1, start 3, stop 4; no SDAR mode as it marks.
+    // mem-loads: PM_MRK_INST_CMPL on PMC4; sample mode 0x14 (eligibility 5, mode 0); threshold
+    // select 1, start 3, stop 4; no SDAR mode, as the event is marked.
     let answer = group(POWER9, &[0x34_3404_01e0]).unwrap();
     assert_eq!(places(&answer), [(4, 0x34_3404_01e0)]);
     let expected = Mmcr {
@@ -45,9 +45,9 @@ fn the_bus_needs_pmc4() {
     // Unit 6 twice, combine 0 and 2, select 0x80 each.
     let answer = group(POWER9, &[0x46080, 0x36880]).unwrap();
     assert_eq!(answer.mmcr.mmcr1, 0x66 << 48 | 2 << 34 | 0x8080);
-    // In whatever order.
+    // The order does not matter.
     assert!(group(POWER9, &[0x36880, 0x46080]).is_ok());
-    // Beside an event that has to move.
+    // With an event whose alternative is on a counter in use, too; with one that can move.
     let answer = group(POWER9, &[0x46080, 0x36880, 0x400f0, 0x200f4]);
     assert_eq!(answer, Err(Refusal::PmcTaken));
     let codes = [0x46080, 0x36880, 0x400fa, 0x1001e];
@@ -61,8 +61,7 @@ fn the_bus_needs_pmc4() {
 
 #[test]
 fn frozen_states() {
-    // MMCR2: nine bits for each counter: FCS, FCP, ..., FCWAIT is the sixth,
-    // FCH the seventh.
+    // MMCR2 has nine bits for each counter: FCS, FCP, ..., FCWAIT the sixth, FCH the seventh.
     let mut reqs = requests(&[0x1001e, 0x600f4]);
     reqs[0].exclude.kernel = true;
     reqs[1].exclude = Exclude {
@@ -84,7 +83,7 @@ fn frozen_states() {
     let bare = model(POWER9).solve(&reqs, machine).unwrap();
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1100));
 
-    // Without the kernel as such, the hypervisor it is runs on.
+    // On bare metal exclude_hv is ignored.
     reqs[1].exclude.kernel = false;
     let bare = model(POWER9).solve(&reqs, machine).unwrap();
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1000));
@@ -119,7 +118,7 @@ fn blacklists_follow_the_revision() {
         let found = [dtlb_miss, flop, both].map(|code| refused(pvr, code));
         assert_eq!(found, expected, "{pvr:#x}");
     }
-    // EBB makes a wrong count no better.
+    // With EBB as well.
     assert!(refused(0x004e_1202, dtlb_miss | 1 << 63));
 }
 
@@ -131,7 +130,7 @@ fn branch_stacks_and_their_filters() {
     assert_eq!(ifm(&reqs), Ok(1));
     reqs[1].branch_filter_ifm = Some(1);
     assert_eq!(ifm(&reqs), Ok(1));
-    // Filters that differ: the hardware records all.
+    // Different filters: the BHRB records every branch.
     reqs[1].branch_filter_ifm = Some(2);
     assert_eq!(ifm(&reqs), Ok(0));
     let strict = Machine {
@@ -140,8 +139,7 @@ fn branch_stacks_and_their_filters() {
     };
     let refused = conflict(Selector::BranchFilter);
     assert_eq!(model(POWER9).solve(&reqs, strict), refused);
-    // That is the reason given even where a counter is wanted twice as well, as
-    // no other code could help.
+    // The same reason where both want one counter, too: no other code could help.
     reqs[1].code = 0x1001e;
     assert_eq!(model(POWER9).solve(&reqs, strict), refused);
     assert_eq!(ifm(&reqs), Err(Refusal::PmcTaken));
@@ -149,7 +147,7 @@ fn branch_stacks_and_their_filters() {
     reqs[1].branch_filter_ifm = Some(1);
     let answer = model(POWER9).solve(&reqs, strict).unwrap();
     assert_eq!(answer.mmcr.ifm(), 1);
-    // Beside an event that wants no branches nothing changes.
+    // An event without branch stack makes no difference.
     reqs[1].branch_filter_ifm = None;
     assert_eq!(model(POWER9).solve(&reqs, strict).unwrap().mmcr.ifm(), 1);
     reqs[1].branch_filter_ifm = Some(4);

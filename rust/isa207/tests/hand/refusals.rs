@@ -103,7 +103,7 @@ fn sdar_mode_of_a_marked_event() {
         Err(Refusal::SdarModeOnMarked)
     );
     assert_eq!(validate(POWER10, 1 << 22 | 0x400e0), Ok(()));
-    // The default, as the kernel's l3_bank_test has it.
+    // The default mode, which the kernel's l3_bank_test names.
     assert_eq!(validate(POWER10, 0x84918f), Ok(()));
     assert_eq!(validate(POWER9, 2 << 50 | 0x401e0), Ok(()));
 }
@@ -141,7 +141,7 @@ fn other_attribute_words() {
         assert_eq!(words(limit + 1, 0), Err(Refusal::Config1));
         assert_eq!(words(0, 1 << 40), Err(Refusal::Config2));
     }
-    // A comparison without a threshold.
+    // A value to compare with, but no threshold.
     let mut req = request(0x1001e);
     req.config1 = 1;
     assert_eq!(
@@ -201,7 +201,7 @@ fn branch_stack_beside_an_ebb_event_with_the_bhrb() {
         assert_eq!(with_stack(0xd << 60 | 0x1001e, Some(2)), differ);
         assert_eq!(with_stack(0xc << 60 | 0x1001e, Some(1)), differ);
         assert_eq!(with_stack(0x8 << 60 | 0x1001e, Some(1)), Ok(()));
-        // In a group, an EBB program's filter is not given up for a branch stack.
+        // In a group, a branch stack cannot change an EBB program's filter.
         let mut reqs = requests(&[0xd << 60 | 0x1001e, 0x8 << 60 | 0x20002]);
         for (stack, expected) in [
             (None, Ok(1)),

@@ -17,12 +17,12 @@ use super::*;
 
 const ALL: [u32; 4] = [POWER8, POWER9, POWER10, POWER11];
 
-/// A sample's registers: SIER with type, reach and source of the data, and all other
-/// bits set to see that they do not matter.
-fn registers(kind: u64, reach: u64, source: u64) -> SampleRegisters {
+/// A sample's registers: SIER\[TYPE\], \[LDST\] and \[DATA_SRC\] as given, all its other bits set
+/// to see that they do not matter.
+fn registers(kind: u64, far: u64, source: u64) -> SampleRegisters {
     let others = !(7 << 15 | 7 << 1 | 7 << 53);
     SampleRegisters {
-        sier: others | kind << 15 | reach << 1 | source << 53,
+        sier: others | kind << 15 | far << 1 | source << 53,
         ..SampleRegisters::default()
     }
 }
@@ -81,8 +81,8 @@ fn operations() {
 }
 
 /// The data source of a load.
-fn source(pvr: u32, reach: u64, source: u64) -> Option<DataSource> {
-    let access = model(pvr).memory_access(&registers(1, reach, source));
+fn source(pvr: u32, far: u64, source: u64) -> Option<DataSource> {
+    let access = model(pvr).memory_access(&registers(1, far, source));
     let MemoryAccess {
         operation, source, ..
     } = access.unwrap();
@@ -191,7 +191,7 @@ fn weights() {
         let v31 = [POWER10, POWER11].contains(&pvr);
         assert_eq!(weight(7), if v31 { expected } else { Weight::default() });
     }
-    // All bits that are not the counter's; the largest value; the smallest.
+    // Every bit but the counter's; the largest value; the smallest ones.
     let latency = |pvr, mmcra| {
         let registers = SampleRegisters {
             mmcra,

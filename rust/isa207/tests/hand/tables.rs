@@ -104,7 +104,7 @@ fn cache_events() {
     assert_eq!(some(POWER10), p10);
     assert_eq!(some(0x0080_1100), p10_dd1);
 
-    // How many combinations there are at all, and are nonsense.
+    // How many combinations there are, and how many of them a machine can have.
     let configs =
         || (0..7).flat_map(|c| (0..3).flat_map(move |o| [0, 1].map(|r| c | o << 8 | r << 16)));
     let sensible = configs().filter_map(CacheEvent::from_config).count();
@@ -113,6 +113,32 @@ fn cache_events() {
     for config in [7, 0x300, 0x2_0000, 0x100_0000, 1 << 40] {
         assert_eq!(CacheEvent::from_config(config), None, "{config:#x}");
     }
+}
+
+#[test]
+fn named_events() {
+    let code = |pvr: u32, name| {
+        let mut events = model(pvr).named_events().filter(|event| event.name == name);
+        let code = events.next()?.code;
+        assert!(events.next().is_none(), "{name} is two");
+        Some(code)
+    };
+    let some = |pvr| {
+        let names = ["branch-loads", "LLC-stores", "LLC-prefetches", "mem-loads"];
+        names.map(|name| code(pvr, name).unwrap_or(0))
+    };
+    assert_eq!(some(POWER8), [0x10068, 0x17080, 0x4e052, 0]);
+    assert_eq!(some(POWER9), [0x4d05e, 0, 0x4e052, 0x34_3404_01e0]);
+    let p10 = [0x4d05e, 0x100_0004_6080, 0x1000_0001_6080, 0x35_3404_01e0];
+    assert_eq!(some(POWER10), p10);
+    assert_eq!(some(POWER11), p10);
+    assert_eq!(some(0x0080_1100), [0x4d05e, 0, 0, 0x35_3404_01e0]);
+    assert_eq!(code(POWER8, "mem_access"), Some(0x104_01e0));
+    // What the in-tree driver has: all generic and cache events but that of lines written into
+    // the instruction cache.
+    let count = |pvr| model(pvr).named_events().count();
+    let counts = [POWER8, POWER9, 0x0080_1100, POWER10, POWER11].map(count);
+    assert_eq!(counts, [25, 24, 21, 24, 24]);
 }
 
 #[test]
@@ -127,7 +153,7 @@ fn format_fields_cover_what_codes_may_have() {
                 u64::MAX >> (63 - last) & u64::MAX << first
             );
             assert!(first <= last && last < 64);
-            // "event" is the whole of the others; they do not overlap.
+            // "event" is all of the code; the others do not overlap.
             if format.name != "event" {
                 assert_eq!(*word & format.field.mask(), 0, "{}", format.name);
                 *word |= format.field.mask();
@@ -144,8 +170,8 @@ fn format_fields_cover_what_codes_may_have() {
     assert_eq!(ConfigWord::Config1.name(), "config1");
 }
 
-/// Needs the JSON event lists that the kernel's perf tool comes with: the path
-/// of `tools/perf/pmu-events/arch/powerpc` in `PMU_EVENTS`.
+/// Needs the JSON event lists of the kernel's perf tool: the path of
+/// `tools/perf/pmu-events/arch/powerpc` in `PMU_EVENTS`.
 #[test]
 #[ignore = "needs PMU_EVENTS"]
 fn every_published_event_passes() {
@@ -159,7 +185,7 @@ fn every_published_event_passes() {
         let mut codes = Vec::new();
         for file in std::fs::read_dir(format!("{root}/{folder}")).unwrap() {
             let path = file.unwrap().path();
-            // Another PMU's.
+            // Events of another PMU.
             if path.ends_with("nest_metrics.json") {
                 continue;
             }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every instruction of whole programs, and random ones, decoded and compared with
-//! what `powerpc64le-linux-gnu-objdump` prints: whether it is a branch, of which
-//! kind, and to where. What a mnemonic means is worked out here from how assemblers put
-//! one together, without looking at bits.
+//! Every instruction of whole programs, and random ones, decoded and compared with what
+//! `powerpc64le-linux-gnu-objdump` prints: whether it is a branch, of which kind, and its target.
+//! What a mnemonic means is worked out from the parts that assemblers put it together from, not
+//! from bits.
 
 mod mnemonic;
 
@@ -48,8 +48,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Compares every instruction that objdump prints with these arguments; returns how
-/// many branches of each kind there are.
+/// Compares every instruction that objdump prints with these arguments; returns how many branches
+/// of each kind there are.
 fn compare(arguments: &[&str]) -> BTreeMap<String, u32> {
     let mut objdump = Command::new("powerpc64le-linux-gnu-objdump")
         .arg("-z")
@@ -80,8 +80,8 @@ fn compare(arguments: &[&str]) -> BTreeMap<String, u32> {
     found
 }
 
-/// Needs the path of a program for little endian POWER, or several with colons
-/// between them, in `PPC64LE_PROGRAMS`.
+/// Needs the path of a program for little-endian POWER, or several with colons between them, in
+/// `PPC64LE_PROGRAMS`.
 #[test]
 #[ignore = "needs PPC64LE_PROGRAMS"]
 fn whole_programs() {
@@ -111,8 +111,8 @@ fn whole_programs() {
     }
 }
 
-/// Words by the hundred thousand that are branches or nearly so, at address 0 and up, so that many
-/// go round the end of the address space.
+/// Several hundred thousand words that are branches or nearly so, from address 0 on, so that many
+/// have targets before the start of the address space.
 #[test]
 #[ignore = "needs powerpc64le-linux-gnu-objdump"]
 fn random_words() {
@@ -126,7 +126,7 @@ fn random_words() {
     let mut bytes = Vec::new();
     for _ in 0..400_000 {
         let word = random();
-        // XL-form: BO, BI, BH and LK by chance, what is reserved 0.
+        // XL-form: BO, BI, BH and LK random, reserved bits 0.
         let xl_form = |opcode: u32| 19 << 26 | word & 0x03ff_1801 | opcode << 1;
         let word = match random() % 10 {
             0..=2 => 16 << 26 | word >> 6,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the mnemonic of a branch and its operands mean. A mnemonic is `b`, a
-//! condition, where the target is if not in an operand, `l` if the branch links and
-//! `a` if its operand is absolute: `bdnzlrl` is `b`, `dnz`, `lr`, `l`.
+//! What the mnemonic of a branch and its operands mean. A mnemonic is `b`, a condition, the
+//! register that holds the target if no operand does, `l` if LK is set and `a` if AA is: `bdnzlrl`
+//! is `b`, `dnz`, `lr`, `l`.
 //!
 //! Source: Power ISA v3.1 Book I, appendix "Assembler Extended Mnemonics".
 
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use isa207::BranchKind;
 
-/// Conditions, `c` for one that the operands give as numbers.
+/// Conditions; `c` for one whose BO and BI are operands.
 const CONDITIONS: [&str; 22] = [
     "", "c", "lt", "le", "eq", "ge", "gt", "nl", "ne", "ng", "so", "ns", "un", "nu", "t", "f",
     "dnz", "dz", "dnzt", "dnzf", "dzt", "dzf",
@@ -56,11 +56,11 @@ impl Mnemonics {
         Self(all)
     }
 
-    /// Kind and target of the instruction in `text`, which is at `address`; `None` if
-    /// it is not a branch.
+    /// Kind and target of the instruction in `text`, which is at `address`; `None` if it is not a
+    /// branch.
     pub fn branch(&self, text: &str, address: u64) -> Option<(BranchKind, Option<u64>)> {
         let (mnemonic, operands) = text.split_once(' ').unwrap_or((text, ""));
-        // Hints whether the branch is likely taken.
+        // Hints on whether the branch is taken.
         let mnemonic = mnemonic.trim_end_matches(['+', '-']);
         let parts = self.0.get(mnemonic)?;
         let (operands, _) = operands.split_once('<').unwrap_or((operands, ""));

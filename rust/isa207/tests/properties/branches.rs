@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random branches, written as instructions and as entries of the BHRB, read back;
-//! and all choices of branch types against what the hardware records.
+//! Random branches, encoded as instructions and as entries of the BHRB, are decoded again; all
+//! choices of branch types are held against what the hardware records.
 
 use isa207::{
     BhrbRecord,
@@ -17,7 +17,7 @@ use crate::{
     run, //
 };
 
-/// A branch as an assembler sees it.
+/// A branch as in assembly.
 #[derive(Clone, Copy, Debug)]
 enum Instruction {
     /// `b`: distance or address in words, AA, LK.
@@ -51,7 +51,7 @@ impl Instruction {
         }
     }
 
-    /// Whether CTR or a condition has a say.
+    /// Whether it depends on CTR or a condition.
     fn conditional(self) -> bool {
         match self {
             I(..) => false,
@@ -60,7 +60,7 @@ impl Instruction {
     }
 
     fn is_call(self) -> bool {
-        // `bcl 20,31,$+4` only learns its own address.
+        // Not `bcl 20,31,$+4`, which only finds its own address.
         self.links() && !matches!(self, B(20, 31, 1, false, true))
     }
 
@@ -138,8 +138,7 @@ fn all_types() -> impl Iterator<Item = BranchTypes> {
     })
 }
 
-/// Whether the BHRB records a branch under a filter, for each way to understand the
-/// documents.
+/// Whether the BHRB records a branch under a filter, for each way to read the documents.
 fn recorded(isa: Isa, ifm: u8, instruction: Instruction) -> Vec<bool> {
     let indirect = matches!(instruction, Xl(..));
     match ifm {
@@ -151,7 +150,7 @@ fn recorded(isa: Isa, ifm: u8, instruction: Instruction) -> Vec<bool> {
             vec![indirect && !links, indirect, indirect && links]
         }
         3 if isa == Isa::V31 => vec![instruction.conditional()],
-        // Records halves of branches.
+        // Records some branches without their address.
         _ => vec![false],
     }
 }
@@ -175,7 +174,7 @@ fn hardware_filters_lose_nothing_and_are_exact_if_they_say_so() {
     }
 }
 
-/// A choice holds what its types hold one by one.
+/// A choice of types holds what each of them holds.
 #[test]
 fn types_are_a_union() {
     run("types", &instruction(), |instruction| {
@@ -193,8 +192,7 @@ fn types_are_a_union() {
     });
 }
 
-/// Branches as the BHRB has them, most recent first, with what is in between that
-/// means nothing.
+/// A branch as the BHRB holds it, target first; or entries that are no branch.
 #[derive(Clone, Debug)]
 struct Written {
     entries: Vec<u64>,
@@ -263,7 +261,7 @@ fn any_bhrb_at_all() {
         let given = entries.iter().take(32).copied();
         let given: Vec<_> = given.take_while(|entry| *entry != 0).collect();
         let seen: Vec<_> = isa207::bhrb_records(entries.into_iter()).collect();
-        // Each branch is an entry of its own, in order, without the target mark.
+        // Each branch has one entry without T, in order.
         let branches = given.iter().filter(|entry| **entry & 2 == 0 && **entry > 3);
         let branches: Vec<_> = branches.map(|entry| entry & !3).collect();
         let from: Vec<_> = seen.iter().map(|record| record.from).collect();

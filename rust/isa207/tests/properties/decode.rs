@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reads register images back, bit by bit as the manuals number them, and says
-//! what a group of events must read as.
+//! Decodes register images, by bit numbers as in the manuals, and says what those of a group of
+//! events must decode to.
 
 use isa207::{
     Assignment,
@@ -78,7 +78,7 @@ pub struct Decoded {
     pub thresh_stop: u64,
     pub exponent: u64,
     pub mantissa: u64,
-    /// Bits that mean nothing we know.
+    /// Bits that belong to no field, in MMCR0, MMCR1, MMCR2, MMCRA and MMCR3.
     pub unexplained: [u64; 5],
 }
 
@@ -148,7 +148,7 @@ pub fn decode(isa: Isa, mmcr: &Mmcr) -> Decoded {
     all
 }
 
-/// What the images must read as for these events on these counters.
+/// What the images must decode to for these events on these counters.
 pub fn expected(
     isa: Isa,
     group: &[Request],

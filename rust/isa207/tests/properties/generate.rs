@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random events and groups, biased towards those that nearly fit together: a
-//! few values for each field, so that events often agree, and codes from the
-//! published lists, so that alternatives take part.
+//! Random events and groups, biased towards those that can almost be counted together: a few values
+//! for each field, so that events often agree, and codes from the published lists, so that
+//! alternatives take part.
 
 use isa207::{
     Exclude,
@@ -150,7 +150,7 @@ fn event(isa: Isa) -> impl Strategy<Value = Request> {
     with_attributes(code)
 }
 
-/// One event that is as likely valid as not.
+/// One event that is as often invalid as valid.
 pub fn doubtful_event(isa: Isa) -> impl Strategy<Value = Request> {
     let known = || select([flexible_codes(isa), plain_codes(isa)].concat());
     let flipped = (known(), 0u32..64);
@@ -177,7 +177,7 @@ fn with_attributes(code: impl Strategy<Value = u64>) -> impl Strategy<Value = Re
     (code, config1, config2, exclude, any::<bool>(), filter).prop_map(
         |(code, config1, config2, [user, kernel, hv, idle], task, branch_filter_ifm)| Request {
             code,
-            // A comparison belongs to a threshold, mostly.
+            // A value to compare with mostly comes with a threshold.
             config1: if code >> 29 & 7 == 0 && config1 != 1 {
                 0
             } else {
@@ -202,7 +202,7 @@ enum Ebb {
     None,
     /// Each has these bits (60 to 63).
     All(u64),
-    /// Likewise, and the events keep their branch stacks.
+    /// The same, and the events keep their branch stacks.
     AllWithStacks(u64),
     /// Only the first has EBB set.
     First,

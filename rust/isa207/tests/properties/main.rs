@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random groups of events: the solver against a brute force search over all
-//! codes and counters (`oracle.rs`), and the register images against a decoder
-//! (`decode.rs`). Neither uses anything of the crate but the result types.
+//! Random groups of events: the solver against a brute force search over all codes and counters
+//! (`oracle.rs`), the register images against a decoder (`decode.rs`). Neither uses anything of the
+//! crate but types of requests and results.
 //!
-//! `PROPTEST_CASES` sets the number of groups for each CPU, 2,000 without it.
-//! The long run is `PROPTEST_CASES=100000 cargo test --release`.
+//! `PROPTEST_CASES` sets the number of groups for each CPU, 2,000 without it. The long run is
+//! `PROPTEST_CASES=100000 cargo test --release`.
 
 mod branches;
 mod decode;
@@ -54,7 +54,7 @@ fn run<S: Strategy>(name: &str, inputs: &S, test: impl Fn(S::Value) -> TestCaseR
     result.unwrap_or_else(|why| panic!("{name}: {why}"));
 }
 
-/// How often something happened, to see that the groups are worth their while.
+/// How often something happened, to see that the inputs reach it.
 #[derive(Default)]
 struct Count(Cell<u32>);
 
@@ -63,8 +63,8 @@ impl Count {
         self.0.set(self.0.get() + u32::from(happened));
     }
 
-    /// Fails unless it happened in at least one of `n` cases. A short run may
-    /// miss that by chance and is let off.
+    /// Fails unless it happened in at least one of `n` cases. A short run could miss that by
+    /// chance, so it passes.
     fn at_least_one_in(&self, n: u32, what: &str) {
         let (seen, all) = (self.0.get(), cases());
         if all < 1_000 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The rules of the PMU once more, written for reading instead of for speed:
-//! demands are lists of names and values, counters are tried out one by one.
+//! The rules of the PMU a second time, written for reading instead of for speed: constraints are
+//! lists of names and values, counters are tried out one by one.
 
 use std::collections::BTreeSet;
 
@@ -246,9 +246,8 @@ pub fn filters(group: &[Request]) -> BTreeSet<u64> {
     of_programs.chain(of_stacks.map(u64::from)).collect()
 }
 
-/// Counters (1 to 6) and codes of the first choice of codes that can count at
-/// the same time, with the first placement that does it. With `strict` all branch
-/// stacks must want the same filter.
+/// Counters (1 to 6) and codes of the first choice of codes that can be counted at the same time,
+/// in the first placement that can. With `strict` all branch stacks must want the same filter.
 pub fn solve(isa: Isa, group: &[Request], strict: bool) -> Option<Vec<(usize, u64)>> {
     if strict && filters(group).len() > 1 {
         return None;
