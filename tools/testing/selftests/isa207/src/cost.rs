@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Counts instructions by the clock: under `-icount shift=0` each takes 1 ns.
 //!
-//! PMC5 would do as well, but needs a driver that counts, which is what isa207
-//! is a part of, and QEMU counts by blocks.
+//! PMC5 would do as well, but needs a driver that counts, which isa207 is a part of, and QEMU
+//! counts by blocks.
 
 use std::hint::black_box;
 
@@ -12,16 +12,16 @@ use isa207::Request;
 use pmu_selftests::machine::TIME_BASE_HZ;
 use pmu_selftests::machine::time_base;
 
-/// Instructions that [`CpuModel::solve`] takes for the group, the measurement's own
-/// few included; exact to a tick of the time base, which is two.
+/// Instructions that [`CpuModel::solve`] takes for the group, the measurement's own few included;
+/// exact to a tick of the time base, which is two.
 ///
 /// The least of some calls: a timer interrupt within one makes it longer.
-pub fn of(cpu: &CpuModel, group: &[Request]) -> u64 {
+pub fn of(model: &CpuModel, group: &[Request]) -> u64 {
     let calls = (0..4).map(|_| {
         let start = time_base();
-        let answer = cpu.solve(black_box(group), Machine::default());
+        let answer = model.solve(black_box(group), Machine::default());
         let ticks = time_base() - start;
-        // Last, so that nobody finds the call could be left out.
+        // After the time is taken; it keeps the compiler from leaving out the call.
         let _ = black_box(answer);
         ticks
     });

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Looks for groups of six that cost the solver the most: hill climbing from
-//! random groups, by changing one event or exchanging two, as their order
-//! decides how far the solver goes before it goes back.
+//! Searches for groups of six that cost the solver the most: hill climbing from random groups, by
+//! changing one event or exchanging two, as their order decides how far the solver goes before it
+//! goes back.
 
 use isa207::CpuModel;
 use isa207::Request;
 
-use crate::Model;
 use crate::cost;
-use crate::event;
+use crate::group;
 
 /// Events with alternatives on some CPU.
 const FLEXIBLE: [u64; 24] = [
@@ -22,7 +21,7 @@ const FIXED: [u64; 9] = [
 ];
 /// A climb ends after so many steps that led nowhere.
 const PATIENCE: u32 = 300;
-/// How many of the dearest groups are shown.
+/// How many of the groups found are shown.
 const SHOWN: usize = 8;
 
 /// Numbers that look random and are the same in every run (xorshift64).
@@ -37,8 +36,8 @@ impl Random {
     }
 
     /// An event of the CPU; three of four have alternatives.
-    fn event(&mut self, cpu: &CpuModel) -> Request {
-        let named: Vec<_> = cpu.named_events().collect();
+    fn event(&mut self, model: &CpuModel) -> Request {
+        let named: Vec<_> = model.named_events().collect();
         let code = match self.below(8) {
             0 => FIXED[self.below(FIXED.len())],
             1 => named[self.below(named.len())].code,
@@ -46,54 +45,44 @@ impl Random {
         };
         Request {
             only_count_run: self.below(8) != 0,
-            ..event(cpu, code)
+            ..group::event(model, code)
         }
     }
 
-    fn group(&mut self, cpu: &CpuModel) -> [Request; 6] {
-        [(); 6].map(|()| self.event(cpu))
+    fn group(&mut self, model: &CpuModel) -> [Request; 6] {
+        [(); 6].map(|()| self.event(model))
     }
 }
 
-/// Codes in hexadecimal; `!` marks an event that does not follow a task.
-pub fn show(group: &[Request]) -> String {
-    let codes = group.iter().map(|req| {
-        let mark = if req.only_count_run { "" } else { "!" };
-        format!("{:#x}{mark}", req.code)
-    });
-    codes.collect::<Vec<_>>().join(" ")
-}
-
-/// Measures `groups` groups of six and prints the dearest.
-pub fn run(model: &Model, groups: u32) {
-    let cpu = model.cpu();
+/// Measures `groups` groups of six and prints those that cost most.
+pub fn run(model: &CpuModel, groups: u32) {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut found: Vec<(u64, String)> = Vec::new();
     let mut tried = 0;
     while tried < groups {
-        let mut group = random.group(cpu);
-        let mut cost = cost::of(cpu, &group);
+        let mut group = random.group(model);
+        let mut cost = cost::of(model, &group);
         let mut idle = 0;
         while idle < PATIENCE && tried < groups {
             let mut other = group;
             let (a, b) = (random.below(6), random.below(6));
             if a == b {
-                other[a] = random.event(cpu);
+                other[a] = random.event(model);
             } else {
                 other.swap(a, b);
             }
-            let other_cost = cost::of(cpu, &other);
+            let other_cost = cost::of(model, &other);
             tried += 1;
             idle = if other_cost > cost { 0 } else { idle + 1 };
             if other_cost >= cost {
                 (group, cost) = (other, other_cost);
             }
         }
-        found.push((cost, show(&group)));
+        found.push((cost, group::show(&group)));
     }
     found.sort_by(|a, b| b.cmp(a));
     found.dedup();
-    println!("{}, {tried} groups tried:", model.name);
+    println!("{}, {tried} groups tried:", model.name());
     for (cost, group) in found.iter().take(SHOWN) {
         println!("  {cost} {group}");
     }
