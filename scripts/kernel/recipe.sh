@@ -50,7 +50,8 @@ key)
 	root=$("$top/scripts/setup" --print root)
 	cat "$root/kernel-source"
 	configuration
-	patch_files | xargs cat
+	# The messages of the patches change nothing.
+	patch_files | xargs sed -n '/^diff --git/,$p'
 	grep -E "^(linux-source|rustc|rust-src|bindgen|clang|lld|llvm|libclang|gcc|make) |^(linux-source|clang|lld|llvm|gcc)-[^ ]* " "$root/versions"
 	sed '/^[[:space:]]*#/d' "$top/scripts/kernel/recipe.sh"
 	;;
