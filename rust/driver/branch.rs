@@ -14,7 +14,7 @@
 use super::{
     cpu_state::{
         local_pmu,
-        ThisCpu, //
+        ExclusiveCpu, //
     },
     event,
     refusal::Refusal,
@@ -90,22 +90,22 @@ pub(super) fn check(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal
 }
 
 /// Notes that an event is added to this CPU, whose PMU is not programmed with it yet.
-pub(super) fn event_added(this_cpu: &ThisCpu<'_>, event: &Event) {
+pub(super) fn event_added(this_cpu: &ExclusiveCpu<'_>, event: &Event) {
     if event.attr().samples(SampleFormat::BranchStack) {
-        this_cpu.stale_branches.set(true);
+        this_cpu.state().stale_branches.set(true);
     }
 }
 
 /// Clears the BHRB, before the PMU is programmed with `mmcr`, if it holds branches that a new event's
 /// owner must not see or that were recorded with another filter.
-pub(super) fn discard_stale(this_cpu: &ThisCpu<'_>, local: &LocalPmu, mmcr: &Mmcr) {
-    if this_cpu.stale_branches.replace(false) || this_cpu.mmcr.get().ifm() != mmcr.ifm() {
+pub(super) fn discard_stale(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu, mmcr: &Mmcr) {
+    if this_cpu.state().stale_branches.replace(false) || this_cpu.ifm.get() != mmcr.ifm() {
         local.clear_bhrb();
     }
 }
 
 /// See [`crate::perf::Pmu::sched_task`].
-pub(super) fn sched_task(this_cpu: &ThisCpu<'_>, sched_in: bool) {
+pub(super) fn sched_task(this_cpu: &ExclusiveCpu<'_>, sched_in: bool) {
     if sched_in {
         local_pmu(this_cpu).clear_bhrb();
     }

@@ -230,7 +230,7 @@ fn branch_type(branch: Branch) -> BranchFields {
 /// Fills `stack`, which is empty, with the branches that `event` wants. Must be called in a PMI.
 #[inline(never)]
 pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStack) {
-    let spec = StackSpec::of(event, this_cpu.mmcr.get().ifm());
+    let spec = StackSpec::of(event, this_cpu.ifm.get());
     let max = event.attr().sample_max_stack().into();
     if !spec.reads_instructions() {
         return fill_from_bhrb::<false>(&spec, max, None, stack);

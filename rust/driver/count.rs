@@ -59,7 +59,7 @@ fn running_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     if hw.period_left().load(Relaxed) == 0 {
         // CAST: perf core takes no period of 2^63 or more.
         hw.period_left().store(period as i64, Relaxed);
-        hw.set_last_period(this_cpu, period);
+        event.hw_mut(this_cpu).set_last_period(period);
     }
     preload(left_after(hw.period_left().load(Relaxed), 0))
 }
@@ -145,7 +145,7 @@ pub(super) fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
             return;
         }
         update(event, index);
-        event.hw().set_state(this_cpu, CounterState::Stopped);
+        event.hw_mut(this_cpu).set_state(CounterState::Stopped);
         pmu::write_pmc(index, 0);
     });
     event.update_userpage();
@@ -166,7 +166,7 @@ pub(super) fn start(this_cpu: &ThisCpu<'_>, event: &Event) {
         let value = running_value(this_cpu, event);
         hw.prev_count().store(value.into(), Relaxed);
         pmu::write_pmc(index, value);
-        hw.set_state(this_cpu, CounterState::Running);
+        event.hw_mut(this_cpu).set_state(CounterState::Running);
     });
     event.update_userpage();
 }

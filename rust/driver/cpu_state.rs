@@ -2,12 +2,13 @@
 
 //! What the driver keeps for each CPU.
 //!
-//! The state is made of `Cell`s and has no lock. It is changed only on its own CPU and only between
-//! `pmu_disable` and `pmu_enable`, when the PMU is frozen and raises no PMI. A PMI that was raised
-//! before and is delivered in that time finds `disabled` set, and its handler uses nothing else. PMIs
-//! do not nest.
+//! The state has no lock. Code that schedules events has a CPU's [`ExclusiveState`] to itself, so
+//! `Cell`s do. It shares the [`SharedState`] with the PMI handler, which may come in the middle:
 //!
-//! `alert` is the exception, see `emulator/alert_state.rs`.
+//! - the handler does not use `mmcr0` and `ifm` while `disabled` is set, and they are written only
+//!   then. A disabled PMU is frozen and raises no PMI, but one raised before may be delivered;
+//! - `alert` is also written by the PMI handler and, on an emulator, by the timer. Other code writes
+//!   it only while the PMU is disabled or PM interrupts are masked. PMIs do not nest.
 
 use super::{
     emulator::alert_state::AlertState,
@@ -18,16 +19,30 @@ use crate::{
         Assignment,
         Mmcr, //
     },
-    perf,
+    perf::{
+        self,
+        PmiCell, //
+    },
     power::pmu::LocalPmu, //
 };
 use core::cell::Cell;
 
-/// The driver's state of one CPU.
+/// The state of one CPU that PMIs use too.
 #[derive(Default)]
-pub(crate) struct CpuState {
+pub(crate) struct SharedState {
     /// The PMU is disabled: frozen by `pmu_disable` until the next `pmu_enable`.
-    pub(super) disabled: Cell<bool>,
+    pub(super) disabled: PmiCell<bool>,
+    /// MMCR0 as the PMU was last programmed, without alerts.
+    pub(super) mmcr0: PmiCell<u64>,
+    /// MMCRA\[IFM\] as the PMU was last programmed: the filter of the BHRB.
+    pub(super) ifm: PmiCell<u8>,
+    /// The alert of the program whose events are on the PMU, for an emulator.
+    pub(super) alert: AlertState,
+}
+
+/// The state of one CPU that only code that schedules events uses.
+#[derive(Default)]
+pub(crate) struct ExclusiveState {
     /// The PMU's registers have been turned on since the CPU came up.
     pub(super) turned_on: Cell<bool>,
     /// A transaction that adds events is open.
@@ -45,12 +60,16 @@ pub(crate) struct CpuState {
     pub(super) mmcr: Cell<Mmcr>,
     /// The PMU was last programmed with an EBB group.
     pub(super) ebb: Cell<bool>,
-    /// The alert of the program whose events are on the PMU, for an emulator.
-    pub(super) alert: AlertState,
 }
 
-/// The CPU that a callback runs on, with the driver's state.
-pub(super) type ThisCpu<'a> = perf::ThisCpu<'a, CpuState>;
+/// The state of all CPUs.
+pub(crate) type CpuContexts = perf::CpuContexts<SharedState, ExclusiveState>;
+
+/// The CPU that code runs on, with the state that it shares with PMIs.
+pub(super) type ThisCpu<'a> = perf::ThisCpu<'a, SharedState>;
+
+/// The CPU that code runs on, for code that schedules events.
+pub(super) type ExclusiveCpu<'a> = perf::ExclusiveCpu<'a, SharedState, ExclusiveState>;
 
 /// The PMU of `_this_cpu`.
 pub(super) fn local_pmu(_this_cpu: &ThisCpu<'_>) -> LocalPmu {

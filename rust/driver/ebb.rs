@@ -15,6 +15,7 @@
 use super::{
     cpu_state::{
         local_pmu,
+        ExclusiveCpu,
         ThisCpu, //
     },
     event::{
@@ -87,11 +88,11 @@ pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ThisCpu<'_>, l
 }
 
 /// Saves the program's state. The PMU is frozen; MMCR0 was `mmcr0` before.
-pub(super) fn switch_out(driver: &Driver, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0) {
+pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mmcr0) {
     let local = local_pmu(this_cpu);
     let mmcr0 = local.when_frozen(mmcr0);
     let mmcr0 = driver.emulator().switch_out(this_cpu, mmcr0);
-    let mmcr3 = this_cpu.mmcr.get().mmcr3;
+    let mmcr3 = this_cpu.state().mmcr.get().mmcr3;
     CurrentThread::new(&local).save(driver.registers(), mmcr0, mmcr3);
 }
 
@@ -102,7 +103,7 @@ pub(super) fn switch_out(driver: &Driver, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0) 
 /// the program cannot count what `exclude_user` and the like exclude.
 pub(super) fn switch_in(
     driver: &Driver,
-    this_cpu: &ThisCpu<'_>,
+    this_cpu: &ExclusiveCpu<'_>,
     mmcr: &Mmcr,
     mmcr0: Mmcr0,
 ) -> Mmcr0 {

@@ -37,15 +37,15 @@ pub(super) fn counter(event: &Event) -> Option<usize> {
 /// Flags an event that is being opened as never scheduled.
 pub(super) fn set_never_scheduled(event: &NewEvent<'_>) {
     event
-        .hw()
-        .set_flags(event, event.hw().flags() | NEVER_SCHEDULED);
+        .hw_mut()
+        .set_flags(event.hw().flags() | NEVER_SCHEDULED);
 }
 
 /// Clears the flag as the event gets on this CPU's PMU.
 pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<'_, S>, event: &Event) {
     event
-        .hw()
-        .set_flags(this_cpu, event.hw().flags() & !NEVER_SCHEDULED);
+        .hw_mut(this_cpu)
+        .set_flags(event.hw().flags() & !NEVER_SCHEDULED);
 }
 
 /// Whether the event has not been on a PMU yet.
@@ -58,7 +58,7 @@ pub(super) fn set_branch_filter(event: &NewEvent<'_>, filter: HardwareFilter) {
     let ifm = u32::from(filter.ifm) << IFM_SHIFT & IFM;
     let exact = if filter.exact { IFM_EXACT } else { 0 };
     let others = event.hw().flags() & !(IFM | IFM_EXACT);
-    event.hw().set_flags(event, others | ifm | exact);
+    event.hw_mut().set_flags(others | ifm | exact);
 }
 
 /// The BHRB filter for the event's branch stack; `None` for an event without one.

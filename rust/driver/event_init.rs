@@ -32,9 +32,9 @@ impl Driver {
     pub(super) fn event_init(&self, event: &NewEvent<'_>) -> Result {
         self.check(event).map_err(|refusal| refusal.log(event))?;
 
-        let hw = event.hw();
-        hw.set_idx(event, 0);
-        hw.set_last_period(event, hw.sample_period());
+        let hw = event.hw_mut();
+        hw.set_idx(0);
+        hw.set_last_period(hw.sample_period());
         // CAST: perf core refuses periods with bit 63 set.
         hw.period_left().store(hw.sample_period() as i64, Relaxed);
         hw.prev_count().store(0, Relaxed);
@@ -53,7 +53,7 @@ impl Driver {
         if attr.precise_ip() != 0 {
             return Err(Refusal::PreciseIp);
         }
-        event.hw().set_code(event, code);
+        event.hw_mut().set_code(code);
         ebb::check(event)?;
 
         let mut requests = Requests::new();

@@ -3,17 +3,14 @@
 //! `execve`: the new program must not inherit the PMU state of the old one.
 
 use super::{
-    cpu_state::CpuState,
+    cpu_state::CpuContexts,
     Driver, //
 };
-use crate::{
-    perf::CpuContexts,
-    power::{
-        exec::OnExec,
-        pmu::LocalPmu,
-        regs::Mmcr0,
-        thread::CurrentThread, //
-    }, //
+use crate::power::{
+    exec::OnExec,
+    pmu::LocalPmu,
+    regs::Mmcr0,
+    thread::CurrentThread, //
 };
 use kernel::sync::Arc;
 
@@ -21,20 +18,20 @@ use kernel::sync::Arc;
 /// program's bits in MMCR0 and MMCR2. The events that the task keeps go on for the new program.
 pub(super) struct ResetOnExec {
     driver: Arc<Driver>,
-    cpus: Arc<CpuContexts<CpuState>>,
+    cpus: Arc<CpuContexts>,
 }
 
 impl ResetOnExec {
-    pub(super) fn new(driver: Arc<Driver>, cpus: Arc<CpuContexts<CpuState>>) -> Self {
+    pub(super) fn new(driver: Arc<Driver>, cpus: Arc<CpuContexts>) -> Self {
         Self { driver, cpus }
     }
 }
 
 impl OnExec for ResetOnExec {
     fn exec(&self, local: &LocalPmu) {
-        // SAFETY: Interrupts are off while a `LocalPmu` lives. What a PMI uses is changed here only
-        // while the PMU is disabled.
-        let Some(this_cpu) = (unsafe { self.cpus.this_cpu() }) else {
+        // SAFETY: Interrupts are off while a `LocalPmu` lives. `execve` is in process context, so no
+        // callback of perf core is under way on this CPU.
+        let Some(this_cpu) = (unsafe { self.cpus.exclusive_cpu() }) else {
             return;
         };
         let has_events = this_cpu.slots().len() > 0;

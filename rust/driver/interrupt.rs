@@ -9,7 +9,7 @@ use super::{
     count,
     cpu_state::{
         local_pmu,
-        CpuState,
+        CpuContexts,
         ThisCpu, //
     },
     emulator::Emulator,
@@ -24,7 +24,6 @@ use crate::{
     perf::{
         self,
         CounterState,
-        CpuContexts,
         Event, //
     },
     power::{
@@ -48,7 +47,7 @@ use kernel::{
 /// The handler of PMIs.
 pub(super) struct PmiHandler {
     model: &'static CpuModel,
-    cpus: Arc<CpuContexts<CpuState>>,
+    cpus: Arc<CpuContexts>,
     pub(super) emulator: Emulator,
 }
 
@@ -56,7 +55,7 @@ impl PmiHandler {
     /// The handler for CPUs of `model`, with the driver's per-CPU state.
     pub(super) fn new(
         model: &'static CpuModel,
-        cpus: Arc<CpuContexts<CpuState>>,
+        cpus: Arc<CpuContexts>,
         emulator: Emulator,
     ) -> Self {
         Self {
@@ -71,8 +70,7 @@ impl Handler for PmiHandler {
     fn handle(&self, interrupted: &mut Interrupted) {
         let start = machine::sched_clock();
         let mmcr0 = Mmcr0::read();
-        // SAFETY: Interrupts are off in the handler of a PMI. It uses the CPU's state only while the
-        // PMU is enabled, when no other code changes that.
+        // SAFETY: Interrupts are off in the handler of a PMI.
         let Some(this_cpu) = (unsafe { self.cpus.this_cpu() }) else {
             return;
         };
@@ -100,7 +98,7 @@ impl Handler for PmiHandler {
             local_pmu(&this_cpu).clear_sampled();
         }
         // Unfreezes the counters and enables alerts again.
-        Mmcr0::from(this_cpu.mmcr.get().mmcr0).alerting().write();
+        Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
         // SAFETY: This is the handler of a PMI.
         unsafe { perf::sample_event_took(machine::sched_clock().wrapping_sub(start)) };
     }
@@ -160,7 +158,7 @@ fn handle_overflow(
         if left <= 0 {
             left = period;
         }
-        hw.set_last_period(this_cpu, hw.sample_period());
+        event.hw_mut(this_cpu).set_last_period(hw.sample_period());
     }
     hw.period_left().store(left, Relaxed);
     let start = count::initial_value(this_cpu, event);

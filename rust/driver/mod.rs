@@ -62,7 +62,9 @@ use crate::{
     }, //
 };
 use cpu_state::{
-    CpuState,
+    ExclusiveCpu,
+    ExclusiveState,
+    SharedState,
     ThisCpu, //
 };
 use emulator::Emulator;
@@ -129,18 +131,18 @@ impl Driver {
     /// Finds counters for the CPU's events and for `new`, and computes the register images.
     fn assign(
         &self,
-        this_cpu: &ThisCpu<'_>,
+        this_cpu: &ExclusiveCpu<'_>,
         new: Option<&Event>,
     ) -> Result<Assignment, isa207::Refusal> {
         let mut requests = Requests::new();
         for event in Iterator::chain(this_cpu.slots().iter(), new) {
             requests.push(event)?;
         }
-        if let Some(assignment) = this_cpu.solved_groups.find(&requests) {
+        if let Some(assignment) = this_cpu.state().solved_groups.find(&requests) {
             return Ok(assignment);
         }
         let assignment = self.model.solve(requests.as_slice(), self.machine)?;
-        this_cpu.solved_groups.store(requests, assignment);
+        this_cpu.state().solved_groups.store(requests, assignment);
         Ok(assignment)
     }
 }
@@ -148,7 +150,8 @@ impl Driver {
 // The callbacks call `Driver::add()` and so on: `self.add()` would call the trait's method again.
 #[vtable]
 impl perf::Pmu for Arc<Driver> {
-    type Cpu = CpuState;
+    type Shared = SharedState;
+    type Exclusive = ExclusiveState;
 
     fn event_init(&self, event: &NewEvent<'_>) -> Result {
         Driver::event_init(self, event)
@@ -158,19 +161,19 @@ impl perf::Pmu for Arc<Driver> {
         self.pmcs.put();
     }
 
-    fn pmu_enable(&self, this_cpu: &ThisCpu<'_>) {
+    fn pmu_enable(&self, this_cpu: &ExclusiveCpu<'_>) {
         Driver::pmu_enable(self, this_cpu);
     }
 
-    fn pmu_disable(&self, this_cpu: &ThisCpu<'_>) {
+    fn pmu_disable(&self, this_cpu: &ExclusiveCpu<'_>) {
         Driver::pmu_disable(self, this_cpu);
     }
 
-    fn add(&self, this_cpu: &ThisCpu<'_>, event: &Event, flags: EventFlags) -> Result {
+    fn add(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event, flags: EventFlags) -> Result {
         Driver::add(self, this_cpu, event, flags)
     }
 
-    fn del(&self, this_cpu: &ThisCpu<'_>, event: &Event) {
+    fn del(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event) {
         Driver::del(self, this_cpu, event);
     }
 
@@ -186,19 +189,19 @@ impl perf::Pmu for Arc<Driver> {
         count::read(event);
     }
 
-    fn start_txn(&self, this_cpu: &ThisCpu<'_>, txn: Transaction) {
-        this_cpu.in_transaction.set(txn == Transaction::Add);
+    fn start_txn(&self, this_cpu: &ExclusiveCpu<'_>, txn: Transaction) {
+        this_cpu.state().in_transaction.set(txn == Transaction::Add);
     }
 
-    fn commit_txn(&self, this_cpu: &ThisCpu<'_>) -> Result {
+    fn commit_txn(&self, this_cpu: &ExclusiveCpu<'_>) -> Result {
         Driver::commit_txn(self, this_cpu)
     }
 
-    fn cancel_txn(&self, this_cpu: &ThisCpu<'_>) {
-        this_cpu.in_transaction.set(false);
+    fn cancel_txn(&self, this_cpu: &ExclusiveCpu<'_>) {
+        this_cpu.state().in_transaction.set(false);
     }
 
-    fn sched_task(&self, this_cpu: &ThisCpu<'_>, sched_in: bool) {
+    fn sched_task(&self, this_cpu: &ExclusiveCpu<'_>, sched_in: bool) {
         branch::sched_task(this_cpu, sched_in);
     }
 

@@ -8,6 +8,7 @@ use super::{
     count,
     cpu_state::{
         local_pmu,
+        ExclusiveCpu,
         ThisCpu, //
     },
     ebb,
@@ -41,16 +42,17 @@ use kernel::{
 
 impl Driver {
     /// See [`crate::perf::Pmu::pmu_disable`].
-    pub(super) fn pmu_disable(&self, this_cpu: &ThisCpu<'_>) {
-        if this_cpu.disabled.replace(true) {
+    pub(super) fn pmu_disable(&self, this_cpu: &ExclusiveCpu<'_>) {
+        if this_cpu.disabled.get() {
             return;
         }
+        this_cpu.disabled.set(true);
         let local = local_pmu(this_cpu);
         self.turn_on(this_cpu, &local);
         let mmcr0 = local.freeze(self.is_v31());
 
         // Stop marking instructions and, where MMCRA can tell it to, recording branches.
-        let mmcra = Mmcra::from(this_cpu.mmcr.get().mmcra);
+        let mmcra = Mmcra::from(this_cpu.state().mmcr.get().mmcra);
         let mut idle = mmcra.with_const_sample_enable::<0>();
         if self.is_v31() {
             idle = idle.with_const_bhrbrd::<1>();
@@ -67,7 +69,7 @@ impl Driver {
     }
 
     /// See [`crate::perf::Pmu::pmu_enable`].
-    pub(super) fn pmu_enable(&self, this_cpu: &ThisCpu<'_>) {
+    pub(super) fn pmu_enable(&self, this_cpu: &ExclusiveCpu<'_>) {
         if !this_cpu.disabled.get() {
             return;
         }
@@ -80,17 +82,17 @@ impl Driver {
             }
             return;
         }
-        if this_cpu.events_changed.get() && !self.program(this_cpu, &local) {
+        if this_cpu.state().events_changed.get() && !self.program(this_cpu, &local) {
             return;
         }
 
-        let mmcr = this_cpu.mmcr.get();
+        let mmcr = this_cpu.state().mmcr.get();
         let mmcra = Mmcra::from(mmcr.mmcra);
         let not_sampling = mmcra.with_const_sample_enable::<0>();
         not_sampling.write();
 
         let mut mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
-        if this_cpu.ebb.get() {
+        if this_cpu.state().ebb.get() {
             mmcr0 = ebb::switch_in(self, this_cpu, &mmcr, mmcr0);
         } else if this_cpu.slots().iter().any(is_negative) {
             // `pmu_disable` dropped the alert, and a counter that is negative raises no other.
@@ -107,17 +109,17 @@ impl Driver {
     }
 
     /// Turns this CPU's PMU on if that has not been done since the CPU came up.
-    fn turn_on(&self, this_cpu: &ThisCpu<'_>, local: &LocalPmu) {
+    fn turn_on(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu) {
         let came_up = self.hotplug.came_up(this_cpu.id());
-        if came_up || !this_cpu.turned_on.get() {
+        if came_up || !this_cpu.state().turned_on.get() {
             local.turn_on();
-            this_cpu.turned_on.set(true);
+            this_cpu.state().turned_on.set(true);
         }
     }
 
     /// Programs the frozen PMU with the events in the CPU's slots. Returns whether the PMU may be
     /// enabled.
-    fn program(&self, this_cpu: &ThisCpu<'_>, local: &LocalPmu) -> bool {
+    fn program(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu) -> bool {
         let Some(assignment) = self.assignment(this_cpu) else {
             return false;
         };
@@ -125,9 +127,11 @@ impl Driver {
         let ebb_leader = this_cpu.slots().get(0).filter(|event| is_ebb(event));
         let ebb = ebb_leader.is_some();
         branch::discard_stale(this_cpu, local, &assignment.mmcr);
-        this_cpu.mmcr.set(assignment.mmcr);
-        this_cpu.ebb.set(ebb);
-        this_cpu.events_changed.set(false);
+        this_cpu.state().mmcr.set(assignment.mmcr);
+        this_cpu.mmcr0.set(assignment.mmcr.mmcr0);
+        this_cpu.ifm.set(assignment.mmcr.ifm());
+        this_cpu.state().ebb.set(ebb);
+        this_cpu.state().events_changed.set(false);
 
         self.turn_on(this_cpu, local);
         local.set_in_use(true);
@@ -163,13 +167,13 @@ impl Driver {
     }
 
     /// The assignment for the CPU's events; found now if `commit_txn` has not done so.
-    fn assignment(&self, this_cpu: &ThisCpu<'_>) -> Option<Assignment> {
-        if let Some(assignment) = this_cpu.assignment.get() {
+    fn assignment(&self, this_cpu: &ExclusiveCpu<'_>) -> Option<Assignment> {
+        if let Some(assignment) = this_cpu.state().assignment.get() {
             return Some(assignment);
         }
         match self.assign(this_cpu, None) {
             Ok(assignment) => {
-                this_cpu.assignment.set(Some(assignment));
+                this_cpu.state().assignment.set(Some(assignment));
                 Some(assignment)
             }
             Err(refusal) => {
@@ -191,7 +195,7 @@ fn unload_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize) {
     if let Some(old) = counter(event).filter(|&old| old != index) {
         count::read(event);
         pmu::write_pmc(old, 0);
-        event.hw().set_idx(this_cpu, 0);
+        event.hw_mut(this_cpu).set_idx(0);
     }
 }
 
@@ -208,7 +212,7 @@ fn load_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize, ebb: bool) 
     };
     pmu::write_pmc(index, value);
     // CAST: One of six counters.
-    event.hw().set_idx(this_cpu, index as u8 + 1);
+    event.hw_mut(this_cpu).set_idx(index as u8 + 1);
     event.update_userpage();
 }
 

@@ -9,7 +9,7 @@
 use super::{
     branch,
     count,
-    cpu_state::ThisCpu,
+    cpu_state::ExclusiveCpu,
     event,
     Driver, //
 };
@@ -27,18 +27,23 @@ use kernel::prelude::*;
 
 impl Driver {
     /// See [`crate::perf::Pmu::add`].
-    pub(super) fn add(&self, this_cpu: &ThisCpu<'_>, event: &Event, flags: EventFlags) -> Result {
+    pub(super) fn add(
+        &self,
+        this_cpu: &ExclusiveCpu<'_>,
+        event: &Event,
+        flags: EventFlags,
+    ) -> Result {
         if this_cpu.slots().len() >= COUNTERS {
             return Err(EAGAIN);
         }
         // perf core adds events only in transactions today, but its interface allows others.
-        let assignment = if this_cpu.in_transaction.get() {
+        let assignment = if this_cpu.state().in_transaction.get() {
             None
         } else {
             Some(self.assign(this_cpu, Some(event)).map_err(|_| EAGAIN)?)
         };
-        this_cpu.assignment.set(assignment);
-        this_cpu.events_changed.set(true);
+        this_cpu.state().assignment.set(assignment);
+        this_cpu.state().events_changed.set(true);
         branch::event_added(this_cpu, event);
 
         let state = if flags.contains(EventFlag::Start) {
@@ -46,28 +51,28 @@ impl Driver {
         } else {
             CounterState::Stopped
         };
-        event.hw().set_state(this_cpu, state);
+        event.hw_mut(this_cpu).set_state(state);
         Ok(())
     }
 
     /// See [`crate::perf::Pmu::del`].
-    pub(super) fn del(&self, this_cpu: &ThisCpu<'_>, event: &Event) {
+    pub(super) fn del(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event) {
         count::read(event);
         if let Some(index) = event::counter(event) {
             pmu::write_pmc(index, 0);
-            event.hw().set_idx(this_cpu, 0);
+            event.hw_mut(this_cpu).set_idx(0);
         }
         event.update_userpage();
-        this_cpu.assignment.set(None);
-        this_cpu.events_changed.set(true);
+        this_cpu.state().assignment.set(None);
+        this_cpu.state().events_changed.set(true);
     }
 
     /// See [`crate::perf::Pmu::commit_txn`].
-    pub(super) fn commit_txn(&self, this_cpu: &ThisCpu<'_>) -> Result {
-        if this_cpu.in_transaction.get() {
+    pub(super) fn commit_txn(&self, this_cpu: &ExclusiveCpu<'_>) -> Result {
+        if this_cpu.state().in_transaction.get() {
             let assignment = self.assign(this_cpu, None).map_err(|_| EAGAIN)?;
-            this_cpu.assignment.set(Some(assignment));
-            this_cpu.in_transaction.set(false);
+            this_cpu.state().assignment.set(Some(assignment));
+            this_cpu.state().in_transaction.set(false);
         }
         Ok(())
     }

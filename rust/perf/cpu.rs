@@ -1,14 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Per-CPU state of a PMU driver.
+//! Per-CPU state of a PMU driver, and who may use it.
 //!
-//! A callback of perf core gets a [`ThisCpu`]: proof that it runs with interrupts off, thus on one
-//! CPU until it returns. Through it the driver reaches that CPU's events and its own state, both
-//! made of `Cell`s, as code that a PMU interrupt interrupts must not hold on to exclusive
-//! references.
+//! perf core schedules events with interrupts off and does one such thing at a time on a CPU. But
+//! code with interrupts off is interrupted all the same: by the PMU's interrupt, where that is an
+//! NMI or is not masked with the others, and by probes and tracepoints with perf events of their
+//! own. From there perf core calls [`Pmu::stop`], [`Pmu::start`] and [`Pmu::read`] in the middle of
+//! any other callback. So there are two types for "this CPU":
+//!
+//! - [`ExclusiveCpu`] is for the callbacks that schedule events. There is at most one of a CPU at a
+//!   time, so the state that only it reaches can be made of plain `Cell`s;
+//! - [`ThisCpu`] is for everybody, the PMU's interrupt included. There may be several of a CPU at a
+//!   time, each in code that interrupted the one before. The state that it reaches must be `Sync`,
+//!   such as [`PmiCell`] and atomics: no value of them can be seen half written.
+//!
+//! [`Pmu::read`]: super::Pmu::read
+//! [`Pmu::start`]: super::Pmu::start
+//! [`Pmu::stop`]: super::Pmu::stop
 
 use super::Slots;
 use core::{
+    cell::UnsafeCell,
     marker::PhantomData,
     ops::Deref, //
 };
@@ -18,36 +30,88 @@ use kernel::{
     sync::Arc, //
 };
 
-/// One CPU's share, on cache lines of its own (128 bytes, the largest in use).
-#[repr(align(128))]
-struct Context<S> {
+/// A `Cell` that an interrupt may read and write in the middle of another access: each is a single
+/// load or store, in program order with those of other `PmiCell`s.
+///
+/// That orders nothing between CPUs.
+pub(crate) struct PmiCell<T>(UnsafeCell<T>);
+
+// SAFETY: Each access is a single volatile load or store of a word, as `READ_ONCE()` and
+// `WRITE_ONCE()` in C, which the kernel's memory model lets race. A value without pointers
+// (`IntoBytes`) means nothing beyond its bits, so nothing else has to be visible with it.
+unsafe impl<T: Copy + IntoBytes> Sync for PmiCell<T> {}
+
+impl<T: Copy> PmiCell<T> {
+    /// Aligned to its size, a value is loaded and stored by one instruction.
+    const IS_WORD: () = assert!(size_of::<T>() <= 8 && size_of::<T>() == align_of::<T>());
+
+    /// A cell that holds `value`.
+    pub(crate) const fn new(value: T) -> Self {
+        let () = Self::IS_WORD;
+        Self(UnsafeCell::new(value))
+    }
+
+    /// The value.
+    #[inline]
+    pub(crate) fn get(&self) -> T {
+        // SAFETY: The pointer is to the cell's own value, which is initialised, and is written by
+        // single stores only.
+        unsafe { self.0.get().read_volatile() }
+    }
+
+    /// Sets the value.
+    #[inline]
+    pub(crate) fn set(&self, value: T) {
+        // SAFETY: As in `get`; `Copy` types have nothing to drop.
+        unsafe { self.0.get().write_volatile(value) };
+    }
+}
+
+impl<T: Copy + Default> Default for PmiCell<T> {
+    fn default() -> Self {
+        Self::new(T::default())
+    }
+}
+
+/// The part of a CPU's context that all code may use.
+struct SharedContext<S> {
     slots: Slots,
     state: S,
 }
 
-/// Every CPU's share of a PMU.
-pub(crate) struct CpuContexts<S> {
-    contexts: KVVec<Context<S>>,
+/// A CPU's context, on cache lines of its own (128 bytes, the longest of any machine).
+#[repr(align(128))]
+struct Context<S, X> {
+    shared: SharedContext<S>,
+    exclusive: X,
 }
 
-// SAFETY: A context is reached through `ThisCpu` only, which stays on the context's CPU with
-// interrupts off; so no two CPUs use the same context at a time. A PMU interrupt that comes all the
-// same leaves alone what the code that it interrupts may be changing, see `this_cpu`.
-unsafe impl<S: Send> Sync for CpuContexts<S> {}
+/// Every CPU's context: the events on its PMU, what a driver keeps for all code on that CPU (`S`),
+/// and what it keeps for code that schedules events (`X`).
+pub(crate) struct CpuContexts<S, X> {
+    contexts: KVVec<Context<S, X>>,
+}
+
+// SAFETY: `ThisCpu` reaches the slots, which bear being interrupted and are used on their own CPU
+// only, and an `S`, which is `Sync`. `ExclusiveCpu` reaches `exclusive` too, one at a time.
+unsafe impl<S: Send + Sync, X: Send> Sync for CpuContexts<S, X> {}
 // SAFETY: The contexts are not bound to the thread that made them; the events that `slots` points
 // to are perf core's, usable from any CPU.
-unsafe impl<S: Send> Send for CpuContexts<S> {}
+unsafe impl<S: Send, X: Send> Send for CpuContexts<S, X> {}
 
-impl<S: Default> CpuContexts<S> {
+impl<S: Default, X: Default> CpuContexts<S, X> {
     /// Allocates a context for each CPU that can ever come up. Fails with `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
-        // CAST: A count of CPUs fits any integer.
+        // CAST: A number of CPUs fits any integer.
         let cpus = kernel::cpu::nr_cpu_ids() as usize;
         let mut contexts = KVVec::with_capacity(cpus, GFP_KERNEL)?;
         for _ in 0..cpus {
             let context = Context {
-                slots: Slots::new(),
-                state: S::default(),
+                shared: SharedContext {
+                    slots: Slots::new(),
+                    state: S::default(),
+                },
+                exclusive: X::default(),
             };
             contexts.push(context, GFP_KERNEL)?;
         }
@@ -55,40 +119,66 @@ impl<S: Default> CpuContexts<S> {
     }
 }
 
-impl<S> CpuContexts<S> {
-    /// The context of the CPU that this runs on.
+impl<S, X> CpuContexts<S, X> {
+    /// The context of the CPU that this runs on, and its number. `None` does not happen.
+    fn current(&self) -> Option<(&Context<S, X>, CpuId)> {
+        let id = CpuId::current();
+        // CAST: A CPU's number fits any integer.
+        Some((self.contexts.get(id.as_u32() as usize)?, id))
+    }
+
+    /// The CPU that this runs on. `None` does not happen.
     ///
     /// # Safety
     ///
-    /// The caller must run with interrupts off and keep them off for the lifetime `'a`. Where that
-    /// does not keep the PMU's interrupt out, its handler must not use what the code that it
-    /// interrupted may be changing: the driver needs a rule by which it can tell.
+    /// Interrupts must be off, and stay off as long as the value lives.
     pub(crate) unsafe fn this_cpu(&self) -> Option<ThisCpu<'_, S>> {
-        let id = CpuId::current();
-        // CAST: A CPU's number fits any integer.
-        let context = self.contexts.get(id.as_u32() as usize)?;
-        Some(ThisCpu {
-            context,
-            id,
-            bound: PhantomData,
+        let (context, id) = self.current()?;
+        // INVARIANT: The caller guarantees that interrupts are off.
+        Some(ThisCpu::new(&context.shared, id))
+    }
+
+    /// The CPU that this runs on, for code that schedules events. `None` does not happen.
+    ///
+    /// # Safety
+    ///
+    /// Interrupts must be off, and stay off as long as the value lives. The caller must not be the
+    /// PMU's interrupt, nor anything else that interrupts code with interrupts off, and must not be
+    /// called by code with an [`ExclusiveCpu`] of this CPU.
+    pub(crate) unsafe fn exclusive_cpu(&self) -> Option<ExclusiveCpu<'_, S, X>> {
+        let (context, id) = self.current()?;
+        // INVARIANT: The caller guarantees that interrupts are off, and that there is no other:
+        // code with one is neither interrupted by this, nor does it call this.
+        Some(ExclusiveCpu {
+            this: ThisCpu::new(&context.shared, id),
+            state: &context.exclusive,
         })
     }
 }
 
-/// The CPU that a callback runs on: proof that it cannot migrate, and the way to the CPU's events
-/// and to the driver's state there, to which it dereferences.
+/// The CPU that this code runs on: proof that it cannot migrate, and the way to the events on the
+/// CPU's PMU and to the state shared with the PMU's interrupt, to which it dereferences.
 ///
 /// # Invariants
 ///
-/// Interrupts are off while the value lives, and `context` is that of the current CPU.
+/// Interrupts are off while the value lives, and what it refers to is the current CPU's.
 pub(crate) struct ThisCpu<'a, S> {
-    context: &'a Context<S>,
+    context: &'a SharedContext<S>,
     id: CpuId,
-    /// Must not be sent to another thread.
-    bound: PhantomData<*mut ()>,
+    /// Keeps the value from being sent to another thread.
+    not_send: PhantomData<*mut ()>,
 }
 
 impl<'a, S> ThisCpu<'a, S> {
+    /// The callers establish the type invariants.
+    fn new(context: &'a SharedContext<S>, id: CpuId) -> Self {
+        Self {
+            context,
+            id,
+            not_send: PhantomData,
+        }
+    }
+
     /// The events on this CPU's PMU.
     pub(crate) fn slots(&self) -> &'a Slots {
         &self.context.slots
@@ -105,5 +195,30 @@ impl<S> Deref for ThisCpu<'_, S> {
 
     fn deref(&self) -> &S {
         &self.context.state
+    }
+}
+
+/// The CPU that this code runs on, for code that schedules events. It dereferences to [`ThisCpu`].
+///
+/// # Invariants
+///
+/// There is no other of the same CPU while the value lives.
+pub(crate) struct ExclusiveCpu<'a, S, X> {
+    this: ThisCpu<'a, S>,
+    state: &'a X,
+}
+
+impl<'a, S, X> ExclusiveCpu<'a, S, X> {
+    /// The driver's state that only code that schedules events uses.
+    pub(crate) fn state(&self) -> &'a X {
+        self.state
+    }
+}
+
+impl<'a, S, X> Deref for ExclusiveCpu<'a, S, X> {
+    type Target = ThisCpu<'a, S>;
+
+    fn deref(&self) -> &ThisCpu<'a, S> {
+        &self.this
     }
 }

@@ -7,7 +7,9 @@
 use super::{
     bindings,
     Attr,
-    Hw, //
+    Hw,
+    HwMut,
+    ThisCpu, //
 };
 use core::ops::Deref;
 use kernel::{
@@ -24,7 +26,8 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The value is a live `struct perf_event` whose PMU is, or is about to be, a hardware PMU.
+/// The value is a live `struct perf_event`, which a hardware PMU is opening or has opened. It is in
+/// the hands of one of the PMU's callbacks, so perf core has not revoked it (and set `pmu` to null).
 #[repr(transparent)]
 pub(crate) struct Event(Opaque<bindings::perf_event>);
 
@@ -43,9 +46,9 @@ impl Event {
         self.0.get()
     }
 
-    /// The PMU, registered as long as the event lives.
+    /// The PMU, registered as long as the reference lives.
     pub(super) fn pmu(&self) -> *mut bindings::pmu {
-        // SAFETY: Valid by the type invariants; written before the event is first seen by a PMU.
+        // SAFETY: Valid by the type invariants; perf core wrote it before its first callback.
         unsafe { (*self.as_raw()).pmu }
     }
 
@@ -57,7 +60,7 @@ impl Event {
         unsafe { &*attr.cast() }
     }
 
-    /// The driver's own data.
+    /// The driver's own data, for reading.
     pub(crate) fn hw(&self) -> &Hw {
         // SAFETY: Valid by the type invariants.
         let hw = unsafe { &raw const (*self.as_raw()).hw };
@@ -65,37 +68,33 @@ impl Event {
         unsafe { &*hw.cast() }
     }
 
-    /// Whether the event follows a task rather than a CPU.
-    pub(crate) fn follows_task(&self) -> bool {
-        // SAFETY: Valid by the type invariants; written before the event is first seen by a PMU.
-        unsafe { (*self.as_raw()).attach_state & bindings::PERF_ATTACH_TASK != 0 }
+    /// The driver's own data of an event that is on, or comes to, the CPU that this runs on.
+    pub(crate) fn hw_mut<S>(&self, _cpu: &ThisCpu<'_, S>) -> HwMut<'_> {
+        HwMut::new(self.hw())
     }
 
-    /// The leader of the event's group, maybe the event itself; `None` when that is an event of
-    /// another PMU, such as a software event.
-    pub(crate) fn leader(&self) -> Option<&Event> {
-        // SAFETY: A member holds its leader until it leaves the group, and is then its own.
-        let leader = unsafe { (*self.as_raw()).group_leader };
-        // SAFETY: The leader is live.
-        unsafe { self.if_same_pmu(leader) }
+    /// Whether the event follows a task rather than a CPU.
+    pub(crate) fn follows_task(&self) -> bool {
+        // SAFETY: Valid by the type invariants; perf core wrote it before its first callback.
+        unsafe { (*self.as_raw()).attach_state & bindings::PERF_ATTACH_TASK != 0 }
     }
 
     /// `other` if it belongs to the same PMU.
     ///
     /// # Safety
     ///
-    /// `other` must be live for the lifetime `'a`.
+    /// `other` must be live for the lifetime `'a`, and its PMU must not go meanwhile.
     unsafe fn if_same_pmu<'a>(&self, other: *mut bindings::perf_event) -> Option<&'a Event> {
-        // SAFETY: Both are live: by the type invariants, and as the caller guarantees.
-        let same = unsafe { (*self.as_raw()).pmu == (*other).pmu };
+        // SAFETY: The caller guarantees a live event.
+        let pmu = unsafe { (*other).pmu };
         // SAFETY: The caller guarantees a live event, and its PMU is a hardware PMU.
-        same.then(|| unsafe { Event::from_raw(other) })
+        (self.pmu() == pmu).then(|| unsafe { Event::from_raw(other) })
     }
 
-    /// Whether both follow the same task, or both a CPU.
+    /// Whether both events follow the same task, or both the same CPU.
     pub(crate) fn shares_context(&self, other: &Event) -> bool {
-        // SAFETY: Both are live by the type invariants; an event's context is set before it is first
-        // seen by a PMU on a CPU, and not changed while it is on one.
+        // SAFETY: Both are live by the type invariants; perf core sets the context before an event
+        // first comes to a CPU and does not change it while it is on one.
         unsafe { (*self.as_raw()).ctx == (*other.as_raw()).ctx }
     }
 
@@ -104,13 +103,14 @@ impl Event {
         core::ptr::eq(self, other)
     }
 
-    /// Whether the event is disabled by its owner.
+    /// Whether the event's owner has disabled it. The owner may enable it at any time.
     pub(crate) fn is_off(&self) -> bool {
         // SAFETY: Valid by the type invariants.
-        unsafe { (*self.as_raw()).state == bindings::perf_event_state_PERF_EVENT_STATE_OFF }
+        let state = unsafe { (&raw const (*self.as_raw()).state).read_volatile() };
+        state == bindings::perf_event_state_PERF_EVENT_STATE_OFF
     }
 
-    /// The event's count, which perf core and other CPUs read at any time.
+    /// The event's count, which perf core reads at any time, on other CPUs too.
     fn count(&self) -> &Atomic<i64> {
         // SAFETY: Valid by the type invariants.
         let field = unsafe { &raw mut (*self.as_raw()).count };
@@ -119,9 +119,9 @@ impl Event {
         unsafe { Atomic::from_ptr(field.cast()) }
     }
 
-    /// Adds to the event's count.
+    /// Adds occurrences to the event's count, which wraps at 2^64.
     pub(crate) fn add_count(&self, delta: u64) {
-        // CAST: Counts wrap modulo 2^64.
+        // CAST: A bit pattern.
         self.count().add(delta as i64, Relaxed);
     }
 
@@ -146,8 +146,9 @@ impl Event {
 ///
 /// # Invariants
 ///
-/// The event is in its PMU's `event_init`: its leader's group cannot change meanwhile (perf core
-/// holds the leader's context), and it is not itself a sibling yet.
+/// The event is in its PMU's `event_init`. It is not a sibling of its leader yet, and perf core
+/// holds the context of the leader, whose group cannot change meanwhile (`perf_try_init_event()` in
+/// `kernel/events/core.c`).
 pub(crate) struct NewEvent<'a>(&'a Event);
 
 impl<'a> NewEvent<'a> {
@@ -159,12 +160,29 @@ impl<'a> NewEvent<'a> {
         Self(unsafe { Event::from_raw(ptr) })
     }
 
+    /// The driver's own data of this event. Those of other events are not its to change.
+    pub(crate) fn hw_mut(&self) -> HwMut<'a> {
+        HwMut::new(self.0.hw())
+    }
+
+    /// The leader of the event's group, maybe the event itself.
+    fn raw_leader(&self) -> *mut bindings::perf_event {
+        // SAFETY: Valid by the type invariants; perf core wrote it before the callback.
+        unsafe { (*self.0.as_raw()).group_leader }
+    }
+
+    /// The leader of the event's group, maybe the event itself; `None` when it is an event of
+    /// another PMU, such as a software event.
+    pub(crate) fn leader(&self) -> Option<&'a Event> {
+        // SAFETY: perf core holds the leader while it opens a member.
+        unsafe { self.0.if_same_pmu(self.raw_leader()) }
+    }
+
     /// The members that the event's group has so far on the same PMU, the leader first, without the
     /// event itself. Empty for an event that opens a group.
     pub(crate) fn group(&self) -> Group<'a> {
-        // SAFETY: A live event's leader is live.
-        let leader = unsafe { (*self.0.as_raw()).group_leader };
-        // SAFETY: As above. perf core initialised the head of the list.
+        let leader = self.raw_leader();
+        // SAFETY: perf core holds the leader, and initialised the head of the list.
         let head = unsafe { &raw mut (*leader).sibling_list };
         Group {
             new: self.0,
@@ -189,8 +207,8 @@ impl Deref for NewEvent<'_> {
 ///
 /// # Invariants
 ///
-/// `leader` is live. `next` is `head` or the `sibling_list` of a live event of the group that `head`
-/// belongs to.
+/// `leader` is live. `next` is `head` or the `sibling_list` of a live event of the group whose list
+/// starts at `head`.
 pub(crate) struct Group<'a> {
     new: &'a Event,
     leader: Option<*mut bindings::perf_event>,

@@ -2,12 +2,16 @@
 
 //! The part of an event that belongs to the PMU driver: `struct hw_perf_event`.
 //!
+//! perf core and the PMU's interrupt read and write some of these fields at any time, on other CPUs
+//! too. So nothing here makes a reference to the structure, and each access is a single load or
+//! store (`READ_ONCE()`, `WRITE_ONCE()`) or atomic.
+//!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
 
-use super::{
-    bindings,
-    NewEvent,
-    ThisCpu, //
+use super::bindings;
+use core::{
+    marker::PhantomData,
+    ops::Deref, //
 };
 use kernel::{
     sync::atomic::Atomic,
@@ -27,16 +31,7 @@ pub(crate) enum CounterState {
     Stopped,
 }
 
-/// Who may write an event's plain fields: whoever opens it, or the code of the CPU that has it.
-pub(crate) trait Holder {}
-
-impl Holder for NewEvent<'_> {}
-impl<S> Holder for ThisCpu<'_, S> {}
-
-/// A driver's own data in an event.
-///
-/// Plain fields are written by a [`Holder`]; fields that others read or write meanwhile
-/// (`prev_count`, `period_left`) are atomic.
+/// A driver's own data in an event. Who may change them has an [`HwMut`].
 ///
 /// # Invariants
 ///
@@ -52,75 +47,47 @@ impl Hw {
     }
 
     fn sampling(&self) -> *mut Sampling {
-        // SAFETY: By the type invariants the pointer is valid; no reference is made.
+        // SAFETY: Valid by the type invariants; no reference is made.
         let union = unsafe { &raw mut (*self.0.get()).__bindgen_anon_2 };
         // CAST: The sampling part is a member of that union.
         union.cast()
     }
 
-    /// The event code that stands for what user space asked for.
+    /// The event code that stands for what user space asked for (`config`).
     pub(crate) fn code(&self) -> u64 {
         // SAFETY: Valid and in use by the type invariants.
-        unsafe { (*self.counting()).config }
+        unsafe { (&raw const (*self.counting()).config).read_volatile() }
     }
 
-    /// Sets the event code.
-    pub(crate) fn set_code(&self, _holder: &impl Holder, code: u64) {
-        // SAFETY: Valid and in use by the type invariants; nobody else writes beside the holder.
-        unsafe { (*self.counting()).config = code };
-    }
-
-    /// The number of the counter that the event is on, 0 for none.
+    /// The number of the counter that the event is on (`idx`), 0 for none.
     pub(crate) fn idx(&self) -> u32 {
         // SAFETY: Valid and in use by the type invariants.
+        let idx = unsafe { (&raw const (*self.counting()).idx).read_volatile() };
         // CAST: Only `set_idx` writes the field, from a `u8`.
-        unsafe { (*self.counting()).idx as u32 }
+        idx as u32
     }
 
-    /// Sets the number of the counter that the event is on, 0 for none.
-    pub(crate) fn set_idx(&self, _holder: &impl Holder, idx: u8) {
-        // SAFETY: Valid and in use by the type invariants; nobody else writes beside the holder.
-        unsafe { (*self.counting()).idx = idx.into() };
-    }
-
-    /// The driver's own flags.
+    /// The driver's own flags (`flags`), of `PERF_EVENT_FLAG_ARCH`.
     pub(crate) fn flags(&self) -> u32 {
         // SAFETY: Valid and in use by the type invariants.
+        let flags = unsafe { (&raw const (*self.counting()).flags).read_volatile() };
         // CAST: A bit pattern, kept as the C type.
-        unsafe { (*self.counting()).flags as u32 }
-    }
-
-    /// Sets the driver's own flags.
-    pub(crate) fn set_flags(&self, _holder: &impl Holder, flags: u32) {
-        // SAFETY: Valid and in use by the type invariants; nobody else writes beside the holder.
-        // CAST: A bit pattern, kept as the C type.
-        unsafe { (*self.counting()).flags = flags as i32 };
+        flags as u32
     }
 
     /// Whether the counter runs.
     pub(crate) fn state(&self) -> CounterState {
         // SAFETY: Valid by the type invariants.
+        let state = unsafe { (&raw const (*self.0.get()).state).read_volatile() };
         // CAST: A bit pattern, kept as the C type.
-        let state = unsafe { (*self.0.get()).state as u32 };
-        if state & bindings::PERF_HES_STOPPED != 0 {
+        if state as u32 & bindings::PERF_HES_STOPPED != 0 {
             CounterState::Stopped
         } else {
             CounterState::Running
         }
     }
 
-    /// Says whether the counter runs.
-    pub(crate) fn set_state(&self, _holder: &impl Holder, state: CounterState) {
-        let bits = match state {
-            CounterState::Running => 0,
-            CounterState::Stopped => bindings::PERF_HES_STOPPED | bindings::PERF_HES_UPTODATE,
-        };
-        // SAFETY: Valid by the type invariants; nobody else writes beside the holder.
-        // CAST: A bit pattern, kept as the C type.
-        unsafe { (*self.0.get()).state = bits as i32 };
-    }
-
-    /// The counter's value when it was last looked at.
+    /// The counter's value up to which the event's count is up to date.
     pub(crate) fn prev_count(&self) -> &Atomic<i64> {
         // SAFETY: Valid by the type invariants.
         let field = unsafe { &raw mut (*self.0.get()).prev_count };
@@ -129,7 +96,8 @@ impl Hw {
         unsafe { Atomic::from_ptr(field.cast()) }
     }
 
-    /// Events left until the next sample.
+    /// Occurrences left until the next sample. perf core sets it to 0 for a period that begins
+    /// anew.
     pub(crate) fn period_left(&self) -> &Atomic<i64> {
         // SAFETY: Valid and in use by the type invariants.
         let field = unsafe { &raw mut (*self.sampling()).period_left };
@@ -137,22 +105,80 @@ impl Hw {
         unsafe { Atomic::from_ptr(field.cast()) }
     }
 
-    /// Events between two samples; perf core adapts it for events with a frequency. 0 for an event
-    /// that is only counted.
+    /// Occurrences between two samples, less than 2^63; 0 for an event that is only counted. perf
+    /// core changes it for events with a frequency and when user space sets another period.
     pub(crate) fn sample_period(&self) -> u64 {
         // SAFETY: Valid by the type invariants.
-        unsafe { (*self.0.get()).sample_period }
+        unsafe { (&raw const (*self.0.get()).sample_period).read_volatile() }
     }
 
-    /// The period of the sample under way.
+    /// The period of the sample under way, in occurrences.
     pub(crate) fn last_period(&self) -> u64 {
         // SAFETY: Valid and in use by the type invariants.
-        unsafe { (*self.sampling()).last_period }
+        unsafe { (&raw const (*self.sampling()).last_period).read_volatile() }
+    }
+}
+
+/// A driver's own data in an event, for who opens the event
+/// ([`NewEvent::hw_mut`](super::NewEvent::hw_mut)) or runs on the CPU that has it
+/// ([`Event::hw_mut`](super::Event::hw_mut)): nobody else writes them.
+pub(crate) struct HwMut<'a> {
+    hw: &'a Hw,
+    /// Keeps the value from being sent to another thread.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl<'a> HwMut<'a> {
+    pub(super) fn new(hw: &'a Hw) -> Self {
+        Self {
+            hw,
+            not_send: PhantomData,
+        }
     }
 
-    /// Sets the period of the sample under way.
-    pub(crate) fn set_last_period(&self, _holder: &impl Holder, period: u64) {
-        // SAFETY: Valid and in use by the type invariants; nobody else writes beside the holder.
-        unsafe { (*self.sampling()).last_period = period };
+    /// Sets [`Hw::code`].
+    pub(crate) fn set_code(&self, code: u64) {
+        // SAFETY: Valid and in use by the type invariants of `Hw`.
+        unsafe { (&raw mut (*self.hw.counting()).config).write_volatile(code) };
+    }
+
+    /// Sets [`Hw::idx`].
+    pub(crate) fn set_idx(&self, idx: u8) {
+        // SAFETY: Valid and in use by the type invariants of `Hw`.
+        unsafe { (&raw mut (*self.hw.counting()).idx).write_volatile(idx.into()) };
+    }
+
+    /// Sets [`Hw::flags`].
+    pub(crate) fn set_flags(&self, flags: u32) {
+        // CAST: A bit pattern, kept as the C type.
+        let flags = flags as i32;
+        // SAFETY: Valid and in use by the type invariants of `Hw`.
+        unsafe { (&raw mut (*self.hw.counting()).flags).write_volatile(flags) };
+    }
+
+    /// Sets [`Hw::state`].
+    pub(crate) fn set_state(&self, state: CounterState) {
+        let bits = match state {
+            CounterState::Running => 0,
+            CounterState::Stopped => bindings::PERF_HES_STOPPED | bindings::PERF_HES_UPTODATE,
+        };
+        // CAST: A bit pattern, kept as the C type.
+        let bits = bits as i32;
+        // SAFETY: Valid by the type invariants of `Hw`.
+        unsafe { (&raw mut (*self.hw.0.get()).state).write_volatile(bits) };
+    }
+
+    /// Sets [`Hw::last_period`].
+    pub(crate) fn set_last_period(&self, period: u64) {
+        // SAFETY: Valid and in use by the type invariants of `Hw`.
+        unsafe { (&raw mut (*self.hw.sampling()).last_period).write_volatile(period) };
+    }
+}
+
+impl Deref for HwMut<'_> {
+    type Target = Hw;
+
+    fn deref(&self) -> &Hw {
+        self.hw
     }
 }

@@ -5,12 +5,16 @@
 //! A driver implements [`Pmu`] and keeps a [`Registration`]; perf core then calls it back. What the
 //! C interface leaves to convention is carried by types here:
 //!
-//! - which CPU a callback runs on, and that it cannot migrate: [`ThisCpu`], the only way to the
-//!   driver's per-CPU state;
-//! - how long a scheduled event may be looked at: [`Slots`], filled and emptied by this module
-//!   around [`Pmu::add`] and [`Pmu::del`], so that a driver never keeps an event pointer itself;
-//! - that a group may only be walked while an event is being opened: [`NewEvent`];
-//! - that a table of callbacks stays in place while it is registered: [`Registration`].
+//! - a callback cannot migrate to another CPU: [`ThisCpu`], the only way to a CPU's events and to
+//!   the driver's per-CPU state;
+//! - callbacks may come in the middle of others: those that do cannot reach the state of those that
+//!   do not, which ask for an [`ExclusiveCpu`];
+//! - an event lives as long as it is on a CPU: [`Slots`], which this module fills and empties
+//!   around [`Pmu::add`] and [`Pmu::del`], so that a driver keeps no pointer to an event;
+//! - a driver changes its data in an event only where it opens the event or runs on the event's CPU:
+//!   [`HwMut`];
+//! - a group stays as it is only while a member is being opened: [`NewEvent`];
+//! - a table of callbacks must not move while it is registered: [`Registration`].
 //!
 //! Nothing here knows a processor architecture.
 //!
@@ -24,6 +28,7 @@ mod event;
 mod flags;
 mod foreign;
 mod hw;
+mod instance;
 pub(crate) mod memory;
 mod pmu;
 mod registration;
@@ -46,6 +51,8 @@ pub(crate) use branch::{
 };
 pub(crate) use cpu::{
     CpuContexts,
+    ExclusiveCpu,
+    PmiCell,
     ThisCpu, //
 };
 pub(crate) use event::{
@@ -68,7 +75,8 @@ pub(crate) use foreign::KernelEvent;
 pub(crate) use foreign::SetAside;
 pub(crate) use hw::{
     CounterState,
-    Hw, //
+    Hw,
+    HwMut, //
 };
 pub(crate) use memory::MemDataSrc;
 pub(crate) use pmu::{

@@ -8,6 +8,7 @@ use super::{
     bindings,
     Event,
     EventFlags,
+    ExclusiveCpu,
     NewEvent,
     ThisCpu, //
 };
@@ -17,13 +18,13 @@ use kernel::{
     prelude::*, //
 };
 
-/// What a transaction is for (`PERF_PMU_TXN_*`).
+/// What perf core opens a transaction for (`PERF_PMU_TXN_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transaction {
     /// `PERF_PMU_TXN_ADD`: it adds the events of a group, which are to be checked together when it
     /// commits.
     Add,
-    /// `PERF_PMU_TXN_READ`: it reads the events of a group.
+    /// `PERF_PMU_TXN_READ`: it reads the events of a group, with the PMU running.
     Read,
 }
 
@@ -37,82 +38,125 @@ impl Transaction {
     }
 }
 
-/// A driver for a PMU.
+/// `Pmu::Shared` and `Pmu::Exclusive` of a driver, as callbacks that schedule events get them.
+pub(crate) type Exclusive<'a, T> = ExclusiveCpu<'a, <T as Pmu>::Shared, <T as Pmu>::Exclusive>;
+
+/// A PMU driver: the callbacks of `struct pmu`, under the names that perf core gives them.
 ///
-/// perf core calls [`event_init`] and [`destroy`] in process context; everything else runs with
-/// interrupts off on the CPU whose PMU it is about and must neither sleep nor allocate. [`add`],
-/// [`del`] and transactions come between [`pmu_disable`] and [`pmu_enable`], and so do [`start`] and
-/// [`stop`] with two exceptions: [`stop`] comes out of
-/// [`Sample::overflow`](super::Sample::overflow) in the PMU's interrupt; and both
-/// come while the PMU runs, and may be interrupted by it, if a group with an event of another PMU is
-/// throttled, or no longer is, for the sake of that event.
+/// # Contexts
 ///
-/// [`event_init`]: Pmu::event_init
-/// [`destroy`]: Pmu::destroy
+/// [`event_init`] and [`destroy`] run in process context and may sleep. All other callbacks run
+/// with interrupts off and must neither sleep nor allocate. perf core (`kernel/events/core.c`)
+/// calls them like this:
+///
+/// | callbacks | this CPU's PMU | nested in another callback |
+/// |---|---|---|
+/// | [`pmu_disable`], [`pmu_enable`] | they stop and start it | no |
+/// | [`add`], [`del`], [`sched_task`], transactions that add | stopped | no |
+/// | [`start_txn`], [`commit_txn`] of a transaction that reads | running | no |
+/// | [`stop`] | stopped or running | yes |
+/// | [`start`] | stopped or running | yes |
+/// | [`read`] | stopped or running | yes |
+/// | [`event_idx`] | any, on any CPU | yes |
+///
+/// The scenarios behind the last four rows:
+///
+/// - The PMU's interrupt reports an overflow ([`Sample::overflow`], [`account_interrupt`]). perf
+///   core throttles the group ([`stop`] for each member), gives an event with a frequency another
+///   period ([`stop`], [`start`]), ends a limited event ([`stop`]), or puts the counts of the whole
+///   group into the sample ([`read`] for each member).
+/// - An event of another PMU in the group does the same: a software event, a tracepoint, a probe.
+///   That may be inside a function that one of these callbacks calls. This PMU is not stopped then,
+///   and its interrupt may come in the middle.
+/// - The timer tick, or user space by `PERF_EVENT_IOC_PERIOD`, unthrottles a group for the sake of
+///   an event of another PMU ([`start`]), with the same consequence.
+/// - A BPF program reads an event (`bpf_perf_event_read_value()`) wherever it is attached
+///   ([`read`]).
+/// - User space maps an event's page ([`event_idx`]).
+///
+/// So these callbacks get a [`ThisCpu`], by which they cannot reach state that other callbacks may
+/// be in the middle of changing. The others get an [`ExclusiveCpu`].
+///
+/// [`Sample::overflow`]: super::Sample::overflow
+/// [`account_interrupt`]: super::account_interrupt
 /// [`add`]: Pmu::add
+/// [`commit_txn`]: Pmu::commit_txn
 /// [`del`]: Pmu::del
+/// [`destroy`]: Pmu::destroy
+/// [`event_idx`]: Pmu::event_idx
+/// [`event_init`]: Pmu::event_init
+/// [`pmu_disable`]: Pmu::pmu_disable
+/// [`pmu_enable`]: Pmu::pmu_enable
+/// [`read`]: Pmu::read
+/// [`sched_task`]: Pmu::sched_task
+/// [`start_txn`]: Pmu::start_txn
 /// [`start`]: Pmu::start
 /// [`stop`]: Pmu::stop
-/// [`pmu_enable`]: Pmu::pmu_enable
-/// [`pmu_disable`]: Pmu::pmu_disable
 #[vtable]
 pub(crate) trait Pmu: Send + Sync + Sized + 'static {
-    /// The driver's per-CPU state.
-    type Cpu: Send;
+    /// What the driver keeps for each CPU and uses in any callback and in the PMU's interrupt.
+    type Shared: Send + Sync;
 
-    /// Takes an event that is being opened, or refuses it: `ENOENT` when it is not for this PMU,
-    /// another error when it is but cannot be had.
+    /// What the driver keeps for each CPU and uses in callbacks with an [`ExclusiveCpu`] only.
+    type Exclusive: Send;
+
+    /// Accepts an event that is being opened, or refuses it: with `ENOENT` when it is not for this
+    /// PMU, else with an errno that user space gets.
     fn event_init(&self, event: &NewEvent<'_>) -> Result;
 
-    /// Gives back what [`Pmu::event_init`] took. Called once for each event that it accepted.
+    /// Gives back what [`Pmu::event_init`] took. Called once for each event that it accepted, when
+    /// the event is closed, or revoked because the PMU is unregistered.
     fn destroy(&self, event: &Event);
 
-    /// Lets the counters of this CPU run.
-    fn pmu_enable(&self, cpu: &ThisCpu<'_, Self::Cpu>);
+    /// Starts this CPU's PMU with the events in [`ThisCpu::slots`].
+    fn pmu_enable(&self, cpu: &Exclusive<'_, Self>);
 
-    /// Stops the counters of this CPU.
-    fn pmu_disable(&self, cpu: &ThisCpu<'_, Self::Cpu>);
+    /// Stops this CPU's PMU.
+    fn pmu_disable(&self, cpu: &Exclusive<'_, Self>);
 
     /// Adds an event to this CPU's PMU; [`ThisCpu::slots`] holds it after success. Fails with
-    /// `EAGAIN` when it does not fit beside the others.
-    fn add(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event, flags: EventFlags) -> Result;
+    /// `EAGAIN` when it cannot count beside the others.
+    fn add(&self, cpu: &Exclusive<'_, Self>, event: &Event, flags: EventFlags) -> Result;
 
-    /// Takes an event off this CPU's PMU, its count brought up to date.
-    fn del(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);
+    /// Takes an event off this CPU's PMU and brings its count up to date.
+    fn del(&self, cpu: &Exclusive<'_, Self>, event: &Event);
 
-    /// Starts an event's counter with what is left of its period; 0 is left of a new one.
-    fn start(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);
+    /// Starts the counter of an event on this CPU's PMU with what is left of its period
+    /// ([`Hw::period_left`](super::Hw::period_left)). Does nothing when it runs.
+    fn start(&self, cpu: &ThisCpu<'_, Self::Shared>, event: &Event);
 
-    /// Stops an event's counter, its count brought up to date.
-    fn stop(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);
+    /// Stops the counter of an event on this CPU's PMU and brings its count up to date. Does
+    /// nothing when it is stopped.
+    fn stop(&self, cpu: &ThisCpu<'_, Self::Shared>, event: &Event);
 
-    /// Brings an event's count up to date. The counters may run, and the PMU's interrupt come.
-    fn read(&self, cpu: &ThisCpu<'_, Self::Cpu>, event: &Event);
+    /// Brings the count of an event on this CPU's PMU up to date.
+    fn read(&self, cpu: &ThisCpu<'_, Self::Shared>, event: &Event);
 
-    /// Begins a transaction.
-    fn start_txn(&self, _cpu: &ThisCpu<'_, Self::Cpu>, _txn: Transaction) {
+    /// Opens a transaction.
+    fn start_txn(&self, _cpu: &Exclusive<'_, Self>, _txn: Transaction) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Ends a transaction. With an error (`EAGAIN`) the transaction goes on until
-    /// [`Pmu::cancel_txn`].
-    fn commit_txn(&self, _cpu: &ThisCpu<'_, Self::Cpu>) -> Result {
+    /// Ends a transaction. When it fails (`EAGAIN`: the events cannot count together) the
+    /// transaction stays open until [`Pmu::cancel_txn`].
+    fn commit_txn(&self, _cpu: &Exclusive<'_, Self>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Gives a transaction up. Every event added in it has been or will be deleted.
-    fn cancel_txn(&self, _cpu: &ThisCpu<'_, Self::Cpu>) {
+    /// Gives up a transaction that adds. perf core deletes every event that was added in it.
+    fn cancel_txn(&self, _cpu: &Exclusive<'_, Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// A task switch on this CPU, on whose stopped PMU there is an event with a branch stack: the
-    /// next task comes (`sched_in`), and the branches recorded so far are not its; or the last one
-    /// goes.
-    fn sched_task(&self, _cpu: &ThisCpu<'_, Self::Cpu>, _sched_in: bool) {
+    /// Tells of a task switch on this CPU, which has an event with a branch stack on its PMU:
+    /// `sched_in` says that the next task comes, whose branches are not those recorded so far;
+    /// else the previous one goes.
+    fn sched_task(&self, _cpu: &Exclusive<'_, Self>, _sched_in: bool) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// The number that user space is shown for an event's counter, 0 for none. Called anywhere.
+    /// The number of an event's counter that user space sees in the event's page, 0 for none. The
+    /// event may be on another CPU.
     fn event_idx(&self, _event: &Event) -> u32 {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

@@ -1,55 +1,58 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The events that are on one CPU's PMU right now, in the order in which they were added.
+//! The events that are on one CPU's PMU now, in the order in which they were added.
 //!
 //! perf core guarantees that an event lives from `add` to `del`. The callbacks in [`vtable`] keep
-//! this list by that rule, so a driver may look at the events without a pointer of its own.
+//! this list by that rule, so that a driver reaches the events without a pointer of its own.
 //!
 //! [`vtable`]: super::vtable
 
-use super::Event;
-use core::cell::Cell;
+use super::{
+    Event,
+    PmiCell, //
+};
 
-/// Most events that a CPU's PMU can hold at a time.
+/// The most events that a CPU's PMU can hold at a time.
 pub(super) const MAX_SLOTS: usize = 8;
 
 /// The events on a CPU's PMU.
 ///
 /// # Invariants
 ///
-/// The first `len` pointers are of events that were added to this CPU's PMU and not deleted since,
-/// hence live.
+/// The first `len` pointers are of events that were added to this CPU's PMU and whose `del` has
+/// not returned, hence live. That holds after each single store, as the PMU's interrupt may come
+/// between any two.
 pub(crate) struct Slots {
-    events: [Cell<*const Event>; MAX_SLOTS],
-    len: Cell<usize>,
+    events: [PmiCell<*const Event>; MAX_SLOTS],
+    len: PmiCell<usize>,
 }
 
 impl Slots {
     pub(super) fn new() -> Self {
+        // INVARIANT: No pointer counts.
         Self {
-            events: [const { Cell::new(core::ptr::null()) }; MAX_SLOTS],
-            // INVARIANT: No event is claimed.
-            len: Cell::new(0),
+            events: [const { PmiCell::new(core::ptr::null()) }; MAX_SLOTS],
+            len: PmiCell::new(0),
         }
     }
 
-    /// The number of events.
+    /// The number of events, at most 8.
     pub(crate) fn len(&self) -> usize {
         self.len.get()
     }
 
-    /// The event in slot `slot`, counted from 0.
+    /// The event in slot `slot`, counted from 0; `None` for an empty slot.
     pub(crate) fn get(&self, slot: usize) -> Option<&Event> {
         if slot >= self.len() {
             return None;
         }
         let event = self.events.get(slot)?.get();
-        // SAFETY: By the type invariants the event is live; it stays so while this CPU is in the
-        // PMU's code, which is the only way to a `&Slots` (see `ThisCpu`).
+        // SAFETY: By the type invariants the event is live. It stays so as long as this CPU is in
+        // the PMU's code, which is the only way to a `&Slots` (see `ThisCpu`).
         Some(unsafe { &*event })
     }
 
-    /// The events in order of their slots.
+    /// The events in the order of their slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> {
         (0..self.len()).filter_map(|slot| self.get(slot))
     }
@@ -64,7 +67,7 @@ impl Slots {
         self.len() < MAX_SLOTS
     }
 
-    /// Appends an event; without effect when there is no room.
+    /// Appends an event; does nothing when there is no room.
     ///
     /// # Safety
     ///
@@ -72,12 +75,14 @@ impl Slots {
     pub(super) unsafe fn push(&self, event: &Event) {
         if let Some(free) = self.events.get(self.len()) {
             free.set(event);
-            // INVARIANT: The caller guarantees that the event lives while it is here.
+            // INVARIANT: The pointer was stored just now; the caller guarantees that the event
+            // lives as long as it is here.
             self.len.set(self.len() + 1);
         }
     }
 
-    /// Takes the event in `slot` out and moves those behind it up.
+    /// Takes the event in `slot` out and moves those behind it up; does nothing when the slot is
+    /// empty.
     pub(super) fn remove(&self, slot: usize) {
         let len = self.len();
         if slot >= len {
@@ -87,9 +92,10 @@ impl Slots {
             .iter()
             .zip(&self.events[slot + 1..len])
         {
+            // INVARIANT: Meanwhile an event is in two slots.
             to.set(from.get());
         }
-        // INVARIANT: The pointers that remain are those of the other events.
+        // INVARIANT: The last pointer is in the slot before too, or is that of the event.
         self.len.set(len - 1);
     }
 }

@@ -7,7 +7,8 @@
 
 use super::{
     bindings,
-    registration::Inner,
+    instance::Instance,
+    pmu::Exclusive,
     Event,
     EventFlags,
     NewEvent,
@@ -16,13 +17,7 @@ use super::{
     ThisCpu,
     Transaction, //
 };
-use core::{
-    ffi::{
-        c_int,
-        c_uint, //
-    },
-    marker::PhantomData, //
-};
+use core::marker::PhantomData;
 use kernel::{
     error::from_result,
     prelude::*, //
@@ -31,43 +26,46 @@ use kernel::{
 /// The callbacks of `T`.
 pub(super) struct VTable<T: Pmu>(PhantomData<T>);
 
-/// Calls `f` with the driver and this CPU's context; `otherwise` when there is no such CPU.
+/// Calls `f` with the driver and this CPU, for a callback that schedules events. Returns
+/// `otherwise` when there is no such CPU.
 ///
 /// # Safety
 ///
-/// `pmu` must be registered by a [`super::Registration<T>`], interrupts be off until this returns.
-unsafe fn on_this_cpu<T: Pmu, R>(
+/// `pmu` must be the one of a registered [`Instance<T>`]. Interrupts must be off until this
+/// returns, and no other callback that schedules events be under way on this CPU.
+unsafe fn exclusive<T: Pmu, R>(
     pmu: *mut bindings::pmu,
     otherwise: R,
-    f: impl FnOnce(&T, &ThisCpu<'_, T::Cpu>) -> R,
+    f: impl FnOnce(&T, &Exclusive<'_, T>) -> R,
 ) -> R {
-    // SAFETY: The caller guarantees a registered PMU of `T`.
-    let inner = unsafe { Inner::<T>::from_pmu(pmu) };
-    // SAFETY: The caller guarantees that interrupts are off.
-    match unsafe { inner.cpus().this_cpu() } {
-        Some(cpu) => f(inner.driver(), &cpu),
+    // SAFETY: The caller guarantees the PMU of an `Instance<T>`.
+    let instance = unsafe { Instance::<T>::from_pmu(pmu) };
+    // SAFETY: The caller guarantees that interrupts are off and that this is the only callback of
+    // its kind on this CPU.
+    match unsafe { instance.cpus().exclusive_cpu() } {
+        Some(cpu) => f(instance.driver(), &cpu),
         None => otherwise,
     }
 }
 
-/// Calls `f` with the driver, this CPU's context and an event of this PMU.
+/// Calls `f` with the driver, this CPU and an event on it, for a callback that perf core may call
+/// in the middle of another one.
 ///
 /// # Safety
 ///
-/// `event` must be live and belong to a PMU of `T`, interrupts be off until this returns.
-unsafe fn with_event<T: Pmu, R>(
+/// `event` must be live and of the PMU of a registered [`Instance<T>`]. Interrupts must be off
+/// until this returns.
+unsafe fn nested<T: Pmu>(
     event: *mut bindings::perf_event,
-    otherwise: R,
-    f: impl FnOnce(&T, &ThisCpu<'_, T::Cpu>, &Event) -> R,
-) -> R {
-    // SAFETY: The caller guarantees a live event.
-    let pmu = unsafe { (*event).pmu };
-    // SAFETY: The caller guarantees an event of a PMU of `T`, which is registered while it has
-    // events, and that interrupts are off.
-    unsafe {
-        on_this_cpu(pmu, otherwise, |driver: &T, cpu| {
-            f(driver, cpu, Event::from_raw(event))
-        })
+    f: impl FnOnce(&T, &ThisCpu<'_, T::Shared>, &Event),
+) {
+    // SAFETY: The caller guarantees a live event of the PMU of an `Instance<T>`, which is
+    // registered while it has events.
+    let instance = unsafe { Instance::<T>::from_pmu((*event).pmu) };
+    // SAFETY: The caller guarantees that interrupts are off.
+    if let Some(cpu) = unsafe { instance.cpus().this_cpu() } {
+        // SAFETY: The caller guarantees a live event.
+        f(instance.driver(), &cpu, unsafe { Event::from_raw(event) });
     }
 }
 
@@ -100,11 +98,11 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `event` is being opened for a PMU of `T`.
     unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
         // SAFETY: The caller guarantees an event of a registered PMU of `T`.
-        let inner = unsafe { Inner::<T>::from_pmu((*event).pmu) };
+        let instance = unsafe { Instance::<T>::from_pmu((*event).pmu) };
         // SAFETY: perf core opens the event until this returns.
         let new = unsafe { NewEvent::from_raw(event) };
         from_result(|| {
-            inner.driver().event_init(&new)?;
+            instance.driver().event_init(&new)?;
             // SAFETY: The event is this PMU's; nobody else sees it yet.
             unsafe { (*event).destroy = Some(Self::destroy) };
             Ok(0)
@@ -113,35 +111,43 @@ impl<T: Pmu> VTable<T> {
 
     /// # Safety
     ///
-    /// perf core's: `event` was accepted by [`VTable::event_init`] and is on no CPU any more.
+    /// perf core's: `event` was accepted by [`VTable::event_init`] and is on no CPU any more. Its
+    /// PMU is registered, or about to be unregistered.
     unsafe extern "C" fn destroy(event: *mut bindings::perf_event) {
-        // SAFETY: The caller guarantees a live event of a registered PMU of `T`.
-        let (inner, event) =
-            unsafe { (Inner::<T>::from_pmu((*event).pmu), Event::from_raw(event)) };
-        inner.driver().destroy(event);
+        // SAFETY: The caller guarantees a live event of a PMU of `T`.
+        let (instance, event) = unsafe {
+            (
+                Instance::<T>::from_pmu((*event).pmu),
+                Event::from_raw(event),
+            )
+        };
+        instance.driver().destroy(event);
     }
 
     /// # Safety
     ///
-    /// perf core's: `pmu` is registered, interrupts are off.
+    /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
     unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.pmu_enable(cpu)) }
+        unsafe { exclusive(pmu, (), |driver: &T, cpu| driver.pmu_enable(cpu)) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `pmu` is registered, interrupts are off.
+    /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
     unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.pmu_disable(cpu)) }
+        unsafe { exclusive(pmu, (), |driver: &T, cpu| driver.pmu_disable(cpu)) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `event` is live until the matching [`VTable::del`], interrupts are off.
+    /// perf core's: `event` is live until the matching [`VTable::del`], interrupts are off, no such
+    /// callback is under way.
     unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
-        let add = |driver: &T, cpu: &ThisCpu<'_, T::Cpu>, event: &Event| {
+        // SAFETY: The caller guarantees a live event of this PMU.
+        let event = unsafe { Event::from_raw(event) };
+        let add = |driver: &T, cpu: &Exclusive<'_, T>| {
             from_result(|| {
                 if !cpu.slots().has_room() {
                     return Err(EAGAIN);
@@ -157,14 +163,17 @@ impl<T: Pmu> VTable<T> {
             })
         };
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { with_event(event, EAGAIN.to_errno(), add) }
+        unsafe { exclusive(event.pmu(), EAGAIN.to_errno(), add) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `event` was added on this CPU, interrupts are off.
+    /// perf core's: `event` was added on this CPU, interrupts are off, no such callback is under
+    /// way.
     unsafe extern "C" fn del(event: *mut bindings::perf_event, _flags: c_int) {
-        let del = |driver: &T, cpu: &ThisCpu<'_, T::Cpu>, event: &Event| {
+        // SAFETY: The caller guarantees a live event of this PMU.
+        let event = unsafe { Event::from_raw(event) };
+        let del = |driver: &T, cpu: &Exclusive<'_, T>| {
             driver.del(cpu, event);
             if let Some(slot) = cpu.slots().position(event) {
                 cpu.slots().remove(slot);
@@ -175,17 +184,18 @@ impl<T: Pmu> VTable<T> {
             }
         };
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { with_event(event, (), del) }
+        unsafe { exclusive(event.pmu(), (), del) }
     }
 
-    /// Whether the driver is to know of task switches while `event` is on a CPU.
+    /// Whether perf core is to tell of task switches while `event` is on a CPU.
     fn wants_sched_task(event: &Event) -> bool {
         T::HAS_SCHED_TASK && event.attr().samples(SampleFormat::BranchStack)
     }
 
     /// # Safety
     ///
-    /// perf core's: `context` is one of a registered PMU of `T` on this CPU, interrupts are off.
+    /// perf core's: `context` is one of a registered PMU of `T` on this CPU, interrupts are off, no
+    /// such callback is under way.
     unsafe extern "C" fn sched_task(
         context: *mut bindings::perf_event_pmu_context,
         _task: *mut kernel::bindings::task_struct,
@@ -193,9 +203,9 @@ impl<T: Pmu> VTable<T> {
     ) {
         // SAFETY: The caller guarantees a live context.
         let pmu = unsafe { (*context).pmu };
-        let sched_task = |driver: &T, cpu: &ThisCpu<'_, T::Cpu>| driver.sched_task(cpu, sched_in);
+        let sched_task = |driver: &T, cpu: &Exclusive<'_, T>| driver.sched_task(cpu, sched_in);
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { on_this_cpu(pmu, (), sched_task) }
+        unsafe { exclusive(pmu, (), sched_task) }
     }
 
     /// # Safety
@@ -203,7 +213,7 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `event` is on this CPU's PMU, interrupts are off.
     unsafe extern "C" fn start(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { with_event(event, (), |driver: &T, cpu, event| driver.start(cpu, event)) }
+        unsafe { nested(event, |driver: &T, cpu, event| driver.start(cpu, event)) }
     }
 
     /// # Safety
@@ -211,7 +221,7 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `event` is on this CPU's PMU, interrupts are off.
     unsafe extern "C" fn stop(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { with_event(event, (), |driver: &T, cpu, event| driver.stop(cpu, event)) }
+        unsafe { nested(event, |driver: &T, cpu, event| driver.stop(cpu, event)) }
     }
 
     /// # Safety
@@ -219,35 +229,34 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `event` is on this CPU's PMU, interrupts are off.
     unsafe extern "C" fn read(event: *mut bindings::perf_event) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { with_event(event, (), |driver: &T, cpu, event| driver.read(cpu, event)) }
+        unsafe { nested(event, |driver: &T, cpu, event| driver.read(cpu, event)) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `pmu` is registered, interrupts are off.
+    /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
     unsafe extern "C" fn start_txn(pmu: *mut bindings::pmu, flags: c_uint) {
         let txn = Transaction::from_raw(flags);
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.start_txn(cpu, txn)) }
+        unsafe { exclusive(pmu, (), |driver: &T, cpu| driver.start_txn(cpu, txn)) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `pmu` is registered, interrupts are off.
+    /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
     unsafe extern "C" fn commit_txn(pmu: *mut bindings::pmu) -> c_int {
-        let commit = |driver: &T, cpu: &ThisCpu<'_, T::Cpu>| {
-            from_result(|| driver.commit_txn(cpu).map(|()| 0))
-        };
+        let commit =
+            |driver: &T, cpu: &Exclusive<'_, T>| from_result(|| driver.commit_txn(cpu).map(|()| 0));
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { on_this_cpu(pmu, EAGAIN.to_errno(), commit) }
+        unsafe { exclusive(pmu, EAGAIN.to_errno(), commit) }
     }
 
     /// # Safety
     ///
-    /// perf core's: `pmu` is registered, interrupts are off.
+    /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
     unsafe extern "C" fn cancel_txn(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { on_this_cpu(pmu, (), |driver: &T, cpu| driver.cancel_txn(cpu)) }
+        unsafe { exclusive(pmu, (), |driver: &T, cpu| driver.cancel_txn(cpu)) }
     }
 
     /// # Safety
@@ -255,9 +264,13 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `event` is live and of a PMU of `T`.
     unsafe extern "C" fn event_idx(event: *mut bindings::perf_event) -> c_int {
         // SAFETY: The caller guarantees a live event of a registered PMU of `T`.
-        let (inner, event) =
-            unsafe { (Inner::<T>::from_pmu((*event).pmu), Event::from_raw(event)) };
+        let (instance, event) = unsafe {
+            (
+                Instance::<T>::from_pmu((*event).pmu),
+                Event::from_raw(event),
+            )
+        };
         // CAST: The number of a counter fits any integer.
-        inner.driver().event_idx(event) as c_int
+        instance.driver().event_idx(event) as c_int
     }
 }

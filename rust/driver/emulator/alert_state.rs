@@ -11,8 +11,11 @@
 //! The PMI's handler and the timer's interrupt write the state too, so other code does so only while
 //! the PMU is disabled or PMIs are masked.
 
-use crate::power::regs::Bescr;
-use core::cell::Cell;
+use crate::{
+    perf::PmiCell,
+    power::regs::Bescr, //
+};
+use kernel::prelude::*;
 
 /// What EBBRR holds while the program can take an EBB and has got none. An EBB overwrites it with the
 /// address of an instruction, a multiple of four.
@@ -30,7 +33,8 @@ const KERNEL_CHECK_NS: u64 = 80_000;
 const SLOWEST_CHECK_NS: u64 = 640_000;
 
 /// The alert of the program whose events are on this CPU's PMU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, IntoBytes, PartialEq, Eq)]
+#[repr(u8)]
 pub(super) enum Alert {
     /// The program is owed none. It may be in its handler.
     #[default]
@@ -81,9 +85,9 @@ impl Outcome {
 /// What a CPU knows of its program's alert, and when it checks it next.
 #[derive(Default)]
 pub(in super::super) struct AlertState {
-    alert: Cell<Alert>,
+    alert: PmiCell<Alert>,
     /// The pause before the next check.
-    pause_ns: Cell<u64>,
+    pause_ns: PmiCell<u64>,
 }
 
 impl AlertState {

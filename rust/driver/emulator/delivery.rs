@@ -11,7 +11,7 @@
 use super::{
     super::cpu_state::{
         local_pmu,
-        CpuState,
+        CpuContexts,
         ThisCpu, //
     },
     alert_state::{
@@ -29,16 +29,13 @@ use super::{
     },
     timer::CheckTimers, //
 };
-use crate::{
-    perf::CpuContexts,
-    power::{
-        machine,
-        pmu,
-        regs::{
-            Bescr,
-            Ebbrr,
-            Mmcr0, //
-        }, //
+use crate::power::{
+    machine,
+    pmu,
+    regs::{
+        Bescr,
+        Ebbrr,
+        Mmcr0, //
     }, //
 };
 use kernel::{
@@ -63,7 +60,7 @@ pub(super) struct Delivery {
 
 impl Delivery {
     /// Makes the timers. Fails with `ENOMEM`.
-    pub(super) fn new(cpus: &Arc<CpuContexts<CpuState>>) -> Result<Self> {
+    pub(super) fn new(cpus: &Arc<CpuContexts>) -> Result<Self> {
         Ok(Self {
             raises_pmi: Atomic::new(false),
             tested: Atomic::new(false),

@@ -40,16 +40,13 @@ mod latch;
 mod timer;
 
 use super::cpu_state::{
-    CpuState,
+    CpuContexts,
     ThisCpu, //
 };
-use crate::{
-    perf::CpuContexts,
-    power::{
-        interrupt::Interrupted,
-        machine,
-        regs::Mmcr0, //
-    }, //
+use crate::power::{
+    interrupt::Interrupted,
+    machine,
+    regs::Mmcr0, //
 };
 use delivery::Delivery;
 use kernel::{
@@ -62,7 +59,7 @@ pub(super) struct Emulator(Option<Delivery>);
 
 impl Emulator {
     /// Looks at the device tree, and prepares for QEMU if this is QEMU. Fails with `ENOMEM`.
-    pub(super) fn identify(cpus: &Arc<CpuContexts<CpuState>>) -> Result<Self> {
+    pub(super) fn identify(cpus: &Arc<CpuContexts>) -> Result<Self> {
         if !detect::is_qemu() {
             return Ok(Self(None));
         }

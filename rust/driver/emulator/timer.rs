@@ -7,18 +7,15 @@
 
 use super::{
     super::cpu_state::{
-        CpuState,
+        CpuContexts,
         ThisCpu, //
     },
     alert_state::FIRST_CHECK_NS,
     check::check, //
 };
-use crate::{
-    perf::CpuContexts,
-    power::interrupt::{
-        interrupted_program,
-        masked, //
-    }, //
+use crate::power::interrupt::{
+    interrupted_program,
+    masked, //
 };
 use kernel::{
     bindings,
@@ -48,7 +45,7 @@ pub(super) struct CheckTimers(Pin<KBox<[CheckTimer]>>);
 
 impl CheckTimers {
     /// Fails with `ENOMEM`.
-    pub(super) fn new(cpus: &Arc<CpuContexts<CpuState>>) -> Result<Self> {
+    pub(super) fn new(cpus: &Arc<CpuContexts>) -> Result<Self> {
         // CAST: A CPU's number fits any integer.
         let timers = KBox::pin_slice(
             |cpu| CheckTimer::new(cpu as u32, cpus.clone()),
@@ -96,7 +93,7 @@ struct CheckTimer {
     start_work: Opaque<bindings::irq_work>,
     /// The CPU's number.
     cpu: u32,
-    cpus: Arc<CpuContexts<CpuState>>,
+    cpus: Arc<CpuContexts>,
 }
 
 // SAFETY: The kernel's functions for timers and `irq_work`s may be called on any CPU; the other fields
@@ -106,7 +103,7 @@ unsafe impl Send for CheckTimer {}
 unsafe impl Sync for CheckTimer {}
 
 impl CheckTimer {
-    fn new(cpu: u32, cpus: Arc<CpuContexts<CpuState>>) -> impl PinInit<Self, Error> {
+    fn new(cpu: u32, cpus: Arc<CpuContexts>) -> impl PinInit<Self, Error> {
         // As IRQ_WORK_INIT_HARD().
         let mut start_work = bindings::irq_work {
             func: Some(start_from_irq_work),
@@ -146,8 +143,7 @@ impl HrTimerCallback for CheckTimer {
         let in_program = interrupted_program();
         let mut pause_ns = None;
         masked(|| {
-            // SAFETY: Interrupts are off in the timer's interrupt, and PMIs are masked, so nobody else
-            // uses the CPU's state.
+            // SAFETY: Interrupts are off in the timer's interrupt.
             if let Some(this_cpu) = unsafe { this.cpus.this_cpu() } {
                 // The timer of a CPU that went offline fires on another one, which has its own.
                 if this_cpu.id().as_u32() == this.cpu {
