@@ -44,7 +44,7 @@ use crate::{
     },
     power::{
         bhrb::Bhrb,
-        code::Code,
+        instructions::Instructions,
         machine, //
     }, //
 };
@@ -148,7 +148,7 @@ impl StackSpec {
     pub(super) fn entry<const TYPES: bool>(
         &self,
         record: &BhrbRecord,
-        code: Option<&Code<'_>>,
+        instructions: Option<&Instructions<'_>>,
     ) -> Option<BranchEntry> {
         if !self.sources.contains(&record.from) {
             return None;
@@ -162,8 +162,8 @@ impl StackSpec {
             EntryDecision::Skip => return None,
             EntryDecision::Enter => record.to,
             EntryDecision::EnterDecoded | EntryDecision::EnterIfWanted => {
-                let branch = code
-                    .and_then(|code| code.at(record.from))
+                let branch = instructions
+                    .and_then(|instructions| instructions.at(record.from))
                     .and_then(|instruction| Branch::decode(instruction, record.from));
                 let is_wanted = || branch.is_some_and(|branch| self.types.contains(branch));
                 if TYPES && decision == EntryDecision::EnterIfWanted && !is_wanted() {
@@ -236,11 +236,11 @@ pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStac
         return fill_from_bhrb::<false>(&spec, max, None, stack);
     }
     let local = local_pmu(this_cpu);
-    let code = Code::open(&local);
+    let instructions = Instructions::open(&local);
     if spec.save_type || spec.filters_by_instruction() {
-        fill_from_bhrb::<true>(&spec, max, Some(&code), stack);
+        fill_from_bhrb::<true>(&spec, max, Some(&instructions), stack);
     } else {
-        fill_from_bhrb::<false>(&spec, max, Some(&code), stack);
+        fill_from_bhrb::<false>(&spec, max, Some(&instructions), stack);
     }
 }
 
@@ -249,7 +249,7 @@ pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStac
 fn fill_from_bhrb<const TYPES: bool>(
     spec: &StackSpec,
     max: u64,
-    code: Option<&Code<'_>>,
+    instructions: Option<&Instructions<'_>>,
     stack: &mut BranchStack,
 ) {
     let mut bhrb = Bhrb::new();
@@ -257,7 +257,7 @@ fn fill_from_bhrb<const TYPES: bool>(
         if stack.len() >= max {
             break;
         }
-        if let Some(entry) = spec.entry::<TYPES>(&record, code) {
+        if let Some(entry) = spec.entry::<TYPES>(&record, instructions) {
             stack.push(entry);
         }
     }

@@ -90,10 +90,10 @@ pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ThisCpu<'_>, l
 /// Saves the program's state. The PMU is frozen; MMCR0 was `mmcr0` before.
 pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mmcr0) {
     let local = local_pmu(this_cpu);
-    let mmcr0 = local.when_frozen(mmcr0);
+    let mmcr0 = local.mmcr0_at_freeze(mmcr0);
     let mmcr0 = driver.emulator().switch_out(this_cpu, mmcr0);
     let mmcr3 = this_cpu.state().mmcr.get().mmcr3;
-    CurrentThread::new(&local).save(driver.registers(), mmcr0, mmcr3);
+    CurrentThread::new(&local).save(driver.register_set(), mmcr0, mmcr3);
 }
 
 /// Restores the program's state except MMCR0. Returns the value to start the PMU with: the kernel's
@@ -113,9 +113,9 @@ pub(super) fn switch_in(
     let user = driver.emulator().switch_in(this_cpu, thread.mmcr0());
     // Only with GE on: with GE off the program's handler has this alert already.
     if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::has_pmao_bug() {
-        local.raise_again();
+        local.restore_pmao();
     }
-    thread.restore(driver.registers());
+    thread.restore(driver.register_set());
     Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
     mmcr0.for_ebb(user)
 }

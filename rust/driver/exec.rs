@@ -41,7 +41,7 @@ impl OnExec for ResetOnExec {
         if has_ebb {
             self.driver.pmu_disable(&this_cpu);
         }
-        CurrentThread::new(local).begin_program();
+        CurrentThread::new(local).reset_for_exec();
         if has_events {
             // The BHRB holds addresses of the old program.
             local.clear_bhrb();

@@ -95,7 +95,7 @@ impl Handler for PmiHandler {
         handle_overflows(self.model, &this_cpu, interrupted);
         if self.model.isa() < Isa::V31 {
             // Before v3.1 programs can read SIAR and SDAR while the PMU counts.
-            local_pmu(&this_cpu).clear_sampled();
+            local_pmu(&this_cpu).clear_siar_sdar();
         }
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
@@ -131,7 +131,7 @@ fn handle_overflows(
     // program's callchain in a later interrupt.
     interrupted.clear_perf_regs();
     // If another PMI was made pending meanwhile, it was for one of these counters.
-    local_pmu(this_cpu).clear_pending_interrupt();
+    local_pmu(this_cpu).clear_pmi_pending();
 }
 
 /// Adds what the counter has counted to the event's count, restarts the counter, and reports a sample

@@ -58,7 +58,7 @@ use crate::{
         interrupt::PmcReservation,
         machine,
         parameters,
-        thread::Registers, //
+        thread::RegisterSet, //
     }, //
 };
 use cpu_state::{
@@ -120,11 +120,11 @@ impl Driver {
     }
 
     /// The registers that are saved for a program.
-    fn registers(&self) -> Registers {
+    fn register_set(&self) -> RegisterSet {
         if self.is_v31() {
-            Registers::Extended
+            RegisterSet::V31
         } else {
-            Registers::Base
+            RegisterSet::V207
         }
     }
 

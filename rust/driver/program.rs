@@ -65,7 +65,7 @@ impl Driver {
         if mmcr0.ebe() == 1 {
             ebb::switch_out(self, this_cpu, mmcr0);
         }
-        local.clear_sampled();
+        local.clear_siar_sdar();
     }
 
     /// See [`crate::perf::Pmu::pmu_enable`].
@@ -96,7 +96,7 @@ impl Driver {
             mmcr0 = ebb::switch_in(self, this_cpu, &mmcr, mmcr0);
         } else if this_cpu.slots().iter().any(is_negative) {
             // `pmu_disable` dropped the alert, and a counter that is negative raises no other.
-            local.pend_interrupt();
+            local.set_pmi_pending();
         }
         this_cpu.disabled.set(false);
         pmu::synchronize();
@@ -112,7 +112,7 @@ impl Driver {
     fn turn_on(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu) {
         let came_up = self.hotplug.came_up(this_cpu.id());
         if came_up || !this_cpu.state().turned_on.get() {
-            local.turn_on();
+            local.enable_pmcs();
             this_cpu.state().turned_on.set(true);
         }
     }

@@ -40,6 +40,11 @@ use crate::{
         SampleType, //
     },
     power::{
+        extended_regs::{
+            self,
+            HiddenAddresses,
+            SampledCounters, //
+        },
         interrupt::Interrupted,
         pmu,
         regs::{
@@ -48,11 +53,6 @@ use crate::{
             Siar,
             Sier,
             Sier2, //
-        },
-        sampled::{
-            self,
-            HiddenAddresses,
-            SampledCounters, //
         }, //
     }, //
 };
@@ -185,9 +185,9 @@ impl PmuSnapshot {
         let local = local_pmu(this_cpu);
         let registers = attr.sample_regs();
         // Until the end of this function, when perf core has written the sample.
-        let _shown = sampled::has_counters(registers)
+        let _shown = extended_regs::has_counters(registers)
             .then(|| SampledCounters::show(&local, &self.counters_for(this_cpu, event)));
-        let _hidden = (attr.exclude_kernel() && sampled::has_addresses(registers))
+        let _hidden = (attr.exclude_kernel() && extended_regs::has_addresses(registers))
             .then(|| HiddenAddresses::hide(&local));
         if attr.samples(SampleFormat::BranchStack) {
             branch_stack::fill(this_cpu, event, &mut stack);

@@ -32,7 +32,7 @@ mod cases {
             KernelEvent, //
         },
         power::{
-            code::Code,
+            instructions::Instructions,
             interrupt::OtherOwner,
             pmu::{
                 LocalPmu,
@@ -114,7 +114,7 @@ mod cases {
             0x0238_c000 | USER
         );
         // All of that, PMAE and PMAO are clear while the counters are frozen.
-        let frozen = kernel.for_ebb(Mmcr0::from(u64::MAX)).stopped();
+        let frozen = kernel.for_ebb(Mmcr0::from(u64::MAX)).frozen();
         assert_eq!(u64::from(frozen), 0x8200_c000);
     }
 
@@ -226,18 +226,18 @@ mod cases {
         let _off = kernel::interrupt::local_interrupt_disable();
         // SAFETY: Interrupts are off until the end, where `_off` is dropped after it.
         let local = unsafe { LocalPmu::new() };
-        let code = Code::open(&local);
+        let instructions = Instructions::open(&local);
         // CAST: An address has 64 bits on this machine.
         let address = own_address() as u64;
         // SAFETY: A function has at least one instruction.
         let first = unsafe { *(address as *const u32) };
-        assert_eq!(code.at(address), Some(first));
+        assert_eq!(instructions.at(address), Some(first));
         // The first page, the end of the address space and what lies between programs and kernel are
         // never mapped.
-        assert_eq!(code.at(0), None);
-        assert_eq!(code.at(u64::MAX & !3), None);
-        assert_eq!(code.at(0x4000_0000_0000_0000), None);
-        assert_eq!(code.at(0xbfff_ffff_ffff_fffc), None);
+        assert_eq!(instructions.at(0), None);
+        assert_eq!(instructions.at(u64::MAX & !3), None);
+        assert_eq!(instructions.at(0x4000_0000_0000_0000), None);
+        assert_eq!(instructions.at(0xbfff_ffff_ffff_fffc), None);
     }
 
     /// The location of a sample whose PMI came at `nip`.
@@ -336,7 +336,7 @@ mod cases {
             .alerting()
             .with_const_pmc1ce::<1>()
             .with_const_pmcjce::<1>();
-        let alerts = |mmcr0: Mmcr0| [0, 1, 2, 3, 4, 5].map(|index| mmcr0.alerts_by(index));
+        let alerts = |mmcr0: Mmcr0| [0, 1, 2, 3, 4, 5].map(|index| mmcr0.raises_alert(index));
         let (none, pmc1) = ([false; 6], [true, false, false, false, false, false]);
 
         assert_eq!(alerts(counting), [true; 6]);
@@ -357,10 +357,10 @@ mod cases {
         assert_eq!(alerts(counting.with_const_fc::<1>()), none);
 
         // As the hardware leaves it: alerts off, and frozen if that was asked for.
-        let after = counting.alerted();
+        let after = counting.after_alert();
         assert!(after.pmao() == 1 && after.pmae() == 0);
         assert!(after.fc() == 1);
-        let after = counting.with_const_fcece::<0>().alerted();
+        let after = counting.with_const_fcece::<0>().after_alert();
         assert!(after.pmao() == 1 && after.pmae() == 0);
         assert!(after.fc() == 0);
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The Branch History Rolling Buffer (BHRB): the branches that this CPU took last.
+//! The Branch History Rolling Buffer (BHRB): the last branches that this CPU took.
 //!
 //! Power ISA, Book III, chapter "Performance Monitor Facility", section "Branch History Rolling
-//! Buffer"; what an entry says is a matter of pure logic.
+//! Buffer". `isa207` decodes the entries.
 
 use super::spr::{
     self,
@@ -11,23 +11,23 @@ use super::spr::{
 };
 use core::mem::MaybeUninit;
 
-/// Room for a copy of the buffer.
+/// A copy of the buffer.
 pub(crate) struct Bhrb([MaybeUninit<u64>; BHRB_ENTRIES]);
 
 impl Bhrb {
-    /// Nothing yet.
+    /// Makes room for a copy.
     #[inline]
     pub(crate) fn new() -> Self {
         Self([const { MaybeUninit::uninit() }; BHRB_ENTRIES])
     }
 
-    /// Reads the buffer of this CPU: its entries, the newest first.
+    /// Copies the buffer of this CPU and returns its entries, the newest first.
     ///
-    /// It must not be recording meanwhile: an alert stops it (MMCR0\[PMAE\] is 0).
+    /// The BHRB must not be recording. It does not while MMCR0\[PMAE\] is 0, thus after an alert.
     #[inline]
     pub(crate) fn read(&mut self) -> &[u64] {
         let len = spr::read_bhrb(&mut self.0);
-        // SAFETY: So many entries were written just now.
+        // SAFETY: `read_bhrb` has written `len` entries.
         unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), len) }
     }
 }

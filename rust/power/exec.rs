@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Notice of each `execve`: the architecture's code leaves the PMU state of the old program to the
-//! new one.
+//! A callback at each `execve`, where the kernel leaves the PMU state of the old program to the new
+//! one.
 //!
-//! Every successful `execve` passes the tracepoint `sched_process_exec` in the task, after the old
+//! Every successful `execve` passes the tracepoint `sched_process_exec`, in the task, after the old
 //! program is gone and before the new one runs.
 //!
 //! C header: [`include/linux/tracepoint.h`](srctree/include/linux/tracepoint.h)
@@ -28,10 +28,10 @@ use kernel::{
     types::ForeignOwnable, //
 };
 
-/// What is to be done at each `execve`.
+/// What to do at each `execve`.
 pub(crate) trait OnExec: Send + Sync + 'static {
-    /// The current task is about to run another program. Interrupts are off; `local` is its CPU's
-    /// PMU.
+    /// Called when the current task is about to run another program, with interrupts off; `local`
+    /// is its CPU's PMU.
     fn exec(&self, local: &LocalPmu);
 }
 
@@ -39,31 +39,31 @@ pub(crate) trait OnExec: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `probe::<T>` is registered with `tracepoint` and `data`, an `Arc<T>` of its own.
+/// `probe::<T>` is registered with `tracepoint` and with `data`, an `Arc<T>` that this value owns.
 pub(crate) struct ExecWatch<T: OnExec> {
     tracepoint: NonNull<bindings::tracepoint>,
     data: *mut c_void,
     on_exec: PhantomData<Arc<T>>,
 }
 
-// SAFETY: It is an `Arc<T>`, used by `drop` only.
+// SAFETY: It owns an `Arc<T>`, which only `drop` uses.
 unsafe impl<T: OnExec> Send for ExecWatch<T> {}
 // SAFETY: As above.
 unsafe impl<T: OnExec> Sync for ExecWatch<T> {}
 
 impl<T: OnExec> ExecWatch<T> {
-    /// Starts calling `on_exec`. Fails with `ENOENT` when the kernel has no such tracepoint.
+    /// Starts calling `on_exec`. Fails with `ENOENT` if the kernel has no such tracepoint.
     pub(crate) fn new(on_exec: Arc<T>) -> Result<Self> {
         let tracepoint = find_tracepoint().ok_or(ENOENT)?;
         let data = on_exec.into_foreign();
         let function: Probe = probe::<T>;
-        // SAFETY: The probe's arguments are those of the tracepoint; its data is an `Arc<T>`, which
-        // lives until `drop` is done.
+        // SAFETY: The probe has the tracepoint's arguments, and gets the `Arc<T>` that it takes.
+        // `drop` keeps that until no probe is running.
         let registered = unsafe {
             bindings::tracepoint_probe_register(tracepoint.as_ptr(), function as *mut c_void, data)
         };
         if let Err(error) = to_result(registered) {
-            // SAFETY: Made by `into_foreign` above; nobody else has it.
+            // SAFETY: Made by `into_foreign` above, and not passed on.
             drop(unsafe { Arc::<T>::from_foreign(data) });
             return Err(error);
         }
@@ -79,8 +79,8 @@ impl<T: OnExec> ExecWatch<T> {
 impl<T: OnExec> Drop for ExecWatch<T> {
     fn drop(&mut self) {
         let function: Probe = probe::<T>;
-        // SAFETY: Registered so by the type invariants. The second function waits until no call is
-        // under way, so nobody uses the `Arc<T>` any more.
+        // SAFETY: Registered so by the type invariants. The second function waits until no probe is
+        // running, so nobody uses the `Arc<T>` any more.
         unsafe {
             bindings::tracepoint_probe_unregister(
                 self.tracepoint.as_ptr(),
@@ -93,7 +93,7 @@ impl<T: OnExec> Drop for ExecWatch<T> {
     }
 }
 
-/// A function that the tracepoint calls: with its own data, then the arguments of the event.
+/// What the tracepoint calls: with the data that was registered, then the event's arguments.
 type Probe = unsafe extern "C" fn(
     *mut c_void,
     *mut bindings::task_struct,
@@ -103,7 +103,7 @@ type Probe = unsafe extern "C" fn(
 
 /// # Safety
 ///
-/// To be called by the tracepoint, with an `Arc<T>` made by `into_foreign` as `data`.
+/// `data` must be an `Arc<T>` made by `into_foreign`.
 unsafe extern "C" fn probe<T: OnExec>(
     data: *mut c_void,
     _task: *mut bindings::task_struct,
@@ -117,15 +117,15 @@ unsafe extern "C" fn probe<T: OnExec>(
     on_exec.exec(&unsafe { LocalPmu::new() });
 }
 
-/// The tracepoint that every `execve` passes.
+/// Finds the tracepoint that every `execve` passes. It is not exported, so go by its name.
 fn find_tracepoint() -> Option<NonNull<bindings::tracepoint>> {
-    /// Stores `tracepoint` in `found` if it has the name.
+    /// Stores `tracepoint` in `found` if it is the one.
     ///
     /// # Safety
     ///
-    /// `tracepoint` must be valid, `found` a pointer to a pointer to a tracepoint.
+    /// `tracepoint` must be valid, and `found` point to a pointer to a tracepoint.
     unsafe extern "C" fn compare(tracepoint: *mut bindings::tracepoint, found: *mut c_void) {
-        // SAFETY: The caller guarantees it; the name is a string that lasts.
+        // SAFETY: The caller guarantees it; a tracepoint has a name.
         let name = unsafe { CStr::from_char_ptr((*tracepoint).name) };
         if name == c"sched_process_exec" {
             // SAFETY: The caller guarantees it.
@@ -134,8 +134,8 @@ fn find_tracepoint() -> Option<NonNull<bindings::tracepoint>> {
     }
 
     let mut found = core::ptr::null_mut::<bindings::tracepoint>();
-    // SAFETY: `compare` is called with each tracepoint of the kernel proper, which never go away, and
-    // with a pointer to `found`, until this returns.
+    // SAFETY: The kernel calls `compare` with each of its own tracepoints, which never go away, and
+    // with the pointer to `found`, before this returns.
     unsafe { bindings::for_each_kernel_tracepoint(Some(compare), (&raw mut found).cast()) };
     NonNull::new(found)
 }

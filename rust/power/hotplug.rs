@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which CPUs came up, be it again: their PMUs have to be turned on.
+//! Which CPUs came up, for the first time or again: their PMUs have to be turned on.
 //!
-//! The callback runs on another CPU while the one that it is about is still dead, so it sets a flag.
+//! The hotplug core calls back on another CPU, before the one that is to come up runs. So a flag
+//! tells the latter.
 //!
 //! C header: [`include/linux/cpuhotplug.h`](srctree/include/linux/cpuhotplug.h)
 
@@ -20,10 +21,10 @@ use kernel::{
 // CAST: The largest number of CPUs a kernel is built for.
 const CPUS: usize = bindings::NR_CPUS as usize;
 
-/// CPUs that came up since [`Hotplug::came_up`] last asked.
+/// CPUs that came up since [`Hotplug::came_up`] was last called there.
 static CAME_UP: [Atomic<bool>; CPUS] = [const { Atomic::new(false) }; CPUS];
 
-/// Called by the hotplug core before `cpu` comes up.
+/// Called by the hotplug core before `cpu` comes up. Safe to call from C with any number.
 unsafe extern "C" fn prepare(cpu: c_uint) -> c_int {
     // CAST: A CPU's number fits any integer.
     if let Some(came_up) = CAME_UP.get(cpu as usize) {
@@ -36,13 +37,13 @@ unsafe extern "C" fn prepare(cpu: c_uint) -> c_int {
 ///
 /// # Invariants
 ///
-/// `state` is the hotplug core's name for `prepare`.
+/// `state` is the hotplug core's number for `prepare`.
 pub(crate) struct Hotplug {
     state: bindings::cpuhp_state,
 }
 
 impl Hotplug {
-    /// Starts watching. Fails with `ENOSPC` when the hotplug core has no place left.
+    /// Starts watching. Fails with `ENOSPC` if the hotplug core has no state left.
     pub(crate) fn watch() -> Result<Self> {
         // SAFETY: `prepare` may be called from now on until `drop`.
         let state = unsafe {
@@ -56,15 +57,15 @@ impl Hotplug {
             )
         };
         to_result(state)?;
-        // INVARIANT: It is positive, as always for a dynamic state.
+        // INVARIANT: A dynamic state's number is positive, and returned.
         Ok(Self { state })
     }
 
-    /// Whether `cpu`, the current one, came up since this was last asked of it.
+    /// Whether `cpu`, the current one, came up since this was last called there.
     pub(crate) fn came_up(&self, cpu: CpuId) -> bool {
         // CAST: A CPU's number fits any integer.
         match CAME_UP.get(cpu.as_u32() as usize) {
-            // It was set before this CPU ran its first instruction, and nobody else clears it.
+            // Set before this CPU ran its first instruction; only this CPU clears it.
             Some(came_up) if came_up.load(Relaxed) => {
                 came_up.store(false, Relaxed);
                 true
@@ -76,7 +77,7 @@ impl Hotplug {
 
 impl Drop for Hotplug {
     fn drop(&mut self) {
-        // SAFETY: Set up in `watch`, by the type invariants. Waits until `prepare` runs no more.
+        // SAFETY: Set up by the type invariants. This waits until `prepare` is not running.
         unsafe { bindings::__cpuhp_remove_state(self.state, false) };
     }
 }

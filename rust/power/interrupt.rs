@@ -1,26 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The performance monitor interrupt (PMI): who gets it, and what it interrupted.
+//! The performance monitor interrupt (PMI): its handler, and the state that it interrupted.
 //!
-//! A PMI comes while interrupts are "disabled" as Linux says it: on this architecture that is a
-//! mask in software which leaves PMIs through. So a handler is to be written like one of an NMI. It
-//! runs with interrupts off and does not nest.
+//! Code that turned interrupts off can be interrupted by a PMI: on this architecture "off" is a
+//! mask in software, which holds PMIs back only if asked to ([`masked`]). So a PMI's handler
+//! follows the rules for NMIs. It runs with interrupts off, and does not nest.
 //!
 //! C header: [`arch/powerpc/include/asm/pmc.h`](srctree/arch/powerpc/include/asm/pmc.h)
 
 use super::{
     bindings,
-    handler::{
-        HandlerSlot,
-        Registered, //
-    },
     pmu::LocalPmu,
     regs::{
         Mmcra,
         Sier, //
     }, //
 };
-use core::ptr::NonNull;
+use core::{
+    marker::PhantomData,
+    ptr::{
+        null_mut,
+        NonNull, //
+    }, //
+};
 use kernel::{
     bindings::{
         get_current,
@@ -31,9 +33,17 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Full, //
+        },
+        rcu,
         Arc,
+        ArcBorrow,
         Mutex, //
-    }, //
+    },
+    types::ForeignOwnable, //
 };
 
 /// MSR\[PR\] (IBM bit 49): problem state.
@@ -42,13 +52,14 @@ const MSR_PR: u64 = 1 << 14;
 /// In `softe` of `struct pt_regs`: interrupts are off.
 const IRQS_DISABLED: u64 = 1;
 
-/// The registers by their names, rather than as the user's interface has them.
+/// The registers by their kernel names. (The other member of the union has the names that user
+/// space knows them by.)
 ///
 /// # Safety
 ///
 /// `regs` must be valid.
 unsafe fn named(regs: NonNull<pt_regs>) -> *mut NamedRegs {
-    // SAFETY: The caller guarantees it; the members of the union are the same registers.
+    // SAFETY: The caller guarantees it; both members are valid, and the same registers.
     unsafe { &raw mut (*regs.as_ptr()).__bindgen_anon_1.__bindgen_anon_1 }
 }
 
@@ -56,11 +67,11 @@ unsafe fn named(regs: NonNull<pt_regs>) -> *mut NamedRegs {
 ///
 /// # Invariants
 ///
-/// The pointer is that of the interrupt under way, valid until its handler returns.
+/// The registers are those of the PMI under way, and valid until its handler returns.
 pub(crate) struct Interrupted(NonNull<pt_regs>);
 
 impl Interrupted {
-    /// The registers as C wants them.
+    /// The registers as C takes them.
     pub(crate) fn as_raw(&self) -> NonNull<pt_regs> {
         self.0
     }
@@ -71,7 +82,7 @@ impl Interrupted {
         unsafe { named(self.0) }
     }
 
-    /// The address of the next instruction.
+    /// NIP: the address of the instruction that would have run next.
     pub(crate) fn nip(&self) -> u64 {
         // SAFETY: Valid by the type invariants.
         // CAST: An `unsigned long` has 64 bits on this machine, as everywhere below.
@@ -85,131 +96,142 @@ impl Interrupted {
         msr as u64 & MSR_PR != 0
     }
 
-    /// Whether interrupts were off, in software's view, so that this PMI is an NMI.
+    /// Whether the PMI interrupted code that had turned interrupts off, so that it is an NMI.
     pub(crate) fn is_nmi(&self) -> bool {
         // SAFETY: Valid by the type invariants.
         let softe = unsafe { (*self.named()).softe };
         softe as u64 & IRQS_DISABLED != 0
     }
 
-    /// Tells the part of perf that is built into the kernel what was sampled: whether the instruction
-    /// is the one that SIAR points at rather than the next one, and with which SIER and MMCRA.
+    /// Tells the kernel's perf code what was sampled: whether the instruction is that of SIAR
+    /// rather than of NIP, and the values of SIER and MMCRA.
     ///
-    /// perf_arch_misc_flags() and the callchain go by these fields of a PMI's registers, which a
-    /// replayed PMI comes without. So this is due before perf core learns of an overflow.
+    /// `perf_arch_misc_flags()` and the callchain code read them from these fields, which the
+    /// kernel does not set when it replays a PMI. So set them before perf core learns of an
+    /// overflow.
     pub(crate) fn set_perf_regs(&mut self, use_siar: bool, sier: Sier, mmcra: Mmcra) {
         let named = self.named();
-        // SAFETY: Valid by the type invariants; nobody else uses these fields meanwhile.
+        // SAFETY: Valid by the type invariants; only this handler uses them.
         unsafe {
             (*named).result = use_siar.into();
-            (*named).__bindgen_anon_1.dar = u64::from(sier) as usize;
-            (*named).__bindgen_anon_2.dsisr = u64::from(mmcra) as usize;
+            (*named).__bindgen_anon_1.dar = u64::from(sier) as c_ulong;
+            (*named).__bindgen_anon_2.dsisr = u64::from(mmcra) as c_ulong;
         }
     }
 
-    /// Takes back what [`Interrupted::set_perf_regs`] told.
+    /// Clears what [`Interrupted::set_perf_regs`] set.
     pub(crate) fn clear_perf_regs(&mut self) {
         self.set_perf_regs(false, Sier::from(0), Mmcra::from(0));
     }
 }
 
-/// Where the current task's program continues when the kernel returns to it; 0 for a task without a
-/// program.
+/// NIP of the current task's program, where the kernel returns to; 0 for a task without a program.
 pub(crate) fn program_nip(_local: &LocalPmu) -> u64 {
-    // SAFETY: The current task and what it saved at its entry to the kernel stay as they are while
-    // interrupts are off.
+    // SAFETY: Interrupts are off, so the task stays current.
     let regs = unsafe { (*get_current()).thread.regs };
-    // SAFETY: As above. CAST: An `unsigned long` has 64 bits on this machine.
+    // SAFETY: What the task saved when it entered the kernel stays until it returns.
+    // CAST: As above.
     NonNull::new(regs).map_or(0, |regs| unsafe { (*named(regs)).nip as u64 })
 }
 
-/// Whether the interrupt under way, other than a PMI, interrupted a program rather than the kernel.
+/// Whether the interrupt under way, which is no PMI, interrupted a program rather than the kernel.
 pub(crate) fn interrupted_program() -> bool {
     // SAFETY: Reads a variable of this CPU.
     let regs = unsafe { bindings::ebb_pmu_get_irq_regs() };
-    // SAFETY: The registers of the interrupt under way are valid.
+    // SAFETY: Null or valid while the interrupt is under way.
     NonNull::new(regs).is_some_and(|regs| unsafe { (*named(regs)).msr as u64 & MSR_PR != 0 })
 }
 
-/// Calls `f` with PM interrupts masked. One that is due then comes once interrupts are on, and the
-/// counters may stand still until then, so `f` has to be short.
+/// Calls `f` with PMIs masked. A PMI that is due meanwhile comes when interrupts are on, and
+/// counters may stand still until then, so `f` should be short.
 #[inline]
 pub(crate) fn masked(f: impl FnOnce()) {
-    // SAFETY: Works in any context, also in a PMI.
+    // SAFETY: May be called in any context, a PMI included.
     let flags = unsafe { bindings::ebb_pmu_powerpc_local_irq_pmu_save() };
     f();
-    // SAFETY: The flags are those of the mask that is given back.
+    // SAFETY: The flags are those that were saved.
     unsafe { bindings::ebb_pmu_powerpc_local_irq_pmu_restore(flags) };
 }
 
-/// Who handles PMIs.
+/// What handles PMIs.
 pub(crate) trait Handler: Send + Sync + 'static {
-    /// Handles a PMI on the current CPU. Interrupts are off, or masked and this is an NMI to them.
+    /// Handles a PMI on the current CPU. Interrupts are off.
     fn handle(&self, interrupted: &mut Interrupted);
 }
 
-/// The handler of [`trampoline`].
-static HANDLER: HandlerSlot = HandlerSlot::new();
+/// The handler that [`trampoline`] calls: null, or an `Arc` of the type that the trampoline is for.
+static HANDLER: Atomic<*mut c_void> = Atomic::new(null_mut());
 
+/// Called by the kernel at each PMI.
+///
 /// # Safety
 ///
-/// To be called by the PMI only, as [`PmcReservation`] has it: with valid `regs` and interrupts off
-/// until this returns.
+/// `regs` must be those of the PMI under way, and `HANDLER` null or an `Arc<H>`.
 unsafe extern "C" fn trampoline<H: Handler>(regs: *mut pt_regs) {
-    // SAFETY: `PmcReservation` hands this function to the PMI while an `H` is registered.
-    let handler = unsafe { HANDLER.get::<H>() };
-    let (Some(handler), Some(regs)) = (handler, NonNull::new(regs)) else {
+    let handler = HANDLER.load(Acquire);
+    let (Some(handler), Some(regs)) = (NonNull::new(handler), NonNull::new(regs)) else {
         return;
     };
-    // INVARIANT: The interrupt under way lasts until this returns.
+    // SAFETY: The caller guarantees that it is an `Arc<H>`. `PmcReservation` drops it only when no
+    // PMI is under way any more.
+    let handler: ArcBorrow<'_, H> = unsafe { Arc::<H>::borrow(handler.as_ptr()) };
+    // INVARIANT: The caller guarantees it.
     handler.handle(&mut Interrupted(regs));
 }
 
-/// The reservation of the PMU and its interrupt, made for the first user and given up with the last.
+/// The reservation of the PMU and its PMI: made for the first user, released with the last.
 ///
 /// # Invariants
 ///
-/// The PMU is reserved, with `trampoline::<H>` for its interrupt, while there are users.
+/// - `HANDLER` is an `Arc<H>` that this value owns.
+/// - While there are users the PMU is reserved, and `trampoline::<H>` is called at PMIs.
 #[pin_data(PinnedDrop)]
 pub(crate) struct PmcReservation<H: Handler> {
     #[pin]
     users: Mutex<usize>,
-    _handler: Registered<H>,
+    handler: PhantomData<Arc<H>>,
 }
 
 impl<H: Handler> PmcReservation<H> {
-    /// Makes `handler` the one that is called once there are users. Fails with `EBUSY` when there
-    /// is one already.
+    /// Has PMIs handled by `handler` once there are users. Fails with `EBUSY` when there is another
+    /// handler.
     pub(crate) fn new(handler: Arc<H>) -> impl PinInit<Self, Error> {
-        // INVARIANT: There are no users.
         try_pin_init!(Self {
             users <- new_mutex!(0),
-            // SAFETY: PMIs are for `H`, as only this value reserves the PMU while it lives, and come
-            // no more when `_handler` is dropped, as `drop` has released the PMU by then.
-            _handler: unsafe { HANDLER.register(handler) }?,
+            handler: {
+                let handler = handler.into_foreign();
+                // INVARIANT: The `Arc` is this value's now, as `HANDLER` was null. There are no
+                // users.
+                if HANDLER.cmpxchg(null_mut(), handler, Full).is_err() {
+                    // SAFETY: Made by `into_foreign` above, and not stored.
+                    drop(unsafe { Arc::<H>::from_foreign(handler) });
+                    return Err(EBUSY);
+                }
+                PhantomData
+            },
         }? Error)
     }
 
-    /// Adds a user. The first one reserves the PMU, which fails with `EBUSY` when somebody else has
-    /// it; there is no further user then.
+    /// Adds a user. The first one reserves the PMU; fails with `EBUSY`, without a new user, if
+    /// another driver has reserved it.
     pub(crate) fn get(&self) -> Result {
         let mut users = self.users.lock();
         if *users == 0 {
-            // SAFETY: An `H` is registered until the PMU is released.
+            // SAFETY: By the type invariants `HANDLER` is an `Arc<H>`, for longer than there are
+            // users.
             to_result(unsafe { bindings::reserve_pmc_hardware(Some(trampoline::<H>)) })?;
         }
-        // INVARIANT: Reserved just now, or for the users before.
+        // INVARIANT: Reserved above, or by the first user.
         *users += 1;
         Ok(())
     }
 
-    /// Takes a user off, who must have been added.
+    /// Removes a user that [`PmcReservation::get`] added.
     pub(crate) fn put(&self) {
         let mut users = self.users.lock();
-        // INVARIANT: With the last user the PMU is released below.
         *users = users.saturating_sub(1);
         if *users == 0 {
-            // SAFETY: Reserved by the type invariants, as there was a user.
+            // SAFETY: There was a user, so the PMU is reserved by the type invariants.
             unsafe { bindings::release_pmc_hardware() };
         }
     }
@@ -219,22 +241,30 @@ impl<H: Handler> PmcReservation<H> {
 impl<H: Handler> PinnedDrop for PmcReservation<H> {
     fn drop(self: Pin<&mut Self>) {
         if *self.users.lock() > 0 {
-            // SAFETY: Reserved by the type invariants.
+            // SAFETY: There are users, so the PMU is reserved by the type invariants.
             unsafe { bindings::release_pmc_hardware() };
         }
+        // A PMI on another CPU may have read `perf_irq` or `HANDLER` before that. Its handler runs
+        // with interrupts off, so it is done after a grace period. Only then may `HANDLER` become
+        // another's.
+        rcu::synchronize_rcu();
+        let handler = HANDLER.xchg(null_mut(), Full);
+        // SAFETY: By the type invariants it is an `Arc<H>` of this value's. No PMI uses it any
+        // more.
+        drop(unsafe { Arc::<H>::from_foreign(handler) });
     }
 }
 
-/// Somebody else who has the PMU, for tests.
+/// Another driver that has reserved the PMU, for tests.
 #[cfg(EBB_KUNIT)]
 pub(crate) struct OtherOwner(());
 
 #[cfg(EBB_KUNIT)]
 impl OtherOwner {
-    /// Reserves the PMU as another driver would. Fails with `EBUSY` when it is taken.
+    /// Reserves the PMU as another driver would. Fails with `EBUSY` if it is reserved already.
     pub(crate) fn reserve() -> Result<Self> {
         unsafe extern "C" fn ignore(_regs: *mut pt_regs) {}
-        // SAFETY: The handler is there as long as the module, and the PMU is given back in `drop`.
+        // SAFETY: The handler is part of the module, and `drop` releases the PMU.
         to_result(unsafe { bindings::reserve_pmc_hardware(Some(ignore)) })?;
         Ok(Self(()))
     }

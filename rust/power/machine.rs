@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What this machine is, what it runs under, and its clock.
+//! The processor, its state and its clock, and which addresses are the kernel's.
 
 use super::{
     bindings,
@@ -11,10 +11,9 @@ use kernel::sync::atomic::{
     Relaxed, //
 };
 
-/// Number of the processor version register.
 const PVR: u32 = 287;
 
-/// Its upper half on POWER8E.
+/// The processor version of POWER8E.
 const PVR_POWER8E: u32 = 0x004b;
 
 /// MSR\[HV\] (IBM bit 3): hypervisor state.
@@ -26,26 +25,26 @@ const MSR_EE: u64 = 1 << 15;
 /// Start of the kernel's half of the effective address space.
 pub(crate) const KERNEL_START: u64 = 0xc000_0000_0000_0000;
 
-/// The processor version register: version in the upper, revision in the lower half.
+/// The processor version register (PVR): the version in the upper half, the revision in the lower.
 pub(crate) fn pvr() -> u32 {
     // CAST: The register has 32 bits.
     spr::read::<PVR>() as u32
 }
 
-/// Whether interrupts come at once in the hardware's view, masked in software or not (MSR\[EE\]).
-pub(crate) fn interrupts_come() -> bool {
+/// Whether the hardware takes interrupts (MSR\[EE\]). The kernel may still mask them in software.
+pub(crate) fn hard_irqs_enabled() -> bool {
     spr::read_msr() & MSR_EE != 0
 }
 
-/// Whether the kernel runs in hypervisor state, as on bare metal, rather than in a partition.
+/// Whether the kernel runs in hypervisor state (bare metal) rather than in a partition.
 pub(crate) fn is_hypervisor() -> bool {
     spr::read_msr() & MSR_HV != 0
 }
 
-/// Whether the BHRB's instructions may be used. ISA 2.07 and later require them.
+/// Whether the CPUs have the BHRB's instructions, which ISA 2.07 and later require.
 static BHRB: Atomic<bool> = Atomic::new(true);
 
-/// Tells that the BHRB's instructions are illegal on this machine.
+/// Keeps the driver from the BHRB, on a machine without its instructions.
 pub(crate) fn disable_bhrb() {
     BHRB.store(false, Relaxed);
 }
@@ -56,8 +55,8 @@ pub(crate) fn has_bhrb() -> bool {
     BHRB.load(Relaxed)
 }
 
-/// Whether the CPU raises no alert when MMCR0 is written with PMAO set, as the architecture has it:
-/// an erratum of POWER8E (`CPU_FTR_PMAO_BUG` in the kernel).
+/// Whether writing MMCR0 with PMAO set raises no alert, as it should: an erratum of POWER8E
+/// (`CPU_FTR_PMAO_BUG` in the kernel).
 pub(crate) fn has_pmao_bug() -> bool {
     pvr() >> 16 == PVR_POWER8E
 }
@@ -68,8 +67,8 @@ pub(crate) fn is_kernel_address(address: u64) -> bool {
     address >= KERNEL_START
 }
 
-/// This CPU's scheduler clock in nanoseconds.
+/// The scheduler clock of this CPU in nanoseconds.
 pub(crate) fn sched_clock() -> u64 {
-    // SAFETY: Works in any context.
+    // SAFETY: May be called in any context.
     unsafe { bindings::sched_clock() }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The machine: special purpose registers (SPR), interrupt state and what the kernel keeps of a
-//! task's PMU.
+//! The machine: special purpose registers (SPR), the PMU's interrupt, and the registers that the
+//! kernel keeps for a task. Also what else the driver needs of the kernel and perf does not have.
 //!
 //! Nothing here knows perf. Abbreviations, as in the Power ISA (those of fields are in `regs.rs`):
 //!
@@ -16,21 +16,20 @@
 //! | PMI   | Performance Monitor Interrupt |
 //! | SIAR  | Sampled Instruction Address Register; SDAR: of the data; SIER: its event |
 //!
-//! Power ISA, Book III, chapter "Performance Monitor Facility"; Book II, chapter "Event-Based Branch
-//! Facility" (their numbers differ between versions).
+//! Power ISA, Book III, chapter "Performance Monitor Facility"; Book II, chapter "Event-Based
+//! Branch Facility" (their numbers differ between versions).
 
 pub(crate) mod bhrb;
 mod bindings;
-pub(crate) mod code;
 pub(crate) mod exec;
-mod handler;
+pub(crate) mod extended_regs;
 pub(crate) mod hotplug;
+pub(crate) mod instructions;
 pub(crate) mod interrupt;
 pub(crate) mod log;
 pub(crate) mod machine;
 pub(crate) mod parameters;
 pub(crate) mod pmu;
 pub(crate) mod regs;
-pub(crate) mod sampled;
 mod spr;
 pub(crate) mod thread;

@@ -6,14 +6,15 @@
 
 use super::bindings;
 
-/// `strict_filters`: whether to refuse filters of branch stacks that the hardware alone cannot apply.
+/// `strict_filters`: whether to refuse filters of branch stacks that the hardware alone cannot
+/// apply.
 pub(crate) fn strict_filters() -> bool {
-    // SAFETY: Reads a variable that was set before the module started.
+    // SAFETY: Reads a variable that is set before the module starts.
     unsafe { bindings::ebb_pmu_strict_filters() }
 }
 
-/// `prompt`: whether PM interrupts are to come in handlers of other interrupts, `None` if the
-/// parameter leaves that to the driver.
+/// `prompt`: whether handlers of other interrupts are to let PMIs through, `None` if that depends
+/// on the machine.
 #[inline]
 pub(crate) fn prompt() -> Option<bool> {
     // SAFETY: As above.

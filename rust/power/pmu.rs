@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the driver does to this CPU's PMU as a whole: counters, freezing, the BHRB, the kernel's
-//! and the hypervisor's view of it.
+//! This CPU's PMU: counters, freezing, and what the kernel and the hypervisor are told of it.
+//!
+//! C header: [`arch/powerpc/include/asm/pmc.h`](srctree/arch/powerpc/include/asm/pmc.h)
 
 use super::{
     bindings,
@@ -20,7 +21,7 @@ use kernel::bindings::ppc_md;
 /// Number of counters.
 pub(crate) const COUNTERS: usize = 6;
 
-/// A counter that reaches this value (bit 32 becomes 1) raises an alert.
+/// A counter of this value or more is negative, and raises an alert when it becomes so.
 pub(crate) const NEGATIVE: u32 = 0x8000_0000;
 
 const PMC1: u32 = 787;
@@ -55,12 +56,12 @@ pub(crate) fn write_pmc(index: usize, value: u32) {
     }
 }
 
-/// Waits until earlier writes to the PMU's registers took effect.
+/// Waits until earlier writes to the PMU's registers have taken effect.
 pub(crate) fn synchronize() {
     spr::synchronize();
 }
 
-/// This CPU's PMU, in the hands of code that cannot migrate.
+/// Shows that interrupts are off, so that the PMU in reach stays the same CPU's.
 ///
 /// # Invariants
 ///
@@ -68,92 +69,98 @@ pub(crate) fn synchronize() {
 pub(crate) struct LocalPmu(PhantomData<*mut ()>);
 
 impl LocalPmu {
-    /// Takes this CPU's PMU.
+    /// Shows it.
     ///
     /// # Safety
     ///
-    /// Interrupts must be off while the value lives (PM interrupts may come).
+    /// Interrupts must be off while the value lives. PMIs may come.
     pub(crate) unsafe fn new() -> Self {
         // INVARIANT: The caller guarantees it.
         Self(PhantomData)
     }
 
-    /// Freezes the counters and takes the PMU from problem state, forgets an alert that waits for
-    /// interrupts to be on, and returns MMCR0 as it was before.
-    pub(crate) fn freeze(&self, pmcc_extended: bool) -> Mmcr0 {
+    /// Freezes the counters, closes the PMU to problem state and clears a pending PMI. Returns
+    /// MMCR0 as it was.
+    pub(crate) fn freeze(&self, pmccext: bool) -> Mmcr0 {
         let before = Mmcr0::read();
-        before.stopped().with_pmccext(pmcc_extended).write();
+        before.frozen().with_pmccext(pmccext).write();
         spr::synchronize();
-        self.clear_pending_interrupt();
+        self.clear_pmi_pending();
         before
     }
 
-    /// What MMCR0, read as `before` by [`LocalPmu::freeze`], was in truth when the counters stopped:
-    /// an alert may have come between reading and writing.
-    pub(crate) fn when_frozen(&self, before: Mmcr0) -> Mmcr0 {
-        let missed =
-            (0..COUNTERS).any(|index| before.alerts_by(index) && read_pmc(index) >= NEGATIVE);
-        if missed {
-            before.alerted()
+    /// MMCR0 as it was when the counters froze. [`LocalPmu::freeze`] read it as `before`, but an
+    /// alert may have occurred between its read and its write.
+    pub(crate) fn mmcr0_at_freeze(&self, before: Mmcr0) -> Mmcr0 {
+        let alert =
+            (0..COUNTERS).any(|index| before.raises_alert(index) && read_pmc(index) >= NEGATIVE);
+        if alert {
+            before.after_alert()
         } else {
             before
         }
     }
 
-    /// Raises anew an alert that a program had when its PMU was stopped, on CPUs that do not when
-    /// they find MMCR0\[PMAO\] set ([`machine::forgets_alerts`]). The PMU must be frozen, and is after
-    /// that; MMCR0 must be written before interrupts are on.
-    pub(crate) fn raise_again(&self) {
+    /// Raises an alert on a CPU with the PMAO erratum ([`machine::has_pmao_bug`]), for a program
+    /// whose alert was saved in MMCR0\[PMAO\] when its events left the PMU: writing PMAO back
+    /// raises none there.
+    ///
+    /// PMC6 overflows after two cycles, with EBE off but MSR\[EE\] too, so that the alert waits
+    /// until the program has its MMCR0 and interrupts are on. The PMU must be frozen, and is
+    /// afterwards; the caller writes MMCR0 before interrupts are on.
+    pub(crate) fn restore_pmao(&self) {
         const PMC5: usize = 4;
         const PMC6: usize = 5;
 
-        // SAFETY: Interrupts are off by the type invariants. This leaves them hard disabled until
-        // they are on again, so the alert waits, without EBE too.
+        // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until they are
+        // turned on.
         unsafe { bindings::ebb_pmu_hard_irq_disable() };
         let mmcr2 = Mmcr2::read();
+        // Freeze conditions would keep PMC6 from counting.
         Mmcr2::write(0);
-        let [instructions, cycles] = [PMC5, PMC6].map(read_pmc);
+        let [pmc5, pmc6] = [PMC5, PMC6].map(read_pmc);
         write_pmc(PMC6, NEGATIVE - 2);
-        let quiet = Mmcr0::from(0).with_const_fc14::<1>().with_const_pmao::<1>();
-        quiet
+        let mmcr0 = Mmcr0::from(0).with_const_fc14::<1>().with_const_pmao::<1>();
+        mmcr0
             .with_const_pmae::<1>()
             .with_const_pmcjce::<1>()
             .write();
-        quiet.with_const_fc::<1>().write();
-        write_pmc(PMC5, instructions);
-        write_pmc(PMC6, cycles);
+        mmcr0.with_const_fc::<1>().write();
+        write_pmc(PMC5, pmc5);
+        write_pmc(PMC6, pmc6);
         Mmcr2::write(mmcr2);
     }
 
-    /// Forgets which instruction was sampled last, and its data: programs may read SIAR and SDAR, and
-    /// they may hold an address of the kernel or of another program.
-    pub(crate) fn clear_sampled(&self) {
+    /// Clears SIAR and SDAR: they may hold an address of the kernel or of another program, and
+    /// programs may read them.
+    pub(crate) fn clear_siar_sdar(&self) {
         Sdar::write(0);
         Siar::write(0);
     }
 
-    /// Discards the branches recorded on this CPU.
+    /// Clears the BHRB of this CPU.
     pub(crate) fn clear_bhrb(&self) {
         if machine::has_bhrb() {
             spr::clear_bhrb();
         }
     }
 
-    /// Has a PMI as soon as interrupts are on: for a counter that became negative while no PMI
-    /// could come, as hardware raises an alert only when a counter becomes negative.
-    pub(crate) fn pend_interrupt(&self) {
-        // SAFETY: Interrupts are off by the type invariants. This leaves them hard disabled until
-        // they are on again.
+    /// Makes a PMI come as soon as interrupts are on. For a counter that is negative already when
+    /// it starts: the hardware raises an alert only when a counter becomes negative.
+    pub(crate) fn set_pmi_pending(&self) {
+        // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until they are
+        // turned on.
         unsafe {
             bindings::ebb_pmu_hard_irq_disable();
             bindings::ebb_pmu_set_pmi_irq_pending();
         }
     }
 
-    /// Forgets a PMI that is due. Returns whether there was one.
-    pub(crate) fn clear_pending_interrupt(&self) -> bool {
-        // SAFETY: Interrupts are off by the type invariants. A pending PMI implies that MSR[EE] is off
-        // (the masked handler cleared it), so nothing changes the pending interrupts in between.
+    /// Clears a pending PMI: one that came while PMIs were masked, or
+    /// [`LocalPmu::set_pmi_pending`]. Returns whether there was one.
+    pub(crate) fn clear_pmi_pending(&self) -> bool {
+        // SAFETY: Interrupts are off by the type invariants. If a PMI is pending, MSR[EE] is off
+        // (the handler of masked interrupts clears it), so none comes between the two calls.
         unsafe {
             let pending = bindings::ebb_pmu_pmi_irq_pending();
             if pending {
@@ -165,27 +172,27 @@ impl LocalPmu {
 
     /// Turns the PMU's registers on after this CPU came up (a hypervisor call in a partition).
     ///
-    /// `ppc_enable_pmcs()` does so once for a CPU's number, but not again after the CPU was offline.
-    pub(crate) fn turn_on(&self) {
+    /// `ppc_enable_pmcs()` will not do: after a CPU was offline it does not turn them on again.
+    pub(crate) fn enable_pmcs(&self) {
         self.set_in_use(true);
-        // SAFETY: Set once while the kernel boots.
+        // SAFETY: The kernel sets `ppc_md` when it boots, and does not change it later.
         if let Some(enable_pmcs) = unsafe { ppc_md.enable_pmcs } {
             // SAFETY: Interrupts are off by the type invariants, so it is this CPU's PMU.
             unsafe { enable_pmcs() };
         }
     }
 
-    /// Tells the kernel whether handlers of other interrupts are to let this CPU's PMIs through.
-    /// Where they do not, counters that alert meanwhile stand still until such a handler is done.
+    /// Tells the kernel whether handlers of other interrupts are to let PMIs of this CPU through.
+    /// Counters that raise an alert in a handler that does not stand still until it is done.
     pub(crate) fn set_prompt(&self, wanted: bool) {
         // SAFETY: Writes a variable of this CPU; interrupts are off by the type invariants.
         unsafe { bindings::set_prompt_pmi_wanted(wanted) };
     }
 
-    /// Tells the hypervisor (in the lppaca) and KVM (in the paca) whether they have to keep the PMU's
+    /// Tells the hypervisor (in the lppaca) and KVM (in the paca) whether to preserve the PMU's
     /// registers of this CPU.
     pub(crate) fn set_in_use(&self, in_use: bool) {
-        // SAFETY: Writes this CPU's areas; interrupts are off by the type invariants.
+        // SAFETY: Writes areas of this CPU; interrupts are off by the type invariants.
         unsafe { bindings::ebb_pmu_ppc_set_pmu_inuse(in_use) };
     }
 }

@@ -2,9 +2,9 @@
 
 //! The PMU's registers, and the fields that the driver reads or writes.
 //!
-//! A field bears the name that the Power ISA and the kernel's `asm/reg.h` give it, in lower case; its
-//! doc has the name as written there and the IBM bit number, by which bit 0 is the most significant
-//! of 64. `bitfield!` numbers bits from the least significant one.
+//! A field bears the name that the Power ISA and the kernel's `asm/reg.h` give it, in lower case;
+//! its doc has the name as written there and the IBM bit number, by which bit 0 is the most
+//! significant of 64. `bitfield!` numbers bits from the least significant one.
 //!
 //! | field   | stands for |
 //! |---------|------------|
@@ -22,10 +22,10 @@
 //! | PMEO    | Performance Monitor Event-Based Exception Occurred |
 //! | SIPR    | Sampled MSR\[PR\] |
 //!
-//! Source: Power ISA 3.1B, Book III, chapter "Performance Monitor Facility" (MMCR0, MMCRA, SIER), and
-//! Book II, chapter "Event-Based Branch Facility" (BESCR).
+//! Source: Power ISA 3.1B, Book III, chapter "Performance Monitor Facility" (MMCR0, MMCRA, SIER),
+//! and Book II, chapter "Event-Based Branch Facility" (BESCR).
 
-// The accessors that the macro makes for every field; not each has a use.
+// `bitfield!` makes functions for each field, not all of which have a use.
 #![allow(dead_code, unreachable_pub)]
 
 use super::spr;
@@ -109,17 +109,17 @@ bitfield! {
     }
 }
 
-/// Read and write functions of a register type.
+/// Functions to read and write a register with fields.
 macro_rules! access {
     ($($register:ident: $number:expr),* $(,)?) => { $(
         impl $register {
-            /// The register's value now.
+            /// Reads the register.
             #[inline(always)]
             pub(crate) fn read() -> Self {
                 Self::from(spr::read::<{ $number }>())
             }
 
-            /// Sets the register.
+            /// Writes the register.
             #[inline(always)]
             pub(crate) fn write(self) {
                 spr::write::<{ $number }>(self.into())
@@ -131,17 +131,17 @@ macro_rules! access {
 access!(Mmcr0: MMCR0, Mmcra: MMCRA, Bescr: BESCR, Sier: SIER);
 
 /// PMCC: problem state may read and write PMC1 to PMC6.
-const PMCC_USER_ALL: u64 = 0b10;
+const PMCC_PMC1_6: u64 = 0b10;
 
 /// PMCC: problem state may not even read the PMU's registers.
-const PMCC_USER_NONE: u64 = 0b01;
+const PMCC_NONE: u64 = 0b01;
 
 impl Mmcr0 {
-    /// What a program may set by way of the problem state's view: FC, PMAE, PMAO.
+    /// The bits that problem state may write: FC, PMAE, PMAO.
     const USER: u64 = Self::FC_MASK | Self::PMAE_MASK | Self::PMAO_MASK;
 
-    /// The value while counters are stopped and nobody but the kernel may touch them.
-    pub(crate) fn stopped(self) -> Self {
+    /// With the counters frozen and no alerts, EBBs or access for problem state.
+    pub(crate) fn frozen(self) -> Self {
         self.with_const_fc::<1>()
             .with_const_ebe::<0>()
             .with_const_bhrba::<0>()
@@ -151,69 +151,69 @@ impl Mmcr0 {
             .with_const_fc56::<0>()
     }
 
-    /// The value while nobody has events.
+    /// With no access for problem state where there is no PMCCEXT.
     pub(crate) fn closed(self) -> Self {
-        self.with_const_pmcc::<PMCC_USER_NONE>()
+        self.with_const_pmcc::<PMCC_NONE>()
     }
 
-    /// The value with alerts on, and counters stopping at the first one.
+    /// With alerts enabled, the first of which freezes the counters.
     pub(crate) fn alerting(self) -> Self {
         self.with_const_pmae::<1>().with_const_fcece::<1>()
     }
 
-    /// The value for a program with EBBs whose own bits are `user`: its FC and PMAO are added, its
-    /// PMAE holds.
+    /// With EBBs and access for a program whose own bits are `user`. FC is set if either has it,
+    /// PMAE and PMAO are those of the program.
     pub(crate) fn for_ebb(self, user: Mmcr0) -> Self {
         let granted = self
             .with_const_ebe::<1>()
             .with_const_bhrba::<1>()
-            .with_const_pmcc::<PMCC_USER_ALL>()
+            .with_const_pmcc::<PMCC_PMC1_6>()
             .with_const_pmae::<0>();
         Self::from(u64::from(granted) | u64::from(user.user()))
     }
 
-    /// Whether a counter (0 for PMC1) that is negative has caused an alert, or is going to.
-    pub(crate) fn alerts_by(self, index: usize) -> bool {
-        let (alerts, frozen) = match index {
+    /// Whether a counter (0 for PMC1) raises an alert when it becomes negative.
+    pub(crate) fn raises_alert(self, index: usize) -> bool {
+        let (enabled, frozen) = match index {
             0 => (self.pmc1ce(), self.fc14()),
             1..=3 => (self.pmcjce(), self.fc14()),
             _ => (self.pmcjce(), self.fc56()),
         };
-        self.pmae() == 1 && self.fc() == 0 && alerts == 1 && frozen == 0
+        self.pmae() == 1 && self.fc() == 0 && enabled == 1 && frozen == 0
     }
 
-    /// The value after an alert.
-    pub(crate) fn alerted(self) -> Self {
-        let frozen = self.fc() == 1 || self.fcece() == 1;
+    /// As the hardware leaves MMCR0 when an alert occurs.
+    pub(crate) fn after_alert(self) -> Self {
+        let fc = self.fc() == 1 || self.fcece() == 1;
         self.with_const_pmao::<1>()
             .with_const_pmae::<0>()
-            .with_fc(frozen)
+            .with_fc(fc)
     }
 
-    /// The bits that belong to a program with EBBs.
+    /// The bits that a program with EBBs may write.
     pub(crate) fn user(self) -> Self {
         Self::from(u64::from(self) & Self::USER)
     }
 }
 
-/// MMCR2: in bits 0 to 53 nine bits a counter, PMC1 first, the second of which (FCnP) freezes it in
-/// problem state. Those are the program's to set.
+/// The bits of MMCR2 that problem state may write: FC1P to FC6P. Bits 0 to 53 hold nine for each
+/// counter, PMC1 first; FCnP is the second of these.
 pub(crate) const MMCR2_USER: u64 = 0x4020_1008_0402_0000;
 
-/// A register without fields, or whose fields the event codes fill.
+/// A register without fields here: it has none, or `isa207` makes its image.
 macro_rules! plain {
     ($($(#[$doc:meta])* $register:ident: $number:expr),* $(,)?) => { $(
         $(#[$doc])*
         pub(crate) struct $register;
 
         impl $register {
-            /// The register's value now.
+            /// Reads the register.
             #[inline(always)]
             pub(crate) fn read() -> u64 {
                 spr::read::<{ $number }>()
             }
 
-            /// Sets the register.
+            /// Writes the register.
             #[inline(always)]
             pub(crate) fn write(value: u64) {
                 spr::write::<{ $number }>(value)
@@ -223,22 +223,22 @@ macro_rules! plain {
 }
 
 plain! {
-    /// Event selection.
+    /// Monitor Mode Control Register 1: event selection.
     Mmcr1: MMCR1,
-    /// Freeze conditions of each counter.
+    /// Monitor Mode Control Register 2: freeze conditions of each counter.
     Mmcr2: MMCR2,
-    /// More of event selection (v3.1).
+    /// Monitor Mode Control Register 3 (v3.1): more of event selection.
     Mmcr3: MMCR3,
-    /// Address of the sampled instruction.
+    /// Sampled Instruction Address Register.
     Siar: SIAR,
-    /// Address of the sampled instruction's data.
+    /// Sampled Data Address Register.
     Sdar: SDAR,
-    /// More of the sampled instruction's event (v3.1).
+    /// Sampled Instruction Event Register 2 (v3.1).
     Sier2: SIER2,
-    /// More of the sampled instruction's event (v3.1).
+    /// Sampled Instruction Event Register 3 (v3.1).
     Sier3: SIER3,
-    /// Address of the EBB handler.
+    /// Event-Based Branch Handler Register: the address of the handler.
     Ebbhr: EBBHR,
-    /// Where the EBB handler returns to.
+    /// Event-Based Branch Return Register: where the handler returns to.
     Ebbrr: EBBRR,
 }

@@ -15,7 +15,7 @@
 
 #include "shim.h"
 
-/* What rust/power/sampled.rs takes the numbers of sampled registers to be. */
+/* What rust/power/extended_regs.rs takes the numbers of registers to be. */
 static_assert(PERF_REG_POWERPC_PMC1 == 51 && PERF_REG_POWERPC_PMC6 == 56);
 static_assert(PERF_REG_POWERPC_SDAR == 57 && PERF_REG_POWERPC_SIAR == 58);
 

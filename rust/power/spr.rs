@@ -2,9 +2,9 @@
 
 //! Access to special purpose registers by number.
 //!
-//! The kernel runs in privileged state with the PMU's registers open to it (the hypervisor opens
-//! them in HFSCR), so reading and writing them is an instruction that cannot fault. What is written
-//! may freeze counters or raise a PMI, but touches no memory, hence the functions are safe.
+//! The functions are safe. The kernel runs in privileged state and the hypervisor has opened the
+//! PMU's registers to it (HFSCR), so reading and writing them cannot fault. A write may freeze
+//! counters or raise a PMI, but changes no memory.
 //!
 //! Numbers: Power ISA 3.1B, Book III, "Move To/From System Register Instructions".
 
@@ -28,8 +28,8 @@ pub(super) fn read<const N: u32>() -> u64 {
 /// Writes SPR `N`.
 #[inline(always)]
 pub(super) fn write<const N: u32>(value: u64) {
-    // SAFETY: `mtspr` of a PMU register changes nothing that Rust knows of. As a memory clobber it
-    // stays in order with the accesses around it.
+    // SAFETY: `mtspr` of a PMU register changes nothing that Rust knows of. Without `nomem` the
+    // compiler keeps its order with accesses to memory.
     unsafe { asm!("mtspr {}, {}", const N, in(reg) value, options(nostack, preserves_flags)) };
 }
 
@@ -42,32 +42,32 @@ pub(super) fn read_msr() -> u64 {
     value
 }
 
-/// Waits until earlier writes to SPRs took effect: when this returns, a frozen counter counts no
-/// more and an alert that was enabled before has interrupted.
+/// Waits until earlier writes to SPRs have taken effect: a counter that they freeze has stopped,
+/// and an alert that they enable has raised its interrupt.
 #[inline(always)]
 pub(super) fn synchronize() {
     // SAFETY: Barriers only.
     unsafe { asm!("sync", "isync", options(nostack, preserves_flags)) };
 }
 
-/// Discards the entries of the BHRB.
+/// Clears the BHRB.
 #[inline(always)]
 pub(super) fn clear_bhrb() {
-    // SAFETY: `clrbhrb` (its encoding, as the assembler may not be set to ISA 2.07) changes the
-    // BHRB only.
+    // SAFETY: `clrbhrb`, encoded as the assembler may be set to an older ISA, changes the BHRB
+    // only.
     unsafe { asm!(".long 0x7c00035c", options(nomem, nostack, preserves_flags)) };
 }
 
-/// Reads the entries of the BHRB, the newest first, up to the one that says that there are no more.
-/// Returns their number; so many of `entries` are written.
+/// Reads entries of the BHRB, the newest first, until one is 0 or there are no more. Returns how
+/// many of `entries` it has written.
 #[inline]
 pub(super) fn read_bhrb(entries: &mut [MaybeUninit<u64>; BHRB_ENTRIES]) -> usize {
     let start = entries.as_mut_ptr();
-    // One before the place for the next entry.
+    // `stdu` advances it before it stores.
     let mut last = start.wrapping_sub(1);
-    // SAFETY: `mfbhrbe` (its encoding, as for `clrbhrb`) has no effect but on its target, register 3.
-    // The number of the entry is part of the instruction, so there is one for each; no more entries
-    // are written than there is room for.
+    // SAFETY: `mfbhrbe`, encoded as `clrbhrb` is, changes its target only, register 3. The entry's
+    // number is part of the instruction, so there is one for each of the `BHRB_ENTRIES` that there
+    // is room for.
     unsafe {
         asm!(
             ".irp entry, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,\
@@ -84,6 +84,6 @@ pub(super) fn read_bhrb(entries: &mut [MaybeUninit<u64>; BHRB_ENTRIES]) -> usize
             options(nostack),
         )
     };
-    // CAST: `last` is at least the address it started with.
+    // CAST: Addresses, to count what is between them.
     (last.wrapping_add(1) as usize - start as usize) / size_of::<u64>()
 }

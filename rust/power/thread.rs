@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel keeps of a task's PMU while the task does not run: part of `struct
-//! thread_struct`.
+//! The PMU registers of a task that does not run, kept in its `struct thread_struct`.
 //!
-//! The architecture's context switch saves and restores BESCR, EBBHR and EBBRR; `ptrace` and core
-//! dumps show the rest.
+//! The kernel's context switch saves and restores BESCR, EBBHR and EBBRR itself. `ptrace` and core
+//! dumps show the others.
 //!
 //! C header: [`arch/powerpc/include/asm/processor.h`](srctree/arch/powerpc/include/asm/processor.h)
 
@@ -25,69 +24,72 @@ use super::{
     }, //
 };
 use core::marker::PhantomData;
-use kernel::bindings;
+use kernel::{
+    bindings,
+    prelude::*, //
+};
 
-/// A register as C keeps it.
-fn long(value: u64) -> usize {
-    // CAST: An `unsigned long` has 64 bits on this machine; Rust has it as `usize`.
-    value as usize
+/// A register's value as C keeps it.
+fn long(value: u64) -> c_ulong {
+    // CAST: An `unsigned long` has 64 bits on this machine; in Rust it is a `usize`.
+    value as c_ulong
 }
 
-/// What C keeps, as a register.
-fn value(long: usize) -> u64 {
+/// A register's value that C keeps.
+fn value(long: c_ulong) -> u64 {
     // CAST: As in `long`.
     long as u64
 }
 
-/// The current task's saved PMU registers.
+/// The PMU registers that the kernel keeps for the current task.
 ///
 /// # Invariants
 ///
-/// The pointer is to the current task's `thread`, and the value does not outlive a time with
-/// interrupts off, so the task stays current and nobody else writes to it.
+/// The pointer is to the `thread` of the current task. It stays the current one, and nobody else
+/// writes these registers, as interrupts are off while the [`LocalPmu`] lives.
 pub(crate) struct CurrentThread<'a>(*mut bindings::thread_struct, PhantomData<&'a LocalPmu>);
 
-/// Which of the registers a CPU has.
+/// Which registers a CPU has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Registers {
+pub(crate) enum RegisterSet {
     /// Those of ISA v2.07 and v3.0.
-    Base,
-    /// With SIER2 and SIER3, since v3.1.
-    Extended,
+    V207,
+    /// Those of ISA v3.1, which adds SIER2 and SIER3.
+    V31,
 }
 
 impl<'a> CurrentThread<'a> {
-    /// Takes the current task, which stays current while interrupts are off.
+    /// The registers of the current task.
     pub(crate) fn new(_local: &'a LocalPmu) -> Self {
         // SAFETY: There is always a current task.
         let thread = unsafe { &raw mut (*bindings::get_current()).thread };
-        // INVARIANT: The borrow of `_local` bounds the value's life to a time with interrupts off.
+        // INVARIANT: The value borrows `_local`.
         Self(thread, PhantomData)
     }
 
-    /// The program's own bits of MMCR0.
+    /// The bits of the saved MMCR0 that the program may write.
     pub(crate) fn mmcr0(&self) -> Mmcr0 {
         // SAFETY: Valid by the type invariants.
         Mmcr0::from(u64::from(unsafe { (*self.0).mmcr0 })).user()
     }
 
-    /// The program's own bits of MMCR2.
+    /// The bits of the saved MMCR2 that the program may write.
     pub(crate) fn mmcr2(&self) -> u64 {
         // SAFETY: Valid by the type invariants.
         value(unsafe { (*self.0).mmcr2 }) & MMCR2_USER
     }
 
-    /// Makes the state what a program expects that has had no EBB event so far: nothing of a
-    /// parent's or of events it closed, alerts on.
+    /// Resets the registers for a program's first EBB event: nothing of a parent's or of events
+    /// that the program closed, alerts enabled.
     ///
-    /// The registers that the architecture's code switches are the program's all the time, and stay.
+    /// BESCR, EBBHR and EBBRR belong to the program at any time, and stay.
     pub(crate) fn reset(&self) {
-        let alerts_on = Mmcr0::from(0).with_const_pmae::<1>();
-        // SAFETY: Valid by the type invariants; nobody else writes these fields.
+        let alerts_enabled = Mmcr0::from(0).with_const_pmae::<1>();
+        // SAFETY: Valid, and not written by others, by the type invariants.
         // CAST: Only the lower half of MMCR0 is in use.
         unsafe {
             (*self.0).used_ebb = 0;
-            (*self.0).mmcr0 = u64::from(alerts_on) as u32;
+            (*self.0).mmcr0 = u64::from(alerts_enabled) as c_uint;
             (*self.0).mmcr2 = 0;
             (*self.0).mmcr3 = 0;
             (*self.0).siar = 0;
@@ -98,27 +100,27 @@ impl<'a> CurrentThread<'a> {
         }
     }
 
-    /// Makes the state that of a task that begins a program: as [`CurrentThread::reset`], and no
-    /// handler, in the registers too.
-    pub(crate) fn begin_program(&self) {
+    /// Resets the registers for a new program: as [`CurrentThread::reset`], and with EBBs off and
+    /// no handler.
+    pub(crate) fn reset_for_exec(&self) {
         self.reset();
         Bescr::from(0).write();
         Ebbhr::write(0);
         Ebbrr::write(0);
     }
 
-    /// Saves the program's registers; `mmcr0` is its MMCR0 from before it was frozen, `mmcr3` what
-    /// the kernel has set there.
-    pub(crate) fn save(&self, registers: Registers, mmcr0: Mmcr0, mmcr3: u64) {
-        // SAFETY: Valid by the type invariants; nobody else writes these fields.
+    /// Saves the program's registers from the frozen PMU. `mmcr0` is MMCR0 from before the freeze,
+    /// `mmcr3` what the driver wrote to MMCR3.
+    pub(crate) fn save(&self, set: RegisterSet, mmcr0: Mmcr0, mmcr3: u64) {
+        // SAFETY: Valid, and not written by others, by the type invariants.
         // CAST: Only the lower half of MMCR0 is in use.
         unsafe {
             (*self.0).siar = long(Siar::read());
             (*self.0).sier = long(Sier::read().into());
             (*self.0).sdar = long(Sdar::read());
-            (*self.0).mmcr0 = u64::from(mmcr0.user()) as u32;
+            (*self.0).mmcr0 = u64::from(mmcr0.user()) as c_uint;
             (*self.0).mmcr2 = long(Mmcr2::read() & MMCR2_USER);
-            if registers == Registers::Extended {
+            if set == RegisterSet::V31 {
                 (*self.0).mmcr3 = long(mmcr3);
                 (*self.0).sier2 = long(Sier2::read());
                 (*self.0).sier3 = long(Sier3::read());
@@ -126,16 +128,16 @@ impl<'a> CurrentThread<'a> {
         }
     }
 
-    /// Restores those of the program's registers that need nothing of the kernel's added, and lets
-    /// `ptrace` and core dumps show the program's state from now on.
-    pub(crate) fn restore(&self, registers: Registers) {
-        // SAFETY: Valid by the type invariants; nobody else writes these fields.
+    /// Restores the program's registers, except MMCR0 and MMCR2, which the driver merges with its
+    /// own bits. From now on `ptrace` and core dumps show the saved ones.
+    pub(crate) fn restore(&self, set: RegisterSet) {
+        // SAFETY: Valid, and not written by others, by the type invariants.
         unsafe {
             (*self.0).used_ebb = 1;
             Siar::write(value((*self.0).siar));
             Sier::from(value((*self.0).sier)).write();
             Sdar::write(value((*self.0).sdar));
-            if registers == Registers::Extended {
+            if set == RegisterSet::V31 {
                 Sier2::write(value((*self.0).sier2));
                 Sier3::write(value((*self.0).sier3));
             }

@@ -118,7 +118,7 @@ impl Delivery {
     /// Finds out, once, whether an alert under EBE raises a PMI. The PMU must be stopped.
     #[cold]
     pub(super) fn test_pmi_under_ebe(&self, this_cpu: &ThisCpu<'_>) {
-        if self.tested.load(Relaxed) || !machine::interrupts_come() {
+        if self.tested.load(Relaxed) || !machine::hard_irqs_enabled() {
             return;
         }
         let stopped = Mmcr0::read();
@@ -134,7 +134,7 @@ impl Delivery {
             }
         }
         stopped.write();
-        if local_pmu(this_cpu).clear_pending_interrupt() {
+        if local_pmu(this_cpu).clear_pmi_pending() {
             // A PMI came, and was masked.
             self.raises_pmi.store(true, Relaxed);
         }
