@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! QEMU: what it does otherwise than hardware, and what the driver does about it.
+//! QEMU: how it differs from hardware, and what the driver does about it.
 //!
 //! Nothing in this folder runs on hardware, nor under KVM: [`Emulator::identify`] looks at the device
 //! tree when the module is loaded, and each call of the driver's is one predictable branch where
