@@ -121,7 +121,7 @@ lint: ## check the form of all sources, Rust's and others'
 .PHONY: doc
 doc: ## make the reference of all Rust code in EBB_CACHE/doc
 	@scripts/setup kernel
-	@$(in_root) scripts/doc
+	@scripts/doc
 
 .PHONY: rust-analyzer
 rust-analyzer: module ## write rust-project.json, from which editors know all Rust code
