@@ -187,12 +187,17 @@ impl Event {
         }
     }
 
-    /// Counts what `work` does between enable and disable, from zero.
-    pub fn count(&self, work: impl FnOnce()) -> Result<u64> {
+    /// Resets the count, enables the event for `work`, and disables it.
+    pub fn enable_during(&self, work: impl FnOnce()) -> Result<()> {
         self.reset()?;
         self.enable()?;
         work();
-        self.disable()?;
+        self.disable()
+    }
+
+    /// Counts what `work` does, with the read format that a new [`Attr`] has.
+    pub fn count(&self, work: impl FnOnce()) -> Result<u64> {
+        self.enable_during(work)?;
         Ok(self.read()?.value)
     }
 
