@@ -2,13 +2,18 @@
 //! What an entry of a branch stack tells besides its addresses (perf_event_open(2),
 //! PERF_SAMPLE_BRANCH_STACK), and where there are entries at all.
 
-use std::fs;
+use std::io;
 
 use ktap::Outcome;
+use perf_event::Attr;
 
+use crate::fields::sample::IP;
+use crate::fields::sample::TID;
 use crate::machine;
 use crate::machine::Model;
 use crate::sample::Branch;
+use crate::sample::Recorder;
+use crate::sample::Sample;
 
 /// The bit fields of `struct perf_branch_entry`.
 impl Branch {
@@ -44,9 +49,26 @@ impl Branch {
 
 /// Skips a test of what is in branch stacks where they stay empty.
 pub fn needs_branches() -> Outcome {
-    let emulated = fs::read_to_string("/proc/cpuinfo")?.contains("emulated by qemu");
-    if emulated && machine::model()? < Model::Power10 {
+    if machine::is_emulated()? && machine::model()? < Model::Power10 {
         return ktap::skip("the emulator records branches from POWER10 on");
     }
     Ok(())
+}
+
+/// Samples of a task's work in user space with the branches that `filter` wants, so that
+/// every sample is of a program's own.
+pub fn sampling(filter: u64) -> Attr {
+    sampling_with(Attr::instructions(), filter)
+}
+
+/// The same with another event.
+pub fn sampling_with(attr: Attr, filter: u64) -> Attr {
+    attr.sampling(machine::period(20_011), IP | TID)
+        .branches(filter)
+        .exclude_kernel(true)
+}
+
+/// The samples of `body`.
+pub fn samples(attr: Attr, body: impl FnOnce()) -> io::Result<Vec<Sample>> {
+    Recorder::open(attr, 256)?.samples(body)
 }

@@ -65,7 +65,7 @@ global_asm!(
     ".8byte \\from - \\name, \\to - \\name, \\kind, {any} | \\filters, \\indirect",
     ".popsection",
     ".endm",
-    ".macro begin name",
+    ".macro program name",
     ".pushsection .rodata.\\name, \"a\", @progbits",
     ".p2align 3",
     "\\name\\()_sites:",
@@ -77,7 +77,7 @@ global_asm!(
     "mflr 0",
     "cmpd 6, 3, 3",
     ".endm",
-    ".macro end name",
+    ".macro program_end name",
     "mtlr 0",
     "blr",
     "\\name\\()_end:",
@@ -94,7 +94,7 @@ global_asm!(
     ".popsection",
     ".endm",
     // One branch of each kind that is of one kind only.
-    "begin branching_plain",
+    "program branching_plain",
     "addi 5, 4, 15f - branching_plain",
     "addi 6, 4, 16f - branching_plain",
     "10:",
@@ -122,10 +122,10 @@ global_asm!(
     "16: addic. 3, 3, -1",
     "17: bne 10b",
     "site branching_plain, 17b, 10b, {br_cond}, {cond}",
-    "end branching_plain",
+    "program_end branching_plain",
     // Conditional calls, returns and indirect branches, bdnz, the target address
     // register, and `bcl 20,31,$+4`, which is no call though it looks like one.
-    "begin branching_mixed",
+    "program branching_mixed",
     "addi 5, 4, 15f - branching_mixed",
     "addi 6, 4, 7f - branching_mixed",
     "addi 7, 4, 12f - branching_mixed",
@@ -165,10 +165,10 @@ global_asm!(
     "16: addic. 3, 3, -1",
     "17: bne 10b",
     "site branching_mixed, 17b, 10b, {br_cond}, {cond}",
-    "end branching_mixed",
+    "program_end branching_mixed",
     ".purgem site",
-    ".purgem begin",
-    ".purgem end",
+    ".purgem program",
+    ".purgem program_end",
     any = const ANY,
     any_call = const ANY_CALL,
     any_return = const ANY_RETURN,
@@ -309,9 +309,9 @@ impl Program {
         let Some(newest) = stack.first() else {
             return Ok(());
         };
-        let here = |branch: &Branch| format!("{:#x} -> {:#x}", branch.from, branch.to);
+        let ends = |branch: &Branch| format!("{:#x} -> {:#x}", branch.from, branch.to);
         let Some(start) = wanted.iter().position(|site| site.from == newest.from) else {
-            return Err(format!("{} is not wanted", here(newest)));
+            return Err(format!("{} is not wanted", ends(newest)));
         };
         // Backwards from there, around and around.
         let order = wanted[..=start]
@@ -322,7 +322,7 @@ impl Program {
             if (branch.from, branch.to) != (site.from, site.to) {
                 return Err(format!(
                     "entry {index} is {}, not {:#x} -> {:#x}",
-                    here(branch),
+                    ends(branch),
                     site.from,
                     site.to
                 ));

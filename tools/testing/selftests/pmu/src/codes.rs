@@ -14,3 +14,16 @@ pub const CYCLES: u64 = 0x1e;
 pub const fn on_pmc(pmc: u64, event: u64) -> u64 {
     pmc << 16 | event
 }
+
+/// Cycles on PMC1 to PMC4, then what PMC5 and PMC6 count: with these the PMU is full.
+pub const ALL_COUNTERS: [u64; 6] = [
+    on_pmc(1, CYCLES),
+    on_pmc(2, CYCLES),
+    on_pmc(3, CYCLES),
+    on_pmc(4, CYCLES),
+    RUN_INSTRUCTIONS,
+    RUN_CYCLES,
+];
+
+/// The bit of the event code that asks for Event Based Branches.
+pub const EBB: u64 = 1 << 63;

@@ -17,6 +17,7 @@ pub mod sample {
     wide! {
         IP = PERF_SAMPLE_IP,
         TID = PERF_SAMPLE_TID,
+        TIME = PERF_SAMPLE_TIME,
         ADDR = PERF_SAMPLE_ADDR,
         READ = PERF_SAMPLE_READ,
         CALLCHAIN = PERF_SAMPLE_CALLCHAIN,

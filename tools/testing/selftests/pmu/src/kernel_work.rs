@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use crate::check_status;
 use crate::machine;
+use crate::work;
 
 /// A kind of work: its name, and what does it until the time base has a value.
 pub type Kind = (&'static str, fn(u64) -> io::Result<()>);
@@ -40,10 +41,7 @@ fn is_over(end: u64) -> bool {
 /// Calls that do next to nothing in the kernel.
 pub fn system_calls(end: u64) -> io::Result<()> {
     while !is_over(end) {
-        for _ in 0..20 {
-            // SAFETY: a system call without arguments.
-            unsafe { libc::syscall(libc::SYS_getppid) };
-        }
+        work::system_calls(20);
     }
     Ok(())
 }

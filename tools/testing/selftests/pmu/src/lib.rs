@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the selftests of regular counting share: event codes, work of a known number of instructions, facts about the machine,
-//! child processes in step with the test, the ring buffer and its samples, and
+//! What the selftests of regular counting share: event codes, work of a known number
+//! of instructions, facts about the machine, the ring buffer and its samples, and
 //! where the module is to differ from the built-in driver.
 //!
 //! Each program in `src/bin/` tests one behaviour. They pass under any correct
@@ -14,15 +14,21 @@ pub mod kernel_work;
 pub mod known;
 pub mod known_samples;
 pub mod machine;
-pub mod process;
+pub mod prelude;
 pub mod regs;
 pub mod ring;
 pub mod sample;
 pub mod stricter;
 pub mod work;
 
+use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use ktap::process::Peer;
 use perf_event::Attr;
 use perf_event::Event;
 
@@ -42,6 +48,38 @@ pub fn errno_of<T>(result: Result<T, impl Into<io::Error>>) -> i32 {
     }
 }
 
+/// Opens a group, the first one as its leader, up to the event that is refused: what
+/// is open, and how that ended.
+pub fn open_until_refused(
+    attrs: impl IntoIterator<Item = Attr>,
+) -> (Vec<Event>, perf_event::Result<()>) {
+    let mut group: Vec<Event> = Vec::new();
+    for attr in attrs {
+        let event = match group.first() {
+            None => attr.open(),
+            Some(leader) => attr.open_with(leader),
+        };
+        match event {
+            Ok(event) => group.push(event),
+            Err(error) => return (group, Err(error)),
+        }
+    }
+    (group, Ok(()))
+}
+
+/// Opens a group, the first one as its leader.
+pub fn open_group(attrs: impl IntoIterator<Item = Attr>) -> perf_event::Result<Vec<Event>> {
+    let (group, end) = open_until_refused(attrs);
+    end.map(|()| group)
+}
+
+/// Counts known work; returns the count and the number of instructions done.
+pub fn count_work(event: &Event, instructions: u64) -> perf_event::Result<(u64, u64)> {
+    let mut done = 0;
+    let count = event.count(|| done = work::run(instructions))?;
+    Ok((count, done))
+}
+
 /// The least of `tries` counts of `work`, or the first of them that is `enough` at
 /// most: ticks and others' work only add to a count.
 pub fn least_count(
@@ -58,6 +96,25 @@ pub fn least_count(
         }
     }
     Ok(least)
+}
+
+/// Fails unless `count` is in `wanted`; `what` is for the failure's text.
+#[track_caller]
+pub fn expect_within(what: impl Debug, count: u64, wanted: Range<u64>) -> Outcome {
+    check!(
+        wanted.contains(&count),
+        "{what:?}: {count} is not in {wanted:?}"
+    );
+    Ok(())
+}
+
+/// A child that works once it is told to, and ends then.
+pub fn worker(instructions: u64) -> Result<Peer, Failure> {
+    Peer::spawn(move |parent| {
+        parent.listen()?;
+        work::run(instructions);
+        Ok(())
+    })
 }
 
 /// What a call of the C library says by its status, as a result.

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Facts about the machine the tests run on, and choosing a CPU.
+//! Facts about the machine the tests run on, and the kernel's limit of samples.
 
 use std::arch::asm;
 use std::fs;
 use std::io;
-use std::mem::size_of;
 use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use ktap::Outcome;
 
-use crate::check_status;
 use crate::work;
 
 /// The processor family, as far as the event codes differ.
@@ -34,17 +32,22 @@ pub fn model() -> io::Result<Model> {
         .unwrap_or("")
         .to_uppercase();
     // Power11 first: "POWER1" is a part of both names.
-    for (mark, model) in [
+    for (part, model) in [
         ("POWER11", Model::Power10),
         ("POWER10", Model::Power10),
         ("POWER9", Model::Power9),
         ("POWER8", Model::Power8),
     ] {
-        if name.contains(mark) {
+        if name.contains(part) {
             return Ok(model);
         }
     }
     Err(io::Error::other(format!("unknown processor{name}")))
+}
+
+/// Whether this is QEMU.
+pub fn is_emulated() -> io::Result<bool> {
+    Ok(fs::read_to_string("/proc/cpuinfo")?.contains("emulated by qemu"))
 }
 
 /// Whether the kernel checks itself, which takes several times as many instructions.
@@ -124,66 +127,28 @@ pub fn instructions_make_time() -> bool {
 /// emulator without an instruction clock does millions of instructions while
 /// one is on its way.
 pub fn needs_pace() -> Outcome {
-    let emulated = fs::read_to_string("/proc/cpuinfo")?.contains("emulated by qemu");
-    if emulated && !instructions_make_time() {
+    if is_emulated()? && !instructions_make_time() {
         return ktap::skip("needs an instruction clock");
     }
     Ok(())
 }
 
-/// CPUs that are online, in order.
-pub fn online_cpus() -> io::Result<Vec<usize>> {
-    parse_list(&fs::read_to_string("/sys/devices/system/cpu/online")?)
-}
-
-/// The kernel's list format: `0-2,5`.
-fn parse_list(text: &str) -> io::Result<Vec<usize>> {
-    let mut cpus = Vec::new();
-    for part in text.trim().split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        match (first.parse::<usize>(), last.parse::<usize>()) {
-            (Ok(first), Ok(last)) => cpus.extend(first..=last),
-            _ => return Err(io::Error::other(format!("not a list of CPUs: {text}"))),
-        }
-    }
-    Ok(cpus)
-}
-
-/// Takes a CPU away or brings it back.
-pub fn set_online(cpu: usize, online: bool) -> io::Result<()> {
-    let text = if online { "1" } else { "0" };
-    fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), text)
-}
-
-/// Keeps the calling thread on one CPU.
-pub fn pin_to(cpu: usize) -> io::Result<()> {
-    set_affinity(&[cpu])
-}
-
-/// Lets the calling thread run on the given CPUs only.
-pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
-    // SAFETY: cpu_set_t is an array of bits, for which zero is a value.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    for &cpu in cpus {
-        // SAFETY: CPU_SET checks the bounds itself.
-        unsafe { libc::CPU_SET(cpu, &mut set) };
-    }
-    // SAFETY: `set` outlives the call.
-    check_status(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set) })
-}
-
-/// Lets samples take any share of the time.
+/// Lets samples take any share of the time, for what tests have to do first.
 ///
 /// The kernel lowers the highest sample rate when it finds that its handler
 /// takes long, which it always does in an emulator; a test would then see its
 /// events throttled because of the tests before it.
 ///
 /// A debug kernel gets a rate that it can reach, so that it throttles at all.
-pub fn keep_sample_rate() -> io::Result<()> {
-    if is_debug_kernel() {
-        return set_sample_rate(DEBUG_RATE);
+pub fn keep_sample_rate() -> Outcome {
+    let done = match is_debug_kernel() {
+        true => set_sample_rate(DEBUG_RATE),
+        false => fs::write(SHARE, "100"),
+    };
+    if let Err(error) = done {
+        eprintln!("{SHARE} cannot be set: {error}");
     }
-    fs::write(SHARE, "100")
+    Ok(())
 }
 
 /// The most samples of an event per second, before it is throttled.

@@ -208,23 +208,21 @@ pub struct Recorder {
     pub attr: Attr,
     /// The event.
     pub event: Event,
-    ring: Ring,
+    /// Its buffer.
+    pub ring: Ring,
 }
 
 impl Recorder {
-    /// Opens the event for the calling task, with `pages` of buffer.
+    /// Opens the event with `pages` of buffer.
     pub fn open(attr: Attr, pages: usize) -> io::Result<Recorder> {
         let event = attr.open()?;
         let ring = Ring::map(&event, pages)?;
         Ok(Recorder { attr, event, ring })
     }
 
-    /// The records of `body`.
+    /// The records of `body`, with a count that begins at zero.
     pub fn records(&mut self, body: impl FnOnce()) -> io::Result<Vec<Record>> {
-        self.event.reset()?;
-        self.event.enable()?;
-        body();
-        self.event.disable()?;
+        self.event.enable_during(body)?;
         Ok(self.ring.take())
     }
 
@@ -232,6 +230,11 @@ impl Recorder {
     pub fn samples(&mut self, body: impl FnOnce()) -> io::Result<Vec<Sample>> {
         let records = self.records(body)?;
         Sample::all(&self.attr, &records)
+    }
+
+    /// The samples since the last ones.
+    pub fn take(&mut self) -> io::Result<Vec<Sample>> {
+        Sample::all(&self.attr, &self.ring.take())
     }
 }
 

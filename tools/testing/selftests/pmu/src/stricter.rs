@@ -3,7 +3,7 @@
 //! way round: every deliberate difference between the two, with its reason.
 //!
 //! A comparison of the drivers consults this table and nothing else; a request
-//! that no rule here applies to must come out the same under both. The rules
+//! that no rule in it applies to must come out the same under both. The rules
 //! are written from the fields in sysfs `format/`, not from the driver.
 
 use std::fs;
@@ -74,7 +74,7 @@ pub struct Processor {
 
 impl Processor {
     /// The one this runs on.
-    pub fn here() -> io::Result<Processor> {
+    pub fn current() -> io::Result<Processor> {
         let model = crate::machine::model()?;
         let text = fs::read_to_string("/proc/cpuinfo")?;
         let is_dd22 = text.contains("revision\t: 2.2");
@@ -94,6 +94,20 @@ pub struct Rule {
     /// With what it refuses it; 0 if it takes it.
     pub errno: i32,
     applies: fn(Processor, &Asked) -> bool,
+}
+
+/// A rule by which the module refuses with EINVAL.
+const fn refuses(
+    name: &'static str,
+    reason: &'static str,
+    applies: fn(Processor, &Asked) -> bool,
+) -> Rule {
+    Rule {
+        name,
+        reason,
+        errno: libc::EINVAL,
+        applies,
+    }
 }
 
 /// The rule that makes the module refuse `asked`, if there is one.
@@ -120,12 +134,11 @@ pub fn rule_for_group(processor: Processor, group: &[Asked]) -> Option<&'static 
 // The built-in driver heeds PMC4 as long as all events count with the codes that
 // were given. If one has to give way to an alternative, it asks instead that either
 // all events of the bus are on PMC4, which they cannot be, or none.
-const BUS_NEEDS_PMC4: Rule = Rule {
-    name: "bus-needs-pmc4",
-    reason: "units 6 to 9 reach the counters only if PMC4 counts one of their events",
-    errno: libc::EINVAL,
-    applies: |_, _| false,
-};
+const BUS_NEEDS_PMC4: Rule = refuses(
+    "bus-needs-pmc4",
+    "units 6 to 9 reach the counters only if PMC4 counts one of their events",
+    |_, _| false,
+);
 const BUS_BESIDE_ALTERNATIVE: Rule = Rule {
     name: "bus-beside-alternative",
     reason: "an alternative for another event is no reason to refuse one of units 6 to 9",
@@ -146,55 +159,46 @@ pub const RULES: &[Rule] = &[
         errno: libc::EOPNOTSUPP,
         applies: |_, asked| asked.precise_ip != 0,
     },
-    Rule {
-        name: "cache-config-beyond",
-        reason: "bits above 23 are no part of a cache event's number",
-        errno: libc::EINVAL,
-        applies: |_, asked| asked.kind == PERF_TYPE_HW_CACHE && asked.bits(24, 31) != 0,
-    },
-    Rule {
-        name: "config1-unused",
-        reason: "nothing reads these bits of config1",
-        errno: libc::EINVAL,
-        applies: |here, asked| match here.model {
+    refuses(
+        "cache-config-beyond",
+        "bits above 23 are no part of a cache event's number",
+        |_, asked| asked.kind == PERF_TYPE_HW_CACHE && asked.bits(24, 31) != 0,
+    ),
+    refuses(
+        "config1-unused",
+        "nothing reads these bits of config1",
+        |cpu, asked| match cpu.model {
             Model::Power8 | Model::Power9 => asked.config1 != 0,
             Model::Power10 => bits(asked.config1, 18, 63) != 0,
         },
-    },
-    Rule {
-        name: "config2-unused",
-        reason: "nothing reads config2",
-        errno: libc::EINVAL,
-        applies: |_, asked| asked.config2 != 0,
-    },
-    Rule {
-        name: "wrong-count-in-ebb",
-        reason: "an event that counts wrongly does so as an EBB event, too",
-        errno: libc::EINVAL,
-        applies: |here, asked| {
-            here.is_power9_dd22
+    ),
+    refuses("config2-unused", "nothing reads config2", |_, asked| {
+        asked.config2 != 0
+    }),
+    refuses(
+        "wrong-count-in-ebb",
+        "an event that counts wrongly does so as an EBB event, too",
+        |cpu, asked| {
+            cpu.is_power9_dd22
                 && asked.bits(63, 63) != 0
                 && WRONG_ON_DD22.contains(&asked.bits(0, 59))
         },
-    },
-    Rule {
-        name: "filter-without-bhrb",
-        reason: "a filter of branches that nobody records",
-        errno: libc::EINVAL,
-        applies: |_, asked| is_code(asked) && asked.bits(60, 61) != 0 && asked.bits(62, 62) == 0,
-    },
-    Rule {
-        name: "sample-mode-without-mark",
-        reason: "how to choose marked instructions, for an event that counts all",
-        errno: libc::EINVAL,
-        applies: |_, asked| is_code(asked) && asked.bits(24, 28) != 0 && !asked.is_marked(),
-    },
-    Rule {
-        name: "sdar-mode-on-marked",
-        reason: "marked events never update SDAR in the way the mode says",
-        errno: libc::EINVAL,
-        applies: |here, asked| {
-            let mode = match here.model {
+    ),
+    refuses(
+        "filter-without-bhrb",
+        "a filter of branches that nobody records",
+        |_, asked| is_code(asked) && asked.bits(60, 61) != 0 && asked.bits(62, 62) == 0,
+    ),
+    refuses(
+        "sample-mode-without-mark",
+        "how to choose marked instructions, for an event that counts all",
+        |_, asked| is_code(asked) && asked.bits(24, 28) != 0 && !asked.is_marked(),
+    ),
+    refuses(
+        "sdar-mode-on-marked",
+        "marked events never update SDAR in the way the mode says",
+        |cpu, asked| {
+            let mode = match cpu.model {
                 Model::Power8 => 0,
                 Model::Power9 => asked.bits(50, 51),
                 Model::Power10 => asked.bits(22, 23),
@@ -202,37 +206,32 @@ pub const RULES: &[Rule] = &[
             // 2 is the default.
             is_code(asked) && mode % 2 == 1 && asked.is_marked()
         },
-    },
-    Rule {
-        name: "threshold-without-select",
-        reason: "a threshold for nothing; it would get into the whole group's MMCRA",
-        errno: libc::EINVAL,
-        applies: |here, asked| {
-            let value = match here.model {
+    ),
+    refuses(
+        "threshold-without-select",
+        "a threshold for nothing; it would get into the whole group's MMCRA",
+        |cpu, asked| {
+            let value = match cpu.model {
                 Model::Power8 | Model::Power9 => asked.bits(32, 49),
                 Model::Power10 => asked.bits(32, 39) | asked.config1,
             };
-            is_code(asked) && asked.bits(29, 31) == 0 && value != 0 && !is_fabric(here, asked)
+            is_code(asked) && asked.bits(29, 31) == 0 && value != 0 && !is_fabric(cpu, asked)
         },
-    },
-    Rule {
-        name: "threshold-on-fabric-match",
-        reason: "the bits of the threshold hold the value to match",
-        errno: libc::EINVAL,
-        applies: |here, asked| {
-            is_fabric(here, asked) && (asked.bits(29, 31) != 0 || asked.bits(40, 49) != 0)
-        },
-    },
-    Rule {
-        name: "cache-select-outside",
-        reason: "a cache select that this unit does not have",
-        errno: libc::EINVAL,
-        applies: |here, asked| {
-            let select = match here.model {
+    ),
+    refuses(
+        "threshold-on-fabric-match",
+        "the bits of the threshold hold the value to match",
+        |cpu, asked| is_fabric(cpu, asked) && (asked.bits(29, 31) != 0 || asked.bits(40, 49) != 0),
+    ),
+    refuses(
+        "cache-select-outside",
+        "a cache select that this unit does not have",
+        |cpu, asked| {
+            let select = match cpu.model {
                 Model::Power8 | Model::Power9 => asked.bits(20, 23),
                 Model::Power10 => asked.bits(20, 21),
             };
-            let has = match (here.model, asked.unit()) {
+            let has = match (cpu.model, asked.unit()) {
                 (Model::Power8, 6 | 7) => select == 0,
                 // The bank of the L3.
                 (Model::Power8, 8 | 9) => select & 7 == 0,
@@ -243,18 +242,17 @@ pub const RULES: &[Rule] = &[
             };
             is_code(asked) && !has
         },
-    },
-    Rule {
-        name: "l2l3-select-outside",
-        reason: "the select of the L2 and L3 unit, for an event of another one",
-        errno: libc::EINVAL,
-        applies: |here, asked| {
+    ),
+    refuses(
+        "l2l3-select-outside",
+        "the select of the L2 and L3 unit, for an event of another one",
+        |cpu, asked| {
             is_code(asked)
-                && here.model == Model::Power10
+                && cpu.model == Model::Power10
                 && asked.bits(40, 44) != 0
                 && asked.unit() != 6
         },
-    },
+    ),
 ];
 
 fn is_code(asked: &Asked) -> bool {
@@ -262,8 +260,8 @@ fn is_code(asked: &Asked) -> bool {
 }
 
 /// POWER8's PM_MRK_FAB_RSP_MATCH and PM_MRK_FAB_RSP_MATCH_CYC, level or edge.
-fn is_fabric(here: Processor, asked: &Asked) -> bool {
+fn is_fabric(cpu: Processor, asked: &Asked) -> bool {
     let event = asked.bits(0, 19) & !1;
     let event = event & 0xff0ff;
-    here.model == Model::Power8 && is_code(asked) && matches!(event, 0x30056 | 0x4f052)
+    cpu.model == Model::Power8 && is_code(asked) && matches!(event, 0x30056 | 0x4f052)
 }

@@ -75,6 +75,14 @@ pub fn run_elsewhere(instructions: u64) -> u64 {
     rounds * ROUND + CALL
 }
 
+/// Calls the kernel so many times, for next to nothing.
+pub fn system_calls(calls: u64) {
+    for _ in 0..calls {
+        // SAFETY: a system call without arguments.
+        unsafe { libc::syscall(libc::SYS_getppid) };
+    }
+}
+
 /// Addresses of the code behind [`run`].
 pub fn code() -> Range<u64> {
     pmu_work_a as *const () as u64..&raw const pmu_work_a_end as u64

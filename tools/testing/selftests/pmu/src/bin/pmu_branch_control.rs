@@ -5,21 +5,8 @@
 use std::arch::asm;
 use std::thread;
 
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use perf_event::Event;
-use perf_event::sys::PERF_SAMPLE_BRANCH_ANY;
-use perf_event::sys::PERF_SAMPLE_BRANCH_ANY_CALL;
-use perf_event::sys::PERF_SAMPLE_BRANCH_STACK;
-use perf_event::sys::PERF_SAMPLE_BRANCH_USER;
-use pmu_selftests::codes::CYCLES;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::RUN_CYCLES;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::process::Child;
-use pmu_selftests::work;
+use pmu_selftests::fields::branch::*;
+use pmu_selftests::prelude::*;
 
 /// A marked event on PMC1, with the sampling that it needs (bits 24-28).
 const MARKED: u64 = 0x101_01e0;
@@ -45,25 +32,23 @@ fn filter() -> u64 {
 
 /// Skips where reading MMCRA ends in SIGILL.
 fn require_mmcra() -> Outcome {
-    let readable = Child::spawn(|| {
+    let reader = Peer::spawn(|_| {
         std::hint::black_box(mmcra());
         Ok(())
     })?;
-    match readable.wait() {
+    match reader.join() {
         Ok(()) => Ok(()),
         Err(_) => ktap::skip("this machine lets no program read MMCRA"),
     }
 }
 
 /// An event that samples branches, rarely.
-fn sampling(code: u64, branches: u32) -> Attr {
+fn sampling(code: u64, branches: u64) -> Attr {
     Attr::raw(code)
-        .sampling(1 << 30, PERF_SAMPLE_BRANCH_STACK.into())
-        .with(|attr| {
-            attr.branch_sample_type = (branches | PERF_SAMPLE_BRANCH_USER).into();
-            attr.set_exclude_kernel(1);
-            attr.set_exclude_hv(1);
-        })
+        .sampling(1 << 30, 0)
+        .branches(branches | USER)
+        .exclude_kernel(true)
+        .exclude_hv(true)
 }
 
 /// Has the event programmed once more.
@@ -74,12 +59,7 @@ fn again(event: &Event) -> perf_event::Result<()> {
 
 /// The control: calls are filter 1, all branches filter 0.
 fn follows_the_event() -> Outcome {
-    require_mmcra()?;
-    for (branches, expected) in [
-        (PERF_SAMPLE_BRANCH_ANY_CALL, CALLS),
-        (PERF_SAMPLE_BRANCH_ANY, 0),
-        (PERF_SAMPLE_BRANCH_ANY_CALL, CALLS),
-    ] {
+    for (branches, expected) in [(ANY_CALL, CALLS), (ANY, 0), (ANY_CALL, CALLS)] {
         let event = sampling(on_pmc(1, CYCLES), branches).enabled().open()?;
         let filter = filter();
         check!(filter == expected, "filter {filter}, not {expected}");
@@ -90,8 +70,7 @@ fn follows_the_event() -> Outcome {
 
 /// A marked event has MMCRA written in two steps.
 fn stays_beside_a_marked_event() -> Outcome {
-    require_mmcra()?;
-    let event = sampling(MARKED, PERF_SAMPLE_BRANCH_ANY_CALL);
+    let event = sampling(MARKED, ANY_CALL);
     let event = event.enabled().open()?;
     for turn in 0..20 {
         let value = mmcra();
@@ -107,11 +86,10 @@ fn stays_beside_a_marked_event() -> Outcome {
 
 /// Opening an event, enabled or not, is no reason to program anything of it.
 fn another_open_changes_nothing() -> Outcome {
-    require_mmcra()?;
-    let event = sampling(on_pmc(1, CYCLES), PERF_SAMPLE_BRANCH_ANY_CALL);
+    let event = sampling(on_pmc(1, CYCLES), ANY_CALL);
     let event = event.enabled().open()?;
     let plain = Attr::raw(on_pmc(2, CYCLES)).enabled().open()?;
-    let other = sampling(on_pmc(3, CYCLES), PERF_SAMPLE_BRANCH_ANY).open()?;
+    let other = sampling(on_pmc(3, CYCLES), ANY).open()?;
     // The PMU stops and goes on without a new event.
     plain.disable()?;
     let now = filter();
@@ -125,22 +103,13 @@ fn another_open_changes_nothing() -> Outcome {
 
 /// An event that finds all counters taken leaves nothing behind.
 fn failed_add_leaves_nothing() -> Outcome {
-    require_mmcra()?;
-    let codes = [
-        on_pmc(1, CYCLES),
-        on_pmc(2, CYCLES),
-        on_pmc(3, CYCLES),
-        on_pmc(4, CYCLES),
-        RUN_INSTRUCTIONS,
-        RUN_CYCLES,
-    ];
-    let mut all = Vec::new();
-    for code in codes {
-        let event = Attr::raw(code).pinned(true);
-        all.push(event.enabled().open()?);
-    }
+    let attrs = ALL_COUNTERS.map(|code| Attr::raw(code).pinned(true).enabled());
+    let all = attrs
+        .iter()
+        .map(Attr::open)
+        .collect::<perf_event::Result<Vec<_>>>()?;
     for _ in 0..3 {
-        let seventh = sampling(INSTRUCTIONS, PERF_SAMPLE_BRANCH_ANY_CALL);
+        let seventh = sampling(INSTRUCTIONS, ANY_CALL);
         let seventh = seventh.enabled().open()?;
         work::run(100_000);
         let count = seventh.read()?;
@@ -154,11 +123,8 @@ fn failed_add_leaves_nothing() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("follows_the_event", follows_the_event),
-        ("stays_beside_a_marked_event", stays_beside_a_marked_event),
-        ("another_open_changes_nothing", another_open_changes_nothing),
-        ("failed_add_leaves_nothing", failed_add_leaves_nothing),
-    ])
+ktap::main! {
+    first: require_mmcra;
+    follows_the_event, stays_beside_a_marked_event, another_open_changes_nothing,
+    failed_add_leaves_nothing,
 }

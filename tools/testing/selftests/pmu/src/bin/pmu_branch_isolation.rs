@@ -5,32 +5,18 @@
 
 use std::fs;
 use std::io;
-use std::ops::Range;
+use std::thread::sleep;
 use std::time::Duration;
 use std::time::Instant;
 
-use perf_event::sys;
-
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
+use ktap::process::NOBODY;
+use ktap::process::become_user;
 use pmu_selftests::branch::needs_branches;
 use pmu_selftests::branching::Program;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::errno_of;
-use pmu_selftests::fields::branch::ANY;
-use pmu_selftests::fields::branch::ANY_CALL;
-use pmu_selftests::fields::branch::ANY_RETURN;
-use pmu_selftests::fields::branch::COND;
-use pmu_selftests::fields::branch::USER;
-use pmu_selftests::fields::sample::IP;
-use pmu_selftests::machine;
-use pmu_selftests::process::Child;
-use pmu_selftests::process::Turnstile;
-use pmu_selftests::process::become_nobody;
-use pmu_selftests::ring::Ring;
-use pmu_selftests::sample::Sample;
+use pmu_selftests::fields::branch::*;
+use pmu_selftests::fields::sample::*;
+use pmu_selftests::prelude::*;
+use pmu_selftests::regs::GENERAL;
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Turns that a task has between two times in which the CPU sleeps.
@@ -43,16 +29,14 @@ fn period() -> u64 {
     machine::period(5_003)
 }
 
-/// A task's part of the play.
+/// One of the tasks that take turns.
 struct Player<'a> {
-    program: &'a Program,
-    /// Where the code of all others is.
-    others: Vec<Range<u64>>,
+    index: usize,
     filter: u64,
-    /// Before its turn, and after it.
-    mine: &'a Turnstile,
-    next: &'a Turnstile,
-    sleeps: bool,
+    /// The program of each; all are in all tasks, so that no two are at the same address.
+    programs: &'a [Program],
+    /// For each task, which is told by the one before it, both ends of that.
+    links: &'a mut [(Link, Link)],
 }
 
 /// What a task saw.
@@ -65,44 +49,57 @@ struct Seen {
 }
 
 impl Player<'_> {
-    /// Plays until the time is up; the first to find that out tells the others by
-    /// a turnstile that stays open.
-    fn play(&self, duration: Duration) -> io::Result<Seen> {
+    fn tell_next(&mut self) -> Outcome {
+        let next = (self.index + 1) % self.links.len();
+        self.links[next].0.tell()
+    }
+
+    /// Plays until the time is up; the first to find that out tells the next as often as
+    /// that may wait.
+    fn play(&mut self, duration: Duration) -> Result<Seen, Failure> {
         let attr = Attr::instructions()
             .sampling(period(), IP)
             .branches(self.filter)
             .exclude_kernel(true);
-        let event = attr.open()?;
-        let mut ring = Ring::map(&event, 64)?;
+        let mut recorder = Recorder::open(attr, 64)?;
         let start = Instant::now();
         let mut seen = Seen::default();
         while start.elapsed() < duration {
-            event.enable()?;
+            recorder.event.enable()?;
             for _ in 0..TURNS {
-                self.mine.pass()?;
-                self.program.run(ROUNDS);
-                self.next.open()?;
+                self.links[self.index].1.listen()?;
+                self.programs[self.index].run(ROUNDS);
+                self.tell_next()?;
             }
-            event.disable()?;
+            recorder.event.disable()?;
             seen.turns += TURNS;
-            self.judge(Sample::all(&attr, &ring.take())?, &mut seen)?;
-            if self.sleeps {
+            self.judge(recorder.take()?, &mut seen)?;
+            if self.index == 0 {
                 // Passes at once in an emulator with an instruction clock.
-                std::thread::sleep(Duration::from_millis(100));
+                sleep(Duration::from_millis(100));
             }
+        }
+        for _ in 0..2 * TURNS {
+            self.tell_next()?;
         }
         Ok(seen)
     }
 
     /// Counts the branches of the task's own program, all of which the filter must
     /// want, and those of others. What is around the program is shared by all.
-    fn judge(&self, samples: Vec<Sample>, seen: &mut Seen) -> io::Result<()> {
-        let own = self.program.code();
-        let wanted = self.program.wanted(self.filter);
-        let is_foreign = |address: u64| self.others.iter().any(|code| code.contains(&address));
+    fn judge(&self, samples: Vec<Sample>, seen: &mut Seen) -> Outcome {
+        let program = &self.programs[self.index];
+        let own = program.code();
+        let wanted = program.wanted(self.filter);
+        let is_foreign = |address: &u64| {
+            let codes = self.programs.iter().map(Program::code);
+            codes
+                .filter(|code| *code != own)
+                .any(|code| code.contains(address))
+        };
         seen.samples += samples.len() as u64;
         for branch in samples.iter().flat_map(|sample| &sample.branches) {
-            if is_foreign(branch.from) || is_foreign(branch.to) {
+            if [branch.from, branch.to].iter().any(is_foreign) {
                 seen.foreign += 1;
                 if seen.foreign == 1 {
                     eprintln!("the first foreign one: {branch:x?}");
@@ -111,9 +108,10 @@ impl Player<'_> {
             if own.contains(&branch.from) && own.contains(&branch.to) {
                 seen.own += 1;
                 let mut places = wanted.iter().map(|site| (site.from, site.to));
-                if !places.any(|place| place == (branch.from, branch.to)) {
-                    return Err(io::Error::other(format!("not wanted: {branch:x?}")));
-                }
+                check!(
+                    places.any(|place| place == (branch.from, branch.to)),
+                    "not wanted: {branch:x?}"
+                );
             }
         }
         Ok(())
@@ -123,51 +121,33 @@ impl Player<'_> {
 /// Tasks with these filters take turns on one CPU.
 fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
     needs_branches()?;
-    machine::pin_to(0)?;
-    // All copies are in all tasks, so that no two are at the same address.
+    cpu::pin_to(0)?;
     let mut programs = Vec::new();
-    let mut turnstiles = Vec::new();
+    let mut links = Vec::new();
     for _ in filters {
         programs.push(Program::plain().copy()?);
-        turnstiles.push(Turnstile::new()?);
+        links.push(Link::pair()?);
     }
-    let mut players = Vec::new();
+    let mut tasks = Vec::new();
     for (index, &filter) in filters.iter().enumerate() {
-        let others = programs.iter().enumerate().filter(|(i, _)| *i != index);
-        let player = Player {
-            program: &programs[index],
-            others: others.map(|(_, program)| program.code()).collect(),
+        let mut player = Player {
+            index,
             filter,
-            mine: &turnstiles[index],
-            next: &turnstiles[(index + 1) % filters.len()],
-            sleeps: index == 0,
+            programs: &programs,
+            links: &mut links,
         };
-        players.push(Child::spawn(move || {
+        tasks.push(Peer::spawn(move |_| {
             let seen = player.play(duration)?;
             eprintln!("task {index}: {seen:?}");
-            // Nobody waits for one that has ended.
-            for _ in 0..2 * TURNS {
-                player.next.open()?;
-            }
+            check!(seen.foreign == 0, "{} foreign branches", seen.foreign);
             // Most interrupts come in the kernel, which a debug one does not leave soon.
             let enough = seen.turns > 1000 && seen.own > 500 / machine::sampled_work(1);
-            match (seen.foreign, enough) {
-                (0, true) => Ok(()),
-                (0, false) => Err(io::Error::other("too little was seen")),
-                (foreign, _) => Err(io::Error::other(format!("{foreign} foreign branches"))),
-            }
+            check!(enough, "too little was seen");
+            Ok(())
         })?);
     }
-    turnstiles[0].open()?;
-    for player in players {
-        player.wait()?;
-    }
-    Ok(())
-}
-
-/// The filters need different settings of the hardware.
-fn two_tasks_for_a_minute() -> Outcome {
-    take_turns(&[ANY_CALL, COND], MINUTE)
+    links[0].0.tell()?;
+    tasks.into_iter().try_for_each(Peer::join)
 }
 
 fn three_tasks() -> Outcome {
@@ -196,19 +176,12 @@ fn keep_kernel_busy() -> io::Result<()> {
     Ok(())
 }
 
-/// The general registers (asm/perf_regs.h).
-const GENERAL: u64 = (1 << 45) - 1;
-
 /// Registers that interrupted code may have in a sample (sample_regs_intr): as
 /// many as this machine takes.
 fn register_masks() -> Vec<u64> {
     let takes = |mask: &u64| {
-        let attr = Attr::instructions().sampling(period(), IP).with(|raw| {
-            raw.sample_type |= u64::from(sys::PERF_SAMPLE_REGS_INTR);
-            raw.sample_regs_intr = *mask;
-            raw.set_exclude_kernel(1);
-        });
-        errno_of(attr.open()) == 0
+        let attr = Attr::instructions().sampling(period(), IP | REGS_INTR);
+        errno_of(attr.sample_regs_intr(*mask).exclude_kernel(true).open()) == 0
     };
     let extended = (45..64).map(|bit| 1 << bit).filter(takes).sum::<u64>();
     let mut masks = vec![GENERAL, extended, GENERAL | extended];
@@ -218,13 +191,11 @@ fn register_masks() -> Vec<u64> {
 }
 
 /// Samples of work for the kernel, and the words of them that could be its addresses.
-fn sample_kernel_work(attr: &Attr) -> io::Result<(usize, Vec<u64>)> {
-    let event = attr.open()?;
-    let mut ring = Ring::map(&event, 64)?;
-    event.enable()?;
-    keep_kernel_busy()?;
-    event.disable()?;
-    let mut records = ring.take();
+fn sample_kernel_work(attr: Attr) -> io::Result<(usize, Vec<u64>)> {
+    let mut recorder = Recorder::open(attr, 64)?;
+    let mut done = Ok(());
+    let mut records = recorder.records(|| done = keep_kernel_busy())?;
+    done?;
     records.retain(|record| record.is_sample());
     let words = records.iter().flat_map(|record| record.words.clone());
     Ok((
@@ -242,31 +213,28 @@ fn nothing_of_the_kernel() -> Outcome {
     );
     // Who may look into the kernel finds such words.
     let open = Attr::instructions().sampling(period(), IP);
-    let (samples, words) = sample_kernel_work(&open)?;
+    let (samples, words) = sample_kernel_work(open)?;
     check!(
         !words.is_empty(),
         "no address of the kernel in {samples} samples"
     );
-    become_nobody()?;
-    let all = IP | u64::from(sys::PERF_SAMPLE_ADDR | sys::PERF_SAMPLE_DATA_SRC);
-    let all = all | u64::from(sys::PERF_SAMPLE_WEIGHT | sys::PERF_SAMPLE_CALLCHAIN);
-    let registers = u64::from(sys::PERF_SAMPLE_REGS_INTR | sys::PERF_SAMPLE_REGS_USER);
+    become_user(NOBODY)?;
+    let all = IP | ADDR | DATA_SRC | WEIGHT | CALLCHAIN | REGS_INTR | REGS_USER;
     let with_branches = needs_branches().is_ok();
     for mask in register_masks() {
         for code in [INSTRUCTIONS, on_pmc(4, INSTRUCTIONS)] {
             for usually in [5_003, 1009, 20_011] {
                 let period = machine::period(usually);
-                let mut attr = Attr::raw(code).sampling(period, all | registers);
-                attr = attr.with(|raw| {
-                    raw.sample_regs_intr = mask;
-                    raw.sample_regs_user = GENERAL;
-                    raw.set_exclude_kernel(1);
-                    raw.set_exclude_callchain_kernel(1);
-                });
+                let mut attr = Attr::raw(code)
+                    .sampling(period, all)
+                    .sample_regs_intr(mask)
+                    .sample_regs_user(GENERAL)
+                    .exclude_kernel(true)
+                    .with(|raw| raw.set_exclude_callchain_kernel(1));
                 if with_branches {
                     attr = attr.branches(ANY | USER);
                 }
-                let (samples, words) = sample_kernel_work(&attr)?;
+                let (samples, words) = sample_kernel_work(attr)?;
                 check!(samples > 10, "{samples} samples");
                 check!(
                     words.is_empty(),
@@ -282,12 +250,11 @@ fn nothing_of_the_kernel() -> Outcome {
 
 /// The kernel's own branches are refused, not left out.
 fn kernel_branches_are_refused() -> Outcome {
-    become_nobody()?;
+    become_user(NOBODY)?;
     let attr = Attr::instructions()
         .sampling(period(), IP)
         .exclude_kernel(true);
-    let kernel = u64::from(sys::PERF_SAMPLE_BRANCH_KERNEL);
-    let errno = errno_of(attr.clone().branches(ANY | kernel).open());
+    let errno = errno_of(attr.clone().branches(ANY | KERNEL).open());
     check!(errno == libc::EACCES, "errno {errno}");
     let errno = errno_of(attr.branches(ANY | USER).open());
     check!(errno == 0, "of user space: errno {errno}");
@@ -295,17 +262,14 @@ fn kernel_branches_are_refused() -> Outcome {
 }
 
 fn main() {
-    if let Err(error) = machine::keep_sample_rate() {
-        eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
-    }
     if std::env::var_os("KTAP_TIMEOUT").is_none() {
         // SAFETY: there is one thread.
         unsafe { std::env::set_var("KTAP_TIMEOUT", "120") };
     }
-    ktap::run(&[
-        ("two_tasks_for_a_minute", two_tasks_for_a_minute),
-        ("three_tasks", three_tasks),
-        ("nothing_of_the_kernel", nothing_of_the_kernel),
-        ("kernel_branches_are_refused", kernel_branches_are_refused),
-    ])
+    ktap::run(ktap::tests! {
+        first: machine::keep_sample_rate;
+        // The filters need different settings of the hardware.
+        two_tasks_for_a_minute = take_turns(&[ANY_CALL, COND], MINUTE),
+        three_tasks, nothing_of_the_kernel, kernel_branches_are_refused,
+    })
 }

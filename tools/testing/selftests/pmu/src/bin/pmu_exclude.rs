@@ -9,25 +9,11 @@
 use std::arch::asm;
 use std::io;
 
-use perf_event::sys::PERF_SAMPLE_REGS_INTR;
-use perf_event::sys::perf_event_attr;
-
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::RUN_CYCLES;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::errno_of;
-use pmu_selftests::machine;
-use pmu_selftests::ring::Ring;
-use pmu_selftests::work;
+use pmu_selftests::fields::sample::REGS_INTR;
+use pmu_selftests::prelude::*;
+use pmu_selftests::regs;
 
 const WORK: u64 = 1_000_000;
-
-/// PERF_REG_POWERPC_MMCR2.
-const REGS_MMCR2: u32 = 47;
 
 // Freeze bits of PMC1 in MMCR2 (Power ISA v3.1, Book III, section 10.4.6); those
 // of PMC n lie 9 (n - 1) bits lower.
@@ -37,21 +23,16 @@ const FREEZE_WAIT: u64 = 1 << 58;
 const FREEZE_HYPERVISOR: u64 = 1 << 57;
 const FREEZE_ALL: u64 = FREEZE_SUPERVISOR | FREEZE_PROBLEM | FREEZE_WAIT | FREEZE_HYPERVISOR;
 
-/// The bit of the event code that asks for Event Based Branches.
-const EBB: u64 = 1 << 63;
-
 const USER: u32 = 1;
 const KERNEL: u32 = 2;
 const HYPERVISOR: u32 = 4;
 const IDLE: u32 = 8;
 
 fn excluding(attr: Attr, who: u32) -> Attr {
-    attr.with(|raw: &mut perf_event_attr| {
-        raw.set_exclude_user((who & USER != 0).into());
-        raw.set_exclude_kernel((who & KERNEL != 0).into());
-        raw.set_exclude_hv((who & HYPERVISOR != 0).into());
-        raw.set_exclude_idle((who & IDLE != 0).into());
-    })
+    attr.exclude_user(who & USER != 0)
+        .exclude_kernel(who & KERNEL != 0)
+        .exclude_hv(who & HYPERVISOR != 0)
+        .exclude_idle(who & IDLE != 0)
 }
 
 fn every_combination_opens() -> Outcome {
@@ -63,14 +44,10 @@ fn every_combination_opens() -> Outcome {
             Attr::raw(RUN_INSTRUCTIONS),
         ] {
             let event = excluding(attr, who).open()?;
-            event.enable()?;
-            work::run(WORK);
-            event.disable()?;
+            count_work(&event, WORK)?;
             let count = event.read()?;
-            check!(
-                count.running > 0 && count.enabled == count.running,
-                "{who:#x}: {count:?}"
-            );
+            let on_pmu = count.running > 0 && count.enabled == count.running;
+            check!(on_pmu, "{who:#x}: {count:?}");
         }
     }
     Ok(())
@@ -85,41 +62,31 @@ fn user_work_counts_without_the_rest() -> Outcome {
         KERNEL | HYPERVISOR | IDLE,
     ] {
         let event = excluding(Attr::instructions(), who).open()?;
-        let mut done = 0;
         // For some ticks: in less, those of a debug kernel may be a large part.
-        let count = event.count(|| done = work::run(10 * WORK))?;
-        check!(
-            count >= done && count < done + machine::kernel_share(done / 10),
-            "{who:#x}: {count} of {done}"
-        );
+        let (count, done) = count_work(&event, 10 * WORK)?;
+        expect_within(who, count, done..done + machine::kernel_share(done / 10))?;
     }
     Ok(())
 }
 
 fn idle_is_optional_for_a_cpu() -> Outcome {
-    machine::pin_to(0)?;
+    cpu::pin_to(0)?;
     let event = excluding(Attr::instructions(), IDLE).on_cpu(0).open()?;
-    let mut done = 0;
-    let count = event.count(|| done = work::run(WORK))?;
+    let (count, done) = count_work(&event, WORK)?;
     check!(count >= done, "{done} done, {count} counted");
     Ok(())
 }
 
 /// Members may exclude other things than their leader.
 fn differs_within_a_group() -> Outcome {
-    let leader = excluding(Attr::raw(on_pmc(1, INSTRUCTIONS)), KERNEL).open()?;
-    let mut members = Vec::new();
-    for (who, code) in [
-        (0, on_pmc(2, INSTRUCTIONS)),
-        (HYPERVISOR | IDLE, on_pmc(3, INSTRUCTIONS)),
-        (KERNEL, RUN_INSTRUCTIONS),
-    ] {
-        members.push(excluding(Attr::raw(code), who).open_with(&leader)?);
-    }
-    leader.enable()?;
-    let done = work::run(WORK);
-    leader.disable()?;
-    for event in members.iter().chain([&leader]) {
+    let group = open_group([
+        excluding(Attr::raw(on_pmc(1, INSTRUCTIONS)), KERNEL),
+        Attr::raw(on_pmc(2, INSTRUCTIONS)),
+        excluding(Attr::raw(on_pmc(3, INSTRUCTIONS)), HYPERVISOR | IDLE),
+        excluding(Attr::raw(RUN_INSTRUCTIONS), KERNEL),
+    ])?;
+    let (_, done) = count_work(&group[0], WORK)?;
+    for event in &group {
         let count = event.read()?;
         check!(
             count.value >= done && count.enabled == count.running,
@@ -132,8 +99,7 @@ fn differs_within_a_group() -> Outcome {
 /// What is excluded is not counted, where the machine honours it.
 fn user_work_is_left_out() -> Outcome {
     let event = excluding(Attr::instructions(), USER).open()?;
-    let mut done = 0;
-    let count = event.count(|| done = work::run(20 * WORK))?;
+    let (count, done) = count_work(&event, 20 * WORK)?;
     if count >= done {
         return ktap::skip("this machine ignores the freeze bits of MMCR2");
     }
@@ -145,16 +111,10 @@ fn user_work_is_left_out() -> Outcome {
 }
 
 fn kernel_work_is_left_out() -> Outcome {
-    let busy = || {
-        for _ in 0..10_000 {
-            // SAFETY: a system call without arguments.
-            unsafe { libc::syscall(libc::SYS_getppid) };
-        }
-    };
+    let busy = || work::system_calls(10_000);
     let with = Attr::instructions().open()?.count(busy)?;
-    let without = excluding(Attr::instructions(), KERNEL)
-        .open()?
-        .count(busy)?;
+    let without = excluding(Attr::instructions(), KERNEL);
+    let without = without.open()?.count(busy)?;
     if without >= with - with / 20 {
         return ktap::skip("this machine ignores the freeze bits of MMCR2");
     }
@@ -165,29 +125,27 @@ fn kernel_work_is_left_out() -> Outcome {
     Ok(())
 }
 
+/// An event whose samples have MMCR2.
+fn sampling(attr: Attr) -> Attr {
+    attr.sampling(20_000, REGS_INTR)
+        .sample_regs_intr(1 << regs::MMCR2)
+}
+
 /// The freeze bits of `pmc` as a sample of the event shows them.
 fn sampled_freeze_bits(attr: Attr, pmc: u32) -> io::Result<Option<u64>> {
-    let attr = attr.sampling(20_000, PERF_SAMPLE_REGS_INTR.into());
-    let event = attr.sample_regs_intr(1 << REGS_MMCR2).open()?;
-    let mut ring = Ring::map(&event, 16)?;
-    event.count(|| {
+    let samples = Recorder::open(sampling(attr), 16)?.samples(|| {
         work::run_for(2_000_000);
     })?;
-    let records = ring.take();
-    // Of each sample: which registers' ABI, then the one that was asked for.
-    let mmcr2 = records
-        .iter()
-        .filter(|record| record.is_sample())
-        .find_map(|record| record.words.get(1));
+    // One that came where the event excludes has no registers.
+    let with_registers = samples.iter().find(|s| s.regs_intr.abi != 0);
+    let mmcr2 = with_registers.map(|sample| sample.regs_intr.get(regs::MMCR2));
     Ok(mmcr2.map(|mmcr2| mmcr2 << (9 * (pmc - 1)) & FREEZE_ALL))
 }
 
 fn freeze_bits_of_mmcr2() -> Outcome {
     machine::needs_pace()?;
-    let probe = Attr::instructions()
-        .sampling(20_000, PERF_SAMPLE_REGS_INTR.into())
-        .sample_regs_intr(1 << REGS_MMCR2);
-    if errno_of(probe.open()) == libc::EOPNOTSUPP || errno_of(probe.open()) == libc::EINVAL {
+    let errno = errno_of(sampling(Attr::instructions()).open());
+    if errno == libc::EOPNOTSUPP || errno == libc::EINVAL {
         return ktap::skip("the driver does not offer MMCR2 in samples");
     }
     for (pmc, code) in [
@@ -197,17 +155,14 @@ fn freeze_bits_of_mmcr2() -> Outcome {
         (6, RUN_CYCLES),
     ] {
         for who in 0..16 {
-            let mut expected = 0;
-            for (bit, freeze) in [
+            let expected = [
                 (USER, FREEZE_PROBLEM),
                 (KERNEL, FREEZE_SUPERVISOR),
                 (HYPERVISOR, FREEZE_HYPERVISOR),
                 (IDLE, FREEZE_WAIT),
-            ] {
-                if who & bit != 0 {
-                    expected |= freeze;
-                }
-            }
+            ];
+            let expected = expected.iter().filter(|(bit, _)| who & bit != 0);
+            let expected: u64 = expected.map(|(_, freeze)| freeze).sum();
             let event = excluding(Attr::raw(code), who);
             // A machine that honours FCnP takes no sample of the work.
             let Some(bits) = sampled_freeze_bits(event, pmc)? else {
@@ -237,14 +192,10 @@ fn mmcr2_of_program() -> u64 {
 fn freeze_bit_that_a_program_sees() -> Outcome {
     for pmc in 1..=4 {
         for who in [0, USER, KERNEL | HYPERVISOR, USER | KERNEL] {
-            let attr = Attr::raw(EBB | on_pmc(pmc, INSTRUCTIONS)).with(|raw| {
-                raw.set_pinned(1);
-                raw.set_exclusive(1);
-            });
-            let event = excluding(attr, who).open()?;
+            let attr = Attr::raw(EBB | on_pmc(pmc, INSTRUCTIONS));
+            let event = excluding(attr.pinned(true).exclusive(true), who).open()?;
             event.enable()?;
-            // End of file would tell that it is not on the PMU.
-            event.read()?;
+            event.check_scheduled()?;
             let mmcr2 = mmcr2_of_program();
             let frozen = mmcr2 << (9 * (pmc - 1)) & FREEZE_PROBLEM != 0;
             check!(
@@ -256,24 +207,9 @@ fn freeze_bit_that_a_program_sees() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    if let Err(error) = machine::keep_sample_rate() {
-        eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
-    }
-    ktap::run(&[
-        ("every_combination_opens", every_combination_opens),
-        (
-            "user_work_counts_without_the_rest",
-            user_work_counts_without_the_rest,
-        ),
-        ("idle_is_optional_for_a_cpu", idle_is_optional_for_a_cpu),
-        ("differs_within_a_group", differs_within_a_group),
-        ("user_work_is_left_out", user_work_is_left_out),
-        ("kernel_work_is_left_out", kernel_work_is_left_out),
-        ("freeze_bits_of_mmcr2", freeze_bits_of_mmcr2),
-        (
-            "freeze_bit_that_a_program_sees",
-            freeze_bit_that_a_program_sees,
-        ),
-    ])
+ktap::main! {
+    first: machine::keep_sample_rate;
+    every_combination_opens, user_work_counts_without_the_rest, idle_is_optional_for_a_cpu,
+    differs_within_a_group, user_work_is_left_out, kernel_work_is_left_out,
+    freeze_bits_of_mmcr2, freeze_bit_that_a_program_sees,
 }

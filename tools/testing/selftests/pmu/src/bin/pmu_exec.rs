@@ -3,45 +3,37 @@
 //!
 //! The program executes itself, with the work to do as its argument.
 
-use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
 use perf_event::Count;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::process::Child;
-use pmu_selftests::process::Turnstile;
-use pmu_selftests::work;
+use pmu_selftests::prelude::*;
 
 /// Work before and after execve. What execve takes is far below the latter.
 const BEFORE: u64 = 200_000_000;
 const AFTER: u64 = 50_000_000;
 
-/// Counts a child that works, executes this program anew, and works again.
-fn count_across_exec(attr: Attr) -> io::Result<Count> {
-    let go = Turnstile::new()?;
-    let child = Child::spawn(|| {
-        go.pass()?;
+/// Counts with a group while a child works, executes this program anew, and works again.
+fn count_across_exec<const N: usize>(group: [Attr; N]) -> Result<[Count; N], Failure> {
+    let mut child = Peer::spawn(|parent| {
+        parent.listen()?;
         work::run(BEFORE);
-        let error = Command::new("/proc/self/exe").arg(AFTER.to_string()).exec();
-        Err(error)
+        Err(Command::new("/proc/self/exe")
+            .arg(AFTER.to_string())
+            .exec()
+            .into())
     })?;
-    let event = attr.pid(child.pid()).open()?;
-    go.open()?;
-    child.wait()?;
-    Ok(event.read()?)
+    let group = open_group(group.map(|attr| attr.pid(child.pid())))?;
+    child.tell()?;
+    child.join()?;
+    let counts: Vec<Count> = group.iter().map(Event::read).collect::<Result<_, _>>()?;
+    Ok(std::array::from_fn(|index| counts[index]))
 }
 
 fn enable_on_exec() -> Outcome {
     for attr in [Attr::instructions(), Attr::raw(RUN_INSTRUCTIONS)] {
-        let count = count_across_exec(attr.enable_on_exec(true))?;
-        check!(
-            count.value >= AFTER && count.value < 2 * AFTER,
-            "{BEFORE} before, {AFTER} after: {count:?}"
-        );
+        let [count] = count_across_exec([attr.enable_on_exec(true)])?;
+        expect_within(count, count.value, AFTER..2 * AFTER)?;
         check!(
             count.enabled > 0 && count.enabled == count.running,
             "{count:?}"
@@ -51,44 +43,26 @@ fn enable_on_exec() -> Outcome {
 }
 
 fn disabled_stays_disabled() -> Outcome {
-    let count = count_across_exec(Attr::instructions())?;
+    let [count] = count_across_exec([Attr::instructions()])?;
     check!(count.value == 0 && count.enabled == 0, "{count:?}");
     Ok(())
 }
 
 fn enabled_goes_on() -> Outcome {
-    let count = count_across_exec(Attr::instructions().enabled())?;
+    let [count] = count_across_exec([Attr::instructions().enabled()])?;
     check!(count.value >= BEFORE + AFTER, "{count:?}");
     Ok(())
 }
 
 fn remove_on_exec() -> Outcome {
-    let attr = Attr::instructions().enabled().remove_on_exec(true);
-    let count = count_across_exec(attr)?;
-    check!(
-        count.value >= BEFORE && count.value < BEFORE + AFTER,
-        "{count:?}"
-    );
-    Ok(())
+    let [count] = count_across_exec([Attr::instructions().enabled().remove_on_exec(true)])?;
+    expect_within(count, count.value, BEFORE..BEFORE + AFTER)
 }
 
 fn enable_on_exec_of_a_group() -> Outcome {
-    let go = Turnstile::new()?;
-    let child = Child::spawn(|| {
-        go.pass()?;
-        work::run(BEFORE);
-        let error = Command::new("/proc/self/exe").arg(AFTER.to_string()).exec();
-        Err(error)
-    })?;
-    let leader = Attr::instructions()
-        .enable_on_exec(true)
-        .pid(child.pid())
-        .open()?;
-    let member = Attr::cycles().pid(child.pid()).open_with(&leader)?;
-    go.open()?;
-    child.wait()?;
-    let (leads, follows) = (leader.read()?, member.read()?);
-    check!(leads.value >= AFTER && leads.value < 2 * AFTER, "{leads:?}");
+    let leader = Attr::instructions().enable_on_exec(true);
+    let [leads, follows] = count_across_exec([leader, Attr::cycles()])?;
+    expect_within(leads, leads.value, AFTER..2 * AFTER)?;
     check!(
         follows.value > 0 && follows.running == leads.running,
         "{leads:?}, {follows:?}"
@@ -109,11 +83,8 @@ fn main() {
         }
         return;
     }
-    ktap::run(&[
-        ("enable_on_exec", enable_on_exec),
-        ("disabled_stays_disabled", disabled_stays_disabled),
-        ("enabled_goes_on", enabled_goes_on),
-        ("remove_on_exec", remove_on_exec),
-        ("enable_on_exec_of_a_group", enable_on_exec_of_a_group),
-    ])
+    ktap::run(ktap::tests! {
+        enable_on_exec, disabled_stays_disabled, enabled_goes_on, remove_on_exec,
+        enable_on_exec_of_a_group,
+    })
 }

@@ -3,95 +3,65 @@
 //! closed beside them: no count is lost, nothing is left behind.
 
 use std::fs;
-use std::io;
+use std::iter;
 
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use perf_event::Event;
-use pmu_selftests::codes::CYCLES;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::machine;
-use pmu_selftests::process::Child;
-use pmu_selftests::work;
+use pmu_selftests::prelude::*;
 
 const CHILDREN: u64 = 200;
-/// What fork and exit take is below a fifth of it, on a plain kernel.
-const WORK: u64 = 5_000_000;
+/// Whole rounds. What fork and exit take is below a fifth of it, on a plain kernel.
+const WORK: u64 = 20_000 * work::ROUND;
 
-fn inherited(attr: Attr) -> Attr {
-    attr.inherit(true)
+fn inherited(code: u64) -> Attr {
+    Attr::raw(code).inherit(true)
 }
 
-/// Children run ten at a time; every second one has a child of its own.
-fn storm() -> io::Result<u64> {
-    let mut works = 0;
+/// Children run ten at a time; every second one has a child of its own. Returns how
+/// much they do.
+fn storm() -> Result<u64, Failure> {
     for _ in 0..CHILDREN / 10 {
         let mut children = Vec::new();
         for index in 0..10 {
-            works += 1 + index % 2;
-            children.push(Child::spawn(move || {
+            children.push(Peer::spawn(move |_| {
                 work::run(WORK);
                 if index % 2 == 1 {
-                    Child::spawn(|| {
-                        work::run(WORK);
-                        Ok(())
-                    })?
-                    .wait()?;
+                    let mut own = worker(WORK)?;
+                    own.tell()?;
+                    own.join()?;
                 }
                 Ok(())
             })?);
         }
-        for child in children {
-            child.wait()?;
-        }
+        children.into_iter().try_for_each(Peer::join)?;
     }
-    Ok(works)
+    Ok((CHILDREN + CHILDREN / 2) * WORK)
 }
 
-fn expect_sum(event: &Event, works: u64) -> Outcome {
-    // Whole rounds only are done, so allow for what is cut off.
-    let done = works * (WORK / work::ROUND * work::ROUND);
-    let count = event.read()?;
-    check!(
-        count.value >= done && count.value < done + machine::kernel_share(done / 5),
-        "{done} done by {works} children, {count:?}"
-    );
-    Ok(())
+fn expect_sum(event: &Event, done: u64) -> Outcome {
+    let count = event.read()?.value;
+    expect_within(
+        "the sum",
+        count,
+        done..done + machine::kernel_share(done / 5),
+    )
 }
 
 fn inherited_event() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open()?;
-    let works = storm()?;
-    expect_sum(&event, works)
+    let event = inherited(INSTRUCTIONS).enabled().open()?;
+    let done = storm()?;
+    expect_sum(&event, done)
 }
 
 fn inherited_group() -> Outcome {
-    let leader = inherited(Attr::raw(on_pmc(1, INSTRUCTIONS))).open()?;
-    let mut members = Vec::new();
-    for pmc in 2..=4 {
-        let attr = inherited(Attr::raw(on_pmc(pmc, INSTRUCTIONS)));
-        members.push(attr.open_with(&leader)?);
-    }
-    leader.enable()?;
-    let works = storm()?;
-    for event in members.iter().chain([&leader]) {
-        expect_sum(event, works)?;
-    }
-    Ok(())
+    let group = open_group((1..=4).map(|pmc| inherited(on_pmc(pmc, INSTRUCTIONS))))?;
+    group[0].enable()?;
+    let done = storm()?;
+    group.iter().try_for_each(|event| expect_sum(event, done))
 }
 
 /// More inherited events than counters: each child's are multiplexed.
 fn inherited_and_multiplexed() -> Outcome {
-    let mut events = Vec::new();
-    for _ in 0..2 {
-        events.push(
-            inherited(Attr::raw(on_pmc(1, INSTRUCTIONS)))
-                .enabled()
-                .open()?,
-        );
-    }
+    let attr = inherited(on_pmc(1, INSTRUCTIONS)).enabled();
+    let events = [attr.open()?, attr.open()?];
     storm()?;
     for event in &events {
         let count = event.read()?;
@@ -106,52 +76,36 @@ fn inherited_and_multiplexed() -> Outcome {
 
 /// Someone opens, enables and closes all the while.
 fn beside_opens_and_closes() -> Outcome {
-    let event = inherited(Attr::raw(on_pmc(1, INSTRUCTIONS)))
-        .enabled()
-        .open()?;
-    let churn = Child::spawn(|| {
+    let event = inherited(on_pmc(1, INSTRUCTIONS)).enabled().open()?;
+    let churn = Peer::spawn(|_| {
         for round in 0..2000 {
-            let attr = Attr::raw(on_pmc(2 + round % 3, CYCLES));
-            let leader = attr.enabled().open()?;
-            let _member = Attr::raw(INSTRUCTIONS).open_with(&leader)?;
+            let leader = Attr::raw(on_pmc(2 + round % 3, CYCLES)).enabled();
+            open_group([leader, Attr::raw(INSTRUCTIONS)])?;
         }
         Ok(())
     })?;
-    let works = storm()?;
-    churn.wait()?;
-    let count = event.read()?;
+    let done = storm()?;
+    churn.join()?;
     // The churning child counts too, by what its system calls take.
-    check!(
-        count.value >= works * (WORK / work::ROUND * work::ROUND),
-        "{works}: {count:?}"
-    );
+    let count = event.read()?;
+    check!(count.value >= done, "{done} done, {count:?}");
     Ok(())
 }
 
 fn nothing_is_left() -> Outcome {
     let before = fs::read_dir("/proc/self/fd")?.count();
     for _ in 0..200 {
-        let event = inherited(Attr::instructions()).enabled().open()?;
-        Child::spawn(|| Ok(()))?.wait()?;
+        let event = inherited(INSTRUCTIONS).enabled().open()?;
+        Peer::spawn(|_| Ok(()))?.join()?;
         check!(event.read()?.value > 0);
     }
     check!(fs::read_dir("/proc/self/fd")?.count() == before);
     // The PMU is free: a pinned group of all six counters gets on it.
-    let attr = Attr::raw(on_pmc(1, CYCLES)).pinned(true);
-    let leader = attr.open()?;
-    let mut members = Vec::new();
-    for code in [
-        on_pmc(2, CYCLES),
-        on_pmc(3, CYCLES),
-        on_pmc(4, CYCLES),
-        0x500fa,
-        0x600f4,
-    ] {
-        members.push(Attr::raw(code).open_with(&leader)?);
-    }
-    leader.enable()?;
+    let [leader, members @ ..] = ALL_COUNTERS.map(Attr::raw);
+    let group = open_group(iter::once(leader.pinned(true)).chain(members))?;
+    group[0].enable()?;
     work::run(WORK);
-    let count = leader.read()?;
+    let count = group[0].read()?;
     check!(
         count.value > 0 && count.enabled == count.running,
         "{count:?}"
@@ -159,12 +113,7 @@ fn nothing_is_left() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("inherited_event", inherited_event),
-        ("inherited_group", inherited_group),
-        ("inherited_and_multiplexed", inherited_and_multiplexed),
-        ("beside_opens_and_closes", beside_opens_and_closes),
-        ("nothing_is_left", nothing_is_left),
-    ])
+ktap::main! {
+    inherited_event, inherited_group, inherited_and_multiplexed, beside_opens_and_closes,
+    nothing_is_left,
 }

@@ -1,94 +1,81 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Inherited events: children and threads count into their parent's event.
 
-use std::io;
 use std::thread;
 
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::process::Child;
-use pmu_selftests::process::Turnstile;
-use pmu_selftests::work;
+use pmu_selftests::prelude::*;
 
 /// Long beside what fork and exit take (some hundred thousand instructions).
 const WORK: u64 = 50_000_000;
 
-fn inherited(attr: Attr) -> Attr {
-    attr.inherit(true)
+/// An enabled event of instructions that children inherit.
+fn inherited() -> perf_event::Result<Event> {
+    Attr::instructions().inherit(true).enabled().open()
 }
 
-fn works() -> io::Result<()> {
-    work::run(WORK);
-    Ok(())
+fn child() -> Result<Peer, Failure> {
+    Peer::spawn(|_| {
+        work::run(WORK);
+        Ok(())
+    })
 }
 
-/// Some count came from this many times the work, and from no more.
-fn times(count: u64, times: u64) -> bool {
-    count >= WORK * times && count < WORK * times + WORK / 2
+/// The count came from this many times the work, and from no more.
+#[track_caller]
+fn expect_works(event: &Event, times: u64) -> Outcome {
+    let count = event.read()?;
+    expect_within(count, count.value, WORK * times..WORK * times + WORK / 2)
 }
 
 fn child_is_added() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open()?;
-    Child::spawn(works)?.wait()?;
-    let count = event.read()?;
-    check!(times(count.value, 1), "one child: {count:?}");
+    let event = inherited()?;
+    child()?.join()?;
+    expect_works(&event, 1)?;
     work::run(WORK);
-    let count = event.read()?;
-    check!(times(count.value, 2), "a child and the parent: {count:?}");
-    Ok(())
+    expect_works(&event, 2)
 }
 
 fn child_is_not_added_without() -> Outcome {
     let event = Attr::instructions().enabled().open()?;
-    Child::spawn(works)?.wait()?;
-    let count = event.read()?;
-    check!(count.value < WORK / 2, "{count:?}");
-    Ok(())
+    child()?.join()?;
+    expect_works(&event, 0)
 }
 
 fn grandchildren_are_added() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open()?;
-    Child::spawn(|| {
+    let event = inherited()?;
+    let parent = Peer::spawn(|_| {
         work::run(WORK);
-        let (first, second) = (Child::spawn(works)?, Child::spawn(works)?);
-        first.wait()?;
-        second.wait()
-    })?
-    .wait()?;
-    let count = event.read()?;
-    check!(times(count.value, 3), "{count:?}");
-    Ok(())
+        let (first, second) = (child()?, child()?);
+        first.join()?;
+        second.join()
+    })?;
+    parent.join()?;
+    expect_works(&event, 3)
 }
 
 /// A child that still runs is in the sum already.
 fn running_child_counts() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open()?;
-    let (done, leave) = (Turnstile::new()?, Turnstile::new()?);
-    let child = Child::spawn(|| {
+    let event = inherited()?;
+    let mut child = Peer::spawn(|parent| {
         work::run(WORK);
-        done.open()?;
-        leave.pass()
+        parent.tell()?;
+        parent.listen()
     })?;
-    done.pass()?;
+    child.listen()?;
+    expect_works(&event, 1)?;
     let during = event.read()?;
-    leave.open()?;
-    child.wait()?;
+    child.tell()?;
+    child.join()?;
+    expect_works(&event, 1)?;
     let after = event.read()?;
-    check!(times(during.value, 1), "before its exit: {during:?}");
-    check!(
-        times(after.value, 1) && after.value >= during.value,
-        "{during:?}, {after:?}"
-    );
+    check!(after.value >= during.value, "{during:?}, {after:?}");
     Ok(())
 }
 
 fn times_are_added() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open()?;
+    let event = inherited()?;
     let before = event.read()?;
-    Child::spawn(works)?.wait()?;
+    child()?.join()?;
     let after = event.read()?;
     check!(after.enabled == after.running, "{after:?}");
     check!(after.enabled > before.enabled, "{before:?}, {after:?}");
@@ -96,94 +83,64 @@ fn times_are_added() -> Outcome {
 }
 
 fn disable_reaches_the_child() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open()?;
-    let (ready, go) = (Turnstile::new()?, Turnstile::new()?);
-    let child = Child::spawn(|| {
-        ready.open()?;
-        go.pass()?;
+    let event = inherited()?;
+    let mut child = Peer::spawn(|parent| {
+        parent.tell()?;
+        parent.listen()?;
         work::run(WORK);
         Ok(())
     })?;
-    ready.pass()?;
+    child.listen()?;
     event.disable()?;
-    go.open()?;
-    child.wait()?;
-    let count = event.read()?;
-    check!(count.value < WORK / 2, "{count:?}");
-    Ok(())
+    child.tell()?;
+    child.join()?;
+    expect_works(&event, 0)
 }
 
 fn disabled_event_counts_no_child() -> Outcome {
-    let event = inherited(Attr::instructions()).open()?;
-    Child::spawn(works)?.wait()?;
+    let event = Attr::instructions().inherit(true).open()?;
+    child()?.join()?;
     check!(event.read()?.value == 0, "{:?}", event.read()?);
     Ok(())
 }
 
 fn groups_are_inherited() -> Outcome {
-    let leader = inherited(Attr::raw(on_pmc(1, INSTRUCTIONS))).open()?;
-    let member = inherited(Attr::raw(on_pmc(2, INSTRUCTIONS))).open_with(&leader)?;
-    leader.enable()?;
-    Child::spawn(works)?.wait()?;
-    leader.disable()?;
-    let (leads, follows) = (leader.read()?, member.read()?);
-    check!(times(leads.value, 1), "leader: {leads:?}");
-    check!(times(follows.value, 1), "member: {follows:?}");
-    check!(
-        leads.value.abs_diff(follows.value) < 1000,
-        "{leads:?}, {follows:?}"
-    );
+    let attrs = [1, 2].map(|pmc| Attr::raw(on_pmc(pmc, INSTRUCTIONS)).inherit(true));
+    let group = open_group(attrs)?;
+    group[0].enable()?;
+    child()?.join()?;
+    group[0].disable()?;
+    expect_works(&group[0], 1)?;
+    expect_works(&group[1], 1)?;
+    let (leads, follows) = (group[0].read()?.value, group[1].read()?.value);
+    check!(leads.abs_diff(follows) < 1000, "{leads}, {follows}");
     Ok(())
 }
 
 fn threads_are_added() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open()?;
-    let threads: Vec<_> = (0..4).map(|_| thread::spawn(works)).collect();
+    let event = inherited()?;
+    let threads: Vec<_> = (0..4).map(|_| thread::spawn(|| work::run(WORK))).collect();
     for thread in threads {
-        check!(matches!(thread.join(), Ok(Ok(()))));
+        check!(thread.join().is_ok());
     }
     // A thread is joined before it has left the kernel; its count is in anyway.
-    let count = event.read()?;
-    check!(times(count.value, 4), "{count:?}");
-    Ok(())
+    expect_works(&event, 4)
 }
 
 /// The event outlives every close of the parent's descriptor by its child.
 fn parent_may_close_first() -> Outcome {
-    let event = inherited(Attr::instructions()).enabled().open()?;
-    let go = Turnstile::new()?;
-    let child = Child::spawn(|| {
-        go.pass()?;
-        works()
-    })?;
+    let event = inherited()?;
+    let mut child = worker(WORK)?;
     drop(event);
-    go.open()?;
-    child.wait()?;
+    child.tell()?;
+    child.join()?;
     // The PMU is whole afterwards.
-    let event = Attr::instructions().open()?;
-    let mut done = 0;
-    let count = event.count(|| done = work::run(WORK))?;
-    check!(
-        count >= done && times(count, 1),
-        "{done} done, {count} counted"
-    );
-    Ok(())
+    let (count, done) = count_work(&Attr::instructions().open()?, WORK)?;
+    expect_within("afterwards", count, done..WORK + WORK / 2)
 }
 
-fn main() {
-    ktap::run(&[
-        ("child_is_added", child_is_added),
-        ("child_is_not_added_without", child_is_not_added_without),
-        ("grandchildren_are_added", grandchildren_are_added),
-        ("running_child_counts", running_child_counts),
-        ("times_are_added", times_are_added),
-        ("disable_reaches_the_child", disable_reaches_the_child),
-        (
-            "disabled_event_counts_no_child",
-            disabled_event_counts_no_child,
-        ),
-        ("groups_are_inherited", groups_are_inherited),
-        ("threads_are_added", threads_are_added),
-        ("parent_may_close_first", parent_may_close_first),
-    ])
+ktap::main! {
+    child_is_added, child_is_not_added_without, grandchildren_are_added, running_child_counts,
+    times_are_added, disable_reaches_the_child, disabled_event_counts_no_child,
+    groups_are_inherited, threads_are_added, parent_may_close_first,
 }

@@ -2,140 +2,115 @@
 //! Tasks that share a CPU count their own work only, through any number of
 //! context switches.
 
-use std::io;
-use std::sync::mpsc;
 use std::thread;
 
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::machine;
-use pmu_selftests::process::Child;
-use pmu_selftests::process::Turnstile;
-use pmu_selftests::work;
+use pmu_selftests::fields::sample::IP;
+use pmu_selftests::prelude::*;
 
 const WORK: u64 = 20_000_000;
 
+/// Pieces in which work is done.
+const PIECES: u64 = 100;
+
 /// A switch costs the task some thousand instructions of the kernel's.
-fn own(count: u64, done: u64) -> bool {
-    count >= done && count < done + machine::kernel_share(done / 4)
+#[track_caller]
+fn expect_own(count: u64, done: u64) -> Outcome {
+    expect_within(done, count, done..done + machine::kernel_share(done / 4))
 }
 
-/// Works in pieces and lets the others run in between.
-fn work_and_yield(instructions: u64) {
-    for _ in 0..100 {
-        work::run(instructions / 100);
+/// Works in pieces and lets the others run in between; returns what was done.
+fn work_and_yield(instructions: u64) -> u64 {
+    let piece = || {
+        let done = work::run(instructions / PIECES);
         thread::yield_now();
-    }
+        done
+    };
+    (0..PIECES).map(|_| piece()).sum()
+}
+
+/// Counts `instructions` of this task in pieces; all of them must be its own.
+fn counts_its_own(event: &Event, instructions: u64) -> Outcome {
+    let mut done = 0;
+    let count = event.count(|| done = work_and_yield(instructions))?;
+    expect_own(count, done)
 }
 
 /// Each of three processes counts its own work, on the same counter.
 fn processes_count_themselves() -> Outcome {
-    machine::pin_to(0)?;
+    cpu::pin_to(0)?;
     let mut children = Vec::new();
     for times in 1..=3 {
-        children.push(Child::spawn(move || {
+        children.push(Peer::spawn(move |_| {
             let event = Attr::raw(on_pmc(1, INSTRUCTIONS)).open()?;
-            let count = event.count(|| work_and_yield(times * WORK))?;
-            let done = times * WORK / 100 / work::ROUND * work::ROUND * 100;
-            if own(count, done) {
-                return Ok(());
-            }
-            Err(io::Error::other(format!("{done} done, {count} counted")))
+            counts_its_own(&event, times * WORK)
         })?);
     }
-    for child in children {
-        child.wait()?;
-    }
-    Ok(())
+    children.into_iter().try_for_each(Peer::join)
 }
 
 /// From outside, too: one event for each of two tasks on one CPU.
 fn observed_from_outside() -> Outcome {
-    machine::pin_to(0)?;
-    let go = Turnstile::new()?;
+    cpu::pin_to(0)?;
     let mut tasks = Vec::new();
     for times in [1, 4] {
-        let child = Child::spawn(|| {
-            go.pass()?;
+        let child = Peer::spawn(move |parent| {
+            parent.listen()?;
             work_and_yield(times * WORK);
             Ok(())
         })?;
-        let event = Attr::raw(RUN_INSTRUCTIONS)
-            .enabled()
-            .pid(child.pid())
-            .open()?;
-        tasks.push((child, event, times));
+        let attr = Attr::raw(RUN_INSTRUCTIONS).enabled().pid(child.pid());
+        tasks.push((child, attr.open()?, times));
     }
-    go.open()?;
-    go.open()?;
+    for (child, ..) in &mut tasks {
+        child.tell()?;
+    }
     for (child, event, times) in tasks {
-        child.wait()?;
-        let count = event.read()?;
+        child.join()?;
         // Whole rounds only are done, so allow for what is cut off.
-        check!(
-            own(count.value, times * WORK * 99 / 100),
-            "{times}: {count:?}"
-        );
+        expect_own(event.read()?.value, times * WORK * 99 / 100)?;
     }
     Ok(())
+}
+
+/// An event of this task counts its work beside a child with work of another kind.
+fn beside(event: Attr, child: fn() -> Outcome) -> Outcome {
+    cpu::pin_to(0)?;
+    let event = event.open()?;
+    let child = Peer::spawn(|_| child())?;
+    counts_its_own(&event, WORK)?;
+    child.join()
 }
 
 /// The neighbour without events is not counted, and does not disturb.
 fn neighbour_without_events() -> Outcome {
-    machine::pin_to(0)?;
-    let event = Attr::instructions().open()?;
-    let child = Child::spawn(|| {
+    beside(Attr::instructions(), || {
         work_and_yield(10 * WORK);
         Ok(())
-    })?;
-    let count = event.count(|| work_and_yield(WORK))?;
-    check!(own(count, WORK * 99 / 100), "{WORK} done, {count} counted");
-    child.wait()?;
-    Ok(())
+    })
 }
 
 /// Sampling in one task leaves the counts of the other alone.
 fn beside_a_sampling_task() -> Outcome {
-    machine::pin_to(0)?;
-    let event = Attr::raw(on_pmc(2, INSTRUCTIONS)).open()?;
-    let child = Child::spawn(|| {
-        let what = perf_event::sys::PERF_SAMPLE_IP;
-        let event = Attr::raw(on_pmc(2, INSTRUCTIONS))
-            .sampling(10_000, what.into())
-            .open()?;
-        event.count(|| work_and_yield(WORK))?;
+    beside(Attr::raw(on_pmc(2, INSTRUCTIONS)), || {
+        let attr = Attr::raw(on_pmc(2, INSTRUCTIONS)).sampling(10_000, IP);
+        attr.open()?.count(|| {
+            work_and_yield(WORK);
+        })?;
         Ok(())
-    })?;
-    let count = event.count(|| work_and_yield(WORK))?;
-    check!(own(count, WORK * 99 / 100), "{WORK} done, {count} counted");
-    child.wait()?;
-    Ok(())
+    })
 }
 
 fn threads_count_themselves() -> Outcome {
-    machine::pin_to(0)?;
-    let (sender, receiver) = mpsc::channel();
+    cpu::pin_to(0)?;
+    let count = |times| counts_its_own(&Attr::instructions().open()?, times * WORK / 4);
     let threads: Vec<_> = (1..=4)
-        .map(|times| {
-            let sender = sender.clone();
-            thread::spawn(move || {
-                let count = Attr::instructions()
-                    .open()
-                    .and_then(|event| event.count(|| work_and_yield(times * WORK / 4)));
-                sender.send((times, count))
-            })
-        })
+        .map(|times| thread::spawn(move || count(times)))
         .collect();
     for thread in threads {
-        check!(thread.join().is_ok_and(|sent| sent.is_ok()));
-    }
-    for (times, count) in receiver.try_iter() {
-        let count = count?;
-        check!(own(count, times * WORK / 4 * 98 / 100), "{times}: {count}");
+        match thread.join() {
+            Ok(outcome) => outcome?,
+            Err(_) => ktap::fail("a thread panicked")?,
+        }
     }
     Ok(())
 }
@@ -152,31 +127,20 @@ fn threads_are_not_the_process() -> Outcome {
 
 /// Counts follow a task from CPU to CPU.
 fn migration() -> Outcome {
-    let cpus = machine::online_cpus()?;
-    if cpus.len() < 2 {
-        return ktap::skip("needs two CPUs");
-    }
+    let cpus = cpu::two()?;
     let event = Attr::raw(on_pmc(3, INSTRUCTIONS)).enabled().open()?;
     let mut done = 0;
     for turn in 0..100 {
-        machine::pin_to(cpus[turn % 2])?;
+        cpu::pin_to(cpus[turn % 2])?;
         done += work::run(WORK / 50);
     }
     event.disable()?;
     let count = event.read()?;
-    check!(own(count.value, done), "{done} done, {count:?}");
     check!(count.enabled == count.running, "{count:?}");
-    Ok(())
+    expect_own(count.value, done)
 }
 
-fn main() {
-    ktap::run(&[
-        ("processes_count_themselves", processes_count_themselves),
-        ("observed_from_outside", observed_from_outside),
-        ("neighbour_without_events", neighbour_without_events),
-        ("beside_a_sampling_task", beside_a_sampling_task),
-        ("threads_count_themselves", threads_count_themselves),
-        ("threads_are_not_the_process", threads_are_not_the_process),
-        ("migration", migration),
-    ])
+ktap::main! {
+    processes_count_themselves, observed_from_outside, neighbour_without_events,
+    beside_a_sampling_task, threads_count_themselves, threads_are_not_the_process, migration,
 }

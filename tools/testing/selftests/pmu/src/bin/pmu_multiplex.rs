@@ -2,15 +2,9 @@
 //! More events than counters: they take turns, their times say for how long,
 //! and the scaled counts are right.
 
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
 use perf_event::Count;
-use perf_event::Event;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::machine;
-use pmu_selftests::work;
+use pmu_selftests::of_cpu_0;
+use pmu_selftests::prelude::*;
 
 /// Rotation happens every 4 ms (perf_event_mux_interval_ms).
 const NANOSECONDS: u64 = 400_000_000;
@@ -25,32 +19,30 @@ fn tolerance() -> f64 {
     }
 }
 
-fn open_on_pmcs(pmcs: &[u64]) -> perf_event::Result<Vec<Event>> {
-    pmcs.iter()
-        .map(|&pmc| Attr::raw(on_pmc(pmc, INSTRUCTIONS)).open())
-        .collect()
-}
-
-/// Counts one long work with all the events at once.
-fn count_all(events: &[Event]) -> perf_event::Result<(u64, Vec<Count>)> {
-    for event in events {
+/// Counts one long work with an event for each of `pmcs`, all at once; 0 is any of them.
+/// Returns the instructions done as well.
+fn count_on_pmcs(raw: fn(u64) -> Attr, pmcs: &[u64]) -> perf_event::Result<(u64, Vec<Count>)> {
+    let open = |&pmc| raw(on_pmc(pmc, INSTRUCTIONS)).open();
+    let events = pmcs
+        .iter()
+        .map(open)
+        .collect::<perf_event::Result<Vec<_>>>()?;
+    for event in &events {
         event.enable()?;
     }
     let done = work::run_for(NANOSECONDS);
-    for event in events {
+    for event in &events {
         event.disable()?;
     }
-    let counts = events
-        .iter()
-        .map(Event::read)
-        .collect::<perf_event::Result<_>>()?;
+    let counts = events.iter().map(Event::read).collect::<Result<_, _>>()?;
     Ok((done, counts))
 }
 
-/// Each got between `least` and `most` of the time, and its share of counts.
-fn expect_shares(done: u64, counts: &[Count], least: f64, most: f64) -> Outcome {
+/// Each gets between `least` and `most` of the time, and its share of counts.
+fn take_turns(raw: fn(u64) -> Attr, pmcs: &[u64], least: f64, most: f64) -> Outcome {
+    let (done, counts) = count_on_pmcs(raw, pmcs)?;
     let tolerance = tolerance();
-    for count in counts {
+    for count in &counts {
         let share = count.running as f64 / count.enabled as f64;
         check!(
             share > least && share < most,
@@ -67,32 +59,8 @@ fn expect_shares(done: u64, counts: &[Count], least: f64, most: f64) -> Outcome 
     Ok(())
 }
 
-fn two_on_one_counter() -> Outcome {
-    let (done, counts) = count_all(&open_on_pmcs(&[1, 1])?)?;
-    expect_shares(done, &counts, 0.4, 0.6)
-}
-
-fn three_on_one_counter() -> Outcome {
-    let (done, counts) = count_all(&open_on_pmcs(&[3, 3, 3])?)?;
-    expect_shares(done, &counts, 0.23, 0.43)
-}
-
-fn eight_on_four_counters() -> Outcome {
-    let (done, counts) = count_all(&open_on_pmcs(&[1, 2, 3, 4, 1, 2, 3, 4])?)?;
-    expect_shares(done, &counts, 0.15, 0.85)
-}
-
-fn a_dozen_on_any_counter() -> Outcome {
-    let mut events = Vec::new();
-    for _ in 0..12 {
-        events.push(Attr::raw(INSTRUCTIONS).open()?);
-    }
-    let (done, counts) = count_all(&events)?;
-    expect_shares(done, &counts, 0.15, 0.85)
-}
-
 fn no_turns_when_all_fit() -> Outcome {
-    let (done, counts) = count_all(&open_on_pmcs(&[1, 2, 3, 4])?)?;
+    let (done, counts) = count_on_pmcs(Attr::raw, &[1, 2, 3, 4])?;
     for count in counts {
         check!(count.enabled == count.running, "{count:?}");
         check!(count.value >= done, "{done} done, {count:?}");
@@ -101,26 +69,18 @@ fn no_turns_when_all_fit() -> Outcome {
 }
 
 fn groups_rotate_whole() -> Outcome {
-    let mut groups = Vec::new();
-    for _ in 0..2 {
-        let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).grouped().open()?;
-        let mut members = Vec::new();
-        for pmc in 2..=4 {
-            let attr = Attr::raw(on_pmc(pmc, INSTRUCTIONS));
-            members.push(attr.open_with(&leader)?);
-        }
-        groups.push((leader, members));
-    }
-    for (leader, _) in &groups {
-        leader.enable()?;
+    let attrs = || (1..=4).map(|pmc| Attr::raw(on_pmc(pmc, INSTRUCTIONS)).grouped());
+    let groups = [open_group(attrs())?, open_group(attrs())?];
+    for group in &groups {
+        group[0].enable()?;
     }
     let done = work::run_for(NANOSECONDS);
-    for (leader, _) in &groups {
-        leader.disable()?;
+    for group in &groups {
+        group[0].disable()?;
     }
     let tolerance = tolerance();
-    for (leader, _) in &groups {
-        let group = leader.read_group()?;
+    for group in &groups {
+        let group = group[0].read_group()?;
         let share = group.running as f64 / group.enabled as f64;
         check!(share > 0.4 && share < 0.6, "share {share:.3}: {group:?}");
         let first = group.values[0].0;
@@ -137,25 +97,16 @@ fn groups_rotate_whole() -> Outcome {
     Ok(())
 }
 
-/// Events of a CPU rotate as well, and leave those of a task their turns.
+/// Events of a CPU rotate as well.
 fn cpu_events_rotate() -> Outcome {
-    machine::pin_to(0)?;
-    let mut events = Vec::new();
-    for _ in 0..2 {
-        events.push(Attr::raw(on_pmc(2, INSTRUCTIONS)).on_cpu(0).open()?);
-    }
-    let (done, counts) = count_all(&events)?;
-    expect_shares(done, &counts, 0.4, 0.6)
+    cpu::pin_to(0)?;
+    take_turns(of_cpu_0, &[2, 2], 0.4, 0.6)
 }
 
-fn main() {
-    ktap::run(&[
-        ("two_on_one_counter", two_on_one_counter),
-        ("three_on_one_counter", three_on_one_counter),
-        ("eight_on_four_counters", eight_on_four_counters),
-        ("a_dozen_on_any_counter", a_dozen_on_any_counter),
-        ("no_turns_when_all_fit", no_turns_when_all_fit),
-        ("groups_rotate_whole", groups_rotate_whole),
-        ("cpu_events_rotate", cpu_events_rotate),
-    ])
+ktap::main! {
+    two_on_one_counter = take_turns(Attr::raw, &[1, 1], 0.4, 0.6),
+    three_on_one_counter = take_turns(Attr::raw, &[3, 3, 3], 0.23, 0.43),
+    eight_on_four_counters = take_turns(Attr::raw, &[1, 2, 3, 4, 1, 2, 3, 4], 0.15, 0.85),
+    a_dozen_on_any_counter = take_turns(Attr::raw, &[0; 12], 0.15, 0.85),
+    no_turns_when_all_fit, groups_rotate_whole, cpu_events_rotate,
 }

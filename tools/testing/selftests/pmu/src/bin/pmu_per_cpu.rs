@@ -1,152 +1,97 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Events of a CPU: they count every task that runs there, and none elsewhere.
 
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::machine;
-use pmu_selftests::process::Child;
-use pmu_selftests::process::Turnstile;
-use pmu_selftests::work;
+use pmu_selftests::prelude::*;
 
 /// Long enough that the system's own work is small beside it.
 const WORK: u64 = 50_000_000;
 
-/// The CPU's own work (ticks, the test's system calls) may add this share.
-fn plausible(count: u64, done: u64) -> bool {
-    count >= done && count < done + done / 2
+/// The CPU's own work (ticks, the test's system calls) may add half of it.
+fn expect(count: u64, done: u64) -> Outcome {
+    expect_within(done, count, done..done + done / 2)
 }
 
 fn counts_the_caller() -> Outcome {
-    machine::pin_to(0)?;
+    cpu::pin_to(0)?;
     for attr in [Attr::instructions(), Attr::raw(RUN_INSTRUCTIONS)] {
-        let event = attr.on_cpu(0).open()?;
-        let mut done = 0;
-        let count = event.count(|| done = work::run(WORK))?;
-        check!(plausible(count, done), "{done} done, {count} counted");
+        let (count, done) = count_work(&attr.on_cpu(0).open()?, WORK)?;
+        expect(count, done)?;
     }
     Ok(())
 }
 
-fn counts_every_task() -> Outcome {
-    machine::pin_to(0)?;
-    let event = Attr::instructions().on_cpu(0).open()?;
-    event.enable()?;
-    let mut children = Vec::new();
-    for _ in 0..3 {
-        children.push(Child::spawn(|| {
-            work::run(WORK);
-            Ok(())
-        })?);
-    }
-    for child in children {
-        child.wait()?;
-    }
-    event.disable()?;
-    let count = event.read()?.value;
-    check!(
-        plausible(count, 3 * WORK),
-        "three times {WORK} done, {count} counted"
-    );
-    Ok(())
-}
-
-fn ignores_other_cpus() -> Outcome {
-    let cpus = machine::online_cpus()?;
-    if cpus.len() < 2 {
-        return ktap::skip("needs two CPUs");
-    }
-    machine::pin_to(cpus[0])?;
-    let there = Attr::instructions().on_cpu(cpus[1]).open()?;
-    let count = there.count(|| {
-        work::run(WORK);
-    })?;
-    check!(count < WORK / 10, "an idle CPU counted {count}");
-    Ok(())
-}
-
-fn system_wide() -> Outcome {
-    let cpus = machine::online_cpus()?;
+/// What three children on each of `cpus` do shows in the counts of these.
+fn counts_children(cpus: &[usize]) -> Outcome {
     let mut events = Vec::new();
-    for &cpu in &cpus {
-        events.push(Attr::instructions().on_cpu(cpu).open()?);
-    }
-    for event in &events {
-        event.enable()?;
-    }
     let mut children = Vec::new();
-    for &cpu in &cpus {
-        children.push(Child::spawn(move || {
-            machine::pin_to(cpu)?;
-            work::run(WORK);
-            Ok(())
-        })?);
+    for &cpu in cpus {
+        events.push(Attr::instructions().on_cpu(cpu).enabled().open()?);
+        for _ in 0..3 {
+            children.push(Peer::spawn(|_| {
+                cpu::pin_to(cpu)?;
+                work::run(WORK);
+                Ok(())
+            })?);
+        }
     }
     for child in children {
-        child.wait()?;
+        child.join()?;
     }
     let mut total = 0;
     for event in &events {
         event.disable()?;
         let count = event.read()?;
-        check!(count.value >= WORK, "one CPU's share: {count:?}");
+        check!(count.value >= 3 * WORK, "one CPU's share: {count:?}");
         check!(count.enabled == count.running, "{count:?}");
         total += count.value;
     }
-    let done = WORK * cpus.len() as u64;
-    check!(plausible(total, done), "{done} done, {total} counted");
+    expect(total, 3 * WORK * cpus.len() as u64)
+}
+
+fn ignores_other_cpus() -> Outcome {
+    let [home, other] = cpu::two()?;
+    cpu::pin_to(home)?;
+    let event = Attr::instructions().on_cpu(other).open()?;
+    let (count, _) = count_work(&event, WORK)?;
+    check!(count < WORK / 10, "an idle CPU counted {count}");
     Ok(())
 }
 
 /// A task's event that is also bound to a CPU counts the task there only.
 fn task_on_one_cpu() -> Outcome {
-    let cpus = machine::online_cpus()?;
-    if cpus.len() < 2 {
-        return ktap::skip("needs two CPUs");
-    }
-    let event = Attr::instructions().cpu(cpus[1] as i32).open()?;
-    machine::pin_to(cpus[0])?;
+    let [home, other] = cpu::two()?;
+    let event = Attr::instructions().cpu(other as i32).open()?;
+    cpu::pin_to(home)?;
     event.enable()?;
     work::run(WORK);
     let before = event.read()?;
     check!(before.value == 0, "counted on another CPU: {before:?}");
-    machine::pin_to(cpus[1])?;
+    cpu::pin_to(other)?;
     let done = work::run(WORK);
     event.disable()?;
-    let count = event.read()?.value;
-    check!(plausible(count, done), "{done} done, {count} counted");
-    Ok(())
+    expect(event.read()?.value, done)
 }
 
 /// A CPU's event and a task's event count the same instructions at once.
 fn beside_a_task_event() -> Outcome {
-    machine::pin_to(0)?;
-    let go = Turnstile::new()?;
-    let child = Child::spawn(|| {
-        go.pass()?;
-        work::run(WORK);
-        Ok(())
-    })?;
+    cpu::pin_to(0)?;
+    let mut child = worker(WORK)?;
     let task = Attr::instructions().enabled().pid(child.pid()).open()?;
     let cpu = Attr::instructions().enabled().on_cpu(0).open()?;
-    go.open()?;
-    child.wait()?;
+    child.tell()?;
+    child.join()?;
     cpu.disable()?;
-    let (task, cpu) = (task.read()?, cpu.read()?);
-    check!(plausible(task.value, WORK), "task: {task:?}");
-    check!(plausible(cpu.value, WORK), "cpu: {cpu:?}");
-    check!(cpu.value >= task.value, "cpu: {cpu:?}, task: {task:?}");
+    let (task, cpu) = (task.read()?.value, cpu.read()?.value);
+    expect(task, WORK)?;
+    expect(cpu, WORK)?;
+    check!(cpu >= task, "the CPU's {cpu}, the task's {task}");
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("counts_the_caller", counts_the_caller),
-        ("counts_every_task", counts_every_task),
-        ("ignores_other_cpus", ignores_other_cpus),
-        ("system_wide", system_wide),
-        ("task_on_one_cpu", task_on_one_cpu),
-        ("beside_a_task_event", beside_a_task_event),
-    ])
+ktap::main! {
+    counts_the_caller,
+    counts_every_task = counts_children(&[0]),
+    ignores_other_cpus,
+    system_wide = counts_children(&cpu::online()?),
+    task_on_one_cpu, beside_a_task_event,
 }

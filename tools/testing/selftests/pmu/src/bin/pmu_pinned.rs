@@ -2,26 +2,19 @@
 //! Pinned groups stay on the PMU or go into error state; exclusive ones are
 //! alone on it.
 
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::CYCLES;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::machine;
-use pmu_selftests::work;
+use pmu_selftests::prelude::*;
 
 /// Nanoseconds of work: many rotation intervals (4 ms).
 const LONG: u64 = 100_000_000;
 /// Instructions.
 const WORK: u64 = 1_000_000;
 
-fn pinned(attr: Attr) -> Attr {
-    attr.pinned(true)
+fn pinned(code: u64) -> Attr {
+    Attr::raw(code).pinned(true)
 }
 
 fn pinned_never_yields() -> Outcome {
-    let stays = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS))).open()?;
+    let stays = pinned(on_pmc(1, INSTRUCTIONS)).open()?;
     let rival = Attr::raw(on_pmc(1, CYCLES)).open()?;
     rival.enable()?;
     stays.enable()?;
@@ -39,8 +32,8 @@ fn pinned_never_yields() -> Outcome {
 }
 
 fn second_pinned_fails() -> Outcome {
-    let first = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS))).open()?;
-    let second = pinned(Attr::raw(on_pmc(1, CYCLES))).open()?;
+    let first = pinned(on_pmc(1, INSTRUCTIONS)).open()?;
+    let second = pinned(on_pmc(1, CYCLES)).open()?;
     first.enable()?;
     second.enable()?;
     let done = work::run_for(LONG);
@@ -62,7 +55,7 @@ fn second_pinned_fails() -> Outcome {
 /// A pinned event stays on the PMU while others come and go, but not on its
 /// counter: it makes room for an event that needs that one, and loses nothing.
 fn pinned_moves_without_loss() -> Outcome {
-    let stays = pinned(Attr::raw(INSTRUCTIONS)).enabled().open()?;
+    let stays = pinned(INSTRUCTIONS).enabled().open()?;
     let mut done = 0;
     for round in 0..40 {
         done += work::run(WORK);
@@ -73,11 +66,11 @@ fn pinned_moves_without_loss() -> Outcome {
     }
     let stays = stays.read()?;
     check!(stays.enabled == stays.running, "{stays:?}");
-    check!(
-        stays.value >= done && stays.value < done + machine::kernel_share(done / 10),
-        "{done} done, {stays:?}"
-    );
-    Ok(())
+    expect_within(
+        "pinned",
+        stays.value,
+        done..done + machine::kernel_share(done / 10),
+    )
 }
 
 fn exclusive_is_alone() -> Outcome {
@@ -100,9 +93,7 @@ fn exclusive_is_alone() -> Outcome {
 
 fn pinned_exclusive_evicts_all() -> Outcome {
     let other = Attr::raw(on_pmc(2, INSTRUCTIONS)).enabled().open()?;
-    let owner = pinned(Attr::raw(on_pmc(1, INSTRUCTIONS)))
-        .exclusive(true)
-        .open()?;
+    let owner = pinned(on_pmc(1, INSTRUCTIONS)).exclusive(true).open()?;
     owner.enable()?;
     let before = other.read()?;
     let done = work::run_for(LONG);
@@ -124,12 +115,7 @@ fn pinned_exclusive_evicts_all() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("pinned_never_yields", pinned_never_yields),
-        ("second_pinned_fails", second_pinned_fails),
-        ("pinned_moves_without_loss", pinned_moves_without_loss),
-        ("exclusive_is_alone", exclusive_is_alone),
-        ("pinned_exclusive_evicts_all", pinned_exclusive_evicts_all),
-    ])
+ktap::main! {
+    pinned_never_yields, second_pinned_fails, pinned_moves_without_loss, exclusive_is_alone,
+    pinned_exclusive_evicts_all,
 }

@@ -1,18 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Reading: running counts only grow, stopped ones stand still, reset clears.
 
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::CYCLES;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::RUN_CYCLES;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::errno_of;
-use pmu_selftests::machine;
-use pmu_selftests::process::Child;
-use pmu_selftests::process::Turnstile;
-use pmu_selftests::work;
+use std::thread::sleep;
+use std::time::Duration;
+
+use perf_event::Count;
+use pmu_selftests::prelude::*;
 
 const WORK: u64 = 1_000_000;
 
@@ -23,11 +16,7 @@ fn grows_while_running() -> Outcome {
         for _ in 0..500 {
             let next = event.read()?;
             check!(
-                next.value > last.value,
-                "{code:#x}: {last:?}, then {next:?}"
-            );
-            check!(
-                next.enabled >= last.enabled,
+                next.value > last.value && next.enabled >= last.enabled,
                 "{code:#x}: {last:?}, then {next:?}"
             );
             last = next;
@@ -45,12 +34,11 @@ fn many_reads_lose_nothing() -> Outcome {
         done += work::run(WORK);
         event.read()?;
     }
-    let count = event.read()?.value - first;
-    check!(
-        count >= done && count < done + done / 20,
-        "{done} done, {count} counted"
-    );
-    Ok(())
+    expect_within(
+        "in all",
+        event.read()?.value - first,
+        done..done + done / 20,
+    )
 }
 
 fn stands_still_when_disabled() -> Outcome {
@@ -60,9 +48,14 @@ fn stands_still_when_disabled() -> Outcome {
     let before = event.read()?;
     work::run(WORK);
     for _ in 0..10 {
-        let after = event.read()?;
-        check!(after == before, "{before:?}, then {after:?}");
+        stood_still(before, event.read()?)?;
     }
+    Ok(())
+}
+
+#[track_caller]
+fn stood_still(before: Count, after: Count) -> Outcome {
+    check!(after == before, "{before:?}, then {after:?}");
     Ok(())
 }
 
@@ -75,12 +68,7 @@ fn goes_on_after_a_pause() -> Outcome {
         event.disable()?;
         work::run(5 * WORK);
     }
-    let count = event.read()?.value;
-    check!(
-        count >= done && count < done + done / 10,
-        "{done} done, {count} counted"
-    );
-    Ok(())
+    expect_within("in all", event.read()?.value, done..done + done / 10)
 }
 
 fn reset_clears_the_count_only() -> Outcome {
@@ -100,12 +88,7 @@ fn reset_while_running() -> Outcome {
     work::run(100 * WORK);
     event.reset()?;
     let done = work::run(WORK);
-    let count = event.read()?.value;
-    check!(
-        count >= done && count < 2 * done,
-        "{done} done since reset, {count} counted"
-    );
-    Ok(())
+    expect_within("since reset", event.read()?.value, done..2 * done)
 }
 
 fn enable_twice_is_enable() -> Outcome {
@@ -115,36 +98,29 @@ fn enable_twice_is_enable() -> Outcome {
     let done = work::run(WORK);
     event.disable()?;
     event.disable()?;
-    let count = event.read()?.value;
-    check!(
-        count >= done && count < 2 * done,
-        "{done} done, {count} counted"
-    );
-    Ok(())
+    expect_within("in all", event.read()?.value, done..2 * done)
 }
 
 /// A task that sleeps does not count, whoever reads.
 fn of_a_sleeping_task() -> Outcome {
-    let (worked, leave) = (Turnstile::new()?, Turnstile::new()?);
-    let start = Turnstile::new()?;
-    let child = Child::spawn(|| {
-        start.pass()?;
+    let mut child = Peer::spawn(|parent| {
+        parent.listen()?;
         work::run(WORK);
-        worked.open()?;
-        leave.pass()
+        parent.tell()?;
+        parent.listen()
     })?;
     let event = Attr::instructions().enabled().pid(child.pid()).open()?;
-    start.open()?;
-    worked.pass()?;
+    child.tell()?;
+    child.listen()?;
     // Until the child has gone to sleep behind its last word.
-    std::thread::sleep(std::time::Duration::from_millis(50));
+    sleep(Duration::from_millis(50));
     let before = event.read()?;
     check!(before.value >= WORK, "{before:?}");
     work::run(20 * WORK);
     let after = event.read()?;
-    check!(after == before, "{before:?}, then {after:?}");
-    leave.open()?;
-    child.wait()?;
+    stood_still(before, after)?;
+    child.tell()?;
+    child.join()?;
     let last = event.read()?;
     check!(
         last.value > after.value,
@@ -155,14 +131,10 @@ fn of_a_sleeping_task() -> Outcome {
 
 /// Reading a task on another CPU asks that CPU.
 fn of_a_task_on_another_cpu() -> Outcome {
-    let cpus = machine::online_cpus()?;
-    if cpus.len() < 2 {
-        return ktap::skip("needs two CPUs");
-    }
-    machine::pin_to(cpus[0])?;
-    let there = cpus[1];
-    let child = Child::spawn(move || {
-        machine::pin_to(there)?;
+    let [home, other] = cpu::two()?;
+    cpu::pin_to(home)?;
+    let child = Peer::spawn(|_| {
+        cpu::pin_to(other)?;
         work::run_for(500_000_000);
         Ok(())
     })?;
@@ -175,7 +147,7 @@ fn of_a_task_on_another_cpu() -> Outcome {
         last = next;
     }
     check!(last.value > 0, "never seen to count: {last:?}");
-    child.wait()?;
+    child.join()?;
     let done = event.read()?;
     check!(done.value >= last.value, "{last:?}, then {done:?}");
     Ok(())
@@ -192,11 +164,11 @@ fn times_follow_the_clock() -> Outcome {
     let count = event.read()?;
     check!(count.enabled == count.running, "{count:?}");
     // The event is off for a part of the time only when another task runs.
-    check!(
-        count.enabled <= nanoseconds && count.enabled > nanoseconds / 2,
-        "{nanoseconds} ns by the time base, {count:?}"
-    );
-    Ok(())
+    expect_within(
+        "ns enabled",
+        count.enabled,
+        nanoseconds / 2 + 1..nanoseconds + 1,
+    )
 }
 
 fn short_buffer_is_refused() -> Outcome {
@@ -206,18 +178,9 @@ fn short_buffer_is_refused() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("grows_while_running", grows_while_running),
-        ("many_reads_lose_nothing", many_reads_lose_nothing),
-        ("stands_still_when_disabled", stands_still_when_disabled),
-        ("goes_on_after_a_pause", goes_on_after_a_pause),
-        ("reset_clears_the_count_only", reset_clears_the_count_only),
-        ("reset_while_running", reset_while_running),
-        ("enable_twice_is_enable", enable_twice_is_enable),
-        ("of_a_sleeping_task", of_a_sleeping_task),
-        ("of_a_task_on_another_cpu", of_a_task_on_another_cpu),
-        ("times_follow_the_clock", times_follow_the_clock),
-        ("short_buffer_is_refused", short_buffer_is_refused),
-    ])
+ktap::main! {
+    grows_while_running, many_reads_lose_nothing, stands_still_when_disabled,
+    goes_on_after_a_pause, reset_clears_the_count_only, reset_while_running,
+    enable_twice_is_enable, of_a_sleeping_task, of_a_task_on_another_cpu, times_follow_the_clock,
+    short_buffer_is_refused,
 }

@@ -8,21 +8,17 @@
 
 use std::io;
 
-use perf_event::sys;
-
-use perf_event::Attr;
-use perf_event::Event;
 use pmu_selftests::branching::Program;
-use pmu_selftests::fields::branch::USER;
-use pmu_selftests::machine;
-use pmu_selftests::ring::Ring;
+use pmu_selftests::fields::branch::*;
+use pmu_selftests::fields::sample::*;
+use pmu_selftests::prelude::*;
 
 /// Short, so that ticks, which fall into all runs, count for little.
 const PERIOD: u64 = 5_003;
 /// Some 11 million instructions.
 const ROUNDS: u64 = 900_000;
 
-const PLAIN: u64 = (sys::PERF_SAMPLE_IP | sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME) as u64;
+const PLAIN: u64 = IP | TID | TIME;
 
 /// Instructions that a body takes, with all the kernel does meanwhile: a time of
 /// 1 ns each, by a time base of 512 MHz.
@@ -55,17 +51,11 @@ fn cost(attr: &Attr, program: &Program) -> io::Result<(u64, f64)> {
 }
 
 fn measure(attr: &Attr, program: &Program) -> io::Result<(u64, f64)> {
-    let event: Event = attr.open()?;
-    let mut ring = Ring::map(&event, 512)?;
-    event.enable()?;
-    let took = instructions(|| program.run(ROUNDS));
-    event.disable()?;
-    let samples = ring
-        .take()
-        .iter()
-        .filter(|record| record.is_sample())
-        .count();
-    Ok((samples as u64, took))
+    let mut recorder = Recorder::open(attr.clone(), 512)?;
+    let mut took = 0.0;
+    let records = recorder.records(|| took = instructions(|| program.run(ROUNDS)))?;
+    let samples = records.iter().filter(|record| record.is_sample());
+    Ok((samples.count() as u64, took))
 }
 
 fn main() -> io::Result<()> {
@@ -73,26 +63,21 @@ fn main() -> io::Result<()> {
         println!("no instruction clock");
         std::process::exit(4);
     }
-    // Or the kernel would throttle. The rate can be set unless the share is 100.
-    std::fs::write("/proc/sys/kernel/perf_cpu_time_max_percent", "25")?;
-    std::fs::write("/proc/sys/kernel/perf_event_max_sample_rate", "1000000")?;
-    machine::keep_sample_rate()?;
+    // Or the kernel would throttle.
+    machine::set_sample_rate(1_000_000)?;
     let program = Program::plain();
     // Cycles, which an emulator counts in any code.
     let plain = Attr::cycles()
         .sampling(PERIOD, PLAIN)
         .wakeup_events(1 << 20);
-    let branches = |filter: u32| plain.clone().branches(USER | u64::from(filter));
+    let branches = |filter| plain.clone().branches(USER | filter);
     for (name, attr) in [
         ("plain", plain.clone()),
-        ("any", branches(sys::PERF_SAMPLE_BRANCH_ANY)),
-        ("any_call", branches(sys::PERF_SAMPLE_BRANCH_ANY_CALL)),
-        ("cond", branches(sys::PERF_SAMPLE_BRANCH_COND)),
-        ("any_ret", branches(sys::PERF_SAMPLE_BRANCH_ANY_RETURN)),
-        (
-            "any,save_type",
-            branches(sys::PERF_SAMPLE_BRANCH_ANY | sys::PERF_SAMPLE_BRANCH_TYPE_SAVE),
-        ),
+        ("any", branches(ANY)),
+        ("any_call", branches(ANY_CALL)),
+        ("cond", branches(COND)),
+        ("any_ret", branches(ANY_RETURN)),
+        ("any,save_type", branches(ANY | TYPE_SAVE)),
     ] {
         match cost(&attr, &program) {
             Ok((samples, each)) => println!("{name} {samples} {each:.0}"),

@@ -3,39 +3,13 @@
 //! others in one record, the layout of the record, and values that the test
 //! knows by other means.
 
-use std::collections::BTreeSet;
 use std::io;
 
-use perf_event::sys;
-
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::errno_of;
-use pmu_selftests::fields::sample::BRANCH_STACK;
-use pmu_selftests::fields::sample::CALLCHAIN;
-use pmu_selftests::fields::sample::IP;
-use pmu_selftests::fields::sample::READ;
-use pmu_selftests::fields::sample::REGS_INTR;
-use pmu_selftests::fields::sample::REGS_USER;
-use pmu_selftests::fields::sample::STACK_USER;
-use pmu_selftests::fields::sample::WEIGHT;
-use pmu_selftests::fields::sample::WEIGHT_STRUCT;
+use ktap::OrFail;
+use pmu_selftests::fields::sample::*;
 use pmu_selftests::known;
-use pmu_selftests::known_samples::FEWEST;
-use pmu_selftests::known_samples::PAGES;
-use pmu_selftests::known_samples::PERIOD;
-use pmu_selftests::known_samples::in_loop;
-use pmu_selftests::known_samples::run;
-use pmu_selftests::known_samples::sampling;
-use pmu_selftests::machine;
-use pmu_selftests::machine::Model;
-use pmu_selftests::sample::Recorder;
-use pmu_selftests::sample::Sample;
-use pmu_selftests::work;
+use pmu_selftests::known_samples::*;
+use pmu_selftests::prelude::*;
 
 /// Operation, level, snoop, lock and TLB "not available" (PERF_MEM_NA).
 const NO_SOURCE: u64 = 1 | 1 << 5 | 1 << 19 | 1 << 24 | 1 << 26 | 0xf << 33;
@@ -78,16 +52,9 @@ fn all_fields() -> u64 {
 fn each_field_alone() -> Outcome {
     machine::needs_pace()?;
     for field in FIELDS.map(u64::from).into_iter().chain([WEIGHT_STRUCT]) {
-        let samples = match samples_of(sampling(field)) {
-            Ok(samples) => samples,
-            Err(error) => return ktap::fail(format!("{field:#x}: {error}")),
-        };
-        let fewest = FEWEST as usize;
-        check!(
-            samples.len() >= fewest,
-            "{field:#x}: {} samples of {fewest}",
-            samples.len()
-        );
+        let samples = samples_of(sampling(field)).or_fail(&format!("{field:#x}"))?;
+        let taken = samples.len() as u64;
+        check!(taken >= FEWEST, "{field:#x}: {taken} samples of {FEWEST}");
     }
     Ok(())
 }
@@ -101,16 +68,12 @@ fn each_field_beside_each() -> Outcome {
             let samples = recorder.samples(|| {
                 work::run(4 * PERIOD);
             });
-            match samples {
-                Ok(samples) => check!(
-                    samples.iter().any(|s| work::code().contains(&s.ip)),
-                    "{first:#x} and {second:#x}: {} samples",
-                    samples.len()
-                ),
-                Err(error) => {
-                    return ktap::fail(format!("{first:#x} and {second:#x}: {error}"));
-                }
-            }
+            let samples = samples.or_fail(&format!("{first:#x} and {second:#x}"))?;
+            check!(
+                samples.iter().any(|s| work::code().contains(&s.ip)),
+                "{first:#x} and {second:#x}: {} samples",
+                samples.len()
+            );
         }
     }
     Ok(())
@@ -118,7 +81,7 @@ fn each_field_beside_each() -> Outcome {
 
 fn all_fields_in_one_record() -> Outcome {
     machine::needs_pace()?;
-    machine::pin_to(0)?;
+    cpu::pin_to(0)?;
     let attr = sampling(all_fields()).with(|raw| {
         raw.set_use_clockid(1);
         raw.clockid = libc::CLOCK_MONOTONIC;
@@ -132,48 +95,34 @@ fn all_fields_in_one_record() -> Outcome {
     for sample in &samples {
         check!(
             sample.identifier == id && sample.id == id && sample.stream_id == id,
-            "ids {} {} {}, not {id}",
-            sample.identifier,
-            sample.id,
-            sample.stream_id
+            "not {id}: {sample:x?}"
         );
         // SAFETY: a question without pointers.
         let (pid, tid) = (std::process::id(), unsafe { libc::gettid() });
         check!(sample.pid == pid && sample.tid == tid as u32, "{sample:x?}");
-        check!(
-            sample.time > last_time && sample.time < after,
-            "time {} after {last_time}, ended at {after}",
-            sample.time
-        );
+        expect_within("time", sample.time, last_time + 1..after)?;
         last_time = sample.time;
-        check!(sample.cpu == 0, "CPU {}", sample.cpu);
-        check!(sample.period == PERIOD, "period {}", sample.period);
-        check!(sample.raw == [4], "raw data {:x?}", sample.raw);
-        check!(sample.transaction == 0, "{:#x}", sample.transaction);
-        check!(sample.branches.is_empty(), "{:x?}", sample.branches);
+        check!(sample.cpu == 0 && sample.period == PERIOD, "{sample:x?}");
+        check!(sample.raw == [4] && sample.transaction == 0, "{sample:x?}");
+        check!(sample.branches.is_empty(), "{sample:x?}");
     }
     // SAFETY: a question without pointers.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     for sample in in_loop(samples)? {
+        let (mode, size) = (sample.mode(), sample.code_page_size);
+        check!(mode == sys::PERF_RECORD_MISC_USER, "mode {mode}");
         check!(
-            sample.mode() == sys::PERF_RECORD_MISC_USER,
-            "mode {}",
-            sample.mode()
-        );
-        check!(
-            sample.code_page_size >= page && sample.code_page_size.is_power_of_two(),
-            "code in a page of {}",
-            sample.code_page_size
+            size >= page && size.is_power_of_two(),
+            "code in a page of {size}"
         );
     }
     Ok(())
 }
 
+/// The time of CLOCK_MONOTONIC in ns.
 fn now() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    // SAFETY: a timespec is two numbers.
+    let mut time: libc::timespec = unsafe { std::mem::zeroed() };
     // SAFETY: `time` outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -188,20 +137,13 @@ fn data_of_no_access() -> Outcome {
     for weight in [WEIGHT, WEIGHT_STRUCT] {
         let samples = samples_of(sampling(fields | weight))?;
         for sample in in_loop(samples)? {
+            let has_address = sample.addr != 0;
             check!(
-                (sample.addr == 0) == (sample.phys_addr == 0)
-                    && (sample.addr == 0) == (sample.data_page_size == 0),
-                "address {:#x}, physical {:#x}, page {:#x}",
-                sample.addr,
-                sample.phys_addr,
-                sample.data_page_size
+                (sample.phys_addr != 0, sample.data_page_size != 0) == (has_address, has_address),
+                "{sample:x?}"
             );
-            check!(
-                [0, NO_SOURCE].contains(&sample.data_src),
-                "data source {:#x}",
-                sample.data_src
-            );
-            check!(sample.weight == 0, "weight {:#x}", sample.weight);
+            check!([0, NO_SOURCE].contains(&sample.data_src), "{sample:x?}");
+            check!(sample.weight == 0, "{sample:x?}");
         }
     }
     Ok(())
@@ -279,7 +221,8 @@ fn two_events_in_one_buffer() -> Outcome {
 /// The branch stack beside all other fields, where the processor has one.
 fn all_fields_and_branches() -> Outcome {
     let with_branches = sampling(all_fields() | BRANCH_STACK);
-    if [libc::EOPNOTSUPP, libc::EINVAL].contains(&errno_of(sampling(IP | BRANCH_STACK).open())) {
+    let errno = errno_of(sampling(IP | BRANCH_STACK).open());
+    if [libc::EOPNOTSUPP, libc::EINVAL].contains(&errno) {
         return ktap::skip("the driver offers no branch stacks");
     }
     for extra in [
@@ -295,13 +238,10 @@ fn all_fields_and_branches() -> Outcome {
             println!("{extra:#x} is not supported");
             continue;
         }
-        let samples = samples_of(attr)?;
-        let inside = in_loop(samples)?;
+        let inside = in_loop(samples_of(attr)?)?;
         let to_loop = known::code().start;
-        let with_loop = inside
-            .iter()
-            .filter(|sample| sample.branches.iter().any(|branch| branch.to == to_loop))
-            .count();
+        let has_loop = |s: &&Sample| s.branches.iter().any(|branch| branch.to == to_loop);
+        let with_loop = inside.iter().filter(has_loop).count();
         let entries: usize = inside.iter().map(|sample| sample.branches.len()).sum();
         println!("{extra:#x}: {entries} branches in {} samples", inside.len());
         if entries == 0 && machine::model()? != Model::Power10 {
@@ -340,10 +280,7 @@ fn impossible_requests() -> Outcome {
     }
     refused("weights", sampling(WEIGHT | WEIGHT_STRUCT), libc::EINVAL)?;
     for field in [REGS_USER, REGS_INTR] {
-        let none = sampling(field).with(|raw| {
-            raw.sample_regs_user = 0;
-            raw.sample_regs_intr = 0;
-        });
+        let none = sampling(field).sample_regs_user(0).sample_regs_intr(0);
         refused("no registers", none, libc::EINVAL)?;
     }
     for size in [4, 12, 0xffff] {
@@ -353,35 +290,30 @@ fn impossible_requests() -> Outcome {
     let deep = sampling(CALLCHAIN).sample_max_stack(0xffff);
     refused("length of the callchain", deep, libc::EOVERFLOW)?;
     let reserved = sampling(IP).with(|raw| raw.__reserved_2 = 1);
-    refused("reserved word", reserved, libc::EINVAL)
+    refused("reserved word", reserved, libc::EINVAL)?;
+    let reserved = sampling(IP).with(|raw| raw.set___reserved_1(1));
+    refused("reserved bit", reserved, libc::EINVAL)?;
+    let small = sampling(IP).with(|raw| raw.size = 8);
+    refused("attribute of 8 bytes", small, libc::E2BIG)
 }
 
 /// No POWER promises a bound on the skid of ordinary events, so that no precision
 /// can be had. (The kernel's built-in driver does not look.)
 fn precision_is_refused() -> Outcome {
-    let errnos: BTreeSet<_> = (1..=3)
-        .map(|precision| {
-            let attr = sampling(IP).with(|raw| raw.set_precise_ip(precision));
-            errno_of(attr.open())
-        })
-        .collect();
-    check!(errnos == [libc::EOPNOTSUPP].into(), "errnos {errnos:?}");
+    for precision in 1..=3 {
+        let errno = errno_of(
+            sampling(IP)
+                .with(|raw| raw.set_precise_ip(precision))
+                .open(),
+        );
+        check!(errno == libc::EOPNOTSUPP, "{precision}: errno {errno}");
+    }
     Ok(())
 }
 
-fn main() {
-    if let Err(error) = machine::keep_sample_rate() {
-        eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
-    }
-    ktap::run(&[
-        ("each_field_alone", each_field_alone),
-        ("each_field_beside_each", each_field_beside_each),
-        ("all_fields_in_one_record", all_fields_in_one_record),
-        ("data_of_no_access", data_of_no_access),
-        ("counts_of_the_moment", counts_of_the_moment),
-        ("two_events_in_one_buffer", two_events_in_one_buffer),
-        ("all_fields_and_branches", all_fields_and_branches),
-        ("impossible_requests", impossible_requests),
-        ("precision_is_refused", precision_is_refused),
-    ])
+ktap::main! {
+    first: machine::keep_sample_rate;
+    each_field_alone, each_field_beside_each, all_fields_in_one_record, data_of_no_access,
+    counts_of_the_moment, two_events_in_one_buffer, all_fields_and_branches,
+    impossible_requests, precision_is_refused,
 }

@@ -5,34 +5,15 @@
 //! there: late on any machine, and on an emulator that ignores the freeze bits of
 //! MMCR2 because the kernel's work is counted.
 
-use std::fs;
-use std::io;
 use std::time::Duration;
 use std::time::Instant;
 
-use perf_event::sys;
-
-use ktap::Failure;
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::errno_of;
-use pmu_selftests::fields::sample::ADDR;
-use pmu_selftests::fields::sample::BRANCH_STACK;
-use pmu_selftests::fields::sample::CALLCHAIN;
-use pmu_selftests::fields::sample::IP;
-use pmu_selftests::fields::sample::REGS_INTR;
-use pmu_selftests::fields::sample::REGS_USER;
+use ktap::process::NOBODY;
+use ktap::process::become_user;
+use pmu_selftests::fields::sample::*;
 use pmu_selftests::kernel_work;
-use pmu_selftests::machine;
-use pmu_selftests::process;
+use pmu_selftests::prelude::*;
 use pmu_selftests::regs;
-use pmu_selftests::sample::Recorder;
-use pmu_selftests::sample::Sample;
-use pmu_selftests::work;
 
 fn period() -> u64 {
     machine::period(12_011)
@@ -47,9 +28,8 @@ const PAGES: usize = 32;
 /// An event of user mode with the fields given.
 fn of_user(code: u64, fields: u64) -> Result<Attr, Failure> {
     let mask = regs::GENERAL | regs::extended()?;
-    Ok(Attr::raw(code).sampling(period(), fields).with(|raw| {
-        raw.set_exclude_kernel(1);
-        raw.set_exclude_hv(1);
+    let attr = Attr::raw(code).sampling(period(), fields);
+    Ok(attr.exclude_kernel(true).exclude_hv(true).with(|raw| {
         // Without this, a callchain takes privileges.
         raw.set_exclude_callchain_kernel(1);
         if fields & REGS_INTR != 0 {
@@ -78,11 +58,10 @@ fn is_kernel_caller(entry: u64) -> bool {
 /// What of the kernel is in a sample.
 fn leak(sample: &Sample) -> Option<String> {
     let found = |what: &str, value: u64| Some(format!("{what} {value:#x}"));
-    if is_kernel_address(sample.ip) {
-        return found("IP", sample.ip);
-    }
-    if is_kernel_address(sample.addr) {
-        return found("address", sample.addr);
+    for (what, address) in [("IP", sample.ip), ("address", sample.addr)] {
+        if is_kernel_address(address) {
+            return found(what, address);
+        }
     }
     if let Some(&entry) = sample
         .callchain
@@ -91,10 +70,8 @@ fn leak(sample: &Sample) -> Option<String> {
     {
         return found("callchain", entry);
     }
-    let mut ends = sample
-        .branches
-        .iter()
-        .flat_map(|branch| [branch.from, branch.to]);
+    let branches = sample.branches.iter();
+    let mut ends = branches.flat_map(|branch| [branch.from, branch.to]);
     if let Some(end) = ends.find(|end| is_kernel_address(*end)) {
         return found("branch", end);
     }
@@ -125,8 +102,8 @@ fn samples_of(attr: &Attr, kind: &kernel_work::Kind) -> Result<Vec<Sample>, Fail
 
 /// Checks the samples of all kinds of work, and that there are some at all.
 fn nothing_leaks(fields: u64) -> Outcome {
-    machine::pin_to(0)?;
-    process::become_nobody()?;
+    cpu::pin_to(0)?;
+    become_user(NOBODY)?;
     let mut taken = 0;
     for code in [on_pmc(1, INSTRUCTIONS), RUN_INSTRUCTIONS] {
         let attr = of_user(code, fields)?;
@@ -154,44 +131,12 @@ fn nothing_leaks(fields: u64) -> Outcome {
     Ok(())
 }
 
-fn addresses() -> Outcome {
-    nothing_leaks(IP)
-}
-
-fn everything() -> Outcome {
-    nothing_leaks(IP | ADDR | CALLCHAIN | REGS_INTR | REGS_USER)
-}
-
-fn registers_alone() -> Outcome {
-    nothing_leaks(REGS_INTR)
-}
-
-fn registers_of_user_alone() -> Outcome {
-    nothing_leaks(REGS_USER)
-}
-
-fn callchain_alone() -> Outcome {
-    nothing_leaks(CALLCHAIN)
-}
-
-fn data_address_alone() -> Outcome {
-    nothing_leaks(ADDR)
-}
-
-fn branches_alone() -> Outcome {
-    nothing_leaks(BRANCH_STACK)
-}
-
-fn branches_and_addresses() -> Outcome {
-    nothing_leaks(IP | BRANCH_STACK)
-}
-
 /// Where such an event sees the kernel's work, what it would sample there is left
 /// out, and what belongs to the program is not.
 fn own_samples_remain() -> Outcome {
     machine::needs_pace()?;
-    machine::pin_to(0)?;
-    process::become_nobody()?;
+    cpu::pin_to(0)?;
+    become_user(NOBODY)?;
     let attr = of_user(on_pmc(1, INSTRUCTIONS), IP)?;
     let mut recorder = Recorder::open(attr, PAGES)?;
     let period = period();
@@ -200,10 +145,7 @@ fn own_samples_remain() -> Outcome {
         for turn in 0..100 {
             // Of no fixed length, so that overflows come everywhere.
             done += work::run(2 * period + turn % 29 * 512);
-            for _ in 0..turn % 17 {
-                // SAFETY: a system call without arguments.
-                unsafe { libc::syscall(libc::SYS_getppid) };
-            }
+            work::system_calls(turn % 17);
         }
     })?;
     let inside = samples
@@ -222,12 +164,9 @@ fn own_samples_remain() -> Outcome {
 /// that has too many of them until the next tick.
 fn samples_left_out_are_throttled() -> Outcome {
     machine::needs_pace()?;
-    machine::pin_to(0)?;
-    let most_per_second: u64 = fs::read_to_string("/proc/sys/kernel/perf_event_max_sample_rate")?
-        .trim()
-        .parse()
-        .map_err(io::Error::other)?;
-    process::become_nobody()?;
+    cpu::pin_to(0)?;
+    let most_per_second = machine::sample_rate()?;
+    become_user(NOBODY)?;
     let faults = ("page faults", kernel_work::page_faults as _);
     let (mut all_due, mut all_taken) = (0, 0);
     // Work that repeats is interrupted at the same places again and again, so one
@@ -260,23 +199,15 @@ fn samples_left_out_are_throttled() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    if let Err(error) = machine::keep_sample_rate() {
-        eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
-    }
-    ktap::run(&[
-        ("addresses", addresses),
-        ("everything", everything),
-        ("registers_alone", registers_alone),
-        ("registers_of_user_alone", registers_of_user_alone),
-        ("callchain_alone", callchain_alone),
-        ("data_address_alone", data_address_alone),
-        ("branches_alone", branches_alone),
-        ("branches_and_addresses", branches_and_addresses),
-        ("own_samples_remain", own_samples_remain),
-        (
-            "samples_left_out_are_throttled",
-            samples_left_out_are_throttled,
-        ),
-    ])
+ktap::main! {
+    first: machine::keep_sample_rate;
+    addresses = nothing_leaks(IP),
+    everything = nothing_leaks(IP | ADDR | CALLCHAIN | REGS_INTR | REGS_USER),
+    registers_alone = nothing_leaks(REGS_INTR),
+    registers_of_user_alone = nothing_leaks(REGS_USER),
+    callchain_alone = nothing_leaks(CALLCHAIN),
+    data_address_alone = nothing_leaks(ADDR),
+    branches_alone = nothing_leaks(BRANCH_STACK),
+    branches_and_addresses = nothing_leaks(IP | BRANCH_STACK),
+    own_samples_remain, samples_left_out_are_throttled,
 }

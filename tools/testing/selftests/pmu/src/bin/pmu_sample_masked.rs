@@ -6,25 +6,12 @@
 use std::io;
 use std::time::Duration;
 
-use perf_event::sys;
-
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use perf_event::Event;
 use pmu_selftests::TASK_AND_CPU;
-use pmu_selftests::codes::CYCLES;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
 use pmu_selftests::kernel_work;
 use pmu_selftests::kernel_work::Kind;
-use pmu_selftests::machine;
 use pmu_selftests::of_cpu_0;
+use pmu_selftests::prelude::*;
 use pmu_selftests::regs;
-use pmu_selftests::ring::Record;
-use pmu_selftests::ring::Ring;
-use pmu_selftests::sample::Sample;
 
 /// Above what perf allows in a tick: 400 (100 kHz at 250 ticks/s).
 fn period() -> u64 {
@@ -54,78 +41,91 @@ fn sampling(attr: Attr, period: u64) -> Attr {
     })
 }
 
-/// A sampling event with its buffer.
-struct Sampler {
-    attr: Attr,
-    event: Event,
-    ring: Ring,
+/// A sampling event of this period with its buffer.
+fn open(attr: Attr, period: u64) -> io::Result<Recorder> {
+    Recorder::open(sampling(attr, period), PAGES)
 }
 
-impl Sampler {
-    fn open(attr: Attr) -> io::Result<Sampler> {
-        let event = attr.open()?;
-        let ring = Ring::map(&event, PAGES)?;
-        Ok(Sampler { attr, event, ring })
-    }
-
-    fn period(&self) -> u64 {
-        self.attr.as_raw().sample_period
-    }
-
-    /// What was sampled, once it is found to be right.
-    fn samples(&mut self) -> Result<Vec<Sample>, ktap::Failure> {
-        let records = self.ring.take();
-        let what = format!("{:#x} each {}", self.attr.as_raw().config, self.period());
-        let lost = records
-            .iter()
-            .filter(|record| record.kind == sys::PERF_RECORD_LOST);
-        check!(lost.count() == 0, "{what}: the buffer was too small");
-        let samples = Sample::all(&self.attr, &records)?;
-        let mut last_time = 0;
-        for (index, sample) in samples.iter().enumerate() {
-            check!(
-                sample.time > last_time,
-                "{what}: sample {index} at {} after {last_time}",
-                sample.time
-            );
-            last_time = sample.time;
-            // Sample n stands for the end of period n.
-            let due = (index as u64 + 1) * self.period();
-            let count = sample.read.values[0].value;
-            check!(
-                (due..due + LATE).contains(&count),
-                "{what}: sample {index} at a count of {count}, due at {due}"
-            );
-            let is_kernel = is_kernel_address(sample.ip);
-            let mode = if is_kernel {
-                sys::PERF_RECORD_MISC_KERNEL
-            } else {
-                sys::PERF_RECORD_MISC_USER
-            };
-            check!(
-                sample.mode() == mode,
-                "{what}: {:#x} in mode {}",
-                sample.ip,
-                sample.mode()
-            );
-            let msr = sample.regs_intr.get(regs::MSR);
-            check!(
-                (msr & regs::PROBLEM_STATE == 0) == is_kernel
-                    && is_kernel_address(sample.regs_intr.get(regs::NIP)) == is_kernel
-                    && sample.regs_intr.get(regs::TRAP) == regs::PERFMON,
-                "{what}: {:x?}",
-                sample.regs_intr
-            );
-        }
-        let count = self.event.read()?.value;
-        // The last one may be due since a moment ago, and come when it goes on.
-        let (taken, due) = (samples.len() as u64, count / self.period());
+/// What was sampled, once it is found to be right.
+fn samples(recorder: &mut Recorder) -> Result<Vec<Sample>, Failure> {
+    let period = recorder.attr.as_raw().sample_period;
+    let what = format!("{:#x} each {period}", recorder.attr.as_raw().config);
+    let records = recorder.ring.take();
+    let lost = records
+        .iter()
+        .filter(|record| record.kind == sys::PERF_RECORD_LOST);
+    check!(lost.count() == 0, "{what}: the buffer was too small");
+    let samples = Sample::all(&recorder.attr, &records)?;
+    let mut last_time = 0;
+    for (index, sample) in samples.iter().enumerate() {
         check!(
-            taken == due || taken + 1 == due && count % self.period() < LATE,
-            "{what}: {count} counted, {taken} samples"
+            sample.time > last_time,
+            "{what}: sample {index} at {} after {last_time}",
+            sample.time
         );
-        Ok(samples)
+        last_time = sample.time;
+        // Sample n stands for the end of period n.
+        let due = (index as u64 + 1) * period;
+        let count = sample.read.values[0].value;
+        expect_within(
+            format!("{what}: count of sample {index}"),
+            count,
+            due..due + LATE,
+        )?;
+        let is_kernel = is_kernel_address(sample.ip);
+        let mode = if is_kernel {
+            sys::PERF_RECORD_MISC_KERNEL
+        } else {
+            sys::PERF_RECORD_MISC_USER
+        };
+        check!(
+            sample.mode() == mode,
+            "{what}: {:#x} in mode {}",
+            sample.ip,
+            sample.mode()
+        );
+        let msr = sample.regs_intr.get(regs::MSR);
+        check!(
+            (msr & regs::PROBLEM_STATE == 0) == is_kernel
+                && is_kernel_address(sample.regs_intr.get(regs::NIP)) == is_kernel
+                && sample.regs_intr.get(regs::TRAP) == regs::PERFMON,
+            "{what}: {:x?}",
+            sample.regs_intr
+        );
     }
+    let count = recorder.event.read()?.value;
+    // The last one may be due since a moment ago, and come when it goes on.
+    let (taken, due) = (samples.len() as u64, count / period);
+    check!(
+        taken == due || taken + 1 == due && count % period < LATE,
+        "{what}: {count} counted, {taken} samples"
+    );
+    Ok(samples)
+}
+
+/// What was sampled of one kind of work, with the event enabled for it.
+fn samples_of(
+    attr: Attr,
+    period: u64,
+    kind: &Kind,
+    time: Duration,
+) -> Result<Vec<Sample>, Failure> {
+    let mut recorder = open(attr, period)?;
+    let mut done = Ok(());
+    recorder
+        .event
+        .enable_during(|| done = kernel_work::run_for(kind, time))?;
+    done?;
+    samples(&mut recorder)
+}
+
+/// Each kind of work gives more than so many samples.
+fn each_kind(attr: Attr, period: u64, time: Duration, fewest: usize) -> Outcome {
+    for kind in &kernel_work::KINDS {
+        let samples = samples_of(attr.clone(), period, kind, time)?;
+        check!(samples.len() > fewest, "{}: {}", kind.0, samples.len());
+    }
+    Ok(())
 }
 
 fn is_kernel_address(address: u64) -> bool {
@@ -145,17 +145,9 @@ fn in_kernel(samples: &[Sample]) -> (usize, usize) {
 
 /// All tasks of a CPU, the idle one included.
 fn every_kind_of_work() -> Outcome {
-    machine::needs_pace()?;
-    machine::pin_to(0)?;
     let mut all_masked = 0;
     for kind in &kernel_work::KINDS {
-        let mut sampler = Sampler::open(sampling(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period()))?;
-        let mut done = Ok(());
-        sampler
-            .event
-            .count(|| done = kernel_work::run_for(kind, time()))?;
-        done?;
-        let samples = sampler.samples()?;
+        let samples = samples_of(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period(), kind, time())?;
         let (kernel, masked) = in_kernel(&samples);
         // What sampling_compare.sh reads.
         println!("{}: {} samples, {masked} masked", kind.0, samples.len());
@@ -171,49 +163,22 @@ fn every_kind_of_work() -> Outcome {
     Ok(())
 }
 
-/// A task's event, which comes and goes with the task.
-fn of_a_task() -> Outcome {
-    machine::needs_pace()?;
-    machine::pin_to(0)?;
-    for kind in &kernel_work::KINDS {
-        let mut sampler = Sampler::open(sampling(Attr::raw(INSTRUCTIONS), period()))?;
-        let mut done = Ok(());
-        sampler
-            .event
-            .count(|| done = kernel_work::run_for(kind, time()))?;
-        done?;
-        let samples = sampler.samples()?;
-        check!(samples.len() > 20, "{}: {}", kind.0, samples.len());
+/// Does one kind of work with all the events enabled.
+fn all_at_once(recorders: &[Recorder], kind: &Kind, time: Duration) -> Outcome {
+    for recorder in recorders {
+        recorder.event.enable()?;
     }
-    Ok(())
-}
-
-/// So often that perf stops the event for the rest of the tick.
-fn while_throttled() -> Outcome {
-    machine::needs_pace()?;
-    machine::pin_to(0)?;
-    for kind in &kernel_work::KINDS {
-        let mut sampler = Sampler::open(sampling(
-            of_cpu_0(on_pmc(3, INSTRUCTIONS)),
-            machine::period(2003),
-        ))?;
-        let mut done = Ok(());
-        sampler
-            .event
-            .count(|| done = kernel_work::run_for(kind, time() / 2))?;
-        done?;
-        let samples = sampler.samples()?;
-        check!(samples.len() > 100, "{}: {}", kind.0, samples.len());
+    kernel_work::run_for(kind, time)?;
+    for recorder in recorders.iter().rev() {
+        recorder.event.disable()?;
     }
     Ok(())
 }
 
 /// Up to six counters negative at once, three of them always together.
 fn several_at_once() -> Outcome {
-    machine::needs_pace()?;
-    machine::pin_to(0)?;
     for kind in &kernel_work::KINDS {
-        let mut samplers = Vec::new();
+        let mut recorders = Vec::new();
         for (code, period) in [
             (on_pmc(1, INSTRUCTIONS), 4 * period()),
             (on_pmc(2, INSTRUCTIONS), 4 * period()),
@@ -221,18 +186,11 @@ fn several_at_once() -> Outcome {
             (on_pmc(4, INSTRUCTIONS), 12 * period()),
             (RUN_INSTRUCTIONS, 7 * period()),
         ] {
-            samplers.push(Sampler::open(sampling(of_cpu_0(code), period))?);
+            recorders.push(open(of_cpu_0(code), period)?);
         }
-        for sampler in &samplers {
-            sampler.event.enable()?;
-        }
-        kernel_work::run_for(kind, time())?;
-        for sampler in &samplers {
-            sampler.event.disable()?;
-        }
-        for sampler in &mut samplers {
-            let samples = sampler.samples()?;
-            check!(!samples.is_empty(), "{}: no sample", kind.0);
+        all_at_once(&recorders, kind, time())?;
+        for recorder in &mut recorders {
+            check!(!samples(recorder)?.is_empty(), "{}: no sample", kind.0);
         }
     }
     Ok(())
@@ -241,22 +199,17 @@ fn several_at_once() -> Outcome {
 /// Enabled and disabled all the time, by the task itself and with an interrupt
 /// due at any moment of that.
 fn enabled_and_disabled() -> Outcome {
-    machine::needs_pace()?;
-    machine::pin_to(0)?;
     for raw in TASK_AND_CPU {
         for period in [period(), 20 * period() + 7] {
-            let mut sampler = Sampler::open(sampling(raw(on_pmc(2, INSTRUCTIONS)), period))?;
+            let mut recorder = open(raw(on_pmc(2, INSTRUCTIONS)), period)?;
             // Another event, so that enabling does not always start the PMU.
             let other = raw(on_pmc(4, INSTRUCTIONS)).enabled().open()?;
             for turn in 0..400 {
-                sampler.event.enable()?;
-                for _ in 0..turn % 13 {
-                    // SAFETY: a system call without arguments.
-                    unsafe { libc::syscall(libc::SYS_getppid) };
-                }
-                sampler.event.disable()?;
+                recorder.event.enable()?;
+                work::system_calls(turn % 13);
+                recorder.event.disable()?;
             }
-            let samples = sampler.samples()?;
+            let samples = samples(&mut recorder)?;
             check!(samples.len() > 2, "{} samples", samples.len());
             drop(other);
         }
@@ -267,19 +220,15 @@ fn enabled_and_disabled() -> Outcome {
 /// Beside the event of a task, so that each switch reprograms the PMU, with
 /// interrupts hard off: one that is due then must not be forgotten.
 fn beside_an_event_of_a_task() -> Outcome {
-    machine::needs_pace()?;
-    machine::pin_to(0)?;
     for kind in &kernel_work::KINDS {
-        let mut of_cpu = Sampler::open(sampling(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period()))?;
-        let mut of_task =
-            Sampler::open(sampling(Attr::raw(on_pmc(2, INSTRUCTIONS)), 2 * period()))?;
-        of_cpu.event.enable()?;
-        of_task.event.enable()?;
-        kernel_work::run_for(kind, time())?;
-        of_task.event.disable()?;
-        of_cpu.event.disable()?;
-        let samples = [of_cpu.samples()?.len(), of_task.samples()?.len()];
-        check!(samples[1] > 10, "{}: {samples:?} samples", kind.0);
+        let mut recorders = [
+            open(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period())?,
+            open(Attr::raw(on_pmc(2, INSTRUCTIONS)), 2 * period())?,
+        ];
+        all_at_once(&recorders, kind, time())?;
+        let [of_cpu, of_task] = &mut recorders;
+        let taken = [samples(of_cpu)?.len(), samples(of_task)?.len()];
+        check!(taken[1] > 10, "{}: {taken:?} samples", kind.0);
     }
     Ok(())
 }
@@ -287,20 +236,15 @@ fn beside_an_event_of_a_task() -> Outcome {
 /// A group that leaves the PMU and comes back at each tick, as it shares it with
 /// another one.
 fn multiplexed() -> Outcome {
-    machine::needs_pace()?;
-    machine::pin_to(0)?;
-    let mut first = Sampler::open(sampling(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period()))?;
-    let mut second = Sampler::open(sampling(of_cpu_0(on_pmc(1, CYCLES)), period()))?;
-    first.event.enable()?;
-    second.event.enable()?;
-    let storm: &Kind = &("timers", kernel_work::timers);
-    kernel_work::run_for(storm, 3 * time())?;
-    first.event.disable()?;
-    second.event.disable()?;
-    for sampler in [&mut first, &mut second] {
-        let count = sampler.event.read()?;
+    let mut recorders = [
+        open(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period())?,
+        open(of_cpu_0(on_pmc(1, CYCLES)), period())?,
+    ];
+    all_at_once(&recorders, &("timers", kernel_work::timers), 3 * time())?;
+    for recorder in &mut recorders {
+        let count = recorder.event.read()?;
         check!(count.running < count.enabled, "{count:?}");
-        let samples = sampler.samples()?;
+        let samples = samples(recorder)?;
         check!(samples.len() > 50, "{} samples of {count:?}", samples.len());
     }
     Ok(())
@@ -309,12 +253,11 @@ fn multiplexed() -> Outcome {
 /// With a buffer that is too small, perf tells how many records it lost, and the
 /// event how many of them were samples.
 fn lost_in_the_buffer() -> Outcome {
-    machine::needs_pace()?;
-    machine::pin_to(0)?;
-    let attr = sampling(Attr::raw(on_pmc(1, INSTRUCTIONS)), period())
+    let attr = sampling(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period())
         .read_format(sys::PERF_FORMAT_LOST.into());
-    let event = attr.on_cpu(0).open()?;
-    let mut ring = Ring::map(&event, 1)?;
+    let Recorder {
+        event, mut ring, ..
+    } = Recorder::open(attr, 1)?;
     let storm: &Kind = &("system calls", kernel_work::system_calls);
     event.enable()?;
     kernel_work::run_for(storm, 3 * time())?;
@@ -337,26 +280,29 @@ fn lost_in_the_buffer() -> Outcome {
         "{} due, {taken} taken, {lost} lost, {told} told",
         count / period()
     );
-    check!(!records.iter().any(is_throttle), "throttled");
+    let throttled = |record: &Record| record.kind == sys::PERF_RECORD_THROTTLE;
+    check!(!records.iter().any(throttled), "throttled");
     Ok(())
 }
 
-fn is_throttle(record: &Record) -> bool {
-    record.kind == sys::PERF_RECORD_THROTTLE
+fn prepare() -> Outcome {
+    machine::keep_sample_rate()?;
+    machine::needs_pace()?;
+    Ok(cpu::pin_to(0)?)
 }
 
-fn main() {
-    if let Err(error) = machine::keep_sample_rate() {
-        eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
-    }
-    ktap::run(&[
-        ("every_kind_of_work", every_kind_of_work),
-        ("of_a_task", of_a_task),
-        ("while_throttled", while_throttled),
-        ("several_at_once", several_at_once),
-        ("enabled_and_disabled", enabled_and_disabled),
-        ("beside_an_event_of_a_task", beside_an_event_of_a_task),
-        ("multiplexed", multiplexed),
-        ("lost_in_the_buffer", lost_in_the_buffer),
-    ])
+ktap::main! {
+    first: prepare;
+    every_kind_of_work,
+    // A task's event comes and goes with the task.
+    of_a_task = each_kind(Attr::raw(INSTRUCTIONS), period(), time(), 20),
+    // So often that perf stops the event for the rest of the tick.
+    while_throttled = each_kind(
+        of_cpu_0(on_pmc(3, INSTRUCTIONS)),
+        machine::period(2003),
+        time() / 2,
+        100,
+    ),
+    several_at_once, enabled_and_disabled, beside_an_event_of_a_task, multiplexed,
+    lost_in_the_buffer,
 }

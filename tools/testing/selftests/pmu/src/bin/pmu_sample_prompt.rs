@@ -10,18 +10,9 @@ use std::io;
 use std::ops::Range;
 use std::time::Duration;
 
-use ktap::Failure;
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::fields::sample::CALLCHAIN;
-use pmu_selftests::fields::sample::IP;
+use pmu_selftests::fields::sample::*;
 use pmu_selftests::kernel_work;
-use pmu_selftests::machine;
-use pmu_selftests::sample::Recorder;
-use pmu_selftests::sample::Sample;
+use pmu_selftests::prelude::*;
 
 /// What all work in a timer's interrupt is called by.
 const HANDLER: &str = "hrtimer_interrupt";
@@ -59,28 +50,21 @@ fn function(name: &str) -> Result<Range<u64>, Failure> {
     }
 }
 
-fn samples() -> Result<Vec<Sample>, Failure> {
-    let attr = Attr::raw(on_pmc(1, INSTRUCTIONS))
-        .sampling(machine::period(PERIOD), IP | CALLCHAIN)
-        .exclude_callchain_user(true);
-    let mut recorder = Recorder::open(attr, PAGES)?;
-    let timers = ("timers", kernel_work::timers as _);
-    let mut done = Ok(());
-    let samples = recorder.samples(|| done = kernel_work::run_for(&timers, TIME))?;
-    done?;
-    Ok(samples)
-}
-
 /// A program is interrupted by a timer again and again: so are the handlers.
 fn within_the_timers_interrupt() -> Outcome {
     machine::needs_pace()?;
-    machine::pin_to(0)?;
+    cpu::pin_to(0)?;
     let handler = function(HANDLER)?;
-    let samples = samples()?;
-    let within = samples
-        .iter()
-        .filter(|sample| sample.callchain.iter().any(|entry| handler.contains(entry)))
-        .count();
+    let attr = Attr::raw(on_pmc(1, INSTRUCTIONS))
+        .sampling(machine::period(PERIOD), IP | CALLCHAIN)
+        .exclude_callchain_user(true);
+    let mut done = Ok(());
+    let timers = ("timers", kernel_work::timers as _);
+    let samples =
+        Recorder::open(attr, PAGES)?.samples(|| done = kernel_work::run_for(&timers, TIME))?;
+    done?;
+    let in_handler = |s: &&Sample| s.callchain.iter().any(|entry| handler.contains(entry));
+    let within = samples.iter().filter(in_handler).count();
     println!("{within} of {} samples", samples.len());
     check!(
         samples.len() > 100 && within >= LEAST,
@@ -90,9 +74,7 @@ fn within_the_timers_interrupt() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    if let Err(error) = machine::keep_sample_rate() {
-        eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
-    }
-    ktap::run(&[("within_the_timers_interrupt", within_the_timers_interrupt)])
+ktap::main! {
+    first: machine::keep_sample_rate;
+    within_the_timers_interrupt,
 }

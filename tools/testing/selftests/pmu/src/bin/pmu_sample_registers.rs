@@ -2,39 +2,14 @@
 //! The interrupted program in a sample: its registers, its stack and callers,
 //! and the registers of the PMU itself, the extended ones.
 
-use perf_event::sys;
-
-use ktap::Failure;
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::CYCLES;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::errno_of;
-use pmu_selftests::fields::sample::ADDR;
-use pmu_selftests::fields::sample::CALLCHAIN;
-use pmu_selftests::fields::sample::DATA_SRC;
-use pmu_selftests::fields::sample::IP;
-use pmu_selftests::fields::sample::READ;
-use pmu_selftests::fields::sample::REGS_INTR;
-use pmu_selftests::fields::sample::REGS_USER;
-use pmu_selftests::fields::sample::STACK_USER;
+use ktap::process::NOBODY;
+use ktap::process::become_user;
+use pmu_selftests::fields::sample::*;
 use pmu_selftests::known;
-use pmu_selftests::known_samples::PAGES;
-use pmu_selftests::known_samples::PERIOD;
-use pmu_selftests::known_samples::STACK_BYTES;
-use pmu_selftests::known_samples::WORK;
-use pmu_selftests::known_samples::in_loop;
-use pmu_selftests::known_samples::run;
-use pmu_selftests::known_samples::samples_in_loop;
-use pmu_selftests::known_samples::sampling;
-use pmu_selftests::machine;
-use pmu_selftests::machine::Model;
-use pmu_selftests::process;
+use pmu_selftests::known_samples::*;
+use pmu_selftests::of_cpu_0;
+use pmu_selftests::prelude::*;
 use pmu_selftests::regs;
-use pmu_selftests::sample::Recorder;
 
 // Fields of MMCR0 and MMCRA (Power ISA v3.1, Book III, chapter 10; PMCCEXT since
 // v3.1, SDAR mode and BHRBRD in the processors' manuals).
@@ -68,37 +43,22 @@ fn general_registers() -> Outcome {
     for sample in &samples {
         for registers in [&sample.regs_intr, &sample.regs_user] {
             let get = |number| registers.get(number);
+            let abi = u64::from(sys::PERF_SAMPLE_REGS_ABI_64);
+            check!(registers.abi == abi, "{registers:x?}");
+            let nip = get(regs::NIP);
             check!(
-                registers.abi == sys::PERF_SAMPLE_REGS_ABI_64.into(),
-                "ABI {}",
-                registers.abi
+                known::code().contains(&nip) && nip == sample.ip,
+                "{registers:x?}"
             );
-            check!(
-                known::code().contains(&get(regs::NIP)) && get(regs::NIP) == sample.ip,
-                "NIP {:#x}, IP {:#x}",
-                get(regs::NIP),
-                sample.ip
-            );
-            check!(
-                get(regs::MSR) & regs::PROBLEM_STATE != 0,
-                "MSR {:#x}",
-                get(regs::MSR)
-            );
-            check!(
-                get(regs::TRAP) == regs::PERFMON,
-                "trap {:#x}",
-                get(regs::TRAP)
-            );
+            check!(get(regs::MSR) & regs::PROBLEM_STATE != 0, "{registers:x?}");
+            check!(get(regs::TRAP) == regs::PERFMON, "{registers:x?}");
             for (number, value) in known::REGISTERS {
                 check!(get(number) == value, "r{number} {:#x}", get(number));
             }
         }
         // Rounds to go.
         let ctr = sample.regs_intr.get(regs::CTR);
-        check!(
-            ctr > 0 && ctr <= WORK / 256 && ctr < last_ctr,
-            "CTR {ctr} after {last_ctr}"
-        );
+        expect_within("CTR", ctr, 1..last_ctr.min(WORK / 256 + 1))?;
         last_ctr = ctr;
     }
     Ok(())
@@ -126,10 +86,10 @@ fn callchain_as_long_as_asked() -> Outcome {
         let samples = samples_in_loop(attr)?;
         for sample in &samples {
             // One entry is the mark that user addresses follow.
+            let chain = &sample.callchain;
             check!(
-                sample.callchain.len() == usize::from(longest) + 1,
-                "{longest}: {:x?}",
-                sample.callchain
+                chain.len() == usize::from(longest) + 1,
+                "{longest}: {chain:x?}"
             );
         }
     }
@@ -139,11 +99,8 @@ fn callchain_as_long_as_asked() -> Outcome {
 fn stack_of_user() -> Outcome {
     let samples = samples_in_loop(sampling(IP | STACK_USER | REGS_USER))?;
     for sample in &samples {
-        check!(
-            sample.stack_user.len() == STACK_BYTES as usize,
-            "{} bytes",
-            sample.stack_user.len()
-        );
+        let length = sample.stack_user.len();
+        check!(length == STACK_BYTES as usize, "{length} bytes");
         // The word that r1 points at is the caller's frame.
         let back = u64::from_le_bytes(sample.stack_user[..8].try_into().unwrap_or_default());
         let r1 = sample.regs_user.get(regs::R1);
@@ -159,11 +116,8 @@ fn stack_of_user() -> Outcome {
 fn extended_registers_offered() -> Outcome {
     let all = regs::GENERAL | regs::extended()?;
     for number in 0..64 {
-        let expected = if all >> number & 1 != 0 {
-            0
-        } else {
-            libc::EINVAL
-        };
+        let offered = all >> number & 1 != 0;
+        let expected = if offered { 0 } else { libc::EINVAL };
         for field in [REGS_INTR, REGS_USER] {
             let attr = sampling(field)
                 .sample_regs_intr(1 << number)
@@ -207,24 +161,20 @@ fn control_registers() -> Outcome {
         }
         for sample in in_loop(recorder.samples(run)?)? {
             let get = |number| sample.regs_intr.get(number);
-            check!(
-                get(regs::MMCR0) & !OVERFLOW == mmcr0 | always,
-                "{members:x?}: MMCR0 {:#x}",
-                get(regs::MMCR0)
-            );
-            check!(
-                get(regs::MMCR1) == mmcr1,
-                "{members:x?}: MMCR1 {:#x}",
-                get(regs::MMCR1)
-            );
-            check!(get(regs::MMCR2) == 0, "MMCR2 {:#x}", get(regs::MMCR2));
-            check!(get(regs::MMCR3) == 0, "MMCR3 {:#x}", get(regs::MMCR3));
             // SDAR is updated by cache misses (mode 2); no branches are recorded.
-            check!(
-                get(regs::MMCRA) == 2 << 42 | no_branches,
-                "MMCRA {:#x}",
-                get(regs::MMCRA)
-            );
+            let mmcra = 2 << 42 | no_branches;
+            for (name, value, expected) in [
+                ("MMCR0", get(regs::MMCR0) & !OVERFLOW, mmcr0 | always),
+                ("MMCR1", get(regs::MMCR1), mmcr1),
+                ("MMCR2", get(regs::MMCR2), 0),
+                ("MMCR3", get(regs::MMCR3), 0),
+                ("MMCRA", get(regs::MMCRA), mmcra),
+            ] {
+                check!(
+                    value == expected,
+                    "{members:x?}: {name} {value:#x}, not {expected:#x}"
+                );
+            }
         }
     }
     Ok(())
@@ -237,32 +187,17 @@ fn counters_of_the_moment() -> Outcome {
     for leader in [1, 3] {
         let attr = attr.clone().config(on_pmc(leader, INSTRUCTIONS));
         let mut recorder = Recorder::open(attr, PAGES)?;
-        let _members = [
-            Attr::raw(on_pmc(2, INSTRUCTIONS))
-                .grouped()
-                .open_with(&recorder.event)?,
-            Attr::raw(RUN_INSTRUCTIONS)
-                .grouped()
-                .open_with(&recorder.event)?,
-        ];
+        let member = |code| Attr::raw(code).grouped().open_with(&recorder.event);
+        let _members = [member(on_pmc(2, INSTRUCTIONS))?, member(RUN_INSTRUCTIONS)?];
         let mut last: Option<(u64, u64)> = None;
         let mut in_step = 0;
         for sample in in_loop(recorder.samples(run)?)? {
             let pmc = |number: u32| sample.regs_intr.get(regs::PMC1 + number - 1);
-            let over = pmc(leader as u32).checked_sub(1 << 31);
-            check!(
-                over.is_some_and(|over| over < 4000),
-                "PMC{leader} {:#x}",
-                pmc(leader as u32)
-            );
+            expect_within("leader", pmc(leader as u32), 1 << 31..(1 << 31) + 4000)?;
             // A counting event's counter began at 0, perhaps later than its count.
             for (number, value) in [(2, &sample.read.values[1]), (5, &sample.read.values[2])] {
-                check!(
-                    pmc(number) <= value.value,
-                    "PMC{number} {}, count {}",
-                    pmc(number),
-                    value.value
-                );
+                let (counter, count) = (pmc(number), value.value);
+                check!(counter <= count, "PMC{number} {counter}, count {count}");
             }
             if let Some((counter, count)) = last
                 && pmc(2) > counter
@@ -284,25 +219,15 @@ fn counters_of_the_moment() -> Outcome {
 /// What a program without privileges sees of counters that are not its own:
 /// nothing. (The kernel's built-in driver shows all six.)
 fn counters_of_others() -> Outcome {
-    machine::pin_to(0)?;
+    cpu::pin_to(0)?;
     // Both fit on the PMU at once.
-    let foreign = Attr::raw(on_pmc(3, INSTRUCTIONS))
-        .enabled()
-        .on_cpu(0)
-        .open()?;
-    let attr = extended(IP)?.with(|raw| {
-        raw.set_exclude_kernel(1);
-        raw.set_exclude_hv(1);
-    });
-    process::become_nobody()?;
+    let foreign = of_cpu_0(on_pmc(3, INSTRUCTIONS)).enabled().open()?;
+    let of_user = |attr: Attr| attr.exclude_kernel(true).exclude_hv(true);
+    let attr = of_user(extended(IP)?);
+    become_user(NOBODY)?;
     machine::needs_pace()?;
     let mut recorder = Recorder::open(attr, PAGES)?;
-    let _member = Attr::raw(RUN_INSTRUCTIONS)
-        .with(|raw| {
-            raw.set_exclude_kernel(1);
-            raw.set_exclude_hv(1);
-        })
-        .open_with(&recorder.event)?;
+    let _member = of_user(Attr::raw(RUN_INSTRUCTIONS)).open_with(&recorder.event)?;
     for sample in in_loop(recorder.samples(run)?)? {
         let pmcs: Vec<_> = (regs::PMC1..regs::SDAR)
             .map(|number| sample.regs_intr.get(number))
@@ -345,42 +270,27 @@ fn samples_without_instruction() -> Outcome {
         (REGS_INTR, false),
         (ADDR | REGS_INTR, false),
     ] {
-        let attr = sampling(fields)
-            .with(|raw| raw.read_format = (sys::PERF_FORMAT_LOST | sys::PERF_FORMAT_ID).into());
+        let format = sys::PERF_FORMAT_LOST | sys::PERF_FORMAT_ID;
+        let attr = sampling(fields).read_format(format.into());
         let mut recorder = Recorder::open(attr, PAGES)?;
         let _marked = Attr::raw(MARKED).open_with(&recorder.event)?;
         let samples = recorder.samples(run)?;
         let [count, _id, lost] = recorder.event.read_words()?[..] else {
             return ktap::fail("read() does not give three words");
         };
-        let due = count / PERIOD;
-        let (taken, lost) = (samples.len() as u64, lost);
+        let (taken, due) = (samples.len() as u64, count / PERIOD);
+        let expected = if is_dropped { (0, due) } else { (due, 0) };
         check!(
-            if is_dropped {
-                taken == 0 && lost == due
-            } else {
-                taken == due && lost == 0
-            },
+            (taken, lost) == expected,
             "{fields:#x}: {due} due, {taken} taken, {lost} lost"
         );
     }
     Ok(())
 }
 
-fn main() {
-    if let Err(error) = machine::keep_sample_rate() {
-        eprintln!("perf_cpu_time_max_percent cannot be set: {error}");
-    }
-    ktap::run(&[
-        ("general_registers", general_registers),
-        ("callchain", callchain),
-        ("callchain_as_long_as_asked", callchain_as_long_as_asked),
-        ("stack_of_user", stack_of_user),
-        ("extended_registers_offered", extended_registers_offered),
-        ("control_registers", control_registers),
-        ("counters_of_the_moment", counters_of_the_moment),
-        ("counters_of_others", counters_of_others),
-        ("extended_registers_of_user", extended_registers_of_user),
-        ("samples_without_instruction", samples_without_instruction),
-    ])
+ktap::main! {
+    first: machine::keep_sample_rate;
+    general_registers, callchain, callchain_as_long_as_asked, stack_of_user,
+    extended_registers_offered, control_registers, counters_of_the_moment, counters_of_others,
+    extended_registers_of_user, samples_without_instruction,
 }

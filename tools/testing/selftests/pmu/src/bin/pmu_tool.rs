@@ -8,8 +8,8 @@
 //! pmu_tool hold                   open events, print "ready", work until stdin
 //!                                 ends, then print "counting" or "revoked"
 //! pmu_tool rotate                 as hold, with events that take turns on a counter
-//! pmu_tool churn                  open, read and close events until stdin ends,
-//!                                 then print "opened N refused N"
+//! pmu_tool churn                  print "ready", open, read and close events until
+//!                                 stdin ends, then print "opened N refused N"
 //! pmu_tool remove MODULE          remove a module
 //! pmu_tool insert FILE            insert a module; both print "done", or the error
 //!                                 of the system call, as EAGAIN
@@ -26,12 +26,8 @@ use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
 
-use perf_event::Attr;
-use perf_event::Event;
-use pmu_selftests::codes::CYCLES;
-use pmu_selftests::codes::INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::work;
+use pmu_selftests::fields::sample::IP;
+use pmu_selftests::prelude::*;
 
 const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | churn \
                      | remove MODULE | insert FILE";
@@ -58,7 +54,7 @@ fn stdin_ended() -> io::Result<bool> {
     Ok(poll(io::stdin().as_fd())? != 0)
 }
 
-fn count(instructions: u64) -> io::Result<()> {
+fn count(instructions: u64) -> Outcome {
     let leader = Attr::instructions().open()?;
     let member = Attr::cycles().open_with(&leader)?;
     leader.enable()?;
@@ -66,41 +62,36 @@ fn count(instructions: u64) -> io::Result<()> {
     leader.disable()?;
     let (counted, cycles) = (leader.read()?, member.read()?);
     println!("instructions {} cycles {}", counted.value, cycles.value);
-    if counted.value < done || counted.running != counted.enabled || cycles.value == 0 {
-        return Err(io::Error::other(format!(
-            "{done} instructions done: {counted:?}, cycles {cycles:?}"
-        )));
-    }
+    check!(
+        counted.value >= done && counted.running == counted.enabled && cycles.value > 0,
+        "{done} instructions done: {counted:?}, cycles {cycles:?}"
+    );
     Ok(())
 }
 
 /// One of each kind: of the task, inherited, sampling, of a CPU, in a group.
 fn open_many() -> perf_event::Result<Vec<Event>> {
-    let ip = perf_event::sys::PERF_SAMPLE_IP;
-    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).enabled().open()?;
-    let member = Attr::raw(on_pmc(2, CYCLES)).open_with(&leader)?;
-    Ok(vec![
-        leader,
-        member,
-        Attr::cycles().enabled().inherit(true).open()?,
-        Attr::instructions()
-            .enabled()
-            .sampling(100_000, ip.into())
-            .open()?,
-        Attr::instructions().enabled().on_cpu(0).open()?,
-    ])
+    let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).enabled();
+    let mut events = open_group([leader, Attr::raw(on_pmc(2, CYCLES))])?;
+    for attr in [
+        Attr::cycles().inherit(true),
+        Attr::instructions().sampling(100_000, IP),
+        Attr::instructions().on_cpu(0),
+    ] {
+        events.push(attr.enabled().open()?);
+    }
+    Ok(events)
 }
 
 /// Events of the task that all want the same counter.
 fn open_rotating() -> perf_event::Result<Vec<Event>> {
-    (0..4)
-        .map(|_| Attr::raw(on_pmc(1, CYCLES)).enabled().open())
-        .collect()
+    let attr = Attr::raw(on_pmc(1, CYCLES)).enabled();
+    (0..4).map(|_| attr.open()).collect()
 }
 
 /// An event whose PMU was unregistered: poll() reports an error, the count stands
 /// still, and control does nothing.
-fn is_revoked(event: &Event) -> io::Result<bool> {
+fn is_revoked(event: &Event) -> Result<bool, Failure> {
     if poll(event.as_fd())? & libc::POLLERR == 0 {
         return Ok(false);
     }
@@ -109,36 +100,34 @@ fn is_revoked(event: &Event) -> io::Result<bool> {
     let _ = event.enable();
     work::run(PIECE);
     let after = event.read()?;
-    if before.value != after.value {
-        return Err(io::Error::other(format!(
-            "revoked, yet {before:?}, then {after:?}"
-        )));
-    }
+    check!(
+        before.value == after.value,
+        "revoked, yet {before:?}, then {after:?}"
+    );
     Ok(true)
 }
 
 /// It counts what is done now, or when its turn comes.
-fn expect_counting(event: &Event) -> io::Result<()> {
-    let before = event.read()?;
-    let mut after = before;
+fn expect_counting(event: &Event) -> Outcome {
+    let before = event.read()?.value;
     for _ in 0..100 {
         work::run(PIECE);
-        after = event.read()?;
-        if after.value > before.value {
-            break;
+        if event.read()?.value > before {
+            return Ok(());
         }
     }
-    if after.value <= before.value {
-        return Err(io::Error::other(format!(
-            "stuck: {before:?}, then {after:?}"
-        )));
-    }
-    Ok(())
+    ktap::fail(format!("stuck at {:?}", event.read()?))
 }
 
-fn hold(events: Vec<Event>) -> io::Result<()> {
+/// Tells who started this that it goes on until stdin ends.
+fn ready() -> Outcome {
     println!("ready");
-    io::stdout().flush()?;
+    Ok(io::stdout().flush()?)
+}
+
+fn hold(events: perf_event::Result<Vec<Event>>) -> Outcome {
+    let events = events?;
+    ready()?;
     while !stdin_ended()? {
         work::run(PIECE);
     }
@@ -153,18 +142,14 @@ fn hold(events: Vec<Event>) -> io::Result<()> {
     match revoked {
         0 => println!("counting"),
         all if all == events.len() => println!("revoked"),
-        some => {
-            return Err(io::Error::other(format!(
-                "{some} of {} events revoked",
-                events.len()
-            )));
-        }
+        some => ktap::fail(format!("{some} of {} events revoked", events.len()))?,
     }
     Ok(())
 }
 
 /// Opening fails while no PMU is registered.
-fn churn() -> io::Result<()> {
+fn churn() -> Outcome {
+    ready()?;
     let (mut opened, mut refused) = (0, 0);
     while !stdin_ended()? {
         match open_many() {
@@ -184,9 +169,7 @@ fn churn() -> io::Result<()> {
         }
     }
     println!("opened {opened} refused {refused}");
-    if opened == 0 {
-        return Err(io::Error::other("no open ever succeeded"));
-    }
+    check!(opened > 0, "no open ever succeeded");
     Ok(())
 }
 
@@ -204,7 +187,7 @@ fn tell(result: libc::c_long) {
 
 /// delete_module(2). Programs differ in what they tell, and some look whether a module
 /// is in use instead of trying.
-fn remove(module: &str) -> io::Result<()> {
+fn remove(module: &str) -> Outcome {
     let module = CString::new(module)?;
     // SAFETY: The name is alive during the call.
     tell(unsafe { libc::syscall(libc::SYS_delete_module, module.as_ptr(), libc::O_NONBLOCK) });
@@ -212,7 +195,7 @@ fn remove(module: &str) -> io::Result<()> {
 }
 
 /// finit_module(2), without parameters.
-fn insert(path: &str) -> io::Result<()> {
+fn insert(path: &str) -> Outcome {
     let file = File::open(path)?;
     // SAFETY: The parameters are alive during the call, and the file is open.
     let result =
@@ -234,8 +217,8 @@ fn main() -> ExitCode {
             work::run(instructions);
             Ok(())
         }
-        (["hold"], _) => open_many().map_err(io::Error::from).and_then(hold),
-        (["rotate"], _) => open_rotating().map_err(io::Error::from).and_then(hold),
+        (["hold"], _) => hold(open_many()),
+        (["rotate"], _) => hold(open_rotating()),
         (["churn"], _) => churn(),
         (["remove", module], _) => remove(module),
         (["insert", file], _) => insert(file),
@@ -246,8 +229,8 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("pmu_tool {}: {error}", arguments.join(" "));
+        Err(Failure::Fail(why) | Failure::Skip(why)) => {
+            eprintln!("pmu_tool {}: {why}", arguments.join(" "));
             ExitCode::FAILURE
         }
     }

@@ -2,55 +2,46 @@
 //! The mmap'ed page of an event: which PMC it is on, if any, and count and times
 //! as of the kernel's last update.
 
-use ktap::Outcome;
-use ktap::check;
-use perf_event::Attr;
-use pmu_selftests::codes::CYCLES;
-use pmu_selftests::codes::RUN_CYCLES;
-use pmu_selftests::codes::RUN_INSTRUCTIONS;
-use pmu_selftests::codes::on_pmc;
-use pmu_selftests::errno_of;
-use pmu_selftests::machine;
-use pmu_selftests::ring::Ring;
-use pmu_selftests::work;
+use pmu_selftests::of_cpu_0;
+use pmu_selftests::prelude::*;
 
 const WORK: u64 = 1_000_000;
 /// Nanoseconds.
 const MOMENT: u64 = 100_000;
 
-/// `index` is 0 (not on a PMC, or not told) or the number of the PMC.
+/// An enabled event with its page.
+fn open(attr: Attr) -> Result<(Event, Ring), Failure> {
+    let event = attr.enabled().open()?;
+    let ring = Ring::map(&event, 0)?;
+    Ok((event, ring))
+}
+
+/// The PMC by the page, 0 if the event is on none or the page does not tell.
+fn index(ring: &Ring) -> u64 {
+    ring.index_and_offset().0.into()
+}
+
 fn index_names_the_counter() -> Outcome {
-    machine::pin_to(0)?;
-    for pmc in 1..=6 {
-        let code = match pmc {
-            5 => RUN_INSTRUCTIONS,
-            6 => RUN_CYCLES,
-            _ => on_pmc(pmc, CYCLES),
-        };
+    cpu::pin_to(0)?;
+    for (pmc, code) in (1..).zip(ALL_COUNTERS) {
         // Of a whole CPU: nothing else may stand for the code.
-        let event = Attr::raw(code).on_cpu(0).open()?;
+        let event = of_cpu_0(code).open()?;
         let ring = Ring::map(&event, 0)?;
-        check!(
-            ring.index_and_offset().0 == 0,
-            "disabled: {:?}",
-            ring.index_and_offset()
-        );
+        check!(index(&ring) == 0, "not enabled: {}", index(&ring));
         event.enable()?;
-        let index = u64::from(ring.index_and_offset().0);
-        check!(index == 0 || index == pmc, "{code:#x} has index {index}");
-        event.disable()?;
+        let index_enabled = index(&ring);
         check!(
-            ring.index_and_offset().0 == 0,
-            "disabled: {:?}",
-            ring.index_and_offset()
+            index_enabled == 0 || index_enabled == pmc,
+            "{code:#x} has index {index_enabled}"
         );
+        event.disable()?;
+        check!(index(&ring) == 0, "disabled: {}", index(&ring));
     }
     Ok(())
 }
 
 fn offset_is_the_count() -> Outcome {
-    let event = Attr::instructions().enabled().open()?;
-    let ring = Ring::map(&event, 0)?;
+    let (event, ring) = open(Attr::instructions())?;
     for _ in 0..3 {
         event.enable()?;
         work::run(WORK);
@@ -61,35 +52,22 @@ fn offset_is_the_count() -> Outcome {
         // The page is written on the way out, a moment after the count is taken.
         let (enabled, running) = ring.times();
         check!(
-            enabled.abs_diff(count.enabled) < MOMENT,
-            "{count:?}, {:?}",
-            ring.times()
-        );
-        check!(
-            running.abs_diff(count.running) < MOMENT,
-            "{count:?}, {:?}",
-            ring.times()
+            enabled.abs_diff(count.enabled) < MOMENT && running.abs_diff(count.running) < MOMENT,
+            "{count:?}, {enabled}, {running}"
         );
     }
     Ok(())
 }
 
 fn reset_shows() -> Outcome {
-    let event = Attr::instructions().enabled().open()?;
-    let ring = Ring::map(&event, 0)?;
+    let (event, ring) = open(Attr::instructions())?;
     work::run(WORK);
     event.disable()?;
-    check!(
-        ring.index_and_offset().1 >= WORK as i64 / 2,
-        "{:?}",
-        ring.index_and_offset()
-    );
+    let (_, before) = ring.index_and_offset();
+    check!(before >= WORK as i64 / 2, "{before}");
     event.reset()?;
-    check!(
-        ring.index_and_offset().1 == 0,
-        "{:?}",
-        ring.index_and_offset()
-    );
+    let (_, after) = ring.index_and_offset();
+    check!(after == 0, "{after}");
     Ok(())
 }
 
@@ -102,8 +80,7 @@ fn buffer_size_has_to_be_a_power_of_two() -> Outcome {
 
 /// An event that is mapped lives until it is unmapped.
 fn page_outlives_the_descriptor() -> Outcome {
-    let event = Attr::instructions().enabled().open()?;
-    let ring = Ring::map(&event, 0)?;
+    let (event, ring) = open(Attr::instructions())?;
     work::run(WORK);
     event.disable()?;
     let before = ring.index_and_offset();
@@ -112,15 +89,7 @@ fn page_outlives_the_descriptor() -> Outcome {
     Ok(())
 }
 
-fn main() {
-    ktap::run(&[
-        ("index_names_the_counter", index_names_the_counter),
-        ("offset_is_the_count", offset_is_the_count),
-        ("reset_shows", reset_shows),
-        (
-            "buffer_size_has_to_be_a_power_of_two",
-            buffer_size_has_to_be_a_power_of_two,
-        ),
-        ("page_outlives_the_descriptor", page_outlives_the_descriptor),
-    ])
+ktap::main! {
+    index_names_the_counter, offset_is_the_count, reset_shows,
+    buffer_size_has_to_be_a_power_of_two, page_outlives_the_descriptor,
 }

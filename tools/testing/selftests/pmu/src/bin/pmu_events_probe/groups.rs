@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 use std::io;
 use std::io::Write;
 
-use perf_event::sys;
-
-use perf_event::Event;
+use pmu_selftests::open_until_refused;
+use pmu_selftests::prelude::*;
 use pmu_selftests::stricter::Asked;
 use pmu_selftests::stricter::rule_for;
 use pmu_selftests::stricter::rule_for_group;
@@ -16,7 +15,7 @@ use pmu_selftests::stricter::rule_for_group;
 use crate::PMC;
 use crate::Probe;
 use crate::attr;
-use crate::errno_name;
+use crate::name_of;
 
 impl Probe {
     /// Which events go together: all pairs, and random groups of up to seven codes.
@@ -26,7 +25,7 @@ impl Probe {
         codes.extend([1, 2, 3, 4].map(|pmc| pmc << PMC | 0x1e));
         codes.extend([0x70_001e, 0x12_001e, 0x24_001e]);
         codes.extend([0x400_011e, 0x800_011e, 0x13_2001_011e]);
-        codes.retain(|&code| rule_for(self.here, &Asked::raw(code)).is_none());
+        codes.retain(|&code| rule_for(self.cpu, &Asked::raw(code)).is_none());
         let codes: Vec<Asked> = codes.into_iter().map(Asked::raw).collect();
         for (index, &first) in codes.iter().enumerate() {
             for &second in codes.iter().skip(index) {
@@ -54,22 +53,11 @@ impl Probe {
 
     /// The errno of the first event that does not fit to those before it.
     fn group(&mut self, group: &[Asked]) -> io::Result<()> {
-        let mut open: Vec<Event> = Vec::new();
-        let mut outcome = "opened".into();
-        for asked in group {
-            let attr = attr(asked);
-            let event = match open.first() {
-                None => attr.open(),
-                Some(leader) => attr.open_with(leader),
-            };
-            match event {
-                Ok(event) => open.push(event),
-                Err(error) => {
-                    outcome = format!("{}-at-{}", errno_name(error.errno()), open.len() + 1);
-                    break;
-                }
-            }
-        }
+        let (open, end) = open_until_refused(group.iter().map(attr));
+        let outcome = match end {
+            Ok(()) => "opened".into(),
+            Err(error) => format!("{}-at-{}", name_of(&error), open.len() + 1),
+        };
         let label: Vec<String> = group
             .iter()
             .map(|asked| match asked.kind {
@@ -78,7 +66,7 @@ impl Probe {
                 _ => format!("{:#x}", asked.config),
             })
             .collect();
-        let rule = rule_for_group(self.here, group).map_or("same", |rule| rule.name);
+        let rule = rule_for_group(self.cpu, group).map_or("same", |rule| rule.name);
         writeln!(self.out, "group {} {outcome} {rule}", label.join(","))
     }
 }

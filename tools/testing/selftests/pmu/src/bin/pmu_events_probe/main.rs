@@ -22,17 +22,15 @@ use std::io;
 use std::io::Write;
 use std::process::ExitCode;
 
-use perf_event::sys;
-
-use perf_event::Attr;
-use perf_event::Event;
+use perf_event::Error;
+use perf_event::errno_name;
 use pmu_selftests::least_count;
+use pmu_selftests::prelude::*;
 use pmu_selftests::stricter::Asked;
 use pmu_selftests::stricter::Processor;
 use pmu_selftests::stricter::RULES;
 use pmu_selftests::stricter::WRONG_ON_DD22;
 use pmu_selftests::stricter::rule_for;
-use pmu_selftests::work;
 
 /// Enough that the kernel's share of the count is small.
 const WORK: u64 = 1 << 20;
@@ -42,7 +40,6 @@ const TRIES: usize = 5;
 
 const EVENTS: &str = "/sys/bus/event_source/devices/cpu/events";
 
-const EBB: u64 = 1 << 63;
 const BHRB: u64 = 1 << 62;
 const IFM: u32 = 60;
 const PMC: u32 = 16;
@@ -52,6 +49,21 @@ const PMC: u32 = 16;
 /// beyond the L1, marked ones, fabric matches (hexadecimal).
 const MORE_CODES: &str = "1e 2 600f4 500fa 200f4 400fa 100fe 100f0 200f2 300f2 3e054 400f0 408c \
     1e054 46080 17082 48080 49082 401e0 301e2 4013c 30056 4f052 3f00000001c040";
+
+/// Within and beyond what a threshold takes.
+const CONFIG1_VALUES: [u64; 8] = [
+    1,
+    0xff,
+    0x100,
+    261_120,
+    261_121,
+    0x3_ffff,
+    0x4_0000,
+    1 << 63,
+];
+
+/// Sets a field of a request.
+type Set = fn(&mut Asked, u64);
 
 /// Codes from which one field after the other is changed: plain, marked, marked
 /// in a mode, with a threshold, of units 6, 8 and 9, a fabric match, PMC5.
@@ -67,18 +79,15 @@ const BASES: [u64; 9] = [
     0x500fa,
 ];
 
-fn errno_name(errno: Option<i32>) -> String {
-    match errno {
-        Some(libc::EINVAL) => "EINVAL".into(),
-        Some(libc::EOPNOTSUPP) => "EOPNOTSUPP".into(),
-        Some(libc::ENOENT) => "ENOENT".into(),
-        Some(other) => format!("errno-{other}"),
-        None => "not-scheduled".into(),
-    }
+/// The error's name, as in the table of rules.
+fn name_of(error: &Error) -> String {
+    error
+        .errno()
+        .map_or("not-scheduled".into(), |errno| errno_name(errno).into())
 }
 
 struct Probe {
-    here: Processor,
+    cpu: Processor,
     out: io::BufWriter<io::Stdout>,
 }
 
@@ -90,14 +99,14 @@ impl Probe {
         asked: &Asked,
         outcome: &str,
     ) -> io::Result<()> {
-        let rule = rule_for(self.here, asked).map_or("same", |rule| rule.name);
+        let rule = rule_for(self.cpu, asked).map_or("same", |rule| rule.name);
         writeln!(self.out, "{section} {label} {outcome} {rule}")
     }
 
     /// Opens an event for this task, and counts with it.
     fn count(&mut self, section: &str, label: &str, asked: &Asked) -> io::Result<()> {
         let outcome = match attr(asked).open() {
-            Err(error) => errno_name(error.errno()),
+            Err(error) => name_of(&error),
             Ok(event) => counted(&event)?,
         };
         self.print(section, label, asked, &outcome)
@@ -183,40 +192,24 @@ impl Probe {
             for code in codes {
                 self.count("field", &format!("{code:#x}"), &Asked::raw(code))?;
             }
-            let asked = Asked::raw(base);
-            let mut others = Vec::new();
-            for value in [1, 0xff, 0x100, 261_120, 261_121, 0x3_ffff, 0x4_0000, EBB] {
-                others.push((
+            for (name, values, set) in [
+                (
                     "config1",
-                    value,
-                    Asked {
-                        config1: value,
-                        ..asked
-                    },
-                ));
-            }
-            for value in [1, 1 << 32, EBB] {
-                others.push((
-                    "config2",
-                    value,
-                    Asked {
-                        config2: value,
-                        ..asked
-                    },
-                ));
-            }
-            for value in 1..=3 {
-                others.push((
-                    "precise_ip",
-                    value,
-                    Asked {
-                        precise_ip: value,
-                        ..asked
-                    },
-                ));
-            }
-            for (name, value, asked) in others {
-                self.count("field", &format!("{base:#x},{name}={value:#x}"), &asked)?;
+                    &CONFIG1_VALUES[..],
+                    (|asked, value| asked.config1 = value) as Set,
+                ),
+                ("config2", &[1, 1 << 32, 1 << 63], |asked, value| {
+                    asked.config2 = value
+                }),
+                ("precise_ip", &[1, 2, 3], |asked, value| {
+                    asked.precise_ip = value
+                }),
+            ] {
+                for &value in values {
+                    let mut asked = Asked::raw(base);
+                    set(&mut asked, value);
+                    self.count("field", &format!("{base:#x},{name}={value:#x}"), &asked)?;
+                }
             }
         }
         Ok(())
@@ -224,19 +217,15 @@ impl Probe {
 
     /// EBB events are only opened: to count with one takes a handler.
     fn ebb(&mut self) -> io::Result<()> {
-        type Change = fn(&mut sys::perf_event_attr);
-        let extras: [(&str, Change); 8] = [
-            ("", |_| ()),
-            ("+inherit", |raw| raw.set_inherit(1)),
-            ("+sample_type", |raw| raw.sample_type = 1),
-            ("+period", |raw| raw.__bindgen_anon_1.sample_period = 1000),
-            ("+freq", |raw| {
-                raw.set_freq(1);
-                raw.__bindgen_anon_1.sample_freq = 100;
-            }),
-            ("+enable_on_exec", |raw| raw.set_enable_on_exec(1)),
-            ("+exclude_kernel", |raw| raw.set_exclude_kernel(1)),
-            ("+precise_ip", |raw| raw.set_precise_ip(1)),
+        let extras: [(&str, fn(Attr) -> Attr); 8] = [
+            ("", |attr| attr),
+            ("+inherit", |attr| attr.inherit(true)),
+            ("+sample_type", |attr| attr.sample_type(1)),
+            ("+period", |attr| attr.sample_period(1000)),
+            ("+freq", |attr| attr.freq(true).sample_period(100)),
+            ("+enable_on_exec", |attr| attr.enable_on_exec(true)),
+            ("+exclude_kernel", |attr| attr.exclude_kernel(true)),
+            ("+precise_ip", |attr| attr.with(|raw| raw.set_precise_ip(1))),
         ];
         let mut codes = vec![EBB | 0x1e, EBB | 0x7001e, EBB | 0x500fa, EBB | 0x600f4];
         for upper in 0..16 {
@@ -253,13 +242,12 @@ impl Probe {
                             precise_ip: u64::from(name == "+precise_ip"),
                             ..Asked::raw(code)
                         };
-                        let attr = attr(&asked).with(change).with(|raw| {
-                            raw.set_pinned(pinned);
-                            raw.set_exclusive(exclusive);
-                        });
+                        let attr = change(attr(&asked))
+                            .pinned(pinned != 0)
+                            .exclusive(exclusive != 0);
                         let attr = if whose == "cpu" { attr.on_cpu(0) } else { attr };
                         let outcome = match attr.open() {
-                            Err(error) => errno_name(error.errno()),
+                            Err(error) => name_of(&error),
                             Ok(_) => "opened".into(),
                         };
                         let label = format!(
@@ -325,7 +313,7 @@ fn named_events() -> io::Result<Vec<(String, u64)>> {
 
 fn probe() -> io::Result<()> {
     let mut probe = Probe {
-        here: Processor::here()?,
+        cpu: Processor::current()?,
         out: io::BufWriter::new(io::stdout()),
     };
     let mut codes: BTreeSet<u64> = named_events()?.into_iter().map(|(_, code)| code).collect();
@@ -351,8 +339,8 @@ fn main() -> ExitCode {
         ["rules"] => {
             for rule in RULES {
                 let errno = match rule.errno {
-                    0 => "taken".into(),
-                    errno => errno_name(Some(errno)),
+                    0 => "taken",
+                    errno => errno_name(errno),
                 };
                 println!("{} {errno} {}", rule.name, rule.reason);
             }
