@@ -11,7 +11,7 @@ export EBB_CACHE
 mkdir -p "$EBB_CACHE/run"
 tmp=$(mktemp -d "$EBB_CACHE/run/test.XXXXXX")
 out=$tmp/stdout err=$tmp/stderr status=
-number=0 failed=0
+. "$top/tools/testing/selftests/ktap/ktap.sh"
 
 # A test may have more to clean up, in $cleanup.
 cleanup=
@@ -20,8 +20,8 @@ end() {
 	eval "$cleanup"
 	rm -rf "$tmp"
 	[ "$ended" -ne 0 ] || {
-		echo "1..$number"
-		exit "$failed"
+		echo "1..$ktap_number"
+		finish
 	}
 }
 trap end EXIT
@@ -51,13 +51,10 @@ in_guest() {
 check() {
 	name=$1
 	shift
-	number=$((number + 1))
 	if "$@"; then
-		echo "ok $number $name"
+		result 0 "$name"
 	else
-		failed=1
-		echo "not ok $number $name"
-		echo "# failed: $*"
+		result 1 "$name" "failed: $*"
 		[ -z "$status" ] || {
 			echo "# exit status $status; stdout and the end of stderr:"
 			head -n 15 "$out" | head -c 2000 | tr -c '[:print:]\n' '?'

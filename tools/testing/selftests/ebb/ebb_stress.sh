@@ -15,10 +15,10 @@
 #   TEST         these only: alone, beside_perf_stat, beside_perf_record,
 #                beside_hotplug, beside_rmmod, beside_all, reloaded
 
-# The tests are called by `try`, by their names.
+# The tests are called by their names.
 # shellcheck disable=SC2329
-# shellcheck source=tools/testing/selftests/pmu/ktap.sh
-. "$(dirname "$0")/ktap.sh"
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
 
 rounds=40 seed=1 options=
 while [ $# -gt 0 ]; do
@@ -119,7 +119,7 @@ beside() {
 	: >"$work/disturb"
 	rm -f "$work/stdin"
 	mkfifo "$work/stdin"
-	mark
+	watch_log
 	# shellcheck disable=SC2086
 	ebb_stress --processes 64 --rounds "$rounds" --seed "$seed" $options \
 		<"$work/stdin" >"$work/result" 2>&1 &
@@ -149,54 +149,31 @@ beside() {
 	status=$?
 	sed 's/^/ /' "$work/result"
 	cat "$work/times"
-	[ "$status" -ne "$SKIP" ] || {
-		why "no EBB on this machine"
-		exit "$SKIP"
-	}
-	[ "$status" -eq 0 ] || {
-		why "ebb_stress gave status $status"
-		exit 1
-	}
-	[ ! -s "$work/wrong" ] || {
-		why "$(cat "$work/wrong")"
-		exit 1
-	}
-	! grep ' 0$' "$work/times" || {
-		why "nothing disturbed"
-		exit 1
-	}
+	[ "$status" -ne "$SKIP" ] || skip "no EBB on this machine"
+	[ "$status" -eq 0 ] || fail "ebb_stress gave status $status"
+	[ ! -s "$work/wrong" ] || fail "$(cat "$work/wrong")"
+	! grep ' 0$' "$work/times" || fail "nothing disturbed"
 	silent
 	must pmu_tool count
 }
 
-# The kernel printed nothing since the mark, but for who had to leave a CPU, and what
+# The kernel printed nothing since watch_log, but for who had to leave a CPU, and what
 # a debug kernel finds of note.
 silent() {
-	if printed | grep -v -e 'no longer affine to cpu' -e 'used greatest stack depth'; then
-		why "the kernel printed something"
-		exit 1
-	fi
+	! printed | grep -v -e 'no longer affine to cpu' -e 'used greatest stack depth' ||
+		fail "the kernel printed something"
 }
 
 needs_perf() {
-	command -v perf >/dev/null || {
-		why "there is no perf tool"
-		exit "$SKIP"
-	}
+	command -v perf >/dev/null || skip "there is no perf tool"
 }
 
 needs_cpus() {
-	[ "$number_of_cpus" -gt 1 ] || {
-		why "there is one CPU only"
-		exit "$SKIP"
-	}
+	[ "$number_of_cpus" -gt 1 ] || skip "there is one CPU only"
 }
 
 needs_module() {
-	loaded || {
-		why "the module is not there"
-		exit "$SKIP"
-	}
+	loaded || skip "the module is not there"
 }
 
 alone() {
@@ -238,7 +215,7 @@ beside_all() {
 # whatever of theirs was due.
 reloaded() {
 	needs_module
-	mark
+	watch_log
 	for turn in $(seq 5); do
 		# shellcheck disable=SC2086
 		must ebb_stress --processes 16 --rounds "$rounds" --seed "$turn" $options </dev/null
@@ -255,8 +232,4 @@ echo 100 >/proc/sys/kernel/perf_cpu_time_max_percent
 
 [ $# -gt 0 ] || set -- alone beside_perf_stat beside_perf_record beside_hotplug beside_rmmod \
 	beside_all reloaded
-plan $#
-for test; do
-	try "$test"
-done
-finish
+run_tests "$@"

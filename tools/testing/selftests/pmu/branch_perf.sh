@@ -5,10 +5,10 @@
 #
 # Needs the perf tool in the guest (`scripts/vm run --perf`).
 
-# The tests are called by `try`, by their names.
+# The tests are called by their names.
 # shellcheck disable=SC2329
-# shellcheck source=tools/testing/selftests/pmu/ktap.sh
-. "$(dirname "$0")/ktap.sh"
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
 
 # The branches of a round of pmu_branch_work: kind, pair of functions, how often.
 branches='call branch_loop>f1 1
@@ -76,8 +76,7 @@ compare() {
 		}
 	' "$1" "$2" || {
 		sort -k2nr "$1" | head -n 12
-		why "not as the program does"
-		exit 1
+		fail "not as the program does"
 	}
 }
 
@@ -114,10 +113,7 @@ stat_counts_the_work() {
 	awk -F , -v most="$most" '
 		/^[0-9<]/ { good += $1 >= 99000000 && $1 <= most }
 		END { exit(good != 2) }
-	' "$work/stat" || {
-		why "not the work's instructions"
-		return 1
-	}
+	' "$work/stat" || fail "not the work's instructions"
 }
 
 report_shows_the_functions() {
@@ -156,10 +152,7 @@ script_shows_addresses() {
 	tr -s ' ' '\n' <"$work/script" | awk -F / '
 		NF > 3 { all++; good += $1 ~ /^0x[0-9a-f]+$/ && $2 ~ /^0x[0-9a-f]+$/ && length($1) < 18 }
 		END { print good + 0 " of " all + 0; exit(all < 1000 || good < all) }
-	' || {
-		why "not addresses of user space"
-		return 1
-	}
+	' || fail "not addresses of user space"
 }
 
 annotate_shows_the_code() {
@@ -172,10 +165,7 @@ annotate_shows_the_code() {
 
 # each_of COUNT FILTER[,FILTER]...: checks each, with the options of perf in $mode.
 each_of() {
-	[ $(($# - 1)) = "$1" ] || {
-		why "$(($# - 1)) filters"
-		exit 1
-	}
+	[ $(($# - 1)) = "$1" ] || fail "$(($# - 1)) filters"
 	shift
 	for filter; do
 		# shellcheck disable=SC2086
@@ -243,21 +233,9 @@ types_are_told() {
 }
 
 command -v perf >/dev/null || skip_all "there is no perf tool"
-begin
+restore_at_end
 ${DRIVER:-load}
-
-plan 13
-try stat_counts_the_work
-try report_shows_the_functions
-try record_b_has_all_branches
-try report_b_shows_the_pairs
-try script_shows_addresses
-try annotate_shows_the_code
-try each_filter
-try each_pair
-try each_filter_per_thread
-try pairs_per_thread
-try each_filter_system_wide
-try pairs_system_wide
-try types_are_told
-finish_as_begun
+run_tests stat_counts_the_work report_shows_the_functions record_b_has_all_branches \
+	report_b_shows_the_pairs script_shows_addresses annotate_shows_the_code each_filter \
+	each_pair each_filter_per_thread pairs_per_thread each_filter_system_wide \
+	pairs_system_wide types_are_told

@@ -6,10 +6,10 @@
 # What is to differ is listed: $additions here, and the rules of stricter.rs, each
 # with its reason. The tests of the perf tool need it (`scripts/vm run --perf`).
 
-# The tests are called by `try`, by their names.
+# The tests are called by their names.
 # shellcheck disable=SC2329
-# shellcheck source=tools/testing/selftests/pmu/ktap.sh
-. "$(dirname "$0")/ktap.sh"
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
 
 PMU=/sys/bus/event_source/devices/cpu
 
@@ -25,12 +25,8 @@ files() {
 	done | sort
 }
 
-# same FILE FILE: an explanation of a difference.
 same() {
-	diff "$1" "$2" || {
-		why "- is the built-in driver's, + the module's"
-		return 1
-	}
+	diff "$1" "$2" || fail "- is the built-in driver's, + the module's"
 }
 
 # What the tests compare, of the driver that is there.
@@ -41,19 +37,14 @@ observe() {
 }
 
 drivers_are_observed() {
-	unload
-	observe in-tree
-	load
-	observe rust
+	under_both observe
 	must pmu_events_probe rules >"$work/rules"
 	wc -l "$work"/*/files "$work"/*/events
 }
 
 files_are_the_same() {
-	grep -q '^events/cpu-cycles 444 event=0x' "$work/in-tree/files" || {
-		why "the built-in driver has no files"
-		return 1
-	}
+	grep -q '^events/cpu-cycles 444 event=0x' "$work/in-tree/files" ||
+		fail "the built-in driver has no files"
 	echo "$additions" | cat "$work/in-tree/files" - | sort >"$work/expected"
 	same "$work/expected" "$work/rust/files"
 }
@@ -108,39 +99,17 @@ agree() {
 			print differences + 0 " differences"
 			exit(took == 0 || refused == 0 && !all || differences > 0)
 		}
-	' all="$2" percent="$((100 + near))" "$work/rules" "$work/both" || {
-		why "the drivers differ, or there was nothing to compare"
-		return 1
-	}
+	' all="$2" percent="$((100 + near))" "$work/rules" "$work/both" ||
+		fail "the drivers differ, or there was nothing to compare"
 }
 
-events_with_names() {
-	agree name all
-}
-
-generic_events() {
-	agree generic
-}
-
-cache_events() {
-	agree cache
-}
-
-codes_on_every_counter() {
-	agree code
-}
-
-fields_of_the_code() {
-	agree field
-}
-
-rules_of_ebb() {
-	agree ebb
-}
-
-groups() {
-	agree group
-}
+events_with_names() { agree name all; }
+generic_events() { agree generic; }
+cache_events() { agree cache; }
+codes_on_every_counter() { agree code; }
+fields_of_the_code() { agree field; }
+rules_of_ebb() { agree ebb; }
+groups() { agree group; }
 
 # A rule that makes no difference any more has to go. Nine or more are met on any CPU.
 rules_make_a_difference() {
@@ -157,24 +126,10 @@ rules_make_a_difference() {
 			}
 			exit(bad || rules < 9)
 		}
-	' "$work/rules" - || {
-		why "rules of no use, or too few of them met"
-		return 1
-	}
+	' "$work/rules" - || fail "rules of no use, or too few of them met"
 }
 
-begin
-
-plan 11
-try drivers_are_observed
-try files_are_the_same
-try files_return
-try events_with_names
-try generic_events
-try cache_events
-try codes_on_every_counter
-try fields_of_the_code
-try rules_of_ebb
-try groups
-try rules_make_a_difference
-finish_as_begun
+restore_at_end
+run_tests drivers_are_observed files_are_the_same files_return events_with_names \
+	generic_events cache_events codes_on_every_counter fields_of_the_code rules_of_ebb groups \
+	rules_make_a_difference

@@ -5,10 +5,10 @@
 #
 # Needs the perf tool in the guest (`scripts/vm run --perf`).
 
-# The tests are called by `try`, by their names.
+# The tests are called by their names.
 # shellcheck disable=SC2329
-# shellcheck source=tools/testing/selftests/pmu/ktap.sh
-. "$(dirname "$0")/ktap.sh"
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
 
 # The names of hardware events in "perf list", one a line.
 names() {
@@ -39,23 +39,14 @@ observe() {
 }
 
 drivers_are_observed() {
-	unload
-	observe in-tree
-	load
-	observe rust
+	under_both observe
 	wc -l "$work"/*/list "$work"/*/all "$work"/*/kernel
 }
 
 lists_are_the_same() {
-	diff "$work/in-tree/list" "$work/rust/list" || {
-		why "- is the built-in driver's, + the module's"
-		return 1
-	}
+	diff "$work/in-tree/list" "$work/rust/list" || fail "- is the built-in driver's, + the module's"
 	for name in cpu/cpu-cycles/ cpu/L1-dcache-loads/ cycles branches; do
-		grep -qx "$name" "$work/rust/all" || {
-			why "$name is not listed"
-			return 1
-		}
+		grep -qx "$name" "$work/rust/all" || fail "$name is not listed"
 	done
 }
 
@@ -66,14 +57,9 @@ names_are_supported_alike() {
 			"$work/$driver/opened" >"$work/$driver/support"
 	done
 	cut -d ' ' -f 2 "$work/rust/support" | sort | uniq -c
-	[ "$(wc -l <"$work/rust/support")" -gt 300 ] || {
-		why "too few names"
-		return 1
-	}
-	diff "$work/in-tree/support" "$work/rust/support" || {
-		why "- is the built-in driver's, + the module's"
-		return 1
-	}
+	[ "$(wc -l <"$work/rust/support")" -gt 300 ] || fail "too few names"
+	diff "$work/in-tree/support" "$work/rust/support" ||
+		fail "- is the built-in driver's, + the module's"
 }
 
 counts_agree() {
@@ -89,10 +75,7 @@ counts_agree() {
 			print NR " events, " counted + 0 " counted"
 			exit(bad || NR < 25 || counted < 4)
 		}
-	' "$work/both" || {
-		why "not counted, or more than 5 % apart"
-		return 1
-	}
+	' "$work/both" || fail "not counted, or more than 5 % apart"
 }
 
 # Has each refusal print its reason.
@@ -105,15 +88,13 @@ tell_reasons() {
 refused() {
 	line="event $1 refused (-22): $2"
 	shift 2
-	mark
+	watch_log
 	must perf stat -x , -o "$work/stat" "$@" true
 	printed | sed -n 's/.*ebb_pmu: //p' | sort -u >"$work/reasons"
 	echo "perf stat $*"
 	cat "$work/reasons"
-	if [ "$(cat "$work/reasons")" != "$line" ] || ! grep -q '^<not supported>,' "$work/stat"; then
-		why "perf stat $*: not '$line'"
-		exit 1
-	fi
+	[ "$(cat "$work/reasons")" = "$line" ] || fail "perf stat $*: not '$line'"
+	must grep -q '^<not supported>,' "$work/stat"
 }
 
 # What perf stat asks for on its own account stands against EBB rules one by one.
@@ -144,18 +125,13 @@ terms_are_bits() {
 terms_are_checked_by_perf() {
 	load
 	for term in ebb=2 ifm=4; do
-		if perf stat -e "cpu/event=0x1001e,$term/" true 2>"$work/error"; then
-			why "$term was taken"
-			return 1
-		fi
+		! perf stat -e "cpu/event=0x1001e,$term/" true 2>"$work/error" || fail "$term was taken"
 		must grep 'value too big for format' "$work/error"
 	done
 	unload
 	for term in ebb=1 ifm=1; do
-		if perf stat -e "cpu/event=0x1001e,$term/" true 2>"$work/error"; then
-			why "the built-in driver has $term"
-			return 1
-		fi
+		! perf stat -e "cpu/event=0x1001e,$term/" true 2>"$work/error" ||
+			fail "the built-in driver has $term"
 		must grep "unknown term '${term%=*}'" "$work/error"
 	done
 }
@@ -163,27 +139,17 @@ terms_are_checked_by_perf() {
 # opens EVENT [REASON]: perf opens EVENT for another process with no attribute that
 # EBB events do not take, or is refused for that reason.
 opens() {
-	mark
+	watch_log
 	must perf stat record -o - -i -p "$target" -e "$1" -- sleep 0.01 >"$work/data"
 	perf stat report -i - <"$work/data" >"$work/report" 2>&1
 	printed | sed -n 's/.*refused (-22): //p' | sort -u >"$work/reasons"
 	echo "$1: $(cat "$work/reasons")"
 	grep 0x "$work/report"
-	if [ "$(cat "$work/reasons")" != "${2-}" ]; then
-		why "$1: not '${2-}'"
-		kill "$target"
-		exit 1
-	fi
+	[ "$(cat "$work/reasons")" = "${2-}" ] || fail "$1: not '${2-}'"
 	# The process sleeps, so an event that is open has not counted.
-	if grep -q 'not supported' "$work/report"; then
-		[ "${2-}" ]
-	else
-		[ -z "${2-}" ] && grep -q 'not counted' "$work/report"
-	fi || {
-		why "$1: $(grep 0x "$work/report")"
-		kill "$target"
-		exit 1
-	}
+	expected='not counted'
+	[ -z "${2-}" ] || expected='not supported'
+	grep -q "$expected" "$work/report" || fail "$1: $(grep 0x "$work/report")"
 }
 
 # Written to a pipe, the record has no identifiers, hence no sample type.
@@ -191,26 +157,17 @@ ebb_events_open() {
 	tell_reasons
 	sleep 1000 &
 	target=$!
+	trap 'kill "$target"' EXIT
 	one=cpu/event=0x1001e,ebb=1 two=cpu/event=0x2001e,ebb=1
 	opens "$one/De"
 	opens "$one,bhrb=1,ifm=2/De"
 	opens "{$one/De,$two/}"
 	opens cpu/event=0x1e,ebb=1/De 'an EBB event must name its counter'
 	opens "{$one/De,cpu/event=0x2001e/}" 'leader and member of the group disagree on EBB'
-	kill "$target"
 	quiet
 }
 
 command -v perf >/dev/null || skip_all "there is no perf tool"
-begin
-
-plan 8
-try drivers_are_observed
-try lists_are_the_same
-try names_are_supported_alike
-try counts_agree
-try rules_of_ebb_apply
-try terms_are_bits
-try terms_are_checked_by_perf
-try ebb_events_open
-finish_as_begun
+restore_at_end
+run_tests drivers_are_observed lists_are_the_same names_are_supported_alike \
+	counts_agree rules_of_ebb_apply terms_are_bits terms_are_checked_by_perf ebb_events_open

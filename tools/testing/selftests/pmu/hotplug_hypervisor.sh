@@ -6,10 +6,10 @@
 # Runs in a guest with two CPUs as root, with the programs of this folder beside
 # it, under the driver that has the PMU.
 
-# The tests are called by `try`, by their names.
+# The tests are called by their names.
 # shellcheck disable=SC2329
-# shellcheck source=tools/testing/selftests/pmu/ktap.sh
-. "$(dirname "$0")/ktap.sh"
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
 
 TRACING=/sys/kernel/tracing
 CPU1=/sys/devices/system/cpu/cpu1/online
@@ -27,33 +27,19 @@ count_calls() {
 }
 
 told_again() {
-	[ -e "$CPU1" ] || {
-		why "needs two CPUs"
-		return "$SKIP"
-	}
+	[ -e "$CPU1" ] || skip "needs two CPUs"
 	[ -e "$TRACING/events" ] || mount -t tracefs tracefs "$TRACING"
-	[ -e "$TRACING/events/powerpc/hcall_entry" ] || {
-		why "the kernel has no tracepoint for hypercalls"
-		return "$SKIP"
-	}
+	[ -e "$TRACING/events/powerpc/hcall_entry" ] || skip "the kernel has no tracepoint for hypercalls"
 	# Whatever was told before, it is known then.
 	must taskset 2 pmu_tool count
 	for round in 1 2 3; do
 		count_calls
-		[ "$told" = 0 ] || {
-			why "round $round: told $told times although the CPU stayed"
-			return 1
-		}
+		[ "$told" = 0 ] || fail "round $round: told $told times although the CPU stayed"
 		echo 0 >"$CPU1"
 		echo 1 >"$CPU1"
 		count_calls
-		[ "$told" = 1 ] || {
-			why "round $round: told $told times after the CPU's return"
-			return 1
-		}
+		[ "$told" = 1 ] || fail "round $round: told $told times after the CPU's return"
 	done
 }
 
-plan 1
-try told_again
-finish
+run_tests told_again

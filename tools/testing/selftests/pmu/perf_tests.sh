@@ -8,10 +8,10 @@
 # Without an argument, those run that open events of the PMU and take a moment; all
 # take half an hour in an emulator. Needs `scripts/vm run --perf-tests`.
 
-# The tests are called by `try`, by their names.
+# The tests are called by their names.
 # shellcheck disable=SC2329
-# shellcheck source=tools/testing/selftests/pmu/ktap.sh
-. "$(dirname "$0")/ktap.sh"
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
 
 # The tests want programs of GNU: a mktemp with three X or more anywhere, a taskset with
 # long options.
@@ -118,14 +118,11 @@ observe() {
 }
 
 drivers_are_observed() {
-	[ -s "$work/tests" ] || {
-		why "there are no such tests"
-		return 1
-	}
+	[ -s "$work/tests" ] || fail "there are no such tests"
 	unload
 	observe in-tree >"$work/times"
 	load
-	mark
+	watch_log
 	observe rust >>"$work/times"
 	quiet
 	# Those that take longest, and the parts of one.
@@ -179,10 +176,7 @@ no_new_failure() {
 }
 
 command -v perf >/dev/null || skip_all "there is no perf tool with tests"
-begin
 choose "$@"
 
-plan 2
-try drivers_are_observed
-try no_new_failure
-finish_as_begun
+restore_at_end
+run_tests drivers_are_observed no_new_failure

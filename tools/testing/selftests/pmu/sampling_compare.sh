@@ -3,10 +3,10 @@
 # Samples under the built-in driver and under the module, in one boot: as many of
 # each kind of the kernel's work, which differs by what a sample takes of the time.
 
-# The tests are called by `try`, by their names.
+# The tests are called by their names.
 # shellcheck disable=SC2329
-# shellcheck source=tools/testing/selftests/pmu/ktap.sh
-. "$(dirname "$0")/ktap.sh"
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
 
 # The module's share of the built-in driver's samples, in percent. Switches between
 # tasks fall elsewhere from run to run, and so does what interrupts meet.
@@ -20,14 +20,8 @@ observe() {
 }
 
 drivers_are_observed() {
-	unload
-	observe in-tree
-	load
-	observe rust
-	[ -s "$work/in-tree" ] && [ -s "$work/rust" ] || {
-		why "nothing was sampled"
-		return 1
-	}
+	under_both observe
+	[ -s "$work/in-tree" ] && [ -s "$work/rust" ] || fail "nothing was sampled"
 }
 
 as_many_samples() {
@@ -41,15 +35,8 @@ as_many_samples() {
 			if (module * 100 < in_tree * least || module * 100 > in_tree * most) bad = 1
 		}
 		END { exit(bad || kinds < 6) }
-	' || {
-		why "not as many as under the built-in driver"
-		return 1
-	}
+	' || fail "not as many as under the built-in driver"
 }
 
-begin
-
-plan 2
-try drivers_are_observed
-try as_many_samples
-finish_as_begun
+restore_at_end
+run_tests drivers_are_observed as_many_samples

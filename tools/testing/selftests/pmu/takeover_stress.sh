@@ -5,10 +5,10 @@
 #
 # usage: takeover_stress.sh [TIMES]   (default 200; 50 on a kernel that checks itself)
 
-# The tests are called by `try`, by their names.
+# The tests are called by their names.
 # shellcheck disable=SC2329
-# shellcheck source=tools/testing/selftests/pmu/ktap.sh
-. "$(dirname "$0")/ktap.sh"
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
 
 usual=200
 ! is_debug_kernel || usual=50
@@ -19,17 +19,14 @@ unload_in_the_end() {
 	tries=0
 	while loaded && ! rmmod "$NAME" 2>/dev/null; do
 		tries=$((tries + 1))
-		if [ "$tries" -gt 100000 ]; then
-			why "still in use after $tries tries"
-			exit 1
-		fi
+		[ "$tries" -le 100000 ] || fail "still in use after $tries tries"
 	done
 }
 
 # Nobody else: each change succeeds at once.
 change_hands_alone() {
 	load
-	mark
+	watch_log
 	for _ in $(seq "$times"); do
 		must rmmod "$NAME"
 		must insmod "$MODULE"
@@ -44,7 +41,7 @@ change_hands_alone() {
 # hands is an error or a count; afterwards it has to be a count.
 change_hands_beside_counting() {
 	load
-	mark
+	watch_log
 	(while :; do pmu_tool count 100000 >/dev/null 2>&1; done) &
 	loop=$!
 	for _ in $(seq "$times"); do
@@ -62,14 +59,14 @@ change_hands_beside_counting() {
 # Opens of every kind race with insmod and rmmod.
 change_hands_beside_opens() {
 	load
-	mark
+	watch_log
 	start_tool churn
 	for _ in $(seq $((times / 4))); do
 		unload_in_the_end
 		must insmod "$MODULE"
 	done
-	stop_tool churn
-	cat "$work/out.churn"
+	stop_tool opened
+	cat "$work/tool"
 	must pmu_tool count
 	unload
 	must pmu_tool count
@@ -78,29 +75,17 @@ change_hands_beside_opens() {
 
 # Live events at each insmod, so that each revokes some.
 revoke_again_and_again() {
-	mark
+	watch_log
 	for _ in $(seq $((times / 10))); do
 		unload
 		start_tool hold
-		wait_for_line "$work/out.hold"
 		must insmod "$MODULE"
-		stop_tool hold
-		grep -q revoked "$work/out.hold" || {
-			why "$(cat "$work/out.hold")"
-			return 1
-		}
-		rm "$work/out.hold"
+		stop_tool revoked
 	done
 	must pmu_tool count
 	quiet
 }
 
-begin
-
-plan 4
-echo "# $times times"
-try change_hands_alone
-try change_hands_beside_counting
-try change_hands_beside_opens
-try revoke_again_and_again
-finish_as_begun
+restore_at_end
+run_tests change_hands_alone change_hands_beside_counting change_hands_beside_opens \
+	revoke_again_and_again
