@@ -15,7 +15,6 @@ use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ktap::Failure;
-use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use std::sync::atomic::AtomicU64;
@@ -41,10 +40,6 @@ fn clear_counter(context: &mut EbbContext<'_>) {
 }
 
 /// A session on PMC1 whose counter runs, with `bescr` in BESCR.
-///
-/// # Errors
-///
-/// A failure of the test.
 #[track_caller]
 pub fn begin(bescr: Bescr) -> Result<Event, Failure> {
     let event = session::prepare(CYCLES, clear_counter)?;
@@ -71,6 +66,22 @@ pub fn hold() {
     set(Bescr::PME);
 }
 
+/// EBBs held back, and an alert that has arrived.
+pub fn raise_held() {
+    hold();
+    raise();
+}
+
+/// EBBs on again: the alert of [`raise_held`] makes the EBB that follows the first `n`,
+/// and had made none so far.
+#[track_caller]
+pub fn release(n: u64, what: impl std::fmt::Display) -> Outcome {
+    let came = ebb::count();
+    check!(came == n, "{what}: {came} EBBs in spite of GE, {n} before");
+    on();
+    expect_total(n + 1, what)
+}
+
 /// An alert comes `cycles` from now.
 #[inline(always)]
 pub fn due_in(cycles: u32) {
@@ -80,30 +91,19 @@ pub fn due_in(cycles: u32) {
 /// An alert, and time for it to arrive.
 pub fn raise() {
     due_in(0);
-    work(2000);
-}
-
-/// Works for about `cycles`.
-pub fn work(cycles: u64) {
-    for _ in 0..cycles.div_ceil(1000) {
-        session::work();
-    }
+    session::work_for(2000);
 }
 
 /// Fails unless this thread has had `n` EBBs, and has no more a while later.
-///
-/// # Errors
-///
-/// A failure of the test.
 #[track_caller]
 pub fn expect_total(n: u64, what: impl std::fmt::Display) -> Outcome {
     for _ in 0..PATIENCE / 5000 {
         if ebb::count() >= n {
             break;
         }
-        work(5000);
+        session::work_for(5000);
     }
-    work(SETTLED / 2);
+    session::work_for(SETTLED / 2);
     let (came, mmcr0, bescr) = (ebb::count(), Mmcr0::read(), Bescr::read());
     check!(
         came == n,
@@ -116,15 +116,11 @@ pub fn expect_total(n: u64, what: impl std::fmt::Display) -> Outcome {
 
 /// Fails if an EBB came so far or comes in a while; like [`expect_total`], but
 /// also where there is no event.
-///
-/// # Errors
-///
-/// A failure of the test.
 #[track_caller]
 pub fn expect_none(what: impl std::fmt::Display) -> Outcome {
-    work(PATIENCE / 2);
+    session::work_for(PATIENCE / 2);
     let came = ebb::count() + ebb::spurious();
-    check!(came == 0, "{what}: {came} EBBs came where none may come");
+    check!(came == 0, "{what}: {came} EBBs came");
     Ok(())
 }
 
@@ -139,14 +135,9 @@ pub fn cycles_of(mut action: impl FnMut()) -> u32 {
 
 /// Has `action` with an alert due at `steps` moments from before it to after its
 /// end, one EBB each, with EBBs on all the while.
-///
-/// # Errors
-///
-/// A failure of the test.
 #[track_caller]
 pub fn sweep(steps: u32, what: &str, mut action: impl FnMut()) -> Outcome {
-    on();
-    Pmc::Pmc1.write(0);
+    let event = begin(Bescr::GE | Bescr::PME)?;
     let cycles = cycles_of(&mut action);
     check!(cycles > steps, "{what} takes {cycles} cycles only");
     println!("{what}: {cycles} cycles");
@@ -159,7 +150,7 @@ pub fn sweep(steps: u32, what: &str, mut action: impl FnMut()) -> Outcome {
         // It may have been faster this time.
         let mut left = u64::from(cycles) * 2;
         while ebb::count() == before && left > 0 {
-            work(5000);
+            session::work_for(5000);
             left = left.saturating_sub(5000);
         }
         expect_total(
@@ -167,16 +158,11 @@ pub fn sweep(steps: u32, what: &str, mut action: impl FnMut()) -> Outcome {
             format_args!("{what}, alert {lead} cycles from its start"),
         )?;
     }
-    Ok(())
+    end(event)
 }
 
-/// Closes the event, EBBs off.
-///
-/// # Errors
-///
-/// A failure of the test if the event was in error state.
+/// Closes the event, EBBs off. Fails if it was in error state.
 pub fn end(event: Event) -> Outcome {
-    event.check_scheduled().or_fail("at the end")?;
-    session::end(event);
-    Ok(())
+    event.check_scheduled()?;
+    session::end(event)
 }

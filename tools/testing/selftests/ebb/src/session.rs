@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A thread with a scheduled EBB event, and work for it to be interrupted in.
 
+use ebb::Attr;
 use ebb::EbbContext;
 use ebb::Event;
 use ebb::Handler;
@@ -8,10 +9,20 @@ use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
+use ebb::reg::Mmcr2;
+use ebb::spr;
 use ktap::Failure;
 use ktap::OrFail;
 use ktap::Outcome;
+use ktap::check;
+use ktap::cpu;
+use ktap::process::Peer;
 use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use std::time::Instant;
 
 /// Cycles on PMC1, the event of most tests.
 pub const CYCLES: u64 = ebb::config::CYCLES_PMC1;
@@ -22,11 +33,20 @@ pub const INSTRUCTIONS: u64 = 0x400fa;
 /// A handler that leaves everything to the library, which counts.
 pub fn count_only(_: &mut EbbContext<'_>) {}
 
+/// The counter of this process, and EBBs of which it was not the one cause.
+static OWN: AtomicUsize = AtomicUsize::new(0);
+static FOREIGN: AtomicU64 = AtomicU64::new(0);
+
+/// The handler of [`prepare_own`].
+fn own_only(context: &mut EbbContext<'_>) {
+    for pmc in Pmc::ALL {
+        if context.overflowed(pmc) != (pmc.index() == OWN.load(Relaxed)) {
+            FOREIGN.fetch_add(1, Relaxed);
+        }
+    }
+}
+
 /// Skips the test where the kernel offers no EBB.
-///
-/// # Errors
-///
-/// [`Failure::Skip`].
 pub fn require_ebb() -> Outcome {
     match ebb::supported() {
         true => Ok(()),
@@ -42,43 +62,159 @@ pub fn isa_v31() -> bool {
     unsafe { libc::getauxval(libc::AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1 != 0 }
 }
 
-/// Opens and enables an EBB event of `code` on this thread and makes sure that
-/// it is scheduled. Its counter stands still and no EBB comes yet.
-///
-/// # Errors
-///
-/// A failure of the test.
+/// Installs a handler on this thread, which keeps to what a signal handler may do.
+#[track_caller]
+pub fn install(handler: Handler) -> Outcome {
+    // SAFETY: the handlers of the tests do.
+    Ok(unsafe { ebb::install(handler) }?)
+}
+
+/// The address that [`install`] puts into EBBHR, the same in all processes of a program.
+#[track_caller]
+pub fn handler_address() -> Result<u64, Failure> {
+    install(count_only)?;
+    // SAFETY: EBBHR is always readable.
+    Ok(unsafe { spr::read::<{ spr::EBBHR }>() })
+}
+
+/// BESCR, EBBHR and EBBRR of this thread, which are always readable.
+#[must_use]
+pub fn ebb_registers() -> [u64; 3] {
+    // SAFETY: reading them has no effect.
+    let [ebbhr, ebbrr] = unsafe { [spr::read::<{ spr::EBBHR }>(), spr::read::<{ spr::EBBRR }>()] };
+    [Bescr::read().0, ebbhr, ebbrr]
+}
+
+/// The counter of an event code.
+#[track_caller]
+pub fn pmc_of(code: u64) -> Result<Pmc, Failure> {
+    Pmc::of_event(code).ok_or("no counter").or_fail("code")
+}
+
+/// Opens an event and enables it.
+#[track_caller]
+pub fn enabled(attr: &Attr) -> Result<Event, Failure> {
+    let event = attr.open()?;
+    event.enable()?;
+    Ok(event)
+}
+
+/// [`enabled`], of this thread: it must then be on the PMU.
+#[track_caller]
+pub fn schedule(attr: &Attr) -> Result<Event, Failure> {
+    let event = enabled(attr)?;
+    event.check_scheduled()?;
+    Ok(event)
+}
+
+/// [`schedule`]s an EBB event for cycles without a handler.
+#[track_caller]
+pub fn without_handler() -> Result<Event, Failure> {
+    schedule(&ebb::event(CYCLES))
+}
+
+/// [`schedule`]s an EBB event for cycles with a handler, for the CPU that the thread is on.
+#[track_caller]
+pub fn on_this_cpu() -> Result<Event, Failure> {
+    install(count_only)?;
+    schedule(&ebb::event(CYCLES).cpu(cpu::current()? as libc::c_int))
+}
+
+/// Puts an EBB event for cycles on the thread `id`, or with 0 on this one, [`enabled`].
+#[track_caller]
+pub fn put_on(id: libc::pid_t) -> Result<Event, Failure> {
+    enabled(&ebb::event(CYCLES).pid(id))
+}
+
+/// [`schedule`]s an EBB event of `code` with a handler. Its counter stands still and no
+/// EBB comes yet.
 #[track_caller]
 pub fn prepare(code: u64, handler: Handler) -> Result<Event, Failure> {
-    require_ebb()?;
-    let event = ebb::event(code).open().or_fail("open EBB event")?;
-    // SAFETY: the tests' handlers keep to what a signal handler may do.
-    unsafe { ebb::install(handler) }.or_fail("install")?;
-    event.enable().or_fail("enable")?;
-    event.check_scheduled().or_fail("schedule")?;
+    let event = ebb::event(code).open()?;
+    install(handler)?;
+    event.enable()?;
+    event.check_scheduled()?;
     pmc::freeze();
     Ok(event)
 }
 
+/// [`prepare`] with a handler for [`check_own`].
+#[track_caller]
+pub fn prepare_own(code: u64) -> Result<Event, Failure> {
+    OWN.store(pmc_of(code)?.index(), Relaxed);
+    prepare(code, own_only)
+}
+
+/// Fails if another counter than that of [`prepare_own`] made an EBB.
+#[track_caller]
+pub fn check_own() -> Outcome {
+    let foreign = FOREIGN.load(Relaxed);
+    check!(foreign == 0, "{foreign} overflows of a counter not its own");
+    Ok(())
+}
+
+/// Lets PMC1 run from `period` before its overflow, with EBBs and alerts on.
+#[track_caller]
+pub fn arm(period: u32) -> Outcome {
+    Mmcr0::FC.write();
+    ebb::start(Pmc::Pmc1, period)?;
+    ebb::enable()?;
+    Mmcr0::PMAE.write();
+    Ok(())
+}
+
 /// [`prepare`], then lets EBBs come every `period` counts.
-///
-/// # Errors
-///
-/// A failure of the test.
 #[track_caller]
 pub fn begin(code: u64, period: u32, handler: Handler) -> Result<Event, Failure> {
     let event = prepare(code, handler)?;
-    let counter = Pmc::of_event(code).ok_or("no counter").or_fail("code")?;
-    ebb::start(counter, period).or_fail("start")?;
-    ebb::enable().or_fail("enable EBBs")?;
+    ebb::start(pmc_of(code)?, period)?;
+    ebb::enable()?;
     pmc::unfreeze();
     Ok(event)
 }
 
-/// No more EBBs, and the event closed.
-pub fn end(event: Event) {
+/// [`begin`] with EBBs every `period` cycles, which the library counts.
+#[track_caller]
+pub fn cycles(period: u32) -> Result<Event, Failure> {
+    begin(CYCLES, period, count_only)
+}
+
+/// No more EBBs, and the event closed. Fails if an EBB came without an exception.
+#[track_caller]
+pub fn end(event: Event) -> Outcome {
     ebb::disable();
     event.close();
+    check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
+    Ok(())
+}
+
+/// Fails unless MMCR0 and MMCR2 are as a program's first event has them.
+#[track_caller]
+pub fn check_fresh() -> Outcome {
+    let (mmcr0, mmcr2) = (Mmcr0::read(), Mmcr2::read());
+    check!(
+        mmcr0 == Mmcr0::PMAE && mmcr2 == Mmcr2(0),
+        "not fresh: {mmcr0:?}, {mmcr2:?}"
+    );
+    Ok(())
+}
+
+/// A value of MMCR2 by which a task knows its own: the bits of `number`, one for each counter
+/// but those `used`, which it would freeze.
+#[must_use]
+pub fn tag(number: usize, used: &[Pmc]) -> Mmcr2 {
+    let free = Pmc::ALL.into_iter().filter(|pmc| !used.contains(pmc));
+    let set = free.enumerate().filter(|(bit, _)| number >> bit & 1 == 1);
+    set.fold(Mmcr2(0), |tag, (_, pmc)| {
+        tag | Mmcr2::freeze_problem(pmc as u8)
+    })
+}
+
+/// Gives all counters the same value.
+pub fn write_counters(value: u32) {
+    for pmc in Pmc::ALL {
+        pmc.write(value);
+    }
 }
 
 /// About a thousand instructions.
@@ -89,12 +225,34 @@ pub fn work() {
     }
 }
 
+/// Works for about as many instructions, which are as many cycles in QEMU.
+pub fn work_for(instructions: u64) {
+    for _ in 0..instructions.div_ceil(1000) {
+        work();
+    }
+}
+
+/// Works for `time`.
+pub fn work_during(time: Duration) {
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        work();
+    }
+}
+
+/// A process that works until it is dropped, on the CPU on which the caller then stays.
+#[track_caller]
+pub fn hog() -> Result<Peer, Failure> {
+    cpu::pin()?;
+    Peer::spawn(|_| {
+        loop {
+            work();
+        }
+    })
+}
+
 /// Works until this thread has had `n` EBBs, or for many times as long as `n`
 /// periods take. Lost EBBs thus make a failure and no hang.
-///
-/// # Errors
-///
-/// A failure of the test if fewer came.
 #[track_caller]
 pub fn wait_for(n: u64, period: u32) -> Outcome {
     // 500 is what an EBB costs itself, roughly.
@@ -105,29 +263,20 @@ pub fn wait_for(n: u64, period: u32) -> Outcome {
         }
         work();
     }
-    let came = ebb::count();
-    if came >= n {
-        return Ok(());
-    }
-    ktap::fail(format!(
-        "only {came} of {n} EBBs came, {} spurious; {:?}, {:?}",
-        ebb::spurious(),
-        Bescr::read(),
-        Mmcr0::read()
-    ))
+    let (came, bescr, mmcr0) = (ebb::count(), Bescr::read(), Mmcr0::read());
+    check!(
+        came >= n,
+        "only {came} of {n} EBBs came, {} spurious; {bescr:?}, {mmcr0:?}",
+        ebb::spurious()
+    );
+    Ok(())
 }
 
 /// Works for at least `cycles` and fails if an EBB came meanwhile.
-///
-/// # Errors
-///
-/// A failure of the test.
 #[track_caller]
 pub fn expect_none(cycles: u64) -> Outcome {
     let before = ebb::count();
-    for _ in 0..cycles / 500 {
-        work();
-    }
+    work_for(2 * cycles);
     match ebb::count() - before {
         0 => Ok(()),
         n => ktap::fail(format!("{n} EBBs came where none may come")),

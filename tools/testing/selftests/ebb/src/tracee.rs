@@ -5,6 +5,8 @@
 //! Layouts: `ebb_get` and `pmu_get` in the kernel's
 //! `arch/powerpc/kernel/ptrace/ptrace-view.c`.
 
+use ebb::reg::Bescr;
+use ebb::reg::Mmcr2;
 use ktap::Failure;
 use ktap::OrFail;
 use ktap::Outcome;
@@ -21,8 +23,6 @@ const NT_PRSTATUS: u32 = 1;
 
 /// What a program may set of MMCR0: FC, PMAE, PMAO.
 const MMCR0_USER: u32 = 0x8400_0080;
-/// What a program may set of MMCR2.
-const MMCR2_USER: u64 = ebb::reg::Mmcr2::USER.0;
 
 /// EBBRR, EBBHR and BESCR of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +68,22 @@ impl EbbState {
             _ => None,
         }
     }
+
+    /// Fails unless it is that of a task with an EBB event and `handler`.
+    pub fn check_own(&self, handler: u64) -> Outcome {
+        let known = Bescr::GE | Bescr::PME | Bescr::PMEO;
+        check!(self.ebbhr == handler, "not {handler:#x}: {self:x?}");
+        check!(Bescr(self.bescr).without(known).0 == 0, "{self:x?}");
+        Ok(())
+    }
+
+    /// Fails unless it is what a task may have after it closed its event: EBBs off, and
+    /// its own handler or none.
+    pub fn check_closed(&self, handler: u64) -> Outcome {
+        check!([handler, 0].contains(&self.ebbhr), "{self:x?}");
+        check!(!Bescr(self.bescr).has(Bescr::GE), "{self:x?}");
+        Ok(())
+    }
 }
 
 impl PmuState {
@@ -88,15 +104,38 @@ impl PmuState {
         }
     }
 
+    /// All that a tracer can set, and whether the task has had an EBB event.
+    #[must_use]
+    pub fn ones(used_ebb: u32) -> Self {
+        Self {
+            siar: u64::MAX,
+            sdar: u64::MAX,
+            sier: u64::MAX,
+            mmcr2: u64::MAX,
+            mmcr0: u32::MAX,
+            used_ebb,
+        }
+    }
+
     /// Fails if there is more in it than a program may set.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the test.
     pub fn check_user_bits(&self) -> Outcome {
         check!(self.mmcr0 & !MMCR0_USER == 0, "MMCR0: {self:x?}");
-        check!(self.mmcr2 & !MMCR2_USER == 0, "MMCR2: {self:x?}");
+        check!(self.mmcr2 & !Mmcr2::USER.0 == 0, "MMCR2: {self:x?}");
         Ok(())
+    }
+
+    /// Fails unless it is that of a task with an EBB event and `mmcr2` in MMCR2.
+    pub fn check_own(&self, mmcr2: Mmcr2) -> Outcome {
+        check!(self.mmcr2 == mmcr2.0, "not {mmcr2:?}: {self:x?}");
+        check!(self.used_ebb == 1, "{self:x?}");
+        self.check_user_bits()
+    }
+
+    /// Fails unless it is what a task may have after it closed its event: its own MMCR2
+    /// or none.
+    pub fn check_closed(&self, mmcr2: Mmcr2) -> Outcome {
+        check!([mmcr2.0, 0].contains(&self.mmcr2), "{self:x?}");
+        self.check_user_bits()
     }
 }
 
@@ -108,13 +147,9 @@ pub struct Tracee {
 
 impl Tracee {
     /// Stops `pid`, a child, wherever it is.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the test.
     pub fn attach(pid: libc::pid_t) -> Result<Self, Failure> {
         // SAFETY: the request has no pointers.
-        unsafe { request(libc::PTRACE_ATTACH, pid, 0, 0) }.or_fail("attach")?;
+        unsafe { request(libc::PTRACE_ATTACH, pid, 0, 0) }?;
         let tracee = Self {
             pid,
             attached: true,
@@ -124,10 +159,6 @@ impl Tracee {
     }
 
     /// Waits for the next stop; returns its signal.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the test if the process ends instead.
     pub fn wait_stopped(&self) -> Result<libc::c_int, Failure> {
         let mut status = 0;
         // SAFETY: `status` lives through the call.
@@ -139,10 +170,6 @@ impl Tracee {
     }
 
     /// Runs it until the next stop, with the signal `signal` or none.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the test.
     pub fn go_on(&self, signal: libc::c_int) -> Outcome {
         // SAFETY: the request has no pointers.
         unsafe { request(libc::PTRACE_CONT, self.pid, 0, signal as usize) }.or_fail("continue")
@@ -150,14 +177,10 @@ impl Tracee {
 
     /// Runs one instruction, and waits until it is done. Signals to stop and to go
     /// on, as `attach` and others send, are swallowed.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the test if another signal comes.
     pub fn step(&self) -> Outcome {
         loop {
             // SAFETY: the request has no pointers.
-            unsafe { request(libc::PTRACE_SINGLESTEP, self.pid, 0, 0) }.or_fail("step")?;
+            unsafe { request(libc::PTRACE_SINGLESTEP, self.pid, 0, 0) }?;
             match self.wait_stopped()? {
                 libc::SIGTRAP => return Ok(()),
                 libc::SIGSTOP | libc::SIGCONT => {}
@@ -167,21 +190,13 @@ impl Tracee {
     }
 
     /// Address of the next instruction.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the test.
     pub fn nip(&self) -> Result<u64, Failure> {
         const NIP: usize = 32;
-        let words = self.words(NT_PRSTATUS).or_fail("registers")?;
+        let words = self.words(NT_PRSTATUS)?;
         words.get(NIP).copied().ok_or("short").or_fail("registers")
     }
 
     /// Its memory.
-    ///
-    /// # Errors
-    ///
-    /// That of `open(2)`.
     pub fn memory(&self) -> io::Result<Memory> {
         let path = format!("/proc/{}/mem", self.pid);
         let file = File::options().read(true).write(true).open(path)?;
@@ -189,39 +204,23 @@ impl Tracee {
     }
 
     /// Its EBB registers.
-    ///
-    /// # Errors
-    ///
-    /// ENODATA for a task that never had an EBB event.
     pub fn ebb(&self) -> io::Result<EbbState> {
         let words = self.words(NT_PPC_EBB)?;
         EbbState::from_words(&words).ok_or_else(|| io::Error::other(format!("{words:x?}")))
     }
 
     /// Its PMU registers.
-    ///
-    /// # Errors
-    ///
-    /// That of `ptrace(2)`.
     pub fn pmu(&self) -> io::Result<PmuState> {
         let words = self.words(NT_PPC_PMU)?;
         PmuState::from_words(&words).ok_or_else(|| io::Error::other(format!("{words:x?}")))
     }
 
     /// Sets its PMU registers.
-    ///
-    /// # Errors
-    ///
-    /// That of `ptrace(2)`.
     pub fn set_pmu(&self, state: &PmuState) -> io::Result<()> {
         self.set(NT_PPC_PMU, state)
     }
 
     /// Sets its EBB registers.
-    ///
-    /// # Errors
-    ///
-    /// That of `ptrace(2)`.
     pub fn set_ebb(&self, state: &EbbState) -> io::Result<()> {
         self.set(NT_PPC_EBB, state)
     }
@@ -257,10 +256,6 @@ impl Tracee {
     }
 
     /// Lets it go.
-    ///
-    /// # Errors
-    ///
-    /// A failure of the test.
     pub fn detach(mut self) -> Outcome {
         self.attached = false;
         // SAFETY: the request has no pointers.
@@ -283,10 +278,6 @@ pub struct Memory(File);
 
 impl Memory {
     /// Reads a word.
-    ///
-    /// # Errors
-    ///
-    /// That of `pread(2)`.
     pub fn word(&self, address: u64) -> io::Result<u32> {
         let mut bytes = [0; 4];
         self.0.read_exact_at(&mut bytes, address)?;
@@ -294,10 +285,6 @@ impl Memory {
     }
 
     /// Writes a word.
-    ///
-    /// # Errors
-    ///
-    /// That of `pwrite(2)`.
     pub fn set_word(&self, address: u64, word: u32) -> io::Result<()> {
         self.0.write_all_at(&word.to_le_bytes(), address)
     }
@@ -308,8 +295,6 @@ impl Memory {
 /// What `ptrace(2)` asks of `address` and `data` with this request.
 unsafe fn request(what: u32, pid: libc::pid_t, address: usize, data: usize) -> io::Result<()> {
     // SAFETY: the caller's contract.
-    match unsafe { libc::ptrace(what, pid, address, data) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    ktap::os_result(unsafe { libc::ptrace(what, pid, address, data) } as libc::c_int)?;
+    Ok(())
 }

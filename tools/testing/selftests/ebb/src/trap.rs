@@ -8,7 +8,6 @@
 //! so from ISA v3.1 on only (PMCCEXT).
 
 use ktap::Failure;
-use ktap::OrFail;
 use ktap::Outcome;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,34 +34,23 @@ extern "C" fn step_over(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut l
 fn catch(flags: libc::c_int) -> Outcome {
     // SAFETY: zeroes are a valid sigaction; the handler has the three arguments
     // that SA_SIGINFO asks for.
-    let status = unsafe {
+    ktap::os_result(unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = step_over as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | flags;
         libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut())
-    };
-    (status == 0)
-        .then_some(())
-        .ok_or_else(std::io::Error::last_os_error)
-        .or_fail("sigaction")
+    })?;
+    Ok(())
 }
 
 /// From here on an instruction that traps does nothing, also in an EBB handler
 /// that interrupts the signal's.
-///
-/// # Errors
-///
-/// A failure of the test if the signal cannot be caught.
 pub fn step_over_all() -> Outcome {
     catch(libc::SA_NODEFER)
 }
 
 /// Runs `access`, which should hold one instruction that may trap, and tells
 /// whether it did.
-///
-/// # Errors
-///
-/// A failure of the test if the signal cannot be caught.
 pub fn traps(access: fn()) -> Result<bool, Failure> {
     catch(0)?;
     let before = TRAPS.load(Relaxed);

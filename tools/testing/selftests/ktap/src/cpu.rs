@@ -6,6 +6,7 @@ use std::io;
 
 use crate::Failure;
 use crate::Outcome;
+use crate::os_result;
 
 /// CPUs that are online, in order.
 pub fn online() -> io::Result<Vec<usize>> {
@@ -28,7 +29,9 @@ fn parse_list(text: &str) -> io::Result<Vec<usize>> {
 /// The CPU that the caller is on.
 pub fn current() -> io::Result<usize> {
     // SAFETY: takes nothing.
-    usize::try_from(unsafe { libc::sched_getcpu() }).map_err(|_| io::Error::last_os_error())
+    let cpu = os_result(unsafe { libc::sched_getcpu() })?;
+    // CAST: not negative, as it is not -1.
+    Ok(cpu as usize)
 }
 
 /// Lets the task `id`, or with 0 the calling thread, run on the given CPUs only.
@@ -40,10 +43,8 @@ pub fn set_affinity(id: libc::pid_t, cpus: impl IntoIterator<Item = usize>) -> i
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
     // SAFETY: `set` outlives the call.
-    match unsafe { libc::sched_setaffinity(id, size_of_val(&set), &set) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    os_result(unsafe { libc::sched_setaffinity(id, size_of_val(&set), &set) })?;
+    Ok(())
 }
 
 /// Keeps the calling thread, and what it forks later, on one CPU.

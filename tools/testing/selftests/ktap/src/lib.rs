@@ -74,6 +74,14 @@ pub fn fail(why: impl Into<String>) -> Outcome {
     Err(Failure::Fail(located(Location::caller(), why.into())))
 }
 
+/// What a system call gave: the errno if that is -1.
+pub fn os_result(status: libc::c_int) -> io::Result<libc::c_int> {
+    match status {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(status),
+    }
+}
+
 fn located(at: &Location<'_>, why: impl Display) -> String {
     format!("{}:{}: {why}", at.file(), at.line())
 }

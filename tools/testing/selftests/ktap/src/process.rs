@@ -13,6 +13,7 @@ use std::process::ExitStatus;
 use crate::Failure;
 use crate::OrFail;
 use crate::Outcome;
+use crate::os_result;
 
 /// Exit status of a forked process that has reported its outcome.
 pub(crate) const REPORTED: i32 = 77;
@@ -33,11 +34,8 @@ pub const NOBODY: libc::uid_t = 65534;
 pub(crate) fn wait(pid: libc::pid_t, flags: libc::c_int) -> io::Result<Option<ExitStatus>> {
     let mut status = 0;
     // SAFETY: `status` outlives the call.
-    match unsafe { libc::waitpid(pid, &mut status, flags) } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => Ok(None),
-        _ => Ok(Some(ExitStatus::from_raw(status))),
-    }
+    let ended = os_result(unsafe { libc::waitpid(pid, &mut status, flags) })? != 0;
+    Ok(ended.then(|| ExitStatus::from_raw(status)))
 }
 
 /// One end of a conversation between two processes.
@@ -141,8 +139,7 @@ pub(crate) fn fork(body: impl FnOnce(&mut Link) -> Outcome) -> io::Result<(libc:
     // What is still buffered here would be printed by the child as well.
     io::stdout().flush()?;
     // SAFETY: there is one thread, so the child finds no lock taken.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
+    match os_result(unsafe { libc::fork() })? {
         0 => {
             drop(ours);
             abort_on_panic();
@@ -227,6 +224,13 @@ impl Peer {
             status => crate::fail(format!("the peer's end: {status}")),
         }
     }
+
+    /// Tells it to end, and waits for that.
+    #[track_caller]
+    pub fn tell_and_join(mut self) -> Outcome {
+        self.tell()?;
+        self.join()
+    }
 }
 
 impl Drop for Peer {
@@ -261,13 +265,20 @@ pub fn switches() -> i64 {
     }
 }
 
+/// Runs `body` in another thread and waits for its end.
+#[track_caller]
+pub fn in_thread(body: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
+    let thread = std::thread::spawn(body);
+    thread
+        .join()
+        .unwrap_or_else(|_| crate::fail("the thread panicked"))
+}
+
 /// Makes the calling process an unprivileged user's, for good.
 pub fn become_user(id: libc::uid_t) -> io::Result<()> {
     // SAFETY: system calls without pointers.
-    match unsafe { libc::setresgid(id, id, id) | libc::setresuid(id, id, id) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    os_result(unsafe { libc::setresgid(id, id, id) | libc::setresuid(id, id, id) })?;
+    Ok(())
 }
 
 #[cfg(test)]

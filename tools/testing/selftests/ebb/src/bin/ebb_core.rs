@@ -3,9 +3,8 @@
 //! of nobody else, wherever it died.
 
 use ebb::EbbContext;
-use ebb::reg::Bescr;
+use ebb::Pmc;
 use ebb::reg::Mmcr2;
-use ebb::spr;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::tracee::EbbState;
@@ -18,22 +17,17 @@ use ktap::Outcome;
 use ktap::check;
 use ktap::cpu;
 use ktap::process;
-use ktap::process::Link;
 use ktap::process::Peer;
 use std::fs;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 
 const PERIOD: u32 = 5000;
-const OTHER_MARK: Mmcr2 = Mmcr2::freeze_problem(4);
+const OTHER_TAG: Mmcr2 = Mmcr2::freeze_problem(4);
 
-/// A mark for each of up to 8 tasks, none of them [`OTHER_MARK`] or 0.
-fn mark(number: u8) -> Mmcr2 {
-    [2, 3, 5, 6]
-        .into_iter()
-        .enumerate()
-        .filter(|&(bit, _)| (number + 1) >> bit & 1 == 1)
-        .fold(Mmcr2(0), |mark, (_, pmc)| mark | Mmcr2::freeze_problem(pmc))
+/// A tag for each of up to 8 tasks, none of them [`OTHER_TAG`] or 0.
+fn tag(number: usize) -> Mmcr2 {
+    session::tag(number + 1, &[Pmc::Pmc1, Pmc::Pmc4])
 }
 
 const PATTERN: &str = "/proc/sys/kernel/core_pattern";
@@ -55,7 +49,7 @@ impl Cores {
     /// The notes of the dump of the process `pid`, which must be there.
     fn notes(&self, pid: libc::pid_t) -> Result<Notes, Failure> {
         let path = format!("{FOLDER}/{pid}");
-        let dump = fs::read(&path).or_fail(&path)?;
+        let dump = fs::read(&path)?;
         notes_of(&dump).ok_or("no notes").or_fail(&path)
     }
 }
@@ -122,16 +116,16 @@ fn leave_a_core() -> Outcome {
         rlim_max: libc::RLIM_INFINITY,
     };
     // SAFETY: `limit` lives through the call; the default action is no function.
-    let status = unsafe {
+    ktap::os_result(unsafe {
         libc::signal(libc::SIGSEGV, libc::SIG_DFL);
         libc::setrlimit(libc::RLIMIT_CORE, &limit)
-    };
-    check!(status == 0, "no core dumps: {}", io::Error::last_os_error());
+    })?;
     Ok(())
 }
 
-/// The task dies here.
+/// The task dies here, after it was off its CPU: what a dump shows is from then.
 fn crash() {
+    process::give_way();
     // SAFETY: sends a signal to this thread, by which the process ends.
     unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGSEGV) };
 }
@@ -143,20 +137,12 @@ fn crash_in_handler(context: &mut EbbContext<'_>) {
     }
 }
 
-/// The handler's entry, the same in all processes of this program.
-fn handler_address() -> Result<u64, Failure> {
-    // SAFETY: the handler does nothing; EBBs stay off.
-    unsafe { ebb::install(session::count_only) }.or_fail("install")?;
-    // SAFETY: EBBHR is always readable.
-    Ok(unsafe { spr::read::<{ spr::EBBHR }>() })
-}
-
-/// A neighbour on this CPU with many EBBs and a mark of its own, until killed.
+/// A neighbour on this CPU with many EBBs and a tag of its own, until killed.
 fn neighbour() -> Result<Peer, Failure> {
     cpu::pin()?;
     let mut peer = Peer::spawn(|parent| {
-        let _event = session::begin(CYCLES, PERIOD, session::count_only)?;
-        OTHER_MARK.write();
+        let _event = session::cycles(PERIOD)?;
+        OTHER_TAG.write();
         parent.tell()?;
         loop {
             session::work();
@@ -167,25 +153,15 @@ fn neighbour() -> Result<Peer, Failure> {
 }
 
 /// Gets EBBs until it dies in its handler.
-fn die_in_handler(parent: &mut Link, mark: Mmcr2) -> Outcome {
+fn die_in_handler(tag: Mmcr2) -> Outcome {
     leave_a_core()?;
     let _event = session::begin(CYCLES, PERIOD, crash_in_handler)?;
-    mark.write();
-    parent.tell()?;
-    // What a dump shows is from the last time that the task left a CPU.
-    while ebb::count() < 10 {
-        session::work();
-    }
+    tag.write();
+    session::wait_for(10, PERIOD)?;
     for _ in 0..20 {
         process::give_way();
     }
     session::wait_for(1000, PERIOD)
-}
-
-fn check_own(pmu: &PmuState, mark: Mmcr2) -> Outcome {
-    check!(pmu.mmcr2 == mark.0, "mark {mark:?}: {pmu:x?}");
-    check!(pmu.used_ebb == 1, "{pmu:x?}");
-    pmu.check_user_bits()
 }
 
 /// Waits until the process has died of a fault; returns what its core dump has.
@@ -199,23 +175,18 @@ fn notes_of_the_dead(cores: &Cores, mut peer: Peer) -> Result<Notes, Failure> {
 
 /// Eight tasks die in their handlers, all on one CPU.
 fn in_handler() -> Outcome {
-    let entry = handler_address()?;
+    let entry = session::handler_address()?;
     let cores = Cores::collect()?;
     let _neighbour = neighbour()?;
     let mut peers = Vec::new();
     for number in 0..8 {
-        peers.push(Peer::spawn(|parent| die_in_handler(parent, mark(number)))?);
+        peers.push(Peer::spawn(|_| die_in_handler(tag(number)))?);
     }
     for (number, peer) in (0..).zip(peers) {
         let notes = notes_of_the_dead(&cores, peer)?;
         check!(notes.ebb.len() == 1 && notes.pmu.len() == 1, "{notes:x?}");
-        let known = Bescr::GE | Bescr::PME | Bescr::PMEO;
-        check!(notes.ebb[0].ebbhr == entry, "{notes:x?}");
-        check!(
-            Bescr(notes.ebb[0].bescr).without(known).0 == 0,
-            "{notes:x?}"
-        );
-        check_own(&notes.pmu[0], mark(number))?;
+        notes.ebb[0].check_own(entry)?;
+        notes.pmu[0].check_own(tag(number))?;
     }
     Ok(())
 }
@@ -225,12 +196,11 @@ fn in_handler() -> Outcome {
 fn without_ebb() -> Outcome {
     let cores = Cores::collect()?;
     let _neighbour = neighbour()?;
-    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
-    mark(3).write();
+    let event = session::cycles(PERIOD)?;
+    tag(3).write();
     for _ in 0..5 {
         let child = Peer::spawn(|_| {
             leave_a_core()?;
-            process::give_way();
             crash();
             Ok(())
         })?;
@@ -238,21 +208,20 @@ fn without_ebb() -> Outcome {
         check!(notes.ebb.is_empty(), "{notes:x?}");
         check!(notes.pmu == [PmuState::default()], "{notes:x?}");
     }
-    session::end(event);
-    Ok(())
+    session::end(event)
 }
 
 /// Of two threads one has EBBs, and the other one dies.
 fn another_thread() -> Outcome {
-    let entry = handler_address()?;
+    let entry = session::handler_address()?;
     let cores = Cores::collect()?;
     let _neighbour = neighbour()?;
     let child = Peer::spawn(|_| {
         leave_a_core()?;
         let (told, tell) = io::pipe()?;
-        let thread = std::thread::spawn(move || -> Outcome {
-            let _event = session::begin(CYCLES, PERIOD, session::count_only)?;
-            mark(1).write();
+        std::thread::spawn(move || -> Outcome {
+            let _event = session::cycles(PERIOD)?;
+            tag(1).write();
             session::wait_for(5, PERIOD)?;
             process::give_way();
             drop(tell);
@@ -262,41 +231,39 @@ fn another_thread() -> Outcome {
         });
         io::copy(&mut &told, &mut io::sink())?;
         crash();
-        thread.join().map_err(|_| "panic").or_fail("thread")?
+        Ok(())
     })?;
     let mut notes = notes_of_the_dead(&cores, child)?;
     check!(notes.ebb.len() == 1 && notes.pmu.len() == 2, "{notes:x?}");
-    check!(notes.ebb[0].ebbhr == entry, "{notes:x?}");
+    notes.ebb[0].check_own(entry)?;
     notes.pmu.sort_by_key(|pmu| pmu.used_ebb);
     check!(notes.pmu[0] == PmuState::default(), "{notes:x?}");
-    check_own(&notes.pmu[1], mark(1))
+    notes.pmu[1].check_own(tag(1))
 }
 
 /// A task that has closed its event shows what was its own, or nothing.
 fn after_close() -> Outcome {
-    let entry = handler_address()?;
+    let entry = session::handler_address()?;
     let cores = Cores::collect()?;
     let _neighbour = neighbour()?;
     let child = Peer::spawn(|_| {
         leave_a_core()?;
-        let event = session::begin(CYCLES, PERIOD, session::count_only)?;
-        mark(2).write();
+        let event = session::cycles(PERIOD)?;
+        tag(2).write();
         session::wait_for(5, PERIOD)?;
-        session::end(event);
-        process::give_way();
+        session::end(event)?;
         crash();
         Ok(())
     })?;
     let notes = notes_of_the_dead(&cores, child)?;
-    for ebb in &notes.ebb {
-        check!(ebb.ebbhr == entry || ebb.ebbhr == 0, "{notes:x?}");
-        check!(!Bescr(ebb.bescr).has(Bescr::GE), "{notes:x?}");
-    }
-    for pmu in &notes.pmu {
-        check!(pmu.mmcr2 == mark(2).0 || pmu.mmcr2 == 0, "{notes:x?}");
-        pmu.check_user_bits()?;
-    }
-    Ok(())
+    notes
+        .ebb
+        .iter()
+        .try_for_each(|ebb| ebb.check_closed(entry))?;
+    notes
+        .pmu
+        .iter()
+        .try_for_each(|pmu| pmu.check_closed(tag(2)))
 }
 
 ktap::main! {

@@ -2,13 +2,10 @@
 //! An EBB event is enabled and disabled by ioctl and by prctl; without it the
 //! program has no access to the PMU.
 
-use ebb::Pmc;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
-use ebb_selftests::session::require_ebb;
 use ebb_selftests::trap::traps;
 use ebb_selftests::trap::write_pmc1;
-use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 
@@ -16,7 +13,7 @@ const PERIOD: u32 = 10_000;
 
 /// Opening alone gives nothing.
 fn opened_is_not_enabled() -> Outcome {
-    let _event = ebb::event(CYCLES).open().or_fail("open")?;
+    let _event = ebb::event(CYCLES).open()?;
     check!(traps(write_pmc1)?, "PMC1 is writable before enable");
     Ok(())
 }
@@ -26,31 +23,24 @@ fn on_and_off(
     on: fn(&ebb::Event) -> perf_event::Result<()>,
     off: fn(&ebb::Event) -> perf_event::Result<()>,
 ) -> Outcome {
-    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
-    off(&event).or_fail("off, first")?;
+    let event = session::cycles(PERIOD)?;
+    off(&event)?;
     for round in 0..3 {
         check!(traps(write_pmc1)?, "PMC1 is writable when off");
         session::expect_none(10 * u64::from(PERIOD))?;
-        on(&event).or_fail("on")?;
-        event.check_scheduled().or_fail("schedule")?;
+        on(&event)?;
+        event.check_scheduled()?;
         check!(!traps(write_pmc1)?, "PMC1 traps when on, round {round}");
-        ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
+        session::arm(PERIOD)?;
         session::wait_for(ebb::count() + 10, PERIOD)?;
-        off(&event).or_fail("off")?;
+        off(&event)?;
     }
-    session::end(event);
-    Ok(())
-}
-
-fn by_ioctl() -> Outcome {
-    on_and_off(ebb::Event::enable, ebb::Event::disable)
-}
-
-fn by_prctl() -> Outcome {
-    on_and_off(|_| ebb::enable_all(), |_| ebb::disable_all())
+    session::end(event)
 }
 
 ktap::main! {
-    first: require_ebb;
-    opened_is_not_enabled, by_ioctl, by_prctl,
+    first: session::require_ebb;
+    opened_is_not_enabled,
+    by_ioctl = on_and_off(ebb::Event::enable, ebb::Event::disable),
+    by_prctl = on_and_off(|_| ebb::enable_all(), |_| ebb::disable_all()),
 }

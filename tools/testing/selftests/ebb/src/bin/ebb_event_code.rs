@@ -13,7 +13,6 @@ use ktap::cpu;
 use ktap::process;
 use ktap::process::Peer;
 use std::time::Duration;
-use std::time::Instant;
 
 /// PMC1 counts with a source selected in MMCR3: bits 45-46 and 48-53 of a
 /// POWER10 event code, here 2 and 0x13.
@@ -41,15 +40,11 @@ fn mmcr3_of(code: u64) -> Result<Vec<u64>, Failure> {
     cpu::pin_to(here)?;
     let mut task = Peer::spawn(|parent| {
         cpu::pin_to(there)?;
-        let event = ebb::event(code).open().or_fail("open")?;
-        event.enable().or_fail("enable")?;
+        let event = session::schedule(&ebb::event(code))?;
         for _ in 0..TURNS {
-            event.check_scheduled().or_fail("schedule")?;
+            event.check_scheduled()?;
             parent.tell()?;
-            let end = Instant::now() + Duration::from_millis(20);
-            while Instant::now() < end {
-                session::work();
-            }
+            session::work_during(Duration::from_millis(20));
             // And a switch to whoever wants it.
             process::give_way();
         }
@@ -71,15 +66,11 @@ fn source_of_mmcr3() -> Outcome {
     }
     let with = mmcr3_of(WITH_SOURCE)?;
     println!("MMCR3 {with:x?}");
-    check!(
-        with.iter().all(|&value| value != 0 && value == with[0]),
-        "MMCR3 with a source: {with:x?}"
-    );
+    let same = with.iter().all(|&value| value != 0 && value == with[0]);
+    check!(same, "MMCR3 with a source: {with:x?}");
     let without = mmcr3_of(WITHOUT_SOURCE)?;
-    check!(
-        without.iter().all(|&value| value == 0),
-        "MMCR3 without a source: {without:x?}"
-    );
+    let none = without.iter().all(|&value| value == 0);
+    check!(none, "MMCR3 without a source: {without:x?}");
     Ok(())
 }
 
@@ -96,11 +87,7 @@ fn filter_beside_sampling() -> Outcome {
     const SAMPLE_ENABLE: u64 = 1;
     cpu::pin()?;
     for ifm in 0..=3 {
-        let event = ebb::event(MARKED | config::bhrb(ifm))
-            .open()
-            .or_fail("open")?;
-        event.enable().or_fail("enable")?;
-        event.check_scheduled().or_fail("schedule")?;
+        let event = session::schedule(&ebb::event(MARKED | config::bhrb(ifm)))?;
         let first = control();
         println!("MMCR1, MMCRA: {first:x?}");
         let [_, mmcra] = first;
@@ -109,9 +96,7 @@ fn filter_beside_sampling() -> Outcome {
             "filter {ifm}: MMCRA is {mmcra:#x}"
         );
         let mut neighbour = Peer::spawn(|parent| {
-            let event = ebb::event(session::CYCLES).open().or_fail("open")?;
-            event.enable().or_fail("enable")?;
-            event.check_scheduled().or_fail("schedule")?;
+            let _event = session::without_handler()?;
             for _ in 0..10 {
                 parent.tell()?;
                 parent.listen()?;

@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An EBB event on another task: who may put one there, and what happens when
-//! one of the two, or the CPU, goes away. `ebb_on_child` has the plain case.
+//! An EBB event on another task: who may put one there, what it gives to whom, and
+//! what happens when one of the two, or the CPU, goes away.
 
-use ebb::Event;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
-use ebb::reg::Mmcr0;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
+use ebb_selftests::session::put_on;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
 use ktap::Failure;
-use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use ktap::cpu;
@@ -20,19 +18,9 @@ use ktap::process;
 use ktap::process::Link;
 use ktap::process::NOBODY;
 use ktap::process::Peer;
+use pmu_selftests::errno_of;
 
 const PERIOD: u32 = 10_000;
-
-fn open_on(pid: libc::pid_t) -> perf_event::Result<Event> {
-    ebb::event(CYCLES).pid(pid).open()
-}
-
-/// [`open_on`], enabled.
-fn put_on(pid: libc::pid_t) -> Result<Event, Failure> {
-    let event = open_on(pid).or_fail("open on another task")?;
-    event.enable().or_fail("enable on another task")?;
-    Ok(event)
-}
 
 /// Waits, working, until the event is on the PMU: it arrives by an interrupt.
 fn await_access() -> Outcome {
@@ -45,15 +33,35 @@ fn await_access() -> Outcome {
     ktap::fail("the event never came")
 }
 
-/// Takes EBBs from an event that somebody has put here.
-fn take_ebbs(n: u64) -> Outcome {
-    pmc::freeze();
-    // SAFETY: the handler does nothing.
-    unsafe { ebb::install(session::count_only) }.or_fail("install")?;
-    ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
-    ebb::enable().or_fail("enable EBBs")?;
-    Mmcr0::PMAE.write();
-    session::wait_for(n, PERIOD)
+/// Takes EBBs from an event that somebody puts here, and says so.
+fn take_ebbs(parent: &mut Link, n: u64) -> Outcome {
+    session::install(session::count_only)?;
+    await_access()?;
+    session::arm(PERIOD)?;
+    session::wait_for(n, PERIOD)?;
+    check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
+    parent.tell()
+}
+
+/// A task that waits for an event, takes `n` EBBs, and does `then`.
+fn target(n: u64, then: fn(&mut Link) -> Outcome) -> Result<Peer, Failure> {
+    Peer::spawn(|parent| {
+        parent.listen()?;
+        take_ebbs(parent, n)?;
+        then(parent)
+    })
+}
+
+/// The same on `cpu`, and it does not sleep: the event comes to a running task.
+fn running_target(cpu: usize, n: u64, then: fn(&mut Link) -> Outcome) -> Result<Peer, Failure> {
+    let mut target = Peer::spawn(|parent| {
+        cpu::pin_to(cpu)?;
+        parent.tell()?;
+        take_ebbs(parent, n)?;
+        then(parent)
+    })?;
+    target.listen()?;
+    Ok(target)
 }
 
 /// What holds when the event has gone from a task that takes EBBs.
@@ -67,105 +75,107 @@ fn event_gone() -> Outcome {
     Ok(())
 }
 
-/// Becomes an ordinary user, whom others of the same may look at if `dumpable`.
-fn become_user(id: libc::uid_t, dumpable: bool) -> Outcome {
-    process::become_user(id)?;
-    // SAFETY: a system call without pointers.
-    let status = unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(dumpable)) };
-    check!(status == 0, "PR_SET_DUMPABLE failed");
-    Ok(())
+/// A task takes EBBs of an event of its own.
+fn own_event() -> Outcome {
+    let own = session::cycles(PERIOD)?;
+    session::wait_for(20, PERIOD)?;
+    session::end(own)
 }
 
-/// An ordinary user asks for an event on a task of the other identity; returns
-/// the errno, 0 if it opens.
-fn errno_on(owner: libc::uid_t, dumpable: bool) -> Result<i32, Failure> {
+/// An ordinary user asks for an event on a task of `owner`, which others of the same
+/// may look at if it is `dumpable`.
+fn expect_errno(owner: libc::uid_t, dumpable: bool, expected: i32) -> Outcome {
     let mut target = Peer::spawn(|parent| {
         if owner != 0 {
-            become_user(owner, dumpable)?;
+            process::become_user(owner)?;
+            // SAFETY: a system call without pointers.
+            ktap::os_result(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, i64::from(dumpable)) })?;
         }
         parent.tell()?;
         parent.listen()
     })?;
     target.listen()?;
-    let pid = target.pid();
-    let (from, to) = std::io::pipe()?;
+    let event = ebb::event(CYCLES).pid(target.pid());
     Peer::spawn(|_| {
-        become_user(NOBODY, true)?;
-        let errno = match open_on(pid) {
-            Ok(_) => 0,
-            Err(error) => error.errno().unwrap_or(-1),
-        };
-        std::io::Write::write_all(&mut &to, &errno.to_ne_bytes())?;
+        process::become_user(NOBODY)?;
+        let errno = errno_of(event.open());
+        check!(
+            errno == expected,
+            "user {owner}, dumpable {dumpable}: {errno}"
+        );
         Ok(())
     })?
     .join()?;
-    let mut errno = [0; 4];
-    std::io::Read::read_exact(&mut &from, &mut errno)?;
-    target.tell()?;
-    target.join()?;
-    Ok(i32::from_ne_bytes(errno))
+    target.tell_and_join()
 }
 
 fn permission() -> Outcome {
-    let same_user = errno_on(NOBODY, true)?;
-    check!(same_user == 0, "a task of the same user: errno {same_user}");
-    for (owner, dumpable, what) in [
-        (0, true, "root's task"),
-        (NOBODY - 1, true, "another user's task"),
-        (NOBODY, false, "a task that may not be looked at"),
-    ] {
-        let errno = errno_on(owner, dumpable)?;
-        check!(errno == libc::EACCES, "{what}: errno {errno}");
-    }
-    Ok(())
+    expect_errno(NOBODY, true, 0)?;
+    expect_errno(0, true, libc::EACCES)?;
+    expect_errno(NOBODY - 1, true, libc::EACCES)?;
+    expect_errno(NOBODY, false, libc::EACCES)
 }
 
 fn no_such_task() -> Outcome {
     let gone = Peer::spawn(|_| Ok(()))?;
-    let pid = gone.pid();
+    let event = ebb::event(CYCLES).pid(gone.pid());
     gone.join()?;
-    match open_on(pid) {
-        Ok(_) => ktap::fail("an event on a task that has ended"),
-        Err(error) if error.errno() == Some(libc::ESRCH) => Ok(()),
-        Err(error) => ktap::fail(format!("ESRCH expected: {error}")),
-    }
+    let errno = errno_of(event.open());
+    check!(errno == libc::ESRCH, "errno {errno}");
+    Ok(())
 }
 
-/// A target that takes EBBs until it is told to end.
-fn target(parent: &mut Link) -> Outcome {
-    parent.tell()?;
-    parent.listen()?;
-    await_access()?;
-    take_ebbs(20)?;
-    parent.tell()?;
-    parent.listen()
+/// The target gets EBBs and access, its parent neither, until the parent closes.
+fn target_is_served() -> Outcome {
+    let mut child = target(100, |parent| {
+        parent.listen()?;
+        event_gone()
+    })?;
+    let event = put_on(child.pid())?;
+    check!(traps(trap::write_pmc1)?, "the parent may write PMC1");
+    child.tell()?;
+    child.listen()?;
+    event.check_scheduled()?;
+    event.close();
+    child.tell_and_join()
+}
+
+/// A child that knows nothing of it runs on as if nothing were there.
+fn target_is_unaware() -> Outcome {
+    let child = Peer::spawn(|parent| {
+        parent.listen()?;
+        session::work_for(1_000_000);
+        check!(Bescr::read() == Bescr(0), "{:?}", Bescr::read());
+        check!(!traps(trap::write_pmc1)?, "the event is not there");
+        // From here it overflows, and nobody has a handler.
+        Pmc::Pmc1.write(Pmc::start_value(PERIOD));
+        session::work_for(1_000_000);
+        check!(!Bescr::read().has(Bescr::GE), "{:?}", Bescr::read());
+        Ok(())
+    })?;
+    let _event = put_on(child.pid())?;
+    child.tell_and_join()
 }
 
 /// The target ends while it takes EBBs; the event remains, and is harmless.
 fn target_ends_first() -> Outcome {
     for round in 0..10 {
-        let mut child = Peer::spawn(target)?;
-        child.listen()?;
+        let mut child = target(20, Link::listen)?;
         let event = put_on(child.pid())?;
         child.tell()?;
         child.listen()?;
-        child.tell()?;
-        child.join()?;
-        let n = event.read_bytes(&mut [0; 64]).or_fail("read")?;
-        check!(n == 8, "read of an ended task's event gave {n} bytes");
+        child.tell_and_join()?;
         // Whatever is done to it.
+        event.read()?;
         let _ = event.enable();
         let _ = event.disable();
         // Closed before or after the parent has an event of its own.
-        let mut left = Some(event);
-        if round % 2 == 0 {
-            left = None;
-        }
-        let own = session::begin(CYCLES, PERIOD, session::count_only)?;
+        let left = (round % 2 != 0).then_some(event);
+        let own = session::cycles(PERIOD)?;
         session::wait_for(20, PERIOD)?;
         drop(left);
         session::wait_for(40, PERIOD)?;
-        session::end(own);
+        session::end(own)?;
     }
     Ok(())
 }
@@ -173,51 +183,32 @@ fn target_ends_first() -> Outcome {
 /// Killed in the middle, at no particular place.
 fn target_is_killed() -> Outcome {
     for _ in 0..10 {
-        let mut child = Peer::spawn(|parent| {
-            parent.tell()?;
-            parent.listen()?;
-            await_access()?;
-            take_ebbs(5)?;
-            parent.tell()?;
+        let mut child = target(5, |_| {
             loop {
                 session::work();
             }
         })?;
-        child.listen()?;
         let event = put_on(child.pid())?;
         child.tell()?;
         child.listen()?;
         process::give_way();
         drop(child);
-        let n = event.read_bytes(&mut [0; 64]).or_fail("read")?;
-        check!(n == 8, "read of a killed task's event gave {n} bytes");
+        event.read()?;
         event.close();
     }
-    let own = session::begin(CYCLES, PERIOD, session::count_only)?;
-    session::wait_for(20, PERIOD)?;
-    session::end(own);
-    Ok(())
+    own_event()
 }
 
 /// The opener ends, and its descriptor with it; the target has its EBBs until
 /// then, and no access after.
 fn opener_ends_first() -> Outcome {
     for round in 0..10 {
-        let mut child = Peer::spawn(|parent| {
-            parent.tell()?;
-            parent.listen()?;
-            await_access()?;
-            take_ebbs(20)?;
-            parent.tell()?;
+        let mut child = target(20, |parent| {
             parent.listen()?;
             event_gone()?;
             // And there may be a new one.
-            let own = session::begin(CYCLES, PERIOD, session::count_only)?;
-            session::wait_for(20, PERIOD)?;
-            session::end(own);
-            Ok(())
+            own_event()
         })?;
-        child.listen()?;
         let pid = child.pid();
         let mut opener = Peer::spawn(|parent| {
             std::mem::forget(put_on(pid)?);
@@ -228,93 +219,68 @@ fn opener_ends_first() -> Outcome {
         child.tell()?;
         child.listen()?;
         if round % 2 == 0 {
-            opener.tell()?;
-            opener.join()?;
+            opener.tell_and_join()?;
         } else {
             drop(opener);
         }
-        child.tell()?;
-        child.join()?;
+        child.tell_and_join()?;
     }
     Ok(())
 }
 
 /// Closed by its opener while the target holds an alert back: gone with it.
 fn close_drops_the_targets_alert() -> Outcome {
-    let mut child = Peer::spawn(|parent| {
-        parent.tell()?;
-        parent.listen()?;
-        await_access()?;
-        take_ebbs(5)?;
+    let mut child = target(5, |parent| {
         ebb::disable();
         Pmc::Pmc1.write(pmc::OVERFLOW);
-        for _ in 0..50 {
-            session::work();
-        }
+        session::work_for(50_000);
         parent.tell()?;
         parent.listen()?;
-        ebb::enable().or_fail("enable EBBs")?;
+        ebb::enable()?;
         event_gone()?;
         parent.tell()?;
         parent.listen()?;
+        // The next event.
         await_access()?;
-        let mmcr0 = Mmcr0::read();
-        check!(mmcr0 == Mmcr0::PMAE, "with the next event: {mmcr0:?}");
-        ebb::enable().or_fail("enable EBBs")?;
+        session::check_fresh()?;
+        ebb::enable()?;
         session::expect_none(50 * u64::from(PERIOD))
     })?;
-    child.listen()?;
     let event = put_on(child.pid())?;
-    child.tell()?;
-    child.listen()?;
+    for _ in 0..2 {
+        child.tell()?;
+        child.listen()?;
+    }
     event.close();
     child.tell()?;
     child.listen()?;
     let _next = put_on(child.pid())?;
-    child.tell()?;
-    child.join()
+    child.tell_and_join()
 }
 
 /// The target runs on one CPU, its opener on the other; and the opener moves it
 /// about while it takes EBBs.
 fn target_migrates() -> Outcome {
-    let cpus = cpu::two()?;
-    cpu::pin_to(cpus[0])?;
-    let mut child = Peer::spawn(|parent| {
-        cpu::pin_to(cpus[1])?;
-        parent.tell()?;
-        // No sleep: the event comes to a running task.
-        await_access()?;
-        take_ebbs(2000)?;
-        check!(ebb::spurious() == 0, "{} spurious", ebb::spurious());
-        parent.tell()?;
-        parent.listen()
-    })?;
-    child.listen()?;
+    let [home, there] = cpu::two()?;
+    cpu::pin_to(home)?;
+    let mut child = running_target(there, 2000, Link::listen)?;
     let event = put_on(child.pid())?;
     for turn in 0..40 {
-        cpu::set_affinity(child.pid(), [cpus[turn % 2]])?;
-        for _ in 0..turn * 10 {
-            session::work();
-        }
+        let cpu = if turn % 2 == 0 { home } else { there };
+        cpu::set_affinity(child.pid(), [cpu])?;
+        session::work_for(turn * 10_000);
     }
     child.listen()?;
-    event.check_scheduled().or_fail("after the migrations")?;
-    child.tell()?;
-    child.join()
+    event.check_scheduled()?;
+    child.tell_and_join()
 }
 
 /// Closed while the target runs on another CPU.
 fn closed_from_another_cpu() -> Outcome {
-    let cpus = cpu::two()?;
-    cpu::pin_to(cpus[0])?;
+    let [home, there] = cpu::two()?;
+    cpu::pin_to(home)?;
     for _ in 0..10 {
-        let mut child = Peer::spawn(|parent| {
-            cpu::pin_to(cpus[1])?;
-            parent.tell()?;
-            await_access()?;
-            take_ebbs(20)?;
-            parent.tell()?;
+        let mut child = running_target(there, 20, |_| {
             for _ in 0..100_000 {
                 session::work();
                 if traps(trap::write_pmc2)? {
@@ -323,7 +289,6 @@ fn closed_from_another_cpu() -> Outcome {
             }
             ktap::fail("the event did not go")
         })?;
-        child.listen()?;
         let event = put_on(child.pid())?;
         child.listen()?;
         event.close();
@@ -334,6 +299,7 @@ fn closed_from_another_cpu() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    permission, no_such_task, target_ends_first, target_is_killed, opener_ends_first,
-    close_drops_the_targets_alert, target_migrates, closed_from_another_cpu,
+    permission, no_such_task, target_is_served, target_is_unaware, target_ends_first,
+    target_is_killed, opener_ends_first, close_drops_the_targets_alert, target_migrates,
+    closed_from_another_cpu,
 }

@@ -2,17 +2,12 @@
 //! A CPU goes away under a task with EBBs, and comes back: the task's event, its
 //! alert and its state go on elsewhere, whoever put the event there.
 
-use ebb::Pmc;
-use ebb::pmc;
 use ebb::reg::Bescr;
-use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
 use ebb_selftests::alert;
 use ebb_selftests::session;
-use ebb_selftests::session::CYCLES;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
-use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use ktap::cpu;
@@ -22,38 +17,38 @@ use ktap::process::Peer;
 const PERIOD: u32 = 10_000;
 const ROUNDS: usize = 5;
 
+/// Takes EBBs, never asleep, until the task has been driven off `cpu`.
+fn until_driven_off(cpu: usize) -> Outcome {
+    for _ in 0..1_000_000 {
+        if cpu::current()? != cpu {
+            return Ok(());
+        }
+        session::wait_for(ebb::count() + 5, PERIOD)?;
+    }
+    ktap::fail("still on a CPU that is away")
+}
+
 /// Goes on with EBBs while its CPU leaves and comes back.
 fn running_task() -> Outcome {
     let visitor = Visitor::find()?;
     let cpu = visitor.cpu;
     let mut child = Peer::spawn(|parent| {
-        let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+        let event = session::cycles(PERIOD)?;
         for _ in 0..ROUNDS {
             cpu::pin_to(cpu)?;
             session::wait_for(ebb::count() + 20, PERIOD)?;
             parent.tell()?;
-            // Not asleep when it is driven off.
-            for _ in 0..1_000_000 {
-                if cpu::current()? != cpu {
-                    break;
-                }
-                session::wait_for(ebb::count() + 5, PERIOD)?;
-            }
-            check!(cpu::current()? != cpu, "still on a CPU that is away");
+            until_driven_off(cpu)?;
             session::wait_for(ebb::count() + 200, PERIOD)?;
             parent.listen()?;
         }
-        event.check_scheduled().or_fail("at the end")?;
-        check!(ebb::spurious() == 0, "{} spurious", ebb::spurious());
-        session::end(event);
-        Ok(())
+        event.check_scheduled()?;
+        session::end(event)
     })?;
     for _ in 0..ROUNDS {
         child.listen()?;
         visitor.away()?;
-        for _ in 0..2000 {
-            session::work();
-        }
+        session::work_for(2_000_000);
         visitor.back()?;
         child.tell()?;
     }
@@ -67,8 +62,8 @@ fn sleeping_task() -> Outcome {
     let mut child = Peer::spawn(|parent| {
         cpu::pin_to(cpu)?;
         let event = alert::begin(Bescr(0))?;
-        let mark = Mmcr2::freeze_problem(3) | Mmcr2::freeze_problem(5);
-        mark.write();
+        let tag = Mmcr2::freeze_problem(3) | Mmcr2::freeze_problem(5);
+        tag.write();
         for n in 0..2 * ROUNDS as u64 {
             cpu::pin_to(cpu)?;
             alert::hold();
@@ -79,7 +74,7 @@ fn sleeping_task() -> Outcome {
             alert::on();
             alert::expect_total(n + 1, "after its CPU left")?;
             let mmcr2 = Mmcr2::read();
-            check!(mmcr2 == mark, "{mmcr2:?}");
+            check!(mmcr2 == tag, "{mmcr2:?}");
             parent.tell()?;
             parent.listen()?;
         }
@@ -108,21 +103,11 @@ fn foreign_event() -> Outcome {
     for _ in 0..ROUNDS {
         let mut child = Peer::spawn(|parent| {
             cpu::pin_to(cpu)?;
-            // SAFETY: the handler does nothing.
-            unsafe { ebb::install(session::count_only) }.or_fail("install")?;
+            session::install(session::count_only)?;
             parent.tell()?;
             parent.listen()?;
-            pmc::freeze();
-            ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
-            ebb::enable().or_fail("enable EBBs")?;
-            Mmcr0::PMAE.write();
-            for _ in 0..1_000_000 {
-                if cpu::current()? != cpu {
-                    break;
-                }
-                session::wait_for(ebb::count() + 5, PERIOD)?;
-            }
-            check!(cpu::current()? != cpu, "still on a CPU that is away");
+            session::arm(PERIOD)?;
+            until_driven_off(cpu)?;
             session::wait_for(ebb::count() + 50, PERIOD)?;
             parent.tell()?;
             parent.listen()?;
@@ -130,21 +115,14 @@ fn foreign_event() -> Outcome {
             session::expect_none(20 * u64::from(PERIOD))
         })?;
         child.listen()?;
-        let event = ebb::event(CYCLES)
-            .pid(child.pid())
-            .open()
-            .or_fail("open on child")?;
-        event.enable().or_fail("enable on child")?;
+        let event = session::put_on(child.pid())?;
         child.tell()?;
-        for _ in 0..200 {
-            session::work();
-        }
+        session::work_for(200_000);
         visitor.away()?;
         child.listen()?;
-        event.check_scheduled().or_fail("after the CPU left")?;
+        event.check_scheduled()?;
         event.close();
-        child.tell()?;
-        child.join()?;
+        child.tell_and_join()?;
         visitor.back()?;
     }
     Ok(())
@@ -156,13 +134,8 @@ fn foreign_event() -> Outcome {
 fn event_of_that_cpu_only() -> Outcome {
     let visitor = Visitor::find()?;
     cpu::pin_to(visitor.cpu)?;
-    let cpu = libc::c_int::try_from(visitor.cpu).or_fail("number of the CPU")?;
-    let event = ebb::event(CYCLES).cpu(cpu).open().or_fail("open")?;
-    // SAFETY: the handler does nothing.
-    unsafe { ebb::install(session::count_only) }.or_fail("install")?;
-    event.enable().or_fail("enable")?;
-    ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
-    ebb::enable().or_fail("enable EBBs")?;
+    let event = session::on_this_cpu()?;
+    session::arm(PERIOD)?;
     session::wait_for(20, PERIOD)?;
     cpu::pin_to(visitor.home)?;
     check!(traps(trap::write_pmc1)?, "PMC1 is writable on another CPU");
@@ -170,13 +143,12 @@ fn event_of_that_cpu_only() -> Outcome {
     session::expect_none(20 * u64::from(PERIOD))?;
     visitor.back()?;
     cpu::pin_to(visitor.cpu)?;
-    event.disable().or_fail("disable")?;
-    event.enable().or_fail("enable again")?;
-    event.check_scheduled().or_fail("back again")?;
+    event.disable()?;
+    event.enable()?;
+    event.check_scheduled()?;
     session::wait_for(ebb::count() + 20, PERIOD)?;
     cpu::pin_to(visitor.home)?;
-    event.close();
-    Ok(())
+    session::end(event)
 }
 
 /// The first EBB event on a CPU that has just come up.
@@ -188,10 +160,9 @@ fn first_event_after_return() -> Outcome {
         let cpu = visitor.cpu;
         Peer::spawn(|_| {
             cpu::pin_to(cpu)?;
-            let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+            let event = session::cycles(PERIOD)?;
             session::wait_for(100, PERIOD)?;
-            session::end(event);
-            Ok(())
+            session::end(event)
         })?
         .join()?;
     }

@@ -3,12 +3,9 @@
 //! lost on its way, so one lost EBB ends the run.
 
 use ebb_selftests::session;
-use ebb_selftests::session::CYCLES;
 use ktap::Outcome;
 use ktap::check;
-use ktap::cpu;
 use ktap::process;
-use ktap::process::Peer;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -17,11 +14,9 @@ use std::time::Instant;
 const PERIOD: u32 = 5000;
 
 fn twelve_thousand() -> Outcome {
-    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+    let event = session::cycles(PERIOD)?;
     session::wait_for(12_000, PERIOD)?;
-    session::end(event);
-    check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
-    Ok(())
+    session::end(event)
 }
 
 static ALARMS: AtomicU32 = AtomicU32::new(0);
@@ -41,17 +36,15 @@ fn with_signals() -> Outcome {
         it_interval: interval,
         it_value: interval,
     };
-    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+    let event = session::cycles(PERIOD)?;
     // SAFETY: the signal handler adds to an atomic; `timer` lives through the
     // call.
-    let status = unsafe {
+    ktap::os_result(unsafe {
         libc::signal(libc::SIGALRM, alarm as *const () as usize);
         libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut())
-    };
-    check!(status == 0, "setitimer failed");
-    let result = session::wait_for(5000, PERIOD);
-    session::end(event);
-    result?;
+    })?;
+    session::wait_for(5000, PERIOD)?;
+    session::end(event)?;
     let alarms = ALARMS.load(Relaxed);
     check!(alarms > 10, "only {alarms} signals came");
     Ok(())
@@ -59,23 +52,16 @@ fn with_signals() -> Outcome {
 
 /// EBBs among system calls that switch to another process and back.
 fn with_switches() -> Outcome {
-    cpu::pin()?;
-    let _hog = Peer::spawn(|_| {
-        loop {
-            session::work();
-        }
-    })?;
+    let _hog = session::hog()?;
     let before = process::switches();
-    let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+    let event = session::cycles(PERIOD)?;
     let end = Instant::now() + Duration::from_secs(20);
     while ebb::count() < 3000 && Instant::now() < end {
-        for _ in 0..20 {
-            session::work();
-        }
+        session::work_for(20_000);
         process::give_way();
     }
     session::wait_for(3000, PERIOD)?;
-    session::end(event);
+    session::end(event)?;
     let switches = process::switches() - before;
     check!(switches > 50, "only {switches} switches");
     Ok(())

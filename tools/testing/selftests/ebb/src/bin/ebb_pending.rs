@@ -16,7 +16,6 @@ use ebb::spr;
 use ebb_selftests::alert;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
-use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use ktap::process;
@@ -41,12 +40,12 @@ fn again(context: &mut EbbContext<'_>) {
 fn back_to_back() -> Outcome {
     let event = session::prepare(CYCLES, again)?;
     Pmc::Pmc1.write(0);
-    ebb::enable().or_fail("enable EBBs")?;
+    ebb::enable()?;
     pmc::unfreeze();
     alert::due_in(1000);
     // What a driver may take to look again, for each of them.
     for _ in 0..BACK_TO_BACK {
-        alert::work(alert::SETTLED / 2);
+        session::work_for(alert::SETTLED / 2);
         if ebb::count() >= BACK_TO_BACK {
             break;
         }
@@ -62,49 +61,26 @@ fn overflow_with(off: Bescr) -> Outcome {
         alert::set(off);
         alert::raise();
         // Short and long, and with a tick of the kernel's in some.
-        alert::work(n * n * 500);
-        check!(
-            ebb::count() == n,
-            "{} EBBs in spite of {off:?}",
-            ebb::count()
-        );
-        alert::on();
-        alert::expect_total(n + 1, format_args!("after {off:?}"))?;
+        session::work_for(n * n * 500);
+        alert::release(n, format_args!("after {off:?}"))?;
     }
     alert::end(event)
-}
-
-fn global_enable_off() -> Outcome {
-    overflow_with(Bescr::PME)
-}
-
-/// MMCR0\[PMAO\] stays, and with PME it is an exception.
-fn pmu_enable_off() -> Outcome {
-    overflow_with(Bescr::GE)
-}
-
-fn all_off() -> Outcome {
-    overflow_with(Bescr(0))
 }
 
 /// The alert comes at any place of a program that turns EBBs off and on, as one
 /// does that guards something from its handler.
 fn while_switching_on_and_off() -> Outcome {
-    let event = alert::begin(Bescr(0))?;
-    let guarded = || {
+    alert::sweep(1000, "guarded sections", || {
         for _ in 0..10 {
             alert::hold();
             session::work();
             alert::on();
             session::work();
         }
-    };
-    alert::sweep(1000, "guarded sections", guarded)?;
-    alert::end(event)
+    })
 }
 
 fn in_system_calls() -> Outcome {
-    let event = alert::begin(Bescr(0))?;
     let mut zero = File::open("/dev/zero")?;
     let mut buffer = vec![1; 1 << 20];
     alert::sweep(200, "read", || {
@@ -115,8 +91,7 @@ fn in_system_calls() -> Outcome {
         for _ in 0..20 {
             let _ = std::os::unix::process::parent_id();
         }
-    })?;
-    alert::end(event)
+    })
 }
 
 static SIGNALS: AtomicU32 = AtomicU32::new(0);
@@ -127,22 +102,19 @@ extern "C" fn count_signal(_: libc::c_int) {
 
 /// At any moment of a signal: its raising, its handler, and the way back.
 fn in_signals() -> Outcome {
-    let event = alert::begin(Bescr(0))?;
     // SAFETY: the signal handler adds to an atomic.
     unsafe { libc::signal(libc::SIGUSR1, count_signal as *const () as usize) };
-    let raise = || {
+    alert::sweep(500, "signal", || {
         // SAFETY: it has the handler above.
         unsafe { libc::raise(libc::SIGUSR1) };
-    };
-    alert::sweep(500, "signal", raise)?;
+    })?;
     check!(SIGNALS.load(Relaxed) > 500, "signals got lost");
-    alert::end(event)
+    Ok(())
 }
 
 /// In page faults: the kernel is entered at instructions that are done again.
 fn in_page_faults() -> Outcome {
     const PAGES: usize = 16;
-    let event = alert::begin(Bescr(0))?;
     // SAFETY: a fresh mapping, of which only the writes below know.
     let area = unsafe {
         libc::mmap(
@@ -155,7 +127,7 @@ fn in_page_faults() -> Outcome {
         )
     };
     check!(area != libc::MAP_FAILED, "mmap failed");
-    let touch = || {
+    alert::sweep(200, "page faults", || {
         for page in 0..PAGES {
             // SAFETY: inside the mapping.
             unsafe {
@@ -164,18 +136,15 @@ fn in_page_faults() -> Outcome {
         }
         // SAFETY: the mapping is ours; nobody holds a reference into it.
         unsafe { libc::madvise(area, PAGES * 65536, libc::MADV_DONTNEED) };
-    };
-    alert::sweep(200, "page faults", touch)?;
-    alert::end(event)
+    })
 }
 
 /// The program arms the counter anew, as a handler does: PMAO off, PMAE on.
 fn dropped_when_armed_again() -> Outcome {
     let event = alert::begin(Bescr::PME)?;
     for n in 0..50 {
-        alert::hold();
-        alert::raise();
-        alert::work(n * 500);
+        alert::raise_held();
+        session::work_for(n * 500);
         Pmc::Pmc1.write(0);
         Mmcr0::PMAE.write();
         alert::on();
@@ -216,7 +185,7 @@ fn dropped_when_cleared() -> Outcome {
 fn alert_is_visible() -> Outcome {
     let event = alert::begin(Bescr(0))?;
     alert::raise();
-    alert::work(alert::SETTLED);
+    session::work_for(alert::SETTLED);
     let mmcr0 = Mmcr0::read();
     check!(
         mmcr0.without(Mmcr0::PMAO) == Mmcr0::FC,
@@ -252,10 +221,8 @@ fn dropped_by_close() -> Outcome {
         event.close();
         alert::on();
         alert::expect_none("closed")?;
-        let event = ebb::event(CYCLES).open().or_fail("open")?;
-        event.enable().or_fail("enable")?;
-        let mmcr0 = Mmcr0::read();
-        check!(mmcr0 == Mmcr0::PMAE, "the next event's {mmcr0:?}");
+        let event = session::without_handler()?;
+        session::check_fresh()?;
         alert::expect_none("the next event")?;
         alert::end(event)?;
     }
@@ -273,8 +240,7 @@ fn other_counters_keep_their_values() -> Outcome {
             pmc.write(NEAR);
         }
         alert::raise();
-        alert::on();
-        alert::expect_total(n + 1, "with marked counters")?;
+        alert::release(n, "with values in the others")?;
         for pmc in &Pmc::ALL[1..] {
             let value = pmc.read();
             check!([0, NEAR].contains(&value), "{pmc:?} became {value:#x}");
@@ -287,13 +253,12 @@ fn other_counters_keep_their_values() -> Outcome {
 fn kept_while_disabled() -> Outcome {
     let event = alert::begin(Bescr::PME)?;
     for n in 0..20 {
-        alert::hold();
-        alert::raise();
-        event.disable().or_fail("disable")?;
+        alert::raise_held();
+        event.disable()?;
         alert::on();
-        alert::work(alert::SETTLED);
+        session::work_for(alert::SETTLED);
         check!(ebb::count() == n, "an EBB without an event");
-        event.enable().or_fail("enable")?;
+        event.enable()?;
         alert::expect_total(n + 1, "enabled again")?;
     }
     alert::end(event)
@@ -310,19 +275,22 @@ fn return_address_stays_without_pme() -> Outcome {
     // SAFETY: with PME off no EBB is under way, so nothing returns to it.
     unsafe { spr::write::<{ spr::EBBRR }>(ADDRESS) };
     for _ in 0..50 {
-        alert::work(100_000);
+        session::work_for(100_000);
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    // SAFETY: EBBRR is always readable and reading has no effect.
-    let value = unsafe { spr::read::<{ spr::EBBRR }>() };
+    let [_, _, value] = session::ebb_registers();
     check!(value == ADDRESS, "EBBRR is {value:#x}");
     alert::end(event)
 }
 
 ktap::main! {
     first: session::require_ebb;
-    back_to_back, global_enable_off, pmu_enable_off, all_off, while_switching_on_and_off,
-    return_address_stays_without_pme, in_system_calls, in_signals, in_page_faults,
-    dropped_when_armed_again, dropped_when_cleared, alert_is_visible, written_by_the_program,
-    dropped_by_close, other_counters_keep_their_values, kept_while_disabled,
+    back_to_back,
+    global_enable_off = overflow_with(Bescr::PME),
+    // MMCR0[PMAO] stays, and with PME it is an exception.
+    pmu_enable_off = overflow_with(Bescr::GE),
+    all_off = overflow_with(Bescr(0)),
+    while_switching_on_and_off, return_address_stays_without_pme, in_system_calls, in_signals,
+    in_page_faults, dropped_when_armed_again, dropped_when_cleared, alert_is_visible,
+    written_by_the_program, dropped_by_close, other_counters_keep_their_values, kept_while_disabled,
 }

@@ -6,17 +6,15 @@
 //! A task whose event others take away loses its registers in the middle of a
 //! handler, which is no fault.
 
-use ebb::EbbContext;
 use ebb::Event;
 use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Mmcr0;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
+use ebb_selftests::session::put_on;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
-use ktap::Failure;
-use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use ktap::cpu;
@@ -25,18 +23,9 @@ use ktap::process::Link;
 use ktap::process::Peer;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::Ordering::SeqCst;
 
 const PERIOD: u32 = 1000;
-
-/// Opens an event on the thread `id`, enabled.
-fn put_on(id: libc::pid_t) -> Result<Event, Failure> {
-    let event = ebb::event(CYCLES).pid(id).open().or_fail("open")?;
-    event.enable().or_fail("enable")?;
-    Ok(event)
-}
 
 /// Number of the calling thread.
 fn own_id() -> libc::pid_t {
@@ -44,59 +33,33 @@ fn own_id() -> libc::pid_t {
     unsafe { libc::gettid() }
 }
 
-/// Arms the counter, whatever was before; does nothing while there is no event.
-fn arm() -> Outcome {
-    pmc::freeze();
-    ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
-    ebb::enable().or_fail("enable")?;
-    Mmcr0::PMAE.write();
-    Ok(())
-}
+/// Calls that take an event from the PMU, and put it back.
+type Switch = fn(&Event) -> perf_event::Result<()>;
+const BY_IOCTL: [Switch; 2] = [Event::disable, Event::enable];
+const BY_PRCTL: [Switch; 2] = [|_| ebb::disable_all(), |_| ebb::enable_all()];
 
-/// The overflow comes at any moment of `switch`, system calls that take the event
-/// from the PMU and put it back. An EBB without the event would trap: its handler
-/// writes registers.
-fn at_any_moment_of(switch: fn(&Event) -> Outcome) -> Outcome {
+/// The overflow comes at any moment of the two calls. An EBB without the event would
+/// trap: its handler writes registers.
+fn disabled_by_itself([off, on]: [Switch; 2]) -> Outcome {
     let event = session::prepare(CYCLES, session::count_only)?;
     for period in (50..8000).step_by(13) {
         let before = ebb::count();
-        pmc::freeze();
-        ebb::start(Pmc::Pmc1, period).or_fail("start")?;
-        ebb::enable().or_fail("enable")?;
-        Mmcr0::PMAE.write();
-        switch(&event)?;
+        session::arm(period)?;
+        off(&event)?;
+        session::work();
+        on(&event)?;
         session::wait_for(before + 1, period)?;
-        check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
     }
-    session::end(event);
-    Ok(())
-}
-
-fn disabled_by_itself() -> Outcome {
-    at_any_moment_of(|event| {
-        event.disable().or_fail("disable")?;
-        session::work();
-        event.enable().or_fail("enable")
-    })
-}
-
-fn disabled_by_prctl_of_its_own() -> Outcome {
-    at_any_moment_of(|_| {
-        ebb::disable_all().or_fail("disable all")?;
-        session::work();
-        ebb::enable_all().or_fail("enable all")
-    })
+    session::end(event)
 }
 
 /// Closed with EBBs on, and another one opened.
 fn closed_by_itself() -> Outcome {
     for period in (50..8000).step_by(37) {
-        let event = session::begin(CYCLES, period, session::count_only)?;
+        let event = session::cycles(period)?;
         event.close();
         let before = ebb::count();
-        for _ in 0..3 {
-            session::work();
-        }
+        session::work_for(3_000);
         check!(ebb::count() == before, "an EBB after close, {period}");
         ebb::disable();
     }
@@ -108,21 +71,14 @@ fn closed_by_itself() -> Outcome {
 fn bound_to_a_cpu() -> Outcome {
     let [here, there] = cpu::two()?;
     cpu::pin_to(here)?;
-    let event = ebb::event(CYCLES)
-        .cpu(libc::c_int::try_from(here).or_fail("CPU")?)
-        .open()
-        .or_fail("open")?;
-    // SAFETY: the handler does nothing.
-    unsafe { ebb::install(session::count_only) }.or_fail("install")?;
-    event.enable().or_fail("enable")?;
-    event.check_scheduled().or_fail("schedule")?;
+    let event = session::on_this_cpu()?;
     for period in (50..8000).step_by(53) {
         let before = ebb::count();
         pmc::freeze();
         // One EBB, and the next one a long time after it.
         Pmc::Pmc1.write(Pmc::start_value(period));
-        ebb::set_period(Pmc::Pmc1, 1 << 30).or_fail("period")?;
-        ebb::enable().or_fail("enable")?;
+        ebb::set_period(Pmc::Pmc1, 1 << 30)?;
+        ebb::enable()?;
         Mmcr0::PMAE.write();
         cpu::pin_to(there)?;
         let away = ebb::count();
@@ -133,8 +89,7 @@ fn bound_to_a_cpu() -> Outcome {
         session::wait_for(before + 1, period)?;
         session::expect_none(10_000)?;
     }
-    session::end(event);
-    Ok(())
+    session::end(event)
 }
 
 /// What two threads tell each other.
@@ -148,14 +103,12 @@ static END: AtomicBool = AtomicBool::new(false);
 /// do.
 fn take_what_comes() -> Outcome {
     trap::step_over_all()?;
-    // SAFETY: the handler does nothing.
-    unsafe { ebb::install(session::count_only) }.or_fail("install")?;
+    session::install(session::count_only)?;
     THREAD.store(own_id().unsigned_abs(), SeqCst);
     while !END.load(SeqCst) {
-        arm()?;
-        for _ in 0..5 {
-            session::work();
-        }
+        // Nothing of this is done while there is no event.
+        session::arm(PERIOD)?;
+        session::work_for(5_000);
         if QUIET.load(SeqCst) && !SEEN.load(SeqCst) {
             session::expect_none(10 * u64::from(PERIOD))?;
             SEEN.store(true, SeqCst);
@@ -176,7 +129,7 @@ fn let_it_look() {
 }
 
 /// Runs [`take_what_comes`] in a thread, and `meddle` with its number in this one.
-fn beside(meddle: fn(libc::pid_t) -> Outcome) -> Outcome {
+fn beside(meddle: impl FnOnce(libc::pid_t) -> Outcome) -> Outcome {
     let thread = std::thread::spawn(|| {
         let result = take_what_comes();
         END.store(true, SeqCst);
@@ -187,48 +140,31 @@ fn beside(meddle: fn(libc::pid_t) -> Outcome) -> Outcome {
     }
     let result = meddle(THREAD.load(SeqCst).cast_signed());
     END.store(true, SeqCst);
-    thread.join().map_err(|_| "panic").or_fail("thread")??;
-    result
-}
-
-/// Some time, of a length that is another one each turn.
-fn pass(turn: u32) {
-    for _ in 0..turn * 7 % 23 {
-        session::work();
+    match thread.join() {
+        Ok(outcome) => outcome.and(result),
+        Err(_) => ktap::fail("the thread panicked"),
     }
 }
 
-fn disabled_by_another() -> Outcome {
-    beside(|id| {
-        let event = put_on(id)?;
-        for turn in 0..300 {
-            pass(turn);
-            event.disable().or_fail("disable")?;
-            if turn % 30 == 0 {
-                let_it_look();
-            }
-            pass(turn + 1);
-            event.enable().or_fail("enable")?;
-        }
-        Ok(())
-    })
+/// Some time, of a length that is another one each turn.
+fn pass(turn: u64) {
+    session::work_for(1000 * (turn * 7 % 23));
 }
 
-/// All events of the thread that opened them, which are on another thread.
-fn disabled_by_prctl_of_another() -> Outcome {
+/// The event on another thread is that of the thread that opened it, for prctl too.
+fn disabled_by_another([off, on]: [Switch; 2]) -> Outcome {
     beside(|id| {
         let event = put_on(id)?;
         for turn in 0..300 {
             pass(turn);
-            ebb::disable_all().or_fail("disable all")?;
+            off(&event)?;
             if turn % 30 == 0 {
                 let_it_look();
             }
             pass(turn + 1);
-            ebb::enable_all().or_fail("enable all")?;
+            on(&event)?;
         }
-        check!(event.is_scheduled().or_fail("read")?, "not scheduled");
-        Ok(())
+        Ok(event.check_scheduled()?)
     })
 }
 
@@ -266,28 +202,18 @@ fn two_on_one() -> Outcome {
     })
 }
 
-/// EBBs of the bystander whose own counter was not the cause.
-static FOREIGN: AtomicU64 = AtomicU64::new(0);
-
-fn own_only(context: &mut EbbContext<'_>) {
-    if !context.overflowed(Pmc::Pmc2) || context.overflowed(Pmc::Pmc1) {
-        FOREIGN.fetch_add(1, Relaxed);
-    }
-}
-
 /// Takes EBBs on another counter until told to end, and loses none.
 fn bystander(parent: &mut Link) -> Outcome {
-    let event = session::begin(0x2001e, 3000, own_only)?;
+    let event = session::prepare_own(0x2001e)?;
+    ebb::start(Pmc::Pmc2, 3000)?;
+    ebb::enable()?;
+    pmc::unfreeze();
     parent.tell()?;
     while !parent.is_told() {
-        let n = ebb::count();
-        session::wait_for(n + 5, 3000)?;
+        session::wait_for(ebb::count() + 5, 3000)?;
     }
-    let foreign = FOREIGN.load(Relaxed);
-    check!(foreign == 0, "{foreign} foreign EBBs");
-    check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
-    session::end(event);
-    Ok(())
+    session::check_own()?;
+    session::end(event)
 }
 
 /// Tasks on the bystander's CPU end in all possible ways while EBBs of theirs are
@@ -299,7 +225,7 @@ fn ends_beside_a_bystander() -> Outcome {
     for turn in 0..60 {
         let mut mortal = Peer::spawn(|parent| {
             trap::step_over_all()?;
-            let event = session::begin(CYCLES, PERIOD, session::count_only)?;
+            let event = session::cycles(PERIOD)?;
             parent.tell()?;
             pass(turn);
             match turn % 4 {
@@ -320,13 +246,15 @@ fn ends_beside_a_bystander() -> Outcome {
             drop(mortal);
         }
     }
-    witness.tell()?;
-    witness.join()
+    witness.tell_and_join()
 }
 
 ktap::main! {
     first: session::require_ebb;
-    disabled_by_itself, disabled_by_prctl_of_its_own, closed_by_itself, bound_to_a_cpu,
-    disabled_by_another, disabled_by_prctl_of_another, closed_by_another, two_on_one,
-    ends_beside_a_bystander,
+    disabled_by_itself = disabled_by_itself(BY_IOCTL),
+    disabled_by_prctl_of_its_own = disabled_by_itself(BY_PRCTL),
+    closed_by_itself, bound_to_a_cpu,
+    disabled_by_another = disabled_by_another(BY_IOCTL),
+    disabled_by_prctl_of_another = disabled_by_another(BY_PRCTL),
+    closed_by_another, two_on_one, ends_beside_a_bystander,
 }

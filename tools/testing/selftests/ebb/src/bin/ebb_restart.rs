@@ -18,29 +18,25 @@ use ebb_selftests::session::INSTRUCTIONS;
 use ebb_selftests::trap;
 use ebb_selftests::trap::traps;
 use ktap::Failure;
-use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use ktap::cpu;
 use std::time::Duration;
-use std::time::Instant;
 
 const PERIOD: u32 = 10_000;
+const TIME: Duration = Duration::from_millis(50);
 const NEGATIVE: u32 = pmc::OVERFLOW + 0x1234;
 
-/// Works for `time` in the middle of what a handler does, with and without GE,
+/// Works for a while in the middle of what a handler does, with and without GE,
 /// and looks whether that is undone.
-fn undisturbed(event: &Event, time: Duration) -> Outcome {
+fn undisturbed(event: &Event) -> Outcome {
     for bescr in [Bescr(0), Bescr::PME, Bescr::GE] {
         // SAFETY: the handler of `prepare` is installed.
         unsafe { bescr.write() };
         Mmcr0::FC.write();
         Pmc::Pmc1.write(NEGATIVE);
-        let end = Instant::now() + time;
-        while Instant::now() < end {
-            session::work();
-        }
-        event.check_scheduled().or_fail("afterwards")?;
+        session::work_during(TIME);
+        event.check_scheduled()?;
         check!(!traps(trap::write_pmc2)?, "the program lost its access");
         let (mmcr0, value) = (Mmcr0::read(), Pmc::Pmc1.read());
         check!(
@@ -54,29 +50,20 @@ fn undisturbed(event: &Event, time: Duration) -> Outcome {
 
 /// The program takes its EBBs after that.
 fn goes_on(event: Event) -> Outcome {
-    ebb::start(Pmc::Pmc1, PERIOD).or_fail("start")?;
-    ebb::enable().or_fail("enable EBBs")?;
-    Mmcr0::PMAE.write();
+    session::arm(PERIOD)?;
     session::wait_for(20, PERIOD)?;
-    session::end(event);
-    Ok(())
+    session::end(event)
 }
 
 /// Ordinary events of the CPU that take turns in waiting for the counters: perf
 /// core stops the PMU each time it looks whether one can go on.
 fn rotation() -> Outcome {
-    let cpu = cpu::pin()? as libc::c_int;
-    let mut rivals = Vec::new();
-    for code in [INSTRUCTIONS, INSTRUCTIONS] {
-        let rival = Attr::raw(code).user_only().pid(-1).cpu(cpu);
-        let rival = rival.open().or_fail("open rival")?;
-        rival.enable().or_fail("enable rival")?;
-        rivals.push(rival);
-    }
+    let rival = Attr::raw(INSTRUCTIONS).user_only().on_cpu(cpu::pin()?);
+    let rivals = [session::enabled(&rival)?, session::enabled(&rival)?];
     let event = session::prepare(CYCLES, session::count_only)?;
-    undisturbed(&event, Duration::from_millis(50))?;
+    undisturbed(&event)?;
     for rival in &rivals {
-        let times = rival.read().or_fail("read rival")?;
+        let times = rival.read()?;
         check!(times.enabled > 0, "{times:?}");
     }
     goes_on(event)
@@ -107,9 +94,8 @@ fn throttling() -> Outcome {
     let _limit = Limit::set("1000")?;
     let event = session::prepare(CYCLES, session::count_only)?;
     // PERF_COUNT_SW_CPU_CLOCK every 20 us, with PERF_SAMPLE_IP.
-    let clock = Attr::software(0).sampling(20_000, 1).enabled();
-    let clock = clock.open()?;
-    undisturbed(&event, Duration::from_millis(50))?;
+    let clock = Attr::software(0).sampling(20_000, 1).enabled().open()?;
+    undisturbed(&event)?;
     drop(clock);
     goes_on(event)
 }

@@ -11,7 +11,6 @@ use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
-use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use ktap::cpu;
@@ -24,7 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const TURNS: usize = 50;
 
-/// Runs two bodies in turns on one CPU: each `listen` of one lets the other go.
+/// Runs two bodies in turns on one CPU, each until it calls [`next_turn`].
 fn in_turns(first: fn(&mut Link) -> Outcome, second: fn(&mut Link) -> Outcome) -> Outcome {
     cpu::pin()?;
     let mut peers = [Peer::spawn(first)?, Peer::spawn(second)?];
@@ -34,7 +33,7 @@ fn in_turns(first: fn(&mut Link) -> Outcome, second: fn(&mut Link) -> Outcome) -
             peer.listen()?;
         }
     }
-    peers.into_iter().try_for_each(Peer::join)
+    peers.into_iter().try_for_each(Peer::tell_and_join)
 }
 
 /// Waits for this side's next turn.
@@ -44,89 +43,70 @@ fn next_turn(parent: &mut Link) -> Outcome {
 }
 
 /// What one side leaves in the registers and must find again.
-struct Mark {
+struct Values {
     code: u64,
     mmcr0: Mmcr0,
     mmcr2: Mmcr2,
     counters: u32,
 }
 
-/// Leaves its mark in every register, and looks after it at each turn.
-fn keep(parent: &mut Link, mark: &Mark) -> Outcome {
-    let own = Pmc::of_event(mark.code).ok_or("none").or_fail("code")?;
+/// Leaves its values in every register, and looks after them at each turn.
+fn keep(parent: &mut Link, own: &Values) -> Outcome {
+    let own_pmc = session::pmc_of(own.code)?;
     parent.listen()?;
-    let event = session::prepare(mark.code, session::count_only)?;
+    let event = session::prepare(own.code, session::count_only)?;
     let sampled = [pmc::siar(), pmc::sdar(), pmc::sier()];
     for turn in 0..TURNS {
-        mark.mmcr0.write();
-        mark.mmcr2.write();
+        own.mmcr0.write();
+        own.mmcr2.write();
         for (n, pmc) in (0..).zip(Pmc::ALL) {
-            pmc.write(mark.counters + n);
+            pmc.write(own.counters + n);
         }
-        match turn {
-            0..49 => next_turn(parent)?,
-            _ => parent.tell()?,
-        }
+        next_turn(parent)?;
         let (mmcr0, mmcr2) = (Mmcr0::read(), Mmcr2::read());
-        check!(mmcr0 == mark.mmcr0, "turn {turn}: {mmcr0:?}");
-        check!(mmcr2 == mark.mmcr2, "turn {turn}: {mmcr2:?}");
+        check!(mmcr0 == own.mmcr0, "turn {turn}: {mmcr0:?}");
+        check!(mmcr2 == own.mmcr2, "turn {turn}: {mmcr2:?}");
         let now = [pmc::siar(), pmc::sdar(), pmc::sier()];
         check!(now == sampled, "SIAR, SDAR, SIER: {sampled:x?} {now:x?}");
         for (n, pmc) in (0..).zip(Pmc::ALL) {
             let value = pmc.read();
-            let kept = value == mark.counters + n;
             // The kernel may clear a counter that the event does not use.
-            check!(
-                kept || (value == 0 && pmc != own),
-                "turn {turn}: {pmc:?} is {value:#x}"
-            );
+            let kept = value == own.counters + n || (value == 0 && pmc != own_pmc);
+            check!(kept, "turn {turn}: {pmc:?} is {value:#x}");
         }
     }
-    session::end(event);
-    Ok(())
+    session::end(event)
 }
 
 fn two_ebb_tasks() -> Outcome {
+    const FIRST: Values = Values {
+        code: CYCLES,
+        mmcr0: Mmcr0::FC,
+        mmcr2: Mmcr2(Mmcr2::freeze_problem(1).0 | Mmcr2::freeze_problem(4).0),
+        counters: 0x1111_1100,
+    };
+    const SECOND: Values = Values {
+        code: 0x2001e,
+        mmcr0: Mmcr0(Mmcr0::FC.0 | Mmcr0::PMAE.0),
+        mmcr2: Mmcr2(Mmcr2::freeze_problem(2).0 | Mmcr2::freeze_problem(6).0),
+        counters: 0x2222_2200,
+    };
     in_turns(
-        |parent| {
-            let mark = Mark {
-                code: CYCLES,
-                mmcr0: Mmcr0::FC,
-                mmcr2: Mmcr2::freeze_problem(1) | Mmcr2::freeze_problem(4),
-                counters: 0x1111_1100,
-            };
-            keep(parent, &mark)
-        },
-        |parent| {
-            let mark = Mark {
-                code: 0x2001e,
-                mmcr0: Mmcr0::FC | Mmcr0::PMAE,
-                mmcr2: Mmcr2::freeze_problem(2) | Mmcr2::freeze_problem(6),
-                counters: 0x2222_2200,
-            };
-            keep(parent, &mark)
-        },
+        |parent| keep(parent, &FIRST),
+        |parent| keep(parent, &SECOND),
     )
 }
 
 /// An ordinary counting task on the same counter, whose count must be right.
 fn count(parent: &mut Link) -> Outcome {
     parent.listen()?;
-    let event = Attr::raw(CYCLES).user_only().open().or_fail("open")?;
-    event.enable().or_fail("enable")?;
-    let mut previous = event.read().or_fail("read")?.value;
-    let mut least = u64::MAX;
-    let mut most = 0;
-    let works = machine::sampled_work(100);
-    for turn in 0..TURNS {
-        for _ in 0..works {
-            session::work();
-        }
-        match turn {
-            0..49 => next_turn(parent)?,
-            _ => parent.tell()?,
-        }
-        let times = event.read().or_fail("read")?;
+    let event = session::schedule(&Attr::raw(CYCLES).user_only())?;
+    let mut previous = event.read()?.value;
+    let (mut least, mut most) = (u64::MAX, 0);
+    for _ in 0..TURNS {
+        session::work_for(machine::sampled_work(100_000));
+        next_turn(parent)?;
+        let times = event.read()?;
         check!(times.running == times.enabled, "{times:?}");
         least = least.min(times.value - previous);
         most = most.max(times.value - previous);
@@ -138,42 +118,26 @@ fn count(parent: &mut Link) -> Outcome {
 }
 
 fn ebb_and_ordinary_task() -> Outcome {
-    in_turns(
-        |parent| {
-            let mark = Mark {
-                code: CYCLES,
-                mmcr0: Mmcr0::FC | Mmcr0::PMAE,
-                mmcr2: Mmcr2::USER,
-                counters: 0x7fff_ff00,
-            };
-            keep(parent, &mark)
-        },
-        count,
-    )
-}
-
-/// A switch to a process without events, and back.
-fn switch_away() -> Outcome {
-    let before = process::switches();
-    process::give_way();
-    check!(process::switches() > before, "no switch happened");
-    Ok(())
+    const OWN: Values = Values {
+        code: CYCLES,
+        mmcr0: Mmcr0(Mmcr0::FC.0 | Mmcr0::PMAE.0),
+        mmcr2: Mmcr2::USER,
+        counters: 0x7fff_ff00,
+    };
+    in_turns(|parent| keep(parent, &OWN), count)
 }
 
 /// The kernel freezes PMC1 for `exclude_user`. The program may clear the bit,
 /// but at the next switch the kernel's bits are ORed in again.
 fn mmcr2_is_ored() -> Outcome {
-    let event = ebb::event(CYCLES)
-        .exclude_user(true)
-        .open()
-        .or_fail("open")?;
-    event.enable().or_fail("enable")?;
-    event.check_scheduled().or_fail("schedule")?;
+    let _event = session::schedule(&ebb::event(CYCLES).exclude_user(true))?;
     let (kernels, tasks) = (Mmcr2::freeze_problem(1), Mmcr2::freeze_problem(3));
     check!(Mmcr2::read() == kernels, "at first: {:?}", Mmcr2::read());
     tasks.write();
     check!(Mmcr2::read() == tasks, "as written: {:?}", Mmcr2::read());
-    switch_away()?;
+    let switches = process::switches();
+    process::give_way();
+    check!(process::switches() > switches, "no switch happened");
     let now = Mmcr2::read();
     check!(now == kernels | tasks, "after a switch: {now:?}");
     Ok(())
@@ -181,13 +145,11 @@ fn mmcr2_is_ored() -> Outcome {
 
 /// EBBs in whose handler MMCR0 was not the same before and after a switch.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
-static SLEPT: AtomicU64 = AtomicU64::new(0);
 
 fn sleep_in_handler(_: &mut EbbContext<'_>) {
     let before = Mmcr0::read();
     process::give_way();
     let after = Mmcr0::read();
-    SLEPT.fetch_add(1, Relaxed);
     // A pending alert may be taken note of meanwhile.
     if before.without(Mmcr0::PMAO) != after.without(Mmcr0::PMAO) {
         CHANGED.fetch_add(1, Relaxed);
@@ -198,26 +160,16 @@ fn sleep_in_handler(_: &mut EbbContext<'_>) {
 /// as soon as the handler returns, and one in the handler would be lost.
 fn switch_in_handler() -> Outcome {
     const PERIOD: u32 = 20_000;
-    cpu::pin()?;
-    let _hog = Peer::spawn(|_| {
-        loop {
-            session::work();
-        }
-    })?;
+    let _hog = session::hog()?;
     let event = session::begin(CYCLES, PERIOD, sleep_in_handler)?;
     session::wait_for(100, PERIOD)?;
-    session::end(event);
+    session::end(event)?;
     // On a debug kernel such a short sleep may be over before the switch.
-    let (switches, fewest) = (
-        process::switches(),
-        if machine::is_debug_kernel() { 20 } else { 100 },
-    );
+    let fewest = if machine::is_debug_kernel() { 20 } else { 100 };
+    let switches = process::switches();
     check!(switches >= fewest, "the handler slept {switches} times");
-    let (slept, changed) = (SLEPT.load(Relaxed), CHANGED.load(Relaxed));
-    check!(
-        changed == 0,
-        "MMCR0 changed in {changed} of {slept} handlers"
-    );
+    let changed = CHANGED.load(Relaxed);
+    check!(changed == 0, "MMCR0 changed in {changed} handlers");
     Ok(())
 }
 

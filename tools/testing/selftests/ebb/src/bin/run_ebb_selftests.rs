@@ -18,7 +18,6 @@ fn main() {
         "ebb_switch",
         "ebb_restart",
         "ebb_exec",
-        "ebb_on_child",
         "ebb_foreign",
         "ebb_hotplug",
         "ebb_races",

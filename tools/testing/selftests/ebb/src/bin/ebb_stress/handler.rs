@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! The handler of every process: is this EBB its own, and was it asked for?
 
+use crate::ways::listed;
 use ebb::EbbContext;
 use ebb::Pmc;
 use ebb::Rearm;
@@ -11,38 +12,27 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What is wrong with an EBB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(usize)]
-pub enum Foreign {
-    /// It came when none was asked for.
-    Unasked,
-    /// It came while BESCR\[GE\] was off.
-    GateClosed,
-    /// The process's own counter has not overflowed.
-    NotOwn,
-    /// A counter overflowed that is not the process's.
-    OtherCounter,
-    /// MMCR2 does not hold the process's mark.
-    Mark,
-    /// The BHRB has an address of the kernel.
-    KernelBranch,
-}
-
-impl Foreign {
-    pub const ALL: [Self; 6] = [
-        Self::Unasked,
-        Self::GateClosed,
-        Self::NotOwn,
-        Self::OtherCounter,
-        Self::Mark,
-        Self::KernelBranch,
-    ];
+listed! {
+    /// What is wrong with an EBB.
+    Foreign {
+        /// It came when none was asked for.
+        Unasked,
+        /// It came while BESCR\[GE\] was off.
+        GateClosed,
+        /// The process's own counter has not overflowed.
+        NotOwn,
+        /// A counter overflowed that is not the process's.
+        OtherCounter,
+        /// MMCR2 does not hold the process's tag.
+        Tag,
+        /// The BHRB has an address of the kernel.
+        KernelBranch,
+    }
 }
 
 /// The counter of this process, by its index, and what it keeps in MMCR2.
 static OWN: AtomicU32 = AtomicU32::new(0);
-static MARK: AtomicU64 = AtomicU64::new(0);
+static TAG: AtomicU64 = AtomicU64::new(0);
 /// EBBs still to come in this round.
 static WANTED: AtomicU32 = AtomicU32::new(0);
 /// The program has BESCR\[GE\] off.
@@ -50,9 +40,9 @@ static CLOSED: AtomicBool = AtomicBool::new(false);
 static FOREIGN: [AtomicU32; Foreign::ALL.len()] = [const { AtomicU32::new(0) }; Foreign::ALL.len()];
 
 /// Says whose process this is.
-pub fn set_own(pmc: Pmc, mark: Mmcr2) {
+pub fn set_own(pmc: Pmc, tag: Mmcr2) {
     OWN.store(pmc.index() as u32, Relaxed);
-    MARK.store(mark.0, Relaxed);
+    TAG.store(tag.0, Relaxed);
 }
 
 /// Asks for `n` EBBs; 0 asks for no more.
@@ -75,6 +65,12 @@ pub fn foreign(kind: Foreign) -> u32 {
     FOREIGN[kind as usize].load(Relaxed)
 }
 
+/// The same for all kinds, with their names.
+pub fn all_foreign() -> Vec<(Foreign, u32)> {
+    let kinds = Foreign::ALL.iter().map(|&kind| (kind, foreign(kind)));
+    kinds.filter(|&(_, n)| n > 0).collect()
+}
+
 fn note(kind: Foreign) {
     FOREIGN[kind as usize].fetch_add(1, Relaxed);
 }
@@ -89,8 +85,8 @@ pub fn own_only(context: &mut EbbContext<'_>) {
             _ => {}
         }
     }
-    if Mmcr2::read().0 != MARK.load(Relaxed) {
-        note(Foreign::Mark);
+    if Mmcr2::read().0 != TAG.load(Relaxed) {
+        note(Foreign::Tag);
     }
     let branches = [pmc::bhrb_entry::<0>(), pmc::bhrb_entry::<7>()];
     if branches.iter().any(|address| address >> 62 != 0) {

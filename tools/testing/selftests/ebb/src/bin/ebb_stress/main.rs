@@ -27,12 +27,15 @@ mod task;
 mod ways;
 
 use ebb::Attr;
+use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::tracee::Tracee;
 use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
 use ktap::process::Peer;
 use std::io::Write;
-use std::process::ExitCode;
+use std::process::exit;
 use std::time::Duration;
 use std::time::Instant;
 use tally::Tally;
@@ -66,34 +69,27 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     };
     let mut arguments = arguments.iter();
     while let Some(name) = arguments.next() {
+        let mut value = || arguments.next().ok_or(USAGE);
+        let number = |text: &String| text.parse::<u64>().map_err(|_| USAGE);
         match name.as_str() {
             "--instructions" => options.instructions = true,
             "--lossy" => options.lossy = true,
-            _ => {}
-        }
-        if matches!(name.as_str(), "--instructions" | "--lossy") {
-            continue;
-        }
-        let value = arguments.next().ok_or(USAGE)?;
-        let number = value.parse::<u64>().map_err(|_| USAGE);
-        match name.as_str() {
-            "--processes" => options.processes = number? as usize,
-            "--rounds" => options.rounds = number? as u32,
-            "--seed" => options.seed = number?,
-            "--only" => options.only = Some(Way::named(value).ok_or_else(ways_known)?),
+            "--processes" => options.processes = number(value()?)? as usize,
+            "--rounds" => options.rounds = number(value()?)? as u32,
+            "--seed" => options.seed = number(value()?)?,
+            "--only" => {
+                let way = Way::named(value()?);
+                options.only = Some(way.ok_or_else(|| format!("--only knows: {:?}", Way::ALL))?);
+            }
             _ => return Err(USAGE.into()),
         }
     }
     Ok(options)
 }
 
-fn ways_known() -> String {
-    let names = Way::ALL.map(Way::name).join(" ");
-    format!("--only knows: {names}")
-}
-
 /// Starts the processes, waits for them and prints what they met.
-fn run(options: &Options) -> Result<bool, Failure> {
+fn run(options: &Options) -> Outcome {
+    session::require_ebb()?;
     let tally = Tally::shared(options.processes)?;
     // Held all the time, so that the module cannot go.
     let _holds_the_module = Attr::raw(CYCLES).user_only().open();
@@ -123,7 +119,8 @@ fn run(options: &Options) -> Result<bool, Failure> {
     tally.print();
     std::io::stdout().flush()?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
-    Ok(sound)
+    check!(sound, "not as it must be");
+    Ok(())
 }
 
 /// Waits until all processes have ended; false if they hang.
@@ -164,25 +161,17 @@ fn whereabouts(pid: libc::pid_t) -> String {
     }
 }
 
-fn main() -> ExitCode {
+fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let options = match parse(&arguments) {
-        Ok(options) => options,
-        Err(why) => {
-            eprintln!("{why}");
-            return ExitCode::from(2);
-        }
+    let options = parse(&arguments).unwrap_or_else(|why| {
+        eprintln!("{why}");
+        exit(2)
+    });
+    let (why, status) = match run(&options) {
+        Ok(()) => return,
+        Err(Failure::Skip(why)) => (why, ktap::EXIT_SKIP),
+        Err(Failure::Fail(why)) => (why, ktap::EXIT_FAIL),
     };
-    if !ebb::supported() {
-        println!("the kernel offers no EBB on this machine");
-        return ExitCode::from(4);
-    }
-    match run(&options) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(Failure::Fail(why) | Failure::Skip(why)) => {
-            println!("{why}");
-            ExitCode::FAILURE
-        }
-    }
+    println!("{why}");
+    exit(status)
 }

@@ -8,16 +8,14 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+/// What is counted of each way: rounds, EBBs, rounds that were over only when the way was
+/// given up, EBBs that did not come.
+const COUNTS: [&str; 4] = ["rounds", "ebbs", "late", "lost"];
+
 /// The counts of one process.
 #[repr(C)]
 pub struct Entry {
-    /// Rounds and EBBs of each way.
-    rounds: [AtomicU64; Way::ALL.len()],
-    ebbs: [AtomicU64; Way::ALL.len()],
-    /// Rounds of each way that were over only when the way was given up.
-    late: [AtomicU64; Way::ALL.len()],
-    /// EBBs of each way that did not come.
-    lost: [AtomicU64; Way::ALL.len()],
+    ways: [[AtomicU64; COUNTS.len()]; Way::ALL.len()],
     /// EBBs with which something was wrong.
     foreign: [AtomicU64; Foreign::ALL.len()],
     spurious: AtomicU64,
@@ -26,18 +24,18 @@ pub struct Entry {
 impl Entry {
     /// A round of `way` is over that has brought `came` of `asked` EBBs.
     pub fn round(&self, way: Way, asked: u32, came: u32) {
-        let way = way as usize;
-        self.rounds[way].fetch_add(1, Relaxed);
-        self.ebbs[way].fetch_add(came.into(), Relaxed);
-        self.lost[way].fetch_add((asked - came).into(), Relaxed);
-        for kind in Foreign::ALL {
-            self.foreign[kind as usize].store(handler::foreign(kind).into(), Relaxed);
+        let [rounds, ebbs, _, lost] = &self.ways[way as usize];
+        rounds.fetch_add(1, Relaxed);
+        ebbs.fetch_add(came.into(), Relaxed);
+        lost.fetch_add((asked - came).into(), Relaxed);
+        for (count, &kind) in self.foreign.iter().zip(Foreign::ALL) {
+            count.store(handler::foreign(kind).into(), Relaxed);
         }
     }
 
     /// A round of `way` did not bring all its EBBs in time.
     pub fn late(&self, way: Way) {
-        self.late[way as usize].fetch_add(1, Relaxed);
+        self.ways[way as usize][2].fetch_add(1, Relaxed);
     }
 
     /// Adds the EBBs since [`ebb::install`] that no exception explains.
@@ -51,12 +49,16 @@ impl Entry {
     }
 }
 
-fn sum(counts: &[AtomicU64]) -> u64 {
-    counts.iter().map(|count| count.load(Relaxed)).sum()
+fn sum<'a>(counts: impl IntoIterator<Item = &'a AtomicU64>) -> u64 {
+    counts.into_iter().map(|count| count.load(Relaxed)).sum()
 }
 
-fn line([rounds, ebbs, late, lost]: [u64; 4]) -> String {
-    format!("rounds {rounds} ebbs {ebbs} late {late} lost {lost}")
+fn line(counts: [u64; COUNTS.len()]) -> String {
+    COUNTS
+        .iter()
+        .zip(counts)
+        .map(|(name, n)| format!(" {name} {n}"))
+        .collect()
 }
 
 /// The counts of all processes.
@@ -64,10 +66,6 @@ pub struct Tally(Box<[&'static Entry]>);
 
 impl Tally {
     /// Zeroes for `processes`, to be inherited by forks.
-    ///
-    /// # Errors
-    ///
-    /// That of `mmap(2)`.
     pub fn shared(processes: usize) -> io::Result<&'static Self> {
         let bytes = size_of::<Entry>() * processes.max(1);
         // SAFETY: a new mapping, which stays as long as the process; zeroes are
@@ -94,43 +92,35 @@ impl Tally {
         &self.0
     }
 
+    /// The counts of a way over all processes.
+    fn of(&self, way: Way) -> [u64; COUNTS.len()] {
+        let of_kind = |kind: usize| sum(self.0.iter().map(|entry| &entry.ways[way as usize][kind]));
+        std::array::from_fn(of_kind)
+    }
+
     /// Rounds of all processes so far.
     pub fn rounds(&self) -> u64 {
-        self.0.iter().map(|entry| sum(&entry.rounds)).sum()
+        Way::ALL.iter().map(|&way| self.of(way)[0]).sum()
     }
 
     /// Prints the sums over all processes.
     pub fn print(&self) {
-        let of_way = |counts: fn(&Entry) -> &[AtomicU64], way: Way| -> u64 {
-            let each = self.0.iter();
-            each.map(|entry| counts(entry)[way as usize].load(Relaxed))
-                .sum()
-        };
-        let mut total = [0; 4];
-        for way in Way::ALL {
-            let sums = [
-                of_way(|entry| &entry.rounds, way),
-                of_way(|entry| &entry.ebbs, way),
-                of_way(|entry| &entry.late, way),
-                of_way(|entry| &entry.lost, way),
-            ];
-            if sums[0] > 0 {
-                println!("{:<11} {}", way.name(), line(sums));
+        let mut total = [0; COUNTS.len()];
+        for &way in Way::ALL {
+            let counts = self.of(way);
+            if counts[0] > 0 {
+                println!("{:<11}{}", format!("{way:?}"), line(counts));
             }
-            total = [0, 1, 2, 3].map(|i| total[i] + sums[i]);
+            total = std::array::from_fn(|i| total[i] + counts[i]);
         }
-        for kind in Foreign::ALL {
-            let each = self.0.iter();
-            let n: u64 = each
-                .map(|entry| entry.foreign[kind as usize].load(Relaxed))
-                .sum();
+        for &kind in Foreign::ALL {
+            let n = sum(self.0.iter().map(|entry| &entry.foreign[kind as usize]));
             if n > 0 {
                 println!("foreign: {kind:?} {n}");
             }
         }
         let foreign: u64 = self.0.iter().map(|entry| entry.foreign()).sum();
-        let processes = self.0.len();
-        let total = line(total);
-        println!("total: processes {processes} {total} foreign {foreign}");
+        let (processes, total) = (self.0.len(), line(total));
+        println!("total: processes {processes}{total} foreign {foreign}");
     }
 }

@@ -57,36 +57,19 @@ impl Random {
     }
 }
 
-/// A counter with the rest of an event's code for it.
-type Counter = (Pmc, u64);
-
-/// The counters that processes have for their own, for cycles.
-const CYCLES: [Counter; 5] = [
-    (Pmc::Pmc1, 0x1e),
-    (Pmc::Pmc2, 0x1e),
-    (Pmc::Pmc3, 0x1e),
-    (Pmc::Pmc4, 0x1e),
-    (Pmc::Pmc6, 0xf4),
-];
+/// The codes of which a process has one for its own, for cycles.
+const CYCLES: [u64; 5] = [0x1001e, 0x2001e, 0x3001e, 0x4001e, 0x600f4];
 
 /// The same, for instructions.
-const INSTRUCTIONS: [Counter; 5] = [
-    (Pmc::Pmc1, 0x02),
-    (Pmc::Pmc2, 0x02),
-    (Pmc::Pmc3, 0x02),
-    (Pmc::Pmc4, 0x02),
-    (Pmc::Pmc5, 0xfa),
-];
-
-fn code((pmc, event): Counter) -> u64 {
-    (pmc as u64) << config::PMC_SHIFT | event
-}
+const INSTRUCTIONS: [u64; 5] = [0x10002, 0x20002, 0x30002, 0x40002, 0x500fa];
 
 struct Task {
-    own: Counter,
-    /// A counter beside the own one that counts too and never overflows.
-    member: Option<Counter>,
-    mark: Mmcr2,
+    code: u64,
+    own: Pmc,
+    /// A code beside the own one whose counter counts too and never overflows.
+    member: Option<u64>,
+    /// By which the process knows its MMCR2.
+    tag: Mmcr2,
     lossy: bool,
     /// What the BHRB records for it, if anything.
     ifm: Option<u8>,
@@ -97,12 +80,8 @@ struct Task {
 
 /// A process of the stress: opens its event, waits for the start and does its
 /// rounds.
-///
-/// # Errors
-///
-/// A failure if an EBB got lost (unless that is allowed) or a foreign one came.
 pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -> Outcome {
-    let mut task = Task::new(number, options.seed, options.instructions);
+    let mut task = Task::new(number, options.seed, options.instructions)?;
     task.lossy = options.lossy;
     // A signal that does nothing but come.
     extern "C" fn ignore(_: libc::c_int) {}
@@ -117,11 +96,8 @@ pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -
         let period = task.period();
         let (asked, came) = task.round(way, period, entry)?;
         entry.round(way, asked, came);
-        check!(
-            entry.foreign() == 0,
-            "{way:?}: a foreign EBB, {}",
-            task.state()
-        );
+        let foreign = entry.foreign();
+        check!(foreign == 0, "{way:?}: a foreign EBB, {}", task.state());
         check!(
             came == asked || options.lossy,
             "{way:?}: {came} of {asked} EBBs came, period {period}, {}",
@@ -138,54 +114,44 @@ pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -
 }
 
 impl Task {
-    fn new(number: usize, seed: u64, instructions: bool) -> Self {
-        let counters = if instructions { INSTRUCTIONS } else { CYCLES };
-        let own = counters[number % counters.len()];
-        let member = (number % 4 == 3).then_some(counters[(number + 1) % 4]);
-        let member = member.filter(|&other| other != own);
-        // What is set here would freeze the counter, so only those not in use.
-        let in_use = |pmc| pmc == own.0 || member.is_some_and(|member| pmc == member.0);
-        let mark = Pmc::ALL
-            .into_iter()
-            .filter(|&pmc| !in_use(pmc))
-            .enumerate()
-            .filter(|(bit, _)| number >> bit & 1 == 1)
-            .fold(Mmcr2(0), |mark, (_, pmc)| {
-                mark | Mmcr2::freeze_problem(pmc as u8)
-            });
+    fn new(number: usize, seed: u64, instructions: bool) -> Result<Self, Failure> {
+        let codes = if instructions { INSTRUCTIONS } else { CYCLES };
+        let code = codes[number % codes.len()];
+        let member = (number % 4 == 3).then_some(codes[(number + 1) % 4]);
+        let member = member.filter(|&other| other != code);
+        let own = session::pmc_of(code)?;
+        let other = session::pmc_of(member.unwrap_or(code))?;
         // SAFETY: a question without pointers.
         let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-        Self {
+        Ok(Self {
+            code,
             own,
             member,
-            mark,
+            tag: session::tag(number, &[own, other]),
             lossy: false,
             ifm: (number % 8 >= 6).then_some((number % 2) as u8),
             events: Vec::new(),
             random: Random::new(seed, number),
             cpus: usize::try_from(cpus).unwrap_or(1),
-        }
+        })
     }
 
-    /// Opens the event and puts the mark in place; the counters stand still.
+    /// Opens the event and puts the tag in place; the counters stand still.
     fn open(&mut self) -> Outcome {
-        handler::set_own(self.own.0, self.mark);
+        handler::set_own(self.own, self.tag);
         let branches = self.ifm.map_or(0, config::bhrb);
-        let leader = ebb::event(code(self.own) | branches);
-        let leader = leader.open().or_fail("open")?;
-        if let Some(counter) = self.member {
-            let member = ebb::member(code(counter) | branches);
+        let leader = ebb::event(self.code | branches).open()?;
+        if let Some(code) = self.member {
             self.events
-                .push(member.open_with(&leader).or_fail("open member")?);
+                .push(ebb::member(code | branches).open_with(&leader)?);
         }
-        // SAFETY: the handler uses atomics only.
-        unsafe { ebb::install(handler::own_only) }.or_fail("install")?;
-        leader.enable().or_fail("enable")?;
-        leader.check_scheduled().or_fail("schedule")?;
+        session::install(handler::own_only)?;
+        leader.enable()?;
+        leader.check_scheduled()?;
         // The leader comes last and is dropped last.
         self.events.push(leader);
         pmc::freeze();
-        self.mark.write();
+        self.tag.write();
         Ok(())
     }
 
@@ -211,10 +177,10 @@ impl Task {
     fn arm(&mut self, n: u32, period: u32, gate: Bescr) -> Outcome {
         handler::want(n);
         handler::closed(!gate.has(Bescr::GE));
-        if let Some((pmc, _)) = self.member {
-            pmc.write(0);
+        if let Some(code) = self.member {
+            session::pmc_of(code)?.write(0);
         }
-        ebb::start(self.own.0, period).or_fail("start")?;
+        ebb::start(self.own, period)?;
         // SAFETY: the handler is installed.
         unsafe { gate.write() };
         Mmcr0::PMAE.write();
@@ -229,9 +195,7 @@ impl Task {
             Way::Reopen | Way::ReopenGate => {
                 let gate = if way == Way::Reopen { open } else { Bescr::PME };
                 self.arm(1, period, gate)?;
-                for _ in 0..self.random.below(u64::from(2 * period)) / 1000 + 1 {
-                    session::work();
-                }
+                session::work_for(self.random.below(u64::from(2 * period)) + 1);
                 let came = 1 - handler::wanted();
                 self.events.clear();
                 // From here on an EBB would find the registers gone, and trap.
@@ -264,17 +228,16 @@ impl Task {
         }
         if handler::wanted() > 0 {
             entry.late(way);
-            let time = if self.lossy {
+            wait_with_work(if self.lossy {
                 Duration::ZERO
             } else {
                 PATIENCE_TIME
-            };
-            wait_with_work(time);
+            });
         }
-        if handler::wanted() > 0 {
-            return Ok((asked, self.give_up(asked)));
+        if handler::wanted() > 0 && !self.leader()?.is_scheduled()? {
+            println!("the event is not scheduled");
         }
-        Ok((asked, asked))
+        Ok((asked, asked - handler::wanted()))
     }
 
     /// One step of passing the time.
@@ -294,12 +257,12 @@ impl Task {
                 let _ = cpu::pin_to(cpu);
             }
             Way::Disable => {
-                self.leader()?.disable().or_fail("disable")?;
-                self.leader()?.enable().or_fail("enable")?;
+                self.leader()?.disable()?;
+                self.leader()?.enable()?;
             }
             Way::Prctl => {
-                ebb::disable_all().or_fail("disable all")?;
-                ebb::enable_all().or_fail("enable all")?;
+                ebb::disable_all()?;
+                ebb::enable_all()?;
             }
             // SAFETY: the signal has a handler, which does nothing.
             Way::Signal => unsafe {
@@ -308,7 +271,7 @@ impl Task {
             Way::Fork => Peer::spawn(|_| Ok(()))?.join()?,
             Way::Mortal => {
                 let (period, rest) = (self.period(), self.random.below(4));
-                let instructions = INSTRUCTIONS.contains(&self.own);
+                let instructions = INSTRUCTIONS.contains(&self.code);
                 Peer::spawn(|_| mortal(period, rest, instructions))?.join()?;
             }
             Way::Work | Way::Stream | Way::Gate | Way::Reopen | Way::ReopenGate => {}
@@ -316,27 +279,14 @@ impl Task {
         Ok(())
     }
 
-    /// Waits no longer; returns how many came of those asked for.
-    fn give_up(&self, asked: u32) -> u32 {
-        if !self
-            .leader()
-            .is_ok_and(|event| event.is_scheduled().is_ok_and(|on| on))
-        {
-            println!("the event is not scheduled");
-        }
-        asked - handler::wanted()
-    }
-
     /// What can be seen of the PMU.
     fn state(&self) -> String {
         let (mmcr0, mmcr2) = (Mmcr0::read(), Mmcr2::read());
         let values = Pmc::ALL.map(Pmc::read);
-        let foreign = handler::Foreign::ALL.map(handler::foreign);
+        let (own, tag, bescr, foreign) =
+            (self.own, self.tag, Bescr::read(), handler::all_foreign());
         format!(
-            "own {:?} mark {:?}: {mmcr0:?} {mmcr2:?} {:?} PMCs {values:x?} foreign {foreign:?}",
-            self.own.0,
-            self.mark,
-            Bescr::read()
+            "own {own:?} tag {tag:?}: {mmcr0:?} {mmcr2:?} {bescr:?} PMCs {values:x?} foreign {foreign:?}"
         )
     }
 }
@@ -359,18 +309,16 @@ fn wait_with_work(time: Duration) {
 
 /// A process that ends about when an EBB of its own is due.
 fn mortal(period: u32, rest: u64, instructions: bool) -> Outcome {
-    let mut task = Task::new(0, 0, instructions);
+    let mut task = Task::new(0, 0, instructions)?;
     task.open()?;
     task.arm(1, period, Bescr::GE | Bescr::PME)?;
-    for _ in 0..u64::from(period) * rest / 2000 {
-        session::work();
-    }
-    let foreign = handler::Foreign::ALL.map(handler::foreign);
+    session::work_for(u64::from(period) * rest / 2);
+    let foreign = handler::all_foreign();
     // Half of them end without closing it first.
     if rest % 2 == 1 {
         std::mem::forget(task);
     }
-    check!(foreign.iter().all(|&n| n == 0), "child: {foreign:?}");
+    check!(foreign.is_empty(), "child: {foreign:?}");
     Ok(())
 }
 
