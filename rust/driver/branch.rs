@@ -4,8 +4,8 @@
 //! cleared for them.
 //!
 //! An entry of the BHRB does not say whose program the branch is of. So the BHRB is cleared when
-//! another task is switched in ([`sched_task`]), and when an event with a branch stack is added to a
-//! CPU, which may have had none until then ([`event_added`]).
+//! another task is switched in ([`sched_task`]), and when an event with a branch stack is added to
+//! a CPU, which may have had none until then ([`event_added`]).
 //!
 //! # Limitations
 //!
@@ -96,8 +96,8 @@ pub(super) fn event_added(this_cpu: &ExclusiveCpu<'_>, event: &Event) {
     }
 }
 
-/// Clears the BHRB, before the PMU is programmed with `mmcr`, if it holds branches that a new event's
-/// owner must not see or that were recorded with another filter.
+/// Clears the BHRB, before the PMU is programmed with `mmcr`, if it holds branches that a new
+/// event's owner must not see or that were recorded with another filter.
 pub(super) fn discard_stale(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu, mmcr: &Mmcr) {
     if this_cpu.state().stale_branches.replace(false) || this_cpu.ifm.get() != mmcr.ifm() {
         local.clear_bhrb();

@@ -3,9 +3,9 @@
 //! Making a sample's branch stack from the BHRB.
 //!
 //! The hardware has one filter for all events on a CPU and knows few types of branches, so the BHRB
-//! may hold branches that an event does not want. They are left out here, for each event by itself, so
-//! events with different filters can count together. The instruction at a branch's address tells its
-//! type.
+//! may hold branches that an event does not want. They are left out here, for each event by itself,
+//! so events with different filters can count together. The instruction at a branch's address tells
+//! its type.
 //!
 //! # What an event's owner may see
 //!
@@ -15,8 +15,8 @@
 //!
 //! # Limitations
 //!
-//! A branch whose instruction cannot be read has no type, and no target unless the BHRB holds it (see
-//! [`StackSpec::entry`]).
+//! A branch whose instruction cannot be read has no type, and no target unless the BHRB holds it
+//! (see [`StackSpec::entry`]).
 
 use super::{
     branch,
@@ -50,8 +50,8 @@ use crate::{
 };
 use core::ops::RangeInclusive;
 
-/// MMCRA\[IFM\]: the BHRB records branches that set the link register. These are calls, except for the
-/// direct branch by which code learns its own address (`bcl 20,31,$+4`).
+/// MMCRA\[IFM\]: the BHRB records branches that set the link register. These are calls, except for
+/// the direct branch by which code learns its own address (`bcl 20,31,$+4`).
 const IFM_CALLS: u8 = 1;
 
 /// What to do with a branch in the BHRB.
@@ -68,8 +68,8 @@ pub(super) enum EntryDecision {
     EnterIfWanted,
 }
 
-/// What a branch stack is to hold. `attr.branch_sample_type` is turned into tables once for a stack, as
-/// an interrupt takes these decisions for up to 32 branches.
+/// What a branch stack is to hold. `attr.branch_sample_type` is turned into tables once for a
+/// stack, as an interrupt takes these decisions for up to 32 branches.
 pub(super) struct StackSpec {
     /// The source addresses of the branches to enter; an empty range if there are none.
     sources: RangeInclusive<u64>,
@@ -96,8 +96,8 @@ impl StackSpec {
         Self::new(event.attr().branch_sample_type(), ifm, exact)
     }
 
-    /// For `wanted` and a BHRB that was recorded with the filter `ifm`; `exact` says that this filter
-    /// has left out all branches of other types.
+    /// For `wanted` and a BHRB that was recorded with the filter `ifm`; `exact` says that this
+    /// filter has left out all branches of other types.
     pub(super) fn new(wanted: BranchSampleType, ifm: u8, exact: bool) -> Self {
         let types = branch::types(wanted);
         let mut decisions = if exact || types.is_all() {
@@ -137,8 +137,8 @@ impl StackSpec {
         }
     }
 
-    /// The stack's entry for a branch; `None` if the event does not want the branch or its owner must
-    /// not see it.
+    /// The stack's entry for a branch; `None` if the event does not want the branch or its owner
+    /// must not see it.
     ///
     /// If the instruction cannot be read, the branch has no type: it is left out if only some types
     /// are wanted, else entered, with target 0 unless the BHRB holds the target.

@@ -2,8 +2,8 @@
 
 //! Counting: 64-bit counts from 32-bit counters, and what is left of a sampling period.
 //!
-//! A counter raises an alert when it becomes negative, that is, when it reaches 2^31. The counter of
-//! a sampling event starts at 2^31 less what is left of the period, so the alert comes when the
+//! A counter raises an alert when it becomes negative, that is, when it reaches 2^31. The counter
+//! of a sampling event starts at 2^31 less what is left of the period, so the alert comes when the
 //! period is over. Any other counter starts at 0, and the handler of the alert at 2^31 collects the
 //! count before the counter wraps.
 //!
@@ -37,19 +37,19 @@ pub(super) fn preload(left: i64) -> u32 {
     pmu::NEGATIVE - left as u32
 }
 
-/// What `period_left` holds when the period is over and its sample is still to come. 0 would start a
-/// new period: perf core stores it to say that the event's period was changed.
+/// What `period_left` holds when the period is over and its sample is still to come. 0 would start
+/// a new period: perf core stores it to say that the event's period was changed.
 const SAMPLE_DUE: i64 = i64::MIN;
 
-/// What is left of a period `delta` events after `period_left` was `left`; negative if the period was
-/// over before the last of them.
+/// What is left of a period `delta` events after `period_left` was `left`; negative if the period
+/// was over before the last of them.
 pub(super) fn left_after(left: i64, delta: u64) -> i64 {
     // CAST: At most 2^32.
     (if left == SAMPLE_DUE { 0 } else { left }) - delta as i64
 }
 
-/// The value to start the counter of a running event with. Starts a new period if `period_left` is 0.
-/// PM interrupts must be masked or the PMU frozen.
+/// The value to start the counter of a running event with. Starts a new period if `period_left` is
+/// 0. PM interrupts must be masked or the PMU frozen.
 fn running_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     let hw = event.hw();
     let period = hw.sample_period();
@@ -64,8 +64,8 @@ fn running_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     preload(left_after(hw.period_left().load(Relaxed), 0))
 }
 
-/// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must be
-/// masked or the PMU frozen.
+/// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must
+/// be masked or the PMU frozen.
 pub(super) fn initial_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     match event.hw().state() {
         CounterState::Stopped => 0,
@@ -73,8 +73,8 @@ pub(super) fn initial_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     }
 }
 
-/// The furthest that a counter steps back, when events that it counted ahead of time turn out not to
-/// complete. Seen on POWER7; the built-in driver allows for it on every processor
+/// The furthest that a counter steps back, when events that it counted ahead of time turn out not
+/// to complete. Seen on POWER7; the built-in driver allows for it on every processor
 /// (`arch/powerpc/perf/core-book3s.c`).
 const STEP_BACK: u32 = 255;
 
@@ -109,8 +109,8 @@ pub(super) fn read(event: &Event) {
     });
 }
 
-/// Adds what the counter has counted to the event's count, and takes it off the period. PM interrupts
-/// must be masked.
+/// Adds what the counter has counted to the event's count, and takes it off the period. PM
+/// interrupts must be masked.
 fn update(event: &Event, index: usize) {
     let hw = event.hw();
     let prev = hw.prev_count();
@@ -130,8 +130,8 @@ fn update(event: &Event, index: usize) {
 ///
 /// Hardware cannot stop a single counter: it counts on from 0, and the handler ignores its alerts.
 ///
-/// The counter of an EBB event is left alone, as it is the program's: perf core stops the whole group
-/// when it throttles a software event in it.
+/// The counter of an EBB event is left alone, as it is the program's: perf core stops the whole
+/// group when it throttles a software event in it.
 pub(super) fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
     let Some(index) = counter(event) else {
         return;
@@ -160,8 +160,8 @@ pub(super) fn start(this_cpu: &ThisCpu<'_>, event: &Event) {
     if hw.state() == CounterState::Running || is_ebb(event) {
         return;
     }
-    // The PMU may run, see `Pmu::start`. A PMI between the write of the counter and `set_state` would
-    // take the event for a stopped one and set its counter to 0: mask it.
+    // The PMU may run, see `Pmu::start`. A PMI between the write of the counter and `set_state`
+    // would take the event for a stopped one and set its counter to 0: mask it.
     masked(|| {
         let value = running_value(this_cpu, event);
         hw.prev_count().store(value.into(), Relaxed);

@@ -7,8 +7,8 @@
 //!
 //! - the handler does not use `mmcr0` and `ifm` while `disabled` is set, and they are written only
 //!   then. A disabled PMU is frozen and raises no PMI, but one raised before may be delivered;
-//! - `alert` is also written by the PMI handler and, on an emulator, by the timer. Other code writes
-//!   it only while the PMU is disabled or PM interrupts are masked. PMIs do not nest.
+//! - `alert` is also written by the PMI handler and, on an emulator, by the timer. Other code
+//!   writes it only while the PMU is disabled or PM interrupts are masked. PMIs do not nest.
 
 use super::{
     emulator::alert_state::AlertState,
@@ -52,7 +52,8 @@ pub(crate) struct ExclusiveState {
     /// An event with a branch stack was added since the PMU was last programmed. The BHRB may hold
     /// branches that its owner must not see.
     pub(super) stale_branches: Cell<bool>,
-    /// Which counter each event of the slots gets; `None` when the slots changed since it was found.
+    /// Which counter each event of the slots gets; `None` when the slots changed since it was
+    /// found.
     pub(super) assignment: Cell<Option<Assignment>>,
     /// The assignments that were found last.
     pub(super) solved_groups: SolvedGroups,
@@ -73,7 +74,7 @@ pub(super) type ExclusiveCpu<'a> = perf::ExclusiveCpu<'a, SharedState, Exclusive
 
 /// The PMU of `_this_cpu`.
 pub(super) fn local_pmu(_this_cpu: &ThisCpu<'_>) -> LocalPmu {
-    // SAFETY: Interrupts are off while a `ThisCpu` lives, by its type invariants. Callers keep theirs
-    // for longer than the `LocalPmu`.
+    // SAFETY: Interrupts are off while a `ThisCpu` lives, by its type invariants. Callers keep
+    // theirs for longer than the `LocalPmu`.
     unsafe { LocalPmu::new() }
 }

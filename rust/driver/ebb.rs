@@ -9,8 +9,8 @@
 //! Power ISA, Book II, chapter "Event-Based Branch Facility";
 //! `Documentation/arch/powerpc/pmu-ebb.rst` of the kernel.
 //!
-//! An alert that the program cannot take at once stays in MMCR0\[PMAO\], which is saved and restored
-//! like the rest.
+//! An alert that the program cannot take at once stays in MMCR0\[PMAO\], which is saved and
+//! restored like the rest.
 
 use super::{
     cpu_state::{
@@ -43,7 +43,8 @@ use crate::{
     }, //
 };
 
-/// Checks the rules for EBB events. Those about scheduling hold for the leader, and so for the group.
+/// Checks the rules for EBB events. Those about scheduling hold for the leader, and so for the
+/// group.
 pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
     // A leader of another PMU, such as a software event, is no EBB event.
     let ebb_leader = event.leader().filter(|leader| is_ebb(leader));
@@ -73,8 +74,8 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Resets the current task's saved state if the group of `leader` gets on a PMU for the first time. The
-/// state may be left from the parent, by fork, or from events that were closed.
+/// Resets the current task's saved state if the group of `leader` gets on a PMU for the first time.
+/// The state may be left from the parent, by fork, or from events that were closed.
 pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ThisCpu<'_>, leader: &Event) {
     let first = event::is_never_scheduled(leader);
     // Clear the flag of the siblings too: when the leader is closed, each leads itself.
@@ -99,8 +100,8 @@ pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mm
 /// Restores the program's state except MMCR0. Returns the value to start the PMU with: the kernel's
 /// `mmcr0` with the program's bits.
 ///
-/// Those bits of MMCR2 that the program can write freeze counters. They are added to the kernel's, so
-/// the program cannot count what `exclude_user` and the like exclude.
+/// Those bits of MMCR2 that the program can write freeze counters. They are added to the kernel's,
+/// so the program cannot count what `exclude_user` and the like exclude.
 pub(super) fn switch_in(
     driver: &Driver,
     this_cpu: &ExclusiveCpu<'_>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the driver keeps in an event: the code, the counter and the flags in `struct hw_perf_event`.
+//! What the driver keeps in an event: the code, the counter and the flags in
+//! `struct hw_perf_event`.
 
 use crate::{
     isa207::{

@@ -40,8 +40,8 @@ impl Driver {
         hw.prev_count().store(0, Relaxed);
         event::set_never_scheduled(event);
 
-        // Last: perf core calls `destroy`, which gives the interrupt back, only for events that were
-        // accepted.
+        // Last: perf core calls `destroy`, which gives the interrupt back, only for events that
+        // were accepted.
         self.pmcs.get()
     }
 

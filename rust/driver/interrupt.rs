@@ -82,8 +82,8 @@ impl Handler for PmiHandler {
             return;
         }
         if this_cpu.disabled.get() {
-            // The alert occurred before `pmu_disable` froze the counters. Drop it: `pmu_enable` makes
-            // a PMI pending if a counter is negative.
+            // The alert occurred before `pmu_disable` froze the counters. Drop it: `pmu_enable`
+            // makes a PMI pending if a counter is negative.
             mmcr0.with_const_pmao::<0>().write();
             return;
         }
@@ -127,15 +127,15 @@ fn handle_overflows(
             _ => pmu::write_pmc(index, 0),
         }
     }
-    // `interrupted` may be the registers of a program. The kernel reads these fields when it makes the
-    // program's callchain in a later interrupt.
+    // `interrupted` may be the registers of a program. The kernel reads these fields when it makes
+    // the program's callchain in a later interrupt.
     interrupted.clear_perf_regs();
     // If another PMI was made pending meanwhile, it was for one of these counters.
     local_pmu(this_cpu).clear_pmi_pending();
 }
 
-/// Adds what the counter has counted to the event's count, restarts the counter, and reports a sample
-/// if the period is over.
+/// Adds what the counter has counted to the event's count, restarts the counter, and reports a
+/// sample if the period is over.
 fn handle_overflow(
     this_cpu: &ThisCpu<'_>,
     event: &Event,

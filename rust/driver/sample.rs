@@ -2,14 +2,14 @@
 
 //! Samples: what the PMU holds when a counter overflows, and which of it goes into the sample.
 //!
-//! The owner of an event that excludes the kernel must not see addresses of the kernel, nor counters
-//! of events that are not the owner's:
+//! The owner of an event that excludes the kernel must not see addresses of the kernel, nor
+//! counters of events that are not the owner's:
 //!
 //! - `sample_location.rs` and `branch_stack.rs` leave such addresses out;
 //! - perf core reads the extended registers from the PMU while it writes the sample, so
 //!   [`PmuSnapshot::report`] hides what must not be seen there meanwhile;
-//! - perf core itself leaves out the interrupted registers if they are the kernel's, and the kernel's
-//!   part of a callchain unless the event asks for it and its owner may see it.
+//! - perf core itself leaves out the interrupted registers if they are the kernel's, and the
+//!   kernel's part of a callchain unless the event asks for it and its owner may see it.
 
 use super::{
     branch_stack,

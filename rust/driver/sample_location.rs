@@ -39,9 +39,9 @@ pub(super) enum SampleDisposition {
 impl SampleLocation {
     /// Whether SIAR is nearer to the event than NIP.
     ///
-    /// A PMI interrupts problem state at once, so NIP is as near as SIAR can be. The kernel may have
-    /// had PM interrupts masked; then NIP is where it unmasked them, and SIAR where the counter
-    /// overflowed.
+    /// A PMI interrupts problem state at once, so NIP is as near as SIAR can be. The kernel may
+    /// have had PM interrupts masked; then NIP is where it unmasked them, and SIAR where the
+    /// counter overflowed.
     fn uses_siar(&self) -> bool {
         let prompt = self.in_program && self.sier.sipr() == 1;
         self.siar != 0 && (self.marked || !prompt)
@@ -71,8 +71,8 @@ impl SampleLocation {
     }
 }
 
-/// The data address for a sample: `sdar`, if that belongs to the sampled instruction, which may be a
-/// `marked` one, and if the event's owner may see it.
+/// The data address for a sample: `sdar`, if that belongs to the sampled instruction, which may be
+/// a `marked` one, and if the event's owner may see it.
 pub(super) fn data_address(
     marked: bool,
     sier: Sier,

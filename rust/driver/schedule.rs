@@ -4,7 +4,8 @@
 //!
 //! perf core adds the events of a group in a transaction: [`Driver::add`] only collects them, and
 //! [`Driver::commit_txn`] finds counters for all at once. A transaction that is cancelled needs no
-//! undoing: perf core deletes its events again, and `pmu_enable` finds counters for the others anew.
+//! undoing: perf core deletes its events again, and `pmu_enable` finds counters for the others
+//! anew.
 
 use super::{
     branch,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The PMU's files under `/sys/bus/event_source/devices/cpu/`: `format/` has the fields of an event
-//! code, `events/` the codes of events with a name, `caps/` the PMU's name. `Documentation/sysfs.md`
-//! describes them.
+//! code, `events/` the codes of events with a name, `caps/` the PMU's name.
+//! `Documentation/sysfs.md` describes them.
 
 use crate::{
     isa207::CpuModel,

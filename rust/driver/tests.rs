@@ -232,8 +232,8 @@ mod cases {
         // SAFETY: A function has at least one instruction.
         let first = unsafe { *(address as *const u32) };
         assert_eq!(instructions.at(address), Some(first));
-        // The first page, the end of the address space and what lies between programs and kernel are
-        // never mapped.
+        // The first page, the end of the address space and what lies between programs and kernel
+        // are never mapped.
         assert_eq!(instructions.at(0), None);
         assert_eq!(instructions.at(u64::MAX & !3), None);
         assert_eq!(instructions.at(0x4000_0000_0000_0000), None);
@@ -278,8 +278,8 @@ mod cases {
             );
         }
 
-        // A sample of the kernel is for events that do not exclude the kernel, also if the PMI came so
-        // late that a program runs.
+        // A sample of the kernel is for events that do not exclude the kernel, also if the PMI came
+        // so late that a program runs.
         let siar_in_kernel = KERNEL_TEXT + 8;
         let by_siar = location(false, siar_in_kernel, none, KERNEL_TEXT);
         let by_nip = location(false, 0, none, KERNEL_TEXT);

@@ -27,7 +27,8 @@ use kernel::{
 /// # Invariants
 ///
 /// The value is a live `struct perf_event`, which a hardware PMU is opening or has opened. It is in
-/// the hands of one of the PMU's callbacks, so perf core has not revoked it (and set `pmu` to null).
+/// the hands of one of the PMU's callbacks, so perf core has not revoked it (and set `pmu` to
+/// null).
 #[repr(transparent)]
 pub(crate) struct Event(Opaque<bindings::perf_event>);
 

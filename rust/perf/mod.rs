@@ -11,8 +11,8 @@
 //!   do not, which ask for an [`ExclusiveCpu`];
 //! - an event lives as long as it is on a CPU: [`Slots`], which this module fills and empties
 //!   around [`Pmu::add`] and [`Pmu::del`], so that a driver keeps no pointer to an event;
-//! - a driver changes its data in an event only where it opens the event or runs on the event's CPU:
-//!   [`HwMut`];
+//! - a driver changes its data in an event only where it opens the event or runs on the event's
+//!   CPU: [`HwMut`];
 //! - a group stays as it is only while a member is being opened: [`NewEvent`];
 //! - a table of callbacks must not move while it is registered: [`Registration`].
 //!

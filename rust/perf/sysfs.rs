@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attribute groups: folders of read-only files under `/sys/bus/event_source/devices/<pmu>/`, each with a fixed text.
+//! Attribute groups: folders of read-only files under `/sys/bus/event_source/devices/<pmu>/`, each
+//! with a fixed text.
 //!
 //! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
 

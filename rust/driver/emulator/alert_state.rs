@@ -3,13 +3,13 @@
 //! What a CPU knows of the alert of the program whose events are on its PMU, and what became of an
 //! alert that occurred.
 //!
-//! A program has one alert at most, as PMAO is one bit. A CPU's [`AlertState`] is the program's only
-//! while its events are on that CPU: at the switch out an alert that is owed goes to PMAO of the
-//! program's saved MMCR0, so that it moves with the task, is not inherited, and is gone with the
-//! first event of a new group.
+//! A program has one alert at most, as PMAO is one bit. A CPU's [`AlertState`] is the program's
+//! only while its events are on that CPU: at the switch out an alert that is owed goes to PMAO of
+//! the program's saved MMCR0, so that it moves with the task, is not inherited, and is gone with
+//! the first event of a new group.
 //!
-//! The PMI's handler and the timer's interrupt write the state too, so other code does so only while
-//! the PMU is disabled or PMIs are masked.
+//! The PMI's handler and the timer's interrupt write the state too, so other code does so only
+//! while the PMU is disabled or PMIs are masked.
 
 use crate::{
     perf::PmiCell,
@@ -17,16 +17,16 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// What EBBRR holds while the program can take an EBB and has got none. An EBB overwrites it with the
-/// address of an instruction, a multiple of four.
+/// What EBBRR holds while the program can take an EBB and has got none. An EBB overwrites it with
+/// the address of an instruction, a multiple of four.
 pub(super) const EBBRR_UNCHANGED: u64 = 1;
 
-/// Pause before the first check of an alert. A shorter one would slow down the handler that the alert
-/// waits for.
+/// Pause before the first check of an alert. A shorter one would slow down the handler that the
+/// alert waits for.
 pub(super) const FIRST_CHECK_NS: u64 = 20_000;
 
-/// Shortest pause after a check that interrupted the kernel. On a debug kernel an interrupt may take
-/// longer than [`FIRST_CHECK_NS`], and a long system call would make no progress.
+/// Shortest pause after a check that interrupted the kernel. On a debug kernel an interrupt may
+/// take longer than [`FIRST_CHECK_NS`], and a long system call would make no progress.
 const KERNEL_CHECK_NS: u64 = 80_000;
 
 /// Longest pause. Pauses double up to it.
@@ -61,8 +61,8 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Tells it by BESCR, by whether the program is at the start of its handler, and by whether EBBRR
-    /// held [`EBBRR_UNCHANGED`] and does no more.
+    /// Tells it by BESCR, by whether the program is at the start of its handler, and by whether
+    /// EBBRR held [`EBBRR_UNCHANGED`] and does no more.
     pub(super) fn of(bescr: Bescr, at_handler: bool, ebbrr_changed: bool) -> Self {
         if bescr.pme() == 0 {
             Self::Waiting

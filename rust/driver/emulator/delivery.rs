@@ -5,8 +5,8 @@
 //! An alert that the program is owed is delivered by having QEMU latch an EBB (`latch.rs`): at the
 //! switch in, in the PMI's handler, and in the timer's interrupt (`check.rs`).
 //!
-//! An alert is no longer owed when the program has got its EBB, or has set PMAE again, as that clears
-//! PMAO.
+//! An alert is no longer owed when the program has got its EBB, or has set PMAE again, as that
+//! clears PMAO.
 
 use super::{
     super::cpu_state::{
@@ -73,8 +73,8 @@ impl Delivery {
         self.tested.load(Relaxed) && !self.raises_pmi.load(Relaxed)
     }
 
-    /// Sets what is known of the program's alert, and has it checked soon unless there is nothing to
-    /// wait for.
+    /// Sets what is known of the program's alert, and has it checked soon unless there is nothing
+    /// to wait for.
     #[inline(never)]
     fn set_alert(&self, this_cpu: &ThisCpu<'_>, alert: Alert, in_nmi: bool) {
         this_cpu.alert.set(alert);
@@ -84,8 +84,8 @@ impl Delivery {
         }
     }
 
-    /// Handles a PMI that came while `mmcr0` has EBE set: the events are the program's, and so are the
-    /// counters.
+    /// Handles a PMI that came while `mmcr0` has EBE set: the events are the program's, and so are
+    /// the counters.
     #[cold]
     pub(super) fn pmi_under_ebe(&self, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0, in_nmi: bool) {
         if self.raises_no_pmi() {
@@ -177,8 +177,8 @@ impl Delivery {
         mmcr0.with_pmao(owed)
     }
 
-    /// The events of the current program, whose bits of MMCR0 are `user`, come to this CPU's PMU, which
-    /// is stopped. Returns the bits with which it is to start.
+    /// The events of the current program, whose bits of MMCR0 are `user`, come to this CPU's PMU,
+    /// which is stopped. Returns the bits with which it is to start.
     #[cold]
     pub(super) fn switch_in(&self, this_cpu: &ThisCpu<'_>, user: Mmcr0) -> Mmcr0 {
         let bescr = Bescr::read();

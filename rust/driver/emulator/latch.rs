@@ -2,13 +2,13 @@
 
 //! QEMU's latch of an EBB, and BESCR and EBBRR, which tell of it.
 //!
-//! An alert that is raised in the kernel, with BESCR\[GE\] and \[PME\] on, has QEMU latch the EBB and
-//! branch as soon as the program goes on, whatever way it came into the kernel ([`latch_ebb`]). The
-//! latch is one bit, so raising twice does no harm.
+//! An alert that is raised in the kernel, with BESCR\[GE\] and \[PME\] on, has QEMU latch the EBB
+//! and branch as soon as the program goes on, whatever way it came into the kernel ([`latch_ebb`]).
+//! The latch is one bit, so raising twice does no harm.
 //!
-//! QEMU would give a latched EBB to whichever program with GE on runs next. Clear PMEO on switch-out
-//! ([`clear_latch`]), so that the next task does not receive the EBB. (PMEO tells a handler, which runs
-//! with GE off, why it was called; with GE on it means nothing.)
+//! QEMU would give a latched EBB to whichever program with GE on runs next. Clear PMEO on
+//! switch-out ([`clear_latch`]), so that the next task does not receive the EBB. (PMEO tells a
+//! handler, which runs with GE off, why it was called; with GE on it means nothing.)
 //!
 //! EBBRR means nothing either while GE and PME are on, as the next EBB overwrites it. It is set to
 //! [`EBBRR_UNCHANGED`] then, and shows whether QEMU has made an EBB since.
@@ -52,7 +52,8 @@ pub(super) fn takes_ebbs(bescr: Bescr) -> bool {
     bescr.ge() == 1 && bescr.pme() == 1
 }
 
-/// Has QEMU clear its latch, as far as `bescr` lets it, and watches EBBRR if the program takes EBBs.
+/// Has QEMU clear its latch, as far as `bescr` lets it, and watches EBBRR if the program takes
+/// EBBs.
 pub(super) fn clear_latch(bescr: Bescr) {
     if takes_ebbs(bescr) {
         Ebbrr::write(EBBRR_UNCHANGED);
@@ -71,8 +72,8 @@ pub(super) fn undo_ebb() {
         .write();
 }
 
-/// Raises an alert in the kernel, so that QEMU latches an EBB, and sets [`Alert::Latched`]. The program
-/// must take EBBs. Leaves the PMU frozen.
+/// Raises an alert in the kernel, so that QEMU latches an EBB, and sets [`Alert::Latched`]. The
+/// program must take EBBs. Leaves the PMU frozen.
 #[inline(never)]
 pub(super) fn latch_ebb(this_cpu: &ThisCpu<'_>) {
     const PMC5: usize = 4;

@@ -2,19 +2,19 @@
 
 //! QEMU: how it differs from hardware, and what the driver does about it.
 //!
-//! Nothing in this folder runs on hardware, nor under KVM: [`Emulator::identify`] looks at the device
-//! tree when the module is loaded, and each call of the driver's is one predictable branch where
-//! that found no emulator. What the machine does later never turns any of it on.
+//! Nothing in this folder runs on hardware, nor under KVM: [`Emulator::identify`] looks at the
+//! device tree when the module is loaded, and each call of the driver's is one predictable branch
+//! where that found no emulator. What the machine does later never turns any of it on.
 //!
-//! By the architecture an alert with MMCR0\[EBE\] set raises no interrupt, and stays in MMCR0\[PMAO\]
-//! until the program has EBBs on. QEMU (8.1 and later) differs:
+//! By the architecture an alert with MMCR0\[EBE\] set raises no interrupt, and stays in
+//! MMCR0\[PMAO\] until the program has EBBs on. QEMU (8.1 and later) differs:
 //!
 //! - An alert raises a PMI too, from a line that is up as long as PMAO is set.
-//! - QEMU tests BESCR when the alert occurs, and never again: a program that has EBBs off then, as in
-//!   its handler, gets no EBB when it turns them on.
-//! - With EBBs on, in a program, QEMU branches to the handler. In the kernel it sets BESCR\[PMEO\] and
-//!   *latches* the EBB, one bit for each CPU: it branches when a program with GE on is entered next,
-//!   whichever that is. If PMEO is off by then, it clears the latch instead.
+//! - QEMU tests BESCR when the alert occurs, and never again: a program that has EBBs off then, as
+//!   in its handler, gets no EBB when it turns them on.
+//! - With EBBs on, in a program, QEMU branches to the handler. In the kernel it sets BESCR\[PMEO\]
+//!   and *latches* the EBB, one bit for each CPU: it branches when a program with GE on is entered
+//!   next, whichever that is. If PMEO is off by then, it clears the latch instead.
 //! - If an instruction counter overflows in a translation block that ends in a direct branch, that
 //!   branch overwrites the one to the handler: QEMU has updated BESCR and EBBRR without branching.
 //!
@@ -69,13 +69,14 @@ impl Emulator {
         Ok(Self(Some(Delivery::new(cpus)?)))
     }
 
-    /// Whether handlers of other interrupts let PMIs through unless the user says so. Not in QEMU: with
-    /// short periods the programs there make hardly any progress.
+    /// Whether handlers of other interrupts let PMIs through unless the user says so. Not in QEMU:
+    /// with short periods the programs there make hardly any progress.
     pub(super) fn prompt_by_default(&self) -> bool {
         self.0.is_none()
     }
 
-    /// Handles a PMI that came while `mmcr0` has EBE set. Returns false if that is not QEMU's doing.
+    /// Handles a PMI that came while `mmcr0` has EBE set. Returns false if that is not QEMU's
+    /// doing.
     #[inline]
     pub(super) fn pmi_under_ebe(
         &self,
@@ -108,8 +109,8 @@ impl Emulator {
         }
     }
 
-    /// The events of the current program, whose bits of MMCR0 are `user`, come to this CPU's PMU, which
-    /// is stopped. Returns the bits with which it is to start.
+    /// The events of the current program, whose bits of MMCR0 are `user`, come to this CPU's PMU,
+    /// which is stopped. Returns the bits with which it is to start.
     #[inline]
     pub(super) fn switch_in(&self, this_cpu: &ThisCpu<'_>, user: Mmcr0) -> Mmcr0 {
         match &self.0 {
@@ -118,8 +119,8 @@ impl Emulator {
         }
     }
 
-    /// Closes the registers of a PMU of v3.1, which is stopped and has no events, to programs. Where
-    /// there is no PMCCEXT that takes another PMCC.
+    /// Closes the registers of a PMU of v3.1, which is stopped and has no events, to programs.
+    /// Where there is no PMCCEXT that takes another PMCC.
     #[inline]
     pub(super) fn close(&self) {
         if self.0.is_some() {

@@ -3,7 +3,8 @@
 //! A timer for each CPU, by which an alert that its program cannot take yet is checked again.
 //!
 //! The timer fires in hard interrupt context on the CPU that started it, also with PREEMPT_RT. In a
-//! PMI that is an NMI no timer can be started; an `irq_work` starts it as soon as interrupts are on.
+//! PMI that is an NMI no timer can be started; an `irq_work` starts it as soon as interrupts are
+//! on.
 
 use super::{
     super::cpu_state::{
@@ -73,8 +74,9 @@ impl CheckTimers {
 impl Drop for CheckTimers {
     fn drop(&mut self) {
         for timer in self.0.iter() {
-            // SAFETY: Initialized in `CheckTimer::new`. Nobody calls `start` any more; until it is waited
-            // for, the `irq_work` starts the timer, and until it is cancelled, the timer itself.
+            // SAFETY: Initialized in `CheckTimer::new`. Nobody calls `start` any more; until it is
+            // waited for, the `irq_work` starts the timer, and until it is cancelled, the timer
+            // itself.
             unsafe {
                 bindings::irq_work_sync(timer.start_work.get());
                 bindings::hrtimer_cancel(CheckTimer::c_timer_ptr(timer).cast_mut());
@@ -96,8 +98,8 @@ struct CheckTimer {
     cpus: Arc<CpuContexts>,
 }
 
-// SAFETY: The kernel's functions for timers and `irq_work`s may be called on any CPU; the other fields
-// are `Send`.
+// SAFETY: The kernel's functions for timers and `irq_work`s may be called on any CPU; the other
+// fields are `Send`.
 unsafe impl Send for CheckTimer {}
 // SAFETY: As above; the other fields are `Sync`.
 unsafe impl Sync for CheckTimer {}
