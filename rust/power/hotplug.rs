@@ -24,7 +24,11 @@ const CPUS: usize = bindings::NR_CPUS as usize;
 /// CPUs that came up since [`Hotplug::came_up`] was last called there.
 static CAME_UP: [Atomic<bool>; CPUS] = [const { Atomic::new(false) }; CPUS];
 
-/// Called by the hotplug core before `cpu` comes up. Safe to call from C with any number.
+/// Called by the hotplug core before `cpu` comes up.
+///
+/// # Safety
+///
+/// None: any number does. The type of the hotplug core's callbacks asks for `unsafe`.
 unsafe extern "C" fn prepare(cpu: c_uint) -> c_int {
     // CAST: A CPU's number fits any integer.
     if let Some(came_up) = CAME_UP.get(cpu as usize) {
