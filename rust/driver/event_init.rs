@@ -50,9 +50,6 @@ impl Driver {
     fn check(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
         let attr = event.attr();
         let code = self.code(attr)?;
-        if attr.precise_ip() != 0 {
-            return Err(Refusal::PreciseIp);
-        }
         event.hw_mut().set_code(code);
         ebb::check(event)?;
 

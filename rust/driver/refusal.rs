@@ -33,8 +33,6 @@ pub(super) enum Refusal {
     BranchTransactions,
     /// A branch stack that names no type of branch.
     BranchNoTypes,
-    /// `attr.precise_ip` asks for samples with less skid than the hardware's.
-    PreciseIp,
     /// One of leader and member is an EBB event, the other is not.
     EbbMixed,
     /// An EBB event that follows a CPU rather than a task.
@@ -69,7 +67,6 @@ impl Refusal {
             | Self::BranchCounters
             | Self::BranchTransactions
             | Self::BranchNoTypes
-            | Self::PreciseIp
             | Self::Hardware(isa207::Refusal::NoHardwareBranchFilter) => EOPNOTSUPP,
             _ => EINVAL,
         }
@@ -87,7 +84,6 @@ impl Refusal {
             Self::BranchCounters => "the hardware counts no events at branches",
             Self::BranchTransactions => "branches are not told apart by transactions",
             Self::BranchNoTypes => "the branch stack is to hold no type of branch",
-            Self::PreciseIp => "samples of a chosen precision are not supported",
             Self::EbbMixed => "leader and member of the group disagree on EBB",
             Self::EbbWithoutTask => "an EBB event must be attached to a task",
             Self::EbbNotPinned => "the leader of an EBB group must be pinned",

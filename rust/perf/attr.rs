@@ -174,10 +174,4 @@ impl Attr {
         /// Whether the event does not count in the idle task.
         exclude_idle: exclude_idle_raw,
     }
-
-    /// How exact the address of a sample's instruction must be, 0 (any skid) to 3 (no skid).
-    pub(crate) fn precise_ip(&self) -> u64 {
-        // SAFETY: As in `config`.
-        unsafe { bindings::perf_event_attr::precise_ip_raw(self.as_raw()) }
-    }
 }

@@ -153,12 +153,6 @@ pub const WRONG_ON_DD22: [u64; 3] = [0x1c058, 0x3d152, 0x4003c];
 pub const RULES: &[Rule] = &[
     BUS_NEEDS_PMC4,
     BUS_BESIDE_ALTERNATIVE,
-    Rule {
-        name: "precise-ip",
-        reason: "no POWER gives samples of a chosen precision",
-        errno: libc::EOPNOTSUPP,
-        applies: |_, asked| asked.precise_ip != 0,
-    },
     refuses(
         "cache-config-beyond",
         "bits above 23 are no part of a cache event's number",
