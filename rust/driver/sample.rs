@@ -32,7 +32,7 @@ use crate::{
         SampleRegisters, //
     },
     perf::{
-        self,
+        Attr,
         BranchStack,
         Event,
         Sample,
@@ -42,10 +42,13 @@ use crate::{
     power::{
         extended_regs::{
             self,
-            HiddenAddresses,
+            HiddenInstruction,
             SampledCounters, //
         },
-        interrupt::Interrupted,
+        interrupt::{
+            Interrupted,
+            ProgramRegs, //
+        },
         pmu,
         regs::{
             Mmcra,
@@ -56,6 +59,8 @@ use crate::{
         }, //
     }, //
 };
+use core::ptr::NonNull;
+use kernel::bindings::pt_regs;
 
 /// The registers of the frozen PMU, read once for all counters that overflowed.
 pub(super) struct PmuSnapshot {
@@ -109,12 +114,13 @@ impl PmuSnapshot {
             marked: self.is_marked(),
             siar: self.siar,
             sier: self.sier,
+            has_sipr: self.model.isa() < Isa::V31,
             nip: interrupted.nip(),
             in_program: interrupted.is_user(),
         }
     }
 
-    /// Reports a sample of `event` that stands for `period` events, or drops it.
+    /// Reports an overflow of `event`, with a sample that stands for `period` events.
     pub(super) fn report(
         &self,
         this_cpu: &ThisCpu<'_>,
@@ -124,43 +130,97 @@ impl PmuSnapshot {
     ) {
         let attr = event.attr();
         let disposition = if attr.samples(SampleFormat::DataSrc) && self.has_reserved_type() {
-            SampleDisposition::DropLost
+            SampleDisposition::Unknown
         } else {
             self.location(interrupted)
                 .disposition(attr.samples(SampleFormat::Ip), attr.exclude_kernel())
         };
-        let SampleDisposition::Report { ip, by_siar } = disposition else {
-            if disposition == SampleDisposition::DropLost {
-                event.count_lost_sample();
-            }
-            // SAFETY: Called by the handler of a PMI, for an event on this CPU.
-            unsafe { perf::account_interrupt(event) };
-            return;
+        let SampleDisposition::Instruction { ip, by_siar } = disposition else {
+            let known = disposition != SampleDisposition::Unknown;
+            return self.report_without_instruction(this_cpu, event, period, known, interrupted);
         };
         // The kernel derives the sample's privilege level and its callchain from these.
         interrupted.set_perf_regs(by_siar, self.sier, self.mmcra);
+        let regs = interrupted.as_raw();
         if attr.sample_type().contains_any(SampleType::BEYOND_IP) {
-            self.report_beyond_ip(this_cpu, event, period, ip, interrupted);
+            self.report_beyond_ip(this_cpu, event, period, ip, true, regs);
         } else {
             let sample = Sample::new(event, period, ip);
-            // SAFETY: As above; the registers are those that the PMI interrupted.
-            unsafe { sample.overflow(interrupted.as_raw()) };
+            // SAFETY: Called by the handler of a PMI, for an event on this CPU; the registers are those
+            // that the PMI interrupted.
+            unsafe { sample.overflow(regs) };
         }
     }
 
-    /// Reports a sample that holds more than where and when it was taken.
+    /// Reports an overflow whose sample shows no instruction: at the address where the program entered
+    /// the kernel, or at 0 if that is not `known` to be near the event.
+    #[cold]
+    #[inline(never)]
+    fn report_without_instruction(
+        &self,
+        this_cpu: &ThisCpu<'_>,
+        event: &Event,
+        period: u64,
+        known: bool,
+        interrupted: &mut Interrupted,
+    ) {
+        if !known {
+            event.count_lost_sample();
+        }
+        interrupted.set_perf_regs(false, Sier::from(0), self.mmcra);
+        let mut program = ProgramRegs::copy(&local_pmu(this_cpu));
+        let ip = if known { program.nip() } else { 0 };
+        let regs = if event.attr().exclude_kernel() {
+            // Privilege level, callchain and registers are then those of the program.
+            program.as_raw()
+        } else {
+            interrupted.as_raw()
+        };
+        self.report_beyond_ip(this_cpu, event, period, ip, false, regs);
+    }
+
+    /// Reports a sample that holds more than where and when it was taken, and nothing of the
+    /// instruction unless it `shows_instruction`. `regs` are as [`Sample::overflow`] takes them.
     #[inline(never)]
     fn report_beyond_ip(
         &self,
         this_cpu: &ThisCpu<'_>,
         event: &Event,
         period: u64,
-        ip: Option<u64>,
-        interrupted: &Interrupted,
+        ip: u64,
+        shows_instruction: bool,
+        regs: NonNull<pt_regs>,
     ) {
         let attr = event.attr();
         let mut stack = BranchStack::new();
         let mut sample = Sample::new(event, period, ip);
+        if shows_instruction {
+            self.describe_instruction(attr, &mut sample);
+        }
+        let local = local_pmu(this_cpu);
+        let registers = attr.sample_regs();
+        // Until the end of this function, when perf core has written the sample.
+        let _shown = extended_regs::has_counters(registers)
+            .then(|| SampledCounters::show(&local, &self.counters_for(this_cpu, event)));
+        let _hidden =
+            (attr.exclude_kernel() && extended_regs::has_instruction(registers)).then(|| {
+                if shows_instruction {
+                    HiddenInstruction::hide_addresses(&local)
+                } else {
+                    HiddenInstruction::hide_all(&local, self.model.isa() >= Isa::V31)
+                }
+            });
+        if attr.samples(SampleFormat::BranchStack) {
+            branch_stack::fill(this_cpu, event, &mut stack);
+            sample.set_branch_stack(&mut stack);
+        }
+        // SAFETY: Called by `report`, thus by the handler of a PMI, for an event on this CPU, with the
+        // registers that the PMI interrupted or those of the task's program.
+        unsafe { sample.overflow(regs) };
+    }
+
+    /// Adds the instruction's data address, data source and weight, as far as `attr` asks for them.
+    fn describe_instruction(&self, attr: &Attr, sample: &mut Sample<'_>) {
         if attr.sample_type().contains_any(SampleType::DATA_ADDRESS) {
             let sdar = Sdar::read();
             let exclude_kernel = attr.exclude_kernel();
@@ -182,20 +242,6 @@ impl PmuSnapshot {
             let weight = self.model.weight(&self.registers(sier2));
             sample.set_weight(memory::weight(weight, form));
         }
-        let local = local_pmu(this_cpu);
-        let registers = attr.sample_regs();
-        // Until the end of this function, when perf core has written the sample.
-        let _shown = extended_regs::has_counters(registers)
-            .then(|| SampledCounters::show(&local, &self.counters_for(this_cpu, event)));
-        let _hidden = (attr.exclude_kernel() && extended_regs::has_addresses(registers))
-            .then(|| HiddenAddresses::hide(&local));
-        if attr.samples(SampleFormat::BranchStack) {
-            branch_stack::fill(this_cpu, event, &mut stack);
-            sample.set_branch_stack(&mut stack);
-        }
-        // SAFETY: Called by `report`, thus by the handler of a PMI, for an event on this CPU; the
-        // registers are those that the PMI interrupted.
-        unsafe { sample.overflow(interrupted.as_raw()) };
     }
 
     /// The counters that the owner of `event` may see: all if the event includes the kernel, else

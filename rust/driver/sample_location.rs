@@ -3,8 +3,10 @@
 //! Where a sample was taken, and how much of that the event's owner may see.
 //!
 //! The owner of an event that excludes the kernel, such as an unprivileged user, gets no address of
-//! the kernel. If the sampled instruction is the kernel's, the PMI came too late for the program's
-//! and the sample is dropped. If only the data address is the kernel's, that is left out.
+//! the kernel. The kernel's instruction may be the sampled one all the same: the counter overflowed
+//! in the program, and the PMI came when the kernel had been entered. Such a sample shows where the
+//! program entered the kernel. It is not dropped: programs rely on the signal, or the SIGTRAP, of
+//! every overflow. If only the data address is the kernel's, that is left out.
 
 use crate::power::{
     machine,
@@ -18,22 +20,25 @@ pub(super) struct SampleLocation {
     pub(super) marked: bool,
     pub(super) siar: u64,
     pub(super) sier: Sier,
+    /// SIER\[SIPR\] tells the privilege of the instruction at SIAR. POWER10 does not always set it
+    /// right.
+    pub(super) has_sipr: bool,
     /// The next instruction when the PMI came.
     pub(super) nip: u64,
     /// The PMI interrupted a program rather than the kernel.
     pub(super) in_program: bool,
 }
 
-/// What to do with a sample.
+/// What a sample shows of where it was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SampleDisposition {
-    /// Report it. `ip` is the instruction's address, `None` if the event's owner must not see it;
-    /// `by_siar` if it is from SIAR.
-    Report { ip: Option<u64>, by_siar: bool },
-    /// Drop it: the instruction is the kernel's, and the event excludes the kernel.
-    DropKernel,
-    /// Drop it and count it as lost: the instruction is not known.
-    DropLost,
+    /// The instruction at `ip`, which is from SIAR if `by_siar`.
+    Instruction { ip: u64, by_siar: bool },
+    /// Where the program entered the kernel: the instruction is the kernel's, and the event excludes
+    /// the kernel.
+    KernelEntry,
+    /// Nothing, and the sample counts as lost: the instruction is not known.
+    Unknown,
 }
 
 impl SampleLocation {
@@ -47,27 +52,24 @@ impl SampleLocation {
         self.siar != 0 && (self.marked || !prompt)
     }
 
-    /// What to do with a sample from here, of an event that `wants_ip` and may exclude the kernel.
+    /// What a sample from here shows, of an event that `wants_ip` and may exclude the kernel.
     pub(super) fn disposition(&self, wants_ip: bool, exclude_kernel: bool) -> SampleDisposition {
-        if wants_ip && self.marked && self.sier.siar_valid() == 0 {
-            return SampleDisposition::DropLost;
+        // In a PMI that `pmu_enable` made pending SIAR is 0, whatever SIER says.
+        let siar_valid = self.sier.siar_valid() == 1 && self.siar != 0;
+        if wants_ip && self.marked && !siar_valid {
+            return SampleDisposition::Unknown;
         }
         let by_siar = self.uses_siar();
-        let ip = if by_siar { self.siar } else { self.nip };
-        if !(exclude_kernel && machine::is_kernel_address(ip)) {
-            return SampleDisposition::Report {
-                ip: Some(ip),
-                by_siar,
-            };
-        }
-        if wants_ip {
-            SampleDisposition::DropKernel
+        let (ip, privileged) = if by_siar {
+            // Real mode, and a hypervisor, may have low addresses.
+            (self.siar, self.has_sipr && self.sier.sipr() == 0)
         } else {
-            SampleDisposition::Report {
-                ip: None,
-                by_siar: false,
-            }
+            (self.nip, !self.in_program)
+        };
+        if exclude_kernel && (privileged || machine::is_kernel_address(ip)) {
+            return SampleDisposition::KernelEntry;
         }
+        SampleDisposition::Instruction { ip, by_siar }
     }
 }
 

@@ -246,6 +246,7 @@ mod cases {
             marked,
             siar,
             sier,
+            has_sipr: true,
             nip,
             in_program: nip < KERNEL_TEXT,
         }
@@ -256,17 +257,17 @@ mod cases {
         let none = Sier::from(0);
         let sipr = none.with_const_sipr::<1>();
         let valid = none.with_const_siar_valid::<1>();
-        let report = |ip, by_siar| SampleDisposition::Report { ip, by_siar };
+        let shown = |ip, by_siar| SampleDisposition::Instruction { ip, by_siar };
 
         // A PMI in a program is prompt: NIP counts.
         let siar = USER_TEXT + 8;
         for exclude_kernel in [false, true] {
             let disposition = |location: SampleLocation| location.disposition(true, exclude_kernel);
-            let at_nip = report(Some(USER_TEXT), false);
+            let at_nip = shown(USER_TEXT, false);
             assert_eq!(disposition(location(false, siar, sipr, USER_TEXT)), at_nip);
             assert_eq!(disposition(location(false, 0, none, USER_TEXT)), at_nip);
             // If it came late, in the kernel, or if the instruction is a marked one, SIAR counts.
-            let at_siar = report(Some(siar), true);
+            let at_siar = shown(siar, true);
             assert_eq!(
                 disposition(location(false, siar, sipr, KERNEL_TEXT)),
                 at_siar
@@ -286,33 +287,41 @@ mod cases {
         let late = location(false, siar_in_kernel, none, USER_TEXT);
         assert_eq!(
             by_siar.disposition(true, false),
-            report(Some(siar_in_kernel), true)
+            shown(siar_in_kernel, true)
         );
-        assert_eq!(
-            by_nip.disposition(true, false),
-            report(Some(KERNEL_TEXT), false)
-        );
+        assert_eq!(by_nip.disposition(true, false), shown(KERNEL_TEXT, false));
         for location in [by_siar, late, by_nip] {
             assert_eq!(
                 location.disposition(true, true),
-                SampleDisposition::DropKernel
+                SampleDisposition::KernelEntry
             );
         }
-        // An event that does not ask for IP gets the sample without.
-        assert_eq!(by_siar.disposition(false, true), report(None, false));
+        // Data source and weight of the kernel's instruction are not shown either.
+        assert_eq!(
+            by_siar.disposition(false, true),
+            SampleDisposition::KernelEntry
+        );
 
         // A marked instruction without a valid SIAR is not known.
         let unknown = location(true, siar, sipr, USER_TEXT);
         for exclude_kernel in [false, true] {
             assert_eq!(
                 unknown.disposition(true, exclude_kernel),
-                SampleDisposition::DropLost
+                SampleDisposition::Unknown
             );
         }
+        // In a PMI that was made pending SIER is older than SIAR, which is 0.
         assert_eq!(
-            location(true, siar, valid, USER_TEXT).disposition(true, true),
-            report(Some(siar), true)
+            location(true, 0, valid, USER_TEXT).disposition(true, false),
+            SampleDisposition::Unknown
         );
+
+        // A low address is the program's if SIPR says so, or on v3.1, where that is not reliable.
+        let mut low = location(true, siar, valid, USER_TEXT);
+        assert_eq!(low.disposition(true, false), shown(siar, true));
+        assert_eq!(low.disposition(true, true), SampleDisposition::KernelEntry);
+        low.has_sipr = false;
+        assert_eq!(low.disposition(true, true), shown(siar, true));
     }
 
     #[test]

@@ -85,7 +85,6 @@ pub(crate) use pmu::{
 };
 pub(crate) use registration::Registration;
 pub(crate) use sample::{
-    account_interrupt,
     sample_event_took,
     Sample,
     Weight, //

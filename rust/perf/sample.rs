@@ -36,25 +36,22 @@ pub(crate) struct Sample<'a> {
 
 impl<'a> Sample<'a> {
     /// A sample of `event` that stands for `period` occurrences, the last of them at the
-    /// instruction at `ip`. With `None` perf core takes the address that was interrupted.
+    /// instruction at `ip`.
     #[inline]
-    pub(crate) fn new(event: &'a Event, period: u64, ip: Option<u64>) -> Self {
+    pub(crate) fn new(event: &'a Event, period: u64, ip: u64) -> Self {
         let mut data = MaybeUninit::<bindings::perf_sample_data>::uninit();
         let raw = data.as_mut_ptr();
         // CAST: bindgen gives the constants of the enumeration as 32-bit values.
-        let mut announced = u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_PERIOD);
-        if ip.is_some() {
-            announced |= SampleFormat::Ip as u64;
-        }
+        let period_bit = u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_PERIOD);
         // SAFETY: The pointer is to owned memory.
         // INVARIANT: The fields that are read in any case are written, and so is what is
-        // announced: the period, and the address if there is one.
+        // announced: the period and the address.
         unsafe {
-            (*raw).sample_flags = announced;
+            (*raw).sample_flags = period_bit | SampleFormat::Ip as u64;
             (*raw).period = period;
             (*raw).dyn_size = 0;
             (*raw).addr = 0;
-            (*raw).ip = ip.unwrap_or(0);
+            (*raw).ip = ip;
         }
         Self {
             event,
@@ -138,8 +135,8 @@ impl<'a> Sample<'a> {
     ///
     /// # Safety
     ///
-    /// The caller must be the PMU's interrupt handler, `regs` the interrupted state, and the event
-    /// on this CPU's PMU.
+    /// The caller must be the PMU's interrupt handler, and the event on this CPU's PMU. `regs` must
+    /// be the interrupted state, or that in which the current task's program entered the kernel.
     pub(crate) unsafe fn overflow(mut self, regs: NonNull<kernel::bindings::pt_regs>) {
         let data = self.data.as_mut_ptr();
         // SAFETY: The sample is initialised as far as perf core reads it by the type invariants;
@@ -167,19 +164,6 @@ impl Weight {
             }
         }
     }
-}
-
-/// Counts an interrupt of a sampling event that gave no sample, so that perf core throttles the
-/// event if there are too many. perf core may call back as in [`Sample::overflow`].
-///
-/// `perf_event_account_interrupt()` in `kernel/events/core.c`.
-///
-/// # Safety
-///
-/// The caller must be the PMU's interrupt handler, and `event` on this CPU's PMU.
-pub(crate) unsafe fn account_interrupt(event: &Event) {
-    // SAFETY: The caller guarantees it.
-    unsafe { bindings::perf_event_account_interrupt(event.as_raw()) };
 }
 
 /// Tells perf core how long the PMU's interrupt took, in nanoseconds. perf core lowers the highest

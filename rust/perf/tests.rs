@@ -164,7 +164,7 @@ mod cases {
         let mut event = event_with(attr)?;
         // SAFETY: `Sample` only reads the attributes, in memory that outlives the references.
         let wants = unsafe { Event::from_raw(event.as_mut_ptr()) };
-        let mut sample = Sample::new(wants, 1, None);
+        let mut sample = Sample::new(wants, 1, 0);
         assert_eq!(sample.dyn_size(), 0);
         // `nr` and three entries of three words each.
         sample.set_branch_stack(&mut four);
@@ -177,7 +177,7 @@ mod cases {
         let mut event = event_with(attr)?;
         // SAFETY: As above.
         let wants_not = unsafe { Event::from_raw(event.as_mut_ptr()) };
-        let mut sample = Sample::new(wants_not, 1, None);
+        let mut sample = Sample::new(wants_not, 1, 0);
         sample.set_branch_stack(&mut two);
         assert_eq!(sample.dyn_size(), 0);
         Ok(())

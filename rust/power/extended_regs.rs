@@ -17,7 +17,9 @@ use super::{
     },
     regs::{
         Sdar,
-        Siar, //
+        Siar,
+        Sier2,
+        Sier3, //
     }, //
 };
 use core::marker::PhantomData;
@@ -25,17 +27,19 @@ use kernel::prelude::*;
 
 /// PMC1 to PMC6 in a mask of registers (`PERF_REG_POWERPC_PMC1` and following).
 const PMC_MASK: u64 = 0x3f << 51;
-/// SDAR and SIAR in a mask of registers (`PERF_REG_POWERPC_SDAR` and following).
-const ADDRESS_MASK: u64 = 0b11 << 57;
+/// What tells of the sampled instruction in a mask of registers: SDAR and SIAR
+/// (`PERF_REG_POWERPC_SDAR` and following), SIER2 and SIER3 (`PERF_REG_POWERPC_SIER2` and
+/// following).
+const INSTRUCTION_MASK: u64 = 0b11 << 57 | 0b11 << 49;
 
 /// Whether a mask of registers has a counter.
 pub(crate) fn has_counters(mask: u64) -> bool {
     mask & PMC_MASK != 0
 }
 
-/// Whether a mask of registers has one that holds an address.
-pub(crate) fn has_addresses(mask: u64) -> bool {
-    mask & ADDRESS_MASK != 0
+/// Whether a mask of registers has one that tells of the sampled instruction.
+pub(crate) fn has_instruction(mask: u64) -> bool {
+    mask & INSTRUCTION_MASK != 0
 }
 
 /// The counters that samples of this CPU show while the value lives. They show 0 otherwise.
@@ -64,19 +68,23 @@ fn set_counters(counters: &[u32; COUNTERS]) {
     }
 }
 
-/// Hides kernel addresses in SIAR and SDAR while the value lives. The PMU must be frozen.
-pub(crate) struct HiddenAddresses<'a> {
+/// Hides what the PMU holds of the kernel's instructions and data while the value lives. The PMU must
+/// be frozen.
+pub(crate) struct HiddenInstruction<'a> {
     siar: u64,
     sdar: u64,
+    /// SIER2 and SIER3, if these are hidden.
+    sier2_sier3: Option<(u64, u64)>,
     local: PhantomData<&'a LocalPmu>,
 }
 
-impl<'a> HiddenAddresses<'a> {
-    /// Saves both registers, and sets those to 0 that hold a kernel address.
-    pub(crate) fn hide(_local: &'a LocalPmu) -> Self {
+impl<'a> HiddenInstruction<'a> {
+    /// Hides kernel addresses in SIAR and SDAR.
+    pub(crate) fn hide_addresses(_local: &'a LocalPmu) -> Self {
         let saved = Self {
             siar: Siar::read(),
             sdar: Sdar::read(),
+            sier2_sier3: None,
             local: PhantomData,
         };
         if machine::is_kernel_address(saved.siar) {
@@ -87,11 +95,33 @@ impl<'a> HiddenAddresses<'a> {
         }
         saved
     }
+
+    /// Hides SIAR and SDAR, and on ISA v3.1 (`is_v31`) SIER2 and SIER3: the instruction is the
+    /// kernel's.
+    pub(crate) fn hide_all(_local: &'a LocalPmu, is_v31: bool) -> Self {
+        let saved = Self {
+            siar: Siar::read(),
+            sdar: Sdar::read(),
+            sier2_sier3: is_v31.then(|| (Sier2::read(), Sier3::read())),
+            local: PhantomData,
+        };
+        Siar::write(0);
+        Sdar::write(0);
+        if is_v31 {
+            Sier2::write(0);
+            Sier3::write(0);
+        }
+        saved
+    }
 }
 
-impl Drop for HiddenAddresses<'_> {
+impl Drop for HiddenInstruction<'_> {
     fn drop(&mut self) {
         Siar::write(self.siar);
         Sdar::write(self.sdar);
+        if let Some((sier2, sier3)) = self.sier2_sier3 {
+            Sier2::write(sier2);
+            Sier3::write(sier3);
+        }
     }
 }

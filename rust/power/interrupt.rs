@@ -125,13 +125,52 @@ impl Interrupted {
     }
 }
 
-/// NIP of the current task's program, where the kernel returns to; 0 for a task without a program.
-pub(crate) fn program_nip(_local: &LocalPmu) -> u64 {
+/// The registers with which the current task's program entered the kernel; `None` for a task without
+/// a program.
+fn program_regs(_local: &LocalPmu) -> Option<NonNull<pt_regs>> {
     // SAFETY: Interrupts are off, so the task stays current.
-    let regs = unsafe { (*get_current()).thread.regs };
+    let regs = NonNull::new(unsafe { (*get_current()).thread.regs })?;
     // SAFETY: What the task saved when it entered the kernel stays until it returns.
-    // CAST: As above.
-    NonNull::new(regs).map_or(0, |regs| unsafe { (*named(regs)).nip as u64 })
+    let msr = unsafe { (*named(regs)).msr };
+    // CAST: As above. A task that is about to get its first program has no MSR yet.
+    (msr as u64 & MSR_PR != 0).then_some(regs)
+}
+
+/// NIP of the current task's program, where the kernel returns to; 0 for a task without a program.
+pub(crate) fn program_nip(local: &LocalPmu) -> u64 {
+    // SAFETY: As in `program_regs`. CAST: As above.
+    program_regs(local).map_or(0, |regs| unsafe { (*named(regs)).nip as u64 })
+}
+
+/// A copy of the registers with which the current task's program entered the kernel, without what
+/// [`Interrupted::set_perf_regs`] sets. All are 0 for a task without a program, but for MSR\[PR\].
+pub(crate) struct ProgramRegs(pt_regs);
+
+impl ProgramRegs {
+    /// Copies the registers.
+    pub(crate) fn copy(local: &LocalPmu) -> Self {
+        // SAFETY: As in `program_regs`.
+        let mut regs =
+            program_regs(local).map_or_else(pt_regs::default, |regs| unsafe { regs.read() });
+        // SAFETY: The registers are a local variable.
+        let named = unsafe { named(NonNull::from(&mut regs)) };
+        // SAFETY: As above. CAST: As above.
+        unsafe { (*named).msr |= MSR_PR as c_ulong };
+        // INVARIANT: Nobody else knows the registers.
+        Interrupted(NonNull::from(&mut regs)).clear_perf_regs();
+        Self(regs)
+    }
+
+    /// NIP: the address of the instruction with which the program goes on, 0 without a program.
+    pub(crate) fn nip(&mut self) -> u64 {
+        // SAFETY: The registers are our own. CAST: As above.
+        unsafe { (*named(self.as_raw())).nip as u64 }
+    }
+
+    /// The registers as C takes them, which stay where they are as long as `self` does.
+    pub(crate) fn as_raw(&mut self) -> NonNull<pt_regs> {
+        NonNull::from(&mut self.0)
+    }
 }
 
 /// Whether the interrupt under way, which is no PMI, interrupted a program rather than the kernel.
