@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Read KTAP, the kernel's test output (Documentation/dev-tools/ktap.rst).
 
@@ -7,6 +6,7 @@ a program that nests the results of its tests is not one more test.
 """
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 VERSION = re.compile(r"KTAP version \d+$")
@@ -28,7 +28,7 @@ class Result:
 
 
 @dataclass
-class _Level:
+class Level:
     """The results seen so far at one indentation."""
 
     planned: int | None = None
@@ -36,81 +36,70 @@ class _Level:
     subtest: str = ""
     results: list = field(default_factory=list)
 
-    def close(self):
+    def add(self, results):
+        """Take what came of one more test."""
+        self.seen += 1
+        self.subtest = ""
+        self.results += results
+
+    def end(self):
         """All results, with a failure for each planned test that has none, and one
         if nobody knows how many there should be."""
-        results = list(self.results)
+        planned = self.planned or 0
         if self.seen and self.planned is None:
-            results.append(Result("plan", FAILED, "there is none, so tests may be missing"))
-        elif self.seen > (self.planned or 0):
-            results.append(Result("plan", FAILED, f"{self.seen} results of {self.planned} tests"))
-        for number in range(self.seen + 1, (self.planned or 0) + 1):
+            self.results.append(Result("plan", FAILED, "there is none, so tests may be missing"))
+        elif self.seen > planned:
+            self.results.append(Result("plan", FAILED, f"{self.seen} results of {planned} tests"))
+        for number in range(self.seen + 1, planned + 1):
             name = self.subtest if number == self.seen + 1 and self.subtest else f"test {number}"
-            results.append(Result(name, FAILED, "planned, but there is no result"))
-        return results
+            self.results.append(Result(name, FAILED, "planned, but there is no result"))
+        return self.results
 
 
 def parse(text):
     """Return the Results of the tests in `text`, innermost ones only."""
-    levels = {}
-    for raw in text.splitlines():
+    levels = defaultdict(Level)
+    for raw in text.expandtabs().splitlines():
         line = raw.strip()
-        indent = len(raw.expandtabs()) - len(raw.expandtabs().lstrip())
+        indent = len(raw) - len(raw.lstrip())
         if VERSION.match(line):
-            # One output may follow another; one deeper begins below this level.
-            _restart(levels, indent)
+            # One output may follow another, whose results stay those of tests of no other.
+            if indent in levels and levels[indent].seen:
+                levels[indent] = Level(results=end_deeper(levels, indent - 1, cut=True))
         elif match := PLAN.match(line):
-            levels.setdefault(indent, _Level()).planned = int(match[1])
+            levels[indent].planned = int(match[1])
         elif match := SUBTEST.match(line):
-            levels.setdefault(indent, _Level()).subtest = match[1].strip()
+            levels[indent].subtest = match[1].strip()
         elif match := RESULT.match(line):
-            level = levels.setdefault(indent, _Level())
-            inner = _take_deeper(levels, indent)
-            level.seen += 1
-            level.subtest = ""
-            level.results += _judge(match[1] == "ok", match[3], inner)
-    rest = _take_deeper(levels, -1, keep_names=True)
-    return rest
+            inner = end_deeper(levels, indent)
+            levels[indent].add(judge(match[1] == "ok", match[3], inner))
+    return end_deeper(levels, -1, cut=True)
 
 
-def _restart(levels, indent):
-    """Keep the results of the output that ended, as of tests of no other."""
-    if indent in levels and levels[indent].seen:
-        levels[indent] = _Level(results=_take_deeper(levels, indent - 1, keep_names=True))
-
-
-def _judge(ok, description, inner):
-    """The results that one result line stands for."""
-    directive = DIRECTIVE.search(description)
-    name, note = description.strip(), ""
-    if directive:
-        name, note = description[: directive.start()].strip(), directive[2].strip()
+def judge(ok, description, inner):
+    """The results that one result line stands for, with those nested in it."""
+    name, mark, rest = description.strip(), "", ""
+    if match := DIRECTIVE.search(description):
+        name, mark, rest = description[: match.start()].strip(), match[1].lower(), match[2].strip()
     if not inner:
-        skipped = directive and directive[1].lower() == "skip"
-        expected = directive and not skipped
-        outcome = SKIPPED if skipped or (expected and not ok) else PASSED if ok else FAILED
-        return [Result(name, outcome, note)]
+        skipped = mark == "skip" or (mark and not ok)
+        return [Result(name, SKIPPED if skipped else PASSED if ok else FAILED, rest)]
     results = [Result(f"{name}: {r.name}", r.outcome, r.note) for r in inner]
     if not ok and all(r.outcome != FAILED for r in inner):
         results.append(Result(name, FAILED, "failed as a whole"))
     return results
 
 
-def _take_deeper(levels, indent, keep_names=False):
-    """Remove the levels deeper than `indent`; return their results.
-
-    At the end of the text (keep_names) a level that is still open belongs to
-    the subtest announced above it, which then has no result of its own.
-    """
+def end_deeper(levels, indent, cut=False):
+    """Remove the levels deeper than `indent`; return their results. Where the output
+    was cut, a level still open belongs to the subtest announced above it."""
     inner = []
     for depth in sorted((d for d in levels if d > indent), reverse=True):
         level = levels.pop(depth)
-        if inner and keep_names:
+        if inner and cut:
             name = level.subtest or f"test {level.seen + 1}"
-            level.results += [Result(f"{name}: {r.name}", r.outcome, r.note) for r in inner]
-            level.results.append(Result(name, FAILED, "did not end"))
-            level.seen += 1
-            level.subtest = ""
+            results = [Result(f"{name}: {r.name}", r.outcome, r.note) for r in inner]
+            level.add([*results, Result(name, FAILED, "did not end")])
             inner = []
-        inner += level.close()
+        inner += level.end()
     return inner

@@ -90,14 +90,20 @@ Examples:
   scripts/vm run -- sh -c 'rmmod ebb_pmu && insmod /lib/modules/ebb_pmu.ko'
 """
 
-DEFAULTS = {"cpu": "power10", "driver": "rust", "params": "", "smp": "1", "mem": "1G"}
-DEFAULTS |= {"icount": "on", "qemu": "", "paranoid": "", "timeout": "", "add": []}
-FLAGS = ("perf", "perf-tests")
-CHOICES = {
-    "cpu": ("power8", "power9", "power10", "power11"),
-    "driver": ("rust", "in-tree"),
-    "icount": ("on", "off"),
-    "paranoid": ("", "-1", "0", "1", "2", "3"),
+# Each option's default, what its value looks like, and how that is said.
+OPTIONS = {
+    "cpu": ("power10", "power(8|9|10|11)", "one of: power8 power9 power10 power11"),
+    "driver": ("rust", "rust|in-tree", "one of: rust in-tree"),
+    "params": ("", r"\s*([A-Za-z_][A-Za-z0-9_-]*(=\S*)?(\s+|$))*", "NAME=VALUE, once or more"),
+    "smp": ("1", "[1-9]|1[0-6]", "a number from 1 to 16"),
+    "mem": ("1G", r"\d{1,7}[MG]", "a size such as 512M or 2G"),
+    "icount": ("on", "on|off", "one of: on off"),
+    "qemu": ("", ".*", "a path"),
+    "paranoid": ("", "-1|[0-3]", "a number from -1 to 3"),
+    "timeout": ("", r"\d{1,7}", "a number of seconds"),
+    "add": ([], ".*", "a path"),
+    "perf": (False, None, ""),
+    "perf-tests": (False, None, ""),
 }
 
 
@@ -115,7 +121,7 @@ def usage_error(message):
 
 def parse(words):
     """The options, and the command behind them."""
-    options = {**DEFAULTS, "add": [], **dict.fromkeys(FLAGS, False)}
+    options = {name: default for name, (default, *_) in OPTIONS.items()}
     while words and words[0].startswith("-"):
         word = words.pop(0)
         if word == "--":
@@ -123,34 +129,22 @@ def parse(words):
         if word in ("-h", "--help"):
             sys.exit(print(HELP, end=""))
         name, equals, value = word.removeprefix("--").partition("=")
-        if name not in options or (name in FLAGS and equals):
-            usage_error(f"there is no option '--{name}'")
-        if name in FLAGS:
+        _, form, said = OPTIONS.get(name, (None, "", ""))
+        if not word.startswith("--") or name not in OPTIONS or (equals and form is None):
+            usage_error(f"there is no option '{word.partition('=')[0]}'")
+        if form is None:
             value = True
         elif not equals:
             value = words.pop(0) if words else usage_error(f"--{name} needs a value")
-        options[name] = options[name] + [value] if name == "add" else value
+        if form and not re.fullmatch(form, value, re.DOTALL):
+            usage_error(f"--{name}: '{value}' is not {said}")
+        options[name] = [*options[name], value] if name == "add" else value
+    mem = options["mem"]
+    if int(mem[:-1]) * (1024 if mem.endswith("G") else 1) < 256:
+        usage_error(f"--mem: '{mem}' is less than 256M")
+    if options["params"].split() and options["driver"] != "rust":
+        usage_error(f"--params: no module is inserted with --driver {options['driver']}")
     return SimpleNamespace(**{name.replace("-", "_"): value for name, value in options.items()}, command=words)
-
-
-def check(options):
-    """Refuse what cannot be; make numbers of those that are."""
-    for name, choices in CHOICES.items():
-        if (value := getattr(options, name)) not in choices:
-            usage_error(f"--{name}: '{value}' is not one of: {' '.join(choices)}")
-    if not (re.fullmatch(r"\d{1,7}", options.smp) and 1 <= int(options.smp) <= 16):
-        usage_error(f"--smp: '{options.smp}' is not a number from 1 to 16")
-    if not re.fullmatch(r"\d{1,7}", options.timeout):
-        usage_error(f"--timeout: '{options.timeout}' is not a number of seconds")
-    if not (size := re.fullmatch(r"(\d{1,7})([MG])", options.mem)):
-        usage_error(f"--mem: '{options.mem}' is not a size such as 512M or 2G")
-    if int(size[1]) * {"M": 1, "G": 1024}[size[2]] < 256:
-        usage_error(f"--mem: '{options.mem}' is less than 256M")
-    for word in options.params.split():
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", word.partition("=")[0]):
-            usage_error(f"--params: '{word}' is not NAME=VALUE")
-    if options.params.split() and options.driver != "rust":
-        usage_error(f"--params: no module is inserted with --driver {options.driver}")
 
 
 def split_add(text):
@@ -328,7 +322,6 @@ def main():
         usage_error(f"shell takes no COMMAND, but '{options.command[0]}' is given")
     if action == "shell" and not os.isatty(0):
         usage_error("shell needs a terminal")
-    check(options)
     options.add = [split_add(text) for text in options.add]
     for number in SIGNALS:
         signal.signal(number, interrupted)
