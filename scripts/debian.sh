@@ -9,15 +9,13 @@ backports=$suite-backports
 
 # Prints "debian VERSION" of the host; a testing or unstable host has no number
 # in os-release and counts as the newest.
-host_release() {
-	(
-		ID='' VERSION_ID=''
-		# shellcheck source=/dev/null
-		. "${EBB_OS_RELEASE:-/etc/os-release}"
-		[ "$ID" = debian ] || die "a Debian 12 or later machine needed, this is ${PRETTY_NAME:-unknown}"
-		printf 'debian %s\n' "${VERSION_ID:-99}"
-	)
-}
+host_release() (
+	ID='' VERSION_ID=''
+	# shellcheck source=/dev/null
+	. "${EBB_OS_RELEASE:-/etc/os-release}"
+	[ "$ID" = debian ] || die "a Debian 12 or later machine needed, this is ${PRETTY_NAME:-unknown}"
+	printf 'debian %s\n' "${VERSION_ID:-99}"
+)
 
 # Prints the URIs of the archives that may be a Debian mirror, as apt resolves its
 # configuration (one-line and deb822 alike; no index need be there): component
@@ -37,41 +35,39 @@ plain_uri() {
 		list=/${1#mirror+file:}
 		sed -n 's/^\([a-z]*:[^[:space:]]*\).*/\1/p' "$(printf '%s' "${list%/}" | tr -s /)" | head -n 1
 		;;
-	*)
-		printf '%s\n' "$1"
-		;;
+	*) printf '%s\n' "$1" ;;
 	esac
 }
 
-# Whether URI $1 is a Debian archive that holds both suites. apt's own downloader
+# download URI TEXT [OPTION]...: whether TEXT is in what is there. apt's own downloader
 # is asked, so that its proxies and certificates count.
-mirror_answers() {
-	probe=$EBB_CACHE/probe.$$
-	answers=yes
-	for name in "$suite" "$backports"; do
-		timeout 30 /usr/lib/apt/apt-helper -o Acquire::Retries=1 -o Acquire::http::Timeout=10 \
-			-o Acquire::https::Timeout=10 download-file "$1/dists/$name/InRelease" "$probe" >/dev/null 2>&1 &&
-			grep -q '^Origin: Debian' "$probe" || answers=
-		rm -f "$probe"
-	done
+download() {
+	probe=$EBB_CACHE/probe.$$ uri=$1 text=$2 answers=
+	shift 2
+	timeout 30 /usr/lib/apt/apt-helper -o Acquire::Retries=1 -o Acquire::http::Timeout=10 \
+		-o Acquire::https::Timeout=10 "$@" download-file "$uri" "$probe" >/dev/null 2>&1 &&
+		grep -q "$text" "$probe" && answers=yes
+	rm -f "$probe"
 	[ "$answers" ]
+}
+
+# Whether URI $1 is a Debian archive that holds both suites.
+mirror_answers() {
+	for name in "$suite" "$backports"; do
+		download "$1/dists/$name/InRelease" '^Origin: Debian' || return 1
+	done
 }
 
 # Prints the first mirror of the host's configuration that answers.
 find_mirror() {
 	tried=
 	for candidate in $(mirror_candidates); do
-		uri=$(plain_uri "$candidate")
-		uri=${uri%/}
-		tried="$tried $uri"
-		case $uri in
-		http://* | https://*) ;;
-		*) continue ;;
+		mirror=$(plain_uri "$candidate")
+		mirror=${mirror%/}
+		tried="$tried $mirror"
+		case $mirror in
+		http://* | https://*) ! mirror_answers "$mirror" || { printf '%s\n' "$mirror" && return; } ;;
 		esac
-		if mirror_answers "$uri"; then
-			printf '%s\n' "$uri"
-			return 0
-		fi
 	done
 	[ "$tried" ] || die "apt's configuration names no Debian archive (component main of the host's release)"
 	die "no Debian mirror of apt's configuration answers with $suite and $backports; tried:$tried"
