@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# How a piece puts programs of the guest's architecture into an initramfs archive.
-# Sourced by scripts/pieces/*, which set top and dir; packages are unpacked in
+# How a recipe puts programs of the guest's architecture into an initramfs archive.
+# Sourced by scripts/cache/*, which set top and dir; packages are unpacked in
 # $dir/fs, and $dir/pick becomes the archive.
 # shellcheck disable=SC2154
 

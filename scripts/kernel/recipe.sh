@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# How a kernel piece is made: the source that the private root holds, patched,
+# How a kernel is made for the cache: the source that the private root holds, patched,
 # configured with fragments of this folder on top of allnoconfig, and built. The
-# piece's directory is the build tree itself; its source stays complete, for the
+# entry's directory is the build tree itself; its source stays complete, for the
 # kernel's own selftests are built from it as well.
-# Sourced by scripts/pieces/kernel*, with the names of the fragments in $fragments and
+# Sourced by scripts/cache/kernel*, with the names of the fragments in $fragments and
 # of the folders of patches in $patches.
 # scripts/setup says what the words mean that this answers to, and sets top and dir.
-# The pieces run under set -e.
+# Recipes run under set -e.
 # shellcheck disable=SC2154,SC2164
 . "$top/scripts/lib.sh"
 
