@@ -146,14 +146,14 @@ impl PmuSnapshot {
             self.report_beyond_ip(this_cpu, event, period, ip, true, regs);
         } else {
             let sample = Sample::new(event, period, ip);
-            // SAFETY: Called by the handler of a PMI, for an event on this CPU; the registers are those
-            // that the PMI interrupted.
+            // SAFETY: Called by the handler of a PMI, for an event on this CPU; the registers are
+            // those that the PMI interrupted.
             unsafe { sample.overflow(regs) };
         }
     }
 
-    /// Reports an overflow whose sample shows no instruction: at the address where the program entered
-    /// the kernel, or at 0 if that is not `known` to be near the event.
+    /// Reports an overflow whose sample shows no instruction: at the address where the program
+    /// entered the kernel, or at 0 if that is not `known` to be near the event.
     #[cold]
     #[inline(never)]
     fn report_without_instruction(
@@ -214,8 +214,8 @@ impl PmuSnapshot {
             branch_stack::fill(this_cpu, event, &mut stack);
             sample.set_branch_stack(&mut stack);
         }
-        // SAFETY: Called by `report`, thus by the handler of a PMI, for an event on this CPU, with the
-        // registers that the PMI interrupted or those of the task's program.
+        // SAFETY: Called by `report`, thus by the handler of a PMI, for an event on this CPU, with
+        // the registers that the PMI interrupted or those of the task's program.
         unsafe { sample.overflow(regs) };
     }
 

@@ -34,8 +34,8 @@ pub(super) struct SampleLocation {
 pub(super) enum SampleDisposition {
     /// The instruction at `ip`, which is from SIAR if `by_siar`.
     Instruction { ip: u64, by_siar: bool },
-    /// Where the program entered the kernel: the instruction is the kernel's, and the event excludes
-    /// the kernel.
+    /// Where the program entered the kernel: the instruction is the kernel's, and the event
+    /// excludes the kernel.
     KernelEntry,
     /// Nothing, and the sample counts as lost: the instruction is not known.
     Unknown,

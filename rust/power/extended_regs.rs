@@ -68,8 +68,8 @@ fn set_counters(counters: &[u32; COUNTERS]) {
     }
 }
 
-/// Hides what the PMU holds of the kernel's instructions and data while the value lives. The PMU must
-/// be frozen.
+/// Hides what the PMU holds of the kernel's instructions and data while the value lives. The PMU
+/// must be frozen.
 pub(crate) struct HiddenInstruction<'a> {
     siar: u64,
     sdar: u64,

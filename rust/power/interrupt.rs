@@ -125,8 +125,8 @@ impl Interrupted {
     }
 }
 
-/// The registers with which the current task's program entered the kernel; `None` for a task without
-/// a program.
+/// The registers with which the current task's program entered the kernel; `None` for a task
+/// without a program.
 fn program_regs(_local: &LocalPmu) -> Option<NonNull<pt_regs>> {
     // SAFETY: Interrupts are off, so the task stays current.
     let regs = NonNull::new(unsafe { (*get_current()).thread.regs })?;

@@ -65,6 +65,9 @@ const CONFIG1_VALUES: [u64; 8] = [
 /// Sets a field of a request.
 type Set = fn(&mut Asked, u64);
 
+/// A change to a request, and its name.
+type Extra = (&'static str, fn(Attr) -> Attr);
+
 /// Codes from which one field after the other is changed: plain, marked, marked
 /// in a mode, with a threshold, of units 6, 8 and 9, a fabric match, PMC5.
 const BASES: [u64; 9] = [
@@ -217,7 +220,7 @@ impl Probe {
 
     /// EBB events are only opened: to count with one takes a handler.
     fn ebb(&mut self) -> io::Result<()> {
-        let extras: [(&str, fn(Attr) -> Attr); 8] = [
+        let extras: [Extra; 8] = [
             ("", |attr| attr),
             ("+inherit", |attr| attr.inherit(true)),
             ("+sample_type", |attr| attr.sample_type(1)),
