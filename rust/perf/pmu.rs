@@ -61,10 +61,10 @@ pub(crate) type Exclusive<'a, T> = ExclusiveCpu<'a, <T as Pmu>::Shared, <T as Pm
 ///
 /// The scenarios behind the last four rows:
 ///
-/// - The PMU's interrupt reports an overflow ([`Sample::overflow`], [`account_interrupt`]). perf
-///   core throttles the group ([`stop`] for each member), gives an event with a frequency another
-///   period ([`stop`], [`start`]), ends a limited event ([`stop`]), or puts the counts of the whole
-///   group into the sample ([`read`] for each member).
+/// - The PMU's interrupt reports an overflow ([`Sample::overflow`]). perf core throttles the group
+///   ([`stop`] for each member), gives an event with a frequency another period ([`stop`],
+///   [`start`]), ends a limited event ([`stop`]), or puts the counts of the whole group into the
+///   sample ([`read`] for each member).
 /// - An event of another PMU in the group does the same: a software event, a tracepoint, a probe.
 ///   That may be inside a function that one of these callbacks calls. This PMU is not stopped then,
 ///   and its interrupt may come in the middle.
@@ -78,7 +78,6 @@ pub(crate) type Exclusive<'a, T> = ExclusiveCpu<'a, <T as Pmu>::Shared, <T as Pm
 /// be in the middle of changing. The others get an [`ExclusiveCpu`].
 ///
 /// [`Sample::overflow`]: super::Sample::overflow
-/// [`account_interrupt`]: super::account_interrupt
 /// [`add`]: Pmu::add
 /// [`commit_txn`]: Pmu::commit_txn
 /// [`del`]: Pmu::del
