@@ -170,8 +170,11 @@ impl PmuSnapshot {
         interrupted.set_perf_regs(false, Sier::from(0), self.mmcra);
         let mut program = ProgramRegs::copy(&local_pmu(this_cpu));
         let ip = if known { program.nip() } else { 0 };
-        let regs = if event.attr().exclude_kernel() {
-            // Privilege level, callchain and registers are then those of the program.
+        let attr = event.attr();
+        // The program's registers make privilege level and callchain the program's. Not so for an
+        // event that raises SIGTRAP: perf core warns if two overflows before the signal are at
+        // different addresses of the program, and `rt_sigreturn`, say, changes the address.
+        let regs = if attr.exclude_kernel() && !attr.sigtrap() && program.nip() != 0 {
             program.as_raw()
         } else {
             interrupted.as_raw()

@@ -173,5 +173,7 @@ impl Attr {
         exclude_hv: exclude_hv_raw,
         /// Whether the event does not count in the idle task.
         exclude_idle: exclude_idle_raw,
+        /// Whether each overflow raises SIGTRAP in the task.
+        sigtrap: sigtrap_raw,
     }
 }

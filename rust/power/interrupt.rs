@@ -129,7 +129,13 @@ impl Interrupted {
 /// without a program.
 fn program_regs(_local: &LocalPmu) -> Option<NonNull<pt_regs>> {
     // SAFETY: Interrupts are off, so the task stays current.
-    let regs = NonNull::new(unsafe { (*get_current()).thread.regs })?;
+    let (mm, regs) = unsafe { ((*get_current()).mm, (*get_current()).thread.regs) };
+    // A task that exits keeps its registers when its memory is gone. perf core would take their
+    // stack pointer for one in whichever address space the CPU still uses.
+    if mm.is_null() {
+        return None;
+    }
+    let regs = NonNull::new(regs)?;
     // SAFETY: What the task saved when it entered the kernel stays until it returns.
     let msr = unsafe { (*named(regs)).msr };
     // CAST: As above. A task that is about to get its first program has no MSR yet.

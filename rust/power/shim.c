@@ -18,6 +18,7 @@
 /* What rust/power/extended_regs.rs takes the numbers of registers to be. */
 static_assert(PERF_REG_POWERPC_PMC1 == 51 && PERF_REG_POWERPC_PMC6 == 56);
 static_assert(PERF_REG_POWERPC_SDAR == 57 && PERF_REG_POWERPC_SIAR == 58);
+static_assert(PERF_REG_POWERPC_SIER2 == 49 && PERF_REG_POWERPC_SIER3 == 50);
 
 void ebb_pmu_ppc_set_pmu_inuse(bool inuse)
 {
