@@ -65,6 +65,8 @@ def qemu_command(qemu, folder, options):
     if options.icount == "on":
         # One instruction takes 1 ns, and idle time passes at once.
         command += ["-icount", "shift=0,sleep=off"]
+    if options.gdb:
+        command += ["-gdb", f"tcp:127.0.0.1:{options.gdb}", "-S"]
     return command
 
 

@@ -64,6 +64,8 @@ well. Leave it with "exit", or at any time with Ctrl-A X.
   --timeout SECONDS
                    stop the guest after this time on the host; 0: never.
                    Default: 300 for "run", 0 for "shell"
+  --gdb PORT       wait, before the first instruction, for a gdb that connects to
+                   this port of the host (see CONTRIBUTING.md)
   --help           this text
 
 Environment:
@@ -101,6 +103,7 @@ OPTIONS = {
     "qemu": ("", ".*", "a path"),
     "paranoid": ("", "-1|[0-3]", "a number from -1 to 3"),
     "timeout": ("", r"\d{1,7}", "a number of seconds"),
+    "gdb": ("", r"\d{1,5}", "a number of a port"),
     "add": ([], ".*", "a path"),
     "perf": (False, None, ""),
     "perf-tests": (False, None, ""),
