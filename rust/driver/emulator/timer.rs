@@ -147,9 +147,10 @@ impl HrTimerCallback for CheckTimer {
         masked(|| {
             // SAFETY: Interrupts are off in the timer's interrupt.
             if let Some(this_cpu) = unsafe { this.cpus.this_cpu() } {
-                // The timer of a CPU that went offline fires on another one, which has its own.
+                let next = check(&this_cpu, in_program);
+                // The timer of a CPU that went offline fires on another one, whose own timer goes on.
                 if this_cpu.id().as_u32() == this.cpu {
-                    pause_ns = check(&this_cpu, in_program);
+                    pause_ns = next;
                 }
             }
         });

@@ -247,10 +247,10 @@ fn close_drops_the_targets_alert() -> Outcome {
         session::expect_none(50 * u64::from(PERIOD))
     })?;
     let event = put_on(child.pid())?;
-    for _ in 0..2 {
-        child.tell()?;
-        child.listen()?;
-    }
+    child.tell()?;
+    // It has taken its EBBs; then it has an alert, and waits.
+    child.listen()?;
+    child.listen()?;
     event.close();
     child.tell()?;
     child.listen()?;
