@@ -148,7 +148,8 @@ impl HrTimerCallback for CheckTimer {
             // SAFETY: Interrupts are off in the timer's interrupt.
             if let Some(this_cpu) = unsafe { this.cpus.this_cpu() } {
                 let next = check(&this_cpu, in_program);
-                // The timer of a CPU that went offline fires on another one, whose own timer goes on.
+                // The timer of a CPU that went offline fires on another one, whose own timer goes
+                // on.
                 if this_cpu.id().as_u32() == this.cpu {
                     pause_ns = next;
                 }
