@@ -108,11 +108,6 @@ fmt: ## format all Rust
 	@scripts/setup root
 	@$(in_root) scripts/lint --fix
 
-.PHONY: fmtcheck
-fmtcheck: ## say what is not formatted
-	@scripts/setup root
-	@$(in_root) scripts/lint rustfmt
-
 .PHONY: lint
 lint: ## check the form of all sources, Rust's and others'
 	@scripts/setup kernel
