@@ -61,7 +61,8 @@ def qemu_command(qemu, folder, options):
     command += ["-prom-env", "auto-boot?=false"]
     # ignore_loglevel: no report may get lost, whatever the command does to the
     # log level. panic=-1: reboot, which ends QEMU.
-    command += ["-append", "console=hvc0 ignore_loglevel printk.time=1 panic=-1 rdinit=/init"]
+    words = "console=hvc0 ignore_loglevel printk.time=1 panic=-1 rdinit=/init"
+    command += ["-append", f"{words} {options.append}"]
     if options.icount == "on":
         # One instruction takes 1 ns, and idle time passes at once.
         command += ["-icount", "shift=0,sleep=off"]

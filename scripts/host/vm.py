@@ -50,6 +50,7 @@ well. Leave it with "exit", or at any time with Ctrl-A X.
                    and idle time passes at once, so that runs repeat closely;
                    needed where Event Based Branches are counted. off: the
                    guest's clock is the host's, and CPUs run in parallel
+  --append WORDS   more for the kernel's command line, as "pmu_override=1"
   --qemu PATH      another qemu-system-ppc64: a program of the host or else of
                    the private root
   --perf           add the perf tool
@@ -100,6 +101,7 @@ OPTIONS = {
     "smp": ("1", "[1-9]|1[0-6]", "a number from 1 to 16"),
     "mem": ("1G", r"\d{1,7}[MG]", "a size such as 512M or 2G"),
     "icount": ("on", "on|off", "one of: on off"),
+    "append": ("", ".*", "words"),
     "qemu": ("", ".*", "a path"),
     "paranoid": ("", "-1|[0-3]", "a number from -1 to 3"),
     "timeout": ("", r"\d{1,7}", "a number of seconds"),
