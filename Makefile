@@ -48,7 +48,9 @@ module: ## build ebb_pmu.ko against the kernel in the cache
 .PHONY: tools
 tools: ## build the programs for the guest
 	@scripts/setup root
-	@scripts/programs
+	@scripts/cargo tools build --release
+	@$(in_root) powerpc64le-linux-gnu-gcc -std=gnu11 -O2 -Wall -Wextra -Werror -static -Iinclude/uapi \
+		-o '$(programs)/ebb_uapi' tools/testing/selftests/ebb/ebb_uapi.c
 
 .PHONY: demo
 demo: ## do all that is needed and show Event Based Branches in a guest
@@ -67,7 +69,7 @@ check-debug: ## run the guests' tests on a kernel that checks itself (most of an
 .PHONY: conformance
 conformance: module ## compare with the built-in driver by the kernel's own selftests
 	@scripts/setup root guest selftests
-	@scripts/python scripts/conformance --cpus '$(CPUS)' --suites '$(SUITES)' --without '$(WITHOUT)' --qemu '$(QEMU)'
+	@scripts/python scripts/conformance --cpus $(CPUS) --suites $(SUITES) --without $(WITHOUT) --qemu '$(QEMU)'
 
 .PHONY: host-test
 host-test: ## run the tests that need no guest

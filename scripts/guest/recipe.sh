@@ -8,7 +8,8 @@
 #   $product   the files or folders of $dir that the entry has in the end
 #   build      a function that makes these, with $dir/build for what comes before them
 # scripts/setup says what the words mean that this answers to, and sets top and dir.
-# shellcheck disable=SC2086,SC2154
+# Recipes run under set -e.
+# shellcheck disable=SC2086,SC2154,SC2164
 . "$top/scripts/lib.sh"
 
 # Runs in the private root, whose own packages stay as they are. The packages are taken

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 VERSION = re.compile(r"KTAP version \d+$")
 PLAN = re.compile(r"1\.\.(\d+)(?:\s+#\s*skip\b.*)?$", re.IGNORECASE)
-RESULT = re.compile(r"(not ok|ok)\s+(\d+)\s*(?:-\s+)?(.*)$")
-DIRECTIVE = re.compile(r"\s*#\s*(skip|xfail|todo)\b\s*(.*)$", re.IGNORECASE)
+DIRECTIVE = r"(?:#\s*(?P<mark>(?i:skip|xfail|todo))\b\s*(?P<note>.*))?"
+RESULT = re.compile(rf"(not ok|ok)\s+\d+\s*(?:-\s+)?(?P<name>.*?)\s*{DIRECTIVE}$")
 SUBTEST = re.compile(r"#\s*Subtest:\s*(.*)$")
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
@@ -56,6 +56,22 @@ class Level:
         return self.results
 
 
+def failed(results):
+    """Whether any of these failed."""
+    return any(result.outcome == FAILED for result in results)
+
+
+def tally(results):
+    """How many of these passed, failed and were skipped."""
+    outcomes = [result.outcome for result in results]
+    return ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in (PASSED, FAILED, SKIPPED))
+
+
+def within(name, results):
+    """These results, named as those of the tests in `name`."""
+    return [Result(f"{name}: {r.name}", r.outcome, r.note) for r in results]
+
+
 def parse(text):
     """Return the Results of the tests in `text`, innermost ones only."""
     levels = defaultdict(Level)
@@ -72,22 +88,18 @@ def parse(text):
             levels[indent].subtest = match[1].strip()
         elif match := RESULT.match(line):
             inner = end_deeper(levels, indent)
-            levels[indent].add(judge(match[1] == "ok", match[3], inner))
+            levels[indent].add(judge(match, inner))
     return end_deeper(levels, -1, cut=True)
 
 
-def judge(ok, description, inner):
+def judge(match, inner):
     """The results that one result line stands for, with those nested in it."""
-    name, mark, rest = description.strip(), "", ""
-    if match := DIRECTIVE.search(description):
-        name, mark, rest = description[: match.start()].strip(), match[1].lower(), match[2].strip()
+    ok, name, mark = match[1] == "ok", match["name"], (match["mark"] or "").lower()
     if not inner:
         skipped = mark == "skip" or (mark and not ok)
-        return [Result(name, SKIPPED if skipped else PASSED if ok else FAILED, rest)]
-    results = [Result(f"{name}: {r.name}", r.outcome, r.note) for r in inner]
-    if not ok and all(r.outcome != FAILED for r in inner):
-        results.append(Result(name, FAILED, "failed as a whole"))
-    return results
+        return [Result(name, SKIPPED if skipped else PASSED if ok else FAILED, match["note"] or "")]
+    whole = [] if ok or failed(inner) else [Result(name, FAILED, "failed as a whole")]
+    return within(name, inner) + whole
 
 
 def end_deeper(levels, indent, cut=False):
@@ -98,8 +110,7 @@ def end_deeper(levels, indent, cut=False):
         level = levels.pop(depth)
         if inner and cut:
             name = level.subtest or f"test {level.seen + 1}"
-            results = [Result(f"{name}: {r.name}", r.outcome, r.note) for r in inner]
-            level.add([*results, Result(name, FAILED, "did not end")])
+            level.add([*within(name, inner), Result(name, FAILED, "did not end")])
             inner = []
         inner += level.end()
     return inner
