@@ -1,21 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# What this machine's own package configuration says: its release, its Debian
-# mirror, its proxies. Source it after lib.sh.
+# What this machine's own package configuration says: its Debian mirror, its proxies. Source it after lib.sh.
 
 # The release that the private root is made of.
 suite=trixie
 backports=$suite-backports
-
-# Prints "debian VERSION" of the host; a testing or unstable host has no number
-# in os-release and counts as the newest.
-host_release() (
-	ID='' VERSION_ID=''
-	# shellcheck source=/dev/null
-	. "${EBB_OS_RELEASE:-/etc/os-release}"
-	[ "$ID" = debian ] || die "a Debian 12 or later machine needed, this is ${PRETTY_NAME:-unknown}"
-	printf 'debian %s\n' "${VERSION_ID:-99}"
-)
 
 # Prints the URIs of the archives that may be a Debian mirror, as apt resolves its
 # configuration (one-line and deb822 alike; no index need be there): component
@@ -31,10 +20,7 @@ mirror_candidates() {
 # list that a mirror+file: URI names, else the URI itself.
 plain_uri() {
 	case $1 in
-	mirror+file:*)
-		list=/${1#mirror+file:}
-		sed -n 's/^\([a-z]*:[^[:space:]]*\).*/\1/p' "$(printf '%s' "${list%/}" | tr -s /)" | head -n 1
-		;;
+	mirror+file:*) sed -n 's/^\([a-z]*:[^[:space:]]*\).*/\1/p' "${1#mirror+file:}" | head -n 1 ;;
 	*) printf '%s\n' "$1" ;;
 	esac
 }
@@ -62,7 +48,7 @@ mirror_answers() {
 find_mirror() {
 	tried=
 	for candidate in $(mirror_candidates); do
-		mirror=$(plain_uri "$candidate")
+		mirror=$(plain_uri "${candidate%/}")
 		mirror=${mirror%/}
 		tried="$tried $mirror"
 		case $mirror in

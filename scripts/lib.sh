@@ -1,30 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
 # What the scripts share: where things are, how a step is shown and logged, and
-# how two runs wait for each other. Source it with $top set to the checkout.
-
-: "${top:?}"
-# What is made here is read by others, such as apt's own user.
-umask 022
-EBB_CACHE=${EBB_CACHE:-$top/.cache}
-
-# make's M= cannot hold a blank or a colon, and lists of paths here are split at
-# the first.
-case $top$EBB_CACHE in
-*[[:space:]]* | *:*)
-	echo "error: the paths of checkout and EBB_CACHE may not hold blanks or colons: $top, $EBB_CACHE" >&2
-	exit 1
-	;;
-esac
-
-# Physical and absolute: in-root shows the same directory under the same name.
-# Nothing is made before there is something to keep.
-EBB_CACHE=$(realpath -m -- "$EBB_CACHE") || exit 1
-export EBB_CACHE
-
-# What the cross builds of kernel and module are told, in one place.
-# shellcheck disable=SC2034
-cross='ARCH=powerpc LLVM=-19 CROSS_COMPILE=powerpc64le-linux-gnu-'
+# how two runs wait for each other. Sets $top to the checkout; scripts/setup tells its
+# recipes, which lie deeper.
 
 # One line to stderr: progress never mixes with what a command prints.
 say() {
@@ -36,20 +14,37 @@ die() {
 	exit 1
 }
 
+top=${top:-$(cd "$(dirname "$0")/.." && pwd -P)}
+# What is made here is read by others, such as apt's own user.
+umask 022
+# Physical and absolute: in-root shows the same directory under the same name.
+# Nothing is made before there is something to keep.
+EBB_CACHE=$(realpath -m -- "${EBB_CACHE:-$top/.cache}") || exit 1
+export EBB_CACHE
+
+# make's M= cannot hold a blank or a colon, and lists of paths here are split at
+# the first.
+case $top$EBB_CACHE in
+*[[:space:]]* | *:*) die "the paths of checkout and EBB_CACHE may not hold blanks or colons: $top, $EBB_CACHE" ;;
+esac
+
+# What the cross builds of kernel and module are told, in one place.
+# shellcheck disable=SC2034
+cross='ARCH=powerpc LLVM=-19 CROSS_COMPILE=powerpc64le-linux-gnu-'
+
 # step NAME CMD...: run CMD with its output in a log of that name, show how long
 # it took; when it fails show the end of the log and its path. CMD is a program,
 # not a function, so that its own `set -e` is in force. Until it has succeeded the
 # log bears this shell's number too: another run may be at the same step.
 step() {
-	step_name=$1
-	shift
-	step_base=$EBB_CACHE/log/$(printf '%s' "$step_name" | tr -c 'A-Za-z0-9.' '-')
+	step_base=$EBB_CACHE/log/$(printf '%s' "$1" | tr -c 'A-Za-z0-9.' '-')
 	step_log=$step_base.$$.log
 	mkdir -p "$EBB_CACHE/log"
 	# Those of failures long mended.
 	find "$EBB_CACHE/log" -maxdepth 1 -name '*.*.log' -mtime +7 -delete
 	step_start=$(date +%s)
-	printf '  %-40s ' "$step_name" >&2
+	printf '  %-40s ' "$1" >&2
+	shift
 	step_status=0
 	"$@" >"$step_log" 2>&1 </dev/null || step_status=$?
 	step_time=$(($(date +%s) - step_start))
@@ -78,8 +73,5 @@ lock() {
 # fingerprint DIR PATH...: one checksum of the names, kinds and sizes of all
 # files under these paths of DIR. Reads no contents, so it is quick.
 fingerprint() {
-	(
-		cd "$1" && shift &&
-			find "$@" ! -type d -printf '%y %s %p\n' | LC_ALL=C sort | sha256sum
-	)
+	(cd "$1" && shift && find "$@" ! -type d -printf '%y %s %p\n' | LC_ALL=C sort | sha256sum)
 }
