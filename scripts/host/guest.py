@@ -21,9 +21,9 @@ TIMED_OUT = 124
 GUEST_BROKEN = 125
 NO_GUEST = 126
 
-# What QEMU's TCG cannot imitate must be said to be missing: mitigations of the
-# hardware's speculation (cap-*). x-vof is a firmware that boots in no time.
-MACHINE = ["cap-cfpc=broken", "cap-sbbc=broken", "cap-ibs=broken", "cap-ccf-assist=off"]
+# Properties of a machine, as far as it has them: what QEMU's TCG cannot imitate must be
+# said to be missing, mitigations of the hardware's speculation.
+PROPERTIES = ["cap-cfpc=broken", "cap-sbbc=broken", "cap-ibs=broken", "cap-ccf-assist=off"]
 
 # How much is shown of what QEMU said before it died: it may print all registers.
 SAID_LINES = 10
@@ -38,27 +38,34 @@ class Stop(Exception):
         self.status = status
 
 
-def machine_options(qemu):
+def machine_options(qemu, machine):
     """The machine and its properties, as far as this QEMU knows them."""
     try:
-        known = subprocess.run([*qemu, "-M", "pseries,help"], capture_output=True, text=True, check=True).stdout
+        known = subprocess.run([*qemu, "-M", f"{machine},help"], capture_output=True, text=True, check=True).stdout
     except OSError as error:
         raise Stop(NO_GUEST, f"{qemu[-1]} does not run: {error.strerror}") from error
     except subprocess.CalledProcessError as error:
-        raise Stop(NO_GUEST, f"{qemu[-1]} has no pseries machine: {error.stderr.strip()}") from error
-    options = [p for p in MACHINE if re.search(rf"^ *{p.split('=')[0]}=", known, re.M)]
-    return ",".join(["pseries", "x-vof=on", *options])
+        raise Stop(NO_GUEST, f"{qemu[-1]} has no {machine} machine: {error.stderr.strip()}") from error
+    options = [p for p in PROPERTIES if re.search(rf"^ *{p.split('=')[0]}=", known, re.M)]
+    return ",".join([machine, *options])
 
 
 def qemu_command(qemu, folder, options):
     """QEMU's command line, without the consoles."""
-    command = [*qemu, "-M", machine_options(qemu), "-cpu", options.cpu]
+    if options.machine == "powernv":
+        # One machine for each CPU. Its default devices are needed: ports of the PCI host
+        # bridge, and the BMC, which the firmware asks to power off.
+        machine = options.cpu.replace("power", "powernv")
+        devices = ["-nic", "none", "-monitor", "none", "-device", "virtio-serial-pci,bus=pcie.0"]
+    else:
+        machine = "pseries"
+        # x-vof is a firmware that boots in no time. With a firmware variable to hold, QEMU
+        # formats the NVRAM; the kernel warns of one that is blank.
+        devices = ["-M", "x-vof=on", "-cpu", options.cpu, "-nodefaults", "-prom-env", "auto-boot?=false"]
+    command = [*qemu, "-M", machine_options(qemu, machine), *devices]
     command += ["-accel", "tcg", "-smp", options.smp, "-m", options.mem]
-    command += ["-nodefaults", "-display", "none", "-no-reboot"]
+    command += ["-display", "none", "-no-reboot"]
     command += ["-kernel", folder / "vmlinux", "-initrd", folder / "initramfs"]
-    # With a firmware variable to hold, QEMU formats the NVRAM; the kernel warns
-    # of one that is blank.
-    command += ["-prom-env", "auto-boot?=false"]
     # ignore_loglevel: no report may get lost, whatever the command does to the
     # log level. panic=-1: reboot, which ends QEMU.
     words = "console=hvc0 ignore_loglevel printk.time=1 panic=-1 rdinit=/init"
@@ -113,9 +120,7 @@ class Guest:
                 ours, theirs = socket.socketpair()
                 handlers[ours] = handler
                 passed.append(theirs)
-                name = f"console{number}"
-                command += ["-chardev", f"socket,id={name},fd={theirs.fileno()}"]
-                command += ["-serial", f"chardev:{name}"]
+                command += self.console(number, f"socket,fd={theirs.fileno()}")
             # A terminal's Ctrl-C is for this program, which ends QEMU.
             own = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
             self.start(command, passed, stderr=errors, **own)
@@ -126,11 +131,9 @@ class Guest:
         """Run QEMU with its first console at the terminal."""
         ours, theirs = socket.socketpair()
         # "mux" brings the key that leaves, Ctrl-A X.
-        terminal = f"stdio,id=console0,mux=on,signal=off,logfile={self.console_log}"
-        command += ["-chardev", terminal, "-serial", "chardev:console0"]
-        command += ["-chardev", "null,id=console1", "-serial", "chardev:console1"]
-        command += ["-chardev", f"socket,id=console2,fd={theirs.fileno()}"]
-        command += ["-serial", "chardev:console2"]
+        command += self.console(0, f"stdio,mux=on,signal=off,logfile={self.console_log}")
+        command += self.console(1, "null")
+        command += self.console(2, f"socket,fd={theirs.fileno()}")
         # QEMU restores the terminal's settings too, unless it is killed.
         settings = termios.tcgetattr(0)
         try:
@@ -140,6 +143,12 @@ class Guest:
         finally:
             self.stop()
             termios.tcsetattr(0, termios.TCSANOW, settings)
+
+    def console(self, number, backend):
+        """QEMU's options for one of the consoles. OPAL has only one: the others are virtio's."""
+        virtio = number and self.options.machine == "powernv"
+        device = ["-device", f"virtconsole,chardev=c{number}"] if virtio else ["-serial", f"chardev:c{number}"]
+        return ["-chardev", f"{backend},id=c{number}", *device]
 
     def start(self, command, consoles, **options):
         """Start QEMU with its ends of the consoles."""

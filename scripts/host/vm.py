@@ -25,8 +25,7 @@ HELP = """\
 usage: vm run [OPTION]... -- COMMAND [ARGUMENT]...
        vm shell [OPTION]...
 
-Boots a POWER guest (QEMU pseries, the kernel of scripts/setup) with the module
-inserted.
+Boots a POWER guest (QEMU, the kernel of scripts/setup) with the module inserted.
 
 "run" runs COMMAND in it, which is found on the PATH, /root first, or is a shell
 builtin; its arguments arrive exactly as they are, so shell syntax needs "sh -c".
@@ -37,6 +36,9 @@ What it still has running when it ends is killed.
 well. Leave it with "exit", or at any time with Ctrl-A X.
 
   --cpu CPU        power8, power9, power10 or power11. Default: power10
+  --machine MACHINE
+                   pseries: a guest of a hypervisor (default); powernv: bare metal,
+                   where the kernel is the hypervisor and OPAL the firmware
   --driver DRIVER  rust: insert the module before anything runs (default);
                    in-tree: leave the PMU to the kernel's own driver. The module
                    is at /lib/modules/ebb_pmu.ko in either case
@@ -45,7 +47,7 @@ well. Leave it with "exit", or at any time with Ctrl-A X.
                    the kernel's log; a value that it refuses keeps it out (exit
                    status 125)
   --smp N          number of CPUs, 1 to 16. Default: 1
-  --mem SIZE       memory, as 512M or 2G; at least 256M. Default: 1G
+  --mem SIZE       memory, as 512M or 2G; at least 256M (powernv: 1G). Default: 1G
   --icount on|off  on (default): an instruction takes 1 ns of the guest's time
                    and idle time passes at once, so that runs repeat closely;
                    needed where Event Based Branches are counted. off: the
@@ -96,6 +98,7 @@ Examples:
 # Each option's default, what its value looks like, and how that is said.
 OPTIONS = {
     "cpu": ("power10", "power(8|9|10|11)", "one of: power8 power9 power10 power11"),
+    "machine": ("pseries", "pseries|powernv", "one of: pseries powernv"),
     "driver": ("rust", "rust|in-tree", "one of: rust in-tree"),
     "params": ("", r"\s*([A-Za-z_][A-Za-z0-9_-]*(=\S*)?(\s+|$))*", "NAME=VALUE, once or more"),
     "smp": ("1", "[1-9]|1[0-6]", "a number from 1 to 16"),
