@@ -64,10 +64,11 @@ impl Takeover {
             pr_err!("the kernel cannot tell of new programs ({e:?}): CONFIG_TRACEPOINTS?\n");
         })?;
 
-        let foreign = Foreign::find_cycles().inspect_err(|e| {
-            pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
-        })?;
-        let set_aside = foreign.map(Foreign::set_aside).transpose()?;
+        let set_aside = Foreign::find_cycles()
+            .and_then(|foreign| foreign.map(Foreign::set_aside).transpose())
+            .inspect_err(|e| {
+                pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
+            })?;
         let capabilities = if model.isa() >= Isa::V300 {
             Capability::ExtendedRegs.into()
         } else {

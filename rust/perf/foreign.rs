@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A PMU of somebody else: finding the one that counts cycles, setting it aside, giving it back.
+//!
+//! perf core protects nobody from the unregistering of a PMU that is not one's own. A driver that
+//! is built into the kernel does not go with a module, but its device may go, and with it what the
+//! driver allocated. And an event stays open when its PMU is unregistered: perf core revokes it.
+//! So a PMU is set aside only if
+//!
+//! - an open event shows that it is registered, up to the moment when the setting aside begins;
+//! - it has no module and no device to go with;
+//! - its structure and its name are in memory that the kernel never frees.
+//!
+//! Then nothing of it can go, and if its driver unregisters it meanwhile, perf core refuses to do
+//! so again. The driver of a POWER kernel's core PMU is such a one: it registers a static structure
+//! when the kernel boots, for good.
 
 use super::bindings;
 use core::{
@@ -26,11 +39,19 @@ pub(crate) struct KernelEvent(NonNull<bindings::perf_event>);
 impl KernelEvent {
     /// Opens an event that would count cycles. Fails as opening an event does.
     pub(crate) fn open_cycles() -> Result<Self> {
+        Self::open(
+            bindings::perf_type_id_PERF_TYPE_HARDWARE,
+            bindings::perf_hw_id_PERF_COUNT_HW_CPU_CYCLES.into(),
+        )
+    }
+
+    /// Opens the event `config` of the PMU type `kind`. Fails as opening an event does.
+    pub(super) fn open(kind: u32, config: u64) -> Result<Self> {
         let mut attr = bindings::perf_event_attr {
-            type_: bindings::perf_type_id_PERF_TYPE_HARDWARE,
+            type_: kind,
             // CAST: A small constant.
             size: size_of::<bindings::perf_event_attr>() as u32,
-            config: bindings::perf_hw_id_PERF_COUNT_HW_CPU_CYCLES.into(),
+            config,
             ..pin_init::zeroed()
         };
         attr.set_disabled(1);
@@ -48,6 +69,10 @@ impl KernelEvent {
         // INVARIANT: Created just now.
         NonNull::new(event).map(Self).ok_or(ENOENT)
     }
+
+    pub(super) fn as_raw(&self) -> *mut bindings::perf_event {
+        self.0.as_ptr()
+    }
 }
 
 impl Drop for KernelEvent {
@@ -57,68 +82,48 @@ impl Drop for KernelEvent {
     }
 }
 
-/// A PMU that is built into the kernel and registered.
-///
-/// # Invariants
-///
-/// The PMU belongs to no module, so it is there as long as the kernel is. It was registered when
-/// this value was made.
-pub(crate) struct Foreign(NonNull<bindings::pmu>);
-
-// SAFETY: A `struct pmu` is not bound to a thread.
-unsafe impl Send for Foreign {}
-// SAFETY: What is read of the structure does not change while it is registered or set aside.
-unsafe impl Sync for Foreign {}
+/// A PMU of the kernel's own that counts cycles, found by an event that it took.
+pub(crate) struct Foreign(KernelEvent);
 
 impl Foreign {
-    /// Finds the PMU that counts cycles, by opening such an event and asking who took it. `None`
-    /// when there is none.
+    /// Finds the PMU that counts cycles, by opening such an event. `None` when there is none.
     ///
-    /// Fails with `EBUSY` when that PMU belongs to a module, which could go at any time, and as
-    /// opening an event does (for one, `EBUSY` when the hardware is reserved by somebody else).
+    /// Fails as opening an event does (for one, with `EBUSY` when the hardware is reserved by
+    /// somebody else).
     pub(crate) fn find_cycles() -> Result<Option<Self>> {
-        let event = match KernelEvent::open_cycles() {
-            Ok(event) => event,
-            Err(e) if e == ENOENT => return Ok(None),
-            Err(e) => return Err(e),
-        };
-        // SAFETY: The event is live. Its PMU is null if it was unregistered since.
-        let pmu = NonNull::new(unsafe { event.0.as_ref().pmu });
-        // SAFETY: As long as the event is open its PMU cannot go.
-        let built_in = pmu.is_some_and(|pmu| unsafe { pmu.as_ref() }.module.is_null());
-        if !built_in {
-            return Err(EBUSY);
+        match KernelEvent::open_cycles() {
+            Ok(event) => Ok(Some(Self(event))),
+            Err(e) if e == ENOENT => Ok(None),
+            Err(e) => Err(e),
         }
-        // INVARIANT: It belongs to no module, and was registered as it took an event.
-        Ok(pmu.map(Self))
-    }
-
-    /// The name under which the PMU is registered.
-    pub(crate) fn name(&self) -> &CStr {
-        // SAFETY: A registered PMU has a name; a built-in one's is static.
-        unsafe { CStr::from_char_ptr((*self.0.as_ptr()).name) }
     }
 
     /// Unregisters the PMU until the result is dropped. Its open events are revoked: they count no
     /// more, keep the value they had, and poll as in error.
     ///
-    /// Fails with `EINVAL` when the PMU is not registered any more, `EBUSY` when perf core cannot
-    /// revoke its events.
+    /// Fails with `ENODEV` or `EINVAL` when the PMU is not registered any more, and with `EBUSY`,
+    /// leaving the PMU as it is, when the PMU may go or perf core might not unregister it.
     pub(crate) fn set_aside(self) -> Result<SetAside> {
-        // SAFETY: By the type invariants the structure is there and was registered; nobody but this
-        // module, whose insertions are serialised, unregisters it.
-        unsafe { bindings::ebb_perf_stop_rotation(self.0.as_ptr()) };
-        // SAFETY: As above; perf core checks that it is registered.
-        to_result(unsafe { bindings::perf_pmu_unregister(self.0.as_ptr()) })?;
+        let event = self.0.as_raw();
+        // SAFETY: The event is open.
+        to_result(unsafe { bindings::ebb_perf_prepare_unregister(event) })?;
+        // SAFETY: The event is open. perf core sets the field to null when it revokes the event.
+        let pmu = unsafe { (&raw const (*event).pmu).read_volatile() };
+        let pmu = NonNull::new(pmu).ok_or(ENODEV)?;
+        // Last use of the event: it would be revoked like the others.
+        drop(self);
+        // SAFETY: The structure is there for good, as `ebb_perf_prepare_unregister` found. perf
+        // core checks that it is registered.
+        to_result(unsafe { bindings::perf_pmu_unregister(pmu.as_ptr()) })?;
         // SAFETY: The structure is there, and nobody else's business while it is unregistered. perf
         // core has freed what the pointers are to: it would take the device for one to keep, and
         // free the other again if registering fails.
         unsafe {
-            (*self.0.as_ptr()).dev = core::ptr::null_mut();
-            (*self.0.as_ptr()).cpu_pmu_context = core::ptr::null_mut();
+            (*pmu.as_ptr()).dev = core::ptr::null_mut();
+            (*pmu.as_ptr()).cpu_pmu_context = core::ptr::null_mut();
         }
-        // INVARIANT: Unregistered just now.
-        Ok(SetAside(self))
+        // INVARIANT: Unregistered just now; `ebb_perf_prepare_unregister` found the rest.
+        Ok(SetAside(pmu))
     }
 }
 
@@ -126,19 +131,26 @@ impl Foreign {
 ///
 /// # Invariants
 ///
-/// The PMU is not registered, and its name and type are those it had.
-pub(crate) struct SetAside(Foreign);
+/// The structure and its name are there as long as the kernel is, and so is the driver. The PMU is
+/// not registered, and its name and type are those it had.
+pub(crate) struct SetAside(NonNull<bindings::pmu>);
+
+// SAFETY: A `struct pmu` is not bound to a thread.
+unsafe impl Send for SetAside {}
+// SAFETY: What is read of the structure does not change while it is set aside.
+unsafe impl Sync for SetAside {}
 
 impl SetAside {
     /// The name under which the PMU was and will be registered.
     pub(crate) fn name(&self) -> &CStr {
-        self.0.name()
+        // SAFETY: A PMU that was registered has a name; it is there by the type invariants.
+        unsafe { CStr::from_char_ptr((*self.0.as_ptr()).name) }
     }
 }
 
 impl Drop for SetAside {
     fn drop(&mut self) {
-        let pmu = self.0 .0.as_ptr();
+        let pmu = self.0.as_ptr();
         // SAFETY: The structure is there, complete and not registered by the type invariants; name
         // and type are as before.
         let result = to_result(unsafe {

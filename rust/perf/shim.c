@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What the perf abstraction needs of C: walking per-CPU memory and taking raw
- * spinlocks, for which the kernel crate has nothing.
+ * What the perf abstraction needs of C: walking per-CPU memory, taking raw
+ * spinlocks and asking what memory is, for which the kernel crate has nothing.
  */
 #include <linux/cpumask.h>
 #include <linux/hrtimer.h>
+#include <linux/mm.h>
+#include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
 #include <linux/spinlock.h>
@@ -38,4 +40,29 @@ void ebb_perf_stop_rotation(struct pmu *pmu)
 		while (!stop_timer(*per_cpu_ptr(pmu->cpu_pmu_context, cpu)))
 			cpu_relax();
 	}
+}
+
+bool ebb_perf_is_permanent(const void *object)
+{
+	return virt_addr_valid(object) && PageReserved(virt_to_page(object));
+}
+
+int ebb_perf_prepare_unregister(struct perf_event *event)
+{
+	struct pmu *pmu;
+
+	/*
+	 * perf_pmu_unregister() marks each open event as revoked, then takes its
+	 * mmap_mutex, and waits until there is none before it frees anything.
+	 */
+	guard(mutex)(&event->mmap_mutex);
+	if (event->state <= PERF_EVENT_STATE_REVOKED)
+		return -ENODEV;
+
+	pmu = event->pmu;
+	if (pmu->module || pmu->parent || pmu->event_unmapped ||
+	    !ebb_perf_is_permanent(pmu) || !ebb_perf_is_permanent(pmu->name))
+		return -EBUSY;
+	ebb_perf_stop_rotation(pmu);
+	return 0;
 }

@@ -15,6 +15,7 @@ mod cases {
         BranchStack,
         Event,
         Foreign,
+        KernelEvent,
         MemDataSrc,
         Sample,
         SampleFormat,
@@ -22,7 +23,11 @@ mod cases {
         Weight, //
     };
     use core::mem::MaybeUninit;
-    use kernel::prelude::*;
+    use kernel::{
+        error::to_result,
+        prelude::*,
+        str::CStrExt, //
+    };
 
     /// Events that nobody ever opened, to be told apart by their addresses.
     fn events() -> KVVec<MaybeUninit<bindings::perf_event>> {
@@ -86,9 +91,70 @@ mod cases {
 
     #[test]
     fn a_pmu_of_a_module_is_not_taken_over() {
-        // The tests run when the module is loaded, so the PMU is its own.
-        assert!(matches!(Foreign::find_cycles(), Err(e) if e == EBUSY));
+        // The tests run when the module is loaded, so the PMU is its own. Afterwards it still is.
+        for _ in 0..2 {
+            let foreign = Foreign::find_cycles();
+            assert!(matches!(foreign, Ok(Some(_))));
+            let set_aside = foreign.and_then(|foreign| foreign.map(Foreign::set_aside).transpose());
+            assert!(matches!(set_aside, Err(e) if e == EBUSY));
+        }
     }
+
+    #[test]
+    fn memory_is_permanent_if_the_kernel_booted_with_it() -> Result {
+        static OF_THE_MODULE: u64 = 0;
+        let allocated = KBox::new(0u64, GFP_KERNEL)?;
+        // SAFETY: Any pointer will do.
+        let is_permanent = |object| unsafe { bindings::ebb_perf_is_permanent(object) };
+        assert!(is_permanent(
+            (&raw const kernel::bindings::init_task).cast()
+        ));
+        assert!(!is_permanent((&raw const *allocated).cast()));
+        assert!(!is_permanent((&raw const OF_THE_MODULE).cast()));
+        assert!(!is_permanent((&raw const allocated).cast()));
+        assert!(!is_permanent(core::ptr::null()));
+        Ok(())
+    }
+
+    #[test]
+    fn a_pmu_that_may_go_is_not_set_aside() -> Result {
+        unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
+            // SAFETY: perf core's: the event is being opened for the PMU.
+            let own = unsafe { (*event).attr.type_ == (*(*event).pmu).type_ as u32 };
+            if own {
+                0
+            } else {
+                ENOENT.to_errno()
+            }
+        }
+
+        // A PMU of no module, in memory that is freed: so may be that of a built-in driver.
+        let mut pmu = KBox::new(
+            bindings::pmu {
+                event_init: Some(event_init),
+                ..pin_init::zeroed()
+            },
+            GFP_KERNEL,
+        )?;
+        let pmu: *mut bindings::pmu = &raw mut *pmu;
+        // SAFETY: The structure is complete for events that are never enabled, and unregistered
+        // below before it is freed.
+        to_result(unsafe { bindings::perf_pmu_register(pmu, c"ebb_kunit".as_char_ptr(), -1) })?;
+        // SAFETY: perf core set the type, and does not change it any more.
+        let event = KernelEvent::open(unsafe { (*pmu).type_ } as u32, 0);
+        let result = |event: &KernelEvent| {
+            // SAFETY: The event is open.
+            to_result(unsafe { bindings::ebb_perf_prepare_unregister(event.as_raw()) })
+        };
+        let registered = event.as_ref().map(result);
+        // SAFETY: Registered above.
+        to_result(unsafe { bindings::perf_pmu_unregister(pmu) })?;
+        let unregistered = event.as_ref().map(result);
+        assert!(matches!(registered, Ok(Err(e)) if e == EBUSY));
+        assert!(matches!(unregistered, Ok(Err(e)) if e == ENODEV));
+        Ok(())
+    }
+
     /// A branch as bindgen reads it.
     fn entry(fields: BranchFields) -> bindings::perf_branch_entry {
         // SAFETY: The sizes are the same, and every bit pattern is a branch.
