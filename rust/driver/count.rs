@@ -139,7 +139,9 @@ pub(super) fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
     if is_ebb(event) {
         return;
     }
-    // The PMU may run, see `Pmu::stop`. A PMI in here could stop the event first: mask it.
+    // The PMU may run, see `Pmu::stop`. A PMI in here could stop the event first, or update the
+    // event's page in the middle of its update here, which would put the old count beside the new
+    // `prev_count`: mask it.
     masked(|| {
         if event.hw().state() == CounterState::Stopped {
             return;
@@ -147,8 +149,8 @@ pub(super) fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
         update(event, index);
         event.hw_mut(this_cpu).set_state(CounterState::Stopped);
         pmu::write_pmc(index, 0);
+        event.update_userpage();
     });
-    event.update_userpage();
 }
 
 /// See [`crate::perf::Pmu::start`].
@@ -157,16 +159,20 @@ pub(super) fn start(this_cpu: &ThisCpu<'_>, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
-    if hw.state() == CounterState::Running || is_ebb(event) {
+    if is_ebb(event) {
         return;
     }
     // The PMU may run, see `Pmu::start`. A PMI between the write of the counter and `set_state`
-    // would take the event for a stopped one and set its counter to 0: mask it.
+    // would take the event for a stopped one and set its counter to 0, and one in the middle of
+    // `update_userpage` would spoil the event's page, see `stop`: mask it.
     masked(|| {
+        if hw.state() == CounterState::Running {
+            return;
+        }
         let value = running_value(this_cpu, event);
         hw.prev_count().store(value.into(), Relaxed);
         pmu::write_pmc(index, value);
         event.hw_mut(this_cpu).set_state(CounterState::Running);
+        event.update_userpage();
     });
-    event.update_userpage();
 }

@@ -76,8 +76,10 @@ impl Event {
 
     /// Whether the event follows a task rather than a CPU.
     pub(crate) fn follows_task(&self) -> bool {
-        // SAFETY: Valid by the type invariants; perf core wrote it before its first callback.
-        unsafe { (*self.as_raw()).attach_state & bindings::PERF_ATTACH_TASK != 0 }
+        // SAFETY: Valid by the type invariants. perf core sets this bit before its first callback,
+        // others at any time.
+        let state = unsafe { (&raw const (*self.as_raw()).attach_state).read_volatile() };
+        state & bindings::PERF_ATTACH_TASK != 0
     }
 
     /// `other` if it belongs to the same PMU.
@@ -115,8 +117,9 @@ impl Event {
     fn count(&self) -> &Atomic<i64> {
         // SAFETY: Valid by the type invariants.
         let field = unsafe { &raw mut (*self.as_raw()).count };
-        // SAFETY: The field lives as long as `self`, is aligned, and is only accessed atomically
-        // (`local64_t`). CAST: On 64-bit machines `local64_t` is a `long`.
+        // SAFETY: The field lives as long as `self`, is aligned, and is only accessed by the
+        // functions for `local64_t`, which do not tear it. CAST: On 64-bit machines `local64_t` is
+        // a `long`.
         unsafe { Atomic::from_ptr(field.cast()) }
     }
 
@@ -137,6 +140,10 @@ impl Event {
     }
 
     /// Shows user space, in the page it may have mapped, where the event is now.
+    ///
+    /// If an interrupt comes in the middle and does so too, the page is left with one's count and
+    /// the other's `prev_count`, so the PMU's interrupt must be masked or its handler leave the
+    /// event alone.
     pub(crate) fn update_userpage(&self) {
         // SAFETY: The event is live by the type invariants.
         unsafe { bindings::perf_event_update_userpage(self.as_raw()) };

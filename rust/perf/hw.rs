@@ -92,7 +92,8 @@ impl Hw {
         // SAFETY: Valid by the type invariants.
         let field = unsafe { &raw mut (*self.0.get()).prev_count };
         // SAFETY: The field lives as long as `self`, is aligned, and perf core and drivers only
-        // access it atomically (`local64_t`). CAST: On 64-bit machines `local64_t` is a `long`.
+        // access it by the functions for `local64_t`, which do not tear it. CAST: On 64-bit
+        // machines `local64_t` is a `long`.
         unsafe { Atomic::from_ptr(field.cast()) }
     }
 
