@@ -32,6 +32,10 @@ mod cases {
             KernelEvent, //
         },
         power::{
+            exec::{
+                ExecWatch,
+                OnExec, //
+            },
             instructions::Instructions,
             interrupt::OtherOwner,
             pmu::{
@@ -44,7 +48,10 @@ mod cases {
             }, //
         }, //
     };
-    use kernel::prelude::*;
+    use kernel::{
+        prelude::*,
+        sync::Arc, //
+    };
 
     #[test]
     fn events_are_busy_while_another_driver_has_the_pmu() {
@@ -62,6 +69,22 @@ mod cases {
             assert!(OtherOwner::reserve().is_err());
             drop(event);
         }
+    }
+
+    #[test]
+    fn there_is_one_watch_of_execve() -> Result {
+        struct Ignore;
+
+        impl OnExec for Ignore {
+            fn exec(&self, _local: &LocalPmu) {}
+        }
+
+        // The module has the one. Nothing is left behind of a second.
+        for _ in 0..2 {
+            let second = ExecWatch::new(Arc::new(Ignore, GFP_KERNEL)?);
+            assert!(matches!(second, Err(e) if e == EBUSY));
+        }
+        Ok(())
     }
 
     #[test]

@@ -22,6 +22,11 @@ use kernel::{
     interrupt::local_interrupt_disable,
     prelude::*,
     sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Release, //
+        },
         Arc,
         ArcBorrow, //
     },
@@ -35,11 +40,15 @@ pub(crate) trait OnExec: Send + Sync + 'static {
     fn exec(&self, local: &LocalPmu);
 }
 
+/// Whether there is an [`ExecWatch`].
+static WATCHED: Atomic<bool> = Atomic::new(false);
+
 /// Calls [`OnExec::exec`] while it lives.
 ///
 /// # Invariants
 ///
-/// `probe::<T>` is registered with `tracepoint` and with `data`, an `Arc<T>` that this value owns.
+/// It is the only one: `WATCHED` is set, and cleared by its `drop`. `probe::<T>` is registered with
+/// `tracepoint` and with `data`, an `Arc<T>` that this value owns.
 pub(crate) struct ExecWatch<T: OnExec> {
     tracepoint: NonNull<bindings::tracepoint>,
     data: *mut c_void,
@@ -52,9 +61,11 @@ unsafe impl<T: OnExec> Send for ExecWatch<T> {}
 unsafe impl<T: OnExec> Sync for ExecWatch<T> {}
 
 impl<T: OnExec> ExecWatch<T> {
-    /// Starts calling `on_exec`. Fails with `ENOENT` if the kernel has no such tracepoint.
+    /// Starts calling `on_exec`. Fails with `EBUSY` if there is another one, and with `ENOENT` if
+    /// the kernel has no such tracepoint.
     pub(crate) fn new(on_exec: Arc<T>) -> Result<Self> {
         let tracepoint = find_tracepoint().ok_or(ENOENT)?;
+        WATCHED.cmpxchg(false, true, Acquire).map_err(|_| EBUSY)?;
         let data = on_exec.into_foreign();
         let function: Probe = probe::<T>;
         // SAFETY: The probe has the tracepoint's arguments, and gets the `Arc<T>` that it takes.
@@ -65,6 +76,7 @@ impl<T: OnExec> ExecWatch<T> {
         if let Err(error) = to_result(registered) {
             // SAFETY: Made by `into_foreign` above, and not passed on.
             drop(unsafe { Arc::<T>::from_foreign(data) });
+            WATCHED.store(false, Release);
             return Err(error);
         }
         // INVARIANT: Registered just now.
@@ -90,6 +102,7 @@ impl<T: OnExec> Drop for ExecWatch<T> {
             ebb_pmu_tracepoint_synchronize_unregister();
             drop(Arc::<T>::from_foreign(self.data));
         }
+        WATCHED.store(false, Release);
     }
 }
 
