@@ -111,9 +111,15 @@ fields_of_the_code() { agree field; }
 rules_of_ebb() { agree ebb; }
 groups() { agree group; }
 
-# A rule that makes no difference any more has to go. Nine or more are met on any CPU.
+# A rule that makes no difference any more has to go. All that a CPU has are met, one
+# more on a POWER9 of revision 2.2.
 rules_make_a_difference() {
-	paste "$work/in-tree/events" "$work/rust/events" | awk '
+	case $(grep -m 1 '^cpu' /proc/cpuinfo) in
+	*POWER8*) fewest=8 ;;
+	*POWER9*) fewest=10 ;;
+	*) fewest=9 ;;
+	esac
+	paste "$work/in-tree/events" "$work/rust/events" | awk -v fewest="$fewest" '
 		FNR == NR { reason[$1] = $0; next }
 		$4 == "same" { next }
 		{ seen[$4]++ }
@@ -124,7 +130,7 @@ rules_make_a_difference() {
 				print shown[rule] + 0 " x " reason[rule]
 				if (!shown[rule]) { print rule " makes no difference"; bad = 1 }
 			}
-			exit(bad || rules < 8)
+			exit(bad || rules < fewest)
 		}
 	' "$work/rules" - || fail "rules of no use, or too few of them met"
 }

@@ -59,6 +59,17 @@ fn cache_events() -> Outcome {
     Ok(())
 }
 
+fn codes_on_every_pmc() -> Outcome {
+    for event in [CYCLES, INSTRUCTIONS] {
+        expect_raw(event, 0)?;
+        for pmc in 1..=4 {
+            expect_raw(on_pmc(pmc, event), 0)?;
+        }
+    }
+    expect_raw(RUN_INSTRUCTIONS, 0)?;
+    expect_raw(RUN_CYCLES, 0)
+}
+
 fn pmc5_and_pmc6_count_one_thing() -> Outcome {
     for pmc in [5, 6] {
         for event in [CYCLES, INSTRUCTIONS, 0xf0, 0xff] {
@@ -107,6 +118,14 @@ fn unknown_type() -> Outcome {
     expect("type 0x1234", attr, libc::ENOENT)
 }
 
+/// perf core's own refusals stay as they are.
+fn refused_by_perf_core() -> Outcome {
+    let sampling = Attr::raw(CYCLES).with(|raw| raw.sample_type = 1 << 63);
+    expect("unknown sample type", sampling, libc::EINVAL)?;
+    let format = Attr::raw(CYCLES).with(|raw| raw.read_format = 1 << 63);
+    expect("unknown read format", format, libc::EINVAL)
+}
+
 /// The PMU is named "cpu", and raw events are its own.
 fn pmu_in_sysfs() -> Outcome {
     let text = std::fs::read_to_string("/sys/bus/event_source/devices/cpu/type")?;
@@ -126,6 +145,7 @@ fn pmu_in_sysfs() -> Outcome {
 }
 
 ktap::main! {
-    generic_events, cache_events, pmc5_and_pmc6_count_one_thing, no_such_pmc,
-    bits_without_meaning, reserved_values, unknown_type, pmu_in_sysfs,
+    generic_events, cache_events, codes_on_every_pmc, pmc5_and_pmc6_count_one_thing,
+    no_such_pmc, bits_without_meaning, reserved_values, unknown_type, refused_by_perf_core,
+    pmu_in_sysfs,
 }
