@@ -98,7 +98,7 @@ pub(super) fn event_added(this_cpu: &ExclusiveCpu<'_>, event: &Event) {
 
 /// Clears the BHRB, before the PMU is programmed with `mmcr`, if it holds branches that a new
 /// event's owner must not see or that were recorded with another filter.
-pub(super) fn discard_stale(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu, mmcr: &Mmcr) {
+pub(super) fn discard_stale(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>, mmcr: &Mmcr) {
     if this_cpu.state().stale_branches.replace(false) || this_cpu.ifm.get() != mmcr.ifm() {
         local.clear_bhrb();
     }

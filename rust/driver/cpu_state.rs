@@ -73,8 +73,8 @@ pub(super) type ThisCpu<'a> = perf::ThisCpu<'a, SharedState>;
 pub(super) type ExclusiveCpu<'a> = perf::ExclusiveCpu<'a, SharedState, ExclusiveState>;
 
 /// The PMU of `_this_cpu`.
-pub(super) fn local_pmu(_this_cpu: &ThisCpu<'_>) -> LocalPmu {
-    // SAFETY: Interrupts are off while a `ThisCpu` lives, by its type invariants. Callers keep
-    // theirs for longer than the `LocalPmu`.
+pub(super) fn local_pmu<'a>(_this_cpu: &'a ThisCpu<'_>) -> LocalPmu<'a> {
+    // SAFETY: Interrupts are off while a `ThisCpu` lives, by its type invariants, and the result
+    // borrows this one.
     unsafe { LocalPmu::new() }
 }

@@ -28,7 +28,7 @@ impl ResetOnExec {
 }
 
 impl OnExec for ResetOnExec {
-    fn exec(&self, local: &LocalPmu) {
+    fn exec(&self, local: &LocalPmu<'_>) {
         // SAFETY: Interrupts are off while a `LocalPmu` lives. `execve` is in process context, so
         // no callback of perf core is under way on this CPU.
         let Some(this_cpu) = (unsafe { self.cpus.exclusive_cpu() }) else {

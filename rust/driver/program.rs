@@ -109,7 +109,7 @@ impl Driver {
     }
 
     /// Turns this CPU's PMU on if that has not been done since the CPU came up.
-    fn turn_on(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu) {
+    fn turn_on(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) {
         let came_up = self.hotplug.came_up(this_cpu.id());
         if came_up || !this_cpu.state().turned_on.get() {
             local.enable_pmcs();
@@ -119,7 +119,7 @@ impl Driver {
 
     /// Programs the frozen PMU with the events in the CPU's slots. Returns whether the PMU may be
     /// enabled.
-    fn program(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu) -> bool {
+    fn program(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) -> bool {
         let Some(assignment) = self.assignment(this_cpu) else {
             return false;
         };

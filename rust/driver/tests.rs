@@ -76,7 +76,7 @@ mod cases {
         struct Ignore;
 
         impl OnExec for Ignore {
-            fn exec(&self, _local: &LocalPmu) {}
+            fn exec(&self, _local: &LocalPmu<'_>) {}
         }
 
         // The module has the one. Nothing is left behind of a second.

@@ -180,7 +180,7 @@ impl<'a, S> ThisCpu<'a, S> {
     }
 
     /// The events on this CPU's PMU.
-    pub(crate) fn slots(&self) -> &'a Slots {
+    pub(crate) fn slots(&self) -> &Slots {
         &self.context.slots
     }
 
@@ -208,9 +208,9 @@ pub(crate) struct ExclusiveCpu<'a, S, X> {
     state: &'a X,
 }
 
-impl<'a, S, X> ExclusiveCpu<'a, S, X> {
+impl<S, X> ExclusiveCpu<'_, S, X> {
     /// The driver's state that only code that schedules events uses.
-    pub(crate) fn state(&self) -> &'a X {
+    pub(crate) fn state(&self) -> &X {
         self.state
     }
 }

@@ -37,7 +37,7 @@ use kernel::{
 pub(crate) trait OnExec: Send + Sync + 'static {
     /// Called when the current task is about to run another program, with interrupts off; `local`
     /// is its CPU's PMU.
-    fn exec(&self, local: &LocalPmu);
+    fn exec(&self, local: &LocalPmu<'_>);
 }
 
 /// Whether there is an [`ExecWatch`].

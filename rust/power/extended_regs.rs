@@ -43,11 +43,11 @@ pub(crate) fn has_instruction(mask: u64) -> bool {
 }
 
 /// The counters that samples of this CPU show while the value lives. They show 0 otherwise.
-pub(crate) struct SampledCounters<'a>(PhantomData<&'a LocalPmu>);
+pub(crate) struct SampledCounters<'a>(PhantomData<&'a LocalPmu<'a>>);
 
 impl<'a> SampledCounters<'a> {
     /// Shows `counters`. To be called, and dropped, in a PMI.
-    pub(crate) fn show(_local: &'a LocalPmu, counters: &[u32; COUNTERS]) -> Self {
+    pub(crate) fn show(_local: &'a LocalPmu<'a>, counters: &[u32; COUNTERS]) -> Self {
         set_counters(counters);
         Self(PhantomData)
     }
@@ -75,12 +75,12 @@ pub(crate) struct HiddenInstruction<'a> {
     sdar: u64,
     /// SIER2 and SIER3, if these are hidden.
     sier2_sier3: Option<(u64, u64)>,
-    local: PhantomData<&'a LocalPmu>,
+    local: PhantomData<&'a LocalPmu<'a>>,
 }
 
 impl<'a> HiddenInstruction<'a> {
     /// Hides kernel addresses in SIAR and SDAR.
-    pub(crate) fn hide_addresses(_local: &'a LocalPmu) -> Self {
+    pub(crate) fn hide_addresses(_local: &'a LocalPmu<'a>) -> Self {
         let saved = Self {
             siar: Siar::read(),
             sdar: Sdar::read(),
@@ -98,7 +98,7 @@ impl<'a> HiddenInstruction<'a> {
 
     /// Hides SIAR and SDAR, and on ISA v3.1 (`is_v31`) SIER2 and SIER3: the instruction is the
     /// kernel's.
-    pub(crate) fn hide_all(_local: &'a LocalPmu, is_v31: bool) -> Self {
+    pub(crate) fn hide_all(_local: &'a LocalPmu<'a>, is_v31: bool) -> Self {
         let saved = Self {
             siar: Siar::read(),
             sdar: Sdar::read(),

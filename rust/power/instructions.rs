@@ -15,12 +15,12 @@ use core::marker::PhantomData;
 ///
 /// `ebb_pmu_user_access_begin()` was called on this CPU, which the value does not leave: it borrows
 /// a [`LocalPmu`].
-pub(crate) struct Instructions<'a>(PhantomData<&'a LocalPmu>);
+pub(crate) struct Instructions<'a>(PhantomData<&'a LocalPmu<'a>>);
 
 impl<'a> Instructions<'a> {
     /// Opens the program's memory until the value is dropped.
     #[inline]
-    pub(crate) fn open(_local: &'a LocalPmu) -> Self {
+    pub(crate) fn open(_local: &'a LocalPmu<'a>) -> Self {
         // SAFETY: `drop` ends it on the same CPU, as interrupts are off until then.
         unsafe { bindings::ebb_pmu_user_access_begin() };
         // INVARIANT: Called just now.

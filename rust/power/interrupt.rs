@@ -127,7 +127,7 @@ impl Interrupted {
 
 /// The registers with which the current task's program entered the kernel; `None` for a task
 /// without a program.
-fn program_regs(_local: &LocalPmu) -> Option<NonNull<pt_regs>> {
+fn program_regs(_local: &LocalPmu<'_>) -> Option<NonNull<pt_regs>> {
     // SAFETY: Interrupts are off, so the task stays current.
     let (mm, regs) = unsafe { ((*get_current()).mm, (*get_current()).thread.regs) };
     // A task that exits keeps its registers when its memory is gone. perf core would take their
@@ -143,7 +143,7 @@ fn program_regs(_local: &LocalPmu) -> Option<NonNull<pt_regs>> {
 }
 
 /// NIP of the current task's program, where the kernel returns to; 0 for a task without a program.
-pub(crate) fn program_nip(local: &LocalPmu) -> u64 {
+pub(crate) fn program_nip(local: &LocalPmu<'_>) -> u64 {
     // SAFETY: As in `program_regs`. CAST: As above.
     program_regs(local).map_or(0, |regs| unsafe { (*named(regs)).nip as u64 })
 }
@@ -154,7 +154,7 @@ pub(crate) struct ProgramRegs(pt_regs);
 
 impl ProgramRegs {
     /// Copies the registers.
-    pub(crate) fn copy(local: &LocalPmu) -> Self {
+    pub(crate) fn copy(local: &LocalPmu<'_>) -> Self {
         // SAFETY: As in `program_regs`.
         let mut regs =
             program_regs(local).map_or_else(pt_regs::default, |regs| unsafe { regs.read() });

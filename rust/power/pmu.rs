@@ -65,15 +65,15 @@ pub(crate) fn synchronize() {
 ///
 /// # Invariants
 ///
-/// Interrupts are off while the value lives.
-pub(crate) struct LocalPmu(PhantomData<*mut ()>);
+/// Interrupts are off for the lifetime `'a`.
+pub(crate) struct LocalPmu<'a>(PhantomData<(&'a (), *mut ())>);
 
-impl LocalPmu {
+impl LocalPmu<'_> {
     /// Shows it.
     ///
     /// # Safety
     ///
-    /// Interrupts must be off while the value lives. PMIs may come.
+    /// Interrupts must be off for the lifetime. PMIs may come.
     pub(crate) unsafe fn new() -> Self {
         // INVARIANT: The caller guarantees it.
         Self(PhantomData)

@@ -47,7 +47,7 @@ fn value(long: c_ulong) -> u64 {
 ///
 /// The pointer is to the `thread` of the current task. It stays the current one, and nobody else
 /// writes these registers, as interrupts are off while the [`LocalPmu`] lives.
-pub(crate) struct CurrentThread<'a>(*mut bindings::thread_struct, PhantomData<&'a LocalPmu>);
+pub(crate) struct CurrentThread<'a>(*mut bindings::thread_struct, PhantomData<&'a LocalPmu<'a>>);
 
 /// Which registers a CPU has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(crate) enum RegisterSet {
 
 impl<'a> CurrentThread<'a> {
     /// The registers of the current task.
-    pub(crate) fn new(_local: &'a LocalPmu) -> Self {
+    pub(crate) fn new(_local: &'a LocalPmu<'a>) -> Self {
         // SAFETY: There is always a current task.
         let thread = unsafe { &raw mut (*bindings::get_current()).thread };
         // INVARIANT: The value borrows `_local`.

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Wrong uses that lifetimes refuse: each has the compiler's error at the end of its line. See
+//! `../test-misuse`.
+
+use super::cpu_state::{
+    CpuContexts,
+    ExclusiveState,
+    ThisCpu, //
+    local_pmu,
+};
+use crate::{
+    perf::{
+        BranchStack,
+        Event,
+        Sample, //
+    },
+    power::pmu::LocalPmu, //
+};
+
+/// An event is used after interrupts are on again, when it may be closed.
+fn last_of_slots(cpus: &CpuContexts) -> Option<&Event> {
+    // SAFETY: None, the function is never called.
+    let this_cpu = unsafe { cpus.this_cpu() }?;
+    this_cpu.slots().get(0) //~ E0515
+}
+
+/// So is the state of a CPU that one may have left.
+fn state(cpus: &CpuContexts) -> Option<&ExclusiveState> {
+    // SAFETY: As above.
+    let this_cpu = unsafe { cpus.exclusive_cpu() }?;
+    Some(this_cpu.state()) //~ E0515
+}
+
+/// So is what shows that they are off.
+fn freeze(cpus: &CpuContexts) -> Option<LocalPmu<'_>> {
+    // SAFETY: As above.
+    let this_cpu = unsafe { cpus.this_cpu() }?;
+    Some(local_pmu(&this_cpu)) //~ E0515
+}
+
+/// A callback keeps an event for later.
+fn keep<'a>(this_cpu: &ThisCpu<'_>, kept: &mut Option<&'a Event>) {
+    *kept = this_cpu.slots().get(0); //~ E0621
+}
+
+/// A sample refers to a stack of branches that is gone.
+fn sample(event: &Event) -> Sample<'_> {
+    let mut stack = BranchStack::new();
+    let mut sample = Sample::new(event, 1, 0);
+    sample.set_branch_stack(&mut stack);
+    sample //~ E0515
+}
+
+/// Two samples have the same one.
+fn stacked<'a>(one: &mut Sample<'a>, other: &mut Sample<'a>, stack: &'a mut BranchStack) {
+    one.set_branch_stack(stack);
+    other.set_branch_stack(stack); //~ E0499
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Right uses of `rust/perf` and `rust/power`, which differ as little as can be from the wrong ones
+//! beside this file. See `../test-misuse`.
+
+use super::cpu_state::{
+    CpuContexts,
+    ExclusiveCpu,
+    ThisCpu, //
+    local_pmu,
+};
+use crate::perf::{
+    BranchStack,
+    Event,
+    NewEvent,
+    PmiCell,
+    Sample, //
+};
+use core::cell::Cell;
+
+fn event_init(event: &NewEvent<'_>) {
+    for member in event.group() {
+        let _ = member.hw().idx();
+    }
+    event.hw_mut().set_idx(3);
+}
+
+fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
+    event.hw_mut(this_cpu).set_idx(3);
+}
+
+fn add(this_cpu: &ExclusiveCpu<'_>, event: &Event) {
+    this_cpu.state().ebb.set(true);
+    event.hw_mut(this_cpu).set_idx(3);
+}
+
+fn is_send<T: Send>(_value: T) {}
+
+fn is_sync<T: Sync>(_value: T) {}
+
+fn shared_by_interrupts() {
+    is_sync(PmiCell::new(0u64));
+}
+
+fn sent() {
+    is_send(Cell::new(0u64));
+}
+
+fn last_of_slots(cpus: &CpuContexts) -> Option<u64> {
+    // SAFETY: None, the function is never called.
+    let this_cpu = unsafe { cpus.this_cpu() }?;
+    this_cpu.slots().get(0).map(|event| event.hw().code())
+}
+
+fn state(cpus: &CpuContexts) -> Option<bool> {
+    // SAFETY: As above.
+    let this_cpu = unsafe { cpus.exclusive_cpu() }?;
+    Some(this_cpu.state().ebb.get())
+}
+
+fn freeze(cpus: &CpuContexts) -> Option<()> {
+    // SAFETY: As above.
+    let this_cpu = unsafe { cpus.this_cpu() }?;
+    local_pmu(&this_cpu).clear_bhrb();
+    Some(())
+}
+
+fn keep<'a>(this_cpu: &'a ThisCpu<'_>, kept: &mut Option<&'a Event>) {
+    *kept = this_cpu.slots().get(0);
+}
+
+fn sample(event: &Event) -> Sample<'_> {
+    let mut sample = Sample::new(event, 1, 0);
+    sample.set_addr(0);
+    sample
+}
+
+fn stacked<'a>(sample: &mut Sample<'a>, stack: &'a mut BranchStack) {
+    sample.set_branch_stack(stack);
+}

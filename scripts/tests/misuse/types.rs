@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Wrong uses that types refuse: each has the compiler's error at the end of its line. See
+//! `../test-misuse`.
+
+use super::cpu_state::ThisCpu;
+use crate::perf::{
+    Event,
+    NewEvent,
+    PmiCell, //
+};
+use core::cell::Cell;
+
+/// An event that is being opened writes to another one, which may be on a CPU.
+fn event_init(event: &NewEvent<'_>) {
+    for member in event.group() {
+        member.hw().set_idx(3); //~ E0599
+        member.hw_mut().set_idx(3); //~ E0061
+    }
+}
+
+/// A callback that may interrupt others reaches what they may be in the middle of changing.
+fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
+    this_cpu.state().ebb.set(true); //~ E0599
+    event.hw().set_idx(3); //~ E0599
+}
+
+fn is_send<T: Send>(_value: T) {}
+
+fn is_sync<T: Sync>(_value: T) {}
+
+/// State that can be torn, or a pointer to what may have gone, is shared with interrupts.
+fn shared_by_interrupts() {
+    is_sync(Cell::new(0u64)); //~ E0277
+    is_sync(PmiCell::new(core::ptr::null::<u64>())); //~ E0277
+}
+
+/// What shows that interrupts are off goes to another thread.
+fn sent(this_cpu: ThisCpu<'static>) {
+    is_send(this_cpu); //~ E0277
+}
