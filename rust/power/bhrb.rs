@@ -5,9 +5,12 @@
 //! Power ISA, Book III, chapter "Performance Monitor Facility", section "Branch History Rolling
 //! Buffer". `isa207` decodes the entries.
 
-use super::spr::{
-    self,
-    BHRB_ENTRIES, //
+use super::{
+    machine,
+    spr::{
+        self,
+        BHRB_ENTRIES, //
+    }, //
 };
 use core::mem::MaybeUninit;
 
@@ -24,8 +27,12 @@ impl Bhrb {
     /// Copies the buffer of this CPU and returns its entries, the newest first.
     ///
     /// The BHRB must not be recording. It does not while MMCR0\[PMAE\] is 0, thus after an alert.
+    /// There are none on a machine without BHRB, where its instructions are illegal.
     #[inline]
     pub(crate) fn read(&mut self) -> &[u64] {
+        if !machine::has_bhrb() {
+            return &[];
+        }
         let len = spr::read_bhrb(&mut self.0);
         // SAFETY: `read_bhrb` has written `len` entries.
         unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), len) }

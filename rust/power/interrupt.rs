@@ -180,8 +180,8 @@ impl ProgramRegs {
 }
 
 /// Whether the interrupt under way, which is no PMI, interrupted a program rather than the kernel.
-pub(crate) fn interrupted_program() -> bool {
-    // SAFETY: Reads a variable of this CPU.
+pub(crate) fn interrupted_program(_local: &LocalPmu<'_>) -> bool {
+    // SAFETY: Reads a variable of this CPU, which this does not leave as interrupts are off.
     let regs = unsafe { bindings::ebb_pmu_get_irq_regs() };
     // SAFETY: Null or valid while the interrupt is under way.
     NonNull::new(regs).is_some_and(|regs| unsafe { (*named(regs)).msr as u64 & MSR_PR != 0 })
@@ -271,10 +271,13 @@ impl<H: Handler> PmcReservation<H> {
         Ok(())
     }
 
-    /// Removes a user that [`PmcReservation::get`] added.
+    /// Removes a user that [`PmcReservation::get`] added; does nothing when there is none.
     pub(crate) fn put(&self) {
         let mut users = self.users.lock();
-        *users = users.saturating_sub(1);
+        if *users == 0 {
+            return;
+        }
+        *users -= 1;
         if *users == 0 {
             // SAFETY: There was a user, so the PMU is reserved by the type invariants.
             unsafe { bindings::release_pmc_hardware() };

@@ -8,6 +8,7 @@
 
 use super::{
     super::cpu_state::{
+        local_pmu,
         CpuContexts,
         ThisCpu, //
     },
@@ -142,11 +143,11 @@ impl HrTimerCallback for CheckTimer {
     type Pointer<'a> = Pin<&'a Self>;
 
     fn run(this: Pin<&Self>, _context: HrTimerCallbackContext<'_, Self>) -> HrTimerRestart {
-        let in_program = interrupted_program();
         let mut pause_ns = None;
         masked(|| {
             // SAFETY: Interrupts are off in the timer's interrupt.
             if let Some(this_cpu) = unsafe { this.cpus.this_cpu() } {
+                let in_program = interrupted_program(&local_pmu(&this_cpu));
                 let next = check(&this_cpu, in_program);
                 // The timer of a CPU that went offline fires on another one, whose own timer goes
                 // on.
