@@ -69,7 +69,7 @@ impl Event {
         unsafe { &*hw.cast() }
     }
 
-    /// The driver's own data of an event that is on, or comes to, the CPU that this runs on.
+    /// The driver's own data of an event that is on the CPU that this runs on, comes to it or goes.
     pub(crate) fn hw_mut<S>(&self, _cpu: &ThisCpu<'_, S>) -> HwMut<'_> {
         HwMut::new(self.hw())
     }

@@ -210,7 +210,7 @@ impl<T: Pmu> VTable<T> {
 
     /// # Safety
     ///
-    /// perf core's: `event` is on this CPU's PMU, interrupts are off.
+    /// perf core's: `event` is on this CPU's PMU or being added or deleted, interrupts are off.
     unsafe extern "C" fn start(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: The caller's guarantees are those asked for.
         unsafe { nested(event, |driver: &T, cpu, event| driver.start(cpu, event)) }
@@ -218,7 +218,7 @@ impl<T: Pmu> VTable<T> {
 
     /// # Safety
     ///
-    /// perf core's: `event` is on this CPU's PMU, interrupts are off.
+    /// perf core's: `event` is on this CPU's PMU or being added or deleted, interrupts are off.
     unsafe extern "C" fn stop(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: The caller's guarantees are those asked for.
         unsafe { nested(event, |driver: &T, cpu, event| driver.stop(cpu, event)) }
@@ -226,7 +226,7 @@ impl<T: Pmu> VTable<T> {
 
     /// # Safety
     ///
-    /// perf core's: `event` is on this CPU's PMU, interrupts are off.
+    /// perf core's: `event` is on this CPU's PMU or being added or deleted, interrupts are off.
     unsafe extern "C" fn read(event: *mut bindings::perf_event) {
         // SAFETY: The caller's guarantees are those asked for.
         unsafe { nested(event, |driver: &T, cpu, event| driver.read(cpu, event)) }
