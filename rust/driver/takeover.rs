@@ -38,14 +38,15 @@ pub(crate) struct Takeover {
     // back.
     _exec: ExecWatch<ResetOnExec>,
     _registration: Registration<Arc<Driver>>,
-    _set_aside: Option<SetAside>,
+    _set_aside: SetAside,
 }
 
 impl Takeover {
     /// Takes the PMU over.
     ///
-    /// Fails with `ENODEV` on a processor that the driver does not know, with `EBUSY` if the PMU
-    /// belongs to another module, with `ENOMEM` and the like. The PMU is left to who had it then.
+    /// Fails with `ENODEV` on a processor that the driver does not know and where the kernel has no
+    /// PMU to take over, with `EBUSY` if the PMU belongs to another module, with `ENOMEM` and the
+    /// like. The PMU is left to who had it then.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         let pvr = machine::pvr();
         let Some(model) = CpuModel::from_pvr(pvr) else {
@@ -64,11 +65,16 @@ impl Takeover {
             pr_err!("the kernel cannot tell of new programs ({e:?}): CONFIG_TRACEPOINTS?\n");
         })?;
 
-        let set_aside = Foreign::find_cycles()
-            .and_then(|foreign| foreign.map(Foreign::set_aside).transpose())
-            .inspect_err(|e| {
-                pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
-            })?;
+        let log = |e: &Error| {
+            pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
+        };
+        let Some(foreign) = Foreign::find_cycles().inspect_err(log)? else {
+            // perf core asks arch code about each sample, which reads the built-in driver's
+            // description of the PMU: the kernel has none if it never registered one.
+            pr_err!("the kernel has no PMU to take over: is it told to leave it, pmu_override=?\n");
+            return Err(ENODEV);
+        };
+        let set_aside = foreign.set_aside().inspect_err(log)?;
         let capabilities = if model.isa() >= Isa::V300 {
             Capability::ExtendedRegs.into()
         } else {
@@ -79,13 +85,8 @@ impl Takeover {
                 .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
 
         let name = model.name();
-        match &set_aside {
-            Some(other) => {
-                let other = other.name();
-                pr_info!("{name}: took \"{other}\" over; 6 counters, sampling, branches, EBB\n");
-            }
-            None => pr_info!("{name}: no PMU to take over; 6 counters, sampling, branches, EBB\n"),
-        }
+        let other = set_aside.name();
+        pr_info!("{name}: took \"{other}\" over; 6 counters, sampling, branches, EBB\n");
         Ok(Self {
             _exec: exec,
             _registration: registration,

@@ -1,0 +1,33 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# On a kernel that is told to leave the PMU to somebody else (pmu_override=, bare metal
+# only), the module cannot be inserted and says why.
+
+# The tests are called by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
+
+# Whether PMC6 counts, as the kernel lets it on such a boot.
+counters_run() {
+	first=$(cat /sys/devices/system/cpu/cpu0/pmc6)
+	second=$(cat /sys/devices/system/cpu/cpu0/pmc6)
+	[ "$first" != "$second" ]
+}
+
+module_is_refused() {
+	watch_log
+	! insmod "$MODULE" || fail "insmod succeeded"
+	printed | grep -q "$NAME: .*pmu_override=" || fail "without a reason: $(printed)"
+	! loaded || fail "the module is there"
+	quiet
+}
+
+pmu_is_left_alone() {
+	counters_run || skip "the counters stand still"
+	! insmod "$MODULE" || fail "insmod succeeded"
+	counters_run || fail "the counters have been stopped"
+}
+
+grep -q pmu_override= /proc/cmdline || skip_all "the kernel has its PMU: no pmu_override="
+run_tests module_is_refused pmu_is_left_alone
