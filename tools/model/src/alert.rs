@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! When an alert occurs, and what it changes.
+//!
+//! A counter that is negative is a condition; PMC1CE and PMCjCE enable it. An enabled condition,
+//! or an event of the time base that TBEE enables, freezes the counters (FCECE) or starts them
+//! (TRIGGER), and is an alert if PMAE is set.
+
+use crate::{
+    Facility,
+    facility::NEGATIVE,
+    fields::{mmcr0, spr},
+};
+
+impl Facility {
+    /// Writes MMCR0. PMAO written as 1 makes an exception, as 0 ends it.
+    ///
+    /// \[kernel\] `pmao_restore_workaround()`: "this should generate an exception". That none is
+    /// made on POWER8E, where one that exists stays: likewise, and \[KVM\] `kvmppc_fix_pmao`.
+    pub(crate) fn write_mmcr0(&mut self, value: u64) {
+        self.mmcr0 = value;
+        if value & mmcr0::PMAO == 0 {
+            self.exception = false;
+        } else if !self.processor.ignores_pmao_write() {
+            self.exception = true;
+        }
+    }
+
+    /// Whether a negative value of a counter is an enabled condition.
+    ///
+    /// \[kernel\] `asm/reg.h`; \[microwatt\] `pmu_2`, also for PMCC 0b11, with which PMC5 and PMC6
+    /// cause no alerts.
+    pub(crate) fn is_condition_enabled(&self, pmc: usize) -> bool {
+        let enable = if pmc == 0 {
+            mmcr0::PMC1CE
+        } else {
+            mmcr0::PMCJCE
+        };
+        self.mmcr0 & enable != 0 && !self.is_outside(pmc)
+    }
+
+    /// Whether an enabled condition exists that the facility reacts to.
+    ///
+    /// A condition exists as long as a counter is negative, so enabling it, or alerts, causes an
+    /// alert at once (\[microwatt\] `pmu_2`; \[KVM\] `kvmhv_save_guest_pmu`, which calls it a fault
+    /// that POWER8 does not). POWER8 sees only a counter that becomes negative; `before` is what
+    /// the counters held. That it also sees one that software makes negative: \[memory\].
+    fn condition_exists(&self, before: [u32; 6]) -> bool {
+        (0..6).any(|pmc| {
+            let became = before[pmc] < NEGATIVE || !self.processor.misses_negative_at_enable();
+            self.pmc[pmc] >= NEGATIVE && became && self.is_condition_enabled(pmc)
+        })
+    }
+
+    /// Reacts to counters that are negative. They held `before`.
+    pub(crate) fn raise_alerts(&mut self, before: [u32; 6]) {
+        if self.condition_exists(before) {
+            self.condition_or_event();
+        }
+        // TRIGGER ends with a negative PMC1, whether or not that is an enabled condition.
+        // [microwatt] `pmu_1`.
+        if self.pmc[0] >= NEGATIVE {
+            self.mmcr0 &= !mmcr0::TRIGGER;
+        }
+    }
+
+    /// A bit of the time base that MMCR0\[TBSEL\] selects changes from 0 to 1.
+    ///
+    /// \[microwatt\] `pmu_2`.
+    pub fn time_base_event(&mut self) {
+        if self.mmcr0 & mmcr0::TBEE != 0 {
+            self.condition_or_event();
+            self.raise_event_based_exception();
+        }
+    }
+
+    /// An enabled condition or event.
+    ///
+    /// \[microwatt\] `pmu_1`: with TRIGGER set it starts the counters, else it freezes them if
+    /// FCECE is set, both whether or not alerts are enabled. With PMAE set it is an alert, which
+    /// turns PMAE into PMAO.
+    fn condition_or_event(&mut self) {
+        if self.mmcr0 & mmcr0::TRIGGER != 0 {
+            self.mmcr0 &= !mmcr0::TRIGGER;
+        } else if self.mmcr0 & mmcr0::FCECE != 0 {
+            self.mmcr0 |= mmcr0::FC;
+        }
+        if self.mmcr0 & mmcr0::PMAE != 0 {
+            self.mmcr0 &= !mmcr0::PMAE;
+            self.mmcr0 |= mmcr0::PMAO;
+            self.exception = true;
+            self.sample_alert();
+        }
+    }
+
+    /// Whether a counter is negative, by its register's number.
+    pub fn is_negative(&self, number: u32) -> bool {
+        (spr::PMC1..=spr::PMC6).contains(&number) && self.mfspr(number) >= NEGATIVE.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Context, Facility, Instruction, Processor, mmcr0::*, spr};
+
+    const ENABLED: u64 = PMAE | FCECE | PMC1CE | PMCJCE;
+    const NEGATIVE: u64 = 0x8000_0000;
+
+    /// A program that is about to execute an instruction with one counter before its overflow.
+    fn before_overflow(processor: Processor, number: u32, mmcr0: u64) -> Facility {
+        let mut facility = Facility::new(processor);
+        facility.mtspr(spr::MMCR1, 0x0202_0202);
+        facility.mtspr(number, NEGATIVE - 1);
+        facility.mtspr(spr::MMCR0, mmcr0);
+        facility.context = Context::PROGRAM;
+        facility
+    }
+
+    #[test]
+    fn a_counter_that_becomes_negative_causes_an_alert() {
+        for processor in Processor::ALL {
+            for number in spr::PMC1..=spr::PMC6 {
+                let mut facility = before_overflow(processor, number, ENABLED);
+                assert!(!facility.is_negative(number));
+                facility.execute(&Instruction::at(0x1000));
+                let expected = (ENABLED & !PMAE) | PMAO | FC;
+                assert_eq!(facility.mfspr(spr::MMCR0), expected);
+                assert!(facility.is_negative(number) && facility.interrupt_is_due());
+                // Frozen: no counter moves.
+                let before = facility.pmc;
+                facility.execute(&Instruction::at(0x1004));
+                assert_eq!(facility.pmc, before);
+            }
+        }
+    }
+
+    #[test]
+    fn each_condition_has_its_enable() {
+        for number in spr::PMC1..=spr::PMC6 {
+            let (own, other) = if number == spr::PMC1 {
+                (PMC1CE, PMCJCE)
+            } else {
+                (PMCJCE, PMC1CE)
+            };
+            for (enable, alert) in [(own, true), (other, false), (0, false)] {
+                let mut facility = before_overflow(Processor::Power9, number, PMAE | enable);
+                facility.execute(&Instruction::at(0x1000));
+                assert_eq!(facility.interrupt_is_due(), alert, "{number} {enable:#x}");
+                // Without FCECE the counters go on.
+                assert_eq!(facility.mfspr(spr::MMCR0) & FC, 0);
+            }
+        }
+    }
+
+    #[test]
+    fn pmc5_and_pmc6_outside_the_facility_cause_no_alerts() {
+        for number in [spr::PMC1 + 4, spr::PMC6] {
+            let mut facility = before_overflow(Processor::Power9, number, ENABLED | PMCC);
+            facility.execute(&Instruction::at(0x1000));
+            assert!(facility.is_negative(number) && !facility.interrupt_is_due());
+        }
+    }
+
+    #[test]
+    fn a_condition_freezes_without_an_alert() {
+        for processor in Processor::ALL {
+            let mut facility = before_overflow(processor, spr::PMC1, ENABLED & !PMAE);
+            facility.execute(&Instruction::at(0x1000));
+            assert_eq!(facility.mfspr(spr::MMCR0), (ENABLED & !PMAE) | FC);
+            assert!(!facility.interrupt_is_due());
+        }
+    }
+
+    #[test]
+    fn a_condition_starts_what_waits_for_the_trigger_and_does_not_freeze() {
+        let mut facility = before_overflow(Processor::Power9, spr::PMC1, ENABLED | TRIGGER);
+        facility.execute(&Instruction::at(0x1000));
+        assert_eq!(facility.mfspr(spr::PMC1 + 1), 0);
+        assert_eq!(facility.mfspr(spr::MMCR0) & (TRIGGER | FC | PMAO), PMAO);
+        facility.execute(&Instruction::at(0x1004));
+        assert_eq!(facility.mfspr(spr::PMC1 + 1), 1);
+
+        // A negative PMC1 does so too when it is no enabled condition.
+        let mut facility = before_overflow(Processor::Power9, spr::PMC1, PMAE | PMCJCE | TRIGGER);
+        facility.execute(&Instruction::at(0x1000));
+        assert_eq!(facility.mfspr(spr::MMCR0), PMAE | PMCJCE);
+    }
+
+    #[test]
+    fn enabling_alerts_with_a_negative_counter_causes_one_but_on_power8() {
+        for processor in Processor::ALL {
+            let mut facility = Facility::new(processor);
+            facility.mtspr(spr::PMC1, NEGATIVE + 5);
+            facility.mtspr(spr::MMCR0, ENABLED);
+            let power8 = processor.misses_negative_at_enable();
+            assert_eq!(facility.mfspr(spr::MMCR0) & PMAO == 0, power8);
+            assert_eq!(facility.mfspr(spr::MMCR0) & FC == 0, power8);
+        }
+    }
+
+    #[test]
+    fn events_of_the_time_base_are_alerts() {
+        let mut facility = Facility::new(Processor::Power9);
+        facility.mtspr(spr::MMCR0, PMAE);
+        facility.time_base_event();
+        assert_eq!(facility.mfspr(spr::MMCR0), PMAE);
+        facility.mtspr(spr::MMCR0, PMAE | TBEE | FCECE);
+        facility.time_base_event();
+        assert_eq!(facility.mfspr(spr::MMCR0), TBEE | FCECE | FC | PMAO);
+    }
+
+    #[test]
+    fn pmao_makes_and_ends_an_exception_but_does_not_make_one_on_power8e() {
+        for processor in Processor::ALL {
+            let mut facility = Facility::new(processor);
+            facility.context.ee = true;
+            facility.mtspr(spr::MMCR0, FC | PMAO);
+            assert_eq!(facility.interrupt_is_due(), processor != Processor::Power8E);
+            facility.mtspr(spr::MMCR0, FC);
+            assert!(!facility.interrupt_is_due());
+        }
+    }
+
+    #[test]
+    fn an_exception_survives_a_write_of_pmao_on_power8e() {
+        // What the kernel's workaround does, `pmao_restore_workaround()`.
+        let mut facility = Facility::new(Processor::Power8E);
+        facility.mtspr(spr::PMC6, NEGATIVE - 2);
+        facility.mtspr(spr::MMCR0, PMAE | PMCJCE | PMAO);
+        facility.execute(&Instruction::at(0xc000_0000_0000_1000));
+        facility.execute(&Instruction::at(0xc000_0000_0000_1004));
+        facility.mtspr(spr::MMCR0, FC | PMAO);
+        facility.mtspr(spr::PMC6, 0);
+        facility.context.ee = true;
+        assert!(facility.interrupt_is_due());
+    }
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The branch history rolling buffer: what each generation records and filters.
+
+use crate::{
+    Context, Facility, Instruction, Isa,
+    fields::{mmcr0, mmcra},
+};
+
+/// Number of entries, the same on every processor.
+///
+/// \[kernel\] `bhrb_nr` of `power8-pmu.c` to `power10-pmu.c`.
+pub const BHRB_ENTRIES: usize = 32;
+
+/// BHRBE\[T\]: the entry is a target.
+const TARGET: u64 = 1 << 1;
+/// BHRBE\[P\]: mispredicted.
+const PREDICTION: u64 = 1 << 0;
+
+/// The form of a branch instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BranchForm {
+    /// `b`, `bl`: always taken, target in the instruction.
+    I,
+    /// `bc`: target in the instruction.
+    B,
+    /// `bclr`, `bcctr`, `bctar`: target in a register.
+    Xl,
+}
+
+/// A branch that is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// The form of the instruction.
+    pub form: BranchForm,
+    /// The target.
+    pub target: u64,
+    /// LK: it sets the link register.
+    pub link: bool,
+    /// BO: taken whatever the condition register and CTR hold.
+    pub always: bool,
+    /// The "a" bit of BO: software says how likely it is taken.
+    pub hinted: bool,
+    /// The processor predicted it wrongly.
+    pub mispredicted: bool,
+}
+
+impl Branch {
+    /// One that is always taken, sets no link register, and was predicted.
+    pub fn taken(form: BranchForm, target: u64) -> Self {
+        Self {
+            form,
+            target,
+            link: false,
+            always: true,
+            hinted: false,
+            mispredicted: false,
+        }
+    }
+
+    fn is_conditional(&self) -> bool {
+        self.form != BranchForm::I && !self.always
+    }
+}
+
+/// What of a branch is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Recorded {
+    Nothing,
+    Target,
+    All,
+}
+
+/// The buffer, newest entry first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bhrb([u64; BHRB_ENTRIES]);
+
+impl Bhrb {
+    pub(crate) fn push(&mut self, entry: u64) {
+        self.0.rotate_right(1);
+        self.0[0] = entry;
+    }
+}
+
+impl Facility {
+    /// `clrbhrb` in privileged state.
+    pub fn clrbhrb(&mut self) {
+        self.bhrb = Bhrb::default();
+    }
+
+    /// `mfbhrbe` in privileged state: an entry, 0 being the newest; 0 for one that is empty.
+    pub fn mfbhrbe(&self, entry: usize) -> u64 {
+        self.bhrb.0.get(entry).copied().unwrap_or(0)
+    }
+
+    /// Records the branch that an instruction takes.
+    ///
+    /// One entry with the instruction's address, but for XL-form: the address, and then the target
+    /// with T set, which is thus the newest. \[kernel\] `power_pmu_bhrb_read()`.
+    pub(crate) fn record_branch(&mut self, instruction: &Instruction) {
+        let Some(branch) = instruction.branch else {
+            return;
+        };
+        if !self.records_branches(self.context) {
+            return;
+        }
+        let recorded = self.filter_branch(&branch);
+        let prediction = if branch.mispredicted { PREDICTION } else { 0 };
+        let indirect = branch.form == BranchForm::Xl;
+        if recorded == Recorded::All {
+            // With a target the prediction is the target's.
+            self.bhrb
+                .push(instruction.address | if indirect { 0 } else { prediction });
+        }
+        if recorded != Recorded::Nothing && indirect {
+            self.bhrb.push(branch.target & !3 | TARGET | prediction);
+        }
+    }
+
+    /// Whether branches are recorded in a state.
+    ///
+    /// - PMAE: \[memory\] Book III, MMCR0\[PMAE\] ("BHRB entries are written"); \[QEMU\].
+    /// - BHRBRD, on v3.1: \[kernel\] `MMCRA_BHRB_DISABLE`.
+    /// - On v3.1 in problem state only: \[kernel\] `power_pmu_bhrb_read()`, which leaves kernel
+    ///   addresses out before v3.1 because the buffer has them.
+    /// - FCS and FCP freeze the BHRB too: \[memory\] Book III, their names there.
+    fn records_branches(&self, context: Context) -> bool {
+        let v31 = self.processor.isa() >= Isa::V31;
+        let frozen = self.is_frozen(context) && self.mmcr0 & mmcr0::FC == 0;
+        self.mmcr0 & mmcr0::PMAE != 0
+            && !frozen
+            && !(v31 && (self.mmcra & mmcra::BHRBRD != 0 || !context.problem))
+    }
+
+    /// What MMCRA\[IFM\] leaves of a branch.
+    ///
+    /// | IFM | before v3.1 | v3.1 |
+    /// |---|---|---|
+    /// | 0 | all | all |
+    /// | 1 | LK=1 | LK=1 |
+    /// | 2 | no I-form; of what is always taken the target only, if XL-form | indirect |
+    /// | 3 | as 2, and likewise for those with a hint | conditional |
+    ///
+    /// \[AIX\]; for v3.1 \[kernel\] `power10_bhrb_filter_map()` and \[QEMU\]. Whether IFM 2 has
+    /// calls on v3.1 is open: see `isa207/branch/filter.rs`.
+    fn filter_branch(&self, branch: &Branch) -> Recorded {
+        let when = |wanted| {
+            if wanted {
+                Recorded::All
+            } else {
+                Recorded::Nothing
+            }
+        };
+        let v31 = self.processor.isa() >= Isa::V31;
+        match (mmcra::ifm(self.mmcra), v31) {
+            (0, _) => Recorded::All,
+            (1, _) => when(branch.link),
+            (2, true) => when(branch.form == BranchForm::Xl),
+            (_, true) => when(branch.is_conditional()),
+            (ifm, false) => match branch.form {
+                BranchForm::I => Recorded::Nothing,
+                form if branch.always || (ifm == 3 && branch.hinted) => match form {
+                    BranchForm::Xl => Recorded::Target,
+                    _ => Recorded::Nothing,
+                },
+                _ => Recorded::All,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Processor, spr};
+
+    const PMAE: u64 = mmcr0::PMAE;
+
+    /// What is recorded of a branch at 0x1000 to 0x2000, the newest entry first.
+    fn recorded(processor: Processor, ifm: u64, branch: Branch, context: Context) -> Vec<u64> {
+        recorded_with(processor, PMAE, ifm << 30, branch, context)
+    }
+
+    fn recorded_with(
+        processor: Processor,
+        mmcr0: u64,
+        mmcra: u64,
+        branch: Branch,
+        context: Context,
+    ) -> Vec<u64> {
+        let mut facility = Facility::new(processor);
+        facility.mtspr(spr::MMCR0, mmcr0);
+        facility.mtspr(spr::MMCRA, mmcra);
+        facility.context = context;
+        facility.execute(&Instruction {
+            branch: Some(branch),
+            ..Instruction::at(0x1000)
+        });
+        (0..BHRB_ENTRIES)
+            .map(|entry| facility.mfbhrbe(entry))
+            .take_while(|e| *e != 0)
+            .collect()
+    }
+
+    fn branch(form: BranchForm) -> Branch {
+        Branch::taken(form, 0x2000)
+    }
+
+    #[test]
+    fn an_indirect_branch_has_two_entries() {
+        for processor in Processor::ALL {
+            let of = |branch| recorded(processor, 0, branch, Context::PROGRAM);
+            assert_eq!(of(branch(BranchForm::I)), [0x1000]);
+            assert_eq!(of(branch(BranchForm::B)), [0x1000]);
+            assert_eq!(of(branch(BranchForm::Xl)), [0x2002, 0x1000]);
+            // A register may hold any target; its last two bits are ignored.
+            assert_eq!(of(Branch::taken(BranchForm::Xl, 0x2003)), [0x2002, 0x1000]);
+            let wrong = |form| Branch {
+                mispredicted: true,
+                ..branch(form)
+            };
+            assert_eq!(of(wrong(BranchForm::B)), [0x1001]);
+            assert_eq!(of(wrong(BranchForm::Xl)), [0x2003, 0x1000]);
+        }
+    }
+
+    #[test]
+    fn the_kernel_is_recorded_before_v31_only() {
+        for processor in Processor::ALL {
+            let entries = recorded(processor, 0, branch(BranchForm::I), Context::KERNEL);
+            assert_eq!(entries.is_empty(), processor.isa() >= Isa::V31);
+        }
+    }
+
+    #[test]
+    fn recording_needs_pmae_and_on_v31_no_bhrbrd() {
+        for processor in Processor::ALL {
+            let of = |mmcr0, mmcra| {
+                let b = branch(BranchForm::I);
+                recorded_with(processor, mmcr0, mmcra, b, Context::PROGRAM).len()
+            };
+            assert_eq!(of(0, 0), 0);
+            assert_eq!(of(PMAE, 0), 1);
+            assert_eq!(of(PMAE | mmcr0::FCP, 0), 0);
+            assert_eq!(of(PMAE | mmcr0::FCS, 0), 1);
+            let disabled = of(PMAE, mmcra::BHRBRD);
+            assert_eq!(disabled, usize::from(processor.isa() < Isa::V31));
+        }
+    }
+
+    #[test]
+    fn filters_leave_of_each_branch_what_the_generation_says() {
+        use BranchForm::*;
+        let always = |form| branch(form);
+        let call = |form| Branch {
+            link: true,
+            ..branch(form)
+        };
+        let cond = |form| Branch {
+            always: false,
+            ..branch(form)
+        };
+        let hinted = |form| Branch {
+            hinted: true,
+            ..cond(form)
+        };
+        // How many entries each filter leaves, before v3.1 and on it.
+        for (branch, before, v31) in [
+            (always(I), [1, 0, 0, 0], [1, 0, 0, 0]),
+            (call(I), [1, 1, 0, 0], [1, 1, 0, 0]),
+            (always(B), [1, 0, 0, 0], [1, 0, 0, 0]),
+            (cond(B), [1, 0, 1, 1], [1, 0, 0, 1]),
+            (hinted(B), [1, 0, 1, 0], [1, 0, 0, 1]),
+            (always(Xl), [2, 0, 1, 1], [2, 0, 2, 0]),
+            (call(Xl), [2, 2, 1, 1], [2, 2, 2, 0]),
+            (cond(Xl), [2, 0, 2, 2], [2, 0, 2, 2]),
+            (hinted(Xl), [2, 0, 2, 1], [2, 0, 2, 2]),
+        ] {
+            for processor in Processor::ALL {
+                let counts: [usize; 4] = core::array::from_fn(|ifm| {
+                    recorded(processor, ifm as u64, branch, Context::PROGRAM).len()
+                });
+                let expected = if processor.isa() >= Isa::V31 {
+                    v31
+                } else {
+                    before
+                };
+                assert_eq!(counts, expected, "{processor:?} {branch:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_oldest_entries_are_lost_and_clrbhrb_clears_all() {
+        let mut facility = Facility::new(Processor::Power9);
+        facility.mtspr(spr::MMCR0, PMAE);
+        for number in 0..40 {
+            let address = 0x1000 + 4 * number;
+            let taken = Some(branch(BranchForm::I));
+            facility.execute(&Instruction {
+                branch: taken,
+                ..Instruction::at(address)
+            });
+        }
+        assert_eq!(facility.mfbhrbe(0), 0x1000 + 4 * 39);
+        assert_eq!(facility.mfbhrbe(31), 0x1000 + 4 * 8);
+        assert_eq!(facility.mfbhrbe(32), 0);
+        facility.clrbhrb();
+        assert!((0..BHRB_ENTRIES).all(|entry| facility.mfbhrbe(entry) == 0));
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The state that a thread runs in, and the instructions that it executes.
+
+use crate::Branch;
+
+/// What the facility sees of the thread beside its instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Context {
+    /// MSR\[PR\]: problem state.
+    pub problem: bool,
+    /// MSR\[HV\].
+    pub hypervisor: bool,
+    /// MSR\[PMM\]: the program is marked.
+    pub pmm: bool,
+    /// MSR\[EE\]: external interrupts are enabled.
+    pub ee: bool,
+    /// CTRL\[RUN\], the run latch: the thread has work.
+    pub run: bool,
+}
+
+impl Context {
+    /// A program in a partition.
+    pub const PROGRAM: Self = Self {
+        problem: true,
+        hypervisor: false,
+        pmm: false,
+        ee: true,
+        run: true,
+    };
+
+    /// The kernel in a partition, with interrupts off.
+    pub const KERNEL: Self = Self {
+        problem: false,
+        ee: false,
+        ..Self::PROGRAM
+    };
+
+    /// The kernel on bare metal, or a hypervisor, with interrupts off.
+    pub const HYPERVISOR: Self = Self {
+        hypervisor: true,
+        ..Self::KERNEL
+    };
+
+    /// Privileged, non-hypervisor state (MSR\[HV PR\] = 0b00).
+    pub(crate) fn is_supervisor(self) -> bool {
+        !self.problem && !self.hypervisor
+    }
+
+    /// Hypervisor state (MSR\[HV PR\] = 0b10).
+    pub(crate) fn is_hypervisor(self) -> bool {
+        !self.problem && self.hypervisor
+    }
+}
+
+/// An instruction that completes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// Its address.
+    pub address: u64,
+    /// The cycles that it takes.
+    pub cycles: u32,
+    /// The address of its data, if it accesses any.
+    pub data: Option<u64>,
+    /// The branch that it takes.
+    pub branch: Option<Branch>,
+    /// It is marked, if random sampling is on.
+    pub marked: bool,
+    /// How often each event occurs in it that the model has no name for.
+    pub others: u32,
+}
+
+impl Instruction {
+    /// One at an address that takes a cycle, and does nothing else.
+    pub fn at(address: u64) -> Self {
+        Self {
+            address,
+            cycles: 1,
+            data: None,
+            branch: None,
+            marked: false,
+            others: 0,
+        }
+    }
+
+    /// The address of the next instruction.
+    pub fn next(&self) -> u64 {
+        self.branch
+            .map_or(self.address.wrapping_add(4), |branch| branch.target)
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which alerts are interrupts, which wait, and which are event-based branches.
+//!
+//! An exception of the performance monitor exists while PMAO is set. Without MMCR0\[EBE\] it is an
+//! interrupt as soon as MSR\[EE\] allows it. With EBE it is an event-based exception, if BESCR\[PME\]
+//! enables those, and that a branch, if the thread is in problem state with BESCR\[GE\] set. As
+//! long as one of these is missing it waits, and whichever comes last lets it go on.
+
+use crate::{
+    Facility,
+    fields::{bescr, mmcr0, spr},
+};
+
+/// The upper half of a register.
+const UPPER: u64 = 0xffff_ffff << 32;
+
+impl Facility {
+    /// Whether a performance monitor interrupt occurs before the next instruction.
+    ///
+    /// \[QEMU\] for the line that follows PMAO and MSR\[EE\]; \[microwatt\] `p_out.intr`; \[kernel\]
+    /// `pmu-ebb.rst`, by which all interrupts go to the program under EBE.
+    pub fn interrupt_is_due(&self) -> bool {
+        self.exception && self.mmcr0 & mmcr0::EBE == 0 && self.context.ee
+    }
+
+    /// An exception under EBE, with PME set, sets PMEO and clears PME, whatever the thread is
+    /// doing.
+    ///
+    /// \[memory\] Book II, BESCR; \[kernel\] selftest `ebb.c`, `reset_ebb_with_clear_mask()`, which
+    /// clears PMEO and sets PME after each EBB, and says that hardware couples neither with PMAO
+    /// and PMAE, though the documents say so.
+    pub(crate) fn raise_event_based_exception(&mut self) {
+        if self.exception && self.mmcr0 & mmcr0::EBE != 0 && self.bescr & bescr::PME != 0 {
+            self.bescr &= !bescr::PME;
+            self.bescr |= bescr::PMEO;
+        }
+    }
+
+    /// Takes an event-based branch if one is due where the thread would go on at `next`. Returns
+    /// the address of the handler.
+    ///
+    /// \[QEMU\] `powerpc_excp_books()`: EBBRR gets the address, GE is cleared; \[kernel\]
+    /// `pmu-ebb.rst`, selftests: in problem state only, and not with GE off.
+    pub(crate) fn take_ebb(&mut self, next: u64) -> Option<u64> {
+        let due = self.bescr & bescr::PMEO != 0 && self.bescr & bescr::GE != 0;
+        if !due || !self.context.problem {
+            return None;
+        }
+        self.bescr &= !bescr::GE;
+        self.ebbrr = next;
+        Some(self.ebbhr & !3)
+    }
+
+    /// The thread enters problem state at `address`, as by a return from an interrupt. Returns the
+    /// address that it goes on at, which is the handler's if an event-based branch waited.
+    pub fn enter_problem_state(&mut self, address: u64) -> u64 {
+        self.context.problem = true;
+        self.context.ee = true;
+        self.take_ebb(address).unwrap_or(address)
+    }
+
+    /// `rfebb` with its operand: GE gets it, and the thread goes on at EBBRR, or in the handler if
+    /// another event-based branch is due.
+    ///
+    /// \[KVM\] `kvmhv_p9_tm_emulation()`; \[QEMU\] `helper_rfebb()`.
+    pub fn rfebb(&mut self, ge: bool) -> u64 {
+        self.bescr = self.bescr & !bescr::GE | if ge { bescr::GE } else { 0 };
+        let address = self.ebbrr;
+        self.take_ebb(address).unwrap_or(address)
+    }
+
+    /// Writes a register of the event-based branch facility. BESCRS and BESCRR set and clear the
+    /// bits that are written as 1, their forms with U those of the upper half.
+    ///
+    /// \[kernel\] selftest `reg.h`, `ebb.c`; \[memory\] for the forms with U.
+    pub(crate) fn write_ebb(&mut self, number: u32, value: u64) {
+        match number {
+            spr::BESCRS => self.bescr |= value,
+            spr::BESCRSU => self.bescr |= value & UPPER,
+            spr::BESCRR => self.bescr &= !value,
+            spr::BESCRRU => self.bescr &= !(value & UPPER),
+            spr::EBBHR => self.ebbhr = value,
+            spr::EBBRR => self.ebbrr = value,
+            _ => self.bescr = value,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{
+        Context, Facility, Instruction, Processor,
+        bescr::{GE, PME, PMEO},
+        mmcr0::*,
+        spr,
+    };
+
+    const HANDLER: u64 = 0x5000;
+
+    /// A program with EBBs whose next instruction causes an alert.
+    fn program(processor: Processor, bescr: u64) -> Facility {
+        let mut facility = Facility::new(processor);
+        facility.mtspr(spr::BESCR, bescr);
+        facility.mtspr(spr::EBBHR, HANDLER);
+        facility.mtspr(spr::PMC6, 0x7fff_ffff);
+        facility.mtspr(
+            spr::MMCR0,
+            PMAE | FCECE | PMCJCE | EBE | BHRBA | 0x0008_0000,
+        );
+        facility.context = Context::PROGRAM;
+        facility
+    }
+
+    #[test]
+    fn an_alert_under_ebe_is_an_ebb_and_no_interrupt() {
+        for processor in Processor::ALL {
+            let mut facility = program(processor, GE | PME);
+            let executed = facility.execute(&Instruction::at(0x1000));
+            assert!(executed.ebb && executed.next == HANDLER);
+            assert!(!facility.interrupt_is_due());
+            assert_eq!(facility.mfspr(spr::EBBRR), 0x1004);
+            assert_eq!(facility.mfspr(spr::BESCR), PMEO);
+            assert_eq!(facility.mfspr(spr::MMCR0) & (FC | PMAE | PMAO), FC | PMAO);
+        }
+    }
+
+    #[test]
+    fn an_alert_in_the_kernel_waits_for_problem_state() {
+        let mut facility = program(Processor::Power9, GE | PME);
+        facility.context = Context::KERNEL;
+        let executed = facility.execute(&Instruction::at(0xc000_0000_0000_1000));
+        assert!(!executed.ebb);
+        assert_eq!(facility.mfspr(spr::BESCR), GE | PMEO);
+        assert_eq!(facility.enter_problem_state(0x2000), HANDLER);
+        assert_eq!(facility.mfspr(spr::EBBRR), 0x2000);
+    }
+
+    #[test]
+    fn an_alert_waits_for_ge() {
+        let mut facility = program(Processor::Power9, PME);
+        assert!(!facility.execute(&Instruction::at(0x1000)).ebb);
+        assert_eq!(facility.mfspr(spr::BESCR), PMEO);
+        facility.problem_mtspr(spr::BESCRS, GE).unwrap();
+        assert!(facility.execute(&Instruction::at(0x1004)).ebb);
+    }
+
+    #[test]
+    fn an_alert_waits_for_pme() {
+        let mut facility = program(Processor::Power9, GE);
+        assert!(!facility.execute(&Instruction::at(0x1000)).ebb);
+        assert_eq!(facility.mfspr(spr::BESCR), GE);
+        facility.problem_mtspr(spr::BESCRSU, PME).unwrap();
+        assert!(facility.execute(&Instruction::at(0x1004)).ebb);
+    }
+
+    #[test]
+    fn an_alert_waits_for_ebe() {
+        let mut facility = program(Processor::Power9, GE | PME);
+        facility.mmcr0 &= !EBE;
+        assert!(!facility.execute(&Instruction::at(0x1000)).ebb);
+        assert!(facility.interrupt_is_due());
+        let mmcr0 = facility.mfspr(spr::MMCR0);
+        facility.mtspr(spr::MMCR0, mmcr0 | EBE);
+        assert!(!facility.interrupt_is_due());
+        assert_eq!(facility.mfspr(spr::BESCR), GE | PMEO);
+    }
+
+    #[test]
+    fn the_handler_clears_pmao_and_pmeo_by_itself() {
+        let mut facility = program(Processor::Power9, GE | PME);
+        facility.execute(&Instruction::at(0x1000));
+        // PMAO is still set: it comes again as soon as PME and GE are on.
+        facility.problem_mtspr(spr::BESCRR, PMEO).unwrap();
+        facility.problem_mtspr(spr::BESCRS, PME).unwrap();
+        assert_eq!(facility.rfebb(true), HANDLER);
+        // As a handler does it.
+        facility.mtspr(spr::PMC6, 0);
+        facility
+            .problem_mtspr(spr::MMCR0 - spr::PROBLEM, PMAE)
+            .unwrap();
+        facility.problem_mtspr(spr::BESCRR, PMEO).unwrap();
+        facility.problem_mtspr(spr::BESCRS, PME).unwrap();
+        assert_eq!(facility.rfebb(true), 0x1004);
+        assert_eq!(facility.mfspr(spr::BESCR), GE | PME);
+    }
+
+    #[test]
+    fn an_alert_that_a_switch_saved_in_pmao_comes_back_with_it() {
+        for processor in Processor::ALL {
+            let mut facility = program(processor, GE);
+            facility.execute(&Instruction::at(0x1000));
+            let mmcr0 = facility.mfspr(spr::MMCR0);
+            // The program leaves, and comes back with PME on.
+            facility.context = Context::KERNEL;
+            facility.mtspr(spr::MMCR0, FC);
+            facility.mtspr(spr::BESCR, GE | PME);
+            facility.mtspr(spr::MMCR0, mmcr0);
+            let lost = processor.ignores_pmao_write();
+            let expected = if lost { 0x1004 } else { HANDLER };
+            assert_eq!(
+                facility.enter_problem_state(0x1004),
+                expected,
+                "{processor:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn interrupts_wait_for_ee() {
+        let mut facility = Facility::new(Processor::Power10);
+        facility.mtspr(spr::MMCR0, FC | PMAO);
+        assert!(!facility.interrupt_is_due());
+        facility.context.ee = true;
+        assert!(facility.interrupt_is_due());
+    }
+}

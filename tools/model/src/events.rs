@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What each counter counts.
+
+use crate::{Facility, Instruction};
+
+impl Facility {
+    /// PMCxSEL of MMCR1: eight bits for each of PMC1 to PMC4, from bit 32 on.
+    pub(crate) fn pmc_select(&self, pmc: usize) -> u8 {
+        (self.mmcr1 >> (24 - 8 * pmc)) as u8
+    }
+
+    /// How often a counter's event occurs in an instruction.
+    ///
+    /// PMC5 counts instructions, PMC6 cycles. PMC1 to PMC4 count what PMCxSEL says:
+    ///
+    /// | codes | event | source |
+    /// |---|---|---|
+    /// | 02 on any, fe on PMC1 | instructions | \[kernel\] `power8-events-list.h`, `isa207-common.h` |
+    /// | 1e on any, f0 on PMC1 | cycles | \[kernel\] likewise; \[microwatt\] |
+    /// | f4 on PMC2 and PMC4 | run cycles | \[kernel\] `PM_RUN_CYC`; \[microwatt\] |
+    /// | fa on PMC4, f4 on PMC3 | run instructions | \[kernel\] `PM_RUN_INST_CMPL`; \[microwatt\] |
+    /// | fa on PMC2 | branches taken | \[microwatt\]; \[kernel\] `PM_BR_TAKEN_CMPL` |
+    /// | 00 | nothing | \[microwatt\] |
+    ///
+    /// All other codes count [`Instruction::others`].
+    pub(crate) fn occurrences(&self, pmc: usize, instruction: &Instruction) -> u32 {
+        let run = u32::from(self.context.run);
+        match (pmc, if pmc < 4 { self.pmc_select(pmc) } else { 0 }) {
+            (4, _) => 1,
+            (5, _) => instruction.cycles,
+            (_, 0) => 0,
+            (_, 0x02) | (0, 0xfe) => 1,
+            (_, 0x1e) | (0, 0xf0) => instruction.cycles,
+            (1 | 3, 0xf4) => instruction.cycles * run,
+            (2, 0xf4) | (3, 0xfa) => run,
+            (1, 0xfa) => u32::from(instruction.branch.is_some()),
+            _ => instruction.others,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Branch, BranchForm, Context, Facility, Instruction, Processor, mmcr0, spr};
+
+    /// What the counters hold after an instruction of three cycles that branches.
+    fn counted(mmcr1: u64, context: Context) -> [u64; 6] {
+        let mut facility = Facility::new(Processor::Power8);
+        facility.mtspr(spr::MMCR1, mmcr1);
+        facility.mtspr(spr::MMCR0, mmcr0::CC56RUN);
+        facility.context = context;
+        let branch = Branch::taken(BranchForm::I, 0x2000);
+        facility.execute(&Instruction {
+            cycles: 3,
+            branch: Some(branch),
+            others: 7,
+            ..Instruction::at(0x1000)
+        });
+        core::array::from_fn(|pmc| facility.mfspr(spr::PMC1 + pmc as u32))
+    }
+
+    #[test]
+    fn counters_count_what_mmcr1_selects() {
+        assert_eq!(counted(0, Context::PROGRAM), [0, 0, 0, 0, 1, 3]);
+        assert_eq!(counted(0x021e_021e, Context::PROGRAM), [1, 3, 1, 3, 1, 3]);
+        assert_eq!(counted(0xf0f4_f4fa, Context::PROGRAM), [3, 3, 1, 1, 1, 3]);
+        assert_eq!(counted(0xfefa_00f4, Context::PROGRAM), [1, 1, 0, 3, 1, 3]);
+        assert_eq!(counted(0x5555_5555, Context::PROGRAM), [7, 7, 7, 7, 1, 3]);
+    }
+
+    #[test]
+    fn run_events_stop_with_the_run_latch() {
+        let waiting = Context {
+            run: false,
+            ..Context::KERNEL
+        };
+        assert_eq!(counted(0xf0f4_f4fa, waiting), [3, 0, 0, 0, 1, 3]);
+        assert_eq!(counted(0x021e_0002, waiting), [1, 3, 0, 1, 1, 3]);
+    }
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The facility of a thread: its registers, and what happens at each instruction and each `mtspr`
+//! of privileged state.
+
+use crate::{
+    Context, Instruction, Isa, Processor,
+    bhrb::Bhrb,
+    fields::{mmcr0, mmcra, spr},
+};
+
+/// A counter of this value or more is negative.
+pub(crate) const NEGATIVE: u32 = 0x8000_0000;
+
+/// The facility of one thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facility {
+    pub(crate) processor: Processor,
+    /// The state that the thread runs in.
+    pub context: Context,
+    pub(crate) pmc: [u32; 6],
+    pub(crate) mmcr0: u64,
+    pub(crate) mmcr1: u64,
+    pub(crate) mmcr2: u64,
+    pub(crate) mmcr3: u64,
+    pub(crate) mmcra: u64,
+    pub(crate) siar: u64,
+    pub(crate) sdar: u64,
+    pub(crate) sier: u64,
+    pub(crate) sier2: u64,
+    pub(crate) sier3: u64,
+    pub(crate) bescr: u64,
+    pub(crate) ebbhr: u64,
+    pub(crate) ebbrr: u64,
+    /// An exception of the performance monitor exists. PMAO tells it, but on POWER8E.
+    pub(crate) exception: bool,
+    /// The instruction that completed last, and the state it ran in.
+    pub(crate) last: (Instruction, Context),
+    pub(crate) bhrb: Bhrb,
+}
+
+/// What came of an instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Executed {
+    /// The address of the instruction that the thread goes on with.
+    pub next: u64,
+    /// It is that of the handler: an event-based branch occurred.
+    pub ebb: bool,
+}
+
+impl Facility {
+    /// As the kernel leaves it at boot: frozen, in the kernel of a partition.
+    ///
+    /// \[kernel\] `init_PMU()` and `init_PMU_ISA31()` in `cpu_setup_power.c`.
+    pub fn new(processor: Processor) -> Self {
+        let v31 = processor.isa() >= Isa::V31;
+        Self {
+            processor,
+            context: Context::KERNEL,
+            pmc: [0; 6],
+            mmcr0: mmcr0::FC | if v31 { mmcr0::PMCCEXT } else { 0 },
+            mmcr1: 0,
+            mmcr2: 0,
+            mmcr3: 0,
+            mmcra: if v31 { mmcra::BHRBRD } else { 0 },
+            siar: 0,
+            sdar: 0,
+            sier: 0,
+            sier2: 0,
+            sier3: 0,
+            bescr: 0,
+            ebbhr: 0,
+            ebbrr: 0,
+            exception: false,
+            last: (Instruction::at(0), Context::KERNEL),
+            bhrb: Bhrb::default(),
+        }
+    }
+
+    /// The processor.
+    pub fn processor(&self) -> Processor {
+        self.processor
+    }
+
+    /// Whether there is a register with this number, for privileged state.
+    pub(crate) fn has_spr(&self, number: u32) -> bool {
+        match number {
+            spr::MMCR3 | spr::SIER2 | spr::SIER3 => self.processor.isa() >= Isa::V31,
+            spr::SIER..=spr::PMC6 | spr::MMCR0..=spr::MMCR1 => true,
+            spr::BESCRS..=spr::BESCR => true,
+            _ => false,
+        }
+    }
+
+    /// Reads a register in privileged state. A number without a register reads as 0.
+    pub fn mfspr(&self, number: u32) -> u64 {
+        if !self.has_spr(number) {
+            return 0;
+        }
+        match number {
+            spr::MMCR0 => self.mmcr0,
+            spr::MMCR1 => self.mmcr1,
+            spr::MMCR2 => self.mmcr2,
+            spr::MMCR3 => self.mmcr3,
+            spr::MMCRA => self.mmcra,
+            spr::SIAR => self.siar,
+            spr::SDAR => self.sdar,
+            spr::SIER => self.sier,
+            spr::SIER2 => self.sier2,
+            spr::SIER3 => self.sier3,
+            spr::PMC1..=spr::PMC6 => self.pmc[(number - spr::PMC1) as usize].into(),
+            spr::EBBHR => self.ebbhr,
+            spr::EBBRR => self.ebbrr,
+            _ => self.bescr,
+        }
+    }
+
+    /// Writes a register in privileged state; nothing if there is none with the number.
+    ///
+    /// Counters have 32 bits, and MMCR0 uses as many (\[microwatt\]).
+    pub fn mtspr(&mut self, number: u32, value: u64) {
+        if !self.has_spr(number) {
+            return;
+        }
+        let before = self.pmc;
+        match number {
+            spr::MMCR0 => self.write_mmcr0(value & 0xffff_ffff),
+            spr::MMCR1 => self.mmcr1 = value,
+            spr::MMCR2 => self.mmcr2 = value,
+            spr::MMCR3 => self.mmcr3 = value,
+            spr::MMCRA => self.mmcra = value,
+            spr::SIAR => self.siar = value,
+            spr::SDAR => self.sdar = value,
+            spr::SIER => self.sier = value,
+            spr::SIER2 => self.sier2 = value,
+            spr::SIER3 => self.sier3 = value,
+            spr::PMC1..=spr::PMC6 => self.pmc[(number - spr::PMC1) as usize] = value as u32,
+            _ => self.write_ebb(number, value),
+        }
+        self.react(before);
+    }
+
+    /// Completes an instruction in the thread's present state, and takes an event-based branch
+    /// that is due after it. An interrupt is the caller's to take
+    /// ([`Facility::interrupt_is_due`]).
+    pub fn execute(&mut self, instruction: &Instruction) -> Executed {
+        let before = self.pmc;
+        self.last = (*instruction, self.context);
+        self.record_branch(instruction);
+        self.sample_marked(instruction);
+        let counting: [bool; 6] = core::array::from_fn(|pmc| self.counts(pmc));
+        for (pmc, _) in counting.iter().enumerate().filter(|(_, counts)| **counts) {
+            let occurrences = self.occurrences(pmc, instruction);
+            self.pmc[pmc] = self.pmc[pmc].wrapping_add(occurrences);
+        }
+        self.react(before);
+        let next = instruction.next();
+        match self.take_ebb(next) {
+            Some(handler) => Executed {
+                next: handler,
+                ebb: true,
+            },
+            None => Executed { next, ebb: false },
+        }
+    }
+
+    /// What follows of a change: conditions, alerts, event-based exceptions. The counters held
+    /// `before`.
+    pub(crate) fn react(&mut self, before: [u32; 6]) {
+        self.raise_alerts(before);
+        self.raise_event_based_exception();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Facility, Processor, mmcr0, mmcra, spr};
+
+    #[test]
+    fn registers_keep_what_is_written() {
+        for processor in Processor::ALL {
+            let v31 = processor.isa() >= crate::Isa::V31;
+            let mut facility = Facility::new(processor);
+            facility.mtspr(spr::MMCR0, 0);
+            for number in [
+                spr::MMCR1,
+                spr::MMCR2,
+                spr::MMCRA,
+                spr::SIAR,
+                spr::SDAR,
+                spr::SIER,
+            ] {
+                facility.mtspr(number, number.into());
+                assert_eq!(facility.mfspr(number), number.into());
+            }
+            for number in [spr::MMCR3, spr::SIER2, spr::SIER3] {
+                facility.mtspr(number, number.into());
+                assert_eq!(facility.mfspr(number), if v31 { number.into() } else { 0 });
+            }
+            for number in spr::PMC1..=spr::PMC6 {
+                facility.mtspr(number, 0xffff_ffff_0000_0000 | u64::from(number));
+                assert_eq!(facility.mfspr(number), number.into());
+            }
+        }
+    }
+
+    #[test]
+    fn the_kernel_leaves_it_frozen() {
+        let power9 = Facility::new(Processor::Power9);
+        assert_eq!(power9.mfspr(spr::MMCR0), mmcr0::FC);
+        let power10 = Facility::new(Processor::Power10);
+        assert_eq!(power10.mfspr(spr::MMCR0), mmcr0::FC | mmcr0::PMCCEXT);
+        assert_eq!(power10.mfspr(spr::MMCRA), mmcra::BHRBRD);
+    }
+}

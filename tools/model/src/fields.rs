@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Numbers of the registers, and the bits of their fields.
+//!
+//! \[kernel\] `asm/reg.h`; \[microwatt\] `pmu.vhdl`.
+
+/// The bit with this IBM number.
+const fn bit(number: u32) -> u64 {
+    1 << (63 - number)
+}
+
+/// Numbers of special purpose registers.
+pub mod spr {
+    /// MMCR0 to MMCR3 and MMCRA.
+    pub const MMCR0: u32 = 795;
+    /// MMCR1.
+    pub const MMCR1: u32 = 798;
+    /// MMCR2.
+    pub const MMCR2: u32 = 785;
+    /// MMCR3 (v3.1).
+    pub const MMCR3: u32 = 754;
+    /// MMCRA.
+    pub const MMCRA: u32 = 786;
+    /// PMC1; the others follow.
+    pub const PMC1: u32 = 787;
+    /// PMC6.
+    pub const PMC6: u32 = 792;
+    /// SIAR.
+    pub const SIAR: u32 = 796;
+    /// SDAR.
+    pub const SDAR: u32 = 797;
+    /// SIER.
+    pub const SIER: u32 = 784;
+    /// SIER2 (v3.1).
+    pub const SIER2: u32 = 752;
+    /// SIER3 (v3.1).
+    pub const SIER3: u32 = 753;
+    /// BESCR with bits set that are written as 1.
+    pub const BESCRS: u32 = 800;
+    /// The upper half of BESCR likewise.
+    pub const BESCRSU: u32 = 801;
+    /// BESCR with bits cleared that are written as 1.
+    pub const BESCRR: u32 = 802;
+    /// The upper half of BESCR likewise.
+    pub const BESCRRU: u32 = 803;
+    /// EBBHR.
+    pub const EBBHR: u32 = 804;
+    /// EBBRR.
+    pub const EBBRR: u32 = 805;
+    /// BESCR.
+    pub const BESCR: u32 = 806;
+
+    /// By how much the number in problem state is lower.
+    pub const PROBLEM: u32 = 16;
+}
+
+/// Fields of MMCR0.
+pub mod mmcr0 {
+    use super::bit;
+
+    /// FC: no counter counts.
+    pub const FC: u64 = bit(32);
+    /// FCS: nor in privileged, non-hypervisor state.
+    pub const FCS: u64 = bit(33);
+    /// FCP: nor in problem state.
+    pub const FCP: u64 = bit(34);
+    /// FCM1: nor while MSR\[PMM\] is 1.
+    pub const FCM1: u64 = bit(35);
+    /// FCM0: nor while MSR\[PMM\] is 0.
+    pub const FCM0: u64 = bit(36);
+    /// PMAE: alerts are enabled.
+    pub const PMAE: u64 = bit(37);
+    /// FCECE: an enabled condition or event freezes the counters.
+    pub const FCECE: u64 = bit(38);
+    /// TBEE: events of the time base are enabled.
+    pub const TBEE: u64 = bit(41);
+    /// BHRBA: problem state may use the BHRB's instructions.
+    pub const BHRBA: u64 = bit(42);
+    /// EBE: alerts cause event-based exceptions.
+    pub const EBE: u64 = bit(43);
+    /// PMCC: what problem state may do.
+    pub const PMCC: u64 = bit(44) | bit(45);
+    /// PMC1CE: a negative PMC1 is an enabled condition.
+    pub const PMC1CE: u64 = bit(48);
+    /// PMCjCE: a negative PMC2 to PMC6 likewise.
+    pub const PMCJCE: u64 = bit(49);
+    /// TRIGGER: PMC2 to PMC6 wait for PMC1, or for an enabled condition.
+    pub const TRIGGER: u64 = bit(50);
+    /// FCPC: reverses FCP.
+    pub const FCPC: u64 = bit(51);
+    /// PMCCEXT (v3.1).
+    pub const PMCCEXT: u64 = bit(54);
+    /// CC56RUN: PMC5 and PMC6 count whatever the run latch says.
+    pub const CC56RUN: u64 = bit(55);
+    /// PMAO: an alert occurred.
+    pub const PMAO: u64 = bit(56);
+    /// FC1-4.
+    pub const FC14: u64 = bit(58);
+    /// FC5-6.
+    pub const FC56: u64 = bit(59);
+    /// FC1-4WAIT: PMC1 to PMC4 do not count while the run latch is off.
+    pub const FC14WAIT: u64 = bit(62);
+    /// FCH: no counter counts in hypervisor state.
+    pub const FCH: u64 = bit(63);
+
+    /// What problem state may read and write.
+    pub const USER: u64 = FC | PMAE | PMAO;
+
+    /// PMCC of a value.
+    pub const fn pmcc(value: u64) -> u64 {
+        (value & PMCC) >> 18
+    }
+}
+
+/// Fields of MMCR2, as PMC1 has them; those of the next counter are nine bits to the right.
+pub mod mmcr2 {
+    use super::bit;
+
+    /// FC1S: in privileged, non-hypervisor state.
+    pub const FCS: u64 = bit(0);
+    /// FC1P0: in problem state of a partition.
+    pub const FCP0: u64 = bit(1);
+    /// FC1P1: in problem state with MSR\[HV\]=1.
+    pub const FCP1: u64 = bit(2);
+    /// FC1M1: while MSR\[PMM\] is 1.
+    pub const FCM1: u64 = bit(3);
+    /// FC1M0: while MSR\[PMM\] is 0.
+    pub const FCM0: u64 = bit(4);
+    /// FC1WAIT: while the run latch is off.
+    pub const FCWAIT: u64 = bit(5);
+    /// FC1H: in hypervisor state.
+    pub const FCH: u64 = bit(6);
+
+    /// What problem state may read and write: FCnP0.
+    pub const USER: u64 = 0x4020_1008_0402_0000;
+}
+
+/// Fields of MMCRA.
+pub mod mmcra {
+    use super::bit;
+
+    /// BHRBRD (v3.1): no branches are recorded.
+    pub const BHRBRD: u64 = bit(26);
+    /// IFM.
+    pub const IFM: u64 = bit(32) | bit(33);
+    /// SAMPLE_ENABLE: instructions are marked.
+    pub const SAMPLE_ENABLE: u64 = bit(63);
+
+    /// IFM of a value.
+    pub const fn ifm(value: u64) -> u64 {
+        (value & IFM) >> 30
+    }
+}
+
+/// Fields of SIER.
+pub mod sier {
+    use super::bit;
+
+    /// SIPR: MSR\[PR\] of the sampled instruction.
+    pub const SIPR: u64 = bit(38);
+    /// SIHV: MSR\[HV\] of the sampled instruction.
+    pub const SIHV: u64 = bit(39);
+    /// SIARV: SIAR is valid.
+    pub const SIARV: u64 = bit(41);
+    /// SDARV: SDAR is valid.
+    pub const SDARV: u64 = bit(42);
+
+    /// What problem state reads.
+    pub const USER: u64 = 0x7f_ffff;
+}
+
+/// Fields of BESCR.
+pub mod bescr {
+    use super::bit;
+
+    /// GE: event-based branches are enabled.
+    pub const GE: u64 = bit(0);
+    /// PME: event-based exceptions of the performance monitor are enabled.
+    pub const PME: u64 = bit(31);
+    /// PMEO: one occurred.
+    pub const PMEO: u64 = bit(63);
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! In which state each counter counts. Counters are numbered from 0, for PMC1.
+
+use crate::{
+    Context, Facility,
+    fields::{mmcr0, mmcr2},
+};
+
+/// The first counter that is not programmable: PMC5.
+const PMC5: usize = 4;
+
+impl Facility {
+    /// Whether a counter counts in the thread's present state.
+    pub fn counts(&self, pmc: usize) -> bool {
+        if self.is_outside(pmc) {
+            return self.context.run;
+        }
+        let waits_for_trigger = pmc > 0 && self.mmcr0 & mmcr0::TRIGGER != 0;
+        !(self.is_frozen(self.context)
+            || self.is_half_frozen(pmc)
+            || self.is_frozen_by_mmcr2(pmc)
+            || waits_for_trigger)
+    }
+
+    /// PMCC 0b11: PMC5 and PMC6 are no part of the facility. No field of an MMCR freezes them, and
+    /// they cause no alerts; they count run instructions and run cycles.
+    ///
+    /// \[microwatt\] `pmu_2`, after ISA v3.0B, MMCR0\[PMCC\].
+    pub(crate) fn is_outside(&self, pmc: usize) -> bool {
+        pmc >= PMC5 && mmcr0::pmcc(self.mmcr0) == 0b11
+    }
+
+    /// FC, FCS, FCP (with FCPC), FCM1, FCM0, FCH: all counters.
+    ///
+    /// \[microwatt\] `pmu_2`. That FCS does not freeze in hypervisor state, but FCH does:
+    /// \[kernel\] `freeze_events_kernel` in `core-book3s.c`.
+    pub(crate) fn is_frozen(&self, context: Context) -> bool {
+        let set = |field| self.mmcr0 & field != 0;
+        set(mmcr0::FC)
+            || (set(mmcr0::FCS) && context.is_supervisor())
+            || (set(mmcr0::FCP) != set(mmcr0::FCPC) && context.problem)
+            || (set(mmcr0::FCM1) && context.pmm)
+            || (set(mmcr0::FCM0) && !context.pmm)
+            || (set(mmcr0::FCH) && context.is_hypervisor())
+    }
+
+    /// FC1-4, FC1-4WAIT, FC5-6, and the run latch, without which PMC5 and PMC6 count only with
+    /// CC56RUN.
+    ///
+    /// \[microwatt\] `pmu_2`. (There PMC1 counts cycles, code f0, in spite of FC1-4WAIT.)
+    fn is_half_frozen(&self, pmc: usize) -> bool {
+        let set = |field| self.mmcr0 & field != 0;
+        let wait = !self.context.run;
+        if pmc < PMC5 {
+            let cycles = pmc == 0 && self.pmc_select(0) == 0xf0;
+            set(mmcr0::FC14) || (set(mmcr0::FC14WAIT) && wait && !cycles)
+        } else {
+            set(mmcr0::FC56) || (wait && !set(mmcr0::CC56RUN))
+        }
+    }
+
+    /// The conditions of MMCR2, nine bits for each counter.
+    ///
+    /// \[ISA\] v3.1, Book III, 10.4.6 for FCnP0, as \[QEMU\] quotes it; \[kernel\]
+    /// `isa207-common.h` for FCnS, FCnP, FCnH, FCnWAIT; \[microwatt\] for FCnM1, FCnM0 (where both
+    /// test FCnM1, which is a slip); \[memory\] FCnP1.
+    fn is_frozen_by_mmcr2(&self, pmc: usize) -> bool {
+        let conditions = self.mmcr2 << (9 * pmc);
+        let set = |field| conditions & field != 0;
+        let context = self.context;
+        (set(mmcr2::FCS) && context.is_supervisor())
+            || (set(mmcr2::FCP0) && context.problem && !context.hypervisor)
+            || (set(mmcr2::FCP1) && context.problem && context.hypervisor)
+            || (set(mmcr2::FCM1) && context.pmm)
+            || (set(mmcr2::FCM0) && !context.pmm)
+            || (set(mmcr2::FCWAIT) && !context.run)
+            || (set(mmcr2::FCH) && context.is_hypervisor())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Context, Facility, Processor, mmcr0, mmcr2, spr};
+
+    const ALL: [bool; 6] = [true; 6];
+    const NONE: [bool; 6] = [false; 6];
+    const PMC14: [bool; 6] = [true, true, true, true, false, false];
+    const PMC56: [bool; 6] = [false, false, false, false, true, true];
+    const PROGRAM_HV: Context = Context {
+        hypervisor: true,
+        ..Context::PROGRAM
+    };
+    const MARKED: Context = Context {
+        pmm: true,
+        ..Context::PROGRAM
+    };
+    const WAITING: Context = Context {
+        run: false,
+        ..Context::KERNEL
+    };
+
+    /// Which counters count.
+    fn counting(mmcr0: u64, mmcr2: u64, context: Context) -> [bool; 6] {
+        let mut facility = Facility::new(Processor::Power9);
+        facility.mtspr(spr::MMCR0, mmcr0);
+        facility.mtspr(spr::MMCR2, mmcr2);
+        facility.context = context;
+        core::array::from_fn(|pmc| facility.counts(pmc))
+    }
+
+    #[test]
+    fn fields_of_mmcr0_freeze_all_counters_in_their_states() {
+        let (program, kernel, hv) = (Context::PROGRAM, Context::KERNEL, Context::HYPERVISOR);
+        for (field, frozen) in [
+            (mmcr0::FC, [true, true, true, true]),
+            (mmcr0::FCS, [false, true, false, false]),
+            (mmcr0::FCP, [true, false, false, true]),
+            (mmcr0::FCPC, [true, false, false, true]),
+            (mmcr0::FCP | mmcr0::FCPC, [false; 4]),
+            (mmcr0::FCH, [false, false, true, false]),
+            (mmcr0::FCM0, [true; 4]),
+            (mmcr0::FCM1, [false; 4]),
+        ] {
+            for (context, frozen) in [program, kernel, hv, PROGRAM_HV].into_iter().zip(frozen) {
+                let expected = if frozen { NONE } else { ALL };
+                assert_eq!(
+                    counting(field, 0, context),
+                    expected,
+                    "{field:#x} {context:?}"
+                );
+            }
+        }
+        assert_eq!(counting(mmcr0::FCM0, 0, MARKED), ALL);
+        assert_eq!(counting(mmcr0::FCM1, 0, MARKED), NONE);
+    }
+
+    #[test]
+    fn halves_are_frozen_apart() {
+        assert_eq!(counting(mmcr0::FC14, 0, Context::PROGRAM), PMC56);
+        assert_eq!(counting(mmcr0::FC56, 0, Context::PROGRAM), PMC14);
+    }
+
+    #[test]
+    fn the_run_latch_holds_pmc5_and_pmc6_but_not_with_cc56run() {
+        assert_eq!(counting(0, 0, WAITING), PMC14);
+        assert_eq!(counting(mmcr0::CC56RUN, 0, WAITING), ALL);
+        assert_eq!(counting(mmcr0::FC14WAIT, 0, WAITING), NONE);
+        assert_eq!(counting(mmcr0::FC14WAIT, 0, Context::KERNEL), ALL);
+    }
+
+    #[test]
+    fn cycles_on_pmc1_go_on_in_spite_of_fc14wait() {
+        let mut facility = Facility::new(Processor::Power9);
+        facility.mtspr(spr::MMCR1, 0xf0f0_f0f0);
+        facility.mtspr(spr::MMCR0, mmcr0::FC14WAIT);
+        facility.context = WAITING;
+        assert!(facility.counts(0) && !facility.counts(1));
+        facility.mtspr(spr::MMCR1, 0xfef0_f0f0);
+        assert!(!facility.counts(0));
+    }
+
+    #[test]
+    fn mmcr2_freezes_each_counter_by_itself() {
+        for pmc in 0..6 {
+            for (field, context, other) in [
+                (mmcr2::FCS, Context::KERNEL, Context::HYPERVISOR),
+                (mmcr2::FCP0, Context::PROGRAM, PROGRAM_HV),
+                (mmcr2::FCP1, PROGRAM_HV, Context::PROGRAM),
+                (mmcr2::FCH, Context::HYPERVISOR, Context::KERNEL),
+                (mmcr2::FCM1, MARKED, Context::PROGRAM),
+                (mmcr2::FCM0, Context::PROGRAM, MARKED),
+            ] {
+                let mut expected = ALL;
+                assert_eq!(counting(0, field >> (9 * pmc), other), expected);
+                expected[pmc] = false;
+                assert_eq!(counting(0, field >> (9 * pmc), context), expected);
+            }
+            let mut expected = ALL;
+            expected[pmc] = false;
+            let wait = mmcr2::FCWAIT >> (9 * pmc);
+            assert_eq!(counting(mmcr0::CC56RUN, wait, WAITING), expected);
+        }
+        // What problem state may write is FCnP0 of each.
+        let all = (0..6).fold(0, |bits, pmc| bits | mmcr2::FCP0 >> (9 * pmc));
+        assert_eq!(all, mmcr2::USER);
+    }
+
+    #[test]
+    fn trigger_holds_all_but_pmc1() {
+        let only_pmc1 = [true, false, false, false, false, false];
+        assert_eq!(counting(mmcr0::TRIGGER, 0, Context::PROGRAM), only_pmc1);
+    }
+
+    #[test]
+    fn pmc5_and_pmc6_outside_the_facility_are_not_frozen() {
+        let outside = mmcr0::PMCC | mmcr0::FC | mmcr0::FC56;
+        assert_eq!(counting(outside, u64::MAX, Context::PROGRAM), PMC56);
+        assert_eq!(counting(outside | mmcr0::CC56RUN, 0, WAITING), NONE);
+    }
+}

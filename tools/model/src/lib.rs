@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The performance monitor facility of POWER8 to Power11 as the Power ISA has it, one thread of a
+//! core at a time: what QEMU leaves out or does in another way can be tested with it on the host.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `processor.rs` | the processors, and by what they differ |
+//! | `fields.rs` | numbers of the registers (SPR), bits of their fields |
+//! | `context.rs` | the state that a thread runs in, and the instructions it executes |
+//! | `freeze.rs` | in which state each counter counts |
+//! | `events.rs` | what each counter counts |
+//! | `alert.rs` | when an alert occurs, and what it changes |
+//! | `ebb.rs` | which alerts are interrupts, and event-based branches |
+//! | `sampling.rs` | SIAR, SDAR and SIER |
+//! | `bhrb.rs` | the branch history rolling buffer |
+//! | `access.rs` | what problem state may read and write, and the traps otherwise |
+//! | `loss.rs` | idle states and hypervisors that drop registers |
+//! | `facility.rs` | all of that together |
+//!
+//! # Sources
+//!
+//! Each rule names its source in its documentation, and has a test that bears its name:
+//!
+//! - \[ISA\] with a section: the Power ISA, as quoted by one of the sources below. The documents
+//!   themselves were not at hand, so what is known of them from memory alone says \[memory\];
+//! - \[kernel\]: Linux, drivers, headers and selftests, which run on hardware;
+//! - \[KVM\]: Linux, `arch/powerpc/kvm/`, which meets the hardware's faults;
+//! - \[microwatt\]: `pmu.vhdl` of the microwatt core, made after ISA v3.0B;
+//! - \[AIX\]: IBM's manual of `pm_enable_bhrb()`;
+//! - \[QEMU\]: an emulator, the weakest; where nothing else tells.
+//!
+//! Bits are numbered as in the Power ISA: bit 0 is the most significant of 64.
+//!
+//! # What it leaves out
+//!
+//! Thresholds, the sharing of a core by threads, MMCRC, MMCRH and MMCRS. An instruction completes
+//! as a whole: cycles are those it took, and nothing is counted ahead of time.
+
+mod access;
+mod alert;
+mod bhrb;
+mod context;
+mod ebb;
+mod events;
+mod facility;
+mod fields;
+mod freeze;
+mod loss;
+mod processor;
+mod sampling;
+
+pub use access::Trap;
+pub use bhrb::{BHRB_ENTRIES, Branch, BranchForm};
+pub use context::{Context, Instruction};
+pub use facility::{Executed, Facility};
+pub use fields::{bescr, mmcr0, mmcr2, mmcra, sier, spr};
+pub use loss::{FOREIGN, Idle, Lppaca};
+pub use processor::{Isa, Processor};
