@@ -75,7 +75,7 @@ conformance: module ## compare with the built-in driver by the kernel's own self
 host-test: ## run the tests that need no guest
 	@scripts/setup root
 	@scripts/cargo host test
-	@scripts/cargo host test --manifest-path '$(CURDIR)/tools/Cargo.toml' -p ktap
+	@scripts/cargo host test --manifest-path '$(CURDIR)/tools/Cargo.toml' -p ktap -p pmu-model
 
 .PHONY: oracle
 oracle: ## compare isa207 with a brute force search, GROUPS=100000 for each CPU
