@@ -6,8 +6,7 @@
 # and `check`, and the plan last, so that a test that ends early has none and fails.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd -P)
-: "${EBB_CACHE:=$top/.cache}"
-export EBB_CACHE
+export EBB_CACHE="${EBB_CACHE:-$top/.cache}"
 mkdir -p "$EBB_CACHE/run"
 tmp=$(mktemp -d "$EBB_CACHE/run/test.XXXXXX")
 out=$tmp/stdout err=$tmp/stderr status=
@@ -19,10 +18,9 @@ end() {
 	ended=$?
 	eval "$cleanup"
 	rm -rf "$tmp"
-	[ "$ended" -ne 0 ] || {
-		echo "1..$ktap_number"
-		finish
-	}
+	[ "$ended" -eq 0 ] || exit "$ended"
+	echo "1..$ktap_number"
+	finish
 }
 trap end EXIT
 trap 'exit 130' INT
@@ -68,9 +66,9 @@ is() {
 	check "$1" [ "$2" = "$3" ]
 }
 
-# printed TEXT: stdout was exactly TEXT and a newline.
+# printed LINE...: stdout was exactly these lines.
 printed() {
-	printf '%s\n' "$1" | cmp -s - "$out"
+	printf '%s\n' "$@" | cmp -s - "$out"
 }
 
 # ended STATUS TEXT: the exit status was this, and a line of stderr has TEXT.
@@ -81,9 +79,6 @@ ended() {
 # make_script NAME: makes an executable script of standard input, in $tmp/scripts.
 make_script() {
 	mkdir -p "$(dirname "$tmp/scripts/$1")"
-	{
-		echo '#!/bin/sh'
-		cat
-	} >"$tmp/scripts/$1"
+	{ echo '#!/bin/sh' && cat; } >"$tmp/scripts/$1"
 	chmod +x "$tmp/scripts/$1"
 }
