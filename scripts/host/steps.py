@@ -83,11 +83,9 @@ def in_parallel(count, functions):
     """Call these functions, so many at a time."""
     with ThreadPoolExecutor(count) as pool:
         try:
-            for called in [pool.submit(function) for function in functions]:
-                called.result()
+            list(pool.map(lambda function: function(), functions))
         except BaseException:
             stop_all()
-            pool.shutdown(cancel_futures=True)
             raise
 
 
