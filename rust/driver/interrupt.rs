@@ -75,7 +75,8 @@ impl Handler for PmiHandler {
             return;
         };
         if mmcr0.ebe() == 1 {
-            // By the architecture there is none. Leave PMAO and the counters to the program.
+            // By the architecture no PMI comes under EBE: leave PMAO and the counters to the
+            // program.
             if !self.emulator.pmi_under_ebe(&this_cpu, mmcr0, interrupted) {
                 pr_warn_once!("ignoring a PM interrupt under MMCR0[EBE]\n");
             }
@@ -127,8 +128,8 @@ fn handle_overflows(
             _ => pmu::write_pmc(index, 0),
         }
     }
-    // `interrupted` may be the registers of a program. The kernel reads these fields when it makes
-    // the program's callchain in a later interrupt.
+    // `interrupted` may be the registers of a program, and the kernel reads these fields again when
+    // it makes the program's callchain in a later interrupt: clear them.
     interrupted.clear_perf_regs();
     // If another PMI was made pending meanwhile, it was for one of these counters.
     local_pmu(this_cpu).clear_pmi_pending();

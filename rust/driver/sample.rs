@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Samples: what the PMU holds when a counter overflows, and which of it goes into the sample.
+//! Samples: what the PMU's registers hold when a counter overflows, and what of that goes into the
+//! sample.
 //!
 //! The owner of an event that excludes the kernel must not see addresses of the kernel, nor
 //! counters of events that are not the owner's:
 //!
 //! - `sample_location.rs` and `branch_stack.rs` leave such addresses out;
 //! - perf core reads the extended registers from the PMU while it writes the sample, so
-//!   [`PmuSnapshot::report`] hides what must not be seen there meanwhile;
+//!   [`PmuSnapshot::report`] hides there meanwhile what the owner must not see;
 //! - perf core itself leaves out the interrupted registers if they are the kernel's, and the
 //!   kernel's part of a callchain unless the event asks for it and its owner may see it.
 
@@ -152,8 +153,9 @@ impl PmuSnapshot {
         }
     }
 
-    /// Reports an overflow whose sample shows no instruction: at the address where the program
-    /// entered the kernel, or at 0 if that is not `known` to be near the event.
+    /// Reports an overflow whose sample shows no instruction. It has the address where the program
+    /// entered the kernel if that is `known` to be near the event; else it has the address 0 and
+    /// counts as lost.
     #[cold]
     #[inline(never)]
     fn report_without_instruction(
@@ -171,9 +173,9 @@ impl PmuSnapshot {
         let mut program = ProgramRegs::copy(&local_pmu(this_cpu));
         let ip = if known { program.nip() } else { 0 };
         let attr = event.attr();
-        // The program's registers make privilege level and callchain the program's. Not so for an
-        // event that raises SIGTRAP: perf core warns if two overflows before the signal are at
-        // different addresses of the program, and `rt_sigreturn`, say, changes the address.
+        // perf core takes privilege level and callchain from these: the program's. An event that
+        // raises SIGTRAP keeps the interrupted registers: perf core warns if two overflows before
+        // the signal are at different addresses of the program, as `rt_sigreturn` may make them.
         let regs = if attr.exclude_kernel() && !attr.sigtrap() && program.nip() != 0 {
             program.as_raw()
         } else {
@@ -182,8 +184,8 @@ impl PmuSnapshot {
         self.report_beyond_ip(this_cpu, event, period, ip, false, regs);
     }
 
-    /// Reports a sample that holds more than where and when it was taken, and nothing of the
-    /// instruction unless it `shows_instruction`. `regs` are as [`Sample::overflow`] takes them.
+    /// Reports a sample with fields beyond where and when it was taken. Those of the instruction
+    /// are left out unless it `shows_instruction`. `regs` are as [`Sample::overflow`] takes them.
     #[inline(never)]
     fn report_beyond_ip(
         &self,
@@ -202,7 +204,7 @@ impl PmuSnapshot {
         }
         let local = local_pmu(this_cpu);
         let registers = attr.sample_regs();
-        // Until the end of this function, when perf core has written the sample.
+        // Both last until this function returns: perf core has written the sample by then.
         let _shown = extended_regs::has_counters(registers)
             .then(|| SampledCounters::show(&local, &self.counters_for(this_cpu, event)));
         let _hidden =

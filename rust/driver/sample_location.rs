@@ -3,10 +3,10 @@
 //! Where a sample was taken, and how much of that the event's owner may see.
 //!
 //! The owner of an event that excludes the kernel, such as an unprivileged user, gets no address of
-//! the kernel. The kernel's instruction may be the sampled one all the same: the counter overflowed
-//! in the program, and the PMI came when the kernel had been entered. Such a sample shows where the
-//! program entered the kernel. It is not dropped: programs rely on the signal, or the SIGTRAP, of
-//! every overflow. If only the data address is the kernel's, that is left out.
+//! the kernel. The sampled instruction may be the kernel's nevertheless: a counter overflows in the
+//! program, and the PMI comes after the program has entered the kernel. Then the sample shows where
+//! the program entered the kernel. It is not dropped, as programs rely on the signal, or the
+//! SIGTRAP, of every overflow. If only the data address is the kernel's, that is left out.
 
 use crate::power::{
     machine,
@@ -23,7 +23,7 @@ pub(super) struct SampleLocation {
     /// SIER\[SIPR\] tells the privilege of the instruction at SIAR. POWER10 does not always set it
     /// right.
     pub(super) has_sipr: bool,
-    /// The next instruction when the PMI came.
+    /// NIP when the PMI came: the address of the next instruction.
     pub(super) nip: u64,
     /// The PMI interrupted a program rather than the kernel.
     pub(super) in_program: bool,
@@ -52,7 +52,7 @@ impl SampleLocation {
         self.siar != 0 && (self.marked || !prompt)
     }
 
-    /// What a sample from here shows, of an event that `wants_ip` and may exclude the kernel.
+    /// What a sample of this location shows, for an event that samples IP if `wants_ip`.
     pub(super) fn disposition(&self, wants_ip: bool, exclude_kernel: bool) -> SampleDisposition {
         // In a PMI that `pmu_enable` made pending SIAR is 0, whatever SIER says.
         let siar_valid = self.sier.siar_valid() == 1 && self.siar != 0;
@@ -61,7 +61,7 @@ impl SampleLocation {
         }
         let by_siar = self.uses_siar();
         let (ip, privileged) = if by_siar {
-            // Real mode, and a hypervisor, may have low addresses.
+            // In real mode, and in a hypervisor, privileged code may be at low addresses.
             (self.siar, self.has_sipr && self.sier.sipr() == 0)
         } else {
             (self.nip, !self.in_program)
@@ -73,8 +73,8 @@ impl SampleLocation {
     }
 }
 
-/// The data address for a sample: `sdar`, if that belongs to the sampled instruction, which may be
-/// a `marked` one, and if the event's owner may see it.
+/// The data address for a sample, from SDAR. `None` if SDAR is not of the `marked` instruction, or
+/// if the event's owner must not see it.
 pub(super) fn data_address(
     marked: bool,
     sier: Sier,

@@ -43,7 +43,7 @@ pub(super) enum Alert {
     NoneWatched,
     /// QEMU has latched the EBB, and EBBRR holds [`EBBRR_UNCHANGED`].
     Latched,
-    /// The program is owed one, and cannot take it.
+    /// The program is owed one, and cannot take it now.
     Waiting,
 }
 
@@ -61,8 +61,8 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// Tells it by BESCR, by whether the program is at the start of its handler, and by whether
-    /// EBBRR held [`EBBRR_UNCHANGED`] and does no more.
+    /// The outcome, by BESCR, by whether the program is at the start of its handler, and by whether
+    /// EBBRR has changed from [`EBBRR_UNCHANGED`].
     pub(super) fn of(bescr: Bescr, at_handler: bool, ebbrr_changed: bool) -> Self {
         if bescr.pme() == 0 {
             Self::Waiting
@@ -133,16 +133,16 @@ mod tests {
             Outcome::of(Bescr::from(bescr), at_handler, ebbrr_changed)
         };
 
-        // EBBs of the PMU are not asked for, wherever the program is.
+        // PME is off: the program takes no EBBs of the PMU.
         for bescr in [0, GE, PMEO, GE | PMEO] {
             assert_eq!(outcome(bescr, true, true), Outcome::Waiting);
         }
-        // They are on: QEMU's turn, also if PMEO says that one occurred.
+        // GE and PME are on: QEMU latches the EBB, whatever PMEO says of an earlier one.
         assert_eq!(outcome(GE | PME, false, false), Outcome::Latched);
         assert_eq!(outcome(GE | PME | PMEO, true, true), Outcome::Latched);
-        // The program turned them off, and no EBB was made since.
+        // The program turned EBBs off, and QEMU has made none since.
         assert_eq!(outcome(PME, true, true), Outcome::Waiting);
-        // An EBB was made: this one, an earlier one whose handler runs, or one without its branch.
+        // QEMU has made an EBB: this one, an earlier one whose handler runs, or one without branch.
         assert_eq!(outcome(PME | PMEO, true, true), Outcome::Branched);
         assert_eq!(outcome(PME | PMEO, false, false), Outcome::Waiting);
         assert_eq!(outcome(PME | PMEO, false, true), Outcome::BranchLost);

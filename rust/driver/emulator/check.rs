@@ -26,7 +26,8 @@ use crate::power::regs::{
 pub(super) fn check(this_cpu: &ThisCpu<'_>, in_program: bool) -> Option<u64> {
     let mmcr0 = Mmcr0::read();
     if mmcr0.ebe() == 0 || mmcr0.pmao() == 1 {
-        // The program's events have left the PMU, or a PMI is to come, which tells more.
+        // The program's events have left the PMU, or a PMI is due, whose handler deals with the
+        // alert.
         return None;
     }
     let state = &this_cpu.alert;

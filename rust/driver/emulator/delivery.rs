@@ -89,7 +89,7 @@ impl Delivery {
     #[cold]
     pub(super) fn pmi_under_ebe(&self, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0, in_nmi: bool) {
         if self.raises_no_pmi() {
-            // A stray one. This QEMU leaves PMAO to the program.
+            // A stray PMI: this QEMU leaves PMAO to the program.
             return;
         }
         self.raises_pmi.store(true, Relaxed);
@@ -107,11 +107,11 @@ impl Delivery {
                 Alert::Latched
             }
         };
-        // The PMI may be that of `latch_ebb`: checks are under way, at pauses that must grow.
+        // If the PMI is that of `latch_ebb`, checks are under way: their pauses must go on growing.
         if known != Alert::Latched || alert != Alert::Latched {
             self.set_alert(this_cpu, alert, in_nmi);
         }
-        // The interrupt's line is up as long as PMAO is set.
+        // The interrupt's line is up as long as PMAO is set: the PMI would come again at once.
         mmcr0.with_const_pmao::<0>().write();
     }
 
@@ -154,7 +154,7 @@ impl Delivery {
             return mmcr0;
         }
         let owed = if mmcr0.pmao() == 1 {
-            // The alert's PMI has not come, and does not any more.
+            // The alert's PMI has not come, and will not: stopping the PMU has cleared PMAO.
             match outcome(this_cpu) {
                 Outcome::Branched => false,
                 Outcome::Latched | Outcome::Waiting => true,

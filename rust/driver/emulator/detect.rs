@@ -71,8 +71,9 @@ pub(super) fn is_qemu() -> bool {
 
 /// Whether this QEMU is one before 9.1, to which the BHRB's instructions are illegal.
 ///
-/// Nothing says so. `pseries`, on which the kernel is not the hypervisor, got a property in the
-/// same release. `powernv` got none, and is taken for that of 9.1 or later.
+/// The device tree does not say so itself. But the `pseries` of 9.1, where the kernel is not the
+/// hypervisor, has a property that older ones lack. `powernv` has no such property, and is taken
+/// for that of 9.1 or later.
 pub(super) fn lacks_bhrb() -> bool {
     !machine::is_hypervisor()
         && Node::by_type(c"cpu").is_some_and(|cpu| !cpu.has_property(c"ibm,pi-features"))

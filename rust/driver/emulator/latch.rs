@@ -52,8 +52,8 @@ pub(super) fn takes_ebbs(bescr: Bescr) -> bool {
     bescr.ge() == 1 && bescr.pme() == 1
 }
 
-/// Has QEMU clear its latch, as far as `bescr` lets it, and watches EBBRR if the program takes
-/// EBBs.
+/// Has QEMU clear its latch if `bescr` has GE on; with GE off PMEO is the handler's. Watches EBBRR
+/// if the program takes EBBs.
 pub(super) fn clear_latch(bescr: Bescr) {
     if takes_ebbs(bescr) {
         Ebbrr::write(EBBRR_UNCHANGED);
