@@ -67,6 +67,11 @@ agree() {
 	for driver in in-tree rust; do
 		grep "^$1 " "$work/$driver/events" >"$work/section.$driver"
 	done
+	for driver in in-tree rust; do
+		cut -d ' ' -f 2 "$work/section.$driver" >"$work/requests.$driver"
+	done
+	diff "$work/requests.in-tree" "$work/requests.rust" ||
+		fail "- is what only the built-in driver was asked for, + only the module"
 	paste "$work/section.in-tree" "$work/section.rust" >"$work/both"
 	awk '
 		function is_count(text) { return text ~ /^[0-9]+$/ }
