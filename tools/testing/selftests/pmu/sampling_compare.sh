@@ -9,11 +9,12 @@
 . "$(dirname "$0")/driver.sh"
 
 # The module's share of the built-in driver's samples, in percent. Switches between
-# tasks fall elsewhere from run to run, and so does what interrupts meet: threads that
-# sleep give only some 270 samples, of which 87 to 97 percent were seen.
+# tasks fall elsewhere from run to run, and so does what interrupts meet. Threads that
+# sleep give some 2650 samples, of which 88.7 to 90.1 percent were seen; each sample is
+# checked against the count, so these are fewer instructions, not samples lost.
 LEAST=90
 MOST=112
-LEAST_SLEEPING=78
+LEAST_SLEEPING=86
 
 # observe DRIVER: a line "KIND: NUMBER samples, ..." for each kind of work.
 observe() {
