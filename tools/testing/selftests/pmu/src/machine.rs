@@ -50,6 +50,11 @@ pub fn is_emulated() -> io::Result<bool> {
     Ok(fs::read_to_string("/proc/cpuinfo")?.contains("emulated by qemu"))
 }
 
+/// Whether the kernel is the hypervisor.
+pub fn is_bare_metal() -> io::Result<bool> {
+    Ok(fs::read_to_string("/proc/cpuinfo")?.contains("PowerNV"))
+}
+
 /// Whether the kernel checks itself, which takes several times as many instructions.
 pub fn is_debug_kernel() -> bool {
     // Found once: who asks while events count shall not add to them.
