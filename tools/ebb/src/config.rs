@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The bits of `perf_event_attr.config` that ask for Event Based Branches.
 //!
 //! A raw event code fills the lower 60 bits; these sit above it. They are part
@@ -20,10 +20,38 @@ pub const IFM_SHIFT: u32 = 60;
 /// The field of the Instruction Filtering Mode.
 pub const IFM_MASK: u64 = 3 << IFM_SHIFT;
 
-/// Asks for the BHRB with the Instruction Filtering Mode `ifm`, 0-3.
+/// Which branches the BHRB records: the Instruction Filtering Mode, MMCRA\[32:33\].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Ifm {
+    /// All branches.
+    All = 0,
+    /// Branches that set LR: calls.
+    Calls = 1,
+    /// From POWER10 on, indirect branches. Before, the targets of some branches.
+    Indirect = 2,
+    /// From POWER10 on, conditional branches. Before, the targets of some branches.
+    Conditional = 3,
+}
+
+impl Ifm {
+    /// The mode of number `ifm`, or `None` if that is above 3.
+    #[must_use]
+    pub const fn new(ifm: u8) -> Option<Self> {
+        match ifm {
+            0 => Some(Self::All),
+            1 => Some(Self::Calls),
+            2 => Some(Self::Indirect),
+            3 => Some(Self::Conditional),
+            _ => None,
+        }
+    }
+}
+
+/// Asks for the BHRB with the Instruction Filtering Mode `ifm`.
 #[must_use]
-pub const fn bhrb(ifm: u8) -> u64 {
-    BHRB | (ifm as u64 & 3) << IFM_SHIFT
+pub const fn bhrb(ifm: Ifm) -> u64 {
+    BHRB | (ifm as u64) << IFM_SHIFT
 }
 
 /// Least significant bit of the PMC number in an event code (bits 16-19).

@@ -1,167 +1,386 @@
-// SPDX-License-Identifier: GPL-2.0
-//! The assembly entry that the hardware branches to, and the frame it builds.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The entries that the hardware branches to.
 //!
-//! At an event-based branch only the address changes (Power ISA Book II,
-//! "Event-Based Branch Facility"): every register still belongs to the interrupted code, which may
-//! stand at any instruction, also in the middle of a prologue or of a
-//! larx/stcx. pair. So the entry
+//! At an event-based branch only the address changes (Power ISA Book II, "Event-Based
+//! Branch Facility"): every register still belongs to the interrupted code, which may
+//! stand at any instruction, also in the middle of a prologue or of a larx/stcx. pair. So an
+//! entry
 //!
-//! * leaves the 512 bytes below r1 alone: 288 are the red zone of the ELFv2 ABI
-//!   and Linux keeps 512;
-//! * saves what a Rust or C callee may change: r0, r2, r4-r12, r3, LR, CR, CTR,
-//!   XER, TAR, FPSCR, VSCR and VSR 0-51. VSR 14-31 count although f14-f31 are
-//!   the callee's to keep, as it keeps their left halves only; VSR 52-63
-//!   (v20-v31) it keeps whole. r13, the thread pointer, is the same for handler
-//!   and program and nobody may change it;
-//! * makes its own TOC pointer from its own address: r12 does not hold that
-//!   address, as it would at a call, and r2 may be anything;
-//! * hands the callee default floating-point control, as a signal handler gets;
-//! * drops a reservation that the interrupted code may hold, so that its stcx.
-//!   fails and is tried again if the handler has stored to the same place;
-//! * writes MMCR0 as late as possible: only three instructions of the entry are
-//!   counted after the counters run again.
+//! * builds its frame below the red zone (`frame.rs`);
+//! * saves what a function may change (ELFv2, section 2.2.1): r0, r2-r12, LR, CR, CTR, XER,
+//!   TAR; `ebb_entry_full` also FPSCR, VSCR and VSR 0-51. VSR 14-31 count although
+//!   f14-f31 are the callee's to keep, as it keeps their left halves only; VSR 52-63
+//!   (v20-v31) it keeps whole. r13, the thread pointer, is the same for handler and program;
+//! * makes its own TOC pointer from its own address: r12 does not hold that address, as it
+//!   would at a call, and r2 may be anything;
+//! * drops a reservation that the interrupted code may hold, so that its stcx. fails and
+//!   is tried again if the handler has stored to the same place;
+//! * changes of BESCR only PME and PMEO. TS holds the state of the transaction that
+//!   the EBB came in (POWER8, POWER9), and rfebb goes back to that;
+//! * writes MMCR0 as late as possible: only three instructions of the entry are counted
+//!   after the counters run again.
 //!
-//! MMA accumulators (ISA v3.1) are neither saved nor touched: a program must not
-//! be interrupted with one primed and a handler that uses VSR 0-31 through it.
+//! The Matrix-Multiply Assist's accumulators (ISA v3.1) are safe from `ebb_entry_gprs`, which
+//! touches no VSR. `ebb_entry_full` keeps them with VSR 0-31: they "introduce no new
+//! logical state" (Book I, section 7.2.1.3), an accumulator and its four VSRs hold the same.
+//!
+//! Call frame information lets debuggers, libunwind and `backtrace()` pass through an entry
+//! to the interrupted code. Its return address is DWARF register 67, as in the kernel's signal
+//! trampoline: LR, 65, has a value of its own there. Registers it speaks of: 65 LR, 66 CTR,
+//! 70 CR, 76 XER.
 
 use core::mem::offset_of;
 
-/// Bytes below r1 that belong to the interrupted code.
-const RED_ZONE: usize = 512;
-
-/// What the entry keeps of the interrupted code.
-#[repr(C, align(16))]
-pub(crate) struct Frame {
-    /// The interrupted r1.
-    pub(crate) back_chain: u64,
-    /// CR, LR and TOC save words of the ABI's frame header.
-    header: [u64; 3],
-    gpr: [u64; 13],
-    r31: u64,
-    cr: u64,
-    pub(crate) lr: u64,
-    ctr: u64,
-    xer: u64,
-    tar: u64,
-    fpscr: u64,
-    /// What the entry writes to MMCR0 before it returns.
-    resume: u64,
-    /// Target of the store that drops the reservation.
-    scratch: u64,
-    vscr: [u64; 2],
-    vsr: [[u64; 2]; 52],
-}
-
-const FRAME: usize = size_of::<Frame>() + RED_ZONE;
-
-// A frame of the ABI is a multiple of 16 bytes, and stdu reaches 32 KiB.
-const _: () = assert!(FRAME.is_multiple_of(16) && FRAME < 0x8000);
+use crate::fixup::fixed_up;
+use crate::frame::Frame;
+use crate::frame::FullFrame;
+use crate::frame::Link;
+use crate::frame::RED_ZONE;
+use crate::thread;
 
 unsafe extern "C" {
-    /// The address for EBBHR. Never called: see the module's text.
-    pub(crate) fn ebb_entry();
+    /// Address for EBBHR: keeps what a handler changes that uses neither vector nor
+    /// floating-point registers. Never called.
+    pub(crate) fn ebb_entry_gprs();
+    /// Address for EBBHR: keeps what any function may change. Never called.
+    pub(crate) fn ebb_entry_full();
+    /// Reloads each counter that is negative. Takes the thread's block in r11.
+    pub(crate) fn ebb_reload_any();
+    /// The same for programs that use one counter: six routines, PMC1 first, which are
+    /// faster if no other counter is negative.
+    pub(crate) fn ebb_reload_one();
 }
 
+/// Distance of the routines at [`ebb_reload_one`] in bytes.
+pub(crate) const RELOAD_DISTANCE: usize = 128;
+
+/// Bytes of `$frame` and all that is above it up to the interrupted r1.
+const fn whole(frame: usize) -> usize {
+    frame + size_of::<Link>() + RED_ZONE
+}
+
+/// Stores or loads VSR 0-51, eight for each step of the base r12.
+macro_rules! vsrs {
+    ($instruction:literal) => {
+        concat!(
+            ".irp instruction, ",
+            $instruction,
+            "\n li 0, 0\n li 3, 16\n li 4, 32\n li 5, 48\n",
+            "li 6, 64\n li 7, 80\n li 8, 96\n li 10, 112\n",
+            "addi 12, 1, {vsr}\n",
+            ".irp b, 0, 8, 16, 24, 32, 40\n",
+            "\\instruction \\b, 12, 0\n",
+            "\\instruction \\b + 1, 12, 3\n",
+            "\\instruction \\b + 2, 12, 4\n",
+            "\\instruction \\b + 3, 12, 5\n",
+            "\\instruction \\b + 4, 12, 6\n",
+            "\\instruction \\b + 5, 12, 7\n",
+            "\\instruction \\b + 6, 12, 8\n",
+            "\\instruction \\b + 7, 12, 10\n",
+            "addi 12, 12, 128\n",
+            ".endr\n",
+            "\\instruction 48, 12, 0\n",
+            "\\instruction 49, 12, 3\n",
+            "\\instruction 50, 12, 4\n",
+            "\\instruction 51, 12, 5\n",
+            ".endr",
+        )
+    };
+}
+
+/// An entry: its name and frame, 1 if that is a [`FullFrame`], and what it saves beyond r0-r12,
+/// does before and after the handler, and restores. r9 and r11 are in use when it does.
+macro_rules! entry {
+    (
+        $name:literal, $frame:ty, $full:literal,
+        [$($save:tt)*], [$($align:tt)*], [$($realign:tt)*], [$($restore:tt)*]
+    ) => {
+        core::arch::global_asm!(
+            ".pushsection .text.ebb_entry, \"ax\", @progbits",
+            // In one page, so that one translation is enough, and because QEMU's
+            // counters miss instructions where a block ends with its page.
+            ".p2align 11",
+            concat!(".globl ", $name),
+            concat!(".hidden ", $name),
+            concat!(".type ", $name, ", @function"),
+            concat!($name, ":"),
+            ".cfi_startproc",
+            ".cfi_signal_frame",
+            ".cfi_return_column 67",
+            ".cfi_undefined 67",
+            "stdu 1, -({link} + {red_zone})(1)",
+            ".cfi_def_cfa_offset {link} + {red_zone}",
+            "stdu 1, -{frame}(1)",
+            ".cfi_def_cfa_offset {whole}",
+            ".irp n, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12",
+            "std \\n, {gpr} + 8 * \\n(1)",
+            ".cfi_offset \\n, {gpr} + 8 * \\n - {whole}",
+            ".endr",
+            "mfspr 0, 805",
+            "std 0, {nip}(1)",
+            ".cfi_offset 67, {nip} - {whole}",
+            "mflr 0",
+            "std 0, {lr}(1)",
+            ".cfi_offset 65, {lr} - {whole}",
+            "mfcr 0",
+            "std 0, {cr}(1)",
+            ".cfi_offset 70, {cr} - {whole}",
+            "mfctr 0",
+            "std 0, {ctr}(1)",
+            ".cfi_offset 66, {ctr} - {whole}",
+            "mfxer 0",
+            "std 0, {xer}(1)",
+            ".cfi_offset 76, {xer} - {whole}",
+            "mfspr 0, 815",
+            "std 0, {tar}(1)",
+            // bcl 20,31,$+4 is the one form that return predictors leave alone.
+            "bcl 20, 31, 2f",
+            "2: mflr 2",
+            "addis 2, 2, .TOC. - 2b@ha",
+            "addi 2, 2, .TOC. - 2b@l",
+            "addis 11, 2, ebb_thread@got@tprel@ha",
+            "ld 11, ebb_thread@got@tprel@l(11)",
+            "add 11, 11, ebb_thread@tls",
+            "std 11, {thread}(1)",
+            "std 1, {active}(11)",
+            concat!("li 0, ", $full),
+            "std 0, {full}(1)",
+            $($save)*
+            // From here on r9 is what MMCR0 gets at the end.
+            fixed_up!("mfspr 9, 779"),
+            "mfspr 10, 806",
+            "andi. 0, 10, 1",
+            "beq- 8f",
+            "li 0, 0",
+            "std 0, {rearm}(1)",
+            // The overflow freezes the counters on hardware (the kernel sets FCECE).
+            // QEMU does so only once; without this a second counter could overflow
+            // unseen behind a reading of it. PMAE is clear after an overflow, and only
+            // `inject` comes with it set: there they shall count on.
+            "andis. 0, 9, 0x8400",
+            "beq- 7f",
+            "3: ld 12, {call}(11)",
+            "ld 10, {ebbs}(11)",
+            "addi 10, 10, 1",
+            "std 10, {ebbs}(11)",
+            "mtctr 12",
+            "mr 3, 1",
+            "ld 4, {data}(11)",
+            $($align)*
+            "bctrl",
+            $($realign)*
+            "ld 11, {thread}(1)",
+            "ld 0, {rearm}(1)",
+            "cmpdi 0, 1",
+            "bge- 9f",
+            "ld 12, {reload}(11)",
+            "mtctr 12",
+            "bctrl",
+            // MMCR0 = PMAE; BESCR with PMEO off, PME on, GE still off.
+            "4: lis 9, 0x0400",
+            "mfspr 10, 806",
+            "clrrdi 10, 10, 1",
+            "li 0, 1",
+            "rldimi 10, 0, 32, 31",
+            "5: mtspr 806, 10",
+            "6: addi 3, 1, {frame}",
+            "stdcx. 3, 0, 1",
+            $($restore)*
+            "ld 0, {tar}(1)",
+            "mtspr 815, 0",
+            "ld 0, {xer}(1)",
+            "mtxer 0",
+            "ld 0, {ctr}(1)",
+            "mtctr 0",
+            "ld 0, {lr}(1)",
+            "mtlr 0",
+            "ld 0, {cr}(1)",
+            "mtcrf 255, 0",
+            ".irp n, 2, 3, 4, 5, 6, 7, 8, 10, 12",
+            "ld \\n, {gpr} + 8 * \\n(1)",
+            ".endr",
+            "li 0, 0",
+            "std 0, {active}(11)",
+            "ld 11, {gpr} + 8 * 11(1)",
+            "ld 0, {gpr}(1)",
+            fixed_up!("mtspr 779, 9"),
+            // The counters run from here on.
+            "ld 9, {gpr} + 8 * 9(1)",
+            "addi 1, 1, {whole}",
+            ".cfi_remember_state",
+            ".cfi_def_cfa_offset 0",
+            "rfebb 1",
+            ".cfi_restore_state",
+            "7: oris 0, 9, 0x8000",
+            fixed_up!("mtspr 779, 0"),
+            "b 3b",
+            // Not of the performance monitor: back as it came.
+            "8: ld 10, {spurious}(11)",
+            "addi 10, 10, 1",
+            "std 10, {spurious}(11)",
+            "b 6b",
+            // Rearm::Keep, or ::Stop: MMCR0 = FC, BESCR with PMEO and PME off.
+            "9: beq 4b",
+            "li 9, 1",
+            "sldi 9, 9, 31",
+            "mfspr 10, 806",
+            "clrrdi 10, 10, 1",
+            "li 0, 0",
+            "rldimi 10, 0, 32, 31",
+            "b 5b",
+            ".cfi_endproc",
+            concat!(".size ", $name, ", . - ", $name),
+            // Offsets that not every entry has a use for.
+            "/* {fpscr} {vscr} {vsr} */",
+            ".popsection",
+            link = const size_of::<Link>(),
+            red_zone = const RED_ZONE,
+            frame = const size_of::<$frame>(),
+            whole = const whole(size_of::<$frame>()),
+            nip = const size_of::<$frame>() + offset_of!(Link, nip),
+            gpr = const offset_of!(Frame, gpr),
+            cr = const offset_of!(Frame, cr),
+            lr = const offset_of!(Frame, lr),
+            ctr = const offset_of!(Frame, ctr),
+            xer = const offset_of!(Frame, xer),
+            tar = const offset_of!(Frame, tar),
+            thread = const offset_of!(Frame, thread),
+            rearm = const offset_of!(Frame, rearm),
+            full = const offset_of!(Frame, full),
+            fpscr = const offset_of!(FullFrame, fpscr),
+            vscr = const offset_of!(FullFrame, vscr),
+            vsr = const offset_of!(FullFrame, vsr),
+            call = const thread::CALL,
+            data = const thread::DATA,
+            ebbs = const thread::EBBS,
+            spurious = const thread::SPURIOUS,
+            reload = const thread::RELOAD,
+            active = const thread::ACTIVE,
+        );
+    };
+}
+
+entry!("ebb_entry_gprs", Frame, "0", [], [], [], []);
+
+entry!(
+    "ebb_entry_full",
+    FullFrame,
+    "1",
+    [
+        ".irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
+        "std \\n, {gpr} + 8 * \\n(1)",
+        ".endr",
+        ".cfi_offset 31, {gpr} + 8 * 31 - {whole}",
+        vsrs!("stxvd2x"),
+        "mffs 0",
+        "stfd 0, {fpscr}(1)",
+        "mfvscr 0",
+        "li 3, {vscr}",
+        "stxvd2x 32, 1, 3",
+        // Default floating-point control for the handler, as a signal's gets.
+        "xxlxor 0, 0, 0",
+        "mtfsf 255, 0",
+        "vxor 0, 0, 0",
+        "mtvscr 0",
+    ],
+    [
+        // An aligned frame for vectors, whatever r1 was.
+        "mr 31, 1",
+        ".cfi_def_cfa_register 31",
+        "clrrdi 1, 1, 7",
+        // Chained to the `Link`, whose return address is the interrupted one.
+        "addi 0, 31, {frame}",
+        "std 0, -32(1)",
+        "addi 1, 1, -32",
+    ],
+    ["mr 1, 31", ".cfi_def_cfa_register 1",],
+    [
+        "li 3, {vscr}",
+        "lxvd2x 32, 1, 3",
+        "mtvscr 0",
+        "lfd 0, {fpscr}(1)",
+        "mtfsf 255, 0",
+        vsrs!("lxvd2x"),
+        "ld 31, {gpr} + 8 * 31(1)",
+    ]
+);
+
+// One routine reloads all counters; the others, in the order of the counters, do so only if
+// another one than theirs is negative.
 core::arch::global_asm!(
     ".pushsection .text.ebb_entry, \"ax\", @progbits",
-    // In one page, so that one translation is enough, and because QEMU's
-    // counters miss instructions where a block ends with its page.
-    ".p2align 11",
-    ".globl ebb_entry",
-    ".type ebb_entry, @function",
-    "ebb_entry:",
-    "stdu 1, -{frame}(1)",
-    "std 0, {gpr} + 8 * 0(1)",
-    ".irp n, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12",
-    "std \\n, {gpr} + 8 * \\n(1)",
+    ".macro reload n, otherwise",
+    fixed_up!("mfspr 3, 770 + \\n"),
+    "cmpwi 3, 0",
+    "bge \\otherwise",
+    "ld 3, {start} + 8 * (\\n - 1)(11)",
+    fixed_up!("mtspr 770 + \\n, 3"),
+    ".endm",
+    ".macro reload_one n, a, b, c, d, e",
+    ".balign {distance}",
+    fixed_up!("mfspr 3, 770 + \\a"),
+    fixed_up!("mfspr 4, 770 + \\b"),
+    fixed_up!("mfspr 5, 770 + \\c"),
+    fixed_up!("mfspr 6, 770 + \\d"),
+    fixed_up!("mfspr 7, 770 + \\e"),
+    "or 3, 3, 4",
+    "or 5, 5, 6",
+    "or 3, 3, 7",
+    "or 3, 3, 5",
+    "cmpwi 3, 0",
+    "blt- ebb_reload_any",
+    "reload \\n, 9f",
+    "9: blr",
+    ".endm",
+    ".balign {distance}",
+    ".globl ebb_reload_one",
+    ".hidden ebb_reload_one",
+    ".type ebb_reload_one, @function",
+    "ebb_reload_one:",
+    "reload_one 1, 2, 3, 4, 5, 6",
+    "reload_one 2, 1, 3, 4, 5, 6",
+    "reload_one 3, 1, 2, 4, 5, 6",
+    "reload_one 4, 1, 2, 3, 5, 6",
+    "reload_one 5, 1, 2, 3, 4, 6",
+    "reload_one 6, 1, 2, 3, 4, 5",
+    ".size ebb_reload_one, . - ebb_reload_one",
+    ".globl ebb_reload_any",
+    ".hidden ebb_reload_any",
+    ".type ebb_reload_any, @function",
+    "ebb_reload_any:",
+    ".irp n, 1, 2, 3, 4, 5, 6",
+    "reload \\n, 9f",
+    "9:",
     ".endr",
-    // r31 survives the callee and stays the base of the frame, whatever
-    // the alignment below does to r1.
-    "std 31, {r31}(1)",
-    "mr 31, 1",
-    "mfcr 0",
-    "std 0, {cr}(31)",
-    "mflr 0",
-    "std 0, {lr}(31)",
-    "mfctr 0",
-    "std 0, {ctr}(31)",
-    "mfxer 0",
-    "std 0, {xer}(31)",
-    "mfspr 0, 815",
-    "std 0, {tar}(31)",
-    ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51",
-    "li 3, {vsr} + 16 * \\n",
-    "stxvd2x \\n, 31, 3",
-    ".endr",
-    "mffs 0",
-    "stfd 0, {fpscr}(31)",
-    "mfvscr 0",
-    "li 3, {vscr}",
-    "stxvd2x 32, 31, 3",
-    // Default floating-point control for the callee.
-    "xxlxor 0, 0, 0",
-    "mtfsf 255, 0",
-    "vxor 0, 0, 0",
-    "mtvscr 0",
-    // An aligned frame header for the callee, chained to this frame.
-    "clrrdi 1, 1, 7",
-    "std 31, -32(1)",
-    "addi 1, 1, -32",
-    // bcl 20,31,$+4 is the one form that return predictors leave alone.
-    "bcl 20, 31, 2f",
-    "2: mflr 12",
-    "addis 2, 12, .TOC.-2b@ha",
-    "addi 2, 2, .TOC.-2b@l",
-    "mr 3, 31",
-    "bl {dispatch}",
-    "nop",
-    "std 3, {resume}(31)",
-    "addi 4, 31, {scratch}",
-    "stdcx. 0, 0, 4",
-    "li 3, {vscr}",
-    "lxvd2x 32, 31, 3",
-    "mtvscr 0",
-    "lfd 0, {fpscr}(31)",
-    "mtfsf 255, 0",
-    ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51",
-    "li 3, {vsr} + 16 * \\n",
-    "lxvd2x \\n, 31, 3",
-    ".endr",
-    "ld 0, {tar}(31)",
-    "mtspr 815, 0",
-    "ld 0, {xer}(31)",
-    "mtxer 0",
-    "ld 0, {ctr}(31)",
-    "mtctr 0",
-    "ld 0, {lr}(31)",
-    "mtlr 0",
-    "ld 0, {cr}(31)",
-    "mtcrf 255, 0",
-    "mr 1, 31",
-    "ld 31, {r31}(1)",
-    ".irp n, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12",
-    "ld \\n, {gpr} + 8 * \\n(1)",
-    ".endr",
-    "ld 0, {resume}(1)",
-    "mtspr 779, 0",
-    // The counters run from here on.
-    "ld 0, {gpr}(1)",
-    "addi 1, 1, {frame}",
-    "rfebb 1",
-    ".size ebb_entry, . - ebb_entry",
+    "blr",
+    ".size ebb_reload_any, . - ebb_reload_any",
+    ".purgem reload",
+    ".purgem reload_one",
     ".popsection",
-    frame = const FRAME,
-    gpr = const offset_of!(Frame, gpr),
-    r31 = const offset_of!(Frame, r31),
-    cr = const offset_of!(Frame, cr),
-    lr = const offset_of!(Frame, lr),
-    ctr = const offset_of!(Frame, ctr),
-    xer = const offset_of!(Frame, xer),
-    tar = const offset_of!(Frame, tar),
-    fpscr = const offset_of!(Frame, fpscr),
-    vscr = const offset_of!(Frame, vscr),
-    vsr = const offset_of!(Frame, vsr),
-    resume = const offset_of!(Frame, resume),
-    scratch = const offset_of!(Frame, scratch),
-    dispatch = sym crate::handler::ebb_dispatch,
+    // The block of thread.rs, and the function that finds it.
+    ".pushsection .tbss.ebb_thread, \"awT\", @nobits",
+    ".balign 16",
+    ".globl ebb_thread",
+    ".hidden ebb_thread",
+    ".type ebb_thread, @object",
+    "ebb_thread: .zero {size}",
+    ".size ebb_thread, {size}",
+    ".popsection",
+    ".pushsection .text.ebb_thread_block, \"ax\", @progbits",
+    ".globl ebb_thread_block",
+    ".hidden ebb_thread_block",
+    ".type ebb_thread_block, @function",
+    "ebb_thread_block:",
+    "0: addis 2, 12, .TOC.-0b@ha",
+    "addi 2, 2, .TOC.-0b@l",
+    ".localentry ebb_thread_block, . - ebb_thread_block",
+    "addis 3, 2, ebb_thread@got@tprel@ha",
+    "ld 3, ebb_thread@got@tprel@l(3)",
+    "add 3, 3, ebb_thread@tls",
+    "blr",
+    ".size ebb_thread_block, . - ebb_thread_block",
+    ".popsection",
+    start = const thread::START,
+    size = const thread::SIZE,
+    distance = const RELOAD_DISTANCE,
 );

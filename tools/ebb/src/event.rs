@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! EBB events: what to ask perf_event_open(2) for.
 //!
 //! Closing a thread's last EBB event takes its access to the PMU registers away. Call

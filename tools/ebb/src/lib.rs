@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Event Based Branches (EBB) for programs on 64-bit little-endian POWER Linux.
 //!
 //! A thread opens an EBB event, and from then on owns the performance monitor:
@@ -31,6 +31,8 @@
 //! }
 //! ```
 
+#![cfg_attr(not(feature = "std"), no_std)]
+
 #[cfg(not(all(
     target_arch = "powerpc64",
     target_endian = "little",
@@ -38,33 +40,54 @@
 )))]
 compile_error!("ebb drives POWER hardware: build it for powerpc64le-unknown-linux-gnu");
 
+pub mod bhrb;
 pub mod config;
+mod context;
+mod control;
 mod entry;
 mod error;
+#[cfg(feature = "std")]
 mod event;
-mod handler;
+mod fixup;
+mod frame;
 pub mod pmc;
 pub mod reg;
+#[cfg(feature = "std")]
 mod rules;
 pub mod spr;
+mod thread;
 
+pub use context::EbbContext;
+pub use context::Rearm;
+pub use control::Handler;
+pub use control::Owner;
+pub use control::Save;
+pub use control::branch_to_ebbhr;
+pub use control::count;
+pub use control::disable;
+pub use control::enable;
+pub use control::evicted;
+pub use control::inject;
+pub use control::install;
+pub use control::install_saving;
+pub use control::owner;
+pub use control::set_period;
+pub use control::spurious;
+pub use control::start;
+pub use control::supported;
+pub use control::uninstall;
 pub use error::Error;
+#[cfg(feature = "std")]
 pub use event::event;
+#[cfg(feature = "std")]
 pub use event::member;
-pub use handler::EbbContext;
-pub use handler::Handler;
-pub use handler::Rearm;
-pub use handler::count;
-pub use handler::disable;
-pub use handler::enable;
-pub use handler::inject;
-pub use handler::install;
-pub use handler::set_period;
-pub use handler::spurious;
-pub use handler::start;
-pub use handler::supported;
+pub use fixup::step_over;
+#[cfg(feature = "std")]
 pub use perf_event::Attr;
+#[cfg(feature = "std")]
 pub use perf_event::Event;
+#[cfg(feature = "std")]
 pub use perf_event::disable_all;
+#[cfg(feature = "std")]
 pub use perf_event::enable_all;
 pub use pmc::Pmc;

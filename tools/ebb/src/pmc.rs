@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! The performance monitor counters, the sampled registers and the BHRB, as a
 //! program with a scheduled EBB event may use them.
 //!
@@ -6,6 +6,8 @@
 //! (see [`Event::is_scheduled`](crate::Event::is_scheduled)), from ISA v3.1 on
 //! every read too. Before, a read gives whatever is there, as of another event.
 
+use crate::bhrb;
+use crate::fixup::fixed_up_in_handler;
 use crate::reg::Mmcr0;
 use crate::spr;
 
@@ -143,18 +145,18 @@ pub fn sier() -> u64 {
 /// From ISA v3.1 on always empty unless the event was opened with
 /// [`config::BHRB`](crate::config::BHRB); before, branches are recorded all the same.
 #[must_use]
+#[inline(always)]
 pub fn bhrb_entry<const N: u16>() -> u64 {
-    let value: u64;
-    // SAFETY: mfbhrbe changes nothing but its target.
-    unsafe {
-        core::arch::asm!("mfbhrbe {0}, {n}", out(reg) value, n = const N,
-            options(nostack, preserves_flags));
-    }
-    value
+    bhrb::entry::<N>()
 }
 
 /// Clears the Branch History Rolling Buffer.
 pub fn bhrb_clear() {
     // SAFETY: clrbhrb touches no register and no memory.
-    unsafe { core::arch::asm!("clrbhrb", options(nostack, preserves_flags)) }
+    unsafe {
+        core::arch::asm!(
+            fixed_up_in_handler!("clrbhrb"),
+            options(nostack, preserves_flags)
+        )
+    }
 }

@@ -1,13 +1,14 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Typed values of BESCR, MMCR0 and MMCR2.
 //!
 //! Bit numbers in the docs are the ISA's (0 is the most significant of 64).
 //! Source: Power ISA v3.1, Book II section 7.2 (BESCR) and Book III section
 //! 10.4 (MMCR0, MMCR2).
 
+use crate::pmc::Pmc;
 use crate::spr;
-use std::fmt;
-use std::ops::BitOr;
+use core::fmt;
+use core::ops::BitOr;
 
 /// A value of the Branch Event Status and Control Register.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -83,10 +84,10 @@ impl Mmcr2 {
     /// FC1P to FC6P (bits 1, 10, 19, 28, 37, 46): the bits a program may set.
     pub const USER: Self = Self(0x4020_1008_0402_0000);
 
-    /// FCnP: freeze PMC`n` in problem state; `n` is 1-6.
+    /// FCnP: freeze `pmc`, PMCn, in problem state.
     #[must_use]
-    pub const fn freeze_problem(n: u8) -> Self {
-        Self((1 << 62) >> ((n - 1) as u32 * 9))
+    pub const fn freeze_problem(pmc: Pmc) -> Self {
+        Self((1 << 62) >> (pmc.index() * 9))
     }
 
     /// Reads the register. If no EBB event is scheduled: SIGILL from ISA v3.1 on,

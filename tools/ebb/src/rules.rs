@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which rule a refused EBB event breaks.
 //!
 //! The kernel says EINVAL to all of them, so a program that was refused asks

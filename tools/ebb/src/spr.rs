@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: MIT OR Apache-2.0
 //! Special purpose registers of the EBB facility and of the performance
 //! monitor, as problem state sees them.
 //!
@@ -7,8 +7,13 @@
 //! registers are always accessible. The performance monitor's are writable only
 //! while MMCR0\[PMCC\] allows it, that is while an EBB event of this thread is
 //! scheduled; otherwise a write ends in SIGILL, and from ISA v3.1 on (PMCCEXT) a
-//! read too. Before v3.1 such a read gives some other program's value.
+//! read too. Before v3.1 such a read gives some other program's value. In a handler such
+//! an access has no effect and reads 0 (see [`evicted`](crate::evicted)).
 
+use crate::fixup::fixed_up_in_handler;
+
+/// TB, the time base, read only.
+pub const TB: u16 = 268;
 /// SIER, Sampled Instruction Event Register.
 pub const SIER: u16 = 768;
 /// MMCR2; problem state may write its freeze-in-problem-state bits only.
@@ -66,7 +71,7 @@ pub unsafe fn read<const N: u16>() -> u64 {
     // register. No `nomem`: a counter's value must be read where the program
     // says, not before a neighbouring store.
     unsafe {
-        core::arch::asm!("mfspr {0}, {n}", out(reg) value, n = const N,
+        core::arch::asm!(fixed_up_in_handler!("mfspr {0}, {n}"), out(reg) value, n = const N,
             options(nostack, preserves_flags));
     }
     value
@@ -83,7 +88,7 @@ pub unsafe fn read<const N: u16>() -> u64 {
 pub unsafe fn write<const N: u16>(value: u64) {
     // SAFETY: the caller vouches for the register and the value.
     unsafe {
-        core::arch::asm!("mtspr {n}, {0}", in(reg) value, n = const N,
+        core::arch::asm!(fixed_up_in_handler!("mtspr {n}, {0}"), in(reg) value, n = const N,
             options(nostack, preserves_flags));
     }
 }

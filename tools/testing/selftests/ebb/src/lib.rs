@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the EBB selftests share: sessions with an EBB event, single alerts,
+//! What the EBB selftests share: sessions with an EBB event, single alerts, escapes,
 //! neighbours, and a look at whether an instruction traps.
 //!
 //! Each program beside this library tests one behaviour of the contract between
@@ -7,6 +7,7 @@
 //! on an emulator run with `-icount`, or on real hardware.
 
 pub mod alert;
+pub mod escape;
 pub mod neighbour;
 pub mod registers;
 pub mod session;

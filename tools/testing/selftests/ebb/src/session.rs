@@ -205,9 +205,7 @@ pub fn check_fresh() -> Outcome {
 pub fn tag(number: usize, used: &[Pmc]) -> Mmcr2 {
     let free = Pmc::ALL.into_iter().filter(|pmc| !used.contains(pmc));
     let set = free.enumerate().filter(|(bit, _)| number >> bit & 1 == 1);
-    set.fold(Mmcr2(0), |tag, (_, pmc)| {
-        tag | Mmcr2::freeze_problem(pmc as u8)
-    })
+    set.fold(Mmcr2(0), |tag, (_, pmc)| tag | Mmcr2::freeze_problem(pmc))
 }
 
 /// Gives all counters the same value.

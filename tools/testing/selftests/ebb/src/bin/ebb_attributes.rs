@@ -9,6 +9,7 @@
 use ebb::Attr;
 use ebb::Event;
 use ebb::config;
+use ebb::config::Ifm;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ktap::Outcome;
@@ -62,7 +63,7 @@ fn no_pmc() -> Outcome {
 fn bhrb_without_ebb() -> Outcome {
     let fault = Attr::raw(CYCLES | config::BHRB).user_only();
     code_refused(
-        ebb::event(CYCLES | config::bhrb(0)),
+        ebb::event(CYCLES | config::bhrb(Ifm::All)),
         Attr::raw(CYCLES),
         fault,
     )

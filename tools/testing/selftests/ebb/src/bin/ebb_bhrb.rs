@@ -7,6 +7,7 @@ use ebb::Attr;
 use ebb::EbbContext;
 use ebb::Event;
 use ebb::config;
+use ebb::config::Ifm;
 use ebb::pmc;
 use ebb::reg::Mmcr0;
 use ebb_selftests::session;
@@ -93,7 +94,7 @@ fn entries_with(config: u64) -> Result<[u64; 8], Failure> {
 }
 
 fn every_branch() -> Outcome {
-    let entries = entries_with(config::bhrb(0))?;
+    let entries = entries_with(config::bhrb(Ifm::All))?;
     check!(has(&entries, branches_call), "the call is missing");
     check!(has(&entries, branches_back), "the way back is missing");
     check!(has(&entries, branches_return), "the return is missing");
@@ -102,7 +103,7 @@ fn every_branch() -> Outcome {
 
 /// IFM 1: calls only.
 fn calls_only() -> Outcome {
-    let entries = entries_with(config::bhrb(1))?;
+    let entries = entries_with(config::bhrb(Ifm::Calls))?;
     check!(has(&entries, branches_call), "the call is missing");
     check!(!has(&entries, branches_back), "the way back is no call");
     check!(!has(&entries, branches_return), "the return is no call");
@@ -124,7 +125,7 @@ fn all_entries() -> [u64; 32] {
 
 /// An event for calls only, of which the neighbours make few in a turn.
 fn calls() -> Result<Event, Failure> {
-    session::schedule(&ebb::event(CYCLES | config::bhrb(1)))
+    session::schedule(&ebb::event(CYCLES | config::bhrb(Ifm::Calls)))
 }
 
 /// The branches of the task that had this CPU before are its own.

@@ -2,6 +2,7 @@
 //! Closing a thread's last EBB event takes its access to the PMU away, and no
 //! EBB comes any more. `ebb_first_event` has what the next event starts with.
 
+use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
@@ -45,13 +46,13 @@ fn closing_the_leader_changes_nothing() -> Outcome {
     // Cycles on PMC2.
     let member = ebb::member(0x2001e).open_with(&leader)?;
     member.check_scheduled()?;
-    Mmcr2::freeze_problem(2).write();
+    Mmcr2::freeze_problem(Pmc::Pmc2).write();
     Mmcr0::FC.write();
     leader.close();
     member.check_scheduled()?;
     let (mmcr0, mmcr2) = (Mmcr0::read(), Mmcr2::read());
     check!(mmcr0 == Mmcr0::FC, "{mmcr0:?}");
-    check!(mmcr2 == Mmcr2::freeze_problem(2), "{mmcr2:?}");
+    check!(mmcr2 == Mmcr2::freeze_problem(Pmc::Pmc2), "{mmcr2:?}");
     session::end(member)
 }
 

@@ -23,7 +23,7 @@ use std::io;
 use std::os::unix::process::ExitStatusExt;
 
 const PERIOD: u32 = 5000;
-const OTHER_TAG: Mmcr2 = Mmcr2::freeze_problem(4);
+const OTHER_TAG: Mmcr2 = Mmcr2::freeze_problem(Pmc::Pmc4);
 
 /// A tag for each of up to 8 tasks, none of them [`OTHER_TAG`] or 0.
 fn tag(number: usize) -> Mmcr2 {

@@ -3,6 +3,7 @@
 //! on the PMU, and after every switch.
 
 use ebb::config;
+use ebb::config::Ifm;
 use ebb::spr;
 use ebb_selftests::session;
 use ktap::Failure;
@@ -86,14 +87,14 @@ fn filter_beside_sampling() -> Outcome {
     const IFM_SHIFT: u32 = 30;
     const SAMPLE_ENABLE: u64 = 1;
     cpu::pin()?;
-    for ifm in 0..=3 {
+    for ifm in (0..=3).filter_map(Ifm::new) {
         let event = session::schedule(&ebb::event(MARKED | config::bhrb(ifm)))?;
         let first = control();
         println!("MMCR1, MMCRA: {first:x?}");
         let [_, mmcra] = first;
         check!(
-            mmcra & SAMPLE_ENABLE != 0 && mmcra >> IFM_SHIFT & 3 == u64::from(ifm),
-            "filter {ifm}: MMCRA is {mmcra:#x}"
+            mmcra & SAMPLE_ENABLE != 0 && mmcra >> IFM_SHIFT & 3 == ifm as u64,
+            "filter {ifm:?}: MMCRA is {mmcra:#x}"
         );
         let mut neighbour = Peer::spawn(|parent| {
             let _event = session::without_handler()?;

@@ -93,13 +93,13 @@ fn after_closing(leave: fn()) -> Outcome {
 fn state_outlives_disable() -> Outcome {
     let event = session::prepare(CYCLES, session::count_only)?;
     for mmcr0 in [Mmcr0::FC, Mmcr0::FC | Mmcr0::PMAE, Mmcr0(0)] {
-        Mmcr2::freeze_problem(2).write();
+        Mmcr2::freeze_problem(Pmc::Pmc2).write();
         mmcr0.write();
         event.disable()?;
         event.enable()?;
         let (now, mmcr2) = (Mmcr0::read(), Mmcr2::read());
         check!(now == mmcr0, "{mmcr0:?} became {now:?}");
-        check!(mmcr2 == Mmcr2::freeze_problem(2), "{mmcr2:?}");
+        check!(mmcr2 == Mmcr2::freeze_problem(Pmc::Pmc2), "{mmcr2:?}");
     }
     session::end(event)
 }

@@ -2,6 +2,7 @@
 //! A CPU goes away under a task with EBBs, and comes back: the task's event, its
 //! alert and its state go on elsewhere, whoever put the event there.
 
+use ebb::Pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr2;
 use ebb_selftests::alert;
@@ -62,7 +63,7 @@ fn sleeping_task() -> Outcome {
     let mut child = Peer::spawn(|parent| {
         cpu::pin_to(cpu)?;
         let event = alert::begin(Bescr(0))?;
-        let tag = Mmcr2::freeze_problem(3) | Mmcr2::freeze_problem(5);
+        let tag = Mmcr2::freeze_problem(Pmc::Pmc3) | Mmcr2::freeze_problem(Pmc::Pmc5);
         tag.write();
         for n in 0..2 * ROUNDS as u64 {
             cpu::pin_to(cpu)?;

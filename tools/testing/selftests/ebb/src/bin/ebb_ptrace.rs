@@ -3,10 +3,12 @@
 //! stop it anywhere, and cannot give it more than a program has.
 
 use ebb::EbbContext;
+use ebb::Pmc;
 use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
+use ebb::spr;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::tracee::EbbState;
@@ -23,8 +25,8 @@ use ktap::process::Link;
 use ktap::process::Peer;
 
 const PERIOD: u32 = 5000;
-const TAG: Mmcr2 = Mmcr2::freeze_problem(3);
-const OTHER_TAG: Mmcr2 = Mmcr2::freeze_problem(4);
+const TAG: Mmcr2 = Mmcr2::freeze_problem(Pmc::Pmc3);
+const OTHER_TAG: Mmcr2 = Mmcr2::freeze_problem(Pmc::Pmc4);
 
 /// Whether there is no EBB state to be seen.
 fn has_no_data(state: std::io::Result<EbbState>) -> Result<bool, Failure> {
@@ -184,6 +186,12 @@ fn hostile_before_first_event() -> Outcome {
         session::work_for(100_000);
         let event = session::without_handler()?;
         session::check_fresh()?;
+        // What is in EBBHR now, the library takes for another owner's.
+        // SAFETY: GE is off from the first write on.
+        unsafe {
+            Bescr(0).write();
+            spr::write::<{ spr::EBBHR }>(0);
+        }
         session::install(session::count_only)?;
         session::arm(PERIOD)?;
         session::wait_for(20, PERIOD)?;

@@ -82,13 +82,13 @@ fn two_ebb_tasks() -> Outcome {
     const FIRST: Values = Values {
         code: CYCLES,
         mmcr0: Mmcr0::FC,
-        mmcr2: Mmcr2(Mmcr2::freeze_problem(1).0 | Mmcr2::freeze_problem(4).0),
+        mmcr2: Mmcr2(Mmcr2::freeze_problem(Pmc::Pmc1).0 | Mmcr2::freeze_problem(Pmc::Pmc4).0),
         counters: 0x1111_1100,
     };
     const SECOND: Values = Values {
         code: 0x2001e,
         mmcr0: Mmcr0(Mmcr0::FC.0 | Mmcr0::PMAE.0),
-        mmcr2: Mmcr2(Mmcr2::freeze_problem(2).0 | Mmcr2::freeze_problem(6).0),
+        mmcr2: Mmcr2(Mmcr2::freeze_problem(Pmc::Pmc2).0 | Mmcr2::freeze_problem(Pmc::Pmc6).0),
         counters: 0x2222_2200,
     };
     in_turns(
@@ -131,7 +131,10 @@ fn ebb_and_ordinary_task() -> Outcome {
 /// but at the next switch the kernel's bits are ORed in again.
 fn mmcr2_is_ored() -> Outcome {
     let _event = session::schedule(&ebb::event(CYCLES).exclude_user(true))?;
-    let (kernels, tasks) = (Mmcr2::freeze_problem(1), Mmcr2::freeze_problem(3));
+    let (kernels, tasks) = (
+        Mmcr2::freeze_problem(Pmc::Pmc1),
+        Mmcr2::freeze_problem(Pmc::Pmc3),
+    );
     check!(Mmcr2::read() == kernels, "at first: {:?}", Mmcr2::read());
     tasks.write();
     check!(Mmcr2::read() == tasks, "as written: {:?}", Mmcr2::read());

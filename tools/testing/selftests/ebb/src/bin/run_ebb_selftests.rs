@@ -9,6 +9,8 @@ fn main() {
         "ebb_enable",
         "ebb_close",
         "ebb_registers",
+        "ebb_context",
+        "ebb_library",
         "ebb_counting",
         "ebb_pending",
         "ebb_pending_tasks",

@@ -8,6 +8,7 @@ use crate::ways::Way;
 use ebb::Event;
 use ebb::Pmc;
 use ebb::config;
+use ebb::config::Ifm;
 use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
@@ -72,7 +73,7 @@ struct Task {
     tag: Mmcr2,
     lossy: bool,
     /// What the BHRB records for it, if anything.
-    ifm: Option<u8>,
+    ifm: Option<Ifm>,
     events: Vec<Event>,
     random: Random,
     cpus: usize,
@@ -129,7 +130,11 @@ impl Task {
             member,
             tag: session::tag(number, &[own, other]),
             lossy: false,
-            ifm: (number % 8 >= 6).then_some((number % 2) as u8),
+            ifm: match number % 8 {
+                6 => Some(Ifm::All),
+                7 => Some(Ifm::Calls),
+                _ => None,
+            },
             events: Vec::new(),
             random: Random::new(seed, number),
             cpus: usize::try_from(cpus).unwrap_or(1),

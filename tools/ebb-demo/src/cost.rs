@@ -9,6 +9,7 @@
 use crate::sampling;
 use ebb::Error;
 use ebb::Pmc;
+use ebb::Save;
 use ebb::spr;
 
 /// `PM_RUN_INST_CMPL`, which PMC5 counts.
@@ -21,28 +22,33 @@ unsafe extern "C" fn empty_entry() {
     core::arch::naked_asm!("rfebb 1")
 }
 
-/// Instructions that one EBB with the demo's handler executes, `rfebb` included.
-pub fn instructions() -> Result<u32, Error> {
+/// Instructions that one EBB with the demo's handler executes, `rfebb` included, where the
+/// entry saves what `save` says.
+pub fn instructions(save: Save) -> Result<u32, Error> {
     let event = ebb::event(INSTRUCTIONS_PMC5).open()?;
     event.enable()?;
     event.check_scheduled()?;
-    // SAFETY: as in `sampling::run`.
-    unsafe { ebb::install(sampling::handler)? };
-    let full = count()?;
+    // SAFETY: as in `sampling::run`; and what the handler does to other registers would be to
+    // those of this function, which keeps nothing there.
+    unsafe { ebb::install_saving(save, sampling::handler)? };
+    let full = count();
     // SAFETY: the entry changes no register and returns by rfebb.
     unsafe { spr::write::<{ spr::EBBHR }>(empty_entry as *const () as u64) };
-    let empty = count()?;
+    let empty = count();
     ebb::disable();
+    // SAFETY: GE is off, and the handler of the library is to be installed again.
+    unsafe { spr::write::<{ spr::EBBHR }>(0) };
     event.close();
     // Rounded, as the emulator counts by blocks; the empty entry's own rfebb was
     // taken off with the rest.
     Ok((full.saturating_sub(empty) + ROUNDS / 2) / ROUNDS + 1)
 }
 
-fn count() -> Result<u32, Error> {
+fn count() -> u32 {
     Pmc::Pmc5.write(0);
     for _ in 0..ROUNDS {
-        ebb::inject()?;
+        // SAFETY: both entries that `instructions` has put into EBBHR keep all registers.
+        unsafe { ebb::branch_to_ebbhr() };
     }
-    Ok(Pmc::Pmc5.read())
+    Pmc::Pmc5.read()
 }

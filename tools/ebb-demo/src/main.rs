@@ -12,6 +12,7 @@ mod workload;
 
 use clap::Parser;
 use ebb::Pmc;
+use ebb::Save;
 use ebb::config;
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -101,11 +102,13 @@ fn demo(options: &Options) -> Result<Vec<String>, Box<dyn Error>> {
         faults.push("an EBB changed a result of the workload".to_string());
     }
 
-    let instructions = cost::instructions()?;
+    let all = cost::instructions(Save::Full)?;
+    let gprs = cost::instructions(Save::Gprs)?;
     let (without, with) = run.pass_time;
     let extra = with.saturating_sub(without).as_nanos() * u128::from(run.passes);
     println!(
-        "\nAn EBB costs {instructions} instructions from the entry to rfebb, as PMC5 counts them;\n\
+        "\nAn EBB costs {all} instructions from the entry to rfebb, as PMC5 counts them, and {gprs}\n\
+         if the handler keeps to general purpose registers;\n\
          with all that happens around it, {} ns of run time (of instructions under -icount).",
         extra / (run.addresses.len().max(1) as u128)
     );

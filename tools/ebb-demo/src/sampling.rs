@@ -7,21 +7,25 @@ use ebb::EbbContext;
 use ebb::Error;
 use ebb::Pmc;
 use ebb::pmc;
-use std::sync::OnceLock;
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Where the handler puts the interrupted addresses. Made before the first EBB,
-/// so that the handler neither allocates nor waits.
-static SAMPLES: OnceLock<Vec<AtomicU64>> = OnceLock::new();
+/// Where the handler puts the interrupted addresses: first place and number of places. Made
+/// before the first EBB, so that the handler neither allocates nor waits.
+static SAMPLES: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
+static ROOM: AtomicU64 = AtomicU64::new(0);
 
 /// Notes the interrupted address.
 pub fn handler(context: &mut EbbContext<'_>) {
-    let samples = SAMPLES.get().map_or(&[][..], Vec::as_slice);
-    let place = usize::try_from(context.number() - 1).unwrap_or(usize::MAX);
-    if let Some(sample) = samples.get(place) {
+    let place = context.number() - 1;
+    if place < ROOM.load(Relaxed) {
+        // SAFETY: `run` has made as many places, and nobody ever takes them away.
+        // CAST: usize has 64 bits.
+        let sample = unsafe { &*SAMPLES.load(Relaxed).add(place as usize) };
         sample.store(context.interrupted(), Relaxed);
     }
 }
@@ -76,7 +80,10 @@ pub fn run(code: u64, period: u32, count: usize) -> Result<Run, Error> {
     // The last pass is not cut short, which would distort the histogram. It may have more EBBs
     // than it has periods: what the kernel does between them may count as well.
     let room = count as u64 + 4 * (per_pass / u64::from(period) + 1);
-    let samples = SAMPLES.get_or_init(|| (0..room).map(|_| AtomicU64::new(0)).collect());
+    let samples: Vec<AtomicU64> = (0..room).map(|_| AtomicU64::new(0)).collect();
+    let samples: &'static [AtomicU64] = samples.leak();
+    SAMPLES.store(samples.as_ptr().cast_mut(), Relaxed);
+    ROOM.store(room, Relaxed);
 
     pmc::freeze();
     ebb::start(counter, period)?;

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The Branch History Rolling Buffer: its entries, and what they mean.
+//!
+//! Power ISA Book II, chapter "Branch History Rolling Buffer".
+
+use crate::fixup::fixed_up_in_handler;
+
+/// The largest number of entries that a processor has (POWER8 to Power11: 32).
+pub const ENTRIES: usize = 32;
+
+/// Entry bit 62: the address is the target of the branch that the next entry is of.
+const TARGET: u64 = 2;
+/// Entry bit 63: the prediction was wrong.
+const MISPREDICTED: u64 = 1;
+
+/// A branch of the BHRB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// Address of the branch; 0 if the buffer has only its target.
+    pub from: u64,
+    /// Where it went, if the buffer knows: of an indirect branch. The target of a direct
+    /// one is in the instruction.
+    pub to: Option<u64>,
+    /// The processor had predicted it otherwise.
+    pub mispredicted: bool,
+}
+
+/// The branches in a sequence of BHRB entries, the most recent first.
+#[derive(Clone, Debug)]
+pub struct Branches<'a> {
+    entries: &'a [u64],
+}
+
+impl<'a> Branches<'a> {
+    /// Reads the buffer into `entries`, up to [`ENTRIES`] or the first that is 0.
+    pub fn read(entries: &'a mut [u64]) -> Self {
+        let mut length = 0;
+        for (n, entry) in entries.iter_mut().take(ENTRIES).enumerate() {
+            *entry = read_entry(n);
+            if *entry == 0 {
+                break;
+            }
+            length = n + 1;
+        }
+        Self::decode(&entries[..length])
+    }
+
+    /// Of entries that were read before.
+    #[must_use]
+    pub fn decode(entries: &'a [u64]) -> Self {
+        Self { entries }
+    }
+
+    /// The entries as they are.
+    #[must_use]
+    pub fn as_entries(&self) -> &'a [u64] {
+        self.entries
+    }
+}
+
+impl Iterator for Branches<'_> {
+    type Item = Branch;
+
+    fn next(&mut self) -> Option<Branch> {
+        let (&first, rest) = self.entries.split_first()?;
+        self.entries = rest;
+        let address = first & !(TARGET | MISPREDICTED);
+        if first == 0 {
+            self.entries = &[];
+            return None;
+        }
+        if first & TARGET == 0 {
+            return Some(Branch {
+                from: address,
+                to: None,
+                mispredicted: first & MISPREDICTED != 0,
+            });
+        }
+        // The branch itself follows, unless the buffer ends or has lost it.
+        let (from, entry) = match rest.split_first() {
+            Some((&next, rest)) if next != 0 && next & TARGET == 0 => {
+                self.entries = rest;
+                (next & !MISPREDICTED, next)
+            }
+            _ => (0, first),
+        };
+        Some(Branch {
+            from,
+            to: Some(address),
+            mispredicted: entry & MISPREDICTED != 0,
+        })
+    }
+}
+
+/// Entry `n` of the buffer, below [`ENTRIES`]. mfbhrbe has the number in the instruction.
+fn read_entry(n: usize) -> u64 {
+    macro_rules! of {
+        ($($n:literal)*) => {
+            match n {
+                $($n => entry::<$n>(),)*
+                _ => 0,
+            }
+        };
+    }
+    of!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
+}
+
+/// Reads entry `N` (0-1023, most recent first); 0 means that it is empty.
+#[inline(always)]
+#[must_use]
+pub(crate) fn entry<const N: u16>() -> u64 {
+    let value: u64;
+    // SAFETY: mfbhrbe changes nothing but its target.
+    unsafe {
+        core::arch::asm!(fixed_up_in_handler!("mfbhrbe {0}, {n}"), out(reg) value, n = const N,
+            options(nostack, preserves_flags));
+    }
+    value
+}

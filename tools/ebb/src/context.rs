@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a handler sees of the EBB it handles, and what it may change.
+
+use core::fmt;
+use core::marker::PhantomData;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::bhrb::Branches;
+use crate::frame::Frame;
+use crate::frame::Link;
+use crate::pmc;
+use crate::pmc::OVERFLOW;
+use crate::pmc::Pmc;
+use crate::spr;
+use crate::thread::Thread;
+
+/// How the performance monitor goes on after a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u64)]
+pub enum Rearm {
+    /// Reload the counters that are negative, with 0 if they have no period, and
+    /// count on.
+    Restart = 0,
+    /// Count on with the counters as the handler left them. One that is still
+    /// negative raises the next EBB at once.
+    Keep = 1,
+    /// Leave the counters frozen and PME off: no EBB comes until
+    /// [`enable`](crate::enable) and [`pmc::unfreeze`].
+    Stop = 2,
+}
+
+/// One event-based branch, as its handler sees it.
+///
+/// The counters stand still while the handler runs, so they are read when asked for. When
+/// the thread loses the PMU meanwhile, all PMU registers read as 0 and
+/// [`evicted`](crate::evicted) tells.
+#[repr(transparent)]
+pub struct EbbContext<'a> {
+    frame: Frame,
+    interrupted: PhantomData<&'a mut Frame>,
+}
+
+impl EbbContext<'_> {
+    #[inline]
+    fn link(&self) -> &Link {
+        // SAFETY: the entry has put the address of its `Link` there.
+        unsafe { &*core::ptr::with_exposed_provenance(self.frame.back_chain as usize) }
+    }
+
+    #[inline]
+    pub(crate) fn thread(&self) -> &Thread {
+        // SAFETY: the entry has put the address of this thread's block there.
+        unsafe { &*core::ptr::with_exposed_provenance(self.frame.thread as usize) }
+    }
+
+    /// Address of the instruction that the program goes on with (EBBRR, Power ISA Book II,
+    /// "Event-Based Branch Facility"), some instructions after the one that made the counter
+    /// overflow.
+    #[inline]
+    #[must_use]
+    pub fn interrupted(&self) -> u64 {
+        // SAFETY: EBBRR is always readable.
+        unsafe { spr::read::<{ spr::EBBRR }>() }
+    }
+
+    /// Has the program go on at `address` instead.
+    ///
+    /// # Safety
+    ///
+    /// The program may go on there with the registers as they were interrupted, its stack
+    /// pointer among them.
+    #[inline]
+    pub unsafe fn set_interrupted(&mut self, address: u64) {
+        // SAFETY: EBBRR is always writable; the caller vouches for the address.
+        unsafe { spr::write::<{ spr::EBBRR }>(address) }
+    }
+
+    /// General purpose register `n` of the interrupted code. `None` for 32 and above, and for
+    /// r14 to r31 under [`Save::Gprs`](crate::Save::Gprs), which leaves them where they are.
+    #[inline]
+    #[must_use]
+    pub fn gpr(&self, n: usize) -> Option<u64> {
+        match n {
+            1 => Some(self.stack_pointer()),
+            13 => {
+                let thread_pointer;
+                // SAFETY: reads a register, which nobody changes.
+                unsafe {
+                    core::arch::asm!("mr {}, 13", out(reg) thread_pointer,
+                        options(nomem, nostack, preserves_flags));
+                }
+                Some(thread_pointer)
+            }
+            14.. if self.frame.full == 0 => None,
+            _ => self.frame.gpr.get(n).copied(),
+        }
+    }
+
+    /// The interrupted code's stack pointer, r1.
+    #[inline]
+    #[must_use]
+    pub fn stack_pointer(&self) -> u64 {
+        self.link().back_chain
+    }
+
+    /// The interrupted code's link register.
+    #[inline]
+    #[must_use]
+    pub fn link_register(&self) -> u64 {
+        self.frame.lr
+    }
+
+    /// The interrupted code's count register.
+    #[inline]
+    #[must_use]
+    pub fn count_register(&self) -> u64 {
+        self.frame.ctr
+    }
+
+    /// The interrupted code's condition register, CR0 in bits 32-35.
+    #[inline]
+    #[must_use]
+    pub fn condition_register(&self) -> u64 {
+        self.frame.cr
+    }
+
+    /// The interrupted code's fixed-point exception register.
+    #[inline]
+    #[must_use]
+    pub fn xer(&self) -> u64 {
+        self.frame.xer
+    }
+
+    /// The interrupted code's target address register.
+    #[inline]
+    #[must_use]
+    pub fn tar(&self) -> u64 {
+        self.frame.tar
+    }
+
+    /// The sampled instruction's address, SIAR, if SIER says that it is one: the instruction
+    /// that was being executed, possibly, when the counter overflowed (Power ISA Book III,
+    /// "Performance Monitor Facility").
+    #[inline]
+    #[must_use]
+    pub fn sampled(&self) -> Option<u64> {
+        /// SIER\[SIARV\] (bit 41): SIAR is valid.
+        const SIARV: u64 = 1 << 22;
+        (pmc::sier() & SIARV != 0).then(pmc::siar)
+    }
+
+    /// The time base, which counts at the frequency that `/proc/cpuinfo` shows.
+    #[inline]
+    #[must_use]
+    pub fn time_base(&self) -> u64 {
+        // SAFETY: the time base is always readable.
+        unsafe { spr::read::<{ spr::TB }>() }
+    }
+
+    /// Reads the BHRB into `entries`, the most recent first; see [`Branches`].
+    ///
+    /// To be called first: branches of the handler push those of the program out. The
+    /// entry itself has executed some.
+    pub fn branches<'b>(&self, entries: &'b mut [u64]) -> Branches<'b> {
+        Branches::read(entries)
+    }
+
+    /// Number of this EBB on this thread since [`install`](crate::install), from 1.
+    #[inline]
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.thread().ebbs.load(Relaxed)
+    }
+
+    /// Whether `pmc` is negative.
+    #[inline]
+    #[must_use]
+    pub fn overflowed(&self, pmc: Pmc) -> bool {
+        pmc.read() >= OVERFLOW
+    }
+
+    /// Value of `pmc`.
+    #[inline]
+    #[must_use]
+    pub fn value(&self, pmc: Pmc) -> u32 {
+        pmc.read()
+    }
+
+    /// How the performance monitor goes on; [`Rearm::Restart`] if never called.
+    #[inline]
+    pub fn rearm(&mut self, rearm: Rearm) {
+        self.frame.rearm = rearm as u64;
+    }
+}
+
+impl fmt::Debug for EbbContext<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EbbContext")
+            .field("interrupted", &self.interrupted())
+            .field("stack_pointer", &self.stack_pointer())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What [`Thread::call`] points at for the handler `F`, whose value is in `data`.
+pub(crate) extern "C" fn call<F>(context: &mut EbbContext<'_>, data: u64)
+where
+    F: Fn(&mut EbbContext<'_>) + Copy,
+{
+    let data = AtomicU64::new(data);
+    // SAFETY: `install` has put a value of `F` there, of at most this size.
+    let handler = unsafe { &*data.as_ptr().cast::<F>() };
+    handler(context);
+}

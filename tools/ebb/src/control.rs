@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Installing a handler on a thread, and letting its EBBs come or not.
+//!
+//! BESCR is never written whole: a program of somebody else's may use its other bits, and
+//! TS is the state of a transaction (POWER8, POWER9). Its set and reset registers (BESCRS,
+//! BESCRR) would be the way, but QEMU up to 11 keeps those as separate registers without
+//! effect. So it is read, changed and written. An EBB between the two is harmless: all
+//! it changes of BESCR are bits that the write sets or clears, or has put back before it
+//! ends.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::context::EbbContext;
+use crate::context::call;
+use crate::entry;
+use crate::error::Error;
+use crate::fixup;
+use crate::pmc::OVERFLOW;
+use crate::pmc::Pmc;
+use crate::reg::Bescr;
+use crate::reg::Mmcr0;
+use crate::spr;
+use crate::thread;
+use crate::thread::Thread;
+
+/// A handler as a plain function. It runs like a signal handler, on the interrupted thread's
+/// stack; see [`install`] for what it may do.
+pub type Handler = fn(&mut EbbContext<'_>);
+
+/// Which registers of the program are safe from the handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Save {
+    /// GPRs, CR, LR, CTR, XER and TAR. The handler and all that it calls must be compiled
+    /// without vector and floating-point instructions: in C by `-mno-altivec -mno-vsx
+    /// -msoft-float`, in Rust by `-C target-feature=-altivec,-vsx,-hard-float` or by a look at
+    /// what became of it. Costs some hundred instructions an EBB.
+    Gprs,
+    /// Also FPSCR, VSCR and VSR 0-51: all that a function of the ELFv2 ABI may change.
+    Full,
+}
+
+impl Save {
+    fn entry(self) -> u64 {
+        match self {
+            Self::Gprs => entry::ebb_entry_gprs as *const () as u64,
+            Self::Full => entry::ebb_entry_full as *const () as u64,
+        }
+    }
+}
+
+/// Whose EBBs a thread has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody's: EBBHR is 0 and no handler was installed.
+    Nobody,
+    /// This copy of the library's: a handler is installed.
+    Library,
+    /// Nobody's any more: a handler was installed, but EBBHR is 0. It is so in the child
+    /// after a fork, which inherits the thread's memory but nothing of EBB.
+    Gone,
+    /// Somebody else's: EBBHR holds an address that this copy of the library has not put
+    /// there.
+    Foreign(u64),
+}
+
+/// Whose EBBs this thread has.
+#[must_use]
+pub fn owner() -> Owner {
+    // SAFETY: EBBHR is always readable.
+    let ebbhr = unsafe { spr::read::<{ spr::EBBHR }>() };
+    let installed = thread::with(|t| t.call.load(Relaxed)) != 0;
+    if ebbhr == 0 {
+        return if installed {
+            Owner::Gone
+        } else {
+            Owner::Nobody
+        };
+    }
+    let own = [Save::Gprs, Save::Full].map(Save::entry).contains(&ebbhr);
+    if own && installed {
+        Owner::Library
+    } else {
+        Owner::Foreign(ebbhr)
+    }
+}
+
+/// Fails unless a handler is installed on this thread.
+fn check_installed() -> Result<(), Error> {
+    match owner() {
+        Owner::Library => Ok(()),
+        Owner::Nobody => Err(Error::NotInstalled),
+        Owner::Gone => Err(Error::Gone),
+        Owner::Foreign(ebbhr) => Err(Error::Foreign { ebbhr }),
+    }
+}
+
+/// Makes `handler` the handler of this thread's EBBs and points EBBHR at the entry that saves
+/// all registers. Statistics and periods start from zero. No EBB comes before
+/// [`enable`]. A new thread or process does not inherit any of this.
+///
+/// Also has SIGILL handled where a thread loses the PMU while its handler runs; see
+/// [`step_over`](crate::step_over).
+///
+/// # Errors
+///
+/// [`Error::NoEbb`] if the kernel does not offer EBB on this machine (HWCAP2),
+/// [`Error::Foreign`] if EBBHR holds an address of somebody else, another copy of
+/// this library for example.
+///
+/// # Safety
+///
+/// `handler` runs between any two instructions of this thread, so it must keep
+/// to what a signal handler may do: no allocation, no lock, no thread-local
+/// variable that is lazily initialised or has a destructor, no state that the
+/// interrupted code may be changing unless it is atomic. It must not panic (the program
+/// aborts), must not disable or close the EBB event, and must return.
+pub unsafe fn install<F>(handler: F) -> Result<(), Error>
+where
+    F: Fn(&mut EbbContext<'_>) + Copy + 'static,
+{
+    // SAFETY: the caller's contract.
+    unsafe { install_saving(Save::Full, handler) }
+}
+
+/// [`install`] with what is to be saved. `F` has 8 bytes at most: a function, or a closure
+/// that captures one reference.
+///
+/// # Errors
+///
+/// As [`install`].
+///
+/// # Safety
+///
+/// As [`install`]; and with [`Save::Gprs`] the handler is as that says.
+pub unsafe fn install_saving<F>(save: Save, handler: F) -> Result<(), Error>
+where
+    F: Fn(&mut EbbContext<'_>) + Copy + 'static,
+{
+    const {
+        assert!(
+            size_of::<F>() <= 8 && align_of::<F>() <= 8,
+            "a handler captures one reference at most"
+        );
+    }
+    if !supported() {
+        return Err(Error::NoEbb);
+    }
+    if let Owner::Foreign(ebbhr) = owner() {
+        return Err(Error::Foreign { ebbhr });
+    }
+    disable();
+    fixup::install();
+    let mut data = 0_u64;
+    // SAFETY: a value of `F` fits.
+    unsafe { (&raw mut data).cast::<F>().write(handler) };
+    thread::with(|t| {
+        t.call.store(call::<F> as *const () as u64, Relaxed);
+        t.data.store(data, Relaxed);
+        for zero in [&t.ebbs, &t.spurious, &t.active, &t.evicted] {
+            zero.store(0, Relaxed);
+        }
+        for start in &t.start {
+            start.store(0, Relaxed);
+        }
+        t.reload
+            .store(entry::ebb_reload_any as *const () as u64, Relaxed);
+    });
+    // SAFETY: the entry keeps what the handler may change, and finds it in the block.
+    unsafe { spr::write::<{ spr::EBBHR }>(save.entry()) };
+    Ok(())
+}
+
+/// Takes this thread's handler away: EBBs off and EBBHR 0, if it was this library's.
+///
+/// # Errors
+///
+/// [`Error::Foreign`] if it is somebody else's; nothing is changed then.
+pub fn uninstall() -> Result<(), Error> {
+    if let Owner::Foreign(ebbhr) = owner() {
+        return Err(Error::Foreign { ebbhr });
+    }
+    disable();
+    thread::with(|t| t.call.store(0, Relaxed));
+    // SAFETY: GE is off.
+    unsafe { spr::write::<{ spr::EBBHR }>(0) };
+    Ok(())
+}
+
+/// Whether the kernel offers EBB to programs (`PPC_FEATURE2_EBB` in HWCAP2).
+#[must_use]
+pub fn supported() -> bool {
+    const PPC_FEATURE2_EBB: u64 = 0x1000_0000;
+    // SAFETY: getauxval only reads the auxiliary vector.
+    unsafe { libc::getauxval(libc::AT_HWCAP2) & PPC_FEATURE2_EBB != 0 }
+}
+
+/// Lets EBBs happen on this thread: BESCR\[GE\] and \[PME\] on, \[PMEO\] off.
+///
+/// If the program has left a handler by `longjmp`, or a signal's that came on top of one,
+/// the counters still stand: they are reloaded and set going as the handler's
+/// way back would have done. Not to be called by a signal handler on an alternate stack.
+///
+/// # Errors
+///
+/// [`Error::NotInstalled`] before [`install`], [`Error::Gone`] if EBBHR is 0 all the same
+/// (after fork), [`Error::Foreign`] if it is somebody else's.
+pub fn enable() -> Result<(), Error> {
+    check_installed()?;
+    thread::with(|t| {
+        if left_by_longjmp(t) {
+            t.active.store(0, Relaxed);
+            for (pmc, start) in Pmc::ALL.into_iter().zip(&t.start) {
+                if pmc.read() >= OVERFLOW {
+                    // CAST: `set_period` has put a counter's value there.
+                    pmc.write(start.load(Relaxed) as u32);
+                }
+            }
+            Mmcr0::PMAE.write();
+        }
+    });
+    let other = Bescr::read().without(Bescr::PMEO);
+    // SAFETY: `install` has put an entry into this thread's EBBHR.
+    unsafe { (other | Bescr::GE | Bescr::PME).write() };
+    Ok(())
+}
+
+/// Whether an EBB is in progress whose frame the stack pointer has left behind.
+fn left_by_longjmp(t: &Thread) -> bool {
+    let stack_pointer: u64;
+    // SAFETY: reads a register.
+    unsafe {
+        core::arch::asm!("mr {}, 1", out(reg) stack_pointer,
+            options(nomem, nostack, preserves_flags));
+    }
+    let frame = t.active.load(Relaxed);
+    frame != 0 && stack_pointer > frame
+}
+
+/// Lets no more EBBs happen on this thread: BESCR\[GE\], \[PME\] and \[PMEO\] off. The counters
+/// go on.
+pub fn disable() {
+    let on = Bescr::GE | Bescr::PME | Bescr::PMEO;
+    // SAFETY: GE is clear.
+    unsafe { Bescr::read().without(on).write() };
+}
+
+/// Sets the period of `pmc` on this thread: [`Rearm::Restart`](crate::Rearm) loads the
+/// counter so that it overflows after `period` counts.
+///
+/// # Errors
+///
+/// [`Error::Period`] unless `period` is 1 to 0x8000_0000.
+pub fn set_period(pmc: Pmc, period: u32) -> Result<(), Error> {
+    if !(1..=OVERFLOW).contains(&period) {
+        return Err(Error::Period);
+    }
+    thread::with(|t| {
+        t.start[pmc.index()].store(Pmc::start_value(period).into(), Relaxed);
+        let one = entry::ebb_reload_one as *const () as u64;
+        let one = one + (entry::RELOAD_DISTANCE * pmc.index()) as u64;
+        t.reload.store(one, Relaxed);
+    });
+    Ok(())
+}
+
+/// [`set_period`], and loads the counter for the first time. SIGILL while no
+/// EBB event is scheduled.
+///
+/// # Errors
+///
+/// As [`set_period`].
+pub fn start(pmc: Pmc, period: u32) -> Result<(), Error> {
+    set_period(pmc, period)?;
+    pmc.write(Pmc::start_value(period));
+    Ok(())
+}
+
+/// Number of EBBs this thread has had since [`install`].
+#[must_use]
+pub fn count() -> u64 {
+    thread::with(|t| t.ebbs.load(Relaxed))
+}
+
+/// Number of branches to the handler that no performance monitor exception
+/// explains (BESCR\[PMEO\] clear), since [`install`]. 0 on a sound machine.
+#[must_use]
+pub fn spurious() -> u64 {
+    thread::with(|t| t.spurious.load(Relaxed))
+}
+
+/// Whether this thread has lost the PMU in the middle of a handler since [`install`] or the
+/// last call of this function: the event's `read` tells whether it is still so.
+pub fn evicted() -> bool {
+    thread::with(|t| t.evicted.swap(0, Relaxed)) != 0
+}
+
+/// Runs this thread's handler here and now, through the whole entry and the
+/// return by `rfebb`, as if a performance monitor EBB had happened. For
+/// measuring what an EBB costs. SIGILL while no EBB event is scheduled.
+///
+/// # Errors
+///
+/// As [`enable`].
+pub fn inject() -> Result<(), Error> {
+    check_installed()?;
+    // SAFETY: the entry in EBBHR is this library's.
+    unsafe { branch_to_ebbhr() };
+    Ok(())
+}
+
+/// Branches to EBBHR as the hardware does, and comes back by `rfebb`.
+///
+/// # Safety
+///
+/// EBBHR holds the address of an entry that keeps all registers.
+pub unsafe fn branch_to_ebbhr() {
+    // SAFETY: with GE off no real EBB can disturb; EBBRR and BESCR are as the
+    // hardware leaves them at a branch, and the entry in EBBHR keeps all
+    // registers and returns to label 3 by rfebb.
+    unsafe {
+        core::arch::asm!(
+            "mfspr {t}, 806",
+            "clrldi {t}, {t}, 1",
+            "ori {t}, {t}, 1",
+            "mtspr 806, {t}",
+            "bcl 20, 31, 2f",
+            "2: mflr {t}",
+            "addi {t}, {t}, 3f - 2b",
+            "mtspr 805, {t}",
+            "mfspr {t}, 804",
+            "mtctr {t}",
+            "bctr",
+            "3:",
+            t = out(reg_nonzero) _,
+            out("lr") _,
+            out("ctr") _,
+        );
+    }
+}

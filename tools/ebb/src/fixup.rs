@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What happens when a handler's access to a PMU register traps.
+//!
+//! The thread may lose the PMU while its handler runs: the kernel switches to another
+//! task and finds a pinned event of a CPU that was there first (the EBB group is then in
+//! error state), or another thread disables or closes the event. From then on an access
+//! ends in SIGILL. Neither entry nor handler can know in advance, so each access of this
+//! library notes its address in the section `ebb_fixup`, as the kernel does for its
+//! accesses to user memory: the signal handler here steps over it, and what it would have
+//! read is 0. The handler ends, the program goes on, and
+//! [`evicted`](crate::evicted) tells.
+//!
+//! Only accesses of the entries and, while a handler runs, those of [`crate::spr`] are
+//! stepped over. Every other SIGILL goes to the action that was there before.
+
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::Release;
+
+use crate::thread;
+
+/// An instruction of an entry that may trap, which is always stepped over.
+macro_rules! fixed_up {
+    ($instruction:literal) => {
+        concat!(
+            "77: ",
+            $instruction,
+            "\n",
+            ".pushsection ebb_fixup, \"a\", @progbits\n",
+            ".balign 4\n",
+            ".long 77b - ., 1\n",
+            ".popsection",
+        )
+    };
+}
+pub(crate) use fixed_up;
+
+/// The same for an instruction that is stepped over while a handler runs.
+macro_rules! fixed_up_in_handler {
+    ($instruction:literal) => {
+        concat!(
+            "77: ",
+            $instruction,
+            "\n",
+            ".pushsection ebb_fixup, \"a\", @progbits\n",
+            ".balign 4\n",
+            ".long 77b - ., 0\n",
+            ".popsection",
+        )
+    };
+}
+pub(crate) use fixed_up_in_handler;
+
+/// A line of the table.
+#[repr(C)]
+struct Entry {
+    /// Distance of the instruction from this field.
+    distance: i32,
+    /// 1: always stepped over; 0: while a handler runs.
+    always: u32,
+}
+
+unsafe extern "C" {
+    /// The bounds of the table, which the linker knows.
+    #[link_name = "__start_ebb_fixup"]
+    static START: Entry;
+    #[link_name = "__stop_ebb_fixup"]
+    static STOP: Entry;
+}
+
+// Each program and shared object has a table of its own.
+core::arch::global_asm!(".hidden __start_ebb_fixup", ".hidden __stop_ebb_fixup");
+
+/// Place of the registers' address in the kernel's `struct ucontext` (uapi/asm/ucontext.h,
+/// sigcontext.h), which the libc crate does not describe.
+const REGS_OFFSET: usize = 168 + 56;
+/// Place of the address of the next instruction in the registers (uapi/asm/ptrace.h).
+const PT_NIP: usize = 32;
+
+/// Opcode 31 with its extended opcodes that write a GPR: mfspr and mfbhrbe.
+const MFSPR: u32 = 31 << 26 | 339 << 1;
+const MFBHRBE: u32 = 31 << 26 | 302 << 1;
+const OPCODE_MASK: u32 = 63 << 26 | 1023 << 1;
+
+/// The action for SIGILL before [`install`], and how far that is: 0 not begun, 1 begun, 2 done.
+static mut BEFORE: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
+static INSTALLED: AtomicU32 = AtomicU32::new(0);
+
+/// Has accesses stepped over as this file says, from now on and for the whole process.
+pub(crate) fn install() {
+    if INSTALLED.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
+        return;
+    }
+    // SAFETY: zeroes are a valid sigaction; the handler has the three arguments that
+    // SA_SIGINFO asks for. Nobody else writes BEFORE, and nobody reads it before the
+    // store that follows.
+    unsafe {
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        action.sa_sigaction = on_sigill as *const () as usize;
+        // An EBB may come while a handler for SIGILL runs, and trap in turn.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        libc::sigaction(libc::SIGILL, &action, (&raw mut BEFORE).cast());
+    }
+    INSTALLED.store(2, Release);
+}
+
+extern "C" fn on_sigill(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel handed `context` to this signal handler.
+    if unsafe { step_over(context) } {
+        return;
+    }
+    if INSTALLED.load(Acquire) == 2 {
+        let before: *const libc::sigaction = (&raw const BEFORE).cast();
+        // SAFETY: `install` has had it filled in.
+        match unsafe { (*before).sa_sigaction } {
+            libc::SIG_DFL | libc::SIG_IGN => {}
+            action => {
+                type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+                // SAFETY: it is a signal handler of the program, which takes three
+                // arguments or only looks at the first.
+                let action = unsafe { core::mem::transmute::<usize, Handler>(action) };
+                return action(signal, info, context);
+            }
+        }
+    }
+    // Nobody wants it: the instruction traps again, and ends the process; or somebody has
+    // sent the signal, which then does.
+    // SAFETY: system calls; the kernel gave `info`.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        if (*info).si_code <= 0 {
+            libc::raise(signal);
+        }
+    }
+}
+
+/// Steps over the instruction that `context` is at, if it is one of the table and to be
+/// stepped over; tells whether it was. For a program that handles SIGILL itself: call
+/// this first, and be done if it says true.
+///
+/// # Safety
+///
+/// `context` is what the kernel gave to a handler of SIGILL as its third argument.
+pub unsafe fn step_over(context: *mut libc::c_void) -> bool {
+    // SAFETY: the caller's contract; `regs` points at the registers it goes on with.
+    let regs = unsafe { *context.byte_add(REGS_OFFSET).cast::<*mut u64>() };
+    // SAFETY: as before.
+    let nip = unsafe { &mut *regs.add(PT_NIP) };
+    let running = thread::with(|t| t.active.load(Relaxed) != 0);
+    match find(*nip) {
+        Some(entry) if entry.always != 0 || running => {}
+        _ => return false,
+    }
+    // SAFETY: the processor has just fetched it from there.
+    let instruction = unsafe { ptr::with_exposed_provenance::<u32>(*nip as usize).read() };
+    if matches!(instruction & OPCODE_MASK, MFSPR | MFBHRBE) {
+        let target = instruction >> 21 & 31;
+        // SAFETY: the first 32 registers are the GPRs.
+        unsafe { regs.add(target as usize).write(0) };
+    }
+    *nip += 4;
+    thread::with(|t| t.evicted.store(1, Relaxed));
+    true
+}
+
+/// The line of the table for the instruction at `address`.
+fn find(address: u64) -> Option<&'static Entry> {
+    let (mut entry, stop) = (&raw const START, &raw const STOP);
+    while entry != stop {
+        // SAFETY: within the table, all of it made of entries.
+        let line = unsafe { &*entry };
+        let place = &raw const line.distance as u64;
+        if place.wrapping_add_signed(line.distance.into()) == address {
+            return Some(line);
+        }
+        // SAFETY: not behind `stop`.
+        entry = unsafe { entry.add(1) };
+    }
+    None
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the entries keep of the interrupted code, and where on its stack.
+//!
+//! ```text
+//! interrupted r1 ->  | the interrupted code's frame     |
+//!                    | RED_ZONE bytes that are its own  |
+//!                    | Link: 32 bytes                   | <- Frame::back_chain
+//!                    | Frame, or FullFrame              | <- the entry's r1
+//! ```
+//!
+//! `Link` looks like the frame of a function that the interrupted code's function had
+//! called at the interrupted instruction. Who follows back chains finds return addresses
+//! in the frame *above* the function that returns there; so the handler's caller, the
+//! entry, returns to [`Link::nip`]. The doubleword in the interrupted code's own frame
+//! header may not be used for that: a leaf function keeps its LR there.
+
+/// Bytes below r1 that belong to the interrupted code: 288 are the red zone of the ELFv2
+/// ABI (section 2.2.3.4), and Linux leaves 512 below a signal's frame.
+pub(crate) const RED_ZONE: usize = 512;
+
+/// The frame header that leads to the interrupted code.
+#[repr(C)]
+pub(crate) struct Link {
+    /// The interrupted r1.
+    pub(crate) back_chain: u64,
+    cr: u64,
+    /// The interrupted address, EBBRR at entry.
+    pub(crate) nip: u64,
+    toc: u64,
+}
+
+/// What every entry keeps.
+#[repr(C, align(16))]
+pub(crate) struct Frame {
+    /// Address of the [`Link`].
+    pub(crate) back_chain: u64,
+    /// CR, LR and TOC save words of the ABI's frame header, for the handler to use.
+    header: [u64; 3],
+    /// r0 to r31, but r1 and r13; r14 on only in a [`FullFrame`].
+    pub(crate) gpr: [u64; 32],
+    pub(crate) cr: u64,
+    pub(crate) lr: u64,
+    pub(crate) ctr: u64,
+    pub(crate) xer: u64,
+    pub(crate) tar: u64,
+    /// The thread's block.
+    pub(crate) thread: u64,
+    /// How to go on: a value of `Rearm`.
+    pub(crate) rearm: u64,
+    /// 1 in a [`FullFrame`], else 0.
+    pub(crate) full: u64,
+}
+
+/// What the entry for handlers with vector and floating-point code keeps.
+#[repr(C, align(16))]
+pub(crate) struct FullFrame {
+    pub(crate) frame: Frame,
+    pub(crate) fpscr: u64,
+    unused: u64,
+    pub(crate) vscr: [u64; 2],
+    pub(crate) vsr: [[u64; 2]; 52],
+}
+
+// A frame of the ABI is a multiple of 16 bytes.
+const _: () = assert!(size_of::<Link>() == 32 && size_of::<Frame>().is_multiple_of(16));

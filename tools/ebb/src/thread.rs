@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a thread needs for its EBBs, and the way to it.
+//!
+//! The block is thread-local by the initial-exec model of the ELFv2 TLS ABI: its offset
+//! from r13 is fixed when the program or shared object is loaded. The handler may run
+//! between any two instructions of the program, so it cannot call `__tls_get_addr`, as
+//! a shared object would by default: that may allocate. Rust has no way to ask for a
+//! model by variable; therefore the block is defined in assembly, beside the entries
+//! (`entry.rs`).
+
+use core::mem::offset_of;
+use core::sync::atomic::AtomicU64;
+
+/// The block of one thread. All zeroes is a thread that has never installed a handler.
+///
+/// The entries read and write it by offset. Atomics, because the handler changes it between
+/// any two instructions of the program; never shared with another thread.
+#[repr(C)]
+pub(crate) struct Thread {
+    /// Address of the `extern "C"` function that the entry calls, or 0: nothing installed.
+    pub(crate) call: AtomicU64,
+    /// Its second argument.
+    pub(crate) data: AtomicU64,
+    /// EBBs since `install`.
+    pub(crate) ebbs: AtomicU64,
+    /// Branches to the entry since `install` without BESCR\[PMEO\].
+    pub(crate) spurious: AtomicU64,
+    /// Address of the routine that reloads the counters: one of `entry::ebb_rearm_*`.
+    pub(crate) reload: AtomicU64,
+    /// Address of the frame of the EBB in progress, or 0. Not 0 outside of a handler
+    /// means that the program has left the handler by `longjmp`.
+    pub(crate) active: AtomicU64,
+    /// Not 0: a PMU register was found inaccessible in a handler, see `fixup.rs`.
+    pub(crate) evicted: AtomicU64,
+    /// What each counter is loaded with after it has overflowed, PMC1 first.
+    pub(crate) start: [AtomicU64; 6],
+}
+
+/// Size of the block, for the assembly that reserves it.
+pub(crate) const SIZE: usize = size_of::<Thread>();
+/// Offset of [`Thread::call`].
+pub(crate) const CALL: usize = offset_of!(Thread, call);
+/// Offset of [`Thread::data`].
+pub(crate) const DATA: usize = offset_of!(Thread, data);
+/// Offset of [`Thread::ebbs`].
+pub(crate) const EBBS: usize = offset_of!(Thread, ebbs);
+/// Offset of [`Thread::spurious`].
+pub(crate) const SPURIOUS: usize = offset_of!(Thread, spurious);
+/// Offset of [`Thread::reload`].
+pub(crate) const RELOAD: usize = offset_of!(Thread, reload);
+/// Offset of [`Thread::active`].
+pub(crate) const ACTIVE: usize = offset_of!(Thread, active);
+/// Offset of [`Thread::start`].
+pub(crate) const START: usize = offset_of!(Thread, start);
+
+unsafe extern "C" {
+    /// The calling thread's block.
+    safe fn ebb_thread_block() -> *const Thread;
+}
+
+/// The calling thread's block. Not `'static`: it goes with the thread, so nobody keeps it.
+pub(crate) fn with<R>(action: impl FnOnce(&Thread) -> R) -> R {
+    // SAFETY: the block is zero-initialised thread-local storage of this size and
+    // alignment, and lives as long as the thread that runs `action`.
+    action(unsafe { &*ebb_thread_block() })
+}
