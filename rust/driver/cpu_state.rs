@@ -61,6 +61,8 @@ pub(crate) struct ExclusiveState {
     pub(super) mmcr: Cell<Mmcr>,
     /// The PMU was last programmed with an EBB group.
     pub(super) ebb: Cell<bool>,
+    /// The counters, a bit each, that no event is on. A program with an EBB group writes them too.
+    pub(super) unused_counters: Cell<u8>,
 }
 
 /// The state of all CPUs.

@@ -77,8 +77,8 @@ impl Driver {
         if this_cpu.slots().len() == 0 {
             local.set_in_use(false);
             local.set_prompt(false);
-            if self.is_v31() {
-                self.emulator().close();
+            if this_cpu.state().ebb.replace(false) {
+                clear_counters(this_cpu.state().unused_counters.get());
             }
             return;
         }
@@ -130,7 +130,9 @@ impl Driver {
         this_cpu.state().mmcr.set(assignment.mmcr);
         this_cpu.mmcr0.set(assignment.mmcr.mmcr0);
         this_cpu.ifm.set(assignment.mmcr.ifm());
-        this_cpu.state().ebb.set(ebb);
+        let had_ebb = this_cpu.state().ebb.replace(ebb);
+        let unused_counters = unused_counters(&assignment);
+        this_cpu.state().unused_counters.set(unused_counters);
         this_cpu.state().events_changed.set(false);
 
         self.turn_on(this_cpu, local);
@@ -145,9 +147,11 @@ impl Driver {
             ebb::reset_at_first_schedule(self, this_cpu, leader);
             // The program can read the BHRB and all counters: leave nothing of others in them.
             local.clear_bhrb();
-            clear_unused_counters(&assignment);
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
+        }
+        if ebb || had_ebb {
+            clear_counters(unused_counters);
         }
 
         let events_with_counters = || {
@@ -216,10 +220,16 @@ fn load_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize, ebb: bool) 
     event.update_userpage();
 }
 
-/// Sets the counters to 0 that no event is on.
-fn clear_unused_counters(assignment: &Assignment) {
+/// The counters that no event is on, a bit each.
+fn unused_counters(assignment: &Assignment) -> u8 {
+    let used = assignment.placements().map(|(pmc, _)| 1 << pmc.index());
+    !used.fold(0, |all, bit: u8| all | bit)
+}
+
+/// Sets `counters` to 0.
+fn clear_counters(counters: u8) {
     for index in 0..pmu::COUNTERS {
-        if !assignment.placements().any(|(pmc, _)| pmc.index() == index) {
+        if counters & 1 << index != 0 {
             pmu::write_pmc(index, 0);
         }
     }

@@ -23,6 +23,7 @@ use crate::{
         SetAside, //
     },
     power::{
+        access::ClosedPmus,
         exec::ExecWatch,
         machine, //
     }, //
@@ -38,6 +39,7 @@ pub(crate) struct Takeover {
     // back.
     _exec: ExecWatch<ResetOnExec>,
     _registration: Registration<Arc<Driver>>,
+    _closed: ClosedPmus,
     _set_aside: SetAside,
 }
 
@@ -75,6 +77,7 @@ impl Takeover {
             return Err(ENODEV);
         };
         let set_aside = foreign.set_aside().inspect_err(log)?;
+        let closed = ClosedPmus::new()?;
         let capabilities = if model.isa() >= Isa::V300 {
             Capability::ExtendedRegs.into()
         } else {
@@ -90,6 +93,7 @@ impl Takeover {
         Ok(Self {
             _exec: exec,
             _registration: registration,
+            _closed: closed,
             _set_aside: set_aside,
         })
     }

@@ -127,18 +127,19 @@ mod cases {
         const USER: u64 = 0x8400_0080;
         assert_eq!(u64::from(Mmcr0::from(u64::MAX).user()), USER);
 
-        // To PMC1CE and PMCjCE come PMAE and FCECE.
+        // To PMC1CE and PMCjCE come PMAE, FCECE and PMCC=0b01.
         let kernel = Mmcr0::from(0xc000).alerting();
-        assert_eq!(u64::from(kernel), 0x0600_c000);
+        assert_eq!(u64::from(kernel), 0x0604_c000);
         // EBE, BHRBA and PMCC=0b10 are set for EBBs; PMAE is as the program has it.
         assert_eq!(u64::from(kernel.for_ebb(Mmcr0::from(0))), 0x0238_c000);
         assert_eq!(
             u64::from(kernel.for_ebb(Mmcr0::from(u64::MAX))),
             0x0238_c000 | USER
         );
-        // All of that, PMAE and PMAO are clear while the counters are frozen.
+        // All of that, PMAE and PMAO are clear while the counters are frozen, and PMCC is 0b01.
         let frozen = kernel.for_ebb(Mmcr0::from(u64::MAX)).frozen();
-        assert_eq!(u64::from(frozen), 0x8200_c000);
+        assert_eq!(u64::from(frozen), 0x8204_c000);
+        assert_eq!(u64::from(frozen.with_default_access()), 0x8200_c000);
     }
 
     // Bits of `enum perf_branch_sample_type`.

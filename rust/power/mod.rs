@@ -19,6 +19,7 @@
 //! Power ISA, Book III, chapter "Performance Monitor Facility"; Book II, chapter "Event-Based
 //! Branch Facility" (their numbers differ between versions).
 
+pub(crate) mod access;
 pub(crate) mod bhrb;
 mod bindings;
 pub(crate) mod exec;

@@ -132,7 +132,7 @@ impl LocalPmu<'_> {
     }
 
     /// Clears SIAR and SDAR: they may hold an address of the kernel or of another program, and
-    /// programs may read them.
+    /// the program whose EBB events come next may read them.
     pub(crate) fn clear_siar_sdar(&self) {
         Sdar::write(0);
         Siar::write(0);

@@ -133,7 +133,8 @@ access!(Mmcr0: MMCR0, Mmcra: MMCRA, Bescr: BESCR, Sier: SIER);
 /// PMCC: problem state may read and write PMC1 to PMC6.
 const PMCC_PMC1_6: u64 = 0b10;
 
-/// PMCC: problem state may not even read the PMU's registers.
+/// PMCC: problem state may neither read nor write the PMU's registers. A program that tries gets
+/// SIGILL, by a facility unavailable interrupt.
 const PMCC_NONE: u64 = 0b01;
 
 impl Mmcr0 {
@@ -145,20 +146,33 @@ impl Mmcr0 {
         self.with_const_fc::<1>()
             .with_const_ebe::<0>()
             .with_const_bhrba::<0>()
-            .with_const_pmcc::<0>()
+            .with_const_pmcc::<PMCC_NONE>()
             .with_const_pmao::<0>()
             .with_const_pmae::<0>()
             .with_const_fc56::<0>()
     }
 
-    /// With no access for problem state where there is no PMCCEXT.
-    pub(crate) fn closed(self) -> Self {
-        self.with_const_pmcc::<PMCC_NONE>()
+    /// Whether problem state has the access that it has by default: before v3.1, where there is no
+    /// PMCCEXT, it may read.
+    pub(crate) fn has_default_access(self) -> bool {
+        self.pmcc() == 0
     }
 
-    /// With alerts enabled, the first of which freezes the counters.
+    /// With that access, if there is none now.
+    pub(crate) fn with_default_access(self) -> Self {
+        if self.pmcc() == PMCC_NONE {
+            self.with_const_pmcc::<0>()
+        } else {
+            self
+        }
+    }
+
+    /// With alerts enabled, the first of which freezes the counters, and no access for problem
+    /// state.
     pub(crate) fn alerting(self) -> Self {
-        self.with_const_pmae::<1>().with_const_fcece::<1>()
+        self.with_const_pmae::<1>()
+            .with_const_fcece::<1>()
+            .with_const_pmcc::<PMCC_NONE>()
     }
 
     /// With EBBs and access for a program whose own bits are `user`. FC is set if either has it,

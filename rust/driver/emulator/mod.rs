@@ -118,13 +118,4 @@ impl Emulator {
             None => user,
         }
     }
-
-    /// Closes the registers of a PMU of v3.1, which is stopped and has no events, to programs.
-    /// Where there is no PMCCEXT that takes another PMCC.
-    #[inline]
-    pub(super) fn close(&self) {
-        if self.0.is_some() {
-            Mmcr0::read().closed().write();
-        }
-    }
 }

@@ -58,8 +58,7 @@ impl Mmcr0 {
     /// PMAO (bit 56): an alert has occurred.
     pub const PMAO: Self = Self(0x80);
 
-    /// Reads the register. If no EBB event is scheduled: SIGILL from ISA v3.1 on,
-    /// before whatever is there.
+    /// Reads the register. SIGILL if no EBB event is scheduled.
     #[inline(always)]
     #[must_use]
     pub fn read() -> Self {
@@ -90,8 +89,7 @@ impl Mmcr2 {
         Self((1 << 62) >> (pmc.index() * 9))
     }
 
-    /// Reads the register. If no EBB event is scheduled: SIGILL from ISA v3.1 on,
-    /// before whatever is there.
+    /// Reads the register. SIGILL if no EBB event is scheduled.
     #[inline(always)]
     #[must_use]
     pub fn read() -> Self {

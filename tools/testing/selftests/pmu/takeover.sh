@@ -111,6 +111,26 @@ cpu_away_meanwhile() {
 	quiet
 }
 
+# While the module is inserted a program without events may not read the PMU's
+# registers on any CPU, also on one that comes up later; without it all is as before.
+registers_are_closed_meanwhile() {
+	unload
+	before=$(taskset 1 pmu_tool mmcr0) || before=closed
+	load
+	must ebb_isolation
+	away=/sys/devices/system/cpu/cpu1/online
+	if [ -e "$away" ]; then
+		echo 0 >"$away"
+		echo 1 >"$away"
+		! taskset 2 pmu_tool mmcr0 || fail "CPU 1 is open after it was away"
+	fi
+	unload
+	after=$(taskset 1 pmu_tool mmcr0) || after=closed
+	[ "$before" = "$after" ] || fail "MMCR0 was $before and is $after"
+	must pmu_tool count
+}
+
 restore_at_end
 run_tests tell_one_line insert_twice open_events_pin live_events_are_revoked \
-	timer_goes_with_its_pmu revoked_events_are_no_burden wrong_parameter cpu_away_meanwhile
+	timer_goes_with_its_pmu revoked_events_are_no_burden wrong_parameter cpu_away_meanwhile \
+	registers_are_closed_meanwhile

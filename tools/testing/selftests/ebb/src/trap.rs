@@ -4,8 +4,7 @@
 //! The access happens in the calling thread, because the permission is this
 //! thread's. The signal handler counts and steps over the instruction.
 //!
-//! Only writes are tried: while MMCR0\[PMCC\] is 0 they always trap, but reads do
-//! so from ISA v3.1 on only (PMCCEXT).
+//! Most tests try writes, which trap with the kernel's built-in driver too.
 
 use ktap::Failure;
 use ktap::Outcome;

@@ -18,6 +18,8 @@ const PMCJ_CONDITION: u64 = 1 << 14;
 const PMCC_EXTENSION: u64 = 1 << 9;
 const COUNT_56_ALWAYS: u64 = 1 << 8;
 const FREEZE_56: u64 = 1 << 4;
+/// PMCC, which the kernel's built-in driver leaves 0: programs have no access.
+const NO_ACCESS: u64 = 1 << 18;
 /// FC, PMAE, FCECE and PMAO: what an overflow changes in MMCR0.
 const OVERFLOW: u64 = 1 << 31 | 1 << 26 | 1 << 25 | 1 << 7;
 
@@ -164,7 +166,11 @@ fn control_registers() -> Outcome {
             // SDAR is updated by cache misses (mode 2); no branches are recorded.
             let mmcra = 2 << 42 | no_branches;
             for (name, value, expected) in [
-                ("MMCR0", get(regs::MMCR0) & !OVERFLOW, mmcr0 | always),
+                (
+                    "MMCR0",
+                    get(regs::MMCR0) & !(OVERFLOW | NO_ACCESS),
+                    mmcr0 | always,
+                ),
                 ("MMCR1", get(regs::MMCR1), mmcr1),
                 ("MMCR2", get(regs::MMCR2), 0),
                 ("MMCR3", get(regs::MMCR3), 0),

@@ -10,6 +10,8 @@
 //! pmu_tool rotate                 as hold, with events that take turns on a counter
 //! pmu_tool churn                  print "ready", open, read and close events until
 //!                                 stdin ends, then print "opened N refused N"
+//! pmu_tool mmcr0                  print what a program reads in MMCR0; ends by SIGILL
+//!                                 where it may not
 //! pmu_tool remove MODULE          remove a module
 //! pmu_tool insert FILE            insert a module; both print "done", or the error
 //!                                 of the system call, as EAGAIN
@@ -17,6 +19,7 @@
 //!
 //! Exit status: 0 done, 1 perf events do not behave, 2 wrong arguments.
 
+use std::arch::asm;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -29,7 +32,7 @@ use std::process::ExitCode;
 use pmu_selftests::fields::sample::IP;
 use pmu_selftests::prelude::*;
 
-const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | churn \
+const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | churn | mmcr0 \
                      | remove MODULE | insert FILE";
 const DEFAULT_WORK: u64 = 10_000_000;
 /// Short enough that the end of stdin is seen soon.
@@ -204,6 +207,15 @@ fn insert(path: &str) -> Outcome {
     Ok(())
 }
 
+/// MMCR0 by its number in problem state.
+fn mmcr0() -> Outcome {
+    let value: u64;
+    // SAFETY: reads a register, without effect.
+    unsafe { asm!("mfspr {}, 779", out(reg) value, options(nomem, nostack)) };
+    println!("{value:#x}");
+    Ok(())
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -220,6 +232,7 @@ fn main() -> ExitCode {
         (["hold"], _) => hold(open_many()),
         (["rotate"], _) => hold(open_rotating()),
         (["churn"], _) => churn(),
+        (["mmcr0"], _) => mmcr0(),
         (["remove", module], _) => remove(module),
         (["insert", file], _) => insert(file),
         _ => {

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What programs may do with the PMU's registers of CPUs that no event has been on.
+//!
+//! Before ISA v3.1 MMCR0\[PMCC\] is 0b00 when a CPU comes up, so programs read what others, or a
+//! guest, left in there. The driver closes a PMU whenever it stops or starts it; this closes those
+//! that it has not touched yet.
+//!
+//! C header: [`include/linux/cpuhotplug.h`](srctree/include/linux/cpuhotplug.h)
+
+use super::regs::Mmcr0;
+use kernel::{
+    bindings,
+    error::to_result,
+    interrupt::local_interrupt_disable,
+    prelude::*, //
+};
+
+/// Called by the hotplug core on a CPU that came up, and on all CPUs by [`ClosedPmus::new`].
+///
+/// # Safety
+///
+/// None. The type of the hotplug core's callbacks asks for `unsafe`.
+unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
+    let _off = local_interrupt_disable();
+    let mmcr0 = Mmcr0::read();
+    // The driver never leaves it so: it has not used this PMU yet, and no PMI comes in between.
+    if mmcr0.has_default_access() {
+        mmcr0.frozen().write();
+    }
+    0
+}
+
+/// Called by the hotplug core on a CPU that goes, and on all CPUs when [`ClosedPmus`] is dropped.
+///
+/// # Safety
+///
+/// None, as for [`close`].
+unsafe extern "C" fn open(_cpu: c_uint) -> c_int {
+    let _off = local_interrupt_disable();
+    let mmcr0 = Mmcr0::read();
+    // A CPU that goes may still have events, which count. Their PMIs would change MMCR0.
+    if mmcr0.fc() == 1 {
+        mmcr0.with_default_access().write();
+    }
+    0
+}
+
+/// Keeps the PMU's registers of all CPUs closed to programs while it lives, but for those that the
+/// driver opens.
+///
+/// # Invariants
+///
+/// `state` is the hotplug core's number for `close` and `open`.
+pub(crate) struct ClosedPmus {
+    state: bindings::cpuhp_state,
+}
+
+impl ClosedPmus {
+    /// Closes them. Nobody may use a PMU until this returns. Fails with `ENOSPC` if the hotplug
+    /// core has no state left.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: `close` and `open` may be called from now on until `drop`.
+        let state = unsafe {
+            bindings::__cpuhp_setup_state(
+                bindings::cpuhp_state_CPUHP_AP_ONLINE_DYN,
+                c"perf/ebb_pmu:online".as_char_ptr(),
+                true,
+                Some(close),
+                Some(open),
+                false,
+            )
+        };
+        to_result(state)?;
+        // INVARIANT: A dynamic state's number is positive, and returned.
+        Ok(Self { state })
+    }
+}
+
+impl Drop for ClosedPmus {
+    fn drop(&mut self) {
+        // SAFETY: Set up by the type invariants.
+        unsafe { bindings::__cpuhp_remove_state(self.state, true) };
+    }
+}
