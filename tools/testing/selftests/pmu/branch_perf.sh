@@ -56,11 +56,9 @@ expected() {
 
 # compare FOUND EXPECTED: shares of names. A stack ends within a round, sooner or
 # later by what its last records take, and there are only so many samples: a share
-# may be a fifth off, or 1.5 percent. What surrounds the program has 4 percent, and 8 of
-# the whole system: other programs are mostly in the kernel, and an overflow there is a
-# sample of the program too.
+# may be a fifth off, or 1.5 percent. What surrounds the program has 4 percent.
 compare() {
-	awk -v surroundings="$([ "${mode-}" = -a ] && echo 8 || echo 4)" '
+	awk '
 		FNR == NR { found[$1] += $2; next }
 		{
 			expected[$1] = $2
@@ -73,7 +71,7 @@ compare() {
 		}
 		END {
 			for (name in found) if (!(name in expected)) { other += found[name]; others = others " " name }
-			if (other > surroundings) { print other " % other:" others; bad = 1 }
+			if (other > 4) { print other " % other:" others; bad = 1 }
 			exit(bad || FNR == 0)
 		}
 	' "$1" "$2" || {
@@ -82,9 +80,10 @@ compare() {
 	}
 }
 
-# Prints the pairs of functions in the stacks of the record, with their shares.
+# Prints the pairs of functions in the program's stacks of the record, with their
+# shares. A record of the whole system has those of other programs too.
 histogram() {
-	must perf script -i "$work/data" -F brstacksym >"$work/script"
+	must perf script -i "$work/data" -F brstacksym --comms pmu_branch_work >"$work/script"
 	tr -s ' ' '\n' <"$work/script" | awk -F / '
 		NF > 3 {
 			sub(/\+0x.*/, "", $1)
