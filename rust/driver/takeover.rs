@@ -33,6 +33,17 @@ use kernel::{
     sync::Arc, //
 };
 
+/// The model of a processor that has none of its own.
+fn architected_model() -> Option<&'static CpuModel> {
+    CpuModel::architected(if machine::implements_v31() {
+        Isa::V31
+    } else if machine::implements_v300() {
+        Isa::V300
+    } else {
+        Isa::V207
+    })
+}
+
 /// Holds the PMU: takes it over when made, gives it back when dropped.
 pub(crate) struct Takeover {
     // Fields are dropped in this order: this driver's PMU must be gone when the other one's comes
@@ -51,7 +62,7 @@ impl Takeover {
     /// like. The PMU is left to who had it then.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         let pvr = machine::pvr();
-        let Some(model) = CpuModel::from_pvr(pvr) else {
+        let Some(model) = CpuModel::from_pvr(pvr).or_else(architected_model) else {
             pr_err!("no support for the processor with PVR {pvr:#010x}\n");
             return Err(ENODEV);
         };

@@ -9,6 +9,6 @@ pub enum Isa {
     V207,
     /// v3.0: POWER9
     V300,
-    /// v3.1: POWER10 and Power11
+    /// v3.1: POWER10, Power11 and Power12
     V31,
 }

@@ -31,6 +31,18 @@ pub(crate) fn pvr() -> u32 {
     spr::read::<PVR>() as u32
 }
 
+/// Whether the CPUs implement Power ISA v3.0.
+pub(crate) fn implements_v300() -> bool {
+    // SAFETY: Reads what the kernel found when it booted.
+    unsafe { bindings::ebb_pmu_cpu_has_arch_300() }
+}
+
+/// Whether the CPUs implement Power ISA v3.1.
+pub(crate) fn implements_v31() -> bool {
+    // SAFETY: Reads what the kernel found when it booted.
+    unsafe { bindings::ebb_pmu_cpu_has_arch_31() }
+}
+
 /// Whether the hardware takes interrupts (MSR\[EE\]). The kernel may still mask them in software.
 pub(crate) fn hard_irqs_enabled() -> bool {
     spr::read_msr() & MSR_EE != 0

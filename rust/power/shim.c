@@ -9,6 +9,7 @@
 #include <linux/printk.h>
 #include <linux/tracepoint.h>
 #include <linux/uaccess.h>
+#include <asm/cputable.h>
 #include <asm/hw_irq.h>
 #include <asm/irq_regs.h>
 #include <asm/pmc.h>
@@ -19,6 +20,16 @@
 static_assert(PERF_REG_POWERPC_PMC1 == 51 && PERF_REG_POWERPC_PMC6 == 56);
 static_assert(PERF_REG_POWERPC_SDAR == 57 && PERF_REG_POWERPC_SIAR == 58);
 static_assert(PERF_REG_POWERPC_SIER2 == 49 && PERF_REG_POWERPC_SIER3 == 50);
+
+bool ebb_pmu_cpu_has_arch_300(void)
+{
+	return cpu_has_feature(CPU_FTR_ARCH_300);
+}
+
+bool ebb_pmu_cpu_has_arch_31(void)
+{
+	return cpu_has_feature(CPU_FTR_ARCH_31);
+}
 
 void ebb_pmu_ppc_set_pmu_inuse(bool inuse)
 {

@@ -10,6 +10,10 @@
 
 struct pt_regs;
 
+/* cpu_has_feature() of <asm/cputable.h> */
+bool ebb_pmu_cpu_has_arch_300(void);
+bool ebb_pmu_cpu_has_arch_31(void);
+
 /* <asm/pmc.h> */
 void ebb_pmu_ppc_set_pmu_inuse(bool inuse);
 

@@ -72,6 +72,8 @@ pub(crate) struct Layout {
     pub(crate) l2l3_sel: Field,
     /// Data source to match: the 15 bits of a counter's MMCR3 field.
     pub(crate) source: Field,
+    /// Codes have the architected fields only, PMCxSEL and the counter, and Linux's own bits.
+    architected: bool,
     /// The bits of `attr.config` that belong to a field; all others are reserved.
     pub(crate) config_mask: u64,
     /// The files of `format/`, those of other generations among them: without bits.
@@ -93,6 +95,7 @@ impl Layout {
         radix_scope: Field::NONE,
         l2l3_sel: Field::NONE,
         source: Field::NONE,
+        architected: false,
         config_mask: 0,
         formats: [config("", Field::NONE); Self::FORMATS],
     };
@@ -130,22 +133,39 @@ impl Layout {
     }
     .with_formats();
 
+    /// What all processors of Power ISA v3.0 and later have.
+    pub(crate) const ARCHITECTED: Layout = Layout {
+        event: Field::bits(0, 19),
+        architected: true,
+        ..Self::COMMON
+    }
+    .with_formats();
+
+    /// `field`, unless codes have the architected fields only.
+    const fn implemented(&self, field: Field) -> Field {
+        if self.architected {
+            Field::NONE
+        } else {
+            field
+        }
+    }
+
     /// Works out the files of `format/` and the mask from the fields.
     const fn with_formats(mut self) -> Self {
         self.formats = [
             config("event", self.event),
             config("pmcxsel", EventCode::PMCXSEL),
-            config("mark", EventCode::MARK),
+            config("mark", self.implemented(EventCode::MARK)),
             config("radix_scope", self.radix_scope),
             config("combine", self.combine),
-            config("unit", EventCode::UNIT),
+            config("unit", self.implemented(EventCode::UNIT)),
             config("pmc", EventCode::PMC),
             config("cache_sel", self.cache_sel),
             config("sdar_mode", self.sdar_mode),
-            config("sample_mode", EventCode::SAMPLE_MODE),
-            config("thresh_sel", EventCode::THRESH_SEL),
-            config("thresh_stop", EventCode::THRESH_STOP),
-            config("thresh_start", EventCode::THRESH_START),
+            config("sample_mode", self.implemented(EventCode::SAMPLE_MODE)),
+            config("thresh_sel", self.implemented(EventCode::THRESH_SEL)),
+            config("thresh_stop", self.implemented(EventCode::THRESH_STOP)),
+            config("thresh_start", self.implemented(EventCode::THRESH_START)),
             config("thresh_cmp", self.thresh_cmp),
             config("l2l3_sel", self.l2l3_sel),
             config("src_sel", self.source.part(0, 1)),

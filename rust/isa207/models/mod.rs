@@ -2,12 +2,15 @@
 
 //! The processors' PMU models, one file each, and which processor has which.
 
+mod architected;
 pub(super) mod model;
 mod power10;
 mod power11;
+mod power12;
 mod power8;
 mod power9;
 
+use super::isa::Isa;
 use model::CpuModel;
 
 impl CpuModel {
@@ -23,7 +26,18 @@ impl CpuModel {
             0x004e => power9::revision(pvr),
             0x0080 => power10::revision(pvr),
             0x0082 => &power11::POWER11,
+            0x0083 => &power12::POWER12,
             _ => return None,
         })
+    }
+
+    /// The model of a processor that has none of its own and implements `isa` or a later one: the
+    /// events that the ISA itself defines. `None` before v3.0, which defines fewer.
+    pub fn architected(isa: Isa) -> Option<&'static CpuModel> {
+        match isa {
+            Isa::V207 => None,
+            Isa::V300 => Some(&architected::V300),
+            Isa::V31 => Some(&architected::V31),
+        }
     }
 }

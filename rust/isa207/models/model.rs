@@ -91,6 +91,8 @@ pub struct CpuModel {
     pub(super) name: &'static str,
     pub(crate) isa: Isa,
     pub(crate) layout: &'static Layout,
+    /// PMC5 and PMC6 count whatever the run latch says (MMCR0\[CC56RUN\]).
+    pub(crate) cc56run: bool,
     /// Sample modes that the manual reserves.
     pub(crate) reserved_sample_modes: SampleModes,
     /// Codes that count wrongly on this revision.

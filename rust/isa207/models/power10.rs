@@ -70,6 +70,7 @@ pub(super) const fn with_name(name: &'static str) -> CpuModel {
         name,
         isa: Isa::V31,
         layout: &Layout::V31,
+        cc56run: true,
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x10]),
         blacklist: &[],
         alternatives: ALTERNATIVES,

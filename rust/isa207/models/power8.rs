@@ -72,6 +72,7 @@ pub(super) static POWER8: CpuModel = CpuModel {
     name: "POWER8",
     isa: Isa::V207,
     layout: &Layout::V207,
+    cc56run: false,
     // The in-tree driver lets every mode through on this CPU.
     reserved_sample_modes: SampleModes::NONE,
     blacklist: &[],

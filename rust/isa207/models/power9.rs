@@ -110,6 +110,7 @@ const fn power9(blacklist: &'static [u64]) -> CpuModel {
         name: "POWER9",
         isa: Isa::V300,
         layout: &Layout::V300,
+        cc56run: false,
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x0c]),
         blacklist,
         alternatives: ALTERNATIVES,

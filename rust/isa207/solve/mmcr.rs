@@ -74,7 +74,7 @@ impl Mmcr {
             sdar_mode |= model.layout.sdar_mode.get(code.0);
             this.mmcra |= Threshold::new(model, req).mmcra(model.isa);
         }
-        this.mmcr0 = counting(model.isa, used);
+        this.mmcr0 = counting(model, used);
         this.mmcra |= branches(model.isa, reqs);
         // Without events there is nothing to sample.
         if !reqs.is_empty() {
@@ -85,15 +85,13 @@ impl Mmcr {
 }
 
 /// MMCR0: which counters raise alerts, and whether PMC5 and PMC6 run.
-fn counting(isa: Isa, used: u8) -> u64 {
+fn counting(model: &CpuModel, used: u8) -> u64 {
     let [pmc1, .., pmc5, pmc6] = Pmc::ALL.map(Pmc::bit);
     let mut mmcr0 = MMCR0_PMC1CE.prep((used & pmc1 != 0).into());
     mmcr0 |= MMCR0_PMCJCE.prep((used & !pmc1 != 0).into());
     mmcr0 |= MMCR0_FC56.prep((used & (pmc5 | pmc6) == 0).into());
-    if isa >= Isa::V31 {
-        mmcr0 |= MMCR0_PMCCEXT.prep(1) | MMCR0_CC56RUN.prep(1);
-    }
-    mmcr0
+    mmcr0 |= MMCR0_CC56RUN.prep(model.cc56run.into());
+    mmcr0 | MMCR0_PMCCEXT.prep((model.isa >= Isa::V31).into())
 }
 
 /// MMCR1: what one of PMC1 to PMC4 counts.

@@ -109,7 +109,8 @@ fn alone(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
 fuzz_target!(|bytes: &[u8]| {
     let mut input = Input::new(bytes);
     let known = CpuModel::from_pvr(input.word() as u32).map(CpuModel::name);
-    assert!(known.is_none_or(|name| ["POWER8", "POWER9", "POWER10", "Power11"].contains(&name)));
+    assert!(known
+        .is_none_or(|name| ["POWER8", "POWER9", "POWER10", "Power11", "Power12"].contains(&name)));
 
     let config = input.word();
     let rest = input;

@@ -25,6 +25,7 @@ const POWER8: u32 = 0x004d_0200;
 const POWER9: u32 = 0x004e_1203;
 const POWER10: u32 = 0x0080_1200;
 const POWER11: u32 = 0x0082_1200;
+const POWER12: u32 = 0x0083_0100;
 
 /// The model of the CPU with this processor version register.
 fn model(pvr: u32) -> &'static CpuModel {

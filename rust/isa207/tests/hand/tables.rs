@@ -12,7 +12,7 @@ use isa207::{
 use super::*;
 
 /// Each CPU and revision that has tables of its own.
-const PVRS: [u32; 10] = [
+const PVRS: [u32; 11] = [
     0x004b_0201, // POWER8E
     0x004c_0100, // POWER8NVL
     POWER8,
@@ -23,16 +23,17 @@ const PVRS: [u32; 10] = [
     0x0080_1100,
     POWER10,
     POWER11,
+    POWER12,
 ];
 
 #[test]
 fn cpus_by_pvr() {
     let found = PVRS.map(|pvr| (model(pvr).name(), model(pvr).isa()));
     let [p8, p9] = [("POWER8", Isa::V207), ("POWER9", Isa::V300)];
-    let [p10, p11] = [("POWER10", Isa::V31), ("Power11", Isa::V31)];
-    assert_eq!(found, [p8, p8, p8, p9, p9, p9, p9, p10, p10, p11]);
-    // POWER7+, a PA6T, Power12, POWER9 in compatibility mode.
-    for unknown in [0x004a_0201, 0x0090_0102, 0x0083_0100, 0x0f00_0005, 0] {
+    let [p10, p11, p12] = ["POWER10", "Power11", "Power12"].map(|name| (name, Isa::V31));
+    assert_eq!(found, [p8, p8, p8, p9, p9, p9, p9, p10, p10, p11, p12]);
+    // POWER7+, a PA6T, POWER9 in compatibility mode.
+    for unknown in [0x004a_0201, 0x0090_0102, 0x0f00_0005, 0] {
         assert!(CpuModel::from_pvr(unknown).is_none(), "{unknown:#x}");
     }
     assert!(Isa::V207 < Isa::V300 && Isa::V300 < Isa::V31);
@@ -80,6 +81,10 @@ fn generic_events() {
     assert_eq!(all(POWER10), p10);
     assert_eq!(all(POWER11), p10);
     assert_eq!(all(0x0080_1100), p10_dd1);
+    let p12 = [
+        0x600f4, 0x500fa, 0x100fc, 0x400f0, 0x10068, 0x27098, 0, 0, 0, 0,
+    ];
+    assert_eq!(all(POWER12), p12);
     assert_eq!(GenericEvent::from_config(10), None);
     assert_eq!(GenericEvent::from_config(1 << 32), None);
 }
@@ -103,6 +108,10 @@ fn cache_events() {
     assert_eq!(some(0x004e_1202), p9);
     assert_eq!(some(POWER10), p10);
     assert_eq!(some(0x0080_1100), p10_dd1);
+    assert_eq!(some(POWER12), p10);
+    // LL read access.
+    assert_eq!(code(POWER11, 2), Some(0x13_4000_0001_c040));
+    assert_eq!(code(POWER12, 2), Some(0x103_4000_0003_c040));
 
     // How many combinations there are, and how many of them a machine can have.
     let configs =
@@ -137,8 +146,44 @@ fn named_events() {
     // What the in-tree driver has: all generic and cache events but that of lines written into
     // the instruction cache.
     let count = |pvr| model(pvr).named_events().count();
-    let counts = [POWER8, POWER9, 0x0080_1100, POWER10, POWER11].map(count);
-    assert_eq!(counts, [25, 24, 21, 24, 24]);
+    let counts = [POWER8, POWER9, 0x0080_1100, POWER10, POWER11, POWER12].map(count);
+    assert_eq!(counts, [25, 24, 21, 24, 24, 24]);
+}
+
+#[test]
+fn architected_events() {
+    assert!(CpuModel::architected(Isa::V207).is_none());
+    // Beside what counts, PMCCEXT from v3.1 on.
+    for (isa, pmccext) in [(Isa::V300, 0), (Isa::V31, 0x200)] {
+        let model = CpuModel::architected(isa).unwrap();
+        assert_eq!((model.name(), model.isa()), ("ISAv3", isa));
+        let solve = |codes: &[u64]| {
+            let requests: Vec<_> = codes.iter().map(|&code| request(code)).collect();
+            model.solve(&requests, Machine::default())
+        };
+        let events: Vec<_> = model.named_events().collect();
+        assert_eq!(events.len(), 12);
+        for event in events {
+            assert!(solve(&[event.code]).is_ok(), "{}", event.name);
+        }
+        // Cycles and instructions: PMCjCE, CC56RUN.
+        let mmcr = solve(&[0x600f4, 0x500fa]).unwrap().mmcr;
+        assert_eq!((mmcr.mmcr0, mmcr.mmcr1), (0x4100 | pmccext, 0));
+        // Cycles twice: the second one is counted on PMC1 by its other code.
+        let mmcr = solve(&[0x600f4, 0x600f4]).unwrap().mmcr;
+        assert_eq!((mmcr.mmcr0, mmcr.mmcr1), (0xc100 | pmccext, 0xf0 << 24));
+        // Event Based Branches, with the BHRB too.
+        for ebb in [1 << 63, 3 << 62, 0xd << 60] {
+            assert!(solve(&[ebb | 0x100f0]).is_ok());
+        }
+        // What only an implementation has: mark, unit, cache select, sample mode, threshold.
+        for bits in [1 << 8, 1 << 12, 1 << 20, 1 << 24, 1 << 29, 1 << 36, 1 << 50] {
+            let refused = solve(&[0x100f0 | bits]).map(|_| ());
+            assert_eq!(refused, Err(Refusal::ReservedBits), "{bits:#x}");
+        }
+        let formats: Vec<_> = model.formats().map(|format| format.name).collect();
+        assert_eq!(formats, ["event", "pmcxsel", "pmc", "ifm", "bhrb", "ebb"]);
+    }
 }
 
 #[test]
