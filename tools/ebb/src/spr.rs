@@ -6,8 +6,8 @@
 //! Facility", and Book III, "Performance Monitor Facility" (problem state numbers). The EBB
 //! registers are always accessible. The performance monitor's are writable only
 //! while MMCR0\[PMCC\] allows it, that is while an EBB event of this thread is
-//! scheduled; otherwise a write ends in SIGILL, and from ISA v3.1 on (PMCCEXT) a
-//! read too. Before v3.1 such a read gives some other program's value. In a handler such
+//! scheduled; otherwise an access ends in SIGILL. (With the kernel's built-in driver,
+//! before ISA v3.1, a read gives some other program's value.) In a handler such
 //! an access has no effect and reads 0 (see [`evicted`](crate::evicted)).
 
 use crate::fixup::fixed_up_in_handler;
