@@ -116,6 +116,7 @@ impl PmuSnapshot {
             siar: self.siar,
             sier: self.sier,
             has_sipr: self.model.isa() < Isa::V31,
+            has_siar_valid: self.model.has_siar_valid(),
             nip: interrupted.nip(),
             in_program: interrupted.is_user(),
         }

@@ -23,6 +23,8 @@ pub(super) struct SampleLocation {
     /// SIER\[SIPR\] tells the privilege of the instruction at SIAR. POWER10 does not always set it
     /// right.
     pub(super) has_sipr: bool,
+    /// SIER\[SIARV\] tells whether SIAR is of the marked instruction.
+    pub(super) has_siar_valid: bool,
     /// NIP when the PMI came: the address of the next instruction.
     pub(super) nip: u64,
     /// The PMI interrupted a program rather than the kernel.
@@ -55,7 +57,8 @@ impl SampleLocation {
     /// What a sample of this location shows, for an event that samples IP if `wants_ip`.
     pub(super) fn disposition(&self, wants_ip: bool, exclude_kernel: bool) -> SampleDisposition {
         // In a PMI that `pmu_enable` made pending SIAR is 0, whatever SIER says.
-        let siar_valid = self.sier.siar_valid() == 1 && self.siar != 0;
+        let valid = self.sier.siar_valid() == 1 || !self.has_siar_valid;
+        let siar_valid = valid && self.siar != 0;
         if wants_ip && self.marked && !siar_valid {
             return SampleDisposition::Unknown;
         }

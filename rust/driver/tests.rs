@@ -271,6 +271,7 @@ mod cases {
             siar,
             sier,
             has_sipr: true,
+            has_siar_valid: true,
             nip,
             in_program: nip < KERNEL_TEXT,
         }
@@ -334,6 +335,12 @@ mod cases {
                 SampleDisposition::Unknown
             );
         }
+        // POWER10 DD1 does not always say that it is valid.
+        let dd1 = SampleLocation {
+            has_siar_valid: false,
+            ..unknown
+        };
+        assert_eq!(dd1.disposition(true, true), shown(siar, true));
         // In a PMI that was made pending SIER is older than SIAR, which is 0.
         assert_eq!(
             location(true, 0, valid, USER_TEXT).disposition(true, false),

@@ -40,6 +40,7 @@ const fn of(isa: Isa) -> CpuModel {
         isa,
         layout: &Layout::ARCHITECTED,
         cc56run: true,
+        has_siar_valid: true,
         reserved_sample_modes: SampleModes::NONE,
         blacklist: &[],
         alternatives: ALTERNATIVES,

@@ -93,6 +93,9 @@ pub struct CpuModel {
     pub(crate) layout: &'static Layout,
     /// PMC5 and PMC6 count whatever the run latch says (MMCR0\[CC56RUN\]).
     pub(crate) cc56run: bool,
+    /// SIER\[SIARV\] is set if SIAR is of the marked instruction. Not on POWER10 DD1, which leaves
+    /// it 0 for some.
+    pub(super) has_siar_valid: bool,
     /// Sample modes that the manual reserves.
     pub(crate) reserved_sample_modes: SampleModes,
     /// Codes that count wrongly on this revision.
@@ -114,6 +117,11 @@ impl CpuModel {
     /// The generation of the PMU architecture.
     pub const fn isa(&self) -> Isa {
         self.isa
+    }
+
+    /// Whether SIER\[SIARV\] tells if SIAR is of the marked instruction.
+    pub const fn has_siar_valid(&self) -> bool {
+        self.has_siar_valid
     }
 
     /// The files of sysfs `format/`.

@@ -71,6 +71,7 @@ pub(super) const fn with_name(name: &'static str) -> CpuModel {
         isa: Isa::V31,
         layout: &Layout::V31,
         cc56run: true,
+        has_siar_valid: true,
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x10]),
         blacklist: &[],
         alternatives: ALTERNATIVES,
@@ -85,6 +86,7 @@ static POWER10: CpuModel = with_name("POWER10");
 static POWER10_DD1: CpuModel = CpuModel {
     generic_events: GENERIC_DD1,
     cache_events: CACHE_DD1,
+    has_siar_valid: false,
     ..with_name("POWER10")
 };
 

@@ -73,6 +73,7 @@ pub(super) static POWER8: CpuModel = CpuModel {
     isa: Isa::V207,
     layout: &Layout::V207,
     cc56run: false,
+    has_siar_valid: true,
     // The in-tree driver lets every mode through on this CPU.
     reserved_sample_modes: SampleModes::NONE,
     blacklist: &[],

@@ -111,6 +111,7 @@ const fn power9(blacklist: &'static [u64]) -> CpuModel {
         isa: Isa::V300,
         layout: &Layout::V300,
         cc56run: false,
+        has_siar_valid: true,
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x0c]),
         blacklist,
         alternatives: ALTERNATIVES,
