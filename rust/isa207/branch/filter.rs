@@ -125,7 +125,7 @@ impl CpuModel {
             BranchTypes { any: true, .. } => (0, true),
             // Nothing is wanted: any filter does.
             BranchTypes::NONE => (0, false),
-            BranchTypes::CONDITIONAL if self.isa >= Isa::V31 => (3, true),
+            BranchTypes::CONDITIONAL if self.isa >= Isa::V31 => (3, false),
             calls if calls.are_calls() => (1, false),
             _ => (0, false),
         };
