@@ -95,7 +95,8 @@ impl Driver {
         if this_cpu.state().ebb.get() {
             mmcr0 = ebb::switch_in(self, this_cpu, &mmcr, mmcr0);
         } else if this_cpu.slots().iter().any(is_negative) {
-            // `pmu_disable` dropped the alert, and a counter that is negative raises no other.
+            // `pmu_disable` dropped the alert, and POWER8 raises no other for a counter that is
+            // negative already. Later processors do; then one PMI serves both.
             local.set_pmi_pending();
         }
         this_cpu.disabled.set(false);
@@ -136,7 +137,7 @@ impl Driver {
         this_cpu.state().events_changed.set(false);
 
         self.turn_on(this_cpu, local);
-        local.set_in_use(true);
+        local.claim(self.is_v31());
         // With EBE set alerts are no interrupts, so there are none to let through.
         local.set_prompt(!ebb && self.prompt);
         Mmcr1::write(assignment.mmcr.mmcr1);

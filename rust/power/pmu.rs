@@ -146,7 +146,7 @@ impl LocalPmu<'_> {
     }
 
     /// Makes a PMI come as soon as interrupts are on. For a counter that is negative already when
-    /// it starts: the hardware raises an alert only when a counter becomes negative.
+    /// it starts: POWER8 raises an alert only when a counter becomes negative.
     pub(crate) fn set_pmi_pending(&self) {
         // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until they are
         // turned on.
@@ -187,6 +187,19 @@ impl LocalPmu<'_> {
     pub(crate) fn set_prompt(&self, wanted: bool) {
         // SAFETY: Writes a variable of this CPU; interrupts are off by the type invariants.
         unsafe { bindings::set_prompt_pmi_wanted(wanted) };
+    }
+
+    /// Has the hypervisor preserve this CPU's registers from now on, and freezes the counters again
+    /// in a partition: until now the hypervisor may have put back any registers, such as those of
+    /// the last time that they were in use, with the counters running.
+    ///
+    /// Source: `switch_pmu_to_guest()` in the kernel's `arch/powerpc/kvm/book3s_hv_p9_perf.c`.
+    pub(crate) fn claim(&self, pmccext: bool) {
+        self.set_in_use(true);
+        if !machine::is_hypervisor() {
+            Mmcr0::from(0).frozen().with_pmccext(pmccext).write();
+            spr::synchronize();
+        }
     }
 
     /// Tells the hypervisor (in the lppaca) and KVM (in the paca) whether to preserve the PMU's
