@@ -14,6 +14,8 @@ use super::{
     pmc::Pmc, //
 };
 
+/// FCS: no counter counts and, before v3.1, the BHRB records nothing in privileged state.
+pub(crate) const MMCR0_FCS: Field = Field::ibm(33, 33);
 /// PMC1CE: a negative PMC1 raises an alert.
 pub(crate) const MMCR0_PMC1CE: Field = Field::ibm(48, 48);
 /// PMCjCE: a negative PMC2 to PMC6 raises an alert.
@@ -24,6 +26,8 @@ pub(crate) const MMCR0_PMCCEXT: Field = Field::ibm(54, 54);
 pub(crate) const MMCR0_CC56RUN: Field = Field::ibm(55, 55);
 /// FC56: PMC5 and PMC6 are frozen.
 pub(crate) const MMCR0_FC56: Field = Field::ibm(59, 59);
+/// FCH: as FCS, in hypervisor state.
+pub(crate) const MMCR0_FCH: Field = Field::ibm(63, 63);
 
 /// PMCxUNIT: the unit that each of PMC1 to PMC4 gets its events from.
 pub(crate) const MMCR1_UNIT: Field = Field::ibm(0, 3);

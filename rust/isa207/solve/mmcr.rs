@@ -68,13 +68,13 @@ impl Mmcr {
                 this.mmcr3 |= of_pmc(MMCR3_SOURCE, pmc).prep(model.layout.source.get(code.0));
             }
             this.mmcr2 |= MMCR2_L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0));
-            this.mmcr2 |= freeze(pmc, req.exclude, machine);
+            this.mmcr2 |= of_pmc(MMCR2_FREEZE, pmc).prep(frozen_states(req.exclude, machine));
             this.mmcra |= marking(code);
             marked |= code.is_marked();
             sdar_mode |= model.layout.sdar_mode.get(code.0);
             this.mmcra |= Threshold::new(model, req).mmcra(model.isa);
         }
-        this.mmcr0 = counting(model, used);
+        this.mmcr0 = counting(model, used) | frozen_for_all(model.isa, reqs, machine);
         this.mmcra |= branches(model.isa, reqs);
         // Without events there is nothing to sample.
         if !reqs.is_empty() {
@@ -113,8 +113,23 @@ fn shared_select(model: &CpuModel, code: EventCode) -> u64 {
     mmcr1
 }
 
+/// MMCR0: the states in which all events are frozen.
+///
+/// MMCR2 freezes the counters already. Before v3.1 the BHRB records in every state in which the
+/// PMU is not frozen, so without these bits a program that reads it with `mfbhrbe` sees branches
+/// of the kernel. Source: Power ISA v2.07B and v3.0B Book III, MMCR0\[FCS\] and \[FCH\].
+fn frozen_for_all(isa: Isa, reqs: &[Request], machine: Machine) -> u64 {
+    if isa >= Isa::V31 || reqs.is_empty() {
+        return 0;
+    }
+    let states = reqs.iter().map(|req| frozen_states(req.exclude, machine));
+    let states = states.fold(u64::MAX, |all, states| all & states);
+    MMCR0_FCS.prep((states & FREEZE_SUPERVISOR != 0).into())
+        | MMCR0_FCH.prep((states & FREEZE_HYPERVISOR != 0).into())
+}
+
 /// MMCR2: the states in which a counter is frozen.
-fn freeze(pmc: Pmc, exclude: Exclude, machine: Machine) -> u64 {
+fn frozen_states(exclude: Exclude, machine: Machine) -> u64 {
     let mut states: u64 = 0;
     if exclude.user {
         states |= FREEZE_PROBLEM;
@@ -133,7 +148,7 @@ fn freeze(pmc: Pmc, exclude: Exclude, machine: Machine) -> u64 {
     if exclude.idle {
         states |= FREEZE_WAIT;
     }
-    of_pmc(MMCR2_FREEZE, pmc).prep(states)
+    states
 }
 
 /// MMCRA: random sampling.

@@ -74,7 +74,7 @@ fn frozen_states() {
     let guest = model(POWER9).solve(&reqs, Machine::default()).unwrap();
     let all = pmc6(0b1_1000_1100);
     assert_eq!(guest.mmcr.mmcr2, 1 << 63 | all);
-    assert_eq!(guest.mmcr.mmcr0, 0xc000); // PMC1CE, PMCjCE
+    assert_eq!(guest.mmcr.mmcr0, 0x4000_c000); // FCS, PMC1CE, PMCjCE
 
     let machine = Machine {
         hypervisor_mode: true,
@@ -82,11 +82,14 @@ fn frozen_states() {
     };
     let bare = model(POWER9).solve(&reqs, machine).unwrap();
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1100));
+    assert_eq!(bare.mmcr.mmcr0, 0xc001); // PMC1CE, PMCjCE, FCH
 
     // On bare metal exclude_hv is ignored.
     reqs[1].exclude.kernel = false;
     let bare = model(POWER9).solve(&reqs, machine).unwrap();
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1000));
+    // One event counts the kernel: it is not frozen for all.
+    assert_eq!(bare.mmcr.mmcr0, 0xc000);
 }
 
 #[test]

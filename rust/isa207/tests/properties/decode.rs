@@ -63,6 +63,8 @@ pub struct Decoded {
     pub user_reads_need_pmcc: bool,
     pub pmc56_ignore_run_latch: bool,
     pub pmc56_frozen: bool,
+    pub all_frozen_privileged: bool,
+    pub all_frozen_hypervisor: bool,
     pub l1_qualifier: u64,
     pub radix_scope: bool,
     pub fab_match: u64,
@@ -115,6 +117,8 @@ pub fn decode(isa: Isa, mmcr: &Mmcr) -> Decoded {
     all.pmc1_alerts = r0.read_bit(48);
     all.others_alert = r0.read_bit(49);
     all.pmc56_frozen = r0.read_bit(59);
+    all.all_frozen_privileged = r0.read_bit(33);
+    all.all_frozen_hypervisor = r0.read_bit(63);
     all.l1_qualifier = r1.read(16, 17);
     all.sdar_mode = ra.read(20, 21);
     all.branch_filter = ra.read(32, 33);
@@ -157,6 +161,8 @@ pub fn expected(
 ) -> Decoded {
     let mut all = Decoded {
         pmc56_frozen: true,
+        all_frozen_privileged: isa != Isa::V31 && !group.is_empty(),
+        all_frozen_hypervisor: isa != Isa::V31 && !group.is_empty(),
         user_reads_need_pmcc: isa == Isa::V31,
         pmc56_ignore_run_latch: isa == Isa::V31,
         bhrb_off: isa == Isa::V31,
@@ -181,6 +187,8 @@ pub fn expected(
             counter.frozen_privileged = exclude.kernel;
             counter.frozen_hypervisor = exclude.hv;
         }
+        all.all_frozen_privileged &= counter.frozen_privileged;
+        all.all_frozen_hypervisor &= counter.frozen_hypervisor;
         if n > 4 {
             continue;
         }
