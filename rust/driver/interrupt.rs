@@ -17,10 +17,7 @@ use super::{
     sample::PmuSnapshot, //
 };
 use crate::{
-    isa207::{
-        CpuModel,
-        Isa, //
-    },
+    isa207::CpuModel,
     perf::{
         self,
         CounterState,
@@ -94,10 +91,6 @@ impl Handler for PmiHandler {
             pmu::synchronize();
         }
         handle_overflows(self.model, &this_cpu, interrupted);
-        if self.model.isa() < Isa::V31 {
-            // Before v3.1 programs can read SIAR and SDAR while the PMU counts.
-            local_pmu(&this_cpu).clear_siar_sdar();
-        }
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
         // SAFETY: This is the handler of a PMI.

@@ -132,7 +132,7 @@ impl LocalPmu<'_> {
     }
 
     /// Clears SIAR and SDAR: they may hold an address of the kernel or of another program, and
-    /// the program whose EBB events come next may read them.
+    /// before v3.1 programs may read them once the PMU is given back.
     pub(crate) fn clear_siar_sdar(&self) {
         Sdar::write(0);
         Siar::write(0);
