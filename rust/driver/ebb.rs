@@ -118,5 +118,5 @@ pub(super) fn switch_in(
     }
     thread.restore(driver.register_set());
     Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
-    mmcr0.for_ebb(user)
+    mmcr0.for_ebb(user).with_bhrba(machine::has_bhrb())
 }

@@ -33,8 +33,10 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The model of a processor that has none of its own.
+/// The model of a processor that has none of its own. It may lack a BHRB, of which the built-in
+/// driver for such processors makes no use either: the instructions are illegal then.
 fn architected_model() -> Option<&'static CpuModel> {
+    machine::disable_bhrb();
     CpuModel::architected(if machine::implements_v31() {
         Isa::V31
     } else if machine::implements_v300() {
@@ -46,8 +48,8 @@ fn architected_model() -> Option<&'static CpuModel> {
 
 /// Holds the PMU: takes it over when made, gives it back when dropped.
 pub(crate) struct Takeover {
-    // Fields are dropped in this order: this driver's PMU must be gone when the other one's comes
-    // back.
+    // Fields are dropped in this order. The PMUs are opened when no PMI closes them again, and
+    // before the other driver's PMU comes back.
     _exec: ExecWatch<ResetOnExec>,
     _registration: Registration<Arc<Driver>>,
     _closed: ClosedPmus,
@@ -66,7 +68,7 @@ impl Takeover {
             pr_err!("no support for the processor with PVR {pvr:#010x}\n");
             return Err(ENODEV);
         };
-        // Do all that can fail before the other driver loses the PMU.
+        // Do what may fail before the other driver loses the PMU.
         let cpus = CpuContexts::new()?;
         let emulator = Emulator::identify(&cpus)?;
         let pmi_handler = PmiHandler::new(model, cpus.clone(), emulator);
@@ -88,7 +90,8 @@ impl Takeover {
             return Err(ENODEV);
         };
         let set_aside = foreign.set_aside().inspect_err(log)?;
-        let closed = ClosedPmus::new()?;
+        let closed = ClosedPmus::new()
+            .inspect_err(|e| pr_err!("the kernel cannot tell of CPUs that come up ({e:?})\n"))?;
         let capabilities = if model.isa() >= Isa::V300 {
             Capability::ExtendedRegs.into()
         } else {

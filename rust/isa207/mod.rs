@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The core PMU of POWER8 to Power11 as pure logic: what an event code means, which events can
+//! The core PMU of POWER8 to Power12 as pure logic: what an event code means, which events can
 //! count together, on which counters, and which values the control registers (MMCR0 to MMCR3,
 //! MMCRA) get; and what a sample's registers and the branches recorded with it say.
 //!

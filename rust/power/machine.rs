@@ -53,7 +53,7 @@ pub(crate) fn is_hypervisor() -> bool {
     spr::read_msr() & MSR_HV != 0
 }
 
-/// Whether the CPUs have the BHRB's instructions, which ISA 2.07 and later require.
+/// Whether the CPUs have the BHRB's instructions. All do whose model the driver knows.
 static BHRB: Atomic<bool> = Atomic::new(true);
 
 /// Keeps the driver from the BHRB, on a machine without its instructions.

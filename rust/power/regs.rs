@@ -152,8 +152,7 @@ impl Mmcr0 {
             .with_const_fc56::<0>()
     }
 
-    /// Whether problem state has the access that it has by default: before v3.1, where there is no
-    /// PMCCEXT, it may read.
+    /// Whether PMCC is 0b00, as after boot: before v3.1 problem state may read then.
     pub(crate) fn has_default_access(self) -> bool {
         self.pmcc() == 0
     }

@@ -3,7 +3,8 @@
 //! Where the fields of an event code lie in each generation. Decoding, the check for reserved
 //! bits and the files of sysfs `format/` all follow from one [`Layout`].
 //!
-//! Sources: the comments "Raw event encoding" in `arch/powerpc/perf/power{8,9,10}-pmu.c`.
+//! Sources: the comments "Raw event encoding" in `arch/powerpc/perf/power{8,9,10,12}-pmu.c` and
+//! `generic-compat-pmu.c`.
 
 use super::{
     event_code::EventCode,
@@ -119,7 +120,7 @@ impl Layout {
     }
     .with_formats();
 
-    /// Power ISA v3.1: POWER10 and Power11.
+    /// Power ISA v3.1: POWER10 to Power12.
     pub(crate) const V31: Layout = Layout {
         event: Field::bits(0, 59),
         radix_scope: Field::bits(9, 9),

@@ -41,6 +41,7 @@ const fn of(isa: Isa) -> CpuModel {
         layout: &Layout::ARCHITECTED,
         cc56run: true,
         has_siar_valid: true,
+        has_memory_fields: false,
         reserved_sample_modes: SampleModes::NONE,
         blacklist: &[],
         alternatives: ALTERNATIVES,

@@ -96,6 +96,8 @@ pub struct CpuModel {
     /// SIER\[SIARV\] is set if SIAR is of the marked instruction. Not on POWER10 DD1, which leaves
     /// it 0 for some.
     pub(super) has_siar_valid: bool,
+    /// SIER, SIER2 and MMCRA have data source and latency where the User's Guides have them.
+    pub(crate) has_memory_fields: bool,
     /// Sample modes that the manual reserves.
     pub(crate) reserved_sample_modes: SampleModes,
     /// Codes that count wrongly on this revision.

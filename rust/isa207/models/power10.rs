@@ -72,6 +72,7 @@ pub(super) const fn with_name(name: &'static str) -> CpuModel {
         layout: &Layout::V31,
         cc56run: true,
         has_siar_valid: true,
+        has_memory_fields: true,
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x10]),
         blacklist: &[],
         alternatives: ALTERNATIVES,

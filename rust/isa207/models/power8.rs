@@ -74,6 +74,7 @@ pub(super) static POWER8: CpuModel = CpuModel {
     layout: &Layout::V207,
     cc56run: false,
     has_siar_valid: true,
+    has_memory_fields: true,
     // The in-tree driver lets every mode through on this CPU.
     reserved_sample_modes: SampleModes::NONE,
     blacklist: &[],

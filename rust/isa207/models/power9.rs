@@ -112,6 +112,7 @@ const fn power9(blacklist: &'static [u64]) -> CpuModel {
         layout: &Layout::V300,
         cc56run: false,
         has_siar_valid: true,
+        has_memory_fields: true,
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x0c]),
         blacklist,
         alternatives: ALTERNATIVES,

@@ -81,9 +81,12 @@ impl CpuModel {
         })
     }
 
-    /// How long the sampled instruction took.
+    /// How long the sampled instruction took; 0 on a processor without a model of its own.
     pub fn weight(&self, regs: &SampleRegisters) -> Weight {
         let mut weight = Weight::default();
+        if !self.has_memory_fields {
+            return weight;
+        }
         if self.instruction_type(regs).is_some() {
             let exponent = MMCRA_THR_CTR_EXP.get(regs.mmcra);
             let mantissa = mmcra_thr_ctr_mant(self.isa).get(regs.mmcra);

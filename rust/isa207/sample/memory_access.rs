@@ -106,12 +106,16 @@ pub struct MemoryAccess {
 }
 
 impl CpuModel {
-    /// The sampled instruction's access to memory; `None` if it has none.
+    /// The sampled instruction's access to memory; `None` if it has none, or on a processor without
+    /// a model of its own.
     pub fn memory_access(&self, regs: &SampleRegisters) -> Option<MemoryAccess> {
         /// Eligibility "larx only", in MMCRA while the sample was taken.
         const LARX: u64 = 5;
         /// Eligibility "stcx only".
         const STCX: u64 = 7;
+        if !self.has_memory_fields {
+            return None;
+        }
         let kind = self.instruction_type(regs)?;
         let operation = match kind {
             InstructionType::Load => MemoryOperation::Load,

@@ -6,7 +6,9 @@ use isa207::{
     CacheEvent,
     ConfigWord,
     GenericEvent,
-    Isa, //
+    Isa,
+    SampleRegisters,
+    Weight, //
 };
 
 use super::*;
@@ -183,6 +185,15 @@ fn architected_events() {
         }
         let formats: Vec<_> = model.formats().map(|format| format.name).collect();
         assert_eq!(formats, ["event", "pmcxsel", "pmc", "ifm", "bhrb", "ebb"]);
+        // What SIER and MMCRA say of a load is not known.
+        let load = SampleRegisters {
+            sier: 1 << 15,
+            mmcra: u64::MAX,
+            ..SampleRegisters::default()
+        };
+        assert!(self::model(POWER10).memory_access(&load).is_some());
+        assert_eq!(model.memory_access(&load), None);
+        assert_eq!(model.weight(&load), Weight::default());
     }
 }
 
