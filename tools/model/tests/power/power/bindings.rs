@@ -6,6 +6,7 @@
 #![allow(clippy::missing_safety_doc)]
 
 use super::spr::with_cpu;
+use pmu_model::Isa;
 
 pub unsafe fn ebb_pmu_hard_irq_disable() {
     with_cpu(|cpu| cpu.facility.context.ee = false);
@@ -27,6 +28,14 @@ pub unsafe fn set_prompt_pmi_wanted(_wanted: bool) {}
 
 pub unsafe fn ebb_pmu_ppc_set_pmu_inuse(in_use: bool) {
     with_cpu(|cpu| cpu.lppaca.pmcregs_in_use = in_use);
+}
+
+pub unsafe fn ebb_pmu_cpu_has_arch_300() -> bool {
+    with_cpu(|cpu| cpu.facility.processor().isa() >= Isa::V300)
+}
+
+pub unsafe fn ebb_pmu_cpu_has_arch_31() -> bool {
+    with_cpu(|cpu| cpu.facility.processor().isa() >= Isa::V31)
 }
 
 pub unsafe fn sched_clock() -> u64 {
