@@ -279,6 +279,10 @@ mod cases {
 
     #[test]
     fn a_sample_is_where_the_counter_overflowed() {
+        use SampleDisposition::{
+            KernelEntry,
+            Unknown, //
+        };
         let none = Sier::from(0);
         let sipr = none.with_const_sipr::<1>();
         let valid = none.with_const_siar_valid::<1>();
@@ -316,41 +320,30 @@ mod cases {
         );
         assert_eq!(by_nip.disposition(true, false), shown(KERNEL_TEXT, false));
         for location in [by_siar, late, by_nip] {
-            assert_eq!(
-                location.disposition(true, true),
-                SampleDisposition::KernelEntry
-            );
+            assert_eq!(location.disposition(true, true), KernelEntry);
         }
         // Data source and weight of the kernel's instruction are not shown either.
-        assert_eq!(
-            by_siar.disposition(false, true),
-            SampleDisposition::KernelEntry
-        );
+        assert_eq!(by_siar.disposition(false, true), KernelEntry);
 
         // A marked instruction without a valid SIAR is not known.
         let unknown = location(true, siar, sipr, USER_TEXT);
         for exclude_kernel in [false, true] {
-            assert_eq!(
-                unknown.disposition(true, exclude_kernel),
-                SampleDisposition::Unknown
-            );
+            assert_eq!(unknown.disposition(true, exclude_kernel), Unknown);
         }
         // POWER10 DD1 does not always say that it is valid.
-        let dd1 = SampleLocation {
-            has_siar_valid: false,
-            ..unknown
-        };
+        let mut dd1 = unknown;
+        dd1.has_siar_valid = false;
         assert_eq!(dd1.disposition(true, true), shown(siar, true));
         // In a PMI that was made pending SIER is older than SIAR, which is 0.
         assert_eq!(
             location(true, 0, valid, USER_TEXT).disposition(true, false),
-            SampleDisposition::Unknown
+            Unknown
         );
 
         // A low address is the program's if SIPR says so, or on v3.1, where that is not reliable.
         let mut low = location(true, siar, valid, USER_TEXT);
         assert_eq!(low.disposition(true, false), shown(siar, true));
-        assert_eq!(low.disposition(true, true), SampleDisposition::KernelEntry);
+        assert_eq!(low.disposition(true, true), KernelEntry);
         low.has_sipr = false;
         assert_eq!(low.disposition(true, true), shown(siar, true));
     }
