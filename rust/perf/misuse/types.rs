@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Wrong uses that types refuse: each has the compiler's error at the end of its line. See
-//! `../test-misuse`.
+//! `scripts/tests/test-misuse`.
 
 use super::cpu_state::ThisCpu;
 use crate::perf::{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Right uses of `rust/perf` and `rust/power`, which differ as little as can be from the wrong ones
-//! beside this file. See `../test-misuse`.
+//! beside this file. See `scripts/tests/test-misuse`.
 
 use super::cpu_state::{
     CpuContexts,
