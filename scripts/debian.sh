@@ -16,39 +16,27 @@ mirror_candidates() {
 		awk '!seen[$0]++'
 }
 
-# Turns what may stand in a sources file into a plain URI: the first line of the
-# list that a mirror+file: URI names, else the URI itself.
-plain_uri() {
-	case $1 in
-	mirror+file:*) sed -n 's/^\([a-z]*:[^[:space:]]*\).*/\1/p' "${1#mirror+file:}" | head -n 1 ;;
-	*) printf '%s\n' "$1" ;;
-	esac
-}
-
-# download URI TEXT [OPTION]...: whether TEXT is in what is there. apt's own downloader
-# is asked, so that its proxies and certificates count.
-download() {
-	probe=$EBB_CACHE/probe.$$ uri=$1 text=$2 answers=
-	shift 2
-	timeout 30 /usr/lib/apt/apt-helper -o Acquire::Retries=1 -o Acquire::http::Timeout=10 \
-		-o Acquire::https::Timeout=10 "$@" download-file "$uri" "$probe" >/dev/null 2>&1 &&
-		grep -q "$text" "$probe" && answers=yes
-	rm -f "$probe"
+# Whether URI $1 is a Debian archive that holds both suites. apt's own downloader is
+# asked, so that its proxies and certificates count.
+mirror_answers() {
+	probe=$EBB_CACHE/probe.$$ answers=yes
+	for name in "$suite" "$backports"; do
+		timeout 30 /usr/lib/apt/apt-helper -o Acquire::Retries=1 -o Acquire::http::Timeout=10 \
+			-o Acquire::https::Timeout=10 download-file "$1/dists/$name/InRelease" "$probe" >/dev/null 2>&1 &&
+			grep -q '^Origin: Debian' "$probe" || answers=
+		rm -f "$probe"
+	done
 	[ "$answers" ]
 }
 
-# Whether URI $1 is a Debian archive that holds both suites.
-mirror_answers() {
-	for name in "$suite" "$backports"; do
-		download "$1/dists/$name/InRelease" '^Origin: Debian' || return 1
-	done
-}
-
-# Prints the first mirror of the host's configuration that answers.
+# Prints the first mirror of the host's configuration that answers. Of a list of mirrors
+# in a file the first is tried.
 find_mirror() {
 	tried=
-	for candidate in $(mirror_candidates); do
-		mirror=$(plain_uri "${candidate%/}")
+	for mirror in $(mirror_candidates); do
+		case $mirror in
+		mirror+file:*) mirror=$(sed -n 's/^\([a-z]*:[^[:space:]]*\).*/\1/p' "${mirror#mirror+file:}" | head -n 1) ;;
+		esac
 		mirror=${mirror%/}
 		tried="$tried $mirror"
 		case $mirror in
