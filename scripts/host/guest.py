@@ -25,9 +25,9 @@ NO_GUEST = 126
 # said to be missing, mitigations of the hardware's speculation.
 PROPERTIES = ["cap-cfpc=broken", "cap-sbbc=broken", "cap-ibs=broken", "cap-ccf-assist=off"]
 
-# How much is shown of what QEMU said before it died: it may print all registers.
+# How much is shown of what QEMU said before it died.
 SAID_LINES = 10
-SAID_BYTES = 2000
+SAID_CHARACTERS = 2000
 
 
 class Stop(Exception):
@@ -79,15 +79,17 @@ def qemu_command(qemu, folder, options):
 
 
 class Guest:
-    """A QEMU, its consoles and what came from them so far."""
+    """A QEMU, and what came from its consoles."""
 
     def __init__(self, qemu, run, options):
         self.qemu, self.options = qemu, options
         # Kernel and initramfs; beside it there are the logs.
         self.folder = run / "files"
-        self.console_log = run / "console.log"
-        self.qemu_log = run / "qemu.log"
-        self.control = b""
+        self.console_log, self.qemu_log = run / "console.log", run / "qemu.log"
+        # What guest/init says.
+        self.control = run / "control"
+        for log in (self.console_log, self.qemu_log, self.control):
+            log.touch()
         self.process = None
 
     def run(self):
@@ -106,39 +108,29 @@ class Guest:
         return self.result()
 
     def run_command(self, command):
-        """Run QEMU and copy from its consoles until it is gone."""
-        handlers = {}
-        passed = []
-        with open(self.console_log, "wb", buffering=0) as log, open(self.qemu_log, "wb") as errors:
-
-            def kernel(data):
-                log.write(data)
-                # The console ends its lines as a terminal does.
-                write_all(2, data.replace(b"\r", b""))
-
-            for number, handler in enumerate([kernel, lambda data: write_all(1, data), self.hear]):
-                ours, theirs = socket.socketpair()
-                handlers[ours] = handler
-                passed.append(theirs)
-                command += self.console(number, f"socket,fd={theirs.fileno()}")
+        """Run QEMU and pass on what comes from its first two consoles until it is gone."""
+        consoles = {socket.socketpair(): 2, socket.socketpair(): 1}
+        theirs = [end for _, end in consoles]
+        command += self.console(0, f"socket,fd={theirs[0].fileno()},logfile={self.console_log}")
+        command += self.console(1, f"socket,fd={theirs[1].fileno()}")
+        own = {"pass_fds": [end.fileno() for end in theirs], "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+        with open(self.qemu_log, "wb") as errors:
             # A terminal's Ctrl-C is for this program, which ends QEMU.
-            own = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "start_new_session": True}
-            self.start(command, passed, stderr=errors, **own)
-            copy(handlers)
+            self.start(command, stderr=errors, start_new_session=True, **own)
+        for end in theirs:
+            end.close()
+        copy({ours: fd for (ours, _), fd in consoles.items()})
         self.process.wait()
 
     def run_shell(self, command):
         """Run QEMU with its first console at the terminal."""
-        ours, theirs = socket.socketpair()
         # "mux" brings the key that leaves, Ctrl-A X.
         command += self.console(0, f"stdio,mux=on,signal=off,logfile={self.console_log}")
         command += self.console(1, "null")
-        command += self.console(2, f"socket,fd={theirs.fileno()}")
         # QEMU restores the terminal's settings too, unless it is killed.
         settings = termios.tcgetattr(0)
         try:
-            self.start(command, [theirs])
-            copy({ours: self.hear})
+            self.start(command)
             self.process.wait()
         finally:
             self.stop()
@@ -150,55 +142,44 @@ class Guest:
         device = ["-device", f"virtconsole,chardev=c{number}"] if virtio else ["-serial", f"chardev:c{number}"]
         return ["-chardev", f"{backend},id=c{number}", *device]
 
-    def start(self, command, consoles, **options):
-        """Start QEMU with its ends of the consoles."""
-        options["pass_fds"] = [end.fileno() for end in consoles]
+    def start(self, command, **options):
+        """Start QEMU with its last console, too."""
+        command += self.console(2, f"file,path={self.control}")
         try:
             self.process = subprocess.Popen(command, preexec_fn=die_with_parent, **options)
         except OSError as error:
             raise Stop(NO_GUEST, f"{command[0]} does not run: {error.strerror}") from error
-        for end in consoles:
-            end.close()
 
     def stop(self):
         """End QEMU if it still runs."""
-        if self.process and self.process.poll() is None:
+        if self.process:
             self.process.kill()
             self.process.wait()
 
-    def hear(self, data):
-        """Take what the guest's init says."""
-        self.control += data
-
     def result(self):
         """The exit status, once the guest is gone."""
-        lines = self.control.decode(errors="replace").splitlines()
-        words = {word: rest for word, _, rest in (line.partition(" ") for line in lines)}
-        status, taint = None, 0
-        if re.fullmatch(r"\d+ \d+", words.get("status", "")):
-            status, taint = map(int, words["status"].split())
+        control = self.control.read_text(errors="replace")
+        ended = re.search(r"^status (\d+) (\d+)$", control, re.MULTILINE)
+        status, taint = map(int, ended.groups()) if ended else (None, 0)
         if report := complaint(self.console_log.read_bytes(), taint):
             raise Stop(GUEST_BROKEN, f"the guest's kernel reported: {report}")
-        if "failed" in words:
-            raise Stop(GUEST_BROKEN, words["failed"])
+        if failure := re.search("^failed (.*)", control, re.MULTILINE):
+            raise Stop(GUEST_BROKEN, failure[1])
         if status is not None:
             return status
         if not self.options.command and self.process.returncode == 0:
             # The person left through QEMU instead of the shell.
             return 0
-        when = "while the command ran" if "ready" in words else "before the command ran"
+        when = "while the command ran" if control else "before the command ran"
         reason = f"the guest ended {when}: QEMU's exit status is {self.process.returncode}"
-        raise Stop(GUEST_BROKEN, "\n  ".join([reason, *self.last_words()]))
-
-    def last_words(self):
-        """The end of what QEMU said."""
-        said = self.qemu_log.read_bytes() if self.qemu_log.exists() else b""
-        return said[-SAID_BYTES:].decode(errors="replace").splitlines()[-SAID_LINES:]
+        # It may print all registers before it dies.
+        said = self.qemu_log.read_text(errors="replace")[-SAID_CHARACTERS:].splitlines()[-SAID_LINES:]
+        raise Stop(GUEST_BROKEN, "\n  ".join([reason, *said]))
 
     def logs(self):
         """What there is to read of a guest that went wrong: whose it is, and its path."""
         logs = {"the kernel's log": self.console_log, "what QEMU said": self.qemu_log}
-        return {name: path for name, path in logs.items() if path.exists() and path.stat().st_size}
+        return {name: path for name, path in logs.items() if path.stat().st_size}
 
 
 def die_with_parent():
@@ -207,24 +188,20 @@ def die_with_parent():
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
-def copy(handlers):
-    """Give each source's data to its handler until all are at their end."""
+def copy(consoles):
+    """Write what comes from each of these to its file descriptor until they end."""
     with selectors.DefaultSelector() as selector:
-        for source, handler in handlers.items():
-            selector.register(source, selectors.EVENT_READ, handler)
+        for console, fd in consoles.items():
+            selector.register(console, selectors.EVENT_READ, fd)
         while selector.get_map():
             for key, _ in selector.select():
                 try:
                     data = os.read(key.fd, 1 << 16)
                 except ConnectionResetError:
                     data = b""
-                if data:
-                    key.data(data)
-                else:
+                if not data:
                     selector.unregister(key.fileobj)
-
-
-def write_all(fd, data):
-    """Write all of `data` to the file descriptor `fd`."""
-    while data:
-        data = data[os.write(fd, data) :]
+                # The kernel ends its lines as a terminal does.
+                rest = data.replace(b"\r", b"") if key.data == 2 else data
+                while rest:
+                    rest = rest[os.write(key.data, rest) :]

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Check the options of scripts/vm, put a guest's files in place and boot it."""
 
+import argparse
 import os
 import re
 import shlex
@@ -12,8 +13,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import SimpleNamespace
 
+import steps
 from guest import GUEST_BROKEN, NO_GUEST, TIMED_OUT, Guest, Stop
 from steps import CACHE, SCRIPTS, TOP
 
@@ -21,10 +22,11 @@ LOGS_KEPT_DAYS = 7
 IN_ROOT = SCRIPTS / "in-root"
 MODULE = "/lib/modules/ebb_pmu.ko"
 
-HELP = """\
-usage: vm run [OPTION]... -- COMMAND [ARGUMENT]...
-       vm shell [OPTION]...
+USAGE = """\
+vm run [OPTION]... -- COMMAND [ARGUMENT]...
+       vm shell [OPTION]..."""
 
+ABOUT = """\
 Boots a POWER guest (QEMU, the kernel of scripts/setup) with the module inserted.
 
 "run" runs COMMAND in it, which is found on the PATH, /root first, or is a shell
@@ -34,44 +36,10 @@ What it still has running when it ends is killed.
 
 "shell" gives a root shell on this terminal, which shows the kernel's messages as
 well. Leave it with "exit", or at any time with Ctrl-A X.
+"""
 
-  --cpu CPU        power8, power9, power10 or power11. Default: power10
-  --machine MACHINE
-                   pseries: a guest of a hypervisor (default); powernv: bare metal,
-                   where the kernel is the hypervisor and OPAL the firmware
-  --driver DRIVER  rust: insert the module before anything runs (default);
-                   in-tree: leave the PMU to the kernel's own driver. The module
-                   is at /lib/modules/ebb_pmu.ko in either case
-  --params PARAMS  insert the module with these parameters, as "NAME=VALUE
-                   NAME=VALUE". One that it does not have is only mentioned in
-                   the kernel's log; a value that it refuses keeps it out (exit
-                   status 125)
-  --smp N          number of CPUs, 1 to 16. Default: 1
-  --mem SIZE       memory, as 512M or 2G; at least 256M (powernv: 1G). Default: 1G
-  --icount on|off  on (default): an instruction takes 1 ns of the guest's time
-                   and idle time passes at once, so that runs repeat closely;
-                   needed where Event Based Branches are counted. off: the
-                   guest's clock is the host's, and CPUs run in parallel
-  --append WORDS   more for the kernel's command line, as "pmu_override=1"
-  --qemu PATH      another qemu-system-ppc64: a program of the host or else of
-                   the private root
-  --perf           add the perf tool
-  --perf-tests     add the perf tool of the kernel's source with its own tests,
-                   as /opt/perf/bin/perf, and bash
-  --paranoid N     set kernel.perf_event_paranoid to N, -1 to 3. Default: left
-                   as the kernel has it, 2
-  --add PATH[:GUESTPATH]
-                   copy a file or a folder into the guest, as /root/NAME or as
-                   the absolute GUESTPATH; with a "/" at its end, into that
-                   folder. May be given more than once
-  --timeout SECONDS
-                   stop the guest after this time on the host; 0: never.
-                   Default: 300 for "run", 0 for "shell"
-  --gdb PORT       wait, before the first instruction, for a gdb that connects to
-                   this port of the host (see CONTRIBUTING.md)
-  --help           this text
-
-Environment:
+MORE = """\
+environment:
   EBB_CACHE   where everything built is kept (default: .cache in the checkout)
   EBB_MODULE  the module to insert (default: ebb_pmu.ko in the checkout, which is
               made if it is missing)
@@ -95,88 +63,98 @@ Examples:
   scripts/vm run -- sh -c 'rmmod ebb_pmu && insmod /lib/modules/ebb_pmu.ko'
 """
 
-# Each option's default, what its value looks like, and how that is said.
-OPTIONS = {
-    "cpu": ("power10", "power(8|9|10|11)", "one of: power8 power9 power10 power11"),
-    "machine": ("pseries", "pseries|powernv", "one of: pseries powernv"),
-    "driver": ("rust", "rust|in-tree", "one of: rust in-tree"),
-    "params": ("", r"\s*([A-Za-z_][A-Za-z0-9_-]*(=\S*)?(\s+|$))*", "NAME=VALUE, once or more"),
-    "smp": ("1", "[1-9]|1[0-6]", "a number from 1 to 16"),
-    "mem": ("1G", r"\d{1,7}[MG]", "a size such as 512M or 2G"),
-    "icount": ("on", "on|off", "one of: on off"),
-    "append": ("", ".*", "words"),
-    "qemu": ("", ".*", "a path"),
-    "paranoid": ("", "-1|[0-3]", "a number from -1 to 3"),
-    "timeout": ("", r"\d{1,7}", "a number of seconds"),
-    "gdb": ("", r"\d{1,5}", "a number of a port"),
-    "add": ([], ".*", "a path"),
-    "perf": (False, None, ""),
-    "perf-tests": (False, None, ""),
-}
+
+def matching(form, said):
+    """The type of an option whose value looks so, and how that is said."""
+
+    def value(text):
+        if not re.fullmatch(form, text):
+            raise argparse.ArgumentTypeError(f"'{text}' is not {said}")
+        return text
+
+    return value
 
 
-def complain(message):
-    """Print what vm has to say itself."""
-    for line in str(message).splitlines():
-        print(f"vm: {line}", file=sys.stderr)
-
-
-def usage_error(message):
-    """End for a wrong option."""
-    complain(f"{message}\nsee scripts/vm --help")
-    sys.exit(2)
-
-
-def parse(words):
-    """The options, and the command behind them."""
-    options = {name: default for name, (default, *_) in OPTIONS.items()}
-    while words and words[0].startswith("-"):
-        word = words.pop(0)
-        if word == "--":
-            break
-        if word in ("-h", "--help"):
-            sys.exit(print(HELP, end=""))
-        name, equals, value = word.removeprefix("--").partition("=")
-        _, form, said = OPTIONS.get(name, (None, "", ""))
-        if not word.startswith("--") or name not in OPTIONS or (equals and form is None):
-            usage_error(f"there is no option '{word.partition('=')[0]}'")
-        if form is None:
-            value = True
-        elif not equals:
-            value = words.pop(0) if words else usage_error(f"--{name} needs a value")
-        if form and not re.fullmatch(form, value, re.DOTALL):
-            usage_error(f"--{name}: '{value}' is not {said}")
-        options[name] = [*options[name], value] if name == "add" else value
-    mem = options["mem"]
-    if int(mem[:-1]) * (1024 if mem.endswith("G") else 1) < 256:
-        usage_error(f"--mem: '{mem}' is less than 256M")
-    if options["params"].split() and options["driver"] != "rust":
-        usage_error(f"--params: no module is inserted with --driver {options['driver']}")
-    return SimpleNamespace(**{name.replace("-", "_"): value for name, value in options.items()}, command=words)
-
-
-def split_add(text):
+def addition(text):
     """The path and the guest's path of an --add. A path may hold colons of its own."""
     path, target = text, ""
+    if ":/" in text and not os.path.exists(text):
+        path, _, target = text.rpartition(":/")
+        target = f"/{target}"
     if not os.path.exists(path):
-        head, colon, _ = text.rpartition(":")
-        if ":/" in text:
-            path, _, target = text.rpartition(":/")
-            target = f"/{target}"
-        elif colon and os.path.exists(head):
-            usage_error(f"--add: GUESTPATH '{text[len(head) + 1 :]}' is not absolute")
-    if not os.path.exists(path):
-        usage_error(f"--add: there is no '{path}'")
-    if not os.access(path, os.R_OK):
-        usage_error(f"--add: '{path}' cannot be read")
+        raise argparse.ArgumentTypeError(f"there is no '{path}'")
     if "/../" in f"{target}/":
-        usage_error(f"--add: GUESTPATH '{target}' has '..' in it")
+        raise argparse.ArgumentTypeError(f"GUESTPATH '{target}' has '..' in it")
     name = os.path.basename(os.path.abspath(path))
     if not target:
         target = f"/root/{name}"
     elif target.endswith("/") and not os.path.isdir(path):
         target += name
     return path, target
+
+
+# Each option's default, what its values are, and the help on it.
+OPTIONS = [
+    ("--cpu", "power10", ["power8", "power9", "power10", "power11"], "default: power10"),
+    ("--machine", "pseries", ["pseries", "powernv"], """pseries: a guest of a hypervisor (default); powernv:
+        bare metal, where the kernel is the hypervisor and OPAL the firmware"""),
+    ("--driver", "rust", ["rust", "in-tree"], """rust: insert the module before anything runs (default);
+        in-tree: leave the PMU to the kernel's own driver. The module is at /lib/modules/ebb_pmu.ko in
+        either case"""),
+    ("--params", "", matching(r"\s*([A-Za-z_][A-Za-z0-9_-]*(=\S*)?(\s+|$))*", "NAME=VALUE, once or more"),
+        """insert the module with these parameters, as "NAME=VALUE NAME=VALUE". One that it does not have is
+        only mentioned in the kernel's log; a value that it refuses keeps it out (exit status 125)"""),
+    ("--smp", "1", matching("[1-9]|1[0-6]", "a number from 1 to 16"), "number of CPUs, 1 to 16. Default: 1"),
+    ("--mem", "1G", matching(r"(25[6-9]|2[6-9]\d|[3-9]\d\d|[1-9]\d{3,6})M|[1-9]\d{0,3}G", "a size from 256M on"),
+        "memory, as 512M or 2G; at least 256M (powernv: 1G). Default: 1G"),
+    ("--icount", "on", ["on", "off"], """on (default): an instruction takes 1 ns of the guest's time and idle
+        time passes at once, so that runs repeat closely; needed where Event Based Branches are counted.
+        off: the guest's clock is the host's, and CPUs run in parallel"""),
+    ("--append", "", str, 'more for the kernel\'s command line, as "pmu_override=1"'),
+    ("--qemu", "", str, "another qemu-system-ppc64: a program of the host or else of the private root"),
+    ("--paranoid", "", [*"0123", "-1"], """set kernel.perf_event_paranoid. Default: left as the kernel has it,
+        2"""),
+    ("--timeout", None, matching(r"\d{1,7}", "a number of seconds"), """stop the guest after these seconds on the
+        host; 0: never. Default: 300 for "run", 0 for "shell\""""),
+    ("--gdb", None, matching(r"\d{1,5}", "a number of a port"), """wait, before the first instruction, for a gdb
+        that connects to this port of the host (see CONTRIBUTING.md)"""),
+]
+
+
+def parse(words):
+    """The options, and as one more the command behind them."""
+    layout = argparse.RawDescriptionHelpFormatter
+    texts = {"usage": USAGE, "description": ABOUT, "epilog": MORE}
+    parser = argparse.ArgumentParser("vm", **texts, formatter_class=layout, allow_abbrev=False)
+    parser.add_argument("action", choices=["run", "shell"], help=argparse.SUPPRESS)
+    for name, default, values, text in OPTIONS:
+        kind = "choices" if isinstance(values, list) else "type"
+        parser.add_argument(name, default=default, help=text, **{kind: values})
+    parser.add_argument("--perf", action="store_true", help="add the perf tool")
+    text = "add the perf tool of the kernel's source with its own tests, as /opt/perf/bin/perf, and bash"
+    parser.add_argument("--perf-tests", action="store_true", help=text)
+    text = """PATH or PATH:GUESTPATH: copy a file or a folder into the guest, as /root/NAME or as the absolute
+        GUESTPATH; with a "/" at its end, into that folder. May be given more than once"""
+    parser.add_argument("--add", default=[], action="append", type=addition, help=text)
+    behind = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:behind])
+    options.command = words[behind + 1 :]
+    if options.action == "run" and not options.command:
+        parser.error("no COMMAND is given")
+    if options.action == "shell" and options.command:
+        parser.error("shell takes no COMMAND")
+    if options.action == "shell" and not os.isatty(0):
+        parser.error("shell needs a terminal")
+    if options.params.split() and options.driver != "rust":
+        parser.error("--params: no module is inserted with --driver in-tree")
+    options.timeout = options.timeout or ("300" if options.action == "run" else "0")
+    return options
+
+
+def complain(message):
+    """Print what vm has to say itself."""
+    for line in str(message).splitlines():
+        print(f"vm: {line}", file=sys.stderr)
 
 
 def must(reason, *command):
@@ -194,17 +172,11 @@ def copy(path, destination):
 
 
 def cached(entry, name):
-    """The path of a file in an entry of the cache. Looking for the file takes no time,
-    unlike the check that scripts/setup does before it makes an entry."""
-    command = [SCRIPTS / "setup", "--print", entry]
-    for missing in (True, False):
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
-        path = Path(found.stdout.strip(), name)
-        if found.returncode == 0 and path.is_file():
-            return path
-        if missing:
-            must(f"the {entry} could not be made", SCRIPTS / "setup", entry)
-    raise Stop(NO_GUEST, f"the {entry} has no {name}")
+    """The path of a file in an entry of the cache, which is made if it is missing. A
+    finished one is taken as it is: the check that scripts/setup does takes longer."""
+    if subprocess.run([SCRIPTS / "setup", "--print", entry], capture_output=True, check=False).returncode:
+        must(f"the {entry} could not be made", SCRIPTS / "setup", entry)
+    return steps.cached(entry) / name
 
 
 def find_kernel():
@@ -317,20 +289,7 @@ def main():
     os.umask(0o022)
     # This program's own, for the private root's interpreter.
     os.environ.pop("PYTHONHOME", None)
-    action, *words = sys.argv[1:] or [""]
-    if action in ("-h", "--help", "help"):
-        sys.exit(print(HELP, end=""))
-    if action not in ("run", "shell"):
-        usage_error(f"'{action}' is neither run nor shell")
-    options = parse(words)
-    options.timeout = options.timeout or ("300" if action == "run" else "0")
-    if action == "run" and not options.command:
-        usage_error("no COMMAND is given")
-    if action == "shell" and options.command:
-        usage_error(f"shell takes no COMMAND, but '{options.command[0]}' is given")
-    if action == "shell" and not os.isatty(0):
-        usage_error("shell needs a terminal")
-    options.add = [split_add(text) for text in options.add]
+    options = parse(sys.argv[1:])
     for number in SIGNALS:
         signal.signal(number, interrupted)
     try:
