@@ -4,10 +4,10 @@
 //! beside this file. See `scripts/tests/test-misuse`.
 
 use super::cpu_state::{
+    local_pmu, //
     CpuContexts,
     ExclusiveCpu,
-    ThisCpu, //
-    local_pmu,
+    ThisCpu,
 };
 use crate::perf::{
     BranchStack,
