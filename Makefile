@@ -100,7 +100,7 @@ stress: module tools ## let many processes with EBBs loose on the driver, MINUTE
 .PHONY: clippy
 clippy: ## lint all Rust, with warnings as errors
 	@scripts/setup kernel
-	@scripts/module-copy clippy CLIPPY=1
+	@scripts/module-copy kernel clippy CLIPPY=1
 	@scripts/cargo host clippy --all-targets -- -D warnings
 	@scripts/cargo fuzz clippy --no-default-features -- -D warnings
 	@scripts/cargo tools clippy --all-targets -- -D warnings
