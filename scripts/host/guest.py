@@ -5,7 +5,6 @@ Kernel messages go to stderr and into console.log of the run's folder, the comma
 output to stdout; the third console has what guest/init says.
 """
 
-import ctypes
 import os
 import re
 import selectors
@@ -40,13 +39,10 @@ class Stop(Exception):
 
 def machine_options(qemu, machine):
     """The machine and its properties, as far as this QEMU knows them."""
-    try:
-        known = subprocess.run([*qemu, "-M", f"{machine},help"], capture_output=True, text=True, check=True).stdout
-    except OSError as error:
-        raise Stop(NO_GUEST, f"{qemu[-1]} does not run: {error.strerror}") from error
-    except subprocess.CalledProcessError as error:
-        raise Stop(NO_GUEST, f"{qemu[-1]} has no {machine} machine: {error.stderr.strip()}") from error
-    options = [p for p in PROPERTIES if re.search(rf"^ *{p.split('=')[0]}=", known, re.M)]
+    done = subprocess.run([*qemu, "-M", f"{machine},help"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Stop(NO_GUEST, f"{qemu[-1]} has no {machine} machine: {done.stderr.strip()}")
+    options = [p for p in PROPERTIES if re.search(rf"^ *{p.split('=')[0]}=", done.stdout, re.M)]
     return ",".join([machine, *options])
 
 
@@ -143,12 +139,9 @@ class Guest:
         return ["-chardev", f"{backend},id=c{number}", *device]
 
     def start(self, command, **options):
-        """Start QEMU with its last console, too."""
+        """Start QEMU with its last console, too. The kernel kills it should this program be killed."""
         command += self.console(2, f"file,path={self.control}")
-        try:
-            self.process = subprocess.Popen(command, preexec_fn=die_with_parent, **options)
-        except OSError as error:
-            raise Stop(NO_GUEST, f"{command[0]} does not run: {error.strerror}") from error
+        self.process = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], **options)
 
     def stop(self):
         """End QEMU if it still runs."""
@@ -180,12 +173,6 @@ class Guest:
         """What there is to read of a guest that went wrong: whose it is, and its path."""
         logs = {"the kernel's log": self.console_log, "what QEMU said": self.qemu_log}
         return {name: path for name, path in logs.items() if path.stat().st_size}
-
-
-def die_with_parent():
-    """Have the kernel kill this process should its parent be killed."""
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def copy(consoles):

@@ -18,7 +18,7 @@ TOP = SCRIPTS.parent
 CACHE = Path(os.environ.get("EBB_CACHE") or TOP / ".cache").resolve()
 TARGET = "powerpc64le-unknown-linux-gnu"
 
-LOGS_KEPT = 5
+LOGS_KEPT_DAYS = 7
 # Seconds a command has to end in when it is told to, before it is killed.
 GRACE = 20
 
@@ -39,10 +39,10 @@ def cached(entry):
 
 
 def new_log_folder(name):
-    """A folder for this run's logs; of those of earlier runs the last few stay."""
-    old = sorted((CACHE / "log").glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)
-    for folder in old[: -LOGS_KEPT + 1]:
-        shutil.rmtree(folder, ignore_errors=True)
+    """A folder for this run's logs; those of earlier runs stay for a while."""
+    for old in (CACHE / "log").glob(f"{name}-*"):
+        if time.time() - old.stat().st_mtime > LOGS_KEPT_DAYS * 86400:
+            shutil.rmtree(old, ignore_errors=True)
     folder = CACHE / "log" / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     folder.mkdir(parents=True)
     return folder

@@ -10,15 +10,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import time
 from pathlib import Path
 
 import steps
 from guest import GUEST_BROKEN, NO_GUEST, TIMED_OUT, Guest, Stop
-from steps import CACHE, SCRIPTS, TOP
+from steps import SCRIPTS, TOP
 
-LOGS_KEPT_DAYS = 7
 IN_ROOT = SCRIPTS / "in-root"
 MODULE = "/lib/modules/ebb_pmu.ko"
 
@@ -233,16 +230,6 @@ def make_initramfs(folder, options, archives, files):
                 shutil.copyfileobj(data, out, 1 << 20)
 
 
-def make_run_folder():
-    """A folder for this run alone, in which logs that were kept stay for a while."""
-    runs = CACHE / "run"
-    runs.mkdir(parents=True, exist_ok=True)
-    for old in runs.glob("vm.*"):
-        if time.time() - old.stat().st_mtime > LOGS_KEPT_DAYS * 86400:
-            shutil.rmtree(old, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix="vm.", dir=runs))
-
-
 def boot(options):
     """Make what is missing, boot the guest and return the exit status."""
     cached("root", "usr/bin/qemu-system-ppc64")
@@ -256,7 +243,7 @@ def boot(options):
     qemu = [options.qemu or "qemu-system-ppc64"]
     if not (options.qemu and shutil.which(options.qemu)):
         qemu = [IN_ROOT, *qemu]
-    run = make_run_folder()
+    run = steps.new_log_folder("vm")
     guest = Guest(qemu, run, options)
     kept = {}
     try:
@@ -278,11 +265,9 @@ def boot(options):
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 
 
-def interrupted(number, _frame):
-    """What a signal, or the end of the time, comes to."""
-    if number == signal.SIGALRM:
-        raise Stop(TIMED_OUT, "the guest was stopped: its time was up")
-    raise Stop(128 + number, f"stopped by {signal.Signals(number).name}")
+def time_is_up(_number, _frame):
+    """End the guest."""
+    raise Stop(TIMED_OUT, "the guest was stopped: its time was up")
 
 
 def main():
@@ -290,8 +275,8 @@ def main():
     # This program's own, for the private root's interpreter.
     os.environ.pop("PYTHONHOME", None)
     options = parse(sys.argv[1:])
-    for number in SIGNALS:
-        signal.signal(number, interrupted)
+    steps.end_on_signals()
+    signal.signal(signal.SIGALRM, time_is_up)
     try:
         return boot(options)
     except Stop as stop:
