@@ -4,10 +4,10 @@
 //! `scripts/tests/test-misuse`.
 
 use super::cpu_state::{
-    local_pmu, //
+    local_pmu,
     CpuContexts,
     ExclusiveState,
-    ThisCpu,
+    ThisCpu, //
 };
 use crate::{
     perf::{

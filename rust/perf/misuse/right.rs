@@ -4,10 +4,10 @@
 //! beside this file. See `scripts/tests/test-misuse`.
 
 use super::cpu_state::{
-    local_pmu, //
+    local_pmu,
     CpuContexts,
     ExclusiveCpu,
-    ThisCpu,
+    ThisCpu, //
 };
 use crate::perf::{
     BranchStack,
