@@ -120,9 +120,8 @@ OPTIONS = [
 
 def parse(words):
     """The options, and as one more the command behind them."""
-    layout = argparse.RawDescriptionHelpFormatter
-    texts = {"usage": USAGE, "description": ABOUT, "epilog": MORE}
-    parser = argparse.ArgumentParser("vm", **texts, formatter_class=layout, allow_abbrev=False)
+    parser = argparse.ArgumentParser("vm", usage=USAGE, description=ABOUT, epilog=MORE, allow_abbrev=False)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("action", choices=["run", "shell"], help=argparse.SUPPRESS)
     for name, default, values, text in OPTIONS:
         kind = "choices" if isinstance(values, list) else "type"
@@ -171,8 +170,10 @@ def copy(path, destination):
 def cached(entry, name):
     """The path of a file in an entry of the cache, which is made if it is missing. A
     finished one is taken as it is: the check that scripts/setup does takes longer."""
-    if subprocess.run([SCRIPTS / "setup", "--print", entry], capture_output=True, check=False).returncode:
-        must(f"the {entry} could not be made", SCRIPTS / "setup", entry)
+    found = subprocess.run([SCRIPTS / "setup", "--print", entry], capture_output=True, text=True, check=False)
+    if found.returncode == 0:
+        return Path(found.stdout.strip(), name)
+    must(f"the {entry} could not be made", SCRIPTS / "setup", entry)
     return steps.cached(entry) / name
 
 
@@ -256,13 +257,10 @@ def boot(options):
         reason = "\n".join([str(stop), *(f"{name} is {path}" for name, path in kept.items())])
         raise Stop(stop.status, reason) from stop
     finally:
-        for number in SIGNALS:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
             signal.signal(number, signal.SIG_IGN)
         guest.stop()
         shutil.rmtree(guest.folder if kept else run)
-
-
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 
 
 def time_is_up(_number, _frame):
