@@ -16,10 +16,10 @@ use ebb::spr;
 const INSTRUCTIONS_PMC5: u64 = 0x500fa;
 const ROUNDS: u32 = 1000;
 
-/// An entry that does nothing.
+/// An entry that does nothing. GE stays off: PMEO is still set, and would be an EBB again.
 #[unsafe(naked)]
 unsafe extern "C" fn empty_entry() {
-    core::arch::naked_asm!("rfebb 1")
+    core::arch::naked_asm!("rfebb 0")
 }
 
 /// Instructions that one EBB with the demo's handler executes, `rfebb` included, where the
