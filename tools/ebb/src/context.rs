@@ -21,10 +21,10 @@ use crate::thread::Thread;
 pub enum Rearm {
     /// Reload the counters that are negative, with 0 if they have no period, and
     /// count on.
-    Restart = 0,
+    Restart = 1,
     /// Count on with the counters as the handler left them. One that is still
     /// negative raises the next EBB at once.
-    Keep = 1,
+    Keep = 0,
     /// Leave the counters frozen and PME off: no EBB comes until
     /// [`enable`](crate::enable) and [`pmc::unfreeze`].
     Stop = 2,
@@ -46,6 +46,12 @@ impl EbbContext<'_> {
     fn link(&self) -> &Link {
         // SAFETY: the entry has put the address of its `Link` there.
         unsafe { &*core::ptr::with_exposed_provenance(self.frame.back_chain as usize) }
+    }
+
+    /// Whether the frame is the first part of a `FullFrame`, which is longer.
+    #[inline]
+    fn is_full(&self) -> bool {
+        self.frame.back_chain - (&raw const self.frame).addr() as u64 > size_of::<Frame>() as u64
     }
 
     #[inline]
@@ -92,7 +98,7 @@ impl EbbContext<'_> {
                 }
                 Some(thread_pointer)
             }
-            14.. if self.frame.full == 0 => None,
+            14.. if !self.is_full() => None,
             _ => self.frame.gpr.get(n).copied(),
         }
     }

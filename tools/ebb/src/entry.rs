@@ -17,8 +17,10 @@
 //!   is tried again if the handler has stored to the same place;
 //! * changes of BESCR only PME and PMEO. TS holds the state of the transaction that
 //!   the EBB came in (POWER8, POWER9), and rfebb goes back to that;
-//! * writes MMCR0 as late as possible: only three instructions of the entry are counted
-//!   after the counters run again.
+//! * clears MMCR0\[PMAO\] before it sets PME: as long as PMAO is set the exception exists, and
+//!   would set PMEO again for an EBB of the same overflow;
+//! * sets the counters going as late as possible: only three instructions of the entry are
+//!   counted after that.
 //!
 //! The Matrix-Multiply Assist's accumulators (ISA v3.1) are safe from `ebb_entry_gprs`, which
 //! touches no VSR. `ebb_entry_full` keeps them with VSR 0-31: they "introduce no new
@@ -88,11 +90,11 @@ macro_rules! vsrs {
     };
 }
 
-/// An entry: its name and frame, 1 if that is a [`FullFrame`], and what it saves beyond r0-r12,
-/// does before and after the handler, and restores. r9 and r11 are in use when it does.
+/// An entry: its name and frame, and what it saves beyond r0-r12, does before and after the
+/// handler, and restores. r9 and r11 are in use when it does.
 macro_rules! entry {
     (
-        $name:literal, $frame:ty, $full:literal,
+        $name:literal, $frame:ty,
         [$($save:tt)*], [$($align:tt)*], [$($realign:tt)*], [$($restore:tt)*]
     ) => {
         core::arch::global_asm!(
@@ -143,15 +145,13 @@ macro_rules! entry {
             "add 11, 11, ebb_thread@tls",
             "std 11, {thread}(1)",
             "std 1, {active}(11)",
-            concat!("li 0, ", $full),
-            "std 0, {full}(1)",
             $($save)*
             // From here on r9 is what MMCR0 gets at the end.
             fixed_up!("mfspr 9, 779"),
             "mfspr 10, 806",
             "andi. 0, 10, 1",
             "beq- 8f",
-            "li 0, 0",
+            // 1 is Rearm::Restart.
             "std 0, {rearm}(1)",
             // The overflow freezes the counters on hardware (the kernel sets FCECE).
             // QEMU does so only once; without this a second counter could overflow
@@ -172,12 +172,17 @@ macro_rules! entry {
             "ld 11, {thread}(1)",
             "ld 0, {rearm}(1)",
             "cmpdi 0, 1",
-            "bge- 9f",
+            "bne- 9f",
             "ld 12, {reload}(11)",
             "mtctr 12",
             "bctrl",
-            // MMCR0 = PMAE; BESCR with PMEO off, PME on, GE still off.
-            "4: lis 9, 0x0400",
+            // MMCR0 with PMAO off, then BESCR with PMEO off, PME on, GE still off. The counters
+            // go on standing still, or counting if it is `inject`.
+            "4:",
+            fixed_up!("mfspr 9, 779"),
+            "clrrdi 9, 9, 8",
+            fixed_up!("mtspr 779, 9"),
+            "lis 9, 0x0400",
             "mfspr 10, 806",
             "clrrdi 10, 10, 1",
             "li 0, 1",
@@ -220,7 +225,7 @@ macro_rules! entry {
             "std 10, {spurious}(11)",
             "b 6b",
             // Rearm::Keep, or ::Stop: MMCR0 = FC, BESCR with PMEO and PME off.
-            "9: beq 4b",
+            "9: blt 4b",
             "li 9, 1",
             "sldi 9, 9, 31",
             "mfspr 10, 806",
@@ -246,7 +251,6 @@ macro_rules! entry {
             tar = const offset_of!(Frame, tar),
             thread = const offset_of!(Frame, thread),
             rearm = const offset_of!(Frame, rearm),
-            full = const offset_of!(Frame, full),
             fpscr = const offset_of!(FullFrame, fpscr),
             vscr = const offset_of!(FullFrame, vscr),
             vsr = const offset_of!(FullFrame, vsr),
@@ -260,12 +264,11 @@ macro_rules! entry {
     };
 }
 
-entry!("ebb_entry_gprs", Frame, "0", [], [], [], []);
+entry!("ebb_entry_gprs", Frame, [], [], [], []);
 
 entry!(
     "ebb_entry_full",
     FullFrame,
-    "1",
     [
         ".irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
         "std \\n, {gpr} + 8 * \\n(1)",

@@ -47,8 +47,6 @@ pub(crate) struct Frame {
     pub(crate) thread: u64,
     /// How to go on: a value of `Rearm`.
     pub(crate) rearm: u64,
-    /// 1 in a [`FullFrame`], else 0.
-    pub(crate) full: u64,
 }
 
 /// What the entry for handlers with vector and floating-point code keeps.

@@ -45,10 +45,12 @@ struct {
 	unsigned long reload;	/* 24: for PMC1 */
 	unsigned long enable;	/* 32: for BESCR; rfebb 1 adds GE */
 	unsigned long resume;	/* 40: for MMCR0 */
+	unsigned long freeze;	/* 48: for MMCR0 before BESCR: the exception is gone with PMAO */
 } ebb = {
 	.reload = OVERFLOW - PERIOD,
 	.enable = EBB_PMU_BESCR_PME,
 	.resume = EBB_PMU_MMCR0_PMAE,
+	.freeze = EBB_PMU_MMCR0_FC,
 };
 
 void ebb_entry(void);
@@ -78,6 +80,8 @@ __asm__("	.text\n"
 "	std	3, 16(4)\n"
 "	ld	3, 24(4)\n"
 "	mtspr	" __stringify(EBB_PMU_SPR_PMC1) ", 3\n"
+"	ld	3, 48(4)\n"
+"	mtspr	" __stringify(EBB_PMU_SPR_MMCR0) ", 3\n"
 "	ld	3, 32(4)\n"
 "	mtspr	" __stringify(EBB_PMU_SPR_BESCR) ", 3\n"
 "	ld	3, 40(4)\n"

@@ -11,6 +11,7 @@ fn main() {
         "ebb_registers",
         "ebb_context",
         "ebb_library",
+        "ebb_way_back",
         "ebb_counting",
         "ebb_pending",
         "ebb_pending_tasks",

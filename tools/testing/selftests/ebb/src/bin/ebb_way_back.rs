@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The order in which an EBB's way back writes PMU registers, with a PMU that is a model.
+//!
+//! On hardware an exception exists as long as MMCR0\[PMAO\] is set, and sets BESCR\[PMEO\]
+//! whenever BESCR\[PME\] is on; QEMU sets PMEO at the overflow only. So there is no EBB event
+//! here: the entry's accesses end in SIGILL, and the handler for that does them on the model.
+
+use ebb::EbbContext;
+use ebb::Rearm;
+use ebb::Save;
+use ebb::reg::Bescr;
+use ebb_selftests::session;
+use ktap::Outcome;
+use ktap::check;
+use pmu_model::Context;
+use pmu_model::Facility;
+use pmu_model::Instruction;
+use pmu_model::Processor;
+use pmu_model::bescr;
+use pmu_model::mmcr0;
+use pmu_model::spr;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Address of the handler and of the interrupted instruction in the model.
+const HANDLER: u64 = 0x5000;
+const INTERRUPTED: u64 = 0x1000;
+
+/// Places in the kernel's `struct ucontext` and of NIP (uapi/asm/ucontext.h, ptrace.h).
+const REGS_OFFSET: usize = 168 + 56;
+const PT_NIP: usize = 32;
+
+/// The PMU, locked by nobody while instructions trap.
+static MODEL: Mutex<Option<Facility>> = Mutex::new(None);
+static ACCESSES: AtomicU32 = AtomicU32::new(0);
+static REARM: AtomicU64 = AtomicU64::new(0);
+
+/// A program with an EBB event whose PMC6 has just overflowed.
+fn after_an_alert(processor: Processor) -> Facility {
+    /// PMCC: problem state may read and write.
+    const OPEN: u64 = 0x0008_0000;
+    let mut facility = Facility::new(processor);
+    facility.mtspr(spr::BESCR, bescr::GE | bescr::PME);
+    facility.mtspr(spr::EBBHR, HANDLER);
+    facility.mtspr(spr::PMC6, 0x7fff_ffff);
+    facility.mtspr(
+        spr::MMCR0,
+        mmcr0::PMAE | mmcr0::FCECE | mmcr0::PMCJCE | mmcr0::EBE | mmcr0::BHRBA | OPEN,
+    );
+    facility.context = Context::PROGRAM;
+    facility.execute(&Instruction::at(INTERRUPTED));
+    facility
+}
+
+/// The program has written BESCR, which does not trap.
+fn take_over_bescr(model: &mut Facility) {
+    let value = Bescr::read().0;
+    if value != model.mfspr(spr::BESCR) {
+        model.mtspr(spr::BESCR, value);
+    }
+}
+
+/// Does one mfspr or mtspr on the model; false if `instruction` is neither.
+fn access(model: &mut Facility, instruction: u32, gpr: &mut u64) -> bool {
+    let number = instruction >> 16 & 31 | (instruction >> 11 & 31) << 5;
+    take_over_bescr(model);
+    let done = match instruction & (63 << 26 | 1023 << 1) {
+        0x7c00_02a6 => model.problem_mfspr(number).map(|value| *gpr = value),
+        0x7c00_03a6 => model.problem_mtspr(number, *gpr),
+        _ => return false,
+    };
+    // SAFETY: GE is off in a handler, and no event is scheduled.
+    unsafe { Bescr(model.mfspr(spr::BESCR)).write() };
+    done.is_ok()
+}
+
+extern "C" fn on_sigill(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    ACCESSES.fetch_add(1, Relaxed);
+    // SAFETY: the kernel hands a signal handler a valid ucontext, whose `regs` points at the
+    // registers it goes on with, and the processor has fetched the instruction at NIP.
+    unsafe {
+        let regs = *context.byte_add(REGS_OFFSET).cast::<*mut u64>();
+        let nip = *regs.add(PT_NIP);
+        let instruction = std::ptr::with_exposed_provenance::<u32>(nip as usize).read();
+        let gpr = &mut *regs.add((instruction >> 21 & 31) as usize);
+        let mut model = MODEL.try_lock().ok();
+        let model = model.as_mut().and_then(|model| model.as_mut());
+        if model.is_none_or(|model| !access(model, instruction, gpr)) {
+            libc::abort();
+        }
+        *regs.add(PT_NIP) += 4;
+    }
+}
+
+fn rearm(context: &mut EbbContext<'_>) {
+    match REARM.load(Relaxed) {
+        0 => {}
+        1 => {
+            ebb::Pmc::Pmc6.write(0);
+            context.rearm(Rearm::Keep);
+        }
+        _ => context.rearm(Rearm::Stop),
+    }
+}
+
+/// One EBB on each processor: the program goes on, with `bescr` and, of MMCR0's FC, PMAE and
+/// PMAO, with `mmcr0`.
+fn comes_back(save: Save, how: u64, bescr: u64, mmcr0: u64) -> Outcome {
+    REARM.store(how, Relaxed);
+    // SAFETY: `rearm` uses no vector or floating-point register.
+    unsafe { ebb::install_saving(save, rearm)? };
+    // SAFETY: zeroes are a valid sigaction, and the handler has the three arguments.
+    ktap::os_result(unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_sigill as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut())
+    })?;
+    for processor in Processor::ALL {
+        if let Ok(mut model) = MODEL.lock() {
+            *model = Some(after_an_alert(processor));
+        }
+        ebb::disable();
+        // SAFETY: the library's entry is in EBBHR.
+        unsafe { ebb::branch_to_ebbhr() };
+        // `rfebb` has set GE.
+        let real = Bescr::read().without(Bescr::GE).0;
+        ebb::disable();
+        let Some(mut model) = MODEL.lock().ok().and_then(|mut model| model.take()) else {
+            return ktap::fail("no model");
+        };
+        if real != model.mfspr(spr::BESCR) {
+            model.mtspr(spr::BESCR, real);
+        }
+        let next = model.rfebb(true);
+        let (now, freeze) = (model.mfspr(spr::BESCR), model.mfspr(spr::MMCR0));
+        let seen = freeze & (mmcr0::FC | mmcr0::PMAE | mmcr0::PMAO);
+        check!(
+            next != HANDLER,
+            "{processor:?}: the handler runs again, BESCR {now:#x}, MMCR0 {seen:#x}"
+        );
+        check!(now == bescr, "{processor:?}: BESCR is {now:#x}");
+        check!(seen == mmcr0, "{processor:?}: MMCR0 has {seen:#x}");
+        let counter = model.mfspr(spr::PMC6);
+        check!(
+            (counter < 0x8000_0000) == (how < 2),
+            "{processor:?}: PMC6 is {counter:#x}"
+        );
+    }
+    let accesses = ACCESSES.load(Relaxed);
+    check!(accesses >= 5, "only {accesses} accesses trapped");
+    Ok(())
+}
+
+/// Once the handler returns, GE is on and nothing else is due.
+fn goes_on(save: Save, how: u64) -> Outcome {
+    comes_back(save, how, bescr::GE | bescr::PME, mmcr0::PMAE)
+}
+
+fn stops(save: Save) -> Outcome {
+    comes_back(save, 2, bescr::GE, mmcr0::FC)
+}
+
+ktap::main! {
+    first: session::require_ebb;
+    restart_gprs = goes_on(Save::Gprs, 0), restart_full = goes_on(Save::Full, 0),
+    keep_gprs = goes_on(Save::Gprs, 1), keep_full = goes_on(Save::Full, 1),
+    stop_gprs = stops(Save::Gprs), stop_full = stops(Save::Full),
+}
