@@ -24,9 +24,8 @@ pub enum Rearm {
     Restart = 1,
     /// Count on with the counters as the handler left them. One that is still
     /// negative raises the next EBB at once.
-    Keep = 0,
-    /// Leave the counters frozen and PME off: no EBB comes until
-    /// [`enable`](crate::enable) and [`pmc::unfreeze`].
+    Keep = 3,
+    /// Leave the counters frozen and PME off: no EBB comes until [`resume`](crate::resume).
     Stop = 2,
 }
 
@@ -78,8 +77,13 @@ impl EbbContext<'_> {
     /// pointer among them.
     #[inline]
     pub unsafe fn set_interrupted(&mut self, address: u64) {
-        // SAFETY: EBBRR is always writable; the caller vouches for the address.
-        unsafe { spr::write::<{ spr::EBBRR }>(address) }
+        let link = core::ptr::with_exposed_provenance_mut::<Link>(self.frame.back_chain as usize);
+        // SAFETY: EBBRR is always writable; the caller vouches for the address. The entry has
+        // put the address of its `Link` there, to which `self` lends no reference any more.
+        unsafe {
+            (*link).nip = address;
+            spr::write::<{ spr::EBBRR }>(address);
+        }
     }
 
     /// General purpose register `n` of the interrupted code. `None` for 32 and above, and for
@@ -193,10 +197,11 @@ impl EbbContext<'_> {
         pmc.read()
     }
 
-    /// How the performance monitor goes on; [`Rearm::Restart`] if never called.
+    /// How the performance monitor goes on; [`Rearm::Restart`] if never called. After
+    /// [`disable`](crate::disable), how it would go on if EBBs are enabled again in the handler.
     #[inline]
     pub fn rearm(&mut self, rearm: Rearm) {
-        self.frame.rearm = rearm as u64;
+        self.thread().set_rearm(rearm as u64);
     }
 }
 

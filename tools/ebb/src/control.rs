@@ -11,12 +11,15 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::context::EbbContext;
+use crate::context::Rearm;
 use crate::context::call;
 use crate::entry;
 use crate::error::Error;
 use crate::fixup;
 use crate::pmc::OVERFLOW;
 use crate::pmc::Pmc;
+use crate::progress;
+use crate::progress::Progress;
 use crate::reg::Bescr;
 use crate::reg::Mmcr0;
 use crate::spr;
@@ -156,7 +159,8 @@ where
     thread::with(|t| {
         t.call.store(call::<F> as *const () as u64, Relaxed);
         t.data.store(data, Relaxed);
-        for zero in [&t.ebbs, &t.spurious, &t.active, &t.evicted] {
+        // `active` stays: `enable` sees by it that a handler was left by a jump.
+        for zero in [&t.ebbs, &t.spurious, &t.evicted] {
             zero.store(0, Relaxed);
         }
         for start in &t.start {
@@ -170,7 +174,8 @@ where
     Ok(())
 }
 
-/// Takes this thread's handler away: EBBs off and EBBHR 0, if it was this library's.
+/// Takes this thread's handler away: EBBs off and EBBHR 0, if it was this library's. In the
+/// handler, see [`disable`].
 ///
 /// # Errors
 ///
@@ -196,9 +201,9 @@ pub fn supported() -> bool {
 
 /// Lets EBBs happen on this thread: BESCR\[GE\] and \[PME\] on, \[PMEO\] off.
 ///
-/// If the program has left a handler by `longjmp`, or a signal's that came on top of one,
-/// the counters still stand: they are reloaded and set going as the handler's
-/// way back would have done. Not to be called by a signal handler on an alternate stack.
+/// In a handler, or in a signal's that came on top of one, it only undoes [`disable`]: EBBs are
+/// on when the handler has ended. If the program has left a handler by `longjmp`, the counters
+/// still stand: they are reloaded and set going as the handler's way back would have done.
 ///
 /// # Errors
 ///
@@ -207,41 +212,72 @@ pub fn supported() -> bool {
 pub fn enable() -> Result<(), Error> {
     check_installed()?;
     thread::with(|t| {
-        if left_by_longjmp(t) {
-            t.active.store(0, Relaxed);
-            for (pmc, start) in Pmc::ALL.into_iter().zip(&t.start) {
-                if pmc.read() >= OVERFLOW {
-                    // CAST: `set_period` has put a counter's value there.
-                    pmc.write(start.load(Relaxed) as u32);
-                }
-            }
-            Mmcr0::PMAE.write();
+        let bescr = Bescr::read();
+        match progress::of(t, bescr) {
+            Progress::None if t.active.load(Relaxed) != 0 => restart(t),
+            Progress::None => {}
+            Progress::Handler => return t.enable_rearm(),
+            // SAFETY: GE is clear.
+            Progress::Entry => return unsafe { (bescr | Bescr::PME).write() },
         }
+        // SAFETY: `install` has put an entry into this thread's EBBHR.
+        unsafe { (bescr.without(Bescr::PMEO) | Bescr::GE | Bescr::PME).write() };
     });
-    let other = Bescr::read().without(Bescr::PMEO);
-    // SAFETY: `install` has put an entry into this thread's EBBHR.
-    unsafe { (other | Bescr::GE | Bescr::PME).write() };
     Ok(())
 }
 
-/// Whether an EBB is in progress whose frame the stack pointer has left behind.
-fn left_by_longjmp(t: &Thread) -> bool {
-    let stack_pointer: u64;
-    // SAFETY: reads a register.
-    unsafe {
-        core::arch::asm!("mr {}, 1", out(reg) stack_pointer,
-            options(nomem, nostack, preserves_flags));
+/// Goes on after [`Rearm::Stop`](crate::Rearm), or after [`disable`] in a handler: reloads the
+/// counters that are negative, with 0 if they have no period, sets them going, and lets EBBs
+/// happen as [`enable`] does. In a handler it is as if that had asked for
+/// [`Rearm::Restart`](crate::Rearm).
+///
+/// If the thread has no EBB event that is scheduled, [`evicted`] tells.
+///
+/// # Errors
+///
+/// As [`enable`].
+pub fn resume() -> Result<(), Error> {
+    check_installed()?;
+    thread::with(|t| match progress::of(t, Bescr::read()) {
+        Progress::None => {
+            // Has accesses to a PMU that is gone stepped over.
+            t.active.store(1, Relaxed);
+        }
+        Progress::Handler => {
+            t.enable_rearm();
+            t.set_rearm(Rearm::Restart as u64);
+        }
+        Progress::Entry => {}
+    });
+    enable()
+}
+
+/// Does the end of an EBB that has not come to it. The accesses may trap until `active` is 0.
+fn restart(t: &Thread) {
+    for (pmc, start) in Pmc::ALL.into_iter().zip(&t.start) {
+        if pmc.read() >= OVERFLOW {
+            // CAST: `set_period` has put a counter's value there.
+            pmc.write(start.load(Relaxed) as u32);
+        }
     }
-    let frame = t.active.load(Relaxed);
-    frame != 0 && stack_pointer > frame
+    Mmcr0::PMAE.write();
+    t.active.store(0, Relaxed);
 }
 
 /// Lets no more EBBs happen on this thread: BESCR\[GE\], \[PME\] and \[PMEO\] off. The counters
 /// go on.
+///
+/// In a handler, or in a signal's that came on top of one, the handler ends as with
+/// [`Rearm::Stop`](crate::Rearm), the counters frozen and PME off: [`resume`] goes on.
 pub fn disable() {
-    let on = Bescr::GE | Bescr::PME | Bescr::PMEO;
-    // SAFETY: GE is clear.
-    unsafe { Bescr::read().without(on).write() };
+    thread::with(|t| {
+        let bescr = Bescr::read();
+        if progress::of(t, bescr) == Progress::Handler {
+            return t.disable_rearm();
+        }
+        // SAFETY: GE is clear.
+        unsafe { bescr.without(Bescr::GE | Bescr::PME | Bescr::PMEO).write() };
+    });
 }
 
 /// Sets the period of `pmc` on this thread: [`Rearm::Restart`](crate::Rearm) loads the
@@ -296,13 +332,17 @@ pub fn evicted() -> bool {
 
 /// Runs this thread's handler here and now, through the whole entry and the
 /// return by `rfebb`, as if a performance monitor EBB had happened. For
-/// measuring what an EBB costs. SIGILL while no EBB event is scheduled.
+/// measuring what an EBB costs. Afterwards EBBs are on, and the counters run. While no EBB event
+/// is scheduled, the entry's accesses have no effect and [`evicted`] tells.
 ///
 /// # Errors
 ///
-/// As [`enable`].
+/// As [`enable`], and [`Error::InProgress`] in a handler.
 pub fn inject() -> Result<(), Error> {
     check_installed()?;
+    if thread::with(|t| progress::of(t, Bescr::read())) != Progress::None {
+        return Err(Error::InProgress);
+    }
     // SAFETY: the entry in EBBHR is this library's.
     unsafe { branch_to_ebbhr() };
     Ok(())

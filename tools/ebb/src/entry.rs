@@ -114,13 +114,16 @@ macro_rules! entry {
             ".cfi_def_cfa_offset {link} + {red_zone}",
             "stdu 1, -{frame}(1)",
             ".cfi_def_cfa_offset {whole}",
-            ".irp n, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12",
-            "std \\n, {gpr} + 8 * \\n(1)",
-            ".cfi_offset \\n, {gpr} + 8 * \\n - {whole}",
-            ".endr",
+            "std 0, {gpr}(1)",
+            ".cfi_offset 0, {gpr} - {whole}",
+            // First, for `progress.rs`.
             "mfspr 0, 805",
             "std 0, {nip}(1)",
             ".cfi_offset 67, {nip} - {whole}",
+            ".irp n, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12",
+            "std \\n, {gpr} + 8 * \\n(1)",
+            ".cfi_offset \\n, {gpr} + 8 * \\n - {whole}",
+            ".endr",
             "mflr 0",
             "std 0, {lr}(1)",
             ".cfi_offset 65, {lr} - {whole}",
@@ -144,7 +147,6 @@ macro_rules! entry {
             "ld 11, ebb_thread@got@tprel@l(11)",
             "add 11, 11, ebb_thread@tls",
             "std 11, {thread}(1)",
-            "std 1, {active}(11)",
             $($save)*
             // From here on r9 is what MMCR0 gets at the end.
             fixed_up!("mfspr 9, 779"),
@@ -152,7 +154,8 @@ macro_rules! entry {
             "andi. 0, 10, 1",
             "beq- 8f",
             // 1 is Rearm::Restart.
-            "std 0, {rearm}(1)",
+            "std 0, {rearm}(11)",
+            "std 1, {active}(11)",
             // The overflow freezes the counters on hardware (the kernel sets FCECE).
             // QEMU does so only once; without this a second counter could overflow
             // unseen behind a reading of it. PMAE is clear after an overflow, and only
@@ -170,7 +173,7 @@ macro_rules! entry {
             "bctrl",
             $($realign)*
             "ld 11, {thread}(1)",
-            "ld 0, {rearm}(1)",
+            "ld 0, {rearm}(11)",
             "cmpdi 0, 1",
             "bne- 9f",
             "ld 12, {reload}(11)",
@@ -183,11 +186,12 @@ macro_rules! entry {
             "clrrdi 9, 9, 8",
             fixed_up!("mtspr 779, 9"),
             "lis 9, 0x0400",
-            "mfspr 10, 806",
+            "5: mfspr 10, 806",
             "clrrdi 10, 10, 1",
-            "li 0, 1",
+            // As late as can be: a signal's handler may call `disable` meanwhile.
+            "ld 0, {rearm}(11)",
             "rldimi 10, 0, 32, 31",
-            "5: mtspr 806, 10",
+            "mtspr 806, 10",
             "6: addi 3, 1, {frame}",
             "stdcx. 3, 0, 1",
             $($restore)*
@@ -224,14 +228,11 @@ macro_rules! entry {
             "addi 10, 10, 1",
             "std 10, {spurious}(11)",
             "b 6b",
-            // Rearm::Keep, or ::Stop: MMCR0 = FC, BESCR with PMEO and PME off.
-            "9: blt 4b",
+            // Rearm::Keep, which is odd, or ::Stop: MMCR0 = FC, BESCR with PMEO and PME off.
+            "9: andi. 0, 0, 1",
+            "bne 4b",
             "li 9, 1",
             "sldi 9, 9, 31",
-            "mfspr 10, 806",
-            "clrrdi 10, 10, 1",
-            "li 0, 0",
-            "rldimi 10, 0, 32, 31",
             "b 5b",
             ".cfi_endproc",
             concat!(".size ", $name, ", . - ", $name),
@@ -250,7 +251,6 @@ macro_rules! entry {
             xer = const offset_of!(Frame, xer),
             tar = const offset_of!(Frame, tar),
             thread = const offset_of!(Frame, thread),
-            rearm = const offset_of!(Frame, rearm),
             fpscr = const offset_of!(FullFrame, fpscr),
             vscr = const offset_of!(FullFrame, vscr),
             vsr = const offset_of!(FullFrame, vsr),
@@ -260,6 +260,7 @@ macro_rules! entry {
             spurious = const thread::SPURIOUS,
             reload = const thread::RELOAD,
             active = const thread::ACTIVE,
+            rearm = const thread::REARM,
         );
     };
 }

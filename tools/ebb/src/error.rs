@@ -22,6 +22,8 @@ pub enum Error {
     },
     /// A handler was installed, but EBBHR is 0: this is the child of a fork.
     Gone,
+    /// A handler is in progress on this thread.
+    InProgress,
     /// A period outside 1 to 0x8000_0000.
     Period,
 }
@@ -45,6 +47,7 @@ impl fmt::Display for Error {
                 "EBBHR is in use: it holds {ebbhr:#x}, which is not of this copy of the library"
             ),
             Self::Gone => f.write_str("EBBHR is 0 again: a fork's child has no EBB handler"),
+            Self::InProgress => f.write_str("an EBB handler is in progress on this thread"),
             Self::Period => f.write_str("a period is 1 to 0x80000000 counts"),
         }
     }

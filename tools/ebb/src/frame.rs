@@ -24,7 +24,7 @@ pub(crate) struct Link {
     /// The interrupted r1.
     pub(crate) back_chain: u64,
     cr: u64,
-    /// The interrupted address, EBBRR at entry.
+    /// The interrupted address, EBBRR.
     pub(crate) nip: u64,
     toc: u64,
 }
@@ -45,8 +45,6 @@ pub(crate) struct Frame {
     pub(crate) tar: u64,
     /// The thread's block.
     pub(crate) thread: u64,
-    /// How to go on: a value of `Rearm`.
-    pub(crate) rearm: u64,
 }
 
 /// What the entry for handlers with vector and floating-point code keeps.

@@ -51,6 +51,7 @@ mod event;
 mod fixup;
 mod frame;
 pub mod pmc;
+mod progress;
 pub mod reg;
 #[cfg(feature = "std")]
 mod rules;
@@ -71,6 +72,7 @@ pub use control::inject;
 pub use control::install;
 pub use control::install_saving;
 pub use control::owner;
+pub use control::resume;
 pub use control::set_period;
 pub use control::spurious;
 pub use control::start;

@@ -10,6 +10,9 @@
 
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::context::Rearm;
 
 /// The block of one thread. All zeroes is a thread that has never installed a handler.
 ///
@@ -25,15 +28,46 @@ pub(crate) struct Thread {
     pub(crate) ebbs: AtomicU64,
     /// Branches to the entry since `install` without BESCR\[PMEO\].
     pub(crate) spurious: AtomicU64,
-    /// Address of the routine that reloads the counters: one of `entry::ebb_rearm_*`.
+    /// Address of the routine that reloads the counters: `entry::ebb_reload_any`, or one at
+    /// `entry::ebb_reload_one`.
     pub(crate) reload: AtomicU64,
     /// Address of the frame of the EBB in progress, or 0. Not 0 outside of a handler
-    /// means that the program has left the handler by `longjmp`.
+    /// (`progress.rs`) means that the program has left the handler by `longjmp`.
     pub(crate) active: AtomicU64,
+    /// How the EBB in progress goes on: a value of `Rearm`; or that shifted left by 2, and
+    /// `Rearm::Stop`, once `disable` was called in the handler. Its lowest bit is BESCR\[PME\].
+    pub(crate) rearm: AtomicU64,
     /// Not 0: a PMU register was found inaccessible in a handler, see `fixup.rs`.
     pub(crate) evicted: AtomicU64,
     /// What each counter is loaded with after it has overflowed, PMC1 first.
     pub(crate) start: [AtomicU64; 6],
+}
+
+impl Thread {
+    /// Sets how the EBB in progress goes on, unless EBBs stay disabled.
+    pub(crate) fn set_rearm(&self, rearm: u64) {
+        let disabled = self.rearm.load(Relaxed) >> 2 != 0;
+        self.rearm.store(rearm, Relaxed);
+        if disabled {
+            self.disable_rearm();
+        }
+    }
+
+    /// Has the EBB in progress leave the counters frozen and PME off.
+    pub(crate) fn disable_rearm(&self) {
+        let rearm = self.rearm.load(Relaxed);
+        if rearm >> 2 == 0 {
+            self.rearm.store(rearm << 2 | Rearm::Stop as u64, Relaxed);
+        }
+    }
+
+    /// Undoes [`disable_rearm`](Self::disable_rearm).
+    pub(crate) fn enable_rearm(&self) {
+        let rearm = self.rearm.load(Relaxed);
+        if rearm >> 2 != 0 {
+            self.rearm.store(rearm >> 2, Relaxed);
+        }
+    }
 }
 
 /// Size of the block, for the assembly that reserves it.
@@ -50,6 +84,8 @@ pub(crate) const SPURIOUS: usize = offset_of!(Thread, spurious);
 pub(crate) const RELOAD: usize = offset_of!(Thread, reload);
 /// Offset of [`Thread::active`].
 pub(crate) const ACTIVE: usize = offset_of!(Thread, active);
+/// Offset of [`Thread::rearm`].
+pub(crate) const REARM: usize = offset_of!(Thread, rearm);
 /// Offset of [`Thread::start`].
 pub(crate) const START: usize = offset_of!(Thread, start);
 

@@ -12,6 +12,7 @@ fn main() {
         "ebb_context",
         "ebb_library",
         "ebb_way_back",
+        "ebb_nesting",
         "ebb_counting",
         "ebb_pending",
         "ebb_pending_tasks",

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The library's calls while a handler is in progress: in the handler, in a signal's handler
+//! on top of it, on whatever stack; and after a jump out of it.
+
+use ebb::EbbContext;
+use ebb::Error;
+use ebb::Event;
+use ebb::Handler;
+use ebb::Owner;
+use ebb::Pmc;
+use ebb::Rearm;
+use ebb::reg::Bescr;
+use ebb::reg::Mmcr0;
+use ebb_selftests::escape;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use std::hint::black_box;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+const PERIOD: u32 = 10_000;
+/// The EBB in which something happens.
+const SPECIAL: u64 = 3;
+
+/// BESCR after a call, with a bit for that it was read; and failures of calls.
+static SEEN: AtomicU64 = AtomicU64::new(0);
+static FAILED: AtomicU64 = AtomicU64::new(0);
+
+const READ: u64 = 2;
+
+fn note(result: Result<(), Error>) {
+    SEEN.store(Bescr::read().0 | READ, Relaxed);
+    if result.is_err() {
+        FAILED.fetch_add(1, Relaxed);
+    }
+}
+
+/// EBBs every [`PERIOD`] cycles, with SIGUSR1 handled by `on_signal`, with `flags`.
+fn begin(handler: Handler, on_signal: extern "C" fn(libc::c_int), flags: i32) -> Result<Event, Failure> {
+    static mut STACK: [u128; 4096] = [0; 4096];
+    // SAFETY: zeroes are a valid sigaction; nobody else uses the stack.
+    ktap::os_result(unsafe {
+        let stack = libc::stack_t {
+            ss_sp: (&raw mut STACK).cast(),
+            ss_flags: 0,
+            ss_size: 4096 * 16,
+        };
+        libc::sigaltstack(&stack, std::ptr::null_mut());
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_signal as *const () as usize;
+        action.sa_flags = flags;
+        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut())
+    })?;
+    session::begin(CYCLES, PERIOD, handler)
+}
+
+fn raise(context: &mut EbbContext<'_>) {
+    if context.number() == SPECIAL {
+        // SAFETY: the signal has a handler.
+        unsafe { libc::raise(libc::SIGUSR1) };
+    }
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+extern "C" fn call_enable(_: libc::c_int) {
+    note(ebb::enable());
+}
+
+extern "C" fn disable_and_enable(_: libc::c_int) {
+    ebb::disable();
+    note(ebb::enable());
+}
+
+extern "C" fn call_disable(_: libc::c_int) {
+    ebb::disable();
+    note(Ok(()));
+}
+
+/// No EBB comes on top of the handler's signal, and all go on after it.
+fn on_top(on_signal: extern "C" fn(libc::c_int), flags: i32) -> Outcome {
+    let event = begin(raise, on_signal, flags)?;
+    session::wait_for(SPECIAL, PERIOD)?;
+    let bescr = Bescr(SEEN.load(Relaxed));
+    check!(bescr.0 & READ != 0 && FAILED.load(Relaxed) == 0, "no call");
+    check!(!bescr.has(Bescr::GE), "{bescr:?} in the handler");
+    session::wait_for(30, PERIOD)?;
+    session::end(event)
+}
+
+/// EBBs are off after the handler, until `resume`.
+fn off_after(handler: Handler, on_signal: extern "C" fn(libc::c_int)) -> Outcome {
+    let event = begin(handler, on_signal, libc::SA_ONSTACK)?;
+    session::wait_for(SPECIAL, PERIOD)?;
+    session::expect_none(5 * u64::from(PERIOD))?;
+    check!(ebb::count() == SPECIAL, "{} EBBs", ebb::count());
+    let bescr = Bescr::read();
+    check!(!bescr.has(Bescr::PME), "{bescr:?} after the handler");
+    ebb::resume()?;
+    // QEMU does without PMAE.
+    let mmcr0 = Mmcr0::read();
+    check!(mmcr0 == Mmcr0::PMAE, "{mmcr0:?} after resume");
+    session::wait_for(30, PERIOD)?;
+    session::end(event)
+}
+
+fn disable_in_handler(context: &mut EbbContext<'_>) {
+    if context.number() == SPECIAL {
+        ebb::disable();
+        // Not undone by what the handler asks for besides.
+        context.rearm(Rearm::Restart);
+    }
+}
+
+fn stop(context: &mut EbbContext<'_>) {
+    if context.number() == SPECIAL {
+        context.rearm(Rearm::Stop);
+    }
+}
+
+/// `Stop`, undone in the same handler.
+fn stop_and_resume(context: &mut EbbContext<'_>) {
+    stop(context);
+    if context.number() == SPECIAL {
+        ebb::disable();
+        note(ebb::resume());
+    }
+}
+
+fn resumed_in_handler() -> Outcome {
+    let event = begin(stop_and_resume, nothing, 0)?;
+    session::wait_for(30, PERIOD)?;
+    check!(FAILED.load(Relaxed) == 0);
+    session::end(event)
+}
+
+/// With the PMU gone, `resume` notices it and returns.
+fn resumed_without_event() -> Outcome {
+    let event = begin(stop, nothing, 0)?;
+    session::wait_for(SPECIAL, PERIOD)?;
+    event.disable()?;
+    check!(!ebb::evicted());
+    ebb::resume()?;
+    check!(ebb::evicted(), "nothing was noticed");
+    session::end(event)
+}
+
+fn uninstall(context: &mut EbbContext<'_>) {
+    if context.number() == SPECIAL {
+        note(ebb::uninstall());
+    }
+}
+
+fn uninstalled_in_handler() -> Outcome {
+    let event = begin(uninstall, nothing, 0)?;
+    session::wait_for(SPECIAL, PERIOD)?;
+    check!(FAILED.load(Relaxed) == 0, "uninstall failed");
+    // With PME on, the next EBB would branch to 0.
+    Pmc::Pmc1.write(Pmc::start_value(100));
+    Mmcr0::PMAE.write();
+    session::work_for(5 * u64::from(PERIOD));
+    check!(ebb::owner() == Owner::Nobody, "{:?}", ebb::owner());
+    check!(!Bescr::read().has(Bescr::PME), "{:?}", Bescr::read());
+    event.close();
+    let event = session::cycles(PERIOD)?;
+    session::wait_for(20, PERIOD)?;
+    session::end(event)
+}
+
+fn inject(context: &mut EbbContext<'_>) {
+    if context.number() == SPECIAL && ebb::inject() == Err(Error::InProgress) {
+        note(Ok(()));
+    }
+}
+
+/// An EBB in an EBB would lose the way back of the first.
+fn injected_in_handler() -> Outcome {
+    let event = begin(inject, nothing, 0)?;
+    session::wait_for(30, PERIOD)?;
+    check!(SEEN.load(Relaxed) != 0, "not refused");
+    session::end(event)
+}
+
+fn jump(context: &mut EbbContext<'_>) {
+    if context.number() == SPECIAL {
+        // SAFETY: `until_jumped` runs in `call_escapable`.
+        unsafe { escape::escape() };
+    }
+}
+
+extern "C" fn until_jumped() {
+    session::work_for(100 * u64::from(PERIOD));
+}
+
+fn after_jump() -> Result<Event, Failure> {
+    let event = begin(jump, nothing, 0)?;
+    // SAFETY: nothing in `until_jumped` has to be dropped.
+    let jumped = unsafe { escape::call_escapable(until_jumped) };
+    check!(jumped == 1, "no jump, {} EBBs", ebb::count());
+    Ok(event)
+}
+
+/// [`ebb::enable`], the stack pointer well below the frame of the handler that was left.
+#[inline(never)]
+fn enable_deep() -> Result<(), Error> {
+    let deep = [1_u8; 8192];
+    black_box(&deep);
+    let result = ebb::enable();
+    black_box(&deep);
+    result
+}
+
+fn enabled_deeper_after_jump() -> Outcome {
+    let event = after_jump()?;
+    enable_deep()?;
+    session::wait_for(30, PERIOD)?;
+    session::end(event)
+}
+
+/// A new handler does not hide that the old one was left.
+fn installed_after_jump() -> Outcome {
+    let event = after_jump()?;
+    session::install(session::count_only)?;
+    ebb::set_period(Pmc::Pmc1, PERIOD)?;
+    ebb::enable()?;
+    session::wait_for(30, PERIOD)?;
+    session::end(event)
+}
+
+fn enabled_without_event_after_jump() -> Outcome {
+    let event = after_jump()?;
+    event.disable()?;
+    ebb::enable()?;
+    check!(ebb::evicted(), "nothing was noticed");
+    session::end(event)
+}
+
+ktap::main! {
+    first: session::require_ebb;
+    enable_on_top = on_top(call_enable, 0),
+    enable_on_top_on_a_stack_of_its_own = on_top(call_enable, libc::SA_ONSTACK),
+    disable_and_enable_on_top = on_top(disable_and_enable, libc::SA_ONSTACK),
+    disable_on_top = off_after(raise, call_disable),
+    disabled_in_handler = off_after(disable_in_handler, nothing),
+    stopped = off_after(stop, nothing),
+    resumed_in_handler, resumed_without_event, uninstalled_in_handler, injected_in_handler,
+    enabled_deeper_after_jump, installed_after_jump, enabled_without_event_after_jump,
+}
