@@ -101,8 +101,9 @@ fn check_installed() -> Result<(), Error> {
 /// all registers. Statistics and periods start from zero. No EBB comes before
 /// [`enable`]. A new thread or process does not inherit any of this.
 ///
-/// Also has SIGILL handled where a thread loses the PMU while its handler runs; see
-/// [`step_over`](crate::step_over).
+/// Also has SIGILL handled where a thread loses the PMU while its handler runs, and unblocks it
+/// for this thread; see [`step_over`](crate::step_over). It must not be blocked again while EBBs
+/// may come.
 ///
 /// # Errors
 ///

@@ -11,11 +11,14 @@
 //! [`evicted`](crate::evicted) tells.
 //!
 //! Only accesses of the entries and, while a handler runs, those of [`crate::spr`] are
-//! stepped over. Every other SIGILL goes to the action that was there before.
+//! stepped over. Every other SIGILL goes to the action that was there before, with its
+//! SA_RESETHAND, but without its signal mask and on the signal stack if there is one.
 
 use core::mem::MaybeUninit;
 use core::ptr;
+use core::sync::atomic::AtomicI32;
 use core::sync::atomic::AtomicU32;
+use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
@@ -29,7 +32,7 @@ macro_rules! fixed_up {
             "77: ",
             $instruction,
             "\n",
-            ".pushsection ebb_fixup, \"a\", @progbits\n",
+            ".pushsection ebb_fixup, \"aR\", @progbits\n",
             ".balign 4\n",
             ".long 77b - ., 1\n",
             ".popsection",
@@ -45,7 +48,7 @@ macro_rules! fixed_up_in_handler {
             "77: ",
             $instruction,
             "\n",
-            ".pushsection ebb_fixup, \"a\", @progbits\n",
+            ".pushsection ebb_fixup, \"aR\", @progbits\n",
             ".balign 4\n",
             ".long 77b - ., 0\n",
             ".popsection",
@@ -85,26 +88,43 @@ const MFSPR: u32 = 31 << 26 | 339 << 1;
 const MFBHRBE: u32 = 31 << 26 | 302 << 1;
 const OPCODE_MASK: u32 = 63 << 26 | 1023 << 1;
 
-/// The action for SIGILL before [`install`], and how far that is: 0 not begun, 1 begun, 2 done.
-static mut BEFORE: MaybeUninit<libc::sigaction> = MaybeUninit::uninit();
+/// The action for SIGILL before [`install`]: its function, or SIG_DFL or SIG_IGN, and flags.
+static BEFORE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
+static BEFORE_FLAGS: AtomicI32 = AtomicI32::new(0);
+
+/// How far [`install`] is: 0 not begun, 1 begun, 2 done.
 static INSTALLED: AtomicU32 = AtomicU32::new(0);
 
-/// Has accesses stepped over as this file says, from now on and for the whole process.
+/// Has accesses stepped over as this file says, from now on and for the whole process, and
+/// SIGILL not blocked in this thread: blocked, it kills the process where it traps.
 pub(crate) fn install() {
-    if INSTALLED.compare_exchange(0, 1, Acquire, Relaxed).is_err() {
-        return;
-    }
-    // SAFETY: zeroes are a valid sigaction; the handler has the three arguments that
-    // SA_SIGINFO asks for. Nobody else writes BEFORE, and nobody reads it before the
-    // store that follows.
+    // SAFETY: zeroes are valid signal sets and actions; the handler has the three arguments
+    // that SA_SIGINFO asks for. All pointers are of variables here.
     unsafe {
-        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-        action.sa_sigaction = on_sigill as *const () as usize;
-        // An EBB may come while a handler for SIGILL runs, and trap in turn.
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-        libc::sigaction(libc::SIGILL, &action, (&raw mut BEFORE).cast());
+        let mut all: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        let mut blocked: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        libc::sigfillset(&mut all);
+        // A signal's handler that came in the middle and installs too would wait for ever.
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut blocked);
+        if INSTALLED.compare_exchange(0, 1, Acquire, Acquire).is_ok() {
+            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            libc::sigaction(libc::SIGILL, ptr::null(), &mut action);
+            // Before ours is set: another thread may trap at once.
+            BEFORE_FLAGS.store(action.sa_flags, Relaxed);
+            BEFORE.store(action.sa_sigaction, Release);
+            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            action.sa_sigaction = on_sigill as *const () as usize;
+            // An EBB may come while a handler for SIGILL runs, and trap in turn.
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+            libc::sigaction(libc::SIGILL, &action, ptr::null_mut());
+            INSTALLED.store(2, Release);
+        }
+        while INSTALLED.load(Acquire) != 2 {
+            libc::sched_yield();
+        }
+        libc::sigdelset(&mut blocked, libc::SIGILL);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &blocked, ptr::null_mut());
     }
-    INSTALLED.store(2, Release);
 }
 
 extern "C" fn on_sigill(
@@ -112,38 +132,42 @@ extern "C" fn on_sigill(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
+    // SAFETY: the kernel gave `info`.
+    let trapped = unsafe { (*info).si_code } > 0;
     // SAFETY: the kernel handed `context` to this signal handler.
-    if unsafe { step_over(context) } {
+    if trapped && unsafe { step_over(context) } {
         return;
     }
-    if INSTALLED.load(Acquire) == 2 {
-        let before: *const libc::sigaction = (&raw const BEFORE).cast();
-        // SAFETY: `install` has had it filled in.
-        match unsafe { (*before).sa_sigaction } {
-            libc::SIG_DFL | libc::SIG_IGN => {}
-            action => {
-                type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
-                // SAFETY: it is a signal handler of the program, which takes three
-                // arguments or only looks at the first.
-                let action = unsafe { core::mem::transmute::<usize, Handler>(action) };
-                return action(signal, info, context);
+    match BEFORE.load(Acquire) {
+        // An instruction that traps ends the process all the same.
+        libc::SIG_IGN if !trapped => {}
+        libc::SIG_DFL | libc::SIG_IGN => {
+            // The instruction traps again; or somebody has sent the signal, which then does.
+            // SAFETY: system calls without pointers.
+            unsafe {
+                libc::signal(signal, libc::SIG_DFL);
+                if !trapped {
+                    libc::raise(signal);
+                }
             }
         }
-    }
-    // Nobody wants it: the instruction traps again, and ends the process; or somebody has
-    // sent the signal, which then does.
-    // SAFETY: system calls; the kernel gave `info`.
-    unsafe {
-        libc::signal(signal, libc::SIG_DFL);
-        if (*info).si_code <= 0 {
-            libc::raise(signal);
+        action => {
+            if BEFORE_FLAGS.load(Relaxed) & libc::SA_RESETHAND != 0 {
+                BEFORE.store(libc::SIG_DFL, Relaxed);
+            }
+            type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+            // SAFETY: it is a signal handler of the program, which takes three arguments or
+            // only looks at the first.
+            let action = unsafe { core::mem::transmute::<usize, Handler>(action) };
+            action(signal, info, context);
         }
     }
 }
 
 /// Steps over the instruction that `context` is at, if it is one of the table and to be
 /// stepped over; tells whether it was. For a program that handles SIGILL itself: call
-/// this first, and be done if it says true.
+/// this first if `si_code` is greater than 0, and be done if it says true. The handler needs
+/// SA_NODEFER if EBBs may come while it runs.
 ///
 /// # Safety
 ///

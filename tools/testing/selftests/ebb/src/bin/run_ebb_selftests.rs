@@ -13,6 +13,7 @@ fn main() {
         "ebb_library",
         "ebb_way_back",
         "ebb_nesting",
+        "ebb_sigill",
         "ebb_counting",
         "ebb_pending",
         "ebb_pending_tasks",
