@@ -3,7 +3,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
-use core::sync::atomic::AtomicU64;
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::bhrb::Branches;
@@ -215,11 +215,10 @@ impl fmt::Debug for EbbContext<'_> {
 }
 
 /// What [`Thread::call`] points at for the handler `F`, whose value is in `data`.
-pub(crate) extern "C" fn call<F>(context: &mut EbbContext<'_>, data: u64)
+pub(crate) extern "C" fn call<F>(context: &mut EbbContext<'_>, data: MaybeUninit<u64>)
 where
     F: Fn(&mut EbbContext<'_>) + Copy,
 {
-    let data = AtomicU64::new(data);
     // SAFETY: `install` has put a value of `F` there, of at most this size.
     let handler = unsafe { &*data.as_ptr().cast::<F>() };
     handler(context);

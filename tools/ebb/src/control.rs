@@ -154,12 +154,10 @@ where
     }
     disable();
     fixup::install();
-    let mut data = 0_u64;
-    // SAFETY: a value of `F` fits.
-    unsafe { (&raw mut data).cast::<F>().write(handler) };
     thread::with(|t| {
         t.call.store(call::<F> as *const () as u64, Relaxed);
-        t.data.store(data, Relaxed);
+        // SAFETY: a value of `F` fits, and no EBB comes meanwhile.
+        unsafe { t.data.get().cast::<F>().write(handler) };
         // `active` stays: `enable` sees by it that a handler was left by a jump.
         for zero in [&t.ebbs, &t.spurious, &t.evicted] {
             zero.store(0, Relaxed);

@@ -281,11 +281,10 @@ entry!(
         "mfvscr 0",
         "li 3, {vscr}",
         "stxvd2x 32, 1, 3",
-        // Default floating-point control for the handler, as a signal's gets.
+        // Default floating-point control for the handler, as a signal's gets. VSCR stays the
+        // program's, as it does for a signal.
         "xxlxor 0, 0, 0",
         "mtfsf 255, 0",
-        "vxor 0, 0, 0",
-        "mtvscr 0",
     ],
     [
         // An aligned frame for vectors, whatever r1 was.

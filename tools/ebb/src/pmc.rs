@@ -2,9 +2,10 @@
 //! The performance monitor counters, the sampled registers and the BHRB, as a
 //! program with a scheduled EBB event may use them.
 //!
-//! Every write here ends in SIGILL while this thread has no scheduled EBB event
-//! (see [`Event::is_scheduled`](crate::Event::is_scheduled)), from ISA v3.1 on
-//! every read too. Before, a read gives whatever is there, as of another event.
+//! Every access here ends in SIGILL while this thread has no scheduled EBB event (see
+//! [`Event::is_scheduled`](crate::Event::is_scheduled)), but in a handler, where it has no
+//! effect and reads 0. With the kernel's built-in driver a read before ISA v3.1 gives whatever is
+//! there, as of another event.
 
 use crate::bhrb;
 use crate::fixup::fixed_up_in_handler;

@@ -8,6 +8,8 @@
 //! model by variable; therefore the block is defined in assembly, beside the entries
 //! (`entry.rs`).
 
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -22,8 +24,8 @@ use crate::context::Rearm;
 pub(crate) struct Thread {
     /// Address of the `extern "C"` function that the entry calls, or 0: nothing installed.
     pub(crate) call: AtomicU64,
-    /// Its second argument.
-    pub(crate) data: AtomicU64,
+    /// Its second argument: the bytes of the handler, padding perhaps.
+    pub(crate) data: UnsafeCell<MaybeUninit<u64>>,
     /// EBBs since `install`.
     pub(crate) ebbs: AtomicU64,
     /// Branches to the entry since `install` without BESCR\[PMEO\].

@@ -176,7 +176,8 @@ impl Event {
     /// Whether a pinned event that is enabled is on the PMU when its task runs; false
     /// once its group is in error state.
     pub fn is_scheduled(&self) -> Result<bool> {
-        Ok(self.read_bytes(&mut [0; 24])? != 0)
+        // A buffer that is too short for the read format is an error, not a shorter read.
+        Ok(self.read_bytes(&mut [0; 8 * MAX_WORDS])? != 0)
     }
 
     /// Fails with [`Error::NotScheduled`] unless [`is_scheduled`](Self::is_scheduled).

@@ -256,6 +256,16 @@ fn enable_without_jump() -> Outcome {
     session::end(event)
 }
 
+/// What `read` gives of a group is longer than of one event.
+fn scheduled_with_grouped_leader() -> Outcome {
+    let leader = ebb::event(CYCLES).grouped().open()?;
+    let _member = ebb::member(ebb::config::INSTRUCTIONS_PMC2).open_with(&leader)?;
+    leader.enable()?;
+    check!(leader.is_scheduled()?);
+    leader.disable()?;
+    Ok(())
+}
+
 /// Filters and counters that do not exist cannot be asked for.
 fn no_silent_masks() -> Outcome {
     check!(Ifm::new(3) == Some(Ifm::Conditional));
@@ -271,5 +281,6 @@ ktap::main! {
     first: session::require_ebb;
     child_of_fork, foreign_owner, uninstalled, other_bits_of_bescr, evicted_in_handler,
     dropped_by_another_thread, jumped_out_of_handler = jumped_out(jump),
-    jumped_out_of_signal = jumped_out(jump_by_signal), enable_without_jump, no_silent_masks,
+    jumped_out_of_signal = jumped_out(jump_by_signal), enable_without_jump, scheduled_with_grouped_leader,
+    no_silent_masks,
 }
