@@ -39,7 +39,11 @@ fn note(result: Result<(), Error>) {
 }
 
 /// EBBs every [`PERIOD`] cycles, with SIGUSR1 handled by `on_signal`, with `flags`.
-fn begin(handler: Handler, on_signal: extern "C" fn(libc::c_int), flags: i32) -> Result<Event, Failure> {
+fn begin(
+    handler: Handler,
+    on_signal: extern "C" fn(libc::c_int),
+    flags: i32,
+) -> Result<Event, Failure> {
     static mut STACK: [u128; 4096] = [0; 4096];
     // SAFETY: zeroes are a valid sigaction; nobody else uses the stack.
     ktap::os_result(unsafe {
