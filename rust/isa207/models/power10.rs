@@ -34,25 +34,30 @@ const GENERIC_DD1: GenericCodes = &[
     (BranchMisses, 0x400f6),       // PM_BR_MPRED_CMPL
 ];
 
-const CACHE: CacheCodes = &[
-    (CacheEvent::new(L1d, Read, Access), 0x100fc), // PM_LD_REF_L1
-    (CacheEvent::new(L1d, Read, Miss), 0x3e054),   // PM_LD_MISS_L1
-    (CacheEvent::new(L1d, Write, Miss), 0x300f0),  // PM_ST_MISS_L1
-    (CacheEvent::new(L1d, Prefetch, Access), 0x1002c), // PM_LD_PREFETCH_CACHE_LINE_MISS
-    (CacheEvent::new(L1i, Read, Access), 0x04080), // PM_INST_FROM_L1
-    (CacheEvent::new(L1i, Read, Miss), 0x200fc),   // PM_L1_ICACHE_MISS
-    (CacheEvent::new(L1i, Write, Access), 0x3f_0000_0001_c040), // PM_INST_FROM_L1MISS
-    (CacheEvent::new(L1i, Prefetch, Access), 0x040a0), // PM_IC_PREF_REQ
-    (CacheEvent::new(Dtlb, Read, Miss), 0x300fc),  // PM_DTLB_MISS
-    (CacheEvent::new(Itlb, Read, Miss), 0x400fc),  // PM_ITLB_MISS
-    (CacheEvent::new(Bpu, Read, Access), 0x4d05e), // PM_BR_CMPL
-    (CacheEvent::new(Bpu, Read, Miss), 0x400f6),   // PM_BR_MPRED_CMPL
-    (CacheEvent::new(Ll, Read, Access), 0x13_4000_0001_c040), // PM_DATA_FROM_L3
-    (CacheEvent::new(Ll, Read, Miss), 0x300fe),    // PM_DATA_FROM_L3MISS
-    (CacheEvent::new(Ll, Write, Access), 0x100_0004_6080), // PM_L2_ST
-    (CacheEvent::new(Ll, Write, Miss), 0x26880),   // PM_L2_ST_MISS
-    (CacheEvent::new(Ll, Prefetch, Access), 0x1000_0001_6080), // PM_L3_PF_MISS_L3
-];
+/// The cache events' codes. Power12 has another one for `PM_DATA_FROM_L3`.
+pub(super) const fn cache_codes(data_from_l3: u64) -> [(CacheEvent, u64); 17] {
+    [
+        (CacheEvent::new(L1d, Read, Access), 0x100fc), // PM_LD_REF_L1
+        (CacheEvent::new(L1d, Read, Miss), 0x3e054),   // PM_LD_MISS_L1
+        (CacheEvent::new(L1d, Write, Miss), 0x300f0),  // PM_ST_MISS_L1
+        (CacheEvent::new(L1d, Prefetch, Access), 0x1002c), // PM_LD_PREFETCH_CACHE_LINE_MISS
+        (CacheEvent::new(L1i, Read, Access), 0x04080), // PM_INST_FROM_L1
+        (CacheEvent::new(L1i, Read, Miss), 0x200fc),   // PM_L1_ICACHE_MISS
+        (CacheEvent::new(L1i, Write, Access), 0x3f_0000_0001_c040), // PM_INST_FROM_L1MISS
+        (CacheEvent::new(L1i, Prefetch, Access), 0x040a0), // PM_IC_PREF_REQ
+        (CacheEvent::new(Dtlb, Read, Miss), 0x300fc),  // PM_DTLB_MISS
+        (CacheEvent::new(Itlb, Read, Miss), 0x400fc),  // PM_ITLB_MISS
+        (CacheEvent::new(Bpu, Read, Access), 0x4d05e), // PM_BR_CMPL
+        (CacheEvent::new(Bpu, Read, Miss), 0x400f6),   // PM_BR_MPRED_CMPL
+        (CacheEvent::new(Ll, Read, Access), data_from_l3), // PM_DATA_FROM_L3
+        (CacheEvent::new(Ll, Read, Miss), 0x300fe),    // PM_DATA_FROM_L3MISS
+        (CacheEvent::new(Ll, Write, Access), 0x100_0004_6080), // PM_L2_ST
+        (CacheEvent::new(Ll, Write, Miss), 0x26880),   // PM_L2_ST_MISS
+        (CacheEvent::new(Ll, Prefetch, Access), 0x1000_0001_6080), // PM_L3_PF_MISS_L3
+    ]
+}
+
+const CACHE: CacheCodes = &cache_codes(0x13_4000_0001_c040);
 
 /// DD1 has neither stores nor prefetches of the last level cache, the last three rows.
 const CACHE_DD1: CacheCodes = CACHE.split_at(CACHE.len() - 3).0;
