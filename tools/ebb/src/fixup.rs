@@ -25,18 +25,28 @@ use core::sync::atomic::Ordering::Release;
 
 use crate::thread;
 
-/// An instruction of an entry that may trap, which is always stepped over.
-macro_rules! fixed_up {
-    ($instruction:literal) => {
+/// An instruction that may trap, with its line in the table, whose [`Entry::always`] is given.
+macro_rules! noted {
+    ($instruction:literal, $always:literal) => {
         concat!(
             "77: ",
             $instruction,
             "\n",
             ".pushsection ebb_fixup, \"aR\", @progbits\n",
             ".balign 4\n",
-            ".long 77b - ., 1\n",
+            ".long 77b - ., ",
+            $always,
+            "\n",
             ".popsection",
         )
+    };
+}
+pub(crate) use noted;
+
+/// An instruction of an entry that may trap, which is always stepped over.
+macro_rules! fixed_up {
+    ($instruction:literal) => {
+        $crate::fixup::noted!($instruction, 1)
     };
 }
 pub(crate) use fixed_up;
@@ -44,15 +54,7 @@ pub(crate) use fixed_up;
 /// The same for an instruction that is stepped over while a handler runs.
 macro_rules! fixed_up_in_handler {
     ($instruction:literal) => {
-        concat!(
-            "77: ",
-            $instruction,
-            "\n",
-            ".pushsection ebb_fixup, \"aR\", @progbits\n",
-            ".balign 4\n",
-            ".long 77b - ., 0\n",
-            ".popsection",
-        )
+        $crate::fixup::noted!($instruction, 0)
     };
 }
 pub(crate) use fixed_up_in_handler;
