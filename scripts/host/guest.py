@@ -5,8 +5,10 @@ Kernel messages go to stderr and into console.log of the run's folder, the comma
 output to stdout; the third console has what guest/init says.
 """
 
+import contextlib
 import os
 import re
+import select
 import selectors
 import signal
 import socket
@@ -211,19 +213,39 @@ def complaint(log, taint):
 
 
 def copy(consoles):
-    """Write what comes from each of these to its file descriptor until they end."""
-    with selectors.DefaultSelector() as selector:
+    """Write what comes from each of these to its file descriptor until they end, in whole
+    lines: where both go to one file, neither cuts a line of the other in two."""
+    held = dict.fromkeys(consoles, b"")
+    try:
+        with selectors.DefaultSelector() as selector:
+            for console, fd in consoles.items():
+                selector.register(console, selectors.EVENT_READ, fd)
+            while selector.get_map():
+                for key, _ in selector.select():
+                    try:
+                        data = os.read(key.fd, 1 << 16)
+                    except ConnectionResetError:
+                        data = b""
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    # The kernel ends its lines as a terminal does.
+                    text = held[key.fileobj] + (data.replace(b"\r", b"") if key.data == 2 else data)
+                    # A line is finished by the console's end, and passed on in pieces if it is long.
+                    finished = text.rfind(b"\n") + 1 if data else len(text)
+                    if len(text) - finished > select.PIPE_BUF:
+                        finished = len(text)
+                    held[key.fileobj] = text[finished:]
+                    write(key.data, text[:finished])
+    except BaseException:
+        # The run is stopped. Nobody may be reading any more; what is ready takes this much.
         for console, fd in consoles.items():
-            selector.register(console, selectors.EVENT_READ, fd)
-        while selector.get_map():
-            for key, _ in selector.select():
-                try:
-                    data = os.read(key.fd, 1 << 16)
-                except ConnectionResetError:
-                    data = b""
-                if not data:
-                    selector.unregister(key.fileobj)
-                # The kernel ends its lines as a terminal does.
-                rest = data.replace(b"\r", b"") if key.data == 2 else data
-                while rest:
-                    rest = rest[os.write(key.data, rest) :]
+            if select.select([], [fd], [], 0)[1]:
+                with contextlib.suppress(OSError):
+                    os.write(fd, held[console])
+        raise
+
+
+def write(fd, data):
+    """Write all of this."""
+    while data:
+        data = data[os.write(fd, data) :]
