@@ -151,9 +151,6 @@ impl Driver {
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
         }
-        if ebb || had_ebb {
-            clear_counters(unused_counters);
-        }
 
         let events_with_counters = || {
             let counters = assignment.placements().map(|(pmc, _)| pmc.index());
@@ -167,6 +164,9 @@ impl Driver {
             if counter(event).is_none() {
                 load_counter(this_cpu, event, index, ebb);
             }
+        }
+        if ebb || had_ebb {
+            clear_counters(unused_counters);
         }
         true
     }
@@ -199,8 +199,9 @@ fn is_negative(event: &Event) -> bool {
 fn unload_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize) {
     if let Some(old) = counter(event).filter(|&old| old != index) {
         count::read(event);
-        pmu::write_pmc(old, 0);
+        // In this order: a probe that reads the event in between must not take the 0 for a wrap.
         event.hw_mut(this_cpu).set_idx(0);
+        pmu::write_pmc(old, 0);
     }
 }
 

@@ -60,8 +60,9 @@ impl Driver {
     pub(super) fn del(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event) {
         count::read(event);
         if let Some(index) = event::counter(event) {
-            pmu::write_pmc(index, 0);
+            // In this order, see `unload_counter`.
             event.hw_mut(this_cpu).set_idx(0);
+            pmu::write_pmc(index, 0);
         }
         event.update_userpage();
         this_cpu.state().assignment.set(None);
