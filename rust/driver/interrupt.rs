@@ -71,6 +71,11 @@ impl Handler for PmiHandler {
         let Some(this_cpu) = (unsafe { self.cpus.this_cpu() }) else {
             return;
         };
+        if this_cpu.slots().len() == 0 {
+            // KVM leaves the MMCR0 of a guest, and its alert, on a PMU that the host does not use.
+            mmcr0.frozen().write();
+            return;
+        }
         if mmcr0.ebe() == 1 {
             // By the architecture no PMI comes under EBE: leave PMAO and the counters to the
             // program.
@@ -162,5 +167,44 @@ fn handle_overflow(
 
     if over {
         snapshot.report(this_cpu, event, last_period, interrupted);
+    }
+}
+
+/// KUnit tests (see `Documentation/testing.md`).
+#[cfg(EBB_KUNIT)]
+#[kernel::macros::kunit_tests(ebb_pmu_interrupt)]
+mod tests {
+    use crate::{
+        perf::KernelEvent,
+        power::{
+            pmu,
+            regs::Mmcr0, //
+        }, //
+    };
+    use kernel::interrupt::local_interrupt_disable;
+
+    #[test]
+    fn an_alert_on_a_pmu_without_events_freezes_and_closes_it() {
+        // Not on the PMU, as it is disabled, but PMIs are the driver's as long as it is open.
+        let event = KernelEvent::open_cycles();
+        assert!(event.is_ok());
+        let off = local_interrupt_disable();
+        // As KVM leaves the PMU when it stops a guest whose program has got an alert. QEMU raises a
+        // PMI under EBE too.
+        Mmcr0::from(0)
+            .with_const_fc::<1>()
+            .with_const_ebe::<1>()
+            .with_const_bhrba::<1>()
+            .with_const_pmao::<1>()
+            .write();
+        for _ in 0..1000 {
+            pmu::synchronize();
+        }
+        let mmcr0 = Mmcr0::read();
+        let closed = Mmcr0::from(0).frozen();
+        closed.write();
+        // A test that fails must not leave them off.
+        drop(off);
+        assert_eq!(u64::from(mmcr0), u64::from(closed));
     }
 }

@@ -62,7 +62,8 @@ impl Driver {
             pmu::synchronize();
         }
 
-        if mmcr0.ebe() == 1 {
+        // On a PMU that no event has been on yet MMCR0 may be of a guest, and EBE with it.
+        if mmcr0.ebe() == 1 && this_cpu.state().ebb.get() {
             ebb::switch_out(self, this_cpu, mmcr0);
         }
         local.clear_siar_sdar();
