@@ -47,7 +47,7 @@ const fn of(isa: Isa) -> CpuModel {
         alternatives: ALTERNATIVES,
         generic_events: GENERIC,
         cache_events: CACHE,
-        memory_events: &[],
+        other_events: &[],
     }
 }
 

@@ -107,7 +107,7 @@ pub struct CpuModel {
     pub(super) generic_events: GenericCodes,
     pub(super) cache_events: CacheCodes,
     /// Files of sysfs `events/` beyond the generic and cache events.
-    pub(super) memory_events: &'static [NamedEvent],
+    pub(super) other_events: &'static [NamedEvent],
 }
 
 impl CpuModel {
@@ -142,7 +142,7 @@ impl CpuModel {
             .map(|&(name, event)| (name, self.cache_event(event)));
         let both = generic.chain(cache);
         let both = both.filter_map(|(name, code)| Some(NamedEvent { name, code: code? }));
-        both.chain(self.memory_events.iter().copied())
+        both.chain(self.other_events.iter().copied())
     }
 
     /// The code that counts a generic event; `None` if this CPU cannot (EOPNOTSUPP to perf).

@@ -83,7 +83,7 @@ pub(super) const fn with_name(name: &'static str) -> CpuModel {
         alternatives: ALTERNATIVES,
         generic_events: GENERIC,
         cache_events: CACHE,
-        memory_events: MEMORY,
+        other_events: MEMORY,
     }
 }
 

@@ -81,5 +81,5 @@ pub(super) static POWER8: CpuModel = CpuModel {
     alternatives: ALTERNATIVES,
     generic_events: GENERIC,
     cache_events: CACHE,
-    memory_events: MEMORY,
+    other_events: MEMORY,
 };

@@ -118,7 +118,7 @@ const fn power9(blacklist: &'static [u64]) -> CpuModel {
         alternatives: ALTERNATIVES,
         generic_events: GENERIC,
         cache_events: CACHE,
-        memory_events: MEMORY,
+        other_events: MEMORY,
     }
 }
 
