@@ -129,10 +129,20 @@ impl Event {
         self.count().add(delta as i64, Relaxed);
     }
 
-    /// Counts a sample that had to be dropped.
+    /// Counts a sample that had to be dropped. User space reads the number in the event that it
+    /// opened, so a sample of an inherited event counts there.
     pub(crate) fn count_lost_sample(&self) {
-        // SAFETY: Valid by the type invariants.
-        let field = unsafe { &raw mut (*self.as_raw()).lost_samples };
+        // SAFETY: Valid by the type invariants; perf core wrote the field before its first
+        // callback.
+        let parent = unsafe { (*self.as_raw()).parent };
+        let event = if parent.is_null() {
+            self.as_raw()
+        } else {
+            parent
+        };
+        // SAFETY: Valid by the type invariants, or the parent, which perf core keeps for as long as
+        // the event that inherited it.
+        let field = unsafe { &raw mut (*event).lost_samples };
         // SAFETY: The field lives as long as `self`, is aligned, and is only accessed atomically
         // (`atomic64_t`). CAST: `atomic64_t` is a structure of one `s64`.
         let lost: &Atomic<i64> = unsafe { Atomic::from_ptr(field.cast()) };

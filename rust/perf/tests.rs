@@ -249,6 +249,23 @@ mod cases {
         Ok(())
     }
 
+    #[test]
+    fn a_lost_sample_counts_in_the_event_that_was_opened() -> Result {
+        let mut opened = event_with(pin_init::zeroed())?;
+        let mut inherited = event_with(pin_init::zeroed())?;
+        let (parent, child) = (opened.as_mut_ptr(), inherited.as_mut_ptr());
+        // SAFETY: The pointers are to owned memory, which outlives the references; of the events,
+        // only `parent` and `lost_samples` are used.
+        let lost = unsafe {
+            (*child).parent = parent;
+            Event::from_raw(child).count_lost_sample();
+            Event::from_raw(parent).count_lost_sample();
+            [parent, child].map(|event| (*event).lost_samples.counter)
+        };
+        assert_eq!(lost, [2, 0]);
+        Ok(())
+    }
+
     /// A data source as bindgen reads it.
     fn source(source: MemDataSrc) -> bindings::perf_mem_data_src__bindgen_ty_1 {
         let union = bindings::perf_mem_data_src { val: source.bits() };
