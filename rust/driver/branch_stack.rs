@@ -148,7 +148,7 @@ impl StackSpec {
     pub(super) fn entry<const TYPES: bool>(
         &self,
         record: &BhrbRecord,
-        instructions: Option<&Instructions<'_>>,
+        instructions: Option<&Instructions>,
     ) -> Option<BranchEntry> {
         if !self.sources.contains(&record.from) {
             return None;
@@ -235,13 +235,13 @@ pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStac
     if !spec.reads_instructions() {
         return fill_from_bhrb::<false>(&spec, max, None, stack);
     }
-    let local = local_pmu(this_cpu);
-    let instructions = Instructions::open(&local);
-    if spec.save_type || spec.filters_by_instruction() {
-        fill_from_bhrb::<true>(&spec, max, Some(&instructions), stack);
-    } else {
-        fill_from_bhrb::<false>(&spec, max, Some(&instructions), stack);
-    }
+    Instructions::open(&local_pmu(this_cpu), |instructions| {
+        if spec.save_type || spec.filters_by_instruction() {
+            fill_from_bhrb::<true>(&spec, max, Some(instructions), stack);
+        } else {
+            fill_from_bhrb::<false>(&spec, max, Some(instructions), stack);
+        }
+    });
 }
 
 /// Fills `stack` with the branches in the BHRB, up to `max` in all.
@@ -249,7 +249,7 @@ pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStac
 fn fill_from_bhrb<const TYPES: bool>(
     spec: &StackSpec,
     max: u64,
-    instructions: Option<&Instructions<'_>>,
+    instructions: Option<&Instructions>,
     stack: &mut BranchStack,
 ) {
     let mut bhrb = Bhrb::new();

@@ -97,9 +97,12 @@ impl Takeover {
         } else {
             Capabilities::empty()
         };
-        let registration =
+        // SAFETY: `module` is this one, which keeps the result until it is unloaded and drops it
+        // then.
+        let registration = unsafe {
             Registration::new_core(module, c"cpu", capabilities, attr_groups, cpus, Ok(driver))
-                .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
+        }
+        .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
 
         let name = model.name();
         let other = set_aside.name();

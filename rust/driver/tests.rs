@@ -250,18 +250,18 @@ mod cases {
         let _off = kernel::interrupt::local_interrupt_disable();
         // SAFETY: Interrupts are off until the end, where `_off` is dropped after it.
         let local = unsafe { LocalPmu::new() };
-        let instructions = Instructions::open(&local);
         // CAST: An address has 64 bits on this machine.
         let address = own_address() as u64;
         // SAFETY: A function has at least one instruction.
         let first = unsafe { *(address as *const u32) };
-        assert_eq!(instructions.at(address), Some(first));
         // The first page, the end of the address space and what lies between programs and kernel
         // are never mapped.
-        assert_eq!(instructions.at(0), None);
-        assert_eq!(instructions.at(u64::MAX & !3), None);
-        assert_eq!(instructions.at(0x4000_0000_0000_0000), None);
-        assert_eq!(instructions.at(0xbfff_ffff_ffff_fffc), None);
+        let unmapped = [0, u64::MAX & !3, 1 << 62, 0xbfff_ffff_ffff_fffc];
+        Instructions::open(&local, |instructions| {
+            assert_eq!(unmapped.map(|address| instructions.at(address)), [None; 4]);
+            let nested = Instructions::open(&local, |nested| nested.at(address));
+            assert_eq!([nested, instructions.at(address)], [Some(first); 2]);
+        });
     }
 
     /// The location of a sample whose PMI came at `nip`.

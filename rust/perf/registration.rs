@@ -39,7 +39,12 @@ impl<T: Pmu> Registration<T> {
     ///
     /// Fails with `EBUSY` when perf core has a PMU of that type (and warns of it), with `EEXIST`
     /// when the name is taken in sysfs, with `ENOMEM`, and as `driver` does.
-    pub(crate) fn new_core(
+    ///
+    /// # Safety
+    ///
+    /// `module` must be the one that `T` is part of. The value must be dropped before that is
+    /// unloaded: perf core calls `T` until then.
+    pub(crate) unsafe fn new_core(
         module: &'static ThisModule,
         name: &'static CStr,
         capabilities: Capabilities,

@@ -13,35 +13,31 @@ use core::marker::PhantomData;
 ///
 /// # Invariants
 ///
-/// `ebb_pmu_user_access_begin()` was called on this CPU, which the value does not leave: it borrows
-/// a [`LocalPmu`].
-pub(crate) struct Instructions<'a>(PhantomData<&'a LocalPmu<'a>>);
+/// Page faults fail on this CPU, which the value does not leave: only [`Instructions::open`] has
+/// it.
+pub(crate) struct Instructions(PhantomData<*mut ()>);
 
-impl<'a> Instructions<'a> {
-    /// Opens the program's memory until the value is dropped.
+impl Instructions {
+    /// Opens the program's memory while `f` runs. (`f` may do so in turn, but finds the program's
+    /// memory closed afterwards.)
     #[inline]
-    pub(crate) fn open(_local: &'a LocalPmu<'a>) -> Self {
-        // SAFETY: `drop` ends it on the same CPU, as interrupts are off until then.
+    pub(crate) fn open<R>(_local: &LocalPmu<'_>, f: impl FnOnce(&Self) -> R) -> R {
+        // SAFETY: It is ended below, on the same CPU, as interrupts are off until then.
         unsafe { bindings::ebb_pmu_user_access_begin() };
-        // INVARIANT: Called just now.
-        Self(PhantomData)
+        // INVARIANT: Page faults fail as of now, and until `f` has returned.
+        let result = f(&Self(PhantomData));
+        // SAFETY: Begun above.
+        unsafe { bindings::ebb_pmu_user_access_end() };
+        result
     }
 
     /// The instruction at `address`, `None` if it cannot be read.
     #[inline]
     pub(crate) fn at(&self, address: u64) -> Option<u32> {
-        // SAFETY: Memory is open by the type invariants; any address will do.
+        // SAFETY: Any address will do, as page faults fail by the type invariants.
         // CAST: An address has 64 bits on this machine.
         let instruction = unsafe { bindings::ebb_pmu_instruction(address as usize) };
         // An errno is negative.
         u32::try_from(instruction).ok()
-    }
-}
-
-impl Drop for Instructions<'_> {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: Memory is open, on this CPU, by the type invariants.
-        unsafe { bindings::ebb_pmu_user_access_end() };
     }
 }

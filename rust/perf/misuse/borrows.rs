@@ -15,7 +15,10 @@ use crate::{
         Event,
         Sample, //
     },
-    power::pmu::LocalPmu, //
+    power::{
+        instructions::Instructions,
+        pmu::LocalPmu, //
+    }, //
 };
 
 /// An event is used after interrupts are on again, when it may be closed.
@@ -42,6 +45,13 @@ fn freeze(cpus: &CpuContexts) -> Option<LocalPmu<'_>> {
 /// A callback keeps an event for later.
 fn keep<'a>(this_cpu: &ThisCpu<'_>, kept: &mut Option<&'a Event>) {
     *kept = this_cpu.slots().get(0); //~ E0621
+}
+
+/// Instructions are read when the program's memory is closed again.
+fn opened(local: &LocalPmu<'_>) {
+    let mut kept = None;
+    Instructions::open(local, |instructions| kept = Some(instructions)); //~ E0521
+    let _ = kept.and_then(|instructions| instructions.at(0));
 }
 
 /// A sample refers to a stack of branches that is gone.

@@ -3,20 +3,36 @@
 //! Right uses of `rust/perf` and `rust/power`, which differ as little as can be from the wrong ones
 //! beside this file. See `scripts/tests/test-misuse`.
 
-use super::cpu_state::{
-    local_pmu,
-    CpuContexts,
-    ExclusiveCpu,
-    ThisCpu, //
+use super::{
+    cpu_state::{
+        local_pmu,
+        CpuContexts,
+        ExclusiveCpu,
+        ThisCpu, //
+    },
+    Driver, //
 };
-use crate::perf::{
-    BranchStack,
-    Event,
-    NewEvent,
-    PmiCell,
-    Sample, //
+use crate::{
+    perf::{
+        AttrGroups,
+        BranchStack,
+        Capabilities,
+        Event,
+        NewEvent,
+        PmiCell,
+        Registration,
+        Sample, //
+    },
+    power::{
+        instructions::Instructions,
+        pmu::LocalPmu, //
+    }, //
 };
 use core::cell::Cell;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 fn event_init(event: &NewEvent<'_>) {
     for member in event.group() {
@@ -40,6 +56,17 @@ fn is_sync<T: Sync>(_value: T) {}
 
 fn shared_by_interrupts() {
     is_sync(PmiCell::new(0u64));
+}
+
+fn register(
+    module: &'static ThisModule,
+    attr_groups: AttrGroups,
+    cpus: Arc<CpuContexts>,
+    driver: Arc<Driver>,
+) -> Result<Registration<Arc<Driver>>> {
+    let none = Capabilities::empty();
+    // SAFETY: None, the function is never called.
+    unsafe { Registration::new_core(module, c"cpu", none, attr_groups, cpus, Ok(driver)) }
 }
 
 fn sent() {
@@ -67,6 +94,12 @@ fn freeze(cpus: &CpuContexts) -> Option<()> {
 
 fn keep<'a>(this_cpu: &'a ThisCpu<'_>, kept: &mut Option<&'a Event>) {
     *kept = this_cpu.slots().get(0);
+}
+
+fn opened(local: &LocalPmu<'_>) -> Option<u32> {
+    let mut kept = None;
+    Instructions::open(local, |instructions| kept = instructions.at(0));
+    kept
 }
 
 fn sample(event: &Event) -> Sample<'_> {

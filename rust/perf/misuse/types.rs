@@ -3,13 +3,26 @@
 //! Wrong uses that types refuse: each has the compiler's error at the end of its line. See
 //! `scripts/tests/test-misuse`.
 
-use super::cpu_state::ThisCpu;
+use super::{
+    cpu_state::{
+        CpuContexts,
+        ThisCpu, //
+    },
+    Driver, //
+};
 use crate::perf::{
+    AttrGroups,
+    Capabilities,
     Event,
     NewEvent,
-    PmiCell, //
+    PmiCell,
+    Registration, //
 };
 use core::cell::Cell;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// An event that is being opened writes to another one, which may be on a CPU.
 fn event_init(event: &NewEvent<'_>) {
@@ -33,6 +46,17 @@ fn is_sync<T: Sync>(_value: T) {}
 fn shared_by_interrupts() {
     is_sync(Cell::new(0u64)); //~ E0277
     is_sync(PmiCell::new(core::ptr::null::<u64>())); //~ E0277
+}
+
+/// Code that may leak the registration registers a PMU, whose callbacks go with the module.
+fn register(
+    module: &'static ThisModule,
+    attr_groups: AttrGroups,
+    cpus: Arc<CpuContexts>,
+    driver: Arc<Driver>,
+) -> Result<Registration<Arc<Driver>>> {
+    let none = Capabilities::empty();
+    Registration::new_core(module, c"cpu", none, attr_groups, cpus, Ok(driver)) //~ E0133
 }
 
 /// What shows that interrupts are off goes to another thread.
