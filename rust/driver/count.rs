@@ -113,13 +113,17 @@ pub(super) fn read(event: &Event) {
 /// interrupts must be masked.
 fn update(event: &Event, index: usize) {
     let hw = event.hw();
-    let prev = hw.prev_count();
+    let before = hw.prev_count().load(Relaxed);
     let now = pmu::read_pmc(index);
-    let delta = delta(prev.load(Relaxed), now);
+    let delta = delta(before, now);
     if delta == 0 {
         return;
     }
-    prev.store(now.into(), Relaxed);
+    // A BPF program at a probe in here may read the event (`Pmu::read`): then it is up to date.
+    let updated = hw.prev_count().cmpxchg(before, now.into(), Relaxed);
+    if updated.is_err() {
+        return;
+    }
     event.add_count(delta);
     let left = left_after(hw.period_left().load(Relaxed), delta);
     hw.period_left()
