@@ -26,7 +26,11 @@ use kernel::{
         to_result, //
     },
     prelude::*,
-    str::CStrExt, //
+    str::CStrExt,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 
 /// An event that the kernel itself has open, for the current task, and that never counts.
@@ -115,13 +119,6 @@ impl Foreign {
         // SAFETY: The structure is there for good, as `ebb_perf_prepare_unregister` found. perf
         // core checks that it is registered.
         to_result(unsafe { bindings::perf_pmu_unregister(pmu.as_ptr()) })?;
-        // SAFETY: The structure is there, and nobody else's business while it is unregistered. perf
-        // core has freed what the pointers are to: it would take the device for one to keep, and
-        // free the other again if registering fails.
-        unsafe {
-            (*pmu.as_ptr()).dev = core::ptr::null_mut();
-            (*pmu.as_ptr()).cpu_pmu_context = core::ptr::null_mut();
-        }
         // INVARIANT: Unregistered just now; `ebb_perf_prepare_unregister` found the rest.
         Ok(SetAside(pmu))
     }
@@ -141,6 +138,24 @@ unsafe impl Send for SetAside {}
 unsafe impl Sync for SetAside {}
 
 impl SetAside {
+    /// How often to try to register the PMU again.
+    const ATTEMPTS: u32 = 10;
+
+    /// Registers the PMU again. Fails as `perf_pmu_register()` does; it is not registered then.
+    fn register(&self) -> Result {
+        let pmu = self.0.as_ptr();
+        // perf core has freed what the two pointers are to, when it unregistered the PMU or failed
+        // to register it: it would take the device for one to keep, and free the other again if
+        // registering fails.
+        // SAFETY: The structure is there, complete and not registered by the type invariants, and
+        // nobody else's business; name and type are as before.
+        to_result(unsafe {
+            (*pmu).dev = core::ptr::null_mut();
+            (*pmu).cpu_pmu_context = core::ptr::null_mut();
+            bindings::perf_pmu_register(pmu, (*pmu).name, (*pmu).type_)
+        })
+    }
+
     /// The name under which the PMU was and will be registered.
     pub(crate) fn name(&self) -> &CStr {
         // SAFETY: A PMU that was registered has a name; it is there by the type invariants.
@@ -150,15 +165,16 @@ impl SetAside {
 
 impl Drop for SetAside {
     fn drop(&mut self) {
-        let pmu = self.0.as_ptr();
-        // SAFETY: The structure is there, complete and not registered by the type invariants; name
-        // and type are as before.
-        let result = to_result(unsafe {
-            let (name, kind) = ((*pmu).name, (*pmu).type_);
-            bindings::perf_pmu_register(pmu, name, kind)
-        });
-        if let Err(e) = result {
-            pr_err!("the built-in PMU could not be registered again ({e:?})\n");
+        // Without it nobody counts until the module is loaded again, so do not give up at once when
+        // memory is short.
+        for attempt in 1..=Self::ATTEMPTS {
+            let Err(e) = self.register() else {
+                return;
+            };
+            pr_err!("attempt {attempt} to register the built-in PMU again failed ({e:?})\n");
+            if attempt < Self::ATTEMPTS {
+                fsleep(Delta::from_millis(200));
+            }
         }
     }
 }
