@@ -14,7 +14,8 @@
 use super::{
     cpu_state::{
         local_pmu,
-        ExclusiveCpu, //
+        ExclusiveCpu,
+        ThisCpu, //
     },
     event,
     refusal::Refusal,
@@ -96,17 +97,22 @@ pub(super) fn event_added(this_cpu: &ExclusiveCpu<'_>, event: &Event) {
     }
 }
 
+/// Clears the BHRB. A PMI in the middle leaves the branch stacks of its samples empty.
+pub(super) fn clear_bhrb(this_cpu: &ThisCpu<'_>, local: &LocalPmu<'_>) {
+    this_cpu.bhrb_dispatches.set(local.clear_bhrb());
+}
+
 /// Clears the BHRB, before the PMU is programmed with `mmcr`, if it holds branches that a new
 /// event's owner must not see or that were recorded with another filter.
 pub(super) fn discard_stale(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>, mmcr: &Mmcr) {
     if this_cpu.state().stale_branches.replace(false) || this_cpu.ifm.get() != mmcr.ifm() {
-        local.clear_bhrb();
+        clear_bhrb(this_cpu, local);
     }
 }
 
 /// See [`crate::perf::Pmu::sched_task`].
 pub(super) fn sched_task(this_cpu: &ExclusiveCpu<'_>, sched_in: bool) {
     if sched_in {
-        local_pmu(this_cpu).clear_bhrb();
+        clear_bhrb(this_cpu, &local_pmu(this_cpu));
     }
 }

@@ -230,30 +230,37 @@ fn branch_type(branch: Branch) -> BranchFields {
 /// Fills `stack`, which is empty, with the branches that `event` wants. Must be called in a PMI.
 #[inline(never)]
 pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStack) {
+    let local = local_pmu(this_cpu);
+    let mut bhrb = Bhrb::new();
+    let Some(entries) = bhrb.read(this_cpu.bhrb_dispatches.get()) else {
+        // This sample has no branches. The next one has, unless the CPU is taken away again.
+        branch::clear_bhrb(this_cpu, &local);
+        return;
+    };
     let spec = StackSpec::of(event, this_cpu.ifm.get());
     let max = event.attr().sample_max_stack().into();
     if !spec.reads_instructions() {
-        return fill_from_bhrb::<false>(&spec, max, None, stack);
+        return enter::<false>(entries, &spec, max, None, stack);
     }
-    Instructions::open(&local_pmu(this_cpu), |instructions| {
+    Instructions::open(&local, |instructions| {
         if spec.save_type || spec.filters_by_instruction() {
-            fill_from_bhrb::<true>(&spec, max, Some(instructions), stack);
+            enter::<true>(entries, &spec, max, Some(instructions), stack);
         } else {
-            fill_from_bhrb::<false>(&spec, max, Some(instructions), stack);
+            enter::<false>(entries, &spec, max, Some(instructions), stack);
         }
     });
 }
 
-/// Fills `stack` with the branches in the BHRB, up to `max` in all.
+/// Enters the branches that the `entries` of the BHRB hold, up to `max` in all.
 #[inline(always)]
-fn fill_from_bhrb<const TYPES: bool>(
+fn enter<const TYPES: bool>(
+    entries: &[u64],
     spec: &StackSpec,
     max: u64,
     instructions: Option<&Instructions>,
     stack: &mut BranchStack,
 ) {
-    let mut bhrb = Bhrb::new();
-    for record in isa207::bhrb_records(bhrb.read().iter().copied()) {
+    for record in isa207::bhrb_records(entries.iter().copied()) {
         if stack.len() >= max {
             break;
         }

@@ -3,6 +3,7 @@
 //! `execve`: the new program must not inherit the PMU state of the old one.
 
 use super::{
+    branch,
     cpu_state::CpuContexts,
     Driver, //
 };
@@ -44,7 +45,7 @@ impl OnExec for ResetOnExec {
         CurrentThread::new(local).reset_for_exec();
         if has_events {
             // The BHRB holds addresses of the old program.
-            local.clear_bhrb();
+            branch::clear_bhrb(&this_cpu, local);
         }
         if has_ebb {
             self.driver.pmu_enable(&this_cpu);

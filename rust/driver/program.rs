@@ -148,7 +148,7 @@ impl Driver {
         if let Some(leader) = ebb_leader {
             ebb::reset_at_first_schedule(self, this_cpu, leader);
             // The program can read the BHRB and all counters: leave nothing of others in them.
-            local.clear_bhrb();
+            branch::clear_bhrb(this_cpu, local);
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
         }

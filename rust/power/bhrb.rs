@@ -28,13 +28,23 @@ impl Bhrb {
     ///
     /// The BHRB must not be recording. It does not while MMCR0\[PMAE\] is 0, thus after an alert.
     /// There are none on a machine without BHRB, where its instructions are illegal.
+    ///
+    /// `None` if the hypervisor has taken the CPU away since the BHRB was cleared, when
+    /// [`LocalPmu::clear_bhrb`] returned `dispatches`: no hypervisor saves the BHRB, so it may hold
+    /// branches of another partition.
+    ///
+    /// [`LocalPmu::clear_bhrb`]: super::pmu::LocalPmu::clear_bhrb
     #[inline]
-    pub(crate) fn read(&mut self) -> &[u64] {
+    pub(crate) fn read(&mut self, dispatches: u32) -> Option<&[u64]> {
         if !machine::has_bhrb() {
-            return &[];
+            return Some(&[]);
         }
         let len = spr::read_bhrb(&mut self.0);
+        // After: a partition that ran in the middle has left its branches too.
+        if machine::dispatches() != dispatches {
+            return None;
+        }
         // SAFETY: `read_bhrb` has written `len` entries.
-        unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), len) }
+        Some(unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), len) })
     }
 }

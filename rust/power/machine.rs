@@ -67,6 +67,25 @@ pub(crate) fn has_bhrb() -> bool {
     BHRB.load(Relaxed)
 }
 
+/// Whether other partitions may run on this one's CPUs.
+static SHARED: Atomic<bool> = Atomic::new(true);
+
+/// Says that no other partition runs on this one's CPUs, whatever `yield_count` says.
+pub(crate) fn set_not_shared() {
+    SHARED.store(false, Relaxed);
+}
+
+/// How often the hypervisor has taken this CPU away and given it back (`yield_count` of the
+/// lppaca), modulo 2^32. Always the same if no other partition runs there, as on bare metal.
+#[inline]
+pub(crate) fn dispatches() -> u32 {
+    if !SHARED.load(Relaxed) {
+        return 0;
+    }
+    // SAFETY: Reads a word of this CPU's, or another's if the task moves meanwhile.
+    unsafe { bindings::ebb_pmu_yield_count() }
+}
+
 /// Whether writing MMCR0 with PMAO set raises no alert, as it should: an erratum of POWER8E
 /// (`CPU_FTR_PMAO_BUG` in the kernel).
 pub(crate) fn has_pmao_bug() -> bool {

@@ -138,11 +138,17 @@ impl LocalPmu<'_> {
         Siar::write(0);
     }
 
-    /// Clears the BHRB of this CPU.
-    pub(crate) fn clear_bhrb(&self) {
+    /// Clears the BHRB of this CPU. Returns the count of dispatches by which [`Bhrb::read`] knows
+    /// that all branches were recorded since by this kernel and its programs.
+    ///
+    /// [`Bhrb::read`]: super::bhrb::Bhrb::read
+    pub(crate) fn clear_bhrb(&self) -> u32 {
+        // Before: if the hypervisor takes the CPU away in between, `read` has to see it.
+        let dispatches = machine::dispatches();
         if machine::has_bhrb() {
             spr::clear_bhrb();
         }
+        dispatches
     }
 
     /// Makes a PMI come as soon as interrupts are on. For a counter that is negative already when

@@ -18,6 +18,9 @@
 //! - If an instruction counter overflows in a translation block that ends in a direct branch, that
 //!   branch overwrites the one to the handler: QEMU has updated BESCR and EBBRR without branching.
 //!
+//! QEMU counts in the lppaca's `yield_count` each time that it stops emulating a CPU, thus nearly
+//! every alert, though it runs no other partition there.
+//!
 //! QEMU before 8.1 raises no PMI and leaves PMAO alone, but latches EBBs likewise. No version has
 //! MMCR0\[PMCCEXT\], and versions before 9.1 have no BHRB.
 //!
@@ -66,6 +69,7 @@ impl Emulator {
         if detect::lacks_bhrb() {
             machine::disable_bhrb();
         }
+        machine::set_not_shared();
         Ok(Self(Some(Delivery::new(cpus)?)))
     }
 

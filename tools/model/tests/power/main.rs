@@ -6,3 +6,4 @@
 #[allow(dead_code, clippy::all, unused_imports)]
 mod power;
 mod switch;
+mod taken_away;

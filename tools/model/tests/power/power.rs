@@ -5,6 +5,8 @@
 pub mod bindings;
 pub mod spr;
 
+#[path = "../../../../rust/power/bhrb.rs"]
+pub mod bhrb;
 #[path = "../../../../rust/power/machine.rs"]
 pub mod machine;
 #[path = "../../../../rust/power/pmu.rs"]

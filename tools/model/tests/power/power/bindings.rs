@@ -30,6 +30,10 @@ pub unsafe fn ebb_pmu_ppc_set_pmu_inuse(in_use: bool) {
     with_cpu(|cpu| cpu.lppaca.pmcregs_in_use = in_use);
 }
 
+pub unsafe fn ebb_pmu_yield_count() -> u32 {
+    with_cpu(|cpu| cpu.lppaca.yield_count)
+}
+
 pub unsafe fn ebb_pmu_cpu_has_arch_300() -> bool {
     with_cpu(|cpu| cpu.facility.processor().isa() >= Isa::V300)
 }

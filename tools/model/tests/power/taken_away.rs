@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The hypervisor takes a CPU away while the BHRB records: what another partition left there gets
+//! into no branch stack.
+
+use crate::power::{
+    bhrb::Bhrb,
+    pmu::LocalPmu,
+    regs::Mmcr0,
+    spr::{boot, with_cpu},
+};
+use pmu_model::{Branch, BranchForm, Context, FOREIGN, Instruction, Processor, mmcra, spr};
+
+const FROM: u64 = 0x1000;
+
+/// A CPU that records the branches of a program, and the count of dispatches from the start.
+fn recording(processor: Processor) -> (LocalPmu<'static>, u32) {
+    boot(processor);
+    // SAFETY: There are no interrupts on the host but those that the test makes.
+    let local = unsafe { LocalPmu::new() };
+    let dispatches = local.clear_bhrb();
+    with_cpu(|cpu| {
+        cpu.lppaca.pmcregs_in_use = true;
+        let mmcra = cpu.facility.mfspr(spr::MMCRA) & !mmcra::BHRBRD;
+        cpu.facility.mtspr(spr::MMCRA, mmcra);
+    });
+    Mmcr0::from(0).alerting().write();
+    (local, dispatches)
+}
+
+/// A program takes a branch.
+fn branch() {
+    with_cpu(|cpu| {
+        let context = core::mem::replace(&mut cpu.facility.context, Context::PROGRAM);
+        cpu.facility.execute(&Instruction {
+            branch: Some(Branch::taken(BranchForm::I, 0x2000)),
+            ..Instruction::at(FROM)
+        });
+        cpu.facility.context = context;
+    });
+}
+
+fn take_away() {
+    with_cpu(|cpu| cpu.facility.preempt(&mut cpu.lppaca));
+}
+
+#[test]
+fn branches_are_read_while_the_cpu_is_ours() {
+    for processor in Processor::ALL {
+        let (_local, dispatches) = recording(processor);
+        branch();
+        branch();
+        assert_eq!(Bhrb::new().read(dispatches), Some([FROM; 2].as_slice()));
+    }
+}
+
+#[test]
+fn nothing_is_read_once_the_cpu_was_taken_away() {
+    for processor in Processor::ALL {
+        let (local, dispatches) = recording(processor);
+        branch();
+        take_away();
+        branch();
+        // Behind the program's branch the BHRB has those of somebody else.
+        with_cpu(|cpu| assert_eq!(cpu.facility.mfbhrbe(1), FOREIGN));
+        for _ in 0..2 {
+            assert_eq!(Bhrb::new().read(dispatches), None);
+        }
+        // Cleared, it has the program's alone again.
+        let dispatches = local.clear_bhrb();
+        branch();
+        assert_eq!(Bhrb::new().read(dispatches), Some([FROM].as_slice()));
+    }
+}
+
+#[test]
+fn a_partition_that_ran_while_the_bhrb_was_cleared_is_seen() {
+    for processor in Processor::ALL {
+        let (local, _) = recording(processor);
+        let before = local.clear_bhrb();
+        // Whether the CPU was taken away just before or just after the buffer was cleared is not
+        // known: either counts.
+        take_away();
+        assert_eq!(Bhrb::new().read(before), None);
+    }
+}
