@@ -34,10 +34,7 @@ use crate::{
         NewEvent,
         SampleFormat, //
     },
-    power::{
-        machine,
-        pmu::LocalPmu, //
-    }, //
+    power::pmu::LocalPmu, //
 };
 
 /// The types of branches that an event asks for.
@@ -64,7 +61,6 @@ pub(super) fn check(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal
         || wanted.contains(BranchSample::InTx)
         || wanted.contains(BranchSample::NoTx);
     let refusals = [
-        (!machine::has_bhrb(), Refusal::BranchNoBhrb),
         (
             wanted.contains(BranchSample::CallStack),
             Refusal::BranchCallStack,

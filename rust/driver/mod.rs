@@ -101,6 +101,7 @@ impl Driver {
             machine: Machine {
                 hypervisor_mode: machine::is_hypervisor(),
                 strict_branch_filters: parameters::strict_filters(),
+                without_bhrb: !machine::has_bhrb(),
             },
             hotplug: Hotplug::watch()?,
             prompt: parameters::prompt().unwrap_or(pmi_handler.emulator.prompt_by_default()),

@@ -25,8 +25,6 @@ pub(super) enum Refusal {
     NoSuchCacheEvent,
     /// A branch stack of the calls that have not returned.
     BranchCallStack,
-    /// A branch stack on a machine without BHRB.
-    BranchNoBhrb,
     /// A branch stack with counts of events at each branch.
     BranchCounters,
     /// A branch stack that is filtered by transactions.
@@ -63,11 +61,12 @@ impl Refusal {
             Self::NoSuchGenericEvent
             | Self::NoSuchCacheEvent
             | Self::BranchCallStack
-            | Self::BranchNoBhrb
             | Self::BranchCounters
             | Self::BranchTransactions
             | Self::BranchNoTypes
-            | Self::Hardware(isa207::Refusal::NoHardwareBranchFilter) => EOPNOTSUPP,
+            | Self::Hardware(isa207::Refusal::NoBhrb | isa207::Refusal::NoHardwareBranchFilter) => {
+                EOPNOTSUPP
+            }
             _ => EINVAL,
         }
     }
@@ -80,7 +79,6 @@ impl Refusal {
             Self::InvalidCacheEvent => "there is no such combination of cache, access and result",
             Self::NoSuchCacheEvent => "the processor has no such cache event",
             Self::BranchCallStack => "the hardware records branches, not the stack of calls",
-            Self::BranchNoBhrb => "the machine has no BHRB",
             Self::BranchCounters => "the hardware counts no events at branches",
             Self::BranchTransactions => "branches are not told apart by transactions",
             Self::BranchNoTypes => "the branch stack is to hold no type of branch",

@@ -111,6 +111,8 @@ pub enum Refusal {
     NoSuchBranchFilter,
     /// An EBB event that uses the BHRB has a branch stack with another filter.
     BranchFilterOfEbb,
+    /// A branch stack, or an EBB event that asks for the BHRB, on a machine without one.
+    NoBhrb,
     /// The hardware has no filter for the branch types that are wanted.
     NoHardwareBranchFilter,
 
@@ -151,6 +153,7 @@ impl Refusal {
             Self::IfmWithoutBhrb => "a BHRB filter is set but not the BHRB bit",
             Self::NoSuchBranchFilter => "the branch filter is above 3",
             Self::BranchFilterOfEbb => "the branch stack's filter is not that of the EBB event",
+            Self::NoBhrb => "the machine has no BHRB",
             Self::NoHardwareBranchFilter => "the hardware has no filter for these branch types",
             Self::TooManyEvents => "more events than the six counters",
             Self::PmcTaken => "two events want the same counter",

@@ -65,4 +65,6 @@ pub struct Machine {
     /// Software does not filter branch stacks, so all that count at a time must want the same
     /// hardware filter.
     pub strict_branch_filters: bool,
+    /// There is no BHRB, or it cannot be used.
+    pub without_bhrb: bool,
 }

@@ -52,6 +52,9 @@ impl CpuModel {
         for req in reqs {
             self.validate_event(req)?;
         }
+        if machine.without_bhrb && reqs.iter().any(|req| req.branch_ifm().is_some()) {
+            return Err(Refusal::NoBhrb);
+        }
         // No choice of codes helps if the requests disagree apart from them.
         all_together(reqs.iter().map(Constraints::of_request))?;
         if machine.strict_branch_filters && mmcr::common_ifm(reqs).is_none() {

@@ -98,6 +98,7 @@ fuzz_target!(|bytes: &[u8]| {
     let machine = Machine {
         hypervisor_mode: first & 0x80 != 0,
         strict_branch_filters: first & 0x40 != 0,
+        without_bhrb: false,
     };
     let mut group = Vec::new();
     while !input.is_empty() && group.len() < 8 {

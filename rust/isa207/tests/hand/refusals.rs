@@ -3,6 +3,7 @@
 //! Codes with reserved or contradictory bits, on every CPU.
 
 use super::*;
+use isa207::Isa;
 
 #[test]
 fn reserved_bits() {
@@ -176,6 +177,7 @@ fn every_reason_is_a_sentence_of_its_own() {
         Refusal::IfmWithoutBhrb,
         Refusal::NoSuchBranchFilter,
         Refusal::BranchFilterOfEbb,
+        Refusal::NoBhrb,
         Refusal::NoHardwareBranchFilter,
         Refusal::TooManyEvents,
         Refusal::PmcTaken,
@@ -185,6 +187,29 @@ fn every_reason_is_a_sentence_of_its_own() {
     let reasons: HashSet<_> = all.iter().map(Refusal::reason).collect();
     assert_eq!(reasons.len(), all.len());
     assert!(reasons.iter().all(|r| r.len() > 15 && !r.ends_with('.')));
+}
+
+#[test]
+fn nothing_wants_a_bhrb_that_is_not_there() {
+    let machine = Machine {
+        without_bhrb: true,
+        ..Machine::default()
+    };
+    let architected = [Isa::V300, Isa::V31].map(|isa| CpuModel::architected(isa).unwrap());
+    let known = [POWER8, POWER9, POWER10].map(model);
+    for model in architected.into_iter().chain(known) {
+        let solve = |code, stack| {
+            let mut req = request(code);
+            req.branch_filter_ifm = stack;
+            model.solve(&[req], machine).map(|_| ())
+        };
+        // An EBB event with a filter and without, and a branch stack.
+        assert_eq!(solve(0xd << 60 | 0x100f0, None), Err(Refusal::NoBhrb));
+        assert_eq!(solve(0xc << 60 | 0x100f0, None), Err(Refusal::NoBhrb));
+        assert_eq!(solve(0x100f0, Some(0)), Err(Refusal::NoBhrb));
+        assert_eq!(solve(0x8 << 60 | 0x100f0, None), Ok(()));
+        assert_eq!(solve(0x100f0, None), Ok(()));
+    }
 }
 
 #[test]
