@@ -14,9 +14,9 @@ use kernel::bindings::{set_current, task_struct};
 use pmu_model::{Context, Instruction, Isa, Processor, bescr, mmcr0, mmcr2, spr};
 
 /// The program's handler, and where it runs.
-const HANDLER: u64 = 0x5000;
-const TEXT: u64 = 0x1000;
-const NEGATIVE: u64 = 0x8000_0000;
+pub const HANDLER: u64 = 0x5000;
+pub const TEXT: u64 = 0x1000;
+pub const NEGATIVE: u64 = 0x8000_0000;
 
 /// Cycles that an instruction of the program takes.
 const CYCLES: u32 = 3;
@@ -36,7 +36,7 @@ fn register_set(processor: Processor) -> RegisterSet {
 }
 
 /// As `ebb::switch_out`: `driver/program.rs`, `pmu_disable`. Returns PMC6.
-fn switch_out(local: &LocalPmu<'_>, processor: Processor) -> u32 {
+pub fn switch_out(local: &LocalPmu<'_>, processor: Processor) -> u32 {
     with_cpu(|cpu| {
         cpu.facility.context.problem = false;
         cpu.facility.context.ee = false;
@@ -52,7 +52,13 @@ fn switch_out(local: &LocalPmu<'_>, processor: Processor) -> u32 {
 }
 
 /// As `ebb::switch_in`, then the return to the program at `address`. Returns where it goes on.
-fn switch_in(local: &LocalPmu<'_>, processor: Processor, mmcr2: u64, pmc6: u32, at: u64) -> u64 {
+pub fn switch_in(
+    local: &LocalPmu<'_>,
+    processor: Processor,
+    mmcr2: u64,
+    pmc6: u32,
+    at: u64,
+) -> u64 {
     let thread = CurrentThread::new(local);
     pmu::write_pmc(5, pmc6);
     let user = thread.mmcr0();
@@ -174,7 +180,7 @@ fn exact(left: u64, counted: u64) -> bool {
 }
 
 /// FC6S: `exclude_kernel`.
-const EXCLUDE_KERNEL: u64 = mmcr2::FCS >> 45;
+pub const EXCLUDE_KERNEL: u64 = mmcr2::FCS >> 45;
 
 #[test]
 fn a_program_gets_its_ebb_wherever_it_is_switched() {
