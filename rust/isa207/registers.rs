@@ -20,7 +20,7 @@ pub(crate) const MMCR0_FCS: Field = Field::ibm(33, 33);
 pub(crate) const MMCR0_PMC1CE: Field = Field::ibm(48, 48);
 /// PMCjCE: a negative PMC2 to PMC6 raises an alert.
 pub(crate) const MMCR0_PMCJCE: Field = Field::ibm(49, 49);
-/// PMCCEXT (v3.1): with PMCC 0b00 problem state may not even read the PMU's registers.
+/// PMCCEXT (v3.1): with PMCC 0b00 problem state may not read MMCR1, MMCR3, SIAR, SDAR and SIER.
 pub(crate) const MMCR0_PMCCEXT: Field = Field::ibm(54, 54);
 /// CC56RUN: PMC5 and PMC6 count whatever the run latch (CTRL\[RUN\]) says, as the others do.
 pub(crate) const MMCR0_CC56RUN: Field = Field::ibm(55, 55);

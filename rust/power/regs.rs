@@ -64,7 +64,8 @@ bitfield! {
         15:15 pmc1ce;
         /// PMCjCE (49): PMC2 to PMC6 raise an alert when they become negative.
         14:14 pmcjce;
-        /// PMCCEXT (54, v3.1): with PMCC 0b00 problem state may not even read the PMU's registers.
+        /// PMCCEXT (54, v3.1): with PMCC 0b00 problem state may not read MMCR1, MMCR3, SIAR, SDAR
+        /// and SIER. It may read the others then, so PMCC is 0b01 as well.
         9:9 pmccext;
         /// PMAO (56): an alert occurred.
         7:7 pmao;
