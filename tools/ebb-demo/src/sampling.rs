@@ -86,7 +86,7 @@ pub fn run(code: u64, period: u32, count: usize) -> Result<Run, Error> {
     ROOM.store(room, Relaxed);
 
     pmc::freeze();
-    ebb::start(counter, period)?;
+    ebb::start(counter, period.into())?;
     ebb::enable()?;
     let start = Instant::now();
     pmc::unfreeze();

@@ -47,9 +47,9 @@ impl EbbContext<'_> {
         unsafe { &*core::ptr::with_exposed_provenance(self.frame.back_chain as usize) }
     }
 
-    /// Whether the frame is the first part of a `FullFrame`, which is longer.
+    /// Whether the frame is the first part of a longer one, with r14 to r31.
     #[inline]
-    fn is_full(&self) -> bool {
+    fn has_all_gprs(&self) -> bool {
         self.frame.back_chain - (&raw const self.frame).addr() as u64 > size_of::<Frame>() as u64
     }
 
@@ -102,7 +102,7 @@ impl EbbContext<'_> {
                 }
                 Some(thread_pointer)
             }
-            14.. if !self.is_full() => None,
+            14.. if !self.has_all_gprs() => None,
             _ => self.frame.gpr.get(n).copied(),
         }
     }
@@ -212,6 +212,23 @@ impl fmt::Debug for EbbContext<'_> {
             .field("stack_pointer", &self.stack_pointer())
             .finish_non_exhaustive()
     }
+}
+
+/// A function that an entry calls.
+pub(crate) type Call = extern "C" fn(&mut EbbContext<'_>, MaybeUninit<u64>);
+
+/// A value of at most 8 bytes as [`Call`] gets it.
+pub(crate) const fn data_of<T: Copy>(value: T) -> MaybeUninit<u64> {
+    const {
+        assert!(
+            size_of::<T>() <= 8 && align_of::<T>() <= 8,
+            "a handler captures one reference at most"
+        );
+    }
+    let mut data = MaybeUninit::<u64>::uninit();
+    // SAFETY: it fits.
+    unsafe { data.as_mut_ptr().cast::<T>().write(value) };
+    data
 }
 
 /// What [`Thread::call`] points at for the handler `F`, whose value is in `data`.

@@ -8,14 +8,18 @@
 //! it changes of BESCR are bits that the write sets or clears, or has put back before it
 //! ends.
 
+use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::context::Call;
 use crate::context::EbbContext;
 use crate::context::Rearm;
 use crate::context::call;
+use crate::context::data_of;
 use crate::entry;
 use crate::error::Error;
 use crate::fixup;
+use crate::period;
 use crate::pmc::OVERFLOW;
 use crate::pmc::Pmc;
 use crate::progress;
@@ -38,6 +42,9 @@ pub enum Save {
     /// -msoft-float`, in Rust by `-C target-feature=-altivec,-vsx,-hard-float` or by a look at
     /// what became of it. Costs some hundred instructions an EBB.
     Gprs,
+    /// The same, and the handler can read r14 to r31, which it keeps itself as any function
+    /// does. Costs 18 stores.
+    AllGprs,
     /// Also FPSCR, VSCR and VSR 0-51: all that a function of the ELFv2 ABI may change.
     Full,
 }
@@ -46,6 +53,7 @@ impl Save {
     fn entry(self) -> u64 {
         match self {
             Self::Gprs => entry::ebb_entry_gprs as *const () as u64,
+            Self::AllGprs => entry::ebb_entry_all_gprs as *const () as u64,
             Self::Full => entry::ebb_entry_full as *const () as u64,
         }
     }
@@ -73,14 +81,11 @@ pub fn owner() -> Owner {
     let ebbhr = unsafe { spr::read::<{ spr::EBBHR }>() };
     let installed = thread::with(|t| t.call.load(Relaxed)) != 0;
     if ebbhr == 0 {
-        return if installed {
-            Owner::Gone
-        } else {
-            Owner::Nobody
-        };
+        let owners = [Owner::Nobody, Owner::Gone];
+        return owners[usize::from(installed)];
     }
-    let own = [Save::Gprs, Save::Full].map(Save::entry).contains(&ebbhr);
-    if own && installed {
+    let own = [Save::Gprs, Save::AllGprs, Save::Full].map(Save::entry);
+    if own.contains(&ebbhr) && installed {
         Owner::Library
     } else {
         Owner::Foreign(ebbhr)
@@ -140,12 +145,20 @@ pub unsafe fn install_saving<F>(save: Save, handler: F) -> Result<(), Error>
 where
     F: Fn(&mut EbbContext<'_>) + Copy + 'static,
 {
-    const {
-        assert!(
-            size_of::<F>() <= 8 && align_of::<F>() <= 8,
-            "a handler captures one reference at most"
-        );
-    }
+    // SAFETY: the caller's contract.
+    unsafe { install_call(save, call::<F>, data_of(handler)) }
+}
+
+/// [`install_saving`] of a function that takes `data` as its second argument.
+///
+/// # Safety
+///
+/// As [`install_saving`].
+pub(crate) unsafe fn install_call(
+    save: Save,
+    call: Call,
+    data: MaybeUninit<u64>,
+) -> Result<(), Error> {
     if !supported() {
         return Err(Error::NoEbb);
     }
@@ -155,15 +168,16 @@ where
     disable();
     fixup::install();
     thread::with(|t| {
-        t.call.store(call::<F> as *const () as u64, Relaxed);
-        // SAFETY: a value of `F` fits, and no EBB comes meanwhile.
-        unsafe { t.data.get().cast::<F>().write(handler) };
+        t.call.store(call as *const () as u64, Relaxed);
+        t.handler.store(call as *const () as u64, Relaxed);
+        // SAFETY: no EBB comes meanwhile.
+        unsafe { t.data.get().write(data) };
         // `active` stays: `enable` sees by it that a handler was left by a jump.
         for zero in [&t.ebbs, &t.spurious, &t.evicted] {
             zero.store(0, Relaxed);
         }
-        for start in &t.start {
-            start.store(0, Relaxed);
+        for of_counters in [&t.start, &t.period, &t.jitter, &t.rounds] {
+            of_counters.iter().for_each(|value| value.store(0, Relaxed));
         }
         t.reload
             .store(entry::ebb_reload_any as *const () as u64, Relaxed);
@@ -253,10 +267,9 @@ pub fn resume() -> Result<(), Error> {
 
 /// Does the end of an EBB that has not come to it. The accesses may trap until `active` is 0.
 fn restart(t: &Thread) {
-    for (pmc, start) in Pmc::ALL.into_iter().zip(&t.start) {
-        if pmc.read() >= OVERFLOW {
-            // CAST: `set_period` has put a counter's value there.
-            pmc.write(start.load(Relaxed) as u32);
+    for pmc in Pmc::ALL {
+        if pmc.read() >= OVERFLOW && !period::next_round(t, pmc) {
+            pmc.write(period::start_value(t, pmc));
         }
     }
     Mmcr0::PMAE.write();
@@ -282,19 +295,27 @@ pub fn disable() {
 /// Sets the period of `pmc` on this thread: [`Rearm::Restart`](crate::Rearm) loads the
 /// counter so that it overflows after `period` counts.
 ///
+/// A counter overflows after 2^31 counts at most. Of a longer period the library takes the
+/// overflows before the last, without calling the handler.
+///
 /// # Errors
 ///
-/// [`Error::Period`] unless `period` is 1 to 0x8000_0000.
-pub fn set_period(pmc: Pmc, period: u32) -> Result<(), Error> {
-    if !(1..=OVERFLOW).contains(&period) {
+/// [`Error::Period`] unless `period` is 1 to 2^63.
+pub fn set_period(pmc: Pmc, period: u64) -> Result<(), Error> {
+    set_period_jitter(pmc, period, 0)
+}
+
+/// [`set_period`], each period as long as that or longer or shorter by up to `jitter` counts, by
+/// chance: so that the period does not fall in step with a loop of the program.
+///
+/// # Errors
+///
+/// [`Error::Period`] also unless `jitter` is less than `period`.
+pub fn set_period_jitter(pmc: Pmc, period: u64, jitter: u64) -> Result<(), Error> {
+    if !(1..=1 << 63).contains(&period) || jitter >= period {
         return Err(Error::Period);
     }
-    thread::with(|t| {
-        t.start[pmc.index()].store(Pmc::start_value(period).into(), Relaxed);
-        let one = entry::ebb_reload_one as *const () as u64;
-        let one = one + (entry::RELOAD_DISTANCE * pmc.index()) as u64;
-        t.reload.store(one, Relaxed);
-    });
+    thread::with(|t| period::set(t, pmc, period, jitter));
     Ok(())
 }
 
@@ -304,9 +325,9 @@ pub fn set_period(pmc: Pmc, period: u32) -> Result<(), Error> {
 /// # Errors
 ///
 /// As [`set_period`].
-pub fn start(pmc: Pmc, period: u32) -> Result<(), Error> {
+pub fn start(pmc: Pmc, period: u64) -> Result<(), Error> {
     set_period(pmc, period)?;
-    pmc.write(Pmc::start_value(period));
+    pmc.write(thread::with(|t| period::start_value(t, pmc)));
     Ok(())
 }
 

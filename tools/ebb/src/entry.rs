@@ -36,6 +36,7 @@ use core::mem::offset_of;
 use crate::fixup::fixed_up;
 use crate::frame::Frame;
 use crate::frame::FullFrame;
+use crate::frame::GprFrame;
 use crate::frame::Link;
 use crate::frame::RED_ZONE;
 use crate::thread;
@@ -44,6 +45,8 @@ unsafe extern "C" {
     /// Address for EBBHR: keeps what a handler changes that uses neither vector nor
     /// floating-point registers. Never called.
     pub(crate) fn ebb_entry_gprs();
+    /// The same, with r14 to r31 in the frame for the handler to read. Never called.
+    pub(crate) fn ebb_entry_all_gprs();
     /// Address for EBBHR: keeps what any function may change. Never called.
     pub(crate) fn ebb_entry_full();
     /// Reloads each counter that is negative. Takes the thread's block in r11.
@@ -87,6 +90,12 @@ macro_rules! vsrs {
             "\\instruction 51, 12, 5\n",
             ".endr",
         )
+    };
+}
+
+macro_rules! store_gprs_14_to_31 {
+    () => {
+        ".irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31\nstd \\n, {gpr} + 8 * \\n(1)\n.endr"
     };
 }
 
@@ -267,13 +276,13 @@ macro_rules! entry {
 
 entry!("ebb_entry_gprs", Frame, [], [], [], []);
 
+entry! { "ebb_entry_all_gprs", GprFrame, [store_gprs_14_to_31!(),], [], [], [] }
+
 entry!(
     "ebb_entry_full",
     FullFrame,
     [
-        ".irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
-        "std \\n, {gpr} + 8 * \\n(1)",
-        ".endr",
+        store_gprs_14_to_31!(),
         ".cfi_offset 31, {gpr} + 8 * 31 - {whole}",
         vsrs!("stxvd2x"),
         "mffs 0",

@@ -36,7 +36,7 @@ pub(crate) struct Frame {
     pub(crate) back_chain: u64,
     /// CR, LR and TOC save words of the ABI's frame header, for the handler to use.
     header: [u64; 3],
-    /// r0 to r31, but r1 and r13; r14 on only in a [`FullFrame`].
+    /// r0 to r31, but r1 and r13; r14 on only in a [`GprFrame`] or [`FullFrame`].
     pub(crate) gpr: [u64; 32],
     pub(crate) cr: u64,
     pub(crate) lr: u64,
@@ -45,6 +45,14 @@ pub(crate) struct Frame {
     pub(crate) tar: u64,
     /// The thread's block.
     pub(crate) thread: u64,
+}
+
+/// A [`Frame`] with r14 to r31.
+#[repr(C, align(16))]
+pub(crate) struct GprFrame {
+    pub(crate) frame: Frame,
+    /// Tells it from a `Frame`, by the size.
+    unused: [u64; 2],
 }
 
 /// What the entry for handlers with vector and floating-point code keeps.

@@ -7,6 +7,29 @@
 //! Power ISA v2.07 and later, Book II, chapter "Event-Based Branch Facility", the
 //! counters in Book III, chapter "Performance Monitor Facility".
 //!
+//! A [`Session`] has all of it in one object:
+//!
+//! ```no_run
+//! use ebb::{EbbContext, Save, Session};
+//!
+//! fn handler(context: &mut EbbContext<'_>) {
+//!     let _address = context.interrupted();
+//! }
+//!
+//! fn main() -> Result<(), ebb::Error> {
+//!     let session = Session::open("cycles", 100_000)?;
+//!     // SAFETY: `handler` only reads its context.
+//!     unsafe { session.start(Save::Full, handler)? };
+//!     while session.count() < 1000 {
+//!         core::hint::spin_loop();
+//!     }
+//!     session.close();
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Below it are an [`event()`] with all that perf can be asked for, and the facility step by step:
+//!
 //! ```no_run
 //! use ebb::{EbbContext, Pmc};
 //!
@@ -40,6 +63,7 @@
 )))]
 compile_error!("ebb drives POWER hardware: build it for powerpc64le-unknown-linux-gnu");
 
+mod attached;
 pub mod bhrb;
 pub mod config;
 mod context;
@@ -48,14 +72,18 @@ mod entry;
 mod error;
 #[cfg(feature = "std")]
 mod event;
+pub mod events;
 mod fixup;
 mod frame;
+mod period;
 pub mod pmc;
 mod progress;
 pub mod reg;
 #[cfg(feature = "std")]
 mod rules;
+mod session;
 pub mod spr;
+mod sys;
 mod thread;
 
 pub use context::EbbContext;
@@ -74,6 +102,7 @@ pub use control::install_saving;
 pub use control::owner;
 pub use control::resume;
 pub use control::set_period;
+pub use control::set_period_jitter;
 pub use control::spurious;
 pub use control::start;
 pub use control::supported;
@@ -93,3 +122,10 @@ pub use perf_event::disable_all;
 #[cfg(feature = "std")]
 pub use perf_event::enable_all;
 pub use pmc::Pmc;
+pub use session::RawHandler;
+pub use session::Session;
+pub use session::State;
+#[doc(hidden)]
+pub use thread::last_reason;
+#[doc(hidden)]
+pub use thread::set_last_reason;

@@ -43,6 +43,20 @@ pub(crate) struct Thread {
     pub(crate) evicted: AtomicU64,
     /// What each counter is loaded with after it has overflowed, PMC1 first.
     pub(crate) start: [AtomicU64; 6],
+    /// Address of the function for the program's handler: what `call` has, unless that is
+    /// `period::call_due`.
+    pub(crate) handler: AtomicU64,
+    /// For each counter: its period, or 0; by how much a period may differ from it; how many
+    /// times 2^31 counts are still to come after the next overflow.
+    pub(crate) period: [AtomicU64; 6],
+    pub(crate) jitter: [AtomicU64; 6],
+    pub(crate) rounds: [AtomicU64; 6],
+    /// The last random number.
+    pub(crate) random: AtomicU64,
+    /// Address and length of the text for the last error of the C library.
+    pub(crate) reason: [AtomicU64; 2],
+    /// Address of the `session::Shared` that this thread takes EBBs for, or 0.
+    pub(crate) session: AtomicU64,
 }
 
 impl Thread {
@@ -101,4 +115,27 @@ pub(crate) fn with<R>(action: impl FnOnce(&Thread) -> R) -> R {
     // SAFETY: the block is zero-initialised thread-local storage of this size and
     // alignment, and lives as long as the thread that runs `action`.
     action(unsafe { &*ebb_thread_block() })
+}
+
+/// Keeps `reason` for [`last_reason`], for the C library.
+#[doc(hidden)]
+pub fn set_last_reason(reason: &'static str) {
+    with(|t| {
+        let [address, length] = &t.reason;
+        address.store(reason.as_ptr().expose_provenance() as u64, Relaxed);
+        length.store(reason.len() as u64, Relaxed);
+    });
+}
+
+/// What [`set_last_reason`] was given on this thread.
+#[doc(hidden)]
+#[must_use]
+pub fn last_reason() -> &'static str {
+    let [address, length] = with(|t| t.reason.each_ref().map(|part| part.load(Relaxed)));
+    if address == 0 {
+        return "";
+    }
+    let address = core::ptr::with_exposed_provenance(address as usize);
+    // SAFETY: the two parts of a `&'static str`.
+    unsafe { str::from_utf8_unchecked(core::slice::from_raw_parts(address, length as usize)) }
 }

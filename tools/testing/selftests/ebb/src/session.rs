@@ -157,7 +157,7 @@ pub fn check_own() -> Outcome {
 #[track_caller]
 pub fn arm(period: u32) -> Outcome {
     Mmcr0::FC.write();
-    ebb::start(Pmc::Pmc1, period)?;
+    ebb::start(Pmc::Pmc1, period.into())?;
     ebb::enable()?;
     Mmcr0::PMAE.write();
     Ok(())
@@ -167,7 +167,7 @@ pub fn arm(period: u32) -> Outcome {
 #[track_caller]
 pub fn begin(code: u64, period: u32, handler: Handler) -> Result<Event, Failure> {
     let event = prepare(code, handler)?;
-    ebb::start(pmc_of(code)?, period)?;
+    ebb::start(pmc_of(code)?, period.into())?;
     ebb::enable()?;
     pmc::unfreeze();
     Ok(event)

@@ -35,7 +35,7 @@ where
     event.enable()?;
     event.check_scheduled()?;
     pmc::freeze();
-    ebb::start(Pmc::Pmc1, PERIOD)?;
+    ebb::start(Pmc::Pmc1, PERIOD.into())?;
     ebb::enable()?;
     pmc::unfreeze();
     Ok(event)

@@ -114,7 +114,7 @@ fn several_counters() -> Outcome {
     leader.check_scheduled()?;
     pmc::freeze();
     for (code, period) in GROUP {
-        ebb::start(session::pmc_of(code)?, period)?;
+        ebb::start(session::pmc_of(code)?, period.into())?;
     }
     ebb::enable()?;
     pmc::unfreeze();

@@ -82,7 +82,7 @@ fn after_closing(leave: fn()) -> Outcome {
         let second = Pmc::Pmc1.read();
         check!(second > first, "PMC1 stands still at {second:#x}");
         session::expect_none(20 * u64::from(PERIOD))?;
-        ebb::start(Pmc::Pmc1, PERIOD)?;
+        ebb::start(Pmc::Pmc1, PERIOD.into())?;
         session::wait_for(20, PERIOD)?;
         session::end(event)?;
     }

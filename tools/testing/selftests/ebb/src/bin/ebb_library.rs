@@ -143,7 +143,7 @@ fn lose_the_pmu(context: &mut EbbContext<'_>) {
 fn evicted_in_handler() -> Outcome {
     let event = session::prepare(CYCLES, lose_the_pmu)?;
     DESCRIPTOR.store(event.as_raw_fd(), Relaxed);
-    ebb::start(Pmc::Pmc1, PERIOD)?;
+    ebb::start(Pmc::Pmc1, PERIOD.into())?;
     ebb::enable()?;
     pmc::unfreeze();
     session::wait_for(3, PERIOD)?;
@@ -230,7 +230,7 @@ fn jumped_out(handler: ebb::Handler) -> Outcome {
         libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut())
     })?;
     let event = session::prepare(CYCLES, handler)?;
-    ebb::start(Pmc::Pmc1, PERIOD)?;
+    ebb::start(Pmc::Pmc1, PERIOD.into())?;
     ebb::enable()?;
     pmc::unfreeze();
     // SAFETY: nothing in `until_jumped` has to be dropped.

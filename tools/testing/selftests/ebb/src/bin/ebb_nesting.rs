@@ -228,7 +228,7 @@ fn enabled_deeper_after_jump() -> Outcome {
 fn installed_after_jump() -> Outcome {
     let event = after_jump()?;
     session::install(session::count_only)?;
-    ebb::set_period(Pmc::Pmc1, PERIOD)?;
+    ebb::set_period(Pmc::Pmc1, PERIOD.into())?;
     ebb::enable()?;
     session::wait_for(30, PERIOD)?;
     session::end(event)

@@ -35,7 +35,7 @@ fn share(parent: &mut Link, number: u32) -> Outcome {
     }
     let cycles = u64::from(least) * TURNS * ROUNDS / 100;
 
-    ebb::start(pmc, period)?;
+    ebb::start(pmc, period.into())?;
     ebb::enable()?;
     pmc::unfreeze();
     for _ in 0..TURNS {

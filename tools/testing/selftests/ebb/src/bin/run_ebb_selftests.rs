@@ -11,6 +11,7 @@ fn main() {
         "ebb_registers",
         "ebb_context",
         "ebb_library",
+        "ebb_session",
         "ebb_way_back",
         "ebb_nesting",
         "ebb_sigill",

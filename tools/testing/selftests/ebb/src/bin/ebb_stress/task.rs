@@ -185,7 +185,7 @@ impl Task {
         if let Some(code) = self.member {
             session::pmc_of(code)?.write(0);
         }
-        ebb::start(self.own, period)?;
+        ebb::start(self.own, period.into())?;
         // SAFETY: the handler is installed.
         unsafe { gate.write() };
         Mmcr0::PMAE.write();

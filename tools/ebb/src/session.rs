@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A session: the EBBs of a thread, from an event by name to its close, in one object.
+
+extern crate alloc;
+
+use alloc::sync::Arc;
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::attached;
+use crate::attached::Shared;
+use crate::config;
+use crate::config::Ifm;
+use crate::context::Call;
+use crate::context::EbbContext;
+use crate::context::call;
+use crate::context::data_of;
+use crate::control;
+use crate::control::Owner;
+use crate::control::Save;
+use crate::error::Error;
+use crate::events;
+use crate::events::Code;
+use crate::period;
+use crate::pmc::Pmc;
+use crate::reg::Mmcr0;
+use crate::sys::Descriptor;
+use crate::thread;
+
+/// A handler as C has it: the second argument is what [`Session::start_raw`] was given.
+pub type RawHandler = extern "C" fn(&mut EbbContext<'_>, *mut c_void);
+
+/// What a session is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// [`Session::start`] was not called yet.
+    Idle,
+    /// EBBs come.
+    Running,
+    /// They were paused, or the handler has asked for [`Rearm::Stop`](crate::Rearm).
+    Paused,
+    /// The kernel has given the PMU to another pinned event. [`Session::resume`] asks for it
+    /// again.
+    Evicted,
+    /// EBBHR holds an address that this copy of the library has not put there.
+    Foreign,
+    /// This is the child of a fork, which has no EBBs.
+    Gone,
+    /// The session's thread has ended.
+    Ended,
+}
+
+/// The EBBs of the thread that opened it: an event or a group of up to six, and a handler.
+///
+/// [`start`](Self::start) and what a handler calls belong to that thread; any thread may pause,
+/// resume, ask and close. Dropping closes. A thread that ends has its EBBs turned off.
+///
+/// ```no_run
+/// use ebb::{EbbContext, Save, Session};
+///
+/// fn handler(context: &mut EbbContext<'_>) {
+///     let _address = context.interrupted();
+/// }
+///
+/// let session = Session::open("cycles", 100_000)?;
+/// // SAFETY: `handler` only reads its context.
+/// unsafe { session.start(Save::Full, handler)? };
+/// while session.count() < 1000 {
+///     core::hint::spin_loop();
+/// }
+/// session.close();
+/// # Ok::<(), ebb::Error>(())
+/// ```
+pub struct Session(Arc<Shared>);
+
+impl Session {
+    /// Opens the event `name`, with an EBB every `period` counts. See the [list](crate::events)
+    /// of how an event is named.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchEvent`], [`Error::Period`], and the kernel's refusals.
+    pub fn open(name: &str, period: u64) -> Result<Self, Error> {
+        Self::open_with(name, period, None)
+    }
+
+    /// [`open`](Self::open), with branches recorded in the BHRB.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_with(name: &str, period: u64, branches: Option<Ifm>) -> Result<Self, Error> {
+        if !control::supported() {
+            return Err(Error::NoEbb);
+        }
+        let session = Self(Arc::new(Shared::new(branches.map_or(0, config::bhrb))));
+        session.add(name, period)?;
+        session.0.map_page();
+        Ok(session)
+    }
+
+    /// Opens one more event beside the first, on a counter of its own; with `period` 0 it has
+    /// none, and only counts. Its number in the session is returned.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open), and [`Error::WrongThread`] on another thread.
+    pub fn add(&self, name: &str, period: u64) -> Result<usize, Error> {
+        self.0.check_thread()?;
+        if period > 1 << 63 {
+            return Err(Error::Period);
+        }
+        let n = self.0.events().count();
+        let leader = self.0.events().next().map(|slot| &slot.descriptor);
+        let mut refused = None;
+        for &code in events::find(name)?.codes() {
+            let free = Pmc::of_event(code.config).filter(|&pmc| self.0.find(pmc).is_none());
+            let (Some(pmc), Some(slot)) = (free, self.0.slots.get(n)) else {
+                continue;
+            };
+            match (slot.descriptor).open(self.config(code), code.config1, leader) {
+                Ok(()) => {
+                    slot.period.store(period, Relaxed);
+                    slot.pmc.store(pmc as u64, Relaxed);
+                    return Ok(n);
+                }
+                Err(errno) => refused = Some(errno),
+            }
+        }
+        Err(Error::System {
+            what: "perf_event_open",
+            errno: refused.unwrap_or(libc::EINVAL),
+            rule: match refused {
+                None => Some("two events want the same counter"),
+                Some(libc::EINVAL) => Some("this CPU has no such code, or not beside the others"),
+                Some(libc::EACCES | libc::EPERM) => Some("kernel.perf_event_paranoid forbids it"),
+                Some(_) => None,
+            },
+        })
+    }
+
+    /// All events of a group have the same filter.
+    fn config(&self, code: Code) -> u64 {
+        code.config | config::EBB | self.0.branches
+    }
+
+    /// The counter of event `n`.
+    #[must_use]
+    pub fn pmc(&self, n: usize) -> Option<Pmc> {
+        self.0.events().nth(n)?.pmc()
+    }
+
+    /// Sets the period of event `n` and by how much each may be longer or shorter, by chance. A
+    /// session that has started takes it from the next overflow on, and in its own thread only,
+    /// also in the handler.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Period`] as [`set_period_jitter`](crate::set_period_jitter),
+    /// [`Error::NoSuchEvent`] if there is no event `n`, [`Error::WrongThread`].
+    pub fn set_period(&self, n: usize, period: u64, jitter: u64) -> Result<(), Error> {
+        let slot = self.0.events().nth(n).ok_or(Error::NoSuchEvent)?;
+        if !(1..=1 << 63).contains(&period) || jitter >= period {
+            return Err(Error::Period);
+        }
+        if self.0.is_started() && !self.0.is_of_this_thread() {
+            return Err(Error::WrongThread);
+        }
+        slot.period.store(period, Relaxed);
+        slot.jitter.store(jitter, Relaxed);
+        match slot.pmc() {
+            Some(pmc) if self.0.is_started() => {
+                thread::with(|t| period::set(t, pmc, period, jitter));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Installs `handler` and lets the events count and EBBs come.
+    ///
+    /// # Errors
+    ///
+    /// As [`install_saving`](crate::install_saving); [`Error::NotScheduled`], after which
+    /// [`resume`](Self::resume) tries again; [`Error::WrongThread`], [`Error::InUse`].
+    ///
+    /// # Safety
+    ///
+    /// As [`install_saving`](crate::install_saving).
+    pub unsafe fn start<F>(&self, save: Save, handler: F) -> Result<(), Error>
+    where
+        F: Fn(&mut EbbContext<'_>) + Copy + 'static,
+    {
+        // SAFETY: the caller's contract.
+        unsafe { self.start_call(save, call::<F>, data_of(handler)) }
+    }
+
+    /// [`start`](Self::start) with a function as C has it, and what it gets as its second
+    /// argument.
+    ///
+    /// # Errors
+    ///
+    /// As [`start`](Self::start).
+    ///
+    /// # Safety
+    ///
+    /// As [`start`](Self::start). `handler` gets valid pointers, and what `user` points at lives
+    /// until the thread has closed the session or ended.
+    pub unsafe fn start_raw(
+        &self,
+        save: Save,
+        handler: RawHandler,
+        user: *mut c_void,
+    ) -> Result<(), Error> {
+        // SAFETY: both functions take two addresses.
+        let handler = unsafe { core::mem::transmute::<RawHandler, Call>(handler) };
+        // SAFETY: the caller's contract.
+        unsafe { self.start_call(save, handler, data_of(user)) }
+    }
+
+    /// # Safety
+    ///
+    /// As [`start`](Self::start).
+    unsafe fn start_call(
+        &self,
+        save: Save,
+        handler: Call,
+        data: MaybeUninit<u64>,
+    ) -> Result<(), Error> {
+        self.0.check_thread()?;
+        attached::release_closed();
+        if thread::with(|t| t.session.load(Relaxed)) != 0 && !self.0.is_of_this_thread() {
+            return Err(Error::InUse);
+        }
+        // SAFETY: the caller's contract.
+        unsafe { control::install_call(save, handler, data)? };
+        attached::attach(&self.0)?;
+        self.0.set_paused(attached::NOT);
+        let leader = self.0.leader()?;
+        leader.enable()?;
+        thread::with(|t| {
+            for slot in self.0.events() {
+                let (period, jitter) = (slot.period.load(Relaxed), slot.jitter.load(Relaxed));
+                if let (Some(pmc), 1..) = (slot.pmc(), period) {
+                    period::set(t, pmc, period, jitter);
+                }
+            }
+            // From here on an access to a PMU that is gone is stepped over.
+            t.active.store(1, Relaxed);
+            Mmcr0::FC.write();
+            for pmc in Pmc::ALL {
+                pmc.write(period::start_value(t, pmc));
+            }
+            // Not to be taken for what an eviction in a handler leaves.
+            t.rearm.store(1, Relaxed);
+        });
+        // Sets the counters going, too.
+        control::enable()?;
+        self.check_scheduled()
+    }
+
+    fn check_scheduled(&self) -> Result<(), Error> {
+        match self.0.leader()?.is_scheduled()? {
+            true => Ok(()),
+            false => Err(Error::NotScheduled),
+        }
+    }
+
+    /// Stops events and EBBs, from any thread. The counters keep what they have. A handler that
+    /// runs, of another thread, comes to its end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`] in the child of a fork, [`Error::Closed`].
+    pub fn pause(&self) -> Result<(), Error> {
+        self.0.check_process()?;
+        self.0.leader()?.disable()?;
+        if self.0.is_of_this_thread() {
+            control::disable();
+            self.0.set_paused(attached::BY_OWNER);
+        } else if self.0.paused() == attached::NOT {
+            self.0.set_paused(attached::BY_OTHER);
+        }
+        Ok(())
+    }
+
+    /// Goes on after [`pause`](Self::pause), after [`Rearm::Stop`](crate::Rearm), or after an
+    /// eviction.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotScheduled`] if another pinned event still holds the PMU, and
+    /// [`Error::ResumeByOwner`] on another thread than the session's, if that one has paused the
+    /// session itself or lost the PMU in the middle of a handler. [`Error::NotInstalled`] before
+    /// [`start`](Self::start), else as [`pause`](Self::pause).
+    pub fn resume(&self) -> Result<(), Error> {
+        self.0.check_process()?;
+        if !self.0.is_started() {
+            return Err(Error::NotInstalled);
+        }
+        let own = self.0.is_of_this_thread();
+        if !own && self.0.paused() == attached::BY_OWNER {
+            return Err(Error::ResumeByOwner);
+        }
+        let leader = self.0.leader()?;
+        if own && !self.0.is_stuck()? {
+            // First, so that an alert finds EBBs on.
+            control::enable()?;
+            leader.enable()?;
+        } else {
+            leader.enable()?;
+        }
+        self.0.set_paused(attached::NOT);
+        self.check_scheduled()?;
+        match self.0.is_stuck()? {
+            false => Ok(()),
+            true if own => {
+                thread::with(|t| t.rearm.store(1, Relaxed));
+                control::evicted();
+                control::resume()
+            }
+            true => Err(Error::ResumeByOwner),
+        }
+    }
+
+    /// What the session is doing.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self.0.check_process() {
+            Err(Error::Gone) => return State::Gone,
+            Err(_) => return State::Ended,
+            Ok(()) if !self.0.is_started() => return State::Idle,
+            Ok(()) => {}
+        }
+        if self.0.is_of_this_thread() {
+            match control::owner() {
+                Owner::Foreign(_) => return State::Foreign,
+                Owner::Gone => return State::Gone,
+                Owner::Nobody => return State::Idle,
+                Owner::Library => {}
+            }
+        }
+        let scheduled = self.0.leader().and_then(Descriptor::is_scheduled);
+        match (scheduled, self.0.is_stuck()) {
+            (_, Err(_)) | (Err(_), _) => State::Ended,
+            _ if self.0.paused() != attached::NOT => State::Paused,
+            (Ok(false), _) => State::Evicted,
+            (Ok(true), Ok(true)) => State::Paused,
+            (Ok(true), Ok(false)) => State::Running,
+        }
+    }
+
+    /// Number of EBBs since [`start`](Self::start); 0 once the thread has ended.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.with_thread(|t| t.ebbs.load(Relaxed)).unwrap_or(0)
+    }
+
+    /// The leader's descriptor, for `poll`, which reports POLLERR once the session was evicted.
+    /// It is the session's to close; -1 once that is done.
+    #[must_use]
+    pub fn descriptor(&self) -> i32 {
+        self.0.slots[0].descriptor.raw()
+    }
+
+    /// Turns EBBs off and closes the events, on any thread; the same as dropping it, but visible.
+    /// On another thread than the session's a handler that has just begun may still come to its
+    /// end afterwards.
+    pub fn close(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.0.is_of_this_thread() {
+            // Unless EBBHR is somebody else's by now, which is theirs then.
+            let _ = control::uninstall();
+        }
+        self.0.close();
+        attached::release_closed();
+    }
+}

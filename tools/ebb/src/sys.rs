@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The system calls of a [`Session`](crate::Session), without the standard library.
+
+use core::ffi::CStr;
+use core::ptr;
+use core::sync::atomic::AtomicI32;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::error::Error;
+
+/// The part of `struct perf_event_attr` (uapi/linux/perf_event.h) that an EBB event fills in.
+#[repr(C)]
+#[derive(Default)]
+struct EventAttr {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+}
+
+// PERF_ATTR_SIZE_VER1.
+const _: () = assert!(size_of::<EventAttr>() == 72);
+
+const PERF_TYPE_RAW: u32 = 4;
+const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
+const PERF_EVENT_IOC_ENABLE: libc::Ioctl = 0x2400;
+const PERF_EVENT_IOC_DISABLE: libc::Ioctl = 0x2401;
+/// `_IOC_NONE` of this architecture, in an ioctl's upper bits.
+const IOC_NONE: libc::Ioctl = 1 << 29;
+
+const DISABLED: u64 = 1;
+const PINNED: u64 = 1 << 2;
+const EXCLUSIVE: u64 = 1 << 3;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HV: u64 = 1 << 6;
+const EXCLUDE_IDLE: u64 = 1 << 7;
+
+/// The descriptor of a perf event, closed on drop. [`close`](Self::close) may come from any
+/// thread.
+pub(crate) struct Descriptor(AtomicI32);
+
+impl Descriptor {
+    /// Of no event yet.
+    pub(crate) const fn none() -> Self {
+        Self(AtomicI32::new(-1))
+    }
+
+    /// Opens an event of the calling thread, on any CPU: pinned, exclusive and disabled, or a
+    /// member of `leader`'s group. Fails with the kernel's errno.
+    pub(crate) fn open(&self, config: u64, config1: u64, leader: Option<&Self>) -> Result<(), i32> {
+        let user_only = EXCLUDE_KERNEL | EXCLUDE_HV | EXCLUDE_IDLE;
+        let attr = EventAttr {
+            kind: PERF_TYPE_RAW,
+            // CAST: 72.
+            size: size_of::<EventAttr>() as u32,
+            config,
+            config1,
+            flags: match leader {
+                None => user_only | DISABLED | PINNED | EXCLUSIVE,
+                Some(_) => user_only,
+            },
+            ..EventAttr::default()
+        };
+        let group = leader.map_or(-1, Self::raw);
+        // SAFETY: the kernel only reads the structure, whose size it is told.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                &raw const attr,
+                0,
+                -1,
+                group,
+                PERF_FLAG_FD_CLOEXEC,
+            )
+        };
+        match i32::try_from(fd) {
+            Ok(fd) if fd >= 0 => {
+                self.0.store(fd, Relaxed);
+                Ok(())
+            }
+            _ => Err(errno()),
+        }
+    }
+
+    /// The descriptor, or -1 once it is closed.
+    pub(crate) fn raw(&self) -> i32 {
+        self.0.load(Relaxed)
+    }
+
+    /// Closes it, if nobody has.
+    pub(crate) fn close(&self) {
+        let fd = self.0.swap(-1, Relaxed);
+        if fd >= 0 {
+            // SAFETY: it was open, and nobody else closes it.
+            unsafe { libc::close(fd) };
+        }
+    }
+
+    /// Enables the group of a leader.
+    pub(crate) fn enable(&self) -> Result<(), Error> {
+        self.ioctl("PERF_EVENT_IOC_ENABLE", IOC_NONE | PERF_EVENT_IOC_ENABLE)
+    }
+
+    /// Disables the group of a leader: it is off the PMU when this returns.
+    pub(crate) fn disable(&self) -> Result<(), Error> {
+        self.ioctl("PERF_EVENT_IOC_DISABLE", IOC_NONE | PERF_EVENT_IOC_DISABLE)
+    }
+
+    fn ioctl(&self, what: &'static str, request: libc::Ioctl) -> Result<(), Error> {
+        // SAFETY: an ioctl without a pointer.
+        match unsafe { libc::ioctl(self.raw(), request, 0) } {
+            -1 => Err(Error::last(what)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether an enabled group is on the PMU when its thread runs, that is not in error state.
+    pub(crate) fn is_scheduled(&self) -> Result<bool, Error> {
+        let mut count = 0_u64;
+        // SAFETY: the variable has the 8 bytes.
+        match unsafe { libc::read(self.raw(), (&raw mut count).cast(), 8) } {
+            -1 => Err(Error::last("read of the event")),
+            n => Ok(n != 0),
+        }
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Maps the first page of an event's buffer; its address, or 0 if the kernel allows this user no
+/// more such memory. With the page `poll` of the descriptor reports POLLERR for an event that
+/// was evicted, and nothing before; without it POLLHUP in either case.
+pub(crate) fn map_page(event: &Descriptor) -> usize {
+    let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
+    let (size, fd) = (page_size(), event.raw());
+    // SAFETY: a new mapping, where the kernel has room.
+    let address = unsafe { libc::mmap(ptr::null_mut(), size, protection, flags, fd, 0) };
+    match address {
+        libc::MAP_FAILED => 0,
+        _ => address.expose_provenance(),
+    }
+}
+
+/// Gives it back.
+///
+/// # Safety
+///
+/// `address` is of [`map_page`], in this process; nobody refers to it.
+pub(crate) unsafe fn unmap_page(address: usize) {
+    // SAFETY: the caller's contract.
+    unsafe { libc::munmap(ptr::with_exposed_provenance_mut(address), page_size()) };
+}
+
+fn page_size() -> usize {
+    // SAFETY: asks for a number.
+    let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(size).unwrap_or(1 << 16)
+}
+
+/// Reads a small file into `buffer`; the part that it filled.
+pub(crate) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
+    // SAFETY: a path that ends with 0.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: the buffer is ours for its length; the descriptor is closed once.
+    let length = unsafe {
+        let length = libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len());
+        libc::close(fd);
+        length
+    };
+    let read = buffer.get(..usize::try_from(length).ok()?)?;
+    core::str::from_utf8(read).ok()
+}
+
+/// The errno of the system call that failed last.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: the C library gives the address of this thread's.
+    unsafe { *libc::__errno_location() }
+}
+
+/// The calling thread's id.
+pub(crate) fn thread_id() -> libc::pid_t {
+    // SAFETY: asks for a number. CAST: a pid_t.
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
+}
+
+/// The process' id.
+pub(crate) fn process_id() -> libc::pid_t {
+    // SAFETY: asks for a number.
+    unsafe { libc::getpid() }
+}
