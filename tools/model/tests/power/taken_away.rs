@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hypervisor takes a CPU away while the BHRB records: what another partition left there gets
-//! into no branch stack.
+//! The hypervisor takes a CPU away: what another partition left in the BHRB gets into no branch
+//! stack, and a PMU that comes back with counters running is frozen before it is programmed.
 
 use crate::power::{
     bhrb::Bhrb,
@@ -9,9 +9,12 @@ use crate::power::{
     regs::Mmcr0,
     spr::{boot, with_cpu},
 };
-use pmu_model::{Branch, BranchForm, Context, FOREIGN, Instruction, Processor, mmcra, spr};
+use pmu_model::{
+    Branch, BranchForm, Context, FOREIGN, Instruction, Isa, Processor, mmcr0, mmcra, spr,
+};
 
 const FROM: u64 = 0x1000;
+const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
 
 /// A CPU that records the branches of a program, and the count of dispatches from the start.
 fn recording(processor: Processor) -> (LocalPmu<'static>, u32) {
@@ -82,5 +85,32 @@ fn a_partition_that_ran_while_the_bhrb_was_cleared_is_seen() {
         // known: either counts.
         take_away();
         assert_eq!(Bhrb::new().read(before), None);
+    }
+}
+
+#[test]
+fn a_pmu_that_is_claimed_stands_still_whatever_the_hypervisor_put_back() {
+    for processor in Processor::ALL {
+        boot(processor);
+        // SAFETY: There are no interrupts on the host but those that the test makes.
+        let local = unsafe { LocalPmu::new() };
+        let v31 = processor.isa() >= Isa::V31;
+        with_cpu(|cpu| {
+            cpu.facility.mtspr(spr::MMCR1, 0x0202_0202);
+            cpu.facility.mtspr(spr::PMC1, 0x7fff_ff00);
+            // Counters run, alerts are on, and programs may write.
+            let running = mmcr0::PMAE | mmcr0::PMC1CE | 0b10 << 18;
+            cpu.facility.mtspr(spr::MMCR0, running);
+        });
+        local.claim(v31);
+        with_cpu(|cpu| {
+            assert!(cpu.lppaca.pmcregs_in_use);
+            let closed = if v31 { mmcr0::PMCCEXT } else { 0 };
+            let expected = mmcr0::FC | 0b01 << 18 | closed;
+            assert_eq!(cpu.facility.mfspr(spr::MMCR0), expected, "{processor:?}");
+            let before = cpu.facility.mfspr(spr::PMC1);
+            cpu.facility.execute(&Instruction::at(KERNEL_TEXT));
+            assert_eq!(cpu.facility.mfspr(spr::PMC1), before);
+        });
     }
 }
