@@ -135,10 +135,7 @@ impl Driver {
         this_cpu: &ExclusiveCpu<'_>,
         new: Option<&Event>,
     ) -> Result<Assignment, isa207::Refusal> {
-        let mut requests = Requests::new();
-        for event in Iterator::chain(this_cpu.slots().iter(), new) {
-            requests.push(event)?;
-        }
+        let requests = requests(Iterator::chain(this_cpu.slots().iter(), new))?;
         if let Some(assignment) = this_cpu.state().solved_groups.find(&requests) {
             return Ok(assignment);
         }
@@ -146,6 +143,22 @@ impl Driver {
         this_cpu.state().solved_groups.store(requests, assignment);
         Ok(assignment)
     }
+
+    /// Finds counters for the CPU's events, which others left that they counted beside. This is not
+    /// stored: as a group of their own the same events may be refused.
+    fn assign_rest(&self, this_cpu: &ExclusiveCpu<'_>) -> Result<Assignment, isa207::Refusal> {
+        let rest = requests(this_cpu.slots().iter())?;
+        self.model.solve_rest(rest.as_slice(), self.machine)
+    }
+}
+
+/// What these events ask for. Fails if there are more than counters.
+fn requests<'a>(events: impl Iterator<Item = &'a Event>) -> Result<Requests, isa207::Refusal> {
+    let mut requests = Requests::new();
+    for event in events {
+        requests.push(event)?;
+    }
+    Ok(requests)
 }
 
 // The callbacks call `Driver::add()` and so on: `self.add()` would call the trait's method again.

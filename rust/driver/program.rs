@@ -177,13 +177,16 @@ impl Driver {
         if let Some(assignment) = this_cpu.state().assignment.get() {
             return Some(assignment);
         }
-        match self.assign(this_cpu, None) {
+        // Without a transaction the events are what others left of a set that was found to fit.
+        let assignment = self.assign(this_cpu, None);
+        match assignment.or_else(|_| self.assign_rest(this_cpu)) {
             Ok(assignment) => {
                 this_cpu.state().assignment.set(Some(assignment));
                 Some(assignment)
             }
             Err(refusal) => {
-                // Any subset of a schedulable set fits, so this is a bug. The PMU stays disabled.
+                // What is left of a set that fits always counts on, so this is a bug. The PMU stays
+                // disabled.
                 pr_err_once!("scheduled events do not fit: {}\n", refusal.reason());
                 None
             }

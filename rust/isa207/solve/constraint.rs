@@ -92,6 +92,13 @@ pub(super) struct Constraints {
 impl Constraints {
     /// Number of programmable counters.
     const PROGRAMMABLE: u8 = 4;
+    /// Those of an event that left, whichever it was: it may have been the one on PMC4.
+    pub(super) const OF_ONE_THAT_LEFT: Self = Self {
+        named_pmcs: 0,
+        programmable: 0,
+        bus_on_pmc4: true,
+        selectors: Selectors { used: 0, values: 0 },
+    };
     /// PMC1 to PMC4 as a set.
     const PROGRAMMABLE_PMCS: u8 = 0x0f;
 

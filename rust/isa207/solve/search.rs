@@ -88,10 +88,13 @@ impl Step {
 /// Chooses a code for each request and stores it in `codes`; returns the constraints of the chosen
 /// ones.
 ///
+/// They must be met together with those of `other`, which takes no counter.
+///
 /// `why` says why the codes as asked for cannot be counted together; it is the answer if no others
 /// can, either.
 pub(super) fn search(
     model: &CpuModel,
+    other: &Constraints,
     reqs: &[Request],
     codes: &mut [EventCode; COUNTERS],
     why: Refusal,
@@ -111,7 +114,7 @@ pub(super) fn search(
     if !taken.fit_beside(0, 0) {
         return Err(why);
     }
-    let mut settled = Constraints::default();
+    let mut settled = *other;
     for step in steps.iter_mut() {
         if let [only] = step.alternatives.as_slice() {
             settled = settled.with(&only.constraints)?;

@@ -46,6 +46,23 @@ impl CpuModel {
     /// What is wrong with the first invalid event, or what first kept the events from counting
     /// together by the codes as asked for.
     pub fn solve(&self, reqs: &[Request], machine: Machine) -> Result<Assignment, Refusal> {
+        self.solve_beside(&Constraints::default(), reqs, machine)
+    }
+
+    /// As [`CpuModel::solve`], for what is left of a group that was solved when some of its events
+    /// are gone: it always counts on, although POWER9 would refuse it as a group of its own if the
+    /// only event of units 6 to 9 on PMC4 is among those.
+    pub fn solve_rest(&self, reqs: &[Request], machine: Machine) -> Result<Assignment, Refusal> {
+        self.solve_beside(&Constraints::OF_ONE_THAT_LEFT, reqs, machine)
+    }
+
+    /// Solves `reqs` beside something with these constraints.
+    fn solve_beside(
+        &self,
+        other: &Constraints,
+        reqs: &[Request],
+        machine: Machine,
+    ) -> Result<Assignment, Refusal> {
         if reqs.len() > COUNTERS {
             return Err(Refusal::TooManyEvents);
         }
@@ -56,7 +73,7 @@ impl CpuModel {
             return Err(Refusal::NoBhrb);
         }
         // No choice of codes helps if the requests disagree apart from them.
-        all_together(reqs.iter().map(Constraints::of_request))?;
+        all_together(other, reqs.iter().map(Constraints::of_request))?;
         if machine.strict_branch_filters && mmcr::common_ifm(reqs).is_none() {
             return Err(Refusal::Conflict(Selector::BranchFilter));
         }
@@ -68,9 +85,9 @@ impl CpuModel {
         let as_asked = reqs
             .iter()
             .map(|req| Constraints::new(self, req, req.event_code()));
-        let constraints = match all_together(as_asked) {
+        let constraints = match all_together(other, as_asked) {
             Ok(constraints) => constraints,
-            Err(why) => search(self, reqs, &mut codes, why)?,
+            Err(why) => search(self, other, reqs, &mut codes, why)?,
         };
 
         let mut pmcs = [Pmc::Pmc1; COUNTERS];
@@ -93,9 +110,12 @@ impl CpuModel {
     }
 }
 
-/// The constraints of a whole group, or what first keeps it from counting.
-fn all_together(mut group: impl Iterator<Item = Constraints>) -> Result<Constraints, Refusal> {
-    let all = group.try_fold(Constraints::default(), |all, event| all.with(&event))?;
+/// The constraints of a whole group and of `other`, or what first keeps it from counting.
+fn all_together(
+    other: &Constraints,
+    mut group: impl Iterator<Item = Constraints>,
+) -> Result<Constraints, Refusal> {
+    let all = group.try_fold(*other, |all, event| all.with(&event))?;
     all.check_group()?;
     Ok(all)
 }

@@ -54,6 +54,14 @@ fn the_bus_needs_pmc4() {
     let answer = group(POWER9, &codes).unwrap();
     assert_eq!(places(&answer)[2], (5, 0x500fa));
 
+    // What the one on PMC4 leaves counts on as before.
+    let rest = [0x36880, 0x1001e].map(request);
+    let answer = model(POWER9).solve_rest(&rest, Machine::default()).unwrap();
+    let whole = group(POWER9, &[0x46080, 0x36880, 0x1001e]).unwrap();
+    assert_eq!(places(&answer), places(&whole)[1..]);
+    assert_eq!(answer.mmcr.mmcr1 >> 32 & 0xf, whole.mmcr.mmcr1 >> 32 & 0xf);
+    assert!(model(POWER9).solve(&rest, Machine::default()).is_err());
+
     let refused = conflict(Selector::BusEvent);
     let other = group(POWER9, &[0x46080, 0x36882]);
     assert_eq!(other, refused);

@@ -176,6 +176,28 @@ fn closed_leader() -> Outcome {
     Ok(())
 }
 
+/// On POWER9 the leader keeps PMC4 for an event of units 6 to 9, without which no other one of them
+/// may be added. When it is closed, what is left counts on.
+fn closed_leader_on_the_bus() -> Outcome {
+    if machine::model()? != machine::Model::Power9 {
+        return ktap::skip("only POWER9 has the rule");
+    }
+    let leader = Attr::raw(0x46080).open()?;
+    let refused = errno_of(Attr::raw(0x36880).open());
+    check!(refused == libc::EINVAL, "alone: errno {refused}");
+    let bus = Attr::raw(0x36880).open_with(&leader)?;
+    let member = Attr::raw(on_pmc(1, CYCLES)).open_with(&leader)?;
+    leader.enable()?;
+    work::run(WORK);
+    drop(leader);
+    let before = member.read()?.value;
+    work::run(WORK);
+    let after = member.read()?.value;
+    check!(before > 0 && after > before, "{before}, then {after}");
+    drop(bus);
+    Ok(())
+}
+
 fn software_leader() -> Outcome {
     let leader = Attr::software(PERF_COUNT_SW_TASK_CLOCK).grouped().open()?;
     let _member = Attr::instructions().open_with(&leader)?;
@@ -192,5 +214,5 @@ fn software_leader() -> Outcome {
 ktap::main! {
     equal_events_count_alike, read_in_order_with_ids, full_pmu, member_alone_stops,
     nothing_without_leader, members_added_while_counting, reset_whole_group, closed_member,
-    closed_leader, software_leader,
+    closed_leader, closed_leader_on_the_bus, software_leader,
 }
