@@ -4,6 +4,7 @@
 //! allows, which stops an event for the rest of a tick.
 
 use std::io;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use pmu_selftests::TASK_AND_CPU;
@@ -147,16 +148,17 @@ fn new_frequency_by_ioctl() -> Outcome {
     Ok(())
 }
 
-/// All `samples` stand for `period`, and there are as many as make up `count`, but for
+/// All `samples` stand for `period`, and there are as many as make up one of `counts`, but for
 /// one: a period may have begun before the count, and the last one is open.
-fn samples_of(period: u64, samples: &[Sample], count: u64) -> Outcome {
+fn samples_of(period: u64, samples: &[Sample], counts: RangeInclusive<u64>) -> Outcome {
     for sample in samples {
         check!(sample.period == period, "{} of {period}", sample.period);
     }
-    let (taken, due) = (samples.len() as u64, count / period);
+    let taken = samples.len() as u64;
+    let due = (counts.start() / period).saturating_sub(1)..=counts.end() / period + 1;
     check!(
-        taken.abs_diff(due) <= 1,
-        "period {period}: {taken} samples, {due} due"
+        due.contains(&taken),
+        "period {period}: {taken} samples, {due:?} due"
     );
     Ok(())
 }
@@ -167,13 +169,20 @@ fn at_period(period: u64) -> io::Result<Recorder> {
     Recorder::open(attr, PAGES)
 }
 
-/// Works under a running event of a period that has just been set.
-fn work_at(recorder: &mut Recorder, period: u64, instructions: u64) -> Outcome {
+/// Works under a running event of a period that has just been set, when it had counted `before`
+/// or more.
+fn work_at(recorder: &mut Recorder, before: u64, period: u64, instructions: u64) -> Outcome {
+    // System calls count too, on a debug kernel for many periods: what they do beside this work may
+    // be in the samples or not.
     let start = recorder.event.read()?.value;
     work::run(instructions);
-    let count = recorder.event.read()?.value - start;
-    samples_of(period, &recorder.take()?, count)?;
-    check!(count >= instructions * 9 / 10, "counted {count}");
+    let end = recorder.event.read()?.value;
+    let samples = recorder.take()?;
+    let after = recorder.event.read()?.value;
+    samples_of(period, &samples, end - start..=after - before)?;
+    // A kernel that checks itself misses more while it takes a sample, under either driver.
+    let least = instructions * if machine::is_debug_kernel() { 8 } else { 9 } / 10;
+    check!(end - start >= least, "counted {start} to {end}");
     Ok(())
 }
 
@@ -189,8 +198,9 @@ fn new_period_while_running() -> Outcome {
     );
     for period in [100_003, 20_011, 500_009, 50_021] {
         recorder.event.set_period(period)?;
+        let before = recorder.event.read()?.value;
         recorder.take()?;
-        work_at(&mut recorder, period, 5_000_000)?;
+        work_at(&mut recorder, before, period, 5_000_000)?;
     }
     let event = &recorder.event;
     check!(
@@ -213,10 +223,11 @@ fn new_period_begins_anew() -> Outcome {
             recorder.event.enable()?;
         }
         recorder.take()?;
+        let before = recorder.event.read()?.value;
         recorder.event.set_period(period)?;
         recorder.event.enable()?;
         println!("runs: {runs}");
-        work_at(&mut recorder, period, 10 * period)?;
+        work_at(&mut recorder, before, period, 10 * period)?;
     }
     Ok(())
 }
