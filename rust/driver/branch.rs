@@ -93,7 +93,8 @@ pub(super) fn event_added(this_cpu: &ExclusiveCpu<'_>, event: &Event) {
     }
 }
 
-/// Clears the BHRB. A PMI in the middle leaves the branch stacks of its samples empty.
+/// Clears the BHRB. A PMI in the middle may find it full: the PMU still has the events that it was
+/// filled for. Or it finds that the count has changed, and leaves the branch stack empty.
 pub(super) fn clear_bhrb(this_cpu: &ThisCpu<'_>, local: &LocalPmu<'_>) {
     this_cpu.bhrb_dispatches.set(local.clear_bhrb());
 }

@@ -36,7 +36,7 @@ pub(crate) struct SharedState {
     pub(super) mmcr0: PmiCell<u64>,
     /// MMCRA\[IFM\] as the PMU was last programmed: the filter of the BHRB.
     pub(super) ifm: PmiCell<u8>,
-    /// The count of dispatches when the BHRB was last cleared, see [`branch::clear_bhrb`].
+    /// The count of dispatches when the BHRB was last cleared, see `branch::clear_bhrb`.
     pub(super) bhrb_dispatches: PmiCell<u32>,
     /// The alert of the program whose events are on the PMU, for an emulator.
     pub(super) alert: AlertState,

@@ -163,18 +163,24 @@ impl SetAside {
     }
 }
 
+/// Tells that a PMU stays set aside.
+fn report(e: Error) {
+    pr_err!("the built-in PMU could not be registered again ({e:?}): none until a reboot\n");
+}
+
 impl Drop for SetAside {
     fn drop(&mut self) {
-        // Without it nobody counts until the module is loaded again, so do not give up at once when
-        // memory is short.
-        for attempt in 1..=Self::ATTEMPTS {
-            let Err(e) = self.register() else {
-                return;
-            };
-            pr_err!("attempt {attempt} to register the built-in PMU again failed ({e:?})\n");
-            if attempt < Self::ATTEMPTS {
-                fsleep(Delta::from_millis(200));
+        // Without it nobody counts until the machine is started anew, as the next load finds no PMU
+        // to set aside. So do not give up at once when memory is short.
+        for _ in 1..Self::ATTEMPTS {
+            match self.register() {
+                Err(ENOMEM) => fsleep(Delta::from_millis(200)),
+                Err(e) => return report(e),
+                Ok(()) => return,
             }
+        }
+        if let Err(e) = self.register() {
+            report(e);
         }
     }
 }

@@ -76,7 +76,8 @@ pub(crate) fn set_not_shared() {
 }
 
 /// How often the hypervisor has taken this CPU away and given it back (`yield_count` of the
-/// lppaca), modulo 2^32. Always the same if no other partition runs there, as on bare metal.
+/// lppaca), modulo 2^32. Always the same on bare metal, where the kernel itself is the hypervisor:
+/// what runs in a guest of its own is of the task that entered it.
 #[inline]
 pub(crate) fn dispatches() -> u32 {
     if !SHARED.load(Relaxed) {
