@@ -15,6 +15,8 @@ import socket
 import subprocess
 import termios
 
+from kernellog import complaint
+
 # Exit status; scripts/vm --help says when.
 TIMED_OUT = 124
 GUEST_BROKEN = 125
@@ -27,33 +29,6 @@ PROPERTIES = ["cap-cfpc=broken", "cap-sbbc=broken", "cap-ibs=broken", "cap-ccf-a
 # How much is shown of what QEMU said before it died.
 SAID_LINES = 10
 SAID_CHARACTERS = 2000
-
-# How the kernel opens a report that something is wrong with it. The texts are
-# those of kernel/panic.c, lib/bug.c, arch/powerpc/kernel/traps.c,
-# kernel/locking/lockdep.c, kernel/rcu/tree_stall.h, kernel/hung_task.c,
-# kernel/watchdog.c, mm/slub.c, mm/page_poison.c, lib/debugobjects.c and the
-# sanitizers' report.c; the last two say that a check was given up.
-REPORT = re.compile(
-    rb"\b(?:WARNING|BUG|KASAN|KCSAN|KFENCE|UBSAN): "
-    rb"|kernel BUG at "
-    rb"|\bOops: |\bOops\[#"
-    rb"|Kernel panic - not syncing"
-    rb"|INFO: (?:possible|suspicious|inconsistent|trying to register) "
-    rb"|INFO: task .* blocked for more than"
-    rb"|INFO: rcu_\w+ .*(?:stall|detected)"
-    rb"|self-detected stall"
-    rb"|Hard LOCKUP|soft lockup"
-    rb"|Unrecoverable .* [Ee]xception"
-    rb"|\bBUG \S+ \(.*\): "
-    rb"|pagealloc: (?:memory corruption|single bit error)"
-    rb"|(?:list_add|list_del) corruption"
-    rb"|ODEBUG: Out of memory"
-    rb"|turning off the locking correctness validator"
-)
-
-# Bits of /proc/sys/kernel/tainted that mean the same, should the report itself
-# not have been seen (Documentation/admin-guide/tainted-kernels.rst).
-TAINTS = {5: "bad page", 7: "oops", 9: "warning", 14: "soft lockup"}
 
 
 class Stop(Exception):
@@ -200,16 +175,6 @@ class Guest:
         """What there is to read of a guest that went wrong: whose it is, and its path."""
         logs = {"the kernel's log": self.console_log, "what QEMU said": self.qemu_log}
         return {name: path for name, path in logs.items() if path.stat().st_size}
-
-
-def complaint(log, taint):
-    """The first report in what the console printed, or what the taint mask tells."""
-    # The console ends its lines as a terminal does.
-    for line in log.replace(b"\r", b"").splitlines():
-        if REPORT.search(line):
-            return line.strip().decode(errors="replace")
-    meanings = (f"the kernel is tainted by: {text}" for bit, text in TAINTS.items() if taint >> bit & 1)
-    return next(meanings, None)
 
 
 def copy(consoles):
