@@ -67,9 +67,10 @@ check-debug: ## run the guests' tests on a kernel that checks itself (most of an
 	@$(in_root) scripts/check --debug
 
 .PHONY: conformance
-conformance: module ## compare with the built-in driver by the kernel's own selftests
+conformance: module ## run the kernel's own PMU selftests; COMPARE=1: under the built-in driver too
 	@scripts/setup root guest selftests
-	@scripts/python scripts/conformance --cpus $(CPUS) --suites $(SUITES) --without $(WITHOUT) --qemu '$(QEMU)'
+	@scripts/python scripts/conformance --cpus $(CPUS) --suites $(SUITES) --without $(WITHOUT) --qemu '$(QEMU)' \
+		$(if $(COMPARE),--compare)
 
 .PHONY: host-test
 host-test: ## run the tests that need no guest
@@ -134,4 +135,4 @@ help: ## this list
 	@echo
 	@echo '  KDIR=DIR       kernel tree of modules and install; now $(KDIR)'
 	@echo '  EBB_CACHE=DIR  where everything else is kept; now $(EBB_CACHE)'
-	@echo '  CPUS=, SUITES=, WITHOUT=, QEMU=   what conformance runs: Documentation/testing.md'
+	@echo '  CPUS=, SUITES=, WITHOUT=, QEMU=, COMPARE=   what conformance runs: Documentation/testing.md'
