@@ -89,7 +89,12 @@ fuzz: ## look for events that isa207 gets wrong, SECONDS=60 for each target
 	@scripts/fuzz '$(or $(SECONDS),60)'
 
 .PHONY: bench
-bench: tools ## measure what solving a group costs, in instructions
+bench: module tools ## measure each path through both drivers, in instructions, against scripts/bench-goals
+	@scripts/setup guest
+	@scripts/python scripts/bench
+
+.PHONY: bench-solver
+bench-solver: tools ## measure what solving a group costs, in instructions
 	@scripts/setup kernel guest
 	@scripts/vm run --driver in-tree --add '$(programs)/isa207_bench' -- isa207_bench
 

@@ -61,7 +61,14 @@ def qemu_command(qemu, folder, options):
         # formats the NVRAM; the kernel warns of one that is blank.
         devices = ["-M", "x-vof=on", "-cpu", options.cpu, "-nodefaults", "-prom-env", "auto-boot?=false"]
     command = [*qemu, "-M", machine_options(qemu, machine), *devices]
-    command += ["-accel", "tcg", "-smp", options.smp, "-m", options.mem]
+    accel = "tcg"
+    if options.trace:
+        # A line is of a translation block, which thus has to be an instruction, entered each
+        # time by way of the main loop.
+        file, _, ranges = options.trace.rpartition(":")
+        accel = "tcg,one-insn-per-tb=on"
+        command += ["-d", "exec,nochain", "-dfilter", ranges, "-D", os.path.abspath(file)]
+    command += ["-accel", accel, "-smp", options.smp, "-m", options.mem]
     command += ["-display", "none", "-no-reboot"]
     command += ["-kernel", folder / "vmlinux", "-initrd", folder / "initramfs"]
     # ignore_loglevel: no report may get lost, whatever the command does to the

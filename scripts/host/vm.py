@@ -90,6 +90,8 @@ def addition(text):
     return path, target
 
 
+RANGE = r"0x[0-9a-f]+(\.\.|\+)0x[0-9a-f]+"
+
 # Each option's default, what its values are, and the help on it.
 OPTIONS = [
     ("--cpu", "power10", ["power8", "power9", "power10", "power11"], "default: power10"),
@@ -113,6 +115,9 @@ OPTIONS = [
         2"""),
     ("--timeout", None, matching(r"\d{1,7}", "a number of seconds"), """stop the guest after these seconds on the
         host; 0: never. Default: 300 for "run", 0 for "shell\""""),
+    ("--trace", None, matching(rf"[^:]+:{RANGE}(,{RANGE})*", "FILE:RANGES"), """FILE:RANGES, as
+        trace.log:0x100..0x1ff,0xc000+0x40: write a line to FILE, in EBB_CACHE or the checkout, for each
+        instruction executed at these addresses (QEMU's "exec" log). The guest is ten times as slow then"""),
     ("--gdb", None, matching(r"\d{1,5}", "a number of a port"), """wait, before the first instruction, for a gdb
         that connects to this port of the host (see CONTRIBUTING.md)"""),
 ]

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a PMU driver executes in a guest: where its code is, and what a trace of
+QEMU's ("exec" log, `scripts/vm run --trace`) has of it.
+
+A driver's own instructions are those of its functions, of memcpy() and its like where
+the driver calls them, and of what the kernel has for Rust only.
+"""
+
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from elf import Elf
+
+# Objects of the built-in driver, in arch/powerpc/perf.
+IN_TREE = ("core-book3s", "isa207-common", "bhrb", "generic-compat-pmu", "power*-pmu")
+MEM = ("memcpy", "memcpy_power7", "memset", "memmove", "backwards_memcpy")
+RUST = re.compile(r"rust_helper_|_R")
+# What serves the faults of an emulator only: rust/driver/emulator.
+EMULATOR = "6driver8emulator"
+# The system call by which pmu_paths marks where a section begins and ends.
+MARK = "sys_ppc64_personality"
+HYPERCALLS = re.compile(r"plpar_hcall")
+# Of the handler of EBBs: the library's functions and that of pmu_paths.
+HANDLER = re.compile(r"ebb_entry|ebb_reload|ebb_bench_handler|_3ebb(7context|6thread|8progress|5entry|5fixup)")
+# Where a module may be.
+MODULES = (0xC008_0000_0000_0000, 0xC00A_0000_0000_0000)
+
+# The PMU's special purpose registers by number: of privileged code, and of problem state.
+PMU_SPRS = {*range(784, 800), *range(768, 784), 736, 737, 738, 752, 753, 754} - {777, 778, 793, 794}
+BLR, CLRBHRB, HYPERCALL = 0x4E80_0020, 0x7C00_035C, 0x4400_0022
+
+
+def kind_of(word):
+    """What is counted of an instruction apart from itself: "" for most."""
+    if word in (CLRBHRB, HYPERCALL):
+        return "clrbhrb" if word == CLRBHRB else "hypercalls"
+    number = (word >> 16 & 31) | (word >> 6 & 0x3E0)
+    form = {339: "mfspr", 467: "mtspr"}.get(word >> 1 & 0x3FF)
+    return form if form and word >> 26 == 31 and number in PMU_SPRS else ""
+
+
+@dataclass
+class Code:
+    """A function, or a part of the module without a name."""
+
+    start: int
+    end: int
+    name: str
+    # own, mem, mark, hypervisor, handler or stub
+    role: str
+    words: tuple = ()
+
+    def word(self, address):
+        return self.words[(address - self.start) // 4] if self.words else 0
+
+
+def functions(elf, role, base=None):
+    """The functions of a file, in a section of which the address is its own or of `base`."""
+    code = elf.code()
+    words = {index: elf.words(section) for index, section in code.items()}
+    for symbol in elf.functions():
+        if symbol.section in code:
+            section = code[symbol.section]
+            address = section.address if base is None else base.get(section.name)
+            if address is not None and (given := role(symbol)):
+                offset = symbol.value - (section.address if base is None else 0)
+                within = words[symbol.section][offset // 4 : (offset + symbol.size) // 4]
+                yield Code(address + offset, address + offset + symbol.size, symbol.name, given, within)
+
+
+def in_tree_ranges(vmlinux, folder):
+    """Where the linker has put the code of the built-in driver's objects: whole sections,
+    found by functions whose names are nobody else's."""
+    known = defaultdict(list)
+    for symbol in vmlinux.functions():
+        known[symbol.name].append(symbol.value)
+    for path in sorted(path for name in IN_TREE for path in folder.glob(f"{name}.o")):
+        elf = Elf(path)
+        for index, section in elf.code().items():
+            if not section.name.startswith(".text"):
+                continue
+            inside = [s for s in elf.functions() if s.section == index]
+            bases = {known[s.name][0] - s.value for s in inside if len(known[s.name]) == 1}
+            if inside and len(bases) != 1:
+                raise ValueError(f"{path}: {section.name} is not in one piece in {vmlinux.path}")
+            yield from ((base, base + section.size) for base in bases)
+
+
+def kernel_code(tree):
+    """The kernel's functions that count, from its vmlinux and objects."""
+    vmlinux = Elf(tree / "vmlinux")
+    driver = list(in_tree_ranges(vmlinux, tree / "arch/powerpc/perf"))
+    if not driver:
+        raise ValueError(f"{tree}/arch/powerpc/perf has none of the built-in driver's objects")
+
+    def role(symbol):
+        if symbol.name in MEM:
+            return "mem"
+        if symbol.name == MARK:
+            return "mark"
+        if HYPERCALLS.match(symbol.name):
+            return "hypervisor"
+        if RUST.match(symbol.name) or any(start <= symbol.value < end for start, end in driver):
+            return "own"
+        return None
+
+    return list(functions(vmlinux, role))
+
+
+def program_code(path):
+    """The handler of EBBs in pmu_paths."""
+    return list(functions(Elf(path), lambda symbol: "handler" if HANDLER.search(symbol.name) else None))
+
+
+def module_code(path, base):
+    """The module's functions, given where its sections are, and by its calls of MEM the
+    function called."""
+    elf = Elf(path)
+    code = list(functions(elf, lambda _: "own", base))
+    if not code:
+        raise ValueError(f"{path}: the guest has none of its sections")
+    calls = {}
+    for index, section in elf.code().items():
+        if section.name in base:
+            found = elf.relocations(index)
+            calls |= {base[section.name] + offset: name for offset, name in found if name in MEM}
+    return code, calls
+
+
+def ranges(code):
+    """Addresses to trace: the code, with the gaps between neighbours, and any module's."""
+    merged = []
+    # The mark is a call's first instruction only.
+    spans = [(c.start, c.start + 4 if c.role == "mark" else c.end) for c in code]
+    for start, end in sorted([*spans, MODULES]):
+        if merged and start <= merged[-1][1] + 16:
+            merged[-1][1] = max(end, merged[-1][1])
+        else:
+            merged.append([start, end])
+    return ",".join(f"{start:#x}..{end - 1:#x}" for start, end in merged)
+
+
+@dataclass
+class Section:
+    """What was executed between two marks."""
+
+    # By function: a call of memcpy() counts for the driver that makes it.
+    symbols: Counter = field(default_factory=Counter)
+    # mfspr, mtspr, clrbhrb of the driver, what serves the emulator, hypercalls of anybody,
+    # instructions of the handler.
+    kinds: Counter = field(default_factory=Counter)
+
+    def own(self):
+        """The driver's instructions, without those that serve the emulator."""
+        return sum(self.symbols.values()) - self.kinds["emulator"]
+
+
+class Reader:
+    """Reads a trace."""
+
+    def __init__(self, code, calls):
+        self.code = sorted(code, key=lambda c: c.start)
+        self.starts = [c.start for c in self.code]
+        self.calls = calls
+        self.mem = {c.name: c.start for c in self.code if c.role == "mem"}
+        self.known = {}
+
+    def find(self, address):
+        """For an address its role, function, kind and the mem function it calls."""
+        index = bisect_right(self.starts, address) - 1
+        code = self.code[index] if index >= 0 else None
+        if not code or address >= code.end:
+            # Of a module what is no function: the stubs by which it calls the kernel.
+            return ("stub" if MODULES[0] <= address < MODULES[1] else "gap"), "calls' stubs", "", None
+        word = code.word(address)
+        call = self.calls.get(address)
+        if not call and word >> 26 == 18 and word & 3 == 1 and code.role == "own":
+            target = address + (word & 0x3FF_FFFC) - (0x400_0000 if word & 0x200_0000 else 0)
+            # A function may have a second entry, two instructions later.
+            call = next((name for name, start in self.mem.items() if target in (start, start + 8)), None)
+        return code.role, code.name, kind_of(word), call
+
+    def steps(self, lines):
+        """The address of each instruction that was executed."""
+        last = None
+        for line in lines:
+            if line.startswith(b"Trace "):
+                if last is not None:
+                    yield last
+                last = line.split(b"/", 2)[1]
+            elif line.startswith(b"Stopped execution of TB chain before"):
+                # An interrupt came first.
+                last = None
+            elif line.strip():
+                raise ValueError(f"no line of a trace: {line[:80].decode(errors='replace')!r}")
+        if last is not None:
+            yield last
+
+    def sections(self, lines):
+        """The sections between the first mark and the second, the third and the fourth ..."""
+        section, called, inside = None, None, False
+        for text in self.steps(lines):
+            if not (found := self.known.get(text)):
+                found = self.known[text] = self.find(int(text, 16))
+            role, name, kind, call = found
+            if role == "mark":
+                if section:
+                    yield section
+                section = None if section else Section()
+                inside = False
+            elif not section:
+                continue
+            elif role == "mem":
+                inside = inside or called == name
+                if inside:
+                    section.symbols[name] += 1
+            else:
+                if role == "own" or role == "stub":
+                    section.symbols[name] += 1
+                    if EMULATOR in name:
+                        section.kinds["emulator"] += 1
+                    elif kind:
+                        section.kinds[kind] += 1
+                elif role == "handler":
+                    section.kinds["handler"] += 1
+                elif role == "hypervisor" and kind:
+                    section.kinds[kind] += 1
+                called = call or (called if role == "stub" else None)
+                inside = False
+        if section:
+            raise ValueError("the trace ends within a section")

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Event Based Branches, from the overflow to the next.
+
+use ebb::EbbContext;
+use ebb::Pmc;
+use ktap::Failure;
+use pmu_selftests::prelude::*;
+
+use crate::Path;
+use crate::Run;
+use crate::Walk;
+use crate::samples::PERIOD;
+use crate::section;
+
+pub fn paths() -> Vec<Path> {
+    vec![Path::new("EBB", 30, ebbs)]
+}
+
+/// The library's handler, which counts, and nothing more.
+fn ebb_bench_handler(_: &mut EbbContext<'_>) {}
+
+fn ebbs() -> Result<Walk, Failure> {
+    if !ebb::supported() {
+        ktap::skip("the kernel offers no EBB on this machine")?;
+    }
+    let event = ebb::event(ebb::config::CYCLES_PMC1).open()?;
+    // SAFETY: the handler does nothing.
+    unsafe { ebb::install(ebb_bench_handler) }?;
+    event.enable()?;
+    event.check_scheduled()?;
+    Ok(Box::new(move |rounds| {
+        let _held = &event;
+        ebb::pmc::freeze();
+        let work = |rounds| {
+            work::run(rounds * PERIOD);
+            Ok(())
+        };
+        let less = section::measure_rest(|| work(rounds))?;
+        // CAST: a small number.
+        ebb::start(Pmc::Pmc1, PERIOD)?;
+        ebb::enable()?;
+        let before = ebb::count();
+        ebb::pmc::unfreeze();
+        let ticks = section::measure(|| work(rounds))?;
+        ebb::pmc::freeze();
+        ebb::disable();
+        let came = ebb::count() - before;
+        if came < rounds / 2 {
+            ktap::skip(format!("EBBs get lost: {came} of {rounds} came"))?;
+        }
+        Ok(Run {
+            rounds: came,
+            ticks,
+            less,
+        })
+    }))
+}
