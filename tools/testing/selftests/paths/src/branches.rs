@@ -36,7 +36,6 @@ fn ebbs() -> Result<Walk, Failure> {
             Ok(())
         };
         let less = section::measure_rest(|| work(rounds))?;
-        // CAST: a small number.
         ebb::start(Pmc::Pmc1, PERIOD)?;
         ebb::enable()?;
         let before = ebb::count();
