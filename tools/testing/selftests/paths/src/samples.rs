@@ -42,32 +42,34 @@ pub fn paths() -> Vec<Path> {
 }
 
 /// Works for about as many instructions, with branches.
-fn work(instructions: u64) {
+fn work(instructions: u64) -> Outcome {
     // Of one round of the program; how many they are exactly does not matter.
     const ROUND: u64 = 12;
     Program::plain().run(instructions / ROUND);
+    Ok(())
 }
 
 /// Takes so many branches, direct ones, of which each has an entry of the BHRB.
-fn branch(branches: u64) {
+fn branch(branches: u64) -> Outcome {
     // SAFETY: a loop that changes CTR only.
     unsafe {
         asm!("mtctr {}", "2: bdnz 2b", in(reg) branches, out("ctr") _, options(nomem, nostack));
     };
+    Ok(())
 }
 
 /// A sample each [`PERIOD`], into a buffer.
-fn samples(what: u64, work: fn(u64)) -> Result<Walk, Failure> {
+fn samples(what: u64, work: fn(u64) -> Outcome) -> Result<Walk, Failure> {
     let mut attr = counting(1).next().unwrap().sampling(PERIOD, what);
     if what & BRANCH_STACK != 0 {
         attr = attr.branches(USER | ANY);
     }
     let mut recorder = Recorder::open(attr.wakeup_events(1 << 20), 64).map_err(lacking)?;
     Ok(Box::new(move |rounds| {
-        let less = section::measure_rest(|| Ok(work(rounds * PERIOD)))?;
+        let less = section::measure_rest(|| work(rounds * PERIOD))?;
         recorder.ring.take();
         recorder.event.enable()?;
-        let ticks = section::measure(|| Ok(work(rounds * PERIOD)))?;
+        let ticks = section::measure(|| work(rounds * PERIOD))?;
         recorder.event.disable()?;
         let records = recorder.ring.take();
         check!(
@@ -101,10 +103,10 @@ fn lacking(error: std::io::Error) -> Failure {
 fn interrupts(counters: usize) -> Result<Walk, Failure> {
     let group = open_group(counting(counters).map(|attr| attr.sampling(PERIOD, IP)))?;
     Ok(Box::new(move |rounds| {
-        let less = section::measure_rest(|| Ok(work(rounds * PERIOD)))?;
+        let less = section::measure_rest(|| work(rounds * PERIOD))?;
         group[0].reset()?;
         group[0].enable()?;
-        let ticks = section::measure(|| Ok(work(rounds * PERIOD)))?;
+        let ticks = section::measure(|| work(rounds * PERIOD))?;
         group[0].disable()?;
         Ok(Run {
             rounds: group[0].read()?.value / PERIOD,
