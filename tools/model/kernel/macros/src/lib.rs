@@ -2,7 +2,7 @@
 
 //! The kernel crate's macros that make names out of names.
 
-use proc_macro::{TokenStream, TokenTree};
+use proc_macro::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use std::fmt::Write;
 
 /// `bitfield!` for structures of one `u64`: accessors of each field, as far as the driver uses
@@ -55,4 +55,100 @@ pub fn bitfield(input: TokenStream) -> TokenStream {
     )
     .parse()
     .expect("Rust")
+}
+
+/// The positions of `fn NAME` in the body of a trait or its implementation.
+fn functions(body: TokenStream) -> Vec<String> {
+    let tokens: Vec<TokenTree> = body.into_iter().collect();
+    let mut names = Vec::new();
+    for pair in tokens.windows(2) {
+        if pair[0].to_string() == "fn" {
+            names.push(pair[1].to_string());
+        }
+    }
+    names
+}
+
+/// `#[vtable]`: of a trait, a constant `HAS_...` for each method, false; of an implementation, true
+/// for each that it has.
+#[proc_macro_attribute]
+pub fn vtable(_attribute: TokenStream, input: TokenStream) -> TokenStream {
+    let mut tokens: Vec<TokenTree> = input.into_iter().collect();
+    let is_trait = tokens.iter().any(|token| token.to_string() == "trait");
+    let Some(TokenTree::Group(body)) = tokens.pop() else {
+        panic!("a trait or an implementation");
+    };
+    let mut constants = String::new();
+    for name in functions(body.stream()) {
+        write!(
+            constants,
+            "#[allow(missing_docs, dead_code)] const HAS_{}: bool = {};",
+            name.to_uppercase(),
+            !is_trait
+        )
+        .expect("memory");
+    }
+    let mut stream: TokenStream = constants.parse().expect("Rust");
+    stream.extend(body.stream());
+    tokens.push(TokenTree::Group(Group::new(Delimiter::Brace, stream)));
+    tokens.into_iter().collect()
+}
+
+/// `#[pin_data]`: the structure without `#[pin]`.
+#[proc_macro_attribute]
+pub fn pin_data(_attribute: TokenStream, input: TokenStream) -> TokenStream {
+    let mut tokens: Vec<TokenTree> = input.into_iter().collect();
+    let Some(TokenTree::Group(body)) = tokens.pop() else {
+        panic!("a structure with named fields");
+    };
+    let mut fields: Vec<TokenTree> = Vec::new();
+    for token in body.stream() {
+        let is_pin =
+            matches!(&token, TokenTree::Group(group) if group.stream().to_string() == "pin");
+        if is_pin {
+            fields.pop();
+        } else {
+            fields.push(token);
+        }
+    }
+    let fields = fields.into_iter().collect();
+    tokens.push(TokenTree::Group(Group::new(Delimiter::Brace, fields)));
+    tokens.into_iter().collect()
+}
+
+/// `#[pinned_drop]`: `PinnedDrop` becomes `Drop`.
+#[proc_macro_attribute]
+pub fn pinned_drop(_attribute: TokenStream, input: TokenStream) -> TokenStream {
+    input
+        .into_iter()
+        .map(|token| match token {
+            TokenTree::Ident(name) if name.to_string() == "PinnedDrop" => {
+                TokenTree::Ident(Ident::new("Drop", name.span()))
+            }
+            TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => {
+                let body = body.stream().into_iter().map(|token| match token {
+                    TokenTree::Group(arguments)
+                        if arguments.delimiter() == Delimiter::Parenthesis =>
+                    {
+                        let this = "&mut self".parse().expect("Rust");
+                        TokenTree::Group(Group::new(Delimiter::Parenthesis, this))
+                    }
+                    other => other,
+                });
+                TokenTree::Group(Group::new(Delimiter::Brace, body.collect()))
+            }
+            other => other,
+        })
+        .collect()
+}
+
+/// `#[derive(IntoBytes)]`, of an enumeration without padding.
+#[proc_macro_derive(IntoBytes)]
+pub fn into_bytes(input: TokenStream) -> TokenStream {
+    let tokens: Vec<String> = input.into_iter().map(|token| token.to_string()).collect();
+    let at = tokens.iter().position(|token| token == "enum");
+    let name = &tokens[at.expect("an enumeration") + 1];
+    format!("// SAFETY: It has a representation.\nunsafe impl kernel::prelude::IntoBytes for {name} {{}}")
+        .parse()
+        .expect("Rust")
 }

@@ -4,11 +4,8 @@
 //! once. POWER8 misses it, and the program gets it when it is next switched out and in.
 
 use crate::{
-    power::{
-        pmu::LocalPmu,
-        spr::{boot, with_cpu},
-        thread::CurrentThread,
-    },
+    machine::{boot, with_cpu},
+    power::{pmu::LocalPmu, thread::CurrentThread},
     switch::{EXCLUDE_KERNEL, HANDLER, NEGATIVE, TEXT, switch_in, switch_out},
 };
 use kernel::bindings::{set_current, task_struct};

@@ -3,12 +3,14 @@
 //! A program with EBBs is switched out and in again at every instant around its alert: it gets one
 //! EBB, no more and no less, and its counter is what one of its own would be.
 
-use crate::power::{
-    machine,
-    pmu::{self, LocalPmu},
-    regs::{Bescr, Mmcr0, Mmcr2},
-    spr::{boot, with_cpu},
-    thread::{CurrentThread, RegisterSet},
+use crate::{
+    machine::{boot, with_cpu},
+    power::{
+        machine,
+        pmu::{self, LocalPmu},
+        regs::{Bescr, Mmcr0, Mmcr2},
+        thread::{CurrentThread, RegisterSet},
+    },
 };
 use kernel::bindings::{set_current, task_struct};
 use pmu_model::{Context, Instruction, Isa, Processor, bescr, mmcr0, mmcr2, spr};

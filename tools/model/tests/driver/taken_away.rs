@@ -3,12 +3,8 @@
 //! The hypervisor takes a CPU away: what another partition left in the BHRB gets into no branch
 //! stack, and a PMU that comes back with counters running is frozen before it is programmed.
 
-use crate::power::{
-    bhrb::Bhrb,
-    pmu::LocalPmu,
-    regs::Mmcr0,
-    spr::{boot, with_cpu},
-};
+use crate::machine::{boot, with_cpu};
+use crate::power::{bhrb::Bhrb, pmu::LocalPmu, regs::Mmcr0};
 use pmu_model::{
     Branch, BranchForm, Context, FOREIGN, Instruction, Isa, Processor, mmcr0, mmcra, spr,
 };

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Random histories of tasks and events, under the driver. After each step every program's counts,
+//! samples and registers must be those of a PMU of its own.
+//!
+//! A history is a list of [`Op`]s, which says nothing of what is there: each picks what it needs by
+//! number. So a history stays one when a part of it is left out, which is how one that fails is made
+//! short.
+//!
+//! | file | subject |
+//! |---|---|
+//! | `op.rs` | the operations, and random ones |
+//! | `world.rs`, `world/` | what they do |
+//! | `oracle.rs` | what the events should have counted and sampled |
+//! | `program.rs` | what a program with EBBs should find in its registers |
+//! | `shrink.rs` | making a history short that fails, and its table |
+//!
+//! `MODEL_STEPS` is how many steps each processor takes, `MODEL_SEED` with which they begin.
+
+mod op;
+mod oracle;
+mod program;
+mod shrink;
+mod world;
+
+use op::{Op, Random};
+use pmu_model::Processor;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Mutex, PoisonError},
+};
+use world::World;
+
+/// Steps of a history, after which the machine boots anew.
+const LENGTH: usize = 400;
+
+/// One machine has the driver at a time: some of its state is the module's.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// Runs a history. Fails with the step that went wrong and what did.
+fn run(processor: Processor, hypervisor: bool, history: &[Op], log: bool) -> Result<(), Failure> {
+    let mut at = 0;
+    let result = catch_unwind(AssertUnwindSafe(|| {
+        let mut world = World::new(processor, hypervisor, log);
+        for (step, op) in history.iter().enumerate() {
+            at = step;
+            world.step(op);
+        }
+        world.end();
+    }));
+    result.map_err(|panic| Failure {
+        at,
+        what: panic
+            .downcast_ref::<String>()
+            .cloned()
+            .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).into()))
+            .unwrap_or_default(),
+    })
+}
+
+/// Why a history fails.
+struct Failure {
+    at: usize,
+    what: String,
+}
+
+fn number(name: &str, otherwise: u64) -> u64 {
+    let value = std::env::var(name).ok();
+    value.map_or(otherwise, |value| value.parse().expect("a number"))
+}
+
+/// Runs histories of a processor, on bare metal and in partitions in turn.
+fn histories(processor: Processor) {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let steps = number("MODEL_STEPS", 400_000);
+    let seed = number("MODEL_SEED", 1);
+    std::panic::set_hook(Box::new(|_| {}));
+    for round in 0..steps.div_ceil(LENGTH as u64) {
+        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9) + round);
+        let hypervisor = round % 2 == 1;
+        let history: Vec<Op> = (0..LENGTH).map(|_| Op::random(&mut random)).collect();
+        if let Err(failure) = run(processor, hypervisor, &history, false) {
+            let table = shrink::report(processor, hypervisor, &history[..=failure.at]);
+            let _ = std::panic::take_hook();
+            panic!("{processor:?}, seed {seed}, round {round}: {table}");
+        }
+    }
+    let _ = std::panic::take_hook();
+}
+
+macro_rules! processors {
+    ($($name:ident: $processor:ident,)+) => { $(
+        #[test]
+        fn $name() {
+            histories(Processor::$processor);
+        }
+    )+ };
+}
+
+processors! {
+    power8: Power8,
+    power8e: Power8E,
+    power9: Power9,
+    power10: Power10,
+    power11: Power11,
+}

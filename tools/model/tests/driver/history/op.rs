@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The operations of a history.
+
+/// Pseudo-random numbers (xorshift64*).
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        (self.next() >> 32) % limit
+    }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+}
+
+/// What an event asks for, as far as it is left to chance.
+#[derive(Clone, Copy, Debug)]
+pub struct Wish {
+    /// Which of the codes.
+    pub code: u8,
+    /// 0 for an event that only counts.
+    pub period: u64,
+    pub exclude_kernel: bool,
+    pub disabled: bool,
+    pub pinned: bool,
+    pub exclusive: bool,
+    pub inherit: bool,
+    /// It samples data addresses.
+    pub addr: bool,
+    /// It samples branches.
+    pub branches: bool,
+    /// It joins the group of the newest leader.
+    pub member: bool,
+    /// It follows the CPU.
+    pub of_cpu: bool,
+}
+
+/// A write of a program to its registers.
+#[derive(Clone, Copy, Debug)]
+pub enum UserWrite {
+    /// PMCn, so that it becomes negative after so many events.
+    Counter(u8, u32),
+    /// MMCR0: FC, PMAE, PMAO by the low bits.
+    Mmcr0(u8),
+    /// MMCR2: FCnP of each counter.
+    Mmcr2(u8),
+    /// BESCR: GE, PME by the low bits; PMEO is cleared.
+    Bescr(u8),
+    /// `rfebb` at the end of a handler that has reset everything.
+    Return,
+    ClearBhrb,
+}
+
+/// A step.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    /// A task runs on a CPU, or none.
+    Switch(u8, u8),
+    /// Instructions of the program on a CPU: how many, cycles of each, a branch every so many.
+    Run(u8, u8, u8, u8),
+    /// Instructions of the kernel on a CPU, with PM interrupts masked or not.
+    Kernel(u8, u8, bool),
+    Open(u8, Wish),
+    /// An EBB event; a member of the task's EBB group if it has one.
+    OpenEbb(u8, u8),
+    Close(u8),
+    Read(u8),
+    Enable(u8),
+    Disable(u8),
+    Reset(u8),
+    Period(u8, u16),
+    User(u8, UserWrite),
+    Tick(u8),
+    Throttle(u8),
+    Fork(u8),
+    Exec(u8),
+    Offline(u8),
+    Online(u8),
+    /// The hypervisor runs another partition on the CPU.
+    Preempt(u8),
+    /// An idle CPU sleeps.
+    Sleep(u8, bool),
+}
+
+impl Op {
+    pub fn random(random: &mut Random) -> Self {
+        let a = random.below(256) as u8;
+        let b = random.below(256) as u8;
+        match random.below(100) {
+            0..=24 => Self::Switch(a, b),
+            25..=54 => {
+                let cycles = 1 + random.below(4) as u8;
+                Self::Run(a, 1 + b % 24, cycles, 1 + random.below(6) as u8)
+            }
+            55..=57 => Self::Kernel(a, 1 + b % 8, random.one_in(2)),
+            58..=65 => Self::Open(a, Self::wish(random)),
+            66..=69 => Self::OpenEbb(a, b),
+            70..=75 => Self::Close(a),
+            76..=78 => Self::Read(a),
+            79..=80 => Self::Enable(a),
+            81..=82 => Self::Disable(a),
+            83 => Self::Reset(a),
+            84..=85 => Self::Period(a, 1 + random.below(60) as u16),
+            86..=93 => Self::User(a, Self::write(random)),
+            94 => Self::Tick(a),
+            95 => Self::Throttle(a),
+            96 if random.one_in(3) => Self::Fork(a),
+            96 => Self::Exec(a),
+            97 if random.one_in(2) => Self::Offline(a),
+            97 => Self::Online(a),
+            98 => Self::Preempt(a),
+            _ => Self::Sleep(a, random.one_in(2)),
+        }
+    }
+
+    fn wish(random: &mut Random) -> Wish {
+        Wish {
+            code: random.below(256) as u8,
+            period: if random.one_in(2) {
+                0
+            } else {
+                8 + random.below(60)
+            },
+            exclude_kernel: !random.one_in(4),
+            disabled: random.one_in(4),
+            pinned: random.one_in(5),
+            exclusive: random.one_in(8),
+            inherit: random.one_in(4),
+            addr: random.one_in(4),
+            branches: random.one_in(4),
+            member: random.one_in(2),
+            of_cpu: random.one_in(5),
+        }
+    }
+
+    fn write(random: &mut Random) -> UserWrite {
+        match random.below(12) {
+            0..=3 => UserWrite::Counter(random.below(6) as u8, 1 + random.below(40) as u32),
+            4 => UserWrite::Mmcr0(random.below(8) as u8),
+            5 => UserWrite::Mmcr2(random.below(64) as u8),
+            6..=7 => UserWrite::Bescr(random.below(4) as u8),
+            8..=10 => UserWrite::Return,
+            _ => UserWrite::ClearBhrb,
+        }
+    }
+}

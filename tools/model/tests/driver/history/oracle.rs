@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What events should have counted and sampled, by the instructions of the programs that ran while
+//! they were on a CPU with their counter running.
+//!
+//! The events that include the kernel also count in it, so of them it is known only what they
+//! counted at least.
+
+use crate::perf_core::{Event, Recorded};
+use pmu_model::Instruction;
+use std::collections::HashMap;
+
+/// What an event counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counts {
+    Instructions,
+    Cycles,
+    Branches,
+    /// [`Instruction::others`].
+    Others,
+}
+
+/// Codes that each processor knows, or refuses.
+pub const CODES: [(u64, Counts); 12] = [
+    (0x1e, Counts::Cycles),
+    (0x02, Counts::Instructions),
+    (0x5_00fa, Counts::Instructions),
+    (0x6_00f4, Counts::Cycles),
+    (0x1_00f0, Counts::Cycles),
+    (0x1_00fe, Counts::Instructions),
+    (0x2_00fa, Counts::Branches),
+    (0x2_001e, Counts::Cycles),
+    (0x3_0002, Counts::Instructions),
+    (0x4_001e, Counts::Cycles),
+    (0x4_00fa, Counts::Instructions),
+    (0x1_0050, Counts::Others),
+];
+
+impl Counts {
+    fn occurrences(self, instruction: &Instruction) -> u64 {
+        match self {
+            Self::Instructions => 1,
+            Self::Cycles => instruction.cycles.into(),
+            Self::Branches => instruction.branch.is_some().into(),
+            Self::Others => instruction.others.into(),
+        }
+    }
+}
+
+/// What an event should be.
+struct Expected {
+    counts: Counts,
+    count: u64,
+    /// What is left of the period.
+    left: i64,
+    /// The samples that were compared.
+    samples: usize,
+}
+
+/// What all events should be.
+#[derive(Default)]
+pub struct Oracle {
+    events: HashMap<usize, Expected>,
+}
+
+impl Oracle {
+    /// An event was opened.
+    pub fn open(&mut self, event: &Event, counts: Counts) {
+        let new = Expected {
+            counts,
+            count: 0,
+            left: event.attr().__bindgen_anon_1.sample_period as i64,
+            samples: 0,
+        };
+        self.events.insert(event.id, new);
+    }
+
+    pub fn counts(&self, event: &Event) -> Option<Counts> {
+        self.events.get(&event.id).map(|expected| expected.counts)
+    }
+
+    /// The count is 0 now.
+    pub fn reset(&mut self, event: &Event) {
+        if let Some(expected) = self.events.get_mut(&event.id) {
+            expected.count = 0;
+        }
+    }
+
+    /// A period begins anew.
+    pub fn period(&mut self, event: &Event, period: u64) {
+        if let Some(expected) = self.events.get_mut(&event.id) {
+            expected.left = period as i64;
+            expected.samples = event.samples.borrow().len();
+        }
+    }
+
+    /// A program executed an instruction, after which it is at `next`. The event was on the CPU with
+    /// its counter running, before.
+    pub fn executed(&mut self, event: &Event, instruction: &Instruction, next: u64) {
+        let Some(expected) = self.events.get_mut(&event.id) else {
+            return;
+        };
+        if event.excludes_user() {
+            return;
+        }
+        let occurrences = expected.counts.occurrences(instruction);
+        expected.count += occurrences;
+        let period = event.attr().__bindgen_anon_1.sample_period as i64;
+        if period == 0 || occurrences == 0 || !event.excludes_kernel() {
+            return;
+        }
+        let samples = event.samples.borrow();
+        expected.left -= occurrences as i64;
+        // An event of the group that overflowed too may have throttled this one first. Its sample
+        // comes with its next occurrence then.
+        let is_throttled = samples.len() == expected.samples && !event.counter_runs();
+        if expected.left <= 0 && !is_throttled {
+            expected.left += period;
+            if expected.left <= 0 {
+                expected.left = period;
+            }
+            expected.samples += 1;
+            let sample = samples.get(expected.samples - 1);
+            let sample =
+                sample.unwrap_or_else(|| panic!("event {}: a sample is missing", event.id));
+            Self::check_place(event, sample, instruction.address, next);
+        }
+        assert_eq!(
+            samples.len(),
+            expected.samples,
+            "event {}: samples",
+            event.id
+        );
+    }
+
+    /// SIAR has the instruction, and NIP the next one. The driver takes NIP unless SIER cannot tell
+    /// that the instruction was the program's, as on v3.1.
+    fn check_place(event: &Event, sample: &Recorded, address: u64, next: u64) {
+        let data = sample.addr.unwrap_or(0);
+        assert!(
+            (sample.ip == next || sample.ip == address) && sample.user && sample.nip == next,
+            "event {}: {sample:x?} of {address:#x}, before {next:#x}",
+            event.id
+        );
+        assert!(data < 1 << 63, "event {}: {sample:x?}", event.id);
+    }
+
+    /// Compares an event, whose counter holds `pmc` if it is on one.
+    pub fn check(&self, event: &Event, pmc: Option<u32>) {
+        let Some(expected) = self.events.get(&event.id) else {
+            return;
+        };
+        let since = pmc.map_or(0, |pmc| pmc.wrapping_sub(event.prev_count()).into());
+        let count = event.count().wrapping_add(since);
+        let (id, least) = (event.id, expected.count);
+        if event.excludes_kernel() {
+            assert_eq!(count, least, "event {id}: count");
+        } else {
+            assert!(
+                count >= least,
+                "event {id}: counted {count}, at least {least}"
+            );
+        }
+        assert_eq!(event.lost_samples(), 0, "event {id}: lost samples");
+        if event.excludes_kernel() {
+            let samples = event.samples.borrow();
+            assert_eq!(samples.len(), expected.samples, "event {id}: samples");
+            let kernel = samples.iter().find(|sample| sample.ip >> 63 != 0);
+            assert_eq!(kernel, None, "event {id}: an address of the kernel");
+        }
+    }
+}

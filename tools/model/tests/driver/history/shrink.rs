@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A history that fails is made short, and printed with its accesses to registers.
+
+use super::{op::Op, run};
+use crate::machine::{Entry, with_machine};
+use pmu_model::{Processor, mmcr0, spr};
+use std::fmt::Write;
+
+/// Leaves out what is not needed for the history to fail.
+fn shrink(processor: Processor, hypervisor: bool, history: &[Op]) -> Vec<Op> {
+    let mut kept = history.to_vec();
+    let mut part = kept.len().div_ceil(2);
+    loop {
+        let mut at = 0;
+        let before = kept.len();
+        while at < kept.len() {
+            let end = (at + part).min(kept.len());
+            let mut shorter = kept.clone();
+            shorter.drain(at..end);
+            match run(processor, hypervisor, &shorter, false) {
+                Err(failure) => {
+                    shorter.truncate(failure.at + 1);
+                    kept = shorter;
+                }
+                Ok(()) => at = end,
+            }
+        }
+        if part == 1 && kept.len() == before {
+            return kept;
+        }
+        part = part.div_ceil(2);
+    }
+}
+
+/// The shortest history found, what goes wrong in it, and a table of accesses to registers.
+pub fn report(processor: Processor, hypervisor: bool, history: &[Op]) -> String {
+    let history = shrink(processor, hypervisor, history);
+    let failure = run(processor, hypervisor, &history, true);
+    let mut text = match failure {
+        Ok(()) => "it does not fail again".into(),
+        Err(failure) => failure.what,
+    };
+    let place = if hypervisor {
+        "bare metal"
+    } else {
+        "a partition"
+    };
+    let _ = writeln!(text, "\nThe history, on {place}:");
+    for op in &history {
+        let _ = writeln!(text, "    {op:?},");
+    }
+    let log = with_machine(|machine| machine.log.take()).unwrap_or_default();
+    let _ = writeln!(text, "\ncpu  access        value              MMCR0");
+    for entry in log.iter().skip(log.len().saturating_sub(400)) {
+        let _ = match entry {
+            Entry::Note(note) => writeln!(text, "-- {note}"),
+            Entry::Access(cpu, program, write, number, value, mmcr0) => {
+                let who = if *program { "program " } else { "" };
+                let arrow = if *write { "<-" } else { "->" };
+                let (name, fields) = (name(*number), fields(*mmcr0));
+                writeln!(
+                    text,
+                    "{cpu}    {who}{name:<6} {arrow} {value:#018x}  {fields}"
+                )
+            }
+        };
+    }
+    text
+}
+
+fn name(number: u32) -> String {
+    let names = [
+        (spr::MMCR0, "MMCR0"),
+        (spr::MMCR1, "MMCR1"),
+        (spr::MMCR2, "MMCR2"),
+        (spr::MMCR3, "MMCR3"),
+        (spr::MMCRA, "MMCRA"),
+        (spr::SIAR, "SIAR"),
+        (spr::SDAR, "SDAR"),
+        (spr::SIER, "SIER"),
+        (spr::SIER2, "SIER2"),
+        (spr::SIER3, "SIER3"),
+        (spr::BESCR, "BESCR"),
+        (spr::EBBHR, "EBBHR"),
+        (spr::EBBRR, "EBBRR"),
+    ];
+    match names.iter().find(|(known, _)| *known == number) {
+        Some((_, name)) => (*name).into(),
+        None if (spr::PMC1..=spr::PMC6).contains(&number) => {
+            format!("PMC{}", number - spr::PMC1 + 1)
+        }
+        None => format!("SPR {number}"),
+    }
+}
+
+fn fields(value: u64) -> String {
+    let fields = [
+        (mmcr0::FC, "FC"),
+        (mmcr0::PMAE, "PMAE"),
+        (mmcr0::FCECE, "FCECE"),
+        (mmcr0::EBE, "EBE"),
+        (mmcr0::PMC1CE, "PMC1CE"),
+        (mmcr0::PMCJCE, "PMCjCE"),
+        (mmcr0::PMAO, "PMAO"),
+    ];
+    let set = fields.iter().filter(|(field, _)| value & field != 0);
+    set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
+}

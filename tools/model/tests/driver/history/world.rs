@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The machine with the driver, its tasks and events, and what operations do.
+
+use super::{
+    op::{Op, UserWrite, Wish},
+    oracle::{CODES, Counts, Oracle},
+    program::{Program, check_closed},
+};
+use crate::{
+    driver::Takeover,
+    machine::{self, boot_as, execute_in_program, with_cpu, with_machine},
+    perf_bindings::*,
+    perf_core::{Event, PerfCore, Task},
+};
+use kernel::{cpu::CPUS, prelude::ThisModule};
+use pmu_model::{
+    Branch, BranchForm, Facility, Idle, Instruction, Processor, bescr, mmcr0, mmcr2, spr,
+};
+use std::{
+    collections::{HashMap, HashSet},
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+};
+
+mod events;
+mod programs;
+
+const MODULE: &ThisModule = &ThisModule;
+const TASKS: usize = 4;
+/// The most events that are open, and the most tasks.
+const MOST_EVENTS: usize = 20;
+const MOST_TASKS: usize = 8;
+const HANDLER: u64 = 0x5000;
+const NEGATIVE: u64 = 0x8000_0000;
+/// Bit 63 of an event code.
+const EBB: u64 = 1 << 63;
+
+/// Everything there is.
+pub struct World {
+    core: Rc<PerfCore>,
+    takeover: Option<Takeover>,
+    open: Vec<Rc<Event>>,
+    oracle: Oracle,
+    programs: HashMap<usize, Program>,
+    /// EBB events that were on a PMU.
+    seen: HashSet<usize>,
+    /// The hypervisor dropped the registers of these CPUs, and the driver has not written them
+    /// since.
+    dropped: [bool; CPUS as usize],
+}
+
+impl World {
+    pub fn new(processor: Processor, hypervisor: bool, log: bool) -> Self {
+        boot_as(processor, hypervisor);
+        let core = PerfCore::restart();
+        with_machine(|machine| machine.log = log.then(Vec::new));
+        *core.tasks.borrow_mut() = (0..TASKS).map(|_| Task::new(None)).collect();
+        let takeover = Takeover::new(MODULE).expect("the PMU");
+        Self {
+            core,
+            takeover: Some(takeover),
+            open: Vec::new(),
+            oracle: Oracle::default(),
+            programs: HashMap::new(),
+            seen: HashSet::new(),
+            dropped: [false; CPUS as usize],
+        }
+    }
+
+    /// An online CPU.
+    fn cpu(&self, number: u8) -> usize {
+        let cpu = usize::from(number) % CPUS as usize;
+        if self.core.online[cpu].get() { cpu } else { 0 }
+    }
+
+    fn event(&self, number: u8) -> Option<Rc<Event>> {
+        let count = self.open.len().max(1);
+        self.open.get(usize::from(number) % count).cloned()
+    }
+
+    /// Does a step, and compares everything.
+    pub fn step(&mut self, op: &Op) {
+        machine::note(|| format!("{op:?}"));
+        match *op {
+            Op::Run(cpu, count, cycles, branch) => self.run(self.cpu(cpu), count, cycles, branch),
+            Op::User(cpu, write) => self.user(self.cpu(cpu), write),
+            _ => self.in_kernel(op),
+        }
+        self.check();
+    }
+
+    /// A step in which a CPU enters the kernel.
+    fn in_kernel(&mut self, op: &Op) {
+        let cpu = match *op {
+            Op::Switch(cpu, _) | Op::Kernel(cpu, ..) | Op::Fork(cpu) | Op::Exec(cpu) => {
+                self.cpu(cpu)
+            }
+            Op::Preempt(cpu) | Op::Sleep(cpu, _) | Op::Tick(cpu) => self.cpu(cpu),
+            _ => 0,
+        };
+        self.core.enter_kernel(cpu);
+        let core = self.core.clone();
+        match *op {
+            Op::Switch(_, task) => self.switch(cpu, task),
+            Op::Kernel(_, count, masked) => kernel_work(count, masked),
+            Op::Open(task, wish) => self.open(task, wish),
+            Op::OpenEbb(task, code) => self.open_ebb(task, code),
+            Op::Close(event) => {
+                if let Some(event) = self.event(event) {
+                    self.open.retain(|other| other.id != event.id);
+                    core.close(&event);
+                }
+            }
+            Op::Read(event) => {
+                if let Some(event) = self.event(event) {
+                    core.read(&event);
+                }
+            }
+            Op::Enable(event) => {
+                if let Some(event) = self.event(event) {
+                    core.enable(&event);
+                }
+            }
+            Op::Disable(event) => {
+                if let Some(event) = self.event(event) {
+                    core.disable(&event);
+                }
+            }
+            Op::Reset(event) => {
+                if let Some(event) = self.event(event) {
+                    core.reset(&event);
+                    self.oracle.reset(&event);
+                }
+            }
+            Op::Period(event, period) => {
+                let samples = |event: &Rc<Event>| event.attr().__bindgen_anon_1.sample_period > 0;
+                if let Some(event) = self.event(event).filter(samples) {
+                    core.period(&event, u64::from(period) + 8);
+                    self.oracle.period(&event, u64::from(period) + 8);
+                }
+            }
+            Op::Tick(_) => core.tick(cpu),
+            Op::Throttle(limit) => core.max_samples_per_tick.set(u32::from(limit % 8) + 1),
+            Op::Fork(_) => self.fork(cpu),
+            Op::Exec(_) => self.exec(cpu),
+            Op::Offline(which) => self.offline(usize::from(which) % CPUS as usize),
+            Op::Online(which) => {
+                let which = usize::from(which) % CPUS as usize;
+                if !core.online[which].get() {
+                    core.online(which);
+                    self.dropped[which] = false;
+                    core.run_on(cpu);
+                }
+            }
+            Op::Preempt(_) => self.preempt(cpu),
+            Op::Sleep(_, deep) => self.sleep(cpu, deep),
+            Op::Run(..) | Op::User(..) => {}
+        }
+        self.core.leave_kernel(cpu);
+    }
+
+    fn switch(&mut self, cpu: usize, task: u8) {
+        let tasks = self.core.tasks.borrow().len();
+        let task = usize::from(task) % (tasks + 1);
+        let next = (task < tasks).then_some(task);
+        let elsewhere = self.core.running.iter().any(|cpu| cpu.get() == next);
+        if next.is_none() || !elsewhere {
+            self.core.switch(cpu, next);
+        }
+    }
+
+    fn exec(&mut self, cpu: usize) {
+        let Some(task) = self.core.running[cpu].get() else {
+            return;
+        };
+        // FIXME: the driver leaves a negative counter to the new program, with alerts enabled. So
+        // that gets the old one's alert, in the kernel: SIAR shows it an address of the kernel.
+        let negative = |event: &Rc<Event>| {
+            let pmc = with_cpu(|cpu| match event.idx() as u32 {
+                0 => false,
+                idx => event.oncpu.get().is_some() && cpu.facility.is_negative(spr::PMC1 + idx - 1),
+            });
+            pmc || event.prev_count() >= NEGATIVE as u32
+        };
+        let mut of_task = self.open.iter().filter(|event| event.task == Some(task));
+        if of_task.any(|event| is_ebb(event) && negative(event)) {
+            return;
+        }
+        self.core.exec(cpu);
+        self.programs.remove(&task);
+        let group = self.active(cpu, true);
+        if !group.is_empty() {
+            // The counters of the events go on.
+            let program = with_cpu(|cpu| {
+                Program::check_reset(&cpu.facility);
+                assert_eq!(cpu.facility.mfbhrbe(0), 0, "a branch of the old program");
+                Program::resume(&cpu.facility, &group)
+            });
+            self.programs.insert(task, program);
+        }
+        for number in [spr::BESCR, spr::EBBHR, spr::EBBRR] {
+            let value = with_cpu(|cpu| cpu.facility.mfspr(number));
+            assert_eq!(value, 0, "SPR {number} after execve");
+        }
+    }
+
+    fn offline(&mut self, cpu: usize) {
+        if cpu == 0 || !self.core.online[cpu].get() {
+            return;
+        }
+        self.core.enter_kernel(cpu);
+        self.core.offline(cpu);
+        self.core.run_on(0);
+    }
+
+    fn preempt(&mut self, cpu: usize) {
+        with_cpu(|cpu| {
+            if cpu.facility.context.hypervisor {
+                return;
+            }
+            cpu.facility.preempt(&mut cpu.lppaca);
+            // A hypervisor that does not keep the BHRB clears it at least.
+            cpu.facility.clrbhrb();
+        });
+        self.dropped[cpu] = with_cpu(|cpu| !cpu.lppaca.pmcregs_in_use);
+    }
+
+    fn sleep(&mut self, cpu: usize, deep: bool) {
+        // The kernel itself keeps no counter of an event in a deep state.
+        let busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
+        if self.core.running[cpu].get().is_none() && !busy {
+            let idle = if deep { Idle::Deep } else { Idle::Shallow };
+            with_cpu(|cpu| cpu.facility.sleep(idle));
+        }
+    }
+
+    /// Compares everything.
+    fn check(&mut self) {
+        for event in self.open.iter().filter(|event| !is_ebb(event)) {
+            let running = event
+                .oncpu
+                .get()
+                .filter(|_| event.counter_runs() && event.idx() > 0);
+            let pmc = running.map(|cpu| {
+                let number = spr::PMC1 + event.idx() as u32 - 1;
+                with_machine(|machine| machine.cpus[cpu].facility.mfspr(number) as u32)
+            });
+            self.oracle.check(event, pmc);
+        }
+        for cpu in 0..CPUS as usize {
+            let Some(task) = self.core.running[cpu].get() else {
+                continue;
+            };
+            self.core.run_on(cpu);
+            let active = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
+            with_cpu(|cpu| {
+                assert!(
+                    cpu.facility.context.problem && cpu.mask == 0,
+                    "the program runs"
+                );
+                assert!(
+                    !cpu.pmi_pending && !cpu.facility.interrupt_is_due(),
+                    "an interrupt waits"
+                );
+                if active {
+                    assert!(cpu.pmcs_enabled, "the PMU is not turned on");
+                    assert!(cpu.lppaca.pmcregs_in_use, "the registers are not in use");
+                }
+            });
+            self.dropped[cpu] &= !active;
+            if self.sync_program(cpu, task) {
+                with_cpu(|at| self.programs[&task].check(&at.facility));
+            } else if !self.dropped[cpu] {
+                with_cpu(|at| check_closed(&at.facility));
+            }
+        }
+    }
+
+    /// Everything is closed, and the PMU given back.
+    pub fn end(&mut self) {
+        for cpu in 0..CPUS as usize {
+            self.core.enter_kernel(cpu);
+            self.core.switch(cpu, None);
+        }
+        self.core.run_on(0);
+        for event in std::mem::take(&mut self.open) {
+            self.core.close(&event);
+        }
+        for cpu in 0..CPUS as usize {
+            with_machine(|machine| {
+                let mmcr0 = machine.cpus[cpu].facility.mfspr(spr::MMCR0);
+                assert!(mmcr0 & mmcr0::FC != 0, "CPU {cpu} still counts");
+            });
+        }
+        assert!(
+            with_machine(|machine| machine.perf_irq.is_none()),
+            "the PMU is reserved"
+        );
+        self.takeover = None;
+    }
+}
+
+impl Drop for World {
+    /// After a failure the driver may be in any state; the module's state goes with it.
+    fn drop(&mut self) {
+        with_machine(|machine| {
+            machine.perf_irq = None;
+            machine.current = 0;
+            for cpu in &mut machine.cpus {
+                cpu.facility.context.problem = false;
+                (cpu.mask, cpu.pmi_pending) = (0, false);
+            }
+        });
+        let takeover = self.takeover.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(takeover)));
+    }
+}
+
+fn is_ebb(event: &Event) -> bool {
+    event.attr().config & EBB != 0
+}
+
+/// The kernel does something else for a while.
+fn kernel_work(count: u8, masked: bool) {
+    if masked {
+        machine::irq_save(machine::MASK_STD | machine::MASK_PMI);
+    }
+    for _ in 0..count {
+        machine::execute(|_| ());
+    }
+    if masked {
+        machine::irq_restore(0);
+    }
+}

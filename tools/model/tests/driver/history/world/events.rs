@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events are opened and inherited.
+
+use super::*;
+
+impl World {
+    pub(super) fn attr(code: u64, period: u64) -> perf_event_attr {
+        let mut attr = perf_event_attr {
+            type_: perf_type_id_PERF_TYPE_RAW,
+            config: code,
+            ..perf_event_attr::default()
+        };
+        attr.__bindgen_anon_1.sample_period = period;
+        attr
+    }
+
+    pub(super) fn open(&mut self, task: u8, wish: Wish) {
+        let (code, counts) = CODES[usize::from(wish.code) % CODES.len()];
+        let mut attr = Self::attr(code, wish.period);
+        attr.set_exclude_kernel(wish.exclude_kernel.into());
+        attr.set_disabled(wish.disabled.into());
+        attr.set_inherit(wish.inherit.into());
+        attr.sample_type = perf_event_sample_format_PERF_SAMPLE_IP.into();
+        if wish.addr {
+            attr.sample_type |= u64::from(perf_event_sample_format_PERF_SAMPLE_ADDR);
+        }
+        if wish.branches && wish.period > 0 {
+            attr.sample_type |= u64::from(perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK);
+            attr.branch_sample_type = u64::from(
+                perf_branch_sample_type_PERF_SAMPLE_BRANCH_ANY
+                    | perf_branch_sample_type_PERF_SAMPLE_BRANCH_USER,
+            );
+            attr.sample_max_stack = 32;
+        }
+        let task = usize::from(task) % self.core.tasks.borrow().len();
+        let mut place = (Some(task), None);
+        if wish.of_cpu {
+            place = (None, Some(task % CPUS as usize));
+        }
+        let leads = |event: &&Rc<Event>| event.is_leader() && (event.task, event.cpu) == place;
+        let leader = self
+            .open
+            .iter()
+            .rev()
+            .find(leads)
+            .filter(|_| wish.member)
+            .cloned();
+        if leader.is_none() {
+            attr.set_pinned(wish.pinned.into());
+            attr.set_exclusive(wish.exclusive.into());
+        }
+        self.add(attr, place, leader.as_ref(), counts);
+    }
+
+    pub(super) fn open_ebb(&mut self, task: u8, code: u8) {
+        let (code, counts) = CODES[usize::from(code) % CODES.len()];
+        let mut attr = Self::attr(code | EBB, 0);
+        attr.set_exclude_kernel(1);
+        let task = usize::from(task) % self.core.tasks.borrow().len();
+        let place = (Some(task), None);
+        let ebb = |event: &&Rc<Event>| is_ebb(event) && event.is_leader() && event.task == place.0;
+        let leader = self.open.iter().find(ebb).cloned();
+        if leader.is_none() {
+            attr.set_pinned(1);
+            attr.set_exclusive(1);
+        }
+        self.add(attr, place, leader.as_ref(), counts);
+    }
+
+    pub(super) fn add(
+        &mut self,
+        attr: perf_event_attr,
+        place: (Option<usize>, Option<usize>),
+        leader: Option<&Rc<Event>>,
+        counts: Counts,
+    ) {
+        let offline = place.1.is_some_and(|cpu| !self.core.online[cpu].get());
+        if self.open.len() >= MOST_EVENTS || offline {
+            return;
+        }
+        if let Ok(event) = self.core.open(attr, place, leader, None) {
+            self.oracle.open(&event, counts);
+            self.open.push(event);
+        }
+    }
+
+    pub(super) fn fork(&mut self, cpu: usize) {
+        let Some(parent) = self.core.running[cpu].get() else {
+            return;
+        };
+        if self.core.tasks.borrow().len() >= MOST_TASKS || self.open.len() >= MOST_EVENTS {
+            return;
+        }
+        let child = self.core.fork(parent);
+        let of_child = |event: &&Rc<Event>| event.task == Some(child);
+        let inherited: Vec<_> = self
+            .core
+            .all
+            .borrow()
+            .iter()
+            .filter(of_child)
+            .cloned()
+            .collect();
+        for event in inherited {
+            let parent = event.parent.as_ref().expect("the event of the parent");
+            let counts = self.oracle.counts(parent).expect("a known event");
+            self.oracle.open(&event, counts);
+            self.open.push(event);
+        }
+    }
+}

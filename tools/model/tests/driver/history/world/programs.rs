@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Programs run, and write their registers.
+
+use super::*;
+
+impl World {
+    /// The active events on a CPU, EBB events or the others.
+    pub(super) fn active(&self, cpu: usize, ebb: bool) -> Vec<Rc<Event>> {
+        let active = |event: &&Rc<Event>| event.oncpu.get() == Some(cpu) && is_ebb(event) == ebb;
+        self.open.iter().filter(active).cloned().collect()
+    }
+
+    /// A program runs some instructions.
+    pub(super) fn run(&mut self, cpu: usize, count: u8, cycles: u8, branch: u8) {
+        self.core.run_on(cpu);
+        let Some(task) = self.core.running[cpu].get() else {
+            return;
+        };
+        let events = self.active(cpu, false);
+        let has_group = self.sync_program(cpu, task);
+        for number in 0..count {
+            let address = with_cpu(|cpu| cpu.nip);
+            let takes_branch = number % branch == branch - 1;
+            let target = (address & !0xffff) | ((address + 0x40) & 0xfff) | 0x1000;
+            let instruction = Instruction {
+                cycles: cycles.into(),
+                data: Some(0x10_0000 + u64::from(number) * 8),
+                branch: takes_branch.then(|| Branch::taken(BranchForm::I, target)),
+                others: u32::from(number % 3),
+                ..Instruction::at(address)
+            };
+            let counting: Vec<_> = events.iter().filter(|event| event.counter_runs()).collect();
+            let executed = execute_in_program(&instruction);
+            for event in counting {
+                self.oracle.executed(event, &instruction, executed.next);
+            }
+            if let Some(program) = self.programs.get_mut(&task).filter(|_| has_group) {
+                let next = program.execute(&instruction);
+                assert_eq!(executed.next, next, "where the program goes on");
+                with_cpu(|cpu| program.check(&cpu.facility));
+            }
+        }
+    }
+
+    /// Has the task's program be the one of the group on the CPU. Returns whether there is one.
+    pub(super) fn sync_program(&mut self, cpu: usize, task: usize) -> bool {
+        let group = self.active(cpu, true);
+        if group.is_empty() {
+            return false;
+        }
+        let known = self.programs.get(&task);
+        let same = known.is_some_and(|known| known.has(&group));
+        let program = with_cpu(|cpu| match known {
+            Some(known) if same && known.may_differ() => {
+                Some(Program::resume(&cpu.facility, &group))
+            }
+            Some(_) if same => None,
+            _ => {
+                let is_new = group.iter().all(|event| !self.seen.contains(&event.id));
+                Some(Program::new(&cpu.facility, &group, is_new))
+            }
+        });
+        self.seen.extend(group.iter().map(|event| event.id));
+        if let Some(program) = program {
+            self.programs.insert(task, program);
+        }
+        true
+    }
+
+    /// A program writes a register.
+    pub(super) fn user(&mut self, cpu: usize, write: UserWrite) {
+        self.core.run_on(cpu);
+        let Some(task) = self.core.running[cpu].get() else {
+            return;
+        };
+        if !self.sync_program(cpu, task) {
+            return;
+        }
+        let Some(program) = self.programs.get_mut(&task) else {
+            return;
+        };
+        // A counter without an event is not the program's: it keeps no value.
+        if matches!(write, UserWrite::Counter(counter, _) if !program.has_counter(counter.into())) {
+            return;
+        }
+        // The instruction that writes. It may be what the counter overflows at.
+        let nip = with_cpu(|cpu| cpu.nip);
+        let instruction = Instruction::at(nip);
+        let executed = execute_in_program(&instruction);
+        assert_eq!(
+            executed.next,
+            program.execute(&instruction),
+            "where the program goes on"
+        );
+        if executed.ebb {
+            return;
+        }
+        let nip = executed.next;
+        let expected = program.apply(|own| user_write(own, write, nip));
+        let found = with_cpu(|cpu| {
+            cpu.nip = user_write(&mut cpu.facility, write, nip);
+            cpu.nip
+        });
+        assert_eq!(found, expected, "where the program goes on");
+        machine::take_interrupt();
+        with_cpu(|cpu| program.check(&cpu.facility));
+    }
+}
+
+/// A program with EBBs writes a register. Returns where it goes on: at `nip`, unless it returns from
+/// its handler or gets an EBB.
+fn user_write(facility: &mut Facility, write: UserWrite, nip: u64) -> u64 {
+    let user = |number| number - spr::PROBLEM;
+    let done = match write {
+        UserWrite::Counter(counter, left) => {
+            let number = user(spr::PMC1) + u32::from(counter);
+            facility.problem_mtspr(number, NEGATIVE - u64::from(left))
+        }
+        UserWrite::Mmcr0(bits) => {
+            let bit = |number: u8, field| if bits >> number & 1 != 0 { field } else { 0 };
+            let mut value = bit(0, mmcr0::FC) | bit(1, mmcr0::PMAE);
+            // POWER8E makes no exception of it, until the driver does at a switch.
+            if facility.processor() != Processor::Power8E {
+                value |= bit(2, mmcr0::PMAO);
+            }
+            facility.problem_mtspr(user(spr::MMCR0), value)
+        }
+        UserWrite::Mmcr2(counters) => {
+            let bit = |n: u32| u64::from(counters >> n & 1) * (mmcr2::FCP0 >> (9 * n));
+            facility.problem_mtspr(user(spr::MMCR2), (0..6).map(bit).sum())
+        }
+        UserWrite::Bescr(bits) => {
+            let value = [bescr::GE, bescr::PME];
+            let set = (0..2)
+                .filter(|n| bits >> n & 1 != 0)
+                .map(|n| value[n])
+                .sum();
+            facility
+                .problem_mtspr(spr::EBBHR, HANDLER)
+                .and_then(|()| facility.problem_mtspr(spr::BESCR, set))
+        }
+        UserWrite::Return => {
+            if facility.mfspr(spr::BESCR) & bescr::GE != 0 {
+                return nip;
+            }
+            for number in spr::PMC1..=spr::PMC6 {
+                if facility.is_negative(number) {
+                    let _ = facility.problem_mtspr(user(number), NEGATIVE - 20);
+                }
+            }
+            let again = facility
+                .problem_mtspr(user(spr::MMCR0), mmcr0::PMAE)
+                .and_then(|()| facility.problem_mtspr(spr::BESCRR, bescr::PMEO))
+                .and_then(|()| facility.problem_mtspr(spr::BESCRS, bescr::PME));
+            assert_eq!(again, Ok(()), "a program with a group writes its registers");
+            return facility.rfebb(true);
+        }
+        UserWrite::ClearBhrb => facility.problem_clrbhrb(),
+    };
+    assert_eq!(
+        done,
+        Ok(()),
+        "a program with a group writes its registers: {write:?}"
+    );
+    facility.enter_problem_state(nip)
+}

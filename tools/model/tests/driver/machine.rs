@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The CPUs of a machine, one at a time, and the kernel's entry code for PM interrupts.
+//!
+//! The kernel has two masks in software. "Interrupts off" does not hold PM interrupts back: one
+//! that comes then is an NMI. One that comes while PM interrupts are masked too turns MSR\[EE\] off
+//! and stays pending, until interrupts are on altogether.
+
+use kernel::{
+    bindings::{pt_regs, task_struct},
+    cpu::CPUS,
+};
+use pmu_model::{Executed, Facility, Instruction, Lppaca, Processor};
+use std::cell::RefCell;
+
+/// A handler of PM interrupts.
+pub type Handler = unsafe extern "C" fn(*mut pt_regs);
+
+/// Interrupts are off.
+pub const MASK_STD: u8 = 1;
+/// PM interrupts are masked.
+pub const MASK_PMI: u8 = 2;
+/// Where the kernel's code is.
+pub const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
+/// MSR\[PR\].
+pub const MSR_PR: u64 = 1 << 14;
+
+/// Cycles that an instruction of the kernel takes. `restore_pmao`, as the kernel's workaround for
+/// POWER8E, is right only if it is more than one: PMC6 has to overflow before the next write.
+const CYCLES: u32 = 2;
+
+/// A CPU.
+pub struct Cpu {
+    pub facility: Facility,
+    pub lppaca: Lppaca,
+    /// The bit of the paca.
+    pub pmi_pending: bool,
+    /// The mask in software.
+    pub mask: u8,
+    /// The PMU's registers were turned on since the CPU came up.
+    pub pmcs_enabled: bool,
+    /// Where the program goes on.
+    pub nip: u64,
+    /// The counters that samples show.
+    pub ext_regs: [usize; 6],
+}
+
+impl Cpu {
+    fn new(processor: Processor, hypervisor: bool) -> Self {
+        let mut facility = Facility::new(processor);
+        facility.context.hypervisor = hypervisor;
+        Self {
+            facility,
+            lppaca: Lppaca::default(),
+            pmi_pending: false,
+            mask: 0,
+            pmcs_enabled: false,
+            nip: 0,
+            ext_regs: [0; 6],
+        }
+    }
+}
+
+/// An access to a register, or something else that a reader of the table wants to know.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// CPU, whether a program's, whether a write, the register's number, the value, MMCR0 then.
+    Access(usize, bool, bool, u32, u64, u64),
+    /// What else happens.
+    Note(String),
+}
+
+/// The machine.
+pub struct Machine {
+    pub cpus: Vec<Cpu>,
+    pub current: usize,
+    processor: Processor,
+    hypervisor: bool,
+    /// Who handles PM interrupts.
+    pub perf_irq: Option<Handler>,
+    pub log: Option<Vec<Entry>>,
+}
+
+thread_local! {
+    static MACHINE: RefCell<Option<Machine>> = const { RefCell::new(None) };
+}
+
+/// Boots a machine, in a partition or on bare metal.
+pub fn boot_as(processor: Processor, hypervisor: bool) {
+    let cpus = (0..CPUS).map(|_| Cpu::new(processor, hypervisor)).collect();
+    MACHINE.set(Some(Machine {
+        cpus,
+        current: 0,
+        processor,
+        hypervisor,
+        perf_irq: None,
+        log: None,
+    }));
+    kernel::cpu::set_current(0);
+    kernel::bindings::set_switch(switch_to);
+    kernel::bindings::set_enable_pmcs(|| with_cpu(|cpu| cpu.pmcs_enabled = true));
+    kernel::interrupt::set_hook(|on| {
+        if on {
+            irq_restore(0)
+        } else {
+            irq_save(MASK_STD)
+        }
+    });
+}
+
+/// Boots a machine in a partition.
+pub fn boot(processor: Processor) {
+    boot_as(processor, false);
+}
+
+/// Calls `f` with the machine.
+pub fn with_machine<R>(f: impl FnOnce(&mut Machine) -> R) -> R {
+    MACHINE.with_borrow_mut(|machine| f(machine.as_mut().expect("a machine that has booted")))
+}
+
+/// Calls `f` with the CPU that runs.
+pub fn with_cpu<R>(f: impl FnOnce(&mut Cpu) -> R) -> R {
+    with_machine(|machine| f(&mut machine.cpus[machine.current]))
+}
+
+/// Runs on another CPU from now on.
+pub fn switch_to(cpu: u32) {
+    with_machine(|machine| machine.current = cpu as usize);
+    kernel::cpu::set_current(cpu);
+}
+
+/// A CPU starts anew: nothing is left in its registers of what was there.
+pub fn restart(cpu: usize) {
+    with_machine(|machine| {
+        machine.cpus[cpu] = Cpu::new(machine.processor, machine.hypervisor);
+    });
+}
+
+/// Writes a line into the table of accesses, if there is one.
+pub fn note(text: impl FnOnce() -> String) {
+    with_machine(|machine| {
+        if let Some(log) = &mut machine.log {
+            log.push(Entry::Note(text()));
+        }
+    });
+}
+
+/// Executes an instruction of the kernel, and what it does.
+pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
+    let result = with_cpu(|cpu| {
+        assert!(!cpu.facility.context.problem, "the kernel runs");
+        let instruction = Instruction {
+            cycles: CYCLES,
+            ..Instruction::at(KERNEL_TEXT)
+        };
+        cpu.facility.execute(&instruction);
+        effect(&mut cpu.facility)
+    });
+    take_interrupt();
+    result
+}
+
+/// Executes an instruction of the program.
+pub fn execute_in_program(instruction: &Instruction) -> Executed {
+    let executed = with_cpu(|cpu| {
+        assert!(cpu.facility.context.problem, "a program runs");
+        let executed = cpu.facility.execute(instruction);
+        cpu.nip = executed.next;
+        executed
+    });
+    take_interrupt();
+    executed
+}
+
+/// Takes the PM interrupt, if one is due.
+pub fn take_interrupt() {
+    let is_taken = with_machine(|machine| {
+        let cpu = &mut machine.cpus[machine.current];
+        if machine.perf_irq.is_none() || !cpu.facility.interrupt_is_due() {
+            return false;
+        }
+        cpu.facility.context.ee = false;
+        if cpu.mask & MASK_PMI != 0 {
+            cpu.pmi_pending = true;
+        }
+        !cpu.pmi_pending
+    });
+    if is_taken {
+        handle();
+        with_cpu(|cpu| cpu.facility.context.ee = true);
+    }
+}
+
+/// Calls the handler of PM interrupts, with MSR\[EE\] off.
+fn handle() {
+    let (handler, mut regs, context, mask, nip) = with_machine(|machine| {
+        let cpu = &mut machine.cpus[machine.current];
+        let context = cpu.facility.context;
+        let mut regs = pt_regs::default();
+        let named = &mut regs.__bindgen_anon_1.__bindgen_anon_1;
+        named.nip = if context.problem {
+            cpu.nip
+        } else {
+            KERNEL_TEXT
+        } as usize;
+        named.msr = if context.problem { MSR_PR as usize } else { 0 };
+        named.softe = usize::from(cpu.mask & MASK_STD);
+        cpu.facility.context.problem = false;
+        cpu.facility.context.hypervisor = machine.hypervisor;
+        let mask = std::mem::replace(&mut cpu.mask, MASK_STD | MASK_PMI);
+        (machine.perf_irq, regs, context, mask, cpu.nip)
+    });
+    note(|| {
+        format!(
+            "PM interrupt at {:#x}",
+            regs.__bindgen_anon_1.__bindgen_anon_1.nip
+        )
+    });
+    let handler = handler.expect("a handler");
+    let task = kernel::bindings::get_current();
+    if context.problem {
+        set_program_regs(task, &mut regs);
+    }
+    // SAFETY: The registers are those of the interrupt.
+    unsafe { handler(&raw mut regs) };
+    with_cpu(|cpu| {
+        cpu.mask = mask;
+        cpu.facility.context.hypervisor = context.hypervisor;
+        if context.problem {
+            cpu.nip = cpu.facility.enter_problem_state(nip);
+            cpu.facility.context.ee = false;
+        }
+    });
+    note(|| "end of the PM interrupt".into());
+}
+
+/// The task entered the kernel with these registers.
+pub fn set_program_regs(task: *mut task_struct, regs: &mut pt_regs) {
+    if !task.is_null() {
+        // SAFETY: The current task is there.
+        unsafe { (*task).thread.regs = regs };
+    }
+}
+
+/// Masks interrupts.
+pub fn irq_save(mask: u8) {
+    with_cpu(|cpu| cpu.mask |= mask);
+}
+
+/// Takes the mask back to what it was. When interrupts are on altogether, those that came come.
+pub fn irq_restore(mask: u8) {
+    with_cpu(|cpu| cpu.mask = mask);
+    if mask != 0 {
+        return;
+    }
+    if with_cpu(|cpu| std::mem::take(&mut cpu.pmi_pending)) {
+        with_cpu(|cpu| cpu.facility.context.ee = false);
+        note(|| "the PM interrupt is replayed".into());
+        handle();
+    }
+    with_cpu(|cpu| cpu.facility.context.ee = true);
+    take_interrupt();
+}
+
+/// Calls `f` with interrupts off.
+pub fn irqs_off<R>(f: impl FnOnce() -> R) -> R {
+    let before = with_cpu(|cpu| cpu.mask);
+    irq_save(MASK_STD);
+    let result = f();
+    irq_restore(before);
+    result
+}

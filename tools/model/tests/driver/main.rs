@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The driver's own code on the model: `rust/` is included here as it is. Instead of the kernel,
+//! the processor and the instructions that reach its registers there are:
+//!
+//! | file | stands for |
+//! |---|---|
+//! | `perf.rs`, `power.rs` | the lists of modules of `rust/perf` and `rust/power` |
+//! | `machine.rs` | CPUs, each with a facility, and how the kernel masks and takes interrupts |
+//! | `power/spr.rs` | the instructions that `rust/power` is made of |
+//! | `power/bindings.rs` | the kernel's functions, and those of `shim.c`, for `rust/power` |
+//! | `perf_bindings.rs` | perf's structures and constants |
+//! | `perf_core.rs` | perf core: contexts, groups, and the order of its calls |
+//!
+//! The kernel crate has a stand-in of its own in `tools/model/kernel`. The tests:
+//!
+//! | file | subject |
+//! |---|---|
+//! | `history.rs` | random histories of tasks and events |
+//! | `missed_alert.rs`, `taken_away.rs` | alerts and CPUs that `rust/power` has to put right |
+//! | `switch.rs` | a program with EBBs is switched out and in at every instant |
+
+extern crate isa207;
+extern crate kernel as pin_init;
+
+#[path = "../../../../rust/driver/mod.rs"]
+#[allow(unused, unreachable_pub, missing_docs, unexpected_cfgs, clippy::all)]
+mod driver;
+#[allow(unused, unreachable_pub, missing_docs, unexpected_cfgs, clippy::all)]
+mod perf;
+#[allow(unused, unreachable_pub, missing_docs, unexpected_cfgs, clippy::all)]
+mod power;
+
+mod perf_bindings;
+
+mod history;
+mod machine;
+mod missed_alert;
+mod perf_core;
+mod switch;
+mod taken_away;

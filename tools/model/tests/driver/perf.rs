@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rust/perf`, with bindings of the host. As in its `mod.rs`, what is visible of each module is.
+
+pub mod bindings;
+
+#[path = "../../../../rust/perf/attr.rs"]
+pub mod attr;
+#[path = "../../../../rust/perf/branch.rs"]
+pub mod branch;
+#[path = "../../../../rust/perf/cpu.rs"]
+pub mod cpu;
+#[path = "../../../../rust/perf/event.rs"]
+pub mod event;
+#[path = "../../../../rust/perf/flags.rs"]
+pub mod flags;
+#[path = "../../../../rust/perf/foreign.rs"]
+pub mod foreign;
+#[path = "../../../../rust/perf/hw.rs"]
+pub mod hw;
+#[path = "../../../../rust/perf/instance.rs"]
+pub mod instance;
+#[path = "../../../../rust/perf/memory.rs"]
+pub mod memory;
+#[path = "../../../../rust/perf/pmu.rs"]
+pub mod pmu;
+#[path = "../../../../rust/perf/registration.rs"]
+pub mod registration;
+#[path = "../../../../rust/perf/sample.rs"]
+pub mod sample;
+#[path = "../../../../rust/perf/slots.rs"]
+pub mod slots;
+#[path = "../../../../rust/perf/sysfs.rs"]
+pub mod sysfs;
+#[path = "../../../../rust/perf/vtable.rs"]
+pub mod vtable;
+
+pub(crate) use self::{
+    attr::*, branch::*, cpu::*, event::*, flags::*, foreign::*, hw::*, instance::*, memory::*,
+    pmu::*, registration::*, sample::*, slots::*, sysfs::*,
+};

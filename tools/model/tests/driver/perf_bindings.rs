@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What bindgen makes of perf's headers: the structures with the fields that `rust/perf` uses, and
+//! perf core's functions, which `perf_core/calls.rs` has.
+
+#![allow(non_camel_case_types, non_upper_case_globals, missing_docs, dead_code)]
+#![allow(clippy::missing_safety_doc, unreachable_pub)]
+
+mod constants;
+
+pub use crate::perf_core::calls::*;
+pub use constants::*;
+
+use kernel::{
+    Zeroable,
+    bindings::{attribute_group, device, list_head, pt_regs, task_struct},
+    ffi::{c_char, c_int, c_uint, c_void},
+    zeroed,
+};
+
+pub struct pmu {
+    pub module: *mut c_void,
+    pub dev: *mut device,
+    pub attr_groups: *mut *const attribute_group,
+    pub name: *const c_char,
+    pub type_: c_int,
+    pub capabilities: c_int,
+    pub cpu_pmu_context: *mut c_void,
+    pub event_init: Option<unsafe extern "C" fn(*mut perf_event) -> c_int>,
+    pub pmu_enable: Option<unsafe extern "C" fn(*mut pmu)>,
+    pub pmu_disable: Option<unsafe extern "C" fn(*mut pmu)>,
+    pub add: Option<unsafe extern "C" fn(*mut perf_event, c_int) -> c_int>,
+    pub del: Option<unsafe extern "C" fn(*mut perf_event, c_int)>,
+    pub start: Option<unsafe extern "C" fn(*mut perf_event, c_int)>,
+    pub stop: Option<unsafe extern "C" fn(*mut perf_event, c_int)>,
+    pub read: Option<unsafe extern "C" fn(*mut perf_event)>,
+    pub start_txn: Option<unsafe extern "C" fn(*mut pmu, c_uint)>,
+    pub commit_txn: Option<unsafe extern "C" fn(*mut pmu) -> c_int>,
+    pub cancel_txn: Option<unsafe extern "C" fn(*mut pmu)>,
+    pub sched_task:
+        Option<unsafe extern "C" fn(*mut perf_event_pmu_context, *mut task_struct, bool)>,
+    pub event_idx: Option<unsafe extern "C" fn(*mut perf_event) -> c_int>,
+}
+
+pub struct perf_event_pmu_context {
+    pub pmu: *mut pmu,
+}
+
+/// An event. `core` is perf core's own part of it.
+#[repr(C)]
+pub struct perf_event {
+    pub pmu: *mut pmu,
+    pub ctx: *mut c_void,
+    pub group_leader: *mut perf_event,
+    pub parent: *mut perf_event,
+    pub sibling_list: list_head,
+    pub state: c_int,
+    pub attach_state: c_uint,
+    pub count: i64,
+    pub lost_samples: i64,
+    pub attr: perf_event_attr,
+    pub hw: hw_perf_event,
+    pub destroy: Option<unsafe extern "C" fn(*mut perf_event)>,
+    pub core: *const crate::perf_core::Event,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct hw_perf_event {
+    pub __bindgen_anon_1: hw_perf_event__bindgen_ty_1,
+    pub state: c_int,
+    pub prev_count: i64,
+    pub sample_period: u64,
+    pub __bindgen_anon_2: hw_perf_event__bindgen_ty_2,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union hw_perf_event__bindgen_ty_1 {
+    pub __bindgen_anon_1: hw_perf_event__bindgen_ty_1__bindgen_ty_1,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct hw_perf_event__bindgen_ty_1__bindgen_ty_1 {
+    pub config: u64,
+    pub flags: c_int,
+    pub idx: c_int,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union hw_perf_event__bindgen_ty_2 {
+    pub __bindgen_anon_1: hw_perf_event__bindgen_ty_2__bindgen_ty_1,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct hw_perf_event__bindgen_ty_2__bindgen_ty_1 {
+    pub last_period: u64,
+    pub period_left: i64,
+}
+
+/// The attributes. Flags are integers of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct perf_event_attr {
+    pub type_: u32,
+    pub size: u32,
+    pub config: u64,
+    pub __bindgen_anon_1: attr_period,
+    pub sample_type: u64,
+    pub branch_sample_type: u64,
+    pub sample_regs_user: u64,
+    pub sample_regs_intr: u64,
+    pub sample_max_stack: u16,
+    pub __bindgen_anon_3: attr_config1,
+    pub __bindgen_anon_4: attr_config2,
+    pub flags: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct attr_period {
+    pub sample_period: u64,
+}
+
+/// In C a union of words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct attr_config1 {
+    pub config1: u64,
+}
+
+/// Likewise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct attr_config2 {
+    pub config2: u64,
+}
+
+/// The flags, by the bits that the interface gives them.
+macro_rules! flags {
+    ($($raw:ident, $set:ident: $bit:expr;)+) => {
+        impl perf_event_attr { $(
+            pub unsafe fn $raw(this: *const Self) -> u64 {
+                // SAFETY: The caller guarantees a valid pointer.
+                unsafe { (*this).flags >> $bit & 1 }
+            }
+
+            pub fn $set(&mut self, value: u64) {
+                self.flags = self.flags & !(1 << $bit) | (value & 1) << $bit;
+            }
+        )+ }
+    };
+}
+
+flags! {
+    disabled_raw, set_disabled: 0;
+    inherit_raw, set_inherit: 1;
+    pinned_raw, set_pinned: 2;
+    exclusive_raw, set_exclusive: 3;
+    exclude_user_raw, set_exclude_user: 4;
+    exclude_kernel_raw, set_exclude_kernel: 5;
+    exclude_hv_raw, set_exclude_hv: 6;
+    exclude_idle_raw, set_exclude_idle: 7;
+    freq_raw, set_freq: 10;
+    enable_on_exec_raw, set_enable_on_exec: 12;
+    sigtrap_raw, set_sigtrap: 37;
+}
+
+#[repr(C)]
+pub struct perf_sample_data {
+    pub sample_flags: u64,
+    pub period: u64,
+    pub dyn_size: u64,
+    pub addr: u64,
+    pub ip: u64,
+    pub data_src: perf_mem_data_src,
+    pub weight: perf_sample_weight,
+    pub br_stack: *mut perf_branch_stack,
+    pub br_stack_cntr: *mut u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union perf_mem_data_src {
+    pub val: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union perf_sample_weight {
+    pub full: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct perf_branch_entry {
+    pub from: u64,
+    pub to: u64,
+    pub fields: u64,
+}
+
+#[repr(C)]
+pub struct perf_branch_stack {
+    pub nr: u64,
+    pub hw_idx: u64,
+    pub entries: [perf_branch_entry; 0],
+}
+
+// SAFETY: All fields may be zero.
+unsafe impl Zeroable for pmu {}
+// SAFETY: As above.
+unsafe impl Zeroable for perf_event {}
+// SAFETY: As above.
+unsafe impl Zeroable for perf_event_attr {}
+
+impl Default for perf_event_attr {
+    fn default() -> Self {
+        zeroed()
+    }
+}
+
+/// As the kernel's function of this name.
+pub unsafe fn perf_event_update_userpage(_event: *mut perf_event) {}
+
+pub unsafe fn perf_sample_event_took(_nanoseconds: u64) {}
+
+/// The state that an overflow interrupted.
+pub type Regs = pt_regs;

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! perf core: contexts of tasks and CPUs, groups, and the order in which the PMU's callbacks are
+//! called.
+//!
+//! Written after Linux 7.3, `kernel/events/core.c`; each function bears the name that it has there.
+//! What the driver does not see is left out: times, cgroups, mappings, rotation by a timer (a
+//! history rotates where it wants to).
+//!
+//! | file | subject |
+//! |---|---|
+//! | `event.rs` | an event, and what it recorded |
+//! | `sched.rs` | events come to a CPU and leave it |
+//! | `task.rs` | switches, `fork`, `execve`, CPUs that come and go |
+//! | `ops.rs` | what programs ask for: open, close, read, ioctl |
+//! | `calls.rs` | the functions that the driver calls |
+
+pub mod calls;
+mod event;
+mod ops;
+mod sched;
+mod task;
+
+pub use event::{Event, Recorded};
+pub use task::Task;
+
+use crate::perf_bindings::pmu;
+use kernel::cpu::CPUS;
+use std::{
+    cell::{Cell, RefCell},
+    ptr::null_mut,
+    rc::Rc,
+};
+
+/// The groups of a task or of a CPU.
+#[derive(Default)]
+pub struct Context {
+    /// All events, leaders and members, in the order in which they were installed.
+    pub events: RefCell<Vec<Rc<Event>>>,
+    /// Which kinds of groups are scheduled: `EVENT_PINNED`, `EVENT_FLEXIBLE`.
+    is_active: Cell<u8>,
+}
+
+impl Context {
+    /// The leaders of pinned groups, or of the others.
+    fn leaders(&self, pinned: bool) -> Vec<Rc<Event>> {
+        let events = self.events.borrow();
+        let leads = |event: &&Rc<Event>| event.is_leader() && event.is_pinned() == pinned;
+        events.iter().filter(leads).cloned().collect()
+    }
+}
+
+/// What perf core keeps for a CPU.
+#[derive(Default)]
+struct CpuContext {
+    ctx: Context,
+    /// `task_ctx`: the task whose context is scheduled.
+    task: Cell<Option<usize>>,
+    exclusive: Cell<bool>,
+    active_oncpu: Cell<u32>,
+    disable_count: Cell<u32>,
+    sched_cb_usage: Cell<u32>,
+}
+
+/// perf core.
+pub struct PerfCore {
+    pmu: Cell<*mut pmu>,
+    cpus: [CpuContext; CPUS as usize],
+    pub tasks: RefCell<Vec<Rc<Task>>>,
+    /// The task that each CPU runs; `None` when it idles.
+    pub running: [Cell<Option<usize>>; CPUS as usize],
+    pub online: [Cell<bool>; CPUS as usize],
+    /// Every event that was ever opened.
+    pub all: RefCell<Vec<Rc<Event>>>,
+    /// Samples in a tick after which a group is throttled.
+    pub max_samples_per_tick: Cell<u32>,
+}
+
+thread_local! {
+    static CORE: RefCell<Rc<PerfCore>> = RefCell::new(Rc::new(PerfCore::new()));
+}
+
+impl PerfCore {
+    fn new() -> Self {
+        Self {
+            pmu: Cell::new(null_mut()),
+            cpus: Default::default(),
+            tasks: RefCell::default(),
+            running: Default::default(),
+            online: std::array::from_fn(|_| Cell::new(true)),
+            all: RefCell::default(),
+            max_samples_per_tick: Cell::new(u32::MAX),
+        }
+    }
+
+    /// Starts anew.
+    pub fn restart() -> Rc<Self> {
+        CORE.set(Rc::new(Self::new()));
+        Self::get()
+    }
+
+    /// The one of this thread.
+    pub fn get() -> Rc<Self> {
+        CORE.with_borrow(Rc::clone)
+    }
+
+    fn cpu(&self) -> &CpuContext {
+        &self.cpus[kernel::cpu::CpuId::current().as_u32() as usize]
+    }
+
+    /// The context of a task, or of a CPU.
+    fn context<R>(&self, task: Option<usize>, cpu: usize, f: impl FnOnce(&Context) -> R) -> R {
+        match task {
+            Some(task) => {
+                let task = self.tasks.borrow()[task].clone();
+                f(&task.ctx)
+            }
+            None => f(&self.cpus[cpu].ctx),
+        }
+    }
+}

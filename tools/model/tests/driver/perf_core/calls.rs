@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! perf core's functions that the driver calls, and those of `rust/perf/shim.c`.
+
+#![allow(missing_docs, clippy::missing_safety_doc)]
+
+use super::{Event, PerfCore, Recorded};
+use crate::{
+    machine::{MSR_PR, note},
+    perf_bindings::*,
+};
+use kernel::{
+    bindings::{pt_regs, task_struct},
+    ffi::{c_char, c_int, c_void},
+    zeroed,
+};
+use std::{cell::Cell, ptr::null_mut};
+
+const ENODEV: c_int = -19;
+const ENOENT: c_int = -2;
+
+/// The PMU of the driver that is built into the kernel, which takes every event that counts cycles.
+struct BuiltIn(pmu);
+
+thread_local! {
+    static BUILT_IN: BuiltIn = {
+        let mut pmu: pmu = zeroed();
+        pmu.name = c"cpu".as_ptr();
+        BuiltIn(pmu)
+    };
+    static IS_REGISTERED: Cell<bool> = const { Cell::new(true) };
+}
+
+fn built_in() -> *mut pmu {
+    BUILT_IN.with(|built_in| (&raw const built_in.0).cast_mut())
+}
+
+pub unsafe fn perf_pmu_register(pmu: *mut pmu, name: *const c_char, kind: c_int) -> c_int {
+    if pmu == built_in() {
+        IS_REGISTERED.set(true);
+        return 0;
+    }
+    // SAFETY: The caller guarantees a complete structure.
+    unsafe {
+        (*pmu).name = name;
+        (*pmu).type_ = kind;
+    }
+    PerfCore::get().pmu.set(pmu);
+    0
+}
+
+pub unsafe fn perf_pmu_unregister(pmu: *mut pmu) -> c_int {
+    if pmu == built_in() {
+        IS_REGISTERED.set(false);
+    } else {
+        PerfCore::get().pmu.set(null_mut());
+    }
+    0
+}
+
+pub unsafe fn perf_event_create_kernel_counter(
+    attr: *mut perf_event_attr,
+    _cpu: c_int,
+    _task: *mut task_struct,
+    _handler: Option<unsafe extern "C" fn()>,
+    _context: *mut c_void,
+) -> *mut perf_event {
+    if !IS_REGISTERED.get() {
+        return ENOENT as isize as *mut perf_event;
+    }
+    // SAFETY: The caller guarantees the attributes.
+    let event = Event::new(usize::MAX, built_in(), unsafe { *attr }, (None, None), None);
+    let raw = event.raw();
+    PerfCore::get().all.borrow_mut().push(event);
+    raw
+}
+
+pub unsafe fn perf_event_release_kernel(event: *mut perf_event) -> c_int {
+    let core = PerfCore::get();
+    core.all.borrow_mut().retain(|other| other.raw() != event);
+    0
+}
+
+pub unsafe fn ebb_perf_prepare_unregister(event: *mut perf_event) -> c_int {
+    // SAFETY: The caller guarantees an open event.
+    if unsafe { (*event).pmu } == built_in() && IS_REGISTERED.get() {
+        0
+    } else {
+        ENODEV
+    }
+}
+
+pub unsafe fn ebb_perf_stop_rotation(_pmu: *mut pmu) {}
+
+pub unsafe fn perf_sched_cb_inc(_pmu: *mut pmu) {
+    let core = PerfCore::get();
+    let usage = &core.cpu().sched_cb_usage;
+    usage.set(usage.get() + 1);
+}
+
+pub unsafe fn perf_sched_cb_dec(_pmu: *mut pmu) {
+    let core = PerfCore::get();
+    let usage = &core.cpu().sched_cb_usage;
+    usage.set(usage.get().checked_sub(1).expect("a user of sched_task"));
+}
+
+/// `__perf_event_overflow()`: throttles the group if there are too many samples, and records one.
+pub unsafe fn perf_event_overflow(
+    event: *mut perf_event,
+    data: *mut perf_sample_data,
+    regs: *mut pt_regs,
+) -> c_int {
+    // SAFETY: The caller guarantees an event that is on this CPU.
+    let event = unsafe { Event::from_raw(event) };
+    let core = PerfCore::get();
+    assert!(
+        event.is_active(),
+        "overflow of event {}, which is on no CPU",
+        event.id
+    );
+    // SAFETY: The caller guarantees a sample, initialised as far as its flags say.
+    let (data, named) = unsafe { (&*data, (*regs).__bindgen_anon_1.__bindgen_anon_1) };
+    // SAFETY: The event's structure is there.
+    if unsafe { (*event.raw()).hw.sample_period } == 0 {
+        return 0;
+    }
+    let interrupts = event.interrupts.get();
+    if interrupts != u32::MAX {
+        event.interrupts.set(interrupts + 1);
+        if interrupts + 1 >= core.max_samples_per_tick.get() {
+            core.perf_event_throttle_group(event);
+        }
+    }
+    let addr = u64::from(perf_event_sample_format_PERF_SAMPLE_ADDR);
+    let recorded = Recorded {
+        ip: data.ip,
+        period: data.period,
+        nip: named.nip as u64,
+        user: named.msr as u64 & MSR_PR != 0,
+        addr: (data.sample_flags & addr != 0).then_some(data.addr),
+    };
+    note(|| format!("event {}: sample {recorded:x?}", event.id));
+    event.samples.borrow_mut().push(recorded);
+    0
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An event.
+
+use crate::perf_bindings::*;
+use kernel::{bindings::list_head, zeroed};
+use std::{
+    cell::{Cell, RefCell, UnsafeCell},
+    ptr::null_mut,
+    rc::Rc,
+};
+
+/// A sample, as far as it is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Where the sample says it was taken.
+    pub ip: u64,
+    /// The period that it stands for.
+    pub period: u64,
+    /// The address of the interrupted instruction, by the registers that perf core got.
+    pub nip: u64,
+    /// Those are a program's.
+    pub user: bool,
+    /// The data address, if it is there.
+    pub addr: Option<u64>,
+}
+
+/// An event.
+pub struct Event {
+    raw: UnsafeCell<perf_event>,
+    /// Its number among all.
+    pub id: usize,
+    /// The task that it follows.
+    pub task: Option<usize>,
+    /// The CPU to which it is bound.
+    pub cpu: Option<usize>,
+    /// The event of the parent that it was inherited from.
+    pub parent: Option<Rc<Event>>,
+    /// The CPU that it is on.
+    pub oncpu: Cell<Option<usize>>,
+    pub group: RefCell<Vec<Rc<Event>>>,
+    pub closed: Cell<bool>,
+    /// Overflows in this tick; `u32::MAX` for an event that is throttled.
+    pub interrupts: Cell<u32>,
+    pub samples: RefCell<Vec<Recorded>>,
+}
+
+impl Event {
+    /// An event that is being opened. It leads its group until it joins another one.
+    pub fn new(
+        id: usize,
+        pmu: *mut pmu,
+        attr: perf_event_attr,
+        (task, cpu): (Option<usize>, Option<usize>),
+        parent: Option<Rc<Self>>,
+    ) -> Rc<Self> {
+        let mut raw: perf_event = zeroed();
+        raw.pmu = pmu;
+        raw.attr = attr;
+        raw.parent = parent.as_ref().map_or(null_mut(), |parent| parent.raw());
+        raw.hw.sample_period = attr.__bindgen_anon_1.sample_period;
+        // As `has_branch_stack()` events get the levels of the event when they name none.
+        raw.state = if attr.flags & 1 != 0 {
+            perf_event_state_PERF_EVENT_STATE_OFF
+        } else {
+            perf_event_state_PERF_EVENT_STATE_INACTIVE
+        };
+        raw.attach_state = if task.is_some() { PERF_ATTACH_TASK } else { 0 };
+        // Contexts are told apart by any number.
+        raw.ctx = (1 + task.map_or(0x100 + cpu.unwrap_or(0), |task| 0x1000 + task)) as *mut _;
+        let event = Rc::new(Self {
+            raw: UnsafeCell::new(raw),
+            id,
+            task,
+            cpu,
+            parent,
+            oncpu: Cell::new(None),
+            group: RefCell::default(),
+            closed: Cell::new(false),
+            interrupts: Cell::new(0),
+            samples: RefCell::default(),
+        });
+        // SAFETY: The event is there, and nobody else has it.
+        unsafe {
+            let raw = event.raw();
+            (*raw).core = Rc::as_ptr(&event);
+            (*raw).group_leader = raw;
+            let head = &raw mut (*raw).sibling_list;
+            *head = list_head {
+                next: head,
+                prev: head,
+            };
+        }
+        event
+    }
+
+    /// The C structure.
+    pub fn raw(&self) -> *mut perf_event {
+        self.raw.get()
+    }
+
+    /// The event of a C structure.
+    ///
+    /// # Safety
+    ///
+    /// It must be one of [`Event::new`] that is still there.
+    pub unsafe fn from_raw<'a>(raw: *mut perf_event) -> &'a Self {
+        // SAFETY: The caller guarantees it.
+        unsafe { &*(*raw).core }
+    }
+
+    pub fn attr(&self) -> &perf_event_attr {
+        // SAFETY: Of the attributes only the period changes, in between.
+        unsafe { &(*self.raw()).attr }
+    }
+
+    pub fn state(&self) -> i32 {
+        // SAFETY: The structure is this event's.
+        unsafe { (*self.raw()).state }
+    }
+
+    pub fn set_state(&self, state: i32) {
+        // SAFETY: As above.
+        unsafe { (*self.raw()).state = state };
+    }
+
+    pub fn is_active(&self) -> bool {
+        self.state() == perf_event_state_PERF_EVENT_STATE_ACTIVE
+    }
+
+    pub fn is_leader(&self) -> bool {
+        // SAFETY: As above.
+        unsafe { (*self.raw()).group_leader == self.raw() }
+    }
+
+    fn flag(&self, flag: unsafe fn(*const perf_event_attr) -> u64) -> bool {
+        // SAFETY: The attributes are there.
+        unsafe { flag(self.attr()) != 0 }
+    }
+
+    pub fn is_pinned(&self) -> bool {
+        self.flag(perf_event_attr::pinned_raw)
+    }
+
+    pub fn is_exclusive(&self) -> bool {
+        self.flag(perf_event_attr::exclusive_raw)
+    }
+
+    pub fn is_inherited(&self) -> bool {
+        self.flag(perf_event_attr::inherit_raw)
+    }
+
+    pub fn excludes_kernel(&self) -> bool {
+        self.flag(perf_event_attr::exclude_kernel_raw)
+    }
+
+    pub fn excludes_user(&self) -> bool {
+        self.flag(perf_event_attr::exclude_user_raw)
+    }
+
+    /// The leader of its group.
+    pub fn leader(&self) -> &Self {
+        // SAFETY: The leader stays as long as its group.
+        unsafe { Self::from_raw((*self.raw()).group_leader) }
+    }
+
+    /// Its count, as of the last update.
+    pub fn count(&self) -> u64 {
+        // SAFETY: As above.
+        unsafe { (*self.raw()).count as u64 }
+    }
+
+    pub fn lost_samples(&self) -> u64 {
+        // SAFETY: As above.
+        unsafe { (*self.raw()).lost_samples as u64 }
+    }
+
+    /// The counter it is on, 0 for none.
+    pub fn idx(&self) -> usize {
+        // SAFETY: As above.
+        unsafe { (*self.raw()).hw.__bindgen_anon_1.__bindgen_anon_1.idx as usize }
+    }
+
+    /// Whether its counter is not stopped.
+    pub fn counter_runs(&self) -> bool {
+        // SAFETY: As above.
+        unsafe { (*self.raw()).hw.state == 0 }
+    }
+
+    /// The counter's value when the count was updated last.
+    pub fn prev_count(&self) -> u32 {
+        // SAFETY: As above.
+        unsafe { (*self.raw()).hw.prev_count as u32 }
+    }
+
+    /// Joins the group of `leader`, as its last member (`perf_group_attach()`).
+    pub fn join(self: &Rc<Self>, leader: &Rc<Self>) {
+        leader.group.borrow_mut().push(self.clone());
+        self.link(leader);
+    }
+
+    fn link(&self, leader: &Self) {
+        // SAFETY: Both are there, and so are the members of the list.
+        unsafe {
+            let (raw, head) = (self.raw(), &raw mut (*leader.raw()).sibling_list);
+            (*raw).group_leader = leader.raw();
+            let own = &raw mut (*raw).sibling_list;
+            let last = (*head).prev;
+            *own = list_head {
+                next: head,
+                prev: last,
+            };
+            (*last).next = own;
+            (*head).prev = own;
+        }
+    }
+
+    fn unlink(&self) {
+        // SAFETY: As above.
+        unsafe {
+            let raw = self.raw();
+            let own = &raw mut (*raw).sibling_list;
+            (*(*own).prev).next = (*own).next;
+            (*(*own).next).prev = (*own).prev;
+            *own = list_head {
+                next: own,
+                prev: own,
+            };
+            (*raw).group_leader = raw;
+        }
+    }
+
+    /// Leaves its group; if it leads it, each member leads itself from now on
+    /// (`perf_group_detach()`).
+    pub fn detach(&self) {
+        if self.is_leader() {
+            for member in self.group.take() {
+                member.unlink();
+            }
+        } else {
+            let leader = self.leader();
+            leader
+                .group
+                .borrow_mut()
+                .retain(|member| member.id != self.id);
+            self.unlink();
+        }
+    }
+}

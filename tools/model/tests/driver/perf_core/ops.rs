@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What programs ask for: events that are opened, closed, read and controlled.
+
+use super::{
+    Event, PerfCore,
+    sched::{EVENT_FLEXIBLE, EVENT_PINNED, call},
+};
+use crate::{
+    machine::{irqs_off, switch_to, with_machine},
+    perf_bindings::*,
+};
+use std::rc::Rc;
+
+const EINVAL: i32 = -22;
+
+impl PerfCore {
+    /// Calls `f` on another CPU, in an interrupt (`cpu_function_call()`).
+    pub(super) fn on_cpu<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
+        let before = with_machine(|machine| machine.current);
+        let task = kernel::bindings::get_current();
+        self.run_on(cpu);
+        let problem = crate::machine::with_cpu(|cpu| {
+            let before = cpu.facility.context.problem;
+            cpu.facility.context.problem = false;
+            before
+        });
+        let result = irqs_off(f);
+        if problem {
+            crate::machine::with_cpu(|cpu| {
+                cpu.nip = cpu.facility.enter_problem_state(cpu.nip);
+            });
+        }
+        switch_to(before as u32);
+        kernel::bindings::set_current(task);
+        result
+    }
+
+    /// The CPU that runs a task, or that an event of a CPU is bound to.
+    fn cpu_of(&self, event: &Event) -> Option<usize> {
+        match event.task {
+            Some(task) => self.running.iter().position(|cpu| cpu.get() == Some(task)),
+            None => event.cpu.filter(|&cpu| self.online[cpu].get()),
+        }
+    }
+
+    /// Calls `f` where the event's context is scheduled, or here if it is nowhere
+    /// (`event_function_call()`).
+    fn event_function_call<R>(&self, event: &Event, f: impl FnOnce() -> R) -> R {
+        match self.cpu_of(event) {
+            Some(cpu) => self.on_cpu(cpu, f),
+            None => f(),
+        }
+    }
+
+    fn kind(event: &Event) -> u8 {
+        if event.leader().is_pinned() {
+            EVENT_PINNED
+        } else {
+            EVENT_FLEXIBLE
+        }
+    }
+
+    /// `perf_event_open()`. Fails with the driver's errno.
+    pub fn open(
+        &self,
+        attr: perf_event_attr,
+        (task, cpu): (Option<usize>, Option<usize>),
+        leader: Option<&Rc<Event>>,
+        parent: Option<Rc<Event>>,
+    ) -> Result<Rc<Event>, i32> {
+        let id = self.all.borrow().len();
+        let event = Event::new(id, self.pmu(), attr, (task, cpu), parent);
+        if let Some(leader) = leader {
+            let same = leader.task == task && leader.cpu == cpu && leader.is_leader();
+            if !same || leader.closed.get() || event.is_pinned() || event.is_exclusive() {
+                return Err(EINVAL);
+            }
+            // SAFETY: Both structures are there.
+            unsafe { (*event.raw()).group_leader = leader.raw() };
+        }
+        let errno = call!(self.pmu(), event_init(event.raw()));
+        if errno != 0 {
+            return Err(errno);
+        }
+        if let Some(leader) = leader {
+            event.join(leader);
+        }
+        self.all.borrow_mut().push(event.clone());
+        self.perf_install_in_context(&event);
+        Ok(event)
+    }
+
+    fn add_event_to_ctx(&self, event: &Rc<Event>) {
+        self.context(event.task, event.cpu.unwrap_or(0), |ctx| {
+            ctx.events.borrow_mut().push(event.clone());
+        });
+    }
+
+    fn perf_install_in_context(&self, event: &Rc<Event>) {
+        let off = event.state() == perf_event_state_PERF_EVENT_STATE_OFF;
+        let Some(cpu) = self.cpu_of(event).filter(|_| !off) else {
+            return self.add_event_to_ctx(event);
+        };
+        self.on_cpu(cpu, || {
+            self.add_event_to_ctx(event);
+            let task = event.task.or_else(|| self.cpu().task.get());
+            self.ctx_resched(task, event.task.is_none(), Self::kind(event));
+        });
+    }
+
+    /// The last reference to an event goes (`perf_event_release_kernel()`).
+    pub fn close(&self, event: &Rc<Event>) {
+        if event.closed.replace(true) {
+            return;
+        }
+        self.event_function_call(event, || self.perf_remove_from_context(event));
+        // SAFETY: The driver accepted the event.
+        if let Some(destroy) = unsafe { (*event.raw()).destroy } {
+            // SAFETY: The event is on no CPU any more.
+            unsafe { destroy(event.raw()) };
+        }
+    }
+
+    pub(super) fn perf_remove_from_context(&self, event: &Rc<Event>) {
+        self.event_sched_out(event);
+        event.set_state(perf_event_state_PERF_EVENT_STATE_OFF);
+        event.detach();
+        self.context(event.task, event.cpu.unwrap_or(0), |ctx| {
+            ctx.events.borrow_mut().retain(|other| other.id != event.id);
+            if ctx.events.borrow().is_empty() {
+                ctx.is_active.set(0);
+                let task = &self.cpu().task;
+                if event.task.is_some() && task.get() == event.task {
+                    task.set(None);
+                }
+            }
+        });
+    }
+
+    /// `PERF_EVENT_IOC_ENABLE`.
+    pub fn enable(&self, event: &Rc<Event>) {
+        self.event_function_call(event, || {
+            let state = event.state();
+            if state >= perf_event_state_PERF_EVENT_STATE_INACTIVE {
+                return;
+            }
+            event.set_state(perf_event_state_PERF_EVENT_STATE_INACTIVE);
+            let leader = event.leader();
+            let runs = self.cpu_of(event).is_some();
+            if runs && (leader.id == event.id || leader.is_active()) {
+                let task = event.task.or_else(|| self.cpu().task.get());
+                self.ctx_resched(task, event.task.is_none(), Self::kind(event));
+            }
+        });
+    }
+
+    /// `PERF_EVENT_IOC_DISABLE`.
+    pub fn disable(&self, event: &Rc<Event>) {
+        self.event_function_call(event, || {
+            if event.state() < perf_event_state_PERF_EVENT_STATE_INACTIVE {
+                return;
+            }
+            let runs = self.cpu_of(event).is_some();
+            if runs {
+                self.perf_pmu_disable();
+                if event.is_leader() {
+                    self.group_sched_out(event);
+                }
+                self.event_sched_out(event);
+            }
+            event.set_state(perf_event_state_PERF_EVENT_STATE_OFF);
+            if runs {
+                self.perf_pmu_enable();
+            }
+        });
+    }
+
+    /// `read()` of an event, or of its group: brings counts up to date.
+    pub fn read(&self, event: &Rc<Event>) -> u64 {
+        if let Some(cpu) = event.oncpu.get() {
+            self.on_cpu(cpu, || {
+                let pmu = self.pmu();
+                call!(pmu, start_txn(pmu, PERF_PMU_TXN_READ));
+                call!(pmu, read(event.raw()));
+                for member in event
+                    .group
+                    .borrow()
+                    .iter()
+                    .filter(|member| member.is_active())
+                {
+                    call!(pmu, read(member.raw()));
+                }
+                call!(pmu, commit_txn(pmu));
+            });
+        }
+        event.count()
+    }
+
+    /// `PERF_EVENT_IOC_RESET`. Returns what the count was.
+    pub fn reset(&self, event: &Rc<Event>) -> u64 {
+        let count = self.read(event);
+        // SAFETY: The structure is there.
+        unsafe { (*event.raw()).count = 0 };
+        count
+    }
+
+    /// `PERF_EVENT_IOC_PERIOD`.
+    pub fn period(&self, event: &Rc<Event>, period: u64) {
+        self.event_function_call(event, || {
+            let raw = event.raw();
+            // SAFETY: The structure is there.
+            unsafe {
+                (*raw).attr.__bindgen_anon_1.sample_period = period;
+                (*raw).hw.sample_period = period;
+            }
+            let active = event.is_active();
+            if active {
+                self.perf_pmu_disable();
+                call!(self.pmu(), stop(raw, 0));
+            }
+            // SAFETY: As above.
+            unsafe { (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left = 0 };
+            if active {
+                call!(self.pmu(), start(raw, 0));
+                if event.interrupts.get() == u32::MAX {
+                    self.perf_event_unthrottle_group(event, true);
+                }
+                self.perf_pmu_enable();
+            }
+        });
+    }
+
+    /// The timer tick of a CPU: throttled groups go on.
+    pub fn tick(&self, cpu: usize) {
+        self.on_cpu(cpu, || {
+            let here = |event: &&Rc<Event>| event.oncpu.get() == Some(cpu);
+            let events: Vec<_> = self.all.borrow().iter().filter(here).cloned().collect();
+            let throttled = events
+                .iter()
+                .any(|event| event.interrupts.get() == u32::MAX);
+            if throttled {
+                self.perf_pmu_disable();
+            }
+            for event in &events {
+                if event.interrupts.get() == u32::MAX {
+                    self.perf_event_unthrottle_group(event, false);
+                }
+                event.interrupts.set(0);
+            }
+            if throttled {
+                self.perf_pmu_enable();
+            }
+        });
+    }
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tasks: they run on CPUs, fork, exec and exit; and CPUs come and go.
+
+use super::{
+    Context, Event, PerfCore,
+    sched::{EVENT_ALL, EVENT_FLEXIBLE, call},
+};
+use crate::{
+    machine::{self, MSR_PR, irqs_off, switch_to, with_cpu},
+    perf_bindings::*,
+};
+use kernel::bindings::{get_current, mm_struct, pt_regs, set_current, task_struct};
+use pmu_model::spr;
+use std::{
+    cell::{Cell, UnsafeCell},
+    rc::Rc,
+};
+
+/// Where a program begins.
+pub const TEXT: u64 = 0x1000;
+
+/// A task with a program.
+pub struct Task {
+    raw: UnsafeCell<task_struct>,
+    regs: UnsafeCell<pt_regs>,
+    pub ctx: Context,
+    /// Where the program goes on.
+    pub nip: Cell<u64>,
+}
+
+/// Any address: a task with a program has memory.
+static MM: mm_struct = mm_struct;
+
+impl Task {
+    /// A task. The thread's registers are those of the parent's `thread_struct`.
+    pub fn new(parent: Option<&Self>) -> Rc<Self> {
+        let mut raw = match parent {
+            // SAFETY: Nobody changes it meanwhile.
+            Some(parent) => unsafe { *parent.raw() },
+            None => task_struct::default(),
+        };
+        raw.mm = (&raw const MM).cast_mut();
+        let task = Rc::new(Self {
+            raw: UnsafeCell::new(raw),
+            regs: UnsafeCell::default(),
+            ctx: Context::default(),
+            nip: Cell::new(parent.map_or(TEXT, |parent| parent.nip.get())),
+        });
+        // SAFETY: The task is there.
+        unsafe { (*task.raw()).thread.regs = task.regs.get() };
+        task
+    }
+
+    pub fn raw(&self) -> *mut task_struct {
+        self.raw.get()
+    }
+
+    /// The registers with which its program is in the kernel.
+    fn save_regs(&self) {
+        let mut regs = pt_regs::default();
+        let named = &mut regs.__bindgen_anon_1.__bindgen_anon_1;
+        (named.nip, named.msr) = (self.nip.get() as usize, MSR_PR as usize);
+        // SAFETY: The task is there, and nobody has a reference.
+        unsafe {
+            *self.regs.get() = regs;
+            (*self.raw()).thread.regs = self.regs.get();
+        }
+    }
+}
+
+/// The registers that `__switch_to()` saves and restores.
+const EBB_REGISTERS: [u32; 3] = [spr::BESCR, spr::EBBHR, spr::EBBRR];
+
+impl PerfCore {
+    pub fn task(&self, task: usize) -> Rc<Task> {
+        self.tasks.borrow()[task].clone()
+    }
+
+    /// The test goes on with this CPU and the task that runs there.
+    pub fn run_on(&self, cpu: usize) {
+        switch_to(cpu as u32);
+        let task = self.running[cpu].get();
+        set_current(task.map_or(std::ptr::null_mut(), |task| self.task(task).raw()));
+    }
+
+    /// The program on this CPU enters the kernel.
+    pub fn enter_kernel(&self, cpu: usize) {
+        self.run_on(cpu);
+        let nip = with_cpu(|cpu| {
+            cpu.facility.context.problem = false;
+            cpu.nip
+        });
+        if let Some(task) = self.running[cpu].get() {
+            let task = self.task(task);
+            task.nip.set(nip);
+            task.save_regs();
+        }
+    }
+
+    /// It goes on. Returns whether it goes on in its handler.
+    pub fn leave_kernel(&self, cpu: usize) -> bool {
+        self.run_on(cpu);
+        let Some(task) = self.running[cpu].get() else {
+            return false;
+        };
+        let nip = self.task(task).nip.get();
+        with_cpu(|cpu| {
+            cpu.nip = cpu.facility.enter_problem_state(nip);
+            cpu.nip != nip
+        })
+    }
+
+    /// The CPU, which is in the kernel, runs another task from now on; `None` is the idle task.
+    pub fn switch(&self, cpu: usize, next: Option<usize>) {
+        self.run_on(cpu);
+        let prev = self.running[cpu].get();
+        if prev == next {
+            return;
+        }
+        irqs_off(|| {
+            if let Some(prev) = prev {
+                self.perf_pmu_sched_task(false);
+                self.perf_event_context_sched_out(prev);
+                let prev = self.task(prev);
+                // SAFETY: The task is there.
+                let thread = unsafe { &mut (*prev.raw()).thread };
+                let saved = with_cpu(|cpu| EBB_REGISTERS.map(|number| cpu.facility.mfspr(number)));
+                [thread.bescr, thread.ebbhr, thread.ebbrr] = saved.map(|value| value as usize);
+            } else {
+                self.perf_pmu_sched_task(false);
+            }
+            self.running[cpu].set(next);
+            set_current(std::ptr::null_mut());
+            if let Some(next) = next {
+                let next = self.task(next);
+                set_current(next.raw());
+                // SAFETY: As above.
+                let thread = unsafe { (*next.raw()).thread };
+                let values = [thread.bescr, thread.ebbhr, thread.ebbrr];
+                with_cpu(|cpu| {
+                    for (number, value) in EBB_REGISTERS.into_iter().zip(values) {
+                        cpu.facility.mtspr(number, value as u64);
+                    }
+                });
+            }
+            self.perf_event_context_sched_in(next);
+            self.perf_pmu_sched_task(true);
+        });
+    }
+
+    fn perf_event_context_sched_out(&self, task: usize) {
+        if self.task(task).ctx.events.borrow().is_empty() {
+            return;
+        }
+        self.perf_pmu_disable();
+        self.perf_ctx_sched_task_cb(task, false);
+        self.task_ctx_sched_out(task, EVENT_ALL);
+        self.perf_pmu_enable();
+    }
+
+    fn perf_event_context_sched_in(&self, task: Option<usize>) {
+        let Some(task) = task else {
+            return;
+        };
+        let of_task = self.task(task);
+        if of_task.ctx.events.borrow().is_empty() {
+            return;
+        }
+        self.perf_pmu_disable();
+        if !of_task.ctx.leaders(true).is_empty() {
+            self.ctx_sched_out(&self.cpu().ctx, EVENT_FLEXIBLE);
+        }
+        self.perf_event_sched_in(Some(task));
+        self.perf_ctx_sched_task_cb(task, true);
+        self.perf_pmu_enable();
+    }
+
+    fn perf_ctx_sched_task_cb(&self, task: usize, sched_in: bool) {
+        let cpu = self.cpu();
+        if cpu.task.get() == Some(task) && cpu.sched_cb_usage.get() > 0 {
+            self.sched_task(sched_in);
+        }
+    }
+
+    /// For a CPU whose task has no events.
+    fn perf_pmu_sched_task(&self, sched_in: bool) {
+        let cpu = self.cpu();
+        if cpu.sched_cb_usage.get() == 0 || cpu.task.get().is_some() {
+            return;
+        }
+        self.perf_pmu_disable();
+        self.sched_task(sched_in);
+        self.perf_pmu_enable();
+    }
+
+    fn sched_task(&self, sched_in: bool) {
+        let mut context = perf_event_pmu_context { pmu: self.pmu() };
+        call!(
+            self.pmu(),
+            sched_task(&raw mut context, get_current(), sched_in)
+        );
+    }
+
+    /// The task on a CPU forks. The child inherits events, and runs nowhere yet.
+    pub fn fork(&self, parent: usize) -> usize {
+        let number = self.tasks.borrow().len();
+        let child = Task::new(Some(&self.task(parent)));
+        self.tasks.borrow_mut().push(child);
+        let leaders = [true, false].map(|pinned| self.task(parent).ctx.leaders(pinned));
+        for leader in leaders.concat() {
+            if !leader.is_inherited() {
+                continue;
+            }
+            let Some(new) = self.inherit_event(&leader, number, None) else {
+                continue;
+            };
+            for member in leader.group.borrow().clone() {
+                self.inherit_event(&member, number, Some(&new));
+            }
+        }
+        number
+    }
+
+    fn inherit_event(
+        &self,
+        of: &Rc<Event>,
+        child: usize,
+        leader: Option<&Rc<Event>>,
+    ) -> Option<Rc<Event>> {
+        let mut attr = *of.attr();
+        let enabled = of.state() >= perf_event_state_PERF_EVENT_STATE_INACTIVE;
+        attr.set_disabled(u64::from(!enabled));
+        let parent = of.parent.clone().unwrap_or_else(|| of.clone());
+        self.open(attr, (Some(child), of.cpu), leader, Some(parent))
+            .ok()
+    }
+
+    /// The task on a CPU, in the kernel, calls `execve`.
+    pub fn exec(&self, cpu: usize) {
+        self.run_on(cpu);
+        kernel::bindings::trace_sched_process_exec();
+        if let Some(task) = self.running[cpu].get() {
+            self.task(task).nip.set(TEXT);
+            self.task(task).save_regs();
+        }
+    }
+
+    /// A CPU goes. It runs the idle task.
+    pub fn offline(&self, cpu: usize) {
+        self.switch(cpu, None);
+        self.run_on(cpu);
+        irqs_off(|| {
+            let events = self.cpus[cpu].ctx.events.borrow().clone();
+            for event in events {
+                self.perf_remove_from_context(&event);
+            }
+        });
+        kernel::bindings::take_down(cpu as u32);
+        self.online[cpu].set(false);
+    }
+
+    /// It comes again.
+    pub fn online(&self, cpu: usize) {
+        kernel::bindings::bring_up(cpu as u32, || {
+            machine::restart(cpu);
+            self.online[cpu].set(true);
+        });
+        self.run_on(cpu);
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `rust/power`, with bindings and instructions of the host.
+
+pub mod bindings;
+pub mod spr;
+
+#[path = "../../../../rust/power/access.rs"]
+pub mod access;
+#[path = "../../../../rust/power/bhrb.rs"]
+pub mod bhrb;
+#[path = "../../../../rust/power/exec.rs"]
+pub mod exec;
+#[path = "../../../../rust/power/extended_regs.rs"]
+pub mod extended_regs;
+#[path = "../../../../rust/power/hotplug.rs"]
+pub mod hotplug;
+#[path = "../../../../rust/power/instructions.rs"]
+pub mod instructions;
+#[path = "../../../../rust/power/interrupt.rs"]
+pub mod interrupt;
+#[path = "../../../../rust/power/log.rs"]
+pub mod log;
+#[path = "../../../../rust/power/machine.rs"]
+pub mod machine;
+#[path = "../../../../rust/power/parameters.rs"]
+pub mod parameters;
+#[path = "../../../../rust/power/pmu.rs"]
+pub mod pmu;
+#[path = "../../../../rust/power/regs.rs"]
+pub mod regs;
+#[path = "../../../../rust/power/thread.rs"]
+pub mod thread;

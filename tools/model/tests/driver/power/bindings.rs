@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The functions of `shim.c`, and of the kernel, for a CPU of the machine.
+//!
+//! They are `unsafe` as bindgen would have them; few of them need it to be.
+#![allow(clippy::missing_safety_doc, missing_docs)]
+
+use crate::machine::{self, Handler, MASK_PMI, MASK_STD, with_cpu, with_machine};
+use kernel::{
+    bindings::pt_regs,
+    ffi::{c_int, c_long},
+};
+use pmu_model::Isa;
+
+pub unsafe fn ebb_pmu_hard_irq_disable() {
+    with_cpu(|cpu| cpu.facility.context.ee = false);
+}
+
+pub unsafe fn ebb_pmu_set_pmi_irq_pending() {
+    with_cpu(|cpu| cpu.pmi_pending = true);
+}
+
+pub unsafe fn ebb_pmu_pmi_irq_pending() -> bool {
+    with_cpu(|cpu| cpu.pmi_pending)
+}
+
+pub unsafe fn ebb_pmu_clear_pmi_irq_pending() {
+    with_cpu(|cpu| cpu.pmi_pending = false);
+}
+
+pub unsafe fn ebb_pmu_powerpc_local_irq_pmu_save() -> usize {
+    let before = with_cpu(|cpu| cpu.mask);
+    machine::irq_save(MASK_STD | MASK_PMI);
+    before.into()
+}
+
+pub unsafe fn ebb_pmu_powerpc_local_irq_pmu_restore(flags: usize) {
+    machine::irq_restore(flags as u8);
+}
+
+pub unsafe fn ebb_pmu_get_irq_regs() -> *mut pt_regs {
+    std::ptr::null_mut()
+}
+
+pub unsafe fn ebb_pmu_tracepoint_synchronize_unregister() {}
+
+pub unsafe fn ebb_pmu_user_access_begin() {}
+
+pub unsafe fn ebb_pmu_user_access_end() {}
+
+/// No instruction can be read: each would take a page fault.
+pub unsafe fn ebb_pmu_instruction(_address: usize) -> c_long {
+    -14
+}
+
+pub unsafe fn ebb_pmu_log_refusal(_config: u64, _error: c_int, _reason: *const u8, _length: usize) {
+}
+
+pub unsafe fn ebb_pmu_strict_filters() -> bool {
+    false
+}
+
+pub unsafe fn ebb_pmu_prompt() -> c_int {
+    -1
+}
+
+pub unsafe fn set_prompt_pmi_wanted(_wanted: bool) {}
+
+pub unsafe fn set_pmcs_ext_regs(index: c_int, value: usize) {
+    with_cpu(|cpu| cpu.ext_regs[index as usize] = value);
+}
+
+pub unsafe fn reserve_pmc_hardware(handler: Option<Handler>) -> c_int {
+    with_machine(|machine| {
+        if machine.perf_irq.is_some() {
+            return -16;
+        }
+        machine.perf_irq = handler;
+        0
+    })
+}
+
+pub unsafe fn release_pmc_hardware() {
+    with_machine(|machine| machine.perf_irq = None);
+}
+
+pub unsafe fn ebb_pmu_ppc_set_pmu_inuse(in_use: bool) {
+    with_cpu(|cpu| cpu.lppaca.pmcregs_in_use = in_use);
+}
+
+pub unsafe fn ebb_pmu_cpu_has_arch_300() -> bool {
+    with_cpu(|cpu| cpu.facility.processor().isa() >= Isa::V300)
+}
+
+pub unsafe fn ebb_pmu_cpu_has_arch_31() -> bool {
+    with_cpu(|cpu| cpu.facility.processor().isa() >= Isa::V31)
+}
+
+pub unsafe fn sched_clock() -> u64 {
+    0
+}
+
+pub unsafe fn ebb_pmu_yield_count() -> u32 {
+    with_cpu(|cpu| cpu.lppaca.yield_count)
+}

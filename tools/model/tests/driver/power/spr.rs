@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The instructions that `rust/power` is made of, executed by the model. Each is an instruction of
+//! the kernel that the facility counts, so alerts occur between any two of them.
+
+use crate::machine::{Entry, execute, with_cpu, with_machine};
+use pmu_model::{Context, Facility, spr};
+use std::mem::MaybeUninit;
+
+/// The processor version register.
+const PVR: u32 = 287;
+
+/// Number of entries of the BHRB.
+pub const BHRB_ENTRIES: usize = pmu_model::BHRB_ENTRIES;
+
+/// Writes an access into the table.
+fn log(write: bool, number: u32, value: u64) {
+    with_machine(|machine| {
+        let (cpu, current) = (&machine.cpus[machine.current], machine.current);
+        let mmcr0 = cpu.facility.mfspr(spr::MMCR0);
+        if let Some(log) = &mut machine.log {
+            log.push(Entry::Access(current, false, write, number, value, mmcr0));
+        }
+    });
+}
+
+pub fn read<const N: u32>() -> u64 {
+    let value = execute(|facility| match N {
+        PVR => facility.processor().pvr().into(),
+        _ => facility.mfspr(N),
+    });
+    if N != PVR {
+        log(false, N, value);
+    }
+    value
+}
+
+pub fn write<const N: u32>(value: u64) {
+    log(true, N, value);
+    execute(|facility| facility.mtspr(N, value));
+}
+
+pub fn read_msr() -> u64 {
+    let Context { hypervisor, ee, .. } = with_cpu(|cpu| cpu.facility.context);
+    u64::from(hypervisor) << 60 | u64::from(ee) << 15
+}
+
+pub fn synchronize() {
+    execute(|_| ());
+}
+
+pub fn clear_bhrb() {
+    execute(Facility::clrbhrb);
+}
+
+pub fn read_bhrb(entries: &mut [MaybeUninit<u64>; BHRB_ENTRIES]) -> usize {
+    with_cpu(|cpu| {
+        let held = (0..BHRB_ENTRIES).map(|entry| cpu.facility.mfbhrbe(entry));
+        let held = held.take_while(|entry| *entry != 0);
+        entries
+            .iter_mut()
+            .zip(held)
+            .map(|(to, entry)| to.write(entry))
+            .count()
+    })
+}
