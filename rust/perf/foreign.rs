@@ -163,24 +163,19 @@ impl SetAside {
     }
 }
 
-/// Tells that a PMU stays set aside.
-fn report(e: Error) {
-    pr_err!("the built-in PMU could not be registered again ({e:?}): none until a reboot\n");
-}
-
 impl Drop for SetAside {
     fn drop(&mut self) {
         // Without it nobody counts until the machine is started anew, as the next load finds no PMU
         // to set aside. So do not give up at once when memory is short.
-        for _ in 1..Self::ATTEMPTS {
+        for more in (0..Self::ATTEMPTS).rev() {
             match self.register() {
-                Err(ENOMEM) => fsleep(Delta::from_millis(200)),
-                Err(e) => return report(e),
                 Ok(()) => return,
+                Err(ENOMEM) if more > 0 => fsleep(Delta::from_millis(200)),
+                Err(e) => {
+                    let why = "could not be registered again";
+                    return pr_err!("the built-in PMU {why} ({e:?}): none until a reboot\n");
+                }
             }
-        }
-        if let Err(e) = self.register() {
-            report(e);
         }
     }
 }
