@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parent.parent
@@ -73,7 +73,9 @@ def stop_all():
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in left:
             if process.poll() is None:
-                os.killpg(process.pid, number)
+                # It may have ended, and another thread be about to say so.
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
         deadline = time.monotonic() + GRACE
         while any(process.poll() is None for process in left) and time.monotonic() < deadline:
             time.sleep(0.1)
