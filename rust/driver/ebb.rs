@@ -34,6 +34,7 @@ use crate::{
     },
     power::{
         machine,
+        pmu,
         regs::{
             Bescr,
             Mmcr0,
@@ -110,6 +111,9 @@ pub(super) fn switch_in(
 ) -> Mmcr0 {
     let local = local_pmu(this_cpu);
     let thread = CurrentThread::new(&local);
+    if thread.is_reset() {
+        discard_alerts(this_cpu);
+    }
     // Before SIAR and SDAR are restored: an alert changes them.
     let user = driver.emulator().switch_in(this_cpu, thread.mmcr0());
     // Only with GE on: with GE off the program's handler has this alert already.
@@ -119,4 +123,16 @@ pub(super) fn switch_in(
     thread.restore(driver.register_set());
     Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
     mmcr0.for_ebb(user).with_bhrba(machine::has_bhrb())
+}
+
+/// Sets the counters to 0 that are negative or without an event: after `execve` they are what the
+/// old program left there. With alerts enabled a negative one would raise an alert for the new
+/// program. The other counters count on.
+fn discard_alerts(this_cpu: &ExclusiveCpu<'_>) {
+    let unused = this_cpu.state().unused_counters.get();
+    for index in 0..pmu::COUNTERS {
+        if unused & 1 << index != 0 || pmu::read_pmc(index) >= pmu::NEGATIVE {
+            pmu::write_pmc(index, 0);
+        }
+    }
 }

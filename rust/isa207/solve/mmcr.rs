@@ -74,7 +74,9 @@ impl Mmcr {
             sdar_mode |= model.layout.sdar_mode.get(code.0);
             this.mmcra |= Threshold::new(model, req).mmcra(model.isa);
         }
-        this.mmcr0 = counting(model, used) | frozen_for_all(model.isa, reqs, machine);
+        let common = common_states(reqs, machine);
+        this.mmcr0 = counting(model, used) | frozen_for_all(model.isa, common);
+        this.mmcr2 |= idle_neighbour(used, common);
         this.mmcra |= branches(model.isa, reqs);
         // Without events there is nothing to sample.
         if !reqs.is_empty() {
@@ -113,19 +115,39 @@ fn shared_select(model: &CpuModel, code: EventCode) -> u64 {
     mmcr1
 }
 
+/// The states in which all events are frozen; none if there are no events.
+fn common_states(reqs: &[Request], machine: Machine) -> u64 {
+    reqs.iter()
+        .map(|req| frozen_states(req.exclude, machine))
+        .reduce(|all, states| all & states)
+        .unwrap_or(0)
+}
+
 /// MMCR0: the states in which all events are frozen.
 ///
 /// MMCR2 freezes the counters already. Before v3.1 the BHRB records in every state in which the
 /// PMU is not frozen, so without these bits a program that reads it with `mfbhrbe` sees branches
 /// of the kernel. Source: Power ISA v2.07B and v3.0B Book III, MMCR0\[FCS\] and \[FCH\].
-fn frozen_for_all(isa: Isa, reqs: &[Request], machine: Machine) -> u64 {
-    if isa >= Isa::V31 || reqs.is_empty() {
+fn frozen_for_all(isa: Isa, common: u64) -> u64 {
+    if isa >= Isa::V31 {
         return 0;
     }
-    let states = reqs.iter().map(|req| frozen_states(req.exclude, machine));
-    let states = states.fold(u64::MAX, |all, states| all & states);
-    MMCR0_FCS.prep((states & FREEZE_SUPERVISOR != 0).into())
-        | MMCR0_FCH.prep((states & FREEZE_HYPERVISOR != 0).into())
+    MMCR0_FCS.prep((common & FREEZE_SUPERVISOR != 0).into())
+        | MMCR0_FCH.prep((common & FREEZE_HYPERVISOR != 0).into())
+}
+
+/// MMCR2: the states in which PMC5 or PMC6 is frozen while only the other one has an event.
+///
+/// MMCR0\[FC56\] stops both or none. A program with an EBB group reads both: without these bits the
+/// one that has no event tells it how many instructions or cycles the kernel took.
+fn idle_neighbour(used: u8, common: u64) -> u64 {
+    let [.., pmc5, pmc6] = Pmc::ALL;
+    let idle = match (used & pmc5.bit() != 0, used & pmc6.bit() != 0) {
+        (true, false) => pmc6,
+        (false, true) => pmc5,
+        _ => return 0,
+    };
+    of_pmc(MMCR2_FREEZE, idle).prep(common)
 }
 
 /// MMCR2: the states in which a counter is frozen.

@@ -79,9 +79,11 @@ fn frozen_states() {
         idle: true,
     };
     let pmc6 = |bits: u64| bits << 10;
+    // PMC5 counts beside PMC6, so it is frozen where both events are.
+    let pmc5 = |bits: u64| bits << 19;
     let guest = model(POWER9).solve(&reqs, Machine::default()).unwrap();
     let all = pmc6(0b1_1000_1100);
-    assert_eq!(guest.mmcr.mmcr2, 1 << 63 | all);
+    assert_eq!(guest.mmcr.mmcr2, 1 << 63 | pmc5(0b1_0000_0000) | all);
     assert_eq!(guest.mmcr.mmcr0, 0x4000_c000); // FCS, PMC1CE, PMCjCE
 
     let machine = Machine {
@@ -89,7 +91,8 @@ fn frozen_states() {
         ..Machine::default()
     };
     let bare = model(POWER9).solve(&reqs, machine).unwrap();
-    assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1100));
+    let common = pmc5(0b0_0000_0100);
+    assert_eq!(bare.mmcr.mmcr2, 1 << 57 | common | pmc6(0b0_1000_1100));
     assert_eq!(bare.mmcr.mmcr0, 0xc001); // PMC1CE, PMCjCE, FCH
 
     // On bare metal exclude_hv is ignored.

@@ -230,6 +230,20 @@ pub fn expected(
             }
         }
     }
+    // FC56 is of both: the one that no event is on counts no more than all events do.
+    let on = |n| answer.placements().any(|(pmc, _)| pmc.number() == n);
+    if on(5) != on(6) {
+        let counter = &mut all.counters[if on(5) { 5 } else { 4 }];
+        let every = |excluded: fn(&Request) -> bool| group.iter().all(excluded);
+        let kernel = every(|req| req.exclude.kernel);
+        counter.frozen_problem = every(|req| req.exclude.user);
+        counter.frozen_wait = every(|req| req.exclude.idle);
+        counter.frozen_privileged = kernel && !hypervisor_mode;
+        counter.frozen_hypervisor = match hypervisor_mode {
+            true => kernel,
+            false => every(|req| req.exclude.hv),
+        };
+    }
     let mut filters = filters(group).into_iter();
     match (filters.next(), filters.next()) {
         (None, _) => {}

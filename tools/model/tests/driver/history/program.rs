@@ -104,6 +104,26 @@ impl Program {
             || (processor.isa() == Isa::V207 && mmcr0 & mmcr0::PMAE != 0 && negative)
     }
 
+    /// Sets those counters without an event to 0 that a switch has set to 0.
+    pub fn lose_counters(&mut self, facility: &Facility) {
+        for number in 0..6 {
+            if self.has_counter(number) {
+                continue;
+            }
+            let number = user(spr::PMC1) + number as u32;
+            let found = facility.problem_mfspr(number);
+            let own = self.own.problem_mfspr(number);
+            assert!(
+                found == own || found == Ok(0),
+                "SPR {number} is somebody else's: {found:x?}, its own {own:x?}"
+            );
+            if found != own {
+                let lost = self.own.problem_mtspr(number, 0);
+                assert_eq!(lost, Ok(()), "SPR {number} of a program with a group");
+            }
+        }
+    }
+
     /// Compares what the program finds on the CPU.
     pub fn check(&self, facility: &Facility) {
         let mut numbers = vec![
@@ -121,30 +141,13 @@ impl Program {
         if facility.processor().isa() >= Isa::V31 {
             numbers.extend([user(spr::SIER2), user(spr::SIER3), user(spr::MMCR3)]);
         }
-        numbers.extend((0..6).filter_map(|number| {
-            self.has_counter(number)
-                .then_some(user(spr::PMC1) + number as u32)
-        }));
+        numbers.extend(user(spr::PMC1)..=user(spr::PMC6));
         for number in numbers {
             let (found, own) = (
                 facility.problem_mfspr(number),
                 self.own.problem_mfspr(number),
             );
             assert_eq!(found, own, "SPR {number} of the program, found and its own");
-        }
-        // FC5-6 freezes PMC5 and PMC6 together: one without an event counts with the other.
-        let shares = self.has_counter(4) || self.has_counter(5);
-        for number in 0..if shares { 4 } else { 6 } {
-            let number = user(spr::PMC1) + number;
-            let (found, own) = (
-                facility.problem_mfspr(number),
-                self.own.problem_mfspr(number),
-            );
-            // What the program wrote to one without an event is gone with the next switch.
-            assert!(
-                found == own || found == Ok(0),
-                "SPR {number} is somebody else's: {found:x?}"
-            );
         }
         for entry in 0..BHRB_ENTRIES {
             let (found, own) = (facility.mfbhrbe(entry), self.own.mfbhrbe(entry));

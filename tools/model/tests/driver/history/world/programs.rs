@@ -49,14 +49,15 @@ impl World {
         if group.is_empty() {
             return false;
         }
-        let known = self.programs.get(&task);
-        let same = known.is_some_and(|known| known.has(&group));
+        let known = self.programs.get_mut(&task);
+        let known = known.filter(|known| known.has(&group));
         let program = with_cpu(|cpu| match known {
-            Some(known) if same && known.may_differ() => {
-                Some(Program::resume(&cpu.facility, &group))
+            Some(known) if known.may_differ() => Some(Program::resume(&cpu.facility, &group)),
+            Some(known) => {
+                known.lose_counters(&cpu.facility);
+                None
             }
-            Some(_) if same => None,
-            _ => {
+            None => {
                 let is_new = group.iter().all(|event| !self.seen.contains(&event.id));
                 Some(Program::new(&cpu.facility, &group, is_new))
             }
