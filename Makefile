@@ -51,6 +51,13 @@ tools: ## build the programs for the guest
 	@scripts/cargo tools build --release
 	@$(in_root) powerpc64le-linux-gnu-gcc -std=gnu11 -O2 -Wall -Wextra -Werror -static -Iinclude/uapi \
 		-o '$(programs)/ebb_uapi' tools/testing/selftests/ebb/ebb_uapi.c
+	@scripts/libebb
+
+.PHONY: install-ebb
+install-ebb: ## install libebb for C programs: DESTDIR=, PREFIX=/usr/local, LIBDIR=
+	@scripts/setup root
+	@scripts/libebb
+	@scripts/libebb install '$(DESTDIR)' '$(or $(PREFIX),/usr/local)' '$(or $(LIBDIR),$(or $(PREFIX),/usr/local)/lib)'
 
 .PHONY: demo
 demo: ## do all that is needed and show Event Based Branches in a guest
@@ -110,6 +117,7 @@ clippy: ## lint all Rust, with warnings as errors
 	@scripts/cargo host clippy --all-targets -- -D warnings
 	@scripts/cargo fuzz clippy --no-default-features -- -D warnings
 	@scripts/cargo tools clippy --all-targets -- -D warnings
+	@scripts/cargo libebb clippy -- -D warnings
 
 .PHONY: fmt
 fmt: ## format all Rust

@@ -32,6 +32,8 @@ fn main() {
         "ebb_no_handler",
         "ebb_first_event",
         "ebb_uapi",
+        "libebb_calls",
+        "libebb_clients",
         "ebb_event_code",
         "ebb_bhrb",
     ])

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a handler calls. It may run with the GPRs alone saved: nothing here calls the C
+//! library, whose `memcpy` uses vector registers.
+
+use core::ffi::c_int;
+use core::ffi::c_uint;
+use core::mem::MaybeUninit;
+
+use ebb::EbbContext;
+use ebb::Pmc;
+use ebb::Rearm;
+use ebb::bhrb;
+
+/// `struct ebb_branch`.
+#[repr(C)]
+struct Branch {
+    from: u64,
+    to: u64,
+    flags: u64,
+}
+
+const HAS_TARGET: u64 = 1;
+const MISPREDICTED: u64 = 2;
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_address(context: &EbbContext<'_>) -> u64 {
+    context.interrupted()
+}
+
+/// # Safety
+///
+/// The program may go on at `address` with its registers as they were.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_set_resume_address(context: &mut EbbContext<'_>, address: u64) {
+    // SAFETY: the caller's contract.
+    unsafe { context.set_interrupted(address) };
+}
+
+/// # Safety
+///
+/// `value` may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_context_gpr(
+    context: &EbbContext<'_>,
+    n: c_uint,
+    value: *mut u64,
+) -> c_int {
+    match context.gpr(n as usize) {
+        Some(gpr) => {
+            // SAFETY: the caller's contract.
+            unsafe { value.write(gpr) };
+            1
+        }
+        None => 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_lr(context: &EbbContext<'_>) -> u64 {
+    context.link_register()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_ctr(context: &EbbContext<'_>) -> u64 {
+    context.count_register()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_cr(context: &EbbContext<'_>) -> u64 {
+    context.condition_register()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_xer(context: &EbbContext<'_>) -> u64 {
+    context.xer()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_tar(context: &EbbContext<'_>) -> u64 {
+    context.tar()
+}
+
+/// # Safety
+///
+/// `address` may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_context_siar(context: &EbbContext<'_>, address: *mut u64) -> c_int {
+    match context.sampled() {
+        Some(siar) => {
+            // SAFETY: the caller's contract.
+            unsafe { address.write(siar) };
+            1
+        }
+        None => 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_time_base(context: &EbbContext<'_>) -> u64 {
+    context.time_base()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_number(context: &EbbContext<'_>) -> u64 {
+    context.number()
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_counter(context: &EbbContext<'_>, pmc: c_uint) -> u32 {
+    // CAST: a number above 255 is cut, but no counter before that either.
+    match Pmc::new(pmc.min(255) as u8) {
+        Some(pmc) => context.value(pmc),
+        None => 0,
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_overflowed(context: &EbbContext<'_>, pmc: c_uint) -> c_int {
+    (ebb_context_counter(context, pmc) >= ebb::pmc::OVERFLOW).into()
+}
+
+/// # Safety
+///
+/// `branches` has room for `count`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_context_branches(
+    context: &EbbContext<'_>,
+    branches: *mut Branch,
+    count: usize,
+) -> usize {
+    let mut entries = MaybeUninit::<[u64; bhrb::ENTRIES]>::uninit();
+    // SAFETY: `branches` writes each before it is read.
+    let entries = unsafe { &mut *entries.as_mut_ptr() };
+    let mut n = 0;
+    for branch in context.branches(entries) {
+        if n == count {
+            break;
+        }
+        let flags = if branch.to.is_some() { HAS_TARGET } else { 0 }
+            | if branch.mispredicted { MISPREDICTED } else { 0 };
+        let branch = Branch {
+            from: branch.from,
+            to: branch.to.unwrap_or(0),
+            flags,
+        };
+        // SAFETY: the caller's contract.
+        unsafe { branches.add(n).write(branch) };
+        n += 1;
+    }
+    n
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_rearm(context: &mut EbbContext<'_>, rearm: c_uint) {
+    context.rearm(match rearm {
+        1 => Rearm::Keep,
+        2 => Rearm::Stop,
+        _ => Rearm::Restart,
+    });
+}

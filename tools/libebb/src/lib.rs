@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The EBB library for C programs: what `include/ebb.h` declares, by `tools/ebb`.
+//!
+//! The header and ebb(3) say what the functions do. They return 0, or -1 with errno set and a
+//! reason for `ebb_strerror`.
+
+#![no_std]
+
+extern crate alloc;
+
+mod context;
+mod system;
+
+use alloc::boxed::Box;
+use core::ffi::CStr;
+use core::ffi::c_char;
+use core::ffi::c_int;
+use core::ffi::c_uint;
+use core::ffi::c_void;
+
+use ebb::Error;
+use ebb::RawHandler;
+use ebb::Save;
+use ebb::Session;
+use ebb::State;
+use ebb::config::Ifm;
+
+/// `EBB_BHRB`; the filter is above it.
+const BHRB: c_uint = 1;
+
+/// Notes why a call failed.
+fn fail(error: &Error) -> c_int {
+    ebb::set_last_reason(error.reason());
+    // SAFETY: the C library gives the address of this thread's errno.
+    unsafe { *libc::__errno_location() = error.errno() };
+    -1
+}
+
+/// What a function returns that has nothing to return.
+fn status(result: Result<(), Error>) -> c_int {
+    result.map_or_else(|error| fail(&error), |()| 0)
+}
+
+/// A call with an argument that the header forbids.
+fn invalid(reason: &'static str) -> Error {
+    Error::System {
+        what: "libebb",
+        errno: libc::EINVAL,
+        rule: Some(reason),
+    }
+}
+
+/// # Safety
+///
+/// `name` is null or a string.
+unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Error> {
+    if name.is_null() {
+        return Err(Error::NoSuchEvent);
+    }
+    // SAFETY: the caller's contract.
+    let name = unsafe { CStr::from_ptr(name) };
+    name.to_str().map_err(|_| Error::NoSuchEvent)
+}
+
+/// # Safety
+///
+/// `ebb` is null or of `ebb_open`, and nobody closes it meanwhile.
+unsafe fn session<'a>(ebb: *const Session) -> Result<&'a Session, Error> {
+    // SAFETY: the caller's contract.
+    unsafe { ebb.as_ref() }.ok_or(invalid("no session"))
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_supported() -> c_int {
+    ebb::supported().into()
+}
+
+/// # Safety
+///
+/// `event` is a string.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_open(event: *const c_char, period: u64, flags: c_uint) -> *mut Session {
+    let open = || {
+        let branches = match flags {
+            0 => None,
+            // CAST: checked by `Ifm::new`.
+            _ if flags & BHRB != 0 && flags < 8 => Ifm::new((flags >> 1) as u8),
+            _ => return Err(invalid("unknown flags")),
+        };
+        // SAFETY: the caller's contract.
+        Session::open_with(unsafe { text(event) }?, period, branches)
+    };
+    match open() {
+        Ok(session) => Box::into_raw(Box::new(session)),
+        Err(error) => {
+            fail(&error);
+            core::ptr::null_mut()
+        }
+    }
+}
+
+/// # Safety
+///
+/// `ebb` is of `ebb_open`, `event` is a string.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_add(ebb: *mut Session, event: *const c_char, period: u64) -> c_int {
+    // SAFETY: the caller's contract.
+    let added = unsafe { session(ebb).and_then(|session| session.add(text(event)?, period)) };
+    // CAST: 1 to 5.
+    added.map_or_else(|error| fail(&error), |n| n as c_int)
+}
+
+/// # Safety
+///
+/// `ebb` is of `ebb_open`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_counter(ebb: *const Session, n: c_uint) -> c_int {
+    // SAFETY: the caller's contract.
+    let pmc = unsafe { session(ebb) }
+        .and_then(|session| session.pmc(n as usize).ok_or(Error::NoSuchEvent));
+    pmc.map_or_else(|error| fail(&error), |pmc| pmc as c_int)
+}
+
+/// # Safety
+///
+/// `ebb` is of `ebb_open`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_set_period(
+    ebb: *mut Session,
+    n: c_uint,
+    period: u64,
+    jitter: u64,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    let session = unsafe { session(ebb) };
+    status(session.and_then(|session| session.set_period(n as usize, period, jitter)))
+}
+
+/// # Safety
+///
+/// `ebb` is of `ebb_open`; the handler is as ebb(7) says.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_start(
+    ebb: *mut Session,
+    handler: Option<RawHandler>,
+    user: *mut c_void,
+    save: c_uint,
+) -> c_int {
+    let start = || {
+        let save = match save {
+            0 => Save::Gprs,
+            1 => Save::AllGprs,
+            2 => Save::Full,
+            _ => return Err(invalid("unknown save level")),
+        };
+        let handler = handler.ok_or(invalid("no handler"))?;
+        // SAFETY: the caller's contract.
+        unsafe { session(ebb)?.start_raw(save, handler, user) }
+    };
+    status(start())
+}
+
+/// # Safety
+///
+/// `ebb` is of `ebb_open`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_pause(ebb: *mut Session) -> c_int {
+    // SAFETY: the caller's contract.
+    status(unsafe { session(ebb) }.and_then(Session::pause))
+}
+
+/// # Safety
+///
+/// `ebb` is of `ebb_open`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_resume(ebb: *mut Session) -> c_int {
+    // SAFETY: the caller's contract.
+    status(unsafe { session(ebb) }.and_then(Session::resume))
+}
+
+/// # Safety
+///
+/// `ebb` is null or of `ebb_open`, and nobody uses it any more.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_close(ebb: *mut Session) {
+    if !ebb.is_null() {
+        // SAFETY: `ebb_open` has boxed it; the caller's contract.
+        drop(unsafe { Box::from_raw(ebb) });
+    }
+}
+
+/// # Safety
+///
+/// `ebb` is of `ebb_open`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_state(ebb: *const Session) -> c_int {
+    // SAFETY: the caller's contract.
+    let state = unsafe { session(ebb) }.map(Session::state);
+    let state = state.map(|state| match state {
+        State::Idle => 0,
+        State::Running => 1,
+        State::Paused => 2,
+        State::Evicted => 3,
+        State::Foreign => 4,
+        State::Gone => 5,
+        State::Ended => 6,
+    });
+    state.unwrap_or_else(|error| fail(&error))
+}
+
+/// # Safety
+///
+/// `ebb` is of `ebb_open`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_count(ebb: *const Session) -> u64 {
+    // SAFETY: the caller's contract.
+    unsafe { session(ebb) }.map_or(0, Session::count)
+}
+
+/// # Safety
+///
+/// `ebb` is of `ebb_open`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_fd(ebb: *const Session) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { session(ebb) }.map_or_else(|error| fail(&error), Session::descriptor)
+}
+
+/// # Safety
+///
+/// `buffer` has `size` bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_strerror(buffer: *mut c_char, size: usize) -> *mut c_char {
+    let reason = ebb::last_reason();
+    let length = reason.len().min(size.saturating_sub(1));
+    if size != 0 {
+        // SAFETY: the caller's contract; the text and its end fit.
+        unsafe {
+            buffer.copy_from_nonoverlapping(reason.as_ptr().cast(), length);
+            buffer.add(length).write(0);
+        }
+    }
+    buffer
+}
+
+/// # Safety
+///
+/// `ucontext` is what the kernel gave to a handler of SIGILL.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_step_over(ucontext: *mut c_void) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { ebb::step_over(ucontext) }.into()
+}

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Each function of libebb does what ebb.h says, for a C program. */
+#define _GNU_SOURCE
+#include <asm/cputable.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libebb_handlers.h"
+#include "libebb_test.h"
+
+static struct notes notes;
+
+/* A session of cycles that runs note(). */
+static struct ebb *started(unsigned int flags, unsigned int save)
+{
+	struct ebb *ebb = ebb_open("cycles", PERIOD, flags);
+
+	memset(&notes, 0, sizeof(notes));
+	check(ebb && ebb_state(ebb) == EBB_IDLE);
+	check(!ebb_start(ebb, note, &notes, save));
+	check(ebb_state(ebb) == EBB_RUNNING);
+	return ebb;
+}
+
+static void context(void)
+{
+	struct ebb *ebb = started(0, EBB_SAVE_GPRS);
+	extern char __executable_start, etext;
+	uint64_t first, thread_pointer, stack_pointer = (uint64_t)__builtin_frame_address(0);
+
+	check(goes_on(ebb, 1));
+	first = notes.time;
+	check(goes_on(ebb, 100));
+	ebb_pause(ebb);
+	check(notes.count == ebb_count(ebb) && notes.number == notes.count);
+	check(notes.address > (uint64_t)&__executable_start && notes.address < (uint64_t)&etext);
+	check(notes.lr > (uint64_t)&__executable_start && notes.lr < (uint64_t)&etext);
+	check(notes.time > first);
+	check(notes.overflowed && notes.pmc1 >= 0x80000000U);
+	check(notes.gprs == 0x3fff);
+	__asm__("mr %0, 13" : "=r" (thread_pointer));
+	check(notes.gpr[13] == thread_pointer);
+	check(notes.gpr[1] <= stack_pointer && notes.gpr[1] + 4096 > stack_pointer);
+	ebb_close(ebb);
+}
+
+/* r14 to r31 hold what the program has there. */
+static void all_gprs(void)
+{
+	struct ebb *ebb = started(0, EBB_SAVE_ALL_GPRS);
+	uint64_t target = ebb_count(ebb) + 20;
+
+	for (int i = 0; i < 1000 && ebb_count(ebb) < target; i++) {
+		__asm__ volatile("lis 14, 0x1414\n\t"
+				 "lis 31, 0x3131\n\t"
+				 "mtctr %0\n\t"
+				 "1: bdnz 1b" : : "r" (20000UL) : "r14", "r31", "ctr");
+	}
+	ebb_pause(ebb);
+	check(ebb_count(ebb) >= target);
+	check(notes.gprs == 0xffffffff);
+	/* Most EBBs come in the loop. */
+	check(notes.gpr[14] == 0x14140000 && notes.gpr[31] == 0x31310000);
+	ebb_close(ebb);
+}
+
+void moved_loop(void);
+extern char moved_from[], moved_to[];
+__asm__("	.text\n"
+"	.balign	16\n"
+"	.globl	moved_loop, moved_from, moved_to\n"
+"	.type	moved_loop, @function\n"
+"moved_loop:\n"
+"moved_from:\n"
+"	b	moved_from\n"
+"moved_to:\n"
+"	blr\n"
+"	.size	moved_loop, . - moved_loop\n");
+
+/* A loop without an end is left by the address at which the program goes on. */
+static void resume_address(void)
+{
+	struct ebb *ebb = started(0, EBB_SAVE_GPRS);
+
+	notes.move_to = (uint64_t)moved_to;
+	notes.move_from = (uint64_t)moved_from;
+	barrier();
+	moved_loop();
+	check(notes.address == (uint64_t)moved_from);
+	notes.move_from = 0;
+	check(goes_on(ebb, 10));
+	ebb_close(ebb);
+}
+
+static void branches(void)
+{
+	struct ebb *ebb = started(EBB_BHRB_ANY, EBB_SAVE_GPRS);
+	unsigned long with_address = 0;
+
+	check(goes_on(ebb, 20));
+	ebb_pause(ebb);
+	check(notes.branch_count <= 32);
+	for (uint64_t i = 0; i < notes.branch_count; i++)
+		with_address += notes.branches[i].from || notes.branches[i].to;
+	check(with_address == notes.branch_count);
+	if (getauxval(AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1)
+		check(notes.branch_count > 0);
+	ebb_close(ebb);
+}
+
+static void group(void)
+{
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+
+	memset(&notes, 0, sizeof(notes));
+	check(ebb_counter(ebb, 0) == 1);
+	check(ebb_add(ebb, "instructions", 0) == 1 && ebb_counter(ebb, 1) == 2);
+	check(ebb_add(ebb, "0x20002", 0) == -1 && errno == EINVAL);
+	check(ebb_add(ebb, "pmc=3,pmcxsel=0x1e", 0) == 2 && ebb_counter(ebb, 2) == 3);
+	check(ebb_counter(ebb, 3) == -1 && errno == ENOENT);
+	check(!ebb_set_period(ebb, 0, 5000, 1000));
+	check(!ebb_start(ebb, note, &notes, EBB_SAVE_GPRS));
+	check(goes_on(ebb, 100));
+	check(!ebb_set_period(ebb, 0, 1ULL << 40, 0));
+	goes_on(ebb, 1);
+	check(stands(ebb));
+	ebb_close(ebb);
+}
+
+static void *pause_it(void *ebb)
+{
+	return (void *)(long)ebb_pause(ebb);
+}
+
+static void *resume_it(void *ebb)
+{
+	return (void *)(long)(ebb_resume(ebb) ? errno : 0);
+}
+
+static void *close_it(void *ebb)
+{
+	ebb_close(ebb);
+	return NULL;
+}
+
+/* What @function returns on a thread of its own. */
+static long elsewhere(void *(*function)(void *), struct ebb *ebb)
+{
+	pthread_t thread;
+	void *result = (void *)-1L;
+
+	check(!pthread_create(&thread, NULL, function, ebb));
+	pthread_join(thread, &result);
+	return (long)result;
+}
+
+static void pause_and_resume(void)
+{
+	struct ebb *ebb = started(0, EBB_SAVE_GPRS);
+
+	for (int i = 0; i < 5; i++) {
+		long status;
+
+		check(!ebb_pause(ebb) && ebb_state(ebb) == EBB_PAUSED && stands(ebb));
+		check(elsewhere(resume_it, ebb) == EPERM);
+		check(!ebb_resume(ebb) && ebb_state(ebb) == EBB_RUNNING && goes_on(ebb, 10));
+		check(!elsewhere(pause_it, ebb) && ebb_state(ebb) == EBB_PAUSED && stands(ebb));
+		status = elsewhere(resume_it, ebb);
+		check(!status || (status == EPERM && !ebb_resume(ebb)));
+		check(goes_on(ebb, 10));
+	}
+	notes.rearm = EBB_STOP;
+	notes.rearm_at = ebb_count(ebb) + 5;
+	goes_on(ebb, 10);
+	check(ebb_state(ebb) == EBB_PAUSED && ebb_count(ebb) == notes.rearm_at && stands(ebb));
+	check(!ebb_resume(ebb) && goes_on(ebb, 10));
+	check(!elsewhere(close_it, ebb));
+	work(5 * PERIOD);
+}
+
+static void refusals(void)
+{
+	char reason[128];
+	struct ebb *ebb;
+
+	check(!ebb_open("no-such-event", PERIOD, 0) && errno == ENOENT);
+	check(strstr(ebb_strerror(reason, sizeof(reason)), "no event"));
+	check(!ebb_open(NULL, PERIOD, 0) && errno == ENOENT);
+	check(!ebb_open("cycles", PERIOD, 8) && errno == EINVAL);
+	check(!ebb_open("0x700fa", PERIOD, 0) && errno == EINVAL);
+	ebb = ebb_open("cycles", PERIOD, 0);
+	check(ebb_start(ebb, NULL, NULL, 0) == -1 && errno == EINVAL);
+	check(ebb_start(ebb, note, &notes, 3) == -1 && errno == EINVAL);
+	check(ebb_resume(ebb) == -1 && errno == EINVAL);
+	check(ebb_set_period(ebb, 0, 5, 5) == -1 && errno == EINVAL);
+	check(!strcmp(ebb_strerror(reason, 5), "a pe"));
+	ebb_close(ebb);
+	ebb_close(NULL);
+}
+
+static void states(void)
+{
+	struct ebb *ebb = started(0, EBB_SAVE_GPRS);
+	struct pollfd fd = { .fd = ebb_fd(ebb), .events = POLLIN };
+	unsigned long handler;
+	int status;
+	pid_t child;
+
+	check(!poll(&fd, 1, 0));
+	child = fork();
+	if (!child) {
+		failures = 0;
+		check(ebb_state(ebb) == EBB_GONE);
+		check(ebb_pause(ebb) == -1 && errno == ESRCH);
+		ebb_close(ebb);
+		ebb = started(0, EBB_SAVE_GPRS);
+		check(goes_on(ebb, 10));
+		_exit(failures != 0);
+	}
+	check(waitpid(child, &status, 0) == child && !status);
+	check(goes_on(ebb, 10));
+	ebb_pause(ebb);
+	__asm__ volatile("mfspr %0, 804" : "=r" (handler));
+	__asm__ volatile("mtspr 804, %0" : : "r" (handler + 4));
+	check(ebb_state(ebb) == EBB_FOREIGN);
+	check(ebb_resume(ebb) == -1 && errno == EBUSY);
+	__asm__ volatile("mtspr 804, %0" : : "r" (handler));
+	check(!ebb_resume(ebb) && goes_on(ebb, 10));
+	ebb_close(ebb);
+}
+
+int main(void)
+{
+	static const struct test tests[] = {
+		{ "context", context },
+		{ "all_gprs", all_gprs },
+		{ "resume_address", resume_address },
+		{ "branches", branches },
+		{ "group", group },
+		{ "pause_and_resume", pause_and_resume },
+		{ "refusals", refusals },
+		{ "states", states },
+	};
+
+	return run_tests(tests, ARRAY_SIZE(tests));
+}

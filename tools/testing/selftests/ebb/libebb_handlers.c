@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Handlers for EBB_SAVE_GPRS, compiled without vector and floating-point registers. */
+#include "libebb_handlers.h"
+
+void note(struct ebb_context *context, void *user)
+{
+	struct notes *notes = user;
+
+	notes->count++;
+	notes->address = ebb_context_address(context);
+	notes->lr = ebb_context_lr(context);
+	notes->time = ebb_context_time_base(context);
+	notes->number = ebb_context_number(context);
+	notes->gprs = 0;
+	for (unsigned int n = 0; n < 32; n++)
+		if (ebb_context_gpr(context, n, &notes->gpr[n]))
+			notes->gprs |= 1U << n;
+	notes->pmc1 = ebb_context_counter(context, 1);
+	notes->overflowed = ebb_context_overflowed(context, 1);
+	notes->branch_count = ebb_context_branches(context, notes->branches, 32);
+	if (notes->move_from && notes->address == notes->move_from)
+		ebb_set_resume_address(context, notes->move_to);
+	if (notes->rearm_at == notes->number)
+		ebb_rearm(context, notes->rearm);
+}
+
+void record(struct ebb_context *context, void *user)
+{
+	struct profile *profile = user;
+
+	if (profile->used == BUFFER) {
+		profile->current ^= 1;
+		profile->used = 0;
+		profile->swaps++;
+	}
+	profile->buffers[profile->current][profile->used++] = ebb_context_address(context);
+}

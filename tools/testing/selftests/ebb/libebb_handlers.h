@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Handlers for EBB_SAVE_GPRS, compiled without vector and floating-point registers. */
+#ifndef _LIBEBB_HANDLERS_H
+#define _LIBEBB_HANDLERS_H
+
+#include <ebb.h>
+
+/* What note() finds in the context. */
+struct notes {
+	uint64_t count;
+	uint64_t address;
+	uint64_t lr;
+	uint64_t time;
+	uint64_t number;
+	uint64_t gpr[32];
+	uint32_t gprs;		/* a bit for each that was readable */
+	uint32_t pmc1;
+	int overflowed;
+	uint64_t branch_count;
+	struct ebb_branch branches[32];
+	uint64_t move_from;	/* a program that is at this address ... */
+	uint64_t move_to;	/* goes on at that */
+	uint64_t rearm_at;	/* in this EBB the handler asks for ... */
+	unsigned int rearm;	/* this */
+};
+
+void note(struct ebb_context *context, void *user);
+
+/* As a profiler of a virtual machine: addresses into a buffer that is swapped when full. */
+#define BUFFER	512
+struct profile {
+	uint64_t buffers[2][BUFFER];
+	unsigned int current;
+	unsigned int used;
+	uint64_t swaps;
+};
+
+void record(struct ebb_context *context, void *user);
+
+#endif
