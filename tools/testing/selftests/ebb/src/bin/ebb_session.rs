@@ -149,7 +149,7 @@ fn long_period() -> Outcome {
 
 /// Periods with jitter differ, within their bounds, and are right on average.
 fn jitter() -> Outcome {
-    static STARTS: [AtomicU64; 200] = [const { AtomicU64::new(0) }; 200];
+    static STARTS: [AtomicU64; 801] = [const { AtomicU64::new(0) }; 801];
     let handler = |context: &mut EbbContext<'_>| {
         if let Some(start) = STARTS.get(context.number() as usize) {
             start.store(context.time_base(), Relaxed);
@@ -162,18 +162,20 @@ fn jitter() -> Outcome {
     session.set_period(0, 50_000, 40_000)?;
     // SAFETY: the handler stores to atomics.
     unsafe { session.start(Save::Full, handler)? };
-    session::wait_for(200, 50_000)?;
+    session::wait_for(801, 50_000)?;
     session.pause()?;
     let times: Vec<u64> = STARTS[1..].iter().map(|time| time.load(Relaxed)).collect();
     let mut periods: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     periods.sort_unstable();
-    let (low, middle, high) = (periods[20], periods[99], periods[178]);
-    // Evenly from 10,000 to 90,000: tenths are 8,000 wide.
+    let (low, middle, high) = (periods[80], periods[400], periods[720]);
+    // Evenly from 10,000 to 90,000 cycles: 18,000, 50,000 and 82,000. The time base has one for
+    // two cycles; the bounds are several times as far off as chance takes 800 of them.
     check!(
-        2 * low < middle && 2 * middle > high,
+        (20_000..32_000).contains(&middle),
         "{low}, {middle}, {high}"
     );
-    check!(3 * high > 4 * middle, "{middle}, {high}");
+    check!(4 * low < 3 * middle, "{low}, {middle}");
+    check!(4 * high > 5 * middle, "{middle}, {high}");
     Ok(())
 }
 
