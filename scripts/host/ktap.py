@@ -88,13 +88,17 @@ def parse(text):
             levels[indent].subtest = match[1].strip()
         elif match := RESULT.match(line):
             inner = end_deeper(levels, indent)
-            levels[indent].add(judge(match, inner))
+            announced = levels[indent].subtest == match["name"]
+            levels[indent].add(judge(match, inner, announced))
     return end_deeper(levels, -1, cut=True)
 
 
-def judge(match, inner):
-    """The results that one result line stands for, with those nested in it."""
+def judge(match, inner, announced):
+    """The results that one result line stands for, with those nested in it, of which a
+    subtest that was announced has some."""
     ok, name, mark = match[1] == "ok", match["name"], (match["mark"] or "").lower()
+    if not inner and announced and ok and not mark:
+        return [Result(name, FAILED, "no test ran in it")]
     if not inner:
         skipped = mark == "skip" or (mark and not ok)
         return [Result(name, SKIPPED if skipped else PASSED if ok else FAILED, match["note"] or "")]
