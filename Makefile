@@ -85,6 +85,11 @@ host-test: ## run the tests that need no guest
 	@scripts/cargo host test
 	@scripts/cargo host test --manifest-path '$(CURDIR)/tools/Cargo.toml' -p ktap -p pmu-model
 
+.PHONY: mutants
+mutants: ## break the driver, one line at a time, and see that a test fails by it
+	@scripts/setup root kernel guest
+	@$(in_root) scripts/mutants $(MUTANTS)
+
 .PHONY: oracle
 oracle: ## compare isa207 with a brute force search, GROUPS=100000 for each CPU
 	@scripts/setup root
