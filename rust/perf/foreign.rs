@@ -120,7 +120,11 @@ impl Foreign {
         // core checks that it is registered.
         to_result(unsafe { bindings::perf_pmu_unregister(pmu.as_ptr()) })?;
         // INVARIANT: Unregistered just now; `ebb_perf_prepare_unregister` found the rest.
-        Ok(SetAside(pmu))
+        Ok(SetAside {
+            pmu,
+            // SAFETY: The structure is there, and perf core is done with it.
+            perf_type: unsafe { (*pmu.as_ptr()).type_ },
+        })
     }
 }
 
@@ -129,8 +133,12 @@ impl Foreign {
 /// # Invariants
 ///
 /// The structure and its name are there as long as the kernel is, and so is the driver. The PMU is
-/// not registered, and its name and type are those it had.
-pub(crate) struct SetAside(NonNull<bindings::pmu>);
+/// not registered, its name is that it had, and `perf_type` its type.
+pub(crate) struct SetAside {
+    pmu: NonNull<bindings::pmu>,
+    /// Its type.
+    perf_type: c_int,
+}
 
 // SAFETY: A `struct pmu` is not bound to a thread.
 unsafe impl Send for SetAside {}
@@ -141,9 +149,10 @@ impl SetAside {
     /// How often to try to register the PMU again.
     const ATTEMPTS: u32 = 10;
 
-    /// Registers the PMU again. Fails as `perf_pmu_register()` does; it is not registered then.
+    /// Registers the PMU again. Fails as `perf_pmu_register()` does, and with `EBUSY` when another
+    /// PMU has its type; it is not registered then.
     fn register(&self) -> Result {
-        let pmu = self.0.as_ptr();
+        let pmu = self.pmu.as_ptr();
         // perf core has freed what the two pointers are to, when it unregistered the PMU or failed
         // to register it: it would take the device for one to keep, and free the other again if
         // registering fails.
@@ -152,14 +161,22 @@ impl SetAside {
         to_result(unsafe {
             (*pmu).dev = core::ptr::null_mut();
             (*pmu).cpu_pmu_context = core::ptr::null_mut();
-            bindings::perf_pmu_register(pmu, (*pmu).name, (*pmu).type_)
-        })
+            bindings::perf_pmu_register(pmu, (*pmu).name, self.perf_type)
+        })?;
+        // When the type is taken, perf core warns and gives another one.
+        // SAFETY: The structure is there by the type invariants.
+        if unsafe { (*pmu).type_ } == self.perf_type {
+            return Ok(());
+        }
+        // SAFETY: Registered just now. It has no `event_unmapped`, as it was unregistered before.
+        to_result(unsafe { bindings::perf_pmu_unregister(pmu) })?;
+        Err(EBUSY)
     }
 
     /// The name under which the PMU was and will be registered.
     pub(crate) fn name(&self) -> &CStr {
         // SAFETY: A PMU that was registered has a name; it is there by the type invariants.
-        unsafe { CStr::from_char_ptr((*self.0.as_ptr()).name) }
+        unsafe { CStr::from_char_ptr((*self.pmu.as_ptr()).name) }
     }
 }
 

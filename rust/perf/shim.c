@@ -19,7 +19,10 @@ static bool stop_timer(struct perf_cpu_pmu_context *cpc)
 	unsigned long flags;
 	bool stopped;
 
-	/* Marked active, nobody arms it; only its own function takes that back. */
+	/*
+	 * Marked active, it is armed by nobody until its own function takes the mark back. Then
+	 * perf core may arm it once more, and mark it: so ask the timer, too.
+	 */
 	raw_spin_lock_irqsave(&cpc->hrtimer_lock, flags);
 	cpc->hrtimer_active = 1;
 	raw_spin_unlock_irqrestore(&cpc->hrtimer_lock, flags);
@@ -27,7 +30,7 @@ static bool stop_timer(struct perf_cpu_pmu_context *cpc)
 	hrtimer_cancel(&cpc->hrtimer);
 
 	raw_spin_lock_irqsave(&cpc->hrtimer_lock, flags);
-	stopped = cpc->hrtimer_active;
+	stopped = cpc->hrtimer_active && !hrtimer_active(&cpc->hrtimer);
 	raw_spin_unlock_irqrestore(&cpc->hrtimer_lock, flags);
 	return stopped;
 }
