@@ -35,6 +35,9 @@ mode=
 # Samples of the program, 300 unless PERIOD says otherwise. It is a prime, so that they
 # fall on all places of a round. By cycles, as an emulator may not count each instruction.
 PERIOD=100003
+# In a kernel that checks itself a program's start takes many times as long, and overflows
+# in the kernel are the program's samples: as many samples, of more work.
+! is_debug_kernel || ROUNDS=4000000 PERIOD=800011
 record() {
 	must perf record -q -B -e cycles:u -c "$PERIOD" -o "$work/data" "$@" pmu_branch_work "$ROUNDS"
 }
@@ -58,12 +61,9 @@ expected() {
 # later by what its last records take, and there are only so many samples: a share
 # may be a fifth off, or 1.5 percent. What surrounds the program's work, such as libc's
 # start, has 4 percent, and 6 of the whole system's record, which begins before exec.
-# In a kernel that checks itself the start takes longer, and an overflow there is the
-# program's sample: 13 and 17.
 compare() {
 	most=4
 	[ "${mode-}" != -a ] || most=6
-	! is_debug_kernel || most=$((most * 2 + 5))
 	awk -v surroundings="$most" '
 		FNR == NR { found[$1] += $2; next }
 		{
@@ -125,9 +125,7 @@ stat_counts_the_work() {
 
 report_shows_the_functions() {
 	PERIOD=10007
-	# To a kernel that checks itself each sample is so long that short periods favour
-	# what surrounds the program.
-	! is_debug_kernel || PERIOD=30011
+	! is_debug_kernel || ROUNDS=20000000 PERIOD=400009
 	record
 	must perf report -i "$work/data" --stdio --sort symbol >"$work/report"
 	# "13.37% [.] f2"
