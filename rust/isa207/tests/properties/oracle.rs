@@ -219,7 +219,8 @@ fn settings(isa: Isa, code: u64, req: &Request) -> Vec<(&'static str, u64)> {
         V300 => bits(code, 50, 51),
         V31 => bits(code, 22, 23),
     };
-    if sdar_mode != 0 {
+    // A marked event may name the default, which asks for nothing.
+    if sdar_mode != 0 && bits(code, 8, 8) == 0 {
         list.push(("sdar mode", sdar_mode));
     }
     if is_fab_match(isa, code) {
