@@ -33,6 +33,7 @@ use crate::{
         SampleType, //
     },
     power::{
+        exec::current_program,
         machine,
         pmu,
         regs::{
@@ -43,6 +44,7 @@ use crate::{
         thread::CurrentThread, //
     }, //
 };
+use kernel::sync::atomic::Relaxed;
 
 /// Checks the rules for EBB events. Those about scheduling hold for the leader, and so for the
 /// group.
@@ -111,9 +113,6 @@ pub(super) fn switch_in(
 ) -> Mmcr0 {
     let local = local_pmu(this_cpu);
     let thread = CurrentThread::new(&local);
-    if thread.is_reset() {
-        discard_alerts(this_cpu);
-    }
     // Before SIAR and SDAR are restored: an alert changes them.
     let user = driver.emulator().switch_in(this_cpu, thread.mmcr0());
     // Only with GE on: with GE off the program's handler has this alert already.
@@ -125,10 +124,25 @@ pub(super) fn switch_in(
     mmcr0.for_ebb(user).with_bhrba(machine::has_bhrb())
 }
 
-/// Sets the counters to 0 that are negative or without an event: after `execve` they are what the
-/// old program left there. With alerts enabled a negative one would raise an alert for the new
-/// program. The other counters count on.
-fn discard_alerts(this_cpu: &ExclusiveCpu<'_>) {
+/// The value to start an event's counter with: what its program left there, but nothing negative of
+/// the program before the last `execve`. That enabled alerts, and the new program would get the old
+/// one's.
+pub(super) fn initial_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
+    // CAST: `count::read` stored the counter's value.
+    let value = event.hw().prev_count().load(Relaxed) as u32;
+    if event::is_new_to(this_cpu, event, current_program()) && value >= pmu::NEGATIVE {
+        0
+    } else {
+        value
+    }
+}
+
+/// Has the counters of the events on this CPU's PMU hold no more of the old program, at `execve`,
+/// than they would if the events were off it.
+pub(super) fn discard_alerts(this_cpu: &ExclusiveCpu<'_>) {
+    for event in this_cpu.slots().iter() {
+        event::is_new_to(this_cpu, event, current_program());
+    }
     let unused = this_cpu.state().unused_counters.get();
     for index in 0..pmu::COUNTERS {
         if unused & 1 << index != 0 || pmu::read_pmc(index) >= pmu::NEGATIVE {

@@ -24,6 +24,10 @@ const IFM_SHIFT: u32 = 8;
 /// Flag: with that filter the BHRB records the branches that the event wants and no others.
 const IFM_EXACT: u32 = 1 << 10;
 
+/// Bits: the program that the event was last on a PMU for, by the lower bits of its number.
+const PROGRAM: u32 = 0xfff << PROGRAM_SHIFT;
+const PROGRAM_SHIFT: u32 = 16;
+
 /// Whether an event asks for EBBs.
 pub(super) fn is_ebb(event: &Event) -> bool {
     EventCode(event.hw().code()).is_ebb()
@@ -52,6 +56,15 @@ pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<'_, S>, event: &Event)
 /// Whether the event has not been on a PMU yet.
 pub(super) fn is_never_scheduled(event: &Event) -> bool {
     event.hw().flags() & NEVER_SCHEDULED != 0
+}
+
+/// Gives an event to the program of this number, which had it on a PMU before if this is `false`.
+pub(super) fn is_new_to<S>(this_cpu: &ThisCpu<'_, S>, event: &Event, program: u64) -> bool {
+    // CAST: The lower bits.
+    let program = (program as u32) << PROGRAM_SHIFT & PROGRAM;
+    let flags = event.hw().flags();
+    event.hw_mut(this_cpu).set_flags(flags & !PROGRAM | program);
+    flags & PROGRAM != program
 }
 
 /// Sets the BHRB filter for the branch stack of an event that is being opened.

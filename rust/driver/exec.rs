@@ -5,6 +5,7 @@
 use super::{
     branch,
     cpu_state::CpuContexts,
+    ebb,
     Driver, //
 };
 use crate::power::{
@@ -43,6 +44,9 @@ impl OnExec for ResetOnExec {
             self.driver.pmu_disable(&this_cpu);
         }
         CurrentThread::new(local).reset_for_exec();
+        if has_ebb {
+            ebb::discard_alerts(&this_cpu);
+        }
         if has_events {
             // The BHRB holds addresses of the old program.
             branch::clear_bhrb(&this_cpu, local);

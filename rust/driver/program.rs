@@ -213,8 +213,7 @@ fn unload_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize) {
 fn load_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize, ebb: bool) {
     let prev = event.hw().prev_count();
     let value = if ebb {
-        // CAST: `count::read` stored the counter's value.
-        prev.load(Relaxed) as u32
+        ebb::initial_value(this_cpu, event)
     } else {
         let value = count::initial_value(this_cpu, event);
         prev.store(value.into(), Relaxed);

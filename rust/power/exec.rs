@@ -33,6 +33,13 @@ use kernel::{
     types::ForeignOwnable, //
 };
 
+/// Tells the current task's program from those that the task executed before: a number that each
+/// `execve` counts up before it calls [`OnExec::exec`].
+pub(crate) fn current_program() -> u64 {
+    // SAFETY: There is always a current task, and only `execve` in that task writes the field.
+    unsafe { (*bindings::get_current()).self_exec_id }
+}
+
 /// What to do at each `execve`.
 pub(crate) trait OnExec: Send + Sync + 'static {
     /// Called when the current task is about to run another program, with interrupts off; `local`

@@ -100,12 +100,6 @@ impl<'a> CurrentThread<'a> {
         }
     }
 
-    /// Whether the registers were reset and have not been restored since.
-    pub(crate) fn is_reset(&self) -> bool {
-        // SAFETY: Valid by the type invariants.
-        unsafe { (*self.0).used_ebb == 0 }
-    }
-
     /// Resets the registers for a new program: as [`CurrentThread::reset`], and with EBBs off and
     /// no handler.
     pub(crate) fn reset_for_exec(&self) {

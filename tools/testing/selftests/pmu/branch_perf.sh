@@ -125,7 +125,7 @@ stat_counts_the_work() {
 
 report_shows_the_functions() {
 	PERIOD=10007
-	! is_debug_kernel || ROUNDS=20000000 PERIOD=400009
+	! is_debug_kernel || ROUNDS=20000000 PERIOD=800011
 	record
 	must perf report -i "$work/data" --stdio --sort symbol >"$work/report"
 	# "13.37% [.] f2"

@@ -30,6 +30,7 @@ pub struct thread_struct {
 pub struct task_struct {
     pub mm: *mut mm_struct,
     pub thread: thread_struct,
+    pub self_exec_id: u64,
 }
 
 impl Default for task_struct {
@@ -53,6 +54,7 @@ impl Default for task_struct {
         Self {
             mm: null_mut(),
             thread,
+            self_exec_id: 0,
         }
     }
 }

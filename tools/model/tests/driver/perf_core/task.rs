@@ -239,6 +239,10 @@ impl PerfCore {
     /// The task on a CPU, in the kernel, calls `execve`.
     pub fn exec(&self, cpu: usize) {
         self.run_on(cpu);
+        if let Some(task) = self.running[cpu].get() {
+            // SAFETY: nobody else uses the task meanwhile: this is the only thread.
+            unsafe { (*self.task(task).raw()).self_exec_id += 1 };
+        }
         kernel::bindings::trace_sched_process_exec();
         if let Some(task) = self.running[cpu].get() {
             self.task(task).nip.set(TEXT);
