@@ -93,4 +93,8 @@ ktap::main! {
     leader_not_ebb = member_refused(plain(), Attr::raw(MEMBER).user_only(), ebb::member(MEMBER)),
     member_with_sample_period = member_refused(
         ebb::event(CYCLES), ebb::member(MEMBER), ebb::member(MEMBER).sample_period(1_000_000)),
+    pinned_member =
+        member_refused(ebb::event(CYCLES), ebb::member(MEMBER), ebb::member(MEMBER).pinned(true)),
+    exclusive_member =
+        member_refused(ebb::event(CYCLES), ebb::member(MEMBER), ebb::member(MEMBER).exclusive(true)),
 }

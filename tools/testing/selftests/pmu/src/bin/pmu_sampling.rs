@@ -164,10 +164,25 @@ fn refresh_stops_by_itself() -> Outcome {
     expect_within("until the last", count, 3_000_000..3_100_000)
 }
 
+/// The longest period that a PMC reaches in one go, and the shortest that it does not.
+fn period_of_2_31() -> Outcome {
+    for period in [(1 << 31) - 1, 1 << 31] {
+        let (count, records) = records(Attr::instructions().sampling(period, IP), || {
+            work::run(period + period / 8);
+        })?;
+        let taken = samples(&records);
+        check!(
+            taken == 1,
+            "period {period}, {count} counted: {taken} samples"
+        );
+    }
+    Ok(())
+}
+
 /// More interrupts than the kernel allows: it stops the event until the next
 /// tick, and says so, but all goes on.
-fn tiny_period() -> Outcome {
-    let event = Attr::instructions().sampling(100, IP).open()?;
+fn tiny_period(period: u64) -> Outcome {
+    let event = Attr::instructions().sampling(period, IP).open()?;
     let mut ring = Ring::map(&event, 64)?;
     event.enable()?;
     let other = Attr::raw(on_pmc(4, INSTRUCTIONS)).open()?;
@@ -178,6 +193,7 @@ fn tiny_period() -> Outcome {
     );
     let records = ring.take();
     let throttled = records.iter().filter(|record| record.is_loss()).count();
+    println!("{} samples, throttled {throttled} times", samples(&records));
     check!(samples(&records) > 100, "{} samples", samples(&records));
     check!(throttled > 1, "throttled {throttled} times");
     Ok(())
@@ -185,6 +201,8 @@ fn tiny_period() -> Outcome {
 
 ktap::main! {
     first: machine::keep_sample_rate;
-    as_many_as_periods, addresses_tell_functions_apart, period_past_2_31, overflows_signal,
-    refresh_stops_by_itself, tiny_period,
+    as_many_as_periods, addresses_tell_functions_apart, period_past_2_31, period_of_2_31,
+    overflows_signal, refresh_stops_by_itself,
+    tiny_period = tiny_period(100),
+    period_of_one = tiny_period(1),
 }

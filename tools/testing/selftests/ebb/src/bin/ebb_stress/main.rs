@@ -120,6 +120,12 @@ fn run(options: &Options) -> Outcome {
     std::io::stdout().flush()?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     check!(sound, "not as it must be");
+    // Some ways have no EBBs. Those of others that get lost are most where they come in a stream.
+    let (rounds, ebbs) = (tally.rounds(), tally.ebbs());
+    check!(
+        options.only.is_some() || 4 * ebbs >= rounds,
+        "{ebbs} EBBs in {rounds} rounds"
+    );
     Ok(())
 }
 

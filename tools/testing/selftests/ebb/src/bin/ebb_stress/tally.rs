@@ -103,6 +103,11 @@ impl Tally {
         Way::ALL.iter().map(|&way| self.of(way)[0]).sum()
     }
 
+    /// EBBs of all processes so far.
+    pub fn ebbs(&self) -> u64 {
+        Way::ALL.iter().map(|&way| self.of(way)[1]).sum()
+    }
+
     /// Prints the sums over all processes.
     pub fn print(&self) {
         let mut total = [0; COUNTS.len()];
