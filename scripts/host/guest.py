@@ -74,6 +74,9 @@ def qemu_command(qemu, folder, options):
     # ignore_loglevel: no report may get lost, whatever the command does to the
     # log level. panic=-1: reboot, which ends QEMU.
     words = "console=hvc0 ignore_loglevel printk.time=1 panic=-1 rdinit=/init"
+    if options.machine == "powernv":
+        # On POWER8 it asks which CPU it runs on without staying there, which a debug kernel reports.
+        words += " initcall_blacklist=__machine_initcall_powernv_subcore_init"
     command += ["-append", f"{words} {options.append}"]
     if options.icount == "on":
         # One instruction takes 1 ns, and idle time passes at once.

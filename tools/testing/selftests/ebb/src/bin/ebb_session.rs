@@ -18,6 +18,7 @@ use ktap::Outcome;
 use ktap::check;
 use ktap::cpu;
 use ktap::process::Peer;
+use pmu_selftests::machine;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -117,8 +118,10 @@ fn group() -> Outcome {
 
 /// EBBs of a period that a counter cannot hold come once in it; no handler before.
 fn long_period() -> Outcome {
-    // Three rounds, which end at once: the counter is set close to its overflow.
-    const LONG: u64 = 3 << 31 | 5000;
+    // What a counter has not room for comes first. Then three rounds, which end at once: the
+    // counter is set close to its overflow.
+    const REST: u32 = 1 << 30;
+    const LONG: u64 = 3 << 31 | REST as u64;
     let session = Session::open("cycles", LONG)?;
     // SAFETY: the handler does nothing.
     unsafe { session.start(Save::Full, count_only)? };
@@ -136,10 +139,11 @@ fn long_period() -> Outcome {
     Pmc::Pmc1.write(Pmc::start_value(1000));
     session::work_for(10_000);
     check!(session.count() == 1, "{} EBBs", session.count());
-    // 5000 counts from the first overflow of the next period, or another round.
+    // The next period began.
     let pmc1 = Pmc::Pmc1.read();
+    let start = Pmc::start_value(REST);
     check!(
-        !(1 << 30..0x7fff_0000).contains(&pmc1),
+        (start..start + 100_000).contains(&pmc1),
         "{pmc1:#x} after the EBB"
     );
     session.set_period(0, PERIOD.into(), 0)?;
@@ -170,10 +174,12 @@ fn jitter() -> Outcome {
     let (low, middle, high) = (periods[80], periods[400], periods[720]);
     // Evenly from 10,000 to 90,000 cycles: 18,000, 50,000 and 82,000. The time base has one for
     // two cycles; the bounds are several times as far off as chance takes 800 of them.
-    check!(
-        (20_000..32_000).contains(&middle),
-        "{low}, {middle}, {high}"
-    );
+    let most = if machine::is_debug_kernel() {
+        40_000
+    } else {
+        32_000
+    };
+    check!((20_000..most).contains(&middle), "{low}, {middle}, {high}");
     check!(4 * low < 3 * middle, "{low}, {middle}");
     check!(4 * high > 5 * middle, "{middle}, {high}");
     Ok(())

@@ -113,7 +113,12 @@ fn count(parent: &mut Link) -> Outcome {
         previous = times.value;
     }
     println!("cycles in a turn: {least} to {most}");
-    check!(least > 50_000 && most < 2 * least, "not the same each turn");
+    // The emulator counts the kernel, too, which takes longer now and then if it checks itself.
+    let times = if machine::is_debug_kernel() { 4 } else { 2 };
+    check!(
+        least > 50_000 && most < times * least,
+        "not the same each turn"
+    );
     Ok(())
 }
 
