@@ -62,8 +62,8 @@ static void all_gprs(void)
 	ebb_pause(ebb);
 	check(ebb_count(ebb) >= target);
 	check(notes.gprs == 0xffffffff);
-	/* Most EBBs come in the loop. */
-	check(notes.gpr[14] == 0x14140000 && notes.gpr[31] == 0x31310000);
+	/* Most EBBs come in the loop, but those of the kernel's work anywhere. */
+	check(notes.marked >= 10);
 	ebb_close(ebb);
 }
 
@@ -107,7 +107,7 @@ static void branches(void)
 		with_address += notes.branches[i].from || notes.branches[i].to;
 	check(with_address == notes.branch_count);
 	if (getauxval(AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1)
-		check(notes.branch_count > 0);
+		check(notes.branched >= 10);
 	ebb_close(ebb);
 }
 

@@ -15,9 +15,11 @@ void note(struct ebb_context *context, void *user)
 	for (unsigned int n = 0; n < 32; n++)
 		if (ebb_context_gpr(context, n, &notes->gpr[n]))
 			notes->gprs |= 1U << n;
+	notes->marked += notes->gpr[14] == 0x14140000 && notes->gpr[31] == 0x31310000;
 	notes->pmc1 = ebb_context_counter(context, 1);
 	notes->overflowed = ebb_context_overflowed(context, 1);
 	notes->branch_count = ebb_context_branches(context, notes->branches, 32);
+	notes->branched += notes->branch_count > 0;
 	if (notes->move_from && notes->address == notes->move_from)
 		ebb_set_resume_address(context, notes->move_to);
 	if (notes->rearm_at == notes->number)

@@ -14,9 +14,11 @@ struct notes {
 	uint64_t number;
 	uint64_t gpr[32];
 	uint32_t gprs;		/* a bit for each that was readable */
+	uint64_t marked;	/* EBBs with values in r14 and r31 that all_gprs() puts there */
 	uint32_t pmc1;
 	int overflowed;
 	uint64_t branch_count;
+	uint64_t branched;	/* EBBs with branches */
 	struct ebb_branch branches[32];
 	uint64_t move_from;	/* a program that is at this address ... */
 	uint64_t move_to;	/* goes on at that */
