@@ -60,10 +60,10 @@ expected() {
 # compare FOUND EXPECTED: shares of names. A stack ends within a round, sooner or
 # later by what its last records take, and there are only so many samples: a share
 # may be a fifth off, or 1.5 percent. What surrounds the program's work, such as libc's
-# start, has 4 percent, and 6 of the whole system's record, which begins before exec.
+# start, has 2 to 4 percent; a record of the whole system begins before exec.
 compare() {
-	most=4
-	[ "${mode-}" != -a ] || most=6
+	most=6
+	[ "${mode-}" != -a ] || most=8
 	awk -v surroundings="$most" '
 		FNR == NR { found[$1] += $2; next }
 		{
