@@ -44,8 +44,11 @@ pub(crate) const MMCR1_PMCSEL: Field = Field::ibm(32, 39);
 pub(crate) const MMCR2_FREEZE: Field = Field::ibm(0, 8);
 /// FCnS, one of those: privileged state.
 pub(crate) const FREEZE_SUPERVISOR: u64 = 1 << 8;
-/// FCnP: problem state.
+/// FCnP0: problem state with MSR\[HV\]=0, in which programs of a partition run. Programs can write
+/// this one.
 pub(crate) const FREEZE_PROBLEM: u64 = 1 << 7;
+/// FCnP1: problem state with MSR\[HV\]=1, in which programs run on bare metal.
+pub(crate) const FREEZE_PROBLEM_HV: u64 = 1 << 6;
 /// FCnWAIT: wait state (CTRL\[RUN\] off).
 pub(crate) const FREEZE_WAIT: u64 = 1 << 3;
 /// FCnH: hypervisor state.

@@ -68,13 +68,13 @@ impl Mmcr {
                 this.mmcr3 |= of_pmc(MMCR3_SOURCE, pmc).prep(model.layout.source.get(code.0));
             }
             this.mmcr2 |= MMCR2_L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0));
-            this.mmcr2 |= of_pmc(MMCR2_FREEZE, pmc).prep(frozen_states(req.exclude, machine));
+            this.mmcr2 |= of_pmc(MMCR2_FREEZE, pmc).prep(frozen_states(model.isa, req, machine));
             this.mmcra |= marking(code);
             marked |= code.is_marked();
             sdar_mode |= model.layout.sdar_mode.get(code.0);
             this.mmcra |= Threshold::new(model, req).mmcra(model.isa);
         }
-        let common = common_states(reqs, machine);
+        let common = common_states(model.isa, reqs, machine);
         this.mmcr0 = counting(model, used) | frozen_for_all(model.isa, common);
         this.mmcr2 |= idle_neighbour(used, common);
         this.mmcra |= branches(model.isa, reqs);
@@ -116,9 +116,9 @@ fn shared_select(model: &CpuModel, code: EventCode) -> u64 {
 }
 
 /// The states in which all events are frozen; none if there are no events.
-fn common_states(reqs: &[Request], machine: Machine) -> u64 {
+fn common_states(isa: Isa, reqs: &[Request], machine: Machine) -> u64 {
     reqs.iter()
-        .map(|req| frozen_states(req.exclude, machine))
+        .map(|req| frozen_states(isa, req, machine))
         .reduce(|all, states| all & states)
         .unwrap_or(0)
 }
@@ -151,26 +151,44 @@ fn idle_neighbour(used: u8, common: u64) -> u64 {
 }
 
 /// MMCR2: the states in which a counter is frozen.
-fn frozen_states(exclude: Exclude, machine: Machine) -> u64 {
+fn frozen_states(isa: Isa, req: &Request, machine: Machine) -> u64 {
+    let Exclude {
+        user,
+        kernel,
+        hv,
+        idle,
+    } = req.exclude;
     let mut states: u64 = 0;
-    if exclude.user {
+    if user {
         states |= FREEZE_PROBLEM;
     }
-    if exclude.kernel {
-        states |= if machine.hypervisor_mode {
-            FREEZE_HYPERVISOR
-        } else {
-            FREEZE_SUPERVISOR
-        };
-    }
-    // On bare metal the kernel is the hypervisor: ignore exclude_hv.
-    if exclude.hv && !machine.hypervisor_mode {
-        states |= FREEZE_HYPERVISOR;
-    }
-    if exclude.idle {
+    if idle {
         states |= FREEZE_WAIT;
     }
+    if machine.hypervisor_mode {
+        // The kernel is the hypervisor, and MSR[HV] stays set in its programs. Ignore exclude_hv.
+        if user {
+            states |= FREEZE_PROBLEM_HV;
+        }
+        if kernel {
+            states |= FREEZE_HYPERVISOR;
+        }
+    } else {
+        if kernel {
+            states |= FREEZE_SUPERVISOR;
+        }
+        // Whoever may not see the kernel's branches gets none of the hypervisor's.
+        if hv || kernel && records_all_states(isa, req) {
+            states |= FREEZE_HYPERVISOR;
+        }
+    }
     states
+}
+
+/// Whether the event's owner sees branches of every state in which the PMU is not frozen: before
+/// v3.1 in branch stacks, and with `mfbhrbe` as long as an EBB group is on the PMU.
+fn records_all_states(isa: Isa, req: &Request) -> bool {
+    isa < Isa::V31 && (req.event_code().is_ebb() || req.branch_ifm().is_some())
 }
 
 /// MMCRA: random sampling.

@@ -69,7 +69,7 @@ fn the_bus_needs_pmc4() {
 
 #[test]
 fn frozen_states() {
-    // MMCR2 has nine bits for each counter: FCS, FCP, ..., FCWAIT the sixth, FCH the seventh.
+    // MMCR2 has nine bits for each counter: FCS, FCP0, FCP1, ..., FCWAIT the sixth, FCH the next.
     let mut reqs = requests(&[0x1001e, 0x600f4]);
     reqs[0].exclude.kernel = true;
     reqs[1].exclude = Exclude {
@@ -92,15 +92,34 @@ fn frozen_states() {
     };
     let bare = model(POWER9).solve(&reqs, machine).unwrap();
     let common = pmc5(0b0_0000_0100);
-    assert_eq!(bare.mmcr.mmcr2, 1 << 57 | common | pmc6(0b0_1000_1100));
+    assert_eq!(bare.mmcr.mmcr2, 1 << 57 | common | pmc6(0b0_1100_1100));
     assert_eq!(bare.mmcr.mmcr0, 0xc001); // PMC1CE, PMCjCE, FCH
 
     // On bare metal exclude_hv is ignored.
     reqs[1].exclude.kernel = false;
     let bare = model(POWER9).solve(&reqs, machine).unwrap();
-    assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1000_1000));
+    assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1100_1000));
     // One event counts the kernel: it is not frozen for all.
     assert_eq!(bare.mmcr.mmcr0, 0xc000);
+}
+
+/// Who excludes the kernel sees no branches of the hypervisor either.
+#[test]
+fn branches_of_the_hypervisor() {
+    let mmcr = |code: u64, kernel: bool, branch_stack: bool| {
+        let mut reqs = requests(&[code]);
+        reqs[0].exclude.kernel = kernel;
+        reqs[0].branch_filter_ifm = branch_stack.then_some(0);
+        let Mmcr { mmcr0, mmcr2, .. } =
+            model(POWER9).solve(&reqs, Machine::default()).unwrap().mmcr;
+        (mmcr0, mmcr2)
+    };
+    const EBB: u64 = 1 << 63;
+    let (fcs_and_fch, both) = (0x4000_8011, 0b1_0000_0100 << 55);
+    assert_eq!(mmcr(0x1001e, true, true), (fcs_and_fch, both));
+    assert_eq!(mmcr(EBB | 0x1001e, true, false), (fcs_and_fch, both));
+    assert_eq!(mmcr(0x1001e, true, false), (0x4000_8010, 1 << 63));
+    assert_eq!(mmcr(0x1001e, false, true), (0x8010, 0));
 }
 
 #[test]

@@ -50,6 +50,7 @@ pub struct Counter {
     pub source: u64,
     pub frozen_privileged: bool,
     pub frozen_problem: bool,
+    pub frozen_problem_of_hypervisor: bool,
     pub frozen_wait: bool,
     pub frozen_hypervisor: bool,
 }
@@ -110,6 +111,7 @@ pub fn decode(isa: Isa, mmcr: &Mmcr) -> Decoded {
         }
         counter.frozen_privileged = r2.read_bit(9 * n);
         counter.frozen_problem = r2.read_bit(9 * n + 1);
+        counter.frozen_problem_of_hypervisor = r2.read_bit(9 * n + 2);
         counter.frozen_wait = r2.read_bit(9 * n + 5);
         counter.frozen_hypervisor = r2.read_bit(9 * n + 6);
     }
@@ -152,6 +154,14 @@ pub fn decode(isa: Isa, mmcr: &Mmcr) -> Decoded {
     all
 }
 
+/// Whether an event of a partition does not count in the hypervisor: when asked for, and where its
+/// branches would show to somebody who may not see the kernel's.
+fn hypervisor_excluded(isa: Isa, req: &Request) -> bool {
+    let ebb = req.code >> 63 == 1;
+    let branches = ebb || req.branch_filter_ifm.is_some();
+    req.exclude.hv || (req.exclude.kernel && branches && isa != Isa::V31)
+}
+
 /// What the images must decode to for these events on these counters.
 pub fn expected(
     isa: Isa,
@@ -182,10 +192,11 @@ pub fn expected(
         counter.frozen_problem = exclude.user;
         counter.frozen_wait = exclude.idle;
         if hypervisor_mode {
+            counter.frozen_problem_of_hypervisor = exclude.user;
             counter.frozen_hypervisor = exclude.kernel;
         } else {
             counter.frozen_privileged = exclude.kernel;
-            counter.frozen_hypervisor = exclude.hv;
+            counter.frozen_hypervisor = hypervisor_excluded(isa, req);
         }
         all.all_frozen_privileged &= counter.frozen_privileged;
         all.all_frozen_hypervisor &= counter.frozen_hypervisor;
@@ -237,11 +248,12 @@ pub fn expected(
         let every = |excluded: fn(&Request) -> bool| group.iter().all(excluded);
         let kernel = every(|req| req.exclude.kernel);
         counter.frozen_problem = every(|req| req.exclude.user);
+        counter.frozen_problem_of_hypervisor = counter.frozen_problem && hypervisor_mode;
         counter.frozen_wait = every(|req| req.exclude.idle);
         counter.frozen_privileged = kernel && !hypervisor_mode;
         counter.frozen_hypervisor = match hypervisor_mode {
             true => kernel,
-            false => every(|req| req.exclude.hv),
+            false => group.iter().all(|req| hypervisor_excluded(isa, req)),
         };
     }
     let mut filters = filters(group).into_iter();

@@ -35,6 +35,7 @@ pub struct Wish {
     /// 0 for an event that only counts.
     pub period: u64,
     pub exclude_kernel: bool,
+    pub exclude_user: bool,
     pub disabled: bool,
     pub pinned: bool,
     pub exclusive: bool,
@@ -136,6 +137,7 @@ impl Op {
                 8 + random.below(60)
             },
             exclude_kernel: !random.one_in(4),
+            exclude_user: random.one_in(6),
             disabled: random.one_in(4),
             pinned: random.one_in(5),
             exclusive: random.one_in(8),

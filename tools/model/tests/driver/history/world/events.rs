@@ -19,6 +19,7 @@ impl World {
         let (code, counts) = CODES[usize::from(wish.code) % CODES.len()];
         let mut attr = Self::attr(code, wish.period);
         attr.set_exclude_kernel(wish.exclude_kernel.into());
+        attr.set_exclude_user(wish.exclude_user.into());
         attr.set_disabled(wish.disabled.into());
         attr.set_inherit(wish.inherit.into());
         attr.sample_type = perf_event_sample_format_PERF_SAMPLE_IP.into();
@@ -81,6 +82,9 @@ impl World {
         }
         if let Ok(event) = self.core.open(attr, place, leader, None) {
             self.oracle.open(&event, counts);
+            if leader.is_some_and(|leader| self.seen.contains(&leader.id)) {
+                self.seen.insert(event.id);
+            }
             self.open.push(event);
         }
     }

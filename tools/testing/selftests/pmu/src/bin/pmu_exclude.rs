@@ -19,9 +19,11 @@ const WORK: u64 = 1_000_000;
 // of PMC n lie 9 (n - 1) bits lower.
 const FREEZE_SUPERVISOR: u64 = 1 << 63;
 const FREEZE_PROBLEM: u64 = 1 << 62;
+const FREEZE_PROBLEM_HV: u64 = 1 << 61;
 const FREEZE_WAIT: u64 = 1 << 58;
 const FREEZE_HYPERVISOR: u64 = 1 << 57;
-const FREEZE_ALL: u64 = FREEZE_SUPERVISOR | FREEZE_PROBLEM | FREEZE_WAIT | FREEZE_HYPERVISOR;
+const FREEZE_ALL: u64 =
+    FREEZE_SUPERVISOR | FREEZE_PROBLEM | FREEZE_PROBLEM_HV | FREEZE_WAIT | FREEZE_HYPERVISOR;
 
 const USER: u32 = 1;
 const KERNEL: u32 = 2;
@@ -147,10 +149,11 @@ fn freeze_bits_of_mmcr2() -> Outcome {
     if regs::extended()? == 0 {
         return ktap::skip("this processor has no extended registers");
     }
-    // On bare metal the kernel runs in hypervisor state, and there is no other hypervisor.
-    let (kernel, hypervisor) = match machine::is_bare_metal()? {
-        true => (FREEZE_HYPERVISOR, 0),
-        false => (FREEZE_SUPERVISOR, FREEZE_HYPERVISOR),
+    // On bare metal the kernel runs in hypervisor state, its programs with MSR[HV] set, and there
+    // is no other hypervisor.
+    let (user, kernel, hypervisor) = match machine::is_bare_metal()? {
+        true => (FREEZE_PROBLEM | FREEZE_PROBLEM_HV, FREEZE_HYPERVISOR, 0),
+        false => (FREEZE_PROBLEM, FREEZE_SUPERVISOR, FREEZE_HYPERVISOR),
     };
     for (pmc, code) in [
         (1, on_pmc(1, INSTRUCTIONS)),
@@ -160,7 +163,7 @@ fn freeze_bits_of_mmcr2() -> Outcome {
     ] {
         for who in 0..16 {
             let expected = [
-                (USER, FREEZE_PROBLEM),
+                (USER, user),
                 (KERNEL, kernel),
                 (HYPERVISOR, hypervisor),
                 (IDLE, FREEZE_WAIT),
