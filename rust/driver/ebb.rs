@@ -77,15 +77,19 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Resets the current task's saved state if the group of `leader` gets on a PMU for the first time.
-/// The state may be left from the parent, by fork, or from events that were closed.
-pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ThisCpu<'_>, leader: &Event) {
-    let first = event::is_never_scheduled(leader);
-    // Clear the flag of the siblings too: when the leader is closed, each leads itself.
-    for event in this_cpu.slots().iter() {
-        event::clear_never_scheduled(this_cpu, event);
-    }
-    if first {
+/// Resets the current task's saved state if the group of `leader`, which is on this CPU, gets on a
+/// PMU for the first time. The state may be left from the parent, by fork, or from events that were
+/// closed.
+pub(super) fn reset_at_first_schedule(
+    driver: &Driver,
+    this_cpu: &ExclusiveCpu<'_>,
+    leader: &Event,
+) {
+    if event::is_never_scheduled(leader) {
+        // Of disabled siblings too: when the leader is closed, each leads itself.
+        for event in this_cpu.first_group() {
+            event::clear_never_scheduled(this_cpu, event);
+        }
         CurrentThread::new(&local_pmu(this_cpu)).reset();
         driver.emulator().test_pmi_under_ebe(this_cpu);
     }

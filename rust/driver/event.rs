@@ -16,7 +16,8 @@ use crate::{
     }, //
 };
 
-/// Flag: the event has not been on a PMU yet.
+/// Flag: neither the event nor another one of the group that it was opened in has been on a PMU
+/// yet.
 const NEVER_SCHEDULED: u32 = 1 << 0;
 /// Flags: the BHRB filter (MMCRA\[IFM\]) for the event's branch stack, two bits.
 const IFM: u32 = 0b11 << IFM_SHIFT;
@@ -39,21 +40,27 @@ pub(super) fn counter(event: &Event) -> Option<usize> {
     event.hw().idx().checked_sub(1).map(|index| index as usize)
 }
 
-/// Flags an event that is being opened as never scheduled.
+/// Flags an event that is being opened as never scheduled, unless its group has been on a PMU.
 pub(super) fn set_never_scheduled(event: &NewEvent<'_>) {
-    event
-        .hw_mut()
-        .set_flags(event.hw().flags() | NEVER_SCHEDULED);
+    let leads = |leader: &Event| leader.is(event);
+    if event
+        .leader()
+        .is_none_or(|leader| leads(leader) || is_never_scheduled(leader))
+    {
+        event
+            .hw_mut()
+            .set_flags(event.hw().flags() | NEVER_SCHEDULED);
+    }
 }
 
-/// Clears the flag as the event gets on this CPU's PMU.
+/// Clears the flag as the event's group gets on this CPU's PMU.
 pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<'_, S>, event: &Event) {
     event
         .hw_mut(this_cpu)
         .set_flags(event.hw().flags() & !NEVER_SCHEDULED);
 }
 
-/// Whether the event has not been on a PMU yet.
+/// Whether neither the event nor another one of its group has been on a PMU yet.
 pub(super) fn is_never_scheduled(event: &Event) -> bool {
     event.hw().flags() & NEVER_SCHEDULED != 0
 }

@@ -83,8 +83,13 @@ impl Driver {
             }
             return;
         }
-        if this_cpu.state().events_changed.get() && !self.program(this_cpu, &local) {
-            return;
+        if this_cpu.state().events_changed.get() {
+            if !self.program(this_cpu, &local) {
+                return;
+            }
+        } else if self.machine.hypervisor_mode {
+            // A stop state of POWER9 may have damaged MMCR1 (`Documentation/internals.md`).
+            Mmcr1::write(this_cpu.state().mmcr.get().mmcr1);
         }
 
         let mmcr = this_cpu.state().mmcr.get();
@@ -128,6 +133,9 @@ impl Driver {
         // EBB groups are exclusive: if one event is an EBB event, all are.
         let ebb_leader = this_cpu.slots().get(0).filter(|event| is_ebb(event));
         let ebb = ebb_leader.is_some();
+        // First: a CPU that has come up since it was disabled may not be used until then.
+        self.turn_on(this_cpu, local);
+        local.claim(self.is_v31());
         branch::discard_stale(this_cpu, local, &assignment.mmcr);
         this_cpu.state().mmcr.set(assignment.mmcr);
         this_cpu.mmcr0.set(assignment.mmcr.mmcr0);
@@ -137,8 +145,6 @@ impl Driver {
         this_cpu.state().unused_counters.set(unused_counters);
         this_cpu.state().events_changed.set(false);
 
-        self.turn_on(this_cpu, local);
-        local.claim(self.is_v31());
         // With EBE set alerts are no interrupts, so there are none to let through.
         local.set_prompt(!ebb && self.prompt);
         Mmcr1::write(assignment.mmcr.mmcr1);

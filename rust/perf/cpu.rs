@@ -18,7 +18,11 @@
 //! [`Pmu::start`]: super::Pmu::start
 //! [`Pmu::stop`]: super::Pmu::stop
 
-use super::Slots;
+use super::{
+    event::Group,
+    Event,
+    Slots, //
+};
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
@@ -212,6 +216,18 @@ impl<S, X> ExclusiveCpu<'_, S, X> {
     /// The driver's state that only code that schedules events uses.
     pub(crate) fn state(&self) -> &X {
         self.state
+    }
+
+    /// The group of the event in the first slot, its leader first, with the events of it that are
+    /// on no PMU. Empty if there is no event.
+    pub(crate) fn first_group(&self) -> impl Iterator<Item = &Event> {
+        let group = |event| {
+            // SAFETY: A group of which an event is on this CPU's PMU is changed by perf core on
+            // this CPU only (`event_function_call()`), with interrupts off, and not while it
+            // schedules.
+            unsafe { Group::of(event) }
+        };
+        self.slots().get(0).into_iter().flat_map(group)
     }
 }
 

@@ -199,17 +199,12 @@ impl<'a> NewEvent<'a> {
     /// The members that the event's group has so far on the same PMU, the leader first, without the
     /// event itself. Empty for an event that opens a group.
     pub(crate) fn group(&self) -> Group<'a> {
-        let leader = self.raw_leader();
-        // SAFETY: perf core holds the leader, and initialised the head of the list.
-        let head = unsafe { &raw mut (*leader).sibling_list };
-        Group {
-            new: self.0,
-            leader: (leader != self.0.as_raw()).then_some(leader),
-            // INVARIANT: By the type invariants the list is stable; it is empty for a new leader.
-            // SAFETY: As above.
-            next: unsafe { (*head).next },
-            head,
+        // SAFETY: perf core holds the leader. By the type invariants the group is stable.
+        let mut group = unsafe { Group::of(self.0) };
+        if self.raw_leader() == self.0.as_raw() {
+            group.leader = None;
         }
+        group
     }
 }
 
@@ -221,17 +216,39 @@ impl Deref for NewEvent<'_> {
     }
 }
 
-/// Iterator over a group, see [`NewEvent::group`].
+/// Iterator over those events of a group that are on the same PMU as one of it, the leader first.
 ///
 /// # Invariants
 ///
 /// `leader` is live. `next` is `head` or the `sibling_list` of a live event of the group whose list
 /// starts at `head`.
 pub(crate) struct Group<'a> {
-    new: &'a Event,
+    member: &'a Event,
     leader: Option<*mut bindings::perf_event>,
     next: *mut list_head,
     head: *mut list_head,
+}
+
+impl<'a> Group<'a> {
+    /// The group of `member`.
+    ///
+    /// # Safety
+    ///
+    /// The group must neither change nor go for the lifetime `'a`.
+    pub(super) unsafe fn of(member: &'a Event) -> Self {
+        // SAFETY: The event is live; perf core wrote the leader before the first callback.
+        let leader = unsafe { (*member.as_raw()).group_leader };
+        // SAFETY: The caller guarantees a live leader; perf core initialised the head of its list.
+        let head = unsafe { &raw mut (*leader).sibling_list };
+        // INVARIANT: The caller guarantees that all events of the list are live.
+        Self {
+            member,
+            leader: Some(leader),
+            // SAFETY: As above.
+            next: unsafe { (*head).next },
+            head,
+        }
+    }
 }
 
 impl<'a> Iterator for Group<'a> {
@@ -240,7 +257,7 @@ impl<'a> Iterator for Group<'a> {
     fn next(&mut self) -> Option<&'a Event> {
         if let Some(leader) = self.leader.take() {
             // SAFETY: Live by the type invariants.
-            if let Some(leader) = unsafe { self.new.if_same_pmu(leader) } {
+            if let Some(leader) = unsafe { self.member.if_same_pmu(leader) } {
                 return Some(leader);
             }
         }
@@ -251,7 +268,7 @@ impl<'a> Iterator for Group<'a> {
             // SAFETY: By the type invariants `node` is a live event's `sibling_list`.
             let sibling = unsafe { container_of!(node, bindings::perf_event, sibling_list) };
             // SAFETY: As above.
-            if let Some(sibling) = unsafe { self.new.if_same_pmu(sibling) } {
+            if let Some(sibling) = unsafe { self.member.if_same_pmu(sibling) } {
                 return Some(sibling);
             }
         }

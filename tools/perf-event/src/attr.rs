@@ -225,7 +225,8 @@ impl Attr {
         self.clone().enabled().open_in(Some(leader))
     }
 
-    fn open_in(&self, leader: Option<&Event>) -> Result<Event> {
+    /// Opens the event, enabled or not, in the group of `leader`, or in one of its own.
+    pub fn open_in(&self, leader: Option<&Event>) -> Result<Event> {
         let mut raw = self.raw;
         let group = leader.map_or(-1, |leader| leader.as_raw_fd());
         let flags = sys::PERF_FLAG_FD_CLOEXEC.into();

@@ -25,6 +25,7 @@ use std::{
 
 mod events;
 mod programs;
+mod stop_state;
 
 const MODULE: &ThisModule = &ThisModule;
 const TASKS: usize = 4;
@@ -43,7 +44,7 @@ pub struct World {
     open: Vec<Rc<Event>>,
     oracle: Oracle,
     programs: HashMap<usize, Program>,
-    /// EBB events that were on a PMU.
+    /// EBB events that were on a PMU, and members of a group of which one was.
     seen: HashSet<usize>,
     /// The hypervisor dropped the registers of these CPUs, and the driver has not written them
     /// since.

@@ -62,7 +62,11 @@ impl World {
                 Some(Program::new(&cpu.facility, &group, is_new))
             }
         });
-        self.seen.extend(group.iter().map(|event| event.id));
+        for event in &group {
+            self.seen.insert(event.id);
+            let members = event.leader().group.borrow();
+            self.seen.extend(members.iter().map(|event| event.id));
+        }
         if let Some(program) = program {
             self.programs.insert(task, program);
         }

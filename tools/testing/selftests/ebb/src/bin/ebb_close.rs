@@ -56,6 +56,32 @@ fn closing_the_leader_changes_nothing() -> Outcome {
     session::end(member)
 }
 
+/// As above, where the member that leads itself next was disabled until then and so
+/// has never been on the PMU, opened before the leader was on it or after.
+fn disabled_member_takes_over() -> Outcome {
+    for opened_first in [true, false] {
+        session::install(session::count_only)?;
+        let leader = ebb::event(CYCLES).open()?;
+        let open = || ebb::member(0x2001e).open_in(Some(&leader));
+        let early = opened_first.then(open).transpose()?;
+        leader.enable()?;
+        leader.check_scheduled()?;
+        pmc::freeze();
+        let disabled = early.map_or_else(open, Ok)?;
+        Mmcr2::freeze_problem(Pmc::Pmc3).write();
+        leader.close();
+        disabled.enable()?;
+        disabled.check_scheduled()?;
+        let mmcr2 = Mmcr2::read();
+        check!(
+            mmcr2 == Mmcr2::freeze_problem(Pmc::Pmc3),
+            "opened first: {opened_first}: {mmcr2:?}"
+        );
+        session::end(disabled)?;
+    }
+    Ok(())
+}
+
 /// A hundred times from open to close, with EBBs in between.
 fn again_and_again() -> Outcome {
     for _ in 0..100 {
@@ -69,5 +95,6 @@ fn again_and_again() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    takes_access_away, stops_ebbs, closing_the_leader_changes_nothing, again_and_again,
+    takes_access_away, stops_ebbs, closing_the_leader_changes_nothing, disabled_member_takes_over,
+    again_and_again,
 }

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A stop state of a bare metal machine damages MMCR1 under an event that follows the CPU.
+
+use super::*;
+use crate::history::MACHINE;
+use std::sync::PoisonError;
+
+#[test]
+fn the_next_enable_mends_mmcr1() {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for processor in Processor::ALL {
+        let mut world = World::new(processor, true, false);
+        let (code, counts) = CODES[0];
+        world.add(World::attr(code, 1 << 20), (None, Some(0)), None, counts);
+        let event = world.open[0].clone();
+        assert_eq!(event.oncpu.get(), Some(0));
+
+        world.core.run_on(0);
+        let mmcr1 = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
+        assert_ne!(mmcr1, 0);
+        with_cpu(|cpu| cpu.facility.mtspr(spr::MMCR1, 0));
+        // The tick disables and enables the PMU for an event that perf core has throttled.
+        event.interrupts.set(u32::MAX);
+        world.core.tick(0);
+        let mended = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
+        assert_eq!(mended, mmcr1, "{processor:?}");
+        world.end();
+    }
+}
