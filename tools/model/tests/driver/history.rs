@@ -13,6 +13,7 @@
 //! | `world.rs`, `world/` | what they do |
 //! | `oracle.rs` | what the events should have counted and sampled |
 //! | `program.rs` | what a program with EBBs should find in its registers |
+//! | `text.rs` | what programs are made of |
 //! | `shrink.rs` | making a history short that fails, and its table |
 //!
 //! `MODEL_STEPS` is how many steps each processor takes, `MODEL_SEED` with which they begin.
@@ -21,6 +22,7 @@ mod op;
 mod oracle;
 mod program;
 mod shrink;
+pub mod text;
 mod world;
 
 use op::{Op, Random};

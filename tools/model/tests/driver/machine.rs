@@ -6,11 +6,12 @@
 //! that comes then is an NMI. One that comes while PM interrupts are masked too turns MSR\[EE\] off
 //! and stays pending, until interrupts are on altogether.
 
+use crate::perf_core::PerfCore;
 use kernel::{
     bindings::{pt_regs, task_struct},
     cpu::CPUS,
 };
-use pmu_model::{Executed, Facility, Instruction, Lppaca, Processor};
+use pmu_model::{Executed, Facility, Instruction, Lppaca, Processor, spr};
 use std::cell::RefCell;
 
 /// A handler of PM interrupts.
@@ -24,6 +25,9 @@ pub const MASK_PMI: u8 = 2;
 pub const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
 /// MSR\[PR\].
 pub const MSR_PR: u64 = 1 << 14;
+
+/// Where the kernel's data are.
+pub const KERNEL_DATA: u64 = 0xc000_0000_0010_0000;
 
 /// Cycles that an instruction of the kernel takes. `restore_pmao`, as the kernel's workaround for
 /// POWER8E, is right only if it is more than one: PMC6 has to overflow before the next write.
@@ -43,6 +47,8 @@ pub struct Cpu {
     pub nip: u64,
     /// The counters that samples show.
     pub ext_regs: [usize; 6],
+    /// Handlers of other interrupts let PM interrupts through.
+    pub prompt: bool,
 }
 
 impl Cpu {
@@ -57,6 +63,7 @@ impl Cpu {
             pmcs_enabled: false,
             nip: 0,
             ext_regs: [0; 6],
+            prompt: false,
         }
     }
 }
@@ -147,17 +154,29 @@ pub fn note(text: impl FnOnce() -> String) {
 
 /// Executes an instruction of the kernel, and what it does.
 pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
-    let result = with_cpu(|cpu| {
+    let (counted, result) = with_cpu(|cpu| {
         assert!(!cpu.facility.context.problem, "the kernel runs");
         let instruction = Instruction {
             cycles: CYCLES,
+            data: Some(KERNEL_DATA),
             ..Instruction::at(KERNEL_TEXT)
         };
+        let before = counters(&cpu.facility);
         cpu.facility.execute(&instruction);
-        effect(&mut cpu.facility)
+        let after = counters(&cpu.facility);
+        let counted = core::array::from_fn(|pmc| after[pmc].wrapping_sub(before[pmc]));
+        (counted, effect(&mut cpu.facility))
     });
+    if counted != [0; 6] {
+        PerfCore::get().count_in_kernel(&counted);
+    }
     take_interrupt();
     result
+}
+
+/// What the counters hold.
+fn counters(facility: &Facility) -> [u32; 6] {
+    core::array::from_fn(|pmc| facility.mfspr(spr::PMC1 + pmc as u32) as u32)
 }
 
 /// Executes an instruction of the program.

@@ -225,7 +225,5 @@ impl Default for perf_event_attr {
 /// As the kernel's function of this name.
 pub unsafe fn perf_event_update_userpage(_event: *mut perf_event) {}
 
-pub unsafe fn perf_sample_event_took(_nanoseconds: u64) {}
-
 /// The state that an overflow interrupted.
 pub type Regs = pt_regs;

@@ -42,6 +42,15 @@ pub struct Context {
 }
 
 impl Context {
+    /// The first flexible group becomes the last one.
+    fn rotate(&self) {
+        if let [first, ..] = self.leaders(false).as_slice() {
+            let mut events = self.events.borrow_mut();
+            events.retain(|event| event.id != first.id);
+            events.push(first.clone());
+        }
+    }
+
     /// The leaders of pinned groups, or of the others.
     fn leaders(&self, pinned: bool) -> Vec<Rc<Event>> {
         let events = self.events.borrow();
@@ -74,6 +83,8 @@ pub struct PerfCore {
     pub all: RefCell<Vec<Rc<Event>>>,
     /// Samples in a tick after which a group is throttled.
     pub max_samples_per_tick: Cell<u32>,
+    /// A sample was taken in an interrupt of which perf core has not learned how long it took.
+    pub untimed: Cell<bool>,
 }
 
 thread_local! {
@@ -90,6 +101,7 @@ impl PerfCore {
             online: std::array::from_fn(|_| Cell::new(true)),
             all: RefCell::default(),
             max_samples_per_tick: Cell::new(u32::MAX),
+            untimed: Cell::new(false),
         }
     }
 
@@ -102,6 +114,22 @@ impl PerfCore {
     /// The one of this thread.
     pub fn get() -> Rc<Self> {
         CORE.with_borrow(Rc::clone)
+    }
+
+    /// The events on a CPU of which perf core thinks that they have branch stacks.
+    pub fn sched_cb_usage(&self, cpu: usize) -> u32 {
+        self.cpus[cpu].sched_cb_usage.get()
+    }
+
+    /// The counters of this CPU counted so much in the kernel.
+    pub fn count_in_kernel(&self, counted: &[u32; 6]) {
+        let here = kernel::cpu::CpuId::current().as_u32() as usize;
+        for event in self.all.borrow().iter() {
+            if event.oncpu.get() == Some(here) && event.idx() > 0 && event.counter_runs() {
+                let more: u64 = counted[event.idx() - 1].into();
+                event.in_kernel.set(event.in_kernel.get() + more);
+            }
+        }
     }
 
     fn cpu(&self) -> &CpuContext {

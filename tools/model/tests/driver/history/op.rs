@@ -42,8 +42,10 @@ pub struct Wish {
     pub inherit: bool,
     /// It samples data addresses.
     pub addr: bool,
-    /// It samples branches.
-    pub branches: bool,
+    /// It samples registers of the PMU.
+    pub registers: bool,
+    /// It samples branches: which types, a bit each; none for 0.
+    pub branches: u8,
     /// It joins the group of the newest leader.
     pub member: bool,
     /// It follows the CPU.
@@ -73,6 +75,10 @@ pub enum Op {
     Switch(u8, u8),
     /// Instructions of the program on a CPU: how many, cycles of each, a branch every so many.
     Run(u8, u8, u8, u8),
+    /// A program enters the kernel as a counter may overflow, and the PM interrupt comes after so
+    /// many instructions there. The PMU may have sampled the kernel by then: 0 for none, 1 for its
+    /// data, 2 for its instruction.
+    Syscall(u8, u8, u8),
     /// Instructions of the kernel on a CPU, with PM interrupts masked or not.
     Kernel(u8, u8, bool),
     Open(u8, Wish),
@@ -84,6 +90,10 @@ pub enum Op {
     Disable(u8),
     Reset(u8),
     Period(u8, u16),
+    /// perf core has another period for an event.
+    Adjust(u8, u16),
+    /// Groups take turns on a CPU.
+    Rotate(u8),
     User(u8, UserWrite),
     Tick(u8),
     Throttle(u8),
@@ -101,7 +111,7 @@ impl Op {
     pub fn random(random: &mut Random) -> Self {
         let a = random.below(256) as u8;
         let b = random.below(256) as u8;
-        match random.below(100) {
+        match random.below(108) {
             0..=24 => Self::Switch(a, b),
             25..=54 => {
                 let cycles = 1 + random.below(4) as u8;
@@ -124,7 +134,10 @@ impl Op {
             97 if random.one_in(2) => Self::Offline(a),
             97 => Self::Online(a),
             98 => Self::Preempt(a),
-            _ => Self::Sleep(a, random.one_in(2)),
+            99 => Self::Sleep(a, random.one_in(2)),
+            100..=103 => Self::Syscall(a, b % 4, random.below(3) as u8),
+            104..=105 => Self::Rotate(a),
+            _ => Self::Adjust(a, 1 + random.below(60) as u16),
         }
     }
 
@@ -143,7 +156,12 @@ impl Op {
             exclusive: random.one_in(8),
             inherit: random.one_in(4),
             addr: random.one_in(4),
-            branches: random.one_in(4),
+            registers: random.one_in(4),
+            branches: if random.one_in(3) {
+                1 << random.below(7) | 1 << random.below(7)
+            } else {
+                0
+            },
             member: random.one_in(2),
             of_cpu: random.one_in(5),
         }

@@ -14,18 +14,20 @@ use crate::{
     perf_core::{Event, PerfCore, Task},
 };
 use kernel::{cpu::CPUS, prelude::ThisModule};
-use pmu_model::{
-    Branch, BranchForm, Facility, Idle, Instruction, Processor, bescr, mmcr0, mmcr2, spr,
-};
+use pmu_model::{Facility, Idle, Instruction, Processor, bescr, mmcr0, mmcr2, spr};
 use std::{
     collections::{HashMap, HashSet},
     panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
 };
 
+mod branches;
 mod events;
+mod invariants;
 mod programs;
 mod stop_state;
+
+use branches::Recorded;
 
 const MODULE: &ThisModule = &ThisModule;
 const TASKS: usize = 4;
@@ -49,6 +51,8 @@ pub struct World {
     /// The hypervisor dropped the registers of these CPUs, and the driver has not written them
     /// since.
     dropped: [bool; CPUS as usize],
+    /// The branches of each CPU's program since it was switched in.
+    recorded: [Recorded; CPUS as usize],
 }
 
 impl World {
@@ -56,7 +60,7 @@ impl World {
         boot_as(processor, hypervisor);
         let core = PerfCore::restart();
         with_machine(|machine| machine.log = log.then(Vec::new));
-        *core.tasks.borrow_mut() = (0..TASKS).map(|_| Task::new(None)).collect();
+        *core.tasks.borrow_mut() = (0..TASKS as u64).map(|n| Task::new(n, None)).collect();
         let takeover = Takeover::new(MODULE).expect("the PMU");
         Self {
             core,
@@ -66,6 +70,7 @@ impl World {
             programs: HashMap::new(),
             seen: HashSet::new(),
             dropped: [false; CPUS as usize],
+            recorded: Default::default(),
         }
     }
 
@@ -83,9 +88,11 @@ impl World {
     /// Does a step, and compares everything.
     pub fn step(&mut self, op: &Op) {
         machine::note(|| format!("{op:?}"));
+        self.recorded.iter_mut().for_each(Recorded::begin);
         match *op {
             Op::Run(cpu, count, cycles, branch) => self.run(self.cpu(cpu), count, cycles, branch),
             Op::User(cpu, write) => self.user(self.cpu(cpu), write),
+            Op::Syscall(cpu, count, late) => self.syscall(self.cpu(cpu), count, late),
             _ => self.in_kernel(op),
         }
         self.check();
@@ -97,7 +104,7 @@ impl World {
             Op::Switch(cpu, _) | Op::Kernel(cpu, ..) | Op::Fork(cpu) | Op::Exec(cpu) => {
                 self.cpu(cpu)
             }
-            Op::Preempt(cpu) | Op::Sleep(cpu, _) | Op::Tick(cpu) => self.cpu(cpu),
+            Op::Preempt(cpu) | Op::Sleep(cpu, _) | Op::Tick(cpu) | Op::Rotate(cpu) => self.cpu(cpu),
             _ => 0,
         };
         self.core.enter_kernel(cpu);
@@ -131,7 +138,9 @@ impl World {
             Op::Reset(event) => {
                 if let Some(event) = self.event(event) {
                     core.reset(&event);
-                    self.oracle.reset(&event);
+                    let since = Self::counter(&event)
+                        .map_or(0, |pmc| pmc.wrapping_sub(event.prev_count()).into());
+                    self.oracle.reset(&event, since);
                 }
             }
             Op::Period(event, period) => {
@@ -141,7 +150,13 @@ impl World {
                     self.oracle.period(&event, u64::from(period) + 8);
                 }
             }
+            Op::Adjust(event, period) => {
+                if let Some(event) = self.event(event).filter(|event| event.sample_period() > 0) {
+                    self.adjust(&event, u64::from(period) + 8);
+                }
+            }
             Op::Tick(_) => core.tick(cpu),
+            Op::Rotate(_) => core.rotate(cpu),
             Op::Throttle(limit) => core.max_samples_per_tick.set(u32::from(limit % 8) + 1),
             Op::Fork(_) => self.fork(cpu),
             Op::Exec(_) => self.exec(cpu),
@@ -156,7 +171,7 @@ impl World {
             }
             Op::Preempt(_) => self.preempt(cpu),
             Op::Sleep(_, deep) => self.sleep(cpu, deep),
-            Op::Run(..) | Op::User(..) => {}
+            Op::Run(..) | Op::User(..) | Op::Syscall(..) => {}
         }
         self.core.leave_kernel(cpu);
     }
@@ -168,6 +183,7 @@ impl World {
         let elsewhere = self.core.running.iter().any(|cpu| cpu.get() == next);
         if next.is_none() || !elsewhere {
             self.core.switch(cpu, next);
+            self.forget_branches(cpu);
         }
     }
 
@@ -176,6 +192,7 @@ impl World {
             return;
         };
         self.core.exec(cpu);
+        self.forget_branches(cpu);
         self.programs.remove(&task);
         let group = self.active(cpu, true);
         if !group.is_empty() {
@@ -205,6 +222,7 @@ impl World {
         }
         self.core.enter_kernel(cpu);
         self.core.offline(cpu);
+        self.forget_branches(cpu);
         self.core.run_on(0);
     }
 
@@ -217,6 +235,7 @@ impl World {
             // A hypervisor that does not keep the BHRB clears it at least.
             cpu.facility.clrbhrb();
         });
+        self.recorded[cpu].is_sure = false;
         self.dropped[cpu] = with_cpu(|cpu| !cpu.lppaca.pmcregs_in_use);
     }
 
@@ -229,19 +248,23 @@ impl World {
         }
     }
 
+    /// What an event's counter holds, if it is on one that runs.
+    fn counter(event: &Event) -> Option<u32> {
+        let running = event.oncpu.get();
+        let running = running.filter(|_| event.counter_runs() && event.idx() > 0);
+        running.map(|cpu| {
+            let number = spr::PMC1 + event.idx() as u32 - 1;
+            with_machine(|machine| machine.cpus[cpu].facility.mfspr(number) as u32)
+        })
+    }
+
     /// Compares everything.
     fn check(&mut self) {
         for event in self.open.iter().filter(|event| !is_ebb(event)) {
-            let running = event
-                .oncpu
-                .get()
-                .filter(|_| event.counter_runs() && event.idx() > 0);
-            let pmc = running.map(|cpu| {
-                let number = spr::PMC1 + event.idx() as u32 - 1;
-                with_machine(|machine| machine.cpus[cpu].facility.mfspr(number) as u32)
-            });
-            self.oracle.check(event, pmc);
+            self.oracle.check(event, Self::counter(event));
         }
+        self.check_branches();
+        self.check_invariants();
         for cpu in 0..CPUS as usize {
             let Some(task) = self.core.running[cpu].get() else {
                 continue;
@@ -292,6 +315,7 @@ impl World {
             "the PMU is reserved"
         );
         self.takeover = None;
+        Self::check_given_back();
     }
 }
 

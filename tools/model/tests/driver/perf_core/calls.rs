@@ -6,7 +6,7 @@
 
 use super::{Event, PerfCore, Recorded};
 use crate::{
-    machine::{MSR_PR, note},
+    machine::{MSR_PR, note, with_cpu},
     perf_bindings::*,
 };
 use kernel::{
@@ -14,6 +14,7 @@ use kernel::{
     ffi::{c_char, c_int, c_void},
     zeroed,
 };
+use pmu_model::spr;
 use std::{cell::Cell, ptr::null_mut};
 
 const ENODEV: c_int = -19;
@@ -92,6 +93,10 @@ pub unsafe fn ebb_perf_prepare_unregister(event: *mut perf_event) -> c_int {
 
 pub unsafe fn ebb_perf_stop_rotation(_pmu: *mut pmu) {}
 
+pub unsafe fn perf_sample_event_took(_nanoseconds: u64) {
+    PerfCore::get().untimed.set(false);
+}
+
 pub unsafe fn perf_sched_cb_inc(_pmu: *mut pmu) {
     let core = PerfCore::get();
     let usage = &core.cpu().sched_cb_usage;
@@ -131,15 +136,60 @@ pub unsafe fn perf_event_overflow(
             core.perf_event_throttle_group(event);
         }
     }
-    let addr = u64::from(perf_event_sample_format_PERF_SAMPLE_ADDR);
+    let has = |format: u32| data.sample_flags & u64::from(format) != 0;
     let recorded = Recorded {
         ip: data.ip,
         period: data.period,
         nip: named.nip as u64,
         user: named.msr as u64 & MSR_PR != 0,
-        addr: (data.sample_flags & addr != 0).then_some(data.addr),
+        addr: has(perf_event_sample_format_PERF_SAMPLE_ADDR).then_some(data.addr),
     };
     note(|| format!("event {}: sample {recorded:x?}", event.id));
     event.samples.borrow_mut().push(recorded);
+    core.untimed.set(true);
+    core.check_extended_regs(event);
+    if has(perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK) {
+        // SAFETY: The caller guarantees a stack with as many entries as it says.
+        let stack = unsafe {
+            let stack = data.br_stack;
+            std::slice::from_raw_parts((&raw const (*stack).entries).cast(), (*stack).nr as usize)
+        };
+        event.branches.set(Some(stack.to_vec()));
+    }
     0
+}
+
+/// What a sample shows of the PMU's registers, if the event asks for them
+/// (`get_ext_regs_value()`, which reads them as the sample is written).
+impl PerfCore {
+    fn check_extended_regs(&self, event: &Event) {
+        let intr = u64::from(perf_event_sample_format_PERF_SAMPLE_REGS_INTR);
+        if event.attr().sample_type & intr == 0 {
+            return;
+        }
+        let (shown, addresses) = with_cpu(|cpu| {
+            let addresses = [spr::SIAR, spr::SDAR].map(|number| cpu.facility.mfspr(number));
+            (cpu.ext_regs, addresses)
+        });
+        let (id, own) = (event.id, event.idx() - 1);
+        assert!(
+            shown[own] >= 1 << 31,
+            "event {id}: a sample shows {shown:x?}"
+        );
+        if !event.excludes_kernel() {
+            return;
+        }
+        let kernel = addresses.iter().any(|address| address >> 63 != 0);
+        assert!(!kernel, "event {id}: a sample shows {addresses:x?}");
+        let here = kernel::cpu::CpuId::current().as_u32() as usize;
+        for (pmc, _) in shown.iter().enumerate().filter(|(_, value)| **value != 0) {
+            let owned = self.all.borrow().iter().any(|other| {
+                other.oncpu.get() == Some(here)
+                    && other.idx() == pmc + 1
+                    && (other.task, other.cpu) == (event.task, event.cpu)
+                    && other.excludes_kernel()
+            });
+            assert!(owned, "event {id}: a sample shows PMC{}", pmc + 1);
+        }
+    }
 }

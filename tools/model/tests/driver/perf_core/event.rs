@@ -43,6 +43,10 @@ pub struct Event {
     /// Overflows in this tick; `u32::MAX` for an event that is throttled.
     pub interrupts: Cell<u32>,
     pub samples: RefCell<Vec<Recorded>>,
+    /// The branch stack of the last sample.
+    pub branches: Cell<Option<Vec<perf_branch_entry>>>,
+    /// What it counted in the kernel.
+    pub in_kernel: Cell<u64>,
 }
 
 impl Event {
@@ -79,6 +83,8 @@ impl Event {
             closed: Cell::new(false),
             interrupts: Cell::new(0),
             samples: RefCell::default(),
+            branches: Cell::default(),
+            in_kernel: Cell::new(0),
         });
         // SAFETY: The event is there, and nobody else has it.
         unsafe {
@@ -131,6 +137,17 @@ impl Event {
     pub fn is_leader(&self) -> bool {
         // SAFETY: As above.
         unsafe { (*self.raw()).group_leader == self.raw() }
+    }
+
+    /// Occurrences between two samples, as of now.
+    pub fn sample_period(&self) -> u64 {
+        // SAFETY: The structure is this event's.
+        unsafe { (*self.raw()).hw.sample_period }
+    }
+
+    /// Whether it samples with this format, a bit of `PERF_SAMPLE_*`.
+    pub fn samples_with(&self, format: u32) -> bool {
+        self.attr().sample_type & u64::from(format) != 0
     }
 
     fn flag(&self, flag: unsafe fn(*const perf_event_attr) -> u64) -> bool {

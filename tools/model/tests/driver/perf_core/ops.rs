@@ -231,6 +231,47 @@ impl PerfCore {
         });
     }
 
+    /// perf core finds another period for an event with a frequency (`perf_adjust_period()`).
+    pub fn adjust_period(&self, event: &Rc<Event>, period: u64) {
+        self.event_function_call(event, || {
+            let raw = event.raw();
+            // SAFETY: The structure is there.
+            let left = unsafe {
+                (*raw).hw.sample_period = period;
+                (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left
+            };
+            if !event.is_active() || !event.counter_runs() {
+                return;
+            }
+            self.perf_pmu_disable();
+            if left > 8 * period as i64 {
+                call!(self.pmu(), stop(raw, 0));
+                // SAFETY: As above.
+                unsafe { (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left = 0 };
+                call!(self.pmu(), start(raw, 0));
+            }
+            self.perf_pmu_enable();
+        });
+    }
+
+    /// The flexible groups of a CPU and of its task take turns (`perf_rotate_context()`).
+    pub fn rotate(&self, cpu: usize) {
+        self.on_cpu(cpu, || {
+            let task = self.cpu().task.get();
+            self.perf_pmu_disable();
+            if let Some(task) = task {
+                self.task_ctx_sched_out(task, EVENT_FLEXIBLE);
+            }
+            self.ctx_sched_out(&self.cpu().ctx, EVENT_FLEXIBLE);
+            self.cpu().ctx.rotate();
+            if let Some(task) = task {
+                self.task(task).ctx.rotate();
+            }
+            self.perf_event_sched_in(task);
+            self.perf_pmu_enable();
+        });
+    }
+
     /// The timer tick of a CPU: throttled groups go on.
     pub fn tick(&self, cpu: usize) {
         self.on_cpu(cpu, || {

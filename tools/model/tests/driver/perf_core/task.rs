@@ -17,8 +17,9 @@ use std::{
     rc::Rc,
 };
 
-/// Where a program begins.
-pub const TEXT: u64 = 0x1000;
+/// Where the first program begins. Each has a megabyte, and `execve` gives it another.
+const TEXT: u64 = 0x1000;
+const PROGRAM: u64 = 1 << 20;
 
 /// A task with a program.
 pub struct Task {
@@ -34,7 +35,7 @@ static MM: mm_struct = mm_struct;
 
 impl Task {
     /// A task. The thread's registers are those of the parent's `thread_struct`.
-    pub fn new(parent: Option<&Self>) -> Rc<Self> {
+    pub fn new(number: u64, parent: Option<&Self>) -> Rc<Self> {
         let mut raw = match parent {
             // SAFETY: Nobody changes it meanwhile.
             Some(parent) => unsafe { *parent.raw() },
@@ -45,7 +46,7 @@ impl Task {
             raw: UnsafeCell::new(raw),
             regs: UnsafeCell::default(),
             ctx: Context::default(),
-            nip: Cell::new(parent.map_or(TEXT, |parent| parent.nip.get())),
+            nip: Cell::new(parent.map_or(TEXT + number * PROGRAM, |parent| parent.nip.get())),
         });
         // SAFETY: The task is there.
         unsafe { (*task.raw()).thread.regs = task.regs.get() };
@@ -205,7 +206,7 @@ impl PerfCore {
     /// The task on a CPU forks. The child inherits events, and runs nowhere yet.
     pub fn fork(&self, parent: usize) -> usize {
         let number = self.tasks.borrow().len();
-        let child = Task::new(Some(&self.task(parent)));
+        let child = Task::new(number as u64, Some(&self.task(parent)));
         self.tasks.borrow_mut().push(child);
         let leaders = [true, false].map(|pinned| self.task(parent).ctx.leaders(pinned));
         for leader in leaders.concat() {
@@ -245,8 +246,10 @@ impl PerfCore {
         }
         kernel::bindings::trace_sched_process_exec();
         if let Some(task) = self.running[cpu].get() {
-            self.task(task).nip.set(TEXT);
-            self.task(task).save_regs();
+            let task = self.task(task);
+            let program = task.nip.get() / PROGRAM;
+            task.nip.set(TEXT + (program + 0x10) % 0x100 * PROGRAM);
+            task.save_regs();
         }
     }
 

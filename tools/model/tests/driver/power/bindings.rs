@@ -5,7 +5,10 @@
 //! They are `unsafe` as bindgen would have them; few of them need it to be.
 #![allow(clippy::missing_safety_doc, missing_docs)]
 
-use crate::machine::{self, Handler, MASK_PMI, MASK_STD, with_cpu, with_machine};
+use crate::{
+    history::text,
+    machine::{self, Handler, KERNEL_TEXT, MASK_PMI, MASK_STD, with_cpu, with_machine},
+};
 use kernel::{
     bindings::pt_regs,
     ffi::{c_int, c_long},
@@ -48,9 +51,12 @@ pub unsafe fn ebb_pmu_user_access_begin() {}
 
 pub unsafe fn ebb_pmu_user_access_end() {}
 
-/// No instruction can be read: each would take a page fault.
-pub unsafe fn ebb_pmu_instruction(_address: usize) -> c_long {
-    -14
+/// That of the program. The kernel's cannot be read: each would take a page fault.
+pub unsafe fn ebb_pmu_instruction(address: usize) -> c_long {
+    if address as u64 >= KERNEL_TEXT {
+        return -14;
+    }
+    text::branch_at(address as u64).1.into()
 }
 
 pub unsafe fn ebb_pmu_log_refusal(_config: u64, _error: c_int, _reason: *const u8, _length: usize) {
@@ -60,11 +66,20 @@ pub unsafe fn ebb_pmu_strict_filters() -> bool {
     false
 }
 
+/// On bare metal `prompt=0`, else as the driver likes it: that is 1 on hardware.
 pub unsafe fn ebb_pmu_prompt() -> c_int {
-    -1
+    with_cpu(|cpu| {
+        if cpu.facility.context.hypervisor {
+            0
+        } else {
+            -1
+        }
+    })
 }
 
-pub unsafe fn set_prompt_pmi_wanted(_wanted: bool) {}
+pub unsafe fn set_prompt_pmi_wanted(wanted: bool) {
+    with_cpu(|cpu| cpu.prompt = wanted);
+}
 
 pub unsafe fn set_pmcs_ext_regs(index: c_int, value: usize) {
     with_cpu(|cpu| cpu.ext_regs[index as usize] = value);

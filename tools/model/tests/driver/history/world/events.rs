@@ -4,7 +4,28 @@
 
 use super::*;
 
+/// `PERF_REG_POWERPC_*`: PMC1 to PMC6, SDAR, SIAR.
+const REGISTERS: u64 = 0x3f << 51 | 0b11 << 57;
+
 impl World {
+    /// perf core finds another period for an event.
+    pub(super) fn adjust(&mut self, event: &Rc<Event>, period: u64) {
+        // SAFETY: The structure is there.
+        let left = unsafe {
+            (*event.raw())
+                .hw
+                .__bindgen_anon_2
+                .__bindgen_anon_1
+                .period_left
+        };
+        let restarts = event.is_active() && event.counter_runs() && left > 8 * period as i64;
+        self.core.adjust_period(event, period);
+        // With 0 left, by `PERF_EVENT_IOC_PERIOD`, a period begins when the event gets on a CPU.
+        if restarts || left == 0 {
+            self.oracle.period(event, period);
+        }
+    }
+
     pub(super) fn attr(code: u64, period: u64) -> perf_event_attr {
         let mut attr = perf_event_attr {
             type_: perf_type_id_PERF_TYPE_RAW,
@@ -26,12 +47,13 @@ impl World {
         if wish.addr {
             attr.sample_type |= u64::from(perf_event_sample_format_PERF_SAMPLE_ADDR);
         }
-        if wish.branches && wish.period > 0 {
+        if wish.registers {
+            attr.sample_type |= u64::from(perf_event_sample_format_PERF_SAMPLE_REGS_INTR);
+            attr.sample_regs_intr = REGISTERS;
+        }
+        if wish.branches != 0 && wish.period > 0 {
             attr.sample_type |= u64::from(perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK);
-            attr.branch_sample_type = u64::from(
-                perf_branch_sample_type_PERF_SAMPLE_BRANCH_ANY
-                    | perf_branch_sample_type_PERF_SAMPLE_BRANCH_USER,
-            );
+            attr.branch_sample_type = branches::sample_type(wish.branches);
             attr.sample_max_stack = 32;
         }
         let task = usize::from(task) % self.core.tasks.borrow().len();

@@ -2,7 +2,11 @@
 
 //! Programs run, and write their registers.
 
-use super::*;
+use super::{
+    super::{oracle::Place, text::branch_at},
+    *,
+};
+use pmu_model::sier;
 
 impl World {
     /// The active events on a CPU, EBB events or the others.
@@ -22,25 +26,86 @@ impl World {
         for number in 0..count {
             let address = with_cpu(|cpu| cpu.nip);
             let takes_branch = number % branch == branch - 1;
-            let target = (address & !0xffff) | ((address + 0x40) & 0xfff) | 0x1000;
             let instruction = Instruction {
                 cycles: cycles.into(),
                 data: Some(0x10_0000 + u64::from(number) * 8),
-                branch: takes_branch.then(|| Branch::taken(BranchForm::I, target)),
+                branch: takes_branch.then(|| branch_at(address).2),
                 others: u32::from(number % 3),
                 ..Instruction::at(address)
             };
+            if takes_branch {
+                self.recorded[cpu].push(address);
+            }
             let counting: Vec<_> = events.iter().filter(|event| event.counter_runs()).collect();
             let executed = execute_in_program(&instruction);
+            let place = Place {
+                address,
+                next: executed.next,
+                in_kernel: false,
+                siar_is_kernel: false,
+            };
             for event in counting {
-                self.oracle.executed(event, &instruction, executed.next);
+                self.oracle.executed(event, &instruction, place);
             }
+            self.check_branches();
             if let Some(program) = self.programs.get_mut(&task).filter(|_| has_group) {
                 let next = program.execute(&instruction);
                 assert_eq!(executed.next, next, "where the program goes on");
                 with_cpu(|cpu| program.check(&cpu.facility));
             }
         }
+    }
+
+    /// A program executes an instruction that enters the kernel. An alert is an interrupt only
+    /// after `count` instructions there; see [`super::super::op::Op::Syscall`] for `late`.
+    pub(super) fn syscall(&mut self, cpu: usize, count: u8, late: u8) {
+        self.core.run_on(cpu);
+        let Some(task) = self.core.running[cpu].get() else {
+            return;
+        };
+        if self.sync_program(cpu, task) {
+            return;
+        }
+        let events = self.active(cpu, false);
+        let address = with_cpu(|cpu| {
+            cpu.facility.context.ee = false;
+            cpu.nip
+        });
+        let instruction = Instruction {
+            cycles: 9,
+            data: Some(0x10_0000),
+            ..Instruction::at(address)
+        };
+        let counting: Vec<_> = events.iter().filter(|event| event.counter_runs()).collect();
+        let next = execute_in_program(&instruction).next;
+        self.core.enter_kernel(cpu);
+        with_cpu(|cpu| {
+            if cpu.facility.mfspr(spr::MMCR0) & mmcr0::PMAO == 0 {
+                return;
+            }
+            if late > 0 {
+                cpu.facility.mtspr(spr::SDAR, machine::KERNEL_DATA);
+            }
+            if late > 1 {
+                cpu.facility.mtspr(spr::SIAR, machine::KERNEL_TEXT);
+                cpu.facility.mtspr(spr::SIER, sier::SIARV | sier::SDARV);
+            }
+        });
+        for _ in 0..count {
+            machine::execute(|_| ());
+        }
+        with_cpu(|cpu| cpu.facility.context.ee = true);
+        machine::take_interrupt();
+        let place = Place {
+            address,
+            next,
+            in_kernel: true,
+            siar_is_kernel: late > 1,
+        };
+        for event in counting {
+            self.oracle.executed(event, &instruction, place);
+        }
+        self.core.leave_kernel(cpu);
     }
 
     /// Has the task's program be the one of the group on the CPU. Returns whether there is one.
