@@ -2,9 +2,13 @@
 /* Each function of libebb does what ebb.h says, for a C program. */
 #define _GNU_SOURCE
 #include <asm/cputable.h>
+#include <linux/perf_event.h>
 #include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -232,6 +236,102 @@ static void states(void)
 	ebb_close(ebb);
 }
 
+static sigjmp_buf way_out;
+
+static void jump(int signal)
+{
+	siglongjmp(way_out, signal ? 2 : 1);
+}
+
+/* Leaves the handler by a jump, or has a signal's handler do so. */
+static void leave(struct ebb_context *context, void *user)
+{
+	if (ebb_context_number(context) != 5)
+		return;
+	if (user)
+		raise(SIGUSR1);
+	else
+		jump(0);
+}
+
+/* EBBs come back on after a jump out of the handler, or out of a signal on top of it. */
+static void jumps(void)
+{
+	struct sigaction action = { .sa_handler = jump }, before;
+	static struct ebb *ebb;
+	static int jumped, way;
+
+	sigaction(SIGUSR1, &action, &before);
+	for (way = 1; way <= 2; way++) {
+		ebb = ebb_open("cycles", PERIOD, 0);
+		check(ebb && !ebb_start(ebb, leave, way == 2 ? &action : NULL, EBB_SAVE_FULL));
+		jumped = sigsetjmp(way_out, 1);
+		if (!jumped)
+			work(100 * PERIOD);
+		check(jumped == way && ebb_count(ebb) == 5);
+		check(ebb_state(ebb) == EBB_PAUSED && stands(ebb));
+		check(!ebb_resume(ebb) && goes_on(ebb, 20));
+		ebb_close(ebb);
+	}
+	sigaction(SIGUSR1, &before, NULL);
+}
+
+struct lost {
+	int fd;
+	uint32_t value;
+};
+
+/* Loses the PMU in the middle, as to another pinned event, and reads it. */
+static void lose(struct ebb_context *context, void *user)
+{
+	struct lost *lost = user;
+
+	if (ebb_context_number(context) == 5) {
+		ioctl(lost->fd, PERF_EVENT_IOC_DISABLE, 0);
+		lost->value = ebb_context_counter(context, 1);
+	}
+}
+
+static int stepped;
+
+static void on_sigill(int signal_number, siginfo_t *info, void *ucontext)
+{
+	if (info->si_code > 0 && ebb_step_over(ucontext))
+		stepped++;
+	else
+		signal(signal_number, SIG_DFL);
+}
+
+static void lose_and_resume(void)
+{
+	struct lost lost = { .value = ~0U };
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+
+	lost.fd = ebb_fd(ebb);
+	check(!ebb_start(ebb, lose, &lost, EBB_SAVE_FULL));
+	goes_on(ebb, 10);
+	check(ebb_count(ebb) == 5 && ebb_state(ebb) != EBB_RUNNING);
+	/* Before, the PMU is still readable. */
+	if (getauxval(AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1)
+		check(!lost.value);
+	check(!ebb_resume(ebb) && goes_on(ebb, 20));
+	ebb_close(ebb);
+}
+
+/* An access that traps in a handler is stepped over, by the library or the program. */
+static void lost_in_handler(void)
+{
+	struct sigaction action = { .sa_sigaction = on_sigill }, before;
+
+	lose_and_resume();
+	action.sa_flags = SA_SIGINFO | SA_NODEFER;
+	sigaction(SIGILL, &action, &before);
+	stepped = 0;
+	lose_and_resume();
+	check(stepped > 0);
+	sigaction(SIGILL, &before, NULL);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -243,6 +343,8 @@ int main(void)
 		{ "pause_and_resume", pause_and_resume },
 		{ "refusals", refusals },
 		{ "states", states },
+		{ "jumps", jumps },
+		{ "lost_in_handler", lost_in_handler },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));

@@ -71,6 +71,79 @@ fn all_registers() -> Outcome {
     Ok(())
 }
 
+/// Assembly that changes the accumulators, which lie over VSR 0-31.
+macro_rules! asm_on_accumulators {
+    ($($code:tt)*) => {
+        std::arch::asm!(
+            $($code)*,
+            out("f0") _, out("f1") _, out("f2") _, out("f3") _, out("f4") _, out("f5") _,
+            out("f6") _, out("f7") _, out("f8") _, out("f9") _, out("f10") _, out("f11") _,
+            out("f12") _, out("f13") _, out("f14") _, out("f15") _, out("f16") _, out("f17") _,
+            out("f18") _, out("f19") _, out("f20") _, out("f21") _, out("f22") _, out("f23") _,
+            out("f24") _, out("f25") _, out("f26") _, out("f27") _, out("f28") _, out("f29") _,
+            out("f30") _, out("f31") _,
+        )
+    };
+}
+
+/// Clears all accumulators: xxsetaccz.
+fn clear_accumulators(_: &mut EbbContext<'_>) {
+    // SAFETY: what changes is named.
+    unsafe {
+        asm_on_accumulators!(
+            ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
+            ".long 0x7c030162 | (\\n << 23)",
+            ".endr"
+        );
+    }
+}
+
+/// The Matrix-Multiply Assist's accumulators, between xxmtacc and xxmfacc.
+fn accumulators() -> Outcome {
+    const PPC_FEATURE2_MMA: u64 = 0x0002_0000;
+    const PERIOD: u32 = 5000;
+    // SAFETY: only reads the auxiliary vector.
+    if unsafe { libc::getauxval(libc::AT_HWCAP2) } & PPC_FEATURE2_MMA == 0 {
+        return ktap::skip("this CPU has no Matrix-Multiply Assist");
+    }
+    let pattern: [u64; 64] = std::array::from_fn(|n| 0x0101_0101_0101_0101 * (n as u64 + 1));
+    let mut held = [0_u64; 64];
+    let event = session::begin(CYCLES, PERIOD, clear_accumulators)?;
+    let before = ebb::count();
+    // SAFETY: both arrays have 32 registers of 16 bytes; what changes is named.
+    unsafe {
+        asm_on_accumulators!(
+            ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
+            "li {at}, 16 * \\n",
+            "lxvd2x \\n, {from}, {at}",
+            ".endr",
+            ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
+            ".long 0x7c010162 | (\\n << 23)",
+            ".endr",
+            "2: addi {spins}, {spins}, -1",
+            "cmpdi {spins}, 0",
+            "bne 2b",
+            ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
+            ".long 0x7c000162 | (\\n << 23)",
+            ".endr",
+            ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
+            "li {at}, 16 * \\n",
+            "stxvd2x \\n, {to}, {at}",
+            ".endr",
+            from = in(reg_nonzero) pattern.as_ptr(),
+            to = in(reg_nonzero) held.as_mut_ptr(),
+            spins = inout(reg_nonzero) 400_000_u64 => _,
+            at = out(reg_nonzero) _,
+            out("cr0") _
+        );
+    }
+    let came = ebb::count() - before;
+    session::end(event)?;
+    check!(came >= 40, "only {came} EBBs came");
+    check!(held == pattern, "after {came} EBBs: {held:x?}");
+    Ok(())
+}
+
 /// A number that the program adds to by larx and stcx., the handler by a load and
 /// a store.
 static SHARED: AtomicU64 = AtomicU64::new(0);
@@ -110,5 +183,5 @@ fn ebb_registers_without_event() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    all_registers, conditional_store, ebb_registers_without_event,
+    all_registers, accumulators, conditional_store, ebb_registers_without_event,
 }
