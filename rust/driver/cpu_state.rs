@@ -15,10 +15,7 @@ use super::{
     solved_groups::SolvedGroups, //
 };
 use crate::{
-    isa207::{
-        Assignment,
-        Mmcr, //
-    },
+    isa207::Mmcr,
     perf::{
         self,
         PmiCell, //
@@ -54,9 +51,6 @@ pub(crate) struct ExclusiveState {
     /// An event with a branch stack was added since the PMU was last programmed. The BHRB may hold
     /// branches that its owner must not see.
     pub(super) stale_branches: Cell<bool>,
-    /// Which counter each event of the slots gets; `None` when the slots changed since it was
-    /// found.
-    pub(super) assignment: Cell<Option<Assignment>>,
     /// The assignments that were found last.
     pub(super) solved_groups: SolvedGroups,
     /// The control registers that the PMU was last programmed with.

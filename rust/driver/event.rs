@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the driver keeps in an event: the code, the counter and the flags in
-//! `struct hw_perf_event`.
+//! What the driver keeps in an event, in `struct hw_perf_event`: the code, what it asks of the PMU,
+//! the counter and the flags.
 
 use crate::{
     isa207::{
+        Demand,
         EventCode,
         HardwareFilter, //
     },
@@ -38,6 +39,17 @@ pub(super) fn is_ebb(event: &Event) -> bool {
 pub(super) fn counter(event: &Event) -> Option<usize> {
     // CAST: One of six counters.
     event.hw().idx().checked_sub(1).map(|index| index as usize)
+}
+
+/// What the event asks of the PMU, as [`set_demand`] was told.
+#[inline]
+pub(super) fn demand(event: &Event) -> Demand {
+    Demand::from_words(event.hw().words())
+}
+
+/// Keeps what an event that is being opened asks of the PMU.
+pub(super) fn set_demand(event: &NewEvent<'_>, demand: &Demand) {
+    event.hw_mut().set_words(demand.to_words());
 }
 
 /// Flags an event that is being opened as never scheduled, unless its group has been on a PMU.

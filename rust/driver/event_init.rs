@@ -8,20 +8,28 @@ use super::{
     ebb,
     event,
     refusal::Refusal,
-    requests::Requests,
+    requests::{
+        self,
+        Requests, //
+    },
     Driver, //
 };
 use crate::{
     isa207::{
+        self,
         CacheEvent,
-        GenericEvent, //
+        Demand,
+        GenericEvent,
+        COUNTERS, //
     },
     perf::{
         Attr,
+        Event,
         EventType,
         NewEvent, //
     }, //
 };
+use core::iter;
 use kernel::{
     prelude::*,
     sync::atomic::Relaxed, //
@@ -45,26 +53,32 @@ impl Driver {
         self.pmcs.get()
     }
 
-    /// Checks an event with its group. Sets the event's code and, if it has a branch stack, the
-    /// filter for that.
+    /// Checks an event with its group. Sets the event's code, what it asks of the PMU and, if it has
+    /// a branch stack, the filter for that.
     fn check(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
         let attr = event.attr();
         let code = self.code(attr)?;
         event.hw_mut().set_code(code);
         ebb::check(event)?;
 
-        let mut requests = Requests::new();
-        for member in event.group() {
-            // A group counts only once its leader is enabled, so the leader takes part in the check
-            // in any case. A disabled sibling may stay disabled while the others count.
-            let leads = event.leader().is_some_and(|leader| leader.is(member));
-            if leads || !member.is_off() {
-                requests.push(member)?;
-            }
+        // A group counts only once its leader is enabled, so the leader takes part in the check in
+        // any case. A disabled sibling may stay disabled while the others count.
+        let leader = event.leader();
+        let takes_part = |member: &&Event| {
+            leader.is_some_and(|leader| leader.is(member)) || !member.is_off()
+        };
+        let members = || event.group().filter(takes_part);
+        if members().count() > COUNTERS {
+            return Err(isa207::Refusal::TooManyEvents.into());
         }
         branch::check(self, event)?;
-        requests.push(event)?;
-        self.model.solve(requests.as_slice(), self.machine)?;
+        let demand = self.model.demand(&requests::request(event), self.machine)?;
+        event::set_demand(event, &demand);
+        let group = || Iterator::chain(members(), iter::once(&**event));
+        if Demand::together(group().map(event::demand)).is_err() {
+            let requests = Requests::new(group())?;
+            self.model.solve(requests.as_slice(), self.machine)?;
+        }
         Ok(())
     }
 

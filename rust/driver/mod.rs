@@ -43,6 +43,7 @@ use crate::{
         self,
         Assignment,
         CpuModel,
+        Demand,
         Isa,
         Machine, //
     },
@@ -61,6 +62,7 @@ use crate::{
         thread::RegisterSet, //
     }, //
 };
+use core::cell::Cell;
 use cpu_state::{
     ExclusiveCpu,
     ExclusiveState,
@@ -129,36 +131,62 @@ impl Driver {
         }
     }
 
-    /// Finds counters for the CPU's events and for `new`, and computes the register images.
-    fn assign(
-        &self,
-        this_cpu: &ExclusiveCpu<'_>,
-        new: Option<&Event>,
-    ) -> Result<Assignment, isa207::Refusal> {
-        let requests = requests(Iterator::chain(this_cpu.slots().iter(), new))?;
-        if let Some(assignment) = this_cpu.state().solved_groups.find(&requests) {
+    /// Whether the CPU's events and `new` can count together.
+    fn fit(&self, this_cpu: &ExclusiveCpu<'_>, new: Option<&Event>) -> Result<(), isa207::Refusal> {
+        let events = Iterator::chain(this_cpu.slots().iter(), new);
+        let len = this_cpu.slots().len() + usize::from(new.is_some());
+        let solved_groups = &this_cpu.state().solved_groups;
+        if solved_groups.find(len, events.clone()).is_some() {
+            return Ok(());
+        }
+        let Err(why) = Demand::together(events.clone().map(event::demand)) else {
+            return Ok(());
+        };
+        let assignment = self.assign_other_codes(events.clone(), why)?;
+        solved_groups.store(len, events, assignment);
+        Ok(())
+    }
+
+    /// Finds counters for the CPU's events, and computes the register images.
+    fn assign(&self, this_cpu: &ExclusiveCpu<'_>) -> Result<Assignment, isa207::Refusal> {
+        let events = this_cpu.slots().iter();
+        let len = this_cpu.slots().len();
+        let solved_groups = &this_cpu.state().solved_groups;
+        if let Some(assignment) = solved_groups.find(len, events.clone()).and_then(Cell::get) {
             return Ok(assignment);
         }
-        let assignment = self.model.solve(requests.as_slice(), self.machine)?;
-        this_cpu.state().solved_groups.store(requests, assignment);
+        let assignment = match self.model.assign(events.clone().map(event::demand)) {
+            Ok(assignment) => assignment,
+            Err(why) => self.assign_other_codes(events.clone(), why)?,
+        };
+        solved_groups.store(len, events, assignment);
         Ok(assignment)
+    }
+
+    /// Finds counters for events that cannot count together by the codes asked for. `why` is what
+    /// keeps them from it.
+    #[cold]
+    fn assign_other_codes<'a>(
+        &self,
+        events: impl Iterator<Item = &'a Event> + Clone,
+        why: isa207::Refusal,
+    ) -> Result<Assignment, isa207::Refusal> {
+        let codes = events
+            .clone()
+            .map(|event| (event.hw().code(), event.follows_task()));
+        if !self.model.has_counters(codes) {
+            return Err(why);
+        }
+        let requests = Requests::new(events)?;
+        Ok(*self.model.solve(requests.as_slice(), self.machine)?)
     }
 
     /// Finds counters for the CPU's events, which others left that they counted beside. This is not
     /// stored: as a group of their own the same events may be refused.
     fn assign_rest(&self, this_cpu: &ExclusiveCpu<'_>) -> Result<Assignment, isa207::Refusal> {
-        let rest = requests(this_cpu.slots().iter())?;
-        self.model.solve_rest(rest.as_slice(), self.machine)
+        let rest = Requests::new(this_cpu.slots().iter())?;
+        Ok(*self.model.solve_rest(rest.as_slice(), self.machine)?)
     }
-}
-
-/// What these events ask for. Fails if there are more than counters.
-fn requests<'a>(events: impl Iterator<Item = &'a Event>) -> Result<Requests, isa207::Refusal> {
-    let mut requests = Requests::new();
-    for event in events {
-        requests.push(event)?;
-    }
-    Ok(requests)
 }
 
 // The callbacks call `Driver::add()` and so on: `self.add()` would call the trait's method again.

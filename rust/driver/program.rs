@@ -160,7 +160,7 @@ impl Driver {
         }
 
         let events_with_counters = || {
-            let counters = assignment.placements().map(|(pmc, _)| pmc.index());
+            let counters = assignment.pmcs().iter().map(|pmc| pmc.index());
             this_cpu.slots().iter().zip(counters)
         };
         // Two passes: an event may get the counter that another one is leaving.
@@ -178,18 +178,12 @@ impl Driver {
         true
     }
 
-    /// The assignment for the CPU's events; found now if `commit_txn` has not done so.
+    /// The assignment for the CPU's events.
     fn assignment(&self, this_cpu: &ExclusiveCpu<'_>) -> Option<Assignment> {
-        if let Some(assignment) = this_cpu.state().assignment.get() {
-            return Some(assignment);
-        }
         // Without a transaction the events are what others left of a set that was found to fit.
-        let assignment = self.assign(this_cpu, None);
+        let assignment = self.assign(this_cpu);
         match assignment.or_else(|_| self.assign_rest(this_cpu)) {
-            Ok(assignment) => {
-                this_cpu.state().assignment.set(Some(assignment));
-                Some(assignment)
-            }
+            Ok(assignment) => Some(assignment),
             Err(refusal) => {
                 // What is left of a set that fits always counts on, so this is a bug. The PMU stays
                 // disabled.
@@ -233,7 +227,7 @@ fn load_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize, ebb: bool) 
 
 /// The counters that no event is on, a bit each.
 fn unused_counters(assignment: &Assignment) -> u8 {
-    let used = assignment.placements().map(|(pmc, _)| 1 << pmc.index());
+    let used = assignment.pmcs().iter().map(|pmc| 1 << pmc.index());
     !used.fold(0, |all, bit: u8| all | bit)
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events as the solver of `isa207` takes them: what each asks of the hardware.
+//! Events as user space asked for them, for the solver of `isa207`: to work out what an event asks
+//! of the PMU, and to look for other codes when a group cannot count by those asked for.
 
 use super::event;
 use crate::{
@@ -15,37 +16,34 @@ use crate::{
 };
 
 /// Events that are to count together.
-#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Requests {
     requests: [Request; COUNTERS],
     len: usize,
 }
 
 impl Requests {
-    /// No events.
-    pub(super) fn new() -> Self {
-        Self {
+    /// Those of `events`. Fails if there are more than counters.
+    pub(super) fn new<'a>(events: impl Iterator<Item = &'a Event>) -> Result<Self, Refusal> {
+        let mut this = Self {
             requests: [Request::default(); COUNTERS],
             len: 0,
+        };
+        for event in events {
+            let free = this.requests.get_mut(this.len);
+            *free.ok_or(Refusal::TooManyEvents)? = request(event);
+            this.len += 1;
         }
+        Ok(this)
     }
 
-    /// Adds an event. Fails if there are as many as counters already.
-    pub(super) fn push(&mut self, event: &Event) -> Result<(), Refusal> {
-        let free = self.requests.get_mut(self.len);
-        *free.ok_or(Refusal::TooManyEvents)? = request(event);
-        self.len += 1;
-        Ok(())
-    }
-
-    /// The events, in the order in which they were added.
+    /// The events, in their order.
     pub(super) fn as_slice(&self) -> &[Request] {
         self.requests.get(..self.len).unwrap_or(&[])
     }
 }
 
-/// What an event asks of the hardware.
-fn request(event: &Event) -> Request {
+/// An event as user space asked for it.
+pub(super) fn request(event: &Event) -> Request {
     let attr = event.attr();
     Request {
         code: event.hw().code(),

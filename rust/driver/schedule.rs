@@ -3,9 +3,9 @@
 //! Adding events to a CPU's PMU and deleting them, while it is disabled.
 //!
 //! perf core adds the events of a group in a transaction: [`Driver::add`] only collects them, and
-//! [`Driver::commit_txn`] finds counters for all at once. A transaction that is cancelled needs no
-//! undoing: perf core deletes its events again, and `pmu_enable` finds counters for the others
-//! anew.
+//! [`Driver::commit_txn`] checks that all can count together. `pmu_enable` finds the counters, once
+//! for all groups that were added. A transaction that is cancelled needs no undoing: perf core
+//! deletes its events again.
 
 use super::{
     branch,
@@ -38,12 +38,9 @@ impl Driver {
             return Err(EAGAIN);
         }
         // perf core adds events only in transactions today, but its interface allows others.
-        let assignment = if this_cpu.state().in_transaction.get() {
-            None
-        } else {
-            Some(self.assign(this_cpu, Some(event)).map_err(|_| EAGAIN)?)
-        };
-        this_cpu.state().assignment.set(assignment);
+        if !this_cpu.state().in_transaction.get() {
+            self.fit(this_cpu, Some(event)).map_err(|_| EAGAIN)?;
+        }
         this_cpu.state().events_changed.set(true);
         branch::event_added(this_cpu, event);
 
@@ -65,15 +62,13 @@ impl Driver {
             pmu::write_pmc(index, 0);
         }
         event.update_userpage();
-        this_cpu.state().assignment.set(None);
         this_cpu.state().events_changed.set(true);
     }
 
     /// See [`crate::perf::Pmu::commit_txn`].
     pub(super) fn commit_txn(&self, this_cpu: &ExclusiveCpu<'_>) -> Result {
         if this_cpu.state().in_transaction.get() {
-            let assignment = self.assign(this_cpu, None).map_err(|_| EAGAIN)?;
-            this_cpu.state().assignment.set(Some(assignment));
+            self.fit(this_cpu, None).map_err(|_| EAGAIN)?;
             this_cpu.state().in_transaction.set(false);
         }
         Ok(())

@@ -6,10 +6,12 @@
 //!
 //! The layers, top down; each imports only from those below it, so an event goes down them once:
 //!
-//! - `solve/`: [`CpuModel::solve`] makes an [`Assignment`] with [`Mmcr`] images of a group of
-//!   [`Request`]s. `validate.rs` refuses codes with reserved or contradictory bits; `constraint.rs`
-//!   has what an event needs of the PMU, `alternatives.rs` the codes that count the same, and
-//!   `search.rs` chooses among these; `mmcr.rs` makes the images.
+//! - `solve/`: [`CpuModel::solve`] makes a [`Solution`] with [`Mmcr`] images of a group of
+//!   [`Request`]s; [`CpuModel::assign`] does of the [`Demand`]s that were worked out of them
+//!   before. `validate.rs` refuses codes with reserved or contradictory bits; `constraint.rs` has
+//!   what an event needs of the PMU, `demand.rs` that with its part of the images,
+//!   `alternatives.rs` the codes that count the same, and `search.rs` chooses among these;
+//!   `mmcr.rs` makes the images.
 //! - `sample/`: type, latency and data source of a sampled instruction.
 //! - `branch/`: entries of the BHRB, branch instructions, branch filters.
 //! - `models/`: one file for each processor, with the codes of perf's events, alternatives and
@@ -120,6 +122,10 @@ pub use sample::{
     }, //
 };
 pub use solve::{
-    assignment::Assignment,
+    assignment::{
+        Assignment,
+        Solution, //
+    },
+    demand::Demand,
     mmcr::Mmcr, //
 };

@@ -46,6 +46,12 @@ impl Pmc {
         })
     }
 
+    /// The first counter of a set ([`Pmc::bit`]); `None` for an empty one.
+    pub(crate) const fn lowest(set: u8) -> Option<Self> {
+        // CAST: at most 8.
+        Self::from_number(set.trailing_zeros().wrapping_add(1) as u64)
+    }
+
     /// 0 for PMC1 to 5 for PMC6.
     pub const fn index(self) -> usize {
         // CAST: the discriminants are 0 to 5.

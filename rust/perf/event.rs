@@ -47,6 +47,13 @@ impl Event {
         self.0.get()
     }
 
+    /// The event's number, by which it is told from all others that were ever opened (`id`).
+    #[inline]
+    pub(crate) fn id(&self) -> u64 {
+        // SAFETY: Valid by the type invariants; perf core wrote it before its first callback.
+        unsafe { (*self.as_raw()).id }
+    }
+
     /// The PMU, registered as long as the reference lives.
     pub(super) fn pmu(&self) -> *mut bindings::pmu {
         // SAFETY: Valid by the type invariants; perf core wrote it before its first callback.

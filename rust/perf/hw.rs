@@ -14,6 +14,7 @@ use core::{
     ops::Deref, //
 };
 use kernel::{
+    prelude::*,
     sync::atomic::Atomic,
     types::Opaque, //
 };
@@ -57,6 +58,24 @@ impl Hw {
     pub(crate) fn code(&self) -> u64 {
         // SAFETY: Valid and in use by the type invariants.
         unsafe { (&raw const (*self.counting()).config).read_volatile() }
+    }
+
+    /// What the driver keeps with the event from when it is opened, in fields that perf core leaves
+    /// alone (`config1`, `config_base`, `event_base`, and `config` of `extra_reg` and
+    /// `branch_reg`).
+    pub(crate) fn words(&self) -> [u64; 5] {
+        let raw = self.counting();
+        // SAFETY: Valid and in use by the type invariants.
+        // CAST: An `unsigned long` has 64 bits on the machines that this is for.
+        unsafe {
+            [
+                (&raw const (*raw).config1).read_volatile(),
+                (&raw const (*raw).config_base).read_volatile() as u64,
+                (&raw const (*raw).event_base).read_volatile() as u64,
+                (&raw const (*raw).extra_reg.config).read_volatile(),
+                (&raw const (*raw).branch_reg.config).read_volatile(),
+            ]
+        }
     }
 
     /// The number of the counter that the event is on (`idx`), 0 for none.
@@ -141,6 +160,20 @@ impl<'a> HwMut<'a> {
     pub(crate) fn set_code(&self, code: u64) {
         // SAFETY: Valid and in use by the type invariants of `Hw`.
         unsafe { (&raw mut (*self.hw.counting()).config).write_volatile(code) };
+    }
+
+    /// Sets [`Hw::words`].
+    pub(crate) fn set_words(&self, words: [u64; 5]) {
+        let raw = self.hw.counting();
+        // SAFETY: Valid and in use by the type invariants of `Hw`.
+        // CAST: As in `words`.
+        unsafe {
+            (&raw mut (*raw).config1).write_volatile(words[0]);
+            (&raw mut (*raw).config_base).write_volatile(words[1] as c_ulong);
+            (&raw mut (*raw).event_base).write_volatile(words[2] as c_ulong);
+            (&raw mut (*raw).extra_reg.config).write_volatile(words[3]);
+            (&raw mut (*raw).branch_reg.config).write_volatile(words[4]);
+        }
     }
 
     /// Sets [`Hw::idx`].

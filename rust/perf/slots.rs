@@ -53,8 +53,10 @@ impl Slots {
     }
 
     /// The events in the order of their slots.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> {
-        (0..self.len()).filter_map(|slot| self.get(slot))
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> + Clone {
+        let events = self.events.get(..self.len()).unwrap_or(&[]);
+        // SAFETY: As in `get`. While this CPU iterates, `del` takes no event out.
+        events.iter().map(|event| unsafe { &*event.get() })
     }
 
     /// The slot of `event`.

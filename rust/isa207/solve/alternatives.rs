@@ -14,7 +14,11 @@ use super::{
             CpuModel,
             Pair, //
         },
-        request::Request, //
+        pmc::Pmc,
+        request::{
+            Machine,
+            Request, //
+        }, //
     },
     constraint::Constraints, //
 };
@@ -45,15 +49,10 @@ impl Alternatives {
     ///
     /// A code with any of Linux's own bits is the only one: an EBB program counts on the PMC that
     /// it named.
-    pub(super) fn new(model: &CpuModel, req: &Request) -> Self {
+    pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request) -> Self {
         let mut this = Self::default();
-        let asked = req.code;
-        let same = partner(model.alternatives, asked);
-        this.add(model, req, Some(asked));
-        this.add(model, req, same);
-        if req.only_count_run {
-            this.add(model, req, partner(&RUN_LATCH, asked));
-            this.add(model, req, same.and_then(|code| partner(&RUN_LATCH, code)));
+        for code in codes(model, req.code, req.only_count_run) {
+            this.add(model, machine, req, code);
         }
         this
     }
@@ -63,7 +62,7 @@ impl Alternatives {
         self.list.get(..self.len).unwrap_or(&[])
     }
 
-    fn add(&mut self, model: &CpuModel, req: &Request, code: Option<u64>) {
+    fn add(&mut self, model: &CpuModel, machine: Machine, req: &Request, code: Option<u64>) {
         let Some(code) = code.map(EventCode) else {
             return;
         };
@@ -73,11 +72,29 @@ impl Alternatives {
         if let Some(free) = self.list.get_mut(self.len) {
             *free = Alternative {
                 code,
-                constraints: Constraints::new(model, req, code),
+                constraints: Constraints::new(model, machine, req, code),
             };
             self.len = self.len.wrapping_add(1);
         }
     }
+}
+
+/// The codes that count what `asked` does, itself first. Some may be there twice.
+fn codes(model: &CpuModel, asked: u64, only_count_run: bool) -> [Option<u64>; Alternatives::MAX] {
+    let same = partner(model.alternatives, asked);
+    let run = |code| only_count_run.then(|| partner(&RUN_LATCH, code)).flatten();
+    [Some(asked), same, run(asked), same.and_then(run)]
+}
+
+/// The counters that an event with the code `asked` could use, a bit each, and whether there are
+/// other codes for it.
+pub(super) fn usable_pmcs(model: &CpuModel, asked: u64, only_count_run: bool) -> (u8, bool) {
+    let codes = codes(model, asked, only_count_run).into_iter().flatten();
+    codes.fold((0, false), |(pmcs, choice), code| {
+        let named = Pmc::from_number(EventCode(code).pmc());
+        let usable = named.map_or(Constraints::PROGRAMMABLE_PMCS, Pmc::bit);
+        (pmcs | usable, choice || code != asked)
+    })
 }
 
 /// The other code of the pair that `code` belongs to.

@@ -23,7 +23,10 @@ use super::{
             Refusal,
             Selector, //
         },
-        request::Request, //
+        request::{
+            Machine,
+            Request, //
+        }, //
     },
     threshold::Threshold, //
 };
@@ -100,25 +103,59 @@ impl Constraints {
         selectors: Selectors { used: 0, values: 0 },
     };
     /// PMC1 to PMC4 as a set.
-    const PROGRAMMABLE_PMCS: u8 = 0x0f;
+    pub(super) const PROGRAMMABLE_PMCS: u8 = 0x0f;
+
+    /// Where [`Constraints::to_words`] keeps what is not a selector: beside those in use, and
+    /// beside their values.
+    const NAMED_PMCS: Field = Field::bits(56, 61);
+    const PROGRAMMABLE_EVENTS: Field = Field::bits(56, 58);
+    const BUS_ON_PMC4: Field = Field::bits(59, 59);
+    /// The lanes of all selectors.
+    const LANES: Field = Field::bits(0, 55);
+
+    /// The constraints as words.
+    pub(super) const fn to_words(self) -> [u64; 2] {
+        [
+            self.selectors.used | Self::NAMED_PMCS.prep(self.named_pmcs as u64),
+            self.selectors.values
+                | Self::PROGRAMMABLE_EVENTS.prep(self.programmable as u64)
+                | Self::BUS_ON_PMC4.prep(self.bus_on_pmc4 as u64),
+        ]
+    }
+
+    /// The constraints that became these words.
+    #[inline(always)] // As Constraints::with().
+    pub(super) const fn from_words([used, values]: [u64; 2]) -> Self {
+        Self {
+            // CAST: Six bits, and three.
+            named_pmcs: Self::NAMED_PMCS.get(used) as u8,
+            programmable: Self::PROGRAMMABLE_EVENTS.get(values) as u8,
+            bus_on_pmc4: Self::BUS_ON_PMC4.is_set(values),
+            selectors: Selectors {
+                used: Self::LANES.get(used),
+                values: Self::LANES.get(values),
+            },
+        }
+    }
 
     /// The constraints of `req` that do not depend on the code by which it is counted.
-    pub(super) fn of_request(req: &Request) -> Self {
+    pub(super) fn of_request(machine: Machine, req: &Request) -> Self {
         let code = req.event_code();
         let mut this = Self::default();
         this.selectors.require(Selector::Ebb, code.is_ebb().into());
         // An EBB program reads the BHRB as it was recorded. A branch stack, in contrast, can be
-        // filtered later.
-        if let (true, Some(ifm)) = (code.is_ebb(), req.branch_ifm()) {
+        // filtered later, if software is to.
+        let unfiltered = code.is_ebb() || machine.strict_branch_filters;
+        if let (true, Some(ifm)) = (unfiltered, req.branch_ifm()) {
             this.selectors.require(Selector::BranchFilter, ifm.into());
         }
         this
     }
 
     /// The constraints of `req`, which must be valid, if it is counted as `code`.
-    pub(super) fn new(model: &CpuModel, req: &Request, code: EventCode) -> Self {
+    pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let pmc = Pmc::from_number(code.pmc());
-        let mut this = Self::of_request(req);
+        let mut this = Self::of_request(machine, req);
         this.named_pmcs = pmc.map_or(0, Pmc::bit);
         // PMC5 and PMC6 depend on no unit, and on no further selector.
         if pmc.is_none_or(Pmc::is_programmable) {

@@ -21,6 +21,7 @@ use super::{
             Request, //
         }, //
     },
+    demand::Demand,
     threshold::Threshold, //
 };
 
@@ -48,41 +49,57 @@ impl Mmcr {
         // CAST: two bits.
         MMCRA_IFM.get(self.mmcra) as u8
     }
+}
 
-    /// The images for `reqs`, each counted as its code in `codes` on its counter in `pmcs`.
-    pub(super) fn new(
-        model: &CpuModel,
-        machine: Machine,
-        reqs: &[Request],
-        pmcs: &[Pmc],
-        codes: &[EventCode],
-    ) -> Self {
-        let mut this = Self::default();
-        // The counters in use, a bit each; whether an event is marked; the SDAR mode asked for.
-        let (mut used, mut marked, mut sdar_mode) = (0, false, 0);
-        for ((req, &pmc), &code) in reqs.iter().zip(pmcs).zip(codes) {
-            used |= pmc.bit();
-            if pmc.is_programmable() {
-                this.mmcr1 |= counter_select(model, pmc, code);
-                this.mmcr1 |= shared_select(model, code);
-                this.mmcr3 |= of_pmc(MMCR3_SOURCE, pmc).prep(model.layout.source.get(code.0));
-            }
-            this.mmcr2 |= MMCR2_L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0));
-            this.mmcr2 |= of_pmc(MMCR2_FREEZE, pmc).prep(frozen_states(model.isa, req, machine));
-            this.mmcra |= marking(code);
-            marked |= code.is_marked();
-            sdar_mode |= model.layout.sdar_mode.get(code.0);
-            this.mmcra |= Threshold::new(model, req).mmcra(model.isa);
+/// The images of a group, as its events are added.
+#[derive(Default)]
+pub(super) struct Images {
+    mmcr: Mmcr,
+    /// The counters in use, a bit each.
+    used: u8,
+    /// The states in which all events are frozen; `None` if there are no events.
+    common: Option<u64>,
+    /// The BHRB filters that events want.
+    ifm: Option<u64>,
+    /// They want different ones.
+    ifms_differ: bool,
+}
+
+impl Images {
+    /// Adds an event, which asks for `demand`, on a counter.
+    #[inline]
+    pub(super) fn add(&mut self, model: &CpuModel, demand: &Demand, pmc: Pmc) {
+        self.used |= pmc.bit();
+        if pmc.is_programmable() {
+            self.mmcr.mmcr1 |= demand.mmcr1 | counter_select(model, pmc, demand);
+            self.mmcr.mmcr3 |= of_pmc(MMCR3_SOURCE, pmc).prep(demand.get(Demand::SOURCE));
         }
-        let common = common_states(model.isa, reqs, machine);
-        this.mmcr0 = counting(model, used) | frozen_for_all(model.isa, common);
-        this.mmcr2 |= idle_neighbour(used, common);
-        this.mmcra |= branches(model.isa, reqs);
+        let frozen = demand.get(Demand::FREEZE);
+        self.mmcr.mmcr2 |= MMCR2_L2L3_SEL.prep(demand.get(Demand::L2L3_SEL));
+        self.mmcr.mmcr2 |= of_pmc(MMCR2_FREEZE, pmc).prep(frozen);
+        self.mmcr.mmcra |= demand.mmcra;
+        self.common = Some(self.common.map_or(frozen, |common| common & frozen));
+        if let Some(ifm) = demand.branch_ifm() {
+            self.ifms_differ |= self.ifm.is_some_and(|other| other != ifm);
+            self.ifm = Some(ifm);
+        }
+    }
+
+    /// The images.
+    pub(super) fn finish(self, model: &CpuModel) -> Mmcr {
+        let mut mmcr = self.mmcr;
+        let common = self.common.unwrap_or(0);
+        mmcr.mmcr0 = counting(model, self.used) | frozen_for_all(model.isa, common);
+        mmcr.mmcr2 |= idle_neighbour(self.used, common);
+        let ifm = self.ifm.filter(|_| !self.ifms_differ);
+        mmcr.mmcra |= branches(model.isa, self.ifm.is_some(), ifm.unwrap_or(0));
         // Without events there is nothing to sample.
-        if !reqs.is_empty() {
-            this.mmcra |= continuous_sampling(model.isa, marked, sdar_mode);
+        if self.used != 0 {
+            let sdar_mode = continuous_sampling(model.isa, mmcr.mmcra);
+            mmcr.mmcra &= !MMCRA_SDAR_MODE.mask();
+            mmcr.mmcra |= MMCRA_SDAR_MODE.prep(sdar_mode);
         }
-        this
+        mmcr
     }
 }
 
@@ -97,15 +114,14 @@ fn counting(model: &CpuModel, used: u8) -> u64 {
 }
 
 /// MMCR1: what one of PMC1 to PMC4 counts.
-fn counter_select(model: &CpuModel, pmc: Pmc, code: EventCode) -> u64 {
-    let combine = model.layout.combine.get(code.0);
-    of_pmc(MMCR1_UNIT, pmc).prep(code.unit())
-        | of_pmc(mmcr1_combine(model.isa), pmc).prep(combine)
-        | of_pmc(MMCR1_PMCSEL, pmc).prep(code.pmcxsel())
+fn counter_select(model: &CpuModel, pmc: Pmc, demand: &Demand) -> u64 {
+    of_pmc(MMCR1_UNIT, pmc).prep(demand.get(Demand::UNIT))
+        | of_pmc(mmcr1_combine(model.isa), pmc).prep(demand.get(Demand::COMBINE))
+        | of_pmc(MMCR1_PMCSEL, pmc).prep(demand.get(Demand::PMCXSEL))
 }
 
 /// MMCR1: the settings that PMC1 to PMC4 share.
-fn shared_select(model: &CpuModel, code: EventCode) -> u64 {
+pub(super) fn shared_select(model: &CpuModel, code: EventCode) -> u64 {
     // POWER8's select has four bits; the lower two are 0 unless they are this qualifier.
     let mut mmcr1 = MMCR1_L1_QUAL.prep(model.layout.cache_sel.get(code.0));
     mmcr1 |= MMCR1_RADIX_SCOPE.prep(model.layout.radix_scope.get(code.0));
@@ -113,14 +129,6 @@ fn shared_select(model: &CpuModel, code: EventCode) -> u64 {
         mmcr1 |= MMCR1_FAB.prep(EventCode::THRESH_CTL.get(code.0));
     }
     mmcr1
-}
-
-/// The states in which all events are frozen; none if there are no events.
-fn common_states(isa: Isa, reqs: &[Request], machine: Machine) -> u64 {
-    reqs.iter()
-        .map(|req| frozen_states(isa, req, machine))
-        .reduce(|all, states| all & states)
-        .unwrap_or(0)
 }
 
 /// MMCR0: the states in which all events are frozen.
@@ -151,7 +159,7 @@ fn idle_neighbour(used: u8, common: u64) -> u64 {
 }
 
 /// MMCR2: the states in which a counter is frozen.
-fn frozen_states(isa: Isa, req: &Request, machine: Machine) -> u64 {
+pub(super) fn frozen_states(isa: Isa, req: &Request, machine: Machine) -> u64 {
     let Exclude {
         user,
         kernel,
@@ -191,6 +199,13 @@ fn records_all_states(isa: Isa, req: &Request) -> bool {
     isa < Isa::V31 && (req.event_code().is_ebb() || req.branch_ifm().is_some())
 }
 
+/// MMCRA: random sampling and the threshold of an event, and its SDAR mode.
+pub(super) fn sampling(model: &CpuModel, req: &Request, code: EventCode) -> u64 {
+    marking(code)
+        | Threshold::new(model, req).mmcra(model.isa)
+        | MMCRA_SDAR_MODE.prep(model.layout.sdar_mode.get(code.0))
+}
+
 /// MMCRA: random sampling.
 fn marking(code: EventCode) -> u64 {
     if !code.is_marked() {
@@ -202,28 +217,19 @@ fn marking(code: EventCode) -> u64 {
         | MMCRA_SAMP_ELIG.prep(code.sample_mode() >> 2)
 }
 
-/// MMCRA: whether the BHRB records, and with which filter.
-fn branches(isa: Isa, reqs: &[Request]) -> u64 {
-    let wanted = reqs.iter().any(|req| req.branch_ifm().is_some());
+/// MMCRA: whether the BHRB records, and with which filter. 0 if events want different ones.
+fn branches(isa: Isa, wanted: bool, ifm: u64) -> u64 {
     let off = isa >= Isa::V31 && !wanted;
-    MMCRA_BHRBRD.prep(off.into()) | MMCRA_IFM.prep(common_ifm(reqs).unwrap_or(0).into())
+    MMCRA_BHRBRD.prep(off.into()) | MMCRA_IFM.prep(ifm)
 }
 
-/// The BHRB filter of all events that use the BHRB, 0 if none does; `None` if they want different
-/// ones.
-pub(super) fn common_ifm(reqs: &[Request]) -> Option<u8> {
-    let mut wanted = reqs.iter().filter_map(Request::branch_ifm);
-    let first = wanted.next().unwrap_or(0);
-    wanted.all(|ifm| ifm == first).then_some(first)
-}
-
-/// MMCRA: when SDAR is updated in continuous sampling. From POWER9 on a marked event turns that
-/// off, as marking updates SDAR by itself.
-fn continuous_sampling(isa: Isa, marked: bool, sdar_mode: u64) -> u64 {
-    MMCRA_SDAR_MODE.prep(match sdar_mode {
+/// When SDAR is updated in continuous sampling, if `mmcra` has what events ask for. From POWER9 on
+/// a marked event turns that off, as marking updates SDAR by itself.
+fn continuous_sampling(isa: Isa, mmcra: u64) -> u64 {
+    match MMCRA_SDAR_MODE.get(mmcra) {
         _ if isa == Isa::V207 => SDAR_MODE_TLB,
-        _ if marked => 0,
+        _ if MMCRA_SAMPLE_ENABLE.is_set(mmcra) => 0,
         0 => SDAR_MODE_DCACHE,
         asked => asked,
-    })
+    }
 }

@@ -6,6 +6,7 @@
 mod alternatives;
 pub(super) mod assignment;
 mod constraint;
+pub(super) mod demand;
 pub(super) mod mmcr;
 mod search;
 mod solver;

@@ -21,9 +21,15 @@ use super::{
             COUNTERS, //
         },
         refusal::Refusal,
-        request::Request, //
+        request::{
+            Machine,
+            Request, //
+        }, //
     },
-    alternatives::Alternatives,
+    alternatives::{
+        usable_pmcs,
+        Alternatives, //
+    },
     constraint::Constraints, //
 };
 
@@ -85,6 +91,22 @@ impl Step {
     }
 }
 
+impl CpuModel {
+    /// Whether there are counters for events that cannot count together by their codes: each is
+    /// given as its code and whether it counts only while the run latch is on. If not, the search
+    /// for other codes would find none.
+    pub fn has_counters(&self, events: impl Iterator<Item = (u64, bool)>) -> bool {
+        let mut taken = PmcSets::NO_EVENT;
+        let mut any_choice = false;
+        for (code, only_count_run) in events {
+            let (usable, choice) = usable_pmcs(self, code, only_count_run);
+            taken = taken.with_event(usable);
+            any_choice |= choice;
+        }
+        any_choice && taken.fit_beside(0, 0)
+    }
+}
+
 /// Chooses a code for each request and stores it in `codes`; returns the constraints of the chosen
 /// ones.
 ///
@@ -94,14 +116,19 @@ impl Step {
 /// can, either.
 pub(super) fn search(
     model: &CpuModel,
+    machine: Machine,
     other: &Constraints,
     reqs: &[Request],
     codes: &mut [EventCode; COUNTERS],
     why: Refusal,
 ) -> Result<Constraints, Refusal> {
+    // Before anything is prepared: a rotation tries one event too many each time.
+    if !model.has_counters(reqs.iter().map(|req| (req.code, req.only_count_run))) {
+        return Err(why);
+    }
     let mut steps = [Step::default(); COUNTERS];
     for (step, req) in steps.iter_mut().zip(reqs) {
-        step.alternatives = Alternatives::new(model, req);
+        step.alternatives = Alternatives::new(model, machine, req);
     }
     let mut taken = PmcSets::NO_EVENT;
     for step in steps.iter().filter(|step| !step.has_choice()) {
@@ -110,9 +137,6 @@ pub(super) fn search(
     for step in steps.iter_mut().rev().filter(|step| step.has_choice()) {
         step.rest = taken;
         taken = taken.with_event(step.usable_pmcs());
-    }
-    if !taken.fit_beside(0, 0) {
-        return Err(why);
     }
     let mut settled = *other;
     for step in steps.iter_mut() {

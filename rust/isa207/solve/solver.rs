@@ -14,21 +14,19 @@ use super::{
             Pmc,
             COUNTERS, //
         },
-        refusal::{
-            Refusal,
-            Selector, //
-        },
+        refusal::Refusal,
         request::{
             Machine,
             Request, //
         }, //
     },
-    assignment::Assignment,
-    constraint::Constraints,
-    mmcr::{
-        self,
-        Mmcr, //
+    assignment::{
+        Assignment,
+        Solution, //
     },
+    constraint::Constraints,
+    demand::Demand,
+    mmcr::Images,
     search::search, //
 };
 
@@ -45,15 +43,44 @@ impl CpuModel {
     ///
     /// What is wrong with the first invalid event, or what first kept the events from counting
     /// together by the codes as asked for.
-    pub fn solve(&self, reqs: &[Request], machine: Machine) -> Result<Assignment, Refusal> {
+    pub fn solve(&self, reqs: &[Request], machine: Machine) -> Result<Solution, Refusal> {
         self.solve_beside(&Constraints::default(), reqs, machine)
     }
 
     /// As [`CpuModel::solve`], for what is left of a group that was solved when some of its events
     /// are gone: it always counts on, although POWER9 would refuse it as a group of its own if the
     /// only event of units 6 to 9 on PMC4 is among those.
-    pub fn solve_rest(&self, reqs: &[Request], machine: Machine) -> Result<Assignment, Refusal> {
+    pub fn solve_rest(&self, reqs: &[Request], machine: Machine) -> Result<Solution, Refusal> {
         self.solve_beside(&Constraints::OF_ONE_THAT_LEFT, reqs, machine)
+    }
+
+    /// What `req` asks of the PMU, counted by the code asked for.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the event itself, as [`CpuModel::validate_event`], or that there is no
+    /// BHRB for it.
+    pub fn demand(&self, req: &Request, machine: Machine) -> Result<Demand, Refusal> {
+        self.validate_event(req)?;
+        if machine.without_bhrb && req.branch_ifm().is_some() {
+            return Err(Refusal::NoBhrb);
+        }
+        Ok(Demand::new(self, machine, req, req.event_code()))
+    }
+
+    /// As [`CpuModel::solve`] for events that ask for `demands`, if the codes asked for go
+    /// together.
+    ///
+    /// # Errors
+    ///
+    /// What keeps the events from counting together by these codes.
+    #[inline]
+    pub fn assign(
+        &self,
+        demands: impl Iterator<Item = Demand> + Clone,
+    ) -> Result<Assignment, Refusal> {
+        let all = Demand::all(&Constraints::default(), demands.clone())?;
+        self.place(demands, &all)
     }
 
     /// Solves `reqs` beside something with these constraints.
@@ -62,66 +89,61 @@ impl CpuModel {
         other: &Constraints,
         reqs: &[Request],
         machine: Machine,
-    ) -> Result<Assignment, Refusal> {
-        if reqs.len() > COUNTERS {
-            return Err(Refusal::TooManyEvents);
-        }
-        for req in reqs {
-            self.validate_event(req)?;
-        }
-        if machine.without_bhrb && reqs.iter().any(|req| req.branch_ifm().is_some()) {
-            return Err(Refusal::NoBhrb);
-        }
-        // No choice of codes helps if the requests disagree apart from them.
-        all_together(other, reqs.iter().map(Constraints::of_request))?;
-        if machine.strict_branch_filters && mmcr::common_ifm(reqs).is_none() {
-            return Err(Refusal::Conflict(Selector::BranchFilter));
-        }
-
+    ) -> Result<Solution, Refusal> {
+        let mut demands = [Demand::default(); COUNTERS];
         let mut codes = [EventCode::default(); COUNTERS];
-        for (code, req) in codes.iter_mut().zip(reqs) {
+        let demands = demands
+            .get_mut(..reqs.len())
+            .ok_or(Refusal::TooManyEvents)?;
+        for ((demand, code), req) in demands.iter_mut().zip(&mut codes).zip(reqs) {
+            *demand = self.demand(req, machine)?;
             *code = req.event_code();
         }
-        let as_asked = reqs
-            .iter()
-            .map(|req| Constraints::new(self, req, req.event_code()));
-        let constraints = match all_together(other, as_asked) {
-            Ok(constraints) => constraints,
-            Err(why) => search(self, other, reqs, &mut codes, why)?,
+        let all = match Demand::all(other, demands.iter().copied()) {
+            Ok(all) => all,
+            Err(why) => {
+                // No choice of codes helps if the requests disagree apart from them.
+                let mut needs = reqs.iter().map(|req| Constraints::of_request(machine, req));
+                needs.try_fold(*other, |all, event| all.with(&event))?;
+                let all = search(self, machine, other, reqs, &mut codes, why)?;
+                for ((demand, &code), req) in demands.iter_mut().zip(&codes).zip(reqs) {
+                    *demand = Demand::new(self, machine, req, code);
+                }
+                all
+            }
         };
+        let assignment = self.place(demands.iter().copied(), &all)?;
+        Ok(Solution { assignment, codes })
+    }
 
+    /// Gives each of the events with these demands a counter. `all` are their constraints.
+    #[inline]
+    fn place(
+        &self,
+        demands: impl Iterator<Item = Demand>,
+        all: &Constraints,
+    ) -> Result<Assignment, Refusal> {
+        let mut images = Images::default();
         let mut pmcs = [Pmc::Pmc1; COUNTERS];
-        let mut taken = constraints.named_pmcs();
-        for ((pmc, code), _) in pmcs.iter_mut().zip(&codes).zip(reqs) {
+        let mut len: u8 = 0;
+        let mut taken = all.named_pmcs();
+        for (pmc, demand) in pmcs.iter_mut().zip(demands) {
             // INVARIANT: constraints that hold together are of at most four events on PMC1 to
-            // PMC4, so one of these is free for each event that names none.
-            *pmc = match Pmc::from_number(code.pmc()) {
+            // PMC4, so one of these is free for each event that names none. Nor are there more
+            // than two others.
+            *pmc = match demand.named_pmc() {
                 Some(named) => named,
-                None => lowest_free(taken).ok_or(Refusal::ProgrammableCountersFull)?,
+                None => Pmc::lowest(!taken & Constraints::PROGRAMMABLE_PMCS)
+                    .ok_or(Refusal::ProgrammableCountersFull)?,
             };
             taken |= pmc.bit();
+            len = len.wrapping_add(1);
+            images.add(self, &demand, *pmc);
         }
         Ok(Assignment {
-            len: reqs.len(),
+            len,
             pmcs,
-            codes,
-            mmcr: Mmcr::new(self, machine, reqs, &pmcs, &codes),
+            mmcr: images.finish(self),
         })
     }
-}
-
-/// The constraints of a whole group and of `other`, or what first keeps it from counting.
-fn all_together(
-    other: &Constraints,
-    mut group: impl Iterator<Item = Constraints>,
-) -> Result<Constraints, Refusal> {
-    let all = group.try_fold(*other, |all, event| all.with(&event))?;
-    all.check_group()?;
-    Ok(all)
-}
-
-/// The lowest programmable counter outside the set `taken`.
-fn lowest_free(taken: u8) -> Option<Pmc> {
-    let free = |pmc: &Pmc| pmc.is_programmable() && taken & pmc.bit() == 0;
-    Pmc::ALL.into_iter().find(free)
 }

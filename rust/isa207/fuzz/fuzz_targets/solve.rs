@@ -7,10 +7,10 @@
 #![no_main]
 
 use isa207::{
-    Assignment,
     Machine,
     Refusal,
     Request,
+    Solution,
     COUNTERS, //
 };
 use isa207_fuzz::{
@@ -24,7 +24,7 @@ use isa207_fuzz::{
 use libfuzzer_sys::fuzz_target;
 
 /// Counter numbers and codes.
-fn places(answer: &Assignment) -> Vec<(usize, u64)> {
+fn places(answer: &Solution) -> Vec<(usize, u64)> {
     let placements = answer.placements();
     placements
         .map(|(pmc, code)| (pmc.number(), code.0))
@@ -32,7 +32,7 @@ fn places(answer: &Assignment) -> Vec<(usize, u64)> {
 }
 
 /// What must hold for any answer.
-fn is_sound(group: &[Request], answer: &Assignment) {
+fn is_sound(group: &[Request], answer: &Solution) {
     let places = places(answer);
     assert_eq!(places.len(), group.len());
     let mut taken = [false; COUNTERS];
@@ -52,7 +52,7 @@ fn is_sound(group: &[Request], answer: &Assignment) {
 }
 
 /// The same group gets the same answer, and so does the group that asks for the codes chosen.
-fn is_stable(pvr: u32, group: &[Request], machine: Machine, answer: &Assignment) {
+fn is_stable(pvr: u32, group: &[Request], machine: Machine, answer: &Solution) {
     assert_eq!(model(pvr).solve(group, machine), Ok(*answer));
     let chosen = group.iter().zip(answer.placements());
     let chosen: Vec<_> = chosen

@@ -12,12 +12,12 @@ mod samples;
 mod tables;
 
 use isa207::{
-    Assignment,
     CpuModel,
     Machine,
     Refusal,
     Request,
-    Selector, //
+    Selector,
+    Solution, //
 };
 
 const POWER8: u32 = 0x004d_0200;
@@ -46,17 +46,17 @@ fn requests(codes: &[u64]) -> Vec<Request> {
 }
 
 /// Solves in a guest of a hypervisor.
-fn solve(pvr: u32, reqs: &[Request]) -> Result<Assignment, Refusal> {
+fn solve(pvr: u32, reqs: &[Request]) -> Result<Solution, Refusal> {
     model(pvr).solve(reqs, Machine::default())
 }
 
 /// Solves for events with these codes and nothing else.
-fn group(pvr: u32, codes: &[u64]) -> Result<Assignment, Refusal> {
+fn group(pvr: u32, codes: &[u64]) -> Result<Solution, Refusal> {
     solve(pvr, &requests(codes))
 }
 
 /// The same for events that follow a task.
-fn task_group(pvr: u32, codes: &[u64]) -> Result<Assignment, Refusal> {
+fn task_group(pvr: u32, codes: &[u64]) -> Result<Solution, Refusal> {
     let mut reqs = requests(codes);
     for req in &mut reqs {
         req.only_count_run = true;
@@ -75,7 +75,7 @@ fn conflict<T>(selector: Selector) -> Result<T, Refusal> {
 }
 
 /// Counter numbers and codes of a solved group.
-fn places(answer: &Assignment) -> Vec<(usize, u64)> {
+fn places(answer: &Solution) -> Vec<(usize, u64)> {
     let placements = answer.placements();
     placements
         .map(|(pmc, code)| (pmc.number(), code.0))

@@ -4,10 +4,10 @@
 //! events must decode to.
 
 use isa207::{
-    Assignment,
     Isa,
     Mmcr,
-    Request, //
+    Request,
+    Solution, //
 };
 
 use crate::oracle::{
@@ -163,12 +163,7 @@ fn hypervisor_excluded(isa: Isa, req: &Request) -> bool {
 }
 
 /// What the images must decode to for these events on these counters.
-pub fn expected(
-    isa: Isa,
-    group: &[Request],
-    answer: &Assignment,
-    hypervisor_mode: bool,
-) -> Decoded {
+pub fn expected(isa: Isa, group: &[Request], answer: &Solution, hypervisor_mode: bool) -> Decoded {
     let mut all = Decoded {
         pmc56_frozen: true,
         all_frozen_privileged: isa != Isa::V31 && !group.is_empty(),

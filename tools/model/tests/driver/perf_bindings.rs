@@ -15,6 +15,7 @@ use kernel::{
     Zeroable,
     bindings::{attribute_group, device, list_head, pt_regs, task_struct},
     ffi::{c_char, c_int, c_uint, c_void},
+    prelude::c_ulong,
     zeroed,
 };
 
@@ -49,6 +50,7 @@ pub struct perf_event_pmu_context {
 /// An event. `core` is perf core's own part of it.
 #[repr(C)]
 pub struct perf_event {
+    pub id: u64,
     pub pmu: *mut pmu,
     pub ctx: *mut c_void,
     pub group_leader: *mut perf_event,
@@ -84,8 +86,19 @@ pub union hw_perf_event__bindgen_ty_1 {
 #[repr(C)]
 pub struct hw_perf_event__bindgen_ty_1__bindgen_ty_1 {
     pub config: u64,
+    pub config1: u64,
+    pub config_base: c_ulong,
+    pub event_base: c_ulong,
+    pub extra_reg: hw_perf_event_extra,
+    pub branch_reg: hw_perf_event_extra,
     pub flags: c_int,
     pub idx: c_int,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct hw_perf_event_extra {
+    pub config: u64,
 }
 
 #[derive(Clone, Copy)]

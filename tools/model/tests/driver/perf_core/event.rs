@@ -59,6 +59,7 @@ impl Event {
         parent: Option<Rc<Self>>,
     ) -> Rc<Self> {
         let mut raw: perf_event = zeroed();
+        raw.id = (id as u64).wrapping_add(1);
         raw.pmu = pmu;
         raw.attr = attr;
         raw.parent = parent.as_ref().map_or(null_mut(), |parent| parent.raw());

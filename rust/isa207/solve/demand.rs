@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What an event asks of the PMU when it is counted by a certain code: its constraints, and what it
+//! adds to the control registers' images.
+//!
+//! That is the same whatever the event counts beside, so the driver has it worked out once, when
+//! the event is opened, and keeps it with the event. Whether a group can count by the codes asked
+//! for, and with which images, is then found by adding up what its events ask.
+
+use super::{
+    super::{
+        codes::{
+            event_code::EventCode,
+            field::Field, //
+        },
+        models::model::CpuModel,
+        pmc::Pmc,
+        refusal::Refusal,
+        request::{
+            Machine,
+            Request, //
+        }, //
+    },
+    constraint::Constraints,
+    mmcr, //
+};
+
+/// What an event asks of the PMU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Demand {
+    pub(super) constraints: Constraints,
+    /// The event's part of MMCR1 that is the same on every counter.
+    pub(super) mmcr1: u64,
+    /// The event's part of MMCRA, without the BHRB's, and with the SDAR mode as it asks for it.
+    pub(super) mmcra: u64,
+    /// The rest, in the fields below.
+    rest: u64,
+}
+
+impl Demand {
+    /// Number of words that a demand can be kept in.
+    pub const WORDS: usize = 5;
+
+    /// MMCR1: the counter's unit.
+    pub(super) const UNIT: Field = Field::bits(0, 3);
+    /// MMCR1: the counter's PMCxCOMB.
+    pub(super) const COMBINE: Field = Field::bits(4, 5);
+    /// MMCR1: the counter's PMCxSEL.
+    pub(super) const PMCXSEL: Field = Field::bits(8, 15);
+    /// MMCR3: the data source that the counter matches.
+    pub(super) const SOURCE: Field = Field::bits(16, 30);
+    /// MMCR2: the states in which the counter is frozen.
+    pub(super) const FREEZE: Field = Field::bits(32, 40);
+    /// MMCR2: the group of L2 and L3 events.
+    pub(super) const L2L3_SEL: Field = Field::bits(44, 48);
+    /// Whether the event uses the BHRB.
+    const BRANCHES: Field = Field::bits(52, 52);
+    /// MMCRA: the BHRB filter that it wants then.
+    const IFM: Field = Field::bits(53, 54);
+
+    /// What `req`, which must be valid, asks for if it is counted as `code`.
+    pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
+        let frozen = mmcr::frozen_states(model.isa, req, machine);
+        let mut this = Self {
+            constraints: Constraints::new(model, machine, req, code),
+            mmcr1: 0,
+            mmcra: mmcr::sampling(model, req, code),
+            rest: Self::FREEZE.prep(frozen)
+                | Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0)),
+        };
+        if let Some(ifm) = req.branch_ifm() {
+            this.rest |= Self::BRANCHES.prep(1) | Self::IFM.prep(ifm.into());
+        }
+        // PMC5 and PMC6 have no selects.
+        if this.constraints.programmable() != 0 {
+            this.mmcr1 = mmcr::shared_select(model, code);
+            this.rest |= Self::UNIT.prep(code.unit())
+                | Self::COMBINE.prep(model.layout.combine.get(code.0))
+                | Self::PMCXSEL.prep(code.pmcxsel())
+                | Self::SOURCE.prep(model.layout.source.get(code.0));
+        }
+        this
+    }
+
+    /// One of the fields above.
+    pub(super) const fn get(&self, field: Field) -> u64 {
+        field.get(self.rest)
+    }
+
+    /// The BHRB filter that the event wants; `None` if it does not use the BHRB.
+    pub(super) const fn branch_ifm(&self) -> Option<u64> {
+        if Self::BRANCHES.is_set(self.rest) {
+            Some(self.get(Self::IFM))
+        } else {
+            None
+        }
+    }
+
+    /// The counter that the code names.
+    pub(super) fn named_pmc(&self) -> Option<Pmc> {
+        Pmc::lowest(self.constraints.named_pmcs())
+    }
+
+    /// The demand as words, for a driver to keep with the event.
+    pub const fn to_words(&self) -> [u64; Self::WORDS] {
+        let [used, values] = self.constraints.to_words();
+        [used, values, self.mmcr1, self.mmcra, self.rest]
+    }
+
+    /// The demand that became these words.
+    #[inline]
+    pub const fn from_words([used, values, mmcr1, mmcra, rest]: [u64; Self::WORDS]) -> Self {
+        Self {
+            constraints: Constraints::from_words([used, values]),
+            mmcr1,
+            mmcra,
+            rest,
+        }
+    }
+
+    /// Whether events that ask for this can count together, by the codes asked for.
+    ///
+    /// # Errors
+    ///
+    /// What first keeps them from it. [`CpuModel::solve`] may still find other codes.
+    #[inline]
+    pub fn together(demands: impl Iterator<Item = Self>) -> Result<(), Refusal> {
+        Self::all(&Constraints::default(), demands).map(|_| ())
+    }
+
+    /// The constraints of all of them and of `other`.
+    #[inline]
+    pub(super) fn all(
+        other: &Constraints,
+        mut demands: impl Iterator<Item = Self>,
+    ) -> Result<Constraints, Refusal> {
+        let all = demands.try_fold(*other, |all, event| all.with(&event.constraints))?;
+        all.check_group()?;
+        Ok(all)
+    }
+}
