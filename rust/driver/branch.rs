@@ -110,6 +110,6 @@ pub(super) fn discard_stale(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>, m
 /// See [`crate::perf::Pmu::sched_task`].
 pub(super) fn sched_task(this_cpu: &ExclusiveCpu<'_>, sched_in: bool) {
     if sched_in {
-        clear_bhrb(this_cpu, &local_pmu(this_cpu));
+        clear_bhrb(this_cpu, &local_pmu(this_cpu.irqs_off()));
     }
 }

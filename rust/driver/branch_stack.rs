@@ -230,7 +230,7 @@ fn branch_type(branch: Branch) -> BranchFields {
 /// Fills `stack`, which is empty, with the branches that `event` wants. Must be called in a PMI.
 #[inline(never)]
 pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStack) {
-    let local = local_pmu(this_cpu);
+    let local = local_pmu(this_cpu.irqs_off());
     let mut bhrb = Bhrb::new();
     let Some(entries) = bhrb.read(this_cpu.bhrb_dispatches.get()) else {
         // This sample has no branches. The next one has, unless the CPU is taken away again.

@@ -10,7 +10,10 @@
 //! `prev_count` is the counter's value when the event's count was last updated.
 
 use super::{
-    cpu_state::ThisCpu,
+    cpu_state::{
+        local_pmu,
+        ThisCpu, //
+    },
     event::{
         counter,
         is_ebb, //
@@ -22,11 +25,13 @@ use crate::{
         Event, //
     },
     power::{
-        interrupt::masked,
-        pmu, //
+        interrupt::MaskedPmis,
+        pmu::{
+            self,
+            LocalPmu, //
+        }, //
     }, //
 };
-use kernel::sync::atomic::Relaxed;
 
 /// The value from which a counter becomes negative after `left` more events.
 pub(super) fn preload(left: i64) -> u32 {
@@ -56,12 +61,12 @@ fn running_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     if period == 0 {
         return 0;
     }
-    if hw.period_left().load(Relaxed) == 0 {
+    if hw.period_left().get() == 0 {
         // CAST: perf core takes no period of 2^63 or more.
-        hw.period_left().store(period as i64, Relaxed);
+        hw.period_left().set(period as i64);
         event.hw_mut(this_cpu).set_last_period(period);
     }
-    preload(left_after(hw.period_left().load(Relaxed), 0))
+    preload(left_after(hw.period_left().get(), 0))
 }
 
 /// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must
@@ -92,42 +97,46 @@ pub(super) fn delta(before: i64, now: u32) -> u64 {
 }
 
 /// See [`crate::perf::Pmu::read`].
-pub(super) fn read(event: &Event) {
+pub(super) fn read(local: &LocalPmu<'_>, event: &Event) {
     let hw = event.hw();
     let Some(index) = counter(event) else {
         return;
     };
     // The PMU may run. A PMI after the counter is read could stop the event, or restart the counter
     // from the value that `prev_count` has: these events would be counted twice. So mask it.
-    masked(|| match hw.state() {
+    let _masked = MaskedPmis::new(local);
+    match hw.state() {
         CounterState::Stopped => {}
         // The program reads the counter itself. Save its value for the next time on a PMU.
         CounterState::Running if is_ebb(event) => {
-            hw.prev_count().store(pmu::read_pmc(index).into(), Relaxed);
+            hw.prev_count().set(pmu::read_pmc(index).into());
         }
         CounterState::Running => update(event, index),
-    });
+    }
 }
 
 /// Adds what the counter has counted to the event's count, and takes it off the period. PM
 /// interrupts must be masked.
+#[inline]
 fn update(event: &Event, index: usize) {
     let hw = event.hw();
-    let before = hw.prev_count().load(Relaxed);
+    let before = hw.prev_count().get();
     let now = pmu::read_pmc(index);
     let delta = delta(before, now);
     if delta == 0 {
         return;
     }
     // A BPF program at a probe in here may read the event (`Pmu::read`): then it is up to date.
-    let updated = hw.prev_count().cmpxchg(before, now.into(), Relaxed);
-    if updated.is_err() {
+    if !hw.prev_count().replace(before, now.into()) {
         return;
     }
     event.add_count(delta);
-    let left = left_after(hw.period_left().load(Relaxed), delta);
+    if hw.sample_period() == 0 {
+        return;
+    }
+    let left = left_after(hw.period_left().get(), delta);
     hw.period_left()
-        .store(if left == 0 { SAMPLE_DUE } else { left }, Relaxed);
+        .set(if left == 0 { SAMPLE_DUE } else { left });
 }
 
 /// See [`crate::perf::Pmu::stop`].
@@ -146,15 +155,15 @@ pub(super) fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
     // The PMU may run, see `Pmu::stop`. A PMI in here could stop the event first, or update the
     // event's page in the middle of its update here, which would put the old count beside the new
     // `prev_count`: mask it.
-    masked(|| {
-        if event.hw().state() == CounterState::Stopped {
-            return;
-        }
-        update(event, index);
-        event.hw_mut(this_cpu).set_state(CounterState::Stopped);
-        pmu::write_pmc(index, 0);
-        event.update_userpage();
-    });
+    let local = local_pmu(this_cpu.irqs_off());
+    let _masked = MaskedPmis::new(&local);
+    if event.hw().state() == CounterState::Stopped {
+        return;
+    }
+    update(event, index);
+    event.hw_mut(this_cpu).set_state(CounterState::Stopped);
+    pmu::write_pmc(index, 0);
+    event.update_userpage();
 }
 
 /// See [`crate::perf::Pmu::start`].
@@ -169,14 +178,14 @@ pub(super) fn start(this_cpu: &ThisCpu<'_>, event: &Event) {
     // The PMU may run, see `Pmu::start`. A PMI between the write of the counter and `set_state`
     // would take the event for a stopped one and set its counter to 0, and one in the middle of
     // `update_userpage` would spoil the event's page, see `stop`: mask it.
-    masked(|| {
-        if hw.state() == CounterState::Running {
-            return;
-        }
-        let value = running_value(this_cpu, event);
-        hw.prev_count().store(value.into(), Relaxed);
-        pmu::write_pmc(index, value);
-        event.hw_mut(this_cpu).set_state(CounterState::Running);
-        event.update_userpage();
-    });
+    let local = local_pmu(this_cpu.irqs_off());
+    let _masked = MaskedPmis::new(&local);
+    if hw.state() == CounterState::Running {
+        return;
+    }
+    let value = running_value(this_cpu, event);
+    hw.prev_count().set(value.into());
+    pmu::write_pmc(index, value);
+    event.hw_mut(this_cpu).set_state(CounterState::Running);
+    event.update_userpage();
 }

@@ -18,6 +18,7 @@ use crate::{
     isa207::Mmcr,
     perf::{
         self,
+        IrqsOff,
         PmiCell, //
     },
     power::pmu::LocalPmu, //
@@ -70,9 +71,10 @@ pub(super) type ThisCpu<'a> = perf::ThisCpu<'a, SharedState>;
 /// The CPU that code runs on, for code that schedules events.
 pub(super) type ExclusiveCpu<'a> = perf::ExclusiveCpu<'a, SharedState, ExclusiveState>;
 
-/// The PMU of `_this_cpu`.
-pub(super) fn local_pmu<'a>(_this_cpu: &'a ThisCpu<'_>) -> LocalPmu<'a> {
-    // SAFETY: Interrupts are off while a `ThisCpu` lives, by its type invariants, and the result
+/// The PMU of the CPU that code with interrupts off runs on.
+#[inline(always)]
+pub(super) fn local_pmu<'a>(_irqs_off: &'a IrqsOff<'_>) -> LocalPmu<'a> {
+    // SAFETY: Interrupts are off while an `IrqsOff` lives, by its type invariants, and the result
     // borrows this one.
     unsafe { LocalPmu::new() }
 }

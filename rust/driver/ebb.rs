@@ -44,7 +44,6 @@ use crate::{
         thread::CurrentThread, //
     }, //
 };
-use kernel::sync::atomic::Relaxed;
 
 /// Checks the rules for EBB events. Those about scheduling hold for the leader, and so for the
 /// group.
@@ -90,14 +89,14 @@ pub(super) fn reset_at_first_schedule(
         for event in this_cpu.first_group() {
             event::clear_never_scheduled(this_cpu, event);
         }
-        CurrentThread::new(&local_pmu(this_cpu)).reset();
+        CurrentThread::new(&local_pmu(this_cpu.irqs_off())).reset();
         driver.emulator().test_pmi_under_ebe(this_cpu);
     }
 }
 
 /// Saves the program's state. The PMU is frozen; MMCR0 was `mmcr0` before.
 pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mmcr0) {
-    let local = local_pmu(this_cpu);
+    let local = local_pmu(this_cpu.irqs_off());
     let mmcr0 = local.mmcr0_at_freeze(mmcr0);
     let mmcr0 = driver.emulator().switch_out(this_cpu, mmcr0);
     let mmcr3 = this_cpu.state().mmcr.get().mmcr3;
@@ -115,7 +114,7 @@ pub(super) fn switch_in(
     mmcr: &Mmcr,
     mmcr0: Mmcr0,
 ) -> Mmcr0 {
-    let local = local_pmu(this_cpu);
+    let local = local_pmu(this_cpu.irqs_off());
     let thread = CurrentThread::new(&local);
     // Before SIAR and SDAR are restored: an alert changes them.
     let user = driver.emulator().switch_in(this_cpu, thread.mmcr0());
@@ -133,7 +132,7 @@ pub(super) fn switch_in(
 /// one's.
 pub(super) fn initial_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     // CAST: `count::read` stored the counter's value.
-    let value = event.hw().prev_count().load(Relaxed) as u32;
+    let value = event.hw().prev_count().get() as u32;
     if event::is_new_to(this_cpu, event, current_program()) && value >= pmu::NEGATIVE {
         0
     } else {

@@ -30,10 +30,7 @@ use crate::{
     }, //
 };
 use core::iter;
-use kernel::{
-    prelude::*,
-    sync::atomic::Relaxed, //
-};
+use kernel::prelude::*;
 
 impl Driver {
     /// See [`crate::perf::Pmu::event_init`].
@@ -44,8 +41,8 @@ impl Driver {
         hw.set_idx(0);
         hw.set_last_period(hw.sample_period());
         // CAST: perf core refuses periods with bit 63 set.
-        hw.period_left().store(hw.sample_period() as i64, Relaxed);
-        hw.prev_count().store(0, Relaxed);
+        hw.period_left().set(hw.sample_period() as i64);
+        hw.prev_count().set(0);
         event::set_never_scheduled(event);
 
         // Last: perf core calls `destroy`, which gives the interrupt back, only for events that
@@ -53,8 +50,8 @@ impl Driver {
         self.pmcs.get()
     }
 
-    /// Checks an event with its group. Sets the event's code, what it asks of the PMU and, if it has
-    /// a branch stack, the filter for that.
+    /// Checks an event with its group. Sets the event's code, what it asks of the PMU and, if it
+    /// has a branch stack, the filter for that.
     fn check(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
         let attr = event.attr();
         let code = self.code(attr)?;
@@ -64,9 +61,8 @@ impl Driver {
         // A group counts only once its leader is enabled, so the leader takes part in the check in
         // any case. A disabled sibling may stay disabled while the others count.
         let leader = event.leader();
-        let takes_part = |member: &&Event| {
-            leader.is_some_and(|leader| leader.is(member)) || !member.is_off()
-        };
+        let takes_part =
+            |member: &&Event| leader.is_some_and(|leader| leader.is(member)) || !member.is_off();
         let members = || event.group().filter(takes_part);
         if members().count() > COUNTERS {
             return Err(isa207::Refusal::TooManyEvents.into());

@@ -35,10 +35,7 @@ use crate::{
 };
 use kernel::{
     pr_warn_once,
-    sync::{
-        atomic::Relaxed,
-        Arc, //
-    }, //
+    sync::Arc, //
 };
 
 /// The handler of PMIs.
@@ -130,7 +127,7 @@ fn handle_overflows(
     // it makes the program's callchain in a later interrupt: clear them.
     interrupted.clear_perf_regs();
     // If another PMI was made pending meanwhile, it was for one of these counters.
-    local_pmu(this_cpu).clear_pmi_pending();
+    local_pmu(this_cpu.irqs_off()).clear_pmi_pending();
 }
 
 /// Adds what the counter has counted to the event's count, restarts the counter, and reports a
@@ -144,10 +141,10 @@ fn handle_overflow(
     interrupted: &mut Interrupted,
 ) {
     let hw = event.hw();
-    let delta = count::delta(hw.prev_count().load(Relaxed), value);
+    let delta = count::delta(hw.prev_count().get(), value);
     event.add_count(delta);
 
-    let mut left = count::left_after(hw.period_left().load(Relaxed), delta);
+    let mut left = count::left_after(hw.period_left().get(), delta);
     // CAST: perf core takes no period of 2^63 or more.
     let period = hw.sample_period() as i64;
     let last_period = hw.last_period();
@@ -159,9 +156,9 @@ fn handle_overflow(
         }
         event.hw_mut(this_cpu).set_last_period(hw.sample_period());
     }
-    hw.period_left().store(left, Relaxed);
+    hw.period_left().set(left);
     let start = count::initial_value(this_cpu, event);
-    hw.prev_count().store(start.into(), Relaxed);
+    hw.prev_count().set(start.into());
     pmu::write_pmc(index, start);
     event.update_userpage();
 

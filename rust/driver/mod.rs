@@ -51,6 +51,7 @@ use crate::{
         self,
         Event,
         EventFlags,
+        IrqsOff,
         NewEvent,
         Transaction, //
     },
@@ -64,6 +65,7 @@ use crate::{
 };
 use core::cell::Cell;
 use cpu_state::{
+    local_pmu,
     ExclusiveCpu,
     ExclusiveState,
     SharedState,
@@ -227,8 +229,8 @@ impl perf::Pmu for Arc<Driver> {
         count::stop(this_cpu, event);
     }
 
-    fn read(&self, _this_cpu: &ThisCpu<'_>, event: &Event) {
-        count::read(event);
+    fn read(&self, irqs_off: &IrqsOff<'_>, event: &Event) {
+        count::read(&local_pmu(irqs_off), event);
     }
 
     fn start_txn(&self, this_cpu: &ExclusiveCpu<'_>, txn: Transaction) {

@@ -35,10 +35,7 @@ use crate::{
         }, //
     }, //
 };
-use kernel::{
-    pr_err_once,
-    sync::atomic::Relaxed, //
-};
+use kernel::pr_err_once;
 
 impl Driver {
     /// See [`crate::perf::Pmu::pmu_disable`].
@@ -47,7 +44,7 @@ impl Driver {
             return;
         }
         this_cpu.disabled.set(true);
-        let local = local_pmu(this_cpu);
+        let local = local_pmu(this_cpu.irqs_off());
         self.turn_on(this_cpu, &local);
         let mmcr0 = local.freeze(self.is_v31());
 
@@ -74,7 +71,7 @@ impl Driver {
         if !this_cpu.disabled.get() {
             return;
         }
-        let local = local_pmu(this_cpu);
+        let local = local_pmu(this_cpu.irqs_off());
         if this_cpu.slots().len() == 0 {
             local.set_in_use(false);
             local.set_prompt(false);
@@ -202,7 +199,7 @@ fn is_negative(event: &Event) -> bool {
 /// Takes an event off its counter unless that is `index`, where it is to be from now on.
 fn unload_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize) {
     if let Some(old) = counter(event).filter(|&old| old != index) {
-        count::read(event);
+        count::read(&local_pmu(this_cpu.irqs_off()), event);
         // In this order: a probe that reads the event in between must not take the 0 for a wrap.
         event.hw_mut(this_cpu).set_idx(0);
         pmu::write_pmc(old, 0);
@@ -216,7 +213,7 @@ fn load_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize, ebb: bool) 
         ebb::initial_value(this_cpu, event)
     } else {
         let value = count::initial_value(this_cpu, event);
-        prev.store(value.into(), Relaxed);
+        prev.set(value.into());
         value
     };
     pmu::write_pmc(index, value);

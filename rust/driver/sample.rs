@@ -171,7 +171,7 @@ impl PmuSnapshot {
             event.count_lost_sample();
         }
         interrupted.set_perf_regs(false, Sier::from(0), self.mmcra);
-        let mut program = ProgramRegs::copy(&local_pmu(this_cpu));
+        let mut program = ProgramRegs::copy(&local_pmu(this_cpu.irqs_off()));
         let ip = if known { program.nip() } else { 0 };
         let attr = event.attr();
         // perf core takes privilege level and callchain from these: the program's. An event that
@@ -203,7 +203,7 @@ impl PmuSnapshot {
         if shows_instruction {
             self.describe_instruction(attr, &mut sample);
         }
-        let local = local_pmu(this_cpu);
+        let local = local_pmu(this_cpu.irqs_off());
         let registers = attr.sample_regs();
         // Both last until this function returns: perf core has written the sample by then.
         let _shown = extended_regs::has_counters(registers)

@@ -10,7 +10,10 @@
 use super::{
     branch,
     count,
-    cpu_state::ExclusiveCpu,
+    cpu_state::{
+        local_pmu,
+        ExclusiveCpu, //
+    },
     event,
     Driver, //
 };
@@ -55,7 +58,7 @@ impl Driver {
 
     /// See [`crate::perf::Pmu::del`].
     pub(super) fn del(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event) {
-        count::read(event);
+        count::read(&local_pmu(this_cpu.irqs_off()), event);
         if let Some(index) = event::counter(event) {
             // In this order, see `unload_counter`.
             event.hw_mut(this_cpu).set_idx(0);

@@ -160,6 +160,26 @@ impl<S, X> CpuContexts<S, X> {
     }
 }
 
+/// Shows that interrupts are off, for callbacks that need no more of the CPU.
+///
+/// # Invariants
+///
+/// Interrupts are off for the lifetime `'a`.
+pub(crate) struct IrqsOff<'a>(PhantomData<(&'a (), *mut ())>);
+
+impl IrqsOff<'_> {
+    /// Shows it.
+    ///
+    /// # Safety
+    ///
+    /// Interrupts must be off for the lifetime.
+    #[inline(always)]
+    pub(super) unsafe fn new() -> Self {
+        // INVARIANT: The caller guarantees it.
+        Self(PhantomData)
+    }
+}
+
 /// The CPU that this code runs on: proof that it cannot migrate, and the way to the events on the
 /// CPU's PMU and to the state shared with the PMU's interrupt, to which it dereferences.
 ///
@@ -169,8 +189,7 @@ impl<S, X> CpuContexts<S, X> {
 pub(crate) struct ThisCpu<'a, S> {
     context: &'a SharedContext<S>,
     id: CpuId,
-    /// Keeps the value from being sent to another thread.
-    not_send: PhantomData<*mut ()>,
+    irqs_off: IrqsOff<'a>,
 }
 
 impl<'a, S> ThisCpu<'a, S> {
@@ -179,13 +198,20 @@ impl<'a, S> ThisCpu<'a, S> {
         Self {
             context,
             id,
-            not_send: PhantomData,
+            // SAFETY: By the type invariants.
+            irqs_off: unsafe { IrqsOff::new() },
         }
     }
 
     /// The events on this CPU's PMU.
     pub(crate) fn slots(&self) -> &Slots {
         &self.context.slots
+    }
+
+    /// Shows that interrupts are off.
+    #[inline(always)]
+    pub(crate) fn irqs_off(&self) -> &IrqsOff<'a> {
+        &self.irqs_off
     }
 
     /// The CPU.

@@ -6,6 +6,7 @@
 
 use super::{
     bindings,
+    local64::Local64,
     Attr,
     Hw,
     HwMut,
@@ -121,19 +122,18 @@ impl Event {
     }
 
     /// The event's count, which perf core reads at any time, on other CPUs too.
-    fn count(&self) -> &Atomic<i64> {
+    fn count(&self) -> &Local64 {
         // SAFETY: Valid by the type invariants.
         let field = unsafe { &raw mut (*self.as_raw()).count };
-        // SAFETY: The field lives as long as `self`, is aligned, and is only accessed by the
-        // functions for `local64_t`, which do not tear it. CAST: On 64-bit machines `local64_t` is
-        // a `long`.
-        unsafe { Atomic::from_ptr(field.cast()) }
+        // SAFETY: The field is a `local64_t` that lives as long as `self`. CAST: On 64-bit machines
+        // that is a `long`.
+        unsafe { Local64::from_raw(field.cast()) }
     }
 
     /// Adds occurrences to the event's count, which wraps at 2^64.
     pub(crate) fn add_count(&self, delta: u64) {
         // CAST: A bit pattern.
-        self.count().add(delta as i64, Relaxed);
+        self.count().add(delta as i64);
     }
 
     /// Counts a sample that had to be dropped. User space reads the number in the event that it

@@ -8,14 +8,16 @@
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
 
-use super::bindings;
+use super::{
+    bindings,
+    local64::Local64, //
+};
 use core::{
     marker::PhantomData,
     ops::Deref, //
 };
 use kernel::{
     prelude::*,
-    sync::atomic::Atomic,
     types::Opaque, //
 };
 
@@ -107,22 +109,21 @@ impl Hw {
     }
 
     /// The counter's value up to which the event's count is up to date.
-    pub(crate) fn prev_count(&self) -> &Atomic<i64> {
+    pub(crate) fn prev_count(&self) -> &Local64 {
         // SAFETY: Valid by the type invariants.
         let field = unsafe { &raw mut (*self.0.get()).prev_count };
-        // SAFETY: The field lives as long as `self`, is aligned, and perf core and drivers only
-        // access it by the functions for `local64_t`, which do not tear it. CAST: On 64-bit
-        // machines `local64_t` is a `long`.
-        unsafe { Atomic::from_ptr(field.cast()) }
+        // SAFETY: The field is a `local64_t` that lives as long as `self`. CAST: On 64-bit machines
+        // that is a `long`.
+        unsafe { Local64::from_raw(field.cast()) }
     }
 
     /// Occurrences left until the next sample. perf core sets it to 0 for a period that begins
     /// anew.
-    pub(crate) fn period_left(&self) -> &Atomic<i64> {
+    pub(crate) fn period_left(&self) -> &Local64 {
         // SAFETY: Valid and in use by the type invariants.
         let field = unsafe { &raw mut (*self.sampling()).period_left };
         // SAFETY: As for `prev_count`. CAST: As for `prev_count`.
-        unsafe { Atomic::from_ptr(field.cast()) }
+        unsafe { Local64::from_raw(field.cast()) }
     }
 
     /// Occurrences between two samples, less than 2^63; 0 for an event that is only counted. perf

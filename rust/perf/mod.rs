@@ -29,6 +29,7 @@ mod flags;
 mod foreign;
 mod hw;
 mod instance;
+mod local64;
 pub(crate) mod memory;
 mod pmu;
 mod registration;
@@ -52,6 +53,7 @@ pub(crate) use branch::{
 pub(crate) use cpu::{
     CpuContexts,
     ExclusiveCpu,
+    IrqsOff,
     PmiCell,
     ThisCpu, //
 };

@@ -9,6 +9,7 @@ use super::{
     Event,
     EventFlags,
     ExclusiveCpu,
+    IrqsOff,
     NewEvent,
     ThisCpu, //
 };
@@ -133,7 +134,7 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     fn stop(&self, cpu: &ThisCpu<'_, Self::Shared>, event: &Event);
 
     /// Brings the count of an event on this CPU's PMU up to date.
-    fn read(&self, cpu: &ThisCpu<'_, Self::Shared>, event: &Event);
+    fn read(&self, irqs_off: &IrqsOff<'_>, event: &Event);
 
     /// Opens a transaction.
     fn start_txn(&self, _cpu: &Exclusive<'_, Self>, _txn: Transaction) {

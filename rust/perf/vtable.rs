@@ -11,6 +11,7 @@ use super::{
     pmu::Exclusive,
     Event,
     EventFlags,
+    IrqsOff,
     NewEvent,
     Pmu,
     SampleFormat,
@@ -228,8 +229,15 @@ impl<T: Pmu> VTable<T> {
     ///
     /// perf core's: `event` is on this CPU's PMU or being added or deleted, interrupts are off.
     unsafe extern "C" fn read(event: *mut bindings::perf_event) {
-        // SAFETY: The caller's guarantees are those asked for.
-        unsafe { nested(event, |driver: &T, cpu, event| driver.read(cpu, event)) }
+        // SAFETY: The caller guarantees a live event of a registered PMU of `T`.
+        let (instance, event) = unsafe {
+            (
+                Instance::<T>::from_pmu((*event).pmu),
+                Event::from_raw(event),
+            )
+        };
+        // SAFETY: The caller guarantees that interrupts are off.
+        instance.driver().read(&unsafe { IrqsOff::new() }, event);
     }
 
     /// # Safety

@@ -5,7 +5,14 @@
  */
 #include <linux/perf_event.h>
 #include <linux/sched/clock.h>
+#include <asm/hw_irq.h>
+#include <asm/paca.h>
 #include <asm/pmc.h>
 
 #include "parameters.h"
 #include "shim.h"
+
+/* Where the mask of interrupts is in the paca, and its bit for PMIs. */
+static const unsigned int EBB_PMU_PACA_IRQ_SOFT_MASK =
+	offsetof(struct paca_struct, irq_soft_mask);
+static const unsigned char EBB_PMU_IRQS_PMI_DISABLED = IRQS_PMI_DISABLED;

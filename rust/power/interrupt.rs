@@ -3,7 +3,7 @@
 //! The performance monitor interrupt (PMI): its handler, and the state that it interrupted.
 //!
 //! Code that turned interrupts off can be interrupted by a PMI: on this architecture "off" is a
-//! mask in software, which holds PMIs back only if asked to ([`masked`]). So a PMI's handler
+//! mask in software, which holds PMIs back only if asked to ([`MaskedPmis`]). So a PMI's handler
 //! follows the rules for NMIs. It runs with interrupts off, and does not nest.
 //!
 //! C header: [`arch/powerpc/include/asm/pmc.h`](srctree/arch/powerpc/include/asm/pmc.h)
@@ -14,7 +14,8 @@ use super::{
     regs::{
         Mmcra,
         Sier, //
-    }, //
+    },
+    spr, //
 };
 use core::{
     marker::PhantomData,
@@ -187,15 +188,35 @@ pub(crate) fn interrupted_program(_local: &LocalPmu<'_>) -> bool {
     NonNull::new(regs).is_some_and(|regs| unsafe { (*named(regs)).msr as u64 & MSR_PR != 0 })
 }
 
-/// Calls `f` with PMIs masked. A PMI that is due meanwhile comes when interrupts are on, and
-/// counters may stand still until then, so `f` should be short.
-#[inline]
-pub(crate) fn masked(f: impl FnOnce()) {
-    // SAFETY: May be called in any context, a PMI included.
-    let flags = unsafe { bindings::ebb_pmu_powerpc_local_irq_pmu_save() };
-    f();
-    // SAFETY: The flags are those that were saved.
-    unsafe { bindings::ebb_pmu_powerpc_local_irq_pmu_restore(flags) };
+/// Keeps PMIs masked while it lives. One that is due meanwhile comes when interrupts are on, and
+/// counters may stand still until then, so that should be short.
+///
+/// As other interrupts are off, before and after, there is nothing to replay and nothing to tell
+/// tracers: like the kernel's functions then, this only writes the mask.
+pub(crate) struct MaskedPmis<'a> {
+    /// The mask as it was.
+    before: u8,
+    local: PhantomData<&'a LocalPmu<'a>>,
+}
+
+impl<'a> MaskedPmis<'a> {
+    /// Masks PMIs.
+    #[inline(always)]
+    pub(crate) fn new(_local: &'a LocalPmu<'a>) -> Self {
+        let before = spr::irq_soft_mask();
+        spr::set_irq_soft_mask(before | bindings::EBB_PMU_IRQS_PMI_DISABLED);
+        Self {
+            before,
+            local: PhantomData,
+        }
+    }
+}
+
+impl Drop for MaskedPmis<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        spr::set_irq_soft_mask(self.before);
+    }
 }
 
 /// What handles PMIs.

@@ -69,19 +69,6 @@ void ebb_pmu_hard_irq_disable(void)
 	hard_irq_disable();
 }
 
-unsigned long ebb_pmu_powerpc_local_irq_pmu_save(void)
-{
-	unsigned long flags;
-
-	powerpc_local_irq_pmu_save(flags);
-	return flags;
-}
-
-void ebb_pmu_powerpc_local_irq_pmu_restore(unsigned long flags)
-{
-	powerpc_local_irq_pmu_restore(flags);
-}
-
 struct pt_regs *ebb_pmu_get_irq_regs(void)
 {
 	return get_irq_regs();

@@ -25,8 +25,6 @@ bool ebb_pmu_pmi_irq_pending(void);
 void ebb_pmu_clear_pmi_irq_pending(void);
 void ebb_pmu_set_pmi_irq_pending(void);
 void ebb_pmu_hard_irq_disable(void);
-unsigned long ebb_pmu_powerpc_local_irq_pmu_save(void);
-void ebb_pmu_powerpc_local_irq_pmu_restore(unsigned long flags);
 
 /* <asm/irq_regs.h> */
 struct pt_regs *ebb_pmu_get_irq_regs(void);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Access to special purpose registers by number.
+//! Access to special purpose registers by number, and to the mask of interrupts.
 //!
 //! The functions are safe. The kernel runs in privileged state and the hypervisor has opened the
 //! PMU's registers to it (HFSCR), so reading and writing them cannot fault. A write may freeze
@@ -8,6 +8,7 @@
 //!
 //! Numbers: Power ISA 3.1B, Book III, "Move To/From System Register Instructions".
 
+use super::bindings;
 use core::{
     arch::asm,
     mem::MaybeUninit, //
@@ -31,6 +32,39 @@ pub(super) fn write<const N: u32>(value: u64) {
     // SAFETY: `mtspr` of a PMU register changes nothing that Rust knows of. Without `nomem` the
     // compiler keeps its order with accesses to memory.
     unsafe { asm!("mtspr {}, {}", const N, in(reg) value, options(nostack, preserves_flags)) };
+}
+
+/// The mask of interrupts that are off for the kernel (`irq_soft_mask` of the paca).
+#[inline(always)]
+pub(super) fn irq_soft_mask() -> u8 {
+    let mask: u64;
+    // SAFETY: Register 13 has the address of this CPU's paca, whatever CPU that is.
+    unsafe {
+        asm!(
+            "lbz {}, {}(13)",
+            out(reg) mask,
+            const bindings::EBB_PMU_PACA_IRQ_SOFT_MASK,
+            options(nostack, preserves_flags)
+        )
+    };
+    // CAST: A byte was loaded.
+    mask as u8
+}
+
+/// Sets the mask. Interrupts that were masked and came are not replayed, so interrupts must be off
+/// with the new one, too.
+#[inline(always)]
+pub(super) fn set_irq_soft_mask(mask: u8) {
+    // SAFETY: As in `irq_soft_mask`. Without `nomem` the compiler keeps accesses to memory where
+    // they are, before or after.
+    unsafe {
+        asm!(
+            "stb {}, {}(13)",
+            in(reg) u64::from(mask),
+            const bindings::EBB_PMU_PACA_IRQ_SOFT_MASK,
+            options(nostack, preserves_flags)
+        )
+    };
 }
 
 /// Reads the machine state register.

@@ -134,7 +134,7 @@ impl Delivery {
             }
         }
         stopped.write();
-        if local_pmu(this_cpu).clear_pmi_pending() {
+        if local_pmu(this_cpu.irqs_off()).clear_pmi_pending() {
             // A PMI came, and was masked.
             self.raises_pmi.store(true, Relaxed);
         }

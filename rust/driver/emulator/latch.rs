@@ -41,7 +41,7 @@ pub(super) const POLL_LIMIT: usize = 64;
 /// What became of the alert that occurred.
 #[inline(never)]
 pub(super) fn outcome(this_cpu: &ThisCpu<'_>) -> Outcome {
-    let at_handler = program_nip(&local_pmu(this_cpu)) == Ebbhr::read();
+    let at_handler = program_nip(&local_pmu(this_cpu.irqs_off())) == Ebbhr::read();
     let watched = this_cpu.alert.get() == Alert::NoneWatched;
     let ebbrr_changed = watched && Ebbrr::read() != EBBRR_UNCHANGED;
     Outcome::of(Bescr::read(), at_handler, ebbrr_changed)
@@ -81,7 +81,7 @@ pub(super) fn latch_ebb(this_cpu: &ThisCpu<'_>) {
 
     this_cpu.alert.set(Alert::Latched);
     Ebbrr::write(EBBRR_UNCHANGED);
-    let local = local_pmu(this_cpu);
+    let local = local_pmu(this_cpu.irqs_off());
     local.freeze(false);
     let [instructions, cycles] = [PMC5, PMC6].map(pmu::read_pmc);
     pmu::write_pmc(PMC5, pmu::NEGATIVE - 1);

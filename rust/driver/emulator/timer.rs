@@ -17,7 +17,7 @@ use super::{
 };
 use crate::power::interrupt::{
     interrupted_program,
-    masked, //
+    MaskedPmis, //
 };
 use kernel::{
     bindings,
@@ -144,18 +144,16 @@ impl HrTimerCallback for CheckTimer {
 
     fn run(this: Pin<&Self>, _context: HrTimerCallbackContext<'_, Self>) -> HrTimerRestart {
         let mut pause_ns = None;
-        masked(|| {
-            // SAFETY: Interrupts are off in the timer's interrupt.
-            if let Some(this_cpu) = unsafe { this.cpus.this_cpu() } {
-                let in_program = interrupted_program(&local_pmu(&this_cpu));
-                let next = check(&this_cpu, in_program);
-                // The timer of a CPU that went offline fires on another one, whose own timer goes
-                // on.
-                if this_cpu.id().as_u32() == this.cpu {
-                    pause_ns = next;
-                }
+        // SAFETY: Interrupts are off in the timer's interrupt.
+        if let Some(this_cpu) = unsafe { this.cpus.this_cpu() } {
+            let local = local_pmu(this_cpu.irqs_off());
+            let _masked = MaskedPmis::new(&local);
+            let next = check(&this_cpu, interrupted_program(&local));
+            // The timer of a CPU that went offline fires on another one, whose own timer goes on.
+            if this_cpu.id().as_u32() == this.cpu {
+                pause_ns = next;
             }
-        });
+        }
         if let Some(ns) = pause_ns {
             this.start(ns);
         }

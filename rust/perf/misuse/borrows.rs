@@ -39,7 +39,7 @@ fn state(cpus: &CpuContexts) -> Option<&ExclusiveState> {
 fn freeze(cpus: &CpuContexts) -> Option<LocalPmu<'_>> {
     // SAFETY: As above.
     let this_cpu = unsafe { cpus.this_cpu() }?;
-    Some(local_pmu(&this_cpu)) //~ E0515
+    Some(local_pmu(this_cpu.irqs_off())) //~ E0515
 }
 
 /// A callback keeps an event for later.

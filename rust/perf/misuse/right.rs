@@ -88,7 +88,7 @@ fn state(cpus: &CpuContexts) -> Option<bool> {
 fn freeze(cpus: &CpuContexts) -> Option<()> {
     // SAFETY: As above.
     let this_cpu = unsafe { cpus.this_cpu() }?;
-    local_pmu(&this_cpu).clear_bhrb();
+    local_pmu(this_cpu.irqs_off()).clear_bhrb();
     Some(())
 }
 

@@ -20,6 +20,8 @@ pub mod foreign;
 pub mod hw;
 #[path = "../../../../rust/perf/instance.rs"]
 pub mod instance;
+#[path = "../../../../rust/perf/local64.rs"]
+pub mod local64;
 #[path = "../../../../rust/perf/memory.rs"]
 pub mod memory;
 #[path = "../../../../rust/perf/pmu.rs"]

@@ -7,13 +7,15 @@
 
 use crate::{
     history::text,
-    machine::{self, Handler, KERNEL_TEXT, MASK_PMI, MASK_STD, with_cpu, with_machine},
+    machine::{Handler, KERNEL_TEXT, MASK_PMI, with_cpu, with_machine},
 };
 use kernel::{
     bindings::pt_regs,
     ffi::{c_int, c_long},
 };
 use pmu_model::Isa;
+
+pub const EBB_PMU_IRQS_PMI_DISABLED: u8 = MASK_PMI;
 
 pub unsafe fn ebb_pmu_hard_irq_disable() {
     with_cpu(|cpu| cpu.facility.context.ee = false);
@@ -29,16 +31,6 @@ pub unsafe fn ebb_pmu_pmi_irq_pending() -> bool {
 
 pub unsafe fn ebb_pmu_clear_pmi_irq_pending() {
     with_cpu(|cpu| cpu.pmi_pending = false);
-}
-
-pub unsafe fn ebb_pmu_powerpc_local_irq_pmu_save() -> usize {
-    let before = with_cpu(|cpu| cpu.mask);
-    machine::irq_save(MASK_STD | MASK_PMI);
-    before.into()
-}
-
-pub unsafe fn ebb_pmu_powerpc_local_irq_pmu_restore(flags: usize) {
-    machine::irq_restore(flags as u8);
 }
 
 pub unsafe fn ebb_pmu_get_irq_regs() -> *mut pt_regs {

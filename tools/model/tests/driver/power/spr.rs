@@ -40,6 +40,14 @@ pub fn write<const N: u32>(value: u64) {
     execute(|facility| facility.mtspr(N, value));
 }
 
+pub fn irq_soft_mask() -> u8 {
+    with_cpu(|cpu| cpu.mask)
+}
+
+pub fn set_irq_soft_mask(mask: u8) {
+    with_cpu(|cpu| cpu.mask = mask);
+}
+
 pub fn read_msr() -> u64 {
     let Context { hypervisor, ee, .. } = with_cpu(|cpu| cpu.facility.context);
     u64::from(hypervisor) << 60 | u64::from(ee) << 15
