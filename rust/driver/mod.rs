@@ -78,6 +78,7 @@ use kernel::{
     sync::Arc, //
 };
 use requests::Requests;
+use solved_groups::SolvedGroups;
 
 /// The driver, one for the machine.
 #[pin_data]
@@ -144,7 +145,7 @@ impl Driver {
         let Err(why) = Demand::together(events.clone().map(event::demand)) else {
             return Ok(());
         };
-        let assignment = self.assign_other_codes(events.clone(), why)?;
+        let assignment = self.assign_other_codes(solved_groups, events.clone(), why)?;
         solved_groups.store(len, events, assignment);
         Ok(())
     }
@@ -159,7 +160,7 @@ impl Driver {
         }
         let assignment = match self.model.assign(events.clone().map(event::demand)) {
             Ok(assignment) => assignment,
-            Err(why) => self.assign_other_codes(events.clone(), why)?,
+            Err(why) => self.assign_other_codes(solved_groups, events.clone(), why)?,
         };
         solved_groups.store(len, events, assignment);
         Ok(assignment)
@@ -170,17 +171,18 @@ impl Driver {
     #[cold]
     fn assign_other_codes<'a>(
         &self,
-        events: impl Iterator<Item = &'a Event> + Clone,
+        solved_groups: &SolvedGroups,
+        events: impl Iterator<Item = &'a Event>,
         why: isa207::Refusal,
     ) -> Result<Assignment, isa207::Refusal> {
-        let codes = events
-            .clone()
-            .map(|event| (event.hw().code(), event.follows_task()));
-        if !self.model.has_counters(codes) {
-            return Err(why);
-        }
         let requests = Requests::new(events)?;
-        Ok(*self.model.solve(requests.as_slice(), self.machine)?)
+        if let Some(assignment) = solved_groups.find_searched(&requests) {
+            return Ok(assignment);
+        }
+        let reqs = requests.as_slice();
+        let assignment = *self.model.solve_by_other_codes(reqs, self.machine, why)?;
+        solved_groups.store_searched(requests, assignment);
+        Ok(assignment)
     }
 
     /// Finds counters for the CPU's events, which others left that they counted beside. This is not

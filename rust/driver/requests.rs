@@ -16,6 +16,7 @@ use crate::{
 };
 
 /// Events that are to count together.
+#[derive(Clone, Copy)]
 pub(super) struct Requests {
     requests: [Request; COUNTERS],
     len: usize,

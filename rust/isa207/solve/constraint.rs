@@ -49,7 +49,7 @@ const fn lane(selector: Selector) -> Field {
 
 /// The selectors that events use, with their values. A word holds them all, as the search compares
 /// them for every code that it tries.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Selectors {
     /// All ones in the lanes of the selectors in use.
     used: u64,
@@ -81,7 +81,7 @@ impl Selectors {
 }
 
 /// What an event, or a group of events, needs of the PMU.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Constraints {
     /// The counters that codes name, a bit each ([`Pmc::bit`]).
     named_pmcs: u8,

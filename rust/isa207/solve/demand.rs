@@ -26,7 +26,7 @@ use super::{
 };
 
 /// What an event asks of the PMU.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     pub(super) constraints: Constraints,
     /// The event's part of MMCR1 that is the same on every counter.

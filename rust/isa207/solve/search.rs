@@ -92,14 +92,13 @@ impl Step {
 }
 
 impl CpuModel {
-    /// Whether there are counters for events that cannot count together by their codes: each is
-    /// given as its code and whether it counts only while the run latch is on. If not, the search
-    /// for other codes would find none.
-    pub fn has_counters(&self, events: impl Iterator<Item = (u64, bool)>) -> bool {
+    /// Whether there are counters for events that cannot count together by their codes. If not, the
+    /// search for other codes would find none.
+    fn has_counters(&self, reqs: &[Request]) -> bool {
         let mut taken = PmcSets::NO_EVENT;
         let mut any_choice = false;
-        for (code, only_count_run) in events {
-            let (usable, choice) = usable_pmcs(self, code, only_count_run);
+        for req in reqs {
+            let (usable, choice) = usable_pmcs(self, req.code, req.only_count_run);
             taken = taken.with_event(usable);
             any_choice |= choice;
         }
@@ -123,7 +122,7 @@ pub(super) fn search(
     why: Refusal,
 ) -> Result<Constraints, Refusal> {
     // Before anything is prepared: a rotation tries one event too many each time.
-    if !model.has_counters(reqs.iter().map(|req| (req.code, req.only_count_run))) {
+    if !model.has_counters(reqs) {
         return Err(why);
     }
     let mut steps = [Step::default(); COUNTERS];

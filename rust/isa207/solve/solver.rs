@@ -101,18 +101,43 @@ impl CpuModel {
         }
         let all = match Demand::all(other, demands.iter().copied()) {
             Ok(all) => all,
-            Err(why) => {
-                // No choice of codes helps if the requests disagree apart from them.
-                let mut needs = reqs.iter().map(|req| Constraints::of_request(machine, req));
-                needs.try_fold(*other, |all, event| all.with(&event))?;
-                let all = search(self, machine, other, reqs, &mut codes, why)?;
-                for ((demand, &code), req) in demands.iter_mut().zip(&codes).zip(reqs) {
-                    *demand = Demand::new(self, machine, req, code);
-                }
-                all
-            }
+            Err(why) => return self.search_beside(other, reqs, machine, why),
         };
         let assignment = self.place(demands.iter().copied(), &all)?;
+        Ok(Solution { assignment, codes })
+    }
+
+    /// As [`CpuModel::solve`], for events whose demands are known not to go
+    /// [together](Demand::together). `why` is what keeps them from it.
+    ///
+    /// # Errors
+    ///
+    /// `why`, or what keeps them apart whatever their codes.
+    pub fn solve_by_other_codes(
+        &self,
+        reqs: &[Request],
+        machine: Machine,
+        why: Refusal,
+    ) -> Result<Solution, Refusal> {
+        self.search_beside(&Constraints::default(), reqs, machine, why)
+    }
+
+    /// Solves valid `reqs`, which cannot count together by the codes asked for, by others.
+    fn search_beside(
+        &self,
+        other: &Constraints,
+        reqs: &[Request],
+        machine: Machine,
+        why: Refusal,
+    ) -> Result<Solution, Refusal> {
+        // No choice of codes helps if the requests disagree apart from them.
+        let mut needs = reqs.iter().map(|req| Constraints::of_request(machine, req));
+        needs.try_fold(*other, |all, event| all.with(&event))?;
+        let mut codes = [EventCode::default(); COUNTERS];
+        let all = search(self, machine, other, reqs, &mut codes, why)?;
+        let chosen = reqs.iter().zip(&codes);
+        let demands = chosen.map(|(req, &code)| Demand::new(self, machine, req, code));
+        let assignment = self.place(demands, &all)?;
         Ok(Solution { assignment, codes })
     }
 

@@ -16,9 +16,12 @@ use std::cell::Cell;
 
 use isa207::{
     CpuModel,
+    Demand,
     Machine,
     Refusal,
-    Request, //
+    Request,
+    Solution,
+    COUNTERS, //
 };
 use proptest::{
     prelude::*,
@@ -175,6 +178,50 @@ fn asking_for_the_chosen_codes_changes_nothing() {
             Ok(())
         });
         moved.at_least_one_in(100, "with an alternative");
+    }
+}
+
+#[test]
+fn demands_tell_what_the_solver_does() {
+    for model in models() {
+        let [together, by_others, apart] = [(); 3].map(|()| Count::default());
+        let inputs = (generate::group(model.isa()), any::<bool>());
+        run(model.name(), &inputs, |(group, strict)| {
+            let machine = Machine {
+                strict_branch_filters: strict,
+                ..Machine::default()
+            };
+            let answer = model.solve(&group, machine);
+            let demands = group.iter().map(|req| model.demand(req, machine));
+            let Ok(demands) = demands.collect::<Result<Vec<_>, _>>() else {
+                prop_assert!(answer.is_err());
+                return Ok(());
+            };
+            // As a driver keeps them.
+            let kept = || demands.iter().map(|it| Demand::from_words(it.to_words()));
+            prop_assert_eq!(&kept().collect::<Vec<_>>(), &demands);
+
+            let assignment = model.assign(kept());
+            let Err(why) = Demand::together(kept()) else {
+                together.add_if(true);
+                prop_assert_eq!(assignment, answer.map(|solution| *solution));
+                let codes = answer.iter().flat_map(Solution::placements);
+                let codes: Vec<_> = codes.map(|(_, code)| code.0).collect();
+                let asked: Vec<_> = group.iter().map(|req| req.code).collect();
+                prop_assert_eq!(codes, asked);
+                return Ok(());
+            };
+            prop_assert_eq!(assignment, Err(why));
+            if group.len() <= COUNTERS {
+                prop_assert_eq!(model.solve_by_other_codes(&group, machine, why), answer);
+            }
+            by_others.add_if(answer.is_ok());
+            apart.add_if(answer.is_err());
+            Ok(())
+        });
+        together.at_least_one_in(5, "together");
+        by_others.at_least_one_in(100, "by other codes");
+        apart.at_least_one_in(10, "apart");
     }
 }
 
