@@ -49,7 +49,7 @@ pub(super) fn demand(event: &Event) -> Demand {
 
 /// Keeps what an event that is being opened asks of the PMU.
 pub(super) fn set_demand(event: &NewEvent<'_>, demand: &Demand) {
-    event.hw_mut().set_words(demand.to_words());
+    event.set_words(demand.to_words());
 }
 
 /// Flags an event that is being opened as never scheduled, unless its group has been on a PMU.

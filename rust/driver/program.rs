@@ -45,7 +45,10 @@ impl Driver {
         }
         this_cpu.disabled.set(true);
         let local = local_pmu(this_cpu.irqs_off());
-        self.turn_on(this_cpu, &local);
+        // A CPU that came up again is still disabled.
+        if !this_cpu.state().turned_on.get() {
+            self.turn_on(this_cpu, &local);
+        }
         let mmcr0 = local.freeze(self.is_v31());
 
         // Stop marking instructions and, where MMCRA can tell it to, recording branches.

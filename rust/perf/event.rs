@@ -190,6 +190,11 @@ impl<'a> NewEvent<'a> {
         HwMut::new(self.0.hw())
     }
 
+    /// Sets [`Hw::words`]. Nobody does later, so they are read without care.
+    pub(crate) fn set_words(&self, words: [u64; 5]) {
+        self.0.hw().set_words(words);
+    }
+
     /// The leader of the event's group, maybe the event itself.
     fn raw_leader(&self) -> *mut bindings::perf_event {
         // SAFETY: Valid by the type invariants; perf core wrote it before the callback.

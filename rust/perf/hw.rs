@@ -62,9 +62,12 @@ impl Hw {
         unsafe { (&raw const (*self.counting()).config).read_volatile() }
     }
 
-    /// What the driver keeps with the event from when it is opened, in fields that perf core leaves
-    /// alone (`config1`, `config_base`, `event_base`, and `config` of `extra_reg` and
-    /// `branch_reg`).
+    /// What the driver keeps with the event from when it is opened ([`NewEvent::set_words`]), in
+    /// fields that perf core leaves alone: `config1`, `config_base`, `event_base`, and `config` of
+    /// `extra_reg` and `branch_reg`. (`aux_paused` is at `config1`, which perf core writes for PMUs
+    /// with `PERF_PMU_CAP_AUX_PAUSE` only.)
+    ///
+    /// [`NewEvent::set_words`]: super::NewEvent::set_words
     pub(crate) fn words(&self) -> [u64; 5] {
         let raw = self.counting();
         // SAFETY: Valid and in use by the type invariants.
@@ -77,6 +80,20 @@ impl Hw {
                 (&raw const (*raw).extra_reg.config).read_volatile(),
                 (&raw const (*raw).branch_reg.config).read_volatile(),
             ]
+        }
+    }
+
+    /// Sets [`Hw::words`].
+    pub(super) fn set_words(&self, words: [u64; 5]) {
+        let raw = self.counting();
+        // SAFETY: Valid and in use by the type invariants.
+        // CAST: As in `words`.
+        unsafe {
+            (&raw mut (*raw).config1).write_volatile(words[0]);
+            (&raw mut (*raw).config_base).write_volatile(words[1] as c_ulong);
+            (&raw mut (*raw).event_base).write_volatile(words[2] as c_ulong);
+            (&raw mut (*raw).extra_reg.config).write_volatile(words[3]);
+            (&raw mut (*raw).branch_reg.config).write_volatile(words[4]);
         }
     }
 
@@ -161,20 +178,6 @@ impl<'a> HwMut<'a> {
     pub(crate) fn set_code(&self, code: u64) {
         // SAFETY: Valid and in use by the type invariants of `Hw`.
         unsafe { (&raw mut (*self.hw.counting()).config).write_volatile(code) };
-    }
-
-    /// Sets [`Hw::words`].
-    pub(crate) fn set_words(&self, words: [u64; 5]) {
-        let raw = self.hw.counting();
-        // SAFETY: Valid and in use by the type invariants of `Hw`.
-        // CAST: As in `words`.
-        unsafe {
-            (&raw mut (*raw).config1).write_volatile(words[0]);
-            (&raw mut (*raw).config_base).write_volatile(words[1] as c_ulong);
-            (&raw mut (*raw).event_base).write_volatile(words[2] as c_ulong);
-            (&raw mut (*raw).extra_reg.config).write_volatile(words[3]);
-            (&raw mut (*raw).branch_reg.config).write_volatile(words[4]);
-        }
     }
 
     /// Sets [`Hw::idx`].

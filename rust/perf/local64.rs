@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `local64_t`: a number that one CPU writes, interrupts of that CPU included, and others only
-//! read.
+//! `local64_t`: a number that the CPU of an event advances, in interrupts too, while other CPUs
+//! read it, or set it to 0 (`PERF_EVENT_IOC_RESET`).
 //!
 //! The kernel crate's atomics are calls of functions of the kernel, on paths on which each
 //! instruction counts. Those of `core` do here: none of the operations orders anything else.

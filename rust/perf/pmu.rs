@@ -75,8 +75,9 @@ pub(crate) type Exclusive<'a, T> = ExclusiveCpu<'a, <T as Pmu>::Shared, <T as Pm
 ///   ([`read`]).
 /// - User space maps an event's page ([`event_idx`]).
 ///
-/// So these callbacks get a [`ThisCpu`], by which they cannot reach state that other callbacks may
-/// be in the middle of changing. The others get an [`ExclusiveCpu`].
+/// So [`start`] and [`stop`] get a [`ThisCpu`], by which they cannot reach state that other
+/// callbacks may be in the middle of changing, and [`read`] only an [`IrqsOff`]. The others get an
+/// [`ExclusiveCpu`].
 ///
 /// perf core takes an event for one that is on a CPU from before [`add`] until after [`del`]. So
 /// [`start`], [`stop`] and [`read`] may come for an event that has no counter yet, or none any

@@ -7,22 +7,23 @@
 //!
 //! C header: [`include/linux/cpuhotplug.h`](srctree/include/linux/cpuhotplug.h)
 
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::Relaxed, //
+};
 use kernel::{
     bindings,
     cpu::CpuId,
     error::to_result,
-    prelude::*,
-    sync::atomic::{
-        Atomic,
-        Relaxed, //
-    }, //
+    prelude::*, //
 };
 
 // CAST: The largest number of CPUs a kernel is built for.
 const CPUS: usize = bindings::NR_CPUS as usize;
 
 /// CPUs that came up since [`Hotplug::came_up`] was last called there.
-static CAME_UP: [Atomic<bool>; CPUS] = [const { Atomic::new(false) }; CPUS];
+/// The kernel crate's atomics are function calls.
+static CAME_UP: [AtomicBool; CPUS] = [const { AtomicBool::new(false) }; CPUS];
 
 /// Called by the hotplug core before `cpu` comes up.
 ///
@@ -66,6 +67,7 @@ impl Hotplug {
     }
 
     /// Whether `cpu`, the current one, came up since this was last called there.
+    #[inline]
     pub(crate) fn came_up(&self, cpu: CpuId) -> bool {
         // CAST: A CPU's number fits any integer.
         match CAME_UP.get(cpu.as_u32() as usize) {

@@ -32,6 +32,7 @@ use kernel::{
     },
     error::to_result,
     new_mutex,
+    pr_err_once,
     prelude::*,
     sync::{
         atomic::{
@@ -50,7 +51,7 @@ use kernel::{
 /// MSR\[PR\] (IBM bit 49): problem state.
 const MSR_PR: u64 = 1 << 14;
 
-/// In `softe` of `struct pt_regs`: interrupts are off.
+/// In the mask of interrupts, and `softe` of `struct pt_regs`: interrupts are off.
 const IRQS_DISABLED: u64 = 1;
 
 /// The registers by their kernel names. (The other member of the union has the names that user
@@ -193,6 +194,10 @@ pub(crate) fn interrupted_program(_local: &LocalPmu<'_>) -> bool {
 ///
 /// As other interrupts are off, before and after, there is nothing to replay and nothing to tell
 /// tracers: like the kernel's functions then, this only writes the mask.
+///
+/// # Invariants
+///
+/// With the mask `before` interrupts are off.
 pub(crate) struct MaskedPmis<'a> {
     /// The mask as it was.
     before: u8,
@@ -204,7 +209,12 @@ impl<'a> MaskedPmis<'a> {
     #[inline(always)]
     pub(crate) fn new(_local: &'a LocalPmu<'a>) -> Self {
         let before = spr::irq_soft_mask();
-        spr::set_irq_soft_mask(before | bindings::EBB_PMU_IRQS_PMI_DISABLED);
+        if cfg!(CONFIG_DEBUG_IRQFLAGS) && u64::from(before) & IRQS_DISABLED == 0 {
+            pr_err_once!("PM interrupts are masked while others are on\n");
+        }
+        // SAFETY: Interrupts are off while a `LocalPmu` lives, and more are with the new mask.
+        unsafe { spr::set_irq_soft_mask(before | bindings::EBB_PMU_IRQS_PMI_DISABLED) };
+        // INVARIANT: Likewise.
         Self {
             before,
             local: PhantomData,
@@ -215,7 +225,9 @@ impl<'a> MaskedPmis<'a> {
 impl Drop for MaskedPmis<'_> {
     #[inline(always)]
     fn drop(&mut self) {
-        spr::set_irq_soft_mask(self.before);
+        // SAFETY: Interrupts are off, as the `LocalPmu` that was borrowed still lives, and stay so
+        // by the type invariants.
+        unsafe { spr::set_irq_soft_mask(self.before) };
     }
 }
 

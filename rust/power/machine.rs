@@ -6,9 +6,9 @@ use super::{
     bindings,
     spr, //
 };
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::Relaxed, //
 };
 
 const PVR: u32 = 287;
@@ -54,7 +54,8 @@ pub(crate) fn is_hypervisor() -> bool {
 }
 
 /// Whether the CPUs have the BHRB's instructions. All do whose model the driver knows.
-static BHRB: Atomic<bool> = Atomic::new(true);
+/// The kernel crate's atomics are function calls.
+static BHRB: AtomicBool = AtomicBool::new(true);
 
 /// Keeps the driver from the BHRB, on a machine without its instructions.
 pub(crate) fn disable_bhrb() {
@@ -68,7 +69,7 @@ pub(crate) fn has_bhrb() -> bool {
 }
 
 /// Whether other partitions may run on this one's CPUs.
-static SHARED: Atomic<bool> = Atomic::new(true);
+static SHARED: AtomicBool = AtomicBool::new(true);
 
 /// Says that no other partition runs on this one's CPUs, whatever `yield_count` says.
 pub(crate) fn set_not_shared() {

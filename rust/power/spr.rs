@@ -51,12 +51,16 @@ pub(super) fn irq_soft_mask() -> u8 {
     mask as u8
 }
 
-/// Sets the mask. Interrupts that were masked and came are not replayed, so interrupts must be off
-/// with the new one, too.
+/// Sets the mask.
+///
+/// # Safety
+///
+/// Interrupts must be off, with the old mask and with the new one: those that were masked and came
+/// are not replayed.
 #[inline(always)]
-pub(super) fn set_irq_soft_mask(mask: u8) {
-    // SAFETY: As in `irq_soft_mask`. Without `nomem` the compiler keeps accesses to memory where
-    // they are, before or after.
+pub(super) unsafe fn set_irq_soft_mask(mask: u8) {
+    // SAFETY: Register 13 as in `irq_soft_mask`; the caller guarantees that nothing waits for the
+    // mask. Without `nomem` the compiler keeps accesses to memory where they are.
     unsafe {
         asm!(
             "stb {}, {}(13)",

@@ -28,6 +28,7 @@ REPORT = re.compile(
     rb"|\bCall Trace:"
     rb"|ODEBUG: Out of memory"
     rb"|turning off the locking correctness validator"
+    rb"|ebb_pmu: PM interrupts are masked while others are on"
     rb"|ebb_pmu: scheduled events do not fit: "
     rb"|ebb_pmu: the built-in PMU could not be registered again"
 )

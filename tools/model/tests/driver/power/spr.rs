@@ -3,7 +3,7 @@
 //! The instructions that `rust/power` is made of, executed by the model. Each is an instruction of
 //! the kernel that the facility counts, so alerts occur between any two of them.
 
-use crate::machine::{Entry, execute, with_cpu, with_machine};
+use crate::machine::{Entry, MASK_STD, execute, with_cpu, with_machine};
 use pmu_model::{Context, Facility, spr};
 use std::mem::MaybeUninit;
 
@@ -44,8 +44,14 @@ pub fn irq_soft_mask() -> u8 {
     with_cpu(|cpu| cpu.mask)
 }
 
-pub fn set_irq_soft_mask(mask: u8) {
-    with_cpu(|cpu| cpu.mask = mask);
+/// # Safety
+///
+/// None here. Interrupts must be off before and after, as nothing is replayed.
+pub unsafe fn set_irq_soft_mask(mask: u8) {
+    with_cpu(|cpu| {
+        assert!(cpu.mask & mask & MASK_STD != 0, "interrupts are off");
+        cpu.mask = mask;
+    });
 }
 
 pub fn read_msr() -> u64 {
