@@ -84,7 +84,11 @@ pub(super) fn reset_at_first_schedule(
     this_cpu: &ExclusiveCpu<'_>,
     leader: &Event,
 ) {
-    if event::is_never_scheduled(leader) {
+    let first = event::is_never_scheduled(leader);
+    for event in this_cpu.slots().iter() {
+        event::clear_never_scheduled(this_cpu, event);
+    }
+    if first {
         // Of disabled siblings too: when the leader is closed, each leads itself.
         for event in this_cpu.first_group() {
             event::clear_never_scheduled(this_cpu, event);

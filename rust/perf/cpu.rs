@@ -245,15 +245,17 @@ impl<S, X> ExclusiveCpu<'_, S, X> {
     }
 
     /// The group of the event in the first slot, its leader first, with the events of it that are
-    /// on no PMU. Empty if there is no event.
+    /// on no PMU. Empty if there is no event, and unless events came or went since the PMU was last
+    /// enabled.
     pub(crate) fn first_group(&self) -> impl Iterator<Item = &Event> {
-        let group = |event| {
-            // SAFETY: A group of which an event is on this CPU's PMU is changed by perf core on
-            // this CPU only (`event_function_call()`), with interrupts off, and not while it
-            // schedules.
+        let slots = self.slots();
+        let first = slots.get(0).filter(|_| slots.are_changing());
+        first.into_iter().flat_map(|event| {
+            // SAFETY: perf core holds the lock of the event's context from before it adds or
+            // deletes an event until the PMU is enabled (`lockdep_assert_held()` in
+            // `event_sched_in()` and `event_sched_out()`), and changes groups under that lock only.
             unsafe { Group::of(event) }
-        };
-        self.slots().get(0).into_iter().flat_map(group)
+        })
     }
 }
 

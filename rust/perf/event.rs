@@ -77,7 +77,8 @@ impl Event {
         unsafe { &*hw.cast() }
     }
 
-    /// The driver's own data of an event that is on the CPU that this runs on, comes to it or goes.
+    /// The driver's own data of an event that is on the CPU that this runs on, comes to it or goes,
+    /// or of a member of its group.
     pub(crate) fn hw_mut<S>(&self, _cpu: &ThisCpu<'_, S>) -> HwMut<'_> {
         HwMut::new(self.hw())
     }
@@ -251,13 +252,18 @@ impl<'a> Group<'a> {
         // SAFETY: The event is live; perf core wrote the leader before the first callback.
         let leader = unsafe { (*member.as_raw()).group_leader };
         // SAFETY: The caller guarantees a live leader; perf core initialised the head of its list.
-        let head = unsafe { &raw mut (*leader).sibling_list };
-        // INVARIANT: The caller guarantees that all events of the list are live.
+        let (head, leads) = unsafe {
+            let leads = (*leader).group_leader == leader;
+            (&raw mut (*leader).sibling_list, leads)
+        };
+        // INVARIANT: The caller guarantees that all events of the list are live. A new event may
+        // name a member as its leader, which perf core refuses only after `event_init`: what would
+        // be the head is a node then.
         Self {
             member,
             leader: Some(leader),
             // SAFETY: As above.
-            next: unsafe { (*head).next },
+            next: if leads { unsafe { (*head).next } } else { head },
             head,
         }
     }

@@ -13,7 +13,8 @@
 //!   around [`Pmu::add`] and [`Pmu::del`], so that a driver keeps no pointer to an event;
 //! - a driver changes its data in an event only where it opens the event or runs on the event's
 //!   CPU: [`HwMut`];
-//! - a group stays as it is only while a member is being opened: [`NewEvent`];
+//! - a group stays as it is only while a member is being opened, [`NewEvent`], or perf core adds or
+//!   deletes an event of it, [`ExclusiveCpu::first_group`];
 //! - a table of callbacks must not move while it is registered: [`Registration`].
 //!
 //! Nothing here knows a processor architecture.

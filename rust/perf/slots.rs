@@ -25,6 +25,8 @@ pub(super) const MAX_SLOTS: usize = 8;
 pub(crate) struct Slots {
     events: [PmiCell<*const Event>; MAX_SLOTS],
     len: PmiCell<usize>,
+    /// Events came or went since the PMU was enabled.
+    changed: PmiCell<bool>,
 }
 
 impl Slots {
@@ -33,6 +35,7 @@ impl Slots {
         Self {
             events: [const { PmiCell::new(core::ptr::null()) }; MAX_SLOTS],
             len: PmiCell::new(0),
+            changed: PmiCell::new(false),
         }
     }
 
@@ -59,6 +62,17 @@ impl Slots {
         events.iter().map(|event| unsafe { &*event.get() })
     }
 
+    /// Whether perf core is scheduling these events: some came or went, and the PMU has not been
+    /// enabled since. perf core holds the lock of their contexts all the while.
+    pub(super) fn are_changing(&self) -> bool {
+        self.changed.get()
+    }
+
+    /// Notes that the PMU is enabled, after which perf core may give up that lock.
+    pub(super) fn enabled(&self) {
+        self.changed.set(false);
+    }
+
     /// The slot of `event`.
     pub(super) fn position(&self, event: &Event) -> Option<usize> {
         self.iter().position(|held| held.is(event))
@@ -76,6 +90,7 @@ impl Slots {
     /// `event` must stay live until it is taken out with [`Slots::remove`].
     pub(super) unsafe fn push(&self, event: &Event) {
         if let Some(free) = self.events.get(self.len()) {
+            self.changed.set(true);
             free.set(event);
             // INVARIANT: The pointer was stored just now; the caller guarantees that the event
             // lives as long as it is here.
@@ -90,6 +105,7 @@ impl Slots {
         if slot >= len {
             return;
         }
+        self.changed.set(true);
         for (to, from) in self.events[slot..len]
             .iter()
             .zip(&self.events[slot + 1..len])

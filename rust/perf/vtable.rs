@@ -130,7 +130,12 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
     unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, (), |driver: &T, cpu| driver.pmu_enable(cpu)) }
+        unsafe {
+            exclusive(pmu, (), |driver: &T, cpu| {
+                driver.pmu_enable(cpu);
+                cpu.slots().enabled();
+            })
+        }
     }
 
     /// # Safety

@@ -82,6 +82,27 @@ fn disabled_member_takes_over() -> Outcome {
     Ok(())
 }
 
+/// Members of a leader that was closed unused lead themselves, side by side. The one
+/// that stays when the other is closed has the state that the program made.
+fn members_of_an_unused_leader() -> Outcome {
+    session::install(session::count_only)?;
+    let leader = ebb::event(CYCLES).open()?;
+    let [first, second] = [0x2001e, 0x3001e].map(|code| ebb::member(code).open_in(Some(&leader)));
+    let (first, second) = (first?, second?);
+    leader.close();
+    for event in [&first, &second] {
+        event.enable()?;
+        event.check_scheduled()?;
+    }
+    pmc::freeze();
+    Mmcr2::freeze_problem(Pmc::Pmc3).write();
+    first.close();
+    second.check_scheduled()?;
+    let mmcr2 = Mmcr2::read();
+    check!(mmcr2 == Mmcr2::freeze_problem(Pmc::Pmc3), "{mmcr2:?}");
+    session::end(second)
+}
+
 /// A hundred times from open to close, with EBBs in between.
 fn again_and_again() -> Outcome {
     for _ in 0..100 {
@@ -96,5 +117,5 @@ fn again_and_again() -> Outcome {
 ktap::main! {
     first: session::require_ebb;
     takes_access_away, stops_ebbs, closing_the_leader_changes_nothing, disabled_member_takes_over,
-    again_and_again,
+    members_of_an_unused_leader, again_and_again,
 }
