@@ -157,6 +157,11 @@ impl Driver {
             branch::clear_bhrb(this_cpu, local);
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
+            // While the PMU had no events the hypervisor may have run a guest with it. Until an
+            // instruction is marked here a sample would show what the guest left.
+            if Mmcra::from(assignment.mmcr.mmcra).sample_enable() == 1 {
+                local.clear_siar_sdar();
+            }
         }
 
         let events_with_counters = || {
