@@ -53,6 +53,23 @@ impl Context {
     }
 }
 
+/// What random sampling tells of a marked instruction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mark {
+    /// SIER\[TYPE\].
+    pub kind: u8,
+    /// SIER\[LDST\].
+    pub level: u8,
+    /// SIER\[DATA_SRC\].
+    pub source: u8,
+    /// MMCRA\[THR_CTR\]: mantissa, and exponent to the base 4.
+    pub latency: (u8, u8),
+    /// SIER2 (v3.1): cycles to dispatch.
+    pub dispatch: u16,
+    /// SIER2 (v3.1): cycles to finish.
+    pub finish: u16,
+}
+
 /// An instruction that completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Instruction {
@@ -64,8 +81,8 @@ pub struct Instruction {
     pub data: Option<u64>,
     /// The branch that it takes.
     pub branch: Option<Branch>,
-    /// It is marked, if random sampling is on.
-    pub marked: bool,
+    /// It is marked, if random sampling is on: what the facility tells of it then.
+    pub marked: Option<Mark>,
     /// How often each event occurs in it that the model has no name for.
     pub others: u32,
 }
@@ -78,7 +95,7 @@ impl Instruction {
             cycles: 1,
             data: None,
             branch: None,
-            marked: false,
+            marked: None,
             others: 0,
         }
     }

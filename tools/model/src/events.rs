@@ -2,7 +2,7 @@
 
 //! What each counter counts.
 
-use crate::{Facility, Instruction};
+use crate::{Facility, Instruction, fields::mmcra};
 
 impl Facility {
     /// PMCxSEL of MMCR1: eight bits for each of PMC1 to PMC4, from bit 32 on.
@@ -21,11 +21,13 @@ impl Facility {
     /// | f4 on PMC2 and PMC4 | run cycles | \[kernel\] `PM_RUN_CYC`; \[microwatt\] |
     /// | fa on PMC4, f4 on PMC3 | run instructions | \[kernel\] `PM_RUN_INST_CMPL`; \[microwatt\] |
     /// | fa on PMC2 | branches taken | \[microwatt\]; \[kernel\] `PM_BR_TAKEN_CMPL` |
+    /// | e0 on PMC1 and PMC4 | marked instructions | \[kernel\] `PM_MRK_INST_DISP`, `PM_MRK_INST_CMPL` |
     /// | 00 | nothing | \[microwatt\] |
     ///
     /// All other codes count [`Instruction::others`].
     pub(crate) fn occurrences(&self, pmc: usize, instruction: &Instruction) -> u32 {
         let run = u32::from(self.context.run);
+        let is_marking = self.mmcra & mmcra::SAMPLE_ENABLE != 0;
         match (pmc, if pmc < 4 { self.pmc_select(pmc) } else { 0 }) {
             (4, _) => 1,
             (5, _) => instruction.cycles,
@@ -35,6 +37,7 @@ impl Facility {
             (1 | 3, 0xf4) => instruction.cycles * run,
             (2, 0xf4) | (3, 0xfa) => run,
             (1, 0xfa) => u32::from(instruction.branch.is_some()),
+            (0 | 3, 0xe0) => u32::from(is_marking && instruction.marked.is_some()),
             _ => instruction.others,
         }
     }

@@ -143,6 +143,11 @@ pub mod mmcra {
     pub const BHRBRD: u64 = bit(26);
     /// IFM.
     pub const IFM: u64 = bit(32) | bit(33);
+    /// THR_CTR: exponent of the threshold counter, to the base 4; the mantissa ends at bit 44, and
+    /// has seven bits, on v3.1 eight.
+    pub const THR_CTR_EXP: u64 = 0b111 << 27;
+    /// The place of the mantissa.
+    pub const THR_CTR_MANT_SHIFT: u32 = 19;
     /// SAMPLE_ENABLE: instructions are marked.
     pub const SAMPLE_ENABLE: u64 = bit(63);
 
@@ -164,6 +169,13 @@ pub mod sier {
     pub const SIARV: u64 = bit(41);
     /// SDARV: SDAR is valid.
     pub const SDARV: u64 = bit(42);
+
+    /// By how much DATA_SRC is shifted, where the data came from within the level.
+    pub const DATA_SRC_SHIFT: u32 = 53;
+    /// By how much TYPE is shifted, that of the marked instruction.
+    pub const TYPE_SHIFT: u32 = 15;
+    /// By how much LDST is shifted, the level that the data came from.
+    pub const LDST_SHIFT: u32 = 1;
 
     /// What problem state reads.
     pub const USER: u64 = 0x7f_ffff;

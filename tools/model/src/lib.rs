@@ -52,7 +52,7 @@ mod sampling;
 
 pub use access::Trap;
 pub use bhrb::{BHRB_ENTRIES, Branch, BranchForm};
-pub use context::{Context, Instruction};
+pub use context::{Context, Instruction, Mark};
 pub use facility::{Executed, Facility};
 pub use fields::{bescr, mmcr0, mmcr2, mmcra, sier, spr};
 pub use loss::{FOREIGN, Idle, Lppaca};

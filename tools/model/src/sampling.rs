@@ -2,10 +2,11 @@
 
 //! SIAR, SDAR and SIER: the instruction that is sampled.
 //!
-//! What SIER says beyond valid and privilege bits, and SIER2 and SIER3, stay as they are written.
+//! Of SIER2 the cycles to dispatch and to finish are those of the marked instruction; its other
+//! bits, and SIER3, stay as they are written.
 
 use crate::{
-    Context, Facility, Instruction,
+    Context, Facility, Instruction, Isa, Mark,
     fields::{mmcr0, mmcra, sier},
 };
 
@@ -29,8 +30,29 @@ impl Facility {
     /// PMAE.
     pub(crate) fn sample_marked(&mut self, instruction: &Instruction) {
         let on = self.mmcra & mmcra::SAMPLE_ENABLE != 0 && self.mmcr0 & mmcr0::PMAE != 0;
-        if on && instruction.marked {
+        if let Some(mark) = instruction.marked.filter(|_| on) {
             self.sample(instruction, self.context);
+            self.describe(mark);
+        }
+    }
+
+    /// What SIER, SIER2 and the threshold counter tell of a marked instruction.
+    ///
+    /// \[kernel\] `ISA207_SIER_*`, `MMCRA_THR_CTR_*`, `P10_MMCRA_THR_CTR_MANT` and
+    /// `P10_SIER2_*_CYC` in `isa207-common.h`.
+    fn describe(&mut self, mark: Mark) {
+        self.sier |= u64::from(mark.kind) << sier::TYPE_SHIFT
+            | u64::from(mark.level) << sier::LDST_SHIFT
+            | u64::from(mark.source) << sier::DATA_SRC_SHIFT;
+        let v31 = self.processor.isa() >= Isa::V31;
+        let mantissa = if v31 { 0xff } else { 0x7f } << mmcra::THR_CTR_MANT_SHIFT;
+        let latency = u64::from(mark.latency.0) << mmcra::THR_CTR_MANT_SHIFT & mantissa
+            | u64::from(mark.latency.1) << mmcra::THR_CTR_EXP.trailing_zeros() & mmcra::THR_CTR_EXP;
+        self.mmcra = self.mmcra & !(mantissa | mmcra::THR_CTR_EXP) | latency;
+        if v31 {
+            let cycles = 0x7ff_u64 << 50 | 0x7ff << 26;
+            let found = u64::from(mark.dispatch) << 50 | u64::from(mark.finish) << 26;
+            self.sier2 = self.sier2 & !cycles | found & cycles;
         }
     }
 
@@ -56,7 +78,7 @@ impl Facility {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Context, Facility, Instruction, Processor, mmcr0::*, mmcra, sier::*, spr};
+    use crate::{Context, Facility, Instruction, Mark, Processor, mmcr0::*, mmcra, sier::*, spr};
 
     /// Executes instructions of which the second causes an alert.
     fn sampled(processor: Processor, mmcra: u64, context: Context) -> [u64; 3] {
@@ -66,7 +88,14 @@ mod tests {
         facility.mtspr(spr::MMCR0, PMAE | PMCJCE);
         facility.context = context;
         let marked = Instruction {
-            marked: true,
+            marked: Some(Mark {
+                kind: 1,
+                level: 2,
+                source: 3,
+                latency: (9, 1),
+                dispatch: 5,
+                finish: 6,
+            }),
             ..Instruction::at(0x1000)
         };
         facility.execute(&marked);
@@ -110,6 +139,31 @@ mod tests {
     #[test]
     fn random_sampling_keeps_the_marked_instruction() {
         let sampled = sampled(Processor::Power9, mmcra::SAMPLE_ENABLE, Context::PROGRAM);
-        assert_eq!(sampled, [0x1000, 0, SIARV | SIPR]);
+        let described = 1 << TYPE_SHIFT | 2 << LDST_SHIFT | 3 << DATA_SRC_SHIFT;
+        assert_eq!(sampled, [0x1000, 0, SIARV | SIPR | described]);
+    }
+
+    #[test]
+    fn the_threshold_counter_is_the_marked_instructions() {
+        for processor in Processor::ALL {
+            let mut facility = Facility::new(processor);
+            facility.mtspr(spr::MMCRA, mmcra::SAMPLE_ENABLE | mmcra::THR_CTR_EXP);
+            facility.mtspr(spr::MMCR0, PMAE);
+            facility.execute(&Instruction {
+                marked: Some(Mark {
+                    latency: (0xff, 1),
+                    dispatch: 5,
+                    finish: 6,
+                    ..Mark::default()
+                }),
+                ..Instruction::at(0x1000)
+            });
+            let v31 = processor.isa() >= crate::Isa::V31;
+            let mantissa = if v31 { 0xff } else { 0x7f };
+            let counter = 1 << 27 | mantissa << mmcra::THR_CTR_MANT_SHIFT;
+            assert_eq!(facility.mfspr(spr::MMCRA), mmcra::SAMPLE_ENABLE | counter);
+            let cycles = if v31 { 5 << 50 | 6 << 26 } else { 0 };
+            assert_eq!(facility.mfspr(spr::SIER2), cycles);
+        }
     }
 }

@@ -77,6 +77,14 @@ pub enum Entry {
     Note(String),
 }
 
+/// What the facility tells of the instruction that it sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct Alert {
+    pub siar: u64,
+    pub sdar: u64,
+    pub sier: u64,
+}
+
 /// The machine.
 pub struct Machine {
     pub cpus: Vec<Cpu>,
@@ -85,6 +93,8 @@ pub struct Machine {
     hypervisor: bool,
     /// Who handles PM interrupts.
     pub perf_irq: Option<Handler>,
+    /// What the facility told when the last PM interrupt came.
+    pub alert: Option<Alert>,
     pub log: Option<Vec<Entry>>,
 }
 
@@ -101,6 +111,7 @@ pub fn boot_as(processor: Processor, hypervisor: bool) {
         processor,
         hypervisor,
         perf_irq: None,
+        alert: None,
         log: None,
     }));
     kernel::cpu::set_current(0);
@@ -214,6 +225,11 @@ pub fn take_interrupt() {
 fn handle() {
     let (handler, mut regs, context, mask, nip) = with_machine(|machine| {
         let cpu = &mut machine.cpus[machine.current];
+        machine.alert = Some(Alert {
+            siar: cpu.facility.mfspr(spr::SIAR),
+            sdar: cpu.facility.mfspr(spr::SDAR),
+            sier: cpu.facility.mfspr(spr::SIER),
+        });
         let context = cpu.facility.context;
         let mut regs = pt_regs::default();
         let named = &mut regs.__bindgen_anon_1.__bindgen_anon_1;
@@ -255,10 +271,8 @@ fn handle() {
 
 /// The task entered the kernel with these registers.
 pub fn set_program_regs(task: *mut task_struct, regs: &mut pt_regs) {
-    if !task.is_null() {
-        // SAFETY: The current task is there.
-        unsafe { (*task).thread.regs = regs };
-    }
+    // SAFETY: The current task is there.
+    unsafe { (*task).thread.regs = regs };
 }
 
 /// Masks interrupts.

@@ -3,7 +3,10 @@
 //! Tasks and their registers.
 
 use crate::prelude::{c_uint, c_ulong};
-use std::{cell::Cell, ptr::null_mut};
+use std::{
+    cell::{Cell, UnsafeCell},
+    ptr::null_mut,
+};
 
 pub type pid_t = i32;
 
@@ -101,11 +104,17 @@ pub struct pt_regs__dsisr {
 
 thread_local! {
     static CURRENT: Cell<*mut task_struct> = const { Cell::new(null_mut()) };
+    static IDLE: UnsafeCell<task_struct> = UnsafeCell::default();
 }
 
-/// The task that the CPU runs.
+/// The task that the CPU runs: that of an idle CPU, which has no program, if there is no other.
 pub fn get_current() -> *mut task_struct {
-    CURRENT.get()
+    let current = CURRENT.get();
+    if current.is_null() {
+        IDLE.with(|idle| idle.get())
+    } else {
+        current
+    }
 }
 
 /// Has the CPU run a task. It must outlive all uses of [`get_current`].

@@ -44,6 +44,10 @@ pub struct Wish {
     pub addr: bool,
     /// It samples registers of the PMU.
     pub registers: bool,
+    /// It samples where data came from.
+    pub data_src: bool,
+    /// It samples weights: 1 as a number, 2 as a structure.
+    pub weight: u8,
     /// It samples branches: which types, a bit each; none for 0.
     pub branches: u8,
     /// It joins the group of the newest leader.
@@ -157,6 +161,8 @@ impl Op {
             inherit: random.one_in(4),
             addr: random.one_in(4),
             registers: random.one_in(4),
+            data_src: random.one_in(4),
+            weight: random.below(6) as u8,
             branches: if random.one_in(3) {
                 1 << random.below(7) | 1 << random.below(7)
             } else {

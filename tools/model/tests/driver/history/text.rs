@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The text of programs: each address has a branch instruction, which a program takes or jumps
-//! over. So what a BHRB has can be checked by the address alone.
+//! over, and is that of an instruction which random sampling marks, or not. So what BHRB and SIAR
+//! have can be checked by the address alone.
 
-use pmu_model::{Branch, BranchForm};
+use crate::perf_bindings::*;
+use pmu_model::{Branch, BranchForm, Instruction, Mark};
 
 /// What a branch does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,4 +44,108 @@ pub fn branch_at(address: u64) -> (Kind, u32, Branch) {
         ..Branch::taken(form, target)
     };
     (kind, instruction, branch)
+}
+
+/// A marked instruction: what the facility tells of it, and what perf's samples should.
+#[derive(Clone, Copy)]
+pub struct Marked {
+    pub mark: Mark,
+    /// Its type is one that the ISA reserves: SIER tells nothing.
+    pub is_void: bool,
+    /// `union perf_mem_data_src`, of an instruction that accesses memory.
+    pub data_src: Option<u64>,
+    /// What the threshold counter counted.
+    pub latency: u64,
+}
+
+/// perf's word for data: what the instruction did, levels, number of the level, snooping, hops.
+const fn data_src(op: u32, level: u32, number: u32, snoop: u32, hops: u32) -> Option<u64> {
+    let remote = if hops == 0 { 0 } else { PERF_MEM_REMOTE_REMOTE };
+    Some(
+        (op as u64) << PERF_MEM_OP_SHIFT
+            | ((PERF_MEM_LVL_HIT | level) as u64) << PERF_MEM_LVL_SHIFT
+            | (snoop as u64) << PERF_MEM_SNOOP_SHIFT
+            | (PERF_MEM_LOCK_NA as u64) << PERF_MEM_LOCK_SHIFT
+            | (PERF_MEM_TLB_NA as u64) << PERF_MEM_TLB_SHIFT
+            | (number as u64) << PERF_MEM_LVLNUM_SHIFT
+            | (remote as u64) << PERF_MEM_REMOTE_SHIFT
+            | (hops as u64) << PERF_MEM_HOPS_SHIFT,
+    )
+}
+
+/// Types with LDST and DATA_SRC, and what they mean on every processor (POWER8, POWER9 and POWER10
+/// Performance Monitor Unit User's Guides): a load that the first level cache had, one that a cache
+/// of another chip had modified, a store to the second level cache, a branch, and a reserved type.
+const MARKS: [(u8, u8, u8, Option<u64>); 5] = [
+    (
+        1,
+        1,
+        0,
+        data_src(
+            PERF_MEM_OP_LOAD,
+            PERF_MEM_LVL_L1,
+            PERF_MEM_LVLNUM_L1,
+            PERF_MEM_SNOOP_HIT,
+            0,
+        ),
+    ),
+    (
+        1,
+        6,
+        1,
+        data_src(
+            PERF_MEM_OP_LOAD,
+            PERF_MEM_LVL_REM_CCE1,
+            PERF_MEM_LVLNUM_ANY_CACHE,
+            PERF_MEM_SNOOP_HITM,
+            PERF_MEM_HOPS_2,
+        ),
+    ),
+    (
+        2,
+        2,
+        0,
+        data_src(
+            PERF_MEM_OP_STORE,
+            PERF_MEM_LVL_L2,
+            PERF_MEM_LVLNUM_L2,
+            PERF_MEM_SNOOP_HIT,
+            0,
+        ),
+    ),
+    (3, 0, 0, None),
+    (0, 0, 0, None),
+];
+
+/// What random sampling tells of the instruction at an address, if it marks it.
+pub fn marked_at(address: u64) -> Option<Marked> {
+    let number = address / 4;
+    if number % 3 != 0 {
+        return None;
+    }
+    let (kind, level, source, data_src) = MARKS[(number / 3 % 5) as usize];
+    let (mantissa, exponent) = ((number % 120) as u8 + 1, (number % 8) as u8);
+    let mark = Mark {
+        kind,
+        level,
+        source,
+        latency: (mantissa, exponent),
+        dispatch: (number % 2000) as u16 + 1,
+        finish: (number % 1900) as u16 + 2,
+    };
+    Some(Marked {
+        mark,
+        is_void: kind == 0,
+        data_src,
+        latency: u64::from(mantissa) << (2 * exponent),
+    })
+}
+
+/// The instruction of a program at an address, which accesses `data`.
+pub fn instruction_at(address: u64, data: u64) -> Instruction {
+    Instruction {
+        data: Some(data),
+        marked: marked_at(address).map(|marked| marked.mark),
+        ..Instruction::at(address)
+    }
 }

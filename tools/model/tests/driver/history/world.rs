@@ -4,12 +4,12 @@
 
 use super::{
     op::{Op, UserWrite, Wish},
-    oracle::{CODES, Counts, Oracle},
+    oracle::{CODES, Counts, EBB_CODES, Oracle, is_marked},
     program::{Program, check_closed},
 };
 use crate::{
     driver::Takeover,
-    machine::{self, boot_as, execute_in_program, with_cpu, with_machine},
+    machine::{self, Alert, boot_as, execute_in_program, with_cpu, with_machine},
     perf_bindings::*,
     perf_core::{Event, PerfCore, Task},
 };
@@ -66,7 +66,7 @@ impl World {
             core,
             takeover: Some(takeover),
             open: Vec::new(),
-            oracle: Oracle::default(),
+            oracle: Oracle::new(processor),
             programs: HashMap::new(),
             seen: HashSet::new(),
             dropped: [false; CPUS as usize],

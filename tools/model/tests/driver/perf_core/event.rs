@@ -23,6 +23,9 @@ pub struct Recorded {
     pub user: bool,
     /// The data address, if it is there.
     pub addr: Option<u64>,
+    /// Where the data came from, and the weight, likewise.
+    pub data_src: Option<u64>,
+    pub weight: Option<u64>,
 }
 
 /// An event.

@@ -51,6 +51,14 @@ impl World {
             attr.sample_type |= u64::from(perf_event_sample_format_PERF_SAMPLE_REGS_INTR);
             attr.sample_regs_intr = REGISTERS;
         }
+        if wish.data_src {
+            attr.sample_type |= u64::from(perf_event_sample_format_PERF_SAMPLE_DATA_SRC);
+        }
+        attr.sample_type |= match wish.weight {
+            1 => perf_event_sample_format_PERF_SAMPLE_WEIGHT.into(),
+            2 => perf_event_sample_format_PERF_SAMPLE_WEIGHT_STRUCT.into(),
+            _ => 0,
+        };
         if wish.branches != 0 && wish.period > 0 {
             attr.sample_type |= u64::from(perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK);
             attr.branch_sample_type = branches::sample_type(wish.branches);
@@ -77,7 +85,7 @@ impl World {
     }
 
     pub(super) fn open_ebb(&mut self, task: u8, code: u8) {
-        let (code, counts) = CODES[usize::from(code) % CODES.len()];
+        let (code, counts) = CODES[usize::from(code) % EBB_CODES];
         let mut attr = Self::attr(code | EBB, 0);
         attr.set_exclude_kernel(1);
         let task = usize::from(task) % self.core.tasks.borrow().len();

@@ -4,7 +4,7 @@
 //! registers.
 
 use super::*;
-use pmu_model::{FOREIGN, Isa};
+use pmu_model::{FOREIGN, Isa, mmcra};
 
 impl World {
     pub(super) fn check_invariants(&self) {
@@ -43,6 +43,12 @@ impl World {
                 for event in &events {
                     check_counter(event, &cpu.facility);
                 }
+                let marked = events.iter().any(|event| is_marked(event));
+                let marking = cpu.facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
+                assert!(
+                    marking == marked || events.is_empty(),
+                    "instructions are marked: {marking}"
+                );
             });
         }
     }

@@ -3,7 +3,10 @@
 //! Programs run, and write their registers.
 
 use super::{
-    super::{oracle::Place, text::branch_at},
+    super::{
+        oracle::Place,
+        text::{branch_at, instruction_at},
+    },
     *,
 };
 use pmu_model::sier;
@@ -28,21 +31,22 @@ impl World {
             let takes_branch = number % branch == branch - 1;
             let instruction = Instruction {
                 cycles: cycles.into(),
-                data: Some(0x10_0000 + u64::from(number) * 8),
                 branch: takes_branch.then(|| branch_at(address).2),
                 others: u32::from(number % 3),
-                ..Instruction::at(address)
+                ..instruction_at(address, 0x10_0000 + u64::from(number) * 8)
             };
             if takes_branch {
                 self.recorded[cpu].push(address);
             }
             let counting: Vec<_> = events.iter().filter(|event| event.counter_runs()).collect();
+            with_machine(|machine| machine.alert = None);
             let executed = execute_in_program(&instruction);
             let place = Place {
                 address,
                 next: executed.next,
                 in_kernel: false,
                 siar_is_kernel: false,
+                marking: marking(&events),
             };
             for event in counting {
                 self.oracle.executed(event, &instruction, place);
@@ -73,10 +77,10 @@ impl World {
         });
         let instruction = Instruction {
             cycles: 9,
-            data: Some(0x10_0000),
-            ..Instruction::at(address)
+            ..instruction_at(address, 0x10_0000)
         };
         let counting: Vec<_> = events.iter().filter(|event| event.counter_runs()).collect();
+        with_machine(|machine| machine.alert = None);
         let next = execute_in_program(&instruction).next;
         self.core.enter_kernel(cpu);
         with_cpu(|cpu| {
@@ -101,6 +105,7 @@ impl World {
             next,
             in_kernel: true,
             siar_is_kernel: late > 1,
+            marking: marking(&events),
         };
         for event in counting {
             self.oracle.executed(event, &instruction, place);
@@ -178,6 +183,13 @@ impl World {
     }
 }
 
+/// What a PM interrupt found, if one came since it was last forgotten, and if the PMU samples at
+/// random.
+fn marking(events: &[Rc<Event>]) -> Option<Alert> {
+    let is_marking = events.iter().any(|event| is_marked(event));
+    with_machine(|machine| machine.alert.filter(|_| is_marking))
+}
+
 /// A program with EBBs writes a register. Returns where it goes on: at `nip`, unless it returns from
 /// its handler or gets an EBB.
 fn user_write(facility: &mut Facility, write: UserWrite, nip: u64) -> u64 {
@@ -211,7 +223,10 @@ fn user_write(facility: &mut Facility, write: UserWrite, nip: u64) -> u64 {
                 .and_then(|()| facility.problem_mtspr(spr::BESCR, set))
         }
         UserWrite::Return => {
-            if facility.mfspr(spr::BESCR) & bescr::GE != 0 {
+            // Before the first EBB EBBRR is 0, where no program is: the PMU takes an address of 0
+            // for none.
+            let in_handler = facility.mfspr(spr::BESCR) & bescr::GE == 0;
+            if !in_handler || facility.mfspr(spr::EBBRR) == 0 {
                 return nip;
             }
             for number in spr::PMC1..=spr::PMC6 {
