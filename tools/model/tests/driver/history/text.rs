@@ -120,7 +120,7 @@ const MARKS: [(u8, u8, u8, Option<u64>); 5] = [
 /// What random sampling tells of the instruction at an address, if it marks it.
 pub fn marked_at(address: u64) -> Option<Marked> {
     let number = address / 4;
-    if number % 3 != 0 {
+    if !number.is_multiple_of(3) {
         return None;
     }
     let (kind, level, source, data_src) = MARKS[(number / 3 % 5) as usize];

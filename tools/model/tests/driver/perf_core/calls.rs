@@ -143,12 +143,16 @@ pub unsafe fn perf_event_overflow(
         nip: named.nip as u64,
         user: named.msr as u64 & MSR_PR != 0,
         addr: has(perf_event_sample_format_PERF_SAMPLE_ADDR).then_some(data.addr),
-        // SAFETY: Each union is one number.
-        data_src: has(perf_event_sample_format_PERF_SAMPLE_DATA_SRC)
-            .then(|| unsafe { data.data_src.val }),
-        // SAFETY: As above.
-        weight: has(perf_event_sample_format_PERF_SAMPLE_WEIGHT)
-            .then(|| unsafe { data.weight.full }),
+        data_src: match has(perf_event_sample_format_PERF_SAMPLE_DATA_SRC) {
+            // SAFETY: The union is one number, and set if the flag is.
+            true => Some(unsafe { data.data_src.val }),
+            false => None,
+        },
+        weight: match has(perf_event_sample_format_PERF_SAMPLE_WEIGHT) {
+            // SAFETY: As above.
+            true => Some(unsafe { data.weight.full }),
+            false => None,
+        },
     };
     note(|| format!("event {}: sample {recorded:x?}", event.id));
     event.samples.borrow_mut().push(recorded);
