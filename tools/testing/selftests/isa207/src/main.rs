@@ -26,8 +26,9 @@ use pmu_selftests::machine;
 
 /// What a group may cost (`CpuModel::solve`).
 const LIMIT: u64 = 20_000;
-/// What a single event may cost (`CpuModel::solve`).
-const LIMIT_OF_ONE: u64 = 1_000;
+/// What a single event may cost (`CpuModel::solve`): what it asks for, which the driver works out
+/// once and keeps packed, and an assignment from that.
+const LIMIT_OF_ONE: u64 = 1_100;
 /// Groups that a search tries for each CPU unless told.
 const SEARCHED: u32 = 100_000;
 
