@@ -201,28 +201,15 @@ each_pair() {
 	each_of 21 $(pairs)
 }
 
-# Without children, and with all that a CPU does. Of the pairs, each is tried in one
-# of these two ways.
+# Without children, and with all that a CPU does.
 each_filter_per_thread() {
 	mode=--per-thread
 	each_filter
 }
 
-pairs_per_thread() {
-	mode=--per-thread
-	# shellcheck disable=SC2046
-	each_of 11 $(pairs | sed -n 'p;n')
-}
-
 each_filter_system_wide() {
 	mode=-a
 	each_filter
-}
-
-pairs_system_wide() {
-	mode=-a
-	# shellcheck disable=SC2046
-	each_of 10 $(pairs | sed -n 'n;p')
 }
 
 # perf tells the kinds that the driver saved.
@@ -242,5 +229,4 @@ restore_at_end
 ${DRIVER:-load}
 run_tests stat_counts_the_work report_shows_the_functions record_b_has_all_branches \
 	report_b_shows_the_pairs script_shows_addresses annotate_shows_the_code each_filter \
-	each_pair each_filter_per_thread pairs_per_thread each_filter_system_wide \
-	pairs_system_wide types_are_told
+	each_pair each_filter_per_thread each_filter_system_wide types_are_told
