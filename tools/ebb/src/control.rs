@@ -167,6 +167,7 @@ pub(crate) unsafe fn install_call(
     }
     disable();
     fixup::install();
+    thread::publish_offset();
     thread::with(|t| {
         t.call.store(call as *const () as u64, Relaxed);
         t.handler.store(call as *const () as u64, Relaxed);

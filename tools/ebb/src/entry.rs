@@ -11,14 +11,15 @@
 //!   TAR; `ebb_entry_full` also FPSCR, VSCR and VSR 0-51. VSR 14-31 count although
 //!   f14-f31 are the callee's to keep, as it keeps their left halves only; VSR 52-63
 //!   (v20-v31) it keeps whole. r13, the thread pointer, is the same for handler and program;
-//! * makes its own TOC pointer from its own address: r12 does not hold that address, as it
-//!   would at a call, and r2 may be anything;
+//! * finds the thread's block by its own address: r12 does not hold that, as it would at a
+//!   call, and r2 may be anything. The handler makes its TOC pointer itself, from r12;
 //! * drops a reservation that the interrupted code may hold, so that its stcx. fails and
 //!   is tried again if the handler has stored to the same place;
 //! * changes of BESCR only PME and PMEO. TS holds the state of the transaction that
 //!   the EBB came in (POWER8, POWER9), and rfebb goes back to that;
 //! * clears MMCR0\[PMAO\] before it sets PME: as long as PMAO is set the exception exists, and
-//!   would set PMEO again for an EBB of the same overflow;
+//!   would set PMEO again for an EBB of the same overflow. With FC on and PMAE off nothing sets
+//!   it again while the handler runs;
 //! * sets the counters going as late as possible: only three instructions of the entry are
 //!   counted after that.
 //!
@@ -149,28 +150,29 @@ macro_rules! entry {
             "std 0, {tar}(1)",
             // bcl 20,31,$+4 is the one form that return predictors leave alone.
             "bcl 20, 31, 2f",
-            "2: mflr 2",
-            "addis 2, 2, .TOC. - 2b@ha",
-            "addi 2, 2, .TOC. - 2b@l",
-            "addis 11, 2, ebb_thread@got@tprel@ha",
-            "ld 11, ebb_thread@got@tprel@l(11)",
-            "add 11, 11, ebb_thread@tls",
+            "2: mflr 11",
+            "addis 11, 11, ebb_thread_offset - 2b@ha",
+            // LLVM knows no offset from a label in an `ld`.
+            ".reloc ., R_PPC64_REL16_LO, ebb_thread_offset + 8",
+            "ld 11, 0(11)",
+            "add 11, 11, 13",
             "std 11, {thread}(1)",
             $($save)*
-            // From here on r9 is what MMCR0 gets at the end.
-            fixed_up!("mfspr 9, 779"),
             "mfspr 10, 806",
             "andi. 0, 10, 1",
             "beq- 8f",
             // 1 is Rearm::Restart.
             "std 0, {rearm}(11)",
             "std 1, {active}(11)",
-            // The overflow freezes the counters on hardware (the kernel sets FCECE).
-            // QEMU does so only once; without this a second counter could overflow
-            // unseen behind a reading of it. PMAE is clear after an overflow, and only
+            // MMCR0 = FC, which takes PMAO off. Hardware has frozen the counters at the overflow
+            // (the kernel sets FCECE), QEMU does so only once; without FC a second counter could
+            // overflow unseen behind a reading of it. PMAE is clear after an overflow, and only
             // `inject` comes with it set: there they shall count on.
-            "andis. 0, 9, 0x8400",
-            "beq- 7f",
+            fixed_up!("mfspr 9, 779"),
+            "andis. 9, 9, 0x0400",
+            "bne- 3f",
+            "sldi 9, 0, 31",
+            fixed_up!("mtspr 779, 9"),
             "3: ld 12, {call}(11)",
             "ld 10, {ebbs}(11)",
             "addi 10, 10, 1",
@@ -188,12 +190,9 @@ macro_rules! entry {
             "ld 12, {reload}(11)",
             "mtctr 12",
             "bctrl",
-            // MMCR0 with PMAO off, then BESCR with PMEO off, PME on, GE still off. The counters
-            // go on standing still, or counting if it is `inject`.
+            // BESCR with PMEO off, PME on, GE still off. From here on r9 is what MMCR0 gets at the
+            // end. The counters go on standing still, or counting if it is `inject`.
             "4:",
-            fixed_up!("mfspr 9, 779"),
-            "clrrdi 9, 9, 8",
-            fixed_up!("mtspr 779, 9"),
             "lis 9, 0x0400",
             "5: mfspr 10, 806",
             "clrrdi 10, 10, 1",
@@ -201,8 +200,8 @@ macro_rules! entry {
             "ld 0, {rearm}(11)",
             "rldimi 10, 0, 32, 31",
             "mtspr 806, 10",
-            "6: addi 3, 1, {frame}",
-            "stdcx. 3, 0, 1",
+            // Stores what is there, if it does. `rearm` is what a block begins with.
+            "6: stdcx. 0, 0, 11",
             $($restore)*
             "ld 0, {tar}(1)",
             "mtspr 815, 0",
@@ -229,13 +228,13 @@ macro_rules! entry {
             ".cfi_def_cfa_offset 0",
             "rfebb 1",
             ".cfi_restore_state",
-            "7: oris 0, 9, 0x8000",
-            fixed_up!("mtspr 779, 0"),
-            "b 3b",
             // Not of the performance monitor: back as it came.
-            "8: ld 10, {spurious}(11)",
+            "8:",
+            fixed_up!("mfspr 9, 779"),
+            "ld 10, {spurious}(11)",
             "addi 10, 10, 1",
             "std 10, {spurious}(11)",
+            "ld 0, {rearm}(11)",
             "b 6b",
             // Rearm::Keep, which is odd, or ::Stop: MMCR0 = FC, BESCR with PMEO and PME off.
             "9: andi. 0, 0, 1",
@@ -317,8 +316,8 @@ entry!(
     ]
 );
 
-// One routine reloads all counters; the others, in the order of the counters, do so only if
-// another one than theirs is negative.
+// One routine reloads all counters; the others, in the order of the counters, reload theirs, and
+// leave it to that one unless theirs alone is negative.
 core::arch::global_asm!(
     ".pushsection .text.ebb_entry, \"ax\", @progbits",
     ".macro reload n, otherwise",
@@ -335,14 +334,17 @@ core::arch::global_asm!(
     fixed_up!("mfspr 5, 770 + \\c"),
     fixed_up!("mfspr 6, 770 + \\d"),
     fixed_up!("mfspr 7, 770 + \\e"),
+    fixed_up!("mfspr 8, 770 + \\n"),
     "or 3, 3, 4",
     "or 5, 5, 6",
     "or 3, 3, 7",
     "or 3, 3, 5",
+    "andc 3, 8, 3",
     "cmpwi 3, 0",
-    "blt- ebb_reload_any",
-    "reload \\n, 9f",
-    "9: blr",
+    "bge- ebb_reload_any",
+    "ld 3, {start} + 8 * (\\n - 1)(11)",
+    fixed_up!("mtspr 770 + \\n, 3"),
+    "blr",
     ".endm",
     ".balign {distance}",
     ".globl ebb_reload_one",
@@ -369,30 +371,6 @@ core::arch::global_asm!(
     ".purgem reload",
     ".purgem reload_one",
     ".popsection",
-    // The block of thread.rs, and the function that finds it.
-    ".pushsection .tbss.ebb_thread, \"awT\", @nobits",
-    ".balign 16",
-    ".globl ebb_thread",
-    ".hidden ebb_thread",
-    ".type ebb_thread, @object",
-    "ebb_thread: .zero {size}",
-    ".size ebb_thread, {size}",
-    ".popsection",
-    ".pushsection .text.ebb_thread_block, \"ax\", @progbits",
-    ".globl ebb_thread_block",
-    ".hidden ebb_thread_block",
-    ".type ebb_thread_block, @function",
-    "ebb_thread_block:",
-    "0: addis 2, 12, .TOC.-0b@ha",
-    "addi 2, 2, .TOC.-0b@l",
-    ".localentry ebb_thread_block, . - ebb_thread_block",
-    "addis 3, 2, ebb_thread@got@tprel@ha",
-    "ld 3, ebb_thread@got@tprel@l(3)",
-    "add 3, 3, ebb_thread@tls",
-    "blr",
-    ".size ebb_thread_block, . - ebb_thread_block",
-    ".popsection",
     start = const thread::START,
-    size = const thread::SIZE,
     distance = const RELOAD_DISTANCE,
 );

@@ -5,8 +5,7 @@
 //! from r13 is fixed when the program or shared object is loaded. The handler may run
 //! between any two instructions of the program, so it cannot call `__tls_get_addr`, as
 //! a shared object would by default: that may allocate. Rust has no way to ask for a
-//! model by variable; therefore the block is defined in assembly, beside the entries
-//! (`entry.rs`).
+//! model by variable; therefore the block is defined in assembly.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -22,6 +21,10 @@ use crate::context::Rearm;
 /// any two instructions of the program; never shared with another thread.
 #[repr(C)]
 pub(crate) struct Thread {
+    /// How the EBB in progress goes on: a value of `Rearm`; or that shifted left by 2, and
+    /// `Rearm::Stop`, once `disable` was called in the handler. Its lowest bit is BESCR\[PME\].
+    /// First, for the entries.
+    pub(crate) rearm: AtomicU64,
     /// Address of the `extern "C"` function that the entry calls, or 0: nothing installed.
     pub(crate) call: AtomicU64,
     /// Its second argument: the bytes of the handler, padding perhaps.
@@ -36,9 +39,6 @@ pub(crate) struct Thread {
     /// Address of the frame of the EBB in progress, or 0. Not 0 outside of a handler
     /// (`progress.rs`) means that the program has left the handler by `longjmp`.
     pub(crate) active: AtomicU64,
-    /// How the EBB in progress goes on: a value of `Rearm`; or that shifted left by 2, and
-    /// `Rearm::Stop`, once `disable` was called in the handler. Its lowest bit is BESCR\[PME\].
-    pub(crate) rearm: AtomicU64,
     /// Not 0: a PMU register was found inaccessible in a handler, see `fixup.rs`.
     pub(crate) evicted: AtomicU64,
     /// What each counter is loaded with after it has overflowed, PMC1 first.
@@ -86,8 +86,6 @@ impl Thread {
     }
 }
 
-/// Size of the block, for the assembly that reserves it.
-pub(crate) const SIZE: usize = size_of::<Thread>();
 /// Offset of [`Thread::call`].
 pub(crate) const CALL: usize = offset_of!(Thread, call);
 /// Offset of [`Thread::data`].
@@ -102,12 +100,65 @@ pub(crate) const RELOAD: usize = offset_of!(Thread, reload);
 pub(crate) const ACTIVE: usize = offset_of!(Thread, active);
 /// Offset of [`Thread::rearm`].
 pub(crate) const REARM: usize = offset_of!(Thread, rearm);
+const _: () = assert!(REARM == 0);
 /// Offset of [`Thread::start`].
 pub(crate) const START: usize = offset_of!(Thread, start);
+
+core::arch::global_asm!(
+    ".pushsection .tbss.ebb_thread, \"awT\", @nobits",
+    ".balign 16",
+    ".globl ebb_thread",
+    ".hidden ebb_thread",
+    ".type ebb_thread, @object",
+    "ebb_thread: .zero {size}",
+    ".size ebb_thread, {size}",
+    ".popsection",
+    // Where it is from r13, for the entries: 0 before `publish_offset`. It is not left to the
+    // linker, which in a static program leaves such a word (R_PPC64_TPREL64) 0.
+    ".pushsection .bss.ebb_thread_offset, \"aw\", @nobits",
+    ".balign 8",
+    ".globl ebb_thread_offset",
+    ".hidden ebb_thread_offset",
+    ".type ebb_thread_offset, @object",
+    "ebb_thread_offset: .zero 8",
+    ".size ebb_thread_offset, 8",
+    ".popsection",
+    ".pushsection .text.ebb_thread_block, \"ax\", @progbits",
+    ".globl ebb_thread_block",
+    ".hidden ebb_thread_block",
+    ".type ebb_thread_block, @function",
+    "ebb_thread_block:",
+    "0: addis 2, 12, .TOC.-0b@ha",
+    "addi 2, 2, .TOC.-0b@l",
+    ".localentry ebb_thread_block, . - ebb_thread_block",
+    "addis 3, 2, ebb_thread@got@tprel@ha",
+    "ld 3, ebb_thread@got@tprel@l(3)",
+    "add 3, 3, ebb_thread@tls",
+    "blr",
+    ".size ebb_thread_block, . - ebb_thread_block",
+    ".popsection",
+    size = const size_of::<Thread>(),
+);
 
 unsafe extern "C" {
     /// The calling thread's block.
     safe fn ebb_thread_block() -> *const Thread;
+    /// Distance of a thread's block from its r13, the same for all threads.
+    #[link_name = "ebb_thread_offset"]
+    static OFFSET: AtomicU64;
+}
+
+/// Tells the entries where a thread's block is.
+pub(crate) fn publish_offset() {
+    let thread_pointer: u64;
+    // SAFETY: reads a register that nobody changes.
+    unsafe {
+        core::arch::asm!("mr {}, 13", out(reg) thread_pointer,
+            options(nomem, nostack, preserves_flags));
+    }
+    let block = ebb_thread_block().expose_provenance() as u64;
+    // SAFETY: the variable is never anything else.
+    unsafe { OFFSET.store(block.wrapping_sub(thread_pointer), Relaxed) };
 }
 
 /// The calling thread's block. Not `'static`: it goes with the thread, so nobody keeps it.

@@ -12,6 +12,7 @@ fn main() {
         "ebb_context",
         "ebb_library",
         "ebb_session",
+        "ebb_cost",
         "ebb_way_back",
         "ebb_nesting",
         "ebb_sigill",
