@@ -132,6 +132,8 @@ def parse(words):
         kind = "choices" if isinstance(values, list) else "type"
         parser.add_argument(name, default=default, help=text, **{kind: values})
     parser.add_argument("--perf", action="store_true", help="add the perf tool")
+    text = "add the shared libraries that programs in C and C++ need: loader, libc, libm, libgcc_s, libstdc++"
+    parser.add_argument("--libs", action="store_true", help=text)
     text = "add the perf tool of the kernel's source with its own tests, as /opt/perf/bin/perf, and bash"
     parser.add_argument("--perf-tests", action="store_true", help=text)
     text = """PATH or PATH:GUESTPATH: copy a file or a folder into the guest, as /root/NAME or as the absolute
@@ -240,7 +242,8 @@ def boot(options):
     """Make what is missing, boot the guest and return the exit status."""
     cached("root", "usr/bin/qemu-system-ppc64")
     files = [(cached("guest", "busybox"), "/bin/busybox"), (SCRIPTS / "guest/init", "/init")]
-    archives = [cached("perf", "perf.cpio")] if options.perf else []
+    archives = [cached("libs", "libs.cpio")] if options.libs else []
+    archives += [cached("perf", "perf.cpio")] if options.perf else []
     archives += [cached("perf-tests", "perf-tests.cpio")] if options.perf_tests else []
     kernel = find_kernel()
     if module := find_module(options.driver):
