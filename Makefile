@@ -65,12 +65,12 @@ demo: ## do all that is needed and show Event Based Branches in a guest
 
 .PHONY: check
 check: ## run every test
-	@scripts/setup root kernel guest perf perf-tests selftests
+	@scripts/setup root kernel guest libs perf perf-tests selftests
 	@$(in_root) scripts/check
 
 .PHONY: check-debug
 check-debug: ## run the guests' tests on a kernel that checks itself (most of an hour)
-	@scripts/setup root kernel-debug guest perf perf-tests selftests
+	@scripts/setup root kernel-debug guest libs perf perf-tests selftests
 	@$(in_root) scripts/check --debug
 
 .PHONY: conformance

@@ -134,6 +134,10 @@ def parse(words):
     parser.add_argument("--perf", action="store_true", help="add the perf tool")
     text = "add the shared libraries that programs in C and C++ need: loader, libc, libm, libgcc_s, libstdc++"
     parser.add_argument("--libs", action="store_true", help=text)
+    text = """add Debian's packages of these names, as "gdb strace", with all that they depend on. They are
+        unpacked only: what they would set up when installed is not done"""
+    name = matching("[a-z0-9][a-z0-9.+-]+", "the name of a package")
+    parser.add_argument("--packages", default=[], nargs="+", metavar="NAME", type=name, help=text)
     text = "add the perf tool of the kernel's source with its own tests, as /opt/perf/bin/perf, and bash"
     parser.add_argument("--perf-tests", action="store_true", help=text)
     text = """PATH or PATH:GUESTPATH: copy a file or a folder into the guest, as /root/NAME or as the absolute
@@ -243,6 +247,9 @@ def boot(options):
     cached("root", "usr/bin/qemu-system-ppc64")
     files = [(cached("guest", "busybox"), "/bin/busybox"), (SCRIPTS / "guest/init", "/init")]
     archives = [cached("libs", "libs.cpio")] if options.libs else []
+    if options.packages:
+        os.environ["EBB_PACKAGES"] = " ".join(sorted(set(options.packages)))
+        archives.append(cached("packages", "packages.cpio"))
     archives += [cached("perf", "perf.cpio")] if options.perf else []
     archives += [cached("perf-tests", "perf-tests.cpio")] if options.perf_tests else []
     kernel = find_kernel()
