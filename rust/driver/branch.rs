@@ -99,12 +99,22 @@ pub(super) fn clear_bhrb(this_cpu: &ThisCpu<'_>, local: &LocalPmu<'_>) {
     this_cpu.bhrb_dispatches.set(local.clear_bhrb());
 }
 
-/// Clears the BHRB, before the PMU is programmed with `mmcr`, if it holds branches that a new
-/// event's owner must not see or that were recorded with another filter.
-pub(super) fn discard_stale(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>, mmcr: &Mmcr) {
-    if this_cpu.state().stale_branches.replace(false) || this_cpu.ifm.get() != mmcr.ifm() {
+/// What the BHRB is going to hold once the PMU is programmed with `mmcr`. Clears it if it holds
+/// branches that an event's owner must not see or that were recorded with another filter.
+pub(super) fn prepare_bhrb(
+    driver: &Driver,
+    this_cpu: &ExclusiveCpu<'_>,
+    local: &LocalPmu<'_>,
+    mmcr: &Mmcr,
+) {
+    let hypervisor = mmcr.records_hypervisor(driver.model.isa());
+    let had_hypervisor = this_cpu.hypervisor_branches.get();
+    this_cpu.hypervisor_branches.set(hypervisor);
+    let stale = this_cpu.state().stale_branches.replace(false);
+    if stale || had_hypervisor && !hypervisor || this_cpu.ifm.get() != mmcr.ifm() {
         clear_bhrb(this_cpu, local);
     }
+    this_cpu.ifm.set(mmcr.ifm());
 }
 
 /// See [`crate::perf::Pmu::sched_task`].

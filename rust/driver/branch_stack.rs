@@ -11,7 +11,9 @@
 //!
 //! Branches from the privilege levels that the event asks for; perf core has checked that its owner
 //! may see them. Without those of the kernel no entry has an address of the kernel, neither as
-//! source nor as target.
+//! source nor as target. In real mode the kernel of a bare metal machine, and a hypervisor, have
+//! addresses like those of programs: while the BHRB may hold such branches, as another event on the
+//! CPU counts in hypervisor state, the stacks of events that exclude the kernel are empty.
 //!
 //! # Limitations
 //!
@@ -230,6 +232,9 @@ fn branch_type(branch: Branch) -> BranchFields {
 /// Fills `stack`, which is empty, with the branches that `event` wants. Must be called in a PMI.
 #[inline(never)]
 pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStack) {
+    if event.attr().exclude_kernel() && this_cpu.hypervisor_branches.get() {
+        return;
+    }
     let local = local_pmu(this_cpu.irqs_off());
     let mut bhrb = Bhrb::new();
     let Some(entries) = bhrb.read(this_cpu.bhrb_dispatches.get()) else {

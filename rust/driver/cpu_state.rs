@@ -34,6 +34,8 @@ pub(crate) struct SharedState {
     pub(super) mmcr0: PmiCell<u64>,
     /// MMCRA\[IFM\] as the PMU was last programmed: the filter of the BHRB.
     pub(super) ifm: PmiCell<u8>,
+    /// The BHRB may hold branches of hypervisor state, as the PMU was last programmed.
+    pub(super) hypervisor_branches: PmiCell<bool>,
     /// The count of dispatches when the BHRB was last cleared, see `branch::clear_bhrb`.
     pub(super) bhrb_dispatches: PmiCell<u32>,
     /// The alert of the program whose events are on the PMU, for an emulator.

@@ -110,8 +110,9 @@ pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mm
 /// Restores the program's state except MMCR0. Returns the value to start the PMU with: the kernel's
 /// `mmcr0` with the program's bits.
 ///
-/// Those bits of MMCR2 that the program can write freeze counters. They are added to the kernel's,
-/// so the program cannot count what `exclude_user` and the like exclude.
+/// Those bits of MMCR2 that the program can write freeze counters. They are added to the kernel's.
+/// In a partition the one that stands for `exclude_user` is such a bit: a program that clears it
+/// counts itself until the next switch.
 pub(super) fn switch_in(
     driver: &Driver,
     this_cpu: &ExclusiveCpu<'_>,

@@ -136,10 +136,9 @@ impl Driver {
         // First: a CPU that has come up since it was disabled may not be used until then.
         self.turn_on(this_cpu, local);
         local.claim(self.is_v31());
-        branch::discard_stale(this_cpu, local, &assignment.mmcr);
+        branch::prepare_bhrb(self, this_cpu, local, &assignment.mmcr);
         this_cpu.state().mmcr.set(assignment.mmcr);
         this_cpu.mmcr0.set(assignment.mmcr.mmcr0);
-        this_cpu.ifm.set(assignment.mmcr.ifm());
         let had_ebb = this_cpu.state().ebb.replace(ebb);
         let unused_counters = unused_counters(&assignment);
         this_cpu.state().unused_counters.set(unused_counters);

@@ -49,6 +49,12 @@ impl Mmcr {
         // CAST: two bits.
         MMCRA_IFM.get(self.mmcra) as u8
     }
+
+    /// Whether the BHRB may hold branches of hypervisor state, which on bare metal is the kernel's.
+    /// In real mode their addresses look like those of programs.
+    pub fn records_hypervisor(&self, isa: Isa) -> bool {
+        isa < Isa::V31 && !MMCR0_FCH.is_set(self.mmcr0)
+    }
 }
 
 /// The images of a group, as its events are added.
@@ -194,9 +200,11 @@ pub(super) fn frozen_states(isa: Isa, req: &Request, machine: Machine) -> u64 {
 }
 
 /// Whether the event's owner sees branches of every state in which the PMU is not frozen: before
-/// v3.1 in branch stacks, and with `mfbhrbe` as long as an EBB group is on the PMU.
+/// v3.1 in stacks of the program's branches, and with `mfbhrbe` as long as an EBB group is on the
+/// PMU.
 fn records_all_states(isa: Isa, req: &Request) -> bool {
-    isa < Isa::V31 && (req.event_code().is_ebb() || req.branch_ifm().is_some())
+    let stacks = req.branch_ifm().is_some() && !req.exclude.user;
+    isa < Isa::V31 && (req.event_code().is_ebb() || stacks)
 }
 
 /// MMCRA: random sampling and the threshold of an event, and its SDAR mode.

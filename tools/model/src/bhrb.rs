@@ -97,7 +97,7 @@ impl Facility {
     ///
     /// One entry with the instruction's address, but for XL-form: the address, and then the target
     /// with T set, which is thus the newest. \[kernel\] `power_pmu_bhrb_read()`.
-    pub(crate) fn record_branch(&mut self, instruction: &Instruction) {
+    pub fn record_branch(&mut self, instruction: &Instruction) {
         let Some(branch) = instruction.branch else {
             return;
         };
@@ -123,12 +123,12 @@ impl Facility {
     /// - BHRBRD, on v3.1: \[kernel\] `MMCRA_BHRB_DISABLE`.
     /// - On v3.1 in problem state only: \[kernel\] `power_pmu_bhrb_read()`, which leaves kernel
     ///   addresses out before v3.1 because the buffer has them.
-    /// - FCS and FCP freeze the BHRB too: \[memory\] Book III, their names there.
+    /// - FCS, FCP and FCH freeze the BHRB too, and FC does not: \[memory\] Book III, their names
+    ///   there.
     fn records_branches(&self, context: Context) -> bool {
         let v31 = self.processor.isa() >= Isa::V31;
-        let frozen = self.is_frozen(context) && self.mmcr0 & mmcr0::FC == 0;
         self.mmcr0 & mmcr0::PMAE != 0
-            && !frozen
+            && !self.is_frozen_in(context)
             && !(v31 && (self.mmcra & mmcra::BHRBRD != 0 || !context.problem))
     }
 

@@ -38,10 +38,16 @@ impl Facility {
     pub(crate) fn is_frozen(&self, context: Context) -> bool {
         let set = |field| self.mmcr0 & field != 0;
         set(mmcr0::FC)
-            || (set(mmcr0::FCS) && context.is_supervisor())
-            || (set(mmcr0::FCP) != set(mmcr0::FCPC) && context.problem)
+            || self.is_frozen_in(context)
             || (set(mmcr0::FCM1) && context.pmm)
             || (set(mmcr0::FCM0) && !context.pmm)
+    }
+
+    /// FCS, FCP (with FCPC), FCH: all counters, and the BHRB.
+    pub(crate) fn is_frozen_in(&self, context: Context) -> bool {
+        let set = |field| self.mmcr0 & field != 0;
+        (set(mmcr0::FCS) && context.is_supervisor())
+            || (set(mmcr0::FCP) != set(mmcr0::FCPC) && context.problem)
             || (set(mmcr0::FCH) && context.is_hypervisor())
     }
 

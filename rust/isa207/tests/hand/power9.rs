@@ -4,6 +4,7 @@
 
 use isa207::{
     Exclude,
+    Isa,
     Mmcr, //
 };
 
@@ -120,6 +121,34 @@ fn branches_of_the_hypervisor() {
     assert_eq!(mmcr(EBB | 0x1001e, true, false), (fcs_and_fch, both));
     assert_eq!(mmcr(0x1001e, true, false), (0x4000_8010, 1 << 63));
     assert_eq!(mmcr(0x1001e, false, true), (0x8010, 0));
+}
+
+/// An event that counts the hypervisor has its branches recorded, for all events.
+#[test]
+fn branches_of_the_hypervisor_beside_others() {
+    let records = |second: Option<u64>, machine: Machine| {
+        let mut reqs = requests(&[0x1001e]);
+        reqs[0].branch_filter_ifm = Some(0);
+        reqs.extend(second.map(request));
+        reqs.iter_mut().for_each(|req| req.exclude.kernel = true);
+        let mmcr = model(POWER9).solve(&reqs, machine).unwrap().mmcr;
+        mmcr.records_hypervisor(Isa::V300)
+    };
+    assert!(!records(None, Machine::default()));
+    assert!(records(Some(0x20002), Machine::default()));
+    // Its hypervisor is the kernel.
+    let bare = Machine {
+        hypervisor_mode: true,
+        ..Machine::default()
+    };
+    assert!(!records(Some(0x20002), bare));
+
+    // A stack without the program's branches is empty, so such an event may count the hypervisor.
+    let mut reqs = requests(&[0x1001e]);
+    reqs[0].branch_filter_ifm = Some(0);
+    (reqs[0].exclude.user, reqs[0].exclude.kernel) = (true, true);
+    let mmcr = model(POWER9).solve(&reqs, Machine::default()).unwrap().mmcr;
+    assert!(mmcr.records_hypervisor(Isa::V300) && mmcr.mmcr2 == 0b11 << 62);
 }
 
 #[test]

@@ -158,7 +158,7 @@ pub fn decode(isa: Isa, mmcr: &Mmcr) -> Decoded {
 /// branches would show to somebody who may not see the kernel's.
 fn hypervisor_excluded(isa: Isa, req: &Request) -> bool {
     let ebb = req.code >> 63 == 1;
-    let branches = ebb || req.branch_filter_ifm.is_some();
+    let branches = ebb || req.branch_filter_ifm.is_some() && !req.exclude.user;
     req.exclude.hv || (req.exclude.kernel && branches && isa != Isa::V31)
 }
 

@@ -108,6 +108,7 @@ impl World {
             _ => 0,
         };
         self.core.enter_kernel(cpu);
+        branches::branch_in_real_mode();
         let core = self.core.clone();
         match *op {
             Op::Switch(_, task) => self.switch(cpu, task),

@@ -7,7 +7,10 @@ use super::{
     super::text::{Kind, branch_at},
     *,
 };
-use pmu_model::{BHRB_ENTRIES, BranchForm};
+use pmu_model::{BHRB_ENTRIES, Branch, BranchForm, Context, Isa};
+
+/// Where a hypervisor in real mode branches. By its address it could be a program.
+const REAL_MODE: u64 = 0x3000;
 
 /// The types of branches that events may want, and the kinds of instructions that are of each.
 const TYPES: [(u32, &[Kind]); 7] = {
@@ -68,6 +71,8 @@ pub(super) struct Recorded {
     before: usize,
     /// The hypervisor has not taken the CPU away since the last stack that had branches.
     pub(super) is_sure: bool,
+    /// The BHRB records in hypervisor state too, in which the kernel of a bare metal machine is.
+    has_hypervisor: bool,
 }
 
 impl Recorded {
@@ -79,6 +84,34 @@ impl Recorded {
     pub(super) fn push(&mut self, from: u64) {
         self.from.push(from);
     }
+
+    /// Looks whether branches of hypervisor state are recorded. Returns whether they were all the
+    /// time since the last call.
+    fn look_for_hypervisor(&mut self, facility: &Facility) -> bool {
+        let records =
+            facility.processor().isa() < Isa::V31 && facility.mfspr(spr::MMCR0) & mmcr0::FCH == 0;
+        let had = core::mem::replace(&mut self.has_hypervisor, records);
+        // Those that were are cleared away, and others with them.
+        self.is_sure &= records || !had;
+        had && records
+    }
+}
+
+/// A hypervisor, which may be the kernel, takes a branch.
+pub(super) fn branch_in_real_mode() {
+    with_cpu(|cpu| {
+        let hypervisor = Context {
+            hypervisor: true,
+            problem: false,
+            ..cpu.facility.context
+        };
+        let context = core::mem::replace(&mut cpu.facility.context, hypervisor);
+        cpu.facility.record_branch(&Instruction {
+            branch: Some(Branch::taken(BranchForm::I, REAL_MODE)),
+            ..Instruction::at(REAL_MODE)
+        });
+        cpu.facility.context = context;
+    });
 }
 
 impl World {
@@ -94,6 +127,12 @@ impl World {
 
     /// Compares the branch stacks of samples that were taken since the last call.
     pub(super) fn check_branches(&mut self) {
+        let has_hypervisor: Vec<_> = (0..CPUS as usize)
+            .map(|cpu| {
+                let recorded = &mut self.recorded[cpu];
+                with_machine(|machine| recorded.look_for_hypervisor(&machine.cpus[cpu].facility))
+            })
+            .collect();
         let format = perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK;
         for event in self.open.iter().filter(|event| event.samples_with(format)) {
             let (stack, Some(cpu)) = (event.branches.take(), event.oncpu.get()) else {
@@ -102,6 +141,14 @@ impl World {
             let Some(stack) = stack else {
                 continue;
             };
+            if event.excludes_kernel() && self.recorded[cpu].has_hypervisor {
+                assert!(
+                    stack.is_empty() || !has_hypervisor[cpu],
+                    "event {}: {stack:x?} may have branches of the hypervisor",
+                    event.id
+                );
+                continue;
+            }
             let recorded = &mut self.recorded[cpu];
             let newest = recorded
                 .from
@@ -112,7 +159,12 @@ impl World {
             let expected: Vec<_> = wanted
                 .map(|(from, (_, _, branch))| (from, branch.target))
                 .collect();
-            let found: Vec<_> = stack.iter().map(|entry| (entry.from, entry.to)).collect();
+            // Who may see the kernel may find the hypervisor.
+            let found: Vec<_> = stack
+                .iter()
+                .map(|entry| (entry.from, entry.to))
+                .filter(|(from, _)| *from != REAL_MODE || event.excludes_kernel())
+                .collect();
             assert!(
                 expected.starts_with(&found),
                 "event {}: branches {found:x?}, not the first of {expected:x?}",
@@ -129,7 +181,7 @@ impl World {
                 .filter(|(_, (kind, ..))| wants(event, *kind))
                 .count();
             assert!(
-                !recorded.is_sure || found.len() >= least,
+                !recorded.is_sure || recorded.has_hypervisor || found.len() >= least,
                 "event {}: branches {found:x?} of {expected:x?}",
                 event.id
             );
