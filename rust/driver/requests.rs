@@ -46,10 +46,11 @@ impl Requests {
 /// An event as user space asked for it.
 pub(super) fn request(event: &Event) -> Request {
     let attr = event.attr();
+    let [config2, config3, config4] = attr.more_config();
     Request {
         code: event.hw().code(),
         config1: attr.config1(),
-        config2: attr.config2(),
+        config2: config2 | config3 | config4,
         exclude: Exclude {
             user: attr.exclude_user(),
             kernel: attr.exclude_kernel(),

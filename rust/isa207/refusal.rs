@@ -70,7 +70,7 @@ pub enum Refusal {
     ReservedBits,
     /// `attr.config1` has a bit set that belongs to no field on this CPU.
     Config1,
-    /// `attr.config2` is not 0; no CPU has a field there.
+    /// `attr.config2`, `config3` or `config4` is not 0; no CPU has a field there.
     Config2,
     /// The counter field is above 6.
     NoSuchPmc,
@@ -134,7 +134,7 @@ impl Refusal {
         match self {
             Self::ReservedBits => "the event code has reserved bits set",
             Self::Config1 => "config1 has bits set that this CPU does not use",
-            Self::Config2 => "config2 must be 0",
+            Self::Config2 => "config2, config3 and config4 must be 0",
             Self::NoSuchPmc => "the event code names a counter above PMC6",
             Self::FixedCounter => "PMC5 counts only event 500fa and PMC6 only 600f4",
             Self::Blacklisted => "the event counts wrongly on this revision of the CPU",

@@ -24,7 +24,7 @@ pub struct Request {
     pub code: u64,
     /// `attr.config1`
     pub config1: u64,
-    /// `attr.config2`
+    /// `attr.config2` and its extensions: bits that no CPU has a field for.
     pub config2: u64,
     /// `attr.exclude_*`
     pub exclude: Exclude,

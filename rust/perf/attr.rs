@@ -87,10 +87,17 @@ impl Attr {
         unsafe { (*self.as_raw()).__bindgen_anon_3.config1 }
     }
 
-    /// Extension of [`Attr::config1`].
-    pub(crate) fn config2(&self) -> u64 {
+    /// Extensions of [`Attr::config1`]: `config2`, `config3` and `config4`.
+    pub(crate) fn more_config(&self) -> [u64; 3] {
+        let attr = self.as_raw();
         // SAFETY: As in `config`. Every member of the union is an integer of 64 bits.
-        unsafe { (*self.as_raw()).__bindgen_anon_4.config2 }
+        unsafe {
+            [
+                (*attr).__bindgen_anon_4.config2,
+                (*attr).config3,
+                (*attr).config4,
+            ]
+        }
     }
 
     /// What each sample is to hold.

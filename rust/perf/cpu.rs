@@ -251,9 +251,11 @@ impl<S, X> ExclusiveCpu<'_, S, X> {
         let slots = self.slots();
         let first = slots.get(0).filter(|_| slots.are_changing());
         first.into_iter().flat_map(|event| {
-            // SAFETY: perf core holds the lock of the event's context from before it adds or
-            // deletes an event until the PMU is enabled (`lockdep_assert_held()` in
-            // `event_sched_in()` and `event_sched_out()`), and changes groups under that lock only.
+            // perf core changes groups under their context's lock only. It holds the lock of a
+            // task's context from before it adds or deletes an event of it until the PMU is enabled
+            // (`lockdep_assert_held()` in `event_sched_in()` and `event_sched_out()`). A CPU's
+            // context changes on that CPU only while an event of it is active, as this one is.
+            // SAFETY: So the group does not change here, where interrupts are off.
             unsafe { Group::of(event) }
         })
     }

@@ -45,6 +45,7 @@ const fn of(isa: Isa) -> CpuModel {
         reserved_sample_modes: SampleModes::NONE,
         blacklist: &[],
         alternatives: ALTERNATIVES,
+        run_latch: &[],
         generic_events: GENERIC,
         cache_events: CACHE,
         other_events: &[],

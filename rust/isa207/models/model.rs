@@ -54,6 +54,9 @@ pub(super) type CacheCodes = &'static [(CacheEvent, u64)];
 /// Two codes that count the same event.
 pub(crate) type Pair = [u64; 2];
 
+/// Cycles and run cycles, instructions and run instructions completed.
+pub(super) const RUN_LATCH: &[Pair] = &[[0x0001e, 0x600f4], [0x00002, 0x500fa]];
+
 /// A set of values of the sample mode field.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampleModes(u32);
@@ -104,6 +107,8 @@ pub struct CpuModel {
     pub(crate) blacklist: &'static [u64],
     /// Codes that count the same event as another.
     pub(crate) alternatives: &'static [Pair],
+    /// Codes that count the same while the run latch is on.
+    pub(crate) run_latch: &'static [Pair],
     pub(super) generic_events: GenericCodes,
     pub(super) cache_events: CacheCodes,
     /// Files of sysfs `events/` beyond the generic and cache events.

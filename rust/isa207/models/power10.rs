@@ -81,6 +81,7 @@ pub(super) const fn with_name(name: &'static str) -> CpuModel {
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x10]),
         blacklist: &[],
         alternatives: ALTERNATIVES,
+        run_latch: RUN_LATCH,
         generic_events: GENERIC,
         cache_events: CACHE,
         other_events: MEMORY,

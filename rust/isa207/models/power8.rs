@@ -79,6 +79,7 @@ pub(super) static POWER8: CpuModel = CpuModel {
     reserved_sample_modes: SampleModes::NONE,
     blacklist: &[],
     alternatives: ALTERNATIVES,
+    run_latch: RUN_LATCH,
     generic_events: GENERIC,
     cache_events: CACHE,
     other_events: MEMORY,

@@ -116,6 +116,7 @@ const fn power9(blacklist: &'static [u64]) -> CpuModel {
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x0c]),
         blacklist,
         alternatives: ALTERNATIVES,
+        run_latch: RUN_LATCH,
         generic_events: GENERIC,
         cache_events: CACHE,
         other_events: MEMORY,

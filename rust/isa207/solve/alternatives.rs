@@ -23,10 +23,6 @@ use super::{
     constraint::Constraints, //
 };
 
-/// Codes that count the same while the run latch is on: cycles and run cycles, instructions and
-/// run instructions completed.
-const RUN_LATCH: [Pair; 2] = [[0x0001e, 0x600f4], [0x00002, 0x500fa]];
-
 /// A code that an event can be counted by, with the constraints that come with it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alternative {
@@ -82,7 +78,11 @@ impl Alternatives {
 /// The codes that count what `asked` does, itself first. Some may be there twice.
 fn codes(model: &CpuModel, asked: u64, only_count_run: bool) -> [Option<u64>; Alternatives::MAX] {
     let same = partner(model.alternatives, asked);
-    let run = |code| only_count_run.then(|| partner(&RUN_LATCH, code)).flatten();
+    let run = |code| {
+        only_count_run
+            .then(|| partner(model.run_latch, code))
+            .flatten()
+    };
     [Some(asked), same, run(asked), same.and_then(run)]
 }
 

@@ -174,6 +174,10 @@ fn architected_events() {
         // Cycles twice: the second one is counted on PMC1 by its other code.
         let mmcr = solve(&[0x600f4, 0x600f4]).unwrap().mmcr;
         assert_eq!((mmcr.mmcr0, mmcr.mmcr1), (0xc100 | pmccext, 0xf0 << 24));
+        // A third time there is none: what counts run cycles elsewhere is no architected event.
+        let mut thrice = [0x600f4; 3].map(request);
+        thrice.iter_mut().for_each(|req| req.only_count_run = true);
+        assert!(model.solve(&thrice, Machine::default()).is_err());
         // Event Based Branches, with the BHRB too.
         for ebb in [1 << 63, 3 << 62, 0xd << 60] {
             assert!(solve(&[ebb | 0x100f0]).is_ok());

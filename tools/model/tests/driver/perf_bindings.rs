@@ -129,6 +129,8 @@ pub struct perf_event_attr {
     pub sample_max_stack: u16,
     pub __bindgen_anon_3: attr_config1,
     pub __bindgen_anon_4: attr_config2,
+    pub config3: u64,
+    pub config4: u64,
     pub flags: u64,
 }
 

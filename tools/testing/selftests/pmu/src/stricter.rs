@@ -25,6 +25,8 @@ pub struct Asked {
     pub config1: u64,
     /// `attr.config2`
     pub config2: u64,
+    /// `attr.config3`
+    pub config3: u64,
     /// `attr.precise_ip`
     pub precise_ip: u64,
 }
@@ -166,9 +168,11 @@ pub const RULES: &[Rule] = &[
             Model::Power10 => bits(asked.config1, 18, 63) != 0,
         },
     ),
-    refuses("config2-unused", "nothing reads config2", |_, asked| {
-        asked.config2 != 0
-    }),
+    refuses(
+        "config2-unused",
+        "nothing reads config2 and config3",
+        |_, asked| asked.config2 | asked.config3 != 0,
+    ),
     refuses(
         "wrong-count-in-ebb",
         "an event that counts wrongly does so as an EBB event, too",

@@ -204,6 +204,9 @@ impl Probe {
                 ("config2", &[1, 1 << 32, 1 << 63], |asked, value| {
                     asked.config2 = value
                 }),
+                ("config3", &[1, 1 << 63], |asked, value| {
+                    asked.config3 = value
+                }),
                 ("precise_ip", &[1, 2, 3], |asked, value| {
                     asked.precise_ip = value
                 }),
@@ -283,6 +286,7 @@ fn attr(asked: &Asked) -> Attr {
         raw.type_ = asked.kind;
         raw.__bindgen_anon_3.config1 = asked.config1;
         raw.__bindgen_anon_4.config2 = asked.config2;
+        raw.config3 = asked.config3;
         raw.set_precise_ip(asked.precise_ip);
     })
 }
