@@ -177,24 +177,29 @@ fn closed_leader() -> Outcome {
 }
 
 /// On POWER9 the leader keeps PMC4 for an event of units 6 to 9, without which no other one of them
-/// may be added. When it is closed, what is left counts on.
+/// may be added. When it is closed, what is left counts on: once in three times at least, as a
+/// switch of tasks leaves all out behind the first one that does not fit, until perf rotates them.
 fn closed_leader_on_the_bus() -> Outcome {
     if machine::model()? != machine::Model::Power9 {
         return ktap::skip("only POWER9 has the rule");
     }
-    let leader = Attr::raw(0x46080).open()?;
     let refused = errno_of(Attr::raw(0x36880).open());
     check!(refused == libc::EINVAL, "alone: errno {refused}");
-    let bus = Attr::raw(0x36880).open_with(&leader)?;
-    let member = Attr::raw(on_pmc(1, CYCLES)).open_with(&leader)?;
-    leader.enable()?;
-    work::run(WORK);
-    drop(leader);
-    let before = member.read()?.value;
-    work::run(WORK);
-    let after = member.read()?.value;
-    check!(before > 0 && after > before, "{before}, then {after}");
-    drop(bus);
+    let mut stopped = 0;
+    for _ in 0..3 {
+        let leader = Attr::raw(0x46080).open()?;
+        let _bus = Attr::raw(0x36880).open_with(&leader)?;
+        let member = Attr::raw(on_pmc(1, CYCLES)).open_with(&leader)?;
+        leader.enable()?;
+        work::run(WORK);
+        drop(leader);
+        let before = member.read()?.value;
+        work::run(WORK);
+        let after = member.read()?.value;
+        check!(before > 0, "nothing is counted");
+        stopped += u32::from(after == before);
+    }
+    check!(stopped < 3, "what is left stands still");
     Ok(())
 }
 
