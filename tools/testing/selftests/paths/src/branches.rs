@@ -3,6 +3,7 @@
 
 use ebb::EbbContext;
 use ebb::Pmc;
+use ebb::Save;
 use ktap::Failure;
 use pmu_selftests::prelude::*;
 
@@ -13,19 +14,22 @@ use crate::samples::PERIOD;
 use crate::section;
 
 pub fn paths() -> Vec<Path> {
-    vec![Path::new("EBB", 30, ebbs)]
+    vec![
+        Path::new("EBB", 30, || ebbs(Save::Full)),
+        Path::new("EBB, GPRs only", 30, || ebbs(Save::Gprs)),
+    ]
 }
 
 /// The library's handler, which counts, and nothing more.
 fn ebb_bench_handler(_: &mut EbbContext<'_>) {}
 
-fn ebbs() -> Result<Walk, Failure> {
+fn ebbs(save: Save) -> Result<Walk, Failure> {
     if !ebb::supported() {
         ktap::skip("the kernel offers no EBB on this machine")?;
     }
     let event = ebb::event(ebb::config::CYCLES_PMC1).open()?;
     // SAFETY: the handler does nothing.
-    unsafe { ebb::install(ebb_bench_handler) }?;
+    unsafe { ebb::install_saving(save, ebb_bench_handler) }?;
     event.enable()?;
     event.check_scheduled()?;
     Ok(Box::new(move |rounds| {
