@@ -131,9 +131,13 @@ impl Shared {
         thread::with(|t| t.session.load(Relaxed)) == ptr::from_ref(self).addr() as u64
     }
 
-    /// Fails in the child of a fork.
+    fn is_of_this_process(&self) -> bool {
+        sys::process_id() == self.process
+    }
+
+    /// Fails in the child of a fork, and once it was closed.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
-        match sys::process_id() == self.process {
+        match self.is_of_this_process() {
             true if self.closed.load(Relaxed) => Err(Error::Closed),
             true => Ok(()),
             false => Err(Error::Gone),
@@ -154,6 +158,10 @@ impl Shared {
         if self.is_of_this_thread() {
             // It needs no lock, which an EBB's handler could find held by itself.
             return Some(thread::with(look));
+        }
+        // As in `thread_ends`, and the thread is not there.
+        if !self.is_of_this_process() {
+            return None;
         }
         let _locked = Locked::lock(&self.lock);
         let owner = ptr::with_exposed_provenance::<Thread>(self.owner.load(Relaxed));
@@ -182,7 +190,7 @@ impl Shared {
         }
         let page = self.page.swap(0, Relaxed);
         // The child of a fork has not inherited the page.
-        if page != 0 && sys::process_id() == self.process {
+        if page != 0 && self.is_of_this_process() {
             // SAFETY: it is mapped, and nobody looks at it.
             unsafe { sys::unmap_page(page) };
         }
@@ -267,8 +275,8 @@ pub(crate) fn attach(shared: &Arc<Shared>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Unties a session that was closed, by this thread or another.
-pub(crate) fn release_closed() {
+/// Unties a session that was closed, by this thread or another, or that is a parent process's.
+pub(crate) fn release_ended() {
     let Ok(key) = key() else { return };
     // SAFETY: the key exists.
     let value = unsafe { libc::pthread_getspecific(key) }.cast::<Shared>();
@@ -276,7 +284,7 @@ pub(crate) fn release_closed() {
     let Some(shared) = (unsafe { value.as_ref() }) else {
         return;
     };
-    if shared.closed.load(Relaxed) {
+    if shared.check_process().is_err() {
         // SAFETY: the key exists.
         unsafe { libc::pthread_setspecific(key, ptr::null()) };
         thread_ends(value.cast());
@@ -289,6 +297,9 @@ extern "C" fn thread_ends(value: *mut libc::c_void) {
     let shared = unsafe { Arc::from_raw(value.cast::<Shared>()) };
     control::disable();
     thread::with(|t| t.session.store(0, Relaxed));
-    let _locked = Locked::lock(&shared.lock);
+    // A thread that held it at a fork is not in the child, where nobody would release it.
+    let _locked = shared
+        .is_of_this_process()
+        .then(|| Locked::lock(&shared.lock));
     shared.owner.store(0, Relaxed);
 }

@@ -229,7 +229,7 @@ impl Session {
         data: MaybeUninit<u64>,
     ) -> Result<(), Error> {
         self.0.check_thread()?;
-        attached::release_closed();
+        attached::release_ended();
         if thread::with(|t| t.session.load(Relaxed)) != 0 && !self.0.is_of_this_thread() {
             return Err(Error::InUse);
         }
@@ -379,6 +379,6 @@ impl Drop for Session {
             let _ = control::uninstall();
         }
         self.0.close();
-        attached::release_closed();
+        attached::release_ended();
     }
 }

@@ -19,6 +19,7 @@ use ktap::check;
 use ktap::cpu;
 use ktap::process::Peer;
 use pmu_selftests::machine;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -202,17 +203,33 @@ fn paused_by_itself() -> Outcome {
     Ok(())
 }
 
+/// Does `body` on another thread, once this one is out of `pthread_create`: that blocks SIGILL,
+/// and an EBB that finds the PMU gone would end the process there.
+fn elsewhere<R: Send>(body: impl FnOnce() -> R + Send) -> thread::Result<R> {
+    let created = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            while !created.load(Relaxed) {
+                thread::yield_now();
+            }
+            body()
+        });
+        created.store(true, Relaxed);
+        thread.join()
+    })
+}
+
 /// Another thread pauses and resumes it, at any place of the program and of the handler.
 fn paused_by_another() -> Outcome {
     let session = started(count_only)?;
     let mut by_owner = 0;
     for _ in 0..50 {
         goes_on()?;
-        let paused = thread::scope(|scope| scope.spawn(|| session.pause()).join());
+        let paused = elsewhere(|| session.pause());
         check!(matches!(paused, Ok(Ok(()))), "{paused:?}");
         check!(session.state() == State::Paused, "{:?}", session.state());
         stands()?;
-        let resumed = thread::scope(|scope| scope.spawn(|| session.resume()).join());
+        let resumed = elsewhere(|| session.resume());
         match resumed {
             Ok(Ok(())) => {}
             Ok(Err(Error::ResumeByOwner)) => {
@@ -224,10 +241,10 @@ fn paused_by_another() -> Outcome {
         goes_on()?;
     }
     check!(by_owner < 50, "{by_owner} pauses came into a handler");
-    let other = thread::scope(|scope| scope.spawn(|| session.set_period(0, 1, 0)).join());
+    let other = elsewhere(|| session.set_period(0, 1, 0));
     check!(matches!(other, Ok(Err(Error::WrongThread))), "{other:?}");
     session.pause()?;
-    let other = thread::scope(|scope| scope.spawn(|| session.resume()).join());
+    let other = elsewhere(|| session.resume());
     check!(matches!(other, Ok(Err(Error::ResumeByOwner))), "{other:?}");
     session.resume()?;
     goes_on()
@@ -238,7 +255,7 @@ fn closed_by_another() -> Outcome {
     for _ in 0..10 {
         let session = started(count_only)?;
         goes_on()?;
-        check!(thread::spawn(move || drop(session)).join().is_ok());
+        check!(elsewhere(move || drop(session)).is_ok());
         stands()?;
     }
     Ok(())
@@ -306,8 +323,9 @@ fn child_of_fork() -> Outcome {
             "{:?}",
             session.resume()
         );
-        drop(session);
         let own = started(count_only)?;
+        goes_on()?;
+        drop(session);
         goes_on()?;
         own.close();
         Ok(())
