@@ -27,6 +27,7 @@ use crate::pmc::Pmc;
 use crate::reg::Mmcr0;
 use crate::sys::Descriptor;
 use crate::thread;
+use crate::thread::Thread;
 
 /// A handler as C has it: the second argument is what [`Session::start_raw`] was given.
 pub type RawHandler = extern "C" fn(&mut EbbContext<'_>, *mut c_void);
@@ -304,23 +305,25 @@ impl Session {
             return Err(Error::ResumeByOwner);
         }
         let leader = self.0.leader()?;
-        if own && !self.0.is_stuck()? {
+        let stuck = self.0.is_stuck()?;
+        if own && !stuck {
             // First, so that an alert finds EBBs on.
             control::enable()?;
-            leader.enable()?;
-        } else {
-            leader.enable()?;
         }
+        leader.enable()?;
         self.0.set_paused(attached::NOT);
         self.check_scheduled()?;
-        match self.0.is_stuck()? {
-            false => Ok(()),
-            true if own => {
+        // An EBB may have come meanwhile. If its handler has asked for Rearm::Stop, that holds; if
+        // it has lost the PMU, the counters have to be set going.
+        let lost = |t: &Thread| t.evicted.load(Relaxed) != 0 && t.rearm.load(Relaxed) & 1 != 0;
+        match own {
+            true if stuck || thread::with(lost) => {
                 thread::with(|t| t.rearm.store(1, Relaxed));
                 control::evicted();
                 control::resume()
             }
-            true => Err(Error::ResumeByOwner),
+            false if self.0.is_stuck()? => Err(Error::ResumeByOwner),
+            _ => Ok(()),
         }
     }
 
