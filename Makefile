@@ -111,9 +111,9 @@ bench-solver: tools ## measure what solving a group costs, in instructions
 	@scripts/vm run --driver in-tree --add '$(programs)/isa207_bench' -- isa207_bench
 
 .PHONY: stress
-stress: module tools ## let many processes with EBBs loose on the driver, MINUTES=10 in all
+stress: module tools ## let many processes with EBBs loose on the driver, MINUTES=10 in all, LIBRARY=1 by libebb
 	@scripts/setup guest perf
-	@scripts/stress '$(or $(MINUTES),10)'
+	@scripts/stress '$(or $(MINUTES),10)' $(if $(LIBRARY),--library)
 
 .PHONY: clippy
 clippy: ## lint all Rust, with warnings as errors

@@ -4,8 +4,9 @@
 # beside whatever disturbs a PMU: perf stat and perf record of all CPUs, CPUs that
 # go away and come back, attempts to remove and insert the module.
 #
-# usage: ebb_stress.sh [--rounds N] [--seed N] [--instructions] [--lossy] [TEST...]
+# usage: ebb_stress.sh [--library] [--rounds N] [--seed N] [--instructions] [--lossy] [TEST...]
 #
+#   --library    processes that use libebb (libebb_stress) rather than the crate
 #   --rounds N   rounds of each process in each test (default 40)
 #   --seed N     another course of events
 #   --instructions
@@ -20,14 +21,15 @@
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
 
-rounds=40 seed=1 options=
+rounds=40 seed=1 stress_program=ebb_stress options=
 while [ $# -gt 0 ]; do
 	case $1 in
+	--library) stress_program=libebb_stress && shift ;;
 	--rounds) rounds=$2 && shift 2 ;;
 	--seed) seed=$2 && shift 2 ;;
 	--instructions | --lossy) options="$options $1" && shift ;;
 	-*)
-		echo "usage: ebb_stress.sh [--rounds N] [--seed N] [--instructions] [--lossy] [TEST...]" >&2
+		echo "usage: ebb_stress.sh [--library] [--rounds N] [--seed N] [--instructions] [--lossy] [TEST...]" >&2
 		exit 2
 		;;
 	*) break ;;
@@ -121,7 +123,7 @@ beside() {
 	mkfifo "$work/stdin"
 	watch_log
 	# shellcheck disable=SC2086
-	ebb_stress --processes 64 --rounds "$rounds" --seed "$seed" $options \
+	"$stress_program" --processes 64 --rounds "$rounds" --seed "$seed" $options \
 		<"$work/stdin" >"$work/result" 2>&1 &
 	stress=$!
 	# It holds its events until this is closed, so the module cannot go.
@@ -150,7 +152,7 @@ beside() {
 	sed 's/^/ /' "$work/result"
 	cat "$work/times"
 	[ "$status" -ne "$SKIP" ] || skip "no EBB on this machine"
-	[ "$status" -eq 0 ] || fail "ebb_stress gave status $status"
+	[ "$status" -eq 0 ] || fail "$stress_program gave status $status"
 	[ ! -s "$work/wrong" ] || fail "$(cat "$work/wrong")"
 	! grep ' 0$' "$work/times" || fail "nothing disturbed"
 	silent
@@ -218,7 +220,7 @@ reloaded() {
 	watch_log
 	for turn in $(seq 5); do
 		# shellcheck disable=SC2086
-		must ebb_stress --processes 16 --rounds "$rounds" --seed "$turn" $options </dev/null
+		must "$stress_program" --processes 16 --rounds "$rounds" --seed "$turn" $options </dev/null
 		must rmmod "$NAME"
 		must insmod "$MODULE"
 	done

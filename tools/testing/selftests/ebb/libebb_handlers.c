@@ -5,10 +5,11 @@
 void note(struct ebb_context *context, void *user)
 {
 	struct notes *notes = user;
+	uint64_t address = ebb_context_address(context), lr = ebb_context_lr(context);
 
 	notes->count++;
-	notes->address = ebb_context_address(context);
-	notes->lr = ebb_context_lr(context);
+	notes->inside += address >= notes->text && address < notes->text_end;
+	notes->inside_lr += lr >= notes->text && lr < notes->text_end;
 	notes->time = ebb_context_time_base(context);
 	notes->number = ebb_context_number(context);
 	notes->gprs = 0;
@@ -20,8 +21,10 @@ void note(struct ebb_context *context, void *user)
 	notes->overflowed = ebb_context_overflowed(context, 1);
 	notes->branch_count = ebb_context_branches(context, notes->branches, 32);
 	notes->branched += notes->branch_count > 0;
-	if (notes->move_from && notes->address == notes->move_from)
+	if (notes->move_from && address == notes->move_from) {
 		ebb_set_resume_address(context, notes->move_to);
+		notes->moved++;
+	}
 	if (notes->rearm_at == notes->number)
 		ebb_rearm(context, notes->rearm);
 }
@@ -36,4 +39,21 @@ void record(struct ebb_context *context, void *user)
 		profile->swaps++;
 	}
 	profile->buffers[profile->current][profile->used++] = ebb_context_address(context);
+}
+
+void own_only(struct ebb_context *context, void *user)
+{
+	struct owned *own = user;
+	int due = ebb_context_overflowed(context, own->counter);
+
+	for (unsigned int n = 1; n <= 6; n++)
+		if (n != own->counter)
+			own->foreign[FOREIGN_OTHER] += ebb_context_overflowed(context, n);
+	own->foreign[FOREIGN_NOT_OWN] += !due;
+	own->foreign[FOREIGN_PAUSED] += own->closed;
+	own->foreign[FOREIGN_UNASKED] += !own->wanted;
+	if (!own->wanted || (due && !--own->wanted))
+		ebb_rearm(context, EBB_STOP);
+	else if (!due)
+		ebb_rearm(context, EBB_KEEP);
 }

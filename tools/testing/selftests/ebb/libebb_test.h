@@ -22,7 +22,7 @@ struct test {
 
 static int failures;
 
-static void check_at(int line, bool holds, const char *what)
+static inline void check_at(int line, bool holds, const char *what)
 {
 	char reason[128];
 
@@ -36,14 +36,14 @@ static void check_at(int line, bool holds, const char *what)
 #define check(condition)	check_at(__LINE__, condition, #condition)
 
 /* Works for some cycles; at least as many instructions. */
-static void work(unsigned long cycles)
+static inline void work(unsigned long cycles)
 {
 	for (unsigned long i = 0; i < cycles; i++)
 		barrier();
 }
 
 /* Works until there are @more EBBs, or for many times as long as they take. */
-static bool goes_on(struct ebb *ebb, unsigned long more)
+static inline bool goes_on(struct ebb *ebb, unsigned long more)
 {
 	unsigned long target = ebb_count(ebb) + more;
 
@@ -61,7 +61,7 @@ static inline bool stands(struct ebb *ebb)
 	return ebb_count(ebb) == count;
 }
 
-static int run_tests(const struct test *tests, int count)
+static inline int run_tests(const struct test *tests, int count)
 {
 	bool failed = false;
 

@@ -116,6 +116,11 @@ pub(crate) fn parse(
     Ok(Request::Run { programs, limit })
 }
 
+/// Whether a program is there but the loader is not that it names.
+fn lacks_loader(error: &io::Error, program: &Path) -> bool {
+    error.kind() == io::ErrorKind::NotFound && program.is_file()
+}
+
 /// Runs each program, nests its output, returns the exit status.
 pub(crate) fn run_programs(
     folder: &Path,
@@ -130,7 +135,8 @@ pub(crate) fn run_programs(
     for (index, name) in programs.iter().enumerate() {
         let number = index + 1;
         emit(&format!("# Subtest: {name}"));
-        let end = Child::spawn(Command::new(folder.join(name)))
+        let program = folder.join(name);
+        let end = Child::spawn(Command::new(&program))
             .and_then(|child| child.wait(limit, &mut |line| emit(&format!("  {line}"))));
         let status = end.as_ref().ok().and_then(|(status, _)| *status);
         match status.and_then(|status| status.code()) {
@@ -142,6 +148,15 @@ pub(crate) fn run_programs(
                 skipped += 1;
                 emit(&format!(
                     "ok {number} {name} # SKIP all its tests were skipped"
+                ));
+            }
+            _ if end
+                .as_ref()
+                .is_err_and(|error| lacks_loader(error, &program)) =>
+            {
+                skipped += 1;
+                emit(&format!(
+                    "ok {number} {name} # SKIP it needs scripts/vm --libs"
                 ));
             }
             _ => {

@@ -292,10 +292,13 @@ fn runner_nests_and_counts() {
             ("slow", "sleep 60"),
         ],
     );
+    let shared = programs.0.join("shared");
+    fs::write(&shared, "#!/no/loader\n").unwrap();
+    fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).unwrap();
     let mut lines = Vec::new();
     let status = run_programs(
         &programs.0,
-        &words("good skips bad slow missing"),
+        &words("good skips bad slow missing shared"),
         Duration::from_secs(1),
         &mut |line| lines.push(line.to_string()),
     );
@@ -303,7 +306,7 @@ fn runner_nests_and_counts() {
         lines[..7],
         [
             "KTAP version 1",
-            "1..5",
+            "1..6",
             "# Subtest: good",
             "  KTAP version 1",
             "  1..1",
@@ -319,7 +322,8 @@ fn runner_nests_and_counts() {
         "# slow: no end after 1 s, killed",
         "not ok 4 slow",
         "not ok 5 missing",
-        "# Totals: pass:1 fail:3 skip:1",
+        "ok 6 shared # SKIP it needs scripts/vm --libs",
+        "# Totals: pass:1 fail:3 skip:2",
     ] {
         assert!(lines.contains(&line.to_string()), "{line}: {lines:#?}");
     }

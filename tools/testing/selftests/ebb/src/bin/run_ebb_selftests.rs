@@ -35,6 +35,12 @@ fn main() {
         "ebb_uapi",
         "libebb_calls",
         "libebb_clients",
+        "libebb_calls_shared",
+        "libebb_clients_shared",
+        "libebb_calls_loaded",
+        "libebb_clients_loaded",
+        "libebb_plugins",
+        "libebb_exceptions",
         "ebb_event_code",
         "ebb_bhrb",
     ])

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A program that takes EBBs by libebb.so, and has two shared objects that do as well: one by
+ * a copy of the library that is linked into it, the other by libebb.so.
+ */
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <pthread.h>
+
+#include "libebb_plugin.h"
+#include "libebb_test.h"
+
+struct plugin {
+	const char *object;
+	int (*start)(void);
+	unsigned long (*count)(void);
+	int (*end)(void);
+};
+
+static struct plugin own_copy = { .object = "libebb_plugin_static.so" };
+static struct plugin shared_copy = { .object = "libebb_plugin_shared.so" };
+
+static bool load(struct plugin *plugin)
+{
+	void *object = dlopen(plugin->object, RTLD_NOW | RTLD_LOCAL);
+
+	if (!object) {
+		printf("# %s\n", dlerror());
+		return false;
+	}
+	plugin->start = (int (*)(void))dlsym(object, "plugin_start");
+	plugin->count = (unsigned long (*)(void))dlsym(object, "plugin_count");
+	plugin->end = (int (*)(void))dlsym(object, "plugin_end");
+	return plugin->start && plugin->count && plugin->end;
+}
+
+static void nothing(struct ebb_context *context, void *user)
+{
+	(void)context;
+	(void)user;
+}
+
+/* Works until a plugin has counted @more EBBs, or for many times as long as they take. */
+static bool counts(struct plugin *plugin, unsigned long more)
+{
+	unsigned long target = plugin->count() + more;
+
+	for (unsigned long i = 0; i < 100 * more && plugin->count() < target; i++)
+		work(PERIOD);
+	return plugin->count() >= target;
+}
+
+static void loading(void)
+{
+	check(load(&own_copy));
+	check(load(&shared_copy));
+}
+
+static void *of_a_thread(void *argument)
+{
+	struct plugin *plugin = argument;
+
+	check(!plugin->start());
+	check(counts(plugin, 50));
+	check(!plugin->end());
+	return NULL;
+}
+
+/* Both and the program itself, each on a thread. */
+static void at_once(void)
+{
+	struct plugin *plugins[] = { &own_copy, &shared_copy };
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+	pthread_t threads[ARRAY_SIZE(plugins)];
+
+	check(!ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL));
+	for (unsigned int i = 0; i < ARRAY_SIZE(plugins); i++)
+		check(!pthread_create(&threads[i], NULL, of_a_thread, plugins[i]));
+	check(goes_on(ebb, 50));
+	for (unsigned int i = 0; i < ARRAY_SIZE(plugins); i++)
+		check(!pthread_join(threads[i], NULL));
+	ebb_close(ebb);
+}
+
+/* On one thread the first has the EBBs, until it ends. */
+static void in_turn(void)
+{
+	struct plugin *plugins[] = { &own_copy, &shared_copy, &own_copy };
+
+	for (unsigned int i = 0; i + 1 < ARRAY_SIZE(plugins); i++) {
+		check(!plugins[i]->start());
+		check(plugins[i + 1]->start() == EBUSY);
+		check(counts(plugins[i], 20));
+		check(!plugins[i]->end());
+		check(!plugins[i + 1]->start());
+		check(counts(plugins[i + 1], 20));
+		check(!plugins[i + 1]->end());
+	}
+}
+
+/* A session of the program and one of the plugin, by the same copy of the library. */
+static void same_copy(void)
+{
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+
+	check(!ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL));
+	check(shared_copy.start() == EBUSY);
+	check(goes_on(ebb, 20));
+	ebb_close(ebb);
+	check(!shared_copy.start());
+	check(counts(&shared_copy, 20));
+	check(!shared_copy.end());
+}
+
+struct walk {
+	unsigned long count;
+	unsigned long found;	/* with the address that was interrupted */
+	unsigned long deep;	/* with frames above it */
+};
+
+static void walk_stack(struct ebb_context *context, void *user)
+{
+	struct walk *walk = user;
+	void *frames[32];
+	int n = backtrace(frames, ARRAY_SIZE(frames));
+
+	walk->count++;
+	for (int i = 0; i < n; i++) {
+		if (frames[i] == (void *)ebb_context_address(context)) {
+			walk->found++;
+			walk->deep += i + 1 < n;
+			break;
+		}
+	}
+}
+
+/* The C library's backtrace() goes from a handler to the program. */
+static void backtraces(void)
+{
+	struct walk walk = { 0 };
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+	void *frame;
+
+	/* The first call loads the unwinder. */
+	backtrace(&frame, 1);
+	check(!ebb_start(ebb, walk_stack, &walk, EBB_SAVE_FULL));
+	check(goes_on(ebb, 50));
+	ebb_close(ebb);
+	check(walk.count >= 50 && walk.found == walk.count);
+	check(walk.deep + 5 >= walk.count);
+}
+
+int main(void)
+{
+	static const struct test tests[] = {
+		{ "loading", loading },
+		{ "at_once", at_once },
+		{ "in_turn", in_turn },
+		{ "same_copy", same_copy },
+		{ "backtraces", backtraces },
+	};
+
+	return run_tests(tests, ARRAY_SIZE(tests));
+}
