@@ -10,6 +10,9 @@ use crate::{
     fields::{mmcr0, mmcra, sier},
 };
 
+/// The bits of SIER2 and SIER3 that tell of an instruction even if it is not marked.
+const OF_ANY_INSTRUCTION: u64 = 0xffff;
+
 impl Facility {
     /// An alert samples the instruction that completed last, unless random sampling is on: then
     /// the last marked one stays.
@@ -73,6 +76,12 @@ impl Facility {
         ];
         let set = bits.into_iter().filter(|(set, _)| *set);
         self.sier = set.fold(0, |value, (_, bit)| value | bit);
+        if self.processor.isa() >= Isa::V31 {
+            // Both tell of the instruction; by which bits is the processor's affair. [kernel] saves
+            // them for programs with EBBs; [memory] for these bits.
+            let told = instruction.address >> 2 & OF_ANY_INSTRUCTION | 1;
+            (self.sier2, self.sier3) = (told, told);
+        }
     }
 }
 
@@ -163,7 +172,8 @@ mod tests {
             let counter = 1 << 27 | mantissa << mmcra::THR_CTR_MANT_SHIFT;
             assert_eq!(facility.mfspr(spr::MMCRA), mmcra::SAMPLE_ENABLE | counter);
             let cycles = if v31 { 5 << 50 | 6 << 26 } else { 0 };
-            assert_eq!(facility.mfspr(spr::SIER2), cycles);
+            let sier2 = facility.mfspr(spr::SIER2) & !super::OF_ANY_INSTRUCTION;
+            assert_eq!(sier2, cycles);
         }
     }
 }

@@ -61,31 +61,48 @@ macro_rules! pr_info {
     ($($arguments:tt)*) => {};
 }
 
-/// The driver says that something is wrong: the end of a history.
+thread_local! {
+    static COMPLAINT: std::cell::RefCell<Option<String>> = const { std::cell::RefCell::new(None) };
+}
+
+/// Something is wrong: the end of a history, once the step is done. A panic could not pass the
+/// driver's callbacks, which have the ABI of C.
 pub fn complain(message: fmt::Arguments<'_>) {
-    panic!("the driver says: {message}");
+    COMPLAINT.with_borrow_mut(|first| {
+        first.get_or_insert_with(|| message.to_string());
+    });
+}
+
+/// The driver says that something is wrong.
+pub fn print(message: fmt::Arguments<'_>) {
+    complain(format_args!("the driver says: {message}"));
+}
+
+/// What was wrong first since this was last called.
+pub fn complaint() -> Option<String> {
+    COMPLAINT.take()
 }
 
 /// Messages that something is wrong.
 #[macro_export]
 macro_rules! pr_err {
-    ($($arguments:tt)*) => { $crate::complain(format_args!($($arguments)*)) };
+    ($($arguments:tt)*) => { $crate::print(format_args!($($arguments)*)) };
 }
 
 /// Likewise.
 #[macro_export]
 macro_rules! pr_warn {
-    ($($arguments:tt)*) => { $crate::complain(format_args!($($arguments)*)) };
+    ($($arguments:tt)*) => { $crate::print(format_args!($($arguments)*)) };
 }
 
 /// Likewise.
 #[macro_export]
 macro_rules! pr_warn_once {
-    ($($arguments:tt)*) => { $crate::complain(format_args!($($arguments)*)) };
+    ($($arguments:tt)*) => { $crate::print(format_args!($($arguments)*)) };
 }
 
 /// Likewise.
 #[macro_export]
 macro_rules! pr_err_once {
-    ($($arguments:tt)*) => { $crate::complain(format_args!($($arguments)*)) };
+    ($($arguments:tt)*) => { $crate::print(format_args!($($arguments)*)) };
 }

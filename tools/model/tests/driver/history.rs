@@ -19,7 +19,7 @@
 //! `MODEL_STEPS` is how many steps each processor takes, `MODEL_SEED` with which they begin.
 
 mod op;
-mod oracle;
+pub mod oracle;
 mod program;
 mod shrink;
 pub mod text;

@@ -11,7 +11,7 @@ use kernel::{
     bindings::{pt_regs, task_struct},
     cpu::CPUS,
 };
-use pmu_model::{Executed, Facility, Instruction, Lppaca, Processor, spr};
+use pmu_model::{Executed, Facility, Instruction, Lppaca, Processor, mmcr0, spr};
 use std::cell::RefCell;
 
 /// A handler of PM interrupts.
@@ -95,6 +95,8 @@ pub struct Machine {
     pub perf_irq: Option<Handler>,
     /// What the facility told when the last PM interrupt came.
     pub alert: Option<Alert>,
+    /// The next PM interrupt whose exception the kernel ends at that moment comes nevertheless.
+    is_late: bool,
     pub log: Option<Vec<Entry>>,
 }
 
@@ -112,6 +114,7 @@ pub fn boot_as(processor: Processor, hypervisor: bool) {
         hypervisor,
         perf_irq: None,
         alert: None,
+        is_late: false,
         log: None,
     }));
     kernel::cpu::set_current(0);
@@ -154,6 +157,13 @@ pub fn restart(cpu: usize) {
     });
 }
 
+/// Ends the history after this step unless something is right, for what the driver calls.
+pub fn ensure(is_right: bool, what: impl FnOnce() -> String) {
+    if !is_right {
+        kernel::complain(format_args!("{}", what()));
+    }
+}
+
 /// Writes a line into the table of accesses, if there is one.
 pub fn note(text: impl FnOnce() -> String) {
     with_machine(|machine| {
@@ -164,24 +174,34 @@ pub fn note(text: impl FnOnce() -> String) {
 }
 
 /// Executes an instruction of the kernel, and what it does.
+///
+/// A write of MMCR0 need not have taken effect before the next synchronizing instruction, so an
+/// exception that occurs at it may be an interrupt or not: here each second one is.
 pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
-    let (counted, result) = with_cpu(|cpu| {
-        assert!(!cpu.facility.context.problem, "the kernel runs");
+    let (counted, ran, was_due, result) = with_cpu(|cpu| {
+        ensure(!cpu.facility.context.problem, || "the kernel runs".into());
         let instruction = Instruction {
             cycles: CYCLES,
             data: Some(KERNEL_DATA),
             ..Instruction::at(KERNEL_TEXT)
         };
         let before = counters(&cpu.facility);
+        let ran = cpu.facility.mfspr(spr::MMCR0) & mmcr0::FC == 0;
         cpu.facility.execute(&instruction);
         let after = counters(&cpu.facility);
         let counted = core::array::from_fn(|pmc| after[pmc].wrapping_sub(before[pmc]));
-        (counted, effect(&mut cpu.facility))
+        let was_due = cpu.facility.interrupt_is_due();
+        (counted, ran, was_due, effect(&mut cpu.facility))
     });
-    if counted != [0; 6] {
+    if ran {
         PerfCore::get().count_in_kernel(&counted);
     }
-    take_interrupt();
+    let is_late = with_machine(|machine| {
+        let ended = was_due && !machine.cpus[machine.current].facility.interrupt_is_due();
+        machine.is_late ^= ended;
+        ended && machine.is_late
+    });
+    take_interrupt_if(is_late);
     result
 }
 
@@ -204,9 +224,15 @@ pub fn execute_in_program(instruction: &Instruction) -> Executed {
 
 /// Takes the PM interrupt, if one is due.
 pub fn take_interrupt() {
+    take_interrupt_if(false);
+}
+
+/// Takes the PM interrupt, if one is due, or was a moment ago.
+fn take_interrupt_if(is_late: bool) {
     let is_taken = with_machine(|machine| {
         let cpu = &mut machine.cpus[machine.current];
-        if machine.perf_irq.is_none() || !cpu.facility.interrupt_is_due() {
+        let is_due = cpu.facility.interrupt_is_due() || is_late && cpu.facility.context.ee;
+        if machine.perf_irq.is_none() || !is_due {
             return false;
         }
         cpu.facility.context.ee = false;

@@ -24,8 +24,13 @@ mod task;
 pub use event::{Event, Recorded};
 pub use task::Task;
 
-use crate::perf_bindings::pmu;
+use crate::{
+    history::oracle::{CODES, Counts},
+    machine::{ensure, with_cpu},
+    perf_bindings::pmu,
+};
 use kernel::cpu::CPUS;
+use pmu_model::Processor;
 use std::{
     cell::{Cell, RefCell},
     ptr::null_mut,
@@ -121,12 +126,29 @@ impl PerfCore {
         self.cpus[cpu].sched_cb_usage.get()
     }
 
-    /// The counters of this CPU counted so much in the kernel.
+    /// The counters of this CPU counted so much at an instruction of the kernel: those of events
+    /// that include the kernel, and of no others.
     pub fn count_in_kernel(&self, counted: &[u32; 6]) {
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         for event in self.all.borrow().iter() {
             if event.oncpu.get() == Some(here) && event.idx() > 0 && event.counter_runs() {
                 let more: u64 = counted[event.idx() - 1].into();
+                let counts = !event.excludes_kernel();
+                // `restore_pmao` has PMC6 overflow, whosever it is.
+                let is_ebb = event.attr().config >> 63 != 0;
+                if is_ebb && with_cpu(|cpu| cpu.facility.processor()) == Processor::Power8E {
+                    continue;
+                }
+                let id = event.id;
+                ensure(counts || more == 0, || {
+                    format!("event {id} counts in the kernel")
+                });
+                let always = CODES.iter().any(|(code, counts)| {
+                    let always = matches!(counts, Counts::Cycles | Counts::Instructions);
+                    always && *code == event.attr().config & !(0b11 << 62)
+                });
+                let right = !counts || !always || more > 0;
+                ensure(right, || format!("event {id} does not count in the kernel"));
                 event.in_kernel.set(event.in_kernel.get() + more);
             }
         }

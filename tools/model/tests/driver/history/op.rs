@@ -109,13 +109,15 @@ pub enum Op {
     Preempt(u8),
     /// An idle CPU sleeps.
     Sleep(u8, bool),
+    /// So much time passes that the counters that count for nobody are about to overflow.
+    Elapse(u8),
 }
 
 impl Op {
     pub fn random(random: &mut Random) -> Self {
         let a = random.below(256) as u8;
         let b = random.below(256) as u8;
-        match random.below(108) {
+        match random.below(110) {
             0..=24 => Self::Switch(a, b),
             25..=54 => {
                 let cycles = 1 + random.below(4) as u8;
@@ -133,7 +135,7 @@ impl Op {
             86..=93 => Self::User(a, Self::write(random)),
             94 => Self::Tick(a),
             95 => Self::Throttle(a),
-            96 if random.one_in(3) => Self::Fork(a),
+            96 if random.one_in(2) => Self::Fork(a),
             96 => Self::Exec(a),
             97 if random.one_in(2) => Self::Offline(a),
             97 => Self::Online(a),
@@ -141,6 +143,8 @@ impl Op {
             99 => Self::Sleep(a, random.one_in(2)),
             100..=103 => Self::Syscall(a, b % 4, random.below(3) as u8),
             104..=105 => Self::Rotate(a),
+            106 => Self::Elapse(a),
+            107 => Self::Exec(a),
             _ => Self::Adjust(a, 1 + random.below(60) as u16),
         }
     }

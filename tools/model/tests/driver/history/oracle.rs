@@ -27,7 +27,7 @@ pub enum Counts {
 }
 
 /// Codes that each processor knows, or refuses.
-pub const CODES: [(u64, Counts); 16] = [
+pub const CODES: [(u64, Counts); 18] = [
     (0x1e, Counts::Cycles),
     (0x02, Counts::Instructions),
     (0x5_00fa, Counts::Instructions),
@@ -43,13 +43,16 @@ pub const CODES: [(u64, Counts); 16] = [
     // With a data source to match, on v3.1.
     (0x1_0050 | 0x1235 << 45, Counts::Others),
     (0x3_0050 | 0x2a81 << 45, Counts::Others),
+    // Of POWER9's bus, which needs PMC4.
+    (0x1_6050, Counts::Others),
+    (0x4_6050, Counts::Others),
     // With random sampling.
     (0x1_01e0, Counts::Marked),
     (0x4_01e0, Counts::Marked),
 ];
 /// Those of [`CODES`] that programs with EBBs use: without random sampling, for which nobody saves
 /// what MMCRA has of the threshold counter.
-pub const EBB_CODES: usize = 14;
+pub const EBB_CODES: usize = 16;
 
 /// Whether an event has the PMU sample at random.
 pub fn is_marked(event: &Event) -> bool {

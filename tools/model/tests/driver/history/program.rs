@@ -3,10 +3,11 @@
 //! What a program with an EBB group should find in its registers: those of a facility of its own,
 //! which executes the program's instructions and nothing else.
 //!
-//! The events of such a group exclude the kernel, so it makes no difference what the kernel does.
+//! If the group's events exclude the kernel, it makes no difference what the kernel does. The
+//! counters of those that do not go on there, and may raise the alert.
 
 use crate::perf_core::Event;
-use pmu_model::{BHRB_ENTRIES, Facility, Instruction, Isa, Processor, mmcr0, spr};
+use pmu_model::{BHRB_ENTRIES, Facility, Instruction, Isa, Processor, bescr, mmcr0, spr};
 use std::rc::Rc;
 
 /// The numbers in problem state.
@@ -19,6 +20,15 @@ pub struct Program {
     own: Facility,
     /// The group's events, each with the number of its counter.
     counters: Vec<(usize, usize)>,
+    /// The counters, PMC1 first, whose events include the kernel.
+    in_kernel: [bool; 6],
+    /// POWER8E delays the alert that is in PMAO.
+    is_delayed: bool,
+}
+
+/// Whether a group counts the kernel.
+pub fn counts_kernel(events: &[Rc<Event>]) -> bool {
+    events.iter().any(|event| !event.excludes_kernel())
 }
 
 /// The counters of the active events of an EBB group.
@@ -34,8 +44,10 @@ impl Program {
         for number in 0..6 {
             let used = program.has_counter(number);
             let value = facility.mfspr(spr::PMC1 + number as u32);
+            // PMC5 and PMC6 run beside each other.
+            let goes_on = counts_kernel(events) && (used || number >= 4);
             assert!(
-                used && !is_new || value == 0,
+                used && !is_new || value == 0 || goes_on && value < 100,
                 "PMC{} is {value:#x}",
                 number + 1
             );
@@ -54,18 +66,30 @@ impl Program {
         Self {
             own,
             counters: counters(events),
+            in_kernel: core::array::from_fn(|pmc| {
+                let on = |event: &&Rc<Event>| event.idx() == pmc + 1;
+                events
+                    .iter()
+                    .find(on)
+                    .is_some_and(|event| !event.excludes_kernel())
+            }),
+            is_delayed: false,
         }
     }
 
     /// Checks that the registers are those of a program that has written none.
     pub fn check_reset(facility: &Facility) {
-        for (number, reset) in [
+        let mut of_new = vec![
             (spr::SIAR, 0),
             (spr::SDAR, 0),
             (spr::SIER, 0),
             (spr::MMCR2, 0),
             (spr::MMCR0, mmcr0::PMAE),
-        ] {
+        ];
+        if facility.processor().isa() >= Isa::V31 {
+            of_new.extend([(spr::SIER2, 0), (spr::SIER3, 0)]);
+        }
+        for (number, reset) in of_new {
             let value = facility.problem_mfspr(user(number));
             assert_eq!(value, Ok(reset), "SPR {number} of a new program");
         }
@@ -85,7 +109,13 @@ impl Program {
 
     /// Executes an instruction. Returns where the program goes on.
     pub fn execute(&mut self, instruction: &Instruction) -> u64 {
-        self.own.execute(instruction).next
+        let before = self.own.mfspr(spr::MMCR0);
+        let next = self.own.execute(instruction).next;
+        let after = self.own.mfspr(spr::MMCR0);
+        // `pmu-ebb.rst`: an alert freezes the counters.
+        let alert = before & !after & mmcr0::PMAE != 0;
+        assert!(!alert || after & mmcr0::FC != 0, "an alert does not freeze");
+        next
     }
 
     /// Does something to its facility.
@@ -94,14 +124,88 @@ impl Program {
     }
 
     /// Whether a switch may change what the program finds: the limitations that
-    /// `Documentation/internals.md` tells. POWER8E delays an alert that waits for BESCR. An alert
-    /// that POWER8 missed, as the program enabled alerts with a counter negative, comes then.
-    pub fn may_differ(&self) -> bool {
+    /// `Documentation/internals.md` tells. POWER8E delays an alert if the program is switched while
+    /// it has BESCR\[GE\] off. An alert that POWER8 missed, as the program enabled alerts with a
+    /// counter negative, comes then.
+    pub fn may_differ(&mut self) -> bool {
         let processor = self.own.processor();
         let mmcr0 = self.own.mfspr(spr::MMCR0);
         let negative = (spr::PMC1..=spr::PMC6).any(|number| self.own.is_negative(number));
-        (processor == Processor::Power8E && mmcr0 & mmcr0::PMAO != 0)
-            || (processor.isa() == Isa::V207 && mmcr0 & mmcr0::PMAE != 0 && negative)
+        let is_off = self.own.mfspr(spr::BESCR) & bescr::GE == 0;
+        self.is_delayed = processor == Processor::Power8E
+            && mmcr0 & mmcr0::PMAO != 0
+            && (self.is_delayed || is_off);
+        self.is_delayed || (processor.isa() == Isa::V207 && mmcr0 & mmcr0::PMAE != 0 && negative)
+    }
+
+    /// Checks what the kernel's work can have changed, for a group that counts it.
+    pub fn check_after_kernel(&self, facility: &Facility, nip: u64) {
+        let [found, own] = [facility, &self.own].map(|of| move |number| of.mfspr(number));
+        let before = own(spr::MMCR0);
+        let after = found(spr::MMCR0);
+        let is_alert = (before ^ after) & (mmcr0::FC | mmcr0::PMAE | mmcr0::PMAO) != 0;
+        let counted = before & mmcr0::FC == 0;
+        let mut overflows = false;
+        for pmc in (0..6).filter(|pmc| self.has_counter(*pmc)) {
+            let number = spr::PMC1 + pmc as u32;
+            let more = (found(number) as u32).wrapping_sub(own(number) as u32);
+            let most = if self.in_kernel[pmc] && counted {
+                1 << 16
+            } else {
+                0
+            };
+            assert!(
+                more <= most,
+                "SPR {number}: {more} more after the kernel's work"
+            );
+            overflows |= facility.is_negative(number) && !self.own.is_negative(number);
+        }
+        let alerts = overflows && before & mmcr0::PMAE != 0;
+        assert!(is_alert || !alerts, "an alert in the kernel is lost");
+        let mut same = vec![spr::MMCR1, spr::MMCR2, spr::MMCR3, spr::EBBHR];
+        if !is_alert {
+            same.extend([spr::BESCR, spr::EBBRR, spr::SIAR, spr::SDAR, spr::SIER]);
+            same.extend([spr::SIER2, spr::SIER3]);
+        }
+        for number in same {
+            assert_eq!(
+                found(number),
+                own(number),
+                "SPR {number} after the kernel's work"
+            );
+        }
+        if !is_alert {
+            return;
+        }
+        let is_negative = (spr::PMC1..=spr::PMC6).any(|number| facility.is_negative(number));
+        let frozen = after & (mmcr0::FC | mmcr0::PMAE | mmcr0::PMAO) == mmcr0::FC | mmcr0::PMAO;
+        assert!(
+            is_negative && before & mmcr0::PMAE != 0 && frozen,
+            "MMCR0 is {after:#x} after the kernel's work, not {before:#x}"
+        );
+        let (was, is) = (own(spr::BESCR), found(spr::BESCR));
+        let on = bescr::GE | bescr::PME;
+        let (expected, branches) = match was & on {
+            both if both == on => (bescr::PMEO, true),
+            bescr::PME => (bescr::PMEO, false),
+            _ => (was, false),
+        };
+        assert_eq!(
+            is, expected,
+            "BESCR after an alert in the kernel; {was:#x} before"
+        );
+        assert!(
+            !branches || nip == own(spr::EBBHR) & !3,
+            "no EBB, but {nip:#x}"
+        );
+    }
+
+    /// The program goes on with what is in the registers, as a switch may have changed them.
+    pub fn follow(&mut self, facility: &Facility, events: &[Rc<Event>]) {
+        *self = Self {
+            is_delayed: self.is_delayed,
+            ..Self::resume(facility, events)
+        };
     }
 
     /// Sets those counters without an event to 0 that a switch has set to 0.

@@ -6,7 +6,7 @@
 
 use super::{Event, PerfCore, Recorded};
 use crate::{
-    machine::{MSR_PR, note, with_cpu},
+    machine::{MSR_PR, ensure, note, with_cpu, with_machine},
     perf_bindings::*,
 };
 use kernel::{
@@ -106,7 +106,9 @@ pub unsafe fn perf_sched_cb_inc(_pmu: *mut pmu) {
 pub unsafe fn perf_sched_cb_dec(_pmu: *mut pmu) {
     let core = PerfCore::get();
     let usage = &core.cpu().sched_cb_usage;
-    usage.set(usage.get().checked_sub(1).expect("a user of sched_task"));
+    let users = usage.get();
+    ensure(users > 0, || "no user of sched_task".into());
+    usage.set(users.saturating_sub(1));
 }
 
 /// `__perf_event_overflow()`: throttles the group if there are too many samples, and records one.
@@ -118,11 +120,9 @@ pub unsafe fn perf_event_overflow(
     // SAFETY: The caller guarantees an event that is on this CPU.
     let event = unsafe { Event::from_raw(event) };
     let core = PerfCore::get();
-    assert!(
-        event.is_active(),
-        "overflow of event {}, which is on no CPU",
-        event.id
-    );
+    ensure(event.is_active(), || {
+        format!("overflow of event {}, which is on no CPU", event.id)
+    });
     // SAFETY: The caller guarantees a sample, initialised as far as its flags say.
     let (data, named) = unsafe { (&*data, (*regs).__bindgen_anon_1.__bindgen_anon_1) };
     // SAFETY: The event's structure is there.
@@ -182,15 +182,27 @@ impl PerfCore {
             (cpu.ext_regs, addresses)
         });
         let (id, own) = (event.id, event.idx() - 1);
-        assert!(
-            shown[own] >= 1 << 31,
-            "event {id}: a sample shows {shown:x?}"
-        );
+        ensure(shown[own] >= 1 << 31, || {
+            format!("event {id}: a sample shows {shown:x?}")
+        });
+        let alert = with_machine(|machine| machine.alert);
         if !event.excludes_kernel() {
+            let sampled = alert.map(|at| [at.siar, at.sdar]);
+            ensure(sampled == Some(addresses), || {
+                format!("event {id}: a sample shows {addresses:x?}, not {sampled:x?}")
+            });
             return;
         }
         let kernel = addresses.iter().any(|address| address >> 63 != 0);
-        assert!(!kernel, "event {id}: a sample shows {addresses:x?}");
+        ensure(!kernel, || {
+            format!("event {id}: a sample shows {addresses:x?}")
+        });
+        let is_of_kernel = alert.is_some_and(|at| at.siar >> 63 != 0);
+        let told =
+            with_cpu(|cpu| [spr::SIER2, spr::SIER3].map(|number| cpu.facility.mfspr(number)));
+        ensure(!is_of_kernel || told == [0; 2], || {
+            format!("event {id}: a sample shows {told:x?}")
+        });
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         for (pmc, _) in shown.iter().enumerate().filter(|(_, value)| **value != 0) {
             let owned = self.all.borrow().iter().any(|other| {
@@ -199,7 +211,9 @@ impl PerfCore {
                     && (other.task, other.cpu) == (event.task, event.cpu)
                     && other.excludes_kernel()
             });
-            assert!(owned, "event {id}: a sample shows PMC{}", pmc + 1);
+            ensure(owned, || {
+                format!("event {id}: a sample shows PMC{}", pmc + 1)
+            });
         }
     }
 }

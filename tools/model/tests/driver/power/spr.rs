@@ -3,7 +3,7 @@
 //! The instructions that `rust/power` is made of, executed by the model. Each is an instruction of
 //! the kernel that the facility counts, so alerts occur between any two of them.
 
-use crate::machine::{Entry, MASK_STD, execute, with_cpu, with_machine};
+use crate::machine::{Entry, MASK_STD, ensure, execute, with_cpu, with_machine};
 use pmu_model::{Context, Facility, spr};
 use std::mem::MaybeUninit;
 
@@ -49,7 +49,8 @@ pub fn irq_soft_mask() -> u8 {
 /// None here. Interrupts must be off before and after, as nothing is replayed.
 pub unsafe fn set_irq_soft_mask(mask: u8) {
     with_cpu(|cpu| {
-        assert!(cpu.mask & mask & MASK_STD != 0, "interrupts are off");
+        let are_off = cpu.mask & mask & MASK_STD != 0;
+        ensure(are_off, || "interrupts are on".into());
         cpu.mask = mask;
     });
 }

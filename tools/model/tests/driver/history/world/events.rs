@@ -4,8 +4,8 @@
 
 use super::*;
 
-/// `PERF_REG_POWERPC_*`: PMC1 to PMC6, SDAR, SIAR.
-const REGISTERS: u64 = 0x3f << 51 | 0b11 << 57;
+/// `PERF_REG_POWERPC_*`: SIER2, SIER3, PMC1 to PMC6, SDAR, SIAR.
+const REGISTERS: u64 = 0b11 << 49 | 0x3f << 51 | 0b11 << 57;
 
 impl World {
     /// perf core finds another period for an event.
@@ -85,9 +85,11 @@ impl World {
     }
 
     pub(super) fn open_ebb(&mut self, task: u8, code: u8) {
+        let bhrb = if code & 0x80 != 0 { BHRB } else { 0 };
+        let counts_kernel = code & 0x60 == 0x60;
         let (code, counts) = CODES[usize::from(code) % EBB_CODES];
-        let mut attr = Self::attr(code | EBB, 0);
-        attr.set_exclude_kernel(1);
+        let mut attr = Self::attr(code | EBB | bhrb, 0);
+        attr.set_exclude_kernel(u64::from(!counts_kernel));
         let task = usize::from(task) % self.core.tasks.borrow().len();
         let place = (Some(task), None);
         let ebb = |event: &&Rc<Event>| is_ebb(event) && event.is_leader() && event.task == place.0;

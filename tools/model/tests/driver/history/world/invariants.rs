@@ -12,6 +12,16 @@ impl World {
             !self.core.untimed.get(),
             "an interrupt with a sample is not timed"
         );
+        for (number, task) in self.core.tasks.borrow().iter().enumerate() {
+            // SAFETY: The task is there, and nobody changes it meanwhile.
+            let thread = unsafe { (*task.raw()).thread };
+            // What `ptrace` shows of a program is what the program can write.
+            let kernels = [
+                u64::from(thread.mmcr0) & !(mmcr0::FC | mmcr0::PMAE | mmcr0::PMAO),
+                thread.mmcr2 as u64 & !(0..6).fold(0, |all, n| all | mmcr2::FCP0 >> (9 * n)),
+            ];
+            assert_eq!(kernels, [0; 2], "task {number}: bits of the kernel's");
+        }
         for cpu in 0..CPUS as usize {
             let here = |event: &&Rc<Event>| event.oncpu.get() == Some(cpu);
             let events: Vec<_> = self.open.iter().filter(here).collect();
@@ -43,6 +53,9 @@ impl World {
                 for event in &events {
                     check_counter(event, &cpu.facility);
                 }
+                if counts {
+                    check_conditions(&cpu.facility);
+                }
                 let marked = events.iter().any(|event| is_marked(event));
                 let marking = cpu.facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
                 assert!(
@@ -54,8 +67,14 @@ impl World {
     }
 
     /// The PMU was given back: programs may read it, but nothing of others.
-    pub(super) fn check_given_back() {
+    pub(super) fn check_given_back(&self) {
         for cpu in 0..CPUS as usize {
+            let number = spr::MMCR0 - spr::PROBLEM;
+            let mmcr0 = with_machine(|machine| machine.cpus[cpu].facility.problem_mfspr(number));
+            assert!(
+                mmcr0.is_ok() || !self.core.online[cpu].get(),
+                "CPU {cpu} is closed"
+            );
             let left = with_machine(|machine| {
                 let facility = &machine.cpus[cpu].facility;
                 [spr::SIAR, spr::SDAR].map(|number| facility.problem_mfspr(number - spr::PROBLEM))
@@ -67,6 +86,24 @@ impl World {
                 );
             }
         }
+    }
+}
+
+/// No counter, used or not, holds a condition that would be the next alert at once.
+fn check_conditions(facility: &Facility) {
+    let mmcr0 = facility.mfspr(spr::MMCR0);
+    if mmcr0 & mmcr0::PMAE == 0 || facility.processor().misses_negative_at_enable() {
+        return;
+    }
+    for number in spr::PMC1..=spr::PMC6 {
+        let is_first = number == spr::PMC1;
+        let enable = if is_first {
+            mmcr0::PMC1CE
+        } else {
+            mmcr0::PMCJCE
+        };
+        let is_condition = mmcr0 & enable != 0 && facility.is_negative(number);
+        assert!(!is_condition, "SPR {number} stays negative");
     }
 }
 

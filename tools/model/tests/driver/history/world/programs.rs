@@ -122,9 +122,18 @@ impl World {
         let known = self.programs.get_mut(&task);
         let known = known.filter(|known| known.has(&group));
         let program = with_cpu(|cpu| match known {
-            Some(known) if known.may_differ() => Some(Program::resume(&cpu.facility, &group)),
             Some(known) => {
-                known.lose_counters(&cpu.facility);
+                let may_differ = known.may_differ();
+                if counts_kernel(&group) {
+                    if !may_differ {
+                        known.check_after_kernel(&cpu.facility, cpu.nip);
+                    }
+                    known.follow(&cpu.facility, &group);
+                } else if may_differ {
+                    known.follow(&cpu.facility, &group);
+                } else {
+                    known.lose_counters(&cpu.facility);
+                }
                 None
             }
             None => {

@@ -25,6 +25,8 @@ fn the_next_enable_mends_mmcr1() {
         world.core.tick(0);
         let mended = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
         assert_eq!(mended, mmcr1, "{processor:?}");
+        // Meanwhile the event counted nothing.
+        assert!(kernel::complaint().is_some());
         world.end();
     }
 }

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Histories that random ones hardly ever are. Each step compares everything, as there.
+
+use super::*;
+use crate::history::MACHINE;
+use std::sync::PoisonError;
+
+/// Runs a history in a partition of each processor, then `last` on CPU 0.
+fn run(history: &[Op], last: impl Fn(&World, &Facility)) {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for processor in Processor::ALL {
+        let mut world = World::new(processor, false, false);
+        history.iter().for_each(|op| world.step(op));
+        let facility = with_machine(|machine| machine.cpus[0].facility.clone());
+        last(&world, &facility);
+        world.end();
+    }
+}
+
+/// Number of a task that does not exist: the CPU idles.
+const NOBODY: u8 = TASKS as u8;
+
+#[test]
+fn an_alert_waits_for_pme_across_a_switch() {
+    let history = [
+        Op::Switch(0, 0),
+        // PMC6.
+        Op::OpenEbb(0, 3),
+        Op::User(0, UserWrite::Bescr(0b01)),
+        Op::User(0, UserWrite::Counter(5, 4)),
+        Op::Run(0, 8, 1, 3),
+        Op::Switch(0, NOBODY),
+        Op::Switch(0, 0),
+        Op::User(0, UserWrite::Bescr(0b11)),
+        Op::Run(0, 2, 1, 3),
+    ];
+    run(&history, |_, facility| {
+        assert_eq!(facility.mfspr(spr::BESCR), bescr::PMEO, "no EBB");
+    });
+}
+
+/// An event that counts cycles in programs.
+const CYCLES: Wish = Wish {
+    code: 0,
+    period: 8,
+    exclude_kernel: true,
+    exclude_user: false,
+    disabled: false,
+    pinned: false,
+    exclusive: false,
+    inherit: false,
+    addr: true,
+    registers: true,
+    data_src: false,
+    weight: 0,
+    branches: 0,
+    member: false,
+    of_cpu: false,
+};
+
+#[test]
+fn nothing_is_sampled_before_an_instruction_is_marked() {
+    let marked = Wish {
+        code: 16,
+        period: 0,
+        ..CYCLES
+    };
+    let member = Wish {
+        registers: false,
+        member: true,
+        ..CYCLES
+    };
+    // The PMU has been used, and another partition leaves its registers. The first two instructions
+    // are not marked.
+    let history = [
+        Op::Switch(0, 0),
+        Op::Open(0, CYCLES),
+        Op::Close(0),
+        Op::Switch(0, NOBODY),
+        Op::Open(0, marked),
+        Op::Open(0, member),
+        Op::Preempt(0),
+        Op::Switch(0, 0),
+        Op::Run(0, 2, 4, 3),
+    ];
+    run(&history, |world, _| {
+        let samples = world
+            .open
+            .last()
+            .map(|event| event.samples.borrow().clone());
+        let ips: Vec<_> = samples.iter().flatten().map(|sample| sample.ip).collect();
+        assert_eq!(ips, [0]);
+    });
+}
+
+#[test]
+fn a_sample_shows_nothing_of_the_kernel_to_one_event_and_all_to_the_next() {
+    let of_kernel = Wish {
+        code: 7,
+        period: 9,
+        exclude_kernel: false,
+        ..CYCLES
+    };
+    // Both counters overflow as the program enters the kernel, and the interrupt comes there.
+    let history = [
+        Op::Switch(0, 0),
+        Op::Open(0, CYCLES),
+        Op::Open(0, of_kernel),
+        Op::Syscall(0, 1, 2),
+    ];
+    run(&history, |world, _| {
+        let samples = world.open.iter().map(|event| event.samples.borrow().len());
+        assert_eq!(samples.collect::<Vec<_>>(), [1, 1]);
+    });
+}
