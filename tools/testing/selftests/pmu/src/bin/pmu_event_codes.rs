@@ -130,8 +130,17 @@ fn refused_by_perf_core() -> Outcome {
 fn pmu_in_sysfs() -> Outcome {
     let text = std::fs::read_to_string("/sys/bus/event_source/devices/cpu/type")?;
     check!(text.trim() == sys::PERF_TYPE_RAW.to_string(), "type {text}");
-    for name in ["event", "pmc", "unit", "pmcxsel"] {
-        std::fs::read_to_string(format!("/sys/bus/event_source/devices/cpu/format/{name}"))?;
+    let format =
+        |name| std::fs::read_to_string(format!("/sys/bus/event_source/devices/cpu/format/{name}"));
+    format("event")?;
+    for (name, bits) in [
+        ("pmcxsel", "0-7"),
+        ("mark", "8"),
+        ("unit", "12-15"),
+        ("pmc", "16-19"),
+    ] {
+        let text = format(name)?;
+        check!(text.trim() == format!("config:{bits}"), "{name}: {text}");
     }
     for name in ["cpu-cycles", "instructions"] {
         let path = format!("/sys/bus/event_source/devices/cpu/events/{name}");
