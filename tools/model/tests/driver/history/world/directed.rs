@@ -29,7 +29,7 @@ fn an_alert_waits_for_pme_across_a_switch() {
         Op::OpenEbb(0, 3),
         Op::User(0, UserWrite::Bescr(0b01)),
         Op::User(0, UserWrite::Counter(5, 4)),
-        Op::Run(0, 8, 1, 3),
+        Op::Run(0, 8, 3, 3),
         Op::Switch(0, NOBODY),
         Op::Switch(0, 0),
         Op::User(0, UserWrite::Bescr(0b11)),
@@ -112,5 +112,32 @@ fn a_sample_shows_nothing_of_the_kernel_to_one_event_and_all_to_the_next() {
     run(&history, |world, _| {
         let samples = world.open.iter().map(|event| event.samples.borrow().len());
         assert_eq!(samples.collect::<Vec<_>>(), [1, 1]);
+    });
+}
+
+#[test]
+fn branches_are_recorded_anew_when_another_event_leaves_with_its_filter() {
+    let calls = Wish {
+        registers: false,
+        branches: 1 << 1,
+        ..CYCLES
+    };
+    let all = Wish {
+        period: 60,
+        branches: 1,
+        ..calls
+    };
+    // The sample comes after two more instructions, and the BHRB has room for more.
+    let history = [
+        Op::Switch(0, 0),
+        Op::Open(0, all),
+        Op::Open(0, calls),
+        Op::Run(0, 6, 1, 1),
+        Op::Close(0),
+        Op::Run(0, 3, 1, 4),
+    ];
+    run(&history, |world, _| {
+        let samples = world.open.iter().map(|event| event.samples.borrow().len());
+        assert_eq!(samples.collect::<Vec<_>>(), [1]);
     });
 }
