@@ -20,7 +20,6 @@ unpack_packages() {
 	rm -rf "$apt" "$dir/fs"
 	mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$dir/fs"
 	: >"$apt/status"
-	head -n 1 /etc/apt/sources.list >"$apt/sources.list"
 	cat >"$apt/conf" <<-EOF
 		APT::Architecture "ppc64el";
 		#clear APT::Architectures;
@@ -33,13 +32,26 @@ unpack_packages() {
 		Dir::Cache "$apt/cache";
 	EOF
 	export APT_CONFIG="$apt/conf"
-	apt-get update
+	update_lists
 	# With nothing installed, all that a package depends on comes along.
 	apt-get install -y --no-install-recommends --download-only $packages
 	for package in "$apt"/cache/archives/*.deb; do
 		dpkg-deb -x "$package" "$dir/fs"
 	done
 	rm -rf "$apt"
+}
+
+# While a mirror is being updated, for minutes or for hours, its index of this architecture may
+# not fit the release's signature. The packages of the next release do then.
+update_lists() {
+	read -r deb mirror release component </etc/apt/sources.list
+	for suite in "$release" "$release" testing; do
+		echo "$deb $mirror $suite $component" >"$apt/sources.list"
+		! apt-get update || return 0
+		echo "no packages of $suite for now: another try in 20 s"
+		sleep 20
+	done
+	return 1
 }
 
 # pick FILE PATH: puts FILE into the guest as PATH, and the libraries that it names,
