@@ -250,14 +250,17 @@ impl PmuSnapshot {
         }
     }
 
-    /// The counters that the owner of `event` may see: all if the event includes the kernel, else
-    /// those of events that follow the same task and exclude the kernel too. Others are 0.
+    /// The counters that the owner of `event` may see: all if the event counts the kernel of a
+    /// CPU, else those of events that follow the same task or CPU and, if it excludes the kernel,
+    /// exclude the kernel too. Others are 0.
     fn counters_for(&self, this_cpu: &ThisCpu<'_>, event: &Event) -> [u32; pmu::COUNTERS] {
-        if !event.attr().exclude_kernel() {
+        let of_user = event.attr().exclude_kernel();
+        if !of_user && !event.follows_task() {
             return self.counters;
         }
         let mut visible = [0; pmu::COUNTERS];
-        let shares = |other: &&Event| other.shares_context(event) && other.attr().exclude_kernel();
+        let may_see = |other: &Event| !of_user || other.attr().exclude_kernel();
+        let shares = |other: &&Event| other.shares_context(event) && may_see(other);
         for other in this_cpu.slots().iter().filter(shares) {
             let Some(index) = counter(other) else {
                 continue;

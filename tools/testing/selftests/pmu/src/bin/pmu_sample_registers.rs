@@ -222,18 +222,27 @@ fn counters_of_the_moment() -> Outcome {
     Ok(())
 }
 
-/// What a program without privileges sees of counters that are not its own:
-/// nothing. (The kernel's built-in driver shows all six.)
+/// What an event of a task shows of counters that do not follow it: nothing, whether it counts
+/// the kernel or, as a program without privileges has to, excludes it. (The kernel's built-in
+/// driver shows all six.)
 fn counters_of_others() -> Outcome {
     cpu::pin_to(0)?;
-    // Both fit on the PMU at once.
+    // All fit on the PMU at once.
     let foreign = of_cpu_0(on_pmc(3, INSTRUCTIONS)).enabled().open()?;
-    let of_user = |attr: Attr| attr.exclude_kernel(true).exclude_hv(true);
-    let attr = of_user(extended(IP)?);
+    sees_its_own_counters(|attr| attr)?;
     become_user(NOBODY)?;
+    sees_its_own_counters(|attr| attr.exclude_kernel(true).exclude_hv(true))?;
+    let count = foreign.read()?;
+    check!(count.value > WORK, "the other counts: {count:?}");
+    Ok(())
+}
+
+/// Samples of two events of this task that `of` was applied to have their two counters only.
+fn sees_its_own_counters(of: fn(Attr) -> Attr) -> Outcome {
+    let attr = of(extended(IP)?);
     machine::needs_pace()?;
     let mut recorder = Recorder::open(attr, PAGES)?;
-    let _member = of_user(Attr::raw(RUN_INSTRUCTIONS)).open_with(&recorder.event)?;
+    let _member = of(Attr::raw(RUN_INSTRUCTIONS)).open_with(&recorder.event)?;
     for sample in in_loop(recorder.samples(run)?)? {
         let pmcs: Vec<_> = (regs::PMC1..regs::SDAR)
             .map(|number| sample.regs_intr.get(number))
@@ -244,8 +253,6 @@ fn counters_of_others() -> Outcome {
             "counters of others: {pmcs:?}"
         );
     }
-    let count = foreign.read()?;
-    check!(count.value > WORK, "the other counts: {count:?}");
     Ok(())
 }
 
