@@ -18,7 +18,7 @@
 unpack_packages() {
 	apt=$dir/apt
 	rm -rf "$apt" "$dir/fs"
-	mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$dir/fs"
+	mkdir -p "$apt/cache/archives/partial" "$dir/fs"
 	: >"$apt/status"
 	cat >"$apt/conf" <<-EOF
 		APT::Architecture "ppc64el";
@@ -41,14 +41,18 @@ unpack_packages() {
 	rm -rf "$apt"
 }
 
-# While a mirror is being updated, for minutes or for hours, its index of this architecture may
-# not fit the release's signature. The packages of the next release do then.
+# A mirror behind a cache may for hours give an index that does not fit the release's
+# signature. The release has other names, and what is kept under those may be newer.
 update_lists() {
 	read -r deb mirror release component </etc/apt/sources.list
-	for suite in "$release" "$release" testing; do
-		echo "$deb $mirror $suite $component" >"$apt/sources.list"
-		! apt-get update || return 0
-		echo "no packages of $suite for now: another try in 20 s"
+	for name in "$release" stable oldstable "$release"; do
+		echo "$deb $mirror $name $component" >"$apt/sources.list"
+		rm -rf "$apt/lists"
+		mkdir -p "$apt/lists/partial"
+		if apt-get update && grep -qx "Codename: $release" "$apt"/lists/*InRelease; then
+			return
+		fi
+		echo "no packages of $release by the name $name: another try in 20 s"
 		sleep 20
 	done
 	return 1
