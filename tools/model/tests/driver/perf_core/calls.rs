@@ -186,30 +186,35 @@ impl PerfCore {
             format!("event {id}: a sample shows {shown:x?}")
         });
         let alert = with_machine(|machine| machine.alert);
-        if !event.excludes_kernel() {
+        let hides = event.excludes_kernel();
+        if hides {
+            let kernel = addresses.iter().any(|address| address >> 63 != 0);
+            ensure(!kernel, || {
+                format!("event {id}: a sample shows {addresses:x?}")
+            });
+            let is_of_kernel = alert.is_some_and(|at| at.siar >> 63 != 0);
+            let told =
+                with_cpu(|cpu| [spr::SIER2, spr::SIER3].map(|number| cpu.facility.mfspr(number)));
+            ensure(!is_of_kernel || told == [0; 2], || {
+                format!("event {id}: a sample shows {told:x?}")
+            });
+        } else {
             let sampled = alert.map(|at| [at.siar, at.sdar]);
             ensure(sampled == Some(addresses), || {
                 format!("event {id}: a sample shows {addresses:x?}, not {sampled:x?}")
             });
-            return;
+            // Who may see the kernel of a whole CPU may see every counter.
+            if event.task.is_none() {
+                return;
+            }
         }
-        let kernel = addresses.iter().any(|address| address >> 63 != 0);
-        ensure(!kernel, || {
-            format!("event {id}: a sample shows {addresses:x?}")
-        });
-        let is_of_kernel = alert.is_some_and(|at| at.siar >> 63 != 0);
-        let told =
-            with_cpu(|cpu| [spr::SIER2, spr::SIER3].map(|number| cpu.facility.mfspr(number)));
-        ensure(!is_of_kernel || told == [0; 2], || {
-            format!("event {id}: a sample shows {told:x?}")
-        });
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         for (pmc, _) in shown.iter().enumerate().filter(|(_, value)| **value != 0) {
             let owned = self.all.borrow().iter().any(|other| {
                 other.oncpu.get() == Some(here)
                     && other.idx() == pmc + 1
                     && (other.task, other.cpu) == (event.task, event.cpu)
-                    && other.excludes_kernel()
+                    && (other.excludes_kernel() || !hides)
             });
             ensure(owned, || {
                 format!("event {id}: a sample shows PMC{}", pmc + 1)
