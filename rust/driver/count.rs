@@ -22,14 +22,13 @@ use super::{
 use crate::{
     perf::{
         CounterState,
-        Event, //
+        Event,
+        HwMut,
+        IrqsOff, //
     },
     power::{
         interrupt::MaskedPmis,
-        pmu::{
-            self,
-            LocalPmu, //
-        }, //
+        pmu, //
     }, //
 };
 
@@ -56,17 +55,17 @@ pub(super) fn left_after(left: i64, delta: u64) -> i64 {
 /// The value to start the counter of a running event with. Starts a new period if `period_left` is
 /// 0. PM interrupts must be masked or the PMU frozen.
 fn running_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
-    let hw = event.hw();
+    let hw = event.hw_mut(this_cpu.irqs_off());
     let period = hw.sample_period();
     if period == 0 {
         return 0;
     }
-    if hw.period_left().get() == 0 {
+    if hw.period_left() == 0 {
         // CAST: perf core takes no period of 2^63 or more.
-        hw.period_left().set(period as i64);
-        event.hw_mut(this_cpu).set_last_period(period);
+        hw.set_period_left(period as i64);
+        hw.set_last_period(period);
     }
-    preload(left_after(hw.period_left().get(), 0))
+    preload(left_after(hw.period_left(), 0))
 }
 
 /// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must
@@ -97,46 +96,45 @@ pub(super) fn delta(before: i64, now: u32) -> u64 {
 }
 
 /// See [`crate::perf::Pmu::read`].
-pub(super) fn read(local: &LocalPmu<'_>, event: &Event) {
-    let hw = event.hw();
+pub(super) fn read(irqs_off: &IrqsOff<'_>, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
+    let hw = event.hw_mut(irqs_off);
+    let local = local_pmu(irqs_off);
     // The PMU may run. A PMI after the counter is read could stop the event, or restart the counter
     // from the value that `prev_count` has: these events would be counted twice. So mask it.
-    let _masked = MaskedPmis::new(local);
+    let _masked = MaskedPmis::new(&local);
     match hw.state() {
         CounterState::Stopped => {}
         // The program reads the counter itself. Save its value for the next time on a PMU.
         CounterState::Running if is_ebb(event) => {
-            hw.prev_count().set(pmu::read_pmc(index).into());
+            hw.set_prev_count(pmu::read_pmc(index).into());
         }
-        CounterState::Running => update(event, index),
+        CounterState::Running => update(&hw, index),
     }
 }
 
 /// Adds what the counter has counted to the event's count, and takes it off the period. PM
 /// interrupts must be masked.
 #[inline]
-fn update(event: &Event, index: usize) {
-    let hw = event.hw();
-    let before = hw.prev_count().get();
+fn update(hw: &HwMut<'_>, index: usize) {
+    let before = hw.prev_count();
     let now = pmu::read_pmc(index);
     let delta = delta(before, now);
     if delta == 0 {
         return;
     }
     // A BPF program at a probe in here may read the event (`Pmu::read`): then it is up to date.
-    if !hw.prev_count().replace(before, now.into()) {
+    if !hw.replace_prev_count(before, now.into()) {
         return;
     }
-    event.add_count(delta);
+    hw.add_count(delta);
     if hw.sample_period() == 0 {
         return;
     }
-    let left = left_after(hw.period_left().get(), delta);
-    hw.period_left()
-        .set(if left == 0 { SAMPLE_DUE } else { left });
+    let left = left_after(hw.period_left(), delta);
+    hw.set_period_left(if left == 0 { SAMPLE_DUE } else { left });
 }
 
 /// See [`crate::perf::Pmu::stop`].
@@ -157,18 +155,18 @@ pub(super) fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
     // `prev_count`: mask it.
     let local = local_pmu(this_cpu.irqs_off());
     let _masked = MaskedPmis::new(&local);
-    if event.hw().state() == CounterState::Stopped {
+    let hw = event.hw_mut(this_cpu.irqs_off());
+    if hw.state() == CounterState::Stopped {
         return;
     }
-    update(event, index);
-    event.hw_mut(this_cpu).set_state(CounterState::Stopped);
+    update(&hw, index);
+    hw.set_state(CounterState::Stopped);
     pmu::write_pmc(index, 0);
-    event.update_userpage();
+    hw.update_userpage();
 }
 
 /// See [`crate::perf::Pmu::start`].
 pub(super) fn start(this_cpu: &ThisCpu<'_>, event: &Event) {
-    let hw = event.hw();
     let Some(index) = counter(event) else {
         return;
     };
@@ -180,12 +178,13 @@ pub(super) fn start(this_cpu: &ThisCpu<'_>, event: &Event) {
     // `update_userpage` would spoil the event's page, see `stop`: mask it.
     let local = local_pmu(this_cpu.irqs_off());
     let _masked = MaskedPmis::new(&local);
+    let hw = event.hw_mut(this_cpu.irqs_off());
     if hw.state() == CounterState::Running {
         return;
     }
     let value = running_value(this_cpu, event);
-    hw.prev_count().set(value.into());
+    hw.set_prev_count(value.into());
     pmu::write_pmc(index, value);
-    event.hw_mut(this_cpu).set_state(CounterState::Running);
-    event.update_userpage();
+    hw.set_state(CounterState::Running);
+    hw.update_userpage();
 }

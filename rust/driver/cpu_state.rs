@@ -5,8 +5,11 @@
 //! The state has no lock. Code that schedules events has a CPU's [`ExclusiveState`] to itself, so
 //! `Cell`s do. It shares the [`SharedState`] with the PMI handler, which may come in the middle:
 //!
-//! - the handler does not use `mmcr0` and `ifm` while `disabled` is set, and they are written only
-//!   then. A disabled PMU is frozen and raises no PMI, but one raised before may be delivered;
+//! - the handler does not use `mmcr0`, `ifm` and `hypervisor_branches` while `disabled` is set, and
+//!   they are written only then. A disabled PMU is frozen and raises no PMI, but one raised before
+//!   may be delivered;
+//! - `bhrb_dispatches` is also written by the PMI handler and `execve`. An older number than the
+//!   BHRB's costs a branch stack;
 //! - `alert` is also written by the PMI handler and, on an emulator, by the timer. Other code
 //!   writes it only while the PMU is disabled or PM interrupts are masked. PMIs do not nest.
 

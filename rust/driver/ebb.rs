@@ -137,7 +137,7 @@ pub(super) fn switch_in(
 /// one's.
 pub(super) fn initial_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
     // CAST: `count::read` stored the counter's value.
-    let value = event.hw().prev_count().get() as u32;
+    let value = event.hw().prev_count() as u32;
     if event::is_new_to(this_cpu, event, current_program()) && value >= pmu::NEGATIVE {
         0
     } else {

@@ -68,7 +68,7 @@ pub(super) fn set_never_scheduled(event: &NewEvent<'_>) {
 /// Clears the flag as the event's group gets on this CPU's PMU.
 pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<'_, S>, event: &Event) {
     event
-        .hw_mut(this_cpu)
+        .hw_mut(this_cpu.irqs_off())
         .set_flags(event.hw().flags() & !NEVER_SCHEDULED);
 }
 
@@ -82,7 +82,9 @@ pub(super) fn is_new_to<S>(this_cpu: &ThisCpu<'_, S>, event: &Event, program: u6
     // CAST: The lower bits.
     let program = (program as u32) << PROGRAM_SHIFT & PROGRAM;
     let flags = event.hw().flags();
-    event.hw_mut(this_cpu).set_flags(flags & !PROGRAM | program);
+    event
+        .hw_mut(this_cpu.irqs_off())
+        .set_flags(flags & !PROGRAM | program);
     flags & PROGRAM != program
 }
 

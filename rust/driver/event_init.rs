@@ -41,8 +41,8 @@ impl Driver {
         hw.set_idx(0);
         hw.set_last_period(hw.sample_period());
         // CAST: perf core refuses periods with bit 63 set.
-        hw.period_left().set(hw.sample_period() as i64);
-        hw.prev_count().set(0);
+        hw.set_period_left(hw.sample_period() as i64);
+        hw.set_prev_count(0);
         event::set_never_scheduled(event);
 
         // Last: perf core calls `destroy`, which gives the interrupt back, only for events that

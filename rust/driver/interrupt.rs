@@ -140,11 +140,11 @@ fn handle_overflow(
     snapshot: &PmuSnapshot,
     interrupted: &mut Interrupted,
 ) {
-    let hw = event.hw();
-    let delta = count::delta(hw.prev_count().get(), value);
-    event.add_count(delta);
+    let hw = event.hw_mut(this_cpu.irqs_off());
+    let delta = count::delta(hw.prev_count(), value);
+    hw.add_count(delta);
 
-    let mut left = count::left_after(hw.period_left().get(), delta);
+    let mut left = count::left_after(hw.period_left(), delta);
     // CAST: perf core takes no period of 2^63 or more.
     let period = hw.sample_period() as i64;
     let last_period = hw.last_period();
@@ -154,13 +154,13 @@ fn handle_overflow(
         if left <= 0 {
             left = period;
         }
-        event.hw_mut(this_cpu).set_last_period(hw.sample_period());
+        hw.set_last_period(hw.sample_period());
     }
-    hw.period_left().set(left);
+    hw.set_period_left(left);
     let start = count::initial_value(this_cpu, event);
-    hw.prev_count().set(start.into());
+    hw.set_prev_count(start.into());
     pmu::write_pmc(index, start);
-    event.update_userpage();
+    hw.update_userpage();
 
     if over {
         snapshot.report(this_cpu, event, last_period, interrupted);

@@ -56,6 +56,7 @@ use crate::{
         Transaction, //
     },
     power::{
+        callback::CallbackPermit,
         hotplug::Hotplug,
         interrupt::PmcReservation,
         machine,
@@ -65,7 +66,6 @@ use crate::{
 };
 use core::cell::Cell;
 use cpu_state::{
-    local_pmu,
     ExclusiveCpu,
     ExclusiveState,
     SharedState,
@@ -100,7 +100,11 @@ pub(crate) struct Driver {
 
 impl Driver {
     /// The driver of a machine whose CPUs are of `model`.
-    fn new(model: &'static CpuModel, pmi_handler: Arc<PmiHandler>) -> impl PinInit<Self, Error> {
+    fn new(
+        permit: CallbackPermit,
+        model: &'static CpuModel,
+        pmi_handler: Arc<PmiHandler>,
+    ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             model,
             machine: Machine {
@@ -108,9 +112,9 @@ impl Driver {
                 strict_branch_filters: parameters::strict_filters(),
                 without_bhrb: !machine::has_bhrb(),
             },
-            hotplug: Hotplug::watch()?,
+            hotplug: Hotplug::watch(permit)?,
             prompt: parameters::prompt().unwrap_or(pmi_handler.emulator.prompt_by_default()),
-            pmcs <- PmcReservation::new(pmi_handler.clone()),
+            pmcs <- PmcReservation::new(permit, pmi_handler.clone()),
             pmi_handler,
         }? Error)
     }
@@ -232,7 +236,7 @@ impl perf::Pmu for Arc<Driver> {
     }
 
     fn read(&self, irqs_off: &IrqsOff<'_>, event: &Event) {
-        count::read(&local_pmu(irqs_off), event);
+        count::read(irqs_off, event);
     }
 
     fn start_txn(&self, this_cpu: &ExclusiveCpu<'_>, txn: Transaction) {

@@ -206,27 +206,27 @@ fn is_negative(event: &Event) -> bool {
 /// Takes an event off its counter unless that is `index`, where it is to be from now on.
 fn unload_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize) {
     if let Some(old) = counter(event).filter(|&old| old != index) {
-        count::read(&local_pmu(this_cpu.irqs_off()), event);
+        count::read(this_cpu.irqs_off(), event);
         // In this order: a probe that reads the event in between must not take the 0 for a wrap.
-        event.hw_mut(this_cpu).set_idx(0);
+        event.hw_mut(this_cpu.irqs_off()).set_idx(0);
         pmu::write_pmc(old, 0);
     }
 }
 
 /// Puts an event on the counter `index`.
 fn load_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize, ebb: bool) {
-    let prev = event.hw().prev_count();
+    let hw = event.hw_mut(this_cpu.irqs_off());
     let value = if ebb {
         ebb::initial_value(this_cpu, event)
     } else {
         let value = count::initial_value(this_cpu, event);
-        prev.set(value.into());
+        hw.set_prev_count(value.into());
         value
     };
     pmu::write_pmc(index, value);
     // CAST: One of six counters.
-    event.hw_mut(this_cpu).set_idx(index as u8 + 1);
-    event.update_userpage();
+    hw.set_idx(index as u8 + 1);
+    hw.update_userpage();
 }
 
 /// The counters that no event is on, a bit each.

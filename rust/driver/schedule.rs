@@ -11,7 +11,6 @@ use super::{
     branch,
     count,
     cpu_state::{
-        local_pmu,
         ExclusiveCpu, //
     },
     event,
@@ -52,19 +51,20 @@ impl Driver {
         } else {
             CounterState::Stopped
         };
-        event.hw_mut(this_cpu).set_state(state);
+        event.hw_mut(this_cpu.irqs_off()).set_state(state);
         Ok(())
     }
 
     /// See [`crate::perf::Pmu::del`].
     pub(super) fn del(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event) {
-        count::read(&local_pmu(this_cpu.irqs_off()), event);
+        count::read(this_cpu.irqs_off(), event);
+        let hw = event.hw_mut(this_cpu.irqs_off());
         if let Some(index) = event::counter(event) {
             // In this order, see `unload_counter`.
-            event.hw_mut(this_cpu).set_idx(0);
+            hw.set_idx(0);
             pmu::write_pmc(index, 0);
         }
-        event.update_userpage();
+        hw.update_userpage();
         this_cpu.state().events_changed.set(true);
     }
 

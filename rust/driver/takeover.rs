@@ -24,6 +24,7 @@ use crate::{
     },
     power::{
         access::ClosedPmus,
+        callback::CallbackPermit,
         exec::ExecWatch,
         machine, //
     }, //
@@ -68,15 +69,18 @@ impl Takeover {
             pr_err!("no support for the processor with PVR {pvr:#010x}\n");
             return Err(ENODEV);
         };
+        // SAFETY: What is made with it is in the result or in what that owns, of which nothing owns
+        // the result; the module drops it when it is unloaded.
+        let permit = unsafe { CallbackPermit::new() };
         // Do what may fail before the other driver loses the PMU.
         let cpus = CpuContexts::new()?;
         let emulator = Emulator::identify(&cpus)?;
         let pmi_handler = PmiHandler::new(model, cpus.clone(), emulator);
         let pmi_handler = Arc::new(pmi_handler, GFP_KERNEL)?;
         let attr_groups = sysfs::attr_groups(model)?;
-        let driver = Arc::pin_init(Driver::new(model, pmi_handler), GFP_KERNEL)?;
+        let driver = Arc::pin_init(Driver::new(permit, model, pmi_handler), GFP_KERNEL)?;
         let on_exec = Arc::new(ResetOnExec::new(driver.clone(), cpus.clone()), GFP_KERNEL)?;
-        let exec = ExecWatch::new(on_exec).inspect_err(|e| {
+        let exec = ExecWatch::new(permit, on_exec).inspect_err(|e| {
             pr_err!("the kernel cannot tell of new programs ({e:?}): CONFIG_TRACEPOINTS?\n");
         })?;
 
@@ -90,7 +94,7 @@ impl Takeover {
             return Err(ENODEV);
         };
         let set_aside = foreign.set_aside().inspect_err(log)?;
-        let closed = ClosedPmus::new()
+        let closed = ClosedPmus::new(permit)
             .inspect_err(|e| pr_err!("the kernel cannot tell of CPUs that come up ({e:?})\n"))?;
         let capabilities = if model.isa() >= Isa::V300 {
             Capability::ExtendedRegs.into()

@@ -10,7 +10,7 @@ use super::{
     Attr,
     Hw,
     HwMut,
-    ThisCpu, //
+    IrqsOff, //
 };
 use core::ops::Deref;
 use kernel::{
@@ -79,8 +79,9 @@ impl Event {
 
     /// The driver's own data of an event that is on the CPU that this runs on, comes to it or goes,
     /// or of a member of its group.
-    pub(crate) fn hw_mut<S>(&self, _cpu: &ThisCpu<'_, S>) -> HwMut<'_> {
-        HwMut::new(self.hw())
+    #[inline(always)]
+    pub(crate) fn hw_mut(&self, _irqs_off: &IrqsOff<'_>) -> HwMut<'_> {
+        HwMut::new(self)
     }
 
     /// Whether the event follows a task rather than a CPU.
@@ -123,18 +124,12 @@ impl Event {
     }
 
     /// The event's count, which perf core reads at any time, on other CPUs too.
-    fn count(&self) -> &Local64 {
+    pub(super) fn count(&self) -> &Local64 {
         // SAFETY: Valid by the type invariants.
         let field = unsafe { &raw mut (*self.as_raw()).count };
         // SAFETY: The field is a `local64_t` that lives as long as `self`. CAST: On 64-bit machines
         // that is a `long`.
         unsafe { Local64::from_raw(field.cast()) }
-    }
-
-    /// Adds occurrences to the event's count, which wraps at 2^64.
-    pub(crate) fn add_count(&self, delta: u64) {
-        // CAST: A bit pattern.
-        self.count().add(delta as i64);
     }
 
     /// Counts a sample that had to be dropped. User space reads the number in the event that it
@@ -155,16 +150,6 @@ impl Event {
         // (`atomic64_t`). CAST: `atomic64_t` is a structure of one `s64`.
         let lost: &Atomic<i64> = unsafe { Atomic::from_ptr(field.cast()) };
         lost.add(1, Relaxed);
-    }
-
-    /// Shows user space, in the page it may have mapped, where the event is now.
-    ///
-    /// If an interrupt comes in the middle and does so too, the page is left with one's count and
-    /// the other's `prev_count`, so the PMU's interrupt must be masked or its handler leave the
-    /// event alone.
-    pub(crate) fn update_userpage(&self) {
-        // SAFETY: The event is live by the type invariants.
-        unsafe { bindings::perf_event_update_userpage(self.as_raw()) };
     }
 }
 
@@ -188,7 +173,7 @@ impl<'a> NewEvent<'a> {
 
     /// The driver's own data of this event. Those of other events are not its to change.
     pub(crate) fn hw_mut(&self) -> HwMut<'a> {
-        HwMut::new(self.0.hw())
+        HwMut::new(self.0)
     }
 
     /// Sets [`Hw::words`]. Nobody does later, so they are read without care.

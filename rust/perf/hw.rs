@@ -10,7 +10,8 @@
 
 use super::{
     bindings,
-    local64::Local64, //
+    local64::Local64,
+    Event, //
 };
 use core::{
     marker::PhantomData,
@@ -125,8 +126,7 @@ impl Hw {
         }
     }
 
-    /// The counter's value up to which the event's count is up to date.
-    pub(crate) fn prev_count(&self) -> &Local64 {
+    fn prev_count_field(&self) -> &Local64 {
         // SAFETY: Valid by the type invariants.
         let field = unsafe { &raw mut (*self.0.get()).prev_count };
         // SAFETY: The field is a `local64_t` that lives as long as `self`. CAST: On 64-bit machines
@@ -134,13 +134,24 @@ impl Hw {
         unsafe { Local64::from_raw(field.cast()) }
     }
 
-    /// Occurrences left until the next sample. perf core sets it to 0 for a period that begins
-    /// anew.
-    pub(crate) fn period_left(&self) -> &Local64 {
+    fn period_left_field(&self) -> &Local64 {
         // SAFETY: Valid and in use by the type invariants.
         let field = unsafe { &raw mut (*self.sampling()).period_left };
-        // SAFETY: As for `prev_count`. CAST: As for `prev_count`.
+        // SAFETY: As for `prev_count_field`. CAST: As there.
         unsafe { Local64::from_raw(field.cast()) }
+    }
+
+    /// The counter's value up to which the event's count is up to date.
+    #[inline(always)]
+    pub(crate) fn prev_count(&self) -> i64 {
+        self.prev_count_field().get()
+    }
+
+    /// Occurrences left until the next sample. perf core sets it to 0 for a period that begins
+    /// anew.
+    #[inline(always)]
+    pub(crate) fn period_left(&self) -> i64 {
+        self.period_left_field().get()
     }
 
     /// Occurrences between two samples, less than 2^63; 0 for an event that is only counted. perf
@@ -157,19 +168,20 @@ impl Hw {
     }
 }
 
-/// A driver's own data in an event, for who opens the event
+/// A driver's own data in an event, and the event's count, for who opens the event
 /// ([`NewEvent::hw_mut`](super::NewEvent::hw_mut)) or runs on the CPU that has it
-/// ([`Event::hw_mut`](super::Event::hw_mut)): nobody else writes them.
+/// ([`Event::hw_mut`]): nobody else writes them.
 pub(crate) struct HwMut<'a> {
-    hw: &'a Hw,
+    event: &'a Event,
     /// Keeps the value from being sent to another thread.
     not_send: PhantomData<*mut ()>,
 }
 
 impl<'a> HwMut<'a> {
-    pub(super) fn new(hw: &'a Hw) -> Self {
+    #[inline(always)]
+    pub(super) fn new(event: &'a Event) -> Self {
         Self {
-            hw,
+            event,
             not_send: PhantomData,
         }
     }
@@ -177,13 +189,13 @@ impl<'a> HwMut<'a> {
     /// Sets [`Hw::code`].
     pub(crate) fn set_code(&self, code: u64) {
         // SAFETY: Valid and in use by the type invariants of `Hw`.
-        unsafe { (&raw mut (*self.hw.counting()).config).write_volatile(code) };
+        unsafe { (&raw mut (*self.counting()).config).write_volatile(code) };
     }
 
     /// Sets [`Hw::idx`].
     pub(crate) fn set_idx(&self, idx: u8) {
         // SAFETY: Valid and in use by the type invariants of `Hw`.
-        unsafe { (&raw mut (*self.hw.counting()).idx).write_volatile(idx.into()) };
+        unsafe { (&raw mut (*self.counting()).idx).write_volatile(idx.into()) };
     }
 
     /// Sets [`Hw::flags`].
@@ -191,7 +203,7 @@ impl<'a> HwMut<'a> {
         // CAST: A bit pattern, kept as the C type.
         let flags = flags as i32;
         // SAFETY: Valid and in use by the type invariants of `Hw`.
-        unsafe { (&raw mut (*self.hw.counting()).flags).write_volatile(flags) };
+        unsafe { (&raw mut (*self.counting()).flags).write_volatile(flags) };
     }
 
     /// Sets [`Hw::state`].
@@ -203,20 +215,56 @@ impl<'a> HwMut<'a> {
         // CAST: A bit pattern, kept as the C type.
         let bits = bits as i32;
         // SAFETY: Valid by the type invariants of `Hw`.
-        unsafe { (&raw mut (*self.hw.0.get()).state).write_volatile(bits) };
+        unsafe { (&raw mut (*self.0.get()).state).write_volatile(bits) };
     }
 
     /// Sets [`Hw::last_period`].
     pub(crate) fn set_last_period(&self, period: u64) {
         // SAFETY: Valid and in use by the type invariants of `Hw`.
-        unsafe { (&raw mut (*self.hw.sampling()).last_period).write_volatile(period) };
+        unsafe { (&raw mut (*self.sampling()).last_period).write_volatile(period) };
+    }
+
+    /// Sets [`Hw::prev_count`].
+    #[inline(always)]
+    pub(crate) fn set_prev_count(&self, value: i64) {
+        self.prev_count_field().set(value);
+    }
+
+    /// Sets [`Hw::prev_count`] if it is `old`. Returns whether it was.
+    #[inline(always)]
+    pub(crate) fn replace_prev_count(&self, old: i64, new: i64) -> bool {
+        self.prev_count_field().replace(old, new)
+    }
+
+    /// Sets [`Hw::period_left`].
+    #[inline(always)]
+    pub(crate) fn set_period_left(&self, left: i64) {
+        self.period_left_field().set(left);
+    }
+
+    /// Adds occurrences to the event's count, which wraps at 2^64.
+    #[inline(always)]
+    pub(crate) fn add_count(&self, delta: u64) {
+        // CAST: A bit pattern.
+        self.event.count().add(delta as i64);
+    }
+
+    /// Shows user space, in the page it may have mapped, where the event is now.
+    ///
+    /// If an interrupt comes in the middle and does so too, the page is left with one's count and
+    /// the other's `prev_count`, so the PMU's interrupt must be masked or its handler leave the
+    /// event alone.
+    pub(crate) fn update_userpage(&self) {
+        // SAFETY: The event is live by the type invariants of `Event`.
+        unsafe { bindings::perf_event_update_userpage(self.event.as_raw()) };
     }
 }
 
 impl Deref for HwMut<'_> {
     type Target = Hw;
 
+    #[inline(always)]
     fn deref(&self) -> &Hw {
-        self.hw
+        self.event.hw()
     }
 }

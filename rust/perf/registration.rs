@@ -24,7 +24,8 @@ use kernel::{
 /// A registered PMU; dropping it unregisters the PMU.
 ///
 /// An open event holds a reference to the driver's module, so a module that keeps the registration
-/// until it is unloaded sees no event when it drops it.
+/// until it is unloaded sees no event when it drops it. While the module is being loaded there may
+/// be some: perf core revokes them as the PMU goes.
 ///
 /// # Invariants
 ///

@@ -8,7 +8,10 @@
 //!
 //! C header: [`include/linux/cpuhotplug.h`](srctree/include/linux/cpuhotplug.h)
 
-use super::regs::Mmcr0;
+use super::{
+    callback::CallbackPermit,
+    regs::Mmcr0, //
+};
 use kernel::{
     bindings,
     error::to_result,
@@ -59,8 +62,9 @@ pub(crate) struct ClosedPmus {
 impl ClosedPmus {
     /// Closes them. Nobody may use a PMU until this returns. Fails with `ENOSPC` if the hotplug
     /// core has no state left.
-    pub(crate) fn new() -> Result<Self> {
-        // SAFETY: `close` and `open` may be called from now on until `drop`.
+    pub(crate) fn new(_permit: CallbackPermit) -> Result<Self> {
+        // SAFETY: `close` and `open` may be called from now on until `drop`, which comes, by the
+        // permit's invariants.
         let state = unsafe {
             bindings::__cpuhp_setup_state(
                 bindings::cpuhp_state_CPUHP_AP_ONLINE_DYN,

@@ -10,6 +10,7 @@
 
 use super::{
     bindings::ebb_pmu_tracepoint_synchronize_unregister,
+    callback::CallbackPermit,
     pmu::LocalPmu, //
 };
 use core::{
@@ -70,13 +71,13 @@ unsafe impl<T: OnExec> Sync for ExecWatch<T> {}
 impl<T: OnExec> ExecWatch<T> {
     /// Starts calling `on_exec`. Fails with `EBUSY` if there is another one, and with `ENOENT` if
     /// the kernel has no such tracepoint.
-    pub(crate) fn new(on_exec: Arc<T>) -> Result<Self> {
+    pub(crate) fn new(_permit: CallbackPermit, on_exec: Arc<T>) -> Result<Self> {
         let tracepoint = find_tracepoint().ok_or(ENOENT)?;
         WATCHED.cmpxchg(false, true, Acquire).map_err(|_| EBUSY)?;
         let data = on_exec.into_foreign();
         let function: Probe = probe::<T>;
         // SAFETY: The probe has the tracepoint's arguments, and gets the `Arc<T>` that it takes.
-        // `drop` keeps that until no probe is running.
+        // `drop` keeps that until no probe is running, and comes, by the permit's invariants.
         let registered = unsafe {
             bindings::tracepoint_probe_register(tracepoint.as_ptr(), function as *mut c_void, data)
         };

@@ -7,6 +7,7 @@
 //!
 //! C header: [`include/linux/cpuhotplug.h`](srctree/include/linux/cpuhotplug.h)
 
+use super::callback::CallbackPermit;
 use core::sync::atomic::{
     AtomicBool,
     Ordering::Relaxed, //
@@ -49,8 +50,9 @@ pub(crate) struct Hotplug {
 
 impl Hotplug {
     /// Starts watching. Fails with `ENOSPC` if the hotplug core has no state left.
-    pub(crate) fn watch() -> Result<Self> {
-        // SAFETY: `prepare` may be called from now on until `drop`.
+    pub(crate) fn watch(_permit: CallbackPermit) -> Result<Self> {
+        // SAFETY: `prepare` may be called from now on until `drop`, which comes, by the permit's
+        // invariants.
         let state = unsafe {
             bindings::__cpuhp_setup_state(
                 bindings::cpuhp_state_CPUHP_BP_PREPARE_DYN,

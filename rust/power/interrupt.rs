@@ -10,6 +10,7 @@
 
 use super::{
     bindings,
+    callback::CallbackPermit,
     pmu::LocalPmu,
     regs::{
         Mmcra,
@@ -273,7 +274,7 @@ pub(crate) struct PmcReservation<H: Handler> {
 impl<H: Handler> PmcReservation<H> {
     /// Has PMIs handled by `handler` once there are users. Fails with `EBUSY` when there is another
     /// handler.
-    pub(crate) fn new(handler: Arc<H>) -> impl PinInit<Self, Error> {
+    pub(crate) fn new(_permit: CallbackPermit, handler: Arc<H>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             users <- new_mutex!(0),
             handler: {
@@ -296,7 +297,7 @@ impl<H: Handler> PmcReservation<H> {
         let mut users = self.users.lock();
         if *users == 0 {
             // SAFETY: By the type invariants `HANDLER` is an `Arc<H>`, for longer than there are
-            // users.
+            // users. `drop` releases it, and comes, by the permit's invariants.
             to_result(unsafe { bindings::reserve_pmc_hardware(Some(trampoline::<H>)) })?;
         }
         // INVARIANT: Reserved above, or by the first user.

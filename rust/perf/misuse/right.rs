@@ -24,6 +24,8 @@ use crate::{
         Sample, //
     },
     power::{
+        callback::CallbackPermit,
+        hotplug::Hotplug,
         instructions::Instructions,
         pmu::LocalPmu, //
     }, //
@@ -36,18 +38,21 @@ use kernel::{
 
 fn event_init(event: &NewEvent<'_>) {
     for member in event.group() {
-        let _ = member.hw().idx();
+        let _ = member.hw().prev_count();
     }
     event.hw_mut().set_idx(3);
 }
 
 fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
-    event.hw_mut(this_cpu).set_idx(3);
+    let hw = event.hw_mut(this_cpu.irqs_off());
+    hw.set_idx(3);
+    hw.set_prev_count(0);
+    hw.update_userpage();
 }
 
 fn add(this_cpu: &ExclusiveCpu<'_>, event: &Event) {
     this_cpu.state().ebb.set(true);
-    event.hw_mut(this_cpu).set_idx(3);
+    event.hw_mut(this_cpu.irqs_off()).set_idx(3);
 }
 
 fn is_send<T: Send>(_value: T) {}
@@ -67,6 +72,11 @@ fn register(
     let none = Capabilities::empty();
     // SAFETY: None, the function is never called.
     unsafe { Registration::new_core(module, c"cpu", none, attr_groups, cpus, Ok(driver)) }
+}
+
+fn watch() -> Result<Hotplug> {
+    // SAFETY: None, the function is never called.
+    Hotplug::watch(unsafe { CallbackPermit::new() })
 }
 
 fn sent() {

@@ -10,13 +10,19 @@ use super::{
     },
     Driver, //
 };
-use crate::perf::{
-    AttrGroups,
-    Capabilities,
-    Event,
-    NewEvent,
-    PmiCell,
-    Registration, //
+use crate::{
+    perf::{
+        AttrGroups,
+        Capabilities,
+        Event,
+        NewEvent,
+        PmiCell,
+        Registration, //
+    },
+    power::{
+        callback::CallbackPermit,
+        hotplug::Hotplug, //
+    }, //
 };
 use core::cell::Cell;
 use kernel::{
@@ -28,6 +34,8 @@ use kernel::{
 fn event_init(event: &NewEvent<'_>) {
     for member in event.group() {
         member.hw().set_idx(3); //~ E0599
+        member.hw().set_prev_count(0); //~ E0599
+        member.hw().update_userpage(); //~ E0599
         member.hw_mut().set_idx(3); //~ E0061
     }
 }
@@ -57,6 +65,11 @@ fn register(
 ) -> Result<Registration<Arc<Driver>>> {
     let none = Capabilities::empty();
     Registration::new_core(module, c"cpu", none, attr_groups, cpus, Ok(driver)) //~ E0133
+}
+
+/// So does code that may leak what has the kernel call the module.
+fn watch() -> Result<Hotplug> {
+    Hotplug::watch(CallbackPermit::new()) //~ E0133
 }
 
 /// What shows that interrupts are off goes to another thread.
