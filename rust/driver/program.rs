@@ -24,7 +24,8 @@ use crate::{
     power::{
         pmu::{
             self,
-            LocalPmu, //
+            LocalPmu,
+            OpenImage, //
         },
         regs::{
             Mmcr0,
@@ -76,10 +77,14 @@ impl Driver {
         }
         let local = local_pmu(this_cpu.irqs_off());
         if this_cpu.slots().len() == 0 {
-            local.set_in_use(false);
             local.set_prompt(false);
             if this_cpu.state().ebb.replace(false) {
                 clear_counters(this_cpu.state().unused_counters.get());
+                this_cpu.state().open_image.set(OpenImage::of_now());
+            }
+            // Last: what the driver writes after that may go to an image of the hypervisor's.
+            if !this_cpu.state().open_image.get().may_be_kept() {
+                local.set_in_use(false);
             }
             return;
         }
@@ -178,6 +183,9 @@ impl Driver {
         }
         if ebb || had_ebb {
             clear_counters(unused_counters);
+        }
+        if had_ebb && !ebb {
+            this_cpu.state().open_image.set(OpenImage::of_now());
         }
         true
     }

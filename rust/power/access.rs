@@ -27,8 +27,9 @@ use kernel::{
 unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
     let _off = local_interrupt_disable();
     let mmcr0 = Mmcr0::read();
-    // The driver never leaves it so: it has not used this PMU yet, and no PMI comes in between.
-    if mmcr0.has_default_access() {
+    // The driver never leaves it open: it has not used this PMU yet, and no PMI comes in between.
+    // What the hypervisor kept of another driver's EBB group may be.
+    if !mmcr0.is_closed() {
         mmcr0.frozen().write();
     }
     0

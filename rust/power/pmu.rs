@@ -209,9 +209,31 @@ impl LocalPmu<'_> {
     }
 
     /// Tells the hypervisor (in the lppaca) and KVM (in the paca) whether to preserve the PMU's
-    /// registers of this CPU.
+    /// registers of this CPU. If not, the hypervisor may put back those that it preserved last at
+    /// the next access, by a program too: see [`OpenImage`].
     pub(crate) fn set_in_use(&self, in_use: bool) {
         // SAFETY: Writes areas of this CPU; interrupts are off by the type invariants.
         unsafe { bindings::ebb_pmu_ppc_set_pmu_inuse(in_use) };
+    }
+}
+
+/// What the hypervisor may have kept of the registers when programs could read and write them: as
+/// long as it has not taken the CPU away since then, which is when it keeps them anew.
+///
+/// Source: `switch_pmu_to_host()` and `switch_pmu_to_guest()` in the kernel's
+/// `arch/powerpc/kvm/book3s_hv_p9_perf.c`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct OpenImage(Option<u32>);
+
+impl OpenImage {
+    /// For registers that have just been closed to programs. There is none where no hypervisor
+    /// takes CPUs away.
+    pub(crate) fn of_now() -> Self {
+        Self(machine::is_shared().then(machine::dispatches))
+    }
+
+    /// Whether there may still be such an image.
+    pub(crate) fn may_be_kept(self) -> bool {
+        self.0 == Some(machine::dispatches())
     }
 }

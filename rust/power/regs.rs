@@ -153,14 +153,15 @@ impl Mmcr0 {
             .with_const_fc56::<0>()
     }
 
-    /// Whether PMCC is 0b00, as after boot: before v3.1 problem state may read then.
-    pub(crate) fn has_default_access(self) -> bool {
-        self.pmcc() == 0
+    /// Whether problem state has no access (PMCC 0b01).
+    pub(crate) fn is_closed(self) -> bool {
+        self.pmcc() == PMCC_NONE
     }
 
-    /// With that access, if there is none now.
+    /// With PMCC 0b00, as after boot, if there is no access now: before v3.1 problem state may read
+    /// then.
     pub(crate) fn with_default_access(self) -> Self {
-        if self.pmcc() == PMCC_NONE {
+        if self.is_closed() {
             self.with_const_pmcc::<0>()
         } else {
             self

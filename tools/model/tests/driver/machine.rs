@@ -37,6 +37,10 @@ const CYCLES: u32 = 2;
 pub struct Cpu {
     pub facility: Facility,
     pub lppaca: Lppaca,
+    /// Programs can write the registers that a hypervisor may have kept last.
+    pub image_open: bool,
+    /// The CPU was taken away since its registers were last in use or kept open.
+    pub taken_away: bool,
     /// The bit of the paca.
     pub pmi_pending: bool,
     /// The mask in software.
@@ -58,6 +62,8 @@ impl Cpu {
         Self {
             facility,
             lppaca: Lppaca::default(),
+            image_open: false,
+            taken_away: false,
             pmi_pending: false,
             mask: 0,
             pmcs_enabled: false,
@@ -65,6 +71,12 @@ impl Cpu {
             ext_regs: [0; 6],
             prompt: false,
         }
+    }
+
+    /// Whether a hypervisor would keep registers that programs can write.
+    pub fn is_open(&self) -> bool {
+        let open = mmcr0::pmcc(self.facility.mfspr(spr::MMCR0)) == 0b10;
+        open && !self.facility.context.hypervisor
     }
 }
 
@@ -153,7 +165,10 @@ pub fn switch_to(cpu: u32) {
 /// A CPU starts anew: nothing is left in its registers of what was there.
 pub fn restart(cpu: usize) {
     with_machine(|machine| {
+        let dispatched = machine.cpus[cpu].lppaca.yield_count.wrapping_add(2);
         machine.cpus[cpu] = Cpu::new(machine.processor, machine.hypervisor);
+        // Off line it did not run.
+        machine.cpus[cpu].lppaca.yield_count = dispatched;
     });
 }
 

@@ -4,7 +4,11 @@
 //! stack, and a PMU that comes back with counters running is frozen before it is programmed.
 
 use crate::machine::{boot, with_cpu};
-use crate::power::{bhrb::Bhrb, pmu::LocalPmu, regs::Mmcr0};
+use crate::power::{
+    bhrb::Bhrb,
+    pmu::{LocalPmu, OpenImage},
+    regs::Mmcr0,
+};
 use pmu_model::{
     Branch, BranchForm, Context, FOREIGN, Instruction, Isa, Processor, mmcr0, mmcra, spr,
 };
@@ -108,5 +112,18 @@ fn a_pmu_that_is_claimed_stands_still_whatever_the_hypervisor_put_back() {
             cpu.facility.execute(&Instruction::at(KERNEL_TEXT));
             assert_eq!(cpu.facility.mfspr(spr::PMC1), before);
         });
+    }
+}
+
+#[test]
+fn an_open_image_may_be_kept_until_the_cpu_is_taken_away() {
+    for processor in Processor::ALL {
+        boot(processor);
+        assert!(!OpenImage::default().may_be_kept());
+        let image = OpenImage::of_now();
+        assert!(image.may_be_kept());
+        take_away();
+        assert!(!image.may_be_kept());
+        assert!(OpenImage::of_now().may_be_kept());
     }
 }

@@ -246,6 +246,10 @@ impl World {
                 return;
             }
             cpu.facility.preempt(&mut cpu.lppaca);
+            if cpu.lppaca.pmcregs_in_use {
+                cpu.image_open = cpu.is_open();
+                cpu.taken_away = true;
+            }
             // A hypervisor that does not keep the BHRB clears it at least.
             cpu.facility.clrbhrb();
         });

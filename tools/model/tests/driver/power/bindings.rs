@@ -7,7 +7,7 @@
 
 use crate::{
     history::text,
-    machine::{Handler, KERNEL_TEXT, MASK_PMI, with_cpu, with_machine},
+    machine::{Handler, KERNEL_TEXT, MASK_PMI, ensure, with_cpu, with_machine},
 };
 use kernel::{
     bindings::pt_regs,
@@ -92,7 +92,13 @@ pub unsafe fn release_pmc_hardware() {
 }
 
 pub unsafe fn ebb_pmu_ppc_set_pmu_inuse(in_use: bool) {
-    with_cpu(|cpu| cpu.lppaca.pmcregs_in_use = in_use);
+    with_cpu(|cpu| {
+        ensure(in_use || !cpu.image_open, || {
+            "the hypervisor may put back what programs can write".into()
+        });
+        cpu.lppaca.pmcregs_in_use = in_use;
+        cpu.taken_away = false;
+    });
 }
 
 pub unsafe fn ebb_pmu_cpu_has_arch_300() -> bool {

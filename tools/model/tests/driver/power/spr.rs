@@ -38,6 +38,7 @@ pub fn read<const N: u32>() -> u64 {
 pub fn write<const N: u32>(value: u64) {
     log(true, N, value);
     execute(|facility| facility.mtspr(N, value));
+    with_cpu(|cpu| cpu.image_open |= cpu.lppaca.pmcregs_in_use && cpu.is_open());
 }
 
 pub fn irq_soft_mask() -> u8 {

@@ -41,7 +41,7 @@ impl World {
                     cpu.ext_regs, [0; 6],
                     "counters are shown outside of samples"
                 );
-                if events.is_empty() {
+                if events.is_empty() && !cpu.image_open && !cpu.taken_away {
                     assert!(
                         !cpu.lppaca.pmcregs_in_use,
                         "registers without events are in use"
