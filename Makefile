@@ -52,12 +52,17 @@ tools: ## build the programs for the guest
 	@$(in_root) powerpc64le-linux-gnu-gcc -std=gnu11 -O2 -Wall -Wextra -Werror -static -Iinclude/uapi \
 		-o '$(programs)/ebb_uapi' tools/testing/selftests/ebb/ebb_uapi.c
 	@scripts/libebb
+	@scripts/libebbprof
 
 .PHONY: install-ebb
 install-ebb: ## install libebb for C programs: DESTDIR=, PREFIX=/usr/local, LIBDIR=
 	@scripts/setup root
 	@scripts/libebb
 	@scripts/libebb install '$(DESTDIR)' '$(or $(PREFIX),/usr/local)' '$(or $(LIBDIR),$(or $(PREFIX),/usr/local)/lib)'
+
+.PHONY: install-ebbprof
+install-ebbprof: tools ## install the profiler: DESTDIR=, PREFIX=/usr/local
+	@scripts/libebbprof install '$(DESTDIR)' '$(or $(PREFIX),/usr/local)'
 
 .PHONY: demo
 demo: ## do all that is needed and show Event Based Branches in a guest
@@ -123,6 +128,7 @@ clippy: ## lint all Rust, with warnings as errors
 	@scripts/cargo fuzz clippy --no-default-features -- -D warnings
 	@scripts/cargo tools clippy --all-targets -- -D warnings
 	@scripts/cargo libebb clippy -- -D warnings
+	@scripts/cargo libebbprof clippy -- -D warnings
 
 .PHONY: fmt
 fmt: ## format all Rust

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memory that `ebbprof record` shares with the programs it profiles.
+//!
+//! It is one file without a name: a [`Control`] that says what to sample, then [`SLOTS`] slots.
+//! A thread takes a slot that is free; its EBB handler writes samples to the slot's ring, and
+//! `ebbprof` reads them there, also after the thread was killed. The file is sparse: a slot costs
+//! memory while it is in use.
+//!
+//! ```text
+//! | Control | Slot | ring | Slot | ring | ...
+//! ```
+//!
+//! All parts begin at multiples of [`ALIGN`].
+
+#![no_std]
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::AtomicU64;
+
+/// The largest size of a page.
+pub const ALIGN: usize = 64 << 10;
+/// How many threads can be sampled at a time.
+pub const SLOTS: usize = 1024;
+/// [`Control::magic`]: of a memory as this file describes it.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"ebbprof1");
+/// The environment variable with the path of the memory.
+pub const VARIABLE: &str = "EBBPROF";
+/// Words of a sample: time base and address.
+pub const SAMPLE: u64 = 2;
+/// Bytes of a name of an event or of the reason of a refusal.
+pub const TEXT: usize = 128;
+/// Bytes for the executable mappings of a process.
+pub const MAPS: usize = ALIGN - 1024;
+
+/// Values of [`Control::states`]: nobody's; somebody fills it in; a thread's; a thread has ended
+/// it, and its samples are to be read.
+pub const FREE: u32 = 0;
+/// See [`FREE`].
+pub const TAKEN: u32 = 1;
+/// See [`FREE`].
+pub const LIVE: u32 = 2;
+/// See [`FREE`].
+pub const ENDED: u32 = 3;
+
+/// Values of [`Slot::origin`]: the first thread of a program that was started; that of a fork's
+/// child; a further thread.
+pub const PROGRAM: u32 = 0;
+/// See [`PROGRAM`].
+pub const FORK: u32 = 1;
+/// See [`PROGRAM`].
+pub const THREAD: u32 = 2;
+
+/// What is to be sampled, and which slots are in use.
+#[repr(C)]
+pub struct Control {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// Words of a ring, a power of 2.
+    pub ring: u64,
+    /// Counts from one sample to the next.
+    pub period: u64,
+    /// The event's name, then zeroes.
+    pub event: [u8; TEXT],
+    /// Not 0: nobody reads the rings any more.
+    pub stop: AtomicU32,
+    /// No slot from this one on was ever in use.
+    pub used: AtomicU32,
+    /// How many threads found no slot free.
+    pub without: AtomicU32,
+    /// Of each slot.
+    pub states: [AtomicU32; SLOTS],
+}
+
+/// What the handler of a thread writes, alone in its cache line.
+#[repr(C, align(128))]
+pub struct Written {
+    /// Words written to the ring since it began, with all of a sample or nothing.
+    pub head: AtomicU64,
+    /// Where the handler has to look at [`Slot::tail`] again.
+    pub limit: AtomicU64,
+    /// Samples that found the ring full.
+    pub lost: AtomicU64,
+    /// Words of the ring less 1.
+    pub mask: AtomicU64,
+}
+
+/// A thread and its ring.
+#[repr(C)]
+pub struct Slot {
+    /// The handler's part.
+    pub written: Written,
+    /// Words of the ring that `ebbprof` has read.
+    pub tail: AtomicU64,
+    /// What the thread is: [`PROGRAM`], [`FORK`] or [`THREAD`].
+    pub origin: AtomicU32,
+    /// Its process.
+    pub pid: AtomicU32,
+    /// The thread.
+    pub tid: AtomicU32,
+    /// The parent process.
+    pub parent: AtomicU32,
+    /// The time base when it began.
+    pub begin: AtomicU64,
+    /// The time base when it ended, of a thread that ended before its process.
+    pub end: AtomicU64,
+    /// Its name.
+    pub name: [u8; 16],
+    /// Length of `reason`: not 0 if the thread could not be sampled.
+    pub refused: AtomicU32,
+    /// Odd while `maps` is being written, and another number afterwards.
+    pub maps_version: AtomicU32,
+    /// Length of `maps`.
+    pub maps_length: AtomicU32,
+    /// Why the thread could not be sampled.
+    pub reason: [u8; TEXT],
+    /// Lines of `/proc/PID/maps` with the executable mappings.
+    pub maps: [u8; MAPS],
+}
+
+const _: () = assert!(size_of::<Control>() <= ALIGN && size_of::<Slot>() <= ALIGN);
+
+/// Where slot `n` begins in a memory with rings of `ring` words.
+#[must_use]
+pub const fn slot_offset(n: usize, ring: u64) -> usize {
+    ALIGN + n * slot_size(ring)
+}
+
+/// Bytes of a slot and its ring.
+#[must_use]
+pub const fn slot_size(ring: u64) -> usize {
+    // CAST: some megabytes.
+    ALIGN + (ring as usize * 8).next_multiple_of(ALIGN)
+}
+
+/// Bytes of the memory.
+#[must_use]
+pub const fn size(ring: u64) -> usize {
+    slot_offset(SLOTS, ring)
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ebbprof`: profiles programs by Event Based Branches, without a kernel entry for each sample.
+//! The page ebbprof(1) says how it is used.
+//!
+//! `record` runs a program with `libebbprof.so` preloaded (`tools/libebbprof`), whose handler
+//! writes samples to memory that both share (`ring/`), and writes them to a perf.data file.
+
+mod check;
+mod clock;
+mod memory;
+mod perfdata;
+mod processes;
+mod profile;
+mod record;
+mod report;
+mod symbols;
+mod target;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::Subcommand;
+
+/// Profiles programs by Event Based Branches, without a kernel entry for each sample.
+#[derive(Parser)]
+#[command(name = "ebbprof", version)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a program and write its samples to a file that perf reads too
+    Record(record::Options),
+    /// Show where the samples are
+    Report(report::Options),
+    /// Say whether programs, or this one, can be profiled here
+    Check {
+        /// A program
+        program: Option<PathBuf>,
+    },
+}
+
+/// What `ebbprof` itself failed on.
+type Failure = Box<dyn Error>;
+
+fn main() -> ExitCode {
+    let done = match Options::parse().command {
+        Command::Record(options) => record::run(&options),
+        Command::Report(options) => report::run(&options).map(|()| 0),
+        Command::Check { program } => Ok(check::run(program.as_deref())),
+    };
+    match done {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("ebbprof: {error}");
+            ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Exit status where `ebbprof` itself fails: that of no usual program.
+const FAILED: u8 = 125;

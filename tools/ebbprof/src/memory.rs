@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memory shared with the profiled programs, as `record` has it: makes it, reads the rings,
+//! and gives back what a thread has left.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::ptr;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Release;
+
+use ebbprof_ring as ring;
+use ebbprof_ring::Control;
+use ebbprof_ring::Slot;
+
+/// The memory, mapped whole.
+pub struct Memory {
+    file: File,
+    control: *mut Control,
+}
+
+impl Memory {
+    /// A new one, with rings of `words` words, a power of 2.
+    pub fn new(event: &str, period: u64, words: u64) -> io::Result<Self> {
+        // SAFETY: a string.
+        let fd = unsafe { libc::memfd_create(c"ebbprof".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it was opened here.
+        let file = unsafe { File::from_raw_fd(fd) };
+        let size = ring::size(words);
+        file.set_len(size as u64)?;
+        let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        // SAFETY: a new mapping of a file that has the size.
+        let address = unsafe { libc::mmap(ptr::null_mut(), size, access, shared, fd, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let control = address.cast::<Control>();
+        // SAFETY: the file begins with it, all zeroes, and nobody else has it yet.
+        unsafe {
+            let text = &mut (*control).event;
+            // The last byte stays 0.
+            for (to, &from) in text.iter_mut().zip(event.as_bytes()).take(ring::TEXT - 1) {
+                *to = from;
+            }
+            (*control).period = period;
+            (*control).ring = words;
+            (*control).magic = ring::MAGIC;
+        }
+        Ok(Self { file, control })
+    }
+
+    /// The path by which programs of the same user open it.
+    pub fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
+    }
+
+    pub fn control(&self) -> &Control {
+        // SAFETY: mapped as long as `self` lives; what others change are atomics.
+        unsafe { &*self.control }
+    }
+
+    /// How many slots may be in use.
+    pub fn used(&self) -> usize {
+        (self.control().used.load(Acquire) as usize).min(ring::SLOTS)
+    }
+
+    pub fn state(&self, n: usize) -> u32 {
+        self.control().states[n].load(Acquire)
+    }
+
+    pub fn slot(&self, n: usize) -> SlotView<'_> {
+        let offset = ring::slot_offset(n, self.control().ring);
+        let slot = self.control.wrapping_byte_add(offset).cast::<Slot>();
+        SlotView {
+            // SAFETY: within the mapping; what others change are atomics, and names and texts,
+            // of which `SlotView` takes copies.
+            slot: unsafe { &*slot },
+            words: self.control().ring,
+        }
+    }
+
+    /// Gives a slot and its memory back.
+    pub fn free(&self, n: usize) {
+        let words = self.control().ring;
+        let flags = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // CAST: some gigabytes.
+        let (offset, size) = (ring::slot_offset(n, words), ring::slot_size(words));
+        // SAFETY: without pointers.
+        unsafe { libc::fallocate(self.file.as_raw_fd(), flags, offset as i64, size as i64) };
+        self.control().states[n].store(ring::FREE, Release);
+    }
+}
+
+/// A slot that a thread has.
+pub struct SlotView<'a> {
+    slot: &'a Slot,
+    words: u64,
+}
+
+impl SlotView<'_> {
+    pub fn pid(&self) -> u32 {
+        self.slot.pid.load(Relaxed)
+    }
+
+    pub fn tid(&self) -> u32 {
+        self.slot.tid.load(Relaxed)
+    }
+
+    pub fn parent(&self) -> u32 {
+        self.slot.parent.load(Relaxed)
+    }
+
+    pub fn origin(&self) -> u32 {
+        self.slot.origin.load(Relaxed)
+    }
+
+    pub fn begin(&self) -> u64 {
+        self.slot.begin.load(Relaxed)
+    }
+
+    pub fn end(&self) -> u64 {
+        self.slot.end.load(Relaxed)
+    }
+
+    pub fn lost(&self) -> u64 {
+        self.slot.written.lost.load(Relaxed)
+    }
+
+    /// The thread's name.
+    pub fn name(&self) -> String {
+        text(&copy(&raw const self.slot.name, 16))
+    }
+
+    /// Why the thread is not sampled.
+    pub fn refusal(&self) -> Option<String> {
+        let length = self.slot.refused.load(Acquire) as usize;
+        (length != 0).then(|| text(&copy(&raw const self.slot.reason, length)))
+    }
+
+    /// The process' executable mappings, if their version is not `known`; and the version.
+    pub fn maps(&self, known: u32) -> Option<(u32, String)> {
+        let version: &AtomicU32 = &self.slot.maps_version;
+        let before = version.load(Acquire);
+        if before == known || before % 2 != 0 {
+            return None;
+        }
+        let length = self.slot.maps_length.load(Acquire) as usize;
+        let maps = copy(&raw const self.slot.maps, length);
+        (version.load(Acquire) == before).then(|| (before, text(&maps)))
+    }
+
+    /// How full the ring is, 0 to 1.
+    pub fn filled(&self) -> f64 {
+        let head = self.slot.written.head.load(Relaxed);
+        let tail = self.slot.tail.load(Relaxed);
+        (head.wrapping_sub(tail)) as f64 / self.words as f64
+    }
+
+    /// Takes the samples that there are from the ring: time base and address.
+    pub fn take(&self, mut action: impl FnMut(u64, u64)) {
+        let head = self.slot.written.head.load(Acquire);
+        let mut tail = self.slot.tail.load(Relaxed);
+        // A program that writes nonsense there gets nonsense, and no endless loop.
+        if head.wrapping_sub(tail) > self.words {
+            return;
+        }
+        while tail < head {
+            action(self.word(tail), self.word(tail + 1));
+            tail += ring::SAMPLE;
+        }
+        self.slot.tail.store(tail, Release);
+    }
+
+    fn word(&self, n: u64) -> u64 {
+        let ring = ptr::from_ref(self.slot).wrapping_byte_add(ring::ALIGN);
+        // CAST: below the words of a ring.
+        let word = ring
+            .cast::<AtomicU64>()
+            .wrapping_add((n & (self.words - 1)) as usize);
+        // SAFETY: the ring is behind its slot.
+        unsafe { (*word).load(Relaxed) }
+    }
+}
+
+/// The first `length` bytes of a text that its program may be changing.
+fn copy<const N: usize>(from: *const [u8; N], length: usize) -> Vec<u8> {
+    let byte = |n: usize| from.cast::<u8>().wrapping_add(n);
+    // SAFETY: within the array.
+    let read = |n: usize| unsafe { byte(n).read_volatile() };
+    (0..length.min(N)).map(read).collect()
+}
+
+/// Up to the first 0.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0);
+    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The event, as `struct perf_event_attr` describes it.
+
+use std::fs;
+
+use super::put;
+use super::put_half;
+
+/// `PERF_ATTR_SIZE_VER6`.
+const ATTR_SIZE: u32 = 120;
+/// An attribute and the place of its ids.
+pub const ENTRY_SIZE: u64 = ATTR_SIZE as u64 + 16;
+
+const PERF_TYPE_HARDWARE: u32 = 0;
+const PERF_TYPE_RAW: u32 = 4;
+/// Address, thread, time, period.
+const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 8;
+/// Inherit, `exclude_kernel`, `exclude_hv`, mmap, comm, task, `sample_id_all`, mmap2,
+/// `comm_exec`, `use_clockid`, `build_id`.
+const FLAGS: u64 = 1 << 1
+    | 1 << 5
+    | 1 << 6
+    | 1 << 8
+    | 1 << 9
+    | 1 << 13
+    | 1 << 18
+    | 1 << 23
+    | 1 << 24
+    | 1 << 25
+    | 1 << 34;
+const CLOCK_MONOTONIC: u32 = 1;
+
+/// What was sampled.
+pub struct Event {
+    /// As perf would name it.
+    pub name: String,
+    pub period: u64,
+    kind: u32,
+    config: u64,
+}
+
+impl Event {
+    /// The event that is called `name`.
+    pub fn new(name: &str, period: u64) -> Self {
+        let (kind, config) = match name {
+            "cycles" => (PERF_TYPE_HARDWARE, 0),
+            "instructions" => (PERF_TYPE_HARDWARE, 1),
+            _ => (PERF_TYPE_RAW, code(name)),
+        };
+        Self {
+            name: format!("{name}:u"),
+            period,
+            kind,
+            config,
+        }
+    }
+
+    /// `struct perf_event_attr`.
+    pub(super) fn attr(&self) -> Vec<u8> {
+        let mut attr = Vec::new();
+        put_half(&mut attr, self.kind);
+        put_half(&mut attr, ATTR_SIZE);
+        // From `config` on; the third is `read_format`.
+        for word in [self.config, self.period, SAMPLE_TYPE, 0, FLAGS] {
+            put(&mut attr, word);
+        }
+        attr.resize(92, 0);
+        put_half(&mut attr, CLOCK_MONOTONIC);
+        attr.resize(ATTR_SIZE as usize, 0);
+        attr
+    }
+}
+
+/// The code of an event that is given by its code, as `event=CODE`, or by a name of sysfs; else 0.
+fn code(name: &str) -> u64 {
+    let path = format!("/sys/bus/event_source/devices/cpu/events/{name}");
+    let terms = fs::read_to_string(path).unwrap_or_else(|_| name.to_string());
+    let terms = terms.trim();
+    let terms = terms.strip_prefix("event=").unwrap_or(terms);
+    let digits = terms.strip_prefix("0x").or_else(|| terms.strip_prefix('r'));
+    match digits {
+        Some(digits) => u64::from_str_radix(digits, 16).unwrap_or(0),
+        None => terms.parse().unwrap_or(0),
+    }
+}

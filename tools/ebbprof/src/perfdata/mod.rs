@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A perf.data file, written as `perf record` writes one (the kernel's
+//! `tools/perf/Documentation/perf.data-file-format.txt` and `perf_event_open(2)` describe it).
+//!
+//! ```text
+//! | header | id of the event | attribute | records ... | places of features | features |
+//! ```
+//!
+//! Records need not be in the order of time: without `PERF_RECORD_FINISHED_ROUND` readers sort
+//! them all.
+
+mod attr;
+mod features;
+mod maps;
+
+use std::fs::File;
+use std::io;
+use std::io::BufWriter;
+use std::io::Seek;
+use std::io::SeekFrom;
+use std::io::Write;
+use std::path::Path;
+
+pub use attr::Event;
+pub use maps::BuildIds;
+pub use maps::Mapping;
+
+/// The event's id, of which there is one only.
+const ID: u64 = 1;
+const HEADER_SIZE: u64 = 104;
+const DATA_OFFSET: u64 = HEADER_SIZE + 8 + attr::ENTRY_SIZE;
+
+const RECORD_LOST: u32 = 2;
+const RECORD_COMM: u32 = 3;
+const RECORD_EXIT: u32 = 4;
+const RECORD_FORK: u32 = 7;
+const RECORD_SAMPLE: u32 = 9;
+const RECORD_MMAP2: u32 = 10;
+const MISC_USER: u16 = 2;
+const MISC_COMM_EXEC: u16 = 1 << 13;
+const MISC_MMAP_BUILD_ID: u16 = 1 << 14;
+
+/// A thread: process and thread id.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Thread {
+    pub pid: u32,
+    pub tid: u32,
+}
+
+/// A file that is being written.
+pub struct Writer {
+    file: BufWriter<File>,
+    event: Event,
+    record: Vec<u8>,
+    length: u64,
+    first: u64,
+    last: u64,
+    pub samples: u64,
+    pub lost: u64,
+}
+
+impl Writer {
+    pub fn new(path: &Path, event: Event) -> io::Result<Self> {
+        let mut writer = Self {
+            file: BufWriter::with_capacity(1 << 20, File::create(path)?),
+            event,
+            record: Vec::new(),
+            length: 0,
+            first: u64::MAX,
+            last: 0,
+            samples: 0,
+            lost: 0,
+        };
+        writer.write_header(0)?;
+        Ok(writer)
+    }
+
+    fn write_header(&mut self, features: u64) -> io::Result<()> {
+        let mut header = b"PERFILE2".to_vec();
+        let mut words = |words: &[u64]| words.iter().for_each(|&word| put(&mut header, word));
+        words(&[HEADER_SIZE, attr::ENTRY_SIZE]);
+        words(&[HEADER_SIZE + 8, attr::ENTRY_SIZE]);
+        words(&[DATA_OFFSET, self.length]);
+        // The event types of old, and the features.
+        words(&[0, 0, features, 0, 0, 0]);
+        // Then the event's ids, and its attribute with their place.
+        words(&[ID]);
+        header.extend(self.event.attr());
+        put(&mut header, HEADER_SIZE);
+        put(&mut header, 8);
+        self.file.write_all(&header)
+    }
+
+    /// Writes what is behind the records, and the header again.
+    pub fn finish(mut self, command: &[String]) -> io::Result<()> {
+        let features = features::all(&self.event, command, self.first.min(self.last), self.last);
+        let mut offset = DATA_OFFSET + self.length + 16 * features.len() as u64;
+        for (_, content) in &features {
+            let mut place = Vec::new();
+            put(&mut place, offset);
+            put(&mut place, content.len() as u64);
+            self.file.write_all(&place)?;
+            offset += content.len() as u64;
+        }
+        for (_, content) in &features {
+            self.file.write_all(content)?;
+        }
+        self.file.seek(SeekFrom::Start(0))?;
+        self.write_header(features.iter().fold(0, |bits, (bit, _)| bits | 1 << bit))?;
+        self.file.flush()
+    }
+
+    /// Writes what is in `record`, with the header before it.
+    fn write(&mut self, kind: u32, misc: u16) -> io::Result<()> {
+        // CAST: a path is the longest part, of at most 4096 bytes.
+        let size = self.record.len() as u16 + 8;
+        self.file.write_all(&kind.to_le_bytes())?;
+        self.file.write_all(&misc.to_le_bytes())?;
+        self.file.write_all(&size.to_le_bytes())?;
+        self.file.write_all(&self.record)?;
+        self.record.clear();
+        self.length += u64::from(size);
+        Ok(())
+    }
+
+    fn put_thread(&mut self, thread: Thread) {
+        put_half(&mut self.record, thread.pid);
+        put_half(&mut self.record, thread.tid);
+    }
+
+    /// What all records but samples end with (`sample_id_all`).
+    fn put_id(&mut self, thread: Thread, time: u64) {
+        self.put_thread(thread);
+        put(&mut self.record, time);
+    }
+
+    /// A text that ends with 0, in whole doublewords.
+    fn put_text(&mut self, text: &[u8]) {
+        self.record.extend_from_slice(text);
+        let padding = 8 - text.len() % 8;
+        self.record.extend(std::iter::repeat_n(0, padding));
+    }
+
+    pub fn sample(&mut self, thread: Thread, time: u64, address: u64) -> io::Result<()> {
+        self.samples += 1;
+        self.first = self.first.min(time);
+        self.last = self.last.max(time);
+        put(&mut self.record, address);
+        self.put_thread(thread);
+        put(&mut self.record, time);
+        let period = self.event.period;
+        put(&mut self.record, period);
+        self.write(RECORD_SAMPLE, MISC_USER)
+    }
+
+    /// `count` samples were lost.
+    pub fn lost(&mut self, thread: Thread, time: u64, count: u64) -> io::Result<()> {
+        self.lost += count;
+        put(&mut self.record, ID);
+        put(&mut self.record, count);
+        self.put_id(thread, time);
+        self.write(RECORD_LOST, 0)
+    }
+
+    /// The thread's name, after an exec perhaps.
+    pub fn comm(&mut self, thread: Thread, time: u64, name: &str, exec: bool) -> io::Result<()> {
+        self.put_thread(thread);
+        self.put_text(name.as_bytes());
+        self.put_id(thread, time);
+        self.write(RECORD_COMM, if exec { MISC_COMM_EXEC } else { 0 })
+    }
+
+    /// `thread` is new; or, with `exit`, is no more.
+    pub fn task(
+        &mut self,
+        thread: Thread,
+        parent: Thread,
+        time: u64,
+        exit: bool,
+    ) -> io::Result<()> {
+        for id in [thread.pid, parent.pid, thread.tid, parent.tid] {
+            put_half(&mut self.record, id);
+        }
+        put(&mut self.record, time);
+        self.put_id(thread, time);
+        self.write(if exit { RECORD_EXIT } else { RECORD_FORK }, 0)
+    }
+
+    pub fn mapping(
+        &mut self,
+        thread: Thread,
+        time: u64,
+        mapping: &Mapping,
+        build_id: Option<&[u8]>,
+    ) -> io::Result<()> {
+        self.put_thread(thread);
+        for word in [mapping.start, mapping.end - mapping.start, mapping.offset] {
+            put(&mut self.record, word);
+        }
+        match build_id {
+            Some(id) => {
+                // CAST: at most 20.
+                self.record.extend([id.len() as u8, 0, 0, 0]);
+                self.record.extend(id.iter().chain(&[0; 20]).take(20));
+            }
+            None => {
+                put_half(&mut self.record, mapping.device.0);
+                put_half(&mut self.record, mapping.device.1);
+                put(&mut self.record, mapping.inode);
+                // The file's generation, which nobody tells.
+                put(&mut self.record, 0);
+            }
+        }
+        const PRIVATE: u32 = 2;
+        put_half(&mut self.record, mapping.protection);
+        put_half(&mut self.record, PRIVATE);
+        self.put_text(mapping.name().as_bytes());
+        self.put_id(thread, time);
+        let misc = if build_id.is_some() {
+            MISC_MMAP_BUILD_ID
+        } else {
+            0
+        };
+        self.write(RECORD_MMAP2, MISC_USER | misc)
+    }
+}
+
+fn put(to: &mut Vec<u8>, word: u64) {
+    to.extend(word.to_le_bytes());
+}
+
+fn put_half(to: &mut Vec<u8>, word: u32) {
+    to.extend(word.to_le_bytes());
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads a perf.data file: its samples, with the functions that they are in.
+
+use std::collections::BTreeMap;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::rc::Rc;
+
+use linux_perf_data::AttributeDescription;
+use linux_perf_data::PerfFileReader;
+use linux_perf_data::PerfFileRecord;
+use linux_perf_data::linux_perf_event_reader::EventRecord;
+use linux_perf_data::linux_perf_event_reader::Mmap2Record;
+use linux_perf_data::linux_perf_event_reader::SampleRecord;
+
+use crate::Failure;
+use crate::symbols::Symbols;
+
+/// A sample.
+pub struct Sample {
+    pub process: i32,
+    pub thread: i32,
+    /// Name of the thread.
+    pub name: Rc<str>,
+    pub function: Rc<str>,
+    /// Path of the program or library.
+    pub object: Rc<str>,
+}
+
+/// What the file has beside samples.
+pub struct Summary {
+    /// The event, and counts from one sample to the next.
+    pub event: String,
+    pub period: u64,
+    pub lost: u64,
+}
+
+#[derive(Clone)]
+struct Mapping {
+    end: u64,
+    offset: u64,
+    path: Rc<str>,
+}
+
+/// What the records up to a sample say.
+struct State {
+    maps: HashMap<i32, BTreeMap<u64, Mapping>>,
+    names: HashMap<i32, Rc<str>>,
+    symbols: Symbols,
+    unknown: Rc<str>,
+    lost: u64,
+    period: u64,
+}
+
+/// Reads the file at `path` and calls `action` for each sample, in the order of time.
+pub fn read(path: &Path, mut action: impl FnMut(&Sample)) -> Result<Summary, Failure> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+    let file = File::open(path).map_err(|error| failed(&error))?;
+    let reader = PerfFileReader::parse_file(BufReader::new(file)).map_err(|e| failed(&e))?;
+    let (mut file, mut records) = (reader.perf_file, reader.record_iter);
+    let event = file
+        .event_attributes()
+        .first()
+        .and_then(AttributeDescription::name);
+    let event = event.unwrap_or("unknown").to_string();
+    let mut state = State {
+        maps: HashMap::new(),
+        names: HashMap::new(),
+        symbols: Symbols::new(),
+        unknown: "[unknown]".into(),
+        lost: 0,
+        period: 0,
+    };
+    while let Some(record) = records.next_record(&mut file).map_err(|e| failed(&e))? {
+        if let PerfFileRecord::EventRecord { record, .. } = record {
+            let record = record.parse().map_err(|error| failed(&error))?;
+            if let Some(sample) = state.take(&record) {
+                action(&sample);
+            }
+        }
+    }
+    Ok(Summary {
+        event,
+        period: state.period,
+        lost: state.lost,
+    })
+}
+
+impl State {
+    fn take(&mut self, record: &EventRecord<'_>) -> Option<Sample> {
+        match record {
+            EventRecord::Sample(record) => return self.sample(record),
+            EventRecord::Mmap2(record) => self.map(record),
+            EventRecord::Lost(record) => self.lost += record.count,
+            EventRecord::Comm(record) => {
+                if record.is_execve {
+                    self.maps.remove(&record.pid);
+                }
+                let name = String::from_utf8_lossy(&record.name.as_slice()).into();
+                self.names.insert(record.tid, name);
+            }
+            EventRecord::Fork(record) => {
+                if let Some(name) = self.names.get(&record.ptid) {
+                    self.names.insert(record.tid, Rc::clone(name));
+                }
+                if let (true, Some(maps)) = (record.pid != record.ppid, self.maps.get(&record.ppid))
+                {
+                    self.maps.insert(record.pid, maps.clone());
+                }
+            }
+            _ => {}
+        }
+        None
+    }
+
+    fn map(&mut self, record: &Mmap2Record<'_>) {
+        let (start, end) = (record.address, record.address + record.length);
+        let maps = self.maps.entry(record.pid).or_default();
+        maps.retain(|&old, mapping| mapping.end <= start || end <= old);
+        let mapping = Mapping {
+            end,
+            offset: record.page_offset,
+            path: String::from_utf8_lossy(&record.path.as_slice()).into(),
+        };
+        maps.insert(start, mapping);
+    }
+
+    fn sample(&mut self, record: &SampleRecord<'_>) -> Option<Sample> {
+        let (address, process, thread) = (record.ip?, record.pid?, record.tid?);
+        self.period = record.period.unwrap_or(0);
+        let below = self
+            .maps
+            .get(&process)
+            .and_then(|maps| maps.range(..=address).next_back());
+        let mapping = below.filter(|(_, mapping)| address < mapping.end);
+        let (function, object) = match mapping {
+            Some((start, mapping)) => {
+                let offset = address - start + mapping.offset;
+                (
+                    self.symbols.find(&mapping.path, offset),
+                    Rc::clone(&mapping.path),
+                )
+            }
+            None => (Rc::clone(&self.unknown), Rc::clone(&self.unknown)),
+        };
+        Some(Sample {
+            process,
+            thread,
+            name: self.names.get(&thread).unwrap_or(&self.unknown).clone(),
+            function,
+            object,
+        })
+    }
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ebbprof record`: runs a program and writes its samples to a file.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::path::PathBuf;
+use std::process::Child;
+use std::process::Command;
+use std::process::ExitStatus;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+use crate::Failure;
+use crate::check;
+use crate::clock::Clock;
+use crate::memory::Memory;
+use crate::perfdata::Event;
+use crate::perfdata::Writer;
+use crate::processes::Processes;
+use crate::target;
+
+/// How long the rings are left alone, unless they fill faster.
+const PAUSE: Duration = Duration::from_millis(4);
+/// Pauses from one look for threads that are no more to the next.
+const LOOK: u32 = 32;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// Event: cycles, instructions, a code as 0x1001e, or a name of the PMU's in sysfs
+    #[arg(short, long, default_value = "cycles")]
+    event: String,
+
+    /// Counts from one sample to the next
+    #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 100_003,
+        value_parser = clap::value_parser!(u64).range(100..=1 << 63))]
+    period: u64,
+
+    /// File to write
+    #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
+    output: PathBuf,
+
+    /// Memory for the samples of a thread, in KiB; rounded up to a power of 2
+    #[arg(short, long, value_name = "KIB", default_value_t = 1024,
+        value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    memory: u64,
+
+    /// Program to run, and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Runs the program; its exit status, as a shell has it.
+pub fn run(options: &Options) -> Result<u8, Failure> {
+    let name = Path::new(&options.command[0]);
+    let program = target::find(name).map_err(|error| format!("{}: {error}", name.display()))?;
+    if let Some(reason) = target::refusal(&program) {
+        return Err(reason.into());
+    }
+    if options.event.len() >= ebbprof_ring::TEXT {
+        return Err("the event's name is too long".into());
+    }
+    check::try_event(&options.event, options.period)?;
+
+    let words = (options.memory << 10).next_power_of_two() / 8;
+    let memory = Memory::new(&options.event, options.period, words)?;
+    let writer = Writer::new(&options.output, Event::new(&options.event, options.period))
+        .map_err(|error| format!("{}: {error}", options.output.display()))?;
+    let mut processes = Processes::new(&memory, Clock::new()?, writer);
+
+    let mut child = Command::new(&program)
+        .args(&options.command[1..])
+        .env("LD_PRELOAD", preloaded()?)
+        .env(ebbprof_ring::VARIABLE, memory.path())
+        .spawn()
+        .map_err(|error| format!("{}: {error}", program.display()))?;
+    pass_signals_on(&child);
+    let status = record(&mut processes, &mut child)?;
+    memory.control().stop.store(1, Relaxed);
+    processes.drain_dead()?;
+    processes.drain()?;
+    tell(&processes, &memory, options);
+    let command: Vec<_> = env::args().collect();
+    processes.writer.finish(&command)?;
+    Ok(status
+        .code()
+        .map_or_else(|| 128 + status.signal().unwrap_or(0), |code| code) as u8)
+}
+
+/// Drains the rings until the program has ended.
+fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus, Failure> {
+    let mut pauses = 0;
+    loop {
+        let status = child.try_wait()?;
+        let filled = processes.drain()?;
+        if let Some(status) = status {
+            return Ok(status);
+        }
+        pauses += 1;
+        if pauses % LOOK == 0 {
+            processes.drain_dead()?;
+        }
+        if filled < 0.25 {
+            thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Says what was sampled, and what was not.
+fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
+    let writer = &processes.writer;
+    eprintln!(
+        "ebbprof: {} samples of {} threads, {} lost, in {}",
+        writer.samples,
+        processes.threads,
+        writer.lost,
+        options.output.display()
+    );
+    if processes.threads == 0 {
+        eprintln!("ebbprof: the program did not load libebbprof.so: it has no samples");
+    }
+    for (reason, threads) in &processes.refused {
+        eprintln!("ebbprof: {threads} threads have no samples: {reason}");
+    }
+    let without = memory.control().without.load(Relaxed);
+    if without != 0 {
+        eprintln!("ebbprof: {without} threads have no samples: too many at a time");
+    }
+}
+
+/// What is to be preloaded: libebbprof.so before what the environment has.
+fn preloaded() -> Result<OsString, Failure> {
+    let mut list = library()?.into_os_string();
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        list.push(":");
+        list.push(others);
+    }
+    Ok(list)
+}
+
+/// Path of libebbprof.so: beside `ebbprof`, or as `make install-ebbprof` puts it.
+pub fn library() -> Result<PathBuf, Failure> {
+    let own = env::current_exe()?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let path = ["libebbprof.so", "../lib/ebbprof/libebbprof.so"]
+        .into_iter()
+        .filter_map(|name| folder.join(name).canonicalize().ok())
+        .next()
+        .ok_or("libebbprof.so is not where ebbprof looks: beside it or in ../lib/ebbprof")?;
+    match path.to_str() {
+        Some(text) if !text.contains([':', ' ']) => Ok(path),
+        _ => Err("the path of libebbprof.so has a blank or a colon".into()),
+    }
+}
+
+/// The program's process.
+static CHILD: AtomicI32 = AtomicI32::new(0);
+
+/// Has signals that end `ebbprof` end the program instead, and then the recording. A terminal
+/// sends its signals to both.
+fn pass_signals_on(child: &Child) {
+    extern "C" fn pass(signal: libc::c_int) {
+        // SAFETY: without pointers.
+        unsafe { libc::kill(CHILD.load(Relaxed), signal) };
+    }
+    extern "C" fn ignore(_: libc::c_int) {}
+
+    // CAST: an id is positive.
+    CHILD.store(child.id() as i32, Relaxed);
+    let actions: [(_, extern "C" fn(libc::c_int)); 4] = [
+        (libc::SIGINT, ignore),
+        (libc::SIGQUIT, ignore),
+        (libc::SIGTERM, pass),
+        (libc::SIGHUP, pass),
+    ];
+    for (signal, action) in actions {
+        // SAFETY: the functions do what a signal's handler may.
+        unsafe { libc::signal(signal, action as *const () as libc::sighandler_t) };
+    }
+}

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ebbprof report`: how many of the samples each function, object or thread has.
+
+use std::collections::HashMap;
+use std::io;
+use std::io::Write;
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use crate::Failure;
+use crate::profile;
+use crate::profile::Sample;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// File to read
+    #[arg(default_value = "perf.data")]
+    file: PathBuf,
+
+    /// What is counted
+    #[arg(short, long, value_enum, default_value_t = By::Symbol)]
+    by: By,
+
+    /// Lines to print at most
+    #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 30)]
+    lines: usize,
+
+    /// File to write instead of standard output
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum By {
+    /// Functions
+    Symbol,
+    /// Programs and libraries
+    Object,
+    /// Threads
+    Thread,
+}
+
+impl By {
+    /// The two columns of a sample.
+    fn key(self, sample: &Sample) -> (Rc<str>, Rc<str>) {
+        match self {
+            Self::Symbol => (sample.function.clone(), base_name(&sample.object)),
+            Self::Object => (base_name(&sample.object), sample.object.clone()),
+            Self::Thread => {
+                let ids = format!("{}/{}", sample.process, sample.thread);
+                (sample.name.clone(), ids.into())
+            }
+        }
+    }
+
+    fn heads(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Symbol => ("function", "object"),
+            Self::Object => ("object", "path"),
+            Self::Thread => ("thread", "process/thread"),
+        }
+    }
+}
+
+fn base_name(path: &Rc<str>) -> Rc<str> {
+    match path.rsplit_once('/') {
+        Some((_, name)) if path.starts_with('/') && !path.starts_with("//") => name.into(),
+        _ => path.clone(),
+    }
+}
+
+pub fn run(options: &Options) -> Result<(), Failure> {
+    let mut counts: HashMap<_, u64> = HashMap::new();
+    let mut all = 0;
+    let summary = profile::read(&options.file, |sample| {
+        *counts.entry(options.by.key(sample)).or_default() += 1;
+        all += 1;
+    })?;
+    let mut lines: Vec<_> = counts.into_iter().collect();
+    lines.sort_by(|(a, count_a), (b, count_b)| count_b.cmp(count_a).then_with(|| a.cmp(b)));
+
+    let mut text = format!(
+        "{all} samples of {}, one every {} counts; {} lost\n",
+        summary.event, summary.period, summary.lost
+    );
+    let (first, second) = options.by.heads();
+    let width = |(key, _): &((Rc<str>, Rc<str>), u64)| key.0.chars().count();
+    let widest = lines.iter().take(options.lines).map(width).max();
+    let widest = widest.unwrap_or(0).clamp(first.len(), 60);
+    text += &format!("\n  share  95 % interval   samples  {first:widest$}  {second}\n");
+    for ((first, second), count) in lines.iter().take(options.lines) {
+        let (low, high) = interval(*count, all);
+        text += &format!(
+            "{:6.2}%  {:5.2} - {:5.2}%  {count:8}  {first:widest$}  {second}\n",
+            share(*count, all),
+            100.0 * low,
+            100.0 * high,
+        );
+    }
+    let more = lines.len().saturating_sub(options.lines);
+    if more != 0 {
+        text += &format!("... and {more} more\n");
+    }
+    match &options.output {
+        Some(path) => std::fs::write(path, text)?,
+        None => match io::stdout().write_all(text.as_bytes()) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
+            _ => {}
+        },
+    }
+    Ok(())
+}
+
+fn share(count: u64, all: u64) -> f64 {
+    100.0 * count as f64 / all as f64
+}
+
+/// Where the true share lies in 95 of 100 cases, as Wilson's score has it.
+fn interval(count: u64, all: u64) -> (f64, f64) {
+    const Z: f64 = 1.959_964;
+    let (n, share) = (all as f64, count as f64 / all as f64);
+    let middle = share + Z * Z / (2.0 * n);
+    let spread = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
+    let whole = 1.0 + Z * Z / n;
+    (
+        ((middle - spread) / whole).max(0.0),
+        ((middle + spread) / whole).min(1.0),
+    )
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which programs can be profiled, and why others cannot.
+
+use std::env;
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use object::Object;
+use object::elf;
+use object::read::elf::ElfFile64;
+use object::read::elf::FileHeader;
+use object::read::elf::ProgramHeader;
+
+/// The file that the system runs for `program`, looked for on the PATH as a shell does.
+pub fn find(program: &Path) -> io::Result<PathBuf> {
+    let found = |path: &PathBuf| {
+        fs::metadata(path).is_ok_and(|data| data.is_file() && data.mode() & 0o111 != 0)
+    };
+    let candidates = match program.parent() {
+        Some(folder) if folder != Path::new("") => vec![program.to_path_buf()],
+        _ => {
+            let path = env::var_os("PATH").unwrap_or_default();
+            env::split_paths(&path)
+                .map(|folder| folder.join(program))
+                .collect()
+        }
+    };
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no such program");
+    candidates.into_iter().find(found).ok_or_else(missing)
+}
+
+/// Why the program at `path`, or the interpreter that it names, cannot be profiled.
+pub fn refusal(path: &Path) -> Option<String> {
+    let said = |reason: &str| Some(format!("{}: {reason}", path.display()));
+    let image = match fs::read(path) {
+        Ok(image) => image,
+        // It can be run all the same.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
+        Err(error) => return said(&error.to_string()),
+    };
+    if let Some(rest) = image.strip_prefix(b"#!") {
+        let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(rest);
+        let line = String::from_utf8_lossy(line);
+        let interpreter = line.split_whitespace().next()?;
+        return refusal(Path::new(interpreter));
+    }
+    if changes_user(path) {
+        return said(
+            "it is set-user-ID, or has capabilities: the loader preloads nothing into it. \
+             Profile a copy without, or as the user that it runs as",
+        );
+    }
+    match elf_refusal(&image) {
+        Ok(reason) => said(reason?),
+        Err(_) => said("it is no program of 64-bit little-endian POWER"),
+    }
+}
+
+fn elf_refusal(image: &[u8]) -> object::Result<Option<&'static str>> {
+    let file = ElfFile64::<object::LittleEndian>::parse(image)?;
+    let endian = file.endian();
+    let header = file.elf_header();
+    if header.e_machine(endian) != elf::EM_PPC64 {
+        return Ok(Some("it is a program of another processor"));
+    }
+    let mut segments = file.elf_program_headers().iter();
+    if !segments.any(|segment| segment.p_type(endian) == elf::PT_INTERP) {
+        return Ok(Some(
+            "it is static: nothing can be preloaded into it. Link it dynamically, or have it take \
+             its own samples by tools/ebb or libebb",
+        ));
+    }
+    let needs_library = (file.import_libraries()?.flatten())
+        .any(|library| library.name().starts_with(b"libebb.so"));
+    if needs_library || file.section_by_name("ebb_fixup").is_some() {
+        return Ok(Some(
+            "it uses EBBs itself (tools/ebb or libebb): a thread has one EBB handler only",
+        ));
+    }
+    Ok(None)
+}
+
+/// Whether the program runs with rights that its caller does not have.
+fn changes_user(path: &Path) -> bool {
+    let Ok(data) = fs::metadata(path) else {
+        return false;
+    };
+    // SAFETY: ask for numbers.
+    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let other_user = data.mode() & libc::S_ISUID != 0 && data.uid() != user;
+    let other_group = data.mode() & libc::S_ISGID != 0 && data.gid() != group;
+    let capabilities = user != 0
+        && CString::new(path.as_os_str().as_bytes()).is_ok_and(|path| {
+            let name = c"security.capability".as_ptr();
+            // SAFETY: strings, and no buffer.
+            unsafe { libc::getxattr(path.as_ptr(), name, std::ptr::null_mut(), 0) > 0 }
+        });
+    other_user || other_group || capabilities
+}
