@@ -1,0 +1,211 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# ebbprof on programs whose instructions are known: what it samples and reports, what perf makes
+# of its files, and what it refuses.
+#
+# Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
+
+# The tests are called by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
+
+# A prime, so that the samples fall on all places of a pass of some 10000 instructions.
+PERIOD=1009
+
+# record STATUS OPTION... WAY PASSES [COUNT]: records ebbprof_work, which ends with this status.
+record() {
+	expected=$1
+	shift
+	status=0
+	ebbprof record -c "$PERIOD" -o "$work/data" "$@" 2>"$work/said" || status=$?
+	cat "$work/said"
+	[ "$status" -eq "$expected" ] || fail "status $status"
+}
+
+# said_samples: how many samples, and lost ones, the last record tells of.
+said_samples() {
+	sed -n 's/^ebbprof: \([0-9]*\) samples of.* \([0-9]*\) lost.*/\1 \2/p' "$work/said"
+}
+
+# accounted PASSES [MOST]: as many samples, with those lost, as so many passes have instructions,
+# and so many times more for what surrounds them.
+accounted() {
+	said_samples | awk -v passes="$1" -v period="$PERIOD" -v most="${2-1.1}" '
+		{ all = ($1 + $2) * period / 10000 / passes }
+		END { print "accounted for", all; exit(!(all >= 0.99 && all < most)) }
+	' || fail "samples are missing, or too many"
+}
+
+# shares NAME=PERCENT...: of the program's three functions; a sample's share may be 4 sigma off.
+shares() {
+	must ebbprof report "$work/data" -n 10 -o "$work/report"
+	cat "$work/report"
+	awk '
+		NR == 1 { all = $1 }
+		$5 ~ /^[0-9]+$/ { share[$6 " " $7] = $1 / 100 }
+		function compare(function_and_object, wanted) {
+			off = share[function_and_object] - wanted
+			# What surrounds the work has up to 3 percent.
+			if (off < 0) off = off > -0.03 * wanted ? 0 : off + 0.03 * wanted
+			if (off * off > 16 * wanted * (1 - wanted) / all) {
+				print function_and_object, "is", off, "off"
+				bad = 1
+			}
+		}
+		END {
+			compare("half ebbprof_work", 0.5)
+			compare("three_tenths ebbprof_work", 0.3)
+			compare("fifth libebbprof_work.so", 0.2)
+			exit(bad)
+		}
+	' "$work/report" || fail "not the program's shares"
+}
+
+shares_are_the_programs() {
+	record 0 ebbprof_work plain 2000
+	accounted 2000
+	shares
+}
+
+# By a code with its counter, one without, and a name of sysfs.
+events_have_names() {
+	for event in 0x3001e r1e cpu-cycles; do
+		record 0 -e "$event" ebbprof_work plain 500
+		accounted 500
+		must ebbprof report "$work/data" -o "$work/report"
+		must grep -q "samples of $event:u" "$work/report"
+	done
+}
+
+# perf's own reader finds as many samples in each function, as often as their period says.
+perf_reads_the_same() {
+	record 0 ebbprof_work threads 500 3
+	must perf report -i "$work/data" --stdio -F sample,sym 2>"$work/complaints" >"$work/perf"
+	cat "$work/complaints"
+	awk '$1 ~ /^[0-9]+$/ { print $3, $1 }' "$work/perf" | grep -E '^(half|three_tenths|fifth) ' | sort >"$work/by_perf"
+	must ebbprof report "$work/data" -o "$work/report"
+	awk '$5 ~ /^[0-9]+$/ { print $6, $5 }' "$work/report" | grep -E '^(half|three_tenths|fifth) ' | sort >"$work/by_ebbprof"
+	must diff "$work/by_perf" "$work/by_ebbprof"
+	[ "$(wc -l <"$work/by_perf")" -eq 3 ] || fail "not three functions"
+	must perf script -i "$work/data" -F comm,pid,tid,time,period,ip,sym,dso >"$work/script"
+	read -r samples _ <<-END
+		$(said_samples)
+	END
+	[ "$(grep -c "ebbprof_work .* $PERIOD " "$work/script")" -eq "$samples" ] || fail "not $samples lines of perf script"
+	must perf script -i "$work/data" --show-task-events --show-mmap-events >"$work/script"
+	must grep -q 'PERF_RECORD_MMAP2.*libebbprof_work.so' "$work/script"
+	[ "$(grep -c PERF_RECORD_FORK "$work/script")" -eq 4 ] || fail "not four tasks"
+	must perf report -i "$work/data" --header-only >"$work/header"
+	must grep -q 'cmdline.*ebbprof_work threads 500 3' "$work/header"
+}
+
+each_thread_has_its_share() {
+	record 0 ebbprof_work threads 500 8
+	accounted 4000
+	must ebbprof report --by thread "$work/data" -o "$work/report"
+	cat "$work/report"
+	[ "$(awk '$5 > 4900 && $5 < 5500' "$work/report" | wc -l)" -eq 8 ] || fail "not eight like threads"
+}
+
+many_threads() {
+	record 0 ebbprof_work threads 100 64
+	accounted 6400
+	grep -q 'of 65 threads' "$work/said" || fail "not 65 threads"
+}
+
+# A third of the children executes another program.
+forks_and_execs() {
+	record 0 ebbprof_work storm 30 30
+	grep -q 'of 71 threads' "$work/said" || fail "not 71 threads"
+	accounted 1810 1.3
+	must perf script -i "$work/data" -F comm >"$work/script"
+	must grep -qw exe "$work/script"
+}
+
+program_is_replaced() {
+	record 0 ebbprof_work exec 1000
+	accounted 2000
+	shares
+}
+
+status_is_the_programs() {
+	record 7 ebbprof_work leave 100 7
+	accounted 100
+}
+
+killed_program_has_its_samples() {
+	record 137 ebbprof_work die 1000
+	accounted 1000
+	shares
+}
+
+# Nobody empties the ring, which has room for 4096 samples.
+full_ring_counts_what_it_loses() {
+	ebbprof record -c "$PERIOD" -m 64 -o "$work/data" ebbprof_work plain 4000 2>"$work/said" &
+	recorder=$!
+	tries=0
+	until program=$(pidof ebbprof_work); do
+		tries=$((tries + 1))
+		[ "$tries" -le 100 ] || fail "the program does not run"
+		sleep 0.01
+	done
+	kill -STOP "$recorder"
+	# A zombie has no open files.
+	while [ -e "/proc/$program/fd/0" ]; do
+		sleep 0.1
+	done
+	kill -CONT "$recorder"
+	must wait "$recorder"
+	cat "$work/said"
+	accounted 4000
+	said_samples | awk '{ exit($2 < 1000 || $1 < 4096) }' || fail "not what was lost"
+	must ebbprof report "$work/data" -o "$work/report"
+	must grep -q " $(said_samples | cut -d ' ' -f 2) lost" "$work/report"
+	perf report -i "$work/data" --stdio 2>&1 | grep -qi 'lost' || fail "perf does not tell of lost ones"
+}
+
+# refuses TEXT ARGUMENT...: ebbprof record does not run the program, and says why.
+refuses() {
+	text=$1
+	shift
+	status=0
+	ebbprof record -o "$work/none" "$@" >"$work/said" 2>&1 || status=$?
+	cat "$work/said"
+	[ "$status" -eq 125 ] || fail "'$*': status $status"
+	grep -q "$text" "$work/said" || fail "'$*': not $text"
+	[ ! -e "$work/none" ] || fail "'$*' has left a file"
+}
+
+refusals_are_told() {
+	refuses 'it is static' busybox true
+	cp "$programs/ebbprof_work" /tmp/setuid
+	chown nobody /tmp/setuid
+	chmod u+s /tmp/setuid
+	refuses 'set-user-ID' /tmp/setuid plain 1
+	rm /tmp/setuid
+	refuses 'uses EBBs itself' libebb_calls_shared
+	refuses 'no such program' ./nothing
+	refuses 'no event of this name' -e nonsense ebbprof_work plain 1
+	echo '#!/bin/busybox sh' >"$work/script"
+	chmod +x "$work/script"
+	refuses 'it is static' "$work/script"
+	must ebbprof check ebbprof_work
+	! ebbprof check busybox || fail "a static program can be profiled"
+}
+
+# A pinned event of the CPU holds the PMU.
+occupied_pmu_is_told() {
+	perf stat -a -e cycles:D sleep 10 >/dev/null 2>&1 &
+	holder=$!
+	sleep 1
+	refuses 'another pinned group' ebbprof_work plain 1
+	kill -INT "$holder"
+	wait "$holder"
+}
+
+command -v perf >/dev/null || skip_all "there is no perf tool"
+[ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
+run_tests shares_are_the_programs events_have_names perf_reads_the_same each_thread_has_its_share \
+	many_threads forks_and_execs program_is_replaced status_is_the_programs \
+	killed_program_has_its_samples full_ring_counts_what_it_loses refusals_are_told occupied_pmu_is_told
