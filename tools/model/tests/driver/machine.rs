@@ -90,7 +90,7 @@ pub enum Entry {
 }
 
 /// What the facility tells of the instruction that it sampled.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alert {
     pub siar: u64,
     pub sdar: u64,

@@ -7,7 +7,7 @@
 
 use super::text::{Marked, marked_at};
 use crate::{
-    machine::Alert,
+    machine::{Alert, KERNEL_TEXT},
     perf_bindings::*,
     perf_core::{Event, Recorded},
 };
@@ -59,7 +59,7 @@ pub fn is_marked(event: &Event) -> bool {
     event.attr().config & 0x100 != 0
 }
 
-/// Where a program was when a counter overflowed.
+/// Where a counter overflowed.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// The instruction.
@@ -70,9 +70,15 @@ pub struct Place {
     pub in_kernel: bool,
     /// SIAR had an address of the kernel by then.
     pub siar_is_kernel: bool,
-    /// The PMU samples at random, and had this when the PM interrupt came.
-    pub marking: Option<Alert>,
 }
+
+/// In the kernel itself.
+const KERNEL: Place = Place {
+    address: KERNEL_TEXT,
+    next: KERNEL_TEXT,
+    in_kernel: true,
+    siar_is_kernel: true,
+};
 
 impl Counts {
     fn occurrences(self, instruction: &Instruction) -> u64 {
@@ -89,9 +95,14 @@ impl Counts {
 /// What an event should be.
 struct Expected {
     counts: Counts,
+    /// Less what it counted in the kernel.
     count: u64,
-    /// What is left of the period.
+    /// What is left of the period. At 0 or less, a sample is to come with the next occurrence.
     left: i64,
+    /// The period.
+    period: u64,
+    /// What it counted in the kernel, as far as it is taken off the period.
+    in_kernel: u64,
     /// The samples that were compared.
     samples: usize,
     /// Those without an instruction.
@@ -102,8 +113,6 @@ struct Expected {
 pub struct Oracle {
     processor: Processor,
     events: HashMap<usize, Expected>,
-    /// There was an event with random sampling.
-    had_marked: bool,
 }
 
 impl Oracle {
@@ -111,20 +120,21 @@ impl Oracle {
         Self {
             processor,
             events: HashMap::new(),
-            had_marked: false,
         }
     }
 
     /// An event was opened.
     pub fn open(&mut self, event: &Event, counts: Counts) {
+        let period = event.attr().__bindgen_anon_1.sample_period;
         let new = Expected {
             counts,
             count: 0,
-            left: event.attr().__bindgen_anon_1.sample_period as i64,
+            left: period as i64,
+            period,
+            in_kernel: 0,
             samples: 0,
             lost: 0,
         };
-        self.had_marked |= is_marked(event);
         self.events.insert(event.id, new);
     }
 
@@ -136,20 +146,26 @@ impl Oracle {
     /// the way out.
     pub fn reset(&mut self, event: &Event, since: u64) {
         if let Some(expected) = self.events.get_mut(&event.id) {
-            expected.count = 0;
-            event.in_kernel.set(since);
+            expected.count = since.wrapping_sub(event.in_kernel.get());
         }
     }
 
-    /// A period begins anew.
-    pub fn period(&mut self, event: &Event, period: u64) {
+    /// perf core may have begun a period anew.
+    pub fn period(&mut self, event: &Event) {
+        let Some((in_kernel, samples)) = event.began.take() else {
+            return;
+        };
+        // Those of the old period.
+        self.sampled_in_kernel(event, samples);
         if let Some(expected) = self.events.get_mut(&event.id) {
-            expected.left = period as i64;
-            expected.samples = event.samples.borrow().len();
+            expected.period = event.sample_period();
+            expected.left = expected.period as i64;
+            expected.in_kernel = in_kernel;
         }
     }
 
-    /// A program executed an instruction. The event was on the CPU with its counter running, before.
+    /// A program executed an instruction, and the kernel may have gone on. The event was on the CPU
+    /// with its counter running, before.
     pub fn executed(&mut self, event: &Event, instruction: &Instruction, place: Place) {
         let Some(expected) = self.events.get_mut(&event.id) else {
             return;
@@ -158,39 +174,51 @@ impl Oracle {
             return;
         }
         let occurrences = expected.counts.occurrences(instruction);
-        expected.count += occurrences;
-        let period = event.sample_period() as i64;
-        if period == 0 || occurrences == 0 || !event.excludes_kernel() {
+        expected.count = expected.count.wrapping_add(occurrences);
+        if event.sample_period() == 0 || occurrences == 0 {
             return;
         }
-        let mut is_lost = false;
-        let samples = event.samples.borrow();
         expected.left -= occurrences as i64;
         // An event of the group that overflowed too may have throttled this one first. Its sample
         // comes with its next occurrence then.
-        let is_throttled = samples.len() == expected.samples && !event.counter_runs();
+        let samples = event.samples.borrow().len();
+        let is_throttled = samples == expected.samples && !event.counter_runs();
         if expected.left <= 0 && !is_throttled {
-            expected.left += period;
-            if expected.left <= 0 {
-                expected.left = period;
-            }
-            expected.samples += 1;
-            let sample = samples.get(expected.samples - 1);
-            let sample =
-                sample.unwrap_or_else(|| panic!("event {}: a sample is missing", event.id));
-            match place.marking {
-                Some(alert) => {
-                    is_lost = check_marked(self.processor, event, sample, place, alert);
-                }
-                None => check_place(event, sample, place),
-            }
+            assert!(
+                samples > expected.samples,
+                "event {}: a sample is missing",
+                event.id
+            );
+            self.sampled(event, place);
         }
-        assert_eq!(
-            samples.len(),
-            expected.samples,
-            "event {}: samples",
-            event.id
+        self.went_on_in_kernel(event);
+    }
+
+    /// Compares the next sample, which came at `place`.
+    fn sampled(&mut self, event: &Event, place: Place) {
+        let Some(expected) = self.events.get_mut(&event.id) else {
+            return;
+        };
+        let sample = event.samples.borrow()[expected.samples];
+        let id = event.id;
+        assert!(
+            expected.left <= 0,
+            "event {id}: {} before the sample {sample:x?}",
+            expected.left
         );
+        assert_eq!(sample.period, expected.period, "event {id}: its period");
+        expected.samples += 1;
+        expected.period = sample.next_period;
+        expected.left += sample.next_period as i64;
+        if expected.left <= 0 {
+            expected.left = sample.next_period as i64;
+        }
+        let is_lost = if sample.is_marking {
+            check_marked(self.processor, event, &sample, place)
+        } else {
+            check_place(event, &sample, place);
+            false
+        };
         // Those of inherited events count with the program's own.
         let owner = event.parent.as_ref().map_or(event.id, |parent| parent.id);
         if let Some(expected) = self.events.get_mut(&owner).filter(|_| is_lost) {
@@ -198,61 +226,107 @@ impl Oracle {
         }
     }
 
+    /// Compares samples up to a number, all of what the event counted in the kernel.
+    fn sampled_in_kernel(&mut self, event: &Event, samples: usize) {
+        while let Some(expected) = self.events.get_mut(&event.id) {
+            if expected.samples >= samples {
+                return;
+            }
+            let in_kernel = event.samples.borrow()[expected.samples].in_kernel;
+            expected.left -= (in_kernel - expected.in_kernel) as i64;
+            expected.in_kernel = in_kernel;
+            self.sampled(event, KERNEL);
+        }
+    }
+
+    /// Compares the samples of what an event has counted in the kernel up to now.
+    pub fn went_on_in_kernel(&mut self, event: &Event) {
+        let samples = event.samples.borrow().len();
+        self.sampled_in_kernel(event, samples);
+        if let Some(expected) = self.events.get_mut(&event.id) {
+            let in_kernel = event.in_kernel.get();
+            expected.left -= (in_kernel - expected.in_kernel) as i64;
+            expected.in_kernel = in_kernel;
+        }
+    }
+
+    /// The kernel worked for a while, and left the PMU alone: samples of what the event counted
+    /// there have come. (One of which the period ends as the kernel stops the PMU comes with the
+    /// next occurrence.)
+    pub fn kernel_worked(&mut self, event: &Event) {
+        let before = self
+            .events
+            .get(&event.id)
+            .map(|expected| expected.in_kernel);
+        self.went_on_in_kernel(event);
+        if let Some(expected) = self.events.get(&event.id) {
+            let is_due = event.sample_period() > 0 && expected.left <= 0 && event.counter_runs();
+            let has_counted = before != Some(expected.in_kernel);
+            assert!(
+                !(is_due && has_counted),
+                "event {}: a sample is missing",
+                event.id
+            );
+        }
+    }
+
     /// Compares an event, whose counter holds `pmc` if it is on one.
-    pub fn check(&self, event: &Event, pmc: Option<u32>) {
+    pub fn check(&mut self, event: &Event, pmc: Option<u32>) {
+        self.went_on_in_kernel(event);
         let Some(expected) = self.events.get(&event.id) else {
             return;
         };
         let since = pmc.map_or(0, |pmc| pmc.wrapping_sub(event.prev_count()).into());
         let count = event.count().wrapping_add(since);
         let id = event.id;
-        let counted = expected.count + event.in_kernel.get();
+        let counted = expected.count.wrapping_add(event.in_kernel.get());
         assert_eq!(count, counted, "event {id}: count");
-        // Samples of the kernel's work may be lost: it has no marked instructions here.
-        if event.excludes_kernel() || !self.had_marked {
-            assert_eq!(
-                event.lost_samples(),
-                expected.lost,
-                "event {id}: lost samples"
-            );
-        }
-        if event.excludes_kernel() {
-            let samples = event.samples.borrow();
-            assert_eq!(samples.len(), expected.samples, "event {id}: samples");
-            let kernel = samples.iter().find(|sample| sample.ip >> 63 != 0);
-            assert_eq!(kernel, None, "event {id}: an address of the kernel");
-        }
+        let (found, lost) = (event.lost_samples(), expected.lost);
+        assert_eq!(found, lost, "event {id}: lost samples");
     }
 }
 
 /// SIAR has the instruction, and NIP the next one. The driver takes NIP unless SIER cannot tell
 /// that the instruction was the program's, as on v3.1. If the interrupt came in the kernel, NIP
-/// is the kernel's; with a SIAR of the kernel the sample shows where the program entered it.
+/// is the kernel's; with a SIAR of the kernel the sample of an event that excludes the kernel shows
+/// where the program entered it.
 fn check_place(event: &Event, sample: &Recorded, place: Place) {
     let Place { address, next, .. } = place;
-    let right = if place.siar_is_kernel {
-        sample.ip == next && sample.nip == next && sample.user && sample.addr.is_none()
+    let right = if place.siar_is_kernel && event.excludes_kernel() {
+        sample.ip == next && sample.nip == next && sample.user
+    } else if place.siar_is_kernel {
+        sample.ip == KERNEL_TEXT && sample.nip == KERNEL_TEXT && !sample.user
     } else if place.in_kernel {
         sample.ip == address && !sample.user
     } else {
         (sample.ip == next || sample.ip == address) && sample.user && sample.nip == next
     };
     assert!(right, "event {}: {sample:x?} of {place:x?}", event.id);
-    let data = sample.addr.unwrap_or(0);
-    assert!(data < 1 << 63, "event {}: {sample:x?}", event.id);
+    let hides = |address: u64| event.excludes_kernel() && address >> 63 != 0;
+    let Alert { siar, sdar, .. } = sample.alert;
+    let wanted = (event.samples_with(perf_event_sample_format_PERF_SAMPLE_ADDR)
+        && !hides(siar)
+        && !hides(sdar))
+    .then_some(sdar);
+    let instruction = !(place.siar_is_kernel && event.excludes_kernel());
+    let weight = perf_event_sample_format_PERF_SAMPLE_WEIGHT
+        | perf_event_sample_format_PERF_SAMPLE_WEIGHT_STRUCT;
+    let weight = (instruction && event.samples_with(weight)).then_some(0);
+    let shown = [sample.addr, sample.data_src, sample.weight];
+    assert_eq!(
+        shown,
+        [wanted, None, weight],
+        "event {}: {sample:x?}",
+        event.id
+    );
 }
 
 /// With random sampling SIAR and the like have the last marked instruction, whichever event the
 /// sample is of. Nothing is known of it if SIAR is not valid, or if SIER, which the event asks for,
 /// has a reserved type. Returns whether such a sample counts as lost.
-fn check_marked(
-    processor: Processor,
-    event: &Event,
-    sample: &Recorded,
-    place: Place,
-    alert: Alert,
-) -> bool {
+fn check_marked(processor: Processor, event: &Event, sample: &Recorded, place: Place) -> bool {
     let Place { next, .. } = place;
+    let (alert, hides) = (sample.alert, event.excludes_kernel());
     let wants = |format: u32| event.samples_with(format);
     let is_valid = alert.sier & sier::SIARV != 0 && alert.siar != 0;
     // As `Syscall` left it, in this step or before.
@@ -261,29 +335,34 @@ fn check_marked(
     let is_void = marked.is_none_or(|marked| marked.is_void);
     let is_lost = !is_valid || (wants(perf_event_sample_format_PERF_SAMPLE_DATA_SRC) && is_void);
     let shown = [sample.addr, sample.data_src, sample.weight];
-    let right = if is_lost {
-        sample.ip == 0 && sample.nip == next && sample.user && shown == [None; 3]
-    } else if is_kernel {
-        sample.ip == next && sample.nip == next && sample.user && shown == [None; 3]
-    } else if let Some(marked) = marked {
-        let is_data = alert.sier & sier::SDARV != 0 && alert.sdar >> 63 == 0;
-        let data_src = marked.data_src;
-        let wanted = [
-            is_data
-                .then_some(alert.sdar)
-                .filter(|_| wants(perf_event_sample_format_PERF_SAMPLE_ADDR)),
-            data_src.filter(|_| wants(perf_event_sample_format_PERF_SAMPLE_DATA_SRC)),
-            weight(processor, event, marked),
-        ];
-        let is_there = if place.in_kernel {
-            !sample.user
-        } else {
-            sample.user && sample.nip == next
-        };
-        sample.ip == alert.siar && is_there && shown == wanted
+    let is_data = alert.sier & sier::SDARV != 0 && !(hides && alert.sdar >> 63 != 0);
+    let addr = is_data
+        .then_some(alert.sdar)
+        .filter(|_| wants(perf_event_sample_format_PERF_SAMPLE_ADDR));
+    let is_there = if place.in_kernel && (!hides || !is_lost && !is_kernel) {
+        !sample.user
     } else {
-        false
+        sample.user && sample.nip == next
     };
+    let right = is_there
+        && if is_lost {
+            sample.ip == 0 && shown == [None; 3]
+        } else if is_kernel && hides {
+            sample.ip == next && shown == [None; 3]
+        } else if is_kernel {
+            // The threshold counter is still that of a marked instruction.
+            sample.ip == alert.siar && sample.addr == addr && sample.data_src.is_none()
+        } else if let Some(marked) = marked {
+            let data_src = marked.data_src;
+            let wanted = [
+                addr,
+                data_src.filter(|_| wants(perf_event_sample_format_PERF_SAMPLE_DATA_SRC)),
+                weight(processor, event, marked),
+            ];
+            sample.ip == alert.siar && shown == wanted
+        } else {
+            false
+        };
     assert!(
         right,
         "event {}: {sample:x?} of {place:x?}, marked {:x?}",

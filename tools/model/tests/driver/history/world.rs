@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     driver::Takeover,
-    machine::{self, Alert, boot_as, execute_in_program, with_cpu, with_machine},
+    machine::{self, boot_as, execute_in_program, with_cpu, with_machine},
     perf_bindings::*,
     perf_core::{Event, PerfCore, Task},
 };
@@ -120,7 +120,12 @@ impl World {
         let core = self.core.clone();
         match *op {
             Op::Switch(_, task) => self.switch(cpu, task),
-            Op::Kernel(_, count, masked) => kernel_work(count, masked),
+            Op::Kernel(_, count, masked) => {
+                kernel_work(count, masked);
+                for event in self.active(cpu, false) {
+                    self.oracle.kernel_worked(&event);
+                }
+            }
             Op::Open(task, wish) => self.open(task, wish),
             Op::OpenEbb(task, code) => self.open_ebb(task, code),
             Op::Close(event) => {
@@ -156,7 +161,7 @@ impl World {
                 let samples = |event: &Rc<Event>| event.attr().__bindgen_anon_1.sample_period > 0;
                 if let Some(event) = self.event(event).filter(samples) {
                     core.period(&event, u64::from(period) + 8);
-                    self.oracle.period(&event, u64::from(period) + 8);
+                    self.oracle.period(&event);
                 }
             }
             Op::Adjust(event, period) => {

@@ -14,7 +14,7 @@ use kernel::{
     ffi::{c_char, c_int, c_void},
     zeroed,
 };
-use pmu_model::spr;
+use pmu_model::{mmcra, spr};
 use std::{cell::Cell, ptr::null_mut};
 
 const ENODEV: c_int = -19;
@@ -125,8 +125,7 @@ pub unsafe fn perf_event_overflow(
     });
     // SAFETY: The caller guarantees a sample, initialised as far as its flags say.
     let (data, named) = unsafe { (&*data, (*regs).__bindgen_anon_1.__bindgen_anon_1) };
-    // SAFETY: The event's structure is there.
-    if unsafe { (*event.raw()).hw.sample_period } == 0 {
+    if event.sample_period() == 0 {
         return 0;
     }
     let interrupts = event.interrupts.get();
@@ -153,6 +152,10 @@ pub unsafe fn perf_event_overflow(
             true => Some(unsafe { data.weight.full }),
             false => None,
         },
+        alert: with_machine(|machine| machine.alert).expect("a PM interrupt"),
+        is_marking: with_cpu(|cpu| cpu.facility.mfspr(spr::MMCRA)) & mmcra::SAMPLE_ENABLE != 0,
+        in_kernel: event.in_kernel.get(),
+        next_period: event.sample_period(),
     };
     note(|| format!("event {}: sample {recorded:x?}", event.id));
     event.samples.borrow_mut().push(recorded);

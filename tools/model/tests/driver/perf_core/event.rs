@@ -2,7 +2,7 @@
 
 //! An event.
 
-use crate::perf_bindings::*;
+use crate::{machine::Alert, perf_bindings::*};
 use kernel::{bindings::list_head, zeroed};
 use std::{
     cell::{Cell, RefCell, UnsafeCell},
@@ -26,6 +26,14 @@ pub struct Recorded {
     /// Where the data came from, and the weight, likewise.
     pub data_src: Option<u64>,
     pub weight: Option<u64>,
+    /// What the facility told when the interrupt came.
+    pub alert: Alert,
+    /// It was to sample at random.
+    pub is_marking: bool,
+    /// What the event had counted in the kernel by then.
+    pub in_kernel: u64,
+    /// The period that began then.
+    pub next_period: u64,
 }
 
 /// An event.
@@ -50,6 +58,8 @@ pub struct Event {
     pub branches: Cell<Option<Vec<perf_branch_entry>>>,
     /// What it counted in the kernel.
     pub in_kernel: Cell<u64>,
+    /// perf core began a period anew: what it had counted in the kernel then, and its samples.
+    pub began: Cell<Option<(u64, usize)>>,
 }
 
 impl Event {
@@ -66,7 +76,13 @@ impl Event {
         raw.pmu = pmu;
         raw.attr = attr;
         raw.parent = parent.as_ref().map_or(null_mut(), |parent| parent.raw());
-        raw.hw.sample_period = attr.__bindgen_anon_1.sample_period;
+        // SAFETY: Numbers without an invariant.
+        unsafe {
+            raw.hw.sample_period = attr.__bindgen_anon_1.sample_period;
+            let sampling = &mut raw.hw.__bindgen_anon_2.__bindgen_anon_1;
+            sampling.last_period = raw.hw.sample_period;
+            sampling.period_left = raw.hw.sample_period as _;
+        }
         // As `has_branch_stack()` events get the levels of the event when they name none.
         raw.state = if attr.flags & 1 != 0 {
             perf_event_state_PERF_EVENT_STATE_OFF
@@ -89,6 +105,7 @@ impl Event {
             samples: RefCell::default(),
             branches: Cell::default(),
             in_kernel: Cell::new(0),
+            began: Cell::default(),
         });
         // SAFETY: The event is there, and nobody else has it.
         unsafe {
@@ -177,6 +194,20 @@ impl Event {
 
     pub fn excludes_user(&self) -> bool {
         self.flag(perf_event_attr::exclude_user_raw)
+    }
+
+    /// A period begins anew, with what the event counts from now on.
+    pub fn begin_period(&self) {
+        // SAFETY: The structure is this event's, and its counter stopped.
+        unsafe {
+            (*self.raw())
+                .hw
+                .__bindgen_anon_2
+                .__bindgen_anon_1
+                .period_left = 0;
+        }
+        let samples = self.samples.borrow().len();
+        self.began.set(Some((self.in_kernel.get(), samples)));
     }
 
     /// The leader of its group.

@@ -219,8 +219,7 @@ impl PerfCore {
                 self.perf_pmu_disable();
                 call!(self.pmu(), stop(raw, 0));
             }
-            // SAFETY: As above.
-            unsafe { (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left = 0 };
+            event.begin_period();
             if active {
                 call!(self.pmu(), start(raw, 0));
                 if event.interrupts.get() == u32::MAX {
@@ -241,13 +240,16 @@ impl PerfCore {
                 (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left
             };
             if !event.is_active() || !event.counter_runs() {
+                // One that `PERF_EVENT_IOC_PERIOD` began, and that is still to come.
+                if left == 0 {
+                    event.begin_period();
+                }
                 return;
             }
             self.perf_pmu_disable();
             if left > 8 * period as i64 {
                 call!(self.pmu(), stop(raw, 0));
-                // SAFETY: As above.
-                unsafe { (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left = 0 };
+                event.begin_period();
                 call!(self.pmu(), start(raw, 0));
             }
             self.perf_pmu_enable();

@@ -116,6 +116,32 @@ fn a_sample_shows_nothing_of_the_kernel_to_one_event_and_all_to_the_next() {
 }
 
 #[test]
+fn opening_an_event_changes_no_branch_filter() {
+    let all = Wish {
+        registers: false,
+        branches: 1,
+        ..CYCLES
+    };
+    let calls = Wish {
+        disabled: true,
+        branches: 1 << 1,
+        ..all
+    };
+    // The second sample has the branches since the other event was opened.
+    let history = [
+        Op::Switch(0, 0),
+        Op::Open(0, all),
+        Op::Run(0, 8, 1, 1),
+        Op::Open(1, calls),
+        Op::Run(0, 8, 1, 1),
+    ];
+    run(&history, |world, _| {
+        let samples = world.open.iter().map(|event| event.samples.borrow().len());
+        assert_eq!(samples.collect::<Vec<_>>(), [2, 0]);
+    });
+}
+
+#[test]
 fn branches_are_recorded_anew_when_another_event_leaves_with_its_filter() {
     let calls = Wish {
         registers: false,

@@ -10,20 +10,8 @@ const REGISTERS: u64 = 0b11 << 49 | 0x3f << 51 | 0b11 << 57;
 impl World {
     /// perf core finds another period for an event.
     pub(super) fn adjust(&mut self, event: &Rc<Event>, period: u64) {
-        // SAFETY: The structure is there.
-        let left = unsafe {
-            (*event.raw())
-                .hw
-                .__bindgen_anon_2
-                .__bindgen_anon_1
-                .period_left
-        };
-        let restarts = event.is_active() && event.counter_runs() && left > 8 * period as i64;
         self.core.adjust_period(event, period);
-        // With 0 left, by `PERF_EVENT_IOC_PERIOD`, a period begins when the event gets on a CPU.
-        if restarts || left == 0 {
-            self.oracle.period(event, period);
-        }
+        self.oracle.period(event);
     }
 
     pub(super) fn attr(code: u64, period: u64) -> perf_event_attr {

@@ -39,14 +39,12 @@ impl World {
                 self.recorded[cpu].push(address);
             }
             let counting: Vec<_> = events.iter().filter(|event| event.counter_runs()).collect();
-            with_machine(|machine| machine.alert = None);
             let executed = execute_in_program(&instruction);
             let place = Place {
                 address,
                 next: executed.next,
                 in_kernel: false,
                 siar_is_kernel: false,
-                marking: marking(&events),
             };
             for event in counting {
                 self.oracle.executed(event, &instruction, place);
@@ -80,7 +78,6 @@ impl World {
             ..instruction_at(address, 0x10_0000)
         };
         let counting: Vec<_> = events.iter().filter(|event| event.counter_runs()).collect();
-        with_machine(|machine| machine.alert = None);
         let next = execute_in_program(&instruction).next;
         self.core.enter_kernel(cpu);
         with_cpu(|cpu| {
@@ -105,7 +102,6 @@ impl World {
             next,
             in_kernel: true,
             siar_is_kernel: late > 1,
-            marking: marking(&events),
         };
         for event in counting {
             self.oracle.executed(event, &instruction, place);
@@ -190,13 +186,6 @@ impl World {
         machine::take_interrupt();
         with_cpu(|cpu| program.check(&cpu.facility));
     }
-}
-
-/// What a PM interrupt found, if one came since it was last forgotten, and if the PMU samples at
-/// random.
-fn marking(events: &[Rc<Event>]) -> Option<Alert> {
-    let is_marking = events.iter().any(|event| is_marked(event));
-    with_machine(|machine| machine.alert.filter(|_| is_marking))
 }
 
 /// A program with EBBs writes a register. Returns where it goes on: at `nip`, unless it returns from
