@@ -50,6 +50,8 @@ pub struct Wish {
     pub weight: u8,
     /// It samples branches: which types, a bit each; none for 0.
     pub branches: u8,
+    /// Whose branches, and what is told of each: see `world/branches.rs`.
+    pub branch_flags: u8,
     /// It joins the group of the newest leader.
     pub member: bool,
     /// It follows the CPU.
@@ -169,6 +171,11 @@ impl Op {
             weight: random.below(6) as u8,
             branches: if random.one_in(3) {
                 1 << random.below(7) | 1 << random.below(7)
+            } else {
+                0
+            },
+            branch_flags: if random.one_in(2) {
+                random.below(64) as u8
             } else {
                 0
             },

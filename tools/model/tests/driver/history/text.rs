@@ -41,6 +41,7 @@ pub fn branch_at(address: u64) -> (Kind, u32, Branch) {
     let branch = Branch {
         link: matches!(kind, Kind::Call | Kind::IndirectCall),
         always: kind != Kind::Conditional,
+        mispredicted: address / 4 % 5 == 1,
         ..Branch::taken(form, target)
     };
     (kind, instruction, branch)

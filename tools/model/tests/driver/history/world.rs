@@ -117,6 +117,7 @@ impl World {
         };
         self.core.enter_kernel(cpu);
         branches::branch_in_real_mode();
+        branches::branch_in_kernel();
         let core = self.core.clone();
         match *op {
             Op::Switch(_, task) => self.switch(cpu, task),
@@ -395,6 +396,7 @@ fn kernel_work(count: u8, masked: bool) {
     if masked {
         machine::irq_save(machine::MASK_STD | machine::MASK_PMI);
     }
+    branches::branch_in_kernel();
     for _ in 0..count {
         machine::execute(|_| ());
     }

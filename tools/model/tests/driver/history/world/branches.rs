@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Branch stacks: each has the last branches of the program that runs, those of the types that the
-//! event wants, without a gap.
+//! event wants, without a gap. Those of the kernel are in between if the event wants them.
 
 use super::{
     super::text::{Kind, branch_at},
     *,
 };
+use crate::machine::KERNEL_TEXT;
 use pmu_model::{BHRB_ENTRIES, Branch, BranchForm, Context, Isa};
 
 /// Where a hypervisor in real mode branches. By its address it could be a program.
 const REAL_MODE: u64 = 0x3000;
+
+/// Branches of the kernel: where from, where to.
+const DIRECT: (u64, u64) = (KERNEL_TEXT + 0x20, KERNEL_TEXT + 0x40);
+const INDIRECT: (u64, u64) = (KERNEL_TEXT + 0x60, KERNEL_TEXT + 0x80);
 
 /// The types of branches that events may want, and the kinds of instructions that are of each.
 const TYPES: [(u32, &[Kind]); 7] = {
@@ -44,17 +49,86 @@ const TYPES: [(u32, &[Kind]); 7] = {
     ]
 };
 
-/// `branch_sample_type` of an event that wants these types, a bit each.
-pub(super) fn sample_type(types: u8) -> u64 {
+/// What else an event may ask for: branches of the kernel, none of the program, those of a
+/// hypervisor, which there are none of, and of each branch the privilege, the type, no prediction.
+const FLAGS: [u32; 6] = [
+    perf_branch_sample_type_PERF_SAMPLE_BRANCH_KERNEL,
+    perf_branch_sample_type_PERF_SAMPLE_BRANCH_USER,
+    perf_branch_sample_type_PERF_SAMPLE_BRANCH_HV,
+    perf_branch_sample_type_PERF_SAMPLE_BRANCH_PRIV_SAVE,
+    perf_branch_sample_type_PERF_SAMPLE_BRANCH_TYPE_SAVE,
+    perf_branch_sample_type_PERF_SAMPLE_BRANCH_NO_FLAGS,
+];
+
+/// `branch_sample_type` of an event that wants these types and flags, a bit each.
+pub(super) fn sample_type(types: u8, flags: u8) -> u64 {
     let wanted = TYPES
         .iter()
         .enumerate()
         .filter(|(bit, _)| types >> bit & 1 != 0);
+    let types = wanted.fold(0, |all, (_, (one, _))| all | one);
+    let set = FLAGS.iter().enumerate();
+    let set = set.filter(|(bit, _)| flags >> bit & 1 != 0);
+    let flags = set.fold(0, |all, (_, flag)| all | flag);
+    // Of the program, unless the kernel alone is asked for.
     let user = perf_branch_sample_type_PERF_SAMPLE_BRANCH_USER;
-    wanted.fold(user, |all, (_, (one, _))| all | one).into()
+    let kernel = perf_branch_sample_type_PERF_SAMPLE_BRANCH_KERNEL;
+    let is_kernel_alone = flags & (user | kernel) == user | kernel;
+    u64::from(
+        types
+            | if is_kernel_alone {
+                flags & !user
+            } else {
+                flags | user
+            },
+    )
+}
+
+fn asks(event: &Event, flag: u32) -> bool {
+    event.attr().branch_sample_type & u64::from(flag) != 0
+}
+
+/// `fields` of an entry, after `struct perf_branch_entry`: the prediction, the type from bit 20,
+/// the privilege from bit 30.
+fn fields(event: &Event, mispredicted: bool, kind: Option<Kind>, privilege: u32) -> u64 {
+    let mut fields = 0;
+    if !asks(event, perf_branch_sample_type_PERF_SAMPLE_BRANCH_NO_FLAGS) {
+        fields |= if mispredicted { 1 } else { 2 };
+    }
+    if asks(event, perf_branch_sample_type_PERF_SAMPLE_BRANCH_TYPE_SAVE) {
+        fields |= u64::from(kind.map_or(0, |kind| match kind {
+            Kind::Jump => PERF_BR_UNCOND,
+            Kind::Call => PERF_BR_CALL,
+            Kind::Conditional => PERF_BR_COND,
+            Kind::Return => PERF_BR_RET,
+            Kind::IndirectCall => PERF_BR_IND_CALL,
+            Kind::IndirectJump => PERF_BR_IND,
+        })) << 20;
+    }
+    if asks(event, perf_branch_sample_type_PERF_SAMPLE_BRANCH_PRIV_SAVE) {
+        fields |= u64::from(privilege) << 30;
+    }
+    fields
+}
+
+/// Whether an entry is of a branch of the kernel, which the event wants. Its instruction cannot be
+/// read, so it is of no type, and the target is there if the BHRB has it.
+fn is_of_kernel(event: &Event, entry: &perf_branch_entry) -> bool {
+    if entry.from >> 63 == 0 {
+        return false;
+    }
+    let is_asked_for = asks(event, perf_branch_sample_type_PERF_SAMPLE_BRANCH_KERNEL)
+        && asks(event, perf_branch_sample_type_PERF_SAMPLE_BRANCH_ANY);
+    let right = [(DIRECT.0, 0), INDIRECT].contains(&(entry.from, entry.to))
+        && entry.fields == fields(event, false, None, PERF_BR_PRIV_KERNEL);
+    assert!(is_asked_for && right, "event {}: {entry:x?}", event.id);
+    true
 }
 
 fn wants(event: &Event, kind: Kind) -> bool {
+    if !asks(event, perf_branch_sample_type_PERF_SAMPLE_BRANCH_USER) {
+        return false;
+    }
     let wanted = event.attr().branch_sample_type;
     let mut types = TYPES
         .iter()
@@ -114,6 +188,19 @@ pub(super) fn branch_in_real_mode() {
     });
 }
 
+/// The kernel takes branches.
+pub(super) fn branch_in_kernel() {
+    let branches = [(BranchForm::I, DIRECT), (BranchForm::Xl, INDIRECT)];
+    with_cpu(|cpu| {
+        for (form, (from, to)) in branches {
+            cpu.facility.record_branch(&Instruction {
+                branch: Some(Branch::taken(form, to)),
+                ..Instruction::at(from)
+            });
+        }
+    });
+}
+
 impl World {
     /// Another program runs on a CPU. The branches of the one before are nobody else's. Samples
     /// that were taken on the way, in the kernel, may be of either.
@@ -157,13 +244,18 @@ impl World {
                 .map(|from| (*from, branch_at(*from)));
             let wanted = newest.clone().filter(|(_, (kind, ..))| wants(event, *kind));
             let expected: Vec<_> = wanted
-                .map(|(from, (_, _, branch))| (from, branch.target))
+                .map(|(from, (kind, _, branch))| perf_branch_entry {
+                    from,
+                    to: branch.target,
+                    fields: fields(event, branch.mispredicted, Some(kind), PERF_BR_PRIV_USER),
+                })
                 .collect();
             // Who may see the kernel may find the hypervisor.
             let found: Vec<_> = stack
                 .iter()
-                .map(|entry| (entry.from, entry.to))
-                .filter(|(from, _)| *from != REAL_MODE || event.excludes_kernel())
+                .filter(|entry| !is_of_kernel(event, entry))
+                .filter(|entry| entry.from != REAL_MODE || event.excludes_kernel())
+                .copied()
                 .collect();
             assert!(
                 expected.starts_with(&found),

@@ -55,6 +55,7 @@ const CYCLES: Wish = Wish {
     data_src: false,
     weight: 0,
     branches: 0,
+    branch_flags: 0,
     member: false,
     of_cpu: false,
 };

@@ -49,7 +49,7 @@ impl World {
         };
         if wish.branches != 0 && wish.period > 0 {
             attr.sample_type |= u64::from(perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK);
-            attr.branch_sample_type = branches::sample_type(wish.branches);
+            attr.branch_sample_type = branches::sample_type(wish.branches, wish.branch_flags);
             attr.sample_max_stack = 32;
         }
         let task = usize::from(task) % self.core.tasks.borrow().len();

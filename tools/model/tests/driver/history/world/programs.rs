@@ -92,6 +92,7 @@ impl World {
                 cpu.facility.mtspr(spr::SIER, sier::SIARV | sier::SDARV);
             }
         });
+        branches::branch_in_kernel();
         for _ in 0..count {
             machine::execute(|_| ());
         }
