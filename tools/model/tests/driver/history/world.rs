@@ -121,12 +121,7 @@ impl World {
         let core = self.core.clone();
         match *op {
             Op::Switch(_, task) => self.switch(cpu, task),
-            Op::Kernel(_, count, masked) => {
-                kernel_work(count, masked);
-                for event in self.active(cpu, false) {
-                    self.oracle.kernel_worked(&event);
-                }
-            }
+            Op::Kernel(_, count, masked) => self.kernel_work(cpu, count, masked),
             Op::Open(task, wish) => self.open(task, wish),
             Op::OpenEbb(task, code) => self.open_ebb(task, code),
             Op::Close(event) => {
@@ -389,18 +384,4 @@ impl Drop for World {
 
 fn is_ebb(event: &Event) -> bool {
     event.attr().config & EBB != 0
-}
-
-/// The kernel does something else for a while.
-fn kernel_work(count: u8, masked: bool) {
-    if masked {
-        machine::irq_save(machine::MASK_STD | machine::MASK_PMI);
-    }
-    branches::branch_in_kernel();
-    for _ in 0..count {
-        machine::execute(|_| ());
-    }
-    if masked {
-        machine::irq_restore(0);
-    }
 }

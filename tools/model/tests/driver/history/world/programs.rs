@@ -110,6 +110,23 @@ impl World {
         self.core.leave_kernel(cpu);
     }
 
+    /// The kernel does something else for a while.
+    pub(super) fn kernel_work(&mut self, cpu: usize, count: u8, masked: bool) {
+        if masked {
+            machine::irq_save(machine::MASK_STD | machine::MASK_PMI);
+        }
+        branches::branch_in_kernel();
+        for _ in 0..count {
+            machine::execute(|_| ());
+        }
+        if masked {
+            machine::irq_restore(0);
+        }
+        for event in self.active(cpu, false) {
+            self.oracle.kernel_worked(&event);
+        }
+    }
+
     /// Has the task's program be the one of the group on the CPU. Returns whether there is one.
     pub(super) fn sync_program(&mut self, cpu: usize, task: usize) -> bool {
         let group = self.active(cpu, true);
