@@ -331,6 +331,9 @@ impl World {
             });
             self.dropped[cpu] &= !active;
             if self.sync_program(cpu, task) {
+                // SAFETY: The task is there, and nobody changes it meanwhile.
+                let used = unsafe { (*self.core.task(task).raw()).thread.used_ebb };
+                assert_eq!(used, 1, "task {task}: debuggers see no EBB registers");
                 with_cpu(|at| self.programs[&task].check(&at.facility));
             } else if !self.dropped[cpu] {
                 with_cpu(|at| check_closed(&at.facility));
