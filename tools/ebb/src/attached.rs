@@ -21,6 +21,8 @@ use core::sync::atomic::Ordering::Release;
 use crate::control;
 use crate::error::Error;
 use crate::pmc::Pmc;
+use crate::progress;
+use crate::reg::Bescr;
 use crate::sys;
 use crate::sys::Descriptor;
 use crate::thread;
@@ -176,7 +178,7 @@ impl Shared {
         let own = self.is_of_this_thread();
         self.with_thread(|t| {
             let stopped = t.rearm.load(Relaxed) & 1 == 0;
-            let left = own && t.active.load(Relaxed) != 0;
+            let left = own && progress::may_be_left(t, Bescr::read());
             stopped || left || t.evicted.load(Relaxed) != 0
         })
         .ok_or(Error::Closed)

@@ -16,17 +16,20 @@ use crate::spr;
 use crate::thread::Thread;
 
 /// How the performance monitor goes on after a handler.
+///
+/// A value is what the entry writes to MMCR0 (FC and PMAE), beside bit 63, which is for
+/// BESCR\[PME\], and bit 62, with which the counters are not reloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Rearm {
     /// Reload the counters that are negative, with 0 if they have no period, and
     /// count on.
-    Restart = 1,
+    Restart = 0x0400_0001,
     /// Count on with the counters as the handler left them. One that is still
     /// negative raises the next EBB at once.
-    Keep = 3,
+    Keep = 0x0400_0003,
     /// Leave the counters frozen and PME off: no EBB comes until [`resume`](crate::resume).
-    Stop = 2,
+    Stop = 0x8000_0002,
 }
 
 /// One event-based branch, as its handler sees it.
@@ -65,8 +68,7 @@ impl EbbContext<'_> {
     #[inline]
     #[must_use]
     pub fn interrupted(&self) -> u64 {
-        // SAFETY: EBBRR is always readable.
-        unsafe { spr::read::<{ spr::EBBRR }>() }
+        self.link().nip
     }
 
     /// Has the program go on at `address` instead.

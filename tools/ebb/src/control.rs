@@ -13,7 +13,6 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::context::Call;
 use crate::context::EbbContext;
-use crate::context::Rearm;
 use crate::context::call;
 use crate::context::data_of;
 use crate::entry;
@@ -26,6 +25,7 @@ use crate::progress;
 use crate::progress::Progress;
 use crate::reg::Bescr;
 use crate::reg::Mmcr0;
+use crate::reload;
 use crate::spr;
 use crate::thread;
 use crate::thread::Thread;
@@ -79,7 +79,7 @@ pub enum Owner {
 pub fn owner() -> Owner {
     // SAFETY: EBBHR is always readable.
     let ebbhr = unsafe { spr::read::<{ spr::EBBHR }>() };
-    let installed = thread::with(|t| t.call.load(Relaxed)) != 0;
+    let installed = thread::with(|t| t.handler.load(Relaxed)) != 0;
     if ebbhr == 0 {
         let owners = [Owner::Nobody, Owner::Gone];
         return owners[usize::from(installed)];
@@ -93,7 +93,7 @@ pub fn owner() -> Owner {
 }
 
 /// Fails unless a handler is installed on this thread.
-fn check_installed() -> Result<(), Error> {
+pub(crate) fn check_installed() -> Result<(), Error> {
     match owner() {
         Owner::Library => Ok(()),
         Owner::Nobody => Err(Error::NotInstalled),
@@ -114,7 +114,7 @@ fn check_installed() -> Result<(), Error> {
 ///
 /// [`Error::NoEbb`] if the kernel does not offer EBB on this machine (HWCAP2),
 /// [`Error::Foreign`] if EBBHR holds an address of somebody else, another copy of
-/// this library for example.
+/// this library for example; [`Error::InProgress`] in a handler.
 ///
 /// # Safety
 ///
@@ -165,6 +165,9 @@ pub(crate) unsafe fn install_call(
     if let Owner::Foreign(ebbhr) = owner() {
         return Err(Error::Foreign { ebbhr });
     }
+    if thread::with(|t| progress::of(t, Bescr::read())) != Progress::None {
+        return Err(Error::InProgress);
+    }
     disable();
     fixup::install();
     thread::publish_offset();
@@ -173,6 +176,7 @@ pub(crate) unsafe fn install_call(
         t.handler.store(call as *const () as u64, Relaxed);
         // SAFETY: no EBB comes meanwhile.
         unsafe { t.data.get().write(data) };
+        t.reset_rearm();
         // `active` stays: `enable` sees by it that a handler was left by a jump.
         for zero in [&t.ebbs, &t.spurious, &t.evicted] {
             zero.store(0, Relaxed);
@@ -181,7 +185,7 @@ pub(crate) unsafe fn install_call(
             of_counters.iter().for_each(|value| value.store(0, Relaxed));
         }
         t.reload
-            .store(entry::ebb_reload_any as *const () as u64, Relaxed);
+            .store(reload::ebb_reload_any as *const () as u64, Relaxed);
     });
     // SAFETY: the entry keeps what the handler may change, and finds it in the block.
     unsafe { spr::write::<{ spr::EBBHR }>(save.entry()) };
@@ -199,11 +203,18 @@ pub fn uninstall() -> Result<(), Error> {
         return Err(Error::Foreign { ebbhr });
     }
     disable();
-    thread::with(|t| t.call.store(0, Relaxed));
+    thread::with(|t| {
+        t.handler.store(0, Relaxed);
+        // An entry that a signal's handler has interrupted may be about to call the handler.
+        t.call.store(nothing as *const () as u64, Relaxed);
+    });
     // SAFETY: GE is off.
     unsafe { spr::write::<{ spr::EBBHR }>(0) };
     Ok(())
 }
+
+/// What an entry calls if there is no handler any more.
+extern "C" fn nothing(_: &mut EbbContext<'_>, _: MaybeUninit<u64>) {}
 
 /// Whether the kernel offers EBB to programs (`PPC_FEATURE2_EBB` in HWCAP2).
 #[must_use]
@@ -228,12 +239,16 @@ pub fn enable() -> Result<(), Error> {
     thread::with(|t| {
         let bescr = Bescr::read();
         match progress::of(t, bescr) {
-            Progress::None if t.active.load(Relaxed) != 0 => restart(t),
+            Progress::None if progress::may_be_left(t, bescr) => restart(t),
             Progress::None => {}
             Progress::Handler => return t.enable_rearm(),
-            // SAFETY: GE is clear.
-            Progress::Entry => return unsafe { (bescr | Bescr::PME).write() },
+            Progress::Returning => {
+                t.reset_rearm();
+                // SAFETY: GE is clear.
+                return unsafe { (bescr | Bescr::PME).write() };
+            }
         }
+        t.reset_rearm();
         // SAFETY: `install` has put an entry into this thread's EBBHR.
         unsafe { (bescr.without(Bescr::PMEO) | Bescr::GE | Bescr::PME).write() };
     });
@@ -252,22 +267,24 @@ pub fn enable() -> Result<(), Error> {
 /// As [`enable`].
 pub fn resume() -> Result<(), Error> {
     check_installed()?;
-    thread::with(|t| match progress::of(t, Bescr::read()) {
-        Progress::None => {
-            // Has accesses to a PMU that is gone stepped over.
-            t.active.store(1, Relaxed);
+    thread::with(|t| {
+        match progress::of(t, Bescr::read()) {
+            // As if one had been left by a jump.
+            Progress::None => t.active.store(1, Relaxed),
+            Progress::Handler => {
+                t.reset_rearm();
+                return Ok(());
+            }
+            Progress::Returning => restart(t),
         }
-        Progress::Handler => {
-            t.enable_rearm();
-            t.set_rearm(Rearm::Restart as u64);
-        }
-        Progress::Entry => {}
-    });
-    enable()
+        enable()
+    })
 }
 
-/// Does the end of an EBB that has not come to it. The accesses may trap until `active` is 0.
+/// Does the end of an EBB that has not come to it.
 fn restart(t: &Thread) {
+    // Has accesses to a PMU that is gone stepped over.
+    t.active.store(1, Relaxed);
     for pmc in Pmc::ALL {
         if pmc.read() >= OVERFLOW && !period::next_round(t, pmc) {
             pmc.write(period::start_value(t, pmc));
@@ -285,8 +302,13 @@ fn restart(t: &Thread) {
 pub fn disable() {
     thread::with(|t| {
         let bescr = Bescr::read();
-        if progress::of(t, bescr) == Progress::Handler {
-            return t.disable_rearm();
+        match progress::of(t, bescr) {
+            Progress::Handler => return t.disable_rearm(),
+            // `enable` will see by it that a handler was left by a jump.
+            Progress::None if progress::may_be_left(t, bescr) => t.active.store(1, Relaxed),
+            Progress::None => {}
+            // Tells `enable` of it, in the same signal's handler or later.
+            Progress::Returning => t.disable_rearm(),
         }
         // SAFETY: GE is clear.
         unsafe { bescr.without(Bescr::GE | Bescr::PME | Bescr::PMEO).write() };
@@ -349,52 +371,4 @@ pub fn spurious() -> u64 {
 /// last call of this function: the event's `read` tells whether it is still so.
 pub fn evicted() -> bool {
     thread::with(|t| t.evicted.swap(0, Relaxed)) != 0
-}
-
-/// Runs this thread's handler here and now, through the whole entry and the
-/// return by `rfebb`, as if a performance monitor EBB had happened. For
-/// measuring what an EBB costs. Afterwards EBBs are on, and the counters run. While no EBB event
-/// is scheduled, the entry's accesses have no effect and [`evicted`] tells.
-///
-/// # Errors
-///
-/// As [`enable`], and [`Error::InProgress`] in a handler.
-pub fn inject() -> Result<(), Error> {
-    check_installed()?;
-    if thread::with(|t| progress::of(t, Bescr::read())) != Progress::None {
-        return Err(Error::InProgress);
-    }
-    // SAFETY: the entry in EBBHR is this library's.
-    unsafe { branch_to_ebbhr() };
-    Ok(())
-}
-
-/// Branches to EBBHR as the hardware does, and comes back by `rfebb`.
-///
-/// # Safety
-///
-/// EBBHR holds the address of an entry that keeps all registers.
-pub unsafe fn branch_to_ebbhr() {
-    // SAFETY: with GE off no real EBB can disturb; EBBRR and BESCR are as the
-    // hardware leaves them at a branch, and the entry in EBBHR keeps all
-    // registers and returns to label 3 by rfebb.
-    unsafe {
-        core::arch::asm!(
-            "mfspr {t}, 806",
-            "clrldi {t}, {t}, 1",
-            "ori {t}, {t}, 1",
-            "mtspr 806, {t}",
-            "bcl 20, 31, 2f",
-            "2: mflr {t}",
-            "addi {t}, {t}, 3f - 2b",
-            "mtspr 805, {t}",
-            "mfspr {t}, 804",
-            "mtctr {t}",
-            "bctr",
-            "3:",
-            t = out(reg_nonzero) _,
-            out("lr") _,
-            out("ctr") _,
-        );
-    }
 }

@@ -20,8 +20,14 @@
 //! * clears MMCR0\[PMAO\] before it sets PME: as long as PMAO is set the exception exists, and
 //!   would set PMEO again for an EBB of the same overflow. With FC on and PMAE off nothing sets
 //!   it again while the handler runs;
+//! * goes back to the address in the `Link`, not to that in EBBRR, which is 0 in the child of a
+//!   fork, and another EBB's if the handler was suspended (coroutines) and EBBs went on meanwhile;
 //! * sets the counters going as late as possible: only three instructions of the entry are
 //!   counted after that.
+//!
+//! A signal may come between any two instructions of an entry, and its handler may call the
+//! library, which then has to know how far the entry is: see `progress.rs`. What follows the label
+//! 3 changes nothing that it reads, so it may be done again from there.
 //!
 //! The Matrix-Multiply Assist's accumulators (ISA v3.1) are safe from `ebb_entry_gprs`, which
 //! touches no VSR. `ebb_entry_full` keeps them with VSR 0-31: they "introduce no new
@@ -34,6 +40,7 @@
 
 use core::mem::offset_of;
 
+use crate::context::Rearm;
 use crate::fixup::fixed_up;
 use crate::frame::Frame;
 use crate::frame::FullFrame;
@@ -50,15 +57,39 @@ unsafe extern "C" {
     pub(crate) fn ebb_entry_all_gprs();
     /// Address for EBBHR: keeps what any function may change. Never called.
     pub(crate) fn ebb_entry_full();
-    /// Reloads each counter that is negative. Takes the thread's block in r11.
-    pub(crate) fn ebb_reload_any();
-    /// The same for programs that use one counter: six routines, PMC1 first, which are
-    /// faster if no other counter is negative.
-    pub(crate) fn ebb_reload_one();
 }
 
-/// Distance of the routines at [`ebb_reload_one`] in bytes.
-pub(crate) const RELOAD_DISTANCE: usize = 128;
+/// Places in an entry, in bytes from its first instruction.
+#[repr(C)]
+pub(crate) struct Places {
+    /// What reads [`Thread::rearm`](crate::thread::Thread::rearm), and after that
+    /// writes BESCR and MMCR0. It may be done again from here.
+    pub(crate) way_back: u64,
+    /// `rfebb`, where nothing is left on the stack.
+    pub(crate) rfebb: u64,
+    /// The first byte behind it.
+    end: u64,
+}
+
+unsafe extern "C" {
+    safe static ebb_entry_gprs_places: Places;
+    safe static ebb_entry_all_gprs_places: Places;
+    safe static ebb_entry_full_places: Places;
+}
+
+/// The entry that `address` is in, and its places.
+pub(crate) fn at(address: u64) -> Option<(u64, &'static Places)> {
+    [
+        (ebb_entry_gprs as *const () as u64, &ebb_entry_gprs_places),
+        (
+            ebb_entry_all_gprs as *const () as u64,
+            &ebb_entry_all_gprs_places,
+        ),
+        (ebb_entry_full as *const () as u64, &ebb_entry_full_places),
+    ]
+    .into_iter()
+    .find(|(entry, places)| address.wrapping_sub(*entry) < places.end)
+}
 
 /// Bytes of `$frame` and all that is above it up to the interrupted r1.
 const fn whole(frame: usize) -> usize {
@@ -161,8 +192,6 @@ macro_rules! entry {
             "mfspr 10, 806",
             "andi. 0, 10, 1",
             "beq- 8f",
-            // 1 is Rearm::Restart.
-            "std 0, {rearm}(11)",
             "std 1, {active}(11)",
             // MMCR0 = FC, which takes PMAO off. Hardware has frozen the counters at the overflow
             // (the kernel sets FCECE), QEMU does so only once; without FC a second counter could
@@ -170,10 +199,10 @@ macro_rules! entry {
             // `inject` comes with it set: there they shall count on.
             fixed_up!("mfspr 9, 779"),
             "andis. 9, 9, 0x0400",
-            "bne- 3f",
+            "bne- 2f",
             "sldi 9, 0, 31",
             fixed_up!("mtspr 779, 9"),
-            "3: ld 12, {call}(11)",
+            "2: ld 12, {call}(11)",
             "ld 10, {ebbs}(11)",
             "addi 10, 10, 1",
             "std 10, {ebbs}(11)",
@@ -183,25 +212,24 @@ macro_rules! entry {
             $($align)*
             "bctrl",
             $($realign)*
-            "ld 11, {thread}(1)",
-            "ld 0, {rearm}(11)",
-            "cmpdi 0, 1",
+            "3: ld 11, {thread}(1)",
+            "ld 9, {rearm}(11)",
+            // Rearm::Keep and ::Stop have it.
+            "andi. 9, 9, 2",
             "bne- 9f",
             "ld 12, {reload}(11)",
             "mtctr 12",
             "bctrl",
-            // BESCR with PMEO off, PME on, GE still off. From here on r9 is what MMCR0 gets at the
-            // end. The counters go on standing still, or counting if it is `inject`.
-            "4:",
-            "lis 9, 0x0400",
-            "5: mfspr 10, 806",
+            // BESCR with PMEO off, PME on unless EBBs are to stop, GE still off. Until the end r9 is
+            // what MMCR0 gets then. The counters go on standing still, or counting if it is `inject`.
+            "4: mfspr 10, 806",
             "clrrdi 10, 10, 1",
-            // As late as can be: a signal's handler may call `disable` meanwhile.
-            "ld 0, {rearm}(11)",
-            "rldimi 10, 0, 32, 31",
+            "ld 9, {rearm}(11)",
+            "rldimi 10, 9, 32, 31",
             "mtspr 806, 10",
             // Stores what is there, if it does. `rearm` is what a block begins with.
-            "6: stdcx. 0, 0, 11",
+            "stdcx. 9, 0, 11",
+            "5:",
             $($restore)*
             "ld 0, {tar}(1)",
             "mtspr 815, 0",
@@ -219,14 +247,21 @@ macro_rules! entry {
             "li 0, 0",
             "std 0, {active}(11)",
             "ld 11, {gpr} + 8 * 11(1)",
+            "ld 0, {nip}(1)",
+            "mtspr 805, 0",
             "ld 0, {gpr}(1)",
             fixed_up!("mtspr 779, 9"),
             // The counters run from here on.
             "ld 9, {gpr} + 8 * 9(1)",
             "addi 1, 1, {whole}",
+            // What was saved is below the red zone now, where a signal's frame may be.
             ".cfi_remember_state",
             ".cfi_def_cfa_offset 0",
-            "rfebb 1",
+            ".cfi_undefined 67",
+            ".irp n, 0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 31, 65, 66, 70, 76",
+            ".cfi_same_value \\n",
+            ".endr",
+            "6: rfebb 1",
             ".cfi_restore_state",
             // Not of the performance monitor: back as it came.
             "8:",
@@ -235,15 +270,29 @@ macro_rules! entry {
             "addi 10, 10, 1",
             "std 10, {spurious}(11)",
             "ld 0, {rearm}(11)",
-            "b 6b",
-            // Rearm::Keep, which is odd, or ::Stop: MMCR0 = FC, BESCR with PMEO and PME off.
-            "9: andi. 0, 0, 1",
-            "bne 4b",
-            "li 9, 1",
-            "sldi 9, 9, 31",
+            "stdcx. 0, 0, 11",
             "b 5b",
+            // The counters are not reloaded. Rearm::Keep, which is odd, is for this EBB only.
+            "9: ld 0, {rearm}(11)",
+            "andi. 10, 0, 1",
+            "beq 4b",
+            "lis 0, {restart} >> 16",
+            "ori 0, 0, {restart} & 0xffff",
+            "std 0, {rearm}(11)",
+            "b 4b",
+            "7:",
             ".cfi_endproc",
             concat!(".size ", $name, ", . - ", $name),
+            // For `places`.
+            ".pushsection .rodata.ebb_entry, \"a\", @progbits",
+            ".balign 8",
+            concat!(".globl ", $name, "_places"),
+            concat!(".hidden ", $name, "_places"),
+            concat!(".type ", $name, "_places, @object"),
+            concat!($name, "_places:"),
+            concat!(".quad 3b - ", $name, ", 6b - ", $name, ", 7b - ", $name),
+            concat!(".size ", $name, "_places, 24"),
+            ".popsection",
             // Offsets that not every entry has a use for.
             "/* {fpscr} {vscr} {vsr} */",
             ".popsection",
@@ -269,6 +318,7 @@ macro_rules! entry {
             reload = const thread::RELOAD,
             active = const thread::ACTIVE,
             rearm = const thread::REARM,
+            restart = const Rearm::Restart as u64,
         );
     };
 }
@@ -289,20 +339,21 @@ entry!(
         "mfvscr 0",
         "li 3, {vscr}",
         "stxvd2x 32, 1, 3",
-        // Default floating-point control for the handler, as a signal's gets. VSCR stays the
+        // Default floating-point control for the handler, as a signal's gets, all 64 bits of it (DRN
+        // is in the upper half). VSCR stays the
         // program's, as it does for a signal.
         "xxlxor 0, 0, 0",
-        "mtfsf 255, 0",
+        "mtfsf 255, 0, 1, 0",
     ],
     [
         // An aligned frame for vectors, whatever r1 was.
         "mr 31, 1",
         ".cfi_def_cfa_register 31",
-        "clrrdi 1, 1, 7",
-        // Chained to the `Link`, whose return address is the interrupted one.
+        "clrrdi 5, 1, 7",
+        // Chained to the `Link`, whose return address is the interrupted one, before r1 points there.
         "addi 0, 31, {frame}",
-        "std 0, -32(1)",
-        "addi 1, 1, -32",
+        "std 0, -32(5)",
+        "addi 1, 5, -32",
     ],
     ["mr 1, 31", ".cfi_def_cfa_register 1",],
     [
@@ -310,67 +361,8 @@ entry!(
         "lxvd2x 32, 1, 3",
         "mtvscr 0",
         "lfd 0, {fpscr}(1)",
-        "mtfsf 255, 0",
+        "mtfsf 255, 0, 1, 0",
         vsrs!("lxvd2x"),
         "ld 31, {gpr} + 8 * 31(1)",
     ]
-);
-
-// One routine reloads all counters; the others, in the order of the counters, reload theirs, and
-// leave it to that one unless theirs alone is negative.
-core::arch::global_asm!(
-    ".pushsection .text.ebb_entry, \"ax\", @progbits",
-    ".macro reload n, otherwise",
-    fixed_up!("mfspr 3, 770 + \\n"),
-    "cmpwi 3, 0",
-    "bge \\otherwise",
-    "ld 3, {start} + 8 * (\\n - 1)(11)",
-    fixed_up!("mtspr 770 + \\n, 3"),
-    ".endm",
-    ".macro reload_one n, a, b, c, d, e",
-    ".balign {distance}",
-    fixed_up!("mfspr 3, 770 + \\a"),
-    fixed_up!("mfspr 4, 770 + \\b"),
-    fixed_up!("mfspr 5, 770 + \\c"),
-    fixed_up!("mfspr 6, 770 + \\d"),
-    fixed_up!("mfspr 7, 770 + \\e"),
-    fixed_up!("mfspr 8, 770 + \\n"),
-    "or 3, 3, 4",
-    "or 5, 5, 6",
-    "or 3, 3, 7",
-    "or 3, 3, 5",
-    "andc 3, 8, 3",
-    "cmpwi 3, 0",
-    "bge- ebb_reload_any",
-    "ld 3, {start} + 8 * (\\n - 1)(11)",
-    fixed_up!("mtspr 770 + \\n, 3"),
-    "blr",
-    ".endm",
-    ".balign {distance}",
-    ".globl ebb_reload_one",
-    ".hidden ebb_reload_one",
-    ".type ebb_reload_one, @function",
-    "ebb_reload_one:",
-    "reload_one 1, 2, 3, 4, 5, 6",
-    "reload_one 2, 1, 3, 4, 5, 6",
-    "reload_one 3, 1, 2, 4, 5, 6",
-    "reload_one 4, 1, 2, 3, 5, 6",
-    "reload_one 5, 1, 2, 3, 4, 6",
-    "reload_one 6, 1, 2, 3, 4, 5",
-    ".size ebb_reload_one, . - ebb_reload_one",
-    ".globl ebb_reload_any",
-    ".hidden ebb_reload_any",
-    ".type ebb_reload_any, @function",
-    "ebb_reload_any:",
-    ".irp n, 1, 2, 3, 4, 5, 6",
-    "reload \\n, 9f",
-    "9:",
-    ".endr",
-    "blr",
-    ".size ebb_reload_any, . - ebb_reload_any",
-    ".purgem reload",
-    ".purgem reload_one",
-    ".popsection",
-    start = const thread::START,
-    distance = const RELOAD_DISTANCE,
 );

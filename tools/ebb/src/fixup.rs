@@ -10,6 +10,10 @@
 //! read is 0. The handler ends, the program goes on, and
 //! [`evicted`](crate::evicted) tells.
 //!
+//! The table holds the lines of all copies of this library that are linked into one program or
+//! shared object. Each copy takes its own, which it knows by the address of its
+//! `ebb_thread_offset`: a line of another copy's is for that one's threads' blocks.
+//!
 //! Only accesses of the entries and, while a handler runs, those of [`crate::spr`] are
 //! stepped over. Every other SIGILL goes to the action that was there before, with its
 //! SA_RESETHAND, but without its signal mask and on the signal stack if there is one.
@@ -23,6 +27,10 @@ use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 
+use crate::progress::PT_NIP;
+use crate::progress::REGS_OFFSET;
+use crate::reg::Bescr;
+use crate::spr;
 use crate::thread;
 
 /// An instruction that may trap, with its line in the table, whose [`Entry::always`] is given.
@@ -36,6 +44,7 @@ macro_rules! noted {
             ".balign 4\n",
             ".long 77b - ., ",
             $always,
+            ", ebb_thread_offset - .",
             "\n",
             ".popsection",
         )
@@ -66,6 +75,8 @@ struct Entry {
     distance: i32,
     /// 1: always stepped over; 0: while a handler runs.
     always: u32,
+    /// Distance of the copy's `ebb_thread_offset` from this field.
+    owner: i32,
 }
 
 unsafe extern "C" {
@@ -78,12 +89,6 @@ unsafe extern "C" {
 
 // Each program and shared object has a table of its own.
 core::arch::global_asm!(".hidden __start_ebb_fixup", ".hidden __stop_ebb_fixup");
-
-/// Place of the registers' address in the kernel's `struct ucontext` (uapi/asm/ucontext.h,
-/// sigcontext.h), which the libc crate does not describe.
-const REGS_OFFSET: usize = 168 + 56;
-/// Place of the address of the next instruction in the registers (uapi/asm/ptrace.h).
-const PT_NIP: usize = 32;
 
 /// Opcode 31 with its extended opcodes that write a GPR: mfspr and mfbhrbe.
 const MFSPR: u32 = 31 << 26 | 339 << 1;
@@ -193,17 +198,26 @@ pub unsafe fn step_over(context: *mut libc::c_void) -> bool {
     }
     *nip += 4;
     thread::with(|t| t.evicted.store(1, Relaxed));
+    // SAFETY: EBBHR is always readable.
+    if unsafe { spr::read::<{ spr::EBBHR }>() } == 0 {
+        // The child of a fork in a handler comes here on the way back, which sets GE; an event
+        // of its own would branch to 0.
+        // SAFETY: a bit less.
+        unsafe { Bescr::read().without(Bescr::PME).write() };
+    }
     true
 }
 
 /// The line of the table for the instruction at `address`.
 fn find(address: u64) -> Option<&'static Entry> {
+    let own = thread::offset_address();
     let (mut entry, stop) = (&raw const START, &raw const STOP);
     while entry != stop {
         // SAFETY: within the table, all of it made of entries.
         let line = unsafe { &*entry };
         let place = &raw const line.distance as u64;
-        if place.wrapping_add_signed(line.distance.into()) == address {
+        let owner = (&raw const line.owner as u64).wrapping_add_signed(line.owner.into());
+        if place.wrapping_add_signed(line.distance.into()) == address && owner == own {
             return Some(line);
         }
         // SAFETY: not behind `stop`.

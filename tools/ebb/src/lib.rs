@@ -75,10 +75,12 @@ mod event;
 pub mod events;
 mod fixup;
 mod frame;
+mod inject;
 mod period;
 pub mod pmc;
 mod progress;
 pub mod reg;
+mod reload;
 #[cfg(feature = "std")]
 mod rules;
 mod session;
@@ -91,12 +93,10 @@ pub use context::Rearm;
 pub use control::Handler;
 pub use control::Owner;
 pub use control::Save;
-pub use control::branch_to_ebbhr;
 pub use control::count;
 pub use control::disable;
 pub use control::enable;
 pub use control::evicted;
-pub use control::inject;
 pub use control::install;
 pub use control::install_saving;
 pub use control::owner;
@@ -113,6 +113,8 @@ pub use event::event;
 #[cfg(feature = "std")]
 pub use event::member;
 pub use fixup::step_over;
+pub use inject::branch_to_ebbhr;
+pub use inject::inject;
 #[cfg(feature = "std")]
 pub use perf_event::Attr;
 #[cfg(feature = "std")]

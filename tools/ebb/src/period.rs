@@ -10,9 +10,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::context::Call;
 use crate::context::EbbContext;
-use crate::entry;
 use crate::pmc::OVERFLOW;
 use crate::pmc::Pmc;
+use crate::reload;
 use crate::spr;
 use crate::thread::Thread;
 
@@ -22,8 +22,8 @@ pub(crate) fn set(t: &Thread, pmc: Pmc, period: u64, jitter: u64) {
     t.period[n].store(period, Relaxed);
     t.jitter[n].store(jitter, Relaxed);
     draw(t, pmc);
-    let one = entry::ebb_reload_one as *const () as u64;
-    let one = one + (entry::RELOAD_DISTANCE * n) as u64;
+    let one = reload::ebb_reload_one as *const () as u64;
+    let one = one + (reload::RELOAD_DISTANCE * n) as u64;
     t.reload.store(one, Relaxed);
 
     let plain = (t.period.iter().zip(&t.jitter))
@@ -108,6 +108,10 @@ extern "C" fn call_due(context: &mut EbbContext<'_>, data: MaybeUninit<u64>) {
         return;
     }
     let handler = t.handler.load(Relaxed) as usize;
+    if handler == 0 {
+        // A signal's handler has uninstalled it meanwhile.
+        return;
+    }
     // SAFETY: `install_call` has put the address of such a function there.
     let handler = unsafe { core::mem::transmute::<usize, Call>(handler) };
     handler(context, data);

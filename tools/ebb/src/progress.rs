@@ -6,13 +6,15 @@
 //! kernel chains a signal's frame to the interrupted one. Code that was reached by a jump out
 //! of the handler has not.
 //!
-//! Until the entry has made the `Link`, and between its last two instructions, nothing tells
-//! that it runs: a signal's handler that comes there (six instructions) must not call the
-//! library.
+//! A signal may also come to the entry itself: before the `Link` is there, on the way back, or at
+//! `rfebb`, which has no frame any more. So the walk looks at the address in each signal's
+//! frame. Where the entry has read [`Thread::rearm`], it is sent back to read it again.
 
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::context::Rearm;
+use crate::entry;
 use crate::frame::Link;
 use crate::frame::RED_ZONE;
 use crate::reg::Bescr;
@@ -24,28 +26,53 @@ use crate::thread::Thread;
 pub(crate) enum Progress {
     /// None is in progress, but one may have been left by a jump.
     None,
-    /// The handler runs: the entry will write BESCR as `Thread::rearm` says.
+    /// The entry will go on as `Thread::rearm` says.
     Handler,
-    /// The entry writes BESCR no more, only its `rfebb` sets GE; or has not begun to.
-    Entry,
+    /// Only `rfebb`, which sets GE.
+    Returning,
 }
+
+/// Bytes from the frame that a signal's handler was called from to the kernel's `struct ucontext`
+/// (`__SIGNAL_FRAMESIZE`), and in that to the registers' address and the registers
+/// (uapi/asm/ucontext.h, sigcontext.h), which the libc crate does not describe.
+const SIGNAL_FRAME: u64 = 128;
+pub(crate) const REGS_OFFSET: usize = 168 + 56;
+const GP_REGS: u64 = 168 + 64;
+/// Place of the address of the next instruction in the registers (uapi/asm/ptrace.h).
+pub(crate) const PT_NIP: usize = 32;
+
+/// More than the vDSO has.
+const VDSO_SIZE: u64 = 0x1_0000;
+/// What a signal's handler returns to: `addi 1,1,128`, `li 0,__NR_rt_sigreturn`, `sc`.
+const TRAMPOLINE: [u32; 3] = [0x3821_0080, 0x3800_00ac, 0x4400_0002];
+
+/// What Rearm::Stop and ::Keep have in common.
+const NOT_RELOADED: u64 = Rearm::Stop as u64 & Rearm::Keep as u64;
 
 /// How far the EBB of this thread is. `bescr` is the thread's.
 pub(crate) fn of(t: &Thread, bescr: Bescr) -> Progress {
-    let active = t.active.load(Relaxed) != 0;
-    let due = bescr.has(Bescr::PMEO);
-    let possible = active || due || bescr.has(Bescr::PME);
-    if bescr.has(Bescr::GE) || !possible || !link_is_in_chain() {
-        Progress::None
-    } else if active && due {
-        Progress::Handler
-    } else {
-        Progress::Entry
+    // The entry's last instructions leave nothing but this of Rearm::Stop.
+    let stopped = t.rearm.load(Relaxed) & NOT_RELOADED != 0;
+    if bescr.has(Bescr::GE) || !(stopped || may_be_left(t, bescr)) {
+        return Progress::None;
     }
+    let progress = look_down();
+    if progress == Progress::Handler {
+        // The entry may have cleared it already, and does so again. The next call looks for it.
+        t.active.store(1, Relaxed);
+    }
+    progress
 }
 
-/// Whether the frames of this thread lead to a [`Link`] of the last EBB.
-fn link_is_in_chain() -> bool {
+/// Whether a handler was left by a jump, if none is in progress. One that was left in the entry
+/// leaves GE off, which `disable` turns off with PME.
+pub(crate) fn may_be_left(t: &Thread, bescr: Bescr) -> bool {
+    let unfinished = bescr.has(Bescr::PMEO) || bescr.has(Bescr::PME);
+    t.active.load(Relaxed) != 0 || unfinished && !bescr.has(Bescr::GE)
+}
+
+/// Follows the frames of this thread to an entry.
+fn look_down() -> Progress {
     let mut frame: u64;
     // SAFETY: reads a register.
     unsafe {
@@ -54,18 +81,72 @@ fn link_is_in_chain() -> bool {
     }
     // SAFETY: EBBRR is always readable.
     let ebbrr = unsafe { spr::read::<{ spr::EBBRR }>() };
+    // SAFETY: getauxval only reads the auxiliary vector.
+    let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
     loop {
         // SAFETY: by the ABI r1 points at a frame, whose first word is the address of the
         // next one, or 0 in the last.
         frame = unsafe { ptr::with_exposed_provenance::<u64>(frame as usize).read_volatile() };
         if frame == 0 || !frame.is_multiple_of(8) {
-            return false;
+            return Progress::None;
         }
         // SAFETY: a frame begins with a header of this size.
         let link = unsafe { ptr::with_exposed_provenance::<Link>(frame as usize).read_volatile() };
         let distance = (size_of::<Link>() + RED_ZONE) as u64;
         if link.nip == ebbrr && link.back_chain == frame + distance {
-            return true;
+            return Progress::Handler;
+        }
+        // The callee's address to return to is in the same place.
+        if is_trampoline(vdso, link.nip) {
+            // SAFETY: that of a signal's handler, which has stored it here.
+            let progress = unsafe { interrupted(frame, link.back_chain) };
+            if let Some(progress) = progress {
+                return progress;
+            }
         }
     }
+}
+
+/// Whether `address` is where a signal's handler returns to.
+fn is_trampoline(vdso: u64, address: u64) -> bool {
+    if vdso == 0 || address.wrapping_sub(vdso) >= VDSO_SIZE || !address.is_multiple_of(4) {
+        return false;
+    }
+    let code = ptr::with_exposed_provenance::<[u32; 3]>(address as usize);
+    // SAFETY: nobody returns to, or has the address of, a place in the vDSO that is not there.
+    unsafe { code.read() == TRAMPOLINE }
+}
+
+/// How far the entry is that the signal has interrupted whose handler was called from `frame`,
+/// chained to `back_chain`; `None` if it was no entry.
+///
+/// # Safety
+///
+/// `frame` was that of a signal once, perhaps a former one's.
+unsafe fn interrupted(frame: u64, back_chain: u64) -> Option<Progress> {
+    let context = frame + SIGNAL_FRAME;
+    let regs = context + GP_REGS;
+    let place = ptr::with_exposed_provenance::<u64>(context as usize + REGS_OFFSET);
+    let regs_of_context = ptr::with_exposed_provenance_mut::<u64>(regs as usize);
+    // SAFETY: the caller's contract.
+    let (address, r1) = unsafe {
+        (
+            place.read_volatile(),
+            regs_of_context.add(1).read_volatile(),
+        )
+    };
+    if address != regs || r1 != back_chain {
+        return None;
+    }
+    // SAFETY: they are the registers that the program goes on with.
+    let nip = unsafe { &mut *regs_of_context.add(PT_NIP) };
+    let (entry, places) = entry::at(*nip)?;
+    let offset = *nip - entry;
+    if offset == places.rfebb {
+        return Some(Progress::Returning);
+    }
+    if offset > places.way_back {
+        *nip = entry + places.way_back;
+    }
+    Some(Progress::Handler)
 }

@@ -254,7 +254,7 @@ impl Session {
                 pmc.write(period::start_value(t, pmc));
             }
             // Not to be taken for what an eviction in a handler leaves.
-            t.rearm.store(1, Relaxed);
+            t.reset_rearm();
         });
         // Sets the counters going, too.
         control::enable()?;
@@ -318,7 +318,7 @@ impl Session {
         let lost = |t: &Thread| t.evicted.load(Relaxed) != 0 && t.rearm.load(Relaxed) & 1 != 0;
         match own {
             true if stuck || thread::with(lost) => {
-                thread::with(|t| t.rearm.store(1, Relaxed));
+                thread::with(Thread::reset_rearm);
                 control::evicted();
                 control::resume()
             }

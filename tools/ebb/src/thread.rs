@@ -21,11 +21,11 @@ use crate::context::Rearm;
 /// any two instructions of the program; never shared with another thread.
 #[repr(C)]
 pub(crate) struct Thread {
-    /// How the EBB in progress goes on: a value of `Rearm`; or that shifted left by 2, and
-    /// `Rearm::Stop`, once `disable` was called in the handler. Its lowest bit is BESCR\[PME\].
-    /// First, for the entries.
+    /// How the EBB in progress, or the next, ends: a value of `Rearm`; or that shifted left by 32,
+    /// and `Rearm::Stop`, once `disable` was called in the handler. `Restart` whenever EBBs are on
+    /// and none is in progress. First, for the entries.
     pub(crate) rearm: AtomicU64,
-    /// Address of the `extern "C"` function that the entry calls, or 0: nothing installed.
+    /// Address of the `extern "C"` function that the entry calls; 0 before the first `install`.
     pub(crate) call: AtomicU64,
     /// Its second argument: the bytes of the handler, padding perhaps.
     pub(crate) data: UnsafeCell<MaybeUninit<u64>>,
@@ -33,18 +33,18 @@ pub(crate) struct Thread {
     pub(crate) ebbs: AtomicU64,
     /// Branches to the entry since `install` without BESCR\[PMEO\].
     pub(crate) spurious: AtomicU64,
-    /// Address of the routine that reloads the counters: `entry::ebb_reload_any`, or one at
-    /// `entry::ebb_reload_one`.
+    /// Address of the routine that reloads the counters: `reload::ebb_reload_any`, or one at
+    /// `reload::ebb_reload_one`.
     pub(crate) reload: AtomicU64,
-    /// Address of the frame of the EBB in progress, or 0. Not 0 outside of a handler
-    /// (`progress.rs`) means that the program has left the handler by `longjmp`.
+    /// Not 0 while an EBB is in progress. Outside of a handler (`progress.rs`) that means that the
+    /// program has left the handler by `longjmp`.
     pub(crate) active: AtomicU64,
     /// Not 0: a PMU register was found inaccessible in a handler, see `fixup.rs`.
     pub(crate) evicted: AtomicU64,
     /// What each counter is loaded with after it has overflowed, PMC1 first.
     pub(crate) start: [AtomicU64; 6],
-    /// Address of the function for the program's handler: what `call` has, unless that is
-    /// `period::call_due`.
+    /// Address of the function for the program's handler, or 0: nothing is installed. `call` has it
+    /// too, unless that is `period::call_due`.
     pub(crate) handler: AtomicU64,
     /// For each counter: its period, or 0; by how much a period may differ from it; how many
     /// times 2^31 counts are still to come after the next overflow.
@@ -62,26 +62,31 @@ pub(crate) struct Thread {
 impl Thread {
     /// Sets how the EBB in progress goes on, unless EBBs stay disabled.
     pub(crate) fn set_rearm(&self, rearm: u64) {
-        let disabled = self.rearm.load(Relaxed) >> 2 != 0;
+        let disabled = self.rearm.load(Relaxed) >> 32 != 0;
         self.rearm.store(rearm, Relaxed);
         if disabled {
             self.disable_rearm();
         }
     }
 
+    /// Has the next EBB end as if nothing was asked for.
+    pub(crate) fn reset_rearm(&self) {
+        self.rearm.store(Rearm::Restart as u64, Relaxed);
+    }
+
     /// Has the EBB in progress leave the counters frozen and PME off.
     pub(crate) fn disable_rearm(&self) {
         let rearm = self.rearm.load(Relaxed);
-        if rearm >> 2 == 0 {
-            self.rearm.store(rearm << 2 | Rearm::Stop as u64, Relaxed);
+        if rearm >> 32 == 0 {
+            self.rearm.store(rearm << 32 | Rearm::Stop as u64, Relaxed);
         }
     }
 
     /// Undoes [`disable_rearm`](Self::disable_rearm).
     pub(crate) fn enable_rearm(&self) {
         let rearm = self.rearm.load(Relaxed);
-        if rearm >> 2 != 0 {
-            self.rearm.store(rearm >> 2, Relaxed);
+        if rearm >> 32 != 0 {
+            self.rearm.store(rearm >> 32, Relaxed);
         }
     }
 }
@@ -146,6 +151,11 @@ unsafe extern "C" {
     /// Distance of a thread's block from its r13, the same for all threads.
     #[link_name = "ebb_thread_offset"]
     static OFFSET: AtomicU64;
+}
+
+/// Address of [`OFFSET`], of which each copy of this library has one.
+pub(crate) fn offset_address() -> u64 {
+    (&raw const OFFSET).addr() as u64
 }
 
 /// Tells the entries where a thread's block is.

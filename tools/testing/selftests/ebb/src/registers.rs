@@ -58,8 +58,8 @@ impl Registers {
             // SO, OV, CA and the byte count.
             xer: 0xe000_0035,
             tar: next() & !3,
-            // Rounding towards minus infinity.
-            fpscr: 3,
+            // DRN 5, and rounding towards minus infinity.
+            fpscr: 5 << 32 | 3,
             // What the routine writes: each doubleword its own offset.
             zone: std::array::from_fn(|i| (i as u64 * 8).wrapping_sub(RED_ZONE as u64)),
         }
@@ -115,7 +115,7 @@ global_asm!(
     "cmpdi 6, 0",
     "bne 2b",
     "lfd 0, {fpscr}(3)",
-    "mtfsf 255, 0",
+    "mtfsf 255, 0, 1, 0",
     "li 4, {vscr}",
     "lxvd2x 32, 3, 4",
     "mtvscr 0",
@@ -166,7 +166,7 @@ global_asm!(
     "bne 4b",
     // Back to what the caller had, with the usual control registers.
     "xxlxor 0, 0, 0",
-    "mtfsf 255, 0",
+    "mtfsf 255, 0, 1, 0",
     "vxor 0, 0, 0",
     "mtvscr 0",
     ".irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 52, 53, 54, 55, 56, 57, 58, 59, 60, 61, 62, 63",
@@ -194,6 +194,8 @@ global_asm!(
     // CR2-CR4 are the caller's.
     "mtcrf 0xc7, 11",
     "mtfsfi 7, 2",
+    // DRN.
+    "mtfsfi 7, 3, 1",
     ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51",
     "xxlxor \\n, \\n, \\n",
     ".endr",

@@ -14,6 +14,7 @@ fn main() {
         "ebb_session",
         "ebb_cost",
         "ebb_way_back",
+        "ebb_entry",
         "ebb_nesting",
         "ebb_sigill",
         "ebb_counting",
