@@ -86,7 +86,7 @@ pub mod mmcr0 {
     pub const PMCJCE: u64 = bit(49);
     /// TRIGGER: PMC2 to PMC6 wait for PMC1, or for an enabled condition.
     pub const TRIGGER: u64 = bit(50);
-    /// FCPC: reverses FCP.
+    /// FCPC: which problem state FCP freezes, that of a partition (0) or beside a hypervisor (1).
     pub const FCPC: u64 = bit(51);
     /// PMCCEXT (v3.1).
     pub const PMCCEXT: u64 = bit(54);

@@ -44,10 +44,20 @@ impl Facility {
     }
 
     /// FCS, FCP (with FCPC), FCH: all counters, and the BHRB.
+    ///
+    /// FCP freezes in problem state. With FCPC problem state is frozen either way: of a partition
+    /// (MSR\[HV PR\] = 0b01) if FCP is 0, beside a hypervisor (0b11) if it is 1. \[memory\] Book
+    /// III, MMCR0\[FCP\]; \[QEMU\] where it records branches. \[microwatt\], which has no
+    /// partitions, takes FCPC for the reverse of FCP.
     pub(crate) fn is_frozen_in(&self, context: Context) -> bool {
         let set = |field| self.mmcr0 & field != 0;
+        let frozen_in_programs = if set(mmcr0::FCPC) {
+            context.hypervisor == set(mmcr0::FCP)
+        } else {
+            set(mmcr0::FCP)
+        };
         (set(mmcr0::FCS) && context.is_supervisor())
-            || (set(mmcr0::FCP) != set(mmcr0::FCPC) && context.problem)
+            || (context.problem && frozen_in_programs)
             || (set(mmcr0::FCH) && context.is_hypervisor())
     }
 
@@ -122,8 +132,8 @@ mod tests {
             (mmcr0::FC, [true, true, true, true]),
             (mmcr0::FCS, [false, true, false, false]),
             (mmcr0::FCP, [true, false, false, true]),
-            (mmcr0::FCPC, [true, false, false, true]),
-            (mmcr0::FCP | mmcr0::FCPC, [false; 4]),
+            (mmcr0::FCPC, [true, false, false, false]),
+            (mmcr0::FCP | mmcr0::FCPC, [false, false, false, true]),
             (mmcr0::FCH, [false, false, true, false]),
             (mmcr0::FCM0, [true; 4]),
             (mmcr0::FCM1, [false; 4]),

@@ -13,13 +13,15 @@ use crate::{
 /// What a register holds that was dropped. As a counter it is not negative.
 pub const FOREIGN: u64 = 0x5afe_1e55_5afe_1e54;
 
-/// How deep a thread of a bare metal machine sleeps.
+/// How deep a thread of a bare metal machine sleeps, by the states that the kernel enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Nothing is lost.
     Shallow,
-    /// Registers are lost (`deep_spr_loss_state` and below).
+    /// The deepest state that an idle CPU enters.
     Deep,
+    /// The deepest state that a CPU enters which is taken offline.
+    Offline,
 }
 
 /// What a partition's kernel shares with the hypervisor about a virtual processor.
@@ -34,17 +36,29 @@ pub struct Lppaca {
 impl Facility {
     /// The thread of a bare metal machine sleeps, and wakes up.
     ///
-    /// \[kernel\] `power9_idle_stop()` in `powernv/idle.c`, which saves and restores MMCR0, MMCR1,
-    /// MMCR2 and MMCRA and none of the others. \[memory\]: the event-based branch registers, which
-    /// the context switch restores, and the BHRB are lost too.
+    /// | processor | idle | offline |
+    /// |---|---|---|
+    /// | POWER8 | nothing is lost ("Fast sleep does not lose SPRs") | all is, as in winkle: `power7_idle_insn()` restores no register of the facility |
+    /// | POWER9 | all but MMCR0, MMCR1, MMCR2 and MMCRA, which `power9_idle_stop()` restores | likewise |
+    /// | later | nothing: the kernel leaves out states with such a loss ("No deep loss driver implemented") | likewise |
+    ///
+    /// \[kernel\] `powernv/idle.c`. \[memory\]: the event-based branch registers, which the context
+    /// switch restores, and the BHRB are lost too; a thread that was without power begins with an
+    /// MMCR0 of 0.
     pub fn sleep(&mut self, idle: Idle) {
-        if idle == Idle::Shallow {
-            return;
+        match (self.processor.isa(), idle) {
+            (Isa::V207, Idle::Offline) => {
+                self.drop_registers();
+                self.write_mmcr0(0);
+            }
+            (Isa::V300, Idle::Deep | Idle::Offline) => {
+                let saved = (self.mmcr0, self.mmcr1, self.mmcr2, self.mmcra);
+                self.drop_registers();
+                (self.mmcr1, self.mmcr2, self.mmcra) = (saved.1, saved.2, saved.3);
+                self.write_mmcr0(saved.0);
+            }
+            _ => {}
         }
-        let saved = (self.mmcr0, self.mmcr1, self.mmcr2, self.mmcra);
-        self.drop_registers();
-        (self.mmcr1, self.mmcr2, self.mmcra) = (saved.1, saved.2, saved.3);
-        self.write_mmcr0(saved.0);
     }
 
     /// The hypervisor runs another partition on the thread, and comes back.
@@ -112,20 +126,30 @@ mod tests {
     }
 
     #[test]
-    fn deep_sleep_keeps_what_the_kernel_restores() {
+    fn sleep_loses_what_the_kernel_does_not_restore() {
         for processor in Processor::ALL {
             let before = running(processor);
-            let mut facility = before.clone();
-            facility.sleep(Idle::Shallow);
-            assert_eq!(facility, before);
-            facility.sleep(Idle::Deep);
-            for number in KEPT_BY_IDLE {
-                assert_eq!(facility.mfspr(number), before.mfspr(number));
+            for idle in [Idle::Shallow, Idle::Deep, Idle::Offline] {
+                let mut facility = before.clone();
+                facility.sleep(idle);
+                let (loses, keeps_mmcr) = match processor {
+                    Processor::Power8 | Processor::Power8E => (idle == Idle::Offline, false),
+                    Processor::Power9 => (idle != Idle::Shallow, true),
+                    Processor::Power10 | Processor::Power11 => (false, true),
+                };
+                if !loses {
+                    assert_eq!(facility, before);
+                    continue;
+                }
+                for number in KEPT_BY_IDLE {
+                    let kept = facility.mfspr(number) == before.mfspr(number);
+                    assert_eq!(kept, keeps_mmcr, "{processor:?} {idle:?} {number}");
+                }
+                for number in spr::PMC1..=spr::PMC6 {
+                    assert_eq!(facility.mfspr(number), FOREIGN & 0xffff_ffff);
+                }
+                assert_eq!(facility.mfspr(spr::SIAR), FOREIGN);
             }
-            for number in spr::PMC1..=spr::PMC6 {
-                assert_eq!(facility.mfspr(number), FOREIGN & 0xffff_ffff);
-            }
-            assert_eq!(facility.mfspr(spr::SIAR), FOREIGN);
         }
     }
 

@@ -6,12 +6,16 @@
 //! that comes then is an NMI. One that comes while PM interrupts are masked too turns MSR\[EE\] off
 //! and stays pending, until interrupts are on altogether.
 
+mod cpu;
+
+pub use cpu::{Cpu, Sampled};
+
 use crate::perf_core::PerfCore;
 use kernel::{
     bindings::{pt_regs, task_struct},
     cpu::CPUS,
 };
-use pmu_model::{Executed, Facility, Instruction, Lppaca, Processor, mmcr0, spr};
+use pmu_model::{Executed, Facility, Idle, Instruction, Processor, mmcr0, mmcra, spr};
 use std::cell::RefCell;
 
 /// A handler of PM interrupts.
@@ -21,8 +25,9 @@ pub type Handler = unsafe extern "C" fn(*mut pt_regs);
 pub const MASK_STD: u8 = 1;
 /// PM interrupts are masked.
 pub const MASK_PMI: u8 = 2;
-/// Where the kernel's code is.
+/// Where the kernel's code is, which goes round.
 pub const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
+const KERNEL_TEXT_MASK: u64 = 0xfff;
 /// MSR\[PR\].
 pub const MSR_PR: u64 = 1 << 14;
 
@@ -33,53 +38,6 @@ pub const KERNEL_DATA: u64 = 0xc000_0000_0010_0000;
 /// POWER8E, is right only if it is more than one: PMC6 has to overflow before the next write.
 const CYCLES: u32 = 2;
 
-/// A CPU.
-pub struct Cpu {
-    pub facility: Facility,
-    pub lppaca: Lppaca,
-    /// Programs can write the registers that a hypervisor may have kept last.
-    pub image_open: bool,
-    /// The CPU was taken away since its registers were last in use or kept open.
-    pub taken_away: bool,
-    /// The bit of the paca.
-    pub pmi_pending: bool,
-    /// The mask in software.
-    pub mask: u8,
-    /// The PMU's registers were turned on since the CPU came up.
-    pub pmcs_enabled: bool,
-    /// Where the program goes on.
-    pub nip: u64,
-    /// The counters that samples show.
-    pub ext_regs: [usize; 6],
-    /// Handlers of other interrupts let PM interrupts through.
-    pub prompt: bool,
-}
-
-impl Cpu {
-    fn new(processor: Processor, hypervisor: bool) -> Self {
-        let mut facility = Facility::new(processor);
-        facility.context.hypervisor = hypervisor;
-        Self {
-            facility,
-            lppaca: Lppaca::default(),
-            image_open: false,
-            taken_away: false,
-            pmi_pending: false,
-            mask: 0,
-            pmcs_enabled: false,
-            nip: 0,
-            ext_regs: [0; 6],
-            prompt: false,
-        }
-    }
-
-    /// Whether a hypervisor would keep registers that programs can write.
-    pub fn is_open(&self) -> bool {
-        let open = mmcr0::pmcc(self.facility.mfspr(spr::MMCR0)) == 0b10;
-        open && !self.facility.context.hypervisor
-    }
-}
-
 /// An access to a register, or something else that a reader of the table wants to know.
 #[derive(Clone, Debug)]
 pub enum Entry {
@@ -89,12 +47,22 @@ pub enum Entry {
     Note(String),
 }
 
-/// What the facility tells of the instruction that it sampled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A PM interrupt: where it came, and what the facility told then.
+#[derive(Clone, Copy, Debug)]
 pub struct Alert {
     pub siar: u64,
     pub sdar: u64,
     pub sier: u64,
+    /// The instruction that SIAR has; `None` if the kernel has written SIAR since.
+    pub sampled: Option<Sampled>,
+    /// The PMU marks instructions. It does a moment later than it counts.
+    pub is_marking: bool,
+    /// It interrupted the program.
+    pub in_program: bool,
+    /// The address of the next instruction there.
+    pub nip: u64,
+    /// Where the program of this CPU goes on, if there is one.
+    pub program: Option<u64>,
 }
 
 /// The machine.
@@ -162,13 +130,18 @@ pub fn switch_to(cpu: u32) {
     kernel::cpu::set_current(cpu);
 }
 
-/// A CPU starts anew: nothing is left in its registers of what was there.
+/// A CPU starts anew. On bare metal it only slept, as deep as it can; else nothing is left in its
+/// registers of what was there.
 pub fn restart(cpu: usize) {
     with_machine(|machine| {
-        let dispatched = machine.cpus[cpu].lppaca.yield_count.wrapping_add(2);
-        machine.cpus[cpu] = Cpu::new(machine.processor, machine.hypervisor);
+        let mut new = Cpu::new(machine.processor, machine.hypervisor);
         // Off line it did not run.
-        machine.cpus[cpu].lppaca.yield_count = dispatched;
+        new.lppaca.yield_count = machine.cpus[cpu].lppaca.yield_count.wrapping_add(2);
+        if machine.hypervisor {
+            new.facility = machine.cpus[cpu].facility.clone();
+            new.facility.sleep(Idle::Offline);
+        }
+        machine.cpus[cpu] = new;
     });
 }
 
@@ -198,18 +171,20 @@ pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
         let instruction = Instruction {
             cycles: CYCLES,
             data: Some(KERNEL_DATA),
-            ..Instruction::at(KERNEL_TEXT)
+            ..Instruction::at(cpu.kernel_nip)
         };
+        cpu.kernel_nip = KERNEL_TEXT | (cpu.kernel_nip + 4) & KERNEL_TEXT_MASK;
         let before = counters(&cpu.facility);
-        let ran = cpu.facility.mfspr(spr::MMCR0) & mmcr0::FC == 0;
-        cpu.facility.execute(&instruction);
+        // With FC1-4 `restore_pmao` has PMC6 overflow, whosever it is.
+        let ran = cpu.facility.mfspr(spr::MMCR0) & (mmcr0::FC | mmcr0::FC14) == 0;
+        cpu.execute(&instruction);
         let after = counters(&cpu.facility);
         let counted = core::array::from_fn(|pmc| after[pmc].wrapping_sub(before[pmc]));
         let was_due = cpu.facility.interrupt_is_due();
         (counted, ran, was_due, effect(&mut cpu.facility))
     });
     if ran {
-        PerfCore::get().count_in_kernel(&counted);
+        PerfCore::get().count_in_kernel(&counted, CYCLES);
     }
     let is_late = with_machine(|machine| {
         let ended = was_due && !machine.cpus[machine.current].facility.interrupt_is_due();
@@ -225,16 +200,14 @@ fn counters(facility: &Facility) -> [u32; 6] {
     core::array::from_fn(|pmc| facility.mfspr(spr::PMC1 + pmc as u32) as u32)
 }
 
-/// Executes an instruction of the program.
+/// Executes an instruction of the program. A PM interrupt that is due then is the caller's to take.
 pub fn execute_in_program(instruction: &Instruction) -> Executed {
-    let executed = with_cpu(|cpu| {
+    with_cpu(|cpu| {
         assert!(cpu.facility.context.problem, "a program runs");
-        let executed = cpu.facility.execute(instruction);
+        let executed = cpu.execute(instruction);
         cpu.nip = executed.next;
         executed
-    });
-    take_interrupt();
-    executed
+    })
 }
 
 /// Takes the PM interrupt, if one is due.
@@ -264,20 +237,35 @@ fn take_interrupt_if(is_late: bool) {
 
 /// Calls the handler of PM interrupts, with MSR\[EE\] off.
 fn handle() {
+    let program = PerfCore::get().program_nip();
     let (handler, mut regs, context, mask, nip) = with_machine(|machine| {
         let cpu = &mut machine.cpus[machine.current];
+        let context = cpu.facility.context;
+        let program = if context.problem {
+            Some(cpu.nip)
+        } else {
+            program
+        };
         machine.alert = Some(Alert {
             siar: cpu.facility.mfspr(spr::SIAR),
             sdar: cpu.facility.mfspr(spr::SDAR),
             sier: cpu.facility.mfspr(spr::SIER),
+            sampled: cpu.sampled,
+            is_marking: cpu.facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0,
+            in_program: context.problem,
+            nip: if context.problem {
+                cpu.nip
+            } else {
+                cpu.kernel_nip
+            },
+            program,
         });
-        let context = cpu.facility.context;
         let mut regs = pt_regs::default();
         let named = &mut regs.__bindgen_anon_1.__bindgen_anon_1;
         named.nip = if context.problem {
             cpu.nip
         } else {
-            KERNEL_TEXT
+            cpu.kernel_nip
         } as usize;
         named.msr = if context.problem { MSR_PR as usize } else { 0 };
         named.softe = usize::from(cpu.mask & MASK_STD);
@@ -334,6 +322,26 @@ pub fn irq_restore(mask: u8) {
     }
     with_cpu(|cpu| cpu.facility.context.ee = true);
     take_interrupt();
+}
+
+/// Another interrupt comes, and turns MSR\[EE\] off until its handler is done: a PM interrupt that
+/// is due, or becomes so, comes then.
+pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
+    with_cpu(|cpu| {
+        cpu.facility.context.ee = false;
+        cpu.mask = MASK_STD;
+    });
+    let result = f();
+    if with_cpu(|cpu| std::mem::take(&mut cpu.pmi_pending)) {
+        with_cpu(|cpu| cpu.mask = 0);
+        note(|| "the PM interrupt is replayed".into());
+        handle();
+    }
+    with_cpu(|cpu| {
+        cpu.mask = 0;
+        cpu.facility.context.ee = true;
+    });
+    result
 }
 
 /// Calls `f` with interrupts off.

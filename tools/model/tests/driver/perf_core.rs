@@ -24,13 +24,8 @@ mod task;
 pub use event::{Event, Recorded};
 pub use task::Task;
 
-use crate::{
-    history::oracle::{CODES, Counts},
-    machine::{ensure, with_cpu},
-    perf_bindings::pmu,
-};
+use crate::{history::oracle::Counts, machine::ensure, perf_bindings::pmu};
 use kernel::cpu::CPUS;
-use pmu_model::Processor;
 use std::{
     cell::{Cell, RefCell},
     ptr::null_mut,
@@ -126,32 +121,36 @@ impl PerfCore {
         self.cpus[cpu].sched_cb_usage.get()
     }
 
-    /// The counters of this CPU counted so much at an instruction of the kernel: those of events
-    /// that include the kernel, and of no others.
-    pub fn count_in_kernel(&self, counted: &[u32; 6]) {
+    /// The counters of this CPU counted so much at an instruction of the kernel that takes so many
+    /// cycles: those of events that include the kernel what the events say, the others nothing.
+    pub fn count_in_kernel(&self, counted: &[u32; 6], cycles: u32) {
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         for event in self.all.borrow().iter() {
             if event.oncpu.get() == Some(here) && event.idx() > 0 && event.counter_runs() {
                 let more: u64 = counted[event.idx() - 1].into();
-                let counts = !event.excludes_kernel();
-                // `restore_pmao` has PMC6 overflow, whosever it is.
-                let is_ebb = event.attr().config >> 63 != 0;
-                if is_ebb && with_cpu(|cpu| cpu.facility.processor()) == Processor::Power8E {
-                    continue;
-                }
-                let id = event.id;
-                ensure(counts || more == 0, || {
-                    format!("event {id} counts in the kernel")
+                let expected = match Counts::of(event) {
+                    _ if event.excludes_kernel() => 0,
+                    Counts::Cycles => cycles.into(),
+                    Counts::Instructions => 1,
+                    Counts::Branches | Counts::Others | Counts::Marked => 0,
+                };
+                ensure(more == expected, || {
+                    format!(
+                        "event {} counts {more} in the kernel, not {expected}",
+                        event.id
+                    )
                 });
-                let always = CODES.iter().any(|(code, counts)| {
-                    let always = matches!(counts, Counts::Cycles | Counts::Instructions);
-                    always && *code == event.attr().config & !(0b11 << 62)
-                });
-                let right = !counts || !always || more > 0;
-                ensure(right, || format!("event {id} does not count in the kernel"));
                 event.in_kernel.set(event.in_kernel.get() + more);
+                event.occurred(more);
             }
         }
+    }
+
+    /// Where the program of this CPU goes on when the kernel returns to it.
+    pub fn program_nip(&self) -> Option<u64> {
+        let here = kernel::cpu::CpuId::current().as_u32() as usize;
+        let task = self.running[here].get()?;
+        Some(self.tasks.borrow()[task].nip.get())
     }
 
     fn cpu(&self) -> &CpuContext {

@@ -83,8 +83,11 @@ pub enum Op {
     Run(u8, u8, u8, u8),
     /// A program enters the kernel as a counter may overflow, and the PM interrupt comes after so
     /// many instructions there. The PMU may have sampled the kernel by then: 0 for none, 1 for its
-    /// data, 2 for its instruction.
-    Syscall(u8, u8, u8),
+    /// data, 2 for its instruction. Or the kernel masks PM interrupts meanwhile, and replays it.
+    Syscall(u8, u8, u8, bool),
+    /// A counter of a CPU may overflow right before the next step, if that is in the kernel, and
+    /// the PM interrupt has to wait.
+    Hold(u8),
     /// Instructions of the kernel on a CPU, with PM interrupts masked or not.
     Kernel(u8, u8, bool),
     Open(u8, Wish),
@@ -119,7 +122,7 @@ impl Op {
     pub fn random(random: &mut Random) -> Self {
         let a = random.below(256) as u8;
         let b = random.below(256) as u8;
-        match random.below(110) {
+        match random.below(116) {
             0..=24 => Self::Switch(a, b),
             25..=54 => {
                 let cycles = 1 + random.below(4) as u8;
@@ -143,10 +146,11 @@ impl Op {
             97 => Self::Online(a),
             98 => Self::Preempt(a),
             99 => Self::Sleep(a, random.one_in(2)),
-            100..=103 => Self::Syscall(a, b % 4, random.below(3) as u8),
+            100..=103 => Self::Syscall(a, b % 4, random.below(3) as u8, random.one_in(2)),
             104..=105 => Self::Rotate(a),
             106 => Self::Elapse(a),
             107 => Self::Exec(a),
+            108..=113 => Self::Hold(a),
             _ => Self::Adjust(a, 1 + random.below(60) as u16),
         }
     }

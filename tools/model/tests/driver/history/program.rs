@@ -6,9 +6,16 @@
 //! If the group's events exclude the kernel, it makes no difference what the kernel does. The
 //! counters of those that do not go on there, and may raise the alert.
 
-use crate::perf_core::Event;
-use pmu_model::{BHRB_ENTRIES, Facility, Instruction, Isa, Processor, bescr, mmcr0, spr};
-use std::rc::Rc;
+mod after_kernel;
+mod settings;
+
+pub use settings::check_closed;
+
+use crate::perf_core::{Event, PerfCore};
+use after_kernel::alert;
+use pmu_model::{BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, mmcr0, mmcr2, spr};
+use settings::check_settings;
+use std::{collections::HashMap, rc::Rc};
 
 /// The numbers in problem state.
 const fn user(number: u32) -> u32 {
@@ -18,12 +25,25 @@ const fn user(number: u32) -> u32 {
 /// The program of a task.
 pub struct Program {
     own: Facility,
-    /// The group's events, each with the number of its counter.
-    counters: Vec<(usize, usize)>,
-    /// The counters, PMC1 first, whose events include the kernel.
-    in_kernel: [bool; 6],
+    /// Where it goes on.
+    pub nip: u64,
+    /// The events of its group that are on the PMU.
+    counters: Vec<Counter>,
+    /// What the counters of those held that are not, by the events' numbers, and what these had
+    /// counted in the kernel then.
+    saved: HashMap<usize, (u64, u64)>,
     /// POWER8E delays the alert that is in PMAO.
     is_delayed: bool,
+}
+
+/// An event of a group on the PMU.
+struct Counter {
+    id: usize,
+    /// 0 for PMC1.
+    pmc: usize,
+    includes_kernel: bool,
+    /// What it had counted in the kernel by the last comparison.
+    in_kernel: u64,
 }
 
 /// Whether a group counts the kernel.
@@ -31,201 +51,193 @@ pub fn counts_kernel(events: &[Rc<Event>]) -> bool {
     events.iter().any(|event| !event.excludes_kernel())
 }
 
-/// The counters of the active events of an EBB group.
-fn counters(events: &[Rc<Event>]) -> Vec<(usize, usize)> {
-    events.iter().map(|event| (event.id, event.idx())).collect()
+fn counters(events: &[Rc<Event>]) -> Vec<Counter> {
+    let counter = |event: &Rc<Event>| Counter {
+        id: event.id,
+        pmc: event.idx() - 1,
+        includes_kernel: !event.excludes_kernel(),
+        in_kernel: event.in_kernel.get(),
+    };
+    events.iter().map(counter).collect()
+}
+
+/// What an event has counted in the kernel.
+fn in_kernel(id: usize) -> u64 {
+    PerfCore::get().all.borrow()[id].in_kernel.get()
+}
+
+/// The registers that tell of the sampled instruction.
+fn of_sample(processor: Processor) -> &'static [u32] {
+    let all = &[spr::SIAR, spr::SDAR, spr::SIER, spr::SIER2, spr::SIER3];
+    if processor.isa() >= Isa::V31 {
+        all
+    } else {
+        &all[..3]
+    }
+}
+
+const NEGATIVE: u64 = 0x8000_0000;
+const EBB: [u32; 3] = [spr::BESCR, spr::EBBHR, spr::EBBRR];
+
+/// The bits of the kernel that the program finds around its own in MMCR0 and MMCR2.
+fn kernels(facility: &Facility) -> [u64; 2] {
+    [
+        facility.mfspr(spr::MMCR0) & !mmcr0::USER,
+        facility.mfspr(spr::MMCR2) & !mmcr2::USER,
+    ]
 }
 
 impl Program {
-    /// A program whose group came to a CPU anew: from now on it has what is in the registers there.
-    /// Nothing of that may be anybody else's. `is_new` says that the group was on none before.
-    pub fn new(facility: &Facility, events: &[Rc<Event>], is_new: bool) -> Self {
-        let program = Self::resume(facility, events);
-        for number in 0..6 {
-            let used = program.has_counter(number);
-            let value = facility.mfspr(spr::PMC1 + number as u32);
-            // PMC5 and PMC6 run beside each other.
-            let goes_on = counts_kernel(events) && (used || number >= 4);
-            assert!(
-                used && !is_new || value == 0 || goes_on && value < 100,
-                "PMC{} is {value:#x}",
-                number + 1
-            );
-        }
-        assert_eq!(facility.mfbhrbe(0), 0, "a branch of somebody else");
-        if is_new {
-            Self::check_reset(facility);
-        }
-        program
-    }
-
-    /// A program that goes on with what is in the registers.
-    pub fn resume(facility: &Facility, events: &[Rc<Event>]) -> Self {
-        let mut own = facility.clone();
-        (own.context.problem, own.context.ee) = (true, true);
+    /// A program that has not used the facility yet.
+    pub fn new(processor: Processor, context: Context, nip: u64) -> Self {
+        let mut own = Facility::new(processor);
+        own.context = Context {
+            problem: true,
+            ee: true,
+            ..context
+        };
         Self {
             own,
-            counters: counters(events),
-            in_kernel: core::array::from_fn(|pmc| {
-                let on = |event: &&Rc<Event>| event.idx() == pmc + 1;
-                events
-                    .iter()
-                    .find(on)
-                    .is_some_and(|event| !event.excludes_kernel())
-            }),
+            nip,
+            counters: Vec::new(),
+            saved: HashMap::new(),
             is_delayed: false,
         }
     }
 
-    /// Checks that the registers are those of a program that has written none.
-    pub fn check_reset(facility: &Facility) {
-        let mut of_new = vec![
-            (spr::SIAR, 0),
-            (spr::SDAR, 0),
-            (spr::SIER, 0),
-            (spr::MMCR2, 0),
-            (spr::MMCR0, mmcr0::PMAE),
-        ];
-        if facility.processor().isa() >= Isa::V31 {
-            of_new.extend([(spr::SIER2, 0), (spr::SIER3, 0)]);
+    /// Another group is on the PMU from now on, or others of its events. Counters keep what they
+    /// held when their event was last on it, and the program its registers; but one that `is_new`,
+    /// on no PMU before, finds all as if it had written none.
+    pub fn regroup(&mut self, facility: &Facility, events: &[Rc<Event>], is_new: bool) {
+        // A counter may have overflowed in the kernel on the way out.
+        let overflows = |counter: &Counter| {
+            let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32);
+            value < NEGATIVE && value + self.more_in_kernel(counter) >= NEGATIVE
+        };
+        if self.counters.iter().any(overflows) {
+            alert(&mut self.own);
+            for number in of_sample(self.own.processor()).to_vec() {
+                self.own.mtspr(number, facility.mfspr(number));
+            }
         }
-        for (number, reset) in of_new {
-            let value = facility.problem_mfspr(user(number));
-            assert_eq!(value, Ok(reset), "SPR {number} of a new program");
+        for counter in std::mem::take(&mut self.counters) {
+            let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32);
+            self.saved.insert(counter.id, (value, counter.in_kernel));
         }
+        for number in spr::PMC1..=spr::PMC6 {
+            self.own.mtspr(number, 0);
+        }
+        if is_new {
+            self.reset();
+        }
+        let user = self.own.mfspr(spr::MMCR0) & mmcr0::USER;
+        let user2 = self.own.mfspr(spr::MMCR2) & mmcr2::USER;
+        // An exception that exists stays.
+        self.own.mtspr(spr::MMCR0, mmcr0::FC | user & mmcr0::PMAO);
+        let [mmcr0, mmcr2] = kernels(facility);
+        self.own.mtspr(spr::MMCR2, mmcr2 | user2);
+        for number in [spr::MMCR1, spr::MMCR3, spr::MMCRA] {
+            self.own.mtspr(number, facility.mfspr(number));
+        }
+        self.counters = counters(events);
+        for counter in &mut self.counters {
+            let value;
+            (value, counter.in_kernel) = self.saved.remove(&counter.id).unwrap_or((0, 0));
+            self.own.mtspr(spr::PMC1 + counter.pmc as u32, value);
+        }
+        self.own.clrbhrb();
+        self.own.mtspr(spr::MMCR0, mmcr0 | user);
+    }
+
+    /// The registers are those of a program that has written none, but for BESCR and the like.
+    fn reset(&mut self) {
+        let processor = self.own.processor();
+        for number in of_sample(processor) {
+            self.own.mtspr(*number, 0);
+        }
+        let [mmcr0, mmcr2] = kernels(&self.own);
+        self.own.mtspr(spr::MMCR2, mmcr2);
+        self.own.mtspr(spr::MMCR0, mmcr0 & !mmcr0::EBE | mmcr0::FC);
+        self.own.mtspr(spr::MMCR0, mmcr0 | mmcr0::PMAE);
+        self.is_delayed = false;
+    }
+
+    /// Another program from now on, which goes on at `nip`. Its counters go on, but for what would
+    /// raise the old program's alert.
+    pub fn exec(&mut self, facility: Option<&Facility>, nip: u64) {
+        self.nip = nip;
+        for pmc in 0..6 {
+            if !self.has_counter(pmc) {
+                self.own.mtspr(spr::PMC1 + pmc as u32, 0);
+            }
+        }
+        for counter in &mut self.counters {
+            let number = spr::PMC1 + counter.pmc as u32;
+            let more = in_kernel(counter.id) - counter.in_kernel;
+            let found = facility.map_or(0, |facility| facility.mfspr(number));
+            if self.own.mfspr(number) + more >= NEGATIVE && found <= more {
+                self.own.mtspr(number, found);
+                counter.in_kernel += more;
+            }
+        }
+        for (id, (value, before)) in &mut self.saved {
+            let more = in_kernel(*id) - *before;
+            if *value + more >= NEGATIVE {
+                (*value, *before) = (0, *before + more);
+            }
+        }
+        for number in EBB {
+            self.own.mtspr(number, 0);
+        }
+        self.reset();
+        self.own.clrbhrb();
     }
 
     /// Whether an event is on PMC`number + 1`.
     pub fn has_counter(&self, number: usize) -> bool {
-        self.counters
-            .iter()
-            .any(|(_, counter)| *counter == number + 1)
+        self.counters.iter().any(|counter| counter.pmc == number)
     }
 
-    /// Whether it is still the program of this group.
+    /// Whether this is its group.
     pub fn has(&self, events: &[Rc<Event>]) -> bool {
-        self.counters == counters(events)
+        let own = self.counters.iter().map(|own| (own.id, own.pmc));
+        own.eq(events.iter().map(|event| (event.id, event.idx() - 1)))
     }
 
-    /// Executes an instruction. Returns where the program goes on.
+    /// Executes an instruction of the program. Returns where it goes on.
     pub fn execute(&mut self, instruction: &Instruction) -> u64 {
-        let before = self.own.mfspr(spr::MMCR0);
-        let next = self.own.execute(instruction).next;
-        let after = self.own.mfspr(spr::MMCR0);
-        // `pmu-ebb.rst`: an alert freezes the counters.
-        let alert = before & !after & mmcr0::PMAE != 0;
-        assert!(!alert || after & mmcr0::FC != 0, "an alert does not freeze");
-        next
+        self.nip = self.own.execute(instruction).next;
+        self.nip
     }
 
-    /// Does something to its facility.
-    pub fn apply<R>(&mut self, f: impl FnOnce(&mut Facility) -> R) -> R {
-        f(&mut self.own)
+    /// Does something to its facility, which returns where it goes on.
+    pub fn apply(&mut self, f: impl FnOnce(&mut Facility) -> u64) -> u64 {
+        self.nip = f(&mut self.own);
+        self.nip
     }
 
-    /// Whether a switch may change what the program finds: the limitations that
-    /// `Documentation/internals.md` tells. POWER8E delays an alert if the program is switched while
-    /// it has BESCR\[GE\] off. An alert that POWER8 missed, as the program enabled alerts with a
-    /// counter negative, comes then.
-    pub fn may_differ(&mut self) -> bool {
-        let processor = self.own.processor();
-        let mmcr0 = self.own.mfspr(spr::MMCR0);
-        let negative = (spr::PMC1..=spr::PMC6).any(|number| self.own.is_negative(number));
-        let is_off = self.own.mfspr(spr::BESCR) & bescr::GE == 0;
-        self.is_delayed = processor == Processor::Power8E
-            && mmcr0 & mmcr0::PMAO != 0
-            && (self.is_delayed || is_off);
-        self.is_delayed || (processor.isa() == Isa::V207 && mmcr0 & mmcr0::PMAE != 0 && negative)
-    }
-
-    /// Checks what the kernel's work can have changed, for a group that counts it.
-    pub fn check_after_kernel(&self, facility: &Facility, nip: u64) {
-        let [found, own] = [facility, &self.own].map(|of| move |number| of.mfspr(number));
-        let before = own(spr::MMCR0);
-        let after = found(spr::MMCR0);
-        let is_alert = (before ^ after) & (mmcr0::FC | mmcr0::PMAE | mmcr0::PMAO) != 0;
-        let counted = before & mmcr0::FC == 0;
-        let mut overflows = false;
-        for pmc in (0..6).filter(|pmc| self.has_counter(*pmc)) {
-            let number = spr::PMC1 + pmc as u32;
-            let more = (found(number) as u32).wrapping_sub(own(number) as u32);
-            let most = if self.in_kernel[pmc] && counted {
-                1 << 16
-            } else {
-                0
-            };
-            assert!(
-                more <= most,
-                "SPR {number}: {more} more after the kernel's work"
-            );
-            overflows |= facility.is_negative(number) && !self.own.is_negative(number);
-        }
-        let alerts = overflows && before & mmcr0::PMAE != 0;
-        assert!(is_alert || !alerts, "an alert in the kernel is lost");
-        let mut same = vec![spr::MMCR1, spr::MMCR2, spr::MMCR3, spr::EBBHR];
-        if !is_alert {
-            same.extend([spr::BESCR, spr::EBBRR, spr::SIAR, spr::SDAR, spr::SIER]);
-            same.extend([spr::SIER2, spr::SIER3]);
-        }
-        for number in same {
+    /// Checks what the program finds as the kernel returns to it at `nip`, and has it go on with
+    /// that.
+    pub fn sync(&mut self, facility: &Facility, events: &[Rc<Event>], nip: u64) {
+        check_settings(facility, events);
+        self.lose_counters(facility);
+        if self.may_differ() {
+            self.check_delayed(facility);
+        } else if counts_kernel(events) {
+            self.check_after_kernel(facility, nip);
+        } else {
+            self.check(facility);
             assert_eq!(
-                found(number),
-                own(number),
-                "SPR {number} after the kernel's work"
+                nip,
+                self.own.enter_problem_state(self.nip),
+                "where it goes on"
             );
-        }
-        if !is_alert {
+            self.nip = nip;
             return;
         }
-        let is_negative = (spr::PMC1..=spr::PMC6).any(|number| facility.is_negative(number));
-        let frozen = after & (mmcr0::FC | mmcr0::PMAE | mmcr0::PMAO) == mmcr0::FC | mmcr0::PMAO;
-        assert!(
-            is_negative && before & mmcr0::PMAE != 0 && frozen,
-            "MMCR0 is {after:#x} after the kernel's work, not {before:#x}"
-        );
-        let (was, is) = (own(spr::BESCR), found(spr::BESCR));
-        let on = bescr::GE | bescr::PME;
-        let (expected, branches) = match was & on {
-            both if both == on => (bescr::PMEO, true),
-            bescr::PME => (bescr::PMEO, false),
-            _ => (was, false),
-        };
-        assert_eq!(
-            is, expected,
-            "BESCR after an alert in the kernel; {was:#x} before"
-        );
-        assert!(
-            !branches || nip == own(spr::EBBHR) & !3,
-            "no EBB, but {nip:#x}"
-        );
-    }
-
-    /// The program goes on with what is in the registers, as a switch may have changed them.
-    pub fn follow(&mut self, facility: &Facility, events: &[Rc<Event>]) {
-        *self = Self {
-            is_delayed: self.is_delayed,
-            ..Self::resume(facility, events)
-        };
-    }
-
-    /// Sets those counters without an event to 0 that a switch has set to 0.
-    pub fn lose_counters(&mut self, facility: &Facility) {
-        for number in 0..6 {
-            if self.has_counter(number) {
-                continue;
-            }
-            let number = user(spr::PMC1) + number as u32;
-            let found = facility.problem_mfspr(number);
-            let own = self.own.problem_mfspr(number);
-            assert!(
-                found == own || found == Ok(0),
-                "SPR {number} is somebody else's: {found:x?}, its own {own:x?}"
-            );
-            if found != own {
-                let lost = self.own.problem_mtspr(number, 0);
-                assert_eq!(lost, Ok(()), "SPR {number} of a program with a group");
-            }
-        }
+        self.own = facility.clone();
+        (self.own.context.problem, self.own.context.ee) = (true, true);
+        (self.nip, self.counters) = (nip, counters(events));
     }
 
     /// Compares what the program finds on the CPU.
@@ -261,22 +273,4 @@ impl Program {
             assert_eq!(found, own, "entry {entry} of the BHRB");
         }
     }
-}
-
-/// What a program without a group must not read.
-pub fn check_closed(facility: &Facility) {
-    let counters = spr::PMC1..=spr::PMC6;
-    for number in counters.chain([spr::MMCR0, spr::MMCR2, spr::SIAR, spr::SDAR, spr::SIER]) {
-        let found = facility.problem_mfspr(user(number));
-        assert!(
-            found.is_err(),
-            "a program without EBBs reads SPR {number}: {found:x?}"
-        );
-    }
-    assert!(facility.problem_mfbhrbe(0).is_err(), "it reads the BHRB");
-    assert_eq!(
-        facility.mfspr(spr::MMCR0) & mmcr0::EBE,
-        0,
-        "it may get an EBB"
-    );
 }

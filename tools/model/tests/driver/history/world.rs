@@ -4,8 +4,9 @@
 
 use super::{
     op::{Op, UserWrite, Wish},
-    oracle::{CODES, Counts, EBB_CODES, Oracle, is_marked},
-    program::{Program, check_closed, counts_kernel},
+    oracle::{CODES, EBB_CODES, Oracle, is_marked},
+    program::{Program, check_closed},
+    text::instruction_at,
 };
 use crate::{
     driver::Takeover,
@@ -14,7 +15,7 @@ use crate::{
     perf_core::{Event, PerfCore, Task},
 };
 use kernel::{cpu::CPUS, prelude::ThisModule};
-use pmu_model::{Facility, Idle, Instruction, Processor, bescr, mmcr0, mmcr2, spr};
+use pmu_model::{Executed, Facility, Idle, Instruction, Processor, bescr, mmcr0, mmcr2, spr};
 use std::{
     collections::{HashMap, HashSet},
     panic::{AssertUnwindSafe, catch_unwind},
@@ -22,13 +23,16 @@ use std::{
 };
 
 mod branches;
+mod cpus;
 mod directed;
 mod events;
 mod invariants;
 mod programs;
+mod samples;
 mod stop_state;
 
 use branches::Recorded;
+use cpus::kernel_work;
 
 const MODULE: &ThisModule = &ThisModule;
 const TASKS: usize = 4;
@@ -54,6 +58,8 @@ pub struct World {
     /// The hypervisor dropped the registers of these CPUs, and the driver has not written them
     /// since.
     dropped: [bool; CPUS as usize],
+    /// On this CPU PM interrupts wait for what comes next.
+    held: Option<usize>,
     /// The branches of each CPU's program since it was switched in.
     recorded: [Recorded; CPUS as usize],
 }
@@ -70,7 +76,8 @@ impl World {
             core,
             takeover: Some(takeover),
             open: Vec::new(),
-            oracle: Oracle::new(processor),
+            oracle: Oracle::default(),
+            held: None,
             programs: HashMap::new(),
             seen: HashSet::new(),
             dropped: [false; CPUS as usize],
@@ -93,11 +100,23 @@ impl World {
     pub fn step(&mut self, op: &Op) {
         machine::note(|| format!("{op:?}"));
         self.recorded.iter_mut().for_each(Recorded::begin);
+        let held = self.held.take();
         match *op {
             Op::Run(cpu, count, cycles, branch) => self.run(self.cpu(cpu), count, cycles, branch),
             Op::User(cpu, write) => self.user(self.cpu(cpu), write),
-            Op::Syscall(cpu, count, late) => self.syscall(self.cpu(cpu), count, late),
-            _ => self.in_kernel(op),
+            Op::Syscall(cpu, count, late, masked) => {
+                self.syscall(self.cpu(cpu), count, late, masked);
+            }
+            Op::Hold(cpu) => self.held = Some(self.cpu(cpu)),
+            _ => {
+                if let Some(cpu) = held {
+                    self.overflow_unseen(cpu);
+                }
+                self.in_kernel(op);
+                if let Some(cpu) = held {
+                    self.let_interrupts_through(cpu);
+                }
+            }
         }
         if let Some(complaint) = kernel::complaint() {
             panic!("{complaint}");
@@ -115,13 +134,22 @@ impl World {
             Op::Elapse(cpu) => self.cpu(cpu),
             _ => 0,
         };
-        self.core.enter_kernel(cpu);
+        let core = self.core.clone();
+        // These are interrupts themselves.
+        match *op {
+            Op::Tick(_) => return core.tick(cpu),
+            Op::Rotate(_) => return core.rotate(cpu),
+            _ => {}
+        }
+        core.enter_kernel(cpu);
         branches::branch_in_real_mode();
         branches::branch_in_kernel();
-        let core = self.core.clone();
+        if !matches!(*op, Op::Kernel(_, _, true)) {
+            self.let_interrupts_through(cpu);
+        }
         match *op {
             Op::Switch(_, task) => self.switch(cpu, task),
-            Op::Kernel(_, count, masked) => self.kernel_work(cpu, count, masked),
+            Op::Kernel(_, count, masked) => kernel_work(count, masked),
             Op::Open(task, wish) => self.open(task, wish),
             Op::OpenEbb(task, code) => self.open_ebb(task, code),
             Op::Close(event) => {
@@ -150,23 +178,22 @@ impl World {
                     core.reset(&event);
                     let since = Self::counter(&event)
                         .map_or(0, |pmc| pmc.wrapping_sub(event.prev_count()).into());
-                    self.oracle.reset(&event, since);
+                    if !is_ebb(&event) {
+                        self.oracle.reset(&event, since);
+                    }
                 }
             }
             Op::Period(event, period) => {
                 let samples = |event: &Rc<Event>| event.attr().__bindgen_anon_1.sample_period > 0;
                 if let Some(event) = self.event(event).filter(samples) {
                     core.period(&event, u64::from(period) + 8);
-                    self.oracle.period(&event);
                 }
             }
             Op::Adjust(event, period) => {
                 if let Some(event) = self.event(event).filter(|event| event.sample_period() > 0) {
-                    self.adjust(&event, u64::from(period) + 8);
+                    core.adjust_period(&event, u64::from(period) + 8);
                 }
             }
-            Op::Tick(_) => core.tick(cpu),
-            Op::Rotate(_) => core.rotate(cpu),
             Op::Throttle(limit) => core.max_samples_per_tick.set(u32::from(limit % 8) + 1),
             Op::Fork(_) => self.fork(cpu),
             Op::Exec(_) => self.exec(cpu),
@@ -182,109 +209,10 @@ impl World {
             Op::Preempt(_) => self.preempt(cpu),
             Op::Elapse(_) => self.elapse(cpu),
             Op::Sleep(_, deep) => self.sleep(cpu, deep),
-            Op::Run(..) | Op::User(..) | Op::Syscall(..) => {}
+            Op::Run(..) | Op::User(..) | Op::Syscall(..) | Op::Hold(_) => {}
+            Op::Tick(_) | Op::Rotate(_) => {}
         }
         self.core.leave_kernel(cpu);
-    }
-
-    fn switch(&mut self, cpu: usize, task: u8) {
-        let tasks = self.core.tasks.borrow().len();
-        let task = usize::from(task) % (tasks + 1);
-        let next = (task < tasks).then_some(task);
-        let elsewhere = self.core.running.iter().any(|cpu| cpu.get() == next);
-        if next.is_none() || !elsewhere {
-            self.core.switch(cpu, next);
-            self.forget_branches(cpu);
-        }
-    }
-
-    fn exec(&mut self, cpu: usize) {
-        let Some(task) = self.core.running[cpu].get() else {
-            return;
-        };
-        self.core.exec(cpu);
-        self.forget_branches(cpu);
-        self.programs.remove(&task);
-        let group = self.active(cpu, true);
-        if !group.is_empty() {
-            // The counters of the events go on, but for what would raise the old program's alert.
-            let program = with_cpu(|cpu| {
-                // One that counts the kernel may cause the next one on the way to the new program.
-                let is_exact = !counts_kernel(&group);
-                if is_exact {
-                    Program::check_reset(&cpu.facility);
-                }
-                for number in (spr::PMC1..=spr::PMC6).filter(|_| is_exact) {
-                    assert!(
-                        !cpu.facility.is_negative(number),
-                        "SPR {number} is negative"
-                    );
-                }
-                assert_eq!(cpu.facility.mfbhrbe(0), 0, "a branch of the old program");
-                Program::resume(&cpu.facility, &group)
-            });
-            self.programs.insert(task, program);
-        }
-        for number in [spr::BESCR, spr::EBBHR, spr::EBBRR] {
-            let value = with_cpu(|cpu| cpu.facility.mfspr(number));
-            assert_eq!(value, 0, "SPR {number} after execve");
-        }
-    }
-
-    fn offline(&mut self, cpu: usize) {
-        if cpu == 0 || !self.core.online[cpu].get() {
-            return;
-        }
-        self.core.enter_kernel(cpu);
-        self.core.offline(cpu);
-        self.forget_branches(cpu);
-        self.core.run_on(0);
-    }
-
-    fn preempt(&mut self, cpu: usize) {
-        with_cpu(|cpu| {
-            if cpu.facility.context.hypervisor {
-                return;
-            }
-            cpu.facility.preempt(&mut cpu.lppaca);
-            if cpu.lppaca.pmcregs_in_use {
-                cpu.image_open = cpu.is_open();
-                cpu.taken_away = true;
-            }
-            // A hypervisor that does not keep the BHRB clears it at least.
-            cpu.facility.clrbhrb();
-        });
-        self.recorded[cpu].is_sure = false;
-        self.dropped[cpu] = with_cpu(|cpu| !cpu.lppaca.pmcregs_in_use);
-    }
-
-    fn sleep(&mut self, cpu: usize, deep: bool) {
-        // The kernel itself keeps no counter of an event in a deep state.
-        let busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
-        if self.core.running[cpu].get().is_none() && !busy {
-            let idle = if deep { Idle::Deep } else { Idle::Shallow };
-            with_cpu(|cpu| cpu.facility.sleep(idle));
-        }
-    }
-
-    /// The counters of stopped events, and PMC5 or PMC6 beside the other one, count on for nobody.
-    fn elapse(&self, cpu: usize) {
-        let here = |event: &&Rc<Event>| event.oncpu.get() == Some(cpu);
-        let events: Vec<_> = self.open.iter().filter(here).collect();
-        if events.is_empty() || events.iter().any(|event| is_ebb(event)) {
-            return;
-        }
-        let on = |index: usize| events.iter().find(|event| event.idx() == index);
-        with_cpu(|cpu| {
-            let fixed = cpu.facility.mfspr(spr::MMCR0) & mmcr0::FC56 == 0;
-            for index in 1..=6 {
-                let counts = on(index).map_or(fixed && index > 4, |event| !event.counter_runs());
-                if counts {
-                    let number = spr::PMC1 + index as u32 - 1;
-                    cpu.facility.mtspr(number, NEGATIVE - 3);
-                }
-            }
-        });
     }
 
     /// What an event's counter holds, if it is on one that runs.
@@ -305,6 +233,7 @@ impl World {
                 assert_eq!(event.count(), 0, "event {}: count", event.id);
             } else {
                 self.oracle.check(event, Self::counter(event));
+                Self::check_period(event);
             }
         }
         self.check_branches();
@@ -334,7 +263,6 @@ impl World {
                 // SAFETY: The task is there, and nobody changes it meanwhile.
                 let used = unsafe { (*self.core.task(task).raw()).thread.used_ebb };
                 assert_eq!(used, 1, "task {task}: debuggers see no EBB registers");
-                with_cpu(|at| self.programs[&task].check(&at.facility));
             } else if !self.dropped[cpu] {
                 with_cpu(|at| check_closed(&at.facility));
             }

@@ -6,6 +6,7 @@
 
 use super::{Event, PerfCore, Recorded};
 use crate::{
+    history::oracle,
     machine::{MSR_PR, ensure, note, with_cpu, with_machine},
     perf_bindings::*,
 };
@@ -14,7 +15,7 @@ use kernel::{
     ffi::{c_char, c_int, c_void},
     zeroed,
 };
-use pmu_model::{mmcra, spr};
+use pmu_model::spr;
 use std::{cell::Cell, ptr::null_mut};
 
 const ENODEV: c_int = -19;
@@ -125,7 +126,8 @@ pub unsafe fn perf_event_overflow(
     });
     // SAFETY: The caller guarantees a sample, initialised as far as its flags say.
     let (data, named) = unsafe { (&*data, (*regs).__bindgen_anon_1.__bindgen_anon_1) };
-    if event.sample_period() == 0 {
+    // SAFETY: The event's structure is there.
+    if unsafe { (*event.raw()).hw.sample_period } == 0 {
         return 0;
     }
     let interrupts = event.interrupts.get();
@@ -152,13 +154,10 @@ pub unsafe fn perf_event_overflow(
             true => Some(unsafe { data.weight.full }),
             false => None,
         },
-        alert: with_machine(|machine| machine.alert).expect("a PM interrupt"),
-        is_marking: with_cpu(|cpu| cpu.facility.mfspr(spr::MMCRA)) & mmcra::SAMPLE_ENABLE != 0,
-        in_kernel: event.in_kernel.get(),
-        next_period: event.sample_period(),
     };
     note(|| format!("event {}: sample {recorded:x?}", event.id));
     event.samples.borrow_mut().push(recorded);
+    check_sample(event, &recorded);
     core.untimed.set(true);
     core.check_extended_regs(event);
     if has(perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK) {
@@ -170,6 +169,16 @@ pub unsafe fn perf_event_overflow(
         event.branches.set(Some(stack.to_vec()));
     }
     0
+}
+
+/// Compares a sample as it is recorded.
+fn check_sample(event: &Event, sample: &Recorded) {
+    let processor = with_cpu(|cpu| cpu.facility.processor());
+    let alert = with_machine(|machine| machine.alert).expect("a PM interrupt");
+    if let Err(why) = oracle::check_sample(processor, event, sample, alert) {
+        let id = event.id;
+        kernel::complain(format_args!("event {id}: {sample:x?}: {why}; {alert:x?}"));
+    }
 }
 
 /// What a sample shows of the PMU's registers, if the event asks for them

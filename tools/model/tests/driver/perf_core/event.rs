@@ -2,7 +2,7 @@
 
 //! An event.
 
-use crate::{machine::Alert, perf_bindings::*};
+use crate::perf_bindings::*;
 use kernel::{bindings::list_head, zeroed};
 use std::{
     cell::{Cell, RefCell, UnsafeCell},
@@ -26,14 +26,6 @@ pub struct Recorded {
     /// Where the data came from, and the weight, likewise.
     pub data_src: Option<u64>,
     pub weight: Option<u64>,
-    /// What the facility told when the interrupt came.
-    pub alert: Alert,
-    /// It was to sample at random.
-    pub is_marking: bool,
-    /// What the event had counted in the kernel by then.
-    pub in_kernel: u64,
-    /// The period that began then.
-    pub next_period: u64,
 }
 
 /// An event.
@@ -58,8 +50,10 @@ pub struct Event {
     pub branches: Cell<Option<Vec<perf_branch_entry>>>,
     /// What it counted in the kernel.
     pub in_kernel: Cell<u64>,
-    /// perf core began a period anew: what it had counted in the kernel then, and its samples.
-    pub began: Cell<Option<(u64, usize)>>,
+    /// The period that runs: its length, and what is left of it.
+    period: Cell<(u64, i64)>,
+    /// The samples that should have been counted as lost.
+    pub lost: Cell<u64>,
 }
 
 impl Event {
@@ -76,13 +70,11 @@ impl Event {
         raw.pmu = pmu;
         raw.attr = attr;
         raw.parent = parent.as_ref().map_or(null_mut(), |parent| parent.raw());
-        // SAFETY: Numbers without an invariant.
-        unsafe {
-            raw.hw.sample_period = attr.__bindgen_anon_1.sample_period;
-            let sampling = &mut raw.hw.__bindgen_anon_2.__bindgen_anon_1;
-            sampling.last_period = raw.hw.sample_period;
-            sampling.period_left = raw.hw.sample_period as _;
-        }
+        raw.hw.sample_period = attr.__bindgen_anon_1.sample_period;
+        raw.hw.__bindgen_anon_2.__bindgen_anon_1 = hw_perf_event__bindgen_ty_2__bindgen_ty_1 {
+            last_period: raw.hw.sample_period,
+            period_left: raw.hw.sample_period as i64,
+        };
         // As `has_branch_stack()` events get the levels of the event when they name none.
         raw.state = if attr.flags & 1 != 0 {
             perf_event_state_PERF_EVENT_STATE_OFF
@@ -105,8 +97,10 @@ impl Event {
             samples: RefCell::default(),
             branches: Cell::default(),
             in_kernel: Cell::new(0),
-            began: Cell::default(),
+            period: Cell::default(),
+            lost: Cell::new(0),
         });
+        event.begin_period(attr.__bindgen_anon_1.sample_period);
         // SAFETY: The event is there, and nobody else has it.
         unsafe {
             let raw = event.raw();
@@ -166,6 +160,35 @@ impl Event {
         unsafe { (*self.raw()).hw.sample_period }
     }
 
+    /// A period of this length begins.
+    pub fn begin_period(&self, length: u64) {
+        self.period.set((length, length as i64));
+    }
+
+    /// What it counts occurred so often.
+    pub fn occurred(&self, count: u64) {
+        let (length, left) = self.period.get();
+        self.period.set((length, left - count as i64));
+    }
+
+    /// What is left of the period, 0 or less if its sample is due.
+    pub fn left(&self) -> i64 {
+        self.period.get().1
+    }
+
+    /// A sample ends the period. Returns how long that was; `None` if it is not over.
+    pub fn end_period(&self) -> Option<u64> {
+        let (length, left) = self.period.get();
+        if left > 0 {
+            return None;
+        }
+        let next = self.sample_period();
+        let left = left + next as i64;
+        self.period
+            .set((next, if left > 0 { left } else { next as i64 }));
+        Some(length)
+    }
+
     /// Whether it samples with this format, a bit of `PERF_SAMPLE_*`.
     pub fn samples_with(&self, format: u32) -> bool {
         self.attr().sample_type & u64::from(format) != 0
@@ -194,20 +217,6 @@ impl Event {
 
     pub fn excludes_user(&self) -> bool {
         self.flag(perf_event_attr::exclude_user_raw)
-    }
-
-    /// A period begins anew, with what the event counts from now on.
-    pub fn begin_period(&self) {
-        // SAFETY: The structure is this event's, and its counter stopped.
-        unsafe {
-            (*self.raw())
-                .hw
-                .__bindgen_anon_2
-                .__bindgen_anon_1
-                .period_left = 0;
-        }
-        let samples = self.samples.borrow().len();
-        self.began.set(Some((self.in_kernel.get(), samples)));
     }
 
     /// The leader of its group.

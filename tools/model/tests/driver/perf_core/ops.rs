@@ -7,7 +7,7 @@ use super::{
     sched::{EVENT_FLEXIBLE, EVENT_PINNED, call},
 };
 use crate::{
-    machine::{irqs_off, switch_to, with_machine},
+    machine::{self, irqs_off, switch_to, with_cpu, with_machine},
     perf_bindings::*,
 };
 use std::rc::Rc;
@@ -15,22 +15,26 @@ use std::rc::Rc;
 const EINVAL: i32 = -22;
 
 impl PerfCore {
-    /// Calls `f` on another CPU, in an interrupt (`cpu_function_call()`).
+    /// Calls `f` on a CPU: in an interrupt, unless this one is in the kernel there
+    /// (`cpu_function_call()`).
     pub(super) fn on_cpu<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
         let before = with_machine(|machine| machine.current);
         let task = kernel::bindings::get_current();
         self.run_on(cpu);
-        let problem = crate::machine::with_cpu(|cpu| {
-            let before = cpu.facility.context.problem;
-            cpu.facility.context.problem = false;
-            before
-        });
-        let result = irqs_off(f);
-        if problem {
-            crate::machine::with_cpu(|cpu| {
-                cpu.nip = cpu.facility.enter_problem_state(cpu.nip);
-            });
-        }
+        let in_program = with_cpu(|cpu| cpu.facility.context.problem);
+        let result = if in_program || cpu != before {
+            if in_program {
+                self.enter_kernel(cpu);
+            }
+            let result = machine::interrupt(f);
+            if in_program {
+                self.leave_kernel(cpu);
+            }
+            machine::take_interrupt();
+            result
+        } else {
+            irqs_off(f)
+        };
         switch_to(before as u32);
         kernel::bindings::set_current(task);
         result
@@ -219,7 +223,9 @@ impl PerfCore {
                 self.perf_pmu_disable();
                 call!(self.pmu(), stop(raw, 0));
             }
-            event.begin_period();
+            // SAFETY: As above.
+            unsafe { (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left = 0 };
+            event.begin_period(period);
             if active {
                 call!(self.pmu(), start(raw, 0));
                 if event.interrupts.get() == u32::MAX {
@@ -239,17 +245,19 @@ impl PerfCore {
                 (*raw).hw.sample_period = period;
                 (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left
             };
+            // Then a period begins when the event gets on a CPU.
+            if left == 0 {
+                event.begin_period(period);
+            }
             if !event.is_active() || !event.counter_runs() {
-                // One that `PERF_EVENT_IOC_PERIOD` began, and that is still to come.
-                if left == 0 {
-                    event.begin_period();
-                }
                 return;
             }
             self.perf_pmu_disable();
             if left > 8 * period as i64 {
                 call!(self.pmu(), stop(raw, 0));
-                event.begin_period();
+                // SAFETY: As above.
+                unsafe { (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left = 0 };
+                event.begin_period(period);
                 call!(self.pmu(), start(raw, 0));
             }
             self.perf_pmu_enable();

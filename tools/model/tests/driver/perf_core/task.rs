@@ -34,7 +34,7 @@ pub struct Task {
 static MM: mm_struct = mm_struct;
 
 impl Task {
-    /// A task. The thread's registers are those of the parent's `thread_struct`.
+    /// A task. What a parent had is gone but for MMCR3, SIER2 and SIER3 (`clear_task_ebb()`).
     pub fn new(number: u64, parent: Option<&Self>) -> Rc<Self> {
         let mut raw = match parent {
             // SAFETY: Nobody changes it meanwhile.
@@ -42,6 +42,9 @@ impl Task {
             None => task_struct::default(),
         };
         raw.mm = (&raw const MM).cast_mut();
+        let before = std::mem::replace(&mut raw.thread, task_struct::default().thread);
+        (raw.thread.mmcr3, raw.thread.sier2) = (before.mmcr3, before.sier2);
+        raw.thread.sier3 = before.sier3;
         let task = Rc::new(Self {
             raw: UnsafeCell::new(raw),
             regs: UnsafeCell::default(),

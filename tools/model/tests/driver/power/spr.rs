@@ -3,7 +3,7 @@
 //! The instructions that `rust/power` is made of, executed by the model. Each is an instruction of
 //! the kernel that the facility counts, so alerts occur between any two of them.
 
-use crate::machine::{Entry, MASK_STD, ensure, execute, with_cpu, with_machine};
+use crate::machine::{Cpu, Entry, MASK_STD, ensure, execute, with_cpu, with_machine};
 use pmu_model::{Context, Facility, spr};
 use std::mem::MaybeUninit;
 
@@ -39,6 +39,9 @@ pub fn write<const N: u32>(value: u64) {
     log(true, N, value);
     execute(|facility| facility.mtspr(N, value));
     with_cpu(|cpu| cpu.image_open |= cpu.lppaca.pmcregs_in_use && cpu.is_open());
+    if N == spr::SIAR {
+        with_cpu(Cpu::siar_is_written);
+    }
 }
 
 pub fn irq_soft_mask() -> u8 {

@@ -108,7 +108,7 @@ fn a_sample_shows_nothing_of_the_kernel_to_one_event_and_all_to_the_next() {
         Op::Switch(0, 0),
         Op::Open(0, CYCLES),
         Op::Open(0, of_kernel),
-        Op::Syscall(0, 1, 2),
+        Op::Syscall(0, 1, 2, false),
     ];
     run(&history, |world, _| {
         let samples = world.open.iter().map(|event| event.samples.borrow().len());
@@ -167,4 +167,61 @@ fn branches_are_recorded_anew_when_another_event_leaves_with_its_filter() {
         let samples = world.open.iter().map(|event| event.samples.borrow().len());
         assert_eq!(samples.collect::<Vec<_>>(), [1]);
     });
+}
+
+#[test]
+fn an_event_that_finds_no_counter_uses_no_branch_stacks() {
+    // 500fa, 600f4, 100f0, 200fa, 30002, 4001e.
+    let on_each = [2, 3, 4, 6, 8, 9].map(|code| {
+        let count = Wish {
+            code,
+            period: 0,
+            ..CYCLES
+        };
+        Op::Open(0, count)
+    });
+    let seventh = Wish {
+        registers: false,
+        branches: 1,
+        ..CYCLES
+    };
+    let history = [
+        &[Op::Switch(0, 0)],
+        on_each.as_slice(),
+        &[Op::Open(0, seventh)],
+    ]
+    .concat();
+    run(&history, |world, _| {
+        let active = world.open.iter().map(|event| event.is_active());
+        let expected = [true, true, true, true, true, true, false];
+        assert_eq!(active.collect::<Vec<_>>(), expected);
+    });
+}
+
+/// On PMC1 to PMC4.
+const ON_FOUR: [u8; 4] = [11, 6, 8, 9];
+
+#[test]
+fn events_of_a_task_may_be_counted_by_those_that_need_the_run_latch() {
+    // 1e has no counter left, but 600f4 counts the same for a program, and from v3.1 on always.
+    for of_cpu in [false, true] {
+        let of = |code, member| Wish {
+            code,
+            period: 0,
+            registers: false,
+            member,
+            of_cpu,
+            ..CYCLES
+        };
+        let [first, others @ ..] = ON_FOUR;
+        let mut history = vec![Op::Switch(0, 0), Op::Open(0, of(first, false))];
+        history.extend(others.map(|code| Op::Open(0, of(code, true))));
+        history.extend([Op::Open(0, of(0, true)), Op::Run(0, 5, 3, 2)]);
+        run(&history, |world, facility| {
+            let on_pmu = world.open.iter().filter(|event| event.idx() > 0);
+            let v31 = facility.processor().isa() >= pmu_model::Isa::V31;
+            let expected = if v31 || !of_cpu { 5 } else { 4 };
+            assert_eq!((world.open.len(), on_pmu.count()), (expected, expected));
+        });
+    }
 }

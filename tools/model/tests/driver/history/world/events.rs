@@ -8,12 +8,6 @@ use super::*;
 const REGISTERS: u64 = 0b11 << 49 | 0x3f << 51 | 0b11 << 57;
 
 impl World {
-    /// perf core finds another period for an event.
-    pub(super) fn adjust(&mut self, event: &Rc<Event>, period: u64) {
-        self.core.adjust_period(event, period);
-        self.oracle.period(event);
-    }
-
     pub(super) fn attr(code: u64, period: u64) -> perf_event_attr {
         let mut attr = perf_event_attr {
             type_: perf_type_id_PERF_TYPE_RAW,
@@ -25,7 +19,7 @@ impl World {
     }
 
     pub(super) fn open(&mut self, task: u8, wish: Wish) {
-        let (code, counts) = CODES[usize::from(wish.code) % CODES.len()];
+        let (code, _) = CODES[usize::from(wish.code) % CODES.len()];
         let mut attr = Self::attr(code, wish.period);
         attr.set_exclude_kernel(wish.exclude_kernel.into());
         attr.set_exclude_user(wish.exclude_user.into());
@@ -69,13 +63,13 @@ impl World {
             attr.set_pinned(wish.pinned.into());
             attr.set_exclusive(wish.exclusive.into());
         }
-        self.add(attr, place, leader.as_ref(), counts);
+        self.add(attr, place, leader.as_ref());
     }
 
     pub(super) fn open_ebb(&mut self, task: u8, code: u8) {
         let bhrb = if code & 0x80 != 0 { BHRB } else { 0 };
         let counts_kernel = code & 0x60 == 0x60;
-        let (code, counts) = CODES[usize::from(code) % EBB_CODES];
+        let (code, _) = CODES[usize::from(code) % EBB_CODES];
         let mut attr = Self::attr(code | EBB | bhrb, 0);
         attr.set_exclude_kernel(u64::from(!counts_kernel));
         let task = usize::from(task) % self.core.tasks.borrow().len();
@@ -86,7 +80,7 @@ impl World {
             attr.set_pinned(1);
             attr.set_exclusive(1);
         }
-        self.add(attr, place, leader.as_ref(), counts);
+        self.add(attr, place, leader.as_ref());
     }
 
     pub(super) fn add(
@@ -94,14 +88,13 @@ impl World {
         attr: perf_event_attr,
         place: (Option<usize>, Option<usize>),
         leader: Option<&Rc<Event>>,
-        counts: Counts,
     ) {
         let offline = place.1.is_some_and(|cpu| !self.core.online[cpu].get());
         if self.open.len() >= MOST_EVENTS || offline {
             return;
         }
         if let Ok(event) = self.core.open(attr, place, leader, None) {
-            self.oracle.open(&event, counts);
+            self.oracle.open(&event);
             if leader.is_some_and(|leader| self.seen.contains(&leader.id)) {
                 self.seen.insert(event.id);
             }
@@ -127,9 +120,7 @@ impl World {
             .cloned()
             .collect();
         for event in inherited {
-            let parent = event.parent.as_ref().expect("the event of the parent");
-            let counts = self.oracle.counts(parent).expect("a known event");
-            self.oracle.open(&event, counts);
+            self.oracle.open(&event);
             self.open.push(event);
         }
     }

@@ -2,14 +2,7 @@
 
 //! Programs run, and write their registers.
 
-use super::{
-    super::{
-        oracle::Place,
-        text::{branch_at, instruction_at},
-    },
-    *,
-};
-use pmu_model::sier;
+use super::{super::text::branch_at, *};
 
 impl World {
     /// The active events on a CPU, EBB events or the others.
@@ -24,7 +17,6 @@ impl World {
         let Some(task) = self.core.running[cpu].get() else {
             return;
         };
-        let events = self.active(cpu, false);
         let has_group = self.sync_program(cpu, task);
         for number in 0..count {
             let address = with_cpu(|cpu| cpu.nip);
@@ -38,17 +30,11 @@ impl World {
             if takes_branch {
                 self.recorded[cpu].push(address);
             }
-            let counting: Vec<_> = events.iter().filter(|event| event.counter_runs()).collect();
-            let executed = execute_in_program(&instruction);
-            let place = Place {
-                address,
-                next: executed.next,
-                in_kernel: false,
-                siar_is_kernel: false,
-            };
-            for event in counting {
-                self.oracle.executed(event, &instruction, place);
-            }
+            let executed = self.execute(cpu, &instruction);
+            machine::take_interrupt();
+            self.active(cpu, false)
+                .iter()
+                .for_each(|event| Self::check_period(event));
             self.check_branches();
             if let Some(program) = self.programs.get_mut(&task).filter(|_| has_group) {
                 let next = program.execute(&instruction);
@@ -59,61 +45,21 @@ impl World {
     }
 
     /// A program executes an instruction that enters the kernel. An alert is an interrupt only
-    /// after `count` instructions there; see [`super::super::op::Op::Syscall`] for `late`.
-    pub(super) fn syscall(&mut self, cpu: usize, count: u8, late: u8) {
-        self.core.run_on(cpu);
-        let Some(task) = self.core.running[cpu].get() else {
-            return;
-        };
-        if self.sync_program(cpu, task) {
+    /// after `count` instructions there; see [`super::super::op::Op::Syscall`] for `late` and
+    /// `masked`.
+    pub(super) fn syscall(&mut self, cpu: usize, count: u8, late: u8, masked: bool) {
+        if !self.overflow_unseen(cpu) {
             return;
         }
-        let events = self.active(cpu, false);
-        let address = with_cpu(|cpu| {
-            cpu.facility.context.ee = false;
-            cpu.nip
-        });
-        let instruction = Instruction {
-            cycles: 9,
-            ..instruction_at(address, 0x10_0000)
-        };
-        let counting: Vec<_> = events.iter().filter(|event| event.counter_runs()).collect();
-        let next = execute_in_program(&instruction).next;
         self.core.enter_kernel(cpu);
         with_cpu(|cpu| {
-            if cpu.facility.mfspr(spr::MMCR0) & mmcr0::PMAO == 0 {
-                return;
-            }
-            if late > 0 {
-                cpu.facility.mtspr(spr::SDAR, machine::KERNEL_DATA);
-            }
-            if late > 1 {
-                cpu.facility.mtspr(spr::SIAR, machine::KERNEL_TEXT);
-                cpu.facility.mtspr(spr::SIER, sier::SIARV | sier::SDARV);
+            if late > 0 && cpu.facility.mfspr(spr::MMCR0) & mmcr0::PMAO != 0 {
+                cpu.sample_kernel(late > 1);
             }
         });
-        branches::branch_in_kernel();
-        for _ in 0..count {
-            machine::execute(|_| ());
-        }
-        with_cpu(|cpu| cpu.facility.context.ee = true);
-        machine::take_interrupt();
-        let place = Place {
-            address,
-            next,
-            in_kernel: true,
-            siar_is_kernel: late > 1,
-        };
-        for event in counting {
-            self.oracle.executed(event, &instruction, place);
-        }
-        self.core.leave_kernel(cpu);
-    }
-
-    /// The kernel does something else for a while.
-    pub(super) fn kernel_work(&mut self, cpu: usize, count: u8, masked: bool) {
         if masked {
             machine::irq_save(machine::MASK_STD | machine::MASK_PMI);
+            self.let_interrupts_through(cpu);
         }
         branches::branch_in_kernel();
         for _ in 0..count {
@@ -121,47 +67,34 @@ impl World {
         }
         if masked {
             machine::irq_restore(0);
+        } else {
+            self.let_interrupts_through(cpu);
         }
-        for event in self.active(cpu, false) {
-            self.oracle.kernel_worked(&event);
-        }
+        self.core.leave_kernel(cpu);
     }
 
-    /// Has the task's program be the one of the group on the CPU. Returns whether there is one.
+    /// Has the task's program be the one of the group on the CPU, and checks what it finds. Returns
+    /// whether there is a group.
     pub(super) fn sync_program(&mut self, cpu: usize, task: usize) -> bool {
         let group = self.active(cpu, true);
         if group.is_empty() {
             return false;
         }
-        let known = self.programs.get_mut(&task);
-        let known = known.filter(|known| known.has(&group));
-        let program = with_cpu(|cpu| match known {
-            Some(known) => {
-                let may_differ = known.may_differ();
-                if counts_kernel(&group) {
-                    if !may_differ {
-                        known.check_after_kernel(&cpu.facility, cpu.nip);
-                    }
-                    known.follow(&cpu.facility, &group);
-                } else if may_differ {
-                    known.follow(&cpu.facility, &group);
-                } else {
-                    known.lose_counters(&cpu.facility);
-                }
-                None
+        let is_new = group.iter().all(|event| !self.seen.contains(&event.id));
+        let nip = self.core.task(task).nip.get();
+        with_cpu(|cpu| {
+            let program = self.programs.entry(task).or_insert_with(|| {
+                Program::new(cpu.facility.processor(), cpu.facility.context, nip)
+            });
+            if !program.has(&group) {
+                program.regroup(&cpu.facility, &group, is_new);
             }
-            None => {
-                let is_new = group.iter().all(|event| !self.seen.contains(&event.id));
-                Some(Program::new(&cpu.facility, &group, is_new))
-            }
+            program.sync(&cpu.facility, &group, cpu.nip);
         });
         for event in &group {
             self.seen.insert(event.id);
             let members = event.leader().group.borrow();
             self.seen.extend(members.iter().map(|event| event.id));
-        }
-        if let Some(program) = program {
-            self.programs.insert(task, program);
         }
         true
     }
@@ -186,6 +119,7 @@ impl World {
         let nip = with_cpu(|cpu| cpu.nip);
         let instruction = Instruction::at(nip);
         let executed = execute_in_program(&instruction);
+        machine::take_interrupt();
         assert_eq!(
             executed.next,
             program.execute(&instruction),

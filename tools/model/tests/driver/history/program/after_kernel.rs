@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What may have changed for a program with an EBB group when the kernel returns to it: what a group
+//! that counts the kernel counted, and the driver's limitations.
+
+use super::{Counter, EBB, Program, in_kernel, of_sample, user};
+use crate::machine::{KERNEL_DATA, KERNEL_TEXT};
+use pmu_model::{Facility, Isa, Processor, bescr, mmcr0, spr};
+
+impl Program {
+    /// Whether a switch may change what the program finds: the limitations that
+    /// `Documentation/internals.md` tells. POWER8E delays an alert if the program is switched while
+    /// it has BESCR\[GE\] off. An alert that POWER8 missed, as the program enabled alerts with a
+    /// counter negative, comes then.
+    pub(super) fn may_differ(&mut self) -> bool {
+        let processor = self.own.processor();
+        let mmcr0 = self.own.mfspr(spr::MMCR0);
+        let is_off = self.own.mfspr(spr::BESCR) & bescr::GE == 0;
+        self.is_delayed = processor == Processor::Power8E
+            && mmcr0 & mmcr0::PMAO != 0
+            && (self.is_delayed || is_off);
+        self.is_delayed || self.misses_alert()
+    }
+
+    /// Whether POWER8 has missed an alert.
+    pub(super) fn misses_alert(&self) -> bool {
+        let negative = (spr::PMC1..=spr::PMC6).any(|number| self.own.is_negative(number));
+        let enabled = self.own.mfspr(spr::MMCR0) & mmcr0::PMAE != 0;
+        self.own.processor().isa() == Isa::V207 && enabled && negative
+    }
+
+    /// Checks all but the moment of the alert that [`Program::may_differ`] tells of.
+    pub(super) fn check_delayed(&self, facility: &Facility) {
+        let [found, own] = [facility, &self.own].map(|of| of.mfspr(spr::MMCR0));
+        let alert = own & !mmcr0::PMAE | mmcr0::PMAO | mmcr0::FC;
+        assert!(
+            found == own || self.misses_alert() && found == alert,
+            "MMCR0 is {found:#x}, not {own:#x}"
+        );
+        for number in [spr::MMCR1, spr::MMCR2, spr::EBBHR] {
+            self.check_register(facility, number, 0);
+        }
+        let is_alert = found != own;
+        for counter in &self.counters {
+            let more = self.more_in_kernel(counter);
+            self.check_register(facility, spr::PMC1 + counter.pmc as u32, more);
+        }
+        if !is_alert && !self.counters.iter().any(|counter| counter.includes_kernel) {
+            for number in of_sample(facility.processor()) {
+                self.check_register(facility, *number, 0);
+            }
+        }
+    }
+
+    fn check_register(&self, facility: &Facility, number: u32, more: u64) {
+        let (found, own) = (facility.mfspr(number), self.own.mfspr(number));
+        assert_eq!(found, own + more, "SPR {number} after the kernel's work");
+    }
+
+    /// What a counter has counted in the kernel since the last comparison.
+    pub(super) fn more_in_kernel(&self, counter: &Counter) -> u64 {
+        in_kernel(counter.id) - counter.in_kernel
+    }
+
+    /// Checks what the kernel's work can have changed, for a group that counts it.
+    pub(super) fn check_after_kernel(&self, facility: &Facility, nip: u64) {
+        let [found, own] = [facility, &self.own].map(|of| move |number| of.mfspr(number));
+        let before = own(spr::MMCR0);
+        let after = found(spr::MMCR0);
+        let mut overflows = false;
+        for counter in &self.counters {
+            let number = spr::PMC1 + counter.pmc as u32;
+            self.check_register(facility, number, self.more_in_kernel(counter));
+            overflows |= facility.is_negative(number) && !self.own.is_negative(number);
+        }
+        let is_alert = overflows && before & mmcr0::PMAE != 0;
+        let expected = if overflows {
+            after_overflow(before)
+        } else {
+            before
+        };
+        assert_eq!(
+            after, expected,
+            "MMCR0 after the kernel's work; {before:#x} before"
+        );
+        for number in [spr::MMCR1, spr::MMCR2, spr::MMCR3, spr::EBBHR] {
+            self.check_register(facility, number, 0);
+        }
+        let sampled = if is_alert {
+            [(spr::SIAR, KERNEL_TEXT), (spr::SDAR, KERNEL_DATA)]
+        } else {
+            [spr::SIAR, spr::SDAR].map(|number| (number, own(number)))
+        };
+        for (number, value) in sampled {
+            let found = found(number);
+            let same = found == value || is_alert && found & !0xfff == value;
+            assert!(same, "SPR {number} is {found:#x} after the kernel's work");
+        }
+        let mut branched = self.own.clone();
+        if is_alert {
+            alert(&mut branched);
+        }
+        assert_eq!(
+            nip,
+            branched.enter_problem_state(self.nip),
+            "where the program goes on after the kernel's work"
+        );
+        for number in EBB {
+            let expected = branched.mfspr(number);
+            assert_eq!(
+                found(number),
+                expected,
+                "SPR {number} after the kernel's work"
+            );
+        }
+    }
+
+    /// Sets those counters without an event to 0 that a switch has set to 0. PMC5 and PMC6 run
+    /// beside each other, in the kernel too if the group counts that.
+    pub(super) fn lose_counters(&mut self, facility: &Facility) {
+        let counts_kernel = self.counters.iter().any(|counter| counter.includes_kernel);
+        for number in 0..6 {
+            if self.has_counter(number) {
+                continue;
+            }
+            let number = user(spr::PMC1) + number as u32;
+            let found = facility.problem_mfspr(number);
+            let own = self.own.problem_mfspr(number);
+            let runs = number >= user(spr::PMC1) + 4 && counts_kernel;
+            let is_idle = found == own || found == Ok(0);
+            assert!(
+                is_idle || runs && found.is_ok_and(|found| found < 1 << 16),
+                "SPR {number} is somebody else's: {found:x?}, its own {own:x?}"
+            );
+            if found != own {
+                let lost = self.own.problem_mtspr(number, found.unwrap_or(0));
+                assert_eq!(lost, Ok(()), "SPR {number} of a program with a group");
+            }
+        }
+    }
+}
+
+/// MMCR0 after a counter has overflowed in the kernel.
+fn after_overflow(before: u64) -> u64 {
+    if before & mmcr0::PMAE == 0 {
+        before | mmcr0::FC
+    } else {
+        before & !mmcr0::PMAE | mmcr0::FC | mmcr0::PMAO
+    }
+}
+
+/// A counter overflows in the kernel.
+pub(super) fn alert(own: &mut Facility) {
+    let before = own.mfspr(spr::MMCR0);
+    own.mtspr(spr::MMCR0, after_overflow(before));
+    // Which no write of MMCR0 does on POWER8E.
+    let bescr = own.mfspr(spr::BESCR);
+    if before & mmcr0::PMAE != 0 && bescr & bescr::PME != 0 {
+        own.mtspr(spr::BESCR, bescr & !bescr::PME | bescr::PMEO);
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the kernel sets for a program: that of a group by the codes of its events, and nothing that
+//! a program without a group could read.
+
+use super::{counts_kernel, user};
+use crate::perf_core::Event;
+use pmu_model::{Facility, Isa, mmcr0, mmcr2, mmcra, spr};
+use std::rc::Rc;
+
+/// Checks what the kernel sets for a group, by the codes of its events: that each counts what it
+/// asks for, where it asks for, and raises an alert; and that the program has its registers.
+pub(super) fn check_settings(facility: &Facility, events: &[Rc<Event>]) {
+    let [mmcr0, mmcr1, mmcr2, mmcra] =
+        [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::MMCRA].map(|number| facility.mfspr(number));
+    let on = |pmc: usize| events.iter().find(|event| event.idx() == pmc + 1);
+    let v31 = facility.processor().isa() >= Isa::V31;
+    let hypervisor = facility.context.hypervisor;
+    let bit = |is_set: bool, field| if is_set { field } else { 0 };
+    let counts_kernel = counts_kernel(events);
+    // Freezing all in the kernel freezes the BHRB too.
+    let (of_kernel, of_kernel2) = if hypervisor {
+        (mmcr0::FCH, mmcr2::FCH)
+    } else {
+        (mmcr0::FCS, mmcr2::FCS)
+    };
+    let expected = mmcr0::FCECE
+        | mmcr0::EBE
+        | mmcr0::BHRBA
+        | 0b10 << 18
+        | bit(v31, mmcr0::PMCCEXT)
+        | bit(on(0).is_some(), mmcr0::PMC1CE)
+        | bit((1..6).any(|pmc| on(pmc).is_some()), mmcr0::PMCJCE)
+        | bit(!v31 && !counts_kernel, of_kernel);
+    let fixed = on(4).is_some() || on(5).is_some();
+    let expected = expected | bit(!fixed, mmcr0::FC56);
+    let any = mmcr0::USER | mmcr0::CC56RUN | bit(!hypervisor, mmcr0::FCH);
+    assert_eq!(
+        mmcr0 & !any,
+        expected,
+        "MMCR0 of a group, but what may differ"
+    );
+    for pmc in 0..6 {
+        let Some(event) = on(pmc) else {
+            continue;
+        };
+        let code = event.attr().config;
+        let id = event.id;
+        assert_eq!(code >> 16 & 0xf, pmc as u64 + 1, "event {id}: its counter");
+        if pmc < 4 {
+            let select = mmcr1 >> (24 - 8 * pmc) & 0xff;
+            assert_eq!(select, code & 0xff, "event {id}: its select in MMCR1");
+        }
+        let frozen = mmcr2 << (9 * pmc) & (0x7f << 57) & !mmcr2::FCP0;
+        let frozen = frozen & !bit(!hypervisor, mmcr2::FCH);
+        let expected = bit(event.excludes_kernel(), of_kernel2);
+        assert_eq!(frozen, expected, "event {id}: where it is frozen");
+    }
+    let records = events
+        .iter()
+        .any(|event| event.attr().config >> 62 & 1 != 0);
+    assert_eq!(mmcra & mmcra::SAMPLE_ENABLE, 0, "instructions are marked");
+    if v31 {
+        assert_eq!(mmcra & mmcra::BHRBRD == 0, records, "MMCRA[BHRBRD]");
+    }
+}
+
+/// What a program without a group must not read.
+pub fn check_closed(facility: &Facility) {
+    let counters = spr::PMC1..=spr::PMC6;
+    for number in counters.chain([spr::MMCR0, spr::MMCR2, spr::SIAR, spr::SDAR, spr::SIER]) {
+        let found = facility.problem_mfspr(user(number));
+        assert!(
+            found.is_err(),
+            "a program without EBBs reads SPR {number}: {found:x?}"
+        );
+    }
+    assert!(facility.problem_mfbhrbe(0).is_err(), "it reads the BHRB");
+    assert_eq!(
+        facility.mfspr(spr::MMCR0) & mmcr0::EBE,
+        0,
+        "it may get an EBB"
+    );
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! CPUs switch, come and go, sleep, or are taken away; the kernel works on them.
+
+use super::*;
+
+impl World {
+    pub(super) fn switch(&mut self, cpu: usize, task: u8) {
+        let tasks = self.core.tasks.borrow().len();
+        let task = usize::from(task) % (tasks + 1);
+        let next = (task < tasks).then_some(task);
+        let elsewhere = self.core.running.iter().any(|cpu| cpu.get() == next);
+        if next.is_none() || !elsewhere {
+            self.core.switch(cpu, next);
+            self.forget_branches(cpu);
+        }
+    }
+
+    pub(super) fn exec(&mut self, cpu: usize) {
+        let Some(task) = self.core.running[cpu].get() else {
+            return;
+        };
+        self.core.exec(cpu);
+        self.forget_branches(cpu);
+        let nip = self.core.task(task).nip.get();
+        if let Some(program) = self.programs.get_mut(&task) {
+            let is_active = self
+                .open
+                .iter()
+                .any(|event| is_ebb(event) && event.oncpu.get() == Some(cpu));
+            with_cpu(|cpu| program.exec(Some(&cpu.facility).filter(|_| is_active), nip));
+        }
+        for number in [spr::BESCR, spr::EBBHR, spr::EBBRR] {
+            let value = with_cpu(|cpu| cpu.facility.mfspr(number));
+            assert_eq!(value, 0, "SPR {number} after execve");
+        }
+    }
+
+    pub(super) fn offline(&mut self, cpu: usize) {
+        if cpu == 0 || !self.core.online[cpu].get() {
+            return;
+        }
+        self.core.enter_kernel(cpu);
+        self.core.offline(cpu);
+        self.forget_branches(cpu);
+        self.core.run_on(0);
+    }
+
+    pub(super) fn preempt(&mut self, cpu: usize) {
+        if with_cpu(|cpu| cpu.facility.context.hypervisor) {
+            return;
+        }
+        with_cpu(|cpu| {
+            cpu.facility.preempt(&mut cpu.lppaca);
+            if cpu.lppaca.pmcregs_in_use {
+                cpu.image_open = cpu.is_open();
+                cpu.taken_away = true;
+            }
+            // A hypervisor that does not keep the BHRB clears it at least.
+            cpu.facility.clrbhrb();
+        });
+        self.recorded[cpu].is_sure = false;
+        self.dropped[cpu] = with_cpu(|cpu| !cpu.lppaca.pmcregs_in_use);
+    }
+
+    pub(super) fn sleep(&mut self, cpu: usize, deep: bool) {
+        // The kernel itself keeps no counter of an event in a deep state.
+        let busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
+        if self.core.running[cpu].get().is_none() && !busy {
+            let idle = if deep { Idle::Deep } else { Idle::Shallow };
+            with_cpu(|cpu| cpu.facility.sleep(idle));
+        }
+    }
+
+    /// The counters of stopped events, and PMC5 or PMC6 beside the other one, count on for nobody.
+    pub(super) fn elapse(&self, cpu: usize) {
+        let here = |event: &&Rc<Event>| event.oncpu.get() == Some(cpu);
+        let events: Vec<_> = self.open.iter().filter(here).collect();
+        if events.is_empty() || events.iter().any(|event| is_ebb(event)) {
+            return;
+        }
+        let on = |index: usize| events.iter().find(|event| event.idx() == index);
+        with_cpu(|cpu| {
+            let fixed = cpu.facility.mfspr(spr::MMCR0) & mmcr0::FC56 == 0;
+            for index in 1..=6 {
+                let counts = on(index).map_or(fixed && index > 4, |event| !event.counter_runs());
+                if counts {
+                    let number = spr::PMC1 + index as u32 - 1;
+                    cpu.facility.mtspr(number, NEGATIVE - 3);
+                }
+            }
+        });
+    }
+}
+
+/// The kernel does something else for a while.
+pub(super) fn kernel_work(count: u8, masked: bool) {
+    if masked {
+        machine::irq_save(machine::MASK_STD | machine::MASK_PMI);
+    }
+    with_cpu(|cpu| cpu.facility.context.ee = true);
+    machine::take_interrupt();
+    branches::branch_in_kernel();
+    for _ in 0..count {
+        machine::execute(|_| ());
+    }
+    if masked {
+        machine::irq_restore(0);
+    }
+}

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A CPU: its facility, and what the kernel keeps for it.
+
+use super::{KERNEL_DATA, KERNEL_TEXT};
+use pmu_model::{Executed, Facility, Instruction, Lppaca, Processor, mmcr0, mmcra, sier, spr};
+
+/// An instruction that the PMU sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct Sampled {
+    pub address: u64,
+    pub data: u64,
+}
+
+/// A CPU.
+pub struct Cpu {
+    pub facility: Facility,
+    pub lppaca: Lppaca,
+    /// Programs can write the registers that a hypervisor may have kept last.
+    pub image_open: bool,
+    /// The CPU was taken away since its registers were last in use or kept open.
+    pub taken_away: bool,
+    /// The bit of the paca.
+    pub pmi_pending: bool,
+    /// The mask in software.
+    pub mask: u8,
+    /// The PMU's registers were turned on since the CPU came up.
+    pub pmcs_enabled: bool,
+    /// Where the program goes on.
+    pub nip: u64,
+    /// Where the kernel does.
+    pub(super) kernel_nip: u64,
+    /// The instruction that the PMU sampled last, if SIAR still has it.
+    pub(super) sampled: Option<Sampled>,
+    /// The counters that samples show.
+    pub ext_regs: [usize; 6],
+    /// Handlers of other interrupts let PM interrupts through.
+    pub prompt: bool,
+}
+
+impl Cpu {
+    pub(super) fn new(processor: Processor, hypervisor: bool) -> Self {
+        let mut facility = Facility::new(processor);
+        facility.context.hypervisor = hypervisor;
+        Self {
+            facility,
+            lppaca: Lppaca::default(),
+            image_open: false,
+            taken_away: false,
+            pmi_pending: false,
+            mask: 0,
+            pmcs_enabled: false,
+            nip: 0,
+            kernel_nip: KERNEL_TEXT,
+            sampled: None,
+            ext_regs: [0; 6],
+            prompt: false,
+        }
+    }
+}
+
+impl Cpu {
+    /// Whether a hypervisor would keep registers that programs can write.
+    pub fn is_open(&self) -> bool {
+        let open = mmcr0::pmcc(self.facility.mfspr(spr::MMCR0)) == 0b10;
+        open && !self.facility.context.hypervisor
+    }
+
+    /// Executes an instruction, and keeps in mind whether the PMU samples it.
+    pub(super) fn execute(&mut self, instruction: &Instruction) -> Executed {
+        let marks = |facility: &Facility| facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
+        let alerts = |facility: &Facility| facility.mfspr(spr::MMCR0) & mmcr0::PMAE != 0;
+        let could = alerts(&self.facility);
+        let executed = self.facility.execute(instruction);
+        let samples = match marks(&self.facility) {
+            true => could && instruction.marked.is_some(),
+            false => could && !alerts(&self.facility),
+        };
+        if samples {
+            self.sampled = Some(Sampled {
+                address: instruction.address,
+                data: instruction.data.unwrap_or(0),
+            });
+        }
+        executed
+    }
+
+    /// The kernel wrote SIAR.
+    pub fn siar_is_written(&mut self) {
+        self.sampled = None;
+    }
+
+    /// The PMU has sampled another instruction before the interrupt of an alert comes: only SDAR is
+    /// that one's, or all is.
+    pub fn sample_kernel(&mut self, all: bool) {
+        let address = self.kernel_nip;
+        self.facility.mtspr(spr::SDAR, KERNEL_DATA);
+        if all {
+            self.facility.mtspr(spr::SIAR, address);
+            self.facility.mtspr(spr::SIER, sier::SIARV | sier::SDARV);
+        }
+        if let Some(sampled) = &mut self.sampled {
+            sampled.data = KERNEL_DATA;
+        }
+        if all {
+            self.sampled = Some(Sampled {
+                address,
+                data: KERNEL_DATA,
+            });
+        }
+    }
+}
