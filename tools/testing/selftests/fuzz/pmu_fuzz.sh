@@ -1,0 +1,117 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Processes that do anything to the PMU that a program can, by a seed (pmu_fuzz): alone and beside
+# what disturbs a PMU.
+#
+# usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [TEST...]
+#
+#   --seed N       another course of events
+#   --lives N      lives of each process in each test (default 4)
+#   --processes N  processes beside four bystanders (default 16)
+#   TEST           these only: alone, beside_all, swapped, repeats
+
+# The tests are called by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
+# shellcheck source=tools/testing/selftests/pmu/disturb.sh
+. "$programs/disturb.sh"
+
+seed=1 lives=4 processes=16
+while [ $# -gt 0 ]; do
+	case $1 in
+	--seed) seed=$2 && shift 2 ;;
+	--lives) lives=$2 && shift 2 ;;
+	--processes) processes=$2 && shift 2 ;;
+	-*)
+		echo "usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [TEST...]" >&2
+		exit 2
+		;;
+	*) break ;;
+	esac
+done
+
+# A kernel that checks itself takes several times as long for a sample and for an EBB's signal: of
+# periods that are shorter than that nothing else gets on.
+least=
+! is_debug_kernel || least='--least-period 20000 --least-ebb 1000'
+
+# fuzz OPTION...: the processes by themselves.
+fuzz() {
+	# shellcheck disable=SC2086
+	pmu_fuzz --processes "$processes" --lives "$lives" --seed "$seed" $least "$@" </dev/null
+}
+
+# fuzz_beside "FUNCTION..."
+fuzz_beside() {
+	# shellcheck disable=SC2086
+	beside "$1" pmu_fuzz --processes "$processes" --lives "$lives" --seed "$seed" $least
+	quiet
+	must pmu_tool count
+}
+
+alone() {
+	fuzz_beside ''
+}
+
+# CPUs come and go; perf counts all, and records branches of all; the module cannot be removed.
+beside_all() {
+	functions=
+	! command -v perf >/dev/null || functions='perf_stat perf_record perf_record_branches'
+	[ "$number_of_cpus" -eq 1 ] || functions="$functions hotplug" cpus_come_and_go=yes
+	! loaded || functions="$functions rmmod_insmod"
+	fuzz_beside "$functions"
+}
+
+# Events of all kinds while the PMU changes hands: the module goes whenever nobody has an event
+# open. The built-in driver knows nothing of marks, and loses EBBs.
+swapped() {
+	needs_module
+	watch_log
+	fuzz --no-ebb --unchecked --release --least-period 20000 >"$work/fuzz" 2>&1 &
+	fuzz=$!
+	swaps=0
+	# Each change waits for RCU, with the PMU in nobody's hands.
+	echo 1 >/sys/kernel/rcu_expedited
+	while kill -0 "$fuzz" 2>/dev/null; do
+		! loaded || ! rmmod "$NAME" 2>/dev/null || swaps=$((swaps + 1))
+		loaded || insmod "$MODULE"
+	done
+	wait "$fuzz"
+	status=$?
+	echo 0 >/sys/kernel/rcu_expedited
+	cat "$work/fuzz"
+	echo "swaps $swaps"
+	[ "$swaps" -gt 0 ] || fail "the module never went"
+	[ "$status" -eq 0 ] || fail "pmu_fuzz gave status $status"
+	load
+	quiet
+	must pmu_tool count
+}
+
+# asked: what a run asks for by its seed, as one number.
+asked() {
+	fuzz >"$work/fuzz" || {
+		cat "$work/fuzz" >&2
+		fail "pmu_fuzz failed"
+	}
+	sed -n 's/^total: .* asked \([0-9a-f]*\) .*/\1/p' "$work/fuzz"
+}
+
+# The same seed asks for the same, another one for something else.
+repeats() {
+	first=$(asked) || exit
+	again=$(asked) || exit
+	seed=$((seed + 1))
+	other=$(asked) || exit
+	echo "$first, again $again, with another seed $other"
+	[ -n "$first" ] && [ "$first" = "$again" ] || fail "not the same again"
+	[ "$first" != "$other" ] || fail "the seed does not matter"
+}
+
+# So that samples leave half of the time to others: each event has some in a tick, and then none.
+(cd /proc/sys/kernel && echo 99 >perf_cpu_time_max_percent && echo 2500 >perf_event_max_sample_rate &&
+	echo 100 >perf_cpu_time_max_percent)
+
+[ $# -gt 0 ] || set -- alone beside_all swapped repeats
+run_tests "$@"

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A process that has no EBB event, but is ready for EBBs: none may come, no register of the PMU
+//! may be read, and its EBB registers stay as it set them.
+
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use ebb::reg::Bescr;
+use ebb_selftests::session;
+use ktap::Outcome;
+use ktap::check;
+use ktap::process::NOBODY;
+use ktap::process::become_user;
+use perf_event::Attr;
+
+use crate::Options;
+use crate::children;
+use crate::handler;
+use crate::marks::Page;
+use crate::random::Random;
+use crate::registers;
+use crate::registers::EBB;
+use crate::tally::Tally;
+use crate::view;
+
+/// What it has in BESCR.
+const OPEN: Bescr = Bescr(Bescr::GE.0 | Bescr::PME.0);
+
+/// Stands by until all others are done.
+pub fn stand_by(number: u64, tally: &Tally, options: Options) -> Outcome {
+    children::end_with_parent();
+    registers::survive()?;
+    let page = Page::map(number)?;
+    // Every second one counts something; while the PMU changes hands it may not.
+    let event = Attr::instructions().user_only().enabled();
+    let counts = number.is_multiple_of(2) && !options.release;
+    let _event = counts.then(|| event.open()).transpose()?;
+    if number % 4 < 2 {
+        become_user(NOBODY)?;
+        children::end_with_parent();
+    }
+    handler::install(handler::address());
+    handler::write_bescr(OPEN);
+    let wanted = [handler::address(), 0, OPEN.0].map(Some);
+    let mut random = Random::new(options.seed, &[number]);
+    while !tally.done.load(Relaxed) {
+        page.branch(random.up_to_bits(10));
+        session::work_for(random.up_to_bits(14));
+        // Rarely, as each look is some signals.
+        std::thread::sleep(Duration::from_millis(1));
+        if options.unchecked {
+            continue;
+        }
+        let seen = view::look(number, &mut random)?;
+        check!(seen == 0, "counters can be read without an EBB event");
+        let registers = EBB.each_ref().map(|register| register.read());
+        check!(
+            registers == wanted,
+            "EBBHR, EBBRR, BESCR: {registers:x?}, not {wanted:x?}"
+        );
+        check!(handler::count() == 0, "an EBB without an EBB event");
+    }
+    Ok(())
+}

@@ -1,0 +1,342 @@
+// SPDX-License-Identifier: GPL-2.0
+//! The events that a process has open, and what it does with them.
+
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering::Relaxed;
+
+use ktap::Outcome;
+use ktap::check;
+use ktap::cpu;
+use perf_event::Attr;
+use perf_event::Event;
+use pmu_selftests::regs;
+use pmu_selftests::ring::Record;
+use pmu_selftests::ring::Ring;
+
+use crate::attr;
+use crate::attr::Limits;
+use crate::marks;
+use crate::random::Digest;
+use crate::random::Random;
+use crate::tally::Count;
+use crate::tally::Tally;
+
+/// Events that a process has open at most.
+const MOST: usize = 10;
+
+/// PERF_EVENT_IOC_PAUSE_OUTPUT and _MODIFY_ATTRIBUTES, as powerpc numbers them.
+const PAUSE_OUTPUT: libc::Ioctl = 0x8004_2409_u32 as libc::Ioctl;
+const MODIFY_ATTRIBUTES: libc::Ioctl = 0x8008_240b_u32 as libc::Ioctl;
+
+/// An event and its buffer.
+struct Slot {
+    event: Event,
+    ring: Option<Ring>,
+    /// What comes into the buffer is this process's own.
+    own: bool,
+}
+
+impl Slot {
+    fn is_ebb(&self) -> bool {
+        self.event.attr().as_raw().config & ebb::config::EBB != 0
+    }
+}
+
+/// The events of a process.
+pub struct Events {
+    number: u64,
+    slots: Vec<Slot>,
+    /// It has opened an EBB event for itself.
+    pub had_ebb: bool,
+}
+
+impl Events {
+    /// None yet, of processes of this number.
+    pub fn new(number: u64) -> Self {
+        Self {
+            number,
+            slots: Vec::new(),
+            had_ebb: false,
+        }
+    }
+
+    /// One of those that are open.
+    fn any(&mut self, random: &mut Random) -> Option<&mut Slot> {
+        let index = random.next() as usize;
+        let length = self.slots.len();
+        (length > 0).then(|| &mut self.slots[index % length])
+    }
+
+    /// Asks for any event, for itself mostly.
+    pub fn open(
+        &mut self,
+        random: &mut Random,
+        limits: Limits,
+        tally: &Tally,
+        (asked, answered): (&mut Digest, &mut Digest),
+    ) {
+        let member = random.once_in(3);
+        let attr = attr::any(random, limits, member);
+        let target = random.below(12);
+        let (cpu, other) = (random.below(4) as libc::c_int, random.next());
+        let (leader, keep, map) = (random.next() as usize, random.once_in(4), random.once_in(2));
+        for word in words_of(&attr).into_iter().chain([target, other]) {
+            asked.add(word);
+        }
+        let is_ebb = attr.as_raw().config & ebb::config::EBB != 0;
+        let mut own = true;
+        let attr = match target {
+            0 => attr.cpu(cpu),
+            1 => {
+                own = false;
+                attr.pid(-1).cpu(cpu)
+            }
+            2 => {
+                own = false;
+                let entry = tally.entry(other % marks::NUMBERS);
+                if is_ebb {
+                    entry.ebb_by_other.store(true, Relaxed);
+                }
+                attr.pid(entry.pid.load(Relaxed))
+            }
+            _ => attr,
+        };
+        // Where there is a group for it, mostly the newest of its kind.
+        let fits = self.slots.iter().rev().find(|slot| slot.is_ebb() == is_ebb);
+        let leader = match leader % 8 {
+            _ if !member => None,
+            0 => self.slots.get(leader / 8 % MOST),
+            _ => fits,
+        };
+        self.had_ebb |= is_ebb;
+        let entry = tally.entry(self.number);
+        match attr.open_in(leader.map(|slot| &slot.event)) {
+            Ok(event) => {
+                entry.add(Count::Opened, 1);
+                answered.add(0);
+                if keep {
+                    // SAFETY: the descriptor is the event's; it stays open over execve.
+                    unsafe { libc::fcntl(event.as_raw_fd(), libc::F_SETFD, 0) };
+                }
+                if self.slots.len() == MOST {
+                    self.slots.remove(other as usize % MOST);
+                }
+                let samples = attr.as_raw().sample_type != 0 && attr.as_raw().write_backward() == 0;
+                let ring = (samples && map)
+                    .then(|| Ring::map(&event, 1).ok())
+                    .flatten();
+                self.slots.push(Slot { event, ring, own });
+            }
+            Err(error) => {
+                entry.add(Count::Refused, 1);
+                answered.add(error.errno().unwrap_or(0) as u64);
+            }
+        }
+    }
+
+    /// Closes one.
+    pub fn close(&mut self, random: &mut Random) {
+        let index = random.next() as usize;
+        if !self.slots.is_empty() {
+            self.slots.swap_remove(index % self.slots.len());
+        }
+    }
+
+    /// Closes all, leaders in any order.
+    pub fn close_all(&mut self) {
+        self.slots.clear();
+    }
+
+    /// After a fork the child has the events, but not their buffers.
+    pub fn forked(&mut self) {
+        self.had_ebb = false;
+        for slot in &mut self.slots {
+            // Another mapping may be at the address by now.
+            std::mem::forget(slot.ring.take());
+        }
+    }
+
+    /// Changes one with an ioctl.
+    pub fn control(&mut self, random: &mut Random, limits: Limits) {
+        let (what, value) = (random.below(12), random.up_to_bits(8));
+        let (period, rate) = (limits.period(random), 1000 + random.below(1500));
+        let attr = attr::any(random, limits, false);
+        let other = random.next() as usize;
+        let Some(index) = self
+            .slots
+            .len()
+            .checked_sub(1)
+            .map(|most| random.next() as usize % (most + 1))
+        else {
+            return;
+        };
+        let event = &self.slots[index].event;
+        // What is refused leaves things as they are, which is looked at elsewhere.
+        let _ = match what {
+            0 | 1 => event.enable(),
+            2 => event.disable(),
+            3 => event.reset(),
+            4 => event.refresh(value as i32),
+            5 if event.attr().as_raw().freq() != 0 => event.set_period(rate),
+            5 => event.set_period(period),
+            6 => event.enable_group(),
+            7 => event.reset_group(),
+            8 => {
+                let other = other % self.slots.len();
+                let own = self.slots[index].own;
+                let done = self.slots[index]
+                    .event
+                    .redirect_to(&self.slots[other].event);
+                self.slots[other].own &= own;
+                done
+            }
+            9 => event.id().map(drop),
+            10 => {
+                // SAFETY: an ioctl without a pointer.
+                unsafe { libc::ioctl(event.as_raw_fd(), PAUSE_OUTPUT, value & 1) };
+                Ok(())
+            }
+            _ => {
+                // SAFETY: the kernel only reads the structure, whose size it has.
+                unsafe { libc::ioctl(event.as_raw_fd(), MODIFY_ATTRIBUTES, attr.as_raw()) };
+                Ok(())
+            }
+        };
+    }
+
+    /// Enables or disables all that this thread has opened.
+    pub fn control_all(random: &mut Random) {
+        let _ = match random.below(3) {
+            0 => perf_event::disable_all(),
+            _ => perf_event::enable_all(),
+        };
+    }
+
+    /// Enables the first EBB event that is open; whether there is one.
+    pub fn enable_ebb(&self) -> bool {
+        let slot = self.slots.iter().find(|slot| slot.is_ebb());
+        slot.is_some_and(|slot| slot.event.enable().is_ok())
+    }
+
+    /// Reads as many bytes of one as may be wanted.
+    pub fn read(&mut self, random: &mut Random) {
+        let mut buffer = [0; 1024];
+        let length = random.below(1024) as usize;
+        if let Some(slot) = self.any(random) {
+            let _ = slot.event.read_bytes(&mut buffer[..length]);
+        }
+    }
+
+    /// Maps the buffer of one, or unmaps it.
+    pub fn map(&mut self, random: &mut Random) {
+        let pages = [0, 1, 1, 2][random.below(4) as usize];
+        if let Some(slot) = self.any(random) {
+            slot.ring = match slot.ring {
+                // The end of such a buffer is not where `Ring` looks for it.
+                None if slot.event.attr().as_raw().write_backward() == 0 => {
+                    Ring::map(&slot.event, pages).ok()
+                }
+                _ => None,
+            };
+        }
+    }
+
+    /// Has one send a signal when there is something in its buffer.
+    pub fn notify(&mut self, random: &mut Random) {
+        let signal = random.pick(&[0, libc::SIGUSR1, libc::SIGHUP]);
+        if let Some(slot) = self.any(random) {
+            let fd = slot.event.as_raw_fd();
+            // SAFETY: none of these takes a pointer; the process survives the signals.
+            unsafe {
+                libc::fcntl(fd, libc::F_SETOWN, libc::getpid());
+                libc::fcntl(fd, F_SETSIG, signal);
+                libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK);
+            }
+        }
+    }
+
+    /// Empties the buffers. Fails if something is in there that can only be of another process.
+    pub fn look(&mut self, tally: &Tally) -> Outcome {
+        for slot in &mut self.slots {
+            let Some(ring) = &mut slot.ring else { continue };
+            let records = ring.take();
+            let samples = records.iter().filter(|record| record.is_sample());
+            tally
+                .entry(self.number)
+                .add(Count::Samples, samples.clone().count() as u64);
+            if !slot.own {
+                continue;
+            }
+            let request = slot.event.attr().as_raw();
+            // The kernel's registers may hold what was another program's a moment ago.
+            if request.exclude_kernel() != 0 {
+                for record in &records {
+                    check_addresses(self.number, record)?;
+                }
+            }
+            if request.sample_type == attr::SAMPLE_REGS_INTR {
+                for sample in samples {
+                    check_counters(self.number, request.sample_regs_intr, &sample.words)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Fails if a record of a program's own event has another one's address.
+fn check_addresses(number: u64, record: &Record) -> Outcome {
+    let mut foreign = record.words.iter();
+    if let Some(address) = foreign.find(|&&word| marks::is_foreign_address(number, word)) {
+        check!(
+            false,
+            "record {}: {address:#x} is another program's",
+            record.kind
+        );
+    }
+    Ok(())
+}
+
+/// Fails if the registers `mask` of a sample, which has nothing else, have another one's counter.
+fn check_counters(number: u64, mask: u64, words: &[u64]) -> Outcome {
+    for pmc in regs::PMC1..regs::PMC1 + 6 {
+        let before = (mask & ((1 << pmc) - 1)).count_ones() as usize;
+        // The first word is the ABI.
+        if mask >> pmc & 1 == 1
+            && let Some(&value) = words.get(1 + before)
+        {
+            let foreign = marks::is_foreign_counter(number, value);
+            check!(
+                !foreign,
+                "sample: PMC{} is another program's: {value:#x}",
+                pmc - regs::PMC1 + 1
+            );
+        }
+    }
+    Ok(())
+}
+
+/// F_SETSIG of fcntl(2), which the libc crate does not have.
+const F_SETSIG: libc::c_int = 10;
+
+/// What a request is made of.
+fn words_of(attr: &Attr) -> [u64; 6] {
+    let raw = attr.as_raw();
+    [
+        raw.config,
+        // SAFETY: both fields are integers.
+        unsafe { raw.__bindgen_anon_1.sample_period },
+        raw.sample_type,
+        raw.branch_sample_type,
+        raw.sample_regs_intr,
+        raw.read_format,
+    ]
+}
+
+/// Has the caller run on some CPUs only, or on all.
+pub fn move_to(random: &mut Random, cpus: usize) {
+    let mask = random.next();
+    let chosen = (0..cpus).filter(|cpu| mask >> cpu & 1 == 1);
+    // Those may be away.
+    let _ = cpu::set_affinity(0, chosen);
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Many processes that do anything to the PMU that a program can, EBBs included, each by numbers
+//! that follow from a seed.
+//!
+//! ```text
+//! pmu_fuzz [--processes N] [--bystanders N] [--lives N] [--steps N] [--seed N]
+//!          [--least-period N] [--least-ebb N] [--no-ebb] [--unchecked] [--release]
+//! ```
+//!
+//! Each process has some lives, one after another, each in a process of its own: in a life it opens
+//! events of all kinds, for itself, for others and for CPUs, changes them, reads and writes every
+//! register that has to do with the PMU and with EBBs, takes EBBs, forks, executes itself, changes
+//! its user, traces (`task.rs`). Every second one is no root. Wherever a process can, it leaves its
+//! own marks (`marks.rs`); a mark of somebody else's that it sees is a failure, and so is an end
+//! other than its own. Bystanders have no EBB event and see nothing of the PMU, and no EBB.
+//!
+//! What is asked for depends on the seed only; the line "total" has a number that stands for it.
+//! The program prints "ready" when it has begun, "total" when it is done, and holds an event until
+//! its stdin ends, so that the module stays; not with `--release`. `--unchecked` is for a driver
+//! that is known to show marks, `--no-ebb` leaves EBBs out.
+//!
+//! Exit status: 0 nothing found, 1 something was, 2 wrong arguments, 4 no EBB on this machine.
+
+mod attr;
+mod bystander;
+mod children;
+mod events;
+mod handler;
+mod marks;
+mod random;
+mod registers;
+mod tally;
+mod task;
+mod view;
+
+use std::io::Write;
+use std::os::fd::IntoRawFd;
+use std::os::fd::RawFd;
+use std::process::exit;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use std::time::Instant;
+
+use ebb_selftests::session;
+use ebb_selftests::tracee::Tracee;
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use ktap::process::NOBODY;
+use ktap::process::Peer;
+use ktap::process::become_user;
+use perf_event::Attr;
+
+use crate::marks::NUMBERS;
+use crate::marks::Page;
+use crate::random::Random;
+use crate::tally::Count;
+use crate::tally::Tally;
+use crate::task::Task;
+
+const USAGE: &str = "usage: pmu_fuzz [--processes N] [--bystanders N] [--lives N] [--steps N] \
+                     [--seed N] [--least-period N] [--least-ebb N] [--no-ebb] [--unchecked] \
+                     [--release]";
+
+/// Time without a single step of any process after which they are taken to hang.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// What is asked for.
+#[derive(Clone, Copy)]
+pub struct Options {
+    processes: u64,
+    bystanders: u64,
+    lives: u64,
+    steps: u64,
+    seed: u64,
+    /// Counts between two samples, at least.
+    least_period: u64,
+    /// Counts between two EBBs, at least.
+    least_ebb: u32,
+    no_ebb: bool,
+    unchecked: bool,
+    release: bool,
+    /// This is what a process of this number executes.
+    exec: Option<u64>,
+    /// CPUs of the machine.
+    cpus: usize,
+    /// This program.
+    program: RawFd,
+}
+
+fn parse(arguments: &[String]) -> Result<Options, &'static str> {
+    // SAFETY: a question without pointers.
+    let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+    let program =
+        std::fs::File::open("/proc/self/exe").map_err(|_| "/proc/self/exe cannot be read")?;
+    let mut options = Options {
+        processes: 16,
+        bystanders: 4,
+        lives: 4,
+        steps: 200,
+        seed: 1,
+        least_period: 1,
+        least_ebb: 1,
+        no_ebb: false,
+        unchecked: false,
+        release: false,
+        exec: None,
+        cpus: usize::try_from(cpus).unwrap_or(1),
+        program: program.into_raw_fd(),
+    };
+    let mut arguments = arguments.iter();
+    while let Some(name) = arguments.next() {
+        let mut number = || {
+            arguments
+                .next()
+                .and_then(|text| text.parse().ok())
+                .ok_or(USAGE)
+        };
+        match name.as_str() {
+            "--processes" => options.processes = number()?,
+            "--bystanders" => options.bystanders = number()?,
+            "--lives" => options.lives = number()?,
+            "--steps" => options.steps = number()?,
+            "--seed" => options.seed = number()?,
+            "--least-period" => options.least_period = number()?,
+            "--least-ebb" => options.least_ebb = number()? as u32,
+            "--exec" => options.exec = Some(number()?),
+            "--no-ebb" => options.no_ebb = true,
+            "--unchecked" => options.unchecked = true,
+            "--release" => options.release = true,
+            _ => return Err(USAGE),
+        }
+    }
+    match options.processes + options.bystanders {
+        0..=NUMBERS => Ok(options),
+        _ => Err("there are numbers for 31 processes"),
+    }
+}
+
+/// What this process executes after execve: some steps more, of the same number.
+fn executed(options: Options, number: u64) -> Outcome {
+    let mut task = Task::new(number, Tally::shared()?, options, Page::map(number)?);
+    task.check_new()?;
+    registers::survive()?;
+    children::block_deadly(libc::SIG_UNBLOCK);
+    task.run(options.seed, options.steps, true)?;
+    task.end()
+}
+
+/// All lives of a process; another process for each.
+fn lives(number: u64, tally: &'static Tally, options: Options) -> Outcome {
+    children::end_with_parent();
+    if number % 2 == 1 {
+        become_user(NOBODY)?;
+        children::end_with_parent();
+    }
+    for life in 0..options.lives {
+        let seed = Random::new(options.seed, &[number, life]).next();
+        // SAFETY: there is one thread, so the child finds no lock taken.
+        let pid = ktap::os_result(unsafe { libc::fork() })?;
+        if pid == 0 {
+            children::end_with_parent();
+            live(number, tally, options, life, seed);
+        }
+        let mut status = 0;
+        // SAFETY: `status` lives through the call.
+        ktap::os_result(unsafe { libc::waitpid(pid, &mut status, 0) })?;
+        tally.entry(number).pid.store(0, Relaxed);
+        check!(status == 0, "life {life}: {}", children::describe(status));
+        tally.entry(number).add(Count::Lives, 1);
+    }
+    Ok(())
+}
+
+/// One life, to its end.
+fn live(number: u64, tally: &'static Tally, mut options: Options, life: u64, seed: u64) -> ! {
+    // An EBB event keeps all others off the PMU, so every third life has none.
+    options.no_ebb |= seed.is_multiple_of(3);
+    let page = registers::survive().and_then(|()| Page::map(number));
+    let page = page.unwrap_or_else(|failure| {
+        println!("process {number}: {failure:?}");
+        exit(1)
+    });
+    let mut task = Task::new(number, tally, options, page);
+    children::publish(&task);
+    let outcome = task
+        .check_new()
+        .and_then(|()| task.run(seed, options.steps, false))
+        .and_then(|()| task.end());
+    let (entry, (asked, answered)) = (tally.entry(number), &task.digests);
+    for (all, one) in [(&entry.asked, asked), (&entry.answered, answered)] {
+        all.store(all.load(Relaxed).rotate_left(9) ^ one.0, Relaxed);
+    }
+    children::leave(&task, &format!(", life {life}"), &outcome)
+}
+
+/// Starts the processes, waits for them and prints what came of it.
+fn run(options: Options) -> Outcome {
+    session::require_ebb()?;
+    let tally = Tally::shared()?;
+    let held = (!options.release).then(|| Attr::raw(session::CYCLES).user_only().open());
+    if let Some(Err(error)) = held {
+        return Err(error.into());
+    }
+    let mut bystanders = Vec::new();
+    for number in options.processes..options.processes + options.bystanders {
+        bystanders.push(Peer::spawn(move |_| {
+            bystander::stand_by(number, tally, options)
+        })?);
+    }
+    let mut peers = Vec::new();
+    for number in 0..options.processes {
+        peers.push(Peer::spawn(move |_| lives(number, tally, options))?);
+    }
+    println!("ready");
+    std::io::stdout().flush()?;
+    let mut sound = watch(tally, &peers);
+    tally.done.store(true, Relaxed);
+    for (number, peer) in peers.into_iter().chain(bystanders).enumerate() {
+        // One that hangs is killed.
+        if sound && let Err(Failure::Fail(why) | Failure::Skip(why)) = peer.join() {
+            println!("process {number}: {why}");
+            sound = false;
+        }
+    }
+    tally.print();
+    std::io::stdout().flush()?;
+    std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+    check!(
+        sound && tally.sum(Count::Failures) == 0,
+        "not as it must be"
+    );
+    let mut wanted = vec![
+        Count::Opened,
+        Count::Refused,
+        Count::Samples,
+        Count::Children,
+    ];
+    if !options.no_ebb {
+        wanted.extend([Count::Ebbs, Count::Marks, Count::Reads]);
+    }
+    let all = wanted.into_iter().all(|count| tally.sum(count) > 0);
+    check!(all, "something of all this did not happen at all");
+    Ok(())
+}
+
+/// Waits until all processes have ended; false if they hang.
+fn watch(tally: &Tally, peers: &[Peer]) -> bool {
+    let mut seen = (0, Instant::now());
+    while !peers.iter().all(Peer::has_ended) {
+        std::thread::sleep(Duration::from_millis(20));
+        let steps = tally.sum(Count::Steps);
+        if steps != seen.0 {
+            seen = (steps, Instant::now());
+        } else if seen.1.elapsed() > SILENCE {
+            println!("no step in {} s", SILENCE.as_secs());
+            for (number, peer) in peers.iter().enumerate() {
+                if !peer.has_ended() {
+                    let pid = tally.entry(number as u64).pid.load(Relaxed);
+                    println!("process {number}, {pid}, is {}", whereabouts(pid));
+                }
+            }
+            return false;
+        }
+    }
+    true
+}
+
+/// Where a process is that does not go on.
+fn whereabouts(pid: libc::pid_t) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    match Tracee::attach(pid) {
+        Ok(tracee) => {
+            let nip = tracee.nip().unwrap_or(0);
+            let (ebb, pmu) = (tracee.ebb(), tracee.pmu());
+            format!("in state {state:?} at {nip:#x}, {ebb:x?} {pmu:x?}")
+        }
+        Err(error) => format!("in state {state:?}, not to be seen: {error:?}"),
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let options = parse(&arguments).unwrap_or_else(|why| {
+        eprintln!("{why}");
+        exit(2)
+    });
+    let outcome = match options.exec {
+        None => run(options),
+        Some(number) => executed(options, number),
+    };
+    let (why, status) = match outcome {
+        Ok(()) => return,
+        Err(Failure::Skip(why)) => (why, ktap::EXIT_SKIP),
+        Err(Failure::Fail(why)) => (why, ktap::EXIT_FAIL),
+    };
+    match options.exec {
+        None => println!("{why}"),
+        Some(number) => println!("process {number}, after execve: {why}"),
+    }
+    exit(status)
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What a process leaves wherever it can, by which another one knows that it sees what is not its
+//! own: values of counters, a value of MMCR2, addresses of branches.
+//!
+//! A process has a number, below [`NUMBERS`], that its children and threads have too.
+
+use std::arch::asm;
+use std::arch::global_asm;
+use std::ptr;
+
+use ebb::reg::Mmcr2;
+use ktap::Failure;
+
+/// Numbers of processes.
+pub const NUMBERS: u64 = 31;
+
+/// Counters with a mark are in [COUNTERS, COUNTERS + NUMBERS << COUNTER_SHIFT): a process writes
+/// the first value of its part, and does not live long enough to count to the one after the next.
+const COUNTERS: u64 = 0x4000_0000;
+const COUNTER_SHIFT: u32 = 24;
+
+/// Each process has a page with branches, at this address and 2^24 times its number and one: the
+/// constant itself is in everybody's registers.
+const ADDRESSES: u64 = 0x5e5a_0000_0000;
+const ADDRESS_SHIFT: u32 = 24;
+const PAGE: usize = 0x1_0000;
+
+/// What a process writes to its counters.
+pub fn counter(number: u64) -> u64 {
+    COUNTERS + (number << COUNTER_SHIFT)
+}
+
+/// Whether `value`, of a counter, has another one's mark.
+pub fn is_foreign_counter(number: u64, value: u64) -> bool {
+    let part = value.wrapping_sub(COUNTERS) >> COUNTER_SHIFT;
+    part < NUMBERS && part != number && part != number + 1
+}
+
+/// What a process writes to MMCR2: the bits of its number and one, of those that programs have.
+pub fn mmcr2(number: u64) -> u64 {
+    let bits = (0..6).map(|bit| (1 << 62 >> (9 * bit)) * ((number + 1) >> bit & 1));
+    bits.sum()
+}
+
+/// Whether `value`, of MMCR2, is neither this one's nor none.
+pub fn is_foreign_mmcr2(number: u64, value: u64) -> bool {
+    value != 0 && value != mmcr2(number) || value & !Mmcr2::USER.0 != 0
+}
+
+/// An address that is this process's mark.
+pub fn address(number: u64) -> u64 {
+    ADDRESSES + ((number + 1) << ADDRESS_SHIFT)
+}
+
+/// Whether `value` is an address that has another one's mark.
+pub fn is_foreign_address(number: u64, value: u64) -> bool {
+    let part = value.wrapping_sub(ADDRESSES) >> ADDRESS_SHIFT;
+    (1..=NUMBERS).contains(&part) && part != number + 1
+}
+
+unsafe extern "C" {
+    /// Each round of r3 is a direct branch, an indirect one and a conditional one. It is never
+    /// executed here.
+    safe fn fuzz_branches();
+    safe fn fuzz_branches_end();
+}
+
+global_asm!(
+    ".pushsection .text.fuzz_branches, \"ax\", @progbits",
+    ".globl fuzz_branches",
+    "fuzz_branches:",
+    "mflr 0",
+    "2:",
+    "bcl 20, 31, 3f",
+    "3: mflr 4",
+    "addi 4, 4, 16",
+    "mtlr 4",
+    "blr",
+    "nop",
+    "addi 3, 3, -1",
+    "cmpdi 3, 0",
+    "bgt 2b",
+    "mtlr 0",
+    "blr",
+    ".globl fuzz_branches_end",
+    "fuzz_branches_end:",
+    "nop",
+    ".popsection",
+);
+
+/// The page with branches of this process.
+#[derive(Clone, Copy)]
+pub struct Page(u64);
+
+impl Page {
+    /// Maps it.
+    pub fn map(number: u64) -> Result<Self, Failure> {
+        let address = ptr::with_exposed_provenance_mut(address(number) as usize);
+        let protection = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: a new mapping where nothing is.
+        let page = unsafe { libc::mmap(address, PAGE, protection, flags, -1, 0) };
+        if page == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error().into());
+        }
+        let code = fuzz_branches as *const u8;
+        let length = fuzz_branches_end as *const () as usize - code as usize;
+        // SAFETY: the code is within the program and shorter than the page, which is ours; it
+        // refers to nothing outside of itself. The caches are told of it, a line of 128 bytes.
+        unsafe {
+            ptr::copy_nonoverlapping(code, page.cast::<u8>(), length);
+            asm!("dcbst 0, {0}", "sync", "icbi 0, {0}", "isync", in(reg) page);
+        }
+        Ok(Self(page as u64))
+    }
+
+    /// Executes `rounds` of its branches.
+    pub fn branch(self, rounds: u64) {
+        // SAFETY: the page holds a function of this kind, which uses registers only that a
+        // function may change.
+        unsafe {
+            asm!(
+                "mtctr {page}",
+                "bctrl",
+                page = in(reg) self.0,
+                inout("r3") rounds.max(1) => _,
+                out("r4") _,
+                out("r0") _,
+                out("lr") _,
+                out("ctr") _,
+                out("cr0") _,
+            );
+        }
+    }
+}

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Numbers that follow from a seed and from nothing that happens in the run.
+
+/// A sequence of numbers (SplitMix64).
+pub struct Random(u64);
+
+impl Random {
+    /// The sequence of this seed and these numbers, such as a process and its step.
+    pub fn new(seed: u64, of: &[u64]) -> Self {
+        let mut random = Self(seed);
+        for &number in of {
+            random.0 = random.next() ^ number;
+        }
+        random
+    }
+
+    /// Any number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `n`, which is not 0.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    /// True once in `n` times.
+    pub fn once_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// One of these, of which there is one at least.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+
+    /// A number with each of `bits` set or not; mostly not.
+    pub fn few_of(&mut self, bits: u64) -> u64 {
+        bits & self.next() & self.next() & self.next()
+    }
+
+    /// A number of up to `bits` bits, short ones as often as long ones.
+    pub fn up_to_bits(&mut self, bits: u64) -> u64 {
+        let bits = 1 + self.below(bits);
+        self.next() >> (64 - bits)
+    }
+}
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ z >> 31
+}
+
+/// A number that stands for all that went into it, in this order.
+#[derive(Default)]
+pub struct Digest(pub u64);
+
+impl Digest {
+    /// Takes one more.
+    pub fn add(&mut self, number: u64) {
+        self.0 = mix(self.0.rotate_left(5) ^ number);
+    }
+}

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Every register of the PMU and of EBBs that a program can name, whether it may or not.
+//!
+//! An access that the processor refuses ends in SIGILL, which [`survive`] steps over.
+
+use ktap::Outcome;
+use std::arch::asm;
+
+/// What a register gives that may not be read.
+const REFUSED: u64 = 0xdead_5eed_dead_5eed;
+
+/// A register by its number in problem state.
+pub struct Register {
+    /// Its name in the ISA.
+    pub name: &'static str,
+    read: unsafe fn() -> u64,
+    write: unsafe fn(u64),
+}
+
+impl Register {
+    /// What is in it, if this process may know.
+    pub fn read(&self) -> Option<u64> {
+        // SAFETY: reading it has no effect; if it is refused, the signal's handler steps over.
+        let value = unsafe { (self.read)() };
+        (value != REFUSED).then_some(value)
+    }
+
+    /// Writes it, if this process may.
+    ///
+    /// # Safety
+    ///
+    /// Of BESCR, BESCRS and EBBHR: while GE is on, EBBHR has the address of a handler. EBBRR is
+    /// not written while one runs.
+    pub unsafe fn write(&self, value: u64) {
+        // SAFETY: the caller vouches for those that change where the program goes on; no other
+        // register does.
+        unsafe { (self.write)(value) }
+    }
+}
+
+macro_rules! registers {
+    ($($name:ident = $number:literal),* $(,)?) => {
+        [$(Register {
+            name: stringify!($name),
+            read: || {
+                let mut value = REFUSED;
+                // SAFETY: mfspr changes nothing but its target.
+                unsafe { asm!("mfspr {}, {}", inout(reg) value, const $number, options(nostack)) };
+                value
+            },
+            // SAFETY: the caller's contract.
+            write: |value| unsafe {
+                asm!("mtspr {}, {}", const $number, in(reg) value, options(nostack));
+            },
+        }),*]
+    };
+}
+
+/// PMC1 to PMC6.
+pub static PMCS: [Register; 6] = registers![
+    PMC1 = 771,
+    PMC2 = 772,
+    PMC3 = 773,
+    PMC4 = 774,
+    PMC5 = 775,
+    PMC6 = 776
+];
+
+/// MMCR0 as programs see it.
+pub static MMCR0: [Register; 1] = registers![MMCR0 = 779];
+
+/// MMCR2 as programs see it.
+pub static MMCR2: [Register; 1] = registers![MMCR2 = 769];
+
+/// EBBHR, EBBRR, BESCR.
+pub static EBB: [Register; 3] = registers![EBBHR = 804, EBBRR = 805, BESCR = 806];
+
+/// Registers with addresses: nobody else's may be in them.
+pub static ADDRESSES: [Register; 2] = registers![SIAR = 780, SDAR = 781];
+
+/// Those that programs may read at most, then the numbers by which the kernel has the same and
+/// others, and BESCRRU, which no more than resets bits.
+pub static OTHERS: [Register; 26] = registers![
+    SIER = 768,
+    MMCRA = 770,
+    MMCR1 = 782,
+    SIER2 = 736,
+    SIER3 = 737,
+    MMCR3 = 738,
+    BESCRR = 802,
+    BESCRRU = 803,
+    KERNEL_SIER = 784,
+    KERNEL_MMCR2 = 785,
+    KERNEL_MMCRA = 786,
+    KERNEL_PMC1 = 787,
+    KERNEL_PMC2 = 788,
+    KERNEL_PMC3 = 789,
+    KERNEL_PMC4 = 790,
+    KERNEL_PMC5 = 791,
+    KERNEL_PMC6 = 792,
+    KERNEL_MMCR0 = 795,
+    KERNEL_SIAR = 796,
+    KERNEL_SDAR = 797,
+    KERNEL_MMCR1 = 798,
+    KERNEL_SIER2 = 752,
+    KERNEL_SIER3 = 753,
+    KERNEL_MMCR3 = 754,
+    KERNEL_MMCRC = 851,
+    KERNEL_HFSCR = 190,
+];
+
+/// Entries of the BHRB that are read: all of it, and one that no processor has.
+pub const BHRB_ENTRIES: usize = 33;
+
+/// Reads an entry of the BHRB, if this process may.
+pub fn bhrb(entry: usize) -> Option<u64> {
+    macro_rules! of {
+        ($($n:literal)*) => {
+            [$(|| {
+                let mut value = REFUSED;
+                // SAFETY: mfbhrbe changes nothing but its target.
+                unsafe { asm!("mfbhrbe {}, {}", inout(reg) value, const $n, options(nostack)) };
+                value
+            }),*]
+        };
+    }
+    const READ: [fn() -> u64; BHRB_ENTRIES] = of!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18
+        19 20 21 22 23 24 25 26 27 28 29 30 31 1023);
+    let value = READ[entry]();
+    (value != REFUSED).then_some(value)
+}
+
+/// Clears the BHRB, if this process may.
+pub fn clear_bhrb() {
+    // SAFETY: clrbhrb touches no other register and no memory.
+    unsafe { asm!("clrbhrb", options(nostack)) };
+}
+
+/// Byte offset of `uc_mcontext.regs` in the kernel's `struct ucontext`, and the place of NIP
+/// there (asm/ucontext.h, sigcontext.h, ptrace.h).
+const REGS_OFFSET: usize = 168 + 56;
+const PT_NIP: usize = 32;
+
+/// Whether an instruction is one of those that this program tries although it may be refused.
+fn may_be_refused(instruction: u32) -> bool {
+    let (primary, extended) = (instruction >> 26, instruction >> 1 & 0x3ff);
+    match primary {
+        // mfbhrbe, mfspr, clrbhrb, mtspr.
+        31 => [302, 339, 430, 467].contains(&extended),
+        // rfebb.
+        19 => extended == 146,
+        _ => false,
+    }
+}
+
+extern "C" fn step_over(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the kernel hands over a valid ucontext, whose `regs` points at the registers with
+    // which the program goes on; NIP is where it has just tried to execute. If that cannot be
+    // read, or no such instruction is there, the process ends by a signal.
+    unsafe {
+        let nip = (*context.byte_add(REGS_OFFSET).cast::<*mut u64>()).add(PT_NIP);
+        let instruction = std::ptr::with_exposed_provenance::<u32>(*nip as usize);
+        match may_be_refused(instruction.read()) {
+            true => *nip += 4,
+            false => {
+                libc::signal(libc::SIGILL, libc::SIG_DFL);
+            }
+        }
+    }
+}
+
+/// A signal that does nothing but come.
+extern "C" fn ignore(_: libc::c_int) {}
+
+/// Has this process live on after whatever it may do to itself here: refused instructions, and
+/// signals of timers and of events.
+pub fn survive() -> Outcome {
+    // An EBB may come in this handler and have an access refused.
+    action(
+        libc::SIGILL,
+        step_over as *const () as usize,
+        libc::SA_SIGINFO | libc::SA_NODEFER,
+    )?;
+    for signal in [
+        libc::SIGTRAP,
+        libc::SIGIO,
+        libc::SIGALRM,
+        libc::SIGUSR1,
+        libc::SIGHUP,
+    ] {
+        action(signal, ignore as *const () as usize, libc::SA_RESTART)?;
+    }
+    Ok(())
+}
+
+fn action(signal: libc::c_int, handler: usize, flags: libc::c_int) -> Outcome {
+    // SAFETY: zeroes are a valid sigaction; each handler has the arguments that its flags say.
+    ktap::os_result(unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = handler;
+        action.sa_flags = flags;
+        libc::sigaction(signal, &action, std::ptr::null_mut())
+    })?;
+    Ok(())
+}
+
+/// A signal again and again, after so many microseconds and some that a program gets on in.
+pub fn set_timer(microseconds: u64) {
+    let time = libc::timeval {
+        tv_sec: 0,
+        tv_usec: 500 + microseconds as i64,
+    };
+    let value = libc::itimerval {
+        it_interval: time,
+        it_value: time,
+    };
+    // SAFETY: the kernel reads the structure, and gives nothing back.
+    unsafe { libc::setitimer(libc::ITIMER_REAL, &value, std::ptr::null_mut()) };
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+//! What all processes count, in memory that they share, and where they find each other.
+
+use std::io;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::marks::NUMBERS;
+
+macro_rules! counts {
+    ($($name:ident),*) => {
+        /// What is counted.
+        #[derive(Clone, Copy)]
+        pub enum Count { $(
+            #[doc = stringify!($name)]
+            $name
+        ),* }
+
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+counts!(
+    Lives, Steps, Children, Opened, Refused, Samples, Ebbs, Marks, Reads, Traced, Failures
+);
+
+/// The counts of the processes of one number.
+#[repr(C)]
+#[derive(Default)]
+pub struct Entry {
+    counts: [AtomicU64; NAMES.len()],
+    /// The process that lives now.
+    pub pid: AtomicI32,
+    /// Another process has opened an EBB event for this one.
+    pub ebb_by_other: AtomicBool,
+    /// Stands for all that was asked for by seed.
+    pub asked: AtomicU64,
+    /// Stands for what the kernel said to it.
+    pub answered: AtomicU64,
+}
+
+impl Entry {
+    /// Counts `n` more.
+    pub fn add(&self, count: Count, n: u64) {
+        self.counts[count as usize].fetch_add(n, Relaxed);
+    }
+
+    /// What was counted.
+    pub fn get(&self, count: Count) -> u64 {
+        self.counts[count as usize].load(Relaxed)
+    }
+}
+
+/// The counts of all.
+#[repr(C)]
+#[derive(Default)]
+pub struct Tally {
+    entries: [Entry; NUMBERS as usize],
+    /// All but the bystanders have ended.
+    pub done: AtomicBool,
+}
+
+impl Tally {
+    /// Zeroes, which forked processes share.
+    pub fn shared() -> io::Result<&'static Self> {
+        // SAFETY: a new mapping, which stays as long as the process; zeroes are a valid `Tally`,
+        // and a page is aligned well enough for it.
+        unsafe {
+            let memory = libc::mmap(
+                std::ptr::null_mut(),
+                size_of::<Self>(),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            match memory {
+                libc::MAP_FAILED => Err(io::Error::last_os_error()),
+                _ => Ok(&*memory.cast::<Self>()),
+            }
+        }
+    }
+
+    /// Those of a number.
+    pub fn entry(&self, number: u64) -> &Entry {
+        &self.entries[number as usize]
+    }
+
+    /// The sum over all.
+    pub fn sum(&self, count: Count) -> u64 {
+        self.entries.iter().map(|entry| entry.get(count)).sum()
+    }
+
+    /// Prints the sums.
+    pub fn print(&self) {
+        let sum = |kind: usize| -> u64 {
+            let counts = self
+                .entries
+                .iter()
+                .map(|entry| entry.counts[kind].load(Relaxed));
+            counts.sum()
+        };
+        let counts: Vec<String> = (0..NAMES.len())
+            .map(|kind| format!("{} {}", NAMES[kind].to_lowercase(), sum(kind)))
+            .collect();
+        let fold = |of: fn(&Entry) -> &AtomicU64| {
+            let words = self.entries.iter().map(|entry| of(entry).load(Relaxed));
+            words.fold(0, |all: u64, word| all.rotate_left(7) ^ word)
+        };
+        let (asked, answered) = (fold(|entry| &entry.asked), fold(|entry| &entry.answered));
+        println!(
+            "total: {} asked {asked:016x} answered {answered:016x}",
+            counts.join(" ")
+        );
+    }
+}
