@@ -148,7 +148,7 @@ impl SlotView<'_> {
     pub fn maps(&self, known: u32) -> Option<(u32, String)> {
         let version: &AtomicU32 = &self.slot.maps_version;
         let before = version.load(Acquire);
-        if before == known || before % 2 != 0 {
+        if before == known || !before.is_multiple_of(2) {
             return None;
         }
         let length = self.slot.maps_length.load(Acquire) as usize;

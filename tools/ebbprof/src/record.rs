@@ -85,9 +85,9 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     tell(&processes, &memory, options);
     let command: Vec<_> = env::args().collect();
     processes.writer.finish(&command)?;
-    Ok(status
-        .code()
-        .map_or_else(|| 128 + status.signal().unwrap_or(0), |code| code) as u8)
+    let by_signal = || 128 + status.signal().unwrap_or(0);
+    // CAST: a status, or a signal's number.
+    Ok(status.code().unwrap_or_else(by_signal) as u8)
 }
 
 /// Drains the rings until the program has ended.

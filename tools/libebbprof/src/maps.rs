@@ -21,8 +21,10 @@ pub(crate) unsafe fn write(slot: *mut Slot) {
     fence(Release);
     // SAFETY: a field of the slot.
     let text = unsafe { &raw mut (*slot).maps }.cast::<u8>();
-    // CAST: below `MAPS`.
-    length.store(unsafe { copy(text) } as u32, Release);
+    // SAFETY: the field has the bytes.
+    let end = unsafe { copy(text) };
+    // CAST: at most `MAPS`.
+    length.store(end as u32, Release);
     version.fetch_add(1, Release);
 }
 
