@@ -5,8 +5,10 @@
  * library in one program (second_* are the other's functions).
  */
 #define _GNU_SOURCE
+#include <linux/perf_event.h>
 #include <pthread.h>
 #include <stdalign.h>
+#include <sys/ioctl.h>
 #include <ucontext.h>
 
 #include "libebb_handlers.h"
@@ -270,6 +272,26 @@ static void *of_the_second(void *argument)
 	return NULL;
 }
 
+/* Loses the PMU in the middle, as to another pinned event. */
+static void lose(struct ebb_context *context, void *user)
+{
+	if (ebb_context_number(context) == 5)
+		ioctl(*(int *)user, PERF_EVENT_IOC_DISABLE, 0);
+}
+
+/* The first copy notices it, though the second was the last to handle SIGILL. */
+static void lost_beside_second(void)
+{
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+	int fd = ebb_fd(ebb);
+
+	check(!ebb_start(ebb, lose, &fd, EBB_SAVE_FULL));
+	goes_on(ebb, 10);
+	check(ebb_count(ebb) == 5 && ebb_state(ebb) != EBB_RUNNING);
+	check(!ebb_resume(ebb) && goes_on(ebb, 20));
+	ebb_close(ebb);
+}
+
 /* On one thread the second copy is refused; on another it takes EBBs. */
 static void two_copies(void)
 {
@@ -289,6 +311,7 @@ static void two_copies(void)
 	work(50 * PERIOD);
 	check(second_ebb_count(second) > 10);
 	second_ebb_close(second);
+	lost_beside_second();
 }
 
 int main(void)
