@@ -339,7 +339,7 @@ fn unwound(save: Save, flags: libc::c_int) -> Outcome {
     session::end(event)
 }
 
-/// Frames up to that of [`frames`]'s caller.
+/// Where `walk` has to come to: the stack of who takes the EBBs.
 static END: AtomicU64 = AtomicU64::new(0);
 
 fn stack_pointer() -> u64 {
