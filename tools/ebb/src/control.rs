@@ -11,6 +11,7 @@
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::attached;
 use crate::context::Call;
 use crate::context::EbbContext;
 use crate::context::call;
@@ -18,6 +19,9 @@ use crate::context::data_of;
 use crate::entry;
 use crate::error::Error;
 use crate::fixup;
+use crate::owner::Owner;
+use crate::owner::check_installed;
+use crate::owner::owner;
 use crate::period;
 use crate::pmc::OVERFLOW;
 use crate::pmc::Pmc;
@@ -50,55 +54,12 @@ pub enum Save {
 }
 
 impl Save {
-    fn entry(self) -> u64 {
+    pub(crate) fn entry(self) -> u64 {
         match self {
             Self::Gprs => entry::ebb_entry_gprs as *const () as u64,
             Self::AllGprs => entry::ebb_entry_all_gprs as *const () as u64,
             Self::Full => entry::ebb_entry_full as *const () as u64,
         }
-    }
-}
-
-/// Whose EBBs a thread has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
-    /// Nobody's: EBBHR is 0 and no handler was installed.
-    Nobody,
-    /// This copy of the library's: a handler is installed.
-    Library,
-    /// Nobody's any more: a handler was installed, but EBBHR is 0. It is so in the child
-    /// after a fork, which inherits the thread's memory but nothing of EBB.
-    Gone,
-    /// Somebody else's: EBBHR holds an address that this copy of the library has not put
-    /// there.
-    Foreign(u64),
-}
-
-/// Whose EBBs this thread has.
-#[must_use]
-pub fn owner() -> Owner {
-    // SAFETY: EBBHR is always readable.
-    let ebbhr = unsafe { spr::read::<{ spr::EBBHR }>() };
-    let installed = thread::with(|t| t.handler.load(Relaxed)) != 0;
-    if ebbhr == 0 {
-        let owners = [Owner::Nobody, Owner::Gone];
-        return owners[usize::from(installed)];
-    }
-    let own = [Save::Gprs, Save::AllGprs, Save::Full].map(Save::entry);
-    if own.contains(&ebbhr) && installed {
-        Owner::Library
-    } else {
-        Owner::Foreign(ebbhr)
-    }
-}
-
-/// Fails unless a handler is installed on this thread.
-pub(crate) fn check_installed() -> Result<(), Error> {
-    match owner() {
-        Owner::Library => Ok(()),
-        Owner::Nobody => Err(Error::NotInstalled),
-        Owner::Gone => Err(Error::Gone),
-        Owner::Foreign(ebbhr) => Err(Error::Foreign { ebbhr }),
     }
 }
 
@@ -114,7 +75,8 @@ pub(crate) fn check_installed() -> Result<(), Error> {
 ///
 /// [`Error::NoEbb`] if the kernel does not offer EBB on this machine (HWCAP2),
 /// [`Error::Foreign`] if EBBHR holds an address of somebody else, another copy of
-/// this library for example; [`Error::InProgress`] in a handler.
+/// this library for example; [`Error::InProgress`] in a handler, [`Error::InUse`] if the thread
+/// has a [`Session`](crate::Session) that takes EBBs.
 ///
 /// # Safety
 ///
@@ -145,6 +107,10 @@ pub unsafe fn install_saving<F>(save: Save, handler: F) -> Result<(), Error>
 where
     F: Fn(&mut EbbContext<'_>) + Copy + 'static,
 {
+    attached::release_ended();
+    if thread::with(|t| t.session.load(Relaxed)) != 0 {
+        return Err(Error::InUse);
+    }
     // SAFETY: the caller's contract.
     unsafe { install_call(save, call::<F>, data_of(handler)) }
 }
@@ -281,25 +247,29 @@ pub fn resume() -> Result<(), Error> {
     })
 }
 
-/// Does the end of an EBB that has not come to it.
+/// Does the end of an EBB that has not come to it. EBBs may be on, and the PMU may be gone at any
+/// time.
 fn restart(t: &Thread) {
-    // Has accesses to a PMU that is gone stepped over.
-    t.active.store(1, Relaxed);
+    t.guarded.store(1, Relaxed);
     for pmc in Pmc::ALL {
         if pmc.read() >= OVERFLOW && !period::next_round(t, pmc) {
             pmc.write(period::start_value(t, pmc));
         }
     }
     Mmcr0::PMAE.write();
+    t.guarded.store(0, Relaxed);
     t.active.store(0, Relaxed);
 }
 
 /// Lets no more EBBs happen on this thread: BESCR\[GE\], \[PME\] and \[PMEO\] off. The counters
-/// go on.
+/// go on. If EBBHR is somebody else's, so are their EBBs, and nothing is changed.
 ///
 /// In a handler, or in a signal's that came on top of one, the handler ends as with
 /// [`Rearm::Stop`](crate::Rearm), the counters frozen and PME off: [`resume`] goes on.
 pub fn disable() {
+    if let Owner::Foreign(_) = owner() {
+        return;
+    }
     thread::with(|t| {
         let bescr = Bescr::read();
         match progress::of(t, bescr) {

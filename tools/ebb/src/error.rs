@@ -45,6 +45,8 @@ pub enum Error {
     WrongThread,
     /// The thread has another session that takes EBBs.
     InUse,
+    /// The session has started: its events are settled.
+    Started,
     /// The session was closed, or its thread has ended.
     Closed,
     /// Only the session's own thread can have its EBBs go on: it has paused them itself, or
@@ -72,9 +74,11 @@ impl Error {
             Self::NoEbb => libc::ENODEV,
             Self::NoSuchEvent => libc::ENOENT,
             Self::NotInstalled | Self::Period => libc::EINVAL,
-            Self::Foreign { .. } | Self::InProgress | Self::NotScheduled | Self::InUse => {
-                libc::EBUSY
-            }
+            Self::Foreign { .. }
+            | Self::InProgress
+            | Self::NotScheduled
+            | Self::InUse
+            | Self::Started => libc::EBUSY,
             Self::Gone | Self::Closed => libc::ESRCH,
             Self::WrongThread | Self::ResumeByOwner => libc::EPERM,
         }
@@ -110,6 +114,7 @@ impl Error {
             Self::NotScheduled => "the event is not on the PMU: another pinned group holds it",
             Self::WrongThread => "the session is another thread's",
             Self::InUse => "the thread has another session that takes EBBs",
+            Self::Started => "an event is added before the session starts",
             Self::Closed => "the session was closed, or its thread has ended",
             Self::ResumeByOwner => "only the session's own thread can have its EBBs go on",
         }

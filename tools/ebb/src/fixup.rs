@@ -14,14 +14,14 @@
 //! shared object. Each copy takes its own, which it knows by the address of its
 //! `ebb_thread_offset`: a line of another copy's is for that one's threads' blocks.
 //!
-//! Only accesses of the entries and, while a handler runs, those of [`crate::spr`] are
-//! stepped over. Every other SIGILL goes to the action that was there before, with its
-//! SA_RESETHAND, but without its signal mask and on the signal stack if there is one.
+//! Only accesses of the entries and, while a handler runs or EBBs are resumed, those of
+//! [`crate::spr`] are stepped over. Every other SIGILL goes to the action that was there before,
+//! with its SA_RESETHAND, but without its signal mask and on the signal stack if there is one.
 
 use core::mem::MaybeUninit;
 use core::ptr;
+use core::sync::atomic::AtomicBool;
 use core::sync::atomic::AtomicI32;
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
@@ -99,38 +99,36 @@ const OPCODE_MASK: u32 = 63 << 26 | 1023 << 1;
 static BEFORE: AtomicUsize = AtomicUsize::new(libc::SIG_DFL);
 static BEFORE_FLAGS: AtomicI32 = AtomicI32::new(0);
 
-/// How far [`install`] is: 0 not begun, 1 begun, 2 done.
-static INSTALLED: AtomicU32 = AtomicU32::new(0);
+/// [`install`] was called before.
+static INSTALLED: AtomicBool = AtomicBool::new(false);
 
 /// Has accesses stepped over as this file says, from now on and for the whole process, and
 /// SIGILL not blocked in this thread: blocked, it kills the process where it traps.
+///
+/// Several threads, and a signal's handler in the middle of it, find the same action and store the
+/// same values. A program's own action that came after ours stays, as it may call ours.
 pub(crate) fn install() {
     // SAFETY: zeroes are valid signal sets and actions; the handler has the three arguments
     // that SA_SIGINFO asks for. All pointers are of variables here.
     unsafe {
-        let mut all: libc::sigset_t = MaybeUninit::zeroed().assume_init();
-        let mut blocked: libc::sigset_t = MaybeUninit::zeroed().assume_init();
-        libc::sigfillset(&mut all);
-        // A signal's handler that came in the middle and installs too would wait for ever.
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut blocked);
-        if INSTALLED.compare_exchange(0, 1, Acquire, Acquire).is_ok() {
-            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-            libc::sigaction(libc::SIGILL, ptr::null(), &mut action);
+        let ours = on_sigill as *const () as usize;
+        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+        libc::sigaction(libc::SIGILL, ptr::null(), &mut action);
+        let nobodys = matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
+        if action.sa_sigaction != ours && (nobodys || !INSTALLED.load(Acquire)) {
             // Before ours is set: another thread may trap at once.
             BEFORE_FLAGS.store(action.sa_flags, Relaxed);
             BEFORE.store(action.sa_sigaction, Release);
             let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-            action.sa_sigaction = on_sigill as *const () as usize;
+            action.sa_sigaction = ours;
             // An EBB may come while a handler for SIGILL runs, and trap in turn.
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
             libc::sigaction(libc::SIGILL, &action, ptr::null_mut());
-            INSTALLED.store(2, Release);
+            INSTALLED.store(true, Release);
         }
-        while INSTALLED.load(Acquire) != 2 {
-            libc::sched_yield();
-        }
-        libc::sigdelset(&mut blocked, libc::SIGILL);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &blocked, ptr::null_mut());
+        let mut sigill: libc::sigset_t = MaybeUninit::zeroed().assume_init();
+        libc::sigaddset(&mut sigill, libc::SIGILL);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &sigill, ptr::null_mut());
     }
 }
 
@@ -184,7 +182,7 @@ pub unsafe fn step_over(context: *mut libc::c_void) -> bool {
     let regs = unsafe { *context.byte_add(REGS_OFFSET).cast::<*mut u64>() };
     // SAFETY: as before.
     let nip = unsafe { &mut *regs.add(PT_NIP) };
-    let running = thread::with(|t| t.active.load(Relaxed) != 0);
+    let running = thread::with(|t| t.active.load(Relaxed) != 0 || t.guarded.load(Relaxed) != 0);
     match find(*nip) {
         Some(entry) if entry.always != 0 || running => {}
         _ => return false,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An EBB without an overflow, for measuring what it costs.
 
-use crate::control::check_installed;
 use crate::error::Error;
+use crate::owner::check_installed;
 use crate::progress;
 use crate::progress::Progress;
 use crate::reg::Bescr;

@@ -76,6 +76,8 @@ pub mod events;
 mod fixup;
 mod frame;
 mod inject;
+mod owner;
+mod pausing;
 mod period;
 pub mod pmc;
 mod progress;
@@ -84,6 +86,7 @@ mod reload;
 #[cfg(feature = "std")]
 mod rules;
 mod session;
+mod shared;
 pub mod spr;
 mod sys;
 mod thread;
@@ -91,7 +94,6 @@ mod thread;
 pub use context::EbbContext;
 pub use context::Rearm;
 pub use control::Handler;
-pub use control::Owner;
 pub use control::Save;
 pub use control::count;
 pub use control::disable;
@@ -99,7 +101,6 @@ pub use control::enable;
 pub use control::evicted;
 pub use control::install;
 pub use control::install_saving;
-pub use control::owner;
 pub use control::resume;
 pub use control::set_period;
 pub use control::set_period_jitter;
@@ -115,6 +116,9 @@ pub use event::member;
 pub use fixup::step_over;
 pub use inject::branch_to_ebbhr;
 pub use inject::inject;
+pub use owner::Owner;
+pub use owner::owner;
+pub use pausing::State;
 #[cfg(feature = "std")]
 pub use perf_event::Attr;
 #[cfg(feature = "std")]
@@ -126,7 +130,6 @@ pub use perf_event::enable_all;
 pub use pmc::Pmc;
 pub use session::RawHandler;
 pub use session::Session;
-pub use session::State;
 #[doc(hidden)]
 pub use thread::last_reason;
 #[doc(hidden)]

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Periods of more counts than a counter overflows after, and periods with jitter.
+//! Periods of more counts than a counter overflows after, periods with jitter, and counters of
+//! a session that only count.
 //!
-//! Both take [`call_due`] between entry and handler; a thread that has neither does without.
+//! They take [`call_due`] between entry and handler; a thread that has none does without.
 //! The code here runs in handlers that keep GPRs only: no copies of arrays, nothing that the
 //! compiler makes vector instructions of.
 
@@ -10,10 +11,12 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::context::Call;
 use crate::context::EbbContext;
+use crate::fixup::fixed_up;
 use crate::pmc::OVERFLOW;
 use crate::pmc::Pmc;
 use crate::reload;
 use crate::spr;
+use crate::thread;
 use crate::thread::Thread;
 
 /// Sets what `pmc` is loaded with after its next overflow, and from then on.
@@ -26,15 +29,86 @@ pub(crate) fn set(t: &Thread, pmc: Pmc, period: u64, jitter: u64) {
     let one = one + (reload::RELOAD_DISTANCE * n) as u64;
     t.reload.store(one, Relaxed);
 
-    let plain = (t.period.iter().zip(&t.jitter))
-        .all(|(p, j)| p.load(Relaxed) <= OVERFLOW.into() && j.load(Relaxed) == 0);
-    // 0: no handler is installed.
-    match t.handler.load(Relaxed) {
-        0 => {}
-        handler if plain => t.call.store(handler, Relaxed),
-        _ => t.call.store(call_due as *const () as u64, Relaxed),
-    }
+    choose_call(t);
 }
+
+/// What `Thread::rounds` has of a counter that counts for ever, and of one that nobody asked for.
+const COUNTS: u64 = u64::MAX;
+const UNUSED: u64 = u64::MAX - 1;
+
+/// Has `pmc` count, by 31 bits, and its overflows call nobody.
+pub(crate) fn count_only(t: &Thread, pmc: Pmc) {
+    t.rounds[pmc.index()].store(COUNTS, Relaxed);
+    choose_call(t);
+}
+
+/// The same for a counter that counts because another does.
+pub(crate) fn ignore(t: &Thread, pmc: Pmc) {
+    t.rounds[pmc.index()].store(UNUSED, Relaxed);
+    choose_call(t);
+}
+
+/// Decides who is called: the handler itself if each overflow is for it.
+fn choose_call(t: &Thread) {
+    let handler = t.handler.load(Relaxed);
+    if handler == 0 {
+        // None is installed.
+        return;
+    }
+    let mut with_period =
+        (Pmc::ALL.into_iter()).filter(|pmc| t.period[pmc.index()].load(Relaxed) != 0);
+    let (first, second) = (with_period.next(), with_period.next());
+    let is_long = (t.period.iter().zip(&t.jitter))
+        .any(|(p, j)| p.load(Relaxed) > OVERFLOW.into() || j.load(Relaxed) != 0);
+    let any = |what| t.rounds.iter().any(|rounds| rounds.load(Relaxed) == what);
+    let call = match (first, second) {
+        (Some(pmc), None) if !is_long && !any(COUNTS) && any(UNUSED) => {
+            ebb_call_one as *const () as u64 + (CALL_DISTANCE * pmc.index()) as u64
+        }
+        _ if is_long || any(COUNTS) || any(UNUSED) => call_due as *const () as u64,
+        _ => handler,
+    };
+    t.call_due.store(call_due as *const () as u64, Relaxed);
+    t.call.store(call, Relaxed);
+}
+
+unsafe extern "C" {
+    /// For threads with one period: six routines, PMC1 first, [`CALL_DISTANCE`] bytes apart. They
+    /// go on to the handler if the counter has overflowed, else to [`call_due`]. The entry has the
+    /// thread's block in r11.
+    fn ebb_call_one();
+}
+
+const CALL_DISTANCE: usize = 64;
+
+core::arch::global_asm!(
+    ".pushsection .text.ebb_entry, \"ax\", @progbits",
+    ".balign {distance}",
+    ".globl ebb_call_one",
+    ".hidden ebb_call_one",
+    ".type ebb_call_one, @function",
+    "ebb_call_one:",
+    ".cfi_startproc",
+    ".irp n, 1, 2, 3, 4, 5, 6",
+    ".balign {distance}",
+    fixed_up!("mfspr 5, 770 + \\n"),
+    "ld 12, {handler}(11)",
+    "cmpwi 5, 0",
+    "cmpdi 1, 12, 0",
+    "bge- 2f",
+    // A signal's handler may have taken it away meanwhile.
+    "bne+ 1, 3f",
+    "2: ld 12, {call_due}(11)",
+    "3: mtctr 12",
+    "bctr",
+    ".endr",
+    ".cfi_endproc",
+    ".size ebb_call_one, . - ebb_call_one",
+    ".popsection",
+    distance = const CALL_DISTANCE,
+    handler = const thread::HANDLER,
+    call_due = const thread::CALL_DUE,
+);
 
 /// What `pmc` is loaded with next.
 pub(crate) fn start_value(t: &Thread, pmc: Pmc) -> u32 {
@@ -78,14 +152,16 @@ fn random(t: &Thread) -> u64 {
 /// is.
 pub(crate) fn next_round(t: &Thread, pmc: Pmc) -> bool {
     let rounds = &t.rounds[pmc.index()];
-    match rounds.load(Relaxed) {
-        0 => false,
-        left => {
-            rounds.store(left - 1, Relaxed);
-            pmc.write(0);
-            true
-        }
+    let left = rounds.load(Relaxed);
+    if left == 0 {
+        return false;
     }
+    if left < UNUSED {
+        rounds.store(left - 1, Relaxed);
+    }
+    // What it has counted since it overflowed.
+    pmc.write(pmc.read() & (OVERFLOW - 1));
+    true
 }
 
 /// Calls the handler unless all counters that have overflowed have rounds to go.

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A session: the EBBs of a thread, from an event by name to its close, in one object.
 
-extern crate alloc;
-
-use alloc::sync::Arc;
 use core::ffi::c_void;
+use core::mem::ManuallyDrop;
 use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::attached;
-use crate::attached::Shared;
 use crate::config;
 use crate::config::Ifm;
 use crate::context::Call;
@@ -17,7 +14,6 @@ use crate::context::EbbContext;
 use crate::context::call;
 use crate::context::data_of;
 use crate::control;
-use crate::control::Owner;
 use crate::control::Save;
 use crate::error::Error;
 use crate::events;
@@ -25,32 +21,12 @@ use crate::events::Code;
 use crate::period;
 use crate::pmc::Pmc;
 use crate::reg::Mmcr0;
-use crate::sys::Descriptor;
+use crate::shared::Ref;
+use crate::shared::Shared;
 use crate::thread;
-use crate::thread::Thread;
 
 /// A handler as C has it: the second argument is what [`Session::start_raw`] was given.
 pub type RawHandler = extern "C" fn(&mut EbbContext<'_>, *mut c_void);
-
-/// What a session is doing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// [`Session::start`] was not called yet.
-    Idle,
-    /// EBBs come.
-    Running,
-    /// They were paused, or the handler has asked for [`Rearm::Stop`](crate::Rearm).
-    Paused,
-    /// The kernel has given the PMU to another pinned event. [`Session::resume`] asks for it
-    /// again.
-    Evicted,
-    /// EBBHR holds an address that this copy of the library has not put there.
-    Foreign,
-    /// This is the child of a fork, which has no EBBs.
-    Gone,
-    /// The session's thread has ended.
-    Ended,
-}
 
 /// The EBBs of the thread that opened it: an event or a group of up to six, and a handler.
 ///
@@ -73,7 +49,8 @@ pub enum State {
 /// session.close();
 /// # Ok::<(), ebb::Error>(())
 /// ```
-pub struct Session(Arc<Shared>);
+#[repr(transparent)]
+pub struct Session(pub(crate) Ref);
 
 impl Session {
     /// Opens the event `name`, with an EBB every `period` counts. See the [list](crate::events)
@@ -95,20 +72,24 @@ impl Session {
         if !control::supported() {
             return Err(Error::NoEbb);
         }
-        let session = Self(Arc::new(Shared::new(branches.map_or(0, config::bhrb))));
+        let session = Self(Ref::new(Shared::new(branches.map_or(0, config::bhrb)))?);
         session.add(name, period)?;
         session.0.map_page();
         Ok(session)
     }
 
     /// Opens one more event beside the first, on a counter of its own; with `period` 0 it has
-    /// none, and only counts. Its number in the session is returned.
+    /// none, and only counts, modulo 2^31. Its number in the session is returned.
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open), and [`Error::WrongThread`] on another thread.
+    /// As [`open`](Self::open), [`Error::WrongThread`] on another thread, and [`Error::Started`]
+    /// after [`start`](Self::start).
     pub fn add(&self, name: &str, period: u64) -> Result<usize, Error> {
         self.0.check_thread()?;
+        if self.0.is_started() {
+            return Err(Error::Started);
+        }
         if period > 1 << 63 {
             return Err(Error::Period);
         }
@@ -237,127 +218,56 @@ impl Session {
         // SAFETY: the caller's contract.
         unsafe { control::install_call(save, handler, data)? };
         attached::attach(&self.0)?;
-        self.0.set_paused(attached::NOT);
-        let leader = self.0.leader()?;
-        leader.enable()?;
-        thread::with(|t| {
-            for slot in self.0.events() {
-                let (period, jitter) = (slot.period.load(Relaxed), slot.jitter.load(Relaxed));
-                if let (Some(pmc), 1..) = (slot.pmc(), period) {
-                    period::set(t, pmc, period, jitter);
-                }
-            }
-            // From here on an access to a PMU that is gone is stepped over.
-            t.active.store(1, Relaxed);
-            Mmcr0::FC.write();
-            for pmc in Pmc::ALL {
-                pmc.write(period::start_value(t, pmc));
-            }
-            // Not to be taken for what an eviction in a handler leaves.
-            t.reset_rearm();
-        });
+        self.0.unpause()?;
+        self.load();
         // Sets the counters going, too.
         control::enable()?;
         self.check_scheduled()
     }
 
-    fn check_scheduled(&self) -> Result<(), Error> {
+    /// Gives the counters their first values, if the PMU is there. They stand until they are set
+    /// going.
+    pub(crate) fn load(&self) {
+        thread::with(|t| {
+            for slot in self.0.events() {
+                let Some(pmc) = slot.pmc() else { continue };
+                match slot.period.load(Relaxed) {
+                    0 => period::count_only(t, pmc),
+                    period => period::set(t, pmc, period, slot.jitter.load(Relaxed)),
+                }
+            }
+            // Of these two each counts beside the other.
+            for (one, other) in [(Pmc::Pmc5, Pmc::Pmc6), (Pmc::Pmc6, Pmc::Pmc5)] {
+                if self.0.find(one).is_some() && self.0.find(other).is_none() {
+                    period::ignore(t, other);
+                }
+            }
+            t.evicted.store(0, Relaxed);
+            t.guarded.store(1, Relaxed);
+            Mmcr0::FC.write();
+            for pmc in Pmc::ALL {
+                pmc.write(period::start_value(t, pmc));
+            }
+            t.guarded.store(0, Relaxed);
+            // For `enable` to set them going.
+            t.active.store(1, Relaxed);
+            // Not to be taken for what an eviction in a handler leaves.
+            t.reset_rearm();
+            self.0.set_loaded(t.evicted.load(Relaxed) == 0);
+        });
+    }
+
+    pub(crate) fn check_scheduled(&self) -> Result<(), Error> {
         match self.0.leader()?.is_scheduled()? {
             true => Ok(()),
             false => Err(Error::NotScheduled),
         }
     }
 
-    /// Stops events and EBBs, from any thread. The counters keep what they have. A handler that
-    /// runs, of another thread, comes to its end.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Gone`] in the child of a fork, [`Error::Closed`].
-    pub fn pause(&self) -> Result<(), Error> {
-        self.0.check_process()?;
-        self.0.leader()?.disable()?;
-        if self.0.is_of_this_thread() {
-            control::disable();
-            self.0.set_paused(attached::BY_OWNER);
-        } else if self.0.paused() == attached::NOT {
-            self.0.set_paused(attached::BY_OTHER);
-        }
-        Ok(())
-    }
-
-    /// Goes on after [`pause`](Self::pause), after [`Rearm::Stop`](crate::Rearm), or after an
-    /// eviction.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::NotScheduled`] if another pinned event still holds the PMU, and
-    /// [`Error::ResumeByOwner`] on another thread than the session's, if that one has paused the
-    /// session itself or lost the PMU in the middle of a handler. [`Error::NotInstalled`] before
-    /// [`start`](Self::start), else as [`pause`](Self::pause).
-    pub fn resume(&self) -> Result<(), Error> {
-        self.0.check_process()?;
-        if !self.0.is_started() {
-            return Err(Error::NotInstalled);
-        }
-        let own = self.0.is_of_this_thread();
-        if !own && self.0.paused() == attached::BY_OWNER {
-            return Err(Error::ResumeByOwner);
-        }
-        let leader = self.0.leader()?;
-        let stuck = self.0.is_stuck()?;
-        if own && !stuck {
-            // First, so that an alert finds EBBs on.
-            control::enable()?;
-        }
-        leader.enable()?;
-        self.0.set_paused(attached::NOT);
-        self.check_scheduled()?;
-        // An EBB may have come meanwhile. If its handler has asked for Rearm::Stop, that holds; if
-        // it has lost the PMU, the counters have to be set going.
-        let lost = |t: &Thread| t.evicted.load(Relaxed) != 0 && t.rearm.load(Relaxed) & 1 != 0;
-        match own {
-            true if stuck || thread::with(lost) => {
-                thread::with(Thread::reset_rearm);
-                control::evicted();
-                control::resume()
-            }
-            false if self.0.is_stuck()? => Err(Error::ResumeByOwner),
-            _ => Ok(()),
-        }
-    }
-
-    /// What the session is doing.
-    #[must_use]
-    pub fn state(&self) -> State {
-        match self.0.check_process() {
-            Err(Error::Gone) => return State::Gone,
-            Err(_) => return State::Ended,
-            Ok(()) if !self.0.is_started() => return State::Idle,
-            Ok(()) => {}
-        }
-        if self.0.is_of_this_thread() {
-            match control::owner() {
-                Owner::Foreign(_) => return State::Foreign,
-                Owner::Gone => return State::Gone,
-                Owner::Nobody => return State::Idle,
-                Owner::Library => {}
-            }
-        }
-        let scheduled = self.0.leader().and_then(Descriptor::is_scheduled);
-        match (scheduled, self.0.is_stuck()) {
-            (_, Err(_)) | (Err(_), _) => State::Ended,
-            _ if self.0.paused() != attached::NOT => State::Paused,
-            (Ok(false), _) => State::Evicted,
-            (Ok(true), Ok(true)) => State::Paused,
-            (Ok(true), Ok(false)) => State::Running,
-        }
-    }
-
-    /// Number of EBBs since [`start`](Self::start); 0 once the thread has ended.
+    /// Number of EBBs since [`start`](Self::start).
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.with_thread(|t| t.ebbs.load(Relaxed)).unwrap_or(0)
+        self.0.count()
     }
 
     /// The leader's descriptor, for `poll`, which reports POLLERR once the session was evicted.
@@ -365,6 +275,26 @@ impl Session {
     #[must_use]
     pub fn descriptor(&self) -> i32 {
         self.0.slots[0].descriptor.raw()
+    }
+
+    /// The session as an address, for the C library. A thread that takes its EBBs keeps what is
+    /// there until it ends or has noticed that the session was closed.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn into_raw(self) -> *mut c_void {
+        ManuallyDrop::new(self).0.as_ptr().cast_mut().cast()
+    }
+
+    /// What [`into_raw`](Self::into_raw) had.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is of that, and was not dropped. Only one that is from here is.
+    #[doc(hidden)]
+    #[must_use]
+    pub unsafe fn from_raw(raw: *const c_void) -> Self {
+        // SAFETY: the caller's contract.
+        Self(unsafe { Ref::from_raw(raw.cast()) })
     }
 
     /// Turns EBBs off and closes the events, on any thread; the same as dropping it, but visible.

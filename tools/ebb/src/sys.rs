@@ -202,3 +202,13 @@ pub(crate) fn process_id() -> libc::pid_t {
     // SAFETY: asks for a number.
     unsafe { libc::getpid() }
 }
+
+/// Lets others run, of any priority.
+pub(crate) fn sleep_shortly() {
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 20_000,
+    };
+    // SAFETY: the time is there; what is left of it is not asked for.
+    unsafe { libc::nanosleep(&time, ptr::null_mut()) };
+}

@@ -41,11 +41,16 @@ pub(crate) struct Thread {
     pub(crate) active: AtomicU64,
     /// Not 0: a PMU register was found inaccessible in a handler, see `fixup.rs`.
     pub(crate) evicted: AtomicU64,
+    /// Not 0: this library accesses the PMU outside of a handler, where it may be gone. `active`
+    /// does not tell, as an EBB that comes meanwhile leaves that 0.
+    pub(crate) guarded: AtomicU64,
     /// What each counter is loaded with after it has overflowed, PMC1 first.
     pub(crate) start: [AtomicU64; 6],
     /// Address of the function for the program's handler, or 0: nothing is installed. `call` has it
-    /// too, unless that is `period::call_due`.
+    /// too, unless `period.rs` has put itself between.
     pub(crate) handler: AtomicU64,
+    /// Address of `period::call_due`, for its neighbours in assembly.
+    pub(crate) call_due: AtomicU64,
     /// For each counter: its period, or 0; by how much a period may differ from it; how many
     /// times 2^31 counts are still to come after the next overflow.
     pub(crate) period: [AtomicU64; 6],
@@ -103,6 +108,10 @@ pub(crate) const SPURIOUS: usize = offset_of!(Thread, spurious);
 pub(crate) const RELOAD: usize = offset_of!(Thread, reload);
 /// Offset of [`Thread::active`].
 pub(crate) const ACTIVE: usize = offset_of!(Thread, active);
+/// Offset of [`Thread::handler`].
+pub(crate) const HANDLER: usize = offset_of!(Thread, handler);
+/// Offset of [`Thread::call_due`].
+pub(crate) const CALL_DUE: usize = offset_of!(Thread, call_due);
 /// Offset of [`Thread::rearm`].
 pub(crate) const REARM: usize = offset_of!(Thread, rearm);
 const _: () = assert!(REARM == 0);

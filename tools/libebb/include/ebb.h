@@ -47,13 +47,13 @@ typedef void (*ebb_handler)(struct ebb_context *context, void *user);
 #define EBB_RUNNING	1	/* EBBs come */
 #define EBB_PAUSED	2	/* by ebb_pause() or EBB_STOP; ebb_resume() goes on */
 #define EBB_EVICTED	3	/* another pinned event has the PMU; ebb_resume() asks for it */
-#define EBB_FOREIGN	4	/* EBBHR is somebody else's */
+#define EBB_FOREIGN	4	/* EBBHR is somebody else's; only the thread itself can tell */
 #define EBB_GONE	5	/* this is the child of a fork, which has no EBBs */
 #define EBB_ENDED	6	/* the thread has ended */
 
 /* How the counters go on after the handler. */
 #define EBB_RESTART	0U	/* those that have overflowed are reloaded; the default */
-#define EBB_KEEP	1U	/* as the handler left them */
+#define EBB_KEEP	1U	/* as the handler left them, see ebb_context_set_counter() */
 #define EBB_STOP	2U	/* they stand, and no EBB comes, until ebb_resume() */
 
 /* Whether the kernel offers EBBs on this machine: 1 or 0. */
@@ -61,14 +61,14 @@ int ebb_supported(void);
 
 /*
  * Opens the event named by @event for the calling thread, with an EBB every @period
- * counts (0: it only counts). NULL, with errno, if it is refused.
+ * counts (0: it only counts, by 31 bits). NULL, with errno, if it is refused.
  *
  * @event is "cycles", "instructions", a code as "0x1001e" or "r1001e", fields of a
  * code as "pmc=1,pmcxsel=0x1e", or a name of the PMU's events/ in sysfs.
  */
 struct ebb *ebb_open(const char *event, uint64_t period, unsigned int flags);
 
-/* Opens one more event beside the first; returns its number, 1 to 5. */
+/* Opens one more event beside the first, before ebb_start(); returns its number, 1 to 5. */
 int ebb_add(struct ebb *ebb, const char *event, uint64_t period);
 
 /* The counter, 1 to 6, of event @event; the first has number 0. */
@@ -80,7 +80,10 @@ int ebb_counter(const struct ebb *ebb, unsigned int event);
  */
 int ebb_set_period(struct ebb *ebb, unsigned int event, uint64_t period, uint64_t jitter);
 
-/* Installs @handler on the calling thread and lets EBBs come. */
+/*
+ * Installs @handler on the calling thread and lets EBBs come. EBUSY if another pinned event
+ * has the PMU: ebb_resume() then asks for it again.
+ */
 int ebb_start(struct ebb *ebb, ebb_handler handler, void *user, unsigned int save);
 
 /* Stops events and EBBs; from any thread. */
@@ -92,13 +95,16 @@ int ebb_pause(struct ebb *ebb);
  */
 int ebb_resume(struct ebb *ebb);
 
-/* Turns EBBs off, closes the events and frees @ebb; from any thread. */
+/*
+ * Turns EBBs off, closes the events and frees @ebb; from any thread. A handler that runs on
+ * the session's thread meanwhile may use @ebb and @user until it returns.
+ */
 void ebb_close(struct ebb *ebb);
 
 /* What it is doing: EBB_IDLE to EBB_ENDED. */
 int ebb_state(const struct ebb *ebb);
 
-/* Number of EBBs since ebb_start(). */
+/* Number of EBBs since ebb_start(), also when the thread has ended. */
 uint64_t ebb_count(const struct ebb *ebb);
 
 /* The first event's descriptor, for poll(2): POLLERR once the thread was evicted. */
@@ -139,9 +145,15 @@ uint64_t ebb_context_time_base(const struct ebb_context *context);
 /* Number of this EBB since ebb_start(), from 1. */
 uint64_t ebb_context_number(const struct ebb_context *context);
 
-/* The value of counter @pmc, 1 to 6, and whether it has overflowed. */
+/* The value of counter @pmc, 1 to 6, and whether it has overflowed; 0 of any other. */
 uint32_t ebb_context_counter(const struct ebb_context *context, unsigned int pmc);
 int ebb_context_overflowed(const struct ebb_context *context, unsigned int pmc);
+
+/*
+ * Loads a counter, which overflows at 0x80000000. With EBB_KEEP each that has overflowed is to
+ * be loaded so: else the next EBB comes at once (POWER8: none comes).
+ */
+void ebb_context_set_counter(struct ebb_context *context, unsigned int pmc, uint32_t value);
 
 /* A branch of the BHRB. */
 struct ebb_branch {
@@ -157,7 +169,7 @@ struct ebb_branch {
 size_t ebb_context_branches(const struct ebb_context *context, struct ebb_branch *branches,
 			    size_t count);
 
-/* How the counters go on: EBB_RESTART, EBB_KEEP or EBB_STOP. */
+/* How the counters go on: EBB_RESTART, as does any other value, EBB_KEEP or EBB_STOP. */
 void ebb_rearm(struct ebb_context *context, unsigned int rearm);
 
 #ifdef __cplusplus

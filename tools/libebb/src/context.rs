@@ -115,6 +115,14 @@ extern "C" fn ebb_context_counter(context: &EbbContext<'_>, pmc: c_uint) -> u32 
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn ebb_context_set_counter(_: &mut EbbContext<'_>, pmc: c_uint, value: u32) {
+    // CAST: as before.
+    if let Some(pmc) = Pmc::new(pmc.min(255) as u8) {
+        pmc.write(value);
+    }
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn ebb_context_overflowed(context: &EbbContext<'_>, pmc: c_uint) -> c_int {
     (ebb_context_counter(context, pmc) >= ebb::pmc::OVERFLOW).into()
 }

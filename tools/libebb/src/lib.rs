@@ -6,17 +6,15 @@
 
 #![no_std]
 
-extern crate alloc;
-
 mod context;
 mod system;
 
-use alloc::boxed::Box;
 use core::ffi::CStr;
 use core::ffi::c_char;
 use core::ffi::c_int;
 use core::ffi::c_uint;
 use core::ffi::c_void;
+use core::mem::ManuallyDrop;
 
 use ebb::Error;
 use ebb::RawHandler;
@@ -62,12 +60,18 @@ unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Error> {
     name.to_str().map_err(|_| Error::NoSuchEvent)
 }
 
+/// `struct ebb`: what `Session::into_raw` gives the address of.
+type Ebb = c_void;
+
 /// # Safety
 ///
 /// `ebb` is null or of `ebb_open`, and nobody closes it meanwhile.
-unsafe fn session<'a>(ebb: *const Session) -> Result<&'a Session, Error> {
+unsafe fn session(ebb: *const Ebb) -> Result<ManuallyDrop<Session>, Error> {
+    if ebb.is_null() {
+        return Err(invalid("no session"));
+    }
     // SAFETY: the caller's contract.
-    unsafe { ebb.as_ref() }.ok_or(invalid("no session"))
+    Ok(ManuallyDrop::new(unsafe { Session::from_raw(ebb) }))
 }
 
 #[unsafe(no_mangle)]
@@ -79,7 +83,7 @@ extern "C" fn ebb_supported() -> c_int {
 ///
 /// `event` is a string.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ebb_open(event: *const c_char, period: u64, flags: c_uint) -> *mut Session {
+unsafe extern "C" fn ebb_open(event: *const c_char, period: u64, flags: c_uint) -> *mut Ebb {
     let open = || {
         let branches = match flags {
             0 => None,
@@ -91,7 +95,7 @@ unsafe extern "C" fn ebb_open(event: *const c_char, period: u64, flags: c_uint) 
         Session::open_with(unsafe { text(event) }?, period, branches)
     };
     match open() {
-        Ok(session) => Box::into_raw(Box::new(session)),
+        Ok(session) => session.into_raw(),
         Err(error) => {
             fail(&error);
             core::ptr::null_mut()
@@ -103,7 +107,7 @@ unsafe extern "C" fn ebb_open(event: *const c_char, period: u64, flags: c_uint) 
 ///
 /// `ebb` is of `ebb_open`, `event` is a string.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ebb_add(ebb: *mut Session, event: *const c_char, period: u64) -> c_int {
+unsafe extern "C" fn ebb_add(ebb: *mut Ebb, event: *const c_char, period: u64) -> c_int {
     // SAFETY: the caller's contract.
     let added = unsafe { session(ebb).and_then(|session| session.add(text(event)?, period)) };
     // CAST: 1 to 5.
@@ -114,7 +118,7 @@ unsafe extern "C" fn ebb_add(ebb: *mut Session, event: *const c_char, period: u6
 ///
 /// `ebb` is of `ebb_open`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ebb_counter(ebb: *const Session, n: c_uint) -> c_int {
+unsafe extern "C" fn ebb_counter(ebb: *const Ebb, n: c_uint) -> c_int {
     // SAFETY: the caller's contract.
     let pmc = unsafe { session(ebb) }
         .and_then(|session| session.pmc(n as usize).ok_or(Error::NoSuchEvent));
@@ -125,12 +129,7 @@ unsafe extern "C" fn ebb_counter(ebb: *const Session, n: c_uint) -> c_int {
 ///
 /// `ebb` is of `ebb_open`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ebb_set_period(
-    ebb: *mut Session,
-    n: c_uint,
-    period: u64,
-    jitter: u64,
-) -> c_int {
+unsafe extern "C" fn ebb_set_period(ebb: *mut Ebb, n: c_uint, period: u64, jitter: u64) -> c_int {
     // SAFETY: the caller's contract.
     let session = unsafe { session(ebb) };
     status(session.and_then(|session| session.set_period(n as usize, period, jitter)))
@@ -141,7 +140,7 @@ unsafe extern "C" fn ebb_set_period(
 /// `ebb` is of `ebb_open`; the handler is as ebb(7) says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_start(
-    ebb: *mut Session,
+    ebb: *mut Ebb,
     handler: Option<RawHandler>,
     user: *mut c_void,
     save: c_uint,
@@ -164,28 +163,28 @@ unsafe extern "C" fn ebb_start(
 ///
 /// `ebb` is of `ebb_open`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ebb_pause(ebb: *mut Session) -> c_int {
+unsafe extern "C" fn ebb_pause(ebb: *mut Ebb) -> c_int {
     // SAFETY: the caller's contract.
-    status(unsafe { session(ebb) }.and_then(Session::pause))
+    status(unsafe { session(ebb) }.and_then(|session| session.pause()))
 }
 
 /// # Safety
 ///
 /// `ebb` is of `ebb_open`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ebb_resume(ebb: *mut Session) -> c_int {
+unsafe extern "C" fn ebb_resume(ebb: *mut Ebb) -> c_int {
     // SAFETY: the caller's contract.
-    status(unsafe { session(ebb) }.and_then(Session::resume))
+    status(unsafe { session(ebb) }.and_then(|session| session.resume()))
 }
 
 /// # Safety
 ///
 /// `ebb` is null or of `ebb_open`, and nobody uses it any more.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ebb_close(ebb: *mut Session) {
+unsafe extern "C" fn ebb_close(ebb: *mut Ebb) {
     if !ebb.is_null() {
-        // SAFETY: `ebb_open` has boxed it; the caller's contract.
-        drop(unsafe { Box::from_raw(ebb) });
+        // SAFETY: it is of `ebb_open`; the caller's contract.
+        drop(unsafe { Session::from_raw(ebb) });
     }
 }
 
@@ -193,9 +192,9 @@ unsafe extern "C" fn ebb_close(ebb: *mut Session) {
 ///
 /// `ebb` is of `ebb_open`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ebb_state(ebb: *const Session) -> c_int {
+unsafe extern "C" fn ebb_state(ebb: *const Ebb) -> c_int {
     // SAFETY: the caller's contract.
-    let state = unsafe { session(ebb) }.map(Session::state);
+    let state = unsafe { session(ebb) }.map(|session| session.state());
     let state = state.map(|state| match state {
         State::Idle => 0,
         State::Running => 1,
@@ -212,18 +211,18 @@ unsafe extern "C" fn ebb_state(ebb: *const Session) -> c_int {
 ///
 /// `ebb` is of `ebb_open`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ebb_count(ebb: *const Session) -> u64 {
+unsafe extern "C" fn ebb_count(ebb: *const Ebb) -> u64 {
     // SAFETY: the caller's contract.
-    unsafe { session(ebb) }.map_or(0, Session::count)
+    unsafe { session(ebb) }.map_or(0, |session| session.count())
 }
 
 /// # Safety
 ///
 /// `ebb` is of `ebb_open`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ebb_fd(ebb: *const Session) -> c_int {
+unsafe extern "C" fn ebb_fd(ebb: *const Ebb) -> c_int {
     // SAFETY: the caller's contract.
-    unsafe { session(ebb) }.map_or_else(|error| fail(&error), Session::descriptor)
+    unsafe { session(ebb) }.map_or_else(|error| fail(&error), |session| session.descriptor())
 }
 
 /// # Safety

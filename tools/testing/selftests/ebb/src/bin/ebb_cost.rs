@@ -7,7 +7,8 @@
 
 use ebb::Pmc;
 use ebb::Save;
-use ebb::Session;
+use ebb::pmc::OVERFLOW;
+use ebb::reg::Mmcr0;
 use ebb::spr;
 use ebb_selftests::session;
 use ktap::Failure;
@@ -15,21 +16,15 @@ use ktap::Outcome;
 use ktap::check;
 
 /// `PM_RUN_INST_CMPL`, which PMC5 counts.
-const INSTRUCTIONS: &str = "0x500fa";
+const INSTRUCTIONS: u64 = 0x500fa;
 const ROUNDS: u32 = 100;
 /// The emulator counts the kernel's instructions too: the least of so many runs has none.
 const RUNS: u32 = 20;
 
 /// FC and PMAE off, PMC1 negative.
-#[unsafe(naked)]
-extern "C" fn overflow(_: &mut ebb::EbbContext<'_>, _: *mut std::ffi::c_void) {
-    core::arch::naked_asm!(
-        "li 3, 0",
-        "mtspr 779, 3",
-        "lis 3, -0x8000",
-        "mtspr 771, 3",
-        "blr",
-    )
+fn overflow(_: &mut ebb::EbbContext<'_>) {
+    Mmcr0(0).write();
+    Pmc::Pmc1.write(OVERFLOW);
 }
 
 /// An entry that does nothing. GE stays off: PMEO is still set, and would be an EBB again.
@@ -52,10 +47,11 @@ fn count() -> u32 {
 
 /// Instructions from entry to rfebb, those of the handler among them.
 fn cost(save: Save) -> Result<u32, Failure> {
-    let session = Session::open(INSTRUCTIONS, 0)?;
-    // SAFETY: the handler changes what a function may.
-    unsafe { session.start_raw(save, overflow, std::ptr::null_mut())? };
+    let event = session::schedule(&ebb::event(INSTRUCTIONS))?;
+    // SAFETY: the handler keeps to its context.
+    unsafe { ebb::install_saving(save, overflow)? };
     ebb::set_period(Pmc::Pmc1, 1 << 31)?;
+    Mmcr0(0).write();
     let full = count();
     let reloaded = Pmc::Pmc1.read();
     let ebbhr = session::ebb_registers()[1];
@@ -64,7 +60,7 @@ fn cost(save: Save) -> Result<u32, Failure> {
     let empty = count();
     // SAFETY: as it was.
     unsafe { spr::write::<{ spr::EBBHR }>(ebbhr) };
-    session.close();
+    event.close();
     check!(reloaded == 0, "PMC1 was not reloaded: {reloaded:#x}");
     // Rounded, as the emulator counts by blocks, and forgets some at their ends; the empty entry's
     // own rfebb was taken off with the rest.

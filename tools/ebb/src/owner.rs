@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whose EBBs a thread has: EBBHR tells.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::control::Save;
+use crate::error::Error;
+use crate::spr;
+use crate::thread;
+
+/// Whose EBBs a thread has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// Nobody's: EBBHR is 0 and no handler was installed.
+    Nobody,
+    /// This copy of the library's: a handler is installed.
+    Library,
+    /// Nobody's any more: a handler was installed, but EBBHR is 0. It is so in the child
+    /// after a fork, which inherits the thread's memory but nothing of EBB.
+    Gone,
+    /// Somebody else's: EBBHR holds an address that this copy of the library has not put
+    /// there.
+    Foreign(u64),
+}
+
+/// Whose EBBs this thread has.
+#[must_use]
+pub fn owner() -> Owner {
+    // SAFETY: EBBHR is always readable.
+    let ebbhr = unsafe { spr::read::<{ spr::EBBHR }>() };
+    let installed = thread::with(|t| t.handler.load(Relaxed)) != 0;
+    if ebbhr == 0 {
+        let owners = [Owner::Nobody, Owner::Gone];
+        return owners[usize::from(installed)];
+    }
+    let own = [Save::Gprs, Save::AllGprs, Save::Full].map(Save::entry);
+    if own.contains(&ebbhr) && installed {
+        Owner::Library
+    } else {
+        Owner::Foreign(ebbhr)
+    }
+}
+
+/// Fails unless a handler is installed on this thread.
+pub(crate) fn check_installed() -> Result<(), Error> {
+    match owner() {
+        Owner::Library => Ok(()),
+        Owner::Nobody => Err(Error::NotInstalled),
+        Owner::Gone => Err(Error::Gone),
+        Owner::Foreign(ebbhr) => Err(Error::Foreign { ebbhr }),
+    }
+}

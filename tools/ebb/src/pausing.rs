@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a session is doing, and who has it stop and go on.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::control;
+use crate::error::Error;
+use crate::owner;
+use crate::owner::Owner;
+use crate::session::Session;
+use crate::shared;
+use crate::sys::Descriptor;
+use crate::thread;
+use crate::thread::Thread;
+
+/// What a session is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// [`Session::start`] was not called yet.
+    Idle,
+    /// EBBs come.
+    Running,
+    /// They were paused, or the handler has asked for [`Rearm::Stop`](crate::Rearm).
+    Paused,
+    /// The kernel has given the PMU to another pinned event. [`Session::resume`] asks for it
+    /// again.
+    Evicted,
+    /// EBBHR holds an address that this copy of the library has not put there.
+    Foreign,
+    /// This is the child of a fork, which has no EBBs.
+    Gone,
+    /// The session's thread has ended.
+    Ended,
+}
+
+impl Session {
+    /// Stops events and EBBs, from any thread. The counters keep what they have. A handler that
+    /// runs, of another thread, comes to its end.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Gone`] in the child of a fork, [`Error::Closed`].
+    pub fn pause(&self) -> Result<(), Error> {
+        self.0.check_process()?;
+        match self.0.is_of_this_thread() {
+            true => {
+                self.0.pause(shared::BY_OWNER)?;
+                control::disable();
+                Ok(())
+            }
+            false => self.0.pause(shared::BY_OTHER),
+        }
+    }
+
+    /// Goes on after [`pause`](Self::pause), after [`Rearm::Stop`](crate::Rearm), or after an
+    /// eviction.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotScheduled`] if another pinned event still holds the PMU, and
+    /// [`Error::ResumeByOwner`] on another thread than the session's, if that one has paused the
+    /// session itself or lost the PMU in the middle of a handler. [`Error::NotInstalled`] before
+    /// [`start`](Self::start), else as [`pause`](Self::pause).
+    pub fn resume(&self) -> Result<(), Error> {
+        self.0.check_process()?;
+        if !self.0.is_started() {
+            return Err(Error::NotInstalled);
+        }
+        let own = self.0.is_of_this_thread();
+        if own {
+            owner::check_installed()?;
+        }
+        let stuck = self.0.is_stuck()?;
+        if own && !stuck {
+            // First, so that an alert finds EBBs on.
+            control::enable()?;
+        }
+        self.0.unpause()?;
+        self.check_scheduled()?;
+        // An EBB may have come meanwhile. If its handler has asked for Rearm::Stop, that holds; if
+        // it has lost the PMU, the counters have to be set going.
+        let lost = |t: &Thread| t.evicted.load(Relaxed) != 0 && t.rearm.load(Relaxed) & 1 != 0;
+        match own {
+            true if stuck || thread::with(lost) => {
+                if !self.0.is_loaded() {
+                    self.load();
+                }
+                thread::with(Thread::reset_rearm);
+                control::evicted();
+                control::resume()
+            }
+            false if self.0.is_stuck()? => Err(Error::ResumeByOwner),
+            _ => Ok(()),
+        }
+    }
+
+    /// What the session is doing.
+    #[must_use]
+    pub fn state(&self) -> State {
+        match self.0.check_process() {
+            Err(Error::Gone) => return State::Gone,
+            Err(_) => return State::Ended,
+            Ok(()) if !self.0.is_started() => return State::Idle,
+            Ok(()) => {}
+        }
+        if self.0.is_of_this_thread() {
+            match owner::owner() {
+                Owner::Foreign(_) => return State::Foreign,
+                Owner::Gone => return State::Gone,
+                Owner::Nobody => return State::Idle,
+                Owner::Library => {}
+            }
+        }
+        let scheduled = self.0.leader().and_then(Descriptor::is_scheduled);
+        match (scheduled, self.0.is_stuck()) {
+            (_, Err(_)) | (Err(_), _) => State::Ended,
+            _ if self.0.paused() != shared::NOT => State::Paused,
+            (Ok(false), _) => State::Evicted,
+            (Ok(true), Ok(true)) => State::Paused,
+            (Ok(true), Ok(false)) => State::Running,
+        }
+    }
+}

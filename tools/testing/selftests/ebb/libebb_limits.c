@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * libebb where something is gone: the PMU at the start, the thread, the session under its handler,
+ * memory; and counters that the handler loads itself.
+ */
+#define _GNU_SOURCE
+#include <linux/perf_event.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libebb_test.h"
+
+static void nothing(struct ebb_context *context, void *user)
+{
+	(void)context;
+	(void)user;
+}
+
+/* Has this thread stay on its CPU, and a pinned event of that CPU there. */
+static int pinned_event_here(void)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_RAW,
+		.size = sizeof(attr),
+		.config = 0x1001e,
+		.pinned = 1,
+	};
+	cpu_set_t here;
+
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	sched_setaffinity(0, sizeof(here), &here);
+	return syscall(SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* A session that starts without the PMU is evicted, and goes on once the PMU is free. */
+static void evicted(void)
+{
+	int other = pinned_event_here();
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+	struct pollfd fd = { .fd = ebb_fd(ebb), .events = POLLIN };
+	char reason[128];
+
+	check(other >= 0 && ebb);
+	check(ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL) == -1 && errno == EBUSY);
+	check(strstr(ebb_strerror(reason, sizeof(reason)), "not on the PMU"));
+	check(ebb_state(ebb) == EBB_EVICTED && stands(ebb));
+	check(poll(&fd, 1, 0) == 1 && fd.revents & POLLERR);
+	check(ebb_resume(ebb) == -1 && errno == EBUSY);
+	close(other);
+	check(!ebb_resume(ebb) && ebb_state(ebb) == EBB_RUNNING);
+	check(!poll(&fd, 1, 0));
+	check(goes_on(ebb, 20));
+	check(ebb_add(ebb, "instructions", 0) == -1 && errno == EBUSY);
+	ebb_close(ebb);
+}
+
+static void *start_and_end(void *argument)
+{
+	struct ebb **ebb = argument;
+
+	*ebb = ebb_open("cycles", PERIOD, 0);
+	check(*ebb && !ebb_start(*ebb, nothing, NULL, EBB_SAVE_FULL));
+	check(goes_on(*ebb, 20));
+	return NULL;
+}
+
+/* The session of a thread that has ended knows how many EBBs there were. */
+static void ended(void)
+{
+	struct ebb *ebb = NULL;
+	pthread_t thread;
+
+	check(!pthread_create(&thread, NULL, start_and_end, &ebb));
+	pthread_join(thread, NULL);
+	check(ebb_state(ebb) == EBB_ENDED);
+	check(ebb_count(ebb) >= 20);
+	check(ebb_resume(ebb) == -1 && errno == ESRCH);
+	ebb_close(ebb);
+}
+
+static bool asked, closed;
+static int period_set = -1;
+
+/* Has the other thread close the session, and uses it as a handler may. */
+static void use_closed(struct ebb_context *context, void *user)
+{
+	if (ebb_context_number(context) != 5)
+		return;
+	__atomic_store_n(&asked, true, __ATOMIC_RELEASE);
+	while (!__atomic_load_n(&closed, __ATOMIC_ACQUIRE))
+		sched_yield();
+	period_set = ebb_set_period(user, 0, PERIOD, 0);
+}
+
+static void *close_when_asked(void *ebb)
+{
+	while (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE))
+		sched_yield();
+	ebb_close(ebb);
+	/* Memory that was freed is not as it was. */
+	for (int size = 8; size <= 1024; size += 8) {
+		void *memory = malloc(size);
+
+		memset(memory, 0x5a, size);
+		__asm__ volatile("" : : "r" (memory) : "memory");
+	}
+	__atomic_store_n(&closed, true, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+static void closed_in_handler(void)
+{
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+	pthread_t thread;
+
+	asked = false;
+	closed = false;
+	period_set = -1;
+	/* Before EBBs are on: pthread_create() blocks SIGILL. */
+	check(!pthread_create(&thread, NULL, close_when_asked, ebb));
+	check(!ebb_start(ebb, use_closed, ebb, EBB_SAVE_FULL));
+	work(1000 * PERIOD);
+	check(__atomic_load_n(&closed, __ATOMIC_ACQUIRE) && !period_set);
+	pthread_join(thread, NULL);
+	start_and_end(&ebb);
+	ebb_close(ebb);
+}
+
+static bool done;
+
+static void *pause_and_resume(void *ebb)
+{
+	while (!__atomic_load_n(&done, __ATOMIC_RELAXED)) {
+		ebb_pause(ebb);
+		sched_yield();
+		ebb_resume(ebb);
+		sched_yield();
+	}
+	return NULL;
+}
+
+/* Reads a counter late, so that it may be gone. */
+static void read_late(struct ebb_context *context, void *user)
+{
+	(void)user;
+	work(300);
+	ebb_context_counter(context, 1);
+}
+
+/* Two threads pause and resume at once, at any place of each other's calls and of the handler. */
+static void both_at_once(void)
+{
+	struct ebb *ebb = ebb_open("cycles", 1500, 0);
+	pthread_t thread;
+
+	done = false;
+	check(!ebb_start(ebb, read_late, NULL, EBB_SAVE_FULL));
+	check(!ebb_pause(ebb));
+	check(!pthread_create(&thread, NULL, pause_and_resume, ebb));
+	for (int i = 0; i < 2000; i++) {
+		ebb_resume(ebb);
+		work(10000);
+		if (i % 8 == 0)
+			ebb_pause(ebb);
+		sched_yield();
+	}
+	__atomic_store_n(&done, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+	check(!ebb_resume(ebb) && ebb_state(ebb) == EBB_RUNNING);
+	check(goes_on(ebb, 20));
+	check(!ebb_pause(ebb) && ebb_state(ebb) == EBB_PAUSED && stands(ebb));
+	ebb_close(ebb);
+}
+
+struct kept {
+	uint32_t next, read;
+	uint64_t first, last;
+};
+
+/* Loads the counter itself. */
+static void keep(struct ebb_context *context, void *user)
+{
+	struct kept *kept = user;
+
+	ebb_context_set_counter(context, 1, kept->next);
+	kept->read = ebb_context_counter(context, 1);
+	kept->last = ebb_context_time_base(context);
+	if (ebb_context_number(context) == 1)
+		kept->first = kept->last;
+	ebb_context_set_counter(context, 7, 1);
+	ebb_rearm(context, EBB_KEEP);
+}
+
+/* Ten times the session's period. */
+static void kept_counters(void)
+{
+	struct kept kept = { .next = 0x80000000U - 10 * PERIOD };
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+
+	check(!ebb_start(ebb, keep, &kept, EBB_SAVE_FULL));
+	check(goes_on(ebb, 21));
+	ebb_pause(ebb);
+	check(kept.read == kept.next);
+	/* The time base has one for two cycles. */
+	check(kept.last - kept.first > 20 * 10 * PERIOD / 4);
+	ebb_close(ebb);
+}
+
+static void without_memory(void)
+{
+	char reason[128];
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		struct rlimit none = { 0, 0 };
+
+		failures = 0;
+		setrlimit(RLIMIT_AS, &none);
+		for (size_t size = 1 << 20; size >= 16; size /= 2)
+			while (malloc(size))
+				;
+		check(!ebb_open("cycles", PERIOD, 0) && errno == ENOMEM);
+		check(strstr(ebb_strerror(reason, sizeof(reason)), "no memory"));
+		_exit(failures != 0);
+	}
+	check(waitpid(child, &status, 0) == child && !status);
+}
+
+/* That of ebb(7), which lies beside this program, takes EBBs and says so. */
+static void example(void)
+{
+	unsigned long long count = 0, last = 0;
+	char path[256], *name;
+	FILE *output;
+	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	path[length < 0 ? 0 : length] = 0;
+	name = strrchr(path, '/');
+	check(name && name + sizeof("/libebb_example") < path + sizeof(path));
+	strcpy(name, "/libebb_example");
+	output = popen(path, "r");
+	check(output && fscanf(output, "%llu EBBs, the last at %llx", &count, &last) == 2);
+	check(count > 100 && last > 4096);
+	check(output && !pclose(output));
+}
+
+int main(void)
+{
+	static const struct test tests[] = {
+		{ "evicted", evicted },
+		{ "ended", ended },
+		{ "closed_in_handler", closed_in_handler },
+		{ "both_at_once", both_at_once },
+		{ "kept_counters", kept_counters },
+		{ "without_memory", without_memory },
+		{ "example", example },
+	};
+
+	return run_tests(tests, ARRAY_SIZE(tests));
+}

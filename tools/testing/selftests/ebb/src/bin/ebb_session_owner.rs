@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+//! `ebb::Session` where the PMU, EBBHR or the session is somebody else's for a while, what the
+//! session's counters do that have no period, and an EBB that is due when EBBs come back on.
+
+use ebb::Attr;
+use ebb::EbbContext;
+use ebb::Error;
+use ebb::Owner;
+use ebb::Pmc;
+use ebb::Rearm;
+use ebb::Save;
+use ebb::Session;
+use ebb::State;
+use ebb::reg::Bescr;
+use ebb::spr;
+use ebb_selftests::session;
+use ebb_selftests::session::count_only;
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use ktap::cpu;
+use ktap::process::Peer;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+
+const PERIOD: u32 = 10_000;
+
+fn started() -> Result<Session, Failure> {
+    let session = Session::open("cycles", PERIOD.into())?;
+    // SAFETY: the handler does nothing.
+    unsafe { session.start(Save::Full, count_only)? };
+    session::wait_for(20, PERIOD)?;
+    Ok(session)
+}
+
+/// A start that finds a pinned event of the CPU on the PMU is made up for: with the period, not
+/// after the 2^31 counts of a counter that starts at 0.
+fn evicted_from_the_start() -> Outcome {
+    cpu::pin()?;
+    let here = cpu::current()?;
+    let mut other = Peer::spawn(move |parent| {
+        let event = Attr::raw(session::CYCLES)
+            .pinned(true)
+            .on_cpu(here)
+            .open()?;
+        event.enable()?;
+        event.check_scheduled()?;
+        parent.tell()?;
+        parent.listen()?;
+        event.close();
+        parent.tell()
+    })?;
+    other.listen()?;
+    let session = Session::open("cycles", PERIOD.into())?;
+    // SAFETY: the handler does nothing.
+    let refused = unsafe { session.start(Save::Full, count_only) };
+    check!(refused == Err(Error::NotScheduled), "{refused:?}");
+    check!(session.state() == State::Evicted, "{:?}", session.state());
+    let refused = session.resume();
+    check!(refused == Err(Error::NotScheduled), "{refused:?}");
+    other.tell()?;
+    other.listen()?;
+    session.resume()?;
+    check!(session.state() == State::Running, "{:?}", session.state());
+    session::wait_for(20, PERIOD)?;
+    other.join()
+}
+
+/// Another owner's EBBs stay as they are when the session is paused and closed.
+fn foreign_owner() -> Outcome {
+    const OTHER: u64 = 0x0100_0000;
+    let session = started()?;
+    session.pause()?;
+    // SAFETY: GE stays off, so nothing branches to the address.
+    unsafe {
+        spr::write::<{ spr::EBBHR }>(OTHER);
+        (Bescr::read() | Bescr::PME).write();
+    }
+    let theirs = session::ebb_registers();
+    let [bescr, ebbhr, _] = theirs;
+    check!(
+        Bescr(bescr).has(Bescr::PME) && ebbhr == OTHER,
+        "{theirs:x?}"
+    );
+    check!(session.state() == State::Foreign, "{:?}", session.state());
+    ebb::disable();
+    check!(session::ebb_registers() == theirs, "disable");
+    session.pause()?;
+    check!(session::ebb_registers() == theirs, "pause");
+    let refused = session.resume();
+    check!(
+        refused == Err(Error::Foreign { ebbhr: OTHER }),
+        "{refused:?}"
+    );
+    session.close();
+    check!(session::ebb_registers() == theirs, "close");
+    Ok(())
+}
+
+/// What another thread has closed leaves nothing once the session's calls the library again.
+fn closed_by_another() -> Outcome {
+    let session = Session::open("cycles", PERIOD.into())?;
+    let next = Session::open("cycles", PERIOD.into())?;
+    thread::scope(|scope| {
+        let (closing, may_close) = std::sync::mpsc::channel();
+        // Created before EBBs are on: pthread_create blocks SIGILL.
+        let other = scope.spawn(move || may_close.recv().map(Session::close));
+        // SAFETY: the handler does nothing.
+        unsafe { session.start(Save::Full, count_only)? };
+        session::wait_for(20, PERIOD)?;
+        check!(closing.send(session).is_ok());
+        check!(matches!(other.join(), Ok(Ok(()))));
+        Ok(())
+    })?;
+    check!(ebb::owner() == Owner::Library, "{:?}", ebb::owner());
+    next.close();
+    check!(ebb::owner() == Owner::Nobody, "{:?}", ebb::owner());
+    let [bescr, ebbhr, _] = session::ebb_registers();
+    check!(bescr == 0 && ebbhr == 0, "{bescr:#x}, {ebbhr:#x}");
+    Ok(())
+}
+
+/// The handler of a session that runs is not replaced.
+fn installed_beside() -> Outcome {
+    let session = started()?;
+    // SAFETY: the handler does nothing.
+    let refused = unsafe { ebb::install(count_only) };
+    check!(refused == Err(Error::InUse), "{refused:?}");
+    session::wait_for(session.count() + 20, PERIOD)?;
+    session.close();
+    // SAFETY: as before.
+    unsafe { ebb::install(count_only)? };
+    ebb::uninstall()?;
+    Ok(())
+}
+
+fn added_too_late() -> Outcome {
+    let session = started()?;
+    let refused = session.add("instructions", 0);
+    check!(refused == Err(Error::Started), "{refused:?}");
+    session::wait_for(session.count() + 20, PERIOD)
+}
+
+/// Counters that only count: a member's, and PMC6 beside an event on PMC5. An overflow calls
+/// nobody.
+fn counts_only() -> Outcome {
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    // None of these EBBs comes by itself, the second of a period that one counter can hold.
+    for (name, never, member, counter) in [
+        ("cycles", 1 << 40, Some("pmc=3,pmcxsel=0x1e"), Pmc::Pmc3),
+        ("0x500fa", 1 << 31, None, Pmc::Pmc6),
+    ] {
+        let session = Session::open(name, never)?;
+        if let Some(member) = member {
+            session.add(member, 0)?;
+        }
+        let handler = |_: &mut EbbContext<'_>| {
+            SEEN.fetch_add(1, Relaxed);
+        };
+        // SAFETY: the handler counts in an atomic.
+        unsafe { session.start(Save::Full, handler)? };
+        for round in 0..3 {
+            counter.write(Pmc::start_value(1000));
+            session::work_for(10_000);
+            let value = counter.read();
+            check!(
+                (1..1_000_000).contains(&value),
+                "{name}: {value:#x}, round {round}"
+            );
+        }
+        let (count, seen) = (session.count(), SEEN.load(Relaxed));
+        check!(count == 0 && seen == 0, "{name}: {count}, {seen}");
+        // PMC1 is the first's own.
+        session.set_period(0, PERIOD.into(), 0)?;
+        if session.pmc(0) == Some(Pmc::Pmc1) {
+            Pmc::Pmc1.write(Pmc::start_value(PERIOD));
+            session::wait_for(20, PERIOD)?;
+            SEEN.store(0, Relaxed);
+        }
+    }
+    Ok(())
+}
+
+/// The EBB that is due comes in `resume`, and what its handler asks for holds.
+fn stopped_in_resume() -> Outcome {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    let session = Session::open("cycles", PERIOD.into())?;
+    let handler = |context: &mut EbbContext<'_>| {
+        if STOP.load(Relaxed) {
+            context.rearm(Rearm::Stop);
+        }
+    };
+    // SAFETY: the handler reads an atomic and its context.
+    unsafe { session.start(Save::Full, handler)? };
+    for _ in 0..20 {
+        session::wait_for(session.count() + 20, PERIOD)?;
+        // An overflow with EBBs off is kept, also while the events are off.
+        ebb::disable();
+        session::work_for(5 * u64::from(PERIOD));
+        session.pause()?;
+        let before = session.count();
+        STOP.store(true, Relaxed);
+        session.resume()?;
+        session::wait_for(before + 1, PERIOD)?;
+        session::expect_none(5 * u64::from(PERIOD))?;
+        check!(
+            session.count() == before + 1,
+            "{} of {before}",
+            session.count()
+        );
+        check!(session.state() == State::Paused, "{:?}", session.state());
+        STOP.store(false, Relaxed);
+        session.resume()?;
+    }
+    Ok(())
+}
+
+ktap::main! {
+    first: session::require_ebb;
+    evicted_from_the_start, foreign_owner, closed_by_another, installed_beside, added_too_late,
+    counts_only, stopped_in_resume,
+}
