@@ -52,6 +52,21 @@ static inline bool goes_on(struct ebb *ebb, unsigned long more)
 	return ebb_count(ebb) >= target;
 }
 
+/*
+ * Has @on while it works until @count is @target. It calls nothing: unwinders need not know the way
+ * from a function's last instructions, and so not from those of the library.
+ */
+static inline bool counts_on(bool *on, const uint64_t *count, uint64_t target)
+{
+	*on = true;
+	barrier();
+	for (uint64_t i = 0; i < 100 * target && *count < target; i++)
+		work(PERIOD);
+	*on = false;
+	barrier();
+	return *count >= target;
+}
+
 /* Whether no EBB comes while it works. */
 static inline bool stands(struct ebb *ebb)
 {
