@@ -19,11 +19,13 @@ pub const NUMBERS: u64 = 31;
 const COUNTERS: u64 = 0x4000_0000;
 const COUNTER_SHIFT: u32 = 24;
 
-/// Each process has a page with branches, at this address and 2^24 times its number and one: the
-/// constant itself is in everybody's registers.
+/// Each process has a page with branches, at this address and 2^24 times its number and one. The
+/// compiler has such addresses, and sums of them, in everybody's registers and stacks, so that the
+/// branches are further on.
 const ADDRESSES: u64 = 0x5e5a_0000_0000;
 const ADDRESS_SHIFT: u32 = 24;
 const PAGE: usize = 0x1_0000;
+const CODE: usize = 128;
 
 /// What a process writes to its counters.
 pub fn counter(number: u64) -> u64 {
@@ -55,7 +57,8 @@ pub fn address(number: u64) -> u64 {
 /// Whether `value` is an address that has another one's mark.
 pub fn is_foreign_address(number: u64, value: u64) -> bool {
     let part = value.wrapping_sub(ADDRESSES) >> ADDRESS_SHIFT;
-    (1..=NUMBERS).contains(&part) && part != number + 1
+    let is_code = value & ((1 << ADDRESS_SHIFT) - 1) >= CODE as u64;
+    is_code && (1..=NUMBERS).contains(&part) && part != number + 1
 }
 
 unsafe extern "C" {
@@ -108,10 +111,11 @@ impl Page {
         // SAFETY: the code is within the program and shorter than the page, which is ours; it
         // refers to nothing outside of itself. The caches are told of it, a line of 128 bytes.
         unsafe {
-            ptr::copy_nonoverlapping(code, page.cast::<u8>(), length);
-            asm!("dcbst 0, {0}", "sync", "icbi 0, {0}", "isync", in(reg) page);
+            let start = page.cast::<u8>().add(CODE);
+            ptr::copy_nonoverlapping(code, start, length);
+            asm!("dcbst 0, {0}", "sync", "icbi 0, {0}", "isync", in(reg) start);
+            Ok(Self(start as u64))
         }
-        Ok(Self(page as u64))
     }
 
     /// Executes `rounds` of its branches.
