@@ -51,7 +51,7 @@ pub fn stand_by(number: u64, tally: &Tally, options: Options) -> Outcome {
         if options.unchecked {
             continue;
         }
-        let seen = view::look(number, &mut random)?;
+        let seen = view::look(number, false, &mut random)?;
         check!(seen == 0, "counters can be read without an EBB event");
         let registers = EBB.each_ref().map(|register| register.read());
         check!(

@@ -84,7 +84,9 @@ impl Events {
             asked.add(word);
         }
         let is_ebb = attr.as_raw().config & ebb::config::EBB != 0;
+        let leaves_user_out = is_ebb && attr.as_raw().exclude_user() != 0;
         let mut own = true;
+        let mut whose = tally.entry(self.number);
         let attr = match target {
             0 => attr.cpu(cpu),
             1 => {
@@ -93,14 +95,17 @@ impl Events {
             }
             2 => {
                 own = false;
-                let entry = tally.entry(other % marks::NUMBERS);
+                whose = tally.entry(other % marks::NUMBERS);
                 if is_ebb {
-                    entry.ebb_by_other.store(true, Relaxed);
+                    whose.ebb_by_other.store(true, Relaxed);
                 }
-                attr.pid(entry.pid.load(Relaxed))
+                attr.pid(whose.pid.load(Relaxed))
             }
             _ => attr,
         };
+        if leaves_user_out {
+            whose.kernel_mmcr2.store(true, Relaxed);
+        }
         // Where there is a group for it, mostly the newest of its kind.
         let fits = self.slots.iter().rev().find(|slot| slot.is_ebb() == is_ebb);
         let leader = match leader % 8 {

@@ -35,6 +35,9 @@ pub struct Entry {
     pub pid: AtomicI32,
     /// Another process has opened an EBB event for this one.
     pub ebb_by_other: AtomicBool,
+    /// There was an EBB event for this one that leaves user space out: in a partition the kernel
+    /// says so by those bits of MMCR2 that are the program's, too.
+    pub kernel_mmcr2: AtomicBool,
     /// Stands for all that was asked for by seed.
     pub asked: AtomicU64,
     /// Stands for what the kernel said to it.

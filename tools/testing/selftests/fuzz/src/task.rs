@@ -365,7 +365,7 @@ impl Task {
             may_have_ebbs || handler::count() == 0,
             "an EBB without an EBB event"
         );
-        let seen = view::look(self.number, random)?;
+        let seen = view::look(self.number, entry.kernel_mmcr2.load(Relaxed), random)?;
         entry.add(Count::Reads, seen);
         let on = Bescr(EBB[2].read().unwrap_or(0)).without(self.bescr);
         check!(

@@ -9,9 +9,9 @@ use crate::marks;
 use crate::random::Random;
 use crate::registers;
 
-/// Looks at what a program can see of the PMU, as its number; fails if it is another one's. Returns
-/// how many counters could be read.
-pub fn look(number: u64, random: &mut Random) -> Result<u64, Failure> {
+/// Looks at what a program can see of the PMU, as its number; fails if it is another one's. MMCR2
+/// may have bits of the kernel if `kernel_mmcr2`. Returns how many counters could be read.
+pub fn look(number: u64, kernel_mmcr2: bool, random: &mut Random) -> Result<u64, Failure> {
     let first = &registers::PMCS[random.below(6) as usize];
     // Most of the time there is nothing to be seen, and each look takes a signal.
     let counters = match first.read() {
@@ -34,7 +34,7 @@ pub fn look(number: u64, random: &mut Random) -> Result<u64, Failure> {
             "MMCR0 has bits of the kernel: {mmcr0:#x}"
         );
         let mmcr2 = registers::MMCR2[0].read().unwrap_or(0);
-        let foreign = marks::is_foreign_mmcr2(number, mmcr2);
+        let foreign = !kernel_mmcr2 && marks::is_foreign_mmcr2(number, mmcr2);
         check!(!foreign, "MMCR2 is another program's: {mmcr2:#x}");
     }
     if random.once_in(4) {
