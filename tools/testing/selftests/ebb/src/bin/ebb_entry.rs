@@ -140,14 +140,16 @@ fn resume() {
 /// What the handler has asked for holds, unless the signal is later.
 fn resumed(save: Save, flags: libc::c_int) -> Outcome {
     let (event, entry) = begin(save, stop, flags)?;
+    let before = Cell::new(0);
     let resumed_until_hit = || {
+        before.set(ebb::count());
         ebb::resume()?;
         until_hit()
     };
     // The three that call the routine to reload.
     entry.at_each(resume, entry.all(), 3, resumed_until_hit, |n| {
         if n > entry.call() {
-            session::wait_for(ebb::count() + 1, PERIOD)?;
+            session::wait_for(before.get() + 2, PERIOD)?;
         }
         stands()
     })?;
@@ -312,7 +314,6 @@ extern "C" fn trace(context: *mut c_void, _: *mut c_void) -> i32 {
     0
 }
 
-/// By call frame information.
 fn unwind() {
     look();
     // SAFETY: `trace` keeps nothing. It takes a lock, which the interrupted loop does not.
@@ -349,7 +350,6 @@ fn stack_pointer() -> u64 {
     r1
 }
 
-/// As profilers and the kernel do.
 fn walk() {
     let (mut frame, end) = (stack_pointer(), END.load(Relaxed));
     for _ in 0..30 {
