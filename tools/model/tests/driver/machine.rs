@@ -184,6 +184,7 @@ pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
         (counted, ran, was_due, effect(&mut cpu.facility))
     });
     if ran {
+        update_alert();
         PerfCore::get().count_in_kernel(&counted, CYCLES);
     }
     let is_late = with_machine(|machine| {
@@ -193,6 +194,20 @@ pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
     });
     take_interrupt_if(is_late);
     result
+}
+
+/// A PM interrupt that the kernel replays finds the PMU running, until its handler freezes it: an
+/// alert may occur in the handler itself.
+fn update_alert() {
+    with_machine(|machine| {
+        let cpu = &machine.cpus[machine.current];
+        if let (Some(alert), Some(sampled)) = (&mut machine.alert, cpu.sampled) {
+            let registers = [spr::SIAR, spr::SDAR, spr::SIER];
+            [alert.siar, alert.sdar, alert.sier] =
+                registers.map(|number| cpu.facility.mfspr(number));
+            alert.sampled = Some(sampled);
+        }
+    });
 }
 
 /// What the counters hold.

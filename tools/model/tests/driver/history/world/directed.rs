@@ -225,3 +225,22 @@ fn events_of_a_task_may_be_counted_by_those_that_need_the_run_latch() {
         });
     }
 }
+
+#[test]
+fn a_new_program_gets_no_alert_of_counters_that_were_off_the_pmu() {
+    // With EBBs off the counter stays negative. The group is on no PMU as the program changes.
+    let history = [
+        Op::Switch(0, 0),
+        Op::OpenEbb(0, 3),
+        Op::User(0, UserWrite::Bescr(0)),
+        Op::User(0, UserWrite::Counter(5, 4)),
+        Op::Run(0, 8, 3, 3),
+        Op::Disable(0),
+        Op::Exec(0),
+        Op::Enable(0),
+        Op::Run(0, 2, 1, 3),
+    ];
+    run(&history, |_, facility| {
+        assert_eq!(facility.mfspr(spr::PMC6), 2);
+    });
+}
