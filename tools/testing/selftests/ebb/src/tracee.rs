@@ -298,3 +298,20 @@ unsafe fn request(what: u32, pid: libc::pid_t, address: usize, data: usize) -> i
     ktap::os_result(unsafe { libc::ptrace(what, pid, address, data) } as libc::c_int)?;
     Ok(())
 }
+
+/// Where a process is that does not go on.
+pub fn whereabouts(pid: libc::pid_t) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit(") ")
+        .next()
+        .and_then(|rest| rest.chars().next());
+    match Tracee::attach(pid) {
+        Ok(tracee) => {
+            let nip = tracee.nip().unwrap_or(0);
+            let (ebb, pmu) = (tracee.ebb(), tracee.pmu());
+            format!("in state {state:?} at {nip:#x}, {ebb:x?} {pmu:x?}")
+        }
+        Err(error) => format!("in state {state:?}, not to be seen: {error:?}"),
+    }
+}

@@ -42,7 +42,7 @@ use std::time::Duration;
 use std::time::Instant;
 
 use ebb_selftests::session;
-use ebb_selftests::tracee::Tracee;
+use ebb_selftests::tracee::whereabouts;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
@@ -264,23 +264,6 @@ fn watch(tally: &Tally, peers: &[Peer]) -> bool {
         }
     }
     true
-}
-
-/// Where a process is that does not go on.
-fn whereabouts(pid: libc::pid_t) -> String {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit(") ")
-        .next()
-        .and_then(|rest| rest.chars().next());
-    match Tracee::attach(pid) {
-        Ok(tracee) => {
-            let nip = tracee.nip().unwrap_or(0);
-            let (ebb, pmu) = (tracee.ebb(), tracee.pmu());
-            format!("in state {state:?} at {nip:#x}, {ebb:x?} {pmu:x?}")
-        }
-        Err(error) => format!("in state {state:?}, not to be seen: {error:?}"),
-    }
 }
 
 fn main() {
