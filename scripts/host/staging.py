@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The programs and scripts of tools/testing/selftests, as `make check` gives them to its
+guests: each row of scripts/guest-tests has a folder of what it starts, as an initramfs of
+all is more than a powernv machine takes (128 MiB) and half of what a guest has in memory.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+
+import table
+from steps import SCRIPTS, TOP
+
+SELFTESTS = TOP / "tools/testing/selftests"
+ROWS = SCRIPTS / "guest-tests"
+# perf is to show the functions of these.
+WITH_SYMBOLS = ("pmu_branch_work", "pmu_tool", "ebbprof_work")
+
+
+def code(path):
+    """A script's or a program's text without its lines of comment."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return "\n".join(line for line in lines if not line.lstrip().startswith(("#", "//")))
+
+
+def words(text):
+    return set(re.findall(r"[\w.]+", text))
+
+
+def lists():
+    """The texts that name programs and scripts: those of the scripts and of the programs
+    that run a suite, by their names."""
+    runners = {path.stem: code(path) for path in SELFTESTS.glob("*/src/bin/run_*.rs")}
+    return runners | {path.name: code(path) for path in SELFTESTS.glob("*/*.sh")}
+
+
+def unlisted():
+    """Programs and scripts that neither scripts/guest-tests nor another list names."""
+    names = {path.name for path in SELFTESTS.glob("*/*.sh")}
+    names |= {path.stem for path in SELFTESTS.glob("*/src/bin/*")}
+    named = {"guest-tests": words(code(ROWS))} | {name: words(text) for name, text in lists().items()}
+    return sorted(name for name in names if not any(name in found for by, found in named.items() if by != name))
+
+
+def started(command):
+    """The words of a command, and of what it starts; a suite's program that is told which
+    tests to run starts no others."""
+    texts, found, new = lists(), set(), [command]
+    while new:
+        text = new.pop()
+        for word in words(text) - found:
+            found.add(word)
+            if word in texts and not re.search(rf"\b{word} \w", text):
+                new.append(texts[word])
+    return found
+
+
+def stage(folder, programs):
+    """Copy what each row starts out of `programs` and the sources to `folder`/ROW, as other
+    runs may build theirs meanwhile; without symbols, for the size."""
+    everything = folder / "everything"
+    everything.mkdir()
+    for script in SELFTESTS.glob("*/*.sh"):
+        shutil.copy(script, everything)
+    for program in programs.iterdir():
+        if program.is_file() and os.access(program, os.X_OK) and program.name != "ebb-demo":
+            keep = "-g" if program.name in WITH_SYMBOLS else "-s"
+            strip = ["powerpc64le-linux-gnu-strip", keep, "-o", everything / program.name, program]
+            subprocess.run(strip, check=True)
+    for name, _, _, command in table.rows(ROWS, 4):
+        row = folder / name
+        row.mkdir()
+        wanted = started(command)
+        for path in everything.iterdir():
+            # The libraries are small, and loaded by names that programs make up.
+            if path.name in wanted or ".so" in path.name:
+                os.link(path, row / path.name)
