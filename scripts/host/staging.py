@@ -15,7 +15,7 @@ from steps import SCRIPTS, TOP
 SELFTESTS = TOP / "tools/testing/selftests"
 ROWS = SCRIPTS / "guest-tests"
 # perf is to show the functions of these.
-WITH_SYMBOLS = ("pmu_branch_work", "pmu_tool", "ebbprof_work")
+WITH_SYMBOLS = ("pmu_branch_work", "pmu_tool", "ebbprof_work", "ebbprof_calls")
 
 
 def code(path):

@@ -5,8 +5,10 @@
 //! `record` runs a program with `libebbprof.so` preloaded (`tools/libebbprof`), whose handler
 //! writes samples to memory that both share (`ring/`), and writes them to a perf.data file.
 
+mod callers;
 mod check;
 mod clock;
+mod collapsed;
 mod memory;
 mod perfdata;
 mod processes;
@@ -37,6 +39,10 @@ enum Command {
     Record(record::Options),
     /// Show where the samples are
     Report(report::Options),
+    /// Write a line for each stack: its functions, and how many samples it has
+    Collapsed(collapsed::Options),
+    /// Draw a flame graph, as an SVG file for a browser
+    Flame(collapsed::FlameOptions),
     /// Say whether programs, or this one, can be profiled here
     Check {
         /// A program
@@ -51,6 +57,8 @@ fn main() -> ExitCode {
     let done = match Options::parse().command {
         Command::Record(options) => record::run(&options),
         Command::Report(options) => report::run(&options).map(|()| 0),
+        Command::Collapsed(options) => collapsed::run(&options).map(|()| 0),
+        Command::Flame(options) => collapsed::flame(&options).map(|()| 0),
         Command::Check { program } => Ok(check::run(program.as_deref())),
     };
     match done {

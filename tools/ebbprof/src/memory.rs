@@ -24,8 +24,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A new one, with rings of `words` words, a power of 2.
-    pub fn new(event: &str, period: u64, words: u64) -> io::Result<Self> {
+    /// A new one, with rings of `words` words, a power of 2, for samples with so many further
+    /// words.
+    pub fn new(event: &str, period: u64, words: u64, frames: u64) -> io::Result<Self> {
         // SAFETY: a string.
         let fd = unsafe { libc::memfd_create(c"ebbprof".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -51,6 +52,7 @@ impl Memory {
             }
             (*control).period = period;
             (*control).ring = words;
+            (*control).frames = frames;
             (*control).magic = ring::MAGIC;
         }
         Ok(Self { file, control })
@@ -163,28 +165,37 @@ impl SlotView<'_> {
         (head.wrapping_sub(tail)) as f64 / self.words as f64
     }
 
-    /// Takes the samples that there are from the ring: time base and address.
-    pub fn take(&self, mut action: impl FnMut(u64, u64)) {
+    /// Takes the samples that there are from the ring: time base, address, and further words.
+    pub fn take(&self, mut action: impl FnMut(u64, u64, &[u64])) {
         let head = self.slot.written.head.load(Acquire);
         let mut tail = self.slot.tail.load(Relaxed);
         // A program that writes nonsense there gets nonsense, and no endless loop.
         if head.wrapping_sub(tail) > self.words {
             return;
         }
+        let mut more = [0; ring::OVERHANG as usize];
         while tail < head {
-            action(self.word(tail), self.word(tail + 1));
-            tail += ring::SAMPLE;
+            let first = self.word(tail, 0);
+            // CAST: at most 255.
+            let count = (first >> ring::MORE_SHIFT) as usize;
+            for (n, word) in more.iter_mut().enumerate().take(count) {
+                *word = self.word(tail, ring::SAMPLE + n as u64);
+            }
+            let base = first & ((1 << ring::MORE_SHIFT) - 1);
+            action(base, self.word(tail, 1), &more[..count]);
+            tail += ring::SAMPLE + count as u64;
         }
         self.slot.tail.store(tail, Release);
     }
 
-    fn word(&self, n: u64) -> u64 {
+    /// A word of the sample at `place`.
+    fn word(&self, place: u64, n: u64) -> u64 {
         let ring = ptr::from_ref(self.slot).wrapping_byte_add(ring::ALIGN);
-        // CAST: below the words of a ring.
+        // CAST: below the words of a ring and what is behind it.
         let word = ring
             .cast::<AtomicU64>()
-            .wrapping_add((n & (self.words - 1)) as usize);
-        // SAFETY: the ring is behind its slot.
+            .wrapping_add((place & (self.words - 1)) as usize + n as usize);
+        // SAFETY: the ring is behind its slot, and `OVERHANG` words behind that.
         unsafe { (*word).load(Relaxed) }
     }
 }

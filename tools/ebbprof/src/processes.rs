@@ -10,6 +10,9 @@ use std::time::Instant;
 
 use ebbprof_ring as ring;
 
+use crate::callers;
+use crate::callers::Caller;
+use crate::callers::Callers;
 use crate::clock::Clock;
 use crate::clock::time_base;
 use crate::memory::Memory;
@@ -38,9 +41,9 @@ struct Process {
 }
 
 impl Process {
-    fn find(&self, address: u64) -> bool {
-        let below = self.maps.range(..=address).next_back();
-        below.is_some_and(|(_, mapping)| address < mapping.end)
+    fn find(&self, address: u64) -> Option<&Mapping> {
+        let (_, mapping) = self.maps.range(..=address).next_back()?;
+        (address < mapping.end).then_some(mapping)
     }
 
     /// Takes a mapping in, in place of what it covers; tells whether it is new.
@@ -63,7 +66,8 @@ pub struct Processes<'a> {
     slots: Vec<Option<Sampled>>,
     processes: HashMap<u32, Process>,
     build_ids: BuildIds,
-    samples: Vec<(u64, u64)>,
+    callers: Callers,
+    samples: Vec<(u64, u64, Box<[u64]>)>,
     pub threads: u64,
     /// Why threads were not sampled, and how many.
     pub refused: BTreeMap<String, u64>,
@@ -78,6 +82,7 @@ impl<'a> Processes<'a> {
             slots: (0..ring::SLOTS).map(|_| None).collect(),
             processes: HashMap::new(),
             build_ids: BuildIds::default(),
+            callers: Callers::default(),
             samples: Vec::new(),
             threads: 0,
             refused: BTreeMap::new(),
@@ -134,17 +139,19 @@ impl<'a> Processes<'a> {
             *self.refused.entry(reason).or_default() += 1;
         }
         let mut samples = std::mem::take(&mut self.samples);
-        slot.take(|time, address| samples.push((time, address)));
-        for &(base, address) in &samples {
+        slot.take(|time, address, words| samples.push((time, address, words.into())));
+        for (base, address, words) in &samples {
             let process = self.processes.entry(thread.pid).or_default();
-            if !process.find(address) {
-                self.look_again(thread, base)?;
+            if process.find(*address).is_none() {
+                self.look_again(thread, *base)?;
             }
-            self.writer.sample(thread, self.clock.time(base), address)?;
+            let time = self.clock.time(*base);
+            let chain = self.chain(thread, *address, words);
+            self.writer.sample(thread, time, *address, &chain)?;
         }
         let lost = slot.lost();
         if lost > sampled.lost {
-            let last = samples.last().map_or_else(time_base, |&(base, _)| base);
+            let last = samples.last().map_or_else(time_base, |&(base, ..)| base);
             self.writer
                 .lost(thread, self.clock.time(last), lost - sampled.lost)?;
             sampled.lost = lost;
@@ -153,6 +160,21 @@ impl<'a> Processes<'a> {
         self.samples = samples;
         self.slots[n] = Some(sampled);
         Ok(())
+    }
+
+    /// The callers of a sample, as a file has them.
+    fn chain(&mut self, thread: Thread, address: u64, words: &[u64]) -> Vec<u64> {
+        if words.is_empty() {
+            return Vec::new();
+        }
+        let process = self.processes.get(&thread.pid);
+        let place = process
+            .and_then(|process| process.find(address))
+            .map(|mapping| {
+                let offset = address - mapping.start + mapping.offset;
+                self.callers.find(&mapping.path, offset)
+            });
+        callers::chain(place.unwrap_or(Caller::Link), address, words)
     }
 
     /// A slot has a new thread.

@@ -24,6 +24,13 @@ pub struct Sample {
     pub thread: i32,
     /// Name of the thread.
     pub name: Rc<str>,
+    /// Where it was, then its callers.
+    pub frames: Vec<Frame>,
+}
+
+/// A place in a program.
+#[derive(Clone)]
+pub struct Frame {
     pub function: Rc<str>,
     /// Path of the program or library.
     pub object: Rc<str>,
@@ -130,27 +137,43 @@ impl State {
     fn sample(&mut self, record: &SampleRecord<'_>) -> Option<Sample> {
         let (address, process, thread) = (record.ip?, record.pid?, record.tid?);
         self.period = record.period.unwrap_or(0);
-        let below = self
-            .maps
-            .get(&process)
-            .and_then(|maps| maps.range(..=address).next_back());
-        let mapping = below.filter(|(_, mapping)| address < mapping.end);
-        let (function, object) = match mapping {
-            Some((start, mapping)) => {
-                let offset = address - start + mapping.offset;
-                (
-                    self.symbols.find(&mapping.path, offset),
-                    Rc::clone(&mapping.path),
-                )
-            }
-            None => (Rc::clone(&self.unknown), Rc::clone(&self.unknown)),
-        };
+        let mut frames = vec![self.frame(process, address)];
+        let chain = record
+            .callchain
+            .iter()
+            .flat_map(|chain| (0..chain.len()).map(|n| chain.get(n)));
+        // The first is where it was.
+        let callers = chain.flatten().filter(|&address| address < CONTEXT).skip(1);
+        // They are where it goes on; the call is before.
+        frames.extend(callers.map(|address| self.frame(process, address.wrapping_sub(1))));
         Some(Sample {
             process,
             thread,
             name: self.names.get(&thread).unwrap_or(&self.unknown).clone(),
-            function,
-            object,
+            frames,
         })
     }
+
+    fn frame(&mut self, process: i32, address: u64) -> Frame {
+        let below = self
+            .maps
+            .get(&process)
+            .and_then(|maps| maps.range(..=address).next_back());
+        match below.filter(|(_, mapping)| address < mapping.end) {
+            Some((start, mapping)) => {
+                let offset = address - start + mapping.offset;
+                Frame {
+                    function: self.symbols.find(&mapping.path, offset),
+                    object: Rc::clone(&mapping.path),
+                }
+            }
+            None => Frame {
+                function: Rc::clone(&self.unknown),
+                object: Rc::clone(&self.unknown),
+            },
+        }
+    }
 }
+
+/// From this one on, entries of a chain say whose those behind it are (`PERF_CONTEXT_MAX`).
+const CONTEXT: u64 = -4095_i64 as u64;

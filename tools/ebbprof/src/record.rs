@@ -39,13 +39,17 @@ pub struct Options {
         value_parser = clap::value_parser!(u64).range(100..=1 << 63))]
     period: u64,
 
+    /// Take the callers too
+    #[arg(short = 'g', long)]
+    callers: bool,
+
     /// File to write
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     output: PathBuf,
 
     /// Memory for the samples of a thread, in KiB; rounded up to a power of 2
     #[arg(short, long, value_name = "KIB", default_value_t = 1024,
-        value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+        value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
     memory: u64,
 
     /// Program to run, and its arguments
@@ -66,8 +70,14 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     check::try_event(&options.event, options.period)?;
 
     let words = (options.memory << 10).next_power_of_two() / 8;
-    let memory = Memory::new(&options.event, options.period, words)?;
-    let writer = Writer::new(&options.output, Event::new(&options.event, options.period))
+    let frames = if options.callers {
+        ebbprof_ring::MOST_FRAMES
+    } else {
+        0
+    };
+    let memory = Memory::new(&options.event, options.period, words, frames)?;
+    let event = Event::new(&options.event, options.period, options.callers);
+    let writer = Writer::new(&options.output, event)
         .map_err(|error| format!("{}: {error}", options.output.display()))?;
     let mut processes = Processes::new(&memory, Clock::new()?, writer);
 

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use crate::Failure;
 use crate::profile;
+use crate::profile::Frame;
 use crate::profile::Sample;
 
 #[derive(clap::Args)]
@@ -43,9 +44,10 @@ enum By {
 impl By {
     /// The two columns of a sample.
     fn key(self, sample: &Sample) -> (Rc<str>, Rc<str>) {
+        let Frame { function, object } = &sample.frames[0];
         match self {
-            Self::Symbol => (sample.function.clone(), base_name(&sample.object)),
-            Self::Object => (base_name(&sample.object), sample.object.clone()),
+            Self::Symbol => (function.clone(), base_name(object)),
+            Self::Object => (base_name(object), object.clone()),
             Self::Thread => {
                 let ids = format!("{}/{}", sample.process, sample.thread);
                 (sample.name.clone(), ids.into())
@@ -62,7 +64,8 @@ impl By {
     }
 }
 
-fn base_name(path: &Rc<str>) -> Rc<str> {
+/// The last part of an object's path.
+pub fn base_name(path: &Rc<str>) -> Rc<str> {
     match path.rsplit_once('/') {
         Some((_, name)) if path.starts_with('/') && !path.starts_with("//") => name.into(),
         _ => path.clone(),

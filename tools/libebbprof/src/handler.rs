@@ -15,8 +15,11 @@ use core::sync::atomic::Ordering::Release;
 use ebb::EbbContext;
 use ebb::Rearm;
 use ebbprof_ring::ALIGN;
+use ebbprof_ring::MORE_SHIFT;
+use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::SAMPLE;
 use ebbprof_ring::Slot;
+use ebbprof_ring::Written;
 
 use crate::memory;
 
@@ -27,21 +30,73 @@ pub(crate) extern "C" fn ebbprof_sample(context: &mut EbbContext<'_>, slot: *mut
     let slot = unsafe { &*slot.cast::<Slot>() };
     let written = &slot.written;
     let head = written.head.load(Relaxed);
-    if head == written.limit.load(Relaxed) && !make_room(context, slot, head) {
+    if head > written.limit.load(Relaxed) && !make_room(context, slot, head) {
         return;
     }
-    let mask = written.mask.load(Relaxed);
+    // CAST: usize has 64 bits.
+    let place = (head & written.mask.load(Relaxed)) as usize;
     let ring = ptr::from_ref(slot).wrapping_byte_add(ALIGN);
-    let write = |n: u64, value: u64| {
-        // CAST: usize has 64 bits.
-        let word = ring.cast::<AtomicU64>().wrapping_add((n & mask) as usize);
-        // SAFETY: a slot's ring is behind it and has `mask + 1` words.
-        unsafe { (*word).store(value, Relaxed) };
+    let words = Words(ring.cast::<AtomicU64>().wrapping_add(place));
+    words.write(1, context.interrupted());
+    let more = match written.frames.load(Relaxed) {
+        0 => 0,
+        most => callers(context, written, words, most),
     };
-    write(head, context.time_base());
-    write(head + 1, context.interrupted());
+    words.write(0, context.time_base() | more << MORE_SHIFT);
     // A reader that sees the new head sees the sample.
-    written.head.store(head + SAMPLE, Release);
+    written.head.store(head + SAMPLE + more, Release);
+}
+
+/// Where a sample is written.
+#[derive(Clone, Copy)]
+struct Words(*const AtomicU64);
+
+impl Words {
+    #[inline(always)]
+    fn write(self, n: u64, value: u64) {
+        // CAST: usize has 64 bits.
+        let word = self.0.wrapping_add(n as usize);
+        // SAFETY: a slot's ring is behind it, and so many words behind that as a sample has.
+        unsafe { (*word).store(value, Relaxed) };
+    }
+}
+
+/// Writes LR and the return addresses that the back chain leads to; how many words. Which of the
+/// first is the caller, `ebbprof` finds out.
+///
+/// The interrupted code may have anything in r1 and in its frames. So the chain is followed
+/// upwards only, and within the thread's stack, all of which is there from r1 up.
+#[inline(always)]
+fn callers(context: &EbbContext<'_>, written: &Written, words: Words, most: u64) -> u64 {
+    words.write(SAMPLE, context.link_register());
+    let stack = written.stack.load(Relaxed);
+    let size = written.stack_size.load(Relaxed);
+    let mut frame = context.stack_pointer();
+    if frame.wrapping_sub(stack) >= size {
+        return 1;
+    }
+    words.write(SAMPLE + 1, read(frame + LR_SAVE));
+    let mut n = 2;
+    while n < most {
+        let next = read(frame);
+        if next <= frame || next - stack >= size {
+            break;
+        }
+        frame = next;
+        words.write(SAMPLE + n, read(frame + LR_SAVE));
+        n += 1;
+    }
+    n
+}
+
+/// Place of the LR save word in a frame (ELFv2 ABI, section 2.2.2.1).
+const LR_SAVE: u64 = 16;
+
+#[inline(always)]
+fn read(address: u64) -> u64 {
+    let address = ptr::with_exposed_provenance::<u64>(address as usize);
+    // SAFETY: within the stack, at or above r1, where the entry has just written.
+    unsafe { address.read_volatile() }
 }
 
 /// Looks how far `ebbprof` has read; tells whether there is room for a sample, and counts the
@@ -49,9 +104,10 @@ pub(crate) extern "C" fn ebbprof_sample(context: &mut EbbContext<'_>, slot: *mut
 #[cold]
 fn make_room(context: &mut EbbContext<'_>, slot: &Slot, head: u64) -> bool {
     let written = &slot.written;
-    let limit = slot.tail.load(Acquire) + written.mask.load(Relaxed) + 1;
-    if limit != head {
-        written.limit.store(limit, Relaxed);
+    let room = written.mask.load(Relaxed) + 1 - SAMPLE - MOST_FRAMES;
+    let limit = slot.tail.load(Acquire) + room;
+    written.limit.store(limit, Relaxed);
+    if head <= limit {
         return true;
     }
     written.lost.store(written.lost.load(Relaxed) + 1, Relaxed);

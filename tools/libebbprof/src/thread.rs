@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Acquire;
@@ -114,9 +115,13 @@ unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
     unsafe {
         let s = &*slot;
         s.written.head.store(0, Relaxed);
-        s.written.limit.store(control.ring, Relaxed);
+        s.written.limit.store(0, Relaxed);
         s.written.lost.store(0, Relaxed);
         s.written.mask.store(control.ring - 1, Relaxed);
+        s.written.frames.store(control.frames, Relaxed);
+        let (stack, size) = if control.frames == 0 { (0, 0) } else { stack() };
+        s.written.stack.store(stack, Relaxed);
+        s.written.stack_size.store(size, Relaxed);
         s.tail.store(0, Relaxed);
         s.refused.store(0, Relaxed);
         s.end.store(0, Relaxed);
@@ -131,6 +136,24 @@ unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
             maps::write(slot);
         }
     }
+}
+
+/// The calling thread's stack: its lowest address, and in how many bytes a frame may begin.
+fn stack() -> (u64, u64) {
+    /// Bytes of the smallest frame.
+    const FRAME: usize = 32;
+    let mut attr = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    let (mut address, mut size) = (ptr::null_mut(), 0);
+    // SAFETY: the first call fills in what the others use.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), attr.as_mut_ptr()) == 0 {
+            libc::pthread_attr_getstack(attr.as_ptr(), &mut address, &mut size);
+            libc::pthread_attr_destroy(attr.as_mut_ptr());
+        }
+    }
+    // CAST: usize has 64 bits.
+    let size = size.saturating_sub(FRAME) as u64;
+    (address.expose_provenance() as u64, size)
 }
 
 /// Notes why the thread is not sampled.

@@ -25,8 +25,17 @@ pub const SLOTS: usize = 1024;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ebbprof1");
 /// The environment variable with the path of the memory.
 pub const VARIABLE: &str = "EBBPROF";
-/// Words of a sample: time base and address.
+/// Words that each sample begins with: time base and address. In the uppermost byte of the first
+/// is how many more there are, of a sample with its callers: LR, the doubleword at r1 + 16, and the
+/// LR save word of each further frame that the back chain leads to.
 pub const SAMPLE: u64 = 2;
+/// Where the number of further words is in the first.
+pub const MORE_SHIFT: u32 = 56;
+/// The most further words.
+pub const MOST_FRAMES: u64 = 127;
+/// Words behind a ring, for a sample that begins in it. The next one begins behind its own words,
+/// counted from the ring's start.
+pub const OVERHANG: u64 = 256;
 /// Bytes of a name of an event or of the reason of a refusal.
 pub const TEXT: usize = 128;
 /// Bytes for the executable mappings of a process.
@@ -59,6 +68,8 @@ pub struct Control {
     pub ring: u64,
     /// Counts from one sample to the next.
     pub period: u64,
+    /// Most further words of a sample with its callers; 0 of samples without.
+    pub frames: u64,
     /// The event's name, then zeroes.
     pub event: [u8; TEXT],
     /// Not 0: nobody reads the rings any more.
@@ -76,12 +87,18 @@ pub struct Control {
 pub struct Written {
     /// Words written to the ring since it began, with all of a sample or nothing.
     pub head: AtomicU64,
-    /// Where the handler has to look at [`Slot::tail`] again.
+    /// The last place for a sample before the handler has to look at [`Slot::tail`] again.
     pub limit: AtomicU64,
     /// Samples that found the ring full.
     pub lost: AtomicU64,
     /// Words of the ring less 1.
     pub mask: AtomicU64,
+    /// [`Control::frames`].
+    pub frames: AtomicU64,
+    /// Lowest address of the thread's stack.
+    pub stack: AtomicU64,
+    /// Bytes of it in which a frame may begin.
+    pub stack_size: AtomicU64,
 }
 
 /// A thread and its ring.
@@ -129,7 +146,7 @@ pub const fn slot_offset(n: usize, ring: u64) -> usize {
 #[must_use]
 pub const fn slot_size(ring: u64) -> usize {
     // CAST: some megabytes.
-    ALIGN + (ring as usize * 8).next_multiple_of(ALIGN)
+    ALIGN + ((ring + OVERHANG) as usize * 8).next_multiple_of(ALIGN)
 }
 
 /// Bytes of the memory.

@@ -15,6 +15,8 @@ const PERF_TYPE_HARDWARE: u32 = 0;
 const PERF_TYPE_RAW: u32 = 4;
 /// Address, thread, time, period.
 const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 8;
+/// The chain of callers.
+const SAMPLE_CALLCHAIN: u64 = 1 << 5;
 /// Inherit, `exclude_kernel`, `exclude_hv`, mmap, comm, task, `sample_id_all`, mmap2,
 /// `comm_exec`, `use_clockid`, `build_id`.
 const FLAGS: u64 = 1 << 1
@@ -35,13 +37,15 @@ pub struct Event {
     /// As perf would name it.
     pub name: String,
     pub period: u64,
+    /// Whether samples have their callers.
+    pub callers: bool,
     kind: u32,
     config: u64,
 }
 
 impl Event {
     /// The event that is called `name`.
-    pub fn new(name: &str, period: u64) -> Self {
+    pub fn new(name: &str, period: u64, callers: bool) -> Self {
         let (kind, config) = match name {
             "cycles" => (PERF_TYPE_HARDWARE, 0),
             "instructions" => (PERF_TYPE_HARDWARE, 1),
@@ -50,6 +54,7 @@ impl Event {
         Self {
             name: format!("{name}:u"),
             period,
+            callers,
             kind,
             config,
         }
@@ -60,8 +65,9 @@ impl Event {
         let mut attr = Vec::new();
         put_half(&mut attr, self.kind);
         put_half(&mut attr, ATTR_SIZE);
-        // From `config` on; the third is `read_format`.
-        for word in [self.config, self.period, SAMPLE_TYPE, 0, FLAGS] {
+        let callers = if self.callers { SAMPLE_CALLCHAIN } else { 0 };
+        // From `config` on; the fourth is `read_format`.
+        for word in [self.config, self.period, SAMPLE_TYPE | callers, 0, FLAGS] {
             put(&mut attr, word);
         }
         attr.resize(92, 0);

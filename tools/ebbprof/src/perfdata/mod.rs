@@ -141,7 +141,14 @@ impl Writer {
         self.record.extend(std::iter::repeat_n(0, padding));
     }
 
-    pub fn sample(&mut self, thread: Thread, time: u64, address: u64) -> io::Result<()> {
+    /// A sample, with its callers if the event has them.
+    pub fn sample(
+        &mut self,
+        thread: Thread,
+        time: u64,
+        address: u64,
+        callers: &[u64],
+    ) -> io::Result<()> {
         self.samples += 1;
         self.first = self.first.min(time);
         self.last = self.last.max(time);
@@ -150,6 +157,10 @@ impl Writer {
         put(&mut self.record, time);
         let period = self.event.period;
         put(&mut self.record, period);
+        if self.event.callers {
+            put(&mut self.record, callers.len() as u64);
+            callers.iter().for_each(|&word| put(&mut self.record, word));
+        }
         self.write(RECORD_SAMPLE, MISC_USER)
     }
 
