@@ -43,10 +43,18 @@ def unlisted():
     return sorted(name for name in names if not any(name in found for by, found in named.items() if by != name))
 
 
+def sources():
+    """The sources of the programs, by their names: some start others."""
+    found = {path.stem: code(path) for path in SELFTESTS.glob("*/*.c*")}
+    for path in SELFTESTS.glob("*/src/bin/*"):
+        found[path.stem] = "\n".join(code(file) for file in ([path] if path.is_file() else path.glob("*.rs")))
+    return found
+
+
 def started(command):
     """The words of a command, and of what it starts; a suite's program that is told which
     tests to run starts no others."""
-    texts, found, new = lists(), set(), [command]
+    texts, found, new = sources() | lists(), set(), [command]
     while new:
         text = new.pop()
         for word in words(text) - found:
