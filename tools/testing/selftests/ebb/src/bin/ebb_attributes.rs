@@ -14,6 +14,7 @@ use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ktap::Outcome;
 use ktap::check;
+use perf_event::sys::PERF_COUNT_SW_TASK_CLOCK;
 use pmu_selftests::errno_of;
 
 /// Cycles on PMC2, for members.
@@ -30,6 +31,11 @@ fn expect_einval(result: perf_event::Result<Event>) -> Outcome {
 /// A request that could lead an EBB group, but that it is not EBB.
 fn plain() -> Attr {
     Attr::raw(CYCLES).user_only().pinned(true).exclusive(true)
+}
+
+/// A member that is not EBB.
+fn plain_member() -> Attr {
+    Attr::raw(MEMBER).user_only()
 }
 
 /// A fault on an EBB event that is right otherwise.
@@ -76,6 +82,13 @@ fn member_refused(leader: Attr, good: Attr, fault: Attr) -> Outcome {
     expect_einval(fault.open_with(&leader))
 }
 
+/// A software event of this task, which may lead events of any PMU.
+fn software() -> Attr {
+    Attr::software(PERF_COUNT_SW_TASK_CLOCK)
+        .pinned(true)
+        .exclusive(true)
+}
+
 ktap::main! {
     first: session::require_ebb;
     cpu_attached,
@@ -89,8 +102,9 @@ ktap::main! {
     no_pmc,
     bhrb_without_ebb,
     member_not_ebb =
-        member_refused(ebb::event(CYCLES), ebb::member(MEMBER), Attr::raw(MEMBER).user_only()),
-    leader_not_ebb = member_refused(plain(), Attr::raw(MEMBER).user_only(), ebb::member(MEMBER)),
+        member_refused(ebb::event(CYCLES), ebb::member(MEMBER), plain_member()),
+    leader_not_ebb = member_refused(plain(), plain_member(), ebb::member(MEMBER)),
+    leader_software = member_refused(software(), plain_member(), ebb::member(MEMBER)),
     member_with_sample_period = member_refused(
         ebb::event(CYCLES), ebb::member(MEMBER), ebb::member(MEMBER).sample_period(1_000_000)),
     pinned_member =
