@@ -26,6 +26,10 @@ use super::{
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
+    mem::{
+        transmute_copy,
+        MaybeUninit, //
+    },
     ops::Deref, //
 };
 use kernel::{
@@ -35,19 +39,20 @@ use kernel::{
 };
 
 /// A `Cell` that an interrupt may read and write in the middle of another access: each is a single
-/// load or store, in program order with those of other `PmiCell`s.
+/// load or store of the whole, in program order with those of other `PmiCell`s.
 ///
 /// That orders nothing between CPUs.
 pub(crate) struct PmiCell<T>(UnsafeCell<T>);
 
-// SAFETY: Each access is a single volatile load or store of a word, as `READ_ONCE()` and
-// `WRITE_ONCE()` in C, which the kernel's memory model lets race. A value without pointers
-// (`IntoBytes`) means nothing beyond its bits, so nothing else has to be visible with it.
+// SAFETY: Each access is a single volatile load or store of an integer, whatever the fields, as
+// `READ_ONCE()` and `WRITE_ONCE()` in C, which the kernel's memory model lets race. A value without
+// pointers (`IntoBytes`) means nothing beyond its bits, so nothing else has to be visible with it.
 unsafe impl<T: Copy + IntoBytes> Sync for PmiCell<T> {}
 
 impl<T: Copy> PmiCell<T> {
-    /// Aligned to its size, a value is loaded and stored by one instruction.
-    const IS_WORD: () = assert!(size_of::<T>() <= 8 && size_of::<T>() == align_of::<T>());
+    /// One instruction loads or stores so many bytes, if they are aligned to their number.
+    const IS_WORD: () =
+        assert!(matches!(size_of::<T>(), 1 | 2 | 4 | 8) && size_of::<T>() == align_of::<T>());
 
     /// A cell that holds `value`.
     pub(crate) const fn new(value: T) -> Self {
@@ -58,16 +63,40 @@ impl<T: Copy> PmiCell<T> {
     /// The value.
     #[inline]
     pub(crate) fn get(&self) -> T {
-        // SAFETY: The pointer is to the cell's own value, which is initialised, and is written by
-        // single stores only.
-        unsafe { self.0.get().read_volatile() }
+        let at = self.0.get();
+        // SAFETY: The pointer is to the cell's own value, which is initialised, has this size and
+        // alignment by `IS_WORD`, and is written by single stores only.
+        unsafe {
+            match size_of::<T>() {
+                1 => transmute_copy(&at.cast::<MaybeUninit<u8>>().read_volatile()),
+                2 => transmute_copy(&at.cast::<MaybeUninit<u16>>().read_volatile()),
+                4 => transmute_copy(&at.cast::<MaybeUninit<u32>>().read_volatile()),
+                _ => transmute_copy(&at.cast::<MaybeUninit<u64>>().read_volatile()),
+            }
+        }
     }
 
     /// Sets the value.
     #[inline]
     pub(crate) fn set(&self, value: T) {
+        let at = self.0.get();
         // SAFETY: As in `get`; `Copy` types have nothing to drop.
-        unsafe { self.0.get().write_volatile(value) };
+        unsafe {
+            match size_of::<T>() {
+                1 => at
+                    .cast::<MaybeUninit<u8>>()
+                    .write_volatile(transmute_copy(&value)),
+                2 => at
+                    .cast::<MaybeUninit<u16>>()
+                    .write_volatile(transmute_copy(&value)),
+                4 => at
+                    .cast::<MaybeUninit<u32>>()
+                    .write_volatile(transmute_copy(&value)),
+                _ => at
+                    .cast::<MaybeUninit<u64>>()
+                    .write_volatile(transmute_copy(&value)),
+            }
+        }
     }
 }
 

@@ -168,8 +168,12 @@ impl SetAside {
         if unsafe { (*pmu).type_ } == self.perf_type {
             return Ok(());
         }
-        // SAFETY: Registered just now. It has no `event_unmapped`, as it was unregistered before.
-        to_result(unsafe { bindings::perf_pmu_unregister(pmu) })?;
+        // SAFETY: Registered just now. Somebody may have opened an event meanwhile. It has no
+        // `event_unmapped`, as it was unregistered before.
+        to_result(unsafe {
+            bindings::ebb_perf_stop_rotation(pmu);
+            bindings::perf_pmu_unregister(pmu)
+        })?;
         Err(EBUSY)
     }
 

@@ -108,6 +108,11 @@ impl Hw {
 
     /// The driver's own flags (`flags`), of `PERF_EVENT_FLAG_ARCH`.
     pub(crate) fn flags(&self) -> u32 {
+        self.all_flags() & bindings::PERF_EVENT_FLAG_ARCH
+    }
+
+    /// The driver's flags and perf core's.
+    fn all_flags(&self) -> u32 {
         // SAFETY: Valid and in use by the type invariants.
         let flags = unsafe { (&raw const (*self.counting()).flags).read_volatile() };
         // CAST: A bit pattern, kept as the C type.
@@ -198,8 +203,10 @@ impl<'a> HwMut<'a> {
         unsafe { (&raw mut (*self.counting()).idx).write_volatile(idx.into()) };
     }
 
-    /// Sets [`Hw::flags`].
+    /// Sets [`Hw::flags`], to those of `flags` that are the driver's.
     pub(crate) fn set_flags(&self, flags: u32) {
+        let ours = bindings::PERF_EVENT_FLAG_ARCH;
+        let flags = self.event.hw().all_flags() & !ours | flags & ours;
         // CAST: A bit pattern, kept as the C type.
         let flags = flags as i32;
         // SAFETY: Valid and in use by the type invariants of `Hw`.

@@ -17,7 +17,8 @@
 //!   deletes an event of it, [`ExclusiveCpu::first_group`];
 //! - a table of callbacks must not move while it is registered: [`Registration`].
 //!
-//! Nothing here knows a processor architecture.
+//! What no type carries: callbacks that schedule events must not sleep, as nowhere in the kernel
+//! crate. Nothing here knows a processor architecture.
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
 

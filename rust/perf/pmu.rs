@@ -106,7 +106,8 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     type Exclusive: Send;
 
     /// Accepts an event that is being opened, or refuses it: with `ENOENT` when it is not for this
-    /// PMU, else with an errno that user space gets.
+    /// PMU, else with an errno that user space gets. With `ENOENT` leave the event as it was:
+    /// perf core then offers it to other PMUs.
     fn event_init(&self, event: &NewEvent<'_>) -> Result;
 
     /// Gives back what [`Pmu::event_init`] took. Called once for each event that it accepted, when

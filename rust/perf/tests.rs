@@ -17,6 +17,7 @@ mod cases {
         Foreign,
         KernelEvent,
         MemDataSrc,
+        PmiCell,
         Sample,
         SampleFormat,
         Slots,
@@ -271,6 +272,25 @@ mod cases {
         let union = bindings::perf_mem_data_src { val: source.bits() };
         // SAFETY: Every bit pattern is a data source.
         unsafe { union.__bindgen_anon_1 }
+    }
+
+    #[test]
+    fn a_cell_keeps_values_of_each_size_and_of_several_parts() {
+        #[derive(Clone, Copy, Debug, PartialEq, IntoBytes)]
+        #[repr(C, align(8))]
+        struct Halves(u32, u32);
+
+        fn keeps<T: Copy + PartialEq + core::fmt::Debug>(first: T, second: T) {
+            let cell = PmiCell::new(first);
+            assert_eq!(cell.get(), first);
+            cell.set(second);
+            assert_eq!(cell.get(), second);
+        }
+        keeps(0x12_u8, 0x34);
+        keeps(0x1234_u16, 0x5678);
+        keeps(0x1234_5678_u32, 0x9abc_def0);
+        keeps(0x1234_5678_9abc_def0_u64, 1);
+        keeps(Halves(1, 2), Halves(3, 4));
     }
 
     #[test]

@@ -20,6 +20,7 @@ constants! {
         PERF_BR_RET = 6,
         PERF_BR_UNCOND = 2,
         PERF_EF_START = 1,
+        PERF_EVENT_FLAG_ARCH = 0x0fff_ffff,
         PERF_HES_STOPPED = 1,
         PERF_HES_UPTODATE = 2,
         PERF_MEM_HOPS_0 = 1,
