@@ -98,13 +98,12 @@ pub(super) fn reset_at_first_schedule(
     }
 }
 
-/// Saves the program's state. The PMU is frozen; MMCR0 was `mmcr0` before.
-pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mmcr0) {
+/// Saves the program's state. The PMU is frozen; MMCR0 and MMCR2 were `mmcr0` and `mmcr2` before.
+pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mmcr0, mmcr2: u64) {
     let local = local_pmu(this_cpu.irqs_off());
-    let mmcr0 = local.mmcr0_at_freeze(mmcr0);
     let mmcr0 = driver.emulator().switch_out(this_cpu, mmcr0);
     let mmcr3 = this_cpu.state().mmcr.get().mmcr3;
-    CurrentThread::new(&local).save(driver.register_set(), mmcr0, mmcr3);
+    CurrentThread::new(&local).save(driver.register_set(), mmcr0, mmcr2, mmcr3);
 }
 
 /// Restores the program's state except MMCR0. Returns the value to start the PMU with: the kernel's

@@ -50,12 +50,18 @@ impl Driver {
         if !this_cpu.state().turned_on.get() {
             self.turn_on(this_cpu, &local);
         }
-        let mmcr0 = local.freeze(self.is_v31());
+        let is_v31 = self.is_v31();
+        let program = if this_cpu.state().ebb.get() {
+            Some(local.freeze_program(is_v31))
+        } else {
+            local.freeze(is_v31);
+            None
+        };
 
         // Stop marking instructions and, where MMCRA can tell it to, recording branches.
         let mmcra = Mmcra::from(this_cpu.state().mmcr.get().mmcra);
         let mut idle = mmcra.with_const_sample_enable::<0>();
-        if self.is_v31() {
+        if is_v31 {
             idle = idle.with_const_bhrbrd::<1>();
         }
         if idle != mmcra {
@@ -63,9 +69,8 @@ impl Driver {
             pmu::synchronize();
         }
 
-        // On a PMU that no event has been on yet MMCR0 may be of a guest, and EBE with it.
-        if mmcr0.ebe() == 1 && this_cpu.state().ebb.get() {
-            ebb::switch_out(self, this_cpu, mmcr0);
+        if let Some((mmcr0, mmcr2)) = program {
+            ebb::switch_out(self, this_cpu, mmcr0, mmcr2);
         }
         local.clear_siar_sdar();
     }
@@ -83,8 +88,8 @@ impl Driver {
                 this_cpu.state().open_image.set(OpenImage::of_now());
             }
             // Last: what the driver writes after that may go to an image of the hypervisor's.
-            if !this_cpu.state().open_image.get().may_be_kept() {
-                local.set_in_use(false);
+            if this_cpu.state().turned_on.get() {
+                local.release(this_cpu.state().open_image.get());
             }
             return;
         }
@@ -125,6 +130,8 @@ impl Driver {
         let came_up = self.hotplug.came_up(this_cpu.id());
         if came_up || !this_cpu.state().turned_on.get() {
             local.enable_pmcs();
+            // Of another driver's, perhaps.
+            this_cpu.state().open_image.set(OpenImage::of_now());
             this_cpu.state().turned_on.set(true);
         }
     }

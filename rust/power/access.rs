@@ -10,6 +10,7 @@
 
 use super::{
     callback::CallbackPermit,
+    pmu::LocalPmu,
     regs::Mmcr0, //
 };
 use kernel::{
@@ -26,6 +27,10 @@ use kernel::{
 /// None. The type of the hotplug core's callbacks asks for `unsafe`.
 unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
     let _off = local_interrupt_disable();
+    // SAFETY: Interrupts are off while `_off` lives.
+    let local = unsafe { LocalPmu::new() };
+    // First, for a hypervisor keeps what is written afterwards only.
+    local.set_in_use(true);
     let mmcr0 = Mmcr0::read();
     // The driver never leaves it open: it has not used this PMU yet, and no PMI comes in between.
     // What the hypervisor kept of another driver's EBB group may be.

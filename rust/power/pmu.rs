@@ -11,7 +11,8 @@ use super::{
         Mmcr0,
         Mmcr2,
         Sdar,
-        Siar, //
+        Siar,
+        MMCR2_FREEZE, //
     },
     spr, //
 };
@@ -89,16 +90,15 @@ impl LocalPmu<'_> {
         before
     }
 
-    /// MMCR0 as it was when the counters froze. [`LocalPmu::freeze`] read it as `before`, but an
-    /// alert may have occurred between its read and its write.
-    pub(crate) fn mmcr0_at_freeze(&self, before: Mmcr0) -> Mmcr0 {
-        let alert =
-            (0..COUNTERS).any(|index| before.raises_alert(index) && read_pmc(index) >= NEGATIVE);
-        if alert {
-            before.after_alert()
-        } else {
-            before
-        }
+    /// As [`LocalPmu::freeze`], for counters of a program with EBBs. Returns its MMCR2, too.
+    ///
+    /// An alert changes MMCR0 (FC, PMAE, PMAO), and would be lost between the read and the write.
+    /// So the counters freeze before the read, by MMCR2, which no alert changes.
+    pub(crate) fn freeze_program(&self, pmccext: bool) -> (Mmcr0, u64) {
+        let mmcr2 = Mmcr2::read();
+        Mmcr2::write(MMCR2_FREEZE);
+        spr::synchronize();
+        (self.freeze(pmccext), mmcr2)
     }
 
     /// Raises an alert on a CPU with the PMAO erratum ([`machine::has_pmao_bug`]), for a program
@@ -208,17 +208,32 @@ impl LocalPmu<'_> {
         }
     }
 
+    /// Has the hypervisor preserve this CPU's registers no longer, now that no event is on them and
+    /// they are closed to programs. It may put back those that it preserved last at the next
+    /// access, by a program too: not while these may be the ones of `image`.
+    ///
+    /// Not on POWER8 either: KVM puts them back with MMCR0\[PMCC\] 0b00 there, and programs would
+    /// read what the events left.
+    ///
+    /// Source: `kvmhv_save_guest_pmu` and `kvmhv_load_guest_pmu` in the kernel's
+    /// `arch/powerpc/kvm/book3s_hv_rmhandlers.S`.
+    pub(crate) fn release(&self, image: OpenImage) {
+        let reopens = machine::is_shared() && !machine::implements_v300();
+        if !reopens && !image.may_be_kept() {
+            self.set_in_use(false);
+        }
+    }
+
     /// Tells the hypervisor (in the lppaca) and KVM (in the paca) whether to preserve the PMU's
-    /// registers of this CPU. If not, the hypervisor may put back those that it preserved last at
-    /// the next access, by a program too: see [`OpenImage`].
-    pub(crate) fn set_in_use(&self, in_use: bool) {
+    /// registers of this CPU.
+    pub(super) fn set_in_use(&self, in_use: bool) {
         // SAFETY: Writes areas of this CPU; interrupts are off by the type invariants.
         unsafe { bindings::ebb_pmu_ppc_set_pmu_inuse(in_use) };
     }
 }
 
-/// What the hypervisor may have kept of the registers when programs could read and write them: as
-/// long as it has not taken the CPU away since then, which is when it keeps them anew.
+/// What the hypervisor may have kept of the registers when programs could read them: as long as it
+/// has not taken the CPU away since then, which is when it keeps them anew.
 ///
 /// Source: `switch_pmu_to_host()` and `switch_pmu_to_guest()` in the kernel's
 /// `arch/powerpc/kvm/book3s_hv_p9_perf.c`.

@@ -211,8 +211,11 @@ impl Mmcr0 {
     }
 }
 
-/// The bits of MMCR2 that problem state may write: FC1P to FC6P. Bits 0 to 53 hold nine for each
-/// counter, PMC1 first; FCnP is the second of these.
+/// The bits of MMCR2 that freeze counters in all states: 0 to 53, nine for each counter, PMC1
+/// first.
+pub(super) const MMCR2_FREEZE: u64 = !0 << 10;
+
+/// The bits of MMCR2 that problem state may write: FC1P to FC6P, the second of each nine.
 pub(crate) const MMCR2_USER: u64 = 0x4020_1008_0402_0000;
 
 /// A register without fields here: it has none, or `isa207` makes its image.

@@ -14,7 +14,6 @@ use super::{
         Ebbhr,
         Ebbrr,
         Mmcr0,
-        Mmcr2,
         Sdar,
         Siar,
         Sier,
@@ -109,9 +108,9 @@ impl<'a> CurrentThread<'a> {
         Ebbrr::write(0);
     }
 
-    /// Saves the program's registers from the frozen PMU. `mmcr0` is MMCR0 from before the freeze,
-    /// `mmcr3` what the driver wrote to MMCR3.
-    pub(crate) fn save(&self, set: RegisterSet, mmcr0: Mmcr0, mmcr3: u64) {
+    /// Saves the program's registers from the frozen PMU. `mmcr0` and `mmcr2` are from before the
+    /// freeze, `mmcr3` is what the driver wrote to MMCR3.
+    pub(crate) fn save(&self, set: RegisterSet, mmcr0: Mmcr0, mmcr2: u64, mmcr3: u64) {
         // SAFETY: Valid, and not written by others, by the type invariants.
         // CAST: Only the lower half of MMCR0 is in use.
         unsafe {
@@ -119,7 +118,7 @@ impl<'a> CurrentThread<'a> {
             (*self.0).sier = long(Sier::read().into());
             (*self.0).sdar = long(Sdar::read());
             (*self.0).mmcr0 = u64::from(mmcr0.user()) as c_uint;
-            (*self.0).mmcr2 = long(Mmcr2::read() & MMCR2_USER);
+            (*self.0).mmcr2 = long(mmcr2 & MMCR2_USER);
             if set == RegisterSet::V31 {
                 (*self.0).mmcr3 = long(mmcr3);
                 (*self.0).sier2 = long(Sier2::read());

@@ -58,6 +58,18 @@ pub(super) struct Delivery {
     timers: CheckTimers,
 }
 
+/// MMCR0 as it was when the counters froze. It was read as `before`, but QEMU ignores MMCR2 and so
+/// may have raised an alert between that and the write that froze them.
+fn at_freeze(before: Mmcr0) -> Mmcr0 {
+    let alert = (0..pmu::COUNTERS)
+        .any(|index| before.raises_alert(index) && pmu::read_pmc(index) >= pmu::NEGATIVE);
+    if alert {
+        before.after_alert()
+    } else {
+        before
+    }
+}
+
 impl Delivery {
     /// Makes the timers. Fails with `ENOMEM`.
     pub(super) fn new(cpus: &Arc<CpuContexts>) -> Result<Self> {
@@ -147,6 +159,7 @@ impl Delivery {
     /// Returns `mmcr0` with PMAO set if the program is owed an alert.
     #[cold]
     pub(super) fn switch_out(&self, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0) -> Mmcr0 {
+        let mmcr0 = at_freeze(mmcr0);
         if !self.raises_pmi.load(Relaxed) {
             if self.raises_no_pmi() {
                 clear_latch(Bescr::read());

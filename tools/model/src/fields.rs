@@ -133,6 +133,8 @@ pub mod mmcr2 {
 
     /// What problem state may read and write: FCnP0.
     pub const USER: u64 = 0x4020_1008_0402_0000;
+    /// Those that freeze the counters in all states.
+    pub const FREEZE: u64 = !0 << 10;
 }
 
 /// Fields of MMCRA.

@@ -15,7 +15,7 @@ use kernel::{
     bindings::{pt_regs, task_struct},
     cpu::CPUS,
 };
-use pmu_model::{Executed, Facility, Idle, Instruction, Processor, mmcr0, mmcra, spr};
+use pmu_model::{Executed, Facility, Idle, Instruction, Processor, mmcr0, mmcr2, mmcra, spr};
 use std::cell::RefCell;
 
 /// A handler of PM interrupts.
@@ -99,7 +99,9 @@ pub fn boot_as(processor: Processor, hypervisor: bool) {
     }));
     kernel::cpu::set_current(0);
     kernel::bindings::set_switch(switch_to);
-    kernel::bindings::set_enable_pmcs(|| with_cpu(|cpu| cpu.pmcs_enabled = true));
+    kernel::bindings::set_enable_pmcs(|| {
+        with_cpu(|cpu| (cpu.pmcs_enabled, cpu.is_kept) = (true, false))
+    });
     kernel::interrupt::set_hook(|on| {
         if on {
             irq_restore(0)
@@ -136,7 +138,9 @@ pub fn restart(cpu: usize) {
     with_machine(|machine| {
         let mut new = Cpu::new(machine.processor, machine.hypervisor);
         // Off line it did not run.
-        new.lppaca.yield_count = machine.cpus[cpu].lppaca.yield_count.wrapping_add(2);
+        let old = &machine.cpus[cpu];
+        new.lppaca.yield_count = old.lppaca.yield_count.wrapping_add(2);
+        new.is_kept = old.is_kept || old.lppaca.pmcregs_in_use;
         if machine.hypervisor {
             new.facility = machine.cpus[cpu].facility.clone();
             new.facility.sleep(Idle::Offline);
@@ -176,7 +180,9 @@ pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
         cpu.kernel_nip = KERNEL_TEXT | (cpu.kernel_nip + 4) & KERNEL_TEXT_MASK;
         let before = counters(&cpu.facility);
         // With FC1-4 `restore_pmao` has PMC6 overflow, whosever it is.
-        let ran = cpu.facility.mfspr(spr::MMCR0) & (mmcr0::FC | mmcr0::FC14) == 0;
+        // Or MMCR2 freezes all, as a program's events leave the PMU.
+        let ran = cpu.facility.mfspr(spr::MMCR0) & (mmcr0::FC | mmcr0::FC14) == 0
+            && cpu.facility.mfspr(spr::MMCR2) != mmcr2::FREEZE;
         cpu.execute(&instruction);
         let after = counters(&cpu.facility);
         let counted = core::array::from_fn(|pmc| after[pmc].wrapping_sub(before[pmc]));

@@ -43,10 +43,9 @@ pub fn switch_out(local: &LocalPmu<'_>, processor: Processor) -> u32 {
         cpu.facility.context.problem = false;
         cpu.facility.context.ee = false;
     });
-    let before = local.freeze(processor.isa() >= Isa::V31);
-    assert_eq!(before.ebe(), 1);
-    let at_freeze = local.mmcr0_at_freeze(before);
-    CurrentThread::new(local).save(register_set(processor), at_freeze, 0);
+    let (mmcr0, mmcr2) = local.freeze_program(processor.isa() >= Isa::V31);
+    assert_eq!(mmcr0.ebe(), 1);
+    CurrentThread::new(local).save(register_set(processor), mmcr0, mmcr2, 0);
     local.clear_siar_sdar();
     let pmc6 = pmu::read_pmc(5);
     pmu::write_pmc(5, 0);

@@ -109,21 +109,13 @@ impl Program {
     /// held when their event was last on it, and the program its registers; but one that `is_new`,
     /// on no PMU before, finds all as if it had written none.
     pub fn regroup(&mut self, facility: &Facility, events: &[Rc<Event>], is_new: bool) {
-        // POWER8's driver finds an alert that the processor missed as the group leaves.
-        if self.misses_alert() && facility.mfspr(spr::MMCR0) & mmcr0::PMAE == 0 {
-            alert(&mut self.own);
-        }
         // A counter may have overflowed in the kernel on the way out.
         let overflows = |counter: &Counter| {
             let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32);
             value < NEGATIVE && value + self.more_in_kernel(counter) >= NEGATIVE
         };
         if self.counters.iter().any(overflows) {
-            let is_enabled = self.own.mfspr(spr::MMCR0) & mmcr0::PMAE != 0;
-            // Without alerts, see `Program::check_after_kernel`.
-            if is_enabled || facility.mfspr(spr::MMCR0) & mmcr0::FC != 0 {
-                alert(&mut self.own);
-            }
+            alert(&mut self.own);
             for number in of_sample(self.own.processor()).to_vec() {
                 self.own.mtspr(number, facility.mfspr(number));
             }
@@ -229,7 +221,7 @@ impl Program {
     pub fn sync(&mut self, facility: &Facility, events: &[Rc<Event>], nip: u64) {
         check_settings(facility, events);
         self.lose_counters(facility);
-        if self.may_differ() {
+        if self.is_delayed() {
             self.check_delayed(facility);
         } else if counts_kernel(events) {
             self.check_after_kernel(facility, nip);

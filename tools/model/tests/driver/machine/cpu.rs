@@ -18,6 +18,10 @@ pub struct Cpu {
     pub lppaca: Lppaca,
     /// Programs can write the registers that a hypervisor may have kept last.
     pub image_open: bool,
+    /// The hypervisor has kept the registers since they were first turned on.
+    pub is_kept: bool,
+    /// There were events since the registers came into use.
+    pub had_events: bool,
     /// The CPU was taken away since its registers were last in use or kept open.
     pub taken_away: bool,
     /// The bit of the paca.
@@ -46,6 +50,8 @@ impl Cpu {
             facility,
             lppaca: Lppaca::default(),
             image_open: false,
+            had_events: false,
+            is_kept: false,
             taken_away: false,
             pmi_pending: false,
             mask: 0,

@@ -96,6 +96,7 @@ pub unsafe fn ebb_pmu_ppc_set_pmu_inuse(in_use: bool) {
         ensure(in_use || !cpu.image_open, || {
             "the hypervisor may put back what programs can write".into()
         });
+        cpu.had_events &= cpu.lppaca.pmcregs_in_use;
         cpu.lppaca.pmcregs_in_use = in_use;
         cpu.taken_away = false;
     });

@@ -5,47 +5,30 @@
 
 use super::{Counter, EBB, Program, in_kernel, of_sample, user};
 use crate::machine::{KERNEL_DATA, KERNEL_TEXT};
-use pmu_model::{Facility, Isa, Processor, bescr, mmcr0, spr};
+use pmu_model::{Facility, Processor, bescr, mmcr0, spr};
 
 impl Program {
-    /// Whether a switch may change what the program finds: the limitations that
-    /// `Documentation/internals.md` tells. POWER8E delays an alert if the program is switched while
-    /// it has BESCR\[GE\] off. An alert that POWER8 missed, as the program enabled alerts with a
-    /// counter negative, comes then.
-    pub(super) fn may_differ(&mut self) -> bool {
-        let processor = self.own.processor();
+    /// Whether a switch may change when the program gets its alert: POWER8E delays it if the program
+    /// is switched while it has BESCR\[GE\] off (`Documentation/internals.md`, Limitations).
+    pub(super) fn is_delayed(&mut self) -> bool {
         let mmcr0 = self.own.mfspr(spr::MMCR0);
         let is_off = self.own.mfspr(spr::BESCR) & bescr::GE == 0;
-        self.is_delayed = processor == Processor::Power8E
+        self.is_delayed = self.own.processor() == Processor::Power8E
             && mmcr0 & mmcr0::PMAO != 0
             && (self.is_delayed || is_off);
-        self.is_delayed || self.misses_alert()
+        self.is_delayed
     }
 
-    /// Whether POWER8 has missed an alert.
-    pub(super) fn misses_alert(&self) -> bool {
-        let negative = (spr::PMC1..=spr::PMC6).any(|number| self.own.is_negative(number));
-        let enabled = self.own.mfspr(spr::MMCR0) & mmcr0::PMAE != 0;
-        self.own.processor().isa() == Isa::V207 && enabled && negative
-    }
-
-    /// Checks all but the moment of the alert that [`Program::may_differ`] tells of.
+    /// Checks all but the moment of the alert that [`Program::is_delayed`] tells of.
     pub(super) fn check_delayed(&self, facility: &Facility) {
-        let [found, own] = [facility, &self.own].map(|of| of.mfspr(spr::MMCR0));
-        let alert = own & !mmcr0::PMAE | mmcr0::PMAO | mmcr0::FC;
-        assert!(
-            found == own || self.misses_alert() && found == alert,
-            "MMCR0 is {found:#x}, not {own:#x}"
-        );
-        for number in [spr::MMCR1, spr::MMCR2, spr::EBBHR] {
+        for number in [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::EBBHR] {
             self.check_register(facility, number, 0);
         }
-        let is_alert = found != own;
         for counter in &self.counters {
             let more = self.more_in_kernel(counter);
             self.check_register(facility, spr::PMC1 + counter.pmc as u32, more);
         }
-        if !is_alert && !self.counters.iter().any(|counter| counter.includes_kernel) {
+        if !self.counters.iter().any(|counter| counter.includes_kernel) {
             for number in of_sample(facility.processor()) {
                 self.check_register(facility, *number, 0);
             }
@@ -78,14 +61,6 @@ impl Program {
             after_overflow(before)
         } else {
             before
-        };
-        // With alerts off the driver may miss that a counter froze all between its read and its write
-        // of MMCR0: a limitation.
-        let may_miss = overflows && before & mmcr0::PMAE == 0;
-        let expected = if may_miss && after == before {
-            before
-        } else {
-            expected
         };
         assert_eq!(
             after, expected,

@@ -51,10 +51,14 @@ impl World {
             return;
         }
         with_cpu(|cpu| {
+            assert!(
+                cpu.lppaca.pmcregs_in_use || cpu.is_kept,
+                "the hypervisor has not kept what the driver closed"
+            );
             cpu.facility.preempt(&mut cpu.lppaca);
             if cpu.lppaca.pmcregs_in_use {
                 cpu.image_open = cpu.is_open();
-                cpu.taken_away = true;
+                (cpu.taken_away, cpu.is_kept) = (true, true);
             }
             // A hypervisor that does not keep the BHRB clears it at least.
             cpu.facility.clrbhrb();
