@@ -7,6 +7,8 @@
 //! on an emulator run with `-icount`, or on real hardware.
 
 pub mod alert;
+pub mod callers;
+pub mod each_instruction;
 pub mod escape;
 pub mod neighbour;
 pub mod registers;

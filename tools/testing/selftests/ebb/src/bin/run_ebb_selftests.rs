@@ -15,6 +15,7 @@ fn main() {
         "ebb_session_owner",
         "ebb_cost",
         "ebb_way_back",
+        "ebb_entry",
         "ebb_nesting",
         "ebb_sigill",
         "ebb_counting",
