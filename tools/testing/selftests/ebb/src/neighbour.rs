@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Processes that share a CPU with the test, each of which takes EBBs but has no
-//! reason for one: what comes is somebody else's.
+//! Processes that share a CPU with the test. A [`Neighbour`] takes EBBs but has no reason for one:
+//! what comes is somebody else's. A [`Pinned`] takes the PMU away.
 
 use crate::alert;
 use crate::session;
@@ -77,5 +77,31 @@ impl Neighbour {
         // SAFETY: our own child, which we have not waited for.
         unsafe { libc::kill(self.0.pid(), libc::SIGTERM) };
         self.0.join()
+    }
+}
+
+/// A process with a pinned event of the CPU on which the caller is and then stays. It has the PMU
+/// from the caller's next switch on.
+pub struct Pinned(Peer);
+
+impl Pinned {
+    /// Starts one.
+    pub fn here() -> Result<Self, Failure> {
+        cpu::pin()?;
+        let here = cpu::current()?;
+        let mut peer = Peer::spawn(|parent| {
+            let event = session::schedule(&Attr::raw(session::CYCLES).pinned(true).on_cpu(here))?;
+            parent.tell()?;
+            parent.listen()?;
+            event.close();
+            Ok(())
+        })?;
+        peer.listen()?;
+        Ok(Self(peer))
+    }
+
+    /// Has it close the event.
+    pub fn close(self) -> Outcome {
+        self.0.tell_and_join()
     }
 }

@@ -2,7 +2,6 @@
 //! `ebb::Session`: events by name, long periods and jitter, pause, resume and close by its own
 //! thread and by another, eviction and the way back.
 
-use ebb::Attr;
 use ebb::EbbContext;
 use ebb::Error;
 use ebb::Pmc;
@@ -11,12 +10,12 @@ use ebb::Save;
 use ebb::Session;
 use ebb::State;
 use ebb::reg::Bescr;
+use ebb_selftests::neighbour::Pinned;
 use ebb_selftests::session;
 use ebb_selftests::session::count_only;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
-use ktap::cpu;
 use ktap::process::Peer;
 use pmu_selftests::machine;
 use std::sync::atomic::AtomicBool;
@@ -351,24 +350,10 @@ fn poll(session: &Session) -> i16 {
 
 /// A pinned event of the CPU that comes while the thread sleeps has the PMU when it wakes.
 fn evicted() -> Outcome {
-    cpu::pin()?;
-    let here = cpu::current()?;
     let session = started(count_only)?;
     goes_on()?;
     check!(poll(&session) == 0, "poll: {:#x}", poll(&session));
-    let mut other = Peer::spawn(move |parent| {
-        let event = Attr::raw(session::CYCLES)
-            .pinned(true)
-            .on_cpu(here)
-            .open()?;
-        event.enable()?;
-        event.check_scheduled()?;
-        parent.tell()?;
-        parent.listen()?;
-        event.close();
-        parent.tell()
-    })?;
-    other.listen()?;
+    let other = Pinned::here()?;
     session::work_for(100_000);
     check!(session.state() == State::Evicted, "{:?}", session.state());
     check!(
@@ -379,13 +364,11 @@ fn evicted() -> Outcome {
     stands()?;
     let refused = session.resume();
     check!(refused == Err(Error::NotScheduled), "{refused:?}");
-    other.tell()?;
-    other.listen()?;
+    other.close()?;
     session.resume()?;
     check!(session.state() == State::Running, "{:?}", session.state());
     check!(poll(&session) == 0, "poll: {:#x}", poll(&session));
-    goes_on()?;
-    other.join()
+    goes_on()
 }
 
 ktap::main! {

@@ -2,7 +2,6 @@
 //! `ebb::Session` where the PMU, EBBHR or the session is somebody else's for a while, what the
 //! session's counters do that have no period, and an EBB that is due when EBBs come back on.
 
-use ebb::Attr;
 use ebb::EbbContext;
 use ebb::Error;
 use ebb::Owner;
@@ -13,13 +12,12 @@ use ebb::Session;
 use ebb::State;
 use ebb::reg::Bescr;
 use ebb::spr;
+use ebb_selftests::neighbour::Pinned;
 use ebb_selftests::session;
 use ebb_selftests::session::count_only;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
-use ktap::cpu;
-use ktap::process::Peer;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,21 +36,7 @@ fn started() -> Result<Session, Failure> {
 /// A start that finds a pinned event of the CPU on the PMU is made up for: with the period, not
 /// after the 2^31 counts of a counter that starts at 0.
 fn evicted_from_the_start() -> Outcome {
-    cpu::pin()?;
-    let here = cpu::current()?;
-    let mut other = Peer::spawn(move |parent| {
-        let event = Attr::raw(session::CYCLES)
-            .pinned(true)
-            .on_cpu(here)
-            .open()?;
-        event.enable()?;
-        event.check_scheduled()?;
-        parent.tell()?;
-        parent.listen()?;
-        event.close();
-        parent.tell()
-    })?;
-    other.listen()?;
+    let other = Pinned::here()?;
     let session = Session::open("cycles", PERIOD.into())?;
     // SAFETY: the handler does nothing.
     let refused = unsafe { session.start(Save::Full, count_only) };
@@ -60,12 +44,10 @@ fn evicted_from_the_start() -> Outcome {
     check!(session.state() == State::Evicted, "{:?}", session.state());
     let refused = session.resume();
     check!(refused == Err(Error::NotScheduled), "{refused:?}");
-    other.tell()?;
-    other.listen()?;
+    other.close()?;
     session.resume()?;
     check!(session.state() == State::Running, "{:?}", session.state());
-    session::wait_for(20, PERIOD)?;
-    other.join()
+    session::wait_for(20, PERIOD)
 }
 
 /// Another owner's EBBs stay as they are when the session is paused and closed.
