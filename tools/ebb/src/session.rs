@@ -72,7 +72,7 @@ impl Session {
         if !control::supported() {
             return Err(Error::NoEbb);
         }
-        let session = Self(Ref::new(Shared::new(branches.map_or(0, config::bhrb)))?);
+        let session = Self(Ref::new(Shared::new(branches.map_or(0, config::bhrb))?)?);
         session.add(name, period)?;
         session.0.map_page();
         Ok(session)

@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     pub(crate) slots: [Slot; 6],
     /// The BHRB's bits of their codes.
     pub(crate) branches: u64,
-    process: libc::pid_t,
+    process: u64,
     thread: libc::pid_t,
     /// Address of the leader's page, or 0.
     page: AtomicUsize,
@@ -76,8 +76,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(branches: u64) -> Self {
-        Self {
+    pub(crate) fn new(branches: u64) -> Result<Self, Error> {
+        sys::mark_process()?;
+        Ok(Self {
             slots: [const {
                 Slot {
                     descriptor: Descriptor::none(),
@@ -87,7 +88,7 @@ impl Shared {
                 }
             }; 6],
             branches,
-            process: sys::process_id(),
+            process: sys::process(),
             thread: sys::thread_id(),
             page: AtomicUsize::new(0),
             paused: AtomicU32::new(NOT),
@@ -98,7 +99,7 @@ impl Shared {
             owner: AtomicUsize::new(0),
             lock: AtomicI32::new(0),
             references: AtomicUsize::new(1),
-        }
+        })
     }
 
     /// The events that there are.
@@ -209,7 +210,7 @@ impl Shared {
     }
 
     fn is_of_this_process(&self) -> bool {
-        sys::process_id() == self.process
+        sys::process() == self.process
     }
 
     /// Fails in the child of a fork, and once it was closed.

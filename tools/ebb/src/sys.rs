@@ -4,6 +4,8 @@
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::AtomicI32;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::error::Error;
@@ -197,10 +199,50 @@ pub(crate) fn thread_id() -> libc::pid_t {
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
-/// The process' id.
-pub(crate) fn process_id() -> libc::pid_t {
-    // SAFETY: asks for a number.
-    unsafe { libc::getpid() }
+/// Address of this process' mark, or 0; and the highest of this process and those that it is a fork
+/// of.
+static MARK: AtomicUsize = AtomicUsize::new(0);
+static HIGHEST_MARK: AtomicU64 = AtomicU64::new(0);
+
+/// Has [`process`] tell this process from those that it is a fork of. Its number would not: a
+/// descendant may have the same, by chance or as the first of a namespace.
+pub(crate) fn mark_process() -> Result<(), Error> {
+    if MARK.load(Relaxed) != 0 {
+        return Ok(());
+    }
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, where the kernel has room.
+    let page = unsafe { libc::mmap(ptr::null_mut(), page_size(), access, flags, -1, 0) };
+    // SAFETY: nobody has it yet; the kernel refuses an address that is none.
+    if unsafe { libc::madvise(page, page_size(), libc::MADV_WIPEONFORK) } != 0 {
+        return Err(Error::System {
+            what: "mmap",
+            errno: libc::ENOMEM,
+            rule: Some("there is no memory"),
+        });
+    }
+    let address = page.expose_provenance();
+    if MARK.compare_exchange(0, address, Relaxed, Relaxed).is_err() {
+        // SAFETY: nobody has it.
+        unsafe { libc::munmap(page, page_size()) };
+    }
+    Ok(())
+}
+
+/// The process' mark. The kernel clears it in the child of a fork, which then makes its own.
+pub(crate) fn process() -> u64 {
+    let mark = ptr::with_exposed_provenance::<AtomicU64>(MARK.load(Relaxed));
+    // SAFETY: `mark_process` came before, and the page stays.
+    let mark = unsafe { &*mark };
+    match mark.load(Relaxed) {
+        0 => {
+            let new = HIGHEST_MARK.fetch_add(1, Relaxed) + 1;
+            let made = mark.compare_exchange(0, new, Relaxed, Relaxed);
+            made.map_or_else(|others| others, |_| new)
+        }
+        made => made,
+    }
 }
 
 /// Lets others run, of any priority.

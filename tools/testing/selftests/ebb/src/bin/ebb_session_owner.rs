@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `ebb::Session` where the PMU, EBBHR or the session is somebody else's for a while, what the
-//! session's counters do that have no period, and an EBB that is due when EBBs come back on.
+//! session's counters do that have no period, an EBB that is due when EBBs come back on, and a
+//! process with the number of the session's.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -18,10 +19,15 @@ use ebb_selftests::session::count_only;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
+use ktap::process::Peer;
+use std::io;
+use std::io::Read;
+use std::io::Write;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
+use std::time::Duration;
 
 const PERIOD: u32 = 10_000;
 
@@ -199,8 +205,67 @@ fn stopped_in_resume() -> Outcome {
     Ok(())
 }
 
+/// A process with the number `number` once that is free, which is a copy of the caller as fork's
+/// child is: 0 in it.
+fn fork_as(number: libc::pid_t) -> io::Result<libc::c_long> {
+    /// `struct clone_args` (uapi/linux/sched.h).
+    #[repr(C)]
+    #[derive(Default)]
+    struct CloneArgs {
+        before: [u64; 4],
+        exit_signal: u64,
+        stack_and_tls: [u64; 3],
+        set_tid: u64,
+        set_tid_size: u64,
+    }
+    let args = CloneArgs {
+        exit_signal: libc::SIGCHLD as u64,
+        set_tid: (&raw const number).expose_provenance() as u64,
+        set_tid_size: 1,
+        ..CloneArgs::default()
+    };
+    for _ in 0..1000 {
+        // SAFETY: there is one thread; the structure and the number live.
+        let done = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of_val(&args)) };
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            _ if done >= 0 => return Ok(done),
+            Some(libc::EEXIST) => thread::sleep(Duration::from_millis(10)),
+            _ => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+/// A descendant that has got the number of the session's process is not that process.
+fn same_process_number() -> Outcome {
+    let (mut reader, mut writer) = io::pipe()?;
+    let own = Peer::spawn(move |_| {
+        let session = started()?;
+        let number = std::process::id() as libc::pid_t;
+        // SAFETY: there is one thread.
+        if unsafe { libc::fork() } == 0 {
+            let said = match fork_as(number) {
+                Ok(0) => format!("{:?}", session.pause()),
+                Ok(_) => String::new(),
+                Err(error) => error.to_string(),
+            };
+            let _ = writer.write_all(said.as_bytes());
+            // SAFETY: a system call without pointers.
+            unsafe { libc::_exit(0) };
+        }
+        session.close();
+        Ok(())
+    })?;
+    own.join()?;
+    let mut said = String::new();
+    reader.read_to_string(&mut said)?;
+    check!(said == "Err(Gone)", "{said}");
+    Ok(())
+}
+
 ktap::main! {
     first: session::require_ebb;
     evicted_from_the_start, foreign_owner, closed_by_another, installed_beside, added_too_late,
-    counts_only, stopped_in_resume,
+    counts_only, stopped_in_resume, same_process_number,
 }
