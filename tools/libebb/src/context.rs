@@ -19,8 +19,12 @@ struct Branch {
     flags: u64,
 }
 
-const HAS_TARGET: u64 = 1;
-const MISPREDICTED: u64 = 2;
+// As in ebb.h; check-abi compares them.
+const EBB_BRANCH_TARGET: u64 = 1;
+const EBB_BRANCH_MISPREDICTED: u64 = 2;
+const EBB_RESTART: c_uint = 0;
+const EBB_KEEP: c_uint = 1;
+const EBB_STOP: c_uint = 2;
 
 #[unsafe(no_mangle)]
 extern "C" fn ebb_context_address(context: &EbbContext<'_>) -> u64 {
@@ -144,8 +148,13 @@ unsafe extern "C" fn ebb_context_branches(
         if n == count {
             break;
         }
-        let flags = if branch.to.is_some() { HAS_TARGET } else { 0 }
-            | if branch.mispredicted { MISPREDICTED } else { 0 };
+        let mut flags = 0;
+        if branch.to.is_some() {
+            flags |= EBB_BRANCH_TARGET;
+        }
+        if branch.mispredicted {
+            flags |= EBB_BRANCH_MISPREDICTED;
+        }
         let branch = Branch {
             from: branch.from,
             to: branch.to.unwrap_or(0),
@@ -161,8 +170,8 @@ unsafe extern "C" fn ebb_context_branches(
 #[unsafe(no_mangle)]
 extern "C" fn ebb_rearm(context: &mut EbbContext<'_>, rearm: c_uint) {
     context.rearm(match rearm {
-        1 => Rearm::Keep,
-        2 => Rearm::Stop,
-        _ => Rearm::Restart,
+        EBB_KEEP => Rearm::Keep,
+        EBB_STOP => Rearm::Stop,
+        EBB_RESTART.. => Rearm::Restart,
     });
 }

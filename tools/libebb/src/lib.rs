@@ -23,8 +23,21 @@ use ebb::Session;
 use ebb::State;
 use ebb::config::Ifm;
 
-/// `EBB_BHRB`; the filter is above it.
-const BHRB: c_uint = 1;
+// As in ebb.h; check-abi compares them.
+const EBB_BHRB_ANY: c_uint = 1;
+const EBB_BHRB_CALLS: c_uint = 3;
+const EBB_BHRB_INDIRECT: c_uint = 5;
+const EBB_BHRB_CONDITIONAL: c_uint = 7;
+const EBB_SAVE_GPRS: c_uint = 0;
+const EBB_SAVE_ALL_GPRS: c_uint = 1;
+const EBB_SAVE_FULL: c_uint = 2;
+const EBB_IDLE: c_int = 0;
+const EBB_RUNNING: c_int = 1;
+const EBB_PAUSED: c_int = 2;
+const EBB_EVICTED: c_int = 3;
+const EBB_FOREIGN: c_int = 4;
+const EBB_GONE: c_int = 5;
+const EBB_ENDED: c_int = 6;
 
 /// Notes why a call failed.
 fn fail(error: &Error) -> c_int {
@@ -87,8 +100,10 @@ unsafe extern "C" fn ebb_open(event: *const c_char, period: u64, flags: c_uint) 
     let open = || {
         let branches = match flags {
             0 => None,
-            // CAST: checked by `Ifm::new`.
-            _ if flags & BHRB != 0 && flags < 8 => Ifm::new((flags >> 1) as u8),
+            EBB_BHRB_ANY => Some(Ifm::All),
+            EBB_BHRB_CALLS => Some(Ifm::Calls),
+            EBB_BHRB_INDIRECT => Some(Ifm::Indirect),
+            EBB_BHRB_CONDITIONAL => Some(Ifm::Conditional),
             _ => return Err(invalid("unknown flags")),
         };
         // SAFETY: the caller's contract.
@@ -147,9 +162,9 @@ unsafe extern "C" fn ebb_start(
 ) -> c_int {
     let start = || {
         let save = match save {
-            0 => Save::Gprs,
-            1 => Save::AllGprs,
-            2 => Save::Full,
+            EBB_SAVE_GPRS => Save::Gprs,
+            EBB_SAVE_ALL_GPRS => Save::AllGprs,
+            EBB_SAVE_FULL => Save::Full,
             _ => return Err(invalid("unknown save level")),
         };
         let handler = handler.ok_or(invalid("no handler"))?;
@@ -196,13 +211,13 @@ unsafe extern "C" fn ebb_state(ebb: *const Ebb) -> c_int {
     // SAFETY: the caller's contract.
     let state = unsafe { session(ebb) }.map(|session| session.state());
     let state = state.map(|state| match state {
-        State::Idle => 0,
-        State::Running => 1,
-        State::Paused => 2,
-        State::Evicted => 3,
-        State::Foreign => 4,
-        State::Gone => 5,
-        State::Ended => 6,
+        State::Idle => EBB_IDLE,
+        State::Running => EBB_RUNNING,
+        State::Paused => EBB_PAUSED,
+        State::Evicted => EBB_EVICTED,
+        State::Foreign => EBB_FOREIGN,
+        State::Gone => EBB_GONE,
+        State::Ended => EBB_ENDED,
     });
     state.unwrap_or_else(|error| fail(&error))
 }
