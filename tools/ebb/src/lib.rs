@@ -7,51 +7,18 @@
 //! Power ISA v2.07 and later, Book II, chapter "Event-Based Branch Facility", the
 //! counters in Book III, chapter "Performance Monitor Facility".
 //!
-//! A [`Session`] has all of it in one object:
+//! A program for powerpc64le-unknown-linux-gnu needs no more than this crate among its
+//! dependencies, `ebb = { path = "tools/ebb" }`. A [`Session`] has all of it in one object:
 //!
 //! ```no_run
-//! use ebb::{EbbContext, Save, Session};
-//!
-//! fn handler(context: &mut EbbContext<'_>) {
-//!     let _address = context.interrupted();
-//! }
-//!
-//! fn main() -> Result<(), ebb::Error> {
-//!     let session = Session::open("cycles", 100_000)?;
-//!     // SAFETY: `handler` only reads its context.
-//!     unsafe { session.start(Save::Full, handler)? };
-//!     while session.count() < 1000 {
-//!         core::hint::spin_loop();
-//!     }
-//!     session.close();
-//!     Ok(())
-//! }
+#![doc = include_str!("../examples/session.rs")]
 //! ```
 //!
-//! Below it are an [`event()`] with all that perf can be asked for, and the facility step by step:
+//! What a handler may do is at [`install`]. Below a session are an [`event()`] with all that perf
+//! can be asked for, and the facility step by step:
 //!
 //! ```no_run
-//! use ebb::{EbbContext, Pmc};
-//!
-//! fn handler(context: &mut EbbContext<'_>) {
-//!     let _address = context.interrupted();
-//! }
-//!
-//! fn main() -> Result<(), ebb::Error> {
-//!     let event = ebb::event(ebb::config::CYCLES_PMC1).open()?;
-//!     // SAFETY: `handler` only reads its context.
-//!     unsafe { ebb::install(handler)? };
-//!     event.enable()?;
-//!     event.check_scheduled()?;
-//!     ebb::enable()?;
-//!     ebb::start(Pmc::Pmc1, 100_000)?;
-//!     while ebb::count() < 1000 {
-//!         core::hint::spin_loop();
-//!     }
-//!     ebb::disable();
-//!     event.close();
-//!     Ok(())
-//! }
+#![doc = include_str!("../examples/steps.rs")]
 //! ```
 
 #![cfg_attr(not(feature = "std"), no_std)]

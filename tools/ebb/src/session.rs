@@ -33,22 +33,7 @@ pub type RawHandler = extern "C" fn(&mut EbbContext<'_>, *mut c_void);
 /// [`start`](Self::start) and what a handler calls belong to that thread; any thread may pause,
 /// resume, ask and close. Dropping closes. A thread that ends has its EBBs turned off.
 ///
-/// ```no_run
-/// use ebb::{EbbContext, Save, Session};
-///
-/// fn handler(context: &mut EbbContext<'_>) {
-///     let _address = context.interrupted();
-/// }
-///
-/// let session = Session::open("cycles", 100_000)?;
-/// // SAFETY: `handler` only reads its context.
-/// unsafe { session.start(Save::Full, handler)? };
-/// while session.count() < 1000 {
-///     core::hint::spin_loop();
-/// }
-/// session.close();
-/// # Ok::<(), ebb::Error>(())
-/// ```
+/// The [crate] has an example.
 #[repr(transparent)]
 pub struct Session(pub(crate) Ref);
 
@@ -114,9 +99,12 @@ impl Session {
             what: "perf_event_open",
             errno: refused.unwrap_or(libc::EINVAL),
             rule: match refused {
-                None => Some("two events want the same counter"),
+                None => Some("there is no such counter, or another event has it"),
                 Some(libc::EINVAL) => Some("this CPU has no such code, or not beside the others"),
-                Some(libc::EACCES | libc::EPERM) => Some("kernel.perf_event_paranoid forbids it"),
+                Some(libc::EACCES | libc::EPERM) => {
+                    Some("kernel.perf_event_paranoid or a filter of system calls forbids it")
+                }
+                Some(libc::EOPNOTSUPP) => Some("this machine records no branches"),
                 Some(_) => None,
             },
         })
@@ -160,7 +148,8 @@ impl Session {
         Ok(())
     }
 
-    /// Installs `handler` and lets the events count and EBBs come.
+    /// Installs `handler`, a function or a closure that captures one reference, and lets the events
+    /// count and EBBs come.
     ///
     /// # Errors
     ///

@@ -13,6 +13,7 @@ fn main() {
         "ebb_library",
         "ebb_session",
         "ebb_session_owner",
+        "ebb_examples",
         "ebb_cost",
         "ebb_way_back",
         "ebb_entry",
