@@ -83,6 +83,22 @@ impl Facility {
         self.write_mmcr0(mmcr0::FC | if v31 { mmcr0::PMCCEXT } else { 0 });
     }
 
+    /// The kernel of a bare metal machine enters a guest of its own, and comes back. If the host has
+    /// the registers in use (`pmcregs_in_use` of the paca), KVM puts them back; else they are the
+    /// guest's, frozen.
+    ///
+    /// \[KVM\] as [`Facility::preempt`].
+    pub fn run_guest(&mut self, host: &Lppaca) {
+        if host.pmcregs_in_use {
+            self.drop_bhrb();
+            return;
+        }
+        let ebb = (self.bescr, self.ebbhr, self.ebbrr);
+        self.drop_registers();
+        (self.bescr, self.ebbhr, self.ebbrr) = ebb;
+        self.write_mmcr0(mmcr0::FC);
+    }
+
     fn drop_registers(&mut self) {
         self.pmc = [FOREIGN as u32; 6];
         (self.mmcr1, self.mmcr2, self.mmcr3, self.mmcra) = (FOREIGN, FOREIGN, FOREIGN, FOREIGN);
@@ -167,6 +183,27 @@ mod tests {
             assert_eq!(facility.mfbhrbe(0), FOREIGN);
             facility.clrbhrb();
             assert_eq!(facility, before);
+        }
+    }
+
+    #[test]
+    fn a_guest_leaves_its_registers_where_the_host_uses_none() {
+        for processor in Processor::ALL {
+            for pmcregs_in_use in [false, true] {
+                let mut facility = running(processor);
+                let host = Lppaca {
+                    pmcregs_in_use,
+                    ..Lppaca::default()
+                };
+                facility.run_guest(&host);
+                let expected = if pmcregs_in_use {
+                    5
+                } else {
+                    FOREIGN & 0xffff_ffff
+                };
+                assert_eq!(facility.mfspr(spr::PMC1), expected);
+                assert_eq!(facility.mfbhrbe(0), FOREIGN);
+            }
         }
     }
 

@@ -110,7 +110,7 @@ pub enum Op {
     Exec(u8),
     Offline(u8),
     Online(u8),
-    /// The hypervisor runs another partition on the CPU.
+    /// The hypervisor runs another partition on the CPU; on bare metal KVM runs a guest.
     Preempt(u8),
     /// An idle CPU sleeps.
     Sleep(u8, bool),

@@ -48,7 +48,7 @@ impl World {
 
     pub(super) fn preempt(&mut self, cpu: usize) {
         if with_cpu(|cpu| cpu.facility.context.hypervisor) {
-            return;
+            return self.run_guest(cpu);
         }
         with_cpu(|cpu| {
             assert!(
@@ -67,10 +67,25 @@ impl World {
         self.dropped[cpu] = with_cpu(|cpu| !cpu.lppaca.pmcregs_in_use);
     }
 
+    /// KVM enters a guest, and leaves what that had in a PMU that the host does not use.
+    fn run_guest(&mut self, cpu: usize) {
+        let busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
+        with_cpu(|cpu| {
+            cpu.facility.run_guest(&cpu.lppaca);
+            cpu.facility.clrbhrb();
+        });
+        self.recorded[cpu].is_sure = false;
+        self.dropped[cpu] |= !busy;
+    }
+
     pub(super) fn sleep(&mut self, cpu: usize, deep: bool) {
         // The kernel itself keeps no counter of an event in a deep state.
         let busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
         if self.core.running[cpu].get().is_none() && !busy {
+            if !with_cpu(|cpu| cpu.facility.context.hypervisor) {
+                // A partition gives the CPU to the hypervisor.
+                return self.preempt(cpu);
+            }
             let idle = if deep { Idle::Deep } else { Idle::Shallow };
             with_cpu(|cpu| cpu.facility.sleep(idle));
         }
