@@ -24,10 +24,7 @@ use crate::{
         IrqsOff,
         PmiCell, //
     },
-    power::pmu::{
-        LocalPmu,
-        OpenImage, //
-    }, //
+    power::pmu::LocalPmu, //
 };
 use core::cell::Cell;
 
@@ -60,8 +57,6 @@ pub(crate) struct ExclusiveState {
     /// An event with a branch stack was added since the PMU was last programmed. The BHRB may hold
     /// branches that its owner must not see.
     pub(super) stale_branches: Cell<bool>,
-    /// What the hypervisor may have kept of the EBB group that was on the PMU last.
-    pub(super) open_image: Cell<OpenImage>,
     /// The assignments that were found last.
     pub(super) solved_groups: SolvedGroups,
     /// The control registers that the PMU was last programmed with.

@@ -24,8 +24,7 @@ use crate::{
     power::{
         pmu::{
             self,
-            LocalPmu,
-            OpenImage, //
+            LocalPmu, //
         },
         regs::{
             Mmcr0,
@@ -85,11 +84,6 @@ impl Driver {
             local.set_prompt(false);
             if this_cpu.state().ebb.replace(false) {
                 clear_counters(this_cpu.state().unused_counters.get());
-                this_cpu.state().open_image.set(OpenImage::of_now());
-            }
-            // Last: what the driver writes after that may go to an image of the hypervisor's.
-            if this_cpu.state().turned_on.get() {
-                local.release(this_cpu.state().open_image.get());
             }
             return;
         }
@@ -129,9 +123,7 @@ impl Driver {
     fn turn_on(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) {
         let came_up = self.hotplug.came_up(this_cpu.id());
         if came_up || !this_cpu.state().turned_on.get() {
-            local.enable_pmcs();
-            // Of another driver's, perhaps.
-            this_cpu.state().open_image.set(OpenImage::of_now());
+            local.turn_on(self.is_v31());
             this_cpu.state().turned_on.set(true);
         }
     }
@@ -147,7 +139,6 @@ impl Driver {
         let ebb = ebb_leader.is_some();
         // First: a CPU that has come up since it was disabled may not be used until then.
         self.turn_on(this_cpu, local);
-        local.claim(self.is_v31());
         branch::prepare_bhrb(self, this_cpu, local, &assignment.mmcr);
         this_cpu.state().mmcr.set(assignment.mmcr);
         this_cpu.mmcr0.set(assignment.mmcr.mmcr0);
@@ -168,8 +159,8 @@ impl Driver {
             branch::clear_bhrb(this_cpu, local);
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
-            // While the PMU had no events the hypervisor may have run a guest with it. Until an
-            // instruction is marked here a sample would show what the guest left.
+            // An idle state may have left anything there. Until an instruction is marked a sample
+            // would show it.
             if Mmcra::from(assignment.mmcr.mmcra).sample_enable() == 1 {
                 local.clear_siar_sdar();
             }
@@ -190,9 +181,6 @@ impl Driver {
         }
         if ebb || had_ebb {
             clear_counters(unused_counters);
-        }
-        if had_ebb && !ebb {
-            this_cpu.state().open_image.set(OpenImage::of_now());
         }
         true
     }

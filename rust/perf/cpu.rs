@@ -47,7 +47,7 @@ pub(crate) struct PmiCell<T>(UnsafeCell<T>);
 // SAFETY: Each access is a single volatile load or store of an integer, whatever the fields, as
 // `READ_ONCE()` and `WRITE_ONCE()` in C, which the kernel's memory model lets race. A value without
 // pointers (`IntoBytes`) means nothing beyond its bits, so nothing else has to be visible with it.
-unsafe impl<T: Copy + IntoBytes> Sync for PmiCell<T> {}
+unsafe impl<T: Copy + Send + IntoBytes> Sync for PmiCell<T> {}
 
 impl<T: Copy> PmiCell<T> {
     /// One instruction loads or stores so many bytes, if they are aligned to their number.

@@ -30,7 +30,7 @@ unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
     // SAFETY: Interrupts are off while `_off` lives.
     let local = unsafe { LocalPmu::new() };
     // First, for a hypervisor keeps what is written afterwards only.
-    local.set_in_use(true);
+    local.set_in_use();
     let mmcr0 = Mmcr0::read();
     // The driver never leaves it open: it has not used this PMU yet, and no PMI comes in between.
     // What the hypervisor kept of another driver's EBB group may be.

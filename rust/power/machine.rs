@@ -76,11 +76,6 @@ pub(crate) fn set_not_shared() {
     SHARED.store(false, Relaxed);
 }
 
-/// Whether a hypervisor may take CPUs away for another partition.
-pub(crate) fn is_shared() -> bool {
-    SHARED.load(Relaxed) && !is_hypervisor()
-}
-
 /// How often the hypervisor has taken this CPU away and given it back (`yield_count` of the
 /// lppaca), modulo 2^32. Always the same on bare metal, where the kernel itself is the hypervisor:
 /// what runs in a guest of its own is of the task that entered it.

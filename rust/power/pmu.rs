@@ -176,16 +176,19 @@ impl LocalPmu<'_> {
         }
     }
 
-    /// Turns the PMU's registers on after this CPU came up (a hypervisor call in a partition).
+    /// Turns the PMU's registers on after this CPU came up (a hypervisor call in a partition), with
+    /// the counters frozen and closed to programs, whatever was left in them.
     ///
     /// `ppc_enable_pmcs()` will not do: after a CPU was offline it does not turn them on again.
-    pub(crate) fn enable_pmcs(&self) {
-        self.set_in_use(true);
+    pub(crate) fn turn_on(&self, pmccext: bool) {
+        self.set_in_use();
         // SAFETY: The kernel sets `ppc_md` when it boots, and does not change it later.
         if let Some(enable_pmcs) = unsafe { ppc_md.enable_pmcs } {
             // SAFETY: Interrupts are off by the type invariants, so it is this CPU's PMU.
             unsafe { enable_pmcs() };
         }
+        Mmcr0::from(0).frozen().with_pmccext(pmccext).write();
+        spr::synchronize();
     }
 
     /// Tells the kernel whether handlers of other interrupts are to let PMIs of this CPU through.
@@ -195,60 +198,16 @@ impl LocalPmu<'_> {
         unsafe { bindings::set_prompt_pmi_wanted(wanted) };
     }
 
-    /// Has the hypervisor preserve this CPU's registers from now on, and freezes the counters again
-    /// in a partition: until now the hypervisor may have put back any registers, such as those of
-    /// the last time that they were in use, with the counters running.
+    /// Has the hypervisor (by the lppaca) and KVM (by the paca) preserve the PMU's registers of
+    /// this CPU from now on, without events too. Others KVM gives back as it had them last, on
+    /// POWER8 and before Linux 5.17 with MMCR0\[PMCC\] 0b00, and on its host it leaves those of
+    /// the guest: programs would read them.
     ///
-    /// Source: `switch_pmu_to_guest()` in the kernel's `arch/powerpc/kvm/book3s_hv_p9_perf.c`.
-    pub(crate) fn claim(&self, pmccext: bool) {
-        self.set_in_use(true);
-        if !machine::is_hypervisor() {
-            Mmcr0::from(0).frozen().with_pmccext(pmccext).write();
-            spr::synchronize();
-        }
-    }
-
-    /// Has the hypervisor preserve this CPU's registers no longer, now that no event is on them and
-    /// they are closed to programs. It may put back those that it preserved last at the next
-    /// access, by a program too: not while these may be the ones of `image`.
-    ///
-    /// Not on POWER8 either: KVM puts them back with MMCR0\[PMCC\] 0b00 there, and programs would
-    /// read what the events left.
-    ///
-    /// Source: `kvmhv_save_guest_pmu` and `kvmhv_load_guest_pmu` in the kernel's
-    /// `arch/powerpc/kvm/book3s_hv_rmhandlers.S`.
-    pub(crate) fn release(&self, image: OpenImage) {
-        let reopens = machine::is_shared() && !machine::implements_v300();
-        if !reopens && !image.may_be_kept() {
-            self.set_in_use(false);
-        }
-    }
-
-    /// Tells the hypervisor (in the lppaca) and KVM (in the paca) whether to preserve the PMU's
-    /// registers of this CPU.
-    pub(super) fn set_in_use(&self, in_use: bool) {
+    /// Source: `kvmhv_save_guest_pmu`, `kvmhv_load_guest_pmu` and `kvmhv_load_host_pmu` in the
+    /// kernel's `arch/powerpc/kvm/book3s_hv_rmhandlers.S`, `switch_pmu_to_host()` in
+    /// `book3s_hv_p9_perf.c`.
+    pub(super) fn set_in_use(&self) {
         // SAFETY: Writes areas of this CPU; interrupts are off by the type invariants.
-        unsafe { bindings::ebb_pmu_ppc_set_pmu_inuse(in_use) };
-    }
-}
-
-/// What the hypervisor may have kept of the registers when programs could read them: as long as it
-/// has not taken the CPU away since then, which is when it keeps them anew.
-///
-/// Source: `switch_pmu_to_host()` and `switch_pmu_to_guest()` in the kernel's
-/// `arch/powerpc/kvm/book3s_hv_p9_perf.c`.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct OpenImage(Option<u32>);
-
-impl OpenImage {
-    /// For registers that have just been closed to programs. There is none where no hypervisor
-    /// takes CPUs away.
-    pub(crate) fn of_now() -> Self {
-        Self(machine::is_shared().then(machine::dispatches))
-    }
-
-    /// Whether there may still be such an image.
-    pub(crate) fn may_be_kept(self) -> bool {
-        self.0 == Some(machine::dispatches())
+        unsafe { bindings::ebb_pmu_ppc_set_pmu_inuse(true) };
     }
 }

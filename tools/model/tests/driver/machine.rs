@@ -99,9 +99,7 @@ pub fn boot_as(processor: Processor, hypervisor: bool) {
     }));
     kernel::cpu::set_current(0);
     kernel::bindings::set_switch(switch_to);
-    kernel::bindings::set_enable_pmcs(|| {
-        with_cpu(|cpu| (cpu.pmcs_enabled, cpu.is_kept) = (true, false))
-    });
+    kernel::bindings::set_enable_pmcs(|| with_cpu(|cpu| cpu.pmcs_enabled = true));
     kernel::interrupt::set_hook(|on| {
         if on {
             irq_restore(0)
@@ -138,9 +136,7 @@ pub fn restart(cpu: usize) {
     with_machine(|machine| {
         let mut new = Cpu::new(machine.processor, machine.hypervisor);
         // Off line it did not run.
-        let old = &machine.cpus[cpu];
-        new.lppaca.yield_count = old.lppaca.yield_count.wrapping_add(2);
-        new.is_kept = old.is_kept || old.lppaca.pmcregs_in_use;
+        new.lppaca.yield_count = machine.cpus[cpu].lppaca.yield_count.wrapping_add(2);
         if machine.hypervisor {
             new.facility = machine.cpus[cpu].facility.clone();
             new.facility.sleep(Idle::Offline);

@@ -4,11 +4,7 @@
 //! stack, and a PMU that comes back with counters running is frozen before it is programmed.
 
 use crate::machine::{boot, with_cpu};
-use crate::power::{
-    bhrb::Bhrb,
-    pmu::{LocalPmu, OpenImage},
-    regs::Mmcr0,
-};
+use crate::power::{bhrb::Bhrb, pmu::LocalPmu, regs::Mmcr0};
 use pmu_model::{
     Branch, BranchForm, Context, FOREIGN, Instruction, Isa, Processor, mmcr0, mmcra, spr,
 };
@@ -89,7 +85,7 @@ fn a_partition_that_ran_while_the_bhrb_was_cleared_is_seen() {
 }
 
 #[test]
-fn a_pmu_that_is_claimed_stands_still_whatever_the_hypervisor_put_back() {
+fn a_pmu_that_is_turned_on_stands_still_whatever_was_left_in_it() {
     for processor in Processor::ALL {
         boot(processor);
         // SAFETY: There are no interrupts on the host but those that the test makes.
@@ -102,7 +98,7 @@ fn a_pmu_that_is_claimed_stands_still_whatever_the_hypervisor_put_back() {
             let running = mmcr0::PMAE | mmcr0::PMC1CE | 0b10 << 18;
             cpu.facility.mtspr(spr::MMCR0, running);
         });
-        local.claim(v31);
+        local.turn_on(v31);
         with_cpu(|cpu| {
             assert!(cpu.lppaca.pmcregs_in_use);
             let closed = if v31 { mmcr0::PMCCEXT } else { 0 };
@@ -112,18 +108,5 @@ fn a_pmu_that_is_claimed_stands_still_whatever_the_hypervisor_put_back() {
             cpu.facility.execute(&Instruction::at(KERNEL_TEXT));
             assert_eq!(cpu.facility.mfspr(spr::PMC1), before);
         });
-    }
-}
-
-#[test]
-fn an_open_image_may_be_kept_until_the_cpu_is_taken_away() {
-    for processor in Processor::ALL {
-        boot(processor);
-        assert!(!OpenImage::default().may_be_kept());
-        let image = OpenImage::of_now();
-        assert!(image.may_be_kept());
-        take_away();
-        assert!(!image.may_be_kept());
-        assert!(OpenImage::of_now().may_be_kept());
     }
 }

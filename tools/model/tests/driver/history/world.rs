@@ -55,9 +55,6 @@ pub struct World {
     programs: HashMap<usize, Program>,
     /// EBB events that were on a PMU, and members of a group of which one was.
     seen: HashSet<usize>,
-    /// The hypervisor dropped the registers of these CPUs, and the driver has not written them
-    /// since.
-    dropped: [bool; CPUS as usize],
     /// On this CPU PM interrupts wait for what comes next.
     held: Option<usize>,
     /// The branches of each CPU's program since it was switched in.
@@ -80,7 +77,6 @@ impl World {
             held: None,
             programs: HashMap::new(),
             seen: HashSet::new(),
-            dropped: [false; CPUS as usize],
             recorded: Default::default(),
         }
     }
@@ -202,7 +198,6 @@ impl World {
                 let which = usize::from(which) % CPUS as usize;
                 if !core.online[which].get() {
                     core.online(which);
-                    self.dropped[which] = false;
                     core.run_on(cpu);
                 }
             }
@@ -255,15 +250,13 @@ impl World {
                 );
                 if active {
                     assert!(cpu.pmcs_enabled, "the PMU is not turned on");
-                    assert!(cpu.lppaca.pmcregs_in_use, "the registers are not in use");
                 }
             });
-            self.dropped[cpu] &= !active;
             if self.sync_program(cpu, task) {
                 // SAFETY: The task is there, and nobody changes it meanwhile.
                 let used = unsafe { (*self.core.task(task).raw()).thread.used_ebb };
                 assert_eq!(used, 1, "task {task}: debuggers see no EBB registers");
-            } else if !self.dropped[cpu] {
+            } else {
                 with_cpu(|at| check_closed(&at.facility));
             }
         }

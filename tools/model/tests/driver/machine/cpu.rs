@@ -16,14 +16,6 @@ pub struct Sampled {
 pub struct Cpu {
     pub facility: Facility,
     pub lppaca: Lppaca,
-    /// Programs can write the registers that a hypervisor may have kept last.
-    pub image_open: bool,
-    /// The hypervisor has kept the registers since they were first turned on.
-    pub is_kept: bool,
-    /// There were events since the registers came into use.
-    pub had_events: bool,
-    /// The CPU was taken away since its registers were last in use or kept open.
-    pub taken_away: bool,
     /// The bit of the paca.
     pub pmi_pending: bool,
     /// The mask in software.
@@ -49,10 +41,6 @@ impl Cpu {
         Self {
             facility,
             lppaca: Lppaca::default(),
-            image_open: false,
-            had_events: false,
-            is_kept: false,
-            taken_away: false,
             pmi_pending: false,
             mask: 0,
             pmcs_enabled: false,
@@ -66,12 +54,6 @@ impl Cpu {
 }
 
 impl Cpu {
-    /// Whether a hypervisor would keep registers that programs can write.
-    pub fn is_open(&self) -> bool {
-        let open = mmcr0::pmcc(self.facility.mfspr(spr::MMCR0)) == 0b10;
-        open && !self.facility.context.hypervisor
-    }
-
     /// Executes an instruction, and keeps in mind whether the PMU samples it.
     pub(super) fn execute(&mut self, instruction: &Instruction) -> Executed {
         let marks = |facility: &Facility| facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;

@@ -92,14 +92,7 @@ pub unsafe fn release_pmc_hardware() {
 }
 
 pub unsafe fn ebb_pmu_ppc_set_pmu_inuse(in_use: bool) {
-    with_cpu(|cpu| {
-        ensure(in_use || !cpu.image_open, || {
-            "the hypervisor may put back what programs can write".into()
-        });
-        cpu.had_events &= cpu.lppaca.pmcregs_in_use;
-        cpu.lppaca.pmcregs_in_use = in_use;
-        cpu.taken_away = false;
-    });
+    with_cpu(|cpu| cpu.lppaca.pmcregs_in_use = in_use);
 }
 
 pub unsafe fn ebb_pmu_cpu_has_arch_300() -> bool {

@@ -38,7 +38,6 @@ pub fn read<const N: u32>() -> u64 {
 pub fn write<const N: u32>(value: u64) {
     log(true, N, value);
     execute(|facility| facility.mtspr(N, value));
-    with_cpu(|cpu| cpu.image_open |= cpu.lppaca.pmcregs_in_use && cpu.is_open());
     if N == spr::SIAR {
         with_cpu(Cpu::siar_is_written);
     }

@@ -51,20 +51,11 @@ impl World {
             return self.run_guest(cpu);
         }
         with_cpu(|cpu| {
-            assert!(
-                cpu.lppaca.pmcregs_in_use || cpu.is_kept,
-                "the hypervisor has not kept what the driver closed"
-            );
             cpu.facility.preempt(&mut cpu.lppaca);
-            if cpu.lppaca.pmcregs_in_use {
-                cpu.image_open = cpu.is_open();
-                (cpu.taken_away, cpu.is_kept) = (true, true);
-            }
             // A hypervisor that does not keep the BHRB clears it at least.
             cpu.facility.clrbhrb();
         });
         self.recorded[cpu].is_sure = false;
-        self.dropped[cpu] = with_cpu(|cpu| !cpu.lppaca.pmcregs_in_use);
     }
 
     /// KVM enters a guest, and leaves what that had in a PMU that the host does not use.

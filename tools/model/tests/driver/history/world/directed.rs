@@ -72,8 +72,8 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
         member: true,
         ..CYCLES
     };
-    // The PMU has been used, and another partition leaves its registers. The first two instructions
-    // are not marked.
+    // The PMU has been used, and a deep idle state of POWER9 leaves anything in its registers. The
+    // first two instructions are not marked.
     let history = [
         Op::Switch(0, 0),
         Op::Open(0, CYCLES),
@@ -81,7 +81,7 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
         Op::Switch(0, NOBODY),
         Op::Open(0, marked),
         Op::Open(0, member),
-        Op::Preempt(0),
+        Op::Sleep(0, true),
         Op::Switch(0, 0),
         Op::Run(0, 2, 4, 3),
     ];
