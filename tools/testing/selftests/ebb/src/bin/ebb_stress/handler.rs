@@ -104,9 +104,10 @@ pub fn own_only(context: &mut EbbContext<'_>) {
         _ if !context.overflowed(own) => context.rearm(Rearm::Keep),
         wanted => {
             WANTED.store(wanted - 1, Relaxed);
-            if wanted == 1 {
-                context.rearm(Rearm::Stop);
-            }
+            // The library keeps to what was said at the last EBB, Stop, as nobody has told it to
+            // resume.
+            let is_last = wanted == 1;
+            context.rearm([Rearm::Restart, Rearm::Stop][usize::from(is_last)]);
         }
     }
 }

@@ -186,8 +186,6 @@ impl Task {
             session::pmc_of(code)?.write(0);
         }
         ebb::start(self.own, period.into())?;
-        // The handler has stopped EBBs. The counters stand still until PMAE is on.
-        ebb::enable()?;
         // SAFETY: the handler is installed.
         unsafe { gate.write() };
         Mmcr0::PMAE.write();
