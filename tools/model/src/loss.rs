@@ -85,7 +85,7 @@ impl Facility {
 
     /// The kernel of a bare metal machine enters a guest of its own, and comes back. If the host has
     /// the registers in use (`pmcregs_in_use` of the paca), KVM puts them back; else they are the
-    /// guest's, frozen.
+    /// guest's, here frozen and closed to problem state.
     ///
     /// \[KVM\] as [`Facility::preempt`].
     pub fn run_guest(&mut self, host: &Lppaca) {
@@ -96,7 +96,7 @@ impl Facility {
         let ebb = (self.bescr, self.ebbhr, self.ebbrr);
         self.drop_registers();
         (self.bescr, self.ebbhr, self.ebbrr) = ebb;
-        self.write_mmcr0(mmcr0::FC);
+        self.write_mmcr0(mmcr0::FC | 0b01 << 18);
     }
 
     fn drop_registers(&mut self) {

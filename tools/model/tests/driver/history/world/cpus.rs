@@ -60,13 +60,11 @@ impl World {
 
     /// KVM enters a guest, and leaves what that had in a PMU that the host does not use.
     fn run_guest(&mut self, cpu: usize) {
-        let busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
         with_cpu(|cpu| {
             cpu.facility.run_guest(&cpu.lppaca);
             cpu.facility.clrbhrb();
         });
         self.recorded[cpu].is_sure = false;
-        self.dropped[cpu] |= !busy;
     }
 
     pub(super) fn sleep(&mut self, cpu: usize, deep: bool) {
