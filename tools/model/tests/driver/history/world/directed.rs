@@ -8,9 +8,14 @@ use std::sync::PoisonError;
 
 /// Runs a history in a partition of each processor, then `last` on CPU 0.
 fn run(history: &[Op], last: impl Fn(&World, &Facility)) {
+    run_on(false, history, last);
+}
+
+/// [`run`], in a partition or on bare metal.
+fn run_on(bare_metal: bool, history: &[Op], last: impl Fn(&World, &Facility)) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     for processor in Processor::ALL {
-        let mut world = World::new(processor, false, false);
+        let mut world = World::new(processor, bare_metal, false);
         history.iter().for_each(|op| world.step(op));
         let facility = with_machine(|machine| machine.cpus[0].facility.clone());
         last(&world, &facility);
@@ -85,7 +90,7 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
         Op::Switch(0, 0),
         Op::Run(0, 2, 4, 3),
     ];
-    run(&history, |world, _| {
+    run_on(true, &history, |world, _| {
         let samples = world
             .open
             .last()
