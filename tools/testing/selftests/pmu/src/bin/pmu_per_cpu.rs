@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Events of a CPU: they count every task that runs there, and none elsewhere.
 
+use pmu_selftests::least_count;
 use pmu_selftests::prelude::*;
 
 /// Long enough that the system's own work is small beside it.
@@ -52,11 +53,12 @@ fn ignores_other_cpus() -> Outcome {
     let [home, other] = cpu::two()?;
     cpu::pin_to(home)?;
     let event = Attr::instructions().on_cpu(other).open()?;
-    let (count, _) = count_work(&event, WORK)?;
-    check!(
-        count < machine::kernel_share(WORK / 50),
-        "an idle CPU counted {count}"
-    );
+    // The kernel may have work for a kernel thread there once.
+    let enough = machine::kernel_share(WORK / 50);
+    let least = least_count(&event, 5, enough, || {
+        work::run(WORK);
+    })?;
+    check!(least <= enough, "an idle CPU counted {least}");
     Ok(())
 }
 
