@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
 use std::io::BufWriter;
-use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -13,6 +11,7 @@ use inferno::flamegraph;
 
 use crate::Failure;
 use crate::profile;
+use crate::report;
 use crate::report::base_name;
 
 #[derive(clap::Args)]
@@ -58,14 +57,7 @@ fn stacks(path: &Path) -> Result<(Vec<String>, profile::Summary), Failure> {
 pub fn run(options: &Options) -> Result<(), Failure> {
     let (lines, _) = stacks(&options.file)?;
     let text = lines.join("\n") + "\n";
-    match &options.output {
-        Some(path) => std::fs::write(path, text)?,
-        None => match io::stdout().write_all(text.as_bytes()) {
-            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
-            _ => {}
-        },
-    }
-    Ok(())
+    report::write_out(options.output.as_deref(), &text)
 }
 
 pub fn flame(options: &FlameOptions) -> Result<(), Failure> {

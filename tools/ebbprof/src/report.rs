@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::io::Write;
+use std::path::Path;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -104,7 +105,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     if more != 0 {
         text += &format!("... and {more} more\n");
     }
-    match &options.output {
+    write_out(options.output.as_deref(), &text)
+}
+
+/// Writes a text to a file, or to stdout, whose reader may have seen enough.
+pub fn write_out(file: Option<&Path>, text: &str) -> Result<(), Failure> {
+    match file {
         Some(path) => std::fs::write(path, text)?,
         None => match io::stdout().write_all(text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
