@@ -75,9 +75,7 @@ impl Facility {
             self.drop_bhrb();
             return;
         }
-        let ebb = (self.bescr, self.ebbhr, self.ebbrr);
-        self.drop_registers();
-        (self.bescr, self.ebbhr, self.ebbrr) = ebb;
+        self.drop_all_but_ebb();
         let v31 = self.processor.isa() >= Isa::V31;
         self.mmcra = if v31 { mmcra::BHRBRD } else { 0 };
         self.write_mmcr0(mmcr0::FC | if v31 { mmcr0::PMCCEXT } else { 0 });
@@ -93,10 +91,15 @@ impl Facility {
             self.drop_bhrb();
             return;
         }
+        self.drop_all_but_ebb();
+        self.write_mmcr0(mmcr0::FC | 0b01 << 18);
+    }
+
+    /// What another kernel's programs leave: the context switch keeps the registers of EBBs.
+    fn drop_all_but_ebb(&mut self) {
         let ebb = (self.bescr, self.ebbhr, self.ebbrr);
         self.drop_registers();
         (self.bescr, self.ebbhr, self.ebbrr) = ebb;
-        self.write_mmcr0(mmcr0::FC | 0b01 << 18);
     }
 
     fn drop_registers(&mut self) {
