@@ -102,8 +102,11 @@ pub(super) fn reset_at_first_schedule(
 pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mmcr0, mmcr2: u64) {
     let local = local_pmu(this_cpu.irqs_off());
     let mmcr0 = driver.emulator().switch_out(this_cpu, mmcr0);
-    let mmcr3 = this_cpu.state().mmcr.get().mmcr3;
-    CurrentThread::new(&local).save(driver.register_set(), mmcr0, mmcr2, mmcr3);
+    let mmcr = this_cpu.state().mmcr.get();
+    // The program's bits, without those that an event set (`exclude_user`): the next group may have
+    // none that does.
+    let mmcr2 = mmcr2 & !mmcr.mmcr2;
+    CurrentThread::new(&local).save(driver.register_set(), mmcr0, mmcr2, mmcr.mmcr3);
 }
 
 /// Restores the program's state except MMCR0. Returns the value to start the PMU with: the kernel's

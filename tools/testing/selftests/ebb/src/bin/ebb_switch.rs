@@ -157,6 +157,18 @@ fn mmcr2_is_ored() -> Outcome {
     Ok(())
 }
 
+/// What the kernel froze for `exclude_user` counts for the program's other group.
+fn mmcr2_is_the_groups() -> Outcome {
+    let counting = session::schedule(&ebb::event(CYCLES))?;
+    counting.disable()?;
+    let frozen = session::schedule(&ebb::event(CYCLES).exclude_user(true))?;
+    frozen.disable()?;
+    counting.enable()?;
+    let now = Mmcr2::read();
+    check!(now == Mmcr2(0), "left of the other group: {now:?}");
+    Ok(())
+}
+
 /// EBBs in whose handler MMCR0 was not the same before and after a switch.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
 
@@ -189,5 +201,5 @@ fn switch_in_handler() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    two_ebb_tasks, ebb_and_ordinary_task, mmcr2_is_ored, switch_in_handler,
+    two_ebb_tasks, ebb_and_ordinary_task, mmcr2_is_ored, mmcr2_is_the_groups, switch_in_handler,
 }
