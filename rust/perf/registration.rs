@@ -81,8 +81,9 @@ impl<T: Pmu> Drop for Registration<T> {
         let pmu = self.instance.pmu();
         // SAFETY: Registered by the type invariants.
         unsafe { bindings::ebb_perf_stop_rotation(pmu) };
-        // SAFETY: As above. This waits until no callback runs any more. It only fails for a PMU
-        // that is not registered, or that has `event_unmapped`, which no `VTable` sets.
+        // SAFETY: As above. This waits until no callback runs any more, and leaves nothing in the
+        // PMU's contexts (`scripts/check-kdir` refuses a perf core that does). It only fails for a
+        // PMU that is not registered, or that has `event_unmapped`, which no `VTable` sets.
         unsafe { bindings::perf_pmu_unregister(pmu) };
     }
 }

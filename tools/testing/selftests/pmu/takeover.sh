@@ -54,6 +54,22 @@ live_events_are_revoked() {
 	must pmu_tool count
 }
 
+# What is left of groups whose hardware events are closed holds no module, but is in
+# a context of the PMU that goes.
+software_events_go_with_their_group() {
+	watch_log
+	load
+	start_tool left
+	unload
+	must pmu_tool count
+	stop_tool revoked
+	start_tool left
+	load
+	must pmu_tool count
+	stop_tool revoked
+	quiet
+}
+
 # perf core has a timer for each PMU by which events take turns on a counter; it is
 # armed nearly all the time while there are such events. With turns as long as this
 # it does not fire before the PMU is freed, for which a debug kernel reports it. With
@@ -132,5 +148,5 @@ registers_are_closed_meanwhile() {
 
 restore_at_end
 run_tests tell_one_line insert_twice open_events_pin live_events_are_revoked \
-	timer_goes_with_its_pmu revoked_events_are_no_burden wrong_parameter cpu_away_meanwhile \
-	registers_are_closed_meanwhile
+	software_events_go_with_their_group timer_goes_with_its_pmu revoked_events_are_no_burden \
+	wrong_parameter cpu_away_meanwhile registers_are_closed_meanwhile

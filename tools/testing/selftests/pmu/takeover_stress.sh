@@ -84,13 +84,14 @@ change_hands_beside_opens() {
 	quiet
 }
 
-# Live events at each insmod, so that each revokes some.
+# revoke_again_and_again COMMAND: live events of pmu_tool at each insmod, so that each
+# revokes some.
 revoke_again_and_again() {
 	watch_log
 	for change in $(seq $((times / 10))); do
 		pace "$change"
 		unload
-		start_tool hold
+		start_tool "$1"
 		must insmod "$MODULE"
 		stop_tool revoked
 	done
@@ -98,7 +99,16 @@ revoke_again_and_again() {
 	quiet
 }
 
+revoke_live_events() {
+	revoke_again_and_again hold
+}
+
+# Each insmod meets threads that inherit events just then.
+revoke_while_inherited() {
+	revoke_again_and_again inherit
+}
+
 restore_at_end
 trap 'echo 0 >/sys/kernel/rcu_expedited; $at_start; rm -rf "$work"' EXIT
 run_tests change_hands_alone change_hands_beside_counting change_hands_beside_opens \
-	revoke_again_and_again
+	revoke_live_events revoke_while_inherited

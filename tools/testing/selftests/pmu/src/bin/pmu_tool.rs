@@ -8,6 +8,8 @@
 //! pmu_tool hold                   open events, print "ready", work until stdin
 //!                                 ends, then print "counting" or "revoked"
 //! pmu_tool rotate                 as hold, with events that take turns on a counter
+//! pmu_tool left                   as hold, with software events left of hardware groups
+//! pmu_tool inherit                as hold, with events that new threads inherit all the time
 //! pmu_tool churn                  print "ready", open, read and close events until
 //!                                 stdin ends, then print "opened N refused N"
 //! pmu_tool mmcr0                  print what a program reads in MMCR0; ends by SIGILL
@@ -28,12 +30,14 @@ use std::os::fd::AsFd;
 use std::os::fd::AsRawFd;
 use std::os::fd::BorrowedFd;
 use std::process::ExitCode;
+use std::thread;
+use std::time::Duration;
 
 use pmu_selftests::fields::sample::IP;
 use pmu_selftests::prelude::*;
 
-const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | churn | mmcr0 \
-                     | remove MODULE | insert FILE";
+const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | left | inherit \
+                     | churn | mmcr0 | remove MODULE | insert FILE";
 const DEFAULT_WORK: u64 = 10_000_000;
 /// Short enough that the end of stdin is seen soon.
 const PIECE: u64 = 1_000_000;
@@ -92,6 +96,60 @@ fn open_rotating() -> perf_event::Result<Vec<Event>> {
     (0..4).map(|_| attr.open()).collect()
 }
 
+/// Software events in groups whose hardware events are closed: of the task, with the
+/// hardware event as a member, of a CPU, and inherited by threads that begin before the
+/// hardware event is opened, while it is open, and after it is closed. perf core keeps
+/// these in a context of the hardware events' PMU, except those of the first thread.
+fn open_left() -> perf_event::Result<Vec<Event>> {
+    let clock = || Attr::software(sys::PERF_COUNT_SW_CPU_CLOCK).enabled();
+    let cycles = || Attr::cycles().enabled();
+    let beside = |change: fn(Attr) -> Attr| {
+        let leader = change(cycles()).open()?;
+        let left = change(clock()).open_with(&leader)?;
+        perf_event::Result::Ok((leader, left))
+    };
+    let mut events = Vec::new();
+    events.push(beside(|attr| attr)?.1);
+    events.push(beside(|attr| attr.on_cpu(0))?.1);
+    let leader = clock().open()?;
+    cycles().open_with(&leader)?;
+    events.push(leader);
+    // This one has a table that its copies use.
+    let switches = Attr::software(sys::PERF_COUNT_SW_CONTEXT_SWITCHES);
+    let leader = switches.enabled().inherit(true).open()?;
+    switch_in_a_thread();
+    let member = cycles().inherit(true).open_with(&leader)?;
+    switch_in_a_thread();
+    drop(member);
+    switch_in_a_thread();
+    events.push(leader);
+    Ok(events)
+}
+
+/// Events that threads inherit, in a group with software events.
+fn open_inherited() -> perf_event::Result<Vec<Event>> {
+    let clock = Attr::software(sys::PERF_COUNT_SW_CPU_CLOCK);
+    let attrs = [Attr::cycles(), clock, Attr::instructions()];
+    open_group(attrs.map(|attr| attr.enabled().inherit(true)))
+}
+
+/// A thread that works a little, sleeps, and so on until the program ends.
+fn switch_in_a_thread() {
+    thread::spawn(|| {
+        loop {
+            work::run(PIECE / 100);
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
+}
+
+fn begin_threads() {
+    for _ in 0..10 {
+        let thread = thread::spawn(|| work::run(1_000));
+        thread.join().expect("the thread's work cannot fail");
+    }
+}
+
 /// An event whose PMU was unregistered: poll() reports an error, the count stands
 /// still, and control does nothing.
 fn is_revoked(event: &Event) -> Result<bool, Failure> {
@@ -128,11 +186,11 @@ fn ready() -> Outcome {
     Ok(io::stdout().flush()?)
 }
 
-fn hold(events: perf_event::Result<Vec<Event>>) -> Outcome {
+fn hold(events: perf_event::Result<Vec<Event>>, work: fn()) -> Outcome {
     let events = events?;
     ready()?;
     while !stdin_ended()? {
-        work::run(PIECE);
+        work();
     }
     let mut revoked = 0;
     for event in &events {
@@ -223,14 +281,19 @@ fn main() -> ExitCode {
         [_, text] => text.parse().ok(),
         _ => Some(DEFAULT_WORK),
     };
+    let work = || {
+        work::run(PIECE);
+    };
     let result = match (&arguments[..], instructions) {
         (["count"] | ["count", _], Some(instructions)) => count(instructions),
         (["work"] | ["work", _], Some(instructions)) => {
             work::run(instructions);
             Ok(())
         }
-        (["hold"], _) => hold(open_many()),
-        (["rotate"], _) => hold(open_rotating()),
+        (["hold"], _) => hold(open_many(), work),
+        (["rotate"], _) => hold(open_rotating(), work),
+        (["left"], _) => hold(open_left(), work),
+        (["inherit"], _) => hold(open_inherited(), begin_threads),
         (["churn"], _) => churn(),
         (["mmcr0"], _) => mmcr0(),
         (["remove", module], _) => remove(module),
