@@ -295,27 +295,6 @@ fn stopped_by_the_handler() -> Outcome {
     goes_on()
 }
 
-/// A thread may end with EBBs on: they are turned off before its stack is gone.
-fn thread_that_ends() -> Outcome {
-    let thread = thread::spawn(|| {
-        let session = started(count_only)?;
-        goes_on()?;
-        Ok::<_, Failure>(session)
-    });
-    let Ok(Ok(session)) = thread.join() else {
-        return ktap::fail("no session");
-    };
-    session::work_for(100_000);
-    check!(session.state() == State::Ended, "{:?}", session.state());
-    check!(
-        session.resume() == Err(Error::Closed),
-        "{:?}",
-        session.resume()
-    );
-    check!(session.count() >= 20, "{}", session.count());
-    Ok(())
-}
-
 fn child_of_fork() -> Outcome {
     let session = started(count_only)?;
     goes_on()?;
@@ -375,5 +354,5 @@ fn evicted() -> Outcome {
 ktap::main! {
     first: session::require_ebb;
     names, group, long_period, jitter, paused_by_itself, paused_by_another, closed_by_another,
-    one_at_a_time, stopped_by_the_handler, thread_that_ends, child_of_fork, evicted,
+    one_at_a_time, stopped_by_the_handler, child_of_fork, evicted,
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `ebb::Session` where the PMU, EBBHR or the session is somebody else's for a while, what the
-//! session's counters do that have no period, an EBB that is due when EBBs come back on, and a
-//! process with the number of the session's.
+//! session's counters do that have no period, an EBB that is due when EBBs come back on, a thread
+//! that ends with EBBs on, and a process with the number of the session's.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -23,7 +23,9 @@ use ktap::process::Peer;
 use std::io;
 use std::io::Read;
 use std::io::Write;
+use std::ptr;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
@@ -205,6 +207,51 @@ fn stopped_in_resume() -> Outcome {
     Ok(())
 }
 
+/// A key whose destructor is [`look_at_the_end`], and what that saw.
+static KEY: AtomicU32 = AtomicU32::new(0);
+static OFF_AT_THE_END: AtomicBool = AtomicBool::new(false);
+
+/// The C library calls the destructors of a thread that ends in turn, and those that have set their
+/// value again once more: in that second round the library's own is done.
+extern "C" fn look_at_the_end(round: *mut libc::c_void) {
+    if round.addr() == 1 {
+        // SAFETY: the key exists; its values are no pointers.
+        unsafe { libc::pthread_setspecific(KEY.load(Relaxed), ptr::without_provenance(2)) };
+        return;
+    }
+    let off = ebb::owner() == Owner::Nobody && !Bescr::read().has(Bescr::GE);
+    let none = session::expect_none(5 * u64::from(PERIOD)).is_ok();
+    OFF_AT_THE_END.store(off && none, Relaxed);
+}
+
+/// A thread may end with EBBs on: they are turned off before its stack is gone.
+fn thread_that_ends() -> Outcome {
+    let mut key = 0;
+    // SAFETY: the variable lives; the destructor takes any value.
+    let errno = unsafe { libc::pthread_key_create(&mut key, Some(look_at_the_end)) };
+    check!(errno == 0, "pthread_key_create: errno {errno}");
+    KEY.store(key, Relaxed);
+    let thread = thread::spawn(|| {
+        let session = started()?;
+        // SAFETY: the key exists; its values are no pointers.
+        unsafe { libc::pthread_setspecific(KEY.load(Relaxed), ptr::without_provenance(1)) };
+        session::wait_for(session.count() + 20, PERIOD)?;
+        Ok::<_, Failure>(session)
+    });
+    let Ok(Ok(session)) = thread.join() else {
+        return ktap::fail("no session");
+    };
+    check!(OFF_AT_THE_END.load(Relaxed), "EBBs are on at the end");
+    check!(session.state() == State::Ended, "{:?}", session.state());
+    check!(
+        session.resume() == Err(Error::Closed),
+        "{:?}",
+        session.resume()
+    );
+    check!(session.count() >= 40, "{}", session.count());
+    Ok(())
+}
+
 /// A process with the number `number` once that is free, which is a copy of the caller as fork's
 /// child is: 0 in it.
 fn fork_as(number: libc::pid_t) -> io::Result<libc::c_long> {
@@ -267,5 +314,5 @@ fn same_process_number() -> Outcome {
 ktap::main! {
     first: session::require_ebb;
     evicted_from_the_start, foreign_owner, closed_by_another, installed_beside, added_too_late,
-    counts_only, stopped_in_resume, same_process_number,
+    counts_only, stopped_in_resume, thread_that_ends, same_process_number,
 }
