@@ -9,7 +9,6 @@
 //! marker otherwise.
 
 use std::collections::HashMap;
-use std::fs::File;
 
 use gimli::BaseAddresses;
 use gimli::CfaRule;
@@ -21,10 +20,11 @@ use gimli::Register;
 use gimli::RegisterRule;
 use gimli::UnwindContext;
 use gimli::UnwindSection;
-use memmap2::Mmap;
 use object::Object;
 use object::ObjectSection;
 use object::ObjectSegment;
+
+use crate::image::Image;
 
 /// `PERF_CONTEXT_USER`.
 const USER: u64 = -512_i64 as u64;
@@ -68,12 +68,13 @@ pub fn chain(caller: Caller, address: u64, words: &[u64]) -> Vec<u64> {
 /// What was found out before, of each place of a file.
 #[derive(Default)]
 pub struct Callers {
-    files: HashMap<String, Option<Image>>,
+    files: HashMap<String, Option<Unwinder>>,
     places: HashMap<(String, u64), Caller>,
 }
 
-struct Image {
-    bytes: Mmap,
+/// Call frame information of a file.
+struct Unwinder {
+    bytes: Image,
     /// In the file: first byte and length; address of the first.
     segments: Vec<(u64, u64, u64)>,
     /// Of `.eh_frame` and `.eh_frame_hdr`: place in the file, length, and address.
@@ -90,7 +91,7 @@ impl Callers {
             return known;
         }
         let image = self.files.entry(place.0.clone());
-        let image = image.or_insert_with(|| Image::read(path));
+        let image = image.or_insert_with(|| Unwinder::read(path));
         let caller = image.as_ref().and_then(|image| image.find(offset));
         *self
             .places
@@ -99,14 +100,9 @@ impl Callers {
     }
 }
 
-impl Image {
+impl Unwinder {
     fn read(path: &str) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        if !path.starts_with('/') || !file.metadata().ok()?.is_file() {
-            return None;
-        }
-        // SAFETY: a program that truncates the file meanwhile ends `ebbprof`, as it would its own.
-        let bytes = unsafe { Mmap::map(&file) }.ok()?;
+        let bytes = Image::open(path)?;
         let object = object::File::parse(&*bytes).ok()?;
         let place = |name| {
             let section = object.section_by_name(name)?;

@@ -44,6 +44,7 @@ fn stacks(path: &Path) -> Result<(Vec<String>, profile::Summary), Failure> {
         for frame in sample.frames.iter().rev() {
             stack.push(';');
             match &*frame.function {
+                "[unknown]" if frame.object.starts_with('[') => stack += &frame.object,
                 "[unknown]" => stack += &format!("[{}]", base_name(&frame.object)),
                 name => stack += &name.replace(';', ":"),
             }

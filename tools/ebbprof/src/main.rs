@@ -9,6 +9,7 @@ mod callers;
 mod check;
 mod clock;
 mod collapsed;
+mod image;
 mod memory;
 mod perfdata;
 mod processes;

@@ -17,6 +17,7 @@ use linux_perf_data::linux_perf_event_reader::SampleRecord;
 
 use crate::Failure;
 use crate::symbols::Symbols;
+use crate::symbols::is_anonymous;
 
 /// A sample.
 pub struct Sample {
@@ -162,10 +163,14 @@ impl State {
         match below.filter(|(_, mapping)| address < mapping.end) {
             Some((start, mapping)) => {
                 let offset = address - start + mapping.offset;
-                Frame {
-                    function: self.symbols.find(&mapping.path, offset),
-                    object: Rc::clone(&mapping.path),
-                }
+                let made = is_anonymous(&mapping.path)
+                    .then(|| self.symbols.find_made(process, address))
+                    .flatten();
+                let (function, object) = made.unwrap_or_else(|| {
+                    let function = self.symbols.find(&mapping.path, offset);
+                    (function, Rc::clone(&mapping.path))
+                });
+                Frame { function, object }
             }
             None => Frame {
                 function: Rc::clone(&self.unknown),

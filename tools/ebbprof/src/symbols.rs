@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a place in a program's or library's file to the function there.
+//! From a place in a program's or library's file, or in code that a program has made while it ran,
+//! to the function there.
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::rc::Rc;
 
 use object::Object;
@@ -11,8 +14,25 @@ use object::ObjectSegment;
 use object::ObjectSymbol;
 use object::SymbolKind;
 
+use crate::image::Image;
+
 /// Where nobody knows the function.
 const UNKNOWN: &str = "[unknown]";
+
+/// What mappings of no file begin with.
+const ANONYMOUS: [&str; 6] = [
+    "//anon",
+    "/dev/zero",
+    "/anon_hugepage",
+    "/memfd:",
+    "[anon",
+    "[heap]",
+];
+
+/// Whether a mapping of this name may have code that its program has made.
+pub fn is_anonymous(path: &str) -> bool {
+    ANONYMOUS.iter().any(|start| path.starts_with(start))
+}
 
 struct Function {
     start: u64,
@@ -20,21 +40,36 @@ struct Function {
     name: Rc<str>,
 }
 
-/// The functions of a file.
+/// Functions by their addresses.
 #[derive(Default)]
-struct Image {
-    /// In the file: first byte and length; address of the first.
-    segments: Vec<(u64, u64, u64)>,
-    functions: Vec<Function>,
+struct Functions(Vec<Function>);
+
+impl Functions {
+    /// Of several at one address the first stays.
+    fn new(mut functions: Vec<Function>) -> Self {
+        functions.sort_by_key(|function| function.start);
+        functions.dedup_by_key(|function| function.start);
+        Self(functions)
+    }
+
+    fn find(&self, address: u64) -> Option<&Rc<str>> {
+        let after = self.0.partition_point(|function| function.start <= address);
+        let function = self.0.get(after.checked_sub(1)?)?;
+        (address < function.end).then_some(&function.name)
+    }
 }
 
-impl Image {
+/// The functions of a file.
+#[derive(Default)]
+struct Code {
+    /// In the file: first byte and length; address of the first.
+    segments: Vec<(u64, u64, u64)>,
+    functions: Functions,
+}
+
+impl Code {
     fn read(path: &str) -> Option<Self> {
-        let path = Path::new(path);
-        if !path.is_absolute() || !fs::metadata(path).ok()?.is_file() {
-            return None;
-        }
-        let bytes = fs::read(path).ok()?;
+        let bytes = Image::open(path)?;
         let file = object::File::parse(&*bytes).ok()?;
         let segments = file.segments().map(|segment| {
             let (offset, length) = segment.file_range();
@@ -50,23 +85,17 @@ impl Image {
                 })
             })
             .collect();
-        functions.sort_by(|a, b| (a.start, &a.name).cmp(&(b.start, &b.name)));
-        functions.dedup_by_key(|function| function.start);
+        functions.sort_by(|a, b| a.name.cmp(&b.name));
         Some(Self {
             segments: segments.collect(),
-            functions,
+            functions: Functions::new(functions),
         })
     }
 
     fn find(&self, offset: u64) -> Option<&Rc<str>> {
         let holds = |segment: &&(u64, u64, u64)| offset.wrapping_sub(segment.0) < segment.1;
         let &(start, _, address) = self.segments.iter().find(holds)?;
-        let address = offset - start + address;
-        let after = self
-            .functions
-            .partition_point(|function| function.start <= address);
-        let function = self.functions.get(after.checked_sub(1)?)?;
-        (address < function.end).then_some(&function.name)
+        self.functions.find(offset - start + address)
     }
 }
 
@@ -75,24 +104,80 @@ fn readable(name: &str) -> Rc<str> {
     format!("{:#}", rustc_demangle::demangle(name)).into()
 }
 
-/// The functions of all files that were asked for.
+/// The functions that a process has made, as it has written them down for perf (the kernel's
+/// `tools/perf/Documentation/jit-interface.txt`).
+struct Made {
+    path: Rc<str>,
+    functions: Functions,
+}
+
+impl Made {
+    fn read(process: i32) -> Self {
+        let path = format!("/tmp/perf-{process}.map");
+        let text = own(&path).unwrap_or_default();
+        // What is said later holds.
+        let functions = text.lines().rev().filter_map(|line| {
+            let mut words = line.splitn(3, ' ');
+            let mut hex = || u64::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok();
+            let (start, size) = (hex()?, hex()?);
+            Some(Function {
+                start,
+                end: start.checked_add(size)?,
+                name: words.next()?.into(),
+            })
+        });
+        Self {
+            functions: Functions::new(functions.collect()),
+            path: path.into(),
+        }
+    }
+}
+
+/// The text of a file that this user or root has written: everybody may write to /tmp.
+fn own(path: &str) -> Option<String> {
+    // No link is followed, and none of what is no file waited for.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = File::options().read(true).custom_flags(flags).open(path);
+    let mut file = file.ok()?;
+    let data = file.metadata().ok()?;
+    // SAFETY: asks for a number.
+    let user = unsafe { libc::geteuid() };
+    if !data.is_file() || ![0, user].contains(&data.uid()) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The functions of all files and processes that were asked for.
 pub struct Symbols {
-    images: HashMap<Rc<str>, Image>,
+    objects: HashMap<Rc<str>, Code>,
+    made: HashMap<i32, Made>,
     unknown: Rc<str>,
 }
 
 impl Symbols {
     pub fn new() -> Self {
         Self {
-            images: HashMap::new(),
+            objects: HashMap::new(),
+            made: HashMap::new(),
             unknown: UNKNOWN.into(),
         }
     }
 
     /// The name of the function at `offset` in the file at `path`.
     pub fn find(&mut self, path: &Rc<str>, offset: u64) -> Rc<str> {
-        let image = self.images.entry(Rc::clone(path));
-        let image = image.or_insert_with(|| Image::read(path).unwrap_or_default());
-        image.find(offset).unwrap_or(&self.unknown).clone()
+        let object = self.objects.entry(Rc::clone(path));
+        let object = object.or_insert_with(|| Code::read(path).unwrap_or_default());
+        object.find(offset).unwrap_or(&self.unknown).clone()
+    }
+
+    /// The name of the function that `process` has made at `address`, and where it says so.
+    pub fn find_made(&mut self, process: i32, address: u64) -> Option<(Rc<str>, Rc<str>)> {
+        let made = self.made.entry(process);
+        let made = made.or_insert_with(|| Made::read(process));
+        let name = made.functions.find(address)?;
+        Some((Rc::clone(name), Rc::clone(&made.path)))
     }
 }

@@ -2,11 +2,10 @@
 //! Executable mappings, as `/proc/PID/maps` has them, and the build ids of their files.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::path::Path;
 
-use memmap2::Mmap;
 use object::Object;
+
+use crate::image::Image;
 
 /// A line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,19 +67,12 @@ impl BuildIds {
     /// That of the file at `path`, if it has one that a perf.data file can hold.
     pub fn of(&mut self, path: &str) -> Option<&[u8]> {
         let known = self.0.entry(path.to_string());
-        known.or_insert_with(|| read(Path::new(path))).as_deref()
+        known.or_insert_with(|| read(path)).as_deref()
     }
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
-    if !path.is_absolute() {
-        return None;
-    }
-    let file = File::open(path)
-        .ok()
-        .filter(|file| file.metadata().is_ok_and(|m| m.is_file()))?;
-    // SAFETY: a program that truncates the file meanwhile ends `ebbprof`, as it would its own.
-    let image = unsafe { Mmap::map(&file) }.ok()?;
+fn read(path: &str) -> Option<Vec<u8>> {
+    let image = Image::open(path)?;
     let id = object::File::parse(&*image)
         .ok()?
         .build_id()

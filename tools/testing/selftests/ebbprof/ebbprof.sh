@@ -7,60 +7,8 @@
 
 # The tests are called by their names.
 # shellcheck disable=SC2329
-# shellcheck source=tools/testing/selftests/pmu/driver.sh
-. "$(dirname "$0")/driver.sh"
-
-# A prime, so that the samples fall on all places of a pass of some 10000 instructions.
-PERIOD=1009
-
-# record STATUS OPTION... WAY PASSES [COUNT]: records ebbprof_work, which ends with this status.
-record() {
-	expected=$1
-	shift
-	status=0
-	ebbprof record -c "$PERIOD" -o "$work/data" "$@" 2>"$work/said" || status=$?
-	cat "$work/said"
-	[ "$status" -eq "$expected" ] || fail "status $status"
-}
-
-# said_samples: how many samples, and lost ones, the last record tells of.
-said_samples() {
-	sed -n 's/^ebbprof: \([0-9]*\) samples of.* \([0-9]*\) lost.*/\1 \2/p' "$work/said"
-}
-
-# accounted PASSES [MOST]: as many samples, with those lost, as so many passes have instructions,
-# and so many times more for what surrounds them.
-accounted() {
-	said_samples | awk -v passes="$1" -v period="$PERIOD" -v most="${2-1.1}" '
-		{ all = ($1 + $2) * period / 10000 / passes }
-		END { print "accounted for", all; exit(!(all >= 0.99 && all < most)) }
-	' || fail "samples are missing, or too many"
-}
-
-# shares NAME=PERCENT...: of the program's three functions; a sample's share may be 4 sigma off.
-shares() {
-	must ebbprof report "$work/data" -n 10 -o "$work/report"
-	cat "$work/report"
-	awk '
-		NR == 1 { all = $1 }
-		$5 ~ /^[0-9]+$/ { share[$6 " " $7] = $1 / 100 }
-		function compare(function_and_object, wanted) {
-			off = share[function_and_object] - wanted
-			# What surrounds the work has up to 3 percent.
-			if (off < 0) off = off > -0.03 * wanted ? 0 : off + 0.03 * wanted
-			if (off * off > 16 * wanted * (1 - wanted) / all) {
-				print function_and_object, "is", off, "off"
-				bad = 1
-			}
-		}
-		END {
-			compare("half ebbprof_work", 0.5)
-			compare("three_tenths ebbprof_work", 0.3)
-			compare("fifth libebbprof_work.so", 0.2)
-			exit(bad)
-		}
-	' "$work/report" || fail "not the program's shares"
-}
+# shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
+. "$(dirname "$0")/ebbprof_record.sh"
 
 shares_are_the_programs() {
 	record 0 ebbprof_work plain 2000

@@ -9,10 +9,13 @@
  */
 #include <pthread.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ebbprof_work.h"
@@ -115,6 +118,58 @@ static int storm(void)
 	return 0;
 }
 
+/*
+ * Code that it makes itself is in three_tenths()'s place. It tells perf of the function as a JIT
+ * compiler does, in /tmp/perf-PID.map.
+ */
+static int make(void)
+{
+	static const uint32_t code[] = {
+		0x7c6903a6, /* mtctr r3 */
+		0x60000000, 0x60000000, 0x60000000, 0x60000000, 0x60000000,
+		0x60000000, 0x60000000, 0x60000000, 0x60000000,
+		0x4200ffdc, /* bdnz to the first nop */
+		0x4e800020, /* blr */
+	};
+	const int access = PROT_READ | PROT_WRITE | PROT_EXEC;
+	char *memory = mmap(NULL, 65536, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *start = memory + 4096;
+	void (*made)(unsigned long rounds);
+	char name[32];
+	FILE *map;
+
+	if (memory == MAP_FAILED)
+		return 1;
+	memcpy(start, code, sizeof(code));
+	__builtin___clear_cache(start, start + sizeof(code));
+	snprintf(name, sizeof(name), "/tmp/perf-%d.map", getpid());
+	map = fopen(name, "w");
+	if (!map)
+		return 1;
+	fprintf(map, "%lx %zx Made::by hand\n", (unsigned long)start, sizeof(code));
+	fclose(map);
+	__asm__("mr %0, %1" : "=r"(made) : "r"(start));
+	for (unsigned long n = 0; n < passes; n++) {
+		half(500);
+		made(300);
+		fifth(200);
+	}
+	return 0;
+}
+
+/* Asks the vDSO for the time, COUNT times a pass. */
+static int ask(void)
+{
+	struct timespec now;
+
+	for (unsigned long n = 0; n < passes; n++) {
+		half(500);
+		for (unsigned long asked = 0; asked < count; asked++)
+			clock_gettime(CLOCK_MONOTONIC, &now);
+	}
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -122,7 +177,7 @@ int main(int argc, char **argv)
 		int (*run)(void);
 	} ways[] = {
 		{ "plain", plain }, { "leave", leave }, { "die", die }, { "exec", overwrite },
-		{ "threads", threads }, { "storm", storm },
+		{ "threads", threads }, { "storm", storm }, { "make", make }, { "ask", ask },
 	};
 
 	if (argc < 3)

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The bytes of programs, of libraries and of the vDSO.
+
+use std::fs;
+use std::fs::File;
+use std::ops::Deref;
+use std::path::Path;
+use std::ptr;
+use std::slice;
+
+use memmap2::Mmap;
+
+use crate::perfdata::Mapping;
+
+/// What the kernel calls the mapping of the code that it has for all programs.
+pub const VDSO: &str = "[vdso]";
+
+/// An ELF file in memory.
+pub enum Image {
+    File(Mmap),
+    Vdso(&'static [u8]),
+}
+
+impl Image {
+    /// What is mapped as `path`, if that is a file or the vDSO.
+    pub fn open(path: &str) -> Option<Self> {
+        if path == VDSO {
+            return vdso().map(Self::Vdso);
+        }
+        let path = Path::new(path);
+        if !path.is_absolute() || !fs::metadata(path).ok()?.is_file() {
+            return None;
+        }
+        let file = File::open(path).ok()?;
+        // SAFETY: a program that truncates the file meanwhile ends `ebbprof`, as it would its own.
+        unsafe { Mmap::map(&file) }.ok().map(Self::File)
+    }
+}
+
+impl Deref for Image {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::File(map) => map,
+            Self::Vdso(bytes) => bytes,
+        }
+    }
+}
+
+/// That of this process: as long as the same kernel runs, all have the same.
+fn vdso() -> Option<&'static [u8]> {
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let mut mappings = maps.lines().filter_map(Mapping::parse);
+    let mapping = mappings.find(|mapping| mapping.path == VDSO)?;
+    // CAST: usize has 64 bits.
+    let start = ptr::with_exposed_provenance(mapping.start as usize);
+    // CAST: some pages.
+    let length = (mapping.end - mapping.start) as usize;
+    // SAFETY: it is mapped as long as the process lives, and nobody writes there.
+    Some(unsafe { slice::from_raw_parts(start, length) })
+}

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: GPL-2.0
+# shellcheck shell=sh
+# What the tests of ebbprof share that record ebbprof_work, whose instructions are known: source it.
+
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
+
+# A prime, so that the samples fall on all places of a pass of some 10000 instructions.
+PERIOD=1009
+
+# record STATUS OPTION... WAY PASSES [COUNT]: records ebbprof_work, which ends with this status.
+record() {
+	expected=$1
+	shift
+	status=0
+	ebbprof record -c "$PERIOD" -o "$work/data" "$@" 2>"$work/said" || status=$?
+	cat "$work/said"
+	[ "$status" -eq "$expected" ] || fail "status $status"
+}
+
+# said_samples: how many samples, and lost ones, the last record tells of.
+said_samples() {
+	sed -n 's/^ebbprof: \([0-9]*\) samples of.* \([0-9]*\) lost.*/\1 \2/p' "$work/said"
+}
+
+# accounted PASSES [MOST]: as many samples, with those lost, as so many passes have instructions,
+# and so many times more for what surrounds them.
+accounted() {
+	said_samples | awk -v passes="$1" -v period="$PERIOD" -v most="${2-1.1}" '
+		{ all = ($1 + $2) * period / 10000 / passes }
+		END { print "accounted for", all; exit(!(all >= 0.99 && all < most)) }
+	' || fail "samples are missing, or too many"
+}
+
+# shares [FUNCTION]: of the program's three functions, with this one in place of three_tenths; a
+# sample's share may be 4 sigma off.
+shares() {
+	must ebbprof report "$work/data" -n 10 -o "$work/report"
+	cat "$work/report"
+	awk -v second="${1-three_tenths ebbprof_work}" '
+		NR == 1 { all = $1 }
+		$5 ~ /^[0-9]+$/ { share = $1 / 100; sub(/^.*[0-9]%  +[0-9]+  /, ""); gsub(/  +/, " "); shares[$0] = share }
+		function compare(function_and_object, wanted) {
+			off = shares[function_and_object] - wanted
+			# What surrounds the work has up to 3 percent.
+			if (off < 0) off = off > -0.03 * wanted ? 0 : off + 0.03 * wanted
+			if (off * off > 16 * wanted * (1 - wanted) / all) {
+				print function_and_object, "is", off, "off"
+				bad = 1
+			}
+		}
+		END {
+			compare("half ebbprof_work", 0.5)
+			compare(second, 0.3)
+			compare("fifth libebbprof_work.so", 0.2)
+			exit(bad)
+		}
+	' "$work/report" || fail "not the program's shares"
+}
