@@ -9,6 +9,7 @@ mod callers;
 mod check;
 mod clock;
 mod collapsed;
+mod compare;
 mod image;
 mod memory;
 mod perfdata;
@@ -44,6 +45,8 @@ enum Command {
     Collapsed(collapsed::Options),
     /// Draw a flame graph, as an SVG file for a browser
     Flame(collapsed::FlameOptions),
+    /// Show what a run took more or less than another, and where
+    Compare(compare::Options),
     /// Say whether programs, or this one, can be profiled here
     Check {
         /// A program
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
         Command::Report(options) => report::run(&options).map(|()| 0),
         Command::Collapsed(options) => collapsed::run(&options).map(|()| 0),
         Command::Flame(options) => collapsed::flame(&options).map(|()| 0),
+        Command::Compare(options) => compare::run(&options).map(|()| 0),
         Command::Check { program } => Ok(check::run(program.as_deref())),
     };
     match done {

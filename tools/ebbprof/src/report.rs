@@ -32,8 +32,9 @@ pub struct Options {
     output: Option<PathBuf>,
 }
 
+/// By what samples are counted.
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum By {
+pub enum By {
     /// Functions
     Symbol,
     /// Programs and libraries
@@ -44,7 +45,7 @@ enum By {
 
 impl By {
     /// The two columns of a sample.
-    fn key(self, sample: &Sample) -> (Rc<str>, Rc<str>) {
+    pub fn key(self, sample: &Sample) -> (Rc<str>, Rc<str>) {
         let Frame { function, object } = &sample.frames[0];
         match self {
             Self::Symbol => (function.clone(), base_name(object)),
@@ -56,7 +57,7 @@ impl By {
         }
     }
 
-    fn heads(self) -> (&'static str, &'static str) {
+    pub fn heads(self) -> (&'static str, &'static str) {
         match self {
             Self::Symbol => ("function", "object"),
             Self::Object => ("object", "path"),

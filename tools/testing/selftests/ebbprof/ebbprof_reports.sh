@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What ebbprof shows of its files: names of functions that are in no file.
+# What ebbprof shows of its files: names of functions that are in no file, and what a run took more
+# or less than another.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -38,6 +39,50 @@ vdso_has_its_names() {
 		fail "perf finds another number"
 }
 
+# changes OPTION...: compares the run in `before` with the last one.
+changes() {
+	must ebbprof compare "$@" "$work/before" "$work/data" -o "$work/compared"
+	cat "$work/compared"
+}
+
+# change FUNCTION LEAST MOST MARK: its change in the last comparison, in percent.
+change() {
+	awk -v name="$1" -v least="$2" -v most="$3" -v mark="$4" '
+		$0 ~ " " name " " {
+			found = 1
+			if ($3 + 0 < least || $3 + 0 > most || ($7 == "*" ? "*" : "-") != mark)
+				bad = 1
+		}
+		END { exit(bad || !found) }
+	' "$work/compared" || fail "$1: not from $2 to $3, or not marked $4"
+}
+
+# half() does half of its work in the second run: a quarter of all is gone, the rest is as it was.
+comparison_finds_what_is_gone() {
+	record 0 ebbprof_work plain 2000
+	mv "$work/data" "$work/before"
+	record 0 ebbprof_work less 2000
+	changes
+	change half -26.5 -23.5 '*'
+	change three_tenths -1.5 1.5 -
+	change fifth -1.5 1.5 -
+	must grep -Eq '^In all -2[3-6]\.[0-9]*% cycles:u$' "$work/compared"
+	# Of less, the others have larger shares.
+	changes --shares
+	change half -18.2 -15.2 '*'
+	change three_tenths 8.5 11.5 '*'
+	# The same file has no changes.
+	must ebbprof compare "$work/data" "$work/data" -o "$work/compared"
+	! grep -F '*' "$work/compared" || fail "a file differs from itself"
+	# Another event.
+	mv "$work/data" "$work/before"
+	record 0 -e instructions ebbprof_work plain 100
+	status=0
+	ebbprof compare "$work/before" "$work/data" 2>"$work/said" || status=$?
+	[ "$status" -eq 125 ] || fail "status $status"
+	must grep -q 'different events: cycles:u and instructions:u' "$work/said"
+}
+
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
-run_tests code_that_is_made_has_its_name vdso_has_its_names
+run_tests code_that_is_made_has_its_name vdso_has_its_names comparison_finds_what_is_gone

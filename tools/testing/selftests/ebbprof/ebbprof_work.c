@@ -41,6 +41,17 @@ static int plain(void)
 	return 0;
 }
 
+/* half() does half of its work. */
+static int less(void)
+{
+	for (unsigned long n = 0; n < passes; n++) {
+		half(250);
+		three_tenths(300);
+		fifth(200);
+	}
+	return 0;
+}
+
 /* Without what exit() does. */
 static int leave(void)
 {
@@ -178,6 +189,7 @@ int main(int argc, char **argv)
 	} ways[] = {
 		{ "plain", plain }, { "leave", leave }, { "die", die }, { "exec", overwrite },
 		{ "threads", threads }, { "storm", storm }, { "make", make }, { "ask", ask },
+		{ "less", less },
 	};
 
 	if (argc < 3)
