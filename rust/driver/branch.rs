@@ -117,6 +117,13 @@ pub(super) fn prepare_bhrb(
     this_cpu.ifm.set(mmcr.ifm());
 }
 
+/// Clears the BHRB if it may hold branches that the owner of an event that was added must not see.
+pub(super) fn clear_stale(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) {
+    if this_cpu.state().stale_branches.replace(false) {
+        clear_bhrb(this_cpu, local);
+    }
+}
+
 /// See [`crate::perf::Pmu::sched_task`].
 pub(super) fn sched_task(this_cpu: &ExclusiveCpu<'_>, sched_in: bool) {
     if sched_in {

@@ -15,12 +15,20 @@
 
 use super::{
     emulator::alert_state::AlertState,
-    solved_groups::SolvedGroups, //
+    left::Left,
+    solved_groups::{
+        Solved,
+        SolvedGroups, //
+    }, //
 };
 use crate::{
-    isa207::Mmcr,
+    isa207::{
+        Assignment,
+        Mmcr, //
+    },
     perf::{
         self,
+        Event,
         IrqsOff,
         PmiCell, //
     },
@@ -54,6 +62,12 @@ pub(crate) struct ExclusiveState {
     pub(super) in_transaction: Cell<bool>,
     /// Events were added or deleted since the PMU was last programmed.
     pub(super) events_changed: Cell<bool>,
+    /// The solution for the events in the slots, if it is known.
+    pub(super) solved: Cell<Option<Solved>>,
+    /// What the PMU holds of events that left it.
+    pub(super) left: Left,
+    /// What the kernel was told last of prompt PMIs.
+    pub(super) prompt: Cell<bool>,
     /// An event with a branch stack was added since the PMU was last programmed. The BHRB may hold
     /// branches that its owner must not see.
     pub(super) stale_branches: Cell<bool>,
@@ -65,6 +79,27 @@ pub(crate) struct ExclusiveState {
     pub(super) ebb: Cell<bool>,
     /// The counters, a bit each, that no event is on. A program with an EBB group writes them too.
     pub(super) unused_counters: Cell<u8>,
+}
+
+impl ExclusiveState {
+    /// Notes that events are added or deleted.
+    pub(super) fn set_changed(&self) {
+        self.events_changed.set(true);
+        self.solved.set(None);
+    }
+
+    /// Keeps the solution for these `len` events. The PMU may have been programmed with the one
+    /// that it replaces.
+    pub(super) fn store<'a>(
+        &self,
+        len: usize,
+        events: impl Iterator<Item = &'a Event>,
+        assignment: Assignment,
+    ) -> Option<Solved> {
+        let solved = self.solved_groups.store(len, events, assignment);
+        self.left.replaced(solved);
+        solved
+    }
 }
 
 /// The state of all CPUs.

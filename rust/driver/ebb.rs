@@ -106,7 +106,8 @@ pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mm
     // The program's bits, without those that an event set (`exclude_user`): the next group may have
     // none that does.
     let mmcr2 = mmcr2 & !mmcr.mmcr2;
-    CurrentThread::new(&local).save(driver.register_set(), mmcr0, mmcr2, mmcr.mmcr3);
+    let sampled = CurrentThread::new(&local).save(driver.register_set(), mmcr0, mmcr2, mmcr.mmcr3);
+    this_cpu.state().left.sampled.set(Some(sampled));
 }
 
 /// Restores the program's state except MMCR0. Returns the value to start the PMU with: the kernel's
@@ -126,10 +127,13 @@ pub(super) fn switch_in(
     // Before SIAR and SDAR are restored: an alert changes them.
     let user = driver.emulator().switch_in(this_cpu, thread.mmcr0());
     // Only with GE on: with GE off the program's handler has this alert already.
+    let held = this_cpu.state().left.sampled.take();
+    let mut held = held.filter(|_| !driver.machine.hypervisor_mode);
     if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::has_pmao_bug() {
         local.restore_pmao();
+        held = None;
     }
-    thread.restore(driver.register_set());
+    thread.restore(driver.register_set(), held);
     Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
     mmcr0.for_ebb(user).with_bhrba(machine::has_bhrb())
 }

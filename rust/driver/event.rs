@@ -88,6 +88,13 @@ pub(super) fn is_new_to<S>(this_cpu: &ThisCpu<'_, S>, event: &Event, program: u6
     flags & PROGRAM != program
 }
 
+/// Whether an event was last on a PMU for the program of this number.
+#[inline]
+pub(super) fn is_of(event: &Event, program: u64) -> bool {
+    // CAST: The lower bits.
+    event.hw().flags() & PROGRAM == (program as u32) << PROGRAM_SHIFT & PROGRAM
+}
+
 /// Sets the BHRB filter for the branch stack of an event that is being opened.
 pub(super) fn set_branch_filter(event: &NewEvent<'_>, filter: HardwareFilter) {
     let ifm = u32::from(filter.ifm) << IFM_SHIFT & IFM;

@@ -23,6 +23,7 @@ mod event;
 mod event_init;
 mod exec;
 mod interrupt;
+mod left;
 mod memory;
 mod program;
 mod refusal;
@@ -64,7 +65,6 @@ use crate::{
         thread::RegisterSet, //
     }, //
 };
-use core::cell::Cell;
 use cpu_state::{
     ExclusiveCpu,
     ExclusiveState,
@@ -143,14 +143,20 @@ impl Driver {
         let events = Iterator::chain(this_cpu.slots().iter(), new);
         let len = this_cpu.slots().len() + usize::from(new.is_some());
         let solved_groups = &this_cpu.state().solved_groups;
-        if solved_groups.find(len, events.clone()).is_some() {
+        let solved = solved_groups.find(len, events.clone());
+        if solved.is_some() {
+            // What is looked for here with a new event is not what is in the slots yet.
+            this_cpu
+                .state()
+                .solved
+                .set(solved.filter(|_| new.is_none()));
             return Ok(());
         }
         let Err(why) = Demand::together(events.clone().map(event::demand)) else {
             return Ok(());
         };
         let assignment = self.assign_other_codes(solved_groups, events.clone(), why)?;
-        solved_groups.store(len, events, assignment);
+        this_cpu.state().store(len, events, assignment);
         Ok(())
     }
 
@@ -159,14 +165,18 @@ impl Driver {
         let events = this_cpu.slots().iter();
         let len = this_cpu.slots().len();
         let solved_groups = &this_cpu.state().solved_groups;
-        if let Some(assignment) = solved_groups.find(len, events.clone()).and_then(Cell::get) {
+        let solved = this_cpu.state().solved.get();
+        let solved = solved.or_else(|| solved_groups.find(len, events.clone()));
+        if let Some(assignment) = solved.and_then(|solved| solved_groups.get(solved)) {
+            this_cpu.state().solved.set(solved);
             return Ok(assignment);
         }
         let assignment = match self.model.assign(events.clone().map(event::demand)) {
             Ok(assignment) => assignment,
             Err(why) => self.assign_other_codes(solved_groups, events.clone(), why)?,
         };
-        solved_groups.store(len, events, assignment);
+        let solved = this_cpu.state().store(len, events, assignment);
+        this_cpu.state().solved.set(solved);
         Ok(assignment)
     }
 

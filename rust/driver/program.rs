@@ -13,6 +13,7 @@ use super::{
     },
     ebb,
     event::{
+        self,
         counter,
         is_ebb, //
     },
@@ -20,8 +21,12 @@ use super::{
 };
 use crate::{
     isa207::Assignment,
-    perf::Event,
+    perf::{
+        CounterState,
+        Event, //
+    },
     power::{
+        exec::current_program,
         pmu::{
             self,
             LocalPmu, //
@@ -57,21 +62,25 @@ impl Driver {
             None
         };
 
-        // Stop marking instructions and, where MMCRA can tell it to, recording branches.
+        let left = &this_cpu.state().left;
+        if self.machine.hypervisor_mode {
+            left.forget_mmcra();
+        }
+        // Stop marking instructions and, where MMCRA can tell it to, recording branches. For a
+        // program that ended when MMCR0[PMAE] went off, and its BHRB is cleared when it comes back.
         let mmcra = Mmcra::from(this_cpu.state().mmcr.get().mmcra);
         let mut idle = mmcra.with_const_sample_enable::<0>();
-        if is_v31 {
+        if is_v31 && program.is_none() {
             idle = idle.with_const_bhrbrd::<1>();
         }
-        if idle != mmcra {
-            idle.write();
+        if left.write_mmcra(idle) {
             pmu::synchronize();
         }
 
-        if let Some((mmcr0, mmcr2)) = program {
-            ebb::switch_out(self, this_cpu, mmcr0, mmcr2);
+        match program {
+            Some((mmcr0, mmcr2)) => ebb::switch_out(self, this_cpu, mmcr0, mmcr2),
+            None => local.clear_siar_sdar(),
         }
-        local.clear_siar_sdar();
     }
 
     /// See [`crate::perf::Pmu::pmu_enable`].
@@ -80,17 +89,23 @@ impl Driver {
             return;
         }
         let local = local_pmu(this_cpu.irqs_off());
+        let left = &this_cpu.state().left;
         if this_cpu.slots().len() == 0 {
-            local.set_prompt(false);
+            set_prompt(this_cpu, &local, false);
             if this_cpu.state().ebb.replace(false) {
-                clear_counters(this_cpu.state().unused_counters.get());
+                left.add_stale(this_cpu.state().unused_counters.get());
             }
             return;
         }
+        if self.machine.hypervisor_mode {
+            left.forget_mmcra();
+        }
+        let mut loaded = 0;
         if this_cpu.state().events_changed.get() {
-            if !self.program(this_cpu, &local) {
+            let Some(counters) = self.program(this_cpu, &local) else {
                 return;
-            }
+            };
+            loaded = counters;
         } else if self.machine.hypervisor_mode {
             // A stop state of POWER9 may have damaged MMCR1 (`Documentation/internals.md`).
             Mmcr1::write(this_cpu.state().mmcr.get().mmcr1);
@@ -99,23 +114,28 @@ impl Driver {
         let mmcr = this_cpu.state().mmcr.get();
         let mmcra = Mmcra::from(mmcr.mmcra);
         let not_sampling = mmcra.with_const_sample_enable::<0>();
-        not_sampling.write();
+        left.write_mmcra(not_sampling);
 
         let mut mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
         if this_cpu.state().ebb.get() {
             mmcr0 = ebb::switch_in(self, this_cpu, &mmcr, mmcr0);
-        } else if this_cpu.slots().iter().any(is_negative) {
+        } else if this_cpu
+            .slots()
+            .iter()
+            .any(|event| is_negative(event, loaded))
+        {
             // `pmu_disable` dropped the alert, and POWER8 raises no other for a counter that is
             // negative already. Later processors do; then one PMI serves both.
             local.set_pmi_pending();
         }
+        left.start();
         this_cpu.disabled.set(false);
         pmu::synchronize();
         mmcr0.write();
         if not_sampling != mmcra {
             // Start marking instructions only when the counters run.
             pmu::synchronize();
-            mmcra.write();
+            left.write_mmcra(mmcra);
         }
     }
 
@@ -125,32 +145,87 @@ impl Driver {
         if came_up || !this_cpu.state().turned_on.get() {
             local.turn_on(self.is_v31());
             this_cpu.state().turned_on.set(true);
+            this_cpu.state().left.forget();
         }
     }
 
-    /// Programs the frozen PMU with the events in the CPU's slots. Returns whether the PMU may be
-    /// enabled.
-    fn program(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) -> bool {
-        let Some(assignment) = self.assignment(this_cpu) else {
-            return false;
-        };
+    /// Puts events back on the PMU that left it, if nobody has programmed it since. Returns the
+    /// counters, a bit each, that hold the `prev_count` of their events; `None` if the PMU holds
+    /// something else.
+    fn resume(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) -> Option<u8> {
+        let state = this_cpu.state();
+        let left = &state.left;
+        if !left.is_programmed(state.solved.get()) {
+            return None;
+        }
+        let slots = || this_cpu.slots().iter();
+        let ebb = slots().next().is_some_and(is_ebb);
+        if ebb {
+            let program = current_program();
+            let stays = |event: &Event| {
+                counter(event).is_some()
+                    || left.is_from_here(this_cpu, event) && event::is_of(event, program)
+            };
+            if !slots().all(stays) {
+                return None;
+            }
+        }
+        let mut loaded = 0;
+        for (event, index) in slots().zip(left.counters()) {
+            if counter(event).is_none() {
+                if !ebb {
+                    reload_counter(this_cpu, event, index);
+                }
+                place(this_cpu, event, index);
+                loaded |= 1 << index;
+            }
+        }
+        left.take_stale();
+        state.ebb.set(ebb);
+        state.events_changed.set(false);
+        if ebb {
+            branch::clear_bhrb(this_cpu, local);
+        } else {
+            branch::clear_stale(this_cpu, local);
+        }
+        set_prompt(this_cpu, local, !ebb && self.prompt);
+        Some(loaded)
+    }
+
+    /// Programs the frozen PMU with the events in the CPU's slots. Returns the counters, a bit
+    /// each, that hold the `prev_count` of their events; `None` if the PMU must stay disabled.
+    fn program(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) -> Option<u8> {
+        // First: a CPU that has come up since it was disabled may not be used until then.
+        self.turn_on(this_cpu, local);
+        if let Some(loaded) = self.resume(this_cpu, local) {
+            return Some(loaded);
+        }
+        let assignment = self.assignment(this_cpu)?;
+        let left = &this_cpu.state().left;
+        let held_mmcr3 = left.is_known().then_some(this_cpu.state().mmcr.get().mmcr3);
+        let solved = this_cpu.state().solved.get();
+        left.programmed(
+            solved.filter(|_| !self.machine.hypervisor_mode),
+            &assignment,
+        );
         // EBB groups are exclusive: if one event is an EBB event, all are.
         let ebb_leader = this_cpu.slots().get(0).filter(|event| is_ebb(event));
         let ebb = ebb_leader.is_some();
-        // First: a CPU that has come up since it was disabled may not be used until then.
-        self.turn_on(this_cpu, local);
         branch::prepare_bhrb(self, this_cpu, local, &assignment.mmcr);
         this_cpu.state().mmcr.set(assignment.mmcr);
         this_cpu.mmcr0.set(assignment.mmcr.mmcr0);
-        let had_ebb = this_cpu.state().ebb.replace(ebb);
+        if this_cpu.state().ebb.replace(ebb) {
+            left.add_stale(this_cpu.state().unused_counters.get());
+        }
         let unused_counters = unused_counters(&assignment);
         this_cpu.state().unused_counters.set(unused_counters);
         this_cpu.state().events_changed.set(false);
 
         // With EBE set alerts are no interrupts, so there are none to let through.
-        local.set_prompt(!ebb && self.prompt);
+        set_prompt(this_cpu, local, !ebb && self.prompt);
         Mmcr1::write(assignment.mmcr.mmcr1);
-        if self.is_v31() {
+        // Hardly any event uses it.
+        if self.is_v31() && held_mmcr3 != Some(assignment.mmcr.mmcr3) {
             Mmcr3::write(assignment.mmcr.mmcr3);
         }
         if let Some(leader) = ebb_leader {
@@ -159,9 +234,10 @@ impl Driver {
             branch::clear_bhrb(this_cpu, local);
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
-            // An idle state may have left anything there. Until an instruction is marked a sample
-            // would show it.
-            if Mmcra::from(assignment.mmcr.mmcra).sample_enable() == 1 {
+            // A program or an idle state may have left anything there. Until an instruction is
+            // marked a sample would show it.
+            let marks = Mmcra::from(assignment.mmcr.mmcra).sample_enable() == 1;
+            if left.sampled.take().is_some() || marks {
                 local.clear_siar_sdar();
             }
         }
@@ -174,15 +250,17 @@ impl Driver {
         for (event, index) in events_with_counters() {
             unload_counter(this_cpu, event, index);
         }
+        let mut loaded = 0;
         for (event, index) in events_with_counters() {
             if counter(event).is_none() {
                 load_counter(this_cpu, event, index, ebb);
+                loaded |= 1 << index;
             }
         }
-        if ebb || had_ebb {
-            clear_counters(unused_counters);
-        }
-        true
+        // A program can read and write all.
+        let stale = left.take_stale() | if ebb { !0 } else { 0 };
+        clear_counters(unused_counters & stale);
+        Some(loaded)
     }
 
     /// The assignment for the CPU's events.
@@ -201,32 +279,68 @@ impl Driver {
     }
 }
 
-/// Whether an event's counter is negative.
-fn is_negative(event: &Event) -> bool {
-    counter(event).is_some_and(|index| pmu::read_pmc(index) >= pmu::NEGATIVE)
+/// Whether an event's counter is negative. `loaded` are the counters, a bit each, that hold their
+/// event's `prev_count`.
+fn is_negative(event: &Event, loaded: u8) -> bool {
+    counter(event).is_some_and(|index| {
+        let value = if loaded & 1 << index == 0 {
+            pmu::read_pmc(index)
+        } else {
+            // CAST: A counter's value.
+            event.hw().prev_count() as u32
+        };
+        value >= pmu::NEGATIVE
+    })
+}
+
+/// Tells the kernel whether PMIs of this CPU are to be prompt, if it does not know.
+fn set_prompt(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>, wanted: bool) {
+    if this_cpu.state().prompt.replace(wanted) != wanted {
+        local.set_prompt(wanted);
+    }
 }
 
 /// Takes an event off its counter unless that is `index`, where it is to be from now on.
-fn unload_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize) {
+fn unload_counter(this_cpu: &ExclusiveCpu<'_>, event: &Event, index: usize) {
     if let Some(old) = counter(event).filter(|&old| old != index) {
         count::read(this_cpu.irqs_off(), event);
         // In this order: a probe that reads the event in between must not take the 0 for a wrap.
         event.hw_mut(this_cpu.irqs_off()).set_idx(0);
-        pmu::write_pmc(old, 0);
+        this_cpu.state().left.add_stale(1 << old);
     }
 }
 
 /// Puts an event on the counter `index`.
 fn load_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize, ebb: bool) {
-    let hw = event.hw_mut(this_cpu.irqs_off());
     let value = if ebb {
         ebb::initial_value(this_cpu, event)
     } else {
-        let value = count::initial_value(this_cpu, event);
-        hw.set_prev_count(value.into());
-        value
+        count::initial_value(this_cpu, event)
     };
+    let hw = event.hw_mut(this_cpu.irqs_off());
+    hw.set_prev_count(value.into());
     pmu::write_pmc(index, value);
+    place(this_cpu, event, index);
+}
+
+/// Starts the counter `index` for an event that left it, where it stopped if it only counts.
+fn reload_counter(this_cpu: &ExclusiveCpu<'_>, event: &Event, index: usize) {
+    let left = this_cpu.state().left.value(index);
+    let hw = event.hw_mut(this_cpu.irqs_off());
+    let counts_on = hw.state() == CounterState::Running && hw.sample_period() == 0;
+    if counts_on && hw.prev_count() == left.into() {
+        return;
+    }
+    let value = count::initial_value(this_cpu, event);
+    hw.set_prev_count(value.into());
+    if value != left {
+        pmu::write_pmc(index, value);
+    }
+}
+
+/// Notes that an event is on the counter `index`.
+fn place(this_cpu: &ThisCpu<'_>, event: &Event, index: usize) {
+    let hw = event.hw_mut(this_cpu.irqs_off());
     // CAST: One of six counters.
     hw.set_idx(index as u8 + 1);
     hw.update_userpage();

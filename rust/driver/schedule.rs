@@ -23,8 +23,7 @@ use crate::{
         Event,
         EventFlag,
         EventFlags, //
-    },
-    power::pmu, //
+    }, //
 };
 use kernel::prelude::*;
 
@@ -43,7 +42,7 @@ impl Driver {
         if !this_cpu.state().in_transaction.get() {
             self.fit(this_cpu, Some(event)).map_err(|_| EAGAIN)?;
         }
-        this_cpu.state().events_changed.set(true);
+        this_cpu.state().set_changed();
         branch::event_added(this_cpu, event);
 
         let state = if flags.contains(EventFlag::Start) {
@@ -62,10 +61,10 @@ impl Driver {
         if let Some(index) = event::counter(event) {
             // In this order, see `unload_counter`.
             hw.set_idx(0);
-            pmu::write_pmc(index, 0);
+            this_cpu.state().left.leave(this_cpu, event, index);
         }
         hw.update_userpage();
-        this_cpu.state().events_changed.set(true);
+        this_cpu.state().set_changed();
     }
 
     /// See [`crate::perf::Pmu::commit_txn`].

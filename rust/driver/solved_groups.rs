@@ -31,41 +31,43 @@ struct SolvedGroup {
     assignment: Cell<Option<Assignment>>,
 }
 
-/// The last groups of one size.
-#[derive(Default)]
-struct OfSize {
-    groups: [SolvedGroup; WAYS],
-    /// Which of them is replaced next.
-    next: Cell<usize>,
-    /// The last one for which other codes were searched.
-    searched: Cell<Option<(Requests, Assignment)>>,
-}
+/// Where a solution is kept, until it is replaced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Solved(u8);
 
 /// The last groups of each size.
 #[derive(Default)]
 pub(super) struct SolvedGroups {
-    by_size: [OfSize; COUNTERS],
+    by_size: [[SolvedGroup; WAYS]; COUNTERS],
+    /// Which of each size is replaced next.
+    next: [Cell<u8>; COUNTERS],
+    /// The last one of each size for which other codes were searched.
+    searched: [Cell<Option<(Requests, Assignment)>>; COUNTERS],
 }
 
 impl SolvedGroups {
-    /// The groups of `len` events.
-    #[inline]
-    fn of_size(&self, len: usize) -> Option<&OfSize> {
-        self.by_size.get(len.checked_sub(1)?)
-    }
-
     /// The solution for these `len` events, if it is kept.
     #[inline]
     pub(super) fn find<'a>(
         &self,
         len: usize,
         events: impl Iterator<Item = &'a Event> + Clone,
-    ) -> Option<&Cell<Option<Assignment>>> {
-        let is_of = |group: &&SolvedGroup| {
+    ) -> Option<Solved> {
+        let size = len.checked_sub(1)?;
+        let is_of = |group: &SolvedGroup| {
             let mut ids = group.ids.iter().zip(events.clone());
             ids.all(|(id, event)| id.get() == event.id())
         };
-        Some(&self.of_size(len)?.groups.iter().find(is_of)?.assignment)
+        let way = self.by_size.get(size)?.iter().position(is_of)?;
+        // CAST: Small numbers.
+        Some(Solved((size * WAYS + way) as u8))
+    }
+
+    /// A solution that [`SolvedGroups::find`] or [`SolvedGroups::store`] told of.
+    #[inline]
+    pub(super) fn get(&self, solved: Solved) -> Option<Assignment> {
+        let (size, way) = (usize::from(solved.0) / WAYS, usize::from(solved.0) % WAYS);
+        self.by_size.get(size)?.get(way)?.assignment.get()
     }
 
     /// Keeps the solution for these `len` events, in place of one of the same size.
@@ -74,32 +76,32 @@ impl SolvedGroups {
         len: usize,
         events: impl Iterator<Item = &'a Event>,
         assignment: Assignment,
-    ) {
-        let Some(of_size) = self.of_size(len) else {
-            return;
-        };
-        let next = of_size.next.get();
-        of_size.next.set((next + 1) % WAYS);
-        let Some(group) = of_size.groups.get(next) else {
-            return;
-        };
+    ) -> Option<Solved> {
+        let size = len.checked_sub(1)?;
+        let next = self.next.get(size)?;
+        let way = usize::from(next.get());
+        // CAST: Small numbers, as below.
+        next.set(((way + 1) % WAYS) as u8);
+        let group = self.by_size.get(size)?.get(way)?;
         for (id, event) in group.ids.iter().zip(events) {
             id.set(event.id());
         }
         group.assignment.set(Some(assignment));
+        Some(Solved((size * WAYS + way) as u8))
     }
 
     /// The solution by other codes for these events, if it is kept.
     pub(super) fn find_searched(&self, requests: &Requests) -> Option<Assignment> {
-        let of_size = self.of_size(requests.as_slice().len())?;
-        let (searched, assignment) = of_size.searched.get()?;
+        let size = requests.as_slice().len().checked_sub(1)?;
+        let (searched, assignment) = self.searched.get(size)?.get()?;
         (searched.as_slice() == requests.as_slice()).then_some(assignment)
     }
 
     /// Keeps that solution, in place of the last one of the same size.
     pub(super) fn store_searched(&self, requests: Requests, assignment: Assignment) {
-        if let Some(of_size) = self.of_size(requests.as_slice().len()) {
-            of_size.searched.set(Some((requests, assignment)));
+        let size = requests.as_slice().len().wrapping_sub(1);
+        if let Some(searched) = self.searched.get(size) {
+            searched.set(Some((requests, assignment)));
         }
     }
 }

@@ -5,4 +5,12 @@
  */
 #include <linux/perf_event.h>
 
+#ifdef CONFIG_PPC64
+#include <asm/paca.h>
+
+/* Where the CPU's number is in the paca. */
+static const unsigned int EBB_PERF_PACA_INDEX =
+	offsetof(struct paca_struct, paca_index);
+#endif
+
 #include "shim.h"

@@ -18,6 +18,8 @@
 //! [`Pmu::start`]: super::Pmu::start
 //! [`Pmu::stop`]: super::Pmu::stop
 
+#[cfg(CONFIG_PPC64)]
+use super::bindings;
 use super::{
     event::Group,
     Event,
@@ -155,7 +157,7 @@ impl<S: Default, X: Default> CpuContexts<S, X> {
 impl<S, X> CpuContexts<S, X> {
     /// The context of the CPU that this runs on, and its number. `None` does not happen.
     fn current(&self) -> Option<(&Context<S, X>, CpuId)> {
-        let id = CpuId::current();
+        let id = current_cpu();
         // CAST: A CPU's number fits any integer.
         Some((self.contexts.get(id.as_u32() as usize)?, id))
     }
@@ -187,6 +189,29 @@ impl<S, X> CpuContexts<S, X> {
             state: &context.exclusive,
         })
     }
+}
+
+/// The CPU that this runs on: `raw_smp_processor_id()`, which is a function call in Rust.
+#[inline(always)]
+fn current_cpu() -> CpuId {
+    #[cfg(CONFIG_PPC64)]
+    {
+        let id: u64;
+        // SAFETY: Register 13 has the address of this CPU's paca, whatever CPU that is. Without
+        // `nomem` the compiler keeps this on its side of what turns interrupts off.
+        unsafe {
+            core::arch::asm!(
+                "lhz {}, {}(13)",
+                out(reg) id,
+                const bindings::EBB_PERF_PACA_INDEX,
+                options(nostack, preserves_flags)
+            )
+        };
+        // SAFETY: `paca_index` is the number of a CPU. CAST: It has 16 bits.
+        unsafe { CpuId::from_u32_unchecked(id as u32) }
+    }
+    #[cfg(not(CONFIG_PPC64))]
+    CpuId::current()
 }
 
 /// Shows that interrupts are off, for callbacks that need no more of the CPU.

@@ -98,6 +98,22 @@ impl Hw {
         }
     }
 
+    /// What the driver noted with [`HwMut::set_mark`], 0 at first, in fields that perf core leaves
+    /// alone (`last_cpu`, and `reg` of `extra_reg`).
+    #[inline]
+    pub(crate) fn mark(&self) -> u64 {
+        let raw = self.counting();
+        // SAFETY: Valid and in use by the type invariants.
+        let (high, low) = unsafe {
+            (
+                (&raw const (*raw).last_cpu).read_volatile(),
+                (&raw const (*raw).extra_reg.reg).read_volatile(),
+            )
+        };
+        // CAST: A bit pattern, kept as the C type.
+        u64::from(high as u32) << 32 | u64::from(low)
+    }
+
     /// The number of the counter that the event is on (`idx`), 0 for none.
     pub(crate) fn idx(&self) -> u32 {
         // SAFETY: Valid and in use by the type invariants.
@@ -223,6 +239,18 @@ impl<'a> HwMut<'a> {
         let bits = bits as i32;
         // SAFETY: Valid by the type invariants of `Hw`.
         unsafe { (&raw mut (*self.0.get()).state).write_volatile(bits) };
+    }
+
+    /// Sets [`Hw::mark`].
+    #[inline]
+    pub(crate) fn set_mark(&self, mark: u64) {
+        let raw = self.counting();
+        // SAFETY: Valid and in use by the type invariants of `Hw`.
+        // CAST: The halves, as bit patterns.
+        unsafe {
+            (&raw mut (*raw).last_cpu).write_volatile((mark >> 32) as i32);
+            (&raw mut (*raw).extra_reg.reg).write_volatile(mark as u32);
+        }
     }
 
     /// Sets [`Hw::last_period`].

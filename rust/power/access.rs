@@ -13,6 +13,10 @@ use super::{
     pmu::LocalPmu,
     regs::Mmcr0, //
 };
+use core::sync::atomic::{
+    AtomicBool,
+    Ordering::Relaxed, //
+};
 use kernel::{
     bindings,
     error::to_result,
@@ -40,16 +44,26 @@ unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
     0
 }
 
-/// Called by the hotplug core on a CPU that goes, and on all CPUs when [`ClosedPmus`] is dropped.
+/// The driver is going, and has no events any more: what is called for each CPU opens it.
+static OPENING: AtomicBool = AtomicBool::new(false);
+
+/// Called by the hotplug core on a CPU that goes, which stays closed, and on all CPUs when
+/// [`ClosedPmus`] is dropped. (The kernel writes MMCR0 when one
+/// comes up.)
 ///
 /// # Safety
 ///
 /// None, as for [`close`].
 unsafe extern "C" fn open(_cpu: c_uint) -> c_int {
+    if !OPENING.load(Relaxed) {
+        return 0;
+    }
     let _off = local_interrupt_disable();
     let mmcr0 = Mmcr0::read();
-    // A CPU that goes may still have events, which count. Their PMIs would change MMCR0.
+    // KVM may have left a guest's PMU running.
     if mmcr0.fc() == 1 {
+        // SAFETY: Interrupts are off while `_off` lives.
+        unsafe { LocalPmu::new() }.clear();
         mmcr0.with_default_access().write();
     }
     0
@@ -89,7 +103,9 @@ impl ClosedPmus {
 
 impl Drop for ClosedPmus {
     fn drop(&mut self) {
+        OPENING.store(true, Relaxed);
         // SAFETY: Set up by the type invariants.
         unsafe { bindings::__cpuhp_remove_state(self.state, true) };
+        OPENING.store(false, Relaxed);
     }
 }

@@ -12,6 +12,7 @@ use super::{
         Mmcr2,
         Sdar,
         Siar,
+        Sier,
         MMCR2_FREEZE, //
     },
     spr, //
@@ -136,6 +137,15 @@ impl LocalPmu<'_> {
     pub(crate) fn clear_siar_sdar(&self) {
         Sdar::write(0);
         Siar::write(0);
+    }
+
+    /// Clears the counters, and what they sampled.
+    pub(super) fn clear(&self) {
+        for index in 0..COUNTERS {
+            write_pmc(index, 0);
+        }
+        self.clear_siar_sdar();
+        Sier::from(0).write();
     }
 
     /// Clears the BHRB of this CPU. Returns the count of dispatches by which [`Bhrb::read`] knows

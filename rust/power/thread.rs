@@ -57,6 +57,44 @@ pub(crate) enum RegisterSet {
     V31,
 }
 
+/// The program's registers that an alert changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sampled {
+    siar: u64,
+    sier: u64,
+    sdar: u64,
+    /// 0 before ISA v3.1, as is SIER3.
+    sier2: u64,
+    sier3: u64,
+}
+
+impl Sampled {
+    /// Reads them.
+    #[inline]
+    fn read(set: RegisterSet) -> Self {
+        let v31 = set == RegisterSet::V31;
+        Self {
+            siar: Siar::read(),
+            sier: Sier::read().into(),
+            sdar: Sdar::read(),
+            sier2: if v31 { Sier2::read() } else { 0 },
+            sier3: if v31 { Sier3::read() } else { 0 },
+        }
+    }
+
+    /// Writes them.
+    #[inline]
+    fn write(&self, set: RegisterSet) {
+        Siar::write(self.siar);
+        Sier::from(self.sier).write();
+        Sdar::write(self.sdar);
+        if set == RegisterSet::V31 {
+            Sier2::write(self.sier2);
+            Sier3::write(self.sier3);
+        }
+    }
+}
+
 impl<'a> CurrentThread<'a> {
     /// The registers of the current task.
     pub(crate) fn new(_local: &'a LocalPmu<'a>) -> Self {
@@ -109,37 +147,46 @@ impl<'a> CurrentThread<'a> {
     }
 
     /// Saves the program's registers from the frozen PMU. `mmcr0` and `mmcr2` are from before the
-    /// freeze, `mmcr3` is what the driver wrote to MMCR3.
-    pub(crate) fn save(&self, set: RegisterSet, mmcr0: Mmcr0, mmcr2: u64, mmcr3: u64) {
+    /// freeze, `mmcr3` is what the driver wrote to MMCR3. Returns those that an alert changes.
+    pub(crate) fn save(&self, set: RegisterSet, mmcr0: Mmcr0, mmcr2: u64, mmcr3: u64) -> Sampled {
+        let sampled = Sampled::read(set);
         // SAFETY: Valid, and not written by others, by the type invariants.
         // CAST: Only the lower half of MMCR0 is in use.
         unsafe {
-            (*self.0).siar = long(Siar::read());
-            (*self.0).sier = long(Sier::read().into());
-            (*self.0).sdar = long(Sdar::read());
+            (*self.0).siar = long(sampled.siar);
+            (*self.0).sier = long(sampled.sier);
+            (*self.0).sdar = long(sampled.sdar);
             (*self.0).mmcr0 = u64::from(mmcr0.user()) as c_uint;
             (*self.0).mmcr2 = long(mmcr2 & MMCR2_USER);
             if set == RegisterSet::V31 {
                 (*self.0).mmcr3 = long(mmcr3);
-                (*self.0).sier2 = long(Sier2::read());
-                (*self.0).sier3 = long(Sier3::read());
+                (*self.0).sier2 = long(sampled.sier2);
+                (*self.0).sier3 = long(sampled.sier3);
             }
         }
+        sampled
     }
 
     /// Restores the program's registers, except MMCR0 and MMCR2, which the driver merges with its
-    /// own bits. From now on `ptrace` and core dumps show the saved ones.
-    pub(crate) fn restore(&self, set: RegisterSet) {
+    /// own bits. From now on `ptrace` and core dumps show the saved ones. What the PMU holds, if
+    /// that is known, is not written again.
+    pub(crate) fn restore(&self, set: RegisterSet, held: Option<Sampled>) {
+        let v31 = set == RegisterSet::V31;
         // SAFETY: Valid, and not written by others, by the type invariants.
-        unsafe {
+        let wanted = unsafe {
             (*self.0).used_ebb = 1;
-            Siar::write(value((*self.0).siar));
-            Sier::from(value((*self.0).sier)).write();
-            Sdar::write(value((*self.0).sdar));
-            if set == RegisterSet::V31 {
-                Sier2::write(value((*self.0).sier2));
-                Sier3::write(value((*self.0).sier3));
+            Sampled {
+                siar: value((*self.0).siar),
+                sier: value((*self.0).sier),
+                sdar: value((*self.0).sdar),
+                sier2: if v31 { value((*self.0).sier2) } else { 0 },
+                sier3: if v31 { value((*self.0).sier3) } else { 0 },
             }
+        };
+        // By MMCRA's SDAR mode hardware may set SDAR at any time (`internals.md`, Limitations).
+        match held {
+            Some(held) if held == wanted => Sdar::write(wanted.sdar),
+            _ => wanted.write(set),
         }
     }
 }

@@ -93,12 +93,14 @@ pub struct hw_perf_event__bindgen_ty_1__bindgen_ty_1 {
     pub branch_reg: hw_perf_event_extra,
     pub flags: c_int,
     pub idx: c_int,
+    pub last_cpu: c_int,
 }
 
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct hw_perf_event_extra {
     pub config: u64,
+    pub reg: c_uint,
 }
 
 #[derive(Clone, Copy)]

@@ -45,7 +45,7 @@ pub fn switch_out(local: &LocalPmu<'_>, processor: Processor) -> u32 {
     });
     let (mmcr0, mmcr2) = local.freeze_program(processor.isa() >= Isa::V31);
     assert_eq!(mmcr0.ebe(), 1);
-    CurrentThread::new(local).save(register_set(processor), mmcr0, mmcr2, 0);
+    let _ = CurrentThread::new(local).save(register_set(processor), mmcr0, mmcr2, 0);
     local.clear_siar_sdar();
     let pmc6 = pmu::read_pmc(5);
     pmu::write_pmc(5, 0);
@@ -66,7 +66,7 @@ pub fn switch_in(
     if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::has_pmao_bug() {
         local.restore_pmao();
     }
-    thread.restore(register_set(processor));
+    thread.restore(register_set(processor), None);
     Mmcr2::write(mmcr2 | thread.mmcr2());
     kernel_mmcr0().for_ebb(user).write();
     with_cpu(|cpu| cpu.facility.enter_problem_state(at))

@@ -122,7 +122,8 @@ fn open_left() -> perf_event::Result<Vec<Event>> {
     switch_in_a_thread();
     drop(member);
     switch_in_a_thread();
-    events.push(leader);
+    // Its count goes on with that of the first thread, so it is only kept open.
+    std::mem::forget(leader);
     Ok(events)
 }
 

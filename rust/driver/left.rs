@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a frozen PMU still holds of events that left it.
+//!
+//! Mostly a task comes back to the PMU that it left, with the same events, and nobody has
+//! programmed it meanwhile. Then `program.rs` writes only what differs from what is left.
+//!
+//! Nobody sees what is left. While the PMU is frozen programs have no access (MMCR0\[PMCC\]), and
+//! who programs it for other events overwrites or clears all that these could see. A hypervisor
+//! preserves the registers (`LocalPmu::set_in_use`). On bare metal, where idle states lose them,
+//! nothing counts as left.
+
+use super::{
+    cpu_state::ExclusiveCpu,
+    event::is_ebb,
+    solved_groups::Solved, //
+};
+use crate::{
+    isa207::{
+        Assignment,
+        COUNTERS, //
+    },
+    perf::{
+        CounterState,
+        Event, //
+    },
+    power::{
+        pmu,
+        regs::Mmcra,
+        thread::Sampled, //
+    }, //
+};
+use core::cell::Cell;
+
+/// A bit for each counter.
+const ALL_COUNTERS: u8 = (1 << COUNTERS) - 1;
+
+/// What a CPU's PMU holds.
+#[derive(Default)]
+pub(super) struct Left {
+    /// The solution that the control registers are of, if it is known.
+    programmed: Cell<Option<Solved>>,
+    /// The counter of each slot in that solution.
+    counters: [Cell<u8>; COUNTERS],
+    /// The values of counters that events left since the PMU last ran.
+    values: [Cell<u32>; COUNTERS],
+    /// The counters, a bit each, that hold values which later events must not see or count on.
+    stale: Cell<u8>,
+    /// How often the PMU was started, modulo 2^32.
+    starts: Cell<u32>,
+    /// MMCRA, if it is known.
+    mmcra: Cell<Option<u64>>,
+    /// The program's registers that an alert changes, if the PMU holds them as they were saved, or
+    /// did before an idle state.
+    pub(super) sampled: Cell<Option<Sampled>>,
+}
+
+impl Left {
+    /// Forgets all: the registers may hold anything.
+    pub(super) fn forget(&self) {
+        self.programmed.set(None);
+        self.stale.set(ALL_COUNTERS);
+        self.mmcra.set(None);
+        self.sampled.set(None);
+    }
+
+    /// Forgets MMCRA, which an idle state may have lost.
+    pub(super) fn forget_mmcra(&self) {
+        self.mmcra.set(None);
+    }
+
+    /// Notes that what `solved` stood for is replaced by another group's solution.
+    pub(super) fn replaced(&self, solved: Option<Solved>) {
+        if self.programmed.get() == solved {
+            self.programmed.set(None);
+        }
+    }
+
+    /// Notes that the PMU is programmed with `assignment`, which is kept as `solved`.
+    pub(super) fn programmed(&self, solved: Option<Solved>, assignment: &Assignment) {
+        self.programmed.set(solved);
+        for (counter, pmc) in self.counters.iter().zip(assignment.pmcs()) {
+            // CAST: One of six counters.
+            counter.set(pmc.index() as u8);
+        }
+    }
+
+    /// Whether the control registers are those that the PMU was last programmed with.
+    #[inline]
+    pub(super) fn is_known(&self) -> bool {
+        self.programmed.get().is_some()
+    }
+
+    /// Whether the control registers are those of `solved`.
+    #[inline]
+    pub(super) fn is_programmed(&self, solved: Option<Solved>) -> bool {
+        solved.is_some() && self.programmed.get() == solved
+    }
+
+    /// The counter of each slot, while [`Left::is_programmed`].
+    #[inline]
+    pub(super) fn counters(&self) -> impl Iterator<Item = usize> + '_ {
+        self.counters.iter().map(|counter| counter.get().into())
+    }
+
+    /// Notes that the PMU is started.
+    #[inline]
+    pub(super) fn start(&self) {
+        self.starts.set(self.starts.get().wrapping_add(1));
+    }
+
+    /// By what an event shows that it left this CPU since the PMU last ran.
+    #[inline]
+    fn mark(&self, this_cpu: &ExclusiveCpu<'_>) -> u64 {
+        u64::from(this_cpu.id().as_u32()) << 32 | u64::from(self.starts.get())
+    }
+
+    /// Notes that an event that is up to date leaves the counter `index`.
+    pub(super) fn leave(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event, index: usize) {
+        let value = match event.hw().state() {
+            // CAST: `count::read` stored the counter's value.
+            CounterState::Running => event.hw().prev_count() as u32,
+            // It has counted on, but not for the event.
+            CounterState::Stopped => {
+                pmu::write_pmc(index, 0);
+                0
+            }
+        };
+        if let Some(left) = self.values.get(index) {
+            left.set(value);
+        }
+        self.add_stale(1 << index);
+        if is_ebb(event) {
+            let hw = event.hw_mut(this_cpu.irqs_off());
+            hw.set_mark(self.mark(this_cpu));
+        }
+    }
+
+    /// Whether a program's event left this CPU since the PMU last ran, so that the counters are as
+    /// the program left them.
+    #[inline]
+    pub(super) fn is_from_here(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event) -> bool {
+        event.hw().mark() == self.mark(this_cpu)
+    }
+
+    /// What an event left in the counter `index`.
+    #[inline]
+    pub(super) fn value(&self, index: usize) -> u32 {
+        self.values.get(index).map_or(0, Cell::get)
+    }
+
+    /// Notes counters, a bit each, that hold what later events must not see or count on.
+    pub(super) fn add_stale(&self, counters: u8) {
+        self.stale.set(self.stale.get() | counters);
+    }
+
+    /// Those counters, of which the caller takes care.
+    pub(super) fn take_stale(&self) -> u8 {
+        self.stale.replace(0)
+    }
+
+    /// Writes MMCRA unless it holds the value. Returns whether it did.
+    #[inline]
+    pub(super) fn write_mmcra(&self, mmcra: Mmcra) -> bool {
+        let value = Some(u64::from(mmcra));
+        if self.mmcra.get() == value {
+            return false;
+        }
+        self.mmcra.set(value);
+        mmcra.write();
+        true
+    }
+}
