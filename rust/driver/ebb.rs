@@ -126,9 +126,9 @@ pub(super) fn switch_in(
     let thread = CurrentThread::new(&local);
     // Before SIAR and SDAR are restored: an alert changes them.
     let user = driver.emulator().switch_in(this_cpu, thread.mmcr0());
-    // Only with GE on: with GE off the program's handler has this alert already.
     let held = this_cpu.state().left.sampled.take();
     let mut held = held.filter(|_| !driver.machine.hypervisor_mode);
+    // Only with GE on: with GE off the program's handler has this alert already.
     if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::has_pmao_bug() {
         local.restore_pmao();
         held = None;

@@ -304,7 +304,8 @@ fn set_prompt(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>, wanted: bool) {
 fn unload_counter(this_cpu: &ExclusiveCpu<'_>, event: &Event, index: usize) {
     if let Some(old) = counter(event).filter(|&old| old != index) {
         count::read(this_cpu.irqs_off(), event);
-        // In this order: a probe that reads the event in between must not take the 0 for a wrap.
+        // Before anything is written there: a probe that reads the event must not take that for a
+        // wrap.
         event.hw_mut(this_cpu.irqs_off()).set_idx(0);
         this_cpu.state().left.add_stale(1 << old);
     }

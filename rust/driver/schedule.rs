@@ -59,7 +59,7 @@ impl Driver {
         count::read(this_cpu.irqs_off(), event);
         let hw = event.hw_mut(this_cpu.irqs_off());
         if let Some(index) = event::counter(event) {
-            // In this order, see `unload_counter`.
+            // Before anything is written to the counter, see `unload_counter`.
             hw.set_idx(0);
             this_cpu.state().left.leave(this_cpu, event, index);
         }
