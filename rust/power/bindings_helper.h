@@ -16,3 +16,9 @@
 static const unsigned int EBB_PMU_PACA_IRQ_SOFT_MASK =
 	offsetof(struct paca_struct, irq_soft_mask);
 static const unsigned char EBB_PMU_IRQS_PMI_DISABLED = IRQS_PMI_DISABLED;
+/* Where the interrupts that came while masked are in the paca, and the bit of PMIs. */
+static const unsigned int EBB_PMU_PACA_IRQ_HAPPENED =
+	offsetof(struct paca_struct, irq_happened);
+static const unsigned char EBB_PMU_PACA_IRQ_PMI = PACA_IRQ_PMI;
+/* Where the current task is in the paca. */
+static const unsigned int EBB_PMU_PACA_CURRENT = offsetof(struct paca_struct, __current);

@@ -11,7 +11,8 @@
 use super::{
     bindings::ebb_pmu_tracepoint_synchronize_unregister,
     callback::CallbackPermit,
-    pmu::LocalPmu, //
+    pmu::LocalPmu,
+    spr, //
 };
 use core::{
     marker::PhantomData,
@@ -38,7 +39,7 @@ use kernel::{
 /// `execve` counts up before it calls [`OnExec::exec`].
 pub(crate) fn current_program() -> u64 {
     // SAFETY: There is always a current task, and only `execve` in that task writes the field.
-    unsafe { (*bindings::get_current()).self_exec_id }
+    unsafe { (*spr::current_task()).self_exec_id }
 }
 
 /// What to do at each `execve`.

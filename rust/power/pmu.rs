@@ -175,15 +175,13 @@ impl LocalPmu<'_> {
     /// Clears a pending PMI: one that came while PMIs were masked, or
     /// [`LocalPmu::set_pmi_pending`]. Returns whether there was one.
     pub(crate) fn clear_pmi_pending(&self) -> bool {
-        // SAFETY: Interrupts are off by the type invariants. If a PMI is pending, MSR[EE] is off
-        // (the handler of masked interrupts clears it), so none comes between the two calls.
-        unsafe {
-            let pending = bindings::ebb_pmu_pmi_irq_pending();
-            if pending {
-                bindings::ebb_pmu_clear_pmi_irq_pending();
-            }
-            pending
+        let pending = spr::pmi_irq_pending();
+        if pending {
+            // SAFETY: Interrupts are off by the type invariants. As a PMI is pending, MSR[EE] is
+            // off (the handler of masked interrupts clears it), so none comes meanwhile.
+            unsafe { bindings::ebb_pmu_clear_pmi_irq_pending() };
         }
+        pending
     }
 
     /// Turns the PMU's registers on after this CPU came up (a hypervisor call in a partition), with

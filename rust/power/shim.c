@@ -49,11 +49,6 @@ u32 ebb_pmu_yield_count(void)
 	return 0;
 }
 
-bool ebb_pmu_pmi_irq_pending(void)
-{
-	return pmi_irq_pending();
-}
-
 void ebb_pmu_clear_pmi_irq_pending(void)
 {
 	clear_pmi_irq_pending();

@@ -21,7 +21,6 @@ void ebb_pmu_ppc_set_pmu_inuse(bool inuse);
 u32 ebb_pmu_yield_count(void);
 
 /* <asm/hw_irq.h> */
-bool ebb_pmu_pmi_irq_pending(void);
 void ebb_pmu_clear_pmi_irq_pending(void);
 void ebb_pmu_set_pmi_irq_pending(void);
 void ebb_pmu_hard_irq_disable(void);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Access to special purpose registers by number, and to the mask of interrupts.
+//! Access to special purpose registers by number, and to the kernel's data of this CPU, the paca.
 //!
 //! The functions are safe. The kernel runs in privileged state and the hypervisor has opened the
 //! PMU's registers to it (HFSCR), so reading and writing them cannot fault. A write may freeze
@@ -69,6 +69,38 @@ pub(super) unsafe fn set_irq_soft_mask(mask: u8) {
             options(nostack, preserves_flags)
         )
     };
+}
+
+/// Whether a PMI came while it was masked, and waits (`pmi_irq_pending()`).
+#[inline(always)]
+pub(super) fn pmi_irq_pending() -> bool {
+    let happened: u64;
+    // SAFETY: Register 13 as in `irq_soft_mask`.
+    unsafe {
+        asm!(
+            "lbz {}, {}(13)",
+            out(reg) happened,
+            const bindings::EBB_PMU_PACA_IRQ_HAPPENED,
+            options(nostack, preserves_flags)
+        )
+    };
+    happened & u64::from(bindings::EBB_PMU_PACA_IRQ_PMI) != 0
+}
+
+/// The current task (`get_current()`, which is a function call in Rust). There always is one.
+#[inline(always)]
+pub(super) fn current_task() -> *mut kernel::bindings::task_struct {
+    let task: *mut kernel::bindings::task_struct;
+    // SAFETY: Register 13 as in `irq_soft_mask`; on whatever CPU this task runs, its paca names it.
+    unsafe {
+        asm!(
+            "ld {}, {}(13)",
+            out(reg) task,
+            const bindings::EBB_PMU_PACA_CURRENT,
+            options(nostack, preserves_flags)
+        )
+    };
+    task
 }
 
 /// Reads the machine state register.

@@ -20,7 +20,8 @@ use super::{
         Sier2,
         Sier3,
         MMCR2_USER, //
-    }, //
+    },
+    spr, //
 };
 use core::marker::PhantomData;
 use kernel::{
@@ -99,7 +100,7 @@ impl<'a> CurrentThread<'a> {
     /// The registers of the current task.
     pub(crate) fn new(_local: &'a LocalPmu<'a>) -> Self {
         // SAFETY: There is always a current task.
-        let thread = unsafe { &raw mut (*bindings::get_current()).thread };
+        let thread = unsafe { &raw mut (*spr::current_task()).thread };
         // INVARIANT: The value borrows `_local`.
         Self(thread, PhantomData)
     }

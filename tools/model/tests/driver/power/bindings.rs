@@ -25,10 +25,6 @@ pub unsafe fn ebb_pmu_set_pmi_irq_pending() {
     with_cpu(|cpu| cpu.pmi_pending = true);
 }
 
-pub unsafe fn ebb_pmu_pmi_irq_pending() -> bool {
-    with_cpu(|cpu| cpu.pmi_pending)
-}
-
 pub unsafe fn ebb_pmu_clear_pmi_irq_pending() {
     with_cpu(|cpu| cpu.pmi_pending = false);
 }

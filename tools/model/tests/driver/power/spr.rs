@@ -4,6 +4,7 @@
 //! the kernel that the facility counts, so alerts occur between any two of them.
 
 use crate::machine::{Cpu, Entry, MASK_STD, ensure, execute, with_cpu, with_machine};
+use kernel::bindings::task_struct;
 use pmu_model::{Context, Facility, spr};
 use std::mem::MaybeUninit;
 
@@ -56,6 +57,14 @@ pub unsafe fn set_irq_soft_mask(mask: u8) {
         ensure(are_off, || "interrupts are on".into());
         cpu.mask = mask;
     });
+}
+
+pub fn pmi_irq_pending() -> bool {
+    with_cpu(|cpu| cpu.pmi_pending)
+}
+
+pub fn current_task() -> *mut task_struct {
+    kernel::bindings::get_current()
 }
 
 pub fn read_msr() -> u64 {
