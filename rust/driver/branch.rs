@@ -87,7 +87,7 @@ pub(super) fn check(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal
 }
 
 /// Notes that an event is added to this CPU, whose PMU is not programmed with it yet.
-pub(super) fn event_added(this_cpu: &ExclusiveCpu<'_>, event: &Event) {
+pub(super) fn event_added(this_cpu: &ExclusiveCpu, event: &Event) {
     if event.attr().samples(SampleFormat::BranchStack) {
         this_cpu.state().stale_branches.set(true);
     }
@@ -95,7 +95,7 @@ pub(super) fn event_added(this_cpu: &ExclusiveCpu<'_>, event: &Event) {
 
 /// Clears the BHRB. A PMI in the middle may find it full: the PMU still has the events that it was
 /// filled for. Or it finds that the count has changed, and leaves the branch stack empty.
-pub(super) fn clear_bhrb(this_cpu: &ThisCpu<'_>, local: &LocalPmu<'_>) {
+pub(super) fn clear_bhrb(this_cpu: &ThisCpu, local: &LocalPmu<'_>) {
     this_cpu.bhrb_dispatches.set(local.clear_bhrb());
 }
 
@@ -103,7 +103,7 @@ pub(super) fn clear_bhrb(this_cpu: &ThisCpu<'_>, local: &LocalPmu<'_>) {
 /// branches that an event's owner must not see or that were recorded with another filter.
 pub(super) fn prepare_bhrb(
     driver: &Driver,
-    this_cpu: &ExclusiveCpu<'_>,
+    this_cpu: &ExclusiveCpu,
     local: &LocalPmu<'_>,
     mmcr: &Mmcr,
 ) {
@@ -118,14 +118,14 @@ pub(super) fn prepare_bhrb(
 }
 
 /// Clears the BHRB if it may hold branches that the owner of an event that was added must not see.
-pub(super) fn clear_stale(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) {
+pub(super) fn clear_stale(this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
     if this_cpu.state().stale_branches.replace(false) {
         clear_bhrb(this_cpu, local);
     }
 }
 
 /// See [`crate::perf::Pmu::sched_task`].
-pub(super) fn sched_task(this_cpu: &ExclusiveCpu<'_>, sched_in: bool) {
+pub(super) fn sched_task(this_cpu: &ExclusiveCpu, sched_in: bool) {
     if sched_in {
         clear_bhrb(this_cpu, &local_pmu(this_cpu.irqs_off()));
     }

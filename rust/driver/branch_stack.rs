@@ -231,7 +231,7 @@ fn branch_type(branch: Branch) -> BranchFields {
 
 /// Fills `stack`, which is empty, with the branches that `event` wants. Must be called in a PMI.
 #[inline(never)]
-pub(super) fn fill(this_cpu: &ThisCpu<'_>, event: &Event, stack: &mut BranchStack) {
+pub(super) fn fill(this_cpu: &ThisCpu, event: &Event, stack: &mut BranchStack) {
     if event.attr().exclude_kernel() && this_cpu.hypervisor_branches.get() {
         return;
     }

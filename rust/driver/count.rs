@@ -54,7 +54,7 @@ pub(super) fn left_after(left: i64, delta: u64) -> i64 {
 
 /// The value to start the counter of a running event with. Starts a new period if `period_left` is
 /// 0. PM interrupts must be masked or the PMU frozen.
-fn running_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
+fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
     let hw = event.hw_mut(this_cpu.irqs_off());
     let period = hw.sample_period();
     if period == 0 {
@@ -70,7 +70,7 @@ fn running_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
 
 /// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must
 /// be masked or the PMU frozen.
-pub(super) fn initial_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
+pub(super) fn initial_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
     match event.hw().state() {
         CounterState::Stopped => 0,
         CounterState::Running => running_value(this_cpu, event),
@@ -143,7 +143,7 @@ fn update(hw: &HwMut<'_>, index: usize) {
 ///
 /// The counter of an EBB event is left alone, as it is the program's: perf core stops the whole
 /// group when it throttles a software event in it.
-pub(super) fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
+pub(super) fn stop(this_cpu: &ThisCpu, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
@@ -166,7 +166,7 @@ pub(super) fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
 }
 
 /// See [`crate::perf::Pmu::start`].
-pub(super) fn start(this_cpu: &ThisCpu<'_>, event: &Event) {
+pub(super) fn start(this_cpu: &ThisCpu, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };

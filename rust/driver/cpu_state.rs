@@ -106,10 +106,10 @@ impl ExclusiveState {
 pub(crate) type CpuContexts = perf::CpuContexts<SharedState, ExclusiveState>;
 
 /// The CPU that code runs on, with the state that it shares with PMIs.
-pub(super) type ThisCpu<'a> = perf::ThisCpu<'a, SharedState>;
+pub(super) type ThisCpu = perf::ThisCpu<SharedState>;
 
 /// The CPU that code runs on, for code that schedules events.
-pub(super) type ExclusiveCpu<'a> = perf::ExclusiveCpu<'a, SharedState, ExclusiveState>;
+pub(super) type ExclusiveCpu = perf::ExclusiveCpu<SharedState, ExclusiveState>;
 
 /// The PMU of the CPU that code with interrupts off runs on.
 #[inline(always)]

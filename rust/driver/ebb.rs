@@ -79,11 +79,7 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
 /// Resets the current task's saved state if the group of `leader`, which is on this CPU, gets on a
 /// PMU for the first time. The state may be left from the parent, by fork, or from events that were
 /// closed.
-pub(super) fn reset_at_first_schedule(
-    driver: &Driver,
-    this_cpu: &ExclusiveCpu<'_>,
-    leader: &Event,
-) {
+pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ExclusiveCpu, leader: &Event) {
     let first = event::is_never_scheduled(leader);
     for event in this_cpu.slots().iter() {
         event::clear_never_scheduled(this_cpu, event);
@@ -99,7 +95,7 @@ pub(super) fn reset_at_first_schedule(
 }
 
 /// Saves the program's state. The PMU is frozen; MMCR0 and MMCR2 were `mmcr0` and `mmcr2` before.
-pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mmcr0, mmcr2: u64) {
+pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu, mmcr0: Mmcr0, mmcr2: u64) {
     let local = local_pmu(this_cpu.irqs_off());
     let mmcr0 = driver.emulator().switch_out(this_cpu, mmcr0);
     let mmcr = this_cpu.state().mmcr.get();
@@ -118,7 +114,7 @@ pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu<'_>, mmcr0: Mm
 /// counts itself until the next switch.
 pub(super) fn switch_in(
     driver: &Driver,
-    this_cpu: &ExclusiveCpu<'_>,
+    this_cpu: &ExclusiveCpu,
     mmcr: &Mmcr,
     mmcr0: Mmcr0,
 ) -> Mmcr0 {
@@ -141,7 +137,7 @@ pub(super) fn switch_in(
 /// The value to start an event's counter with: what its program left there, but nothing negative of
 /// the program before the last `execve`. That enabled alerts, and the new program would get the old
 /// one's.
-pub(super) fn initial_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
+pub(super) fn initial_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
     // CAST: `count::read` stored the counter's value.
     let value = event.hw().prev_count() as u32;
     if event::is_new_to(this_cpu, event, current_program()) && value >= pmu::NEGATIVE {
@@ -153,7 +149,7 @@ pub(super) fn initial_value(this_cpu: &ThisCpu<'_>, event: &Event) -> u32 {
 
 /// Has the counters of the events on this CPU's PMU hold no more of the old program, at `execve`,
 /// than they would if the events were off it.
-pub(super) fn discard_alerts(this_cpu: &ExclusiveCpu<'_>) {
+pub(super) fn discard_alerts(this_cpu: &ExclusiveCpu) {
     for event in this_cpu.slots().iter() {
         event::is_new_to(this_cpu, event, current_program());
     }

@@ -66,7 +66,7 @@ pub(super) fn set_never_scheduled(event: &NewEvent<'_>) {
 }
 
 /// Clears the flag as the event's group gets on this CPU's PMU.
-pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<'_, S>, event: &Event) {
+pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<S>, event: &Event) {
     event
         .hw_mut(this_cpu.irqs_off())
         .set_flags(event.hw().flags() & !NEVER_SCHEDULED);
@@ -78,7 +78,7 @@ pub(super) fn is_never_scheduled(event: &Event) -> bool {
 }
 
 /// Gives an event to the program of this number, which had it on a PMU before if this is `false`.
-pub(super) fn is_new_to<S>(this_cpu: &ThisCpu<'_, S>, event: &Event, program: u64) -> bool {
+pub(super) fn is_new_to<S>(this_cpu: &ThisCpu<S>, event: &Event, program: u64) -> bool {
     // CAST: The lower bits.
     let program = (program as u32) << PROGRAM_SHIFT & PROGRAM;
     let flags = event.hw().flags();

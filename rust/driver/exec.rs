@@ -4,7 +4,10 @@
 
 use super::{
     branch,
-    cpu_state::CpuContexts,
+    cpu_state::{
+        CpuContexts,
+        ExclusiveCpu, //
+    },
     ebb,
     Driver, //
 };
@@ -31,28 +34,33 @@ impl ResetOnExec {
 
 impl OnExec for ResetOnExec {
     fn exec(&self, local: &LocalPmu<'_>) {
+        let reset = |this_cpu: &ExclusiveCpu| self.reset(this_cpu, local);
         // SAFETY: Interrupts are off while a `LocalPmu` lives. `execve` is in process context, so
         // no callback of perf core is under way on this CPU.
-        let Some(this_cpu) = (unsafe { self.cpus.exclusive_cpu() }) else {
-            return;
-        };
+        unsafe { self.cpus.with_exclusive_cpu(reset) };
+    }
+}
+
+impl ResetOnExec {
+    /// Resets the current task's PMU state.
+    fn reset(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
         let has_events = this_cpu.slots().len() > 0;
         // With EBB events on the PMU: `pmu_disable` saves the old program's registers, the reset
         // overwrites them, and `pmu_enable` loads the result.
         let has_ebb = has_events && Mmcr0::read().ebe() == 1;
         if has_ebb {
-            self.driver.pmu_disable(&this_cpu);
+            self.driver.pmu_disable(this_cpu);
         }
         CurrentThread::new(local).reset_for_exec();
         if has_ebb {
-            ebb::discard_alerts(&this_cpu);
+            ebb::discard_alerts(this_cpu);
         }
         if has_events {
             // The BHRB holds addresses of the old program.
-            branch::clear_bhrb(&this_cpu, local);
+            branch::clear_bhrb(this_cpu, local);
         }
         if has_ebb {
-            self.driver.pmu_enable(&this_cpu);
+            self.driver.pmu_enable(this_cpu);
         }
     }
 }

@@ -62,12 +62,18 @@ impl PmiHandler {
 
 impl Handler for PmiHandler {
     fn handle(&self, interrupted: &mut Interrupted) {
+        let handle = |this_cpu: &ThisCpu| self.handle_on(this_cpu, interrupted);
+        // SAFETY: Interrupts are off in the handler of a PMI.
+        unsafe { self.cpus.with_this_cpu(handle) };
+    }
+}
+
+impl PmiHandler {
+    /// Handles a PMI of this CPU.
+    #[inline(always)]
+    fn handle_on(&self, this_cpu: &ThisCpu, interrupted: &mut Interrupted) {
         let start = machine::sched_clock();
         let mmcr0 = Mmcr0::read();
-        // SAFETY: Interrupts are off in the handler of a PMI.
-        let Some(this_cpu) = (unsafe { self.cpus.this_cpu() }) else {
-            return;
-        };
         if this_cpu.slots().len() == 0 {
             // KVM leaves the MMCR0 of a guest, and its alert, on a PMU that the host does not use.
             mmcr0.frozen().write();
@@ -76,7 +82,7 @@ impl Handler for PmiHandler {
         if mmcr0.ebe() == 1 {
             // By the architecture no PMI comes under EBE: leave PMAO and the counters to the
             // program.
-            if !self.emulator.pmi_under_ebe(&this_cpu, mmcr0, interrupted) {
+            if !self.emulator.pmi_under_ebe(this_cpu, mmcr0, interrupted) {
                 pr_warn_once!("ignoring a PM interrupt under MMCR0[EBE]\n");
             }
             return;
@@ -92,7 +98,7 @@ impl Handler for PmiHandler {
             mmcr0.with_const_fc::<1>().with_const_pmae::<0>().write();
             pmu::synchronize();
         }
-        handle_overflows(self.model, &this_cpu, interrupted);
+        handle_overflows(self.model, this_cpu, interrupted);
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
         // SAFETY: This is the handler of a PMI.
@@ -101,11 +107,7 @@ impl Handler for PmiHandler {
 }
 
 /// Handles the overflow of each counter that is negative.
-fn handle_overflows(
-    model: &'static CpuModel,
-    this_cpu: &ThisCpu<'_>,
-    interrupted: &mut Interrupted,
-) {
+fn handle_overflows(model: &'static CpuModel, this_cpu: &ThisCpu, interrupted: &mut Interrupted) {
     let snapshot = PmuSnapshot::read(model);
     for (index, &value) in snapshot.counters().iter().enumerate() {
         if value < pmu::NEGATIVE {
@@ -133,7 +135,7 @@ fn handle_overflows(
 /// Adds what the counter has counted to the event's count, restarts the counter, and reports a
 /// sample if the period is over.
 fn handle_overflow(
-    this_cpu: &ThisCpu<'_>,
+    this_cpu: &ThisCpu,
     event: &Event,
     index: usize,
     value: u32,

@@ -111,12 +111,12 @@ impl Left {
 
     /// By what an event shows that it left this CPU since the PMU last ran.
     #[inline]
-    fn mark(&self, this_cpu: &ExclusiveCpu<'_>) -> u64 {
+    fn mark(&self, this_cpu: &ExclusiveCpu) -> u64 {
         u64::from(this_cpu.id().as_u32()) << 32 | u64::from(self.starts.get())
     }
 
     /// Notes that an event that is up to date leaves the counter `index`.
-    pub(super) fn leave(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event, index: usize) {
+    pub(super) fn leave(&self, this_cpu: &ExclusiveCpu, event: &Event, index: usize) {
         let value = match event.hw().state() {
             // CAST: `count::read` stored the counter's value.
             CounterState::Running => event.hw().prev_count() as u32,
@@ -139,7 +139,7 @@ impl Left {
     /// Whether a program's event left this CPU since the PMU last ran, so that the counters are as
     /// the program left them.
     #[inline]
-    pub(super) fn is_from_here(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event) -> bool {
+    pub(super) fn is_from_here(&self, this_cpu: &ExclusiveCpu, event: &Event) -> bool {
         event.hw().mark() == self.mark(this_cpu)
     }
 

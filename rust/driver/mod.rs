@@ -138,18 +138,25 @@ impl Driver {
         }
     }
 
+    /// Whether the CPU's events can count together.
+    #[inline]
+    fn fit_together(&self, this_cpu: &ExclusiveCpu) -> Result<(), isa207::Refusal> {
+        let (slots, state) = (this_cpu.slots(), this_cpu.state());
+        let solved = state.solved_groups.find(slots.len(), slots.iter());
+        if solved.is_some() {
+            state.solved.set(solved);
+            return Ok(());
+        }
+        self.fit(this_cpu, None)
+    }
+
     /// Whether the CPU's events and `new` can count together.
-    fn fit(&self, this_cpu: &ExclusiveCpu<'_>, new: Option<&Event>) -> Result<(), isa207::Refusal> {
+    #[cold]
+    fn fit(&self, this_cpu: &ExclusiveCpu, new: Option<&Event>) -> Result<(), isa207::Refusal> {
         let events = Iterator::chain(this_cpu.slots().iter(), new);
         let len = this_cpu.slots().len() + usize::from(new.is_some());
         let solved_groups = &this_cpu.state().solved_groups;
-        let solved = solved_groups.find(len, events.clone());
-        if solved.is_some() {
-            // What is looked for here with a new event is not what is in the slots yet.
-            this_cpu
-                .state()
-                .solved
-                .set(solved.filter(|_| new.is_none()));
+        if solved_groups.find(len, events.clone()).is_some() {
             return Ok(());
         }
         let Err(why) = Demand::together(events.clone().map(event::demand)) else {
@@ -161,7 +168,7 @@ impl Driver {
     }
 
     /// Finds counters for the CPU's events, and computes the register images.
-    fn assign(&self, this_cpu: &ExclusiveCpu<'_>) -> Result<Assignment, isa207::Refusal> {
+    fn assign(&self, this_cpu: &ExclusiveCpu) -> Result<Assignment, isa207::Refusal> {
         let events = this_cpu.slots().iter();
         let len = this_cpu.slots().len();
         let solved_groups = &this_cpu.state().solved_groups;
@@ -201,7 +208,7 @@ impl Driver {
 
     /// Finds counters for the CPU's events, which others left that they counted beside. This is not
     /// stored: as a group of their own the same events may be refused.
-    fn assign_rest(&self, this_cpu: &ExclusiveCpu<'_>) -> Result<Assignment, isa207::Refusal> {
+    fn assign_rest(&self, this_cpu: &ExclusiveCpu) -> Result<Assignment, isa207::Refusal> {
         let rest = Requests::new(this_cpu.slots().iter())?;
         Ok(*self.model.solve_rest(rest.as_slice(), self.machine)?)
     }
@@ -213,58 +220,72 @@ impl perf::Pmu for Arc<Driver> {
     type Shared = SharedState;
     type Exclusive = ExclusiveState;
 
+    #[inline]
     fn event_init(&self, event: &NewEvent<'_>) -> Result {
         Driver::event_init(self, event)
     }
 
+    #[inline]
     fn destroy(&self, _event: &Event) {
         self.pmcs.put();
     }
 
-    fn pmu_enable(&self, this_cpu: &ExclusiveCpu<'_>) {
+    #[inline]
+    fn pmu_enable(&self, this_cpu: &ExclusiveCpu) {
         Driver::pmu_enable(self, this_cpu);
     }
 
-    fn pmu_disable(&self, this_cpu: &ExclusiveCpu<'_>) {
+    #[inline]
+    fn pmu_disable(&self, this_cpu: &ExclusiveCpu) {
         Driver::pmu_disable(self, this_cpu);
     }
 
-    fn add(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event, flags: EventFlags) -> Result {
+    #[inline]
+    fn add(&self, this_cpu: &ExclusiveCpu, event: &Event, flags: EventFlags) -> Result {
         Driver::add(self, this_cpu, event, flags)
     }
 
-    fn del(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event) {
+    #[inline]
+    fn del(&self, this_cpu: &ExclusiveCpu, event: &Event) {
         Driver::del(self, this_cpu, event);
     }
 
-    fn start(&self, this_cpu: &ThisCpu<'_>, event: &Event) {
+    #[inline]
+    fn start(&self, this_cpu: &ThisCpu, event: &Event) {
         count::start(this_cpu, event);
     }
 
-    fn stop(&self, this_cpu: &ThisCpu<'_>, event: &Event) {
+    #[inline]
+    fn stop(&self, this_cpu: &ThisCpu, event: &Event) {
         count::stop(this_cpu, event);
     }
 
+    #[inline]
     fn read(&self, irqs_off: &IrqsOff<'_>, event: &Event) {
         count::read(irqs_off, event);
     }
 
-    fn start_txn(&self, this_cpu: &ExclusiveCpu<'_>, txn: Transaction) {
+    #[inline]
+    fn start_txn(&self, this_cpu: &ExclusiveCpu, txn: Transaction) {
         this_cpu.state().in_transaction.set(txn == Transaction::Add);
     }
 
-    fn commit_txn(&self, this_cpu: &ExclusiveCpu<'_>) -> Result {
+    #[inline]
+    fn commit_txn(&self, this_cpu: &ExclusiveCpu) -> Result {
         Driver::commit_txn(self, this_cpu)
     }
 
-    fn cancel_txn(&self, this_cpu: &ExclusiveCpu<'_>) {
+    #[inline]
+    fn cancel_txn(&self, this_cpu: &ExclusiveCpu) {
         this_cpu.state().in_transaction.set(false);
     }
 
-    fn sched_task(&self, this_cpu: &ExclusiveCpu<'_>, sched_in: bool) {
+    #[inline]
+    fn sched_task(&self, this_cpu: &ExclusiveCpu, sched_in: bool) {
         branch::sched_task(this_cpu, sched_in);
     }
 
+    #[inline]
     fn event_idx(&self, event: &Event) -> u32 {
         event.hw().idx()
     }

@@ -44,10 +44,15 @@ use kernel::pr_err_once;
 
 impl Driver {
     /// See [`crate::perf::Pmu::pmu_disable`].
-    pub(super) fn pmu_disable(&self, this_cpu: &ExclusiveCpu<'_>) {
-        if this_cpu.disabled.get() {
-            return;
+    #[inline]
+    pub(super) fn pmu_disable(&self, this_cpu: &ExclusiveCpu) {
+        if !this_cpu.disabled.get() {
+            self.freeze(this_cpu);
         }
+    }
+
+    /// Freezes the PMU, which runs, and saves the program's registers.
+    fn freeze(&self, this_cpu: &ExclusiveCpu) {
         this_cpu.disabled.set(true);
         let local = local_pmu(this_cpu.irqs_off());
         // A CPU that came up again is still disabled.
@@ -84,25 +89,35 @@ impl Driver {
     }
 
     /// See [`crate::perf::Pmu::pmu_enable`].
-    pub(super) fn pmu_enable(&self, this_cpu: &ExclusiveCpu<'_>) {
+    #[inline]
+    pub(super) fn pmu_enable(&self, this_cpu: &ExclusiveCpu) {
         if !this_cpu.disabled.get() {
             return;
         }
-        let local = local_pmu(this_cpu.irqs_off());
-        let left = &this_cpu.state().left;
-        if this_cpu.slots().len() == 0 {
-            set_prompt(this_cpu, &local, false);
-            if this_cpu.state().ebb.replace(false) {
-                left.add_stale(this_cpu.state().unused_counters.get());
-            }
+        if this_cpu.slots().len() > 0 {
+            self.run(this_cpu);
             return;
         }
+        set_prompt(this_cpu, &local_pmu(this_cpu.irqs_off()), false);
+        if this_cpu.state().ebb.replace(false) {
+            let unused = this_cpu.state().unused_counters.get();
+            this_cpu.state().left.add_stale(unused);
+        }
+    }
+
+    /// Has the PMU, which is frozen, count the CPU's events.
+    fn run(&self, this_cpu: &ExclusiveCpu) {
+        let local = local_pmu(this_cpu.irqs_off());
+        let left = &this_cpu.state().left;
         if self.machine.hypervisor_mode {
             left.forget_mmcra();
         }
         let mut loaded = 0;
         if this_cpu.state().events_changed.get() {
-            let Some(counters) = self.program(this_cpu, &local) else {
+            // First: a CPU that has come up since it was disabled may not be used until then.
+            self.turn_on(this_cpu, &local);
+            let resumed = self.resume(this_cpu, &local);
+            let Some(counters) = resumed.or_else(|| self.program(this_cpu, &local)) else {
                 return;
             };
             loaded = counters;
@@ -140,7 +155,7 @@ impl Driver {
     }
 
     /// Turns this CPU's PMU on if that has not been done since the CPU came up.
-    fn turn_on(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) {
+    fn turn_on(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
         let came_up = self.hotplug.came_up(this_cpu.id());
         if came_up || !this_cpu.state().turned_on.get() {
             local.turn_on(self.is_v31());
@@ -152,7 +167,7 @@ impl Driver {
     /// Puts events back on the PMU that left it, if nobody has programmed it since. Returns the
     /// counters, a bit each, that hold the `prev_count` of their events; `None` if the PMU holds
     /// something else.
-    fn resume(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) -> Option<u8> {
+    fn resume(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> Option<u8> {
         let state = this_cpu.state();
         let left = &state.left;
         if !left.is_programmed(state.solved.get()) {
@@ -194,12 +209,8 @@ impl Driver {
 
     /// Programs the frozen PMU with the events in the CPU's slots. Returns the counters, a bit
     /// each, that hold the `prev_count` of their events; `None` if the PMU must stay disabled.
-    fn program(&self, this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>) -> Option<u8> {
-        // First: a CPU that has come up since it was disabled may not be used until then.
-        self.turn_on(this_cpu, local);
-        if let Some(loaded) = self.resume(this_cpu, local) {
-            return Some(loaded);
-        }
+    #[inline(never)]
+    fn program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> Option<u8> {
         let assignment = self.assignment(this_cpu)?;
         let left = &this_cpu.state().left;
         let held_mmcr3 = left.is_known().then_some(this_cpu.state().mmcr.get().mmcr3);
@@ -264,7 +275,7 @@ impl Driver {
     }
 
     /// The assignment for the CPU's events.
-    fn assignment(&self, this_cpu: &ExclusiveCpu<'_>) -> Option<Assignment> {
+    fn assignment(&self, this_cpu: &ExclusiveCpu) -> Option<Assignment> {
         // Without a transaction the events are what others left of a set that was found to fit.
         let assignment = self.assign(this_cpu);
         match assignment.or_else(|_| self.assign_rest(this_cpu)) {
@@ -294,14 +305,14 @@ fn is_negative(event: &Event, loaded: u8) -> bool {
 }
 
 /// Tells the kernel whether PMIs of this CPU are to be prompt, if it does not know.
-fn set_prompt(this_cpu: &ExclusiveCpu<'_>, local: &LocalPmu<'_>, wanted: bool) {
+fn set_prompt(this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, wanted: bool) {
     if this_cpu.state().prompt.replace(wanted) != wanted {
         local.set_prompt(wanted);
     }
 }
 
 /// Takes an event off its counter unless that is `index`, where it is to be from now on.
-fn unload_counter(this_cpu: &ExclusiveCpu<'_>, event: &Event, index: usize) {
+fn unload_counter(this_cpu: &ExclusiveCpu, event: &Event, index: usize) {
     if let Some(old) = counter(event).filter(|&old| old != index) {
         count::read(this_cpu.irqs_off(), event);
         // Before anything is written there: a probe that reads the event must not take that for a
@@ -312,7 +323,7 @@ fn unload_counter(this_cpu: &ExclusiveCpu<'_>, event: &Event, index: usize) {
 }
 
 /// Puts an event on the counter `index`.
-fn load_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize, ebb: bool) {
+fn load_counter(this_cpu: &ThisCpu, event: &Event, index: usize, ebb: bool) {
     let value = if ebb {
         ebb::initial_value(this_cpu, event)
     } else {
@@ -325,7 +336,7 @@ fn load_counter(this_cpu: &ThisCpu<'_>, event: &Event, index: usize, ebb: bool) 
 }
 
 /// Starts the counter `index` for an event that left it, where it stopped if it only counts.
-fn reload_counter(this_cpu: &ExclusiveCpu<'_>, event: &Event, index: usize) {
+fn reload_counter(this_cpu: &ExclusiveCpu, event: &Event, index: usize) {
     let left = this_cpu.state().left.value(index);
     let hw = event.hw_mut(this_cpu.irqs_off());
     let counts_on = hw.state() == CounterState::Running && hw.sample_period() == 0;
@@ -340,7 +351,7 @@ fn reload_counter(this_cpu: &ExclusiveCpu<'_>, event: &Event, index: usize) {
 }
 
 /// Notes that an event is on the counter `index`.
-fn place(this_cpu: &ThisCpu<'_>, event: &Event, index: usize) {
+fn place(this_cpu: &ThisCpu, event: &Event, index: usize) {
     let hw = event.hw_mut(this_cpu.irqs_off());
     // CAST: One of six counters.
     hw.set_idx(index as u8 + 1);

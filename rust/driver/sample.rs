@@ -125,7 +125,7 @@ impl PmuSnapshot {
     /// Reports an overflow of `event`, with a sample that stands for `period` events.
     pub(super) fn report(
         &self,
-        this_cpu: &ThisCpu<'_>,
+        this_cpu: &ThisCpu,
         event: &Event,
         period: u64,
         interrupted: &mut Interrupted,
@@ -161,7 +161,7 @@ impl PmuSnapshot {
     #[inline(never)]
     fn report_without_instruction(
         &self,
-        this_cpu: &ThisCpu<'_>,
+        this_cpu: &ThisCpu,
         event: &Event,
         period: u64,
         known: bool,
@@ -190,7 +190,7 @@ impl PmuSnapshot {
     #[inline(never)]
     fn report_beyond_ip(
         &self,
-        this_cpu: &ThisCpu<'_>,
+        this_cpu: &ThisCpu,
         event: &Event,
         period: u64,
         ip: u64,
@@ -253,7 +253,7 @@ impl PmuSnapshot {
     /// The counters that the owner of `event` may see: all if the event counts the kernel of a
     /// CPU, else those of events that follow the same task or CPU and, if it excludes the kernel,
     /// exclude the kernel too. Others are 0.
-    fn counters_for(&self, this_cpu: &ThisCpu<'_>, event: &Event) -> [u32; pmu::COUNTERS] {
+    fn counters_for(&self, this_cpu: &ThisCpu, event: &Event) -> [u32; pmu::COUNTERS] {
         let of_user = event.attr().exclude_kernel();
         if !of_user && !event.follows_task() {
             return self.counters;

@@ -29,9 +29,10 @@ use kernel::prelude::*;
 
 impl Driver {
     /// See [`crate::perf::Pmu::add`].
+    #[inline]
     pub(super) fn add(
         &self,
-        this_cpu: &ExclusiveCpu<'_>,
+        this_cpu: &ExclusiveCpu,
         event: &Event,
         flags: EventFlags,
     ) -> Result {
@@ -55,7 +56,8 @@ impl Driver {
     }
 
     /// See [`crate::perf::Pmu::del`].
-    pub(super) fn del(&self, this_cpu: &ExclusiveCpu<'_>, event: &Event) {
+    #[inline]
+    pub(super) fn del(&self, this_cpu: &ExclusiveCpu, event: &Event) {
         count::read(this_cpu.irqs_off(), event);
         let hw = event.hw_mut(this_cpu.irqs_off());
         if let Some(index) = event::counter(event) {
@@ -68,9 +70,10 @@ impl Driver {
     }
 
     /// See [`crate::perf::Pmu::commit_txn`].
-    pub(super) fn commit_txn(&self, this_cpu: &ExclusiveCpu<'_>) -> Result {
+    #[inline]
+    pub(super) fn commit_txn(&self, this_cpu: &ExclusiveCpu) -> Result {
         if this_cpu.state().in_transaction.get() {
-            self.fit(this_cpu, None).map_err(|_| EAGAIN)?;
+            self.fit_together(this_cpu).map_err(|_| EAGAIN)?;
             this_cpu.state().in_transaction.set(false);
         }
         Ok(())

@@ -108,27 +108,18 @@ impl<T: Copy + Default> Default for PmiCell<T> {
     }
 }
 
-/// The part of a CPU's context that all code may use.
-struct SharedContext<S> {
-    slots: Slots,
-    state: S,
-}
-
-/// A CPU's context, on cache lines of its own (128 bytes, the longest of any machine).
-#[repr(align(128))]
-struct Context<S, X> {
-    shared: SharedContext<S>,
-    exclusive: X,
-}
-
 /// Every CPU's context: the events on its PMU, what a driver keeps for all code on that CPU (`S`),
 /// and what it keeps for code that schedules events (`X`).
+///
+/// # Invariants
+///
+/// There are `nr_cpu_ids()` contexts, by the CPUs' numbers.
 pub(crate) struct CpuContexts<S, X> {
-    contexts: KVVec<Context<S, X>>,
+    contexts: KVVec<ExclusiveCpu<S, X>>,
 }
 
 // SAFETY: `ThisCpu` reaches the slots, which bear being interrupted and are used on their own CPU
-// only, and an `S`, which is `Sync`. `ExclusiveCpu` reaches `exclusive` too, one at a time.
+// only, and an `S`, which is `Sync`. `ExclusiveCpu` reaches an `X` too, one at a time.
 unsafe impl<S: Send + Sync, X: Send> Sync for CpuContexts<S, X> {}
 // SAFETY: The contexts are not bound to the thread that made them; the events that `slots` points
 // to are perf core's, usable from any CPU.
@@ -141,53 +132,57 @@ impl<S: Default, X: Default> CpuContexts<S, X> {
         let cpus = kernel::cpu::nr_cpu_ids() as usize;
         let mut contexts = KVVec::with_capacity(cpus, GFP_KERNEL)?;
         for _ in 0..cpus {
-            let context = Context {
-                shared: SharedContext {
+            let context = ExclusiveCpu {
+                this: ThisCpu {
                     slots: Slots::new(),
                     state: S::default(),
+                    not_send: PhantomData,
                 },
-                exclusive: X::default(),
+                state: X::default(),
             };
             contexts.push(context, GFP_KERNEL)?;
         }
+        // INVARIANT: One was pushed for each number.
         Ok(Arc::new(Self { contexts }, GFP_KERNEL)?)
     }
 }
 
 impl<S, X> CpuContexts<S, X> {
-    /// The context of the CPU that this runs on, and its number. `None` does not happen.
-    fn current(&self) -> Option<(&Context<S, X>, CpuId)> {
-        let id = current_cpu();
+    /// The context of the CPU that this runs on.
+    #[inline(always)]
+    fn current(&self) -> &ExclusiveCpu<S, X> {
         // CAST: A CPU's number fits any integer.
-        Some((self.contexts.get(id.as_u32() as usize)?, id))
+        let cpu = current_cpu().as_u32() as usize;
+        // SAFETY: By the type invariants, as each CPU's number is below `nr_cpu_ids()`.
+        unsafe { self.contexts.get_unchecked(cpu) }
     }
 
-    /// The CPU that this runs on. `None` does not happen.
+    /// Calls `f` with the CPU that this runs on.
     ///
     /// # Safety
     ///
-    /// Interrupts must be off, and stay off as long as the value lives.
-    pub(crate) unsafe fn this_cpu(&self) -> Option<ThisCpu<'_, S>> {
-        let (context, id) = self.current()?;
-        // INVARIANT: The caller guarantees that interrupts are off.
-        Some(ThisCpu::new(&context.shared, id))
+    /// Interrupts must be off until this returns.
+    #[inline(always)]
+    pub(crate) unsafe fn with_this_cpu<R>(&self, f: impl FnOnce(&ThisCpu<S>) -> R) -> R {
+        // INVARIANT: The caller guarantees that interrupts are off. `f` cannot keep the reference.
+        f(&self.current().this)
     }
 
-    /// The CPU that this runs on, for code that schedules events. `None` does not happen.
+    /// Calls `f` with the CPU that this runs on, for code that schedules events.
     ///
     /// # Safety
     ///
-    /// Interrupts must be off, and stay off as long as the value lives. The caller must not be the
-    /// PMU's interrupt, nor anything else that interrupts code with interrupts off, and must not be
-    /// called by code with an [`ExclusiveCpu`] of this CPU.
-    pub(crate) unsafe fn exclusive_cpu(&self) -> Option<ExclusiveCpu<'_, S, X>> {
-        let (context, id) = self.current()?;
-        // INVARIANT: The caller guarantees that interrupts are off, and that there is no other:
-        // code with one is neither interrupted by this, nor does it call this.
-        Some(ExclusiveCpu {
-            this: ThisCpu::new(&context.shared, id),
-            state: &context.exclusive,
-        })
+    /// Interrupts must be off until this returns. The caller must not be the PMU's interrupt, nor
+    /// anything else that interrupts code with interrupts off, and must not be called by code with
+    /// an [`ExclusiveCpu`] of this CPU.
+    #[inline(always)]
+    pub(crate) unsafe fn with_exclusive_cpu<R>(
+        &self,
+        f: impl FnOnce(&ExclusiveCpu<S, X>) -> R,
+    ) -> R {
+        // INVARIANT: The caller guarantees that interrupts are off, and that nobody else has one:
+        // who does is neither interrupted by this, nor calls this. `f` cannot keep the reference.
+        f(self.current())
     }
 }
 
@@ -239,63 +234,61 @@ impl IrqsOff<'_> {
 ///
 /// # Invariants
 ///
-/// Interrupts are off while the value lives, and what it refers to is the current CPU's.
-pub(crate) struct ThisCpu<'a, S> {
-    context: &'a SharedContext<S>,
-    id: CpuId,
-    irqs_off: IrqsOff<'a>,
+/// A reference is to the current CPU's, and interrupts are off while it lives.
+pub(crate) struct ThisCpu<S> {
+    slots: Slots,
+    state: S,
+    /// Keeps references from being sent to another thread.
+    not_send: PhantomData<*mut ()>,
 }
 
-impl<'a, S> ThisCpu<'a, S> {
-    /// The callers establish the type invariants.
-    fn new(context: &'a SharedContext<S>, id: CpuId) -> Self {
-        Self {
-            context,
-            id,
-            // SAFETY: By the type invariants.
-            irqs_off: unsafe { IrqsOff::new() },
-        }
-    }
-
+impl<S> ThisCpu<S> {
     /// The events on this CPU's PMU.
+    #[inline(always)]
     pub(crate) fn slots(&self) -> &Slots {
-        &self.context.slots
+        &self.slots
     }
 
     /// Shows that interrupts are off.
     #[inline(always)]
-    pub(crate) fn irqs_off(&self) -> &IrqsOff<'a> {
-        &self.irqs_off
+    pub(crate) fn irqs_off(&self) -> &IrqsOff<'_> {
+        // INVARIANT: By those of `self`, which the value borrows.
+        &IrqsOff(PhantomData)
     }
 
     /// The CPU.
+    #[inline(always)]
     pub(crate) fn id(&self) -> CpuId {
-        self.id
+        current_cpu()
     }
 }
 
-impl<S> Deref for ThisCpu<'_, S> {
+impl<S> Deref for ThisCpu<S> {
     type Target = S;
 
+    #[inline(always)]
     fn deref(&self) -> &S {
-        &self.context.state
+        &self.state
     }
 }
 
 /// The CPU that this code runs on, for code that schedules events. It dereferences to [`ThisCpu`].
+/// Each has cache lines of its own (128 bytes, the longest of any machine).
 ///
 /// # Invariants
 ///
-/// There is no other of the same CPU while the value lives.
-pub(crate) struct ExclusiveCpu<'a, S, X> {
-    this: ThisCpu<'a, S>,
-    state: &'a X,
+/// Nobody else has a reference to that of the same CPU while one lives.
+#[repr(align(128))]
+pub(crate) struct ExclusiveCpu<S, X> {
+    this: ThisCpu<S>,
+    state: X,
 }
 
-impl<S, X> ExclusiveCpu<'_, S, X> {
+impl<S, X> ExclusiveCpu<S, X> {
     /// The driver's state that only code that schedules events uses.
+    #[inline(always)]
     pub(crate) fn state(&self) -> &X {
-        self.state
+        &self.state
     }
 
     /// The group of the event in the first slot, its leader first, with the events of it that are
@@ -315,10 +308,11 @@ impl<S, X> ExclusiveCpu<'_, S, X> {
     }
 }
 
-impl<'a, S, X> Deref for ExclusiveCpu<'a, S, X> {
-    type Target = ThisCpu<'a, S>;
+impl<S, X> Deref for ExclusiveCpu<S, X> {
+    type Target = ThisCpu<S>;
 
-    fn deref(&self) -> &ThisCpu<'a, S> {
+    #[inline(always)]
+    fn deref(&self) -> &ThisCpu<S> {
         &self.this
     }
 }

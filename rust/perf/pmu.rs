@@ -40,7 +40,7 @@ impl Transaction {
 }
 
 /// `Pmu::Shared` and `Pmu::Exclusive` of a driver, as callbacks that schedule events get them.
-pub(crate) type Exclusive<'a, T> = ExclusiveCpu<'a, <T as Pmu>::Shared, <T as Pmu>::Exclusive>;
+pub(crate) type Exclusive<T> = ExclusiveCpu<<T as Pmu>::Shared, <T as Pmu>::Exclusive>;
 
 /// A PMU driver: the callbacks of `struct pmu`, under the names that perf core gives them.
 ///
@@ -115,49 +115,49 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     fn destroy(&self, event: &Event);
 
     /// Starts this CPU's PMU with the events in [`ThisCpu::slots`].
-    fn pmu_enable(&self, cpu: &Exclusive<'_, Self>);
+    fn pmu_enable(&self, cpu: &Exclusive<Self>);
 
     /// Stops this CPU's PMU.
-    fn pmu_disable(&self, cpu: &Exclusive<'_, Self>);
+    fn pmu_disable(&self, cpu: &Exclusive<Self>);
 
     /// Adds an event to this CPU's PMU; [`ThisCpu::slots`] holds it after success. Fails with
     /// `EAGAIN` when it cannot count beside the others.
-    fn add(&self, cpu: &Exclusive<'_, Self>, event: &Event, flags: EventFlags) -> Result;
+    fn add(&self, cpu: &Exclusive<Self>, event: &Event, flags: EventFlags) -> Result;
 
     /// Takes an event off this CPU's PMU and brings its count up to date.
-    fn del(&self, cpu: &Exclusive<'_, Self>, event: &Event);
+    fn del(&self, cpu: &Exclusive<Self>, event: &Event);
 
     /// Starts the counter of an event on this CPU's PMU with what is left of its period
     /// ([`Hw::period_left`](super::Hw::period_left)). Does nothing when it runs.
-    fn start(&self, cpu: &ThisCpu<'_, Self::Shared>, event: &Event);
+    fn start(&self, cpu: &ThisCpu<Self::Shared>, event: &Event);
 
     /// Stops the counter of an event on this CPU's PMU and brings its count up to date. Does
     /// nothing when it is stopped.
-    fn stop(&self, cpu: &ThisCpu<'_, Self::Shared>, event: &Event);
+    fn stop(&self, cpu: &ThisCpu<Self::Shared>, event: &Event);
 
     /// Brings the count of an event on this CPU's PMU up to date.
     fn read(&self, irqs_off: &IrqsOff<'_>, event: &Event);
 
     /// Opens a transaction.
-    fn start_txn(&self, _cpu: &Exclusive<'_, Self>, _txn: Transaction) {
+    fn start_txn(&self, _cpu: &Exclusive<Self>, _txn: Transaction) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Ends a transaction. When it fails (`EAGAIN`: the events cannot count together) the
     /// transaction stays open until [`Pmu::cancel_txn`].
-    fn commit_txn(&self, _cpu: &Exclusive<'_, Self>) -> Result {
+    fn commit_txn(&self, _cpu: &Exclusive<Self>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Gives up a transaction that adds. perf core deletes every event that was added in it.
-    fn cancel_txn(&self, _cpu: &Exclusive<'_, Self>) {
+    fn cancel_txn(&self, _cpu: &Exclusive<Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
     /// Tells of a task switch on this CPU, which has an event with a branch stack on its PMU:
     /// `sched_in` says that the next task comes, whose branches are not those recorded so far;
     /// else the previous one goes.
-    fn sched_task(&self, _cpu: &Exclusive<'_, Self>, _sched_in: bool) {
+    fn sched_task(&self, _cpu: &Exclusive<Self>, _sched_in: bool) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 

@@ -27,8 +27,7 @@ use kernel::{
 /// The callbacks of `T`.
 pub(super) struct VTable<T: Pmu>(PhantomData<T>);
 
-/// Calls `f` with the driver and this CPU, for a callback that schedules events. Returns
-/// `otherwise` when there is no such CPU.
+/// Calls `f` with the driver and this CPU, for a callback that schedules events.
 ///
 /// # Safety
 ///
@@ -36,17 +35,14 @@ pub(super) struct VTable<T: Pmu>(PhantomData<T>);
 /// returns, and no other callback that schedules events be under way on this CPU.
 unsafe fn exclusive<T: Pmu, R>(
     pmu: *mut bindings::pmu,
-    otherwise: R,
-    f: impl FnOnce(&T, &Exclusive<'_, T>) -> R,
+    f: impl FnOnce(&T, &Exclusive<T>) -> R,
 ) -> R {
     // SAFETY: The caller guarantees the PMU of an `Instance<T>`.
     let instance = unsafe { Instance::<T>::from_pmu(pmu) };
+    let f = |cpu: &Exclusive<T>| f(instance.driver(), cpu);
     // SAFETY: The caller guarantees that interrupts are off and that this is the only callback of
     // its kind on this CPU.
-    match unsafe { instance.cpus().exclusive_cpu() } {
-        Some(cpu) => f(instance.driver(), &cpu),
-        None => otherwise,
-    }
+    unsafe { instance.cpus().with_exclusive_cpu(f) }
 }
 
 /// Calls `f` with the driver, this CPU and an event on it, for a callback that perf core may call
@@ -58,16 +54,16 @@ unsafe fn exclusive<T: Pmu, R>(
 /// until this returns.
 unsafe fn nested<T: Pmu>(
     event: *mut bindings::perf_event,
-    f: impl FnOnce(&T, &ThisCpu<'_, T::Shared>, &Event),
+    f: impl FnOnce(&T, &ThisCpu<T::Shared>, &Event),
 ) {
     // SAFETY: The caller guarantees a live event of the PMU of an `Instance<T>`, which is
     // registered while it has events.
     let instance = unsafe { Instance::<T>::from_pmu((*event).pmu) };
+    // SAFETY: The caller guarantees a live event.
+    let event = unsafe { Event::from_raw(event) };
+    let f = |cpu: &ThisCpu<T::Shared>| f(instance.driver(), cpu, event);
     // SAFETY: The caller guarantees that interrupts are off.
-    if let Some(cpu) = unsafe { instance.cpus().this_cpu() } {
-        // SAFETY: The caller guarantees a live event.
-        f(instance.driver(), &cpu, unsafe { Event::from_raw(event) });
-    }
+    unsafe { instance.cpus().with_this_cpu(f) };
 }
 
 impl<T: Pmu> VTable<T> {
@@ -131,7 +127,7 @@ impl<T: Pmu> VTable<T> {
     unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
         unsafe {
-            exclusive(pmu, (), |driver: &T, cpu| {
+            exclusive(pmu, |driver: &T, cpu| {
                 driver.pmu_enable(cpu);
                 cpu.slots().enabled();
             })
@@ -143,7 +139,7 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
     unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, (), |driver: &T, cpu| driver.pmu_disable(cpu)) }
+        unsafe { exclusive(pmu, |driver: &T, cpu| driver.pmu_disable(cpu)) }
     }
 
     /// # Safety
@@ -153,7 +149,7 @@ impl<T: Pmu> VTable<T> {
     unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
         // SAFETY: The caller guarantees a live event of this PMU.
         let event = unsafe { Event::from_raw(event) };
-        let add = |driver: &T, cpu: &Exclusive<'_, T>| {
+        let add = |driver: &T, cpu: &Exclusive<T>| {
             from_result(|| {
                 if !cpu.slots().has_room() {
                     return Err(EAGAIN);
@@ -169,7 +165,7 @@ impl<T: Pmu> VTable<T> {
             })
         };
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(event.pmu(), EAGAIN.to_errno(), add) }
+        unsafe { exclusive(event.pmu(), add) }
     }
 
     /// # Safety
@@ -179,7 +175,7 @@ impl<T: Pmu> VTable<T> {
     unsafe extern "C" fn del(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: The caller guarantees a live event of this PMU.
         let event = unsafe { Event::from_raw(event) };
-        let del = |driver: &T, cpu: &Exclusive<'_, T>| {
+        let del = |driver: &T, cpu: &Exclusive<T>| {
             driver.del(cpu, event);
             if let Some(slot) = cpu.slots().position(event) {
                 cpu.slots().remove(slot);
@@ -190,7 +186,7 @@ impl<T: Pmu> VTable<T> {
             }
         };
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(event.pmu(), (), del) }
+        unsafe { exclusive(event.pmu(), del) }
     }
 
     /// Whether perf core is to tell of task switches while `event` is on a CPU.
@@ -209,9 +205,9 @@ impl<T: Pmu> VTable<T> {
     ) {
         // SAFETY: The caller guarantees a live context.
         let pmu = unsafe { (*context).pmu };
-        let sched_task = |driver: &T, cpu: &Exclusive<'_, T>| driver.sched_task(cpu, sched_in);
+        let sched_task = |driver: &T, cpu: &Exclusive<T>| driver.sched_task(cpu, sched_in);
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, (), sched_task) }
+        unsafe { exclusive(pmu, sched_task) }
     }
 
     /// # Safety
@@ -251,7 +247,7 @@ impl<T: Pmu> VTable<T> {
     unsafe extern "C" fn start_txn(pmu: *mut bindings::pmu, flags: c_uint) {
         let txn = Transaction::from_raw(flags);
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, (), |driver: &T, cpu| driver.start_txn(cpu, txn)) }
+        unsafe { exclusive(pmu, |driver: &T, cpu| driver.start_txn(cpu, txn)) }
     }
 
     /// # Safety
@@ -259,9 +255,9 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
     unsafe extern "C" fn commit_txn(pmu: *mut bindings::pmu) -> c_int {
         let commit =
-            |driver: &T, cpu: &Exclusive<'_, T>| from_result(|| driver.commit_txn(cpu).map(|()| 0));
+            |driver: &T, cpu: &Exclusive<T>| from_result(|| driver.commit_txn(cpu).map(|()| 0));
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, EAGAIN.to_errno(), commit) }
+        unsafe { exclusive(pmu, commit) }
     }
 
     /// # Safety
@@ -269,7 +265,7 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
     unsafe extern "C" fn cancel_txn(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, (), |driver: &T, cpu| driver.cancel_txn(cpu)) }
+        unsafe { exclusive(pmu, |driver: &T, cpu| driver.cancel_txn(cpu)) }
     }
 
     /// # Safety

@@ -88,7 +88,7 @@ impl Delivery {
     /// Sets what is known of the program's alert, and has it checked soon unless there is nothing
     /// to wait for.
     #[inline(never)]
-    fn set_alert(&self, this_cpu: &ThisCpu<'_>, alert: Alert, in_nmi: bool) {
+    fn set_alert(&self, this_cpu: &ThisCpu, alert: Alert, in_nmi: bool) {
         this_cpu.alert.set(alert);
         this_cpu.alert.restart_pauses();
         if alert != Alert::NoneWatched {
@@ -99,7 +99,7 @@ impl Delivery {
     /// Handles a PMI that came while `mmcr0` has EBE set: the events are the program's, and so are
     /// the counters.
     #[cold]
-    pub(super) fn pmi_under_ebe(&self, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0, in_nmi: bool) {
+    pub(super) fn pmi_under_ebe(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0, in_nmi: bool) {
         if self.raises_no_pmi() {
             // A stray PMI: this QEMU leaves PMAO to the program.
             return;
@@ -129,7 +129,7 @@ impl Delivery {
 
     /// Finds out, once, whether an alert under EBE raises a PMI. The PMU must be stopped.
     #[cold]
-    pub(super) fn test_pmi_under_ebe(&self, this_cpu: &ThisCpu<'_>) {
+    pub(super) fn test_pmi_under_ebe(&self, this_cpu: &ThisCpu) {
         if self.tested.load(Relaxed) || !machine::hard_irqs_enabled() {
             return;
         }
@@ -158,7 +158,7 @@ impl Delivery {
     /// The current program's events leave this CPU's PMU, which is stopped and had `mmcr0` before.
     /// Returns `mmcr0` with PMAO set if the program is owed an alert.
     #[cold]
-    pub(super) fn switch_out(&self, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0) -> Mmcr0 {
+    pub(super) fn switch_out(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0) -> Mmcr0 {
         let mmcr0 = at_freeze(mmcr0);
         if !self.raises_pmi.load(Relaxed) {
             if self.raises_no_pmi() {
@@ -193,7 +193,7 @@ impl Delivery {
     /// The events of the current program, whose bits of MMCR0 are `user`, come to this CPU's PMU,
     /// which is stopped. Returns the bits with which it is to start.
     #[cold]
-    pub(super) fn switch_in(&self, this_cpu: &ThisCpu<'_>, user: Mmcr0) -> Mmcr0 {
+    pub(super) fn switch_in(&self, this_cpu: &ThisCpu, user: Mmcr0) -> Mmcr0 {
         let bescr = Bescr::read();
         if !self.raises_pmi.load(Relaxed) {
             if self.raises_no_pmi() {

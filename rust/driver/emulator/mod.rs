@@ -84,7 +84,7 @@ impl Emulator {
     #[inline]
     pub(super) fn pmi_under_ebe(
         &self,
-        this_cpu: &ThisCpu<'_>,
+        this_cpu: &ThisCpu,
         mmcr0: Mmcr0,
         interrupted: &Interrupted,
     ) -> bool {
@@ -97,7 +97,7 @@ impl Emulator {
 
     /// Finds out, once, whether an alert under EBE raises a PMI. The PMU must be stopped.
     #[inline]
-    pub(super) fn test_pmi_under_ebe(&self, this_cpu: &ThisCpu<'_>) {
+    pub(super) fn test_pmi_under_ebe(&self, this_cpu: &ThisCpu) {
         if let Some(delivery) = &self.0 {
             delivery.test_pmi_under_ebe(this_cpu);
         }
@@ -106,7 +106,7 @@ impl Emulator {
     /// The current program's events leave this CPU's PMU, which is stopped and had `mmcr0` before.
     /// Returns `mmcr0` with PMAO set if the program is owed an alert.
     #[inline]
-    pub(super) fn switch_out(&self, this_cpu: &ThisCpu<'_>, mmcr0: Mmcr0) -> Mmcr0 {
+    pub(super) fn switch_out(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0) -> Mmcr0 {
         match &self.0 {
             Some(delivery) => delivery.switch_out(this_cpu, mmcr0),
             None => mmcr0,
@@ -116,7 +116,7 @@ impl Emulator {
     /// The events of the current program, whose bits of MMCR0 are `user`, come to this CPU's PMU,
     /// which is stopped. Returns the bits with which it is to start.
     #[inline]
-    pub(super) fn switch_in(&self, this_cpu: &ThisCpu<'_>, user: Mmcr0) -> Mmcr0 {
+    pub(super) fn switch_in(&self, this_cpu: &ThisCpu, user: Mmcr0) -> Mmcr0 {
         match &self.0 {
             Some(delivery) => delivery.switch_in(this_cpu, user),
             None => user,

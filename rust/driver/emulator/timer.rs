@@ -58,7 +58,7 @@ impl CheckTimers {
     }
 
     /// Has the alert of this CPU's program checked within [`FIRST_CHECK_NS`].
-    pub(super) fn start(&self, this_cpu: &ThisCpu<'_>, in_nmi: bool) {
+    pub(super) fn start(&self, this_cpu: &ThisCpu, in_nmi: bool) {
         // CAST: A CPU's number fits any integer.
         let Some(timer) = self.0.get(this_cpu.id().as_u32() as usize) else {
             return;
@@ -143,18 +143,15 @@ impl HrTimerCallback for CheckTimer {
     type Pointer<'a> = Pin<&'a Self>;
 
     fn run(this: Pin<&Self>, _context: HrTimerCallbackContext<'_, Self>) -> HrTimerRestart {
-        let mut pause_ns = None;
-        // SAFETY: Interrupts are off in the timer's interrupt.
-        if let Some(this_cpu) = unsafe { this.cpus.this_cpu() } {
+        let check = |this_cpu: &ThisCpu| {
             let local = local_pmu(this_cpu.irqs_off());
             let _masked = MaskedPmis::new(&local);
-            let next = check(&this_cpu, interrupted_program(&local));
+            let next = check(this_cpu, interrupted_program(&local));
             // The timer of a CPU that went offline fires on another one, whose own timer goes on.
-            if this_cpu.id().as_u32() == this.cpu {
-                pause_ns = next;
-            }
-        }
-        if let Some(ns) = pause_ns {
+            next.filter(|_| this_cpu.id().as_u32() == this.cpu)
+        };
+        // SAFETY: Interrupts are off in the timer's interrupt.
+        if let Some(ns) = unsafe { this.cpus.with_this_cpu(check) } {
             this.start(ns);
         }
         HrTimerRestart::NoRestart

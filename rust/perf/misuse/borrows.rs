@@ -6,7 +6,6 @@
 use super::cpu_state::{
     local_pmu,
     CpuContexts,
-    ExclusiveState,
     ThisCpu, //
 };
 use crate::{
@@ -22,28 +21,31 @@ use crate::{
 };
 
 /// An event is used after interrupts are on again, when it may be closed.
-fn last_of_slots(cpus: &CpuContexts) -> Option<&Event> {
+fn last_of_slots(cpus: &CpuContexts) {
+    let mut kept = None;
     // SAFETY: None, the function is never called.
-    let this_cpu = unsafe { cpus.this_cpu() }?;
-    this_cpu.slots().get(0) //~ E0515
+    unsafe { cpus.with_this_cpu(|this_cpu| kept = this_cpu.slots().get(0)) }; //~ E0521
+    let _ = kept.map(|event| event.hw().code());
 }
 
 /// So is the state of a CPU that one may have left.
-fn state(cpus: &CpuContexts) -> Option<&ExclusiveState> {
+fn state(cpus: &CpuContexts) {
+    let mut kept = None;
     // SAFETY: As above.
-    let this_cpu = unsafe { cpus.exclusive_cpu() }?;
-    Some(this_cpu.state()) //~ E0515
+    unsafe { cpus.with_exclusive_cpu(|this_cpu| kept = Some(this_cpu.state())) }; //~ E0521
+    let _ = kept.map(|state| state.ebb.get());
 }
 
 /// So is what shows that they are off.
-fn freeze(cpus: &CpuContexts) -> Option<LocalPmu<'_>> {
+fn freeze(cpus: &CpuContexts) {
+    let mut kept = None;
     // SAFETY: As above.
-    let this_cpu = unsafe { cpus.this_cpu() }?;
-    Some(local_pmu(this_cpu.irqs_off())) //~ E0515
+    unsafe { cpus.with_this_cpu(|this_cpu| kept = Some(local_pmu(this_cpu.irqs_off()))) }; //~ E0521
+    let _ = kept.map(|local| local.clear_bhrb());
 }
 
 /// A callback keeps an event for later.
-fn keep<'a>(this_cpu: &ThisCpu<'_>, kept: &mut Option<&'a Event>) {
+fn keep<'a>(this_cpu: &ThisCpu, kept: &mut Option<&'a Event>) {
     *kept = this_cpu.slots().get(0); //~ E0621
 }
 

@@ -43,14 +43,14 @@ fn event_init(event: &NewEvent<'_>) {
     event.hw_mut().set_idx(3);
 }
 
-fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
+fn stop(this_cpu: &ThisCpu, event: &Event) {
     let hw = event.hw_mut(this_cpu.irqs_off());
     hw.set_idx(3);
     hw.set_prev_count(0);
     hw.update_userpage();
 }
 
-fn add(this_cpu: &ExclusiveCpu<'_>, event: &Event) {
+fn add(this_cpu: &ExclusiveCpu, event: &Event) {
     this_cpu.state().ebb.set(true);
     event.hw_mut(this_cpu.irqs_off()).set_idx(3);
 }
@@ -85,24 +85,20 @@ fn sent() {
 
 fn last_of_slots(cpus: &CpuContexts) -> Option<u64> {
     // SAFETY: None, the function is never called.
-    let this_cpu = unsafe { cpus.this_cpu() }?;
-    this_cpu.slots().get(0).map(|event| event.hw().code())
+    unsafe { cpus.with_this_cpu(|this_cpu| Some(this_cpu.slots().get(0)?.hw().code())) }
 }
 
-fn state(cpus: &CpuContexts) -> Option<bool> {
+fn state(cpus: &CpuContexts) -> bool {
     // SAFETY: As above.
-    let this_cpu = unsafe { cpus.exclusive_cpu() }?;
-    Some(this_cpu.state().ebb.get())
+    unsafe { cpus.with_exclusive_cpu(|this_cpu| this_cpu.state().ebb.get()) }
 }
 
-fn freeze(cpus: &CpuContexts) -> Option<()> {
+fn freeze(cpus: &CpuContexts) {
     // SAFETY: As above.
-    let this_cpu = unsafe { cpus.this_cpu() }?;
-    local_pmu(this_cpu.irqs_off()).clear_bhrb();
-    Some(())
+    unsafe { cpus.with_this_cpu(|this_cpu| local_pmu(this_cpu.irqs_off()).clear_bhrb()) };
 }
 
-fn keep<'a>(this_cpu: &'a ThisCpu<'_>, kept: &mut Option<&'a Event>) {
+fn keep<'a>(this_cpu: &'a ThisCpu, kept: &mut Option<&'a Event>) {
     *kept = this_cpu.slots().get(0);
 }
 

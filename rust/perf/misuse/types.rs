@@ -41,7 +41,7 @@ fn event_init(event: &NewEvent<'_>) {
 }
 
 /// A callback that may interrupt others reaches what they may be in the middle of changing.
-fn stop(this_cpu: &ThisCpu<'_>, event: &Event) {
+fn stop(this_cpu: &ThisCpu, event: &Event) {
     this_cpu.state().ebb.set(true); //~ E0599
     event.hw().set_idx(3); //~ E0599
 }
@@ -73,6 +73,6 @@ fn watch() -> Result<Hotplug> {
 }
 
 /// What shows that interrupts are off goes to another thread.
-fn sent(this_cpu: ThisCpu<'static>) {
+fn sent(this_cpu: &ThisCpu) {
     is_send(this_cpu); //~ E0277
 }
