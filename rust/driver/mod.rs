@@ -65,6 +65,7 @@ use crate::{
         thread::RegisterSet, //
     }, //
 };
+use core::iter;
 use cpu_state::{
     ExclusiveCpu,
     ExclusiveState,
@@ -78,7 +79,10 @@ use kernel::{
     sync::Arc, //
 };
 use requests::Requests;
-use solved_groups::SolvedGroups;
+use solved_groups::{
+    Solved,
+    SolvedGroups, //
+};
 
 /// The driver, one for the machine.
 #[pin_data]
@@ -138,23 +142,11 @@ impl Driver {
         }
     }
 
-    /// Whether the CPU's events can count together.
-    #[inline]
-    fn fit_together(&self, this_cpu: &ExclusiveCpu) -> Result<(), isa207::Refusal> {
-        let (slots, state) = (this_cpu.slots(), this_cpu.state());
-        let solved = state.solved_groups.find(slots.len(), slots.iter());
-        if solved.is_some() {
-            state.solved.set(solved);
-            return Ok(());
-        }
-        self.fit(this_cpu, None)
-    }
-
     /// Whether the CPU's events and `new` can count together.
     #[cold]
-    fn fit(&self, this_cpu: &ExclusiveCpu, new: Option<&Event>) -> Result<(), isa207::Refusal> {
-        let events = Iterator::chain(this_cpu.slots().iter(), new);
-        let len = this_cpu.slots().len() + usize::from(new.is_some());
+    fn fit(&self, this_cpu: &ExclusiveCpu, new: &Event) -> Result<(), isa207::Refusal> {
+        let events = Iterator::chain(this_cpu.slots().iter(), iter::once(new));
+        let len = this_cpu.slots().len() + 1;
         let solved_groups = &this_cpu.state().solved_groups;
         if solved_groups.find(len, events.clone()).is_some() {
             return Ok(());
@@ -167,24 +159,29 @@ impl Driver {
         Ok(())
     }
 
-    /// Finds counters for the CPU's events, and computes the register images.
-    fn assign(&self, this_cpu: &ExclusiveCpu) -> Result<Assignment, isa207::Refusal> {
-        let events = this_cpu.slots().iter();
-        let len = this_cpu.slots().len();
-        let solved_groups = &this_cpu.state().solved_groups;
-        let solved = this_cpu.state().solved.get();
-        let solved = solved.or_else(|| solved_groups.find(len, events.clone()));
-        if let Some(assignment) = solved.and_then(|solved| solved_groups.get(solved)) {
-            this_cpu.state().solved.set(solved);
-            return Ok(assignment);
-        }
+    /// Finds counters for the CPU's events, unless they are known, and the register images.
+    #[inline]
+    fn solve(&self, this_cpu: &ExclusiveCpu) -> Result<Solved, isa207::Refusal> {
+        let (slots, state) = (this_cpu.slots(), this_cpu.state());
+        let find = || state.solved_groups.find(slots.len(), slots.iter());
+        let solved = match state.solved.get().or_else(find) {
+            Some(solved) => solved,
+            None => self.solve_anew(this_cpu)?,
+        };
+        state.solved.set(Some(solved));
+        Ok(solved)
+    }
+
+    /// Finds counters for events that are none of the groups solved last.
+    #[inline(never)]
+    fn solve_anew(&self, this_cpu: &ExclusiveCpu) -> Result<Solved, isa207::Refusal> {
+        let (events, state) = (this_cpu.slots().iter(), this_cpu.state());
         let assignment = match self.model.assign(events.clone().map(event::demand)) {
             Ok(assignment) => assignment,
-            Err(why) => self.assign_other_codes(solved_groups, events.clone(), why)?,
+            Err(why) => self.assign_other_codes(&state.solved_groups, events.clone(), why)?,
         };
-        let solved = this_cpu.state().store(len, events, assignment);
-        this_cpu.state().solved.set(solved);
-        Ok(assignment)
+        let solved = state.store(this_cpu.slots().len(), events, assignment);
+        solved.ok_or(isa207::Refusal::TooManyEvents)
     }
 
     /// Finds counters for events that cannot count together by the codes asked for. `why` is what

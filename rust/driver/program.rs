@@ -112,19 +112,22 @@ impl Driver {
         if self.machine.hypervisor_mode {
             left.forget_mmcra();
         }
-        let mut loaded = 0;
-        if this_cpu.state().events_changed.get() {
+        let negative = if this_cpu.state().events_changed.get() {
             // First: a CPU that has come up since it was disabled may not be used until then.
             self.turn_on(this_cpu, &local);
             let resumed = self.resume(this_cpu, &local);
-            let Some(counters) = resumed.or_else(|| self.program(this_cpu, &local)) else {
+            let Some(negative) = resumed.or_else(|| self.program(this_cpu, &local)) else {
                 return;
             };
-            loaded = counters;
-        } else if self.machine.hypervisor_mode {
-            // A stop state of POWER9 may have damaged MMCR1 (`Documentation/internals.md`).
-            Mmcr1::write(this_cpu.state().mmcr.get().mmcr1);
-        }
+            negative
+        } else {
+            if self.machine.hypervisor_mode {
+                // A stop state of POWER9 may have damaged MMCR1 (`Documentation/internals.md`).
+                Mmcr1::write(this_cpu.state().mmcr.get().mmcr1);
+            }
+            let mut counters = this_cpu.slots().iter().filter_map(counter);
+            counters.any(|index| pmu::read_pmc(index) >= pmu::NEGATIVE)
+        };
 
         let mmcr = this_cpu.state().mmcr.get();
         let mmcra = Mmcra::from(mmcr.mmcra);
@@ -134,11 +137,7 @@ impl Driver {
         let mut mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
         if this_cpu.state().ebb.get() {
             mmcr0 = ebb::switch_in(self, this_cpu, &mmcr, mmcr0);
-        } else if this_cpu
-            .slots()
-            .iter()
-            .any(|event| is_negative(event, loaded))
-        {
+        } else if negative {
             // `pmu_disable` dropped the alert, and POWER8 raises no other for a counter that is
             // negative already. Later processors do; then one PMI serves both.
             local.set_pmi_pending();
@@ -164,10 +163,9 @@ impl Driver {
         }
     }
 
-    /// Puts events back on the PMU that left it, if nobody has programmed it since. Returns the
-    /// counters, a bit each, that hold the `prev_count` of their events; `None` if the PMU holds
-    /// something else.
-    fn resume(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> Option<u8> {
+    /// Puts events back on the PMU that left it, if nobody has programmed it since. Returns whether
+    /// a counter is negative; `None` if the PMU holds something else.
+    fn resume(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> Option<bool> {
         let state = this_cpu.state();
         let left = &state.left;
         if !left.is_programmed(state.solved.get()) {
@@ -185,14 +183,15 @@ impl Driver {
                 return None;
             }
         }
-        let mut loaded = 0;
+        let mut negative = false;
         for (event, index) in slots().zip(left.counters()) {
-            if counter(event).is_none() {
+            if counter(event).is_some() {
+                negative |= pmu::read_pmc(index) >= pmu::NEGATIVE;
+            } else {
                 if !ebb {
-                    reload_counter(this_cpu, event, index);
+                    negative |= reload_counter(this_cpu, event, index) >= pmu::NEGATIVE;
                 }
                 place(this_cpu, event, index);
-                loaded |= 1 << index;
             }
         }
         left.take_stale();
@@ -204,13 +203,13 @@ impl Driver {
             branch::clear_stale(this_cpu, local);
         }
         set_prompt(this_cpu, local, !ebb && self.prompt);
-        Some(loaded)
+        Some(negative)
     }
 
-    /// Programs the frozen PMU with the events in the CPU's slots. Returns the counters, a bit
-    /// each, that hold the `prev_count` of their events; `None` if the PMU must stay disabled.
+    /// Programs the frozen PMU with the events in the CPU's slots. Returns whether a counter is
+    /// negative; `None` if the PMU must stay disabled.
     #[inline(never)]
-    fn program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> Option<u8> {
+    fn program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> Option<bool> {
         let assignment = self.assignment(this_cpu)?;
         let left = &this_cpu.state().left;
         let held_mmcr3 = left.is_known().then_some(this_cpu.state().mmcr.get().mmcr3);
@@ -261,25 +260,28 @@ impl Driver {
         for (event, index) in events_with_counters() {
             unload_counter(this_cpu, event, index);
         }
-        let mut loaded = 0;
+        let mut negative = false;
         for (event, index) in events_with_counters() {
-            if counter(event).is_none() {
-                load_counter(this_cpu, event, index, ebb);
-                loaded |= 1 << index;
-            }
+            let value = if counter(event).is_some() {
+                pmu::read_pmc(index)
+            } else {
+                load_counter(this_cpu, event, index, ebb)
+            };
+            negative |= value >= pmu::NEGATIVE;
         }
         // A program can read and write all.
         let stale = left.take_stale() | if ebb { !0 } else { 0 };
         clear_counters(unused_counters & stale);
-        Some(loaded)
+        Some(negative)
     }
 
     /// The assignment for the CPU's events.
     fn assignment(&self, this_cpu: &ExclusiveCpu) -> Option<Assignment> {
         // Without a transaction the events are what others left of a set that was found to fit.
-        let assignment = self.assign(this_cpu);
-        match assignment.or_else(|_| self.assign_rest(this_cpu)) {
-            Ok(assignment) => Some(assignment),
+        let solved_groups = &this_cpu.state().solved_groups;
+        let solved = self.solve(this_cpu).map(|solved| solved_groups.get(solved));
+        match solved.or_else(|_| self.assign_rest(this_cpu).map(Some)) {
+            Ok(assignment) => assignment,
             Err(refusal) => {
                 // What is left of a set that fits always counts on, so this is a bug. The PMU stays
                 // disabled.
@@ -288,20 +290,6 @@ impl Driver {
             }
         }
     }
-}
-
-/// Whether an event's counter is negative. `loaded` are the counters, a bit each, that hold their
-/// event's `prev_count`.
-fn is_negative(event: &Event, loaded: u8) -> bool {
-    counter(event).is_some_and(|index| {
-        let value = if loaded & 1 << index == 0 {
-            pmu::read_pmc(index)
-        } else {
-            // CAST: A counter's value.
-            event.hw().prev_count() as u32
-        };
-        value >= pmu::NEGATIVE
-    })
 }
 
 /// Tells the kernel whether PMIs of this CPU are to be prompt, if it does not know.
@@ -322,8 +310,8 @@ fn unload_counter(this_cpu: &ExclusiveCpu, event: &Event, index: usize) {
     }
 }
 
-/// Puts an event on the counter `index`.
-fn load_counter(this_cpu: &ThisCpu, event: &Event, index: usize, ebb: bool) {
+/// Puts an event on the counter `index`. Returns the counter's value.
+fn load_counter(this_cpu: &ThisCpu, event: &Event, index: usize, ebb: bool) -> u32 {
     let value = if ebb {
         ebb::initial_value(this_cpu, event)
     } else {
@@ -333,21 +321,24 @@ fn load_counter(this_cpu: &ThisCpu, event: &Event, index: usize, ebb: bool) {
     hw.set_prev_count(value.into());
     pmu::write_pmc(index, value);
     place(this_cpu, event, index);
+    value
 }
 
-/// Starts the counter `index` for an event that left it, where it stopped if it only counts.
-fn reload_counter(this_cpu: &ExclusiveCpu, event: &Event, index: usize) {
+/// Starts the counter `index` for an event that left it, where it stopped if it only counts. Returns
+/// the counter's value.
+fn reload_counter(this_cpu: &ExclusiveCpu, event: &Event, index: usize) -> u32 {
     let left = this_cpu.state().left.value(index);
     let hw = event.hw_mut(this_cpu.irqs_off());
     let counts_on = hw.state() == CounterState::Running && hw.sample_period() == 0;
     if counts_on && hw.prev_count() == left.into() {
-        return;
+        return left;
     }
     let value = count::initial_value(this_cpu, event);
     hw.set_prev_count(value.into());
     if value != left {
         pmu::write_pmc(index, value);
     }
+    value
 }
 
 /// Notes that an event is on the counter `index`.

@@ -41,7 +41,7 @@ impl Driver {
         }
         // perf core adds events only in transactions today, but its interface allows others.
         if !this_cpu.state().in_transaction.get() {
-            self.fit(this_cpu, Some(event)).map_err(|_| EAGAIN)?;
+            self.fit(this_cpu, event).map_err(|_| EAGAIN)?;
         }
         this_cpu.state().set_changed();
         branch::event_added(this_cpu, event);
@@ -73,7 +73,7 @@ impl Driver {
     #[inline]
     pub(super) fn commit_txn(&self, this_cpu: &ExclusiveCpu) -> Result {
         if this_cpu.state().in_transaction.get() {
-            self.fit_together(this_cpu).map_err(|_| EAGAIN)?;
+            self.solve(this_cpu).map_err(|_| EAGAIN)?;
             this_cpu.state().in_transaction.set(false);
         }
         Ok(())
