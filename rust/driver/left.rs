@@ -18,6 +18,7 @@ use super::{
 use crate::{
     isa207::{
         Assignment,
+        Pmcs,
         COUNTERS, //
     },
     perf::{
@@ -41,7 +42,7 @@ pub(super) struct Left {
     /// The solution that the control registers are of, if it is known.
     programmed: Cell<Option<Solved>>,
     /// The counter of each slot in that solution.
-    counters: [Cell<u8>; COUNTERS],
+    pmcs: Cell<Pmcs>,
     /// The values of counters that events left since the PMU last ran.
     values: [Cell<u32>; COUNTERS],
     /// The counters, a bit each, that hold values which later events must not see or count on.
@@ -79,10 +80,7 @@ impl Left {
     /// Notes that the PMU is programmed with `assignment`, which is kept as `solved`.
     pub(super) fn programmed(&self, solved: Option<Solved>, assignment: &Assignment) {
         self.programmed.set(solved);
-        for (counter, pmc) in self.counters.iter().zip(assignment.pmcs()) {
-            // CAST: One of six counters.
-            counter.set(pmc.index() as u8);
-        }
+        self.pmcs.set(assignment.pmcs);
     }
 
     /// Whether the control registers are those that the PMU was last programmed with.
@@ -99,8 +97,8 @@ impl Left {
 
     /// The counter of each slot, while [`Left::is_programmed`].
     #[inline]
-    pub(super) fn counters(&self) -> impl Iterator<Item = usize> + '_ {
-        self.counters.iter().map(|counter| counter.get().into())
+    pub(super) fn counters(&self) -> impl Iterator<Item = usize> {
+        self.pmcs.get().iter().map(|pmc| pmc.index())
     }
 
     /// Notes that the PMU is started.

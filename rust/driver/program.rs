@@ -253,7 +253,7 @@ impl Driver {
         }
 
         let events_with_counters = || {
-            let counters = assignment.pmcs().iter().map(|pmc| pmc.index());
+            let counters = assignment.pmcs.iter().map(|pmc| pmc.index());
             this_cpu.slots().iter().zip(counters)
         };
         // Two passes: an event may get the counter that another one is leaving.
@@ -324,8 +324,8 @@ fn load_counter(this_cpu: &ThisCpu, event: &Event, index: usize, ebb: bool) -> u
     value
 }
 
-/// Starts the counter `index` for an event that left it, where it stopped if it only counts. Returns
-/// the counter's value.
+/// Starts the counter `index` for an event that left it, where it stopped if it only counts.
+/// Returns the counter's value.
 fn reload_counter(this_cpu: &ExclusiveCpu, event: &Event, index: usize) -> u32 {
     let left = this_cpu.state().left.value(index);
     let hw = event.hw_mut(this_cpu.irqs_off());
@@ -351,7 +351,7 @@ fn place(this_cpu: &ThisCpu, event: &Event, index: usize) {
 
 /// The counters that no event is on, a bit each.
 fn unused_counters(assignment: &Assignment) -> u8 {
-    let used = assignment.pmcs().iter().map(|pmc| 1 << pmc.index());
+    let used = assignment.pmcs.iter().map(|pmc| 1 << pmc.index());
     !used.fold(0, |all, bit: u8| all | bit)
 }
 

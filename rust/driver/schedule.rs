@@ -30,12 +30,7 @@ use kernel::prelude::*;
 impl Driver {
     /// See [`crate::perf::Pmu::add`].
     #[inline]
-    pub(super) fn add(
-        &self,
-        this_cpu: &ExclusiveCpu,
-        event: &Event,
-        flags: EventFlags,
-    ) -> Result {
+    pub(super) fn add(&self, this_cpu: &ExclusiveCpu, event: &Event, flags: EventFlags) -> Result {
         if this_cpu.slots().len() >= COUNTERS {
             return Err(EAGAIN);
         }

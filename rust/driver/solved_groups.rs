@@ -28,7 +28,7 @@ const WAYS: usize = 2;
 struct SolvedGroup {
     /// The events' numbers, in order. Unused ones are 0, which is no event's.
     ids: [Cell<u64>; COUNTERS],
-    assignment: Cell<Option<Assignment>>,
+    assignment: Cell<Assignment>,
 }
 
 /// Where a solution is kept, until it is replaced.
@@ -67,7 +67,7 @@ impl SolvedGroups {
     #[inline]
     pub(super) fn get(&self, solved: Solved) -> Option<Assignment> {
         let (size, way) = (usize::from(solved.0) / WAYS, usize::from(solved.0) % WAYS);
-        self.by_size.get(size)?.get(way)?.assignment.get()
+        Some(self.by_size.get(size)?.get(way)?.assignment.get())
     }
 
     /// Keeps the solution for these `len` events, in place of one of the same size.
@@ -86,7 +86,7 @@ impl SolvedGroups {
         for (id, event) in group.ids.iter().zip(events) {
             id.set(event.id());
         }
-        group.assignment.set(Some(assignment));
+        group.assignment.set(assignment);
         Some(Solved((size * WAYS + way) as u8))
     }
 

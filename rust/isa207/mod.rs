@@ -124,6 +124,7 @@ pub use sample::{
 pub use solve::{
     assignment::{
         Assignment,
+        Pmcs,
         Solution, //
     },
     demand::Demand,

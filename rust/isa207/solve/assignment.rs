@@ -12,24 +12,45 @@ use super::{
     },
     mmcr::Mmcr, //
 };
-use core::ops::Deref;
+use core::{
+    iter,
+    ops::Deref, //
+};
 
-/// The counters of a group's events, and the control registers for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Assignment {
-    /// Number of events; the array's entries from there on mean nothing.
-    pub(super) len: u8,
-    pub(super) pmcs: [Pmc; COUNTERS],
-    /// Images of the control registers.
-    pub mmcr: Mmcr,
+/// The counters of a group's events, in the order of the group.
+///
+/// A byte has an event's counter, 1 for PMC1, the lowest that of the first event; 0 ends them. So
+/// they are copied as one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pmcs(u64);
+
+impl Pmcs {
+    /// Puts the counter of event `index` in, the events before it being in.
+    #[inline]
+    pub(super) fn set(&mut self, index: usize, pmc: Pmc) {
+        // CAST: Small numbers.
+        self.0 |= (pmc.number() as u64).wrapping_shl(8u32.wrapping_mul(index as u32));
+    }
+
+    /// The counters.
+    #[inline]
+    pub fn iter(self) -> impl Iterator<Item = Pmc> + Clone {
+        let mut left = self.0;
+        iter::from_fn(move || {
+            let pmc = Pmc::from_number(left & 0xff);
+            left >>= 8;
+            pmc
+        })
+    }
 }
 
-impl Assignment {
-    /// Each event's counter, in the order of the group.
-    #[inline]
-    pub fn pmcs(&self) -> &[Pmc] {
-        self.pmcs.get(..self.len.into()).unwrap_or(&[])
-    }
+/// The counters of a group's events, and the control registers for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Assignment {
+    /// Each event's counter.
+    pub pmcs: Pmcs,
+    /// Images of the control registers.
+    pub mmcr: Mmcr,
 }
 
 /// A solved group.
@@ -43,8 +64,7 @@ impl Solution {
     /// Each event's counter, and the code that it counts there: the one asked for or an
     /// alternative. In the order of the requests.
     pub fn placements(&self) -> impl Iterator<Item = (Pmc, EventCode)> + '_ {
-        let both = self.pmcs().iter().zip(self.codes.iter());
-        both.map(|(&pmc, &code)| (pmc, code))
+        self.pmcs.iter().zip(self.codes.iter().copied())
     }
 }
 

@@ -22,6 +22,7 @@ use super::{
     },
     assignment::{
         Assignment,
+        Pmcs,
         Solution, //
     },
     constraint::Constraints,
@@ -149,24 +150,22 @@ impl CpuModel {
         all: &Constraints,
     ) -> Result<Assignment, Refusal> {
         let mut images = Images::default();
-        let mut pmcs = [Pmc::Pmc1; COUNTERS];
-        let mut len: u8 = 0;
+        let mut pmcs = Pmcs::default();
         let mut taken = all.named_pmcs();
-        for (pmc, demand) in pmcs.iter_mut().zip(demands) {
+        for (index, demand) in (0..COUNTERS).zip(demands) {
             // INVARIANT: constraints that hold together are of at most four events on PMC1 to
             // PMC4, so one of these is free for each event that names none. Nor are there more
             // than two others.
-            *pmc = match demand.named_pmc() {
+            let pmc = match demand.named_pmc() {
                 Some(named) => named,
                 None => Pmc::lowest(!taken & Constraints::PROGRAMMABLE_PMCS)
                     .ok_or(Refusal::ProgrammableCountersFull)?,
             };
             taken |= pmc.bit();
-            len = len.wrapping_add(1);
-            images.add(self, &demand, *pmc);
+            pmcs.set(index, pmc);
+            images.add(self, &demand, pmc);
         }
         Ok(Assignment {
-            len,
             pmcs,
             mmcr: images.finish(self),
         })
