@@ -3,9 +3,9 @@
 //! Adding events to a CPU's PMU and deleting them, while it is disabled.
 //!
 //! perf core adds the events of a group in a transaction: [`Driver::add`] only collects them, and
-//! [`Driver::commit_txn`] checks that all can count together. `pmu_enable` finds the counters, once
-//! for all groups that were added. A transaction that is cancelled needs no undoing: perf core
-//! deletes its events again.
+//! [`Driver::commit_txn`] finds counters for all events of the CPU, which `pmu_enable` programs. A
+//! transaction that is cancelled needs no undoing: perf core deletes its events again, and what was
+//! found for them stays true.
 
 use super::{
     branch,
@@ -68,7 +68,10 @@ impl Driver {
     #[inline]
     pub(super) fn commit_txn(&self, this_cpu: &ExclusiveCpu) -> Result {
         if this_cpu.state().in_transaction.get() {
-            self.solve(this_cpu).map_err(|_| EAGAIN)?;
+            // Empty: a software event leads, and its members that count here are off or closed.
+            if this_cpu.slots().len() > 0 {
+                self.solve(this_cpu).map_err(|_| EAGAIN)?;
+            }
             this_cpu.state().in_transaction.set(false);
         }
         Ok(())

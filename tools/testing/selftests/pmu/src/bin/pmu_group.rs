@@ -2,6 +2,7 @@
 //! Groups: their members are on the PMU together or not at all, are read as
 //! one, and follow their leader.
 
+use ktap::process::give_way;
 use perf_event::sys::PERF_COUNT_SW_TASK_CLOCK;
 use pmu_selftests::prelude::*;
 
@@ -216,8 +217,40 @@ fn software_leader() -> Outcome {
     Ok(())
 }
 
+/// A software leader counts on over switches when `stop` has left nothing to count beside it.
+fn leader_goes_on<T>(stop: fn(Event) -> perf_event::Result<T>) -> Outcome {
+    let clock = || Attr::software(PERF_COUNT_SW_TASK_CLOCK);
+    for attr in [clock(), clock().pinned(true)] {
+        let leader = attr.open()?;
+        let member = Attr::instructions().open_with(&leader)?;
+        leader.enable()?;
+        let _member = stop(member)?;
+        give_way();
+        let before = leader.read()?.value;
+        work::run(WORK);
+        let after = leader.read()?.value;
+        check!(after > before, "{before} ns, then {after} ns");
+    }
+    Ok(())
+}
+
+fn software_leader_of_closed() -> Outcome {
+    leader_goes_on(|member| {
+        drop(member);
+        Ok(())
+    })
+}
+
+fn software_leader_of_stopped() -> Outcome {
+    leader_goes_on(|member| {
+        member.disable()?;
+        Ok(member)
+    })
+}
+
 ktap::main! {
     equal_events_count_alike, read_in_order_with_ids, full_pmu, member_alone_stops,
     nothing_without_leader, members_added_while_counting, reset_whole_group, closed_member,
-    closed_leader, closed_leader_on_the_bus, software_leader,
+    closed_leader, closed_leader_on_the_bus, software_leader, software_leader_of_closed,
+    software_leader_of_stopped,
 }
