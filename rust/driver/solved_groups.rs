@@ -20,8 +20,8 @@ use crate::{
 };
 use core::cell::Cell;
 
-/// The sets of events that are kept of each size: those of a task and of another that it takes turns
-/// with. Groups that share a CPU are a set after each transaction, with one more each time.
+/// The sets of events that are kept of each size: those of a task and of another that it takes
+/// turns with. Groups that share a CPU are a set after each transaction, with one more each time.
 const WAYS: usize = 2;
 
 /// A group with its solution.
