@@ -22,8 +22,11 @@ EMULATOR = "6driver8emulator"
 # The system call by which pmu_paths marks where a section begins and ends.
 MARK = "sys_ppc64_personality"
 HYPERCALLS = re.compile(r"plpar_hcall")
-# Of the handler of EBBs: the library's functions and that of pmu_paths.
-HANDLER = re.compile(r"ebb_entry|ebb_reload|ebb_bench_handler|_3ebb(7context|6thread|8progress|5entry|5fixup)")
+# Of the handlers of EBBs: the library's functions, that of pmu_paths, and those of ebbprof.
+HANDLER = re.compile(
+    r"ebb_entry|ebb_reload|ebb_bench_handler|_3ebb(7context|6thread|8progress|5entry|5fixup)"
+    r"|ebbprof_sample|7handler9make_room"
+)
 # Where a module may be.
 MODULES = (0xC008_0000_0000_0000, 0xC00A_0000_0000_0000)
 
@@ -110,7 +113,7 @@ def kernel_code(tree):
 
 
 def program_code(path):
-    """The handler of EBBs in pmu_paths."""
+    """The handlers of EBBs in pmu_paths."""
     return list(functions(Elf(path), lambda symbol: "handler" if HANDLER.search(symbol.name) else None))
 
 

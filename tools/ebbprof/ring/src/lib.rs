@@ -31,8 +31,8 @@ pub const VARIABLE: &str = "EBBPROF";
 pub const SAMPLE: u64 = 2;
 /// Where the number of further words is in the first.
 pub const MORE_SHIFT: u32 = 56;
-/// The most further words.
-pub const MOST_FRAMES: u64 = 127;
+/// The most further words: an even number, as the handler takes the frames by two.
+pub const MOST_FRAMES: u64 = 126;
 /// Words behind a ring, for a sample that begins in it. The next one begins behind its own words,
 /// counted from the ring's start.
 pub const OVERHANG: u64 = 256;
@@ -68,7 +68,7 @@ pub struct Control {
     pub ring: u64,
     /// Counts from one sample to the next.
     pub period: u64,
-    /// Most further words of a sample with its callers; 0 of samples without.
+    /// Most further words of a sample with its callers, an even number; 0 of samples without.
     pub frames: u64,
     /// The event's name, then zeroes.
     pub event: [u8; TEXT],

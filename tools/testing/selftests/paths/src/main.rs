@@ -16,6 +16,8 @@
 
 mod branches;
 mod calls;
+mod memory;
+mod profiler;
 mod samples;
 mod section;
 mod switch;
@@ -87,6 +89,7 @@ fn main() -> ExitCode {
     paths.extend(calls::paths());
     paths.extend(samples::paths());
     paths.extend(branches::paths());
+    paths.extend(profiler::paths());
     let wanted: Vec<String> = std::env::args().skip(1).collect();
     if wanted == ["--list"] {
         paths.iter().for_each(|path| println!("{}", path.name));

@@ -92,7 +92,7 @@ fn samples(what: u64, work: fn(u64) -> Outcome) -> Result<Walk, Failure> {
 }
 
 /// Skips what the machine does not have.
-fn lacking(error: std::io::Error) -> Failure {
+pub fn lacking(error: std::io::Error) -> Failure {
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => Failure::Skip("not on this machine".into()),
         _ => error.into(),
