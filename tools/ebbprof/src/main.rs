@@ -10,6 +10,7 @@ mod check;
 mod clock;
 mod collapsed;
 mod compare;
+mod eviction;
 mod image;
 mod memory;
 mod perfdata;

@@ -146,6 +146,18 @@ impl SlotView<'_> {
         (length != 0).then(|| text(&copy(&raw const self.slot.reason, length)))
     }
 
+    /// The thread's descriptor of its event and the event's id, once samples are taken.
+    pub fn event(&self) -> Option<(i32, u64)> {
+        let descriptor = self.slot.descriptor.load(Acquire).checked_sub(1)?;
+        // CAST: a descriptor.
+        Some((descriptor as i32, self.slot.event.load(Relaxed)))
+    }
+
+    /// How many words of samples the thread has written.
+    pub fn written(&self) -> u64 {
+        self.slot.written.head.load(Relaxed)
+    }
+
     /// The process' executable mappings, if their version is not `known`; and the version.
     pub fn maps(&self, known: u32) -> Option<(u32, String)> {
         let version: &AtomicU32 = &self.slot.maps_version;

@@ -15,6 +15,8 @@ use crate::callers::Caller;
 use crate::callers::Callers;
 use crate::clock::Clock;
 use crate::clock::time_base;
+use crate::eviction;
+use crate::eviction::Evictions;
 use crate::memory::Memory;
 use crate::perfdata::BuildIds;
 use crate::perfdata::Mapping;
@@ -31,6 +33,7 @@ struct Sampled {
     maps_version: u32,
     lost: u64,
     refused: bool,
+    evictions: Evictions,
 }
 
 #[derive(Default)]
@@ -71,6 +74,8 @@ pub struct Processes<'a> {
     pub threads: u64,
     /// Why threads were not sampled, and how many.
     pub refused: BTreeMap<String, u64>,
+    /// What threads that are no more went without, as somebody took the PMU.
+    evicted: eviction::Total,
 }
 
 impl<'a> Processes<'a> {
@@ -86,6 +91,7 @@ impl<'a> Processes<'a> {
             samples: Vec::new(),
             threads: 0,
             refused: BTreeMap::new(),
+            evicted: eviction::Total::default(),
         }
     }
 
@@ -119,6 +125,29 @@ impl<'a> Processes<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Gives threads the PMU back that somebody has taken and left.
+    pub fn resume_evicted(&mut self) {
+        for n in 0..self.memory.used() {
+            if let Some(sampled) = &mut self.slots[n] {
+                let slot = self.memory.slot(n);
+                if let Some((descriptor, id)) = slot.event() {
+                    let event = eviction::Event {
+                        process: sampled.thread.pid,
+                        descriptor,
+                        id,
+                    };
+                    sampled.evictions.look(&event, slot.written());
+                }
+            }
+        }
+    }
+
+    /// What somebody who took the PMU has cost.
+    pub fn evicted(&self) -> eviction::Total {
+        let present = self.slots.iter().flatten();
+        present.fold(self.evicted, |all, sampled| all + sampled.evictions.total())
     }
 
     fn drain_slot(&mut self, n: usize) -> io::Result<()> {
@@ -209,6 +238,7 @@ impl<'a> Processes<'a> {
             maps_version: 0,
             lost: 0,
             refused: false,
+            evictions: Evictions::default(),
         })
     }
 
@@ -229,9 +259,11 @@ impl<'a> Processes<'a> {
 
     /// Gives a slot back. Without `end` the thread goes on.
     fn end(&mut self, n: usize, end: Option<u64>) -> io::Result<()> {
-        let Some(Sampled { thread, .. }) = self.slots[n].take() else {
+        let Some(sampled) = self.slots[n].take() else {
             return Ok(());
         };
+        let thread = sampled.thread;
+        self.evicted = self.evicted + sampled.evictions.total();
         let slot = self.memory.slot(n);
         if let Some(end) = end {
             let tid = if slot.origin() == ring::THREAD {

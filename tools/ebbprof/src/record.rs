@@ -112,6 +112,7 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
         pauses += 1;
         if pauses % LOOK == 0 {
             processes.drain_dead()?;
+            processes.resume_evicted();
         }
         if filled < 0.25 {
             thread::sleep(PAUSE);
@@ -134,6 +135,14 @@ fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
     }
     for (reason, threads) in &processes.refused {
         eprintln!("ebbprof: {threads} threads have no samples: {reason}");
+    }
+    let evicted = processes.evicted();
+    if evicted.times != 0 {
+        eprintln!(
+            "ebbprof: somebody took the PMU {} times: no samples for {:.2} s of threads' time",
+            evicted.times,
+            evicted.duration.as_secs_f64()
+        );
     }
     let without = memory.control().without.load(Relaxed);
     if without != 0 {

@@ -88,7 +88,11 @@ pub(crate) fn begin(control: &'static Control, origin: u32) {
         slot,
     });
     match start(control, slot) {
-        Ok(session) => sampled.session = Some(session),
+        Ok(session) => {
+            // SAFETY: as before.
+            unsafe { publish(slot, &session) };
+            sampled.session = Some(session);
+        }
         // SAFETY: as before.
         Err(error) => unsafe { refuse(slot, &error) },
     }
@@ -105,6 +109,25 @@ fn start(control: &Control, slot: *mut Slot) -> Result<Session, ebb::Error> {
     // good.
     unsafe { session.start_raw(Save::Gprs, ebbprof_sample, slot.cast()) }?;
     Ok(session)
+}
+
+/// Tells `ebbprof` by which event samples are taken, for when somebody takes the PMU away.
+///
+/// # Safety
+///
+/// `slot` is the calling thread's.
+unsafe fn publish(slot: *mut Slot, session: &Session) {
+    /// `PERF_EVENT_IOC_ID`.
+    const ID: libc::c_ulong = 0x4008_2407;
+    let (descriptor, mut id) = (session.descriptor(), 0_u64);
+    // SAFETY: the call stores to the variable; the caller's contract.
+    unsafe {
+        if libc::ioctl(descriptor, ID, &raw mut id) == 0 {
+            (*slot).event.store(id, Relaxed);
+            // CAST: not negative.
+            (*slot).descriptor.store(descriptor as u32 + 1, Release);
+        }
+    }
 }
 
 /// # Safety
@@ -124,6 +147,7 @@ unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
         s.written.stack_size.store(size, Relaxed);
         s.tail.store(0, Relaxed);
         s.refused.store(0, Relaxed);
+        s.descriptor.store(0, Relaxed);
         s.end.store(0, Relaxed);
         s.origin.store(origin, Relaxed);
         // CAST: ids are positive.

@@ -124,6 +124,10 @@ pub struct Slot {
     pub name: [u8; 16],
     /// Length of `reason`: not 0 if the thread could not be sampled.
     pub refused: AtomicU32,
+    /// The thread's descriptor of its event plus 1, once samples are taken.
+    pub descriptor: AtomicU32,
+    /// The kernel's id of that event.
+    pub event: AtomicU64,
     /// Odd while `maps` is being written, and another number afterwards.
     pub maps_version: AtomicU32,
     /// Length of `maps`.

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Threads that lose the PMU to a pinned event of the CPU, as `perf stat -a -e cycles:D` has one.
+//!
+//! The kernel has the thread's event in error state from then on. The thread does not notice: no
+//! sample comes. So `ebbprof` looks at the event of each thread that has no new samples, and
+//! enables it again, by a copy of the thread's descriptor. The copy is closed at once: one that
+//! outlives an exec would have the PMU in the new program's way.
+
+use std::fs::File;
+use std::io::Read;
+use std::ops::Add;
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use std::time::Instant;
+
+/// `PERF_EVENT_IOC_ENABLE` and `PERF_EVENT_IOC_ID`.
+const ENABLE: libc::c_ulong = 0x2000_2400;
+const ID: libc::c_ulong = 0x4008_2407;
+
+/// The event of a thread.
+pub struct Event {
+    pub process: u32,
+    pub descriptor: i32,
+    pub id: u64,
+}
+
+/// An event has the PMU when its thread runs, or has lost it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Well,
+    Evicted,
+}
+
+impl Event {
+    /// The event, opened here too, unless the program has closed it.
+    fn open(&self) -> Option<File> {
+        // SAFETY: without pointers.
+        let process = unsafe { libc::syscall(libc::SYS_pidfd_open, self.process, 0) };
+        let process = own(process)?;
+        let (which, descriptor) = (process.as_raw_fd(), self.descriptor);
+        // SAFETY: without pointers.
+        let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, which, descriptor, 0) };
+        let file = File::from(own(copy)?);
+        let mut id = 0_u64;
+        // SAFETY: stores to the variable; of what is no event it does nothing.
+        let asked = unsafe { libc::ioctl(file.as_raw_fd(), ID, &raw mut id) };
+        (asked == 0 && id == self.id).then_some(file)
+    }
+}
+
+fn own(descriptor: libc::c_long) -> Option<OwnedFd> {
+    // CAST: a descriptor, or -1.
+    let descriptor = descriptor as i32;
+    // SAFETY: a system call has just opened it.
+    (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+fn state(event: &mut File) -> State {
+    // One in error state has nothing to read.
+    match event.read(&mut [0; 64]) {
+        Ok(0) => State::Evicted,
+        _ => State::Well,
+    }
+}
+
+/// How often threads lost the PMU, and how long they were without.
+#[derive(Clone, Copy, Default)]
+pub struct Total {
+    pub times: u64,
+    pub duration: Duration,
+}
+
+impl Add for Total {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            times: self.times + other.times,
+            duration: self.duration + other.duration,
+        }
+    }
+}
+
+/// The evictions of a thread.
+#[derive(Default)]
+pub struct Evictions {
+    /// What it had written at the last look.
+    written: u64,
+    /// When it was seen to be without.
+    since: Option<Instant>,
+    /// When its event was first seen well again, since it was last seen evicted.
+    well: Option<Instant>,
+    total: Total,
+}
+
+impl Evictions {
+    /// Looks whether the thread has lost the PMU, and gives it back. `written` tells whether it has
+    /// new samples.
+    pub fn look(&mut self, event: &Event, written: u64) {
+        if written != self.written {
+            self.written = written;
+            self.end();
+        } else if let Some(mut file) = event.open() {
+            let state = state(&mut file);
+            self.seen(state);
+            if state == State::Evicted {
+                // SAFETY: without pointers.
+                unsafe { libc::ioctl(file.as_raw_fd(), ENABLE, 0) };
+            }
+        }
+    }
+
+    /// An event that was enabled is well until its thread runs: perhaps somebody has the PMU still,
+    /// and it is evicted again. Only a sample ends an eviction.
+    fn seen(&mut self, state: State) {
+        let now = Instant::now();
+        match state {
+            State::Well => self.well = self.well.or(self.since.map(|_| now)),
+            State::Evicted => {
+                self.well = None;
+                if self.since.is_none() {
+                    self.since = Some(now);
+                    self.total.times += 1;
+                }
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        self.total = self.total();
+        (self.since, self.well) = (None, None);
+    }
+
+    /// Up to now, or to when the thread could have had samples again: it may have slept since.
+    pub fn total(&self) -> Total {
+        let until = self.well.unwrap_or_else(Instant::now);
+        let open = self.since.map_or(Duration::ZERO, |since| until - since);
+        Total {
+            duration: self.total.duration + open,
+            ..self.total
+        }
+    }
+}

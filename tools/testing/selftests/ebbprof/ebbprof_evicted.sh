@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# What ebbprof does when somebody takes the PMU while it records.
+#
+# Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
+
+# The tests are called by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
+. "$(dirname "$0")/ebbprof_record.sh"
+
+# Ten passes of ebbprof_work, and a prime.
+PERIOD=100003
+
+# evicted PASSES THREADS: records while somebody has a pinned event of each CPU for 0.4 s, and looks
+# whether the loss is told, and samples come before and after it.
+evicted() {
+	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_work threads "$1" "$2" 2>"$work/said" &
+	recorder=$!
+	sleep 0.3
+	perf stat -a -e cycles:D sleep 0.4 >"$work/perf" 2>&1 || fail "perf fails"
+	cat "$work/perf"
+	must wait "$recorder"
+	cat "$work/said"
+	must grep -q "^ebbprof: somebody took the PMU $2 times: no samples for " "$work/said"
+	must perf script -i "$work/data" -F time >"$work/script"
+	# The longest time without samples is that of the other event, and what was after it.
+	awk '
+		{ time = $1 + 0; if (NR == 1) first = time; else if (time - last > gap) { gap = time - last; at = last }; last = time }
+		END {
+			print "from", first, "to", last, "none for", gap, "from", at
+			exit(!(gap > 0.35 && gap < 0.8 && at - first > 0.2 && last - at - gap > 0.2))
+		}
+	' "$work/script" || fail "not one gap of 0.4 s"
+}
+
+samples_go_on() {
+	evicted 120000 1
+}
+
+command -v perf >/dev/null || skip_all "there is no perf tool"
+[ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
+run_tests samples_go_on
