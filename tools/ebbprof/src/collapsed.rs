@@ -12,7 +12,6 @@ use inferno::flamegraph;
 use crate::Failure;
 use crate::profile;
 use crate::report;
-use crate::report::base_name;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -43,11 +42,7 @@ fn stacks(path: &Path) -> Result<(Vec<String>, profile::Summary), Failure> {
         let mut stack = sample.name.replace(';', ":");
         for frame in sample.frames.iter().rev() {
             stack.push(';');
-            match &*frame.function {
-                "[unknown]" if frame.object.starts_with('[') => stack += &frame.object,
-                "[unknown]" => stack += &format!("[{}]", base_name(&frame.object)),
-                name => stack += &name.replace(';', ":"),
-            }
+            stack += &frame.label().replace(';', ":");
         }
         *counts.entry(stack).or_default() += 1;
     })?;

@@ -14,6 +14,7 @@ mod eviction;
 mod image;
 mod memory;
 mod perfdata;
+mod pprof;
 mod processes;
 mod profile;
 mod record;
@@ -46,6 +47,8 @@ enum Command {
     Collapsed(collapsed::Options),
     /// Draw a flame graph, as an SVG file for a browser
     Flame(collapsed::FlameOptions),
+    /// Write the samples as a file for pprof
+    Pprof(pprof::Options),
     /// Show what a run took more or less than another, and where
     Compare(compare::Options),
     /// Say whether programs, or this one, can be profiled here
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Report(options) => report::run(&options).map(|()| 0),
         Command::Collapsed(options) => collapsed::run(&options).map(|()| 0),
         Command::Flame(options) => collapsed::flame(&options).map(|()| 0),
+        Command::Pprof(options) => pprof::run(&options).map(|()| 0),
         Command::Compare(options) => compare::run(&options).map(|()| 0),
         Command::Check { program } => Ok(check::run(program.as_deref())),
     };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a perf.data file: its samples, with the functions that they are in.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::fs::File;
@@ -16,6 +17,7 @@ use linux_perf_data::linux_perf_event_reader::Mmap2Record;
 use linux_perf_data::linux_perf_event_reader::SampleRecord;
 
 use crate::Failure;
+use crate::report::base_name;
 use crate::symbols::Symbols;
 use crate::symbols::is_anonymous;
 
@@ -35,6 +37,17 @@ pub struct Frame {
     pub function: Rc<str>,
     /// Path of the program or library.
     pub object: Rc<str>,
+}
+
+impl Frame {
+    /// The function, or the object if it is unknown.
+    pub fn label(&self) -> Cow<'_, str> {
+        match &*self.function {
+            "[unknown]" if self.object.starts_with('[') => (&*self.object).into(),
+            "[unknown]" => format!("[{}]", base_name(&self.object)).into(),
+            name => name.into(),
+        }
+    }
 }
 
 /// What the file has beside samples.
