@@ -25,7 +25,7 @@ use crate::Path;
 use crate::Run;
 use crate::Walk;
 use crate::samples::PERIOD;
-use crate::samples::lacking;
+use crate::samples::record;
 use crate::section;
 
 /// `F_SETSIG` of the kernel's `fcntl.h`, which the libc crate lacks here.
@@ -68,24 +68,7 @@ fn perf(callers: u16) -> Result<Walk, Failure> {
     let attr = attr.sampling(PERIOD, IP | TID | TIME | CALLCHAIN);
     // The first is where it was.
     let attr = attr.with(|attr| attr.sample_max_stack = callers + 1);
-    let mut recorder = Recorder::open(attr.wakeup_events(1 << 20), 64).map_err(lacking)?;
-    Ok(Box::new(move |rounds| {
-        let less = section::measure_rest(|| work(rounds * PERIOD))?;
-        recorder.ring.take();
-        recorder.event.enable()?;
-        let ticks = section::measure(|| work(rounds * PERIOD))?;
-        recorder.event.disable()?;
-        let records = recorder.ring.take();
-        check!(
-            records.iter().all(Record::is_sample),
-            "lost or throttled samples"
-        );
-        Ok(Run {
-            rounds: records.len() as u64,
-            ticks,
-            less,
-        })
-    }))
+    record(attr, work, |_| Ok(()))
 }
 
 /// Samples that signals brought, and the address of the last.

@@ -64,6 +64,24 @@ fn samples(what: u64, work: fn(u64) -> Outcome) -> Result<Walk, Failure> {
     if what & BRANCH_STACK != 0 {
         attr = attr.branches(USER | ANY);
     }
+    record(attr, work, move |records| {
+        // The first word is their number. A few samples are of code around the loop.
+        let full = |record: &&Record| record.words[0] == BRANCHES;
+        if what == BRANCH_STACK && records.iter().filter(full).count() < records.len() / 2 {
+            let found: Vec<_> = records.iter().map(|record| record.words[0]).collect();
+            ktap::skip(format!("not {BRANCHES} branches, but {found:?}"))?;
+        }
+        Ok(())
+    })
+}
+
+/// The samples that an event with a period of [`PERIOD`] takes of the work, into a buffer, if they
+/// are as wanted.
+pub fn record(
+    attr: Attr,
+    work: fn(u64) -> Outcome,
+    wanted: impl Fn(&[Record]) -> Outcome + 'static,
+) -> Result<Walk, Failure> {
     let mut recorder = Recorder::open(attr.wakeup_events(1 << 20), 64).map_err(lacking)?;
     Ok(Box::new(move |rounds| {
         let less = section::measure_rest(|| work(rounds * PERIOD))?;
@@ -76,15 +94,9 @@ fn samples(what: u64, work: fn(u64) -> Outcome) -> Result<Walk, Failure> {
             records.iter().all(Record::is_sample),
             "lost or throttled samples"
         );
-        // The first word is their number. A few samples are of code around the loop.
-        let full = |record: &&Record| record.words[0] == BRANCHES;
-        if what == BRANCH_STACK && records.iter().filter(full).count() < records.len() / 2 {
-            let found: Vec<_> = records.iter().map(|record| record.words[0]).collect();
-            ktap::skip(format!("not {BRANCHES} branches, but {found:?}"))?;
-        }
-        let rounds = records.len() as u64;
+        wanted(&records)?;
         Ok(Run {
-            rounds,
+            rounds: records.len() as u64,
             ticks,
             less,
         })
@@ -92,7 +104,7 @@ fn samples(what: u64, work: fn(u64) -> Outcome) -> Result<Walk, Failure> {
 }
 
 /// Skips what the machine does not have.
-pub fn lacking(error: std::io::Error) -> Failure {
+fn lacking(error: std::io::Error) -> Failure {
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => Failure::Skip("not on this machine".into()),
         _ => error.into(),
