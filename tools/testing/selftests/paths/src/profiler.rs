@@ -47,11 +47,11 @@ pub fn paths() -> Vec<Path> {
 
 /// Works in a function that has been called through so many others.
 #[inline(never)]
-fn deep(depth: u64, instructions: u64) {
+fn deep(depth: u64, work: &mut dyn FnMut()) {
     if depth == 0 {
-        work::run(instructions);
+        work();
     } else {
-        deep(black_box(depth - 1), instructions);
+        deep(black_box(depth - 1), work);
     }
     // The call before is no jump.
     black_box(depth);
@@ -59,7 +59,9 @@ fn deep(depth: u64, instructions: u64) {
 
 /// Works for so many instructions.
 fn work(instructions: u64) -> Outcome {
-    deep(DEPTH, instructions);
+    deep(DEPTH, &mut || {
+        work::run(instructions);
+    });
     Ok(())
 }
 
@@ -155,10 +157,14 @@ fn ebbprof(callers: u64) -> Result<Walk, Failure> {
         let (before, head) = (session.count(), slot.written.head.load(Relaxed));
         ebb::enable().map_err(refused)?;
         let ticks = section::measure(|| {
-            ebb::pmc::unfreeze();
-            work(rounds * PERIOD)
+            // On the way there and back a sample would have fewer callers.
+            deep(DEPTH, &mut || {
+                ebb::pmc::unfreeze();
+                work::run(rounds * PERIOD);
+                ebb::pmc::freeze();
+            });
+            Ok(())
         })?;
-        ebb::pmc::freeze();
         ebb::disable();
         let came = session.count() - before;
         if came < rounds / 2 {
