@@ -14,6 +14,7 @@ use super::{
     },
     emulator::Emulator,
     event,
+    pmi_load,
     sample::PmuSnapshot, //
 };
 use crate::{
@@ -101,8 +102,10 @@ impl PmiHandler {
         handle_overflows(self.model, this_cpu, interrupted);
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
+        let end = machine::sched_clock();
+        this_cpu.pmi_load.add(start, end);
         // SAFETY: This is the handler of a PMI.
-        unsafe { perf::sample_event_took(machine::sched_clock().wrapping_sub(start)) };
+        unsafe { perf::sample_event_took(end.wrapping_sub(start)) };
     }
 }
 
@@ -149,14 +152,22 @@ fn handle_overflow(
     let mut left = count::left_after(hw.period_left(), delta);
     // CAST: perf core takes no period of 2^63 or more.
     let period = hw.sample_period() as i64;
-    let last_period = hw.last_period();
+    let mut last_period = hw.last_period();
     let over = period != 0 && left <= 0;
     if over {
         left += period;
         if left <= 0 {
-            left = period;
+            // More periods are over, as the PMI was late or the counter held back: the sample
+            // stands for them too.
+            let more = period * (1 - left / period);
+            left += more;
+            // CAST: Less than 2^32 beyond a period.
+            last_period = last_period.wrapping_add(more as u64);
         }
         hw.set_last_period(hw.sample_period());
+        if this_cpu.pmi_load.is_too_high() {
+            pmi_load::hold_back(this_cpu, event, delta);
+        }
     }
     hw.set_period_left(left);
     let start = count::initial_value(this_cpu, event);

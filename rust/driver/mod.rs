@@ -25,6 +25,7 @@ mod exec;
 mod interrupt;
 mod left;
 mod memory;
+mod pmi_load;
 mod program;
 mod refusal;
 mod requests;

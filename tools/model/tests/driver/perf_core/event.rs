@@ -176,17 +176,22 @@ impl Event {
         self.period.get().1
     }
 
-    /// A sample ends the period. Returns how long that was; `None` if it is not over.
+    /// A sample ends the period, and those that ended unseen after it. Returns how long they were
+    /// together; `None` if it is not over.
     pub fn end_period(&self) -> Option<u64> {
-        let (length, left) = self.period.get();
+        let (length, mut left) = self.period.get();
         if left > 0 {
             return None;
         }
         let next = self.sample_period();
-        let left = left + next as i64;
-        self.period
-            .set((next, if left > 0 { left } else { next as i64 }));
-        Some(length)
+        let mut ended = length;
+        left += next as i64;
+        while left <= 0 {
+            left += next as i64;
+            ended += next;
+        }
+        self.period.set((next, left));
+        Some(ended)
     }
 
     /// Whether it samples with this format, a bit of `PERF_SAMPLE_*`.
