@@ -12,7 +12,10 @@ use super::{
     Driver, //
 };
 use crate::power::{
-    exec::OnExec,
+    exec::{
+        Execve,
+        OnExec, //
+    },
     pmu::LocalPmu,
     regs::Mmcr0,
     thread::CurrentThread, //
@@ -33,10 +36,10 @@ impl ResetOnExec {
 }
 
 impl OnExec for ResetOnExec {
-    fn exec(&self, local: &LocalPmu<'_>) {
-        let reset = |this_cpu: &ExclusiveCpu| self.reset(this_cpu, local);
-        // SAFETY: Interrupts are off while a `LocalPmu` lives. `execve` is in process context, so
-        // no callback of perf core is under way on this CPU.
+    fn exec(&self, execve: &Execve<'_>) {
+        let reset = |this_cpu: &ExclusiveCpu| self.reset(this_cpu, execve.local());
+        // SAFETY: By the invariants of `Execve` interrupts are off, in process context, so no
+        // callback of perf core is under way on this CPU.
         unsafe { self.cpus.with_exclusive_cpu(reset) };
     }
 }

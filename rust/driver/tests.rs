@@ -35,6 +35,7 @@ mod cases {
             callback::CallbackPermit,
             exec::{
                 ExecWatch,
+                Execve,
                 OnExec, //
             },
             instructions::Instructions,
@@ -75,9 +76,8 @@ mod cases {
     #[test]
     fn there_is_one_watch_of_execve() -> Result {
         struct Ignore;
-
         impl OnExec for Ignore {
-            fn exec(&self, _local: &LocalPmu<'_>) {}
+            fn exec(&self, _execve: &Execve<'_>) {}
         }
 
         // The module has the one. Nothing is left behind of a second.

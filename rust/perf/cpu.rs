@@ -8,11 +8,12 @@
 //! own. From there perf core calls [`Pmu::stop`], [`Pmu::start`] and [`Pmu::read`] in the middle of
 //! any other callback. So there are two types for "this CPU":
 //!
-//! - [`ExclusiveCpu`] is for the callbacks that schedule events. There is at most one of a CPU at a
-//!   time, so the state that only it reaches can be made of plain `Cell`s;
-//! - [`ThisCpu`] is for everybody, the PMU's interrupt included. There may be several of a CPU at a
-//!   time, each in code that interrupted the one before. The state that it reaches must be `Sync`,
-//!   such as [`PmiCell`] and atomics: no value of them can be seen half written.
+//! - [`ExclusiveCpu`] is for the callbacks that schedule events. There is at most one reference to
+//!   that of a CPU at a time, so the state that only it reaches can be made of plain `Cell`s;
+//! - [`ThisCpu`] is for everybody, the PMU's interrupt included. There may be several references to
+//!   that of a CPU at a time, each in code that interrupted the one before. The state that it
+//!   reaches must be `Sync`, such as [`PmiCell`] and atomics: no value of them can be seen half
+//!   written.
 //!
 //! [`Pmu::read`]: super::Pmu::read
 //! [`Pmu::start`]: super::Pmu::start
@@ -148,13 +149,14 @@ impl<S: Default, X: Default> CpuContexts<S, X> {
 }
 
 impl<S, X> CpuContexts<S, X> {
-    /// The context of the CPU that this runs on.
+    /// The context of the CPU that this runs on. No reference, as code that this interrupts may
+    /// have one.
     #[inline(always)]
-    fn current(&self) -> &ExclusiveCpu<S, X> {
+    fn current(&self) -> *const ExclusiveCpu<S, X> {
         // CAST: A CPU's number fits any integer.
         let cpu = current_cpu().as_u32() as usize;
         // SAFETY: By the type invariants, as each CPU's number is below `nr_cpu_ids()`.
-        unsafe { self.contexts.get_unchecked(cpu) }
+        &raw const *unsafe { self.contexts.get_unchecked(cpu) }
     }
 
     /// Calls `f` with the CPU that this runs on.
@@ -164,8 +166,9 @@ impl<S, X> CpuContexts<S, X> {
     /// Interrupts must be off until this returns.
     #[inline(always)]
     pub(crate) unsafe fn with_this_cpu<R>(&self, f: impl FnOnce(&ThisCpu<S>) -> R) -> R {
+        // SAFETY: A context of `self`.
         // INVARIANT: The caller guarantees that interrupts are off. `f` cannot keep the reference.
-        f(&self.current().this)
+        f(unsafe { &(*self.current()).this })
     }
 
     /// Calls `f` with the CPU that this runs on, for code that schedules events.
@@ -180,9 +183,10 @@ impl<S, X> CpuContexts<S, X> {
         &self,
         f: impl FnOnce(&ExclusiveCpu<S, X>) -> R,
     ) -> R {
-        // INVARIANT: The caller guarantees that interrupts are off, and that nobody else has one:
-        // who does is neither interrupted by this, nor calls this. `f` cannot keep the reference.
-        f(self.current())
+        // SAFETY: A context of `self`.
+        // INVARIANT: The caller guarantees that interrupts are off, and that nobody else has a
+        // reference: who does is neither interrupted by this, nor calls this. `f` cannot keep it.
+        f(unsafe { &*self.current() })
     }
 }
 
@@ -273,7 +277,7 @@ impl<S> Deref for ThisCpu<S> {
 }
 
 /// The CPU that this code runs on, for code that schedules events. It dereferences to [`ThisCpu`].
-/// Each has cache lines of its own (128 bytes, the longest of any machine).
+/// Each has cache lines of its own (128 bytes, the longest of any POWER).
 ///
 /// # Invariants
 ///

@@ -18,7 +18,8 @@
 //! - a table of callbacks must not move while it is registered: [`Registration`].
 //!
 //! What no type carries: callbacks that schedule events must not sleep, as nowhere in the kernel
-//! crate. Nothing here knows a processor architecture.
+//! crate. Nothing here knows a processor architecture, but for the way in which POWER tells a CPU's
+//! number (`cpu.rs`).
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
 

@@ -106,10 +106,9 @@ impl Slots {
             return;
         }
         self.changed.set(true);
-        for (to, from) in self.events[slot..len]
-            .iter()
-            .zip(&self.events[slot + 1..len])
-        {
+        let events = self.events.get(..len).unwrap_or_default();
+        for pair in events.windows(2).skip(slot) {
+            let [to, from] = pair else { break };
             // INVARIANT: Meanwhile an event is in two slots.
             to.set(from.get());
         }

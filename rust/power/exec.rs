@@ -42,11 +42,24 @@ pub(crate) fn current_program() -> u64 {
     unsafe { (*spr::current_task()).self_exec_id }
 }
 
+/// The `execve` that the current task is in, about to run another program.
+///
+/// # Invariants
+///
+/// The code that has it is in process context, with interrupts off.
+pub(crate) struct Execve<'a>(LocalPmu<'a>);
+
+impl<'a> Execve<'a> {
+    /// The PMU of the task's CPU.
+    pub(crate) fn local(&self) -> &LocalPmu<'a> {
+        &self.0
+    }
+}
+
 /// What to do at each `execve`.
 pub(crate) trait OnExec: Send + Sync + 'static {
-    /// Called when the current task is about to run another program, with interrupts off; `local`
-    /// is its CPU's PMU.
-    fn exec(&self, local: &LocalPmu<'_>);
+    /// Called with interrupts off when the current task is about to run another program.
+    fn exec(&self, execve: &Execve<'_>);
 }
 
 /// Whether there is an [`ExecWatch`].
@@ -135,8 +148,9 @@ unsafe extern "C" fn probe<T: OnExec>(
     // SAFETY: The caller guarantees it.
     let on_exec: ArcBorrow<'_, T> = unsafe { Arc::<T>::borrow(data) };
     let _off = local_interrupt_disable();
-    // SAFETY: Interrupts are off until `_off` is dropped, after it.
-    on_exec.exec(&unsafe { LocalPmu::new() });
+    // SAFETY: Interrupts are off until `_off` is dropped, after it. INVARIANT: The tracepoint is
+    // in `exec_binprm()`.
+    on_exec.exec(&Execve(unsafe { LocalPmu::new() }));
 }
 
 /// Finds the tracepoint that every `execve` passes. It is not exported, so go by its name.

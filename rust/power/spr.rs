@@ -2,9 +2,9 @@
 
 //! Access to special purpose registers by number, and to the kernel's data of this CPU, the paca.
 //!
-//! The functions are safe. The kernel runs in privileged state and the hypervisor has opened the
-//! PMU's registers to it (HFSCR), so reading and writing them cannot fault. A write may freeze
-//! counters or raise a PMI, but changes no memory.
+//! The functions are safe, but for that which sets a mask of interrupts. The kernel runs in
+//! privileged state and the hypervisor has opened the PMU's registers to it (HFSCR), so reading and
+//! writing them cannot fault. A write may freeze counters or raise a PMI, but changes no memory.
 //!
 //! Numbers: Power ISA 3.1B, Book III, "Move To/From System Register Instructions".
 
