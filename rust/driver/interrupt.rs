@@ -159,10 +159,11 @@ fn handle_overflow(
         if left <= 0 {
             // More periods are over, as the PMI was late or the counter held back: the sample
             // stands for them too.
-            let more = period * (1 - left / period);
-            left += more;
-            // CAST: Less than 2^32 beyond a period.
-            last_period = last_period.wrapping_add(more as u64);
+            let period = period.unsigned_abs();
+            let more = (left.unsigned_abs() / period + 1) * period;
+            // CAST: Less than a period more than what the counter has counted.
+            left += more as i64;
+            last_period = last_period.wrapping_add(more);
         }
         hw.set_last_period(hw.sample_period());
         if this_cpu.pmi_load.is_too_high() {

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! How often samples come: at a frequency, which perf reaches by changing the
-//! period; at a period that changes meanwhile; no more often than the kernel
-//! allows, which stops an event for the rest of a tick; and not so often that a CPU
-//! has no time for anything else.
+//! period; at a period that changes meanwhile; and no more often than the kernel
+//! allows, which stops an event for the rest of a tick.
 
 use std::io;
 use std::ops::RangeInclusive;
-use std::thread;
 use std::time::Duration;
-use std::time::Instant;
 
 use pmu_selftests::TASK_AND_CPU;
 use pmu_selftests::prelude::*;
@@ -364,46 +361,9 @@ fn groups_are_throttled_as_a_whole() -> Outcome {
     })
 }
 
-/// How often the task gives the CPU up in this time.
-fn yields_in(time: Duration) -> u64 {
-    let start = Instant::now();
-    let mut yields = 0;
-    while start.elapsed() < time {
-        thread::yield_now();
-        yields += 1;
-    }
-    yields
-}
-
-/// A sample for each instruction, of a task that perf core lets go on at each switch: there would
-/// be no time but for interrupts. (Under the kernel's built-in driver there is none.)
-fn storms_leave_time() -> Outcome {
-    machine::needs_pace()?;
-    cpu::pin_to(0)?;
-    let other = Peer::spawn(|link| {
-        while !link.is_told() {
-            thread::yield_now();
-        }
-        Ok(())
-    })?;
-    let time = machine::sampling_time(Duration::from_millis(50));
-    let alone = yields_in(time);
-    let mut recorder = Recorder::open(Attr::raw(CYCLES).sampling(1, FIELDS), PAGES)?;
-    let mut beside = 0;
-    let samples = recorder.samples(|| beside = yields_in(time))?;
-    let longest = samples.iter().map(|sample| sample.period).max();
-    println!(
-        "{alone} yields alone, {beside} beside {} samples of {longest:?} cycles at most",
-        samples.len()
-    );
-    check!(beside * 10 >= alone, "{beside} yields, {alone} without samples");
-    periods_add_up(&samples)?;
-    other.tell_and_join()
-}
-
 ktap::main! {
     first: machine::keep_sample_rate;
     frequencies, periods_of_a_frequency, frequency_follows_the_work, new_frequency_by_ioctl,
     new_period_while_running, new_period_begins_anew, highest_frequency,
-    throttled_until_the_tick, groups_are_throttled_as_a_whole, storms_leave_time,
+    throttled_until_the_tick, groups_are_throttled_as_a_whole,
 }
