@@ -2,7 +2,7 @@
 
 //! What each counter counts.
 
-use crate::{Facility, Instruction, fields::mmcra};
+use crate::{Facility, Instruction, Isa, fields::mmcra};
 
 impl Facility {
     /// PMCxSEL of MMCR1: eight bits for each of PMC1 to PMC4, from bit 32 on.
@@ -16,9 +16,11 @@ impl Facility {
     ///
     /// | codes | event | source |
     /// |---|---|---|
-    /// | 02 on any, fe on PMC1 | instructions | \[kernel\] `power8-events-list.h`, `isa207-common.h` |
+    /// | 02 on any | instructions | \[kernel\] `power8-events-list.h`, `isa207-common.h` |
+    /// | fe on PMC1, from v3.0 on | instructions | \[kernel\] `generic-compat-pmu.c`, "ISA v3.0+"; \[microwatt\] |
     /// | 1e on any, f0 on PMC1 | cycles | \[kernel\] likewise; \[microwatt\] |
-    /// | f4 on PMC2 and PMC4 | run cycles | \[kernel\] `PM_RUN_CYC`; \[microwatt\] |
+    /// | f4 on PMC2 | run cycles | \[kernel\] `PM_RUN_CYC`; \[microwatt\] |
+    /// | f4 on PMC4 | [`Instruction::others`] while the run latch is on: PURR, whose unit is no cycle | \[kernel\] `PM_RUN_PURR` in `power7-events-list.h` and in `pmu-events` of POWER8 and POWER9. \[microwatt\] has run cycles |
     /// | fa on PMC4, f4 on PMC3 | run instructions | \[kernel\] `PM_RUN_INST_CMPL`; \[microwatt\] |
     /// | fa on PMC2 | branches taken | \[microwatt\]; \[kernel\] `PM_BR_TAKEN_CMPL` |
     /// | e0 on PMC1 and PMC4 | marked instructions | \[kernel\] `PM_MRK_INST_DISP`, `PM_MRK_INST_CMPL` |
@@ -28,13 +30,16 @@ impl Facility {
     pub(crate) fn occurrences(&self, pmc: usize, instruction: &Instruction) -> u32 {
         let run = u32::from(self.context.run);
         let is_marking = self.mmcra & mmcra::SAMPLE_ENABLE != 0;
+        let has_v300_codes = self.processor.isa() >= Isa::V300;
         match (pmc, if pmc < 4 { self.pmc_select(pmc) } else { 0 }) {
             (4, _) => 1,
             (5, _) => instruction.cycles,
             (_, 0) => 0,
-            (_, 0x02) | (0, 0xfe) => 1,
+            (_, 0x02) => 1,
+            (0, 0xfe) if has_v300_codes => 1,
             (_, 0x1e) | (0, 0xf0) => instruction.cycles,
-            (1 | 3, 0xf4) => instruction.cycles * run,
+            (1, 0xf4) => instruction.cycles * run,
+            (3, 0xf4) => instruction.others * run,
             (2, 0xf4) | (3, 0xfa) => run,
             (1, 0xfa) => u32::from(instruction.branch.is_some()),
             (0 | 3, 0xe0) => u32::from(is_marking && instruction.marked.is_some()),
@@ -45,11 +50,11 @@ impl Facility {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Branch, BranchForm, Context, Facility, Instruction, Processor, mmcr0, spr};
+    use crate::{Branch, BranchForm, Context, Facility, Instruction, Isa, Processor, mmcr0, spr};
 
     /// What the counters hold after an instruction of three cycles that branches.
-    fn counted(mmcr1: u64, context: Context) -> [u64; 6] {
-        let mut facility = Facility::new(Processor::Power8);
+    fn counted(processor: Processor, mmcr1: u64, context: Context) -> [u64; 6] {
+        let mut facility = Facility::new(processor);
         facility.mtspr(spr::MMCR1, mmcr1);
         facility.mtspr(spr::MMCR0, mmcr0::CC56RUN);
         facility.context = context;
@@ -65,11 +70,16 @@ mod tests {
 
     #[test]
     fn counters_count_what_mmcr1_selects() {
-        assert_eq!(counted(0, Context::PROGRAM), [0, 0, 0, 0, 1, 3]);
-        assert_eq!(counted(0x021e_021e, Context::PROGRAM), [1, 3, 1, 3, 1, 3]);
-        assert_eq!(counted(0xf0f4_f4fa, Context::PROGRAM), [3, 3, 1, 1, 1, 3]);
-        assert_eq!(counted(0xfefa_00f4, Context::PROGRAM), [1, 1, 0, 3, 1, 3]);
-        assert_eq!(counted(0x5555_5555, Context::PROGRAM), [7, 7, 7, 7, 1, 3]);
+        for processor in Processor::ALL {
+            let counted = |mmcr1| counted(processor, mmcr1, Context::PROGRAM);
+            assert_eq!(counted(0), [0, 0, 0, 0, 1, 3]);
+            assert_eq!(counted(0x021e_021e), [1, 3, 1, 3, 1, 3]);
+            assert_eq!(counted(0xf0f4_f4fa), [3, 3, 1, 1, 1, 3]);
+            assert_eq!(counted(0x02fa_00f4), [1, 1, 0, 7, 1, 3]);
+            assert_eq!(counted(0x5555_5555), [7, 7, 7, 7, 1, 3]);
+            let instructions = if processor.isa() == Isa::V207 { 7 } else { 1 };
+            assert_eq!(counted(0xfe00_0000), [instructions, 0, 0, 0, 1, 3]);
+        }
     }
 
     #[test]
@@ -78,7 +88,9 @@ mod tests {
             run: false,
             ..Context::KERNEL
         };
-        assert_eq!(counted(0xf0f4_f4fa, waiting), [3, 0, 0, 0, 1, 3]);
-        assert_eq!(counted(0x021e_0002, waiting), [1, 3, 0, 1, 1, 3]);
+        let counted = |mmcr1| counted(Processor::Power8, mmcr1, waiting);
+        assert_eq!(counted(0xf0f4_f4fa), [3, 0, 0, 0, 1, 3]);
+        assert_eq!(counted(0x021e_0002), [1, 3, 0, 1, 1, 3]);
+        assert_eq!(counted(0x0000_00f4), [0, 0, 0, 0, 1, 3]);
     }
 }

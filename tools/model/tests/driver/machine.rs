@@ -84,6 +84,12 @@ thread_local! {
     static MACHINE: RefCell<Option<Machine>> = const { RefCell::new(None) };
 }
 
+impl Machine {
+    pub fn processor(&self) -> Processor {
+        self.processor
+    }
+}
+
 /// Boots a machine, in a partition or on bare metal.
 pub fn boot_as(processor: Processor, hypervisor: bool) {
     let cpus = (0..CPUS).map(|_| Cpu::new(processor, hypervisor)).collect();

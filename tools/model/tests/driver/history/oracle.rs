@@ -10,7 +10,7 @@
 
 use super::text::{Marked, marked_at};
 use crate::{
-    machine::Alert,
+    machine::{Alert, with_machine},
     perf_bindings::*,
     perf_core::{Event, Recorded},
 };
@@ -36,7 +36,7 @@ pub const CODES: [(u64, Counts); 18] = [
     (0x5_00fa, Counts::Instructions),
     (0x6_00f4, Counts::Cycles),
     (0x1_00f0, Counts::Cycles),
-    (0x1_00fe, Counts::Instructions),
+    (INSTRUCTIONS_V300, Counts::Instructions),
     (0x2_00fa, Counts::Branches),
     (0x2_001e, Counts::Cycles),
     (0x3_0002, Counts::Instructions),
@@ -53,6 +53,8 @@ pub const CODES: [(u64, Counts); 18] = [
     (0x1_01e0, Counts::Marked),
     (0x4_01e0, Counts::Marked),
 ];
+/// A code that means nothing known on v2.07.
+const INSTRUCTIONS_V300: u64 = 0x1_00fe;
 /// Those of [`CODES`] that programs with EBBs use: without random sampling, for which nobody saves
 /// what MMCRA has of the threshold counter.
 pub const EBB_CODES: usize = 16;
@@ -66,6 +68,11 @@ impl Counts {
     /// What an event counts by its code.
     pub fn of(event: &Event) -> Self {
         let code = event.attr().config & !(0b11 << 62);
+        let is_v207 = || with_machine(|machine| machine.processor()).isa() == Isa::V207;
+        // An event that the ISA has from v3.0 on.
+        if code == INSTRUCTIONS_V300 && is_v207() {
+            return Self::Others;
+        }
         let known = CODES.iter().find(|(known, _)| *known == code);
         known.expect("an event with a known code").1
     }
