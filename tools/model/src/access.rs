@@ -30,12 +30,34 @@ pub enum Trap {
     FacilityUnavailable,
     /// Hypervisor emulation assistance: an illegal instruction, or a write of what is read only.
     EmulationAssistance,
+    /// A program interrupt: the register is privileged state's alone.
+    Privileged,
 }
 
 /// PMC5, the first of the counters that PMCC 0b11 takes out.
 const PMC5: u32 = spr::PMC1 + 4;
 
 impl Facility {
+    /// The number in privileged state of a register that has `number` in problem state.
+    ///
+    /// The bit of `number` that is the first of the instruction's field (spr0) says that a register
+    /// is privileged, whether or not there is one. \[QEMU\] `gen_op_mfspr()`, `gen_mtspr()`;
+    /// \[memory\] Book III, `mfspr`.
+    fn problem_number(&self, number: u32) -> Result<u32, Trap> {
+        if number & spr::PROBLEM != 0 {
+            return Err(Trap::Privileged);
+        }
+        if (spr::BESCRS..=spr::BESCR).contains(&number) {
+            return Ok(number);
+        }
+        let privileged = number + spr::PROBLEM;
+        if self.has_spr(privileged) {
+            Ok(privileged)
+        } else {
+            Err(Trap::EmulationAssistance)
+        }
+    }
+
     /// Whether problem state may read group A, or may read and write it.
     fn check_group_a(&self, number: u32, write: bool) -> Result<(), Trap> {
         match mmcr0::pmcc(self.mmcr0) {
@@ -61,15 +83,10 @@ impl Facility {
     /// FCnP0 (\[ISA\] v3.1, Book III, 10.4.4 and 10.4.6, as \[QEMU\] quotes them; \[kernel\] selftest
     /// `no_handler_test.c`), of SIER what `SIER_USER_MASK` leaves out (\[kernel\] `asm/reg.h`).
     pub fn problem_mfspr(&self, number: u32) -> Result<u64, Trap> {
-        if (spr::BESCRS..=spr::BESCR).contains(&number) {
-            return Ok(self.mfspr(number));
-        }
-        let number = number + spr::PROBLEM;
-        if !self.has_spr(number) {
-            return Err(Trap::EmulationAssistance);
-        }
+        let number = self.problem_number(number)?;
         let value = self.mfspr(number);
         match number {
+            spr::BESCRS..=spr::BESCR => Ok(value),
             spr::PMC1..=spr::PMC6 | spr::MMCRA => self.check_group_a(number, false).map(|()| value),
             spr::MMCR0 => self
                 .check_group_a(number, false)
@@ -85,12 +102,12 @@ impl Facility {
     /// `mtspr` in problem state likewise. Bits that are not problem state's stay as they are; those
     /// of MMCRA all do, as the kernel does not switch them for programs (\[memory\]).
     pub fn problem_mtspr(&mut self, number: u32, value: u64) -> Result<(), Trap> {
-        if (spr::BESCRS..=spr::BESCR).contains(&number) {
-            self.mtspr(number, value);
-            return Ok(());
-        }
-        let number = number + spr::PROBLEM;
+        let number = self.problem_number(number)?;
         let kept = match number {
+            spr::BESCRS..=spr::BESCR => {
+                self.mtspr(number, value);
+                return Ok(());
+            }
             spr::PMC1..=spr::PMC6 => 0,
             spr::MMCR0 => self.mmcr0 & !mmcr0::USER,
             spr::MMCR2 => self.mmcr2 & !mmcr2::USER,
@@ -193,6 +210,24 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn privileged_numbers_are_not_problem_states() {
+        for processor in Processor::ALL {
+            let mut facility = facility(processor, 0b10 << 18);
+            for number in spr::SIER..=spr::MMCR1 {
+                let read = facility.problem_mfspr(number);
+                assert_eq!(read, Err(Trap::Privileged), "{number}");
+                let written = facility.problem_mtspr(number, 0);
+                assert_eq!(written, Err(Trap::Privileged), "{number}");
+            }
+            assert_eq!(facility.problem_mfspr(spr::SIER3), Err(Trap::Privileged));
+            // A number without a register.
+            let unused = spr::SIER + 9 - spr::PROBLEM;
+            assert_eq!(facility.problem_mfspr(unused), HEA);
+            assert_eq!(facility.problem_mtspr(unused, 0).map(|()| 0), HEA);
         }
     }
 
