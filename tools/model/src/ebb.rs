@@ -12,8 +12,8 @@ use crate::{
     fields::{bescr, mmcr0, spr},
 };
 
-/// The upper half of a register.
-const UPPER: u64 = 0xffff_ffff << 32;
+/// The bits of EBBHR and EBBRR that are an address.
+const ADDRESS: u64 = !3;
 
 impl Facility {
     /// Whether a performance monitor interrupt occurs before the next instruction.
@@ -40,16 +40,17 @@ impl Facility {
     /// Takes an event-based branch if one is due where the thread would go on at `next`. Returns
     /// the address of the handler.
     ///
-    /// \[QEMU\] `powerpc_excp_books()`: EBBRR gets the address, GE is cleared; \[kernel\]
-    /// `pmu-ebb.rst`, selftests: in problem state only, and not with GE off.
+    /// \[ISA\] v3.1, Book II, chapter 6, as the commit messages of \[QEMU\] have it: bits 0 to 61 of
+    /// EBBRR get the address, GE is cleared; \[kernel\] `pmu-ebb.rst`, selftests: in problem state
+    /// only, and not with GE off.
     pub(crate) fn take_ebb(&mut self, next: u64) -> Option<u64> {
         let due = self.bescr & bescr::PMEO != 0 && self.bescr & bescr::GE != 0;
         if !due || !self.context.problem {
             return None;
         }
         self.bescr &= !bescr::GE;
-        self.ebbrr = next;
-        Some(self.ebbhr & !3)
+        self.ebbrr = next & ADDRESS;
+        Some(self.ebbhr & ADDRESS)
     }
 
     /// The thread enters problem state at `address`, as by a return from an interrupt. Returns the
@@ -63,26 +64,40 @@ impl Facility {
     /// `rfebb` with its operand: GE gets it, and the thread goes on at EBBRR, or in the handler if
     /// another event-based branch is due.
     ///
-    /// \[KVM\] `kvmhv_p9_tm_emulation()`; \[QEMU\] `helper_rfebb()`.
+    /// \[KVM\] `kvmhv_p9_tm_emulation()`; \[QEMU\] `helper_rfebb()`. That bits 62 and 63 of EBBRR
+    /// are no part of the address: \[memory\] Book II, `rfebb`.
     pub fn rfebb(&mut self, ge: bool) -> u64 {
         self.bescr = self.bescr & !bescr::GE | if ge { bescr::GE } else { 0 };
-        let address = self.ebbrr;
+        let address = self.ebbrr & ADDRESS;
         self.take_ebb(address).unwrap_or(address)
     }
 
     /// Writes a register of the event-based branch facility. BESCRS and BESCRR set and clear the
-    /// bits that are written as 1, their forms with U those of the upper half.
+    /// bits that are written as 1. Their forms with U have 32 bits, and do so in the upper half.
     ///
-    /// \[kernel\] selftest `reg.h`, `ebb.c`; \[memory\] for the forms with U.
+    /// \[kernel\] selftest `reg.h`, `ebb.c`. For the forms with U: OpenJ9's profiler for POWER8,
+    /// whose bits for BESCRSU and BESCRRU are 0x8000_0000 for GE and 1 for PME; \[QEMU\]
+    /// `spr_write_prev_upper32()`.
     pub(crate) fn write_ebb(&mut self, number: u32, value: u64) {
         match number {
             spr::BESCRS => self.bescr |= value,
-            spr::BESCRSU => self.bescr |= value & UPPER,
+            spr::BESCRSU => self.bescr |= value << 32,
             spr::BESCRR => self.bescr &= !value,
-            spr::BESCRRU => self.bescr &= !(value & UPPER),
+            spr::BESCRRU => self.bescr &= !(value << 32),
             spr::EBBHR => self.ebbhr = value,
             spr::EBBRR => self.ebbrr = value,
             _ => self.bescr = value,
+        }
+    }
+
+    /// Reads such a register. BESCRS and BESCRR are BESCR (\[memory\] Book II), their forms with U
+    /// its upper half (\[QEMU\] `spr_read_prev_upper32()`).
+    pub(crate) fn read_ebb(&self, number: u32) -> u64 {
+        match number {
+            spr::BESCRSU | spr::BESCRRU => self.bescr >> 32,
+            spr::EBBHR => self.ebbhr,
+            spr::EBBRR => self.ebbrr,
+            _ => self.bescr,
         }
     }
 }
@@ -150,8 +165,33 @@ mod tests {
         let mut facility = program(Processor::Power9, GE);
         assert!(!facility.execute(&Instruction::at(0x1000)).ebb);
         assert_eq!(facility.mfspr(spr::BESCR), GE);
-        facility.problem_mtspr(spr::BESCRSU, PME).unwrap();
+        facility.problem_mtspr(spr::BESCRSU, PME >> 32).unwrap();
         assert!(facility.execute(&Instruction::at(0x1004)).ebb);
+    }
+
+    #[test]
+    fn the_upper_half_of_bescr_is_a_low_word() {
+        let mut facility = program(Processor::Power9, PMEO);
+        for (number, value, expected) in [
+            (spr::BESCRSU, 0xffff_ffff_8000_0001, GE | PME | PMEO),
+            (spr::BESCRRU, 1, GE | PMEO),
+            (spr::BESCRS, PME, GE | PME | PMEO),
+            (spr::BESCRR, PMEO, GE | PME),
+        ] {
+            facility.problem_mtspr(number, value).unwrap();
+            assert_eq!(facility.problem_mfspr(spr::BESCR), Ok(expected));
+            assert_eq!(facility.problem_mfspr(spr::BESCRS), Ok(expected));
+            assert_eq!(facility.problem_mfspr(spr::BESCRSU), Ok(expected >> 32));
+        }
+    }
+
+    #[test]
+    fn addresses_are_those_of_instructions() {
+        let mut facility = program(Processor::Power9, GE | PME);
+        facility.mtspr(spr::EBBHR, HANDLER + 3);
+        assert_eq!(facility.execute(&Instruction::at(0x1000)).next, HANDLER);
+        facility.mtspr(spr::EBBRR, 0x2003);
+        assert_eq!(facility.rfebb(false), 0x2000);
     }
 
     #[test]

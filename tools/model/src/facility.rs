@@ -109,9 +109,7 @@ impl Facility {
             spr::SIER2 => self.sier2,
             spr::SIER3 => self.sier3,
             spr::PMC1..=spr::PMC6 => self.pmc[(number - spr::PMC1) as usize].into(),
-            spr::EBBHR => self.ebbhr,
-            spr::EBBRR => self.ebbrr,
-            _ => self.bescr,
+            _ => self.read_ebb(number),
         }
     }
 

@@ -37,11 +37,11 @@ pub mod spr {
     pub const SIER3: u32 = 753;
     /// BESCR with bits set that are written as 1.
     pub const BESCRS: u32 = 800;
-    /// The upper half of BESCR likewise.
+    /// The upper half of BESCR likewise, as the low word.
     pub const BESCRSU: u32 = 801;
     /// BESCR with bits cleared that are written as 1.
     pub const BESCRR: u32 = 802;
-    /// The upper half of BESCR likewise.
+    /// The upper half of BESCR likewise, as the low word.
     pub const BESCRRU: u32 = 803;
     /// EBBHR.
     pub const EBBHR: u32 = 804;
