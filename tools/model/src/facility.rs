@@ -83,7 +83,7 @@ impl Facility {
     }
 
     /// Whether there is a register with this number, for privileged state.
-    pub(crate) fn has_spr(&self, number: u32) -> bool {
+    pub fn has_spr(&self, number: u32) -> bool {
         match number {
             spr::MMCR3 | spr::SIER2 | spr::SIER3 => self.processor.isa() >= Isa::V31,
             spr::SIER..=spr::PMC6 | spr::MMCR0..=spr::MMCR1 => true,
@@ -92,7 +92,8 @@ impl Facility {
         }
     }
 
-    /// Reads a register in privileged state. A number without a register reads as 0.
+    /// Reads a register in privileged state. A number without a register reads as 0: the instruction
+    /// does nothing then (\[memory\] Book III, `mfspr`).
     pub fn mfspr(&self, number: u32) -> u64 {
         if !self.has_spr(number) {
             return 0;

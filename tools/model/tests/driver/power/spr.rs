@@ -25,7 +25,15 @@ fn log(write: bool, number: u32, value: u64) {
     });
 }
 
+/// A register that the processor lacks reads and writes as nothing: nobody would see that the
+/// driver takes it for one that is there.
+fn check<const N: u32>() {
+    let is_there = N == PVR || with_cpu(|cpu| cpu.facility.has_spr(N));
+    ensure(is_there, || format!("there is no SPR {N}"));
+}
+
 pub fn read<const N: u32>() -> u64 {
+    check::<N>();
     let value = execute(|facility| match N {
         PVR => facility.processor().pvr().into(),
         _ => facility.mfspr(N),
@@ -37,6 +45,7 @@ pub fn read<const N: u32>() -> u64 {
 }
 
 pub fn write<const N: u32>(value: u64) {
+    check::<N>();
     log(true, N, value);
     execute(|facility| facility.mtspr(N, value));
     if N == spr::SIAR {
