@@ -76,11 +76,11 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// Resets the current task's saved state if the group of `leader`, which is on this CPU, gets on a
-/// PMU for the first time. The state may be left from the parent, by fork, or from events that were
-/// closed.
-pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ExclusiveCpu, leader: &Event) {
-    let first = event::is_never_scheduled(leader);
+/// Resets the current task's saved state if none of the EBB events on this CPU, nor of their group,
+/// was on a PMU before. The state may be left from the parent, by fork, or from events that were
+/// closed. Members of a closed leader lead themselves: they may come one by one.
+pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ExclusiveCpu) {
+    let first = this_cpu.slots().iter().all(event::is_never_scheduled);
     for event in this_cpu.slots().iter() {
         event::clear_never_scheduled(this_cpu, event);
     }

@@ -65,7 +65,7 @@ impl Left {
         self.sampled.set(None);
     }
 
-    /// Forgets MMCRA, which an idle state may have lost.
+    /// Forgets MMCRA: an idle state may have lost it, or a program changed its threshold counter.
     pub(super) fn forget_mmcra(&self) {
         self.mmcra.set(None);
     }

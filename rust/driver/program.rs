@@ -219,8 +219,7 @@ impl Driver {
             &assignment,
         );
         // EBB groups are exclusive: if one event is an EBB event, all are.
-        let ebb_leader = this_cpu.slots().get(0).filter(|event| is_ebb(event));
-        let ebb = ebb_leader.is_some();
+        let ebb = this_cpu.slots().get(0).is_some_and(is_ebb);
         branch::prepare_bhrb(self, this_cpu, local, &assignment.mmcr);
         this_cpu.state().mmcr.set(assignment.mmcr);
         this_cpu.mmcr0.set(assignment.mmcr.mmcr0);
@@ -238,8 +237,8 @@ impl Driver {
         if self.is_v31() && held_mmcr3 != Some(assignment.mmcr.mmcr3) {
             Mmcr3::write(assignment.mmcr.mmcr3);
         }
-        if let Some(leader) = ebb_leader {
-            ebb::reset_at_first_schedule(self, this_cpu, leader);
+        if ebb {
+            ebb::reset_at_first_schedule(self, this_cpu);
             // The program can read the BHRB and all counters: leave nothing of others in them.
             branch::clear_bhrb(this_cpu, local);
         } else {

@@ -249,3 +249,24 @@ fn a_new_program_gets_no_alert_of_counters_that_were_off_the_pmu() {
         assert_eq!(facility.mfspr(spr::PMC6), 2);
     });
 }
+
+#[test]
+fn an_event_that_joins_late_resets_no_registers() {
+    // The members of a group whose leader is closed lead themselves. The program writes MMCR2 before
+    // the first of them is enabled, which then comes to the PMU ahead of the other.
+    let history = [
+        Op::OpenEbb(0, 2),
+        Op::OpenEbb(0, 4),
+        Op::OpenEbb(0, 3),
+        Op::Close(0),
+        Op::Disable(0),
+        Op::Switch(0, 0),
+        Op::User(0, UserWrite::Mmcr2(1 << 5)),
+        Op::Enable(0),
+        Op::Run(0, 2, 1, 3),
+    ];
+    run(&history, |_, facility| {
+        let frozen = facility.mfspr(spr::MMCR2) & mmcr2::USER;
+        assert_eq!(frozen, mmcr2::FCP0 >> 45, "FC6P");
+    });
+}
