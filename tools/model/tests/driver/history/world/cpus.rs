@@ -47,6 +47,8 @@ impl World {
     }
 
     pub(super) fn preempt(&mut self, cpu: usize) {
+        // A stack that was read before says nothing of the BHRB from now on.
+        self.check_branches();
         if with_cpu(|cpu| cpu.facility.context.hypervisor) {
             return self.run_guest(cpu);
         }
