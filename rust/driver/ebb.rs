@@ -153,6 +153,8 @@ pub(super) fn discard_alerts(this_cpu: &ExclusiveCpu) {
     for event in this_cpu.slots().iter() {
         event::is_new_to(this_cpu, event, current_program());
     }
+    // MMCRA's threshold counter is the old program's, too.
+    this_cpu.state().left.forget_mmcra();
     let unused = this_cpu.state().unused_counters.get();
     for index in 0..pmu::COUNTERS {
         if unused & 1 << index != 0 || pmu::read_pmc(index) >= pmu::NEGATIVE {

@@ -239,8 +239,10 @@ impl Driver {
         }
         if ebb {
             ebb::reset_at_first_schedule(self, this_cpu);
-            // The program can read the BHRB and all counters: leave nothing of others in them.
+            // The program can read the BHRB, all counters and MMCRA's threshold counter: leave
+            // nothing of others in them.
             branch::clear_bhrb(this_cpu, local);
+            left.forget_mmcra();
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
             // A program or an idle state may have left anything there. Until an instruction is

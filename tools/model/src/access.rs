@@ -20,7 +20,7 @@
 
 use crate::{
     Facility, Isa,
-    fields::{mmcr0, mmcr2, sier, spr},
+    fields::{mmcr0, mmcr2, mmcra, sier, spr},
 };
 
 /// An interrupt that an instruction of problem state causes instead of being executed.
@@ -81,13 +81,17 @@ impl Facility {
     ///
     /// What is not problem state's reads as 0: of MMCR0 all but FC, PMAE and PMAO, of MMCR2 all but
     /// FCnP0 (\[ISA\] v3.1, Book III, 10.4.4 and 10.4.6, as \[QEMU\] quotes them; \[kernel\] selftest
-    /// `no_handler_test.c`), of SIER what `SIER_USER_MASK` leaves out (\[kernel\] `asm/reg.h`).
+    /// `no_handler_test.c`), of MMCRA all but the threshold counter (\[memory\] Book III, MMCRA, in
+    /// the words of 10.4.6), of SIER what `SIER_USER_MASK` leaves out (\[kernel\] `asm/reg.h`).
     pub fn problem_mfspr(&self, number: u32) -> Result<u64, Trap> {
         let number = self.problem_number(number)?;
         let value = self.mfspr(number);
         match number {
             spr::BESCRS..=spr::BESCR => Ok(value),
-            spr::PMC1..=spr::PMC6 | spr::MMCRA => self.check_group_a(number, false).map(|()| value),
+            spr::PMC1..=spr::PMC6 => self.check_group_a(number, false).map(|()| value),
+            spr::MMCRA => self
+                .check_group_a(number, false)
+                .map(|()| value & mmcra::USER),
             spr::MMCR0 => self
                 .check_group_a(number, false)
                 .map(|()| value & mmcr0::USER),
@@ -99,8 +103,7 @@ impl Facility {
         }
     }
 
-    /// `mtspr` in problem state likewise. Bits that are not problem state's stay as they are; those
-    /// of MMCRA all do, as the kernel does not switch them for programs (\[memory\]).
+    /// `mtspr` in problem state likewise. Bits that are not problem state's stay as they are.
     pub fn problem_mtspr(&mut self, number: u32, value: u64) -> Result<(), Trap> {
         let number = self.problem_number(number)?;
         let kept = match number {
@@ -111,7 +114,7 @@ impl Facility {
             spr::PMC1..=spr::PMC6 => 0,
             spr::MMCR0 => self.mmcr0 & !mmcr0::USER,
             spr::MMCR2 => self.mmcr2 & !mmcr2::USER,
-            spr::MMCRA => self.mmcra,
+            spr::MMCRA => self.mmcra & !mmcra::USER,
             _ => return Err(Trap::EmulationAssistance),
         };
         self.check_group_a(number, true)?;
@@ -119,7 +122,7 @@ impl Facility {
             spr::PMC1..=spr::PMC6 => value,
             spr::MMCR0 => value & mmcr0::USER,
             spr::MMCR2 => value & mmcr2::USER,
-            _ => 0,
+            _ => value & mmcra::USER,
         };
         self.mtspr(number, kept | own);
         Ok(())
@@ -236,7 +239,7 @@ mod tests {
         let kernel = mmcr0::EBE | mmcr0::FCECE | 0x0008_0000 | mmcr0::FC;
         let mut facility = facility(Processor::Power9, kernel);
         facility.mtspr(spr::MMCR2, !0);
-        facility.mtspr(spr::MMCRA, 0x1234);
+        facility.mtspr(spr::MMCRA, 0x1234 | 5 << 19 | 3 << 27);
         facility.mtspr(spr::SIER, !0);
         assert_eq!(facility.problem_mfspr(spr::MMCR0 - 16), Ok(mmcr0::FC));
         assert_eq!(facility.problem_mfspr(spr::MMCR2 - 16), Ok(mmcr2::USER));
@@ -252,8 +255,10 @@ mod tests {
         );
         assert_eq!(write(&mut facility, spr::MMCR2, 0), Ok(0));
         assert_eq!(facility.mfspr(spr::MMCR2), !mmcr2::USER);
+        let threshold = facility.problem_mfspr(spr::MMCRA - 16);
+        assert_eq!(threshold, Ok(5 << 19 | 3 << 27));
         assert_eq!(write(&mut facility, spr::MMCRA, !0), Ok(0));
-        assert_eq!(facility.mfspr(spr::MMCRA), 0x1234);
+        assert_eq!(facility.mfspr(spr::MMCRA), 0x1234 | 0xff << 19 | 7 << 27);
     }
 
     #[test]

@@ -150,6 +150,8 @@ pub mod mmcra {
     pub const THR_CTR_EXP: u64 = 0b111 << 27;
     /// The place of the mantissa.
     pub const THR_CTR_MANT_SHIFT: u32 = 19;
+    /// What problem state may read and write: the threshold counter, with the mantissa of v3.1.
+    pub const USER: u64 = THR_CTR_EXP | 0xff << THR_CTR_MANT_SHIFT;
     /// SAMPLE_ENABLE: instructions are marked.
     pub const SAMPLE_ENABLE: u64 = bit(63);
 

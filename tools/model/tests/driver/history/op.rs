@@ -67,6 +67,8 @@ pub enum UserWrite {
     Mmcr0(u8),
     /// MMCR2: FCnP of each counter.
     Mmcr2(u8),
+    /// The threshold counter of MMCRA.
+    Threshold(u16),
     /// BESCR: GE, PME by the low bits; PMEO is cleared.
     Bescr(u8),
     /// `rfebb` at the end of a handler that has reset everything.
@@ -189,7 +191,8 @@ impl Op {
     }
 
     fn write(random: &mut Random) -> UserWrite {
-        match random.below(12) {
+        match random.below(13) {
+            12 => UserWrite::Threshold(random.below(1 << 11) as u16),
             0..=3 => UserWrite::Counter(random.below(6) as u8, 1 + random.below(40) as u32),
             4 => UserWrite::Mmcr0(random.below(8) as u8),
             5 => UserWrite::Mmcr2(random.below(64) as u8),

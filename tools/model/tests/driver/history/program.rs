@@ -13,7 +13,9 @@ pub use settings::check_closed;
 
 use crate::perf_core::{Event, PerfCore};
 use after_kernel::alert;
-use pmu_model::{BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, mmcr0, mmcr2, spr};
+use pmu_model::{
+    BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, mmcr0, mmcr2, mmcra, spr,
+};
 use settings::check_settings;
 use std::{collections::HashMap, rc::Rc};
 
@@ -136,9 +138,12 @@ impl Program {
         self.own.mtspr(spr::MMCR0, mmcr0::FC | user & mmcr0::PMAO);
         let [mmcr0, mmcr2] = kernels(facility);
         self.own.mtspr(spr::MMCR2, mmcr2 | user2);
-        for number in [spr::MMCR1, spr::MMCR3, spr::MMCRA] {
+        for number in [spr::MMCR1, spr::MMCR3] {
             self.own.mtspr(number, facility.mfspr(number));
         }
+        let threshold = self.own.mfspr(spr::MMCRA) & mmcra::USER;
+        let mmcra = facility.mfspr(spr::MMCRA) & !mmcra::USER;
+        self.own.mtspr(spr::MMCRA, mmcra | threshold);
         self.counters = counters(events);
         for counter in &mut self.counters {
             let value;
@@ -152,6 +157,8 @@ impl Program {
     /// The registers are those of a program that has written none, but for BESCR and the like.
     fn reset(&mut self) {
         let processor = self.own.processor();
+        let mmcra = self.own.mfspr(spr::MMCRA) & !mmcra::USER;
+        self.own.mtspr(spr::MMCRA, mmcra);
         for number in of_sample(processor) {
             self.own.mtspr(*number, 0);
         }
@@ -221,6 +228,7 @@ impl Program {
     pub fn sync(&mut self, facility: &Facility, events: &[Rc<Event>], nip: u64) {
         check_settings(facility, events);
         self.lose_counters(facility);
+        self.lose_threshold(facility);
         if self.is_delayed() {
             self.check_delayed(facility);
         } else if counts_kernel(events) {

@@ -15,7 +15,9 @@ use crate::{
     perf_core::{Event, PerfCore, Task},
 };
 use kernel::{cpu::CPUS, prelude::ThisModule};
-use pmu_model::{Executed, Facility, Idle, Instruction, Processor, bescr, mmcr0, mmcr2, spr};
+use pmu_model::{
+    Executed, Facility, Idle, Instruction, Processor, bescr, mmcr0, mmcr2, mmcra, spr,
+};
 use std::{
     collections::{HashMap, HashSet},
     panic::{AssertUnwindSafe, catch_unwind},

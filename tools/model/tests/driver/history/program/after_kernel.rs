@@ -98,6 +98,19 @@ impl Program {
         }
     }
 
+    /// Sets the threshold counter to 0 if a switch has: nobody saves it.
+    pub(super) fn lose_threshold(&mut self, facility: &Facility) {
+        let number = user(spr::MMCRA);
+        let found = facility.problem_mfspr(number);
+        let own = self.own.problem_mfspr(number);
+        assert!(
+            found == own || found == Ok(0),
+            "the threshold counter is somebody else's: {found:x?}, its own {own:x?}"
+        );
+        let lost = self.own.problem_mtspr(number, found.unwrap_or(0));
+        assert_eq!(lost, Ok(()), "MMCRA of a program with a group");
+    }
+
     /// Sets those counters without an event to 0 that a switch has set to 0. PMC5 and PMC6 run
     /// beside each other, in the kernel too if the group counts that.
     pub(super) fn lose_counters(&mut self, facility: &Facility) {

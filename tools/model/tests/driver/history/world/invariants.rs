@@ -4,7 +4,7 @@
 //! registers.
 
 use super::*;
-use pmu_model::{FOREIGN, Isa, mmcra};
+use pmu_model::{FOREIGN, Isa};
 
 impl World {
     pub(super) fn check_invariants(&self) {

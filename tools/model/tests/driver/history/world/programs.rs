@@ -162,6 +162,10 @@ fn user_write(facility: &mut Facility, write: UserWrite, nip: u64) -> u64 {
             let bit = |n: u32| u64::from(counters >> n & 1) * (mmcr2::FCP0 >> (9 * n));
             facility.problem_mtspr(user(spr::MMCR2), (0..6).map(bit).sum())
         }
+        UserWrite::Threshold(counter) => {
+            let value = u64::from(counter) << mmcra::THR_CTR_MANT_SHIFT;
+            facility.problem_mtspr(user(spr::MMCRA), value)
+        }
         UserWrite::Bescr(bits) => {
             let value = [bescr::GE, bescr::PME];
             let set = (0..2)
