@@ -270,8 +270,10 @@ impl Driver {
             };
             negative |= value >= pmu::NEGATIVE;
         }
-        // A program can read and write all.
-        let stale = left.take_stale() | if ebb { !0 } else { 0 };
+        // A program can read and write all. An idle state of POWER9 may leave anything: a negative
+        // counter would raise an alert at once, and that sample an instruction of the kernel.
+        let all = ebb || self.machine.hypervisor_mode;
+        let stale = left.take_stale() | if all { !0 } else { 0 };
         clear_counters(unused_counters & stale);
         Some(negative)
     }

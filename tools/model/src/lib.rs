@@ -55,5 +55,5 @@ pub use bhrb::{BHRB_ENTRIES, Branch, BranchForm};
 pub use context::{Context, Instruction, Mark};
 pub use facility::{Executed, Facility};
 pub use fields::{bescr, mmcr0, mmcr2, mmcra, sier, spr};
-pub use loss::{FOREIGN, Idle, Lppaca};
+pub use loss::{FOREIGN, Guest, Idle, Lppaca};
 pub use processor::{Isa, Processor};

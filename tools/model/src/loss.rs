@@ -3,15 +3,62 @@
 //! Idle states and hypervisors that drop registers.
 //!
 //! What is dropped is [`FOREIGN`] afterwards, a value that nobody writes, as somebody else's would
-//! be there.
+//! be there; a counter one of [`FOREIGN_PMC`].
 
 use crate::{
     Facility, Isa,
+    facility::NEGATIVE,
     fields::{mmcr0, mmcra},
 };
 
-/// What a register holds that was dropped. As a counter it is not negative.
+/// What a register holds that was dropped.
 pub const FOREIGN: u64 = 0x5afe_1e55_5afe_1e54;
+
+/// What a counter holds that was dropped: it is far from negative, about to be, or is.
+pub const FOREIGN_PMC: [u32; 3] = [FOREIGN as u32, NEGATIVE - 2, FOREIGN as u32 | NEGATIVE];
+
+/// What a guest leaves in the registers of control as it returns to its host.
+#[derive(Clone, Copy, Debug)]
+pub struct Guest {
+    /// MMCR0.
+    pub mmcr0: u64,
+    /// MMCRA.
+    pub mmcra: u64,
+}
+
+impl Guest {
+    /// One whose program with EBBs has an alert that it does not take: frozen, so KVM takes it for
+    /// harmless.
+    pub const WITH_EBBS: Self = Self {
+        mmcr0: mmcr0::FC
+            | mmcr0::FCECE
+            | mmcr0::EBE
+            | mmcr0::BHRBA
+            | 0b10 << 18
+            | mmcr0::PMCCEXT
+            | mmcr0::PMAO,
+        mmcra: mmcra::BHRBRD,
+    };
+
+    /// What KVM leaves of it. From POWER9 on registers stay that are frozen and mark nothing, and on
+    /// v3.1 have PMCCEXT and BHRBRD set. Others get no other bits than these.
+    ///
+    /// \[KVM\] `freeze_pmu()` in `book3s_hv_p9_perf.c`; on POWER8 `kvmhv_save_guest_pmu`.
+    fn frozen(self, isa: Isa) -> Self {
+        let v31 = isa >= Isa::V31;
+        let closed = self.mmcr0 & mmcr0::PMCCEXT != 0 && self.mmcra & mmcra::BHRBRD != 0;
+        let stays = self.mmcr0 & mmcr0::FC != 0
+            && self.mmcra & mmcra::SAMPLE_ENABLE == 0
+            && (closed || !v31);
+        if stays && isa >= Isa::V300 {
+            return self;
+        }
+        Self {
+            mmcr0: mmcr0::FC | if v31 { mmcr0::PMCCEXT } else { 0 },
+            mmcra: if v31 { mmcra::BHRBRD } else { 0 },
+        }
+    }
+}
 
 /// How deep a thread of a bare metal machine sleeps, by the states that the kernel enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +86,7 @@ impl Facility {
     /// | processor | idle | offline |
     /// |---|---|---|
     /// | POWER8 | nothing is lost ("Fast sleep does not lose SPRs") | all is, as in winkle: `power7_idle_insn()` restores no register of the facility |
-    /// | POWER9 | all but MMCR0, MMCR1, MMCR2 and MMCRA, which `power9_idle_stop()` restores | likewise |
+    /// | POWER9 | all but MMCR0, MMCR2, MMCRA and the lower half of MMCR1, which `power9_idle_stop()` restores: `struct p9_sprs` has 32 bits for MMCR1, and the upper half is 0 then | likewise |
     /// | later | nothing: the kernel leaves out states with such a loss ("No deep loss driver implemented") | likewise |
     ///
     /// \[kernel\] `powernv/idle.c`. \[memory\]: the event-based branch registers, which the context
@@ -54,7 +101,7 @@ impl Facility {
             (Isa::V300, Idle::Deep | Idle::Offline) => {
                 let saved = (self.mmcr0, self.mmcr1, self.mmcr2, self.mmcra);
                 self.drop_registers();
-                (self.mmcr1, self.mmcr2, self.mmcra) = (saved.1, saved.2, saved.3);
+                (self.mmcr1, self.mmcr2, self.mmcra) = (saved.1 as u32 as u64, saved.2, saved.3);
                 self.write_mmcr0(saved.0);
             }
             _ => {}
@@ -76,23 +123,28 @@ impl Facility {
             return;
         }
         self.drop_all_but_ebb();
-        let v31 = self.processor.isa() >= Isa::V31;
-        self.mmcra = if v31 { mmcra::BHRBRD } else { 0 };
-        self.write_mmcr0(mmcr0::FC | if v31 { mmcr0::PMCCEXT } else { 0 });
+        // That one runs: it is frozen.
+        self.leave(Guest { mmcr0: 0, mmcra: 0 });
     }
 
     /// The kernel of a bare metal machine enters a guest of its own, and comes back. If the host has
     /// the registers in use (`pmcregs_in_use` of the paca), KVM puts them back; else they are the
-    /// guest's, here frozen and closed to problem state.
+    /// guest's.
     ///
     /// \[KVM\] as [`Facility::preempt`].
-    pub fn run_guest(&mut self, host: &Lppaca) {
+    pub fn run_guest(&mut self, host: &Lppaca, guest: Guest) {
         if host.pmcregs_in_use {
             self.drop_bhrb();
             return;
         }
         self.drop_all_but_ebb();
-        self.write_mmcr0(mmcr0::FC | 0b01 << 18);
+        self.leave(guest);
+    }
+
+    fn leave(&mut self, guest: Guest) {
+        let left = guest.frozen(self.processor.isa());
+        self.mmcra = left.mmcra;
+        self.write_mmcr0(left.mmcr0);
     }
 
     /// What another kernel's programs leave: the context switch keeps the registers of EBBs.
@@ -103,7 +155,9 @@ impl Facility {
     }
 
     fn drop_registers(&mut self) {
-        self.pmc = [FOREIGN as u32; 6];
+        // As good as by chance.
+        let some = (self.last.0.address >> 2) as usize;
+        self.pmc = core::array::from_fn(|pmc| FOREIGN_PMC[(some + pmc) % FOREIGN_PMC.len()]);
         (self.mmcr1, self.mmcr2, self.mmcr3, self.mmcra) = (FOREIGN, FOREIGN, FOREIGN, FOREIGN);
         (self.siar, self.sdar) = (FOREIGN, FOREIGN);
         (self.sier, self.sier2, self.sier3) = (FOREIGN, FOREIGN, FOREIGN);
@@ -124,6 +178,10 @@ mod tests {
     use crate::{Processor, spr};
 
     const KEPT_BY_IDLE: [u32; 4] = [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::MMCRA];
+
+    fn is_foreign_counter(facility: &Facility, number: u32) -> bool {
+        FOREIGN_PMC.contains(&(facility.mfspr(number) as u32))
+    }
 
     fn running(processor: Processor) -> Facility {
         let mut facility = Facility::new(processor);
@@ -165,11 +223,27 @@ mod tests {
                     assert_eq!(kept, keeps_mmcr, "{processor:?} {idle:?} {number}");
                 }
                 for number in spr::PMC1..=spr::PMC6 {
-                    assert_eq!(facility.mfspr(number), FOREIGN & 0xffff_ffff);
+                    assert!(is_foreign_counter(&facility, number));
                 }
                 assert_eq!(facility.mfspr(spr::SIAR), FOREIGN);
             }
         }
+    }
+
+    #[test]
+    fn a_stop_state_of_power9_loses_half_of_mmcr1() {
+        let mut facility = running(Processor::Power9);
+        facility.mtspr(spr::MMCR1, 0x1234_5678_9abc_def0);
+        facility.sleep(Idle::Deep);
+        assert_eq!(facility.mfspr(spr::MMCR1), 0x9abc_def0);
+    }
+
+    #[test]
+    fn counters_that_are_dropped_are_negative_now_and_then() {
+        let mut facility = running(Processor::Power9);
+        facility.sleep(Idle::Deep);
+        let negative = (spr::PMC1..=spr::PMC6).filter(|number| facility.is_negative(*number));
+        assert_eq!(negative.count(), 2);
     }
 
     #[test]
@@ -192,20 +266,48 @@ mod tests {
     #[test]
     fn a_guest_leaves_its_registers_where_the_host_uses_none() {
         for processor in Processor::ALL {
+            let running = running(processor);
             for pmcregs_in_use in [false, true] {
-                let mut facility = running(processor);
+                let mut facility = running.clone();
                 let host = Lppaca {
                     pmcregs_in_use,
                     ..Lppaca::default()
                 };
-                facility.run_guest(&host);
-                let expected = if pmcregs_in_use {
-                    5
-                } else {
-                    FOREIGN & 0xffff_ffff
-                };
-                assert_eq!(facility.mfspr(spr::PMC1), expected);
+                facility.run_guest(&host, Guest::WITH_EBBS);
+                assert_eq!(facility.mfspr(spr::PMC1) == 5, pmcregs_in_use);
                 assert_eq!(facility.mfbhrbe(0), FOREIGN);
+            }
+        }
+    }
+
+    #[test]
+    fn a_guest_that_is_frozen_leaves_mmcr0_too_but_on_power8() {
+        let left = |processor, guest| {
+            let mut facility = running(processor);
+            facility.run_guest(&Lppaca::default(), guest);
+            facility.mfspr(spr::MMCR0)
+        };
+        let guest = Guest::WITH_EBBS;
+        for processor in Processor::ALL {
+            let v31 = processor.isa() >= Isa::V31;
+            let frozen = mmcr0::FC | if v31 { mmcr0::PMCCEXT } else { 0 };
+            let power8 = processor.isa() == Isa::V207;
+            let expected = if power8 { frozen } else { guest.mmcr0 };
+            assert_eq!(left(processor, guest), expected, "{processor:?}");
+            let (mmcr0, mmcra) = (guest.mmcr0, guest.mmcra);
+            for (mmcr0, mmcra, v31_only) in [
+                (mmcr0 & !mmcr0::FC, mmcra, false),
+                (mmcr0, mmcra | mmcra::SAMPLE_ENABLE, false),
+                (mmcr0 & !mmcr0::PMCCEXT, mmcra, true),
+                (mmcr0, 0, true),
+            ] {
+                let expected = if v31 || power8 || !v31_only {
+                    frozen
+                } else {
+                    mmcr0
+                };
+                let guest = Guest { mmcr0, mmcra };
+                assert_eq!(left(processor, guest), expected, "{processor:?} {guest:x?}");
             }
         }
     }
@@ -217,7 +319,7 @@ mod tests {
             facility.preempt(&mut Lppaca::default());
             assert_eq!(facility.mfspr(spr::MMCR0) & mmcr0::FC, mmcr0::FC);
             assert_eq!(facility.mfspr(spr::MMCR1), FOREIGN);
-            assert_eq!(facility.mfspr(spr::PMC1), FOREIGN & 0xffff_ffff);
+            assert!(is_foreign_counter(&facility, spr::PMC1));
             assert_eq!(facility.mfspr(spr::EBBHR), 0);
         }
     }

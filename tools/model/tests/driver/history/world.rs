@@ -16,7 +16,7 @@ use crate::{
 };
 use kernel::{cpu::CPUS, prelude::ThisModule};
 use pmu_model::{
-    Executed, Facility, Idle, Instruction, Processor, bescr, mmcr0, mmcr2, mmcra, spr,
+    Executed, Facility, Guest, Idle, Instruction, Processor, bescr, mmcr0, mmcr2, mmcra, spr,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -68,7 +68,12 @@ impl World {
         kernel::complaint();
         boot_as(processor, hypervisor);
         let core = PerfCore::restart();
-        with_machine(|machine| machine.log = log.then(Vec::new));
+        with_machine(|machine| {
+            machine.log = log.then(Vec::new);
+            // On bare metal guests ran while nobody used the PMU.
+            let cpus = machine.cpus.iter_mut().filter(|_| hypervisor);
+            cpus.for_each(|cpu| cpu.facility.run_guest(&cpu.lppaca, Guest::WITH_EBBS));
+        });
         *core.tasks.borrow_mut() = (0..TASKS as u64).map(|n| Task::new(n, None)).collect();
         let takeover = Takeover::new(MODULE).expect("the PMU");
         Self {

@@ -63,7 +63,7 @@ impl World {
     /// KVM enters a guest, and leaves what that had in a PMU that the host does not use.
     fn run_guest(&mut self, cpu: usize) {
         with_cpu(|cpu| {
-            cpu.facility.run_guest(&cpu.lppaca);
+            cpu.facility.run_guest(&cpu.lppaca, Guest::WITH_EBBS);
             cpu.facility.clrbhrb();
         });
         self.recorded[cpu].is_sure = false;
