@@ -10,6 +10,7 @@ mod check;
 mod clock;
 mod collapsed;
 mod compare;
+mod completion;
 mod eviction;
 mod image;
 mod memory;
@@ -26,6 +27,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::CommandFactory;
 use clap::Parser;
 use clap::Subcommand;
 
@@ -56,6 +58,8 @@ enum Command {
         /// A program
         program: Option<PathBuf>,
     },
+    /// Write what a shell needs to complete these commands
+    Completion(completion::Options),
 }
 
 /// What `ebbprof` itself failed on.
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Pprof(options) => pprof::run(&options).map(|()| 0),
         Command::Compare(options) => compare::run(&options).map(|()| 0),
         Command::Check { program } => Ok(check::run(program.as_deref())),
+        Command::Completion(options) => completion::run(&options, Options::command()).map(|()| 0),
     };
     match done {
         Ok(status) => ExitCode::from(status),
