@@ -20,6 +20,7 @@ use crate::Failure;
 use crate::report::base_name;
 use crate::symbols::Symbols;
 use crate::symbols::is_anonymous;
+use crate::symbols::visible;
 
 /// A sample.
 pub struct Sample {
@@ -119,7 +120,7 @@ impl State {
                 if record.is_execve {
                     self.maps.remove(&record.pid);
                 }
-                let name = String::from_utf8_lossy(&record.name.as_slice()).into();
+                let name = visible(&String::from_utf8_lossy(&record.name.as_slice()));
                 self.names.insert(record.tid, name);
             }
             EventRecord::Fork(record) => {
@@ -143,7 +144,7 @@ impl State {
         let mapping = Mapping {
             end,
             offset: record.page_offset,
-            path: String::from_utf8_lossy(&record.path.as_slice()).into(),
+            path: visible(&String::from_utf8_lossy(&record.path.as_slice())),
         };
         maps.insert(start, mapping);
     }

@@ -9,6 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::rc::Rc;
 
+use cpp_demangle::DemangleOptions;
 use object::Object;
 use object::ObjectSegment;
 use object::ObjectSymbol;
@@ -99,9 +100,23 @@ impl Code {
     }
 }
 
+/// The name as the source has it: of Rust's functions without the hash, of C++'s without their
+/// parameters, as perf shows it.
 fn readable(name: &str) -> Rc<str> {
-    // Without the hash.
-    format!("{:#}", rustc_demangle::demangle(name)).into()
+    let options = DemangleOptions::new().no_params().no_return_type();
+    let cpp = || {
+        let symbol = cpp_demangle::Symbol::new(name.strip_prefix("_Z").map(|_| name)?).ok()?;
+        symbol.demangle_with_options(&options).ok()
+    };
+    match rustc_demangle::try_demangle(name) {
+        Ok(rust) => visible(&format!("{rust:#}")),
+        Err(_) => visible(&cpp().unwrap_or_else(|| name.to_string())),
+    }
+}
+
+/// A name out of somebody's file without what a terminal would obey to, and on one line.
+pub fn visible(name: &str) -> Rc<str> {
+    name.replace(char::is_control, "?").into()
 }
 
 /// The functions that a process has made, as it has written them down for perf (the kernel's
@@ -123,7 +138,7 @@ impl Made {
             Some(Function {
                 start,
                 end: start.checked_add(size)?,
-                name: words.next()?.into(),
+                name: visible(words.next()?),
             })
         });
         Self {

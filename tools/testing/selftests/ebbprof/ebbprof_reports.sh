@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What ebbprof shows of its files: names of functions that are in no file, and what a run took more
-# or less than another.
+# What ebbprof shows of its files: names of functions that are in no file or that a compiler has
+# made, and what a run took more or less than another.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -9,6 +9,15 @@
 # shellcheck disable=SC2329
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
+
+# As perf shows them: of C++'s names without parameters.
+compilers_names_are_readable() {
+	record 0 ebbprof_work mangled 1000
+	shares 'outer::inner ebbprof_work'
+	must perf report -i "$work/data" --stdio -F sample,sym >"$work/perf"
+	[ "$(awk '/ outer::inner/ { print $1 }' "$work/perf")" -eq "$(awk '/outer::inner/ { print $5 }' "$work/report")" ] ||
+		fail "perf finds another number"
+}
 
 # perf names the function as the program does, and finds as many samples in it.
 code_that_is_made_has_its_name() {
@@ -85,4 +94,4 @@ comparison_finds_what_is_gone() {
 
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
-run_tests code_that_is_made_has_its_name vdso_has_its_names comparison_finds_what_is_gone
+run_tests compilers_names_are_readable code_that_is_made_has_its_name vdso_has_its_names comparison_finds_what_is_gone

@@ -26,6 +26,10 @@ static unsigned long count;
 WORK(half)
 WORK(three_tenths)
 
+/* As a compiler names outer::inner(unsigned long) of C++. */
+void inner(unsigned long rounds) __asm__("_ZN5outer5innerEm");
+WORK(inner)
+
 static void work(void)
 {
 	for (unsigned long n = 0; n < passes; n++) {
@@ -47,6 +51,17 @@ static int less(void)
 	for (unsigned long n = 0; n < passes; n++) {
 		half(250);
 		three_tenths(300);
+		fifth(200);
+	}
+	return 0;
+}
+
+/* A function of C++ is in three_tenths()'s place. */
+static int mangled(void)
+{
+	for (unsigned long n = 0; n < passes; n++) {
+		half(500);
+		inner(300);
 		fifth(200);
 	}
 	return 0;
@@ -189,7 +204,7 @@ int main(int argc, char **argv)
 	} ways[] = {
 		{ "plain", plain }, { "leave", leave }, { "die", die }, { "exec", overwrite },
 		{ "threads", threads }, { "storm", storm }, { "make", make }, { "ask", ask },
-		{ "less", less },
+		{ "less", less }, { "mangled", mangled },
 	};
 
 	if (argc < 3)
