@@ -10,11 +10,15 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use anstyle::AnsiColor;
+use anstyle::Style;
+
 use crate::Failure;
 use crate::profile;
 use crate::profile::Summary;
 use crate::report;
 use crate::report::By;
+use crate::report::HEAD;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -95,6 +99,16 @@ impl Line<'_> {
     fn is_certain(&self) -> bool {
         self.change().abs() > self.spread
     }
+
+    /// What takes more is red, what takes less green.
+    fn style(&self) -> Style {
+        let colour = match (self.is_certain(), self.change() > 0.0) {
+            (false, _) => None,
+            (true, true) => Some(AnsiColor::Red.into()),
+            (true, false) => Some(AnsiColor::Green.into()),
+        };
+        Style::new().fg_color(colour)
+    }
 }
 
 fn lines<'a>(before: &'a Run, after: &'a Run, shares: bool) -> Vec<Line<'a>> {
@@ -158,11 +172,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let width = |line: &Line<'_>| line.key.0.chars().count();
     let widest = lines.iter().take(options.lines).map(width).max();
     let widest = widest.unwrap_or(0).clamp(first.len(), 60);
-    text += &format!(" before    after   change    95 % interval    {first:widest$}  {second}\n");
+    text += &format!(
+        "{HEAD} before    after   change    95 % interval    {first:widest$}  {second}{HEAD:#}\n"
+    );
     for line in lines.iter().take(options.lines) {
         let (change, spread) = (100.0 * line.change(), 100.0 * line.spread);
+        let style = line.style();
         text += &format!(
-            "{:6.2}%  {:6.2}%  {change:+6.2}%  {:+6.2} - {:+6.2}% {} {:widest$}  {}\n",
+            "{:6.2}%  {:6.2}%  {style}{change:+6.2}%{style:#}  {:+6.2} - {:+6.2}% {} {:widest$}  {}\n",
             100.0 * line.before,
             100.0 * line.after,
             change - spread,

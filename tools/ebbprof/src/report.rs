@@ -2,11 +2,15 @@
 //! `ebbprof report`: how many of the samples each function, object or thread has.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io;
 use std::io::Write;
 use std::path::Path;
 use std::path::PathBuf;
 use std::rc::Rc;
+
+use anstyle::AnsiColor;
+use anstyle::Style;
 
 use crate::Failure;
 use crate::profile;
@@ -92,12 +96,14 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let width = |(key, _): &((Rc<str>, Rc<str>), u64)| key.0.chars().count();
     let widest = lines.iter().take(options.lines).map(width).max();
     let widest = widest.unwrap_or(0).clamp(first.len(), 60);
-    text += &format!("\n  share  95 % interval   samples  {first:widest$}  {second}\n");
+    text +=
+        &format!("\n{HEAD}  share  95 % interval   samples  {first:widest$}  {second}{HEAD:#}\n");
     for ((first, second), count) in lines.iter().take(options.lines) {
+        let share = 100.0 * *count as f64 / all as f64;
         let (low, high) = interval(*count, all);
+        let style = style(share);
         text += &format!(
-            "{:6.2}%  {:5.2} - {:5.2}%  {count:8}  {first:widest$}  {second}\n",
-            share(*count, all),
+            "{style}{share:6.2}%{style:#}  {:5.2} - {:5.2}%  {count:8}  {first:widest$}  {second}\n",
             100.0 * low,
             100.0 * high,
         );
@@ -109,20 +115,32 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     write_out(options.output.as_deref(), &text)
 }
 
-/// Writes a text to a file, or to stdout, whose reader may have seen enough.
+/// How the names of columns are set off.
+pub const HEAD: Style = Style::new().bold();
+
+/// How a share, in percent, is set off: as perf does it.
+pub fn style(share: f64) -> Style {
+    let colour = match share {
+        5.0.. => Some(AnsiColor::Red.into()),
+        0.5.. => Some(AnsiColor::Green.into()),
+        _ => None,
+    };
+    Style::new().fg_color(colour)
+}
+
+/// Writes a text to a file, or to stdout, whose reader may have seen enough. Colours are for
+/// terminals, and there for those who want them (`NO_COLOR`, `CLICOLOR_FORCE`).
 pub fn write_out(file: Option<&Path>, text: &str) -> Result<(), Failure> {
     match file {
-        Some(path) => std::fs::write(path, text)?,
-        None => match io::stdout().write_all(text.as_bytes()) {
+        Some(path) => File::create(path)
+            .and_then(|file| anstream::StripStream::new(file).write_all(text.as_bytes()))
+            .map_err(|error| format!("{}: {error}", path.display()))?,
+        None => match anstream::stdout().write_all(text.as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
             _ => {}
         },
     }
     Ok(())
-}
-
-fn share(count: u64, all: u64) -> f64 {
-    100.0 * count as f64 / all as f64
 }
 
 /// Where the true share lies in 95 of 100 cases, as Wilson's score has it.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What ebbprof shows of its files: names of functions that are in no file or that a compiler has
-# made, and what a run took more or less than another.
+# What ebbprof shows of its files: shares and their intervals, names of functions that are in no file
+# or that a compiler has made, what a run took more or less than another, and colours.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -9,6 +9,68 @@
 # shellcheck disable=SC2329
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
+
+# By functions, objects and threads there are as many samples, and each line has the share and the
+# interval (Wilson's score) of its own.
+shares_have_their_intervals() {
+	record 0 ebbprof_work threads 300 3
+	for by in symbol object thread; do
+		must ebbprof report --by "$by" -n 1000 "$work/data" -o "$work/$by"
+		awk '
+			# By Newton: that of busybox has no mathematics.
+			function sqrt_of(x,    root, n) {
+				root = 1
+				for (n = 0; n < 60; n++)
+					root = (root + x / root) / 2
+				return root
+			}
+			function off(a, b) { return a - b > 0.0051 || b - a > 0.0051 }
+			NR == 1 { all = $1; z = 1.959964 }
+			$3 == "-" {
+				sum += $5
+				p = $5 / all
+				middle = p + z * z / (2 * all)
+				spread = z * sqrt_of(p * (1 - p) / all + z * z / (4 * all * all))
+				whole = 1 + z * z / all
+				if (off($1, 100 * p) || off($2, 100 * (middle - spread) / whole) || off($4, 100 * (middle + spread) / whole))
+					bad = 1
+				if ($5 > before && before)
+					bad = 1
+				before = $5
+			}
+			END { exit(bad || !sum || sum != all) }
+		' "$work/$by" || fail "by $by: not the shares of its samples"
+	done
+	cat "$work/symbol" "$work/object" "$work/thread"
+	# The functions of an object have its samples.
+	[ "$(awk '$7 == "libebbprof_work.so" { n += $5 } END { print n }' "$work/symbol")" -eq \
+		"$(awk '$6 == "libebbprof_work.so" { print $5 }' "$work/object")" ] || fail "not the samples of the object"
+	[ "$(awk '$3 == "-"' "$work/thread" | wc -l)" -eq 4 ] || fail "not four threads"
+	must ebbprof report -n 2 "$work/data" -o "$work/report"
+	must grep -q "^\.\.\. and $(($(awk '$3 == "-"' "$work/symbol" | wc -l) - 2)) more$" "$work/report"
+}
+
+# What a terminal obeys to is for terminals, not for files, whatever the environment says; and
+# nothing of it comes out of somebody's names.
+colours_are_for_terminals() {
+	escape=$(printf '\033')
+	named="$programs/bad${escape}name"
+	cp "$programs/ebbprof_work" "$named"
+	record 0 "$named" plain 500
+	rm "$named"
+	must ebbprof report "$work/data" >"$work/plain"
+	! grep -F "$escape" "$work/plain" || fail "a pipe gets colours"
+	must env CLICOLOR_FORCE=1 ebbprof report "$work/data" >"$work/coloured"
+	must grep -qF "${escape}[31m" "$work/coloured"
+	must grep -qF "${escape}[1m  share" "$work/coloured"
+	sed "s/$escape\[[0-9;]*m//g" "$work/coloured" >"$work/stripped"
+	must cmp "$work/stripped" "$work/plain"
+	must env CLICOLOR_FORCE=1 ebbprof report "$work/data" -o "$work/file"
+	must cmp "$work/file" "$work/plain"
+	must ebbprof collapsed "$work/data" -o "$work/collapsed"
+	! grep -F "$escape" "$work/collapsed" || fail "a name brings its own"
+	must grep -q '^bad?name;' "$work/collapsed"
+}
 
 # As perf shows them: of C++'s names without parameters.
 compilers_names_are_readable() {
@@ -94,4 +156,5 @@ comparison_finds_what_is_gone() {
 
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
-run_tests compilers_names_are_readable code_that_is_made_has_its_name vdso_has_its_names comparison_finds_what_is_gone
+run_tests shares_have_their_intervals colours_are_for_terminals compilers_names_are_readable \
+	code_that_is_made_has_its_name vdso_has_its_names comparison_finds_what_is_gone
