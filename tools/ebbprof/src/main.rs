@@ -12,6 +12,7 @@ mod collapsed;
 mod compare;
 mod completion;
 mod eviction;
+mod help;
 mod image;
 mod memory;
 mod perfdata;
@@ -33,7 +34,7 @@ use clap::Subcommand;
 
 /// Profiles programs by Event Based Branches, without a kernel entry for each sample.
 #[derive(Parser)]
-#[command(name = "ebbprof", version)]
+#[command(name = "ebbprof", version, after_long_help = help::ALL)]
 struct Options {
     #[command(subcommand)]
     command: Command,
@@ -42,23 +43,31 @@ struct Options {
 #[derive(Subcommand)]
 enum Command {
     /// Run a program and write its samples to a file that perf reads too
+    #[command(after_long_help = help::RECORD)]
     Record(record::Options),
     /// Show where the samples are
+    #[command(after_long_help = help::REPORT)]
     Report(report::Options),
     /// Write a line for each stack: its functions, and how many samples it has
+    #[command(after_long_help = help::COLLAPSED)]
     Collapsed(collapsed::Options),
     /// Draw a flame graph, as an SVG file for a browser
+    #[command(after_long_help = help::FLAME)]
     Flame(collapsed::FlameOptions),
     /// Write the samples as a file for pprof
+    #[command(after_long_help = help::PPROF)]
     Pprof(pprof::Options),
     /// Show what a run took more or less than another, and where
+    #[command(after_long_help = help::COMPARE)]
     Compare(compare::Options),
     /// Say whether programs, or this one, can be profiled here
+    #[command(after_long_help = help::CHECK)]
     Check {
         /// A program
         program: Option<PathBuf>,
     },
     /// Write what a shell needs to complete these commands
+    #[command(after_long_help = help::COMPLETION)]
     Completion(completion::Options),
 }
 
