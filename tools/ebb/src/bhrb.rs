@@ -10,7 +10,7 @@ pub const ENTRIES: usize = 32;
 
 /// Entry bit 62: the address is the target of the branch that the next entry is of.
 const TARGET: u64 = 2;
-/// Entry bit 63: the prediction was wrong.
+/// Entry bit 63: mispredicted; with `TARGET` the target, else whether the branch is taken.
 const MISPREDICTED: u64 = 1;
 
 /// A branch of the BHRB.
@@ -21,7 +21,7 @@ pub struct Branch {
     /// Where it went, if the buffer knows: of an indirect branch. The target of a direct
     /// one is in the instruction.
     pub to: Option<u64>,
-    /// The processor had predicted it otherwise.
+    /// The processor had predicted its direction or its target otherwise.
     pub mispredicted: bool,
 }
 
@@ -62,33 +62,36 @@ impl Iterator for Branches<'_> {
     type Item = Branch;
 
     fn next(&mut self) -> Option<Branch> {
-        let (&first, rest) = self.entries.split_first()?;
-        self.entries = rest;
-        let address = first & !(TARGET | MISPREDICTED);
-        if first == 0 {
-            self.entries = &[];
-            return None;
-        }
-        if first & TARGET == 0 {
+        let address = |entry: u64| entry & !(TARGET | MISPREDICTED);
+        loop {
+            let (&entry, rest) = self.entries.split_first()?;
+            self.entries = rest;
+            if entry == 0 {
+                self.entries = &[];
+                return None;
+            }
+            if address(entry) == 0 {
+                // No branch.
+                continue;
+            }
+            let (mut branch, mut to) = (entry, None);
+            if entry & TARGET != 0 {
+                (branch, to) = (0, Some(address(entry)));
+                // The branch itself follows, unless the buffer ends or has lost it.
+                if let Some((&next, rest)) = rest.split_first()
+                    && next & TARGET == 0
+                    && address(next) != 0
+                {
+                    self.entries = rest;
+                    branch = next;
+                }
+            }
             return Some(Branch {
-                from: address,
-                to: None,
-                mispredicted: first & MISPREDICTED != 0,
+                from: address(branch),
+                to,
+                mispredicted: (entry | branch) & MISPREDICTED != 0,
             });
         }
-        // The branch itself follows, unless the buffer ends or has lost it.
-        let (from, entry) = match rest.split_first() {
-            Some((&next, rest)) if next != 0 && next & TARGET == 0 => {
-                self.entries = rest;
-                (next & !MISPREDICTED, next)
-            }
-            _ => (0, first),
-        };
-        Some(Branch {
-            from,
-            to: Some(address),
-            mispredicted: entry & MISPREDICTED != 0,
-        })
     }
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What the library `ebb` does where a program could lose its EBBs, its life or somebody
 //! else's: after fork, with a foreign owner of EBBHR, when the PMU goes away in the middle
-//! of a handler, when a handler is left by a jump, and of BESCR's other bits.
+//! of a handler, when a handler is left by a jump, and of BESCR's other bits; and how it decodes
+//! branches.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -9,6 +10,8 @@ use ebb::Event;
 use ebb::Owner;
 use ebb::Pmc;
 use ebb::Rearm;
+use ebb::bhrb::Branch;
+use ebb::bhrb::Branches;
 use ebb::config::Ifm;
 use ebb::pmc;
 use ebb::reg::Bescr;
@@ -277,10 +280,51 @@ fn no_silent_masks() -> Outcome {
     Ok(())
 }
 
+/// Entries of the BHRB as the ISA has them: bit 62 marks the target of the branch in the next, bit
+/// 63 what was mispredicted.
+fn decoded_branches() -> Outcome {
+    let branch = |from, to, mispredicted| Branch {
+        from,
+        to,
+        mispredicted,
+    };
+    let cases: [(&[u64], &[Branch]); 9] = [
+        (
+            &[0x1000, 0x2001, 0, 0x3000],
+            &[branch(0x1000, None, false), branch(0x2000, None, true)],
+        ),
+        (&[0x3002, 0x1000], &[branch(0x1000, Some(0x3000), false)]),
+        // Its target, its direction.
+        (&[0x3003, 0x1000], &[branch(0x1000, Some(0x3000), true)]),
+        (&[0x3002, 0x1001], &[branch(0x1000, Some(0x3000), true)]),
+        // The buffer has lost the branch, or ends.
+        (
+            &[0x3003, 0x4002, 0x1000],
+            &[
+                branch(0, Some(0x3000), true),
+                branch(0x1000, Some(0x4000), false),
+            ],
+        ),
+        (&[0x3002], &[branch(0, Some(0x3000), false)]),
+        (&[0x3002, 0, 0x1000], &[branch(0, Some(0x3000), false)]),
+        // No address, no branch.
+        (&[1, 2, 3, 0x1000], &[branch(0x1000, None, false)]),
+        (
+            &[0x3002, 1, 0x1000],
+            &[branch(0, Some(0x3000), false), branch(0x1000, None, false)],
+        ),
+    ];
+    for (entries, branches) in cases {
+        let decoded: Vec<Branch> = Branches::decode(entries).collect();
+        check!(decoded == branches, "{entries:x?}: {decoded:x?}");
+    }
+    Ok(())
+}
+
 ktap::main! {
     first: session::require_ebb;
     child_of_fork, foreign_owner, uninstalled, other_bits_of_bescr, evicted_in_handler,
     dropped_by_another_thread, jumped_out_of_handler = jumped_out(jump),
     jumped_out_of_signal = jumped_out(jump_by_signal), enable_without_jump, scheduled_with_grouped_leader,
-    no_silent_masks,
+    no_silent_masks, decoded_branches,
 }
