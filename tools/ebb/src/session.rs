@@ -206,7 +206,11 @@ impl Session {
         }
         // SAFETY: the caller's contract.
         unsafe { control::install_call(save, handler, data)? };
-        attached::attach(&self.0)?;
+        if let Err(error) = attached::attach(&self.0) {
+            // EBBHR stays free for others.
+            let _ = control::uninstall();
+            return Err(error);
+        }
         self.0.unpause()?;
         self.load();
         // Sets the counters going, too.

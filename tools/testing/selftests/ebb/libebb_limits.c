@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * libebb where something is gone: the PMU at the start, the thread, the session under its handler,
- * memory; and counters that the handler loads itself.
+ * memory, keys of thread-specific data; and counters that the handler loads itself.
  */
 #define _GNU_SOURCE
+#include <limits.h>
 #include <linux/perf_event.h>
 #include <poll.h>
 #include <pthread.h>
@@ -36,6 +37,25 @@ static int pinned_event_here(void)
 	CPU_SET(sched_getcpu(), &here);
 	sched_setaffinity(0, sizeof(here), &here);
 	return syscall(SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* A thread that cannot be tied to its session leaves EBBHR to others. */
+static void without_keys(void)
+{
+	static pthread_key_t keys[PTHREAD_KEYS_MAX];
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+	unsigned int count = 0;
+	unsigned long ebbhr;
+
+	while (count < ARRAY_SIZE(keys) && !pthread_key_create(&keys[count], NULL))
+		count++;
+	check(ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL) == -1 && errno == EAGAIN);
+	__asm__ volatile("mfspr %0, 804" : "=r" (ebbhr));
+	check(!ebbhr && ebb_state(ebb) == EBB_IDLE);
+	while (count)
+		pthread_key_delete(keys[--count]);
+	check(!ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL) && goes_on(ebb, 20));
+	ebb_close(ebb);
 }
 
 /* A session that starts without the PMU is evicted, and goes on once the PMU is free. */
@@ -254,6 +274,8 @@ static void example(void)
 int main(void)
 {
 	static const struct test tests[] = {
+		/* First, as the library takes its key once. */
+		{ "without_keys", without_keys },
 		{ "evicted", evicted },
 		{ "ended", ended },
 		{ "closed_in_handler", closed_in_handler },
