@@ -35,7 +35,14 @@ static inline void check_at(int line, bool holds, const char *what)
 
 #define check(condition)	check_at(__LINE__, condition, #condition)
 
-/* Works for some cycles; at least as many instructions. */
+/* Executes that many instructions, and a few. */
+static inline void execute(unsigned long count)
+{
+	__asm__ volatile("mtctr %0\n\t"
+			 "1: bdnz 1b" : : "r" (count) : "ctr");
+}
+
+/* Works for some cycles: a quarter as many instructions, or more. */
 static inline void work(unsigned long cycles)
 {
 	for (unsigned long i = 0; i < cycles; i++)
