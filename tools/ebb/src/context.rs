@@ -172,8 +172,8 @@ impl EbbContext<'_> {
 
     /// Reads the BHRB into `entries`, the most recent first; see [`Branches`].
     ///
-    /// To be called first: branches of the handler push those of the program out. The
-    /// entry itself has executed some.
+    /// Branches of the entry and the handler are not among them, but after
+    /// [`inject`](crate::inject): an alert clears MMCR0\[PMAE\], without which none is recorded.
     pub fn branches<'b>(&self, entries: &'b mut [u64]) -> Branches<'b> {
         Branches::read(entries)
     }
