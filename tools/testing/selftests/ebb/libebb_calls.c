@@ -220,6 +220,9 @@ static void refusals(void)
 	char reason[128];
 	struct ebb *ebb;
 
+	ebb = ebb_open("cpu-cycles", PERIOD, 0);
+	check(ebb && (ebb_counter(ebb, 0) == 1 || ebb_counter(ebb, 0) == 6));
+	ebb_close(ebb);
 	check(!ebb_open("no-such-event", PERIOD, 0) && errno == ENOENT);
 	check(strstr(ebb_strerror(reason, sizeof(reason)), "no event"));
 	check(!ebb_open(NULL, PERIOD, 0) && errno == ENOENT);
