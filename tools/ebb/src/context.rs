@@ -7,6 +7,7 @@ use core::mem::MaybeUninit;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::bhrb::Branches;
+use crate::control;
 use crate::frame::Frame;
 use crate::frame::Link;
 use crate::pmc;
@@ -151,15 +152,38 @@ impl EbbContext<'_> {
         self.frame.tar
     }
 
-    /// The sampled instruction's address, SIAR, if SIER says that it is one: the instruction
-    /// that was being executed, possibly, when the counter overflowed (Power ISA Book III,
-    /// "Performance Monitor Facility").
+    /// The sampled instruction's address, SIAR, if it is one: the instruction that was being
+    /// executed, possibly, when the counter overflowed; or with random sampling the last that was
+    /// marked, if SIER says so (Power ISA Book III, "Performance Monitor Facility").
     #[inline]
     #[must_use]
     pub fn sampled(&self) -> Option<u64> {
         /// SIER\[SIARV\] (bit 41): SIAR is valid.
         const SIARV: u64 = 1 << 22;
-        (pmc::sier() & SIARV != 0).then(pmc::siar)
+        sample(SIARV, pmc::siar)
+    }
+
+    /// The address of an operand, SDAR, if it is one: with random sampling the marked
+    /// instruction's, else one of about that time.
+    #[inline]
+    #[must_use]
+    pub fn sampled_data(&self) -> Option<u64> {
+        /// SIER\[SDARV\] (bit 42): SDAR is valid.
+        const SDARV: u64 = 1 << 21;
+        sample(SDARV, pmc::sdar)
+    }
+
+    /// SIER, SIER2 or SIER3, by `n` of 1 to 3: what is known of the sampled instruction. `None` of
+    /// any other, and before Power ISA v3.1 of the last two, which are not there.
+    #[inline]
+    #[must_use]
+    pub fn sier(&self, n: usize) -> Option<u64> {
+        match n {
+            1 => Some(pmc::sier()),
+            2 if control::is_isa_v31() => Some(pmc::sier2()),
+            3 if control::is_isa_v31() => Some(pmc::sier3()),
+            _ => None,
+        }
     }
 
     /// The time base, which counts at the frequency that `/proc/cpuinfo` shows.
@@ -214,6 +238,19 @@ impl fmt::Debug for EbbContext<'_> {
             .field("stack_pointer", &self.stack_pointer())
             .finish_non_exhaustive()
     }
+}
+
+/// The address that `read` gives. The bits `valid` of SIER tell of a marked instruction only, as the
+/// kernel has it (`siar_valid()`).
+#[inline]
+fn sample(valid: u64, read: fn() -> u64) -> Option<u64> {
+    /// MMCRA\[SE\] (bit 63): random sampling, of marked instructions.
+    const SE: u64 = 1;
+    // SAFETY: reading MMCRA has no effect.
+    let marked = unsafe { spr::read::<{ spr::MMCRA }>() } & SE != 0;
+    let address = read();
+    let known = address != 0 && (!marked || pmc::sier() & valid != 0);
+    known.then_some(address)
 }
 
 /// A function that an entry calls.

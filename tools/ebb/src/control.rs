@@ -9,6 +9,7 @@
 //! ends.
 
 use core::mem::MaybeUninit;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::attached;
@@ -33,6 +34,7 @@ use crate::reload;
 use crate::spr;
 use crate::thread;
 use crate::thread::Thread;
+use crate::thread::WRITES;
 
 /// A handler as a plain function. It runs like a signal handler, on the interrupted thread's
 /// stack; see [`install`] for what it may do.
@@ -182,12 +184,23 @@ pub fn uninstall() -> Result<(), Error> {
 /// What an entry calls if there is no handler any more.
 extern "C" fn nothing(_: &mut EbbContext<'_>, _: MaybeUninit<u64>) {}
 
+/// HWCAP2 once a handler was installed: handlers do not call the C library.
+static HWCAP2: AtomicU64 = AtomicU64::new(0);
+
 /// Whether the kernel offers EBB to programs (`PPC_FEATURE2_EBB` in HWCAP2).
 #[must_use]
 pub fn supported() -> bool {
     const PPC_FEATURE2_EBB: u64 = 0x1000_0000;
     // SAFETY: getauxval only reads the auxiliary vector.
-    unsafe { libc::getauxval(libc::AT_HWCAP2) & PPC_FEATURE2_EBB != 0 }
+    let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };
+    HWCAP2.store(hwcap2, Relaxed);
+    hwcap2 & PPC_FEATURE2_EBB != 0
+}
+
+/// Whether this CPU is of Power ISA v3.1 or later, for a handler.
+pub(crate) fn is_isa_v31() -> bool {
+    const PPC_FEATURE2_ARCH_3_1: u64 = 0x0004_0000;
+    HWCAP2.load(Relaxed) & PPC_FEATURE2_ARCH_3_1 != 0
 }
 
 /// Lets EBBs happen on this thread: BESCR\[GE\] and \[PME\] on, \[PMEO\] off.
@@ -250,7 +263,7 @@ pub fn resume() -> Result<(), Error> {
 /// Does the end of an EBB that has not come to it. EBBs may be on, and the PMU may be gone at any
 /// time.
 fn restart(t: &Thread) {
-    t.guarded.store(1, Relaxed);
+    t.guarded.store(WRITES, Relaxed);
     for pmc in Pmc::ALL {
         if pmc.read() >= OVERFLOW && !period::next_round(t, pmc) {
             pmc.write(period::start_value(t, pmc));

@@ -41,6 +41,8 @@ pub enum Error {
     },
     /// The event is not on the PMU: another pinned group holds it.
     NotScheduled,
+    /// The session is paused: its counters are not there.
+    Paused,
     /// Another thread's session.
     WrongThread,
     /// The thread has another session that takes EBBs.
@@ -77,6 +79,7 @@ impl Error {
             Self::Foreign { .. }
             | Self::InProgress
             | Self::NotScheduled
+            | Self::Paused
             | Self::InUse
             | Self::Started => libc::EBUSY,
             Self::Gone | Self::Closed => libc::ESRCH,
@@ -112,6 +115,7 @@ impl Error {
             Self::NoSuchEvent => "the PMU has no event of this name in sysfs",
             Self::System { what, rule, .. } => rule.unwrap_or(what),
             Self::NotScheduled => "the event is not on the PMU: another pinned group holds it",
+            Self::Paused => "the session is paused: its counters cannot be read",
             Self::WrongThread => "the session is another thread's",
             Self::InUse => "the thread has another session that takes EBBs",
             Self::Started => "an event is added before the session starts",

@@ -32,6 +32,8 @@ use crate::progress::REGS_OFFSET;
 use crate::reg::Bescr;
 use crate::spr;
 use crate::thread;
+use crate::thread::READ_NOTHING;
+use crate::thread::READS;
 
 /// An instruction that may trap, with its line in the table, whose [`Entry::always`] is given.
 macro_rules! noted {
@@ -182,11 +184,11 @@ pub unsafe fn step_over(context: *mut libc::c_void) -> bool {
     let regs = unsafe { *context.byte_add(REGS_OFFSET).cast::<*mut u64>() };
     // SAFETY: as before.
     let nip = unsafe { &mut *regs.add(PT_NIP) };
-    let running = thread::with(|t| t.active.load(Relaxed) != 0 || t.guarded.load(Relaxed) != 0);
-    match find(*nip) {
-        Some(entry) if entry.always != 0 || running => {}
+    let (active, guarded) = thread::with(|t| (t.active.load(Relaxed), t.guarded.load(Relaxed)));
+    let found = match find(*nip) {
+        Some(entry) if entry.always != 0 || active != 0 || guarded != 0 => entry,
         _ => return false,
-    }
+    };
     // SAFETY: the processor has just fetched it from there.
     let instruction = unsafe { ptr::with_exposed_provenance::<u32>(*nip as usize).read() };
     if matches!(instruction & OPCODE_MASK, MFSPR | MFBHRBE) {
@@ -195,7 +197,15 @@ pub unsafe fn step_over(context: *mut libc::c_void) -> bool {
         unsafe { regs.add(target as usize).write(0) };
     }
     *nip += 4;
-    thread::with(|t| t.evicted.store(1, Relaxed));
+    let reads = found.always == 0 && matches!(guarded, READS | READ_NOTHING);
+    thread::with(|t| {
+        if reads {
+            t.guarded.store(READ_NOTHING, Relaxed);
+        }
+        if !reads || active != 0 {
+            t.evicted.store(1, Relaxed);
+        }
+    });
     // SAFETY: EBBHR is always readable.
     if unsafe { spr::read::<{ spr::EBBHR }>() } == 0 {
         // The child of a fork in a handler comes here on the way back, which sets GE; an event

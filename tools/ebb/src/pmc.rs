@@ -140,6 +140,20 @@ pub fn sier() -> u64 {
     unsafe { spr::read::<{ spr::SIER }>() }
 }
 
+/// Reads SIER2, which is there from ISA v3.1 on.
+#[must_use]
+pub fn sier2() -> u64 {
+    // SAFETY: reading SIER2 has no effect.
+    unsafe { spr::read::<{ spr::SIER2 }>() }
+}
+
+/// Reads SIER3, which is there from ISA v3.1 on.
+#[must_use]
+pub fn sier3() -> u64 {
+    // SAFETY: reading SIER3 has no effect.
+    unsafe { spr::read::<{ spr::SIER3 }>() }
+}
+
 /// Reads entry `N` (0-1023, most recent first) of the Branch History Rolling
 /// Buffer; 0 means that it is empty. Power ISA Book II section 8.2.
 ///

@@ -21,9 +21,11 @@ use crate::events::Code;
 use crate::period;
 use crate::pmc::Pmc;
 use crate::reg::Mmcr0;
+use crate::shared;
 use crate::shared::Ref;
 use crate::shared::Shared;
 use crate::thread;
+use crate::thread::WRITES;
 
 /// A handler as C has it: the second argument is what [`Session::start_raw`] was given.
 pub type RawHandler = extern "C" fn(&mut EbbContext<'_>, *mut c_void);
@@ -236,7 +238,7 @@ impl Session {
                 }
             }
             t.evicted.store(0, Relaxed);
-            t.guarded.store(1, Relaxed);
+            t.guarded.store(WRITES, Relaxed);
             Mmcr0::FC.write();
             for pmc in Pmc::ALL {
                 pmc.write(period::start_value(t, pmc));
@@ -255,6 +257,34 @@ impl Session {
             true => Ok(()),
             false => Err(Error::NotScheduled),
         }
+    }
+
+    /// The counter of event `n`, while EBBs come or the handler has asked for
+    /// [`Rearm::Stop`](crate::Rearm). It overflows at [`OVERFLOW`](crate::pmc::OVERFLOW); one
+    /// without a period begins at 0.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoSuchEvent`] if there is no event `n`, [`Error::NotInstalled`] before
+    /// [`start`](Self::start), [`Error::WrongThread`], [`Error::Paused`],
+    /// [`Error::NotScheduled`], else as [`pause`](Self::pause).
+    pub fn read(&self, n: usize) -> Result<u32, Error> {
+        let pmc = self.pmc(n).ok_or(Error::NoSuchEvent)?;
+        self.0.check_process()?;
+        if !self.0.is_started() {
+            return Err(Error::NotInstalled);
+        }
+        if !self.0.is_of_this_thread() {
+            return Err(Error::WrongThread);
+        }
+        let value = thread::with(|t| t.read_guarded(|| pmc.read()));
+        if self.0.paused() != shared::NOT {
+            return Err(Error::Paused);
+        }
+        // What was read is the event's if that is there afterwards, too: with the kernel's
+        // built-in driver a read before ISA v3.1 always gives something.
+        self.check_scheduled()?;
+        value.ok_or(Error::NotScheduled)
     }
 
     /// Number of EBBs since [`start`](Self::start).

@@ -86,6 +86,13 @@ int ebb_set_period(struct ebb *ebb, unsigned int event, uint64_t period, uint64_
  */
 int ebb_start(struct ebb *ebb, ebb_handler handler, void *user, unsigned int save);
 
+/*
+ * Reads the counter of event @event, in the thread itself, after ebb_start(). It overflows at
+ * 0x80000000; that of an event without a period begins at 0. EBUSY if it is not there: the session
+ * is paused, or another pinned event has the PMU.
+ */
+int ebb_read(const struct ebb *ebb, unsigned int event, uint32_t *value);
+
 /* Stops events and EBBs; from any thread. */
 int ebb_pause(struct ebb *ebb);
 
@@ -139,6 +146,15 @@ uint64_t ebb_context_tar(const struct ebb_context *context);
 /* The sampled instruction's address, SIAR: 1, and *@address is set, or 0 if it is invalid. */
 int ebb_context_siar(const struct ebb_context *context, uint64_t *address);
 
+/* The address of an operand, SDAR, in the same way; unless the event marks instructions, any's. */
+int ebb_context_sdar(const struct ebb_context *context, uint64_t *address);
+
+/*
+ * What is known of it: SIER, SIER2 or SIER3, by @n of 1 to 3: 1, and *@value is set, or 0 for one
+ * that this processor lacks; the last two are there from POWER10 on.
+ */
+int ebb_context_sier(const struct ebb_context *context, unsigned int n, uint64_t *value);
+
 /* The time base. */
 uint64_t ebb_context_time_base(const struct ebb_context *context);
 
@@ -154,6 +170,13 @@ int ebb_context_overflowed(const struct ebb_context *context, unsigned int pmc);
  * be loaded so: else the next EBB comes at once (POWER8: none comes).
  */
 void ebb_context_set_counter(struct ebb_context *context, unsigned int pmc, uint32_t value);
+
+/* The bit of MMCR2 by which counter @pmc, 1 to 6, stands still in programs (FCnP). */
+#define EBB_MMCR2_FCP(pmc)	(UINT64_C(1) << (71 - 9 * (pmc)))
+
+/* MMCR2, of which a program sets these bits. It stays so until it is changed. */
+uint64_t ebb_context_mmcr2(const struct ebb_context *context);
+void ebb_context_set_mmcr2(struct ebb_context *context, uint64_t value);
 
 /* A branch of the BHRB. */
 struct ebb_branch {

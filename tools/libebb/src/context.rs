@@ -10,6 +10,7 @@ use ebb::EbbContext;
 use ebb::Pmc;
 use ebb::Rearm;
 use ebb::bhrb;
+use ebb::reg::Mmcr2;
 
 /// `struct ebb_branch`.
 #[repr(C)]
@@ -25,6 +26,22 @@ const EBB_BRANCH_MISPREDICTED: u64 = 2;
 const EBB_RESTART: c_uint = 0;
 const EBB_KEEP: c_uint = 1;
 const EBB_STOP: c_uint = 2;
+
+/// Writes `value` to `place`, if there is one: 1, else 0.
+///
+/// # Safety
+///
+/// `place` may be written.
+unsafe fn give(value: Option<u64>, place: *mut u64) -> c_int {
+    match value {
+        Some(value) => {
+            // SAFETY: the caller's contract.
+            unsafe { place.write(value) };
+            1
+        }
+        None => 0,
+    }
+}
 
 #[unsafe(no_mangle)]
 extern "C" fn ebb_context_address(context: &EbbContext<'_>) -> u64 {
@@ -49,14 +66,8 @@ unsafe extern "C" fn ebb_context_gpr(
     n: c_uint,
     value: *mut u64,
 ) -> c_int {
-    match context.gpr(n as usize) {
-        Some(gpr) => {
-            // SAFETY: the caller's contract.
-            unsafe { value.write(gpr) };
-            1
-        }
-        None => 0,
-    }
+    // SAFETY: the caller's contract.
+    unsafe { give(context.gpr(n as usize), value) }
 }
 
 #[unsafe(no_mangle)]
@@ -89,14 +100,40 @@ extern "C" fn ebb_context_tar(context: &EbbContext<'_>) -> u64 {
 /// `address` may be written.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_context_siar(context: &EbbContext<'_>, address: *mut u64) -> c_int {
-    match context.sampled() {
-        Some(siar) => {
-            // SAFETY: the caller's contract.
-            unsafe { address.write(siar) };
-            1
-        }
-        None => 0,
-    }
+    // SAFETY: the caller's contract.
+    unsafe { give(context.sampled(), address) }
+}
+
+/// # Safety
+///
+/// `address` may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_context_sdar(context: &EbbContext<'_>, address: *mut u64) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { give(context.sampled_data(), address) }
+}
+
+/// # Safety
+///
+/// `value` may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_context_sier(
+    context: &EbbContext<'_>,
+    n: c_uint,
+    value: *mut u64,
+) -> c_int {
+    // SAFETY: the caller's contract.
+    unsafe { give(context.sier(n as usize), value) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_mmcr2(_: &EbbContext<'_>) -> u64 {
+    Mmcr2::read().0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn ebb_context_set_mmcr2(_: &mut EbbContext<'_>, value: u64) {
+    Mmcr2(value).write();
 }
 
 #[unsafe(no_mangle)]

@@ -152,6 +152,17 @@ unsafe extern "C" fn ebb_set_period(ebb: *mut Ebb, n: c_uint, period: u64, jitte
 
 /// # Safety
 ///
+/// `ebb` is of `ebb_open`, `value` may be written.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ebb_read(ebb: *const Ebb, n: c_uint, value: *mut u32) -> c_int {
+    // SAFETY: the caller's contract.
+    let read = unsafe { session(ebb) }.and_then(|session| session.read(n as usize));
+    // SAFETY: as before.
+    status(read.map(|count| unsafe { value.write(count) }))
+}
+
+/// # Safety
+///
 /// `ebb` is of `ebb_open`; the handler is as ebb(7) says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_start(

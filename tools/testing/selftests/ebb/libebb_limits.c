@@ -65,15 +65,18 @@ static void evicted(void)
 	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
 	struct pollfd fd = { .fd = ebb_fd(ebb), .events = POLLIN };
 	char reason[128];
+	uint32_t value;
 
 	check(other >= 0 && ebb);
 	check(ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL) == -1 && errno == EBUSY);
 	check(strstr(ebb_strerror(reason, sizeof(reason)), "not on the PMU"));
 	check(ebb_state(ebb) == EBB_EVICTED && stands(ebb));
 	check(poll(&fd, 1, 0) == 1 && fd.revents & POLLERR);
+	check(ebb_read(ebb, 0, &value) == -1 && errno == EBUSY);
 	check(ebb_resume(ebb) == -1 && errno == EBUSY);
 	close(other);
 	check(!ebb_resume(ebb) && ebb_state(ebb) == EBB_RUNNING);
+	check(!ebb_read(ebb, 0, &value) && value >= 0x80000000U - PERIOD);
 	check(!poll(&fd, 1, 0));
 	check(goes_on(ebb, 20));
 	check(ebb_add(ebb, "instructions", 0) == -1 && errno == EBUSY);

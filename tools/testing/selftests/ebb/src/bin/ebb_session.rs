@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `ebb::Session`: events by name, long periods and jitter, pause, resume and close by its own
-//! thread and by another, eviction and the way back.
+//! `ebb::Session`: events by name, long periods and jitter, counters between EBBs, pause, resume
+//! and close by its own thread and by another, eviction and the way back.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -186,6 +186,32 @@ fn jitter() -> Outcome {
     Ok(())
 }
 
+/// Counters can be read between EBBs, as long as they are there.
+fn counters() -> Outcome {
+    const WORK: u64 = 200_000;
+    // No EBB comes of this period.
+    let session = Session::open("cycles", 1 << 30)?;
+    session.add("instructions", 0)?;
+    check!(session.read(0) == Err(Error::NotInstalled));
+    // SAFETY: the handler does nothing.
+    unsafe { session.start(Save::Full, count_only)? };
+    check!(session.read(2) == Err(Error::NoSuchEvent));
+    let start = Pmc::start_value(1 << 30);
+    let (cycles, first) = (session.read(0)?, session.read(1)?);
+    check!(
+        (start..start + (1 << 28)).contains(&cycles),
+        "{cycles:#x} cycles"
+    );
+    session::work_for(WORK);
+    let done = u64::from(session.read(1)? - first);
+    check!(done > WORK / 8 && done < 8 * WORK, "{done} instructions");
+    let other = elsewhere(|| session.read(0));
+    check!(matches!(other, Ok(Err(Error::WrongThread))), "{other:?}");
+    session.pause()?;
+    check!(session.read(0) == Err(Error::Paused));
+    Ok(())
+}
+
 fn paused_by_itself() -> Outcome {
     let session = started(count_only)?;
     goes_on()?;
@@ -344,8 +370,12 @@ fn evicted() -> Outcome {
     stands()?;
     let refused = session.resume();
     check!(refused == Err(Error::NotScheduled), "{refused:?}");
+    let gone = session.read(0);
+    check!(gone == Err(Error::NotScheduled), "{gone:?}");
     other.close()?;
-    session.resume()?;
+    // Nothing was lost by that, so any thread can do it.
+    let resumed = elsewhere(|| session.resume());
+    check!(matches!(resumed, Ok(Ok(()))), "{resumed:?}");
     check!(session.state() == State::Running, "{:?}", session.state());
     check!(poll(&session) == 0, "poll: {:#x}", poll(&session));
     goes_on()
@@ -353,6 +383,6 @@ fn evicted() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    names, group, long_period, jitter, paused_by_itself, paused_by_another, closed_by_another,
-    one_at_a_time, stopped_by_the_handler, child_of_fork, evicted,
+    names, group, long_period, jitter, counters, paused_by_itself, paused_by_another,
+    closed_by_another, one_at_a_time, stopped_by_the_handler, child_of_fork, evicted,
 }

@@ -39,6 +39,7 @@ fn main() {
         "libebb_calls",
         "libebb_clients",
         "libebb_limits",
+        "libebb_registers",
         "libebb_calls_shared",
         "libebb_clients_shared",
         "libebb_calls_loaded",

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What libebb reads of the performance monitor beside the address: registers of the sampled
+ * instruction, MMCR2, and counters between EBBs.
+ */
+#define _GNU_SOURCE
+#include <asm/cputable.h>
+#include <asm/ptrace.h>
+#include <assert.h>
+#include <linux/perf_event.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/auxv.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "libebb_test.h"
+
+#define SIARV	0x400000UL	/* SIER: SIAR is valid */
+#define SDARV	0x200000UL	/* SIER: SDAR is valid */
+#define OTHERS	0x5a5aUL	/* other bits of SIER */
+#define SE	1UL		/* MMCRA: marked instructions are sampled */
+
+/* What a processor with samples would have in the registers; QEMU has zeroes there. */
+static const struct sample {
+	uint64_t mmcra, siar, sdar, sier, sier2, sier3;
+} samples[] = {
+	{ SE, 0x1234000, 0x5678000, SIARV | SDARV | OTHERS, 0x2222, 0x3333 },
+	{ SE | 4, 0x1234004, 0x5678008, SIARV, 0x2222000, 0x3333000 },
+	{ SE, 0x1234008, 0x5678010, SDARV | OTHERS, 0, 1UL << 63 },
+	{ SE, 0x123400c, 0x5678018, OTHERS, 1UL << 63, 0 },
+	/* Of others SIER does not tell whether they are valid. */
+	{ 0, 0x1234010, 0x5678020, OTHERS, 5, 6 },
+	{ 4, 0x1234014, 0, SIARV | SDARV, 7, 8 },
+	{ 0, 0, 0x5678028, SIARV, 9, 10 },
+};
+
+static const struct sample *sample;
+
+/* The instructions of the library that read them, each replaced by one that is illegal. */
+static struct replaced {
+	uint32_t *place, instruction;
+} replaced[16];
+static unsigned int replaced_count;
+
+#define MFSPR	0x7c0002a6U
+
+/* The register that an mfspr reads. */
+static unsigned int spr_of(uint32_t instruction)
+{
+	return (instruction >> 16 & 31) | (instruction >> 6 & 0x3e0);
+}
+
+static bool is_of_a_sample(unsigned int spr)
+{
+	return spr == 736 || spr == 737 || spr == 768 || spr == 770 || spr == 780 || spr == 781;
+}
+
+/* Replaces those of a function. */
+static void replace(const void *function)
+{
+	const long page = sysconf(_SC_PAGESIZE);
+	uint32_t *place = (uint32_t *)function;
+	char *start = (char *)((unsigned long)place & -page);
+
+	check(!mprotect(start, 2 * page, PROT_READ | PROT_WRITE | PROT_EXEC));
+	for (; *place != 0x4e800020U /* blr */; place++) {
+		if ((*place & 0xfc0007ffU) != MFSPR || !is_of_a_sample(spr_of(*place)))
+			continue;
+		if (replaced_count == ARRAY_SIZE(replaced))
+			abort();
+		replaced[replaced_count++] = (struct replaced){ place, *place };
+		*place = 0;
+		__builtin___clear_cache((char *)place, (char *)(place + 1));
+	}
+}
+
+/* Does what one would have done. */
+static void emulate(int number, siginfo_t *info, void *ucontext)
+{
+	struct pt_regs *regs = ((ucontext_t *)ucontext)->uc_mcontext.regs;
+	struct replaced *found = NULL;
+	uint64_t value = 0;
+
+	(void)number;
+	(void)info;
+	for (unsigned int i = 0; i < replaced_count; i++)
+		if ((unsigned long)replaced[i].place == regs->nip)
+			found = &replaced[i];
+	if (!found)
+		abort();
+	switch (spr_of(found->instruction)) {
+	case 768:
+		value = sample->sier;
+		break;
+	case 770:
+		value = sample->mmcra;
+		break;
+	case 780:
+		value = sample->siar;
+		break;
+	case 781:
+		value = sample->sdar;
+		break;
+	case 736:
+		value = sample->sier2;
+		break;
+	case 737:
+		value = sample->sier3;
+		break;
+	}
+	regs->gpr[found->instruction >> 21 & 31] = value;
+	regs->nip += 4;
+}
+
+/* What a handler reads; all ones of a register that it cannot. */
+struct seen {
+	struct sample sample;
+	int others;		/* numbers of no SIER that it can read */
+};
+
+static void see(struct ebb_context *context, void *user)
+{
+	struct seen *seen = user;
+	uint64_t value;
+
+	memset(&seen->sample, 0xff, sizeof(seen->sample));
+	seen->others = ebb_context_sier(context, 0, &value) + ebb_context_sier(context, 4, &value);
+	if (ebb_context_siar(context, &value))
+		seen->sample.siar = value;
+	if (ebb_context_sdar(context, &value))
+		seen->sample.sdar = value;
+	if (ebb_context_sier(context, 1, &value))
+		seen->sample.sier = value;
+	if (ebb_context_sier(context, 2, &value))
+		seen->sample.sier2 = value;
+	if (ebb_context_sier(context, 3, &value))
+		seen->sample.sier3 = value;
+}
+
+static bool is_v31(void)
+{
+	return getauxval(AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1;
+}
+
+/* The address that a handler is to see. */
+static uint64_t known(uint64_t address, uint64_t valid)
+{
+	return address && (!(sample->mmcra & SE) || sample->sier & valid) ? address : ~0UL;
+}
+
+static void see_samples(void)
+{
+	struct sigaction action = { .sa_sigaction = emulate, .sa_flags = SA_SIGINFO | SA_NODEFER };
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+	static struct seen seen;
+
+	/* The library's own is there already, and lets this one be. */
+	sigaction(SIGILL, &action, NULL);
+	replace(ebb_context_siar);
+	replace(ebb_context_sdar);
+	replace(ebb_context_sier);
+	for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
+		sample = &samples[i];
+		check(!(i ? ebb_resume(ebb) : ebb_start(ebb, see, &seen, EBB_SAVE_FULL)));
+		check(goes_on(ebb, 5) && !ebb_pause(ebb));
+		check(seen.sample.sier == sample->sier);
+		check(seen.sample.sier2 == (is_v31() ? sample->sier2 : ~0UL));
+		check(seen.sample.sier3 == (is_v31() ? sample->sier3 : ~0UL));
+		check(seen.sample.siar == known(sample->siar, SIARV));
+		check(seen.sample.sdar == known(sample->sdar, SDARV));
+	}
+	ebb_close(ebb);
+}
+
+/*
+ * The instructions are replaced in a process that has not executed them before: where pages have
+ * 64 KiB, QEMU goes on with what it has translated of the old ones, as it forgets the first 4 KiB
+ * only.
+ */
+static void sampled_instruction(void)
+{
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+	static struct seen seen;
+	int status;
+	pid_t child;
+
+	check(!ebb_start(ebb, see, &seen, EBB_SAVE_FULL) && goes_on(ebb, 5));
+	check(!seen.others && seen.sample.sier != ~0UL);
+	/* Elsewhere an access would trap, and the session think that it has lost the PMU. */
+	check((seen.sample.sier2 != ~0UL) == is_v31() && (seen.sample.sier3 != ~0UL) == is_v31());
+	check(ebb_state(ebb) == EBB_RUNNING);
+	ebb_close(ebb);
+	child = fork();
+	if (!child) {
+		failures = 0;
+		see_samples();
+		_exit(failures != 0);
+	}
+	check(waitpid(child, &status, 0) == child && !status);
+}
+
+struct freezing {
+	uint64_t set;
+	uint64_t first, last;	/* what the first EBB found, and the last */
+};
+
+static void freeze(struct ebb_context *context, void *user)
+{
+	struct freezing *freezing = user;
+
+	freezing->last = ebb_context_mmcr2(context);
+	if (ebb_context_number(context) == 1) {
+		freezing->first = freezing->last;
+		ebb_context_set_mmcr2(context, freezing->set);
+	}
+}
+
+/* The bits of counters that the session does not use. */
+static void frozen_counters(void)
+{
+	struct freezing freezing = { EBB_MMCR2_FCP(2) | EBB_MMCR2_FCP(6), -1, -1 };
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+
+	/* FC1P and FC6P are bits 1 and 46 of 64. */
+	static_assert(EBB_MMCR2_FCP(1) == 1UL << 62 && EBB_MMCR2_FCP(6) == 1UL << 17, "FCnP");
+	check(!ebb_start(ebb, freeze, &freezing, EBB_SAVE_FULL) && goes_on(ebb, 10));
+	check(!freezing.first && freezing.last == freezing.set);
+	ebb_close(ebb);
+}
+
+static void stop(struct ebb_context *context, void *user)
+{
+	if (ebb_context_number(context) == *(uint64_t *)user)
+		ebb_rearm(context, EBB_STOP);
+}
+
+static void *read_elsewhere(void *ebb)
+{
+	uint32_t value;
+
+	return (void *)(long)(ebb_read(ebb, 0, &value) ? errno : 0);
+}
+
+static void counters(void)
+{
+	const unsigned long work_done = 200000;
+	uint32_t first = 0, second = 0, value = 0;
+	uint64_t stop_at = 0;
+	/* No EBB comes of this period. */
+	struct ebb *ebb = ebb_open("cycles", 1 << 30, 0);
+	pthread_t thread;
+	void *result;
+
+	check(ebb_add(ebb, "instructions", 0) == 1);
+	check(ebb_read(ebb, 0, &value) == -1 && errno == EINVAL);
+	check(!ebb_start(ebb, stop, &stop_at, EBB_SAVE_FULL));
+	check(ebb_read(ebb, 2, &value) == -1 && errno == ENOENT);
+	check(!ebb_read(ebb, 0, &value) && value >= 0x40000000 && value < 0x50000000);
+	check(!ebb_read(ebb, 1, &first));
+	execute(work_done);
+	check(!ebb_read(ebb, 1, &second));
+	/* And those of ebb_read() itself, with the kernel's on its behalf. */
+	check(second - first >= work_done && second - first < 2 * work_done);
+	check(!pthread_create(&thread, NULL, read_elsewhere, ebb));
+	check(!pthread_join(thread, &result) && (long)result == EPERM);
+	ebb_close(ebb);
+}
+
+/* What stands is read as it stands; what is not there is not read. */
+static void standing_counters(void)
+{
+	uint32_t first = 0, second = 1, value;
+	char reason[128];
+	uint64_t stop_at = 20;
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+
+	check(!ebb_start(ebb, stop, &stop_at, EBB_SAVE_FULL) && goes_on(ebb, 10));
+	check(!ebb_pause(ebb));
+	check(ebb_read(ebb, 0, &value) == -1 && errno == EBUSY);
+	check(strstr(ebb_strerror(reason, sizeof(reason)), "paused"));
+	check(!ebb_resume(ebb) && !ebb_read(ebb, 0, &value));
+	check(value >= 0x80000000U - PERIOD && value < 0x80000000U + PERIOD);
+	/* Nor if the program disables the event itself. */
+	check(!ioctl(ebb_fd(ebb), PERF_EVENT_IOC_DISABLE, 0));
+	check(ebb_read(ebb, 0, &value) == -1 && errno == EBUSY);
+	check(!ioctl(ebb_fd(ebb), PERF_EVENT_IOC_ENABLE, 0));
+	check(!ebb_read(ebb, 0, &value) && goes_on(ebb, 5));
+	goes_on(ebb, 20);
+	check(ebb_count(ebb) == stop_at);
+	check(!ebb_read(ebb, 0, &first));
+	work(PERIOD);
+	check(!ebb_read(ebb, 0, &second) && first == second);
+	ebb_close(ebb);
+}
+
+int main(void)
+{
+	static const struct test tests[] = {
+		{ "sampled_instruction", sampled_instruction },
+		{ "frozen_counters", frozen_counters },
+		{ "counters", counters },
+		{ "standing_counters", standing_counters },
+	};
+
+	return run_tests(tests, ARRAY_SIZE(tests));
+}
