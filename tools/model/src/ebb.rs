@@ -8,7 +8,7 @@
 //! long as one of these is missing it waits, and whichever comes last lets it go on.
 
 use crate::{
-    Facility,
+    Facility, Fault,
     fields::{bescr, mmcr0, spr},
 };
 
@@ -24,6 +24,11 @@ impl Facility {
         self.exception && self.mmcr0 & mmcr0::EBE == 0 && self.context.ee
     }
 
+    /// Whether an exception exists, which no register tells on POWER8E.
+    pub fn has_exception(&self) -> bool {
+        self.exception
+    }
+
     /// An exception under EBE, with PME set, sets PMEO and clears PME, whatever the thread is
     /// doing.
     ///
@@ -32,7 +37,9 @@ impl Facility {
     /// and PMAE, though the documents say so.
     pub(crate) fn raise_event_based_exception(&mut self) {
         if self.exception && self.mmcr0 & mmcr0::EBE != 0 && self.bescr & bescr::PME != 0 {
-            self.bescr &= !bescr::PME;
+            if !Fault::Exception.is_on() {
+                self.bescr &= !bescr::PME;
+            }
             self.bescr |= bescr::PMEO;
         }
     }
@@ -48,8 +55,11 @@ impl Facility {
         if !due || !self.context.problem {
             return None;
         }
-        self.bescr &= !bescr::GE;
-        self.ebbrr = next & ADDRESS;
+        if !Fault::Branch.is_on() {
+            self.bescr &= !bescr::GE;
+        }
+        let skipped = if Fault::ReturnAddress.is_on() { 4 } else { 0 };
+        self.ebbrr = (next & ADDRESS) + skipped;
         Some(self.ebbhr & ADDRESS)
     }
 
@@ -67,6 +77,7 @@ impl Facility {
     /// \[KVM\] `kvmhv_p9_tm_emulation()`; \[QEMU\] `helper_rfebb()`. That bits 62 and 63 of EBBRR
     /// are no part of the address: \[memory\] Book II, `rfebb`.
     pub fn rfebb(&mut self, ge: bool) -> u64 {
+        let ge = ge && !Fault::Return.is_on();
         self.bescr = self.bescr & !bescr::GE | if ge { bescr::GE } else { 0 };
         let address = self.ebbrr & ADDRESS;
         self.take_ebb(address).unwrap_or(address)

@@ -2,7 +2,7 @@
 
 //! What each counter counts.
 
-use crate::{Facility, Instruction, Isa, fields::mmcra};
+use crate::{Facility, Fault, Instruction, Isa, fields::mmcra};
 
 impl Facility {
     /// PMCxSEL of MMCR1: eight bits for each of PMC1 to PMC4, from bit 32 on.
@@ -33,7 +33,7 @@ impl Facility {
         let has_v300_codes = self.processor.isa() >= Isa::V300;
         match (pmc, if pmc < 4 { self.pmc_select(pmc) } else { 0 }) {
             (4, _) => 1,
-            (5, _) => instruction.cycles,
+            (5, _) => instruction.cycles + u32::from(Fault::Cycles.is_on()),
             (_, 0) => 0,
             (_, 0x02) => 1,
             (0, 0xfe) if has_v300_codes => 1,

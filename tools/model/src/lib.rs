@@ -17,6 +17,7 @@
 //! | `access.rs` | what problem state may read and write, and the traps otherwise |
 //! | `loss.rs` | idle states and hypervisors that drop registers |
 //! | `facility.rs` | all of that together |
+//! | `fault.rs` | rules that tests break |
 //!
 //! # Sources
 //!
@@ -44,6 +45,7 @@ mod context;
 mod ebb;
 mod events;
 mod facility;
+mod fault;
 mod fields;
 mod freeze;
 mod loss;
@@ -54,6 +56,7 @@ pub use access::Trap;
 pub use bhrb::{BHRB_ENTRIES, Branch, BranchForm};
 pub use context::{Context, Instruction, Mark};
 pub use facility::{Executed, Facility};
+pub use fault::{Fault, break_rule};
 pub use fields::{bescr, mmcr0, mmcr2, mmcra, sier, spr};
 pub use loss::{FOREIGN, Guest, Idle, Lppaca};
 pub use processor::{Isa, Processor};

@@ -12,7 +12,7 @@
 //! | `op.rs` | the operations, and random ones |
 //! | `world.rs`, `world/` | what they do |
 //! | `oracle.rs` | what the events should have counted and sampled |
-//! | `program.rs` | what a program with EBBs should find in its registers |
+//! | `program.rs`, `program/` | what a program with EBBs should find in its registers: by a facility of its own, and predicted without one |
 //! | `text.rs` | what programs are made of |
 //! | `shrink.rs` | making a history short that fails, and its table |
 //!

@@ -67,17 +67,22 @@ pub fn is_marked(event: &Event) -> bool {
 impl Counts {
     /// What an event counts by its code.
     pub fn of(event: &Event) -> Self {
+        Self::on(with_machine(|machine| machine.processor()), event)
+    }
+
+    /// What it counts on a processor.
+    pub fn on(processor: Processor, event: &Event) -> Self {
         let code = event.attr().config & !(0b11 << 62);
-        let is_v207 = || with_machine(|machine| machine.processor()).isa() == Isa::V207;
         // An event that the ISA has from v3.0 on.
-        if code == INSTRUCTIONS_V300 && is_v207() {
+        if code == INSTRUCTIONS_V300 && processor.isa() == Isa::V207 {
             return Self::Others;
         }
         let known = CODES.iter().find(|(known, _)| *known == code);
         known.expect("an event with a known code").1
     }
 
-    fn occurrences(self, instruction: &Instruction) -> u64 {
+    /// How often that occurs in an instruction.
+    pub fn occurrences(self, instruction: &Instruction) -> u64 {
         match self {
             Self::Instructions => 1,
             Self::Cycles => instruction.cycles.into(),

@@ -7,15 +7,18 @@
 //! counters of those that do not go on there, and may raise the alert.
 
 mod after_kernel;
+mod predicted;
 mod settings;
 
 pub use settings::check_closed;
 
+use super::op::UserWrite;
 use crate::perf_core::{Event, PerfCore};
 use after_kernel::alert;
 use pmu_model::{
     BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, mmcr0, mmcr2, mmcra, spr,
 };
+use predicted::Predicted;
 use settings::check_settings;
 use std::{collections::HashMap, rc::Rc};
 
@@ -27,6 +30,8 @@ const fn user(number: u32) -> u32 {
 /// The program of a task.
 pub struct Program {
     own: Facility,
+    /// What it finds without regard to the model's rules; `None` if that is what it finds next.
+    predicted: Option<Predicted>,
     /// Where it goes on.
     pub nip: u64,
     /// The events of its group that are on the PMU.
@@ -100,6 +105,7 @@ impl Program {
         };
         Self {
             own,
+            predicted: None,
             nip,
             counters: Vec::new(),
             saved: HashMap::new(),
@@ -111,6 +117,11 @@ impl Program {
     /// held when their event was last on it, and the program its registers; but one that `is_new`,
     /// on no PMU before, finds all as if it had written none.
     pub fn regroup(&mut self, facility: &Facility, events: &[Rc<Event>], is_new: bool) {
+        let counted_kernel = self.counters.iter().any(|counter| counter.includes_kernel);
+        match &mut self.predicted {
+            Some(predicted) if !counted_kernel => predicted.regroup(facility, events, is_new),
+            predicted => *predicted = None,
+        }
         // A counter may have overflowed in the kernel on the way out.
         let overflows = |counter: &Counter| {
             let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32);
@@ -172,7 +183,7 @@ impl Program {
     /// Another program from now on, which goes on at `nip`. Its counters go on, but for what would
     /// raise the old program's alert.
     pub fn exec(&mut self, facility: Option<&Facility>, nip: u64) {
-        self.nip = nip;
+        (self.nip, self.predicted) = (nip, None);
         for pmc in 0..6 {
             if !self.has_counter(pmc) {
                 self.own.mtspr(spr::PMC1 + pmc as u32, 0);
@@ -214,12 +225,20 @@ impl Program {
     /// Executes an instruction of the program. Returns where it goes on.
     pub fn execute(&mut self, instruction: &Instruction) -> u64 {
         self.nip = self.own.execute(instruction).next;
+        if let Some(predicted) = &mut self.predicted {
+            let next = predicted.execute(instruction);
+            assert_eq!(self.nip, next, "where it goes on, its own and predicted");
+        }
         self.nip
     }
 
-    /// Does something to its facility, which returns where it goes on.
-    pub fn apply(&mut self, f: impl FnOnce(&mut Facility) -> u64) -> u64 {
-        self.nip = f(&mut self.own);
+    /// Writes a register, which `f` does to its facility. Both return where it goes on.
+    pub fn write(&mut self, write: UserWrite, f: impl FnOnce(&mut Facility) -> u64) -> u64 {
+        let before = std::mem::replace(&mut self.nip, f(&mut self.own));
+        if let Some(predicted) = &mut self.predicted {
+            let next = predicted.write(write, before);
+            assert_eq!(self.nip, next, "where it goes on, its own and predicted");
+        }
         self.nip
     }
 
@@ -235,14 +254,17 @@ impl Program {
             self.check_after_kernel(facility, nip);
         } else {
             self.check(facility);
-            assert_eq!(
-                nip,
-                self.own.enter_problem_state(self.nip),
-                "where it goes on"
-            );
+            let own = self.own.enter_problem_state(self.nip);
+            assert_eq!(nip, own, "where it goes on");
+            let off = self.saved.keys().copied();
+            let found = || Predicted::found(facility, events, off);
+            let next = self.predicted.get_or_insert_with(found).enter(self.nip);
+            assert_eq!(nip, next, "where it goes on, found and predicted");
             self.nip = nip;
             return;
         }
+        let off = self.saved.keys().copied();
+        self.predicted = Some(Predicted::found(facility, events, off));
         self.own = facility.clone();
         (self.own.context.problem, self.own.context.ee) = (true, true);
         (self.nip, self.counters) = (nip, counters(events));
@@ -279,6 +301,9 @@ impl Program {
                 break;
             }
             assert_eq!(found, own, "entry {entry} of the BHRB");
+        }
+        if let Some(predicted) = &self.predicted {
+            predicted.check(facility);
         }
     }
 }

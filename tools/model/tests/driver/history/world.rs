@@ -25,6 +25,7 @@ use std::{
 };
 
 mod branches;
+mod broken_rules;
 mod cpus;
 mod directed;
 mod events;
@@ -41,7 +42,8 @@ const TASKS: usize = 4;
 /// The most events that are open, and the most tasks.
 const MOST_EVENTS: usize = 20;
 const MOST_TASKS: usize = 8;
-const HANDLER: u64 = 0x5000;
+/// The handler of programs with EBBs.
+pub const HANDLER: u64 = 0x5000;
 const NEGATIVE: u64 = 0x8000_0000;
 /// Bit 63 of an event code.
 const EBB: u64 = 1 << 63;

@@ -129,7 +129,7 @@ impl World {
             return;
         }
         let nip = executed.next;
-        let expected = program.apply(|own| user_write(own, write, nip));
+        let expected = program.write(write, |own| user_write(own, write, nip));
         let found = with_cpu(|cpu| {
             cpu.nip = user_write(&mut cpu.facility, write, nip);
             cpu.nip

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a program with an EBB group finds, predicted without the model's `Facility`: what its
+//! counters count by the codes of its events, and the rules of Book II, "Event-Based Branch
+//! Facility", and of MMCR0 in Book III, a second time. A wrong rule of the model, by which two
+//! facilities agree, is seen by it.
+//!
+//! It knows how the kernel sets a group up (`settings.rs` checks that), so of the freeze conditions
+//! FC and FCnP0 are left, and each enabled condition freezes. It follows the program through switches
+//! and other groups of its own. Of a group that counts the kernel, after `execve`, and where
+//! POWER8E delays an alert it takes what the program finds for right, and goes on with that.
+//!
+//! It says nothing of SDAR, SIER, SIER2, SIER3 and the BHRB.
+
+use super::user;
+use crate::{
+    history::{op::UserWrite, oracle::Counts, world::HANDLER},
+    perf_core::Event,
+};
+use pmu_model::{Facility, Instruction, Isa, Processor, bescr, mmcr0, mmcr2, spr};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
+
+const NEGATIVE: u32 = 0x8000_0000;
+
+/// A counter with an event.
+#[derive(Clone, Copy)]
+struct Counter {
+    id: usize,
+    counts: Counts,
+    value: u32,
+}
+
+/// The registers of a program.
+pub struct Predicted {
+    processor: Processor,
+    /// Programs run with MSR\[HV\] set, so FCnP0 freezes nothing.
+    hypervisor: bool,
+    /// PMC1 to PMC6.
+    counters: [Option<Counter>; 6],
+    /// What those held that are not on the PMU, by their events' numbers.
+    saved: HashMap<usize, u32>,
+    /// Those of which that is not known.
+    unknown: HashSet<usize>,
+    /// MMCR0\[FC\], \[PMAE\] and \[PMAO\].
+    fc: bool,
+    pmae: bool,
+    pmao: bool,
+    /// An exception exists. PMAO tells it, but on POWER8E.
+    exception: bool,
+    /// FCnP0.
+    fcp0: [bool; 6],
+    /// BESCR\[GE\], \[PME\] and \[PMEO\].
+    ge: bool,
+    pme: bool,
+    pmeo: bool,
+    ebbhr: u64,
+    ebbrr: u64,
+    siar: u64,
+    /// The instruction that completed last.
+    last: u64,
+}
+
+impl Predicted {
+    /// A program that finds this. Its events that are `off` the PMU will find what they counted.
+    pub fn found(
+        facility: &Facility,
+        events: &[Rc<Event>],
+        off: impl Iterator<Item = usize>,
+    ) -> Self {
+        let read = |number| facility.mfspr(number);
+        let [mmcr0, mmcr2, bescr] = [spr::MMCR0, spr::MMCR2, spr::BESCR].map(read);
+        let mut counters = [None; 6];
+        for event in events {
+            let pmc = event.idx() - 1;
+            counters[pmc] = Some(Counter {
+                id: event.id,
+                counts: Counts::on(facility.processor(), event),
+                value: read(spr::PMC1 + pmc as u32) as u32,
+            });
+        }
+        Self {
+            processor: facility.processor(),
+            hypervisor: facility.context.hypervisor,
+            counters,
+            saved: HashMap::new(),
+            unknown: off.collect(),
+            fc: mmcr0 & mmcr0::FC != 0,
+            pmae: mmcr0 & mmcr0::PMAE != 0,
+            pmao: mmcr0 & mmcr0::PMAO != 0,
+            exception: facility.has_exception(),
+            fcp0: core::array::from_fn(|pmc| mmcr2 & mmcr2::FCP0 >> (9 * pmc) != 0),
+            ge: bescr & bescr::GE != 0,
+            pme: bescr & bescr::PME != 0,
+            pmeo: bescr & bescr::PMEO != 0,
+            ebbhr: read(spr::EBBHR),
+            ebbrr: read(spr::EBBRR),
+            siar: read(spr::SIAR),
+            last: 0,
+        }
+    }
+
+    /// Other events are on the PMU from now on. A group that `is_new` finds no register written, but
+    /// for BESCR and the like.
+    pub fn regroup(&mut self, facility: &Facility, events: &[Rc<Event>], is_new: bool) {
+        let left = self.counters.iter_mut().filter_map(Option::take);
+        self.saved
+            .extend(left.map(|counter| (counter.id, counter.value)));
+        for event in events {
+            let pmc = event.idx() - 1;
+            let value = if self.unknown.remove(&event.id) {
+                facility.mfspr(spr::PMC1 + pmc as u32) as u32
+            } else {
+                self.saved.remove(&event.id).unwrap_or(0)
+            };
+            self.counters[pmc] = Some(Counter {
+                id: event.id,
+                counts: Counts::on(self.processor, event),
+                value,
+            });
+        }
+        if is_new {
+            (self.fc, self.pmae, self.pmao) = (false, true, false);
+            (self.exception, self.fcp0, self.siar) = (false, [false; 6], 0);
+        }
+    }
+
+    /// The program executes an instruction. Returns where it goes on.
+    pub fn execute(&mut self, instruction: &Instruction) -> u64 {
+        self.last = instruction.address;
+        let were_negative = self.negative();
+        for (pmc, counter) in self.counters.iter_mut().enumerate() {
+            let frozen = self.fc || self.fcp0[pmc] && !self.hypervisor;
+            if let Some(counter) = counter.as_mut().filter(|_| !frozen) {
+                let more = counter.counts.occurrences(instruction) as u32;
+                counter.value = counter.value.wrapping_add(more);
+            }
+        }
+        self.react(were_negative);
+        self.branch(instruction.next())
+    }
+
+    /// The kernel returns to the program, which would go on at `nip`. Returns where it does.
+    pub fn enter(&mut self, nip: u64) -> u64 {
+        self.branch(nip)
+    }
+
+    /// The program writes a register. Returns where it goes on.
+    pub fn write(&mut self, write: UserWrite, nip: u64) -> u64 {
+        let were_negative = self.negative();
+        match write {
+            UserWrite::Counter(pmc, left) => {
+                if let Some(counter) = &mut self.counters[usize::from(pmc)] {
+                    counter.value = NEGATIVE - left;
+                }
+            }
+            UserWrite::Mmcr0(bits) => {
+                let is_set = |bit: u8| bits >> bit & 1 != 0;
+                let power8e = self.processor == Processor::Power8E;
+                self.write_mmcr0(is_set(0), is_set(1), is_set(2) && !power8e);
+            }
+            UserWrite::Mmcr2(counters) => {
+                self.fcp0 = core::array::from_fn(|pmc| counters >> pmc & 1 != 0);
+            }
+            UserWrite::Bescr(bits) => {
+                self.ebbhr = HANDLER;
+                (self.ge, self.pme, self.pmeo) = (bits & 1 != 0, bits & 2 != 0, false);
+            }
+            UserWrite::Return if self.ge || self.ebbrr == 0 => return nip,
+            UserWrite::Return => {
+                for counter in self.counters.iter_mut().flatten() {
+                    if counter.value >= NEGATIVE {
+                        counter.value = NEGATIVE - 20;
+                    }
+                }
+                self.write_mmcr0(false, true, false);
+                (self.ge, self.pme, self.pmeo) = (true, true, false);
+                return self.branch(self.ebbrr & !3);
+            }
+            UserWrite::Threshold(_) | UserWrite::ClearBhrb => {}
+        }
+        self.react(were_negative);
+        self.branch(nip)
+    }
+
+    /// PMAO written as 1 makes an exception, but on POWER8E, and as 0 ends it.
+    fn write_mmcr0(&mut self, fc: bool, pmae: bool, pmao: bool) {
+        (self.fc, self.pmae, self.pmao) = (fc, pmae, pmao);
+        self.exception = pmao && (self.exception || self.processor != Processor::Power8E);
+    }
+
+    fn negative(&self) -> [bool; 6] {
+        self.counters
+            .map(|counter| counter.is_some_and(|counter| counter.value >= NEGATIVE))
+    }
+
+    /// A negative counter freezes all, and is an alert if PMAE is set. POWER8 sees it only when it
+    /// becomes negative. The exception becomes an event-based one as soon as PME is set.
+    fn react(&mut self, were_negative: [bool; 6]) {
+        let sees_state = self.processor.isa() > Isa::V207;
+        let now = self.negative();
+        if (0..6).any(|pmc| now[pmc] && (sees_state || !were_negative[pmc])) {
+            self.fc = true;
+            if self.pmae {
+                (self.pmae, self.pmao, self.exception) = (false, true, true);
+                self.siar = self.last;
+            }
+        }
+        if self.exception && self.pme {
+            (self.pme, self.pmeo) = (false, true);
+        }
+    }
+
+    /// An event-based branch occurs if its exception did and GE is set.
+    fn branch(&mut self, next: u64) -> u64 {
+        if !(self.pmeo && self.ge) {
+            return next;
+        }
+        (self.ge, self.ebbrr) = (false, next);
+        self.ebbhr & !3
+    }
+
+    /// Compares what the program finds.
+    pub fn check(&self, facility: &Facility) {
+        let bit = |is_set: bool, field: u64| if is_set { field } else { 0 };
+        let bits =
+            |set: &[(bool, u64)]| set.iter().map(|(is_set, field)| bit(*is_set, *field)).sum();
+        let mmcr0 = bits(&[
+            (self.fc, mmcr0::FC),
+            (self.pmae, mmcr0::PMAE),
+            (self.pmao, mmcr0::PMAO),
+        ]);
+        let mmcr2 = (0..6).map(|pmc| bit(self.fcp0[pmc], mmcr2::FCP0 >> (9 * pmc)));
+        let bescr = bits(&[
+            (self.ge, bescr::GE),
+            (self.pme, bescr::PME),
+            (self.pmeo, bescr::PMEO),
+        ]);
+        let registers = [
+            (user(spr::MMCR0), mmcr0),
+            (user(spr::MMCR2), mmcr2.sum()),
+            (user(spr::SIAR), self.siar),
+            (spr::BESCR, bescr),
+            (spr::EBBHR, self.ebbhr),
+            (spr::EBBRR, self.ebbrr),
+        ];
+        let counters = (user(spr::PMC1)..).zip(&self.counters);
+        let values =
+            counters.filter_map(|(number, counter)| Some((number, counter.as_ref()?.value)));
+        let values = values.map(|(number, value)| (number, value.into()));
+        for (number, predicted) in registers.into_iter().chain(values) {
+            let found = facility.problem_mfspr(number);
+            assert_eq!(found, Ok(predicted), "SPR {number}, found and predicted");
+        }
+    }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A rule of the model is broken, for the CPUs and for the facility that each program has of its own.
+//! These agree; what is predicted without the model must not.
+
+use super::*;
+use crate::history::{MACHINE, run};
+use pmu_model::{Fault, break_rule};
+use std::sync::PoisonError;
+
+/// A program gets an EBB by PMC6, and returns from its handler.
+const HISTORY: [Op; 7] = [
+    Op::Switch(0, 0),
+    Op::OpenEbb(0, 3),
+    Op::User(0, UserWrite::Bescr(0b11)),
+    Op::User(0, UserWrite::Counter(5, 4)),
+    Op::Run(0, 2, 3, 3),
+    Op::User(0, UserWrite::Return),
+    Op::Run(0, 1, 1, 3),
+];
+
+#[test]
+fn a_broken_rule_is_seen_by_what_is_predicted_without_it() {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for processor in Processor::ALL {
+        for hypervisor in [false, true] {
+            let what = || run(processor, hypervisor, &HISTORY, false).err();
+            assert_eq!(what().map(|failure| failure.what), None);
+            for fault in Fault::ALL {
+                break_rule(Some(fault));
+                let what = what().map_or_else(String::new, |failure| failure.what);
+                break_rule(None);
+                assert!(what.contains("predicted"), "{fault:?}: {what:?}");
+            }
+        }
+    }
+}
