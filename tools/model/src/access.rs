@@ -32,6 +32,8 @@ pub enum Trap {
     EmulationAssistance,
     /// A program interrupt: the register is privileged state's alone.
     Privileged,
+    /// A program interrupt, "TM Bad Thing": no such change of the transaction's state is allowed.
+    TmBadThing,
 }
 
 /// PMC5, the first of the counters that PMCC 0b11 takes out.

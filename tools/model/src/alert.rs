@@ -86,7 +86,8 @@ impl Facility {
             self.mmcr0 |= mmcr0::FC;
         }
         if self.mmcr0 & mmcr0::PMAE != 0 {
-            self.mmcr0 &= !mmcr0::PMAE;
+            // PMAQ: [microwatt].
+            self.mmcr0 &= !(mmcr0::PMAE | mmcr0::PMAQ);
             self.mmcr0 |= mmcr0::PMAO;
             self.exception = true;
             self.sample_alert();
@@ -132,6 +133,13 @@ mod tests {
                 assert_eq!(facility.pmc, before);
             }
         }
+    }
+
+    #[test]
+    fn an_alert_clears_pmaq() {
+        let mut facility = before_overflow(Processor::Power9, spr::PMC1, ENABLED | PMAQ);
+        facility.execute(&Instruction::at(0x1000));
+        assert_eq!(facility.mfspr(spr::MMCR0) & (PMAO | PMAQ), PMAO);
     }
 
     #[test]

@@ -4,6 +4,18 @@
 
 use crate::Branch;
 
+/// MSR\[TS\]: the thread's transaction, before v3.1. \[kernel\] `MSR_TS_S`, `MSR_TS_T` in `asm/reg.h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transaction {
+    /// There is none.
+    #[default]
+    None = 0b00,
+    /// It is suspended.
+    Suspended = 0b01,
+    /// The thread is in transactional state.
+    Transactional = 0b10,
+}
+
 /// What the facility sees of the thread beside its instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
@@ -17,6 +29,8 @@ pub struct Context {
     pub ee: bool,
     /// CTRL\[RUN\], the run latch: the thread has work.
     pub run: bool,
+    /// MSR\[TS\].
+    pub transaction: Transaction,
 }
 
 impl Context {
@@ -27,6 +41,7 @@ impl Context {
         pmm: false,
         ee: true,
         run: true,
+        transaction: Transaction::None,
     };
 
     /// The kernel in a partition, with interrupts off.

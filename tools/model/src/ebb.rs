@@ -8,7 +8,7 @@
 //! long as one of these is missing it waits, and whichever comes last lets it go on.
 
 use crate::{
-    Facility, Fault,
+    Facility, Fault, Isa, Transaction, Trap,
     fields::{bescr, mmcr0, spr},
 };
 
@@ -50,6 +50,10 @@ impl Facility {
     /// \[ISA\] v3.1, Book II, chapter 6, as the commit messages of \[QEMU\] have it: bits 0 to 61 of
     /// EBBRR get the address, GE is cleared; \[kernel\] `pmu-ebb.rst`, selftests: in problem state
     /// only, and not with GE off.
+    ///
+    /// Before v3.1 BESCR\[TS\] gets MSR\[TS\], and a transaction is suspended. \[KVM\]
+    /// `kvmhv_p9_tm_emulation()`, which has TS 0b10 where `rfebb` goes from suspended to transactional
+    /// state; \[memory\] Book II, BESCR.
     pub(crate) fn take_ebb(&mut self, next: u64) -> Option<u64> {
         let due = self.bescr & bescr::PMEO != 0 && self.bescr & bescr::GE != 0;
         if !due || !self.context.problem {
@@ -57,6 +61,13 @@ impl Facility {
         }
         if !Fault::Branch.is_on() {
             self.bescr &= !bescr::GE;
+        }
+        if self.processor.isa() < Isa::V31 {
+            let state = self.context.transaction;
+            self.bescr = self.bescr & !bescr::TS | (state as u64) << bescr::TS_SHIFT;
+            if state == Transaction::Transactional {
+                self.context.transaction = Transaction::Suspended;
+            }
         }
         let skipped = if Fault::ReturnAddress.is_on() { 4 } else { 0 };
         self.ebbrr = (next & ADDRESS) + skipped;
@@ -74,13 +85,26 @@ impl Facility {
     /// `rfebb` with its operand: GE gets it, and the thread goes on at EBBRR, or in the handler if
     /// another event-based branch is due.
     ///
-    /// \[KVM\] `kvmhv_p9_tm_emulation()`; \[QEMU\] `helper_rfebb()`. That bits 62 and 63 of EBBRR
-    /// are no part of the address: \[memory\] Book II, `rfebb`.
-    pub fn rfebb(&mut self, ge: bool) -> u64 {
+    /// MSR\[TS\] gets BESCR\[TS\], which may resume a transaction and make no other change. On v3.1, where
+    /// there are no transactions, the bits of TS make the instruction an invalid one.
+    ///
+    /// \[KVM\] `kvmhv_p9_tm_emulation()`; \[QEMU\] `helper_rfebb()`, which quotes the ISA v3.1 for the
+    /// invalid form. That bits 62 and 63 of EBBRR are no part of the address: \[memory\] Book II,
+    /// `rfebb`. Which changes are allowed: \[memory\] Book III, "Transaction State Transitions".
+    pub fn rfebb(&mut self, ge: bool) -> Result<u64, Trap> {
+        use Transaction::*;
+        let from = self.context.transaction;
+        self.context.transaction = match (self.bescr & bescr::TS) >> bescr::TS_SHIFT {
+            0b00 if from == None => None,
+            _ if self.processor.isa() >= Isa::V31 => return Err(Trap::EmulationAssistance),
+            0b01 if from == Suspended => Suspended,
+            0b10 if from != None => Transactional,
+            _ => return Err(Trap::TmBadThing),
+        };
         let ge = ge && !Fault::Return.is_on();
         self.bescr = self.bescr & !bescr::GE | if ge { bescr::GE } else { 0 };
         let address = self.ebbrr & ADDRESS;
-        self.take_ebb(address).unwrap_or(address)
+        Ok(self.take_ebb(address).unwrap_or(address))
     }
 
     /// Writes a register of the event-based branch facility. BESCRS and BESCRR set and clear the
@@ -117,7 +141,9 @@ impl Facility {
 mod tests {
     use crate::{
         Context, Facility, Instruction, Processor,
-        bescr::{GE, PME, PMEO},
+        Transaction::*,
+        Trap,
+        bescr::{GE, PME, PMEO, TS_SHIFT},
         mmcr0::*,
         spr,
     };
@@ -197,12 +223,45 @@ mod tests {
     }
 
     #[test]
+    fn an_ebb_suspends_a_transaction_and_rfebb_resumes_it() {
+        for state in [None, Suspended, Transactional] {
+            let mut facility = program(Processor::Power9, GE | PME);
+            facility.context.transaction = state;
+            assert!(facility.execute(&Instruction::at(0x1000)).ebb);
+            let saved = (state as u64) << TS_SHIFT;
+            assert_eq!(facility.mfspr(spr::BESCR), PMEO | saved);
+            let expected = if state == None { None } else { Suspended };
+            assert_eq!(facility.context.transaction, expected);
+            assert_eq!(facility.rfebb(false), Ok(0x1004));
+            assert_eq!(facility.context.transaction, state);
+        }
+    }
+
+    #[test]
+    fn rfebb_makes_no_other_change_of_a_transaction() {
+        for (from, to) in [
+            (None, 1),
+            (None, 2),
+            (None, 3),
+            (Suspended, 0),
+            (Transactional, 1),
+        ] {
+            let mut facility = program(Processor::Power9, to << TS_SHIFT);
+            facility.context.transaction = from;
+            assert_eq!(facility.rfebb(true), Err(Trap::TmBadThing), "{from:?} {to}");
+            assert_eq!(facility.mfspr(spr::BESCR), to << TS_SHIFT);
+        }
+        let mut power10 = program(Processor::Power10, 1 << TS_SHIFT);
+        assert_eq!(power10.rfebb(true), Err(Trap::EmulationAssistance));
+    }
+
+    #[test]
     fn addresses_are_those_of_instructions() {
         let mut facility = program(Processor::Power9, GE | PME);
         facility.mtspr(spr::EBBHR, HANDLER + 3);
         assert_eq!(facility.execute(&Instruction::at(0x1000)).next, HANDLER);
         facility.mtspr(spr::EBBRR, 0x2003);
-        assert_eq!(facility.rfebb(false), 0x2000);
+        assert_eq!(facility.rfebb(false), Ok(0x2000));
     }
 
     #[test]
@@ -224,7 +283,7 @@ mod tests {
         // PMAO is still set: it comes again as soon as PME and GE are on.
         facility.problem_mtspr(spr::BESCRR, PMEO).unwrap();
         facility.problem_mtspr(spr::BESCRS, PME).unwrap();
-        assert_eq!(facility.rfebb(true), HANDLER);
+        assert_eq!(facility.rfebb(true), Ok(HANDLER));
         // As a handler does it.
         facility.mtspr(spr::PMC6, 0);
         facility
@@ -232,7 +291,7 @@ mod tests {
             .unwrap();
         facility.problem_mtspr(spr::BESCRR, PMEO).unwrap();
         facility.problem_mtspr(spr::BESCRS, PME).unwrap();
-        assert_eq!(facility.rfebb(true), 0x1004);
+        assert_eq!(facility.rfebb(true), Ok(0x1004));
         assert_eq!(facility.mfspr(spr::BESCR), GE | PME);
     }
 

@@ -88,6 +88,8 @@ pub mod mmcr0 {
     pub const TRIGGER: u64 = bit(50);
     /// FCPC: which problem state FCP freezes, that of a partition (0) or beside a hypervisor (1).
     pub const FCPC: u64 = bit(51);
+    /// PMAQ, the kernel's `MMCR0_PMAO_SYNC`: something more about the alert.
+    pub const PMAQ: u64 = bit(52);
     /// PMCCEXT (v3.1).
     pub const PMCCEXT: u64 = bit(54);
     /// CC56RUN: PMC5 and PMC6 count whatever the run latch says.
@@ -193,6 +195,10 @@ pub mod bescr {
     pub const GE: u64 = bit(0);
     /// PME: event-based exceptions of the performance monitor are enabled.
     pub const PME: u64 = bit(31);
+    /// TS: MSR\[TS\] when an event-based branch occurred, before v3.1.
+    pub const TS: u64 = bit(32) | bit(33);
+    /// By how much TS is shifted.
+    pub const TS_SHIFT: u32 = 30;
     /// PMEO: one occurred.
     pub const PMEO: u64 = bit(63);
 }

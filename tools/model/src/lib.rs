@@ -36,7 +36,8 @@
 //! # What it leaves out
 //!
 //! Thresholds, the sharing of a core by threads, MMCRC, MMCRH and MMCRS. An instruction completes
-//! as a whole: cycles are those it took, and nothing is counted ahead of time.
+//! as a whole: cycles are those it took, and nothing is counted ahead of time. An alert clears
+//! MMCR0\[PMAQ\] (the kernel's `MMCR0_PMAO_SYNC`); what sets it no source tells.
 
 mod access;
 mod alert;
@@ -54,7 +55,7 @@ mod sampling;
 
 pub use access::Trap;
 pub use bhrb::{BHRB_ENTRIES, Branch, BranchForm};
-pub use context::{Context, Instruction, Mark};
+pub use context::{Context, Instruction, Mark, Transaction};
 pub use facility::{Executed, Facility};
 pub use fault::{Fault, break_rule};
 pub use fields::{bescr, mmcr0, mmcr2, mmcra, sier, spr};

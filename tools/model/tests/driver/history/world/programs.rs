@@ -193,7 +193,7 @@ fn user_write(facility: &mut Facility, write: UserWrite, nip: u64) -> u64 {
                 .and_then(|()| facility.problem_mtspr(spr::BESCRR, bescr::PMEO))
                 .and_then(|()| facility.problem_mtspr(spr::BESCRS, bescr::PME));
             assert_eq!(again, Ok(()), "a program with a group writes its registers");
-            return facility.rfebb(true);
+            return facility.rfebb(true).expect("no transaction");
         }
         UserWrite::ClearBhrb => facility.problem_clrbhrb(),
     };
