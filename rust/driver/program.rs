@@ -82,9 +82,8 @@ impl Driver {
             pmu::synchronize();
         }
 
-        match program {
-            Some((mmcr0, mmcr2)) => ebb::switch_out(self, this_cpu, mmcr0, mmcr2),
-            None => local.clear_siar_sdar(),
+        if let Some((mmcr0, mmcr2)) = program {
+            ebb::switch_out(self, this_cpu, mmcr0, mmcr2);
         }
     }
 
@@ -137,10 +136,16 @@ impl Driver {
         let mut mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
         if this_cpu.state().ebb.get() {
             mmcr0 = ebb::switch_in(self, this_cpu, &mmcr, mmcr0);
-        } else if negative {
-            // `pmu_disable` dropped the alert, and POWER8 raises no other for a counter that is
-            // negative already. Later processors do; then one PMI serves both.
-            local.set_pmi_pending();
+        } else {
+            // Only now: hardware may have set SDAR to an address of whatever ran while the PMU was
+            // frozen, and a sample would show it if its instruction accesses no data.
+            left.sampled.set(None);
+            local.clear_siar_sdar();
+            if negative {
+                // `pmu_disable` dropped the alert, and POWER8 raises no other for a counter that is
+                // negative already. Later processors do; then one PMI serves both.
+                local.set_pmi_pending();
+            }
         }
         left.start();
         this_cpu.disabled.set(false);
@@ -245,12 +250,6 @@ impl Driver {
             left.forget_mmcra();
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
-            // A program or an idle state may have left anything there. Until an instruction is
-            // marked a sample would show it.
-            let marks = Mmcra::from(assignment.mmcr.mmcra).sample_enable() == 1;
-            if left.sampled.take().is_some() || marks {
-                local.clear_siar_sdar();
-            }
         }
 
         let events_with_counters = || {

@@ -211,9 +211,9 @@ impl PmuSnapshot {
         let _hidden =
             (attr.exclude_kernel() && extended_regs::has_instruction(registers)).then(|| {
                 if shows_instruction {
-                    HiddenInstruction::hide_addresses(&local)
+                    HiddenInstruction::hide_addresses(&local, self.mmcra)
                 } else {
-                    HiddenInstruction::hide_all(&local, self.model.isa() >= Isa::V31)
+                    HiddenInstruction::hide_all(&local, self.mmcra, self.model.isa() >= Isa::V31)
                 }
             });
         if attr.samples(SampleFormat::BranchStack) {

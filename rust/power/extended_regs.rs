@@ -12,10 +12,12 @@ use super::{
     bindings,
     machine,
     pmu::{
+        self,
         LocalPmu,
         COUNTERS, //
     },
     regs::{
+        Mmcra,
         Sdar,
         Siar,
         Sier2,
@@ -71,6 +73,7 @@ fn set_counters(counters: &[u32; COUNTERS]) {
 /// Hides what the PMU holds of the kernel's instructions and data while the value lives. The PMU
 /// must be frozen.
 pub(crate) struct HiddenInstruction<'a> {
+    mmcra: Mmcra,
     siar: u64,
     sdar: u64,
     /// SIER2 and SIER3, if these are hidden.
@@ -79,14 +82,9 @@ pub(crate) struct HiddenInstruction<'a> {
 }
 
 impl<'a> HiddenInstruction<'a> {
-    /// Hides kernel addresses in SIAR and SDAR.
-    pub(crate) fn hide_addresses(_local: &'a LocalPmu<'a>) -> Self {
-        let saved = Self {
-            siar: Siar::read(),
-            sdar: Sdar::read(),
-            sier2_sier3: None,
-            local: PhantomData,
-        };
+    /// Hides kernel addresses in SIAR and SDAR. MMCRA holds `mmcra`.
+    pub(crate) fn hide_addresses(_local: &'a LocalPmu<'a>, mmcra: Mmcra) -> Self {
+        let saved = Self::save(mmcra, false);
         if machine::is_kernel_address(saved.siar) {
             Siar::write(0);
         }
@@ -97,14 +95,9 @@ impl<'a> HiddenInstruction<'a> {
     }
 
     /// Hides SIAR and SDAR, and on ISA v3.1 (`is_v31`) SIER2 and SIER3: the instruction is the
-    /// kernel's.
-    pub(crate) fn hide_all(_local: &'a LocalPmu<'a>, is_v31: bool) -> Self {
-        let saved = Self {
-            siar: Siar::read(),
-            sdar: Sdar::read(),
-            sier2_sier3: is_v31.then(|| (Sier2::read(), Sier3::read())),
-            local: PhantomData,
-        };
+    /// kernel's. MMCRA holds `mmcra`.
+    pub(crate) fn hide_all(_local: &'a LocalPmu<'a>, mmcra: Mmcra, is_v31: bool) -> Self {
+        let saved = Self::save(mmcra, is_v31);
         Siar::write(0);
         Sdar::write(0);
         if is_v31 {
@@ -112,6 +105,22 @@ impl<'a> HiddenInstruction<'a> {
             Sier3::write(0);
         }
         saved
+    }
+
+    /// Keeps what the registers hold, once hardware does not set SDAR any more: by its mode it may
+    /// although the PMU is frozen, and what perf core accesses until it reads SDAR is the kernel's.
+    fn save(mmcra: Mmcra, is_v31: bool) -> Self {
+        if mmcra.sdar_mode() != 0 {
+            mmcra.with_const_sdar_mode::<0>().write();
+            pmu::synchronize();
+        }
+        Self {
+            mmcra,
+            siar: Siar::read(),
+            sdar: Sdar::read(),
+            sier2_sier3: is_v31.then(|| (Sier2::read(), Sier3::read())),
+            local: PhantomData,
+        }
     }
 }
 
@@ -122,6 +131,9 @@ impl Drop for HiddenInstruction<'_> {
         if let Some((sier2, sier3)) = self.sier2_sier3 {
             Sier2::write(sier2);
             Sier3::write(sier3);
+        }
+        if self.mmcra.sdar_mode() != 0 {
+            self.mmcra.write();
         }
     }
 }

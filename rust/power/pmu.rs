@@ -10,6 +10,7 @@ use super::{
     regs::{
         Mmcr0,
         Mmcr2,
+        Mmcra,
         Sdar,
         Siar,
         Sier,
@@ -132,15 +133,19 @@ impl LocalPmu<'_> {
         Mmcr2::write(mmcr2);
     }
 
-    /// Clears SIAR and SDAR: they may hold an address of the kernel or of another program, and
-    /// before v3.1 programs may read them once the PMU is given back.
+    /// Clears SIAR and SDAR: a program, a sample or an idle state may have left anything there, and
+    /// until the next alert, or the first marked instruction, a sample would show it.
     pub(crate) fn clear_siar_sdar(&self) {
         Sdar::write(0);
         Siar::write(0);
     }
 
-    /// Clears the counters, and what they sampled.
+    /// Clears the counters, and what they sampled, and has them sample no more: by MMCRA hardware
+    /// may set SDAR although the PMU is frozen.
     pub(super) fn clear(&self) {
+        let idle = Mmcra::from(0);
+        idle.with_bhrbrd(machine::implements_v31()).write();
+        spr::synchronize();
         for index in 0..COUNTERS {
             write_pmc(index, 0);
         }

@@ -81,6 +81,8 @@ bitfield! {
     pub(crate) struct Mmcra(u64) {
         /// BHRBRD (bit 26, v3.1): the BHRB records no branches.
         37:37 bhrbrd;
+        /// SDAR_MODE (20:21): when hardware sets SDAR while it marks nothing; 0 for never.
+        43:42 sdar_mode;
         /// SAMPLE_ENABLE (63): the PMU marks instructions and samples those.
         0:0 sample_enable;
     }
