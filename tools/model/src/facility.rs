@@ -6,6 +6,7 @@
 use crate::{
     Context, Instruction, Isa, Processor,
     bhrb::Bhrb,
+    chance::Chance,
     fields::{mmcr0, mmcra, spr},
 };
 
@@ -37,6 +38,11 @@ pub struct Facility {
     /// The instruction that completed last, and the state it ran in.
     pub(crate) last: (Instruction, Context),
     pub(crate) bhrb: Bhrb,
+    /// SDAR is as an alert or software left it.
+    pub(crate) is_sdar_known: bool,
+    /// Continuous sampling updates SDAR whatever MMCR0 says, see [`Facility::have_sdar_move`].
+    pub(crate) sdar_moves: bool,
+    pub(crate) chance: Chance,
 }
 
 /// What came of an instruction.
@@ -74,6 +80,9 @@ impl Facility {
             exception: false,
             last: (Instruction::at(0), Context::KERNEL),
             bhrb: Bhrb::default(),
+            is_sdar_known: true,
+            sdar_moves: false,
+            chance: Chance::new(1),
         }
     }
 
@@ -129,7 +138,10 @@ impl Facility {
             spr::MMCR3 => self.mmcr3 = value,
             spr::MMCRA => self.mmcra = value,
             spr::SIAR => self.siar = value,
-            spr::SDAR => self.sdar = value,
+            spr::SDAR => {
+                self.sdar = value;
+                self.is_sdar_known |= self.mmcr0 & mmcr0::PMAE == 0;
+            }
             spr::SIER => self.sier = value,
             spr::SIER2 => self.sier2 = value,
             spr::SIER3 => self.sier3 = value,
@@ -146,6 +158,7 @@ impl Facility {
         let before = self.pmc;
         self.last = (*instruction, self.context);
         self.record_branch(instruction);
+        self.sample_continuously(instruction);
         self.sample_marked(instruction);
         let counting: [bool; 6] = core::array::from_fn(|pmc| self.counts(pmc));
         for (pmc, _) in counting.iter().enumerate().filter(|(_, counts)| **counts) {

@@ -145,6 +145,8 @@ pub mod mmcra {
 
     /// BHRBRD (v3.1): no branches are recorded.
     pub const BHRBRD: u64 = bit(26);
+    /// SDAR_MODE: when continuous sampling updates SDAR; 0 for never.
+    pub const SDAR_MODE: u64 = bit(20) | bit(21);
     /// IFM.
     pub const IFM: u64 = bit(32) | bit(33);
     /// THR_CTR: exponent of the threshold counter, to the base 4; the mantissa ends at bit 44, and

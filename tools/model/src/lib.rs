@@ -16,6 +16,7 @@
 //! | `bhrb.rs` | the branch history rolling buffer |
 //! | `access.rs` | what problem state may read and write, and the traps otherwise |
 //! | `loss.rs` | idle states and hypervisors that drop registers |
+//! | `chance.rs` | what hardware may do in one way or another |
 //! | `facility.rs` | all of that together |
 //! | `fault.rs` | rules that tests break |
 //!
@@ -42,6 +43,7 @@
 mod access;
 mod alert;
 mod bhrb;
+mod chance;
 mod context;
 mod ebb;
 mod events;

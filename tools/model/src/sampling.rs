@@ -14,6 +14,46 @@ use crate::{
 const OF_ANY_INSTRUCTION: u64 = 0xffff;
 
 impl Facility {
+    /// Has continuous sampling update SDAR at any time, with the counters frozen and alerts off too.
+    ///
+    /// By the ISA hardware alters SDAR only while PMAE is 1, so not after an alert (\[memory\] Book
+    /// III, SDAR). Against that \[KVM\] `kvmhv_save_guest_pmu` and `kvmhv_save_host_pmu`, which
+    /// freeze the counters and turn alerts off, and then clear MMCRA "in order to disable SDAR
+    /// updates" before they read it. Nobody may rely on either.
+    pub fn have_sdar_move(&mut self) {
+        self.sdar_moves = true;
+    }
+
+    /// Continuous sampling: SDAR is that of the last access which missed a cache or the TLB, as
+    /// SDAR_MODE says, whatever state the thread was in. Here any access may.
+    ///
+    /// \[kernel\] `mmcra_sdar_mode()` in `isa207-common.c`: "how the SDAR should be updated in
+    /// continuous sampling mode"; [`Facility::have_sdar_move`].
+    pub(crate) fn sample_continuously(&mut self, instruction: &Instruction) {
+        let may = self.sdar_moves || self.mmcr0 & mmcr0::PMAE != 0;
+        if !may || !self.samples_data() {
+            return;
+        }
+        if let Some(data) = instruction.data
+            && self.chance.one_in(16)
+        {
+            self.sdar = data;
+        }
+    }
+
+    /// Whether continuous sampling is on, and updates SDAR.
+    fn samples_data(&self) -> bool {
+        self.mmcra & mmcra::SAMPLE_ENABLE == 0 && self.mmcra & mmcra::SDAR_MODE != 0
+    }
+
+    /// Whether SDAR is that of an alert's instruction, or as software wrote it. It is undefined from
+    /// PMAE set to the next alert.
+    ///
+    /// \[memory\] Book III, SDAR.
+    pub fn is_sdar_known(&self) -> bool {
+        self.is_sdar_known && !(self.sdar_moves && self.samples_data())
+    }
+
     /// An alert samples the instruction that completed last, unless random sampling is on: then
     /// the last marked one stays.
     ///
@@ -22,7 +62,8 @@ impl Facility {
     /// is 0, so not after an alert: \[memory\] Book III, SIAR.
     pub(crate) fn sample_alert(&mut self) {
         if self.mmcra & mmcra::SAMPLE_ENABLE == 0 {
-            let (instruction, context) = self.last;
+            let (mut instruction, context) = self.last;
+            instruction.data = instruction.data.filter(|_| self.samples_data());
             self.sample(&instruction, context);
         }
     }
@@ -61,7 +102,9 @@ impl Facility {
 
     fn sample(&mut self, instruction: &Instruction, context: Context) {
         self.siar = instruction.address;
-        self.sdar = instruction.data.unwrap_or(self.sdar);
+        if let Some(data) = instruction.data {
+            (self.sdar, self.is_sdar_known) = (data, true);
+        }
         let bits = [
             (
                 context.problem && self.processor.has_reliable_sipr(),
@@ -88,6 +131,9 @@ impl Facility {
 #[cfg(test)]
 mod tests {
     use crate::{Context, Facility, Instruction, Mark, Processor, mmcr0::*, mmcra, sier::*, spr};
+
+    /// SDAR_MODE: on a data cache miss.
+    const SDAR_DCACHE: u64 = 2 << 42;
 
     /// Executes instructions of which the second causes an alert.
     fn sampled(processor: Processor, mmcra: u64, context: Context) -> [u64; 3] {
@@ -139,9 +185,36 @@ mod tests {
                 (Context::KERNEL, 0),
                 (Context::HYPERVISOR, sihv),
             ] {
-                let sampled = sampled(processor, 0, context);
+                let sampled = sampled(processor, SDAR_DCACHE, context);
                 assert_eq!(sampled, [0x1004, 0x8000, valid | privilege]);
             }
+        }
+    }
+
+    #[test]
+    fn continuous_sampling_updates_sdar_by_its_mode_while_alerts_are_enabled_or_always() {
+        for (moves, mmcra, mmcr0, expected) in [
+            (false, SDAR_DCACHE, PMAE, 0x8000),
+            (false, SDAR_DCACHE, FC, 0),
+            (true, SDAR_DCACHE, FC, 0x8000),
+            (true, 0, PMAE, 0),
+            (true, SDAR_DCACHE | mmcra::SAMPLE_ENABLE, PMAE, 0),
+        ] {
+            let mut facility = Facility::new(Processor::Power8);
+            if moves {
+                facility.have_sdar_move();
+            }
+            facility.mtspr(spr::MMCRA, mmcra);
+            facility.mtspr(spr::MMCR0, mmcr0);
+            for _ in 0..400 {
+                facility.execute(&Instruction {
+                    data: Some(0x8000),
+                    ..Instruction::at(0x1000)
+                });
+            }
+            assert_eq!(facility.mfspr(spr::SDAR), expected);
+            let is_known = mmcr0 & PMAE == 0 && !(moves && mmcra == SDAR_DCACHE);
+            assert_eq!(facility.is_sdar_known(), is_known);
         }
     }
 

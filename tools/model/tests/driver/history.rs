@@ -25,6 +25,7 @@ mod shrink;
 pub mod text;
 mod world;
 
+use crate::machine::Kind;
 use op::{Op, Random};
 use pmu_model::Processor;
 use std::{
@@ -40,10 +41,10 @@ const LENGTH: usize = 400;
 static MACHINE: Mutex<()> = Mutex::new(());
 
 /// Runs a history. Fails with the step that went wrong and what did.
-fn run(processor: Processor, hypervisor: bool, history: &[Op], log: bool) -> Result<(), Failure> {
+fn run(kind: Kind, history: &[Op], log: bool) -> Result<(), Failure> {
     let mut at = 0;
     let result = catch_unwind(AssertUnwindSafe(|| {
-        let mut world = World::new(processor, hypervisor, log);
+        let mut world = World::new(kind, log);
         for (step, op) in history.iter().enumerate() {
             at = step;
             world.step(op);
@@ -71,7 +72,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
     value.map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
-/// Runs histories of a processor, on bare metal and in partitions in turn.
+/// Runs histories of a processor: on bare metal and in partitions in turn, and with an SDAR that stays
+/// as the ISA has it or moves as KVM has it.
 fn histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000);
@@ -79,10 +81,14 @@ fn histories(processor: Processor) {
     std::panic::set_hook(Box::new(|_| {}));
     for round in 0..steps.div_ceil(LENGTH as u64) {
         let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9) + round);
-        let hypervisor = round % 2 == 1;
+        let kind = Kind {
+            processor,
+            hypervisor: round & 1 != 0,
+            sdar_moves: round & 2 != 0,
+        };
         let history: Vec<Op> = (0..LENGTH).map(|_| Op::random(&mut random)).collect();
-        if let Err(failure) = run(processor, hypervisor, &history, false) {
-            let table = shrink::report(processor, hypervisor, &history[..=failure.at]);
+        if let Err(failure) = run(kind, &history, false) {
+            let table = shrink::report(kind, &history[..=failure.at]);
             let _ = std::panic::take_hook();
             panic!("{processor:?}, seed {seed}, round {round}: {table}");
         }

@@ -55,6 +55,8 @@ pub struct Alert {
     pub sier: u64,
     /// The instruction that SIAR has; `None` if the kernel has written SIAR since.
     pub sampled: Option<Sampled>,
+    /// SDAR is still that of the alert.
+    pub is_sdar_known: bool,
     /// The PMU marks instructions. It does a moment later than it counts.
     pub is_marking: bool,
     /// It interrupted the program.
@@ -65,12 +67,38 @@ pub struct Alert {
     pub program: Option<u64>,
 }
 
+/// What a machine is like.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    pub processor: Processor,
+    /// Bare metal rather than a partition.
+    pub hypervisor: bool,
+    /// See [`Facility::have_sdar_move`].
+    pub sdar_moves: bool,
+}
+
+impl Kind {
+    pub fn partition(processor: Processor) -> Self {
+        Self {
+            processor,
+            hypervisor: false,
+            sdar_moves: false,
+        }
+    }
+
+    pub fn bare_metal(processor: Processor) -> Self {
+        Self {
+            hypervisor: true,
+            ..Self::partition(processor)
+        }
+    }
+}
+
 /// The machine.
 pub struct Machine {
     pub cpus: Vec<Cpu>,
     pub current: usize,
-    processor: Processor,
-    hypervisor: bool,
+    pub kind: Kind,
     /// Who handles PM interrupts.
     pub perf_irq: Option<Handler>,
     /// What the facility told when the last PM interrupt came.
@@ -84,20 +112,13 @@ thread_local! {
     static MACHINE: RefCell<Option<Machine>> = const { RefCell::new(None) };
 }
 
-impl Machine {
-    pub fn processor(&self) -> Processor {
-        self.processor
-    }
-}
-
-/// Boots a machine, in a partition or on bare metal.
-pub fn boot_as(processor: Processor, hypervisor: bool) {
-    let cpus = (0..CPUS).map(|_| Cpu::new(processor, hypervisor)).collect();
+/// Boots a machine.
+pub fn boot_as(kind: Kind) {
+    let cpus = (0..CPUS).map(|_| Cpu::new(kind)).collect();
     MACHINE.set(Some(Machine {
         cpus,
         current: 0,
-        processor,
-        hypervisor,
+        kind,
         perf_irq: None,
         alert: None,
         is_late: false,
@@ -117,7 +138,7 @@ pub fn boot_as(processor: Processor, hypervisor: bool) {
 
 /// Boots a machine in a partition.
 pub fn boot(processor: Processor) {
-    boot_as(processor, false);
+    boot_as(Kind::partition(processor));
 }
 
 /// Calls `f` with the machine.
@@ -140,10 +161,10 @@ pub fn switch_to(cpu: u32) {
 /// registers of what was there.
 pub fn restart(cpu: usize) {
     with_machine(|machine| {
-        let mut new = Cpu::new(machine.processor, machine.hypervisor);
+        let mut new = Cpu::new(machine.kind);
         // Off line it did not run.
         new.lppaca.yield_count = machine.cpus[cpu].lppaca.yield_count.wrapping_add(2);
-        if machine.hypervisor {
+        if machine.kind.hypervisor {
             new.facility = machine.cpus[cpu].facility.clone();
             new.facility.sleep(Idle::Offline);
         }
@@ -274,6 +295,7 @@ fn handle() {
             sdar: cpu.facility.mfspr(spr::SDAR),
             sier: cpu.facility.mfspr(spr::SIER),
             sampled: cpu.sampled,
+            is_sdar_known: cpu.facility.is_sdar_known(),
             is_marking: cpu.facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0,
             in_program: context.problem,
             nip: if context.problem {
@@ -293,7 +315,7 @@ fn handle() {
         named.msr = if context.problem { MSR_PR as usize } else { 0 };
         named.softe = usize::from(cpu.mask & MASK_STD);
         cpu.facility.context.problem = false;
-        cpu.facility.context.hypervisor = machine.hypervisor;
+        cpu.facility.context.hypervisor = machine.kind.hypervisor;
         let mask = std::mem::replace(&mut cpu.mask, MASK_STD | MASK_PMI);
         (machine.perf_irq, regs, context, mask, cpu.nip)
     });

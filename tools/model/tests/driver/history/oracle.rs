@@ -67,7 +67,7 @@ pub fn is_marked(event: &Event) -> bool {
 impl Counts {
     /// What an event counts by its code.
     pub fn of(event: &Event) -> Self {
-        Self::on(with_machine(|machine| machine.processor()), event)
+        Self::on(with_machine(|machine| machine.kind.processor), event)
     }
 
     /// What it counts on a processor.
@@ -150,10 +150,13 @@ pub fn check_sample(
         return Err(format!("it stands for a period of {period}"));
     }
     if let Some(sampled) = alert.sampled {
-        let found = (alert.siar, alert.sdar);
-        if found != (sampled.address, sampled.data) {
-            return Err(format!("SIAR and SDAR are {found:x?}"));
+        let is_data = !alert.is_sdar_known || alert.sdar == sampled.data;
+        if alert.siar != sampled.address || !is_data {
+            return Err("SIAR and SDAR are something else".into());
         }
+    }
+    if sample.addr.is_some_and(|data| !event.may_show(data)) {
+        return Err("it shows an address of somebody else's data".into());
     }
     let right = if alert.is_marking {
         let lost = is_lost(event, alert);
@@ -209,7 +212,8 @@ fn is_right(event: &Event, sample: &Recorded, alert: Alert) -> bool {
     }
     let is_visible = !(event.excludes_kernel() && is_kernel(data));
     let data = Some(data).filter(|_| wants_data && is_visible);
-    places.contains(&sample.ip) && is_at_interrupt(sample, alert) && sample.addr == data
+    let is_data = sample.addr == data || !alert.is_sdar_known && wants_data;
+    places.contains(&sample.ip) && is_at_interrupt(sample, alert) && is_data
 }
 
 /// What random sampling told of the instruction in SIAR, if that is a program's.

@@ -13,14 +13,20 @@ mod settings;
 pub use settings::check_closed;
 
 use super::op::UserWrite;
-use crate::perf_core::{Event, PerfCore};
+use crate::{
+    machine::Kind,
+    perf_core::{Event, PerfCore},
+};
 use after_kernel::alert;
 use pmu_model::{
     BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, mmcr0, mmcr2, mmcra, spr,
 };
 use predicted::Predicted;
 use settings::check_settings;
-use std::{collections::HashMap, rc::Rc};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 /// The numbers in problem state.
 const fn user(number: u32) -> u32 {
@@ -41,6 +47,8 @@ pub struct Program {
     saved: HashMap<usize, (u64, u64)>,
     /// POWER8E delays the alert that is in PMAO.
     is_delayed: bool,
+    /// Addresses of the data that it accessed since its registers were reset.
+    data: HashSet<u64>,
 }
 
 /// An event of a group on the PMU.
@@ -96,8 +104,11 @@ fn kernels(facility: &Facility) -> [u64; 2] {
 
 impl Program {
     /// A program that has not used the facility yet.
-    pub fn new(processor: Processor, context: Context, nip: u64) -> Self {
-        let mut own = Facility::new(processor);
+    pub fn new(kind: Kind, context: Context, nip: u64) -> Self {
+        let mut own = Facility::new(kind.processor);
+        if kind.sdar_moves {
+            own.have_sdar_move();
+        }
         own.context = Context {
             problem: true,
             ee: true,
@@ -110,6 +121,7 @@ impl Program {
             counters: Vec::new(),
             saved: HashMap::new(),
             is_delayed: false,
+            data: HashSet::new(),
         }
     }
 
@@ -178,6 +190,7 @@ impl Program {
         self.own.mtspr(spr::MMCR0, mmcr0 & !mmcr0::EBE | mmcr0::FC);
         self.own.mtspr(spr::MMCR0, mmcr0 | mmcr0::PMAE);
         self.is_delayed = false;
+        self.data.clear();
     }
 
     /// Another program from now on, which goes on at `nip`. Its counters go on, but for what would
@@ -224,6 +237,7 @@ impl Program {
 
     /// Executes an instruction of the program. Returns where it goes on.
     pub fn execute(&mut self, instruction: &Instruction) -> u64 {
+        self.data.extend(instruction.data);
         self.nip = self.own.execute(instruction).next;
         if let Some(predicted) = &mut self.predicted {
             let next = predicted.execute(instruction);
@@ -270,6 +284,19 @@ impl Program {
         (self.nip, self.counters) = (nip, counters(events));
     }
 
+    /// Checks SDAR: where it is not known the program may find an address of its own data, or of the
+    /// kernel's (`Documentation/internals.md`, Limitations), and of nobody else's.
+    fn check_sdar(&self, facility: &Facility) {
+        let [found, own] = [facility, &self.own].map(|of| of.mfspr(spr::SDAR));
+        let is_known = self.own.is_sdar_known();
+        let is_right = found == own
+            || !is_known && (found == 0 || found >> 63 != 0 || self.data.contains(&found));
+        assert!(
+            is_right,
+            "SDAR of the program is {found:#x}, its own {own:#x}"
+        );
+    }
+
     /// Compares what the program finds on the CPU.
     pub fn check(&self, facility: &Facility) {
         let mut numbers = vec![
@@ -278,7 +305,6 @@ impl Program {
             user(spr::MMCRA),
             user(spr::MMCR1),
             user(spr::SIAR),
-            user(spr::SDAR),
             user(spr::SIER),
             spr::BESCR,
             spr::EBBHR,
@@ -295,6 +321,7 @@ impl Program {
             );
             assert_eq!(found, own, "SPR {number} of the program, found and its own");
         }
+        self.check_sdar(facility);
         for entry in 0..BHRB_ENTRIES {
             let (found, own) = (facility.mfbhrbe(entry), self.own.mfbhrbe(entry));
             if found == 0 {

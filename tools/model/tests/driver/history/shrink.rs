@@ -3,12 +3,12 @@
 //! A history that fails is made short, and printed with its accesses to registers.
 
 use super::{op::Op, run};
-use crate::machine::{Entry, with_machine};
-use pmu_model::{Processor, mmcr0, spr};
+use crate::machine::{Entry, Kind, with_machine};
+use pmu_model::{mmcr0, spr};
 use std::fmt::Write;
 
 /// Leaves out what is not needed for the history to fail.
-fn shrink(processor: Processor, hypervisor: bool, history: &[Op]) -> Vec<Op> {
+fn shrink(kind: Kind, history: &[Op]) -> Vec<Op> {
     let mut kept = history.to_vec();
     let mut part = kept.len().div_ceil(2);
     loop {
@@ -18,7 +18,7 @@ fn shrink(processor: Processor, hypervisor: bool, history: &[Op]) -> Vec<Op> {
             let end = (at + part).min(kept.len());
             let mut shorter = kept.clone();
             shorter.drain(at..end);
-            match run(processor, hypervisor, &shorter, false) {
+            match run(kind, &shorter, false) {
                 Err(failure) => {
                     shorter.truncate(failure.at + 1);
                     kept = shorter;
@@ -34,19 +34,24 @@ fn shrink(processor: Processor, hypervisor: bool, history: &[Op]) -> Vec<Op> {
 }
 
 /// The shortest history found, what goes wrong in it, and a table of accesses to registers.
-pub fn report(processor: Processor, hypervisor: bool, history: &[Op]) -> String {
-    let history = shrink(processor, hypervisor, history);
-    let failure = run(processor, hypervisor, &history, true);
+pub fn report(kind: Kind, history: &[Op]) -> String {
+    let history = shrink(kind, history);
+    let failure = run(kind, &history, true);
     let mut text = match failure {
         Ok(()) => "it does not fail again".into(),
         Err(failure) => failure.what,
     };
-    let place = if hypervisor {
+    let place = if kind.hypervisor {
         "bare metal"
     } else {
         "a partition"
     };
-    let _ = writeln!(text, "\nThe history, on {place}:");
+    let sdar = if kind.sdar_moves {
+        ", where SDAR moves"
+    } else {
+        ""
+    };
+    let _ = writeln!(text, "\nThe history, on {place}{sdar}:");
     for op in &history {
         let _ = writeln!(text, "    {op:?},");
     }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     driver::Takeover,
-    machine::{self, boot_as, execute_in_program, with_cpu, with_machine},
+    machine::{self, Kind, boot_as, execute_in_program, with_cpu, with_machine},
     perf_bindings::*,
     perf_core::{Event, PerfCore, Task},
 };
@@ -66,14 +66,14 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(processor: Processor, hypervisor: bool, log: bool) -> Self {
+    pub fn new(kind: Kind, log: bool) -> Self {
         kernel::complaint();
-        boot_as(processor, hypervisor);
+        boot_as(kind);
         let core = PerfCore::restart();
         with_machine(|machine| {
             machine.log = log.then(Vec::new);
             // On bare metal guests ran while nobody used the PMU.
-            let cpus = machine.cpus.iter_mut().filter(|_| hypervisor);
+            let cpus = machine.cpus.iter_mut().filter(|_| kind.hypervisor);
             cpus.for_each(|cpu| cpu.facility.run_guest(&cpu.lppaca, Guest::WITH_EBBS));
         });
         *core.tasks.borrow_mut() = (0..TASKS as u64).map(|n| Task::new(n, None)).collect();

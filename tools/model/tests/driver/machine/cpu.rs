@@ -2,8 +2,8 @@
 
 //! A CPU: its facility, and what the kernel keeps for it.
 
-use super::{KERNEL_DATA, KERNEL_TEXT};
-use pmu_model::{Executed, Facility, Instruction, Lppaca, Processor, mmcr0, mmcra, sier, spr};
+use super::{KERNEL_DATA, KERNEL_TEXT, Kind};
+use pmu_model::{Executed, Facility, Instruction, Lppaca, mmcr0, mmcra, sier, spr};
 
 /// An instruction that the PMU sampled.
 #[derive(Clone, Copy, Debug)]
@@ -35,9 +35,12 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    pub(super) fn new(processor: Processor, hypervisor: bool) -> Self {
-        let mut facility = Facility::new(processor);
-        facility.context.hypervisor = hypervisor;
+    pub(super) fn new(kind: Kind) -> Self {
+        let mut facility = Facility::new(kind.processor);
+        facility.context.hypervisor = kind.hypervisor;
+        if kind.sdar_moves {
+            facility.have_sdar_move();
+        }
         Self {
             facility,
             lppaca: Lppaca::default(),
@@ -67,7 +70,7 @@ impl Cpu {
         if samples {
             self.sampled = Some(Sampled {
                 address: instruction.address,
-                data: instruction.data.unwrap_or(0),
+                data: self.facility.mfspr(spr::SDAR),
             });
         }
         executed

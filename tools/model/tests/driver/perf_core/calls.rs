@@ -7,7 +7,7 @@
 use super::{Event, PerfCore, Recorded};
 use crate::{
     history::oracle,
-    machine::{MSR_PR, ensure, note, with_cpu, with_machine},
+    machine::{MSR_PR, ensure, execute, note, with_cpu, with_machine},
     perf_bindings::*,
 };
 use kernel::{
@@ -189,11 +189,16 @@ impl PerfCore {
         if event.attr().sample_type & intr == 0 {
             return;
         }
+        // perf core comes to them after some work of its own.
+        (0..4).for_each(|_| execute(|_| ()));
         let (shown, addresses) = with_cpu(|cpu| {
             let addresses = [spr::SIAR, spr::SDAR].map(|number| cpu.facility.mfspr(number));
             (cpu.ext_regs, addresses)
         });
         let (id, own) = (event.id, event.idx() - 1);
+        ensure(event.may_show(addresses[1]), || {
+            format!("event {id}: a sample shows {addresses:x?}")
+        });
         ensure(shown[own] >= 1 << 31, || {
             format!("event {id}: a sample shows {shown:x?}")
         });
@@ -211,7 +216,10 @@ impl PerfCore {
                 format!("event {id}: a sample shows {told:x?}")
             });
         } else {
-            let sampled = alert.map(|at| [at.siar, at.sdar]);
+            let sampled = alert.map(|at| match at.is_sdar_known {
+                true => [at.siar, at.sdar],
+                false => [at.siar, addresses[1]],
+            });
             ensure(sampled == Some(addresses), || {
                 format!("event {id}: a sample shows {addresses:x?}, not {sampled:x?}")
             });

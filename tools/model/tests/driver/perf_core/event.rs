@@ -224,6 +224,21 @@ impl Event {
         self.flag(perf_event_attr::exclude_user_raw)
     }
 
+    /// Whether its samples may show an address of data: of an event that follows a task, its
+    /// programs', or the kernel's unless it excludes that.
+    pub fn may_show(&self, data: u64) -> bool {
+        let Some(task) = self.task else {
+            return true;
+        };
+        let is_kernel = data >> 63 != 0;
+        let is_own = data == 0 || super::PerfCore::get().task(task).owns(data);
+        if is_kernel {
+            !self.excludes_kernel()
+        } else {
+            is_own
+        }
+    }
+
     /// The leader of its group.
     pub fn leader(&self) -> &Self {
         // SAFETY: The leader stays as long as its group.

@@ -21,8 +21,13 @@ use std::{
 const TEXT: u64 = 0x1000;
 const PROGRAM: u64 = 1 << 20;
 
+/// Where the data of the first task are. Each has this much for all its programs, each of which has
+/// a megabyte.
+const DATA: u64 = 1 << 28;
+
 /// A task with a program.
 pub struct Task {
+    number: u64,
     raw: UnsafeCell<task_struct>,
     regs: UnsafeCell<pt_regs>,
     pub ctx: Context,
@@ -46,6 +51,7 @@ impl Task {
         (raw.thread.mmcr3, raw.thread.sier2) = (before.mmcr3, before.sier2);
         raw.thread.sier3 = before.sier3;
         let task = Rc::new(Self {
+            number,
             raw: UnsafeCell::new(raw),
             regs: UnsafeCell::default(),
             ctx: Context::default(),
@@ -58,6 +64,18 @@ impl Task {
 
     pub fn raw(&self) -> *mut task_struct {
         self.raw.get()
+    }
+
+    /// Where the data of its program are, which are nobody else's.
+    pub fn data(&self) -> u64 {
+        // SAFETY: Nobody changes it meanwhile.
+        let programs = unsafe { (*self.raw()).self_exec_id };
+        DATA * (self.number + 1) + programs % 0x100 * PROGRAM
+    }
+
+    /// Whether an address is that of data of one of its programs.
+    pub fn owns(&self, data: u64) -> bool {
+        data / DATA == self.number + 1
     }
 
     /// The registers with which its program is in the kernel.

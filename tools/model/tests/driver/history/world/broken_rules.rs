@@ -23,8 +23,8 @@ const HISTORY: [Op; 7] = [
 fn a_broken_rule_is_seen_by_what_is_predicted_without_it() {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     for processor in Processor::ALL {
-        for hypervisor in [false, true] {
-            let what = || run(processor, hypervisor, &HISTORY, false).err();
+        for kind in [Kind::partition(processor), Kind::bare_metal(processor)] {
+            let what = || run(kind, &HISTORY, false).err();
             assert_eq!(what().map(|failure| failure.what), None);
             for fault in Fault::ALL {
                 break_rule(Some(fault));

@@ -8,14 +8,14 @@ use std::sync::PoisonError;
 
 /// Runs a history in a partition of each processor, then `last` on CPU 0.
 fn run(history: &[Op], last: impl Fn(&World, &Facility)) {
-    run_on(false, history, last);
+    run_on(Kind::partition, history, last);
 }
 
 /// [`run`], in a partition or on bare metal.
-fn run_on(bare_metal: bool, history: &[Op], last: impl Fn(&World, &Facility)) {
+fn run_on(kind: fn(Processor) -> Kind, history: &[Op], last: impl Fn(&World, &Facility)) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for processor in Processor::ALL {
-        let mut world = World::new(processor, bare_metal, false);
+    for kind in Processor::ALL.map(kind) {
+        let mut world = World::new(kind, false);
         history.iter().for_each(|op| world.step(op));
         let facility = with_machine(|machine| machine.cpus[0].facility.clone());
         last(&world, &facility);
@@ -90,7 +90,7 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
         Op::Switch(0, 0),
         Op::Run(0, 2, 4, 3),
     ];
-    run_on(true, &history, |world, _| {
+    run_on(Kind::bare_metal, &history, |world, _| {
         let samples = world
             .open
             .last()
@@ -269,4 +269,27 @@ fn an_event_that_joins_late_resets_no_registers() {
         let frozen = facility.mfspr(spr::MMCR2) & mmcr2::USER;
         assert_eq!(frozen, mmcr2::FCP0 >> 45, "FC6P");
     });
+}
+
+/// A partition in which hardware moves SDAR while the PMU is frozen.
+fn where_sdar_moves(processor: Processor) -> Kind {
+    Kind {
+        sdar_moves: true,
+        ..Kind::partition(processor)
+    }
+}
+
+#[test]
+fn a_sample_shows_no_data_that_another_program_accessed_while_the_pmu_was_frozen() {
+    // The other program has no events. Of the instructions that end a period some access no data.
+    for others in 1..30 {
+        let mut history = vec![Op::Switch(0, 0), Op::Open(0, CYCLES)];
+        for _ in 0..4 {
+            history.extend([Op::Switch(0, 1), Op::Run(0, others, 1, 6)]);
+            history.extend([Op::Switch(0, 0), Op::Run(0, others % 9 + 1, 5, 6)]);
+        }
+        run_on(where_sdar_moves, &history, |world, _| {
+            assert!(!world.open[0].samples.borrow().is_empty());
+        });
+    }
 }

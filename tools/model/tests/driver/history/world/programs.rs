@@ -18,6 +18,7 @@ impl World {
             return;
         };
         let has_group = self.sync_program(cpu, task);
+        let data = self.core.task(task).data();
         for number in 0..count {
             let address = with_cpu(|cpu| cpu.nip);
             let takes_branch = number % branch == branch - 1;
@@ -25,7 +26,7 @@ impl World {
                 cycles: cycles.into(),
                 branch: takes_branch.then(|| branch_at(address).2),
                 others: u32::from(number % 3),
-                ..instruction_at(address, 0x10_0000 + u64::from(number) * 8)
+                ..instruction_at(address, data + u64::from(number) * 8)
             };
             if takes_branch {
                 self.recorded[cpu].push(address);
@@ -82,10 +83,12 @@ impl World {
         }
         let is_new = group.iter().all(|event| !self.seen.contains(&event.id));
         let nip = self.core.task(task).nip.get();
+        let kind = with_machine(|machine| machine.kind);
         with_cpu(|cpu| {
-            let program = self.programs.entry(task).or_insert_with(|| {
-                Program::new(cpu.facility.processor(), cpu.facility.context, nip)
-            });
+            let program = self
+                .programs
+                .entry(task)
+                .or_insert_with(|| Program::new(kind, cpu.facility.context, nip));
             if !program.has(&group) {
                 program.regroup(&cpu.facility, &group, is_new);
             }

@@ -38,7 +38,7 @@ impl World {
         });
         let instruction = Instruction {
             cycles: 9,
-            ..instruction_at(address, 0x10_0000)
+            ..instruction_at(address, self.core.task(task).data())
         };
         self.execute(cpu, &instruction);
         true

@@ -10,7 +10,7 @@ use std::sync::PoisonError;
 fn the_next_enable_mends_mmcr1() {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     for processor in Processor::ALL {
-        let mut world = World::new(processor, true, false);
+        let mut world = World::new(Kind::bare_metal(processor), false);
         let (code, _) = CODES[0];
         world.add(World::attr(code, 1 << 20), (None, Some(0)), None);
         let event = world.open[0].clone();

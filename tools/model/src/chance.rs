@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What hardware may do in one way or another: pseudo-random numbers (xorshift64*), the same ones
+//! in each run.
+
+/// A source of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1)
+    }
+
+    /// 64 bits.
+    pub(crate) fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// True once in so many times, which must be a power of two.
+    pub(crate) fn one_in(&mut self, count: u64) -> bool {
+        self.bits() >> 32 & (count - 1) == 0
+    }
+}
