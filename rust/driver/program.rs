@@ -78,11 +78,13 @@ impl Driver {
         if is_v31 && program.is_none() {
             idle = idle.with_const_bhrbrd::<1>();
         }
-        if left.write_mmcra(idle) {
-            pmu::synchronize();
-        }
+        let changed = left.write_mmcra(idle);
 
         if let Some((mmcr0, mmcr2)) = program {
+            if changed {
+                // Before the registers are read that marked instructions set.
+                pmu::synchronize();
+            }
             ebb::switch_out(self, this_cpu, mmcr0, mmcr2);
         }
     }
@@ -151,6 +153,11 @@ impl Driver {
         this_cpu.disabled.set(false);
         pmu::synchronize();
         mmcr0.write();
+        if mmcr0.pmao() == 1 {
+            // `restore_pmao` may have raised the program's alert already. EBE must have taken
+            // effect when interrupts are on, or that becomes an interrupt.
+            pmu::synchronize();
+        }
         if not_sampling != mmcra {
             // Start marking instructions only when the counters run.
             pmu::synchronize();

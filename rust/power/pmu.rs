@@ -127,7 +127,9 @@ impl LocalPmu<'_> {
             .with_const_pmae::<1>()
             .with_const_pmcjce::<1>()
             .write();
+        spr::synchronize();
         mmcr0.with_const_fc::<1>().write();
+        spr::synchronize();
         write_pmc(PMC5, pmc5);
         write_pmc(PMC6, pmc6);
         Mmcr2::write(mmcr2);
