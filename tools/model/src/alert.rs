@@ -91,8 +91,14 @@ impl Facility {
             self.mmcr0 &= !(mmcr0::PMAE | mmcr0::PMAQ);
             self.mmcr0 |= mmcr0::PMAO;
             self.exception = true;
+            self.alerts += 1;
             self.sample_alert();
         }
+    }
+
+    /// How many alerts have occurred.
+    pub fn alerts(&self) -> u64 {
+        self.alerts
     }
 
     /// Whether a counter is negative, by its register's number.

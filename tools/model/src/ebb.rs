@@ -77,6 +77,7 @@ impl Facility {
     /// The thread enters problem state at `address`, as by a return from an interrupt. Returns the
     /// address that it goes on at, which is the handler's if an event-based branch waited.
     pub fn enter_problem_state(&mut self, address: u64) -> u64 {
+        self.synchronize();
         self.context.problem = true;
         self.context.ee = true;
         self.take_ebb(address).unwrap_or(address)

@@ -8,6 +8,7 @@ use crate::{
     bhrb::Bhrb,
     chance::Chance,
     fields::{mmcr0, mmcra, spr},
+    late::Writes,
 };
 
 /// A counter of this value or more is negative.
@@ -35,6 +36,8 @@ pub struct Facility {
     pub(crate) ebbrr: u64,
     /// An exception of the performance monitor exists. PMAO tells it, but on POWER8E.
     pub(crate) exception: bool,
+    /// How many alerts have occurred.
+    pub(crate) alerts: u64,
     /// The instruction that completed last, and the state it ran in.
     pub(crate) last: (Instruction, Context),
     pub(crate) bhrb: Bhrb,
@@ -42,6 +45,7 @@ pub struct Facility {
     pub(crate) is_sdar_known: bool,
     /// Continuous sampling updates SDAR whatever MMCR0 says, see [`Facility::have_sdar_move`].
     pub(crate) sdar_moves: bool,
+    pub(crate) late: Writes,
     pub(crate) chance: Chance,
 }
 
@@ -78,10 +82,12 @@ impl Facility {
             ebbhr: 0,
             ebbrr: 0,
             exception: false,
+            alerts: 0,
             last: (Instruction::at(0), Context::KERNEL),
             bhrb: Bhrb::default(),
             is_sdar_known: true,
             sdar_moves: false,
+            late: Writes::default(),
             chance: Chance::new(1),
         }
     }
@@ -107,6 +113,9 @@ impl Facility {
         if !self.has_spr(number) {
             return 0;
         }
+        if let Some(value) = self.late.value(number) {
+            return value;
+        }
         match number {
             spr::MMCR0 => self.mmcr0,
             spr::MMCR1 => self.mmcr1,
@@ -123,10 +132,16 @@ impl Facility {
         }
     }
 
-    /// Writes a register in privileged state; nothing if there is none with the number.
+    /// Writes a register in privileged state, with all earlier writes and this one in effect.
+    pub fn mtspr(&mut self, number: u32, value: u64) {
+        self.synchronize();
+        self.write_register(number, value);
+    }
+
+    /// Has a register hold a value; nothing if there is none with the number.
     ///
     /// Counters have 32 bits, and MMCR0 uses as many (\[microwatt\]).
-    pub fn mtspr(&mut self, number: u32, value: u64) {
+    pub(crate) fn write_register(&mut self, number: u32, value: u64) {
         if !self.has_spr(number) {
             return;
         }
@@ -166,6 +181,7 @@ impl Facility {
             self.pmc[pmc] = self.pmc[pmc].wrapping_add(occurrences);
         }
         self.react(before);
+        self.pass_late_writes();
         let next = instruction.next();
         match self.take_ebb(next) {
             Some(handler) => Executed {

@@ -17,6 +17,7 @@
 //! | `access.rs` | what problem state may read and write, and the traps otherwise |
 //! | `loss.rs` | idle states and hypervisors that drop registers |
 //! | `chance.rs` | what hardware may do in one way or another |
+//! | `late.rs` | when a write of a control register takes effect |
 //! | `facility.rs` | all of that together |
 //! | `fault.rs` | rules that tests break |
 //!
@@ -51,6 +52,7 @@ mod facility;
 mod fault;
 mod fields;
 mod freeze;
+mod late;
 mod loss;
 mod processor;
 mod sampling;

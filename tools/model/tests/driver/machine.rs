@@ -103,8 +103,6 @@ pub struct Machine {
     pub perf_irq: Option<Handler>,
     /// What the facility told when the last PM interrupt came.
     pub alert: Option<Alert>,
-    /// The next PM interrupt whose exception the kernel ends at that moment comes nevertheless.
-    is_late: bool,
     pub log: Option<Vec<Entry>>,
 }
 
@@ -121,7 +119,6 @@ pub fn boot_as(kind: Kind) {
         kind,
         perf_irq: None,
         alert: None,
-        is_late: false,
         log: None,
     }));
     kernel::cpu::set_current(0);
@@ -189,11 +186,8 @@ pub fn note(text: impl FnOnce() -> String) {
 }
 
 /// Executes an instruction of the kernel, and what it does.
-///
-/// A write of MMCR0 need not have taken effect before the next synchronizing instruction, so an
-/// exception that occurs at it may be an interrupt or not: here each second one is.
 pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
-    let (counted, ran, was_due, result) = with_cpu(|cpu| {
+    let (counted, ran, result) = with_cpu(|cpu| {
         ensure(!cpu.facility.context.problem, || "the kernel runs".into());
         let instruction = Instruction {
             cycles: CYCLES,
@@ -204,24 +198,18 @@ pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
         let before = counters(&cpu.facility);
         // With FC1-4 `restore_pmao` has PMC6 overflow, whosever it is.
         // Or MMCR2 freezes all, as a program's events leave the PMU.
-        let ran = cpu.facility.mfspr(spr::MMCR0) & (mmcr0::FC | mmcr0::FC14) == 0
-            && cpu.facility.mfspr(spr::MMCR2) != mmcr2::FREEZE;
+        let ran = cpu.facility.in_effect(spr::MMCR0) & (mmcr0::FC | mmcr0::FC14) == 0
+            && cpu.facility.in_effect(spr::MMCR2) != mmcr2::FREEZE;
         cpu.execute(&instruction);
         let after = counters(&cpu.facility);
         let counted = core::array::from_fn(|pmc| after[pmc].wrapping_sub(before[pmc]));
-        let was_due = cpu.facility.interrupt_is_due();
-        (counted, ran, was_due, effect(&mut cpu.facility))
+        (counted, ran, effect(&mut cpu.facility))
     });
     if ran {
         update_alert();
         PerfCore::get().count_in_kernel(&counted, CYCLES);
     }
-    let is_late = with_machine(|machine| {
-        let ended = was_due && !machine.cpus[machine.current].facility.interrupt_is_due();
-        machine.is_late ^= ended;
-        ended && machine.is_late
-    });
-    take_interrupt_if(is_late);
+    take_interrupt();
     result
 }
 
@@ -256,15 +244,9 @@ pub fn execute_in_program(instruction: &Instruction) -> Executed {
 
 /// Takes the PM interrupt, if one is due.
 pub fn take_interrupt() {
-    take_interrupt_if(false);
-}
-
-/// Takes the PM interrupt, if one is due, or was a moment ago.
-fn take_interrupt_if(is_late: bool) {
     let is_taken = with_machine(|machine| {
         let cpu = &mut machine.cpus[machine.current];
-        let is_due = cpu.facility.interrupt_is_due() || is_late && cpu.facility.context.ee;
-        if machine.perf_irq.is_none() || !is_due {
+        if machine.perf_irq.is_none() || !cpu.facility.interrupt_is_due() {
             return false;
         }
         cpu.facility.context.ee = false;
@@ -284,6 +266,7 @@ fn handle() {
     let program = PerfCore::get().program_nip();
     let (handler, mut regs, context, mask, nip) = with_machine(|machine| {
         let cpu = &mut machine.cpus[machine.current];
+        cpu.facility.synchronize();
         let context = cpu.facility.context;
         let program = if context.problem {
             Some(cpu.nip)
@@ -333,6 +316,7 @@ fn handle() {
     // SAFETY: The registers are those of the interrupt.
     unsafe { handler(&raw mut regs) };
     with_cpu(|cpu| {
+        cpu.facility.synchronize();
         cpu.mask = mask;
         cpu.facility.context.hypervisor = context.hypervisor;
         if context.problem {
@@ -383,6 +367,7 @@ pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
         handle();
     }
     with_cpu(|cpu| {
+        cpu.facility.synchronize();
         cpu.mask = 0;
         cpu.facility.context.ee = true;
     });

@@ -30,6 +30,7 @@ fn recording(processor: Processor) -> (LocalPmu<'static>, u32) {
 /// A program takes a branch.
 fn branch() {
     with_cpu(|cpu| {
+        cpu.facility.synchronize();
         let context = core::mem::replace(&mut cpu.facility.context, Context::PROGRAM);
         cpu.facility.execute(&Instruction {
             branch: Some(Branch::taken(BranchForm::I, 0x2000)),

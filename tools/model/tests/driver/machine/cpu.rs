@@ -59,13 +59,14 @@ impl Cpu {
 impl Cpu {
     /// Executes an instruction, and keeps in mind whether the PMU samples it.
     pub(super) fn execute(&mut self, instruction: &Instruction) -> Executed {
-        let marks = |facility: &Facility| facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
-        let alerts = |facility: &Facility| facility.mfspr(spr::MMCR0) & mmcr0::PMAE != 0;
-        let could = alerts(&self.facility);
+        let marks =
+            |facility: &Facility| facility.in_effect(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
+        let could = self.facility.in_effect(spr::MMCR0) & mmcr0::PMAE != 0;
+        let alerts = self.facility.alerts();
         let executed = self.facility.execute(instruction);
         let samples = match marks(&self.facility) {
             true => could && instruction.marked.is_some(),
-            false => could && !alerts(&self.facility),
+            false => self.facility.alerts() != alerts,
         };
         if samples {
             self.sampled = Some(Sampled {

@@ -123,6 +123,8 @@ impl PerfCore {
     /// It goes on. Returns whether it goes on in its handler.
     pub fn leave_kernel(&self, cpu: usize) -> bool {
         self.run_on(cpu);
+        with_cpu(|cpu| cpu.facility.synchronize());
+        machine::take_interrupt();
         let Some(task) = self.running[cpu].get() else {
             return false;
         };

@@ -47,7 +47,7 @@ pub fn read<const N: u32>() -> u64 {
 pub fn write<const N: u32>(value: u64) {
     check::<N>();
     log(true, N, value);
-    execute(|facility| facility.mtspr(N, value));
+    execute(|facility| facility.mtspr_late(N, value));
     if N == spr::SIAR {
         with_cpu(Cpu::siar_is_written);
     }
@@ -82,7 +82,7 @@ pub fn read_msr() -> u64 {
 }
 
 pub fn synchronize() {
-    execute(|_| ());
+    execute(Facility::synchronize);
 }
 
 pub fn clear_bhrb() {

@@ -67,6 +67,8 @@ impl World {
     /// The PMU was given back: programs may read it, but nothing of others.
     pub(super) fn check_given_back(&self) {
         for cpu in 0..CPUS as usize {
+            // Its kernel returns to a program.
+            with_machine(|machine| machine.cpus[cpu].facility.synchronize());
             let number = spr::MMCR0 - spr::PROBLEM;
             let mmcr0 = with_machine(|machine| machine.cpus[cpu].facility.problem_mfspr(number));
             assert!(

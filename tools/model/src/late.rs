@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! When a write of MMCR0, MMCR2 or MMCRA takes effect: not before the next context synchronizing
+//! instruction, unless it does earlier.
+//!
+//! \[memory\] Book III, "Synchronization Requirements for Context Alterations"; \[kernel\]
+//! `power_pmu_disable()`, whose barriers are "to make sure the mtspr has been executed and the PMU
+//! has frozen the events"; \[KVM\] `freeze_pmu()` with its `isync`, and `switch_pmu_to_guest()`: "No
+//! isync necessary because we're starting counters".
+
+use crate::{Facility, fields::spr};
+
+/// The registers that this is about.
+const LATE: [u32; 3] = [spr::MMCR0, spr::MMCR2, spr::MMCRA];
+
+/// A write that has been executed, and has not taken effect yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Write {
+    value: u64,
+    /// It does so after as many instructions, if there is no synchronizing one before.
+    left: u32,
+}
+
+/// Those writes, one for each register at most.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Writes {
+    of: [Option<Write>; LATE.len()],
+    any: bool,
+}
+
+impl Writes {
+    /// What a read of the register finds: it follows the write in program order.
+    pub(crate) fn value(&self, number: u32) -> Option<u64> {
+        if !self.any {
+            return None;
+        }
+        let at = LATE.iter().position(|late| *late == number)?;
+        self.of[at].map(|write| write.value)
+    }
+}
+
+impl Facility {
+    /// `mtspr` in privileged state. Of MMCR0, MMCR2 and MMCRA it takes effect at once, after one or
+    /// two instructions, or with the next synchronizing one. A write waits for an earlier one of the
+    /// same register.
+    pub fn mtspr_late(&mut self, number: u32, value: u64) {
+        let Some(at) = LATE.iter().position(|late| *late == number) else {
+            return self.write_register(number, value);
+        };
+        self.take_effect(at);
+        match self.chance.bits() >> 32 & 3 {
+            0 => self.write_register(number, value),
+            left => {
+                let left = if left == 3 { u32::MAX } else { left as u32 };
+                self.late.of[at] = Some(Write { value, left });
+                self.late.any = true;
+            }
+        }
+    }
+
+    /// A context synchronizing instruction, or an interrupt: all writes have taken effect.
+    pub fn synchronize(&mut self) {
+        if self.late.any {
+            (0..LATE.len()).for_each(|at| self.take_effect(at));
+            self.late.any = false;
+        }
+    }
+
+    /// An instruction has completed since the writes.
+    pub(crate) fn pass_late_writes(&mut self) {
+        if !self.late.any {
+            return;
+        }
+        for at in 0..LATE.len() {
+            if let Some(write) = &mut self.late.of[at] {
+                write.left -= 1;
+                if write.left == 0 {
+                    self.take_effect(at);
+                }
+            }
+        }
+    }
+
+    fn take_effect(&mut self, at: usize) {
+        if let Some(write) = self.late.of[at].take() {
+            self.write_register(LATE[at], write.value);
+        }
+    }
+
+    /// What a register holds that writes which have not taken effect leave as it is.
+    pub fn in_effect(&self, number: u32) -> u64 {
+        match number {
+            spr::MMCR0 => self.mmcr0,
+            spr::MMCR2 => self.mmcr2,
+            spr::MMCRA => self.mmcra,
+            _ => self.mfspr(number),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Facility, Instruction, Processor, mmcr0, mmcra, spr};
+
+    /// How many cycles PMC6 counts until a write freezes it, in many tries.
+    fn counted_before_freeze(synchronizes: bool) -> Vec<u64> {
+        let mut facility = Facility::new(Processor::Power9);
+        let counted = (0..100).map(|_| {
+            facility.mtspr(spr::PMC6, 0);
+            facility.mtspr(spr::MMCR0, mmcr0::CC56RUN);
+            facility.mtspr_late(spr::MMCR0, mmcr0::FC);
+            assert_eq!(facility.mfspr(spr::MMCR0), mmcr0::FC);
+            if synchronizes {
+                facility.synchronize();
+            }
+            for _ in 0..5 {
+                facility.execute(&Instruction::at(0x1000));
+            }
+            facility.mfspr(spr::PMC6)
+        });
+        let mut counted: Vec<_> = counted.collect();
+        counted.sort();
+        counted.dedup();
+        counted
+    }
+
+    #[test]
+    fn a_write_takes_effect_at_the_latest_when_synchronized() {
+        assert_eq!(counted_before_freeze(false), [0, 1, 2, 5]);
+        assert_eq!(counted_before_freeze(true), [0]);
+    }
+
+    #[test]
+    fn a_write_waits_for_an_earlier_one() {
+        let mut facility = Facility::new(Processor::Power9);
+        for _ in 0..100 {
+            facility.mtspr_late(spr::MMCRA, mmcra::BHRBRD);
+            facility.mtspr_late(spr::MMCRA, 0);
+            assert_ne!(facility.in_effect(spr::MMCRA), mmcra::SAMPLE_ENABLE);
+            facility.mtspr(spr::MMCRA, mmcra::SAMPLE_ENABLE);
+            assert_eq!(facility.in_effect(spr::MMCRA), mmcra::SAMPLE_ENABLE);
+        }
+    }
+
+    #[test]
+    fn the_kernel_returns_to_a_program_with_all_in_effect() {
+        let mut facility = Facility::new(Processor::Power10);
+        for _ in 0..20 {
+            facility.context = crate::Context::KERNEL;
+            facility.mtspr(spr::MMCR0, mmcr0::FC);
+            facility.mtspr_late(spr::MMCR0, mmcr0::PMAE);
+            facility.enter_problem_state(0x1000);
+            assert_eq!(facility.in_effect(spr::MMCR0), mmcr0::PMAE);
+        }
+    }
+}
