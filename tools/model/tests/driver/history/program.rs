@@ -141,6 +141,12 @@ impl Program {
         };
         if self.counters.iter().any(overflows) {
             alert(&mut self.own);
+            // The EBB came when the kernel returned, maybe to a program without a group.
+            let from = facility.mfspr(spr::EBBRR);
+            let at = self.own.enter_problem_state(from);
+            if self.nip == from {
+                self.nip = at;
+            }
             for number in of_sample(self.own.processor()).to_vec() {
                 self.own.mtspr(number, facility.mfspr(number));
             }

@@ -293,3 +293,22 @@ fn a_sample_shows_no_data_that_another_program_accessed_while_the_pmu_was_frozen
         });
     }
 }
+
+#[test]
+fn an_alert_of_the_kernel_comes_to_a_program_that_has_lost_its_group() {
+    // 2001e, which counts the kernel. It overflows in the kernel as the group is closed; the program
+    // has no group when it gets the EBB, and then a new one.
+    let counts_kernel = 0x60 | 7;
+    for left in 1..=40 {
+        let history = [
+            Op::Switch(0, 0),
+            Op::OpenEbb(0, counts_kernel),
+            Op::User(0, UserWrite::Bescr(0b11)),
+            Op::User(0, UserWrite::Counter(1, left)),
+            Op::Close(0),
+            Op::Run(0, 2, 1, 3),
+            Op::OpenEbb(0, 3),
+        ];
+        run(&history, |_, _| {});
+    }
+}
