@@ -94,12 +94,14 @@ impl PmiHandler {
             mmcr0.with_const_pmao::<0>().write();
             return;
         }
-        if mmcr0.fc() == 0 {
+        let is_alert = mmcr0.fc() == 1;
+        if !is_alert {
             // A PMI that `pmu_enable` made pending: no alert has frozen the counters and the BHRB.
             mmcr0.with_const_fc::<1>().with_const_pmae::<0>().write();
             pmu::synchronize();
         }
-        handle_overflows(self.model, this_cpu, interrupted);
+        let snapshot = PmuSnapshot::read(self.model, is_alert);
+        handle_overflows(&snapshot, this_cpu, interrupted);
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
         let end = machine::sched_clock();
@@ -110,8 +112,7 @@ impl PmiHandler {
 }
 
 /// Handles the overflow of each counter that is negative.
-fn handle_overflows(model: &'static CpuModel, this_cpu: &ThisCpu, interrupted: &mut Interrupted) {
-    let snapshot = PmuSnapshot::read(model);
+fn handle_overflows(snapshot: &PmuSnapshot, this_cpu: &ThisCpu, interrupted: &mut Interrupted) {
     for (index, &value) in snapshot.counters().iter().enumerate() {
         if value < pmu::NEGATIVE {
             continue;
@@ -122,7 +123,7 @@ fn handle_overflows(model: &'static CpuModel, this_cpu: &ThisCpu, interrupted: &
             .find(|event| event::counter(event) == Some(index))
         {
             Some(event) if event.hw().state() == CounterState::Running => {
-                handle_overflow(this_cpu, event, index, value, &snapshot, interrupted);
+                handle_overflow(this_cpu, event, index, value, snapshot, interrupted);
             }
             // The counter has no event, or one that is stopped, see `count::stop`.
             _ => pmu::write_pmc(index, 0),

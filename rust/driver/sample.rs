@@ -73,14 +73,21 @@ pub(super) struct PmuSnapshot {
 }
 
 impl PmuSnapshot {
-    /// Reads the registers.
-    pub(super) fn read(model: &'static CpuModel) -> Self {
+    /// Reads the registers. Unless there `is_alert`, SIAR and SIER are undefined and left out, but
+    /// for a marked instruction.
+    pub(super) fn read(model: &'static CpuModel, is_alert: bool) -> Self {
+        let mmcra = Mmcra::read();
+        let is_known = is_alert || mmcra.sample_enable() == 1;
         Self {
             model,
             counters: core::array::from_fn(pmu::read_pmc),
-            siar: Siar::read(),
-            sier: Sier::read(),
-            mmcra: Mmcra::read(),
+            siar: if is_known { Siar::read() } else { 0 },
+            sier: if is_known {
+                Sier::read()
+            } else {
+                Sier::from(0)
+            },
+            mmcra,
         }
     }
 

@@ -56,7 +56,7 @@ impl SampleLocation {
 
     /// What a sample of this location shows, for an event that samples IP if `wants_ip`.
     pub(super) fn disposition(&self, wants_ip: bool, exclude_kernel: bool) -> SampleDisposition {
-        // In a PMI that `pmu_enable` made pending SIAR is 0, whatever SIER says.
+        // Without an alert SIAR may be 0, whatever SIER says.
         let valid = self.sier.siar_valid() == 1 || !self.has_siar_valid;
         let siar_valid = valid && self.siar != 0;
         if wants_ip && self.marked && !siar_valid {
