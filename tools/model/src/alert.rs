@@ -19,6 +19,7 @@ impl Facility {
     /// made on POWER8E, where one that exists stays: likewise, and \[KVM\] `kvmppc_fix_pmao`.
     pub(crate) fn write_mmcr0(&mut self, value: u64) {
         self.mmcr0 = value;
+        self.is_sample_known &= value & mmcr0::PMAE == 0;
         self.is_sdar_known &= value & mmcr0::PMAE == 0;
         if value & mmcr0::PMAO == 0 {
             self.exception = false;
@@ -92,6 +93,7 @@ impl Facility {
             self.mmcr0 |= mmcr0::PMAO;
             self.exception = true;
             self.alerts += 1;
+            self.is_sample_known = true;
             self.sample_alert();
         }
     }

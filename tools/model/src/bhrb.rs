@@ -12,6 +12,9 @@ use crate::{
 /// \[kernel\] `bhrb_nr` of `power8-pmu.c` to `power10-pmu.c`.
 pub const BHRB_ENTRIES: usize = 32;
 
+/// What a read of an entry finds while the buffer records.
+const UNDEFINED: u64 = 0x0bad_0bad_0bad_0bac;
+
 /// BHRBE\[T\]: the entry is a target.
 const TARGET: u64 = 1 << 1;
 /// BHRBE\[P\]: mispredicted.
@@ -88,9 +91,27 @@ impl Facility {
         self.bhrb = Bhrb::default();
     }
 
-    /// `mfbhrbe` in privileged state: an entry, 0 being the newest; 0 for one that is empty.
+    /// `mfbhrbe` in privileged state: an entry, 0 being the newest; 0 for one that is empty. While the
+    /// buffer records it is undefined, here [`UNDEFINED`].
+    ///
+    /// \[memory\] Book III, "Branch History Rolling Buffer"; \[kernel\] reads it after an alert only.
     pub fn mfbhrbe(&self, entry: usize) -> u64 {
+        if self.is_recording() {
+            UNDEFINED
+        } else {
+            self.held_branch(entry)
+        }
+    }
+
+    /// What an entry holds, as `mfbhrbe` reads it once the buffer does not record any more.
+    pub fn held_branch(&self, entry: usize) -> u64 {
         self.bhrb.0.get(entry).copied().unwrap_or(0)
+    }
+
+    /// Whether branches are recorded in some state.
+    fn is_recording(&self) -> bool {
+        let is_disabled = self.processor.isa() >= Isa::V31 && self.mmcra & mmcra::BHRBRD != 0;
+        self.mmcr0 & mmcr0::PMAE != 0 && !is_disabled
     }
 
     /// Records the branch that an instruction takes.
@@ -126,10 +147,8 @@ impl Facility {
     /// - FCS, FCP and FCH freeze the BHRB too, and FC does not: \[memory\] Book III, their names
     ///   there.
     fn records_branches(&self, context: Context) -> bool {
-        let v31 = self.processor.isa() >= Isa::V31;
-        self.mmcr0 & mmcr0::PMAE != 0
-            && !self.is_frozen_in(context)
-            && !(v31 && (self.mmcra & mmcra::BHRBRD != 0 || !context.problem))
+        let is_left_out = self.processor.isa() >= Isa::V31 && !context.problem;
+        self.is_recording() && !self.is_frozen_in(context) && !is_left_out
     }
 
     /// What MMCRA\[IFM\] leaves of a branch.
@@ -197,7 +216,7 @@ mod tests {
             ..Instruction::at(0x1000)
         });
         (0..BHRB_ENTRIES)
-            .map(|entry| facility.mfbhrbe(entry))
+            .map(|entry| facility.held_branch(entry))
             .take_while(|e| *e != 0)
             .collect()
     }
@@ -302,6 +321,8 @@ mod tests {
                 ..Instruction::at(address)
             });
         }
+        assert_eq!(facility.mfbhrbe(0), UNDEFINED);
+        facility.mtspr(spr::MMCR0, 0);
         assert_eq!(facility.mfbhrbe(0), 0x1000 + 4 * 39);
         assert_eq!(facility.mfbhrbe(31), 0x1000 + 4 * 8);
         assert_eq!(facility.mfbhrbe(32), 0);

@@ -41,6 +41,8 @@ pub struct Facility {
     /// The instruction that completed last, and the state it ran in.
     pub(crate) last: (Instruction, Context),
     pub(crate) bhrb: Bhrb,
+    /// SIAR, SIER, SIER2 and SIER3 are as an alert or software left them.
+    pub(crate) is_sample_known: bool,
     /// SDAR is as an alert or software left it.
     pub(crate) is_sdar_known: bool,
     /// Continuous sampling updates SDAR whatever MMCR0 says, see [`Facility::have_sdar_move`].
@@ -85,6 +87,7 @@ impl Facility {
             alerts: 0,
             last: (Instruction::at(0), Context::KERNEL),
             bhrb: Bhrb::default(),
+            is_sample_known: true,
             is_sdar_known: true,
             sdar_moves: false,
             late: Writes::default(),
@@ -146,6 +149,9 @@ impl Facility {
             return;
         }
         let before = self.pmc;
+        if matches!(number, spr::SIAR | spr::SIER | spr::SIER2 | spr::SIER3) {
+            self.is_sample_known |= self.mmcr0 & mmcr0::PMAE == 0;
+        }
         match number {
             spr::MMCR0 => self.write_mmcr0(value & 0xffff_ffff),
             spr::MMCR1 => self.mmcr1 = value,

@@ -29,7 +29,16 @@ impl Facility {
     ///
     /// \[kernel\] `mmcra_sdar_mode()` in `isa207-common.c`: "how the SDAR should be updated in
     /// continuous sampling mode"; [`Facility::have_sdar_move`].
+    ///
+    /// SIAR, SIER and SIER2, SIER3 (v3.1) are undefined from PMAE set to the next alert (\[memory\] Book
+    /// III, there). Here some are of an instruction that completes meanwhile, and SIER is anything.
     pub(crate) fn sample_continuously(&mut self, instruction: &Instruction) {
+        let is_on = self.mmcra & mmcra::SAMPLE_ENABLE == 0 && self.mmcr0 & mmcr0::PMAE != 0;
+        if is_on && self.chance.one_in(4) {
+            self.siar = instruction.address;
+            self.sier = self.chance.bits() & (sier::SIPR | sier::SIHV | sier::SIARV | sier::SDARV);
+            self.tell(instruction);
+        }
         let may = self.sdar_moves || self.mmcr0 & mmcr0::PMAE != 0;
         if !may || !self.samples_data() {
             return;
@@ -44,6 +53,11 @@ impl Facility {
     /// Whether continuous sampling is on, and updates SDAR.
     fn samples_data(&self) -> bool {
         self.mmcra & mmcra::SAMPLE_ENABLE == 0 && self.mmcra & mmcra::SDAR_MODE != 0
+    }
+
+    /// Whether SIAR, SIER, SIER2 and SIER3 are those of an alert, or as software wrote them.
+    pub fn is_sample_known(&self) -> bool {
+        self.is_sample_known
     }
 
     /// Whether SDAR is that of an alert's instruction, or as software wrote it. It is undefined from
@@ -119,9 +133,15 @@ impl Facility {
         ];
         let set = bits.into_iter().filter(|(set, _)| *set);
         self.sier = set.fold(0, |value, (_, bit)| value | bit);
+        self.tell(instruction);
+    }
+
+    /// What SIER2 and SIER3 tell of an instruction, marked or not; by which bits is the processor's
+    /// affair.
+    ///
+    /// \[kernel\] saves both for programs with EBBs; \[memory\] for these bits.
+    fn tell(&mut self, instruction: &Instruction) {
         if self.processor.isa() >= Isa::V31 {
-            // Both tell of the instruction; by which bits is the processor's affair. [kernel] saves
-            // them for programs with EBBs; [memory] for these bits.
             let told = instruction.address >> 2 & OF_ANY_INSTRUCTION | 1;
             (self.sier2, self.sier3) = (told, told);
         }
@@ -215,6 +235,9 @@ mod tests {
             assert_eq!(facility.mfspr(spr::SDAR), expected);
             let is_known = mmcr0 & PMAE == 0 && !(moves && mmcra == SDAR_DCACHE);
             assert_eq!(facility.is_sdar_known(), is_known);
+            assert_eq!(facility.is_sample_known(), mmcr0 & PMAE == 0);
+            let is_scrambled = mmcr0 & PMAE != 0 && mmcra & mmcra::SAMPLE_ENABLE == 0;
+            assert_eq!(facility.mfspr(spr::SIAR) != 0, is_scrambled);
         }
     }
 

@@ -55,6 +55,10 @@ pub struct Alert {
     pub sier: u64,
     /// The instruction that SIAR has; `None` if the kernel has written SIAR since.
     pub sampled: Option<Sampled>,
+    /// An alert occurred while the kernel was at the interrupt already.
+    pub is_late: bool,
+    /// SIAR and SIER are those of an alert.
+    pub is_known: bool,
     /// SDAR is still that of the alert.
     pub is_sdar_known: bool,
     /// The PMU marks instructions. It does a moment later than it counts.
@@ -222,6 +226,8 @@ fn update_alert() {
             let registers = [spr::SIAR, spr::SDAR, spr::SIER];
             [alert.siar, alert.sdar, alert.sier] =
                 registers.map(|number| cpu.facility.mfspr(number));
+            alert.is_late |= !alert.is_known && cpu.facility.is_sample_known();
+            alert.is_known = cpu.facility.is_sample_known();
             alert.sampled = Some(sampled);
         }
     });
@@ -278,6 +284,8 @@ fn handle() {
             sdar: cpu.facility.mfspr(spr::SDAR),
             sier: cpu.facility.mfspr(spr::SIER),
             sampled: cpu.sampled,
+            is_late: false,
+            is_known: cpu.facility.is_sample_known(),
             is_sdar_known: cpu.facility.is_sdar_known(),
             is_marking: cpu.facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0,
             in_program: context.problem,

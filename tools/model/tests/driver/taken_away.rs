@@ -40,6 +40,11 @@ fn branch() {
     });
 }
 
+/// The BHRB records no more.
+fn stop() {
+    with_cpu(|cpu| cpu.facility.mtspr(spr::MMCR0, mmcr0::FC));
+}
+
 fn take_away() {
     with_cpu(|cpu| cpu.facility.preempt(&mut cpu.lppaca));
 }
@@ -50,6 +55,7 @@ fn branches_are_read_while_the_cpu_is_ours() {
         let (_local, dispatches) = recording(processor);
         branch();
         branch();
+        stop();
         assert_eq!(Bhrb::new().read(dispatches), Some([FROM; 2].as_slice()));
     }
 }
@@ -61,6 +67,7 @@ fn nothing_is_read_once_the_cpu_was_taken_away() {
         branch();
         take_away();
         branch();
+        stop();
         // Behind the program's branch the BHRB has those of somebody else.
         with_cpu(|cpu| assert_eq!(cpu.facility.mfbhrbe(1), FOREIGN));
         for _ in 0..2 {
@@ -68,7 +75,9 @@ fn nothing_is_read_once_the_cpu_was_taken_away() {
         }
         // Cleared, it has the program's alone again.
         let dispatches = local.clear_bhrb();
+        Mmcr0::from(0).alerting().write();
         branch();
+        stop();
         assert_eq!(Bhrb::new().read(dispatches), Some([FROM].as_slice()));
     }
 }

@@ -202,8 +202,10 @@ fn is_right(event: &Event, sample: &Recorded, alert: Alert) -> bool {
         Some(sampled) if alert.in_program && !is_kernel(sampled.address) => {
             (vec![sampled.address, alert.nip], sampled.data)
         }
+        // The kernel had read MMCR0 already, and takes SIAR for undefined.
+        Some(sampled) if alert.is_late => (vec![sampled.address, alert.nip], sampled.data),
         Some(sampled) => (vec![sampled.address], sampled.data),
-        None if alert.siar != 0 => (vec![alert.siar], alert.sdar),
+        None if alert.is_known && alert.siar != 0 => (vec![alert.siar], alert.sdar),
         None => (vec![alert.nip], alert.sdar),
     };
     if event.excludes_kernel() && places.iter().any(|place| is_kernel(*place)) {

@@ -14,7 +14,7 @@ pub use settings::check_closed;
 
 use super::op::UserWrite;
 use crate::{
-    machine::Kind,
+    machine::{KERNEL_TEXT, Kind},
     perf_core::{Event, PerfCore},
 };
 use after_kernel::alert;
@@ -47,7 +47,9 @@ pub struct Program {
     saved: HashMap<usize, (u64, u64)>,
     /// POWER8E delays the alert that is in PMAO.
     is_delayed: bool,
-    /// Addresses of the data that it accessed since its registers were reset.
+    /// Addresses of the instructions that it executed since its registers were reset, and of the
+    /// data that they accessed.
+    text: HashSet<u64>,
     data: HashSet<u64>,
 }
 
@@ -121,6 +123,7 @@ impl Program {
             counters: Vec::new(),
             saved: HashMap::new(),
             is_delayed: false,
+            text: HashSet::new(),
             data: HashSet::new(),
         }
     }
@@ -196,6 +199,7 @@ impl Program {
         self.own.mtspr(spr::MMCR0, mmcr0 & !mmcr0::EBE | mmcr0::FC);
         self.own.mtspr(spr::MMCR0, mmcr0 | mmcr0::PMAE);
         self.is_delayed = false;
+        self.text.clear();
         self.data.clear();
     }
 
@@ -243,6 +247,7 @@ impl Program {
 
     /// Executes an instruction of the program. Returns where it goes on.
     pub fn execute(&mut self, instruction: &Instruction) -> u64 {
+        self.text.insert(instruction.address);
         self.data.extend(instruction.data);
         self.nip = self.own.execute(instruction).next;
         if let Some(predicted) = &mut self.predicted {
@@ -303,6 +308,33 @@ impl Program {
         );
     }
 
+    /// Checks what tells of the sampled instruction. Where that is not known it may be of one of the
+    /// program's own, or of the kernel's, and of nobody else's.
+    fn check_sample(&self, facility: &Facility) {
+        self.check_sdar(facility);
+        let is_known = self.own.is_sample_known();
+        for number in of_sample(facility.processor()) {
+            let [found, own] = [facility, &self.own].map(|of| of.problem_mfspr(user(*number)));
+            let is_right = match (*number, found) {
+                (spr::SDAR, _) => true,
+                (_, Ok(found)) if !is_known => match *number {
+                    spr::SIAR => found == 0 || found >> 63 != 0 || self.text.contains(&found),
+                    spr::SIER => true,
+                    _ => self.may_tell(found),
+                },
+                _ => found == own,
+            };
+            assert!(is_right, "SPR {number} is {found:x?}, its own {own:x?}");
+        }
+    }
+
+    /// Whether SIER2 or SIER3 may tell this of an instruction of the program, or of the kernel.
+    fn may_tell(&self, told: u64) -> bool {
+        let of = |address: u64| address >> 2 & 0xffff | 1;
+        let kernel = of(KERNEL_TEXT)..=of(KERNEL_TEXT | 0xfff);
+        told == 0 || kernel.contains(&told) || self.text.iter().any(|at| of(*at) == told)
+    }
+
     /// Compares what the program finds on the CPU.
     pub fn check(&self, facility: &Facility) {
         let mut numbers = vec![
@@ -310,14 +342,12 @@ impl Program {
             user(spr::MMCR2),
             user(spr::MMCRA),
             user(spr::MMCR1),
-            user(spr::SIAR),
-            user(spr::SIER),
             spr::BESCR,
             spr::EBBHR,
             spr::EBBRR,
         ];
         if facility.processor().isa() >= Isa::V31 {
-            numbers.extend([user(spr::SIER2), user(spr::SIER3), user(spr::MMCR3)]);
+            numbers.push(user(spr::MMCR3));
         }
         numbers.extend(user(spr::PMC1)..=user(spr::PMC6));
         for number in numbers {
@@ -327,9 +357,9 @@ impl Program {
             );
             assert_eq!(found, own, "SPR {number} of the program, found and its own");
         }
-        self.check_sdar(facility);
+        self.check_sample(facility);
         for entry in 0..BHRB_ENTRIES {
-            let (found, own) = (facility.mfbhrbe(entry), self.own.mfbhrbe(entry));
+            let (found, own) = (facility.held_branch(entry), self.own.held_branch(entry));
             if found == 0 {
                 break;
             }

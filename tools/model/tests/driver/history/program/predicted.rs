@@ -58,7 +58,8 @@ pub struct Predicted {
     pmeo: bool,
     ebbhr: u64,
     ebbrr: u64,
-    siar: u64,
+    /// That of the last alert, undefined once PMAE is set again.
+    siar: Option<u64>,
     /// The instruction that completed last.
     last: u64,
 }
@@ -97,7 +98,7 @@ impl Predicted {
             pmeo: bescr & bescr::PMEO != 0,
             ebbhr: read(spr::EBBHR),
             ebbrr: read(spr::EBBRR),
-            siar: read(spr::SIAR),
+            siar: facility.is_sample_known().then(|| read(spr::SIAR)),
             last: 0,
         }
     }
@@ -123,7 +124,7 @@ impl Predicted {
         }
         if is_new {
             (self.fc, self.pmae, self.pmao) = (false, true, false);
-            (self.exception, self.fcp0, self.siar) = (false, [false; 6], 0);
+            (self.exception, self.fcp0, self.siar) = (false, [false; 6], None);
         }
     }
 
@@ -189,6 +190,7 @@ impl Predicted {
     fn write_mmcr0(&mut self, fc: bool, pmae: bool, pmao: bool) {
         (self.fc, self.pmae, self.pmao) = (fc, pmae, pmao);
         self.exception = pmao && (self.exception || self.processor != Processor::Power8E);
+        self.siar = self.siar.filter(|_| !pmae);
     }
 
     fn negative(&self) -> [bool; 6] {
@@ -205,7 +207,7 @@ impl Predicted {
             self.fc = true;
             if self.pmae {
                 (self.pmae, self.pmao, self.exception) = (false, true, true);
-                self.siar = self.last;
+                self.siar = Some(self.last);
             }
         }
         if self.exception && self.pme {
@@ -241,7 +243,6 @@ impl Predicted {
         let registers = [
             (user(spr::MMCR0), mmcr0),
             (user(spr::MMCR2), mmcr2.sum()),
-            (user(spr::SIAR), self.siar),
             (spr::BESCR, bescr),
             (spr::EBBHR, self.ebbhr),
             (spr::EBBRR, self.ebbrr),
@@ -250,7 +251,8 @@ impl Predicted {
         let values =
             counters.filter_map(|(number, counter)| Some((number, counter.as_ref()?.value)));
         let values = values.map(|(number, value)| (number, value.into()));
-        for (number, predicted) in registers.into_iter().chain(values) {
+        let siar = self.siar.map(|siar| (user(spr::SIAR), siar));
+        for (number, predicted) in registers.into_iter().chain(siar).chain(values) {
             let found = facility.problem_mfspr(number);
             assert_eq!(found, Ok(predicted), "SPR {number}, found and predicted");
         }

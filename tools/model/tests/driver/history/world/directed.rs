@@ -312,3 +312,25 @@ fn an_alert_of_the_kernel_comes_to_a_program_that_has_lost_its_group() {
         run(&history, |_, _| {});
     }
 }
+
+#[test]
+fn a_sample_without_an_alert_is_where_its_interrupt_came() {
+    let of_kernel = Wish {
+        exclude_kernel: false,
+        registers: false,
+        ..CYCLES
+    };
+    let other = Wish {
+        period: 0,
+        ..of_kernel
+    };
+    // As the PMU is disabled the alert is dropped. POWER8 raises no other, so the driver makes an
+    // interrupt pending, and what the PMU looked at meanwhile is no sample.
+    let mut history = vec![Op::Switch(0, 0), Op::Open(0, of_kernel)];
+    for _ in 0..12 {
+        history.extend([Op::Hold(0), Op::Open(0, other), Op::Close(1)]);
+    }
+    run(&history, |world, _| {
+        assert!(!world.open[0].samples.borrow().is_empty());
+    });
+}
