@@ -153,10 +153,8 @@ impl<S, X> CpuContexts<S, X> {
     /// have one.
     #[inline(always)]
     fn current(&self) -> *const ExclusiveCpu<S, X> {
-        // CAST: A CPU's number fits any integer.
-        let cpu = current_cpu().as_u32() as usize;
         // SAFETY: By the type invariants, as each CPU's number is below `nr_cpu_ids()`.
-        &raw const *unsafe { self.contexts.get_unchecked(cpu) }
+        &raw const *unsafe { self.contexts.get_unchecked(current_index()) }
     }
 
     /// Calls `f` with the CPU that this runs on.
@@ -190,27 +188,28 @@ impl<S, X> CpuContexts<S, X> {
     }
 }
 
-/// The CPU that this runs on: `raw_smp_processor_id()`, which is a function call in Rust.
+/// The number of the CPU that this runs on: `raw_smp_processor_id()`, which is a function call in
+/// Rust.
 #[inline(always)]
-fn current_cpu() -> CpuId {
+fn current_index() -> usize {
     #[cfg(CONFIG_PPC64)]
     {
-        let id: u64;
+        let index: usize;
         // SAFETY: Register 13 has the address of this CPU's paca, whatever CPU that is. Without
         // `nomem` the compiler keeps this on its side of what turns interrupts off.
         unsafe {
             core::arch::asm!(
                 "lhz {}, {}(13)",
-                out(reg) id,
+                out(reg) index,
                 const bindings::EBB_PERF_PACA_INDEX,
                 options(nostack, preserves_flags)
             )
         };
-        // SAFETY: `paca_index` is the number of a CPU. CAST: It has 16 bits.
-        unsafe { CpuId::from_u32_unchecked(id as u32) }
+        index
     }
+    // CAST: A CPU's number fits any integer.
     #[cfg(not(CONFIG_PPC64))]
-    CpuId::current()
+    (CpuId::current().as_u32() as usize)
 }
 
 /// Shows that interrupts are off, for callbacks that need no more of the CPU.
@@ -263,7 +262,11 @@ impl<S> ThisCpu<S> {
     /// The CPU.
     #[inline(always)]
     pub(crate) fn id(&self) -> CpuId {
-        current_cpu()
+        // SAFETY: It is the number of a CPU. CAST: Such numbers are small.
+        #[cfg(CONFIG_PPC64)]
+        return unsafe { CpuId::from_u32_unchecked(current_index() as u32) };
+        #[cfg(not(CONFIG_PPC64))]
+        CpuId::current()
     }
 }
 

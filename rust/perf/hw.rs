@@ -71,15 +71,16 @@ impl Hw {
     /// [`NewEvent::set_words`]: super::NewEvent::set_words
     pub(crate) fn words(&self) -> [u64; 5] {
         let raw = self.counting();
-        // SAFETY: Valid and in use by the type invariants.
+        // SAFETY: Valid and in use by the type invariants. Nobody writes them once the event is
+        // open, and before that only who opens it.
         // CAST: An `unsigned long` has 64 bits on the machines that this is for.
         unsafe {
             [
-                (&raw const (*raw).config1).read_volatile(),
-                (&raw const (*raw).config_base).read_volatile() as u64,
-                (&raw const (*raw).event_base).read_volatile() as u64,
-                (&raw const (*raw).extra_reg.config).read_volatile(),
-                (&raw const (*raw).branch_reg.config).read_volatile(),
+                (*raw).config1,
+                (*raw).config_base as u64,
+                (*raw).event_base as u64,
+                (*raw).extra_reg.config,
+                (*raw).branch_reg.config,
             ]
         }
     }
@@ -90,11 +91,11 @@ impl Hw {
         // SAFETY: Valid and in use by the type invariants.
         // CAST: As in `words`.
         unsafe {
-            (&raw mut (*raw).config1).write_volatile(words[0]);
-            (&raw mut (*raw).config_base).write_volatile(words[1] as c_ulong);
-            (&raw mut (*raw).event_base).write_volatile(words[2] as c_ulong);
-            (&raw mut (*raw).extra_reg.config).write_volatile(words[3]);
-            (&raw mut (*raw).branch_reg.config).write_volatile(words[4]);
+            (*raw).config1 = words[0];
+            (*raw).config_base = words[1] as c_ulong;
+            (*raw).event_base = words[2] as c_ulong;
+            (*raw).extra_reg.config = words[3];
+            (*raw).branch_reg.config = words[4];
         }
     }
 
@@ -289,9 +290,17 @@ impl<'a> HwMut<'a> {
     /// If an interrupt comes in the middle and does so too, the page is left with one's count and
     /// the other's `prev_count`, so the PMU's interrupt must be masked or its handler leave the
     /// event alone.
+    #[inline]
     pub(crate) fn update_userpage(&self) {
+        let event = self.event.as_raw();
         // SAFETY: The event is live by the type invariants of `Event`.
-        unsafe { bindings::perf_event_update_userpage(self.event.as_raw()) };
+        let buffer = unsafe { (&raw const (*event).rb).read_volatile() };
+        // Without a buffer there is no page, and the function looks no further either. Who maps
+        // the page at this moment updates it.
+        if !buffer.is_null() {
+            // SAFETY: As above.
+            unsafe { bindings::perf_event_update_userpage(event) };
+        }
     }
 }
 

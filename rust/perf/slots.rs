@@ -19,9 +19,9 @@ pub(super) const MAX_SLOTS: usize = 8;
 ///
 /// # Invariants
 ///
-/// The first `len` pointers are of events that were added to this CPU's PMU and whose `del` has
-/// not returned, hence live. That holds after each single store, as the PMU's interrupt may come
-/// between any two.
+/// `len` is [`MAX_SLOTS`] at most. The first `len` pointers are of events that were added to this
+/// CPU's PMU and whose `del` has not returned, hence live. That holds after each single store, as
+/// the PMU's interrupt may come between any two.
 pub(crate) struct Slots {
     events: [PmiCell<*const Event>; MAX_SLOTS],
     len: PmiCell<usize>,
@@ -40,26 +40,32 @@ impl Slots {
     }
 
     /// The number of events, at most 8.
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len.get()
     }
 
+    /// The cells of the slots that hold an event.
+    #[inline]
+    fn held(&self) -> &[PmiCell<*const Event>] {
+        // SAFETY: There are as many slots as that by the type invariants.
+        unsafe { self.events.get_unchecked(..self.len()) }
+    }
+
     /// The event in slot `slot`, counted from 0; `None` for an empty slot.
+    #[inline]
     pub(crate) fn get(&self, slot: usize) -> Option<&Event> {
-        if slot >= self.len() {
-            return None;
-        }
-        let event = self.events.get(slot)?.get();
+        let event = self.held().get(slot)?.get();
         // SAFETY: By the type invariants the event is live. It stays so as long as this CPU is in
         // the PMU's code, which is the only way to a `&Slots` (see `ThisCpu`).
         Some(unsafe { &*event })
     }
 
     /// The events in the order of their slots.
+    #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> + Clone {
-        let events = self.events.get(..self.len()).unwrap_or(&[]);
         // SAFETY: As in `get`. While this CPU iterates, `del` takes no event out.
-        events.iter().map(|event| unsafe { &*event.get() })
+        self.held().iter().map(|event| unsafe { &*event.get() })
     }
 
     /// Whether perf core is scheduling these events: some came or went, and the PMU has not been
@@ -73,12 +79,8 @@ impl Slots {
         self.changed.set(false);
     }
 
-    /// The slot of `event`.
-    pub(super) fn position(&self, event: &Event) -> Option<usize> {
-        self.iter().position(|held| held.is(event))
-    }
-
     /// Whether another event finds room.
+    #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.len() < MAX_SLOTS
     }
@@ -87,32 +89,36 @@ impl Slots {
     ///
     /// # Safety
     ///
-    /// `event` must stay live until it is taken out with [`Slots::remove`].
+    /// `event` must stay live until it is taken out with [`Slots::take`].
+    #[inline]
     pub(super) unsafe fn push(&self, event: &Event) {
-        if let Some(free) = self.events.get(self.len()) {
+        let len = self.len();
+        if let Some(free) = self.events.get(len) {
             self.changed.set(true);
             free.set(event);
-            // INVARIANT: The pointer was stored just now; the caller guarantees that the event
-            // lives as long as it is here.
-            self.len.set(self.len() + 1);
+            // INVARIANT: The pointer was stored just now, in a slot that there is; the caller
+            // guarantees that the event lives as long as it is here.
+            self.len.set(len + 1);
         }
     }
 
-    /// Takes the event in `slot` out and moves those behind it up; does nothing when the slot is
-    /// empty.
-    pub(super) fn remove(&self, slot: usize) {
-        let len = self.len();
-        if slot >= len {
-            return;
-        }
+    /// Takes an event out and moves those behind it up. Returns whether it was here.
+    #[inline]
+    pub(super) fn take(&self, event: &Event) -> bool {
+        let mut behind = self.held().iter();
+        // perf core takes a group out from the first event on.
+        let Some(mut to) = behind.find(|held| core::ptr::eq(held.get(), event)) else {
+            return false;
+        };
         self.changed.set(true);
-        let events = self.events.get(..len).unwrap_or_default();
-        for pair in events.windows(2).skip(slot) {
-            let [to, from] = pair else { break };
+        for from in behind {
             // INVARIANT: Meanwhile an event is in two slots.
             to.set(from.get());
+            to = from;
         }
-        // INVARIANT: The last pointer is in the slot before too, or is that of the event.
-        self.len.set(len - 1);
+        // INVARIANT: The last pointer is in the slot before too, or is that of the event, which is
+        // in one of `len` slots.
+        self.len.set(self.len().wrapping_sub(1));
+        true
     }
 }

@@ -69,13 +69,11 @@ mod cases {
         // SAFETY: As above.
         unsafe { slots.push(events[MAX_SLOTS]) };
         assert_eq!(slots.len(), MAX_SLOTS);
-        assert_eq!(slots.position(events[MAX_SLOTS]), None);
+        assert!(!slots.take(events[MAX_SLOTS]));
 
-        assert_eq!(slots.position(events[2]), Some(2));
-        slots.remove(2);
-        assert_eq!(slots.position(events[2]), None);
-        slots.remove(0);
-        slots.remove(MAX_SLOTS);
+        assert!(slots.take(events[2]));
+        assert!(!slots.take(events[2]));
+        assert!(slots.take(events[0]));
         let left = [
             Some(1),
             Some(3),

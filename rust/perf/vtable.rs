@@ -177,12 +177,9 @@ impl<T: Pmu> VTable<T> {
         let event = unsafe { Event::from_raw(event) };
         let del = |driver: &T, cpu: &Exclusive<T>| {
             driver.del(cpu, event);
-            if let Some(slot) = cpu.slots().position(event) {
-                cpu.slots().remove(slot);
-                if Self::wants_sched_task(event) {
-                    // SAFETY: As in `add`, which put the event into a slot and counted it once.
-                    unsafe { bindings::perf_sched_cb_dec(event.pmu()) };
-                }
+            if cpu.slots().take(event) && Self::wants_sched_task(event) {
+                // SAFETY: As in `add`, which put the event into a slot and counted it once.
+                unsafe { bindings::perf_sched_cb_dec(event.pmu()) };
             }
         };
         // SAFETY: The caller's guarantees are those asked for.

@@ -60,6 +60,7 @@ pub struct perf_event {
     pub attach_state: c_uint,
     pub count: i64,
     pub lost_samples: i64,
+    pub rb: *mut c_void,
     pub attr: perf_event_attr,
     pub hw: hw_perf_event,
     pub destroy: Option<unsafe extern "C" fn(*mut perf_event)>,
