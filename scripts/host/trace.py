@@ -3,7 +3,8 @@
 QEMU's ("exec" log, `scripts/vm run --trace`) has of it.
 
 A driver's own instructions are those of its functions, of memcpy() and its like where
-the driver calls them, and of what the kernel has for Rust only.
+the driver calls them, and of what the kernel has for Rust only. What the part that serves
+an emulator calls of these is that part's.
 """
 
 import re
@@ -51,7 +52,7 @@ class Code:
     start: int
     end: int
     name: str
-    # own, mem, mark, hypervisor, handler or stub
+    # own, helper (of the kernel, for Rust), mem, mark, hypervisor, handler or stub
     role: str
     words: tuple = ()
 
@@ -105,7 +106,9 @@ def kernel_code(tree):
             return "mark"
         if HYPERCALLS.match(symbol.name):
             return "hypervisor"
-        if RUST.match(symbol.name) or any(start <= symbol.value < end for start, end in driver):
+        if RUST.match(symbol.name):
+            return "helper"
+        if any(start <= symbol.value < end for start, end in driver):
             return "own"
         return None
 
@@ -203,7 +206,7 @@ class Reader:
 
     def sections(self, lines):
         """The sections between the first mark and the second, the third and the fourth ..."""
-        section, called, inside = None, None, False
+        section, called, inside, emulator = None, None, False, False
         for text in self.steps(lines):
             if not (found := self.known.get(text)):
                 found = self.known[text] = self.find(int(text, 16))
@@ -220,9 +223,11 @@ class Reader:
                 if inside:
                     section.symbols[name] += 1
             else:
-                if role == "own" or role == "stub":
+                if role in ("own", "helper", "stub"):
                     section.symbols[name] += 1
-                    if EMULATOR in name:
+                    # Helpers and stubs are of who called them last.
+                    emulator = EMULATOR in name if role == "own" else emulator
+                    if emulator:
                         section.kinds["emulator"] += 1
                     elif kind:
                         section.kinds[kind] += 1

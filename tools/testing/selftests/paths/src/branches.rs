@@ -21,7 +21,7 @@ pub fn paths() -> Vec<Path> {
 }
 
 /// The library's handler, which counts, and nothing more.
-fn ebb_bench_handler(_: &mut EbbContext<'_>) {}
+pub fn ebb_bench_handler(_: &mut EbbContext<'_>) {}
 
 fn ebbs(save: Save) -> Result<Walk, Failure> {
     if !ebb::supported() {

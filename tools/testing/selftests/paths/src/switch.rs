@@ -7,6 +7,7 @@ use std::io::PipeWriter;
 use std::io::Read;
 use std::io::Write;
 
+use ebb::Save;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::process::Peer;
@@ -16,6 +17,7 @@ use pmu_selftests::prelude::*;
 use crate::Path;
 use crate::Run;
 use crate::Walk;
+use crate::branches::ebb_bench_handler;
 use crate::section;
 
 /// Of the shorter run.
@@ -73,9 +75,14 @@ fn counting_group(events: usize) -> Result<Vec<Event>, Failure> {
     enabled_group(counting(events))
 }
 
+/// With EBBs on, as a program that has such events has them. (For one that may turn them on at any
+/// time the driver keeps a timer running in QEMU.)
 fn ebb_group(events: usize) -> Result<Vec<Event>, Failure> {
     let group = enabled_group(ebb(events))?;
     group[0].check_scheduled()?;
+    // SAFETY: the handler does nothing.
+    unsafe { ebb::install_saving(Save::Gprs, ebb_bench_handler) }?;
+    ebb::enable()?;
     Ok(group)
 }
 
