@@ -107,11 +107,18 @@ pub(super) fn read(irqs_off: &IrqsOff<'_>, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
-    let hw = event.hw_mut(irqs_off);
     let local = local_pmu(irqs_off);
     // The PMU may run. A PMI after the counter is read could stop the event, or restart the counter
     // from the value that `prev_count` has: these events would be counted twice. So mask it.
     let _masked = MaskedPmis::new(&local);
+    collect(irqs_off, event, index);
+}
+
+/// Brings an event, which is on the counter `index`, up to date. PM interrupts must be masked or
+/// the PMU frozen.
+#[inline]
+pub(super) fn collect(irqs_off: &IrqsOff<'_>, event: &Event, index: usize) {
+    let hw = event.hw_mut(irqs_off);
     match hw.state() {
         CounterState::Stopped => {}
         // The program reads the counter itself. Save its value for the next time on a PMU.

@@ -79,6 +79,10 @@ pub(crate) struct ExclusiveState {
     pub(super) solved_groups: SolvedGroups,
     /// The control registers that the PMU was last programmed with.
     pub(super) mmcr: Cell<Mmcr>,
+    /// MMCR0 with which the PMU starts, without the bits that belong to a program.
+    pub(super) start_mmcr0: Cell<u64>,
+    /// MMCRA for the frozen PMU.
+    pub(super) idle_mmcra: Cell<u64>,
     /// The PMU was last programmed with an EBB group.
     pub(super) ebb: Cell<bool>,
     /// The counters, a bit each, that no event is on. A program with an EBB group writes them too.
@@ -97,7 +101,7 @@ impl ExclusiveState {
     pub(super) fn store<'a>(
         &self,
         len: usize,
-        events: impl Iterator<Item = &'a Event>,
+        events: impl Iterator<Item = &'a Event> + Clone,
         assignment: Assignment,
     ) -> Option<Solved> {
         let solved = self.solved_groups.store(len, events, assignment);

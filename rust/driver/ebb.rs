@@ -26,7 +26,6 @@ use super::{
     Driver, //
 };
 use crate::{
-    isa207::Mmcr,
     perf::{
         Event,
         NewEvent,
@@ -95,6 +94,7 @@ pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ExclusiveCpu) 
 }
 
 /// Saves the program's state. The PMU is frozen; MMCR0 and MMCR2 were `mmcr0` and `mmcr2` before.
+#[inline]
 pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu, mmcr0: Mmcr0, mmcr2: u64) {
     let local = local_pmu(this_cpu.irqs_off());
     let mmcr0 = driver.emulator().switch_out(this_cpu, mmcr0);
@@ -102,36 +102,32 @@ pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu, mmcr0: Mmcr0,
     // The program's bits, without those that an event set (`exclude_user`): the next group may have
     // none that does.
     let mmcr2 = mmcr2 & !mmcr.mmcr2;
-    let sampled = CurrentThread::new(&local).save(driver.register_set(), mmcr0, mmcr2, mmcr.mmcr3);
+    let sampled = CurrentThread::new(&local).save(driver.register_set, mmcr0, mmcr2, mmcr.mmcr3);
     this_cpu.state().left.sampled.set(Some(sampled));
 }
 
-/// Restores the program's state except MMCR0. Returns the value to start the PMU with: the kernel's
-/// `mmcr0` with the program's bits.
+/// Restores the program's state except MMCR0. Returns the program's bits of MMCR0.
 ///
 /// Those bits of MMCR2 that the program can write freeze counters. They are added to the kernel's.
 /// In a partition the one that stands for `exclude_user` is such a bit: a program that clears it
 /// counts itself until the next switch.
-pub(super) fn switch_in(
-    driver: &Driver,
-    this_cpu: &ExclusiveCpu,
-    mmcr: &Mmcr,
-    mmcr0: Mmcr0,
-) -> Mmcr0 {
+#[inline]
+pub(super) fn switch_in(driver: &Driver, this_cpu: &ExclusiveCpu) -> Mmcr0 {
     let local = local_pmu(this_cpu.irqs_off());
     let thread = CurrentThread::new(&local);
+    let state = this_cpu.state();
     // Before SIAR and SDAR are restored: an alert changes them.
     let user = driver.emulator().switch_in(this_cpu, thread.mmcr0());
-    let held = this_cpu.state().left.sampled.take();
-    let mut held = held.filter(|_| !driver.machine.hypervisor_mode);
     // Only with GE on: with GE off the program's handler has this alert already.
-    if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::has_pmao_bug() {
+    let raise = user.pmao() == 1 && Bescr::read().ge() == 1 && machine::has_pmao_bug();
+    if raise {
         local.restore_pmao();
-        held = None;
     }
-    thread.restore(driver.register_set(), held);
-    Mmcr2::write(mmcr.mmcr2 | thread.mmcr2());
-    mmcr0.for_ebb(user).with_bhrba(machine::has_bhrb())
+    let held = state.left.sampled.take();
+    let stays = !raise && !driver.machine.hypervisor_mode;
+    thread.restore(driver.register_set, held.filter(|_| stays));
+    Mmcr2::write(state.mmcr.get().mmcr2 | thread.mmcr2());
+    user
 }
 
 /// The value to start an event's counter with: what its program left there, but nothing negative of

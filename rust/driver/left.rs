@@ -36,6 +36,9 @@ use core::cell::Cell;
 /// A bit for each counter.
 const ALL_COUNTERS: u8 = (1 << COUNTERS) - 1;
 
+/// What MMCRA never holds: not all of its bits exist.
+const UNKNOWN: u64 = !0;
+
 /// What a CPU's PMU holds.
 #[derive(Default)]
 pub(super) struct Left {
@@ -43,14 +46,16 @@ pub(super) struct Left {
     programmed: Cell<Option<Solved>>,
     /// The counter of each slot in that solution.
     pmcs: Cell<Pmcs>,
+    /// It is that of an EBB group.
+    ebb: Cell<bool>,
     /// The values of counters that events left since the PMU last ran.
     values: [Cell<u32>; COUNTERS],
     /// The counters, a bit each, that hold values which later events must not see or count on.
     stale: Cell<u8>,
     /// How often the PMU was started, modulo 2^32.
     starts: Cell<u32>,
-    /// MMCRA, if it is known.
-    mmcra: Cell<Option<u64>>,
+    /// MMCRA, or [`UNKNOWN`].
+    mmcra: Cell<u64>,
     /// The program's registers that an alert changes, if the PMU holds them as they were saved, or
     /// did before an idle state.
     pub(super) sampled: Cell<Option<Sampled>>,
@@ -61,13 +66,13 @@ impl Left {
     pub(super) fn forget(&self) {
         self.programmed.set(None);
         self.stale.set(ALL_COUNTERS);
-        self.mmcra.set(None);
+        self.mmcra.set(UNKNOWN);
         self.sampled.set(None);
     }
 
-    /// Forgets MMCRA: an idle state may have lost it, or a program changed its threshold counter.
+    /// Forgets MMCRA, whose threshold counter a program or the hardware may have changed.
     pub(super) fn forget_mmcra(&self) {
-        self.mmcra.set(None);
+        self.mmcra.set(UNKNOWN);
     }
 
     /// Notes that what `solved` stood for is replaced by another group's solution.
@@ -77,10 +82,13 @@ impl Left {
         }
     }
 
-    /// Notes that the PMU is programmed with `assignment`, which is kept as `solved`.
-    pub(super) fn programmed(&self, solved: Option<Solved>, assignment: &Assignment) {
+    /// Notes that the PMU is programmed with `assignment`, which is kept as `solved`, for an EBB
+    /// group or others.
+    #[inline]
+    pub(super) fn programmed(&self, solved: Option<Solved>, assignment: &Assignment, ebb: bool) {
         self.programmed.set(solved);
         self.pmcs.set(assignment.pmcs);
+        self.ebb.set(ebb);
     }
 
     /// Whether the control registers are those that the PMU was last programmed with.
@@ -95,6 +103,12 @@ impl Left {
         solved.is_some() && self.programmed.get() == solved
     }
 
+    /// Whether they are those of an EBB group.
+    #[inline]
+    pub(super) fn is_ebb(&self) -> bool {
+        self.ebb.get()
+    }
+
     /// The counter of each slot, while [`Left::is_programmed`].
     #[inline]
     pub(super) fn counters(&self) -> impl Iterator<Item = usize> {
@@ -107,16 +121,18 @@ impl Left {
         self.starts.set(self.starts.get().wrapping_add(1));
     }
 
-    /// By what an event shows that it left this CPU since the PMU last ran.
+    /// By what a program's event shows that it left this CPU since the PMU last ran, so that the
+    /// counters are as the program left them ([`Hw::mark`](crate::perf::Hw::mark)).
     #[inline]
-    fn mark(&self, this_cpu: &ExclusiveCpu) -> u64 {
+    pub(super) fn mark(&self, this_cpu: &ExclusiveCpu) -> u64 {
         u64::from(this_cpu.id().as_u32()) << 32 | u64::from(self.starts.get())
     }
 
     /// Notes that an event that is up to date leaves the counter `index`.
+    #[inline]
     pub(super) fn leave(&self, this_cpu: &ExclusiveCpu, event: &Event, index: usize) {
         let value = match event.hw().state() {
-            // CAST: `count::read` stored the counter's value.
+            // CAST: `count::collect` stored the counter's value.
             CounterState::Running => event.hw().prev_count() as u32,
             // It has counted on, but not for the event.
             CounterState::Stopped => {
@@ -132,13 +148,6 @@ impl Left {
             let hw = event.hw_mut(this_cpu.irqs_off());
             hw.set_mark(self.mark(this_cpu));
         }
-    }
-
-    /// Whether a program's event left this CPU since the PMU last ran, so that the counters are as
-    /// the program left them.
-    #[inline]
-    pub(super) fn is_from_here(&self, this_cpu: &ExclusiveCpu, event: &Event) -> bool {
-        event.hw().mark() == self.mark(this_cpu)
     }
 
     /// What an event left in the counter `index`.
@@ -157,14 +166,15 @@ impl Left {
         self.stale.replace(0)
     }
 
-    /// Writes MMCRA unless it holds the value. Returns whether it did.
+    /// Writes MMCRA unless it is known to hold the value, and knows it then if it `stays`. Returns
+    /// whether it did.
     #[inline]
-    pub(super) fn write_mmcra(&self, mmcra: Mmcra) -> bool {
-        let value = Some(u64::from(mmcra));
+    pub(super) fn write_mmcra(&self, mmcra: Mmcra, stays: bool) -> bool {
+        let value = u64::from(mmcra);
         if self.mmcra.get() == value {
             return false;
         }
-        self.mmcra.set(value);
+        self.mmcra.set(if stays { value } else { UNKNOWN });
         mmcra.write();
         true
     }

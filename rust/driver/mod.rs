@@ -90,6 +90,8 @@ use solved_groups::{
 pub(crate) struct Driver {
     /// The PMU that all CPUs have.
     model: &'static CpuModel,
+    /// Its registers that are saved for a program.
+    register_set: RegisterSet,
     /// What register images depend on beside the events.
     machine: Machine,
     /// Tells which CPUs came up.
@@ -112,6 +114,11 @@ impl Driver {
     ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             model,
+            register_set: if model.isa() >= Isa::V31 {
+                RegisterSet::V31
+            } else {
+                RegisterSet::V207
+            },
             machine: Machine {
                 hypervisor_mode: machine::is_hypervisor(),
                 strict_branch_filters: parameters::strict_filters(),
@@ -131,16 +138,7 @@ impl Driver {
 
     /// Whether the PMU is that of ISA v3.1.
     fn is_v31(&self) -> bool {
-        self.model.isa() >= Isa::V31
-    }
-
-    /// The registers that are saved for a program.
-    fn register_set(&self) -> RegisterSet {
-        if self.is_v31() {
-            RegisterSet::V31
-        } else {
-            RegisterSet::V207
-        }
+        self.register_set == RegisterSet::V31
     }
 
     /// Whether the CPU's events and `new` can count together.

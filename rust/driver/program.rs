@@ -27,6 +27,7 @@ use crate::{
     },
     power::{
         exec::current_program,
+        machine,
         pmu::{
             self,
             LocalPmu, //
@@ -52,41 +53,52 @@ impl Driver {
     }
 
     /// Freezes the PMU, which runs, and saves the program's registers.
+    #[inline]
     fn freeze(&self, this_cpu: &ExclusiveCpu) {
+        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
         this_cpu.disabled.set(true);
-        let local = local_pmu(this_cpu.irqs_off());
         // A CPU that came up again is still disabled.
-        if !this_cpu.state().turned_on.get() {
+        if !state.turned_on.get() {
             self.turn_on(this_cpu, &local);
         }
-        let is_v31 = self.is_v31();
-        let program = if this_cpu.state().ebb.get() {
-            Some(local.freeze_program(is_v31))
-        } else {
-            local.freeze(is_v31);
-            None
-        };
-
-        let left = &this_cpu.state().left;
-        if self.machine.hypervisor_mode {
-            left.forget_mmcra();
-        }
-        // Stop marking instructions and, where MMCRA can tell it to, recording branches. For a
-        // program that ended when MMCR0[PMAE] went off, and its BHRB is cleared when it comes back.
-        let mmcra = Mmcra::from(this_cpu.state().mmcr.get().mmcra);
-        let mut idle = mmcra.with_const_sample_enable::<0>();
-        if is_v31 && program.is_none() {
-            idle = idle.with_const_bhrbrd::<1>();
-        }
-        let changed = left.write_mmcra(idle);
-
-        if let Some((mmcr0, mmcr2)) = program {
-            if changed {
+        if state.ebb.get() {
+            let (mmcr0, mmcr2) = local.freeze_program(self.is_v31());
+            if self.stop_sampling(this_cpu) {
                 // Before the registers are read that marked instructions set.
                 pmu::synchronize();
             }
             ebb::switch_out(self, this_cpu, mmcr0, mmcr2);
+        } else {
+            local.freeze(self.is_v31());
+            self.stop_sampling(this_cpu);
         }
+    }
+
+    /// Stops marking instructions and, where MMCRA can tell it to, recording branches. Returns
+    /// whether it wrote MMCRA.
+    #[inline]
+    fn stop_sampling(&self, this_cpu: &ExclusiveCpu) -> bool {
+        self.write_mmcra(this_cpu, Mmcra::from(this_cpu.state().idle_mmcra.get()))
+    }
+
+    /// MMCRA for the PMU when it is frozen after it ran with `mmcra`. For a program (`ebb`)
+    /// recording branches ended when MMCR0\[PMAE\] went off, and its BHRB is cleared when it comes
+    /// back.
+    fn idle_mmcra(&self, mmcra: u64, ebb: bool) -> u64 {
+        let idle = Mmcra::from(mmcra).with_const_sample_enable::<0>();
+        if self.is_v31() && !ebb {
+            idle.with_const_bhrbrd::<1>().into()
+        } else {
+            idle.into()
+        }
+    }
+
+    /// Writes MMCRA unless it holds the value. Returns whether it did. On bare metal it may not
+    /// hold what was written, after an idle state.
+    #[inline]
+    fn write_mmcra(&self, this_cpu: &ExclusiveCpu, mmcra: Mmcra) -> bool {
+        let left = &this_cpu.state().left;
+        left.write_mmcra(mmcra, !self.machine.hypervisor_mode)
     }
 
     /// See [`crate::perf::Pmu::pmu_enable`].
@@ -99,49 +111,74 @@ impl Driver {
             self.run(this_cpu);
             return;
         }
+        let state = this_cpu.state();
         set_prompt(this_cpu, &local_pmu(this_cpu.irqs_off()), false);
-        if this_cpu.state().ebb.replace(false) {
-            let unused = this_cpu.state().unused_counters.get();
-            this_cpu.state().left.add_stale(unused);
+        if state.ebb.get() {
+            state.ebb.set(false);
+            state.left.add_stale(state.unused_counters.get());
         }
     }
 
     /// Has the PMU, which is frozen, count the CPU's events.
+    #[inline(never)]
     fn run(&self, this_cpu: &ExclusiveCpu) {
-        let local = local_pmu(this_cpu.irqs_off());
-        let left = &this_cpu.state().left;
-        if self.machine.hypervisor_mode {
-            left.forget_mmcra();
+        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+        if !state.events_changed.get() {
+            self.run_again(this_cpu);
+            return;
         }
-        let negative = if this_cpu.state().events_changed.get() {
-            // First: a CPU that has come up since it was disabled may not be used until then.
+        // First: a CPU that has come up since it was disabled may not be used until then.
+        if self.hotplug.came_up(this_cpu.id()) || !state.turned_on.get() {
             self.turn_on(this_cpu, &local);
-            let resumed = self.resume(this_cpu, &local);
-            let Some(negative) = resumed.or_else(|| self.program(this_cpu, &local)) else {
-                return;
-            };
-            negative
+        }
+        if !state.left.is_programmed(state.solved.get()) {
+            self.run_anew(this_cpu);
+        } else if !state.left.is_ebb() {
+            let negative = self.resume(this_cpu, &local);
+            self.start(this_cpu, &local, false, negative);
+        } else if self.resume_program(this_cpu, &local) {
+            self.start(this_cpu, &local, true, false);
         } else {
-            if self.machine.hypervisor_mode {
-                // A stop state of POWER9 may have damaged MMCR1 (`Documentation/internals.md`).
-                Mmcr1::write(this_cpu.state().mmcr.get().mmcr1);
-            }
-            let mut counters = this_cpu.slots().iter().filter_map(counter);
-            counters.any(|index| pmu::read_pmc(index) >= pmu::NEGATIVE)
-        };
+            self.run_anew(this_cpu);
+        }
+    }
 
-        let mmcr = this_cpu.state().mmcr.get();
-        let mmcra = Mmcra::from(mmcr.mmcra);
-        let not_sampling = mmcra.with_const_sample_enable::<0>();
-        left.write_mmcra(not_sampling);
+    /// As [`Driver::run`], for the events that the PMU ran with before.
+    #[inline(never)]
+    fn run_again(&self, this_cpu: &ExclusiveCpu) {
+        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+        if self.machine.hypervisor_mode {
+            // A stop state of POWER9 may have damaged MMCR1 (`Documentation/internals.md`).
+            Mmcr1::write(state.mmcr.get().mmcr1);
+        }
+        let mut counters = this_cpu.slots().iter().filter_map(counter);
+        let negative = counters.any(|index| pmu::read_pmc(index) >= pmu::NEGATIVE);
+        self.start(this_cpu, &local, state.ebb.get(), negative);
+    }
 
-        let mut mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
-        if this_cpu.state().ebb.get() {
-            mmcr0 = ebb::switch_in(self, this_cpu, &mmcr, mmcr0);
+    /// As [`Driver::run`], for events of which the PMU holds nothing.
+    #[inline(never)]
+    fn run_anew(&self, this_cpu: &ExclusiveCpu) {
+        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+        if let Some(negative) = self.program(this_cpu, &local) {
+            self.start(this_cpu, &local, state.ebb.get(), negative);
+        }
+    }
+
+    /// Starts the PMU, whose counters and control registers are set, but for MMCRA and MMCR0, and
+    /// those that belong to a program (`ebb`). `negative`: a counter is.
+    #[inline]
+    fn start(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, ebb: bool, negative: bool) {
+        let state = this_cpu.state();
+        let mmcra = || Mmcra::from(state.mmcr.get().mmcra);
+        self.write_mmcra(this_cpu, mmcra().with_const_sample_enable::<0>());
+        let mut mmcr0 = Mmcr0::from(state.start_mmcr0.get());
+        if ebb {
+            mmcr0 = mmcr0.with_program(ebb::switch_in(self, this_cpu));
         } else {
             // Only now: hardware may have set SDAR to an address of whatever ran while the PMU was
             // frozen, and a sample would show it if its instruction accesses no data.
-            left.sampled.set(None);
+            state.left.sampled.set(None);
             local.clear_siar_sdar();
             if negative {
                 // `pmu_disable` dropped the alert, and POWER8 raises no other for a counter that is
@@ -149,96 +186,108 @@ impl Driver {
                 local.set_pmi_pending();
             }
         }
-        left.start();
+        state.left.start();
         this_cpu.disabled.set(false);
         pmu::synchronize();
         mmcr0.write();
-        if mmcr0.pmao() == 1 {
+        if ebb && mmcr0.pmao() == 1 {
             // `restore_pmao` may have raised the program's alert already. EBE must have taken
             // effect when interrupts are on, or that becomes an interrupt.
             pmu::synchronize();
         }
-        if not_sampling != mmcra {
+        if mmcra().sample_enable() == 1 {
             // Start marking instructions only when the counters run.
             pmu::synchronize();
-            left.write_mmcra(mmcra);
+            self.write_mmcra(this_cpu, mmcra());
         }
     }
 
-    /// Turns this CPU's PMU on if that has not been done since the CPU came up.
+    /// Turns this CPU's PMU on, after the CPU came up.
+    #[cold]
     fn turn_on(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
-        let came_up = self.hotplug.came_up(this_cpu.id());
-        if came_up || !this_cpu.state().turned_on.get() {
-            local.turn_on(self.is_v31());
-            this_cpu.state().turned_on.set(true);
-            this_cpu.state().left.forget();
-        }
+        let state = this_cpu.state();
+        self.hotplug.came_up(this_cpu.id());
+        local.turn_on(self.is_v31());
+        state.turned_on.set(true);
+        state.left.forget();
+        let idle = self.idle_mmcra(state.mmcr.get().mmcra, state.ebb.get());
+        state.idle_mmcra.set(idle);
     }
 
-    /// Puts events back on the PMU that left it, if nobody has programmed it since. Returns whether
-    /// a counter is negative; `None` if the PMU holds something else.
-    fn resume(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> Option<bool> {
+    /// Puts events that do not belong to a program back on the PMU that they left, which nobody has
+    /// programmed since. Returns whether a counter is negative.
+    #[inline]
+    fn resume(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> bool {
         let state = this_cpu.state();
-        let left = &state.left;
-        if !left.is_programmed(state.solved.get()) {
-            return None;
-        }
-        let slots = || this_cpu.slots().iter();
-        let ebb = slots().next().is_some_and(is_ebb);
-        if ebb {
-            let program = current_program();
-            let stays = |event: &Event| {
-                counter(event).is_some()
-                    || left.is_from_here(this_cpu, event) && event::is_of(event, program)
-            };
-            if !slots().all(stays) {
-                return None;
-            }
-        }
         let mut negative = false;
-        for (event, index) in slots().zip(left.counters()) {
-            if counter(event).is_some() {
-                negative |= pmu::read_pmc(index) >= pmu::NEGATIVE;
+        for (event, index) in this_cpu.slots().iter().zip(state.left.counters()) {
+            let value = if counter(event).is_some() {
+                pmu::read_pmc(index)
             } else {
-                if !ebb {
-                    negative |= reload_counter(this_cpu, event, index) >= pmu::NEGATIVE;
-                }
+                let value = reload_counter(this_cpu, event, index);
                 place(this_cpu, event, index);
-            }
+                value
+            };
+            negative |= value >= pmu::NEGATIVE;
         }
-        left.take_stale();
-        state.ebb.set(ebb);
+        state.left.take_stale();
+        state.ebb.set(false);
         state.events_changed.set(false);
-        if ebb {
-            branch::clear_bhrb(this_cpu, local);
-        } else {
-            branch::clear_stale(this_cpu, local);
+        branch::clear_stale(this_cpu, local);
+        set_prompt(this_cpu, local, self.prompt);
+        negative
+    }
+
+    /// As [`Driver::resume`], for an EBB group. Returns false, and has done nothing, if the counters
+    /// are not as its program left them.
+    #[inline]
+    fn resume_program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> bool {
+        let state = this_cpu.state();
+        let (program, mark) = (current_program(), state.left.mark(this_cpu));
+        let stays = |event: &Event| {
+            counter(event).is_some() || event.hw().mark() == mark && event::is_of(event, program)
+        };
+        if !this_cpu.slots().iter().all(stays) {
+            return false;
         }
-        set_prompt(this_cpu, local, !ebb && self.prompt);
-        Some(negative)
+        for (event, index) in this_cpu.slots().iter().zip(state.left.counters()) {
+            place(this_cpu, event, index);
+        }
+        state.left.take_stale();
+        state.ebb.set(true);
+        state.events_changed.set(false);
+        branch::clear_bhrb(this_cpu, local);
+        set_prompt(this_cpu, local, false);
+        true
     }
 
     /// Programs the frozen PMU with the events in the CPU's slots. Returns whether a counter is
     /// negative; `None` if the PMU must stay disabled.
-    #[inline(never)]
+    #[inline]
     fn program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> Option<bool> {
         let assignment = self.assignment(this_cpu)?;
         let left = &this_cpu.state().left;
         let held_mmcr3 = left.is_known().then_some(this_cpu.state().mmcr.get().mmcr3);
         let solved = this_cpu.state().solved.get();
-        left.programmed(
-            solved.filter(|_| !self.machine.hypervisor_mode),
-            &assignment,
-        );
         // EBB groups are exclusive: if one event is an EBB event, all are.
         let ebb = this_cpu.slots().get(0).is_some_and(is_ebb);
+        // On bare metal idle states lose what is left.
+        let stays = solved.filter(|_| !self.machine.hypervisor_mode);
+        left.programmed(stays, &assignment, ebb);
         branch::prepare_bhrb(self, this_cpu, local, &assignment.mmcr);
         this_cpu.state().mmcr.set(assignment.mmcr);
         this_cpu.mmcr0.set(assignment.mmcr.mmcr0);
+        let mut start_mmcr0 = Mmcr0::from(assignment.mmcr.mmcr0).alerting();
+        if ebb {
+            start_mmcr0 = start_mmcr0.for_ebb(machine::has_bhrb());
+        }
+        this_cpu.state().start_mmcr0.set(start_mmcr0.into());
+        let idle_mmcra = self.idle_mmcra(assignment.mmcr.mmcra, ebb);
+        this_cpu.state().idle_mmcra.set(idle_mmcra);
         if this_cpu.state().ebb.replace(ebb) {
             left.add_stale(this_cpu.state().unused_counters.get());
         }
-        let unused_counters = unused_counters(&assignment);
+        let unused_counters = !assignment.pmcs.as_set();
         this_cpu.state().unused_counters.set(unused_counters);
         this_cpu.state().events_changed.set(false);
 
@@ -303,7 +352,9 @@ impl Driver {
 
 /// Tells the kernel whether PMIs of this CPU are to be prompt, if it does not know.
 fn set_prompt(this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, wanted: bool) {
-    if this_cpu.state().prompt.replace(wanted) != wanted {
+    let told = &this_cpu.state().prompt;
+    if told.get() != wanted {
+        told.set(wanted);
         local.set_prompt(wanted);
     }
 }
@@ -358,14 +409,11 @@ fn place(this_cpu: &ThisCpu, event: &Event, index: usize) {
     hw.update_userpage();
 }
 
-/// The counters that no event is on, a bit each.
-fn unused_counters(assignment: &Assignment) -> u8 {
-    let used = assignment.pmcs.iter().map(|pmc| 1 << pmc.index());
-    !used.fold(0, |all, bit: u8| all | bit)
-}
-
 /// Sets `counters` to 0.
 fn clear_counters(counters: u8) {
+    if counters == 0 {
+        return;
+    }
     for index in 0..pmu::COUNTERS {
         if counters & 1 << index != 0 {
             pmu::write_pmc(index, 0);

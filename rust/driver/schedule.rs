@@ -53,9 +53,9 @@ impl Driver {
     /// See [`crate::perf::Pmu::del`].
     #[inline]
     pub(super) fn del(&self, this_cpu: &ExclusiveCpu, event: &Event) {
-        count::read(this_cpu.irqs_off(), event);
         let hw = event.hw_mut(this_cpu.irqs_off());
         if let Some(index) = event::counter(event) {
+            count::collect(this_cpu.irqs_off(), event, index);
             // Before anything is written to the counter, see `unload_counter`.
             hw.set_idx(0);
             this_cpu.state().left.leave(this_cpu, event, index);

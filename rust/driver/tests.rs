@@ -131,13 +131,13 @@ mod cases {
         let kernel = Mmcr0::from(0xc000).alerting();
         assert_eq!(u64::from(kernel), 0x0604_c000);
         // EBE, BHRBA and PMCC=0b10 are set for EBBs; PMAE is as the program has it.
-        assert_eq!(u64::from(kernel.for_ebb(Mmcr0::from(0))), 0x0238_c000);
-        assert_eq!(
-            u64::from(kernel.for_ebb(Mmcr0::from(u64::MAX))),
-            0x0238_c000 | USER
-        );
+        let ebb = kernel.for_ebb(true);
+        assert_eq!(u64::from(ebb), 0x0238_c000);
+        assert_eq!(u64::from(kernel.for_ebb(false)), 0x0218_c000);
+        let running = ebb.with_program(Mmcr0::from(u64::MAX).user());
+        assert_eq!(u64::from(running), 0x0238_c000 | USER);
         // All of that, PMAE and PMAO are clear while the counters are frozen, and PMCC is 0b01.
-        let frozen = kernel.for_ebb(Mmcr0::from(u64::MAX)).frozen();
+        let frozen = running.frozen();
         assert_eq!(u64::from(frozen), 0x8204_c000);
         assert_eq!(u64::from(frozen.with_default_access()), 0x8200_c000);
     }

@@ -178,15 +178,17 @@ impl Mmcr0 {
             .with_const_pmcc::<PMCC_NONE>()
     }
 
-    /// With EBBs and access for a program whose own bits are `user`. FC is set if either has it,
-    /// PMAE and PMAO are those of the program.
-    pub(crate) fn for_ebb(self, user: Mmcr0) -> Self {
-        let granted = self
-            .with_const_ebe::<1>()
-            .with_const_bhrba::<1>()
+    /// With EBBs and access for a program, and its BHRB if there is one. PMAE is the program's.
+    pub(crate) fn for_ebb(self, bhrb: bool) -> Self {
+        self.with_const_ebe::<1>()
+            .with_bhrba(bhrb)
             .with_const_pmcc::<PMCC_PMC1_6>()
-            .with_const_pmae::<0>();
-        Self::from(u64::from(granted) | u64::from(user.user()))
+            .with_const_pmae::<0>()
+    }
+
+    /// With the bits of a program: FC is set if either has it.
+    pub(crate) fn with_program(self, user: Mmcr0) -> Self {
+        Self::from(u64::from(self) | u64::from(user))
     }
 
     /// Whether a counter (0 for PMC1) raises an alert when it becomes negative.

@@ -19,17 +19,28 @@ use core::{
 
 /// The counters of a group's events, in the order of the group.
 ///
-/// A byte has an event's counter, 1 for PMC1, the lowest that of the first event; 0 ends them. So
-/// they are copied as one word.
+/// A byte has an event's counter, 1 for PMC1, the lowest that of the first event; 0 ends them, if
+/// only the seventh. The eighth has the counters as a set. So they are copied as one word.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pmcs(u64);
 
 impl Pmcs {
+    /// The counters as a set.
+    const SET: u32 = 56;
+
     /// Puts the counter of event `index` in, the events before it being in.
     #[inline]
     pub(super) fn set(&mut self, index: usize, pmc: Pmc) {
         // CAST: Small numbers.
         self.0 |= (pmc.number() as u64).wrapping_shl(8u32.wrapping_mul(index as u32));
+        self.0 |= u64::from(pmc.bit()).wrapping_shl(Self::SET);
+    }
+
+    /// The counters, a bit each, PMC1 in the lowest place.
+    #[inline]
+    pub const fn as_set(self) -> u8 {
+        // CAST: The highest byte.
+        self.0.wrapping_shr(Self::SET) as u8
     }
 
     /// The counters.

@@ -68,7 +68,8 @@ pub fn switch_in(
     }
     thread.restore(register_set(processor), None);
     Mmcr2::write(mmcr2 | thread.mmcr2());
-    kernel_mmcr0().for_ebb(user).write();
+    let mmcr0 = kernel_mmcr0().for_ebb(true);
+    mmcr0.with_program(user.user()).write();
     with_cpu(|cpu| cpu.facility.enter_problem_state(at))
 }
 
