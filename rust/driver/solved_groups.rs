@@ -18,11 +18,18 @@ use crate::{
     },
     perf::Event, //
 };
-use core::cell::Cell;
+use core::{
+    cell::Cell,
+    num::NonZeroU8, //
+};
 
-/// The sets of events that are kept of each size: those of a task and of another that it takes
-/// turns with. Groups that share a CPU are a set after each transaction, with one more each time.
+/// The groups that are kept in a set: that of a task and of another that it takes turns with.
 const WAYS: usize = 2;
+
+/// The sets for each number of events, by what group it is. So more tasks than two do not replace
+/// each other's groups, but for some. (Groups that share a CPU are a group after each transaction,
+/// of one more event each time.)
+const SETS: usize = 4;
 
 /// A group with its solution.
 #[derive(Default)]
@@ -32,21 +39,51 @@ struct SolvedGroup {
     assignment: Cell<Assignment>,
 }
 
-/// Where a solution is kept, until it is replaced.
+/// Where a solution is kept, until it is replaced: its place, counted from 1.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Solved(u8);
+pub(super) struct Solved(NonZeroU8);
 
-/// The last groups of each size.
+impl Solved {
+    #[inline]
+    fn at(place: usize) -> Option<Self> {
+        // CAST: A small number.
+        NonZeroU8::new((place + 1) as u8).map(Self)
+    }
+
+    #[inline]
+    fn place(self) -> usize {
+        usize::from(self.0.get()) - 1
+    }
+}
+
+/// The last groups.
 #[derive(Default)]
 pub(super) struct SolvedGroups {
-    by_size: [[SolvedGroup; WAYS]; COUNTERS],
-    /// Which of each size is replaced next.
-    next: [Cell<u8>; COUNTERS],
+    by_size: [[[SolvedGroup; WAYS]; SETS]; COUNTERS],
+    /// Which of each set is replaced next.
+    next: [[Cell<u8>; SETS]; COUNTERS],
     /// The last one of each size for which other codes were searched.
     searched: [Cell<Option<(Requests, Assignment)>>; COUNTERS],
 }
 
+/// The set in which a group of `len` events is kept of which the first is `first`; `None` if there
+/// are no events.
+#[inline]
+fn set_of(len: usize, first: &Event) -> Option<usize> {
+    // Numbers are given in turn, often some of them to each task.
+    let id = first.id();
+    // CAST: Any bits of it do.
+    let set = (id ^ id >> 2) as usize % SETS;
+    Some(len.checked_sub(1)? * SETS + set)
+}
+
 impl SolvedGroups {
+    /// All places.
+    #[inline]
+    fn groups(&self) -> &[SolvedGroup] {
+        self.by_size.as_flattened().as_flattened()
+    }
+
     /// The solution for these `len` events, if it is kept.
     #[inline]
     pub(super) fn find<'a>(
@@ -54,41 +91,43 @@ impl SolvedGroups {
         len: usize,
         events: impl Iterator<Item = &'a Event> + Clone,
     ) -> Option<Solved> {
-        let size = len.checked_sub(1)?;
+        let mut rest = events;
+        let first = rest.next()?;
+        let start = set_of(len, first)? * WAYS;
         let is_of = |group: &SolvedGroup| {
-            let mut ids = group.ids.iter().zip(events.clone());
-            ids.all(|(id, event)| id.get() == event.id())
+            let [id, ids @ ..] = &group.ids;
+            let mut ids = ids.iter().zip(rest.clone());
+            id.get() == first.id() && ids.all(|(id, event)| id.get() == event.id())
         };
-        let way = self.by_size.get(size)?.iter().position(is_of)?;
-        // CAST: Small numbers.
-        Some(Solved((size * WAYS + way) as u8))
+        let ways = self.groups().get(start..start + WAYS)?;
+        Solved::at(start + ways.iter().position(is_of)?)
     }
 
     /// A solution that [`SolvedGroups::find`] or [`SolvedGroups::store`] told of.
     #[inline]
     pub(super) fn get(&self, solved: Solved) -> Option<Assignment> {
-        let (size, way) = (usize::from(solved.0) / WAYS, usize::from(solved.0) % WAYS);
-        Some(self.by_size.get(size)?.get(way)?.assignment.get())
+        Some(self.groups().get(solved.place())?.assignment.get())
     }
 
-    /// Keeps the solution for these `len` events, in place of one of the same size.
+    /// Keeps the solution for these `len` events, in place of another one.
+    #[inline]
     pub(super) fn store<'a>(
         &self,
         len: usize,
-        events: impl Iterator<Item = &'a Event>,
+        events: impl Iterator<Item = &'a Event> + Clone,
         assignment: Assignment,
     ) -> Option<Solved> {
-        let size = len.checked_sub(1)?;
-        let next = self.next.get(size)?;
-        let way = usize::from(next.get());
-        // CAST: Small numbers, as below.
-        next.set(((way + 1) % WAYS) as u8);
-        let group = self.by_size.get(size)?.get(way)?;
+        let set = set_of(len, events.clone().next()?)?;
+        let next = self.next.as_flattened().get(set)?;
+        let place = set * WAYS + usize::from(next.get());
+        // CAST: Small numbers.
+        next.set(((usize::from(next.get()) + 1) % WAYS) as u8);
+        let group = self.groups().get(place)?;
         for (id, event) in group.ids.iter().zip(events) {
             id.set(event.id());
         }
         group.assignment.set(assignment);
-        Some(Solved((size * WAYS + way) as u8))
+        Solved::at(place)
     }
 
     /// The solution by other codes for these events, if it is kept.
