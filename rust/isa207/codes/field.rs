@@ -3,24 +3,27 @@
 //! Bit fields of 64-bit words: event codes and registers.
 
 /// A run of bits in a 64-bit word.
+///
+/// It has what is read of a field most, as the fields of a [`Layout`](super::layout::Layout) are in
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The field's lowest bit, counted from the word's least significant.
     shift: u32,
-    /// Number of bits; 0 for a field that does not exist.
-    width: u32,
+    /// The largest value the field holds; 0 for a field that does not exist.
+    max: u64,
 }
 
 impl Field {
     /// A field that does not exist: reads as 0, owns no bit.
-    pub(crate) const NONE: Field = Field { shift: 0, width: 0 };
+    pub(crate) const NONE: Field = Field { shift: 0, max: 0 };
 
     /// The field from bit `first` to bit `last`, both included, counted from the least
     /// significant bit as in sysfs `format/`.
     pub(crate) const fn bits(first: u32, last: u32) -> Self {
         Self {
             shift: first,
-            width: last.wrapping_sub(first).wrapping_add(1),
+            max: (!0_u64).wrapping_shr(63_u32.wrapping_sub(last.wrapping_sub(first))),
         }
     }
 
@@ -30,10 +33,15 @@ impl Field {
         Self::bits(63_u32.wrapping_sub(last), 63_u32.wrapping_sub(first))
     }
 
+    /// Number of bits; 0 for a field that does not exist.
+    const fn width(self) -> u32 {
+        self.max.count_ones()
+    }
+
     /// The field `n` places to the right, in a row of fields as wide as this one.
     pub(crate) const fn right(self, n: u32) -> Self {
         Self {
-            shift: self.shift.wrapping_sub(n.wrapping_mul(self.width)),
+            shift: self.shift.wrapping_sub(n.wrapping_mul(self.width())),
             ..self
         }
     }
@@ -51,22 +59,17 @@ impl Field {
 
     /// Whether there is such a field.
     pub(crate) const fn exists(self) -> bool {
-        self.width != 0
-    }
-
-    /// The largest value the field holds.
-    const fn max(self) -> u64 {
-        1_u64.wrapping_shl(self.width).wrapping_sub(1)
+        self.max != 0
     }
 
     /// The bits of the word that belong to the field.
     pub const fn mask(self) -> u64 {
-        self.max().wrapping_shl(self.shift)
+        self.max.wrapping_shl(self.shift)
     }
 
     /// The field's value in `word`.
     pub const fn get(self, word: u64) -> u64 {
-        word.wrapping_shr(self.shift) & self.max()
+        word.wrapping_shr(self.shift) & self.max
     }
 
     /// Whether the field of `word` is anything but 0.
@@ -77,7 +80,7 @@ impl Field {
     /// A word with `value` in the field and 0 elsewhere. Bits of `value` that do not fit are
     /// dropped.
     pub(crate) const fn prep(self, value: u64) -> u64 {
-        (value & self.max()).wrapping_shl(self.shift)
+        (value & self.max).wrapping_shl(self.shift)
     }
 
     /// The field's lowest bit, counted from the least significant.
@@ -87,6 +90,6 @@ impl Field {
 
     /// The field's highest bit, counted from the least significant.
     pub const fn last_bit(self) -> u32 {
-        self.shift.wrapping_add(self.width).wrapping_sub(1)
+        self.shift.wrapping_add(self.width()).wrapping_sub(1)
     }
 }

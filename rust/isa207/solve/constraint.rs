@@ -153,6 +153,7 @@ impl Constraints {
     }
 
     /// The constraints of `req`, which must be valid, if it is counted as `code`.
+    #[inline(always)] // For who opens an event, which is most of its work.
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let pmc = Pmc::from_number(code.pmc());
         let mut this = Self::of_request(machine, req);
@@ -218,6 +219,7 @@ impl Constraints {
 }
 
 /// Adds the selectors of an event on PMC1 to PMC4.
+#[inline(always)] // As Constraints::new().
 fn unit_selectors(model: &CpuModel, req: &Request, code: EventCode, need: &mut Selectors) {
     let layout = model.layout;
     let cache_sel = layout.cache_sel.get(code.0);

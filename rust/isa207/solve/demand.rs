@@ -59,6 +59,7 @@ impl Demand {
     const IFM: Field = Field::bits(53, 54);
 
     /// What `req`, which must be valid, asks for if it is counted as `code`.
+    #[inline(always)] // As Constraints::new().
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let frozen = mmcr::frozen_states(model.isa, req, machine);
         let mut this = Self {
@@ -116,6 +117,16 @@ impl Demand {
             mmcra,
             rest,
         }
+    }
+
+    /// Whether an event that asks for this can count, by the code asked for, if there are no others.
+    ///
+    /// # Errors
+    ///
+    /// What keeps it from it.
+    #[inline]
+    pub fn alone(&self) -> Result<(), Refusal> {
+        self.constraints.check_group()
     }
 
     /// Whether events that ask for this can count together, by the codes asked for.

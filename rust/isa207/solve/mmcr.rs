@@ -92,6 +92,7 @@ impl Images {
     }
 
     /// The images.
+    #[inline]
     pub(super) fn finish(self, model: &CpuModel) -> Mmcr {
         let mut mmcr = self.mmcr;
         let common = self.common.unwrap_or(0);
@@ -208,6 +209,7 @@ fn records_all_states(isa: Isa, req: &Request) -> bool {
 }
 
 /// MMCRA: random sampling and the threshold of an event, and its SDAR mode.
+#[inline(always)] // As Constraints::new().
 pub(super) fn sampling(model: &CpuModel, req: &Request, code: EventCode) -> u64 {
     marking(code)
         | Threshold::new(model, req).mmcra(model.isa)

@@ -39,6 +39,7 @@ pub(super) struct Threshold {
 
 impl Threshold {
     /// The threshold settings of `req`, which must be valid ([`Threshold::validate`]).
+    #[inline]
     pub(super) fn new(model: &CpuModel, req: &Request) -> Self {
         let code = req.event_code();
         if model.is_fab_match(code) {
@@ -55,6 +56,7 @@ impl Threshold {
     }
 
     /// Refuses reserved values, and settings that without a threshold would mean nothing.
+    #[inline(always)] // Called once.
     pub(super) fn validate(model: &CpuModel, req: &Request) -> Result<(), Refusal> {
         let code = req.event_code();
         let compare = model.layout.thresh_cmp.get(code.0);
@@ -65,11 +67,11 @@ impl Threshold {
                 Err(Refusal::ThresholdOnFabMatch)
             };
         }
-        let events = [code.thresh_start(), code.thresh_stop()];
-        if model.isa >= Isa::V300 && events.contains(&15) {
+        let (start, stop) = (code.thresh_start(), code.thresh_stop());
+        if model.isa >= Isa::V300 && (start == 15 || stop == 15) {
             return Err(Refusal::ThresholdEventReserved);
         }
-        if code.thresh_sel() == 0 && (events != [0, 0] || compare != 0 || req.config1 != 0) {
+        if code.thresh_sel() == 0 && (start | stop | compare | req.config1) != 0 {
             return Err(Refusal::ThresholdWithoutSelect);
         }
         // A value that a smaller exponent could hold has to be given with that one. POWER10's
