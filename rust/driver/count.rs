@@ -116,7 +116,7 @@ pub(super) fn read(irqs_off: &IrqsOff<'_>, event: &Event) {
 
 /// Brings an event, which is on the counter `index`, up to date. PM interrupts must be masked or
 /// the PMU frozen.
-#[inline]
+#[inline(always)] // For `Driver::del`, as a read is no switch.
 pub(super) fn collect(irqs_off: &IrqsOff<'_>, event: &Event, index: usize) {
     let hw = event.hw_mut(irqs_off);
     match hw.state() {

@@ -55,23 +55,25 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
     let Some(leader) = ebb_leader else {
         return Ok(());
     };
-    let attr = event.attr();
-    let rules = [
-        (event.follows_task(), Refusal::EbbWithoutTask),
-        (leader.attr().pinned(), Refusal::EbbNotPinned),
-        (leader.attr().exclusive(), Refusal::EbbNotExclusive),
-        (!attr.freq(), Refusal::EbbFreq),
-        (!attr.inherit(), Refusal::EbbInherit),
-        (
-            attr.sample_type() == SampleType::empty(),
-            Refusal::EbbSampleType,
-        ),
-        (attr.sample_period() == 0, Refusal::EbbSamplePeriod),
-        (!attr.enable_on_exec(), Refusal::EbbEnableOnExec),
-    ];
-    match rules.iter().find(|(kept, _)| !kept) {
-        Some(&(_, refusal)) => Err(refusal),
-        None => Ok(()),
+    let (attr, leader) = (event.attr(), leader.attr());
+    require(event.follows_task(), Refusal::EbbWithoutTask)?;
+    require(leader.pinned(), Refusal::EbbNotPinned)?;
+    require(leader.exclusive(), Refusal::EbbNotExclusive)?;
+    require(!attr.freq(), Refusal::EbbFreq)?;
+    require(!attr.inherit(), Refusal::EbbInherit)?;
+    let samples_nothing = attr.sample_type() == SampleType::empty();
+    require(samples_nothing, Refusal::EbbSampleType)?;
+    require(attr.sample_period() == 0, Refusal::EbbSamplePeriod)?;
+    require(!attr.enable_on_exec(), Refusal::EbbEnableOnExec)
+}
+
+/// Refuses an event that does not keep a rule.
+#[inline(always)]
+fn require(kept: bool, refusal: Refusal) -> Result<(), Refusal> {
+    if kept {
+        Ok(())
+    } else {
+        Err(refusal)
     }
 }
 
@@ -111,7 +113,7 @@ pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu, mmcr0: Mmcr0,
 /// Those bits of MMCR2 that the program can write freeze counters. They are added to the kernel's.
 /// In a partition the one that stands for `exclude_user` is such a bit: a program that clears it
 /// counts itself until the next switch.
-#[inline]
+#[inline(always)] // For the way back, which is most of the calls.
 pub(super) fn switch_in(driver: &Driver, this_cpu: &ExclusiveCpu) -> Mmcr0 {
     let local = local_pmu(this_cpu.irqs_off());
     let thread = CurrentThread::new(&local);

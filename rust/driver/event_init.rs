@@ -34,6 +34,7 @@ use kernel::prelude::*;
 
 impl Driver {
     /// See [`crate::perf::Pmu::event_init`].
+    #[inline]
     pub(super) fn event_init(&self, event: &NewEvent<'_>) -> Result {
         self.check(event).map_err(|refusal| refusal.log(event))?;
 
@@ -52,25 +53,28 @@ impl Driver {
 
     /// Checks an event with its group. Sets the event's code, what it asks of the PMU and, if it
     /// has a branch stack, the filter for that.
+    #[inline]
     fn check(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
-        let attr = event.attr();
-        let code = self.code(attr)?;
+        let code = self.code(event.attr())?;
         event.hw_mut().set_code(code);
         ebb::check(event)?;
-
-        // A group counts only once its leader is enabled, so the leader takes part in the check in
-        // any case. A disabled sibling may stay disabled while the others count.
-        let leader = event.leader();
-        let takes_part =
-            |member: &&Event| leader.is_some_and(|leader| leader.is(member)) || !member.is_off();
-        let members = || event.group().filter(takes_part);
-        if members().count() > COUNTERS {
+        let leads = event.leads();
+        if !leads && members(event).count() > COUNTERS {
             return Err(isa207::Refusal::TooManyEvents.into());
         }
         branch::check(self, event)?;
         let demand = self.model.demand(&requests::request(event), self.machine)?;
         event::set_demand(event, &demand);
-        let group = || Iterator::chain(members(), iter::once(&**event));
+        if leads && demand.alone().is_ok() {
+            return Ok(());
+        }
+        self.check_group(event)
+    }
+
+    /// Whether an event that has its code and demand can count with its group.
+    #[inline(never)]
+    fn check_group(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
+        let group = || Iterator::chain(members(event), iter::once(&**event));
         if Demand::together(group().map(event::demand)).is_err() {
             let requests = Requests::new(group())?;
             self.model.solve(requests.as_slice(), self.machine)?;
@@ -79,6 +83,7 @@ impl Driver {
     }
 
     /// The event code for what user space asked for.
+    #[inline]
     fn code(&self, attr: &Attr) -> Result<u64, Refusal> {
         let config = attr.config();
         match attr.event_type() {
@@ -95,4 +100,14 @@ impl Driver {
             EventType::Other => Err(Refusal::OtherType),
         }
     }
+}
+
+/// The members that the event's group has so far and that count with it in any case. A group counts
+/// only once its leader is enabled, so the leader takes part. A disabled sibling may stay disabled
+/// while the others count.
+fn members<'a>(event: &NewEvent<'a>) -> impl Iterator<Item = &'a Event> {
+    let leader = event.leader();
+    let takes_part =
+        move |member: &&Event| leader.is_some_and(|leader| leader.is(member)) || !member.is_off();
+    event.group().filter(takes_part)
 }

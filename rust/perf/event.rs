@@ -187,6 +187,12 @@ impl<'a> NewEvent<'a> {
         unsafe { (*self.0.as_raw()).group_leader }
     }
 
+    /// Whether the event opens a group.
+    #[inline]
+    pub(crate) fn leads(&self) -> bool {
+        self.raw_leader() == self.0.as_raw()
+    }
+
     /// The leader of the event's group, maybe the event itself; `None` when it is an event of
     /// another PMU, such as a software event.
     pub(crate) fn leader(&self) -> Option<&'a Event> {
@@ -199,7 +205,7 @@ impl<'a> NewEvent<'a> {
     pub(crate) fn group(&self) -> Group<'a> {
         // SAFETY: perf core holds the leader. By the type invariants the group is stable.
         let mut group = unsafe { Group::of(self.0) };
-        if self.raw_leader() == self.0.as_raw() {
+        if self.leads() {
             group.leader = None;
         }
         group
