@@ -103,8 +103,9 @@ impl ExclusiveState {
         len: usize,
         events: impl Iterator<Item = &'a Event> + Clone,
         assignment: Assignment,
+        as_asked: bool,
     ) -> Option<Solved> {
-        let solved = self.solved_groups.store(len, events, assignment);
+        let solved = self.solved_groups.store(len, events, assignment, as_asked);
         self.left.replaced(solved);
         solved
     }

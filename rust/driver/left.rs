@@ -18,6 +18,7 @@ use super::{
 use crate::{
     isa207::{
         Assignment,
+        Demand,
         Pmcs,
         COUNTERS, //
     },
@@ -48,6 +49,10 @@ pub(super) struct Left {
     pmcs: Cell<Pmcs>,
     /// It is that of an EBB group.
     ebb: Cell<bool>,
+    /// What the event in each slot asked for then ([`Hw::words`](crate::perf::Hw::words)), as it is kept.
+    demands: [Cell<[u64; Demand::WORDS]>; COUNTERS],
+    /// The number of these; 0 if others that ask for the same may need another solution.
+    alike: Cell<usize>,
     /// The values of counters that events left since the PMU last ran.
     values: [Cell<u32>; COUNTERS],
     /// The counters, a bit each, that hold values which later events must not see or count on.
@@ -82,13 +87,41 @@ impl Left {
         }
     }
 
-    /// Notes that the PMU is programmed with `assignment`, which is kept as `solved`, for an EBB
-    /// group or others.
+    /// Notes that the PMU is programmed for the CPU's events with `assignment`, which is kept as
+    /// `solved`. `alike`: any events that ask for the same have the same solution.
     #[inline]
-    pub(super) fn programmed(&self, solved: Option<Solved>, assignment: &Assignment, ebb: bool) {
+    pub(super) fn programmed(
+        &self,
+        this_cpu: &ExclusiveCpu,
+        solved: Option<Solved>,
+        assignment: &Assignment,
+        alike: bool,
+    ) {
         self.programmed.set(solved);
         self.pmcs.set(assignment.pmcs);
-        self.ebb.set(ebb);
+        self.ebb.set(this_cpu.slots().get(0).is_some_and(is_ebb));
+        self.alike.set(0);
+        if alike {
+            for (demand, event) in self.demands.iter().zip(this_cpu.slots().iter()) {
+                demand.set(event.hw().words());
+            }
+            self.alike.set(this_cpu.slots().len());
+        }
+    }
+
+    /// The solution that the control registers are of, if it is that of the CPU's events, too: of a
+    /// task's that inherited the same, or of one that asks for the same.
+    #[inline]
+    pub(super) fn find_alike(&self, this_cpu: &ExclusiveCpu) -> Option<Solved> {
+        let events = this_cpu.slots();
+        let mut pairs = self.demands.iter().zip(events.iter());
+        let differ = |(demand, event): (&Cell<_>, &Event)| {
+            let words: [u64; Demand::WORDS] = demand.get();
+            let pairs = words.into_iter().zip(event.hw().words());
+            pairs.fold(0, |differ, (one, other)| differ | one ^ other)
+        };
+        let is_alike = events.len() == self.alike.get() && pairs.all(|pair| differ(pair) == 0);
+        self.programmed.get().filter(|_| is_alike)
     }
 
     /// Whether the control registers are those that the PMU was last programmed with.

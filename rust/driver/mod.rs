@@ -154,16 +154,17 @@ impl Driver {
             return Ok(());
         };
         let assignment = self.assign_other_codes(solved_groups, events.clone(), why)?;
-        this_cpu.state().store(len, events, assignment);
+        this_cpu.state().store(len, events, assignment, false);
         Ok(())
     }
 
     /// Finds counters for the CPU's events, unless they are known, and the register images.
-    #[inline]
+    #[inline(always)] // For `Driver::commit_txn`.
     fn solve(&self, this_cpu: &ExclusiveCpu) -> Result<Solved, isa207::Refusal> {
         let (slots, state) = (this_cpu.slots(), this_cpu.state());
         let find = || state.solved_groups.find(slots.len(), slots.iter());
-        let solved = match state.solved.get().or_else(find) {
+        let find_alike = || state.left.find_alike(this_cpu);
+        let solved = match state.solved.get().or_else(find).or_else(find_alike) {
             Some(solved) => solved,
             None => self.solve_anew(this_cpu)?,
         };
@@ -175,11 +176,14 @@ impl Driver {
     #[inline(never)]
     fn solve_anew(&self, this_cpu: &ExclusiveCpu) -> Result<Solved, isa207::Refusal> {
         let (events, state) = (this_cpu.slots().iter(), this_cpu.state());
-        let assignment = match self.model.assign(events.clone().map(event::demand)) {
-            Ok(assignment) => assignment,
-            Err(why) => self.assign_other_codes(&state.solved_groups, events.clone(), why)?,
+        let (assignment, as_asked) = match self.model.assign(events.clone().map(event::demand)) {
+            Ok(assignment) => (assignment, true),
+            Err(why) => {
+                let groups = &state.solved_groups;
+                (self.assign_other_codes(groups, events.clone(), why)?, false)
+            }
         };
-        let solved = state.store(this_cpu.slots().len(), events, assignment);
+        let solved = state.store(this_cpu.slots().len(), events, assignment, as_asked);
         solved.ok_or(isa207::Refusal::TooManyEvents)
     }
 

@@ -136,38 +136,39 @@ impl Driver {
         } else if !state.left.is_ebb() {
             let negative = self.resume(this_cpu, &local);
             self.start(this_cpu, &local, false, negative);
-        } else if self.resume_program(this_cpu, &local) {
-            self.start(this_cpu, &local, true, false);
         } else {
-            self.run_anew(this_cpu);
+            if !self.resume_program(this_cpu, &local) {
+                self.load_program(this_cpu, &local);
+            }
+            self.start(this_cpu, &local, true, false);
         }
     }
 
     /// As [`Driver::run`], for the events that the PMU ran with before.
     #[inline(never)]
     fn run_again(&self, this_cpu: &ExclusiveCpu) {
-        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+        let state = this_cpu.state();
         if self.machine.hypervisor_mode {
             // A stop state of POWER9 may have damaged MMCR1 (`Documentation/internals.md`).
             Mmcr1::write(state.mmcr.get().mmcr1);
         }
         let mut counters = this_cpu.slots().iter().filter_map(counter);
         let negative = counters.any(|index| pmu::read_pmc(index) >= pmu::NEGATIVE);
-        self.start(this_cpu, &local, state.ebb.get(), negative);
+        self.start_any(this_cpu, negative);
     }
 
     /// As [`Driver::run`], for events of which the PMU holds nothing.
     #[inline(never)]
     fn run_anew(&self, this_cpu: &ExclusiveCpu) {
-        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+        let local = local_pmu(this_cpu.irqs_off());
         if let Some(negative) = self.program(this_cpu, &local) {
-            self.start(this_cpu, &local, state.ebb.get(), negative);
+            self.start_any(this_cpu, negative);
         }
     }
 
     /// Starts the PMU, whose counters and control registers are set, but for MMCRA and MMCR0, and
     /// those that belong to a program (`ebb`). `negative`: a counter is.
-    #[inline]
+    #[inline(always)] // For `ebb`, which is known in the ways back.
     fn start(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, ebb: bool, negative: bool) {
         let state = this_cpu.state();
         let mmcra = || Mmcra::from(state.mmcr.get().mmcra);
@@ -200,6 +201,13 @@ impl Driver {
             pmu::synchronize();
             self.write_mmcra(this_cpu, mmcra());
         }
+    }
+
+    /// As [`Driver::start`], for the events that are on the PMU.
+    #[inline(never)]
+    fn start_any(&self, this_cpu: &ExclusiveCpu, negative: bool) {
+        let local = local_pmu(this_cpu.irqs_off());
+        self.start(this_cpu, &local, this_cpu.state().ebb.get(), negative);
     }
 
     /// Turns this CPU's PMU on, after the CPU came up.
@@ -261,6 +269,32 @@ impl Driver {
         true
     }
 
+    /// Leaves a program whose EBB group gets on the PMU nothing of others in the BHRB and in MMCRA's
+    /// threshold counter, which it can read, as it can all counters.
+    fn clear_for_program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
+        ebb::reset_at_first_schedule(self, this_cpu);
+        branch::clear_bhrb(this_cpu, local);
+        this_cpu.state().left.forget_mmcra();
+    }
+
+    /// Puts an EBB group on the PMU, whose control registers are those for it already.
+    #[inline(never)]
+    fn load_program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
+        let state = this_cpu.state();
+        self.clear_for_program(this_cpu, local);
+        for (event, index) in this_cpu.slots().iter().zip(state.left.counters()) {
+            if counter(event).is_none() {
+                load_counter(this_cpu, event, index, true);
+            }
+        }
+        // The program can read and write all.
+        clear_counters(state.unused_counters.get());
+        state.left.take_stale();
+        state.ebb.set(true);
+        state.events_changed.set(false);
+        set_prompt(this_cpu, local, false);
+    }
+
     /// Programs the frozen PMU with the events in the CPU's slots. Returns whether a counter is
     /// negative; `None` if the PMU must stay disabled.
     #[inline]
@@ -273,7 +307,9 @@ impl Driver {
         let ebb = this_cpu.slots().get(0).is_some_and(is_ebb);
         // On bare metal idle states lose what is left.
         let stays = solved.filter(|_| !self.machine.hypervisor_mode);
-        left.programmed(stays, &assignment, ebb);
+        let solved_groups = &this_cpu.state().solved_groups;
+        let alike = stays.is_some_and(|solved| solved_groups.is_as_asked(solved));
+        left.programmed(this_cpu, stays, &assignment, alike);
         branch::prepare_bhrb(self, this_cpu, local, &assignment.mmcr);
         this_cpu.state().mmcr.set(assignment.mmcr);
         this_cpu.mmcr0.set(assignment.mmcr.mmcr0);
@@ -299,11 +335,7 @@ impl Driver {
             Mmcr3::write(assignment.mmcr.mmcr3);
         }
         if ebb {
-            ebb::reset_at_first_schedule(self, this_cpu);
-            // The program can read the BHRB, all counters and MMCRA's threshold counter: leave
-            // nothing of others in them.
-            branch::clear_bhrb(this_cpu, local);
-            left.forget_mmcra();
+            self.clear_for_program(this_cpu, local);
         } else {
             Mmcr2::write(assignment.mmcr.mmcr2);
         }

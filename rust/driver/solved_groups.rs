@@ -37,6 +37,8 @@ struct SolvedGroup {
     /// The events' numbers, in order. Unused ones are 0, which is no event's.
     ids: [Cell<u64>; COUNTERS],
     assignment: Cell<Assignment>,
+    /// By the codes asked for, so that it depends on the events' demands alone.
+    as_asked: Cell<bool>,
 }
 
 /// Where a solution is kept, until it is replaced: its place, counted from 1.
@@ -109,13 +111,22 @@ impl SolvedGroups {
         Some(self.groups().get(solved.place())?.assignment.get())
     }
 
-    /// Keeps the solution for these `len` events, in place of another one.
+    /// Whether that solution is by the codes asked for.
+    #[inline]
+    pub(super) fn is_as_asked(&self, solved: Solved) -> bool {
+        let group = self.groups().get(solved.place());
+        group.is_some_and(|group| group.as_asked.get())
+    }
+
+    /// Keeps the solution for these `len` events, in place of another one. `as_asked`: it is by the
+    /// codes asked for.
     #[inline]
     pub(super) fn store<'a>(
         &self,
         len: usize,
         events: impl Iterator<Item = &'a Event> + Clone,
         assignment: Assignment,
+        as_asked: bool,
     ) -> Option<Solved> {
         let set = set_of(len, events.clone().next()?)?;
         let next = self.next.as_flattened().get(set)?;
@@ -127,6 +138,7 @@ impl SolvedGroups {
             id.set(event.id());
         }
         group.assignment.set(assignment);
+        group.as_asked.set(as_asked);
         Solved::at(place)
     }
 
