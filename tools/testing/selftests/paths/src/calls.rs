@@ -13,17 +13,21 @@ use crate::section;
 use crate::switch::counting;
 use crate::switch::ebb;
 use crate::switch::enabled_group;
+use crate::switch::turn_ebbs_on;
 
 pub fn paths() -> Vec<Path> {
     let mut paths = vec![
-        opening("1 event", 20, || counting(1)),
-        opening("group of 6", 5, || counting(6)),
-        opening("EBB event", 20, || ebb(1)),
-        opening("EBB group of 6", 5, || ebb(6)),
+        opening("1 event", 20, || Ok(()), || counting(1)),
+        opening("group of 6", 5, || Ok(()), || counting(6)),
+        opening("EBB event", 20, turn_ebbs_on, || ebb(1)),
+        opening("EBB group of 6", 5, turn_ebbs_on, || ebb(6)),
     ];
     paths.extend([
         Path::new("disable and enable, 1 event", 30, || switching(counting(1))),
-        Path::new("disable and enable, EBB event", 30, || switching(ebb(1))),
+        Path::new("disable and enable, EBB event", 30, || {
+            turn_ebbs_on()?;
+            switching(ebb(1))
+        }),
         Path::new("read", 60, || {
             let events = enabled_group(counting(1))?;
             Ok(walk(move || Ok(events[0].read().map(drop)?)))
@@ -60,15 +64,18 @@ fn walk(mut round: impl FnMut() -> Outcome + 'static) -> Walk {
     })
 }
 
-/// A group that is opened, enabled and closed.
-fn opening<I>(name: &str, rounds: u64, attrs: fn() -> I) -> Path
+/// A group that is opened, enabled and closed, after `prepare`.
+fn opening<I>(name: &str, rounds: u64, prepare: fn() -> Outcome, attrs: fn() -> I) -> Path
 where
     I: Iterator<Item = Attr> + 'static,
 {
     Path::new(
         format!("open, enable and close, {name}"),
         rounds,
-        move || Ok(walk(move || enabled_group(attrs()).map(drop))),
+        move || {
+            prepare()?;
+            Ok(walk(move || enabled_group(attrs()).map(drop)))
+        },
     )
 }
 

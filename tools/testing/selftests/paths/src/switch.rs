@@ -75,14 +75,18 @@ fn counting_group(events: usize) -> Result<Vec<Event>, Failure> {
     enabled_group(counting(events))
 }
 
-/// With EBBs on, as a program that has such events has them. (For one that may turn them on at any
+/// Turns EBBs on, as a program that has such events has them. (For one that may turn them on at any
 /// time the driver keeps a timer running in QEMU.)
+pub fn turn_ebbs_on() -> Outcome {
+    // SAFETY: the handler does nothing.
+    unsafe { ebb::install_saving(Save::Gprs, ebb_bench_handler) }?;
+    Ok(ebb::enable()?)
+}
+
 fn ebb_group(events: usize) -> Result<Vec<Event>, Failure> {
     let group = enabled_group(ebb(events))?;
     group[0].check_scheduled()?;
-    // SAFETY: the handler does nothing.
-    unsafe { ebb::install_saving(Save::Gprs, ebb_bench_handler) }?;
-    ebb::enable()?;
+    turn_ebbs_on()?;
     Ok(group)
 }
 
