@@ -49,7 +49,8 @@ pub(super) struct Left {
     pmcs: Cell<Pmcs>,
     /// It is that of an EBB group.
     ebb: Cell<bool>,
-    /// What the event in each slot asked for then ([`Hw::words`](crate::perf::Hw::words)), as it is kept.
+    /// What the event in each slot asked for then, as [`Hw::words`](crate::perf::Hw::words) keeps
+    /// it.
     demands: [Cell<[u64; Demand::WORDS]>; COUNTERS],
     /// The number of these; 0 if others that ask for the same may need another solution.
     alike: Cell<usize>,

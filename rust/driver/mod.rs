@@ -16,6 +16,7 @@
 mod branch;
 mod branch_stack;
 mod count;
+mod counters;
 mod cpu_state;
 mod ebb;
 mod emulator;

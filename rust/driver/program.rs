@@ -5,11 +5,16 @@
 
 use super::{
     branch,
-    count,
+    counters::{
+        clear_counters,
+        load_counter,
+        place,
+        reload_counter,
+        unload_counter, //
+    },
     cpu_state::{
         local_pmu,
-        ExclusiveCpu,
-        ThisCpu, //
+        ExclusiveCpu, //
     },
     ebb,
     event::{
@@ -21,10 +26,7 @@ use super::{
 };
 use crate::{
     isa207::Assignment,
-    perf::{
-        CounterState,
-        Event, //
-    },
+    perf::Event,
     power::{
         exec::current_program,
         machine,
@@ -246,8 +248,8 @@ impl Driver {
         negative
     }
 
-    /// As [`Driver::resume`], for an EBB group. Returns false, and has done nothing, if the counters
-    /// are not as its program left them.
+    /// As [`Driver::resume`], for an EBB group. Returns false, and has done nothing, if the
+    /// counters are not as its program left them.
     #[inline]
     fn resume_program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> bool {
         let state = this_cpu.state();
@@ -269,8 +271,8 @@ impl Driver {
         true
     }
 
-    /// Leaves a program whose EBB group gets on the PMU nothing of others in the BHRB and in MMCRA's
-    /// threshold counter, which it can read, as it can all counters.
+    /// Leaves a program whose EBB group gets on the PMU nothing of others in the BHRB and in
+    /// MMCRA's threshold counter, which it can read, as it can all counters.
     fn clear_for_program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
         ebb::reset_at_first_schedule(self, this_cpu);
         branch::clear_bhrb(this_cpu, local);
@@ -388,67 +390,5 @@ fn set_prompt(this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, wanted: bool) {
     if told.get() != wanted {
         told.set(wanted);
         local.set_prompt(wanted);
-    }
-}
-
-/// Takes an event off its counter unless that is `index`, where it is to be from now on.
-fn unload_counter(this_cpu: &ExclusiveCpu, event: &Event, index: usize) {
-    if let Some(old) = counter(event).filter(|&old| old != index) {
-        count::read(this_cpu.irqs_off(), event);
-        // Before anything is written there: a probe that reads the event must not take that for a
-        // wrap.
-        event.hw_mut(this_cpu.irqs_off()).set_idx(0);
-        this_cpu.state().left.add_stale(1 << old);
-    }
-}
-
-/// Puts an event on the counter `index`. Returns the counter's value.
-fn load_counter(this_cpu: &ThisCpu, event: &Event, index: usize, ebb: bool) -> u32 {
-    let value = if ebb {
-        ebb::initial_value(this_cpu, event)
-    } else {
-        count::initial_value(this_cpu, event)
-    };
-    let hw = event.hw_mut(this_cpu.irqs_off());
-    hw.set_prev_count(value.into());
-    pmu::write_pmc(index, value);
-    place(this_cpu, event, index);
-    value
-}
-
-/// Starts the counter `index` for an event that left it, where it stopped if it only counts.
-/// Returns the counter's value.
-fn reload_counter(this_cpu: &ExclusiveCpu, event: &Event, index: usize) -> u32 {
-    let left = this_cpu.state().left.value(index);
-    let hw = event.hw_mut(this_cpu.irqs_off());
-    let counts_on = hw.state() == CounterState::Running && hw.sample_period() == 0;
-    if counts_on && hw.prev_count() == left.into() {
-        return left;
-    }
-    let value = count::initial_value(this_cpu, event);
-    hw.set_prev_count(value.into());
-    if value != left {
-        pmu::write_pmc(index, value);
-    }
-    value
-}
-
-/// Notes that an event is on the counter `index`.
-fn place(this_cpu: &ThisCpu, event: &Event, index: usize) {
-    let hw = event.hw_mut(this_cpu.irqs_off());
-    // CAST: One of six counters.
-    hw.set_idx(index as u8 + 1);
-    hw.update_userpage();
-}
-
-/// Sets `counters` to 0.
-fn clear_counters(counters: u8) {
-    if counters == 0 {
-        return;
-    }
-    for index in 0..pmu::COUNTERS {
-        if counters & 1 << index != 0 {
-            pmu::write_pmc(index, 0);
-        }
     }
 }

@@ -119,7 +119,8 @@ impl Demand {
         }
     }
 
-    /// Whether an event that asks for this can count, by the code asked for, if there are no others.
+    /// Whether an event that asks for this can count, by the code asked for, if there are no
+    /// others.
     ///
     /// # Errors
     ///
