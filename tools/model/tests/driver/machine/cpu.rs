@@ -64,7 +64,11 @@ impl Cpu {
         let could = self.facility.in_effect(spr::MMCR0) & mmcr0::PMAE != 0;
         let alerts = self.facility.alerts();
         let executed = self.facility.execute(instruction);
-        let samples = match marks(&self.facility) {
+        let is_marking = marks(&self.facility);
+        if !is_marking && !self.facility.is_sample_known() {
+            self.sampled = None;
+        }
+        let samples = match is_marking {
             true => could && instruction.marked.is_some(),
             false => self.facility.alerts() != alerts,
         };
