@@ -75,7 +75,8 @@ impl Processor {
         self == Self::Power8E
     }
 
-    /// Whether SIER\[SIPR\] and \[SIHV\] tell the privilege of the instruction in SIAR.
+    /// Whether SIER\[SIPR\] and \[SIHV\] tell the privilege of the instruction in SIAR. Else they are
+    /// anything.
     ///
     /// \[kernel\] `PPMU_P10` in `core-book3s.c`: "not always", so SIAR's address is to be used.
     pub fn has_reliable_sipr(self) -> bool {

@@ -119,15 +119,14 @@ impl Facility {
         if let Some(data) = instruction.data {
             (self.sdar, self.is_sdar_known) = (data, true);
         }
+        let (problem, hypervisor) = if self.processor.has_reliable_sipr() {
+            (context.problem, context.hypervisor)
+        } else {
+            (self.chance.one_in(2), self.chance.one_in(2))
+        };
         let bits = [
-            (
-                context.problem && self.processor.has_reliable_sipr(),
-                sier::SIPR,
-            ),
-            (
-                context.hypervisor && self.processor.has_reliable_sipr(),
-                sier::SIHV,
-            ),
+            (problem, sier::SIPR),
+            (hypervisor, sier::SIHV),
             (true, sier::SIARV),
             (instruction.data.is_some(), sier::SDARV),
         ];
@@ -189,26 +188,42 @@ mod tests {
     #[test]
     fn an_alert_samples_its_instruction() {
         for processor in Processor::ALL {
-            let sipr = if processor.has_reliable_sipr() {
-                SIPR
+            let told = if processor.has_reliable_sipr() {
+                SIPR | SIHV
             } else {
                 0
             };
-            let sihv = if processor.has_reliable_sipr() {
-                SIHV
-            } else {
-                0
-            };
-            let valid = SIARV | SDARV;
             for (context, privilege) in [
-                (Context::PROGRAM, sipr),
+                (Context::PROGRAM, SIPR),
                 (Context::KERNEL, 0),
-                (Context::HYPERVISOR, sihv),
+                (Context::HYPERVISOR, SIHV),
             ] {
-                let sampled = sampled(processor, SDAR_DCACHE, context);
-                assert_eq!(sampled, [0x1004, 0x8000, valid | privilege]);
+                let [siar, sdar, sier] = sampled(processor, SDAR_DCACHE, context);
+                assert_eq!([siar, sdar], [0x1004, 0x8000]);
+                assert_eq!(
+                    sier & (told | SIARV | SDARV),
+                    privilege & told | SIARV | SDARV
+                );
             }
         }
+    }
+
+    #[test]
+    fn from_v31_on_the_privilege_of_the_sampled_instruction_is_sometimes_wrong() {
+        let mut facility = Facility::new(Processor::Power10);
+        facility.context = Context::PROGRAM;
+        let mut found: Vec<_> = (0..100)
+            .map(|_| {
+                facility.mtspr(spr::MMCR0, FC);
+                facility.mtspr(spr::PMC6, 0x7fff_ffff);
+                facility.mtspr(spr::MMCR0, PMAE | PMCJCE | CC56RUN);
+                facility.execute(&Instruction::at(0x1000));
+                facility.mfspr(spr::SIER) & (SIPR | SIHV)
+            })
+            .collect();
+        found.sort();
+        found.dedup();
+        assert_eq!(found, [0, SIHV, SIPR, SIPR | SIHV]);
     }
 
     #[test]
