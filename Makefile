@@ -70,7 +70,7 @@ demo: ## do all that is needed and show Event Based Branches in a guest
 
 .PHONY: check
 check: ## run every test
-	@scripts/setup root kernel guest libs perf perf-tests selftests
+	@scripts/setup root kernel guest libs perf perf-tests selftests viewers
 	@$(in_root) scripts/check
 
 .PHONY: check-debug

@@ -2,6 +2,7 @@
 //! `ebbprof collapsed` and `flame`: the samples by their stacks, as text and as a picture.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -68,7 +69,11 @@ pub fn flame(options: &FlameOptions) -> Result<(), Failure> {
         summary.event, summary.period
     ));
     picture.count_name = "samples".to_string();
-    let output = BufWriter::new(File::create(&options.output)?);
-    flamegraph::from_lines(&mut picture, lines.iter().map(String::as_str), output)?;
+    // A function has the same colour in each graph.
+    picture.deterministic = true;
+    let failed = |error: &dyn Display| format!("{}: {error}", options.output.display());
+    let file = File::create(&options.output).map_err(|error| failed(&error))?;
+    let lines = lines.iter().map(String::as_str);
+    flamegraph::from_lines(&mut picture, lines, BufWriter::new(file)).map_err(|e| failed(&e))?;
     Ok(())
 }

@@ -122,6 +122,15 @@ impl Builder {
         self.profile.sample_type = vec![samples, counted];
         self.profile.period_type = Some(counted);
         self.profile.period = period;
+        // The first object is taken to be the program.
+        let program = summary
+            .program
+            .iter()
+            .find_map(|path| self.strings.get(path));
+        let program = program.copied();
+        self.profile
+            .mapping
+            .sort_by_key(|mapping| Some(mapping.filename) != program);
         let sample = |((name, location_id), count): (Stack, i64)| message::Sample {
             location_id,
             value: vec![count, count.saturating_mul(period)],

@@ -53,6 +53,8 @@ impl Frame {
 
 /// What the file has beside samples.
 pub struct Summary {
+    /// Path of the program: what it has mapped lies below its libraries.
+    pub program: Option<Rc<str>>,
     /// The event, and counts from one sample to the next.
     pub event: String,
     pub period: u64,
@@ -68,6 +70,7 @@ struct Mapping {
 
 /// What the records up to a sample say.
 struct State {
+    program: Option<Rc<str>>,
     maps: HashMap<i32, BTreeMap<u64, Mapping>>,
     names: HashMap<i32, Rc<str>>,
     symbols: Symbols,
@@ -88,6 +91,7 @@ pub fn read(path: &Path, mut action: impl FnMut(&Sample)) -> Result<Summary, Fai
         .and_then(AttributeDescription::name);
     let event = event.unwrap_or("unknown").to_string();
     let mut state = State {
+        program: None,
         maps: HashMap::new(),
         names: HashMap::new(),
         symbols: Symbols::new(),
@@ -104,6 +108,7 @@ pub fn read(path: &Path, mut action: impl FnMut(&Sample)) -> Result<Summary, Fai
         }
     }
     Ok(Summary {
+        program: state.program,
         event,
         period: state.period,
         lost: state.lost,
@@ -146,6 +151,7 @@ impl State {
             offset: record.page_offset,
             path: visible(&String::from_utf8_lossy(&record.path.as_slice())),
         };
+        self.program.get_or_insert_with(|| Rc::clone(&mapping.path));
         maps.insert(start, mapping);
     }
 
