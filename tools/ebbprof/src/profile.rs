@@ -163,8 +163,9 @@ impl State {
             .callchain
             .iter()
             .flat_map(|chain| (0..chain.len()).map(|n| chain.get(n)));
-        // The first is where it was.
+        // The first is where it was. Where the outermost function was called from is 0.
         let callers = chain.flatten().filter(|&address| address < CONTEXT).skip(1);
+        let callers = callers.filter(|&address| address != 0);
         // They are where it goes on; the call is before.
         frames.extend(callers.map(|address| self.frame(process, address.wrapping_sub(1))));
         Some(Sample {
