@@ -14,6 +14,9 @@ A program has Event Based Branches on POWER8 and later. Exit status: 125 if ebbp
 with the reason in a line on standard error; 2 if it does not understand its arguments.";
 
 pub const RECORD: &str = "\
+Ranges: -c 100 to 9223372036854775808 (2^63) counts, -m 4 to 1048576 KiB for each thread. More
+samples than fit there until they are fetched are lost, and counted.
+
 Exit status:
   That of the program, or 128 and the number of the signal that ended it; 125 if it was not run.
 
@@ -70,4 +73,5 @@ Exit status: 0, or 1 if something has failed.";
 
 pub const COMPLETION: &str = "\
 make install-ebbprof puts files where bash, zsh and fish find them, which run this.
-For this shell only: eval \"$(ebbprof completion bash)\"";
+For this shell only: eval \"$(ebbprof completion bash)\"
+Exit status: 0, or 2 if it does not know the shell.";

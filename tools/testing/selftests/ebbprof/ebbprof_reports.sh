@@ -72,6 +72,22 @@ colours_are_for_terminals() {
 	must grep -q '^bad?name;' "$work/collapsed"
 }
 
+# -h is short; --help says how each command ends, and bad values are refused with their range.
+help_is_there() {
+	commands=$(ebbprof -h | sed -n '/^Commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' | grep -v '^help$')
+	[ "$(echo "$commands" | wc -l)" -ge 8 ] || fail "not the commands: $commands"
+	for command in $commands; do
+		must ebbprof "$command" --help >"$work/help"
+		must grep -q '^Exit status:' "$work/help"
+		must ebbprof "$command" -h >"$work/short"
+		! grep '^Exit status:' "$work/short" || fail "$command: -h is long"
+	done
+	status=0
+	ebbprof record -c 99 ebbprof_work plain 1 2>"$work/said" || status=$?
+	[ "$status" -eq 2 ] || fail "status $status"
+	must grep -q '99 is not in 100..=9223372036854775808' "$work/said"
+}
+
 # As perf shows them: of C++'s names without parameters.
 compilers_names_are_readable() {
 	record 0 ebbprof_work mangled 1000
@@ -156,5 +172,5 @@ comparison_finds_what_is_gone() {
 
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
-run_tests shares_have_their_intervals colours_are_for_terminals compilers_names_are_readable \
-	code_that_is_made_has_its_name vdso_has_its_names comparison_finds_what_is_gone
+run_tests help_is_there shares_have_their_intervals colours_are_for_terminals \
+	compilers_names_are_readable code_that_is_made_has_its_name vdso_has_its_names comparison_finds_what_is_gone
