@@ -61,8 +61,8 @@ install-ebb: ## install libebb for C programs: DESTDIR=, PREFIX=/usr/local, LIBD
 	@scripts/libebb install '$(DESTDIR)' '$(or $(PREFIX),/usr/local)' '$(or $(LIBDIR),$(or $(PREFIX),/usr/local)/lib)'
 
 .PHONY: install-ebbprof
-install-ebbprof: tools ## install the profiler: DESTDIR=, PREFIX=/usr/local
-	@scripts/libebbprof install '$(DESTDIR)' '$(or $(PREFIX),/usr/local)'
+install-ebbprof: tools ## install the profiler and its library: DESTDIR=, PREFIX=/usr/local, LIBDIR=
+	@scripts/libebbprof install '$(DESTDIR)' '$(or $(PREFIX),/usr/local)' '$(or $(LIBDIR),$(or $(PREFIX),/usr/local)/lib)'
 
 .PHONY: demo
 demo: ## do all that is needed and show Event Based Branches in a guest

@@ -3,28 +3,63 @@
 //! anything.
 
 use std::fs;
+use std::hint::black_box;
 use std::path::Path;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
+use ebb::EbbContext;
 use ebb::Save;
 use ebb::Session;
+use ebb::bhrb::ENTRIES;
+use ebb::config::Ifm;
 
 use crate::Failure;
+use crate::memory::Wanted;
 use crate::record;
 use crate::target;
 
 /// Takes the PMU for a moment, as each thread of a program would.
-pub fn try_event(event: &str, period: u64) -> Result<(), Failure> {
+pub fn try_event(wanted: &Wanted<'_>) -> Result<(), Failure> {
     let explained = |error: ebb::Error| -> Failure {
         let reason = match &error {
-            ebb::Error::NoSuchEvent => format!("{event}: {error}"),
+            ebb::Error::NoSuchEvent => format!("{}: {error}", wanted.event),
             ebb::Error::NotScheduled => format!("{error}, of somebody's perf perhaps"),
             _ => error.to_string(),
         };
         reason.into()
     };
-    let session = Session::open(event, period).map_err(explained)?;
+    let session =
+        Session::open_with(wanted.event, wanted.period, wanted.branches).map_err(explained)?;
     // SAFETY: the handler does nothing.
-    unsafe { session.start(Save::Full, |_| ()) }.map_err(explained)
+    unsafe { session.start(Save::Full, |_| ()) }.map_err(explained)?;
+    session.close();
+    match wanted.branches {
+        Some(mode) if !records_branches(mode).map_err(explained)? => {
+            Err("this machine records no branches".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether there are any once some were taken: emulators take the request, and may have none.
+fn records_branches(mode: Ifm) -> Result<bool, ebb::Error> {
+    static FOUND: AtomicUsize = AtomicUsize::new(0);
+    const SAMPLES: u64 = 4;
+    let session = Session::open_with("cycles", 10_007, Some(mode))?;
+    let look = |context: &mut EbbContext<'_>| {
+        let mut entries = [0; ENTRIES];
+        FOUND.fetch_max(context.branches(&mut entries).as_entries().len(), Relaxed);
+    };
+    // SAFETY: the handler touches nothing but an atomic.
+    unsafe { session.start(Save::Full, look) }?;
+    // Calls, by registers, and a loop have branches of all kinds.
+    let call: fn(u64) -> u64 = black_box(|n| n ^ 1);
+    let mut n = 0;
+    while n < 100_000_000 && session.count() < SAMPLES {
+        n = black_box(call(n) ^ 1) + 1;
+    }
+    Ok(FOUND.load(Relaxed) != 0)
 }
 
 /// Prints what there is; the exit status.
@@ -52,7 +87,13 @@ pub fn run(program: Option<&Path>) -> u8 {
         true,
         paranoid.as_deref().unwrap_or("not there").trim(),
     );
-    match try_event("cycles", 1 << 31) {
+    let cycles = Wanted {
+        event: "cycles",
+        period: 1 << 31,
+        callers: false,
+        branches: None,
+    };
+    match try_event(&cycles) {
         Ok(()) => line("an EBB event", true, "can be had"),
         Err(error) => line("an EBB event", false, &error.to_string()),
     }

@@ -38,6 +38,11 @@ impl Clock {
         })
     }
 
+    /// How many seconds so many ticks are.
+    pub fn seconds(&self, ticks: f64) -> f64 {
+        ticks / self.frequency as f64
+    }
+
     /// The time at which the time base was `base`.
     pub fn time(&self, base: u64) -> u64 {
         let since = i128::from(base) - i128::from(self.base);

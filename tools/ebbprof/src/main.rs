@@ -5,10 +5,12 @@
 //! `record` runs a program with `libebbprof.so` preloaded (`tools/libebbprof`), whose handler
 //! writes samples to memory that both share (`ring/`), and writes them to a perf.data file.
 
+mod branches;
 mod callers;
 mod check;
 mod clock;
 mod collapsed;
+mod collect;
 mod compare;
 mod completion;
 mod eviction;
@@ -19,6 +21,7 @@ mod perfdata;
 mod pprof;
 mod processes;
 mod profile;
+mod progress;
 mod record;
 mod report;
 mod symbols;
@@ -45,6 +48,9 @@ enum Command {
     /// Run a program and write its samples to a file that perf reads too
     #[command(after_long_help = help::RECORD)]
     Record(record::Options),
+    /// Write the samples of a program that records itself, by libebbprof
+    #[command(hide = true)]
+    Collect(collect::Options),
     /// Show where the samples are
     #[command(after_long_help = help::REPORT)]
     Report(report::Options),
@@ -77,6 +83,7 @@ type Failure = Box<dyn Error>;
 fn main() -> ExitCode {
     let done = match Options::parse().command {
         Command::Record(options) => record::run(&options),
+        Command::Collect(options) => collect::run(&options).map(|()| 0),
         Command::Report(options) => report::run(&options).map(|()| 0),
         Command::Collapsed(options) => collapsed::run(&options).map(|()| 0),
         Command::Flame(options) => collapsed::flame(&options).map(|()| 0),

@@ -13,9 +13,20 @@ use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::Ordering::Release;
 
+use ebb::config::Ifm;
 use ebbprof_ring as ring;
 use ebbprof_ring::Control;
 use ebbprof_ring::Slot;
+
+use crate::Failure;
+
+/// What is sampled.
+pub struct Wanted<'a> {
+    pub event: &'a str,
+    pub period: u64,
+    pub callers: bool,
+    pub branches: Option<Ifm>,
+}
 
 /// The memory, mapped whole.
 pub struct Memory {
@@ -24,9 +35,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A new one, with rings of `words` words, a power of 2, for samples with so many further
-    /// words.
-    pub fn new(event: &str, period: u64, words: u64, frames: u64) -> io::Result<Self> {
+    /// A new one, with rings of `words` words, a power of 2.
+    pub fn new(wanted: &Wanted<'_>, words: u64) -> io::Result<Self> {
         // SAFETY: a string.
         let fd = unsafe { libc::memfd_create(c"ebbprof".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -36,24 +46,39 @@ impl Memory {
         let file = unsafe { File::from_raw_fd(fd) };
         let size = ring::size(words);
         file.set_len(size as u64)?;
-        let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping of a file that has the size.
-        let address = unsafe { libc::mmap(ptr::null_mut(), size, access, shared, fd, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let control = address.cast::<Control>();
+        let control = map(&file, size)?;
         // SAFETY: the file begins with it, all zeroes, and nobody else has it yet.
         unsafe {
             let text = &mut (*control).event;
             // The last byte stays 0.
-            for (to, &from) in text.iter_mut().zip(event.as_bytes()).take(ring::TEXT - 1) {
+            for (to, &from) in text
+                .iter_mut()
+                .zip(wanted.event.as_bytes())
+                .take(ring::TEXT - 1)
+            {
                 *to = from;
             }
-            (*control).period = period;
+            (*control).period = wanted.period;
             (*control).ring = words;
-            (*control).frames = frames;
+            (*control).frames = if wanted.callers { ring::MOST_FRAMES } else { 0 };
+            (*control).branches = wanted.branches.map_or(0, |ifm| ifm as u64 + 1);
             (*control).magic = ring::MAGIC;
+        }
+        Ok(Self { file, control })
+    }
+
+    /// One that a program has made, which records itself.
+    pub fn of_program(file: File) -> Result<Self, Failure> {
+        const OTHER: &str = "the memory is not of this version of libebbprof";
+        let length = usize::try_from(file.metadata()?.len())?;
+        if length < ring::ALIGN {
+            return Err(OTHER.into());
+        }
+        let control = map(&file, length)?;
+        // SAFETY: the file begins with it.
+        let (magic, words) = unsafe { ((*control).magic, (*control).ring) };
+        if magic != ring::MAGIC || !words.is_power_of_two() || ring::size(words) != length {
+            return Err(OTHER.into());
         }
         Ok(Self { file, control })
     }
@@ -66,6 +91,11 @@ impl Memory {
     pub fn control(&self) -> &Control {
         // SAFETY: mapped as long as `self` lives; what others change are atomics.
         unsafe { &*self.control }
+    }
+
+    /// The event's name.
+    pub fn event(&self) -> String {
+        text(&self.control().event)
     }
 
     /// How many slots may be in use.
@@ -97,6 +127,17 @@ impl Memory {
         // SAFETY: without pointers.
         unsafe { libc::fallocate(self.file.as_raw_fd(), flags, offset as i64, size as i64) };
         self.control().states[n].store(ring::FREE, Release);
+    }
+}
+
+fn map(file: &File, size: usize) -> io::Result<*mut Control> {
+    let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    let fd = file.as_raw_fd();
+    // SAFETY: a new mapping of a file that has the size.
+    let address = unsafe { libc::mmap(ptr::null_mut(), size, access, shared, fd, 0) };
+    match address {
+        libc::MAP_FAILED => Err(io::Error::last_os_error()),
+        _ => Ok(address.cast()),
     }
 }
 

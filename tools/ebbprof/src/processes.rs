@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::time::Instant;
 
 use ebbprof_ring as ring;
 
+use crate::branches::Code;
 use crate::callers;
 use crate::callers::Caller;
 use crate::callers::Callers;
@@ -18,6 +20,7 @@ use crate::clock::time_base;
 use crate::eviction;
 use crate::eviction::Evictions;
 use crate::memory::Memory;
+use crate::perfdata::Branch;
 use crate::perfdata::BuildIds;
 use crate::perfdata::Mapping;
 use crate::perfdata::Thread;
@@ -63,15 +66,18 @@ impl Process {
 
 /// What is recorded.
 pub struct Processes<'a> {
-    memory: &'a Memory,
-    clock: Clock,
+    pub memory: &'a Memory,
+    pub clock: Clock,
     pub writer: Writer,
     slots: Vec<Option<Sampled>>,
     processes: HashMap<u32, Process>,
     build_ids: BuildIds,
     callers: Callers,
+    code: Code,
     samples: Vec<(u64, u64, Box<[u64]>)>,
     pub threads: u64,
+    /// Words that samples have of callers.
+    pub caller_words: u64,
     /// Why threads were not sampled, and how many.
     pub refused: BTreeMap<String, u64>,
     /// What threads that are no more went without, as somebody took the PMU.
@@ -88,8 +94,10 @@ impl<'a> Processes<'a> {
             processes: HashMap::new(),
             build_ids: BuildIds::default(),
             callers: Callers::default(),
+            code: Code::default(),
             samples: Vec::new(),
             threads: 0,
+            caller_words: 0,
             refused: BTreeMap::new(),
             evicted: eviction::Total::default(),
         }
@@ -103,6 +111,9 @@ impl<'a> Processes<'a> {
             if state != ring::LIVE && state != ring::ENDED {
                 continue;
             }
+            if self.is_of_before(n) {
+                continue;
+            }
             filled = filled.max(self.memory.slot(n).filled());
             self.drain_slot(n)?;
             if state == ring::ENDED {
@@ -111,6 +122,18 @@ impl<'a> Processes<'a> {
             }
         }
         Ok(filled)
+    }
+
+    /// Whether a slot is of an earlier recording of the same program: of a fork's child, which goes on
+    /// sampling. Frees it once that has ended.
+    fn is_of_before(&self, n: usize) -> bool {
+        let slot = self.memory.slot(n);
+        let before = slot.begin() < self.memory.control().start.load(Relaxed);
+        let (pid, tid) = (slot.pid(), slot.tid());
+        if before && !is_alive(Thread { pid, tid }) {
+            self.memory.free(n);
+        }
+        before
     }
 
     /// Ends what threads that are no more have left.
@@ -175,8 +198,12 @@ impl<'a> Processes<'a> {
                 self.look_again(thread, *base)?;
             }
             let time = self.clock.time(*base);
+            let (entries, words) = self.parts(words);
+            self.caller_words += words.len() as u64;
             let chain = self.chain(thread, *address, words);
-            self.writer.sample(thread, time, *address, &chain)?;
+            let branches = self.branches(thread, entries);
+            self.writer
+                .sample(thread, time, *address, &chain, &branches)?;
         }
         let lost = slot.lost();
         if lost > sampled.lost {
@@ -189,6 +216,24 @@ impl<'a> Processes<'a> {
         self.samples = samples;
         self.slots[n] = Some(sampled);
         Ok(())
+    }
+
+    /// What the further words of a sample are: entries of the BHRB, and callers.
+    fn parts<'w>(&self, words: &'w [u64]) -> (&'w [u64], &'w [u64]) {
+        match words.split_first() {
+            Some((&count, rest)) if self.memory.control().branches != 0 => {
+                rest.split_at((count as usize).min(rest.len()))
+            }
+            _ => (&[], words),
+        }
+    }
+
+    fn branches(&mut self, thread: Thread, entries: &[u64]) -> Vec<Branch> {
+        let process = self.processes.get(&thread.pid);
+        self.code.branches(entries, |address| {
+            let mapping = process?.find(address)?;
+            Some((&*mapping.path, address - mapping.start + mapping.offset))
+        })
     }
 
     /// The callers of a sample, as a file has them.

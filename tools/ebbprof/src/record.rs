@@ -15,18 +15,21 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Failure;
+use crate::branches::Filter;
 use crate::check;
 use crate::clock::Clock;
 use crate::memory::Memory;
+use crate::memory::Wanted;
 use crate::perfdata::Event;
 use crate::perfdata::Writer;
 use crate::processes::Processes;
+use crate::progress::Progress;
 use crate::target;
 
 /// How long the rings are left alone, unless they fill faster.
-const PAUSE: Duration = Duration::from_millis(4);
+pub const PAUSE: Duration = Duration::from_millis(4);
 /// Pauses from one look for threads that are no more to the next.
-const LOOK: u32 = 32;
+pub const LOOK: u32 = 32;
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -42,6 +45,10 @@ pub struct Options {
     /// Take the callers too
     #[arg(short = 'g', long)]
     callers: bool,
+
+    /// Record branches: which were taken before each sample
+    #[arg(short, long, value_name = "WHICH")]
+    branches: Option<Filter>,
 
     /// File to write
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
@@ -67,16 +74,22 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     if options.event.len() >= ebbprof_ring::TEXT {
         return Err("the event's name is too long".into());
     }
-    check::try_event(&options.event, options.period)?;
+    let wanted = Wanted {
+        event: &options.event,
+        period: options.period,
+        callers: options.callers,
+        branches: options.branches.map(Filter::mode).transpose()?,
+    };
+    check::try_event(&wanted)?;
 
     let words = (options.memory << 10).next_power_of_two() / 8;
-    let frames = if options.callers {
-        ebbprof_ring::MOST_FRAMES
-    } else {
-        0
-    };
-    let memory = Memory::new(&options.event, options.period, words, frames)?;
-    let event = Event::new(&options.event, options.period, options.callers);
+    let memory = Memory::new(&wanted, words)?;
+    let event = Event::new(
+        &options.event,
+        options.period,
+        options.callers,
+        options.branches,
+    );
     let writer = Writer::new(&options.output, event)
         .map_err(|error| format!("{}: {error}", options.output.display()))?;
     let mut processes = Processes::new(&memory, Clock::new()?, writer);
@@ -94,7 +107,7 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     processes.drain()?;
     tell(&processes, &memory, options);
     let command: Vec<_> = env::args().collect();
-    processes.writer.finish(&command)?;
+    processes.writer.complete(&command)?;
     let by_signal = || 128 + status.signal().unwrap_or(0);
     // CAST: a status, or a signal's number.
     Ok(status.code().unwrap_or_else(by_signal) as u8)
@@ -103,10 +116,12 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
 /// Drains the rings until the program has ended.
 fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus, Failure> {
     let mut pauses = 0;
+    let mut progress = Progress::new();
     loop {
         let status = child.try_wait()?;
         let filled = processes.drain()?;
         if let Some(status) = status {
+            progress.end();
             return Ok(status);
         }
         pauses += 1;
@@ -114,6 +129,7 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
             processes.drain_dead()?;
             processes.resume_evicted();
         }
+        progress.show(processes);
         if filled < 0.25 {
             thread::sleep(PAUSE);
         }
@@ -130,6 +146,9 @@ fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
         writer.lost,
         options.output.display()
     );
+    if let Some(cost) = processes.cost() {
+        eprintln!("ebbprof: {cost}");
+    }
     if processes.threads == 0 {
         eprintln!("ebbprof: the program did not load libebbprof.so: it has no samples");
     }

@@ -71,8 +71,8 @@ fn elf_refusal(image: &[u8]) -> object::Result<Option<&'static str>> {
     let mut segments = file.elf_program_headers().iter();
     if !segments.any(|segment| segment.p_type(endian) == elf::PT_INTERP) {
         return Ok(Some(
-            "it is static: nothing can be preloaded into it. Link it dynamically, or have it take \
-             its own samples by tools/ebb or libebb",
+            "it is static: nothing can be preloaded into it. Link it dynamically, or have it \
+             profile itself by libebbprof: ebbprof(3)",
         ));
     }
     let needs_library = (file.import_libraries()?.flatten())

@@ -39,10 +39,7 @@ pub(crate) extern "C" fn ebbprof_sample(context: &mut EbbContext<'_>, slot: *mut
 #[inline(always)]
 fn sample(context: &EbbContext<'_>, slot: &Slot, head: u64) {
     let written = &slot.written;
-    // CAST: usize has 64 bits.
-    let place = (head & written.mask.load(Relaxed)) as usize;
-    let ring = ptr::from_ref(slot).wrapping_byte_add(ALIGN);
-    let words = Words(ring.cast::<AtomicU64>().wrapping_add(place));
+    let words = Words::at(slot, head);
     words.write(1, context.interrupted());
     let more = match written.frames.load(Relaxed) {
         0 => 0,
@@ -55,11 +52,20 @@ fn sample(context: &EbbContext<'_>, slot: &Slot, head: u64) {
 
 /// Where a sample is written.
 #[derive(Clone, Copy)]
-struct Words(*const AtomicU64);
+pub(crate) struct Words(pub(crate) *const AtomicU64);
 
 impl Words {
+    /// Those of the sample at `head`.
     #[inline(always)]
-    fn write(self, n: u64, value: u64) {
+    pub(crate) fn at(slot: &Slot, head: u64) -> Self {
+        // CAST: usize has 64 bits.
+        let place = (head & slot.written.mask.load(Relaxed)) as usize;
+        let ring = ptr::from_ref(slot).wrapping_byte_add(ALIGN);
+        Self(ring.cast::<AtomicU64>().wrapping_add(place))
+    }
+
+    #[inline(always)]
+    pub(crate) fn write(self, n: u64, value: u64) {
         // CAST: usize has 64 bits.
         let word = self.0.wrapping_add(n as usize);
         // SAFETY: a slot's ring is behind it, and so many words behind that as a sample has.
@@ -73,7 +79,7 @@ impl Words {
 /// The interrupted code may have anything in r1 and in its frames. So the chain is followed
 /// upwards only, and within the thread's stack, all of which is there from r1 up.
 #[inline(always)]
-fn callers(context: &EbbContext<'_>, written: &Written, words: Words, most: u64) -> u64 {
+pub(crate) fn callers(context: &EbbContext<'_>, written: &Written, words: Words, most: u64) -> u64 {
     words.write(SAMPLE, context.link_register());
     let (stack, size) = (
         written.stack.load(Relaxed),
@@ -112,20 +118,27 @@ fn read(address: u64) -> u64 {
     unsafe { address.read_volatile() }
 }
 
-/// Looks how far `ebbprof` has read, and takes the sample if there is room; else counts it as lost.
 #[cold]
 #[inline(never)]
 fn make_room(context: &mut EbbContext<'_>, slot: &Slot) {
+    if find_room(context, slot, SAMPLE + MOST_FRAMES) {
+        sample(context, slot, slot.written.head.load(Relaxed));
+    }
+}
+
+/// Looks how far `ebbprof` has read, and whether there is room for a sample of at most so many words;
+/// else counts it as lost.
+#[inline(always)]
+pub(crate) fn find_room(context: &mut EbbContext<'_>, slot: &Slot, most: u64) -> bool {
     let written = &slot.written;
-    let head = written.head.load(Relaxed);
-    let room = written.mask.load(Relaxed) + 1 - SAMPLE - MOST_FRAMES;
-    let limit = slot.tail.load(Acquire) + room;
+    let limit = slot.tail.load(Acquire) + written.mask.load(Relaxed) + 1 - most;
     written.limit.store(limit, Relaxed);
-    if head <= limit {
-        return sample(context, slot, head);
+    if written.head.load(Relaxed) <= limit {
+        return true;
     }
     written.lost.store(written.lost.load(Relaxed) + 1, Relaxed);
     if memory::control().is_none_or(|control| control.stop.load(Relaxed) != 0) {
         context.rearm(Rearm::Stop);
     }
+    false
 }

@@ -7,17 +7,21 @@
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 
-use ebbprof_ring::ALIGN;
+use ebb::spr;
 use ebbprof_ring::Control;
 use ebbprof_ring::FREE;
 use ebbprof_ring::MAGIC;
+use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::SLOTS;
 use ebbprof_ring::Slot;
 use ebbprof_ring::TAKEN;
+use ebbprof_ring::TEXT;
 use ebbprof_ring::size;
 use ebbprof_ring::slot_offset;
 use ebbprof_ring::slot_size;
@@ -27,36 +31,82 @@ const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());
 
-/// The memory's head, once [`attach`] has found it.
+/// The memory's head, once it was found or made.
 pub(crate) fn control() -> Option<&'static Control> {
-    // SAFETY: null, or what `attach` has mapped for good.
+    // SAFETY: null, or mapped for good.
     unsafe { CONTROL.load(Acquire).as_ref() }
 }
 
-/// Maps the memory at `path`; tells whether it could.
-pub(crate) fn attach(path: &CStr) -> bool {
-    // SAFETY: a path that ends with 0.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return false;
-    }
-    let attached = map(fd, ALIGN).is_some_and(|head| {
-        // SAFETY: the memory begins with it, and its file has at least `ALIGN` bytes or this is
-        // none of `ebbprof`'s.
-        let (magic, ring) = unsafe { ((*head).magic, (*head).ring) };
-        // SAFETY: as mapped above.
-        unsafe { libc::munmap(head.cast(), ALIGN) };
-        let mapped = (magic == MAGIC).then(|| map(fd, size(ring))).flatten();
-        mapped
-            .inspect(|&head| CONTROL.store(head, Release))
-            .is_some()
-    });
-    // SAFETY: it was opened here.
-    unsafe { libc::close(fd) };
-    attached
+/// Has the memory at `head`, which stays mapped.
+pub(crate) fn set(head: *mut Control) {
+    CONTROL.store(head, Release);
 }
 
-fn map(fd: libc::c_int, length: usize) -> Option<*mut Control> {
+/// Makes the memory, of rings with so many words; its descriptor, which `ebbprof` gets, or errno.
+pub(crate) fn create(ring: u64) -> Result<libc::c_int, libc::c_int> {
+    // SAFETY: a string.
+    let fd = unsafe { libc::memfd_create(c"ebbprof".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(errno());
+    }
+    // CAST: some gigabytes.
+    // SAFETY: it was opened here.
+    let sized = unsafe { libc::ftruncate(fd, size(ring) as libc::off_t) } == 0;
+    match sized.then(|| map(fd, size(ring))).flatten() {
+        Some(head) => {
+            // SAFETY: mapped, and nobody else has it yet.
+            unsafe { (*head).ring = ring };
+            set(head);
+            Ok(fd)
+        }
+        None => {
+            let errno = errno();
+            // SAFETY: it was opened here.
+            unsafe { libc::close(fd) };
+            Err(errno)
+        }
+    }
+}
+
+/// What a recording samples.
+pub(crate) struct Wanted<'a> {
+    pub(crate) event: &'a CStr,
+    pub(crate) period: u64,
+    pub(crate) callers: bool,
+}
+
+/// Writes to the memory what is sampled from now on. Its name is cut where there is no room.
+///
+/// # Safety
+///
+/// [`create`] has made it, and no thread is sampled.
+pub(crate) unsafe fn begin(wanted: &Wanted<'_>) {
+    let control = CONTROL.load(Acquire);
+    let mut event = [0; TEXT];
+    let name = wanted.event.to_bytes().iter().take(TEXT - 1);
+    event
+        .iter_mut()
+        .zip(name)
+        .for_each(|(to, &from)| *to = from);
+    // SAFETY: the caller's contract.
+    unsafe {
+        (*control).event = event;
+        (*control).period = wanted.period;
+        (*control).frames = if wanted.callers { MOST_FRAMES } else { 0 };
+        (*control).branches = 0;
+        (*control).start = AtomicU64::new(spr::read::<{ spr::TB }>());
+        (*control).stop = AtomicU32::new(0);
+        (*control).magic = MAGIC;
+    }
+}
+
+/// The errno of the call that failed last.
+pub(crate) fn errno() -> libc::c_int {
+    // SAFETY: the C library gives the address of this thread's.
+    unsafe { *libc::__errno_location() }
+}
+
+pub(crate) fn map(fd: libc::c_int, length: usize) -> Option<*mut Control> {
     let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     // SAFETY: a new mapping, where the kernel has room.
     let address = unsafe { libc::mmap(ptr::null_mut(), length, access, shared, fd, 0) };

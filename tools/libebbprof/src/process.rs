@@ -1,60 +1,52 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the C library has processes and threads begin.
 
-use core::ffi::CStr;
 use core::ffi::c_int;
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr;
+use core::sync::atomic::AtomicBool;
+#[cfg(not(feature = "wrap"))]
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
+use ebbprof_ring::Control;
 use ebbprof_ring::FORK;
-use ebbprof_ring::PROGRAM;
 use ebbprof_ring::THREAD;
-use ebbprof_ring::VARIABLE;
 
 use crate::memory;
+use crate::recording;
+use crate::sessions;
+use crate::sessions::State;
 use crate::thread;
 
-/// `VARIABLE` as C has it.
-const NAME: &CStr = c"EBBPROF";
-const _: () = assert!(NAME.count_bytes() == VARIABLE.len());
-
-#[used]
-#[unsafe(link_section = ".init_array")]
-static BEGINS: extern "C" fn() = program_begins;
-
-#[used]
-#[unsafe(link_section = ".fini_array")]
-static ENDS: extern "C" fn() = program_ends;
-
-extern "C" fn program_begins() {
-    // SAFETY: a string; nobody changes the environment before main.
-    let path = unsafe { libc::getenv(NAME.as_ptr()) };
-    if path.is_null() {
-        return;
+/// Has the ends of threads noticed, and forks; tells whether it could.
+pub(crate) fn watch() -> bool {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    WATCHED.load(Relaxed) || {
+        let (prepare, parent) = (sessions::lock_for_fork, sessions::unlock_after_fork);
+        // SAFETY: the functions live as long as the program.
+        let watched = thread::watch_ends()
+            && unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child_begins)) }
+                == 0;
+        WATCHED.store(watched, Relaxed);
+        watched
     }
-    // SAFETY: a string of the environment.
-    let found = memory::attach(unsafe { CStr::from_ptr(path) });
-    if let (true, Some(control)) = (found && thread::watch_ends(), memory::control()) {
-        // SAFETY: the function lives as long as the program.
-        unsafe { libc::pthread_atfork(None, None, Some(child_begins)) };
-        thread::begin(control, PROGRAM);
-    }
-}
-
-/// Objects may have been loaded since it began.
-extern "C" fn program_ends() {
-    thread::write_maps();
 }
 
 /// The child of a fork has no EBBs, but its memory says otherwise.
 extern "C" fn child_begins() {
     thread::forget();
-    if let Some(control) = memory::control() {
-        thread::begin(control, FORK);
+    sessions::unlock_after_fork();
+    recording::forget_changes();
+    if let Some(control) = sampling() {
+        let _ = thread::begin(control, FORK);
     }
+}
+
+/// The shared memory, if threads are to be sampled that begin now.
+fn sampling() -> Option<&'static Control> {
+    memory::control().filter(|_| sessions::state() != State::Idle)
 }
 
 /// A thread's function and its argument.
@@ -71,10 +63,11 @@ type Create = extern "C" fn(
     *mut c_void,
 ) -> c_int;
 
-/// The C library's `pthread_create`, or 0.
-static REAL: AtomicUsize = AtomicUsize::new(0);
-
+/// The C library's `pthread_create`: of the shared object, which has its name.
+#[cfg(not(feature = "wrap"))]
 fn real() -> Option<Create> {
+    /// Its address, or 0.
+    static REAL: AtomicUsize = AtomicUsize::new(0);
     let mut address = REAL.load(Relaxed);
     if address == 0 {
         // SAFETY: a string.
@@ -86,22 +79,32 @@ fn real() -> Option<Create> {
     unsafe { transmute::<usize, Option<Create>>(address) }
 }
 
+/// The same of a program that was linked with `--wrap=pthread_create`, as `ebbprof.pc` has it.
+#[cfg(feature = "wrap")]
+fn real() -> Option<Create> {
+    unsafe extern "C" {
+        fn __real_pthread_create();
+    }
+    // SAFETY: the function is of that type.
+    Some(unsafe { transmute::<unsafe extern "C" fn(), Create>(__real_pthread_create) })
+}
+
 unsafe extern "C" {
     /// What a sampled thread begins with: has it sampled and goes on with its function, which
     /// returns to the C library.
-    fn ebbprof_thread();
+    fn ebbprof_thread_entry();
 }
 
 core::arch::global_asm!(
-    ".pushsection .text.ebbprof_thread, \"ax\", @progbits",
-    ".hidden ebbprof_thread",
-    ".globl ebbprof_thread",
-    ".type ebbprof_thread, @function",
-    "ebbprof_thread:",
+    ".pushsection .text.ebbprof_thread_entry, \"ax\", @progbits",
+    ".hidden ebbprof_thread_entry",
+    ".globl ebbprof_thread_entry",
+    ".type ebbprof_thread_entry, @function",
+    "ebbprof_thread_entry:",
     ".cfi_startproc",
     "0: addis 2, 12, .TOC.-0b@ha",
     "addi 2, 2, .TOC.-0b@l",
-    ".localentry ebbprof_thread, . - ebbprof_thread",
+    ".localentry ebbprof_thread_entry, . - ebbprof_thread_entry",
     "mflr 0",
     "std 0, 16(1)",
     "stdu 1, -32(1)",
@@ -119,7 +122,7 @@ core::arch::global_asm!(
     "mr 3, 4",
     "bctr",
     ".cfi_endproc",
-    ".size ebbprof_thread, . - ebbprof_thread",
+    ".size ebbprof_thread_entry, . - ebbprof_thread_entry",
     ".popsection",
 );
 
@@ -132,8 +135,8 @@ unsafe extern "C" fn ebbprof_thread_begins(start: *mut Start) -> Start {
     let own = unsafe { ptr::read(start) };
     // SAFETY: of malloc.
     unsafe { libc::free(start.cast()) };
-    if let Some(control) = memory::control() {
-        thread::begin(control, THREAD);
+    if let Some(control) = sampling() {
+        let _ = thread::begin(control, THREAD);
     }
     own
 }
@@ -143,8 +146,9 @@ unsafe extern "C" fn ebbprof_thread_begins(start: *mut Start) -> Start {
 /// # Safety
 ///
 /// As the C library's.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn pthread_create(
+#[cfg_attr(not(feature = "wrap"), unsafe(export_name = "pthread_create"))]
+#[cfg_attr(feature = "wrap", unsafe(export_name = "__wrap_pthread_create"))]
+unsafe extern "C" fn create(
     thread: *mut libc::pthread_t,
     attr: *const libc::pthread_attr_t,
     function: unsafe extern "C" fn(),
@@ -155,7 +159,7 @@ unsafe extern "C" fn pthread_create(
     };
     // SAFETY: for two words.
     let start = unsafe { libc::malloc(size_of::<Start>()) }.cast::<Start>();
-    if start.is_null() || memory::control().is_none() {
+    if start.is_null() || sampling().is_none() {
         // SAFETY: of malloc, or null.
         unsafe { libc::free(start.cast()) };
         return real(thread, attr, function, argument);
@@ -168,7 +172,7 @@ unsafe extern "C" fn pthread_create(
     unsafe { start.write(own) };
     // The C library blocks SIGILL meanwhile, which must not come then: see `ebb::step_over`.
     ebb::disable();
-    let status = real(thread, attr, ebbprof_thread, start.cast());
+    let status = real(thread, attr, ebbprof_thread_entry, start.cast());
     // Fails where the thread is not sampled.
     let _ = ebb::enable();
     if status != 0 {

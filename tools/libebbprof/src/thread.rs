@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use core::ffi::CStr;
+use core::mem::ManuallyDrop;
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
@@ -10,24 +11,38 @@ use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 
+use ebb::Error;
 use ebb::Save;
 use ebb::Session;
+use ebb::config::Ifm;
 use ebb::spr;
 use ebbprof_ring::Control;
 use ebbprof_ring::ENDED;
+use ebbprof_ring::FREE;
 use ebbprof_ring::LIVE;
+use ebbprof_ring::PARKED;
+#[cfg(not(feature = "wrap"))]
+use ebbprof_ring::PROGRAM;
 use ebbprof_ring::Slot;
 use ebbprof_ring::THREAD;
 
+use crate::branches::ebbprof_sample_branches;
+#[cfg(not(feature = "wrap"))]
+use crate::cost;
 use crate::handler::ebbprof_sample;
 use crate::maps;
 use crate::memory;
+use crate::sessions;
+use crate::sessions::Sessions;
+use crate::sessions::State;
 
-/// A thread that is sampled.
+/// A thread that is sampled, or was.
 pub(crate) struct Sampled {
-    session: Option<Session>,
-    number: usize,
+    pub(crate) session: Option<Session>,
+    pub(crate) number: usize,
     slot: *mut Slot,
+    /// In the list of `sessions.rs`.
+    pub(crate) next: *mut Self,
 }
 
 /// The key of the thread's [`Sampled`], plus 1; 0: not made.
@@ -53,9 +68,12 @@ fn current() -> *mut Sampled {
     }
 }
 
-/// Takes the parent's sampling away from the child of a fork, which has inherited its memory.
+/// Takes the parent's sampling away from the child of a fork, which has inherited its memory. The
+/// list is locked.
 pub(crate) fn forget() {
     let sampled = current();
+    // SAFETY: the fork has locked it, and its next handler unlocks it.
+    ManuallyDrop::new(unsafe { Sessions::locked() }).clear();
     if !sampled.is_null() {
         // SAFETY: the key exists; its value is of `begin`.
         unsafe {
@@ -74,41 +92,109 @@ pub(crate) fn write_maps() {
     }
 }
 
-/// Has the calling thread sampled.
-pub(crate) fn begin(control: &'static Control, origin: u32) {
-    let Some((number, slot)) = memory::take(control) else {
-        return;
+/// Has the calling thread sampled, or says why it is not.
+pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error> {
+    let sampled = match current() {
+        own if own.is_null() => {
+            let (number, slot) = memory::take(control).ok_or(TOO_MANY)?;
+            let session = None;
+            let next = ptr::null_mut();
+            Box::into_raw(Box::new(Sampled {
+                session,
+                number,
+                slot,
+                next,
+            }))
+        }
+        // Of what was recorded before.
+        own => own,
     };
+    // SAFETY: just made, or this thread's, of which others look at listed sessions only.
+    let (number, slot) = unsafe { ((*sampled).number, (*sampled).slot) };
     // SAFETY: the slot is this thread's, and mapped for good.
     unsafe { describe(slot, control, origin) };
-    control.states[number].store(LIVE, Release);
-    let mut sampled = Box::new(Sampled {
-        session: None,
-        number,
-        slot,
-    });
-    match start(control, slot) {
-        Ok(session) => {
-            // SAFETY: as before.
-            unsafe { publish(slot, &session) };
-            sampled.session = Some(session);
-        }
+    #[cfg(not(feature = "wrap"))]
+    if origin == PROGRAM && sessions::state() == State::Preloaded {
         // SAFETY: as before.
-        Err(error) => unsafe { refuse(slot, &error) },
+        unsafe {
+            cost::measure(control, &*slot);
+            clear(&*slot);
+        }
+    }
+    control.states[number].store(LIVE, Release);
+    let started = start(control, slot);
+    match &started {
+        // SAFETY: as before.
+        Ok(session) => unsafe { publish(slot, session) },
+        // SAFETY: as before.
+        Err(error) => unsafe { refuse(slot, error) },
     }
     // SAFETY: the key exists; its destructor gets the box. If there is no memory for it, the end
     // of the thread is noticed by `ebbprof`.
-    unsafe { libc::pthread_setspecific(KEY.load(Relaxed) - 1, Box::into_raw(sampled).cast()) };
+    unsafe { libc::pthread_setspecific(KEY.load(Relaxed) - 1, sampled.cast()) };
+    let session = started?;
+    let list = Sessions::lock();
+    match sessions::state() {
+        // Somebody has stopped it just now.
+        State::Idle => return Err(STOPPED),
+        State::Paused => sessions::set_paused(&session, true),
+        State::Preloaded | State::Running => {}
+    }
+    // SAFETY: it lives until `ends` takes it out.
+    unsafe {
+        (*sampled).session = Some(session);
+        list.add(sampled);
+    }
+    Ok(())
 }
 
-fn start(control: &Control, slot: *mut Slot) -> Result<Session, ebb::Error> {
-    let name = CStr::from_bytes_until_nul(&control.event).unwrap_or_default();
-    let name = name.to_str().unwrap_or_default();
-    let session = Session::open(name, control.period)?;
-    // SAFETY: the handler does what one may, with general registers only; the slot is mapped for
-    // good.
-    unsafe { session.start_raw(Save::Gprs, ebbprof_sample, slot.cast()) }?;
+const TOO_MANY: Error = Error::System {
+    what: "ebbprof",
+    errno: libc::EAGAIN,
+    rule: Some("too many threads are sampled at a time"),
+};
+const STOPPED: Error = Error::System {
+    what: "ebbprof",
+    errno: libc::ESRCH,
+    rule: Some("nothing is recorded"),
+};
+
+/// Whether the calling thread is sampled.
+pub(crate) fn is_sampled() -> bool {
+    // SAFETY: null, or of `begin` and this thread's.
+    unsafe { current().as_ref() }.is_some_and(|sampled| sampled.session.is_some())
+}
+
+fn start(control: &Control, slot: *mut Slot) -> Result<Session, Error> {
+    let session = open_wanted(control)?;
+    // SAFETY: mapped for good.
+    take_samples(&session, control, unsafe { &*slot })?;
     Ok(session)
+}
+
+/// Has the session, which is the calling thread's, write samples to its slot.
+pub(crate) fn take_samples(session: &Session, control: &Control, slot: &Slot) -> Result<(), Error> {
+    let handler = match control.branches {
+        0 => ebbprof_sample,
+        _ => ebbprof_sample_branches,
+    };
+    let slot = ptr::from_ref(slot).cast_mut().cast();
+    // SAFETY: the handlers do what one may, with general registers only; the slot is mapped for
+    // good.
+    unsafe { session.start_raw(Save::Gprs, handler, slot) }
+}
+
+/// Opens the event that is wanted for the calling thread.
+pub(crate) fn open_wanted(control: &Control) -> Result<Session, Error> {
+    let name = CStr::from_bytes_until_nul(&control.event).unwrap_or_default();
+    open(control, name.to_str().unwrap_or_default(), control.period)
+}
+
+/// Opens an event with the branches that are wanted.
+pub(crate) fn open(control: &Control, name: &str, period: u64) -> Result<Session, Error> {
+    // CAST: 0 to 3, or none.
+    let branches = control.branches.checked_sub(1).map(|ifm| ifm as u8);
+    Session::open_with(name, period, branches.and_then(Ifm::new))
 }
 
 /// Tells `ebbprof` by which event samples are taken, for when somebody takes the PMU away.
@@ -137,15 +223,12 @@ unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
     // SAFETY: the caller's contract; the calls only ask.
     unsafe {
         let s = &*slot;
-        s.written.head.store(0, Relaxed);
-        s.written.limit.store(0, Relaxed);
-        s.written.lost.store(0, Relaxed);
+        clear(s);
         s.written.mask.store(control.ring - 1, Relaxed);
         s.written.frames.store(control.frames, Relaxed);
         let (stack, size) = if control.frames == 0 { (0, 0) } else { stack() };
         s.written.stack.store(stack, Relaxed);
         s.written.stack_size.store(size, Relaxed);
-        s.tail.store(0, Relaxed);
         s.refused.store(0, Relaxed);
         s.descriptor.store(0, Relaxed);
         s.end.store(0, Relaxed);
@@ -154,12 +237,28 @@ unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
         s.pid.store(libc::getpid() as u32, Relaxed);
         s.parent.store(libc::getppid() as u32, Relaxed);
         s.tid.store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
-        s.begin.store(spr::read::<{ spr::TB }>(), Relaxed);
         libc::prctl(libc::PR_GET_NAME, &raw mut (*slot).name);
-        if origin != THREAD {
+        if origin == THREAD {
+            s.maps_version.store(0, Relaxed);
+        } else {
             maps::write(slot);
         }
     }
+}
+
+/// The slot has no samples. They begin now.
+fn clear(slot: &Slot) {
+    for zero in [
+        &slot.written.head,
+        &slot.written.limit,
+        &slot.written.lost,
+        &slot.tail,
+    ] {
+        zero.store(0, Relaxed);
+    }
+    // SAFETY: the time base is always readable.
+    let now = unsafe { spr::read::<{ spr::TB }>() };
+    slot.begin.store(now, Relaxed);
 }
 
 /// The calling thread's stack: its lowest address, and in how many bytes a frame may begin.
@@ -185,7 +284,7 @@ fn stack() -> (u64, u64) {
 /// # Safety
 ///
 /// `slot` is the calling thread's.
-unsafe fn refuse(slot: *mut Slot, error: &ebb::Error) {
+unsafe fn refuse(slot: *mut Slot, error: &Error) {
     let reason = error.reason().as_bytes();
     // SAFETY: the caller's contract; as much as fits.
     unsafe {
@@ -199,16 +298,26 @@ unsafe fn refuse(slot: *mut Slot, error: &ebb::Error) {
 
 /// The end of a thread.
 extern "C" fn ends(sampled: *mut libc::c_void) {
-    // SAFETY: of `begin`, and comes here once.
-    let sampled = unsafe { Box::from_raw(sampled.cast::<Sampled>()) };
-    // No sample is written from here on.
-    drop(sampled.session);
+    let sampled = sampled.cast::<Sampled>();
+    // SAFETY: of `begin`, and comes here once. From the list it is gone before it is freed, and
+    // its session is closed before others could take its slot; no sample is written from there on.
+    let sampled = unsafe {
+        let list = Sessions::lock();
+        list.remove(sampled);
+        let mut sampled = Box::from_raw(sampled);
+        drop(sampled.session.take());
+        sampled
+    };
     // SAFETY: the slot is this thread's until it is marked as ended; the time base is readable.
     unsafe {
         let now = spr::read::<{ spr::TB }>();
         (*sampled.slot).end.store(now, Relaxed);
     }
     if let Some(control) = memory::control() {
-        control.states[sampled.number].store(ENDED, Release);
+        // Nobody waits for a slot that is parked.
+        let state = &control.states[sampled.number];
+        if (state.compare_exchange(PARKED, FREE, Release, Relaxed)).is_err() {
+            state.store(ENDED, Release);
+        }
     }
 }

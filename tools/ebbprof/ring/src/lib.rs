@@ -28,21 +28,28 @@ pub const VARIABLE: &str = "EBBPROF";
 /// Words that each sample begins with: time base and address. In the uppermost byte of the first
 /// is how many more there are, of a sample with its callers: LR, the doubleword at r1 + 16, and the
 /// LR save word of each further frame that the back chain leads to.
+///
+/// With [`Control::branches`], the first further word is the number of entries of the BHRB, which
+/// follow it, the most recent first; the callers are behind them.
 pub const SAMPLE: u64 = 2;
 /// Where the number of further words is in the first.
 pub const MORE_SHIFT: u32 = 56;
-/// The most further words: an even number, as the handler takes the frames by two.
+/// The most further words of callers: an even number, as the handler takes the frames by two.
 pub const MOST_FRAMES: u64 = 126;
+/// The most further words of branches.
+pub const MOST_BRANCHES: u64 = 33;
 /// Words behind a ring, for a sample that begins in it. The next one begins behind its own words,
 /// counted from the ring's start.
 pub const OVERHANG: u64 = 256;
+/// How many parts of a tick costs are told in.
+pub const COST_UNIT: u64 = 1024;
 /// Bytes of a name of an event or of the reason of a refusal.
 pub const TEXT: usize = 128;
 /// Bytes for the executable mappings of a process.
 pub const MAPS: usize = ALIGN - 1024;
 
 /// Values of [`Control::states`]: nobody's; somebody fills it in; a thread's; a thread has ended
-/// it, and its samples are to be read.
+/// it, and its samples are to be read; a thread's that is not sampled any more.
 pub const FREE: u32 = 0;
 /// See [`FREE`].
 pub const TAKEN: u32 = 1;
@@ -50,6 +57,8 @@ pub const TAKEN: u32 = 1;
 pub const LIVE: u32 = 2;
 /// See [`FREE`].
 pub const ENDED: u32 = 3;
+/// See [`FREE`].
+pub const PARKED: u32 = 4;
 
 /// Values of [`Slot::origin`]: the first thread of a program that was started; that of a fork's
 /// child; a further thread.
@@ -70,12 +79,23 @@ pub struct Control {
     pub period: u64,
     /// Most further words of a sample with its callers, an even number; 0 of samples without.
     pub frames: u64,
+    /// Ticks of the time base that a sample without callers costs, in [`COST_UNIT`]s; 0: not known.
+    pub cost_of_sample: AtomicU64,
+    /// What each further word of callers costs.
+    pub cost_of_caller: AtomicU64,
+    /// Which branches a sample has: one more than the Instruction Filtering Mode; 0: none.
+    pub branches: u64,
+    /// The time base when a program has begun to record itself: slots that began before are not of
+    /// this recording. 0 with `ebbprof record`.
+    pub start: AtomicU64,
     /// The event's name, then zeroes.
     pub event: [u8; TEXT],
     /// Not 0: nobody reads the rings any more.
     pub stop: AtomicU32,
     /// No slot from this one on was ever in use.
     pub used: AtomicU32,
+    /// Not 0: what samples cost was measured, or is.
+    pub costs_measured: AtomicU32,
     /// How many threads found no slot free.
     pub without: AtomicU32,
     /// Of each slot.

@@ -5,6 +5,7 @@ use std::fs;
 
 use super::put;
 use super::put_half;
+use crate::branches::Filter;
 
 /// `PERF_ATTR_SIZE_VER6`.
 const ATTR_SIZE: u32 = 120;
@@ -17,6 +18,9 @@ const PERF_TYPE_RAW: u32 = 4;
 const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 8;
 /// The chain of callers.
 const SAMPLE_CALLCHAIN: u64 = 1 << 5;
+/// The branches before it, of user mode.
+const SAMPLE_BRANCH_STACK: u64 = 1 << 11;
+const BRANCH_USER: u64 = 1;
 /// Inherit, `exclude_kernel`, `exclude_hv`, mmap, comm, task, `sample_id_all`, mmap2,
 /// `comm_exec`, `use_clockid`, `build_id`.
 const FLAGS: u64 = 1 << 1
@@ -39,13 +43,15 @@ pub struct Event {
     pub period: u64,
     /// Whether samples have their callers.
     pub callers: bool,
+    /// Which branches they have.
+    pub branches: Option<Filter>,
     kind: u32,
     config: u64,
 }
 
 impl Event {
     /// The event that is called `name`.
-    pub fn new(name: &str, period: u64, callers: bool) -> Self {
+    pub fn new(name: &str, period: u64, callers: bool, branches: Option<Filter>) -> Self {
         let (kind, config) = match name {
             "cycles" => (PERF_TYPE_HARDWARE, 0),
             "instructions" => (PERF_TYPE_HARDWARE, 1),
@@ -55,6 +61,7 @@ impl Event {
             name: format!("{name}:u"),
             period,
             callers,
+            branches,
             kind,
             config,
         }
@@ -67,9 +74,16 @@ impl Event {
         put_half(&mut attr, ATTR_SIZE);
         let callers = if self.callers { SAMPLE_CALLCHAIN } else { 0 };
         // From `config` on; the fourth is `read_format`.
-        for word in [self.config, self.period, SAMPLE_TYPE | callers, 0, FLAGS] {
+        let branches = self.branches.map_or(0, |_| SAMPLE_BRANCH_STACK);
+        let what = SAMPLE_TYPE | callers | branches;
+        for word in [self.config, self.period, what, 0, FLAGS] {
             put(&mut attr, word);
         }
+        attr.resize(72, 0);
+        let recorded = self
+            .branches
+            .map_or(0, |filter| filter.as_perf() | BRANCH_USER);
+        put(&mut attr, recorded);
         attr.resize(92, 0);
         put_half(&mut attr, CLOCK_MONOTONIC);
         attr.resize(ATTR_SIZE as usize, 0);

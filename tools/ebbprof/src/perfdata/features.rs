@@ -15,6 +15,7 @@ const NRCPUS: u32 = 7;
 const CPUDESC: u32 = 8;
 const CMDLINE: u32 = 11;
 const EVENT_DESC: u32 = 12;
+const BRANCH_STACK: u32 = 15;
 const SAMPLE_TIME: u32 = 21;
 
 /// Each feature's bit and content, in the order of the bits.
@@ -51,7 +52,7 @@ pub fn all(event: &Event, command: &[String], first: u64, last: u64) -> Vec<(u32
     let mut times = Vec::new();
     put(&mut times, first);
     put(&mut times, last);
-    vec![
+    let mut all = vec![
         (HOSTNAME, of_kernel("hostname")),
         (OSRELEASE, of_kernel("osrelease")),
         (ARCH, string("ppc64le")),
@@ -59,8 +60,11 @@ pub fn all(event: &Event, command: &[String], first: u64, last: u64) -> Vec<(u32
         (CPUDESC, string(processor.trim())),
         (CMDLINE, words),
         (EVENT_DESC, description),
-        (SAMPLE_TIME, times),
-    ]
+    ];
+    // That they are there is all it says.
+    all.extend(event.branches.map(|_| (BRANCH_STACK, Vec::new())));
+    all.push((SAMPLE_TIME, times));
+    all
 }
 
 /// A string as features have it: its length, and zeroes up to a multiple of 64.

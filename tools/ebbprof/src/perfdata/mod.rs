@@ -47,6 +47,13 @@ pub struct Thread {
     pub tid: u32,
 }
 
+/// A branch that was taken: where it was, and where it led; 0 where that is not known.
+pub struct Branch {
+    pub from: u64,
+    pub to: u64,
+    pub mispredicted: bool,
+}
+
 /// A file that is being written.
 pub struct Writer {
     file: BufWriter<File>,
@@ -55,6 +62,7 @@ pub struct Writer {
     length: u64,
     first: u64,
     last: u64,
+    complete: bool,
     pub samples: u64,
     pub lost: u64,
 }
@@ -68,6 +76,7 @@ impl Writer {
             length: 0,
             first: u64::MAX,
             last: 0,
+            complete: false,
             samples: 0,
             lost: 0,
         };
@@ -91,8 +100,9 @@ impl Writer {
         self.file.write_all(&header)
     }
 
-    /// Writes what is behind the records, and the header again.
-    pub fn finish(mut self, command: &[String]) -> io::Result<()> {
+    /// Has the file complete with the records up to now: writes what is behind them, and the header
+    /// again. The next record is written over what is behind.
+    pub fn complete(&mut self, command: &[String]) -> io::Result<()> {
         let features = features::all(&self.event, command, self.first.min(self.last), self.last);
         let mut offset = DATA_OFFSET + self.length + 16 * features.len() as u64;
         for (_, content) in &features {
@@ -105,13 +115,30 @@ impl Writer {
         for (_, content) in &features {
             self.file.write_all(content)?;
         }
+        self.write_header_again(features.iter().fold(0, |bits, (bit, _)| bits | 1 << bit))?;
+        self.complete = true;
+        Ok(())
+    }
+
+    /// Goes on behind the records. Who reads the file meanwhile finds those that it had when it was
+    /// complete.
+    fn go_on(&mut self) -> io::Result<()> {
+        self.complete = false;
+        self.write_header_again(0)
+    }
+
+    fn write_header_again(&mut self, features: u64) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(0))?;
-        self.write_header(features.iter().fold(0, |bits, (bit, _)| bits | 1 << bit))?;
+        self.write_header(features)?;
+        self.file.seek(SeekFrom::Start(DATA_OFFSET + self.length))?;
         self.file.flush()
     }
 
     /// Writes what is in `record`, with the header before it.
     fn write(&mut self, kind: u32, misc: u16) -> io::Result<()> {
+        if self.complete {
+            self.go_on()?;
+        }
         // CAST: a path is the longest part, of at most 4096 bytes.
         let size = self.record.len() as u16 + 8;
         self.file.write_all(&kind.to_le_bytes())?;
@@ -141,13 +168,14 @@ impl Writer {
         self.record.extend(std::iter::repeat_n(0, padding));
     }
 
-    /// A sample, with its callers if the event has them.
+    /// A sample, with its callers and branches if the event has them.
     pub fn sample(
         &mut self,
         thread: Thread,
         time: u64,
         address: u64,
         callers: &[u64],
+        branches: &[Branch],
     ) -> io::Result<()> {
         self.samples += 1;
         self.first = self.first.min(time);
@@ -160,6 +188,15 @@ impl Writer {
         if self.event.callers {
             put(&mut self.record, callers.len() as u64);
             callers.iter().for_each(|&word| put(&mut self.record, word));
+        }
+        if self.event.branches.is_some() {
+            put(&mut self.record, branches.len() as u64);
+            for branch in branches {
+                put(&mut self.record, branch.from);
+                put(&mut self.record, branch.to);
+                // Mispredicted, or predicted.
+                put(&mut self.record, if branch.mispredicted { 1 } else { 2 });
+            }
         }
         self.write(RECORD_SAMPLE, MISC_USER)
     }

@@ -67,6 +67,16 @@ static int mangled(void)
 	return 0;
 }
 
+/* COUNT times, with rests of 0.6 s. */
+static int rest(void)
+{
+	for (unsigned long n = 0; n < count; n++) {
+		work();
+		usleep(600000);
+	}
+	return 0;
+}
+
 /* Without what exit() does. */
 static int leave(void)
 {
@@ -204,7 +214,7 @@ int main(int argc, char **argv)
 	} ways[] = {
 		{ "plain", plain }, { "leave", leave }, { "die", die }, { "exec", overwrite },
 		{ "threads", threads }, { "storm", storm }, { "make", make }, { "ask", ask },
-		{ "less", less }, { "mangled", mangled },
+		{ "less", less }, { "mangled", mangled }, { "rest", rest },
 	};
 
 	if (argc < 3)

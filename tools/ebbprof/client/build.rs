@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Says how programs are linked to libebbprof: where `make install-ebbprof` has put it.
+
+use std::env;
+
+fn main() {
+    println!("cargo:rerun-if-env-changed=EBBPROF_LIB_DIR");
+    if let Ok(folder) = env::var("EBBPROF_LIB_DIR") {
+        println!("cargo:rustc-link-search=native={folder}");
+    }
+    let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    if features.split(',').any(|feature| feature == "crt-static") {
+        println!("cargo:rustc-link-lib=static:-bundle=ebbprof");
+        // Of this crate's own examples; other programs say it themselves.
+        println!("cargo:rustc-link-arg-examples=-Wl,--wrap=pthread_create");
+    } else {
+        println!("cargo:rustc-link-lib=ebbprof");
+    }
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ebbprof collect`: writes the samples of a program that records itself. `ebbprof_start` of
+//! libebbprof runs it (`tools/libebbprof/src/collector.rs`), nobody else does.
+
+use std::fs;
+use std::fs::File;
+use std::io;
+use std::io::Read;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::fd::FromRawFd;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::Failure;
+use crate::clock::Clock;
+use crate::memory::Memory;
+use crate::perfdata::Event;
+use crate::perfdata::Writer;
+use crate::processes::Processes;
+use crate::record::LOOK;
+use crate::record::PAUSE;
+
+/// What it is given: a socket for requests, and the memory.
+const SOCKET: i32 = 3;
+const MEMORY: i32 = 4;
+
+/// Requests and answers, as the library has them; the second byte of an answer is an errno.
+const DUMP: u8 = b'd';
+const DONE: [u8; 2] = [0, 0];
+const FAILED: u8 = 1;
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The program
+    process: u32,
+    /// File to write
+    output: PathBuf,
+}
+
+/// What the program wants.
+enum Wanted {
+    Nothing,
+    Dump,
+    /// It has asked for it, or it is no more.
+    End,
+}
+
+/// The program, as this process sees it.
+struct Program {
+    socket: File,
+    /// Readable once it has ended: its children may have its socket, too.
+    process: OwnedFd,
+}
+
+impl Program {
+    /// Waits at most `milliseconds`.
+    fn wait(&mut self, milliseconds: i32) -> io::Result<Wanted> {
+        let entry = |fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let mut fds = [
+            entry(self.socket.as_raw_fd()),
+            entry(self.process.as_raw_fd()),
+        ];
+        // SAFETY: an array of two.
+        match unsafe { libc::poll(fds.as_mut_ptr(), 2, milliseconds) } {
+            -1 => return Err(io::Error::last_os_error()),
+            0 => return Ok(Wanted::Nothing),
+            _ => {}
+        }
+        let mut request = [0];
+        let asked = fds[0].revents & libc::POLLIN != 0 && self.socket.read(&mut request)? == 1;
+        Ok(match asked && request[0] == DUMP {
+            true => Wanted::Dump,
+            false => Wanted::End,
+        })
+    }
+
+    fn answer(&mut self, result: &Result<(), Failure>) {
+        let answer = match result {
+            Ok(()) => DONE,
+            Err(error) => {
+                let error = error.downcast_ref::<io::Error>();
+                let errno = error.and_then(io::Error::raw_os_error);
+                // CAST: of Linux, below 134.
+                [FAILED, errno.unwrap_or(libc::EIO) as u8]
+            }
+        };
+        // If nobody is there, nobody wants to know.
+        let _ = self.socket.write_all(&answer);
+    }
+}
+
+/// Runs until the program has ended the recording, or itself.
+pub fn run(options: &Options) -> Result<(), Failure> {
+    // SAFETY: without pointers.
+    let process = unsafe { libc::syscall(libc::SYS_pidfd_open, options.process, 0) };
+    if process < 0 {
+        return Err(io::Error::last_os_error().into());
+    }
+    // CAST: a descriptor.
+    // SAFETY: just opened; the other two are this process' from its start.
+    let (process, socket, memory) = unsafe {
+        (
+            OwnedFd::from_raw_fd(process as i32),
+            File::from_raw_fd(SOCKET),
+            File::from_raw_fd(MEMORY),
+        )
+    };
+    let mut program = Program { socket, process };
+    let begun = Memory::of_program(memory).and_then(|memory| {
+        let control = memory.control();
+        let event = Event::new(&memory.event(), control.period, control.frames != 0, None);
+        Ok((Writer::new(&options.output, event)?, memory))
+    });
+    let (writer, memory) = match begun {
+        Ok(begun) => begun,
+        Err(error) => {
+            program.answer(&Err(error));
+            return Ok(());
+        }
+    };
+    program.answer(&Ok(()));
+    let mut processes = Processes::new(&memory, Clock::new()?, writer);
+    let line = fs::read(format!("/proc/{}/cmdline", options.process)).unwrap_or_default();
+    let words = line.split_inclusive(|&byte| byte == 0);
+    let command: Vec<_> = words
+        .map(|word| String::from_utf8_lossy(word.strip_suffix(b"\0").unwrap_or(word)).into())
+        .collect();
+    let done = collect(&mut processes, &mut program, &command);
+    memory.control().stop.store(1, Relaxed);
+    if done.is_err() {
+        // Told when it asks for something.
+        let _ = program.wait(-1);
+    }
+    program.answer(&done);
+    Ok(())
+}
+
+/// Drains the rings until the end.
+fn collect(
+    processes: &mut Processes<'_>,
+    program: &mut Program,
+    command: &[String],
+) -> Result<(), Failure> {
+    // CAST: some milliseconds.
+    let pause = PAUSE.as_millis() as i32;
+    let (mut pauses, mut filled) = (0_u32, 0.0);
+    loop {
+        let wanted = program.wait(if filled < 0.25 { pause } else { 0 })?;
+        filled = processes.drain()?;
+        match wanted {
+            Wanted::Nothing => {}
+            Wanted::Dump => {
+                let done = processes.writer.complete(command);
+                program.answer(&done.map_err(Failure::from));
+            }
+            Wanted::End => {
+                processes.drain_dead()?;
+                return Ok(processes.writer.complete(command)?);
+            }
+        }
+        pauses = pauses.wrapping_add(1);
+        if pauses.is_multiple_of(LOOK) {
+            processes.drain_dead()?;
+            processes.resume_evicted();
+        }
+    }
+}

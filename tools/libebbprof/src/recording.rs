@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A recording that the program itself begins and ends, by the functions of `ebbprof.h`.
+//!
+//! The memory is made with the first one, and stays: an EBB handler of another thread may be in
+//! its middle when the recording ends. For the same reason a thread keeps its slot. Another
+//! process, `ebbprof collect`, reads the rings and writes the file (`collector.rs`).
+
+use core::ffi::CStr;
+use core::ffi::c_int;
+use core::sync::atomic::AtomicBool;
+use core::sync::atomic::AtomicI32;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::Release;
+
+use ebb::Error;
+use ebbprof_ring::Control;
+use ebbprof_ring::PARKED;
+use ebbprof_ring::PROGRAM;
+use ebbprof_ring::THREAD;
+
+use crate::collector;
+use crate::collector::Collector;
+use crate::collector::DUMP;
+use crate::collector::STOP;
+use crate::memory;
+use crate::memory::Wanted;
+use crate::process;
+use crate::sessions;
+use crate::sessions::Sessions;
+use crate::sessions::State;
+use crate::thread;
+
+/// Words of a thread's ring: 1 MiB.
+const RING: u64 = 1 << 17;
+
+/// The process that records itself, or 0.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// The memory's descriptor, plus 1; 0: not made yet.
+static MEMORY: AtomicI32 = AtomicI32::new(0);
+/// Whether a thread changes the recording.
+static BUSY: AtomicBool = AtomicBool::new(false);
+
+/// Holds off other threads that would change the recording.
+struct Change;
+
+impl Change {
+    fn begin() -> Result<Self, Error> {
+        (BUSY.compare_exchange(false, true, Relaxed, Relaxed))
+            .map(|_| Self)
+            .map_err(|_| refused(libc::EBUSY, "another thread starts or ends the recording"))
+    }
+
+    /// Of a recording that this process has started.
+    fn of_recording() -> Result<Self, Error> {
+        let change = Self::begin()?;
+        match sessions::state() {
+            State::Idle => Err(refused(libc::ESRCH, "nothing is recorded")),
+            State::Preloaded => Err(by_ebbprof()),
+            _ if PROCESS.load(Relaxed) != process_id() => {
+                Err(refused(libc::ESRCH, "a parent process records"))
+            }
+            _ => Ok(change),
+        }
+    }
+}
+
+impl Drop for Change {
+    fn drop(&mut self) {
+        BUSY.store(false, Relaxed);
+    }
+}
+
+pub(crate) fn refused(errno: c_int, rule: &'static str) -> Error {
+    Error::System {
+        what: "ebbprof",
+        errno,
+        rule: Some(rule),
+    }
+}
+
+fn by_ebbprof() -> Error {
+    refused(libc::EBUSY, "ebbprof record profiles the program already")
+}
+
+fn process_id() -> c_int {
+    // SAFETY: asks for a number.
+    unsafe { libc::getpid() }
+}
+
+/// Has the calling thread sampled, and those that begin from now on.
+pub(crate) fn start(file: &CStr, wanted: &Wanted<'_>) -> Result<(), Error> {
+    let _change = Change::begin()?;
+    match sessions::state() {
+        State::Idle => {}
+        State::Preloaded => return Err(by_ebbprof()),
+        _ => return Err(refused(libc::EBUSY, "a recording is going on")),
+    }
+    let control = prepare(wanted)?;
+    // What refuses the event is told before there is a file.
+    thread::open_wanted(control)?.close();
+    let collector = Collector::start(MEMORY.load(Relaxed) - 1, file)?;
+    collector::set(collector);
+    PROCESS.store(process_id(), Relaxed);
+    sessions::set_state(State::Running);
+    thread::begin(control, PROGRAM).inspect_err(|_| {
+        let _ = close();
+    })
+}
+
+/// The memory, with what is wanted.
+fn prepare(wanted: &Wanted<'_>) -> Result<&'static Control, Error> {
+    if MEMORY.load(Relaxed) == 0 {
+        let fd = memory::create(RING)
+            .map_err(|errno| refused(errno, "no memory could be had for the samples"))?;
+        MEMORY.store(fd + 1, Relaxed);
+        // SAFETY: the function lives as long as the program.
+        if !process::watch() || unsafe { libc::atexit(end) } != 0 {
+            return Err(refused(libc::EAGAIN, "the C library has no more room"));
+        }
+    }
+    // SAFETY: made above or before; nothing is recorded.
+    unsafe { memory::begin(wanted) };
+    memory::control().ok_or(refused(libc::ENOMEM, "there is no memory"))
+}
+
+/// Has the calling thread sampled too, which was there before.
+pub(crate) fn sample_thread() -> Result<(), Error> {
+    match memory::control().filter(|_| sessions::state() != State::Idle) {
+        None => Err(refused(libc::ESRCH, "nothing is recorded")),
+        Some(_) if thread::is_sampled() => Ok(()),
+        Some(control) => thread::begin(control, THREAD),
+    }
+}
+
+/// Takes no samples for a while, or takes them again.
+pub(crate) fn set_paused(paused: bool) -> Result<(), Error> {
+    let _change = Change::of_recording()?;
+    let list = Sessions::lock();
+    sessions::set_state(if paused {
+        State::Paused
+    } else {
+        State::Running
+    });
+    list.each(|sampled| {
+        if let Some(session) = &sampled.session {
+            sessions::set_paused(session, paused);
+        }
+    });
+    Ok(())
+}
+
+/// Has the file complete with what was sampled up to now.
+pub(crate) fn dump() -> Result<(), Error> {
+    let _change = Change::of_recording()?;
+    thread::write_maps();
+    collector::ask(DUMP)
+}
+
+/// Ends the recording; its file is complete.
+pub(crate) fn stop() -> Result<(), Error> {
+    let _change = Change::of_recording()?;
+    close()
+}
+
+fn close() -> Result<(), Error> {
+    // Objects may have been loaded since it began.
+    thread::write_maps();
+    let list = Sessions::lock();
+    sessions::set_state(State::Idle);
+    list.each(|sampled| drop(sampled.session.take()));
+    drop(list);
+    let asked = collector::ask(STOP);
+    collector::end();
+    if let Some(control) = memory::control() {
+        // Of children, which have it in their own memory, no more samples are wanted.
+        control.stop.store(1, Relaxed);
+        let list = Sessions::lock();
+        list.each(|sampled| control.states[sampled.number].store(PARKED, Release));
+        list.clear();
+    }
+    asked
+}
+
+/// In the child of a fork no other thread changes anything.
+pub(crate) fn forget_changes() {
+    BUSY.store(false, Relaxed);
+}
+
+/// The program ends.
+extern "C" fn end() {
+    if let Ok(_change) = Change::of_recording() {
+        let _ = close();
+    }
+}

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The sampled threads of this process, for who pauses or ends the sampling of all of them.
+
+use core::cell::UnsafeCell;
+use core::ptr;
+use core::sync::atomic::AtomicPtr;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::Release;
+
+use ebb::Session;
+
+use crate::thread::Sampled;
+
+/// What the process does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// It is not sampled.
+    Idle = 0,
+    /// It is, as `ebbprof record` has preloaded this library.
+    Preloaded = 1,
+    /// It has itself sampled.
+    Running = 2,
+    /// The same, but no sample is taken for now.
+    Paused = 3,
+}
+
+static STATE: AtomicU32 = AtomicU32::new(State::Idle as u32);
+
+pub(crate) fn state() -> State {
+    match STATE.load(Acquire) {
+        0 => State::Idle,
+        1 => State::Preloaded,
+        2 => State::Running,
+        _ => State::Paused,
+    }
+}
+
+pub(crate) fn set_state(state: State) {
+    STATE.store(state as u32, Release);
+}
+
+/// The lock of the list, and of closing what is in it.
+struct Lock(UnsafeCell<libc::pthread_mutex_t>);
+
+// SAFETY: it is for all threads.
+unsafe impl Sync for Lock {}
+
+static LOCK: Lock = Lock(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
+static FIRST: AtomicPtr<Sampled> = AtomicPtr::new(ptr::null_mut());
+
+/// The list, as long as it is locked.
+pub(crate) struct Sessions(());
+
+impl Sessions {
+    pub(crate) fn lock() -> Self {
+        // SAFETY: initialised, and no thread that holds it comes here.
+        unsafe { libc::pthread_mutex_lock(LOCK.0.get()) };
+        Self(())
+    }
+
+    /// Of a thread that has it locked.
+    ///
+    /// # Safety
+    ///
+    /// This is one, and unlocks it once.
+    pub(crate) unsafe fn locked() -> Self {
+        Self(())
+    }
+
+    /// Takes in the calling thread's.
+    ///
+    /// # Safety
+    ///
+    /// `sampled` lives until [`remove`](Self::remove).
+    pub(crate) unsafe fn add(&self, sampled: *mut Sampled) {
+        // SAFETY: the caller's contract; whoever else looks has the lock.
+        unsafe { (*sampled).next = FIRST.load(Relaxed) };
+        FIRST.store(sampled, Relaxed);
+    }
+
+    pub(crate) fn remove(&self, sampled: *mut Sampled) {
+        let mut link = FIRST.as_ptr();
+        // SAFETY: what is in the list lives.
+        unsafe {
+            while !(*link).is_null() {
+                if *link == sampled {
+                    *link = (*sampled).next;
+                    return;
+                }
+                link = &raw mut (**link).next;
+            }
+        }
+    }
+
+    /// Nothing is in it: in the child of a fork, which has none of its parent's threads.
+    pub(crate) fn clear(&self) {
+        FIRST.store(ptr::null_mut(), Relaxed);
+    }
+
+    pub(crate) fn each(&self, mut action: impl FnMut(&mut Sampled)) {
+        let mut sampled = FIRST.load(Relaxed);
+        // SAFETY: what is in the list lives, and whoever else looks has the lock.
+        while let Some(this) = unsafe { sampled.as_mut() } {
+            sampled = this.next;
+            action(this);
+        }
+    }
+}
+
+impl Drop for Sessions {
+    fn drop(&mut self) {
+        // SAFETY: this thread has locked it.
+        unsafe { libc::pthread_mutex_unlock(LOCK.0.get()) };
+    }
+}
+
+/// A fork's child must not find it locked by a thread that it does not have.
+pub(crate) extern "C" fn lock_for_fork() {
+    core::mem::forget(Sessions::lock());
+}
+
+/// In the parent and in the child.
+pub(crate) extern "C" fn unlock_after_fork() {
+    drop(Sessions(()));
+}
+
+/// Has the events of a session off the PMU, or on it again. Unlike the session's own functions
+/// these may come from different threads.
+pub(crate) fn set_paused(session: &Session, paused: bool) {
+    /// `PERF_EVENT_IOC_ENABLE` and `PERF_EVENT_IOC_DISABLE`.
+    const ENABLE: libc::c_ulong = 0x2000_2400;
+    const DISABLE: libc::c_ulong = 0x2000_2401;
+    let request = if paused { DISABLE } else { ENABLE };
+    // SAFETY: without pointers.
+    unsafe { libc::ioctl(session.descriptor(), request as libc::Ioctl, 0) };
+}

@@ -1,0 +1,134 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# The branches of ebbprof's samples, of a program whose calls are known. QEMU records branches for
+# POWER10 and later.
+#
+# Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
+
+# The tests are called by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
+
+# sampled OPTION...: records ebbprof_calls.
+sampled() {
+	must ebbprof record -c 1009 -m 4096 -o "$work/data" "$@" ebbprof_calls 4000
+	must perf script -i "$work/data" -F ip,brstack >"$work/script"
+	must perf script -i "$work/data" -F brstacksym >"$work/names"
+	[ "$(grep -c / "$work/script")" -ge 100 ] || fail "no samples with branches"
+}
+
+# pairs FILE: caller and callee of each branch in perf's list, of functions that have names.
+pairs() {
+	tr ' ' '\n' <"$1" | awk -F / '/\// { sub(/\+.*/, "", $1); sub(/\+.*/, "", $2); print $1, $2 }' | sort -u
+}
+
+# Calls of main and of what it calls; that of fifth() is by a stub without a name.
+calls='framed leaf
+library [unknown]
+main outer
+outer framed
+outer library
+outer tail
+outer variable
+variable leaf'
+
+# perf's own record has the same calls.
+calls_are_the_programs() {
+	sampled -b call
+	pairs "$work/names" | grep -E '^(framed|library|main|outer|tail|variable|leaf) ' >"$work/pairs"
+	cat "$work/pairs"
+	sed -E 's/ .*(plt_call|unknown).*/ [unknown]/' "$work/pairs" | grep -v '^main \[unknown\]' >"$work/found"
+	echo "$calls" | must diff - "$work/found"
+	must perf record -q -B -e cycles:u -c 20011 -j any_call,u -o "$work/perf.data" ebbprof_calls 40000
+	must perf script -i "$work/perf.data" -F brstacksym >"$work/by_perf"
+	head -n 3 "$work/by_perf"
+	pairs "$work/by_perf" | grep -E '^(framed|library|main|outer|tail|variable|leaf) ' | must diff - "$work/pairs"
+}
+
+# From the target of a branch to the next branch, and to the sample, no other is taken.
+branches_follow_each_other() {
+	sampled -b any
+	awk '
+		function number(text,   n, i) {
+			n = 0
+			text = tolower(text)
+			sub(/^0x/, "", text)
+			for (i = 1; i <= length(text); i++)
+				n = n * 16 + index("0123456789abcdef", substr(text, i, 1)) - 1
+			return n
+		}
+		{
+			next_one = number($1)
+			for (i = 2; i <= NF; i++) {
+				split($i, part, "/")
+				to = number(part[2])
+				all++
+				if (to == 0) unknown++
+				else if (to > next_one || next_one - to > 4096) gaps++
+				next_one = number(part[1])
+			}
+		}
+		END {
+			print all, "branches,", gaps + 0, "gaps,", unknown + 0, "without a target"
+			exit(!(all > 10000 && gaps < all / 200 && unknown == 0))
+		}
+	' "$work/script" || fail "no ways through the program"
+}
+
+# The only conditional branches that are taken in these functions are the loops'.
+conditional_ones() {
+	sampled -b cond
+	pairs "$work/names" | grep -E '^(fifth|main) ' >"$work/pairs"
+	cat "$work/pairs"
+	printf 'fifth fifth\nmain main\n' | must diff - "$work/pairs"
+	! pairs "$work/names" | grep -E '^(framed|leaf|tail|outer|library) ' || fail "others than conditional ones"
+}
+
+# Those that have a call's target in a register, or return by one, have their targets.
+indirect_ones() {
+	sampled -b ind_call
+	pairs "$work/names" >"$work/pairs"
+	cat "$work/pairs"
+	must grep -q '^leaf framed$' "$work/pairs"
+	! grep -q '^main outer$' "$work/pairs" || fail "a direct call"
+}
+
+# With callers both are there, as without.
+callers_stay() {
+	sampled -g -b call
+	must ebbprof collapsed "$work/data" -o "$work/collapsed"
+	must grep -q ';main;outer;framed;leaf ' "$work/collapsed"
+	pairs "$work/names" | must grep -q '^framed leaf$'
+	# perf has the same files without branches.
+	must perf report -i "$work/data" --no-branch-stack --no-children -g none --stdio -F sample,sym >"$work/perf"
+	must ebbprof report "$work/data" -o "$work/report"
+	[ "$(awk '$3 == "leaf" { print $1 }' "$work/perf")" = "$(awk '$6 == "leaf" { print $5 }' "$work/report")" ] ||
+		fail "perf finds another number"
+}
+
+without_bhrb_it_is_told() {
+	for filter in any call; do
+		status=0
+		ebbprof record -b "$filter" -o "$work/none" ebbprof_calls 1 >"$work/said" 2>&1 || status=$?
+		cat "$work/said"
+		[ "$status" -eq 125 ] || fail "status $status"
+		must grep -q 'this machine records no branches' "$work/said"
+	done
+	for filter in cond ind_call; do
+		status=0
+		ebbprof record -b "$filter" -o "$work/none" ebbprof_calls 1 >"$work/said" 2>&1 || status=$?
+		cat "$work/said"
+		[ "$status" -eq 125 ] || fail "status $status"
+		must grep -q 'this processor records any or call branches only' "$work/said"
+	done
+	[ ! -e "$work/none" ] || fail "it has left a file"
+}
+
+command -v perf >/dev/null || skip_all "there is no perf tool"
+[ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
+if grep -q '^cpu.*POWER[89]' /proc/cpuinfo; then
+	run_tests without_bhrb_it_is_told
+else
+	run_tests calls_are_the_programs branches_follow_each_other conditional_ones indirect_ones callers_stay
+fi

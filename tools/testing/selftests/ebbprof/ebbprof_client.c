@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A program that profiles parts of itself by libebbprof. Of each pass half() has 5000
+ * instructions, three_tenths() 3000.
+ *
+ * usage: ebbprof_client WAY FILE PASSES
+ *
+ * WAY is one of those at the end of this file.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ebbprof.h>
+
+#include "ebbprof_work.h"
+
+#define PERIOD 1009
+
+static const char *file;
+static unsigned long passes;
+
+WORK(half)
+WORK(three_tenths)
+
+static void do_half(void)
+{
+	for (unsigned long n = 0; n < passes; n++)
+		half(500);
+}
+
+static void do_three_tenths(void)
+{
+	for (unsigned long n = 0; n < passes; n++)
+		three_tenths(300);
+}
+
+/* Says why a call has failed, if it has. */
+static void must(int status, const char *what)
+{
+	char reason[256];
+
+	if (!status)
+		return;
+	printf("%s: %s: %s\n", what, strerror(errno), ebbprof_strerror(reason, sizeof(reason)));
+	exit(1);
+}
+
+static void start(void)
+{
+	must(ebbprof_start(file, "cycles", PERIOD, EBBPROF_CALLERS), "start");
+}
+
+/* Of what is before, in a pause, and behind, there is no sample. */
+static void parts(void)
+{
+	do_three_tenths();
+	start();
+	do_half();
+	must(ebbprof_pause(), "pause");
+	do_three_tenths();
+	must(ebbprof_resume(), "resume");
+	do_half();
+	must(ebbprof_stop(), "stop");
+	do_three_tenths();
+}
+
+static sem_t started, done;
+
+static void *waits_and_joins(void *unused)
+{
+	sem_wait(&started);
+	must(ebbprof_sample_thread(), "sample_thread");
+	do_half();
+	sem_post(&done);
+	return unused;
+}
+
+static void *waits(void *unused)
+{
+	sem_wait(&started);
+	do_three_tenths();
+	sem_post(&done);
+	return unused;
+}
+
+static void *new_one(void *unused)
+{
+	do_half();
+	return unused;
+}
+
+/* Two threads were there before, one of which has itself sampled; two are new. */
+static void threads(void)
+{
+	pthread_t ids[4];
+
+	sem_init(&started, 0, 0);
+	sem_init(&done, 0, 0);
+	pthread_create(&ids[0], NULL, waits_and_joins, NULL);
+	pthread_create(&ids[1], NULL, waits, NULL);
+	start();
+	pthread_create(&ids[2], NULL, new_one, NULL);
+	pthread_create(&ids[3], NULL, new_one, NULL);
+	pthread_join(ids[2], NULL);
+	pthread_join(ids[3], NULL);
+	sem_post(&started);
+	sem_post(&started);
+	pthread_join(ids[0], NULL);
+	pthread_join(ids[1], NULL);
+	must(ebbprof_stop(), "stop");
+}
+
+static void *pauses(void *unused)
+{
+	must(ebbprof_pause(), "pause");
+	return unused;
+}
+
+static void *ends_it(void *unused)
+{
+	must(ebbprof_stop(), "stop");
+	return unused;
+}
+
+static void by_another(void *(*function)(void *))
+{
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, function, NULL) || pthread_join(id, NULL))
+		exit(1);
+}
+
+/* Another thread pauses and ends it. */
+static void others(void)
+{
+	start();
+	do_half();
+	by_another(pauses);
+	do_three_tenths();
+	must(ebbprof_resume(), "resume");
+	do_half();
+	by_another(ends_it);
+	do_three_tenths();
+}
+
+/* The file is read while the recording goes on. */
+static void dump(void)
+{
+	start();
+	do_half();
+	must(ebbprof_dump(), "dump");
+	puts("dumped");
+	fflush(stdout);
+	getchar();
+	do_half();
+	must(ebbprof_dump(), "dump");
+	do_half();
+	must(ebbprof_stop(), "stop");
+}
+
+/* Many recordings, one after the other, of which the last is looked at. */
+static void many(void)
+{
+	for (int n = 0; n < 5; n++) {
+		const char *event = n % 2 ? "instructions" : "0x3001e";
+
+		must(ebbprof_start(file, event, PERIOD + n, 0), "start");
+		do_three_tenths();
+		must(ebbprof_stop(), "stop");
+	}
+	start();
+	do_half();
+	must(ebbprof_stop(), "stop");
+}
+
+static void in_child(void)
+{
+	start();
+	do_half();
+	if (!fork()) {
+		do_half();
+		/* Not its own. */
+		_exit(!(ebbprof_stop() == -1 && errno == ESRCH));
+	}
+	int status;
+
+	wait(&status);
+	must(ebbprof_stop(), "stop");
+	exit(status);
+}
+
+static void forgets(void)
+{
+	start();
+	do_half();
+}
+
+static void killed(void)
+{
+	start();
+	do_half();
+	raise(SIGKILL);
+}
+
+static void executes(void)
+{
+	start();
+	do_half();
+	execl("/bin/busybox", "true", NULL);
+}
+
+static int children;
+
+static void on_child(int number)
+{
+	children += number == SIGCHLD;
+}
+
+/* Who writes the file is nobody's child, and has none of the program's descriptors. */
+static void alone(void)
+{
+	struct sigaction action = { .sa_handler = on_child, .sa_flags = SA_RESTART };
+	int pipes[2];
+	char byte;
+
+	if (pipe(pipes))
+		exit(1);
+	sigaction(SIGCHLD, &action, NULL);
+	start();
+	do_half();
+	close(pipes[1]);
+	if (read(pipes[0], &byte, 1) != 0)
+		exit(1);
+	if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD || children) {
+		printf("%d children have ended\n", children);
+		exit(1);
+	}
+	must(ebbprof_stop(), "stop");
+}
+
+static void refused(const char *what, int status, int wanted)
+{
+	char reason[256];
+
+	if (status != -1 || errno != wanted) {
+		printf("%s: %d, %s\n", what, status, strerror(errno));
+		exit(1);
+	}
+	printf("%s: %s\n", what, ebbprof_strerror(reason, sizeof(reason)));
+}
+
+static void refusals(void)
+{
+	refused("stop", ebbprof_stop(), ESRCH);
+	refused("pause", ebbprof_pause(), ESRCH);
+	refused("sample_thread", ebbprof_sample_thread(), ESRCH);
+	refused("event", ebbprof_start(file, "nonsense", 0, 0), ENOENT);
+	refused("period", ebbprof_start(file, NULL, 99, 0), EINVAL);
+	refused("flags", ebbprof_start(file, NULL, 0, 0x100), EINVAL);
+	refused("file", ebbprof_start("/nowhere/file", NULL, 0, 0), ENOENT);
+	setenv("PATH", "/nowhere", 1);
+	refused("program", ebbprof_start(file, NULL, 0, 0), ENOENT);
+}
+
+static void twice(void)
+{
+	start();
+	refused("start", ebbprof_start(file, NULL, 0, 0), EBUSY);
+	do_half();
+	must(ebbprof_stop(), "stop");
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} ways[] = {
+		{ "parts", parts }, { "threads", threads }, { "others", others },
+		{ "dump", dump }, { "many", many }, { "fork", in_child },
+		{ "forgets", forgets }, { "killed", killed }, { "executes", executes },
+		{ "alone", alone }, { "refusals", refusals }, { "twice", twice },
+	};
+
+	if (argc < 4)
+		return 2;
+	file = argv[2];
+	passes = strtoul(argv[3], NULL, 0);
+	for (size_t n = 0; n < sizeof(ways) / sizeof(*ways); n++) {
+		if (!strcmp(argv[1], ways[n].name)) {
+			ways[n].run();
+			return 0;
+		}
+	}
+	return 2;
+}

@@ -1,0 +1,168 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# Programs that profile parts of themselves by libebbprof: in C, dynamic and static, and in Rust.
+#
+# Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
+
+# The tests are called by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
+. "$(dirname "$0")/ebbprof_record.sh"
+
+# Its half() is 1982 samples.
+PASSES=400
+
+# client WAY [STATUS]: runs the program, which ends with this status.
+client() {
+	rm -f "$work/data"
+	status=0
+	"$program" "$1" "$work/data" "$PASSES" >"$work/said" || status=$?
+	cat "$work/said"
+	[ "$status" -eq "${2-0}" ] || fail "$program $1: status $status"
+}
+
+# has TIMES [FUNCTION]: the file has so many times the samples of PASSES, and none of
+# three_tenths(); perf finds as many.
+has() {
+	must ebbprof report "$work/data" -o "$work/report"
+	cat "$work/report"
+	! grep three_tenths "$work/report" || fail "samples of what is not to be sampled"
+	awk -v wanted="$(($1 * PASSES * 5000 / PERIOD))" -v less="$less" -v around="$around" '
+		$6 == "half" { found = $5 }
+		END { exit(!(found >= wanted * (1 - less) - 1 && found <= wanted * (1 + around) + 1)) }
+	' "$work/report" || fail "not $1 times half()"
+	must perf report -i "$work/data" --no-children -g none --stdio -F sample,sym >"$work/perf"
+	[ "$(awk '$3 == "half" { print $1 }' "$work/perf")" = "$(awk '$6 == "half" { print $5 }' "$work/report")" ] ||
+		fail "perf finds another number"
+}
+
+# each FUNCTION: calls it with each client.
+each() {
+	for program in ebbprof_client ebbprof_client_static; do
+		"$@"
+	done
+}
+
+parts_() {
+	client parts
+	has 2
+	must ebbprof collapsed "$work/data" -o "$work/collapsed"
+	must grep -Eq ';main;parts;do_half;half [0-9]+$' "$work/collapsed"
+	must perf script -i "$work/data" --show-mmap-events -F comm,ip,sym >"$work/script"
+	must grep -q "PERF_RECORD_MMAP2.*/$program" "$work/script"
+}
+parts_are_sampled() {
+	each parts_
+}
+
+threads_() {
+	client threads
+	has 3
+	must ebbprof report --by thread "$work/data" -o "$work/report"
+	[ "$(grep -c "$(echo "$program" | cut -c 1-15)" "$work/report")" -ge 3 ] || fail "not three threads"
+}
+threads_are_sampled() {
+	each threads_
+}
+
+others_() {
+	client others
+	has 2
+}
+another_thread_pauses_and_ends() {
+	each others_
+}
+
+dumped_file_is_complete() {
+	program=ebbprof_client
+	mkfifo "$work/asked" "$work/told"
+	"$program" dump "$work/data" "$PASSES" <"$work/asked" >"$work/told" &
+	dumper=$!
+	exec 8>"$work/asked" 7<"$work/told"
+	read -r line <&7
+	[ "$line" = dumped ] || {
+		wait "$dumper"
+		fail "no dump: $line: $?"
+	}
+	has 1
+	echo >&8
+	must wait "$dumper"
+	exec 7<&- 8>&-
+	has 3
+}
+
+many_() {
+	client many
+	has 1
+}
+recordings_follow_each_other() {
+	each many_
+}
+
+child_is_sampled() {
+	program=ebbprof_client client fork
+	has 2
+}
+
+# Without a stop the file is complete at the end all the same; after a kill soon.
+ends_are_noticed() {
+	for program in ebbprof_client ebbprof_client_static; do
+		client forgets
+		has 1
+		for way in 'killed 137' 'executes 0'; do
+			# shellcheck disable=SC2086 # two words
+			client $way
+			tries=0
+			while pidof ebbprof; do
+				tries=$((tries + 1))
+				[ "$tries" -le 100 ] || fail "ebbprof does not end"
+				sleep 0.1
+			done
+			has 1
+		done
+	done
+}
+
+nobody_notices() {
+	program=ebbprof_client client alone
+	has 1
+}
+
+refusals_have_reasons() {
+	for program in ebbprof_client ebbprof_client_static; do
+		client refusals
+		must grep -q '^event: the PMU has no event of this name' "$work/said"
+		must grep -q '^program: ebbprof cannot be run' "$work/said"
+		[ ! -e "$work/data" ] || fail "a refusal has left a file"
+		client twice
+		has 1
+	done
+	# One recording is enough.
+	ebbprof record -o "$work/other" ebbprof_client twice "$work/data" 1 >"$work/said" 2>&1 || status=$?
+	must grep -q 'start: .*ebbprof record profiles the program already' "$work/said"
+}
+
+rust_is_served() {
+	must ebbprof_parts "$work/data"
+	must ebbprof report "$work/data" -o "$work/report"
+	cat "$work/report"
+	must grep -q 'ebbprof_parts::wanted' "$work/report"
+	! grep unwanted "$work/report" || fail "samples of what is not to be sampled"
+	must ebbprof report --by thread "$work/data" -o "$work/report"
+	[ "$(grep -c ebbprof_parts "$work/report")" -eq 2 ] || fail "not two threads"
+	must perf report -i "$work/data" --no-children -g none --stdio -F sample,sym >"$work/perf"
+	# It may leave the name as it is in the file.
+	must grep -Eq 'ebbprof_parts(::|6)wanted' "$work/perf"
+}
+
+example_of_the_page_works() {
+	(cd "$work" && must ebbprof_example)
+	must ebbprof report "$work/sum.data" -o "$work/report"
+	must grep -q ' sum  *ebbprof_example' "$work/report"
+}
+
+command -v perf >/dev/null || skip_all "there is no perf tool"
+[ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
+run_tests parts_are_sampled threads_are_sampled another_thread_pauses_and_ends dumped_file_is_complete \
+	recordings_follow_each_other child_is_sampled ends_are_noticed nobody_notices \
+	refusals_have_reasons rust_is_served example_of_the_page_works
