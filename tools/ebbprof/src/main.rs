@@ -16,6 +16,7 @@ mod completion;
 mod eviction;
 mod help;
 mod image;
+mod mappings;
 mod memory;
 mod perfdata;
 mod pprof;

@@ -199,8 +199,9 @@ impl SlotView<'_> {
         self.slot.written.head.load(Relaxed)
     }
 
-    /// The process' executable mappings, if their version is not `known`; and the version.
-    pub fn maps(&self, known: u32) -> Option<(u32, String)> {
+    /// The process' executable mappings, if their version is not `known`; the version, and the time
+    /// base when they were looked at.
+    pub fn maps(&self, known: u32) -> Option<(u32, u64, String)> {
         let version: &AtomicU32 = &self.slot.maps_version;
         let before = version.load(Acquire);
         if before == known || !before.is_multiple_of(2) {
@@ -208,7 +209,13 @@ impl SlotView<'_> {
         }
         let length = self.slot.maps_length.load(Acquire) as usize;
         let maps = copy(&raw const self.slot.maps, length);
-        (version.load(Acquire) == before).then(|| (before, text(&maps)))
+        let time = self.slot.maps_time.load(Relaxed);
+        (version.load(Acquire) == before).then(|| (before, time, text(&maps)))
+    }
+
+    /// Tells the program that this version was read, and its samples.
+    pub fn maps_are_read(&self, version: u32) {
+        self.slot.maps_read.store(version, Release);
     }
 
     /// How full the ring is, 0 to 1.

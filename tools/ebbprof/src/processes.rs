@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-use std::time::Instant;
 
 use ebbprof_ring as ring;
 
@@ -19,15 +17,13 @@ use crate::clock::Clock;
 use crate::clock::time_base;
 use crate::eviction;
 use crate::eviction::Evictions;
+use crate::mappings::Process;
+use crate::mappings::Snapshot;
 use crate::memory::Memory;
 use crate::perfdata::Branch;
 use crate::perfdata::BuildIds;
-use crate::perfdata::Mapping;
 use crate::perfdata::Thread;
 use crate::perfdata::Writer;
-
-/// A process whose mappings do not have an address is asked at most so often.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A thread that has a slot.
 struct Sampled {
@@ -39,39 +35,14 @@ struct Sampled {
     evictions: Evictions,
 }
 
-#[derive(Default)]
-struct Process {
-    /// Its executable mappings, by address.
-    maps: BTreeMap<u64, Mapping>,
-    looked: Option<Instant>,
-}
-
-impl Process {
-    fn find(&self, address: u64) -> Option<&Mapping> {
-        let (_, mapping) = self.maps.range(..=address).next_back()?;
-        (address < mapping.end).then_some(mapping)
-    }
-
-    /// Takes a mapping in, in place of what it covers; tells whether it is new.
-    fn add(&mut self, mapping: &Mapping) -> bool {
-        if self.maps.get(&mapping.start) == Some(mapping) {
-            return false;
-        }
-        self.maps
-            .retain(|_, old| old.end <= mapping.start || mapping.end <= old.start);
-        self.maps.insert(mapping.start, mapping.clone());
-        true
-    }
-}
-
 /// What is recorded.
 pub struct Processes<'a> {
     pub memory: &'a Memory,
     pub clock: Clock,
     pub writer: Writer,
     slots: Vec<Option<Sampled>>,
-    processes: HashMap<u32, Process>,
-    build_ids: BuildIds,
+    pub(super) processes: HashMap<u32, Process>,
+    pub(super) build_ids: BuildIds,
     callers: Callers,
     code: Code,
     samples: Vec<(u64, u64, Box<[u64]>)>,
@@ -106,22 +77,55 @@ impl<'a> Processes<'a> {
     /// Writes what there is; how full the fullest ring was.
     pub fn drain(&mut self) -> io::Result<f64> {
         let mut filled = 0.0_f64;
+        let mut present = Vec::new();
         for n in 0..self.memory.used() {
             let state = self.memory.state(n);
-            if state != ring::LIVE && state != ring::ENDED {
-                continue;
-            }
-            if self.is_of_before(n) {
-                continue;
-            }
-            filled = filled.max(self.memory.slot(n).filled());
-            self.drain_slot(n)?;
-            if state == ring::ENDED {
-                let end = self.memory.slot(n).end();
-                self.end(n, Some(end))?;
+            if (state == ring::LIVE || state == ring::ENDED) && !self.is_of_before(n) {
+                filled = filled.max(self.memory.slot(n).filled());
+                present.push((n, state));
             }
         }
+        let slots: Vec<_> = present.iter().map(|&(n, _)| n).collect();
+        self.drain_slots(&slots)?;
+        for (n, _) in present.iter().filter(|(_, state)| *state == ring::ENDED) {
+            let end = self.memory.slot(*n).end();
+            self.end(*n, Some(end))?;
+        }
         Ok(filled)
+    }
+
+    /// Writes what these have: first the mappings, in the order of time, as one that was closed since
+    /// has samples in any of the rings.
+    fn drain_slots(&mut self, slots: &[usize]) -> io::Result<()> {
+        let mut snapshots = Vec::new();
+        for &n in slots {
+            // An exec, of which the slot before is told first, has ended that.
+            if self.memory.state(n) == ring::FREE {
+                continue;
+            }
+            if self.slots[n].is_none() {
+                self.slots[n] = Some(self.begin(n)?);
+            }
+            if let Some(sampled) = &mut self.slots[n]
+                && let Some((version, time, text)) = self.memory.slot(n).maps(sampled.maps_version)
+            {
+                sampled.maps_version = version;
+                snapshots.push((time, n, version, Snapshot::new(sampled.thread, time, &text)));
+            }
+        }
+        snapshots.sort_by_key(|&(time, ..)| time);
+        for (.., snapshot) in &snapshots {
+            self.learn(snapshot)?;
+        }
+        for &n in slots {
+            self.drain_slot(n)?;
+        }
+        for (_, n, version, snapshot) in &snapshots {
+            let process = self.processes.entry(snapshot.thread.pid).or_default();
+            process.forget_others(snapshot);
+            self.memory.slot(*n).maps_are_read(*version);
+        }
+        Ok(())
     }
 
     /// Whether a slot is of an earlier recording of the same program: of a fork's child, which goes on
@@ -143,7 +147,7 @@ impl<'a> Processes<'a> {
                 continue;
             };
             if !is_alive(thread) {
-                self.drain_slot(n)?;
+                self.drain_slots(&[n])?;
                 self.end(n, Some(time_base()))?;
             }
         }
@@ -174,18 +178,11 @@ impl<'a> Processes<'a> {
     }
 
     fn drain_slot(&mut self, n: usize) -> io::Result<()> {
-        let mut sampled = match self.slots[n].take() {
-            Some(sampled) => sampled,
-            None => self.begin(n)?,
+        let Some(mut sampled) = self.slots[n].take() else {
+            return Ok(());
         };
         let slot = self.memory.slot(n);
         let thread = sampled.thread;
-        if let Some((version, text)) = slot.maps(sampled.maps_version) {
-            let begin = sampled.maps_version == 0;
-            let time = if begin { sampled.begin } else { time_base() };
-            sampled.maps_version = version;
-            self.add_maps(thread, time, &text)?;
-        }
         if let Some(reason) = slot.refusal().filter(|_| !sampled.refused) {
             sampled.refused = true;
             *self.refused.entry(reason).or_default() += 1;
@@ -195,7 +192,7 @@ impl<'a> Processes<'a> {
         for (base, address, words) in &samples {
             let process = self.processes.entry(thread.pid).or_default();
             if process.find(*address).is_none() {
-                self.look_again(thread, *base)?;
+                self.look_again(thread)?;
             }
             let time = self.clock.time(*base);
             let (entries, words) = self.parts(words);
@@ -272,7 +269,7 @@ impl<'a> Processes<'a> {
             self.writer.task(thread, parent, time, false)?;
         }
         if slot.origin() != ring::THREAD {
-            self.processes.insert(pid, Process::default());
+            self.processes.insert(pid, Process::new(begin));
         }
         let exec = slot.origin() == ring::PROGRAM;
         self.writer.comm(thread, time, &slot.name(), exec)?;
@@ -296,7 +293,7 @@ impl<'a> Processes<'a> {
                 continue;
             };
             let goes_on = old.thread == thread;
-            self.drain_slot(n)?;
+            self.drain_slots(&[n])?;
             self.end(n, (!goes_on).then_some(begin))?;
         }
         Ok(())
@@ -321,34 +318,6 @@ impl<'a> Processes<'a> {
                 .task(thread, parent, self.clock.time(end), true)?;
         }
         self.memory.free(n);
-        Ok(())
-    }
-
-    /// Asks the system for a process' mappings, for a sample that is in none.
-    fn look_again(&mut self, thread: Thread, base: u64) -> io::Result<()> {
-        let process = self.processes.entry(thread.pid).or_default();
-        let now = Instant::now();
-        if process.looked.is_some_and(|last| now - last < LOOK_AGAIN) {
-            return Ok(());
-        }
-        process.looked = Some(now);
-        match std::fs::read_to_string(format!("/proc/{}/maps", thread.pid)) {
-            // Before the sample.
-            Ok(text) => self.add_maps(thread, base - 1, &text),
-            // It has ended.
-            Err(_) => Ok(()),
-        }
-    }
-
-    fn add_maps(&mut self, thread: Thread, base: u64, text: &str) -> io::Result<()> {
-        let process = self.processes.entry(thread.pid).or_default();
-        for mapping in text.lines().filter_map(Mapping::parse) {
-            if process.add(&mapping) {
-                let build_id = self.build_ids.of(&mapping.path);
-                let time = self.clock.time(base);
-                self.writer.mapping(thread, time, &mapping, build_id)?;
-            }
-        }
         Ok(())
     }
 }

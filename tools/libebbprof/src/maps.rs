@@ -3,9 +3,12 @@
 //! have ended.
 
 use core::ptr;
+use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 use core::sync::atomic::fence;
 
+use ebb::spr;
 use ebbprof_ring::MAPS;
 use ebbprof_ring::Slot;
 
@@ -19,6 +22,8 @@ pub(crate) unsafe fn write(slot: *mut Slot) {
     let (version, length) = unsafe { (&(*slot).maps_version, &(*slot).maps_length) };
     version.fetch_add(1, Release);
     fence(Release);
+    // SAFETY: the time base is always readable; the caller's contract.
+    unsafe { (*slot).maps_time.store(spr::read::<{ spr::TB }>(), Relaxed) };
     // SAFETY: a field of the slot.
     let text = unsafe { &raw mut (*slot).maps }.cast::<u8>();
     // SAFETY: the field has the bytes.
@@ -26,6 +31,31 @@ pub(crate) unsafe fn write(slot: *mut Slot) {
     // CAST: at most `MAPS`.
     length.store(end as u32, Release);
     version.fetch_add(1, Release);
+}
+
+/// Copies them, and waits until `ebbprof` has read them, a tenth of a second at most.
+///
+/// # Safety
+///
+/// As [`write`].
+pub(crate) unsafe fn show(slot: *mut Slot) {
+    const MOST: u32 = 100;
+    let millisecond = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    };
+    // SAFETY: the caller's contract.
+    let (version, read) = unsafe {
+        write(slot);
+        ((*slot).maps_version.load(Relaxed), &(*slot).maps_read)
+    };
+    for _ in 0..MOST {
+        if read.load(Acquire) == version {
+            return;
+        }
+        // SAFETY: a time that lives.
+        unsafe { libc::nanosleep(&raw const millisecond, ptr::null_mut()) };
+    }
 }
 
 /// # Safety

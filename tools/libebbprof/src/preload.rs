@@ -2,6 +2,10 @@
 //! What `ebbprof record` has preloaded begins and ends with the program.
 
 use core::ffi::CStr;
+use core::ffi::c_int;
+use core::ffi::c_void;
+use core::mem::transmute;
+use core::sync::atomic::AtomicUsize;
 
 use ebbprof_ring::ALIGN;
 use ebbprof_ring::MAGIC;
@@ -45,6 +49,22 @@ extern "C" fn program_begins() {
 /// Objects may have been loaded since it began.
 extern "C" fn program_ends() {
     thread::write_maps();
+}
+
+/// The C library's. Of what it unmaps there are samples, perhaps, that `ebbprof` has not read yet.
+///
+/// # Safety
+///
+/// As the C library's.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    static REAL: AtomicUsize = AtomicUsize::new(0);
+    type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
+    thread::show_maps();
+    // SAFETY: null, or a function of that type.
+    let real = unsafe { transmute::<usize, Option<Close>>(process::next(&REAL, c"dlclose")) };
+    // SAFETY: the caller's contract.
+    real.map_or(-1, |real| unsafe { real(handle) })
 }
 
 /// Maps the memory at `path`; tells whether it could.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the C library has processes and threads begin.
 
+#[cfg(not(feature = "wrap"))]
+use core::ffi::CStr;
 use core::ffi::c_int;
 use core::ffi::c_void;
 use core::mem::transmute;
@@ -66,17 +68,22 @@ type Create = extern "C" fn(
 /// The C library's `pthread_create`: of the shared object, which has its name.
 #[cfg(not(feature = "wrap"))]
 fn real() -> Option<Create> {
-    /// Its address, or 0.
     static REAL: AtomicUsize = AtomicUsize::new(0);
-    let mut address = REAL.load(Relaxed);
+    // SAFETY: null, or a function of that type.
+    unsafe { transmute::<usize, Option<Create>>(next(&REAL, c"pthread_create")) }
+}
+
+/// The C library's function of this name: its address, which `known` keeps, or 0.
+#[cfg(not(feature = "wrap"))]
+pub(crate) fn next(known: &AtomicUsize, name: &CStr) -> usize {
+    let mut address = known.load(Relaxed);
     if address == 0 {
         // SAFETY: a string.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, c"pthread_create".as_ptr()) };
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
         address = found.expose_provenance();
-        REAL.store(address, Relaxed);
+        known.store(address, Relaxed);
     }
-    // SAFETY: null, or a function of that type.
-    unsafe { transmute::<usize, Option<Create>>(address) }
+    address
 }
 
 /// The same of a program that was linked with `--wrap=pthread_create`, as `ebbprof.pc` has it.

@@ -68,6 +68,17 @@ fn current() -> *mut Sampled {
     }
 }
 
+/// The same, and waits until `ebbprof` knows them.
+#[cfg(not(feature = "wrap"))]
+pub(crate) fn show_maps() {
+    // SAFETY: null, or of `begin` and this thread's.
+    let sampled = unsafe { current().as_ref() }.filter(|sampled| sampled.session.is_some());
+    if let Some(sampled) = sampled {
+        // SAFETY: the slot is this thread's.
+        unsafe { maps::show(sampled.slot) };
+    }
+}
+
 /// Takes the parent's sampling away from the child of a fork, which has inherited its memory. The
 /// list is locked.
 pub(crate) fn forget() {
@@ -224,6 +235,7 @@ unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
     unsafe {
         let s = &*slot;
         clear(s);
+        s.begin.store(spr::read::<{ spr::TB }>(), Relaxed);
         s.written.mask.store(control.ring - 1, Relaxed);
         s.written.frames.store(control.frames, Relaxed);
         let (stack, size) = if control.frames == 0 { (0, 0) } else { stack() };
@@ -246,19 +258,12 @@ unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
     }
 }
 
-/// The slot has no samples. They begin now.
+/// The slot has no samples.
 fn clear(slot: &Slot) {
-    for zero in [
-        &slot.written.head,
-        &slot.written.limit,
-        &slot.written.lost,
-        &slot.tail,
-    ] {
+    let written = &slot.written;
+    for zero in [&written.head, &written.limit, &written.lost, &slot.tail] {
         zero.store(0, Relaxed);
     }
-    // SAFETY: the time base is always readable.
-    let now = unsafe { spr::read::<{ spr::TB }>() };
-    slot.begin.store(now, Relaxed);
 }
 
 /// The calling thread's stack: its lowest address, and in how many bytes a frame may begin.

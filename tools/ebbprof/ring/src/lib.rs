@@ -150,6 +150,10 @@ pub struct Slot {
     pub event: AtomicU64,
     /// Odd while `maps` is being written, and another number afterwards.
     pub maps_version: AtomicU32,
+    /// The version that `ebbprof` has read, with all samples before it.
+    pub maps_read: AtomicU32,
+    /// The time base when they were looked at.
+    pub maps_time: AtomicU64,
     /// Length of `maps`.
     pub maps_length: AtomicU32,
     /// Why the thread could not be sampled.

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is mapped where in a process that is recorded, as far as it is known.
+//!
+//! The program tells it when it begins and ends, and before it closes a shared object. In between the
+//! system is asked, if a sample is in no mapping. A mapping that is new was not there when the process
+//! was looked at last: the file has it from then on, as it may be older than the samples in it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::time::Duration;
+use std::time::Instant;
+
+use crate::clock::time_base;
+use crate::perfdata::Mapping;
+use crate::perfdata::Thread;
+use crate::processes::Processes;
+
+/// A process whose mappings do not have an address is asked at most so often.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// All executable mappings of a process at a time.
+pub struct Snapshot {
+    pub thread: Thread,
+    /// The time base.
+    time: u64,
+    maps: Vec<Mapping>,
+}
+
+impl Snapshot {
+    /// Of lines of `/proc/PID/maps`.
+    pub fn new(thread: Thread, time: u64, text: &str) -> Self {
+        let maps = text.lines().filter_map(Mapping::parse).collect();
+        Self { thread, time, maps }
+    }
+}
+
+#[derive(Default)]
+pub struct Process {
+    /// Its executable mappings, by address.
+    maps: BTreeMap<u64, Mapping>,
+    /// The time base when it was looked at last.
+    seen: u64,
+    asked: Option<Instant>,
+}
+
+impl Process {
+    /// One that has begun at this time.
+    pub fn new(begin: u64) -> Self {
+        Self {
+            seen: begin,
+            ..Self::default()
+        }
+    }
+
+    pub fn find(&self, address: u64) -> Option<&Mapping> {
+        let (_, mapping) = self.maps.range(..=address).next_back()?;
+        (address < mapping.end).then_some(mapping)
+    }
+
+    /// Takes a mapping in, in place of what it covers, or of nothing if it is `old`; tells whether it
+    /// is new.
+    fn add(&mut self, mapping: &Mapping, old: bool) -> bool {
+        if self.maps.get(&mapping.start) == Some(mapping) {
+            return false;
+        }
+        let apart = |other: &Mapping| other.end <= mapping.start || mapping.end <= other.start;
+        if old && !self.maps.values().all(apart) {
+            return false;
+        }
+        self.maps.retain(|_, other| apart(other));
+        self.maps.insert(mapping.start, mapping.clone());
+        true
+    }
+
+    /// What a snapshot does not have is not mapped any more.
+    pub fn forget_others(&mut self, snapshot: &Snapshot) {
+        if snapshot.time >= self.seen {
+            let maps = &snapshot.maps;
+            self.maps.retain(|_, mapping| maps.contains(mapping));
+        }
+    }
+}
+
+impl Processes<'_> {
+    /// Takes in what is new of a snapshot, and writes it.
+    pub fn learn(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+        let process = self.processes.entry(snapshot.thread.pid).or_default();
+        let (since, old) = (process.seen, snapshot.time < process.seen);
+        process.seen = process.seen.max(snapshot.time);
+        for mapping in &snapshot.maps {
+            if process.add(mapping, old) {
+                let build_id = self.build_ids.of(&mapping.path);
+                let time = self.clock.time(since.min(snapshot.time));
+                self.writer
+                    .mapping(snapshot.thread, time, mapping, build_id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks the system for a process' mappings, for a sample that is in none.
+    pub fn look_again(&mut self, thread: Thread) -> io::Result<()> {
+        let process = self.processes.entry(thread.pid).or_default();
+        let now = Instant::now();
+        if process.asked.is_some_and(|last| now - last < LOOK_AGAIN) {
+            return Ok(());
+        }
+        process.asked = Some(now);
+        let time = time_base();
+        match fs::read_to_string(format!("/proc/{}/maps", thread.pid)) {
+            Ok(text) => {
+                let snapshot = Snapshot::new(thread, time, &text);
+                self.learn(&snapshot)
+            }
+            // It has ended.
+            Err(_) => Ok(()),
+        }
+    }
+}
