@@ -134,6 +134,7 @@ clippy: ## lint all Rust, with warnings as errors
 	@scripts/cargo tools clippy --all-targets -- -D warnings
 	@scripts/cargo libebb clippy -- -D warnings
 	@scripts/cargo libebbprof clippy -- -D warnings
+	@scripts/cargo libebbprof clippy --features wrap -- -D warnings
 
 .PHONY: fmt
 fmt: ## format all Rust

@@ -3,6 +3,7 @@
 //! have ended.
 
 use core::ptr;
+#[cfg(not(feature = "wrap"))]
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
@@ -38,6 +39,7 @@ pub(crate) unsafe fn write(slot: *mut Slot) {
 /// # Safety
 ///
 /// As [`write`].
+#[cfg(not(feature = "wrap"))]
 pub(crate) unsafe fn show(slot: *mut Slot) {
     const MOST: u32 = 100;
     let millisecond = libc::timespec {
