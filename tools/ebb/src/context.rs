@@ -197,7 +197,7 @@ impl EbbContext<'_> {
     /// Reads the BHRB into `entries`, the most recent first; see [`Branches`].
     ///
     /// Branches of the entry and the handler are not among them, but after
-    /// [`inject`](crate::inject): an alert clears MMCR0\[PMAE\], without which none is recorded.
+    /// [`inject`](crate::inject()): an alert clears MMCR0\[PMAE\], without which none is recorded.
     pub fn branches<'b>(&self, entries: &'b mut [u64]) -> Branches<'b> {
         Branches::read(entries)
     }
@@ -240,8 +240,8 @@ impl fmt::Debug for EbbContext<'_> {
     }
 }
 
-/// The address that `read` gives. The bits `valid` of SIER tell of a marked instruction only, as the
-/// kernel has it (`siar_valid()`).
+/// The address that `read` gives, if it is one. The bits `valid` of SIER tell of marked instructions
+/// only, as the kernel has it (`siar_valid()`).
 #[inline]
 fn sample(valid: u64, read: fn() -> u64) -> Option<u64> {
     /// MMCRA\[SE\] (bit 63): random sampling, of marked instructions.
