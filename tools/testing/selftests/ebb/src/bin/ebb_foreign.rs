@@ -157,6 +157,33 @@ fn target_is_unaware() -> Outcome {
     child.tell_and_join()
 }
 
+/// A target that is ready for EBBs before there is an event gets them without another look at
+/// BESCR, when its counter runs.
+fn target_is_ready() -> Outcome {
+    let mut child = Peer::spawn(|parent| {
+        session::install(session::count_only)?;
+        ebb::enable()?;
+        let ready = Bescr::GE | Bescr::PME;
+        check!(Bescr::read() == ready, "{:?}", Bescr::read());
+        parent.tell()?;
+        await_access()?;
+        // The counter is far from its overflow.
+        session::expect_none(50 * u64::from(PERIOD))?;
+        ebb::start(Pmc::Pmc1, PERIOD.into())?;
+        session::wait_for(100, PERIOD)?;
+        check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
+        check!(Bescr::read().has(ready), "{:?}", Bescr::read());
+        parent.tell()?;
+        parent.listen()?;
+        event_gone()
+    })?;
+    child.listen()?;
+    let event = put_on(child.pid())?;
+    child.listen()?;
+    event.close();
+    child.tell_and_join()
+}
+
 /// The target ends while it takes EBBs; the event remains, and is harmless.
 fn target_ends_first() -> Outcome {
     for round in 0..10 {
@@ -299,7 +326,7 @@ fn closed_from_another_cpu() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    permission, no_such_task, target_is_served, target_is_unaware, target_ends_first,
-    target_is_killed, opener_ends_first, close_drops_the_targets_alert, target_migrates,
-    closed_from_another_cpu,
+    permission, no_such_task, target_is_served, target_is_unaware, target_is_ready,
+    target_ends_first, target_is_killed, opener_ends_first, close_drops_the_targets_alert,
+    target_migrates, closed_from_another_cpu,
 }
