@@ -4,6 +4,7 @@
 
 use ebb::EbbContext;
 use ebb::Pmc;
+use ebb::Rearm;
 use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
@@ -157,6 +158,79 @@ fn unused_pmc5_and_6_stand_still() -> Outcome {
     Ok(())
 }
 
+/// With an event on one of PMC5 and PMC6 the other counts too, and raises alerts.
+fn pmc5_and_6_run_together() -> Outcome {
+    const DUE: u32 = 5000;
+    for (code, own, other) in [
+        (0x500fa, Pmc::Pmc5, Pmc::Pmc6),
+        (0x600f4, Pmc::Pmc6, Pmc::Pmc5),
+    ] {
+        let count = |pmc: Pmc| OVERFLOWS[pmc.index()].load(Relaxed);
+        let before = [own, other].map(count);
+        let event = session::prepare(code, count_each)?;
+        own.write(0);
+        other.write(Pmc::start_value(DUE));
+        pmc::unfreeze();
+        session::work_for(20 * u64::from(DUE));
+        let (value, mmcr0) = (other.read(), Mmcr0::read());
+        check!(value >= pmc::OVERFLOW, "{other:?} is {value:#x}");
+        check!(own.read() >= DUE / 2, "{own:?} is {:#x}", own.read());
+        check!(
+            mmcr0.without(Mmcr0::PMAO) == Mmcr0::FC,
+            "no alert of {other:?}: {mmcr0:?}"
+        );
+        ebb::enable()?;
+        session::wait_for(ebb::count() + 1, PERIOD)?;
+        session::end(event)?;
+        let (after, expected) = ([own, other].map(count), [before[0], before[1] + 1]);
+        check!(
+            after == expected,
+            "EBBs of {own:?}, {other:?}: {before:?}, then {after:?}"
+        );
+    }
+    Ok(())
+}
+
+/// The longest period of a counter: it begins at 0.
+fn longest_period() -> Outcome {
+    let event = session::prepare(CYCLES, look_at_pmc1)?;
+    ebb::start(Pmc::Pmc1, 1 << 31)?;
+    ebb::enable()?;
+    for n in 0..20 {
+        pmc::unfreeze();
+        session::work();
+        pmc::freeze();
+        let value = Pmc::Pmc1.read();
+        check!((1..1_000_000).contains(&value), "round {n}: {value:#x}");
+        check!(ebb::count() == n, "{} EBBs, not {n}", ebb::count());
+        // The rest of the period goes by at once.
+        Pmc::Pmc1.write(Pmc::start_value(1000));
+        pmc::unfreeze();
+        session::wait_for(n + 1, PERIOD)?;
+    }
+    session::end(event)?;
+    let n = NOT_NEGATIVE.load(Relaxed);
+    check!(n == 0, "{n} EBBs while PMC1 was not negative");
+    Ok(())
+}
+
+const IN_A_ROW: u64 = 200;
+
+fn stop_after_many(context: &mut EbbContext<'_>) {
+    if context.number() == IN_A_ROW {
+        context.rearm(Rearm::Stop);
+    }
+}
+
+/// The shortest one: an EBB follows the other, and each comes.
+fn shortest_period() -> Outcome {
+    let event = session::begin(CYCLES, 1, stop_after_many)?;
+    session::wait_for(IN_A_ROW, PERIOD)?;
+    session::expect_none(50 * u64::from(PERIOD))?;
+    check!(ebb::count() == IN_A_ROW, "{} EBBs", ebb::count());
+    session::end(event)
+}
+
 /// A counter without a period is set to 0 when it is negative, as it could raise
 /// EBBs for ever.
 fn negative_without_a_period() -> Outcome {
@@ -192,5 +266,6 @@ fn instructions() -> Outcome {
 ktap::main! {
     first: session::require_ebb;
     one_counter, instructions, period_is_kept, frozen_by_the_program, several_counters,
-    negative_without_a_period, unused_pmc5_and_6_stand_still,
+    negative_without_a_period, unused_pmc5_and_6_stand_still, pmc5_and_6_run_together,
+    longest_period, shortest_period,
 }
