@@ -57,6 +57,11 @@ pub fn traps(access: fn()) -> Result<bool, Failure> {
     Ok(TRAPS.load(Relaxed) != before)
 }
 
+/// Reads PMC1.
+pub fn read_pmc1() {
+    std::hint::black_box(ebb::Pmc::Pmc1.read());
+}
+
 /// Writes PMC1.
 pub fn write_pmc1() {
     ebb::Pmc::Pmc1.write(0);

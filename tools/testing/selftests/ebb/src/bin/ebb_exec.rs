@@ -31,10 +31,15 @@ const PERIOD: u32 = 10_000;
 /// What the old program's event is after the exec, by which the new one is called. Gone:
 /// closed by the program or by exec.
 const NOTHING: &str = "nothing";
-/// Open, inherited as a descriptor, and on the PMU.
+/// Open, inherited as a descriptor, and on the PMU, with its count.
 const EVENT: &str = "event";
+/// Likewise, but its counter was negative.
+const ALERTED: &str = "alerted";
 /// Likewise, and its counter may have overflowed in the new program.
 const OVERFLOW: &str = "overflow";
+
+/// What the old program has in its counters.
+const COUNT: u32 = 0x3333_3333;
 
 /// EBBs with a handler of this program's.
 fn own_ebbs() -> Outcome {
@@ -54,10 +59,17 @@ fn new_program(registers: [u64; 3], left: &str) -> Outcome {
     // An alert of the old program's would come by now.
     session::work_for(200_000);
     if left != NOTHING {
-        check!(!traps(trap::write_pmc1)?, "the event is gone");
-        if left == EVENT {
+        check!(!traps(trap::read_pmc1)?, "the event is gone");
+        if left != OVERFLOW {
+            let kept = if left == EVENT { COUNT } else { 0 };
+            let value = Pmc::Pmc1.read();
+            check!(
+                (200_000..1 << 28).contains(&value.wrapping_sub(kept)),
+                "PMC1 was {kept:#x} and is {value:#x}"
+            );
             session::check_fresh()?;
         }
+        check!(!traps(trap::write_pmc1)?, "PMC1 is not writable");
         return own_ebbs();
     }
     check!(traps(trap::write_pmc1)?, "PMC1 is writable");
@@ -83,13 +95,14 @@ fn leave_traces() -> Result<Event, Failure> {
     session::wait_for(5, PERIOD)?;
     ebb::disable();
     Mmcr2::USER.write();
-    session::write_counters(0x3333_3333);
+    session::write_counters(COUNT);
     (Mmcr0::FC | Mmcr0::PMAO).write();
     // SAFETY: with the event on and PMAO set the EBB may come now; the handler
     // takes it, and leaves an address in EBBRR.
     unsafe { (Bescr::GE | Bescr::PME).write() };
     session::work_for(100_000);
     (Mmcr0::FC | Mmcr0::PMAE).write();
+    Pmc::Pmc1.write(COUNT);
     let left = session::ebb_registers();
     check!(!left.contains(&0), "nothing to leave: {left:#x?}");
     Ok(event)
@@ -191,7 +204,7 @@ fn main() {
             closed_by_exec = executed(NOTHING, leave),
             closed_before = executed(NOTHING, close),
             event_survives = executed(EVENT, inherit),
-            alert_does_not_survive = executed(EVENT, inherit_alerted),
+            alert_does_not_survive = executed(ALERTED, inherit_alerted),
             alert_in_exec,
             handler_without_event,
             by_a_thread = executed(NOTHING, by_a_thread),
