@@ -19,6 +19,7 @@ use ebb_selftests::session::CYCLES;
 use ktap::Outcome;
 use ktap::check;
 use ktap::process;
+use pmu_selftests::machine;
 use std::fs::File;
 use std::io::Read;
 use std::sync::atomic::AtomicU32;
@@ -98,6 +99,35 @@ static SIGNALS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn count_signal(_: libc::c_int) {
     SIGNALS.fetch_add(1, Relaxed);
+}
+
+/// An alert that has been held back for long: a driver that has to look for the time when EBBs
+/// are on again does so every 640 us at least.
+fn held_back_for_long() -> Outcome {
+    const MOST: f64 = 640e-6;
+    // The interrupt in which it looks, and the way to the handler.
+    let most = MOST + machine::kernel_share(20) as f64 * 1e-6;
+    let event = alert::begin(Bescr::PME)?;
+    for n in 0..20 {
+        alert::raise_held();
+        // In another phase of the pauses each time.
+        session::work_for(3_000_000 + n * 33_000);
+        check!(ebb::count() == n, "{} EBBs in spite of GE", ebb::count());
+        let start = machine::time_base();
+        alert::on();
+        let mut end = machine::time_base();
+        while ebb::count() == n && end - start < machine::TIME_BASE_HZ {
+            end = machine::time_base();
+        }
+        let seconds = (end - start) as f64 / machine::TIME_BASE_HZ as f64;
+        check!(
+            ebb::count() == n + 1 && seconds < most,
+            "{} EBBs, {} us after EBBs were on again",
+            ebb::count(),
+            seconds * 1e6
+        );
+    }
+    alert::end(event)
 }
 
 /// At any moment of a signal: its raising, its handler, and the way back.
@@ -290,7 +320,7 @@ ktap::main! {
     // MMCR0[PMAO] stays, and with PME it is an exception.
     pmu_enable_off = overflow_with(Bescr::GE),
     all_off = overflow_with(Bescr(0)),
-    while_switching_on_and_off, return_address_stays_without_pme, in_system_calls, in_signals,
+    while_switching_on_and_off, held_back_for_long, return_address_stays_without_pme, in_system_calls, in_signals,
     in_page_faults, dropped_when_armed_again, dropped_when_cleared, alert_is_visible,
     written_by_the_program, dropped_by_close, other_counters_keep_their_values, kept_while_disabled,
 }
