@@ -23,6 +23,7 @@ use ktap::cpu;
 use ktap::process;
 use ktap::process::Link;
 use ktap::process::Peer;
+use pmu_selftests::machine;
 
 const PERIOD: u32 = 5000;
 const TAG: Mmcr2 = Mmcr2::freeze_problem(Pmc::Pmc3);
@@ -176,6 +177,46 @@ fn hostile_pmu_state() -> Outcome {
     child.join()
 }
 
+/// What a tracer sets in SIAR, SDAR and SIER is in the task's registers from then on.
+fn sampled_registers_are_set() -> Outcome {
+    const SET: [u64; 3] = [0x1111_2224, 0x3333_4444, 0x5555_6666];
+    // In an emulator a program's SIER is always 0: there only the kernel tells.
+    let sier_is_seen = !machine::is_emulated()?;
+    let seen = move || [pmc::siar(), pmc::sdar(), pmc::sier()];
+    let wanted = [SET[0], SET[1], if sier_is_seen { SET[2] } else { 0 }];
+    let mut child = Peer::spawn(|parent| {
+        let event = session::prepare(CYCLES, session::count_only)?;
+        check!(seen() == [0; 3], "{:x?} before", seen());
+        parent.tell()?;
+        parent.listen()?;
+        check!(seen() == wanted, "{:x?}, not {wanted:x?}", seen());
+        event.disable()?;
+        event.enable()?;
+        check!(seen() == wanted, "{:x?}, back on the PMU", seen());
+        parent.tell()?;
+        parent.listen()?;
+        session::end(event)
+    })?;
+    child.listen()?;
+    let tracee = Tracee::attach(child.pid())?;
+    let state = PmuState {
+        siar: SET[0],
+        sdar: SET[1],
+        sier: SET[2],
+        ..tracee.pmu()?
+    };
+    tracee.set_pmu(&state)?;
+    tracee.detach()?;
+    child.tell()?;
+    child.listen()?;
+    // As they were on the PMU last.
+    let tracee = Tracee::attach(child.pid())?;
+    let after = tracee.pmu()?;
+    check!(after == state, "set {state:x?}, is {after:x?}");
+    tracee.detach()?;
+    child.tell_and_join()
+}
+
 /// A task into which a tracer has written EBB registers and PMU state before it
 /// ever used EBBs starts from a clean state with its first event.
 fn hostile_before_first_event() -> Outcome {
@@ -306,6 +347,6 @@ fn tracer_dies() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    never_used, shows_its_own, after_close, hostile_pmu_state, hostile_before_first_event,
-    used_ebb_taken_away, steps_through_a_handler, tracer_dies,
+    never_used, shows_its_own, after_close, hostile_pmu_state, sampled_registers_are_set,
+    hostile_before_first_event, used_ebb_taken_away, steps_through_a_handler, tracer_dies,
 }
