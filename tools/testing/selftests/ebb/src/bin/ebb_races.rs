@@ -115,8 +115,12 @@ fn take_what_comes() -> Outcome {
         }
     }
     ebb::disable();
+    check!(ebb::count() >= FEWEST, "only {} EBBs came", ebb::count());
     Ok(())
 }
+
+/// EBBs that the other thread has at least, over all turns with an event.
+const FEWEST: u64 = 100;
 
 /// Waits until the other thread has looked for EBBs without an event.
 fn let_it_look() {
@@ -151,6 +155,13 @@ fn pass(turn: u64) {
     session::work_for(1000 * (turn * 7 % 23));
 }
 
+/// Lets the other thread have the event for a while, on the same CPU too.
+fn let_it_take(turn: u64) {
+    if turn % 5 == 1 {
+        process::give_way();
+    }
+}
+
 /// The event on another thread is that of the thread that opened it, for prctl too.
 fn disabled_by_another([off, on]: [Switch; 2]) -> Outcome {
     beside(|id| {
@@ -163,6 +174,7 @@ fn disabled_by_another([off, on]: [Switch; 2]) -> Outcome {
             }
             pass(turn + 1);
             on(&event)?;
+            let_it_take(turn);
         }
         Ok(event.check_scheduled()?)
     })
@@ -172,6 +184,7 @@ fn closed_by_another() -> Outcome {
     beside(|id| {
         for turn in 0..300 {
             let event = put_on(id)?;
+            let_it_take(turn);
             pass(turn);
             event.close();
             if turn % 30 == 0 {
@@ -188,6 +201,7 @@ fn two_on_one() -> Outcome {
     beside(|id| {
         for turn in 0..100 {
             let first = put_on(id)?;
+            let_it_take(turn);
             pass(turn);
             let second = put_on(id)?;
             pass(turn + 1);
