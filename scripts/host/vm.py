@@ -29,7 +29,7 @@ Boots a POWER guest (QEMU, the kernel of scripts/setup) with the module inserted
 "run" runs COMMAND in it, which is found on the PATH, /root first, or is a shell
 builtin; its arguments arrive exactly as they are, so shell syntax needs "sh -c".
 It runs as root in /root, without input; "su nobody -c" drops its privileges.
-What it still has running when it ends is killed.
+What it still has running when it ends is killed, and the module is removed.
 
 "shell" gives a root shell on this terminal, which shows the kernel's messages as
 well. Leave it with "exit", or at any time with Ctrl-A X.
@@ -48,8 +48,8 @@ byte, stderr has the kernel's messages and errors of vm ("vm: ...").
 Exit status: that of COMMAND or the shell (128 + N if signal N ended it), or
   124  the time was up
   125  the guest panicked, oopsed or printed a WARNING, BUG or lockdep report, did
-       not let the module in, or ended without an exit status. The path of the
-       kernel's log is printed
+       not let the module in or out, or ended without an exit status. The path of
+       the kernel's log is printed
   126  no guest was started: something could not be built or found
   2    an option is wrong or a PATH is missing; nothing was done
 
