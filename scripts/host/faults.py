@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0
+"""Make copies of the module that cannot be inserted, each for one reason.
+
+usage: faults.py MODULE FOLDER
+
+Writes FOLDER/NAME.ko for each fault, and prints "NAME ERRNO REASON" for it: how insmod is to fail,
+and what the kernel's log is to say, if anything. A call of the kernel that may fail is made one
+that does: of its instruction and relocation remains that the result is loaded. Where the module
+calls a function from several places there is a copy for each, NAME-1, NAME-2, ...; not all of
+these are in the way of insmod. FOLDER/leaves.ko can be inserted, and leaves its callbacks of CPUs
+that come up when it is removed.
+"""
+
+import errno
+import struct
+import sys
+from pathlib import Path
+
+from elf import RELA, RELOCATION, SYMTAB, Elf
+
+# Calls of the kernel, what they return when they fail, and what insmod then fails with.
+TAKEN_OVER = "the PMU that counts cycles cannot be taken over"
+CALLS = [
+    ("rust_helper_krealloc_node_align", 0, errno.ENOMEM, ""),
+    ("rust_helper_kvrealloc_node_align", 0, errno.ENOMEM, ""),
+    # As when all states are taken.
+    ("__cpuhp_setup_state", -errno.ENOSPC, errno.ENOSPC, ""),
+    # The kernel has no tracepoints, or has no memory for one more probe.
+    ("for_each_kernel_tracepoint", 0, errno.ENOENT, "the kernel cannot tell of new programs"),
+    ("tracepoint_probe_register", -errno.ENOMEM, errno.ENOMEM, "the kernel cannot tell of new programs"),
+    # As with another user of reserve_pmc_hardware().
+    ("perf_event_create_kernel_counter", -errno.EBUSY, errno.EBUSY, TAKEN_OVER),
+    ("perf_pmu_unregister", -errno.EINVAL, errno.EINVAL, TAKEN_OVER),
+    ("perf_pmu_register", -errno.ENOMEM, errno.ENOMEM, "cannot register the PMU"),
+]
+# Who gives the built-in PMU back, and who removes the module. What they do has to succeed.
+NEEDED = ("SetAside", "cleanup_module")
+
+MFPVR, ANY_REGISTER = 0x7C1F42A6, 31 << 21
+LOAD, R3 = 0x38000000, 3 << 21
+# R_PPC64_TOCSAVE, at which the kernel changes nothing.
+NO_CHANGE = 109
+# Of no POWER.
+PVR = 0x7777
+
+
+def with_word(data, offset, word):
+    """These bytes with another instruction."""
+    return data[:offset] + struct.pack("<I", word & 0xFFFFFFFF) + data[offset + 4 :]
+
+
+def unknown_processor(elf):
+    """The processor's version is one that nobody knows."""
+    data = elf.data
+    for section in elf.code().values():
+        for number, word in enumerate(elf.words(section)):
+            if word & ~ANY_REGISTER == MFPVR:
+                data = with_word(data, section.offset + 4 * number, LOAD | word & ANY_REGISTER | PVR)
+    return data
+
+
+def calls(elf, name):
+    """Each call of a function: the file's offsets of instruction and relocation, and the caller."""
+    names = [symbol.name for symbol in elf.symbols]
+    for table in elf.sections:
+        if table.kind != RELA or table.info not in elf.code():
+            continue
+        code = elf.sections[table.info]
+        for row in range(table.offset, table.offset + table.size, RELOCATION.size):
+            offset, info, _ = RELOCATION.unpack_from(elf.data, row)
+            if names[info >> 32] == name:
+                yield code.offset + offset, row, function_at(elf, table.info, offset)
+
+
+def function_at(elf, section, offset):
+    """The name of the function there."""
+    found = (f for f in elf.functions() if f.section == section and f.value <= offset < f.value + f.size)
+    return next((f.name for f in found), "")
+
+
+def failing(data, instruction, row, value):
+    """A call returns this value at once."""
+    offset, _, addend = RELOCATION.unpack_from(data, row)
+    data = data[:row] + RELOCATION.pack(offset, NO_CHANGE, addend) + data[row + RELOCATION.size :]
+    return with_word(data, instruction, LOAD | R3 | value & 0xFFFF)
+
+
+def faults(elf):
+    """Each copy's name and bytes, and how it is to fail."""
+    yield "processor", unknown_processor(elf), errno.ENODEV, "no support for the processor with PVR 0x00007777"
+    # The same module, of another name: to be inserted beside it.
+    yield "another", elf.data.replace(b"ebb_pmu", b"ebb_pm2"), errno.EBUSY, TAKEN_OVER
+    for name, value, number, reason in CALLS:
+        places = [call for call in calls(elf, name) if not any(part in call[2] for part in NEEDED)]
+        for count, (instruction, row, _) in enumerate(places, 1):
+            yield f"{name}-{count}", failing(elf.data, instruction, row, value), number, reason
+
+
+def main():
+    module, folder = sys.argv[1:]
+    elf = Elf(module)
+    if not any(section.kind == SYMTAB for section in elf.sections):
+        sys.exit(f"{module} has no symbols")
+    for name, data, number, reason in faults(elf):
+        if data == elf.data:
+            sys.exit(f"{module}: nothing to change for {name}")
+        Path(folder, f"{name}.ko").write_bytes(data)
+        print(name, errno.errorcode[number], reason)
+    data = elf.data
+    for instruction, row, _ in calls(elf, "__cpuhp_remove_state"):
+        data = failing(data, instruction, row, 0)
+    Path(folder, "leaves.ko").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
