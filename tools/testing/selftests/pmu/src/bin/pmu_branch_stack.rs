@@ -4,6 +4,9 @@
 //!
 //! Which branches a filter lets in is up to `pmu_branch_filters`.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 use pmu_selftests::branch::needs_branches;
 use pmu_selftests::branch::samples;
 use pmu_selftests::branch::sampling;
@@ -166,6 +169,50 @@ fn filters_at_once() -> Outcome {
     Ok(())
 }
 
+/// Events that take turns on one counter, each with its own filter.
+fn in_turns() -> Outcome {
+    let program = Program::plain();
+    let filters = [ANY_CALL, COND, ANY];
+    let mut recorders = Vec::new();
+    for filter in filters {
+        let attr = sampling_with(Attr::raw(on_pmc(1, INSTRUCTIONS)), filter);
+        recorders.push(Recorder::open(attr, 256)?);
+    }
+    for recorder in &recorders {
+        recorder.event.enable()?;
+    }
+    // Many rotations, one every 4 ms.
+    program.run(15 * rounds());
+    for recorder in &recorders {
+        recorder.event.disable()?;
+    }
+    for (recorder, filter) in recorders.iter_mut().zip(filters) {
+        let count = recorder.event.read()?;
+        check!(
+            count.running > 0 && count.running * 2 < count.enabled,
+            "no turns: {count:?}"
+        );
+        shows(&recorder.take()?, &program, filter, 20)?;
+    }
+    Ok(())
+}
+
+/// The event goes on for a program that the task executes, with that one's branches.
+fn over_exec() -> Outcome {
+    let attr = sampling(ANY);
+    let mut child = Peer::spawn(|parent| {
+        parent.listen()?;
+        Program::plain().run(rounds());
+        Err(Command::new("/proc/self/exe").arg(MIXED).exec().into())
+    })?;
+    let mut recorder = Recorder::open(attr.pid(child.pid()).enabled(), 256)?;
+    child.tell()?;
+    child.join()?;
+    let samples = recorder.take()?;
+    shows(&samples, &Program::plain(), ANY, 40)?;
+    shows(&samples, &Program::mixed(), ANY, 40)
+}
+
 /// Leader and member of one group with different filters.
 fn filters_in_a_group() -> Outcome {
     let program = Program::mixed();
@@ -250,8 +297,16 @@ fn prepare() -> Outcome {
     needs_branches()
 }
 
-ktap::main! {
-    first: prepare;
-    whole_stacks, leads_to_where_it_was, layout, filters_at_once, filters_in_a_group,
-    beside_plain_samples, inherited, of_a_cpu, by_frequency, no_more_than_asked_for,
+/// The argument of the program that [`over_exec`] executes.
+const MIXED: &str = "mixed";
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some(MIXED) {
+        return Program::mixed().run(rounds());
+    }
+    ktap::run(ktap::tests! {
+        first: prepare;
+        whole_stacks, leads_to_where_it_was, layout, filters_at_once, in_turns, filters_in_a_group,
+        beside_plain_samples, inherited, over_exec, of_a_cpu, by_frequency, no_more_than_asked_for,
+    })
 }
