@@ -160,6 +160,54 @@ script_shows_addresses() {
 	' || fail "not addresses of user space"
 }
 
+# The code from each branch's target on. (perf takes instructions for those of x86, so only where
+# it begins means something.)
+script_shows_instructions() {
+	record -b
+	must perf script -i "$work/data" -F brstack >"$work/script"
+	tr -s ' ' '\n' <"$work/script" | awk -F / 'NF > 3 { print substr($2, 3) }' | sort -u >"$work/targets"
+	must perf script -i "$work/data" -F brstackinsn >"$work/script"
+	awk '
+		FNR == NR { target[$1]; next }
+		/\tinsn:/ {
+			sub(/^0*/, "", $1)
+			if (begins) { all++; good += $1 in target }
+			begins = /PRED/
+			next
+		}
+		# The oldest branch comes first, alone. Names of functions come within code, too.
+		!/:$/ { begins = /mismatch/ }
+		END { print good + 0 " of " all + 0; exit(all < 1000 || good < all) }
+	' "$work/targets" "$work/script" || fail "code that begins at no target"
+}
+
+# The pairs of functions on the way to where samples were. The lines "f1 +28" of a chain are target
+# and branch of the newest one, of the one before, and so on.
+report_shows_the_history() {
+	record -b
+	must perf report --branch-history -i "$work/data" --stdio --no-children >"$work/report"
+	awk '
+		$NF !~ /^\+[0-9]+$/ { to = ""; next }
+		{
+			if (/--/) to = ""
+			name = $(NF - 1)
+			sub(/.*-/, "", name)
+			if (to != "" && name != to && name ~ /^(branch_loop|f[123])$/ && to ~ /^(branch_loop|f[123])$/)
+				print name ">" to
+			to = name
+		}
+	' "$work/report" | sort -u >"$work/found"
+	echo "$branches" | awk '{ split($2, end, ">") } end[1] != end[2] { print $2 }' | sort -u >"$work/expected"
+	diff "$work/expected" "$work/found" || fail "- is the program's, + the report's"
+}
+
+# The history has no calls that have not returned.
+call_stacks_are_refused() {
+	! perf record --call-graph lbr -e cycles:u -o "$work/data" true >"$work/said" 2>&1 || fail "recorded"
+	cat "$work/said"
+	grep -q "doesn't support branch stack sampling" "$work/said" || fail "without a reason"
+}
+
 annotate_shows_the_code() {
 	record
 	must perf annotate -i "$work/data" --stdio -s f3 >"$work/code" 2>&1
@@ -228,5 +276,6 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 restore_at_end
 ${DRIVER:-load}
 run_tests stat_counts_the_work report_shows_the_functions record_b_has_all_branches \
-	report_b_shows_the_pairs script_shows_addresses annotate_shows_the_code each_filter \
+	report_b_shows_the_pairs script_shows_addresses script_shows_instructions \
+	report_shows_the_history call_stacks_are_refused annotate_shows_the_code each_filter \
 	each_pair each_filter_per_thread each_filter_system_wide types_are_told
