@@ -134,7 +134,9 @@ fn comes_back(save: Save, how: u64, bescr: u64, mmcr0: u64) -> Outcome {
         if real != model.mfspr(spr::BESCR) {
             model.mtspr(spr::BESCR, real);
         }
-        let next = model.rfebb(true);
+        let Ok(next) = model.rfebb(true) else {
+            return ktap::fail("rfebb traps");
+        };
         let (now, freeze) = (model.mfspr(spr::BESCR), model.mfspr(spr::MMCR0));
         let seen = freeze & (mmcr0::FC | mmcr0::PMAE | mmcr0::PMAO);
         check!(
