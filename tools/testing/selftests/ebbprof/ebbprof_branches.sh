@@ -23,6 +23,11 @@ pairs() {
 	tr ' ' '\n' <"$1" | awk -F / '/\// { sub(/\+.*/, "", $1); sub(/\+.*/, "", $2); print $1, $2 }' | sort -u
 }
 
+# named FILE: those of the program's functions, but for what main calls once.
+named() {
+	pairs "$1" | grep -E '^(framed|library|main|outer|tail|variable|leaf) ' | grep -Ev '^main .*(plt_call|unknown)'
+}
+
 # Calls of main and of what it calls; that of fifth() is by a stub without a name.
 calls='framed leaf
 library [unknown]
@@ -36,14 +41,14 @@ variable leaf'
 # perf's own record has the same calls.
 calls_are_the_programs() {
 	sampled -b call
-	pairs "$work/names" | grep -E '^(framed|library|main|outer|tail|variable|leaf) ' >"$work/pairs"
+	named "$work/names" >"$work/pairs"
 	cat "$work/pairs"
-	sed -E 's/ .*(plt_call|unknown).*/ [unknown]/' "$work/pairs" | grep -v '^main \[unknown\]' >"$work/found"
+	sed -E 's/ .*plt_call.*/ [unknown]/' "$work/pairs" >"$work/found"
 	echo "$calls" | must diff - "$work/found"
 	must perf record -q -B -e cycles:u -c 20011 -j any_call,u -o "$work/perf.data" ebbprof_calls 40000
 	must perf script -i "$work/perf.data" -F brstacksym >"$work/by_perf"
 	head -n 3 "$work/by_perf"
-	pairs "$work/by_perf" | grep -E '^(framed|library|main|outer|tail|variable|leaf) ' | must diff - "$work/pairs"
+	named "$work/by_perf" | must diff - "$work/pairs"
 }
 
 # From the target of a branch to the next branch, and to the sample, no other is taken.
