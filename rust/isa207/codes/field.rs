@@ -4,7 +4,7 @@
 
 /// A run of bits in a 64-bit word.
 ///
-/// It has what is read of a field most, as the fields of a [`Layout`](super::layout::Layout) are in
+/// It has what is read of a field most, as the fields of a `Layout` are in
 /// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {

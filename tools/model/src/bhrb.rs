@@ -92,7 +92,7 @@ impl Facility {
     }
 
     /// `mfbhrbe` in privileged state: an entry, 0 being the newest; 0 for one that is empty. While the
-    /// buffer records it is undefined, here [`UNDEFINED`].
+    /// buffer records it is undefined, here `UNDEFINED`.
     ///
     /// \[memory\] Book III, "Branch History Rolling Buffer"; \[kernel\] reads it after an alert only.
     pub fn mfbhrbe(&self, entry: usize) -> u64 {
