@@ -12,7 +12,10 @@
 
 use super::{
     cpu_state::ExclusiveCpu,
-    event::is_ebb,
+    event::{
+        counter,
+        is_ebb, //
+    },
     solved_groups::Solved, //
 };
 use crate::{
@@ -112,6 +115,9 @@ impl Left {
 
     /// The solution that the control registers are of, if it is that of the CPU's events, too: of a
     /// task's that inherited the same, or of one that asks for the same.
+    ///
+    /// A switch of cgroups takes a CPU's events out and in while a task's stay, which are in other
+    /// slots then: one that is on a counter must be on that of its slot.
     #[inline]
     pub(super) fn find_alike(&self, this_cpu: &ExclusiveCpu) -> Option<Solved> {
         let events = this_cpu.slots();
@@ -121,7 +127,10 @@ impl Left {
             let pairs = words.into_iter().zip(event.hw().words());
             pairs.fold(0, |differ, (one, other)| differ | one ^ other)
         };
-        let is_alike = events.len() == self.alike.get() && pairs.all(|pair| differ(pair) == 0);
+        let mut places = events.iter().zip(self.counters());
+        let is_alike = events.len() == self.alike.get()
+            && pairs.all(|pair| differ(pair) == 0)
+            && places.all(|(event, index)| counter(event).is_none_or(|on| on == index));
         self.programmed.get().filter(|_| is_alike)
     }
 

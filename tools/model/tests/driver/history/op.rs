@@ -105,6 +105,8 @@ pub enum Op {
     Adjust(u8, u16),
     /// Groups take turns on a CPU.
     Rotate(u8),
+    /// A CPU's events leave it and come back while those of its task stay.
+    Cgroup(u8),
     User(u8, UserWrite),
     Tick(u8),
     Throttle(u8),
@@ -124,7 +126,7 @@ impl Op {
     pub fn random(random: &mut Random) -> Self {
         let a = random.below(256) as u8;
         let b = random.below(256) as u8;
-        match random.below(116) {
+        match random.below(118) {
             0..=24 => Self::Switch(a, b),
             25..=54 => {
                 let cycles = 1 + random.below(4) as u8;
@@ -153,6 +155,7 @@ impl Op {
             106 => Self::Elapse(a),
             107 => Self::Exec(a),
             108..=113 => Self::Hold(a),
+            116..=117 => Self::Cgroup(a),
             _ => Self::Adjust(a, 1 + random.below(60) as u16),
         }
     }

@@ -136,7 +136,7 @@ impl World {
                 self.cpu(cpu)
             }
             Op::Preempt(cpu) | Op::Sleep(cpu, _) | Op::Tick(cpu) | Op::Rotate(cpu) => self.cpu(cpu),
-            Op::Elapse(cpu) => self.cpu(cpu),
+            Op::Elapse(cpu) | Op::Cgroup(cpu) => self.cpu(cpu),
             _ => 0,
         };
         let core = self.core.clone();
@@ -144,6 +144,7 @@ impl World {
         match *op {
             Op::Tick(_) => return core.tick(cpu),
             Op::Rotate(_) => return core.rotate(cpu),
+            Op::Cgroup(_) => return core.cgroup_switch(cpu),
             _ => {}
         }
         core.enter_kernel(cpu);
@@ -214,7 +215,7 @@ impl World {
             Op::Elapse(_) => self.elapse(cpu),
             Op::Sleep(_, deep) => self.sleep(cpu, deep),
             Op::Run(..) | Op::User(..) | Op::Syscall(..) | Op::Hold(_) => {}
-            Op::Tick(_) | Op::Rotate(_) => {}
+            Op::Tick(_) | Op::Rotate(_) | Op::Cgroup(_) => {}
         }
         self.core.leave_kernel(cpu);
     }

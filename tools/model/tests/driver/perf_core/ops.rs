@@ -4,7 +4,7 @@
 
 use super::{
     Event, PerfCore,
-    sched::{EVENT_FLEXIBLE, EVENT_PINNED, call},
+    sched::{EVENT_ALL, EVENT_FLEXIBLE, EVENT_PINNED, call},
 };
 use crate::{
     machine::{self, irqs_off, switch_to, with_cpu, with_machine},
@@ -278,6 +278,17 @@ impl PerfCore {
                 self.task(task).ctx.rotate();
             }
             self.perf_event_sched_in(task);
+            self.perf_pmu_enable();
+        });
+    }
+
+    /// The CPU's task moves to another cgroup, of which the CPU's events are, too
+    /// (`perf_cgroup_switch()`).
+    pub fn cgroup_switch(&self, cpu: usize) {
+        self.on_cpu(cpu, || {
+            self.perf_pmu_disable();
+            self.ctx_sched_out(&self.cpu().ctx, EVENT_ALL);
+            self.perf_event_sched_in(None);
             self.perf_pmu_enable();
         });
     }

@@ -334,3 +334,23 @@ fn a_sample_without_an_alert_is_where_its_interrupt_came() {
         assert!(!world.open[0].samples.borrow().is_empty());
     });
 }
+
+#[test]
+fn an_event_keeps_its_counter_where_another_one_that_asks_for_the_same_comes_and_goes() {
+    let counting = Wish {
+        period: 0,
+        addr: false,
+        registers: false,
+        ..CYCLES
+    };
+    let of_cpu = Wish {
+        of_cpu: true,
+        ..counting
+    };
+    let mut history = vec![Op::Switch(0, 0), Op::Open(0, of_cpu), Op::Open(0, counting)];
+    for _ in 0..4 {
+        history.extend([Op::Run(0, 7, 1, 3), Op::Cgroup(0), Op::Run(0, 5, 1, 3)]);
+        history.extend([Op::Read(0), Op::Read(1)]);
+    }
+    run(&history, |_, _| {});
+}
