@@ -65,10 +65,7 @@ impl Driver {
         }
         if state.ebb.get() {
             let (mmcr0, mmcr2) = local.freeze_program(self.is_v31());
-            if self.stop_sampling(this_cpu) {
-                // Before the registers are read that marked instructions set.
-                pmu::synchronize();
-            }
+            self.stop_sampling(this_cpu);
             ebb::switch_out(self, this_cpu, mmcr0, mmcr2);
         } else {
             local.freeze(self.is_v31());
@@ -76,11 +73,14 @@ impl Driver {
         }
     }
 
-    /// Stops marking instructions and, where MMCRA can tell it to, recording branches. Returns
-    /// whether it wrote MMCRA.
+    /// Stops marking instructions and, where MMCRA can tell it to, recording branches.
     #[inline]
-    fn stop_sampling(&self, this_cpu: &ExclusiveCpu) -> bool {
-        self.write_mmcra(this_cpu, Mmcra::from(this_cpu.state().idle_mmcra.get()))
+    fn stop_sampling(&self, this_cpu: &ExclusiveCpu) {
+        let idle = Mmcra::from(this_cpu.state().idle_mmcra.get());
+        if self.write_mmcra(this_cpu, idle) {
+            // Before the registers are read, or written, that marked instructions set.
+            pmu::synchronize();
+        }
     }
 
     /// MMCRA for the PMU when it is frozen after it ran with `mmcra`. For a program (`ebb`)
