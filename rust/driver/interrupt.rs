@@ -154,6 +154,7 @@ fn handle_overflow(
     // CAST: perf core takes no period of 2^63 or more.
     let period = hw.sample_period() as i64;
     let mut last_period = hw.last_period();
+    let mut more = 0;
     let over = period != 0 && left <= 0;
     if over {
         left += period;
@@ -161,7 +162,7 @@ fn handle_overflow(
             // More periods are over, as the PMI was late or the counter held back: the sample
             // stands for them too.
             let period = period.unsigned_abs();
-            let more = (left.unsigned_abs() / period + 1) * period;
+            more = (left.unsigned_abs() / period + 1) * period;
             // CAST: Less than a period more than what the counter has counted.
             left += more as i64;
             last_period = last_period.wrapping_add(more);
@@ -177,8 +178,30 @@ fn handle_overflow(
     pmu::write_pmc(index, start);
     hw.update_userpage();
 
-    if over {
+    if over && more != 0 {
+        report_more(this_cpu, event, last_period, snapshot, interrupted);
+    } else if over {
         snapshot.report(this_cpu, event, last_period, interrupted);
+    }
+}
+
+/// Reports a sample that stands for more periods than one. perf core makes an event's frequency of
+/// `last_period` too.
+#[cold]
+fn report_more(
+    this_cpu: &ThisCpu,
+    event: &Event,
+    last_period: u64,
+    snapshot: &PmuSnapshot,
+    interrupted: &mut Interrupted,
+) {
+    let hw = event.hw_mut(this_cpu.irqs_off());
+    let next = hw.last_period();
+    hw.set_last_period(last_period);
+    snapshot.report(this_cpu, event, last_period, interrupted);
+    // Unless perf core has had the event begin another one.
+    if hw.last_period() == last_period {
+        hw.set_last_period(next);
     }
 }
 

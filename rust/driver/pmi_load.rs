@@ -14,9 +14,12 @@
 //! lost to who adds them up.
 
 use super::cpu_state::ThisCpu;
-use crate::perf::{
-    Event,
-    PmiCell, //
+use crate::{
+    perf::{
+        Event,
+        PmiCell, //
+    },
+    power::machine, //
 };
 
 /// The nanoseconds by which the handler may exceed its share: a tick at 250 Hz. perf core has
@@ -29,8 +32,8 @@ const LONGEST: u64 = PATIENCE / 4;
 /// How many PMIs of other counters may come between two of one that is held back.
 const OTHERS: u32 = 8;
 
-/// The most events from one alert to the next of a counter that is held back: some milliseconds,
-/// if it counts cycles.
+/// The most events from one alert to the next of a counter that is held back: some milliseconds, if
+/// it counts cycles. One that becomes rare meanwhile has its next sample late.
 const FURTHEST: u64 = 1 << 24;
 
 /// The time that PMIs take on one CPU.
@@ -50,8 +53,6 @@ pub(super) struct PmiLoad {
 
 impl PmiLoad {
     /// Adds a PMI that lasted from `start` to `end`, as [`machine::sched_clock`] has it.
-    ///
-    /// [`machine::sched_clock`]: crate::power::machine::sched_clock
     pub(super) fn add(&self, start: u64, end: u64) {
         let between = start.saturating_sub(self.end.get());
         let lasted = end.saturating_sub(start).min(LONGEST);
@@ -69,6 +70,14 @@ impl PmiLoad {
         }
     }
 
+    /// How far from its alert `event` was last held back; `None` if that was long ago.
+    fn distance(&self, event: &Event) -> Option<u32> {
+        let mark = event.hw().mark();
+        // CAST: The halves of what `hold_back` puts together.
+        let (number, distance) = ((mark >> 32) as u32, mark as u32);
+        (self.number.get().wrapping_sub(number) <= OTHERS).then_some(distance)
+    }
+
     /// Whether PMIs take too much time.
     #[inline(always)]
     pub(super) fn is_too_high(&self) -> bool {
@@ -80,33 +89,30 @@ impl PmiLoad {
 /// too much time.
 #[cold]
 pub(super) fn least_distance(this_cpu: &ThisCpu, event: &Event) -> i64 {
-    let (number, distance) = halves(event.hw().mark());
-    // Another event's PMIs are not this one's fault.
-    if this_cpu.pmi_load.number.get().wrapping_sub(number) > OTHERS {
-        return 1;
+    let load = &this_cpu.pmi_load;
+    // No PMI has come for long: whatever held counters back is over.
+    let since_last = machine::sched_clock().saturating_sub(load.end.get());
+    match load.distance(event) {
+        Some(distance) if since_last < 8 * PATIENCE => distance.into(),
+        _ => 1,
     }
-    distance.into()
 }
 
 /// Notes that the counter of `event` has overflowed after `delta` events on such a CPU.
 #[cold]
 pub(super) fn hold_back(this_cpu: &ThisCpu, event: &Event, delta: u64) {
     let load = &this_cpu.pmi_load;
-    let mut distance = least_distance(this_cpu, event).unsigned_abs().max(delta);
-    if load.grows.get() {
-        distance *= 2;
-    }
+    let distance = match load.distance(event) {
+        Some(distance) if load.grows.get() => 2 * delta.max(distance.into()),
+        Some(distance) => delta.max(distance.into()),
+        // Other events' PMIs are not this one's fault, if it is not soon there again.
+        None => 1,
+    };
     // CAST: The furthest has 25 bits.
     let distance = distance.min(FURTHEST) as u32;
     event
         .hw_mut(this_cpu.irqs_off())
         .set_mark(u64::from(load.number.get()) << 32 | u64::from(distance));
-}
-
-/// The number of the PMI in which an event was held back last, and its distance since.
-fn halves(mark: u64) -> (u32, u32) {
-    // CAST: The halves of what `hold_back` puts together.
-    ((mark >> 32) as u32, mark as u32)
 }
 
 /// KUnit tests (see `Documentation/testing.md`).
