@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use pmu_selftests::prelude::*;
 
-const PAGES: usize = 32;
+/// Room for each sample.
+const PAGES: usize = 256;
 
 const FIELDS: u64 = (sys::PERF_SAMPLE_PERIOD | sys::PERF_SAMPLE_READ) as u64;
 
@@ -37,7 +38,11 @@ fn storms_leave_time() -> Outcome {
     let alone = yields_in(time);
     let mut recorder = Recorder::open(Attr::raw(CYCLES).sampling(1, FIELDS), PAGES)?;
     let mut beside = 0;
-    let samples = recorder.samples(|| beside = yields_in(time))?;
+    let samples = recorder.samples(|| {
+        // The driver looks on for a while.
+        yields_in(10 * time);
+        beside = yields_in(time);
+    })?;
     let longest = samples.iter().map(|sample| sample.period).max();
     println!(
         "{alone} yields alone, {beside} beside {} samples of {longest:?} cycles at most",
