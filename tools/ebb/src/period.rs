@@ -124,6 +124,9 @@ fn draw(t: &Thread, pmc: Pmc) {
         return;
     }
     if jitter != 0 {
+        // An EBB, or `Session::set_period` on another thread, may come between the stores of the
+        // two: one of them is the former then.
+        let jitter = jitter.min(period - 1);
         period = period - jitter + random(t) % (2 * jitter + 1);
     }
     let rounds = (period - 1) / u64::from(OVERFLOW);
