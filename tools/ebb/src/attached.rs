@@ -51,9 +51,10 @@ pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
     if shared.is_of_this_thread() {
         return Ok(());
     }
+    let key = key()?;
     let value = shared.clone().into_raw();
     // SAFETY: the key exists; its destructor gets the reference.
-    match unsafe { libc::pthread_setspecific(key()?, value.cast()) } {
+    match unsafe { libc::pthread_setspecific(key, value.cast()) } {
         0 => {}
         errno => {
             // SAFETY: as it was made, and nobody else has it.
