@@ -7,6 +7,7 @@ use crate::control;
 use crate::error::Error;
 use crate::owner;
 use crate::owner::Owner;
+use crate::progress;
 use crate::session::Session;
 use crate::shared;
 use crate::sys::Descriptor;
@@ -70,7 +71,7 @@ impl Session {
         if own {
             owner::check_installed()?;
         }
-        let stuck = self.0.is_stuck()?;
+        let stuck = self.0.is_stuck(progress::may_be_left)?;
         if own && !stuck {
             // First, so that an alert finds EBBs on.
             control::enable()?;
@@ -89,7 +90,7 @@ impl Session {
                 control::evicted();
                 control::resume()
             }
-            false if self.0.is_stuck()? => Err(Error::ResumeByOwner),
+            false if self.0.is_stuck(progress::may_be_left)? => Err(Error::ResumeByOwner),
             _ => Ok(()),
         }
     }
@@ -112,7 +113,7 @@ impl Session {
             }
         }
         let scheduled = self.0.leader().and_then(Descriptor::is_scheduled);
-        match (scheduled, self.0.is_stuck()) {
+        match (scheduled, self.0.is_stuck(progress::is_left)) {
             (_, Err(_)) | (Err(_), _) => State::Ended,
             _ if self.0.paused() != shared::NOT => State::Paused,
             (Ok(false), _) => State::Evicted,

@@ -71,6 +71,11 @@ pub(crate) fn may_be_left(t: &Thread, bescr: Bescr) -> bool {
     t.active.load(Relaxed) != 0 || unfinished && !bescr.has(Bescr::GE)
 }
 
+/// Whether a handler was left by a jump.
+pub(crate) fn is_left(t: &Thread, bescr: Bescr) -> bool {
+    may_be_left(t, bescr) && of(t, bescr) == Progress::None
+}
+
 /// Follows the frames of this thread to an entry.
 fn look_down() -> Progress {
     let mut frame: u64;

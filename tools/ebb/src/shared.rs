@@ -21,7 +21,6 @@ use core::sync::atomic::Ordering::SeqCst;
 
 use crate::error::Error;
 use crate::pmc::Pmc;
-use crate::progress;
 use crate::reg::Bescr;
 use crate::sys;
 use crate::sys::Descriptor;
@@ -250,11 +249,12 @@ impl Shared {
 
     /// Whether the counters stand still and nothing but the thread itself can set them going:
     /// the handler has asked for it, was left by a jump, or has lost the PMU while it ran.
-    pub(crate) fn is_stuck(&self) -> Result<bool, Error> {
+    /// For the thread itself `is_left` says whether it was left.
+    pub(crate) fn is_stuck(&self, is_left: fn(&Thread, Bescr) -> bool) -> Result<bool, Error> {
         let own = self.is_of_this_thread();
         self.with_thread(|t| {
             let stopped = t.rearm.load(Relaxed) & 1 == 0;
-            let left = own && progress::may_be_left(t, Bescr::read());
+            let left = own && is_left(t, Bescr::read());
             stopped || left || t.evicted.load(Relaxed) != 0
         })
         .ok_or(Error::Closed)

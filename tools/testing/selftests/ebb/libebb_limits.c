@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -201,6 +202,46 @@ static void both_at_once(void)
 	ebb_close(ebb);
 }
 
+struct states {
+	struct ebb *ebb;
+	int in_handler, in_signal, after_stop;
+};
+
+static struct states states;
+
+static void ask_in_signal(int number)
+{
+	(void)number;
+	states.in_signal = ebb_state(states.ebb);
+}
+
+static void ask_state(struct ebb_context *context, void *user)
+{
+	(void)user;
+	if (ebb_context_number(context) != 5)
+		return;
+	states.in_handler = ebb_state(states.ebb);
+	raise(SIGUSR1);
+	ebb_rearm(context, EBB_STOP);
+	states.after_stop = ebb_state(states.ebb);
+}
+
+static void states_in_handler(void)
+{
+	struct sigaction action = { .sa_handler = ask_in_signal }, before;
+
+	sigaction(SIGUSR1, &action, &before);
+	states = (struct states){ ebb_open("cycles", PERIOD, 0), -1, -1, -1 };
+	check(!ebb_start(states.ebb, ask_state, NULL, EBB_SAVE_FULL));
+	work(20 * PERIOD);
+	check(ebb_count(states.ebb) == 5 && ebb_state(states.ebb) == EBB_PAUSED);
+	check(states.in_handler == EBB_RUNNING && states.in_signal == EBB_RUNNING);
+	check(states.after_stop == EBB_PAUSED);
+	check(!ebb_resume(states.ebb) && goes_on(states.ebb, 20));
+	ebb_close(states.ebb);
+	sigaction(SIGUSR1, &before, NULL);
+}
+
 struct kept {
 	uint32_t next, read;
 	uint64_t first, last;
@@ -283,6 +324,7 @@ int main(void)
 		{ "ended", ended },
 		{ "closed_in_handler", closed_in_handler },
 		{ "both_at_once", both_at_once },
+		{ "states_in_handler", states_in_handler },
 		{ "kept_counters", kept_counters },
 		{ "without_memory", without_memory },
 		{ "example", example },
