@@ -218,6 +218,8 @@ pub fn enable() -> Result<(), Error> {
     thread::with(|t| {
         let bescr = Bescr::read();
         match progress::of(t, bescr) {
+            // EBBs are on. One may come any time, and what its handler asks for holds.
+            Progress::None if bescr.has(Bescr::GE) && bescr.has(Bescr::PME) => return,
             Progress::None if progress::may_be_left(t, bescr) => restart(t),
             Progress::None => {}
             Progress::Handler => return t.enable_rearm(),
@@ -247,9 +249,14 @@ pub fn enable() -> Result<(), Error> {
 pub fn resume() -> Result<(), Error> {
     check_installed()?;
     thread::with(|t| {
-        match progress::of(t, Bescr::read()) {
-            // As if one had been left by a jump.
-            Progress::None => t.active.store(1, Relaxed),
+        let bescr = Bescr::read();
+        match progress::of(t, bescr) {
+            Progress::None => {
+                // SAFETY: GE is clear. No EBB comes before `enable` has set the counters going.
+                unsafe { bescr.without(Bescr::GE | Bescr::PME).write() };
+                // As if one had been left by a jump.
+                t.active.store(1, Relaxed);
+            }
             Progress::Handler => {
                 t.reset_rearm();
                 return Ok(());

@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::owner;
 use crate::owner::Owner;
 use crate::progress;
+use crate::reg::Bescr;
 use crate::session::Session;
 use crate::shared;
 use crate::sys::Descriptor;
@@ -72,7 +73,9 @@ impl Session {
             owner::check_installed()?;
         }
         let stuck = self.0.is_stuck(progress::may_be_left)?;
-        if own && !stuck {
+        // Where GE is on there is nothing to enable: that would undo what the handler of an EBB has
+        // asked for that came since.
+        if own && !stuck && !Bescr::read().has(Bescr::GE) {
             // First, so that an alert finds EBBs on.
             control::enable()?;
         }

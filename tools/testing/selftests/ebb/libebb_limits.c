@@ -202,6 +202,26 @@ static void both_at_once(void)
 	ebb_close(ebb);
 }
 
+static void stop(struct ebb_context *context, void *user)
+{
+	(void)user;
+	ebb_rearm(context, EBB_STOP);
+}
+
+/* An EBB that asks to stop may come to any instruction of ebb_resume() on a running session. */
+static void stopped_in_resume(void)
+{
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+
+	check(!ebb_start(ebb, stop, NULL, EBB_SAVE_FULL));
+	for (unsigned int period = 50; period < 1000 && !failures; period++) {
+		check(!ebb_set_period(ebb, 0, period, 0));
+		check(!ebb_resume(ebb) && !ebb_resume(ebb));
+		check(goes_on(ebb, 1) || ebb_state(ebb) != EBB_RUNNING);
+	}
+	ebb_close(ebb);
+}
+
 struct states {
 	struct ebb *ebb;
 	int in_handler, in_signal, after_stop;
@@ -324,6 +344,7 @@ int main(void)
 		{ "ended", ended },
 		{ "closed_in_handler", closed_in_handler },
 		{ "both_at_once", both_at_once },
+		{ "stopped_in_resume", stopped_in_resume },
 		{ "states_in_handler", states_in_handler },
 		{ "kept_counters", kept_counters },
 		{ "without_memory", without_memory },
