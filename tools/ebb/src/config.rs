@@ -63,6 +63,10 @@ pub const fn pmc_of(code: u64) -> u8 {
     ((code >> PMC_SHIFT) & 0xf) as u8
 }
 
+/// The event is one of marked instructions, which the processor samples at random (bit 8 of an
+/// event code).
+pub const MARKED: u64 = 1 << 8;
+
 /// `PM_CYC` on PMC1: processor cycles.
 pub const CYCLES_PMC1: u64 = 0x1001e;
 

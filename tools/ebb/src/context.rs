@@ -154,13 +154,15 @@ impl EbbContext<'_> {
 
     /// The sampled instruction's address, SIAR, if it is one: the instruction that was being
     /// executed, possibly, when the counter overflowed; or with random sampling the last that was
-    /// marked, if SIER says so (Power ISA Book III, "Performance Monitor Facility").
+    /// marked, if SIER says so (Power ISA Book III, "Performance Monitor Facility"). The library
+    /// knows which it is of a [`Session`](crate::Session), else by
+    /// [`set_marked`](crate::set_marked).
     #[inline]
     #[must_use]
     pub fn sampled(&self) -> Option<u64> {
         /// SIER\[SIARV\] (bit 41): SIAR is valid.
         const SIARV: u64 = 1 << 22;
-        sample(SIARV, pmc::siar)
+        self.sample(SIARV, pmc::siar)
     }
 
     /// The address of an operand, SDAR, if it is one: with random sampling the marked
@@ -170,7 +172,18 @@ impl EbbContext<'_> {
     pub fn sampled_data(&self) -> Option<u64> {
         /// SIER\[SDARV\] (bit 42): SDAR is valid.
         const SDARV: u64 = 1 << 21;
-        sample(SDARV, pmc::sdar)
+        self.sample(SDARV, pmc::sdar)
+    }
+
+    /// The address that `read` gives, if it is one. The bits `valid` of SIER tell of marked
+    /// instructions only, as the kernel has it (`siar_valid()`). Whether these are sampled is in
+    /// MMCRA\[SE\], which problem state reads as 0.
+    #[inline]
+    fn sample(&self, valid: u64, read: fn() -> u64) -> Option<u64> {
+        let marked = self.thread().marked.load(Relaxed) != 0;
+        let address = read();
+        let known = address != 0 && (!marked || pmc::sier() & valid != 0);
+        known.then_some(address)
     }
 
     /// SIER, SIER2 or SIER3, by `n` of 1 to 3: what is known of the sampled instruction. `None` of
@@ -238,19 +251,6 @@ impl fmt::Debug for EbbContext<'_> {
             .field("stack_pointer", &self.stack_pointer())
             .finish_non_exhaustive()
     }
-}
-
-/// The address that `read` gives, if it is one. The bits `valid` of SIER tell of marked instructions
-/// only, as the kernel has it (`siar_valid()`).
-#[inline]
-fn sample(valid: u64, read: fn() -> u64) -> Option<u64> {
-    /// MMCRA\[SE\] (bit 63): random sampling, of marked instructions.
-    const SE: u64 = 1;
-    // SAFETY: reading MMCRA has no effect.
-    let marked = unsafe { spr::read::<{ spr::MMCRA }>() } & SE != 0;
-    let address = read();
-    let known = address != 0 && (!marked || pmc::sier() & valid != 0);
-    known.then_some(address)
 }
 
 /// A function that an entry calls.

@@ -146,7 +146,7 @@ pub(crate) unsafe fn install_call(
         unsafe { t.data.get().write(data) };
         t.reset_rearm();
         // `active` stays: `enable` sees by it that a handler was left by a jump.
-        for zero in [&t.ebbs, &t.spurious, &t.evicted] {
+        for zero in [&t.ebbs, &t.spurious, &t.evicted, &t.marked] {
             zero.store(0, Relaxed);
         }
         for of_counters in [&t.start, &t.period, &t.jitter, &t.rounds] {
@@ -342,6 +342,14 @@ pub fn start(pmc: Pmc, period: u64) -> Result<(), Error> {
     set_period(pmc, period)?;
     pmc.write(thread::with(|t| period::start_value(t, pmc)));
     Ok(())
+}
+
+/// Tells the library whether an event of this thread samples marked instructions, as those with
+/// [`MARKED`](crate::config::MARKED) in their code do: SIER says of these whether
+/// [`sampled`](EbbContext::sampled) and [`sampled_data`](EbbContext::sampled_data) are valid.
+/// [`install`] takes it back; a [`Session`](crate::Session) does it itself.
+pub fn set_marked(marked: bool) {
+    thread::with(|t| t.marked.store(marked.into(), Relaxed));
 }
 
 /// Number of EBBs this thread has had since [`install`].

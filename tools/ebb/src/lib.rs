@@ -69,6 +69,7 @@ pub use control::evicted;
 pub use control::install;
 pub use control::install_saving;
 pub use control::resume;
+pub use control::set_marked;
 pub use control::set_period;
 pub use control::set_period_jitter;
 pub use control::spurious;

@@ -91,6 +91,9 @@ impl Session {
             match (slot.descriptor).open(self.config(code), code.config1, leader) {
                 Ok(()) => {
                     slot.period.store(period, Relaxed);
+                    if code.config & config::MARKED != 0 {
+                        self.0.marked.store(true, Relaxed);
+                    }
                     slot.pmc.store(pmc as u64, Relaxed);
                     return Ok(n);
                 }
@@ -208,6 +211,7 @@ impl Session {
         }
         // SAFETY: the caller's contract.
         unsafe { control::install_call(save, handler, data)? };
+        control::set_marked(self.0.marked.load(Relaxed));
         if let Err(error) = attached::attach(&self.0) {
             // EBBHR stays free for others.
             let _ = control::uninstall();

@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) slots: [Slot; 6],
     /// The BHRB's bits of their codes.
     pub(crate) branches: u64,
+    /// Whether the code of any has [`MARKED`](crate::config::MARKED).
+    pub(crate) marked: AtomicBool,
     process: u64,
     thread: libc::pid_t,
     /// Address of the leader's page, or 0.
@@ -87,6 +89,7 @@ impl Shared {
                 }
             }; 6],
             branches,
+            marked: AtomicBool::new(false),
             process: sys::process(),
             thread: sys::thread_id(),
             page: AtomicUsize::new(0),

@@ -62,6 +62,8 @@ pub(crate) struct Thread {
     pub(crate) reason: [AtomicU64; 2],
     /// Address of the `session::Shared` that this thread takes EBBs for, or 0.
     pub(crate) session: AtomicU64,
+    /// Not 0: SIAR and SDAR are of marked instructions.
+    pub(crate) marked: AtomicU64,
 }
 
 impl Thread {

@@ -23,6 +23,7 @@
 #define SDARV	0x200000UL	/* SIER: SDAR is valid */
 #define OTHERS	0x5a5aUL	/* other bits of SIER */
 #define SE	1UL		/* MMCRA: marked instructions are sampled */
+#define MMCRA_USER	0x3ff80000UL	/* what a program sees of MMCRA */
 
 /* What a processor with samples would have in the registers; QEMU has zeroes there. */
 static const struct sample {
@@ -97,7 +98,7 @@ static void emulate(int number, siginfo_t *info, void *ucontext)
 		value = sample->sier;
 		break;
 	case 770:
-		value = sample->mmcra;
+		value = sample->mmcra & MMCRA_USER;
 		break;
 	case 780:
 		value = sample->siar;
@@ -155,9 +156,12 @@ static uint64_t known(uint64_t address, uint64_t valid)
 static void see_samples(void)
 {
 	struct sigaction action = { .sa_sigaction = emulate, .sa_flags = SA_SIGINFO | SA_NODEFER };
-	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
 	static struct seen seen;
+	/* For its handler of SIGILL. */
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
 
+	check(!ebb_start(ebb, see, &seen, EBB_SAVE_FULL));
+	ebb_close(ebb);
 	/* The library's own is there already, and lets this one be. */
 	sigaction(SIGILL, &action, NULL);
 	replace(ebb_context_siar);
@@ -165,15 +169,17 @@ static void see_samples(void)
 	replace(ebb_context_sier);
 	for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
 		sample = &samples[i];
-		check(!(i ? ebb_resume(ebb) : ebb_start(ebb, see, &seen, EBB_SAVE_FULL)));
+		/* Cycles, and those of marked instructions, which QEMU counts as cycles. */
+		ebb = ebb_open(sample->mmcra & SE ? "0x1011e" : "0x1001e", PERIOD, 0);
+		check(ebb && !ebb_start(ebb, see, &seen, EBB_SAVE_FULL));
 		check(goes_on(ebb, 5) && !ebb_pause(ebb));
 		check(seen.sample.sier == sample->sier);
 		check(seen.sample.sier2 == (is_v31() ? sample->sier2 : ~0UL));
 		check(seen.sample.sier3 == (is_v31() ? sample->sier3 : ~0UL));
 		check(seen.sample.siar == known(sample->siar, SIARV));
 		check(seen.sample.sdar == known(sample->sdar, SDARV));
+		ebb_close(ebb);
 	}
-	ebb_close(ebb);
 }
 
 /*
