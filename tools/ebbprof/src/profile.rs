@@ -89,7 +89,7 @@ pub fn read(path: &Path, mut action: impl FnMut(&Sample)) -> Result<Summary, Fai
         .event_attributes()
         .first()
         .and_then(AttributeDescription::name);
-    let event = event.unwrap_or("unknown").to_string();
+    let event = visible(event.unwrap_or("unknown")).to_string();
     let mut state = State {
         program: None,
         maps: HashMap::new(),

@@ -106,7 +106,10 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     processes.drain_dead()?;
     processes.drain()?;
     tell(&processes, &memory, options);
-    let command: Vec<_> = env::args().collect();
+    let arguments = env::args_os();
+    let command: Vec<_> = arguments
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect();
     processes.writer.complete(&command)?;
     let by_signal = || 128 + status.signal().unwrap_or(0);
     // CAST: a status, or a signal's number.
