@@ -17,8 +17,7 @@ use super::{
     event::{
         counter,
         is_ebb, //
-    },
-    pmi_load, //
+    }, //
 };
 use crate::{
     perf::{
@@ -66,13 +65,7 @@ fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
         hw.set_period_left(period as i64);
         hw.set_last_period(period);
     }
-    let left = left_after(hw.period_left(), 0);
-    if this_cpu.pmi_load.is_too_high() {
-        // Below 0 it has counted so many of the distance already, before it left a CPU.
-        let distance = pmi_load::least_distance(this_cpu, event) + left.min(0);
-        return preload(left.max(distance));
-    }
-    preload(left)
+    preload(left_after(hw.period_left(), 0))
 }
 
 /// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must

@@ -11,13 +11,11 @@
 //! - `bhrb_dispatches` is also written by the PMI handler and `execve`. An older number than the
 //!   BHRB's costs a branch stack;
 //! - `alert` is also written by the PMI handler and, on an emulator, by the timer. Other code
-//!   writes it only while the PMU is disabled or PM interrupts are masked. PMIs do not nest;
-//! - only the PMI handler writes `pmi_load`.
+//!   writes it only while the PMU is disabled or PM interrupts are masked. PMIs do not nest.
 
 use super::{
     emulator::alert_state::AlertState,
     left::Left,
-    pmi_load::PmiLoad,
     solved_groups::{
         Solved,
         SolvedGroups, //
@@ -53,8 +51,6 @@ pub(crate) struct SharedState {
     pub(super) bhrb_dispatches: PmiCell<u32>,
     /// The alert of the program whose events are on the PMU, for an emulator.
     pub(super) alert: AlertState,
-    /// The time that PMIs take.
-    pub(super) pmi_load: PmiLoad,
 }
 
 /// The state of one CPU that only code that schedules events uses.

@@ -14,7 +14,6 @@ use super::{
     },
     emulator::Emulator,
     event,
-    pmi_load,
     sample::PmuSnapshot, //
 };
 use crate::{
@@ -104,10 +103,8 @@ impl PmiHandler {
         handle_overflows(&snapshot, this_cpu, interrupted);
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
-        let end = machine::sched_clock();
-        this_cpu.pmi_load.add(start, end);
         // SAFETY: This is the handler of a PMI.
-        unsafe { perf::sample_event_took(end.wrapping_sub(start)) };
+        unsafe { perf::sample_event_took(machine::sched_clock().wrapping_sub(start)) };
     }
 }
 
@@ -159,8 +156,7 @@ fn handle_overflow(
     if over {
         left += period;
         if left <= 0 {
-            // More periods are over, as the PMI was late or the counter held back: the sample
-            // stands for them too.
+            // More periods are over, as the PMI was late: the sample stands for them too.
             let period = period.unsigned_abs();
             more = (left.unsigned_abs() / period + 1) * period;
             // CAST: Less than a period more than what the counter has counted.
@@ -168,9 +164,6 @@ fn handle_overflow(
             last_period = last_period.wrapping_add(more);
         }
         hw.set_last_period(hw.sample_period());
-        if this_cpu.pmi_load.is_too_high() {
-            pmi_load::hold_back(this_cpu, event, delta);
-        }
     }
     hw.set_period_left(left);
     let start = count::initial_value(this_cpu, event);

@@ -26,7 +26,6 @@ mod exec;
 mod interrupt;
 mod left;
 mod memory;
-mod pmi_load;
 mod program;
 mod refusal;
 mod requests;
