@@ -21,15 +21,16 @@ client() {
 	[ "$status" -eq "${2-0}" ] || fail "$program $1: status $status"
 }
 
-# has TIMES [FUNCTION]: the file has so many times the samples of PASSES, and none of
-# three_tenths(); perf finds as many.
+# has TIMES: the file has so many times the samples of PASSES, and none of three_tenths(); perf
+# finds as many. QEMU counts the PM interrupt too, which each of half()'s alerts is there: 7
+# instructions more in the driver are 0.7 % more samples.
 has() {
 	must ebbprof report "$work/data" -o "$work/report"
 	cat "$work/report"
 	! grep three_tenths "$work/report" || fail "samples of what is not to be sampled"
 	awk -v wanted="$(($1 * PASSES * 5000 / PERIOD))" -v less="$less" -v around="$around" '
 		$6 == "half" { found = $5 }
-		END { exit(!(found >= wanted * (1 - less) - 1 && found <= wanted * (1 + around) + 1)) }
+		END { exit(!(found >= wanted * (1 - less) - 1 && found <= wanted * (1 + 2 * around) + 1)) }
 	' "$work/report" || fail "not $1 times half()"
 	must perf report -i "$work/data" --no-children -g none --stdio -F sample,sym >"$work/perf"
 	[ "$(awk '$3 == "half" { print $1 }' "$work/perf")" = "$(awk '$6 == "half" { print $5 }' "$work/report")" ] ||
