@@ -74,9 +74,14 @@ fn conflict<T>(selector: Selector) -> Result<T, Refusal> {
     Err(Refusal::Conflict(selector))
 }
 
-/// Counter numbers and codes of a solved group.
+/// Counter numbers and codes of a solved group, whose set of counters is checked beside.
 fn places(answer: &Solution) -> Vec<(usize, u64)> {
     let placements = answer.placements();
+    let set = answer
+        .pmcs
+        .iter()
+        .fold(0, |set, pmc| set | 1 << pmc.index());
+    assert_eq!(answer.pmcs.as_set(), set);
     placements
         .map(|(pmc, code)| (pmc.number(), code.0))
         .collect()

@@ -67,6 +67,11 @@ fn fabric_match_takes_the_threshold_bits() {
         group(POWER8, &[0x5a_2003_0156]),
         Err(Refusal::ThresholdOnFabMatch)
     );
+    // The lowest bit of the select chooses edges.
+    assert_eq!(
+        group(POWER8, &[0x5a_2003_0157]),
+        Err(Refusal::ThresholdOnFabMatch)
+    );
 }
 
 #[test]

@@ -42,6 +42,8 @@ fn the_bus_needs_pmc4() {
     let alone = group(POWER9, &[0x26080]);
     assert_eq!(alone, Err(Refusal::BusNeedsPmc4));
     assert_eq!(validate(POWER9, 0x26080), Ok(()));
+    let demand = model(POWER9).demand(&request(0x26080), Machine::default());
+    assert_eq!(demand.unwrap().alone(), Err(Refusal::BusNeedsPmc4));
 
     // Unit 6 twice, combine 0 and 2, select 0x80 each.
     let answer = group(POWER9, &[0x46080, 0x36880]).unwrap();
