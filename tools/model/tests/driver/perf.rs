@@ -3,6 +3,7 @@
 //! `rust/perf`, with bindings of the host. As in its `mod.rs`, what is visible of each module is.
 
 pub mod bindings;
+mod fields;
 
 #[path = "../../../../rust/perf/attr.rs"]
 pub mod attr;

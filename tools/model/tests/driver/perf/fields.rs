@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What `rust/perf` reads and writes of perf's structures, field by field.
+
+use super::{
+    Attr, CpuContexts, Event, EventType, HwMut, Transaction, WeightType,
+    bindings::{self, perf_event, perf_event_attr},
+    local64::Local64,
+};
+use crate::perf::CounterState;
+use kernel::zeroed;
+
+/// Calls `f` with an event that has these attributes.
+fn with_event<R>(
+    attr: perf_event_attr,
+    f: impl FnOnce(&Event, &HwMut<'_>, *mut perf_event) -> R,
+) -> R {
+    let mut event: perf_event = zeroed();
+    event.attr = attr;
+    let raw = &raw mut event;
+    // SAFETY: The event is there until `f` has returned. Nothing interrupts a test.
+    unsafe {
+        let cpus = CpuContexts::<(), ()>::new().expect("memory");
+        let event = Event::from_raw(raw);
+        cpus.with_this_cpu(|this_cpu| f(event, &event.hw_mut(this_cpu.irqs_off()), raw))
+    }
+}
+
+/// What `f` reads of attributes that `set` changed.
+fn read<R>(set: impl FnOnce(&mut perf_event_attr), f: impl FnOnce(&Attr) -> R) -> R {
+    let mut attr = perf_event_attr::default();
+    set(&mut attr);
+    with_event(attr, |event, _, _| f(event.attr()))
+}
+
+#[test]
+fn each_flag_of_the_attributes_is_read_alone() {
+    let all = |attr: &Attr| {
+        [
+            attr.inherit(),
+            attr.pinned(),
+            attr.exclusive(),
+            attr.exclude_user(),
+            attr.exclude_kernel(),
+            attr.exclude_hv(),
+            attr.exclude_idle(),
+            attr.freq(),
+            attr.enable_on_exec(),
+            attr.sigtrap(),
+        ]
+    };
+    let setters = [
+        perf_event_attr::set_inherit,
+        perf_event_attr::set_pinned,
+        perf_event_attr::set_exclusive,
+        perf_event_attr::set_exclude_user,
+        perf_event_attr::set_exclude_kernel,
+        perf_event_attr::set_exclude_hv,
+        perf_event_attr::set_exclude_idle,
+        perf_event_attr::set_freq,
+        perf_event_attr::set_enable_on_exec,
+        perf_event_attr::set_sigtrap,
+    ];
+    for (number, set) in setters.into_iter().enumerate() {
+        let mut only = [false; 10];
+        only[number] = true;
+        assert_eq!(read(|attr| set(attr, 1), all), only, "flag {number}");
+    }
+    assert_eq!(read(|attr| attr.set_disabled(1), all), [false; 10]);
+}
+
+#[test]
+fn each_word_of_the_attributes_is_read() {
+    let words = |attr: &mut perf_event_attr| {
+        attr.config = 1;
+        attr.__bindgen_anon_3.config1 = 2;
+        attr.__bindgen_anon_4.config2 = 3;
+        (attr.config3, attr.config4) = (4, 5);
+    };
+    let seen = |attr: &Attr| (attr.config(), attr.config1(), attr.more_config());
+    assert_eq!(read(words, seen), (1, 2, [3, 4, 5]));
+
+    let kind = |type_| read(|attr| attr.type_ = type_, Attr::event_type);
+    let kinds = [0, 1, 2, 3, 4, 5].map(kind);
+    let [hardware, cache, raw] = [EventType::Hardware, EventType::HwCache, EventType::Raw];
+    let other = EventType::Other;
+    assert_eq!(kinds, [hardware, other, other, cache, raw, other]);
+
+    // PERF_SAMPLE_WEIGHT, PERF_SAMPLE_WEIGHT_STRUCT.
+    let weight = |sample_type| read(|attr| attr.sample_type = sample_type, Attr::weight_type);
+    assert_eq!(weight(1 << 14), Some(WeightType::Full));
+    assert_eq!(weight(1 << 24), Some(WeightType::Struct));
+    assert_eq!(weight(!(1 << 14 | 1 << 24)), None);
+
+    // PERF_SAMPLE_REGS_USER, PERF_SAMPLE_REGS_INTR.
+    let registers = |sample_type| {
+        let set = |attr: &mut perf_event_attr| {
+            attr.sample_type = sample_type;
+            (attr.sample_regs_user, attr.sample_regs_intr) = (1, 2);
+        };
+        read(set, Attr::sample_regs)
+    };
+    let sets = [0, 1 << 12, 1 << 18, 1 << 12 | 1 << 18].map(registers);
+    assert_eq!(sets, [0, 1, 2, 3]);
+}
+
+#[test]
+fn what_the_driver_keeps_with_an_event_is_read_back() {
+    with_event(perf_event_attr::default(), |event, hw, raw| {
+        hw.set_mark(0x1234_5678_9abc_def0);
+        assert_eq!(event.hw().mark(), 0x1234_5678_9abc_def0);
+        hw.set_words([1, 2, 3, 4, 5]);
+        hw.set_code(6);
+        hw.set_idx(7);
+        hw.set_last_period(8);
+        hw.set_period_left(-9);
+        assert_eq!(hw.words(), [1, 2, 3, 4, 5]);
+        assert_eq!((hw.code(), hw.idx()), (6, 7));
+        assert_eq!((hw.last_period(), hw.period_left()), (8, -9));
+        assert_eq!(event.hw().mark(), 0x1234_5678_9abc_def0);
+
+        // perf core reads what stands for a counter that is stopped.
+        // SAFETY: The event is there.
+        let state = || unsafe { (*raw).hw.state as u32 };
+        hw.set_state(CounterState::Stopped);
+        let stopped = bindings::PERF_HES_STOPPED | bindings::PERF_HES_UPTODATE;
+        assert_eq!((hw.state(), state()), (CounterState::Stopped, stopped));
+        hw.set_state(CounterState::Running);
+        assert_eq!((hw.state(), state()), (CounterState::Running, 0));
+
+        // Flags of perf core's are above the driver's.
+        // SAFETY: As above; there is no other member of the union.
+        let flags = || unsafe { &mut (*raw).hw.__bindgen_anon_1.__bindgen_anon_1.flags };
+        *flags() = 0x4000_0001;
+        assert_eq!(hw.flags(), 1);
+        hw.set_flags(0x2000_0100);
+        assert_eq!((hw.flags(), *flags()), (0x100, 0x4000_0100));
+    });
+}
+
+/// A read of the event in the middle of another one adds what the counter counted, and the other
+/// must not add it again.
+#[test]
+fn a_number_is_replaced_only_if_nobody_changed_it() {
+    let mut number = 5;
+    // SAFETY: The number is there.
+    let local = unsafe { Local64::from_raw(&raw mut number) };
+    assert!(!local.replace(4, 6));
+    assert_eq!(local.get(), 5);
+    assert!(local.replace(5, 6));
+    local.add(-7);
+    assert_eq!(local.get(), -1);
+}
+
+#[test]
+fn a_transaction_that_reads_adds_nothing() {
+    let [add, read] = [bindings::PERF_PMU_TXN_ADD, bindings::PERF_PMU_TXN_READ];
+    let both = [add, read].map(Transaction::from_raw);
+    assert_eq!(both, [Transaction::Add, Transaction::Read]);
+}
+
+/// Only while perf core schedules events it holds the lock under which their groups do not change.
+#[test]
+fn a_group_is_seen_while_its_events_come_or_go() {
+    let mut event: perf_event = zeroed();
+    let raw = &raw mut event;
+    let cpus = CpuContexts::<(), ()>::new().expect("memory");
+    // SAFETY: The event is there until the end, and is its own leader, without siblings. Nothing
+    // interrupts a test.
+    unsafe {
+        (*raw).group_leader = raw;
+        let siblings = &raw mut (*raw).sibling_list;
+        ((*siblings).next, (*siblings).prev) = (siblings, siblings);
+        cpus.with_exclusive_cpu(|this_cpu| {
+            let events = || this_cpu.first_group().count();
+            assert_eq!(events(), 0);
+            this_cpu.slots().push(Event::from_raw(raw));
+            assert_eq!(events(), 1);
+            this_cpu.slots().enabled();
+            assert_eq!(events(), 0);
+            assert!(this_cpu.slots().take(Event::from_raw(raw)));
+            assert_eq!(events(), 0);
+        });
+    }
+}
