@@ -87,7 +87,7 @@ impl Drop for KernelEvent {
 }
 
 /// A PMU of the kernel's own that counts cycles, found by an event that it took.
-pub(crate) struct Foreign(KernelEvent);
+pub(crate) struct Foreign(pub(super) KernelEvent);
 
 impl Foreign {
     /// Finds the PMU that counts cycles, by opening such an event. `None` when there is none.

@@ -140,15 +140,13 @@ mod cases {
         // below before it is freed.
         to_result(unsafe { bindings::perf_pmu_register(pmu, c"ebb_kunit".as_char_ptr(), -1) })?;
         // SAFETY: perf core set the type, and does not change it any more.
-        let event = KernelEvent::open(unsafe { (*pmu).type_ } as u32, 0);
-        let result = |event: &KernelEvent| {
-            // SAFETY: The event is open.
-            to_result(unsafe { bindings::ebb_perf_prepare_unregister(event.as_raw()) })
-        };
-        let registered = event.as_ref().map(result);
+        let kind = unsafe { (*pmu).type_ } as u32;
+        let [first, second] = [(); 2].map(|()| KernelEvent::open(kind, 0).map(Foreign));
+        let set_aside = |event: Foreign| event.set_aside().map(drop);
+        let registered = first.map(set_aside);
         // SAFETY: Registered above.
         to_result(unsafe { bindings::perf_pmu_unregister(pmu) })?;
-        let unregistered = event.as_ref().map(result);
+        let unregistered = second.map(set_aside);
         assert!(matches!(registered, Ok(Err(e)) if e == EBUSY));
         assert!(matches!(unregistered, Ok(Err(e)) if e == ENODEV));
         Ok(())
