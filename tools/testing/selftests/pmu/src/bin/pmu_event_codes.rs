@@ -140,7 +140,7 @@ fn pmu_in_sysfs() -> Outcome {
         ("pmc", "16-19"),
     ] {
         let text = format(name)?;
-        check!(text.trim() == format!("config:{bits}"), "{name}: {text}");
+        check!(text == format!("config:{bits}\n"), "{name}: {text}");
     }
     for name in ["cpu-cycles", "instructions"] {
         let path = format!("/sys/bus/event_source/devices/cpu/events/{name}");
