@@ -205,11 +205,26 @@ mod tests {
     use crate::{
         perf::KernelEvent,
         power::{
-            pmu,
+            pmu::{
+                self,
+                LocalPmu, //
+            },
             regs::Mmcr0, //
         }, //
     };
     use kernel::interrupt::local_interrupt_disable;
+
+    #[test]
+    fn a_pending_interrupt_is_seen_until_it_is_cleared() {
+        let off = local_interrupt_disable();
+        // SAFETY: Interrupts are off until `off` is dropped, after the last use.
+        let local = unsafe { LocalPmu::new() };
+        let before = local.clear_pmi_pending();
+        local.set_pmi_pending();
+        let pending = [(); 2].map(|()| local.clear_pmi_pending());
+        drop(off);
+        assert_eq!((before, pending), (false, [true, false]));
+    }
 
     #[test]
     fn an_alert_on_a_pmu_without_events_freezes_and_closes_it() {
