@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The routines by which an entry reloads the counters. They may change r3 to r8.
+//! The routines by which an entry reloads the counters. They may change r3 to r8. An unwinder that
+//! finds a signal in one of them goes on by LR, with the entry's stack pointer.
 
 use crate::fixup::fixed_up;
 use crate::thread;
@@ -50,22 +51,26 @@ core::arch::global_asm!(
     ".hidden ebb_reload_one",
     ".type ebb_reload_one, @function",
     "ebb_reload_one:",
+    ".cfi_startproc",
     "reload_one 1, 2, 3, 4, 5, 6",
     "reload_one 2, 1, 3, 4, 5, 6",
     "reload_one 3, 1, 2, 4, 5, 6",
     "reload_one 4, 1, 2, 3, 5, 6",
     "reload_one 5, 1, 2, 3, 4, 6",
     "reload_one 6, 1, 2, 3, 4, 5",
+    ".cfi_endproc",
     ".size ebb_reload_one, . - ebb_reload_one",
     ".globl ebb_reload_any",
     ".hidden ebb_reload_any",
     ".type ebb_reload_any, @function",
     "ebb_reload_any:",
+    ".cfi_startproc",
     ".irp n, 1, 2, 3, 4, 5, 6",
     "reload \\n, 9f",
     "9:",
     ".endr",
     "blr",
+    ".cfi_endproc",
     ".size ebb_reload_any, . - ebb_reload_any",
     ".purgem reload",
     ".purgem reload_one",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A signal at each instruction of the library's entry.
+//! A signal at each instruction of the library's entry, and of what that calls.
 //!
 //! A trap in place of the instruction raises it, once: the handler puts the instruction back.
 
@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const TRAP: u32 = 0x7fe0_0008;
 const BCTRL: u32 = 0x4e80_0421;
 const RFEBB: u32 = 0x4c00_0924;
+const BLR: u32 = 0x4e80_0020;
 /// What an entry has at most, and its page.
 const LONGEST: usize = 512;
 const PAGE: usize = 0x1_0000;
@@ -68,7 +69,12 @@ extern "C" fn on_trap(_: libc::c_int) {
     action();
 }
 
-/// The entry in EBBHR.
+unsafe extern "C" {
+    /// The routine of the library by which an entry reloads PMC1, if that alone has overflowed.
+    fn ebb_reload_one();
+}
+
+/// Code of the library to have a signal in: the entry in EBBHR, or what that calls.
 pub struct Entry {
     /// Its first instruction.
     pub address: usize,
@@ -78,8 +84,17 @@ pub struct Entry {
 impl Entry {
     /// Has SIGTRAP handled, on the same stack or one of its own.
     pub fn find(flags: libc::c_int) -> Result<Self, Failure> {
+        Self::of(session::ebb_registers()[1] as usize, RFEBB, flags)
+    }
+
+    /// The same for the routine that reloads PMC1.
+    pub fn reload(flags: libc::c_int) -> Result<Self, Failure> {
+        Self::of(ebb_reload_one as *const () as usize, BLR, flags)
+    }
+
+    /// That at `address`, up to the instruction `last`.
+    fn of(address: usize, last: u32, flags: libc::c_int) -> Result<Self, Failure> {
         static mut STACK: [u128; 4096] = [0; 4096];
-        let address = session::ebb_registers()[1] as usize;
         let first = address & !(PAGE - 1);
         // SAFETY: all of it is this program's code, which does not change itself otherwise; zeroes
         // are a valid sigaction; nobody else uses the stack. The jump leaves the signal as it
@@ -103,8 +118,8 @@ impl Entry {
         // The page is copied for this process now, not when EBBs come: the emulator would go on
         // with what it has translated of the old one.
         patch(address, code[0]);
-        let length = code.iter().position(|&word| word == RFEBB);
-        let length = length.ok_or("no rfebb").or_fail("entry")? + 1;
+        let length = code.iter().position(|&word| word == last);
+        let length = length.ok_or("no end").or_fail("entry")? + 1;
         let code = code[..length].to_vec();
         Ok(Self { address, code })
     }

@@ -275,16 +275,17 @@ fn forked_in_handler(save: Save) -> Outcome {
     session::end(event)
 }
 
+/// [`until_hit`] from which unwinders find their way. An EBB that was due would come in the last
+/// instructions of `enable`, from which the compiler tells them a wrong one.
+fn armed_until_hit() -> Outcome {
+    session::arm(PERIOD)?;
+    wait_until_hit()
+}
+
 /// The interrupted address is found wherever it is saved, and its callers; else nothing is.
 fn unwound(save: Save, flags: libc::c_int) -> Outcome {
     let (event, entry) = begin(save, session::count_only, flags)?;
-    // An EBB that was due would come in the last instructions of `enable`, from which the compiler
-    // tells unwinders a wrong way.
-    let until_hit = || {
-        session::arm(PERIOD)?;
-        wait_until_hit()
-    };
-    entry.at_each(callers::find, entry.all(), 0, until_hit, |n| {
+    entry.at_each(callers::find, entry.all(), 0, armed_until_hit, |n| {
         let found = callers::found();
         if (EBBRR_IS_SAVED..entry.rfebb()).contains(&n) {
             check!(found.ebbrr == 1 && found.behind >= 2, "{found:x?}");
@@ -292,6 +293,18 @@ fn unwound(save: Save, flags: libc::c_int) -> Outcome {
             let address = entry.address + 4 * n;
             check!(found.last == address as u64, "{found:x?}");
         }
+        Ok(())
+    })?;
+    session::end(event)
+}
+
+/// The same from the routine that reloads the counter.
+fn unwound_reload(save: Save, flags: libc::c_int) -> Outcome {
+    let (event, _) = begin(save, session::count_only, flags)?;
+    let reload = Entry::reload(flags)?;
+    reload.at_each(callers::find, reload.all(), 0, armed_until_hit, |_| {
+        let found = callers::found();
+        check!(found.ebbrr == 1 && found.behind >= 2, "{found:x?}");
         Ok(())
     })?;
     session::end(event)
@@ -352,5 +365,7 @@ ktap::main! {
     forked_in_handler_gprs = forked_in_handler(Save::Gprs),
     forked_in_handler_full = forked_in_handler(Save::Full),
     unwound_gprs = both(unwound, Save::Gprs), unwound_full = both(unwound, Save::Full),
+    unwound_reload_gprs = both(unwound_reload, Save::Gprs),
+    unwound_reload_full = both(unwound_reload, Save::Full),
     chained_gprs = both(chained, Save::Gprs), chained_full = both(chained, Save::Full),
 }
