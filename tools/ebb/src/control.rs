@@ -34,7 +34,6 @@ use crate::reload;
 use crate::spr;
 use crate::thread;
 use crate::thread::Thread;
-use crate::thread::WRITES;
 
 /// A handler as a plain function. It runs like a signal handler, on the interrupted thread's
 /// stack; see [`install`] for what it may do.
@@ -270,14 +269,12 @@ pub fn resume() -> Result<(), Error> {
 /// Does the end of an EBB that has not come to it. EBBs may be on, and the PMU may be gone at any
 /// time.
 fn restart(t: &Thread) {
-    t.guarded.store(WRITES, Relaxed);
     for pmc in Pmc::ALL {
-        if pmc.read() >= OVERFLOW && !period::next_round(t, pmc) {
-            pmc.write(period::start_value(t, pmc));
+        if pmc.read_always() >= OVERFLOW && !period::next_round(t, pmc) {
+            pmc.write_always(period::start_value(t, pmc));
         }
     }
-    Mmcr0::PMAE.write();
-    t.guarded.store(0, Relaxed);
+    Mmcr0::PMAE.write_always();
     t.active.store(0, Relaxed);
 }
 

@@ -14,9 +14,11 @@
 //! shared object. Each copy takes its own, which it knows by the address of its
 //! `ebb_thread_offset`: a line of another copy's is for that one's threads' blocks.
 //!
-//! Only accesses of the entries and, while a handler runs or EBBs are resumed, those of
-//! [`crate::spr`] are stepped over. Every other SIGILL goes to the action that was there before,
-//! with its SA_RESETHAND, but without its signal mask and on the signal stack if there is one.
+//! Only accesses of the entries and of the library itself are always stepped over, and while a
+//! handler runs those of [`crate::spr`]: which it is says the line of the instruction, not a flag
+//! that a jump out of a signal's handler would leave set. Every other SIGILL goes to the action that
+//! was there before, with its SA_RESETHAND, but without its signal mask and on the signal stack if
+//! there is one.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -32,12 +34,10 @@ use crate::progress::REGS_OFFSET;
 use crate::reg::Bescr;
 use crate::spr;
 use crate::thread;
-use crate::thread::READ_NOTHING;
-use crate::thread::READS;
 
-/// An instruction that may trap, with its line in the table, whose [`Entry::always`] is given.
+/// An instruction that may trap, with its line in the table, whose [`Entry::when`] is given.
 macro_rules! noted {
-    ($instruction:literal, $always:literal) => {
+    ($instruction:literal, $when:literal) => {
         concat!(
             "77: ",
             $instruction,
@@ -45,7 +45,7 @@ macro_rules! noted {
             ".pushsection ebb_fixup, \"aR\", @progbits\n",
             ".balign 4\n",
             ".long 77b - ., ",
-            $always,
+            $when,
             ", ebb_thread_offset - .",
             "\n",
             ".popsection",
@@ -54,7 +54,7 @@ macro_rules! noted {
 }
 pub(crate) use noted;
 
-/// An instruction of an entry that may trap, which is always stepped over.
+/// An instruction of an entry, or of the library itself, that is always stepped over.
 macro_rules! fixed_up {
     ($instruction:literal) => {
         $crate::fixup::noted!($instruction, 1)
@@ -70,13 +70,22 @@ macro_rules! fixed_up_in_handler {
 }
 pub(crate) use fixed_up_in_handler;
 
+/// The same for a read outside of handlers that is stepped over with the instruction behind it,
+/// which is only for one that has read something.
+macro_rules! fixed_up_pair {
+    ($instruction:literal) => {
+        $crate::fixup::noted!($instruction, 2)
+    };
+}
+pub(crate) use fixed_up_pair;
+
 /// A line of the table.
 #[repr(C)]
 struct Entry {
     /// Distance of the instruction from this field.
     distance: i32,
-    /// 1: always stepped over; 0: while a handler runs.
-    always: u32,
+    /// [`IN_HANDLER`], 1: always stepped over; or [`PAIR`], always, with the next.
+    when: u32,
     /// Distance of the copy's `ebb_thread_offset` from this field.
     owner: i32,
 }
@@ -88,6 +97,10 @@ unsafe extern "C" {
     #[link_name = "__stop_ebb_fixup"]
     static STOP: Entry;
 }
+
+/// Values of [`Entry::when`].
+const IN_HANDLER: u32 = 0;
+const PAIR: u32 = 2;
 
 // Each program and shared object has a table of its own.
 core::arch::global_asm!(".hidden __start_ebb_fixup", ".hidden __stop_ebb_fixup");
@@ -184,9 +197,9 @@ pub unsafe fn step_over(context: *mut libc::c_void) -> bool {
     let regs = unsafe { *context.byte_add(REGS_OFFSET).cast::<*mut u64>() };
     // SAFETY: as before.
     let nip = unsafe { &mut *regs.add(PT_NIP) };
-    let (active, guarded) = thread::with(|t| (t.active.load(Relaxed), t.guarded.load(Relaxed)));
-    let found = match find(*nip) {
-        Some(entry) if entry.always != 0 || active != 0 || guarded != 0 => entry,
+    let active = thread::with(|t| t.active.load(Relaxed)) != 0;
+    let when = match find(*nip) {
+        Some(entry) if entry.when != IN_HANDLER || active => entry.when,
         _ => return false,
     };
     // SAFETY: the processor has just fetched it from there.
@@ -197,15 +210,13 @@ pub unsafe fn step_over(context: *mut libc::c_void) -> bool {
         unsafe { regs.add(target as usize).write(0) };
     }
     *nip += 4;
-    let reads = found.always == 0 && matches!(guarded, READS | READ_NOTHING);
-    thread::with(|t| {
-        if reads {
-            t.guarded.store(READ_NOTHING, Relaxed);
-        }
-        if !reads || active != 0 {
-            t.evicted.store(1, Relaxed);
-        }
-    });
+    if when == PAIR {
+        *nip += 4;
+    }
+    // Of a read outside of handlers nothing is lost but what was to be read.
+    if when != PAIR || active {
+        thread::with(|t| t.evicted.store(1, Relaxed));
+    }
     // SAFETY: EBBHR is always readable.
     if unsafe { spr::read::<{ spr::EBBHR }>() } == 0 {
         // The child of a fork in a handler comes here on the way back, which sets GE; an event

@@ -163,7 +163,7 @@ pub(crate) fn next_round(t: &Thread, pmc: Pmc) -> bool {
         rounds.store(left - 1, Relaxed);
     }
     // What it has counted since it overflowed.
-    pmc.write(pmc.read() & (OVERFLOW - 1));
+    pmc.write_always(pmc.read_always() & (OVERFLOW - 1));
     true
 }
 

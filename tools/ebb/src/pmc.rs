@@ -33,6 +33,20 @@ pub enum Pmc {
     Pmc6,
 }
 
+/// A function of [`spr`] with the number of `$pmc`, which is part of its instruction.
+macro_rules! of_spr {
+    ($pmc:expr, $function:ident($($value:ident)?)) => {
+        match $pmc {
+            Pmc::Pmc1 => spr::$function::<{ spr::PMC1 }>($($value)?),
+            Pmc::Pmc2 => spr::$function::<{ spr::PMC2 }>($($value)?),
+            Pmc::Pmc3 => spr::$function::<{ spr::PMC3 }>($($value)?),
+            Pmc::Pmc4 => spr::$function::<{ spr::PMC4 }>($($value)?),
+            Pmc::Pmc5 => spr::$function::<{ spr::PMC5 }>($($value)?),
+            Pmc::Pmc6 => spr::$function::<{ spr::PMC6 }>($($value)?),
+        }
+    };
+}
+
 impl Pmc {
     /// All counters, in order.
     pub const ALL: [Self; 6] = [
@@ -71,16 +85,22 @@ impl Pmc {
     pub fn read(self) -> u32 {
         // SAFETY: reading a counter has no effect. CAST: a PMC has 32 bits, the
         // upper half of the SPR reads as zero.
-        unsafe {
-            match self {
-                Self::Pmc1 => spr::read::<{ spr::PMC1 }>() as u32,
-                Self::Pmc2 => spr::read::<{ spr::PMC2 }>() as u32,
-                Self::Pmc3 => spr::read::<{ spr::PMC3 }>() as u32,
-                Self::Pmc4 => spr::read::<{ spr::PMC4 }>() as u32,
-                Self::Pmc5 => spr::read::<{ spr::PMC5 }>() as u32,
-                Self::Pmc6 => spr::read::<{ spr::PMC6 }>() as u32,
-            }
-        }
+        unsafe { of_spr!(self, read()) as u32 }
+    }
+
+    /// [`read`](Self::read), 0 if the counter is not there.
+    #[inline]
+    pub(crate) fn read_always(self) -> u32 {
+        // SAFETY: as in `read`. CAST: as there.
+        unsafe { of_spr!(self, read_always()) as u32 }
+    }
+
+    /// [`read`](Self::read) outside of a handler, `None` if the counter is not there.
+    pub(crate) fn read_if_there(self) -> Option<u32> {
+        // SAFETY: as in `read`.
+        let value = unsafe { of_spr!(self, read_if_there()) };
+        // CAST: as in `read`.
+        value.map(|value| value as u32)
     }
 
     /// Writes the counter.
@@ -89,16 +109,15 @@ impl Pmc {
         let value = u64::from(value);
         // SAFETY: a counter that turns negative raises an alert only if BESCR
         // and MMCR0 were set up for one.
-        unsafe {
-            match self {
-                Self::Pmc1 => spr::write::<{ spr::PMC1 }>(value),
-                Self::Pmc2 => spr::write::<{ spr::PMC2 }>(value),
-                Self::Pmc3 => spr::write::<{ spr::PMC3 }>(value),
-                Self::Pmc4 => spr::write::<{ spr::PMC4 }>(value),
-                Self::Pmc5 => spr::write::<{ spr::PMC5 }>(value),
-                Self::Pmc6 => spr::write::<{ spr::PMC6 }>(value),
-            }
-        }
+        unsafe { of_spr!(self, write(value)) }
+    }
+
+    /// [`write`](Self::write), without effect if the counter is not there.
+    #[inline]
+    pub(crate) fn write_always(self, value: u32) {
+        let value = u64::from(value);
+        // SAFETY: as in `write`.
+        unsafe { of_spr!(self, write_always(value)) }
     }
 
     /// The value from which the counter turns negative after `period` counts,

@@ -73,6 +73,12 @@ impl Mmcr0 {
         // whether a branch may happen is up to BESCR.
         unsafe { spr::write::<{ spr::MMCR0 }>(self.0) }
     }
+
+    /// The same, without effect if no EBB event is scheduled.
+    pub(crate) fn write_always(self) {
+        // SAFETY: as before.
+        unsafe { spr::write_always::<{ spr::MMCR0 }>(self.0) }
+    }
 }
 
 /// A value of Monitor Mode Control Register 2.

@@ -25,7 +25,6 @@ use crate::shared;
 use crate::shared::Ref;
 use crate::shared::Shared;
 use crate::thread;
-use crate::thread::WRITES;
 
 /// A handler as C has it: the second argument is what [`Session::start_raw`] was given.
 pub type RawHandler = extern "C" fn(&mut EbbContext<'_>, *mut c_void);
@@ -242,12 +241,10 @@ impl Session {
                 }
             }
             t.evicted.store(0, Relaxed);
-            t.guarded.store(WRITES, Relaxed);
-            Mmcr0::FC.write();
+            Mmcr0::FC.write_always();
             for pmc in Pmc::ALL {
-                pmc.write(period::start_value(t, pmc));
+                pmc.write_always(period::start_value(t, pmc));
             }
-            t.guarded.store(0, Relaxed);
             // For `enable` to set them going.
             t.active.store(1, Relaxed);
             // Not to be taken for what an eviction in a handler leaves.
@@ -281,7 +278,7 @@ impl Session {
         if !self.0.is_of_this_thread() {
             return Err(Error::WrongThread);
         }
-        let value = thread::with(|t| t.read_guarded(|| pmc.read()));
+        let value = pmc.read_if_there();
         if self.0.paused() != shared::NOT {
             return Err(Error::Paused);
         }

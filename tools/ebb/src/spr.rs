@@ -10,7 +10,9 @@
 //! before ISA v3.1, a read gives some other program's value.) In a handler such
 //! an access has no effect and reads 0 (see [`evicted`](crate::evicted)).
 
+use crate::fixup::fixed_up;
 use crate::fixup::fixed_up_in_handler;
+use crate::fixup::fixed_up_pair;
 
 /// TB, the time base, read only.
 pub const TB: u16 = 268;
@@ -91,4 +93,50 @@ pub unsafe fn write<const N: u16>(value: u64) {
         core::arch::asm!(fixed_up_in_handler!("mtspr {n}, {0}"), in(reg) value, n = const N,
             options(nostack, preserves_flags));
     }
+}
+
+/// [`read`] that reads 0 also outside of a handler if the register is not accessible.
+///
+/// # Safety
+///
+/// As [`read`].
+#[inline(always)]
+pub(crate) unsafe fn read_always<const N: u16>() -> u64 {
+    let value: u64;
+    // SAFETY: as in `read`.
+    unsafe {
+        core::arch::asm!(fixed_up!("mfspr {0}, {n}"), out(reg) value, n = const N,
+            options(nostack, preserves_flags));
+    }
+    value
+}
+
+/// [`write`] that has no effect also outside of a handler if the register is not accessible.
+///
+/// # Safety
+///
+/// As [`write`].
+#[inline(always)]
+pub(crate) unsafe fn write_always<const N: u16>(value: u64) {
+    // SAFETY: the caller vouches for the register and the value.
+    unsafe {
+        core::arch::asm!(fixed_up!("mtspr {n}, {0}"), in(reg) value, n = const N,
+            options(nostack, preserves_flags));
+    }
+}
+
+/// [`read`] outside of a handler; `None` if the register is not accessible.
+///
+/// # Safety
+///
+/// As [`read`].
+#[inline(always)]
+pub(crate) unsafe fn read_if_there<const N: u16>() -> Option<u64> {
+    let (value, there): (u64, u64);
+    // SAFETY: as in `read`. Where that traps, the last `li` is left out.
+    unsafe {
+        core::arch::asm!("li {1}, 0", fixed_up_pair!("mfspr {0}, {n}"), "li {1}, 1",
+            out(reg) value, out(reg) there, n = const N, options(nostack, preserves_flags));
+    }
+    (there != 0).then_some(value)
 }

@@ -41,9 +41,6 @@ pub(crate) struct Thread {
     pub(crate) active: AtomicU64,
     /// Not 0: a PMU register was found inaccessible in a handler, see `fixup.rs`.
     pub(crate) evicted: AtomicU64,
-    /// Not 0: this library accesses the PMU outside of a handler, where it may be gone. `active`
-    /// does not tell, as an EBB that comes meanwhile leaves that 0. One of the values below.
-    pub(crate) guarded: AtomicU64,
     /// What each counter is loaded with after it has overflowed, PMC1 first.
     pub(crate) start: [AtomicU64; 6],
     /// Address of the function for the program's handler, or 0: nothing is installed. `call` has it
@@ -76,14 +73,6 @@ impl Thread {
         }
     }
 
-    /// Reads a register of the PMU outside of a handler; `None` if it was gone.
-    pub(crate) fn read_guarded<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
-        // A handler that reads so may have interrupted another such access.
-        let before = self.guarded.swap(READS, Relaxed);
-        let value = read();
-        (self.guarded.swap(before, Relaxed) == READS).then_some(value)
-    }
-
     /// Has the next EBB end as if nothing was asked for.
     pub(crate) fn reset_rearm(&self) {
         self.rearm.store(Rearm::Restart as u64, Relaxed);
@@ -105,13 +94,6 @@ impl Thread {
         }
     }
 }
-
-/// Values of [`Thread::guarded`]. An access that finds the PMU gone sets [`Thread::evicted`] under
-/// `WRITES`. Under `READS`, where nothing is lost but what was to be read, it only leaves
-/// `READ_NOTHING`.
-pub(crate) const WRITES: u64 = 1;
-pub(crate) const READS: u64 = 2;
-pub(crate) const READ_NOTHING: u64 = 3;
 
 /// Offset of [`Thread::call`].
 pub(crate) const CALL: usize = offset_of!(Thread, call);

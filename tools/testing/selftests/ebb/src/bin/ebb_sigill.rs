@@ -4,6 +4,9 @@
 
 use ebb::EbbContext;
 use ebb::Pmc;
+use ebb::Save;
+use ebb::Session;
+use ebb_selftests::escape;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::trap;
@@ -155,7 +158,39 @@ fn blocked() -> Outcome {
     survive_eviction()
 }
 
+extern "C" fn jump_out(_: libc::c_int) {
+    // SAFETY: `read_paused` runs in `call_escapable`.
+    unsafe { escape::escape() };
+}
+
+extern "C" fn read_paused() {
+    let session = Session::open("cycles", PERIOD.into()).expect("an event");
+    // SAFETY: the handler does nothing.
+    unsafe { session.start(Save::Full, session::count_only) }.expect("EBBs");
+    session.pause().expect("a pause");
+    set_action(jump_out as *const () as usize, libc::SA_NODEFER).expect("an action");
+    let _ = session.read(0);
+}
+
+/// A program that leaves the library's own access by a jump out of its handler still gets SIGILL of
+/// what it does itself.
+fn jumped_out_of_a_read() -> Outcome {
+    dies(default, || {
+        // SAFETY: zeroes are a valid sigaction.
+        let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: the variable lives.
+        unsafe { libc::sigaction(libc::SIGILL, std::ptr::null(), &mut before) };
+        // SAFETY: nothing in `read_paused` has to be dropped but the session, which the end of the
+        // process closes.
+        let jumped = unsafe { escape::call_escapable(read_paused) };
+        assert_eq!(jumped, 1, "the read does not trap");
+        // SAFETY: the action that was there.
+        unsafe { libc::sigaction(libc::SIGILL, &before, std::ptr::null_mut()) };
+        trap::write_pmc1();
+    })
+}
+
 ktap::main! {
     first: session::require_ebb;
-    own_handler, own_handler_once, ignored, not_handled, blocked,
+    own_handler, own_handler_once, ignored, not_handled, blocked, jumped_out_of_a_read,
 }
