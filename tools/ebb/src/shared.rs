@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     /// Whether the code of any has [`MARKED`](crate::config::MARKED).
     pub(crate) marked: AtomicBool,
     process: u64,
-    thread: libc::pid_t,
+    thread: u64,
     /// Address of the leader's page, or 0.
     page: AtomicUsize,
     paused: AtomicU32,
@@ -91,7 +91,7 @@ impl Shared {
             branches,
             marked: AtomicBool::new(false),
             process: sys::process(),
-            thread: sys::thread_id(),
+            thread: thread::number(),
             page: AtomicUsize::new(0),
             paused: AtomicU32::new(NOT),
             closed: AtomicBool::new(false),
@@ -227,7 +227,7 @@ impl Shared {
     /// Fails unless this is the thread that has opened it.
     pub(crate) fn check_thread(&self) -> Result<(), Error> {
         self.check_process()?;
-        match sys::thread_id() == self.thread {
+        match thread::number() == self.thread {
             true => Ok(()),
             false => Err(Error::WrongThread),
         }

@@ -61,6 +61,8 @@ pub(crate) struct Thread {
     pub(crate) session: AtomicU64,
     /// Not 0: SIAR and SDAR are of marked instructions.
     pub(crate) marked: AtomicU64,
+    /// What [`number`] gives, or 0.
+    number: AtomicU64,
 }
 
 impl Thread {
@@ -186,6 +188,22 @@ pub(crate) fn with<R>(action: impl FnOnce(&Thread) -> R) -> R {
     // SAFETY: the block is zero-initialised thread-local storage of this size and
     // alignment, and lives as long as the thread that runs `action`.
     action(unsafe { &*ebb_thread_block() })
+}
+
+/// Numbers that [`number`] has given.
+static NUMBERS: AtomicU64 = AtomicU64::new(0);
+
+/// A number that no other thread of this process has, also after the calling one has ended: the
+/// kernel's is another thread's then.
+pub(crate) fn number() -> u64 {
+    with(|t| match t.number.load(Relaxed) {
+        0 => {
+            let number = NUMBERS.fetch_add(1, Relaxed) + 1;
+            t.number.store(number, Relaxed);
+            number
+        }
+        number => number,
+    })
 }
 
 /// Keeps `reason` for [`last_reason`], for the C library.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! `ebb::Session` where the PMU, EBBHR or the session is somebody else's for a while, what the
 //! session's counters do that have no period, an EBB that is due when EBBs come back on, a thread
-//! that ends with EBBs on, and a process with the number of the session's.
+//! that ends with EBBs on, and a process or thread with the number of the session's.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -17,9 +17,11 @@ use ebb_selftests::neighbour::Pinned;
 use ebb_selftests::session;
 use ebb_selftests::session::count_only;
 use ktap::Failure;
+use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
 use ktap::process::Peer;
+use std::fs;
 use std::io;
 use std::io::Read;
 use std::io::Write;
@@ -311,8 +313,63 @@ fn same_process_number() -> Outcome {
     Ok(())
 }
 
+/// The kernel's highest number of a thread, put back on drop.
+struct HighestNumber(String);
+
+impl HighestNumber {
+    const FILE: &str = "/proc/sys/kernel/pid_max";
+
+    fn set(number: libc::pid_t) -> io::Result<Self> {
+        let before = fs::read_to_string(Self::FILE)?;
+        fs::write(Self::FILE, number.to_string())?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for HighestNumber {
+    fn drop(&mut self) {
+        let _ = fs::write(Self::FILE, &self.0);
+    }
+}
+
+/// What `action` gives on a thread whose number `is_right`: there are others until one has it.
+fn on_thread<T: Send>(
+    is_right: impl Fn(libc::pid_t) -> bool + Sync,
+    action: impl Fn(libc::pid_t) -> T + Sync,
+) -> Option<T> {
+    let run = || {
+        // SAFETY: a system call without pointers.
+        let number = unsafe { libc::gettid() };
+        is_right(number).then(|| action(number))
+    };
+    (0..5000).find_map(|_| thread::scope(|scope| scope.spawn(run).join().ok().flatten()))
+}
+
+/// A thread that has got the number of the session's is not that thread.
+fn same_thread_number() -> Outcome {
+    // Lower ones are not given again.
+    const RESERVED: libc::pid_t = 300;
+    let opened = on_thread(
+        |number| number > RESERVED,
+        |number| (number, Session::open("cycles", PERIOD.into())),
+    );
+    let (number, session) = opened.ok_or("no such number").or_fail("opening")?;
+    let session = session?;
+    let _highest = match HighestNumber::set(number + 50) {
+        Err(error) => return ktap::skip(format!("{}: {error}", HighestNumber::FILE)),
+        Ok(highest) => highest,
+    };
+    let refused = on_thread(
+        |other| other == number,
+        // SAFETY: the handler does nothing.
+        |_| unsafe { session.start(Save::Full, count_only) },
+    );
+    check!(refused == Some(Err(Error::WrongThread)), "{refused:?}");
+    Ok(())
+}
+
 ktap::main! {
     first: session::require_ebb;
     evicted_from_the_start, foreign_owner, closed_by_another, installed_beside, added_too_late,
-    counts_only, stopped_in_resume, thread_that_ends, same_process_number,
+    counts_only, stopped_in_resume, thread_that_ends, same_process_number, same_thread_number,
 }
