@@ -55,8 +55,9 @@ pub(crate) struct Thread {
     pub(crate) rounds: [AtomicU64; 6],
     /// The last random number.
     pub(crate) random: AtomicU64,
-    /// Address and length of the text for the last error of the C library.
-    pub(crate) reason: [AtomicU64; 2],
+    /// The text for the last error of the C library, its length in the lowest [`LENGTH_BITS`]. One
+    /// word, as a handler may write it between any two instructions of who reads it, or writes it too.
+    reason: AtomicU64,
     /// Address of the `session::Shared` that this thread takes EBBs for, or 0.
     pub(crate) session: AtomicU64,
     /// Not 0: SIAR and SDAR are of marked instructions.
@@ -206,25 +207,28 @@ pub(crate) fn number() -> u64 {
     })
 }
 
-/// Keeps `reason` for [`last_reason`], for the C library.
+/// Above them there is room for an address: programs of this architecture have 52 bits at most.
+const LENGTH_BITS: u32 = 12;
+const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
+
+/// Keeps `reason`, as far as its length has room, for [`last_reason`], for the C library.
 #[doc(hidden)]
 pub fn set_last_reason(reason: &'static str) {
-    with(|t| {
-        let [address, length] = &t.reason;
-        address.store(reason.as_ptr().expose_provenance() as u64, Relaxed);
-        length.store(reason.len() as u64, Relaxed);
-    });
+    let length = reason.floor_char_boundary(LENGTH_MASK as usize) as u64;
+    let address = reason.as_ptr().expose_provenance() as u64;
+    with(|t| t.reason.store(address << LENGTH_BITS | length, Relaxed));
 }
 
 /// What [`set_last_reason`] was given on this thread.
 #[doc(hidden)]
 #[must_use]
 pub fn last_reason() -> &'static str {
-    let [address, length] = with(|t| t.reason.each_ref().map(|part| part.load(Relaxed)));
-    if address == 0 {
+    let reason = with(|t| t.reason.load(Relaxed));
+    if reason == 0 {
         return "";
     }
-    let address = core::ptr::with_exposed_provenance(address as usize);
+    let address = core::ptr::with_exposed_provenance((reason >> LENGTH_BITS) as usize);
+    let length = (reason & LENGTH_MASK) as usize;
     // SAFETY: the two parts of a `&'static str`.
-    unsafe { str::from_utf8_unchecked(core::slice::from_raw_parts(address, length as usize)) }
+    unsafe { str::from_utf8_unchecked(core::slice::from_raw_parts(address, length)) }
 }

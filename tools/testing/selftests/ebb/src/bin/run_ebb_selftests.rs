@@ -40,6 +40,7 @@ fn main() {
         "libebb_clients",
         "libebb_limits",
         "libebb_registers",
+        "libebb_signals",
         "libebb_calls_shared",
         "libebb_clients_shared",
         "libebb_calls_loaded",
