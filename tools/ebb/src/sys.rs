@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The system calls of a [`Session`](crate::Session), without the standard library.
+//! The system calls of a [`Session`](crate::Session), without the standard library. Those whose
+//! functions in the C library are cancellation points are called by their numbers: no thread ends in
+//! the middle of a call of this library, or of a handler.
 
 use core::ffi::CStr;
 use core::ptr;
@@ -101,7 +103,7 @@ impl Descriptor {
         let fd = self.0.swap(-1, Relaxed);
         if fd >= 0 {
             // SAFETY: it was open, and nobody else closes it.
-            unsafe { libc::close(fd) };
+            unsafe { libc::syscall(libc::SYS_close, fd) };
         }
     }
 
@@ -127,7 +129,7 @@ impl Descriptor {
     pub(crate) fn is_scheduled(&self) -> Result<bool, Error> {
         let mut count = 0_u64;
         // SAFETY: the variable has the 8 bytes.
-        match unsafe { libc::read(self.raw(), (&raw mut count).cast(), 8) } {
+        match unsafe { libc::syscall(libc::SYS_read, self.raw(), &raw mut count, 8) } {
             -1 => Err(Error::last("read of the event")),
             n => Ok(n != 0),
         }
@@ -172,15 +174,16 @@ fn page_size() -> usize {
 
 /// Reads a small file into `buffer`; the part that it filled.
 pub(crate) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: a path that ends with 0.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
     if fd < 0 {
         return None;
     }
     // SAFETY: the buffer is ours for its length; the descriptor is closed once.
     let length = unsafe {
-        let length = libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len());
-        libc::close(fd);
+        let length = libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len());
+        libc::syscall(libc::SYS_close, fd);
         length
     };
     let read = buffer.get(..usize::try_from(length).ok()?)?;
@@ -252,5 +255,5 @@ pub(crate) fn sleep_shortly() {
         tv_nsec: 20_000,
     };
     // SAFETY: the time is there; what is left of it is not asked for.
-    unsafe { libc::nanosleep(&time, ptr::null_mut()) };
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, 0_usize) };
 }

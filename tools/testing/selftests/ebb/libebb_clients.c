@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs of a kind that takes EBBs by libebb: many threads, coroutines, unwinding through a
- * handler and under EBBs, the profiler of a Java virtual machine, and two copies of the
- * library in one program (second_* are the other's functions).
+ * Programs of a kind that takes EBBs by libebb: many threads, one that is cancelled, coroutines,
+ * unwinding through a handler and under EBBs, the profiler of a Java virtual machine, and two
+ * copies of the library in one program (second_* are the other's functions).
  */
 #define _GNU_SOURCE
 #include <linux/perf_event.h>
@@ -60,6 +60,35 @@ static void many_threads(void)
 		check(!pthread_create(&threads[i], NULL, profiled, &profiles[i]));
 	for (int i = 0; i < THREADS; i++)
 		check(!pthread_join(threads[i], NULL));
+}
+
+/* No function ends a thread that is to be cancelled; it ends where it asks. */
+static void *cancel_and_call(void *argument)
+{
+	bool *through = argument;
+	struct ebb *ebb;
+	uint32_t value;
+
+	pthread_cancel(pthread_self());
+	ebb = ebb_open("cpu-cycles", PERIOD, 0);
+	check(ebb && !ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL));
+	check(goes_on(ebb, 20));
+	check(!ebb_read(ebb, 0, &value) && ebb_state(ebb) == EBB_RUNNING);
+	check(!ebb_pause(ebb) && !ebb_resume(ebb));
+	ebb_close(ebb);
+	*through = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+static void cancelled(void)
+{
+	bool through = false;
+	pthread_t thread;
+	void *result;
+
+	check(!pthread_create(&thread, NULL, cancel_and_call, &through));
+	check(!pthread_join(thread, &result) && result == PTHREAD_CANCELED && through);
 }
 
 static ucontext_t turns[3];
@@ -326,6 +355,7 @@ int main(void)
 {
 	static const struct test tests[] = {
 		{ "many_threads", many_threads },
+		{ "cancelled", cancelled },
 		{ "coroutines", coroutines },
 		{ "unwinding", unwinding },
 		{ "exceptions", exceptions },
