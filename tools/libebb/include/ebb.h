@@ -172,7 +172,8 @@ int ebb_context_overflowed(const struct ebb_context *context, unsigned int pmc);
 void ebb_context_set_counter(struct ebb_context *context, unsigned int pmc, uint32_t value);
 
 /* The bit of MMCR2 by which counter @pmc, 1 to 6, stands still in programs (FCnP). */
-#define EBB_MMCR2_FCP(pmc)	(UINT64_C(1) << (71 - 9 * (pmc)))
+#define EBB_MMCR2_FCP(pmc) \
+	(UINT64_C(0x4020100804020000) & (UINT64_C(1) << ((71 - 9 * (pmc)) & 63)))
 
 /* MMCR2, of which a program sets these bits. It stays so until it is changed. */
 uint64_t ebb_context_mmcr2(const struct ebb_context *context);

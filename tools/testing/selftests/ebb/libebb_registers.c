@@ -233,6 +233,7 @@ static void frozen_counters(void)
 
 	/* FC1P and FC6P are bits 1 and 46 of 64. */
 	static_assert(EBB_MMCR2_FCP(1) == 1UL << 62 && EBB_MMCR2_FCP(6) == 1UL << 17, "FCnP");
+	static_assert(!EBB_MMCR2_FCP(0) && !EBB_MMCR2_FCP(7) && !EBB_MMCR2_FCP(8), "no counters");
 	check(!ebb_start(ebb, freeze, &freezing, EBB_SAVE_FULL) && goes_on(ebb, 10));
 	check(!freezing.first && freezing.last == freezing.set);
 	ebb_close(ebb);
