@@ -30,6 +30,8 @@ pub enum Error {
     Period,
     /// No event of this name, or a field or value that its description may not have.
     NoSuchEvent,
+    /// The session has no event of this number.
+    NoSuchNumber,
     /// A system call failed.
     System {
         /// What was tried.
@@ -74,7 +76,7 @@ impl Error {
             Self::Event(error) => error.errno().unwrap_or(libc::EBUSY),
             Self::System { errno, .. } => *errno,
             Self::NoEbb => libc::ENODEV,
-            Self::NoSuchEvent => libc::ENOENT,
+            Self::NoSuchEvent | Self::NoSuchNumber => libc::ENOENT,
             Self::NotInstalled | Self::Period => libc::EINVAL,
             Self::Foreign { .. }
             | Self::InProgress
@@ -113,6 +115,7 @@ impl Error {
             Self::InProgress => "an EBB handler is in progress on this thread",
             Self::Period => "a period is 1 to 2^63 counts, and longer than its jitter",
             Self::NoSuchEvent => "the PMU has no event of this name in sysfs",
+            Self::NoSuchNumber => "the session has no event of this number",
             Self::System { what, rule, .. } => rule.unwrap_or(what),
             Self::NotScheduled => "the event is not on the PMU: another pinned group holds it",
             Self::Paused => "the session is paused: its counters cannot be read",

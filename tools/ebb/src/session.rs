@@ -132,9 +132,9 @@ impl Session {
     /// # Errors
     ///
     /// [`Error::Period`] as [`set_period_jitter`](crate::set_period_jitter),
-    /// [`Error::NoSuchEvent`] if there is no event `n`, [`Error::WrongThread`].
+    /// [`Error::NoSuchNumber`] if there is no event `n`, [`Error::WrongThread`].
     pub fn set_period(&self, n: usize, period: u64, jitter: u64) -> Result<(), Error> {
-        let slot = self.0.events().nth(n).ok_or(Error::NoSuchEvent)?;
+        let slot = self.0.events().nth(n).ok_or(Error::NoSuchNumber)?;
         if !(1..=1 << 63).contains(&period) || jitter >= period {
             return Err(Error::Period);
         }
@@ -266,11 +266,11 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::NoSuchEvent`] if there is no event `n`, [`Error::NotInstalled`] before
+    /// [`Error::NoSuchNumber`] if there is no event `n`, [`Error::NotInstalled`] before
     /// [`start`](Self::start), [`Error::WrongThread`], [`Error::Paused`],
     /// [`Error::NotScheduled`], else as [`pause`](Self::pause).
     pub fn read(&self, n: usize) -> Result<u32, Error> {
-        let pmc = self.pmc(n).ok_or(Error::NoSuchEvent)?;
+        let pmc = self.pmc(n).ok_or(Error::NoSuchNumber)?;
         self.0.check_process()?;
         if !self.0.is_started() {
             return Err(Error::NotInstalled);

@@ -136,7 +136,7 @@ unsafe extern "C" fn ebb_add(ebb: *mut Ebb, event: *const c_char, period: u64) -
 unsafe extern "C" fn ebb_counter(ebb: *const Ebb, n: c_uint) -> c_int {
     // SAFETY: the caller's contract.
     let pmc = unsafe { session(ebb) }
-        .and_then(|session| session.pmc(n as usize).ok_or(Error::NoSuchEvent));
+        .and_then(|session| session.pmc(n as usize).ok_or(Error::NoSuchNumber));
     pmc.map_or_else(|error| fail(&error), |pmc| pmc as c_int)
 }
 

@@ -127,6 +127,7 @@ static void branches(void)
 static void group(void)
 {
 	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+	char reason[128];
 
 	memset(&notes, 0, sizeof(notes));
 	check(ebb_counter(ebb, 0) == 1);
@@ -134,6 +135,7 @@ static void group(void)
 	check(ebb_add(ebb, "0x20002", 0) == -1 && errno == EINVAL);
 	check(ebb_add(ebb, "pmc=3,pmcxsel=0x1e", 0) == 2 && ebb_counter(ebb, 2) == 3);
 	check(ebb_counter(ebb, 3) == -1 && errno == ENOENT);
+	check(strstr(ebb_strerror(reason, sizeof(reason)), "no event of this number"));
 	check(!ebb_set_period(ebb, 0, 5000, 1000));
 	check(!ebb_start(ebb, note, &notes, EBB_SAVE_GPRS));
 	check(goes_on(ebb, 100));

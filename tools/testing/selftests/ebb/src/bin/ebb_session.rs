@@ -195,7 +195,7 @@ fn counters() -> Outcome {
     check!(session.read(0) == Err(Error::NotInstalled));
     // SAFETY: the handler does nothing.
     unsafe { session.start(Save::Full, count_only)? };
-    check!(session.read(2) == Err(Error::NoSuchEvent));
+    check!(session.read(2) == Err(Error::NoSuchNumber));
     let start = Pmc::start_value(1 << 30);
     let (cycles, first) = (session.read(0)?, session.read(1)?);
     check!(
