@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What hardware may do in one way or another: pseudo-random numbers (xorshift64*), the same ones
-//! in each run.
+//! in each run with a seed.
 
 /// A source of them.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -95,6 +95,11 @@ impl Facility {
         }
     }
 
+    /// Has what hardware may do in one way or another differ from that with another seed.
+    pub fn leave_to_chance(&mut self, seed: u64) {
+        self.chance = Chance::new(seed);
+    }
+
     /// The processor.
     pub fn processor(&self) -> Processor {
         self.processor

@@ -85,6 +85,7 @@ fn histories(processor: Processor) {
             processor,
             hypervisor: round & 1 != 0,
             sdar_moves: round & 2 != 0,
+            seed: random.next(),
         };
         let history: Vec<Op> = (0..LENGTH).map(|_| Op::random(&mut random)).collect();
         if let Err(failure) = run(kind, &history, false) {

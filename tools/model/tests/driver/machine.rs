@@ -7,15 +7,17 @@
 //! and stays pending, until interrupts are on altogether.
 
 mod cpu;
+mod kind;
 
 pub use cpu::{Cpu, Sampled};
+pub use kind::Kind;
 
 use crate::perf_core::PerfCore;
 use kernel::{
     bindings::{pt_regs, task_struct},
     cpu::CPUS,
 };
-use pmu_model::{Executed, Facility, Idle, Instruction, Processor, mmcr0, mmcr2, mmcra, spr};
+use pmu_model::{Executed, Facility, Idle, Instruction, mmcr0, mmcr2, mmcra, spr};
 use std::cell::RefCell;
 
 /// A handler of PM interrupts.
@@ -71,33 +73,6 @@ pub struct Alert {
     pub program: Option<u64>,
 }
 
-/// What a machine is like.
-#[derive(Clone, Copy)]
-pub struct Kind {
-    pub processor: Processor,
-    /// Bare metal rather than a partition.
-    pub hypervisor: bool,
-    /// See [`Facility::have_sdar_move`].
-    pub sdar_moves: bool,
-}
-
-impl Kind {
-    pub fn partition(processor: Processor) -> Self {
-        Self {
-            processor,
-            hypervisor: false,
-            sdar_moves: false,
-        }
-    }
-
-    pub fn bare_metal(processor: Processor) -> Self {
-        Self {
-            hypervisor: true,
-            ..Self::partition(processor)
-        }
-    }
-}
-
 /// The machine.
 pub struct Machine {
     pub cpus: Vec<Cpu>,
@@ -115,8 +90,8 @@ thread_local! {
 }
 
 /// Boots a machine.
-pub fn boot_as(kind: Kind) {
-    let cpus = (0..CPUS).map(|_| Cpu::new(kind)).collect();
+pub fn boot(kind: Kind) {
+    let cpus = (0..CPUS).map(|cpu| Cpu::new(kind, cpu.into())).collect();
     MACHINE.set(Some(Machine {
         cpus,
         current: 0,
@@ -135,11 +110,6 @@ pub fn boot_as(kind: Kind) {
             irq_save(MASK_STD)
         }
     });
-}
-
-/// Boots a machine in a partition.
-pub fn boot(processor: Processor) {
-    boot_as(Kind::partition(processor));
 }
 
 /// Calls `f` with the machine.
@@ -162,9 +132,11 @@ pub fn switch_to(cpu: u32) {
 /// registers of what was there.
 pub fn restart(cpu: usize) {
     with_machine(|machine| {
-        let mut new = Cpu::new(machine.kind);
         // Off line it did not run.
-        new.lppaca.yield_count = machine.cpus[cpu].lppaca.yield_count.wrapping_add(2);
+        let yield_count = machine.cpus[cpu].lppaca.yield_count.wrapping_add(2);
+        let number = u64::from(CPUS) * u64::from(yield_count) + cpu as u64;
+        let mut new = Cpu::new(machine.kind, number);
+        new.lppaca.yield_count = yield_count;
         if machine.kind.hypervisor {
             new.facility = machine.cpus[cpu].facility.clone();
             new.facility.sleep(Idle::Offline);

@@ -4,12 +4,12 @@
 //! once. POWER8 raises none, and a switch neither: it changes nothing for a program.
 
 use crate::{
-    machine::{boot, with_cpu},
+    machine::{Kind, boot, with_cpu},
     power::{pmu::LocalPmu, thread::CurrentThread},
     switch::{EXCLUDE_KERNEL, HANDLER, NEGATIVE, TEXT, switch_in, switch_out},
 };
 use kernel::bindings::{set_current, task_struct};
-use pmu_model::{Context, Instruction, Processor, bescr, mmcr0, spr};
+use pmu_model::{Context, Instruction, bescr, mmcr0, spr};
 
 /// The program executes an instruction. Returns where it goes on, and whether that is an EBB.
 fn step(at: u64) -> (u64, bool) {
@@ -19,8 +19,9 @@ fn step(at: u64) -> (u64, bool) {
 
 #[test]
 fn an_alert_that_power8_misses_comes_with_no_switch() {
-    for processor in Processor::ALL {
-        boot(processor);
+    for kind in Kind::of_each(Kind::partition) {
+        boot(kind);
+        let processor = kind.processor;
         let mut task = task_struct::default();
         set_current(&raw mut task);
         // SAFETY: There are no interrupts on the host but those that the test makes.

@@ -4,7 +4,7 @@
 //! EBB, no more and no less, and its counter is what one of its own would be.
 
 use crate::{
-    machine::{boot, with_cpu},
+    machine::{Kind, boot, with_cpu},
     power::{
         machine,
         pmu::{self, LocalPmu},
@@ -88,7 +88,11 @@ fn history(
     left: u64,
     switches: usize,
 ) -> (usize, u64) {
-    boot(processor);
+    // What is undefined differs from one history to the next.
+    boot(Kind {
+        seed: left * STEPS as u64 + switches as u64,
+        ..Kind::partition(processor)
+    });
     let mut task = task_struct::default();
     set_current(&raw mut task);
     // SAFETY: There are no interrupts on the host but those that the test makes.

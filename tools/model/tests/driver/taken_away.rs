@@ -3,18 +3,16 @@
 //! The hypervisor takes a CPU away: what another partition left in the BHRB gets into no branch
 //! stack, and a PMU that comes back with counters running is frozen before it is programmed.
 
-use crate::machine::{boot, with_cpu};
+use crate::machine::{Kind, boot, with_cpu};
 use crate::power::{bhrb::Bhrb, pmu::LocalPmu, regs::Mmcr0};
-use pmu_model::{
-    Branch, BranchForm, Context, FOREIGN, Instruction, Isa, Processor, mmcr0, mmcra, spr,
-};
+use pmu_model::{Branch, BranchForm, Context, FOREIGN, Instruction, Isa, mmcr0, mmcra, spr};
 
 const FROM: u64 = 0x1000;
 const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
 
 /// A CPU that records the branches of a program, and the count of dispatches from the start.
-fn recording(processor: Processor) -> (LocalPmu<'static>, u32) {
-    boot(processor);
+fn recording(kind: Kind) -> (LocalPmu<'static>, u32) {
+    boot(kind);
     // SAFETY: There are no interrupts on the host but those that the test makes.
     let local = unsafe { LocalPmu::new() };
     let dispatches = local.clear_bhrb();
@@ -51,8 +49,8 @@ fn take_away() {
 
 #[test]
 fn branches_are_read_while_the_cpu_is_ours() {
-    for processor in Processor::ALL {
-        let (_local, dispatches) = recording(processor);
+    for kind in Kind::of_each(Kind::partition) {
+        let (_local, dispatches) = recording(kind);
         branch();
         branch();
         stop();
@@ -62,8 +60,8 @@ fn branches_are_read_while_the_cpu_is_ours() {
 
 #[test]
 fn nothing_is_read_once_the_cpu_was_taken_away() {
-    for processor in Processor::ALL {
-        let (local, dispatches) = recording(processor);
+    for kind in Kind::of_each(Kind::partition) {
+        let (local, dispatches) = recording(kind);
         branch();
         take_away();
         branch();
@@ -84,8 +82,8 @@ fn nothing_is_read_once_the_cpu_was_taken_away() {
 
 #[test]
 fn a_partition_that_ran_while_the_bhrb_was_cleared_is_seen() {
-    for processor in Processor::ALL {
-        let (local, _) = recording(processor);
+    for kind in Kind::of_each(Kind::partition) {
+        let (local, _) = recording(kind);
         let before = local.clear_bhrb();
         // Whether the CPU was taken away just before or just after the buffer was cleared is not
         // known: either counts.
@@ -96,8 +94,9 @@ fn a_partition_that_ran_while_the_bhrb_was_cleared_is_seen() {
 
 #[test]
 fn a_pmu_that_is_turned_on_stands_still_whatever_was_left_in_it() {
-    for processor in Processor::ALL {
-        boot(processor);
+    for kind in Kind::of_each(Kind::partition) {
+        boot(kind);
+        let processor = kind.processor;
         // SAFETY: There are no interrupts on the host but those that the test makes.
         let local = unsafe { LocalPmu::new() };
         let v31 = processor.isa() >= Isa::V31;

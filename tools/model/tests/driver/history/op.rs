@@ -10,7 +10,7 @@ impl Random {
         Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1)
     }
 
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

@@ -107,10 +107,7 @@ fn kernels(facility: &Facility) -> [u64; 2] {
 impl Program {
     /// A program that has not used the facility yet.
     pub fn new(kind: Kind, context: Context, nip: u64) -> Self {
-        let mut own = Facility::new(kind.processor);
-        if kind.sdar_moves {
-            own.have_sdar_move();
-        }
+        let mut own = kind.facility(nip);
         own.context = Context {
             problem: true,
             ee: true,

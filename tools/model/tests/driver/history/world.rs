@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     driver::Takeover,
-    machine::{self, Kind, boot_as, execute_in_program, with_cpu, with_machine},
+    machine::{self, Kind, boot, execute_in_program, with_cpu, with_machine},
     perf_bindings::*,
     perf_core::{Event, PerfCore, Task},
 };
@@ -68,7 +68,7 @@ pub struct World {
 impl World {
     pub fn new(kind: Kind, log: bool) -> Self {
         kernel::complaint();
-        boot_as(kind);
+        boot(kind);
         let core = PerfCore::restart();
         with_machine(|machine| {
             machine.log = log.then(Vec::new);

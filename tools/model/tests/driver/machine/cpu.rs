@@ -35,12 +35,10 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    pub(super) fn new(kind: Kind) -> Self {
-        let mut facility = Facility::new(kind.processor);
+    /// One that starts, with a facility by this number.
+    pub(super) fn new(kind: Kind, number: u64) -> Self {
+        let mut facility = kind.facility(number);
         facility.context.hypervisor = kind.hypervisor;
-        if kind.sdar_moves {
-            facility.have_sdar_move();
-        }
         Self {
             facility,
             lppaca: Lppaca::default(),

@@ -22,16 +22,15 @@ const HISTORY: [Op; 7] = [
 #[test]
 fn a_broken_rule_is_seen_by_what_is_predicted_without_it() {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for processor in Processor::ALL {
-        for kind in [Kind::partition(processor), Kind::bare_metal(processor)] {
-            let what = || run(kind, &HISTORY, false).err();
-            assert_eq!(what().map(|failure| failure.what), None);
-            for fault in Fault::ALL {
-                break_rule(Some(fault));
-                let what = what().map_or_else(String::new, |failure| failure.what);
-                break_rule(None);
-                assert!(what.contains("predicted"), "{fault:?}: {what:?}");
-            }
+    let kinds = Kind::of_each(Kind::partition).chain(Kind::of_each(Kind::bare_metal));
+    for kind in kinds {
+        let what = || run(kind, &HISTORY, false).err();
+        assert_eq!(what().map(|failure| failure.what), None);
+        for fault in Fault::ALL {
+            break_rule(Some(fault));
+            let what = what().map_or_else(String::new, |failure| failure.what);
+            break_rule(None);
+            assert!(what.contains("predicted"), "{fault:?}: {what:?}");
         }
     }
 }

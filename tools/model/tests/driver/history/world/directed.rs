@@ -6,7 +6,7 @@ use super::*;
 use crate::history::MACHINE;
 use std::sync::PoisonError;
 
-/// Runs a history in a partition of each processor, then `last` on CPU 0.
+/// Runs a history in a partition of each processor, several times, then `last` on CPU 0.
 fn run(history: &[Op], last: impl Fn(&World, &Facility)) {
     run_on(Kind::partition, history, last);
 }
@@ -14,7 +14,7 @@ fn run(history: &[Op], last: impl Fn(&World, &Facility)) {
 /// [`run`], in a partition or on bare metal.
 fn run_on(kind: fn(Processor) -> Kind, history: &[Op], last: impl Fn(&World, &Facility)) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Processor::ALL.map(kind) {
+    for kind in Kind::of_each(kind) {
         let mut world = World::new(kind, false);
         history.iter().for_each(|op| world.step(op));
         let facility = with_machine(|machine| machine.cpus[0].facility.clone());
@@ -78,7 +78,8 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
         ..CYCLES
     };
     // The PMU has been used, and a deep idle state of POWER9 leaves anything in its registers. The
-    // first two instructions are not marked.
+    // first two instructions are not marked. SIAR may have an instruction of the kernel's, which
+    // turned marking on after alerts: then the sample shows where the program entered the kernel.
     let history = [
         Op::Switch(0, 0),
         Op::Open(0, CYCLES),
@@ -90,13 +91,18 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
         Op::Switch(0, 0),
         Op::Run(0, 2, 4, 3),
     ];
-    run_on(Kind::bare_metal, &history, |world, _| {
+    run_on(Kind::bare_metal, &history, |world, facility| {
+        assert_eq!(
+            facility.alerts(),
+            1,
+            "but for the event's nothing overflows"
+        );
         let samples = world
             .open
             .last()
             .map(|event| event.samples.borrow().clone());
         let ips: Vec<_> = samples.iter().flatten().map(|sample| sample.ip).collect();
-        assert_eq!(ips, [0]);
+        assert!(ips == [0] || ips == [0x1008], "{ips:x?}");
     });
 }
 

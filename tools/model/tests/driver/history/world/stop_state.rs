@@ -9,8 +9,8 @@ use std::sync::PoisonError;
 #[test]
 fn the_next_enable_mends_mmcr1() {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for processor in Processor::ALL {
-        let mut world = World::new(Kind::bare_metal(processor), false);
+    for kind in Kind::of_each(Kind::bare_metal) {
+        let mut world = World::new(kind, false);
         let (code, _) = CODES[0];
         world.add(World::attr(code, 1 << 20), (None, Some(0)), None);
         let event = world.open[0].clone();
@@ -24,7 +24,7 @@ fn the_next_enable_mends_mmcr1() {
         event.interrupts.set(u32::MAX);
         world.core.tick(0);
         let mended = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
-        assert_eq!(mended, mmcr1, "{processor:?}");
+        assert_eq!(mended, mmcr1, "{:?}", kind.processor);
         // Meanwhile the event counted nothing.
         assert!(kernel::complaint().is_some());
         world.end();

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The machines that the driver runs on.
+
+use pmu_model::{Facility, Processor};
+
+/// What a machine is like.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    pub processor: Processor,
+    /// Bare metal rather than a partition.
+    pub hypervisor: bool,
+    /// See [`Facility::have_sdar_move`].
+    pub sdar_moves: bool,
+    /// See [`Facility::leave_to_chance`].
+    pub seed: u64,
+}
+
+impl Kind {
+    pub fn partition(processor: Processor) -> Self {
+        Self {
+            processor,
+            hypervisor: false,
+            sdar_moves: false,
+            seed: 1,
+        }
+    }
+
+    pub fn bare_metal(processor: Processor) -> Self {
+        Self {
+            hypervisor: true,
+            ..Self::partition(processor)
+        }
+    }
+
+    /// Each processor several times: what is undefined differs.
+    pub fn of_each(kind: fn(Processor) -> Self) -> impl Iterator<Item = Self> {
+        let kinds = Processor::ALL.into_iter().map(kind);
+        kinds.flat_map(|kind| (1..=8).map(move |seed| Self { seed, ..kind }))
+    }
+
+    /// The facility of a CPU, or of a program, by its number.
+    pub fn facility(&self, number: u64) -> Facility {
+        let mut facility = Facility::new(self.processor);
+        facility.leave_to_chance(self.seed.rotate_left(16) ^ number);
+        if self.sdar_moves {
+            facility.have_sdar_move();
+        }
+        facility
+    }
+}
