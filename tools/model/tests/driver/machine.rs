@@ -163,7 +163,7 @@ pub fn note(text: impl FnOnce() -> String) {
 
 /// Executes an instruction of the kernel, and what it does.
 pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
-    let (counted, ran, result) = with_cpu(|cpu| {
+    let (counted, ran, context, result) = with_cpu(|cpu| {
         ensure(!cpu.facility.context.problem, || "the kernel runs".into());
         let instruction = Instruction {
             cycles: CYCLES,
@@ -176,14 +176,15 @@ pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
         // Or MMCR2 freezes all, as a program's events leave the PMU.
         let ran = cpu.facility.in_effect(spr::MMCR0) & (mmcr0::FC | mmcr0::FC14) == 0
             && cpu.facility.in_effect(spr::MMCR2) != mmcr2::FREEZE;
+        let context = cpu.facility.context;
         cpu.execute(&instruction);
         let after = counters(&cpu.facility);
         let counted = core::array::from_fn(|pmc| after[pmc].wrapping_sub(before[pmc]));
-        (counted, ran, effect(&mut cpu.facility))
+        (counted, ran, context, effect(&mut cpu.facility))
     });
     if ran {
         update_alert();
-        PerfCore::get().count_in_kernel(&counted, CYCLES);
+        PerfCore::get().count_in_kernel(&counted, CYCLES, context);
     }
     take_interrupt();
     result
@@ -245,6 +246,8 @@ fn handle() {
     let (handler, mut regs, context, mask, nip) = with_machine(|machine| {
         let cpu = &mut machine.cpus[machine.current];
         cpu.facility.synchronize();
+        // But for NMIs an interrupt turns the run latch on.
+        cpu.facility.context.run |= cpu.mask & MASK_STD == 0;
         let context = cpu.facility.context;
         let program = if context.problem {
             Some(cpu.nip)

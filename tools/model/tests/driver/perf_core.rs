@@ -121,15 +121,16 @@ impl PerfCore {
         self.cpus[cpu].sched_cb_usage.get()
     }
 
-    /// The counters of this CPU counted so much at an instruction of the kernel that takes so many
-    /// cycles: those of events that include the kernel what the events say, the others nothing.
-    pub fn count_in_kernel(&self, counted: &[u32; 6], cycles: u32) {
+    /// The counters of this CPU counted so much at an instruction of the kernel, or of the hypervisor,
+    /// that takes so many cycles: those of events that include where it ran what the events say, the
+    /// others nothing.
+    pub fn count_in_kernel(&self, counted: &[u32; 6], cycles: u32, context: pmu_model::Context) {
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         for event in self.all.borrow().iter() {
             if event.oncpu.get() == Some(here) && event.idx() > 0 && event.counter_runs() {
                 let more: u64 = counted[event.idx() - 1].into();
                 let expected = match Counts::of(event) {
-                    _ if event.excludes_kernel() => 0,
+                    _ if !event.counts_in(context) => 0,
                     Counts::Cycles => cycles.into(),
                     Counts::Instructions => 1,
                     Counts::Branches | Counts::Others | Counts::Marked => 0,

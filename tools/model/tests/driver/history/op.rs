@@ -36,6 +36,8 @@ pub struct Wish {
     pub period: u64,
     pub exclude_kernel: bool,
     pub exclude_user: bool,
+    pub exclude_hv: bool,
+    pub exclude_idle: bool,
     pub disabled: bool,
     pub pinned: bool,
     pub exclusive: bool,
@@ -92,6 +94,11 @@ pub enum Op {
     Hold(u8),
     /// Instructions of the kernel on a CPU, with PM interrupts masked or not.
     Kernel(u8, u8, bool),
+    /// Instructions of a CPU that idles with the run latch off. PM interrupts come as NMIs there, or
+    /// as others, which turn the run latch on.
+    Idle(u8, u8, bool),
+    /// Instructions of the hypervisor, which the kernel of a CPU calls.
+    Hypercall(u8, u8),
     Open(u8, Wish),
     /// An EBB event; a member of the task's EBB group if it has one.
     OpenEbb(u8, u8),
@@ -126,7 +133,7 @@ impl Op {
     pub fn random(random: &mut Random) -> Self {
         let a = random.below(256) as u8;
         let b = random.below(256) as u8;
-        match random.below(118) {
+        match random.below(123) {
             0..=24 => Self::Switch(a, b),
             25..=54 => {
                 let cycles = 1 + random.below(4) as u8;
@@ -156,6 +163,8 @@ impl Op {
             107 => Self::Exec(a),
             108..=113 => Self::Hold(a),
             116..=117 => Self::Cgroup(a),
+            118..=120 => Self::Idle(a, 1 + b % 16, random.one_in(2)),
+            121..=122 => Self::Hypercall(a, 1 + b % 8),
             _ => Self::Adjust(a, 1 + random.below(60) as u16),
         }
     }
@@ -170,6 +179,8 @@ impl Op {
             },
             exclude_kernel: !random.one_in(4),
             exclude_user: random.one_in(6),
+            exclude_hv: random.one_in(3),
+            exclude_idle: random.one_in(4),
             disabled: random.one_in(4),
             pinned: random.one_in(5),
             exclusive: random.one_in(8),

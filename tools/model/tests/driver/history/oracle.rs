@@ -81,6 +81,15 @@ impl Counts {
         known.expect("an event with a known code").1
     }
 
+    /// Whether an event with a code counts only while the run latch is on.
+    ///
+    /// `PM_RUN_INST_CMPL` and, before v3.1, those of PMC5 and PMC6: from then on the kernel has them
+    /// count all the time (MMCR0\[CC56RUN\]).
+    pub fn needs_run_latch(processor: Processor, code: u64) -> bool {
+        let fixed = [0x5_00fa, 0x6_00f4].contains(&code);
+        code == 0x4_00fa || fixed && processor.isa() < Isa::V31
+    }
+
     /// How often that occurs in an instruction.
     pub fn occurrences(self, instruction: &Instruction) -> u64 {
         match self {

@@ -32,6 +32,7 @@ mod events;
 mod invariants;
 mod programs;
 mod samples;
+mod states;
 mod stop_state;
 
 use branches::Recorded;
@@ -137,6 +138,7 @@ impl World {
             }
             Op::Preempt(cpu) | Op::Sleep(cpu, _) | Op::Tick(cpu) | Op::Rotate(cpu) => self.cpu(cpu),
             Op::Elapse(cpu) | Op::Cgroup(cpu) => self.cpu(cpu),
+            Op::Idle(cpu, ..) | Op::Hypercall(cpu, _) => self.cpu(cpu),
             _ => 0,
         };
         let core = self.core.clone();
@@ -156,6 +158,8 @@ impl World {
         match *op {
             Op::Switch(_, task) => self.switch(cpu, task),
             Op::Kernel(_, count, masked) => kernel_work(count, masked),
+            Op::Idle(_, count, nmi) => self.idle(cpu, count, nmi),
+            Op::Hypercall(_, count) => self.hypercall(cpu, count),
             Op::Open(task, wish) => self.open(task, wish),
             Op::OpenEbb(task, code) => self.open_ebb(task, code),
             Op::Close(event) => {

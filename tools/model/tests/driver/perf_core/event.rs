@@ -2,8 +2,9 @@
 
 //! An event.
 
-use crate::perf_bindings::*;
+use crate::{history::oracle::Counts, machine::with_machine, perf_bindings::*};
 use kernel::{bindings::list_head, zeroed};
+use pmu_model::{Context, Isa};
 use std::{
     cell::{Cell, RefCell, UnsafeCell},
     ptr::null_mut,
@@ -222,6 +223,33 @@ impl Event {
 
     pub fn excludes_user(&self) -> bool {
         self.flag(perf_event_attr::exclude_user_raw)
+    }
+
+    pub fn excludes_hv(&self) -> bool {
+        self.flag(perf_event_attr::exclude_hv_raw)
+    }
+
+    pub fn excludes_idle(&self) -> bool {
+        self.flag(perf_event_attr::exclude_idle_raw)
+    }
+
+    /// Whether it counts instructions of the kernel, or of the hypervisor, that run so.
+    ///
+    /// On bare metal the kernel is the hypervisor. In a partition `exclude_kernel` leaves the
+    /// hypervisor in, but before v3.1 for events with EBBs, or with branch stacks in programs: branches
+    /// are recorded wherever the event counts (`Documentation/internals.md`, Limitations).
+    pub fn counts_in(&self, context: Context) -> bool {
+        let (kind, code) = (with_machine(|machine| machine.kind), self.attr().config);
+        let v31 = kind.processor.isa() >= Isa::V31;
+        let stack = self.samples_with(perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK);
+        let records = !v31 && (code >> 63 != 0 || stack && !self.excludes_user());
+        let is_excluded = if context.hypervisor && !kind.hypervisor {
+            self.excludes_hv() || self.excludes_kernel() && records
+        } else {
+            self.excludes_kernel()
+        };
+        let needs_run_latch = Counts::needs_run_latch(kind.processor, code & !(0b11 << 62));
+        !is_excluded && (context.run || !self.excludes_idle() && !needs_run_latch)
     }
 
     /// Whether its samples may show an address of data: of an event that follows a task, its

@@ -3,7 +3,7 @@
 //! What the kernel sets for a program: that of a group by the codes of its events, and nothing that
 //! a program without a group could read.
 
-use super::{counts_kernel, user};
+use super::user;
 use crate::perf_core::Event;
 use pmu_model::{Facility, Isa, mmcr0, mmcr2, mmcra, spr};
 use std::rc::Rc;
@@ -17,13 +17,15 @@ pub(super) fn check_settings(facility: &Facility, events: &[Rc<Event>]) {
     let v31 = facility.processor().isa() >= Isa::V31;
     let hypervisor = facility.context.hypervisor;
     let bit = |is_set: bool, field| if is_set { field } else { 0 };
-    let counts_kernel = counts_kernel(events);
-    // Freezing all in the kernel freezes the BHRB too.
-    let (of_kernel, of_kernel2) = if hypervisor {
-        (mmcr0::FCH, mmcr2::FCH)
-    } else {
-        (mmcr0::FCS, mmcr2::FCS)
+    // The states in which a counter is frozen, and those in which all are: the BHRB too then.
+    let frozen = |event: &Rc<Event>| {
+        let kernel = event.excludes_kernel();
+        let hv = event.excludes_hv() || kernel && !v31;
+        bit(kernel && !hypervisor, mmcr2::FCS)
+            | bit(if hypervisor { kernel } else { hv }, mmcr2::FCH)
+            | bit(event.excludes_idle(), mmcr2::FCWAIT)
     };
+    let common = events.iter().map(frozen).fold(!0, |all, one| all & one);
     let expected = mmcr0::FCECE
         | mmcr0::EBE
         | mmcr0::BHRBA
@@ -31,15 +33,13 @@ pub(super) fn check_settings(facility: &Facility, events: &[Rc<Event>]) {
         | bit(v31, mmcr0::PMCCEXT)
         | bit(on(0).is_some(), mmcr0::PMC1CE)
         | bit((1..6).any(|pmc| on(pmc).is_some()), mmcr0::PMCJCE)
-        | bit(!v31 && !counts_kernel, of_kernel);
+        | bit(v31, mmcr0::CC56RUN)
+        | bit(!v31 && common & mmcr2::FCS != 0, mmcr0::FCS)
+        | bit(!v31 && common & mmcr2::FCH != 0, mmcr0::FCH);
     let fixed = on(4).is_some() || on(5).is_some();
     let expected = expected | bit(!fixed, mmcr0::FC56);
-    let any = mmcr0::USER | mmcr0::CC56RUN | bit(!hypervisor, mmcr0::FCH);
-    assert_eq!(
-        mmcr0 & !any,
-        expected,
-        "MMCR0 of a group, but what may differ"
-    );
+    let found = mmcr0 & !mmcr0::USER;
+    assert_eq!(found, expected, "MMCR0 of a group, but for the program's");
     for pmc in 0..6 {
         let Some(event) = on(pmc) else {
             continue;
@@ -51,10 +51,8 @@ pub(super) fn check_settings(facility: &Facility, events: &[Rc<Event>]) {
             let select = mmcr1 >> (24 - 8 * pmc) & 0xff;
             assert_eq!(select, code & 0xff, "event {id}: its select in MMCR1");
         }
-        let frozen = mmcr2 << (9 * pmc) & (0x7f << 57) & !mmcr2::FCP0;
-        let frozen = frozen & !bit(!hypervisor, mmcr2::FCH);
-        let expected = bit(event.excludes_kernel(), of_kernel2);
-        assert_eq!(frozen, expected, "event {id}: where it is frozen");
+        let found = mmcr2 << (9 * pmc) & (0x7f << 57) & !mmcr2::FCP0;
+        assert_eq!(found, frozen(event), "event {id}: where it is frozen");
     }
     let records = events
         .iter()

@@ -69,6 +69,42 @@ impl World {
         self.recorded[cpu].is_sure = false;
     }
 
+    /// A CPU without a program idles. The interrupt that ends it turns the run latch on.
+    pub(super) fn idle(&self, cpu: usize, count: u8, nmi: bool) {
+        if self.core.running[cpu].get().is_some() {
+            return;
+        }
+        if nmi {
+            machine::irq_save(machine::MASK_STD);
+        }
+        with_cpu(|cpu| cpu.facility.context.run = false);
+        for _ in 0..count {
+            machine::execute(|_| ());
+        }
+        with_cpu(|cpu| cpu.facility.context.run = true);
+        if nmi {
+            machine::irq_restore(0);
+        }
+    }
+
+    /// The kernel calls the hypervisor, which takes no interrupt. On bare metal that is the firmware.
+    pub(super) fn hypercall(&self, cpu: usize, count: u8) {
+        let before = with_cpu(|cpu| {
+            let context = cpu.facility.context;
+            (cpu.facility.context.hypervisor, cpu.facility.context.ee) = (true, false);
+            context
+        });
+        branches::branch_in_real_mode();
+        for _ in 0..count {
+            machine::execute(|_| ());
+        }
+        with_cpu(|cpu| {
+            let context = &mut cpu.facility.context;
+            (context.hypervisor, context.ee) = (before.hypervisor, before.ee);
+        });
+        self.let_interrupts_through(cpu);
+    }
+
     pub(super) fn sleep(&mut self, cpu: usize, deep: bool) {
         // The kernel itself keeps no counter of an event in a deep state.
         let busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));

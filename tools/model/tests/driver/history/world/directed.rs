@@ -51,6 +51,8 @@ const CYCLES: Wish = Wish {
     period: 8,
     exclude_kernel: true,
     exclude_user: false,
+    exclude_hv: true,
+    exclude_idle: false,
     disabled: false,
     pinned: false,
     exclusive: false,

@@ -23,6 +23,8 @@ impl World {
         let mut attr = Self::attr(code, wish.period);
         attr.set_exclude_kernel(wish.exclude_kernel.into());
         attr.set_exclude_user(wish.exclude_user.into());
+        attr.set_exclude_hv(wish.exclude_hv.into());
+        attr.set_exclude_idle(wish.exclude_idle.into());
         attr.set_disabled(wish.disabled.into());
         attr.set_inherit(wish.inherit.into());
         attr.sample_type = perf_event_sample_format_PERF_SAMPLE_IP.into();
@@ -69,9 +71,13 @@ impl World {
     pub(super) fn open_ebb(&mut self, task: u8, code: u8) {
         let bhrb = if code & 0x80 != 0 { BHRB } else { 0 };
         let counts_kernel = code & 0x60 == 0x60;
+        let excludes_more = code & 0x10 != 0;
         let (code, _) = CODES[usize::from(code) % EBB_CODES];
         let mut attr = Self::attr(code | EBB | bhrb, 0);
         attr.set_exclude_kernel(u64::from(!counts_kernel));
+        // Else it would count the hypervisor, but not the kernel.
+        attr.set_exclude_hv(u64::from(!counts_kernel || excludes_more));
+        attr.set_exclude_idle(u64::from(excludes_more));
         let task = usize::from(task) % self.core.tasks.borrow().len();
         let place = (Some(task), None);
         let ebb = |event: &&Rc<Event>| is_ebb(event) && event.is_leader() && event.task == place.0;

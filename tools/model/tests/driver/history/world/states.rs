@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! In which states an event counts: in the kernel, in the hypervisor, and in an idle CPU, whose run
+//! latch is off. What each counts is written down here, apart from what histories compare.
+
+use super::*;
+use crate::history::MACHINE;
+use pmu_model::Isa;
+use std::sync::PoisonError;
+
+/// Each takes two cycles.
+const INSTRUCTIONS: u8 = 5;
+
+/// An event of a CPU that counts, and samples nothing.
+const OF_CPU: Wish = Wish {
+    code: 0,
+    period: 0,
+    exclude_kernel: false,
+    exclude_user: false,
+    exclude_hv: false,
+    exclude_idle: false,
+    disabled: false,
+    pinned: false,
+    exclusive: false,
+    inherit: false,
+    addr: false,
+    registers: false,
+    data_src: false,
+    weight: 0,
+    branches: 0,
+    branch_flags: 0,
+    member: false,
+    of_cpu: true,
+};
+
+/// What an event counts on an idle CPU in a step, on each kind of machine: `expected` says what.
+fn counts(kind: fn(Processor) -> Kind, wish: Wish, op: Op, expected: impl Fn(Kind) -> u8) {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for kind in Kind::of_each(kind) {
+        let mut world = World::new(kind, false);
+        world.step(&Op::Open(0, wish));
+        let counter = |world: &World| World::counter(&world.open[0]).expect("a counter");
+        let before = counter(&world);
+        world.step(&op);
+        let counted = counter(&world) - before;
+        let processor = kind.processor;
+        assert_eq!(
+            counted,
+            expected(kind).into(),
+            "{processor:?}: {wish:?}, {op:?}"
+        );
+        world.end();
+    }
+}
+
+#[test]
+fn an_idle_cpu_counts_what_needs_no_run_latch() {
+    let cycles = 2 * INSTRUCTIONS;
+    let v31 = |kind: Kind| kind.processor.isa() >= Isa::V31;
+    // 1e, 2, 500fa, 600f4 and 400fa. MMCR0[CC56RUN] has the third and the fourth count, from v3.1 on.
+    let codes: [(u8, u8, u8); 5] = [
+        (0, cycles, cycles),
+        (1, INSTRUCTIONS, INSTRUCTIONS),
+        (2, 0, INSTRUCTIONS),
+        (3, 0, cycles),
+        (10, 0, 0),
+    ];
+    for (code, before_v31, since) in codes {
+        let counted = |kind| if v31(kind) { since } else { before_v31 };
+        for nmi in [false, true] {
+            let wish = Wish { code, ..OF_CPU };
+            let idle = Op::Idle(0, INSTRUCTIONS, nmi);
+            counts(Kind::partition, wish, idle, counted);
+            counts(Kind::bare_metal, wish, idle, counted);
+            let excluded = Wish {
+                exclude_idle: true,
+                ..wish
+            };
+            counts(Kind::partition, excluded, idle, |_| 0);
+            counts(Kind::bare_metal, excluded, idle, |_| 0);
+            // In an interrupt the run latch is on.
+            let busy = Op::Kernel(0, INSTRUCTIONS, false);
+            let all = if [0, 3].contains(&code) {
+                cycles
+            } else {
+                INSTRUCTIONS
+            };
+            counts(Kind::partition, excluded, busy, |_| all);
+        }
+    }
+}
+
+#[test]
+fn the_hypervisor_is_counted_unless_it_is_excluded() {
+    let cycles = 2 * INSTRUCTIONS;
+    let (of_kernel, of_hv) = (
+        Op::Kernel(0, INSTRUCTIONS, false),
+        Op::Hypercall(0, INSTRUCTIONS),
+    );
+    for (exclude_kernel, exclude_hv) in [(false, false), (false, true), (true, false), (true, true)]
+    {
+        let wish = Wish {
+            exclude_kernel,
+            exclude_hv,
+            ..OF_CPU
+        };
+        let counted = |excluded: bool| move |_: Kind| if excluded { 0 } else { cycles };
+        counts(Kind::partition, wish, of_kernel, counted(exclude_kernel));
+        counts(Kind::partition, wish, of_hv, counted(exclude_hv));
+        // There the kernel is the hypervisor.
+        counts(Kind::bare_metal, wish, of_kernel, counted(exclude_kernel));
+        counts(Kind::bare_metal, wish, of_hv, counted(exclude_kernel));
+    }
+    // Before v3.1 branches are recorded wherever the event counts.
+    let branches = Wish {
+        exclude_kernel: true,
+        period: 1000,
+        branches: 1,
+        ..OF_CPU
+    };
+    counts(Kind::partition, branches, of_hv, |kind| {
+        if kind.processor.isa() >= Isa::V31 {
+            cycles
+        } else {
+            0
+        }
+    });
+}
