@@ -40,6 +40,18 @@ impl Guest {
         mmcra: mmcra::BHRBRD,
     };
 
+    /// One with an alert that its kernel has not taken yet.
+    pub const WITH_ALERT: Self = Self {
+        mmcr0: mmcr0::FC | mmcr0::FCECE | mmcr0::PMC1CE | mmcr0::PMCCEXT | mmcr0::PMAO,
+        mmcra: mmcra::BHRBRD,
+    };
+
+    /// One that counts, and marks instructions.
+    pub const COUNTING: Self = Self {
+        mmcr0: mmcr0::PMAE | mmcr0::FCECE | mmcr0::PMC1CE | mmcr0::PMCJCE,
+        mmcra: mmcra::SAMPLE_ENABLE,
+    };
+
     /// What KVM leaves of it. From POWER9 on registers stay that are frozen and mark nothing, and on
     /// v3.1 have PMCCEXT and BHRBRD set. Others get no other bits than these.
     ///
@@ -118,6 +130,7 @@ impl Facility {
     /// `book3s_hv_p9_perf.c`; \[kernel\] `asm/lppaca.h`, `asm/paravirt.h` for `yield_count`.
     pub fn preempt(&mut self, lppaca: &mut Lppaca) {
         lppaca.yield_count = lppaca.yield_count.wrapping_add(2);
+        self.synchronize();
         if lppaca.pmcregs_in_use {
             self.drop_bhrb();
             return;

@@ -129,7 +129,7 @@ pub fn switch_to(cpu: u32) {
 }
 
 /// A CPU starts anew. On bare metal it only slept, as deep as it can; else nothing is left in its
-/// registers of what was there.
+/// registers of what was there, but maybe something of another partition.
 pub fn restart(cpu: usize) {
     with_machine(|machine| {
         // Off line it did not run.
@@ -140,6 +140,8 @@ pub fn restart(cpu: usize) {
         if machine.kind.hypervisor {
             new.facility = machine.cpus[cpu].facility.clone();
             new.facility.sleep(Idle::Offline);
+        } else {
+            machine.kind.let_others_run(&mut new, number);
         }
         machine.cpus[cpu] = new;
     });
@@ -180,7 +182,9 @@ pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
         cpu.execute(&instruction);
         let after = counters(&cpu.facility);
         let counted = core::array::from_fn(|pmc| after[pmc].wrapping_sub(before[pmc]));
-        (counted, ran, context, effect(&mut cpu.facility))
+        let result = effect(&mut cpu.facility);
+        cpu.pass_to_hypervisor();
+        (counted, ran, context, result)
     });
     if ran {
         update_alert();

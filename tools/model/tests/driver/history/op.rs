@@ -123,6 +123,8 @@ pub enum Op {
     Online(u8),
     /// The hypervisor runs another partition on the CPU; on bare metal KVM runs a guest.
     Preempt(u8),
+    /// It does in the middle of the kernel's work, after so many instructions.
+    PreemptIn(u8, u8),
     /// An idle CPU sleeps.
     Sleep(u8, bool),
     /// So much time passes that the counters that count for nobody are about to overflow.
@@ -133,7 +135,7 @@ impl Op {
     pub fn random(random: &mut Random) -> Self {
         let a = random.below(256) as u8;
         let b = random.below(256) as u8;
-        match random.below(123) {
+        match random.below(125) {
             0..=24 => Self::Switch(a, b),
             25..=54 => {
                 let cycles = 1 + random.below(4) as u8;
@@ -164,6 +166,7 @@ impl Op {
             108..=113 => Self::Hold(a),
             116..=117 => Self::Cgroup(a),
             118..=120 => Self::Idle(a, 1 + b % 16, random.one_in(2)),
+            123..=124 => Self::PreemptIn(a, b % 64),
             121..=122 => Self::Hypercall(a, 1 + b % 8),
             _ => Self::Adjust(a, 1 + random.below(60) as u16),
         }

@@ -51,7 +51,8 @@ pub fn report(kind: Kind, history: &[Op]) -> String {
     } else {
         ""
     };
-    let _ = writeln!(text, "\nThe history, on {place}{sdar}:");
+    let seed = kind.seed;
+    let _ = writeln!(text, "\nThe history, on {place}{sdar}, by chance {seed}:");
     for op in &history {
         let _ = writeln!(text, "    {op:?},");
     }

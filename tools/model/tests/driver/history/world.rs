@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     driver::Takeover,
-    machine::{self, Kind, boot, execute_in_program, with_cpu, with_machine},
+    machine::{self, Cpu, Kind, boot, execute_in_program, with_cpu, with_machine},
     perf_bindings::*,
     perf_core::{Event, PerfCore, Task},
 };
@@ -73,9 +73,8 @@ impl World {
         let core = PerfCore::restart();
         with_machine(|machine| {
             machine.log = log.then(Vec::new);
-            // On bare metal guests ran while nobody used the PMU.
-            let cpus = machine.cpus.iter_mut().filter(|_| kind.hypervisor);
-            cpus.for_each(|cpu| cpu.facility.run_guest(&cpu.lppaca, Guest::WITH_EBBS));
+            let cpus = (0..).zip(&mut machine.cpus);
+            cpus.for_each(|(number, cpu)| kind.let_others_run(cpu, number));
         });
         *core.tasks.borrow_mut() = (0..TASKS as u64).map(|n| Task::new(n, None)).collect();
         let takeover = Takeover::new(MODULE).expect("the PMU");
@@ -114,6 +113,7 @@ impl World {
                 self.syscall(self.cpu(cpu), count, late, masked);
             }
             Op::Hold(cpu) => self.held = Some(self.cpu(cpu)),
+            Op::PreemptIn(cpu, count) => self.preempt_in(self.cpu(cpu), count),
             _ => {
                 if let Some(cpu) = held {
                     self.overflow_unseen(cpu);
@@ -218,7 +218,7 @@ impl World {
             Op::Preempt(_) => self.preempt(cpu),
             Op::Elapse(_) => self.elapse(cpu),
             Op::Sleep(_, deep) => self.sleep(cpu, deep),
-            Op::Run(..) | Op::User(..) | Op::Syscall(..) | Op::Hold(_) => {}
+            Op::Run(..) | Op::User(..) | Op::Syscall(..) | Op::Hold(_) | Op::PreemptIn(..) => {}
             Op::Tick(_) | Op::Rotate(_) | Op::Cgroup(_) => {}
         }
         self.core.leave_kernel(cpu);
@@ -245,7 +245,7 @@ impl World {
                 Self::check_period(event);
             }
         }
-        self.check_branches();
+        self.check_stacks();
         self.check_invariants();
         for cpu in 0..CPUS as usize {
             let Some(task) = self.core.running[cpu].get() else {

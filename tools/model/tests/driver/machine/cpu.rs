@@ -32,6 +32,10 @@ pub struct Cpu {
     pub ext_regs: [usize; 6],
     /// Handlers of other interrupts let PM interrupts through.
     pub prompt: bool,
+    /// The hypervisor takes the CPU away after as many instructions of the kernel.
+    pub preempted_in: Option<u8>,
+    /// It has, in the middle of something.
+    pub was_preempted: bool,
 }
 
 impl Cpu {
@@ -50,6 +54,26 @@ impl Cpu {
             sampled: None,
             ext_regs: [0; 6],
             prompt: false,
+            preempted_in: None,
+            was_preempted: false,
+        }
+    }
+
+    /// The hypervisor runs another partition on the CPU.
+    pub fn preempt(&mut self) {
+        self.facility.preempt(&mut self.lppaca);
+    }
+
+    /// An instruction of the kernel has completed, after which the CPU may be taken away.
+    pub(super) fn pass_to_hypervisor(&mut self) {
+        match &mut self.preempted_in {
+            None => {}
+            Some(0) => {
+                self.preempted_in = None;
+                self.was_preempted = true;
+                self.preempt();
+            }
+            Some(left) => *left -= 1,
         }
     }
 }

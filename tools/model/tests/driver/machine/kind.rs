@@ -2,7 +2,8 @@
 
 //! The machines that the driver runs on.
 
-use pmu_model::{Facility, Processor};
+use super::Cpu;
+use pmu_model::{Facility, Guest, Processor};
 
 /// What a machine is like.
 #[derive(Clone, Copy)]
@@ -37,6 +38,21 @@ impl Kind {
     pub fn of_each(kind: fn(Processor) -> Self) -> impl Iterator<Item = Self> {
         let kinds = Processor::ALL.into_iter().map(kind);
         kinds.flat_map(|kind| (1..=8).map(move |seed| Self { seed, ..kind }))
+    }
+
+    /// Others ran on a CPU, by its number, while nobody used its PMU: another partition, which may come
+    /// again soon, or on bare metal a guest of the kernel's.
+    pub fn let_others_run(&self, cpu: &mut Cpu, number: u64) {
+        const GUESTS: [Guest; 3] = [Guest::WITH_EBBS, Guest::WITH_ALERT, Guest::COUNTING];
+        let chance = self.seed.rotate_right(number as u32);
+        match GUESTS.get(chance as usize % 4) {
+            Some(guest) if self.hypervisor => cpu.facility.run_guest(&cpu.lppaca, *guest),
+            Some(_) => {
+                cpu.preempt();
+                cpu.preempted_in = Some((chance >> 2) as u8 % 8);
+            }
+            None => {}
+        }
     }
 
     /// The facility of a CPU, or of a program, by its number.

@@ -90,13 +90,8 @@ pub fn clear_bhrb() {
 }
 
 pub fn read_bhrb(entries: &mut [MaybeUninit<u64>; BHRB_ENTRIES]) -> usize {
-    with_cpu(|cpu| {
-        let held = (0..BHRB_ENTRIES).map(|entry| cpu.facility.mfbhrbe(entry));
-        let held = held.take_while(|entry| *entry != 0);
-        entries
-            .iter_mut()
-            .zip(held)
-            .map(|(to, entry)| to.write(entry))
-            .count()
-    })
+    let held = (0..BHRB_ENTRIES).map(|entry| execute(|facility| facility.mfbhrbe(entry)));
+    let held = held.take_while(|entry| *entry != 0);
+    let copied = entries.iter_mut().zip(held);
+    copied.map(|(to, entry)| to.write(entry)).count()
 }

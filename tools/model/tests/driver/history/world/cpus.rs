@@ -48,16 +48,44 @@ impl World {
 
     pub(super) fn preempt(&mut self, cpu: usize) {
         // A stack that was read before says nothing of the BHRB from now on.
-        self.check_branches();
+        self.check_stacks();
         if with_cpu(|cpu| cpu.facility.context.hypervisor) {
             return self.run_guest(cpu);
         }
-        with_cpu(|cpu| {
-            cpu.facility.preempt(&mut cpu.lppaca);
-            // A hypervisor that does not keep the BHRB clears it at least.
-            cpu.facility.clrbhrb();
+        with_cpu(Cpu::preempt);
+        self.lose_branches(cpu);
+    }
+
+    /// In a partition the hypervisor takes a CPU away after so many instructions of the kernel.
+    pub(super) fn preempt_in(&self, cpu: usize, count: u8) {
+        with_machine(|machine| {
+            machine.cpus[cpu].preempted_in = Some(count).filter(|_| !machine.kind.hypervisor);
         });
+    }
+
+    /// Another partition has left its branches in the BHRB of a CPU. A program with EBBs may read them,
+    /// which the driver cannot keep it from (`Documentation/internals.md`), so they are cleared there.
+    fn lose_branches(&mut self, cpu: usize) {
         self.recorded[cpu].is_sure = false;
+        if !self.active(cpu, true).is_empty() {
+            with_machine(|machine| machine.cpus[cpu].facility.clrbhrb());
+        }
+    }
+
+    /// Compares branch stacks. Those of a CPU that was taken away meanwhile may lack branches, of
+    /// before and of later.
+    pub(super) fn check_stacks(&mut self) {
+        let preempted: [bool; CPUS as usize] = with_machine(|machine| {
+            let mut cpus = machine.cpus.iter_mut();
+            std::array::from_fn(|_| {
+                cpus.next()
+                    .is_some_and(|cpu| std::mem::take(&mut cpu.was_preempted))
+            })
+        });
+        let preempted = || (0..).zip(preempted).filter(|(_, is_so)| *is_so);
+        preempted().for_each(|(cpu, _)| self.lose_branches(cpu));
+        self.check_branches();
+        preempted().for_each(|(cpu, _)| self.recorded[cpu].is_sure = false);
     }
 
     /// KVM enters a guest, and leaves what that had in a PMU that the host does not use.

@@ -36,7 +36,7 @@ impl World {
             self.active(cpu, false)
                 .iter()
                 .for_each(|event| Self::check_period(event));
-            self.check_branches();
+            self.check_stacks();
             if let Some(program) = self.programs.get_mut(&task).filter(|_| has_group) {
                 let next = program.execute(&instruction);
                 assert_eq!(executed.next, next, "where the program goes on");
