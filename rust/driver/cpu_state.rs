@@ -75,6 +75,8 @@ pub(crate) struct ExclusiveState {
     pub(super) solved_groups: SolvedGroups,
     /// The control registers that the PMU was last programmed with.
     pub(super) mmcr: Cell<Mmcr>,
+    /// By the codes that the events asked for.
+    pub(super) as_asked: Cell<bool>,
     /// MMCR0 with which the PMU starts, without the bits that belong to a program.
     pub(super) start_mmcr0: Cell<u64>,
     /// MMCRA for the frozen PMU.

@@ -7,7 +7,8 @@ use crate::{
     isa207::{
         Demand,
         EventCode,
-        HardwareFilter, //
+        HardwareFilter,
+        Pmc, //
     },
     perf::{
         Event,
@@ -39,6 +40,12 @@ pub(super) fn is_ebb(event: &Event) -> bool {
 pub(super) fn counter(event: &Event) -> Option<usize> {
     // CAST: One of six counters.
     event.hw().idx().checked_sub(1).map(|index| index as usize)
+}
+
+/// The same counter, as `isa207` names it.
+#[inline]
+pub(super) fn pmc(event: &Event) -> Option<Pmc> {
+    Pmc::from_number(event.hw().idx().into())
 }
 
 /// What the event asks of the PMU, as [`set_demand`] was told.

@@ -91,6 +91,12 @@ impl Left {
         }
     }
 
+    /// Notes that the control registers are of no solution that is kept.
+    #[inline]
+    pub(super) fn unsolved(&self) {
+        self.programmed.set(None);
+    }
+
     /// Notes that the PMU is programmed for the CPU's events with `assignment`, which is kept as
     /// `solved`. `alike`: any events that ask for the same have the same solution.
     #[inline]

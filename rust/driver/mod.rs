@@ -29,6 +29,7 @@ mod memory;
 mod program;
 mod refusal;
 mod requests;
+mod rest;
 mod sample;
 mod sample_location;
 mod schedule;

@@ -43,7 +43,6 @@ use crate::{
         }, //
     }, //
 };
-use kernel::pr_err_once;
 
 impl Driver {
     /// See [`crate::perf::Pmu::pmu_disable`].
@@ -133,7 +132,9 @@ impl Driver {
         if self.hotplug.came_up(this_cpu.id()) || !state.turned_on.get() {
             self.turn_on(this_cpu, &local);
         }
-        if !state.left.is_programmed(state.solved.get()) {
+        if this_cpu.slots().iter().all(|event| counter(event).is_some()) {
+            self.run_rest(this_cpu);
+        } else if !state.left.is_programmed(state.solved.get()) {
             self.run_anew(this_cpu);
         } else if !state.left.is_ebb() {
             let negative = self.resume(this_cpu, &local);
@@ -148,7 +149,7 @@ impl Driver {
 
     /// As [`Driver::run`], for the events that the PMU ran with before.
     #[inline(never)]
-    fn run_again(&self, this_cpu: &ExclusiveCpu) {
+    pub(super) fn run_again(&self, this_cpu: &ExclusiveCpu) {
         let state = this_cpu.state();
         if self.machine.hypervisor_mode {
             // A stop state of POWER9 may have damaged MMCR1 (`Documentation/internals.md`).
@@ -161,7 +162,7 @@ impl Driver {
 
     /// As [`Driver::run`], for events of which the PMU holds nothing.
     #[inline(never)]
-    fn run_anew(&self, this_cpu: &ExclusiveCpu) {
+    pub(super) fn run_anew(&self, this_cpu: &ExclusiveCpu) {
         let local = local_pmu(this_cpu.irqs_off());
         if let Some(negative) = self.program(this_cpu, &local) {
             self.start_any(this_cpu, negative);
@@ -297,6 +298,30 @@ impl Driver {
         set_prompt(this_cpu, local, false);
     }
 
+    /// Notes with which control registers, and on which counters, the frozen PMU is programmed with
+    /// the events in the CPU's slots.
+    #[inline]
+    pub(super) fn set_images(
+        &self,
+        this_cpu: &ExclusiveCpu,
+        local: &LocalPmu<'_>,
+        assignment: &Assignment,
+    ) {
+        let (mmcr, state) = (&assignment.mmcr, this_cpu.state());
+        let ebb = state.ebb.get();
+        branch::prepare_bhrb(self, this_cpu, local, mmcr);
+        state.mmcr.set(*mmcr);
+        this_cpu.mmcr0.set(mmcr.mmcr0);
+        let mut start_mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
+        if ebb {
+            start_mmcr0 = start_mmcr0.for_ebb(machine::has_bhrb());
+        }
+        state.start_mmcr0.set(start_mmcr0.into());
+        state.idle_mmcra.set(self.idle_mmcra(mmcr.mmcra, ebb));
+        state.unused_counters.set(!assignment.pmcs.as_set());
+        state.events_changed.set(false);
+    }
+
     /// Programs the frozen PMU with the events in the CPU's slots. Returns whether a counter is
     /// negative; `None` if the PMU must stay disabled.
     #[inline]
@@ -310,24 +335,14 @@ impl Driver {
         // On bare metal idle states lose what is left.
         let stays = solved.filter(|_| !self.machine.hypervisor_mode);
         let solved_groups = &this_cpu.state().solved_groups;
-        let alike = stays.is_some_and(|solved| solved_groups.is_as_asked(solved));
-        left.programmed(this_cpu, stays, &assignment, alike);
-        branch::prepare_bhrb(self, this_cpu, local, &assignment.mmcr);
-        this_cpu.state().mmcr.set(assignment.mmcr);
-        this_cpu.mmcr0.set(assignment.mmcr.mmcr0);
-        let mut start_mmcr0 = Mmcr0::from(assignment.mmcr.mmcr0).alerting();
-        if ebb {
-            start_mmcr0 = start_mmcr0.for_ebb(machine::has_bhrb());
-        }
-        this_cpu.state().start_mmcr0.set(start_mmcr0.into());
-        let idle_mmcra = self.idle_mmcra(assignment.mmcr.mmcra, ebb);
-        this_cpu.state().idle_mmcra.set(idle_mmcra);
+        let as_asked = solved.is_some_and(|solved| solved_groups.is_as_asked(solved));
+        this_cpu.state().as_asked.set(as_asked);
+        left.programmed(this_cpu, stays, &assignment, stays.is_some() && as_asked);
         if this_cpu.state().ebb.replace(ebb) {
             left.add_stale(this_cpu.state().unused_counters.get());
         }
-        let unused_counters = !assignment.pmcs.as_set();
-        this_cpu.state().unused_counters.set(unused_counters);
-        this_cpu.state().events_changed.set(false);
+        self.set_images(this_cpu, local, &assignment);
+        let unused_counters = this_cpu.state().unused_counters.get();
 
         // With EBE set alerts are no interrupts, so there are none to let through.
         set_prompt(this_cpu, local, !ebb && self.prompt);
@@ -365,22 +380,6 @@ impl Driver {
         let stale = left.take_stale() | if all { !0 } else { 0 };
         clear_counters(unused_counters & stale);
         Some(negative)
-    }
-
-    /// The assignment for the CPU's events.
-    fn assignment(&self, this_cpu: &ExclusiveCpu) -> Option<Assignment> {
-        // Without a transaction the events are what others left of a set that was found to fit.
-        let solved_groups = &this_cpu.state().solved_groups;
-        let solved = self.solve(this_cpu).map(|solved| solved_groups.get(solved));
-        match solved.or_else(|_| self.assign_rest(this_cpu).map(Some)) {
-            Ok(assignment) => assignment,
-            Err(refusal) => {
-                // What is left of a set that fits always counts on, so this is a bug. The PMU stays
-                // disabled.
-                pr_err_once!("scheduled events do not fit: {}\n", refusal.reason());
-                None
-            }
-        }
     }
 }
 

@@ -85,6 +85,22 @@ impl CpuModel {
         self.place(demands, &all)
     }
 
+    /// The assignment of events that ask for these demands and stay on these counters, each on one
+    /// of its own, as others leave beside which [`CpuModel::assign`] placed them.
+    #[inline]
+    pub fn assign_placed(&self, events: impl Iterator<Item = (Demand, Pmc)>) -> Assignment {
+        let mut images = Images::default();
+        let mut pmcs = Pmcs::default();
+        for (index, (demand, pmc)) in (0..COUNTERS).zip(events) {
+            pmcs.set(index, pmc);
+            images.add(self, &demand, pmc);
+        }
+        Assignment {
+            pmcs,
+            mmcr: images.finish(self),
+        }
+    }
+
     /// Solves `reqs` beside something with these constraints.
     fn solve_beside(
         &self,

@@ -4,10 +4,11 @@
 //! events must decode to.
 
 use isa207::{
+    EventCode,
     Isa,
     Mmcr,
-    Request,
-    Solution, //
+    Pmc,
+    Request, //
 };
 
 use crate::oracle::{
@@ -162,8 +163,13 @@ fn hypervisor_excluded(isa: Isa, req: &Request) -> bool {
     req.exclude.hv || (req.exclude.kernel && branches && isa != Isa::V31)
 }
 
-/// What the images must decode to for these events on these counters.
-pub fn expected(isa: Isa, group: &[Request], answer: &Solution, hypervisor_mode: bool) -> Decoded {
+/// What the images must decode to for these events on these counters, by these codes.
+pub fn expected(
+    isa: Isa,
+    group: &[Request],
+    placements: &[(Pmc, EventCode)],
+    hypervisor_mode: bool,
+) -> Decoded {
     let mut all = Decoded {
         pmc56_frozen: true,
         all_frozen_privileged: isa != Isa::V31 && !group.is_empty(),
@@ -176,7 +182,7 @@ pub fn expected(isa: Isa, group: &[Request], answer: &Solution, hypervisor_mode:
     let hex = |code: u64, first: u32, width: u32| (code >> first) & ((1 << width) - 1);
     let mut asked_sdar = 0;
 
-    for (req, (pmc, code)) in group.iter().zip(answer.placements()) {
+    for (req, (pmc, code)) in group.iter().zip(placements) {
         let (n, code) = (pmc.number(), code.0);
         all.pmc1_alerts |= n == 1;
         all.others_alert |= n != 1;
@@ -237,7 +243,7 @@ pub fn expected(isa: Isa, group: &[Request], answer: &Solution, hypervisor_mode:
         }
     }
     // FC56 is of both: the one that no event is on counts no more than all events do.
-    let on = |n| answer.placements().any(|(pmc, _)| pmc.number() == n);
+    let on = |n| placements.iter().any(|(pmc, _)| pmc.number() == n);
     if on(5) != on(6) {
         let counter = &mut all.counters[if on(5) { 5 } else { 4 }];
         let every = |excluded: fn(&Request) -> bool| group.iter().all(excluded);

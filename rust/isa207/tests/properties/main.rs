@@ -17,6 +17,7 @@ use std::cell::Cell;
 use isa207::{
     CpuModel,
     Demand,
+    EventCode,
     Machine,
     Refusal,
     Request,
@@ -153,7 +154,8 @@ fn images_decode_back_to_the_events() {
             };
             counted.add_if(true);
             let seen = decode::decode(isa, &answer.mmcr);
-            let wanted = decode::expected(isa, &group, &answer, hypervisor_mode);
+            let placements: Vec<_> = answer.placements().collect();
+            let wanted = decode::expected(isa, &group, &placements, hypervisor_mode);
             prop_assert_eq!(seen, wanted);
             Ok(())
         });
@@ -222,6 +224,41 @@ fn demands_tell_what_the_solver_does() {
         together.at_least_one_in(5, "together");
         by_others.at_least_one_in(100, "by other codes");
         apart.at_least_one_in(10, "apart");
+    }
+}
+
+#[test]
+fn what_others_leave_stays_on_its_counters() {
+    for model in models() {
+        let isa = model.isa();
+        let counted = Count::default();
+        let inputs = (generate::group(isa), any::<u8>(), any::<bool>());
+        run(model.name(), &inputs, |(group, leave, hypervisor_mode)| {
+            let machine = Machine {
+                hypervisor_mode,
+                ..Machine::default()
+            };
+            let demands = group.iter().map(|req| model.demand(req, machine));
+            let demands = demands.collect::<Result<Vec<_>, _>>().unwrap_or_default();
+            let Ok(all) = model.assign(demands.iter().copied()) else {
+                return Ok(());
+            };
+            let stays = |index: &usize| leave >> index & 1 == 0;
+            let placed = demands.iter().copied().zip(all.pmcs.iter()).enumerate();
+            let placed = placed.filter(|(index, _)| stays(index));
+            let rest = model.assign_placed(placed.clone().map(|(_, placed)| placed));
+            let pmcs: Vec<_> = placed.map(|(_, (_, pmc))| pmc).collect();
+            prop_assert_eq!(&rest.pmcs.iter().collect::<Vec<_>>(), &pmcs);
+
+            let group: Vec<_> = (0..demands.len()).filter(stays).map(|n| group[n]).collect();
+            counted.add_if(!pmcs.is_empty() && pmcs.len() < demands.len());
+            let code = |req: &Request| EventCode(req.code);
+            let placements: Vec<_> = pmcs.into_iter().zip(group.iter().map(code)).collect();
+            let wanted = decode::expected(isa, &group, &placements, hypervisor_mode);
+            prop_assert_eq!(decode::decode(isa, &rest.mmcr), wanted);
+            Ok(())
+        });
+        counted.at_least_one_in(20, "counted");
     }
 }
 

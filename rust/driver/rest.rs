@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events stay on the PMU as others leave it: those that stay keep their counters.
+//!
+//! A group that is closed leaves the PMU event by event, which is disabled and enabled each time.
+//! What is left is not solved anew. Its control registers are made of what these events ask for on
+//! the counters that they are on, so that nothing in them is of an event that left: it marks no
+//! instructions, filters no branches, raises no alerts, and does not keep the PMU counting in states
+//! that all others exclude. Only registers that differ are written.
+
+use super::{
+    branch,
+    counters::clear_counters,
+    cpu_state::{
+        local_pmu,
+        ExclusiveCpu, //
+    },
+    event,
+    Driver, //
+};
+use crate::{
+    isa207::Assignment,
+    power::regs::{
+        Mmcr1,
+        Mmcr2,
+        Mmcr3, //
+    }, //
+};
+use kernel::pr_err_once;
+
+impl Driver {
+    /// As [`Driver::run`], for events that are on counters, as the PMU ran them, maybe beside
+    /// others.
+    #[inline(never)]
+    pub(super) fn run_rest(&self, this_cpu: &ExclusiveCpu) {
+        let (events, state) = (this_cpu.slots().iter(), this_cpu.state());
+        let counters = events.clone().filter_map(event::counter);
+        if !counters.fold(0, |used, index| used | 1 << index) == state.unused_counters.get() {
+            // Others came and were taken back, as their transaction failed.
+            branch::clear_stale(this_cpu, &local_pmu(this_cpu.irqs_off()));
+            state.events_changed.set(false);
+        } else if state.as_asked.get() {
+            let place = |event| Some((event::demand(event), event::pmc(event)?));
+            let assignment = self.model.assign_placed(events.filter_map(place));
+            self.program_rest(this_cpu, &assignment);
+        } else {
+            // What they count by is not what they ask for.
+            self.run_anew(this_cpu);
+            return;
+        }
+        self.run_again(this_cpu);
+    }
+
+    /// Programs the frozen PMU with the CPU's events, which stay on their counters.
+    #[inline]
+    fn program_rest(&self, this_cpu: &ExclusiveCpu, assignment: &Assignment) {
+        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+        let (held, mmcr) = (state.mmcr.get(), &assignment.mmcr);
+        state.left.unsolved();
+        self.set_images(this_cpu, &local, assignment);
+        if held.mmcr1 != mmcr.mmcr1 {
+            Mmcr1::write(mmcr.mmcr1);
+        }
+        // That of a program is written with its own bits as the PMU starts.
+        if held.mmcr2 != mmcr.mmcr2 && !state.ebb.get() {
+            Mmcr2::write(mmcr.mmcr2);
+        }
+        if held.mmcr3 != mmcr.mmcr3 {
+            Mmcr3::write(mmcr.mmcr3);
+        }
+        let mut stale = state.left.take_stale();
+        if state.ebb.get() {
+            // Its program finds nothing of what it closed.
+            branch::clear_bhrb(this_cpu, &local);
+            stale = !0;
+        }
+        // What is negative there would be an alert.
+        clear_counters(stale & state.unused_counters.get());
+    }
+
+    /// The assignment for the CPU's events.
+    pub(super) fn assignment(&self, this_cpu: &ExclusiveCpu) -> Option<Assignment> {
+        // Without a transaction the events are what others left of a set that was found to fit.
+        let solved_groups = &this_cpu.state().solved_groups;
+        let solved = self.solve(this_cpu).map(|solved| solved_groups.get(solved));
+        match solved.or_else(|_| self.assign_rest(this_cpu).map(Some)) {
+            Ok(assignment) => assignment,
+            Err(refusal) => {
+                // What is left of a set that fits always counts on, so this is a bug. The PMU stays
+                // disabled.
+                pr_err_once!("scheduled events do not fit: {}\n", refusal.reason());
+                None
+            }
+        }
+    }
+}
