@@ -16,11 +16,9 @@ use super::{
 };
 use crate::{
     isa207::{
-        self,
         CacheEvent,
         Demand,
-        GenericEvent,
-        COUNTERS, //
+        GenericEvent, //
     },
     perf::{
         Attr,
@@ -58,27 +56,29 @@ impl Driver {
         let code = self.code(event.attr())?;
         event.hw_mut().set_code(code);
         ebb::check(event)?;
-        let leads = event.leads();
-        if !leads && members(event).count() > COUNTERS {
-            return Err(isa207::Refusal::TooManyEvents.into());
-        }
         branch::check(self, event)?;
         let demand = self.model.demand(&requests::request(event), self.machine)?;
         event::set_demand(event, &demand);
-        if leads && demand.alone().is_ok() {
+        if event.leads() && demand.alone().is_ok() {
             return Ok(());
         }
         self.check_group(event)
     }
 
     /// Whether an event that has its code and demand can count with its group.
-    #[inline(never)]
+    #[inline]
     fn check_group(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
-        let group = || Iterator::chain(members(event), iter::once(&**event));
-        if Demand::together(group().map(event::demand)).is_err() {
-            let requests = Requests::new(group())?;
-            self.model.solve(requests.as_slice(), self.machine)?;
+        if Demand::together(with_members(event).map(event::demand)).is_ok() {
+            return Ok(());
         }
+        self.check_other_codes(event)
+    }
+
+    /// As [`Driver::check_group`], by other codes than those asked for.
+    #[cold]
+    fn check_other_codes(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
+        let requests = Requests::new(with_members(event))?;
+        self.model.solve(requests.as_slice(), self.machine)?;
         Ok(())
     }
 
@@ -102,12 +102,13 @@ impl Driver {
     }
 }
 
-/// The members that the event's group has so far and that count with it in any case. A group counts
-/// only once its leader is enabled, so the leader takes part. A disabled sibling may stay disabled
-/// while the others count.
-fn members<'a>(event: &NewEvent<'a>) -> impl Iterator<Item = &'a Event> {
+/// The members that the event's group has so far and that count with it in any case, and the event.
+/// A group counts only once its leader is enabled, so the leader takes part. A disabled sibling may
+/// stay disabled while the others count.
+#[inline]
+fn with_members<'a>(event: &'a NewEvent<'_>) -> impl Iterator<Item = &'a Event> {
     let leader = event.leader();
     let takes_part =
         move |member: &&Event| leader.is_some_and(|leader| leader.is(member)) || !member.is_off();
-    event.group().filter(takes_part)
+    Iterator::chain(event.group().filter(takes_part), iter::once(&**event))
 }

@@ -126,6 +126,7 @@ impl Left {
     /// slots then: one that is on a counter must be on that of its slot.
     #[inline]
     pub(super) fn find_alike(&self, this_cpu: &ExclusiveCpu) -> Option<Solved> {
+        let programmed = self.programmed.get()?;
         let events = this_cpu.slots();
         let mut pairs = self.demands.iter().zip(events.iter());
         let differ = |(demand, event): (&Cell<_>, &Event)| {
@@ -137,7 +138,7 @@ impl Left {
         let is_alike = events.len() == self.alike.get()
             && pairs.all(|pair| differ(pair) == 0)
             && places.all(|(event, index)| counter(event).is_none_or(|on| on == index));
-        self.programmed.get().filter(|_| is_alike)
+        is_alike.then_some(programmed)
     }
 
     /// Whether the control registers are those that the PMU was last programmed with.

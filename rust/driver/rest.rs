@@ -34,8 +34,9 @@ impl Driver {
     #[inline(never)]
     pub(super) fn run_rest(&self, this_cpu: &ExclusiveCpu) {
         let (events, state) = (this_cpu.slots().iter(), this_cpu.state());
-        let counters = events.clone().filter_map(event::counter);
-        if !counters.fold(0, |used, index| used | 1 << index) == state.unused_counters.get() {
+        // CAST: At most eight.
+        let used = state.unused_counters.get().count_zeros() as usize;
+        if this_cpu.slots().len() == used {
             // Others came and were taken back, as their transaction failed.
             branch::clear_stale(this_cpu, &local_pmu(this_cpu.irqs_off()));
             state.events_changed.set(false);

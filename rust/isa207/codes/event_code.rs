@@ -42,6 +42,20 @@ impl EventCode {
     /// The event raises event-based branches.
     pub(crate) const EBB: Field = Field::bits(63, 63);
 
+    /// The fields that all events have, PMCxCOMB (bits 10 and 11) among them.
+    const PLAIN: u64 = Self::PMCXSEL.mask()
+        | Field::bits(10, 11).mask()
+        | Self::UNIT.mask()
+        | Self::PMC.mask()
+        | Self::EBB.mask();
+
+    /// Whether the code has none of the fields that hardly any event uses: it samples at random,
+    /// has a threshold, selects within the caches and so on.
+    #[inline]
+    pub(crate) const fn is_plain(self) -> bool {
+        self.0 & !Self::PLAIN == 0
+    }
+
     /// The code without Linux's own bits 60 to 63.
     pub const fn hardware(self) -> Self {
         Self(self.0 & !(Self::IFM.mask() | Self::BHRB.mask() | Self::EBB.mask()))

@@ -47,107 +47,63 @@ const fn lane(selector: Selector) -> Field {
     }
 }
 
-/// The selectors that events use, with their values. A word holds them all, as the search compares
-/// them for every code that it tries.
+/// What an event, or a group of events, needs of the PMU. Two words hold it all, as a driver adds up
+/// those of a group for every event that is opened, and the search for every code that it tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Selectors {
-    /// All ones in the lanes of the selectors in use.
+pub(super) struct Constraints {
+    /// All ones in the lanes of the selectors in use; and [`Constraints::NAMED_PMCS`].
     used: u64,
-    /// Their values; 0 in other lanes.
+    /// Their values, 0 in other lanes; and [`Constraints::PROGRAMMABLE_EVENTS`] and
+    /// [`Constraints::BUS_ON_PMC4`].
     values: u64,
 }
 
-impl Selectors {
+impl Constraints {
+    /// Number of programmable counters.
+    const PROGRAMMABLE: u64 = 4;
+    /// Those of an event that left, whichever it was: it may have been the one on PMC4.
+    pub(super) const OF_ONE_THAT_LEFT: Self = Self {
+        used: 0,
+        values: Self::BUS_ON_PMC4.mask(),
+    };
+    /// PMC1 to PMC4 as a set.
+    pub(super) const PROGRAMMABLE_PMCS: u8 = 0x0f;
+
+    /// In `used`: the counters that codes name, a bit each ([`Pmc::bit`]).
+    const NAMED_PMCS: Field = Field::bits(58, 63);
+    /// In `values`: number of events on PMC1 to PMC4, whether their codes name one or not. The sum
+    /// of two numbers has four bits.
+    const PROGRAMMABLE_EVENTS: Field = Field::bits(60, 63);
+    /// In `values`: PMC4 counts an event of units 6 to 9 that comes over POWER9's bus.
+    const BUS_ON_PMC4: Field = Field::bits(59, 59);
+
+    /// The constraints as words.
+    pub(super) const fn to_words(self) -> [u64; 2] {
+        [self.used, self.values]
+    }
+
+    /// The constraints that became these words.
+    #[inline(always)] // As Constraints::with().
+    pub(super) const fn from_words([used, values]: [u64; 2]) -> Self {
+        Self { used, values }
+    }
+
     /// Adds a selector that is not in use.
     fn require(&mut self, selector: Selector, value: u64) {
         self.used |= lane(selector).mask();
         self.values |= lane(selector).prep(value);
     }
 
-    /// The selectors of both, or the first one that they disagree on.
-    #[inline(always)] // As Constraints::with().
-    fn with(&self, other: &Selectors) -> Result<Selectors, Selector> {
-        let differ = (self.values ^ other.values) & self.used & other.used;
-        if differ != 0 {
-            let culprit = Selector::ALL.iter().find(|s| lane(**s).is_set(differ));
-            // INVARIANT: `used` has no bit outside the lanes, so there is one.
-            return Err(culprit.copied().unwrap_or(Selector::Ebb));
-        }
-        Ok(Selectors {
-            used: self.used | other.used,
-            values: self.values | other.values,
-        })
-    }
-}
-
-/// What an event, or a group of events, needs of the PMU.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Constraints {
-    /// The counters that codes name, a bit each ([`Pmc::bit`]).
-    named_pmcs: u8,
-    /// Number of events on PMC1 to PMC4, whether their codes name one or not.
-    programmable: u8,
-    /// PMC4 counts an event of units 6 to 9 that comes over POWER9's bus.
-    bus_on_pmc4: bool,
-    selectors: Selectors,
-}
-
-impl Constraints {
-    /// Number of programmable counters.
-    const PROGRAMMABLE: u8 = 4;
-    /// Those of an event that left, whichever it was: it may have been the one on PMC4.
-    pub(super) const OF_ONE_THAT_LEFT: Self = Self {
-        named_pmcs: 0,
-        programmable: 0,
-        bus_on_pmc4: true,
-        selectors: Selectors { used: 0, values: 0 },
-    };
-    /// PMC1 to PMC4 as a set.
-    pub(super) const PROGRAMMABLE_PMCS: u8 = 0x0f;
-
-    /// Where [`Constraints::to_words`] keeps what is not a selector: beside those in use, and
-    /// beside their values.
-    const NAMED_PMCS: Field = Field::bits(56, 61);
-    const PROGRAMMABLE_EVENTS: Field = Field::bits(56, 58);
-    const BUS_ON_PMC4: Field = Field::bits(59, 59);
-    /// The lanes of all selectors.
-    const LANES: Field = Field::bits(0, 55);
-
-    /// The constraints as words.
-    pub(super) const fn to_words(self) -> [u64; 2] {
-        [
-            self.selectors.used | Self::NAMED_PMCS.prep(self.named_pmcs as u64),
-            self.selectors.values
-                | Self::PROGRAMMABLE_EVENTS.prep(self.programmable as u64)
-                | Self::BUS_ON_PMC4.prep(self.bus_on_pmc4 as u64),
-        ]
-    }
-
-    /// The constraints that became these words.
-    #[inline(always)] // As Constraints::with().
-    pub(super) const fn from_words([used, values]: [u64; 2]) -> Self {
-        Self {
-            // CAST: Six bits, and three.
-            named_pmcs: Self::NAMED_PMCS.get(used) as u8,
-            programmable: Self::PROGRAMMABLE_EVENTS.get(values) as u8,
-            bus_on_pmc4: Self::BUS_ON_PMC4.is_set(values),
-            selectors: Selectors {
-                used: Self::LANES.get(used),
-                values: Self::LANES.get(values),
-            },
-        }
-    }
-
     /// The constraints of `req` that do not depend on the code by which it is counted.
     pub(super) fn of_request(machine: Machine, req: &Request) -> Self {
         let code = req.event_code();
         let mut this = Self::default();
-        this.selectors.require(Selector::Ebb, code.is_ebb().into());
+        this.require(Selector::Ebb, code.is_ebb().into());
         // An EBB program reads the BHRB as it was recorded. A branch stack, in contrast, can be
         // filtered later, if software is to.
         let unfiltered = code.is_ebb() || machine.strict_branch_filters;
         if let (true, Some(ifm)) = (unfiltered, req.branch_ifm()) {
-            this.selectors.require(Selector::BranchFilter, ifm.into());
+            this.require(Selector::BranchFilter, ifm.into());
         }
         this
     }
@@ -157,12 +113,13 @@ impl Constraints {
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let pmc = Pmc::from_number(code.pmc());
         let mut this = Self::of_request(machine, req);
-        this.named_pmcs = pmc.map_or(0, Pmc::bit);
+        this.used |= Self::NAMED_PMCS.prep(pmc.map_or(0, Pmc::bit).into());
         // PMC5 and PMC6 depend on no unit, and on no further selector.
         if pmc.is_none_or(Pmc::is_programmable) {
-            this.programmable = 1;
-            unit_selectors(model, req, code, &mut this.selectors);
-            this.bus_on_pmc4 = this.on_bus() && pmc == Some(Pmc::Pmc4);
+            this.values |= Self::PROGRAMMABLE_EVENTS.prep(1);
+            unit_selectors(model, req, code, &mut this);
+            let bus_on_pmc4 = this.on_bus() && pmc == Some(Pmc::Pmc4);
+            this.values |= Self::BUS_ON_PMC4.prep(bus_on_pmc4.into());
         }
         this
     }
@@ -170,35 +127,45 @@ impl Constraints {
     /// The constraints of both, or why they cannot be met together.
     #[inline(always)] // The search's inner step: a fifth of its time.
     pub(super) fn with(&self, other: &Constraints) -> Result<Constraints, Refusal> {
-        if self.named_pmcs & other.named_pmcs != 0 {
+        let in_both = self.used & other.used;
+        if Self::NAMED_PMCS.get(in_both) != 0 {
             return Err(Refusal::PmcTaken);
         }
-        let programmable = self.programmable.wrapping_add(other.programmable);
-        if programmable > Self::PROGRAMMABLE {
+        let events = Self::PROGRAMMABLE_EVENTS;
+        let sum = events
+            .get(self.values)
+            .wrapping_add(events.get(other.values));
+        if sum > Self::PROGRAMMABLE {
             return Err(Refusal::ProgrammableCountersFull);
         }
-        let selectors = self.selectors.with(&other.selectors);
+        let differ = (self.values ^ other.values) & in_both;
+        if differ != 0 {
+            let culprit = Selector::ALL.iter().find(|s| lane(**s).is_set(differ));
+            // INVARIANT: `in_both` has no bit outside the lanes here, so there is one.
+            let culprit = culprit.copied().unwrap_or(Selector::Ebb);
+            return Err(Refusal::Conflict(culprit));
+        }
         Ok(Constraints {
-            named_pmcs: self.named_pmcs | other.named_pmcs,
-            programmable,
-            bus_on_pmc4: self.bus_on_pmc4 | other.bus_on_pmc4,
-            selectors: selectors.map_err(Refusal::Conflict)?,
+            used: self.used | other.used,
+            values: (self.values | other.values) & !events.mask() | events.prep(sum),
         })
     }
 
     /// The counters that codes name, a bit each ([`Pmc::bit`]).
     pub(super) const fn named_pmcs(&self) -> u8 {
-        self.named_pmcs
+        // CAST: Six bits.
+        Self::NAMED_PMCS.get(self.used) as u8
     }
 
     /// Number of events on PMC1 to PMC4, whether their codes name one or not.
     pub(super) const fn programmable(&self) -> u8 {
-        self.programmable
+        // CAST: Four bits.
+        Self::PROGRAMMABLE_EVENTS.get(self.values) as u8
     }
 
     /// The counters that a single event can use, a bit each.
     pub(super) const fn usable_pmcs(&self) -> u8 {
-        match self.named_pmcs {
+        match self.named_pmcs() {
             0 => Self::PROGRAMMABLE_PMCS,
             named => named,
         }
@@ -206,7 +173,7 @@ impl Constraints {
 
     /// Checks the rule about a whole group.
     pub(super) fn check_group(&self) -> Result<(), Refusal> {
-        if self.on_bus() && !self.bus_on_pmc4 {
+        if self.on_bus() && !Self::BUS_ON_PMC4.is_set(self.values) {
             return Err(Refusal::BusNeedsPmc4);
         }
         Ok(())
@@ -214,13 +181,13 @@ impl Constraints {
 
     /// Whether there are events of units 6 to 9 that come over POWER9's bus.
     const fn on_bus(&self) -> bool {
-        self.selectors.used & lane(Selector::BusEvent).mask() != 0
+        self.used & lane(Selector::BusEvent).mask() != 0
     }
 }
 
 /// Adds the selectors of an event on PMC1 to PMC4.
 #[inline(always)] // As Constraints::new().
-fn unit_selectors(model: &CpuModel, req: &Request, code: EventCode, need: &mut Selectors) {
+fn unit_selectors(model: &CpuModel, req: &Request, code: EventCode, need: &mut Constraints) {
     let layout = model.layout;
     let cache_sel = layout.cache_sel.get(code.0);
 
@@ -240,6 +207,9 @@ fn unit_selectors(model: &CpuModel, req: &Request, code: EventCode, need: &mut S
     }
     if model.isa >= Isa::V31 {
         need.require(Selector::RadixScope, layout.radix_scope.get(code.0));
+    }
+    if code.is_plain() && model.isa >= Isa::V300 {
+        return;
     }
     if code.is_marked() {
         need.require(Selector::SampleMode, code.sample_mode());

@@ -29,7 +29,7 @@ use super::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     pub(super) constraints: Constraints,
-    /// The event's part of MMCR1 that is the same on every counter.
+    /// The event's part of MMCR1, but for what depends on a counter that the code does not name.
     pub(super) mmcr1: u64,
     /// The event's part of MMCRA, without the BHRB's, and with the SDAR mode as it asks for it.
     pub(super) mmcra: u64,
@@ -41,7 +41,7 @@ impl Demand {
     /// Number of words that a demand can be kept in.
     pub const WORDS: usize = 5;
 
-    /// MMCR1: the counter's unit.
+    /// MMCR1: the counter's unit; as the next two, unless the code names the counter.
     pub(super) const UNIT: Field = Field::bits(0, 3);
     /// MMCR1: the counter's PMCxCOMB.
     pub(super) const COMBINE: Field = Field::bits(4, 5);
@@ -53,6 +53,8 @@ impl Demand {
     pub(super) const FREEZE: Field = Field::bits(32, 40);
     /// MMCR2: the group of L2 and L3 events.
     pub(super) const L2L3_SEL: Field = Field::bits(44, 48);
+    /// What goes where MMCR1 and MMCR3 have the event's counter.
+    const SELECT: Field = Field::bits(0, 30);
     /// Whether the event uses the BHRB.
     const BRANCHES: Field = Field::bits(52, 52);
     /// MMCRA: the BHRB filter that it wants then.
@@ -65,22 +67,37 @@ impl Demand {
         let mut this = Self {
             constraints: Constraints::new(model, machine, req, code),
             mmcr1: 0,
-            mmcra: mmcr::sampling(model, req, code),
-            rest: Self::FREEZE.prep(frozen)
-                | Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0)),
+            mmcra: 0,
+            rest: 0,
         };
+        // PMC5 and PMC6 have no selects.
+        if this.constraints.programmable() != 0 {
+            this.rest = Self::UNIT.prep(code.unit())
+                | Self::COMBINE.prep(model.layout.combine.get(code.0))
+                | Self::PMCXSEL.prep(code.pmcxsel());
+            if let Some(pmc) = this.named_pmc() {
+                this.mmcr1 = mmcr::counter_select(model, pmc, &this);
+                this.rest = 0;
+            }
+        }
+        this.rest |= Self::FREEZE.prep(frozen);
+        if !code.is_plain() {
+            this.add_rare(model, req, code);
+        }
         if let Some(ifm) = req.branch_ifm() {
             this.rest |= Self::BRANCHES.prep(1) | Self::IFM.prep(ifm.into());
         }
-        // PMC5 and PMC6 have no selects.
-        if this.constraints.programmable() != 0 {
-            this.mmcr1 = mmcr::shared_select(model, code);
-            this.rest |= Self::UNIT.prep(code.unit())
-                | Self::COMBINE.prep(model.layout.combine.get(code.0))
-                | Self::PMCXSEL.prep(code.pmcxsel())
-                | Self::SOURCE.prep(model.layout.source.get(code.0));
-        }
         this
+    }
+
+    /// Adds what no [plain](EventCode::is_plain) code asks for.
+    fn add_rare(&mut self, model: &CpuModel, req: &Request, code: EventCode) {
+        self.mmcra = mmcr::sampling(model, req, code);
+        self.rest |= Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0));
+        if self.constraints.programmable() != 0 {
+            self.mmcr1 |= mmcr::shared_select(model, code);
+            self.rest |= Self::SOURCE.prep(model.layout.source.get(code.0));
+        }
     }
 
     /// One of the fields above.
@@ -95,6 +112,12 @@ impl Demand {
         } else {
             None
         }
+    }
+
+    /// Whether there is something to be put where MMCR1 and MMCR3 have the event's counter.
+    #[inline]
+    pub(super) const fn has_select(&self) -> bool {
+        Self::SELECT.is_set(self.rest)
     }
 
     /// The counter that the code names.

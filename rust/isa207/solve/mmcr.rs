@@ -63,8 +63,8 @@ pub(super) struct Images {
     mmcr: Mmcr,
     /// The counters in use, a bit each.
     used: u8,
-    /// The states in which all events are frozen; `None` if there are no events.
-    common: Option<u64>,
+    /// The states in which an event counts.
+    counted: u64,
     /// The BHRB filters that events want.
     ifm: Option<u64>,
     /// They want different ones.
@@ -76,15 +76,16 @@ impl Images {
     #[inline]
     pub(super) fn add(&mut self, model: &CpuModel, demand: &Demand, pmc: Pmc) {
         self.used |= pmc.bit();
-        if pmc.is_programmable() {
-            self.mmcr.mmcr1 |= demand.mmcr1 | counter_select(model, pmc, demand);
+        self.mmcr.mmcr1 |= demand.mmcr1;
+        if demand.has_select() {
+            self.mmcr.mmcr1 |= counter_select(model, pmc, demand);
             self.mmcr.mmcr3 |= of_pmc(MMCR3_SOURCE, pmc).prep(demand.get(Demand::SOURCE));
         }
         let frozen = demand.get(Demand::FREEZE);
         self.mmcr.mmcr2 |= MMCR2_L2L3_SEL.prep(demand.get(Demand::L2L3_SEL));
         self.mmcr.mmcr2 |= of_pmc(MMCR2_FREEZE, pmc).prep(frozen);
         self.mmcr.mmcra |= demand.mmcra;
-        self.common = Some(self.common.map_or(frozen, |common| common & frozen));
+        self.counted |= !frozen;
         if let Some(ifm) = demand.branch_ifm() {
             self.ifms_differ |= self.ifm.is_some_and(|other| other != ifm);
             self.ifm = Some(ifm);
@@ -95,7 +96,8 @@ impl Images {
     #[inline]
     pub(super) fn finish(self, model: &CpuModel) -> Mmcr {
         let mut mmcr = self.mmcr;
-        let common = self.common.unwrap_or(0);
+        // Without events there is nothing to freeze.
+        let common = if self.used == 0 { 0 } else { !self.counted };
         mmcr.mmcr0 = counting(model, self.used) | frozen_for_all(model.isa, common);
         mmcr.mmcr2 |= idle_neighbour(self.used, common);
         let ifm = self.ifm.filter(|_| !self.ifms_differ);
@@ -121,7 +123,7 @@ fn counting(model: &CpuModel, used: u8) -> u64 {
 }
 
 /// MMCR1: what one of PMC1 to PMC4 counts.
-fn counter_select(model: &CpuModel, pmc: Pmc, demand: &Demand) -> u64 {
+pub(super) fn counter_select(model: &CpuModel, pmc: Pmc, demand: &Demand) -> u64 {
     of_pmc(MMCR1_UNIT, pmc).prep(demand.get(Demand::UNIT))
         | of_pmc(mmcr1_combine(model.isa), pmc).prep(demand.get(Demand::COMBINE))
         | of_pmc(MMCR1_PMCSEL, pmc).prep(demand.get(Demand::PMCXSEL))

@@ -50,6 +50,9 @@ impl CpuModel {
         }
         counter(code)?;
         linux_bits(req)?;
+        if code.is_plain() && req.config1 == 0 {
+            return Ok(());
+        }
         sampling(self, code)?;
         Threshold::validate(self, req)?;
         caches(self, code)
