@@ -62,6 +62,8 @@ pub(crate) struct ExclusiveState {
     pub(super) in_transaction: Cell<bool>,
     /// Events were added or deleted since the PMU was last programmed.
     pub(super) events_changed: Cell<bool>,
+    /// The number of events in the slots that are on no counter yet.
+    pub(super) unplaced: Cell<usize>,
     /// The solution for the events in the slots, if it is known.
     pub(super) solved: Cell<Option<Solved>>,
     /// What the PMU holds of events that left it.
@@ -92,6 +94,20 @@ impl ExclusiveState {
     pub(super) fn set_changed(&self) {
         self.events_changed.set(true);
         self.solved.set(None);
+    }
+
+    /// Notes that the PMU is programmed with the events in the slots.
+    #[inline]
+    pub(super) fn set_unchanged(&self) {
+        self.events_changed.set(false);
+        self.unplaced.set(0);
+    }
+
+    /// Notes that so many more events are on no counter yet.
+    #[inline]
+    pub(super) fn add_unplaced(&self, more: isize) {
+        let unplaced = self.unplaced.get();
+        self.unplaced.set(unplaced.wrapping_add_signed(more));
     }
 
     /// Keeps the solution for these `len` events. The PMU may have been programmed with the one

@@ -25,11 +25,9 @@ use super::{
     Driver, //
 };
 use crate::{
-    isa207::Assignment,
     perf::Event,
     power::{
         exec::current_program,
-        machine,
         pmu::{
             self,
             LocalPmu, //
@@ -85,7 +83,7 @@ impl Driver {
     /// MMCRA for the PMU when it is frozen after it ran with `mmcra`. For a program (`ebb`)
     /// recording branches ended when MMCR0\[PMAE\] went off, and its BHRB is cleared when it comes
     /// back.
-    fn idle_mmcra(&self, mmcra: u64, ebb: bool) -> u64 {
+    pub(super) fn idle_mmcra(&self, mmcra: u64, ebb: bool) -> u64 {
         let idle = Mmcra::from(mmcra).with_const_sample_enable::<0>();
         if self.is_v31() && !ebb {
             idle.with_const_bhrbrd::<1>().into()
@@ -132,7 +130,7 @@ impl Driver {
         if self.hotplug.came_up(this_cpu.id()) || !state.turned_on.get() {
             self.turn_on(this_cpu, &local);
         }
-        if this_cpu.slots().iter().all(|event| counter(event).is_some()) {
+        if state.unplaced.get() == 0 {
             self.run_rest(this_cpu);
         } else if !state.left.is_programmed(state.solved.get()) {
             self.run_anew(this_cpu);
@@ -243,7 +241,7 @@ impl Driver {
         }
         state.left.take_stale();
         state.ebb.set(false);
-        state.events_changed.set(false);
+        state.set_unchanged();
         branch::clear_stale(this_cpu, local);
         set_prompt(this_cpu, local, self.prompt);
         negative
@@ -266,7 +264,7 @@ impl Driver {
         }
         state.left.take_stale();
         state.ebb.set(true);
-        state.events_changed.set(false);
+        state.set_unchanged();
         branch::clear_bhrb(this_cpu, local);
         set_prompt(this_cpu, local, false);
         true
@@ -294,32 +292,8 @@ impl Driver {
         clear_counters(state.unused_counters.get());
         state.left.take_stale();
         state.ebb.set(true);
-        state.events_changed.set(false);
+        state.set_unchanged();
         set_prompt(this_cpu, local, false);
-    }
-
-    /// Notes with which control registers, and on which counters, the frozen PMU is programmed with
-    /// the events in the CPU's slots.
-    #[inline]
-    pub(super) fn set_images(
-        &self,
-        this_cpu: &ExclusiveCpu,
-        local: &LocalPmu<'_>,
-        assignment: &Assignment,
-    ) {
-        let (mmcr, state) = (&assignment.mmcr, this_cpu.state());
-        let ebb = state.ebb.get();
-        branch::prepare_bhrb(self, this_cpu, local, mmcr);
-        state.mmcr.set(*mmcr);
-        this_cpu.mmcr0.set(mmcr.mmcr0);
-        let mut start_mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
-        if ebb {
-            start_mmcr0 = start_mmcr0.for_ebb(machine::has_bhrb());
-        }
-        state.start_mmcr0.set(start_mmcr0.into());
-        state.idle_mmcra.set(self.idle_mmcra(mmcr.mmcra, ebb));
-        state.unused_counters.set(!assignment.pmcs.as_set());
-        state.events_changed.set(false);
     }
 
     /// Programs the frozen PMU with the events in the CPU's slots. Returns whether a counter is

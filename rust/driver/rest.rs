@@ -20,10 +20,15 @@ use super::{
 };
 use crate::{
     isa207::Assignment,
-    power::regs::{
-        Mmcr1,
-        Mmcr2,
-        Mmcr3, //
+    power::{
+        machine,
+        pmu::LocalPmu,
+        regs::{
+            Mmcr0,
+            Mmcr1,
+            Mmcr2,
+            Mmcr3, //
+        }, //
     }, //
 };
 use kernel::pr_err_once;
@@ -39,7 +44,7 @@ impl Driver {
         if this_cpu.slots().len() == used {
             // Others came and were taken back, as their transaction failed.
             branch::clear_stale(this_cpu, &local_pmu(this_cpu.irqs_off()));
-            state.events_changed.set(false);
+            state.set_unchanged();
         } else if state.as_asked.get() {
             let place = |event| Some((event::demand(event), event::pmc(event)?));
             let assignment = self.model.assign_placed(events.filter_map(place));
@@ -77,6 +82,30 @@ impl Driver {
         }
         // What is negative there would be an alert.
         clear_counters(stale & state.unused_counters.get());
+    }
+
+    /// Notes with which control registers, and on which counters, the frozen PMU is programmed with
+    /// the events in the CPU's slots.
+    #[inline(always)] // For events that stay, as the images are known bit by bit then.
+    pub(super) fn set_images(
+        &self,
+        this_cpu: &ExclusiveCpu,
+        local: &LocalPmu<'_>,
+        assignment: &Assignment,
+    ) {
+        let (mmcr, state) = (&assignment.mmcr, this_cpu.state());
+        let ebb = state.ebb.get();
+        branch::prepare_bhrb(self, this_cpu, local, mmcr);
+        state.mmcr.set(*mmcr);
+        this_cpu.mmcr0.set(mmcr.mmcr0);
+        let mut start_mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
+        if ebb {
+            start_mmcr0 = start_mmcr0.for_ebb(machine::has_bhrb());
+        }
+        state.start_mmcr0.set(start_mmcr0.into());
+        state.idle_mmcra.set(self.idle_mmcra(mmcr.mmcra, ebb));
+        state.unused_counters.set(!assignment.pmcs.as_set());
+        state.set_unchanged();
     }
 
     /// The assignment for the CPU's events.

@@ -39,6 +39,7 @@ impl Driver {
             self.fit(this_cpu, event).map_err(|_| EAGAIN)?;
         }
         this_cpu.state().set_changed();
+        this_cpu.state().add_unplaced(1);
         branch::event_added(this_cpu, event);
 
         let state = if flags.contains(EventFlag::Start) {
@@ -59,6 +60,8 @@ impl Driver {
             // Before anything is written to the counter, see `unload_counter`.
             hw.set_idx(0);
             this_cpu.state().left.leave(this_cpu, event, index);
+        } else {
+            this_cpu.state().add_unplaced(-1);
         }
         hw.update_userpage();
         this_cpu.state().set_changed();

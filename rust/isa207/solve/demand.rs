@@ -53,8 +53,6 @@ impl Demand {
     pub(super) const FREEZE: Field = Field::bits(32, 40);
     /// MMCR2: the group of L2 and L3 events.
     pub(super) const L2L3_SEL: Field = Field::bits(44, 48);
-    /// What goes where MMCR1 and MMCR3 have the event's counter.
-    const SELECT: Field = Field::bits(0, 30);
     /// Whether the event uses the BHRB.
     const BRANCHES: Field = Field::bits(52, 52);
     /// MMCRA: the BHRB filter that it wants then.
@@ -114,10 +112,11 @@ impl Demand {
         }
     }
 
-    /// Whether there is something to be put where MMCR1 and MMCR3 have the event's counter.
+    /// Whether there is nothing but [`Demand::FREEZE`] to be put in its place, as for most events
+    /// whose code names a counter.
     #[inline]
-    pub(super) const fn has_select(&self) -> bool {
-        Self::SELECT.is_set(self.rest)
+    pub(super) const fn is_simple(&self) -> bool {
+        self.rest & !Self::FREEZE.mask() == 0
     }
 
     /// The counter that the code names.

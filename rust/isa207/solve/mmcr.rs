@@ -75,20 +75,35 @@ impl Images {
     /// Adds an event, which asks for `demand`, on a counter.
     #[inline]
     pub(super) fn add(&mut self, model: &CpuModel, demand: &Demand, pmc: Pmc) {
-        self.used |= pmc.bit();
-        self.mmcr.mmcr1 |= demand.mmcr1;
-        if demand.has_select() {
-            self.mmcr.mmcr1 |= counter_select(model, pmc, demand);
-            self.mmcr.mmcr3 |= of_pmc(MMCR3_SOURCE, pmc).prep(demand.get(Demand::SOURCE));
-        }
-        let frozen = demand.get(Demand::FREEZE);
+        self.add_simple(demand, pmc);
+        self.mmcr.mmcr1 |= counter_select(model, pmc, demand);
+        self.mmcr.mmcr3 |= of_pmc(MMCR3_SOURCE, pmc).prep(demand.get(Demand::SOURCE));
         self.mmcr.mmcr2 |= MMCR2_L2L3_SEL.prep(demand.get(Demand::L2L3_SEL));
-        self.mmcr.mmcr2 |= of_pmc(MMCR2_FREEZE, pmc).prep(frozen);
-        self.mmcr.mmcra |= demand.mmcra;
-        self.counted |= !frozen;
         if let Some(ifm) = demand.branch_ifm() {
             self.ifms_differ |= self.ifm.is_some_and(|other| other != ifm);
             self.ifm = Some(ifm);
+        }
+    }
+
+    /// As [`Images::add`], for a [simple](Demand::is_simple) demand.
+    #[inline]
+    pub(super) fn add_simple(&mut self, demand: &Demand, pmc: Pmc) {
+        let frozen = demand.get(Demand::FREEZE);
+        self.used |= pmc.bit();
+        self.mmcr.mmcr1 |= demand.mmcr1;
+        self.mmcr.mmcr2 |= of_pmc(MMCR2_FREEZE, pmc).prep(frozen);
+        self.mmcr.mmcra |= demand.mmcra;
+        self.counted |= !frozen;
+    }
+
+    /// The states in which all events are frozen, as MMCR2 has them for a counter.
+    #[inline]
+    pub(super) fn frozen(&self) -> u64 {
+        // Without events there is nothing to freeze.
+        if self.used == 0 {
+            0
+        } else {
+            !self.counted
         }
     }
 
@@ -96,8 +111,7 @@ impl Images {
     #[inline]
     pub(super) fn finish(self, model: &CpuModel) -> Mmcr {
         let mut mmcr = self.mmcr;
-        // Without events there is nothing to freeze.
-        let common = if self.used == 0 { 0 } else { !self.counted };
+        let common = self.frozen();
         mmcr.mmcr0 = counting(model, self.used) | frozen_for_all(model.isa, common);
         mmcr.mmcr2 |= idle_neighbour(self.used, common);
         let ifm = self.ifm.filter(|_| !self.ifms_differ);

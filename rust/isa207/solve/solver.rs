@@ -88,12 +88,20 @@ impl CpuModel {
     /// The assignment of events that ask for these demands and stay on these counters, each on one
     /// of its own, as others leave beside which [`CpuModel::assign`] placed them.
     #[inline]
-    pub fn assign_placed(&self, events: impl Iterator<Item = (Demand, Pmc)>) -> Assignment {
+    pub fn assign_placed(&self, events: impl Iterator<Item = (Demand, Pmc)> + Clone) -> Assignment {
         let mut images = Images::default();
         let mut pmcs = Pmcs::default();
-        for (index, (demand, pmc)) in (0..COUNTERS).zip(events) {
+        let mut simple = true;
+        for (index, (demand, pmc)) in (0..COUNTERS).zip(events.clone()) {
             pmcs.set(index, pmc);
-            images.add(self, &demand, pmc);
+            images.add_simple(&demand, pmc);
+            simple &= demand.is_simple();
+        }
+        if !simple {
+            images = Images::default();
+            for (demand, pmc) in events {
+                images.add(self, &demand, pmc);
+            }
         }
         Assignment {
             pmcs,
