@@ -79,6 +79,8 @@ pub(crate) struct ExclusiveState {
     pub(super) mmcr: Cell<Mmcr>,
     /// By the codes that the events asked for.
     pub(super) as_asked: Cell<bool>,
+    /// Counters may count in the kernel or in a hypervisor.
+    pub(super) counts_kernel: Cell<bool>,
     /// MMCR0 with which the PMU starts, without the bits that belong to a program.
     pub(super) start_mmcr0: Cell<u64>,
     /// MMCRA for the frozen PMU.

@@ -37,8 +37,7 @@ use crate::{
         pmu,
         regs::{
             Bescr,
-            Mmcr0,
-            Mmcr2, //
+            Mmcr0, //
         },
         thread::CurrentThread, //
     }, //
@@ -128,7 +127,7 @@ pub(super) fn switch_in(driver: &Driver, this_cpu: &ExclusiveCpu) -> Mmcr0 {
     let held = state.left.sampled.take();
     let stays = !raise && !driver.machine.hypervisor_mode;
     thread.restore(driver.register_set, held.filter(|_| stays));
-    Mmcr2::write(state.mmcr.get().mmcr2 | thread.mmcr2());
+    driver.write_mmcr2(this_cpu, state.mmcr.get().mmcr2 | thread.mmcr2());
     user
 }
 

@@ -31,7 +31,10 @@ use crate::{
     },
     power::{
         pmu,
-        regs::Mmcra,
+        regs::{
+            Mmcr2,
+            Mmcra, //
+        },
         thread::Sampled, //
     }, //
 };
@@ -40,7 +43,7 @@ use core::cell::Cell;
 /// A bit for each counter.
 const ALL_COUNTERS: u8 = (1 << COUNTERS) - 1;
 
-/// What MMCRA never holds: not all of its bits exist.
+/// What MMCRA and MMCR2 never hold: not all of their bits exist.
 const UNKNOWN: u64 = !0;
 
 /// What a CPU's PMU holds.
@@ -65,6 +68,8 @@ pub(super) struct Left {
     starts: Cell<u32>,
     /// MMCRA, or [`UNKNOWN`].
     mmcra: Cell<u64>,
+    /// MMCR2, or [`UNKNOWN`].
+    mmcr2: Cell<u64>,
     /// The program's registers that an alert changes, if the PMU holds them as they were saved, or
     /// did before an idle state.
     pub(super) sampled: Cell<Option<Sampled>>,
@@ -76,6 +81,7 @@ impl Left {
         self.programmed.set(None);
         self.stale.set(ALL_COUNTERS);
         self.mmcra.set(UNKNOWN);
+        self.mmcr2.set(UNKNOWN);
         self.sampled.set(None);
     }
 
@@ -214,6 +220,22 @@ impl Left {
     /// Those counters, of which the caller takes care.
     pub(super) fn take_stale(&self) -> u8 {
         self.stale.replace(0)
+    }
+
+    /// Notes what a program left in MMCR2; `None` if that is not there any more.
+    #[inline]
+    pub(super) fn set_mmcr2(&self, mmcr2: Option<u64>) {
+        self.mmcr2.set(mmcr2.unwrap_or(UNKNOWN));
+    }
+
+    /// Writes MMCR2 unless it is known to hold the value, and knows it then if it `stays`.
+    #[inline]
+    pub(super) fn write_mmcr2(&self, mmcr2: u64, stays: bool) {
+        if self.mmcr2.get() == mmcr2 {
+            return;
+        }
+        self.mmcr2.set(if stays { mmcr2 } else { UNKNOWN });
+        Mmcr2::write(mmcr2);
     }
 
     /// Writes MMCRA unless it is known to hold the value, and knows it then if it `stays`. Returns

@@ -35,7 +35,6 @@ use crate::{
         regs::{
             Mmcr0,
             Mmcr1,
-            Mmcr2,
             Mmcr3,
             Mmcra, //
         }, //
@@ -61,7 +60,14 @@ impl Driver {
             self.turn_on(this_cpu, &local);
         }
         if state.ebb.get() {
-            let (mmcr0, mmcr2) = local.freeze_program(self.is_v31());
+            let counts = state.counts_kernel.get();
+            let (mmcr0, mmcr2) = if counts {
+                local.freeze_program(self.is_v31())
+            } else {
+                local.freeze_idle_program(self.is_v31())
+            };
+            let stays = !counts && !self.machine.hypervisor_mode;
+            state.left.set_mmcr2(stays.then_some(mmcr2));
             self.stop_sampling(this_cpu);
             ebb::switch_out(self, this_cpu, mmcr0, mmcr2);
         } else {
@@ -98,6 +104,13 @@ impl Driver {
     fn write_mmcra(&self, this_cpu: &ExclusiveCpu, mmcra: Mmcra) -> bool {
         let left = &this_cpu.state().left;
         left.write_mmcra(mmcra, !self.machine.hypervisor_mode)
+    }
+
+    /// Writes MMCR2 unless it holds the value.
+    #[inline]
+    pub(super) fn write_mmcr2(&self, this_cpu: &ExclusiveCpu, mmcr2: u64) {
+        let left = &this_cpu.state().left;
+        left.write_mmcr2(mmcr2, !self.machine.hypervisor_mode);
     }
 
     /// See [`crate::perf::Pmu::pmu_enable`].
@@ -328,7 +341,7 @@ impl Driver {
         if ebb {
             self.clear_for_program(this_cpu, local);
         } else {
-            Mmcr2::write(assignment.mmcr.mmcr2);
+            self.write_mmcr2(this_cpu, assignment.mmcr.mmcr2);
         }
 
         let events_with_counters = || {

@@ -26,7 +26,6 @@ use crate::{
         regs::{
             Mmcr0,
             Mmcr1,
-            Mmcr2,
             Mmcr3, //
         }, //
     }, //
@@ -68,8 +67,8 @@ impl Driver {
             Mmcr1::write(mmcr.mmcr1);
         }
         // That of a program is written with its own bits as the PMU starts.
-        if held.mmcr2 != mmcr.mmcr2 && !state.ebb.get() {
-            Mmcr2::write(mmcr.mmcr2);
+        if !state.ebb.get() {
+            self.write_mmcr2(this_cpu, mmcr.mmcr2);
         }
         if held.mmcr3 != mmcr.mmcr3 {
             Mmcr3::write(mmcr.mmcr3);
@@ -104,6 +103,8 @@ impl Driver {
         }
         state.start_mmcr0.set(start_mmcr0.into());
         state.idle_mmcra.set(self.idle_mmcra(mmcr.mmcra, ebb));
+        let counts_kernel = !assignment.is_frozen_in_kernel(self.machine);
+        state.counts_kernel.set(counts_kernel);
         state.unused_counters.set(!assignment.pmcs.as_set());
         state.set_unchanged();
     }

@@ -103,6 +103,15 @@ impl LocalPmu<'_> {
         (self.freeze(pmccext), mmcr2)
     }
 
+    /// As [`LocalPmu::freeze_program`], for a program none of whose counters counts in the kernel or
+    /// in a hypervisor. They are frozen since the kernel was entered, so there is no alert between
+    /// the read and the write, and MMCR2 stays as it is.
+    #[inline]
+    pub(crate) fn freeze_idle_program(&self, pmccext: bool) -> (Mmcr0, u64) {
+        let before = self.freeze(pmccext);
+        (before, Mmcr2::read())
+    }
+
     /// Raises an alert on a CPU with the PMAO erratum ([`machine::has_pmao_bug`]), for a program
     /// whose alert was saved in MMCR0\[PMAO\] when its events left the PMU: writing PMAO back
     /// raises none there.

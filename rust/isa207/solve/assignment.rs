@@ -8,7 +8,12 @@ use super::{
         pmc::{
             Pmc,
             COUNTERS, //
-        }, //
+        },
+        registers::{
+            FREEZE_HYPERVISOR,
+            FREEZE_SUPERVISOR, //
+        },
+        request::Machine, //
     },
     mmcr::Mmcr, //
 };
@@ -62,6 +67,21 @@ pub struct Assignment {
     pub pmcs: Pmcs,
     /// Images of the control registers.
     pub mmcr: Mmcr,
+    /// The states in which all events are frozen, as MMCR2 has them for a counter.
+    pub(super) frozen: u64,
+}
+
+impl Assignment {
+    /// Whether no event counts in the kernel or in a hypervisor.
+    #[inline]
+    pub const fn is_frozen_in_kernel(&self, machine: Machine) -> bool {
+        let kernel = if machine.hypervisor_mode {
+            FREEZE_HYPERVISOR
+        } else {
+            FREEZE_HYPERVISOR | FREEZE_SUPERVISOR
+        };
+        self.frozen & kernel == kernel
+    }
 }
 
 /// A solved group.

@@ -105,6 +105,7 @@ impl CpuModel {
         }
         Assignment {
             pmcs,
+            frozen: images.frozen(),
             mmcr: images.finish(self),
         }
     }
@@ -192,6 +193,7 @@ impl CpuModel {
         }
         Ok(Assignment {
             pmcs,
+            frozen: images.frozen(),
             mmcr: images.finish(self),
         })
     }
