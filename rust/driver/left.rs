@@ -181,7 +181,9 @@ impl Left {
     /// counters are as the program left them ([`Hw::mark`](crate::perf::Hw::mark)).
     #[inline]
     pub(super) fn mark(&self, this_cpu: &ExclusiveCpu) -> u64 {
-        u64::from(this_cpu.id().as_u32()) << 32 | u64::from(self.starts.get())
+        // Never 0, which an event has at first.
+        let cpu = u64::from(this_cpu.id().as_u32()).wrapping_add(1);
+        cpu << 32 | u64::from(self.starts.get())
     }
 
     /// Notes that an event that is up to date leaves the counter `index`.

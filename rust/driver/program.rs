@@ -186,6 +186,10 @@ impl Driver {
     fn start(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, ebb: bool, negative: bool) {
         let state = this_cpu.state();
         let mmcra = || Mmcra::from(state.mmcr.get().mmcra);
+        if !ebb && state.mmcr.get().has_threshold() {
+            // The threshold counter may tell of what others ran.
+            state.left.forget_mmcra();
+        }
         self.write_mmcra(this_cpu, mmcra().with_const_sample_enable::<0>());
         let mut mmcr0 = Mmcr0::from(state.start_mmcr0.get());
         if ebb {

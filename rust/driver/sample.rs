@@ -56,7 +56,8 @@ use crate::{
             Sdar,
             Siar,
             Sier,
-            Sier2, //
+            Sier2,
+            Sier3, //
         }, //
     }, //
 };
@@ -78,10 +79,16 @@ impl PmuSnapshot {
     pub(super) fn read(model: &'static CpuModel, is_alert: bool) -> Self {
         let mmcra = Mmcra::read();
         let is_known = is_alert || mmcra.sample_enable() == 1;
+        let siar = if is_known { Siar::read() } else { 0 };
+        if !is_alert && siar == 0 && model.isa() >= Isa::V31 {
+            // perf core reads these itself, and they may tell of what others ran.
+            Sier2::write(0);
+            Sier3::write(0);
+        }
         Self {
             model,
             counters: core::array::from_fn(pmu::read_pmc),
-            siar: if is_known { Siar::read() } else { 0 },
+            siar,
             sier: if is_known {
                 Sier::read()
             } else {

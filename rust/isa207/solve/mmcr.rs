@@ -50,6 +50,13 @@ impl Mmcr {
         MMCRA_IFM.get(self.mmcra) as u8
     }
 
+    /// Whether an event has a threshold. Then MMCRA counts, and the latency of what was sampled
+    /// last stays there until it is written.
+    #[inline]
+    pub const fn has_threshold(&self) -> bool {
+        MMCRA_THR_SEL.is_set(self.mmcra)
+    }
+
     /// Whether the BHRB may hold branches of hypervisor state, which on bare metal is the kernel's.
     /// In real mode their addresses look like those of programs.
     pub fn records_hypervisor(&self, isa: Isa) -> bool {
