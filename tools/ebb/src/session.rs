@@ -301,6 +301,14 @@ impl Session {
         self.0.slots[0].descriptor.raw()
     }
 
+    /// Moves the events' descriptors to numbers of `least` or above, as far as there are such: a
+    /// program that knows of no session may take the lower ones for its own.
+    #[doc(hidden)]
+    pub fn move_descriptors(&self, least: i32) {
+        let events = self.0.events();
+        events.for_each(|slot| slot.descriptor.move_up(least));
+    }
+
     /// The session as an address, for the C library. A thread that takes its EBBs keeps what is
     /// there until it ends or has noticed that the session was closed.
     #[doc(hidden)]

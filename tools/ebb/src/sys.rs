@@ -48,12 +48,19 @@ const EXCLUDE_IDLE: u64 = 1 << 7;
 
 /// The descriptor of a perf event, closed on drop. [`close`](Self::close) may come from any
 /// thread.
-pub(crate) struct Descriptor(AtomicI32);
+pub(crate) struct Descriptor {
+    fd: AtomicI32,
+    /// The kernel's number of the event: the program may have put another file at `fd`.
+    id: AtomicU64,
+}
 
 impl Descriptor {
     /// Of no event yet.
     pub(crate) const fn none() -> Self {
-        Self(AtomicI32::new(-1))
+        Self {
+            fd: AtomicI32::new(-1),
+            id: AtomicU64::new(0),
+        }
     }
 
     /// Opens an event of the calling thread, on any CPU: pinned, exclusive and disabled, or a
@@ -86,7 +93,8 @@ impl Descriptor {
         };
         match i32::try_from(fd) {
             Ok(fd) if fd >= 0 => {
-                self.0.store(fd, Relaxed);
+                self.id.store(event_id(fd), Relaxed);
+                self.fd.store(fd, Relaxed);
                 Ok(())
             }
             _ => Err(errno()),
@@ -95,15 +103,27 @@ impl Descriptor {
 
     /// The descriptor, or -1 once it is closed.
     pub(crate) fn raw(&self) -> i32 {
-        self.0.load(Relaxed)
+        self.fd.load(Relaxed)
     }
 
-    /// Closes it, if nobody has.
+    /// Closes it, if nobody has: what the program has opened in its place stays.
     pub(crate) fn close(&self) {
-        let fd = self.0.swap(-1, Relaxed);
-        if fd >= 0 {
-            // SAFETY: it was open, and nobody else closes it.
+        let fd = self.fd.swap(-1, Relaxed);
+        if fd >= 0 && event_id(fd) == self.id.load(Relaxed) {
+            // SAFETY: it is still the event, and nobody else closes it.
             unsafe { libc::syscall(libc::SYS_close, fd) };
+        }
+    }
+
+    /// Moves it to a number that is `least` or above, if there is one.
+    pub(crate) fn move_up(&self, least: i32) {
+        let old = self.raw();
+        // SAFETY: without pointers; of what is no descriptor there is no copy.
+        let new = unsafe { libc::fcntl(old, libc::F_DUPFD_CLOEXEC, least) };
+        if new >= 0 {
+            self.fd.store(new, Relaxed);
+            // SAFETY: it was open, and nobody has it any more.
+            unsafe { libc::syscall(libc::SYS_close, old) };
         }
     }
 
@@ -133,6 +153,18 @@ impl Descriptor {
             -1 => Err(Error::last("read of the event")),
             n => Ok(n != 0),
         }
+    }
+}
+
+/// The kernel's number of the event at `fd`, or 0 if another file is there, or none.
+fn event_id(fd: i32) -> u64 {
+    /// `PERF_EVENT_IOC_ID`.
+    const ID: libc::Ioctl = 0x4008_2407;
+    let mut id = 0_u64;
+    // SAFETY: the call stores to the variable at most.
+    match unsafe { libc::ioctl(fd, ID, &raw mut id) } {
+        0 => id,
+        _ => 0,
     }
 }
 

@@ -201,11 +201,16 @@ pub(crate) fn open_wanted(control: &Control) -> Result<Session, Error> {
     open(control, name.to_str().unwrap_or_default(), control.period)
 }
 
-/// Opens an event with the branches that are wanted.
+/// Opens an event with the branches that are wanted, and has its descriptor out of the program's way:
+/// a shell script's `exec 3>file` closes whatever it finds there.
 pub(crate) fn open(control: &Control, name: &str, period: u64) -> Result<Session, Error> {
+    /// Half of what a process has by default.
+    const LEAST: libc::c_int = 512;
     // CAST: 0 to 3, or none.
     let branches = control.branches.checked_sub(1).map(|ifm| ifm as u8);
-    Session::open_with(name, period, branches.and_then(Ifm::new))
+    let session = Session::open_with(name, period, branches.and_then(Ifm::new))?;
+    session.move_descriptors(LEAST);
+    Ok(session)
 }
 
 /// Tells `ebbprof` by which event samples are taken, for when somebody takes the PMU away.
