@@ -79,12 +79,14 @@ pub(crate) fn show_maps() {
     }
 }
 
-/// Takes the parent's sampling away from the child of a fork, which has inherited its memory. The
-/// list is locked.
+/// Takes the parent's sampling away from the child of a fork, which has inherited its memory, and
+/// copies of the descriptors of all its threads' events. The list is locked.
 pub(crate) fn forget() {
     let sampled = current();
     // SAFETY: the fork has locked it, and its next handler unlocks it.
-    ManuallyDrop::new(unsafe { Sessions::locked() }).clear();
+    let list = ManuallyDrop::new(unsafe { Sessions::locked() });
+    list.each(|sampled| drop(sampled.session.take()));
+    list.clear();
     if !sampled.is_null() {
         // SAFETY: the key exists; its value is of `begin`.
         unsafe {
