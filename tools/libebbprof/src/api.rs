@@ -9,20 +9,23 @@ use core::ffi::c_uint;
 use ebb::Error;
 
 use crate::memory::Wanted;
+use crate::memory::set_errno;
 use crate::recording;
 use crate::recording::refused;
+use crate::unnoticed::Unnoticed;
 
 // As in ebbprof.h.
 const EBBPROF_CALLERS: c_uint = 1;
 
 const DEFAULT_PERIOD: u64 = 100_003;
 
-/// What a function returns.
-fn status(result: Result<(), Error>) -> c_int {
-    let Err(error) = result else { return 0 };
+/// Does what a function is to do, and tells what it returns.
+fn status(action: impl FnOnce() -> Result<(), Error>) -> c_int {
+    let unnoticed = Unnoticed::begin();
+    let Err(error) = action() else { return 0 };
     ebb::set_last_reason(error.reason());
-    // SAFETY: the C library gives the address of this thread's errno.
-    unsafe { *libc::__errno_location() = error.errno() };
+    drop(unnoticed);
+    set_errno(error.errno());
     -1
 }
 
@@ -47,40 +50,40 @@ unsafe extern "C" fn ebbprof_start(
         callers: flags & EBBPROF_CALLERS != 0,
     };
     if flags & !EBBPROF_CALLERS != 0 {
-        return status(Err(refused(libc::EINVAL, "unknown flags")));
+        return status(|| Err(refused(libc::EINVAL, "unknown flags")));
     }
     if wanted.event.count_bytes() >= ebbprof_ring::TEXT {
-        return status(Err(Error::NoSuchEvent));
+        return status(|| Err(Error::NoSuchEvent));
     }
     if !(100..=1 << 63).contains(&wanted.period) {
-        return status(Err(refused(libc::EINVAL, "a period is 100 to 2^63 counts")));
+        return status(|| Err(refused(libc::EINVAL, "a period is 100 to 2^63 counts")));
     }
-    status(recording::start(text(file, c"perf.data"), &wanted))
+    status(|| recording::start(text(file, c"perf.data"), &wanted))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ebbprof_sample_thread() -> c_int {
-    status(recording::sample_thread())
+    status(recording::sample_thread)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ebbprof_pause() -> c_int {
-    status(recording::set_paused(true))
+    status(|| recording::set_paused(true))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ebbprof_resume() -> c_int {
-    status(recording::set_paused(false))
+    status(|| recording::set_paused(false))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ebbprof_dump() -> c_int {
-    status(recording::dump())
+    status(recording::dump)
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn ebbprof_stop() -> c_int {
-    status(recording::stop())
+    status(recording::stop)
 }
 
 /// # Safety

@@ -29,3 +29,4 @@ mod sessions;
 #[path = "../../libebb/src/system.rs"]
 mod system;
 mod thread;
+mod unnoticed;

@@ -106,6 +106,11 @@ pub(crate) fn errno() -> libc::c_int {
     unsafe { *libc::__errno_location() }
 }
 
+pub(crate) fn set_errno(errno: libc::c_int) {
+    // SAFETY: as before.
+    unsafe { *libc::__errno_location() = errno };
+}
+
 pub(crate) fn map(fd: libc::c_int, length: usize) -> Option<*mut Control> {
     let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     // SAFETY: a new mapping, where the kernel has room.

@@ -21,6 +21,7 @@ use crate::recording;
 use crate::sessions;
 use crate::sessions::State;
 use crate::thread;
+use crate::unnoticed::Unnoticed;
 
 /// Has the ends of threads noticed, and forks; tells whether it could.
 pub(crate) fn watch() -> bool {
@@ -38,6 +39,7 @@ pub(crate) fn watch() -> bool {
 
 /// The child of a fork has no EBBs, but its memory says otherwise.
 extern "C" fn child_begins() {
+    let _unnoticed = Unnoticed::begin();
     thread::forget();
     sessions::unlock_after_fork();
     recording::forget_changes();
@@ -138,6 +140,7 @@ core::arch::global_asm!(
 /// `start` is of [`pthread_create`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebbprof_thread_begins(start: *mut Start) -> Start {
+    let _unnoticed = Unnoticed::begin();
     // SAFETY: the caller's contract.
     let own = unsafe { ptr::read(start) };
     // SAFETY: of malloc.
@@ -164,6 +167,7 @@ unsafe extern "C" fn create(
     let Some(real) = real() else {
         return libc::ENOSYS;
     };
+    let _unnoticed = Unnoticed::begin();
     // SAFETY: for two words.
     let start = unsafe { libc::malloc(size_of::<Start>()) }.cast::<Start>();
     if start.is_null() || sampling().is_none() {

@@ -35,6 +35,7 @@ use crate::memory;
 use crate::sessions;
 use crate::sessions::Sessions;
 use crate::sessions::State;
+use crate::unnoticed::Unnoticed;
 
 /// A thread that is sampled, or was.
 pub(crate) struct Sampled {
@@ -71,6 +72,7 @@ fn current() -> *mut Sampled {
 /// The same, and waits until `ebbprof` knows them.
 #[cfg(not(feature = "wrap"))]
 pub(crate) fn show_maps() {
+    let _unnoticed = Unnoticed::begin();
     // SAFETY: null, or of `begin` and this thread's.
     let sampled = unsafe { current().as_ref() }.filter(|sampled| sampled.session.is_some());
     if let Some(sampled) = sampled {
@@ -310,6 +312,7 @@ unsafe fn refuse(slot: *mut Slot, error: &Error) {
 
 /// The end of a thread.
 extern "C" fn ends(sampled: *mut libc::c_void) {
+    let _unnoticed = Unnoticed::begin();
     let sampled = sampled.cast::<Sampled>();
     // SAFETY: of `begin`, and comes here once. From the list it is gone before it is freed, and
     // its session is closed before others could take its slot; no sample is written from there on.
