@@ -167,6 +167,7 @@ fn collect(
         pauses = pauses.wrapping_add(1);
         if pauses.is_multiple_of(LOOK) {
             processes.drain_dead()?;
+            processes.look_for_names()?;
             processes.resume_evicted();
         }
     }

@@ -18,6 +18,7 @@ mod help;
 mod image;
 mod mappings;
 mod memory;
+mod names;
 mod perfdata;
 mod pprof;
 mod processes;

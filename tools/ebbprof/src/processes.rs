@@ -20,6 +20,7 @@ use crate::eviction::Evictions;
 use crate::mappings::Process;
 use crate::mappings::Snapshot;
 use crate::memory::Memory;
+use crate::names::Name;
 use crate::perfdata::Branch;
 use crate::perfdata::BuildIds;
 use crate::perfdata::Thread;
@@ -33,6 +34,7 @@ struct Sampled {
     lost: u64,
     refused: bool,
     evictions: Evictions,
+    name: Name,
 }
 
 /// What is recorded.
@@ -88,7 +90,12 @@ impl<'a> Processes<'a> {
         let slots: Vec<_> = present.iter().map(|&(n, _)| n).collect();
         self.drain_slots(&slots)?;
         for (n, _) in present.iter().filter(|(_, state)| *state == ring::ENDED) {
-            let end = self.memory.slot(*n).end();
+            let slot = self.memory.slot(*n);
+            let (end, name) = (slot.end(), slot.name());
+            if let Some(sampled) = &mut self.slots[*n] {
+                let thread = sampled.thread;
+                (sampled.name).end(name, thread, &self.clock, &mut self.writer)?;
+            }
             self.end(*n, Some(end))?;
         }
         Ok(filled)
@@ -128,6 +135,17 @@ impl<'a> Processes<'a> {
         Ok(())
     }
 
+    /// Notes the names that threads have given themselves.
+    pub fn look_for_names(&mut self) -> io::Result<()> {
+        for n in 0..self.memory.used() {
+            if let Some(sampled) = &mut self.slots[n] {
+                let thread = sampled.thread;
+                (sampled.name).look(thread, &self.clock, &mut self.writer)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Whether a slot is of an earlier recording of the same program: of a fork's child, which goes on
     /// sampling. Frees it once that has ended.
     fn is_of_before(&self, n: usize) -> bool {
@@ -148,6 +166,9 @@ impl<'a> Processes<'a> {
             };
             if !is_alive(thread) {
                 self.drain_slots(&[n])?;
+                if let Some(sampled) = &mut self.slots[n] {
+                    (sampled.name).write_next(thread, &self.clock, &mut self.writer)?;
+                }
                 self.end(n, Some(time_base()))?;
             }
         }
@@ -272,7 +293,8 @@ impl<'a> Processes<'a> {
             self.processes.insert(pid, Process::new(begin));
         }
         let exec = slot.origin() == ring::PROGRAM;
-        self.writer.comm(thread, time, &slot.name(), exec)?;
+        let name = slot.name();
+        self.writer.comm(thread, time, &name, exec)?;
         self.threads += 1;
         Ok(Sampled {
             thread,
@@ -281,6 +303,7 @@ impl<'a> Processes<'a> {
             lost: 0,
             refused: false,
             evictions: Evictions::default(),
+            name: Name::new(name, begin),
         })
     }
 

@@ -130,6 +130,7 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
         pauses += 1;
         if pauses % LOOK == 0 {
             processes.drain_dead()?;
+            processes.look_for_names()?;
             processes.resume_evicted();
         }
         progress.show(processes);

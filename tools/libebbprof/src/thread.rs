@@ -258,13 +258,24 @@ unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
         s.pid.store(libc::getpid() as u32, Relaxed);
         s.parent.store(libc::getppid() as u32, Relaxed);
         s.tid.store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
-        libc::prctl(libc::PR_GET_NAME, &raw mut (*slot).name);
+        write_name(slot);
         if origin == THREAD {
             s.maps_version.store(0, Relaxed);
         } else {
             maps::write(slot);
         }
     }
+}
+
+/// Writes the calling thread's name, which it may have changed.
+///
+/// # Safety
+///
+/// `slot` is the calling thread's.
+// SAFETY: the contract above.
+unsafe fn write_name(slot: *mut Slot) {
+    // SAFETY: the field has the 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, &raw mut (*slot).name) };
 }
 
 /// The slot has no samples.
@@ -327,6 +338,7 @@ extern "C" fn ends(sampled: *mut libc::c_void) {
     unsafe {
         let now = spr::read::<{ spr::TB }>();
         (*sampled.slot).end.store(now, Relaxed);
+        write_name(sampled.slot);
     }
     if let Some(control) = memory::control() {
         // Nobody waits for a slot that is parked.
