@@ -34,7 +34,8 @@ pub(crate) unsafe fn write(slot: *mut Slot) {
     version.fetch_add(1, Release);
 }
 
-/// Copies them, and waits until `ebbprof` has read them, a tenth of a second at most.
+/// Copies them, and waits until `ebbprof` has read them, a tenth of a second at most; and not
+/// again before it has read what was waited for: it may have been killed.
 ///
 /// # Safety
 ///
@@ -47,10 +48,16 @@ pub(crate) unsafe fn show(slot: *mut Slot) {
         tv_nsec: 1_000_000,
     };
     // SAFETY: the caller's contract.
-    let (version, read) = unsafe {
+    let (version, read, late) = unsafe {
         write(slot);
-        ((*slot).maps_version.load(Relaxed), &(*slot).maps_read)
+        let slot = &*slot;
+        let version = slot.maps_version.load(Relaxed);
+        (version, &slot.maps_read, &slot.maps_late)
     };
+    let missing = late.load(Relaxed);
+    if missing != 0 && read.load(Acquire) < missing {
+        return;
+    }
     for _ in 0..MOST {
         if read.load(Acquire) == version {
             return;
@@ -58,6 +65,7 @@ pub(crate) unsafe fn show(slot: *mut Slot) {
         // SAFETY: a time that lives.
         unsafe { libc::nanosleep(&raw const millisecond, ptr::null_mut()) };
     }
+    late.store(version, Relaxed);
 }
 
 /// # Safety

@@ -75,7 +75,8 @@ pub(crate) fn show_maps() {
     let _unnoticed = Unnoticed::begin();
     // SAFETY: null, or of `begin` and this thread's.
     let sampled = unsafe { current().as_ref() }.filter(|sampled| sampled.session.is_some());
-    if let Some(sampled) = sampled {
+    let reads = memory::control().is_some_and(|control| control.stop.load(Relaxed) == 0);
+    if let Some(sampled) = sampled.filter(|_| reads) {
         // SAFETY: the slot is this thread's.
         unsafe { maps::show(sampled.slot) };
     }
@@ -253,6 +254,8 @@ unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
         s.refused.store(0, Relaxed);
         s.descriptor.store(0, Relaxed);
         s.end.store(0, Relaxed);
+        s.maps_read.store(0, Relaxed);
+        s.maps_late.store(0, Relaxed);
         s.origin.store(origin, Relaxed);
         // CAST: ids are positive.
         s.pid.store(libc::getpid() as u32, Relaxed);

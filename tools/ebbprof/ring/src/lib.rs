@@ -152,6 +152,8 @@ pub struct Slot {
     pub maps_version: AtomicU32,
     /// The version that `ebbprof` has read, with all samples before it.
     pub maps_read: AtomicU32,
+    /// One that it has not read in time: whoever waited for it waits for none before that is read.
+    pub maps_late: AtomicU32,
     /// The time base when they were looked at.
     pub maps_time: AtomicU64,
     /// Length of `maps`.
