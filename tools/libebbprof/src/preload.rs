@@ -2,13 +2,16 @@
 //! What `ebbprof record` has preloaded begins and ends with the program.
 
 use core::ffi::CStr;
+use core::ffi::c_char;
 use core::ffi::c_int;
 use core::ffi::c_void;
+use core::mem::MaybeUninit;
 use core::mem::transmute;
 use core::sync::atomic::AtomicUsize;
 
 use ebbprof_ring::ALIGN;
 use ebbprof_ring::MAGIC;
+use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::PROGRAM;
 use ebbprof_ring::VARIABLE;
 use ebbprof_ring::size;
@@ -31,9 +34,15 @@ static BEGINS: extern "C" fn() = program_begins;
 #[unsafe(link_section = ".fini_array")]
 static ENDS: extern "C" fn() = program_ends;
 
+unsafe extern "C" {
+    /// Of glibc and musl, not in the libc crate for each: of a program that runs with rights that
+    /// its caller does not have it finds nothing.
+    fn secure_getenv(name: *const c_char) -> *mut c_char;
+}
+
 extern "C" fn program_begins() {
     // SAFETY: a string; nobody changes the environment before main.
-    let path = unsafe { libc::getenv(NAME.as_ptr()) };
+    let path = unsafe { secure_getenv(NAME.as_ptr()) };
     if path.is_null() {
         return;
     }
@@ -67,22 +76,40 @@ unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     real.map_or(-1, |real| unsafe { real(handle) })
 }
 
+/// Bytes of an open file, or 0.
+fn file_size(fd: c_int) -> u64 {
+    let mut data = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the call fills in what is read if it succeeds.
+    unsafe {
+        match libc::fstat(fd, data.as_mut_ptr()) {
+            // CAST: not negative.
+            0 => (*data.as_ptr()).st_size as u64,
+            _ => 0,
+        }
+    }
+}
+
 /// Maps the memory at `path`; tells whether it could.
 fn attach(path: &CStr) -> bool {
+    /// Words of a ring, with which the size of all slots is no overflow.
+    const MOST_WORDS: u64 = 1 << 40;
     // SAFETY: a path that ends with 0.
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     if fd < 0 {
         return false;
     }
-    let attached = memory::map(fd, ALIGN).is_some_and(|head| {
-        // SAFETY: the memory begins with it, and its file has at least `ALIGN` bytes or this is
-        // none of `ebbprof`'s.
-        let (magic, ring) = unsafe { ((*head).magic, (*head).ring) };
+    let head = (file_size(fd) >= ALIGN as u64).then(|| memory::map(fd, ALIGN));
+    let attached = head.flatten().is_some_and(|head| {
+        // SAFETY: the memory begins with it, and its file has at least `ALIGN` bytes.
+        let (magic, ring, frames) = unsafe { ((*head).magic, (*head).ring, (*head).frames) };
         // SAFETY: as mapped above.
         unsafe { libc::munmap(head.cast(), ALIGN) };
-        let mapped = (magic == MAGIC)
-            .then(|| memory::map(fd, size(ring)))
-            .flatten();
+        let sound = magic == MAGIC
+            && ring.is_power_of_two()
+            && ring <= MOST_WORDS
+            && frames <= MOST_FRAMES
+            && file_size(fd) >= size(ring) as u64;
+        let mapped = sound.then(|| memory::map(fd, size(ring))).flatten();
         mapped.inspect(|&head| memory::set(head)).is_some()
     });
     // SAFETY: it was opened here.

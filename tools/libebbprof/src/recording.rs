@@ -89,6 +89,13 @@ fn process_id() -> c_int {
 
 /// Has the calling thread sampled, and those that begin from now on.
 pub(crate) fn start(file: &CStr, wanted: &Wanted<'_>) -> Result<(), Error> {
+    // SAFETY: asks for a number.
+    if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
+        return Err(refused(
+            libc::EPERM,
+            "the program has rights that its caller does not have, whose PATH may have any ebbprof",
+        ));
+    }
     let _change = Change::begin()?;
     match sessions::state() {
         State::Idle => {}

@@ -22,7 +22,7 @@ pub const ALIGN: usize = 64 << 10;
 /// How many threads can be sampled at a time.
 pub const SLOTS: usize = 1024;
 /// [`Control::magic`]: of a memory as this file describes it.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"ebbprof1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"ebbprof2");
 /// The environment variable with the path of the memory.
 pub const VARIABLE: &str = "EBBPROF";
 /// Words that each sample begins with: time base and address. In the uppermost byte of the first

@@ -270,6 +270,12 @@ static void refusals(void)
 	refused("program", ebbprof_start(file, NULL, 0, 0), ENOENT);
 }
 
+/* A set-user-ID program runs nothing that its user's PATH has. */
+static void secure(void)
+{
+	refused("start", ebbprof_start(file, NULL, 0, 0), EPERM);
+}
+
 static void twice(void)
 {
 	start();
@@ -288,6 +294,7 @@ int main(int argc, char **argv)
 		{ "dump", dump }, { "many", many }, { "fork", in_child },
 		{ "forgets", forgets }, { "killed", killed }, { "executes", executes },
 		{ "alone", alone }, { "refusals", refusals }, { "twice", twice },
+		{ "secure", secure },
 	};
 
 	if (argc < 4)

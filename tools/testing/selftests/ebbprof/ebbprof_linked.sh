@@ -143,6 +143,33 @@ refusals_have_reasons() {
 	must grep -q 'start: .*ebbprof record profiles the program already' "$work/said"
 }
 
+# Who runs a program with more rights than he has chooses neither what it executes nor, by the
+# environment, memory that it would write to.
+users_have_no_say_in_setuid_programs() {
+	# Where a loader finds it that ignores $ORIGIN.
+	cp "$programs/libebbprof.so.0" /usr/lib/
+	mkdir "$work/bin"
+	chmod 755 "$work" "$work/bin"
+	# Slots of 128 KiB behind a head of 64.
+	printf 'ebbprof2\0\20\0\0\0\0\0\0' >"$work/memory"
+	truncate -s $(((64 + 1024 * 128) * 1024)) "$work/memory"
+	chmod 666 "$work/memory"
+	head -c 65536 "$work/memory" >"$work/before"
+	for program in ebbprof_client ebbprof_client_static; do
+		cp "$programs/$program" "$work/bin/"
+		chmod u+s "$work/bin/$program"
+		must su nobody -s /bin/sh -c "EBBPROF=$work/memory $work/bin/$program secure /tmp/none 1" >"$work/said"
+		must grep -q '^start: .*rights' "$work/said"
+	done
+	head -c 65536 "$work/memory" >"$work/after"
+	must cmp "$work/before" "$work/after"
+	# It is one that a program takes which is nobody else's.
+	env "EBBPROF=$work/memory" ebbprof_client twice /tmp/none 1
+	head -c 65536 "$work/memory" >"$work/after"
+	! cmp "$work/before" "$work/after" || fail "no program takes the memory"
+	rm -f /usr/lib/libebbprof.so.0 /tmp/none
+}
+
 rust_is_served() {
 	must ebbprof_parts "$work/data"
 	must ebbprof report "$work/data" -o "$work/report"
@@ -166,4 +193,4 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests parts_are_sampled threads_are_sampled another_thread_pauses_and_ends dumped_file_is_complete \
 	recordings_follow_each_other child_is_sampled ends_are_noticed nobody_notices \
-	refusals_have_reasons rust_is_served example_of_the_page_works
+	refusals_have_reasons users_have_no_say_in_setuid_programs rust_is_served example_of_the_page_works
