@@ -42,6 +42,11 @@ pub(crate) fn set(head: *mut Control) {
     CONTROL.store(head, Release);
 }
 
+/// Has none, for the child of a fork; it stays mapped.
+pub(crate) fn forget() {
+    CONTROL.store(ptr::null_mut(), Release);
+}
+
 /// Makes the memory, of rings with so many words; its descriptor, which `ebbprof` gets, or errno.
 pub(crate) fn create(ring: u64) -> Result<libc::c_int, libc::c_int> {
     // SAFETY: a string.

@@ -9,6 +9,7 @@ use core::ffi::CStr;
 use core::ffi::c_int;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::AtomicI32;
+use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 
@@ -45,7 +46,7 @@ struct Change;
 
 impl Change {
     fn begin() -> Result<Self, Error> {
-        (BUSY.compare_exchange(false, true, Relaxed, Relaxed))
+        (BUSY.compare_exchange(false, true, Acquire, Relaxed))
             .map(|_| Self)
             .map_err(|_| refused(libc::EBUSY, "another thread starts or ends the recording"))
     }
@@ -66,7 +67,7 @@ impl Change {
 
 impl Drop for Change {
     fn drop(&mut self) {
-        BUSY.store(false, Relaxed);
+        BUSY.store(false, Release);
     }
 }
 
@@ -188,9 +189,14 @@ fn close() -> Result<(), Error> {
     asked
 }
 
-/// In the child of a fork no other thread changes anything.
+/// In the child of a fork no other thread changes anything. What the parent has recorded before is
+/// not the child's: each that records would write to the same rings.
 pub(crate) fn forget_changes() {
-    BUSY.store(false, Relaxed);
+    BUSY.store(false, Release);
+    if sessions::state() == State::Idle {
+        MEMORY.store(0, Relaxed);
+        memory::forget();
+    }
 }
 
 /// The program ends.

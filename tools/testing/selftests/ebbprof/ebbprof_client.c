@@ -181,6 +181,35 @@ static void many(void)
 	must(ebbprof_stop(), "stop");
 }
 
+/* Two children record at the same time what they do, each to a file of its own; their parent has
+ * recorded before.
+ */
+static void siblings(void)
+{
+	static char name[200];
+	pid_t pids[2];
+	int status;
+
+	start();
+	must(ebbprof_stop(), "stop");
+	for (int n = 0; n < 2; n++) {
+		pids[n] = fork();
+		if (pids[n])
+			continue;
+		snprintf(name, sizeof(name), "%s.%d", file, n);
+		file = name;
+		start();
+		do_half();
+		if (n)
+			do_three_tenths();
+		must(ebbprof_stop(), "stop");
+		exit(0);
+	}
+	for (int n = 0; n < 2; n++)
+		if (waitpid(pids[n], &status, 0) != pids[n] || status)
+			exit(1);
+}
+
 static void in_child(void)
 {
 	start();
@@ -291,7 +320,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} ways[] = {
 		{ "parts", parts }, { "threads", threads }, { "others", others },
-		{ "dump", dump }, { "many", many }, { "fork", in_child },
+		{ "dump", dump }, { "many", many }, { "fork", in_child }, { "siblings", siblings },
 		{ "forgets", forgets }, { "killed", killed }, { "executes", executes },
 		{ "alone", alone }, { "refusals", refusals }, { "twice", twice },
 		{ "secure", secure },

@@ -105,6 +105,17 @@ child_is_sampled() {
 	has 2
 }
 
+siblings_() {
+	client siblings
+	must ebbprof report "$work/data.1" -o "$work/report"
+	must grep -q ' three_tenths ' "$work/report"
+	mv "$work/data.0" "$work/data"
+	has 1
+}
+children_record_apart() {
+	each siblings_
+}
+
 # Without a stop the file is complete at the end all the same; after a kill soon.
 ends_are_noticed() {
 	for program in ebbprof_client ebbprof_client_static; do
@@ -192,5 +203,5 @@ example_of_the_page_works() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests parts_are_sampled threads_are_sampled another_thread_pauses_and_ends dumped_file_is_complete \
-	recordings_follow_each_other child_is_sampled ends_are_noticed nobody_notices \
+	recordings_follow_each_other child_is_sampled children_record_apart ends_are_noticed nobody_notices \
 	refusals_have_reasons users_have_no_say_in_setuid_programs rust_is_served example_of_the_page_works
