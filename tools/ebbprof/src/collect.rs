@@ -95,8 +95,13 @@ impl Program {
     }
 }
 
-/// Runs until the program has ended the recording, or itself.
+/// Runs until the program has ended the recording, or itself. A signal that is for all processes of a
+/// service or a session is the program's, whose last samples are still to be written.
 pub fn run(options: &Options) -> Result<(), Failure> {
+    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
+        // SAFETY: no function is called.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
     // SAFETY: without pointers.
     let process = unsafe { libc::syscall(libc::SYS_pidfd_open, options.process, 0) };
     if process < 0 {

@@ -86,6 +86,9 @@ dumped_file_is_complete() {
 		fail "no dump: $line: $?"
 	}
 	has 1
+	# As a service manager that ends all processes of a service; the program has something left to do.
+	# shellcheck disable=SC2046 # a word for each
+	kill -TERM $(pidof ebbprof)
 	echo >&8
 	must wait "$dumper"
 	exec 7<&- 8>&-
