@@ -73,7 +73,8 @@ impl Program {
             _ => {}
         }
         let mut request = [0];
-        let asked = fds[0].revents & libc::POLLIN != 0 && self.socket.read(&mut request)? == 1;
+        let asked =
+            fds[0].revents & libc::POLLIN != 0 && matches!(self.socket.read(&mut request), Ok(1));
         Ok(match asked && request[0] == DUMP {
             true => Wanted::Dump,
             false => Wanted::End,

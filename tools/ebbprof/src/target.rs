@@ -36,6 +36,12 @@ pub fn find(program: &Path) -> io::Result<PathBuf> {
 
 /// Why the program at `path`, or the interpreter that it names, cannot be profiled.
 pub fn refusal(path: &Path) -> Option<String> {
+    /// Interpreters that are scripts themselves; the kernel runs no more.
+    const SCRIPTS: u32 = 5;
+    refusal_within(path, SCRIPTS)
+}
+
+fn refusal_within(path: &Path, scripts: u32) -> Option<String> {
     let said = |reason: &str| Some(format!("{}: {reason}", path.display()));
     let image = match fs::read(path) {
         Ok(image) => image,
@@ -47,7 +53,10 @@ pub fn refusal(path: &Path) -> Option<String> {
         let line = rest.split(|&byte| byte == b'\n').next().unwrap_or(rest);
         let line = String::from_utf8_lossy(line);
         let interpreter = line.split_whitespace().next()?;
-        return refusal(Path::new(interpreter));
+        return match scripts.checked_sub(1) {
+            Some(scripts) => refusal_within(Path::new(interpreter), scripts),
+            None => said("its interpreters are scripts without end"),
+        };
     }
     if changes_user(path) {
         return said(

@@ -96,6 +96,7 @@ impl Collector {
             c"ebbprof".as_ptr(),
             c"collect".as_ptr(),
             process.as_ptr(),
+            c"--".as_ptr(),
             file.as_ptr(),
             ptr::null(),
         ];
@@ -121,7 +122,7 @@ impl Collector {
 /// `arguments` are strings, and end with a null pointer.
 // SAFETY: the contract above.
 unsafe fn run_apart(
-    arguments: &[*const c_char; 5],
+    arguments: &[*const c_char; 6],
     socket: c_int,
     memory: c_int,
 ) -> Result<(), c_int> {
@@ -157,7 +158,7 @@ unsafe fn run_apart(
 ///
 /// As [`run_apart`]; in a process of its own.
 // SAFETY: the contract above.
-unsafe fn become_collector(arguments: &[*const c_char; 5], socket: c_int, memory: c_int) -> ! {
+unsafe fn become_collector(arguments: &[*const c_char; 6], socket: c_int, memory: c_int) -> ! {
     /// Above those that it gets.
     const ABOVE: c_int = 5;
     let mut none = MaybeUninit::<libc::sigset_t>::uninit();

@@ -182,6 +182,8 @@ refusals_are_told() {
 	echo '#!/bin/busybox sh' >"$work/script"
 	chmod +x "$work/script"
 	refuses 'it is static' "$work/script"
+	echo "#!$work/script" >"$work/script"
+	refuses 'scripts without end' "$work/script"
 	must ebbprof check ebbprof_work
 	! ebbprof check busybox || fail "a static program can be profiled"
 }

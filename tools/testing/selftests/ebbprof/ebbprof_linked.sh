@@ -138,6 +138,12 @@ ends_are_noticed() {
 	done
 }
 
+# Its name is no option, whatever it begins with.
+file_has_any_name() {
+	(cd "$work" && must ebbprof_client parts -data 1)
+	must ebbprof report "$work/-data" -o "$work/report"
+}
+
 nobody_notices() {
 	program=ebbprof_client client alone
 	has 1
@@ -206,5 +212,5 @@ example_of_the_page_works() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests parts_are_sampled threads_are_sampled another_thread_pauses_and_ends dumped_file_is_complete \
-	recordings_follow_each_other child_is_sampled children_record_apart ends_are_noticed nobody_notices \
+	recordings_follow_each_other child_is_sampled children_record_apart ends_are_noticed file_has_any_name nobody_notices \
 	refusals_have_reasons users_have_no_say_in_setuid_programs rust_is_served example_of_the_page_works
