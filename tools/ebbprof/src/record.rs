@@ -101,8 +101,16 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
         .spawn()
         .map_err(|error| format!("{}: {error}", program.display()))?;
     pass_signals_on(&child);
-    let status = record(&mut processes, &mut child)?;
+    let recorded = record(&mut processes, &mut child);
     memory.control().stop.store(1, Relaxed);
+    let status = recorded.or_else(|error| {
+        eprintln!(
+            "ebbprof: {}: {error}; the program goes on, without samples",
+            options.output.display()
+        );
+        child.wait()?;
+        Err::<_, Failure>("the program has ended: not all of its samples were written".into())
+    })?;
     processes.drain_dead()?;
     processes.drain()?;
     tell(&processes, &memory, options);
