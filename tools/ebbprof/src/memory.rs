@@ -2,10 +2,12 @@
 //! The memory shared with the profiled programs, as `record` has it: makes it, reads the rings,
 //! and gives back what a thread has left.
 
+use std::fs;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
@@ -62,6 +64,7 @@ impl Memory {
             (*control).ring = words;
             (*control).frames = if wanted.callers { ring::MOST_FRAMES } else { 0 };
             (*control).branches = wanted.branches.map_or(0, |ifm| ifm as u64 + 1);
+            (*control).namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino());
             (*control).magic = ring::MAGIC;
         }
         Ok(Self { file, control })

@@ -175,6 +175,12 @@ fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
             evicted.duration.as_secs_f64()
         );
     }
+    let foreign = memory.control().foreign.load(Relaxed);
+    if foreign != 0 {
+        eprintln!(
+            "ebbprof: {foreign} processes have no samples: they are in a PID namespace of their own"
+        );
+    }
     let without = memory.control().without.load(Relaxed);
     if without != 0 {
         eprintln!("ebbprof: {without} threads have no samples: too many at a time");

@@ -5,6 +5,7 @@
 //! open, and the program may change its root, user and descriptors afterwards.
 
 use core::ffi::CStr;
+use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::AtomicU32;
@@ -101,8 +102,28 @@ pub(crate) unsafe fn begin(wanted: &Wanted<'_>) {
         (*control).branches = 0;
         (*control).start = AtomicU64::new(spr::read::<{ spr::TB }>());
         (*control).stop = AtomicU32::new(0);
+        (*control).namespace = namespace();
         (*control).magic = MAGIC;
     }
+}
+
+/// The PID namespace of this process, or 0 where there is no /proc.
+fn namespace() -> u64 {
+    let mut data = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: a string; the call fills in what is read if it succeeds.
+    unsafe {
+        match libc::stat(c"/proc/self/ns/pid".as_ptr(), data.as_mut_ptr()) {
+            0 => (*data.as_ptr()).st_ino,
+            _ => 0,
+        }
+    }
+}
+
+/// Whether this process has another number than `ebbprof` knows it by, which is then told.
+pub(crate) fn is_foreign(control: &Control) -> bool {
+    let foreign = ![0, namespace()].contains(&control.namespace);
+    control.foreign.fetch_add(foreign.into(), Relaxed);
+    foreign
 }
 
 /// The errno of the call that failed last.

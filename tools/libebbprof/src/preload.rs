@@ -48,7 +48,8 @@ extern "C" fn program_begins() {
     }
     // SAFETY: a string of the environment.
     let found = attach(unsafe { CStr::from_ptr(path) });
-    if let (true, Some(control)) = (found && process::watch(), memory::control()) {
+    let control = memory::control().filter(|control| !memory::is_foreign(control));
+    if let (true, Some(control)) = (found && process::watch(), control) {
         sessions::set_state(State::Preloaded);
         // Why it is not, `ebbprof` finds in its slot.
         let _ = thread::begin(control, PROGRAM);

@@ -42,6 +42,9 @@ extern "C" fn child_begins() {
     let _unnoticed = Unnoticed::begin();
     thread::forget();
     sessions::unlock_after_fork();
+    if sampling().is_some_and(memory::is_foreign) {
+        sessions::set_state(State::Idle);
+    }
     recording::forget_changes();
     if let Some(control) = sampling() {
         let _ = thread::begin(control, FORK);

@@ -88,6 +88,8 @@ pub struct Control {
     /// The time base when a program has begun to record itself: slots that began before are not of
     /// this recording. 0 with `ebbprof record`.
     pub start: AtomicU64,
+    /// The PID namespace in which the numbers of processes and threads are, by its inode.
+    pub namespace: u64,
     /// The event's name, then zeroes.
     pub event: [u8; TEXT],
     /// Not 0: nobody reads the rings any more.
@@ -98,6 +100,8 @@ pub struct Control {
     pub costs_measured: AtomicU32,
     /// How many threads found no slot free.
     pub without: AtomicU32,
+    /// How many processes are in another PID namespace.
+    pub foreign: AtomicU32,
     /// Of each slot.
     pub states: [AtomicU32; SLOTS],
 }
