@@ -2,7 +2,8 @@
 //! The memory shared with `ebbprof`, as the program has it.
 //!
 //! All of it is mapped at once, though only the slots in use cost memory: so no descriptor stays
-//! open, and the program may change its root, user and descriptors afterwards.
+//! open, and the program may change its root, user and descriptors afterwards. Slots that nobody uses
+//! cannot be accessed: mlockall would have a gigabyte of them in memory.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -15,6 +16,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 
 use ebb::spr;
+use ebbprof_ring::ALIGN;
 use ebbprof_ring::Control;
 use ebbprof_ring::FREE;
 use ebbprof_ring::MAGIC;
@@ -137,11 +139,20 @@ pub(crate) fn set_errno(errno: libc::c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
+const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+/// Maps so much, of which what the memory begins with can be accessed.
 pub(crate) fn map(fd: libc::c_int, length: usize) -> Option<*mut Control> {
-    let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    let (none, shared) = (libc::PROT_NONE, libc::MAP_SHARED);
     // SAFETY: a new mapping, where the kernel has room.
-    let address = unsafe { libc::mmap(ptr::null_mut(), length, access, shared, fd, 0) };
+    let address = unsafe { libc::mmap(ptr::null_mut(), length, none, shared, fd, 0) };
     if address == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: of the mapping just made.
+    if unsafe { libc::mprotect(address, ALIGN, ACCESS) } != 0 {
+        // SAFETY: nobody has it.
+        unsafe { libc::munmap(address, length) };
         return None;
     }
     // A core dump has no use for it.
@@ -164,7 +175,14 @@ pub(crate) fn take(control: &'static Control) -> Option<(usize, *mut Slot)> {
         .wrapping_byte_add(slot_offset(n, control.ring))
         .cast::<Slot>()
         .cast_mut();
+    let (pages, size) = (slot.cast(), slot_size(control.ring));
     // SAFETY: the pages of the slot, which is this thread's.
-    unsafe { libc::madvise(slot.cast(), slot_size(control.ring), MADV_POPULATE_WRITE) };
+    if unsafe { libc::mprotect(pages, size, ACCESS) } != 0 {
+        control.states[n].store(FREE, Release);
+        control.without.fetch_add(1, Relaxed);
+        return None;
+    }
+    // SAFETY: as before.
+    unsafe { libc::madvise(pages, size, MADV_POPULATE_WRITE) };
     Some((n, slot))
 }
