@@ -7,6 +7,8 @@ fn main() {
     println!("cargo:rerun-if-env-changed=EBBPROF_LIB_DIR");
     if let Ok(folder) = env::var("EBBPROF_LIB_DIR") {
         println!("cargo:rustc-link-search=native={folder}");
+        // A static program has it within itself.
+        println!("cargo:rerun-if-changed={folder}/libebbprof.a");
     }
     let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
     if features.split(',').any(|feature| feature == "crt-static") {
