@@ -12,6 +12,7 @@ use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Instant;
 
 use crate::Failure;
 use crate::clock::Clock;
@@ -155,7 +156,7 @@ fn collect(
 ) -> Result<(), Failure> {
     // CAST: some milliseconds.
     let pause = PAUSE.as_millis() as i32;
-    let (mut pauses, mut filled) = (0_u32, 0.0);
+    let (mut looked, mut filled) = (Instant::now(), 0.0);
     loop {
         let wanted = program.wait(if filled < 0.25 { pause } else { 0 })?;
         filled = processes.drain()?;
@@ -170,8 +171,8 @@ fn collect(
                 return Ok(processes.writer.complete(command)?);
             }
         }
-        pauses = pauses.wrapping_add(1);
-        if pauses.is_multiple_of(LOOK) {
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
             processes.drain_dead()?;
             processes.look_for_names()?;
             processes.resume_evicted();

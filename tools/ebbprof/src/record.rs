@@ -13,6 +13,7 @@ use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
+use std::time::Instant;
 
 use crate::Failure;
 use crate::branches::Filter;
@@ -28,8 +29,8 @@ use crate::target;
 
 /// How long the rings are left alone, unless they fill faster.
 pub const PAUSE: Duration = Duration::from_millis(4);
-/// Pauses from one look for threads that are no more to the next.
-pub const LOOK: u32 = 32;
+/// The time from one look for threads that are no more, or have lost the PMU, to the next.
+pub const LOOK: Duration = Duration::from_millis(128);
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -126,7 +127,7 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
 
 /// Drains the rings until the program has ended.
 fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus, Failure> {
-    let mut pauses = 0;
+    let mut looked = Instant::now();
     let mut progress = Progress::new();
     loop {
         let status = child.try_wait()?;
@@ -135,8 +136,8 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
             progress.end();
             return Ok(status);
         }
-        pauses += 1;
-        if pauses % LOOK == 0 {
+        if looked.elapsed() >= LOOK {
+            looked = Instant::now();
             processes.drain_dead()?;
             processes.look_for_names()?;
             processes.resume_evicted();
