@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Programs with ways that a profiler inside them may get in. Each prints what it finds, which is to
+ * be the same with and without ebbprof.
+ *
+ * usage: ebbprof_ways WAY [OBJECT]
+ *
+ * WAY is one of those at the end of this file, OBJECT a shared object.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ebbprof_work.h"
+
+#define THREADS 4
+#define CANCELS 200
+
+static const char *object;
+
+WORK(half)
+
+static void work(unsigned long passes)
+{
+	for (unsigned long n = 0; n < passes; n++)
+		half(500);
+}
+
+static void in_thread(void *(*function)(void *))
+{
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, function, NULL) || pthread_join(id, NULL))
+		exit(1);
+}
+
+/* The descriptors of perf events: how many, and their numbers. */
+static int events(int *fds, int most)
+{
+	DIR *folder = opendir("/proc/self/fd");
+	struct dirent *entry;
+	int found = 0;
+
+	if (!folder)
+		exit(1);
+	while ((entry = readdir(folder))) {
+		char name[64] = "";
+
+		if (readlinkat(dirfd(folder), entry->d_name, name, sizeof(name) - 1) > 0 &&
+		    strstr(name, "perf_event") && found < most)
+			fds[found++] = atoi(entry->d_name);
+	}
+	closedir(folder);
+	return found;
+}
+
+static int null, taken[8], count;
+
+/* As `exec 7>file` of a shell that does not know what has 7. */
+static void *takes(void *unused)
+{
+	count = events(taken, 8);
+	for (int n = 0; n < count; n++)
+		if (dup2(null, taken[n]) != taken[n])
+			exit(1);
+	return unused;
+}
+
+static void still_there(const char *where)
+{
+	int gone = 0;
+
+	for (int n = 0; n < count; n++)
+		gone += fcntl(taken[n], F_GETFD) < 0;
+	printf("%s: %d files are closed\n", where, gone);
+}
+
+/* Another file takes the place of any event that there is: in a thread that ends, before a fork. */
+static int descriptors(void)
+{
+	int status;
+
+	null = open("/dev/null", O_WRONLY);
+	printf("first descriptor: %d\n", null);
+	in_thread(takes);
+	still_there("after a thread");
+	fflush(stdout);
+	if (!fork()) {
+		still_there("in a child");
+		exit(0);
+	}
+	wait(&status);
+	return status;
+}
+
+static pthread_barrier_t barrier;
+
+static void *waits(void *unused)
+{
+	pthread_barrier_wait(&barrier);
+	pthread_barrier_wait(&barrier);
+	return unused;
+}
+
+/* The child of a program with many threads has its own event at most. */
+static int inherit(void)
+{
+	pthread_t ids[THREADS];
+	int status;
+
+	pthread_barrier_init(&barrier, NULL, THREADS + 1);
+	for (int n = 0; n < THREADS; n++)
+		pthread_create(&ids[n], NULL, waits, NULL);
+	pthread_barrier_wait(&barrier);
+	if (!fork()) {
+		int own = events(taken, 8);
+
+		if (own > 1)
+			printf("the child has %d events\n", own);
+		exit(0);
+	}
+	wait(&status);
+	pthread_barrier_wait(&barrier);
+	for (int n = 0; n < THREADS; n++)
+		pthread_join(ids[n], NULL);
+	return status;
+}
+
+static atomic_int began;
+
+static void *is_cancelled(void *unused)
+{
+	began++;
+	for (;;)
+		pthread_testcancel();
+	return unused;
+}
+
+/* A thread that is cancelled before it has begun, begins all the same: up to its function there is
+ * no point of cancellation.
+ */
+static int cancel(void)
+{
+	int cancelled = 0;
+
+	for (int n = 0; n < CANCELS; n++) {
+		pthread_t id;
+		void *result = NULL;
+
+		if (pthread_create(&id, NULL, is_cancelled, NULL) || pthread_cancel(id) ||
+		    pthread_join(id, &result))
+			return 1;
+		cancelled += result == PTHREAD_CANCELED;
+	}
+	printf("%d began, %d were cancelled\n", began, cancelled);
+	return 0;
+}
+
+static void *is_named(void *unused)
+{
+	pthread_setname_np(pthread_self(), "named");
+	work(400);
+	return unused;
+}
+
+static void *is_renamed(void *unused)
+{
+	work(200);
+	usleep(400000);
+	prctl(PR_SET_NAME, "late");
+	work(400);
+	/* For ebbprof to see it before the thread has another. */
+	usleep(400000);
+	prctl(PR_SET_NAME, "last");
+	work(600);
+	return unused;
+}
+
+/* Threads have names of their own, of which one changes. */
+static int names(void)
+{
+	in_thread(is_named);
+	in_thread(is_renamed);
+	puts("all have worked");
+	return 0;
+}
+
+/* Closes 30 objects, once somebody has said go. */
+static int unload_later(void)
+{
+	while (access("/tmp/ebbprof_ways.go", F_OK))
+		usleep(10000);
+	for (int n = 0; n < 30; n++) {
+		void *handle = dlopen(object, RTLD_NOW);
+
+		work(1);
+		if (!handle || dlclose(handle))
+			return 1;
+	}
+	return 0;
+}
+
+/* As a daemon does that wants no inherited file. */
+static int shut(void)
+{
+	close_range(3, ~0U, 0);
+	work(400);
+	return 0;
+}
+
+/* A program that must not be paged out has as much memory locked as it has. */
+static int lock(void)
+{
+	char line[128];
+	unsigned long size;
+	FILE *status;
+
+	if (mlockall(MCL_CURRENT | MCL_FUTURE))
+		return 1;
+	in_thread(is_named);
+	status = fopen("/proc/self/status", "r");
+	while (fgets(line, sizeof(line), status))
+		if (sscanf(line, "VmRSS: %lu", &size) == 1)
+			printf("memory: %s\n", size < 100000 ? "below 100 MB" : line);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int (*run)(void);
+	} ways[] = {
+		{ "descriptors", descriptors }, { "inherit", inherit }, { "cancel", cancel },
+		{ "names", names }, { "unload_later", unload_later }, { "shut", shut },
+		{ "lock", lock },
+	};
+
+	if (argc < 2)
+		return 2;
+	object = argc > 2 ? argv[2] : NULL;
+	for (size_t n = 0; n < sizeof(ways) / sizeof(*ways); n++)
+		if (!strcmp(argv[1], ways[n].name))
+			return ways[n].run();
+	return 2;
+}

@@ -1,0 +1,143 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# What a program notices of ebbprof: its descriptors, threads, memory and time are its own.
+#
+# Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
+
+# The tests are called by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
+. "$(dirname "$0")/ebbprof_record.sh"
+
+object=$programs/libebbprof_work.so
+
+# alike WAY: ebbprof_ways prints the same with ebbprof as without, and ends as well.
+alike() {
+	must ebbprof_ways "$1" "$object" >"$work/without"
+	status=0
+	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_ways "$1" "$object" >"$work/with" 2>"$work/said" || status=$?
+	cat "$work/said"
+	[ "$status" -eq 0 ] || fail "status $status"
+	must diff "$work/without" "$work/with"
+}
+
+# Files that it has put where an event was, stay open; and it gets the numbers that it expects.
+files_stay_open() {
+	alike descriptors
+}
+
+child_has_no_events_of_threads() {
+	alike inherit
+}
+
+cancelled_threads_begin() {
+	alike cancel
+}
+
+# samples_of NAME: how many are of threads of this name.
+samples_of() {
+	awk -v name="$1" '$6 == name { n += $5 } END { print n + 0 }' "$work/report"
+}
+
+# Each pass of half() is 5000 instructions. A name that changes is noticed within a tenth of a second,
+# most of which the thread sleeps.
+names_of_threads_are_theirs() {
+	alike names
+	must ebbprof report --by thread "$work/data" -o "$work/report"
+	cat "$work/report"
+	for name in 'named 400' 'late 400' 'last 600'; do
+		wanted=$((${name#* } * 5000 / PERIOD))
+		found=$(samples_of "${name% *}")
+		[ "$found" -ge $((wanted * 97 / 100)) ] && [ "$found" -le $((wanted * 115 / 100)) ] ||
+			fail "$name: $found samples, not $wanted"
+	done
+	must perf script -i "$work/data" --show-task-events -F comm,tid,time >"$work/script"
+	must grep -q 'PERF_RECORD_COMM: named' "$work/script"
+}
+
+# Nobody reads the samples of a program whose ebbprof was killed: it goes on as fast as without.
+program_outlives_ebbprof() {
+	rm -f /tmp/ebbprof_ways.go
+	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_ways unload_later "$object" 2>"$work/said" &
+	recorder=$!
+	tries=0
+	until program=$(pidof ebbprof_ways); do
+		tries=$((tries + 1))
+		[ "$tries" -le 100 ] || fail "the program does not run"
+		sleep 0.1
+	done
+	sleep 0.5
+	kill -KILL "$recorder"
+	wait "$recorder" 2>/dev/null
+	touch /tmp/ebbprof_ways.go
+	# To open and close 30 objects takes some hundredths.
+	sleep 1
+	[ ! -e "/proc/$program/fd/0" ] || {
+		kill "$program"
+		fail "it still waits for who reads its samples"
+	}
+	rm /tmp/ebbprof_ways.go
+}
+
+# A program that closes whatever it does not know has its samples all the same.
+closed_event_goes_on() {
+	alike shut
+	accounted 200 1.3
+}
+
+locked_memory_is_the_programs() {
+	alike lock
+}
+
+# preloaded MEMORY: runs a program by itself with this memory, of which it takes so many slots.
+preloaded() {
+	EBBPROF=$1 LD_PRELOAD=$programs/libebbprof.so must ebbprof_ways cancel >"$work/with"
+	must grep -q '^200 began' "$work/with"
+	taken=$(od -An -tu4 -j 204 -N 4 "$1" | tr -d ' ')
+}
+
+# What is no memory of ebbprof's is not used as such: the program runs without samples.
+foreign_memory_is_refused() {
+	# Its head alone, and one with rings that no memory has.
+	printf 'ebbprof2\0\20\0\0\0\0\0\0' >"$work/head"
+	printf 'ebbprof2\377\377\377\377\377\377\377\377' >"$work/huge"
+	for memory in head huge; do
+		truncate -s 65536 "$work/$memory"
+		preloaded "$work/$memory"
+		[ "$taken" -eq 0 ] || fail "$taken threads have taken slots of $memory"
+	done
+}
+
+# Of a process in another PID namespace ebbprof would take the number for that of one of its own. The
+# kernel of the tests has no such namespaces, so it is the memory that tells of another one.
+other_namespaces_have_no_samples() {
+	printf 'ebbprof2\0\20\0\0\0\0\0\0' >"$work/memory"
+	# Slots of 128 KiB behind a head of 64.
+	truncate -s $(((64 + 1024 * 128) * 1024)) "$work/memory"
+	preloaded "$work/memory"
+	[ "$taken" -gt 0 ] || fail "nobody takes slots of a memory that is sound"
+	for word in 64 204; do
+		printf '\144\0\0\0' | dd of="$work/memory" bs=1 seek="$word" conv=notrunc 2>/dev/null
+	done
+	preloaded "$work/memory"
+	[ "$taken" -eq 100 ] || fail "$taken slots, not 100 as before"
+}
+
+# Where there is no room for the file, the program comes to its end, and ebbprof to its own after it.
+program_outlives_the_file() {
+	mkdir "$work/small"
+	mount -t tmpfs -o size=256k none "$work/small"
+	status=0
+	ebbprof record -c 101 -o "$work/small/data" ebbprof_ways names >"$work/with" 2>"$work/said" || status=$?
+	umount "$work/small"
+	cat "$work/said"
+	[ "$status" -eq 125 ] || fail "status $status"
+	must grep -q 'small/data: No space left.*the program goes on' "$work/said"
+	must grep -q '^all have worked' "$work/with"
+}
+
+command -v perf >/dev/null || skip_all "there is no perf tool"
+[ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
+run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin \
+	names_of_threads_are_theirs program_outlives_ebbprof closed_event_goes_on \
+	locked_memory_is_the_programs foreign_memory_is_refused other_namespaces_have_no_samples program_outlives_the_file
