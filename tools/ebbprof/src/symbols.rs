@@ -68,6 +68,29 @@ struct Code {
     functions: Functions,
 }
 
+fn functions_of(file: &object::File<'_>) -> Vec<Function> {
+    (file.symbols().chain(file.dynamic_symbols()))
+        .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() != 0)
+        .filter_map(|symbol| {
+            Some(Function {
+                start: symbol.address(),
+                end: symbol.address().checked_add(symbol.size())?,
+                name: readable(symbol.name().ok()?),
+            })
+        })
+        .collect()
+}
+
+/// What was stripped from the file with this build id, if it is where distributions put it.
+fn stripped_functions(id: &[u8]) -> Option<Vec<Function>> {
+    let digits = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
+    let (first, rest) = id.split_at_checked(1)?;
+    let (folder, name) = (digits(first), digits(rest));
+    let bytes = Image::open(&format!("/usr/lib/debug/.build-id/{folder}/{name}.debug"))?;
+    let file = object::File::parse(&*bytes).ok()?;
+    (file.build_id().ok()? == Some(id)).then(|| functions_of(&file))
+}
+
 impl Code {
     fn read(path: &str) -> Option<Self> {
         let bytes = Image::open(path)?;
@@ -76,16 +99,11 @@ impl Code {
             let (offset, length) = segment.file_range();
             (offset, length, segment.address())
         });
-        let mut functions: Vec<_> = (file.symbols().chain(file.dynamic_symbols()))
-            .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.size() != 0)
-            .filter_map(|symbol| {
-                Some(Function {
-                    start: symbol.address(),
-                    end: symbol.address() + symbol.size(),
-                    name: readable(symbol.name().ok()?),
-                })
-            })
-            .collect();
+        let mut functions = functions_of(&file);
+        if file.symbols().next().is_none() {
+            let stripped = file.build_id().ok().flatten().and_then(stripped_functions);
+            functions.extend(stripped.unwrap_or_default());
+        }
         functions.sort_by(|a, b| a.name.cmp(&b.name));
         Some(Self {
             segments: segments.collect(),

@@ -97,6 +97,26 @@ compilers_names_are_readable() {
 		fail "perf finds another number"
 }
 
+# A program's symbols may be in a file of their own, found by its build id.
+stripped_program_has_its_names() {
+	record 0 ebbprof_stripped plain 500
+	must ebbprof report "$work/data" -o "$work/report"
+	cat "$work/report"
+	! grep 'half  *ebbprof_stripped' "$work/report" || fail "it is not stripped"
+	id=$(perf buildid-list -i "$work/data" | sed -n 's/ .*ebbprof_stripped$//p')
+	rest=${id#??}
+	folder=/usr/lib/debug/.build-id/${id%"$rest"}
+	must mkdir -p "$folder"
+	must cp "$programs/ebbprof_stripped.debug" "$folder/$rest.debug"
+	must ebbprof report "$work/data" -o "$work/report"
+	cat "$work/report"
+	rm "$folder/$rest.debug"
+	awk -v around="$around" '
+		$6 == "half" { share = $1 / 50 }
+		END { exit(!(share > 1 - around && share < 1 + around)) }
+	' "$work/report" || fail "not half of it"
+}
+
 # perf names the function as the program does, and finds as many samples in it.
 code_that_is_made_has_its_name() {
 	record 0 ebbprof_work make 2000
@@ -173,4 +193,5 @@ comparison_finds_what_is_gone() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests help_is_there shares_have_their_intervals colours_are_for_terminals \
-	compilers_names_are_readable code_that_is_made_has_its_name vdso_has_its_names comparison_finds_what_is_gone
+	compilers_names_are_readable stripped_program_has_its_names code_that_is_made_has_its_name \
+	vdso_has_its_names comparison_finds_what_is_gone
