@@ -249,12 +249,12 @@ pub fn hog() -> Result<Peer, Failure> {
     })
 }
 
-/// Works until this thread has had `n` EBBs, or for many times as long as `n`
-/// periods take. Lost EBBs thus make a failure and no hang.
+/// Works until this thread has had `n` EBBs, or for twice as long as `n` periods take. If one in
+/// two is lost, or comes late, this is thus a failure and no hang.
 #[track_caller]
 pub fn wait_for(n: u64, period: u32) -> Outcome {
     // 500 is what an EBB costs itself, roughly.
-    let rounds = 20 * n * (u64::from(period) + 500) / 1000 + 1000;
+    let rounds = 2 * n * (u64::from(period) + 500) / 1000 + 100;
     for _ in 0..rounds {
         if ebb::count() >= n {
             return Ok(());
