@@ -17,7 +17,8 @@ use super::{
     event::{
         counter,
         is_ebb, //
-    }, //
+    },
+    storm, //
 };
 use crate::{
     perf::{
@@ -65,7 +66,8 @@ fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
         hw.set_period_left(period as i64);
         hw.set_last_period(period);
     }
-    preload(left_after(hw.period_left(), 0))
+    let left = left_after(hw.period_left(), 0);
+    preload(left.max(storm::least_distance(this_cpu, event, left)))
 }
 
 /// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must
