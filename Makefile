@@ -131,7 +131,7 @@ clippy: ## lint all Rust, with warnings as errors
 	@scripts/module-copy kernel clippy CLIPPY=1
 	@scripts/cargo host clippy --all-targets -- -D warnings
 	@scripts/cargo fuzz clippy --no-default-features -- -D warnings
-	@scripts/cargo tools clippy --all-targets -- -D warnings
+	@scripts/cargo tools clippy --release -Zpanic-abort-tests --all-targets -- -D warnings
 	@scripts/cargo libebb clippy -- -D warnings
 	@scripts/cargo libebbprof clippy -- -D warnings
 	@scripts/cargo libebbprof clippy --features wrap -- -D warnings
