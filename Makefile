@@ -121,9 +121,9 @@ stress: module tools ## let many processes with EBBs loose on the driver, MINUTE
 	@scripts/stress '$(or $(MINUTES),10)' $(if $(LIBRARY),--library)
 
 .PHONY: fuzz-guest
-fuzz-guest: module tools ## let processes do anything to the PMU by a seed, MINUTES=10 in all, SEED=, DEBUG=1
+fuzz-guest: module tools ## let processes do anything to the PMU by a seed, MINUTES=10 in all, SEED=, DEBUG=1 or COVERAGE=1
 	@scripts/setup guest perf $(if $(DEBUG),kernel-debug)
-	@scripts/fuzz-guest '$(or $(MINUTES),10)' "$(or $(SEED),$$(date +%s))" $(if $(DEBUG),--debug)
+	@scripts/fuzz-guest '$(or $(MINUTES),10)' "$(or $(SEED),$$(date +%s))" $(if $(DEBUG),--debug,$(if $(COVERAGE),--coverage))
 
 .PHONY: clippy
 clippy: ## lint all Rust, with warnings as errors

@@ -68,6 +68,10 @@ def qemu_command(qemu, folder, options):
         file, _, ranges = options.trace.rpartition(":")
         accel = "tcg,one-insn-per-tb=on"
         command += ["-d", "exec,nochain", "-dfilter", ranges, "-D", os.path.abspath(file)]
+    if options.covered:
+        # Code is translated just before it is executed.
+        file, _, ranges = options.covered.rpartition(":")
+        command += ["-d", "in_asm", "-dfilter", ranges, "-D", os.path.abspath(file)]
     command += ["-accel", accel, "-smp", options.smp, "-m", options.mem]
     command += ["-display", "none", "-no-reboot"]
     command += ["-kernel", folder / "vmlinux", "-initrd", folder / "initramfs"]

@@ -118,6 +118,9 @@ OPTIONS = [
     ("--trace", None, matching(rf"[^:]+:{RANGE}(,{RANGE})*", "FILE:RANGES"), """FILE:RANGES, as
         trace.log:0x100..0x1ff,0xc000+0x40: write a line to FILE, in EBB_CACHE or the checkout, for each
         instruction executed at these addresses (QEMU's "exec" log). The guest is ten times as slow then"""),
+    ("--covered", None, matching(rf"[^:]+:{RANGE}(,{RANGE})*", "FILE:RANGES"), """FILE:RANGES, as for --trace:
+        write each instruction at these addresses to FILE once, when it is executed for the first time (QEMU's
+        "in_asm" log). The guest is as fast as ever"""),
     ("--gdb", None, matching(r"\d{1,5}", "a number of a port"), """wait, before the first instruction, for a gdb
         that connects to this port of the host (see CONTRIBUTING.md)"""),
 ]
@@ -152,6 +155,8 @@ def parse(words):
         parser.error("shell takes no COMMAND")
     if options.action == "shell" and not os.isatty(0):
         parser.error("shell needs a terminal")
+    if options.trace and options.covered:
+        parser.error("--trace and --covered do not go together")
     if options.params.split() and options.driver != "rust":
         parser.error("--params: no module is inserted with --driver in-tree")
     options.timeout = options.timeout or ("300" if options.action == "run" else "0")
