@@ -65,3 +65,4 @@ pub use fault::{Fault, break_rule};
 pub use fields::{bescr, mmcr0, mmcr2, mmcra, sier, spr};
 pub use loss::{FOREIGN, Guest, Idle, Lppaca};
 pub use processor::{Isa, Processor};
+pub use sampling::told_of;

@@ -10,8 +10,14 @@ use crate::{
     fields::{mmcr0, mmcra, sier},
 };
 
-/// The bits of SIER2 and SIER3 that tell of an instruction even if it is not marked.
-const OF_ANY_INSTRUCTION: u64 = 0xffff;
+/// The bits of SIER, SIER2 and SIER3 that tell of an instruction even if it is not marked.
+const OF_ANY_INSTRUCTION: u64 = (1 << 21) - 1;
+
+/// What they tell of the instruction at an address, which bits 0x7ffc and the number of its MiB, up to
+/// 0xff, make out.
+pub fn told_of(address: u64) -> u64 {
+    (address >> 2 & 0x1fff | (address >> 20 & 0xff) << 13) & OF_ANY_INSTRUCTION
+}
 
 impl Facility {
     /// Has continuous sampling update SDAR at any time, with the counters frozen and alerts off too.
@@ -99,6 +105,7 @@ impl Facility {
     /// \[kernel\] `ISA207_SIER_*`, `MMCRA_THR_CTR_*`, `P10_MMCRA_THR_CTR_MANT` and
     /// `P10_SIER2_*_CYC` in `isa207-common.h`.
     fn describe(&mut self, mark: Mark) {
+        self.sier &= !OF_ANY_INSTRUCTION;
         self.sier |= u64::from(mark.kind) << sier::TYPE_SHIFT
             | u64::from(mark.level) << sier::LDST_SHIFT
             | u64::from(mark.source) << sier::DATA_SRC_SHIFT;
@@ -135,13 +142,14 @@ impl Facility {
         self.tell(instruction);
     }
 
-    /// What SIER2 and SIER3 tell of an instruction, marked or not; by which bits is the processor's
-    /// affair.
+    /// What SIER, SIER2 and SIER3 tell of an instruction that is not marked; by which bits is the
+    /// processor's affair. SIER's have another meaning where it is marked.
     ///
-    /// \[kernel\] saves both for programs with EBBs; \[memory\] for these bits.
+    /// \[kernel\] saves all for programs with EBBs; \[memory\] for these bits.
     fn tell(&mut self, instruction: &Instruction) {
+        let told = told_of(instruction.address);
+        self.sier |= told;
         if self.processor.isa() >= Isa::V31 {
-            let told = instruction.address >> 2 & OF_ANY_INSTRUCTION | 1;
             (self.sier2, self.sier3) = (told, told);
         }
     }

@@ -19,7 +19,8 @@ use crate::{
 };
 use after_kernel::alert;
 use pmu_model::{
-    BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, mmcr0, mmcr2, mmcra, spr,
+    BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, mmcr0, mmcr2, mmcra, sier, spr,
+    told_of,
 };
 use predicted::Predicted;
 use settings::check_settings;
@@ -316,8 +317,7 @@ impl Program {
                 (spr::SDAR, _) => true,
                 (_, Ok(found)) if !is_known => match *number {
                     spr::SIAR => found == 0 || found >> 63 != 0 || self.text.contains(&found),
-                    spr::SIER => true,
-                    _ => self.may_tell(found),
+                    _ => self.may_tell(*number, found),
                 },
                 _ => found == own,
             };
@@ -325,11 +325,15 @@ impl Program {
         }
     }
 
-    /// Whether SIER2 or SIER3 may tell this of an instruction of the program, or of the kernel.
-    fn may_tell(&self, told: u64) -> bool {
-        let of = |address: u64| address >> 2 & 0xffff | 1;
-        let kernel = of(KERNEL_TEXT)..=of(KERNEL_TEXT | 0xfff);
-        told == 0 || kernel.contains(&told) || self.text.iter().any(|at| of(*at) == told)
+    /// Whether SIER, SIER2 or SIER3 may tell this of an instruction of the program, or of the kernel.
+    /// SIER may say that anything is valid.
+    fn may_tell(&self, number: u32, found: u64) -> bool {
+        let told = match number {
+            spr::SIER => found & !(sier::SIARV | sier::SDARV),
+            _ => found,
+        };
+        let kernel = told_of(KERNEL_TEXT)..=told_of(KERNEL_TEXT | 0xffc);
+        told == 0 || kernel.contains(&told) || self.text.iter().any(|at| told_of(*at) == told)
     }
 
     /// Compares what the program finds on the CPU.
