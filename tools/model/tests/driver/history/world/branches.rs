@@ -143,8 +143,9 @@ pub(super) struct Recorded {
     from: Vec<u64>,
     /// As many were taken before this step.
     before: usize,
-    /// The hypervisor has not taken the CPU away since the last stack that had branches.
-    pub(super) is_sure: bool,
+    /// The hypervisor has taken the CPU away since the last stack, or branches of another kind are
+    /// recorded since: the next stack may lack some.
+    pub(super) may_lack: bool,
     /// The BHRB records in hypervisor state too, in which the kernel of a bare metal machine is.
     has_hypervisor: bool,
 }
@@ -166,7 +167,7 @@ impl Recorded {
             facility.processor().isa() < Isa::V31 && facility.mfspr(spr::MMCR0) & mmcr0::FCH == 0;
         let had = core::mem::replace(&mut self.has_hypervisor, records);
         // Those that were are cleared away, and others with them.
-        self.is_sure &= records || !had;
+        self.may_lack |= had && !records;
         had && records
     }
 }
@@ -273,15 +274,15 @@ impl World {
                 .filter(|(_, (kind, ..))| wants(event, *kind))
                 .count();
             assert!(
-                !recorded.is_sure || recorded.has_hypervisor || found.len() >= least,
+                recorded.may_lack || recorded.has_hypervisor || found.len() >= least,
                 "event {}: branches {found:x?} of {expected:x?}",
                 event.id
             );
-            if found.is_empty() && !recorded.is_sure {
+            if found.is_empty() && recorded.may_lack {
                 // The driver has cleared the BHRB with this sample.
                 recorded.before = recorded.from.len();
             }
-            recorded.is_sure |= !found.is_empty();
+            recorded.may_lack = false;
         }
     }
 }

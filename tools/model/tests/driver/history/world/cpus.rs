@@ -66,7 +66,7 @@ impl World {
     /// Another partition has left its branches in the BHRB of a CPU. A program with EBBs may read them,
     /// which the driver cannot keep it from (`Documentation/internals.md`), so they are cleared there.
     fn lose_branches(&mut self, cpu: usize) {
-        self.recorded[cpu].is_sure = false;
+        self.recorded[cpu].may_lack = true;
         if !self.active(cpu, true).is_empty() {
             with_machine(|machine| machine.cpus[cpu].facility.clrbhrb());
         }
@@ -85,7 +85,7 @@ impl World {
         let preempted = || (0..).zip(preempted).filter(|(_, is_so)| *is_so);
         preempted().for_each(|(cpu, _)| self.lose_branches(cpu));
         self.check_branches();
-        preempted().for_each(|(cpu, _)| self.recorded[cpu].is_sure = false);
+        preempted().for_each(|(cpu, _)| self.recorded[cpu].may_lack = true);
     }
 
     /// KVM enters a guest, and leaves what that had in a PMU that the host does not use.
@@ -94,7 +94,7 @@ impl World {
             cpu.facility.run_guest(&cpu.lppaca, Guest::WITH_EBBS);
             cpu.facility.clrbhrb();
         });
-        self.recorded[cpu].is_sure = false;
+        self.recorded[cpu].may_lack = true;
     }
 
     /// A CPU without a program idles. The interrupt that ends it turns the run latch on.
