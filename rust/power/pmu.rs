@@ -9,6 +9,7 @@ use super::{
     machine,
     regs::{
         Mmcr0,
+        Mmcr1,
         Mmcr2,
         Mmcra,
         Sdar,
@@ -151,8 +152,8 @@ impl LocalPmu<'_> {
         Siar::write(0);
     }
 
-    /// Clears the counters, and what they sampled, and has them sample no more: by MMCRA hardware
-    /// may set SDAR although the PMU is frozen.
+    /// Clears the counters, what they counted and sampled, and has them sample no more: by MMCRA
+    /// hardware may set SDAR although the PMU is frozen.
     pub(super) fn clear(&self) {
         let idle = Mmcra::from(0);
         idle.with_bhrbrd(machine::implements_v31()).write();
@@ -162,6 +163,9 @@ impl LocalPmu<'_> {
         }
         self.clear_siar_sdar();
         Sier::from(0).write();
+        // A program may have written its part of MMCR2.
+        Mmcr1::write(0);
+        Mmcr2::write(0);
     }
 
     /// Clears the BHRB of this CPU. Returns the count of dispatches by which [`Bhrb::read`] knows

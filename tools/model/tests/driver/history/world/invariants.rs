@@ -4,7 +4,7 @@
 //! registers.
 
 use super::*;
-use pmu_model::{FOREIGN, Isa};
+use pmu_model::Isa;
 
 impl World {
     pub(super) fn check_invariants(&self) {
@@ -75,15 +75,25 @@ impl World {
                 mmcr0.is_ok() || !self.core.online[cpu].get(),
                 "CPU {cpu} is closed"
             );
-            let left = with_machine(|machine| {
-                let facility = &machine.cpus[cpu].facility;
-                [spr::SIAR, spr::SDAR].map(|number| facility.problem_mfspr(number - spr::PROBLEM))
-            });
-            for value in left.into_iter().flatten() {
-                assert!(
-                    value == 0 || value == FOREIGN,
-                    "CPU {cpu}: {value:#x} is left"
-                );
+            if !self.core.online[cpu].get() {
+                continue;
+            }
+            let counters = spr::PMC1..=spr::PMC6;
+            let others = [
+                spr::MMCR1,
+                spr::MMCR2,
+                spr::MMCRA,
+                spr::SIAR,
+                spr::SDAR,
+                spr::SIER,
+            ];
+            for number in counters.chain(others) {
+                let left = with_machine(|machine| {
+                    let facility = &machine.cpus[cpu].facility;
+                    facility.problem_mfspr(number - spr::PROBLEM)
+                });
+                let left = left.unwrap_or(0);
+                assert_eq!(left, 0, "CPU {cpu}: SPR {number} is left");
             }
         }
     }
