@@ -218,6 +218,10 @@ impl Driver {
             // Start marking instructions only when the counters run.
             pmu::synchronize();
             self.write_mmcra(this_cpu, mmcra());
+            // Until now the PMU may have sampled any instruction, which a sample would show for a
+            // marked one.
+            pmu::synchronize();
+            local.clear_siar_sdar();
         }
     }
 
