@@ -205,6 +205,7 @@ fn update_alert() {
                 registers.map(|number| cpu.facility.mfspr(number));
             alert.is_late |= !alert.is_known && cpu.facility.is_sample_known();
             alert.is_known = cpu.facility.is_sample_known();
+            alert.is_sdar_known = cpu.facility.is_sdar_known();
             alert.sampled = Some(sampled);
         }
     });
