@@ -70,6 +70,11 @@ impl Facility {
         }
     }
 
+    /// What of MMCRA is problem state's.
+    fn users_mmcra(&self) -> u64 {
+        mmcra::user(self.processor.isa() >= Isa::V31)
+    }
+
     fn check_group_b(&self) -> Result<(), Trap> {
         let closed = self.processor.isa() >= Isa::V31 && self.mmcr0 & mmcr0::PMCCEXT != 0;
         match mmcr0::pmcc(self.mmcr0) {
@@ -93,7 +98,7 @@ impl Facility {
             spr::PMC1..=spr::PMC6 => self.check_group_a(number, false).map(|()| value),
             spr::MMCRA => self
                 .check_group_a(number, false)
-                .map(|()| value & mmcra::USER),
+                .map(|()| value & self.users_mmcra()),
             spr::MMCR0 => self
                 .check_group_a(number, false)
                 .map(|()| value & mmcr0::USER),
@@ -116,7 +121,7 @@ impl Facility {
             spr::PMC1..=spr::PMC6 => 0,
             spr::MMCR0 => self.mmcr0 & !mmcr0::USER,
             spr::MMCR2 => self.mmcr2 & !mmcr2::USER,
-            spr::MMCRA => self.mmcra & !mmcra::USER,
+            spr::MMCRA => self.mmcra & !self.users_mmcra(),
             _ => return Err(Trap::EmulationAssistance),
         };
         self.check_group_a(number, true)?;
@@ -124,7 +129,7 @@ impl Facility {
             spr::PMC1..=spr::PMC6 => value,
             spr::MMCR0 => value & mmcr0::USER,
             spr::MMCR2 => value & mmcr2::USER,
-            _ => value & mmcra::USER,
+            _ => value & self.users_mmcra(),
         };
         self.mtspr(number, kept | own);
         Ok(())
@@ -260,7 +265,24 @@ mod tests {
         let threshold = facility.problem_mfspr(spr::MMCRA - 16);
         assert_eq!(threshold, Ok(5 << 19 | 3 << 27));
         assert_eq!(write(&mut facility, spr::MMCRA, !0), Ok(0));
-        assert_eq!(facility.mfspr(spr::MMCRA), 0x1234 | 0xff << 19 | 7 << 27);
+        assert_eq!(facility.mfspr(spr::MMCRA), 0x1234 | 0x7f << 19 | 7 << 27);
+    }
+
+    #[test]
+    fn the_mantissa_of_the_threshold_counter_has_another_bit_on_v31() {
+        for processor in Processor::ALL {
+            let mut facility = facility(processor, 0b10 << 18);
+            assert_eq!(write(&mut facility, spr::MMCRA, !0), Ok(0));
+            let mantissa = if processor.isa() >= Isa::V31 {
+                0xff
+            } else {
+                0x7f
+            };
+            assert_eq!(
+                facility.mfspr(spr::MMCRA) & !mmcra::BHRBRD,
+                mantissa << 19 | 7 << 27
+            );
+        }
     }
 
     #[test]

@@ -154,8 +154,12 @@ pub mod mmcra {
     pub const THR_CTR_EXP: u64 = 0b111 << 27;
     /// The place of the mantissa.
     pub const THR_CTR_MANT_SHIFT: u32 = 19;
-    /// What problem state may read and write: the threshold counter, with the mantissa of v3.1.
-    pub const USER: u64 = THR_CTR_EXP | 0xff << THR_CTR_MANT_SHIFT;
+    /// What problem state may read and write: the threshold counter, whose mantissa has a bit more
+    /// on v3.1.
+    pub const fn user(is_v31: bool) -> u64 {
+        let mantissa = if is_v31 { 0xff } else { 0x7f };
+        THR_CTR_EXP | mantissa << THR_CTR_MANT_SHIFT
+    }
     /// SAMPLE_ENABLE: instructions are marked.
     pub const SAMPLE_ENABLE: u64 = bit(63);
 

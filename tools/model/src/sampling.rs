@@ -2,8 +2,8 @@
 
 //! SIAR, SDAR and SIER: the instruction that is sampled.
 //!
-//! Of SIER2 the cycles to dispatch and to finish are those of the marked instruction; its other
-//! bits, and SIER3, stay as they are written.
+//! What SIER, SIER2 and SIER3 tell of it: of a marked instruction the fields that the manuals name,
+//! of any other one bits of the processor's own.
 
 use crate::{
     Context, Facility, Instruction, Isa, Mark,
@@ -110,10 +110,12 @@ impl Facility {
             | u64::from(mark.level) << sier::LDST_SHIFT
             | u64::from(mark.source) << sier::DATA_SRC_SHIFT;
         let v31 = self.processor.isa() >= Isa::V31;
-        let mantissa = if v31 { 0xff } else { 0x7f } << mmcra::THR_CTR_MANT_SHIFT;
-        let latency = u64::from(mark.latency.0) << mmcra::THR_CTR_MANT_SHIFT & mantissa
-            | u64::from(mark.latency.1) << mmcra::THR_CTR_EXP.trailing_zeros() & mmcra::THR_CTR_EXP;
-        self.mmcra = self.mmcra & !(mantissa | mmcra::THR_CTR_EXP) | latency;
+        let counter = mmcra::user(v31);
+        let mantissa = u64::from(mark.latency.0) << mmcra::THR_CTR_MANT_SHIFT;
+        let mantissa = mantissa & counter & !mmcra::THR_CTR_EXP;
+        let exponent = u64::from(mark.latency.1) << mmcra::THR_CTR_EXP.trailing_zeros();
+        let exponent = exponent & mmcra::THR_CTR_EXP;
+        self.mmcra = self.mmcra & !counter | mantissa | exponent;
         if v31 {
             let cycles = 0x7ff_u64 << 50 | 0x7ff << 26;
             let found = u64::from(mark.dispatch) << 50 | u64::from(mark.finish) << 26;

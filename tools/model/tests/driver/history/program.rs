@@ -171,8 +171,9 @@ impl Program {
         for number in [spr::MMCR1, spr::MMCR3] {
             self.own.mtspr(number, facility.mfspr(number));
         }
-        let threshold = self.own.mfspr(spr::MMCRA) & mmcra::USER;
-        let mmcra = facility.mfspr(spr::MMCRA) & !mmcra::USER;
+        let users = self.users_mmcra();
+        let threshold = self.own.mfspr(spr::MMCRA) & users;
+        let mmcra = facility.mfspr(spr::MMCRA) & !users;
         self.own.mtspr(spr::MMCRA, mmcra | threshold);
         self.counters = counters(events);
         for counter in &mut self.counters {
@@ -184,10 +185,15 @@ impl Program {
         self.own.mtspr(spr::MMCR0, mmcr0 | user);
     }
 
+    /// What of MMCRA is the program's.
+    fn users_mmcra(&self) -> u64 {
+        mmcra::user(self.own.processor().isa() >= Isa::V31)
+    }
+
     /// The registers are those of a program that has written none, but for BESCR and the like.
     fn reset(&mut self) {
         let processor = self.own.processor();
-        let mmcra = self.own.mfspr(spr::MMCRA) & !mmcra::USER;
+        let mmcra = self.own.mfspr(spr::MMCRA) & !self.users_mmcra();
         self.own.mtspr(spr::MMCRA, mmcra);
         for number in of_sample(processor) {
             self.own.mtspr(*number, 0);
