@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a write of MMCR0, MMCR2 or MMCRA takes effect: not before the next context synchronizing
+//! When a write of MMCR0 to MMCR3 or MMCRA takes effect: not before the next context synchronizing
 //! instruction, unless it does earlier.
+//!
+//! Those of problem state do so at once, as if the program synchronized them. One that does not may
+//! count some instructions more or less itself, which no kernel sees: an interrupt synchronizes.
 //!
 //! \[memory\] Book III, "Synchronization Requirements for Context Alterations"; \[kernel\]
 //! `power_pmu_disable()`, whose barriers are "to make sure the mtspr has been executed and the PMU
@@ -11,7 +14,7 @@
 use crate::{Facility, fields::spr};
 
 /// The registers that this is about.
-const LATE: [u32; 3] = [spr::MMCR0, spr::MMCR2, spr::MMCRA];
+const LATE: [u32; 5] = [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::MMCR3, spr::MMCRA];
 
 /// A write that has been executed, and has not taken effect yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,8 +43,8 @@ impl Writes {
 }
 
 impl Facility {
-    /// `mtspr` in privileged state. Of MMCR0, MMCR2 and MMCRA it takes effect at once, after one or
-    /// two instructions, or with the next synchronizing one. A write waits for an earlier one of the
+    /// `mtspr` in privileged state. Of these registers it takes effect at once, after one or two
+    /// instructions, or with the next synchronizing one. A write waits for an earlier one of the
     /// same register.
     pub fn mtspr_late(&mut self, number: u32, value: u64) {
         let Some(at) = LATE.iter().position(|late| *late == number) else {
@@ -91,7 +94,9 @@ impl Facility {
     pub fn in_effect(&self, number: u32) -> u64 {
         match number {
             spr::MMCR0 => self.mmcr0,
+            spr::MMCR1 => self.mmcr1,
             spr::MMCR2 => self.mmcr2,
+            spr::MMCR3 => self.mmcr3,
             spr::MMCRA => self.mmcra,
             _ => self.mfspr(number),
         }
