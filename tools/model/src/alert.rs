@@ -7,7 +7,7 @@
 //! (TRIGGER), and is an alert if PMAE is set.
 
 use crate::{
-    Facility,
+    Facility, Fault,
     facility::NEGATIVE,
     fields::{mmcr0, spr},
 };
@@ -84,12 +84,13 @@ impl Facility {
     fn condition_or_event(&mut self) {
         if self.mmcr0 & mmcr0::TRIGGER != 0 {
             self.mmcr0 &= !mmcr0::TRIGGER;
-        } else if self.mmcr0 & mmcr0::FCECE != 0 {
+        } else if self.mmcr0 & mmcr0::FCECE != 0 && !Fault::Freeze.is_on() {
             self.mmcr0 |= mmcr0::FC;
         }
         if self.mmcr0 & mmcr0::PMAE != 0 {
             // PMAQ: [microwatt].
-            self.mmcr0 &= !(mmcr0::PMAE | mmcr0::PMAQ);
+            let ended = if Fault::Alert.is_on() { 0 } else { mmcr0::PMAE };
+            self.mmcr0 &= !(ended | mmcr0::PMAQ);
             self.mmcr0 |= mmcr0::PMAO;
             self.exception = true;
             self.alerts += 1;

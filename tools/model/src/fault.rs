@@ -20,16 +20,28 @@ pub enum Fault {
     ReturnAddress,
     /// `rfebb` leaves BESCR\[GE\] off.
     Return,
+    /// Counters count in programs although MMCR0\[FC\] is set.
+    Frozen,
+    /// A counter counts in a program although MMCR2\[FCnP0\] is set.
+    FrozenOne,
+    /// An enabled condition does not freeze the counters, whatever MMCR0\[FCECE\] says.
+    Freeze,
+    /// An alert leaves MMCR0\[PMAE\] set.
+    Alert,
 }
 
 impl Fault {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 9] = [
         Self::Cycles,
         Self::Exception,
         Self::Branch,
         Self::ReturnAddress,
         Self::Return,
+        Self::Frozen,
+        Self::FrozenOne,
+        Self::Freeze,
+        Self::Alert,
     ];
 
     /// Whether the rule is broken.

@@ -3,7 +3,7 @@
 //! In which state each counter counts. Counters are numbered from 0, for PMC1.
 
 use crate::{
-    Context, Facility,
+    Context, Facility, Fault,
     fields::{mmcr0, mmcr2},
 };
 
@@ -37,7 +37,7 @@ impl Facility {
     /// \[kernel\] `freeze_events_kernel` in `core-book3s.c`.
     pub(crate) fn is_frozen(&self, context: Context) -> bool {
         let set = |field| self.mmcr0 & field != 0;
-        set(mmcr0::FC)
+        (set(mmcr0::FC) && !(Fault::Frozen.is_on() && context.problem))
             || self.is_frozen_in(context)
             || (set(mmcr0::FCM1) && context.pmm)
             || (set(mmcr0::FCM0) && !context.pmm)
@@ -87,6 +87,7 @@ impl Facility {
         let context = self.context;
         (set(mmcr2::FCS) && context.is_supervisor())
             || (set(mmcr2::FCP0) && context.problem && !context.hypervisor)
+                && !Fault::FrozenOne.is_on()
             || (set(mmcr2::FCP1) && context.problem && context.hypervisor)
             || (set(mmcr2::FCM1) && context.pmm)
             || (set(mmcr2::FCM0) && !context.pmm)
