@@ -2,13 +2,26 @@
 
 //! A history that fails is made short, and printed with its accesses to registers.
 
-use super::{op::Op, run};
+use super::{Failure, op::Op, run};
 use crate::machine::{Entry, Kind, with_machine};
 use pmu_model::{mmcr0, spr};
 use std::fmt::Write;
 
-/// Leaves out what is not needed for the history to fail.
-fn shrink(kind: Kind, history: &[Op]) -> Vec<Op> {
+/// What a failure says, without numbers: they tell of the place only.
+fn kind_of(failure: &Failure) -> String {
+    let first = failure.what.split([';', '\n']).next().unwrap_or_default();
+    first
+        .chars()
+        .filter(|char| !char.is_ascii_hexdigit())
+        .collect()
+}
+
+/// Leaves out what is not needed for the history to fail as it does.
+pub fn shrink(kind: Kind, history: &[Op]) -> Vec<Op> {
+    let Err(failure) = run(kind, history, false) else {
+        return history.to_vec();
+    };
+    let wanted = kind_of(&failure);
     let mut kept = history.to_vec();
     let mut part = kept.len().div_ceil(2);
     loop {
@@ -19,11 +32,11 @@ fn shrink(kind: Kind, history: &[Op]) -> Vec<Op> {
             let mut shorter = kept.clone();
             shorter.drain(at..end);
             match run(kind, &shorter, false) {
-                Err(failure) => {
+                Err(failure) if kind_of(&failure) == wanted => {
                     shorter.truncate(failure.at + 1);
                     kept = shorter;
                 }
-                Ok(()) => at = end,
+                _ => at = end,
             }
         }
         if part == 1 && kept.len() == before {

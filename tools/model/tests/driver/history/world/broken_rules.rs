@@ -4,7 +4,7 @@
 //! These agree; what is predicted without the model must not.
 
 use super::*;
-use crate::history::{MACHINE, run};
+use crate::history::{MACHINE, run, shrink::shrink};
 use pmu_model::{Fault, break_rule};
 use std::sync::PoisonError;
 
@@ -21,6 +21,33 @@ const HISTORY: [Op; 9] = [
     Op::User(0, UserWrite::Mmcr2(1 << 5)),
     Op::Run(0, 2, 1, 3),
 ];
+
+#[test]
+fn a_history_that_fails_is_made_short_and_fails_as_before() {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    let kind = Kind::partition(Processor::Power9);
+    let unneeded = [
+        Op::Run(1, 5, 2, 3),
+        Op::Switch(1, 1),
+        Op::Tick(2),
+        Op::Kernel(3, 4, true),
+        Op::OpenEbb(1, 2),
+    ];
+    let mut history = unneeded.to_vec();
+    for op in HISTORY {
+        history.extend(unneeded.iter().chain([&op]));
+    }
+    break_rule(Some(Fault::Return));
+    let what = |history: &[Op]| run(kind, history, false).err().map(|failure| failure.what);
+    let before = what(&history);
+    let short = shrink(kind, &history);
+    let after = what(&short);
+    break_rule(None);
+    assert!(before.is_some());
+    assert_eq!(after, before);
+    // Up to the return from the handler.
+    assert!(short.len() <= 6, "{short:?}");
+}
 
 #[test]
 fn a_broken_rule_is_seen_by_what_is_predicted_without_it() {
