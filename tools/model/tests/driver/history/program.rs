@@ -19,8 +19,8 @@ use crate::{
 };
 use after_kernel::alert;
 use pmu_model::{
-    BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, mmcr0, mmcr2, mmcra, sier, spr,
-    told_of,
+    BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, bescr, mmcr0, mmcr2, mmcra, sier,
+    spr, told_of,
 };
 use predicted::Predicted;
 use settings::check_settings;
@@ -277,7 +277,8 @@ impl Program {
         check_settings(facility, events);
         self.lose_counters(facility);
         self.lose_threshold(facility);
-        if self.is_delayed() {
+        let is_delayed = self.is_delayed();
+        if is_delayed && self.own.mfspr(spr::BESCR) & bescr::PMEO == 0 {
             self.check_delayed(facility);
         } else if counts_kernel(events) {
             self.check_after_kernel(facility, nip);
@@ -289,8 +290,11 @@ impl Program {
             let found = || Predicted::found(facility, events, off);
             let next = self.predicted.get_or_insert_with(found).enter(self.nip);
             assert_eq!(nip, next, "where it goes on, found and predicted");
-            self.nip = nip;
-            return;
+            if !is_delayed {
+                self.nip = nip;
+                return;
+            }
+            // The program has its EBB. Another one would be delayed.
         }
         let off = self.saved.keys().copied();
         self.predicted = Some(Predicted::found(facility, events, off));
