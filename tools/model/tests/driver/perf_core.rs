@@ -81,6 +81,8 @@ pub struct PerfCore {
     pub online: [Cell<bool>; CPUS as usize],
     /// Every event that was ever opened.
     pub all: RefCell<Vec<Rc<Event>>>,
+    /// What PMC5 and PMC6 of each CPU counted in the kernel since somebody looked.
+    fixed_in_kernel: [Cell<[u64; 2]>; CPUS as usize],
     /// Samples in a tick after which a group is throttled.
     pub max_samples_per_tick: Cell<u32>,
     /// A sample was taken in an interrupt of which perf core has not learned how long it took.
@@ -100,6 +102,7 @@ impl PerfCore {
             running: Default::default(),
             online: std::array::from_fn(|_| Cell::new(true)),
             all: RefCell::default(),
+            fixed_in_kernel: Default::default(),
             max_samples_per_tick: Cell::new(u32::MAX),
             untimed: Cell::new(false),
         }
@@ -126,6 +129,9 @@ impl PerfCore {
     /// others nothing.
     pub fn count_in_kernel(&self, counted: &[u32; 6], cycles: u32, context: pmu_model::Context) {
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
+        let [pmc5, pmc6] = self.fixed_in_kernel[here].get();
+        let more = [pmc5 + u64::from(counted[4]), pmc6 + u64::from(counted[5])];
+        self.fixed_in_kernel[here].set(more);
         for event in self.all.borrow().iter() {
             if event.oncpu.get() == Some(here) && event.idx() > 0 && event.counter_runs() {
                 let more: u64 = counted[event.idx() - 1].into();
@@ -145,6 +151,11 @@ impl PerfCore {
                 event.occurred(more);
             }
         }
+    }
+
+    /// What PMC5 and PMC6 of a CPU counted in the kernel since the last call.
+    pub fn take_fixed_in_kernel(&self, cpu: usize) -> [u64; 2] {
+        self.fixed_in_kernel[cpu].take()
     }
 
     /// Where the program of this CPU goes on when the kernel returns to it.

@@ -272,10 +272,16 @@ impl Program {
     }
 
     /// Checks what the program finds as the kernel returns to it at `nip`, and has it go on with
-    /// that.
-    pub fn sync(&mut self, facility: &Facility, events: &[Rc<Event>], nip: u64) {
+    /// that. PMC5 and PMC6 have counted `in_kernel` on this CPU since a program was checked there.
+    pub fn sync(
+        &mut self,
+        facility: &Facility,
+        events: &[Rc<Event>],
+        nip: u64,
+        in_kernel: [u64; 2],
+    ) {
         check_settings(facility, events);
-        self.lose_counters(facility);
+        self.lose_counters(facility, in_kernel);
         self.lose_threshold(facility);
         let is_delayed = self.is_delayed();
         if is_delayed && self.own.mfspr(spr::BESCR) & bescr::PMEO == 0 {
@@ -346,6 +352,18 @@ impl Program {
         told == 0 || kernel.contains(&told) || self.text.iter().any(|at| told_of(*at) == told)
     }
 
+    /// Checks the BHRB, whose newest entries may be those of the kernel that `may_be_there`: a switch
+    /// clears it.
+    fn check_branches(&self, facility: &Facility, may_be_there: fn(u64) -> bool) {
+        let [found, own] = [facility, &self.own].map(|of| {
+            let held = (0..BHRB_ENTRIES).map(|entry| of.held_branch(entry));
+            let held = held.skip_while(|entry| may_be_there(*entry));
+            held.take_while(|entry| *entry != 0).collect::<Vec<_>>()
+        });
+        let rest = &own[..found.len().min(own.len())];
+        assert_eq!(found, rest, "the BHRB, found and its own");
+    }
+
     /// Compares what the program finds on the CPU.
     pub fn check(&self, facility: &Facility) {
         let mut numbers = vec![
@@ -369,13 +387,7 @@ impl Program {
             assert_eq!(found, own, "SPR {number} of the program, found and its own");
         }
         self.check_sample(facility);
-        for entry in 0..BHRB_ENTRIES {
-            let (found, own) = (facility.held_branch(entry), self.own.held_branch(entry));
-            if found == 0 {
-                break;
-            }
-            assert_eq!(found, own, "entry {entry} of the BHRB");
-        }
+        self.check_branches(facility, |_| false);
         if let Some(predicted) = &self.predicted {
             predicted.check(facility);
         }

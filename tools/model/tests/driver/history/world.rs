@@ -35,6 +35,7 @@ mod samples;
 mod states;
 mod stop_state;
 
+pub use branches::REAL_MODE;
 use branches::Recorded;
 use cpus::kernel_work;
 

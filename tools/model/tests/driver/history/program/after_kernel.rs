@@ -4,8 +4,14 @@
 //! that counts the kernel counted, and the driver's limitations.
 
 use super::{Counter, EBB, Program, in_kernel, user};
-use crate::machine::{KERNEL_DATA, KERNEL_TEXT};
-use pmu_model::{Facility, Processor, bescr, mmcr0, spr};
+use crate::{
+    history::world::REAL_MODE,
+    machine::{KERNEL_DATA, KERNEL_TEXT},
+};
+use pmu_model::{Facility, Processor, bescr, mmcr0, sier, spr, told_of};
+
+/// The bits of SIER that say what is valid.
+const VALID: u64 = sier::SIARV | sier::SDARV;
 
 impl Program {
     /// Whether a switch may change when the program gets its alert: POWER8E delays it if the program
@@ -70,6 +76,16 @@ impl Program {
         if is_alert {
             let siar = found(spr::SIAR);
             assert_eq!(siar & !0xfff, KERNEL_TEXT, "SIAR after the kernel's work");
+            let told = told_of(siar);
+            assert_eq!(
+                found(spr::SIER) & sier::USER & !VALID,
+                told,
+                "SIER likewise"
+            );
+            let others = [spr::SIER2, spr::SIER3].into_iter();
+            for number in others.filter(|number| facility.has_spr(*number)) {
+                assert_eq!(found(number), told, "SPR {number} likewise");
+            }
         } else {
             self.check_sample(facility);
         }
@@ -77,6 +93,9 @@ impl Program {
             let sdar = found(spr::SDAR);
             assert_eq!(sdar, KERNEL_DATA, "SDAR after the kernel's work");
         }
+        self.check_branches(facility, |entry| {
+            entry >> 63 != 0 || entry & !3 == REAL_MODE
+        });
         let mut branched = self.own.clone();
         if is_alert {
             alert(&mut branched);
@@ -110,20 +129,23 @@ impl Program {
     }
 
     /// Sets those counters without an event to 0 that a switch has set to 0. PMC5 and PMC6 run
-    /// beside each other, in the kernel too if the group counts that.
-    pub(super) fn lose_counters(&mut self, facility: &Facility) {
+    /// beside each other, in the kernel too if the group counts that: so far they counted
+    /// `in_kernel` there.
+    pub(super) fn lose_counters(&mut self, facility: &Facility, in_kernel: [u64; 2]) {
         let counts_kernel = self.counters.iter().any(|counter| counter.includes_kernel);
         for number in 0..6 {
             if self.has_counter(number) {
                 continue;
             }
+            let more = match number {
+                4.. if counts_kernel => in_kernel[number - 4],
+                _ => 0,
+            };
             let number = user(spr::PMC1) + number as u32;
             let found = facility.problem_mfspr(number);
             let own = self.own.problem_mfspr(number);
-            let runs = number >= user(spr::PMC1) + 4 && counts_kernel;
-            let is_idle = found == own || found == Ok(0);
             assert!(
-                is_idle || runs && found.is_ok_and(|found| found < 1 << 16),
+                found == own.map(|own| own + more) || found.is_ok_and(|found| found <= more),
                 "SPR {number} is somebody else's: {found:x?}, its own {own:x?}"
             );
             if found != own {

@@ -11,7 +11,7 @@ use crate::machine::KERNEL_TEXT;
 use pmu_model::{BHRB_ENTRIES, Branch, BranchForm, Context, Isa};
 
 /// Where a hypervisor in real mode branches. By its address it could be a program.
-const REAL_MODE: u64 = 0x3000;
+pub const REAL_MODE: u64 = 0x3000;
 
 /// Branches of the kernel: where from, where to.
 const DIRECT: (u64, u64) = (KERNEL_TEXT + 0x20, KERNEL_TEXT + 0x40);

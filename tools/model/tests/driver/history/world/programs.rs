@@ -81,6 +81,7 @@ impl World {
         if group.is_empty() {
             return false;
         }
+        let in_kernel = self.core.take_fixed_in_kernel(cpu);
         let is_new = group.iter().all(|event| !self.seen.contains(&event.id));
         let nip = self.core.task(task).nip.get();
         let kind = with_machine(|machine| machine.kind);
@@ -92,7 +93,7 @@ impl World {
             if !program.has(&group) {
                 program.regroup(&cpu.facility, &group, is_new);
             }
-            program.sync(&cpu.facility, &group, cpu.nip);
+            program.sync(&cpu.facility, &group, cpu.nip, in_kernel);
         });
         for event in &group {
             self.seen.insert(event.id);
