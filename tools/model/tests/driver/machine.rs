@@ -163,8 +163,13 @@ pub fn note(text: impl FnOnce() -> String) {
     });
 }
 
-/// Executes an instruction of the kernel, and what it does.
+/// Executes an instruction of the kernel, and what it does to the facility.
 pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
+    execute_on(|cpu| effect(&mut cpu.facility))
+}
+
+/// Executes an instruction of the kernel, and what it does.
+pub fn execute_on<R>(effect: impl FnOnce(&mut Cpu) -> R) -> R {
     let (counted, ran, context, result) = with_cpu(|cpu| {
         ensure(!cpu.facility.context.problem, || "the kernel runs".into());
         let instruction = Instruction {
@@ -182,7 +187,7 @@ pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
         cpu.execute(&instruction);
         let after = counters(&cpu.facility);
         let counted = core::array::from_fn(|pmc| after[pmc].wrapping_sub(before[pmc]));
-        let result = effect(&mut cpu.facility);
+        let result = effect(cpu);
         cpu.pass_to_hypervisor();
         (counted, ran, context, result)
     });

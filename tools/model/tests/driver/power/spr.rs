@@ -3,7 +3,7 @@
 //! The instructions that `rust/power` is made of, executed by the model. Each is an instruction of
 //! the kernel that the facility counts, so alerts occur between any two of them.
 
-use crate::machine::{Cpu, Entry, MASK_STD, ensure, execute, with_cpu, with_machine};
+use crate::machine::{Entry, MASK_STD, ensure, execute, execute_on, with_cpu, with_machine};
 use kernel::bindings::task_struct;
 use pmu_model::{Context, Facility, spr};
 use std::mem::MaybeUninit;
@@ -47,10 +47,12 @@ pub fn read<const N: u32>() -> u64 {
 pub fn write<const N: u32>(value: u64) {
     check::<N>();
     log(true, N, value);
-    execute(|facility| facility.mtspr_late(N, value));
-    if N == spr::SIAR {
-        with_cpu(Cpu::siar_is_written);
-    }
+    execute_on(|cpu| {
+        cpu.facility.mtspr_late(N, value);
+        if N == spr::SIAR {
+            cpu.siar_is_written();
+        }
+    });
 }
 
 pub fn irq_soft_mask() -> u8 {
