@@ -101,7 +101,8 @@ impl World {
 
 /// No counter, used or not, holds a condition that would be the next alert at once.
 fn check_conditions(facility: &Facility) {
-    let mmcr0 = facility.mfspr(spr::MMCR0);
+    // An idle CPU may not have synchronized the write that starts it.
+    let mmcr0 = facility.in_effect(spr::MMCR0);
     if mmcr0 & mmcr0::PMAE == 0 || facility.processor().misses_negative_at_enable() {
         return;
     }
