@@ -127,9 +127,6 @@ impl Left {
 
     /// The solution that the control registers are of, if it is that of the CPU's events, too: of a
     /// task's that inherited the same, or of one that asks for the same.
-    ///
-    /// A switch of cgroups takes a CPU's events out and in while a task's stay, which are in other
-    /// slots then: one that is on a counter must be on that of its slot.
     #[inline]
     pub(super) fn find_alike(&self, this_cpu: &ExclusiveCpu) -> Option<Solved> {
         let programmed = self.programmed.get()?;
@@ -140,10 +137,7 @@ impl Left {
             let pairs = words.into_iter().zip(event.hw().words());
             pairs.fold(0, |differ, (one, other)| differ | one ^ other)
         };
-        let mut places = events.iter().zip(self.counters());
-        let is_alike = events.len() == self.alike.get()
-            && pairs.all(|pair| differ(pair) == 0)
-            && places.all(|(event, index)| counter(event).is_none_or(|on| on == index));
+        let is_alike = events.len() == self.alike.get() && pairs.all(|pair| differ(pair) == 0);
         is_alike.then_some(programmed)
     }
 
@@ -153,10 +147,17 @@ impl Left {
         self.programmed.get().is_some()
     }
 
-    /// Whether the control registers are those of `solved`.
+    /// Whether the control registers are those of `solved`, and each of the CPU's events that is on
+    /// a counter is on that of its slot.
+    ///
+    /// It may be on another: while a task's events stay, a switch of cgroups takes the CPU's out and
+    /// in, and the same events may have run in another order, as they ask for the same.
     #[inline]
-    pub(super) fn is_programmed(&self, solved: Option<Solved>) -> bool {
-        solved.is_some() && self.programmed.get() == solved
+    pub(super) fn holds(&self, this_cpu: &ExclusiveCpu, solved: Option<Solved>) -> bool {
+        let mut places = this_cpu.slots().iter().zip(self.counters());
+        solved.is_some()
+            && self.programmed.get() == solved
+            && places.all(|(event, index)| counter(event).is_none_or(|on| on == index))
     }
 
     /// Whether they are those of an EBB group.
@@ -165,7 +166,7 @@ impl Left {
         self.ebb.get()
     }
 
-    /// The counter of each slot, while [`Left::is_programmed`].
+    /// The counter of each slot, while [`Left::holds`].
     #[inline]
     pub(super) fn counters(&self) -> impl Iterator<Item = usize> {
         self.pmcs.get().iter().map(|pmc| pmc.index())

@@ -145,7 +145,7 @@ impl Driver {
         }
         if state.unplaced.get() == 0 {
             self.run_rest(this_cpu);
-        } else if !state.left.is_programmed(state.solved.get()) {
+        } else if !state.left.holds(this_cpu, state.solved.get()) {
             self.run_anew(this_cpu);
         } else if !state.left.is_ebb() {
             let negative = self.resume(this_cpu, &local);

@@ -65,6 +65,8 @@ struct CpuContext {
     ctx: Context,
     /// `task_ctx`: the task whose context is scheduled.
     task: Cell<Option<usize>>,
+    /// The CPU's events are of a cgroup that its task is not in.
+    is_of_others: Cell<bool>,
     exclusive: Cell<bool>,
     active_oncpu: Cell<u32>,
     disable_count: Cell<u32>,

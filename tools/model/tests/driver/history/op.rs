@@ -112,8 +112,11 @@ pub enum Op {
     Adjust(u8, u16),
     /// Groups take turns on a CPU.
     Rotate(u8),
-    /// A CPU's events leave it and come back while those of its task stay.
-    Cgroup(u8),
+    /// A CPU's events leave it while those of its task stay, and come back at once, or with the
+    /// next such step.
+    Cgroup(u8, bool),
+    /// All flexible events of a CPU leave it and come back.
+    Reschedule(u8),
     User(u8, UserWrite),
     Tick(u8),
     Throttle(u8),
@@ -164,7 +167,8 @@ impl Op {
             106 => Self::Elapse(a),
             107 => Self::Exec(a),
             108..=113 => Self::Hold(a),
-            116..=117 => Self::Cgroup(a),
+            116..=117 => Self::Cgroup(a, random.one_in(2)),
+            114 => Self::Reschedule(a),
             118..=120 => Self::Idle(a, 1 + b % 16, random.one_in(2)),
             123..=124 => Self::PreemptIn(a, b % 64),
             121..=122 => Self::Hypercall(a, 1 + b % 8),

@@ -138,7 +138,7 @@ impl World {
                 self.cpu(cpu)
             }
             Op::Preempt(cpu) | Op::Sleep(cpu, _) | Op::Tick(cpu) | Op::Rotate(cpu) => self.cpu(cpu),
-            Op::Elapse(cpu) | Op::Cgroup(cpu) => self.cpu(cpu),
+            Op::Elapse(cpu) | Op::Cgroup(cpu, _) | Op::Reschedule(cpu) => self.cpu(cpu),
             Op::Idle(cpu, ..) | Op::Hypercall(cpu, _) => self.cpu(cpu),
             _ => 0,
         };
@@ -147,7 +147,8 @@ impl World {
         match *op {
             Op::Tick(_) => return core.tick(cpu),
             Op::Rotate(_) => return core.rotate(cpu),
-            Op::Cgroup(_) => return core.cgroup_switch(cpu),
+            Op::Cgroup(_, stays_away) => return core.cgroup_switch(cpu, stays_away),
+            Op::Reschedule(_) => return core.reschedule(cpu),
             _ => {}
         }
         core.enter_kernel(cpu);
@@ -220,7 +221,7 @@ impl World {
             Op::Elapse(_) => self.elapse(cpu),
             Op::Sleep(_, deep) => self.sleep(cpu, deep),
             Op::Run(..) | Op::User(..) | Op::Syscall(..) | Op::Hold(_) | Op::PreemptIn(..) => {}
-            Op::Tick(_) | Op::Rotate(_) | Op::Cgroup(_) => {}
+            Op::Tick(_) | Op::Rotate(_) | Op::Cgroup(..) | Op::Reschedule(_) => {}
         }
         self.core.leave_kernel(cpu);
     }

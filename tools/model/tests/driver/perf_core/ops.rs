@@ -282,14 +282,24 @@ impl PerfCore {
         });
     }
 
-    /// The CPU's task moves to another cgroup, of which the CPU's events are, too
-    /// (`perf_cgroup_switch()`).
-    pub fn cgroup_switch(&self, cpu: usize) {
+    /// The CPU's task moves to another cgroup (`perf_cgroup_switch()`), which the CPU's events are
+    /// not of (`is_of_others`), or are of.
+    pub fn cgroup_switch(&self, cpu: usize, is_of_others: bool) {
         self.on_cpu(cpu, || {
             self.perf_pmu_disable();
             self.ctx_sched_out(&self.cpu().ctx, EVENT_ALL);
+            self.cpu().is_of_others.set(is_of_others);
             self.perf_event_sched_in(None);
             self.perf_pmu_enable();
+        });
+    }
+
+    /// All flexible events leave the CPU and come back, as when a disabled event of a cgroup is
+    /// opened for it.
+    pub fn reschedule(&self, cpu: usize) {
+        self.on_cpu(cpu, || {
+            let task = self.cpu().task.get();
+            self.ctx_resched(task, true, EVENT_FLEXIBLE);
         });
     }
 
