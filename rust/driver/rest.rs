@@ -5,8 +5,8 @@
 //! A group that is closed leaves the PMU event by event, which is disabled and enabled each time.
 //! What is left is not solved anew. Its control registers are made of what these events ask for on
 //! the counters that they are on, so that nothing in them is of an event that left: it marks no
-//! instructions, filters no branches, raises no alerts, and does not keep the PMU counting in states
-//! that all others exclude. Only registers that differ are written.
+//! instructions, filters no branches, raises no alerts, and does not keep the PMU counting in
+//! states that all others exclude. Only registers that differ are written.
 
 use super::{
     branch,

@@ -104,9 +104,9 @@ impl LocalPmu<'_> {
         (self.freeze(pmccext), mmcr2)
     }
 
-    /// As [`LocalPmu::freeze_program`], for a program none of whose counters counts in the kernel or
-    /// in a hypervisor. They are frozen since the kernel was entered, so there is no alert between
-    /// the read and the write, and MMCR2 stays as it is.
+    /// As [`LocalPmu::freeze_program`], for a program none of whose counters counts in the kernel
+    /// or in a hypervisor. They are frozen since the kernel was entered, so there is no alert
+    /// between the read and the write, and MMCR2 stays as it is.
     #[inline]
     pub(crate) fn freeze_idle_program(&self, pmccext: bool) -> (Mmcr0, u64) {
         let before = self.freeze(pmccext);

@@ -47,8 +47,8 @@ const fn lane(selector: Selector) -> Field {
     }
 }
 
-/// What an event, or a group of events, needs of the PMU. Two words hold it all, as a driver adds up
-/// those of a group for every event that is opened, and the search for every code that it tries.
+/// What an event, or a group of events, needs of the PMU. Two words hold it all, as a driver adds
+/// up those of a group for every event that is opened, and the search for every code that it tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Constraints {
     /// All ones in the lanes of the selectors in use; and [`Constraints::NAMED_PMCS`].
