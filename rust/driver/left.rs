@@ -150,8 +150,8 @@ impl Left {
     /// Whether the control registers are those of `solved`, and each of the CPU's events that is on
     /// a counter is on that of its slot.
     ///
-    /// It may be on another: while a task's events stay, a switch of cgroups takes the CPU's out and
-    /// in, and the same events may have run in another order, as they ask for the same.
+    /// It may be on another: while a task's events stay, a switch of cgroups takes the CPU's out
+    /// and in, and the same events may have run in another order, as they ask for the same.
     #[inline]
     pub(super) fn holds(&self, this_cpu: &ExclusiveCpu, solved: Option<Solved>) -> bool {
         let mut places = this_cpu.slots().iter().zip(self.counters());

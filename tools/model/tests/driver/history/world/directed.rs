@@ -357,17 +357,30 @@ fn an_event_keeps_its_counter_where_another_one_that_asks_for_the_same_comes_and
     };
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, of_cpu), Op::Open(0, counting)];
     for _ in 0..4 {
-        history.extend([Op::Run(0, 7, 1, 3), Op::Cgroup(0, false), Op::Run(0, 5, 1, 3)]);
+        history.extend([
+            Op::Run(0, 7, 1, 3),
+            Op::Cgroup(0, false),
+            Op::Run(0, 5, 1, 3),
+        ]);
         history.extend([Op::Read(0), Op::Read(1)]);
     }
     run(&history, |_, _| {});
 
     // The two first run in one order, then in the other.
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, of_cpu), Op::Cgroup(0, true)];
-    history.extend([Op::Open(0, counting), Op::Run(0, 7, 1, 3), Op::Cgroup(0, false)]);
+    history.extend([
+        Op::Open(0, counting),
+        Op::Run(0, 7, 1, 3),
+        Op::Cgroup(0, false),
+    ]);
     for _ in 0..2 {
         history.extend([Op::Run(0, 5, 1, 3), Op::Reschedule(0), Op::Run(0, 5, 1, 3)]);
-        history.extend([Op::Cgroup(0, false), Op::Run(0, 5, 1, 3), Op::Read(0), Op::Read(1)]);
+        history.extend([
+            Op::Cgroup(0, false),
+            Op::Run(0, 5, 1, 3),
+            Op::Read(0),
+            Op::Read(1),
+        ]);
     }
     run(&history, |_, _| {});
 }
