@@ -80,7 +80,7 @@ pub(crate) struct ExclusiveState {
     pub(super) solved_groups: SolvedGroups,
     /// The control registers that the PMU was last programmed with.
     pub(super) mmcr: Cell<Mmcr>,
-    /// By the codes that the events asked for.
+    /// `mmcr` is by the codes that the events asked for.
     pub(super) as_asked: Cell<bool>,
     /// Counters may count in the kernel or in a hypervisor.
     pub(super) counts_kernel: Cell<bool>,

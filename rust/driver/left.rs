@@ -141,7 +141,7 @@ impl Left {
         is_alike.then_some(programmed)
     }
 
-    /// Whether the control registers are those that the PMU was last programmed with.
+    /// Whether the control registers are those of a solution that is kept.
     #[inline]
     pub(super) fn is_known(&self) -> bool {
         self.programmed.get().is_some()

@@ -171,7 +171,7 @@ impl Driver {
         self.start_any(this_cpu, negative);
     }
 
-    /// As [`Driver::run`], for events of which the PMU holds nothing.
+    /// As [`Driver::run`], for events that the PMU is not programmed for.
     #[inline(never)]
     pub(super) fn run_anew(&self, this_cpu: &ExclusiveCpu) {
         let local = local_pmu(this_cpu.irqs_off());

@@ -3,10 +3,11 @@
 //! Events stay on the PMU as others leave it: those that stay keep their counters.
 //!
 //! A group that is closed leaves the PMU event by event, which is disabled and enabled each time.
-//! What is left is not solved anew. Its control registers are made of what these events ask for on
-//! the counters that they are on, so that nothing in them is of an event that left: it marks no
-//! instructions, filters no branches, raises no alerts, and does not keep the PMU counting in
-//! states that all others exclude. Only registers that differ are written.
+//! What is left is not solved anew, unless it counts by other codes than its events ask for. Its
+//! control registers are made of what these events ask for on the counters that they are on, so
+//! that nothing in them is of an event that left: it marks no instructions, filters no branches,
+//! raises no alerts, and does not keep the PMU counting in states that all others exclude. Only
+//! registers that differ are written.
 
 use super::{
     branch,
@@ -73,14 +74,14 @@ impl Driver {
         if held.mmcr3 != mmcr.mmcr3 {
             Mmcr3::write(mmcr.mmcr3);
         }
-        let mut stale = state.left.take_stale();
+        let stale = state.left.take_stale();
         if state.ebb.get() {
             // Its program finds nothing of what it closed.
             branch::clear_bhrb(this_cpu, &local);
-            stale = !0;
         }
-        // What is negative there would be an alert.
-        clear_counters(stale & state.unused_counters.get());
+        // What is negative there would be an alert; see `Driver::program`.
+        let all = state.ebb.get() || self.machine.hypervisor_mode;
+        clear_counters(state.unused_counters.get() & if all { !0 } else { stale });
     }
 
     /// Notes with which control registers, and on which counters, the frozen PMU is programmed with
