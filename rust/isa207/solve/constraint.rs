@@ -31,7 +31,7 @@ use super::{
     threshold::Threshold, //
 };
 
-/// Where a [`Selectors`] keeps a selector's value: a field wide enough for the largest one.
+/// Where a set of selectors keeps a selector's value: a field wide enough for the largest one.
 const fn lane(selector: Selector) -> Field {
     match selector {
         Selector::Threshold => Field::bits(0, 21),

@@ -111,11 +111,11 @@ pub(crate) unsafe fn read_always<const N: u16>() -> u64 {
     value
 }
 
-/// [`write`] that has no effect also outside of a handler if the register is not accessible.
+/// [`write()`] that has no effect also outside of a handler if the register is not accessible.
 ///
 /// # Safety
 ///
-/// As [`write`].
+/// As [`write()`].
 #[inline(always)]
 pub(crate) unsafe fn write_always<const N: u16>(value: u64) {
     // SAFETY: the caller vouches for the register and the value.
