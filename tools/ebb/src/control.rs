@@ -222,17 +222,20 @@ pub fn enable() -> Result<(), Error> {
             Progress::None if progress::may_be_left(t, bescr) => restart(t),
             Progress::None => {}
             Progress::Handler => return t.enable_rearm(),
-            Progress::Returning => {
-                t.reset_rearm();
-                // SAFETY: GE is clear.
-                return unsafe { (bescr | Bescr::PME).write() };
-            }
+            Progress::Returning => return enable_at_rfebb(t),
         }
         t.reset_rearm();
         // SAFETY: `install` has put an entry into this thread's EBBHR.
         unsafe { (bescr.without(Bescr::PMEO) | Bescr::GE | Bescr::PME).write() };
     });
     Ok(())
+}
+
+/// Has EBBs come from the `rfebb` on that sets GE.
+fn enable_at_rfebb(t: &Thread) {
+    t.reset_rearm();
+    // SAFETY: GE is clear.
+    unsafe { (Bescr::read() | Bescr::PME).write() };
 }
 
 /// Goes on after [`Rearm::Stop`](crate::Rearm), or after [`disable`] in a handler: reloads the
@@ -260,7 +263,12 @@ pub fn resume() -> Result<(), Error> {
                 t.reset_rearm();
                 return Ok(());
             }
-            Progress::Returning => restart(t),
+            // Not by `enable`, which may find nothing any more that tells of it.
+            Progress::Returning => {
+                restart(t);
+                enable_at_rfebb(t);
+                return Ok(());
+            }
         }
         enable()
     })

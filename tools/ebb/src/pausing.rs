@@ -89,7 +89,10 @@ impl Session {
                 if !self.0.is_loaded() {
                     self.load();
                 }
-                thread::with(Thread::reset_rearm);
+                // By this `control::resume` looks for an EBB in progress, and the next call does
+                // all again, should a signal's handler leave this one by a jump. `rearm` stays until
+                // EBBs are on.
+                thread::with(|t| t.active.store(1, Relaxed));
                 control::evicted();
                 control::resume()
             }

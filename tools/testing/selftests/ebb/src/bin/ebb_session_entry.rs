@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+//! A signal at each instruction of the library's entries, whose handler pauses and resumes the
+//! session.
+
+use ebb::EbbContext;
+use ebb::Handler;
+use ebb::Rearm;
+use ebb::Save;
+use ebb::Session;
+use ebb::State;
+use ebb::reg::Bescr;
+use ebb_selftests::each_instruction::Entry;
+use ebb_selftests::each_instruction::expect;
+use ebb_selftests::each_instruction::until_hit;
+use ebb_selftests::each_instruction::wait_until_hit;
+use ebb_selftests::session;
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::AtomicPtr;
+use std::sync::atomic::Ordering::Relaxed;
+
+const PERIOD: u32 = 3_000;
+
+/// The session that signals' handlers are about.
+static SESSION: AtomicPtr<Session> = AtomicPtr::new(ptr::null_mut());
+
+/// It, and the entry that calls its handler.
+fn begin(
+    save: Save,
+    handler: Handler,
+    flags: libc::c_int,
+) -> Result<(Box<Session>, Entry), Failure> {
+    // SAFETY: the handlers here use general registers only.
+    unsafe { ebb::install_saving(save, handler)? };
+    let entry = Entry::find(flags)?;
+    let session = Box::new(Session::open("cycles", PERIOD.into())?);
+    SESSION.store(ptr::from_ref(&*session).cast_mut(), Relaxed);
+    // SAFETY: as before.
+    unsafe { session.start(save, handler)? };
+    Ok((session, entry))
+}
+
+/// For actions.
+fn session() -> &'static Session {
+    // SAFETY: `begin` has put it there, and it lives as long as there are EBBs.
+    unsafe { &*SESSION.load(Relaxed) }
+}
+
+fn resume() {
+    expect(session().resume().is_ok(), line!());
+    expect(session().state() == State::Running, line!());
+    expect(!Bescr::read().has(Bescr::GE), line!());
+}
+
+fn pause_and_resume() {
+    expect(session().pause().is_ok(), line!());
+    expect(session().state() == State::Paused, line!());
+    resume();
+}
+
+fn expect_state(state: State) -> Outcome {
+    let found = session().state();
+    check!(found == state, "{found:?} instead of {state:?}");
+    Ok(())
+}
+
+/// EBBs go on.
+fn paused(save: Save, flags: libc::c_int) -> Outcome {
+    let (session, entry) = begin(save, session::count_only, flags)?;
+    entry.at_each(pause_and_resume, entry.all(), 0, until_hit, |_| {
+        expect_state(State::Running)?;
+        session::wait_for(ebb::count() + 3, PERIOD)
+    })?;
+    session.close();
+    Ok(())
+}
+
+fn stop(context: &mut EbbContext<'_>) {
+    context.rearm(Rearm::Stop);
+}
+
+/// What the handler has asked for holds, unless the signal is later.
+fn stopped(save: Save, flags: libc::c_int) -> Outcome {
+    let (session, entry) = begin(save, stop, flags)?;
+    let before = Cell::new(0);
+    let resumed_until_hit = || {
+        before.set(ebb::count());
+        session.resume()?;
+        wait_until_hit()
+    };
+    // The three that call the routine to reload.
+    entry.at_each(resume, entry.all(), 3, resumed_until_hit, |n| {
+        if n > entry.call() {
+            session::wait_for(before.get() + 2, PERIOD)?;
+        }
+        session::expect_none(3 * u64::from(PERIOD))?;
+        expect_state(State::Paused)
+    })?;
+    session.close();
+    Ok(())
+}
+
+/// All of `test`, on the stack of the program and one of the signal's own.
+fn both(test: fn(Save, libc::c_int) -> Outcome, save: Save) -> Outcome {
+    test(save, 0)?;
+    test(save, libc::SA_ONSTACK)
+}
+
+ktap::main! {
+    first: session::require_ebb;
+    paused_gprs = both(paused, Save::Gprs), paused_full = both(paused, Save::Full),
+    stopped_gprs = both(stopped, Save::Gprs), stopped_full = both(stopped, Save::Full),
+}
