@@ -190,7 +190,8 @@ impl Shared {
         let owner = ptr::from_ref(t).expose_provenance();
         self.owner.store(owner, Relaxed);
         drop(locked);
-        self.started.store(true, Relaxed);
+        // Whoever sees it finds the owner, too.
+        self.started.store(true, Release);
     }
 
     /// It does so no more. Its EBBs are off.
@@ -203,7 +204,7 @@ impl Shared {
     }
 
     pub(crate) fn is_started(&self) -> bool {
-        self.started.load(Relaxed)
+        self.started.load(Acquire)
     }
 
     /// Whether the calling thread takes its EBBs. No system call: a handler may ask.
