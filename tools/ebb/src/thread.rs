@@ -200,8 +200,9 @@ pub(crate) fn number() -> u64 {
     with(|t| match t.number.load(Relaxed) {
         0 => {
             let number = NUMBERS.fetch_add(1, Relaxed) + 1;
-            t.number.store(number, Relaxed);
-            number
+            // A signal's handler may have asked meanwhile.
+            (t.number.compare_exchange(0, number, Relaxed, Relaxed))
+                .map_or_else(|other| other, |_| number)
         }
         number => number,
     })
