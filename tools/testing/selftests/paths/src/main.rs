@@ -10,7 +10,9 @@
 //!
 //! Prints for each run `run ROUNDS TICKS LESS NAME`: rounds done, the time base's ticks they took,
 //! ticks of that for what is none of the path. For a path that the machine or the driver lacks it
-//! prints `skip NAME: REASON`. Each run is between two [`section::mark`]s.
+//! prints `skip NAME: REASON`, and `fail NAME: REASON` for one that failed. Each run is between two
+//! [`section::mark`]s; for one that came to no end or has no figures it prints `drop NAME`, so that
+//! there are as many of these lines as sections, in their order.
 //!
 //! Exit status: 0 done, 1 a path failed, 2 wrong arguments.
 
@@ -75,6 +77,7 @@ impl Path {
         section::unmarked(|| walk(2))?;
         for rounds in [self.rounds, 3 * self.rounds] {
             let run = walk(rounds)?;
+            section::claim();
             println!(
                 "run {} {} {} {}",
                 run.rounds, run.ticks, run.less, self.name
@@ -111,16 +114,23 @@ fn main() -> ExitCode {
         eprintln!("pmu_paths: the sample rate cannot be set: {error}");
         return ExitCode::FAILURE;
     }
+    if let Err(error) = section::share() {
+        eprintln!("pmu_paths: no shared memory: {error}");
+        return ExitCode::FAILURE;
+    }
     let mut status = ExitCode::SUCCESS;
     for path in paths {
         // In a process of its own: a driver may let an EBB through that ends it.
-        match Peer::spawn(|_| path.measure()).and_then(Peer::join) {
+        match Peer::spawn(|_| path.measure()).and_then(|peer| peer.join()) {
             Ok(()) => {}
             Err(Failure::Skip(reason)) => println!("skip {}: {reason}", path.name),
             Err(Failure::Fail(reason)) => {
                 println!("fail {}: {reason}", path.name);
                 status = ExitCode::FAILURE;
             }
+        }
+        for _ in 0..section::drop_unclaimed() {
+            println!("drop {}", path.name);
         }
     }
     status

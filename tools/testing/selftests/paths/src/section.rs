@@ -3,7 +3,9 @@
 
 use std::io;
 use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ktap::Outcome;
@@ -18,10 +20,65 @@ const AFTER_TICK_NS: i64 = 200_000;
 /// Whether sections are marked.
 static MARKED: AtomicBool = AtomicBool::new(true);
 
+/// What all processes have done together, as an EBB may end one within a section.
+#[derive(Default)]
+struct Done {
+    /// Marks: of an odd number the last began a section.
+    marks: AtomicU64,
+    /// Sections whose figures were printed, or that were dropped.
+    claimed: AtomicU64,
+}
+
+static DONE: OnceLock<&Done> = OnceLock::new();
+
+/// Has the processes that are forked from now on count together with this one.
+pub fn share() -> io::Result<()> {
+    // SAFETY: a new mapping, which stays as long as the process; zeroes are a valid `Done`, and a
+    // page is aligned well enough for it.
+    let done = unsafe {
+        let memory = libc::mmap(
+            std::ptr::null_mut(),
+            size_of::<Done>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        match memory {
+            libc::MAP_FAILED => return Err(io::Error::last_os_error()),
+            _ => &*memory.cast::<Done>(),
+        }
+    };
+    // Only the first call counts.
+    let _ = DONE.set(done);
+    Ok(())
+}
+
+/// A section's figures are printed.
+pub fn claim() {
+    if let Some(done) = DONE.get() {
+        done.claimed.fetch_add(1, Relaxed);
+    }
+}
+
+/// Ends a section that a process has left open, and returns how many have ended without a
+/// [`claim`] since this was asked last.
+pub fn drop_unclaimed() -> u64 {
+    let Some(done) = DONE.get() else { return 0 };
+    if done.marks.load(Relaxed) % 2 == 1 {
+        mark();
+    }
+    let sections = done.marks.load(Relaxed) / 2;
+    sections.saturating_sub(done.claimed.swap(sections, Relaxed))
+}
+
 /// Begins or ends a section in a trace of the kernel: a system call that nobody else makes.
 /// It asks for the personality and changes nothing.
 pub fn mark() {
     if MARKED.load(Relaxed) {
+        if let Some(done) = DONE.get() {
+            done.marks.fetch_add(1, Relaxed);
+        }
         // SAFETY: takes no pointer.
         unsafe { libc::personality(0xffff_ffff) };
     }
