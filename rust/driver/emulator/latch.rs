@@ -86,7 +86,9 @@ pub(super) fn latch_ebb(this_cpu: &ThisCpu) {
     let [instructions, cycles] = [PMC5, PMC6].map(pmu::read_pmc);
     pmu::write_pmc(PMC5, pmu::NEGATIVE - 1);
     pmu::write_pmc(PMC6, 0);
-    // PMC5 counts the next instruction, and raises the alert. PMC6 counts beside it.
+    // PMC5 counts the next instruction, and raises the alert. PMC6 counts beside it. In a QEMU that
+    // goes by single instructions to log them (`scripts/vm run --trace`), PMC5 counts only those
+    // that end a block in any case, as isync does.
     Mmcr0::from(0)
         .alerting()
         .with_const_ebe::<1>()
@@ -94,6 +96,7 @@ pub(super) fn latch_ebb(this_cpu: &ThisCpu) {
         .with_const_fc14::<1>()
         .write();
     for _ in 0..POLL_LIMIT {
+        pmu::synchronize();
         if Mmcr0::read().fc() == 1 {
             break;
         }
