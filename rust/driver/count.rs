@@ -17,8 +17,7 @@ use super::{
     event::{
         counter,
         is_ebb, //
-    },
-    storm, //
+    }, //
 };
 use crate::{
     perf::{
@@ -66,8 +65,7 @@ fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
         hw.set_period_left(period as i64);
         hw.set_last_period(period);
     }
-    let left = left_after(hw.period_left(), 0);
-    preload(left.max(storm::least_distance(this_cpu, event, left)))
+    preload(left_after(hw.period_left(), 0))
 }
 
 /// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must

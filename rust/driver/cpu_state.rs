@@ -19,8 +19,7 @@ use super::{
     solved_groups::{
         Solved,
         SolvedGroups, //
-    },
-    storm::Storm, //
+    }, //
 };
 use crate::{
     isa207::{
@@ -50,8 +49,6 @@ pub(crate) struct SharedState {
     pub(super) hypervisor_branches: PmiCell<bool>,
     /// The count of dispatches when the BHRB was last cleared, see `branch::clear_bhrb`.
     pub(super) bhrb_dispatches: PmiCell<u32>,
-    /// Events that leave no time. Only the PMI handler writes it.
-    pub(super) storm: Storm,
     /// The alert of the program whose events are on the PMU, for an emulator.
     pub(super) alert: AlertState,
 }

@@ -14,8 +14,7 @@ use super::{
     },
     emulator::Emulator,
     event,
-    sample::PmuSnapshot,
-    storm, //
+    sample::PmuSnapshot, //
 };
 use crate::{
     isa207::CpuModel,
@@ -102,13 +101,10 @@ impl PmiHandler {
         }
         let snapshot = PmuSnapshot::read(self.model, is_alert);
         handle_overflows(&snapshot, this_cpu, interrupted);
-        // Before the counters run again, as some count the kernel.
-        let took = machine::sched_clock().wrapping_sub(start);
-        this_cpu.storm.set_took(took);
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
         // SAFETY: This is the handler of a PMI.
-        unsafe { perf::sample_event_took(took) };
+        unsafe { perf::sample_event_took(machine::sched_clock().wrapping_sub(start)) };
     }
 }
 
@@ -160,8 +156,7 @@ fn handle_overflow(
     if over {
         left += period;
         if left <= 0 {
-            // More periods are over, as the PMI was late or the counter held back: the sample
-            // stands for them too.
+            // More periods are over, as the PMI was late: the sample stands for them too.
             let period = period.unsigned_abs();
             more = (left.unsigned_abs() / period + 1) * period;
             // CAST: Less than a period more than what the counter has counted.
@@ -169,9 +164,6 @@ fn handle_overflow(
             last_period = last_period.wrapping_add(more);
         }
         hw.set_last_period(hw.sample_period());
-        if this_cpu.storm.is_short(hw.sample_period()) {
-            storm::note(this_cpu, event, hw.sample_period(), delta);
-        }
     }
     hw.set_period_left(left);
     let start = count::initial_value(this_cpu, event);

@@ -34,7 +34,6 @@ mod sample;
 mod sample_location;
 mod schedule;
 mod solved_groups;
-mod storm;
 mod sysfs;
 mod takeover;
 #[cfg(EBB_KUNIT)]

@@ -22,7 +22,6 @@ fn main() {
         "pmu_sample_masked",
         "pmu_sample_hidden",
         "pmu_sample_rate",
-        "pmu_sample_storm",
         "pmu_overflow_signals",
         "pmu_branch_filters",
         "pmu_branch_isolation",
