@@ -218,10 +218,12 @@ impl Driver {
             // Start marking instructions only when the counters run.
             pmu::synchronize();
             self.write_mmcra(this_cpu, mmcra());
-            // Until now the PMU may have sampled any instruction, which a sample would show for a
-            // marked one.
-            pmu::synchronize();
-            local.clear_siar_sdar();
+            if !ebb {
+                // Until now the PMU may have sampled any instruction, which a sample would show for
+                // a marked one. A program finds what it left.
+                pmu::synchronize();
+                local.clear_siar_sdar();
+            }
         }
     }
 

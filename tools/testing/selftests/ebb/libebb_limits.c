@@ -307,7 +307,8 @@ static void without_memory(void)
 
 		failures = 0;
 		setrlimit(RLIMIT_AS, &none);
-		for (size_t size = 1 << 20; size >= 16; size /= 2)
+		/* What was freed before serves only its own size. */
+		for (size_t size = 1 << 20; size >= 16; size = size > 8192 ? size / 2 : size - 16)
 			while (malloc(size))
 				;
 		check(!ebb_open("cycles", PERIOD, 0) && errno == ENOMEM);
