@@ -80,8 +80,8 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
         ..CYCLES
     };
     // The PMU has been used, and a deep idle state of POWER9 leaves anything in its registers. The
-    // first two instructions are not marked. SIAR may have an instruction of the kernel's, which
-    // turned marking on after alerts: then the sample shows where the program entered the kernel.
+    // first two instructions are not marked, and what the kernel executed until it turned marking on
+    // is no sample either.
     let history = [
         Op::Switch(0, 0),
         Op::Open(0, CYCLES),
@@ -104,7 +104,7 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
             .last()
             .map(|event| event.samples.borrow().clone());
         let ips: Vec<_> = samples.iter().flatten().map(|sample| sample.ip).collect();
-        assert!(ips == [0] || ips == [0x1008], "{ips:x?}");
+        assert_eq!(ips, [0]);
     });
 }
 
