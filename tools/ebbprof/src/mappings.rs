@@ -108,9 +108,9 @@ impl Processes<'_> {
         }
         process.asked = Some(now);
         let time = time_base();
-        match fs::read_to_string(format!("/proc/{}/maps", thread.pid)) {
+        match fs::read(format!("/proc/{}/maps", thread.pid)) {
             Ok(text) => {
-                let snapshot = Snapshot::new(thread, time, &text);
+                let snapshot = Snapshot::new(thread, time, &String::from_utf8_lossy(&text));
                 self.learn(&snapshot)
             }
             // It has ended.

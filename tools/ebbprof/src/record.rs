@@ -114,12 +114,12 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     })?;
     processes.drain_dead()?;
     processes.drain()?;
-    tell(&processes, &memory, options);
     let arguments = env::args_os();
     let command: Vec<_> = arguments
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
     processes.writer.complete(&command)?;
+    tell(&processes, &memory, options);
     let by_signal = || 128 + status.signal().unwrap_or(0);
     // CAST: a status, or a signal's number.
     Ok(status.code().unwrap_or_else(by_signal) as u8)

@@ -123,7 +123,9 @@ fn namespace() -> u64 {
 
 /// Whether this process has another number than `ebbprof` knows it by, which is then told.
 pub(crate) fn is_foreign(control: &Control) -> bool {
-    let foreign = ![0, namespace()].contains(&control.namespace);
+    // 0: not known, as without /proc.
+    let (own, others) = (namespace(), control.namespace);
+    let foreign = own != 0 && others != 0 && own != others;
     control.foreign.fetch_add(foreign.into(), Relaxed);
     foreign
 }

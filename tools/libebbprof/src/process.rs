@@ -53,7 +53,13 @@ extern "C" fn child_begins() {
 
 /// The shared memory, if threads are to be sampled that begin now.
 fn sampling() -> Option<&'static Control> {
-    memory::control().filter(|_| sessions::state() != State::Idle)
+    let goes_on = |control: &&_| !is_stopped(control) && sessions::state() != State::Idle;
+    memory::control().filter(goes_on)
+}
+
+/// Whether nobody takes samples any more, as they cannot be written.
+fn is_stopped(control: &Control) -> bool {
+    control.stop.load(Relaxed) != 0
 }
 
 /// A thread's function and its argument.
