@@ -30,6 +30,7 @@ mod cpus;
 mod directed;
 mod events;
 mod invariants;
+mod places;
 mod programs;
 mod samples;
 mod states;

@@ -7,7 +7,7 @@ use crate::history::MACHINE;
 use std::sync::PoisonError;
 
 /// Runs a history in a partition of each processor, several times, then `last` on CPU 0.
-fn run(history: &[Op], last: impl Fn(&World, &Facility)) {
+pub(super) fn run(history: &[Op], last: impl Fn(&World, &Facility)) {
     run_on(Kind::partition, history, last);
 }
 
@@ -46,7 +46,7 @@ fn an_alert_waits_for_pme_across_a_switch() {
 }
 
 /// An event that counts cycles in programs.
-const CYCLES: Wish = Wish {
+pub(super) const CYCLES: Wish = Wish {
     code: 0,
     period: 8,
     exclude_kernel: true,
@@ -341,46 +341,4 @@ fn a_sample_without_an_alert_is_where_its_interrupt_came() {
     run(&history, |world, _| {
         assert!(!world.open[0].samples.borrow().is_empty());
     });
-}
-
-#[test]
-fn an_event_keeps_its_counter_where_another_one_that_asks_for_the_same_comes_and_goes() {
-    let counting = Wish {
-        period: 0,
-        addr: false,
-        registers: false,
-        ..CYCLES
-    };
-    let of_cpu = Wish {
-        of_cpu: true,
-        ..counting
-    };
-    let mut history = vec![Op::Switch(0, 0), Op::Open(0, of_cpu), Op::Open(0, counting)];
-    for _ in 0..4 {
-        history.extend([
-            Op::Run(0, 7, 1, 3),
-            Op::Cgroup(0, false),
-            Op::Run(0, 5, 1, 3),
-        ]);
-        history.extend([Op::Read(0), Op::Read(1)]);
-    }
-    run(&history, |_, _| {});
-
-    // The two first run in one order, then in the other.
-    let mut history = vec![Op::Switch(0, 0), Op::Open(0, of_cpu), Op::Cgroup(0, true)];
-    history.extend([
-        Op::Open(0, counting),
-        Op::Run(0, 7, 1, 3),
-        Op::Cgroup(0, false),
-    ]);
-    for _ in 0..2 {
-        history.extend([Op::Run(0, 5, 1, 3), Op::Reschedule(0), Op::Run(0, 5, 1, 3)]);
-        history.extend([
-            Op::Cgroup(0, false),
-            Op::Run(0, 5, 1, 3),
-            Op::Read(0),
-            Op::Read(1),
-        ]);
-    }
-    run(&history, |_, _| {});
 }
