@@ -83,12 +83,37 @@ fn nothing_is_read_once_the_cpu_was_taken_away() {
 #[test]
 fn a_partition_that_ran_while_the_bhrb_was_cleared_is_seen() {
     for kind in Kind::of_each(Kind::partition) {
-        let (local, _) = recording(kind);
-        let before = local.clear_bhrb();
-        // Whether the CPU was taken away just before or just after the buffer was cleared is not
-        // known: either counts.
-        take_away();
-        assert_eq!(Bhrb::new().read(before), None);
+        for instructions in 0..4 {
+            let (local, _) = recording(kind);
+            with_cpu(|cpu| cpu.preempted_in = Some(instructions));
+            let dispatches = local.clear_bhrb();
+            let was_preempted = with_cpu(|cpu| cpu.preempted_in.take().is_none());
+            // Cleared by then, the BHRB has the other partition's branches.
+            assert!(was_preempted || instructions > 0);
+            branch();
+            // While it records, what is read is undefined.
+            stop();
+            let expected = (!was_preempted).then_some([FROM].as_slice());
+            assert_eq!(Bhrb::new().read(dispatches), expected, "{instructions}");
+        }
+    }
+}
+
+#[test]
+fn a_partition_that_ran_while_the_bhrb_was_read_is_seen() {
+    for kind in Kind::of_each(Kind::partition) {
+        for instructions in 0..4 {
+            let (_local, dispatches) = recording(kind);
+            branch();
+            stop();
+            with_cpu(|cpu| cpu.preempted_in = Some(instructions));
+            let mut bhrb = Bhrb::new();
+            let read = bhrb.read(dispatches);
+            let was_preempted = with_cpu(|cpu| cpu.preempted_in.take().is_none());
+            assert!(was_preempted || instructions > 0);
+            let expected = (!was_preempted).then_some([FROM].as_slice());
+            assert_eq!(read, expected, "{instructions}");
+        }
     }
 }
 
