@@ -159,7 +159,9 @@ pub fn check_sample(
         return Err(format!("it stands for a period of {period}"));
     }
     if let Some(sampled) = alert.sampled {
-        let is_data = !alert.is_sdar_known || alert.sdar == sampled.data;
+        // As the driver begins to mark instructions it clears both, SDAR first.
+        let is_cleared = alert.is_marking && !alert.in_program && alert.sdar == 0;
+        let is_data = !alert.is_sdar_known || alert.sdar == sampled.data || is_cleared;
         if alert.siar != sampled.address || !is_data {
             return Err("SIAR and SDAR are something else".into());
         }
@@ -207,22 +209,22 @@ fn is_kernel(address: u64) -> bool {
 /// kernel gets the place where the program entered the kernel instead of one there.
 fn is_right(event: &Event, sample: &Recorded, alert: Alert) -> bool {
     let wants_data = event.samples_with(perf_event_sample_format_PERF_SAMPLE_ADDR);
-    let (places, data) = match alert.sampled {
+    let places = match alert.sampled {
         Some(sampled) if alert.in_program && !is_kernel(sampled.address) => {
-            (vec![sampled.address, alert.nip], sampled.data)
+            vec![sampled.address, alert.nip]
         }
         // The kernel had read MMCR0 already, and takes SIAR for undefined.
-        Some(sampled) if alert.is_late => (vec![sampled.address, alert.nip], sampled.data),
-        Some(sampled) => (vec![sampled.address], sampled.data),
-        None if alert.is_known && alert.siar != 0 => (vec![alert.siar], alert.sdar),
-        None => (vec![alert.nip], alert.sdar),
+        Some(sampled) if alert.is_late => vec![sampled.address, alert.nip],
+        Some(sampled) => vec![sampled.address],
+        None if alert.is_known && alert.siar != 0 => vec![alert.siar],
+        None => vec![alert.nip],
     };
     if event.excludes_kernel() && places.iter().any(|place| is_kernel(*place)) {
         let entry = alert.program.unwrap_or(0);
         return sample.ip == entry && is_at_entry(sample, alert) && sample.addr.is_none();
     }
-    let is_visible = !(event.excludes_kernel() && is_kernel(data));
-    let data = Some(data).filter(|_| wants_data && is_visible);
+    let is_visible = !(event.excludes_kernel() && is_kernel(alert.sdar));
+    let data = Some(alert.sdar).filter(|_| wants_data && is_visible);
     let is_data = sample.addr == data || !alert.is_sdar_known && wants_data;
     places.contains(&sample.ip) && is_at_interrupt(sample, alert) && is_data
 }
