@@ -73,3 +73,38 @@ fn events_that_count_by_other_codes_count_on_without_the_one_on_pmc4() {
         }
     });
 }
+
+#[test]
+fn an_overflow_is_not_lost_where_the_event_stays_and_another_one_comes() {
+    // It counts the kernel, which opens the others, and overflows in that.
+    let stays = Wish {
+        code: 135,
+        period: 9,
+        exclude_kernel: false,
+        exclude_hv: false,
+        pinned: true,
+        registers: false,
+        weight: 4,
+        of_cpu: true,
+        ..CYCLES
+    };
+    let other = Wish {
+        code: 88,
+        period: 0,
+        exclude_user: true,
+        exclude_hv: false,
+        addr: false,
+        weight: 2,
+        member: true,
+        ..CYCLES
+    };
+    let history = [
+        Op::Open(190, stays),
+        Op::Switch(174, 176),
+        Op::Disable(107),
+        Op::Enable(51),
+        Op::Open(161, other),
+        Op::OpenEbb(201, 7),
+    ];
+    run(&history, |_, _| {});
+}
