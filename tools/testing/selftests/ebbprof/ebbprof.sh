@@ -135,12 +135,7 @@ killed_program_has_its_samples() {
 full_ring_counts_what_it_loses() {
 	ebbprof record -c "$PERIOD" -m 64 -o "$work/data" ebbprof_work plain 4000 2>"$work/said" &
 	recorder=$!
-	tries=0
-	until program=$(pidof ebbprof_work); do
-		tries=$((tries + 1))
-		[ "$tries" -le 100 ] || fail "the program does not run"
-		sleep 0.01
-	done
+	runs ebbprof_work 0.01
 	kill -STOP "$recorder"
 	# A zombie has no open files.
 	while [ -e "/proc/$program/fd/0" ]; do

@@ -170,24 +170,22 @@ users_have_no_say_in_setuid_programs() {
 	cp "$programs/libebbprof.so.0" /usr/lib/
 	mkdir "$work/bin"
 	chmod 755 "$work" "$work/bin"
-	# Slots of 128 KiB behind a head of 64.
-	printf 'ebbprof2\0\20\0\0\0\0\0\0' >"$work/memory"
-	truncate -s $(((64 + 1024 * 128) * 1024)) "$work/memory"
+	fresh_memory "$work/memory"
 	chmod 666 "$work/memory"
 	head -c 65536 "$work/memory" >"$work/before"
 	for program in ebbprof_client ebbprof_client_static; do
 		cp "$programs/$program" "$work/bin/"
 		chmod u+s "$work/bin/$program"
-		must su nobody -s /bin/sh -c "EBBPROF=$work/memory $work/bin/$program secure /tmp/none 1" >"$work/said"
+		must su nobody -s /bin/sh -c "EBBPROF=$work/memory $work/bin/$program secure $work/none 1" >"$work/said"
 		must grep -q '^start: .*rights' "$work/said"
 	done
 	head -c 65536 "$work/memory" >"$work/after"
 	must cmp "$work/before" "$work/after"
 	# It is one that a program takes which is nobody else's.
-	env "EBBPROF=$work/memory" ebbprof_client twice /tmp/none 1
+	env "EBBPROF=$work/memory" ebbprof_client twice "$work/none" 1
 	head -c 65536 "$work/memory" >"$work/after"
 	! cmp "$work/before" "$work/after" || fail "no program takes the memory"
-	rm -f /usr/lib/libebbprof.so.0 /tmp/none
+	rm -f /usr/lib/libebbprof.so.0
 }
 
 rust_is_served() {

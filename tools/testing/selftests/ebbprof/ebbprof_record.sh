@@ -23,6 +23,25 @@ record() {
 	[ "$status" -eq "$expected" ] || fail "status $status"
 }
 
+# runs NAME SECONDS: waits, for a hundred times so long, until the program of this name runs, and
+# sets program, its number.
+runs() {
+	tries=0
+	# shellcheck disable=SC2034 # for the callers
+	until program=$(pidof "$1"); do
+		tries=$((tries + 1))
+		[ "$tries" -le 100 ] || fail "the program does not run"
+		sleep "$2"
+	done
+}
+
+# fresh_memory FILE: makes it what ebbprof shares with programs, before one has taken a slot.
+fresh_memory() {
+	printf 'ebbprof2\0\20\0\0\0\0\0\0' >"$1"
+	# Slots of 128 KiB behind a head of 64.
+	truncate -s $(((64 + 1024 * 128) * 1024)) "$1"
+}
+
 # said_samples: how many samples, and lost ones, the last record tells of.
 said_samples() {
 	sed -n 's/^ebbprof: \([0-9]*\) samples of.* \([0-9]*\) lost.*/\1 \2/p' "$work/said"

@@ -3,9 +3,9 @@
  * Programs with ways that a profiler inside them may get in. Each prints what it finds, which is to
  * be the same with and without ebbprof.
  *
- * usage: ebbprof_ways WAY [OBJECT]
+ * usage: ebbprof_ways WAY [OBJECT [FILE]]
  *
- * WAY is one of those at the end of this file, OBJECT a shared object.
+ * WAY is one of those at the end of this file, OBJECT a shared object, FILE one to wait for.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -26,7 +26,7 @@
 #define THREADS 4
 #define CANCELS 200
 
-static const char *object;
+static const char *object, *file;
 
 WORK(half)
 
@@ -198,7 +198,7 @@ static int names(void)
 /* Closes 30 objects, once somebody has said go. */
 static int unload_later(void)
 {
-	while (access("/tmp/ebbprof_ways.go", F_OK))
+	while (access(file, F_OK))
 		usleep(10000);
 	for (int n = 0; n < 30; n++) {
 		void *handle = dlopen(object, RTLD_NOW);
@@ -249,6 +249,7 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		return 2;
 	object = argc > 2 ? argv[2] : NULL;
+	file = argc > 3 ? argv[3] : NULL;
 	for (size_t n = 0; n < sizeof(ways) / sizeof(*ways); n++)
 		if (!strcmp(argv[1], ways[n].name))
 			return ways[n].run();

@@ -57,26 +57,19 @@ names_of_threads_are_theirs() {
 
 # Nobody reads the samples of a program whose ebbprof was killed: it goes on as fast as without.
 program_outlives_ebbprof() {
-	rm -f /tmp/ebbprof_ways.go
-	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_ways unload_later "$object" 2>"$work/said" &
+	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_ways unload_later "$object" "$work/go" 2>"$work/said" &
 	recorder=$!
-	tries=0
-	until program=$(pidof ebbprof_ways); do
-		tries=$((tries + 1))
-		[ "$tries" -le 100 ] || fail "the program does not run"
-		sleep 0.1
-	done
+	runs ebbprof_ways 0.1
 	sleep 0.5
 	kill -KILL "$recorder"
 	wait "$recorder" 2>/dev/null
-	touch /tmp/ebbprof_ways.go
+	touch "$work/go"
 	# To open and close 30 objects takes some hundredths.
 	sleep 1
 	[ ! -e "/proc/$program/fd/0" ] || {
 		kill "$program"
 		fail "it still waits for who reads its samples"
 	}
-	rm /tmp/ebbprof_ways.go
 }
 
 # A program that closes whatever it does not know has its samples all the same.
@@ -109,9 +102,7 @@ foreign_memory_is_refused() {
 }
 
 sound_memory_is_taken() {
-	printf 'ebbprof2\0\20\0\0\0\0\0\0' >"$work/memory"
-	# Slots of 128 KiB behind a head of 64.
-	truncate -s $(((64 + 1024 * 128) * 1024)) "$work/memory"
+	fresh_memory "$work/memory"
 	preloaded "$work/memory"
 	[ "$taken" -gt 0 ] || fail "nobody takes slots of a memory that is sound"
 }
