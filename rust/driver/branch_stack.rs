@@ -50,7 +50,6 @@ use crate::{
         machine, //
     }, //
 };
-use core::ops::RangeInclusive;
 
 /// MMCRA\[IFM\]: the BHRB records branches that set the link register. These are calls, except for
 /// the direct branch by which code learns its own address (`bcl 20,31,$+4`).
@@ -73,10 +72,10 @@ pub(super) enum EntryDecision {
 /// What a branch stack is to hold. `attr.branch_sample_type` is turned into tables once for a
 /// stack, as an interrupt takes these decisions for up to 32 branches.
 pub(super) struct StackSpec {
-    /// The source addresses of the branches to enter; an empty range if there are none.
-    sources: RangeInclusive<u64>,
-    /// The highest target address of the branches to enter.
-    last_target: u64,
+    /// The lowest source address of the branches to enter, above the highest if there are none.
+    first_source: u64,
+    /// The highest address of the branches to enter, source or target.
+    last: u64,
     /// What to do with a branch whose target is in its instruction, and with one whose target is in
     /// the BHRB.
     decisions: [EntryDecision; 2],
@@ -121,8 +120,8 @@ impl StackSpec {
             machine::KERNEL_START - 1
         };
         Self {
-            sources: first..=last,
-            last_target: last,
+            first_source: first,
+            last,
             decisions,
             types,
             save_type: wanted.contains(BranchSample::TypeSave),
@@ -150,9 +149,9 @@ impl StackSpec {
     pub(super) fn entry<const TYPES: bool>(
         &self,
         record: &BhrbRecord,
-        instructions: Option<&Instructions>,
+        read_instruction: impl Fn(u64) -> Option<u32>,
     ) -> Option<BranchEntry> {
-        if !self.sources.contains(&record.from) {
+        if record.from < self.first_source || record.from > self.last {
             return None;
         }
         let from_kernel = machine::is_kernel_address(record.from);
@@ -164,23 +163,23 @@ impl StackSpec {
             EntryDecision::Skip => return None,
             EntryDecision::Enter => record.to,
             EntryDecision::EnterDecoded | EntryDecision::EnterIfWanted => {
-                let branch = instructions
-                    .and_then(|instructions| instructions.at(record.from))
-                    .and_then(|instruction| Branch::decode(instruction, record.from));
-                let is_wanted = || branch.is_some_and(|branch| self.types.contains(branch));
-                if TYPES && decision == EntryDecision::EnterIfWanted && !is_wanted() {
-                    return None;
+                let instruction = read_instruction(record.from);
+                if TYPES {
+                    let branch = instruction.and_then(|word| Branch::decode(word, record.from));
+                    let is_wanted = branch.is_some_and(|branch| self.types.contains(branch));
+                    if decision == EntryDecision::EnterIfWanted && !is_wanted {
+                        return None;
+                    }
+                    if self.save_type {
+                        fields = fields.with(branch.map_or(BranchFields::NONE, branch_type));
+                    }
                 }
-                if TYPES && self.save_type {
-                    fields = fields.with(branch.map_or(BranchFields::NONE, branch_type));
-                }
-                record
-                    .to
-                    .or_else(|| branch.as_ref().and_then(Branch::target))
+                let decode = |word| isa207::fixed_target(word, record.from);
+                record.to.or_else(|| instruction.and_then(decode))
             }
         };
         let to = to.unwrap_or(0);
-        (to <= self.last_target).then_some(BranchEntry::new(record.from, to, fields))
+        (to <= self.last).then_some(BranchEntry::new(record.from, to, fields))
     }
 
     /// Whether a branch's instruction may decide that the branch is left out.
@@ -243,15 +242,16 @@ pub(super) fn fill(this_cpu: &ThisCpu, event: &Event, stack: &mut BranchStack) {
         return;
     };
     let spec = StackSpec::of(event, this_cpu.ifm.get());
-    let max = event.attr().sample_max_stack().into();
+    let max = event.attr().sample_max_stack();
     if !spec.reads_instructions() {
-        return enter::<false>(entries, &spec, max, None, stack);
+        return enter::<false>(entries, &spec, max, |_| None, stack);
     }
     Instructions::open(&local, |instructions| {
+        let read = |address| instructions.at(address);
         if spec.save_type || spec.filters_by_instruction() {
-            enter::<true>(entries, &spec, max, Some(instructions), stack);
+            enter::<true>(entries, &spec, max, read, stack);
         } else {
-            enter::<false>(entries, &spec, max, Some(instructions), stack);
+            enter::<false>(entries, &spec, max, read, stack);
         }
     });
 }
@@ -261,16 +261,14 @@ pub(super) fn fill(this_cpu: &ThisCpu, event: &Event, stack: &mut BranchStack) {
 fn enter<const TYPES: bool>(
     entries: &[u64],
     spec: &StackSpec,
-    max: u64,
-    instructions: Option<&Instructions>,
+    max: u16,
+    read_instruction: impl Fn(u64) -> Option<u32>,
     stack: &mut BranchStack,
 ) {
-    for record in isa207::bhrb_records(entries.iter().copied()) {
-        if stack.len() >= max {
-            break;
-        }
-        if let Some(entry) = spec.entry::<TYPES>(&record, instructions) {
-            stack.push(entry);
-        }
-    }
+    let records = isa207::bhrb_records(entries.iter().copied());
+    let wanted = records.filter_map(
+        #[inline(always)]
+        |record| spec.entry::<TYPES>(&record, &read_instruction),
+    );
+    stack.fill(max, wanted);
 }

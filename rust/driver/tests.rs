@@ -171,7 +171,7 @@ mod cases {
             to: Some(to),
             mispredicted: false,
         };
-        spec(branch_sample_type).entry::<true>(&record, None)
+        spec(branch_sample_type).entry::<true>(&record, |_| None)
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod cases {
         };
         let without_target = BranchEntry::new(USER_TEXT, 0, BranchFields::MISPRED);
         assert_eq!(
-            spec(ANY | USER).entry::<true>(&direct, None),
+            spec(ANY | USER).entry::<true>(&direct, |_| None),
             Some(without_target)
         );
     }

@@ -65,10 +65,10 @@ pub use branch::{
     bhrb::{
         bhrb_records,
         BhrbEntry,
-        BhrbRecord,
-        BHRB_ENTRIES, //
+        BhrbRecord, //
     },
     decode::{
+        fixed_target,
         Branch,
         BranchKind, //
     },

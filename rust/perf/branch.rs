@@ -122,16 +122,17 @@ impl BranchStack {
         }
     }
 
-    /// Appends a branch, which is older than those in the stack. Does nothing when the stack is
-    /// full.
-    #[inline]
-    pub(crate) fn push(&mut self, entry: BranchEntry) {
-        // CAST: At most `CAPACITY` by the type invariants.
-        if let Some(free) = self.entries.get_mut(self.nr as usize) {
-            free.write(entry);
-            // INVARIANT: The entry was initialised just now.
-            self.nr += 1;
+    /// Makes these branches the stack's, the newest first: up to `max` of them, and no more than
+    /// there is room for.
+    #[inline(always)]
+    pub(crate) fn fill(&mut self, max: u16, branches: impl Iterator<Item = BranchEntry>) {
+        let mut nr = 0;
+        for (free, branch) in self.entries.iter_mut().take(max.into()).zip(branches) {
+            free.write(branch);
+            nr += 1;
         }
+        // INVARIANT: So many entries were initialised, of `CAPACITY`.
+        self.nr = nr;
     }
 
     /// The number of branches.

@@ -182,9 +182,10 @@ mod cases {
     fn a_stack_holds_the_newest_branches() {
         let mut stack = BranchStack::new();
         assert_eq!(stack.len(), 0);
-        for from in 1..=BranchStack::CAPACITY as u64 + 3 {
-            stack.push(BranchEntry::new(from, 0, BranchFields::NONE));
-        }
+        let branches = || (1..=35).map(|from| BranchEntry::new(from, 0, BranchFields::NONE));
+        stack.fill(3, branches());
+        assert_eq!(stack.len(), 3);
+        stack.fill(u16::MAX, branches());
         assert_eq!(stack.len(), BranchStack::CAPACITY as u64);
         stack.truncate(2);
         stack.truncate(7);
@@ -210,9 +211,8 @@ mod cases {
     /// A stack of `len` branches.
     fn stack(len: u64) -> BranchStack {
         let mut stack = BranchStack::new();
-        for from in 0..len {
-            stack.push(BranchEntry::new(from, 0, BranchFields::NONE));
-        }
+        let branches = (0..len).map(|from| BranchEntry::new(from, 0, BranchFields::NONE));
+        stack.fill(u16::MAX, branches);
         stack
     }
 

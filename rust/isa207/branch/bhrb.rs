@@ -10,10 +10,6 @@
 //! `power_pmu_bhrb_read()` in the kernel's `arch/powerpc/perf/core-book3s.c`.
 
 use super::super::codes::field::Field;
-use core::iter::FusedIterator;
-
-/// Number of entries of the BHRB, the same on every CPU so far.
-pub const BHRB_ENTRIES: usize = 32;
 
 /// One entry of the BHRB as `mfbhrbe` reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,50 +60,35 @@ pub struct BhrbRecord {
 
 /// The branches in the BHRB, most recent first, given its entries from the first.
 ///
-/// Takes no more than [`BHRB_ENTRIES`] entries, and none after an empty one, so the iterator may
-/// read each from the BHRB when it is asked for it. A target whose branch is not in the next entry
-/// is left out: the branch's may have been overwritten.
+/// They end at an empty entry, behind which none is taken. A target whose branch is not in the next
+/// entry is left out: the branch's may have been overwritten.
 pub fn bhrb_records(entries: impl Iterator<Item = u64>) -> impl Iterator<Item = BhrbRecord> {
-    Records {
-        entries: entries.take(BHRB_ENTRIES).map(BhrbEntry),
-        ended: false,
-    }
+    let held = entries.map(BhrbEntry).take_while(|entry| !entry.is_empty());
+    Records(held)
 }
 
-struct Records<I> {
-    entries: I,
-    ended: bool,
-}
+struct Records<I>(I);
 
 impl<I: Iterator<Item = BhrbEntry>> Iterator for Records<I> {
     type Item = BhrbRecord;
 
+    #[inline]
     fn next(&mut self) -> Option<BhrbRecord> {
-        // The previous entry, if it is a target.
-        let mut target: Option<BhrbEntry> = None;
-        while !self.ended {
-            let entry = match self.entries.next() {
-                Some(entry) if !entry.is_empty() => entry,
-                _ => {
-                    self.ended = true;
-                    break;
-                }
-            };
+        // The previous entry, if it is a target, else one without an address.
+        let mut target = BhrbEntry(0);
+        loop {
+            let entry = self.0.next()?;
             target = match entry.address() {
-                None => None,
-                Some(_) if entry.is_target() => Some(entry),
+                None => BhrbEntry(0),
+                Some(_) if entry.is_target() => entry,
                 Some(from) => {
-                    let wrong_target = target.is_some_and(BhrbEntry::is_mispredicted);
                     return Some(BhrbRecord {
                         from,
-                        to: target.and_then(BhrbEntry::address),
-                        mispredicted: entry.is_mispredicted() || wrong_target,
+                        to: target.address(),
+                        mispredicted: BhrbEntry(entry.0 | target.0).is_mispredicted(),
                     });
                 }
             };
         }
-        None
     }
 }
-
-impl<I: Iterator<Item = BhrbEntry>> FusedIterator for Records<I> {}

@@ -57,6 +57,10 @@ pub struct Branch {
 /// reserves this one form for that, and processors do not predict it as a call.
 const GET_NEXT_ADDRESS: u32 = 0x429f_0005;
 
+/// Primary opcodes of branches whose target is in the instruction.
+const B_FORM: u32 = 16;
+const I_FORM: u32 = 18;
+
 impl Branch {
     /// Decodes the instruction at `address`; `None` if it is not a branch.
     ///
@@ -65,39 +69,22 @@ impl Branch {
     pub const fn decode(instruction: u32, address: u64) -> Option<Branch> {
         // LK: the address of the next instruction goes to the link register.
         let links = instruction & 1 != 0;
-        // AA: the field is an address, not a distance.
-        let absolute = instruction & 2 != 0;
-        let (destination, conditional) = match instruction >> 26 {
-            // B-form: BO, BI, BD (14 bits), AA, LK.
-            16 => {
-                // CAST: the low half, whose two lowest bits are not the field's.
-                let distance = instruction as i16 & !3;
-                let to = fixed(address, distance as i64, absolute);
-                (to, is_conditional(instruction))
-            }
-            // I-form: LI (24 bits), AA, LK.
-            18 => {
-                // CAST: sign-extended from bit 6 by the shift to the right.
-                let distance = (instruction << 6) as i32 >> 6 & !3;
-                (fixed(address, distance as i64, absolute), false)
-            }
+        let destination = match fixed_target(instruction, address) {
+            Some(address) => Destination::Fixed(address),
             // XL-form: BO, BI, BH (two bits), extended opcode, LK.
-            19 => {
-                let to = match instruction >> 1 & 0x3ff {
-                    // bclr. BH is 0 for a return; other values are hints for predicting the
-                    // target of one that is not.
-                    16 if !links && instruction >> 11 & 3 == 0 => Destination::Caller,
-                    // bclr, bcctr, bctar.
-                    16 | 528 | 560 => Destination::Register,
-                    _ => return None,
-                };
-                (to, is_conditional(instruction))
-            }
-            _ => return None,
+            None if instruction >> 26 == 19 => match instruction >> 1 & 0x3ff {
+                // bclr. BH is 0 for a return; other values are hints for predicting the target of
+                // one that is not.
+                16 if !links && instruction >> 11 & 3 == 0 => Destination::Caller,
+                // bclr, bcctr, bctar.
+                16 | 528 | 560 => Destination::Register,
+                _ => return None,
+            },
+            None => return None,
         };
         Some(Branch {
             destination,
-            conditional,
+            conditional: instruction >> 26 != I_FORM && is_conditional(instruction),
             call: links && instruction != GET_NEXT_ADDRESS,
         })
     }
@@ -153,8 +140,20 @@ const fn is_conditional(instruction: u32) -> bool {
     instruction >> 21 & 0b10100 != 0b10100
 }
 
-/// The destination in an I-form or B-form instruction.
-const fn fixed(address: u64, distance: i64, absolute: bool) -> Destination {
-    let base = if absolute { 0 } else { address };
-    Destination::Fixed(base.wrapping_add_signed(distance))
+/// The target of the branch instruction at `address`; `None` if it is in a register, or if the
+/// instruction is not a branch. See [`Branch::decode`] for `instruction`.
+#[inline]
+pub const fn fixed_target(instruction: u32, address: u64) -> Option<u64> {
+    let distance = match instruction >> 26 {
+        // LI (24 bits), AA, LK.
+        // CAST: sign-extended from bit 6 by the shift to the right.
+        I_FORM => ((instruction << 6) as i32 >> 6 & !3) as i64,
+        // BO, BI, BD (14 bits), AA, LK.
+        // CAST: the low half, whose two lowest bits are not the field's.
+        B_FORM => (instruction as i16 & !3) as i64,
+        _ => return None,
+    };
+    // AA: the field is an address, not a distance.
+    let base = if instruction & 2 != 0 { 0 } else { address };
+    Some(base.wrapping_add_signed(distance))
 }
