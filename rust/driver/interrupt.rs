@@ -99,7 +99,7 @@ impl PmiHandler {
             mmcr0.with_const_fc::<1>().with_const_pmae::<0>().write();
             pmu::synchronize();
         }
-        let snapshot = PmuSnapshot::read(self.model, is_alert);
+        let snapshot = PmuSnapshot::read(self.model, this_cpu, is_alert);
         handle_overflows(&snapshot, this_cpu, interrupted);
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
@@ -110,27 +110,48 @@ impl PmiHandler {
 
 /// Handles the overflow of each counter that is negative.
 fn handle_overflows(snapshot: &PmuSnapshot, this_cpu: &ThisCpu, interrupted: &mut Interrupted) {
-    for (index, &value) in snapshot.counters().iter().enumerate() {
+    let (mut used, mut found) = (0, false);
+    for event in this_cpu.slots().iter() {
+        let Some(index) = event::counter(event) else {
+            continue;
+        };
+        used |= 1u8 << index;
+        let value = pmu::read_pmc(index);
         if value < pmu::NEGATIVE {
             continue;
         }
-        match this_cpu
-            .slots()
-            .iter()
-            .find(|event| event::counter(event) == Some(index))
-        {
-            Some(event) if event.hw().state() == CounterState::Running => {
-                handle_overflow(this_cpu, event, index, value, snapshot, interrupted);
-            }
-            // The counter has no event, or one that is stopped, see `count::stop`.
-            _ => pmu::write_pmc(index, 0),
+        found = true;
+        if event.hw().state() == CounterState::Running {
+            handle_overflow(this_cpu, event, index, value, snapshot, interrupted);
+        } else {
+            // It is stopped, see `count::stop`.
+            pmu::write_pmc(index, 0);
         }
+    }
+    for index in pmu::FREE_COUNTERS {
+        if used & 1 << index == 0 && pmu::read_pmc(index) >= pmu::NEGATIVE {
+            found = true;
+            pmu::write_pmc(index, 0);
+        }
+    }
+    if !found {
+        clear_negative();
     }
     // `interrupted` may be the registers of a program, and the kernel reads these fields again when
     // it makes the program's callchain in a later interrupt: clear them.
     interrupted.clear_perf_regs();
     // If another PMI was made pending meanwhile, it was for one of these counters.
     local_pmu(this_cpu.irqs_off()).clear_pmi_pending();
+}
+
+/// Clears negative counters that count nothing: each would raise an alert at once, for ever.
+#[cold]
+fn clear_negative() {
+    for index in 0..pmu::COUNTERS {
+        if pmu::read_pmc(index) >= pmu::NEGATIVE {
+            pmu::write_pmc(index, 0);
+        }
+    }
 }
 
 /// Adds what the counter has counted to the event's count, restarts the counter, and reports a

@@ -67,7 +67,8 @@ use kernel::bindings::pt_regs;
 /// The registers of the frozen PMU, read once for all counters that overflowed.
 pub(super) struct PmuSnapshot {
     model: &'static CpuModel,
-    counters: [u32; pmu::COUNTERS],
+    /// The counters as they were, if an event samples them.
+    counters: Option<[u32; pmu::COUNTERS]>,
     siar: u64,
     sier: Sier,
     mmcra: Mmcra,
@@ -76,7 +77,8 @@ pub(super) struct PmuSnapshot {
 impl PmuSnapshot {
     /// Reads the registers. Unless there `is_alert`, SIAR and SIER are undefined and left out, but
     /// for a marked instruction.
-    pub(super) fn read(model: &'static CpuModel, is_alert: bool) -> Self {
+    #[inline(always)]
+    pub(super) fn read(model: &'static CpuModel, this_cpu: &ThisCpu, is_alert: bool) -> Self {
         let mmcra = Mmcra::read();
         let is_known = is_alert || mmcra.sample_enable() == 1;
         let siar = if is_known { Siar::read() } else { 0 };
@@ -87,7 +89,11 @@ impl PmuSnapshot {
         }
         Self {
             model,
-            counters: core::array::from_fn(pmu::read_pmc),
+            counters: this_cpu
+                .slots()
+                .iter()
+                .any(|event| extended_regs::has_counters(event.attr().sample_regs()))
+                .then(|| core::array::from_fn(pmu::read_pmc)),
             siar,
             sier: if is_known {
                 Sier::read()
@@ -96,11 +102,6 @@ impl PmuSnapshot {
             },
             mmcra,
         }
-    }
-
-    /// The counters, PMC1 first.
-    pub(super) fn counters(&self) -> &[u32; pmu::COUNTERS] {
-        &self.counters
     }
 
     /// Whether the PMU samples marked instructions rather than the one at the overflow.
@@ -269,8 +270,9 @@ impl PmuSnapshot {
     /// exclude the kernel too. Others are 0.
     fn counters_for(&self, this_cpu: &ThisCpu, event: &Event) -> [u32; pmu::COUNTERS] {
         let of_user = event.attr().exclude_kernel();
+        let counters = self.counters.unwrap_or_default();
         if !of_user && !event.follows_task() {
-            return self.counters;
+            return counters;
         }
         let mut visible = [0; pmu::COUNTERS];
         let may_see = |other: &Event| !of_user || other.attr().exclude_kernel();
@@ -279,7 +281,7 @@ impl PmuSnapshot {
             let Some(index) = counter(other) else {
                 continue;
             };
-            if let (Some(to), Some(&from)) = (visible.get_mut(index), self.counters.get(index)) {
+            if let (Some(to), Some(&from)) = (visible.get_mut(index), counters.get(index)) {
                 *to = from;
             }
         }

@@ -25,6 +25,12 @@ use kernel::bindings::ppc_md;
 /// Number of counters.
 pub(crate) const COUNTERS: usize = 6;
 
+/// PMC5 and PMC6, which count instructions and cycles without an event too.
+pub(crate) const FREE_COUNTERS: [usize; 2] = [PMC5, PMC6];
+
+const PMC5: usize = 4;
+const PMC6: usize = 5;
+
 /// A counter of this value or more is negative, and raises an alert when it becomes so.
 pub(crate) const NEGATIVE: u32 = 0x8000_0000;
 
@@ -121,9 +127,6 @@ impl LocalPmu<'_> {
     /// until the program has its MMCR0 and interrupts are on. The PMU must be frozen, and is
     /// afterwards; the caller writes MMCR0 before interrupts are on.
     pub(crate) fn restore_pmao(&self) {
-        const PMC5: usize = 4;
-        const PMC6: usize = 5;
-
         // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until they are
         // turned on.
         unsafe { bindings::ebb_pmu_hard_irq_disable() };
