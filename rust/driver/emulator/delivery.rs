@@ -109,6 +109,8 @@ impl Delivery {
         let alert = match outcome(this_cpu) {
             Outcome::Branched => Alert::None,
             Outcome::Latched => {
+                // The check may have cleared PMEO after the alert: QEMU would drop its latch.
+                Bescr::read().with_const_pmeo::<1>().write();
                 Ebbrr::write(EBBRR_UNCHANGED);
                 Alert::Latched
             }

@@ -138,8 +138,8 @@ impl CheckTimer {
 
     /// Has the timer fire in about so many nanoseconds.
     fn start(&self, ns: u64) {
-        // Up to a quarter less. QEMU counts a check for the program, and loses an alert that occurs
-        // then: if the pauses were so many of the program's periods, each check would lose one.
+        // Up to a quarter less. QEMU counts a check for the program: if the pauses were so many of
+        // its periods, its samples would always fall on the same place of a check.
         let less = machine::sched_clock() % (ns / 4 + 1);
         // SAFETY: `self` is valid until `CheckTimers` has cancelled the timer.
         unsafe { HasHrTimer::start(self, delta(ns - less)) };
