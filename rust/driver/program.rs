@@ -166,7 +166,9 @@ impl Driver {
             // A stop state of POWER9 may have damaged MMCR1 (`Documentation/internals.md`).
             Mmcr1::write(state.mmcr.get().mmcr1);
         }
-        let mut counters = this_cpu.slots().iter().filter_map(counter);
+        // Their counters are those that were not unused when it was programmed.
+        let unused = state.unused_counters.get();
+        let mut counters = (0..pmu::COUNTERS).filter(|index| unused & 1 << index == 0);
         let negative = counters.any(|index| pmu::read_pmc(index) >= pmu::NEGATIVE);
         self.start_any(this_cpu, negative);
     }

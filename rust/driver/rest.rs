@@ -4,7 +4,8 @@
 //!
 //! A group that is closed leaves the PMU event by event, which is disabled and enabled each time.
 //! What is left is not solved anew, unless it counts by other codes than its events ask for. Its
-//! control registers are made of what these events ask for on the counters that they are on, so
+//! control registers are made of what these events ask for on the counters that they are on, or, if
+//! no two events share a field, by clearing those of the counters that were left: either way so
 //! that nothing in them is of an event that left: it marks no instructions, filters no branches,
 //! raises no alerts, and does not keep the PMU counting in states that all others exclude. Only
 //! registers that differ are written.
@@ -38,46 +39,76 @@ impl Driver {
     /// others.
     #[inline(never)]
     pub(super) fn run_rest(&self, this_cpu: &ExclusiveCpu) {
-        let (events, state) = (this_cpu.slots().iter(), this_cpu.state());
-        // CAST: At most eight.
-        let used = state.unused_counters.get().count_zeros() as usize;
-        if this_cpu.slots().len() == used {
+        let state = this_cpu.state();
+        let gone = state.gone.get();
+        if gone == 0 {
             // Others came and were taken back, as their transaction failed.
             branch::clear_stale(this_cpu, &local_pmu(this_cpu.irqs_off()));
             state.set_unchanged();
-        } else if state.as_asked.get() {
-            let place = |event| Some((event::demand(event), event::pmc(event)?));
-            let assignment = self.model.assign_placed(events.filter_map(place));
-            self.program_rest(this_cpu, &assignment);
-        } else {
+        } else if !state.as_asked.get() {
             // What they count by is not what they ask for.
             self.run_anew(this_cpu);
             return;
+        } else if state.separable.get() {
+            self.program_without(this_cpu, gone);
+        } else {
+            self.program_rest(this_cpu);
         }
         self.run_again(this_cpu);
     }
 
-    /// Programs the frozen PMU with the CPU's events, which stay on their counters.
+    /// Programs the frozen PMU without the events that were on the counters `gone`: the images are
+    /// known without a look at the others. Which states all are frozen in, MMCRA and the BHRB's
+    /// filter do not depend on these, so what follows from them stays, too.
     #[inline]
-    fn program_rest(&self, this_cpu: &ExclusiveCpu, assignment: &Assignment) {
+    fn program_without(&self, this_cpu: &ExclusiveCpu, gone: u8) {
         let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
-        let (held, mmcr) = (state.mmcr.get(), &assignment.mmcr);
-        state.left.unsolved();
-        self.set_images(this_cpu, &local, assignment);
+        let held = state.mmcr.get();
+        let unused = state.unused_counters.get() | gone;
+        let mmcr = held.without(self.model.isa(), gone, !unused);
+        branch::clear_stale(this_cpu, &local);
+        state.mmcr.set(mmcr);
+        set_mmcr0(this_cpu, mmcr.mmcr0);
+        state.unused_counters.set(unused);
+        state.set_unchanged();
         if held.mmcr1 != mmcr.mmcr1 {
             Mmcr1::write(mmcr.mmcr1);
         }
-        // That of a program is written with its own bits as the PMU starts.
-        if !state.ebb.get() {
-            self.write_mmcr2(this_cpu, mmcr.mmcr2);
+        self.write_rest(this_cpu, &local, mmcr.mmcr2);
+    }
+
+    /// Programs the frozen PMU with the CPU's events, which stay on their counters.
+    #[inline(never)]
+    fn program_rest(&self, this_cpu: &ExclusiveCpu) {
+        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+        let place = |event| Some((event::demand(event), event::pmc(event)?));
+        let events = this_cpu.slots().iter().filter_map(place);
+        let assignment = self.model.assign_placed(events);
+        let held = state.mmcr.get();
+        self.set_images(this_cpu, &local, &assignment);
+        let mmcr = &assignment.mmcr;
+        if held.mmcr1 != mmcr.mmcr1 {
+            Mmcr1::write(mmcr.mmcr1);
         }
         if held.mmcr3 != mmcr.mmcr3 {
             Mmcr3::write(mmcr.mmcr3);
         }
+        self.write_rest(this_cpu, &local, mmcr.mmcr2);
+    }
+
+    /// Writes MMCR2 and clears the counters that events left.
+    #[inline(always)] // For the two above.
+    fn write_rest(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, mmcr2: u64) {
+        let state = this_cpu.state();
+        state.left.unsolved();
+        // That of a program is written with its own bits as the PMU starts.
+        if !state.ebb.get() {
+            self.write_mmcr2(this_cpu, mmcr2);
+        }
         let stale = state.left.take_stale();
         if state.ebb.get() {
             // Its program finds nothing of what it closed.
-            branch::clear_bhrb(this_cpu, &local);
+            branch::clear_bhrb(this_cpu, local);
         }
         // What is negative there would be an alert; see `Driver::program`.
         let all = state.ebb.get() || self.machine.hypervisor_mode;
@@ -94,19 +125,15 @@ impl Driver {
         assignment: &Assignment,
     ) {
         let (mmcr, state) = (&assignment.mmcr, this_cpu.state());
-        let ebb = state.ebb.get();
         branch::prepare_bhrb(self, this_cpu, local, mmcr);
         state.mmcr.set(*mmcr);
-        this_cpu.mmcr0.set(mmcr.mmcr0);
-        let mut start_mmcr0 = Mmcr0::from(mmcr.mmcr0).alerting();
-        if ebb {
-            start_mmcr0 = start_mmcr0.for_ebb(machine::has_bhrb());
-        }
-        state.start_mmcr0.set(start_mmcr0.into());
-        state.idle_mmcra.set(self.idle_mmcra(mmcr.mmcra, ebb));
+        set_mmcr0(this_cpu, mmcr.mmcr0);
+        let idle_mmcra = self.idle_mmcra(mmcr.mmcra, state.ebb.get());
+        state.idle_mmcra.set(idle_mmcra);
         let counts_kernel = !assignment.is_frozen_in_kernel(self.machine);
         state.counts_kernel.set(counts_kernel);
         state.unused_counters.set(!assignment.pmcs.as_set());
+        state.separable.set(assignment.is_separable());
         state.set_unchanged();
     }
 
@@ -125,4 +152,15 @@ impl Driver {
             }
         }
     }
+}
+
+/// Notes with which MMCR0 the frozen PMU is to start, the program's bits aside.
+#[inline]
+fn set_mmcr0(this_cpu: &ExclusiveCpu, mmcr0: u64) {
+    this_cpu.mmcr0.set(mmcr0);
+    let mut start_mmcr0 = Mmcr0::from(mmcr0).alerting();
+    if this_cpu.state().ebb.get() {
+        start_mmcr0 = start_mmcr0.for_ebb(machine::has_bhrb());
+    }
+    this_cpu.state().start_mmcr0.set(start_mmcr0.into());
 }

@@ -69,9 +69,19 @@ pub struct Assignment {
     pub mmcr: Mmcr,
     /// The states in which all events are frozen, as MMCR2 has them for a counter.
     pub(super) frozen: u64,
+    /// See [`Assignment::is_separable`].
+    pub(super) separable: bool,
 }
 
 impl Assignment {
+    /// Whether each event's part of the images lies in fields of its own counter, all events are
+    /// frozen in the same states, and none uses the BHRB. Then the images of those that others
+    /// leave are these without the fields of the others' counters ([`Mmcr::without`]).
+    #[inline]
+    pub const fn is_separable(&self) -> bool {
+        self.separable
+    }
+
     /// Whether no event counts in the kernel or in a hypervisor.
     #[inline]
     pub const fn is_frozen_in_kernel(&self, machine: Machine) -> bool {

@@ -119,6 +119,14 @@ impl Demand {
         self.rest & !Self::FREEZE.mask() == 0
     }
 
+    /// Not 0 if it asks for something, in the fields above, that is not of its counter alone.
+    /// [`Demand::SOURCE`] is, but hardly any event has one.
+    #[inline]
+    pub(super) const fn shared(&self) -> u64 {
+        let own = Self::UNIT.mask() | Self::COMBINE.mask() | Self::PMCXSEL.mask();
+        self.rest & !(own | Self::FREEZE.mask())
+    }
+
     /// The counter that the code names.
     pub(super) fn named_pmc(&self) -> Option<Pmc> {
         Pmc::lowest(self.constraints.named_pmcs())

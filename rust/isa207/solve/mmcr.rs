@@ -21,6 +21,7 @@ use super::{
             Request, //
         }, //
     },
+    constraint::Constraints,
     demand::Demand,
     threshold::Threshold, //
 };
@@ -57,12 +58,69 @@ impl Mmcr {
         MMCRA_THR_SEL.is_set(self.mmcra)
     }
 
+    /// The images of a [separable](super::super::Assignment::is_separable) group of these when the
+    /// events on the counters `gone` left it and those on `used`, at least one, stay: as if these
+    /// had been placed there alone. Both have a bit for each counter, PMC1 the lowest.
+    #[inline]
+    pub fn without(&self, isa: Isa, gone: u8, used: u8) -> Self {
+        let selects = if isa >= Isa::V31 {
+            &SELECTS_V31
+        } else {
+            &SELECTS
+        };
+        let mut mmcr = *self;
+        mmcr.mmcr0 = mmcr.mmcr0 & !IN_USE | in_use(used);
+        let mut left = gone;
+        while let Some(pmc) = Pmc::lowest(left & Constraints::PROGRAMMABLE_PMCS) {
+            left &= left.wrapping_sub(1);
+            mmcr.mmcr1 &= !selects.get(pmc.index()).map_or(0, |mask| *mask);
+            mmcr.mmcr2 &= !of_pmc(MMCR2_FREEZE, pmc).mask();
+        }
+        // PMC5 and PMC6 are frozen in the same states as all others while one of them is in use:
+        // if not for its event, then as its neighbour.
+        if used & FIXED_PMCS == 0 {
+            mmcr.mmcr2 &= !FREEZE_FIXED;
+        }
+        mmcr
+    }
+
     /// Whether the BHRB may hold branches of hypervisor state, which on bare metal is the kernel's.
     /// In real mode their addresses look like those of programs.
     pub fn records_hypervisor(&self, isa: Isa) -> bool {
         isa < Isa::V31 && !MMCR0_FCH.is_set(self.mmcr0)
     }
 }
+
+/// PMC5 and PMC6 as a set.
+const FIXED_PMCS: u8 = Pmc::Pmc5.bit() | Pmc::Pmc6.bit();
+
+/// MMCR2: the states in which these are frozen.
+const FREEZE_FIXED: u64 =
+    of_pmc(MMCR2_FREEZE, Pmc::Pmc5).mask() | of_pmc(MMCR2_FREEZE, Pmc::Pmc6).mask();
+
+/// MMCR0: what depends on the counters in use.
+const IN_USE: u64 = MMCR0_PMC1CE.mask() | MMCR0_PMCJCE.mask() | MMCR0_FC56.mask();
+
+/// MMCR1: what each of PMC1 to PMC4 counts, before v3.1 and there.
+static SELECTS: [u64; 4] = counter_selects(Isa::V207);
+static SELECTS_V31: [u64; 4] = counter_selects(Isa::V31);
+
+const fn counter_selects(isa: Isa) -> [u64; 4] {
+    const fn select(isa: Isa, pmc: Pmc) -> u64 {
+        of_pmc(MMCR1_UNIT, pmc).mask()
+            | of_pmc(mmcr1_combine(isa), pmc).mask()
+            | of_pmc(MMCR1_PMCSEL, pmc).mask()
+    }
+    [
+        select(isa, Pmc::Pmc1),
+        select(isa, Pmc::Pmc2),
+        select(isa, Pmc::Pmc3),
+        select(isa, Pmc::Pmc4),
+    ]
+}
+
+/// MMCR1: what events on PMC1 to PMC4 share.
+const SHARED_SELECTS: u64 = MMCR1_L1_QUAL.mask() | MMCR1_RADIX_SCOPE.mask() | MMCR1_FAB.mask();
 
 /// The images of a group, as its events are added.
 #[derive(Default)]
@@ -72,6 +130,10 @@ pub(super) struct Images {
     used: u8,
     /// The states in which an event counts.
     counted: u64,
+    /// Those in which one is frozen.
+    frozen_by_any: u64,
+    /// Not 0: an event asks for what the PMU has only once, or for a data source.
+    shared: u64,
     /// The BHRB filters that events want.
     ifm: Option<u64>,
     /// They want different ones.
@@ -101,6 +163,15 @@ impl Images {
         self.mmcr.mmcr2 |= of_pmc(MMCR2_FREEZE, pmc).prep(frozen);
         self.mmcr.mmcra |= demand.mmcra;
         self.counted |= !frozen;
+        self.frozen_by_any |= frozen;
+        self.shared |= demand.mmcr1 & SHARED_SELECTS | demand.mmcra | demand.shared();
+    }
+
+    /// Whether each event's part of the images lies in fields of its own counter, and all are
+    /// frozen in the same states.
+    #[inline]
+    pub(super) fn are_separable(&self) -> bool {
+        self.shared == 0 && self.frozen_by_any == self.frozen()
     }
 
     /// The states in which all events are frozen, as MMCR2 has them for a counter.
@@ -135,12 +206,16 @@ impl Images {
 
 /// MMCR0: which counters raise alerts, and whether PMC5 and PMC6 run.
 fn counting(model: &CpuModel, used: u8) -> u64 {
-    let [pmc1, .., pmc5, pmc6] = Pmc::ALL.map(Pmc::bit);
+    let mmcr0 = in_use(used) | MMCR0_CC56RUN.prep(model.cc56run.into());
+    mmcr0 | MMCR0_PMCCEXT.prep((model.isa >= Isa::V31).into())
+}
+
+/// The part of it that depends on the counters in use ([`IN_USE`]).
+fn in_use(used: u8) -> u64 {
+    let pmc1 = Pmc::Pmc1.bit();
     let mut mmcr0 = MMCR0_PMC1CE.prep((used & pmc1 != 0).into());
     mmcr0 |= MMCR0_PMCJCE.prep((used & !pmc1 != 0).into());
-    mmcr0 |= MMCR0_FC56.prep((used & (pmc5 | pmc6) == 0).into());
-    mmcr0 |= MMCR0_CC56RUN.prep(model.cc56run.into());
-    mmcr0 | MMCR0_PMCCEXT.prep((model.isa >= Isa::V31).into())
+    mmcr0 | MMCR0_FC56.prep((used & FIXED_PMCS == 0).into())
 }
 
 /// MMCR1: what one of PMC1 to PMC4 counts.

@@ -106,6 +106,7 @@ impl CpuModel {
         Assignment {
             pmcs,
             frozen: images.frozen(),
+            separable: images.are_separable(),
             mmcr: images.finish(self),
         }
     }
@@ -194,6 +195,7 @@ impl CpuModel {
         Ok(Assignment {
             pmcs,
             frozen: images.frozen(),
+            separable: images.are_separable(),
             mmcr: images.finish(self),
         })
     }
