@@ -23,6 +23,15 @@ use core::{
     ptr::{
         null_mut,
         NonNull, //
+    },
+    sync::atomic::{
+        AtomicUsize,
+        Ordering::{
+            AcqRel,
+            Acquire,
+            Relaxed,
+            Release, //
+        }, //
     }, //
 };
 use kernel::{
@@ -37,9 +46,8 @@ use kernel::{
     prelude::*,
     sync::{
         atomic::{
-            Acquire,
-            Atomic,
-            Full, //
+            self,
+            Atomic, //
         },
         rcu,
         Arc,
@@ -247,7 +255,7 @@ static HANDLER: Atomic<*mut c_void> = Atomic::new(null_mut());
 ///
 /// `regs` must be those of the PMI under way, and `HANDLER` null or an `Arc<H>`.
 unsafe extern "C" fn trampoline<H: Handler>(regs: *mut pt_regs) {
-    let handler = HANDLER.load(Acquire);
+    let handler = HANDLER.load(atomic::Acquire);
     let (Some(handler), Some(regs)) = (NonNull::new(handler), NonNull::new(regs)) else {
         return;
     };
@@ -264,10 +272,13 @@ unsafe extern "C" fn trampoline<H: Handler>(regs: *mut pt_regs) {
 ///
 /// - `HANDLER` is an `Arc<H>` that this value owns.
 /// - While there are users the PMU is reserved, and `trampoline::<H>` is called at PMIs.
+/// - The number of users becomes or ceases to be 0 only under the lock.
 #[pin_data(PinnedDrop)]
 pub(crate) struct PmcReservation<H: Handler> {
+    users: AtomicUsize,
+    /// Held by who reserves and releases the PMU.
     #[pin]
-    users: Mutex<usize>,
+    first_and_last: Mutex<()>,
     handler: PhantomData<Arc<H>>,
 }
 
@@ -276,12 +287,13 @@ impl<H: Handler> PmcReservation<H> {
     /// handler.
     pub(crate) fn new(_permit: CallbackPermit, handler: Arc<H>) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
-            users <- new_mutex!(0),
+            users: AtomicUsize::new(0),
+            first_and_last <- new_mutex!(()),
             handler: {
                 let handler = handler.into_foreign();
                 // INVARIANT: The `Arc` is this value's now, as `HANDLER` was null. There are no
                 // users.
-                if HANDLER.cmpxchg(null_mut(), handler, Full).is_err() {
+                if HANDLER.cmpxchg(null_mut(), handler, atomic::Full).is_err() {
                     // SAFETY: Made by `into_foreign` above, and not stored.
                     drop(unsafe { Arc::<H>::from_foreign(handler) });
                     return Err(EBUSY);
@@ -294,26 +306,41 @@ impl<H: Handler> PmcReservation<H> {
     /// Adds a user. The first one reserves the PMU; fails with `EBUSY`, without a new user, if
     /// another driver has reserved it.
     pub(crate) fn get(&self) -> Result {
-        let mut users = self.users.lock();
-        if *users == 0 {
+        if self.add() {
+            return Ok(());
+        }
+        let _lock = self.first_and_last.lock();
+        // Another one may have been the first meanwhile.
+        if !self.add() {
             // SAFETY: By the type invariants `HANDLER` is an `Arc<H>`, for longer than there are
             // users. `drop` releases it, and comes, by the permit's invariants.
             to_result(unsafe { bindings::reserve_pmc_hardware(Some(trampoline::<H>)) })?;
+            // INVARIANT: Reserved just now, and the lock is held. Without users nobody else changes
+            // the number.
+            self.users.store(1, Release);
         }
-        // INVARIANT: Reserved above, or by the first user.
-        *users += 1;
         Ok(())
+    }
+
+    /// Adds a user if there is one, which keeps the PMU reserved.
+    #[inline]
+    fn add(&self) -> bool {
+        let more = |users: usize| (users > 0).then_some(users.wrapping_add(1));
+        self.users.fetch_update(Acquire, Relaxed, more).is_ok()
     }
 
     /// Removes a user that [`PmcReservation::get`] added; does nothing when there is none.
     pub(crate) fn put(&self) {
-        let mut users = self.users.lock();
-        if *users == 0 {
+        let less = |users: usize| (users > 1).then_some(users.wrapping_sub(1));
+        if self.users.fetch_update(Release, Relaxed, less).is_ok() {
             return;
         }
-        *users -= 1;
-        if *users == 0 {
-            // SAFETY: There was a user, so the PMU is reserved by the type invariants.
+        let _lock = self.first_and_last.lock();
+        // Others may have come meanwhile.
+        let less = |users: usize| users.checked_sub(1);
+        if self.users.fetch_update(AcqRel, Relaxed, less) == Ok(1) {
+            // SAFETY: There was a user, so the PMU is reserved by the type invariants. Who comes
+            // next waits for the lock.
             unsafe { bindings::release_pmc_hardware() };
         }
     }
@@ -322,7 +349,7 @@ impl<H: Handler> PmcReservation<H> {
 #[pinned_drop]
 impl<H: Handler> PinnedDrop for PmcReservation<H> {
     fn drop(self: Pin<&mut Self>) {
-        if *self.users.lock() > 0 {
+        if self.users.load(Acquire) > 0 {
             // SAFETY: There are users, so the PMU is reserved by the type invariants.
             unsafe { bindings::release_pmc_hardware() };
         }
@@ -330,7 +357,7 @@ impl<H: Handler> PinnedDrop for PmcReservation<H> {
         // with interrupts off, so it is done after a grace period. Only then may `HANDLER` become
         // another's.
         rcu::synchronize_rcu();
-        let handler = HANDLER.xchg(null_mut(), Full);
+        let handler = HANDLER.xchg(null_mut(), atomic::Full);
         // SAFETY: By the type invariants it is an `Arc<H>` of this value's. No PMI uses it any
         // more.
         drop(unsafe { Arc::<H>::from_foreign(handler) });
