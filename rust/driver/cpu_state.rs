@@ -81,8 +81,6 @@ pub(crate) struct ExclusiveState {
     pub(super) as_asked: Cell<bool>,
     /// `mmcr` is of a [separable](Assignment::is_separable) assignment.
     pub(super) separable: Cell<bool>,
-    /// The counters, a bit each, that events left since the PMU was last programmed.
-    pub(super) gone: Cell<u8>,
     /// Counters may count in the kernel or in a hypervisor.
     pub(super) counts_kernel: Cell<bool>,
     /// MMCR0 with which the PMU starts, without the bits that belong to a program.
@@ -107,7 +105,6 @@ impl ExclusiveState {
     pub(super) fn set_unchanged(&self) {
         self.events_changed.set(false);
         self.unplaced.set(0);
-        self.gone.set(0);
     }
 
     /// Notes that so many more events are on no counter yet.

@@ -220,6 +220,11 @@ impl Left {
         self.stale.set(self.stale.get() | counters);
     }
 
+    /// Those counters.
+    pub(super) fn stale(&self) -> u8 {
+        self.stale.get()
+    }
+
     /// Those counters, of which the caller takes care.
     pub(super) fn take_stale(&self) -> u8 {
         self.stale.replace(0)

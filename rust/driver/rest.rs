@@ -40,8 +40,11 @@ impl Driver {
     #[inline(never)]
     pub(super) fn run_rest(&self, this_cpu: &ExclusiveCpu) {
         let state = this_cpu.state();
-        let gone = state.gone.get();
-        if gone == 0 {
+        let used = !state.unused_counters.get();
+        let stay = used & !state.left.stale();
+        let len = this_cpu.slots().len();
+        // CAST: At most eight.
+        if len == used.count_ones() as usize {
             // Others came and were taken back, as their transaction failed.
             branch::clear_stale(this_cpu, &local_pmu(this_cpu.irqs_off()));
             state.set_unchanged();
@@ -49,8 +52,10 @@ impl Driver {
             // What they count by is not what they ask for.
             self.run_anew(this_cpu);
             return;
-        } else if state.separable.get() {
-            self.program_without(this_cpu, gone);
+        } else if state.separable.get() && len == stay.count_ones() as usize {
+            // Each counter that an event left is stale. If as many others are as events stay, none
+            // is for another reason, as all are when a CPU comes up.
+            self.program_without(this_cpu, used & !stay);
         } else {
             self.program_rest(this_cpu);
         }

@@ -59,9 +59,7 @@ impl Driver {
             count::collect(this_cpu.irqs_off(), event, index);
             // Before anything is written to the counter, see `unload_counter`.
             hw.set_idx(0);
-            let state = this_cpu.state();
-            state.left.leave(this_cpu, event, index);
-            state.gone.set(state.gone.get() | 1 << index);
+            this_cpu.state().left.leave(this_cpu, event, index);
         } else {
             this_cpu.state().add_unplaced(-1);
         }
