@@ -29,7 +29,7 @@ pub const MASK_STD: u8 = 1;
 pub const MASK_PMI: u8 = 2;
 /// Where the kernel's code is, which goes round.
 pub const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
-const KERNEL_TEXT_MASK: u64 = 0xfff;
+pub const KERNEL_TEXT_MASK: u64 = 0xfff;
 /// MSR\[PR\].
 pub const MSR_PR: u64 = 1 << 14;
 
@@ -140,6 +140,7 @@ pub fn restart(cpu: usize) {
         if machine.kind.hypervisor {
             new.facility = machine.cpus[cpu].facility.clone();
             new.facility.sleep(Idle::Offline);
+            new.forget_alerts();
         } else {
             machine.kind.let_others_run(&mut new, number);
         }
@@ -170,11 +171,12 @@ pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
 
 /// Executes an instruction of the kernel, and what it does.
 pub fn execute_on<R>(effect: impl FnOnce(&mut Cpu) -> R) -> R {
-    let (counted, ran, context, result) = with_cpu(|cpu| {
+    let (counted, ran, context, instruction, result) = with_cpu(|cpu| {
         ensure(!cpu.facility.context.problem, || "the kernel runs".into());
         let instruction = Instruction {
             cycles: CYCLES,
             data: Some(KERNEL_DATA),
+            marked: cpu.marks_kernel(),
             ..Instruction::at(cpu.kernel_nip)
         };
         cpu.kernel_nip = KERNEL_TEXT | (cpu.kernel_nip + 4) & KERNEL_TEXT_MASK;
@@ -189,11 +191,11 @@ pub fn execute_on<R>(effect: impl FnOnce(&mut Cpu) -> R) -> R {
         let counted = core::array::from_fn(|pmc| after[pmc].wrapping_sub(before[pmc]));
         let result = effect(cpu);
         cpu.pass_to_hypervisor();
-        (counted, ran, context, result)
+        (counted, ran, context, instruction, result)
     });
     if ran {
         update_alert();
-        PerfCore::get().count_in_kernel(&counted, CYCLES, context);
+        PerfCore::get().count_in_kernel(&counted, &instruction, context);
     }
     take_interrupt();
     result
@@ -256,6 +258,7 @@ fn handle() {
     let (handler, mut regs, context, mask, nip) = with_machine(|machine| {
         let cpu = &mut machine.cpus[machine.current];
         cpu.facility.synchronize();
+        cpu.notice_alert();
         // But for NMIs an interrupt turns the run latch on.
         cpu.facility.context.run |= cpu.mask & MASK_STD == 0;
         let context = cpu.facility.context;

@@ -26,6 +26,7 @@ pub use task::Task;
 
 use crate::{history::oracle::Counts, machine::ensure, perf_bindings::pmu};
 use kernel::cpu::CPUS;
+use pmu_model::Instruction;
 use std::{
     cell::{Cell, RefCell},
     ptr::null_mut,
@@ -126,10 +127,14 @@ impl PerfCore {
         self.cpus[cpu].sched_cb_usage.get()
     }
 
-    /// The counters of this CPU counted so much at an instruction of the kernel, or of the hypervisor,
-    /// that takes so many cycles: those of events that include where it ran what the events say, the
-    /// others nothing.
-    pub fn count_in_kernel(&self, counted: &[u32; 6], cycles: u32, context: pmu_model::Context) {
+    /// The counters of this CPU counted so much at an instruction of the kernel, or of the hypervisor:
+    /// those of events that include where it ran what the events say, the others nothing.
+    pub fn count_in_kernel(
+        &self,
+        counted: &[u32; 6],
+        instruction: &Instruction,
+        context: pmu_model::Context,
+    ) {
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         let [pmc5, pmc6] = self.fixed_in_kernel[here].get();
         let more = [pmc5 + u64::from(counted[4]), pmc6 + u64::from(counted[5])];
@@ -137,11 +142,10 @@ impl PerfCore {
         for event in self.all.borrow().iter() {
             if event.oncpu.get() == Some(here) && event.idx() > 0 && event.counter_runs() {
                 let more: u64 = counted[event.idx() - 1].into();
-                let expected = match Counts::of(event) {
-                    _ if !event.counts_in(context) => 0,
-                    Counts::Cycles => cycles.into(),
-                    Counts::Instructions => 1,
-                    Counts::Branches | Counts::Others | Counts::Marked => 0,
+                let expected = if event.counts_in(context) {
+                    Counts::of(event).occurrences(instruction)
+                } else {
+                    0
                 };
                 ensure(more == expected, || {
                     format!(

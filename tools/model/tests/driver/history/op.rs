@@ -102,6 +102,9 @@ pub enum Op {
     Open(u8, Wish),
     /// An EBB event; a member of the task's EBB group if it has one.
     OpenEbb(u8, u8),
+    /// One that has the PMU sample at random, which random histories lack: nobody saves what MMCRA has
+    /// of the threshold counter, and the last marked instruction may be the kernel's.
+    OpenMarkedEbb(u8),
     Close(u8),
     Read(u8),
     Enable(u8),

@@ -10,7 +10,7 @@
 
 use super::text::{Marked, marked_at};
 use crate::{
-    machine::{Alert, with_machine},
+    machine::{Alert, KERNEL_TEXT_MASK, with_machine},
     perf_bindings::*,
     perf_core::{Event, Recorded},
 };
@@ -175,6 +175,8 @@ pub fn check_sample(
             // Those of inherited events count with the program's own.
             let owner = event.parent.as_deref().unwrap_or(event);
             owner.lost.set(owner.lost.get() + 1);
+        } else if alert.sampled.is_none() && !is_just_begun(alert) {
+            return Err("no instruction was marked".into());
         }
         is_right_marked(processor, event, sample, alert, lost)
     } else {
@@ -199,6 +201,14 @@ fn is_at_interrupt(sample: &Recorded, alert: Alert) -> bool {
     sample.nip == alert.nip && sample.user == alert.in_program
 }
 
+/// Whether the interrupt may have come after the driver began to mark instructions, and before it has
+/// cleared SIAR: that has one of the driver's own, at most so many instructions back.
+fn is_just_begun(alert: Alert) -> bool {
+    const MOST: u64 = 8;
+    let since = alert.nip.wrapping_sub(alert.siar) & KERNEL_TEXT_MASK;
+    !alert.in_program && is_kernel(alert.siar) && since <= MOST * 4
+}
+
 fn is_kernel(address: u64) -> bool {
     address >> 63 != 0
 }
@@ -216,7 +226,6 @@ fn is_right(event: &Event, sample: &Recorded, alert: Alert) -> bool {
         // The kernel had read MMCR0 already, and takes SIAR for undefined.
         Some(sampled) if alert.is_late => vec![sampled.address, alert.nip],
         Some(sampled) => vec![sampled.address],
-        None if alert.is_known && alert.siar != 0 => vec![alert.siar],
         None => vec![alert.nip],
     };
     if event.excludes_kernel() && places.iter().any(|place| is_kernel(*place)) {
@@ -229,10 +238,11 @@ fn is_right(event: &Event, sample: &Recorded, alert: Alert) -> bool {
     places.contains(&sample.ip) && is_at_interrupt(sample, alert) && is_data
 }
 
-/// What random sampling told of the instruction in SIAR, if that is a program's.
+/// What random sampling told of the instruction in SIAR, if it marked that.
 fn marked(alert: Alert) -> Option<Marked> {
-    let is_valid = alert.sier & sier::SIARV != 0 && alert.siar != 0 && !is_kernel(alert.siar);
-    marked_at(alert.siar).filter(|_| is_valid)
+    let is_valid = alert.sier & sier::SIARV != 0 && alert.siar != 0;
+    let is_marked = alert.sampled.is_some_and(|sampled| sampled.is_marked);
+    marked_at(alert.siar).filter(|_| is_valid && is_marked)
 }
 
 /// With random sampling nothing is known of the instruction if SIAR is not valid, or if SIER, which
@@ -278,7 +288,7 @@ fn is_right_marked(
             let data_src = marked.data_src.filter(|_| source);
             shown == [addr, data_src, weight(processor, event, marked)]
         }
-        // Of an instruction of the kernel the model tells the address only.
+        // One of the kernel that was not marked: the model tells the address only.
         None => sample.addr == addr,
     };
     sample.ip == alert.siar && is_at_interrupt(sample, alert) && is_described

@@ -164,7 +164,10 @@ impl World {
             Op::Idle(_, count, nmi) => self.idle(cpu, count, nmi),
             Op::Hypercall(_, count) => self.hypercall(cpu, count),
             Op::Open(task, wish) => self.open(task, wish),
-            Op::OpenEbb(task, code) => self.open_ebb(task, code),
+            Op::OpenEbb(task, code) => {
+                self.open_ebb(task, CODES[usize::from(code) % EBB_CODES].0, code)
+            }
+            Op::OpenMarkedEbb(task) => self.open_ebb(task, CODES[EBB_CODES].0, 0),
             Op::Close(event) => {
                 if let Some(event) = self.event(event) {
                     self.open.retain(|other| other.id != event.id);

@@ -3,13 +3,21 @@
 //! A CPU: its facility, and what the kernel keeps for it.
 
 use super::{KERNEL_DATA, KERNEL_TEXT, Kind};
-use pmu_model::{Executed, Facility, Instruction, Lppaca, mmcr0, mmcra, sier, spr};
+use crate::history::text::marked_at;
+use pmu_model::{Executed, Facility, Instruction, Lppaca, Mark, mmcr0, mmcra, sier, spr};
 
 /// An instruction that the PMU sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampled {
     pub address: u64,
     pub data: u64,
+    /// Random sampling marked it.
+    pub is_marked: bool,
+}
+
+/// Whether random sampling is on.
+fn is_marking(facility: &Facility) -> bool {
+    facility.in_effect(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0
 }
 
 /// A CPU.
@@ -28,6 +36,11 @@ pub struct Cpu {
     pub(super) kernel_nip: u64,
     /// The instruction that the PMU sampled last, if SIAR still has it.
     pub(super) sampled: Option<Sampled>,
+    /// That one if the kernel has written something else there since.
+    hidden: Option<Sampled>,
+    /// The address of the instruction that completed last, and how many alerts had occurred then.
+    last: u64,
+    alerts: u64,
     /// The counters that samples show.
     pub ext_regs: [usize; 6],
     /// Handlers of other interrupts let PM interrupts through.
@@ -52,6 +65,9 @@ impl Cpu {
             nip: 0,
             kernel_nip: KERNEL_TEXT,
             sampled: None,
+            hidden: None,
+            last: KERNEL_TEXT,
+            alerts: 0,
             ext_regs: [0; 6],
             prompt: false,
             preempted_in: None,
@@ -81,31 +97,61 @@ impl Cpu {
 impl Cpu {
     /// Executes an instruction, and keeps in mind whether the PMU samples it.
     pub(super) fn execute(&mut self, instruction: &Instruction) -> Executed {
-        let marks =
-            |facility: &Facility| facility.in_effect(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
         let could = self.facility.in_effect(spr::MMCR0) & mmcr0::PMAE != 0;
-        let alerts = self.facility.alerts();
+        self.notice_alert();
+        // Writes take effect after it.
+        let is_marking = is_marking(&self.facility);
         let executed = self.facility.execute(instruction);
-        let is_marking = marks(&self.facility);
+        self.last = instruction.address;
         if !is_marking && !self.facility.is_sample_known() {
             self.sampled = None;
         }
         let samples = match is_marking {
             true => could && instruction.marked.is_some(),
-            false => self.facility.alerts() != alerts,
+            false => self.facility.alerts() != self.alerts,
         };
         if samples {
             self.sampled = Some(Sampled {
                 address: instruction.address,
                 data: self.facility.mfspr(spr::SDAR),
+                is_marked: is_marking,
             });
         }
+        self.alerts = self.facility.alerts();
         executed
     }
 
-    /// The kernel wrote SIAR.
-    pub fn siar_is_written(&mut self) {
-        self.sampled = None;
+    /// An alert may have occurred between two instructions, when a write took effect: then the PMU
+    /// has sampled the one that completed last.
+    pub(super) fn notice_alert(&mut self) {
+        let alerts = self.facility.alerts();
+        if std::mem::replace(&mut self.alerts, alerts) != alerts && !is_marking(&self.facility) {
+            self.sampled = Some(Sampled {
+                address: self.last,
+                data: self.facility.mfspr(spr::SDAR),
+                is_marked: false,
+            });
+        }
+    }
+
+    /// What random sampling tells of the kernel's next instruction, if it is on and marks that.
+    pub(super) fn marks_kernel(&self) -> Option<Mark> {
+        let marked = marked_at(self.kernel_nip).filter(|_| is_marking(&self.facility));
+        marked.map(|marked| marked.mark)
+    }
+
+    /// No alert of the facility is one of this kernel's.
+    pub(super) fn forget_alerts(&mut self) {
+        self.alerts = self.facility.alerts();
+    }
+
+    /// The kernel wrote SIAR: it hides the instruction, or shows it again.
+    pub fn siar_is_written(&mut self, value: u64) {
+        let known = self.sampled.take().or(self.hidden);
+        (self.sampled, self.hidden) = match known {
+            Some(sampled) if sampled.address == value => (known, None),
+            _ => (None, known),
+        };
     }
 
     /// The PMU has sampled another instruction before the interrupt of an alert comes: only SDAR is
@@ -124,6 +170,7 @@ impl Cpu {
             self.sampled = Some(Sampled {
                 address,
                 data: KERNEL_DATA,
+                is_marked: false,
             });
         }
     }

@@ -50,7 +50,7 @@ pub fn write<const N: u32>(value: u64) {
     execute_on(|cpu| {
         cpu.facility.mtspr_late(N, value);
         if N == spr::SIAR {
-            cpu.siar_is_written();
+            cpu.siar_is_written(value);
         }
     });
 }

@@ -8,7 +8,7 @@ use crate::{
     history::world::REAL_MODE,
     machine::{KERNEL_DATA, KERNEL_TEXT},
 };
-use pmu_model::{Facility, Processor, bescr, mmcr0, sier, spr, told_of};
+use pmu_model::{Facility, Processor, bescr, mmcr0, mmcra, sier, spr, told_of};
 
 /// The bits of SIER that say what is valid.
 const VALID: u64 = sier::SIARV | sier::SDARV;
@@ -115,13 +115,15 @@ impl Program {
         }
     }
 
-    /// Sets the threshold counter to 0 if a switch has: nobody saves it.
+    /// Sets the threshold counter to 0 if a switch has: nobody saves it. While the PMU marks instructions
+    /// it may be that of one of the kernel.
     pub(super) fn lose_threshold(&mut self, facility: &Facility) {
         let number = user(spr::MMCRA);
         let found = facility.problem_mfspr(number);
         let own = self.own.problem_mfspr(number);
+        let is_marking = facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
         assert!(
-            found == own || found == Ok(0),
+            found == own || found == Ok(0) || is_marking,
             "the threshold counter is somebody else's: {found:x?}, its own {own:x?}"
         );
         let lost = self.own.problem_mtspr(number, found.unwrap_or(0));

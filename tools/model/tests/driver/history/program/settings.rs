@@ -4,7 +4,7 @@
 //! a program without a group could read.
 
 use super::user;
-use crate::perf_core::Event;
+use crate::{history::oracle::is_marked, perf_core::Event};
 use pmu_model::{Facility, Isa, mmcr0, mmcr2, mmcra, spr};
 use std::rc::Rc;
 
@@ -57,7 +57,9 @@ pub(super) fn check_settings(facility: &Facility, events: &[Rc<Event>]) {
     let records = events
         .iter()
         .any(|event| event.attr().config >> 62 & 1 != 0);
-    assert_eq!(mmcra & mmcra::SAMPLE_ENABLE, 0, "instructions are marked");
+    let marks = events.iter().any(|event| is_marked(event));
+    let are_marked = mmcra & mmcra::SAMPLE_ENABLE != 0;
+    assert_eq!(are_marked, marks, "instructions are marked");
     if v31 {
         assert_eq!(mmcra & mmcra::BHRBRD == 0, records, "MMCRA[BHRBRD]");
     }

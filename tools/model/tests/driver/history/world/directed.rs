@@ -3,7 +3,7 @@
 //! Histories that random ones hardly ever are. Each step compares everything, as there.
 
 use super::*;
-use crate::history::MACHINE;
+use crate::history::{MACHINE, text::marked_at};
 use std::sync::PoisonError;
 
 /// Runs a history in a partition of each processor, several times, then `last` on CPU 0.
@@ -42,6 +42,35 @@ fn an_alert_waits_for_pme_across_a_switch() {
     ];
     run(&history, |_, facility| {
         assert_eq!(facility.mfspr(spr::BESCR), bescr::PMEO, "no EBB");
+    });
+}
+
+#[test]
+fn a_handler_finds_its_marked_instruction_after_a_switch() {
+    // The EBB comes at the second marked instruction. The handler is switched before it has read
+    // SIAR, which PMAE, off by then, leaves as it is.
+    let history = [
+        Op::Switch(0, 0),
+        Op::OpenMarkedEbb(0),
+        Op::User(0, UserWrite::Bescr(0b11)),
+        Op::User(0, UserWrite::Counter(0, 2)),
+        Op::Run(0, 9, 1, 10),
+        Op::Switch(0, NOBODY),
+        Op::Switch(0, 0),
+        Op::Run(0, 4, 1, 10),
+        Op::Open(1, CYCLES),
+        Op::Switch(0, 1),
+        Op::Switch(0, 0),
+    ];
+    run(&history, |_, facility| {
+        assert_eq!(
+            facility.mfspr(spr::BESCR) & bescr::PMEO,
+            bescr::PMEO,
+            "no EBB"
+        );
+        let siar = facility.mfspr(spr::SIAR);
+        assert!(siar != 0 && marked_at(siar).is_some(), "SIAR is {siar:#x}");
+        assert_ne!(facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE, 0);
     });
 }
 

@@ -68,11 +68,10 @@ impl World {
         self.add(attr, place, leader.as_ref());
     }
 
-    pub(super) fn open_ebb(&mut self, task: u8, code: u8) {
-        let bhrb = if code & 0x80 != 0 { BHRB } else { 0 };
-        let counts_kernel = code & 0x60 == 0x60;
-        let excludes_more = code & 0x10 != 0;
-        let (code, _) = CODES[usize::from(code) % EBB_CODES];
+    pub(super) fn open_ebb(&mut self, task: u8, code: u64, flags: u8) {
+        let bhrb = if flags & 0x80 != 0 { BHRB } else { 0 };
+        let counts_kernel = flags & 0x60 == 0x60;
+        let excludes_more = flags & 0x10 != 0;
         let mut attr = Self::attr(code | EBB | bhrb, 0);
         attr.set_exclude_kernel(u64::from(!counts_kernel));
         // Else it would count the hypervisor, but not the kernel.
