@@ -144,7 +144,9 @@ fn handle_overflows(snapshot: &PmuSnapshot, this_cpu: &ThisCpu, interrupted: &mu
     local_pmu(this_cpu.irqs_off()).clear_pmi_pending();
 }
 
-/// Clears negative counters that count nothing: each would raise an alert at once, for ever.
+/// Clears negative counters that count nothing: each would raise an alert at once, for ever. POWER9
+/// may wake from a stop state with one. If another counter is negative, too, that one is seen to
+/// first, and the alert of these is the next.
 #[cold]
 fn clear_negative() {
     for index in 0..pmu::COUNTERS {

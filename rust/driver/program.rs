@@ -209,6 +209,11 @@ impl Driver {
         }
         state.left.start();
         this_cpu.disabled.set(false);
+        let marks = mmcra().sample_enable() == 1;
+        if marks && !ebb {
+            // A PMI before SIAR is cleared below would take what it finds for a marked instruction.
+            local.hold_pmis();
+        }
         pmu::synchronize();
         mmcr0.write();
         if ebb && mmcr0.pmao() == 1 {
@@ -216,7 +221,7 @@ impl Driver {
             // effect when interrupts are on, or that becomes an interrupt.
             pmu::synchronize();
         }
-        if mmcra().sample_enable() == 1 {
+        if marks {
             // Start marking instructions only when the counters run.
             pmu::synchronize();
             self.write_mmcra(this_cpu, mmcra());

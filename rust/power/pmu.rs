@@ -127,9 +127,7 @@ impl LocalPmu<'_> {
     /// until the program has its MMCR0 and interrupts are on. The PMU must be frozen, and is
     /// afterwards; the caller writes MMCR0 before interrupts are on.
     pub(crate) fn restore_pmao(&self) {
-        // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until they are
-        // turned on.
-        unsafe { bindings::ebb_pmu_hard_irq_disable() };
+        self.hold_pmis();
         let mmcr2 = Mmcr2::read();
         // Freeze conditions would keep PMC6 from counting.
         Mmcr2::write(0);
@@ -184,15 +182,19 @@ impl LocalPmu<'_> {
         dispatches
     }
 
+    /// Has PMIs wait until interrupts are on.
+    pub(crate) fn hold_pmis(&self) {
+        // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until they are
+        // turned on.
+        unsafe { bindings::ebb_pmu_hard_irq_disable() };
+    }
+
     /// Makes a PMI come as soon as interrupts are on. For a counter that is negative already when
     /// it starts: POWER8 raises an alert only when a counter becomes negative.
     pub(crate) fn set_pmi_pending(&self) {
-        // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until they are
-        // turned on.
-        unsafe {
-            bindings::ebb_pmu_hard_irq_disable();
-            bindings::ebb_pmu_set_pmi_irq_pending();
-        }
+        self.hold_pmis();
+        // SAFETY: Interrupts are off by the type invariants.
+        unsafe { bindings::ebb_pmu_set_pmi_irq_pending() };
     }
 
     /// Clears a pending PMI: one that came while PMIs were masked, or

@@ -29,7 +29,7 @@ pub const MASK_STD: u8 = 1;
 pub const MASK_PMI: u8 = 2;
 /// Where the kernel's code is, which goes round.
 pub const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
-pub const KERNEL_TEXT_MASK: u64 = 0xfff;
+const KERNEL_TEXT_MASK: u64 = 0xfff;
 /// MSR\[PR\].
 pub const MSR_PR: u64 = 1 << 14;
 

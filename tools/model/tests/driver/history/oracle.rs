@@ -10,7 +10,7 @@
 
 use super::text::{Marked, marked_at};
 use crate::{
-    machine::{Alert, KERNEL_TEXT_MASK, with_machine},
+    machine::{Alert, with_machine},
     perf_bindings::*,
     perf_core::{Event, Recorded},
 };
@@ -175,7 +175,7 @@ pub fn check_sample(
             // Those of inherited events count with the program's own.
             let owner = event.parent.as_deref().unwrap_or(event);
             owner.lost.set(owner.lost.get() + 1);
-        } else if alert.sampled.is_none() && !is_just_begun(alert) {
+        } else if alert.sampled.is_none() {
             return Err("no instruction was marked".into());
         }
         is_right_marked(processor, event, sample, alert, lost)
@@ -199,14 +199,6 @@ fn is_at_entry(sample: &Recorded, alert: Alert) -> bool {
 /// Whether they are those of the interrupt.
 fn is_at_interrupt(sample: &Recorded, alert: Alert) -> bool {
     sample.nip == alert.nip && sample.user == alert.in_program
-}
-
-/// Whether the interrupt may have come after the driver began to mark instructions, and before it has
-/// cleared SIAR: that has one of the driver's own, at most so many instructions back.
-fn is_just_begun(alert: Alert) -> bool {
-    const MOST: u64 = 8;
-    let since = alert.nip.wrapping_sub(alert.siar) & KERNEL_TEXT_MASK;
-    !alert.in_program && is_kernel(alert.siar) && since <= MOST * 4
 }
 
 fn is_kernel(address: u64) -> bool {

@@ -138,6 +138,32 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
 }
 
 #[test]
+fn an_interrupt_as_marking_begins_shows_no_instruction() {
+    let marked = Wish {
+        code: 16,
+        period: 0,
+        ..CYCLES
+    };
+    // It overflows in the kernel, after each switch one instruction later than after the one before.
+    for period in 1..30 {
+        let of_kernel = Wish {
+            period,
+            exclude_kernel: false,
+            ..CYCLES
+        };
+        let mut history = vec![
+            Op::Switch(0, 0),
+            Op::Open(0, marked),
+            Op::Open(0, of_kernel),
+        ];
+        for _ in 0..4 {
+            history.extend([Op::Switch(0, NOBODY), Op::Switch(0, 0)]);
+        }
+        run(&history, |_, facility| assert!(facility.alerts() > 0));
+    }
+}
+
+#[test]
 fn a_sample_shows_nothing_of_the_kernel_to_one_event_and_all_to_the_next() {
     let of_kernel = Wish {
         code: 7,
