@@ -48,7 +48,11 @@ impl Session {
             true => {
                 self.0.pause(shared::BY_OWNER)?;
                 control::disable();
-                Ok(())
+                // A signal's handler may have resumed it before that.
+                match self.0.paused() {
+                    shared::NOT => self.0.pause(shared::BY_OWNER),
+                    _ => Ok(()),
+                }
             }
             false => self.0.pause(shared::BY_OTHER),
         }
@@ -75,11 +79,17 @@ impl Session {
         let stuck = self.0.is_stuck(progress::may_be_left)?;
         // Where GE is on there is nothing to enable: that would undo what the handler of an EBB has
         // asked for that came since.
-        if own && !stuck && !Bescr::read().has(Bescr::GE) {
-            // First, so that an alert finds EBBs on.
-            control::enable()?;
-        }
+        let enable = || match own && !stuck && !Bescr::read().has(Bescr::GE) {
+            true => control::enable(),
+            false => Ok(()),
+        };
+        // First, so that an alert finds EBBs on.
+        enable()?;
         self.0.unpause()?;
+        // A signal's handler may have paused the session between the two, which is over now.
+        if self.0.paused() == shared::NOT {
+            enable()?;
+        }
         self.check_scheduled()?;
         // An EBB may have come meanwhile. If its handler has asked for Rearm::Stop, that holds; if
         // it has lost the PMU, the counters have to be set going.
