@@ -7,7 +7,7 @@ a program that nests the results of its tests is not one more test.
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 VERSION = re.compile(r"KTAP version \d+$")
 PLAN = re.compile(r"1\.\.(\d+)(?:\s+#\s*skip\b.*)?$", re.IGNORECASE)
@@ -20,11 +20,13 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
 @dataclass
 class Result:
-    """One test: its name with those it is nested in, and how it ended."""
+    """One test: its name with those it is nested in, how it ended, and what was printed
+    between the result before it and its own."""
 
     name: str
     outcome: str
     note: str = ""
+    said: str = ""
 
 
 @dataclass
@@ -69,12 +71,13 @@ def tally(results):
 
 def within(name, results):
     """These results, named as those of the tests in `name`."""
-    return [Result(f"{name}: {r.name}", r.outcome, r.note) for r in results]
+    return [replace(r, name=f"{name}: {r.name}") for r in results]
 
 
 def parse(text):
     """Return the Results of the tests in `text`, innermost ones only."""
     levels = defaultdict(Level)
+    said = []
     for raw in text.expandtabs().splitlines():
         line = raw.strip()
         indent = len(raw) - len(raw.lstrip())
@@ -89,11 +92,14 @@ def parse(text):
         elif match := RESULT.match(line):
             inner = end_deeper(levels, indent)
             announced = levels[indent].subtest == match["name"]
-            levels[indent].add(judge(match, inner, announced))
+            levels[indent].add(judge(match, inner, announced, "\n".join(said)))
+            said = []
+        else:
+            said.append(raw)
     return end_deeper(levels, -1, cut=True)
 
 
-def judge(match, inner, announced):
+def judge(match, inner, announced, said):
     """The results that one result line stands for, with those nested in it, of which a
     subtest that was announced has some."""
     ok, name, mark = match[1] == "ok", match["name"], (match["mark"] or "").lower()
@@ -101,8 +107,9 @@ def judge(match, inner, announced):
         return [Result(name, FAILED, "no test ran in it")]
     if not inner:
         skipped = mark == "skip" or (mark and not ok)
-        return [Result(name, SKIPPED if skipped else PASSED if ok else FAILED, match["note"] or "")]
-    whole = [] if ok or failed(inner) else [Result(name, FAILED, "failed as a whole")]
+        outcome = SKIPPED if skipped else PASSED if ok else FAILED
+        return [Result(name, outcome, match["note"] or "", said)]
+    whole = [] if ok or failed(inner) else [Result(name, FAILED, "failed as a whole", said)]
     return within(name, inner) + whole
 
 
