@@ -69,9 +69,14 @@ demo: ## do all that is needed and show Event Based Branches in a guest
 	@scripts/demo
 
 .PHONY: check
-check: ## run every test
-	@scripts/setup root kernel guest libs perf perf-tests selftests viewers
+check: ## run the tests, but for those that take long
+	@scripts/setup root kernel guest libs perf selftests
 	@$(in_root) scripts/check
+
+.PHONY: check-long
+check-long: ## run those that take long; scripts/long-green, to be committed, says that they passed
+	@scripts/setup root kernel guest libs perf perf-tests selftests viewers
+	@$(in_root) scripts/check --long
 
 .PHONY: check-debug
 check-debug: ## run the guests' tests on a kernel that checks itself (most of an hour)

@@ -65,6 +65,18 @@ def running(command, **options):
         raise
 
 
+def wait(process):
+    """Wait for a process's end; return its exit status, and the CPU seconds that it and
+    its children took."""
+    try:
+        _, status, used = os.wait4(process.pid, 0)
+    except ChildProcessError:
+        # stop_all() was faster.
+        return process.wait(), 0
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, used.ru_utime + used.ru_stime
+
+
 def stop_all():
     """End all that runs, and what that started, and start no more."""
     global processes
