@@ -60,7 +60,7 @@ def started(command):
         text = new.pop()
         for word in words(text) - found:
             found.add(word)
-            if word in texts and not re.search(rf"\b{word} \w", text):
+            if word in texts and (word.endswith(".sh") or not re.search(rf"\b{word} \w", text)):
                 new.append(texts[word])
     return found
 
