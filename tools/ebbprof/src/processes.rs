@@ -79,24 +79,26 @@ impl<'a> Processes<'a> {
     /// Writes what there is; how full the fullest ring was.
     pub fn drain(&mut self) -> io::Result<f64> {
         let mut filled = 0.0_f64;
-        let mut present = Vec::new();
+        let (mut present, mut ended) = (Vec::new(), Vec::new());
         for n in 0..self.memory.used() {
             let state = self.memory.state(n);
-            if (state == ring::LIVE || state == ring::ENDED) && !self.is_of_before(n) {
+            if is_complete(state) && !self.is_of_before(n) {
                 filled = filled.max(self.memory.slot(n).filled());
-                present.push((n, state));
+                present.push(n);
+                ended.extend((state == ring::ENDED).then(|| (n, self.memory.slot(n).begin())));
             }
         }
-        let slots: Vec<_> = present.iter().map(|&(n, _)| n).collect();
-        self.drain_slots(&slots)?;
-        for (n, _) in present.iter().filter(|(_, state)| *state == ring::ENDED) {
-            let slot = self.memory.slot(*n);
+        self.drain_slots(&present)?;
+        for (n, begin) in ended {
+            let slot = self.memory.slot(n);
             let (end, name) = (slot.end(), slot.name());
-            if let Some(sampled) = &mut self.slots[*n] {
-                let thread = sampled.thread;
-                (sampled.name).end(name, thread, &self.clock, &mut self.writer)?;
-            }
-            self.end(*n, Some(end))?;
+            // An exec that was told meanwhile may have given the slot to a thread that has just begun.
+            let Some(sampled) = self.slots[n].as_mut().filter(|one| one.begin == begin) else {
+                continue;
+            };
+            let thread = sampled.thread;
+            (sampled.name).end(name, thread, &self.clock, &mut self.writer)?;
+            self.end(n, Some(end))?;
         }
         Ok(filled)
     }
@@ -106,8 +108,9 @@ impl<'a> Processes<'a> {
     fn drain_slots(&mut self, slots: &[usize]) -> io::Result<()> {
         let mut snapshots = Vec::new();
         for &n in slots {
-            // An exec, of which the slot before is told first, has ended that.
-            if self.memory.state(n) == ring::FREE {
+            // An exec, of which the slot before is told first, has ended that; another thread may be
+            // filling it in.
+            if !is_complete(self.memory.state(n)) {
                 continue;
             }
             if self.slots[n].is_none() {
@@ -343,6 +346,11 @@ impl<'a> Processes<'a> {
         self.memory.free(n);
         Ok(())
     }
+}
+
+/// Whether a slot of this state says which thread it has.
+fn is_complete(state: u32) -> bool {
+    state == ring::LIVE || state == ring::ENDED
 }
 
 fn is_alive(thread: Thread) -> bool {
