@@ -4,6 +4,8 @@
 
 use std::fs;
 use std::hint::black_box;
+use std::io;
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -63,10 +65,12 @@ fn records_branches(mode: Ifm) -> Result<bool, ebb::Error> {
 }
 
 /// Prints what there is; the exit status.
-pub fn run(program: Option<&Path>) -> u8 {
+pub fn run(program: Option<&Path>) -> io::Result<u8> {
     let mut status = 0;
+    let mut text_of_all = String::new();
     let mut line = |what: &str, good: bool, text: &str| {
-        println!("{:<8} {what}: {text}", if good { "ok" } else { "FAILED" });
+        let begin = if good { "ok" } else { "FAILED" };
+        text_of_all += &format!("{begin:<8} {what}: {text}\n");
         status |= u8::from(!good);
     };
     let supported = ebb::supported();
@@ -109,5 +113,6 @@ pub fn run(program: Option<&Path>) -> u8 {
         let text = refused.as_deref().unwrap_or("can be profiled");
         line(&program.to_string_lossy(), refused.is_none(), text);
     }
-    status
+    io::stdout().write_all(text_of_all.as_bytes())?;
+    Ok(status)
 }

@@ -31,6 +31,8 @@ const MEMORY: i32 = 4;
 const DUMP: u8 = b'd';
 const DONE: [u8; 2] = [0, 0];
 const FAILED: u8 = 1;
+/// The library is of another version.
+const OTHER: [u8; 2] = [3, libc::EPROTO as u8];
 
 #[derive(clap::Args)]
 pub struct Options {
@@ -92,6 +94,10 @@ impl Program {
                 [FAILED, errno.unwrap_or(libc::EIO) as u8]
             }
         };
+        self.send(answer);
+    }
+
+    fn send(&mut self, answer: [u8; 2]) {
         // If nobody is there, nobody wants to know.
         let _ = self.socket.write_all(&answer);
     }
@@ -119,15 +125,16 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         )
     };
     let mut program = Program { socket, process };
-    let begun = Memory::of_program(memory).and_then(|memory| {
-        let control = memory.control();
-        let event = Event::new(&memory.event(), control.period, control.frames != 0, None);
-        Ok((Writer::new(&options.output, event)?, memory))
-    });
-    let (writer, memory) = match begun {
-        Ok(begun) => begun,
+    let Ok(memory) = Memory::of_program(memory) else {
+        program.send(OTHER);
+        return Ok(());
+    };
+    let control = memory.control();
+    let event = Event::new(&memory.event(), control.period, control.frames != 0, None);
+    let writer = match Writer::new(&options.output, event) {
+        Ok(writer) => writer,
         Err(error) => {
-            program.answer(&Err(error));
+            program.answer(&Err(error.into()));
             return Ok(());
         }
     };
@@ -141,6 +148,8 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let done = collect(&mut processes, &mut program, &command);
     memory.control().stop.store(1, Relaxed);
     if done.is_err() {
+        // The error before tells why.
+        let _ = processes.writer.cut();
         // Told when it asks for something.
         let _ = program.wait(-1);
     }

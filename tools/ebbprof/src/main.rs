@@ -5,6 +5,16 @@
 //! `record` runs a program with `libebbprof.so` preloaded (`tools/libebbprof`), whose handler
 //! writes samples to memory that both share (`ring/`), and writes them to a perf.data file.
 
+/// Tells people something. Where stderr cannot be written, nobody is there to hear it.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        let _ = std::io::Write::write_fmt(
+            &mut std::io::stderr(),
+            format_args!("ebbprof: {}\n", format_args!($($text)*)),
+        );
+    }};
+}
+
 mod branches;
 mod callers;
 mod check;
@@ -83,6 +93,7 @@ enum Command {
 type Failure = Box<dyn Error>;
 
 fn main() -> ExitCode {
+    fail_at_limit_of_files();
     let done = match Options::parse().command {
         Command::Record(options) => record::run(&options),
         Command::Collect(options) => collect::run(&options).map(|()| 0),
@@ -91,14 +102,27 @@ fn main() -> ExitCode {
         Command::Flame(options) => collapsed::flame(&options).map(|()| 0),
         Command::Pprof(options) => pprof::run(&options).map(|()| 0),
         Command::Compare(options) => compare::run(&options).map(|()| 0),
-        Command::Check { program } => Ok(check::run(program.as_deref())),
+        Command::Check { program } => check::run(program.as_deref()).map_err(Failure::from),
         Command::Completion(options) => completion::run(&options, Options::command()).map(|()| 0),
     };
     match done {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("ebbprof: {error}");
+            say!("{error}");
             ExitCode::from(FAILED)
+        }
+    }
+}
+
+/// Has a write beyond the limit of a file's size fail as on a full disk, and not end this process; the
+/// programs that it runs do not inherit that.
+fn fail_at_limit_of_files() {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let (signal, action) = (libc::SIGXFSZ, nothing as *const () as libc::sighandler_t);
+    // SAFETY: the function does nothing, as a signal's handler may. What was ignored is so again.
+    unsafe {
+        if libc::signal(signal, action) == libc::SIG_IGN {
+            libc::signal(signal, libc::SIG_IGN);
         }
     }
 }

@@ -20,8 +20,6 @@ use ebbprof_ring as ring;
 use ebbprof_ring::Control;
 use ebbprof_ring::Slot;
 
-use crate::Failure;
-
 /// What is sampled.
 pub struct Wanted<'a> {
     pub event: &'a str,
@@ -39,16 +37,10 @@ pub struct Memory {
 impl Memory {
     /// A new one, with rings of `words` words, a power of 2.
     pub fn new(wanted: &Wanted<'_>, words: u64) -> io::Result<Self> {
-        // SAFETY: a string.
-        let fd = unsafe { libc::memfd_create(c"ebbprof".as_ptr(), libc::MFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: it was opened here.
+        let fd = ring::create(words).map_err(io::Error::from_raw_os_error)?;
+        // SAFETY: it was opened just now.
         let file = unsafe { File::from_raw_fd(fd) };
-        let size = ring::size(words);
-        file.set_len(size as u64)?;
-        let control = map(&file, size)?;
+        let control = map(&file, ring::size(words))?;
         // SAFETY: the file begins with it, all zeroes, and nobody else has it yet.
         unsafe {
             let text = &mut (*control).event;
@@ -71,17 +63,17 @@ impl Memory {
     }
 
     /// One that a program has made, which records itself.
-    pub fn of_program(file: File) -> Result<Self, Failure> {
+    pub fn of_program(file: File) -> io::Result<Self> {
         const OTHER: &str = "the memory is not of this version of libebbprof";
-        let length = usize::try_from(file.metadata()?.len())?;
+        let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
         if length < ring::ALIGN {
-            return Err(OTHER.into());
+            return Err(io::Error::other(OTHER));
         }
         let control = map(&file, length)?;
         // SAFETY: the file begins with it.
         let (magic, words) = unsafe { ((*control).magic, (*control).ring) };
         if magic != ring::MAGIC || !words.is_power_of_two() || ring::size(words) != length {
-            return Err(OTHER.into());
+            return Err(io::Error::other(OTHER));
         }
         Ok(Self { file, control })
     }

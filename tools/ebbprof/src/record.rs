@@ -3,6 +3,7 @@
 
 use std::env;
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::path::PathBuf;
@@ -84,7 +85,12 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     check::try_event(&wanted)?;
 
     let words = (options.memory << 10).next_power_of_two() / 8;
-    let memory = Memory::new(&wanted, words)?;
+    let memory = Memory::new(&wanted, words).map_err(|error| match error.raw_os_error() {
+        Some(libc::EFBIG) => {
+            "the memory for the samples is larger than files may be (ulimit -f)".into()
+        }
+        _ => format!("the memory for the samples: {error}"),
+    })?;
     let event = Event::new(
         &options.event,
         options.period,
@@ -104,25 +110,43 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     pass_signals_on(&child);
     let recorded = record(&mut processes, &mut child);
     memory.control().stop.store(1, Relaxed);
-    let status = recorded.or_else(|error| {
-        eprintln!(
-            "ebbprof: {}: {error}; the program goes on, without samples",
-            options.output.display()
-        );
-        child.wait()?;
-        Err::<_, Failure>("the program has ended: not all of its samples were written".into())
+    let status = match recorded {
+        Ok(status) => status,
+        Err(error) => {
+            let file = options.output.display();
+            say!("{file}: {error}; the program goes on, without samples");
+            child.wait()?;
+            return Err(unwritten(&mut processes));
+        }
+    };
+    end(&mut processes).map_err(|error| {
+        say!("{}: {error}", options.output.display());
+        unwritten(&mut processes)
     })?;
+    tell(&processes, &memory, options);
+    let by_signal = || 128 + status.signal().unwrap_or(0);
+    // CAST: a status, or a signal's number.
+    Ok(status.code().unwrap_or_else(by_signal) as u8)
+}
+
+/// Writes what the program has left.
+fn end(processes: &mut Processes<'_>) -> io::Result<()> {
     processes.drain_dead()?;
     processes.drain()?;
     let arguments = env::args_os();
     let command: Vec<_> = arguments
         .map(|argument| argument.to_string_lossy().into_owned())
         .collect();
-    processes.writer.complete(&command)?;
-    tell(&processes, &memory, options);
-    let by_signal = || 128 + status.signal().unwrap_or(0);
-    // CAST: a status, or a signal's number.
-    Ok(status.code().unwrap_or_else(by_signal) as u8)
+    processes.writer.complete(&command)
+}
+
+/// What is told where the file has no more room: it has what was written.
+fn unwritten(processes: &mut Processes<'_>) -> Failure {
+    let loss = "the program has ended: not all of its samples were written";
+    match processes.writer.cut() {
+        Ok(samples) => format!("{loss}, the file has {samples}").into(),
+        Err(_) => format!("{loss}, and the file is not complete").into(),
+    }
 }
 
 /// Drains the rings until the program has ended.
@@ -152,39 +176,41 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
 /// Says what was sampled, and what was not.
 fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
     let writer = &processes.writer;
-    eprintln!(
-        "ebbprof: {} samples of {} threads, {} lost, in {}",
+    say!(
+        "{} samples of {} threads, {} lost, in {}",
         writer.samples,
         processes.threads,
         writer.lost,
         options.output.display()
     );
     if let Some(cost) = processes.cost() {
-        eprintln!("ebbprof: {cost}");
+        say!("{cost}");
     }
     if processes.threads == 0 {
-        eprintln!("ebbprof: the program did not load libebbprof.so: it has no samples");
+        say!("the program did not load libebbprof.so: it has no samples");
     }
     for (reason, threads) in &processes.refused {
-        eprintln!("ebbprof: {threads} threads have no samples: {reason}");
+        say!("{threads} threads have no samples: {reason}");
     }
     let evicted = processes.evicted();
     if evicted.times != 0 {
-        eprintln!(
-            "ebbprof: somebody took the PMU {} times: no samples for {:.2} s of threads' time",
+        say!(
+            "somebody took the PMU {} times: no samples for {:.2} s of threads' time",
             evicted.times,
             evicted.duration.as_secs_f64()
         );
     }
     let foreign = memory.control().foreign.load(Relaxed);
     if foreign != 0 {
-        eprintln!(
-            "ebbprof: {foreign} processes have no samples: they are in a PID namespace of their own"
-        );
+        say!("{foreign} processes have no samples: they are in a PID namespace of their own");
+    }
+    let others = memory.control().others.load(Relaxed);
+    if others != 0 {
+        say!("{others} programs have no samples: their libebbprof is of another version");
     }
     let without = memory.control().without.load(Relaxed);
     if without != 0 {
-        eprintln!("ebbprof: {without} threads have no samples: too many at a time");
+        say!("{without} threads have no samples: too many at a time");
     }
 }
 

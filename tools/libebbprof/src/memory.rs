@@ -52,15 +52,8 @@ pub(crate) fn forget() {
 
 /// Makes the memory, of rings with so many words; its descriptor, which `ebbprof` gets, or errno.
 pub(crate) fn create(ring: u64) -> Result<libc::c_int, libc::c_int> {
-    // SAFETY: a string.
-    let fd = unsafe { libc::memfd_create(c"ebbprof".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(errno());
-    }
-    // CAST: some gigabytes.
-    // SAFETY: it was opened here.
-    let sized = unsafe { libc::ftruncate(fd, size(ring) as libc::off_t) } == 0;
-    match sized.then(|| map(fd, size(ring))).flatten() {
+    let fd = ebbprof_ring::create(ring)?;
+    match map(fd, size(ring)) {
         Some(head) => {
             // SAFETY: mapped, and nobody else has it yet.
             unsafe { (*head).ring = ring };
@@ -69,7 +62,7 @@ pub(crate) fn create(ring: u64) -> Result<libc::c_int, libc::c_int> {
         }
         None => {
             let errno = errno();
-            // SAFETY: it was opened here.
+            // SAFETY: it was opened just now.
             unsafe { libc::close(fd) };
             Err(errno)
         }

@@ -14,15 +14,23 @@
 
 #![no_std]
 
+mod file;
+
+use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
+
+pub use file::LEAST_DESCRIPTOR;
+pub use file::create;
+pub use file::move_up;
 
 /// The largest size of a page.
 pub const ALIGN: usize = 64 << 10;
 /// How many threads can be sampled at a time.
 pub const SLOTS: usize = 1024;
-/// [`Control::magic`]: of a memory as this file describes it.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"ebbprof2");
+/// [`Control::magic`]: of a memory as this file describes it. Whoever changes what is where in it
+/// takes the next digit.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"ebbprof3");
 /// The environment variable with the path of the memory.
 pub const VARIABLE: &str = "EBBPROF";
 /// Words that each sample begins with: time base and address. In the uppermost byte of the first
@@ -73,6 +81,8 @@ pub const THREAD: u32 = 2;
 pub struct Control {
     /// [`MAGIC`].
     pub magic: u64,
+    /// How many programs have a library of another version; it stays here in all versions.
+    pub others: AtomicU64,
     /// Words of a ring, a power of 2.
     pub ring: u64,
     /// Counts from one sample to the next.
@@ -168,7 +178,29 @@ pub struct Slot {
     pub maps: [u8; MAPS],
 }
 
+/// Whether a memory that begins with this word is of another version, from 3 on.
+#[must_use]
+pub const fn is_other_version(magic: u64) -> bool {
+    // CAST: the last letter.
+    let version = (magic >> 56) as u8;
+    let name = (1 << 56) - 1;
+    magic & name == MAGIC & name && magic != MAGIC && version >= b'3'
+}
+
 const _: () = assert!(size_of::<Control>() <= ALIGN && size_of::<Slot>() <= ALIGN);
+
+// Whoever changes these changes `MAGIC`: programs have a library that was built at another time.
+const _: () = {
+    assert!(offset_of!(Control, magic) == 0 && offset_of!(Control, others) == 8);
+    assert!(offset_of!(Control, ring) == 16 && offset_of!(Control, frames) == 32);
+    assert!(offset_of!(Control, start) == 64 && offset_of!(Control, event) == 80);
+    assert!(offset_of!(Control, stop) == 208 && offset_of!(Control, used) == 212);
+    assert!(offset_of!(Control, states) == 228 && size_of::<Control>() == 4328);
+    assert!(offset_of!(Slot, tail) == 128 && offset_of!(Slot, begin) == 152);
+    assert!(offset_of!(Slot, name) == 168 && offset_of!(Slot, event) == 192);
+    assert!(offset_of!(Slot, maps_version) == 200 && offset_of!(Slot, maps_time) == 216);
+    assert!(offset_of!(Slot, reason) == 228 && offset_of!(Slot, maps) == 356);
+};
 
 /// Where slot `n` begins in a memory with rings of `ring` words.
 #[must_use]

@@ -10,6 +10,7 @@
 //! them all.
 
 mod attr;
+mod cut;
 mod features;
 mod maps;
 
@@ -69,8 +70,16 @@ pub struct Writer {
 
 impl Writer {
     pub fn new(path: &Path, event: Event) -> io::Result<Self> {
+        // To be read where it has to be cut.
+        let mut options = File::options();
+        let file = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(path)?;
         let mut writer = Self {
-            file: BufWriter::with_capacity(1 << 20, File::create(path)?),
+            file: BufWriter::with_capacity(1 << 20, file),
             event,
             record: Vec::new(),
             length: 0,

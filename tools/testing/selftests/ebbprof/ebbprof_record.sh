@@ -37,7 +37,7 @@ runs() {
 
 # fresh_memory FILE: makes it what ebbprof shares with programs, before one has taken a slot.
 fresh_memory() {
-	printf 'ebbprof2\0\20\0\0\0\0\0\0' >"$1"
+	printf 'ebbprof3\0\0\0\0\0\0\0\0\0\20\0\0\0\0\0\0' >"$1"
 	# Slots of 128 KiB behind a head of 64.
 	truncate -s $(((64 + 1024 * 128) * 1024)) "$1"
 }

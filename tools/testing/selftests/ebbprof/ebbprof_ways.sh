@@ -86,14 +86,14 @@ locked_memory_is_the_programs() {
 preloaded() {
 	EBBPROF=$1 LD_PRELOAD=$programs/libebbprof.so must ebbprof_ways cancel >"$work/with"
 	must grep -q '^200 began' "$work/with"
-	taken=$(od -An -tu4 -j 204 -N 4 "$1" | tr -d ' ')
+	taken=$(od -An -tu4 -j 212 -N 4 "$1" | tr -d ' ')
 }
 
 # What is no memory of ebbprof's is not used as such: the program runs without samples.
 foreign_memory_is_refused() {
 	# Its head alone, and one with rings that no memory has.
-	printf 'ebbprof2\0\20\0\0\0\0\0\0' >"$work/head"
-	printf 'ebbprof2\377\377\377\377\377\377\377\377' >"$work/huge"
+	printf 'ebbprof3\0\0\0\0\0\0\0\0\0\20\0\0\0\0\0\0' >"$work/head"
+	printf 'ebbprof3\0\0\0\0\0\0\0\0\377\377\377\377\377\377\377\377' >"$work/huge"
 	for memory in head huge; do
 		truncate -s 65536 "$work/$memory"
 		preloaded "$work/$memory"
