@@ -9,11 +9,10 @@ use core::ffi::c_char;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::ptr;
-use core::sync::atomic::AtomicI32;
-use core::sync::atomic::Ordering::Relaxed;
 
 use ebb::Error;
 
+use crate::descriptor::Kept;
 use crate::memory::errno;
 use crate::recording::refused;
 
@@ -29,16 +28,21 @@ const MEMORY: c_int = 4;
 /// The socket to it.
 pub(crate) struct Collector(c_int);
 
-/// That of the recording, or -1.
-static CURRENT: AtomicI32 = AtomicI32::new(-1);
+/// That of the recording.
+static CURRENT: Kept = Kept::none();
 
 pub(crate) fn set(collector: Collector) {
-    CURRENT.store(collector.0, Relaxed);
+    CURRENT.set(collector.0);
 }
 
 /// Asks it for something, and waits until it is done.
 pub(crate) fn ask(request: u8) -> Result<(), Error> {
-    let socket = CURRENT.load(Relaxed);
+    let Some(socket) = CURRENT.get() else {
+        return Err(refused(
+            libc::EBADF,
+            "the program has closed the socket to the process that writes the file, which ends there",
+        ));
+    };
     // SAFETY: a byte that lives.
     let sent = unsafe { libc::send(socket, (&raw const request).cast(), 1, libc::MSG_NOSIGNAL) };
     match sent {
@@ -47,9 +51,9 @@ pub(crate) fn ask(request: u8) -> Result<(), Error> {
     }
 }
 
-pub(crate) fn end() {
-    // SAFETY: of `start`, and closed once.
-    unsafe { libc::close(CURRENT.swap(-1, Relaxed)) };
+/// Closes the socket; tells whether the program had not done so.
+pub(crate) fn end() -> bool {
+    CURRENT.close()
 }
 
 fn ended() -> Error {
@@ -71,6 +75,10 @@ fn answer(socket: c_int) -> Result<(), Error> {
             errno.into(),
             "ebbprof cannot be run: it is looked for on the PATH",
         )),
+        (2, [OTHER, errno]) => Err(refused(
+            errno.into(),
+            "ebbprof, which is looked for on the PATH, is of another version than this library",
+        )),
         (2, [_, errno]) => Err(refused(errno.into(), "the file cannot be written")),
         _ => Err(ended()),
     }
@@ -78,6 +86,8 @@ fn answer(socket: c_int) -> Result<(), Error> {
 
 /// First byte of an answer: it could not be run. The second is an errno.
 const NOT_RUN: u8 = 2;
+/// See [`NOT_RUN`]: it does not know such a memory.
+const OTHER: u8 = 3;
 
 impl Collector {
     /// Has it write what the memory gets to `file`.
@@ -89,6 +99,7 @@ impl Collector {
             return Err(refused(errno(), "there is no socket"));
         }
         let [own, its] = pair;
+        let own = ebbprof_ring::move_up(own);
         let mut digits = [0; 12];
         // SAFETY: asks for a number.
         let process = decimal(unsafe { libc::getpid() }, &mut digits);

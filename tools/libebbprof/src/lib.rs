@@ -17,6 +17,7 @@ mod branches;
 mod collector;
 #[cfg(not(feature = "wrap"))]
 mod cost;
+mod descriptor;
 mod handler;
 mod maps;
 mod memory;

@@ -8,6 +8,7 @@ use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::mem::transmute;
 use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::Ordering::Relaxed;
 
 use ebbprof_ring::ALIGN;
 use ebbprof_ring::MAGIC;
@@ -21,6 +22,7 @@ use crate::process;
 use crate::sessions;
 use crate::sessions::State;
 use crate::thread;
+use crate::unnoticed::Unnoticed;
 
 /// `VARIABLE` as C has it.
 const NAME: &CStr = c"EBBPROF";
@@ -41,6 +43,7 @@ unsafe extern "C" {
 }
 
 extern "C" fn program_begins() {
+    let _unnoticed = Unnoticed::begin();
     // SAFETY: a string; nobody changes the environment before main.
     let path = unsafe { secure_getenv(NAME.as_ptr()) };
     if path.is_null() {
@@ -58,6 +61,7 @@ extern "C" fn program_begins() {
 
 /// Objects may have been loaded since it began.
 extern "C" fn program_ends() {
+    let _unnoticed = Unnoticed::begin();
     thread::write_maps();
 }
 
@@ -103,6 +107,10 @@ fn attach(path: &CStr) -> bool {
     let attached = head.flatten().is_some_and(|head| {
         // SAFETY: the memory begins with it, and its file has at least `ALIGN` bytes.
         let (magic, ring, frames) = unsafe { ((*head).magic, (*head).ring, (*head).frames) };
+        if ebbprof_ring::is_other_version(magic) {
+            // SAFETY: as before; what others change there too.
+            unsafe { (*head).others.fetch_add(1, Relaxed) };
+        }
         // SAFETY: as mapped above.
         unsafe { libc::munmap(head.cast(), ALIGN) };
         let sound = magic == MAGIC

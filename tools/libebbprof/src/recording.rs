@@ -23,6 +23,7 @@ use crate::collector;
 use crate::collector::Collector;
 use crate::collector::DUMP;
 use crate::collector::STOP;
+use crate::descriptor::Kept;
 use crate::memory;
 use crate::memory::Wanted;
 use crate::process;
@@ -30,14 +31,15 @@ use crate::sessions;
 use crate::sessions::Sessions;
 use crate::sessions::State;
 use crate::thread;
+use crate::unnoticed::Unnoticed;
 
 /// Words of a thread's ring: 1 MiB.
 const RING: u64 = 1 << 17;
 
 /// The process that records itself, or 0.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
-/// The memory's descriptor, plus 1; 0: not made yet.
-static MEMORY: AtomicI32 = AtomicI32::new(0);
+/// The memory's descriptor, once it was made.
+static MEMORY: Kept = Kept::none();
 /// Whether a thread changes the recording.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
@@ -103,10 +105,10 @@ pub(crate) fn start(file: &CStr, wanted: &Wanted<'_>) -> Result<(), Error> {
         State::Preloaded => return Err(by_ebbprof()),
         _ => return Err(refused(libc::EBUSY, "a recording is going on")),
     }
-    let control = prepare(wanted)?;
+    let (control, memory) = prepare(wanted)?;
     // What refuses the event is told before there is a file.
     thread::open_wanted(control)?.close();
-    let collector = Collector::start(MEMORY.load(Relaxed) - 1, file)?;
+    let collector = Collector::start(memory, file)?;
     collector::set(collector);
     PROCESS.store(process_id(), Relaxed);
     sessions::set_state(State::Running);
@@ -115,20 +117,45 @@ pub(crate) fn start(file: &CStr, wanted: &Wanted<'_>) -> Result<(), Error> {
     })
 }
 
-/// The memory, with what is wanted.
-fn prepare(wanted: &Wanted<'_>) -> Result<&'static Control, Error> {
-    if MEMORY.load(Relaxed) == 0 {
-        let fd = memory::create(RING)
-            .map_err(|errno| refused(errno, "no memory could be had for the samples"))?;
-        MEMORY.store(fd + 1, Relaxed);
-        // SAFETY: the function lives as long as the program.
-        if !process::watch() || unsafe { libc::atexit(end) } != 0 {
-            return Err(refused(libc::EAGAIN, "the C library has no more room"));
+/// The memory, with what is wanted, and its descriptor.
+fn prepare(wanted: &Wanted<'_>) -> Result<(&'static Control, c_int), Error> {
+    let fd = match MEMORY.get() {
+        Some(fd) => fd,
+        // The first recording, or the program has closed it since: what is mapped stays.
+        None => {
+            let fd = memory::create(RING).map_err(|errno| {
+                refused(
+                    errno,
+                    match errno {
+                        libc::EFBIG => {
+                            "the memory for the samples is larger than files may be (ulimit -f)"
+                        }
+                        _ => "no memory could be had for the samples",
+                    },
+                )
+            })?;
+            MEMORY.set(fd);
+            fd
         }
+    };
+    if !watch_end() || !process::watch() {
+        return Err(refused(libc::EAGAIN, "the C library has no more room"));
     }
     // SAFETY: made above or before; nothing is recorded.
     unsafe { memory::begin(wanted) };
-    memory::control().ok_or(refused(libc::ENOMEM, "there is no memory"))
+    let control = memory::control().ok_or(refused(libc::ENOMEM, "there is no memory"))?;
+    Ok((control, fd))
+}
+
+/// Has the end of the program noticed; tells whether it could.
+fn watch_end() -> bool {
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    WATCHED.load(Relaxed) || {
+        // SAFETY: the function lives as long as the program.
+        let watched = unsafe { libc::atexit(end) } == 0;
+        WATCHED.store(watched, Relaxed);
+        watched
+    }
 }
 
 /// Has the calling thread sampled too, which was there before.
@@ -178,15 +205,26 @@ fn close() -> Result<(), Error> {
     list.each(|sampled| drop(sampled.session.take()));
     drop(list);
     let asked = collector::ask(STOP);
-    collector::end();
+    let has_socket = collector::end();
     if let Some(control) = memory::control() {
         // Of children, which have it in their own memory, no more samples are wanted.
         control.stop.store(1, Relaxed);
         let list = Sessions::lock();
-        list.each(|sampled| control.states[sampled.number].store(PARKED, Release));
+        if has_socket {
+            list.each(|sampled| control.states[sampled.number].store(PARKED, Release));
+        } else {
+            // The program has closed the socket: nobody knows when the collector has read the last
+            // samples. The memory stays as it is, and the next recording has another one.
+            leave_memory();
+        }
         list.clear();
     }
     asked
+}
+
+fn leave_memory() {
+    MEMORY.close();
+    memory::forget();
 }
 
 /// In the child of a fork no other thread changes anything. What the parent has recorded before is
@@ -194,13 +232,13 @@ fn close() -> Result<(), Error> {
 pub(crate) fn forget_changes() {
     BUSY.store(false, Release);
     if sessions::state() == State::Idle {
-        MEMORY.store(0, Relaxed);
-        memory::forget();
+        leave_memory();
     }
 }
 
 /// The program ends.
 extern "C" fn end() {
+    let _unnoticed = Unnoticed::begin();
     if let Ok(_change) = Change::of_recording() {
         let _ = close();
     }

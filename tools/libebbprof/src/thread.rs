@@ -19,6 +19,7 @@ use ebb::spr;
 use ebbprof_ring::Control;
 use ebbprof_ring::ENDED;
 use ebbprof_ring::FREE;
+use ebbprof_ring::LEAST_DESCRIPTOR;
 use ebbprof_ring::LIVE;
 use ebbprof_ring::PARKED;
 #[cfg(not(feature = "wrap"))]
@@ -42,6 +43,8 @@ pub(crate) struct Sampled {
     pub(crate) session: Option<Session>,
     pub(crate) number: usize,
     slot: *mut Slot,
+    /// The memory that has the slot: a program may close that, and get another one.
+    control: &'static Control,
     /// In the list of `sessions.rs`.
     pub(crate) next: *mut Self,
 }
@@ -111,14 +114,20 @@ pub(crate) fn write_maps() {
 /// Has the calling thread sampled, or says why it is not.
 pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error> {
     let sampled = match current() {
-        own if own.is_null() => {
+        // SAFETY: null, or of an earlier call and this thread's.
+        own if unsafe { own.as_ref() }.is_none_or(|own| !ptr::eq(own.control, control)) => {
             let (number, slot) = memory::take(control).ok_or(TOO_MANY)?;
             let session = None;
             let next = ptr::null_mut();
+            if !own.is_null() {
+                // SAFETY: of here; the recording that had it listed is over.
+                drop(unsafe { Box::from_raw(own) });
+            }
             Box::into_raw(Box::new(Sampled {
                 session,
                 number,
                 slot,
+                control,
                 next,
             }))
         }
@@ -209,12 +218,10 @@ pub(crate) fn open_wanted(control: &Control) -> Result<Session, Error> {
 /// Opens an event with the branches that are wanted, and has its descriptor out of the program's way:
 /// a shell script's `exec 3>file` closes whatever it finds there.
 pub(crate) fn open(control: &Control, name: &str, period: u64) -> Result<Session, Error> {
-    /// Half of what a process has by default.
-    const LEAST: libc::c_int = 512;
     // CAST: 0 to 3, or none.
     let branches = control.branches.checked_sub(1).map(|ifm| ifm as u8);
     let session = Session::open_with(name, period, branches.and_then(Ifm::new))?;
-    session.move_descriptors(LEAST);
+    session.move_descriptors(LEAST_DESCRIPTOR);
     Ok(session)
 }
 
@@ -343,11 +350,9 @@ extern "C" fn ends(sampled: *mut libc::c_void) {
         (*sampled.slot).end.store(now, Relaxed);
         write_name(sampled.slot);
     }
-    if let Some(control) = memory::control() {
-        // Nobody waits for a slot that is parked.
-        let state = &control.states[sampled.number];
-        if (state.compare_exchange(PARKED, FREE, Release, Relaxed)).is_err() {
-            state.store(ENDED, Release);
-        }
+    // Nobody waits for a slot that is parked.
+    let state = &sampled.control.states[sampled.number];
+    if (state.compare_exchange(PARKED, FREE, Release, Relaxed)).is_err() {
+        state.store(ENDED, Release);
     }
 }

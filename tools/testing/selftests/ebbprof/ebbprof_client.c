@@ -9,12 +9,16 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +29,7 @@
 #define PERIOD 1009
 
 static const char *file;
+static char name[200];
 static unsigned long passes;
 
 WORK(half)
@@ -186,7 +191,6 @@ static void many(void)
  */
 static void siblings(void)
 {
-	static char name[200];
 	pid_t pids[2];
 	int status;
 
@@ -234,15 +238,13 @@ static void forgets(void)
 
 static void killed(void)
 {
-	start();
-	do_half();
+	forgets();
 	raise(SIGKILL);
 }
 
 static void executes(void)
 {
-	start();
-	do_half();
+	forgets();
 	execl("/bin/busybox", "true", NULL);
 }
 
@@ -305,6 +307,64 @@ static void secure(void)
 	refused("start", ebbprof_start(file, NULL, 0, 0), EPERM);
 }
 
+#define LOWEST 8
+#define FDS 1024
+
+/* A program that closes what it does not know, and has sockets of its own in each place: nothing is
+ * written to them, none is closed, and the next recording is as good as the first. Nobody has read
+ * a sample of that before the next one starts, as this thread leaves no other any time.
+ */
+static void closes(void)
+{
+	const struct sched_param first = { .sched_priority = 1 };
+	const char *second = file;
+	int pair[2], last = LOWEST;
+	char byte;
+
+	snprintf(name, sizeof(name), "%s.first", file);
+	file = name;
+	start();
+	if (sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &first))
+		exit(1);
+	do_half();
+	if (close_range(3, ~0U, 0) || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair))
+		exit(1);
+	while (last < FDS && dup2(pair[0], last) == last)
+		last++;
+	refused("dump", ebbprof_dump(), EBADF);
+	refused("stop", ebbprof_stop(), EBADF);
+	if (recv(pair[1], &byte, 1, 0) != -1 || errno != EAGAIN) {
+		puts("somebody has written to the program's socket");
+		exit(1);
+	}
+	for (int n = LOWEST; n < last; n++)
+		if (fcntl(n, F_GETFD) < 0) {
+			printf("somebody has closed %d\n", n);
+			exit(1);
+		}
+	close_range(last / 2, ~0U, 0);
+	file = second;
+	start();
+	do_half();
+	must(ebbprof_dump(), "dump");
+	must(ebbprof_stop(), "stop");
+}
+
+static void *leaves(void *unused)
+{
+	pthread_cancel(pthread_self());
+	exit(0);
+	return unused;
+}
+
+/* A thread that is cancelled ends the program, and with it the recording. */
+static void leave(void)
+{
+	forgets();
+	by_another(leaves);
+	_exit(1);
+}
+
 static void twice(void)
 {
 	start();
@@ -323,7 +383,7 @@ int main(int argc, char **argv)
 		{ "dump", dump }, { "many", many }, { "fork", in_child }, { "siblings", siblings },
 		{ "forgets", forgets }, { "killed", killed }, { "executes", executes },
 		{ "alone", alone }, { "refusals", refusals }, { "twice", twice },
-		{ "secure", secure },
+		{ "secure", secure }, { "closes", closes }, { "leave", leave },
 	};
 
 	if (argc < 4)

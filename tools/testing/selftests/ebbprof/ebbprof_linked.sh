@@ -119,6 +119,16 @@ children_record_apart() {
 	each siblings_
 }
 
+# is_written: waits until nobody writes a file any more whose program is no more, or has closed its socket.
+is_written() {
+	tries=0
+	while pidof ebbprof; do
+		tries=$((tries + 1))
+		[ "$tries" -le 100 ] || fail "ebbprof does not end"
+		sleep 0.1
+	done
+}
+
 # Without a stop the file is complete at the end all the same; after a kill soon.
 ends_are_noticed() {
 	for program in ebbprof_client ebbprof_client_static; do
@@ -127,12 +137,7 @@ ends_are_noticed() {
 		for way in 'killed 137' 'executes 0'; do
 			# shellcheck disable=SC2086 # two words
 			client $way
-			tries=0
-			while pidof ebbprof; do
-				tries=$((tries + 1))
-				[ "$tries" -le 100 ] || fail "ebbprof does not end"
-				sleep 0.1
-			done
+			is_written
 			has 1
 		done
 	done
@@ -147,6 +152,27 @@ file_has_any_name() {
 nobody_notices() {
 	program=ebbprof_client client alone
 	has 1
+}
+
+closes_() {
+	client closes
+	must grep -q '^dump: the program has closed the socket' "$work/said"
+	has 1
+	# The first is complete soon after its socket was closed.
+	is_written
+	mv "$work/data.first" "$work/data"
+	has 1
+}
+closed_files_are_the_programs() {
+	each closes_
+}
+
+leave_() {
+	client leave
+	has 1
+}
+cancelled_thread_ends_it() {
+	each leave_
 }
 
 refusals_have_reasons() {
@@ -211,4 +237,5 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests parts_are_sampled threads_are_sampled another_thread_pauses_and_ends dumped_file_is_complete \
 	recordings_follow_each_other child_is_sampled children_record_apart ends_are_noticed file_has_any_name nobody_notices \
+	closed_files_are_the_programs cancelled_thread_ends_it \
 	refusals_have_reasons users_have_no_say_in_setuid_programs rust_is_served example_of_the_page_works

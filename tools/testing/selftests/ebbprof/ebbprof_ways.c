@@ -10,14 +10,18 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -235,6 +239,44 @@ static int lock(void)
 	return 0;
 }
 
+/* The limit of a file's size is as it was, and its signal ends who writes beyond it. */
+static int limit(void)
+{
+	struct sigaction action;
+	struct rlimit most;
+
+	if (getrlimit(RLIMIT_FSIZE, &most) || sigaction(SIGXFSZ, NULL, &action))
+		return 1;
+	printf("%ju of %ju bytes, %s\n", (uintmax_t)most.rlim_cur, (uintmax_t)most.rlim_max,
+	       action.sa_handler == SIG_DFL ? "SIGXFSZ ends it" : "SIGXFSZ does not end it");
+	return 0;
+}
+
+static int errno_at_begin;
+
+static int says_errno(void)
+{
+	printf("errno: %d\n", errno_at_begin);
+	return 0;
+}
+
+static void *leaves(void *unused)
+{
+	pthread_cancel(pthread_self());
+	exit(0);
+	return unused;
+}
+
+/* No function up to the end is a point of cancellation. */
+static int leave(void)
+{
+	pthread_t id;
+
+	if (!pthread_create(&id, NULL, leaves, NULL))
+		pthread_join(id, NULL);
+	_exit(1);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -243,9 +285,10 @@ int main(int argc, char **argv)
 	} ways[] = {
 		{ "descriptors", descriptors }, { "inherit", inherit }, { "cancel", cancel },
 		{ "names", names }, { "unload_later", unload_later }, { "shut", shut },
-		{ "lock", lock },
+		{ "lock", lock }, { "limit", limit }, { "errno", says_errno }, { "leave", leave },
 	};
 
+	errno_at_begin = errno;
 	if (argc < 2)
 		return 2;
 	object = argc > 2 ? argv[2] : NULL;

@@ -101,10 +101,33 @@ foreign_memory_is_refused() {
 	done
 }
 
+# Of a recording by another version neither takes what the other has; the recorder can tell so.
+other_versions_are_told() {
+	fresh_memory "$work/memory"
+	printf ebbprof4 | dd of="$work/memory" conv=notrunc 2>/dev/null
+	preloaded "$work/memory"
+	[ "$taken" -eq 0 ] || fail "$taken threads have taken slots of another version's memory"
+	[ "$(od -An -tu8 -j 8 -N 8 "$work/memory" | tr -d ' ')" -eq 1 ] || fail "nobody is told"
+	: >"$work/answer"
+	ebbprof collect $$ -- "$work/none" 3<>"$work/answer" 4<>"$work/memory"
+	[ "$(od -An -tu1 "$work/answer" | tr -d ' ')" = 371 ] || fail "not the answer that the library expects"
+	[ ! -e "$work/none" ] || fail "there is a file"
+}
+
 sound_memory_is_taken() {
 	fresh_memory "$work/memory"
 	preloaded "$work/memory"
 	[ "$taken" -gt 0 ] || fail "nobody takes slots of a memory that is sound"
+}
+
+# cut FILE: has what was written before there was no room, as ebbprof has said, for perf, too.
+cut() {
+	samples=$(sed -n 's/.*not all of its samples were written, the file has \([0-9]*\)$/\1/p' "$work/said")
+	[ "${samples:-0}" -gt 1000 ] || fail "no samples are told"
+	must ebbprof report "$1" -o "$work/report"
+	must grep -q "^$samples samples" "$work/report"
+	must perf script -i "$1" -F ip >"$work/script"
+	[ "$(grep -c . "$work/script")" -eq "$samples" ] || fail "perf finds another number"
 }
 
 # Where there is no room for the file, the program comes to its end, and ebbprof to its own after it.
@@ -113,15 +136,63 @@ program_outlives_the_file() {
 	mount -t tmpfs -o size=256k none "$work/small"
 	status=0
 	ebbprof record -c 101 -o "$work/small/data" ebbprof_ways names >"$work/with" 2>"$work/said" || status=$?
+	cp "$work/small/data" "$work/data"
 	umount "$work/small"
 	cat "$work/said"
 	[ "$status" -eq 125 ] || fail "status $status"
 	must grep -q 'small/data: No space left.*the program goes on' "$work/said"
 	must grep -q '^all have worked' "$work/with"
+	cut "$work/data"
+}
+
+# The same where the file has reached the size that files may have, which has a signal; the memory is no
+# file that anybody would limit.
+program_outlives_the_limit_of_files() {
+	status=0
+	# 1 MiB.
+	(ulimit -f 2048 && exec ebbprof record -c 101 -o "$work/data" ebbprof_ways names) >"$work/with" 2>"$work/said" || status=$?
+	cat "$work/said"
+	[ "$status" -eq 125 ] || fail "status $status"
+	must grep -q '/data: File too large.*the program goes on' "$work/said"
+	must grep -q '^all have worked' "$work/with"
+	cut "$work/data"
+	# Who may not raise it is told before anything runs.
+	status=0
+	su nobody -s /bin/sh -c "ulimit -f 2048; ebbprof record -o $work/none ebbprof_ways names" >"$work/said" 2>&1 || status=$?
+	cat "$work/said"
+	[ "$status" -eq 125 ] || fail "status $status"
+	must grep -q 'larger than files may be (ulimit -f)' "$work/said"
+}
+
+# The limit does what it did before ebbprof.
+limit_of_files_is_the_programs() {
+	(ulimit -f 2048 && alike limit)
+}
+
+nobody_hears_ebbprof() {
+	status=0
+	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_ways names >"$work/with" 2>/dev/full || status=$?
+	[ "$status" -eq 0 ] || fail "status $status"
+	status=0
+	ebbprof report "$work/none" 2>/dev/full || status=$?
+	[ "$status" -eq 125 ] || fail "status $status"
+	status=0
+	ebbprof check >/dev/full 2>"$work/said" || status=$?
+	cat "$work/said"
+	[ "$status" -eq 125 ] || fail "status $status"
+}
+
+# errno is 0 in main, and a thread that was cancelled ends the program.
+begin_and_end_are_the_programs() {
+	alike errno
+	alike leave
 }
 
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin \
 	names_of_threads_are_theirs program_outlives_ebbprof closed_event_goes_on \
-	locked_memory_is_the_programs foreign_memory_is_refused sound_memory_is_taken program_outlives_the_file
+	locked_memory_is_the_programs foreign_memory_is_refused \
+	other_versions_are_told sound_memory_is_taken program_outlives_the_file \
+	program_outlives_the_limit_of_files limit_of_files_is_the_programs nobody_hears_ebbprof \
+	begin_and_end_are_the_programs
