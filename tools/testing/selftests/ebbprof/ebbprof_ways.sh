@@ -120,6 +120,26 @@ sound_memory_is_taken() {
 	[ "$taken" -gt 0 ] || fail "nobody takes slots of a memory that is sound"
 }
 
+# A process has other numbers in a PID namespace of its own: it takes no slot, and is told of. The guest's
+# kernel has none: files stand for them.
+other_namespaces_are_told() {
+	mount -t tmpfs none /proc
+	trap 'umount /proc' EXIT
+	mkdir -p /proc/self/ns
+	: >/proc/self/ns/pid
+	own=$(stat -c %i /proc/self/ns/pid)
+	for namespace in $((own + 1)) "$own"; do
+		fresh_memory "$work/memory"
+		# shellcheck disable=SC2059 # a byte by its number
+		printf "\\$(printf %03o "$namespace")" | dd of="$work/memory" bs=1 seek=72 conv=notrunc 2>/dev/null
+		preloaded "$work/memory"
+		told=$(od -An -tu4 -j 224 -N 4 "$work/memory" | tr -d ' ')
+		echo "namespace $namespace, own $own: $taken slots taken, $told processes told of"
+		[ "$namespace" -eq "$own" ] || [ "$taken $told" = '0 1' ] || fail "one of another namespace takes part"
+		[ "$namespace" -ne "$own" ] || { [ "$taken" -gt 0 ] && [ "$told" -eq 0 ]; } || fail "one of the same does not"
+	done
+}
+
 # cut FILE: has what was written before there was no room, as ebbprof has said, for perf, too.
 cut() {
 	samples=$(sed -n 's/.*not all of its samples were written, the file has \([0-9]*\)$/\1/p' "$work/said")
@@ -193,6 +213,6 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin \
 	names_of_threads_are_theirs program_outlives_ebbprof closed_event_goes_on \
 	locked_memory_is_the_programs foreign_memory_is_refused \
-	other_versions_are_told sound_memory_is_taken program_outlives_the_file \
+	other_versions_are_told other_namespaces_are_told sound_memory_is_taken program_outlives_the_file \
 	program_outlives_the_limit_of_files limit_of_files_is_the_programs nobody_hears_ebbprof \
 	begin_and_end_are_the_programs
