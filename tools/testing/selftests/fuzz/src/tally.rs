@@ -7,6 +7,8 @@ use std::sync::atomic::AtomicI32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
+use pmu_selftests::shared;
+
 use crate::marks::NUMBERS;
 
 macro_rules! counts {
@@ -68,22 +70,7 @@ pub struct Tally {
 impl Tally {
     /// Zeroes, which forked processes share.
     pub fn shared() -> io::Result<&'static Self> {
-        // SAFETY: a new mapping, which stays as long as the process; zeroes are a valid `Tally`,
-        // and a page is aligned well enough for it.
-        unsafe {
-            let memory = libc::mmap(
-                std::ptr::null_mut(),
-                size_of::<Self>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            match memory {
-                libc::MAP_FAILED => Err(io::Error::last_os_error()),
-                _ => Ok(&*memory.cast::<Self>()),
-            }
-        }
+        shared::value()
     }
 
     /// Those of a number.

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use ktap::Outcome;
 use pmu_selftests::check_status;
 use pmu_selftests::machine;
+use pmu_selftests::shared;
 
 /// The guest's kernel has 250 ticks a second.
 const TICK_NS: i64 = 4_000_000;
@@ -33,24 +34,8 @@ static DONE: OnceLock<&Done> = OnceLock::new();
 
 /// Has the processes that are forked from now on count together with this one.
 pub fn share() -> io::Result<()> {
-    // SAFETY: a new mapping, which stays as long as the process; zeroes are a valid `Done`, and a
-    // page is aligned well enough for it.
-    let done = unsafe {
-        let memory = libc::mmap(
-            std::ptr::null_mut(),
-            size_of::<Done>(),
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        match memory {
-            libc::MAP_FAILED => return Err(io::Error::last_os_error()),
-            _ => &*memory.cast::<Done>(),
-        }
-    };
     // Only the first call counts.
-    let _ = DONE.set(done);
+    let _ = DONE.set(shared::value()?);
     Ok(())
 }
 

@@ -18,6 +18,7 @@ pub mod prelude;
 pub mod regs;
 pub mod ring;
 pub mod sample;
+pub mod shared;
 pub mod stricter;
 pub mod work;
 

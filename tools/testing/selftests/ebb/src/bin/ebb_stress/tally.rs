@@ -4,6 +4,7 @@
 use crate::handler;
 use crate::handler::Foreign;
 use crate::ways::Way;
+use pmu_selftests::shared;
 use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,6 +15,7 @@ const COUNTS: [&str; 4] = ["rounds", "ebbs", "late", "lost"];
 
 /// The counts of one process.
 #[repr(C)]
+#[derive(Default)]
 pub struct Entry {
     ways: [[AtomicU64; COUNTS.len()]; Way::ALL.len()],
     /// EBBs with which something was wrong.
@@ -67,23 +69,7 @@ pub struct Tally(Box<[&'static Entry]>);
 impl Tally {
     /// Zeroes for `processes`, to be inherited by forks.
     pub fn shared(processes: usize) -> io::Result<&'static Self> {
-        let bytes = size_of::<Entry>() * processes.max(1);
-        // SAFETY: a new mapping, which stays as long as the process; zeroes are
-        // a valid `Entry`, and a page is aligned well enough for it.
-        let entries = unsafe {
-            let memory = libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            if memory == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            std::slice::from_raw_parts(memory.cast::<Entry>().cast_const(), processes)
-        };
+        let entries = shared::values::<Entry>(processes)?;
         Ok(Box::leak(Box::new(Self(entries.iter().collect()))))
     }
 
