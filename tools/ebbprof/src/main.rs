@@ -26,6 +26,7 @@ mod completion;
 mod eviction;
 mod help;
 mod image;
+mod instruction;
 mod mappings;
 mod memory;
 mod names;
