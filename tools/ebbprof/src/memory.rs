@@ -189,6 +189,11 @@ impl SlotView<'_> {
         Some((descriptor as i32, self.slot.event.load(Relaxed)))
     }
 
+    /// Whether EBBs had ceased to come before the thread ended.
+    pub fn has_ceased(&self) -> bool {
+        self.slot.ceased.load(Acquire) != 0
+    }
+
     /// How many words of samples the thread has written.
     pub fn written(&self) -> u64 {
         self.slot.written.head.load(Relaxed)

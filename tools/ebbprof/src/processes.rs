@@ -32,6 +32,9 @@ struct Sampled {
     begin: u64,
     maps_version: u32,
     lost: u64,
+    /// The time base of its last sample.
+    last: u64,
+    ceased: bool,
     refused: bool,
     evictions: Evictions,
     name: Name,
@@ -53,6 +56,8 @@ pub struct Processes<'a> {
     pub caller_words: u64,
     /// Why threads were not sampled, and how many.
     pub refused: BTreeMap<String, u64>,
+    /// How many threads had no samples at their end, and for how many ticks.
+    pub ceased: (u64, u64),
     /// What threads that are no more went without, as somebody took the PMU.
     evicted: eviction::Total,
 }
@@ -72,6 +77,7 @@ impl<'a> Processes<'a> {
             threads: 0,
             caller_words: 0,
             refused: BTreeMap::new(),
+            ceased: (0, 0),
             evicted: eviction::Total::default(),
         }
     }
@@ -211,6 +217,8 @@ impl<'a> Processes<'a> {
             sampled.refused = true;
             *self.refused.entry(reason).or_default() += 1;
         }
+        // Before the samples, of which none comes any more then.
+        let ceased = slot.has_ceased();
         let mut samples = std::mem::take(&mut self.samples);
         slot.take(|time, address, words| samples.push((time, address, words.into())));
         for (base, address, words) in &samples {
@@ -225,6 +233,18 @@ impl<'a> Processes<'a> {
             let branches = self.branches(thread, entries);
             self.writer
                 .sample(thread, time, *address, &chain, &branches)?;
+        }
+        if let Some(&(base, ..)) = samples.last() {
+            sampled.last = base;
+        }
+        if ceased && !sampled.ceased {
+            sampled.ceased = true;
+            let (threads, ticks) = self.ceased;
+            self.ceased = (
+                threads + 1,
+                ticks + time_base().saturating_sub(sampled.last),
+            );
+            self.writer.ceased(thread, self.clock.time(sampled.last))?;
         }
         let lost = slot.lost();
         if lost > sampled.lost {
@@ -304,6 +324,8 @@ impl<'a> Processes<'a> {
             begin,
             maps_version: 0,
             lost: 0,
+            last: begin,
+            ceased: false,
             refused: false,
             evictions: Evictions::default(),
             name: Name::new(name, begin),

@@ -59,6 +59,8 @@ pub struct Summary {
     pub event: String,
     pub period: u64,
     pub lost: u64,
+    /// How many threads had no samples at their end.
+    pub ceased: u64,
 }
 
 #[derive(Clone)]
@@ -76,6 +78,7 @@ struct State {
     symbols: Symbols,
     unknown: Rc<str>,
     lost: u64,
+    ceased: u64,
     period: u64,
 }
 
@@ -97,6 +100,7 @@ pub fn read(path: &Path, mut action: impl FnMut(&Sample)) -> Result<Summary, Fai
         symbols: Symbols::new(),
         unknown: "[unknown]".into(),
         lost: 0,
+        ceased: 0,
         period: 0,
     };
     while let Some(record) = records.next_record(&mut file).map_err(|e| failed(&e))? {
@@ -112,6 +116,7 @@ pub fn read(path: &Path, mut action: impl FnMut(&Sample)) -> Result<Summary, Fai
         event,
         period: state.period,
         lost: state.lost,
+        ceased: state.ceased,
     })
 }
 
@@ -121,6 +126,7 @@ impl State {
             EventRecord::Sample(record) => return self.sample(record),
             EventRecord::Mmap2(record) => self.map(record),
             EventRecord::Lost(record) => self.lost += record.count,
+            EventRecord::Throttle(_) => self.ceased += 1,
             EventRecord::Comm(record) => {
                 if record.is_execve {
                     self.maps.remove(&record.pid);

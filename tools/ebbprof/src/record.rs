@@ -192,6 +192,13 @@ fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
     for (reason, threads) in &processes.refused {
         say!("{threads} threads have no samples: {reason}");
     }
+    let (ceased, ticks) = processes.ceased;
+    if ceased != 0 {
+        say!(
+            "{ceased} threads had no samples for {:.2} s before they ended: EBBs ceased to come",
+            processes.clock.seconds(ticks as f64)
+        );
+    }
     let evicted = processes.evicted();
     if evicted.times != 0 {
         say!(

@@ -92,6 +92,9 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         "{all} samples of {}, one every {} counts; {} lost\n",
         summary.event, summary.period, summary.lost
     );
+    if summary.ceased != 0 {
+        text += &format!("{} threads have none of their end\n", summary.ceased);
+    }
     let (first, second) = options.by.heads();
     let width = |(key, _): &((Rc<str>, Rc<str>), u64)| key.0.chars().count();
     let widest = lines.iter().take(options.lines).map(width).max();

@@ -62,7 +62,7 @@ extern "C" fn program_begins() {
 /// Objects may have been loaded since it began.
 extern "C" fn program_ends() {
     let _unnoticed = Unnoticed::begin();
-    thread::write_maps();
+    thread::take_stock();
 }
 
 /// The C library's. Of what it unmaps there are samples, perhaps, that `ebbprof` has not read yet.

@@ -187,7 +187,7 @@ pub(crate) fn set_paused(paused: bool) -> Result<(), Error> {
 /// Has the file complete with what was sampled up to now.
 pub(crate) fn dump() -> Result<(), Error> {
     let _change = Change::of_recording()?;
-    thread::write_maps();
+    thread::take_stock();
     collector::ask(DUMP)
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn stop() -> Result<(), Error> {
 
 fn close() -> Result<(), Error> {
     // Objects may have been loaded since it began.
-    thread::write_maps();
+    thread::take_stock();
     let list = Sessions::lock();
     sessions::set_state(State::Idle);
     list.each(|sampled| drop(sampled.session.take()));

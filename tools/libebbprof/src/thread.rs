@@ -102,13 +102,26 @@ pub(crate) fn forget() {
     }
 }
 
-/// Writes the mappings of the calling thread's process again.
-pub(crate) fn write_maps() {
+/// Writes what may have changed since the calling thread began: the mappings of its process, and whether
+/// it still has samples.
+pub(crate) fn take_stock() {
     // SAFETY: null, or of `begin` and this thread's.
     if let Some(sampled) = unsafe { current().as_ref() } {
+        note_ceased(sampled);
         // SAFETY: the slot is this thread's.
         unsafe { maps::write(sampled.slot) };
     }
+}
+
+/// Tells `ebbprof` whether EBBs come no more to the calling thread, though its event is on the PMU: no
+/// count tells how many samples are missing.
+fn note_ceased(sampled: &Sampled) {
+    use ebb::State::Foreign;
+    use ebb::State::Paused;
+    let state = sampled.session.as_ref().map(Session::state);
+    let ceased = matches!(state, Some(Foreign | Paused));
+    // SAFETY: the slot is this thread's.
+    unsafe { (*sampled.slot).ceased.store(ceased.into(), Release) };
 }
 
 /// Has the calling thread sampled, or says why it is not.
@@ -263,6 +276,7 @@ unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
         s.end.store(0, Relaxed);
         s.maps_read.store(0, Relaxed);
         s.maps_late.store(0, Relaxed);
+        s.ceased.store(0, Relaxed);
         s.origin.store(origin, Relaxed);
         // CAST: ids are positive.
         s.pid.store(libc::getpid() as u32, Relaxed);
@@ -340,6 +354,7 @@ extern "C" fn ends(sampled: *mut libc::c_void) {
     let sampled = unsafe {
         let list = Sessions::lock();
         list.remove(sampled);
+        note_ceased(&*sampled);
         let mut sampled = Box::from_raw(sampled);
         drop(sampled.session.take());
         sampled

@@ -168,6 +168,8 @@ pub struct Slot {
     pub maps_read: AtomicU32,
     /// One that it has not read in time: whoever waited for it waits for none before that is read.
     pub maps_late: AtomicU32,
+    /// Not 0: EBBs had ceased to come before the thread ended, or its part of the recording.
+    pub ceased: AtomicU32,
     /// The time base when they were looked at.
     pub maps_time: AtomicU64,
     /// Length of `maps`.
@@ -198,7 +200,7 @@ const _: () = {
     assert!(offset_of!(Control, states) == 228 && size_of::<Control>() == 4328);
     assert!(offset_of!(Slot, tail) == 128 && offset_of!(Slot, begin) == 152);
     assert!(offset_of!(Slot, name) == 168 && offset_of!(Slot, event) == 192);
-    assert!(offset_of!(Slot, maps_version) == 200 && offset_of!(Slot, maps_time) == 216);
+    assert!(offset_of!(Slot, maps_version) == 200 && offset_of!(Slot, ceased) == 212);
     assert!(offset_of!(Slot, reason) == 228 && offset_of!(Slot, maps) == 356);
 };
 

@@ -34,6 +34,7 @@ const DATA_OFFSET: u64 = HEADER_SIZE + 8 + attr::ENTRY_SIZE;
 const RECORD_LOST: u32 = 2;
 const RECORD_COMM: u32 = 3;
 const RECORD_EXIT: u32 = 4;
+const RECORD_THROTTLE: u32 = 5;
 const RECORD_FORK: u32 = 7;
 const RECORD_SAMPLE: u32 = 9;
 const RECORD_MMAP2: u32 = 10;
@@ -217,6 +218,16 @@ impl Writer {
         put(&mut self.record, count);
         self.put_id(thread, time);
         self.write(RECORD_LOST, 0)
+    }
+
+    /// There are no samples of the thread from here on.
+    pub fn ceased(&mut self, thread: Thread, time: u64) -> io::Result<()> {
+        // The id of the event, and of its stream.
+        for word in [time, ID, ID] {
+            put(&mut self.record, word);
+        }
+        self.put_id(thread, time);
+        self.write(RECORD_THROTTLE, 0)
     }
 
     /// The thread's name, after an exec perhaps.

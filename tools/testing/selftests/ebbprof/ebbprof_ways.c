@@ -252,6 +252,22 @@ static int limit(void)
 	return 0;
 }
 
+/* As QEMU leaves a thread whose EBB it has lost: BESCR has PME and PMEO, without GE. */
+static void *loses(void *unused)
+{
+	work(200);
+	asm volatile("mtspr 806, %0" : : "r"(1UL << 32 | 1));
+	work(200);
+	return unused;
+}
+
+static int cease(void)
+{
+	in_thread(loses);
+	work(200);
+	return 0;
+}
+
 static int errno_at_begin;
 
 static int says_errno(void)
@@ -285,7 +301,8 @@ int main(int argc, char **argv)
 	} ways[] = {
 		{ "descriptors", descriptors }, { "inherit", inherit }, { "cancel", cancel },
 		{ "names", names }, { "unload_later", unload_later }, { "shut", shut },
-		{ "lock", lock }, { "limit", limit }, { "errno", says_errno }, { "leave", leave },
+		{ "lock", lock }, { "limit", limit }, { "cease", cease },
+		{ "errno", says_errno }, { "leave", leave },
 	};
 
 	errno_at_begin = errno;

@@ -78,6 +78,22 @@ closed_event_goes_on() {
 	accounted 200 1.3
 }
 
+# One thread of two has samples of half of its work. So much is not lost as samples are that found no room.
+ceased_samples_are_told() {
+	alike cease
+	must grep -q ' 0 lost' "$work/said"
+	must grep -q '^ebbprof: 1 threads had no samples for 0.0[0-9] s before they ended' "$work/said"
+	accounted 200 1.3
+	must ebbprof report "$work/data" -o "$work/report"
+	must grep -q '^1 threads have none of their end$' "$work/report"
+	must perf report -i "$work/data" --stats >"$work/stats"
+	must grep -q 'THROTTLE events: *1 ' "$work/stats"
+	alike shut
+	! grep 'before they ended' "$work/said" || fail "told of a program that has closed its event"
+	alike lock
+	! grep 'before they ended' "$work/said" || fail "told of a program that has all of its samples"
+}
+
 locked_memory_is_the_programs() {
 	alike lock
 }
@@ -211,7 +227,7 @@ begin_and_end_are_the_programs() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin \
-	names_of_threads_are_theirs program_outlives_ebbprof closed_event_goes_on \
+	names_of_threads_are_theirs program_outlives_ebbprof closed_event_goes_on ceased_samples_are_told \
 	locked_memory_is_the_programs foreign_memory_is_refused \
 	other_versions_are_told other_namespaces_are_told sound_memory_is_taken program_outlives_the_file \
 	program_outlives_the_limit_of_files limit_of_files_is_the_programs nobody_hears_ebbprof \
