@@ -50,6 +50,22 @@ shares_have_their_intervals() {
 	must grep -q "^\.\.\. and $(($(awk '$3 == "-"' "$work/symbol" | wc -l) - 2)) more$" "$work/report"
 }
 
+# perf annotate has each sample at its instruction: of the ten of a loop each has its tenth, 4 sigma off at most.
+annotate_has_the_instructions() {
+	record 0 ebbprof_work plain 1000
+	must ebbprof report "$work/data" -o "$work/report"
+	for function in half fifth; do
+		must perf annotate -i "$work/data" --stdio -n -s "$function" >"$work/code" 2>&1
+		cat "$work/code"
+		awk -v all="$(awk -v name="$function" '$6 == name { print $5 }' "$work/report")" '
+			$2 != ":" || $3 !~ /^[0-9a-f]+:$/ { next }
+			{ sum += $1 }
+			/nop|bdnz/ { of_loop++; off = $1 - all / 10; if (off * off > 16 * all * 0.1 * 0.9) bad = 1 }
+			END { exit(bad || of_loop != 10 || sum != all) }
+		' "$work/code" || fail "$function: not the samples of its instructions"
+	done
+}
+
 # What a terminal obeys to is for terminals, not for files, whatever the environment says; and
 # nothing of it comes out of somebody's names.
 colours_are_for_terminals() {
@@ -192,6 +208,6 @@ comparison_finds_what_is_gone() {
 
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
-run_tests help_is_there shares_have_their_intervals colours_are_for_terminals \
+run_tests help_is_there shares_have_their_intervals annotate_has_the_instructions colours_are_for_terminals \
 	compilers_names_are_readable stripped_program_has_its_names code_that_is_made_has_its_name \
 	vdso_has_its_names comparison_finds_what_is_gone
