@@ -73,6 +73,7 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     if let Some(reason) = target::refusal(&program) {
         return Err(reason.into());
     }
+    let preloaded = preloaded()?;
     if options.event.len() >= ebbprof_ring::TEXT {
         return Err("the event's name is too long".into());
     }
@@ -103,7 +104,7 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
 
     let mut child = Command::new(&program)
         .args(&options.command[1..])
-        .env("LD_PRELOAD", preloaded()?)
+        .env("LD_PRELOAD", preloaded)
         .env(ebbprof_ring::VARIABLE, memory.path())
         .spawn()
         .map_err(|error| format!("{}: {error}", program.display()))?;

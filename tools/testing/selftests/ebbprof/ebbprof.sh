@@ -47,7 +47,14 @@ perf_reads_the_same() {
 	[ "$(grep -c "ebbprof_work .* $PERIOD " "$work/script")" -eq "$samples" ] || fail "not $samples lines of perf script"
 	must perf script -i "$work/data" --show-task-events --show-mmap-events >"$work/script"
 	must grep -q 'PERF_RECORD_MMAP2.*libebbprof_work.so' "$work/script"
-	[ "$(grep -c PERF_RECORD_FORK "$work/script")" -eq 4 ] || fail "not four tasks"
+	for record in FORK EXIT; do
+		[ "$(grep -c "PERF_RECORD_$record" "$work/script")" -eq 4 ] || fail "not four tasks: $record"
+	done
+	must perf buildid-list -i "$work/data" >"$work/ids"
+	for file in ebbprof_work libebbprof_work.so; do
+		id=$(perf buildid-list -i "$programs/$file")
+		must grep -q "^${id:?} .*/$file$" "$work/ids"
+	done
 	must perf report -i "$work/data" --header-only >"$work/header"
 	must grep -q 'cmdline.*ebbprof_work threads 500 3' "$work/header"
 }
@@ -187,12 +194,26 @@ refusals_are_told() {
 	! ebbprof check busybox || fail "a static program can be profiled"
 }
 
+# As `make install-ebbprof` puts them, ebbprof finds the library, and says so where it does not.
+library_is_found_where_it_is_installed() {
+	mkdir -p "$work/bin" "$work/lib/ebbprof"
+	cp "$programs/ebbprof" "$work/bin/"
+	cp "$programs/libebbprof.so" "$work/lib/ebbprof/"
+	PATH=$work/bin:$PATH
+	record 0 ebbprof_work plain 100
+	accounted 100 1.3
+	rm "$work/lib/ebbprof/libebbprof.so"
+	refuses 'libebbprof.so is not where ebbprof looks' ebbprof_work plain 1
+}
+
 # A pinned event of the CPU holds the PMU.
 occupied_pmu_is_told() {
 	perf stat -a -e cycles:D sleep 10 >/dev/null 2>&1 &
 	holder=$!
 	sleep 1
 	refuses 'another pinned group' ebbprof_work plain 1
+	! ebbprof check >"$work/said" || fail "a PMU that is taken is none to be had"
+	must grep -q '^FAILED *an EBB event: .*another pinned group' "$work/said"
 	kill -INT "$holder"
 	wait "$holder"
 }
@@ -201,4 +222,5 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests shares_are_the_programs events_have_names perf_reads_the_same perf_record_agrees each_thread_has_its_share \
 	many_threads forks_and_execs program_is_replaced status_is_the_programs \
-	killed_program_has_its_samples full_ring_counts_what_it_loses refusals_are_told occupied_pmu_is_told
+	killed_program_has_its_samples full_ring_counts_what_it_loses refusals_are_told \
+	library_is_found_where_it_is_installed occupied_pmu_is_told
