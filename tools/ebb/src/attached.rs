@@ -12,8 +12,7 @@ use core::sync::atomic::Ordering::Release;
 
 use crate::control;
 use crate::error::Error;
-use crate::shared::Ref;
-use crate::shared::Shared;
+use crate::reference::Ref;
 use crate::thread;
 
 /// The key, plus 1; 0: not made yet.
@@ -74,22 +73,23 @@ pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
 pub(crate) fn release_ended() {
     let Ok(key) = key() else { return };
     // SAFETY: the key exists.
-    let value = unsafe { libc::pthread_getspecific(key) }.cast::<Shared>();
-    // SAFETY: it has the reference of `attach`, or is null.
-    let Some(shared) = (unsafe { value.as_ref() }) else {
+    let value = unsafe { libc::pthread_getspecific(key) };
+    // SAFETY: it is null, or of `attach`.
+    let Some(shared) = (unsafe { Ref::find(value.cast()) }) else {
         return;
     };
-    if shared.check_process().is_err() {
+    // A signal's handler may do it at any time between these lines.
+    if shared.check_process().is_err() && thread::with(|t| shared.leave(t)) {
         // SAFETY: the key exists.
         unsafe { libc::pthread_setspecific(key, ptr::null()) };
-        thread_ends(value.cast());
+        thread_ends(value);
     }
 }
 
 /// The end of a thread, or of its part in a session.
 extern "C" fn thread_ends(value: *mut libc::c_void) {
     // SAFETY: the reference of `attach`, which comes here once.
-    let shared = unsafe { Ref::from_raw(value.cast::<Shared>()) };
+    let shared = unsafe { Ref::from_raw(value.cast()) };
     // Unless EBBHR is somebody else's by now.
     let _ = control::uninstall();
     thread::with(|t| shared.end(t));

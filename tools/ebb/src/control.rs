@@ -228,7 +228,9 @@ pub fn enable() -> Result<(), Error> {
         // SAFETY: `install` has put an entry into this thread's EBBHR.
         unsafe { (bescr.without(Bescr::PMEO) | Bescr::GE | Bescr::PME).write() };
     });
-    Ok(())
+    // A signal's handler may have uninstalled it before that: GE would be on, and EBBHR 0, for an
+    // event of the next owner.
+    check_installed().inspect_err(|_| disable())
 }
 
 /// Has EBBs come from the `rfebb` on that sets GE.

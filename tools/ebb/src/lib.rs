@@ -48,6 +48,7 @@ mod pausing;
 mod period;
 pub mod pmc;
 mod progress;
+mod reference;
 pub mod reg;
 mod reload;
 #[cfg(feature = "std")]
@@ -96,6 +97,8 @@ pub use perf_event::disable_all;
 #[cfg(feature = "std")]
 pub use perf_event::enable_all;
 pub use pmc::Pmc;
+#[doc(hidden)]
+pub use session::Held;
 pub use session::RawHandler;
 pub use session::Session;
 #[doc(hidden)]

@@ -4,6 +4,7 @@
 use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use core::mem::MaybeUninit;
+use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::attached;
@@ -20,9 +21,9 @@ use crate::events;
 use crate::events::Code;
 use crate::period;
 use crate::pmc::Pmc;
+use crate::reference::Ref;
 use crate::reg::Mmcr0;
 use crate::shared;
-use crate::shared::Ref;
 use crate::shared::Shared;
 use crate::thread;
 
@@ -94,6 +95,8 @@ impl Session {
                         self.0.marked.store(true, Relaxed);
                     }
                     slot.pmc.store(pmc as u64, Relaxed);
+                    // A signal's handler may have closed the others before there was this one.
+                    (self.0.check_process()).inspect_err(|_| slot.descriptor.close())?;
                     return Ok(n);
                 }
                 Err(errno) => refused = Some(errno),
@@ -216,7 +219,8 @@ impl Session {
             let _ = control::uninstall();
             return Err(error);
         }
-        self.0.unpause()?;
+        // If a signal's handler has closed it meanwhile, EBBHR stays free for others.
+        (self.0.unpause()).inspect_err(|_| attached::release_ended())?;
         self.load();
         // Sets the counters going, too.
         control::enable()?;
@@ -317,16 +321,38 @@ impl Session {
         ManuallyDrop::new(self).0.as_ptr().cast_mut().cast()
     }
 
-    /// What [`into_raw`](Self::into_raw) had.
+    /// What [`into_raw`](Self::into_raw) had, for a call; `None` once it was closed.
     ///
     /// # Safety
     ///
-    /// `raw` is of that, and was not dropped. Only one that is from here is.
+    /// `raw` is of that.
     #[doc(hidden)]
     #[must_use]
-    pub unsafe fn from_raw(raw: *const c_void) -> Self {
+    pub unsafe fn hold(raw: *const c_void) -> Option<Held> {
         // SAFETY: the caller's contract.
-        Self(unsafe { Ref::from_raw(raw.cast()) })
+        unsafe { Ref::find(raw.cast()) }.map(Held)
+    }
+
+    /// Whether it was closed, which only who holds it can see.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    /// Closes what [`into_raw`](Self::into_raw) had, unless it was.
+    ///
+    /// # Safety
+    ///
+    /// `raw` is of that.
+    #[doc(hidden)]
+    pub unsafe fn close_raw(raw: *const c_void) {
+        // SAFETY: the caller's contract.
+        let held = unsafe { Self::hold(raw) };
+        if held.is_some_and(|held| held.0.begin_close()) {
+            // SAFETY: only who begins it comes here, with the reference that `into_raw` has kept.
+            drop(Self(unsafe { Ref::from_raw(raw.cast()) }));
+        }
     }
 
     /// Turns EBBs off and closes the events, on any thread; the same as dropping it, but visible.
@@ -334,6 +360,19 @@ impl Session {
     /// end afterwards.
     pub fn close(self) {
         drop(self);
+    }
+}
+
+/// A session during a call of the C library: what a signal's handler closes meanwhile stays so long.
+#[doc(hidden)]
+pub struct Held(Ref);
+
+impl Deref for Held {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        // SAFETY: a `Session` is a `Ref`, but that its drop closes.
+        unsafe { &*(&raw const self.0).cast::<Session>() }
     }
 }
 

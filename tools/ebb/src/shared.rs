@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What several threads share of a session.
 
-extern crate alloc;
-
-use alloc::alloc::Layout;
-use core::mem::ManuallyDrop;
-use core::ops::Deref;
 use core::ptr;
-use core::ptr::NonNull;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::AtomicUsize;
-use core::sync::atomic::Ordering::AcqRel;
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
@@ -72,8 +65,6 @@ pub(crate) struct Shared {
     owner: AtomicUsize,
     /// Id of the thread that looks at that block or takes it away, or 0.
     lock: AtomicI32,
-    /// How many [`Ref`]s there are.
-    references: AtomicUsize,
 }
 
 impl Shared {
@@ -100,7 +91,6 @@ impl Shared {
             last_count: AtomicU64::new(0),
             owner: AtomicUsize::new(0),
             lock: AtomicI32::new(0),
-            references: AtomicUsize::new(1),
         })
     }
 
@@ -194,6 +184,14 @@ impl Shared {
         self.started.store(true, Release);
     }
 
+    /// It is about to do so no more; tells whether it did.
+    pub(crate) fn leave(&self, t: &Thread) -> bool {
+        let this = ptr::from_ref(self).addr() as u64;
+        t.session
+            .compare_exchange(this, 0, Relaxed, Relaxed)
+            .is_ok()
+    }
+
     /// It does so no more. Its EBBs are off.
     pub(crate) fn end(&self, t: &Thread) {
         t.session.store(0, Relaxed);
@@ -219,7 +217,7 @@ impl Shared {
     /// Fails in the child of a fork, and once it was closed.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
         match self.is_of_this_process() {
-            true if self.closed.load(Relaxed) => Err(Error::Closed),
+            true if self.is_closed() => Err(Error::Closed),
             true => Ok(()),
             false => Err(Error::Gone),
         }
@@ -264,9 +262,18 @@ impl Shared {
         .ok_or(Error::Closed)
     }
 
+    /// Has it closed; tells whether nobody had before.
+    pub(crate) fn begin_close(&self) -> bool {
+        !self.closed.swap(true, Relaxed)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Relaxed)
+    }
+
     /// Closes the events.
     pub(crate) fn close(&self) {
-        self.closed.store(true, Relaxed);
+        self.begin_close();
         for slot in self.slots.iter().rev() {
             slot.descriptor.close();
         }
@@ -300,76 +307,6 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         if let Some(lock) = self.0 {
             lock.store(0, Release);
-        }
-    }
-}
-
-/// A counted reference: [`Arc`](alloc::sync::Arc) would end the program where there is no memory.
-#[repr(transparent)]
-pub(crate) struct Ref(NonNull<Shared>);
-
-// SAFETY: `Shared` is for all threads, and so is the count.
-unsafe impl Send for Ref {}
-// SAFETY: as before.
-unsafe impl Sync for Ref {}
-
-impl Ref {
-    pub(crate) fn new(shared: Shared) -> Result<Self, Error> {
-        // SAFETY: the size is not 0.
-        let memory = unsafe { alloc::alloc::alloc(Layout::new::<Shared>()) }.cast::<Shared>();
-        let memory = NonNull::new(memory).ok_or(Error::System {
-            what: "malloc",
-            errno: libc::ENOMEM,
-            rule: Some("there is no memory"),
-        })?;
-        // SAFETY: of this size, and nobody else's.
-        unsafe { memory.write(shared) };
-        Ok(Self(memory))
-    }
-
-    /// The address.
-    pub(crate) fn as_ptr(&self) -> *const Shared {
-        self.0.as_ptr()
-    }
-
-    /// The address, which keeps the reference.
-    pub(crate) fn into_raw(self) -> *const Shared {
-        ManuallyDrop::new(self).as_ptr()
-    }
-
-    /// # Safety
-    ///
-    /// `raw` is of [`into_raw`](Self::into_raw), once.
-    pub(crate) unsafe fn from_raw(raw: *const Shared) -> Self {
-        // SAFETY: the caller's contract.
-        Self(unsafe { NonNull::new_unchecked(raw.cast_mut()) })
-    }
-}
-
-impl Deref for Ref {
-    type Target = Shared;
-
-    fn deref(&self) -> &Shared {
-        // SAFETY: it lives as long as there is a reference.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl Clone for Ref {
-    fn clone(&self) -> Self {
-        self.references.fetch_add(1, Relaxed);
-        Self(self.0)
-    }
-}
-
-impl Drop for Ref {
-    fn drop(&mut self) {
-        if self.references.fetch_sub(1, AcqRel) == 1 {
-            // SAFETY: this was the last; the memory is of `new`.
-            unsafe {
-                self.0.drop_in_place();
-                alloc::alloc::dealloc(self.0.as_ptr().cast(), Layout::new::<Shared>());
-            }
         }
     }
 }

@@ -140,8 +140,16 @@ impl Descriptor {
     fn ioctl(&self, what: &'static str, request: libc::Ioctl) -> Result<(), Error> {
         // SAFETY: an ioctl without a pointer.
         match unsafe { libc::ioctl(self.raw(), request, 0) } {
-            -1 => Err(Error::last(what)),
+            -1 => Err(self.failed(what)),
             _ => Ok(()),
+        }
+    }
+
+    /// That of the system call that failed last; a signal's handler may have closed the descriptor.
+    fn failed(&self, what: &'static str) -> Error {
+        match self.raw() {
+            -1 => Error::Closed,
+            _ => Error::last(what),
         }
     }
 
@@ -150,7 +158,7 @@ impl Descriptor {
         let mut count = 0_u64;
         // SAFETY: the variable has the 8 bytes.
         match unsafe { libc::syscall(libc::SYS_read, self.raw(), &raw mut count, 8) } {
-            -1 => Err(Error::last("read of the event")),
+            -1 => Err(self.failed("read of the event")),
             n => Ok(n != 0),
         }
     }

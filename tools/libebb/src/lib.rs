@@ -14,7 +14,6 @@ use core::ffi::c_char;
 use core::ffi::c_int;
 use core::ffi::c_uint;
 use core::ffi::c_void;
-use core::mem::ManuallyDrop;
 
 use ebb::Error;
 use ebb::RawHandler;
@@ -76,15 +75,25 @@ unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Error> {
 /// `struct ebb`: what `Session::into_raw` gives the address of.
 type Ebb = c_void;
 
+/// Does `call` with a session, which stays as long. If a signal's handler has closed it meanwhile, that
+/// is why it fails.
+///
 /// # Safety
 ///
-/// `ebb` is null or of `ebb_open`, and nobody closes it meanwhile.
-unsafe fn session(ebb: *const Ebb) -> Result<ManuallyDrop<Session>, Error> {
+/// `ebb` is null or of `ebb_open`.
+unsafe fn with<R>(
+    ebb: *const Ebb,
+    call: impl FnOnce(&Session) -> Result<R, Error>,
+) -> Result<R, Error> {
     if ebb.is_null() {
         return Err(invalid("no session"));
     }
     // SAFETY: the caller's contract.
-    Ok(ManuallyDrop::new(unsafe { Session::from_raw(ebb) }))
+    let session = unsafe { Session::hold(ebb) }.ok_or(Error::Closed)?;
+    call(&session).map_err(|error| match session.is_closed() {
+        true => Error::Closed,
+        false => error,
+    })
 }
 
 #[unsafe(no_mangle)]
@@ -124,7 +133,7 @@ unsafe extern "C" fn ebb_open(event: *const c_char, period: u64, flags: c_uint) 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_add(ebb: *mut Ebb, event: *const c_char, period: u64) -> c_int {
     // SAFETY: the caller's contract.
-    let added = unsafe { session(ebb).and_then(|session| session.add(text(event)?, period)) };
+    let added = unsafe { with(ebb, |session| session.add(text(event)?, period)) };
     // CAST: 1 to 5.
     added.map_or_else(|error| fail(&error), |n| n as c_int)
 }
@@ -135,8 +144,11 @@ unsafe extern "C" fn ebb_add(ebb: *mut Ebb, event: *const c_char, period: u64) -
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_counter(ebb: *const Ebb, n: c_uint) -> c_int {
     // SAFETY: the caller's contract.
-    let pmc = unsafe { session(ebb) }
-        .and_then(|session| session.pmc(n as usize).ok_or(Error::NoSuchNumber));
+    let pmc = unsafe {
+        with(ebb, |session| {
+            session.pmc(n as usize).ok_or(Error::NoSuchNumber)
+        })
+    };
     pmc.map_or_else(|error| fail(&error), |pmc| pmc as c_int)
 }
 
@@ -146,8 +158,11 @@ unsafe extern "C" fn ebb_counter(ebb: *const Ebb, n: c_uint) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_set_period(ebb: *mut Ebb, n: c_uint, period: u64, jitter: u64) -> c_int {
     // SAFETY: the caller's contract.
-    let session = unsafe { session(ebb) };
-    status(session.and_then(|session| session.set_period(n as usize, period, jitter)))
+    status(unsafe {
+        with(ebb, |session| {
+            session.set_period(n as usize, period, jitter)
+        })
+    })
 }
 
 /// # Safety
@@ -156,7 +171,7 @@ unsafe extern "C" fn ebb_set_period(ebb: *mut Ebb, n: c_uint, period: u64, jitte
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_read(ebb: *const Ebb, n: c_uint, value: *mut u32) -> c_int {
     // SAFETY: the caller's contract.
-    let read = unsafe { session(ebb) }.and_then(|session| session.read(n as usize));
+    let read = unsafe { with(ebb, |session| session.read(n as usize)) };
     // SAFETY: as before.
     status(read.map(|count| unsafe { value.write(count) }))
 }
@@ -180,7 +195,7 @@ unsafe extern "C" fn ebb_start(
         };
         let handler = handler.ok_or(invalid("no handler"))?;
         // SAFETY: the caller's contract.
-        unsafe { session(ebb)?.start_raw(save, handler, user) }
+        unsafe { with(ebb, |session| session.start_raw(save, handler, user)) }
     };
     status(start())
 }
@@ -191,7 +206,7 @@ unsafe extern "C" fn ebb_start(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_pause(ebb: *mut Ebb) -> c_int {
     // SAFETY: the caller's contract.
-    status(unsafe { session(ebb) }.and_then(|session| session.pause()))
+    status(unsafe { with(ebb, Session::pause) })
 }
 
 /// # Safety
@@ -200,18 +215,16 @@ unsafe extern "C" fn ebb_pause(ebb: *mut Ebb) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_resume(ebb: *mut Ebb) -> c_int {
     // SAFETY: the caller's contract.
-    status(unsafe { session(ebb) }.and_then(|session| session.resume()))
+    status(unsafe { with(ebb, Session::resume) })
 }
 
 /// # Safety
 ///
-/// `ebb` is null or of `ebb_open`, and nobody uses it any more.
+/// `ebb` is null or of `ebb_open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_close(ebb: *mut Ebb) {
-    if !ebb.is_null() {
-        // SAFETY: it is of `ebb_open`; the caller's contract.
-        drop(unsafe { Session::from_raw(ebb) });
-    }
+    // SAFETY: the caller's contract.
+    unsafe { Session::close_raw(ebb) };
 }
 
 /// # Safety
@@ -220,7 +233,7 @@ unsafe extern "C" fn ebb_close(ebb: *mut Ebb) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_state(ebb: *const Ebb) -> c_int {
     // SAFETY: the caller's contract.
-    let state = unsafe { session(ebb) }.map(|session| session.state());
+    let state = unsafe { with(ebb, |session| Ok(session.state())) };
     let state = state.map(|state| match state {
         State::Idle => EBB_IDLE,
         State::Running => EBB_RUNNING,
@@ -239,7 +252,7 @@ unsafe extern "C" fn ebb_state(ebb: *const Ebb) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_count(ebb: *const Ebb) -> u64 {
     // SAFETY: the caller's contract.
-    unsafe { session(ebb) }.map_or(0, |session| session.count())
+    unsafe { with(ebb, |session| Ok(session.count())) }.unwrap_or(0)
 }
 
 /// # Safety
@@ -248,7 +261,7 @@ unsafe extern "C" fn ebb_count(ebb: *const Ebb) -> u64 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_fd(ebb: *const Ebb) -> c_int {
     // SAFETY: the caller's contract.
-    unsafe { session(ebb) }.map_or_else(|error| fail(&error), |session| session.descriptor())
+    unsafe { with(ebb, |session| Ok(session.descriptor())) }.unwrap_or_else(|error| fail(&error))
 }
 
 /// # Safety

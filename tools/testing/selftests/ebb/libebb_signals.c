@@ -40,17 +40,88 @@ static int ask_traced(void)
 	return 3;
 }
 
+static unsigned long get(pid_t child, int number)
+{
+	return ptrace(PTRACE_PEEKUSER, child, (void *)(sizeof(long) * number), NULL);
+}
+
+static void set(pid_t child, int number, unsigned long value)
+{
+	ptrace(PTRACE_POKEUSER, child, (void *)(sizeof(long) * number), (void *)value);
+}
+
+/* The instruction at @address. */
+static unsigned int instruction_at(pid_t child, unsigned long address)
+{
+	long words = ptrace(PTRACE_PEEKTEXT, child, (void *)(address & ~7), NULL);
+
+	return words >> (address & 4 ? 32 : 0);
+}
+
+static void single_step(pid_t child, int *status)
+{
+	ptrace(PTRACE_SINGLESTEP, child, NULL, NULL);
+	waitpid(child, status, 0);
+}
+
+/*
+ * Executes the next instruction. A stcx. would fail at each step, as the stop before it drops the
+ * reservation; the child has one thread, so a larx is like any load, and a stcx. like a store.
+ * The load is done by the child: what ptrace(2) writes to r14 to r31 is lost at a single step.
+ */
+static void step(pid_t child, int *status)
+{
+	/* Extended opcodes of opcode 31. */
+	static const struct {
+		unsigned int larx, stcx, load, size;
+	} reserving[] = {
+		{ 52, 694, 87, 1 }, { 116, 726, 279, 2 }, { 20, 150, 23, 4 }, { 84, 214, 21, 8 },
+	};
+	unsigned long nip = get(child, PT_NIP);
+	unsigned int instruction = instruction_at(child, nip);
+	unsigned int code = instruction >> 1 & 1023;
+	unsigned int a = instruction >> 16 & 31, s = instruction >> 21 & 31;
+
+	for (size_t i = 0; i < ARRAY_SIZE(reserving) && instruction >> 26 == 31; i++) {
+		unsigned long address, shift, mask, word;
+
+		if (code == reserving[i].larx) {
+			address = nip & ~7;
+			shift = nip & 4 ? 32 : 0;
+			word = ptrace(PTRACE_PEEKTEXT, child, (void *)address, NULL);
+			mask = (unsigned long)(code ^ reserving[i].load) << 1 << shift;
+			ptrace(PTRACE_POKETEXT, child, (void *)address, (void *)(word ^ mask));
+			single_step(child, status);
+			ptrace(PTRACE_POKETEXT, child, (void *)address, (void *)word);
+			return;
+		}
+		if (code == reserving[i].stcx) {
+			address = (a ? get(child, a) : 0) + get(child, instruction >> 11 & 31);
+			shift = 8 * (address & 7);
+			mask = (~0ul >> (64 - 8 * reserving[i].size)) << shift;
+			word = ptrace(PTRACE_PEEKDATA, child, (void *)(address & ~7), NULL) & ~mask;
+			word |= get(child, s) << shift & mask;
+			ptrace(PTRACE_POKEDATA, child, (void *)(address & ~7), (void *)word);
+			/* CR0: it was done. */
+			set(child, PT_CCR, (get(child, PT_CCR) & 0x0fffffff) | 0x20000000);
+			set(child, PT_NIP, nip + 4);
+			return;
+		}
+	}
+	single_step(child, status);
+}
+
 /*
  * Whether the next instruction is rfebb. QEMU cannot step over it: it turns EBBs on and stays
  * there, and once an EBB has come to it, it branches to itself for ever.
  */
 static bool is_at_rfebb(pid_t child)
 {
-	long address = ptrace(PTRACE_PEEKUSER, child, (void *)(sizeof(long) * PT_NIP), NULL);
-	long words = ptrace(PTRACE_PEEKTEXT, child, (void *)(address & ~7), NULL);
-
-	return (unsigned int)(words >> (address & 4 ? 32 : 0)) == 0x4c000924;
+	return instruction_at(child, get(child, PT_NIP)) == 0x4c000924;
 }
+
+/* Whether the child that was traced last had raised SIGUSR2 by then, which it ignores. */
+static bool has_returned;
 
 /*
  * Has a child @run, which stops itself and then gets SIGUSR1 behind that many instructions; returns
@@ -64,9 +135,12 @@ static int interrupted_after(int steps, int (*run)(void))
 	if (!child)
 		_exit(run());
 	check(waitpid(child, &status, 0) == child && WIFSTOPPED(status));
-	for (int i = 0; i < steps && WIFSTOPPED(status) && !is_at_rfebb(child); i++) {
-		ptrace(PTRACE_SINGLESTEP, child, NULL, NULL);
-		waitpid(child, &status, 0);
+	has_returned = false;
+	for (int i = 0; i < steps && WIFSTOPPED(status) && !has_returned; i++) {
+		if (is_at_rfebb(child))
+			break;
+		step(child, &status);
+		has_returned = WIFSTOPPED(status) && WSTOPSIG(status) == SIGUSR2;
 	}
 	for (long number = SIGUSR1; WIFSTOPPED(status); number = WSTOPSIG(status)) {
 		ptrace(PTRACE_CONT, child, NULL, (void *)number);
@@ -94,6 +168,7 @@ static void reasons(void)
 /* No EBB comes to what is traced, with an rfebb at its end. */
 #define LONG_PERIOD	0x40000000
 #define STRIDE		5
+#define CLOSE_STRIDE	31
 
 static struct ebb *traced;
 
@@ -171,12 +246,119 @@ static void resumed_in_pause(void)
 		check(!interrupted_after(steps, pause_and_resume));
 }
 
+/* Has memory that was freed hold something else. */
+static void close_traced(int number)
+{
+	(void)number;
+	ebb_close(traced);
+	traced = NULL;
+	for (size_t size = 256; size <= 1024; size += 16) {
+		void *memory = malloc(size);
+
+		if (memory)
+			memset(memory, 0x5a, size);
+	}
+}
+
+static int start(struct ebb *ebb)
+{
+	return ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL);
+}
+
+static int read_counter(struct ebb *ebb)
+{
+	uint32_t value;
+
+	return ebb_read(ebb, 0, &value);
+}
+
+static int set_period(struct ebb *ebb)
+{
+	return ebb_set_period(ebb, 0, LONG_PERIOD, 0);
+}
+
+static int add(struct ebb *ebb)
+{
+	return ebb_add(ebb, "0x20002", 0) == 1 ? 0 : -1;
+}
+
+static int state(struct ebb *ebb)
+{
+	return ebb_state(ebb) < 0 ? -1 : 0;
+}
+
+static int count(struct ebb *ebb)
+{
+	return ebb_count(ebb) != 0;
+}
+
+static int close_it(struct ebb *ebb)
+{
+	ebb_close(ebb);
+	traced = NULL;
+	return 0;
+}
+
+static int (*call)(struct ebb *ebb);
+
+/* Closes the session in the middle of a call for it; 0 if nothing is left of it. */
+static int close_in_call(void)
+{
+	const bool starts = call == start || call == add;
+	unsigned long bescr, ebbhr;
+	int free_descriptor = dup(0);
+
+	failures = 0;
+	close(free_descriptor);
+	signal(SIGUSR1, close_traced);
+	signal(SIGUSR2, SIG_IGN);
+	traced = ebb_open("cycles", LONG_PERIOD, 0);
+	check(traced && (starts || !start(traced)));
+	if (call == ebb_resume)
+		check(!ebb_pause(traced));
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	raise(SIGSTOP);
+	errno = 0;
+	check(!call(traced) || errno == ESRCH);
+	raise(SIGUSR2);
+	/* If it has not come until then. */
+	raise(SIGUSR1);
+	__asm__ volatile("mfspr %0, 806" : "=r" (bescr));
+	__asm__ volatile("mfspr %0, 804" : "=r" (ebbhr));
+	check(!(bescr >> 63) && !ebbhr);
+	check(dup(0) == free_descriptor && !close(free_descriptor));
+	traced = ebb_open("cycles", LONG_PERIOD, 0);
+	check(traced && !start(traced) && ebb_state(traced) == EBB_RUNNING && is_as_it_says());
+	return failures != 0;
+}
+
+/* A signal's handler closes the session behind any instruction of a call for it. */
+static void closed_in_call(void)
+{
+	static int (*const calls[])(struct ebb *ebb) = {
+		start, ebb_resume, ebb_pause, close_it, state, read_counter, set_period, count, add,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(calls) && !failures; i++) {
+		int steps = 0;
+
+		call = calls[i];
+		do {
+			check(!interrupted_after(steps, close_in_call));
+			steps += CLOSE_STRIDE;
+		} while (!has_returned && !failures);
+		if (failures)
+			printf("# call %zu, behind %d instructions\n", i, steps - CLOSE_STRIDE);
+	}
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
 		{ "reasons", reasons },
 		{ "paused_in_resume", paused_in_resume },
 		{ "resumed_in_pause", resumed_in_pause },
+		{ "closed_in_call", closed_in_call },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
