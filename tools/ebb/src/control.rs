@@ -229,8 +229,12 @@ pub fn enable() -> Result<(), Error> {
         unsafe { (bescr.without(Bescr::PMEO) | Bescr::GE | Bescr::PME).write() };
     });
     // A signal's handler may have uninstalled it before that: GE would be on, and EBBHR 0, for an
-    // event of the next owner.
-    check_installed().inspect_err(|_| disable())
+    // event of the next owner. In the child of a fork in an EBB's handler it is not of use.
+    if owner() == Owner::Nobody {
+        disable();
+        return Err(Error::NotInstalled);
+    }
+    Ok(())
 }
 
 /// Has EBBs come from the `rfebb` on that sets GE.
