@@ -65,6 +65,11 @@ pub(crate) struct Places {
     /// What reads [`Thread::rearm`](crate::thread::Thread::rearm), and after that
     /// writes BESCR and MMCR0. It may be done again from here.
     pub(crate) way_back: u64,
+    /// What follows the reloading of the counters. It reads that once more, needs the thread's block
+    /// in r11, and may be done again, too.
+    pub(crate) reloaded: u64,
+    /// What follows the writing of MMCR0.
+    pub(crate) counters_run: u64,
     /// `rfebb`, where nothing is left on the stack.
     pub(crate) rfebb: u64,
     /// The first byte behind it.
@@ -252,7 +257,7 @@ macro_rules! entry {
             "ld 0, {gpr}(1)",
             fixed_up!("mtspr 779, 9"),
             // The counters run from here on.
-            "ld 9, {gpr} + 8 * 9(1)",
+            "10: ld 9, {gpr} + 8 * 9(1)",
             "addi 1, 1, {whole}",
             // What was saved is below the red zone now, where a signal's frame may be.
             ".cfi_remember_state",
@@ -290,8 +295,9 @@ macro_rules! entry {
             concat!(".hidden ", $name, "_places"),
             concat!(".type ", $name, "_places, @object"),
             concat!($name, "_places:"),
-            concat!(".quad 3b - ", $name, ", 6b - ", $name, ", 7b - ", $name),
-            concat!(".size ", $name, "_places, 24"),
+            concat!(".quad 3b - ", $name, ", 4b - ", $name, ", 10b - ", $name),
+            concat!(".quad 6b - ", $name, ", 7b - ", $name),
+            concat!(".size ", $name, "_places, 40"),
             ".popsection",
             // Offsets that not every entry has a use for.
             "/* {fpscr} {vscr} {vsr} */",

@@ -8,7 +8,10 @@
 //!
 //! A signal may also come to the entry itself: before the `Link` is there, on the way back, or at
 //! `rfebb`, which has no frame any more. So the walk looks at the address in each signal's
-//! frame. Where the entry has read [`Thread::rearm`], it is sent back to read it again.
+//! frame. Where the entry has read [`Thread::rearm`], it is sent back to read it again. If that says
+//! that the counters are reloaded, they are, or the handler has asked for [`Rearm::Keep`], of which
+//! nothing is left there: not behind the reloading, but where the counters run already, one of them
+//! may have overflowed in the signal's handler.
 
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -56,7 +59,7 @@ pub(crate) fn of(t: &Thread, bescr: Bescr) -> Progress {
     if bescr.has(Bescr::GE) || !(stopped || may_be_left(t, bescr)) {
         return Progress::None;
     }
-    let progress = look_down();
+    let progress = look_down(t);
     if progress == Progress::Handler {
         // The entry may have cleared it already, and does so again. The next call looks for it.
         t.active.store(1, Relaxed);
@@ -77,7 +80,7 @@ pub(crate) fn is_left(t: &Thread, bescr: Bescr) -> bool {
 }
 
 /// Follows the frames of this thread to an entry.
-fn look_down() -> Progress {
+fn look_down(t: &Thread) -> Progress {
     let mut frame: u64;
     // SAFETY: reads a register.
     unsafe {
@@ -104,7 +107,7 @@ fn look_down() -> Progress {
         // The callee's address to return to is in the same place.
         if is_trampoline(vdso, link.nip) {
             // SAFETY: that of a signal's handler, which has stored it here.
-            let progress = unsafe { interrupted(frame, link.back_chain) };
+            let progress = unsafe { interrupted(t, frame, link.back_chain) };
             if let Some(progress) = progress {
                 return progress;
             }
@@ -128,7 +131,7 @@ fn is_trampoline(vdso: u64, address: u64) -> bool {
 /// # Safety
 ///
 /// `frame` was that of a signal once, perhaps a former one's.
-unsafe fn interrupted(frame: u64, back_chain: u64) -> Option<Progress> {
+unsafe fn interrupted(t: &Thread, frame: u64, back_chain: u64) -> Option<Progress> {
     let context = frame + SIGNAL_FRAME;
     let regs = context + GP_REGS;
     let place = ptr::with_exposed_provenance::<u64>(context as usize + REGS_OFFSET);
@@ -150,8 +153,19 @@ unsafe fn interrupted(frame: u64, back_chain: u64) -> Option<Progress> {
     if offset == places.rfebb {
         return Some(Progress::Returning);
     }
-    if offset > places.way_back {
-        *nip = entry + places.way_back;
+    let counters_run = (places.counters_run..places.rfebb).contains(&offset);
+    let back = match t.is_restarting() && !counters_run {
+        true => places.reloaded,
+        false => places.way_back,
+    };
+    if offset > back {
+        *nip = entry + back;
+        // SAFETY: as before. The entry has the block there.
+        unsafe {
+            regs_of_context
+                .add(11)
+                .write(ptr::from_ref(t).addr() as u64)
+        };
     }
     Some(Progress::Handler)
 }

@@ -4,10 +4,12 @@
 
 use ebb::EbbContext;
 use ebb::Handler;
+use ebb::Pmc;
 use ebb::Rearm;
 use ebb::Save;
 use ebb::Session;
 use ebb::State;
+use ebb::pmc::OVERFLOW;
 use ebb::reg::Bescr;
 use ebb_selftests::each_instruction::Entry;
 use ebb_selftests::each_instruction::expect;
@@ -19,6 +21,7 @@ use ktap::Outcome;
 use ktap::check;
 use std::cell::Cell;
 use std::ptr;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -103,6 +106,44 @@ fn stopped(save: Save, flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
+/// Whether [`keep`] is to act.
+static KEEP: AtomicBool = AtomicBool::new(false);
+
+/// Leaves a counter negative that no event uses.
+fn keep(context: &mut EbbContext<'_>) {
+    Pmc::Pmc3.write(0);
+    if KEEP.swap(false, Relaxed) {
+        Pmc::Pmc1.write(Pmc::start_value(PERIOD));
+        Pmc::Pmc3.write(OVERFLOW);
+        context.rearm(Rearm::Keep);
+    }
+}
+
+fn ask() {
+    expect(session().state() == State::Running, line!());
+}
+
+/// The counter stays as the handler has left it, unless they run already.
+fn kept(save: Save, flags: libc::c_int) -> Outcome {
+    let (session, entry) = begin(save, keep, flags)?;
+    let before = Cell::new(0);
+    let kept_until_hit = || {
+        before.set(ebb::count());
+        KEEP.store(true, Relaxed);
+        until_hit()
+    };
+    let counters_run = entry.rfebb() - 2..entry.rfebb();
+    entry.at_each(ask, entry.all(), 0, kept_until_hit, |n| {
+        let value = Pmc::Pmc3.read();
+        // Hardware takes that for an overflow, QEMU does not.
+        let kept = value >= OVERFLOW || ebb::count() > before.get() + 1;
+        check!(kept || counters_run.contains(&n), "{value:#x}");
+        session::wait_for(ebb::count() + 3, PERIOD)
+    })?;
+    session.close();
+    Ok(())
+}
+
 /// All of `test`, on the stack of the program and one of the signal's own.
 fn both(test: fn(Save, libc::c_int) -> Outcome, save: Save) -> Outcome {
     test(save, 0)?;
@@ -112,5 +153,6 @@ fn both(test: fn(Save, libc::c_int) -> Outcome, save: Save) -> Outcome {
 ktap::main! {
     first: session::require_ebb;
     paused_gprs = both(paused, Save::Gprs), paused_full = both(paused, Save::Full),
+    kept_gprs = both(kept, Save::Gprs), kept_full = both(kept, Save::Full),
     stopped_gprs = both(stopped, Save::Gprs), stopped_full = both(stopped, Save::Full),
 }
