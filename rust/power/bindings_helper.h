@@ -6,6 +6,7 @@
 #include <linux/perf_event.h>
 #include <linux/sched/clock.h>
 #include <asm/hw_irq.h>
+#include <asm/lppaca.h>
 #include <asm/paca.h>
 #include <asm/pmc.h>
 
@@ -20,5 +21,10 @@ static const unsigned char EBB_PMU_IRQS_PMI_DISABLED = IRQS_PMI_DISABLED;
 static const unsigned int EBB_PMU_PACA_IRQ_HAPPENED =
 	offsetof(struct paca_struct, irq_happened);
 static const unsigned char EBB_PMU_PACA_IRQ_PMI = PACA_IRQ_PMI;
+#ifdef CONFIG_PPC_PSERIES
+/* Where the address of the CPU's <asm/lppaca.h> is in the paca, and "yield_count" in that. */
+static const unsigned int EBB_PMU_PACA_LPPACA = offsetof(struct paca_struct, lppaca_ptr);
+static const unsigned int EBB_PMU_LPPACA_YIELD_COUNT = offsetof(struct lppaca, yield_count);
+#endif
 /* Where the current task is in the paca. */
 static const unsigned int EBB_PMU_PACA_CURRENT = offsetof(struct paca_struct, __current);

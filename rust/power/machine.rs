@@ -84,8 +84,7 @@ pub(crate) fn dispatches() -> u32 {
     if !SHARED.load(Relaxed) {
         return 0;
     }
-    // SAFETY: Reads a word of this CPU's, or another's if the task moves meanwhile.
-    unsafe { bindings::ebb_pmu_yield_count() }
+    spr::yield_count()
 }
 
 /// Whether writing MMCR0 with PMAO set raises no alert, as it should: an erratum of POWER8E

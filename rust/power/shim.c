@@ -12,7 +12,6 @@
 #include <asm/cputable.h>
 #include <asm/hw_irq.h>
 #include <asm/irq_regs.h>
-#include <asm/lppaca.h>
 #include <asm/paca.h>
 #include <asm/pmc.h>
 
@@ -36,17 +35,6 @@ bool ebb_pmu_cpu_has_arch_31(void)
 void ebb_pmu_ppc_set_pmu_inuse(bool inuse)
 {
 	ppc_set_pmu_inuse(inuse);
-}
-
-u32 ebb_pmu_yield_count(void)
-{
-#ifdef CONFIG_PPC_PSERIES
-	struct lppaca *lppaca = local_paca->lppaca_ptr;
-
-	if (lppaca)
-		return be32_to_cpu(READ_ONCE(lppaca->yield_count));
-#endif
-	return 0;
 }
 
 void ebb_pmu_clear_pmi_irq_pending(void)

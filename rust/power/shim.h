@@ -17,9 +17,6 @@ bool ebb_pmu_cpu_has_arch_31(void);
 /* <asm/pmc.h> */
 void ebb_pmu_ppc_set_pmu_inuse(bool inuse);
 
-/* "yield_count" of this CPU's <asm/lppaca.h>; 0 if no hypervisor keeps one */
-u32 ebb_pmu_yield_count(void);
-
 /* <asm/hw_irq.h> */
 void ebb_pmu_clear_pmi_irq_pending(void);
 void ebb_pmu_set_pmi_irq_pending(void);

@@ -87,6 +87,36 @@ pub(super) fn pmi_irq_pending() -> bool {
     happened & u64::from(bindings::EBB_PMU_PACA_IRQ_PMI) != 0
 }
 
+/// `yield_count` of this CPU's lppaca; 0 if no hypervisor keeps one.
+#[cfg(CONFIG_PPC_PSERIES)]
+#[inline(always)]
+pub(super) fn yield_count() -> u32 {
+    let lppaca: *const u8;
+    // SAFETY: Register 13 as in `irq_soft_mask`.
+    unsafe {
+        asm!(
+            "ld {}, {}(13)",
+            out(reg) lppaca,
+            const bindings::EBB_PMU_PACA_LPPACA,
+            options(nostack, preserves_flags)
+        )
+    };
+    if lppaca.is_null() {
+        return 0;
+    }
+    // CAST: The offset of a field, which is aligned.
+    let count = lppaca.wrapping_add(bindings::EBB_PMU_LPPACA_YIELD_COUNT as usize);
+    // SAFETY: The lppaca of a CPU stays where it is. The hypervisor writes the word while it has
+    // taken the CPU away.
+    u32::from_be(unsafe { count.cast::<u32>().read_volatile() })
+}
+
+/// As there is no hypervisor.
+#[cfg(not(CONFIG_PPC_PSERIES))]
+pub(super) fn yield_count() -> u32 {
+    0
+}
+
 /// The current task (`get_current()`, which is a function call in Rust). There always is one.
 #[inline(always)]
 pub(super) fn current_task() -> *mut kernel::bindings::task_struct {

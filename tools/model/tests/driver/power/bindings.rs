@@ -102,7 +102,3 @@ pub unsafe fn ebb_pmu_cpu_has_arch_31() -> bool {
 pub unsafe fn sched_clock() -> u64 {
     0
 }
-
-pub unsafe fn ebb_pmu_yield_count() -> u32 {
-    with_cpu(|cpu| cpu.lppaca.yield_count)
-}

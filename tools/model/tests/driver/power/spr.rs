@@ -74,6 +74,10 @@ pub fn pmi_irq_pending() -> bool {
     with_cpu(|cpu| cpu.pmi_pending)
 }
 
+pub fn yield_count() -> u32 {
+    with_cpu(|cpu| cpu.lppaca.yield_count)
+}
+
 pub fn current_task() -> *mut task_struct {
     kernel::bindings::get_current()
 }
