@@ -54,6 +54,16 @@ pub(super) type CacheCodes = &'static [(CacheEvent, u64)];
 /// Two codes that count the same event.
 pub(crate) type Pair = [u64; 2];
 
+/// Codes in ascending order, which is checked as a constant is made of them.
+pub(super) const fn ascending(codes: &[u64]) -> &[u64] {
+    let mut rest = codes;
+    while let [first, tail @ ..] = rest {
+        assert!(tail.is_empty() || *first < tail[0]);
+        rest = tail;
+    }
+    codes
+}
+
 /// Cycles and run cycles, instructions and run instructions completed.
 pub(super) const RUN_LATCH: &[Pair] = &[[0x0001e, 0x600f4], [0x00002, 0x500fa]];
 
@@ -103,7 +113,7 @@ pub struct CpuModel {
     pub(crate) has_memory_fields: bool,
     /// Sample modes that the manual reserves.
     pub(crate) reserved_sample_modes: SampleModes,
-    /// Codes that count wrongly on this revision.
+    /// Codes that count wrongly on this revision, in [ascending] order.
     pub(crate) blacklist: &'static [u64],
     /// Codes that count the same event as another.
     pub(crate) alternatives: &'static [Pair],

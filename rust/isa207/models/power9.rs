@@ -36,17 +36,17 @@ const _: () = {
 
 /// Counts wrongly on Nimbus DD2.1.
 const BLACKLIST_DD21: &[u64] = &[
+    0x100f4, // PM_FLOP_CMPL
     0x10134, // PM_MRK_ST_DONE_L2
     0x1f056, // PM_RADIX_PWC_L1_HIT
-    0x100f4, // PM_FLOP_CMPL
     0x20112, // PM_MRK_NTF_FIN
     0x2d024, // PM_RADIX_PWC_L2_HIT
+    0x3006c, // PM_RUN_CYC_SMT2_MODE
     0x3405e, // PM_IFETCH_THROTTLE
     0x3e15c, // PM_MRK_L2_TM_ST_ABORT_SISTER
     0x3f056, // PM_RADIX_PWC_L3_HIT
-    0x3006c, // PM_RUN_CYC_SMT2_MODE
-    0x4e014, // PM_TM_TX_PASS_RUN_INST
     0x4003c, // PM_DISP_HELD_SYNC_HOLD
+    0x4e014, // PM_TM_TX_PASS_RUN_INST
 ];
 
 /// Counts wrongly on Nimbus DD2.2.
@@ -114,7 +114,7 @@ const fn power9(blacklist: &'static [u64]) -> CpuModel {
         has_siar_valid: true,
         has_memory_fields: true,
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x0c]),
-        blacklist,
+        blacklist: ascending(blacklist),
         alternatives: ALTERNATIVES,
         run_latch: RUN_LATCH,
         generic_events: GENERIC,

@@ -145,6 +145,9 @@ impl Images {
     #[inline]
     pub(super) fn add(&mut self, model: &CpuModel, demand: &Demand, pmc: Pmc) {
         self.add_simple(demand, pmc);
+        if demand.is_simple() {
+            return;
+        }
         self.mmcr.mmcr1 |= counter_select(model, pmc, demand);
         self.mmcr.mmcr3 |= of_pmc(MMCR3_SOURCE, pmc).prep(demand.get(Demand::SOURCE));
         self.mmcr.mmcr2 |= MMCR2_L2L3_SEL.prep(demand.get(Demand::L2L3_SEL));

@@ -61,7 +61,7 @@ impl CpuModel {
     ///
     /// What is wrong with the event itself, as [`CpuModel::validate_event`], or that there is no
     /// BHRB for it.
-    #[inline]
+    #[inline(always)] // For who opens an event.
     pub fn demand(&self, req: &Request, machine: Machine) -> Result<Demand, Refusal> {
         self.validate_event(req)?;
         if machine.without_bhrb && req.branch_ifm().is_some() {
