@@ -3,7 +3,7 @@
 //! What a frozen PMU still holds of events that left it.
 //!
 //! Mostly a task comes back to the PMU that it left, with the same events, and nobody has
-//! programmed it meanwhile. Then `program.rs` writes only what differs from what is left.
+//! programmed it meanwhile. Then `resume.rs` writes only what differs from what is left.
 //!
 //! Nobody sees what is left. While the PMU is frozen programs have no access (MMCR0\[PMCC\]), and
 //! who programs it for other events overwrites or clears all that these could see. A hypervisor

@@ -6,8 +6,8 @@
 //!
 //! 1. `event_init.rs` accepts or refuses it, by the rules of `ebb.rs` and `branch.rs`;
 //! 2. `schedule.rs` adds it to a CPU if it can count there beside the others;
-//! 3. `program.rs` writes the registers between `pmu_disable` and `pmu_enable`, with `ebb.rs` for
-//!    those that belong to a program;
+//! 3. `program.rs` writes the registers between `pmu_disable` and `pmu_enable`, `resume.rs`
+//!    those that differ as events come back, and `ebb.rs` those that belong to a program;
 //! 4. `count.rs` reads it; `interrupt.rs` handles its overflows, of which `sample.rs` makes samples
 //!    and `branch_stack.rs` their branch stacks.
 //!
@@ -30,6 +30,7 @@ mod program;
 mod refusal;
 mod requests;
 mod rest;
+mod resume;
 mod sample;
 mod sample_location;
 mod schedule;
@@ -144,6 +145,7 @@ impl Driver {
 
     /// Whether the CPU's events and `new` can count together.
     #[cold]
+    #[inline(never)] // `Driver::add` would save registers for it.
     fn fit(&self, this_cpu: &ExclusiveCpu, new: &Event) -> Result<(), isa207::Refusal> {
         let events = Iterator::chain(this_cpu.slots().iter(), iter::once(new));
         let len = this_cpu.slots().len() + 1;

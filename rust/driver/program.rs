@@ -8,8 +8,6 @@ use super::{
     counters::{
         clear_counters,
         load_counter,
-        place,
-        reload_counter,
         unload_counter, //
     },
     cpu_state::{
@@ -18,26 +16,21 @@ use super::{
     },
     ebb,
     event::{
-        self,
         counter,
         is_ebb, //
     },
     Driver, //
 };
-use crate::{
-    perf::Event,
-    power::{
-        exec::current_program,
-        pmu::{
-            self,
-            LocalPmu, //
-        },
-        regs::{
-            Mmcr0,
-            Mmcr1,
-            Mmcr3,
-            Mmcra, //
-        }, //
+use crate::power::{
+    pmu::{
+        self,
+        LocalPmu, //
+    },
+    regs::{
+        Mmcr0,
+        Mmcr1,
+        Mmcr3,
+        Mmcra, //
     }, //
 };
 
@@ -57,7 +50,7 @@ impl Driver {
         this_cpu.disabled.set(true);
         // A CPU that came up again is still disabled.
         if !state.turned_on.get() {
-            self.turn_on(this_cpu, &local);
+            self.turn_on(this_cpu);
         }
         if state.ebb.get() {
             let counts = state.counts_kernel.get();
@@ -134,27 +127,38 @@ impl Driver {
     /// Has the PMU, which is frozen, count the CPU's events.
     #[inline(never)]
     fn run(&self, this_cpu: &ExclusiveCpu) {
-        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+        let state = this_cpu.state();
         if !state.events_changed.get() {
             self.run_again(this_cpu);
-            return;
+        } else if self.hotplug.came_up(this_cpu.id()) || !state.turned_on.get() {
+            self.run_first(this_cpu);
+        } else {
+            self.run_changed(this_cpu);
         }
-        // First: a CPU that has come up since it was disabled may not be used until then.
-        if self.hotplug.came_up(this_cpu.id()) || !state.turned_on.get() {
-            self.turn_on(this_cpu, &local);
-        }
+    }
+
+    /// As [`Driver::run`], on a CPU that has come up since it was disabled: its PMU may not be used
+    /// until it is turned on.
+    #[cold]
+    #[inline(never)]
+    fn run_first(&self, this_cpu: &ExclusiveCpu) {
+        self.turn_on(this_cpu);
+        self.run_changed(this_cpu);
+    }
+
+    /// As [`Driver::run`], for other events than those that the PMU ran with before. Each way is a
+    /// function of its own, as one that needs few registers need not save those of another.
+    #[inline]
+    fn run_changed(&self, this_cpu: &ExclusiveCpu) {
+        let state = this_cpu.state();
         if state.unplaced.get() == 0 {
             self.run_rest(this_cpu);
         } else if !state.left.holds(this_cpu, state.solved.get()) {
             self.run_anew(this_cpu);
-        } else if !state.left.is_ebb() {
-            let negative = self.resume(this_cpu, &local);
-            self.start(this_cpu, &local, false, negative);
+        } else if state.left.is_ebb() {
+            self.resume_program(this_cpu);
         } else {
-            if !self.resume_program(this_cpu, &local) {
-                self.load_program(this_cpu, &local);
-            }
-            self.start(this_cpu, &local, true, false);
+            self.resume(this_cpu);
         }
     }
 
@@ -184,8 +188,14 @@ impl Driver {
 
     /// Starts the PMU, whose counters and control registers are set, but for MMCRA and MMCR0, and
     /// those that belong to a program (`ebb`). `negative`: a counter is.
-    #[inline(always)] // For `ebb`, which is known in the ways back.
-    fn start(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, ebb: bool, negative: bool) {
+    #[inline(always)] // For `ebb`, which is known.
+    pub(super) fn start(
+        &self,
+        this_cpu: &ExclusiveCpu,
+        local: &LocalPmu<'_>,
+        ebb: bool,
+        negative: bool,
+    ) {
         let state = this_cpu.state();
         let mmcra = || Mmcra::from(state.mmcr.get().mmcra);
         if !ebb && state.mmcr.get().has_threshold() {
@@ -236,94 +246,34 @@ impl Driver {
 
     /// As [`Driver::start`], for the events that are on the PMU.
     #[inline(never)]
-    fn start_any(&self, this_cpu: &ExclusiveCpu, negative: bool) {
+    pub(super) fn start_any(&self, this_cpu: &ExclusiveCpu, negative: bool) {
         let local = local_pmu(this_cpu.irqs_off());
-        self.start(this_cpu, &local, this_cpu.state().ebb.get(), negative);
+        if this_cpu.state().ebb.get() {
+            self.start(this_cpu, &local, true, negative);
+        } else {
+            self.start(this_cpu, &local, false, negative);
+        }
     }
 
     /// Turns this CPU's PMU on, after the CPU came up.
     #[cold]
-    fn turn_on(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
+    #[inline(never)]
+    fn turn_on(&self, this_cpu: &ExclusiveCpu) {
         let state = this_cpu.state();
         self.hotplug.came_up(this_cpu.id());
-        local.turn_on(self.is_v31());
+        local_pmu(this_cpu.irqs_off()).turn_on(self.is_v31());
         state.turned_on.set(true);
         state.left.forget();
         let idle = self.idle_mmcra(state.mmcr.get().mmcra, state.ebb.get());
         state.idle_mmcra.set(idle);
     }
 
-    /// Puts events that do not belong to a program back on the PMU that they left, which nobody has
-    /// programmed since. Returns whether a counter is negative.
-    #[inline]
-    fn resume(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> bool {
-        let state = this_cpu.state();
-        let mut negative = false;
-        for (event, index) in this_cpu.slots().iter().zip(state.left.counters()) {
-            let value = if counter(event).is_some() {
-                pmu::read_pmc(index)
-            } else {
-                let value = reload_counter(this_cpu, event, index);
-                place(this_cpu, event, index);
-                value
-            };
-            negative |= value >= pmu::NEGATIVE;
-        }
-        state.left.take_stale();
-        state.ebb.set(false);
-        state.set_unchanged();
-        branch::clear_stale(this_cpu, local);
-        set_prompt(this_cpu, local, self.prompt);
-        negative
-    }
-
-    /// As [`Driver::resume`], for an EBB group. Returns false, and has done nothing, if the
-    /// counters are not as its program left them.
-    #[inline]
-    fn resume_program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> bool {
-        let state = this_cpu.state();
-        let (program, mark) = (current_program(), state.left.mark(this_cpu));
-        let stays = |event: &Event| {
-            counter(event).is_some() || event.hw().mark() == mark && event::is_of(event, program)
-        };
-        if !this_cpu.slots().iter().all(stays) {
-            return false;
-        }
-        for (event, index) in this_cpu.slots().iter().zip(state.left.counters()) {
-            place(this_cpu, event, index);
-        }
-        state.left.take_stale();
-        state.ebb.set(true);
-        state.set_unchanged();
-        branch::clear_bhrb(this_cpu, local);
-        set_prompt(this_cpu, local, false);
-        true
-    }
-
     /// Leaves a program whose EBB group gets on the PMU nothing of others in the BHRB and in
     /// MMCRA's threshold counter, which it can read, as it can all counters.
-    fn clear_for_program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
+    pub(super) fn clear_for_program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
         ebb::reset_at_first_schedule(self, this_cpu);
         branch::clear_bhrb(this_cpu, local);
         this_cpu.state().left.forget_mmcra();
-    }
-
-    /// Puts an EBB group on the PMU, whose control registers are those for it already.
-    #[inline(never)]
-    fn load_program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
-        let state = this_cpu.state();
-        self.clear_for_program(this_cpu, local);
-        for (event, index) in this_cpu.slots().iter().zip(state.left.counters()) {
-            if counter(event).is_none() {
-                load_counter(this_cpu, event, index, true);
-            }
-        }
-        // The program can read and write all.
-        clear_counters(state.unused_counters.get());
-        state.left.take_stale();
-        state.ebb.set(true);
-        state.set_unchanged();
-        set_prompt(this_cpu, local, false);
     }
 
     /// Programs the frozen PMU with the events in the CPU's slots. Returns whether a counter is
@@ -388,7 +338,7 @@ impl Driver {
 }
 
 /// Tells the kernel whether PMIs of this CPU are to be prompt, if it does not know.
-fn set_prompt(this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, wanted: bool) {
+pub(super) fn set_prompt(this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, wanted: bool) {
     let told = &this_cpu.state().prompt;
     if told.get() != wanted {
         told.set(wanted);

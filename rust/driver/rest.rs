@@ -21,7 +21,10 @@ use super::{
     Driver, //
 };
 use crate::{
-    isa207::Assignment,
+    isa207::{
+        Assignment,
+        Mmcr, //
+    },
     power::{
         machine,
         pmu::LocalPmu,
@@ -58,6 +61,7 @@ impl Driver {
             self.program_without(this_cpu, used & !stay);
         } else {
             self.program_rest(this_cpu);
+            return;
         }
         self.run_again(this_cpu);
     }
@@ -71,18 +75,15 @@ impl Driver {
         let held = state.mmcr.get();
         let unused = state.unused_counters.get() | gone;
         let mmcr = held.without(self.model.isa(), gone, !unused);
-        branch::clear_stale(this_cpu, &local);
         state.mmcr.set(mmcr);
-        set_mmcr0(this_cpu, mmcr.mmcr0);
         state.unused_counters.set(unused);
+        branch::clear_stale(this_cpu, &local);
+        set_mmcr0(this_cpu, mmcr.mmcr0);
         state.set_unchanged();
-        if held.mmcr1 != mmcr.mmcr1 {
-            Mmcr1::write(mmcr.mmcr1);
-        }
-        self.write_rest(this_cpu, &local, mmcr.mmcr2);
+        self.write_rest(this_cpu, &local, &held, &mmcr);
     }
 
-    /// Programs the frozen PMU with the CPU's events, which stay on their counters.
+    /// Programs the frozen PMU with the CPU's events, which stay on their counters, and starts it.
     #[inline(never)]
     fn program_rest(&self, this_cpu: &ExclusiveCpu) {
         let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
@@ -91,33 +92,36 @@ impl Driver {
         let assignment = self.model.assign_placed(events);
         let held = state.mmcr.get();
         self.set_images(this_cpu, &local, &assignment);
-        let mmcr = &assignment.mmcr;
+        self.write_rest(this_cpu, &local, &held, &assignment.mmcr);
+        self.run_again(this_cpu);
+    }
+
+    /// Writes those registers that `held` differs in from `mmcr`, and clears the counters that
+    /// events left.
+    #[inline(always)] // For the two above.
+    fn write_rest(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, held: &Mmcr, mmcr: &Mmcr) {
+        let state = this_cpu.state();
+        let ebb = state.ebb.get();
         if held.mmcr1 != mmcr.mmcr1 {
             Mmcr1::write(mmcr.mmcr1);
         }
         if held.mmcr3 != mmcr.mmcr3 {
             Mmcr3::write(mmcr.mmcr3);
         }
-        self.write_rest(this_cpu, &local, mmcr.mmcr2);
-    }
-
-    /// Writes MMCR2 and clears the counters that events left.
-    #[inline(always)] // For the two above.
-    fn write_rest(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, mmcr2: u64) {
-        let state = this_cpu.state();
         state.left.unsolved();
-        // That of a program is written with its own bits as the PMU starts.
-        if !state.ebb.get() {
-            self.write_mmcr2(this_cpu, mmcr2);
-        }
         let stale = state.left.take_stale();
-        if state.ebb.get() {
-            // Its program finds nothing of what it closed.
+        let unused = state.unused_counters.get();
+        if ebb {
+            // MMCR2 is written with the program's own bits as the PMU starts. The program finds
+            // nothing of what it closed, and can read and write all counters.
             branch::clear_bhrb(this_cpu, local);
+            clear_counters(unused);
+        } else {
+            self.write_mmcr2(this_cpu, mmcr.mmcr2);
+            // What is negative there would be an alert; see `Driver::program`.
+            let all = self.machine.hypervisor_mode;
+            clear_counters(unused & if all { !0 } else { stale });
         }
-        // What is negative there would be an alert; see `Driver::program`.
-        let all = state.ebb.get() || self.machine.hypervisor_mode;
-        clear_counters(state.unused_counters.get() & if all { !0 } else { stale });
     }
 
     /// Notes with which control registers, and on which counters, the frozen PMU is programmed with

@@ -11,6 +11,7 @@ use super::{
     Event,
     PmiCell, //
 };
+use core::hint::assert_unchecked;
 
 /// The most events that a CPU's PMU can hold at a time.
 pub(super) const MAX_SLOTS: usize = 8;
@@ -64,8 +65,15 @@ impl Slots {
     /// The events in the order of their slots.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> + Clone {
-        // SAFETY: As in `get`. While this CPU iterates, `del` takes no event out.
-        self.held().iter().map(|event| unsafe { &*event.get() })
+        self.held().iter().map(|event| {
+            let event = event.get();
+            // SAFETY: As in `get`. While this CPU iterates, `del` takes no event out. Nor is the
+            // pointer null, which the compiler would check at the end of each `zip` otherwise.
+            unsafe {
+                assert_unchecked(!event.is_null());
+                &*event
+            }
+        })
     }
 
     /// Whether perf core is scheduling these events: some came or went, and the PMU has not been

@@ -309,6 +309,12 @@ impl<H: Handler> PmcReservation<H> {
         if self.add() {
             return Ok(());
         }
+        self.get_first()
+    }
+
+    /// As [`PmcReservation::get`], for who may be the first.
+    #[cold]
+    fn get_first(&self) -> Result {
         let _lock = self.first_and_last.lock();
         // Another one may have been the first meanwhile.
         if !self.add() {
@@ -332,9 +338,14 @@ impl<H: Handler> PmcReservation<H> {
     /// Removes a user that [`PmcReservation::get`] added; does nothing when there is none.
     pub(crate) fn put(&self) {
         let less = |users: usize| (users > 1).then_some(users.wrapping_sub(1));
-        if self.users.fetch_update(Release, Relaxed, less).is_ok() {
-            return;
+        if self.users.fetch_update(Release, Relaxed, less).is_err() {
+            self.put_last();
         }
+    }
+
+    /// As [`PmcReservation::put`], for who may be the last.
+    #[cold]
+    fn put_last(&self) {
         let _lock = self.first_and_last.lock();
         // Others may have come meanwhile.
         let less = |users: usize| users.checked_sub(1);

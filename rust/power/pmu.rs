@@ -91,6 +91,7 @@ impl LocalPmu<'_> {
 
     /// Freezes the counters, closes the PMU to problem state and clears a pending PMI. Returns
     /// MMCR0 as it was.
+    #[inline(always)]
     pub(crate) fn freeze(&self, pmccext: bool) -> Mmcr0 {
         let before = Mmcr0::read();
         before.frozen().with_pmccext(pmccext).write();
