@@ -113,16 +113,24 @@ impl Slots {
     /// Takes an event out and moves those behind it up. Returns whether it was here.
     #[inline]
     pub(super) fn take(&self, event: &Event) -> bool {
-        let mut behind = self.held().iter();
+        let mut slots = self.held();
         // perf core takes a group out from the first event on.
-        let Some(mut to) = behind.find(|held| core::ptr::eq(held.get(), event)) else {
+        while let [slot, behind @ ..] = slots {
+            if core::ptr::eq(slot.get(), event) {
+                break;
+            }
+            slots = behind;
+        }
+        if slots.is_empty() {
             return false;
-        };
+        }
         self.changed.set(true);
-        for from in behind {
-            // INVARIANT: Meanwhile an event is in two slots.
-            to.set(from.get());
-            to = from;
+        while let [to, behind @ ..] = slots {
+            if let [from, ..] = behind {
+                // INVARIANT: Meanwhile an event is in two slots.
+                to.set(from.get());
+            }
+            slots = behind;
         }
         // INVARIANT: The last pointer is in the slot before too, or is that of the event, which is
         // in one of `len` slots.
