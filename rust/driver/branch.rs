@@ -50,11 +50,20 @@ pub(super) fn types(wanted: BranchSampleType) -> BranchTypes {
     }
 }
 
-/// Checks the branch stack that an event asks for, and sets the event's hardware filter.
+/// Checks the branch stack that an event asks for, if it does, and sets the event's hardware
+/// filter.
+#[inline]
 pub(super) fn check(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal> {
-    if !event.attr().samples(SampleFormat::BranchStack) {
-        return Ok(());
+    if event.attr().samples(SampleFormat::BranchStack) {
+        check_stack(driver, event)
+    } else {
+        Ok(())
     }
+}
+
+/// As [`check`], for an event that asks for one.
+#[inline(never)] // `event_init` would save registers for it.
+fn check_stack(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal> {
     let wanted = event.attr().branch_sample_type();
     let types = types(wanted);
     let transactions = wanted.contains(BranchSample::AbortTx)

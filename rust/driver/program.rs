@@ -170,6 +170,11 @@ impl Driver {
             // A stop state of POWER9 may have damaged MMCR1 (`Documentation/internals.md`).
             Mmcr1::write(state.mmcr.get().mmcr1);
         }
+        // A program's alerts are in the MMCR0 that it gets back.
+        if state.ebb.get() {
+            self.start_any(this_cpu, false);
+            return;
+        }
         // Their counters are those that were not unused when it was programmed.
         let unused = state.unused_counters.get();
         let mut counters = (0..pmu::COUNTERS).filter(|index| unused & 1 << index == 0);
