@@ -220,6 +220,9 @@ fn unit_selectors(model: &CpuModel, req: &Request, code: EventCode, need: &mut C
         need.require(Selector::FabMatch, EventCode::THRESH_CTL.get(code.0));
     } else if code.thresh_sel() != 0 || model.isa == Isa::V207 {
         // POWER8 does not count events without threshold beside one that has one.
-        need.require(Selector::Threshold, Threshold::new(model, req).packed());
+        need.require(
+            Selector::Threshold,
+            Threshold::new(model, req.event_code(), req.config1).packed(),
+        );
     }
 }

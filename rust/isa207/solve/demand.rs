@@ -22,7 +22,8 @@ use super::{
         }, //
     },
     constraint::Constraints,
-    mmcr, //
+    mmcr,
+    threshold::Threshold, //
 };
 
 /// What an event asks of the PMU.
@@ -80,7 +81,8 @@ impl Demand {
         }
         this.rest |= Self::FREEZE.prep(frozen);
         if !code.is_plain() {
-            this.add_rare(model, req, code);
+            let threshold = Threshold::new(model, req.event_code(), req.config1);
+            this.add_rare(model, threshold, code);
         }
         if let Some(ifm) = req.branch_ifm() {
             this.rest |= Self::BRANCHES.prep(1) | Self::IFM.prep(ifm.into());
@@ -89,8 +91,9 @@ impl Demand {
     }
 
     /// Adds what no [plain](EventCode::is_plain) code asks for.
-    fn add_rare(&mut self, model: &CpuModel, req: &Request, code: EventCode) {
-        self.mmcra = mmcr::sampling(model, req, code);
+    #[inline(always)] // As Constraints::new().
+    fn add_rare(&mut self, model: &CpuModel, threshold: Threshold, code: EventCode) {
+        self.mmcra = mmcr::sampling(model, threshold, code);
         self.rest |= Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0));
         if self.constraints.programmable() != 0 {
             self.mmcr1 |= mmcr::shared_select(model, code);

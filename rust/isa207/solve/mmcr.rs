@@ -222,6 +222,7 @@ fn in_use(used: u8) -> u64 {
 }
 
 /// MMCR1: what one of PMC1 to PMC4 counts.
+#[inline(always)] // As Constraints::new().
 pub(super) fn counter_select(model: &CpuModel, pmc: Pmc, demand: &Demand) -> u64 {
     of_pmc(MMCR1_UNIT, pmc).prep(demand.get(Demand::UNIT))
         | of_pmc(mmcr1_combine(model.isa), pmc).prep(demand.get(Demand::COMBINE))
@@ -311,9 +312,9 @@ fn records_all_states(isa: Isa, req: &Request) -> bool {
 
 /// MMCRA: random sampling and the threshold of an event, and its SDAR mode.
 #[inline(always)] // As Constraints::new().
-pub(super) fn sampling(model: &CpuModel, req: &Request, code: EventCode) -> u64 {
+pub(super) fn sampling(model: &CpuModel, threshold: Threshold, code: EventCode) -> u64 {
     marking(code)
-        | Threshold::new(model, req).mmcra(model.isa)
+        | threshold.mmcra(model.isa)
         | MMCRA_SDAR_MODE.prep(model.layout.sdar_mode.get(code.0))
 }
 

@@ -38,10 +38,10 @@ pub(super) struct Threshold {
 }
 
 impl Threshold {
-    /// The threshold settings of `req`, which must be valid ([`Threshold::validate`]).
+    /// The threshold settings of a request for `code` with this `config1`, which must be valid
+    /// ([`Threshold::validate`]).
     #[inline]
-    pub(super) fn new(model: &CpuModel, req: &Request) -> Self {
-        let code = req.event_code();
+    pub(super) fn new(model: &CpuModel, code: EventCode, config1: u64) -> Self {
         if model.is_fab_match(code) {
             return Self::default();
         }
@@ -50,7 +50,7 @@ impl Threshold {
             control: EventCode::THRESH_CTL.get(code.0),
             compare: match model.isa {
                 Isa::V207 | Isa::V300 => model.layout.thresh_cmp.get(code.0),
-                Isa::V31 => from_number(req.config1),
+                Isa::V31 => from_number(config1),
             },
         }
     }
