@@ -7,6 +7,7 @@ use crate::{
     isa207::{
         Demand,
         EventCode,
+        GroupDemand,
         HardwareFilter,
         Pmc, //
     },
@@ -57,6 +58,23 @@ pub(super) fn demand(event: &Event) -> Demand {
 /// Keeps what an event that is being opened asks of the PMU.
 pub(super) fn set_demand(event: &NewEvent<'_>, demand: &Demand) {
     event.set_words(demand.to_words());
+}
+
+/// Adds what an event that is being opened asks for to what its group does. Returns whether it can
+/// count with all that were ever opened in the group, and so with any of them. If it cannot, it may
+/// count with those that are there.
+#[inline]
+pub(super) fn add_to_group(event: &NewEvent<'_>, demand: &Demand) -> bool {
+    let alone = GroupDemand::of(demand);
+    // The event leads a group of its own once its leader is closed.
+    event.set_group_words(alone.to_words());
+    if event.leads() {
+        return alone.holds_for_any();
+    }
+    let others = event.leader_words().map(GroupDemand::from_words);
+    let all = others.and_then(|others| others.with(demand));
+    event.set_leader_words(all.unwrap_or(GroupDemand::UNKNOWN).to_words());
+    all.is_some_and(|all| all.holds_for_any())
 }
 
 /// Flags an event that is being opened as never scheduled, unless its group has been on a PMU.

@@ -59,14 +59,15 @@ impl Driver {
         branch::check(self, event)?;
         let demand = self.model.demand(&requests::request(event), self.machine)?;
         event::set_demand(event, &demand);
-        if event.leads() && demand.alone().is_ok() {
+        if event::add_to_group(event, &demand) {
             return Ok(());
         }
         self.check_group(event)
     }
 
     /// Whether an event that has its code and demand can count with its group.
-    #[inline]
+    #[cold]
+    #[inline(never)] // `event_init` would save registers for it.
     fn check_group(&self, event: &NewEvent<'_>) -> Result<(), Refusal> {
         if Demand::together(with_members(event).map(event::demand)).is_ok() {
             return Ok(());

@@ -127,6 +127,9 @@ pub use solve::{
         Pmcs,
         Solution, //
     },
-    demand::Demand,
+    demand::{
+        Demand,
+        GroupDemand, //
+    },
     mmcr::Mmcr, //
 };

@@ -181,6 +181,24 @@ impl<'a> NewEvent<'a> {
         self.0.hw().set_words(words);
     }
 
+    /// Sets [`Hw::group_words`] of the event, for those that will be opened in its group.
+    pub(crate) fn set_group_words(&self, words: [u64; 2]) {
+        self.0.hw().set_group_words(words);
+    }
+
+    /// [`Hw::group_words`] of the event's leader; `None` when that is an event of another PMU.
+    pub(crate) fn leader_words(&self) -> Option<[u64; 2]> {
+        Some(self.leader()?.hw().group_words())
+    }
+
+    /// Sets [`NewEvent::leader_words`], where there are any.
+    pub(crate) fn set_leader_words(&self, words: [u64; 2]) {
+        // By the type invariants no other event is opened in the group meanwhile.
+        if let Some(leader) = self.leader() {
+            leader.hw().set_group_words(words);
+        }
+    }
+
     /// The leader of the event's group, maybe the event itself.
     fn raw_leader(&self) -> *mut bindings::perf_event {
         // SAFETY: Valid by the type invariants; perf core wrote it before the callback.

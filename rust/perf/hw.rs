@@ -99,6 +99,28 @@ impl Hw {
         }
     }
 
+    /// What the driver keeps with the leader of a group while events are opened in it
+    /// ([`NewEvent::set_group_words`]), in fields that perf core leaves alone: `last_tag` and
+    /// `dyn_constraint`.
+    ///
+    /// [`NewEvent::set_group_words`]: super::NewEvent::set_group_words
+    pub(super) fn group_words(&self) -> [u64; 2] {
+        let raw = self.counting();
+        // SAFETY: Valid and in use by the type invariants. Nobody writes them but who opens an
+        // event in the group, and that is the caller.
+        unsafe { [(*raw).last_tag, (*raw).dyn_constraint] }
+    }
+
+    /// Sets [`Hw::group_words`].
+    pub(super) fn set_group_words(&self, words: [u64; 2]) {
+        let raw = self.counting();
+        // SAFETY: Valid and in use by the type invariants.
+        unsafe {
+            (*raw).last_tag = words[0];
+            (*raw).dyn_constraint = words[1];
+        }
+    }
+
     /// What the driver noted with [`HwMut::set_mark`], 0 at first, in fields that perf core leaves
     /// alone (`last_cpu`, and `reg` of `extra_reg`).
     #[inline]

@@ -180,7 +180,7 @@ impl Constraints {
     }
 
     /// Whether there are events of units 6 to 9 that come over POWER9's bus.
-    const fn on_bus(&self) -> bool {
+    pub(super) const fn on_bus(&self) -> bool {
         self.used & lane(Selector::BusEvent).mask() != 0
     }
 }

@@ -152,17 +152,6 @@ impl Demand {
         }
     }
 
-    /// Whether an event that asks for this can count, by the code asked for, if there are no
-    /// others.
-    ///
-    /// # Errors
-    ///
-    /// What keeps it from it.
-    #[inline]
-    pub fn alone(&self) -> Result<(), Refusal> {
-        self.constraints.check_group()
-    }
-
     /// Whether events that ask for this can count together, by the codes asked for.
     ///
     /// # Errors
@@ -182,5 +171,49 @@ impl Demand {
         let all = demands.try_fold(*other, |all, event| all.with(&event.constraints))?;
         all.check_group()?;
         Ok(all)
+    }
+}
+
+/// What a group of events asks of the PMU at most: the driver keeps it with the group's leader and
+/// adds each event that is opened, so that none of the others is looked at again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupDemand(Constraints);
+
+impl GroupDemand {
+    /// Number of words that it can be kept in.
+    pub const WORDS: usize = 2;
+
+    /// Of a group about which no more is known: no event is sure to go with it.
+    pub const UNKNOWN: Self = Self::from_words([!0; Self::WORDS]);
+
+    /// That of an event alone.
+    #[inline]
+    pub fn of(event: &Demand) -> Self {
+        Self(event.constraints)
+    }
+
+    /// The same as words.
+    pub const fn to_words(self) -> [u64; Self::WORDS] {
+        self.0.to_words()
+    }
+
+    /// What became these words.
+    #[inline]
+    pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
+        Self(Constraints::from_words(words))
+    }
+
+    /// What the group asks for with one more event; `None` if they may not go together, by the
+    /// codes asked for.
+    #[inline]
+    pub fn with(&self, event: &Demand) -> Option<Self> {
+        self.0.with(&event.constraints).ok().map(Self)
+    }
+
+    /// Whether all events that went into it can count together, and so can any of them without the
+    /// others.
+    #[inline]
+    pub fn holds_for_any(&self) -> bool {
+        !self.0.on_bus()
     }
 }

@@ -3,7 +3,9 @@
 //! POWER9.
 
 use isa207::{
+    Demand,
     Exclude,
+    GroupDemand,
     Isa,
     Mmcr, //
 };
@@ -43,7 +45,9 @@ fn the_bus_needs_pmc4() {
     assert_eq!(alone, Err(Refusal::BusNeedsPmc4));
     assert_eq!(validate(POWER9, 0x26080), Ok(()));
     let demand = model(POWER9).demand(&request(0x26080), Machine::default());
-    assert_eq!(demand.unwrap().alone(), Err(Refusal::BusNeedsPmc4));
+    let together = Demand::together(demand.into_iter());
+    assert_eq!(together, Err(Refusal::BusNeedsPmc4));
+    assert!(!GroupDemand::of(&demand.unwrap()).holds_for_any());
 
     // Unit 6 twice, combine 0 and 2, select 0x80 each.
     let answer = group(POWER9, &[0x46080, 0x36880]).unwrap();

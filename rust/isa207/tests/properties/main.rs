@@ -18,6 +18,7 @@ use isa207::{
     CpuModel,
     Demand,
     EventCode,
+    GroupDemand,
     Machine,
     Refusal,
     Request,
@@ -224,6 +225,34 @@ fn demands_tell_what_the_solver_does() {
         together.at_least_one_in(5, "together");
         by_others.at_least_one_in(100, "by other codes");
         apart.at_least_one_in(10, "apart");
+    }
+}
+
+#[test]
+fn a_group_demand_holds_for_any_of_its_events() {
+    for model in models() {
+        let (sure, unsure) = (Count::default(), Count::default());
+        run(model.name(), &generate::group(model.isa()), |group| {
+            let demand = |req| model.demand(req, Machine::default());
+            let demands: Vec<_> = group.iter().filter_map(|req| demand(req).ok()).collect();
+            let add = |all: GroupDemand, one| GroupDemand::from_words(all.to_words()).with(one);
+            let all = demands.iter().try_fold(GroupDemand::default(), add);
+            let holds = all.is_some_and(|all| all.holds_for_any());
+            sure.add_if(holds);
+            unsure.add_if(!holds);
+            for members in 0..1_usize << if holds { demands.len() } else { 0 } {
+                let is_member = |index: &usize| members & 1 << index != 0;
+                let chosen = (0..demands.len())
+                    .filter(is_member)
+                    .map(|index| demands[index]);
+                prop_assert_eq!(Demand::together(chosen), Ok(()), "{:b}", members);
+            }
+            let one = demands.first().map(|one| GroupDemand::UNKNOWN.with(one));
+            prop_assert_eq!(one.flatten(), None);
+            Ok(())
+        });
+        sure.at_least_one_in(5, "sure");
+        unsure.at_least_one_in(10, "unsure");
     }
 }
 

@@ -88,6 +88,8 @@ pub union hw_perf_event__bindgen_ty_1 {
 pub struct hw_perf_event__bindgen_ty_1__bindgen_ty_1 {
     pub config: u64,
     pub config1: u64,
+    pub last_tag: u64,
+    pub dyn_constraint: u64,
     pub config_base: c_ulong,
     pub event_base: c_ulong,
     pub extra_reg: hw_perf_event_extra,

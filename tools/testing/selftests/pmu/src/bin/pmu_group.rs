@@ -165,6 +165,35 @@ fn closed_member() -> Outcome {
     Ok(())
 }
 
+/// Who takes the place of a closed member may ask for what that did not, and the next member must
+/// not ask for something else.
+fn member_after_a_closed_one() -> Outcome {
+    if machine::model()? == machine::Model::Power8 {
+        return ktap::skip("0 is no qualifier");
+    }
+    let qualified = |pmc, qualifier: u64| Attr::raw(on_pmc(pmc, CYCLES) | qualifier << 20);
+    let leader = Attr::raw(RUN_INSTRUCTIONS).open()?;
+    drop(qualified(2, 0).open_with(&leader)?);
+    let _next = qualified(2, 1).open_with(&leader)?;
+    let refused = errno_of(qualified(3, 0).open_with(&leader));
+    check!(
+        refused == libc::EINVAL,
+        "another qualifier: errno {refused}"
+    );
+    let _alike = qualified(3, 1).open_with(&leader)?;
+    Ok(())
+}
+
+/// A member that its leader left leads what is opened in its group from then on.
+fn member_that_leads() -> Outcome {
+    let (leader, member) = pair()?;
+    drop(leader);
+    let refused = errno_of(Attr::raw(on_pmc(2, CYCLES)).open_with(&member));
+    check!(refused == libc::EINVAL, "its counter: errno {refused}");
+    let _other = Attr::raw(on_pmc(1, CYCLES)).open_with(&member)?;
+    Ok(())
+}
+
 fn closed_leader() -> Outcome {
     let (leader, member) = pair()?;
     leader.enable()?;
@@ -251,6 +280,6 @@ fn software_leader_of_stopped() -> Outcome {
 ktap::main! {
     equal_events_count_alike, read_in_order_with_ids, full_pmu, member_alone_stops,
     nothing_without_leader, members_added_while_counting, reset_whole_group, closed_member,
-    closed_leader, closed_leader_on_the_bus, software_leader, software_leader_of_closed,
+    member_after_a_closed_one, member_that_leads, closed_leader, closed_leader_on_the_bus, software_leader, software_leader_of_closed,
     software_leader_of_stopped,
 }
