@@ -128,14 +128,12 @@ fn handle_overflows(snapshot: &PmuSnapshot, this_cpu: &ThisCpu, interrupted: &mu
             pmu::write_pmc(index, 0);
         }
     }
-    for index in pmu::FREE_COUNTERS {
-        if used & 1 << index == 0 && pmu::read_pmc(index) >= pmu::NEGATIVE {
-            found = true;
-            pmu::write_pmc(index, 0);
-        }
-    }
+    let free = pmu::FREE_COUNTERS.into_iter();
+    found |= clear_negative(free.filter(|index| used & 1 << index == 0));
     if !found {
-        clear_negative();
+        // POWER9 may wake from a stop state with one. If another counter is negative, too, that one
+        // is seen to first, and the alert of these is the next.
+        clear_negative(0..pmu::COUNTERS);
     }
     // `interrupted` may be the registers of a program, and the kernel reads these fields again when
     // it makes the program's callchain in a later interrupt: clear them.
@@ -144,16 +142,16 @@ fn handle_overflows(snapshot: &PmuSnapshot, this_cpu: &ThisCpu, interrupted: &mu
     local_pmu(this_cpu.irqs_off()).clear_pmi_pending();
 }
 
-/// Clears negative counters that count nothing: each would raise an alert at once, for ever. POWER9
-/// may wake from a stop state with one. If another counter is negative, too, that one is seen to
-/// first, and the alert of these is the next.
-#[cold]
-fn clear_negative() {
-    for index in 0..pmu::COUNTERS {
-        if pmu::read_pmc(index) >= pmu::NEGATIVE {
-            pmu::write_pmc(index, 0);
-        }
+/// Clears those of `counters`, which count nothing, that are negative: each would raise an alert at
+/// once, for ever. Returns whether one was.
+#[inline]
+fn clear_negative(counters: impl Iterator<Item = usize>) -> bool {
+    let mut found = false;
+    for index in counters.filter(|&index| pmu::read_pmc(index) >= pmu::NEGATIVE) {
+        found = true;
+        pmu::write_pmc(index, 0);
     }
+    found
 }
 
 /// Adds what the counter has counted to the event's count, restarts the counter, and reports a
