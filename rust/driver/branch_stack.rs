@@ -164,7 +164,7 @@ impl StackSpec {
             EntryDecision::Enter => record.to,
             EntryDecision::EnterDecoded | EntryDecision::EnterIfWanted => {
                 let instruction = read_instruction(record.from);
-                if TYPES {
+                let fixed = if TYPES {
                     let branch = instruction.and_then(|word| Branch::decode(word, record.from));
                     let is_wanted = branch.is_some_and(|branch| self.types.contains(branch));
                     if decision == EntryDecision::EnterIfWanted && !is_wanted {
@@ -173,9 +173,11 @@ impl StackSpec {
                     if self.save_type {
                         fields = fields.with(branch.map_or(BranchFields::NONE, branch_type));
                     }
-                }
-                let decode = |word| isa207::fixed_target(word, record.from);
-                record.to.or_else(|| instruction.and_then(decode))
+                    branch.and_then(|branch| branch.target())
+                } else {
+                    instruction.and_then(|word| isa207::fixed_target(word, record.from))
+                };
+                record.to.or(fixed)
             }
         };
         let to = to.unwrap_or(0);
