@@ -18,7 +18,7 @@
 unpack_packages() {
 	apt=$dir/apt
 	rm -rf "$apt" "$dir/fs"
-	mkdir -p "$apt/cache/archives/partial" "$dir/fs"
+	mkdir -p "$apt" "$dir/fs"
 	: >"$apt/status"
 	cat >"$apt/conf" <<-EOF
 		APT::Architecture "ppc64el";
@@ -32,24 +32,25 @@ unpack_packages() {
 		Dir::Cache "$apt/cache";
 	EOF
 	export APT_CONFIG="$apt/conf"
-	update_lists
-	# With nothing installed, all that a package depends on comes along.
-	apt-get install -y --no-install-recommends --download-only $packages
+	download_packages
 	for package in "$apt"/cache/archives/*.deb; do
 		dpkg-deb -x "$package" "$dir/fs"
 	done
 	rm -rf "$apt"
 }
 
-# A mirror behind a cache may for hours give an index that does not fit the release's
-# signature. The release has other names, and what is kept under those may be newer.
-update_lists() {
+# A mirror behind a cache may for hours or days give an index that does not fit the release's
+# signature, or one of packages that it does not have yet. The release has other names, and what
+# is kept under those may be another index.
+download_packages() {
 	read -r deb mirror release component </etc/apt/sources.list
 	for name in "$release" stable oldstable "$release"; do
 		echo "$deb $mirror $name $component" >"$apt/sources.list"
-		rm -rf "$apt/lists"
-		mkdir -p "$apt/lists/partial"
-		if apt-get update && grep -qx "Codename: $release" "$apt"/lists/*InRelease; then
+		rm -rf "$apt/lists" "$apt/cache"
+		mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
+		# With nothing installed, all that a package depends on comes along.
+		if apt-get update && grep -qx "Codename: $release" "$apt"/lists/*InRelease &&
+			apt-get install -y --no-install-recommends --download-only $packages; then
 			return
 		fi
 		echo "no packages of $release by the name $name: another try in 20 s"
