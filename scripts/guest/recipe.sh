@@ -32,25 +32,25 @@ unpack_packages() {
 		Dir::Cache "$apt/cache";
 	EOF
 	export APT_CONFIG="$apt/conf"
-	download_packages
+	# With nothing installed, all that a package depends on comes along.
+	with_lists apt-get install -y --no-install-recommends --download-only $packages
 	for package in "$apt"/cache/archives/*.deb; do
 		dpkg-deb -x "$package" "$dir/fs"
 	done
 	rm -rf "$apt"
 }
 
-# A mirror behind a cache may for hours or days give an index that does not fit the release's
-# signature, or one of packages that it does not have yet. The release has other names, and what
-# is kept under those may be another index.
-download_packages() {
+# with_lists COMMAND...: downloads packages by it, once there are apt's lists of them. A mirror behind
+# a cache may for hours or days give an index that does not fit the release's signature, or one of
+# packages that it does not have yet. The release has other names, and what is kept under those may
+# be another index.
+with_lists() {
 	read -r deb mirror release component </etc/apt/sources.list
 	for name in "$release" stable oldstable "$release"; do
 		echo "$deb $mirror $name $component" >"$apt/sources.list"
 		rm -rf "$apt/lists" "$apt/cache"
 		mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
-		# With nothing installed, all that a package depends on comes along.
-		if apt-get update && grep -qx "Codename: $release" "$apt"/lists/*InRelease &&
-			apt-get install -y --no-install-recommends --download-only $packages; then
+		if apt-get update && grep -qx "Codename: $release" "$apt"/lists/*InRelease && "$@"; then
 			return
 		fi
 		echo "no packages of $release by the name $name: another try in 20 s"
