@@ -104,3 +104,33 @@ pub(crate) fn sched_clock() -> u64 {
     // SAFETY: May be called in any context.
     unsafe { bindings::sched_clock() }
 }
+
+/// KUnit tests (see `Documentation/testing.md`).
+#[cfg(EBB_KUNIT)]
+#[kernel::macros::kunit_tests(ebb_pmu_machine)]
+mod tests {
+    use super::*;
+    use kernel::time::{
+        delay::fsleep,
+        Delta, //
+    };
+
+    #[test]
+    fn a_cpu_that_slept_was_dispatched_again() {
+        let count_after_sleep = || {
+            fsleep(Delta::from_millis(2));
+            spr::yield_count()
+        };
+        let counts: [u32; 10] = core::array::from_fn(|_| count_after_sleep());
+        if is_hypervisor() {
+            assert_eq!(counts, [0; 10]);
+            return;
+        }
+        // The hypervisor counts when it takes the CPU away, and when it gives it back.
+        assert!(counts.iter().all(|count| count % 2 == 0));
+        // Unless all of them are of another CPU than the one before.
+        let mut pairs = counts.windows(2);
+        let grows = |pair: &[u32]| (1..1 << 16).contains(&pair[1].wrapping_sub(pair[0]));
+        assert!(pairs.any(grows));
+    }
+}
