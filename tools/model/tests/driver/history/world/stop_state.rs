@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A stop state of a bare metal machine damages MMCR1 under an event that follows the CPU.
+//! A stop state of a bare metal machine damages registers under an event that follows the CPU.
 
 use super::*;
-use crate::history::MACHINE;
+use crate::{history::MACHINE, machine::execute};
 use std::sync::PoisonError;
 
 #[test]
@@ -27,6 +27,26 @@ fn the_next_enable_mends_mmcr1() {
         assert_eq!(mended, mmcr1, "{:?}", kind.processor);
         // Meanwhile the event counted nothing.
         assert!(kernel::complaint().is_some());
+        world.end();
+    }
+}
+
+#[test]
+fn a_counter_without_event_that_is_left_negative_alerts_once() {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for kind in Kind::of_each(Kind::bare_metal) {
+        let mut world = World::new(kind, false);
+        // On PMC6.
+        let (code, _) = CODES[3];
+        world.add(World::attr(code, 0), (None, Some(0)), None);
+        world.core.run_on(0);
+        let pmc2 = spr::PMC1 + 1;
+        let before = with_cpu(|cpu| cpu.facility.alerts());
+        execute(|facility| facility.mtspr(pmc2, NEGATIVE));
+        (0..9).for_each(|_| execute(|_| ()));
+        let (left, alerts) =
+            with_cpu(|cpu| (cpu.facility.mfspr(pmc2), cpu.facility.alerts() - before));
+        assert_eq!((left, alerts), (0, 1), "{:?}", kind.processor);
         world.end();
     }
 }
