@@ -218,9 +218,24 @@ occupied_pmu_is_told() {
 	wait "$holder"
 }
 
+# Debian's kernel has a level of kernel.perf_event_paranoid that leaves perf to root.
+paranoid_kernel_is_told() {
+	paranoid=/proc/sys/kernel/perf_event_paranoid
+	level=$(cat "$paranoid")
+	echo 3 >"$paranoid"
+	status=0
+	su nobody -s /bin/sh -c "PATH=$PATH; ebbprof check; echo status \$?" >"$work/said" 2>&1 || status=$?
+	echo "$level" >"$paranoid"
+	cat "$work/said"
+	must [ "$status" -eq 0 ]
+	must grep -q '^ok *kernel.perf_event_paranoid: 3$' "$work/said"
+	must grep -q '^FAILED *an EBB event: .*kernel.perf_event_paranoid .*forbids it$' "$work/said"
+	must grep -q '^status 1$' "$work/said"
+}
+
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests shares_are_the_programs events_have_names perf_reads_the_same perf_record_agrees each_thread_has_its_share \
 	many_threads forks_and_execs program_is_replaced status_is_the_programs \
 	killed_program_has_its_samples full_ring_counts_what_it_loses refusals_are_told \
-	library_is_found_where_it_is_installed occupied_pmu_is_told
+	library_is_found_where_it_is_installed occupied_pmu_is_told paranoid_kernel_is_told

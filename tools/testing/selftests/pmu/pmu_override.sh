@@ -31,5 +31,13 @@ pmu_is_left_alone() {
 	counters_run || fail "the counters have been stopped"
 }
 
+# Such a kernel offers programs no EBBs, which is the first that ebbprof tells.
+ebbs_are_not_offered() {
+	! "$programs/ebbprof" check >"$work/said" || fail "EBBs are to be had"
+	cat "$work/said"
+	must grep -q '^FAILED *EBB (HWCAP2): not offered' "$work/said"
+	must grep -q '^FAILED *an EBB event: ' "$work/said"
+}
+
 grep -q pmu_override= /proc/cmdline || skip_all "the kernel has its PMU: no pmu_override="
-run_tests module_is_refused pmu_is_left_alone
+run_tests module_is_refused pmu_is_left_alone ebbs_are_not_offered
