@@ -110,7 +110,10 @@ impl Facility {
         }
     }
 
-    /// `mtspr` in problem state likewise. Bits that are not problem state's stay as they are.
+    /// `mtspr` in problem state likewise. Bits that are not problem state's stay as they are (\[ISA\]
+    /// v3.1, Book III, 10.4.6, as \[QEMU\] quotes it; of MMCR0 \[QEMU\], of MMCRA \[memory\]).
+    /// That group B traps as what is read only does: \[QEMU\]. That no facility keeps BESCR, EBBHR
+    /// and EBBRR from programs: \[kernel\] `init_FSCR()`, which sets FSCR\[EBB\].
     pub fn problem_mtspr(&mut self, number: u32, value: u64) -> Result<(), Trap> {
         let number = self.problem_number(number)?;
         let kept = match number {
@@ -137,7 +140,8 @@ impl Facility {
 
     /// Whether problem state may use the BHRB's instructions: BHRBA.
     ///
-    /// \[kernel\] `asm/reg.h` ("BHRB Access allowed in userspace"), `ebb_switch_in()`.
+    /// \[kernel\] `asm/reg.h` ("BHRB Access allowed in userspace"), `ebb_switch_in()`; for the trap
+    /// `facility_unavailable_exception()`, which knows 'BHRB'.
     fn check_bhrb(&self) -> Result<(), Trap> {
         if self.mmcr0 & mmcr0::BHRBA == 0 {
             Err(Trap::FacilityUnavailable)

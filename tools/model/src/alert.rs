@@ -46,7 +46,9 @@ impl Facility {
     /// A condition exists as long as a counter is negative, so enabling it, or alerts, causes an
     /// alert at once (\[microwatt\] `pmu_2`; \[KVM\] `kvmhv_save_guest_pmu`, which calls it a fault
     /// that POWER8 does not). POWER8 sees only a counter that becomes negative; `before` is what
-    /// the counters held. That it also sees one that software makes negative: \[memory\].
+    /// the counters held. That it also sees one that software makes negative: \[memory\];
+    /// against that issue 18 of github.com/paflib/paflib, by which a program that wrote 0x80000000 to
+    /// PMC1 got no EBB. Nobody may rely on either.
     fn condition_exists(&self, before: [u32; 6]) -> bool {
         (0..6).any(|pmc| {
             let became = before[pmc] < NEGATIVE || !self.processor.misses_negative_at_enable();

@@ -76,6 +76,8 @@ impl Facility {
 
     /// The thread enters problem state at `address`, as by a return from an interrupt. Returns the
     /// address that it goes on at, which is the handler's if an event-based branch waited.
+    ///
+    /// \[QEMU\] `do_ebb()`, which holds it until then; \[memory\] Book II, chapter 6.
     pub fn enter_problem_state(&mut self, address: u64) -> u64 {
         self.synchronize();
         self.context.problem = true;

@@ -21,7 +21,8 @@ impl Facility {
     /// | 1e on any, f0 on PMC1 | cycles | \[kernel\] likewise; \[microwatt\] |
     /// | f4 on PMC2 | run cycles | \[kernel\] `PM_RUN_CYC`; \[microwatt\] |
     /// | f4 on PMC4 | [`Instruction::others`] while the run latch is on: PURR, whose unit is no cycle | \[kernel\] `PM_RUN_PURR` in `power7-events-list.h` and in `pmu-events` of POWER8 and POWER9. \[microwatt\] has run cycles |
-    /// | fa on PMC4, f4 on PMC3 | run instructions | \[kernel\] `PM_RUN_INST_CMPL`; \[microwatt\] |
+    /// | fa on PMC4 | run instructions | \[kernel\] `PM_RUN_INST_CMPL_ALT`; \[microwatt\] |
+    /// | f4 on PMC3 | run instructions | \[microwatt\]. \[kernel\] has `PM_THRD_CONC_RUN_INST` there: those while all threads of the core have their run latch on, which is the same without others |
     /// | fa on PMC2 | branches taken | \[microwatt\]; \[kernel\] `PM_BR_TAKEN_CMPL` |
     /// | e0 on PMC1 and PMC4 | marked instructions | \[kernel\] `PM_MRK_INST_DISP`, `PM_MRK_INST_CMPL` |
     /// | 00 | nothing | \[microwatt\] |

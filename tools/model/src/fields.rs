@@ -2,7 +2,9 @@
 
 //! Numbers of the registers, and the bits of their fields.
 //!
-//! \[kernel\] `asm/reg.h`; \[microwatt\] `pmu.vhdl`.
+//! \[kernel\] `asm/reg.h`; for BESCR the selftests' `reg.h`; for IFM, SDAR_MODE, the threshold
+//! counter and what SIER tells of a marked instruction `isa207-common.h`. \[microwatt\] `pmu.vhdl`
+//! for FCPC, PMAQ and MMCR2. \[KVM\] `book3s_hv_tm.c` for BESCR\[TS\]. FCnP1: \[memory\].
 
 /// The bit with this IBM number.
 const fn bit(number: u32) -> u64 {

@@ -29,6 +29,7 @@
 //!   themselves were not at hand, so what is known of them from memory alone says \[memory\];
 //! - \[kernel\]: Linux, drivers, headers and selftests, which run on hardware;
 //! - \[KVM\]: Linux, `arch/powerpc/kvm/`, which meets the hardware's faults;
+//! - \[OPAL\]: skiboot, the firmware of bare metal machines;
 //! - \[microwatt\]: `pmu.vhdl` of the microwatt core, made after ISA v3.0B;
 //! - \[AIX\]: IBM's manual of `pm_enable_bhrb()`;
 //! - \[QEMU\]: an emulator, the weakest; where nothing else tells.
@@ -37,7 +38,10 @@
 //!
 //! # What it leaves out
 //!
-//! Thresholds, the sharing of a core by threads, MMCRC, MMCRH and MMCRS. An instruction completes
+//! Thresholds, the sharing of a core by threads, MMCRC, MMCRH and MMCRS; FSCR and HFSCR, by which
+//! kernel and hypervisor withhold whole facilities; bits 57, 60 and 61 of MMCR0 (the kernel's
+//! `MMCR0_SHRFC`, `MMCR0_FCTI`, `MMCR0_FCTA`), which it never sets; MMCR0\[TBSEL\], as whoever calls
+//! [`Facility::time_base_event`] tells when its bit changes. An instruction completes
 //! as a whole: cycles are those it took, and nothing is counted ahead of time. An alert clears
 //! MMCR0\[PMAQ\] (the kernel's `MMCR0_PMAO_SYNC`); what sets it no source tells.
 

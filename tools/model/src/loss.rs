@@ -101,7 +101,8 @@ impl Facility {
     /// | POWER9 | all but MMCR0, MMCR2, MMCRA and the lower half of MMCR1, which `power9_idle_stop()` restores: `struct p9_sprs` has 32 bits for MMCR1, and the upper half is 0 then | likewise |
     /// | later | nothing: the kernel leaves out states with such a loss ("No deep loss driver implemented") | likewise |
     ///
-    /// \[kernel\] `powernv/idle.c`. \[memory\]: the event-based branch registers, which the context
+    /// \[kernel\] `powernv/idle.c`; \[OPAL\] `hw/slw.c`, by which POWER9 loses registers from stop4
+    /// on. \[memory\]: the event-based branch registers, which the context
     /// switch restores, and the BHRB are lost too; a thread that was without power begins with an
     /// MMCR0 of 0.
     pub fn sleep(&mut self, idle: Idle) {
