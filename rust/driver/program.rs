@@ -288,6 +288,7 @@ impl Driver {
         let assignment = self.assignment(this_cpu)?;
         let left = &this_cpu.state().left;
         let held_mmcr3 = left.is_known().then_some(this_cpu.state().mmcr.get().mmcr3);
+        let was_ebb = left.is_ebb();
         let solved = this_cpu.state().solved.get();
         // EBB groups are exclusive: if one event is an EBB event, all are.
         let ebb = this_cpu.slots().get(0).is_some_and(is_ebb);
@@ -313,6 +314,10 @@ impl Driver {
         if ebb {
             self.clear_for_program(this_cpu, local);
         } else {
+            if was_ebb {
+                // A program may have written the threshold counter: weights would show that.
+                left.forget_mmcra();
+            }
             self.write_mmcr2(this_cpu, assignment.mmcr.mmcr2);
         }
 

@@ -72,7 +72,7 @@ impl Counts {
 
     /// What it counts on a processor.
     pub fn on(processor: Processor, event: &Event) -> Self {
-        let code = event.attr().config & !(0b11 << 62);
+        let code = event.attr().config & !(0b1111 << 60);
         // An event that the ISA has from v3.0 on.
         if code == INSTRUCTIONS_V300 && processor.isa() == Isa::V207 {
             return Self::Others;
@@ -222,12 +222,17 @@ fn is_right(event: &Event, sample: &Recorded, alert: Alert) -> bool {
     };
     if event.excludes_kernel() && places.iter().any(|place| is_kernel(*place)) {
         let entry = alert.program.unwrap_or(0);
-        return sample.ip == entry && is_at_entry(sample, alert) && sample.addr.is_none();
+        let shown = [sample.addr, sample.data_src, sample.weight];
+        return sample.ip == entry && is_at_entry(sample, alert) && shown == [None; 3];
     }
     let is_visible = !(event.excludes_kernel() && is_kernel(alert.sdar));
     let data = Some(alert.sdar).filter(|_| wants_data && is_visible);
     let is_data = sample.addr == data || !alert.is_sdar_known && wants_data;
-    places.contains(&sample.ip) && is_at_interrupt(sample, alert) && is_data
+    // Where the data came from is by bits of SIER that are the processor's own.
+    let wants_source = event.samples_with(perf_event_sample_format_PERF_SAMPLE_DATA_SRC);
+    let is_described =
+        sample.weight == weight(event, 0, 0) && (sample.data_src.is_none() || wants_source);
+    places.contains(&sample.ip) && is_at_interrupt(sample, alert) && is_data && is_described
 }
 
 /// What random sampling told of the instruction in SIAR, if it marked that.
@@ -278,7 +283,7 @@ fn is_right_marked(
         Some(marked) => {
             let source = wants(perf_event_sample_format_PERF_SAMPLE_DATA_SRC);
             let data_src = marked.data_src.filter(|_| source);
-            shown == [addr, data_src, weight(processor, event, marked)]
+            shown == [addr, data_src, marked_weight(processor, event, marked)]
         }
         // One of the kernel that was not marked: the model tells the address only.
         None => sample.addr == addr,
@@ -288,17 +293,19 @@ fn is_right_marked(
 
 /// The weight in a sample of a marked instruction: in the structure the cycles to finish and to
 /// dispatch are behind the latency, from v3.1 on.
-fn weight(processor: Processor, event: &Event, marked: Marked) -> Option<u64> {
+fn marked_weight(processor: Processor, event: &Event, marked: Marked) -> Option<u64> {
     let latency = if marked.is_void { 0 } else { marked.latency };
+    let cycles = u64::from(marked.mark.finish) << 32 | u64::from(marked.mark.dispatch) << 48;
+    let v31 = processor.isa() >= Isa::V31;
+    weight(event, latency, if v31 { cycles } else { 0 })
+}
+
+/// The weight in a sample, in the form that the event asks for: the cycles are in the structure
+/// alone. Of an instruction that is not marked both are 0.
+fn weight(event: &Event, latency: u64, cycles: u64) -> Option<u64> {
     if event.samples_with(perf_event_sample_format_PERF_SAMPLE_WEIGHT) {
         return Some(latency);
     }
-    let cycles = u64::from(marked.mark.finish) << 32 | u64::from(marked.mark.dispatch) << 48;
-    let cycles = if processor.isa() >= Isa::V31 {
-        cycles
-    } else {
-        0
-    };
     event
         .samples_with(perf_event_sample_format_PERF_SAMPLE_WEIGHT_STRUCT)
         .then_some(latency | cycles)
