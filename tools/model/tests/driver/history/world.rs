@@ -32,6 +32,7 @@ mod events;
 mod invariants;
 mod places;
 mod programs;
+mod repeated;
 mod samples;
 mod states;
 mod stop_state;

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Histories of what random ones come to late: a part of them, again and again or with each period.
+
+use super::{
+    directed::{CYCLES, run},
+    *,
+};
+
+#[test]
+fn a_pm_interrupt_in_the_middle_of_read_counts_once() {
+    // Each instruction of the kernel is an event, so of these periods one ends with the instruction
+    // by which the driver reads the counter. The next one begins with the value in `prev_count`.
+    let of_kernel = Wish {
+        code: 1,
+        exclude_kernel: false,
+        addr: false,
+        registers: false,
+        ..CYCLES
+    };
+    for period in 1..60 {
+        let event = Wish {
+            period,
+            ..of_kernel
+        };
+        let history = [Op::Switch(0, 0), Op::Open(0, event), Op::Read(0)];
+        run(&history, |_, _| {});
+    }
+}
+
+#[test]
+fn each_program_of_a_task_is_new_to_counters_that_were_off_the_pmu() {
+    // As one program after another leaves a negative counter, their numbers get more bits.
+    let mut history = vec![Op::Switch(0, 0), Op::OpenEbb(0, 3)];
+    for _ in 0..8 {
+        history.extend([
+            Op::User(0, UserWrite::Bescr(0)),
+            Op::User(0, UserWrite::Counter(5, 4)),
+            Op::Run(0, 8, 3, 3),
+            Op::Disable(0),
+            Op::Exec(0),
+            Op::Enable(0),
+            Op::Run(0, 2, 1, 3),
+        ]);
+    }
+    run(&history, |_, facility| {
+        assert_eq!(facility.mfspr(spr::PMC6), 2);
+    });
+}
+
+#[test]
+fn a_branch_stack_of_a_cpu_has_branches_of_the_program_that_runs() {
+    let of_cpu = Wish {
+        period: 20,
+        addr: false,
+        registers: false,
+        branches: 1,
+        of_cpu: true,
+        ..CYCLES
+    };
+    // The sample comes to the second program, and the BHRB has room for the branches of both.
+    let history = [
+        Op::Switch(0, 0),
+        Op::Open(0, of_cpu),
+        Op::Run(0, 8, 1, 1),
+        Op::Switch(0, 1),
+        Op::Run(0, 16, 1, 1),
+    ];
+    run(&history, |world, _| {
+        assert_eq!(world.open[0].samples.borrow().len(), 1);
+    });
+}
+
+#[test]
+fn a_weight_shows_no_threshold_counter_of_a_program() {
+    let weighed = Wish {
+        code: 8,
+        registers: false,
+        addr: false,
+        weight: 2,
+        ..CYCLES
+    };
+    // Both groups ask for the same MMCRA. The second one belongs to another program, at whose
+    // addresses SIER has a type that is not reserved.
+    let history = [
+        Op::Switch(0, 0),
+        Op::OpenEbb(0, 2),
+        Op::User(0, UserWrite::Threshold(0x7ff)),
+        Op::Switch(0, 1),
+        Op::Exec(0),
+        Op::Switch(0, 0),
+        Op::Open(1, weighed),
+        Op::Switch(0, 1),
+        Op::Run(0, 9, 1, 3),
+    ];
+    run(&history, |world, _| {
+        assert_eq!(world.open[1].samples.borrow().len(), 1);
+    });
+}
