@@ -44,19 +44,27 @@ impl Facility {
         }
     }
 
+    /// Has an event-based branch that waits occur without MMCR0\[EBE\] too: BESCR alone decides then, as
+    /// \[QEMU\] has it with one that it has latched. Nobody may rely on either.
+    pub fn have_ebbs_outlive_ebe(&mut self) {
+        self.ebbs_outlive_ebe = true;
+    }
+
     /// Takes an event-based branch if one is due where the thread would go on at `next`. Returns
     /// the address of the handler.
     ///
     /// \[ISA\] v3.1, Book II, chapter 6, as the commit messages of \[QEMU\] have it: bits 0 to 61 of
     /// EBBRR get the address, GE is cleared; \[kernel\] `pmu-ebb.rst`, selftests: in problem state
-    /// only, and not with GE off.
+    /// only, and not with GE off. Without EBE none occurs, whatever BESCR holds: \[memory\] Book III,
+    /// MMCR0\[EBE\]; but see [`Facility::have_ebbs_outlive_ebe`].
     ///
     /// Before v3.1 BESCR\[TS\] gets MSR\[TS\], and a transaction is suspended. \[KVM\]
     /// `kvmhv_p9_tm_emulation()`, which has TS 0b10 where `rfebb` goes from suspended to transactional
     /// state; \[memory\] Book II, BESCR.
     pub(crate) fn take_ebb(&mut self, next: u64) -> Option<u64> {
         let due = self.bescr & bescr::PMEO != 0 && self.bescr & bescr::GE != 0;
-        if !due || !self.context.problem {
+        let may = self.mmcr0 & mmcr0::EBE != 0 || self.ebbs_outlive_ebe;
+        if !(due && may && self.context.problem) {
             return None;
         }
         if !Fault::Branch.is_on() {
@@ -265,6 +273,23 @@ mod tests {
         assert_eq!(facility.execute(&Instruction::at(0x1000)).next, HANDLER);
         facility.mtspr(spr::EBBRR, 0x2003);
         assert_eq!(facility.rfebb(false), Ok(0x2000));
+    }
+
+    #[test]
+    fn an_ebb_waits_for_ebe_or_does_not() {
+        for outlives in [false, true] {
+            let mut facility = program(Processor::Power9, PME);
+            if outlives {
+                facility.have_ebbs_outlive_ebe();
+            }
+            facility.execute(&Instruction::at(0x1000));
+            let mmcr0 = facility.mfspr(spr::MMCR0);
+            facility.mtspr(spr::MMCR0, mmcr0 & !EBE);
+            facility.problem_mtspr(spr::BESCRS, GE).unwrap();
+            assert_eq!(facility.execute(&Instruction::at(0x1004)).ebb, outlives);
+            facility.mtspr(spr::MMCR0, mmcr0);
+            assert_eq!(facility.execute(&Instruction::at(0x1008)).ebb, !outlives);
+        }
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub struct Facility {
     pub(crate) is_sdar_known: bool,
     /// Continuous sampling updates SDAR whatever MMCR0 says, see [`Facility::have_sdar_move`].
     pub(crate) sdar_moves: bool,
+    /// An event-based branch needs no EBE, see [`Facility::have_ebbs_outlive_ebe`].
+    pub(crate) ebbs_outlive_ebe: bool,
     pub(crate) late: Writes,
     pub(crate) chance: Chance,
 }
@@ -90,6 +92,7 @@ impl Facility {
             is_sample_known: true,
             is_sdar_known: true,
             sdar_moves: false,
+            ebbs_outlive_ebe: false,
             late: Writes::default(),
             chance: Chance::new(1),
         }

@@ -73,7 +73,7 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 /// Runs histories of a processor: on bare metal and in partitions in turn, and with an SDAR that stays
-/// as the ISA has it or moves as KVM has it.
+/// as the ISA has it or moves as KVM has it, and EBBs that need EBE or do not.
 fn histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000);
@@ -85,6 +85,7 @@ fn histories(processor: Processor) {
             processor,
             hypervisor: round & 1 != 0,
             sdar_moves: round & 2 != 0,
+            ebbs_outlive_ebe: round & 4 != 0,
             seed: random.next(),
         };
         let history: Vec<Op> = (0..LENGTH).map(|_| Op::random(&mut random)).collect();

@@ -64,8 +64,16 @@ pub fn report(kind: Kind, history: &[Op]) -> String {
     } else {
         ""
     };
+    let ebe = if kind.ebbs_outlive_ebe {
+        ", where EBBs need no EBE"
+    } else {
+        ""
+    };
     let seed = kind.seed;
-    let _ = writeln!(text, "\nThe history, on {place}{sdar}, by chance {seed}:");
+    let _ = writeln!(
+        text,
+        "\nThe history, on {place}{sdar}{ebe}, by chance {seed}:"
+    );
     for op in &history {
         let _ = writeln!(text, "    {op:?},");
     }

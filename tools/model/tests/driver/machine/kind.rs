@@ -13,6 +13,8 @@ pub struct Kind {
     pub hypervisor: bool,
     /// See [`Facility::have_sdar_move`].
     pub sdar_moves: bool,
+    /// See [`Facility::have_ebbs_outlive_ebe`].
+    pub ebbs_outlive_ebe: bool,
     /// See [`Facility::leave_to_chance`].
     pub seed: u64,
 }
@@ -23,6 +25,7 @@ impl Kind {
             processor,
             hypervisor: false,
             sdar_moves: false,
+            ebbs_outlive_ebe: false,
             seed: 1,
         }
     }
@@ -37,7 +40,13 @@ impl Kind {
     /// Each processor several times: what is undefined differs.
     pub fn of_each(kind: fn(Processor) -> Self) -> impl Iterator<Item = Self> {
         let kinds = Processor::ALL.into_iter().map(kind);
-        kinds.flat_map(|kind| (1..=8).map(move |seed| Self { seed, ..kind }))
+        kinds.flat_map(|kind| {
+            (1..=8).map(move |seed| Self {
+                ebbs_outlive_ebe: seed & 1 != 0,
+                seed,
+                ..kind
+            })
+        })
     }
 
     /// Others ran on a CPU, by its number, while nobody used its PMU: another partition, which may come
@@ -61,6 +70,9 @@ impl Kind {
         facility.leave_to_chance(self.seed.rotate_left(16) ^ number);
         if self.sdar_moves {
             facility.have_sdar_move();
+        }
+        if self.ebbs_outlive_ebe {
+            facility.have_ebbs_outlive_ebe();
         }
         facility
     }
