@@ -55,6 +55,8 @@ pub struct Alert {
     pub siar: u64,
     pub sdar: u64,
     pub sier: u64,
+    /// What PMC1 to PMC6 held, or when the handler froze them.
+    pub counters: [u32; 6],
     /// The instruction that SIAR has; `None` if the kernel has written SIAR since.
     pub sampled: Option<Sampled>,
     /// An alert occurred while the kernel was at the interrupt already.
@@ -206,6 +208,9 @@ pub fn execute_on<R>(effect: impl FnOnce(&mut Cpu) -> R) -> R {
 fn update_alert() {
     with_machine(|machine| {
         let cpu = &machine.cpus[machine.current];
+        if let Some(alert) = &mut machine.alert {
+            alert.counters = counters(&cpu.facility);
+        }
         if let (Some(alert), Some(sampled)) = (&mut machine.alert, cpu.sampled) {
             let registers = [spr::SIAR, spr::SDAR, spr::SIER];
             [alert.siar, alert.sdar, alert.sier] =
@@ -271,6 +276,7 @@ fn handle() {
             siar: cpu.facility.mfspr(spr::SIAR),
             sdar: cpu.facility.mfspr(spr::SDAR),
             sier: cpu.facility.mfspr(spr::SIER),
+            counters: counters(&cpu.facility),
             sampled: cpu.sampled,
             is_late: false,
             is_known: cpu.facility.is_sample_known(),
@@ -353,6 +359,7 @@ pub fn irq_restore(mask: u8) {
 /// is due, or becomes so, comes then.
 pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
     with_cpu(|cpu| {
+        cpu.facility.synchronize();
         cpu.facility.context.ee = false;
         cpu.mask = MASK_STD;
     });

@@ -16,7 +16,7 @@ use kernel::{
     zeroed,
 };
 use pmu_model::spr;
-use std::{cell::Cell, ptr::null_mut};
+use std::{array::from_fn, cell::Cell, ptr::null_mut, rc::Rc};
 
 const ENODEV: c_int = -19;
 const ENOENT: c_int = -2;
@@ -195,12 +195,9 @@ impl PerfCore {
             let addresses = [spr::SIAR, spr::SDAR].map(|number| cpu.facility.mfspr(number));
             (cpu.ext_regs, addresses)
         });
-        let (id, own) = (event.id, event.idx() - 1);
+        let id = event.id;
         ensure(event.may_show(addresses[1]), || {
             format!("event {id}: a sample shows {addresses:x?}")
-        });
-        ensure(shown[own] >= 1 << 31, || {
-            format!("event {id}: a sample shows {shown:x?}")
         });
         let alert = with_machine(|machine| machine.alert);
         let hides = event.excludes_kernel();
@@ -223,22 +220,24 @@ impl PerfCore {
             ensure(is_sampled, || {
                 format!("event {id}: a sample shows {addresses:x?}; {alert:x?}")
             });
-            // Who may see the kernel of a whole CPU may see every counter.
-            if event.task.is_none() {
-                return;
-            }
         }
+        // Who may see the kernel of a whole CPU may see every counter.
+        let sees_all = !hides && event.task.is_none();
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
-        for (pmc, _) in shown.iter().enumerate().filter(|(_, value)| **value != 0) {
-            let owned = self.all.borrow().iter().any(|other| {
+        let all = self.all.borrow();
+        let sees = |pmc: usize| {
+            let shares = |other: &Rc<Event>| {
                 other.oncpu.get() == Some(here)
                     && other.idx() == pmc + 1
                     && (other.task, other.cpu) == (event.task, event.cpu)
                     && (other.excludes_kernel() || !hides)
-            });
-            ensure(owned, || {
-                format!("event {id}: a sample shows PMC{}", pmc + 1)
-            });
-        }
+            };
+            sees_all || all.iter().any(shares)
+        };
+        let held = alert.map_or([0; 6], |at| at.counters);
+        let expected: [_; 6] = from_fn(|pmc| if sees(pmc) { held[pmc] as usize } else { 0 });
+        ensure(shown == expected, || {
+            format!("event {id}: a sample shows PMC1 to PMC6 as {shown:x?}, not {expected:x?}")
+        });
     }
 }

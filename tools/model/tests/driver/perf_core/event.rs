@@ -248,7 +248,7 @@ impl Event {
         } else {
             self.excludes_kernel()
         };
-        let needs_run_latch = Counts::needs_run_latch(kind.processor, code & !(0b11 << 62));
+        let needs_run_latch = Counts::needs_run_latch(kind.processor, code & !(0b1111 << 60));
         !is_excluded && (context.run || !self.excludes_idle() && !needs_run_latch)
     }
 

@@ -3,7 +3,11 @@
 //! Events come to a CPU and leave it. Interrupts are off.
 
 use super::{Context, Event, PerfCore};
-use crate::perf_bindings::*;
+use crate::{
+    machine::{ensure, with_cpu},
+    perf_bindings::*,
+};
+use pmu_model::{mmcr0, spr};
 use std::rc::Rc;
 
 /// Kinds of groups.
@@ -37,6 +41,10 @@ impl PerfCore {
         let count = &self.cpu().disable_count;
         count.set(count.get() - 1);
         if count.get() == 0 {
+            let mmcr0 = with_cpu(|cpu| cpu.facility.in_effect(spr::MMCR0));
+            ensure(mmcr0 & mmcr0::FC != 0, || {
+                "the PMU runs while it is disabled".into()
+            });
             call!(self.pmu(), pmu_enable(self.pmu()));
         }
     }

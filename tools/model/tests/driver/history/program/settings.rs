@@ -54,9 +54,12 @@ pub(super) fn check_settings(facility: &Facility, events: &[Rc<Event>]) {
         let found = mmcr2 << (9 * pmc) & (0x7f << 57) & !mmcr2::FCP0;
         assert_eq!(found, frozen(event), "event {id}: where it is frozen");
     }
-    let records = events
-        .iter()
-        .any(|event| event.attr().config >> 62 & 1 != 0);
+    let filter = |event: &Rc<Event>| event.attr().config >> 60 & 0b111;
+    let mut filters = events.iter().map(filter).filter(|found| found & 0b100 != 0);
+    let recorded = filters.next();
+    let records = recorded.is_some();
+    let ifm = (mmcra & mmcra::IFM) >> mmcra::IFM.trailing_zeros();
+    assert_eq!(ifm, recorded.unwrap_or(0) & 0b11, "MMCRA[IFM]");
     let marks = events.iter().any(|event| is_marked(event));
     let are_marked = mmcra & mmcra::SAMPLE_ENABLE != 0;
     assert_eq!(are_marked, marks, "instructions are marked");

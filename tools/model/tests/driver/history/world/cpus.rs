@@ -2,7 +2,7 @@
 
 //! CPUs switch, come and go, sleep, or are taken away; the kernel works on them.
 
-use super::*;
+use super::{events::cannot_count, *};
 
 impl World {
     pub(super) fn switch(&mut self, cpu: usize, task: u8) {
@@ -13,6 +13,31 @@ impl World {
         if next.is_none() || !elsewhere {
             self.core.switch(cpu, next);
             self.forget_branches(cpu);
+            if let Some(task) = next {
+                self.check_counts(cpu, task);
+            }
+        }
+    }
+
+    /// An event that has the PMU for itself is on it as its task comes.
+    fn check_counts(&self, cpu: usize, task: usize) {
+        let is_on = |event: &&Rc<Event>| event.state() > perf_event_state_PERF_EVENT_STATE_OFF;
+        let is_here = |event: &&Rc<Event>| match event.task {
+            Some(of) => of == task,
+            None => event.cpu == Some(cpu),
+        };
+        let here: Vec<_> = self.open.iter().filter(is_here).filter(is_on).collect();
+        if let [event] = here.as_slice()
+            && event.task.is_some()
+            && event.is_leader()
+            && !cannot_count(event.attr().config)
+        {
+            assert_eq!(
+                event.oncpu.get(),
+                Some(cpu),
+                "event {}: it counts",
+                event.id
+            );
         }
     }
 

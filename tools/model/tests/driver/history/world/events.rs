@@ -3,9 +3,21 @@
 //! Events are opened and inherited.
 
 use super::*;
+use pmu_model::Isa;
 
 /// `PERF_REG_POWERPC_*`: SIER2, SIER3, PMC1 to PMC6, SDAR, SIAR.
 const REGISTERS: u64 = 0b11 << 49 | 0x3f << 51 | 0b11 << 57;
+
+/// Whether an event with a code counts nowhere, or only beside others.
+pub(super) fn cannot_count(code: u64) -> bool {
+    let processor = with_machine(|machine| machine.kind.processor);
+    // A data source, where codes have none; a program's event on any counter.
+    let is_unknown = code >> 45 & 0x7fff != 0 && processor.isa() < Isa::V31;
+    let lacks_counter = code & EBB != 0 && code >> 16 & 0xf == 0;
+    // POWER9's bus needs PMC4.
+    let is_on_bus = code >> 12 & 0xf == 6 && code >> 16 & 0xf != 4;
+    is_unknown || lacks_counter || is_on_bus && processor == Processor::Power9
+}
 
 impl World {
     pub(super) fn attr(code: u64, period: u64) -> perf_event_attr {
@@ -69,7 +81,11 @@ impl World {
     }
 
     pub(super) fn open_ebb(&mut self, task: u8, code: u64, flags: u8) {
-        let bhrb = if flags & 0x80 != 0 { BHRB } else { 0 };
+        // Programs differ in the filter of the BHRB.
+        let bhrb = match flags & 0x80 {
+            0 => 0,
+            _ => BHRB | u64::from(task & 0b11) << 60,
+        };
         let counts_kernel = flags & 0x60 == 0x60;
         let excludes_more = flags & 0x10 != 0;
         let mut attr = Self::attr(code | EBB | bhrb, 0);
@@ -98,12 +114,18 @@ impl World {
         if self.open.len() >= MOST_EVENTS || offline {
             return;
         }
-        if let Ok(event) = self.core.open(attr, place, leader, None) {
-            self.oracle.open(&event);
-            if leader.is_some_and(|leader| self.seen.contains(&leader.id)) {
-                self.seen.insert(event.id);
+        match self.core.open(attr, place, leader, None) {
+            Ok(event) => {
+                self.oracle.open(&event);
+                if leader.is_some_and(|leader| self.seen.contains(&leader.id)) {
+                    self.seen.insert(event.id);
+                }
+                self.open.push(event);
             }
-            self.open.push(event);
+            Err(errno) => {
+                let may_be_refused = leader.is_some() || cannot_count(attr.config);
+                assert!(may_be_refused, "{:#x} is refused: {errno}", attr.config);
+            }
         }
     }
 

@@ -95,6 +95,12 @@ impl World {
                 let left = left.unwrap_or(0);
                 assert_eq!(left, 0, "CPU {cpu}: SPR {number} is left");
             }
+            // Nor may they write it, or get EBBs.
+            let mut facility = with_machine(|machine| machine.cpus[cpu].facility.clone());
+            let ebe = facility.mfspr(spr::MMCR0) & mmcr0::EBE;
+            let is_open = facility.problem_mtspr(number, 0).is_ok();
+            let has_bhrb = facility.problem_mfbhrbe(0).is_ok();
+            assert!(ebe == 0 && !is_open && !has_bhrb, "CPU {cpu} is open");
         }
     }
 }

@@ -59,7 +59,7 @@ impl World {
         };
         let (left, id) = (event.left(), event.id);
         assert_eq!(
-            i64::from(NEGATIVE as u32 - pmc),
+            NEGATIVE as i64 - i64::from(pmc),
             left.max(1),
             "event {id}: its counter, with {left} left of the period"
         );
