@@ -41,7 +41,7 @@ impl PerfCore {
         let count = &self.cpu().disable_count;
         count.set(count.get() - 1);
         if count.get() == 0 {
-            let mmcr0 = with_cpu(|cpu| cpu.facility.in_effect(spr::MMCR0));
+            let mmcr0 = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR0));
             ensure(mmcr0 & mmcr0::FC != 0, || {
                 "the PMU runs while it is disabled".into()
             });
