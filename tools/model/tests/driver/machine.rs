@@ -166,6 +166,19 @@ pub fn note(text: impl FnOnce() -> String) {
     });
 }
 
+/// Writes an access to a register into that table.
+pub fn note_access(of_program: bool, write: bool, number: u32, value: u64) {
+    with_machine(|machine| {
+        let (cpu, current) = (&machine.cpus[machine.current], machine.current);
+        let mmcr0 = cpu.facility.mfspr(spr::MMCR0);
+        if let Some(log) = &mut machine.log {
+            log.push(Entry::Access(
+                current, of_program, write, number, value, mmcr0,
+            ));
+        }
+    });
+}
+
 /// Executes an instruction of the kernel, and what it does to the facility.
 pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
     execute_on(|cpu| effect(&mut cpu.facility))

@@ -3,7 +3,7 @@
 //! The instructions that `rust/power` is made of, executed by the model. Each is an instruction of
 //! the kernel that the facility counts, so alerts occur between any two of them.
 
-use crate::machine::{Entry, MASK_STD, ensure, execute, execute_on, with_cpu, with_machine};
+use crate::machine::{MASK_STD, ensure, execute, execute_on, note_access, with_cpu};
 use kernel::bindings::task_struct;
 use pmu_model::{Context, Facility, spr};
 use std::mem::MaybeUninit;
@@ -13,17 +13,6 @@ const PVR: u32 = 287;
 
 /// Number of entries of the BHRB.
 pub const BHRB_ENTRIES: usize = pmu_model::BHRB_ENTRIES;
-
-/// Writes an access into the table.
-fn log(write: bool, number: u32, value: u64) {
-    with_machine(|machine| {
-        let (cpu, current) = (&machine.cpus[machine.current], machine.current);
-        let mmcr0 = cpu.facility.mfspr(spr::MMCR0);
-        if let Some(log) = &mut machine.log {
-            log.push(Entry::Access(current, false, write, number, value, mmcr0));
-        }
-    });
-}
 
 /// A register that the processor lacks reads and writes as nothing: nobody would see that the
 /// driver takes it for one that is there.
@@ -39,14 +28,14 @@ pub fn read<const N: u32>() -> u64 {
         _ => facility.mfspr(N),
     });
     if N != PVR {
-        log(false, N, value);
+        note_access(false, false, N, value);
     }
     value
 }
 
 pub fn write<const N: u32>(value: u64) {
     check::<N>();
-    log(true, N, value);
+    note_access(false, true, N, value);
     execute_on(|cpu| {
         cpu.facility.mtspr_late(N, value);
         if N == spr::SIAR {

@@ -139,72 +139,97 @@ impl World {
             cpu.nip
         });
         assert_eq!(found, expected, "where the program goes on");
+        let processor = with_machine(|machine| machine.kind.processor);
+        for (number, value) in writes(write, processor) {
+            machine::note_access(true, true, number, value);
+        }
         machine::take_interrupt();
         with_cpu(|cpu| program.check(&cpu.facility));
+    }
+}
+
+/// What a program writes, by the numbers of privileged state.
+fn writes(write: UserWrite, processor: Processor) -> Vec<(u32, u64)> {
+    let bit = |bits: u8, number: u8, field| if bits >> number & 1 != 0 { field } else { 0 };
+    match write {
+        UserWrite::Counter(counter, left) => {
+            let number = spr::PMC1 + u32::from(counter);
+            vec![(number, NEGATIVE - u64::from(left))]
+        }
+        UserWrite::Mmcr0(bits) => {
+            let value = bit(bits, 0, mmcr0::FC) | bit(bits, 1, mmcr0::PMAE);
+            // POWER8E makes no exception of it, until the driver does at a switch.
+            let is_made = processor != Processor::Power8E;
+            let alert = if is_made {
+                bit(bits, 2, mmcr0::PMAO)
+            } else {
+                0
+            };
+            vec![(spr::MMCR0, value | alert)]
+        }
+        UserWrite::Mmcr2(counters) => {
+            let frozen = |n: u8| bit(counters, n, mmcr2::FCP0 >> (9 * n));
+            vec![(spr::MMCR2, (0..6).map(frozen).sum())]
+        }
+        UserWrite::Threshold(counter) => {
+            vec![(spr::MMCRA, u64::from(counter) << mmcra::THR_CTR_MANT_SHIFT)]
+        }
+        UserWrite::Bescr(bits) => {
+            let value = bit(bits, 0, bescr::GE) | bit(bits, 1, bescr::PME);
+            vec![(spr::EBBHR, HANDLER), (spr::BESCR, value)]
+        }
+        UserWrite::Return | UserWrite::ClearBhrb => vec![],
+    }
+}
+
+/// The number of a register in problem state.
+fn problem_number(number: u32) -> u32 {
+    match number {
+        spr::BESCRS..=spr::BESCR => number,
+        _ => number - spr::PROBLEM,
     }
 }
 
 /// A program with EBBs writes a register. Returns where it goes on: at `nip`, unless it returns from
 /// its handler or gets an EBB.
 fn user_write(facility: &mut Facility, write: UserWrite, nip: u64) -> u64 {
-    let user = |number| number - spr::PROBLEM;
-    let done = match write {
-        UserWrite::Counter(counter, left) => {
-            let number = user(spr::PMC1) + u32::from(counter);
-            facility.problem_mtspr(number, NEGATIVE - u64::from(left))
+    match write {
+        UserWrite::Return => return return_from_handler(facility, nip),
+        UserWrite::ClearBhrb => {
+            let cleared = facility.problem_clrbhrb();
+            assert_eq!(cleared, Ok(()), "a program with a group clears the BHRB");
         }
-        UserWrite::Mmcr0(bits) => {
-            let bit = |number: u8, field| if bits >> number & 1 != 0 { field } else { 0 };
-            let mut value = bit(0, mmcr0::FC) | bit(1, mmcr0::PMAE);
-            // POWER8E makes no exception of it, until the driver does at a switch.
-            if facility.processor() != Processor::Power8E {
-                value |= bit(2, mmcr0::PMAO);
-            }
-            facility.problem_mtspr(user(spr::MMCR0), value)
-        }
-        UserWrite::Mmcr2(counters) => {
-            let bit = |n: u32| u64::from(counters >> n & 1) * (mmcr2::FCP0 >> (9 * n));
-            facility.problem_mtspr(user(spr::MMCR2), (0..6).map(bit).sum())
-        }
-        UserWrite::Threshold(counter) => {
-            let value = u64::from(counter) << mmcra::THR_CTR_MANT_SHIFT;
-            facility.problem_mtspr(user(spr::MMCRA), value)
-        }
-        UserWrite::Bescr(bits) => {
-            let value = [bescr::GE, bescr::PME];
-            let set = (0..2)
-                .filter(|n| bits >> n & 1 != 0)
-                .map(|n| value[n])
-                .sum();
-            facility
-                .problem_mtspr(spr::EBBHR, HANDLER)
-                .and_then(|()| facility.problem_mtspr(spr::BESCR, set))
-        }
-        UserWrite::Return => {
-            // Before the first EBB EBBRR is 0, where no program is: the PMU takes an address of 0
-            // for none.
-            let in_handler = facility.mfspr(spr::BESCR) & bescr::GE == 0;
-            if !in_handler || facility.mfspr(spr::EBBRR) == 0 {
-                return nip;
-            }
-            for number in spr::PMC1..=spr::PMC6 {
-                if facility.is_negative(number) {
-                    let _ = facility.problem_mtspr(user(number), NEGATIVE - 20);
-                }
-            }
-            let again = facility
-                .problem_mtspr(user(spr::MMCR0), mmcr0::PMAE)
-                .and_then(|()| facility.problem_mtspr(spr::BESCRR, bescr::PMEO))
-                .and_then(|()| facility.problem_mtspr(spr::BESCRS, bescr::PME));
-            assert_eq!(again, Ok(()), "a program with a group writes its registers");
-            return facility.rfebb(true).expect("no transaction");
-        }
-        UserWrite::ClearBhrb => facility.problem_clrbhrb(),
-    };
-    assert_eq!(
-        done,
-        Ok(()),
-        "a program with a group writes its registers: {write:?}"
-    );
+        _ => {}
+    }
+    for (number, value) in writes(write, facility.processor()) {
+        let written = facility.problem_mtspr(problem_number(number), value);
+        assert_eq!(
+            written,
+            Ok(()),
+            "a program with a group writes its registers: {write:?}"
+        );
+    }
     facility.enter_problem_state(nip)
+}
+
+/// A handler resets everything and returns. Returns where the program goes on: at `nip` if it is in
+/// no handler.
+fn return_from_handler(facility: &mut Facility, nip: u64) -> u64 {
+    // Before the first EBB EBBRR is 0, where no program is: the PMU takes an address of 0
+    // for none.
+    let in_handler = facility.mfspr(spr::BESCR) & bescr::GE == 0;
+    if !in_handler || facility.mfspr(spr::EBBRR) == 0 {
+        return nip;
+    }
+    for number in spr::PMC1..=spr::PMC6 {
+        if facility.is_negative(number) {
+            let _ = facility.problem_mtspr(problem_number(number), NEGATIVE - 20);
+        }
+    }
+    let again = facility
+        .problem_mtspr(problem_number(spr::MMCR0), mmcr0::PMAE)
+        .and_then(|()| facility.problem_mtspr(spr::BESCRR, bescr::PMEO))
+        .and_then(|()| facility.problem_mtspr(spr::BESCRS, bescr::PME));
+    assert_eq!(again, Ok(()), "a program with a group writes its registers");
+    facility.rfebb(true).expect("no transaction")
 }
