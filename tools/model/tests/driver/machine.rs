@@ -8,9 +8,11 @@
 
 mod cpu;
 mod kind;
+mod table;
 
 pub use cpu::{Cpu, Sampled};
 pub use kind::Kind;
+pub use table::{Entry, note, note_access};
 
 use crate::perf_core::PerfCore;
 use kernel::{
@@ -39,15 +41,6 @@ pub const KERNEL_DATA: u64 = 0xc000_0000_0010_0000;
 /// Cycles that an instruction of the kernel takes. `restore_pmao`, as the kernel's workaround for
 /// POWER8E, is right only if it is more than one: PMC6 has to overflow before the next write.
 const CYCLES: u32 = 2;
-
-/// An access to a register, or something else that a reader of the table wants to know.
-#[derive(Clone, Debug)]
-pub enum Entry {
-    /// CPU, whether a program's, whether a write, the register's number, the value, MMCR0 then.
-    Access(usize, bool, bool, u32, u64, u64),
-    /// What else happens.
-    Note(String),
-}
 
 /// A PM interrupt: where it came, and what the facility told then.
 #[derive(Clone, Copy, Debug)]
@@ -155,28 +148,6 @@ pub fn ensure(is_right: bool, what: impl FnOnce() -> String) {
     if !is_right {
         kernel::complain(format_args!("{}", what()));
     }
-}
-
-/// Writes a line into the table of accesses, if there is one.
-pub fn note(text: impl FnOnce() -> String) {
-    with_machine(|machine| {
-        if let Some(log) = &mut machine.log {
-            log.push(Entry::Note(text()));
-        }
-    });
-}
-
-/// Writes an access to a register into that table.
-pub fn note_access(of_program: bool, write: bool, number: u32, value: u64) {
-    with_machine(|machine| {
-        let (cpu, current) = (&machine.cpus[machine.current], machine.current);
-        let mmcr0 = cpu.facility.mfspr(spr::MMCR0);
-        if let Some(log) = &mut machine.log {
-            log.push(Entry::Access(
-                current, of_program, write, number, value, mmcr0,
-            ));
-        }
-    });
 }
 
 /// Executes an instruction of the kernel, and what it does to the facility.
@@ -325,6 +296,7 @@ fn handle() {
     });
     let handler = handler.expect("a handler");
     let task = kernel::bindings::get_current();
+    check_cause();
     if context.problem {
         set_program_regs(task, &mut regs);
     }
@@ -340,6 +312,28 @@ fn handle() {
         }
     });
     note(|| "end of the PM interrupt".into());
+}
+
+/// A PM interrupt is for a counter that counts: PMC1 to PMC4 stand still without an event. But an
+/// idle state of bare metal leaves anything in them, and of a PMU that is disabled or a program's the
+/// driver looks at none.
+fn check_cause() {
+    let core = PerfCore::get();
+    let negative = with_machine(|machine| {
+        let facility = &machine.cpus[machine.current].facility;
+        let is_ebb = facility.mfspr(spr::MMCR0) & mmcr0::EBE != 0;
+        let is_known = !machine.kind.hypervisor && !is_ebb && !core.is_disabled();
+        let programmable = (spr::PMC1..).take(4).filter(|_| is_known);
+        let negative = programmable.filter(|number| facility.is_negative(*number));
+        negative
+            .map(|number| number - spr::PMC1 + 1)
+            .collect::<Vec<_>>()
+    });
+    for number in negative {
+        ensure(core.has_event(number as usize), || {
+            format!("a PM interrupt for PMC{number}, which no event is on")
+        });
+    }
 }
 
 /// The task entered the kernel with these registers.

@@ -159,6 +159,22 @@ impl PerfCore {
         }
     }
 
+    /// Whether the PMU of this CPU is disabled.
+    pub fn is_disabled(&self) -> bool {
+        self.cpu().disable_count.get() > 0
+    }
+
+    /// Whether an event is on a counter of this CPU, or none is on any.
+    pub fn has_event(&self, number: usize) -> bool {
+        let here = kernel::cpu::CpuId::current().as_u32() as usize;
+        let all = self.all.borrow();
+        let mut on = all
+            .iter()
+            .filter(|event| event.oncpu.get() == Some(here))
+            .peekable();
+        on.peek().is_none() || on.any(|event| event.idx() == number)
+    }
+
     /// What PMC5 and PMC6 of a CPU counted in the kernel since the last call.
     pub fn take_fixed_in_kernel(&self, cpu: usize) -> [u64; 2] {
         self.fixed_in_kernel[cpu].take()

@@ -97,3 +97,27 @@ fn a_weight_shows_no_threshold_counter_of_a_program() {
         assert_eq!(world.open[1].samples.borrow().len(), 1);
     });
 }
+
+#[test]
+fn an_event_that_leaves_its_counter_negative_causes_no_pm_interrupt() {
+    // 2001e, and 30002, which stays. The event is closed before its interrupt comes.
+    let sampled = Wish {
+        code: 7,
+        registers: false,
+        ..CYCLES
+    };
+    let stays = Wish {
+        code: 8,
+        period: 0,
+        ..sampled
+    };
+    let history = [
+        Op::Switch(1, 0),
+        Op::Open(0, sampled),
+        Op::Open(0, stays),
+        Op::Hold(1),
+        Op::Close(0),
+        Op::Run(1, 3, 1, 3),
+    ];
+    run(&history, |_, _| {});
+}
