@@ -4,7 +4,7 @@
 
 use super::{KERNEL_DATA, KERNEL_TEXT, Kind};
 use crate::history::text::marked_at;
-use pmu_model::{Executed, Facility, Instruction, Lppaca, Mark, mmcr0, mmcra, sier, spr};
+use pmu_model::{Executed, Facility, Instruction, Lppaca, Mark, mmcr0, mmcra, sier, spr, told_of};
 
 /// An instruction that the PMU sampled.
 #[derive(Clone, Copy, Debug)]
@@ -162,6 +162,9 @@ impl Cpu {
         if all {
             self.facility.mtspr(spr::SIAR, address);
             self.facility.mtspr(spr::SIER, sier::SIARV | sier::SDARV);
+            for number in [spr::SIER2, spr::SIER3] {
+                self.facility.mtspr(number, told_of(address));
+            }
         }
         if let Some(sampled) = &mut self.sampled {
             sampled.data = KERNEL_DATA;

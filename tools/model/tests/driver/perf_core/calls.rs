@@ -7,7 +7,7 @@
 use super::{Event, PerfCore, Recorded};
 use crate::{
     history::oracle,
-    machine::{MSR_PR, ensure, execute, note, with_cpu, with_machine},
+    machine::{Alert, MSR_PR, ensure, execute, note, with_cpu, with_machine},
     perf_bindings::*,
 };
 use kernel::{
@@ -15,7 +15,7 @@ use kernel::{
     ffi::{c_char, c_int, c_void},
     zeroed,
 };
-use pmu_model::spr;
+use pmu_model::{spr, told_of};
 use std::{array::from_fn, cell::Cell, ptr::null_mut, rc::Rc};
 
 const ENODEV: c_int = -19;
@@ -171,6 +171,25 @@ pub unsafe fn perf_event_overflow(
     0
 }
 
+/// SIER2 and SIER3, from v3.1 on, tell of the instruction that was sampled, or of none.
+fn check_told(event: &Event, alert: Option<Alert>) {
+    let (found, is_v31) = with_cpu(|cpu| {
+        let found = [spr::SIER2, spr::SIER3].map(|number| cpu.facility.mfspr(number));
+        (found, cpu.facility.has_spr(spr::SIER2))
+    });
+    let Some(alert) = alert.filter(|_| is_v31) else {
+        return;
+    };
+    let is_hidden = event.excludes_kernel() && alert.siar >> 63 != 0;
+    let told = if is_hidden { 0 } else { told_of(alert.siar) };
+    // Of a marked instruction they tell more.
+    let is_known = alert.is_known && !alert.is_marking || is_hidden;
+    ensure(!is_known || found == [told; 2], || {
+        let id = event.id;
+        format!("event {id}: a sample shows SIER2, SIER3 {found:x?}, not {told:x}")
+    });
+}
+
 /// Compares a sample as it is recorded.
 fn check_sample(event: &Event, sample: &Recorded) {
     let processor = with_cpu(|cpu| cpu.facility.processor());
@@ -203,14 +222,11 @@ impl PerfCore {
         let hides = event.excludes_kernel();
         if hides {
             let kernel = addresses.iter().any(|address| address >> 63 != 0);
-            ensure(!kernel, || {
-                format!("event {id}: a sample shows {addresses:x?}")
-            });
-            let is_of_kernel = alert.is_some_and(|at| at.siar >> 63 != 0);
-            let told =
-                with_cpu(|cpu| [spr::SIER2, spr::SIER3].map(|number| cpu.facility.mfspr(number)));
-            ensure(!is_of_kernel || told == [0; 2], || {
-                format!("event {id}: a sample shows {told:x?}")
+            // The owner sees the instruction of the program.
+            let own = alert.filter(|at| at.is_known && !at.is_marking && at.siar >> 63 == 0);
+            let is_shown = own.is_none_or(|at| at.siar == addresses[0]);
+            ensure(!kernel && is_shown, || {
+                format!("event {id}: a sample shows {addresses:x?}; {alert:x?}")
             });
         } else {
             let is_sampled = alert.is_some_and(|at| {
@@ -221,6 +237,7 @@ impl PerfCore {
                 format!("event {id}: a sample shows {addresses:x?}; {alert:x?}")
             });
         }
+        check_told(event, alert);
         // Who may see the kernel of a whole CPU may see every counter.
         let sees_all = !hides && event.task.is_none();
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
