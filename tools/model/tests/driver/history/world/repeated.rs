@@ -121,3 +121,25 @@ fn an_event_that_leaves_its_counter_negative_causes_no_pm_interrupt() {
     ];
     run(&history, |_, _| {});
 }
+
+#[test]
+fn an_alert_of_the_kernel_is_not_lost_as_its_program_leaves() {
+    // 2001e, which counts the kernel, and overflows at each of its instructions in turn: also between
+    // the read of MMCR0 and the write that freezes the PMU.
+    let counts_kernel = 0x60 | 7;
+    for left in 1..=60 {
+        let history = [
+            Op::Switch(0, 0),
+            Op::OpenEbb(0, counts_kernel),
+            Op::User(0, UserWrite::Bescr(0b11)),
+            Op::User(0, UserWrite::Counter(1, left)),
+            Op::Switch(0, TASKS as u8),
+            Op::Switch(0, 0),
+            Op::Run(0, 2, 1, 3),
+        ];
+        run(&history, |_, facility| {
+            let is_handled = facility.mfspr(spr::BESCR) & bescr::PMEO != 0;
+            assert_eq!(is_handled, facility.is_negative(spr::PMC1 + 1), "{left}");
+        });
+    }
+}
