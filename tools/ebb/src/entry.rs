@@ -65,8 +65,7 @@ pub(crate) struct Places {
     /// What reads [`Thread::rearm`](crate::thread::Thread::rearm), and after that
     /// writes BESCR and MMCR0. It may be done again from here.
     pub(crate) way_back: u64,
-    /// What follows the reloading of the counters. It reads that once more, needs the thread's block
-    /// in r11, and may be done again, too.
+    /// What follows the reloading of the counters.
     pub(crate) reloaded: u64,
     /// What follows the writing of MMCR0.
     pub(crate) counters_run: u64,

@@ -8,10 +8,11 @@
 //!
 //! A signal may also come to the entry itself: before the `Link` is there, on the way back, or at
 //! `rfebb`, which has no frame any more. So the walk looks at the address in each signal's
-//! frame. Where the entry has read [`Thread::rearm`], it is sent back to read it again. If that says
-//! that the counters are reloaded, they are, or the handler has asked for [`Rearm::Keep`], of which
-//! nothing is left there: not behind the reloading, but where the counters run already, one of them
-//! may have overflowed in the signal's handler.
+//! frame. Where the entry has read [`Thread::rearm`], it is sent back to read it again. Behind the
+//! reloading that is [`Rearm::Restart`] if the counters were reloaded, and if the handler has asked
+//! for [`Rearm::Keep`], which is for one EBB: it becomes `Keep`, so that they stay as they are. But
+//! where they run already, one may have overflowed in the signal's handler, and is reloaded. And an
+//! EBB that `disable` has stopped has not reloaded them: if a signal's handler has it go on, it does.
 
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -154,18 +155,12 @@ unsafe fn interrupted(t: &Thread, frame: u64, back_chain: u64) -> Option<Progres
         return Some(Progress::Returning);
     }
     let counters_run = (places.counters_run..places.rfebb).contains(&offset);
-    let back = match t.is_restarting() && !counters_run {
-        true => places.reloaded,
-        false => places.way_back,
-    };
-    if offset > back {
-        *nip = entry + back;
-        // SAFETY: as before. The entry has the block there.
-        unsafe {
-            regs_of_context
-                .add(11)
-                .write(ptr::from_ref(t).addr() as u64)
-        };
+    let reloaded = t.rearm.load(Relaxed) == Rearm::Restart as u64;
+    if reloaded && offset >= places.reloaded && !counters_run {
+        t.set_rearm(Rearm::Keep as u64);
+    }
+    if offset > places.way_back {
+        *nip = entry + places.way_back;
     }
     Some(Progress::Handler)
 }

@@ -76,13 +76,6 @@ impl Thread {
         }
     }
 
-    /// Whether the EBB in progress reloads the counters, if EBBs are not disabled any more.
-    pub(crate) fn is_restarting(&self) -> bool {
-        let restart = Rearm::Restart as u64;
-        let rearm = self.rearm.load(Relaxed);
-        rearm == restart || rearm >> 32 == restart
-    }
-
     /// Has the next EBB end as if nothing was asked for.
     pub(crate) fn reset_rearm(&self) {
         self.rearm.store(Rearm::Restart as u64, Relaxed);

@@ -106,16 +106,30 @@ fn stopped(save: Save, flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
-/// Whether [`keep`] is to act.
-static KEEP: AtomicBool = AtomicBool::new(false);
+/// Whether the next handler is to leave a counter negative that no event uses.
+static OVERFLOWN: AtomicBool = AtomicBool::new(false);
 
-/// Leaves a counter negative that no event uses.
-fn keep(context: &mut EbbContext<'_>) {
+/// Does so; tells whether it did.
+fn overflow_once() -> bool {
     Pmc::Pmc3.write(0);
-    if KEEP.swap(false, Relaxed) {
+    let once = OVERFLOWN.swap(false, Relaxed);
+    if once {
         Pmc::Pmc1.write(Pmc::start_value(PERIOD));
         Pmc::Pmc3.write(OVERFLOW);
+    }
+    once
+}
+
+fn keep(context: &mut EbbContext<'_>) {
+    if overflow_once() {
         context.rearm(Rearm::Keep);
+    }
+}
+
+/// As a signal's handler does on top of it.
+fn disable(_: &mut EbbContext<'_>) {
+    if overflow_once() {
+        ebb::disable();
     }
 }
 
@@ -129,7 +143,7 @@ fn kept(save: Save, flags: libc::c_int) -> Outcome {
     let before = Cell::new(0);
     let kept_until_hit = || {
         before.set(ebb::count());
-        KEEP.store(true, Relaxed);
+        OVERFLOWN.store(true, Relaxed);
         until_hit()
     };
     let counters_run = entry.rfebb() - 2..entry.rfebb();
@@ -138,6 +152,28 @@ fn kept(save: Save, flags: libc::c_int) -> Outcome {
         // Hardware takes that for an overflow, QEMU does not.
         let kept = value >= OVERFLOW || ebb::count() > before.get() + 1;
         check!(kept || counters_run.contains(&n), "{value:#x}");
+        session::wait_for(ebb::count() + 3, PERIOD)
+    })?;
+    session.close();
+    Ok(())
+}
+
+/// Who goes on reloads the counter, also where the entry has left it.
+fn disabled(save: Save, flags: libc::c_int) -> Outcome {
+    let (session, entry) = begin(save, disable, flags)?;
+    let disabled_until_hit = || {
+        OVERFLOWN.store(true, Relaxed);
+        session.resume()?;
+        wait_until_hit()
+    };
+    // The three that call the routine to reload.
+    entry.at_each(resume, entry.all(), 3, disabled_until_hit, |n| {
+        if n <= entry.call() {
+            session.resume()?;
+        }
+        let value = Pmc::Pmc3.read();
+        check!(value < OVERFLOW, "{value:#x}");
+        expect_state(State::Running)?;
         session::wait_for(ebb::count() + 3, PERIOD)
     })?;
     session.close();
@@ -154,5 +190,6 @@ ktap::main! {
     first: session::require_ebb;
     paused_gprs = both(paused, Save::Gprs), paused_full = both(paused, Save::Full),
     kept_gprs = both(kept, Save::Gprs), kept_full = both(kept, Save::Full),
+    disabled_gprs = both(disabled, Save::Gprs), disabled_full = both(disabled, Save::Full),
     stopped_gprs = both(stopped, Save::Gprs), stopped_full = both(stopped, Save::Full),
 }
