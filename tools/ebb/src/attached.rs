@@ -53,7 +53,7 @@ pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
     let key = key()?;
     let value = shared.clone().into_raw();
     // SAFETY: the key exists; its destructor gets the reference.
-    match unsafe { libc::pthread_setspecific(key, value.cast()) } {
+    match unsafe { libc::pthread_setspecific(key, value) } {
         0 => {}
         errno => {
             // SAFETY: as it was made, and nobody else has it.
@@ -75,7 +75,7 @@ pub(crate) fn release_ended() {
     // SAFETY: the key exists.
     let value = unsafe { libc::pthread_getspecific(key) };
     // SAFETY: it is null, or of `attach`.
-    let Some(shared) = (unsafe { Ref::find(value.cast()) }) else {
+    let Some(shared) = (unsafe { Ref::find(value) }) else {
         return;
     };
     // A signal's handler may do it at any time between these lines.
@@ -89,7 +89,7 @@ pub(crate) fn release_ended() {
 /// The end of a thread, or of its part in a session.
 extern "C" fn thread_ends(value: *mut libc::c_void) {
     // SAFETY: the reference of `attach`, which comes here once.
-    let shared = unsafe { Ref::from_raw(value.cast()) };
+    let shared = unsafe { Ref::from_raw(value) };
     // Unless EBBHR is somebody else's by now.
     let _ = control::uninstall();
     thread::with(|t| shared.end(t));

@@ -4,20 +4,22 @@
 //! A signal's handler may close a session that the code below it, in the middle of another call,
 //! still uses; and that code may have come no further than to the address. So memory that had a
 //! session once stays that for ever: who has an address finds a count there, and a count of 0 says
-//! that the session is closed. The next session takes that memory. It is neither allocated nor freed
-//! in a signal's handler, which may have interrupted the C library's `malloc`.
+//! that the session is closed. It is neither allocated nor freed in a signal's handler, which may have
+//! interrupted the C library's `malloc`. The next session takes that memory, perhaps another thread's,
+//! before the interrupted code goes on: a session's address has its number in it.
 
 extern crate alloc;
 
 use alloc::alloc::Layout;
 use core::cell::UnsafeCell;
+use core::ffi::c_void;
 use core::mem::ManuallyDrop;
 use core::mem::MaybeUninit;
 use core::ops::Deref;
 use core::ptr;
 use core::ptr::NonNull;
 use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::AtomicUsize;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::AcqRel;
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
@@ -29,12 +31,30 @@ use crate::shared::Shared;
 /// Memory for a session, and the next in the list of all.
 pub(crate) struct Block {
     shared: UnsafeCell<MaybeUninit<Shared>>,
-    /// How many [`Ref`]s there are; or [`TAKEN`], while `shared` is written.
-    references: AtomicUsize,
+    /// How many [`Ref`]s there are, or [`TAKEN`] while `shared` is written; in the upper half the
+    /// session's number, from 1.
+    references: AtomicU64,
     next: *mut Block,
 }
 
-const TAKEN: usize = usize::MAX;
+const TAKEN: u64 = u32::MAX as u64;
+const ONE_SESSION: u64 = 1 << 32;
+
+/// A session's address is that of its block, shifted left by this, and the lowest bits of its number:
+/// programs of this architecture have 52 bits of addresses at most.
+const NUMBER_BITS: u32 = 12;
+const NUMBERS: u64 = 1 << NUMBER_BITS;
+
+/// The block, and the number's bits.
+fn split(raw: *const c_void) -> (*mut Block, u64) {
+    let block = ptr::with_exposed_provenance_mut(raw.addr() >> NUMBER_BITS);
+    (block, raw.addr() as u64 % NUMBERS)
+}
+
+/// These bits of [`Block::references`].
+fn number(references: u64) -> u64 {
+    references / ONE_SESSION % NUMBERS
+}
 
 /// The first of the list, to which blocks are added only.
 static BLOCKS: AtomicPtr<Block> = AtomicPtr::new(ptr::null_mut());
@@ -58,7 +78,9 @@ impl Ref {
         // SAFETY: blocks stay. As long as it is taken nobody else looks at it.
         unsafe {
             (*block.as_ref().shared.get()).write(shared);
-            block.as_ref().references.store(1, Release);
+            let references = &block.as_ref().references;
+            let taken = references.load(Relaxed);
+            references.store(taken - TAKEN + ONE_SESSION + 1, Release);
         }
         Ok(Self(block))
     }
@@ -69,11 +91,8 @@ impl Ref {
         while let Some(block) = NonNull::new(next) {
             // SAFETY: blocks stay.
             let found = unsafe { block.as_ref() };
-            if (found
-                .references
-                .compare_exchange(0, TAKEN, Acquire, Relaxed))
-            .is_ok()
-            {
+            let take = |count: u64| (count % ONE_SESSION == 0).then(|| count + TAKEN);
+            if (found.references.fetch_update(Acquire, Relaxed, take)).is_ok() {
                 return Some(block);
             }
             next = found.next;
@@ -96,7 +115,7 @@ impl Ref {
             unsafe {
                 block.write(Block {
                     shared: UnsafeCell::new(MaybeUninit::uninit()),
-                    references: AtomicUsize::new(TAKEN),
+                    references: AtomicU64::new(TAKEN),
                     next: first,
                 });
             }
@@ -107,36 +126,44 @@ impl Ref {
         }
     }
 
-    /// One more reference to what is at `raw`, unless it has none.
+    /// One more reference to the session that `raw` is the address of, unless it has none.
     ///
     /// # Safety
     ///
     /// `raw` is null or was of [`as_ptr`](Self::as_ptr), some time.
-    pub(crate) unsafe fn find(raw: *const Block) -> Option<Self> {
-        let block = NonNull::new(raw.cast_mut())?;
+    pub(crate) unsafe fn find(raw: *const c_void) -> Option<Self> {
+        let (block, session) = split(raw);
+        let block = NonNull::new(block)?;
         // SAFETY: blocks stay.
         let references = &unsafe { block.as_ref() }.references;
-        let more = |count| (count != 0 && count != TAKEN).then(|| count + 1);
+        let more = |count| {
+            let there = !matches!(count % ONE_SESSION, 0 | TAKEN) && number(count) == session;
+            there.then(|| count + 1)
+        };
         references.fetch_update(Acquire, Relaxed, more).ok()?;
         Some(Self(block))
     }
 
-    /// The address.
-    pub(crate) fn as_ptr(&self) -> *const Block {
-        self.0.as_ptr()
+    /// The session's address, where nothing can be read.
+    pub(crate) fn as_ptr(&self) -> *const c_void {
+        // SAFETY: blocks stay.
+        let session = number(unsafe { self.0.as_ref() }.references.load(Relaxed));
+        let block = self.0.as_ptr().expose_provenance();
+        // CAST: some bits.
+        ptr::without_provenance(block << NUMBER_BITS | session as usize)
     }
 
     /// The address, which keeps the reference.
-    pub(crate) fn into_raw(self) -> *const Block {
+    pub(crate) fn into_raw(self) -> *const c_void {
         ManuallyDrop::new(self).as_ptr()
     }
 
     /// # Safety
     ///
     /// `raw` is of [`into_raw`](Self::into_raw), once.
-    pub(crate) unsafe fn from_raw(raw: *const Block) -> Self {
+    pub(crate) unsafe fn from_raw(raw: *const c_void) -> Self {
         // SAFETY: the caller's contract.
-        Self(unsafe { NonNull::new_unchecked(raw.cast_mut()) })
+        Self(unsafe { NonNull::new_unchecked(split(raw).0) })
     }
 }
 

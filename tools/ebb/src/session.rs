@@ -318,7 +318,7 @@ impl Session {
     #[doc(hidden)]
     #[must_use]
     pub fn into_raw(self) -> *mut c_void {
-        ManuallyDrop::new(self).0.as_ptr().cast_mut().cast()
+        ManuallyDrop::new(self).0.as_ptr().cast_mut()
     }
 
     /// What [`into_raw`](Self::into_raw) had, for a call; `None` once it was closed.
@@ -330,7 +330,7 @@ impl Session {
     #[must_use]
     pub unsafe fn hold(raw: *const c_void) -> Option<Held> {
         // SAFETY: the caller's contract.
-        unsafe { Ref::find(raw.cast()) }.map(Held)
+        unsafe { Ref::find(raw) }.map(Held)
     }
 
     /// Whether it was closed, which only who holds it can see.
@@ -351,7 +351,7 @@ impl Session {
         let held = unsafe { Self::hold(raw) };
         if held.is_some_and(|held| held.0.begin_close()) {
             // SAFETY: only who begins it comes here, with the reference that `into_raw` has kept.
-            drop(Self(unsafe { Ref::from_raw(raw.cast()) }));
+            drop(Self(unsafe { Ref::from_raw(raw) }));
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * libebb where something is gone: the PMU at the start, the thread, the session under its handler,
- * memory, keys of thread-specific data; and counters that the handler loads itself.
+ * libebb where something is gone: the PMU at the start, the thread, the session, also under its
+ * handler, memory, keys of thread-specific data; and counters that the handler loads itself.
  */
 #define _GNU_SOURCE
 #include <limits.h>
@@ -106,6 +106,24 @@ static void ended(void)
 	check(ebb_count(ebb) >= 20);
 	check(ebb_resume(ebb) == -1 && errno == ESRCH);
 	ebb_close(ebb);
+}
+
+/*
+ * What a call has that a signal's handler has interrupted and that then closes: an address at which
+ * another session is by now.
+ */
+static void replaced(void)
+{
+	struct ebb *next, *ebb = ebb_open("cycles", PERIOD, 0);
+
+	ebb_close(ebb);
+	next = ebb_open("cycles", PERIOD, 0);
+	check(!ebb_start(next, nothing, NULL, EBB_SAVE_FULL));
+	check(ebb_pause(ebb) == -1 && errno == ESRCH);
+	check(ebb_state(ebb) == -1 && errno == ESRCH);
+	ebb_close(ebb);
+	check(ebb_state(next) == EBB_RUNNING && goes_on(next, 10));
+	ebb_close(next);
 }
 
 static bool asked, closed;
@@ -347,6 +365,7 @@ int main(void)
 		{ "without_keys", without_keys },
 		{ "evicted", evicted },
 		{ "ended", ended },
+		{ "replaced", replaced },
 		{ "closed_in_handler", closed_in_handler },
 		{ "both_at_once", both_at_once },
 		{ "stopped_in_resume", stopped_in_resume },
