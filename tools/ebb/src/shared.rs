@@ -175,13 +175,15 @@ impl Shared {
 
     /// The calling thread, whose block is `t`, takes the EBBs from here on.
     pub(crate) fn begin(&self, t: &Thread) {
-        t.session.store(ptr::from_ref(self).addr() as u64, Relaxed);
         let locked = Locked::lock(&self.lock);
         let owner = ptr::from_ref(t).expose_provenance();
         self.owner.store(owner, Relaxed);
         drop(locked);
         // Whoever sees it finds the owner, too.
         self.started.store(true, Release);
+        // Last: a signal's handler that closes the session has `end` undo all of it, or, before this,
+        // leaves it to the code that it has interrupted.
+        t.session.store(ptr::from_ref(self).addr() as u64, Relaxed);
     }
 
     /// It is about to do so no more; tells whether it did.
