@@ -224,7 +224,10 @@ pub fn enable() -> Result<(), Error> {
             Progress::Handler => return t.enable_rearm(),
             Progress::Returning => return enable_at_rfebb(t),
         }
+        // Before EBBs are on: from then on it has what a handler asks for.
         t.reset_rearm();
+        // Last. An alert since the counters run waits in MMCR0[PMAO] for PME, and its handler finds
+        // all of this done.
         // SAFETY: `install` has put an entry into this thread's EBBHR.
         unsafe { (bescr.without(Bescr::PMEO) | Bescr::GE | Bescr::PME).write() };
     });
@@ -282,6 +285,10 @@ pub fn resume() -> Result<(), Error> {
 
 /// Does the end of an EBB that has not come to it. EBBs may be on, and the PMU may be gone at any
 /// time.
+///
+/// The counters run last: one that is negative then raises an alert at once. Until they do, `active`
+/// tells a signal's handler that calls `enable`, or leaves this by a jump and does so later, that the
+/// EBB has still to end; what was done here may be done again.
 fn restart(t: &Thread) {
     for pmc in Pmc::ALL {
         if pmc.read_always() >= OVERFLOW && !period::next_round(t, pmc) {
