@@ -115,7 +115,12 @@ fn uninstall() {
 /// No EBB comes, and the next owner's do.
 fn uninstalled(save: Save, flags: libc::c_int) -> Outcome {
     let (event, entry) = begin(save, session::count_only, flags)?;
-    entry.at_each(uninstall, entry.all(), 0, until_hit, |_| {
+    let enabled_until_hit = || match ebb::enable() {
+        // The EBB came at once, and the signal.
+        Err(ebb::Error::NotInstalled) => Ok(()),
+        done => done.map_err(Into::into).and_then(|()| wait_until_hit()),
+    };
+    entry.at_each(uninstall, entry.all(), 0, enabled_until_hit, |_| {
         check!(ebb::owner() == Owner::Nobody, "{:?}", ebb::owner());
         Pmc::Pmc1.write(Pmc::start_value(100));
         Mmcr0::PMAE.write();
