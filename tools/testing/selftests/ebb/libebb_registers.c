@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What libebb reads of the performance monitor beside the address: registers of the sampled
- * instruction, MMCR2, and counters between EBBs.
+ * What libebb reads beside the address and GPRs: other registers of the program, those of the
+ * sampled instruction, MMCR2, and counters between EBBs.
  */
 #define _GNU_SOURCE
 #include <asm/cputable.h>
@@ -304,9 +304,62 @@ static void standing_counters(void)
 	ebb_close(ebb);
 }
 
+/* A loop without an end, in which the registers have values that nothing else has. */
+extern const uint32_t registers_loop[], registers_end[];
+
+static const uint64_t loaded[] = {
+	0x1111222233334444, 0x24681357, 0x5555666677778888, 0xa0000000, 0x99990000aaaabbbc,
+};
+
+static uint64_t found[ARRAY_SIZE(loaded)];
+
+static noipa void hold_registers(const uint64_t *values)
+{
+	__asm__ volatile("mflr 10\n\t"
+			 "ld 9, 0(%0)\n\tmtctr 9\n\t"
+			 "ld 9, 8(%0)\n\tmtcr 9\n\t"
+			 "ld 9, 16(%0)\n\tmtlr 9\n\t"
+			 "ld 9, 24(%0)\n\tmtxer 9\n\t"
+			 "ld 9, 32(%0)\n\tmtspr 815, 9\n"
+			 "registers_loop:\n\t"
+			 "b registers_loop\n"
+			 "registers_end:\n\t"
+			 "mtlr 10"
+			 : : "b" (values)
+			 : "r9", "r10", "ctr", "lr", "xer", "cr0", "cr1", "cr2", "cr3", "cr4",
+			   "cr5", "cr6", "cr7", "memory");
+}
+
+static void find_registers(struct ebb_context *context, void *user)
+{
+	if (ebb_context_address(context) != (uint64_t)registers_loop)
+		return;
+	*(int *)user += 1;
+	found[0] = ebb_context_ctr(context);
+	found[1] = ebb_context_cr(context);
+	found[2] = ebb_context_lr(context);
+	found[3] = ebb_context_xer(context);
+	found[4] = ebb_context_tar(context);
+	ebb_set_resume_address(context, (uint64_t)registers_end);
+}
+
+static void program_registers(void)
+{
+	static int times;
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+
+	check(!ebb_start(ebb, find_registers, &times, EBB_SAVE_FULL));
+	hold_registers(loaded);
+	check(times == 1);
+	for (size_t i = 0; i < ARRAY_SIZE(loaded); i++)
+		check(found[i] == loaded[i]);
+	ebb_close(ebb);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
+		{ "program_registers", program_registers },
 		{ "sampled_instruction", sampled_instruction },
 		{ "frozen_counters", frozen_counters },
 		{ "counters", counters },

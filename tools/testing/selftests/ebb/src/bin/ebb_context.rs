@@ -256,6 +256,22 @@ fn time_and_counters() -> Outcome {
     Ok(())
 }
 
+/// A closure has the reference that it has captured, not that of the one before.
+fn captured_reference() -> Outcome {
+    let counts = [(); 2].map(|()| &*Box::leak(Box::new(AtomicU64::new(0))));
+    for seen in counts {
+        let event = begin(Save::Full, move |context| {
+            seen.store(context.number(), Relaxed);
+        })?;
+        session::wait_for(20, PERIOD)?;
+        ebb::disable();
+        let seen = seen.load(Relaxed);
+        check!(seen == ebb::count(), "{seen} of {}", ebb::count());
+        session::end(event)?;
+    }
+    Ok(())
+}
+
 ktap::main! {
     first: session::require_ebb;
     gprs_are_kept, registers_are_shown, moved_on_gprs = moved(Save::Gprs),
@@ -263,5 +279,5 @@ ktap::main! {
     unwound_by_information = unwound(true, 0),
     // Between them is the place where the loop would store LR if it called anything.
     unwound_by_back_chain = unwound(false, 1),
-    time_and_counters,
+    time_and_counters, captured_reference,
 }
