@@ -91,7 +91,7 @@ impl Ref {
         while let Some(block) = NonNull::new(next) {
             // SAFETY: blocks stay.
             let found = unsafe { block.as_ref() };
-            let take = |count: u64| (count % ONE_SESSION == 0).then(|| count + TAKEN);
+            let take = |count: u64| count.is_multiple_of(ONE_SESSION).then(|| count + TAKEN);
             if (found.references.fetch_update(Acquire, Relaxed, take)).is_ok() {
                 return Some(block);
             }
