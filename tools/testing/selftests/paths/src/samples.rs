@@ -87,9 +87,17 @@ pub fn record(
         let less = section::measure_rest(|| work(rounds * PERIOD))?;
         recorder.ring.take();
         recorder.event.enable()?;
-        let ticks = section::measure(|| work(rounds * PERIOD))?;
+        // There are samples of what is before and behind the section, too.
+        let (mut start, mut end) = (0, 0);
+        let ticks = section::measure(|| {
+            start = recorder.ring.head();
+            let outcome = work(rounds * PERIOD);
+            end = recorder.ring.head();
+            outcome
+        })?;
         recorder.event.disable()?;
-        let records = recorder.ring.take();
+        recorder.ring.take_until(start);
+        let records = recorder.ring.take_until(end);
         check!(
             records.iter().all(Record::is_sample),
             "lost or throttled samples"
@@ -118,10 +126,18 @@ fn interrupts(counters: usize) -> Result<Walk, Failure> {
         let less = section::measure_rest(|| work(rounds * PERIOD))?;
         group[0].reset()?;
         group[0].enable()?;
-        let ticks = section::measure(|| work(rounds * PERIOD))?;
+        // How many have come; what is before and behind the section has some, too.
+        let came = || Ok::<_, Failure>(group[0].read()?.value / PERIOD);
+        let (mut before, mut after) = (0, 0);
+        let ticks = section::measure(|| {
+            before = came()?;
+            work(rounds * PERIOD)?;
+            after = came()?;
+            Ok(())
+        })?;
         group[0].disable()?;
         Ok(Run {
-            rounds: group[0].read()?.value / PERIOD,
+            rounds: after - before,
             ticks,
             less,
         })

@@ -104,12 +104,21 @@ impl Ring {
         (enabled, running)
     }
 
+    /// Where the records that there are now end in the endless stream.
+    pub fn head(&self) -> u64 {
+        // SAFETY: only the address of a field in the mapped page is taken.
+        self.field(|page| unsafe { &raw const (*page).data_head })
+    }
+
     /// Takes every record out of the buffer.
     pub fn take(&mut self) -> Vec<Record> {
-        // SAFETY: only the address of a field in the mapped page is taken.
-        let head = self.field(|page| unsafe { &raw const (*page).data_head });
+        self.take_until(self.head())
+    }
+
+    /// Takes the records before `head` out of the buffer, which [`Ring::head`] was once.
+    pub fn take_until(&mut self, head: u64) -> Vec<Record> {
         fence(Ordering::Acquire);
-        // SAFETY: as above.
+        // SAFETY: only the address of a field in the mapped page is taken.
         let mut tail = self.field(|page| unsafe { &raw const (*page).data_tail });
         let mut records = Vec::new();
         while tail < head {
