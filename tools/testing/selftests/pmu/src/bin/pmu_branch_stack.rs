@@ -203,7 +203,8 @@ fn in_turns() -> Outcome {
             count.running > 0 && count.running * 2 < count.enabled,
             "no turns: {count:?}"
         );
-        // The first of a turn's 180 or so are empty, up to 31 were in QEMU.
+        // QEMU, which ignores MMCR2, counts the kernel, too: if that goes on for a while as a turn
+        // begins, for which the BHRB was cleared, up to 31 of a turn's 180 samples are empty.
         shows_but(3, &recorder.take()?, &program, filter, 20)?;
     }
     Ok(())
