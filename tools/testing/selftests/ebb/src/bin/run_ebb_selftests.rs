@@ -42,6 +42,7 @@ fn main() {
         "libebb_limits",
         "libebb_registers",
         "libebb_signals",
+        "libebb_closes",
         "libebb_calls_shared",
         "libebb_clients_shared",
         "libebb_calls_loaded",

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+/* A signal at any instruction of a call for a session, whose handler closes it. */
+#define _GNU_SOURCE
+#include "libebb_trace.h"
+
+#define STRIDE	11
+
+static bool ebbs_are_on(void)
+{
+	unsigned long bescr;
+
+	__asm__ volatile("mfspr %0, 806" : "=r" (bescr));
+	return bescr >> 63;
+}
+
+/* Whether EBBs are off, and EBBHR is free for others. */
+static bool is_free(void)
+{
+	unsigned long ebbhr;
+
+	__asm__ volatile("mfspr %0, 804" : "=r" (ebbhr));
+	return !ebbs_are_on() && !ebbhr;
+}
+
+static void close_traced(int number)
+{
+	(void)number;
+	ebb_close(traced);
+	traced = NULL;
+	/* Memory that was freed holds something else. */
+	for (size_t size = 256; size <= 1024; size += 16) {
+		void *memory = malloc(size);
+
+		if (memory)
+			memset(memory, 0x5a, size);
+	}
+}
+
+static int start(struct ebb *ebb)
+{
+	return ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL);
+}
+
+static int read_counter(struct ebb *ebb)
+{
+	uint32_t value;
+
+	return ebb_read(ebb, 0, &value);
+}
+
+static int set_period(struct ebb *ebb)
+{
+	return ebb_set_period(ebb, 0, LONG_PERIOD, 0);
+}
+
+static int add(struct ebb *ebb)
+{
+	return ebb_add(ebb, "0x20002", 0) == 1 ? 0 : -1;
+}
+
+static int state(struct ebb *ebb)
+{
+	return ebb_state(ebb) < 0 ? -1 : 0;
+}
+
+static int count(struct ebb *ebb)
+{
+	return ebb_count(ebb) != 0;
+}
+
+static int close_it(struct ebb *ebb)
+{
+	ebb_close(ebb);
+	traced = NULL;
+	return 0;
+}
+
+static int (*call)(struct ebb *ebb);
+
+/* Closes the session in the middle of a call for it; 0 if nothing is left of it. */
+static int close_in_call(void)
+{
+	const bool starts = call == start || call == add;
+	int first = dup(0), second = dup(0);
+
+	failures = 0;
+	close(first);
+	close(second);
+	signal(SIGUSR1, close_traced);
+	signal(SIGUSR2, SIG_IGN);
+	traced = ebb_open("cycles", LONG_PERIOD, 0);
+	check(traced && (starts || !start(traced)));
+	if (call == ebb_resume)
+		check(!ebb_pause(traced));
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	raise(SIGSTOP);
+	errno = 0;
+	check(!call(traced) || errno == ESRCH);
+	raise(SIGUSR2);
+	/* If it has not come until then. */
+	raise(SIGUSR1);
+	check(is_free());
+	/* That of a second event, too. */
+	check(dup(0) == first && dup(0) == second && !close(first) && !close(second));
+	traced = ebb_open("cycles", LONG_PERIOD, 0);
+	check(traced && !start(traced) && ebb_state(traced) == EBB_RUNNING && is_as_it_says());
+	return failures != 0;
+}
+
+/* A signal's handler closes the session at any instruction of a call for it. */
+static void closed_in_call(void)
+{
+	static int (*const calls[])(struct ebb *ebb) = {
+		start, ebb_resume, ebb_pause, close_it, state, read_counter, set_period,
+		count, add,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(calls) && !failures; i++) {
+		call = calls[i];
+		interrupt_each(close_in_call, STRIDE);
+		if (failures)
+			printf("# in call %zu\n", i);
+	}
+}
+
+int main(void)
+{
+	static const struct test tests[] = {
+		{ "closed_in_call", closed_in_call },
+	};
+
+	return run_tests(tests, ARRAY_SIZE(tests));
+}
