@@ -78,8 +78,13 @@ pub(crate) fn release_ended() {
     let Some(shared) = (unsafe { Ref::find(value) }) else {
         return;
     };
-    // A signal's handler may do it at any time between these lines.
-    if shared.check_process().is_err() && thread::with(|t| shared.leave(t)) {
+    if shared.check_process().is_ok() || !shared.is_of_this_thread() {
+        return;
+    }
+    // First: a signal's handler that closes the session turns EBBs off until `leave`.
+    let _ = control::uninstall();
+    // Such a handler may do it at any time between these lines.
+    if thread::with(|t| shared.leave(t)) {
         // SAFETY: the key exists.
         unsafe { libc::pthread_setspecific(key, ptr::null()) };
         thread_ends(value);

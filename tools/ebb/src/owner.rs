@@ -28,13 +28,15 @@ pub enum Owner {
 pub fn owner() -> Owner {
     // SAFETY: EBBHR is always readable.
     let ebbhr = unsafe { spr::read::<{ spr::EBBHR }>() };
-    let installed = thread::with(|t| t.handler.load(Relaxed)) != 0;
     if ebbhr == 0 {
+        let installed = thread::with(|t| t.handler.load(Relaxed)) != 0;
         let owners = [Owner::Nobody, Owner::Gone];
         return owners[usize::from(installed)];
     }
+    // Whatever `handler` says: a signal may come between the stores to the two, and its handler may
+    // ask, uninstall, or jump out and leave it so.
     let own = [Save::Gprs, Save::AllGprs, Save::Full].map(Save::entry);
-    if own.contains(&ebbhr) && installed {
+    if own.contains(&ebbhr) {
         Owner::Library
     } else {
         Owner::Foreign(ebbhr)

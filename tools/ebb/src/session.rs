@@ -348,10 +348,12 @@ impl Session {
     #[doc(hidden)]
     pub unsafe fn close_raw(raw: *const c_void) {
         // SAFETY: the caller's contract.
-        let held = unsafe { Self::hold(raw) };
-        if held.is_some_and(|held| held.0.begin_close()) {
+        let Some(held) = (unsafe { Self::hold(raw) }) else {
+            return;
+        };
+        if held.end() {
             // SAFETY: only who begins it comes here, with the reference that `into_raw` has kept.
-            drop(Self(unsafe { Ref::from_raw(raw) }));
+            drop(unsafe { Ref::from_raw(raw) });
         }
     }
 
@@ -360,6 +362,19 @@ impl Session {
     /// end afterwards.
     pub fn close(self) {
         drop(self);
+    }
+
+    /// What a close does; tells whether nobody had begun it. Who comes later does all that is left: a
+    /// signal's handler may have interrupted the first, and EBBs are off when it returns.
+    fn end(&self) -> bool {
+        let first = self.0.begin_close();
+        if self.0.is_of_this_thread() {
+            // Unless EBBHR is somebody else's by now, which is theirs then.
+            let _ = control::uninstall();
+        }
+        self.0.close_events();
+        attached::release_ended();
+        first
     }
 }
 
@@ -378,11 +393,6 @@ impl Deref for Held {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if self.0.is_of_this_thread() {
-            // Unless EBBHR is somebody else's by now, which is theirs then.
-            let _ = control::uninstall();
-        }
-        self.0.close();
-        attached::release_ended();
+        self.end();
     }
 }

@@ -273,9 +273,8 @@ impl Shared {
         self.closed.load(Relaxed)
     }
 
-    /// Closes the events.
-    pub(crate) fn close(&self) {
-        self.begin_close();
+    /// Closes the events, unless somebody has.
+    pub(crate) fn close_events(&self) {
         for slot in self.slots.iter().rev() {
             slot.descriptor.close();
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* A signal at any instruction of a call for a session, whose handler closes it. */
 #define _GNU_SOURCE
+#include <pthread.h>
+
 #include "libebb_trace.h"
 
 #define STRIDE	11
@@ -22,10 +24,12 @@ static bool is_free(void)
 	return !ebbs_are_on() && !ebbhr;
 }
 
+/* No EBB comes once a close has returned, also of what another closer has begun to close. */
 static void close_traced(int number)
 {
 	(void)number;
 	ebb_close(traced);
+	check(!traced || !ebbs_are_on());
 	traced = NULL;
 	/* Memory that was freed holds something else. */
 	for (size_t size = 256; size <= 1024; size += 16) {
@@ -39,6 +43,12 @@ static void close_traced(int number)
 static int start(struct ebb *ebb)
 {
 	return ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL);
+}
+
+/* EBBHR has the library's entry already. */
+static int start_again(struct ebb *ebb)
+{
+	return start(ebb);
 }
 
 static int read_counter(struct ebb *ebb)
@@ -111,7 +121,7 @@ static int close_in_call(void)
 static void closed_in_call(void)
 {
 	static int (*const calls[])(struct ebb *ebb) = {
-		start, ebb_resume, ebb_pause, close_it, state, read_counter, set_period,
+		start, start_again, ebb_resume, ebb_pause, close_it, state, read_counter, set_period,
 		count, add,
 	};
 
@@ -123,10 +133,48 @@ static void closed_in_call(void)
 	}
 }
 
+static void *close_on_thread(void *ebb)
+{
+	ebb_close(ebb);
+	return NULL;
+}
+
+/*
+ * Another thread has closed the session, and so does a signal's handler, as if both did at once,
+ * while the thread closes the next session, and finds what the first has left.
+ */
+static int close_what_another_closed(void)
+{
+	struct ebb *next;
+	pthread_t thread;
+
+	failures = 0;
+	signal(SIGUSR1, close_traced);
+	signal(SIGUSR2, SIG_IGN);
+	next = ebb_open("cycles", LONG_PERIOD, 0);
+	traced = ebb_open("cycles", LONG_PERIOD, 0);
+	check(next && traced && !start(traced));
+	check(!pthread_create(&thread, NULL, close_on_thread, traced));
+	pthread_join(thread, NULL);
+	check(ebbs_are_on());
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	raise(SIGSTOP);
+	ebb_close(next);
+	raise(SIGUSR2);
+	check(is_free());
+	return failures != 0;
+}
+
+static void closed_by_another(void)
+{
+	interrupt_each(close_what_another_closed, STRIDE);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
 		{ "closed_in_call", closed_in_call },
+		{ "closed_by_another", closed_by_another },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
