@@ -77,7 +77,8 @@ impl Save {
 /// [`Error::NoEbb`] if the kernel does not offer EBB on this machine (HWCAP2),
 /// [`Error::Foreign`] if EBBHR holds an address of somebody else, another copy of
 /// this library for example; [`Error::InProgress`] in a handler, [`Error::InUse`] if the thread
-/// has a [`Session`](crate::Session) that takes EBBs.
+/// has a [`Session`](crate::Session) that takes EBBs, [`Error::NotInstalled`] if a signal's
+/// handler has called [`uninstall`] meanwhile.
 ///
 /// # Safety
 ///
@@ -139,8 +140,8 @@ pub(crate) unsafe fn install_call(
     fixup::install();
     thread::publish_offset();
     thread::with(|t| {
-        t.call.store(call as *const () as u64, Relaxed);
         t.handler.store(call as *const () as u64, Relaxed);
+        t.call.store(call as *const () as u64, Relaxed);
         // SAFETY: no EBB comes meanwhile.
         unsafe { t.data.get().write(data) };
         t.reset_rearm();
@@ -156,6 +157,11 @@ pub(crate) unsafe fn install_call(
     });
     // SAFETY: the entry keeps what the handler may change, and finds it in the block.
     unsafe { spr::write::<{ spr::EBBHR }>(save.entry()) };
+    // A signal's handler may have uninstalled it before that, or have closed its session.
+    if thread::with(|t| t.handler.load(Relaxed)) == 0 {
+        uninstall()?;
+        return Err(Error::NotInstalled);
+    }
     Ok(())
 }
 

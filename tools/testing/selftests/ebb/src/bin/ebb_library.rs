@@ -20,6 +20,7 @@ use ebb::spr;
 use ebb_selftests::escape;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
+use ebb_selftests::tracee::Tracee;
 use ktap::Outcome;
 use ktap::check;
 use ktap::process::Peer;
@@ -89,6 +90,40 @@ fn uninstalled() -> Outcome {
     let event = session::cycles(PERIOD)?;
     session::wait_for(5, PERIOD)?;
     session::end(event)
+}
+
+extern "C" fn uninstall(_: libc::c_int) {
+    let _ = ebb::uninstall();
+}
+
+/// A signal's handler that uninstalls just before `install` writes EBBHR has it fail.
+fn uninstalled_in_install() -> Outcome {
+    // mtspr 804 of any register.
+    const WRITES_EBBHR: u32 = 0x7c04_cba6;
+    const ANY_REGISTER: u32 = 31 << 21;
+    let mut child = Peer::spawn(|parent| {
+        // SAFETY: the function is a signal's handler.
+        unsafe { libc::signal(libc::SIGUSR1, uninstall as *const () as usize) };
+        session::install(session::count_only)?;
+        parent.tell()?;
+        parent.listen()?;
+        // SAFETY: the handler does nothing.
+        let installed = unsafe { ebb::install(session::count_only) };
+        check!(installed == Err(Error::NotInstalled), "{installed:?}");
+        check!(ebb::owner() == Owner::Nobody, "{:?}", ebb::owner());
+        let own = session::cycles(PERIOD)?;
+        session::wait_for(20, PERIOD)?;
+        session::end(own)
+    })?;
+    child.listen()?;
+    let tracee = Tracee::attach(child.pid())?;
+    let memory = tracee.memory()?;
+    child.tell()?;
+    while memory.word(tracee.nip()?)? & !ANY_REGISTER != WRITES_EBBHR {
+        tracee.step()?;
+    }
+    tracee.go_on(libc::SIGUSR1)?;
+    child.join()
 }
 
 /// BESCR\[EE\] (bit 30) is for events that are not the PMU's, TS (34-35) the state of a
@@ -323,7 +358,7 @@ fn decoded_branches() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    child_of_fork, foreign_owner, uninstalled, other_bits_of_bescr, evicted_in_handler,
+    child_of_fork, foreign_owner, uninstalled, uninstalled_in_install, other_bits_of_bescr, evicted_in_handler,
     dropped_by_another_thread, jumped_out_of_handler = jumped_out(jump),
     jumped_out_of_signal = jumped_out(jump_by_signal), enable_without_jump, scheduled_with_grouped_leader,
     no_silent_masks, decoded_branches,
