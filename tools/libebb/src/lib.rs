@@ -261,7 +261,13 @@ unsafe extern "C" fn ebb_count(ebb: *const Ebb) -> u64 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_fd(ebb: *const Ebb) -> c_int {
     // SAFETY: the caller's contract.
-    unsafe { with(ebb, |session| Ok(session.descriptor())) }.unwrap_or_else(|error| fail(&error))
+    let descriptor = unsafe {
+        with(ebb, |session| match session.descriptor() {
+            -1 => Err(Error::Closed),
+            open => Ok(open),
+        })
+    };
+    descriptor.unwrap_or_else(|error| fail(&error))
 }
 
 /// # Safety

@@ -121,8 +121,8 @@ static int close_in_call(void)
 static void closed_in_call(void)
 {
 	static int (*const calls[])(struct ebb *ebb) = {
-		start, start_again, ebb_resume, ebb_pause, close_it, state, read_counter, set_period,
-		count, add,
+		start, start_again, ebb_resume, ebb_pause, close_it, state, read_counter,
+		set_period, count, add,
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(calls) && !failures; i++) {

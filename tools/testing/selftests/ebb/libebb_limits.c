@@ -127,7 +127,7 @@ static void replaced(void)
 }
 
 static bool asked, closed;
-static int period_set = -1;
+static int period_set = -1, fd_left, fd_errno;
 
 /* Has the other thread close the session, and uses it as a handler may. */
 static void use_closed(struct ebb_context *context, void *user)
@@ -138,12 +138,17 @@ static void use_closed(struct ebb_context *context, void *user)
 	while (!__atomic_load_n(&closed, __ATOMIC_ACQUIRE))
 		sched_yield();
 	period_set = ebb_set_period(user, 0, PERIOD, 0);
+	errno = 0;
+	fd_left = ebb_fd(user);
+	fd_errno = errno;
 }
 
 static void *close_when_asked(void *ebb)
 {
 	while (!__atomic_load_n(&asked, __ATOMIC_ACQUIRE))
 		sched_yield();
+	ebb_close(ebb);
+	/* As another closer at the same time: the session stays until the handler ends. */
 	ebb_close(ebb);
 	/* Memory that was freed is not as it was. */
 	for (int size = 8; size <= 1024; size += 8) {
@@ -169,6 +174,7 @@ static void closed_in_handler(void)
 	check(!ebb_start(ebb, use_closed, ebb, EBB_SAVE_FULL));
 	work(1000 * PERIOD);
 	check(__atomic_load_n(&closed, __ATOMIC_ACQUIRE) && !period_set);
+	check(fd_left == -1 && fd_errno == ESRCH);
 	pthread_join(thread, NULL);
 	start_and_end(&ebb);
 	ebb_close(ebb);
