@@ -42,7 +42,8 @@ pub const VARIABLE: &str = "EBBPROF";
 pub const SAMPLE: u64 = 2;
 /// Where the number of further words is in the first.
 pub const MORE_SHIFT: u32 = 56;
-/// The most further words of callers: an even number, as the handler takes the frames by two.
+/// The most further words of callers: two more than a multiple of four, as the handler takes two words
+/// and then the frames by four.
 pub const MOST_FRAMES: u64 = 126;
 /// The most further words of branches.
 pub const MOST_BRANCHES: u64 = 33;
@@ -87,7 +88,7 @@ pub struct Control {
     pub ring: u64,
     /// Counts from one sample to the next.
     pub period: u64,
-    /// Most further words of a sample with its callers, an even number; 0 of samples without.
+    /// Most further words of a sample with its callers, as [`MOST_FRAMES`]; 0 of samples without.
     pub frames: u64,
     /// Ticks of the time base that a sample without callers costs, in [`COST_UNIT`]s; 0: not known.
     pub cost_of_sample: AtomicU64,
