@@ -5,6 +5,7 @@
 //! registers and the C library (`scripts/libebbprof` looks). It takes no lock, and all memory that
 //! it touches was touched before.
 
+use core::arch::asm;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::AtomicU64;
@@ -60,7 +61,12 @@ impl Words {
     pub(crate) fn at(slot: &Slot, head: u64) -> Self {
         // CAST: usize has 64 bits.
         let place = (head & slot.written.mask.load(Relaxed)) as usize;
-        let ring = ptr::from_ref(slot).wrapping_byte_add(ALIGN);
+        let mut ring = ptr::from_ref(slot).wrapping_byte_add(ALIGN);
+        // The compiler would add `ALIGN`, which no displacement has room for, at each access anew.
+        // SAFETY: does nothing.
+        unsafe {
+            asm!("/* {} */", inout(reg) ring, options(pure, nomem, nostack, preserves_flags));
+        }
         Self(ring.cast::<AtomicU64>().wrapping_add(place))
     }
 
