@@ -21,7 +21,14 @@ outer;variable
 outer;variable;leaf'
 functions='leaf framed tail library variable outer'
 
+# The program is where it is when it is followed.
+echo 0 >/proc/sys/kernel/randomize_va_space
 must ebbprof record -g -c 211 -m 4096 -o "$work/data" ebbprof_calls 8000
+periods='199 211 223 227 229 233 239 241'
+for period in $periods; do
+	must ebbprof record -g -c "$period" -m 4096 -o "$work/swept.$period" ebbprof_calls 1500
+	must perf script -i "$work/swept.$period" -F ip,sym,symoff
+done >"$work/swept"
 
 # from_main FILE: stacks with their counts, that have main in them, from main's callee on.
 from_main() {
@@ -46,15 +53,14 @@ stacks_are_the_programs() {
 # At each instruction of the functions a sample is taken, by some period, from the first to the last
 # where one is; and in each of these runs each stack is one of the program's.
 all_instructions_are_sampled() {
-	for period in 199 211 223 227 229 233 239 241; do
-		must ebbprof record -g -c "$period" -m 4096 -o "$work/swept" ebbprof_calls 1500
-		must ebbprof collapsed "$work/swept" -o "$work/collapsed"
+	for period in $periods; do
+		must ebbprof collapsed "$work/swept.$period" -o "$work/collapsed"
 		from_main "$work/collapsed" | grep '^outer' | sed 's/ [0-9]*$//' >"$work/names"
 		! grep -vxF "$stacks" "$work/names" || fail "period $period: other stacks"
-		must perf script -i "$work/swept" -G -F ip,sym,symoff
-	done >"$work/script"
+	done
 	for function in $functions; do
-		awk -F '[ +]+' -v name="$function" '$3 == name { print $4 }' "$work/script" | sort -u |
+		# Of each stack the first line.
+		awk -F '[ +]+' -v name="$function" '!within && $3 == name { print $4 } { within = NF }' "$work/swept" | sort -u |
 			while read -r offset; do
 				echo $((offset / 4))
 			done | sort -n >"$work/offsets"
@@ -64,6 +70,59 @@ all_instructions_are_sampled() {
 		[ "$first" -le 2 ] || fail "$function: not its first instruction"
 		[ "$(wc -l <"$work/offsets")" -eq $((last - first + 1)) ] || fail "$function: not all instructions"
 	done
+}
+
+# Each sample has the callers that a debugger finds which follows the program's calls and returns, and
+# what it finds in each pass has samples. Those of the signal's function, on another stack, have one
+# caller.
+callers_are_true() {
+	must env LD_PRELOAD="$programs/libebbprof.so" ebbprof_calls 3 steps >"$work/steps"
+	awk '
+		function sample(   place) {
+			place = index(stack, " " end " ")
+			if (place) {
+				tails[substr(stack, place)]++
+				stack = substr(stack, 1, place) end
+			}
+			if (stack in true) {
+				sampled[stack]
+				samples++
+			} else if (place || words != 2) {
+				print "not true:", stack
+				bad = 1
+			}
+		}
+		FNR == NR {
+			end = $NF
+			addresses[$1]
+			if (true[$0]++ == 1) all++
+			next
+		}
+		NF {
+			stack = words++ ? stack " " $1 : $1
+			if (words == 1) address = $1
+			next
+		}
+		words {
+			stack = stack " "
+			if (address in addresses) sample()
+			words = 0
+		}
+		END {
+			for (stack in true)
+				if (true[stack] > 1 && !(stack in sampled)) {
+					print "not sampled:", stack
+					bad = 1
+				}
+			# The chain ends with the last frame.
+			for (tail in tails) {
+				print tails[tail], "below main:", tail
+				different++
+			}
+			print samples, "samples of", all, "instructions, each with its callers"
+			exit(bad || different != 1 || all < 100)
+		}
+	' "$work/steps" "$work/swept" || fail "not the true callers"
 }
 
 # perf finds the same stacks, and as many of each.
@@ -89,4 +148,4 @@ flame_graph_has_the_functions() {
 }
 
 command -v perf >/dev/null || skip_all "there is no perf tool"
-run_tests stacks_are_the_programs all_instructions_are_sampled perf_finds_the_same flame_graph_has_the_functions
+run_tests stacks_are_the_programs all_instructions_are_sampled callers_are_true perf_finds_the_same flame_graph_has_the_functions

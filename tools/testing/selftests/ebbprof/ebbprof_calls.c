@@ -3,11 +3,20 @@
  * Functions whose callers are known at each instruction: without a frame, with one, by a tail
  * call, by a stub of the PLT, with variable stack, and on another stack.
  *
- * usage: ebbprof_calls PASSES
+ * usage: ebbprof_calls PASSES [steps]
+ *
+ * With "steps" it prints each instruction that it executes and where its callers go on, the last of
+ * which is main()'s, as calls and returns have them. Signals are left out.
  */
 #include <alloca.h>
+#include <asm/ptrace.h>
 #include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "ebbprof_work.h"
 
@@ -53,6 +62,79 @@ static void on_signal(int number)
 	(void)number;
 }
 
+/* A register of the child, by its number. */
+static uint64_t reg(pid_t child, int number)
+{
+	return ptrace(PTRACE_PEEKUSER, child, number * sizeof(uint64_t), NULL);
+}
+
+/* Executes an instruction of the child; whether that goes on. */
+static int step(pid_t child)
+{
+	int status;
+
+	return !ptrace(PTRACE_SINGLESTEP, child, NULL, 0) && waitpid(child, &status, 0) == child &&
+	       WIFSTOPPED(status);
+}
+
+/*
+ * Follows the child from its first call of outer() until main() returns to `last`; whether it could.
+ * A branch that sets LR is a call, bl or bctrl here, and blr returns. What else branches, as a tail call
+ * and a stub of the PLT do, leaves the callers as they are.
+ */
+static int follow(pid_t child, uint64_t last)
+{
+	enum { BLR = 0x4e800020, BCTRL = 0x4e800421, DEPTH = 64 };
+	uint64_t callers[DEPTH] = { last }, nip, next;
+	size_t depth = 1;
+	uint32_t instruction;
+
+	/* By its local or its global entry. */
+	for (nip = 0; nip - (uintptr_t)outer > 8; nip = reg(child, PT_NIP))
+		if (!step(child))
+			return 0;
+	callers[depth++] = reg(child, PT_LNK);
+	while (depth) {
+		printf("%lx", nip);
+		for (size_t n = depth; n--;)
+			printf(" %lx", callers[n]);
+		puts("");
+		instruction = ptrace(PTRACE_PEEKTEXT, child, nip, NULL);
+		if (!step(child))
+			return 0;
+		next = reg(child, PT_NIP);
+		if (instruction == BLR) {
+			if (next != callers[--depth])
+				return 0;
+		} else if (instruction == BCTRL || (instruction >> 26 == 18 && instruction & 1)) {
+			if (depth == DEPTH)
+				return 0;
+			callers[depth++] = nip + 4;
+		}
+		nip = next;
+	}
+	return 1;
+}
+
+/* Goes on in a child, and ends the parent when it has followed that. */
+static void steps(uint64_t last)
+{
+	pid_t child = fork();
+	int status;
+
+	if (child < 0)
+		exit(2);
+	if (!child) {
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		raise(SIGSTOP);
+		return;
+	}
+	waitpid(child, &status, 0);
+	status = !follow(child, last);
+	kill(child, SIGKILL);
+	exit(status);
+}
+
 int main(int argc, char **argv)
 {
 	static char memory[1 << 16];
@@ -61,6 +143,8 @@ int main(int argc, char **argv)
 	unsigned long passes = argc > 1 ? strtoul(argv[1], NULL, 0) : 0;
 	long sum = 0;
 
+	if (argc > 2)
+		steps((uintptr_t)__builtin_return_address(0));
 	sigaltstack(&stack, NULL);
 	sigaction(SIGUSR1, &action, NULL);
 	for (unsigned long n = 0; n < passes; n++) {
