@@ -78,9 +78,9 @@ static int step(pid_t child)
 }
 
 /*
- * Follows the child from its first call of outer() until main() returns to `last`; whether it could.
- * A branch that sets LR is a call, bl or bctrl here, and blr returns. What else branches, as a tail call
- * and a stub of the PLT do, leaves the callers as they are.
+ * Follows the child from its first call of outer() until main() returns to `last`; whether it
+ * could. A branch that sets LR is a call, bl or bctrl here, and blr returns. What else branches,
+ * as a tail call and a stub of the PLT do, leaves the callers as they are.
  */
 static int follow(pid_t child, uint64_t last)
 {
