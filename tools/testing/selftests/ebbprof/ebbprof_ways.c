@@ -268,6 +268,54 @@ static int cease(void)
 	return 0;
 }
 
+/* Works with r1 at `frame`, which leads to `back_chain`. */
+__attribute__((noinline)) static void astray(uint64_t *frame, uint64_t back_chain)
+{
+	uint64_t stack;
+
+	frame[0] = back_chain;
+	asm volatile("mr %0, 1\n\t"
+		     "mr 1, %1\n\t"
+		     "mtctr %2\n"
+		     "1:\t.rept 9\n\tnop\n\t.endr\n\t"
+		     "bdnz 1b\n\t"
+		     "mr 1, %0"
+		     : "=&r"(stack) : "r"(frame), "r"(20000) : "ctr", "memory");
+}
+
+#define STACK (256UL << 10)
+#define GUARD (64UL << 10)
+
+/* Back chains that lead nowhere, to the same frame, down, and where nothing can be read. */
+static void *with_frames(void *end_of_stack)
+{
+	uint64_t room[8192], *frame = room + 4096, end = (uintptr_t)end_of_stack;
+	const uint64_t back_chains[] = {
+		0, 8, (uintptr_t)frame, (uintptr_t)frame - 64, (uintptr_t)frame - STACK,
+		end - 16, end, end + GUARD - 32, 1UL << 63, -16UL,
+	};
+
+	/* Where its function returns to, if it were followed. */
+	frame[2] = (uintptr_t)half;
+	for (size_t n = 0; n < sizeof(back_chains) / sizeof(*back_chains); n++)
+		astray(frame, back_chains[n]);
+	return NULL;
+}
+
+static int frames(void)
+{
+	char *stack = mmap(NULL, STACK + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	pthread_attr_t attr;
+	pthread_t id;
+
+	if (stack == MAP_FAILED || mprotect(stack + STACK, GUARD, PROT_NONE) ||
+	    pthread_attr_init(&attr) || pthread_attr_setstack(&attr, stack, STACK) ||
+	    pthread_create(&id, &attr, with_frames, stack + STACK) || pthread_join(id, NULL))
+		return 1;
+	puts("the thread has worked");
+	return 0;
+}
+
 static int errno_at_begin;
 
 static int says_errno(void)
@@ -302,7 +350,7 @@ int main(int argc, char **argv)
 		{ "descriptors", descriptors }, { "inherit", inherit }, { "cancel", cancel },
 		{ "names", names }, { "unload_later", unload_later }, { "shut", shut },
 		{ "lock", lock }, { "limit", limit }, { "cease", cease },
-		{ "errno", says_errno }, { "leave", leave },
+		{ "frames", frames }, { "errno", says_errno }, { "leave", leave },
 	};
 
 	errno_at_begin = errno;

@@ -11,11 +11,12 @@
 
 object=$programs/libebbprof_work.so
 
-# alike WAY: ebbprof_ways prints the same with ebbprof as without, and ends as well.
+# alike WAY [OPTION]: ebbprof_ways prints the same with ebbprof as without, and ends as well.
 alike() {
 	must ebbprof_ways "$1" "$object" >"$work/without"
 	status=0
-	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_ways "$1" "$object" >"$work/with" 2>"$work/said" || status=$?
+	ebbprof record -c "$PERIOD" -o "$work/data" ${2+"$2"} ebbprof_ways "$1" "$object" >"$work/with" 2>"$work/said" ||
+		status=$?
 	cat "$work/said"
 	[ "$status" -eq 0 ] || fail "status $status"
 	must diff "$work/without" "$work/with"
@@ -92,6 +93,20 @@ ceased_samples_are_told() {
 	! grep 'before they ended' "$work/said" || fail "told of a program that has closed its event"
 	alike lock
 	! grep 'before they ended' "$work/said" || fail "told of a program that has all of its samples"
+}
+
+# A back chain is followed upwards and within the stack: from each of these to no other frame, and the
+# one caller is the function's own, in LR.
+false_back_chains_are_not_followed() {
+	alike frames -g
+	must ebbprof collapsed "$work/data" -o "$work/collapsed"
+	grep astray "$work/collapsed"
+	[ "$(grep -c astray "$work/collapsed")" -eq 1 ] || fail "several stacks"
+	found=$(sed -n 's/^ebbprof_ways;with_frames;astray \([0-9]*\)$/\1/p' "$work/collapsed")
+	# Ten times 20000 rounds of ten instructions.
+	wanted=$((2000000 / PERIOD))
+	[ "${found:-0}" -ge $((wanted * 97 / 100)) ] && [ "$found" -le $((wanted * 110 / 100)) ] ||
+		fail "$found samples, not $wanted"
 }
 
 locked_memory_is_the_programs() {
@@ -228,7 +243,7 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin \
 	names_of_threads_are_theirs program_outlives_ebbprof closed_event_goes_on ceased_samples_are_told \
-	locked_memory_is_the_programs foreign_memory_is_refused \
+	false_back_chains_are_not_followed locked_memory_is_the_programs foreign_memory_is_refused \
 	other_versions_are_told other_namespaces_are_told sound_memory_is_taken program_outlives_the_file \
 	program_outlives_the_limit_of_files limit_of_files_is_the_programs nobody_hears_ebbprof \
 	begin_and_end_are_the_programs
