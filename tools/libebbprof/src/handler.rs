@@ -83,7 +83,8 @@ impl Words {
 /// first is the caller, `ebbprof` finds out.
 ///
 /// The interrupted code may have anything in r1 and in its frames. So the chain is followed
-/// upwards only, and within the thread's stack, all of which is there from r1 up.
+/// upwards only, and within the thread's stack, all of which is there from r1 up; an address that is not
+/// aligned can be read, too.
 #[inline(always)]
 pub(crate) fn callers(context: &EbbContext<'_>, written: &Written, words: Words, most: u64) -> u64 {
     words.write(SAMPLE, context.link_register());

@@ -175,14 +175,23 @@ refuses() {
 	[ ! -e "$work/none" ] || fail "'$*' has left a file"
 }
 
+# cannot_be_profiled TEXT PROGRAM: ebbprof check says so, and why.
+cannot_be_profiled() {
+	! ebbprof check "$2" >"$work/said" || fail "$2 can be profiled"
+	cat "$work/said"
+	must grep -q "^FAILED *$2: .*$1" "$work/said"
+}
+
 refusals_are_told() {
 	refuses 'it is static' busybox true
 	cp "$programs/ebbprof_work" /tmp/setuid
 	chown nobody /tmp/setuid
 	chmod u+s /tmp/setuid
 	refuses 'set-user-ID' /tmp/setuid plain 1
+	cannot_be_profiled 'set-user-ID' /tmp/setuid
 	rm /tmp/setuid
 	refuses 'uses EBBs itself' libebb_calls_shared
+	cannot_be_profiled 'uses EBBs itself' libebb_calls_shared
 	refuses 'no such program' ./nothing
 	refuses 'no event of this name' -e nonsense ebbprof_work plain 1
 	echo '#!/bin/busybox sh' >"$work/script"
@@ -191,7 +200,7 @@ refusals_are_told() {
 	echo "#!$work/script" >"$work/script"
 	refuses 'scripts without end' "$work/script"
 	must ebbprof check ebbprof_work
-	! ebbprof check busybox || fail "a static program can be profiled"
+	cannot_be_profiled 'it is static' busybox
 }
 
 # As `make install-ebbprof` puts them, ebbprof finds the library, and says so where it does not.
