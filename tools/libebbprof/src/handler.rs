@@ -118,6 +118,7 @@ pub(crate) fn callers(context: &EbbContext<'_>, written: &Written, words: Words,
 
 /// Frames of a round.
 const AT_ONCE: u64 = 4;
+const _: () = assert!(MOST_FRAMES % AT_ONCE == 2);
 
 /// Place of the LR save word in a frame (ELFv2 ABI, section 2.2.2.1).
 const LR_SAVE: u64 = 16;
