@@ -11,6 +11,8 @@ use std::io;
 use std::time::Duration;
 use std::time::Instant;
 
+use ebbprof_ring as ring;
+
 use crate::clock::time_base;
 use crate::perfdata::Mapping;
 use crate::perfdata::Thread;
@@ -25,13 +27,22 @@ pub struct Snapshot {
     /// The time base.
     time: u64,
     maps: Vec<Mapping>,
+    /// Whether these are all.
+    whole: bool,
 }
 
 impl Snapshot {
-    /// Of lines of `/proc/PID/maps`.
+    /// Of lines of `/proc/PID/maps`, in which a program has left out those that had no room.
     pub fn new(thread: Thread, time: u64, text: &str) -> Self {
+        /// More than a line has.
+        const LINE: usize = 5000;
         let maps = text.lines().filter_map(Mapping::parse).collect();
-        Self { thread, time, maps }
+        Self {
+            thread,
+            time,
+            maps,
+            whole: text.len() + LINE <= ring::MAPS,
+        }
     }
 }
 
@@ -73,9 +84,9 @@ impl Process {
         true
     }
 
-    /// What a snapshot does not have is not mapped any more.
+    /// What a snapshot does not have is not mapped any more, unless it may have been left out.
     pub fn forget_others(&mut self, snapshot: &Snapshot) {
-        if snapshot.time >= self.seen {
+        if snapshot.whole && snapshot.time >= self.seen {
             let maps = &snapshot.maps;
             self.maps.retain(|_, mapping| maps.contains(mapping));
         }

@@ -234,6 +234,7 @@ impl SlotView<'_> {
             return;
         }
         let mut more = [0; ring::OVERHANG as usize];
+        let begin = self.begin();
         while tail < head {
             let first = self.word(tail, 0);
             // CAST: at most 255.
@@ -241,8 +242,11 @@ impl SlotView<'_> {
             for (n, word) in more.iter_mut().enumerate().take(count) {
                 *word = self.word(tail, ring::SAMPLE + n as u64);
             }
-            let base = first & ((1 << ring::MORE_SHIFT) - 1);
-            action(base, self.word(tail, 1), &more[..count]);
+            action(
+                ring::time_base(first, begin),
+                self.word(tail, 1),
+                &more[..count],
+            );
             tail += ring::SAMPLE + count as u64;
         }
         self.slot.tail.store(tail, Release);

@@ -9,11 +9,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 
 use ebb::EbbContext;
-use ebbprof_ring::MORE_SHIFT;
 use ebbprof_ring::MOST_BRANCHES;
 use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::SAMPLE;
 use ebbprof_ring::Slot;
+use ebbprof_ring::first_word;
 
 use crate::handler::Words;
 use crate::handler::callers;
@@ -47,7 +47,7 @@ pub(crate) extern "C" fn ebbprof_sample_branches(context: &mut EbbContext<'_>, s
         0 => {}
         frames => more += callers(context, written, Words(behind(more)), frames),
     }
-    words.write(0, context.time_base() | more << MORE_SHIFT);
+    words.write(0, first_word(context.time_base(), more));
     // A reader that sees the new head sees the sample.
     written.head.store(head + SAMPLE + more, Release);
 }

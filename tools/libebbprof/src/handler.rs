@@ -16,13 +16,13 @@ use core::sync::atomic::Ordering::Release;
 use ebb::EbbContext;
 use ebb::Rearm;
 use ebbprof_ring::ALIGN;
-use ebbprof_ring::MORE_SHIFT;
 use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::SAMPLE;
 use ebbprof_ring::Slot;
 use ebbprof_ring::Written;
 
 use crate::memory;
+use ebbprof_ring::first_word;
 
 /// An EBB of the thread that has `slot`.
 #[unsafe(no_mangle)]
@@ -46,7 +46,7 @@ fn sample(context: &EbbContext<'_>, slot: &Slot, head: u64) {
         0 => 0,
         most => callers(context, written, words, most),
     };
-    words.write(0, context.time_base() | more << MORE_SHIFT);
+    words.write(0, first_word(context.time_base(), more));
     // A reader that sees the new head sees the sample.
     written.head.store(head + SAMPLE + more, Release);
 }

@@ -15,6 +15,7 @@
 #![no_std]
 
 mod file;
+mod word;
 
 use core::mem::offset_of;
 use core::sync::atomic::AtomicU32;
@@ -23,6 +24,9 @@ use core::sync::atomic::AtomicU64;
 pub use file::LEAST_DESCRIPTOR;
 pub use file::create;
 pub use file::move_up;
+pub use word::MORE_SHIFT;
+pub use word::first_word;
+pub use word::time_base;
 
 /// The largest size of a page.
 pub const ALIGN: usize = 64 << 10;
@@ -40,8 +44,6 @@ pub const VARIABLE: &str = "EBBPROF";
 /// With [`Control::branches`], the first further word is the number of entries of the BHRB, which
 /// follow it, the most recent first; the callers are behind them.
 pub const SAMPLE: u64 = 2;
-/// Where the number of further words is in the first.
-pub const MORE_SHIFT: u32 = 56;
 /// The most further words of callers: two more than a multiple of four, as the handler takes two words
 /// and then the frames by four.
 pub const MOST_FRAMES: u64 = 126;
