@@ -123,28 +123,94 @@ static INSTALLED: AtomicBool = AtomicBool::new(false);
 /// Several threads, and a signal's handler in the middle of it, find the same action and store the
 /// same values. A program's own action that came after ours stays, as it may call ours.
 pub(crate) fn install() {
-    // SAFETY: zeroes are valid signal sets and actions; the handler has the three arguments
-    // that SA_SIGINFO asks for. All pointers are of variables here.
+    let ours = on_sigill as *const () as usize;
+    let action = exchange(None);
+    let nobodys = matches!(action.function, libc::SIG_DFL | libc::SIG_IGN);
+    if action.function != ours && (nobodys || !INSTALLED.load(Acquire)) {
+        // Before ours is set: another thread may trap at once.
+        // CAST: of an int.
+        BEFORE_FLAGS.store(action.flags as i32, Relaxed);
+        BEFORE.store(action.function, Release);
+        // An EBB may come while a handler for SIGILL runs, and trap in turn.
+        let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
+        exchange(Some(&Action::new(ours, flags)));
+        INSTALLED.store(true, Release);
+    }
+    // SAFETY: zeroes are a valid signal set; all pointers are of variables here.
     unsafe {
-        let ours = on_sigill as *const () as usize;
-        let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-        libc::sigaction(libc::SIGILL, ptr::null(), &mut action);
-        let nobodys = matches!(action.sa_sigaction, libc::SIG_DFL | libc::SIG_IGN);
-        if action.sa_sigaction != ours && (nobodys || !INSTALLED.load(Acquire)) {
-            // Before ours is set: another thread may trap at once.
-            BEFORE_FLAGS.store(action.sa_flags, Relaxed);
-            BEFORE.store(action.sa_sigaction, Release);
-            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
-            action.sa_sigaction = ours;
-            // An EBB may come while a handler for SIGILL runs, and trap in turn.
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-            libc::sigaction(libc::SIGILL, &action, ptr::null_mut());
-            INSTALLED.store(true, Release);
-        }
         let mut sigill: libc::sigset_t = MaybeUninit::zeroed().assume_init();
         libc::sigaddset(&mut sigill, libc::SIGILL);
         libc::pthread_sigmask(libc::SIG_UNBLOCK, &sigill, ptr::null_mut());
     }
+}
+
+/// The kernel's `struct sigaction` (uapi/asm/signal.h).
+#[repr(C)]
+struct Action {
+    /// SIG_DFL, SIG_IGN or a function.
+    function: usize,
+    flags: u64,
+    restorer: usize,
+    mask: u64,
+}
+
+impl Action {
+    const fn new(function: usize, flags: libc::c_int) -> Self {
+        Self {
+            function,
+            // CAST: the flags of an int, the highest of which is no sign.
+            flags: flags as u32 as u64,
+            restorer: 0,
+            mask: 0,
+        }
+    }
+}
+
+/// Sets the action for SIGILL if there is a new one; the one before. By the call's number: of the
+/// C library's name there may be a function that calls [`replace_next`].
+fn exchange(new: Option<&Action>) -> Action {
+    let mut old = Action::new(libc::SIG_DFL, 0);
+    let new = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: actions that live, with masks of this size. One of ours takes the three arguments of
+    // SA_SIGINFO.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigaction,
+            libc::SIGILL,
+            new,
+            &raw mut old,
+            size_of_val(&old.mask),
+        );
+    }
+    old
+}
+
+/// What `sigaction` of SIGILL is to do while this library's action is installed: `new` is called
+/// by that for what is not this library's, and `old` gets what was before. Tells whether it is
+/// installed; else nothing is done.
+///
+/// # Safety
+///
+/// Each is null or an action.
+#[doc(hidden)]
+pub unsafe fn replace_next(new: *const libc::sigaction, old: *mut libc::sigaction) -> bool {
+    if exchange(None).function != on_sigill as *const () as usize {
+        return false;
+    }
+    let (function, flags) = (BEFORE.load(Acquire), BEFORE_FLAGS.load(Relaxed));
+    // SAFETY: the caller's contract. They may be the same.
+    unsafe {
+        if let Some(new) = new.as_ref() {
+            BEFORE_FLAGS.store(new.sa_flags, Relaxed);
+            BEFORE.store(new.sa_sigaction, Release);
+        }
+        if let Some(old) = old.as_mut() {
+            *old = MaybeUninit::zeroed().assume_init();
+            old.sa_sigaction = function;
+            old.sa_flags = flags;
+        }
+    }
+    true
 }
 
 extern "C" fn on_sigill(
@@ -163,12 +229,10 @@ extern "C" fn on_sigill(
         libc::SIG_IGN if !trapped => {}
         libc::SIG_DFL | libc::SIG_IGN => {
             // The instruction traps again; or somebody has sent the signal, which then does.
-            // SAFETY: system calls without pointers.
-            unsafe {
-                libc::signal(signal, libc::SIG_DFL);
-                if !trapped {
-                    libc::raise(signal);
-                }
+            exchange(Some(&Action::new(libc::SIG_DFL, 0)));
+            if !trapped {
+                // SAFETY: without pointers.
+                unsafe { libc::raise(signal) };
             }
         }
         action => {

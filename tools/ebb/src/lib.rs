@@ -82,6 +82,8 @@ pub use error::Error;
 pub use event::event;
 #[cfg(feature = "std")]
 pub use event::member;
+#[doc(hidden)]
+pub use fixup::replace_next;
 pub use fixup::step_over;
 pub use inject::branch_to_ebbhr;
 pub use inject::inject;

@@ -3,6 +3,15 @@
 
 use std::env;
 
+/// As in ebbprof.pc.
+const WRAPPED: [&str; 5] = [
+    "pthread_create",
+    "pthread_sigmask",
+    "sigaction",
+    "signal",
+    "sigprocmask",
+];
+
 fn main() {
     println!("cargo:rerun-if-env-changed=EBBPROF_LIB_DIR");
     if let Ok(folder) = env::var("EBBPROF_LIB_DIR") {
@@ -14,7 +23,9 @@ fn main() {
     if features.split(',').any(|feature| feature == "crt-static") {
         println!("cargo:rustc-link-lib=static:-bundle=ebbprof");
         // Of this crate's own examples; other programs say it themselves.
-        println!("cargo:rustc-link-arg-examples=-Wl,--wrap=pthread_create");
+        for name in WRAPPED {
+            println!("cargo:rustc-link-arg-examples=-Wl,--wrap={name}");
+        }
     } else {
         println!("cargo:rustc-link-lib=ebbprof");
     }

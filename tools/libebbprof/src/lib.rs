@@ -13,7 +13,10 @@
 extern crate alloc;
 
 mod api;
+#[cfg(not(feature = "wrap"))]
+mod blocking;
 mod branches;
+mod c_library;
 mod collector;
 #[cfg(not(feature = "wrap"))]
 mod cost;
@@ -26,6 +29,7 @@ mod preload;
 mod process;
 mod recording;
 mod sessions;
+mod signals;
 // The same as libebb's: memory by malloc, and an abort for a panic.
 #[path = "../../libebb/src/system.rs"]
 mod system;

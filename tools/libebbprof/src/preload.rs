@@ -7,7 +7,6 @@ use core::ffi::c_int;
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 use core::mem::transmute;
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
 use ebbprof_ring::ALIGN;
@@ -17,10 +16,13 @@ use ebbprof_ring::PROGRAM;
 use ebbprof_ring::VARIABLE;
 use ebbprof_ring::size;
 
+use crate::blocking;
+use crate::c_library::c_library;
 use crate::memory;
 use crate::process;
 use crate::sessions;
 use crate::sessions::State;
+use crate::signals;
 use crate::thread;
 use crate::unnoticed::Unnoticed;
 
@@ -44,6 +46,8 @@ unsafe extern "C" {
 
 extern "C" fn program_begins() {
     let _unnoticed = Unnoticed::begin();
+    signals::find();
+    blocking::find();
     // SAFETY: a string; nobody changes the environment before main.
     let path = unsafe { secure_getenv(NAME.as_ptr()) };
     if path.is_null() {
@@ -72,11 +76,10 @@ extern "C" fn program_ends() {
 /// As the C library's.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    static REAL: AtomicUsize = AtomicUsize::new(0);
     type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
     thread::show_maps();
     // SAFETY: null, or a function of that type.
-    let real = unsafe { transmute::<usize, Option<Close>>(process::next(&REAL, c"dlclose")) };
+    let real = unsafe { transmute::<usize, Option<Close>>(c_library!("dlclose")) };
     // SAFETY: the caller's contract.
     real.map_or(-1, |real| unsafe { real(handle) })
 }

@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where the C library has processes and threads begin.
 
-#[cfg(not(feature = "wrap"))]
-use core::ffi::CStr;
 use core::ffi::c_int;
 use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::AtomicBool;
-#[cfg(not(feature = "wrap"))]
-use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::Relaxed;
 
 use ebbprof_ring::Control;
 use ebbprof_ring::FORK;
 use ebbprof_ring::THREAD;
 
+use crate::c_library::c_library;
 use crate::memory;
 use crate::recording;
 use crate::sessions;
@@ -27,14 +24,25 @@ use crate::unnoticed::Unnoticed;
 pub(crate) fn watch() -> bool {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     WATCHED.load(Relaxed) || {
-        let (prepare, parent) = (sessions::lock_for_fork, sessions::unlock_after_fork);
         // SAFETY: the functions live as long as the program.
-        let watched = thread::watch_ends()
-            && unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child_begins)) }
-                == 0;
+        let at_fork =
+            || unsafe { libc::pthread_atfork(Some(forks), Some(has_forked), Some(child_begins)) };
+        let watched = thread::watch_ends() && at_fork() == 0;
         WATCHED.store(watched, Relaxed);
         watched
     }
+}
+
+/// The C library blocks SIGILL in a fork: see `signals.rs`.
+extern "C" fn forks() {
+    sessions::lock_for_fork();
+    ebb::disable();
+}
+
+extern "C" fn has_forked() {
+    // Fails where the thread is not sampled.
+    let _ = ebb::enable();
+    sessions::unlock_after_fork();
 }
 
 /// The child of a fork has no EBBs, but its memory says otherwise.
@@ -75,37 +83,6 @@ type Create = extern "C" fn(
     unsafe extern "C" fn(),
     *mut c_void,
 ) -> c_int;
-
-/// The C library's `pthread_create`: of the shared object, which has its name.
-#[cfg(not(feature = "wrap"))]
-fn real() -> Option<Create> {
-    static REAL: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: null, or a function of that type.
-    unsafe { transmute::<usize, Option<Create>>(next(&REAL, c"pthread_create")) }
-}
-
-/// The C library's function of this name: its address, which `known` keeps, or 0.
-#[cfg(not(feature = "wrap"))]
-pub(crate) fn next(known: &AtomicUsize, name: &CStr) -> usize {
-    let mut address = known.load(Relaxed);
-    if address == 0 {
-        // SAFETY: a string.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        address = found.expose_provenance();
-        known.store(address, Relaxed);
-    }
-    address
-}
-
-/// The same of a program that was linked with `--wrap=pthread_create`, as `ebbprof.pc` has it.
-#[cfg(feature = "wrap")]
-fn real() -> Option<Create> {
-    unsafe extern "C" {
-        fn __real_pthread_create();
-    }
-    // SAFETY: the function is of that type.
-    Some(unsafe { transmute::<unsafe extern "C" fn(), Create>(__real_pthread_create) })
-}
 
 unsafe extern "C" {
     /// What a sampled thread begins with: has it sampled and goes on with its function, which
@@ -173,7 +150,9 @@ unsafe extern "C" fn create(
     function: unsafe extern "C" fn(),
     argument: *mut c_void,
 ) -> c_int {
-    let Some(real) = real() else {
+    // SAFETY: null, or a function of that type.
+    let real = unsafe { transmute::<usize, Option<Create>>(c_library!("pthread_create")) };
+    let Some(real) = real else {
         return libc::ENOSYS;
     };
     let _unnoticed = Unnoticed::begin();
@@ -190,7 +169,7 @@ unsafe extern "C" fn create(
     };
     // SAFETY: just made.
     unsafe { start.write(own) };
-    // The C library blocks SIGILL meanwhile, which must not come then: see `ebb::step_over`.
+    // The C library blocks SIGILL meanwhile: see `signals.rs`.
     ebb::disable();
     let status = real(thread, attr, ebbprof_thread_entry, start.cast());
     // Fails where the thread is not sampled.

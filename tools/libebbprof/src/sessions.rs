@@ -118,12 +118,12 @@ impl Drop for Sessions {
 }
 
 /// A fork's child must not find it locked by a thread that it does not have.
-pub(crate) extern "C" fn lock_for_fork() {
+pub(crate) fn lock_for_fork() {
     core::mem::forget(Sessions::lock());
 }
 
 /// In the parent and in the child.
-pub(crate) extern "C" fn unlock_after_fork() {
+pub(crate) fn unlock_after_fork() {
     drop(Sessions(()));
 }
 

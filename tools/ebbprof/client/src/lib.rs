@@ -9,9 +9,8 @@
 //!
 //! It stands on libebbprof (`make install-ebbprof`), whose page ebbprof(3) says more. The
 //! environment variable `EBBPROF_LIB_DIR` names its folder where the linker does not look by itself.
-//! A static program has new threads sampled if it is linked with `--wrap=pthread_create`, by
-//! `cargo:rustc-link-arg=-Wl,--wrap=pthread_create` of its own build script; else they call
-//! [`sample_thread`].
+//! A static program is linked with `--wrap` of each function that `pkg-config --static --libs ebbprof`
+//! has, by `cargo:rustc-link-arg=-Wl,--wrap=pthread_create` and so on of its own build script.
 
 use std::ffi::CStr;
 use std::ffi::CString;

@@ -38,6 +38,24 @@ samples_go_on() {
 	evicted 120000 1
 }
 
+# Whatever they have done to SIGILL, threads that lose the PMU in their handlers live on.
+program_outlives_evictions() {
+	ebbprof record -c 1009 -o "$work/data" ebbprof_signals blocked >"$work/with" 2>"$work/said" &
+	recorder=$!
+	runs ebbprof_signals 0.1
+	evictions=0
+	while [ -e "/proc/$program/fd/0" ]; do
+		perf stat -a -e cycles:D sleep 0.01 >"$work/perf" 2>&1 || fail "perf fails"
+		evictions=$((evictions + 1))
+	done
+	status=0
+	wait "$recorder" || status=$?
+	cat "$work/said" "$work/with"
+	echo "$evictions evictions"
+	[ "$status" -eq 0 ] || fail "status $status"
+	must grep -q '^0 traps$' "$work/with"
+}
+
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
-run_tests samples_go_on
+run_tests samples_go_on program_outlives_evictions

@@ -175,6 +175,19 @@ cancelled_thread_ends_it() {
 	each leave_
 }
 
+blocked_() {
+	client blocked
+	must grep -q '^own action: 0$' "$work/said"
+	must grep -q '^raised: 1$' "$work/said"
+}
+# Whatever they have done to SIGILL.
+threads_outlive_the_recording() {
+	PASSES=200
+	program=ebbprof_threads blocked_
+	PASSES=30
+	program=ebbprof_threads_static blocked_
+}
+
 refusals_have_reasons() {
 	for program in ebbprof_client ebbprof_client_static; do
 		client refusals
@@ -238,4 +251,5 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 run_tests parts_are_sampled threads_are_sampled another_thread_pauses_and_ends dumped_file_is_complete \
 	recordings_follow_each_other child_is_sampled children_record_apart ends_are_noticed file_has_any_name nobody_notices \
 	closed_files_are_the_programs cancelled_thread_ends_it \
+	threads_outlive_the_recording \
 	refusals_have_reasons users_have_no_say_in_setuid_programs rust_is_served example_of_the_page_works

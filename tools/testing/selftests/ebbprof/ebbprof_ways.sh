@@ -11,11 +11,12 @@
 
 object=$programs/libebbprof_work.so
 
-# alike WAY [OPTION]: ebbprof_ways prints the same with ebbprof as without, and ends as well.
+# alike WAY [PROGRAM [OPTION]]: ebbprof_ways, or this one, prints the same with ebbprof as without, and ends
+# as well.
 alike() {
-	must ebbprof_ways "$1" "$object" >"$work/without"
+	must "${2-ebbprof_ways}" "$1" "$object" >"$work/without"
 	status=0
-	ebbprof record -c "$PERIOD" -o "$work/data" ${2+"$2"} ebbprof_ways "$1" "$object" >"$work/with" 2>"$work/said" ||
+	ebbprof record -c "$PERIOD" -o "$work/data" ${3+"$3"} "${2-ebbprof_ways}" "$1" "$object" >"$work/with" 2>"$work/said" ||
 		status=$?
 	cat "$work/said"
 	[ "$status" -eq 0 ] || fail "status $status"
@@ -98,7 +99,7 @@ ceased_samples_are_told() {
 # A back chain is followed upwards and within the stack: from each of these to no other frame, and the
 # one caller is the function's own, in LR.
 false_back_chains_are_not_followed() {
-	alike frames -g
+	alike frames ebbprof_ways -g
 	must ebbprof collapsed "$work/data" -o "$work/collapsed"
 	grep astray "$work/collapsed"
 	[ "$(grep -c astray "$work/collapsed")" -eq 1 ] || fail "several stacks"
@@ -239,6 +240,10 @@ begin_and_end_are_the_programs() {
 	alike leave
 }
 
+signals_are_the_programs() {
+	alike signals ebbprof_signals
+}
+
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin \
@@ -246,4 +251,4 @@ run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin
 	false_back_chains_are_not_followed locked_memory_is_the_programs foreign_memory_is_refused \
 	other_versions_are_told other_namespaces_are_told sound_memory_is_taken program_outlives_the_file \
 	program_outlives_the_limit_of_files limit_of_files_is_the_programs nobody_hears_ebbprof \
-	begin_and_end_are_the_programs
+	begin_and_end_are_the_programs signals_are_the_programs

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Has SIGILL come through to sampled threads.
+//!
+//! A thread may lose the PMU while its handler runs: another thread ends the recording, or somebody
+//! takes the PMU. The next access to it traps, which `ebb` steps over in its action for SIGILL. If the
+//! thread blocks that signal, or the program has set an action of its own, the process ends. So the
+//! program's calls come here first: no mask of theirs has SIGILL, and an action for it is called by
+//! `ebb`'s. Where the C library itself blocks all signals there are no EBBs (`blocking.rs`).
+
+use core::ffi::c_int;
+use core::mem::MaybeUninit;
+use core::mem::transmute;
+
+use crate::c_library::c_library;
+
+type Mask = unsafe extern "C" fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int;
+type Action = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
+type Signal = unsafe extern "C" fn(c_int, usize) -> usize;
+
+/// Defines a function that the C library has, and one that gives the C library's. The shared object
+/// has it by its name, programs by what the linker wraps.
+macro_rules! in_front {
+    ($name:literal, $kind:ty, $real:ident,
+     fn $own:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block) => {
+        fn $real() -> Option<$kind> {
+            // SAFETY: null, or a function of that type.
+            unsafe { transmute::<usize, Option<$kind>>(c_library!($name)) }
+        }
+
+        /// # Safety
+        ///
+        /// As the C library's.
+        #[cfg_attr(not(feature = "wrap"), unsafe(export_name = $name))]
+        #[cfg_attr(feature = "wrap", unsafe(export_name = concat!("__wrap_", $name)))]
+        unsafe extern "C" fn $own($($argument: $type),*) -> $result $body
+    };
+}
+#[cfg(not(feature = "wrap"))]
+pub(crate) use in_front;
+
+/// Calls a function for a mask that is set or blocked, without SIGILL.
+///
+/// # Safety
+///
+/// As the function's.
+unsafe fn without_sigill(
+    real: Mask,
+    how: c_int,
+    set: *const libc::sigset_t,
+    old: *mut libc::sigset_t,
+) -> c_int {
+    // SAFETY: the caller's contract; a copy that lives.
+    unsafe {
+        if set.is_null() || how == libc::SIG_UNBLOCK {
+            return real(how, set, old);
+        }
+        let mut own = set.read();
+        libc::sigdelset(&mut own, libc::SIGILL);
+        real(how, &own, old)
+    }
+}
+
+in_front!(
+    "pthread_sigmask",
+    Mask,
+    real_thread_mask,
+    fn thread_mask(how: c_int, set: *const libc::sigset_t, old: *mut libc::sigset_t) -> c_int {
+        // SAFETY: the caller's contract.
+        real_thread_mask().map_or(libc::ENOSYS, |real| unsafe {
+            without_sigill(real, how, set, old)
+        })
+    }
+);
+
+in_front!(
+    "sigprocmask",
+    Mask,
+    real_mask,
+    fn mask(how: c_int, set: *const libc::sigset_t, old: *mut libc::sigset_t) -> c_int {
+        // SAFETY: the caller's contract.
+        real_mask().map_or(-1, |real| unsafe { without_sigill(real, how, set, old) })
+    }
+);
+
+in_front!(
+    "sigaction",
+    Action,
+    real_action,
+    fn action(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
+        // SAFETY: the caller's contract.
+        if signal == libc::SIGILL && unsafe { ebb::replace_next(new, old) } {
+            return 0;
+        }
+        let Some(real) = real_action() else { return -1 };
+        // SAFETY: as before; a copy that lives.
+        unsafe {
+            if new.is_null() {
+                return real(signal, new, old);
+            }
+            let mut own = new.read();
+            libc::sigdelset(&mut own.sa_mask, libc::SIGILL);
+            real(signal, &own, old)
+        }
+    }
+);
+
+in_front!(
+    "signal",
+    Signal,
+    real_signal,
+    fn signal(number: c_int, function: usize) -> usize {
+        if number == libc::SIGILL {
+            // SAFETY: zeroes are valid actions; both live.
+            unsafe {
+                let mut new: libc::sigaction = MaybeUninit::zeroed().assume_init();
+                let mut old = new;
+                new.sa_sigaction = function;
+                new.sa_flags = libc::SA_RESTART;
+                if ebb::replace_next(&new, &mut old) {
+                    return old.sa_sigaction;
+                }
+            }
+        }
+        // SAFETY: the caller's contract.
+        real_signal().map_or(libc::SIG_ERR, |real| unsafe { real(number, function) })
+    }
+);
+
+/// Finds the C library's functions before a signal's handler calls one.
+#[cfg(not(feature = "wrap"))]
+pub(crate) fn find() {
+    let _ = (
+        real_thread_mask(),
+        real_mask(),
+        real_action(),
+        real_signal(),
+    );
+}

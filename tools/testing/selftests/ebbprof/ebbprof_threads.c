@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A program that records itself by libebbprof while many threads run. Each pass has 5000
+ * instructions.
+ *
+ * usage: ebbprof_threads WAY FILE PASSES
+ *
+ * WAY is one of those at the end of this file.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <ebbprof.h>
+
+#include "ebbprof_work.h"
+
+#define PERIOD 1009
+#define MOST_THREADS 16
+
+static const char *file;
+static unsigned long passes;
+static atomic_int over;
+
+WORK(half)
+
+/* Says why a call has failed, if it has. */
+static void must(int status, const char *what)
+{
+	char reason[256];
+
+	if (!status)
+		return;
+	printf("%s: %s: %s\n", what, strerror(errno), ebbprof_strerror(reason, sizeof(reason)));
+	exit(1);
+}
+
+static void start(unsigned long period)
+{
+	must(ebbprof_start(file, "cycles", period, 0), "start");
+}
+
+static pthread_t ids[MOST_THREADS];
+
+static void begin(int count, void *(*function)(void *))
+{
+	for (int n = 0; n < count; n++)
+		if (pthread_create(&ids[n], NULL, function, NULL))
+			exit(1);
+}
+
+static void join(int count)
+{
+	over = 1;
+	for (int n = 0; n < count; n++)
+		pthread_join(ids[n], NULL);
+}
+
+/* Is sampled whenever there is a recording, and has blocked all signals by then. */
+static void *blocks(void *unused)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	while (!over) {
+		ebbprof_sample_thread();
+		pthread_sigmask(SIG_SETMASK, &all, NULL);
+		for (int n = 0; n < 20; n++)
+			half(500);
+	}
+	return unused;
+}
+
+static atomic_int own;
+
+static void on_sigill(int number)
+{
+	own += number == SIGILL;
+}
+
+/* Each end of a recording takes the PMU from many threads in the middle of their handlers, who
+ * block SIGILL; and the program has an action of its own for that, which is not called. There are
+ * as many recordings as passes.
+ */
+static void blocked(void)
+{
+	struct sigaction action = { .sa_handler = on_sigill };
+
+	begin(MOST_THREADS, blocks);
+	for (unsigned long n = 0; n < passes; n++) {
+		start(PERIOD);
+		if (!n && sigaction(SIGILL, &action, NULL))
+			exit(1);
+		usleep(3000);
+		must(ebbprof_stop(), "stop");
+	}
+	join(MOST_THREADS);
+	printf("own action: %d\n", own);
+	raise(SIGILL);
+	printf("raised: %d\n", own);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*run)(void);
+	} ways[] = {
+		{ "blocked", blocked },
+	};
+
+	if (argc < 4)
+		return 2;
+	file = argv[2];
+	passes = strtoul(argv[3], NULL, 0);
+	for (size_t n = 0; n < sizeof(ways) / sizeof(*ways); n++) {
+		if (!strcmp(argv[1], ways[n].name)) {
+			ways[n].run();
+			return 0;
+		}
+	}
+	return 2;
+}
