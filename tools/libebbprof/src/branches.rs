@@ -27,7 +27,7 @@ pub(crate) extern "C" fn ebbprof_sample_branches(context: &mut EbbContext<'_>, s
     let written = &slot.written;
     let head = written.head.load(Relaxed);
     let most = SAMPLE + MOST_BRANCHES + MOST_FRAMES;
-    if head > written.limit.load(Relaxed) && !find_room(context, slot, most) {
+    if head >= written.limit.load(Relaxed) && !find_room(context, slot, most) {
         return;
     }
     let words = Words::at(slot, head);

@@ -12,6 +12,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::fence;
 
 use ebb::EbbContext;
 use ebb::Rearm;
@@ -20,9 +22,11 @@ use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::SAMPLE;
 use ebbprof_ring::Slot;
 use ebbprof_ring::Written;
+use ebbprof_ring::first_word;
 
 use crate::memory;
-use ebbprof_ring::first_word;
+use crate::sessions;
+use crate::sessions::State;
 
 /// An EBB of the thread that has `slot`.
 #[unsafe(no_mangle)]
@@ -30,7 +34,7 @@ pub(crate) extern "C" fn ebbprof_sample(context: &mut EbbContext<'_>, slot: *mut
     // SAFETY: the session was started with a slot that is mapped as long as the program lives.
     let slot = unsafe { &*slot.cast::<Slot>() };
     let head = slot.written.head.load(Relaxed);
-    if head > slot.written.limit.load(Relaxed) {
+    if head >= slot.written.limit.load(Relaxed) {
         // By a jump: most samples need no frame of their own.
         return make_room(context, slot);
     }
@@ -139,13 +143,23 @@ fn make_room(context: &mut EbbContext<'_>, slot: &Slot) {
 }
 
 /// Looks how far `ebbprof` has read, and whether there is room for a sample of at most so many words;
-/// else counts it as lost.
+/// else counts it as lost. Nor is there any in a pause, which counts none.
 #[inline(always)]
 pub(crate) fn find_room(context: &mut EbbContext<'_>, slot: &Slot, most: u64) -> bool {
     let written = &slot.written;
-    let limit = slot.tail.load(Acquire) + written.mask.load(Relaxed) + 1 - most;
+    let limit = slot.tail.load(Acquire) + written.mask.load(Relaxed) + 2 - most;
     written.limit.store(limit, Relaxed);
-    if written.head.load(Relaxed) <= limit {
+    // Who begins a pause stores 0 there after the state: either that is the last store, or the state is
+    // seen here.
+    fence(SeqCst);
+    match sessions::state() {
+        State::Paused | State::Idle => {
+            written.limit.store(0, Relaxed);
+            return false;
+        }
+        State::Preloaded | State::Running => {}
+    }
+    if written.head.load(Relaxed) < limit {
         return true;
     }
     written.lost.store(written.lost.load(Relaxed) + 1, Relaxed);

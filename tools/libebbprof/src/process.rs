@@ -54,6 +54,10 @@ extern "C" fn child_begins() {
         sessions::set_state(State::Idle);
     }
     recording::forget_changes();
+    // The parent's pause is not the child's, which could not end it.
+    if sessions::state() == State::Paused {
+        sessions::set_state(State::Running);
+    }
     if let Some(control) = sampling() {
         let _ = thread::begin(control, FORK);
     }

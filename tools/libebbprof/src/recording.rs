@@ -12,6 +12,8 @@ use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
+use core::sync::atomic::Ordering::SeqCst;
+use core::sync::atomic::fence;
 
 use ebb::Error;
 use ebbprof_ring::Control;
@@ -171,16 +173,14 @@ pub(crate) fn sample_thread() -> Result<(), Error> {
 pub(crate) fn set_paused(paused: bool) -> Result<(), Error> {
     let _change = Change::of_recording()?;
     let list = Sessions::lock();
-    sessions::set_state(if paused {
-        State::Paused
+    if paused {
+        sessions::set_state(State::Paused);
+        fence(SeqCst);
+        list.each(|sampled| sampled.look());
     } else {
-        State::Running
-    });
-    list.each(|sampled| {
-        if let Some(session) = &sampled.session {
-            sessions::set_paused(session, paused);
-        }
-    });
+        // Each handler looks at the next sample.
+        sessions::set_state(State::Running);
+    }
     Ok(())
 }
 

@@ -9,8 +9,6 @@ use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 
-use ebb::Session;
-
 use crate::thread::Sampled;
 
 /// What the process does.
@@ -125,15 +123,4 @@ pub(crate) fn lock_for_fork() {
 /// In the parent and in the child.
 pub(crate) fn unlock_after_fork() {
     drop(Sessions(()));
-}
-
-/// Has the events of a session off the PMU, or on it again. Unlike the session's own functions
-/// these may come from different threads.
-pub(crate) fn set_paused(session: &Session, paused: bool) {
-    /// `PERF_EVENT_IOC_ENABLE` and `PERF_EVENT_IOC_DISABLE`.
-    const ENABLE: libc::c_ulong = 0x2000_2400;
-    const DISABLE: libc::c_ulong = 0x2000_2401;
-    let request = if paused { DISABLE } else { ENABLE };
-    // SAFETY: without pointers.
-    unsafe { libc::ioctl(session.descriptor(), request as libc::Ioctl, 0) };
 }

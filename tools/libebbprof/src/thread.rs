@@ -49,6 +49,14 @@ pub(crate) struct Sampled {
     pub(crate) next: *mut Self,
 }
 
+impl Sampled {
+    /// Has the handler look at the state before it writes another sample.
+    pub(crate) fn look(&self) {
+        // SAFETY: mapped as long as the thread is there.
+        unsafe { (*self.slot).written.limit.store(0, Relaxed) };
+    }
+}
+
 /// The key of the thread's [`Sampled`], plus 1; 0: not made.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
@@ -175,7 +183,9 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
     match sessions::state() {
         // Somebody has stopped it just now.
         State::Idle => return Err(STOPPED),
-        State::Paused => sessions::set_paused(&session, true),
+        // Somebody has paused it just now, perhaps.
+        // SAFETY: this thread's.
+        State::Paused => unsafe { (*sampled).look() },
         State::Preloaded | State::Running => {}
     }
     // SAFETY: it lives until `ends` takes it out.

@@ -124,7 +124,8 @@ pub struct Control {
 pub struct Written {
     /// Words written to the ring since it began, with all of a sample or nothing.
     pub head: AtomicU64,
-    /// The last place for a sample before the handler has to look at [`Slot::tail`] again.
+    /// From this place on the handler has to look at [`Slot::tail`] again before it writes a sample, and
+    /// whether there is a pause.
     pub limit: AtomicU64,
     /// Samples that found the ring full.
     pub lost: AtomicU64,

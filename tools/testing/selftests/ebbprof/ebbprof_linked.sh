@@ -188,6 +188,26 @@ threads_outlive_the_recording() {
 	program=ebbprof_threads_static blocked_
 }
 
+threads_go_on_after_pauses() {
+	program=ebbprof_threads client paused
+	must perf script -i "$work/data" -F tid,ip,sym >"$work/script"
+	awk -v wanted="$((PASSES * 5000 / 10007))" -v less="$less" '
+		$3 == "half" { found[$1]++ }
+		END {
+			for (tid in found) {
+				print tid, found[tid], "of", wanted
+				good += found[tid] >= wanted * (1 - less) - 1
+			}
+			exit(good != 8)
+		}
+	' "$work/script" || fail "not all of 8 threads have their samples"
+}
+
+child_is_not_paused() {
+	program=ebbprof_threads client forks
+	has 2
+}
+
 refusals_have_reasons() {
 	for program in ebbprof_client ebbprof_client_static; do
 		client refusals
@@ -251,5 +271,5 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 run_tests parts_are_sampled threads_are_sampled another_thread_pauses_and_ends dumped_file_is_complete \
 	recordings_follow_each_other child_is_sampled children_record_apart ends_are_noticed file_has_any_name nobody_notices \
 	closed_files_are_the_programs cancelled_thread_ends_it \
-	threads_outlive_the_recording \
+	threads_outlive_the_recording threads_go_on_after_pauses child_is_not_paused \
 	refusals_have_reasons users_have_no_say_in_setuid_programs rust_is_served example_of_the_page_works

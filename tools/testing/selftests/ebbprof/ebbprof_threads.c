@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ebbprof.h>
@@ -22,13 +23,22 @@
 #include "ebbprof_work.h"
 
 #define PERIOD 1009
+#define LONG_PERIOD 10007
 #define MOST_THREADS 16
+#define PAUSES 500
 
 static const char *file;
 static unsigned long passes;
 static atomic_int over;
 
 WORK(half)
+WORK(three_tenths)
+
+static void do_half(void)
+{
+	for (unsigned long n = 0; n < passes; n++)
+		half(500);
+}
 
 /* Says why a call has failed, if it has. */
 static void must(int status, const char *what)
@@ -106,13 +116,56 @@ static void blocked(void)
 	printf("raised: %d\n", own);
 }
 
+static void *spins(void *unused)
+{
+	while (!over)
+		three_tenths(300);
+	do_half();
+	return unused;
+}
+
+/* What the threads do after many pauses is sampled as if there had been none. */
+static void paused(void)
+{
+	start(LONG_PERIOD);
+	begin(8, spins);
+	for (int n = 0; n < PAUSES; n++) {
+		must(ebbprof_pause(), "pause");
+		usleep(n % 3 ? 0 : 500);
+		must(ebbprof_resume(), "resume");
+		usleep(n % 2 ? 0 : 500);
+	}
+	join(8);
+	must(ebbprof_stop(), "stop");
+}
+
+/* A pause is the process' own: its child is sampled. */
+static void forks(void)
+{
+	int status;
+
+	start(PERIOD);
+	must(ebbprof_pause(), "pause");
+	for (unsigned long n = 0; n < passes; n++)
+		three_tenths(300);
+	if (!fork()) {
+		do_half();
+		_exit(0);
+	}
+	wait(&status);
+	must(ebbprof_resume(), "resume");
+	do_half();
+	must(ebbprof_stop(), "stop");
+	exit(status);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
 		const char *name;
 		void (*run)(void);
 	} ways[] = {
-		{ "blocked", blocked },
+		{ "blocked", blocked }, { "paused", paused }, { "forks", forks },
 	};
 
 	if (argc < 4)
