@@ -22,7 +22,7 @@ use crate::handler::find_room;
 /// An EBB of the thread that has `slot`, as `ebbprof_sample` has it without branches.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ebbprof_sample_branches(context: &mut EbbContext<'_>, slot: *mut c_void) {
-    // SAFETY: the session was started with a slot that is mapped as long as the program lives.
+    // SAFETY: the session was started with the thread's slot, which is mapped as long as it has EBBs.
     let slot = unsafe { &*slot.cast::<Slot>() };
     let written = &slot.written;
     let head = written.head.load(Relaxed);

@@ -31,7 +31,7 @@ use crate::sessions::State;
 /// An EBB of the thread that has `slot`.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ebbprof_sample(context: &mut EbbContext<'_>, slot: *mut c_void) {
-    // SAFETY: the session was started with a slot that is mapped as long as the program lives.
+    // SAFETY: the session was started with the thread's slot, which is mapped as long as it has EBBs.
     let slot = unsafe { &*slot.cast::<Slot>() };
     let head = slot.written.head.load(Relaxed);
     if head >= slot.written.limit.load(Relaxed) {

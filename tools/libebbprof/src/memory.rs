@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory shared with `ebbprof`, as the program has it.
 //!
-//! All of it is mapped at once, though only the slots in use cost memory: so no descriptor stays
-//! open, and the program may change its root, user and descriptors afterwards. Slots that nobody uses
-//! cannot be accessed: mlockall would have a gigabyte of them in memory.
+//! What a program has mapped counts for its limits (`ulimit -v`, mlockall): that is the head, and of
+//! each sampled thread its slot. No descriptor stays open, and the program may change its root, user
+//! and descriptors afterwards: the head's mapping is what the others are made from.
 
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
@@ -25,7 +25,6 @@ use ebbprof_ring::SLOTS;
 use ebbprof_ring::Slot;
 use ebbprof_ring::TAKEN;
 use ebbprof_ring::TEXT;
-use ebbprof_ring::size;
 use ebbprof_ring::slot_offset;
 use ebbprof_ring::slot_size;
 
@@ -53,7 +52,7 @@ pub(crate) fn forget() {
 /// Makes the memory, of rings with so many words; its descriptor, which `ebbprof` gets, or errno.
 pub(crate) fn create(ring: u64) -> Result<libc::c_int, libc::c_int> {
     let fd = ebbprof_ring::create(ring)?;
-    match map(fd, size(ring)) {
+    match map(fd) {
         Some(head) => {
             // SAFETY: mapped, and nobody else has it yet.
             unsafe { (*head).ring = ring };
@@ -134,25 +133,17 @@ pub(crate) fn set_errno(errno: libc::c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-const ACCESS: libc::c_int = libc::PROT_READ | libc::PROT_WRITE;
-
-/// Maps so much, of which what the memory begins with can be accessed.
-pub(crate) fn map(fd: libc::c_int, length: usize) -> Option<*mut Control> {
-    let (none, shared) = (libc::PROT_NONE, libc::MAP_SHARED);
+/// Maps what the memory begins with.
+pub(crate) fn map(fd: libc::c_int) -> Option<*mut Control> {
+    let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     // SAFETY: a new mapping, where the kernel has room.
-    let address = unsafe { libc::mmap(ptr::null_mut(), length, none, shared, fd, 0) };
+    let address = unsafe { libc::mmap(ptr::null_mut(), ALIGN, access, shared, fd, 0) };
     if address == libc::MAP_FAILED {
         return None;
     }
+    // A core dump has no use for it, nor for the slots, which inherit this.
     // SAFETY: of the mapping just made.
-    if unsafe { libc::mprotect(address, ALIGN, ACCESS) } != 0 {
-        // SAFETY: nobody has it.
-        unsafe { libc::munmap(address, length) };
-        return None;
-    }
-    // A core dump has no use for it.
-    // SAFETY: of the mapping just made.
-    unsafe { libc::madvise(address, length, libc::MADV_DONTDUMP) };
+    unsafe { libc::madvise(address, ALIGN, libc::MADV_DONTDUMP) };
     Some(address.cast())
 }
 
@@ -166,18 +157,43 @@ pub(crate) fn take(control: &'static Control) -> Option<(usize, *mut Slot)> {
     };
     // CAST: below `SLOTS`.
     control.used.fetch_max(n as u32 + 1, Release);
-    let slot = ptr::from_ref(control)
-        .wrapping_byte_add(slot_offset(n, control.ring))
-        .cast::<Slot>()
-        .cast_mut();
-    let (pages, size) = (slot.cast(), slot_size(control.ring));
-    // SAFETY: the pages of the slot, which is this thread's.
-    if unsafe { libc::mprotect(pages, size, ACCESS) } != 0 {
+    let Some(slot) = map_slot(control, n) else {
         control.states[n].store(FREE, Release);
         control.without.fetch_add(1, Relaxed);
         return None;
-    }
-    // SAFETY: as before.
-    unsafe { libc::madvise(pages, size, MADV_POPULATE_WRITE) };
+    };
     Some((n, slot))
+}
+
+/// Maps a slot: all that is before it, too, and unmaps that.
+fn map_slot(control: &Control, n: usize) -> Option<*mut Slot> {
+    let (before, size) = (slot_offset(n, control.ring), slot_size(control.ring));
+    let head = ptr::from_ref(control).cast_mut().cast::<libc::c_void>();
+    // SAFETY: the head stays where it is: of a shared mapping whose old length is 0, a second one is
+    // made. The system finds a place for that.
+    let all = unsafe {
+        // Of a locked one, all would be in memory.
+        libc::munlock(head, ALIGN);
+        libc::mremap(head, 0, before + size, libc::MREMAP_MAYMOVE)
+    };
+    if all == libc::MAP_FAILED {
+        return None;
+    }
+    let slot = all.wrapping_byte_add(before);
+    // SAFETY: of the mapping just made.
+    unsafe {
+        libc::munmap(all, before);
+        libc::madvise(slot, size, MADV_POPULATE_WRITE);
+    }
+    Some(slot.cast())
+}
+
+/// Unmaps a slot of [`take`].
+///
+/// # Safety
+///
+/// Nobody in this process writes to it any more.
+pub(crate) unsafe fn unmap(control: &Control, slot: *mut Slot) {
+    // SAFETY: the caller's contract.
+    unsafe { libc::munmap(slot.cast(), slot_size(control.ring)) };
 }

@@ -106,7 +106,7 @@ fn attach(path: &CStr) -> bool {
     if fd < 0 {
         return false;
     }
-    let head = (file_size(fd) >= ALIGN as u64).then(|| memory::map(fd, ALIGN));
+    let head = (file_size(fd) >= ALIGN as u64).then(|| memory::map(fd));
     let attached = head.flatten().is_some_and(|head| {
         // SAFETY: the memory begins with it, and its file has at least `ALIGN` bytes.
         let (magic, ring, frames) = unsafe { ((*head).magic, (*head).ring, (*head).frames) };
@@ -114,15 +114,19 @@ fn attach(path: &CStr) -> bool {
             // SAFETY: as before; what others change there too.
             unsafe { (*head).others.fetch_add(1, Relaxed) };
         }
-        // SAFETY: as mapped above.
-        unsafe { libc::munmap(head.cast(), ALIGN) };
         let sound = magic == MAGIC
             && ring.is_power_of_two()
             && ring <= MOST_WORDS
             && frames <= MOST_FRAMES
             && file_size(fd) >= size(ring) as u64;
-        let mapped = sound.then(|| memory::map(fd, size(ring))).flatten();
-        mapped.inspect(|&head| memory::set(head)).is_some()
+        match sound {
+            true => memory::set(head),
+            // SAFETY: as mapped above.
+            false => unsafe {
+                libc::munmap(head.cast(), ALIGN);
+            },
+        }
+        sound
     });
     // SAFETY: it was opened here.
     unsafe { libc::close(fd) };

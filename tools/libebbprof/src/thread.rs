@@ -99,7 +99,14 @@ pub(crate) fn forget() {
     let sampled = current();
     // SAFETY: the fork has locked it, and its next handler unlocks it.
     let list = ManuallyDrop::new(unsafe { Sessions::locked() });
-    list.each(|sampled| drop(sampled.session.take()));
+    list.each(|other| {
+        drop(other.session.take());
+        // This thread may have forked in its handler, which goes on.
+        if !ptr::eq(other, sampled) {
+            // SAFETY: of a thread that is not here.
+            unsafe { memory::unmap(other.control, other.slot) };
+        }
+    });
     list.clear();
     if !sampled.is_null() {
         // SAFETY: the key exists; its value is of `begin`.
@@ -141,8 +148,12 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
             let session = None;
             let next = ptr::null_mut();
             if !own.is_null() {
-                // SAFETY: of here; the recording that had it listed is over.
-                drop(unsafe { Box::from_raw(own) });
+                // SAFETY: of here; the recording that had it listed is over, and this thread's handler
+                // writes to the slot no more.
+                unsafe {
+                    memory::unmap((*own).control, (*own).slot);
+                    drop(Box::from_raw(own));
+                }
             }
             Box::into_raw(Box::new(Sampled {
                 session,
@@ -157,7 +168,7 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
     };
     // SAFETY: just made, or this thread's, of which others look at listed sessions only.
     let (number, slot) = unsafe { ((*sampled).number, (*sampled).slot) };
-    // SAFETY: the slot is this thread's, and mapped for good.
+    // SAFETY: the slot is this thread's, and mapped as long as that.
     unsafe { describe(slot, control, origin) };
     #[cfg(not(feature = "wrap"))]
     if origin == PROGRAM && sessions::state() == State::Preloaded {
@@ -380,4 +391,6 @@ extern "C" fn ends(sampled: *mut libc::c_void) {
     if (state.compare_exchange(PARKED, FREE, Release, Relaxed)).is_err() {
         state.store(ENDED, Release);
     }
+    // SAFETY: as before; nothing of this process has its address any more.
+    unsafe { memory::unmap(sampled.control, sampled.slot) };
 }

@@ -239,6 +239,19 @@ static int lock(void)
 	return 0;
 }
 
+/* A limit of 1 GB is met by what the program has, and executes, alone. */
+static int limited(void)
+{
+	struct rlimit most = { 1000000000, 1000000000 };
+
+	if (setrlimit(RLIMIT_AS, &most))
+		return 1;
+	printf("64 MB: %s\n", malloc(64000000) ? "there is room" : "no room");
+	fflush(stdout);
+	execlp("ebbprof_work", "ebbprof_work", "plain", "100", NULL);
+	return 1;
+}
+
 /* The limit of a file's size is as it was, and its signal ends who writes beyond it. */
 static int limit(void)
 {
@@ -351,6 +364,7 @@ int main(int argc, char **argv)
 		{ "names", names }, { "unload_later", unload_later }, { "shut", shut },
 		{ "lock", lock }, { "limit", limit }, { "cease", cease },
 		{ "frames", frames }, { "errno", says_errno }, { "leave", leave },
+		{ "limited", limited },
 	};
 
 	errno_at_begin = errno;

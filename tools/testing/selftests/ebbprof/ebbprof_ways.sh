@@ -114,6 +114,18 @@ locked_memory_is_the_programs() {
 	alike lock
 }
 
+# What the limits of a program count is little more than without ebbprof.
+limits_of_memory_are_the_programs() {
+	alike limited
+	accounted 100 1.3
+	# shellcheck disable=SC3045 # the guest's shell has it
+	(ulimit -l 65536 && as_nobody ebbprof record -o "$work/nobodys" ebbprof_ways lock) \
+		>"$work/with" 2>"$work/said" || fail "status $?: $(cat "$work/said")"
+	cat "$work/said" "$work/with"
+	must grep -q 'below 100 MB' "$work/with"
+	! grep 'have no samples' "$work/said" || fail "threads without samples"
+}
+
 # preloaded MEMORY: runs a program by itself with this memory, of which it takes so many slots.
 preloaded() {
 	EBBPROF=$1 LD_PRELOAD=$programs/libebbprof.so must ebbprof_ways cancel >"$work/with"
@@ -240,6 +252,13 @@ begin_and_end_are_the_programs() {
 	alike leave
 }
 
+# as_nobody COMMAND...: its words have no blanks.
+as_nobody() {
+	chmod 777 "$work"
+	rm -f "$work/nobodys"
+	su nobody -s /bin/sh -c "PATH=$PATH exec $*"
+}
+
 signals_are_the_programs() {
 	alike signals ebbprof_signals
 }
@@ -248,7 +267,8 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin \
 	names_of_threads_are_theirs program_outlives_ebbprof closed_event_goes_on ceased_samples_are_told \
-	false_back_chains_are_not_followed locked_memory_is_the_programs foreign_memory_is_refused \
+	false_back_chains_are_not_followed locked_memory_is_the_programs limits_of_memory_are_the_programs \
+	foreign_memory_is_refused \
 	other_versions_are_told other_namespaces_are_told sound_memory_is_taken program_outlives_the_file \
 	program_outlives_the_limit_of_files limit_of_files_is_the_programs nobody_hears_ebbprof \
 	begin_and_end_are_the_programs signals_are_the_programs
