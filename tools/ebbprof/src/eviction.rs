@@ -5,8 +5,12 @@
 //! sample comes. So `ebbprof` looks at the event of each thread that has no new samples, and
 //! enables it again, by a copy of the thread's descriptor. The copy is closed at once: one that
 //! outlives an exec would have the PMU in the new program's way.
+//!
+//! The copy is had by the right to trace the process, which the system may refuse (Yama, a process
+//! that is not dumpable): of such a thread nobody knows.
 
 use std::fs::File;
+use std::io;
 use std::io::Read;
 use std::ops::Add;
 use std::os::fd::AsRawFd;
@@ -26,6 +30,15 @@ pub struct Event {
     pub id: u64,
 }
 
+/// What there is of an event here.
+enum Copy {
+    Of(File),
+    /// The program has closed it, or is no more.
+    None,
+    /// The system forbids to look.
+    Refused,
+}
+
 /// An event has the PMU when its thread runs, or has lost it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -34,19 +47,28 @@ enum State {
 }
 
 impl Event {
-    /// The event, opened here too, unless the program has closed it.
-    fn open(&self) -> Option<File> {
+    /// The event, opened here too.
+    fn open(&self) -> Copy {
         // SAFETY: without pointers.
         let process = unsafe { libc::syscall(libc::SYS_pidfd_open, self.process, 0) };
-        let process = own(process)?;
+        let Some(process) = own(process) else {
+            return Copy::None;
+        };
         let (which, descriptor) = (process.as_raw_fd(), self.descriptor);
         // SAFETY: without pointers.
         let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, which, descriptor, 0) };
-        let file = File::from(own(copy)?);
+        let Some(copy) = own(copy) else {
+            let refused = io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
+            return if refused { Copy::Refused } else { Copy::None };
+        };
+        let file = File::from(copy);
         let mut id = 0_u64;
         // SAFETY: stores to the variable; of what is no event it does nothing.
         let asked = unsafe { libc::ioctl(file.as_raw_fd(), ID, &raw mut id) };
-        (asked == 0 && id == self.id).then_some(file)
+        match asked == 0 && id == self.id {
+            true => Copy::Of(file),
+            false => Copy::None,
+        }
     }
 }
 
@@ -70,6 +92,8 @@ fn state(event: &mut File) -> State {
 pub struct Total {
     pub times: u64,
     pub duration: Duration,
+    /// Threads of which it is not known.
+    pub unknown: u64,
 }
 
 impl Add for Total {
@@ -79,6 +103,7 @@ impl Add for Total {
         Self {
             times: self.times + other.times,
             duration: self.duration + other.duration,
+            unknown: self.unknown + other.unknown,
         }
     }
 }
@@ -102,13 +127,19 @@ impl Evictions {
         if written != self.written {
             self.written = written;
             self.end();
-        } else if let Some(mut file) = event.open() {
-            let state = state(&mut file);
-            self.seen(state);
-            if state == State::Evicted {
-                // SAFETY: without pointers.
-                unsafe { libc::ioctl(file.as_raw_fd(), ENABLE, 0) };
+            return;
+        }
+        match event.open() {
+            Copy::Of(mut file) => {
+                let state = state(&mut file);
+                self.seen(state);
+                if state == State::Evicted {
+                    // SAFETY: without pointers.
+                    unsafe { libc::ioctl(file.as_raw_fd(), ENABLE, 0) };
+                }
             }
+            Copy::Refused => self.total.unknown = 1,
+            Copy::None => {}
         }
     }
 

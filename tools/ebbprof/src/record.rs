@@ -208,6 +208,12 @@ fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
             evicted.duration.as_secs_f64()
         );
     }
+    if evicted.unknown != 0 {
+        say!(
+            "whether somebody took the PMU from {} threads is not known: their processes may not be traced",
+            evicted.unknown
+        );
+    }
     let foreign = memory.control().foreign.load(Relaxed);
     if foreign != 0 {
         say!("{foreign} processes have no samples: they are in a PID namespace of their own");

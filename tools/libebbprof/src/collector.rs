@@ -2,7 +2,8 @@
 //! The process that writes the file of a recording: `ebbprof collect`, found on the PATH.
 //!
 //! It is no child of the program's, which would find it by `wait`, and get SIGCHLD of it. Both
-//! talk by a socket: a request is a byte, an answer two: what failed, and errno.
+//! talk by a socket: a request is a byte, an answer two: what failed, and errno. Before the
+//! first answer comes the process' number.
 
 use core::ffi::CStr;
 use core::ffi::c_char;
@@ -62,13 +63,8 @@ fn ended() -> Error {
 
 fn answer(socket: c_int) -> Result<(), Error> {
     let mut code = [0_u8; 2];
-    let read = loop {
-        // SAFETY: the buffer has the bytes.
-        let read = unsafe { libc::recv(socket, code.as_mut_ptr().cast(), code.len(), 0) };
-        if read >= 0 || errno() != libc::EINTR {
-            break read;
-        }
-    };
+    // SAFETY: the buffer has the bytes.
+    let read = unsafe { receive(socket, code.as_mut_ptr().cast(), code.len(), 0) };
     match (read, code) {
         (2, [0, 0]) => Ok(()),
         (2, [NOT_RUN, errno]) => Err(refused(
@@ -81,6 +77,38 @@ fn answer(socket: c_int) -> Result<(), Error> {
         )),
         (2, [_, errno]) => Err(refused(errno.into(), "the file cannot be written")),
         _ => Err(ended()),
+    }
+}
+
+/// Lets it look at this process' events, which it may where it could trace it: where Yama forbids that,
+/// a process says who may. Its first word is its number.
+fn let_look(socket: c_int) {
+    let mut number: c_int = 0;
+    let length = size_of_val(&number);
+    // SAFETY: the variable has the bytes. A shorter message is the answer, and stays there.
+    unsafe {
+        let flags = libc::MSG_PEEK;
+        // CAST: 4.
+        if receive(socket, (&raw mut number).cast(), length, flags) == length as isize {
+            libc::recv(socket, (&raw mut number).cast(), length, 0);
+            // CAST: positive.
+            libc::prctl(libc::PR_SET_PTRACER, number as libc::c_ulong, 0, 0, 0);
+        }
+    }
+}
+
+/// `recv`, again where a signal has come.
+///
+/// # Safety
+///
+/// As that.
+unsafe fn receive(socket: c_int, buffer: *mut libc::c_void, length: usize, flags: c_int) -> isize {
+    loop {
+        // SAFETY: the caller's contract.
+        let read = unsafe { libc::recv(socket, buffer, length, flags) };
+        if read >= 0 || errno() != libc::EINTR {
+            return read;
+        }
     }
 }
 
@@ -117,7 +145,10 @@ impl Collector {
         unsafe { libc::close(its) };
         let started = match child {
             Err(errno) => Err(refused(errno, "there can be no other process")),
-            Ok(()) => answer(own),
+            Ok(()) => {
+                let_look(own);
+                answer(own)
+            }
         };
         // SAFETY: as before.
         started.map(|()| Self(own)).inspect_err(|_| unsafe {
@@ -190,6 +221,16 @@ unsafe fn become_collector(arguments: &[*const c_char; 6], socket: c_int, memory
         libc::syscall(libc::SYS_close_range, ABOVE, u32::MAX, 0);
         libc::sigemptyset(none.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+        // The C library's number may be the parent's.
+        // CAST: a process' number.
+        let number = libc::syscall(libc::SYS_getpid) as c_int;
+        let length = size_of_val(&number);
+        libc::send(
+            SOCKET,
+            (&raw const number).cast(),
+            length,
+            libc::MSG_NOSIGNAL,
+        );
         libc::execvp(arguments[0], arguments.as_ptr());
         fail(SOCKET)
     }

@@ -354,6 +354,30 @@ static int leave(void)
 	_exit(1);
 }
 
+/* A daemon that nobody may trace. It works, waits, and works again. */
+static int untraced(void)
+{
+	int pipes[2];
+	char byte;
+
+	if (pipe(pipes))
+		return 1;
+	if (!fork()) {
+		if (fork())
+			_exit(0);
+		if (prctl(PR_SET_DUMPABLE, 0))
+			_exit(1);
+		work(200);
+		usleep(500000);
+		work(200);
+		if (write(pipes[1], "", 1) != 1)
+			_exit(1);
+		_exit(0);
+	}
+	close(pipes[1]);
+	return read(pipes[0], &byte, 1) != 1;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -364,7 +388,7 @@ int main(int argc, char **argv)
 		{ "names", names }, { "unload_later", unload_later }, { "shut", shut },
 		{ "lock", lock }, { "limit", limit }, { "cease", cease },
 		{ "frames", frames }, { "errno", says_errno }, { "leave", leave },
-		{ "limited", limited },
+		{ "untraced", untraced }, { "limited", limited },
 	};
 
 	errno_at_begin = errno;

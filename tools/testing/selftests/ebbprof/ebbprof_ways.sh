@@ -259,6 +259,15 @@ as_nobody() {
 	su nobody -s /bin/sh -c "PATH=$PATH exec $*"
 }
 
+untraced_processes_are_told() {
+	as_nobody ebbprof record -o "$work/nobodys" ebbprof_ways untraced 2>"$work/said" || fail "status $?"
+	cat "$work/said"
+	must grep -q '^ebbprof: whether somebody took the PMU from 1 threads is not known' "$work/said"
+	# Others are.
+	as_nobody ebbprof record -o "$work/nobodys" ebbprof_ways names >"$work/with" 2>"$work/said" || fail "status $?"
+	! grep 'is not known' "$work/said" || fail "told of what is known"
+}
+
 signals_are_the_programs() {
 	alike signals ebbprof_signals
 }
@@ -271,4 +280,4 @@ run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin
 	foreign_memory_is_refused \
 	other_versions_are_told other_namespaces_are_told sound_memory_is_taken program_outlives_the_file \
 	program_outlives_the_limit_of_files limit_of_files_is_the_programs nobody_hears_ebbprof \
-	begin_and_end_are_the_programs signals_are_the_programs
+	begin_and_end_are_the_programs untraced_processes_are_told signals_are_the_programs
