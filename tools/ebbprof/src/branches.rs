@@ -3,6 +3,7 @@
 //! targets. That is in their instructions.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use ebb::bhrb::Branches;
 use ebb::config::Ifm;
@@ -79,7 +80,7 @@ impl Code {
     /// The target of the branch at `from`, which is at `offset` in `path`.
     fn target(&mut self, from: u64, (path, offset): (&str, u64)) -> Option<u64> {
         if !self.0.contains_key(path) {
-            self.0.insert(path.to_string(), Image::open(path));
+            self.0.insert(path.to_string(), Image::open(Path::new(path)));
         }
         let image = self.0.get(path)?.as_ref()?;
         let start = usize::try_from(offset).ok()?;

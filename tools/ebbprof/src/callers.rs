@@ -9,6 +9,7 @@
 //! marker otherwise.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use gimli::BaseAddresses;
 use gimli::CfaRule;
@@ -102,7 +103,7 @@ impl Callers {
 
 impl Unwinder {
     fn read(path: &str) -> Option<Self> {
-        let bytes = Image::open(path)?;
+        let bytes = Image::open(Path::new(path))?;
         let object = object::File::parse(&*bytes).ok()?;
         let place = |name| {
             let section = object.section_by_name(name)?;

@@ -23,11 +23,10 @@ pub enum Image {
 
 impl Image {
     /// What is mapped as `path`, if that is a file or the vDSO.
-    pub fn open(path: &str) -> Option<Self> {
-        if path == VDSO {
+    pub fn open(path: &Path) -> Option<Self> {
+        if path == Path::new(VDSO) {
             return vdso().map(Self::Vdso);
         }
-        let path = Path::new(path);
         if !path.is_absolute() || !fs::metadata(path).ok()?.is_file() {
             return None;
         }

@@ -4,8 +4,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufReader;
+use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::rc::Rc;
 
@@ -13,11 +15,13 @@ use linux_perf_data::AttributeDescription;
 use linux_perf_data::PerfFileReader;
 use linux_perf_data::PerfFileRecord;
 use linux_perf_data::linux_perf_event_reader::EventRecord;
+use linux_perf_data::linux_perf_event_reader::Mmap2FileId;
 use linux_perf_data::linux_perf_event_reader::Mmap2Record;
 use linux_perf_data::linux_perf_event_reader::SampleRecord;
 
 use crate::Failure;
 use crate::report::base_name;
+use crate::symbols::ObjectFile;
 use crate::symbols::Symbols;
 use crate::symbols::is_anonymous;
 use crate::symbols::visible;
@@ -67,7 +71,9 @@ pub struct Summary {
 struct Mapping {
     end: u64,
     offset: u64,
+    /// As it is shown.
     path: Rc<str>,
+    object: Rc<ObjectFile>,
 }
 
 /// What the records up to a sample say.
@@ -152,10 +158,18 @@ impl State {
         let (start, end) = (record.address, record.address + record.length);
         let maps = self.maps.entry(record.pid).or_default();
         maps.retain(|&old, mapping| mapping.end <= start || end <= old);
+        let path = record.path.as_slice();
         let mapping = Mapping {
             end,
             offset: record.page_offset,
-            path: visible(&String::from_utf8_lossy(&record.path.as_slice())),
+            path: visible(&String::from_utf8_lossy(&path)),
+            object: Rc::new(ObjectFile {
+                path: OsString::from_vec(path.to_vec()).into(),
+                build_id: match &record.file_id {
+                    Mmap2FileId::BuildId(id) => Some(id.clone()),
+                    Mmap2FileId::InodeAndVersion(_) => None,
+                },
+            }),
         };
         self.program.get_or_insert_with(|| Rc::clone(&mapping.path));
         maps.insert(start, mapping);
@@ -194,7 +208,7 @@ impl State {
                     .then(|| self.symbols.find_made(process, address))
                     .flatten();
                 let (function, object) = made.unwrap_or_else(|| {
-                    let function = self.symbols.find(&mapping.path, offset);
+                    let function = self.symbols.find(&mapping.object, offset);
                     (function, Rc::clone(&mapping.path))
                 });
                 Frame { function, object }

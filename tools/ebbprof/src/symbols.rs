@@ -3,10 +3,13 @@
 //! to the function there.
 
 use std::collections::HashMap;
+use std::env;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::path::PathBuf;
 use std::rc::Rc;
 
 use cpp_demangle::DemangleOptions;
@@ -81,20 +84,69 @@ fn functions_of(file: &object::File<'_>) -> Vec<Function> {
         .collect()
 }
 
-/// What was stripped from the file with this build id, if it is where distributions put it.
-fn stripped_functions(id: &[u8]) -> Option<Vec<Function>> {
+/// Where files are that were put aside by this build id: by distributions, which strip them, and by
+/// `perf buildid-cache`.
+fn files_of(id: &[u8]) -> Option<[PathBuf; 3]> {
     let digits = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
     let (first, rest) = id.split_at_checked(1)?;
     let (folder, name) = (digits(first), digits(rest));
-    let bytes = Image::open(&format!("/usr/lib/debug/.build-id/{folder}/{name}.debug"))?;
+    let home = env::var_os("HOME").unwrap_or_default();
+    let by_perf = Path::new(&home).join(".debug/.build-id").join(&folder);
+    let system = Path::new("/usr/lib/debug/.build-id").join(&folder);
+    Some([
+        system.join(format!("{name}.debug")),
+        system.join(&name),
+        by_perf.join(&name).join("elf"),
+    ])
+}
+
+/// What was stripped from the file with this build id, if it is where distributions put it.
+fn stripped_functions(id: &[u8]) -> Option<Vec<Function>> {
+    let bytes = Image::open(&files_of(id)?[0])?;
     let file = object::File::parse(&*bytes).ok()?;
-    (file.build_id().ok()? == Some(id)).then(|| functions_of(&file))
+    has(&file, id).then(|| functions_of(&file))
+}
+
+fn has(file: &object::File<'_>, id: &[u8]) -> bool {
+    file.build_id().is_ok_and(|own| own == Some(id))
+}
+
+/// A program or library, as a file tells of it that was recorded.
+#[derive(PartialEq, Eq, Hash)]
+pub struct ObjectFile {
+    pub path: PathBuf,
+    /// None where it had none, or could not be read.
+    pub build_id: Option<Vec<u8>>,
+}
+
+impl ObjectFile {
+    /// The functions of the file that was recorded, and not of another that has its path now.
+    fn code(&self) -> Option<Code> {
+        let Some(id) = &self.build_id else {
+            return Code::read(&self.path, |_| true);
+        };
+        let is_it = |file: &object::File<'_>| has(file, id);
+        if let Some(code) = Code::read(&self.path, is_it) {
+            return Some(code);
+        }
+        let aside = files_of(id).into_iter().flatten();
+        let code = aside.filter_map(|path| Code::read(&path, is_it)).next();
+        if code.is_none() && Image::open(&self.path).is_some() {
+            let path = visible(&self.path.to_string_lossy());
+            say!("{path}: it has changed since it was recorded: its functions are {UNKNOWN}");
+        }
+        code
+    }
 }
 
 impl Code {
-    fn read(path: &str) -> Option<Self> {
+    /// Of the file at `path`, if it is the one that is wanted.
+    fn read(path: &Path, wanted: impl FnOnce(&object::File<'_>) -> bool) -> Option<Self> {
         let bytes = Image::open(path)?;
         let file = object::File::parse(&*bytes).ok()?;
+        if !wanted(&file) {
+            return None;
+        }
         let segments = file.segments().map(|segment| {
             let (offset, length) = segment.file_range();
             (offset, length, segment.address())
@@ -185,7 +237,7 @@ fn own(path: &str) -> Option<String> {
 
 /// The functions of all files and processes that were asked for.
 pub struct Symbols {
-    objects: HashMap<Rc<str>, Code>,
+    objects: HashMap<Rc<ObjectFile>, Code>,
     made: HashMap<i32, Made>,
     unknown: Rc<str>,
 }
@@ -199,11 +251,11 @@ impl Symbols {
         }
     }
 
-    /// The name of the function at `offset` in the file at `path`.
-    pub fn find(&mut self, path: &Rc<str>, offset: u64) -> Rc<str> {
-        let object = self.objects.entry(Rc::clone(path));
-        let object = object.or_insert_with(|| Code::read(path).unwrap_or_default());
-        object.find(offset).unwrap_or(&self.unknown).clone()
+    /// The name of the function at `offset` in the file of `object`.
+    pub fn find(&mut self, object: &Rc<ObjectFile>, offset: u64) -> Rc<str> {
+        let code = self.objects.entry(Rc::clone(object));
+        let code = code.or_insert_with(|| object.code().unwrap_or_default());
+        code.find(offset).unwrap_or(&self.unknown).clone()
     }
 
     /// The name of the function that `process` has made at `address`, and where it says so.

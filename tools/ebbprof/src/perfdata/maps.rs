@@ -2,6 +2,7 @@
 //! Executable mappings, as `/proc/PID/maps` has them, and the build ids of their files.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use object::Object;
 
@@ -72,7 +73,7 @@ impl BuildIds {
 }
 
 fn read(path: &str) -> Option<Vec<u8>> {
-    let image = Image::open(path)?;
+    let image = Image::open(Path::new(path))?;
     let id = object::File::parse(&*image)
         .ok()?
         .build_id()

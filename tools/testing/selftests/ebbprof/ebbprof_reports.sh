@@ -133,6 +133,32 @@ stripped_program_has_its_names() {
 	' "$work/report" || fail "not half of it"
 }
 
+# The names are those of the program that was recorded, or none: another one has its path now. What was put
+# aside of it, as `perf buildid-cache` does it, has them.
+rebuilt_program_lends_no_names() {
+	mkdir "$work/home"
+	cp "$programs/ebbprof_work" "$programs/libebbprof_work.so" "$work/"
+	record 0 "$work/ebbprof_work" plain 500
+	must ebbprof report "$work/data" 2>"$work/said" >"$work/before"
+	[ ! -s "$work/said" ] || fail "complaints of the program as it was: $(cat "$work/said")"
+	# Its functions are at the addresses of others.
+	cp "$programs/ebbprof_storm" "$work/ebbprof_work"
+	must env HOME="$work/home" ebbprof report "$work/data" 2>"$work/said" >"$work/report"
+	cat "$work/said" "$work/report"
+	must grep -q "/ebbprof_work: it has changed since it was recorded" "$work/said"
+	[ "$(wc -l <"$work/said")" -eq 1 ] || fail "not one line"
+	[ "$(awk '$7 == "ebbprof_work" { print $6 }' "$work/report")" = '[unknown]' ] || fail "names of another program"
+	must grep -q ' fifth  *libebbprof_work.so' "$work/report"
+	id=$(perf buildid-list -i "$programs/ebbprof_work")
+	rest=${id#??}
+	folder=$work/home/.debug/.build-id/${id%"$rest"}/$rest
+	must mkdir -p "$folder"
+	cp "$programs/ebbprof_work" "$folder/elf"
+	must env HOME="$work/home" ebbprof report "$work/data" 2>"$work/said" >"$work/report"
+	must diff "$work/before" "$work/report"
+	[ ! -s "$work/said" ] || fail "complaints: $(cat "$work/said")"
+}
+
 # perf names the function as the program does, and finds as many samples in it.
 code_that_is_made_has_its_name() {
 	record 0 ebbprof_work make 2000
@@ -209,5 +235,5 @@ comparison_finds_what_is_gone() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests help_is_there shares_have_their_intervals annotate_has_the_instructions colours_are_for_terminals \
-	compilers_names_are_readable stripped_program_has_its_names code_that_is_made_has_its_name \
+	compilers_names_are_readable stripped_program_has_its_names rebuilt_program_lends_no_names code_that_is_made_has_its_name \
 	vdso_has_its_names comparison_finds_what_is_gone
