@@ -34,6 +34,7 @@ mod perfdata;
 mod pprof;
 mod processes;
 mod profile;
+mod program;
 mod progress;
 mod record;
 mod report;

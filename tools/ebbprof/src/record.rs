@@ -8,9 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::process::Child;
-use std::process::Command;
 use std::process::ExitStatus;
-use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
@@ -25,6 +23,7 @@ use crate::memory::Wanted;
 use crate::perfdata::Event;
 use crate::perfdata::Writer;
 use crate::processes::Processes;
+use crate::program;
 use crate::progress::Progress;
 use crate::target;
 
@@ -69,8 +68,8 @@ pub struct Options {
 /// Runs the program; its exit status, as a shell has it.
 pub fn run(options: &Options) -> Result<u8, Failure> {
     let name = Path::new(&options.command[0]);
-    let program = target::find(name).map_err(|error| format!("{}: {error}", name.display()))?;
-    if let Some(reason) = target::refusal(&program) {
+    let path = target::find(name).map_err(|error| format!("{}: {error}", name.display()))?;
+    if let Some(reason) = target::refusal(&path) {
         return Err(reason.into());
     }
     let preloaded = preloaded()?;
@@ -102,13 +101,13 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
         .map_err(|error| format!("{}: {error}", options.output.display()))?;
     let mut processes = Processes::new(&memory, Clock::new()?, writer);
 
-    let mut child = Command::new(&program)
+    let mut command = program::command(&path, &options.command[0]);
+    command
         .args(&options.command[1..])
         .env("LD_PRELOAD", preloaded)
-        .env(ebbprof_ring::VARIABLE, memory.path())
-        .spawn()
-        .map_err(|error| format!("{}: {error}", program.display()))?;
-    pass_signals_on(&child);
+        .env(ebbprof_ring::VARIABLE, memory.path());
+    let mut child =
+        program::spawn(&mut command).map_err(|error| format!("{}: {error}", path.display()))?;
     let recorded = record(&mut processes, &mut child);
     memory.control().stop.store(1, Relaxed);
     let status = match recorded {
@@ -116,7 +115,8 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
         Err(error) => {
             let file = options.output.display();
             say!("{file}: {error}; the program goes on, without samples");
-            child.wait()?;
+            // What was written is to be told in any case.
+            let _ = child.wait();
             return Err(unwritten(&mut processes));
         }
     };
@@ -158,6 +158,7 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
         let status = child.try_wait()?;
         let filled = processes.drain()?;
         if let Some(status) = status {
+            program::has_ended();
             progress.end();
             return Ok(status);
         }
@@ -250,31 +251,5 @@ pub fn library() -> Result<PathBuf, Failure> {
     match path.to_str() {
         Some(text) if !text.contains([':', ' ']) => Ok(path),
         _ => Err("the path of libebbprof.so has a blank or a colon".into()),
-    }
-}
-
-/// The program's process.
-static CHILD: AtomicI32 = AtomicI32::new(0);
-
-/// Has signals that end `ebbprof` end the program instead, and then the recording. A terminal
-/// sends its signals to both.
-fn pass_signals_on(child: &Child) {
-    extern "C" fn pass(signal: libc::c_int) {
-        // SAFETY: without pointers.
-        unsafe { libc::kill(CHILD.load(Relaxed), signal) };
-    }
-    extern "C" fn ignore(_: libc::c_int) {}
-
-    // CAST: an id is positive.
-    CHILD.store(child.id() as i32, Relaxed);
-    let actions: [(_, extern "C" fn(libc::c_int)); 4] = [
-        (libc::SIGINT, ignore),
-        (libc::SIGQUIT, ignore),
-        (libc::SIGTERM, pass),
-        (libc::SIGHUP, pass),
-    ];
-    for (signal, action) in actions {
-        // SAFETY: the functions do what a signal's handler may.
-        unsafe { libc::signal(signal, action as *const () as libc::sighandler_t) };
     }
 }
