@@ -4,12 +4,10 @@
 use std::fs::File;
 use std::io;
 use std::io::BufReader;
-use std::io::BufWriter;
 use std::io::ErrorKind;
 use std::io::Read;
 use std::io::Seek;
 use std::io::SeekFrom;
-use std::mem::replace;
 
 use super::DATA_OFFSET;
 use super::RECORD_SAMPLE;
@@ -25,9 +23,7 @@ struct Whole {
 impl Writer {
     /// Leaves a file of what was written before a write has failed; how many samples it has.
     pub fn cut(&mut self) -> io::Result<u64> {
-        let file = self.file.get_ref().try_clone()?;
-        // What is in the buffer is not written.
-        let _ = replace(&mut self.file, BufWriter::new(file)).into_parts();
+        self.drop_buffer()?;
         let mut file = self.file.get_ref();
         file.seek(SeekFrom::Start(DATA_OFFSET))?;
         let whole = whole(BufReader::new(file).take(self.length))?;

@@ -20,6 +20,7 @@ use std::io::BufWriter;
 use std::io::Seek;
 use std::io::SeekFrom;
 use std::io::Write;
+use std::mem::replace;
 use std::path::Path;
 
 pub use attr::Event;
@@ -29,6 +30,8 @@ pub use maps::Mapping;
 /// The event's id, of which there is one only.
 const ID: u64 = 1;
 const HEADER_SIZE: u64 = 104;
+/// Bytes that are written at a time.
+const BUFFER: usize = 1 << 20;
 const DATA_OFFSET: u64 = HEADER_SIZE + 8 + attr::ENTRY_SIZE;
 
 const RECORD_LOST: u32 = 2;
@@ -80,7 +83,7 @@ impl Writer {
             .truncate(true)
             .open(path)?;
         let mut writer = Self {
-            file: BufWriter::with_capacity(1 << 20, file),
+            file: BufWriter::with_capacity(BUFFER, file),
             event,
             record: Vec::new(),
             length: 0,
@@ -111,8 +114,19 @@ impl Writer {
     }
 
     /// Has the file complete with the records up to now: writes what is behind them, and the header
-    /// again. The next record is written over what is behind.
+    /// again. The next record is written over what is behind, also if that has found no room.
     pub fn complete(&mut self, command: &[String]) -> io::Result<()> {
+        self.file.flush()?;
+        self.complete = true;
+        let written = self.write_rest(command);
+        if written.is_err() {
+            // There may be room for records.
+            self.drop_buffer()?;
+        }
+        written
+    }
+
+    fn write_rest(&mut self, command: &[String]) -> io::Result<()> {
         let features = features::all(&self.event, command, self.first.min(self.last), self.last);
         let mut offset = DATA_OFFSET + self.length + 16 * features.len() as u64;
         for (_, content) in &features {
@@ -125,8 +139,13 @@ impl Writer {
         for (_, content) in &features {
             self.file.write_all(content)?;
         }
-        self.write_header_again(features.iter().fold(0, |bits, (bit, _)| bits | 1 << bit))?;
-        self.complete = true;
+        self.write_header_again(features.iter().fold(0, |bits, (bit, _)| bits | 1 << bit))
+    }
+
+    /// Forgets what is in the buffer.
+    fn drop_buffer(&mut self) -> io::Result<()> {
+        let file = BufWriter::with_capacity(BUFFER, self.file.get_ref().try_clone()?);
+        let _ = replace(&mut self.file, file).into_parts();
         Ok(())
     }
 
