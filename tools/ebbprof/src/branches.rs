@@ -2,14 +2,10 @@
 //! The branches of a sample: which are recorded, and where those led that the BHRB has without their
 //! targets. That is in their instructions.
 
-use std::collections::HashMap;
-use std::path::Path;
-
 use ebb::bhrb::Branches;
 use ebb::config::Ifm;
 
 use crate::Failure;
-use crate::image::Image;
 use crate::instruction::target;
 use crate::perfdata::Branch;
 
@@ -55,36 +51,15 @@ impl Filter {
     }
 }
 
-/// The code of files that were asked for before.
-#[derive(Default)]
-pub struct Code(HashMap<String, Option<Image>>);
-
-impl Code {
-    /// What the entries of the BHRB say. `place` finds the file of an address, and where it is there.
-    pub fn branches<'a>(
-        &mut self,
-        entries: &[u64],
-        place: impl Fn(u64) -> Option<(&'a str, u64)>,
-    ) -> Vec<Branch> {
-        let known = |branch: ebb::bhrb::Branch| {
-            let target = || place(branch.from).and_then(|at| self.target(branch.from, at));
-            Branch {
-                from: branch.from,
-                to: branch.to.or_else(target).unwrap_or(0),
-                mispredicted: branch.mispredicted,
-            }
-        };
-        Branches::decode(entries).map(known).collect()
-    }
-
-    /// The target of the branch at `from`, which is at `offset` in `path`.
-    fn target(&mut self, from: u64, (path, offset): (&str, u64)) -> Option<u64> {
-        if !self.0.contains_key(path) {
-            self.0.insert(path.to_string(), Image::open(Path::new(path)));
+/// What the entries of the BHRB say. `instruction` finds that at an address.
+pub fn decode(entries: &[u64], mut instruction: impl FnMut(u64) -> Option<u32>) -> Vec<Branch> {
+    let mut known = |branch: ebb::bhrb::Branch| {
+        let mut target = || target(branch.from, instruction(branch.from)?);
+        Branch {
+            from: branch.from,
+            to: branch.to.or_else(&mut target).unwrap_or(0),
+            mispredicted: branch.mispredicted,
         }
-        let image = self.0.get(path)?.as_ref()?;
-        let start = usize::try_from(offset).ok()?;
-        let bytes = image.get(start..)?.first_chunk()?;
-        target(from, u32::from_le_bytes(*bytes))
-    }
+    };
+    Branches::decode(entries).map(&mut known).collect()
 }

@@ -8,24 +8,20 @@
 //! if it finds by the same information that LR is not meant (`arch_skip_callchain_idx`), and shows no
 //! marker otherwise.
 
-use std::collections::HashMap;
-use std::path::Path;
-
 use gimli::BaseAddresses;
 use gimli::CfaRule;
 use gimli::EhFrame;
 use gimli::EhFrameHdr;
 use gimli::EndianSlice;
-use gimli::LittleEndian;
 use gimli::Register;
 use gimli::RegisterRule;
 use gimli::UnwindContext;
 use gimli::UnwindSection;
-use object::Object;
-use object::ObjectSection;
-use object::ObjectSegment;
+use object::LittleEndian;
+use object::ReadRef;
+use object::read::elf::SectionHeader;
 
-use crate::image::Image;
+use crate::files::Elf;
 
 /// `PERF_CONTEXT_USER`.
 const USER: u64 = -512_i64 as u64;
@@ -66,86 +62,56 @@ pub fn chain(caller: Caller, address: u64, words: &[u64]) -> Vec<u64> {
     chain
 }
 
-/// What was found out before, of each place of a file.
-#[derive(Default)]
-pub struct Callers {
-    files: HashMap<String, Option<Unwinder>>,
-    places: HashMap<(String, u64), Caller>,
-}
-
 /// Call frame information of a file.
-struct Unwinder {
-    bytes: Image,
+pub struct Unwinder {
     /// In the file: first byte and length; address of the first.
     segments: Vec<(u64, u64, u64)>,
-    /// Of `.eh_frame` and `.eh_frame_hdr`: place in the file, length, and address.
-    frames: (usize, usize, u64),
-    header: (usize, usize, u64),
+    /// `.eh_frame` and `.eh_frame_hdr`.
+    frames: Section,
+    header: Section,
 }
 
-impl Callers {
-    /// Where the caller is at `offset` in the file at `path`. Code that says nothing is a stub, as
-    /// of the PLT, or assembly, mostly without a frame.
-    pub fn find(&mut self, path: &str, offset: u64) -> Caller {
-        let place = (path.to_string(), offset);
-        if let Some(&known) = self.places.get(&place) {
-            return known;
-        }
-        let image = self.files.entry(place.0.clone());
-        let image = image.or_insert_with(|| Unwinder::read(path));
-        let caller = image.as_ref().and_then(|image| image.find(offset));
-        *self
-            .places
-            .entry(place)
-            .or_insert(caller.unwrap_or(Caller::Link))
+struct Section {
+    bytes: Vec<u8>,
+    address: u64,
+}
+
+impl Section {
+    fn read<'a>(file: &Elf<'a, impl ReadRef<'a>>, name: &str) -> Option<Self> {
+        let (_, section) = file
+            .sections
+            .section_by_name(LittleEndian, name.as_bytes())?;
+        Some(Self {
+            bytes: section.data(LittleEndian, file.data).ok()?.to_vec(),
+            address: section.sh_addr(LittleEndian),
+        })
+    }
+
+    fn as_slice(&self) -> EndianSlice<'_, gimli::LittleEndian> {
+        EndianSlice::new(&self.bytes, gimli::LittleEndian)
     }
 }
 
 impl Unwinder {
-    fn read(path: &str) -> Option<Self> {
-        let bytes = Image::open(Path::new(path))?;
-        let object = object::File::parse(&*bytes).ok()?;
-        let place = |name| {
-            let section = object.section_by_name(name)?;
-            let (offset, length) = section.file_range()?;
-            Some((offset as usize, length as usize, section.address()))
-        };
-        let segments = object.segments().map(|segment| {
-            let (offset, length) = segment.file_range();
-            (offset, length, segment.address())
-        });
-        let (segments, frames, header) = (
-            segments.collect(),
-            place(".eh_frame")?,
-            place(".eh_frame_hdr")?,
-        );
+    /// A copy of what the file says.
+    pub fn read<'a>(file: &Elf<'a, impl ReadRef<'a>>) -> Option<Self> {
         Some(Self {
-            bytes,
-            segments,
-            frames,
-            header,
+            segments: file.segments(),
+            frames: Section::read(file, ".eh_frame")?,
+            header: Section::read(file, ".eh_frame_hdr")?,
         })
     }
 
-    fn section(
-        &self,
-        (offset, length, _): (usize, usize, u64),
-    ) -> Option<EndianSlice<'_, LittleEndian>> {
-        Some(EndianSlice::new(
-            self.bytes.get(offset..)?.get(..length)?,
-            LittleEndian,
-        ))
-    }
-
-    fn find(&self, offset: u64) -> Option<Caller> {
+    /// Where the caller is at `offset` in the file.
+    pub fn find(&self, offset: u64) -> Option<Caller> {
         let holds = |segment: &&(u64, u64, u64)| offset.wrapping_sub(segment.0) < segment.1;
         let &(start, _, address) = self.segments.iter().find(holds)?;
         let address = offset - start + address;
         let bases = BaseAddresses::default()
-            .set_eh_frame(self.frames.2)
-            .set_eh_frame_hdr(self.header.2);
-        let frames = EhFrame::from(self.section(self.frames)?);
-        let header = EhFrameHdr::from(self.section(self.header)?);
+            .set_eh_frame(self.frames.address)
+            .set_eh_frame_hdr(self.header.address);
+        let frames = EhFrame::from(self.frames.as_slice());
+        let header = EhFrameHdr::from(self.header.as_slice());
         let header = header.parse(&bases, 8).ok()?;
         let entry = header
             .table()?

@@ -27,6 +27,9 @@ use crate::record::PAUSE;
 const SOCKET: i32 = 3;
 const MEMORY: i32 = 4;
 
+/// Of so many looks one is at the program's mappings.
+const LOOKS_FOR_EXEC: u32 = 8;
+
 /// Requests and answers, as the library has them; the second byte of an answer is an errno.
 const DUMP: u8 = b'd';
 const DONE: [u8; 2] = [0, 0];
@@ -145,7 +148,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let command: Vec<_> = words
         .map(|word| String::from_utf8_lossy(word.strip_suffix(b"\0").unwrap_or(word)).into())
         .collect();
-    let done = collect(&mut processes, &mut program, &command);
+    let done = collect(&mut processes, &mut program, options.process, &command);
     memory.control().stop.store(1, Relaxed);
     if done.is_err() {
         // The error before tells why.
@@ -161,11 +164,12 @@ pub fn run(options: &Options) -> Result<(), Failure> {
 fn collect(
     processes: &mut Processes<'_>,
     program: &mut Program,
+    process: u32,
     command: &[String],
 ) -> Result<(), Failure> {
     // CAST: some milliseconds.
     let pause = PAUSE.as_millis() as i32;
-    let (mut looked, mut filled) = (Instant::now(), 0.0);
+    let (mut looked, mut looks, mut filled) = (Instant::now(), 0_u32, 0.0);
     loop {
         let wanted = program.wait(if filled < 0.25 { pause } else { 0 })?;
         filled = processes.drain()?;
@@ -182,6 +186,13 @@ fn collect(
         }
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
+            looks += 1;
+            // An exec has closed the socket; but a child may have it, which is no end of the program.
+            if looks.is_multiple_of(LOOKS_FOR_EXEC) && !processes.memory.is_mapped_by(process) {
+                processes.drain_dead()?;
+                processes.drain()?;
+                return Ok(processes.writer.complete(command)?);
+            }
             processes.drain_dead()?;
             processes.look_for_names()?;
             processes.resume_evicted();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bytes of programs, of libraries and of the vDSO.
+//! The bytes of programs, of libraries and of the vDSO, for who reads their symbols.
 
 use std::fs;
 use std::fs::File;
@@ -48,9 +48,9 @@ impl Deref for Image {
 }
 
 /// That of this process: as long as the same kernel runs, all have the same.
-fn vdso() -> Option<&'static [u8]> {
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let mut mappings = maps.lines().filter_map(Mapping::parse);
+pub fn vdso() -> Option<&'static [u8]> {
+    let maps = fs::read("/proc/self/maps").ok()?;
+    let mut mappings = maps.split(|&byte| byte == b'\n').filter_map(Mapping::parse);
     let mapping = mappings.find(|mapping| mapping.path == VDSO)?;
     // CAST: usize has 64 bits.
     let start = ptr::with_exposed_provenance(mapping.start as usize);

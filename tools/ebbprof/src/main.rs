@@ -24,6 +24,7 @@ mod collect;
 mod compare;
 mod completion;
 mod eviction;
+mod files;
 mod help;
 mod image;
 mod instruction;

@@ -14,6 +14,7 @@ use std::time::Instant;
 use ebbprof_ring as ring;
 
 use crate::clock::time_base;
+use crate::files::FileId;
 use crate::perfdata::Mapping;
 use crate::perfdata::Thread;
 use crate::processes::Processes;
@@ -33,10 +34,12 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Of lines of `/proc/PID/maps`, in which a program has left out those that had no room.
-    pub fn new(thread: Thread, time: u64, text: &str) -> Self {
+    pub fn new(thread: Thread, time: u64, text: &[u8]) -> Self {
         /// More than a line has.
         const LINE: usize = 5000;
-        let maps = text.lines().filter_map(Mapping::parse).collect();
+        let lines = text.split(|&byte| byte == b'
+');
+        let maps = lines.filter_map(Mapping::parse).collect();
         Self {
             thread,
             time,
@@ -46,10 +49,17 @@ impl Snapshot {
     }
 }
 
+/// Where an address is in a file.
+#[derive(Clone, Copy)]
+pub struct Place {
+    pub file: FileId,
+    pub offset: u64,
+}
+
 #[derive(Default)]
 pub struct Process {
-    /// Its executable mappings, by address.
-    maps: BTreeMap<u64, Mapping>,
+    /// Its executable mappings, by address, with their files.
+    maps: BTreeMap<u64, (Mapping, FileId)>,
     /// The time base when it was looked at last.
     seen: u64,
     asked: Option<Instant>,
@@ -64,33 +74,39 @@ impl Process {
         }
     }
 
-    pub fn find(&self, address: u64) -> Option<&Mapping> {
-        let (_, mapping) = self.maps.range(..=address).next_back()?;
-        (address < mapping.end).then_some(mapping)
+    pub fn find(&self, address: u64) -> Option<Place> {
+        let (_, (mapping, file)) = self.maps.range(..=address).next_back()?;
+        (address < mapping.end).then(|| Place {
+            file: *file,
+            offset: (address - mapping.start).wrapping_add(mapping.offset),
+        })
     }
 
-    /// Takes a mapping in, in place of what it covers, or of nothing if it is `old`; tells whether it
-    /// is new.
-    fn add(&mut self, mapping: &Mapping, old: bool) -> bool {
-        if self.maps.get(&mapping.start) == Some(mapping) {
-            return false;
-        }
-        let apart = |other: &Mapping| other.end <= mapping.start || mapping.end <= other.start;
-        if old && !self.maps.values().all(apart) {
-            return false;
-        }
-        self.maps.retain(|_, other| apart(other));
-        self.maps.insert(mapping.start, mapping.clone());
-        true
+    /// Whether a mapping is new: an old one is none where there is another.
+    fn is_new(&self, mapping: &Mapping, old: bool) -> bool {
+        let known = self.maps.get(&mapping.start);
+        let mut others = self.maps.values();
+        known.is_none_or(|(known, _)| known != mapping)
+            && !(old && others.any(|(other, _)| overlap(other, mapping)))
+    }
+
+    /// Takes a mapping in, in place of what it covers.
+    fn add(&mut self, mapping: &Mapping, file: FileId) {
+        self.maps.retain(|_, (other, _)| !overlap(other, mapping));
+        self.maps.insert(mapping.start, (mapping.clone(), file));
     }
 
     /// What a snapshot does not have is not mapped any more, unless it may have been left out.
     pub fn forget_others(&mut self, snapshot: &Snapshot) {
         if snapshot.whole && snapshot.time >= self.seen {
             let maps = &snapshot.maps;
-            self.maps.retain(|_, mapping| maps.contains(mapping));
+            self.maps.retain(|_, (mapping, _)| maps.contains(mapping));
         }
     }
+}
+
+fn overlap(a: &Mapping, b: &Mapping) -> bool {
+    a.start < b.end && b.start < a.end
 }
 
 impl Processes<'_> {
@@ -100,8 +116,10 @@ impl Processes<'_> {
         let (since, old) = (process.seen, snapshot.time < process.seen);
         process.seen = process.seen.max(snapshot.time);
         for mapping in &snapshot.maps {
-            if process.add(mapping, old) {
-                let build_id = self.build_ids.of(&mapping.path);
+            if process.is_new(mapping, old) {
+                let file = self.files.of(snapshot.thread.pid, mapping);
+                process.add(mapping, file);
+                let build_id = self.files.build_id(file);
                 let time = self.clock.time(since.min(snapshot.time));
                 self.writer
                     .mapping(snapshot.thread, time, mapping, build_id)?;
@@ -121,7 +139,7 @@ impl Processes<'_> {
         let time = time_base();
         match fs::read(format!("/proc/{}/maps", thread.pid)) {
             Ok(text) => {
-                let snapshot = Snapshot::new(thread, time, &String::from_utf8_lossy(&text));
+                let snapshot = Snapshot::new(thread, time, &text);
                 self.learn(&snapshot)
             }
             // It has ended.

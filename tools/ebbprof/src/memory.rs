@@ -14,6 +14,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Acquire;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::fence;
 
 use ebb::config::Ifm;
 use ebbprof_ring as ring;
@@ -28,10 +29,14 @@ pub struct Wanted<'a> {
     pub branches: Option<Ifm>,
 }
 
-/// The memory, mapped whole.
+/// The memory, mapped whole. Programs can write all of it, as they like: what says where something is, or
+/// how long, is read once.
 pub struct Memory {
     file: File,
     control: *mut Control,
+    /// Words of a ring.
+    words: u64,
+    branches: bool,
 }
 
 impl Memory {
@@ -59,23 +64,42 @@ impl Memory {
             (*control).namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino());
             (*control).magic = ring::MAGIC;
         }
-        Ok(Self { file, control })
+        let branches = wanted.branches.is_some();
+        Ok(Self {
+            file,
+            control,
+            words,
+            branches,
+        })
     }
 
     /// One that a program has made, which records itself.
     pub fn of_program(file: File) -> io::Result<Self> {
         const OTHER: &str = "the memory is not of this version of libebbprof";
+        /// Words of a ring, with which the size of all slots is no overflow.
+        const MOST_WORDS: u64 = 1 << 40;
         let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
         if length < ring::ALIGN {
             return Err(io::Error::other(OTHER));
         }
         let control = map(&file, length)?;
         // SAFETY: the file begins with it.
-        let (magic, words) = unsafe { ((*control).magic, (*control).ring) };
-        if magic != ring::MAGIC || !words.is_power_of_two() || ring::size(words) != length {
+        let (magic, words) = unsafe {
+            (
+                (*control).magic,
+                (&raw const (*control).ring).read_volatile(),
+            )
+        };
+        let sound = magic == ring::MAGIC && words.is_power_of_two() && words <= MOST_WORDS;
+        if !sound || ring::size(words) != length {
             return Err(io::Error::other(OTHER));
         }
-        Ok(Self { file, control })
+        Ok(Self {
+            file,
+            control,
+            words,
+            branches: false,
+        })
     }
 
     /// The path by which programs of the same user open it.
@@ -86,6 +110,27 @@ impl Memory {
     pub fn control(&self) -> &Control {
         // SAFETY: mapped as long as `self` lives; what others change are atomics.
         unsafe { &*self.control }
+    }
+
+    /// Whether samples have branches.
+    pub fn has_branches(&self) -> bool {
+        self.branches
+    }
+
+    /// Whether process `pid` has it: not after an exec, nor of its own accord. True if nobody says.
+    pub fn is_mapped_by(&self, pid: u32) -> bool {
+        let Ok(own) = self.file.metadata() else {
+            return true;
+        };
+        let inode = own.ino().to_string();
+        let is_own = |line: &[u8]| {
+            let mut words = line.split(|&byte| byte == b' ');
+            words.nth(4) == Some(inode.as_bytes()) && line.ends_with(b"/memfd:ebbprof (deleted)")
+        };
+        match fs::read(format!("/proc/{pid}/maps")) {
+            Ok(maps) if !maps.is_empty() => maps.split(|&byte| byte == b'\n').any(is_own),
+            _ => true,
+        }
     }
 
     /// The event's name.
@@ -103,19 +148,19 @@ impl Memory {
     }
 
     pub fn slot(&self, n: usize) -> SlotView<'_> {
-        let offset = ring::slot_offset(n, self.control().ring);
+        let offset = ring::slot_offset(n, self.words);
         let slot = self.control.wrapping_byte_add(offset).cast::<Slot>();
         SlotView {
             // SAFETY: within the mapping; what others change are atomics, and names and texts,
             // of which `SlotView` takes copies.
             slot: unsafe { &*slot },
-            words: self.control().ring,
+            words: self.words,
         }
     }
 
     /// Gives a slot and its memory back.
     pub fn free(&self, n: usize) {
-        let words = self.control().ring;
+        let words = self.words;
         let flags = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // CAST: some gigabytes.
         let (offset, size) = (ring::slot_offset(n, words), ring::slot_size(words));
@@ -201,7 +246,7 @@ impl SlotView<'_> {
 
     /// The process' executable mappings, if their version is not `known`; the version, and the time
     /// base when they were looked at.
-    pub fn maps(&self, known: u32) -> Option<(u32, u64, String)> {
+    pub fn maps(&self, known: u32) -> Option<(u32, u64, Vec<u8>)> {
         let version: &AtomicU32 = &self.slot.maps_version;
         let before = version.load(Acquire);
         if before == known || !before.is_multiple_of(2) {
@@ -210,7 +255,9 @@ impl SlotView<'_> {
         let length = self.slot.maps_length.load(Acquire) as usize;
         let maps = copy(&raw const self.slot.maps, length);
         let time = self.slot.maps_time.load(Relaxed);
-        (version.load(Acquire) == before).then(|| (before, time, text(&maps)))
+        // The version is read after what it is of.
+        fence(Acquire);
+        (version.load(Relaxed) == before).then_some((before, time, maps))
     }
 
     /// Tells the program that this version was read, and its samples.

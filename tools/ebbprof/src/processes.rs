@@ -9,20 +9,19 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ebbprof_ring as ring;
 
-use crate::branches::Code;
+use crate::branches;
 use crate::callers;
 use crate::callers::Caller;
-use crate::callers::Callers;
 use crate::clock::Clock;
 use crate::clock::time_base;
 use crate::eviction;
 use crate::eviction::Evictions;
+use crate::files::Files;
 use crate::mappings::Process;
 use crate::mappings::Snapshot;
 use crate::memory::Memory;
 use crate::names::Name;
 use crate::perfdata::Branch;
-use crate::perfdata::BuildIds;
 use crate::perfdata::Thread;
 use crate::perfdata::Writer;
 
@@ -47,9 +46,7 @@ pub struct Processes<'a> {
     pub writer: Writer,
     slots: Vec<Option<Sampled>>,
     pub(super) processes: HashMap<u32, Process>,
-    pub(super) build_ids: BuildIds,
-    callers: Callers,
-    code: Code,
+    pub(super) files: Files,
     samples: Vec<(u64, u64, Box<[u64]>)>,
     pub threads: u64,
     /// Words that samples have of callers.
@@ -70,9 +67,7 @@ impl<'a> Processes<'a> {
             writer,
             slots: (0..ring::SLOTS).map(|_| None).collect(),
             processes: HashMap::new(),
-            build_ids: BuildIds::default(),
-            callers: Callers::default(),
-            code: Code::default(),
+            files: Files::new(memory.control().frames != 0, memory.has_branches()),
             samples: Vec::new(),
             threads: 0,
             caller_words: 0,
@@ -262,7 +257,7 @@ impl<'a> Processes<'a> {
     /// What the further words of a sample are: entries of the BHRB, and callers.
     fn parts<'w>(&self, words: &'w [u64]) -> (&'w [u64], &'w [u64]) {
         match words.split_first() {
-            Some((&count, rest)) if self.memory.control().branches != 0 => {
+            Some((&count, rest)) if self.memory.has_branches() => {
                 rest.split_at((count as usize).min(rest.len()))
             }
             _ => (&[], words),
@@ -271,9 +266,9 @@ impl<'a> Processes<'a> {
 
     fn branches(&mut self, thread: Thread, entries: &[u64]) -> Vec<Branch> {
         let process = self.processes.get(&thread.pid);
-        self.code.branches(entries, |address| {
-            let mapping = process?.find(address)?;
-            Some((&*mapping.path, address - mapping.start + mapping.offset))
+        branches::decode(entries, |address| {
+            let place = process?.find(address)?;
+            self.files.instruction(place.file, place.offset)
         })
     }
 
@@ -283,13 +278,9 @@ impl<'a> Processes<'a> {
             return Vec::new();
         }
         let process = self.processes.get(&thread.pid);
-        let place = process
-            .and_then(|process| process.find(address))
-            .map(|mapping| {
-                let offset = address - mapping.start + mapping.offset;
-                self.callers.find(&mapping.path, offset)
-            });
-        callers::chain(place.unwrap_or(Caller::Link), address, words)
+        let place = process.and_then(|process| process.find(address));
+        let caller = place.map(|place| self.files.caller(place.file, place.offset));
+        callers::chain(caller.unwrap_or(Caller::Link), address, words)
     }
 
     /// A slot has a new thread.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executable mappings, as `/proc/PID/maps` has them, and the build ids of their files.
+//! Executable mappings, as `/proc/PID/maps` has them.
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 
-use object::Object;
-
-use crate::image::Image;
+/// Of none that the system has: it is a program, perhaps, that says so.
+const LONGEST_PATH: usize = 4096;
 
 /// A line of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,24 +17,22 @@ pub struct Mapping {
     pub protection: u32,
     pub device: (u32, u32),
     pub inode: u64,
-    pub path: String,
+    pub path: OsString,
 }
 
 impl Mapping {
     /// The mapping that `line` describes, if it is executable.
-    pub fn parse(line: &str) -> Option<Self> {
-        let mut rest = line;
-        let mut word = || {
-            let (word, behind) = rest.split_once(' ').unwrap_or((rest, ""));
-            rest = behind;
-            word
-        };
+    pub fn parse(line: &[u8]) -> Option<Self> {
+        let mut words = line.splitn(6, |&byte| byte == b' ');
+        let mut word = || str::from_utf8(words.next()?).ok();
         let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
-        let (start, end) = word().split_once('-')?;
-        let permissions = word();
-        let offset = hex(word())?;
-        let (major, minor) = word().split_once(':')?;
-        let inode = word().parse().ok()?;
+        let (start, end) = word()?.split_once('-')?;
+        let permissions = word()?;
+        let offset = hex(word()?)?;
+        let (major, minor) = word()?.split_once(':')?;
+        let inode = word()?.parse().ok()?;
+        let path = words.next().unwrap_or_default().trim_ascii_start();
+        let path = path.get(..LONGEST_PATH).unwrap_or(path);
         let bits = [('r', 1), ('w', 2), ('x', 4)];
         let mapping = Self {
             start: hex(start)?,
@@ -46,38 +44,16 @@ impl Mapping {
             // CAST: a device's number.
             device: (hex(major)? as u32, hex(minor)? as u32),
             inode,
-            path: rest.trim_start().to_string(),
+            path: OsString::from_vec(path.to_vec()),
         };
         (permissions.contains('x') && mapping.start < mapping.end).then_some(mapping)
     }
 
     /// As perf names it.
-    pub fn name(&self) -> &str {
-        match self.path.as_str() {
-            "" => "//anon",
+    pub fn name(&self) -> &[u8] {
+        match self.path.as_bytes() {
+            b"" => b"//anon",
             path => path,
         }
     }
-}
-
-/// Build ids of files that were asked for before.
-#[derive(Default)]
-pub struct BuildIds(HashMap<String, Option<Vec<u8>>>);
-
-impl BuildIds {
-    /// That of the file at `path`, if it has one that a perf.data file can hold.
-    pub fn of(&mut self, path: &str) -> Option<&[u8]> {
-        let known = self.0.entry(path.to_string());
-        known.or_insert_with(|| read(path)).as_deref()
-    }
-}
-
-fn read(path: &str) -> Option<Vec<u8>> {
-    let image = Image::open(Path::new(path))?;
-    let id = object::File::parse(&*image)
-        .ok()?
-        .build_id()
-        .ok()??
-        .to_vec();
-    (id.len() <= 20).then_some(id)
 }

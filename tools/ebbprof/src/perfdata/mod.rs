@@ -24,7 +24,6 @@ use std::mem::replace;
 use std::path::Path;
 
 pub use attr::Event;
-pub use maps::BuildIds;
 pub use maps::Mapping;
 
 /// The event's id, of which there is one only.
@@ -301,7 +300,7 @@ impl Writer {
         const PRIVATE: u32 = 2;
         put_half(&mut self.record, mapping.protection);
         put_half(&mut self.record, PRIVATE);
-        self.put_text(mapping.name().as_bytes());
+        self.put_text(mapping.name());
         self.put_id(thread, time);
         let misc = if build_id.is_some() {
             MISC_MMAP_BUILD_ID

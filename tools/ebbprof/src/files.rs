@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The files of the programs and libraries that are recorded: their build ids, where the caller's address
+//! is at each instruction, and instructions.
+//!
+//! A path may have another file soon, and a file other contents: a file is known by what the system says of
+//! it when it is seen in a process. What is needed of it is copied then, as who truncates a file that is
+//! mapped here would end `ebbprof` by SIGBUS.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs;
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::path::PathBuf;
+
+use object::LittleEndian;
+use object::ReadCache;
+use object::ReadRef;
+use object::elf;
+use object::elf::FileHeader64;
+use object::read::elf::FileHeader;
+use object::read::elf::ProgramHeader;
+use object::read::elf::SectionTable;
+
+use crate::callers::Caller;
+use crate::callers::Unwinder;
+use crate::image;
+use crate::image::VDSO;
+use crate::perfdata::Mapping;
+
+/// A file that was seen, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId(usize);
+
+/// What is the same as long as a file is.
+#[derive(PartialEq, Eq, Hash)]
+struct Identity {
+    path: OsString,
+    device: u64,
+    inode: u64,
+    length: u64,
+    /// When its contents were changed last, or something else of it.
+    changed: (i64, i64),
+}
+
+/// Where the bytes of code are.
+enum Code {
+    File(fs::File),
+    Bytes(&'static [u8]),
+}
+
+/// What is known of a file.
+#[derive(Default)]
+struct Known {
+    build_id: Option<Vec<u8>>,
+    unwinder: Option<Unwinder>,
+    code: Option<Code>,
+    /// What was found out before, by the place in the file.
+    callers: HashMap<u64, Caller>,
+    instructions: HashMap<u64, Option<u32>>,
+}
+
+/// All files that were seen.
+pub struct Files {
+    numbers: HashMap<Identity, FileId>,
+    known: Vec<Known>,
+    with_callers: bool,
+    with_branches: bool,
+}
+
+impl Files {
+    /// What samples have says what of a file is read.
+    pub fn new(with_callers: bool, with_branches: bool) -> Self {
+        Self {
+            numbers: HashMap::new(),
+            // The first one knows nothing: of what is no file.
+            known: vec![Known::default()],
+            with_callers,
+            with_branches,
+        }
+    }
+
+    /// The file that `mapping` of process `pid` is of.
+    pub fn of(&mut self, pid: u32, mapping: &Mapping) -> FileId {
+        let none = FileId(0);
+        let is_vdso = mapping.path == VDSO;
+        let opened = if is_vdso { None } else { open(pid, mapping) };
+        let data = opened.as_ref().map(|(_, data)| data);
+        if data.is_none() && !is_vdso {
+            return none;
+        }
+        let identity = Identity {
+            path: mapping.path.clone(),
+            device: data.map_or(0, Metadata::dev),
+            inode: data.map_or(0, Metadata::ino),
+            length: data.map_or(0, Metadata::len),
+            changed: data.map_or((0, 0), |data| (data.ctime(), data.ctime_nsec())),
+        };
+        if let Some(&number) = self.numbers.get(&identity) {
+            return number;
+        }
+        let known = match opened {
+            Some((file, _)) => self.read_file(file),
+            None => image::vdso().map(|bytes| self.read(bytes, || Some(Code::Bytes(bytes)))),
+        };
+        let number = FileId(self.known.len());
+        self.known.push(known.unwrap_or_default());
+        self.numbers.insert(identity, number);
+        number
+    }
+
+    fn read_file(&self, file: fs::File) -> Option<Known> {
+        let cache = ReadCache::new(file.try_clone().ok()?);
+        Some(self.read(&cache, || Some(Code::File(file))))
+    }
+
+    fn read<'a>(&self, data: impl ReadRef<'a>, code: impl FnOnce() -> Option<Code>) -> Known {
+        let file = Elf::parse(data);
+        let unwinder = || Unwinder::read(file.as_ref()?);
+        Known {
+            build_id: file.as_ref().and_then(Elf::build_id),
+            unwinder: self.with_callers.then(unwinder).flatten(),
+            code: self.with_branches.then(code).flatten(),
+            ..Known::default()
+        }
+    }
+
+    /// Its build id, if it has one that a perf.data file can hold.
+    pub fn build_id(&self, file: FileId) -> Option<&[u8]> {
+        self.known[file.0].build_id.as_deref()
+    }
+
+    /// Where the caller is at `offset`. Code that says nothing is a stub, as of the PLT, or assembly, mostly
+    /// without a frame.
+    pub fn caller(&mut self, file: FileId, offset: u64) -> Caller {
+        let known = &mut self.known[file.0];
+        let unwinder = known.unwinder.as_ref();
+        let find = || unwinder?.find(offset);
+        *known
+            .callers
+            .entry(offset)
+            .or_insert_with(|| find().unwrap_or(Caller::Link))
+    }
+
+    /// The instruction at `offset`.
+    pub fn instruction(&mut self, file: FileId, offset: u64) -> Option<u32> {
+        let known = &mut self.known[file.0];
+        let code = known.code.as_ref()?;
+        let read = || {
+            let mut word = [0; 4];
+            match code {
+                Code::File(file) => file.read_exact_at(&mut word, offset).ok()?,
+                Code::Bytes(bytes) => {
+                    let start = usize::try_from(offset).ok()?;
+                    word = *bytes.get(start..)?.first_chunk()?;
+                }
+            }
+            Some(u32::from_le_bytes(word))
+        };
+        *known.instructions.entry(offset).or_insert_with(read)
+    }
+}
+
+/// The file of a mapping, as its process has it, which may have another root.
+fn open(pid: u32, mapping: &Mapping) -> Option<(fs::File, Metadata)> {
+    let path = mapping.path.as_bytes().strip_prefix(b"/")?;
+    let path = Path::new(std::ffi::OsStr::from_bytes(path));
+    let roots = [
+        PathBuf::from(format!("/proc/{pid}/root")),
+        PathBuf::from("/"),
+    ];
+    let is_it = |data: &Metadata| {
+        let (device, inode) = (data.dev(), data.ino());
+        let own = libc::makedev(mapping.device.0, mapping.device.1);
+        // Some file systems have other numbers of devices in mappings.
+        data.is_file() && (device != own || inode == mapping.inode)
+    };
+    let opened = |root: PathBuf| {
+        // Nobody has this process wait for a FIFO.
+        let mut options = fs::File::options();
+        let options = options.read(true).custom_flags(libc::O_NONBLOCK);
+        let file = options.open(root.join(path)).ok()?;
+        let data = file.metadata().ok()?;
+        is_it(&data).then_some((file, data))
+    };
+    roots.into_iter().find_map(opened)
+}
+
+/// An ELF file, of which no more is read than what is asked for.
+pub struct Elf<'a, R: ReadRef<'a>> {
+    pub data: R,
+    header: &'a FileHeader64<LittleEndian>,
+    pub sections: SectionTable<'a, FileHeader64<LittleEndian>, R>,
+}
+
+impl<'a, R: ReadRef<'a>> Elf<'a, R> {
+    fn parse(data: R) -> Option<Self> {
+        let header = FileHeader64::parse(data).ok()?;
+        let sections = header.sections(LittleEndian, data).ok()?;
+        Some(Self {
+            data,
+            header,
+            sections,
+        })
+    }
+
+    /// What is loaded: first byte in the file and length; address of the first.
+    pub fn segments(&self) -> Vec<(u64, u64, u64)> {
+        let segments = self.header.program_headers(LittleEndian, self.data);
+        let segments = segments.unwrap_or_default().iter();
+        let loaded = segments.filter(|one| one.p_type(LittleEndian) == elf::PT_LOAD);
+        let place = |one: &elf::ProgramHeader64<LittleEndian>| {
+            let (offset, length) = one.file_range(LittleEndian);
+            (offset, length, one.p_vaddr(LittleEndian))
+        };
+        loaded.map(place).collect()
+    }
+
+    fn build_id(&self) -> Option<Vec<u8>> {
+        /// Bytes of one in a perf.data file.
+        const MOST: usize = 20;
+        let segments = self.header.program_headers(LittleEndian, self.data).ok()?;
+        let mut notes = segments
+            .iter()
+            .filter_map(|one| one.notes(LittleEndian, self.data).ok()?);
+        let id = notes.find_map(|mut notes| {
+            while let Ok(Some(note)) = notes.next() {
+                if note.name() == elf::ELF_NOTE_GNU
+                    && note.n_type(LittleEndian) == elf::NT_GNU_BUILD_ID
+                {
+                    return Some(note.desc());
+                }
+            }
+            None
+        })?;
+        (!id.is_empty() && id.len() <= MOST).then(|| id.to_vec())
+    }
+}
