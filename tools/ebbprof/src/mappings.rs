@@ -19,7 +19,8 @@ use crate::perfdata::Mapping;
 use crate::perfdata::Thread;
 use crate::processes::Processes;
 
-/// A process whose mappings do not have an address is asked at most so often.
+/// Samples that are older than the last look at their process' mappings, and in none of them, have it looked
+/// at again at most so often: what they were in is gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// All executable mappings of a process at a time.
@@ -62,7 +63,9 @@ pub struct Process {
     maps: BTreeMap<u64, (Mapping, FileId)>,
     /// The time base when it was looked at last.
     seen: u64,
-    asked: Option<Instant>,
+    /// The same of a look by `ebbprof`, which may have failed.
+    asked: u64,
+    looked: Option<Instant>,
 }
 
 impl Process {
@@ -128,15 +131,16 @@ impl Processes<'_> {
         Ok(())
     }
 
-    /// Asks the system for a process' mappings, for a sample that is in none.
-    pub fn look_again(&mut self, thread: Thread) -> io::Result<()> {
+    /// Asks the system for a process' mappings, for a sample at `base` that is in none. A newer one than
+    /// the last look is in an object that was loaded since.
+    pub fn look_again(&mut self, thread: Thread, base: u64) -> io::Result<()> {
         let process = self.processes.entry(thread.pid).or_default();
-        let now = Instant::now();
-        if process.asked.is_some_and(|last| now - last < LOOK_AGAIN) {
+        let (now, time) = (Instant::now(), time_base());
+        let seen = base <= process.seen.max(process.asked);
+        if seen && process.looked.is_some_and(|last| now - last < LOOK_AGAIN) {
             return Ok(());
         }
-        process.asked = Some(now);
-        let time = time_base();
+        (process.asked, process.looked) = (time, Some(now));
         match fs::read(format!("/proc/{}/maps", thread.pid)) {
             Ok(text) => {
                 let snapshot = Snapshot::new(thread, time, &text);

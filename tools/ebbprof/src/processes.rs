@@ -219,7 +219,7 @@ impl<'a> Processes<'a> {
         for (base, address, words) in &samples {
             let process = self.processes.entry(thread.pid).or_default();
             if process.find(*address).is_none() {
-                self.look_again(thread)?;
+                self.look_again(thread, *base)?;
             }
             let time = self.clock.time(*base);
             let (entries, words) = self.parts(words);
