@@ -7,6 +7,9 @@
 //! but where LR is not the caller's address, a context marker is in its place. perf drops that entry
 //! if it finds by the same information that LR is not meant (`arch_skip_callchain_idx`), and shows no
 //! marker otherwise.
+//!
+//! A function that a signal has interrupted has saved no address for the handler: the chain ends where that
+//! returns to.
 
 use gimli::BaseAddresses;
 use gimli::CfaRule;
@@ -42,23 +45,25 @@ pub enum Caller {
     Framed,
 }
 
-/// The chain of a sample at `address`.
-pub fn chain(caller: Caller, address: u64, words: &[u64]) -> Vec<u64> {
+/// The chain of a sample at `address`, in a process whose handlers of signals return to `trampoline`.
+pub fn chain(caller: Caller, address: u64, words: &[u64], trampoline: Option<u64>) -> Vec<u64> {
     let (link, saved) = (words[0], words.get(1).copied());
     let frames = words.get(2..).unwrap_or_default();
     let mut chain = vec![USER, address];
     match (caller, saved) {
-        // Outside of the stack there is no other.
-        (Caller::Link, _) | (_, None) => chain.push(link),
-        (Caller::LinkFramed, _) => {
-            chain.extend([link, USER]);
-            chain.extend(frames.iter().skip(1));
-            return chain;
-        }
+        (Caller::Link, _) | (Caller::LinkFramed, None) => chain.push(link),
+        // Nobody follows the frames of another stack than the thread's.
+        (_, None) => {}
+        (Caller::LinkFramed, _) => chain.extend([link, USER]),
         (Caller::Saved, Some(saved)) => chain.extend([USER, saved]),
         (Caller::Framed, _) => chain.push(USER),
     }
-    chain.extend(frames);
+    let own = usize::from(caller == Caller::LinkFramed);
+    chain.extend(frames.iter().skip(own));
+    // The instruction before it calls the handler.
+    let is_its = |at: u64| trampoline.is_some_and(|own| at == own || at + 4 == own);
+    let end = chain.iter().position(|&at| at < USER && is_its(at));
+    chain.truncate(end.map_or(chain.len(), |end| end + 1));
     chain
 }
 

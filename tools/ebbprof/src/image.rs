@@ -9,6 +9,9 @@ use std::ptr;
 use std::slice;
 
 use memmap2::Mmap;
+use object::Object;
+use object::ObjectSegment;
+use object::ObjectSymbol;
 
 use crate::perfdata::Mapping;
 
@@ -45,6 +48,15 @@ impl Deref for Image {
             Self::Vdso(bytes) => bytes,
         }
     }
+}
+
+/// Where the handlers of signals return to, from the start of the vDSO on.
+pub fn trampoline() -> Option<u64> {
+    let file = object::File::parse(vdso()?).ok()?;
+    let start = file.segments().next()?.address();
+    let mut symbols = file.dynamic_symbols();
+    let found = symbols.find(|symbol| symbol.name() == Ok("__kernel_sigtramp_rt64"))?;
+    found.address().checked_sub(start)
 }
 
 /// That of this process: as long as the same kernel runs, all have the same.

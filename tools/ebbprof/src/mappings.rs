@@ -15,6 +15,7 @@ use ebbprof_ring as ring;
 
 use crate::clock::time_base;
 use crate::files::FileId;
+use crate::image::VDSO;
 use crate::perfdata::Mapping;
 use crate::perfdata::Thread;
 use crate::processes::Processes;
@@ -66,6 +67,8 @@ pub struct Process {
     /// The same of a look by `ebbprof`, which may have failed.
     asked: u64,
     looked: Option<Instant>,
+    /// Where its handlers of signals return to.
+    pub trampoline: Option<u64>,
 }
 
 impl Process {
@@ -122,6 +125,9 @@ impl Processes<'_> {
             if process.is_new(mapping, old) {
                 let file = self.files.of(snapshot.thread.pid, mapping);
                 process.add(mapping, file);
+                if mapping.path == VDSO {
+                    process.trampoline = self.trampoline.map(|offset| mapping.start + offset);
+                }
                 let build_id = self.files.build_id(file);
                 let time = self.clock.time(since.min(snapshot.time));
                 self.writer

@@ -17,6 +17,7 @@ use crate::clock::time_base;
 use crate::eviction;
 use crate::eviction::Evictions;
 use crate::files::Files;
+use crate::image;
 use crate::mappings::Process;
 use crate::mappings::Snapshot;
 use crate::memory::Memory;
@@ -47,6 +48,8 @@ pub struct Processes<'a> {
     slots: Vec<Option<Sampled>>,
     pub(super) processes: HashMap<u32, Process>,
     pub(super) files: Files,
+    /// Where handlers of signals return to, in the vDSO.
+    pub(super) trampoline: Option<u64>,
     samples: Vec<(u64, u64, Box<[u64]>)>,
     pub threads: u64,
     /// Words that samples have of callers.
@@ -67,6 +70,7 @@ impl<'a> Processes<'a> {
             writer,
             slots: (0..ring::SLOTS).map(|_| None).collect(),
             processes: HashMap::new(),
+            trampoline: image::trampoline(),
             files: Files::new(memory.control().frames != 0, memory.has_branches()),
             samples: Vec::new(),
             threads: 0,
@@ -280,7 +284,8 @@ impl<'a> Processes<'a> {
         let process = self.processes.get(&thread.pid);
         let place = process.and_then(|process| process.find(address));
         let caller = place.map(|place| self.files.caller(place.file, place.offset));
-        callers::chain(caller.unwrap_or(Caller::Link), address, words)
+        let trampoline = process.and_then(|process| process.trampoline);
+        callers::chain(caller.unwrap_or(Caller::Link), address, words, trampoline)
     }
 
     /// A slot has a new thread.
