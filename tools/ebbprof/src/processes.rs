@@ -170,6 +170,7 @@ impl<'a> Processes<'a> {
     pub fn drain_dead(&mut self) -> io::Result<()> {
         for n in 0..self.memory.used() {
             let Some(thread) = self.slots[n].as_ref().map(|sampled| sampled.thread) else {
+                self.free_if_abandoned(n);
                 continue;
             };
             if !is_alive(thread) {
@@ -181,6 +182,17 @@ impl<'a> Processes<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Frees a slot whose thread was killed before it had filled it in.
+    fn free_if_abandoned(&self, n: usize) {
+        if self.memory.state(n) == ring::TAKEN {
+            let slot = self.memory.slot(n);
+            let (pid, tid) = (slot.pid(), slot.tid());
+            if pid != 0 && tid != 0 && !is_alive(Thread { pid, tid }) {
+                self.memory.free(n);
+            }
+        }
     }
 
     /// Gives threads the PMU back that somebody has taken and left.
@@ -308,7 +320,7 @@ impl<'a> Processes<'a> {
             };
             self.writer.task(thread, parent, time, false)?;
         }
-        if slot.origin() != ring::THREAD {
+        if slot.origin() != ring::THREAD || !known {
             self.processes.insert(pid, Process::new(begin));
         }
         let exec = slot.origin() == ring::PROGRAM;
@@ -360,6 +372,11 @@ impl<'a> Processes<'a> {
             let parent = Thread { pid: tid, tid };
             self.writer
                 .task(thread, parent, self.clock.time(end), true)?;
+            // Another process may have its number next.
+            let mut others = self.slots.iter().flatten();
+            if others.all(|other| other.thread.pid != thread.pid) {
+                self.processes.remove(&thread.pid);
+            }
         }
         self.memory.free(n);
         Ok(())

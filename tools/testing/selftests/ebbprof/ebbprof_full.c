@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Programs that record themselves, whose file has no room for a while, or that execute another
+ * program while a child of theirs goes on.
+ *
+ * usage: ebbprof_full dump FILE FILLER PASSES
+ *        ebbprof_full exec FILE
+ */
+#include <ebbprof.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ebbprof_work.h"
+
+#define PERIOD 1009
+
+WORK(half)
+
+static void work(unsigned long passes)
+{
+	for (unsigned long n = 0; n < passes; n++)
+		half(500);
+}
+
+/* There is no room for what is behind the records; then there is. */
+static int dump(const char *filler, unsigned long passes)
+{
+	int status;
+
+	work(passes);
+	/* The samples of it are written. */
+	ebbprof_pause();
+	usleep(100000);
+	status = ebbprof_dump();
+	printf("dump: %d, %s\n", status, status ? strerror(errno) : "");
+	unlink(filler);
+	ebbprof_resume();
+	work(passes);
+	status = ebbprof_stop();
+	printf("stop: %d, %s\n", status, status ? strerror(errno) : "");
+	return status != 0;
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 3 || ebbprof_start(argv[2], "cycles", PERIOD, 0))
+		return 2;
+	if (!strcmp(argv[1], "dump") && argc == 5)
+		return dump(argv[3], strtoul(argv[4], NULL, 0));
+	work(400);
+	if (!fork()) {
+		/* Has the socket to who writes the file. */
+		sleep(30);
+		_exit(0);
+	}
+	execlp("sleep", "sleep", "30", NULL);
+	return 2;
+}

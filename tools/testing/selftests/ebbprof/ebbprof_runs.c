@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Programs that do to their files, stacks and memory what a recorder is to live with, or say how
+ * they were started.
+ *
+ * usage: ebbprof_runs WAY [ARGUMENT]...
+ *
+ * WAY is one of those at the end of this file.
+ */
+#define _GNU_SOURCE
+#include <ctype.h>
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "ebbprof_work.h"
+
+static char **arguments;
+
+WORK(half)
+WORK(leaf)
+
+static void work(unsigned long passes)
+{
+	for (unsigned long n = 0; n < passes; n++)
+		half(500);
+}
+
+static const char *action_of(int number)
+{
+	struct sigaction action;
+
+	if (sigaction(number, NULL, &action))
+		exit(1);
+	if (action.sa_handler == SIG_IGN)
+		return "ignored";
+	return action.sa_handler == SIG_DFL ? "default" : "handled";
+}
+
+/* What a program begins with. */
+static int begins(void)
+{
+	printf("%s: SIGPIPE %s, SIGCHLD %s, SIGINT %s\n", arguments[0], action_of(SIGPIPE),
+	       action_of(SIGCHLD), action_of(SIGINT));
+	return 0;
+}
+
+/* Runs a command with the signals of these numbers ignored, which not every shell does. */
+static int ignores(void)
+{
+	char **argument = arguments + 2;
+
+	for (; *argument && isdigit(**argument); argument++)
+		signal(atoi(*argument), SIG_IGN);
+	execvp(*argument, argument);
+	return 1;
+}
+
+static atomic_int signals;
+
+static void on_signal(int number)
+{
+	signals++;
+	(void)number;
+}
+
+/* Works until a signal has come, which it counts for a while. */
+static int interrupted(void)
+{
+	int number = atoi(arguments[2]);
+	struct sigaction action = { .sa_handler = on_signal };
+
+	if (sigaction(number, &action, NULL))
+		return 1;
+	while (!signals)
+		work(10);
+	work(1000);
+	printf("%d signals\n", signals);
+	return 3;
+}
+
+static unsigned long long now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec * 1000000000ULL + time.tv_nsec;
+}
+
+/* Works in a function of an object for so many milliseconds. */
+static void works_in(void *handle, const char *name, unsigned long milliseconds)
+{
+	unsigned long long end = now() + milliseconds * 1000000;
+	void (*function)(unsigned long rounds) = (void (*)(unsigned long))dlsym(handle, name);
+
+	if (!function)
+		exit(1);
+	while (now() < end)
+		function(300);
+}
+
+static void *loaded(const char *path)
+{
+	void *handle = dlopen(path, RTLD_NOW);
+
+	if (!handle) {
+		puts(dlerror());
+		exit(1);
+	}
+	return handle;
+}
+
+/* Two objects, one soon after the other. */
+static int loads(void)
+{
+	void *first = loaded(arguments[2]), *second;
+
+	works_in(first, "late", 20);
+	second = loaded(arguments[3]);
+	works_in(first, "late", 40);
+	works_in(second, "late", 60);
+	return 0;
+}
+
+/* The recorder reads samples of an object that was truncated meanwhile. */
+static int truncates(void)
+{
+	void *handle = loaded(arguments[2]);
+
+	works_in(handle, "late", 30);
+	kill(getppid(), SIGSTOP);
+	works_in(handle, "other", 2);
+	/* Waits a tenth of a second for it. */
+	dlclose(handle);
+	if (truncate(arguments[2], 0))
+		return 1;
+	kill(getppid(), SIGCONT);
+	work(400);
+	return 0;
+}
+
+static void overwrites_file(const char *path, const char *from)
+{
+	int in = open(from, O_RDONLY), out = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0755);
+	struct stat data;
+
+	if (in < 0 || out < 0 || fstat(in, &data) ||
+	    sendfile(out, in, NULL, data.st_size) != data.st_size)
+		exit(1);
+	close(in);
+	close(out);
+}
+
+/* Runs FILE twice, with the contents of one program and of another. */
+static int rebuilds(void)
+{
+	for (int n = 3; n <= 4; n++) {
+		int status;
+
+		overwrites_file(arguments[2], arguments[n]);
+		if (!fork()) {
+			execl(arguments[2], arguments[2], "plain", "200", NULL);
+			_exit(1);
+		}
+		if (wait(&status) < 0 || status)
+			return 1;
+	}
+	return 0;
+}
+
+static ucontext_t main_context, other_context;
+
+/* Has a frame, and LR leads to it most of the time. */
+void outer(unsigned long rounds)
+{
+	for (unsigned long n = 0; n < rounds; n++)
+		leaf(1);
+}
+
+static void coroutine(void)
+{
+	outer(100000);
+}
+
+/* Works on a stack that it has made. */
+static int coroutines(void)
+{
+	const size_t size = 1 << 20;
+
+	getcontext(&other_context);
+	other_context.uc_stack.ss_sp = malloc(size);
+	other_context.uc_stack.ss_size = size;
+	other_context.uc_link = &main_context;
+	makecontext(&other_context, coroutine, 0);
+	return swapcontext(&main_context, &other_context);
+}
+
+void handles(int number)
+{
+	outer(300);
+	/* No tail call. */
+	__asm__ volatile("" : : "r"(number));
+}
+
+void raises(unsigned long rounds)
+{
+	for (unsigned long n = 0; n < rounds; n++) {
+		leaf(1);
+		raise(SIGUSR1);
+	}
+}
+
+/* A handler runs on the stack of what it has interrupted. */
+static int handlers(void)
+{
+	struct sigaction action = { .sa_handler = handles };
+
+	sigaction(SIGUSR1, &action, NULL);
+	raises(500);
+	return 0;
+}
+
+/* What ebbprof shares with this program, or NULL. */
+static char *shared(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	char line[512], *found = NULL;
+	unsigned long start;
+
+	while (maps && !found && fgets(line, sizeof(line), maps))
+		if (strstr(line, "/memfd:ebbprof") && strstr(line, " rw-s 00000000 ") &&
+		    sscanf(line, "%lx", &start) == 1)
+			found = (char *)start;
+	fclose(maps);
+	return found;
+}
+
+/* It is the program's, too, which has an error. */
+static int overwrites(void)
+{
+	char *memory = shared();
+
+	if (memory)
+		atomic_store((atomic_ullong *)(memory + 16), 1ULL << 62);
+	work(1000);
+	return 0;
+}
+
+/* Offsets in the memory: of how many slots are used, and of their states. */
+enum { USED = 212, STATES = 228, TAKEN = 1 };
+/* The first slot, with the smallest ring, and where in a slot process and thread are. */
+enum { FIRST = 64 << 10, SLOT = 128 << 10, IDS = 140 };
+
+/* A thread that was killed had not yet filled in its slot. */
+static int abandons(void)
+{
+	const int number = 5;
+	char *memory = shared();
+	pid_t child = fork();
+	uint32_t ids[2] = { child, child };
+	atomic_uint *states;
+	int file;
+
+	if (!child)
+		_exit(0);
+	waitpid(child, NULL, 0);
+	if (!memory)
+		return 0;
+	file = open(getenv("EBBPROF"), O_RDWR);
+	if (file < 0 || pwrite(file, ids, sizeof(ids), FIRST + number * SLOT + IDS) != sizeof(ids))
+		return 1;
+	states = (atomic_uint *)(memory + STATES);
+	atomic_store(&states[number], TAKEN);
+	atomic_store((atomic_uint *)(memory + USED), number + 1);
+	usleep(600000);
+	printf("the slot is %s\n", atomic_load(&states[number]) ? "taken" : "free");
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int (*run)(void);
+	} ways[] = {
+		{ "begins", begins }, { "ignores", ignores }, { "interrupted", interrupted },
+		{ "loads", loads }, { "truncates", truncates }, { "rebuilds", rebuilds },
+		{ "coroutines", coroutines }, { "handlers", handlers },
+		{ "overwrites", overwrites }, { "abandons", abandons },
+	};
+
+	arguments = argv;
+	for (size_t n = 0; argc > 1 && n < sizeof(ways) / sizeof(*ways); n++)
+		if (!strcmp(argv[1], ways[n].name))
+			return ways[n].run();
+	return 2;
+}
