@@ -39,6 +39,7 @@ mod program;
 mod progress;
 mod record;
 mod report;
+mod sound;
 mod symbols;
 mod target;
 

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::BufReader;
+use std::io::Seek;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 use std::rc::Rc;
@@ -21,6 +22,7 @@ use linux_perf_data::linux_perf_event_reader::SampleRecord;
 
 use crate::Failure;
 use crate::report::base_name;
+use crate::sound;
 use crate::symbols::ObjectFile;
 use crate::symbols::Symbols;
 use crate::symbols::is_anonymous;
@@ -92,7 +94,10 @@ struct State {
 pub fn read(path: &Path, mut action: impl FnMut(&Sample)) -> Result<Summary, Failure> {
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(|error| failed(&error))?;
-    let reader = PerfFileReader::parse_file(BufReader::new(file)).map_err(|e| failed(&e))?;
+    let mut file = BufReader::new(file);
+    sound::check(&mut file).map_err(|error| failed(&error))?;
+    file.rewind().map_err(|error| failed(&error))?;
+    let reader = PerfFileReader::parse_file(file).map_err(|e| failed(&e))?;
     let (mut file, mut records) = (reader.perf_file, reader.record_iter);
     let event = file
         .event_attributes()
@@ -155,7 +160,7 @@ impl State {
     }
 
     fn map(&mut self, record: &Mmap2Record<'_>) {
-        let (start, end) = (record.address, record.address + record.length);
+        let (start, end) = (record.address, record.address.saturating_add(record.length));
         let maps = self.maps.entry(record.pid).or_default();
         maps.retain(|&old, mapping| mapping.end <= start || end <= old);
         let path = record.path.as_slice();
@@ -203,7 +208,7 @@ impl State {
             .and_then(|maps| maps.range(..=address).next_back());
         match below.filter(|(_, mapping)| address < mapping.end) {
             Some((start, mapping)) => {
-                let offset = address - start + mapping.offset;
+                let offset = (address - start).wrapping_add(mapping.offset);
                 let made = is_anonymous(&mapping.path)
                     .then(|| self.symbols.find_made(process, address))
                     .flatten();

@@ -159,6 +159,41 @@ rebuilt_program_lends_no_names() {
 	[ ! -s "$work/said" ] || fail "complaints: $(cat "$work/said")"
 }
 
+# number AT: the doubleword there in the last recording.
+number() {
+	od -An -tu8 -j "$1" -N 8 "$work/data" | tr -d ' '
+}
+
+# damaged AT BYTES: the last recording with these bytes there is refused, with a line.
+damaged() {
+	cp "$work/data" "$work/damaged"
+	# shellcheck disable=SC2059 # bytes
+	printf "$2" | dd of="$work/damaged" bs=1 seek="$1" conv=notrunc 2>/dev/null
+	for command in 'report -o /dev/null' 'collapsed -o /dev/null' 'flame -o /dev/null' 'pprof -o /dev/null'; do
+		status=0
+		# shellcheck disable=SC2086 # words
+		ebbprof $command "$work/damaged" 2>"$work/said" || status=$?
+		cat "$work/said"
+		[ "$status" -eq 125 ] || fail "at $1: $command: status $status"
+		must grep -q '^ebbprof: .*/damaged: it is damaged, or no perf.data file: ' "$work/said"
+		[ "$(wc -l <"$work/said")" -eq 1 ] || fail "not one line"
+	done
+}
+
+# What says of its own sizes what is not so, is refused rather than believed.
+damaged_file_is_refused() {
+	record 0 ebbprof_work plain 100
+	must ebbprof report "$work/data" -o "$work/report"
+	data=$(number 40) features=$(($(number 40) + $(number 48)))
+	huge='\377\377\377\377'
+	# The size of an attribute; that of the first feature; the number of events; a record that has traces.
+	damaged 16 '\0\0\0\0\0\0\0\0'
+	damaged $((features + 8)) "$huge$huge"
+	# It is the seventh feature.
+	damaged "$(number $((features + 6 * 16)))" "$huge"
+	damaged "$data" '\107\0\0\0'
+}
+
 # perf names the function as the program does, and finds as many samples in it.
 code_that_is_made_has_its_name() {
 	record 0 ebbprof_work make 2000
@@ -235,5 +270,6 @@ comparison_finds_what_is_gone() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests help_is_there shares_have_their_intervals annotate_has_the_instructions colours_are_for_terminals \
-	compilers_names_are_readable stripped_program_has_its_names rebuilt_program_lends_no_names code_that_is_made_has_its_name \
+	compilers_names_are_readable stripped_program_has_its_names rebuilt_program_lends_no_names \
+	damaged_file_is_refused code_that_is_made_has_its_name \
 	vdso_has_its_names comparison_finds_what_is_gone
