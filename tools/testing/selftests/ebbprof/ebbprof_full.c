@@ -26,7 +26,7 @@ static void work(unsigned long passes)
 }
 
 /* There is no room for what is behind the records; then there is. */
-static int dump(const char *filler, unsigned long passes)
+static int without_room(const char *filler, unsigned long passes)
 {
 	int status;
 
@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 	if (argc < 3 || ebbprof_start(argv[2], "cycles", PERIOD, 0))
 		return 2;
 	if (!strcmp(argv[1], "dump") && argc == 5)
-		return dump(argv[3], strtoul(argv[4], NULL, 0));
+		return without_room(argv[3], strtoul(argv[4], NULL, 0));
 	work(400);
 	if (!fork()) {
 		/* Has the socket to who writes the file. */

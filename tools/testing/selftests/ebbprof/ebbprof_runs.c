@@ -13,7 +13,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,7 +101,7 @@ static unsigned long long now(void)
 static void works_in(void *handle, const char *name, unsigned long milliseconds)
 {
 	unsigned long long end = now() + milliseconds * 1000000;
-	void (*function)(unsigned long rounds) = (void (*)(unsigned long))dlsym(handle, name);
+	void (*function)(unsigned long rounds) = (void (*)(unsigned long rounds))dlsym(handle, name);
 
 	if (!function)
 		exit(1);
@@ -268,7 +267,7 @@ static int abandons(void)
 	const int number = 5;
 	char *memory = shared();
 	pid_t child = fork();
-	uint32_t ids[2] = { child, child };
+	unsigned int ids[2] = { child, child };
 	atomic_uint *states;
 	int file;
 
