@@ -170,15 +170,11 @@ fn check_records(order: Order, file: &mut (impl Read + Seek), data: &Section) ->
         left -= u64::from(size);
         body.clear();
         file.by_ref().take(content).read_to_end(&mut body)?;
+        let id_length = body.get(BUILD_ID_LENGTH).copied().unwrap_or(u8::MAX);
         match order.half(&header, 0)? {
             RECORD_AUXTRACE => return Err(refused("it has traces, which nobody reads here")),
-            RECORD_MMAP2 if misc & MISC_BUILD_ID != 0 => {
-                if body
-                    .get(BUILD_ID_LENGTH)
-                    .is_none_or(|&length| length > MOST_BUILD_ID)
-                {
-                    return Err(refused("a build id is too long"));
-                }
+            RECORD_MMAP2 if misc & MISC_BUILD_ID != 0 && id_length > MOST_BUILD_ID => {
+                return Err(refused("a build id is too long"));
             }
             _ => {}
         }
