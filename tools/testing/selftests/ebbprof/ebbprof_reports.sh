@@ -164,11 +164,15 @@ number() {
 	od -An -tu8 -j "$1" -N 8 "$work/data" | tr -d ' '
 }
 
-# damaged AT BYTES: the last recording with these bytes there is refused, with a line.
-damaged() {
-	cp "$work/data" "$work/damaged"
+# put AT BYTES: has these bytes there in a copy of the last recording.
+put() {
 	# shellcheck disable=SC2059 # bytes
 	printf "$2" | dd of="$work/damaged" bs=1 seek="$1" conv=notrunc 2>/dev/null
+}
+
+# damaged AT BYTES: a copy with these bytes there is refused, with a line.
+damaged() {
+	put "$1" "$2"
 	for command in 'report -o /dev/null' 'collapsed -o /dev/null' 'flame -o /dev/null' 'pprof -o /dev/null'; do
 		status=0
 		# shellcheck disable=SC2086 # words
@@ -178,6 +182,7 @@ damaged() {
 		must grep -q '^ebbprof: .*/damaged: it is damaged, or no perf.data file: ' "$work/said"
 		[ "$(wc -l <"$work/said")" -eq 1 ] || fail "not one line"
 	done
+	cp "$work/data" "$work/damaged"
 }
 
 # What says of its own sizes what is not so, is refused rather than believed.
@@ -186,7 +191,10 @@ damaged_file_is_refused() {
 	must ebbprof report "$work/data" -o "$work/report"
 	data=$(number 40) features=$(($(number 40) + $(number 48)))
 	huge='\377\377\377\377'
-	# The size of an attribute; that of the first feature; the number of events; a record that has traces.
+	cp "$work/data" "$work/damaged"
+	# The size of an attribute, without features; the size of the first one; the number of events; a record
+	# that has traces.
+	put 72 '\0\0\0\0\0\0\0\0'
 	damaged 16 '\0\0\0\0\0\0\0\0'
 	damaged $((features + 8)) "$huge$huge"
 	# It is the seventh feature.
