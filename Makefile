@@ -96,6 +96,7 @@ host-test: ## run the tests that need no guest
 	@scripts/cargo host test --manifest-path '$(CURDIR)/tools/Cargo.toml' -p ktap -p pmu-model
 	@scripts/test-file tools/ebbprof/src/instruction.rs
 	@scripts/test-file tools/ebbprof/ring/src/word.rs
+	@scripts/test-file tools/ebbprof/src/sound.rs
 
 .PHONY: mutants
 mutants: ## break the driver, one line at a time, and see that a test fails by it
