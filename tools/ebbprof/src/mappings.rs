@@ -39,8 +39,7 @@ impl Snapshot {
     pub fn new(thread: Thread, time: u64, text: &[u8]) -> Self {
         /// More than a line has.
         const LINE: usize = 5000;
-        let lines = text.split(|&byte| byte == b'
-');
+        let lines = text.split(|&byte| byte == b'\n');
         let maps = lines.filter_map(Mapping::parse).collect();
         Self {
             thread,
