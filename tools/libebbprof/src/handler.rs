@@ -26,7 +26,6 @@ use ebbprof_ring::first_word;
 
 use crate::memory;
 use crate::sessions;
-use crate::sessions::State;
 
 /// An EBB of the thread that has `slot`.
 #[unsafe(no_mangle)]
@@ -152,12 +151,9 @@ pub(crate) fn find_room(context: &mut EbbContext<'_>, slot: &Slot, most: u64) ->
     // Who begins a pause stores 0 there after the state: either that is the last store, or the state is
     // seen here.
     fence(SeqCst);
-    match sessions::state() {
-        State::Paused | State::Idle => {
-            written.limit.store(0, Relaxed);
-            return false;
-        }
-        State::Preloaded | State::Running => {}
+    if !sessions::takes_samples() {
+        written.limit.store(0, Relaxed);
+        return false;
     }
     if written.head.load(Relaxed) < limit {
         return true;

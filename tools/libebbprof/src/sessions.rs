@@ -36,6 +36,11 @@ pub(crate) fn state() -> State {
     }
 }
 
+/// Whether the program's threads have samples: not in a pause, nor before and behind all.
+pub(crate) fn takes_samples() -> bool {
+    matches!(state(), State::Preloaded | State::Running)
+}
+
 pub(crate) fn set_state(state: State) {
     STATE.store(state as u32, Release);
 }

@@ -22,6 +22,7 @@ mod memory;
 mod profiler;
 mod samples;
 mod section;
+mod sessions;
 mod switch;
 
 use std::process::ExitCode;
