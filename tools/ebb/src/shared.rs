@@ -275,12 +275,18 @@ impl Shared {
 
     /// Closes the events, unless somebody has.
     pub(crate) fn close_events(&self) {
+        let own = self.is_of_this_process();
+        if own {
+            // The child of a fork may have the descriptors, too, and with them the events would stay
+            // on the PMU. In the child itself they are not for it to turn off.
+            let _ = self.slots[0].descriptor.disable();
+        }
         for slot in self.slots.iter().rev() {
             slot.descriptor.close();
         }
         let page = self.page.swap(0, Relaxed);
         // The child of a fork has not inherited the page.
-        if page != 0 && self.is_of_this_process() {
+        if page != 0 && own {
             // SAFETY: it is mapped, and nobody looks at it.
             unsafe { sys::unmap_page(page) };
         }

@@ -39,6 +39,7 @@ fn main() {
         "ebb_uapi",
         "libebb_calls",
         "libebb_clients",
+        "libebb_descriptors",
         "libebb_limits",
         "libebb_registers",
         "libebb_signals",
