@@ -114,6 +114,15 @@ impl Session {
     /// What the session is doing.
     #[must_use]
     pub fn state(&self) -> State {
+        let state = self.state_unless_closed();
+        // A signal's handler or another thread may have closed it meanwhile.
+        match self.0.check_process() {
+            Err(Error::Closed) => State::Ended,
+            _ => state,
+        }
+    }
+
+    fn state_unless_closed(&self) -> State {
         match self.0.check_process() {
             Err(Error::Gone) => return State::Gone,
             Err(_) => return State::Ended,

@@ -138,8 +138,14 @@ impl Descriptor {
     }
 
     fn ioctl(&self, what: &'static str, request: libc::Ioctl) -> Result<(), Error> {
+        let fd = self.raw();
+        // Whoever closes the session at this time leaves the number to the program's other events,
+        // which this would turn on or off.
+        if event_id(fd) != self.id.load(Relaxed) {
+            return Err(Error::Closed);
+        }
         // SAFETY: an ioctl without a pointer.
-        match unsafe { libc::ioctl(self.raw(), request, 0) } {
+        match unsafe { libc::ioctl(fd, request, 0) } {
             -1 => Err(self.failed(what)),
             _ => Ok(()),
         }
@@ -154,12 +160,22 @@ impl Descriptor {
     }
 
     /// Whether an enabled group is on the PMU when its thread runs, that is not in error state.
+    ///
+    /// The kernel looks at this before it finds that there is no room for the count. Nothing is read:
+    /// once the session is closed, the descriptor may be that of another file.
     pub(crate) fn is_scheduled(&self) -> Result<bool, Error> {
-        let mut count = 0_u64;
-        // SAFETY: the variable has the 8 bytes.
-        match unsafe { libc::syscall(libc::SYS_read, self.raw(), &raw mut count, 8) } {
+        let nothing = ptr::null_mut::<u64>();
+        let before = errno();
+        // SAFETY: no bytes are stored.
+        match unsafe { libc::syscall(libc::SYS_read, self.raw(), nothing, 0_usize) } {
+            -1 if errno() == libc::ENOSPC => {
+                // It is the interrupted program's if a handler asks.
+                // SAFETY: the C library gives the address of this thread's.
+                unsafe { *libc::__errno_location() = before };
+                Ok(true)
+            }
             -1 => Err(self.failed("read of the event")),
-            n => Ok(n != 0),
+            _ => Ok(false),
         }
     }
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A session's descriptors that a child has, too: its events end with ebb_close() all the same. */
+/*
+ * A session's descriptors that a child has, too: its events end with ebb_close() all the same. And a
+ * descriptor that is another file's by the time a call comes to it.
+ */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include <sys/eventfd.h>
 
-#include "libebb_test.h"
+#include "libebb_trace.h"
 
 static void note(struct ebb_context *context, void *count)
 {
@@ -90,11 +91,51 @@ static void closed_by_other_thread(void)
 	end(child);
 }
 
+#define VALUE	7
+
+static int number_of_session, number_of_event;
+
+/* Has something to be read where the session's descriptor was. */
+static void close_and_replace(int number)
+{
+	(void)number;
+	ebb_close(traced);
+	number_of_event = eventfd(VALUE, EFD_NONBLOCK);
+}
+
+/* The call is for a session that was closed under it, and leaves what is not the session's. */
+static int replace_in_call(void)
+{
+	uint64_t value = 0;
+	int state;
+
+	failures = 0;
+	signal(SIGUSR1, close_and_replace);
+	signal(SIGUSR2, SIG_IGN);
+	traced = ebb_open("cycles", LONG_PERIOD, 0);
+	check(traced && !ebb_start(traced, nothing, NULL, EBB_SAVE_FULL));
+	number_of_session = ebb_fd(traced);
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	raise(SIGSTOP);
+	state = ebb_state(traced);
+	raise(SIGUSR2);
+	check(state == EBB_RUNNING || state == EBB_ENDED || (state == -1 && errno == ESRCH));
+	check(number_of_event == number_of_session);
+	check(read(number_of_event, &value, sizeof(value)) == sizeof(value) && value == VALUE);
+	return failures != 0;
+}
+
+static void replaced(void)
+{
+	interrupt_each(replace_in_call, 1);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
 		{ "closed_beside_child", closed_beside_child },
 		{ "closed_by_other_thread", closed_by_other_thread },
+		{ "replaced", replaced },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
