@@ -220,15 +220,32 @@ pub(crate) fn is_isa_v31() -> bool {
 /// (after fork), [`Error::Foreign`] if it is somebody else's.
 pub fn enable() -> Result<(), Error> {
     check_installed()?;
+    let progress = thread::with(|t| {
+        let progress = progress::of(t, Bescr::read());
+        match progress {
+            Progress::None => {}
+            Progress::Handler => t.enable_rearm(),
+            Progress::Returning => enable_at_rfebb(t),
+        }
+        progress
+    });
+    match progress {
+        Progress::None => enable_outside(),
+        _ => check_owner(),
+    }
+}
+
+/// [`enable`] where no handler is in progress, which the caller knows: the stack is not looked at,
+/// which may have no end.
+pub(crate) fn enable_outside() -> Result<(), Error> {
     thread::with(|t| {
         let bescr = Bescr::read();
-        match progress::of(t, bescr) {
+        if bescr.has(Bescr::GE) && bescr.has(Bescr::PME) {
             // EBBs are on. One may come any time, and what its handler asks for holds.
-            Progress::None if bescr.has(Bescr::GE) && bescr.has(Bescr::PME) => return,
-            Progress::None if progress::may_be_left(t, bescr) => restart(t),
-            Progress::None => {}
-            Progress::Handler => return t.enable_rearm(),
-            Progress::Returning => return enable_at_rfebb(t),
+            return;
+        }
+        if progress::may_be_left(t, bescr) {
+            restart(t);
         }
         // Before EBBs are on: from then on it has what a handler asks for.
         t.reset_rearm();
@@ -237,8 +254,12 @@ pub fn enable() -> Result<(), Error> {
         // SAFETY: `install` has put an entry into this thread's EBBHR.
         unsafe { (bescr.without(Bescr::PMEO) | Bescr::GE | Bescr::PME).write() };
     });
-    // A signal's handler may have uninstalled it before that: GE would be on, and EBBHR 0, for an
-    // event of the next owner. In the child of a fork in an EBB's handler it is not of use.
+    check_owner()
+}
+
+/// A signal's handler may have uninstalled it before EBBs were on: GE would be on, and EBBHR 0, for
+/// an event of the next owner. In the child of a fork in an EBB's handler it is not of use.
+fn check_owner() -> Result<(), Error> {
     if owner() == Owner::Nobody {
         disable();
         return Err(Error::NotInstalled);
@@ -273,19 +294,16 @@ pub fn resume() -> Result<(), Error> {
                 unsafe { bescr.without(Bescr::GE | Bescr::PME).write() };
                 // As if one had been left by a jump.
                 t.active.store(1, Relaxed);
+                return enable_outside();
             }
-            Progress::Handler => {
-                t.reset_rearm();
-                return Ok(());
-            }
+            Progress::Handler => t.reset_rearm(),
             // Not by `enable`, which may find nothing any more that tells of it.
             Progress::Returning => {
                 restart(t);
                 enable_at_rfebb(t);
-                return Ok(());
             }
         }
-        enable()
+        Ok(())
     })
 }
 

@@ -92,13 +92,16 @@ fn look_down(t: &Thread) -> Progress {
     let ebbrr = unsafe { spr::read::<{ spr::EBBRR }>() };
     // SAFETY: getauxval only reads the auxiliary vector.
     let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+    let mut of_signal = false;
     loop {
         // SAFETY: by the ABI r1 points at a frame, whose first word is the address of the
         // next one, or 0 in the last.
-        frame = unsafe { ptr::with_exposed_provenance::<u64>(frame as usize).read_volatile() };
-        if frame == 0 || !frame.is_multiple_of(8) {
+        let next = unsafe { ptr::with_exposed_provenance::<u64>(frame as usize).read_volatile() };
+        // Each is above the one before. Only from a signal's it may go on to another stack.
+        if next == 0 || !next.is_multiple_of(8) || next <= frame && !of_signal {
             return Progress::None;
         }
+        frame = next;
         // SAFETY: a frame begins with a header of this size.
         let link = unsafe { ptr::with_exposed_provenance::<Link>(frame as usize).read_volatile() };
         let distance = (size_of::<Link>() + RED_ZONE) as u64;
@@ -106,7 +109,8 @@ fn look_down(t: &Thread) -> Progress {
             return Progress::Handler;
         }
         // The callee's address to return to is in the same place.
-        if is_trampoline(vdso, link.nip) {
+        of_signal = is_trampoline(vdso, link.nip);
+        if of_signal {
             // SAFETY: that of a signal's handler, which has stored it here.
             let progress = unsafe { interrupted(t, frame, link.back_chain) };
             if let Some(progress) = progress {

@@ -223,7 +223,7 @@ impl Session {
         (self.0.unpause()).inspect_err(|_| attached::release_ended())?;
         self.load();
         // Sets the counters going, too.
-        control::enable()?;
+        control::enable_outside()?;
         self.check_scheduled()
     }
 

@@ -43,6 +43,7 @@ fn main() {
         "libebb_limits",
         "libebb_registers",
         "libebb_signals",
+        "libebb_stopped",
         "libebb_closes",
         "libebb_calls_shared",
         "libebb_clients_shared",
