@@ -146,7 +146,7 @@ pub(crate) unsafe fn install_call(
         unsafe { t.data.get().write(data) };
         t.reset_rearm();
         // `active` stays: `enable` sees by it that a handler was left by a jump.
-        for zero in [&t.ebbs, &t.spurious, &t.evicted, &t.marked] {
+        for zero in [&t.ebbs, &t.spurious, &t.evicted, &t.marked, &t.drawn] {
             zero.store(0, Relaxed);
         }
         for of_counters in [&t.start, &t.period, &t.jitter, &t.rounds] {
@@ -316,7 +316,7 @@ pub fn resume() -> Result<(), Error> {
 fn restart(t: &Thread) {
     for pmc in Pmc::ALL {
         if pmc.read_always() >= OVERFLOW && !period::next_round(t, pmc) {
-            pmc.write_always(period::start_value(t, pmc));
+            period::begin(t, pmc);
         }
     }
     Mmcr0::PMAE.write_always();
@@ -382,7 +382,10 @@ pub fn set_period_jitter(pmc: Pmc, period: u64, jitter: u64) -> Result<(), Error
 /// As [`set_period`].
 pub fn start(pmc: Pmc, period: u64) -> Result<(), Error> {
     set_period(pmc, period)?;
-    pmc.write(thread::with(|t| period::start_value(t, pmc)));
+    thread::with(|t| {
+        pmc.write(period::start_value(t, pmc));
+        period::have_begun(t, 1 << pmc.index());
+    });
     Ok(())
 }
 

@@ -24,12 +24,13 @@ pub(crate) fn set(t: &Thread, pmc: Pmc, period: u64, jitter: u64) {
     let n = pmc.index();
     t.period[n].store(period, Relaxed);
     t.jitter[n].store(jitter, Relaxed);
-    draw(t, pmc);
     let one = reload::ebb_reload_one as *const () as u64;
     let one = one + (reload::RELOAD_DISTANCE * n) as u64;
     t.reload.store(one, Relaxed);
-
-    choose_call(t);
+    choose(t, || {
+        draw(t, pmc);
+        t.drawn.fetch_or(1 << n, Relaxed);
+    });
 }
 
 /// What `Thread::rounds` has of a counter that counts for ever, and of one that nobody asked for.
@@ -38,14 +39,26 @@ const UNUSED: u64 = u64::MAX - 1;
 
 /// Has `pmc` count, by 31 bits, and its overflows call nobody.
 pub(crate) fn count_only(t: &Thread, pmc: Pmc) {
-    t.rounds[pmc.index()].store(COUNTS, Relaxed);
-    choose_call(t);
+    choose(t, || t.rounds[pmc.index()].store(COUNTS, Relaxed));
 }
 
 /// The same for a counter that counts because another does.
 pub(crate) fn ignore(t: &Thread, pmc: Pmc) {
-    t.rounds[pmc.index()].store(UNUSED, Relaxed);
-    choose_call(t);
+    choose(t, || t.rounds[pmc.index()].store(UNUSED, Relaxed));
+}
+
+/// Does `draw`, and decides who is called. An EBB's handler, or a signal's, may set a period before
+/// that is stored, which would be of what was before: then it is done again.
+fn choose(t: &Thread, draw: impl Fn()) {
+    loop {
+        let choice = t.choices.load(Relaxed).wrapping_add(1);
+        t.choices.store(choice, Relaxed);
+        draw();
+        choose_call(t);
+        if t.choices.load(Relaxed) == choice {
+            return;
+        }
+    }
 }
 
 /// Decides who is called: the handler itself if each overflow is for it.
@@ -136,6 +149,22 @@ fn draw(t: &Thread, pmc: Pmc) {
     t.start[n].store(Pmc::start_value(first).into(), Relaxed);
 }
 
+/// Whether the next overflow of `pmc` ends its period, and the one behind that is drawn.
+fn is_drawn(t: &Thread, pmc: Pmc) -> bool {
+    t.drawn.load(Relaxed) >> pmc.index() & 1 != 0
+}
+
+/// Has `pmc` begin the period that was drawn last.
+pub(crate) fn begin(t: &Thread, pmc: Pmc) {
+    pmc.write_always(start_value(t, pmc));
+    have_begun(t, 1 << pmc.index());
+}
+
+/// Counters, a bit for each, have their first values of the periods that were drawn last.
+pub(crate) fn have_begun(t: &Thread, counters: u64) {
+    t.drawn.fetch_and(!counters, Relaxed);
+}
+
 /// Xorshift, seeded by the time.
 fn random(t: &Thread) -> u64 {
     let mut x = t.random.load(Relaxed);
@@ -156,7 +185,7 @@ fn random(t: &Thread) -> u64 {
 pub(crate) fn next_round(t: &Thread, pmc: Pmc) -> bool {
     let rounds = &t.rounds[pmc.index()];
     let left = rounds.load(Relaxed);
-    if left == 0 {
+    if left == 0 || is_drawn(t, pmc) {
         return false;
     }
     if left < UNUSED {
@@ -170,19 +199,22 @@ pub(crate) fn next_round(t: &Thread, pmc: Pmc) -> bool {
 /// Calls the handler unless all counters that have overflowed have rounds to go.
 extern "C" fn call_due(context: &mut EbbContext<'_>, data: MaybeUninit<u64>) {
     let t = context.thread();
-    let (mut due, mut again) = (false, false);
+    let (mut due, mut again) = (0, false);
     for pmc in Pmc::ALL {
         if pmc.read() < OVERFLOW {
             continue;
         }
         if next_round(t, pmc) {
             again = true;
-        } else {
-            due = true;
+            continue;
+        }
+        due |= 1 << pmc.index();
+        if !is_drawn(t, pmc) {
             draw(t, pmc);
+            t.drawn.fetch_or(1 << pmc.index(), Relaxed);
         }
     }
-    if again && !due {
+    if again && due == 0 {
         t.ebbs.store(t.ebbs.load(Relaxed) - 1, Relaxed);
         return;
     }
@@ -194,4 +226,10 @@ extern "C" fn call_due(context: &mut EbbContext<'_>, data: MaybeUninit<u64>) {
     // SAFETY: `install_call` has put the address of such a function there.
     let handler = unsafe { core::mem::transmute::<usize, Call>(handler) };
     handler(context, data);
+    // Not if it is left by a jump, or asks for Rearm::Stop: the counters stand as they are until
+    // `resume` has them begin.
+    let t = context.thread();
+    if t.rearm.load(Relaxed) & 1 != 0 {
+        have_begun(t, due);
+    }
 }

@@ -128,9 +128,9 @@ impl Session {
         self.0.events().nth(n)?.pmc()
     }
 
-    /// Sets the period of event `n` and by how much each may be longer or shorter, by chance. A
-    /// session that has started takes it from the next overflow on, and in its own thread only,
-    /// also in the handler.
+    /// Sets the period of event `n` and by how much each may be longer or shorter, by chance. In a
+    /// session that has started the period that is under way ends with the counter's next overflow,
+    /// after 2^31 counts at most, and then it holds; in its own thread only, also in the handler.
     ///
     /// # Errors
     ///
@@ -247,7 +247,7 @@ impl Session {
             t.evicted.store(0, Relaxed);
             Mmcr0::FC.write_always();
             for pmc in Pmc::ALL {
-                pmc.write_always(period::start_value(t, pmc));
+                period::begin(t, pmc);
             }
             // For `enable` to set them going.
             t.active.store(1, Relaxed);

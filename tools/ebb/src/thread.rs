@@ -53,6 +53,11 @@ pub(crate) struct Thread {
     pub(crate) period: [AtomicU64; 6],
     pub(crate) jitter: [AtomicU64; 6],
     pub(crate) rounds: [AtomicU64; 6],
+    /// A bit for each counter, PMC1's the lowest: `rounds` and `start` are those of the period that
+    /// begins with its next overflow, or has begun with one since which it was not loaded.
+    pub(crate) drawn: AtomicU64,
+    /// Goes up with each choice of `call`.
+    pub(crate) choices: AtomicU64,
     /// The last random number.
     pub(crate) random: AtomicU64,
     /// The text for the last error of the C library, its length in the lowest [`LENGTH_BITS`]. One

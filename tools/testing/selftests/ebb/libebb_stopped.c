@@ -107,10 +107,92 @@ static void endless_stack(void)
 	ebb_close(ebb);
 }
 
+/* A period that a counter has no room for has as many rounds after it was stopped. */
+static void long_period(void)
+{
+	static enum way ways[] = { STOP, JUMP };
+	static size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(ways); i++) {
+		start("cycles", 1ULL << 32);
+		overflow();
+		check(ebb_count(ebb) == 0);
+		way = ways[i];
+		if (!sigsetjmp(way_out, 1))
+			overflow();
+		check(ebb_count(ebb) == 1 && ebb_state(ebb) == EBB_PAUSED);
+		check(!ebb_resume(ebb));
+		overflow();
+		check(ebb_count(ebb) == 1);
+		overflow();
+		check(ebb_count(ebb) == 2);
+		ebb_close(ebb);
+	}
+}
+
+/* The period that is under way ends as it would have. */
+static void longer_period(void)
+{
+	start("cycles", 1ULL << 31);
+	check(!ebb_set_period(ebb, 0, FOR_EVER, 0));
+	overflow();
+	check(ebb_count(ebb) == 1);
+	overflow();
+	check(ebb_count(ebb) == 1);
+	/* A round that goes on has ended it, too. */
+	check(!ebb_set_period(ebb, 0, 1ULL << 31, 0));
+	overflow();
+	check(ebb_count(ebb) == 2);
+	ebb_close(ebb);
+}
+
+static uint64_t set_in_handler;
+
+static void set_period(struct ebb_context *context, void *user)
+{
+	(void)context;
+	(void)user;
+	if (set_in_handler)
+		ebb_set_period(ebb, 0, set_in_handler, 0);
+	set_in_handler = 0;
+}
+
+/*
+ * An EBB whose handler sets a period may come to any instruction of ebb_set_period(): one of the two
+ * holds, as to how long it is and whether the handler is called for each overflow.
+ */
+static void periods_at_once(void)
+{
+	uint64_t before;
+
+	ebb = ebb_open("cycles", 1ULL << 31, 0);
+	check(ebb && !ebb_start(ebb, set_period, NULL, EBB_SAVE_FULL));
+	for (unsigned int ahead = 20; ahead < 1500 && !failures; ahead++) {
+		check(!ebb_set_period(ebb, 0, 1ULL << 31, 0));
+		set_in_handler = FOR_EVER;
+		__asm__ volatile("mtspr 771, %0" : : "r" (0x80000000UL - ahead) : "memory");
+		check(!ebb_set_period(ebb, 0, 1ULL << 30, 0));
+		work(10000);
+		check(!set_in_handler);
+		/* That of the longer may be the end of a period that was under way. */
+		overflow();
+		before = ebb_count(ebb);
+		overflow();
+		overflow();
+		check(ebb_count(ebb) == before || ebb_count(ebb) == before + 2);
+		if (failures)
+			printf("# with an EBB after %u cycles\n", ahead);
+	}
+	ebb_close(ebb);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
 		{ "endless_stack", endless_stack },
+		{ "long_period", long_period },
+		{ "longer_period", longer_period },
+		{ "periods_at_once", periods_at_once },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
