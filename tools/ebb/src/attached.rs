@@ -4,16 +4,23 @@
 //! That thread holds a reference of its own, as the value of a key of `pthread_key_create`:
 //! when the thread ends, the key's destructor turns EBBs off before stack and thread-local data
 //! are freed, and has other threads look there no more.
+//!
+//! By then C++ and Rust have destroyed their thread-local variables, of which one may be what the
+//! handler uses; and `exit`, which calls no such destructor, what is static. So the thread registers
+//! this end as one of theirs, too, where the C library has a place for it: they come in the reverse
+//! order, before what is static.
 
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Acquire;
+use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 
 use crate::control;
 use crate::error::Error;
 use crate::reference::Ref;
 use crate::thread;
+use crate::thread::Thread;
 
 /// The key, plus 1; 0: not made yet.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -45,6 +52,56 @@ fn key() -> Result<libc::pthread_key_t, Error> {
         )
 }
 
+// `__cxa_thread_atexit_impl`, or 0: not every C library has it, and a static program only if other
+// code of it needs it, as that of every thread-local variable with a destructor does.
+core::arch::global_asm!(
+    ".pushsection .data.rel.ro.ebb_at_thread_end, \"aw\", @progbits",
+    ".weak __cxa_thread_atexit_impl",
+    ".balign 8",
+    ".globl ebb_at_thread_end",
+    ".hidden ebb_at_thread_end",
+    ".type ebb_at_thread_end, @object",
+    "ebb_at_thread_end: .quad __cxa_thread_atexit_impl",
+    ".size ebb_at_thread_end, 8",
+    ".popsection",
+);
+
+type Destructor = extern "C" fn(*mut libc::c_void);
+type Register =
+    unsafe extern "C" fn(Destructor, *mut libc::c_void, *const libc::c_void) -> libc::c_int;
+
+unsafe extern "C" {
+    #[link_name = "ebb_at_thread_end"]
+    static AT_THREAD_END: Option<Register>;
+}
+
+/// Has [`variables_end`] called, once for a thread.
+fn register_end(t: &Thread) {
+    // SAFETY: the loader has put it there.
+    let Some(register) = (unsafe { AT_THREAD_END }) else {
+        return;
+    };
+    if t.has_end.swap(1, Relaxed) == 0 {
+        // What is in the program or shared object that has to stay until then.
+        let here = (&raw const KEY).cast();
+        // SAFETY: the function looks at nothing that it is given.
+        unsafe { register(variables_end, ptr::null_mut(), here) };
+    }
+}
+
+/// Thread-local variables are destroyed, of a thread that ends or that calls `exit`.
+extern "C" fn variables_end(_: *mut libc::c_void) {
+    if let Ok(key) = key() {
+        // SAFETY: the key exists.
+        let value = unsafe { libc::pthread_getspecific(key) };
+        if !value.is_null() {
+            // SAFETY: as before.
+            unsafe { libc::pthread_setspecific(key, ptr::null()) };
+            thread_ends(value);
+        }
+    }
+}
+
 /// Ties `shared` to the calling thread, which takes its EBBs from here on.
 pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
     if shared.is_of_this_thread() {
@@ -65,7 +122,10 @@ pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
             });
         }
     }
-    thread::with(|t| shared.begin(t));
+    thread::with(|t| {
+        register_end(t);
+        shared.begin(t);
+    });
     Ok(())
 }
 

@@ -184,7 +184,9 @@ impl Session {
     /// # Safety
     ///
     /// As [`start`](Self::start). `handler` gets valid pointers, and what `user` points at lives
-    /// until the thread has closed the session or ended.
+    /// until the thread has closed the session or ended: a thread-local variable with a destructor,
+    /// or a static one in a thread that calls `exit`, if it was made before the thread's first
+    /// `start`.
     pub unsafe fn start_raw(
         &self,
         save: Save,

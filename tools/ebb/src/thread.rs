@@ -67,6 +67,8 @@ pub(crate) struct Thread {
     pub(crate) session: AtomicU64,
     /// Not 0: SIAR and SDAR are of marked instructions.
     pub(crate) marked: AtomicU64,
+    /// Not 0: the end of the thread's variables turns its EBBs off, see `attached.rs`.
+    pub(crate) has_end: AtomicU64,
     /// What [`number`] gives, or 0.
     number: AtomicU64,
 }

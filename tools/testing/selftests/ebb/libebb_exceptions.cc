@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Exceptions of C++, caught and thrown on, in a program that takes EBBs by libebb.so. */
+/*
+ * C++ in a program that takes EBBs by libebb.so: exceptions, caught and thrown on, and what is
+ * destroyed when a thread or the program ends.
+ */
 #include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "libebb_test.h"
 
@@ -83,6 +88,75 @@ void in_threads()
 		check(!pthread_join(thread, nullptr));
 }
 
+unsigned long noted_too_late;
+
+/* What a handler uses, and what is destroyed when its thread ends. */
+struct last_address {
+	uint64_t value = 0;
+	bool destroyed = false;
+
+	~last_address()
+	{
+		destroyed = true;
+		barrier();
+		work(20 * PERIOD);
+	}
+};
+
+void note_last(struct ebb_context *context, void *user)
+{
+	auto *last = static_cast<struct last_address *>(user);
+
+	last->value = ebb_context_address(context);
+	noted_too_late += last->destroyed;
+}
+
+/* Ends with EBBs on. */
+void *with_thread_local(void *)
+{
+	static thread_local last_address last;
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+
+	check(ebb && !ebb_start(ebb, note_last, &last, EBB_SAVE_FULL));
+	check(goes_on(ebb, 20));
+	return nullptr;
+}
+
+void thread_locals()
+{
+	pthread_t thread;
+
+	noted_too_late = 0;
+	check(!pthread_create(&thread, nullptr, with_thread_local, nullptr));
+	check(!pthread_join(thread, nullptr));
+	check(!noted_too_late);
+}
+
+/* Is destroyed last. */
+struct judge {
+	~judge() { _exit(noted_too_late ? 1 : 42); }
+};
+
+/* Of the thread that calls exit(), which then destroys what is static. */
+void statics()
+{
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		static judge outcome;
+		static last_address last;
+		struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+
+		noted_too_late = 0;
+		check(ebb && !ebb_start(ebb, note_last, &last, EBB_SAVE_FULL));
+		check(goes_on(ebb, 20));
+		exit(0);
+	}
+	check(waitpid(child, &status, 0) == child);
+	check(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+}
+
 } /* namespace */
 
 int main()
@@ -90,6 +164,8 @@ int main()
 	static const struct test tests[] = {
 		{ "exceptions", throw_errors },
 		{ "in_threads", in_threads },
+		{ "thread_locals", thread_locals },
+		{ "statics", statics },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
