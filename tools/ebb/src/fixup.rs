@@ -128,12 +128,14 @@ pub(crate) fn install() {
     let nobodys = matches!(action.function, libc::SIG_DFL | libc::SIG_IGN);
     if action.function != ours && (nobodys || !INSTALLED.load(Acquire)) {
         // Before ours is set: another thread may trap at once.
-        // CAST: of an int.
-        BEFORE_FLAGS.store(action.flags as i32, Relaxed);
-        BEFORE.store(action.function, Release);
+        keep(&action);
         // An EBB may come while a handler for SIGILL runs, and trap in turn.
         let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-        exchange(Some(&Action::new(ours, flags)));
+        let replaced = exchange(Some(&Action::new(ours, flags)));
+        if replaced.function != ours {
+            // Another thread may have set one since it was asked for.
+            keep(&replaced);
+        }
         INSTALLED.store(true, Release);
     }
     // SAFETY: zeroes are a valid signal set; all pointers are of variables here.
@@ -211,6 +213,13 @@ pub unsafe fn replace_next(new: *const libc::sigaction, old: *mut libc::sigactio
         }
     }
     true
+}
+
+/// Has `action` get the signals that are not ours.
+fn keep(action: &Action) {
+    // CAST: of an int.
+    BEFORE_FLAGS.store(action.flags as i32, Relaxed);
+    BEFORE.store(action.function, Release);
 }
 
 extern "C" fn on_sigill(
