@@ -21,7 +21,7 @@
 //!   would set PMEO again for an EBB of the same overflow. With FC on and PMAE off nothing sets
 //!   it again while the handler runs;
 //! * goes back to the address in the `Link`, not to that in EBBRR, which is 0 in the child of a
-//!   fork, and another EBB's if the handler was suspended (coroutines) and EBBs went on meanwhile;
+//!   fork;
 //! * sets the counters going as late as possible: only three instructions of the entry are
 //!   counted after that.
 //!

@@ -200,7 +200,7 @@ impl Drop for Descriptor {
 
 /// Maps the first page of an event's buffer; its address, or 0 if the kernel allows this user no
 /// more such memory. With the page `poll` of the descriptor reports POLLERR for an event that
-/// was evicted, and nothing before; without it POLLHUP in either case.
+/// was evicted, and nothing before; without it POLLHUP before.
 pub(crate) fn map_page(event: &Descriptor) -> usize {
     let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
     let (size, fd) = (page_size(), event.raw());
