@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A session's descriptors that a child has, too: its events end with ebb_close() all the same. And a
- * descriptor that is another file's by the time a call comes to it.
+ * A session's descriptors that a child has, too: its events end with ebb_close() all the same. And
+ * a descriptor that is another file's by the time a call comes to it.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -13,7 +13,7 @@
 static void note(struct ebb_context *context, void *count)
 {
 	(void)context;
-	++*(volatile uint64_t *)count;
+	__atomic_fetch_add((uint64_t *)count, 1, __ATOMIC_RELAXED);
 }
 
 static struct ebb *started(uint64_t *count)
@@ -74,8 +74,8 @@ static void *close_it(void *ebb)
 /* The handler is called no more, though it is still installed. */
 static void closed_by_other_thread(void)
 {
-	static volatile uint64_t count;
-	struct ebb *ebb = started((uint64_t *)&count);
+	static uint64_t count;
+	struct ebb *ebb = started(&count);
 	pid_t child = worker();
 	pthread_t thread;
 	uint64_t before;
@@ -84,10 +84,10 @@ static void closed_by_other_thread(void)
 	check(!pthread_create(&thread, NULL, close_it, ebb));
 	__atomic_store_n(&go, true, __ATOMIC_RELEASE);
 	pthread_join(thread, NULL);
-	before = count;
+	before = __atomic_load_n(&count, __ATOMIC_RELAXED);
 	work(20 * PERIOD);
-	check(count == before);
-	ebb_close(started((uint64_t *)&count));
+	check(__atomic_load_n(&count, __ATOMIC_RELAXED) == before);
+	ebb_close(started(&count));
 	end(child);
 }
 

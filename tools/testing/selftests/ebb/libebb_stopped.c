@@ -5,12 +5,13 @@
  */
 #define _GNU_SOURCE
 #include <setjmp.h>
+#include <stdalign.h>
 #include <unistd.h>
 
 #include "libebb_test.h"
 
 /* No count of a test comes so far. */
-#define FOR_EVER	(1ULL << 40)
+#define FOR_EVER	0x10000000000ULL
 
 static struct ebb *ebb;
 static sigjmp_buf way_out;
@@ -94,7 +95,7 @@ static void stop_and_pause(void)
 /* As coroutines of Boost.Context from 1.88 on have it, and just-in-time compilers. */
 static void endless_stack(void)
 {
-	static _Alignas(16) char stack[65536];
+	static alignas(16) char stack[65536];
 	void **base = (void **)(stack + sizeof(stack) - 512);
 
 	memset(stack, 0x58, sizeof(stack));
@@ -158,8 +159,8 @@ static void set_period(struct ebb_context *context, void *user)
 }
 
 /*
- * An EBB whose handler sets a period may come to any instruction of ebb_set_period(): one of the two
- * holds, as to how long it is and whether the handler is called for each overflow.
+ * An EBB whose handler sets a period may come to any instruction of ebb_set_period(): one of the
+ * two holds, as to how long it is and whether the handler is called for each overflow.
  */
 static void periods_at_once(void)
 {
