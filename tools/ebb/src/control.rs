@@ -314,6 +314,9 @@ pub fn resume() -> Result<(), Error> {
 /// tells a signal's handler that calls `enable`, or leaves this by a jump and does so later, that the
 /// EBB has still to end; what was done here may be done again.
 fn restart(t: &Thread) {
+    // They may run: one that overflowed behind its reading would lose its alert to the write of PMAE,
+    // and POWER8 raises none again.
+    Mmcr0::FC.write_always();
     for pmc in Pmc::ALL {
         if pmc.read_always() >= OVERFLOW && !period::next_round(t, pmc) {
             period::begin(t, pmc);
@@ -345,48 +348,6 @@ pub fn disable() {
         // SAFETY: GE is clear.
         unsafe { bescr.without(Bescr::GE | Bescr::PME | Bescr::PMEO).write() };
     });
-}
-
-/// Sets the period of `pmc` on this thread: [`Rearm::Restart`](crate::Rearm) loads the
-/// counter so that it overflows after `period` counts.
-///
-/// A counter overflows after 2^31 counts at most. Of a longer period the library takes the
-/// overflows before the last, without calling the handler.
-///
-/// # Errors
-///
-/// [`Error::Period`] unless `period` is 1 to 2^63.
-pub fn set_period(pmc: Pmc, period: u64) -> Result<(), Error> {
-    set_period_jitter(pmc, period, 0)
-}
-
-/// [`set_period`], each period as long as that or longer or shorter by up to `jitter` counts, by
-/// chance: so that the period does not fall in step with a loop of the program.
-///
-/// # Errors
-///
-/// [`Error::Period`] also unless `jitter` is less than `period`.
-pub fn set_period_jitter(pmc: Pmc, period: u64, jitter: u64) -> Result<(), Error> {
-    if !(1..=1 << 63).contains(&period) || jitter >= period {
-        return Err(Error::Period);
-    }
-    thread::with(|t| period::set(t, pmc, period, jitter));
-    Ok(())
-}
-
-/// [`set_period`], and loads the counter for the first time. SIGILL while no
-/// EBB event is scheduled.
-///
-/// # Errors
-///
-/// As [`set_period`].
-pub fn start(pmc: Pmc, period: u64) -> Result<(), Error> {
-    set_period(pmc, period)?;
-    thread::with(|t| {
-        pmc.write(period::start_value(t, pmc));
-        period::have_begun(t, 1 << pmc.index());
-    });
-    Ok(())
 }
 
 /// Tells the library whether an event of this thread samples marked instructions, as those with

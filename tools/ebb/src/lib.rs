@@ -71,10 +71,7 @@ pub use control::install;
 pub use control::install_saving;
 pub use control::resume;
 pub use control::set_marked;
-pub use control::set_period;
-pub use control::set_period_jitter;
 pub use control::spurious;
-pub use control::start;
 pub use control::supported;
 pub use control::uninstall;
 pub use error::Error;
@@ -98,6 +95,9 @@ pub use perf_event::Event;
 pub use perf_event::disable_all;
 #[cfg(feature = "std")]
 pub use perf_event::enable_all;
+pub use period::set_period;
+pub use period::set_period_jitter;
+pub use period::start;
 pub use pmc::Pmc;
 #[doc(hidden)]
 pub use session::Held;

@@ -11,6 +11,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::context::Call;
 use crate::context::EbbContext;
+use crate::error::Error;
 use crate::fixup::fixed_up;
 use crate::pmc::OVERFLOW;
 use crate::pmc::Pmc;
@@ -18,6 +19,48 @@ use crate::reload;
 use crate::spr;
 use crate::thread;
 use crate::thread::Thread;
+
+/// Sets the period of `pmc` on this thread: [`Rearm::Restart`](crate::Rearm) loads the
+/// counter so that it overflows after `period` counts.
+///
+/// A counter overflows after 2^31 counts at most. Of a longer period the library takes the
+/// overflows before the last, without calling the handler.
+///
+/// # Errors
+///
+/// [`Error::Period`] unless `period` is 1 to 2^63.
+pub fn set_period(pmc: Pmc, period: u64) -> Result<(), Error> {
+    set_period_jitter(pmc, period, 0)
+}
+
+/// [`set_period`], each period as long as that or longer or shorter by up to `jitter` counts, by
+/// chance: so that the period does not fall in step with a loop of the program.
+///
+/// # Errors
+///
+/// [`Error::Period`] also unless `jitter` is less than `period`.
+pub fn set_period_jitter(pmc: Pmc, period: u64, jitter: u64) -> Result<(), Error> {
+    if !(1..=1 << 63).contains(&period) || jitter >= period {
+        return Err(Error::Period);
+    }
+    thread::with(|t| set(t, pmc, period, jitter));
+    Ok(())
+}
+
+/// [`set_period`], and loads the counter for the first time. SIGILL while no
+/// EBB event is scheduled.
+///
+/// # Errors
+///
+/// As [`set_period`].
+pub fn start(pmc: Pmc, period: u64) -> Result<(), Error> {
+    set_period(pmc, period)?;
+    thread::with(|t| {
+        pmc.write(start_value(t, pmc));
+        have_begun(t, 1 << pmc.index());
+    });
+    Ok(())
+}
 
 /// Sets what `pmc` is loaded with after its next overflow, and from then on.
 pub(crate) fn set(t: &Thread, pmc: Pmc, period: u64, jitter: u64) {
@@ -161,7 +204,7 @@ pub(crate) fn begin(t: &Thread, pmc: Pmc) {
 }
 
 /// Counters, a bit for each, have their first values of the periods that were drawn last.
-pub(crate) fn have_begun(t: &Thread, counters: u64) {
+fn have_begun(t: &Thread, counters: u64) {
     t.drawn.fetch_and(!counters, Relaxed);
 }
 

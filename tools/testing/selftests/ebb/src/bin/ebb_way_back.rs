@@ -10,6 +10,7 @@ use ebb::Rearm;
 use ebb::Save;
 use ebb::reg::Bescr;
 use ebb_selftests::session;
+use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
 use pmu_model::Context;
@@ -20,6 +21,7 @@ use pmu_model::bescr;
 use pmu_model::mmcr0;
 use pmu_model::spr;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -36,20 +38,28 @@ const PT_NIP: usize = 32;
 static MODEL: Mutex<Option<Facility>> = Mutex::new(None);
 static ACCESSES: AtomicU32 = AtomicU32::new(0);
 static REARM: AtomicU64 = AtomicU64::new(0);
+/// Whether the model's counters go on with each access.
+static COUNTING: AtomicBool = AtomicBool::new(false);
 
-/// A program with an EBB event whose PMC6 has just overflowed.
-fn after_an_alert(processor: Processor) -> Facility {
+/// A program with an EBB event whose PMC6 overflows after so many instructions.
+fn before_an_alert(processor: Processor, instructions: u64) -> Facility {
     /// PMCC: problem state may read and write.
     const OPEN: u64 = 0x0008_0000;
     let mut facility = Facility::new(processor);
-    facility.mtspr(spr::BESCR, bescr::GE | bescr::PME);
     facility.mtspr(spr::EBBHR, HANDLER);
-    facility.mtspr(spr::PMC6, 0x7fff_ffff);
+    facility.mtspr(spr::PMC6, 0x8000_0000 - instructions);
     facility.mtspr(
         spr::MMCR0,
         mmcr0::PMAE | mmcr0::FCECE | mmcr0::PMCJCE | mmcr0::EBE | mmcr0::BHRBA | OPEN,
     );
     facility.context = Context::PROGRAM;
+    facility
+}
+
+/// The same, and it has just overflowed.
+fn after_an_alert(processor: Processor) -> Facility {
+    let mut facility = before_an_alert(processor, 1);
+    facility.mtspr(spr::BESCR, bescr::GE | bescr::PME);
     facility.execute(&Instruction::at(INTERRUPTED));
     facility
 }
@@ -71,6 +81,9 @@ fn access(model: &mut Facility, instruction: u32, gpr: &mut u64) -> bool {
         0x7c00_03a6 => model.problem_mtspr(number, *gpr),
         _ => return false,
     };
+    if COUNTING.load(Relaxed) {
+        model.execute(&Instruction::at(INTERRUPTED));
+    }
     // SAFETY: GE is off in a handler, and no event is scheduled.
     unsafe { Bescr(model.mfspr(spr::BESCR)).write() };
     done.is_ok()
@@ -105,12 +118,8 @@ fn rearm(context: &mut EbbContext<'_>) {
     }
 }
 
-/// One EBB on each processor: the program goes on, with `bescr` and, of MMCR0's FC, PMAE and
-/// PMAO, with `mmcr0`.
-fn comes_back(save: Save, how: u64, bescr: u64, mmcr0: u64) -> Outcome {
-    REARM.store(how, Relaxed);
-    // SAFETY: `rearm` uses no vector or floating-point register.
-    unsafe { ebb::install_saving(save, rearm)? };
+/// Has the model do the PMU accesses of this process.
+fn handle_sigill() -> Outcome {
     // SAFETY: zeroes are a valid sigaction, and the handler has the three arguments.
     ktap::os_result(unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -118,6 +127,53 @@ fn comes_back(save: Save, how: u64, bescr: u64, mmcr0: u64) -> Outcome {
         action.sa_flags = libc::SA_SIGINFO;
         libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut())
     })?;
+    Ok(())
+}
+
+/// The PMU as the program leaves it.
+fn take_model() -> Result<Facility, Failure> {
+    let model = MODEL.lock().ok().and_then(|mut model| model.take());
+    model.ok_or_else(|| Failure::Fail("no model".into()))
+}
+
+/// A counter that overflows while `ebb::resume` is at it, as it counts: an EBB comes of it, or it is
+/// reloaded.
+fn overflows_in_resume() -> Outcome {
+    // SAFETY: `rearm` uses no vector or floating-point register.
+    unsafe { ebb::install_saving(Save::Gprs, rearm)? };
+    handle_sigill()?;
+    for (processor, ahead) in Processor::ALL
+        .into_iter()
+        .flat_map(|p| (1..16).map(move |n| (p, n)))
+    {
+        if let Ok(mut model) = MODEL.lock() {
+            *model = Some(before_an_alert(processor, ahead));
+        }
+        COUNTING.store(true, Relaxed);
+        let resumed = ebb::resume();
+        let real = Bescr::read().0;
+        COUNTING.store(false, Relaxed);
+        ebb::disable();
+        resumed?;
+        let mut model = take_model()?;
+        model.mtspr(spr::BESCR, real);
+        let ebb = (0..20).any(|_| model.execute(&Instruction::at(INTERRUPTED)).ebb);
+        let counter = model.mfspr(spr::PMC6);
+        check!(
+            ebb || counter < 0x8000_0000,
+            "{processor:?}: no EBB, {ahead} instructions ahead, PMC6 is {counter:#x}"
+        );
+    }
+    Ok(())
+}
+
+/// One EBB on each processor: the program goes on, with `bescr` and, of MMCR0's FC, PMAE and
+/// PMAO, with `mmcr0`.
+fn comes_back(save: Save, how: u64, bescr: u64, mmcr0: u64) -> Outcome {
+    REARM.store(how, Relaxed);
+    // SAFETY: `rearm` uses no vector or floating-point register.
+    unsafe { ebb::install_saving(save, rearm)? };
+    handle_sigill()?;
     for processor in Processor::ALL {
         if let Ok(mut model) = MODEL.lock() {
             *model = Some(after_an_alert(processor));
@@ -128,9 +184,7 @@ fn comes_back(save: Save, how: u64, bescr: u64, mmcr0: u64) -> Outcome {
         // `rfebb` has set GE.
         let real = Bescr::read().without(Bescr::GE).0;
         ebb::disable();
-        let Some(mut model) = MODEL.lock().ok().and_then(|mut model| model.take()) else {
-            return ktap::fail("no model");
-        };
+        let mut model = take_model()?;
         if real != model.mfspr(spr::BESCR) {
             model.mtspr(spr::BESCR, real);
         }
@@ -169,5 +223,6 @@ ktap::main! {
     first: session::require_ebb;
     restart_gprs = goes_on(Save::Gprs, 0), restart_full = goes_on(Save::Full, 0),
     keep_gprs = goes_on(Save::Gprs, 1), keep_full = goes_on(Save::Full, 1),
+    overflows_in_resume,
     stop_gprs = stops(Save::Gprs), stop_full = stops(Save::Full),
 }
