@@ -68,7 +68,7 @@ impl Words {
         // The compiler would add `ALIGN`, which no displacement has room for, at each access anew.
         // SAFETY: does nothing.
         unsafe {
-            asm!("/* {} */", inout(reg) ring, options(pure, nomem, nostack, preserves_flags));
+            asm!("/* {} */", inout(reg) ring, options(pure, readonly, nostack, preserves_flags));
         }
         Self(ring.cast::<AtomicU64>().wrapping_add(place))
     }

@@ -282,7 +282,7 @@ static int cease(void)
 }
 
 /* Works with r1 at `frame`, which leads to `back_chain`. */
-__attribute__((noinline)) static void astray(uint64_t *frame, uint64_t back_chain)
+static void astray(uint64_t *frame, uint64_t back_chain)
 {
 	uint64_t stack;
 
@@ -317,7 +317,8 @@ static void *with_frames(void *end_of_stack)
 
 static int frames(void)
 {
-	char *stack = mmap(NULL, STACK + GUARD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *stack = mmap(NULL, STACK + GUARD, PROT_READ | PROT_WRITE,
+			   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	pthread_attr_t attr;
 	pthread_t id;
 
