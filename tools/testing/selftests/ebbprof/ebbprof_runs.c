@@ -101,7 +101,7 @@ static unsigned long long now(void)
 static void works_in(void *handle, const char *name, unsigned long milliseconds)
 {
 	unsigned long long end = now() + milliseconds * 1000000;
-	void (*function)(unsigned long rounds) = (void (*)(unsigned long rounds))dlsym(handle, name);
+	void (*function)(unsigned long rounds) = dlsym(handle, name);
 
 	if (!function)
 		exit(1);

@@ -287,8 +287,7 @@ static void astray(uint64_t *frame, uint64_t back_chain)
 	uint64_t stack;
 
 	frame[0] = back_chain;
-	asm volatile("mr %0, 1\n\t"
-		     "mr 1, %1\n\t"
+	asm volatile("mr %0, 1\n\tmr 1, %1\n\t"
 		     "mtctr %2\n"
 		     "1:\t.rept 9\n\tnop\n\t.endr\n\t"
 		     "bdnz 1b\n\t"
@@ -334,8 +333,7 @@ static int errno_at_begin;
 
 static int says_errno(void)
 {
-	printf("errno: %d\n", errno_at_begin);
-	return 0;
+	return printf("errno: %d\n", errno_at_begin) < 0;
 }
 
 static void *leaves(void *unused)
@@ -371,9 +369,7 @@ static int untraced(void)
 		work(200);
 		usleep(500000);
 		work(200);
-		if (write(pipes[1], "", 1) != 1)
-			_exit(1);
-		_exit(0);
+		_exit(write(pipes[1], "", 1) != 1);
 	}
 	close(pipes[1]);
 	return read(pipes[0], &byte, 1) != 1;
@@ -387,9 +383,9 @@ int main(int argc, char **argv)
 	} ways[] = {
 		{ "descriptors", descriptors }, { "inherit", inherit }, { "cancel", cancel },
 		{ "names", names }, { "unload_later", unload_later }, { "shut", shut },
-		{ "lock", lock }, { "limit", limit }, { "cease", cease },
-		{ "frames", frames }, { "errno", says_errno }, { "leave", leave },
-		{ "untraced", untraced }, { "limited", limited },
+		{ "lock", lock }, { "limit", limit }, { "cease", cease }, { "frames", frames },
+		{ "errno", says_errno }, { "leave", leave }, { "untraced", untraced },
+		{ "limited", limited },
 	};
 
 	errno_at_begin = errno;
