@@ -67,9 +67,6 @@ pub(crate) fn set(t: &Thread, pmc: Pmc, period: u64, jitter: u64) {
     let n = pmc.index();
     t.period[n].store(period, Relaxed);
     t.jitter[n].store(jitter, Relaxed);
-    let one = reload::ebb_reload_one as *const () as u64;
-    let one = one + (reload::RELOAD_DISTANCE * n) as u64;
-    t.reload.store(one, Relaxed);
     choose(t, || {
         draw(t, pmc);
         t.drawn.fetch_or(1 << n, Relaxed);
@@ -96,6 +93,9 @@ fn choose(t: &Thread, draw: impl Fn()) {
     loop {
         let choice = t.choices.load(Relaxed).wrapping_add(1);
         t.choices.store(choice, Relaxed);
+        // An EBB that comes before the end of this, or whose handler this is, begins what is drawn.
+        t.reload
+            .store(reload::ebb_reload_any as *const () as u64, Relaxed);
         draw();
         choose_call(t);
         if t.choices.load(Relaxed) == choice {
@@ -104,7 +104,8 @@ fn choose(t: &Thread, draw: impl Fn()) {
     }
 }
 
-/// Decides who is called: the handler itself if each overflow is for it.
+/// Decides who is called: the handler itself if each overflow is for it. What was drawn makes no
+/// difference then, and the counters are reloaded the faster way.
 fn choose_call(t: &Thread) {
     let handler = t.handler.load(Relaxed);
     if handler == 0 {
@@ -126,6 +127,13 @@ fn choose_call(t: &Thread) {
     };
     t.call_due.store(call_due as *const () as u64, Relaxed);
     t.call.store(call, Relaxed);
+    if let Some(pmc) = first
+        && call != call_due as *const () as u64
+    {
+        let one = reload::ebb_reload_one as *const () as u64;
+        let one = one + (reload::RELOAD_DISTANCE * pmc.index()) as u64;
+        t.reload.store(one, Relaxed);
+    }
 }
 
 unsafe extern "C" {

@@ -6,10 +6,12 @@ use crate::fixup::fixed_up;
 use crate::thread;
 
 unsafe extern "C" {
-    /// Reloads each counter that is negative. Takes the thread's block in r11.
+    /// Reloads each counter that is negative, which begins the period that was drawn for it. Takes
+    /// the thread's block in r11.
     pub(crate) fn ebb_reload_any();
     /// The same for programs that use one counter: six routines, PMC1 first, which are
-    /// faster if no other counter is negative.
+    /// faster if no other counter is negative, and leave [`Thread::drawn`](thread::Thread::drawn)
+    /// as it is.
     pub(crate) fn ebb_reload_one();
 }
 
@@ -24,7 +26,14 @@ core::arch::global_asm!(
     fixed_up!("mfspr 3, 770 + \\n"),
     "cmpwi 3, 0",
     "bge \\otherwise",
+    "li 5, 1 << (\\n - 1)",
+    "addi 4, 11, {drawn}",
+    // Again, if a signal's handler has drawn another period before the bit is clear.
+    "8: ldarx 6, 0, 4",
+    "andc 6, 6, 5",
     "ld 3, {start} + 8 * (\\n - 1)(11)",
+    "stdcx. 6, 0, 4",
+    "bne- 8b",
     fixed_up!("mtspr 770 + \\n, 3"),
     ".endm",
     ".macro reload_one n, a, b, c, d, e",
@@ -76,5 +85,6 @@ core::arch::global_asm!(
     ".purgem reload_one",
     ".popsection",
     start = const thread::START,
+    drawn = const thread::DRAWN,
     distance = const RELOAD_DISTANCE,
 );

@@ -126,6 +126,8 @@ pub(crate) const REARM: usize = offset_of!(Thread, rearm);
 const _: () = assert!(REARM == 0);
 /// Offset of [`Thread::start`].
 pub(crate) const START: usize = offset_of!(Thread, start);
+/// Offset of [`Thread::drawn`].
+pub(crate) const DRAWN: usize = offset_of!(Thread, drawn);
 
 core::arch::global_asm!(
     ".pushsection .tbss.ebb_thread, \"awT\", @nobits",

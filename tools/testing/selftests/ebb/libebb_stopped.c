@@ -151,11 +151,34 @@ static uint64_t set_in_handler;
 
 static void set_period(struct ebb_context *context, void *user)
 {
-	(void)context;
-	(void)user;
+	enum way *way = user;
+
 	if (set_in_handler)
 		ebb_set_period(ebb, 0, set_in_handler, 0);
 	set_in_handler = 0;
+	if (way && *way == STOP)
+		ebb_rearm(context, EBB_STOP);
+}
+
+/* A period that the handler of a short one makes longer begins where that ends. */
+static void longer_in_handler(void)
+{
+	static enum way ways[] = { RETURN, STOP };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ways); i++) {
+		ebb = ebb_open("cycles", 1ULL << 31, 0);
+		check(ebb && !ebb_start(ebb, set_period, &ways[i], EBB_SAVE_FULL));
+		set_in_handler = 1ULL << 32;
+		barrier();
+		overflow();
+		check(ebb_count(ebb) == 1 && !set_in_handler);
+		check(ways[i] != STOP || !ebb_resume(ebb));
+		overflow();
+		check(ebb_count(ebb) == 1);
+		overflow();
+		check(ebb_count(ebb) == 2);
+		ebb_close(ebb);
+	}
 }
 
 /*
@@ -193,6 +216,7 @@ int main(void)
 		{ "endless_stack", endless_stack },
 		{ "long_period", long_period },
 		{ "longer_period", longer_period },
+		{ "longer_in_handler", longer_in_handler },
 		{ "periods_at_once", periods_at_once },
 	};
 
