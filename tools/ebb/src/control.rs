@@ -175,8 +175,13 @@ pub fn uninstall() -> Result<(), Error> {
     if let Owner::Foreign(ebbhr) = owner() {
         return Err(Error::Foreign { ebbhr });
     }
-    disable();
+    let progress = turn_off();
     thread::with(|t| {
+        if progress == Progress::None {
+            // The next call would look for an EBB that `Rearm::Stop` has ended, on a stack that may
+            // have no end.
+            t.reset_rearm();
+        }
         t.handler.store(0, Relaxed);
         // An entry that a signal's handler has interrupted may be about to call the handler.
         t.call.store(nothing as *const () as u64, Relaxed);
@@ -332,13 +337,22 @@ fn restart(t: &Thread) {
 /// In a handler, or in a signal's that came on top of one, the handler ends as with
 /// [`Rearm::Stop`](crate::Rearm), the counters frozen and PME off: [`resume`] goes on.
 pub fn disable() {
+    turn_off();
+}
+
+/// [`disable`]; tells how far an EBB is.
+fn turn_off() -> Progress {
     if let Owner::Foreign(_) = owner() {
-        return;
+        return Progress::None;
     }
     thread::with(|t| {
         let bescr = Bescr::read();
-        match progress::of(t, bescr) {
-            Progress::Handler => return t.disable_rearm(),
+        let progress = progress::of(t, bescr);
+        match progress {
+            Progress::Handler => {
+                t.disable_rearm();
+                return progress;
+            }
             // `enable` will see by it that a handler was left by a jump.
             Progress::None if progress::may_be_left(t, bescr) => t.active.store(1, Relaxed),
             Progress::None => {}
@@ -347,7 +361,8 @@ pub fn disable() {
         }
         // SAFETY: GE is clear.
         unsafe { bescr.without(Bescr::GE | Bescr::PME | Bescr::PMEO).write() };
-    });
+        progress
+    })
 }
 
 /// Tells the library whether an event of this thread samples marked instructions, as those with

@@ -82,6 +82,13 @@ static void start_and_stop(void)
 	work(20 * PERIOD);
 	check(ebb_state(ebb) == EBB_PAUSED && stands(ebb));
 	check(!ebb_resume(ebb) && goes_on(ebb, 20));
+	/* A close and the next start find what the stop has left. */
+	way = STOP;
+	barrier();
+	work(20 * PERIOD);
+	ebb_close(ebb);
+	start("cycles", PERIOD);
+	check(goes_on(ebb, 20));
 }
 
 static void stop_and_pause(void)
