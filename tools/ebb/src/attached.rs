@@ -19,6 +19,7 @@ use core::sync::atomic::Ordering::Release;
 use crate::control;
 use crate::error::Error;
 use crate::reference::Ref;
+use crate::shared::Shared;
 use crate::thread;
 use crate::thread::Thread;
 
@@ -91,15 +92,7 @@ fn register_end(t: &Thread) {
 
 /// Thread-local variables are destroyed, of a thread that ends or that calls `exit`.
 extern "C" fn variables_end(_: *mut libc::c_void) {
-    if let Ok(key) = key() {
-        // SAFETY: the key exists.
-        let value = unsafe { libc::pthread_getspecific(key) };
-        if !value.is_null() {
-            // SAFETY: as before.
-            unsafe { libc::pthread_setspecific(key, ptr::null()) };
-            thread_ends(value);
-        }
-    }
+    release_if(|_| true);
 }
 
 /// Ties `shared` to the calling thread, which takes its EBBs from here on.
@@ -131,6 +124,11 @@ pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
 
 /// Unties a session that was closed, by this thread or another, or that is a parent process's.
 pub(crate) fn release_ended() {
+    release_if(|shared| shared.check_process().is_err());
+}
+
+/// Unties the thread's session if it is such a one.
+fn release_if(is_such: impl FnOnce(&Shared) -> bool) {
     let Ok(key) = key() else { return };
     // SAFETY: the key exists.
     let value = unsafe { libc::pthread_getspecific(key) };
@@ -138,7 +136,7 @@ pub(crate) fn release_ended() {
     let Some(shared) = (unsafe { Ref::find(value) }) else {
         return;
     };
-    if shared.check_process().is_ok() || !shared.is_of_this_thread() {
+    if !is_such(&shared) || !shared.is_of_this_thread() {
         return;
     }
     // First: a signal's handler that closes the session turns EBBs off until `leave`.

@@ -31,6 +31,12 @@ static void close_traced(int number)
 	ebb_close(traced);
 	check(!traced || !ebbs_are_on());
 	traced = NULL;
+}
+
+/* Not where it may have interrupted the C library's malloc(). */
+static void close_and_allocate(int number)
+{
+	close_traced(number);
 	/* Memory that was freed holds something else. */
 	for (size_t size = 256; size <= 1024; size += 16) {
 		void *memory = malloc(size);
@@ -96,7 +102,7 @@ static int close_in_call(void)
 	failures = 0;
 	close(first);
 	close(second);
-	signal(SIGUSR1, close_traced);
+	signal(SIGUSR1, call == start ? close_traced : close_and_allocate);
 	signal(SIGUSR2, SIG_IGN);
 	traced = ebb_open("cycles", LONG_PERIOD, 0);
 	check(traced && (starts || !start(traced)));
@@ -149,7 +155,7 @@ static int close_what_another_closed(void)
 	pthread_t thread;
 
 	failures = 0;
-	signal(SIGUSR1, close_traced);
+	signal(SIGUSR1, close_and_allocate);
 	signal(SIGUSR2, SIG_IGN);
 	next = ebb_open("cycles", LONG_PERIOD, 0);
 	traced = ebb_open("cycles", LONG_PERIOD, 0);
@@ -170,11 +176,50 @@ static void closed_by_another(void)
 	interrupt_each(close_what_another_closed, STRIDE);
 }
 
+static uintptr_t memory_of(struct ebb *ebb)
+{
+	/* Below it are some bits of the session's number. */
+	return (uintptr_t)ebb >> 12;
+}
+
+static uintptr_t memory;
+
+/* Comes after the end of the thread's variables; the session's memory serves the next. */
+static void judge(void)
+{
+	raise(SIGUSR2);
+	check(is_free());
+	ebb_close(traced);
+	check(memory_of(ebb_open("cycles", LONG_PERIOD, 0)) == memory);
+	_exit(failures != 0);
+}
+
+static int close_in_exit(void)
+{
+	failures = 0;
+	signal(SIGUSR1, close_traced);
+	signal(SIGUSR2, SIG_IGN);
+	atexit(judge);
+	traced = ebb_open("cycles", LONG_PERIOD, 0);
+	memory = memory_of(traced);
+	check(traced && !start(traced));
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	raise(SIGSTOP);
+	exit(1);
+}
+
+/* A signal's handler closes the session at any instruction of the end of its thread's variables. */
+static void closed_in_exit(void)
+{
+	interrupt_each(close_in_exit, 3);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
 		{ "closed_in_call", closed_in_call },
 		{ "closed_by_another", closed_by_another },
+		{ "closed_in_exit", closed_in_exit },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
