@@ -244,7 +244,13 @@ pub fn enable() -> Result<(), Error> {
 /// which may have no end.
 pub(crate) fn enable_outside() -> Result<(), Error> {
     thread::with(|t| {
-        let bescr = Bescr::read();
+        let mut bescr = Bescr::read();
+        if bescr.has(Bescr::GE) && t.active.load(Relaxed) != 0 {
+            // A signal's handler has let EBBs come before `active` told it that the counters stand.
+            bescr = bescr.without(Bescr::GE | Bescr::PME);
+            // SAFETY: GE is clear.
+            unsafe { bescr.write() };
+        }
         if bescr.has(Bescr::GE) && bescr.has(Bescr::PME) {
             // EBBs are on. One may come any time, and what its handler asks for holds.
             return;

@@ -57,6 +57,22 @@ static void resume_traced(int number)
 	ebb_resume(traced);
 }
 
+static int start(struct ebb *ebb)
+{
+	return ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL);
+}
+
+/* Whether its counter counts. */
+static bool counts(struct ebb *ebb)
+{
+	uint32_t before = 0, after = 0;
+
+	check(!ebb_read(ebb, 0, &before));
+	work(1000);
+	check(!ebb_read(ebb, 0, &after));
+	return after != before;
+}
+
 /* Calls @call from the stop on, with @handler for the signal; 0 if the state is true at the end. */
 static int call_traced(int (*call)(struct ebb *ebb), void (*handler)(int number))
 {
@@ -64,14 +80,14 @@ static int call_traced(int (*call)(struct ebb *ebb), void (*handler)(int number)
 	signal(SIGUSR1, handler);
 	signal(SIGUSR2, SIG_IGN);
 	traced = ebb_open("cycles", LONG_PERIOD, 0);
-	check(traced && !ebb_start(traced, nothing, NULL, EBB_SAVE_FULL));
+	check(traced && (call == start || !start(traced)));
 	if (call == ebb_resume)
 		check(!ebb_pause(traced));
 	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 	raise(SIGSTOP);
 	check(!call(traced));
 	raise(SIGUSR2);
-	check(is_as_it_says());
+	check(is_as_it_says() && (call != start || counts(traced)));
 	check(!ebb_resume(traced) && ebb_state(traced) == EBB_RUNNING && is_as_it_says());
 	return failures != 0;
 }
@@ -86,6 +102,11 @@ static int pause_and_resume(void)
 	return call_traced(ebb_pause, resume_traced);
 }
 
+static int start_and_resume(void)
+{
+	return call_traced(start, resume_traced);
+}
+
 /* A signal's handler pauses the session that is being resumed. */
 static void paused_in_resume(void)
 {
@@ -98,12 +119,19 @@ static void resumed_in_pause(void)
 	interrupt_each(pause_and_resume, STRIDE);
 }
 
+/* Or resumes one that is being started. */
+static void resumed_in_start(void)
+{
+	interrupt_each(start_and_resume, STRIDE);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
 		{ "reasons", reasons },
 		{ "paused_in_resume", paused_in_resume },
 		{ "resumed_in_pause", resumed_in_pause },
+		{ "resumed_in_start", resumed_in_start },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
