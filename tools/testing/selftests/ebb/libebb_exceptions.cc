@@ -134,7 +134,7 @@ void thread_locals()
 
 /* Is destroyed last. */
 struct judge {
-	~judge() { _exit(noted_too_late ? 1 : 42); }
+	~judge() { _exit(noted_too_late || failures ? 1 : 42); }
 };
 
 /* Of the thread that calls exit(), which then destroys what is static. */
@@ -149,6 +149,7 @@ void statics()
 		struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
 
 		noted_too_late = 0;
+		failures = 0;
 		check(ebb && !ebb_start(ebb, note_last, &last, EBB_SAVE_FULL));
 		check(goes_on(ebb, 20));
 		exit(0);
