@@ -150,7 +150,14 @@ impl Shared {
             let paused = self.paused();
             let leader = self.leader()?;
             match paused {
-                NOT => leader.enable()?,
+                NOT => {
+                    leader.enable()?;
+                    if self.is_closed() {
+                        // Who closes may have turned it off before that.
+                        let _ = leader.disable();
+                        return Err(Error::Closed);
+                    }
+                }
                 _ => leader.disable()?,
             }
             if self.paused() == paused {
@@ -281,9 +288,15 @@ impl Shared {
             // on the PMU. In the child itself they are not for it to turn off.
             let _ = self.slots[0].descriptor.disable();
         }
-        for slot in self.slots.iter().rev() {
+        let [leader, others @ ..] = &self.slots;
+        for slot in others.iter().rev() {
             slot.descriptor.close();
         }
+        if own {
+            // Again, for who has it come back and did not see yet that it is closed.
+            let _ = leader.descriptor.disable();
+        }
+        leader.descriptor.close();
         let page = self.page.swap(0, Relaxed);
         // The child of a fork has not inherited the page.
         if page != 0 && own {
