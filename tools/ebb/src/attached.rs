@@ -54,7 +54,8 @@ fn key() -> Result<libc::pthread_key_t, Error> {
 }
 
 // `__cxa_thread_atexit_impl`, or 0: not every C library has it, and a static program only if other
-// code of it needs it, as that of every thread-local variable with a destructor does.
+// code of it needs it, as that of a thread-local variable of C++ with a destructor does, or its linker
+// was told so: a weak reference, as this one and that of Rust's, has no member of an archive linked.
 core::arch::global_asm!(
     ".pushsection .data.rel.ro.ebb_at_thread_end, \"aw\", @progbits",
     ".weak __cxa_thread_atexit_impl",

@@ -184,9 +184,9 @@ impl Session {
     /// # Safety
     ///
     /// As [`start`](Self::start). `handler` gets valid pointers, and what `user` points at lives
-    /// until the thread has closed the session or ended: a thread-local variable with a destructor,
-    /// or a static one in a thread that calls `exit`, if it was made before the thread's first
-    /// `start`.
+    /// until the thread has closed the session or ended. If it was made before the thread's first
+    /// `start`, that may be a thread-local variable with a destructor, or a static one if the thread
+    /// calls `exit`; in a static program if that is linked with `-u __cxa_thread_atexit_impl`.
     pub unsafe fn start_raw(
         &self,
         save: Save,

@@ -189,6 +189,7 @@ static void judge(void)
 {
 	raise(SIGUSR2);
 	check(is_free());
+	check(!traced || ebb_state(traced) == EBB_ENDED);
 	ebb_close(traced);
 	check(memory_of(ebb_open("cycles", LONG_PERIOD, 0)) == memory);
 	_exit(failures != 0);
