@@ -250,6 +250,9 @@ pub(crate) fn next_round(t: &Thread, pmc: Pmc) -> bool {
 /// Calls the handler unless all counters that have overflowed have rounds to go.
 extern "C" fn call_due(context: &mut EbbContext<'_>, data: MaybeUninit<u64>) {
     let t = context.thread();
+    // What `choose` has drawn changes here, in the middle of it perhaps.
+    t.choices
+        .store(t.choices.load(Relaxed).wrapping_add(1), Relaxed);
     let (mut due, mut again) = (0, false);
     for pmc in Pmc::ALL {
         if pmc.read() < OVERFLOW {

@@ -56,7 +56,7 @@ pub(crate) struct Thread {
     /// A bit for each counter, PMC1's the lowest: `rounds` and `start` are those of the period that
     /// begins with its next overflow, or has begun with one since which it was not loaded.
     pub(crate) drawn: AtomicU64,
-    /// Goes up with each choice of `call`.
+    /// Goes up with each choice of `call`, and with what `call_due` changes.
     pub(crate) choices: AtomicU64,
     /// The last random number.
     pub(crate) random: AtomicU64,

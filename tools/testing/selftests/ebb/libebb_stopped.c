@@ -217,6 +217,35 @@ static void periods_at_once(void)
 	ebb_close(ebb);
 }
 
+/* The same of two periods that a counter has no room for: each is as long as one of them. */
+static void long_periods_at_once(void)
+{
+	const uint64_t two = 2ULL << 31, three = 3ULL << 31;
+	uint64_t before;
+
+	start("cycles", two);
+	for (unsigned int ahead = 20; ahead < 1500 && !failures; ahead++) {
+		check(!ebb_set_period(ebb, 0, two, 0));
+		overflow();
+		__asm__ volatile("mtspr 771, %0" : : "r" (0x80000000UL - ahead) : "memory");
+		check(!ebb_set_period(ebb, 0, three, 0));
+		work(10000);
+		before = ebb_count(ebb);
+		for (int i = 0; i < 3 && ebb_count(ebb) == before; i++)
+			overflow();
+		/* A period begins here. */
+		check(ebb_count(ebb) == ++before);
+		overflow();
+		overflow();
+		check(ebb_count(ebb) == before);
+		overflow();
+		check(ebb_count(ebb) == before + 1);
+		if (failures)
+			printf("# with an overflow after %u cycles\n", ahead);
+	}
+	ebb_close(ebb);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -225,6 +254,7 @@ int main(void)
 		{ "longer_period", longer_period },
 		{ "longer_in_handler", longer_in_handler },
 		{ "periods_at_once", periods_at_once },
+		{ "long_periods_at_once", long_periods_at_once },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
