@@ -189,7 +189,13 @@ impl<'a> Processes<'a> {
         if self.memory.state(n) == ring::TAKEN {
             let slot = self.memory.slot(n);
             let (pid, tid) = (slot.pid(), slot.tid());
-            if pid != 0 && tid != 0 && !is_alive(Thread { pid, tid }) {
+            // Both again at the end: it may have been filled in and ended meanwhile.
+            if pid != 0
+                && tid != 0
+                && !is_alive(Thread { pid, tid })
+                && self.memory.state(n) == ring::TAKEN
+                && (slot.pid(), slot.tid()) == (pid, tid)
+            {
                 self.memory.free(n);
             }
         }

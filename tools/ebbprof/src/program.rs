@@ -80,12 +80,15 @@ pub fn has_ended() {
     CHILD.store(0, Relaxed);
 }
 
+/// `SI_KERNEL` of uapi/asm-generic/siginfo.h.
+const SI_KERNEL: c_int = 0x80;
+
 fn pass_signals_on() {
     extern "C" fn pass(signal: c_int, information: *mut siginfo_t, _: *mut c_void) {
-        // A terminal sends these to both; it is the kernel that does, which is no process.
+        // A terminal sends these to both; it is the kernel that does.
         let by_terminal = [libc::SIGINT, libc::SIGQUIT].contains(&signal)
             // SAFETY: of the kernel, which says who has sent the signal.
-            && unsafe { (*information).si_pid() } == 0;
+            && unsafe { (*information).si_code } == SI_KERNEL;
         let child = CHILD.load(Relaxed);
         if child != 0 && !by_terminal {
             // SAFETY: without pointers.

@@ -156,9 +156,11 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
     let mut progress = Progress::new();
     loop {
         let status = child.try_wait()?;
+        if status.is_some() {
+            program::has_ended();
+        }
         let filled = processes.drain()?;
         if let Some(status) = status {
-            program::has_ended();
             progress.end();
             return Ok(status);
         }

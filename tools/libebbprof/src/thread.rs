@@ -388,6 +388,13 @@ extern "C" fn ends(sampled: *mut libc::c_void) {
     }
     // Nobody waits for a slot that is parked.
     let state = &sampled.control.states[sampled.number];
+    if state.load(Relaxed) == PARKED {
+        // Nobody empties it either, and it is no dead thread's once the next one has taken it.
+        // SAFETY: as before.
+        let slot = unsafe { &*sampled.slot };
+        slot.tid.store(0, Relaxed);
+        slot.pid.store(0, Relaxed);
+    }
     if (state.compare_exchange(PARKED, FREE, Release, Relaxed)).is_err() {
         state.store(ENDED, Release);
     }
