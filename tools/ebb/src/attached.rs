@@ -91,6 +91,12 @@ fn register_end(t: &Thread) {
     }
 }
 
+/// Has the calling thread take EBBs while its variables are destroyed, too, until it ends.
+#[doc(hidden)]
+pub fn outlast_variables() {
+    thread::with(|t| t.has_end.store(1, Relaxed));
+}
+
 /// Thread-local variables are destroyed, of a thread that ends or that calls `exit`.
 extern "C" fn variables_end(_: *mut libc::c_void) {
     release_if(|_| true);

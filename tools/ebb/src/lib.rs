@@ -59,6 +59,8 @@ pub mod spr;
 mod sys;
 mod thread;
 
+#[doc(hidden)]
+pub use attached::outlast_variables;
 pub use context::EbbContext;
 pub use context::Rearm;
 pub use control::Handler;

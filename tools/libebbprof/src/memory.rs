@@ -18,9 +18,11 @@ use core::sync::atomic::Ordering::Release;
 use ebb::spr;
 use ebbprof_ring::ALIGN;
 use ebbprof_ring::Control;
+use ebbprof_ring::ENDED;
 use ebbprof_ring::FREE;
 use ebbprof_ring::MAGIC;
 use ebbprof_ring::MOST_FRAMES;
+use ebbprof_ring::PARKED;
 use ebbprof_ring::SLOTS;
 use ebbprof_ring::Slot;
 use ebbprof_ring::TAKEN;
@@ -191,6 +193,28 @@ fn map_slot(control: &Control, n: usize) -> Option<*mut Slot> {
         libc::madvise(ptr::from_ref(slot).cast_mut().cast(), size, MADV_POPULATE_WRITE);
     }
     Some(slot.cast())
+}
+
+/// Marks a slot of [`take`] as ended, and unmaps it.
+///
+/// # Safety
+///
+/// Nobody in this process writes to it any more, and none of its threads parks it from here on.
+pub(crate) unsafe fn give_back(control: &Control, n: usize, slot: *mut Slot) {
+    let state = &control.states[n];
+    // Nobody waits for a slot that is parked, and nobody empties it: whoever takes it next is not the
+    // dead thread whose numbers it has.
+    if state.load(Relaxed) == PARKED {
+        // SAFETY: the slot is mapped until the end of this function.
+        let slot = unsafe { &*slot };
+        slot.tid.store(0, Relaxed);
+        slot.pid.store(0, Relaxed);
+        state.store(FREE, Release);
+    } else {
+        state.store(ENDED, Release);
+    }
+    // SAFETY: the caller's contract.
+    unsafe { unmap(control, slot) };
 }
 
 /// Unmaps a slot of [`take`].

@@ -17,11 +17,8 @@ use ebb::Session;
 use ebb::config::Ifm;
 use ebb::spr;
 use ebbprof_ring::Control;
-use ebbprof_ring::ENDED;
-use ebbprof_ring::FREE;
 use ebbprof_ring::LEAST_DESCRIPTOR;
 use ebbprof_ring::LIVE;
-use ebbprof_ring::PARKED;
 #[cfg(not(feature = "wrap"))]
 use ebbprof_ring::PROGRAM;
 use ebbprof_ring::Slot;
@@ -256,6 +253,8 @@ pub(crate) fn open(control: &Control, name: &str, period: u64) -> Result<Session
     let branches = control.branches.checked_sub(1).map(|ifm| ifm as u8);
     let session = Session::open_with(name, period, branches.and_then(Ifm::new))?;
     session.move_descriptors(LEAST_DESCRIPTOR);
+    // The handler uses none, and what they do at the end is the program's as well.
+    ebb::outlast_variables();
     Ok(session)
 }
 
@@ -386,18 +385,6 @@ extern "C" fn ends(sampled: *mut libc::c_void) {
         (*sampled.slot).end.store(now, Relaxed);
         write_name(sampled.slot);
     }
-    // Nobody waits for a slot that is parked.
-    let state = &sampled.control.states[sampled.number];
-    if state.load(Relaxed) == PARKED {
-        // Nobody empties it either, and it is no dead thread's once the next one has taken it.
-        // SAFETY: as before.
-        let slot = unsafe { &*sampled.slot };
-        slot.tid.store(0, Relaxed);
-        slot.pid.store(0, Relaxed);
-    }
-    if (state.compare_exchange(PARKED, FREE, Release, Relaxed)).is_err() {
-        state.store(ENDED, Release);
-    }
     // SAFETY: as before; nothing of this process has its address any more.
-    unsafe { memory::unmap(sampled.control, sampled.slot) };
+    unsafe { memory::give_back(sampled.control, sampled.number, sampled.slot) };
 }

@@ -97,11 +97,13 @@ static unsigned long long now(void)
 	return time.tv_sec * 1000000000ULL + time.tv_nsec;
 }
 
+typedef void (*work_fn)(unsigned long rounds);
+
 /* Works in a function of an object for so many milliseconds. */
 static void works_in(void *handle, const char *name, unsigned long milliseconds)
 {
 	unsigned long long end = now() + milliseconds * 1000000;
-	void (*function)(unsigned long rounds) = dlsym(handle, name);
+	work_fn function = (work_fn)dlsym(handle, name);
 
 	if (!function)
 		exit(1);
