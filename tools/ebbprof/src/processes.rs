@@ -189,13 +189,9 @@ impl<'a> Processes<'a> {
         if self.memory.state(n) == ring::TAKEN {
             let slot = self.memory.slot(n);
             let (pid, tid) = (slot.pid(), slot.tid());
-            // Both again at the end: it may have been filled in and ended meanwhile.
-            if pid != 0
-                && tid != 0
-                && !is_alive(Thread { pid, tid })
-                && self.memory.state(n) == ring::TAKEN
-                && (slot.pid(), slot.tid()) == (pid, tid)
-            {
+            let is_dead = pid != 0 && tid != 0 && !is_alive(Thread { pid, tid });
+            // It may have been filled in and ended meanwhile.
+            if is_dead && self.memory.state(n) == ring::TAKEN && slot.tid() == tid {
                 self.memory.free(n);
             }
         }

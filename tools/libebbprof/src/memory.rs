@@ -188,9 +188,14 @@ fn map_slot(control: &Control, n: usize) -> Option<*mut Slot> {
         // First: by these the recorder frees it if the thread is killed in the middle.
         let slot = &*slot.cast::<Slot>();
         // CAST: ids are positive.
-        slot.tid.store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
+        slot.tid
+            .store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
         slot.pid.store(libc::getpid() as u32, Relaxed);
-        libc::madvise(ptr::from_ref(slot).cast_mut().cast(), size, MADV_POPULATE_WRITE);
+        libc::madvise(
+            ptr::from_ref(slot).cast_mut().cast(),
+            size,
+            MADV_POPULATE_WRITE,
+        );
     }
     Some(slot.cast())
 }

@@ -173,7 +173,12 @@ exec_ends_the_recording() {
 	ebbprof_full exec "$work/data" &
 	program=$!
 	tries=0
-	# What it has done takes some hundredths.
+	# What it does until then takes some hundredths.
+	while sleep 0.1; [ "$(cat "/proc/$program/comm")" != sleep ]; do
+		tries=$((tries + 1))
+		[ "$tries" -le 300 ] || fail "there was no exec"
+	done
+	tries=0
 	while sleep 0.1; pidof ebbprof >/dev/null; do
 		tries=$((tries + 1))
 		[ "$tries" -le 50 ] || fail "the file is still being written"
