@@ -171,7 +171,9 @@ static int rebuilds(void)
 
 		overwrites_file(arguments[2], arguments[n]);
 		if (!fork()) {
-			execl(arguments[2], arguments[2], "plain", "200", NULL);
+			/* ebbprof_work, and ebbprof_calls, which has its own instructions stepped with two. */
+			execl(arguments[2], arguments[2], n == 3 ? "plain" : "0",
+			      n == 3 ? "200" : NULL, NULL);
 			_exit(1);
 		}
 		if (wait(&status) < 0 || status)
