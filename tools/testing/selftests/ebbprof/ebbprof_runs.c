@@ -171,7 +171,7 @@ static int rebuilds(void)
 
 		overwrites_file(arguments[2], arguments[n]);
 		if (!fork()) {
-			/* ebbprof_work, and ebbprof_calls, which has its own instructions stepped with two. */
+			/* ebbprof_calls has itself stepped with two arguments. */
 			execl(arguments[2], arguments[2], n == 3 ? "plain" : "0",
 			      n == 3 ? "200" : NULL, NULL);
 			_exit(1);
