@@ -22,40 +22,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ebbprof.h>
-
-#include "ebbprof_work.h"
+#include "ebbprof_client.h"
 
 #define PERIOD 1009
 
-static const char *file;
 static char name[200];
-static unsigned long passes;
-
-WORK(half)
-WORK(three_tenths)
-
-static void do_half(void)
-{
-	for (unsigned long n = 0; n < passes; n++)
-		half(500);
-}
 
 static void do_three_tenths(void)
 {
 	for (unsigned long n = 0; n < passes; n++)
 		three_tenths(300);
-}
-
-/* Says why a call has failed, if it has. */
-static void must(int status, const char *what)
-{
-	char reason[256];
-
-	if (!status)
-		return;
-	printf("%s: %s: %s\n", what, strerror(errno), ebbprof_strerror(reason, sizeof(reason)));
-	exit(1);
 }
 
 static void start(void)

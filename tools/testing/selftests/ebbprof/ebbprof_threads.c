@@ -18,38 +18,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <ebbprof.h>
-
-#include "ebbprof_work.h"
+#include "ebbprof_client.h"
 
 #define PERIOD 1009
 #define LONG_PERIOD 10007
 #define MOST_THREADS 16
 #define PAUSES 500
 
-static const char *file;
-static unsigned long passes;
 static atomic_int over;
-
-WORK(half)
-WORK(three_tenths)
-
-static void do_half(void)
-{
-	for (unsigned long n = 0; n < passes; n++)
-		half(500);
-}
-
-/* Says why a call has failed, if it has. */
-static void must(int status, const char *what)
-{
-	char reason[256];
-
-	if (!status)
-		return;
-	printf("%s: %s: %s\n", what, strerror(errno), ebbprof_strerror(reason, sizeof(reason)));
-	exit(1);
-}
 
 static void start(unsigned long period)
 {

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the programs have that profile parts of themselves: where to, and their work. */
+#ifndef EBBPROF_CLIENT_H
+#define EBBPROF_CLIENT_H
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ebbprof.h>
+
+#include "ebbprof_work.h"
+
+static const char *file;
+static unsigned long passes;
+
+WORK(half)
+WORK(three_tenths)
+
+static void do_half(void)
+{
+	for (unsigned long n = 0; n < passes; n++)
+		half(500);
+}
+
+/* Says why a call has failed, if it has. */
+static void must(int status, const char *what)
+{
+	char reason[256];
+
+	if (!status)
+		return;
+	printf("%s: %s: %s\n", what, strerror(errno), ebbprof_strerror(reason, sizeof(reason)));
+	exit(1);
+}
+
+#endif
