@@ -174,6 +174,11 @@ impl<T, E: Display> OrFail<T> for Result<T, E> {
     }
 }
 
+/// Whether `KTAP_LONG` is in the environment: tests that try many cases try all then.
+pub fn is_long() -> bool {
+    std::env::var_os("KTAP_LONG").is_some()
+}
+
 /// Runs the tests in order, prints KTAP on stdout and exits.
 ///
 /// The exit status is 0 when every test passed or was skipped, 1 when one

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! No branch of somebody else's in a branch stack: tasks with different filters
-//! that take turns on one CPU, for a minute; and no address of the kernel in any
+//! that take turns on one CPU, for a minute if tests may take long; and no address of the kernel in any
 //! part of a sample of who may not look into the kernel.
 
 use std::fs;
@@ -18,7 +18,6 @@ use pmu_selftests::fields::sample::*;
 use pmu_selftests::prelude::*;
 use pmu_selftests::regs::GENERAL;
 
-const MINUTE: Duration = Duration::from_secs(60);
 /// Turns that a task has between two times in which the CPU sleeps.
 const TURNS: u64 = 20;
 /// Rounds of its program in a turn: some more than fill the BHRB.
@@ -27,6 +26,12 @@ const ROUNDS: u64 = 8;
 /// behind a switch, when the BHRB would still hold the other's branches.
 fn period() -> u64 {
     machine::period(5_003)
+}
+
+/// A minute where tests may take long, and on a debug kernel, where few samples come in a program.
+fn minute() -> Duration {
+    let whole = ktap::is_long() || machine::is_debug_kernel();
+    Duration::from_secs(if whole { 60 } else { 15 })
 }
 
 /// One of the tasks that take turns.
@@ -151,9 +156,7 @@ fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
 }
 
 fn three_tasks() -> Outcome {
-    // Few samples come in a program on a debug kernel.
-    let part = if machine::is_debug_kernel() { 2 } else { 6 };
-    take_turns(&[ANY, ANY_RETURN | ANY_CALL, COND], MINUTE / part)
+    take_turns(&[ANY, ANY_RETURN | ANY_CALL, COND], minute() / 2)
 }
 
 /// The kernel's memory, code, mappings and page structures are from
@@ -269,7 +272,7 @@ fn main() {
     ktap::run(ktap::tests! {
         first: machine::keep_sample_rate;
         // The filters need different settings of the hardware.
-        two_tasks_for_a_minute = take_turns(&[ANY_CALL, COND], MINUTE),
+        two_tasks = take_turns(&[ANY_CALL, COND], minute()),
         three_tasks, nothing_of_the_kernel, kernel_branches_are_refused,
     })
 }

@@ -7,9 +7,13 @@ use std::iter;
 
 use pmu_selftests::prelude::*;
 
-const CHILDREN: u64 = 200;
 /// Whole rounds. What fork and exit take is below a fifth of it, on a plain kernel.
 const WORK: u64 = 20_000 * work::ROUND;
+
+/// So many in all, and half as many of their own.
+fn children() -> u64 {
+    if ktap::is_long() { 200 } else { 80 }
+}
 
 fn inherited(code: u64) -> Attr {
     Attr::raw(code).inherit(true)
@@ -18,7 +22,7 @@ fn inherited(code: u64) -> Attr {
 /// Children run ten at a time; every second one has a child of its own. Returns how
 /// much they do.
 fn storm() -> Result<u64, Failure> {
-    for _ in 0..CHILDREN / 10 {
+    for _ in 0..children() / 10 {
         let mut children = Vec::new();
         for index in 0..10 {
             children.push(Peer::spawn(move |_| {
@@ -33,7 +37,7 @@ fn storm() -> Result<u64, Failure> {
         }
         children.into_iter().try_for_each(Peer::join)?;
     }
-    Ok((CHILDREN + CHILDREN / 2) * WORK)
+    Ok((children() + children() / 2) * WORK)
 }
 
 fn expect_sum(event: &Event, done: u64) -> Outcome {
