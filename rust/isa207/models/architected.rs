@@ -43,7 +43,7 @@ const fn of(isa: Isa) -> CpuModel {
         has_siar_valid: true,
         has_memory_fields: false,
         reserved_sample_modes: SampleModes::NONE,
-        blacklist: &[],
+        blacklist: Blacklist::NONE,
         alternatives: ALTERNATIVES,
         run_latch: &[],
         generic_events: GENERIC,

@@ -54,16 +54,41 @@ pub(super) type CacheCodes = &'static [(CacheEvent, u64)];
 /// Two codes that count the same event.
 pub(crate) type Pair = [u64; 2];
 
-/// Codes in ascending order, which is checked as a constant is made of them.
-pub(super) const fn ascending(codes: &[u64]) -> &[u64] {
-    let mut rest = codes;
-    while let [first, tail @ ..] = rest {
-        if let [second, ..] = tail {
-            assert!(*first < *second);
+/// Codes that count wrongly on a revision.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Blacklist {
+    codes: &'static [u64],
+    /// A bit for each value that the upper six bits of their PMCxSEL have. Most events that are
+    /// opened have another one, and so need no search.
+    selects: u64,
+}
+
+impl Blacklist {
+    /// No code.
+    pub(super) const NONE: Self = Self::new(&[]);
+
+    /// These codes.
+    pub(super) const fn new(codes: &'static [u64]) -> Self {
+        let mut selects = 0;
+        let mut rest = codes;
+        while let [code, tail @ ..] = rest {
+            selects |= Self::select(EventCode(*code));
+            rest = tail;
         }
-        rest = tail;
+        Self { codes, selects }
     }
-    codes
+
+    /// The bit for a code.
+    const fn select(code: EventCode) -> u64 {
+        // CAST: Six bits.
+        1_u64.wrapping_shl((code.pmcxsel() >> 2) as u32)
+    }
+
+    /// Whether `code` is on the list.
+    #[inline]
+    pub(crate) fn has(&self, code: EventCode) -> bool {
+        self.selects & Self::select(code) != 0 && self.codes.contains(&code.0)
+    }
 }
 
 /// Cycles and run cycles, instructions and run instructions completed.
@@ -115,8 +140,8 @@ pub struct CpuModel {
     pub(crate) has_memory_fields: bool,
     /// Sample modes that the manual reserves.
     pub(crate) reserved_sample_modes: SampleModes,
-    /// Codes that count wrongly on this revision, in [ascending] order.
-    pub(crate) blacklist: &'static [u64],
+    /// Codes that count wrongly on this revision.
+    pub(crate) blacklist: Blacklist,
     /// Codes that count the same event as another.
     pub(crate) alternatives: &'static [Pair],
     /// Codes that count the same while the run latch is on.

@@ -79,7 +79,7 @@ pub(super) const fn with_name(name: &'static str) -> CpuModel {
         has_siar_valid: true,
         has_memory_fields: true,
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x10]),
-        blacklist: &[],
+        blacklist: Blacklist::NONE,
         alternatives: ALTERNATIVES,
         run_latch: RUN_LATCH,
         generic_events: GENERIC,

@@ -77,7 +77,7 @@ pub(super) static POWER8: CpuModel = CpuModel {
     has_memory_fields: true,
     // The in-tree driver lets every mode through on this CPU.
     reserved_sample_modes: SampleModes::NONE,
-    blacklist: &[],
+    blacklist: Blacklist::NONE,
     alternatives: ALTERNATIVES,
     run_latch: RUN_LATCH,
     generic_events: GENERIC,

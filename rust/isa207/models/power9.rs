@@ -114,7 +114,7 @@ const fn power9(blacklist: &'static [u64]) -> CpuModel {
         has_siar_valid: true,
         has_memory_fields: true,
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x0c]),
-        blacklist: ascending(blacklist),
+        blacklist: Blacklist::new(blacklist),
         alternatives: ALTERNATIVES,
         run_latch: RUN_LATCH,
         generic_events: GENERIC,

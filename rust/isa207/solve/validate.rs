@@ -45,7 +45,7 @@ impl CpuModel {
         if req.config2 != 0 {
             return Err(Refusal::Config2);
         }
-        if self.blacklist.binary_search(&code.hardware().0).is_ok() {
+        if self.blacklist.has(code.hardware()) {
             return Err(Refusal::Blacklisted);
         }
         counter(code)?;
