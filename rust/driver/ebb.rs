@@ -80,9 +80,9 @@ fn require(kept: bool, refusal: Refusal) -> Result<(), Refusal> {
 /// was on a PMU before. The state may be left from the parent, by fork, or from events that were
 /// closed. Members of a closed leader lead themselves: they may come one by one.
 pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ExclusiveCpu) {
-    let first = this_cpu.slots().iter().all(event::is_never_scheduled);
+    let mut first = true;
     for event in this_cpu.slots().iter() {
-        event::clear_never_scheduled(this_cpu, event);
+        first &= event::clear_never_scheduled(this_cpu, event);
     }
     if first {
         // Of disabled siblings too: when the leader is closed, each leads itself.

@@ -86,19 +86,24 @@ pub(super) fn set_never_scheduled(event: &NewEvent<'_>) {
     {
         event
             .hw_mut()
-            .set_flags(event.hw().flags() | NEVER_SCHEDULED);
+            .change_flags(NEVER_SCHEDULED, NEVER_SCHEDULED);
     }
 }
 
-/// Clears the flag as the event's group gets on this CPU's PMU.
-pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<S>, event: &Event) {
-    event
-        .hw_mut(this_cpu.irqs_off())
-        .set_flags(event.hw().flags() & !NEVER_SCHEDULED);
+/// Clears the flag as the event's group gets on this CPU's PMU. Returns whether it was set.
+#[inline]
+pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<S>, event: &Event) -> bool {
+    let flagged = is_never_scheduled(event);
+    if flagged {
+        event
+            .hw_mut(this_cpu.irqs_off())
+            .change_flags(NEVER_SCHEDULED, 0);
+    }
+    flagged
 }
 
 /// Whether neither the event nor another one of its group has been on a PMU yet.
-pub(super) fn is_never_scheduled(event: &Event) -> bool {
+fn is_never_scheduled(event: &Event) -> bool {
     event.hw().flags() & NEVER_SCHEDULED != 0
 }
 
@@ -106,11 +111,8 @@ pub(super) fn is_never_scheduled(event: &Event) -> bool {
 pub(super) fn is_new_to<S>(this_cpu: &ThisCpu<S>, event: &Event, program: u64) -> bool {
     // CAST: The lower bits.
     let program = (program as u32) << PROGRAM_SHIFT & PROGRAM;
-    let flags = event.hw().flags();
-    event
-        .hw_mut(this_cpu.irqs_off())
-        .set_flags(flags & !PROGRAM | program);
-    flags & PROGRAM != program
+    let hw = event.hw_mut(this_cpu.irqs_off());
+    hw.change_flags(PROGRAM, program) & PROGRAM != program
 }
 
 /// Whether an event was last on a PMU for the program of this number.
@@ -124,8 +126,7 @@ pub(super) fn is_of(event: &Event, program: u64) -> bool {
 pub(super) fn set_branch_filter(event: &NewEvent<'_>, filter: HardwareFilter) {
     let ifm = u32::from(filter.ifm) << IFM_SHIFT & IFM;
     let exact = if filter.exact { IFM_EXACT } else { 0 };
-    let others = event.hw().flags() & !(IFM | IFM_EXACT);
-    event.hw_mut().set_flags(others | ifm | exact);
+    event.hw_mut().change_flags(IFM | IFM_EXACT, ifm | exact);
 }
 
 /// The BHRB filter for the event's branch stack; `None` for an event without one.

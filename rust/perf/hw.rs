@@ -242,14 +242,17 @@ impl<'a> HwMut<'a> {
         unsafe { (&raw mut (*self.counting()).idx).write_volatile(idx.into()) };
     }
 
-    /// Sets [`Hw::flags`], to those of `flags` that are the driver's.
-    pub(crate) fn set_flags(&self, flags: u32) {
+    /// Changes those of [`Hw::flags`] that are in `mask` to those of `flags`. Returns all as they
+    /// were.
+    pub(crate) fn change_flags(&self, mask: u32, flags: u32) -> u32 {
         let ours = bindings::PERF_EVENT_FLAG_ARCH;
-        let flags = self.event.hw().all_flags() & !ours | flags & ours;
+        let (mask, before) = (mask & ours, self.event.hw().all_flags());
+        let flags = before & !mask | flags & mask;
         // CAST: A bit pattern, kept as the C type.
         let flags = flags as i32;
         // SAFETY: Valid and in use by the type invariants of `Hw`.
         unsafe { (&raw mut (*self.counting()).flags).write_volatile(flags) };
+        before & ours
     }
 
     /// Sets [`Hw::state`].

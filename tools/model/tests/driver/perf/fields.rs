@@ -132,10 +132,10 @@ fn what_the_driver_keeps_with_an_event_is_read_back() {
         // Flags of perf core's are above the driver's.
         // SAFETY: As above; there is no other member of the union.
         let flags = || unsafe { &mut (*raw).hw.__bindgen_anon_1.__bindgen_anon_1.flags };
-        *flags() = 0x4000_0001;
-        assert_eq!(hw.flags(), 1);
-        hw.set_flags(0x2000_0100);
-        assert_eq!((hw.flags(), *flags()), (0x100, 0x4000_0100));
+        *flags() = 0x4000_0013;
+        assert_eq!(hw.flags(), 0x13);
+        assert_eq!(hw.change_flags(0x2000_0111, 0x2000_0104), 0x13);
+        assert_eq!((hw.flags(), *flags()), (0x102, 0x4000_0102));
     });
 }
 
