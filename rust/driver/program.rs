@@ -203,8 +203,8 @@ impl Driver {
     ) {
         let state = this_cpu.state();
         let mmcra = || Mmcra::from(state.mmcr.get().mmcra);
-        if !ebb && state.mmcr.get().has_threshold() {
-            // The threshold counter may tell of what others ran.
+        if state.mmcr.get().has_threshold() {
+            // The threshold counter may tell of what others ran: nothing freezes it.
             state.left.forget_mmcra();
         }
         self.write_mmcra(this_cpu, mmcra().with_const_sample_enable::<0>());
@@ -273,12 +273,11 @@ impl Driver {
         state.idle_mmcra.set(idle);
     }
 
-    /// Leaves a program whose EBB group gets on the PMU nothing of others in the BHRB and in
-    /// MMCRA's threshold counter, which it can read, as it can all counters.
+    /// Leaves a program whose EBB group gets on the PMU nothing of others in the BHRB, which it can
+    /// read, nor in its task's registers.
     pub(super) fn clear_for_program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
         ebb::reset_at_first_schedule(self, this_cpu);
         branch::clear_bhrb(this_cpu, local);
-        this_cpu.state().left.forget_mmcra();
     }
 
     /// Programs the frozen PMU with the events in the CPU's slots. Returns whether a counter is
@@ -311,13 +310,15 @@ impl Driver {
         if self.is_v31() && held_mmcr3 != Some(assignment.mmcr.mmcr3) {
             Mmcr3::write(assignment.mmcr.mmcr3);
         }
+        if was_ebb {
+            // A program may have written the threshold counter, which weights would show and the
+            // next program can read. Other events change it only by a threshold: then MMCRA is
+            // written for want of that one, or as these have one, too (`Driver::start`).
+            left.forget_mmcra();
+        }
         if ebb {
             self.clear_for_program(this_cpu, local);
         } else {
-            if was_ebb {
-                // A program may have written the threshold counter: weights would show that.
-                left.forget_mmcra();
-            }
             self.write_mmcr2(this_cpu, assignment.mmcr.mmcr2);
         }
 

@@ -84,6 +84,8 @@ impl Driver {
     fn load_program(&self, this_cpu: &ExclusiveCpu) {
         let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
         self.clear_for_program(this_cpu, &local);
+        // Another program, which had the same group, may have written the threshold counter.
+        state.left.forget_mmcra();
         for (event, index) in this_cpu.slots().iter().zip(state.left.counters()) {
             if counter(event).is_none() {
                 load_counter(this_cpu, event, index, true);

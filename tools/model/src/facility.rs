@@ -189,6 +189,7 @@ impl Facility {
         self.record_branch(instruction);
         self.sample_continuously(instruction);
         self.sample_marked(instruction);
+        self.count_threshold(instruction);
         let counting: [bool; 6] = core::array::from_fn(|pmc| self.counts(pmc));
         for (pmc, _) in counting.iter().enumerate().filter(|(_, counts)| **counts) {
             let occurrences = self.occurrences(pmc, instruction);

@@ -162,6 +162,8 @@ pub mod mmcra {
         let mantissa = if is_v31 { 0xff } else { 0x7f };
         THR_CTR_EXP | mantissa << THR_CTR_MANT_SHIFT
     }
+    /// TECE: what the threshold counter counts; 0 for nothing.
+    pub const TECE: u64 = bit(45) | bit(46) | bit(47);
     /// SAMPLE_ENABLE: instructions are marked.
     pub const SAMPLE_ENABLE: u64 = bit(63);
 

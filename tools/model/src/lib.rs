@@ -38,7 +38,7 @@
 //!
 //! # What it leaves out
 //!
-//! Thresholds, the sharing of a core by threads, MMCRC, MMCRH and MMCRS; FSCR and HFSCR, by which
+//! Thresholds, but that their counter counts; the sharing of a core by threads, MMCRC, MMCRH and MMCRS; FSCR and HFSCR, by which
 //! kernel and hypervisor withhold whole facilities; bits 57, 60 and 61 of MMCR0 (the kernel's
 //! `MMCR0_SHRFC`, `MMCR0_FCTI`, `MMCR0_FCTA`), which it never sets; MMCR0\[TBSEL\], as whoever calls
 //! [`Facility::time_base_event`] tells when its bit changes. An instruction completes

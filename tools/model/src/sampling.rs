@@ -123,6 +123,20 @@ impl Facility {
         }
     }
 
+    /// A threshold's counter, between instructions that are not marked: no field freezes it, also not
+    /// FC, which stops "the PMCs". What it counts is the processor's affair: here it tells of the last
+    /// instruction of problem state.
+    ///
+    /// \[memory\] Book III, MMCRA (TECE, 0: counting is disabled); MMCR0\[FC\].
+    pub(crate) fn count_threshold(&mut self, instruction: &Instruction) {
+        let is_random = self.mmcra & mmcra::SAMPLE_ENABLE != 0;
+        if self.mmcra & mmcra::TECE != 0 && !is_random && self.context.problem {
+            let counter = mmcra::user(self.processor.isa() >= Isa::V31);
+            let counted = told_of(instruction.address) << mmcra::THR_CTR_MANT_SHIFT;
+            self.mmcra = self.mmcra & !counter | counted & counter;
+        }
+    }
+
     fn sample(&mut self, instruction: &Instruction, context: Context) {
         self.siar = instruction.address;
         if let Some(data) = instruction.data {

@@ -105,6 +105,8 @@ pub enum Op {
     /// One that has the PMU sample at random, which random histories lack: nobody saves what MMCRA has
     /// of the threshold counter, and the last marked instruction may be the kernel's.
     OpenMarkedEbb(u8),
+    /// One with a threshold, which random histories lack, too.
+    OpenThresholdEbb(u8),
     Close(u8),
     Read(u8),
     Enable(u8),

@@ -59,6 +59,9 @@ const INSTRUCTIONS_V300: u64 = 0x1_00fe;
 /// what MMCRA has of the threshold counter.
 pub const EBB_CODES: usize = 16;
 
+/// What a code has of a threshold: that its counter counts, its start and its stop event.
+pub const THRESHOLD: u64 = 1 << 29 | 0x21 << 32;
+
 /// Whether an event has the PMU sample at random.
 pub fn is_marked(event: &Event) -> bool {
     event.attr().config & 0x100 != 0
@@ -72,7 +75,7 @@ impl Counts {
 
     /// What it counts on a processor.
     pub fn on(processor: Processor, event: &Event) -> Self {
-        let code = event.attr().config & !(0b1111 << 60);
+        let code = event.attr().config & !(0b1111 << 60 | THRESHOLD);
         // An event that the ISA has from v3.0 on.
         if code == INSTRUCTIONS_V300 && processor.isa() == Isa::V207 {
             return Self::Others;

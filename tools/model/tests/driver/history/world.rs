@@ -4,7 +4,7 @@
 
 use super::{
     op::{Op, UserWrite, Wish},
-    oracle::{CODES, EBB_CODES, Oracle, is_marked},
+    oracle::{CODES, EBB_CODES, Oracle, THRESHOLD, is_marked},
     program::{Program, check_closed},
     text::instruction_at,
 };
@@ -169,6 +169,7 @@ impl World {
                 self.open_ebb(task, CODES[usize::from(code) % EBB_CODES].0, code)
             }
             Op::OpenMarkedEbb(task) => self.open_ebb(task, CODES[EBB_CODES].0, 0),
+            Op::OpenThresholdEbb(task) => self.open_ebb(task, CODES[7].0 | THRESHOLD, 0),
             Op::Close(event) => {
                 if let Some(event) = self.event(event) {
                     self.open.retain(|other| other.id != event.id);

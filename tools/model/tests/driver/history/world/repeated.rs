@@ -99,6 +99,36 @@ fn a_weight_shows_no_threshold_counter_of_a_program() {
 }
 
 #[test]
+fn a_program_finds_no_threshold_counter_of_others() {
+    // The second task runs nothing, a program without events, one with another group, and one with
+    // the same group, which has a threshold or has not.
+    let groups = [Op::OpenThresholdEbb, |task| Op::OpenEbb(task, 2)];
+    let others = [
+        vec![],
+        vec![Op::Run(0, 3, 1, 3)],
+        vec![Op::OpenEbb(1, 3), Op::User(0, UserWrite::Threshold(0x7ff))],
+        vec![Op::OpenThresholdEbb(1), Op::Run(0, 3, 1, 3)],
+        vec![Op::OpenEbb(1, 2), Op::User(0, UserWrite::Threshold(0x7ff))],
+    ];
+    for (open, other) in groups
+        .into_iter()
+        .flat_map(|open| others.iter().map(move |other| (open, other)))
+    {
+        let mut history = vec![
+            Op::Switch(0, 0),
+            open(0),
+            Op::Run(0, 4, 1, 3),
+            Op::Switch(0, 1),
+        ];
+        history.extend_from_slice(other);
+        history.extend([Op::Switch(0, 0), Op::Run(0, 4, 1, 3)]);
+        // The second task's group comes back, too.
+        history.extend([Op::Switch(0, 1), Op::Run(0, 4, 1, 3)]);
+        run(&history, |_, _| {});
+    }
+}
+
+#[test]
 fn an_event_that_leaves_its_counter_negative_causes_no_pm_interrupt() {
     // 2001e, and 30002, which stays. The event is closed before its interrupt comes.
     let sampled = Wish {
