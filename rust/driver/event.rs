@@ -62,7 +62,7 @@ pub(super) fn set_demand(event: &NewEvent<'_>, demand: &Demand) {
 
 /// Adds what an event that is being opened asks for to what its group does. Returns whether it can
 /// count with all that were ever opened in the group, and so with any of them. If it cannot, it may
-/// count with those that are there.
+/// count with those that are there: some are closed, or were refused after this.
 #[inline]
 pub(super) fn add_to_group(event: &NewEvent<'_>, demand: &Demand) -> bool {
     let alone = GroupDemand::of(demand);

@@ -35,13 +35,7 @@ impl Driver {
     #[inline]
     pub(super) fn event_init(&self, event: &NewEvent<'_>) -> Result {
         self.check(event).map_err(|refusal| refusal.log(event))?;
-
-        let hw = event.hw_mut();
-        hw.set_idx(0);
-        hw.set_last_period(hw.sample_period());
-        // CAST: perf core refuses periods with bit 63 set.
-        hw.set_period_left(hw.sample_period() as i64);
-        hw.set_prev_count(0);
+        // What the event counts with is 0 so far, but for the period, which perf core has set.
         event::set_never_scheduled(event);
 
         // Last: perf core calls `destroy`, which gives the interrupt back, only for events that
