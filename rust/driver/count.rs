@@ -17,7 +17,8 @@ use super::{
     event::{
         counter,
         is_ebb, //
-    }, //
+    },
+    hold_back, //
 };
 use crate::{
     perf::{
@@ -56,14 +57,18 @@ pub(super) fn left_after(left: i64, delta: u64) -> i64 {
 /// 0. PM interrupts must be masked or the PMU frozen.
 fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
     let hw = event.hw_mut(this_cpu.irqs_off());
-    let period = hw.sample_period();
+    // CAST: perf core takes no period of 2^63 or more.
+    let period = hw.sample_period() as i64;
     if period == 0 {
         return 0;
     }
     if hw.period_left() == 0 {
-        // CAST: perf core takes no period of 2^63 or more.
-        hw.set_period_left(period as i64);
-        hw.set_last_period(period);
+        hw.set_period_left(period);
+        // CAST: As above.
+        hw.set_last_period(period as u64);
+        hold_back::end(this_cpu, event);
+    } else if hw.period_left() > period {
+        hold_back::let_go(this_cpu, event);
     }
     preload(left_after(hw.period_left(), 0))
 }
@@ -75,6 +80,14 @@ pub(super) fn initial_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
         CounterState::Stopped => 0,
         CounterState::Running => running_value(this_cpu, event),
     }
+}
+
+/// Starts the counter of an event anew, with this value. The PMU must be frozen.
+#[inline(always)]
+pub(super) fn restart(hw: &HwMut<'_>, index: usize, value: u32) {
+    hw.set_prev_count(value.into());
+    pmu::write_pmc(index, value);
+    hw.update_userpage();
 }
 
 /// The furthest that a counter steps back, when events that it counted ahead of time turn out not

@@ -11,10 +11,13 @@
 //! - `bhrb_dispatches` is also written by the PMI handler and `execve`. An older number than the
 //!   BHRB's costs a branch stack;
 //! - `alert` is also written by the PMI handler and, on an emulator, by the timer. Other code
-//!   writes it only while the PMU is disabled or PM interrupts are masked. PMIs do not nest.
+//!   writes it only while the PMU is disabled or PM interrupts are masked. PMIs do not nest;
+//! - the PMI handler alone writes `pmi_time`. Other code reads it while the PMU is disabled or PM
+//!   interrupts are masked.
 
 use super::{
     emulator::alert_state::AlertState,
+    hold_back::PmiTime,
     left::Left,
     solved_groups::{
         Solved,
@@ -51,6 +54,8 @@ pub(crate) struct SharedState {
     pub(super) bhrb_dispatches: PmiCell<u32>,
     /// The alert of the program whose events are on the PMU, for an emulator.
     pub(super) alert: AlertState,
+    /// The time that PMIs take.
+    pub(super) pmi_time: PmiTime,
 }
 
 /// The state of one CPU that only code that schedules events uses.

@@ -22,6 +22,8 @@ use crate::{
 /// Flag: neither the event nor another one of the group that it was opened in has been on a PMU
 /// yet.
 const NEVER_SCHEDULED: u32 = 1 << 0;
+/// Flag: the period that runs is longer than the event asks for, see `hold_back.rs`.
+const HELD: u32 = 1 << 1;
 /// Flags: the BHRB filter (MMCRA\[IFM\]) for the event's branch stack, two bits.
 const IFM: u32 = 0b11 << IFM_SHIFT;
 const IFM_SHIFT: u32 = 8;
@@ -105,6 +107,17 @@ pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<S>, event: &Event) -> 
 /// Whether neither the event nor another one of its group has been on a PMU yet.
 fn is_never_scheduled(event: &Event) -> bool {
     event.hw().flags() & NEVER_SCHEDULED != 0
+}
+
+/// Flags an event that is held back, or is no more.
+pub(super) fn set_held<S>(this_cpu: &ThisCpu<S>, event: &Event, held: bool) {
+    let flag = if held { HELD } else { 0 };
+    event.hw_mut(this_cpu.irqs_off()).change_flags(HELD, flag);
+}
+
+/// Whether the period that runs is longer than the event asks for, and samples are lost.
+pub(super) fn is_held(event: &Event) -> bool {
+    event.hw().flags() & HELD != 0
 }
 
 /// Gives an event to the program of this number, which had it on a PMU before if this is `false`.

@@ -14,6 +14,7 @@ use super::{
     },
     emulator::Emulator,
     event,
+    hold_back,
     sample::PmuSnapshot, //
 };
 use crate::{
@@ -72,7 +73,7 @@ impl PmiHandler {
     /// Handles a PMI of this CPU.
     #[inline(always)]
     fn handle_on(&self, this_cpu: &ThisCpu, interrupted: &mut Interrupted) {
-        let start = machine::sched_clock();
+        let start = machine::time_base();
         let mmcr0 = Mmcr0::read();
         if this_cpu.slots().len() == 0 {
             // KVM leaves the MMCR0 of a guest, and its alert, on a PMU that the host does not use.
@@ -99,17 +100,26 @@ impl PmiHandler {
             mmcr0.with_const_fc::<1>().with_const_pmae::<0>().write();
             pmu::synchronize();
         }
+        let excess = this_cpu.pmi_time.excess(start);
+        let hold = hold_back::is_outrun(excess).then_some(start);
         let snapshot = PmuSnapshot::read(self.model, this_cpu, is_alert);
-        handle_overflows(&snapshot, this_cpu, interrupted);
+        handle_overflows(&snapshot, this_cpu, interrupted, hold);
         // Unfreezes the counters and enables alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
+        let took = this_cpu.pmi_time.account(start, excess);
         // SAFETY: This is the handler of a PMI.
-        unsafe { perf::sample_event_took(machine::sched_clock().wrapping_sub(start)) };
+        unsafe { perf::sample_event_took(machine::ticks_to_ns(took)) };
     }
 }
 
-/// Handles the overflow of each counter that is negative.
-fn handle_overflows(snapshot: &PmuSnapshot, this_cpu: &ThisCpu, interrupted: &mut Interrupted) {
+/// Handles the overflow of each counter that is negative. Events that overflow all the time are
+/// held back if the PMI, which began at the time `hold`, is one too many.
+fn handle_overflows(
+    snapshot: &PmuSnapshot,
+    this_cpu: &ThisCpu,
+    interrupted: &mut Interrupted,
+    hold: Option<u64>,
+) {
     let (mut used, mut found) = (0, false);
     for event in this_cpu.slots().iter() {
         let Some(index) = event::counter(event) else {
@@ -122,7 +132,10 @@ fn handle_overflows(snapshot: &PmuSnapshot, this_cpu: &ThisCpu, interrupted: &mu
         }
         found = true;
         if event.hw().state() == CounterState::Running {
-            handle_overflow(this_cpu, event, index, value, snapshot, interrupted);
+            let ended = handle_overflow(this_cpu, event, index, value, snapshot, interrupted);
+            if let Some(start) = hold.filter(|_| ended != 0) {
+                hold_back::hold_back(this_cpu, event, index, ended, start);
+            }
         } else {
             // It is stopped, see `count::stop`.
             pmu::write_pmc(index, 0);
@@ -155,7 +168,7 @@ fn clear_negative(counters: impl Iterator<Item = usize>) -> bool {
 }
 
 /// Adds what the counter has counted to the event's count, restarts the counter, and reports a
-/// sample if the period is over.
+/// sample if the period is over. Returns for how many events the sample stands, 0 for none.
 fn handle_overflow(
     this_cpu: &ThisCpu,
     event: &Event,
@@ -163,58 +176,68 @@ fn handle_overflow(
     value: u32,
     snapshot: &PmuSnapshot,
     interrupted: &mut Interrupted,
-) {
+) -> u64 {
     let hw = event.hw_mut(this_cpu.irqs_off());
     let delta = count::delta(hw.prev_count(), value);
     hw.add_count(delta);
 
     let mut left = count::left_after(hw.period_left(), delta);
-    // CAST: perf core takes no period of 2^63 or more.
-    let period = hw.sample_period() as i64;
-    let mut last_period = hw.last_period();
+    let period = hw.sample_period();
+    let ended = hw.last_period();
     let mut more = 0;
     let over = period != 0 && left <= 0;
     if over {
-        left += period;
+        // CAST: perf core takes no period of 2^63 or more.
+        left += period as i64;
         if left <= 0 {
             // More periods are over, as the PMI was late: the sample stands for them too.
-            let period = period.unsigned_abs();
             more = (left.unsigned_abs() / period + 1) * period;
             // CAST: Less than a period more than what the counter has counted.
             left += more as i64;
-            last_period = last_period.wrapping_add(more);
         }
-        hw.set_last_period(hw.sample_period());
+        hw.set_last_period(period);
     }
     hw.set_period_left(left);
-    let start = count::initial_value(this_cpu, event);
-    hw.set_prev_count(start.into());
-    pmu::write_pmc(index, start);
-    hw.update_userpage();
+    // Something is left of the period, if there is one.
+    let start = if period == 0 { 0 } else { count::preload(left) };
+    count::restart(&hw, index, start);
 
-    if over && more != 0 {
-        report_more(this_cpu, event, last_period, snapshot, interrupted);
-    } else if over {
-        snapshot.report(this_cpu, event, last_period, interrupted);
+    if !over {
+        return 0;
     }
+    if more != 0 || ended != period {
+        report_more(this_cpu, event, ended, more, snapshot, interrupted);
+    } else {
+        snapshot.report(this_cpu, event, ended, interrupted);
+    }
+    ended.wrapping_add(more)
 }
 
-/// Reports a sample that stands for more periods than one. perf core makes an event's frequency of
-/// `last_period` too.
+/// Reports a sample that stands for other events than those of a period of the event: the period
+/// that `ended` was another one, or `more` events came after it.
 #[cold]
 fn report_more(
     this_cpu: &ThisCpu,
     event: &Event,
-    last_period: u64,
+    ended: u64,
+    more: u64,
     snapshot: &PmuSnapshot,
     interrupted: &mut Interrupted,
 ) {
     let hw = event.hw_mut(this_cpu.irqs_off());
     let next = hw.last_period();
-    hw.set_last_period(last_period);
-    snapshot.report(this_cpu, event, last_period, interrupted);
+    if event::is_held(event) {
+        event::set_held(this_cpu, event, false);
+        // Its owner has asked for a sample after each of the event's own periods.
+        let samples = ended.checked_div(next).unwrap_or(0);
+        event.count_lost_samples(samples.saturating_sub(1));
+    }
+    let period = ended.wrapping_add(more);
+    // perf core makes an event's frequency of this number.
+    hw.set_last_period(period);
+    snapshot.report(this_cpu, event, period, interrupted);
     // Unless perf core has had the event begin another one.
-    if hw.last_period() == last_period {
+    if hw.last_period() == period {
         hw.set_last_period(next);
     }
 }

@@ -9,7 +9,8 @@
 //! 3. `program.rs` writes the registers between `pmu_disable` and `pmu_enable`, `resume.rs`
 //!    those that differ as events come back, and `ebb.rs` those that belong to a program;
 //! 4. `count.rs` reads it; `interrupt.rs` handles its overflows, of which `sample.rs` makes samples
-//!    and `branch_stack.rs` their branch stacks.
+//!    and `branch_stack.rs` their branch stacks; `hold_back.rs` slows down events that overflow all
+//!    the time.
 //!
 //! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded.
 
@@ -23,6 +24,7 @@ mod emulator;
 mod event;
 mod event_init;
 mod exec;
+mod hold_back;
 mod interrupt;
 mod left;
 mod memory;

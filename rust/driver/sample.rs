@@ -183,7 +183,7 @@ impl PmuSnapshot {
         interrupted: &mut Interrupted,
     ) {
         if !known {
-            event.count_lost_sample();
+            event.count_lost_samples(1);
         }
         interrupted.set_perf_regs(false, Sier::from(0), self.mmcra);
         let mut program = ProgramRegs::copy(&local_pmu(this_cpu.irqs_off()));

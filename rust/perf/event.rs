@@ -132,9 +132,9 @@ impl Event {
         unsafe { Local64::from_raw(field.cast()) }
     }
 
-    /// Counts a sample that had to be dropped. User space reads the number in the event that it
-    /// opened, so a sample of an inherited event counts there.
-    pub(crate) fn count_lost_sample(&self) {
+    /// Counts samples that had to be dropped. User space reads the number in the event that it
+    /// opened, so samples of an inherited event count there.
+    pub(crate) fn count_lost_samples(&self, samples: u64) {
         // SAFETY: Valid by the type invariants; perf core wrote the field before its first
         // callback.
         let parent = unsafe { (*self.as_raw()).parent };
@@ -149,7 +149,8 @@ impl Event {
         // SAFETY: The field lives as long as `self`, is aligned, and is only accessed atomically
         // (`atomic64_t`). CAST: `atomic64_t` is a structure of one `s64`.
         let lost: &Atomic<i64> = unsafe { Atomic::from_ptr(field.cast()) };
-        lost.add(1, Relaxed);
+        // CAST: A number of samples.
+        lost.add(samples as i64, Relaxed);
     }
 }
 

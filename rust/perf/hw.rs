@@ -137,6 +137,13 @@ impl Hw {
         u64::from(high as u32) << 32 | u64::from(low)
     }
 
+    /// What the driver noted with [`HwMut::set_stamp`], 0 at first, in a field that perf core
+    /// leaves alone (`reg` of `branch_reg`).
+    pub(crate) fn stamp(&self) -> u32 {
+        // SAFETY: Valid and in use by the type invariants.
+        unsafe { (&raw const (*self.counting()).branch_reg.reg).read_volatile() }
+    }
+
     /// The number of the counter that the event is on (`idx`), 0 for none.
     pub(crate) fn idx(&self) -> u32 {
         // SAFETY: Valid and in use by the type invariants.
@@ -277,6 +284,12 @@ impl<'a> HwMut<'a> {
             (&raw mut (*raw).last_cpu).write_volatile((mark >> 32) as i32);
             (&raw mut (*raw).extra_reg.reg).write_volatile(mark as u32);
         }
+    }
+
+    /// Sets [`Hw::stamp`].
+    pub(crate) fn set_stamp(&self, stamp: u32) {
+        // SAFETY: Valid and in use by the type invariants of `Hw`.
+        unsafe { (&raw mut (*self.counting()).branch_reg.reg).write_volatile(stamp) };
     }
 
     /// Sets [`Hw::last_period`].

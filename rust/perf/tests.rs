@@ -255,8 +255,8 @@ mod cases {
         // only `parent` and `lost_samples` are used.
         let lost = unsafe {
             (*child).parent = parent;
-            Event::from_raw(child).count_lost_sample();
-            Event::from_raw(parent).count_lost_sample();
+            Event::from_raw(child).count_lost_samples(1);
+            Event::from_raw(parent).count_lost_samples(1);
             [parent, child].map(|event| (*event).lost_samples.counter)
         };
         assert_eq!(lost, [2, 0]);

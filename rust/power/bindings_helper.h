@@ -4,11 +4,11 @@
  * the kernel crate does not bind, and the functions of the shims.
  */
 #include <linux/perf_event.h>
-#include <linux/sched/clock.h>
 #include <asm/hw_irq.h>
 #include <asm/lppaca.h>
 #include <asm/paca.h>
 #include <asm/pmc.h>
+#include <asm/time.h>
 
 #include "parameters.h"
 #include "shim.h"

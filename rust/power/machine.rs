@@ -13,6 +13,9 @@ use core::sync::atomic::{
 
 const PVR: u32 = 287;
 
+/// The time base, for reading.
+const TB: u32 = 268;
+
 /// The processor version of POWER8E.
 const PVR_POWER8E: u32 = 0x004b;
 
@@ -99,10 +102,16 @@ pub(crate) fn is_kernel_address(address: u64) -> bool {
     address >= KERNEL_START
 }
 
-/// The scheduler clock of this CPU in nanoseconds.
-pub(crate) fn sched_clock() -> u64 {
+/// The time base, in ticks. It is the same on all CPUs.
+#[inline(always)]
+pub(crate) fn time_base() -> u64 {
+    spr::read::<TB>()
+}
+
+/// So many ticks of the time base in nanoseconds.
+pub(crate) fn ticks_to_ns(ticks: u64) -> u64 {
     // SAFETY: May be called in any context.
-    unsafe { bindings::sched_clock() }
+    unsafe { bindings::tb_to_ns(ticks) }
 }
 
 /// KUnit tests (see `Documentation/testing.md`).

@@ -73,7 +73,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 /// Runs histories of a processor: on bare metal and in partitions in turn, and with an SDAR that stays
-/// as the ISA has it or moves as KVM has it, and EBBs that need EBE or do not.
+/// as the ISA has it or moves as KVM has it, EBBs that need EBE or do not, and some with a kernel that
+/// PM interrupts outrun.
 fn histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000);
@@ -86,6 +87,7 @@ fn histories(processor: Processor) {
             hypervisor: round & 1 != 0,
             sdar_moves: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
+            is_slow: round % 11 == 10,
             seed: random.next(),
         };
         let history: Vec<Op> = (0..LENGTH).map(|_| Op::random(&mut random)).collect();

@@ -42,6 +42,9 @@ pub const KERNEL_DATA: u64 = 0xc000_0000_0010_0000;
 /// POWER8E, is right only if it is more than one: PMC6 has to overflow before the next write.
 const CYCLES: u32 = 2;
 
+/// Ticks of the time base in a second.
+pub const TIME_BASE_HZ: u64 = 512_000_000;
+
 /// A PM interrupt: where it came, and what the facility told then.
 #[derive(Clone, Copy, Debug)]
 pub struct Alert {
@@ -77,6 +80,8 @@ pub struct Machine {
     pub perf_irq: Option<Handler>,
     /// What the facility told when the last PM interrupt came.
     pub alert: Option<Alert>,
+    /// The time base. It stands still but while a sample is written and between steps.
+    pub time_base: u64,
     pub log: Option<Vec<Entry>>,
 }
 
@@ -93,6 +98,7 @@ pub fn boot(kind: Kind) {
         kind,
         perf_irq: None,
         alert: None,
+        time_base: 1 << 39,
         log: None,
     }));
     kernel::cpu::set_current(0);

@@ -74,6 +74,7 @@ pub struct hw_perf_event {
     pub state: c_int,
     pub prev_count: i64,
     pub sample_period: u64,
+    pub interrupts: u64,
     pub __bindgen_anon_2: hw_perf_event__bindgen_ty_2,
 }
 

@@ -14,10 +14,12 @@
 //! | `task.rs` | switches, `fork`, `execve`, CPUs that come and go |
 //! | `ops.rs` | what programs ask for: open, close, read, ioctl |
 //! | `calls.rs` | the functions that the driver calls |
+//! | `outrun.rs` | which periods PM interrupts that outrun the kernel make longer |
 
 pub mod calls;
 mod event;
 mod ops;
+mod outrun;
 mod sched;
 mod task;
 
@@ -26,6 +28,7 @@ pub use task::Task;
 
 use crate::{history::oracle::Counts, machine::ensure, perf_bindings::pmu};
 use kernel::cpu::CPUS;
+use outrun::PmiTime;
 use pmu_model::Instruction;
 use std::{
     cell::{Cell, RefCell},
@@ -72,6 +75,7 @@ struct CpuContext {
     active_oncpu: Cell<u32>,
     disable_count: Cell<u32>,
     sched_cb_usage: Cell<u32>,
+    pmi_time: PmiTime,
 }
 
 /// perf core.

@@ -175,9 +175,7 @@ pub fn check_sample(
     let right = if alert.is_marking {
         let lost = is_lost(event, alert);
         if lost {
-            // Those of inherited events count with the program's own.
-            let owner = event.parent.as_deref().unwrap_or(event);
-            owner.lost.set(owner.lost.get() + 1);
+            event.lose(1);
         } else if alert.sampled.is_none() {
             return Err("no instruction was marked".into());
         }

@@ -30,6 +30,7 @@ mod cpus;
 mod directed;
 mod events;
 mod invariants;
+mod outrun;
 mod places;
 mod programs;
 mod repeated;
@@ -46,6 +47,8 @@ const TASKS: usize = 4;
 /// The most events that are open, and the most tasks.
 const MOST_EVENTS: usize = 20;
 const MOST_TASKS: usize = 8;
+/// What passes between two steps, in ticks of the time base: 4 ms.
+const TICK: u64 = 1 << 21;
 /// The handler of programs with EBBs.
 pub const HANDLER: u64 = 0x5000;
 const NEGATIVE: u64 = 0x8000_0000;
@@ -109,6 +112,8 @@ impl World {
         machine::note(|| format!("{op:?}"));
         self.recorded.iter_mut().for_each(Recorded::begin);
         let held = self.held.take();
+        with_machine(|machine| machine.time_base += TICK);
+        self.core.begin_step();
         match *op {
             Op::Run(cpu, count, cycles, branch) => self.run(self.cpu(cpu), count, cycles, branch),
             Op::User(cpu, write) => self.user(self.cpu(cpu), write),
@@ -244,6 +249,9 @@ impl World {
 
     /// Compares everything.
     fn check(&mut self) {
+        let all = self.core.all.borrow();
+        all.iter().for_each(|event| event.see_whether_let_go());
+        drop(all);
         for event in &self.open {
             if is_ebb(event) {
                 // The program reads the counter itself.

@@ -15,6 +15,8 @@ pub struct Kind {
     pub sdar_moves: bool,
     /// See [`Facility::have_ebbs_outlive_ebe`].
     pub ebbs_outlive_ebe: bool,
+    /// The kernel takes so long for a sample that PM interrupts outrun it.
+    pub is_slow: bool,
     /// See [`Facility::leave_to_chance`].
     pub seed: u64,
 }
@@ -26,6 +28,7 @@ impl Kind {
             hypervisor: false,
             sdar_moves: false,
             ebbs_outlive_ebe: false,
+            is_slow: false,
             seed: 1,
         }
     }
@@ -47,6 +50,12 @@ impl Kind {
                 ..kind
             })
         })
+    }
+
+    /// How long the kernel takes for a sample, in ticks of the time base: 1 us, or almost 35 ms. Then
+    /// the second of two in a row is one too many, if each counts as a microsecond longer.
+    pub fn ticks_of_sample(&self) -> u64 {
+        if self.is_slow { 69_397 << 8 } else { 512 }
     }
 
     /// Others ran on a CPU, by its number, while nobody used its PMU: another partition, which may come

@@ -113,10 +113,11 @@ fn what_the_driver_keeps_with_an_event_is_read_back() {
         hw.set_group_words([10, 11]);
         hw.set_code(6);
         hw.set_idx(7);
+        hw.set_stamp(12);
         hw.set_last_period(8);
         hw.set_period_left(-9);
         assert_eq!((hw.words(), hw.group_words()), ([1, 2, 3, 4, 5], [10, 11]));
-        assert_eq!((hw.code(), hw.idx()), (6, 7));
+        assert_eq!((hw.code(), hw.idx(), hw.stamp()), (6, 7, 12));
         assert_eq!((hw.last_period(), hw.period_left()), (8, -9));
         assert_eq!(event.hw().mark(), 0x1234_5678_9abc_def0);
 

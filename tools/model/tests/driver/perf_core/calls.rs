@@ -7,7 +7,7 @@
 use super::{Event, PerfCore, Recorded};
 use crate::{
     history::oracle,
-    machine::{Alert, MSR_PR, ensure, execute, note, with_cpu, with_machine},
+    machine::{Alert, MSR_PR, TIME_BASE_HZ, ensure, execute, note, with_cpu, with_machine},
     perf_bindings::*,
 };
 use kernel::{
@@ -94,8 +94,13 @@ pub unsafe fn ebb_perf_prepare_unregister(event: *mut perf_event) -> c_int {
 
 pub unsafe fn ebb_perf_stop_rotation(_pmu: *mut pmu) {}
 
-pub unsafe fn perf_sample_event_took(_nanoseconds: u64) {
-    PerfCore::get().untimed.set(false);
+pub unsafe fn perf_sample_event_took(nanoseconds: u64) {
+    let core = PerfCore::get();
+    let took = core.cpu().pmi_time.end() * 1000 / (TIME_BASE_HZ / 1_000_000);
+    ensure(nanoseconds == took, || {
+        format!("a PM interrupt took {took} ns, not {nanoseconds}")
+    });
+    core.untimed.set(false);
 }
 
 pub unsafe fn perf_sched_cb_inc(_pmu: *mut pmu) {
@@ -130,10 +135,10 @@ pub unsafe fn perf_event_overflow(
     if unsafe { (*event.raw()).hw.sample_period } == 0 {
         return 0;
     }
-    let interrupts = event.interrupts.get();
-    if interrupts != u32::MAX {
-        event.interrupts.set(interrupts + 1);
-        if interrupts + 1 >= core.max_samples_per_tick.get() {
+    let interrupts = event.interrupts();
+    if interrupts != u64::MAX {
+        event.set_interrupts(interrupts + 1);
+        if interrupts + 1 >= core.max_samples_per_tick.get().into() {
             core.perf_event_throttle_group(event);
         }
     }
@@ -156,8 +161,20 @@ pub unsafe fn perf_event_overflow(
         },
     };
     note(|| format!("event {}: sample {recorded:x?}", event.id));
+    let counted = event.last_period();
+    ensure(counted == recorded.period, || {
+        format!(
+            "event {}: perf core takes it for {counted} counts",
+            event.id
+        )
+    });
     event.samples.borrow_mut().push(recorded);
     check_sample(event, &recorded);
+    let time = &core.cpu().pmi_time;
+    let (now, took) = time.pass();
+    if time.is_outrun() {
+        event.hold_back(recorded.period, now, took);
+    }
     core.untimed.set(true);
     core.check_extended_regs(event);
     if has(perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK) {

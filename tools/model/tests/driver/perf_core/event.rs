@@ -44,15 +44,17 @@ pub struct Event {
     pub oncpu: Cell<Option<usize>>,
     pub group: RefCell<Vec<Rc<Event>>>,
     pub closed: Cell<bool>,
-    /// Overflows in this tick; `u32::MAX` for an event that is throttled.
-    pub interrupts: Cell<u32>,
     pub samples: RefCell<Vec<Recorded>>,
     /// The branch stack of the last sample.
     pub branches: Cell<Option<Vec<perf_branch_entry>>>,
     /// What it counted in the kernel.
     pub in_kernel: Cell<u64>,
     /// The period that runs: its length, and what is left of it.
-    period: Cell<(u64, i64)>,
+    pub(super) period: Cell<(u64, i64)>,
+    /// It is longer than the event asks for, and samples are lost: see [`Event::hold_back`].
+    pub(super) is_held: Cell<bool>,
+    /// When it was last one of too many, in ticks of the time base.
+    pub(super) outran: Cell<u64>,
     /// The samples that should have been counted as lost.
     pub lost: Cell<u64>,
 }
@@ -94,11 +96,12 @@ impl Event {
             oncpu: Cell::new(None),
             group: RefCell::default(),
             closed: Cell::new(false),
-            interrupts: Cell::new(0),
             samples: RefCell::default(),
             branches: Cell::default(),
             in_kernel: Cell::new(0),
             period: Cell::default(),
+            is_held: Cell::default(),
+            outran: Cell::default(),
             lost: Cell::new(0),
         });
         event.begin_period(attr.__bindgen_anon_1.sample_period);
@@ -164,12 +167,38 @@ impl Event {
     /// A period of this length begins.
     pub fn begin_period(&self, length: u64) {
         self.period.set((length, length as i64));
+        self.is_held.set(false);
+    }
+
+    /// Overflows in this tick; `u64::MAX` for an event that is throttled.
+    pub fn interrupts(&self) -> u64 {
+        // SAFETY: The structure is this event's.
+        unsafe { (*self.raw()).hw.interrupts }
+    }
+
+    pub fn set_interrupts(&self, interrupts: u64) {
+        // SAFETY: As above.
+        unsafe { (*self.raw()).hw.interrupts = interrupts };
+    }
+
+    /// Samples are lost. Those of inherited events count with the program's own.
+    pub fn lose(&self, samples: u64) {
+        let owner = self.parent.as_deref().unwrap_or(self);
+        owner.lost.set(owner.lost.get() + samples);
     }
 
     /// What it counts occurred so often.
     pub fn occurred(&self, count: u64) {
+        self.see_whether_let_go();
         let (length, left) = self.period.get();
         self.period.set((length, left - count as i64));
+    }
+
+    /// The period that runs, as the driver has it.
+    pub fn last_period(&self) -> u64 {
+        // SAFETY: The structure is this event's.
+        let sampling = unsafe { &(*self.raw()).hw.__bindgen_anon_2.__bindgen_anon_1 };
+        sampling.last_period
     }
 
     /// What is left of the period, 0 or less if its sample is due.
@@ -185,6 +214,9 @@ impl Event {
             return None;
         }
         let next = self.sample_period();
+        if self.is_held.take() {
+            self.lose((length / next).saturating_sub(1));
+        }
         let mut ended = length;
         left += next as i64;
         while left <= 0 {
@@ -200,7 +232,7 @@ impl Event {
         self.attr().sample_type & u64::from(format) != 0
     }
 
-    fn flag(&self, flag: unsafe fn(*const perf_event_attr) -> u64) -> bool {
+    pub(super) fn flag(&self, flag: unsafe fn(*const perf_event_attr) -> u64) -> bool {
         // SAFETY: The attributes are there.
         unsafe { flag(self.attr()) != 0 }
     }

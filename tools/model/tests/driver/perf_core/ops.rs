@@ -228,7 +228,7 @@ impl PerfCore {
             event.begin_period(period);
             if active {
                 call!(self.pmu(), start(raw, 0));
-                if event.interrupts.get() == u32::MAX {
+                if event.interrupts() == u64::MAX {
                     self.perf_event_unthrottle_group(event, true);
                 }
                 self.perf_pmu_enable();
@@ -242,6 +242,7 @@ impl PerfCore {
             let raw = event.raw();
             // SAFETY: The structure is there.
             let left = unsafe {
+                (*raw).attr.set_freq(1);
                 (*raw).hw.sample_period = period;
                 (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left
             };
@@ -308,17 +309,15 @@ impl PerfCore {
         self.on_cpu(cpu, || {
             let here = |event: &&Rc<Event>| event.oncpu.get() == Some(cpu);
             let events: Vec<_> = self.all.borrow().iter().filter(here).cloned().collect();
-            let throttled = events
-                .iter()
-                .any(|event| event.interrupts.get() == u32::MAX);
+            let throttled = events.iter().any(|event| event.interrupts() == u64::MAX);
             if throttled {
                 self.perf_pmu_disable();
             }
             for event in &events {
-                if event.interrupts.get() == u32::MAX {
+                if event.interrupts() == u64::MAX {
                     self.perf_event_unthrottle_group(event, false);
                 }
-                event.interrupts.set(0);
+                event.set_interrupts(0);
             }
             if throttled {
                 self.perf_pmu_enable();

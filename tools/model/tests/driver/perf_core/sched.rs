@@ -58,7 +58,7 @@ impl PerfCore {
             .oncpu
             .set(Some(kernel::cpu::CpuId::current().as_u32() as usize));
         event.set_state(perf_event_state_PERF_EVENT_STATE_ACTIVE);
-        if event.interrupts.get() == u32::MAX {
+        if event.interrupts() == u64::MAX {
             self.perf_event_unthrottle(event, false);
         }
         self.perf_pmu_disable();
@@ -255,7 +255,7 @@ impl PerfCore {
         if !event.is_active() {
             return;
         }
-        event.interrupts.set(0);
+        event.set_interrupts(0);
         if start {
             call!(self.pmu(), start(event.raw(), 0));
         }
@@ -265,7 +265,7 @@ impl PerfCore {
         let leader = event.leader();
         let throttle = |event: &Event| {
             if event.is_active() {
-                event.interrupts.set(u32::MAX);
+                event.set_interrupts(u64::MAX);
                 call!(self.pmu(), stop(event.raw(), 0));
             }
         };

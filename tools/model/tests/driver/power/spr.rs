@@ -3,13 +3,16 @@
 //! The instructions that `rust/power` is made of, executed by the model. Each is an instruction of
 //! the kernel that the facility counts, so alerts occur between any two of them.
 
-use crate::machine::{MASK_STD, ensure, execute, execute_on, note_access, with_cpu};
+use crate::machine::{MASK_STD, ensure, execute, execute_on, note_access, with_cpu, with_machine};
 use kernel::bindings::task_struct;
 use pmu_model::{Context, Facility, spr};
 use std::mem::MaybeUninit;
 
 /// The processor version register.
 const PVR: u32 = 287;
+
+/// The time base.
+const TB: u32 = 268;
 
 /// Number of entries of the BHRB.
 pub const BHRB_ENTRIES: usize = pmu_model::BHRB_ENTRIES;
@@ -22,6 +25,9 @@ fn check<const N: u32>() {
 }
 
 pub fn read<const N: u32>() -> u64 {
+    if N == TB {
+        return with_machine(|machine| machine.time_base);
+    }
     check::<N>();
     let value = execute(|facility| match N {
         PVR => facility.processor().pvr().into(),

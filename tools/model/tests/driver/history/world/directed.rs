@@ -12,7 +12,7 @@ pub(super) fn run(history: &[Op], last: impl Fn(&World, &Facility)) {
 }
 
 /// [`run`], in a partition or on bare metal.
-fn run_on(kind: fn(Processor) -> Kind, history: &[Op], last: impl Fn(&World, &Facility)) {
+pub fn run_on(kind: fn(Processor) -> Kind, history: &[Op], last: impl Fn(&World, &Facility)) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     for kind in Kind::of_each(kind) {
         let mut world = World::new(kind, false);

@@ -21,7 +21,7 @@ fn the_next_enable_mends_mmcr1() {
         assert_ne!(mmcr1, 0);
         with_cpu(|cpu| cpu.facility.mtspr(spr::MMCR1, 0));
         // The tick disables and enables the PMU for an event that perf core has throttled.
-        event.interrupts.set(u32::MAX);
+        event.set_interrupts(u64::MAX);
         world.core.tick(0);
         let mended = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
         assert_eq!(mended, mmcr1, "{:?}", kind.processor);
