@@ -88,27 +88,35 @@ pub fn fork(task: &mut Task, random: &mut Random, user: bool) -> Outcome {
 /// Forks; the child does some steps, executes this program anew and does more.
 pub fn exec(task: &mut Task, random: &mut Random) -> Outcome {
     let (seed, steps, later) = (random.next(), random.below(STEPS), random.below(STEPS));
-    let options = task.options;
-    let mut words = vec!["pmu_fuzz".into(), "--exec".into(), task.number.to_string()];
-    for (name, value) in [
-        ("--seed", random.next()),
-        ("--steps", later),
-        ("--least-period", options.least_period),
-        ("--least-ebb", options.least_ebb.into()),
-    ] {
-        words.extend([name.to_string(), value.to_string()]);
-    }
-    words.extend(options.unchecked.then(|| "--unchecked".into()));
-    words.extend(options.no_ebb.then(|| "--no-ebb".into()));
-    let words: Vec<CString> = words
-        .into_iter()
-        .filter_map(|word| CString::new(word).ok())
-        .collect();
-    let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
-    pointers.push(ptr::null());
-    let empty = [ptr::null::<libc::c_char>()];
+    let (options, later_seed) = (task.options, random.next());
     spawn(task, ", before execve", |task| {
         task.run(seed, steps, true)?;
+        let mut words = vec!["pmu_fuzz".into(), "--exec".into(), task.number.to_string()];
+        for (name, value) in [
+            ("--seed", later_seed),
+            ("--steps", later),
+            ("--least-period", options.least_period),
+            ("--least-ebb", options.least_ebb.into()),
+        ] {
+            words.extend([name.to_string(), value.to_string()]);
+        }
+        // An event whose descriptor stays open goes on for the new program.
+        let kernel_mmcr2 = &task.tally.entry(task.number).kernel_mmcr2;
+        for (name, value) in [
+            ("--unchecked", options.unchecked),
+            ("--no-ebb", options.no_ebb),
+            ("--had-ebb", task.events.had_ebb),
+            ("--kernel-mmcr2", kernel_mmcr2.load(Relaxed)),
+        ] {
+            words.extend(value.then(|| name.to_string()));
+        }
+        let words: Vec<CString> = words
+            .into_iter()
+            .filter_map(|word| CString::new(word).ok())
+            .collect();
+        let mut pointers: Vec<_> = words.iter().map(|word| word.as_ptr()).collect();
+        pointers.push(ptr::null());
+        let empty = [ptr::null::<libc::c_char>()];
         block_deadly(libc::SIG_BLOCK);
         // SAFETY: the arrays end with a null pointer, as does each word with a 0.
         unsafe {

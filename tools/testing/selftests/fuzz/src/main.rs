@@ -82,6 +82,10 @@ pub struct Options {
     release: bool,
     /// This is what a process of this number executes.
     exec: Option<u64>,
+    /// It may have an EBB event, which was opened before execve.
+    had_ebb: bool,
+    /// One that leaves user space out.
+    kernel_mmcr2: bool,
     /// CPUs of the machine.
     cpus: usize,
     /// This program.
@@ -105,6 +109,8 @@ fn parse(arguments: &[String]) -> Result<Options, &'static str> {
         unchecked: false,
         release: false,
         exec: None,
+        had_ebb: false,
+        kernel_mmcr2: false,
         cpus: usize::try_from(cpus).unwrap_or(1),
         program: program.into_raw_fd(),
     };
@@ -125,6 +131,8 @@ fn parse(arguments: &[String]) -> Result<Options, &'static str> {
             "--least-period" => options.least_period = number()?,
             "--least-ebb" => options.least_ebb = number()? as u32,
             "--exec" => options.exec = Some(number()?),
+            "--had-ebb" => options.had_ebb = true,
+            "--kernel-mmcr2" => options.kernel_mmcr2 = true,
             "--no-ebb" => options.no_ebb = true,
             "--unchecked" => options.unchecked = true,
             "--release" => options.release = true,
@@ -139,7 +147,11 @@ fn parse(arguments: &[String]) -> Result<Options, &'static str> {
 
 /// What this process executes after execve: some steps more, of the same number.
 fn executed(options: Options, number: u64) -> Outcome {
-    let mut task = Task::new(number, Tally::shared()?, options, Page::map(number)?);
+    let tally = Tally::shared()?;
+    let kernel_mmcr2 = &tally.entry(number).kernel_mmcr2;
+    kernel_mmcr2.store(options.kernel_mmcr2, Relaxed);
+    let mut task = Task::new(number, tally, options, Page::map(number)?);
+    task.events.had_ebb = options.had_ebb;
     task.check_new()?;
     registers::survive()?;
     children::block_deadly(libc::SIG_UNBLOCK);
