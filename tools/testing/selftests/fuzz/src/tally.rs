@@ -14,7 +14,7 @@ use crate::marks::NUMBERS;
 macro_rules! counts {
     ($($name:ident),*) => {
         /// What is counted.
-        #[derive(Clone, Copy)]
+        #[derive(Clone, Copy, Debug)]
         pub enum Count { $(
             #[doc = stringify!($name)]
             $name
