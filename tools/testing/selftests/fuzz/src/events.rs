@@ -16,6 +16,7 @@ use pmu_selftests::ring::Ring;
 use crate::attr;
 use crate::attr::Limits;
 use crate::marks;
+use crate::marks::Pace;
 use crate::random::Digest;
 use crate::random::Random;
 use crate::tally::Count;
@@ -45,6 +46,7 @@ impl Slot {
 /// The events of a process.
 pub struct Events {
     number: u64,
+    pace: Pace,
     slots: Vec<Slot>,
     /// It has opened an EBB event for itself.
     pub had_ebb: bool,
@@ -52,9 +54,10 @@ pub struct Events {
 
 impl Events {
     /// None yet, of processes of this number.
-    pub fn new(number: u64) -> Self {
+    pub fn new(number: u64, pace: Pace) -> Self {
         Self {
             number,
+            pace,
             slots: Vec::new(),
             had_ebb: false,
         }
@@ -145,6 +148,16 @@ impl Events {
         if !self.slots.is_empty() {
             self.slots.swap_remove(index % self.slots.len());
         }
+    }
+
+    /// What is open, for who looks into a failure.
+    pub fn describe(&self) -> String {
+        let texts = self.slots.iter().map(|slot| {
+            let raw = slot.event.attr().as_raw();
+            let of = if slot.own { "" } else { " of others" };
+            format!(" {}:{:x}{of}", raw.type_, raw.config)
+        });
+        texts.collect()
     }
 
     /// Closes all, leaders in any order.
@@ -281,7 +294,12 @@ impl Events {
             }
             if request.sample_type == attr::SAMPLE_REGS_INTR {
                 for sample in samples {
-                    check_counters(self.number, request.sample_regs_intr, &sample.words)?;
+                    check_counters(
+                        self.number,
+                        self.pace,
+                        request.sample_regs_intr,
+                        &sample.words,
+                    )?;
                 }
             }
         }
@@ -302,21 +320,27 @@ fn check_addresses(number: u64, record: &Record) -> Outcome {
     Ok(())
 }
 
-/// Fails if the registers `mask` of a sample, which has nothing else, have another one's counter.
-fn check_counters(number: u64, mask: u64, words: &[u64]) -> Outcome {
-    for pmc in regs::PMC1..regs::PMC1 + 6 {
-        let before = (mask & ((1 << pmc) - 1)).count_ones() as usize;
+/// Fails if the registers `mask` of a sample, which has nothing else, have another one's mark in a
+/// counter without an event. The others may be those of an event that follows the CPU, of whomever,
+/// and count as far as any mark.
+fn check_counters(number: u64, pace: Pace, mask: u64, words: &[u64]) -> Outcome {
+    let register = |number: u32| {
+        let before = (mask & ((1 << number) - 1)).count_ones() as usize;
         // The first word is the ABI.
-        if mask >> pmc & 1 == 1
-            && let Some(&value) = words.get(1 + before)
-        {
-            let foreign = marks::is_foreign_counter(number, value);
-            check!(
-                !foreign,
-                "sample: PMC{} is another program's: {value:#x}",
-                pmc - regs::PMC1 + 1
-            );
-        }
+        let value = words.get(1 + before).copied();
+        value.filter(|_| mask >> number & 1 == 1)
+    };
+    let Some(mmcr1) = register(regs::MMCR1) else {
+        return Ok(());
+    };
+    for n in 0..4 {
+        let selector = mmcr1 >> (24 - 8 * n) & 0xff;
+        let value = register(regs::PMC1 + n).filter(|_| selector == 0);
+        check!(
+            value.is_none_or(|value| !marks::is_foreign_counter(number, value, pace)),
+            "sample: PMC{} is another program's: {value:x?}",
+            n + 1
+        );
     }
     Ok(())
 }

@@ -24,11 +24,13 @@
 //!
 //! Exit status: 0 nothing found, 1 something was, 2 wrong arguments, 4 no EBB on this machine.
 
+mod action;
 mod attr;
 mod bystander;
 mod children;
 mod events;
 mod handler;
+mod looks;
 mod marks;
 mod random;
 mod registers;
@@ -56,6 +58,7 @@ use ktap::process::become_user;
 use perf_event::Attr;
 
 use crate::marks::NUMBERS;
+use crate::marks::Pace;
 use crate::marks::Page;
 use crate::random::Random;
 use crate::tally::Count;
@@ -95,6 +98,8 @@ pub struct Options {
     kernel_mmcr2: bool,
     /// CPUs of the machine.
     cpus: usize,
+    /// How fast counters count.
+    pace: Pace,
     /// This program.
     program: RawFd,
 }
@@ -119,6 +124,7 @@ fn parse(arguments: &[String]) -> Result<Options, &'static str> {
         had_ebb: false,
         kernel_mmcr2: false,
         cpus: usize::try_from(cpus).unwrap_or(1),
+        pace: Pace::of_machine().map_err(|_| "/proc/cpuinfo cannot be read")?,
         program: program.into_raw_fd(),
     };
     let mut arguments = arguments.iter();

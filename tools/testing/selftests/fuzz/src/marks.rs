@@ -6,18 +6,25 @@
 
 use std::arch::asm;
 use std::arch::global_asm;
+use std::io;
 use std::ptr;
 
 use ebb::reg::Mmcr2;
 use ktap::Failure;
+use pmu_selftests::machine;
 
 /// Numbers of processes.
 pub const NUMBERS: u64 = 31;
 
 /// Counters with a mark are in [COUNTERS, COUNTERS + NUMBERS << COUNTER_SHIFT): a process writes
-/// the first value of its part, and does not live long enough to count to the one after the next.
-const COUNTERS: u64 = 0x4000_0000;
-const COUNTER_SHIFT: u32 = 24;
+/// the first value of its part. By the time that it has run it is known how far it may have counted
+/// on from there ([`Pace`]).
+const COUNTERS: u64 = 0x2000_0000;
+const COUNTER_SHIFT: u32 = 25;
+
+/// Other values that processes write are this or less, or negative.
+const UNMARKED: u64 = 0x0fff_ffff;
+const NEGATIVE: u64 = 0x8000_0000;
 
 /// Each process has a page with branches, at this address and 2^24 times its number and one. The
 /// compiler has such addresses, and sums of them, in everybody's registers and stacks, so that the
@@ -32,10 +39,60 @@ pub fn counter(number: u64) -> u64 {
     COUNTERS + (number << COUNTER_SHIFT)
 }
 
-/// Whether `value`, of a counter, has another one's mark.
-pub fn is_foreign_counter(number: u64, value: u64) -> bool {
+/// How far a counter with this one's mark has counted on; `None` if it has no mark, as after a look
+/// without failure it has no other one's.
+pub fn counted(number: u64, value: u64) -> Option<u64> {
+    value
+        .checked_sub(counter(number))
+        .filter(|_| value < COUNTERS + (NUMBERS << COUNTER_SHIFT))
+}
+
+/// `value` as what a process may write to its counters that is no mark.
+pub fn unmarked(value: u64) -> u64 {
+    value & (NEGATIVE | UNMARKED)
+}
+
+/// Whether `value`, of a counter, has another one's mark, and cannot be what the calling thread
+/// wrote and has counted on from.
+pub fn is_foreign_counter(number: u64, value: u64, pace: Pace) -> bool {
     let part = value.wrapping_sub(COUNTERS) >> COUNTER_SHIFT;
-    part < NUMBERS && part != number && part != number + 1
+    if part >= NUMBERS || part == number {
+        return false;
+    }
+    let most = pace.most_counted();
+    let is_own = |written: u64| value.wrapping_sub(written) <= most;
+    !is_own(counter(number)) && !is_own(UNMARKED)
+}
+
+/// How fast a counter counts at most: so many in each nanosecond that its thread runs. Events are on
+/// the PMU only then.
+#[derive(Clone, Copy)]
+pub struct Pace(u64);
+
+impl Pace {
+    /// That of this machine. An emulator counts one cycle, or with its instruction clock one
+    /// instruction, in a nanosecond; a processor of 5 GHz completes eight in each cycle.
+    pub fn of_machine() -> io::Result<Self> {
+        Ok(Self(if machine::is_emulated()? { 1 } else { 40 }))
+    }
+
+    /// The most that the calling thread's counters have counted so far. The kernel measures its time
+    /// from one switch of tasks to the next, and the PMU runs some instructions later on either
+    /// side: twice that is more than enough.
+    fn most_counted(self) -> u64 {
+        2 * self.0 * time_run()
+    }
+}
+
+/// The nanoseconds that the calling thread has run.
+pub fn time_run() -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` lives through the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// What a process writes to MMCR2: the bits of its number and one, of those that programs have.
@@ -104,7 +161,7 @@ impl Page {
         // SAFETY: a new mapping where nothing is.
         let page = unsafe { libc::mmap(address, PAGE, protection, flags, -1, 0) };
         if page == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error().into());
+            return Err(io::Error::last_os_error().into());
         }
         let code = fuzz_branches as *const u8;
         let length = fuzz_branches_end as *const () as usize - code as usize;

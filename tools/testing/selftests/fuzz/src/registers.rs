@@ -109,6 +109,12 @@ pub static OTHERS: [Register; 26] = registers![
     KERNEL_HFSCR = 190,
 ];
 
+/// All of these.
+pub fn all() -> impl Iterator<Item = &'static Register> {
+    let own = EBB.iter().chain(&PMCS).chain(&MMCR0).chain(&MMCR2);
+    own.chain(&ADDRESSES).chain(&OTHERS)
+}
+
 /// Entries of the BHRB that are read: all of it, and one that no processor has.
 pub const BHRB_ENTRIES: usize = 33;
 

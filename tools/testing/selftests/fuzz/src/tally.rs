@@ -44,6 +44,8 @@ pub struct Entry {
     pub asked: AtomicU64,
     /// Stands for what the kernel said to it.
     pub answered: AtomicU64,
+    /// How far a counter with its mark has counted on, of those that it has seen.
+    pub furthest: AtomicU64,
 }
 
 impl Entry {
@@ -99,9 +101,11 @@ impl Tally {
             let words = self.entries.iter().map(|entry| of(entry).load(Relaxed));
             words.fold(0, |all: u64, word| all.rotate_left(7) ^ word)
         };
+        let furthest = self.entries.iter().map(|entry| &entry.furthest);
+        let furthest = furthest.map(|count| count.load(Relaxed)).max().unwrap_or(0);
         let (asked, answered) = (fold(|entry| &entry.asked), fold(|entry| &entry.answered));
         println!(
-            "total: {} asked {asked:016x} answered {answered:016x}",
+            "total: {} furthest {furthest} asked {asked:016x} answered {answered:016x}",
             counts.join(" ")
         );
     }

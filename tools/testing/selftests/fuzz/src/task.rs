@@ -7,15 +7,18 @@ use std::sync::atomic::Ordering::Relaxed;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb_selftests::session;
+use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
 
 use crate::Options;
+use crate::action::Action;
 use crate::attr::Limits;
 use crate::children;
 use crate::events;
 use crate::events::Events;
 use crate::handler;
+use crate::looks::Looks;
 use crate::marks;
 use crate::marks::Page;
 use crate::random::Digest;
@@ -25,61 +28,6 @@ use crate::registers::EBB;
 use crate::tally::Count;
 use crate::tally::Tally;
 use crate::view;
-
-macro_rules! actions {
-    ($($name:ident $weight:literal,)*) => {
-        /// What a step may be, each as often as its weight.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        enum Action { $($name),* }
-
-        const ACTIONS: &[(Action, u64)] = &[$((Action::$name, $weight)),*];
-    };
-}
-
-actions! {
-    Open 12,
-    Close 2,
-    Control 8,
-    ControlAll 1,
-    Read 3,
-    Map 4,
-    Look 3,
-    Notify 1,
-    Mark 6,
-    Arm 8,
-    Registers 5,
-    Branches 6,
-    ClearBranches 1,
-    Return 2,
-    Bescr 2,
-    Address 2,
-    Work 5,
-    Calls 2,
-    Yield 2,
-    Sleep 1,
-    Move 2,
-    Timer 1,
-    Signal 1,
-    // What follows is done by processes only that are not children themselves.
-    Fork 2,
-    Exec 1,
-    User 1,
-    Thread 1,
-    Trace 1,
-}
-
-impl Action {
-    fn any(random: &mut Random) -> Self {
-        let mut number = random.below(ACTIONS.iter().map(|(_, weight)| weight).sum());
-        for &(action, weight) in ACTIONS {
-            if number < weight {
-                return action;
-            }
-            number -= weight;
-        }
-        Self::Work
-    }
-}
 
 /// What a thread has of its process.
 pub struct Thread(u64, &'static Tally, Options, Page);
@@ -112,6 +60,7 @@ pub struct Task {
     /// EBBs of this process that are in the tally.
     counted: u64,
     counts_ebbs: bool,
+    looks: Looks,
     /// Stands for what it asked for, and for the kernel's answers.
     pub digests: (Digest, Digest),
 }
@@ -123,12 +72,13 @@ impl Task {
             number,
             tally,
             options,
-            events: Events::new(number),
+            events: Events::new(number, options.pace),
             children: Vec::new(),
             page,
             bescr: Bescr(0),
             counted: 0,
             counts_ebbs: true,
+            looks: Looks::new(),
             digests: Default::default(),
         }
     }
@@ -158,8 +108,8 @@ impl Task {
             self.digests.0.add(action as u64);
             self.ready();
             self.step(action, &mut random, alone)
-                .and_then(|()| self.check(&mut random))
-                .map_err(|failure| at(step, action, failure))?;
+                .and_then(|()| self.check(step, action, &mut random))
+                .map_err(|failure| self.at(step, action, failure))?;
             self.tally.entry(self.number).add(Count::Steps, 1);
         }
         Ok(())
@@ -269,7 +219,7 @@ impl Task {
     /// Leaves this process's marks in all that it may write.
     fn mark(&mut self, random: &mut Random) {
         let enabled = self.events.enable_ebb();
-        let (which, mmcr2) = (random.next(), random.once_in(2));
+        let (which, mmcr2, sleep) = (random.next(), random.once_in(2), random.once_in(2));
         if enabled {
             self.tally.entry(self.number).add(Count::Marks, 1);
         }
@@ -284,6 +234,10 @@ impl Task {
             unsafe { registers::MMCR2[0].write(marks::mmcr2(self.number)) };
         }
         self.page.branch(8);
+        if sleep {
+            // Others leave theirs meanwhile.
+            ktap::process::give_way();
+        }
     }
 
     /// Lets EBBs come, from any period on, of counters that may be no event's.
@@ -320,7 +274,7 @@ impl Task {
                             &registers::PMCS[3],
                             &registers::PMCS[5],
                         ])
-                        .write(value & 0x8fff_ffff),
+                        .write(marks::unmarked(value)),
                     3 => registers::MMCR0[0].write(value),
                     // Of the bits of programs its own.
                     4 => registers::MMCR2[0]
@@ -354,7 +308,7 @@ impl Task {
     }
 
     /// Fails if this process sees what is not its own.
-    fn check(&mut self, random: &mut Random) -> Outcome {
+    fn check(&mut self, step: u64, action: Action, random: &mut Random) -> Outcome {
         self.count_ebbs();
         if self.options.unchecked {
             return Ok(());
@@ -365,14 +319,30 @@ impl Task {
             may_have_ebbs || handler::count() == 0,
             "an EBB without an EBB event"
         );
-        let seen = view::look(self.number, entry.kernel_mmcr2.load(Relaxed), random)?;
-        entry.add(Count::Reads, seen);
+        let kernel_mmcr2 = entry.kernel_mmcr2.load(Relaxed);
+        let counters = view::look(self.number, self.options.pace, kernel_mmcr2, random)?;
+        entry.add(Count::Reads, counters.seen());
+        entry
+            .furthest
+            .fetch_max(counters.furthest(self.number), Relaxed);
+        self.looks.add(step, action, counters);
         let on = Bescr(EBB[2].read().unwrap_or(0)).without(self.bescr);
         check!(
             !on.has(Bescr::GE) && !on.has(Bescr::PME),
             "{on:?} was not turned on"
         );
         Ok(())
+    }
+
+    /// A failure with where it was, what there is and what came before.
+    fn at(&self, step: u64, action: Action, failure: Failure) -> Failure {
+        match failure {
+            Failure::Fail(why) => {
+                let more = self.looks.describe(&self.events);
+                Failure::Fail(format!("step {step}, {action:?}: {why}{more}"))
+            }
+            skip => skip,
+        }
     }
 
     fn count_ebbs(&mut self) {
@@ -384,12 +354,5 @@ impl Task {
             .entry(self.number)
             .add(Count::Ebbs, count.saturating_sub(self.counted));
         self.counted = count;
-    }
-}
-
-fn at(step: u64, action: Action, failure: ktap::Failure) -> ktap::Failure {
-    match failure {
-        ktap::Failure::Fail(why) => ktap::Failure::Fail(format!("step {step}, {action:?}: {why}")),
-        skip => skip,
     }
 }

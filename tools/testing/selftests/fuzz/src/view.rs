@@ -1,32 +1,75 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a program can see of the PMU, and whether it is its own.
 
+use std::fmt;
+
 use ebb::reg::Mmcr0;
 use ktap::Failure;
 use ktap::check;
 
 use crate::marks;
+use crate::marks::Pace;
 use crate::random::Random;
 use crate::registers;
 
+/// What was in PMC1 to PMC6, as far as they could be read.
+#[derive(Clone, Copy, Default)]
+pub struct Counters([Option<u64>; 6]);
+
+impl Counters {
+    /// How far the one with the mark of `number` that has counted on the furthest has.
+    pub fn furthest(&self, number: u64) -> u64 {
+        let own = self.0.iter().flatten();
+        let counted = own.filter_map(|&value| marks::counted(number, value));
+        counted.max().unwrap_or(0)
+    }
+
+    /// How many could be read.
+    pub fn seen(&self) -> u64 {
+        self.0.iter().flatten().count() as u64
+    }
+}
+
+impl fmt::Display for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for value in self.0 {
+            match value {
+                Some(value) => write!(f, " {value:x}")?,
+                None => write!(f, " -")?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Looks at what a program can see of the PMU, as its number; fails if it is another one's. MMCR2
-/// may have bits of the kernel if `kernel_mmcr2`. Returns how many counters could be read.
-pub fn look(number: u64, kernel_mmcr2: bool, random: &mut Random) -> Result<u64, Failure> {
+/// may have bits of the kernel if `kernel_mmcr2`. Returns the counters.
+pub fn look(
+    number: u64,
+    pace: Pace,
+    kernel_mmcr2: bool,
+    random: &mut Random,
+) -> Result<Counters, Failure> {
     let first = &registers::PMCS[random.below(6) as usize];
     // Most of the time there is nothing to be seen, and each look takes a signal.
-    let counters = match first.read() {
-        Some(_) => &registers::PMCS[..],
-        None => &registers::PMCS[..random.below(2) as usize],
+    let count = match first.read() {
+        Some(_) => registers::PMCS.len(),
+        None => random.below(2) as usize,
     };
-    let mut seen = 0;
-    for pmc in counters {
-        if let Some(value) = pmc.read() {
-            let foreign = marks::is_foreign_counter(number, value);
-            check!(!foreign, "{} is another program's: {value:#x}", pmc.name);
-            seen += 1;
-        }
+    let mut counters = Counters::default();
+    for (value, pmc) in counters.0.iter_mut().zip(&registers::PMCS[..count]) {
+        *value = pmc.read();
     }
-    if seen > 0 || random.once_in(16) {
+    for (value, pmc) in counters.0.iter().zip(&registers::PMCS) {
+        let is_foreign = |value| marks::is_foreign_counter(number, value, pace);
+        let foreign = value.filter(|&value| is_foreign(value));
+        check!(
+            foreign.is_none(),
+            "{} is another program's, of{counters}",
+            pmc.name
+        );
+    }
+    if counters.seen() > 0 || random.once_in(16) {
         let mmcr0 = registers::MMCR0[0].read().unwrap_or(0);
         let kernels = Mmcr0(mmcr0).without(Mmcr0::FC | Mmcr0::PMAE | Mmcr0::PMAO);
         check!(
@@ -60,5 +103,5 @@ pub fn look(number: u64, kernel_mmcr2: bool, random: &mut Random) -> Result<u64,
             "BHRB entry {n} is not this program's: {address:#x}"
         );
     }
-    Ok(seen)
+    Ok(counters)
 }
