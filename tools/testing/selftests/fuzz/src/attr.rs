@@ -108,8 +108,11 @@ impl Limits {
 /// An EBB event as programs have it, or with something that is wrong.
 fn ebb_event(random: &mut Random, member: bool) -> Attr {
     let code = code(random) | ebb::config::EBB;
-    let code = match random.below(3) {
-        0 => code | random.next() & EBB_BITS,
+    let code = match random.below(6) {
+        0 | 1 => code | random.next() & EBB_BITS,
+        // So that processes have groups that ask for the same: the driver leaves the PMU programmed
+        // from one to the next, and their counters must not go with it.
+        2..4 => on_pmc(2, 0x1e) | ebb::config::EBB,
         _ => code,
     };
     let attr = match member {
