@@ -183,7 +183,13 @@ impl Task {
                 self.bescr = if enable { Bescr::GE } else { Bescr(0) };
             }
             Action::Bescr => {
-                self.bescr = Bescr(random.next() & (Bescr::GE | Bescr::PME | Bescr::PMEO).0);
+                let bescr = Bescr(random.next() & (Bescr::GE | Bescr::PME | Bescr::PMEO).0);
+                self.bescr = match self.events.had_ebb {
+                    true => bescr,
+                    // A program that sets PMEO may get an EBB by that alone; in QEMU one that the
+                    // CPU has latched for another.
+                    false => bescr.without(Bescr::PMEO),
+                };
                 handler::write_bescr(self.bescr);
             }
             Action::Address => self.address_of_no_handler()?,
