@@ -130,6 +130,7 @@ pub(crate) unsafe fn install_call(
     if !supported() {
         return Err(Error::NoEbb);
     }
+    progress::find_vdso();
     if let Owner::Foreign(ebbhr) = owner() {
         return Err(Error::Foreign { ebbhr });
     }

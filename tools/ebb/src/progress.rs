@@ -15,6 +15,7 @@
 //! EBB that `disable` has stopped has not reloaded them: if a signal's handler has it go on, it does.
 
 use core::ptr;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::context::Rearm;
@@ -49,6 +50,15 @@ pub(crate) const PT_NIP: usize = 32;
 const VDSO_SIZE: u64 = 0x1_0000;
 /// What a signal's handler returns to: `addi 1,1,128`, `li 0,__NR_rt_sigreturn`, `sc`.
 const TRAMPOLINE: [u32; 3] = [0x3821_0080, 0x3800_00ac, 0x4400_0002];
+
+/// The vDSO's address once a handler was installed: handlers do not call the C library.
+static VDSO: AtomicU64 = AtomicU64::new(0);
+
+/// Has the frames of signals be known.
+pub(crate) fn find_vdso() {
+    // SAFETY: getauxval only reads the auxiliary vector.
+    VDSO.store(unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) }, Relaxed);
+}
 
 /// What Rearm::Stop and ::Keep have in common.
 const NOT_RELOADED: u64 = Rearm::Stop as u64 & Rearm::Keep as u64;
@@ -90,8 +100,7 @@ fn look_down(t: &Thread) -> Progress {
     }
     // SAFETY: EBBRR is always readable.
     let ebbrr = unsafe { spr::read::<{ spr::EBBRR }>() };
-    // SAFETY: getauxval only reads the auxiliary vector.
-    let vdso = unsafe { libc::getauxval(libc::AT_SYSINFO_EHDR) };
+    let vdso = VDSO.load(Relaxed);
     let mut of_signal = false;
     loop {
         // SAFETY: by the ABI r1 points at a frame, whose first word is the address of the
