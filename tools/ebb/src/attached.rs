@@ -152,15 +152,20 @@ fn release_if(is_such: impl FnOnce(&Shared) -> bool) {
     if thread::with(|t| shared.leave(t)) {
         // SAFETY: the key exists.
         unsafe { libc::pthread_setspecific(key, ptr::null()) };
-        thread_ends(value);
+        release(value);
     }
 }
 
-/// The end of a thread, or of its part in a session.
+/// The end of a thread.
 extern "C" fn thread_ends(value: *mut libc::c_void) {
-    // SAFETY: the reference of `attach`, which comes here once.
-    let shared = unsafe { Ref::from_raw(value) };
     // Unless EBBHR is somebody else's by now.
     let _ = control::uninstall();
+    release(value);
+}
+
+/// The end of a thread's part in a session. Its EBBs are off.
+fn release(value: *mut libc::c_void) {
+    // SAFETY: the reference of `attach`, which comes here once.
+    let shared = unsafe { Ref::from_raw(value) };
     thread::with(|t| shared.end(t));
 }
