@@ -246,7 +246,8 @@ extern "C" fn on_sigill(
         }
         action => {
             if BEFORE_FLAGS.load(Relaxed) & libc::SA_RESETHAND != 0 {
-                BEFORE.store(libc::SIG_DFL, Relaxed);
+                // Unless somebody has set another since.
+                let _ = BEFORE.compare_exchange(action, libc::SIG_DFL, Relaxed, Relaxed);
             }
             type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
             // SAFETY: it is a signal handler of the program, which takes three arguments or
