@@ -43,6 +43,8 @@ pub enum Error {
     },
     /// The event is not on the PMU: another pinned group holds it.
     NotScheduled,
+    /// The session's events are revoked: another driver has taken the PMU over.
+    Revoked,
     /// The session is paused: its counters are not there.
     Paused,
     /// Another thread's session.
@@ -75,7 +77,7 @@ impl Error {
             #[cfg(feature = "std")]
             Self::Event(error) => error.errno().unwrap_or(libc::EBUSY),
             Self::System { errno, .. } => *errno,
-            Self::NoEbb => libc::ENODEV,
+            Self::NoEbb | Self::Revoked => libc::ENODEV,
             Self::NoSuchEvent | Self::NoSuchNumber => libc::ENOENT,
             Self::NotInstalled | Self::Period => libc::EINVAL,
             Self::Foreign { .. }
@@ -118,6 +120,7 @@ impl Error {
             Self::NoSuchNumber => "the session has no event of this number",
             Self::System { what, rule, .. } => rule.unwrap_or(what),
             Self::NotScheduled => "the event is not on the PMU: another pinned group holds it",
+            Self::Revoked => "another driver has taken the PMU over: open a session again",
             Self::Paused => "the session is paused: its counters cannot be read",
             Self::WrongThread => "the session is another thread's",
             Self::InUse => "the thread has another session that takes EBBs",

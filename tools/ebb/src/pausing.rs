@@ -25,7 +25,7 @@ pub enum State {
     /// They were paused, or the handler has asked for [`Rearm::Stop`](crate::Rearm).
     Paused,
     /// The kernel has given the PMU to another pinned event. [`Session::resume`] asks for it
-    /// again.
+    /// again. Or for good to another driver: then that fails with [`Error::Revoked`].
     Evicted,
     /// EBBHR holds an address that this copy of the library has not put there.
     Foreign,
@@ -41,7 +41,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`Error::Gone`] in the child of a fork, [`Error::Closed`].
+    /// [`Error::Gone`] in the child of a fork, [`Error::Closed`], [`Error::Revoked`].
     pub fn pause(&self) -> Result<(), Error> {
         self.0.check_process()?;
         match self.0.is_of_this_thread() {
@@ -142,6 +142,7 @@ impl Session {
             (_, Err(_)) | (Err(_), _) => State::Ended,
             _ if self.0.paused() != shared::NOT => State::Paused,
             (Ok(false), _) => State::Evicted,
+            _ if self.0.slots[0].descriptor.is_revoked() => State::Evicted,
             (Ok(true), Ok(true)) => State::Paused,
             (Ok(true), Ok(false)) => State::Running,
         }

@@ -93,7 +93,7 @@ impl Descriptor {
         };
         match i32::try_from(fd) {
             Ok(fd) if fd >= 0 => {
-                self.id.store(event_id(fd), Relaxed);
+                self.id.store(event_id(fd).unwrap_or(0), Relaxed);
                 self.fd.store(fd, Relaxed);
                 Ok(())
             }
@@ -109,7 +109,7 @@ impl Descriptor {
     /// Closes it, if nobody has: what the program has opened in its place stays.
     pub(crate) fn close(&self) {
         let fd = self.fd.swap(-1, Relaxed);
-        if fd >= 0 && event_id(fd) == self.id.load(Relaxed) {
+        if fd >= 0 && self.is_at(fd) {
             // SAFETY: it is still the event, and nobody else closes it.
             unsafe { libc::syscall(libc::SYS_close, fd) };
         }
@@ -141,7 +141,7 @@ impl Descriptor {
         let fd = self.raw();
         // Whoever closes the session at this time leaves the number to the program's other events,
         // which this would turn on or off.
-        if event_id(fd) != self.id.load(Relaxed) {
+        if !self.is_at(fd) {
             return Err(Error::Closed);
         }
         // SAFETY: an ioctl without a pointer.
@@ -151,10 +151,24 @@ impl Descriptor {
         }
     }
 
+    /// Whether the file at `fd` is the event, which may be revoked.
+    fn is_at(&self, fd: i32) -> bool {
+        match event_id(fd) {
+            Ok(id) => id == self.id.load(Relaxed),
+            Err(errno) => errno == REVOKED,
+        }
+    }
+
+    /// Whether the event has lost its PMU for good: another driver has taken that over.
+    pub(crate) fn is_revoked(&self) -> bool {
+        event_id(self.raw()) == Err(REVOKED)
+    }
+
     /// That of the system call that failed last; a signal's handler may have closed the descriptor.
     fn failed(&self, what: &'static str) -> Error {
         match self.raw() {
             -1 => Error::Closed,
+            _ if errno() == REVOKED => Error::Revoked,
             _ => Error::last(what),
         }
     }
@@ -170,8 +184,7 @@ impl Descriptor {
         match unsafe { libc::syscall(libc::SYS_read, self.raw(), nothing, 0_usize) } {
             -1 if errno() == libc::ENOSPC => {
                 // It is the interrupted program's if a handler asks.
-                // SAFETY: the C library gives the address of this thread's.
-                unsafe { *libc::__errno_location() = before };
+                set_errno(before);
                 Ok(true)
             }
             -1 => Err(self.failed("read of the event")),
@@ -180,15 +193,24 @@ impl Descriptor {
     }
 }
 
-/// The kernel's number of the event at `fd`, or 0 if another file is there, or none.
-fn event_id(fd: i32) -> u64 {
+/// The errno of all requests to an event that was revoked.
+const REVOKED: i32 = libc::ENODEV;
+
+/// The kernel's number of the event at `fd`, or the errno if it does not tell; that of the program
+/// stays.
+fn event_id(fd: i32) -> Result<u64, i32> {
     /// `PERF_EVENT_IOC_ID`.
-    const ID: libc::Ioctl = 0x4008_2407;
+    const ID: libc::c_ulong = 0x4008_2407;
     let mut id = 0_u64;
+    let before = errno();
     // SAFETY: the call stores to the variable at most.
-    match unsafe { libc::ioctl(fd, ID, &raw mut id) } {
-        0 => id,
-        _ => 0,
+    match unsafe { libc::syscall(libc::SYS_ioctl, fd, ID, &raw mut id) } {
+        0 => Ok(id),
+        _ => {
+            let failed = errno();
+            set_errno(before);
+            Err(failed)
+        }
     }
 }
 
@@ -250,6 +272,11 @@ pub(crate) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str
 pub(crate) fn errno() -> i32 {
     // SAFETY: the C library gives the address of this thread's.
     unsafe { *libc::__errno_location() }
+}
+
+fn set_errno(errno: i32) {
+    // SAFETY: the C library gives the address of this thread's.
+    unsafe { *libc::__errno_location() = errno };
 }
 
 /// The calling thread's id.

@@ -46,7 +46,7 @@ typedef void (*ebb_handler)(struct ebb_context *context, void *user);
 #define EBB_IDLE	0	/* not started */
 #define EBB_RUNNING	1	/* EBBs come */
 #define EBB_PAUSED	2	/* by ebb_pause() or EBB_STOP; ebb_resume() goes on */
-#define EBB_EVICTED	3	/* another pinned event has the PMU; ebb_resume() asks for it */
+#define EBB_EVICTED	3	/* another event or driver has the PMU; ebb_resume() asks for it */
 #define EBB_FOREIGN	4	/* EBBHR is somebody else's; only the thread itself can tell */
 #define EBB_GONE	5	/* this is the child of a fork, which has no EBBs */
 #define EBB_ENDED	6	/* the thread has ended */
@@ -98,7 +98,7 @@ int ebb_pause(struct ebb *ebb);
 
 /*
  * Goes on after ebb_pause(), EBB_STOP or an eviction; from any thread. EPERM if only the
- * thread itself can do that, EBUSY if another pinned event has the PMU.
+ * thread itself can do that, EBUSY if another pinned event has the PMU, ENODEV if another driver.
  */
 int ebb_resume(struct ebb *ebb);
 

@@ -54,6 +54,16 @@ live_events_are_revoked() {
 	must pmu_tool count
 }
 
+# A program that has Event Based Branches learns of it.
+sessions_are_revoked() {
+	unload
+	watch_log
+	must libebb_revoked "insmod $MODULE"
+	quiet
+	unload
+	must pmu_tool count
+}
+
 # What is left of groups whose hardware events are closed holds no module, but is in
 # a context of the PMU that goes.
 software_events_go_with_their_group() {
@@ -148,5 +158,5 @@ registers_are_closed_meanwhile() {
 
 restore_at_end
 run_tests tell_one_line insert_twice open_events_pin live_events_are_revoked \
-	software_events_go_with_their_group timer_goes_with_its_pmu revoked_events_are_no_burden \
-	wrong_parameter cpu_away_meanwhile registers_are_closed_meanwhile
+	sessions_are_revoked software_events_go_with_their_group timer_goes_with_its_pmu \
+	revoked_events_are_no_burden wrong_parameter cpu_away_meanwhile registers_are_closed_meanwhile

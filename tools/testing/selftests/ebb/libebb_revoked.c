@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Another driver takes the PMU over from a session that runs: its state and errno say so, its
+ * descriptors are closed, and the next session has EBBs. The argument is the command for that.
+ */
+#include <unistd.h>
+
+#include "libebb_test.h"
+
+/* Of which none comes while the C library, in system(), blocks SIGILL. */
+#define LONG_PERIOD	0x40000000
+
+static const char *take_over;
+
+static void nothing(struct ebb_context *context, void *user)
+{
+	(void)context;
+	(void)user;
+}
+
+static void revoked(void)
+{
+	int first = dup(0), second = dup(0);
+	struct ebb *ebb;
+
+	close(first);
+	close(second);
+	ebb = ebb_open("cycles", LONG_PERIOD, 0);
+	check(ebb && ebb_add(ebb, "instructions", 0) == 1);
+	check(!ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL));
+	check(ebb_state(ebb) == EBB_RUNNING && ebb_fd(ebb) == first);
+	check(!system(take_over));
+	check(ebb_state(ebb) == EBB_EVICTED);
+	check(ebb_resume(ebb) == -1 && errno == ENODEV);
+	check(ebb_pause(ebb) == -1 && errno == ENODEV);
+	ebb_close(ebb);
+	check(dup(0) == first && dup(0) == second);
+
+	ebb = ebb_open("cycles", PERIOD, 0);
+	check(ebb && !ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL));
+	check(ebb_state(ebb) == EBB_RUNNING && goes_on(ebb, 10));
+	ebb_close(ebb);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct test tests[] = { { "revoked", revoked } };
+
+	take_over = argc > 1 ? argv[1] : "true";
+	return run_tests(tests, ARRAY_SIZE(tests));
+}
