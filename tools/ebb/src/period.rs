@@ -87,10 +87,14 @@ pub(crate) fn ignore(t: &Thread, pmc: Pmc) {
     choose(t, || t.rounds[pmc.index()].store(UNUSED, Relaxed));
 }
 
+/// How often [`choose`] does it again.
+const CHOICES: u32 = 16;
+
 /// Does `draw`, and decides who is called. An EBB's handler, or a signal's, may set a period before
-/// that is stored, which would be of what was before: then it is done again.
+/// that is stored, which would be of what was before: then it is done again. But it has an end: where
+/// each time brings an EBB the periods are short, and one is like the other.
 fn choose(t: &Thread, draw: impl Fn()) {
-    loop {
+    for _ in 0..CHOICES {
         let choice = t.choices.load(Relaxed).wrapping_add(1);
         t.choices.store(choice, Relaxed);
         // An EBB that comes before the end of this, or whose handler this is, begins what is drawn.

@@ -246,6 +246,28 @@ static void long_periods_at_once(void)
 	ebb_close(ebb);
 }
 
+#define LAST	100000
+
+static void stop_at_last(struct ebb_context *context, void *user)
+{
+	(void)user;
+	if (ebb_context_number(context) >= LAST)
+		ebb_rearm(context, EBB_STOP);
+}
+
+/* Also where EBBs come more often than it takes ebb_set_period() comes to an end. */
+static void short_periods(void)
+{
+	for (uint64_t period = 20; period <= 320; period *= 2) {
+		ebb = ebb_open("cycles", period, 0);
+		check(ebb && ebb_add(ebb, "instructions", 0) == 1);
+		check(!ebb_start(ebb, stop_at_last, NULL, EBB_SAVE_FULL));
+		check(!ebb_set_period(ebb, 0, period, 0));
+		check(ebb_count(ebb) > 0 && ebb_count(ebb) < LAST);
+		ebb_close(ebb);
+	}
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -255,6 +277,7 @@ int main(void)
 		{ "longer_in_handler", longer_in_handler },
 		{ "periods_at_once", periods_at_once },
 		{ "long_periods_at_once", long_periods_at_once },
+		{ "short_periods", short_periods },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
