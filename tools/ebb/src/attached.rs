@@ -123,6 +123,8 @@ pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
         }
     }
     thread::with(|t| {
+        // CAST: an address.
+        t.held.store(value.addr() as u64, Relaxed);
         register_end(t);
         shared.begin(t);
     });
@@ -136,13 +138,14 @@ pub(crate) fn release_ended() {
 
 /// Unties the thread's session if it is such a one.
 fn release_if(is_such: impl FnOnce(&Shared) -> bool) {
-    let Ok(key) = key() else { return };
-    // SAFETY: the key exists.
-    let value = unsafe { libc::pthread_getspecific(key) };
+    // Not the key's: a signal's handler that asks for that in the middle of `pthread_setspecific`, as
+    // the first of a thread, has the C library take what it finds for a former key's, and clear it.
+    let value = ptr::without_provenance_mut(thread::with(|t| t.held.load(Relaxed)) as usize);
     // SAFETY: it is null, or of `attach`.
     let Some(shared) = (unsafe { Ref::find(value) }) else {
         return;
     };
+    let Ok(key) = key() else { return };
     if !is_such(&shared) || !shared.is_of_this_thread() {
         return;
     }
@@ -167,5 +170,8 @@ extern "C" fn thread_ends(value: *mut libc::c_void) {
 fn release(value: *mut libc::c_void) {
     // SAFETY: the reference of `attach`, which comes here once.
     let shared = unsafe { Ref::from_raw(value) };
-    thread::with(|t| shared.end(t));
+    thread::with(|t| {
+        t.held.store(0, Relaxed);
+        shared.end(t);
+    });
 }

@@ -65,6 +65,8 @@ pub(crate) struct Thread {
     reason: AtomicU64,
     /// Address of the `session::Shared` that this thread takes EBBs for, or 0.
     pub(crate) session: AtomicU64,
+    /// What `attached::attach` holds of it, as an address, or 0.
+    pub(crate) held: AtomicU64,
     /// Not 0: SIAR and SDAR are of marked instructions.
     pub(crate) marked: AtomicU64,
     /// Not 0: the end of the thread's variables turns its EBBs off, see `attached.rs`.

@@ -140,6 +140,22 @@ static void closed_in_call(void)
 	}
 }
 
+/* The same at each instruction of what notes the thread's end for the C library, in two stores. */
+static void closed_in_setspecific(void)
+{
+	size_t count, met = 0;
+
+	call = start;
+	count = trace(close_in_call);
+	for (size_t n = 0; n < count && !failures; n++) {
+		if (path[n] - (unsigned long)pthread_setspecific >= 256)
+			continue;
+		check(!interrupted_at(n, close_in_call));
+		met++;
+	}
+	check(met > 10);
+}
+
 static void *close_on_thread(void *ebb)
 {
 	ebb_close(ebb);
@@ -220,6 +236,7 @@ int main(void)
 {
 	static const struct test tests[] = {
 		{ "closed_in_call", closed_in_call },
+		{ "closed_in_setspecific", closed_in_setspecific },
 		{ "closed_by_another", closed_by_another },
 		{ "closed_in_exit", closed_in_exit },
 	};
