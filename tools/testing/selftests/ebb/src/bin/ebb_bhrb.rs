@@ -220,7 +220,8 @@ fn nothing_of_a_sampled_neighbour() -> Outcome {
     sees_nothing_of(Peer::spawn(|parent| {
         let rounds = machine::sampled_work(20_000);
         let attr = Attr::cycles()
-            .sampling(machine::period(5_003), sys::PERF_SAMPLE_IP.into())
+            // Not so many that the driver holds them back.
+            .sampling(machine::period(20_011), sys::PERF_SAMPLE_IP.into())
             .branches((sys::PERF_SAMPLE_BRANCH_ANY_CALL | sys::PERF_SAMPLE_BRANCH_USER).into())
             .exclude_kernel(true);
         let event = attr.open()?;
