@@ -10,18 +10,22 @@ use core::sync::atomic::Ordering::Relaxed;
 use ebb::spr;
 use ebbprof_ring::COST_UNIT;
 use ebbprof_ring::Control;
+use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::SAMPLE;
 use ebbprof_ring::Slot;
 
 use crate::thread;
 
-/// Counts from one sample to the next, and how many words samples must have written.
+/// Counts from one sample to the next, and how many samples there must be.
 const PERIOD: u64 = 1000;
-const WORDS: u64 = 512;
+const SAMPLES: u64 = 256;
 /// What ends the loop where no samples come, in a thousandth of a second or so.
 const MOST_CHUNKS: u64 = 2000;
-/// The best of so many is not interrupted.
+/// The least of so many is not interrupted.
 const TIMES: usize = 3;
+/// Frames that the loop has: by so many, what a caller costs is far more than what samples differ by.
+const FRAMES: u64 = 64;
+const _: () = assert!(FRAMES < MOST_FRAMES);
 
 /// Measures it, if nobody has. The slot is the calling thread's, and has no samples yet.
 pub(crate) fn measure(control: &Control, slot: &Slot) {
@@ -29,20 +33,28 @@ pub(crate) fn measure(control: &Control, slot: &Slot) {
         return;
     }
     let frames = slot.written.frames.swap(0, Relaxed);
-    let sample = cost(control, slot).map(|(ticks, _)| ticks);
+    let without = cost(control, slot, SAMPLE);
     slot.written.frames.store(frames, Relaxed);
-    let Some(sample) = sample else { return };
-    control.cost_of_sample.store(sample, Relaxed);
-    let with_callers = (frames != 0).then(|| cost(control, slot)).flatten();
-    if let Some((ticks, words)) = with_callers {
-        let more = ticks.saturating_sub(sample) / words.saturating_sub(SAMPLE).max(1);
+    let Some(without) = without else { return };
+    control.cost_of_sample.store(without.ticks, Relaxed);
+    let with = (frames != 0).then(|| cost(control, slot, SAMPLE + FRAMES));
+    if let Some(with) = with.flatten() {
+        let words = with.words.saturating_sub(without.words).max(1);
+        let more = with.ticks.saturating_sub(without.ticks) / words;
         control.cost_of_caller.store(more, Relaxed);
     }
 }
 
-/// Ticks of a sample, in [`COST_UNIT`]s, and how many words it has.
-fn cost(control: &Control, slot: &Slot) -> Option<(u64, u64)> {
-    let mut best = None;
+/// What a sample costs, in [`COST_UNIT`]s, and how many words it has.
+struct Cost {
+    ticks: u64,
+    words: u64,
+}
+
+/// That of samples with so many words or more.
+fn cost(control: &Control, slot: &Slot, least: u64) -> Option<Cost> {
+    // An interrupt makes either longer. So the least of each is taken, not of their difference.
+    let (mut with, mut without, mut words) = (u64::MAX, u64::MAX, 0);
     for _ in 0..TIMES {
         let session = thread::open(control, "cycles", PERIOD).ok()?;
         let written = &slot.written;
@@ -50,20 +62,20 @@ fn cost(control: &Control, slot: &Slot) -> Option<(u64, u64)> {
         // Nobody reads what is written, nor is any of it lost.
         written.limit.store(u64::MAX, Relaxed);
         thread::take_samples(&session, control, slot).ok()?;
-        let (with, chunks) = run(slot, WORDS, MOST_CHUNKS);
+        let (sampled, chunks) = run(slot, SAMPLES * least, MOST_CHUNKS);
         let came = session.count();
         drop(session);
-        let words = written.head.load(Relaxed);
-        let (without, _) = run(slot, u64::MAX, chunks);
-        if words < WORDS || came == 0 {
+        let all = written.head.load(Relaxed);
+        if all < SAMPLES * least || came == 0 {
             return None;
         }
-        let ticks = with.saturating_sub(without) * COST_UNIT / came;
-        if best.is_none_or(|(least, _)| ticks < least) {
-            best = Some((ticks, words / came));
-        }
+        let (alone, _) = run(slot, u64::MAX, chunks);
+        with = with.min(sampled * COST_UNIT / came);
+        without = without.min(alone * COST_UNIT / came);
+        words = all / came;
     }
-    best
+    let ticks = with.saturating_sub(without);
+    Some(Cost { ticks, words })
 }
 
 /// Runs until samples have written so many words, or for so many chunks of some thousand instructions;
@@ -73,10 +85,14 @@ fn run(slot: &Slot, words: u64, most: u64) -> (u64, u64) {
     let now = || unsafe { spr::read::<{ spr::TB }>() };
     let (begin, mut chunks) = (now(), 0);
     while chunks < most && slot.written.head.load(Relaxed) < words {
-        // SAFETY: counts down.
+        // SAFETY: makes frames, counts down, and takes the frames away.
         unsafe {
-            core::arch::asm!("mtctr {0}", "0: .rept 9; nop; .endr; bdnz 0b",
-                in(reg) 500, out("ctr") _, options(nostack));
+            core::arch::asm!(
+                "mtctr {frames}", "0: stdu 1, -32(1)", "bdnz 0b",
+                "mtctr {rounds}", "0: .rept 9; nop; .endr; bdnz 0b",
+                "addi 1, 1, {size}",
+                frames = in(reg) FRAMES, rounds = in(reg) 500, size = const FRAMES * 32, out("ctr") _,
+            );
         }
         chunks += 1;
     }
