@@ -3,14 +3,8 @@
 
 use std::env;
 
-/// As in ebbprof.pc.
-const WRAPPED: [&str; 5] = [
-    "pthread_create",
-    "pthread_sigmask",
-    "sigaction",
-    "signal",
-    "sigprocmask",
-];
+/// What `make install-ebbprof` makes ebbprof.pc from: it says what a static program wraps.
+const PACKAGE: &str = include_str!("../../libebbprof/ebbprof.pc.in");
 
 fn main() {
     println!("cargo:rerun-if-env-changed=EBBPROF_LIB_DIR");
@@ -23,8 +17,10 @@ fn main() {
     if features.split(',').any(|feature| feature == "crt-static") {
         println!("cargo:rustc-link-lib=static:-bundle=ebbprof");
         // Of this crate's own examples; other programs say it themselves.
-        for name in WRAPPED {
-            println!("cargo:rustc-link-arg-examples=-Wl,--wrap={name}");
+        for option in PACKAGE.split_whitespace() {
+            if option.starts_with("-Wl,--wrap=") {
+                println!("cargo:rustc-link-arg-examples={option}");
+            }
         }
     } else {
         println!("cargo:rustc-link-lib=ebbprof");

@@ -360,17 +360,15 @@ int main(int argc, char **argv)
 		{ "forgets", forgets }, { "killed", killed }, { "executes", executes },
 		{ "alone", alone }, { "refusals", refusals }, { "twice", twice },
 		{ "secure", secure }, { "closes", closes }, { "leave", leave },
-	};
+	}, *way;
 
 	if (argc < 4)
 		return 2;
 	file = argv[2];
 	passes = strtoul(argv[3], NULL, 0);
-	for (size_t n = 0; n < sizeof(ways) / sizeof(*ways); n++) {
-		if (!strcmp(argv[1], ways[n].name)) {
-			ways[n].run();
-			return 0;
-		}
-	}
-	return 2;
+	way = find_way(ways, sizeof(ways), sizeof(*ways), argv[1]);
+	if (!way)
+		return 2;
+	way->run();
+	return 0;
 }

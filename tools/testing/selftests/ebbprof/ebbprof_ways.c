@@ -386,15 +386,13 @@ int main(int argc, char **argv)
 		{ "lock", lock }, { "limit", limit }, { "cease", cease }, { "frames", frames },
 		{ "errno", says_errno }, { "leave", leave }, { "untraced", untraced },
 		{ "limited", limited },
-	};
+	}, *way;
 
 	errno_at_begin = errno;
 	if (argc < 2)
 		return 2;
 	object = argc > 2 ? argv[2] : NULL;
 	file = argc > 3 ? argv[3] : NULL;
-	for (size_t n = 0; n < sizeof(ways) / sizeof(*ways); n++)
-		if (!strcmp(argv[1], ways[n].name))
-			return ways[n].run();
-	return 2;
+	way = find_way(ways, sizeof(ways), sizeof(*ways), argv[1]);
+	return way ? way->run() : 2;
 }

@@ -215,14 +215,12 @@ int main(int argc, char **argv)
 		{ "plain", plain }, { "leave", leave }, { "die", die }, { "exec", overwrite },
 		{ "threads", threads }, { "storm", storm }, { "make", make }, { "ask", ask },
 		{ "less", less }, { "mangled", mangled }, { "rest", rest },
-	};
+	}, *way;
 
 	if (argc < 3)
 		return 2;
 	passes = strtoul(argv[2], NULL, 0);
 	count = argc > 3 ? strtoul(argv[3], NULL, 0) : 0;
-	for (size_t n = 0; n < sizeof(ways) / sizeof(*ways); n++)
-		if (!strcmp(argv[1], ways[n].name))
-			return ways[n].run();
-	return 2;
+	way = find_way(ways, sizeof(ways), sizeof(*ways), argv[1]);
+	return way ? way->run() : 2;
 }

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* Functions that execute ten instructions for each of so many rounds, and hardly any more. */
+/* What the programs share that ebbprof profiles. */
 #ifndef EBBPROF_WORK_H
 #define EBBPROF_WORK_H
 
+#include <stddef.h>
+#include <string.h>
+
+/* A function that executes ten instructions for each of so many rounds, and hardly any more. */
 #define WORK(name)							\
 	void name(unsigned long rounds)					\
 	{								\
@@ -12,5 +16,14 @@
 	}
 
 void fifth(unsigned long rounds);
+
+/* Of a table of so many bytes, whose entries begin with a name, the one with this name; or NULL. */
+static inline const void *find_way(const void *ways, size_t size, size_t entry, const char *name)
+{
+	for (const char *way = ways, *end = way + size; way < end; way += entry)
+		if (!strcmp(*(const char *const *)way, name))
+			return way;
+	return NULL;
+}
 
 #endif
