@@ -15,6 +15,7 @@ macro_rules! say {
     }};
 }
 
+mod alive;
 mod branches;
 mod callers;
 mod check;

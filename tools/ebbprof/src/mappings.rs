@@ -110,6 +110,14 @@ impl Process {
     }
 }
 
+/// The mappings of a thread's process, as the system has them.
+fn maps(thread: Thread) -> io::Result<Vec<u8>> {
+    let Thread { pid, tid } = thread;
+    // A process whose first thread has ended shows them by its other threads only.
+    fs::read(format!("/proc/{pid}/task/{tid}/maps"))
+        .or_else(|_| fs::read(format!("/proc/{pid}/maps")))
+}
+
 fn overlap(a: &Mapping, b: &Mapping) -> bool {
     a.start < b.end && b.start < a.end
 }
@@ -146,7 +154,7 @@ impl Processes<'_> {
             return Ok(());
         }
         (process.asked, process.looked) = (time, Some(now));
-        match fs::read(format!("/proc/{}/maps", thread.pid)) {
+        match maps(thread) {
             Ok(text) => {
                 let snapshot = Snapshot::new(thread, time, &text);
                 self.learn(&snapshot)

@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use ebbprof_ring as ring;
 
+use crate::alive::exists;
+use crate::alive::is_alive;
 use crate::branches;
 use crate::callers;
 use crate::callers::Caller;
@@ -181,7 +183,19 @@ impl<'a> Processes<'a> {
                 self.end(n, Some(time_base()))?;
             }
         }
+        self.forget_processes();
         Ok(())
+    }
+
+    fn has_slots(&self, pid: u32) -> bool {
+        (self.slots.iter().flatten()).any(|sampled| sampled.thread.pid == pid)
+    }
+
+    /// Forgets those that are no more: one without slots may have threads that have not begun.
+    fn forget_processes(&mut self) {
+        let mut processes = std::mem::take(&mut self.processes);
+        processes.retain(|&pid, _| self.has_slots(pid) || exists(pid));
+        self.processes = processes;
     }
 
     /// Frees a slot whose thread was killed before it had filled it in.
@@ -308,8 +322,7 @@ impl<'a> Processes<'a> {
         let (pid, tid, begin) = (slot.pid(), slot.tid(), slot.begin());
         let thread = Thread { pid, tid };
         let time = self.clock.time(begin);
-        let known = self.processes.contains_key(&pid);
-        if slot.origin() == ring::PROGRAM && known {
+        if slot.origin() == ring::PROGRAM && self.has_slots(pid) {
             self.replace(thread, begin)?;
         } else {
             let parent = match slot.origin() {
@@ -322,9 +335,10 @@ impl<'a> Processes<'a> {
             };
             self.writer.task(thread, parent, time, false)?;
         }
-        if slot.origin() != ring::THREAD || !known {
-            self.processes.insert(pid, Process::new(begin));
+        if slot.origin() != ring::THREAD {
+            self.processes.remove(&pid);
         }
+        (self.processes.entry(pid)).or_insert_with(|| Process::new(begin));
         let exec = slot.origin() == ring::PROGRAM;
         let name = slot.name();
         self.writer.comm(thread, time, &name, exec)?;
@@ -374,11 +388,6 @@ impl<'a> Processes<'a> {
             let parent = Thread { pid: tid, tid };
             self.writer
                 .task(thread, parent, self.clock.time(end), true)?;
-            // Another process may have its number next.
-            let mut others = self.slots.iter().flatten();
-            if others.all(|other| other.thread.pid != thread.pid) {
-                self.processes.remove(&thread.pid);
-            }
         }
         self.memory.free(n);
         Ok(())
@@ -388,10 +397,4 @@ impl<'a> Processes<'a> {
 /// Whether a slot of this state says which thread it has.
 fn is_complete(state: u32) -> bool {
     state == ring::LIVE || state == ring::ENDED
-}
-
-fn is_alive(thread: Thread) -> bool {
-    // SAFETY: sends nothing.
-    let sent = unsafe { libc::syscall(libc::SYS_tgkill, thread.pid, thread.tid, 0) };
-    sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }

@@ -227,7 +227,10 @@ fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
     }
     let without = memory.control().without.load(Relaxed);
     if without != 0 {
-        say!("{without} threads have no samples: too many at a time");
+        say!(
+            "{without} threads have no samples: too many at a time, \
+             or no room for their memory (ulimit -v)"
+        );
     }
 }
 

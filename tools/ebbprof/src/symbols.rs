@@ -84,8 +84,8 @@ fn functions_of(file: &object::File<'_>) -> Vec<Function> {
         .collect()
 }
 
-/// Where files are that were put aside by this build id: by distributions, which strip them, and by
-/// `perf buildid-cache`.
+/// Where files are that were put aside by this build id: by distributions, and by `perf buildid-cache`; then
+/// what distributions have stripped from one, which does not always tell where in the file a function is.
 fn files_of(id: &[u8]) -> Option<[PathBuf; 3]> {
     let digits = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
     let (first, rest) = id.split_at_checked(1)?;
@@ -94,15 +94,16 @@ fn files_of(id: &[u8]) -> Option<[PathBuf; 3]> {
     let by_perf = Path::new(&home).join(".debug/.build-id").join(&folder);
     let system = Path::new("/usr/lib/debug/.build-id").join(&folder);
     Some([
-        system.join(format!("{name}.debug")),
         system.join(&name),
         by_perf.join(&name).join("elf"),
+        system.join(format!("{name}.debug")),
     ])
 }
 
 /// What was stripped from the file with this build id, if it is where distributions put it.
 fn stripped_functions(id: &[u8]) -> Option<Vec<Function>> {
-    let bytes = Image::open(&files_of(id)?[0])?;
+    let [.., symbols] = files_of(id)?;
+    let bytes = Image::open(&symbols)?;
     let file = object::File::parse(&*bytes).ok()?;
     has(&file, id).then(|| functions_of(&file))
 }

@@ -115,7 +115,8 @@ compilers_names_are_readable() {
 
 # A program's symbols may be in a file of their own, found by its build id.
 stripped_program_has_its_names() {
-	record 0 ebbprof_stripped plain 500
+	cp "$programs/ebbprof_stripped" "$programs/libebbprof_work.so" "$work/"
+	record 0 "$work/ebbprof_stripped" plain 500
 	must ebbprof report "$work/data" -o "$work/report"
 	cat "$work/report"
 	! grep 'half  *ebbprof_stripped' "$work/report" || fail "it is not stripped"
@@ -126,11 +127,17 @@ stripped_program_has_its_names() {
 	must cp "$programs/ebbprof_stripped.debug" "$folder/$rest.debug"
 	must ebbprof report "$work/data" -o "$work/report"
 	cat "$work/report"
-	rm "$folder/$rest.debug"
 	awk -v around="$around" '
 		$6 == "half" { share = $1 / 50 }
 		END { exit(!(share > 1 - around && share < 1 + around)) }
 	' "$work/report" || fail "not half of it"
+	# That file does not say where in the program they are: what was put aside of the program does.
+	aside=$work/home/.debug/.build-id/${id%"$rest"}/$rest
+	must mkdir -p "$aside"
+	mv "$work/ebbprof_stripped" "$aside/elf"
+	must env HOME="$work/home" ebbprof report "$work/data" -o "$work/again"
+	rm -r "$folder/$rest.debug" "${work:?}/home"
+	must diff "$work/report" "$work/again"
 }
 
 # The names are those of the program that was recorded, or none: another one has its path now. What was put

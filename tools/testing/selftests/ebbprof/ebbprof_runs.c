@@ -11,6 +11,7 @@
 #include <ctype.h>
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -34,6 +35,13 @@ static void work(unsigned long passes)
 {
 	for (unsigned long n = 0; n < passes; n++)
 		half(500);
+}
+
+/* Has a frame, and LR leads to it most of the time. */
+void outer(unsigned long rounds)
+{
+	for (unsigned long n = 0; n < rounds; n++)
+		leaf(1);
 }
 
 static const char *action_of(int number)
@@ -134,6 +142,64 @@ static int loads(void)
 	return 0;
 }
 
+static void *loads_last(void *unused)
+{
+	/* For the recorder to see that the first thread is no more. */
+	usleep(300000);
+	works_in(loaded(arguments[2]), "other", 40);
+	return unused;
+}
+
+/* The first thread ends before another loads an object. */
+static int orphans(void)
+{
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, loads_last, NULL))
+		return 1;
+	pthread_exit(NULL);
+}
+
+static void waits(int number)
+{
+	usleep(300000);
+	(void)number;
+}
+
+/* Works and ends while the recorder stands still. */
+static void *works_unseen(void *unused)
+{
+	pid_t recorder = getppid();
+
+	kill(recorder, SIGSTOP);
+	if (!fork()) {
+		usleep(100000);
+		_exit(kill(recorder, SIGCONT));
+	}
+	outer(100000);
+	/* Without what exit() does: nobody tells of the mappings again. */
+	_exit(!!unused);
+}
+
+/* The first thread ends before the last one is recorded, which waits in a handler until then. */
+static int hands_over(void)
+{
+	pthread_attr_t attr;
+	sigset_t set;
+	pthread_t id;
+
+	signal(SIGUSR1, waits);
+	sigemptyset(&set);
+	pthread_attr_init(&attr);
+	pthread_attr_setsigmask_np(&attr, &set);
+	sigaddset(&set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	kill(getpid(), SIGUSR1);
+	if (pthread_create(&id, &attr, works_unseen, NULL))
+		return 1;
+	pthread_exit(NULL);
+}
+
 /* The recorder reads samples of an object that was truncated meanwhile. */
 static int truncates(void)
 {
@@ -183,13 +249,6 @@ static int rebuilds(void)
 }
 
 static ucontext_t main_context, other_context;
-
-/* Has a frame, and LR leads to it most of the time. */
-void outer(unsigned long rounds)
-{
-	for (unsigned long n = 0; n < rounds; n++)
-		leaf(1);
-}
 
 static void coroutine(void)
 {
@@ -301,11 +360,10 @@ int main(int argc, char **argv)
 		{ "loads", loads }, { "truncates", truncates }, { "rebuilds", rebuilds },
 		{ "coroutines", coroutines }, { "handlers", handlers },
 		{ "overwrites", overwrites }, { "abandons", abandons },
-	};
+		{ "orphans", orphans }, { "hands_over", hands_over },
+	}, *way;
 
 	arguments = argv;
-	for (size_t n = 0; argc > 1 && n < sizeof(ways) / sizeof(*ways); n++)
-		if (!strcmp(argv[1], ways[n].name))
-			return ways[n].run();
-	return 2;
+	way = argc > 1 ? find_way(ways, sizeof(ways), sizeof(*ways), argv[1]) : NULL;
+	return way ? way->run() : 2;
 }

@@ -84,6 +84,25 @@ late_objects_have_their_callers() {
 	must grep -q ' second.so ' "$work/report"
 }
 
+# The same of what the last thread of a process loads, whose first thread has ended.
+last_thread_has_its_objects() {
+	cp "$programs/libebbprof_runs.so" "$work/last.so"
+	record 0 -g ebbprof_runs orphans "$work/last.so"
+	must ebbprof report "$work/data" -o "$work/report"
+	cat "$work/report"
+	awk '$6 == "other" && $7 == "last.so" { share = $1 + 0 } END { exit(share < 90) }' "$work/report" ||
+		fail "not its samples"
+}
+
+# A process is there as long as a thread of it is, though none was looked at yet.
+last_thread_has_its_program() {
+	record 0 -g ebbprof_runs hands_over
+	must ebbprof collapsed "$work/data" -o "$work/collapsed"
+	grep outer "$work/collapsed"
+	must grep -q ';works_unseen;outer;leaf ' "$work/collapsed"
+	! grep 'outer;outer' "$work/collapsed" || fail "it calls itself"
+}
+
 # Samples of an object that is no more do not end the recorder.
 truncated_object_ends_nothing() {
 	cp "$programs/libebbprof_runs.so" "$work/object.so"
@@ -193,6 +212,7 @@ exec_ends_the_recording() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests begin_is_the_programs ignored_sigchld_loses_nothing signals_are_passed_on overwritten_memory_is_read \
-	late_objects_have_their_callers truncated_object_ends_nothing rebuilt_program_has_its_build_id paths_are_bytes \
+	late_objects_have_their_callers last_thread_has_its_objects \
+	last_thread_has_its_program truncated_object_ends_nothing rebuilt_program_has_its_build_id paths_are_bytes \
 	other_stacks_have_no_wrong_callers handlers_have_no_wrong_callers abandoned_slot_is_freed \
 	dump_without_room_spoils_nothing exec_ends_the_recording
