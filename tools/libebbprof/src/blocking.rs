@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions in which the C library blocks all signals, SIGILL too: the calling thread has no EBBs
-//! meanwhile, see `signals.rs`. There are others; `pthread_create` and fork are in `process.rs`.
+//! Functions in which the C library blocks all signals (`calls.rs`), and those by which a signal's handler
+//! leaves them. There are others; `pthread_create` and fork are in `process.rs`.
 
+use core::ffi::c_int;
+use core::ffi::c_void;
 use core::mem::transmute;
 
 use crate::c_library::c_library;
-use crate::memory;
-use crate::memory::errno;
-use crate::memory::set_errno;
+use crate::calls;
 use crate::signals::in_front;
 
 /// Any function with at most six arguments, none of which is a floating-point number.
@@ -22,17 +22,7 @@ macro_rules! without_ebbs {
             $real,
             fn $own(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> usize {
                 let Some(real) = $real() else { return $failed };
-                // Where nothing was ever recorded there may be no EBB facility.
-                if memory::control().is_none() {
-                    return real(a, b, c, d, e, f);
-                }
-                ebb::disable();
-                let result = real(a, b, c, d, e, f);
-                let errno = errno();
-                // Fails where the thread is not sampled.
-                let _ = ebb::enable();
-                set_errno(errno);
-                result
+                calls::without_ebbs(|| real(a, b, c, d, e, f))
             }
         );
     };
@@ -48,11 +38,63 @@ without_ebbs!(
     spawn_on_path,
     NO_FUNCTION
 );
-without_ebbs!("pthread_kill", real_kill, kill, NO_FUNCTION);
 without_ebbs!("system", real_system, system, usize::MAX);
 without_ebbs!("popen", real_popen, popen, 0);
 
-/// Finds the one that a signal's handler may call.
+type Kill = extern "C" fn(libc::pthread_t, c_int) -> c_int;
+
+in_front!(
+    "pthread_kill",
+    Kill,
+    real_kill,
+    fn kill(thread: libc::pthread_t, signal: c_int) -> c_int {
+        let Some(real) = real_kill() else {
+            return libc::ENOSYS;
+        };
+        // SAFETY: asks for a number.
+        let own = thread == unsafe { libc::pthread_self() };
+        // What the program has the signal do is done before that returns, with no signal blocked.
+        match own {
+            true => real(thread, signal),
+            false => calls::without_ebbs(|| real(thread, signal)),
+        }
+    }
+);
+
+type Jump = extern "C" fn(*mut c_void, c_int) -> !;
+
+/// Defines a function that jumps.
+macro_rules! leaves {
+    ($name:literal, $real:ident, $own:ident) => {
+        in_front!(
+            $name,
+            Jump,
+            $real,
+            fn $own(buffer: *mut c_void, value: c_int) -> ! {
+                calls::leave();
+                match $real() {
+                    Some(real) => real(buffer, value),
+                    // SAFETY: always.
+                    None => unsafe { libc::abort() },
+                }
+            }
+        );
+    };
+}
+
+leaves!("longjmp", real_jump, jump);
+leaves!("_longjmp", real_plain_jump, plain_jump);
+leaves!("siglongjmp", real_signal_jump, signal_jump);
+// What programs call that were built with _FORTIFY_SOURCE.
+leaves!("__longjmp_chk", real_checked_jump, checked_jump);
+
+/// Finds those that a signal's handler may call.
 pub(crate) fn find() {
     let _ = real_kill();
+    let _ = (
+        real_jump(),
+        real_plain_jump(),
+        real_signal_jump(),
+        real_checked_jump(),
+    );
 }

@@ -17,6 +17,7 @@ mod api;
 mod blocking;
 mod branches;
 mod c_library;
+mod calls;
 mod collector;
 #[cfg(not(feature = "wrap"))]
 mod cost;

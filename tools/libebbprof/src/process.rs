@@ -6,6 +6,7 @@ use core::ffi::c_void;
 use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::AtomicBool;
+use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use ebbprof_ring::Control;
@@ -13,6 +14,7 @@ use ebbprof_ring::FORK;
 use ebbprof_ring::THREAD;
 
 use crate::c_library::c_library;
+use crate::calls;
 use crate::memory;
 use crate::recording;
 use crate::sessions;
@@ -20,9 +22,24 @@ use crate::sessions::State;
 use crate::thread;
 use crate::unnoticed::Unnoticed;
 
+/// The process that is sampled.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+/// Whether this process is that, or its memory's own: not the child of a `vfork`.
+pub(crate) fn has_own_memory() -> bool {
+    // SAFETY: asks for a number.
+    PROCESS.load(Relaxed) == unsafe { libc::getpid() }
+}
+
+fn note() {
+    // SAFETY: as before.
+    PROCESS.store(unsafe { libc::getpid() }, Relaxed);
+}
+
 /// Has the ends of threads noticed, and forks; tells whether it could.
 pub(crate) fn watch() -> bool {
     static WATCHED: AtomicBool = AtomicBool::new(false);
+    note();
     WATCHED.load(Relaxed) || {
         // SAFETY: the functions live as long as the program.
         let at_fork =
@@ -33,21 +50,21 @@ pub(crate) fn watch() -> bool {
     }
 }
 
-/// The C library blocks SIGILL in a fork: see `signals.rs`.
+/// The C library blocks SIGILL in a fork.
 extern "C" fn forks() {
     sessions::lock_for_fork();
-    ebb::disable();
+    calls::begin();
 }
 
 extern "C" fn has_forked() {
-    // Fails where the thread is not sampled.
-    let _ = ebb::enable();
+    calls::end();
     sessions::unlock_after_fork();
 }
 
 /// The child of a fork has no EBBs, but its memory says otherwise.
 extern "C" fn child_begins() {
     let _unnoticed = Unnoticed::begin();
+    note();
     thread::forget();
     sessions::unlock_after_fork();
     if sampling().is_some_and(memory::is_foreign) {
@@ -173,11 +190,7 @@ unsafe extern "C" fn create(
     };
     // SAFETY: just made.
     unsafe { start.write(own) };
-    // The C library blocks SIGILL meanwhile: see `signals.rs`.
-    ebb::disable();
-    let status = real(thread, attr, ebbprof_thread_entry, start.cast());
-    // Fails where the thread is not sampled.
-    let _ = ebb::enable();
+    let status = calls::without_ebbs(|| real(thread, attr, ebbprof_thread_entry, start.cast()));
     if status != 0 {
         // SAFETY: of malloc; no thread has it.
         unsafe { libc::free(start.cast()) };

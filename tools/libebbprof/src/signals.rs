@@ -5,13 +5,15 @@
 //! takes the PMU. The next access to it traps, which `ebb` steps over in its action for SIGILL. If the
 //! thread blocks that signal, or the program has set an action of its own, the process ends. So the
 //! program's calls come here first: no mask of theirs has SIGILL, and an action for it is called by
-//! `ebb`'s. Where the C library itself blocks all signals there are no EBBs (`blocking.rs`).
+//! `ebb`'s. Where the C library itself blocks all signals there are no EBBs (`calls.rs`).
 
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 use core::mem::transmute;
+use core::ptr;
 
 use crate::c_library::c_library;
+use crate::process;
 
 type Mask = unsafe extern "C" fn(c_int, *const libc::sigset_t, *mut libc::sigset_t) -> c_int;
 type Action = unsafe extern "C" fn(c_int, *const libc::sigaction, *mut libc::sigaction) -> c_int;
@@ -87,19 +89,25 @@ in_front!(
     Action,
     real_action,
     fn action(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
-        // SAFETY: the caller's contract.
-        if signal == libc::SIGILL && unsafe { ebb::replace_next(new, old) } {
-            return 0;
-        }
         let Some(real) = real_action() else { return -1 };
-        // SAFETY: as before; a copy that lives.
+        // SAFETY: the caller's contract; a copy that lives, as both may be the same.
         unsafe {
-            if new.is_null() {
-                return real(signal, new, old);
+            let (mut own, mut old) = (new.as_ref().copied(), old);
+            if signal == libc::SIGILL {
+                // The child of a vfork has actions of its own, and no EBBs, but its parent's memory.
+                let is_child = !process::has_own_memory();
+                let next = if is_child { ptr::null() } else { new };
+                if ebb::replace_next(next, old) {
+                    if next == new {
+                        return 0;
+                    }
+                    old = ptr::null_mut();
+                }
             }
-            let mut own = new.read();
-            libc::sigdelset(&mut own.sa_mask, libc::SIGILL);
-            real(signal, &own, old)
+            if let Some(own) = &mut own {
+                libc::sigdelset(&mut own.sa_mask, libc::SIGILL);
+            }
+            real(signal, own.as_ref().map_or(ptr::null(), ptr::from_ref), old)
         }
     }
 );
@@ -116,9 +124,10 @@ in_front!(
                 let mut old = new;
                 new.sa_sigaction = function;
                 new.sa_flags = libc::SA_RESTART;
-                if ebb::replace_next(&new, &mut old) {
-                    return old.sa_sigaction;
-                }
+                return match action(number, &new, &mut old) {
+                    0 => old.sa_sigaction,
+                    _ => libc::SIG_ERR,
+                };
             }
         }
         // SAFETY: the caller's contract.

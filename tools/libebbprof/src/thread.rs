@@ -25,6 +25,7 @@ use ebbprof_ring::Slot;
 use ebbprof_ring::THREAD;
 
 use crate::branches::ebbprof_sample_branches;
+use crate::calls::Calls;
 #[cfg(not(feature = "wrap"))]
 use crate::cost;
 use crate::handler::ebbprof_sample;
@@ -42,6 +43,7 @@ pub(crate) struct Sampled {
     slot: *mut Slot,
     /// The memory that has the slot: a program may close that, and get another one.
     control: &'static Control,
+    calls: Calls,
     /// In the list of `sessions.rs`.
     pub(crate) next: *mut Self,
 }
@@ -66,6 +68,12 @@ pub(crate) fn watch_ends() -> bool {
         KEY.store(key + 1, Release);
     }
     made
+}
+
+/// How many calls without EBBs the calling thread is in, if it is sampled, or was.
+pub(crate) fn calls() -> Option<&'static Calls> {
+    // SAFETY: null, or of `begin` and this thread's, until its end.
+    unsafe { current().as_ref() }.map(|sampled| &sampled.calls)
 }
 
 /// The calling thread's, if it is sampled.
@@ -157,6 +165,7 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
                 number,
                 slot,
                 control,
+                calls: Calls::new(0),
                 next,
             }))
         }
@@ -176,6 +185,9 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
         }
     }
     control.states[number].store(LIVE, Release);
+    // SAFETY: the key exists; its destructor gets the box. If there is no memory for it, the end
+    // of the thread is noticed by `ebbprof`.
+    unsafe { libc::pthread_setspecific(KEY.load(Relaxed) - 1, sampled.cast()) };
     let started = start(control, slot);
     match &started {
         // SAFETY: as before.
@@ -183,9 +195,6 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
         // SAFETY: as before.
         Err(error) => unsafe { refuse(slot, error) },
     }
-    // SAFETY: the key exists; its destructor gets the box. If there is no memory for it, the end
-    // of the thread is noticed by `ebbprof`.
-    unsafe { libc::pthread_setspecific(KEY.load(Relaxed) - 1, sampled.cast()) };
     let session = started?;
     let list = Sessions::lock();
     match sessions::state() {

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program with masks and actions of its own, which prints what it finds.
+ * Programs with masks, actions and jumps of their own, which print what they find.
  *
- * usage: ebbprof_signals signals|blocked
+ * usage: ebbprof_signals WAY
+ *
+ * WAY is one of those at the end of this file.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -19,6 +22,12 @@
 #define THREADS 4
 
 WORK(half)
+
+static void work(unsigned long passes)
+{
+	for (unsigned long n = 0; n < passes; n++)
+		half(500);
+}
 
 static int traps;
 
@@ -59,6 +68,15 @@ static int signals(void)
 	       after.sa_sigaction == steps_over);
 	trap();
 	printf("%d traps, status %d\n", traps, system("exit 7"));
+	if (!vfork()) {
+		/* What this does to its memory, it does to its parent's. */
+		sigaction(SIGILL, NULL, &after);
+		signal(SIGILL, SIG_DFL);
+		_exit(0);
+	}
+	wait(&status);
+	trap();
+	printf("%d traps, status %d\n", traps, status);
 	printf("last action: %d\n", signal(SIGILL, SIG_DFL) == after.sa_handler);
 	fflush(stdout);
 	if (!fork()) {
@@ -76,8 +94,7 @@ static void *blocks(void *unused)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, NULL);
-	for (int n = 0; n < 100000; n++)
-		half(500);
+	work(100000);
 	return unused;
 }
 
@@ -98,9 +115,94 @@ static int blocked(void)
 	return 0;
 }
 
+static sigjmp_buf buffer;
+
+static void jumps(int number)
+{
+	siglongjmp(buffer, number);
+}
+
+/* Calls a function once, `microseconds` from now. */
+static void in_a_while(void (*function)(int), unsigned long microseconds)
+{
+	const struct itimerval wait = { .it_value.tv_usec = microseconds };
+
+	signal(SIGALRM, function);
+	setitimer(ITIMER_REAL, &wait, NULL);
+}
+
+/* Leaves system() by a jump, and works. */
+static int jump(void)
+{
+	if (!sigsetjmp(buffer, 1)) {
+		in_a_while(jumps, 50000);
+		system("sleep 0.2");
+		return 1;
+	}
+	work(200);
+	wait(NULL);
+	puts("out of it");
+	return 0;
+}
+
+static void works(int number)
+{
+	work(200);
+	(void)number;
+}
+
+/* A handler works that it calls itself. */
+static int itself(void)
+{
+	signal(SIGUSR1, works);
+	return pthread_kill(pthread_self(), SIGUSR1);
+}
+
+static pthread_barrier_t barrier;
+
+static void *waits(void *unused)
+{
+	pthread_barrier_wait(&barrier);
+	return unused;
+}
+
+static pthread_t other;
+static int enabled = -1;
+
+static void nests(int number)
+{
+	unsigned long bescr;
+
+	pthread_kill(other, 0);
+	asm volatile("mfspr %0, 806" : "=r"(bescr));
+	enabled = bescr >> 63;
+	(void)number;
+}
+
+/* In the middle of a call that has no EBBs, another one begins and ends; then it works. */
+static int nest(void)
+{
+	pthread_barrier_init(&barrier, NULL, 2);
+	if (pthread_create(&other, NULL, waits, NULL))
+		return 1;
+	in_a_while(nests, 50000);
+	printf("status %d", system("sleep 0.2"));
+	printf(", GE %d\n", enabled);
+	pthread_barrier_wait(&barrier);
+	work(200);
+	return pthread_join(other, NULL);
+}
+
 int main(int argc, char **argv)
 {
-	if (argc < 2)
-		return 2;
-	return strcmp(argv[1], "blocked") ? signals() : blocked();
+	static const struct {
+		const char *name;
+		int (*run)(void);
+	} ways[] = {
+		{ "signals", signals }, { "blocked", blocked }, { "jump", jump },
+		{ "itself", itself }, { "nest", nest },
+	}, *way;
+
+	way = argc > 1 ? find_way(ways, sizeof(ways), sizeof(*ways), argv[1]) : NULL;
+	return way ? way->run() : 2;
 }

@@ -272,6 +272,16 @@ signals_are_the_programs() {
 	alike signals ebbprof_signals
 }
 
+# A thread has no EBBs in functions of the C library that block all signals. It has them again behind those, by
+# whichever way, and in the handlers of signals that it sends to itself.
+blocking_functions_end() {
+	for way in jump itself nest; do
+		alike "$way" ebbprof_signals
+		cat "$work/with"
+		accounted 100 1.3
+	done
+}
+
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin \
@@ -280,4 +290,4 @@ run_tests files_stay_open child_has_no_events_of_threads cancelled_threads_begin
 	foreign_memory_is_refused \
 	other_versions_are_told other_namespaces_are_told sound_memory_is_taken program_outlives_the_file \
 	program_outlives_the_limit_of_files limit_of_files_is_the_programs nobody_hears_ebbprof \
-	begin_and_end_are_the_programs untraced_processes_are_told signals_are_the_programs
+	begin_and_end_are_the_programs untraced_processes_are_told signals_are_the_programs blocking_functions_end
