@@ -19,13 +19,15 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use std::time::Instant;
 
+use crate::perfdata::Thread;
+
 /// `PERF_EVENT_IOC_ENABLE` and `PERF_EVENT_IOC_ID`.
 const ENABLE: libc::c_ulong = 0x2000_2400;
 const ID: libc::c_ulong = 0x4008_2407;
 
 /// The event of a thread.
 pub struct Event {
-    pub process: u32,
+    pub thread: Thread,
     pub descriptor: i32,
     pub id: u64,
 }
@@ -49,12 +51,18 @@ enum State {
 impl Event {
     /// The event, opened here too.
     fn open(&self) -> Copy {
-        // SAFETY: without pointers.
-        let process = unsafe { libc::syscall(libc::SYS_pidfd_open, self.process, 0) };
-        let Some(process) = own(process) else {
+        /// `PIDFD_THREAD`, of Linux 6.9.
+        const THREAD: libc::c_int = libc::O_EXCL;
+        let Thread { pid, tid } = self.thread;
+        let open = |id: u32, flags: libc::c_int| {
+            // SAFETY: without pointers.
+            own(unsafe { libc::syscall(libc::SYS_pidfd_open, id, flags) })
+        };
+        // A process whose first thread has ended has its files by another thread only.
+        let Some(owner) = open(tid, THREAD).or_else(|| open(pid, 0)) else {
             return Copy::None;
         };
-        let (which, descriptor) = (process.as_raw_fd(), self.descriptor);
+        let (which, descriptor) = (owner.as_raw_fd(), self.descriptor);
         // SAFETY: without pointers.
         let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, which, descriptor, 0) };
         let Some(copy) = own(copy) else {

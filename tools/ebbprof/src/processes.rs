@@ -218,7 +218,7 @@ impl<'a> Processes<'a> {
                 let slot = self.memory.slot(n);
                 if let Some((descriptor, id)) = slot.event() {
                     let event = eviction::Event {
-                        process: sampled.thread.pid,
+                        thread: sampled.thread,
                         descriptor,
                         id,
                     };

@@ -40,10 +40,11 @@ pub(crate) fn end() {
     }
 }
 
-/// Leaves all that the thread is in, by a jump.
+/// Leaves all that the thread is in, by a jump. An earlier one may have left an EBB's handler, with no EBBs
+/// since then: they come again, too.
 #[cfg(not(feature = "wrap"))]
 pub(crate) fn leave() {
-    if let Some(calls) = thread::calls().filter(|calls| calls.load(Relaxed) != 0) {
+    if let Some(calls) = thread::calls() {
         calls.store(0, Relaxed);
         enable();
     }

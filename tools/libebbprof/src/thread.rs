@@ -152,22 +152,26 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
             let (number, slot) = memory::take(control).ok_or(TOO_MANY)?;
             let session = None;
             let next = ptr::null_mut();
-            if !own.is_null() {
-                // SAFETY: of here; the recording that had it listed is over, and this thread's handler
-                // writes to the slot no more.
-                unsafe {
-                    memory::unmap((*own).control, (*own).slot);
-                    drop(Box::from_raw(own));
-                }
-            }
-            Box::into_raw(Box::new(Sampled {
+            let new = Box::into_raw(Box::new(Sampled {
                 session,
                 number,
                 slot,
                 control,
                 calls: Calls::new(0),
                 next,
-            }))
+            }));
+            // If there is no memory for it, the end of the thread is noticed by `ebbprof`. No signal's
+            // handler finds the old one behind that; the recording that had it listed is over, and this
+            // thread's handler writes to the slot no more.
+            // SAFETY: the key exists; its destructor gets the box. The old one is of here.
+            unsafe {
+                libc::pthread_setspecific(KEY.load(Relaxed) - 1, new.cast());
+                if !own.is_null() {
+                    memory::unmap((*own).control, (*own).slot);
+                    drop(Box::from_raw(own));
+                }
+            }
+            new
         }
         // Of what was recorded before.
         own => own,
@@ -185,9 +189,6 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
         }
     }
     control.states[number].store(LIVE, Release);
-    // SAFETY: the key exists; its destructor gets the box. If there is no memory for it, the end
-    // of the thread is noticed by `ebbprof`.
-    unsafe { libc::pthread_setspecific(KEY.load(Relaxed) - 1, sampled.cast()) };
     let started = start(control, slot);
     match &started {
         // SAFETY: as before.

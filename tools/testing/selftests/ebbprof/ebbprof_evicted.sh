@@ -12,17 +12,17 @@
 # Ten passes of ebbprof_work, and a prime.
 PERIOD=100003
 
-# evicted PASSES THREADS: records while somebody has a pinned event of each CPU for 0.4 s, and looks
+# evicted WAY PASSES THREADS: records while somebody has a pinned event of each CPU for 0.4 s, and looks
 # whether the loss is told, and samples come before and after it.
 evicted() {
-	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_work threads "$1" "$2" 2>"$work/said" &
+	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_work "$1" "$2" "$3" 2>"$work/said" &
 	recorder=$!
 	sleep 0.3
 	perf stat -a -e cycles:D sleep 0.4 >"$work/perf" 2>&1 || fail "perf fails"
 	cat "$work/perf"
 	must wait "$recorder"
 	cat "$work/said"
-	must grep -q "^ebbprof: somebody took the PMU $2 times: no samples for " "$work/said"
+	must grep -q "^ebbprof: somebody took the PMU $3 times: no samples for " "$work/said"
 	must perf script -i "$work/data" -F time >"$work/script"
 	# The longest time without samples is that of the other event, and what was after it.
 	awk '
@@ -35,7 +35,12 @@ evicted() {
 }
 
 samples_go_on() {
-	evicted 120000 1
+	evicted threads 120000 1
+}
+
+# Those of a process whose first thread has ended, too.
+last_threads_go_on() {
+	evicted orphans 120000 1
 }
 
 # Whatever they have done to SIGILL, threads that lose the PMU in their handlers live on.
@@ -58,4 +63,4 @@ program_outlives_evictions() {
 
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
-run_tests samples_go_on program_outlives_evictions
+run_tests samples_go_on last_threads_go_on program_outlives_evictions

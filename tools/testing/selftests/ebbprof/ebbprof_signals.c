@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/time.h>
@@ -145,6 +146,25 @@ static int jump(void)
 	return 0;
 }
 
+/* Many times, out of its own work, and so out of samples, too. It tells on stderr how much it was. */
+static int jumps_often(void)
+{
+	static atomic_ulong passes;
+	static atomic_int n;
+
+	for (n = 0; n < 300; n++) {
+		if (sigsetjmp(buffer, 1))
+			continue;
+		in_a_while(jumps, 1000);
+		for (;;) {
+			half(500);
+			passes++;
+		}
+	}
+	fprintf(stderr, "passes: %lu\n", atomic_load(&passes));
+	return 0;
+}
+
 static void works(int number)
 {
 	work(200);
@@ -200,7 +220,7 @@ int main(int argc, char **argv)
 		int (*run)(void);
 	} ways[] = {
 		{ "signals", signals }, { "blocked", blocked }, { "jump", jump },
-		{ "itself", itself }, { "nest", nest },
+		{ "jumps_often", jumps_often }, { "itself", itself }, { "nest", nest },
 	}, *way;
 
 	way = argc > 1 ? find_way(ways, sizeof(ways), sizeof(*ways), argv[1]) : NULL;

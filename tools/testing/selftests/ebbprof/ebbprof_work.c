@@ -130,6 +130,18 @@ static void *leaves_by_exit(void *unused)
 	pthread_exit(NULL);
 }
 
+/* The same, for which the first thread does not wait. */
+static int orphans(void)
+{
+	for (unsigned long n = 0; n < count; n++) {
+		pthread_t id;
+
+		if (pthread_create(&id, NULL, in_thread, NULL))
+			return 1;
+	}
+	pthread_exit(NULL);
+}
+
 /* COUNT processes, one after the other, each with two threads that end in different ways. */
 static int storm(void)
 {
@@ -214,7 +226,7 @@ int main(int argc, char **argv)
 	} ways[] = {
 		{ "plain", plain }, { "leave", leave }, { "die", die }, { "exec", overwrite },
 		{ "threads", threads }, { "storm", storm }, { "make", make }, { "ask", ask },
-		{ "less", less }, { "mangled", mangled }, { "rest", rest },
+		{ "less", less }, { "mangled", mangled }, { "rest", rest }, { "orphans", orphans },
 	}, *way;
 
 	if (argc < 3)
