@@ -146,13 +146,13 @@ static int jump(void)
 	return 0;
 }
 
-/* Many times, out of its own work, and so out of samples, too. It tells on stderr how much it was. */
+static atomic_ulong passes;
+static atomic_int jumped;
+
+/* Many times out of its work, and so out of samples, too. It tells on stderr how much that was. */
 static int jumps_often(void)
 {
-	static atomic_ulong passes;
-	static atomic_int n;
-
-	for (n = 0; n < 300; n++) {
+	for (; jumped < 300; jumped++) {
 		if (sigsetjmp(buffer, 1))
 			continue;
 		in_a_while(jumps, 1000);
