@@ -3,11 +3,12 @@
 # Processes that do anything to the PMU that a program can, by a seed (pmu_fuzz): alone and beside
 # what disturbs a PMU.
 #
-# usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [TEST...]
+# usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [--no-hotplug] [TEST...]
 #
 #   --seed N       another course of events
 #   --lives N      lives of each process in each test (default 4)
 #   --processes N  processes beside four bystanders (default 16)
+#   --no-hotplug   CPUs stay
 #   TEST           these only: alone, beside_all, swapped, repeats
 
 # The tests are called by their names.
@@ -17,14 +18,15 @@
 # shellcheck source=tools/testing/selftests/pmu/disturb.sh
 . "$programs/disturb.sh"
 
-seed=1 lives=4 processes=16
+seed=1 lives=4 processes=16 hotplug=hotplug
 while [ $# -gt 0 ]; do
 	case $1 in
 	--seed) seed=$2 && shift 2 ;;
 	--lives) lives=$2 && shift 2 ;;
 	--processes) processes=$2 && shift 2 ;;
+	--no-hotplug) hotplug= && shift ;;
 	-*)
-		echo "usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [TEST...]" >&2
+		echo "usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [--no-hotplug] [TEST...]" >&2
 		exit 2
 		;;
 	*) break ;;
@@ -58,7 +60,7 @@ alone() {
 beside_all() {
 	functions=
 	! command -v perf >/dev/null || functions='perf_stat perf_record perf_record_branches'
-	[ "$number_of_cpus" -eq 1 ] || functions="$functions hotplug" cpus_come_and_go=yes
+	[ "$number_of_cpus" -eq 1 ] || [ ! "$hotplug" ] || functions="$functions hotplug" cpus_come_and_go=yes
 	! loaded || functions="$functions rmmod_insmod"
 	fuzz_beside "$functions"
 }
