@@ -140,7 +140,7 @@ impl CheckTimer {
     fn start(&self, ns: u64) {
         // Up to a quarter less. QEMU counts a check for the program: if the pauses were so many of
         // its periods, its samples would always fall on the same place of a check.
-        let less = machine::time_base() % (ns / 4 + 1);
+        let less = machine::ticks_to_ns(machine::time_base()) % (ns / 4 + 1);
         // SAFETY: `self` is valid until `CheckTimers` has cancelled the timer.
         unsafe { HasHrTimer::start(self, delta(ns - less)) };
     }
