@@ -111,11 +111,14 @@ impl Process {
 }
 
 /// The mappings of a thread's process, as the system has them.
-fn maps(thread: Thread) -> io::Result<Vec<u8>> {
+fn maps(thread: Thread) -> Option<Vec<u8>> {
     let Thread { pid, tid } = thread;
-    // A process whose first thread has ended shows them by its other threads only.
-    fs::read(format!("/proc/{pid}/task/{tid}/maps"))
-        .or_else(|_| fs::read(format!("/proc/{pid}/maps")))
+    // A process whose first thread has ended shows them by its other threads only: who has ended has
+    // an empty file, or none.
+    [format!("/proc/{pid}/task/{tid}/maps"), format!("/proc/{pid}/maps")]
+        .iter()
+        .filter_map(|path| fs::read(path).ok())
+        .find(|text| !text.is_empty())
 }
 
 fn overlap(a: &Mapping, b: &Mapping) -> bool {
@@ -155,12 +158,12 @@ impl Processes<'_> {
         }
         (process.asked, process.looked) = (time, Some(now));
         match maps(thread) {
-            Ok(text) => {
+            Some(text) => {
                 let snapshot = Snapshot::new(thread, time, &text);
                 self.learn(&snapshot)
             }
             // It has ended.
-            Err(_) => Ok(()),
+            None => Ok(()),
         }
     }
 }

@@ -288,7 +288,8 @@ jumps_end_no_samples() {
 	alike jumps_often ebbprof_signals
 	passes=$(sed -n 's/^passes: //p' "$work/said")
 	said_samples | awk -v wanted="$((passes * 5000 / PERIOD))" '
-		{ print $1 + $2, "samples of", wanted; exit(!($1 + $2 > wanted * 0.2 && $1 + $2 < wanted * 1.2)) }
+		{ all = $1 + $2 }
+		END { print all, "samples of", wanted; exit(!(all > wanted * 0.2 && all < wanted * 1.2)) }
 	' || fail "samples are missing, or too many"
 }
 
