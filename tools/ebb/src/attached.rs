@@ -166,12 +166,15 @@ extern "C" fn thread_ends(value: *mut libc::c_void) {
     release(value);
 }
 
-/// The end of a thread's part in a session. Its EBBs are off.
+/// The end of a thread's part in a session, unless a signal's handler that has interrupted
+/// [`thread_ends`] came to it first, by a close. Its EBBs are off.
 fn release(value: *mut libc::c_void) {
-    // SAFETY: the reference of `attach`, which comes here once.
-    let shared = unsafe { Ref::from_raw(value) };
     thread::with(|t| {
-        t.held.store(0, Relaxed);
-        shared.end(t);
+        // CAST: an address.
+        let held = value.addr() as u64;
+        if (t.held.compare_exchange(held, 0, Relaxed, Relaxed)).is_ok() {
+            // SAFETY: the reference of `attach`, which comes here once.
+            unsafe { Ref::from_raw(value) }.end(t);
+        }
     });
 }

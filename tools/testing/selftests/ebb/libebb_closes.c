@@ -232,6 +232,36 @@ static void closed_in_exit(void)
 	interrupt_each(close_in_exit, 3);
 }
 
+/* Comes before the library's: the C library calls them in the order of their keys. */
+static void trace_from_here(void *value)
+{
+	(void)value;
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	raise(SIGSTOP);
+}
+
+/* As a process' first thread does it, its variables end after the values of its keys. */
+static int end_thread(void)
+{
+	pthread_key_t key;
+
+	failures = 0;
+	signal(SIGUSR1, close_traced);
+	signal(SIGUSR2, SIG_IGN);
+	atexit(judge);
+	check(!pthread_key_create(&key, trace_from_here) && !pthread_setspecific(key, &key));
+	traced = ebb_open("cycles", LONG_PERIOD, 0);
+	memory = memory_of(traced);
+	check(traced && !start(traced));
+	pthread_exit(NULL);
+}
+
+/* The same where the library learns of the thread's end by its key only. */
+static void closed_in_thread_end(void)
+{
+	interrupt_each(end_thread, 3);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -239,6 +269,7 @@ int main(void)
 		{ "closed_in_setspecific", closed_in_setspecific },
 		{ "closed_by_another", closed_by_another },
 		{ "closed_in_exit", closed_in_exit },
+		{ "closed_in_thread_end", closed_in_thread_end },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
