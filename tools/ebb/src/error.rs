@@ -3,8 +3,6 @@
 
 use core::fmt;
 
-use crate::sys;
-
 /// Why something with EBBs did not work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -61,15 +59,6 @@ pub enum Error {
 }
 
 impl Error {
-    /// That of the system call that failed last.
-    pub(crate) fn last(what: &'static str) -> Self {
-        Self::System {
-            what,
-            errno: sys::errno(),
-            rule: None,
-        }
-    }
-
     /// The errno that says it best; the kernel's if it was the kernel that refused.
     #[must_use]
     pub fn errno(&self) -> i32 {

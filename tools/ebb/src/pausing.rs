@@ -139,10 +139,10 @@ impl Session {
         }
         let scheduled = self.0.leader().and_then(Descriptor::is_scheduled);
         match (scheduled, self.0.is_stuck(progress::is_left)) {
+            (Err(Error::Revoked), Ok(_)) => State::Evicted,
             (_, Err(_)) | (Err(_), _) => State::Ended,
             _ if self.0.paused() != shared::NOT => State::Paused,
             (Ok(false), _) => State::Evicted,
-            _ if self.0.slots[0].descriptor.is_revoked() => State::Evicted,
             (Ok(true), Ok(true)) => State::Paused,
             (Ok(true), Ok(false)) => State::Running,
         }

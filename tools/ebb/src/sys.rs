@@ -146,7 +146,7 @@ impl Descriptor {
         }
         // SAFETY: an ioctl without a pointer.
         match unsafe { libc::ioctl(fd, request, 0) } {
-            -1 => Err(self.failed(what)),
+            -1 => Err(self.failed(what, errno())),
             _ => Ok(()),
         }
     }
@@ -159,42 +159,53 @@ impl Descriptor {
         }
     }
 
-    /// Whether the event has lost its PMU for good: another driver has taken that over.
-    pub(crate) fn is_revoked(&self) -> bool {
-        event_id(self.raw()) == Err(REVOKED)
-    }
-
-    /// That of the system call that failed last; a signal's handler may have closed the descriptor.
-    fn failed(&self, what: &'static str) -> Error {
+    /// That of a system call; a signal's handler may have closed the descriptor.
+    fn failed(&self, what: &'static str, errno: i32) -> Error {
         match self.raw() {
             -1 => Error::Closed,
-            _ if errno() == REVOKED => Error::Revoked,
-            _ => Error::last(what),
+            _ if errno == REVOKED => Error::Revoked,
+            _ => Error::System {
+                what,
+                errno,
+                rule: None,
+            },
         }
     }
 
     /// Whether an enabled group is on the PMU when its thread runs, that is not in error state.
+    /// [`Error::Revoked`] if it has lost the PMU for good: another driver has taken that over.
     ///
-    /// The kernel looks at this before it finds that there is no room for the count. Nothing is read:
-    /// once the session is closed, the descriptor may be that of another file.
+    /// The kernel looks at the error state before it finds that there is no room for the count. Nothing
+    /// is read: once the session is closed, the descriptor may be that of another file.
     pub(crate) fn is_scheduled(&self) -> Result<bool, Error> {
-        let nothing = ptr::null_mut::<u64>();
-        let before = errno();
-        // SAFETY: no bytes are stored.
-        match unsafe { libc::syscall(libc::SYS_read, self.raw(), nothing, 0_usize) } {
-            -1 if errno() == libc::ENOSPC => {
-                // It is the interrupted program's if a handler asks.
-                set_errno(before);
-                Ok(true)
-            }
-            -1 => Err(self.failed("read of the event")),
-            _ => Ok(false),
+        match read_nothing(self.raw()) {
+            0 => Ok(false),
+            // That of an event that is revoked, too.
+            libc::ENOSPC if event_id(self.raw()) == Err(REVOKED) => Err(Error::Revoked),
+            libc::ENOSPC => Ok(true),
+            errno => Err(self.failed("read of the event", errno)),
         }
     }
 }
 
 /// The errno of all requests to an event that was revoked.
 const REVOKED: i32 = libc::ENODEV;
+
+/// What a read of no bytes at `fd` fails with, or 0; the program's errno stays, which is that of the
+/// interrupted code if a handler asks.
+fn read_nothing(fd: i32) -> i32 {
+    let nothing = ptr::null_mut::<u64>();
+    let before = errno();
+    // SAFETY: no bytes are stored.
+    match unsafe { libc::syscall(libc::SYS_read, fd, nothing, 0_usize) } {
+        -1 => {
+            let failed = errno();
+            set_errno(before);
+            failed
+        }
+        _ => 0,
+    }
+}
 
 /// The kernel's number of the event at `fd`, or the errno if it does not tell; that of the program
 /// stays.

@@ -89,7 +89,7 @@ int ebb_start(struct ebb *ebb, ebb_handler handler, void *user, unsigned int sav
 /*
  * Reads the counter of event @event, in the thread itself, after ebb_start(). It overflows at
  * 0x80000000; that of an event without a period begins at 0. EBUSY if it is not there: the session
- * is paused, or another pinned event has the PMU.
+ * is paused, or another pinned event has the PMU; ENODEV if another driver.
  */
 int ebb_read(const struct ebb *ebb, unsigned int event, uint32_t *value);
 

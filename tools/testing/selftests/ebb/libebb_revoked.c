@@ -22,6 +22,7 @@ static void revoked(void)
 {
 	int first = dup(0), second = dup(0);
 	struct ebb *ebb;
+	uint32_t value;
 
 	close(first);
 	close(second);
@@ -31,8 +32,10 @@ static void revoked(void)
 	check(ebb_state(ebb) == EBB_RUNNING && ebb_fd(ebb) == first);
 	check(!system(take_over));
 	check(ebb_state(ebb) == EBB_EVICTED);
+	check(ebb_read(ebb, 0, &value) == -1 && errno == ENODEV);
 	check(ebb_resume(ebb) == -1 && errno == ENODEV);
 	check(ebb_pause(ebb) == -1 && errno == ENODEV);
+	check(ebb_state(ebb) == EBB_EVICTED);
 	ebb_close(ebb);
 	check(dup(0) == first && dup(0) == second);
 
