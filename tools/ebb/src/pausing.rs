@@ -46,8 +46,11 @@ impl Session {
         self.0.check_process()?;
         match self.0.is_of_this_thread() {
             true => {
-                self.0.pause(shared::BY_OWNER)?;
-                control::disable();
+                let paused = self.0.pause(shared::BY_OWNER);
+                if matches!(paused, Ok(()) | Err(Error::Revoked)) {
+                    control::disable();
+                }
+                paused?;
                 // A signal's handler may have resumed it before that.
                 match self.0.paused() {
                     shared::NOT => self.0.pause(shared::BY_OWNER),

@@ -21,6 +21,7 @@ static void nothing(struct ebb_context *context, void *user)
 static void revoked(void)
 {
 	int first = dup(0), second = dup(0);
+	unsigned long bescr;
 	struct ebb *ebb;
 	uint32_t value;
 
@@ -36,6 +37,9 @@ static void revoked(void)
 	check(ebb_resume(ebb) == -1 && errno == ENODEV);
 	check(ebb_pause(ebb) == -1 && errno == ENODEV);
 	check(ebb_state(ebb) == EBB_EVICTED);
+	__asm__ volatile("mfspr %0, 806" : "=r" (bescr));
+	/* GE and PME. */
+	check(!(bescr & (1ul << 63 | 1ul << 32)));
 	ebb_close(ebb);
 	check(dup(0) == first && dup(0) == second);
 
