@@ -93,7 +93,16 @@ impl Descriptor {
         };
         match i32::try_from(fd) {
             Ok(fd) if fd >= 0 => {
-                self.id.store(event_id(fd).unwrap_or(0), Relaxed);
+                match event_id(fd) {
+                    Ok(id) => self.id.store(id, Relaxed),
+                    Err(REVOKED) => {}
+                    Err(errno) => {
+                        // A filter of system calls forbids it: nothing could be done to the event.
+                        // SAFETY: nobody has it.
+                        unsafe { libc::syscall(libc::SYS_close, fd) };
+                        return Err(errno);
+                    }
+                }
                 self.fd.store(fd, Relaxed);
                 Ok(())
             }
