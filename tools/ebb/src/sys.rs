@@ -164,7 +164,8 @@ impl Descriptor {
     fn is_at(&self, fd: i32) -> bool {
         match event_id(fd) {
             Ok(id) => id == self.id.load(Relaxed),
-            Err(errno) => errno == REVOKED,
+            // Other files may say so, but have room for nothing.
+            Err(errno) => errno == REVOKED && read_nothing(fd) == libc::ENOSPC,
         }
     }
 
