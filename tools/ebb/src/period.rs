@@ -106,6 +106,12 @@ fn choose(t: &Thread, draw: impl Fn()) {
             return;
         }
     }
+    if t.handler.load(Relaxed) != 0 {
+        // Right for all periods, in case that the last choice was of what was before.
+        t.reload
+            .store(reload::ebb_reload_any as *const () as u64, Relaxed);
+        t.call.store(call_due as *const () as u64, Relaxed);
+    }
 }
 
 /// Decides who is called: the handler itself if each overflow is for it. What was drawn makes no
