@@ -150,22 +150,22 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
         // SAFETY: null, or of an earlier call and this thread's.
         own if unsafe { own.as_ref() }.is_none_or(|own| !ptr::eq(own.control, control)) => {
             let (number, slot) = memory::take(control).ok_or(TOO_MANY)?;
-            let session = None;
-            let next = ptr::null_mut();
             let new = Box::into_raw(Box::new(Sampled {
-                session,
+                session: None,
                 number,
                 slot,
                 control,
                 calls: Calls::new(0),
-                next,
+                next: ptr::null_mut(),
             }));
-            // If there is no memory for it, the end of the thread is noticed by `ebbprof`. No signal's
-            // handler finds the old one behind that; the recording that had it listed is over, and this
-            // thread's handler writes to the slot no more.
+            // Twice: a signal's handler that asks in the middle of a thread's first has that cleared. If
+            // there is no memory for it, `ebbprof` notices the end of the thread. No handler finds the old
+            // one behind that, of which the recording is over: this thread's writes to its slot no more.
             // SAFETY: the key exists; its destructor gets the box. The old one is of here.
             unsafe {
-                libc::pthread_setspecific(KEY.load(Relaxed) - 1, new.cast());
+                for _ in 0..2 {
+                    libc::pthread_setspecific(KEY.load(Relaxed) - 1, new.cast());
+                }
                 if !own.is_null() {
                     memory::unmap((*own).control, (*own).slot);
                     drop(Box::from_raw(own));
