@@ -8,9 +8,12 @@
 # A prime, so that the samples fall on all places of a pass of some 10000 instructions.
 PERIOD=1009
 
-# QEMU counts the kernel too, with what a program's last sample waits for there. How much less and
-# more that may be than the work itself, as shares of it; a debug kernel takes several times as long.
+# QEMU counts the kernel too, with what a program's last sample waits for there. And an alert that comes
+# while a thread begins, with EBBs off, is late by up to 640 us there (see internals.md, QEMU), in which
+# there are no samples: once in a few programs. How much less and more that may be than the work itself, as
+# shares of it; a debug kernel takes several times as long.
 less=0.01 more=0 around=0.03
+! grep -q 'emulated by qemu' /proc/cpuinfo || less=0.1
 ! is_debug_kernel || less=0.15 more=0.2 around=0.2
 
 # record STATUS OPTION... WAY PASSES [COUNT]: records ebbprof_work, which ends with this status.
