@@ -97,12 +97,14 @@ ceased_samples_are_told() {
 }
 
 # A back chain is followed upwards and within the stack: from each of these to no other frame, and the
-# one caller is the function's own, in LR.
+# one caller is the function's own, in LR. A sample may come where the chain is still the true one: of each
+# of the ten calls in a few instructions of 200000.
 false_back_chains_are_not_followed() {
 	alike frames ebbprof_ways -g
 	must ebbprof collapsed "$work/data" -o "$work/collapsed"
 	grep astray "$work/collapsed"
-	[ "$(grep -c astray "$work/collapsed")" -eq 1 ] || fail "several stacks"
+	awk '/astray/ && !/^ebbprof_ways;with_frames;astray / { others += $NF } END { exit(others > 3) }' "$work/collapsed" ||
+		fail "several stacks"
 	found=$(sed -n 's/^ebbprof_ways;with_frames;astray \([0-9]*\)$/\1/p' "$work/collapsed")
 	# Ten times 20000 rounds of ten instructions.
 	wanted=$((2000000 / PERIOD))
