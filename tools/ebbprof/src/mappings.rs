@@ -115,10 +115,13 @@ fn maps(thread: Thread) -> Option<Vec<u8>> {
     let Thread { pid, tid } = thread;
     // A process whose first thread has ended shows them by its other threads only: who has ended has
     // an empty file, or none.
-    [format!("/proc/{pid}/task/{tid}/maps"), format!("/proc/{pid}/maps")]
-        .iter()
-        .filter_map(|path| fs::read(path).ok())
-        .find(|text| !text.is_empty())
+    [
+        format!("/proc/{pid}/task/{tid}/maps"),
+        format!("/proc/{pid}/maps"),
+    ]
+    .iter()
+    .filter_map(|path| fs::read(path).ok())
+    .find(|text| !text.is_empty())
 }
 
 fn overlap(a: &Mapping, b: &Mapping) -> bool {

@@ -217,7 +217,7 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
 const TOO_MANY: Error = Error::System {
     what: "ebbprof",
     errno: libc::EAGAIN,
-    rule: Some("too many threads are sampled at a time, or there is no room of addresses (ulimit -v)"),
+    rule: Some("too many threads are sampled, or there is no room of addresses (ulimit -v)"),
 };
 const STOPPED: Error = Error::System {
     what: "ebbprof",
