@@ -117,7 +117,7 @@ static int blocked(void)
 }
 
 /* What longjmp() is where the C library checks more. */
-void __longjmp_chk(struct __jmp_buf_tag *buffer, int value) __attribute__((noreturn));
+void __longjmp_chk(struct __jmp_buf_tag *buffer, int value);
 
 static sigjmp_buf buffer;
 static void (*jump_by)(struct __jmp_buf_tag *buffer, int value) = siglongjmp;
@@ -144,7 +144,7 @@ static int jump(void)
 	};
 	static unsigned int kind;
 
-	for (; kind < sizeof(kinds) / sizeof(kinds[0]); kind++) {
+	for (; kind < sizeof(kinds) / sizeof(*kinds); kind++) {
 		jump_by = kinds[kind];
 		if (sigsetjmp(buffer, 1)) {
 			work(50);
