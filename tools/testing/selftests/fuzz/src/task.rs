@@ -191,6 +191,10 @@ impl Task {
                     false => bescr.without(Bescr::PMEO),
                 };
                 handler::write_bescr(self.bescr);
+                // With both on an EBB comes, whose handler turns PME on.
+                if self.bescr.has(Bescr::GE) && self.bescr.has(Bescr::PMEO) {
+                    self.bescr = self.bescr | Bescr::PME;
+                }
             }
             Action::Address => self.address_of_no_handler()?,
             Action::Work => session::work_for(random.up_to_bits(17)),
