@@ -76,6 +76,11 @@ impl Pace {
         Ok(Self(if machine::is_emulated()? { 1 } else { 40 }))
     }
 
+    /// Whether this machine is an emulator's.
+    pub fn is_of_emulator(self) -> bool {
+        self.0 == 1
+    }
+
     /// The most that the calling thread's counters have counted so far. The kernel measures its time
     /// from one switch of tasks to the next, and the PMU runs some instructions later on either
     /// side: twice that is more than enough.
