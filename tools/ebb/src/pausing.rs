@@ -88,7 +88,12 @@ impl Session {
         };
         // First, so that an alert finds EBBs on.
         enable()?;
-        self.0.unpause()?;
+        let unpaused = self.0.unpause();
+        if own && matches!(unpaused, Err(Error::Revoked)) {
+            // No EBB comes any more, and EBBs are as after `pause`.
+            control::disable();
+        }
+        unpaused?;
         // A signal's handler may have paused the session between the two, which is over now.
         if self.0.paused() == shared::NOT {
             enable()?;

@@ -285,13 +285,13 @@ impl Session {
             return Err(Error::WrongThread);
         }
         let value = pmc.read_if_there();
-        if self.0.paused() != shared::NOT {
-            return Err(Error::Paused);
-        }
         // What was read is the event's if that is there afterwards, too: with the kernel's
         // built-in driver a read before ISA v3.1 always gives something.
-        self.check_scheduled()?;
-        value.ok_or(Error::NotScheduled)
+        let scheduled = self.check_scheduled();
+        if self.0.paused() != shared::NOT && !matches!(scheduled, Err(Error::Revoked)) {
+            return Err(Error::Paused);
+        }
+        scheduled.and(value.ok_or(Error::NotScheduled))
     }
 
     /// Number of EBBs since [`start`](Self::start).

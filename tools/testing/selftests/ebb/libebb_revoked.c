@@ -36,6 +36,8 @@ static void revoked(void)
 	check(ebb_read(ebb, 0, &value) == -1 && errno == ENODEV);
 	check(ebb_resume(ebb) == -1 && errno == ENODEV);
 	check(ebb_pause(ebb) == -1 && errno == ENODEV);
+	check(ebb_read(ebb, 0, &value) == -1 && errno == ENODEV);
+	check(ebb_resume(ebb) == -1 && errno == ENODEV);
 	check(ebb_state(ebb) == EBB_EVICTED);
 	__asm__ volatile("mfspr %0, 806" : "=r" (bescr));
 	/* GE and PME. */
