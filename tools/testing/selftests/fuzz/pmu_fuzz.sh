@@ -3,12 +3,13 @@
 # Processes that do anything to the PMU that a program can, by a seed (pmu_fuzz): alone and beside
 # what disturbs a PMU.
 #
-# usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [--no-hotplug] [TEST...]
+# usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [--no-hotplug] [--unlimited] [TEST...]
 #
 #   --seed N       another course of events
 #   --lives N      lives of each process in each test (default 4)
 #   --processes N  processes beside four bystanders (default 16)
 #   --no-hotplug   CPUs stay
+#   --unlimited    samples and EBBs come as often as they are asked for
 #   TEST           these only: alone, beside_all, swapped, repeats
 
 # The tests are called by their names.
@@ -18,15 +19,16 @@
 # shellcheck source=tools/testing/selftests/pmu/disturb.sh
 . "$programs/disturb.sh"
 
-seed=1 lives=4 processes=16 hotplug=hotplug
+seed=1 lives=4 processes=16 hotplug=hotplug unlimited=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--seed) seed=$2 && shift 2 ;;
 	--lives) lives=$2 && shift 2 ;;
 	--processes) processes=$2 && shift 2 ;;
 	--no-hotplug) hotplug= && shift ;;
+	--unlimited) unlimited=yes && shift ;;
 	-*)
-		echo "usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [--no-hotplug] [TEST...]" >&2
+		echo "usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [--no-hotplug] [--unlimited] [TEST...]" >&2
 		exit 2
 		;;
 	*) break ;;
@@ -36,7 +38,7 @@ done
 # A kernel that checks itself takes several times as long for a sample and for an EBB's signal: of
 # periods that are shorter than that nothing else gets on.
 least=
-! is_debug_kernel || least='--least-period 20000 --least-ebb 1000'
+[ "$unlimited" ] || ! is_debug_kernel || least='--least-period 20000 --least-ebb 1000'
 
 # fuzz OPTION...: the processes by themselves.
 fuzz() {
@@ -70,22 +72,23 @@ beside_all() {
 swapped() {
 	needs_module
 	watch_log
-	fuzz --no-ebb --unchecked --release --least-period 20000 >"$work/fuzz" 2>&1 &
+	fuzz --no-ebb --unchecked --release --least-period 20000 --processes 2 --lives $((8 * lives)) >"$work/fuzz" 2>&1 &
 	fuzz=$!
-	swaps=0
+	swaps=0 refused=
 	# Each change waits for RCU, with the PMU in nobody's hands.
 	echo 1 >/sys/kernel/rcu_expedited
 	while kill -0 "$fuzz" 2>/dev/null; do
 		! loaded || ! rmmod "$NAME" 2>/dev/null || swaps=$((swaps + 1))
-		loaded || insmod "$MODULE"
+		loaded || insmod "$MODULE" || refused=yes
 	done
 	wait "$fuzz"
 	status=$?
 	echo 0 >/sys/kernel/rcu_expedited
 	cat "$work/fuzz"
 	echo "swaps $swaps"
-	[ "$swaps" -gt 0 ] || fail "the module never went"
+	[ "$swaps" -ge 2 ] || fail "the module went $swaps times"
 	[ "$status" -eq 0 ] || fail "pmu_fuzz gave status $status"
+	[ ! "$refused" ] || fail "the module could not come"
 	load
 	quiet
 	must pmu_tool count
@@ -112,7 +115,7 @@ repeats() {
 }
 
 # So that samples leave half of the time to others: each event has some in a tick, and then none.
-(cd /proc/sys/kernel && echo 99 >perf_cpu_time_max_percent && echo 2500 >perf_event_max_sample_rate &&
+[ "$unlimited" ] || (cd /proc/sys/kernel && echo 99 >perf_cpu_time_max_percent && echo 2500 >perf_event_max_sample_rate &&
 	echo 100 >perf_cpu_time_max_percent)
 
 [ $# -gt 0 ] || set -- alone beside_all swapped repeats

@@ -98,7 +98,7 @@ impl Limits {
         let period = match random.below(8) {
             0 => random.below(16) + 1,
             1 => 1 << 41 | random.next() >> 2,
-            2 => random.up_to_bits(28).max(1),
+            2 => random.up_to_bits(25).max(1),
             _ => random.up_to_bits(18).max(1),
         };
         period.max(self.period)
@@ -112,7 +112,8 @@ fn ebb_event(random: &mut Random, member: bool) -> Attr {
         0 | 1 => code | random.next() & EBB_BITS,
         // So that processes have groups that ask for the same: the driver leaves the PMU programmed
         // from one to the next, and their counters must not go with it.
-        2..4 => on_pmc(2, 0x1e) | ebb::config::EBB,
+        2 => on_pmc(2, 0x1e) | ebb::config::EBB,
+        3 => on_pmc(2, 0x1e) | ebb::config::EBB | ebb::config::BHRB,
         _ => code,
     };
     let attr = match member {

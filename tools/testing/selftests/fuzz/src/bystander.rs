@@ -51,9 +51,9 @@ pub fn stand_by(number: u64, tally: &Tally, options: Options) -> Outcome {
         if options.unchecked {
             continue;
         }
-        let counters = view::look(number, options.pace, false, &mut random)?;
+        let seen = view::look(number, options.pace, false, &mut random)?;
         check!(
-            counters.seen() == 0,
+            seen.counters.seen() == 0,
             "counters can be read without an EBB event"
         );
         let registers = EBB.each_ref().map(|register| register.read());

@@ -15,6 +15,7 @@ use ktap::process::NOBODY;
 use ktap::process::become_user;
 
 use crate::marks;
+use crate::marks::Page;
 use crate::random::Random;
 use crate::tally::Count;
 use crate::task::Task;
@@ -177,7 +178,7 @@ pub fn trace(task: &mut Task, random: &mut Random) -> Outcome {
     };
     for _ in 0..random.below(3) {
         // It may have ended meanwhile; if it went wrong it has said so itself.
-        if meddle(pid, task.number, random).is_ok() {
+        if meddle(pid, task.number, task.page, random).is_ok() {
             task.tally.entry(task.number).add(Count::Traced, 1);
         }
         ktap::process::give_way();
@@ -187,7 +188,7 @@ pub fn trace(task: &mut Task, random: &mut Random) -> Outcome {
 
 /// Gives a tracee other registers, none with another program's mark, and no EBBs that it has not
 /// turned on.
-fn meddle(pid: libc::pid_t, number: u64, random: &mut Random) -> Outcome {
+fn meddle(pid: libc::pid_t, number: u64, page: Page, random: &mut Random) -> Outcome {
     let tracee = Tracee::attach(pid)?;
     // A task that never had an EBB event has no such registers.
     if let Ok(mut ebb) = tracee.ebb() {
@@ -195,8 +196,9 @@ fn meddle(pid: libc::pid_t, number: u64, random: &mut Random) -> Outcome {
         let _ = tracee.set_ebb(&ebb);
     }
     if let Ok(mut pmu) = tracee.pmu() {
-        pmu.siar = random.next();
-        pmu.sdar = random.next();
+        // As if sampled at its branches, which is a mark.
+        pmu.siar = page.any(random);
+        pmu.sdar = page.any(random);
         pmu.sier = random.next();
         pmu.mmcr2 = random.next() & !Mmcr2::USER.0 | marks::mmcr2(number);
         pmu.mmcr0 = random.next() as u32;

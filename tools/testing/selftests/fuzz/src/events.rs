@@ -88,7 +88,7 @@ impl Events {
         }
         let is_ebb = attr.as_raw().config & ebb::config::EBB != 0;
         let leaves_user_out = is_ebb && attr.as_raw().exclude_user() != 0;
-        let mut own = true;
+        let (mut own, mut target_with_ebb) = (true, None);
         let mut whose = tally.entry(self.number);
         let attr = match target {
             0 => attr.cpu(cpu),
@@ -99,10 +99,13 @@ impl Events {
             2 => {
                 own = false;
                 whose = tally.entry(other % marks::NUMBERS);
-                if is_ebb {
-                    whose.ebb_by_other.store(true, Relaxed);
+                let pid = whose.pid.load(Relaxed);
+                if is_ebb && pid != 0 {
+                    // One may come before this process goes on.
+                    whose.add_ebb_event(pid, 1);
+                    target_with_ebb = Some(pid);
                 }
-                attr.pid(whose.pid.load(Relaxed))
+                attr.pid(pid)
             }
             _ => attr,
         };
@@ -116,10 +119,11 @@ impl Events {
             0 => self.slots.get(leader / 8 % MOST),
             _ => fits,
         };
-        self.had_ebb |= is_ebb;
         let entry = tally.entry(self.number);
         match attr.open_in(leader.map(|slot| &slot.event)) {
             Ok(event) => {
+                // A process that is no more has 0, which is the caller.
+                self.had_ebb |= is_ebb && target_with_ebb.is_none();
                 entry.add(Count::Opened, 1);
                 answered.add(0);
                 if keep {
@@ -136,6 +140,9 @@ impl Events {
                 self.slots.push(Slot { event, ring, own });
             }
             Err(error) => {
+                if let Some(pid) = target_with_ebb {
+                    whose.add_ebb_event(pid, -1);
+                }
                 entry.add(Count::Refused, 1);
                 answered.add(error.errno().unwrap_or(0) as u64);
             }
@@ -296,7 +303,7 @@ impl Events {
                 for sample in samples {
                     check_counters(
                         self.number,
-                        self.pace,
+                        self.pace.most_counted(),
                         request.sample_regs_intr,
                         &sample.words,
                     )?;
@@ -323,7 +330,7 @@ fn check_addresses(number: u64, record: &Record) -> Outcome {
 /// Fails if the registers `mask` of a sample, which has nothing else, have another one's mark in a
 /// counter without an event. The others may be those of an event that follows the CPU, of whomever,
 /// and count as far as any mark.
-fn check_counters(number: u64, pace: Pace, mask: u64, words: &[u64]) -> Outcome {
+fn check_counters(number: u64, most: u64, mask: u64, words: &[u64]) -> Outcome {
     let register = |number: u32| {
         let before = (mask & ((1 << number) - 1)).count_ones() as usize;
         // The first word is the ABI.
@@ -337,7 +344,7 @@ fn check_counters(number: u64, pace: Pace, mask: u64, words: &[u64]) -> Outcome 
         let selector = mmcr1 >> (24 - 8 * n) & 0xff;
         let value = register(regs::PMC1 + n).filter(|_| selector == 0);
         check!(
-            value.is_none_or(|value| !marks::is_foreign_counter(number, value, pace)),
+            value.is_none_or(|value| !marks::is_foreign_counter(number, value, most)),
             "sample: PMC{} is another program's: {value:x?}",
             n + 1
         );

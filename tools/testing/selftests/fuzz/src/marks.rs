@@ -13,17 +13,19 @@ use ebb::reg::Mmcr2;
 use ktap::Failure;
 use pmu_selftests::machine;
 
-/// Numbers of processes.
-pub const NUMBERS: u64 = 31;
+use crate::random::Random;
+
+/// Numbers of processes. What a counter has that overflows soon is no mark.
+pub const NUMBERS: u64 = 23;
 
 /// Counters with a mark are in [COUNTERS, COUNTERS + NUMBERS << COUNTER_SHIFT): a process writes
 /// the first value of its part. By the time that it has run it is known how far it may have counted
 /// on from there ([`Pace`]).
 const COUNTERS: u64 = 0x2000_0000;
-const COUNTER_SHIFT: u32 = 25;
+const COUNTER_SHIFT: u32 = 26;
 
 /// Other values that processes write are this or less, or negative.
-const UNMARKED: u64 = 0x0fff_ffff;
+const UNMARKED: u64 = 0x03ff_ffff;
 const NEGATIVE: u64 = 0x8000_0000;
 
 /// Each process has a page with branches, at this address and 2^24 times its number and one. The
@@ -53,15 +55,20 @@ pub fn unmarked(value: u64) -> u64 {
 }
 
 /// Whether `value`, of a counter, has another one's mark, and cannot be what the calling thread
-/// wrote and has counted on from.
-pub fn is_foreign_counter(number: u64, value: u64, pace: Pace) -> bool {
+/// wrote and has counted on from, by no more than `most`.
+pub fn is_foreign_counter(number: u64, value: u64, most: u64) -> bool {
     let part = value.wrapping_sub(COUNTERS) >> COUNTER_SHIFT;
     if part >= NUMBERS || part == number {
         return false;
     }
-    let most = pace.most_counted();
     let is_own = |written: u64| value.wrapping_sub(written) <= most;
     !is_own(counter(number)) && !is_own(UNMARKED)
+}
+
+/// Of the others' marks those, in percent, that a thread would know as such.
+pub fn told(number: u64, most: u64) -> u64 {
+    let is_told = |&other: &u64| is_foreign_counter(number, counter(other), most);
+    (0..NUMBERS).filter(is_told).count() as u64 * 100 / (NUMBERS - 1)
 }
 
 /// How fast a counter counts at most: so many in each nanosecond that its thread runs. Events are on
@@ -84,7 +91,7 @@ impl Pace {
     /// The most that the calling thread's counters have counted so far. The kernel measures its time
     /// from one switch of tasks to the next, and the PMU runs some instructions later on either
     /// side: twice that is more than enough.
-    fn most_counted(self) -> u64 {
+    pub fn most_counted(self) -> u64 {
         2 * self.0 * time_run()
     }
 }
@@ -116,11 +123,21 @@ pub fn address(number: u64) -> u64 {
     ADDRESSES + ((number + 1) << ADDRESS_SHIFT)
 }
 
-/// Whether `value` is an address that has another one's mark.
-pub fn is_foreign_address(number: u64, value: u64) -> bool {
+/// Whose mark the address `value` has.
+fn marked_by(value: u64) -> Option<u64> {
     let part = value.wrapping_sub(ADDRESSES) >> ADDRESS_SHIFT;
     let is_code = value & ((1 << ADDRESS_SHIFT) - 1) >= CODE as u64;
-    is_code && (1..=NUMBERS).contains(&part) && part != number + 1
+    (is_code && (1..=NUMBERS).contains(&part)).then(|| part - 1)
+}
+
+/// Whether `value` is an address that has another one's mark.
+pub fn is_foreign_address(number: u64, value: u64) -> bool {
+    marked_by(value).is_some_and(|other| other != number)
+}
+
+/// Whether it is one that has this one's.
+pub fn is_address(number: u64, value: u64) -> bool {
+    marked_by(value) == Some(number)
 }
 
 unsafe extern "C" {
@@ -178,6 +195,11 @@ impl Page {
             asm!("dcbst 0, {0}", "sync", "icbi 0, {0}", "isync", in(reg) start);
             Ok(Self(start as u64))
         }
+    }
+
+    /// An address of its branches, which the compiler cannot know.
+    pub fn any(self, random: &mut Random) -> u64 {
+        self.0 + 4 * random.below(8)
     }
 
     /// Executes `rounds` of its branches.

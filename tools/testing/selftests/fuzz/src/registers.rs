@@ -115,25 +115,36 @@ pub fn all() -> impl Iterator<Item = &'static Register> {
     own.chain(&ADDRESSES).chain(&OTHERS)
 }
 
-/// Entries of the BHRB that are read: all of it, and one that no processor has.
+/// Entries of the BHRB: as many as any processor has, and one that none has.
 pub const BHRB_ENTRIES: usize = 33;
 
-/// Reads an entry of the BHRB, if this process may.
-pub fn bhrb(entry: usize) -> Option<u64> {
-    macro_rules! of {
-        ($($n:literal)*) => {
-            [$(|| {
-                let mut value = REFUSED;
-                // SAFETY: mfbhrbe changes nothing but its target.
-                unsafe { asm!("mfbhrbe {}, {}", inout(reg) value, const $n, options(nostack)) };
-                value
-            }),*]
-        };
+/// Reads the BHRB, if this process may. No branch of this comes between two entries: while branches
+/// are recorded it would move the older ones on.
+pub fn bhrb() -> Option<[u64; BHRB_ENTRIES]> {
+    let mut entries = [REFUSED; BHRB_ENTRIES];
+    // SAFETY: mfbhrbe changes nothing but its target; the entries are stored to the array.
+    unsafe {
+        asm!(
+            "mfbhrbe {entry}, 0",
+            "cmpd {entry}, {refused}",
+            // Each of the others would end in a signal.
+            "beq 2f",
+            ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, \
+             22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
+            "mfbhrbe {entry}, \\n",
+            "std {entry}, 8 * \\n({entries})",
+            ".endr",
+            "mfbhrbe {entry}, 1023",
+            "std {entry}, 8 * 32({entries})",
+            "2:",
+            entry = inout(reg) REFUSED => _,
+            refused = in(reg) REFUSED,
+            entries = in(reg_nonzero) entries.as_mut_ptr(),
+            out("cr0") _,
+            options(nostack),
+        );
     }
-    const READ: [fn() -> u64; BHRB_ENTRIES] = of!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18
-        19 20 21 22 23 24 25 26 27 28 29 30 31 1023);
-    let value = READ[entry]();
-    (value != REFUSED).then_some(value)
+    (entries[0] != REFUSED).then_some(entries)
 }
 
 /// Clears the BHRB, if this process may.

@@ -25,7 +25,8 @@ macro_rules! counts {
 }
 
 counts!(
-    Lives, Steps, Children, Opened, Refused, Samples, Ebbs, Marks, Reads, Traced, Failures
+    Lives, Steps, Children, Opened, Refused, Samples, Ebbs, Marks, Looks, Told, Branches, Traced,
+    Failures
 );
 
 /// The counts of the processes of one number.
@@ -35,8 +36,8 @@ pub struct Entry {
     counts: [AtomicU64; NAMES.len()],
     /// The process that lives now.
     pub pid: AtomicI32,
-    /// Another process has opened an EBB event for this one.
-    pub ebb_by_other: AtomicBool,
+    /// A process of this number, above 32 bits of how many EBB events others have opened for it.
+    ebb_by_other: AtomicU64,
     /// There was an EBB event for this one that leaves user space out: in a partition the kernel
     /// says so by those bits of MMCR2 that are the program's, too.
     pub kernel_mmcr2: AtomicBool,
@@ -52,6 +53,21 @@ impl Entry {
     /// Counts `n` more.
     pub fn add(&self, count: Count, n: u64) {
         self.counts[count as usize].fetch_add(n, Relaxed);
+    }
+
+    /// Another process asks for an EBB event for `pid`, or 1 less as it was refused.
+    pub fn add_ebb_event(&self, pid: libc::pid_t, events: i64) {
+        let add = |word: u64| match word >> 32 == pid as u64 {
+            true => Some(word.wrapping_add_signed(events)),
+            false => (events > 0).then(|| (pid as u64) << 32 | 1),
+        };
+        let _ = self.ebb_by_other.fetch_update(Relaxed, Relaxed, add);
+    }
+
+    /// Whether another process has opened an EBB event for this one, or is about to.
+    pub fn has_ebb_by_other(&self) -> bool {
+        let word = self.ebb_by_other.load(Relaxed);
+        word >> 32 == u64::from(std::process::id()) && word & 0xffff_ffff != 0
     }
 
     /// What was counted.

@@ -54,7 +54,8 @@ pub struct Task {
     pub events: Events,
     /// Processes to wait for.
     pub children: Vec<libc::pid_t>,
-    page: Page,
+    /// Its branches.
+    pub page: Page,
     /// What it wrote to BESCR: of GE and PME, what it has off stays off.
     bescr: Bescr,
     /// EBBs of this process that are in the tally.
@@ -234,6 +235,7 @@ impl Task {
     fn mark(&mut self, random: &mut Random) {
         let enabled = self.events.enable_ebb();
         let (which, mmcr2, sleep) = (random.next(), random.once_in(2), random.once_in(2));
+        let stops = random.once_in(2);
         if enabled {
             self.tally.entry(self.number).add(Count::Marks, 1);
         }
@@ -247,7 +249,16 @@ impl Task {
             // SAFETY: as above.
             unsafe { registers::MMCR2[0].write(marks::mmcr2(self.number)) };
         }
+        // Branches are recorded while alerts are enabled, and can be seen while they are not.
+        if stops {
+            // SAFETY: as above.
+            unsafe { registers::MMCR0[0].write(Mmcr0::PMAE.0) };
+        }
         self.page.branch(8);
+        if stops {
+            // SAFETY: as above.
+            unsafe { registers::MMCR0[0].write(Mmcr0::FC.0) };
+        }
         if sleep {
             // Others leave theirs meanwhile.
             ktap::process::give_way();
@@ -323,23 +334,27 @@ impl Task {
 
     /// Fails if this process sees what is not its own.
     fn check(&mut self, step: u64, action: Action, random: &mut Random) -> Outcome {
-        self.count_ebbs();
+        let entry = self.tally.entry(self.number);
         if self.options.unchecked {
+            self.count_ebbs();
             return Ok(());
         }
-        let entry = self.tally.entry(self.number);
-        let may_have_ebbs = self.events.had_ebb || entry.ebb_by_other.load(Relaxed);
+        let kernel_mmcr2 = entry.kernel_mmcr2.load(Relaxed);
+        let seen = view::look(self.number, self.options.pace, kernel_mmcr2, random)?;
+        self.count_ebbs();
         check!(
-            may_have_ebbs || handler::count() == 0,
+            handler::count() == 0 || self.events.had_ebb || entry.has_ebb_by_other(),
             "an EBB without an EBB event"
         );
-        let kernel_mmcr2 = entry.kernel_mmcr2.load(Relaxed);
-        let counters = view::look(self.number, self.options.pace, kernel_mmcr2, random)?;
-        entry.add(Count::Reads, counters.seen());
+        entry.add(Count::Branches, seen.branches);
+        if seen.counters.seen() > 0 {
+            entry.add(Count::Looks, 1);
+            entry.add(Count::Told, seen.told);
+        }
         entry
             .furthest
-            .fetch_max(counters.furthest(self.number), Relaxed);
-        self.looks.add(step, action, counters);
+            .fetch_max(seen.counters.furthest(self.number), Relaxed);
+        self.looks.add(step, action, seen.counters);
         let on = Bescr(EBB[2].read().unwrap_or(0)).without(self.bescr);
         check!(
             !on.has(Bescr::GE) && !on.has(Bescr::PME),
