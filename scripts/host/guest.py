@@ -83,8 +83,9 @@ def qemu_command(qemu, folder, options):
         words += " initcall_blacklist=__machine_initcall_powernv_subcore_init"
     command += ["-append", f"{words} {options.append}"]
     if options.icount == "on":
-        # One instruction takes 1 ns, and idle time passes at once.
-        command += ["-icount", "shift=0,sleep=off"]
+        # One instruction takes 1 ns, and idle time passes at once. Neither the host's clock nor its
+        # random numbers make a difference.
+        command += ["-icount", "shift=0,sleep=off", "-rtc", "base=2030-01-01,clock=vm", "-seed", options.seed]
     if options.gdb:
         command += ["-gdb", f"tcp:127.0.0.1:{options.gdb}", "-S"]
     return command

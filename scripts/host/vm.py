@@ -41,6 +41,7 @@ environment:
   EBB_MODULE  the module to insert (default: ebb_pmu.ko in the checkout, which is
               made if it is missing)
   EBB_KERNEL  a vmlinux, or a kernel tree that holds one (default: the cached)
+  EBB_SEED    a --seed
 
 Output of "run": stdout has what COMMAND writes to its stdout and stderr, byte for
 byte, stderr has the kernel's messages and errors of vm ("vm: ...").
@@ -107,8 +108,11 @@ OPTIONS = [
     ("--mem", "1G", matching(r"(25[6-9]|2[6-9]\d|[3-9]\d\d|[1-9]\d{3,6})M|[1-9]\d{0,3}G", "a size from 256M on"),
         "memory, as 512M or 2G; at least 256M (powernv: 1G). Default: 1G"),
     ("--icount", "on", ["on", "off"], """on (default): an instruction takes 1 ns of the guest's time and idle
-        time passes at once, so that runs repeat closely; needed where Event Based Branches are counted.
+        time passes at once, so that a run repeats; needed where Event Based Branches are counted.
         off: the guest's clock is the host's, and CPUs run in parallel"""),
+    ("--seed", os.environ.get("EBB_SEED", "1"), matching(r"\d{1,9}", "a number"), """where the kernel's random
+        numbers come from with --icount on: with the same seed the same command in the same guest does the same
+        to the last instruction. Default: 1, or EBB_SEED from the environment"""),
     ("--append", "", str, 'more for the kernel\'s command line, as "pmu_override=1"'),
     ("--qemu", "", str, "another qemu-system-ppc64: a program of the host or else of the private root"),
     ("--paranoid", "", [*"0123", "-1"], """set kernel.perf_event_paranoid. Default: left as the kernel has it,
