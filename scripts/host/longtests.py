@@ -12,8 +12,8 @@ from steps import SCRIPTS, TOP
 
 LIST = SCRIPTS / "long-tests"
 GREEN = SCRIPTS / "long-green"
-# All that the long steps test, run or are built from.
-SOURCES = ("Kbuild", "Makefile", "include", "rust", "rustfmt.toml", "scripts", "tools")
+# All that the long steps test, run or are built from, as the manual's examples are.
+SOURCES = ("Documentation/man", "Kbuild", "Makefile", "include", "rust", "rustfmt.toml", "scripts", "tools")
 # What a build leaves among them, as .gitignore has it.
 MADE = (".o", ".ko", ".mod", ".mod.c", ".cmd", ".d", ".pyc", "_generated.rs")
 
