@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 
 import table
 from steps import SCRIPTS, TOP
@@ -38,10 +39,14 @@ def lists():
 
 
 def unlisted():
-    """Programs and scripts that neither scripts/guest-tests nor another list names."""
-    names = {path.name for path in SELFTESTS.glob("*/*.sh")}
-    names |= {path.stem for path in SELFTESTS.glob("*/src/bin/*")}
-    named = {"guest-tests": words(code(ROWS))} | {name: words(text) for name, text in lists().items()}
+    """Programs and scripts that neither scripts/guest-tests, `make bench` nor another list names."""
+    names = {path.name for path in SELFTESTS.glob("*/*.sh")} | {path.stem for path in SELFTESTS.glob("*/src/bin/*")}
+    # The loader becomes programs of other names.
+    names |= {path.stem for path in SELFTESTS.glob("*/*.c*") if "main(" in code(path)} - {"libebb_loader"}
+    for manifest in SELFTESTS.glob("*/Cargo.toml"):
+        names |= {program["name"] for program in tomllib.loads(manifest.read_text()).get("bin", ())}
+    named = {path.name: words(code(path)) for path in (ROWS, SCRIPTS / "bench")}
+    named |= {name: words(text) for name, text in lists().items()}
     return sorted(name for name in names if not any(name in found for by, found in named.items() if by != name))
 
 
