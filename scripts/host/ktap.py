@@ -99,6 +99,12 @@ def parse(text):
     return end_deeper(levels, -1, cut=True)
 
 
+def outputs(text):
+    """The Results of each output that has some: several programs print one after the other."""
+    parts = re.split(r"^(?=KTAP version \d+\s*$)", text, flags=re.MULTILINE)
+    return [results for part in parts if (results := parse(part))]
+
+
 def judge(match, inner, announced, said):
     """The results that one result line stands for, with those nested in it, of which a
     subtest that was announced has some."""
