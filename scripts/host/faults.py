@@ -4,12 +4,12 @@
 
 usage: faults.py MODULE FOLDER
 
-Writes FOLDER/NAME.ko for each fault, and prints "NAME ERRNO REASON" for it: how insmod is to fail,
-and what the kernel's log is to say, if anything. A call of the kernel that may fail is made one
-that does: of its instruction and relocation remains that the result is loaded. Where the module
-calls a function from several places there is a copy for each, NAME-1, NAME-2, ...; not all of
-these are in the way of insmod. FOLDER/leaves.ko can be inserted, and leaves its callbacks of CPUs
-that come up when it is removed.
+Writes FOLDER/NAME.ko for each fault, and prints "NAME ERRNO SPARE REASON" for it: how insmod is to
+fail, and what the kernel's log is to say, if anything. A call of the kernel that may fail is made
+one that does: of its instruction and relocation remains that the result is loaded. Where the module
+calls a function from several places there is a copy for each, NAME-1, NAME-2, ...; all of them are
+to fail but for SPARE, as insmod comes not to these calls. FOLDER/leaves.ko can be inserted, and
+leaves its callbacks of CPUs that come up when it is removed.
 """
 
 import errno
@@ -19,26 +19,30 @@ from pathlib import Path
 
 from elf import RELA, RELOCATION, SYMTAB, Elf
 
-# Calls of the kernel, what they return when they fail, and what insmod then fails with.
+# Calls of the kernel, what they return when they fail, what insmod then fails with and the log says,
+# and how many of them insmod comes not to.
 TAKEN_OVER = "the PMU that counts cycles cannot be taken over"
 CALLS = [
-    ("rust_helper_krealloc_node_align", 0, errno.ENOMEM, ""),
-    ("rust_helper_kvrealloc_node_align", 0, errno.ENOMEM, ""),
+    ("rust_helper_krealloc_node_align", 0, errno.ENOMEM, "", 0),
+    # One is of a list of all CPUs that grows, which has room for all.
+    ("rust_helper_kvrealloc_node_align", 0, errno.ENOMEM, "", 1),
     # As when all states are taken.
-    ("__cpuhp_setup_state", -errno.ENOSPC, errno.ENOSPC, ""),
+    ("__cpuhp_setup_state", -errno.ENOSPC, errno.ENOSPC, "", 0),
     # The kernel has no tracepoints, or has no memory for one more probe.
-    ("for_each_kernel_tracepoint", 0, errno.ENOENT, "the kernel cannot tell of new programs"),
-    ("tracepoint_probe_register", -errno.ENOMEM, errno.ENOMEM, "the kernel cannot tell of new programs"),
+    ("for_each_kernel_tracepoint", 0, errno.ENOENT, "the kernel cannot tell of new programs", 0),
+    ("tracepoint_probe_register", -errno.ENOMEM, errno.ENOMEM, "the kernel cannot tell of new programs", 0),
     # As with another user of reserve_pmc_hardware().
-    ("perf_event_create_kernel_counter", -errno.EBUSY, errno.EBUSY, TAKEN_OVER),
-    ("perf_pmu_unregister", -errno.EINVAL, errno.EINVAL, TAKEN_OVER),
-    ("perf_pmu_register", -errno.ENOMEM, errno.ENOMEM, "cannot register the PMU"),
+    ("perf_event_create_kernel_counter", -errno.EBUSY, errno.EBUSY, TAKEN_OVER, 0),
+    # One gives up the module's own PMU, when what comes after its registration has failed.
+    ("perf_pmu_unregister", -errno.EINVAL, errno.EINVAL, TAKEN_OVER, 1),
+    ("perf_pmu_register", -errno.ENOMEM, errno.ENOMEM, "cannot register the PMU", 0),
 ]
 # Who gives the built-in PMU back, and who removes the module. What they do has to succeed.
 NEEDED = ("SetAside", "cleanup_module")
 
 MFPVR, ANY_REGISTER = 0x7C1F42A6, 31 << 21
-LOAD, R3 = 0x38000000, 3 << 21
+LOAD, R3, R4 = 0x38000000, 3 << 21, 4 << 21
+BRANCHES = (16, 18, 19)
 # R_PPC64_TOCSAVE, at which the kernel changes nothing.
 NO_CHANGE = 109
 # Of no POWER.
@@ -61,22 +65,35 @@ def unknown_processor(elf):
 
 
 def calls(elf, name):
-    """Each call of a function: the file's offsets of instruction and relocation, and the caller."""
-    names = [symbol.name for symbol in elf.symbols]
-    for table in elf.sections:
-        if table.kind != RELA or table.info not in elf.code():
-            continue
-        code = elf.sections[table.info]
-        for row in range(table.offset, table.offset + table.size, RELOCATION.size):
-            offset, info, _ = RELOCATION.unpack_from(elf.data, row)
-            if names[info >> 32] == name:
-                yield code.offset + offset, row, function_at(elf, table.info, offset)
+    """Each call of a function: the file's offsets of instruction and relocation, and the caller. A
+    caller to which nothing refers is inlined where it is called, and never runs itself."""
+    rows = [
+        (elf.sections[table.info], table.info, row, *RELOCATION.unpack_from(elf.data, row))
+        for table in elf.sections
+        if table.kind == RELA
+        for row in range(table.offset, table.offset + table.size, RELOCATION.size)
+    ]
+    symbols = elf.symbols
+    used = {(symbols[info >> 32].section, symbols[info >> 32].value + addend) for *_, info, addend in rows}
+    for code, index, row, offset, info, _ in rows:
+        if symbols[info >> 32].name == name and index in elf.code():
+            caller = function_at(elf, index, offset)
+            if (caller.section, caller.value) in used:
+                yield code.offset + offset, row, caller.name
+
+
+def frees(data, instruction):
+    """Whether this call of krealloc() has a new size of 0, loaded after the branch before it."""
+    while True:
+        instruction -= 4
+        (word,) = struct.unpack_from("<I", data, instruction)
+        if word >> 26 in BRANCHES or word & ~0xFFFF == LOAD | R4:
+            return word == LOAD | R4
 
 
 def function_at(elf, section, offset):
-    """The name of the function there."""
-    found = (f for f in elf.functions() if f.section == section and f.value <= offset < f.value + f.size)
-    return next((f.name for f in found), "")
+    """The function there."""
+    return next(f for f in elf.functions() if f.section == section and f.value <= offset < f.value + f.size)
 
 
 def failing(data, instruction, row, value):
@@ -88,13 +105,17 @@ def failing(data, instruction, row, value):
 
 def faults(elf):
     """Each copy's name and bytes, and how it is to fail."""
-    yield "processor", unknown_processor(elf), errno.ENODEV, "no support for the processor with PVR 0x00007777"
+    yield "processor", unknown_processor(elf), errno.ENODEV, "no support for the processor with PVR 0x00007777", 0
     # The same module, of another name: to be inserted beside it.
-    yield "another", elf.data.replace(b"ebb_pmu", b"ebb_pm2"), errno.EBUSY, TAKEN_OVER
-    for name, value, number, reason in CALLS:
+    yield "another", elf.data.replace(b"ebb_pmu", b"ebb_pm2"), errno.EBUSY, TAKEN_OVER, 0
+    for name, value, number, reason, spare in CALLS:
         places = [call for call in calls(elf, name) if not any(part in call[2] for part in NEEDED)]
+        if "realloc" in name:
+            places = [call for call in places if not frees(elf.data, call[0])]
+        if not places:
+            sys.exit(f"the module does not call {name}")
         for count, (instruction, row, _) in enumerate(places, 1):
-            yield f"{name}-{count}", failing(elf.data, instruction, row, value), number, reason
+            yield f"{name}-{count}", failing(elf.data, instruction, row, value), number, reason, spare
 
 
 def main():
@@ -102,11 +123,11 @@ def main():
     elf = Elf(module)
     if not any(section.kind == SYMTAB for section in elf.sections):
         sys.exit(f"{module} has no symbols")
-    for name, data, number, reason in faults(elf):
+    for name, data, number, reason, spare in faults(elf):
         if data == elf.data:
             sys.exit(f"{module}: nothing to change for {name}")
         Path(folder, f"{name}.ko").write_bytes(data)
-        print(name, errno.errorcode[number], reason)
+        print(name, errno.errorcode[number], spare, reason)
     data = elf.data
     for instruction, row, _ in calls(elf, "__cpuhp_remove_state"):
         data = failing(data, instruction, row, 0)
