@@ -22,5 +22,6 @@ pub use crate::ring::Record;
 pub use crate::ring::Ring;
 pub use crate::sample::Recorder;
 pub use crate::sample::Sample;
+pub use crate::sample::fewest_samples;
 pub use crate::work;
 pub use crate::worker;

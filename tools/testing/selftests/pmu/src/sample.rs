@@ -12,6 +12,12 @@ use crate::ring::Ring;
 use perf_event::Attr;
 use perf_event::Event;
 
+/// The samples that so much work gives at least. Each is late by the way into the interrupt,
+/// some thousand instructions, which do not go towards the next period's count.
+pub fn fewest_samples(work: u64, period: u64) -> usize {
+    (work / (period + 4000)) as usize
+}
+
 /// One sample. What its event does not sample is 0 or empty.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {

@@ -27,12 +27,6 @@ fn samples(records: &[Record]) -> usize {
     records.iter().filter(|record| record.is_sample()).count()
 }
 
-/// The samples that [`WORK`] gives at least. Each is late by the way into the interrupt,
-/// some thousand instructions, which do not go towards the next period's count.
-fn fewest(period: u64) -> usize {
-    (WORK / (period + 4000)) as usize
-}
-
 fn do_work() {
     work::run(WORK);
 }
@@ -52,7 +46,7 @@ fn as_many_as_periods() -> Outcome {
                     .filter(|sample| sample.pid == std::process::id());
                 let (ours, taken, due) = (ours.count(), samples.len() as u64, count / period);
                 check!(
-                    taken <= due && ours >= fewest(period),
+                    taken <= due && ours >= fewest_samples(WORK, period),
                     "{code:#x}: period {period}, {count} counted: {taken} samples, {due} due, \
                      {ours} of this task"
                 );
