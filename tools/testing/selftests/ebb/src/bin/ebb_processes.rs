@@ -48,9 +48,10 @@ fn share(parent: &mut Link, number: u32) -> Outcome {
     let (came, expected) = (ebb::count(), cycles / u64::from(period));
     println!("{pmc:?}, period {period}: {came} EBBs, {expected} expected");
     session::check_own()?;
-    // QEMU counts what the kernel does in this process too, in a switch say.
+    // QEMU counts what the kernel does in this process too, in a switch say: 4 to 17 % from
+    // POWER9 on, up to 25 % on POWER8.
     check!(
-        came + 1 >= expected && came * 2 <= expected * 3,
+        came + 1 >= expected && came * 100 <= expected * 135,
         "{came} EBBs came, {expected} expected"
     );
     Ok(())
