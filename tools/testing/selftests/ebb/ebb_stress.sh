@@ -23,13 +23,16 @@
 # shellcheck source=tools/testing/selftests/pmu/disturb.sh
 . "$programs/disturb.sh"
 
+# Of three at least one is neither before most processes have got going nor when most have ended.
+least_times=3
 rounds=40 seed=1 stress_program=ebb_stress options=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--library) stress_program=libebb_stress && shift ;;
 	--rounds) rounds=$2 && shift 2 ;;
 	--seed) seed=$2 && shift 2 ;;
-	--instructions | --lossy) options="$options $1" && shift ;;
+	--instructions) options="$options $1" counted=instructions pair=r20002,r10002 && shift ;;
+	--lossy) options="$options $1" && shift ;;
 	-*)
 		echo "usage: ebb_stress.sh [--library] [--rounds N] [--seed N] [--instructions] [--lossy] [TEST...]" >&2
 		exit 2
@@ -77,13 +80,14 @@ beside_rmmod() {
 }
 
 beside_all() {
-	set --
-	! command -v perf >/dev/null || set -- perf_stat perf_record
+	needs_perf
+	needs_module
+	set -- perf_stat perf_record rmmod_insmod
+	# Of one CPU none goes.
 	[ "$number_of_cpus" -eq 1 ] || {
 		set -- "$@" hotplug
 		cpus_come_and_go=yes
 	}
-	! loaded || set -- "$@" rmmod_insmod
 	stress "$@"
 }
 

@@ -8,6 +8,11 @@
 # shellcheck disable=SC2154
 
 cpus=/sys/devices/system/cpu cpus_come_and_go=no
+# How often each disturbance takes place at least.
+least_times=1
+# What perf counts: `instructions` where an emulator without an instruction clock does not survive
+# that cycles overflow.
+counted=cycles pair=r20002,r1001e
 number_of_cpus=$(find "$cpus" -maxdepth 1 -name 'cpu[0-9]*' | wc -l)
 
 # What disturbs: each function disturbs once. A status other than 0 says that it
@@ -27,17 +32,17 @@ of_all_cpus() {
 }
 
 perf_stat() {
-	of_all_cpus perf stat -a -x , -e cycles,instructions -e '{r20002,r1001e}' \
+	of_all_cpus perf stat -a -x , -e "$counted,instructions" -e "{$pair}" \
 		-o "$work/stat" -- sleep 0.01
 }
 
 perf_record() {
-	of_all_cpus perf record -q -a -e cycles -c 1000003 -o "$work/data" -- sleep 0.01
+	of_all_cpus perf record -q -a -e "$counted" -c 1000003 -o "$work/data" -- sleep 0.01
 }
 
 # Branch stacks, from POWER10 on with branches in them.
 perf_record_branches() {
-	of_all_cpus perf record -q -a -j any,u -e cycles:u -c 1000003 -o "$work/data.branches" \
+	of_all_cpus perf record -q -a -j any,u -e "$counted:u" -c 1000003 -o "$work/data.branches" \
 		-- sleep 0.01
 }
 
@@ -102,27 +107,32 @@ disturb() {
 
 # beside "FUNCTION..." PROGRAM...: runs the program with these disturbances. It prints "ready" and
 # "total", and ends when its stdin does. Fails if it does, and if a disturbance went wrong. They are
-# in each other's way: as long as one of them has not disturbed, all is run again, ten times at most.
+# in each other's way: as long as one of them has disturbed fewer than $least_times, all is run again,
+# ten times at most.
 beside() {
 	functions=$1
 	shift
 	: >"$work/wrong"
-	: >"$work/times"
+	: >"$work/times_of_all"
 	watch_log
 	for turn in 1 2 3 4 5 6 7 8 9 10; do
 		beside_once "$@"
 		idle=
 		for function in $functions; do
-			grep -q "^$function [1-9]" "$work/times" || idle="$idle $function"
+			awk -v name="$function" -v least="$least_times" '
+				$1 == name { n += $2 }
+				END { exit(n < least) }
+			' "$work/times_of_all" || idle="$idle $function"
 		done
 		[ -n "$idle" ] || return 0
 	done
-	fail "in $turn turns no$idle"
+	fail "in $turn turns fewer than $least_times of:$idle"
 }
 
 beside_once() {
 	: >"$work/disturb"
 	: >"$work/result"
+	: >"$work/times"
 	rm -f "$work/stdin"
 	mkfifo "$work/stdin"
 	"$@" <"$work/stdin" >"$work/result" 2>&1 &
@@ -151,7 +161,7 @@ beside_once() {
 	wait "$stress"
 	status=$?
 	sed 's/^/ /' "$work/result"
-	cat "$work/times"
+	tee -a "$work/times_of_all" <"$work/times"
 	[ "$status" -ne "$SKIP" ] || skip "no EBB on this machine"
 	[ "$status" -eq 0 ] || fail "$1 gave status $status"
 	[ ! -s "$work/wrong" ] || fail "$(cat "$work/wrong")"

@@ -120,10 +120,11 @@ fn run(options: &Options) -> Outcome {
     std::io::stdout().flush()?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     check!(sound, "not as it must be");
-    // Some ways have no EBBs. Those of others that get lost are most where they come in a stream.
+    // Some ways have no EBBs. An emulator loses most of those that come in a stream or in mere
+    // work, but of the ways that enter the kernel, more than half of all, next to none.
     let (rounds, ebbs) = (tally.rounds(), tally.ebbs());
     check!(
-        options.only.is_some() || 4 * ebbs >= rounds,
+        options.only.is_some() || 2 * ebbs >= rounds,
         "{ebbs} EBBs in {rounds} rounds"
     );
     Ok(())
