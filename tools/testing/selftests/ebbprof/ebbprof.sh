@@ -12,12 +12,17 @@
 
 # In each of 20 runs: all samples are there, and with the program's shares. Runs with one period are
 # alike in QEMU. With some of these a driver lost each alert that came in its check of the one before.
+# One that is late when a thread begins takes 6 % of its run, but 0.3 % of all runs together, to which
+# QEMU adds 3 % for the kernel: 0.99 has room for that in half of the runs, not for alerts that get lost.
 shares_are_the_programs() {
 	for PERIOD in 1009 1013 1019 1021 1031 1033 1039 1049 1051 1061 1063 1069 1087 1091 1093 1097 1103 1109 1117 1123; do
 		record 0 ebbprof_work plain 1000
 		accounted 1000
+		cat "$work/accounted" >>"$work/runs"
 		shares
 	done
+	awk '{ all += $3 / 20 } END { print "all runs together:", all; exit(all < 0.99) }' "$work/runs" ||
+		fail "samples are missing in many runs"
 }
 
 # By a code with its counter, one without, and a name of sysfs.
@@ -101,7 +106,7 @@ perf_record_agrees() {
 
 each_thread_has_its_share() {
 	record 0 ebbprof_work threads 500 8
-	accounted 4000
+	accounted 4000 1.1 8
 	must ebbprof report --by thread "$work/data" -o "$work/report"
 	cat "$work/report"
 	# 500 passes of 10000 instructions are 4955 periods.
@@ -111,7 +116,7 @@ each_thread_has_its_share() {
 
 many_threads() {
 	record 0 ebbprof_work threads 100 64
-	accounted 6400
+	accounted 6400 1.1 64
 	grep -q 'of 65 threads' "$work/said" || fail "not 65 threads"
 }
 
@@ -119,14 +124,14 @@ many_threads() {
 forks_and_execs() {
 	record 0 ebbprof_work storm 30 30
 	grep -q 'of 71 threads' "$work/said" || fail "not 71 threads"
-	accounted 1810 1.3
+	accounted 1810 1.3 71
 	must perf script -i "$work/data" -F comm >"$work/script"
 	must grep -qw exe "$work/script"
 }
 
 program_is_replaced() {
 	record 0 ebbprof_work exec 1000
-	accounted 2000
+	accounted 2000 1.1 2
 	shares
 }
 
