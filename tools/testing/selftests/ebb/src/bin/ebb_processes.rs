@@ -10,6 +10,7 @@ use ktap::check;
 use ktap::cpu;
 use ktap::process::Link;
 use ktap::process::Peer;
+use pmu_selftests::machine;
 
 /// Turns that each process gets, and what it does in one.
 const TURNS: u64 = 20;
@@ -49,9 +50,9 @@ fn share(parent: &mut Link, number: u32) -> Outcome {
     println!("{pmc:?}, period {period}: {came} EBBs, {expected} expected");
     session::check_own()?;
     // QEMU counts what the kernel does in this process too, in a switch say: 4 to 17 % from
-    // POWER9 on, up to 25 % on POWER8.
+    // POWER9 on, up to 25 % on POWER8, and up to 79 % on a debug kernel.
     check!(
-        came + 1 >= expected && came * 100 <= expected * 135,
+        came + 1 >= expected && came * 100 <= expected * (100 + machine::kernel_share(35)),
         "{came} EBBs came, {expected} expected"
     );
     Ok(())
