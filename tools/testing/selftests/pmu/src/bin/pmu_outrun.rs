@@ -15,7 +15,7 @@ const NOTICED: u64 = 250_000_000;
 const WATCHED: u64 = 400_000_000;
 /// After so long without PM interrupts nothing is held back.
 const FORGOTTEN: Duration = Duration::from_millis(300);
-/// The part of its work that a program does at least, in per cent: 56 to 69 with the
+/// The part of its work that a program does at least, in per cent: 51 to 69 with the
 /// driver, 2 to 3 with the built-in one.
 const LEAST: f64 = 40.0;
 
