@@ -98,17 +98,21 @@ impl Events {
             }
             2 => {
                 own = false;
-                whose = tally.entry(other % marks::NUMBERS);
-                let pid = whose.pid.load(Relaxed);
-                if is_ebb && pid != 0 {
-                    // One may come before this process goes on.
-                    whose.add_ebb_event(pid, 1);
-                    target_with_ebb = Some(pid);
+                let target = tally.entry(other % marks::NUMBERS);
+                let pid = target.pid.load(Relaxed);
+                // Of a process that is no more it is 0, which is the caller.
+                if pid != 0 {
+                    whose = target;
+                    target_with_ebb = is_ebb.then_some(pid);
                 }
                 attr.pid(pid)
             }
             _ => attr,
         };
+        if let Some(pid) = target_with_ebb {
+            // One may come before this process goes on.
+            whose.add_ebb_event(pid, 1);
+        }
         if leaves_user_out {
             whose.kernel_mmcr2.store(true, Relaxed);
         }
@@ -122,7 +126,6 @@ impl Events {
         let entry = tally.entry(self.number);
         match attr.open_in(leader.map(|slot| &slot.event)) {
             Ok(event) => {
-                // A process that is no more has 0, which is the caller.
                 self.had_ebb |= is_ebb && target_with_ebb.is_none();
                 entry.add(Count::Opened, 1);
                 answered.add(0);
