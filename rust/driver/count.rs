@@ -75,6 +75,7 @@ fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
 
 /// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must
 /// be masked or the PMU frozen.
+#[inline(never)] // Programs with EBBs need not save registers for it.
 pub(super) fn initial_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
     match event.hw().state() {
         CounterState::Stopped => 0,

@@ -31,6 +31,7 @@ pub(super) fn unload_counter(this_cpu: &ExclusiveCpu, event: &Event, index: usiz
 }
 
 /// Puts an event on the counter `index`. Returns the counter's value.
+#[inline(always)] // For events that come one after another.
 pub(super) fn load_counter(this_cpu: &ThisCpu, event: &Event, index: usize, ebb: bool) -> u32 {
     let value = if ebb {
         ebb::initial_value(this_cpu, event)
@@ -62,6 +63,7 @@ pub(super) fn reload_counter(this_cpu: &ExclusiveCpu, event: &Event, index: usiz
 }
 
 /// Notes that an event is on the counter `index`.
+#[inline]
 pub(super) fn place(this_cpu: &ThisCpu, event: &Event, index: usize) {
     let hw = event.hw_mut(this_cpu.irqs_off());
     // CAST: One of six counters.

@@ -94,41 +94,62 @@ pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ExclusiveCpu) 
     }
 }
 
-/// Saves the program's state. The PMU is frozen; MMCR0 and MMCR2 were `mmcr0` and `mmcr2` before.
+/// Saves what freezing the PMU changes of the program's state: MMCR0 and MMCR2, which were `mmcr0`
+/// and `mmcr2` before. The rest stays in the frozen PMU until [`save_sampled`], or until the
+/// program goes on with the events that stay.
 #[inline]
 pub(super) fn switch_out(driver: &Driver, this_cpu: &ExclusiveCpu, mmcr0: Mmcr0, mmcr2: u64) {
     let local = local_pmu(this_cpu.irqs_off());
-    let mmcr0 = driver.emulator().switch_out(this_cpu, mmcr0);
-    let mmcr = this_cpu.state().mmcr.get();
+    let thread = CurrentThread::new(&local);
+    thread.save_mmcr0(mmcr0);
     // The program's bits, without those that an event set (`exclude_user`): the next group may have
     // none that does.
-    let mmcr2 = mmcr2 & !mmcr.mmcr2;
-    let sampled = CurrentThread::new(&local).save(driver.register_set, mmcr0, mmcr2, mmcr.mmcr3);
-    this_cpu.state().left.sampled.set(Some(sampled));
+    thread.save_mmcr2(mmcr2 & !this_cpu.state().mmcr.get().mmcr2);
+    driver.emulator().switch_out(this_cpu, mmcr0);
 }
 
-/// Restores the program's state except MMCR0. Returns the program's bits of MMCR0.
+/// Saves the rest of the program's state, as its events have left the PMU, or others come to it.
+/// The program's task is still the current one: perf core enables a PMU that it has disabled before
+/// the kernel switches to another task.
+#[inline]
+pub(super) fn save_sampled(driver: &Driver, this_cpu: &ExclusiveCpu) {
+    let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+    let mmcr3 = state.mmcr.get().mmcr3;
+    let sampled = CurrentThread::new(&local).save_sampled(driver.register_set, mmcr3);
+    state.left.sampled.set(Some(sampled));
+}
+
+/// Whether the alert in the program's saved MMCR0 has to be raised, as writing PMAO does not.
+#[inline]
+pub(super) fn must_raise(this_cpu: &ExclusiveCpu) -> bool {
+    let user = CurrentThread::new(&local_pmu(this_cpu.irqs_off())).mmcr0();
+    // Only with GE on: with GE off the program's handler has this alert already.
+    user.pmao() == 1 && Bescr::read().ge() == 1 && machine::has_pmao_bug()
+}
+
+/// Restores the program's state except MMCR0. `stays`: what [`save_sampled`] saves has not left the
+/// PMU, as its events have not. Returns the program's bits of MMCR0.
 ///
 /// Those bits of MMCR2 that the program can write freeze counters. They are added to the kernel's.
 /// In a partition the one that stands for `exclude_user` is such a bit: a program that clears it
 /// counts itself until the next switch.
 #[inline(always)] // For the way back, which is most of the calls.
-pub(super) fn switch_in(driver: &Driver, this_cpu: &ExclusiveCpu) -> Mmcr0 {
+pub(super) fn switch_in(driver: &Driver, this_cpu: &ExclusiveCpu, stays: bool) -> Mmcr0 {
     let local = local_pmu(this_cpu.irqs_off());
-    let thread = CurrentThread::new(&local);
-    let state = this_cpu.state();
-    // Before SIAR and SDAR are restored: an alert changes them.
-    let user = driver.emulator().switch_in(this_cpu, thread.mmcr0());
-    // Only with GE on: with GE off the program's handler has this alert already.
-    let raise = user.pmao() == 1 && Bescr::read().ge() == 1 && machine::has_pmao_bug();
-    if raise {
-        local.restore_pmao();
+    let (thread, state) = (CurrentThread::new(&local), this_cpu.state());
+    if !stays {
+        let held = state.left.sampled.take();
+        let is_held = !driver.machine.hypervisor_mode;
+        thread.restore(driver.register_set, held.filter(|_| is_held));
     }
-    let held = state.left.sampled.take();
-    let stays = !raise && !driver.machine.hypervisor_mode;
-    thread.restore(driver.register_set, held.filter(|_| stays));
     driver.write_mmcr2(this_cpu, state.mmcr.get().mmcr2 | thread.mmcr2());
-    user
+    thread.mmcr0()
+}
+
+/// Restores what [`save_sampled`] saves, whatever the PMU holds.
+pub(super) fn restore_sampled(driver: &Driver, this_cpu: &ExclusiveCpu) {
+    let local = local_pmu(this_cpu.irqs_off());
+    CurrentThread::new(&local).restore(driver.register_set, None);
 }
 
 /// The value to start an event's counter with: what its program left there, but nothing negative of

@@ -48,14 +48,16 @@ impl ResetOnExec {
     /// Resets the current task's PMU state.
     fn reset(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
         let has_events = this_cpu.slots().len() > 0;
-        // With EBB events on the PMU: `pmu_disable` saves the old program's registers, the reset
-        // overwrites them, and `pmu_enable` loads the result.
+        // With EBB events on the PMU: `pmu_disable` saves the old program's bits of MMCR0 and
+        // MMCR2, the reset overwrites them, and `pmu_enable` loads the result. SIAR, SDAR and SIER
+        // are in the PMU all the while.
         let has_ebb = has_events && Mmcr0::read().ebe() == 1;
         if has_ebb {
             self.driver.pmu_disable(this_cpu);
         }
         CurrentThread::new(local).reset_for_exec();
         if has_ebb {
+            ebb::restore_sampled(&self.driver, this_cpu);
             ebb::discard_alerts(this_cpu);
         }
         if has_events {

@@ -37,6 +37,7 @@ mod sample;
 mod sample_location;
 mod schedule;
 mod solved_groups;
+mod start;
 mod sysfs;
 mod takeover;
 #[cfg(EBB_KUNIT)]

@@ -27,7 +27,6 @@ use crate::power::{
         LocalPmu, //
     },
     regs::{
-        Mmcr0,
         Mmcr1,
         Mmcr3,
         Mmcra, //
@@ -43,14 +42,23 @@ impl Driver {
         }
     }
 
+    /// As [`Driver::freeze`], for a CPU whose PMU was never turned on.
+    #[cold]
+    #[inline(never)]
+    fn freeze_first(&self, this_cpu: &ExclusiveCpu) {
+        self.turn_on(this_cpu);
+        self.freeze(this_cpu);
+    }
+
     /// Freezes the PMU, which runs, and saves the program's registers.
-    #[inline]
+    #[inline(never)]
     fn freeze(&self, this_cpu: &ExclusiveCpu) {
         let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
         this_cpu.disabled.set(true);
         // A CPU that came up again is still disabled.
         if !state.turned_on.get() {
-            self.turn_on(this_cpu);
+            self.freeze_first(this_cpu);
+            return;
         }
         if state.ebb.get() {
             let counts = state.counts_kernel.get();
@@ -94,7 +102,7 @@ impl Driver {
     /// Writes MMCRA unless it holds the value. Returns whether it did. On bare metal it may not
     /// hold what was written, after an idle state.
     #[inline]
-    fn write_mmcra(&self, this_cpu: &ExclusiveCpu, mmcra: Mmcra) -> bool {
+    pub(super) fn write_mmcra(&self, this_cpu: &ExclusiveCpu, mmcra: Mmcra) -> bool {
         let left = &this_cpu.state().left;
         left.write_mmcra(mmcra, !self.machine.hypervisor_mode)
     }
@@ -119,6 +127,7 @@ impl Driver {
         let state = this_cpu.state();
         set_prompt(this_cpu, &local_pmu(this_cpu.irqs_off()), false);
         if state.ebb.get() {
+            ebb::save_sampled(self, this_cpu);
             state.ebb.set(false);
             state.left.add_stale(state.unused_counters.get());
         }
@@ -153,7 +162,27 @@ impl Driver {
         let state = this_cpu.state();
         if state.unplaced.get() == 0 {
             self.run_rest(this_cpu);
-        } else if !state.left.holds(this_cpu, state.solved.get()) {
+        } else if state.ebb.get() {
+            self.run_after_program(this_cpu);
+        } else {
+            self.run_others(this_cpu);
+        }
+    }
+
+    /// As [`Driver::run_changed`], for events that come to a PMU that was not enabled since a
+    /// program's were on it.
+    #[cold]
+    #[inline(never)]
+    fn run_after_program(&self, this_cpu: &ExclusiveCpu) {
+        ebb::save_sampled(self, this_cpu);
+        self.run_others(this_cpu);
+    }
+
+    /// As [`Driver::run_changed`], for events that come to the PMU.
+    #[inline(always)] // For two.
+    fn run_others(&self, this_cpu: &ExclusiveCpu) {
+        let state = this_cpu.state();
+        if !state.left.holds(this_cpu, state.solved.get()) {
             self.run_anew(this_cpu);
         } else if state.left.is_ebb() {
             self.resume_program(this_cpu);
@@ -172,91 +201,28 @@ impl Driver {
         }
         // A program's alerts are in the MMCR0 that it gets back.
         if state.ebb.get() {
-            self.start_any(this_cpu, false);
+            let start = || self.start_program_again(this_cpu);
+            self.emulator().switch_in(this_cpu, start);
             return;
         }
         // Their counters are those that were not unused when it was programmed.
         let unused = state.unused_counters.get();
         let mut counters = (0..pmu::COUNTERS).filter(|index| unused & 1 << index == 0);
         let negative = counters.any(|index| pmu::read_pmc(index) >= pmu::NEGATIVE);
-        self.start_any(this_cpu, negative);
+        self.start_events(this_cpu, negative);
     }
 
     /// As [`Driver::run`], for events that the PMU is not programmed for.
     #[inline(never)]
     pub(super) fn run_anew(&self, this_cpu: &ExclusiveCpu) {
         let local = local_pmu(this_cpu.irqs_off());
-        if let Some(negative) = self.program(this_cpu, &local) {
-            self.start_any(this_cpu, negative);
-        }
-    }
-
-    /// Starts the PMU, whose counters and control registers are set, but for MMCRA and MMCR0, and
-    /// those that belong to a program (`ebb`). `negative`: a counter is.
-    #[inline(always)] // For `ebb`, which is known.
-    pub(super) fn start(
-        &self,
-        this_cpu: &ExclusiveCpu,
-        local: &LocalPmu<'_>,
-        ebb: bool,
-        negative: bool,
-    ) {
-        let state = this_cpu.state();
-        let mmcra = || Mmcra::from(state.mmcr.get().mmcra);
-        if state.mmcr.get().has_threshold() {
-            // The threshold counter may tell of what others ran: nothing freezes it.
-            state.left.forget_mmcra();
-        }
-        self.write_mmcra(this_cpu, mmcra().with_const_sample_enable::<0>());
-        let mut mmcr0 = Mmcr0::from(state.start_mmcr0.get());
-        if ebb {
-            mmcr0 = mmcr0.with_program(ebb::switch_in(self, this_cpu));
-        } else {
-            // Only now: hardware may have set SDAR to an address of whatever ran while the PMU was
-            // frozen, and a sample would show it if its instruction accesses no data.
-            state.left.sampled.set(None);
-            local.clear_siar_sdar();
-            if negative {
-                // `pmu_disable` dropped the alert, and POWER8 raises no other for a counter that is
-                // negative already. Later processors do; then one PMI serves both.
-                local.set_pmi_pending();
-            }
-        }
-        state.left.start();
-        this_cpu.disabled.set(false);
-        let marks = mmcra().sample_enable() == 1;
-        if marks && !ebb {
-            // A PMI before SIAR is cleared below would take what it finds for a marked instruction.
-            local.hold_pmis();
-        }
-        pmu::synchronize();
-        mmcr0.write();
-        if ebb && mmcr0.pmao() == 1 {
-            // `restore_pmao` may have raised the program's alert already. EBE must have taken
-            // effect when interrupts are on, or that becomes an interrupt.
-            pmu::synchronize();
-        }
-        if marks {
-            // Start marking instructions only when the counters run.
-            pmu::synchronize();
-            self.write_mmcra(this_cpu, mmcra());
-            if !ebb {
-                // Until now the PMU may have sampled any instruction, which a sample would show for
-                // a marked one. A program finds what it left.
-                pmu::synchronize();
-                local.clear_siar_sdar();
-            }
-        }
-    }
-
-    /// As [`Driver::start`], for the events that are on the PMU.
-    #[inline(never)]
-    pub(super) fn start_any(&self, this_cpu: &ExclusiveCpu, negative: bool) {
-        let local = local_pmu(this_cpu.irqs_off());
+        let Some(negative) = self.program(this_cpu, &local) else {
+            return;
+        };
         if this_cpu.state().ebb.get() {
-            self.start(this_cpu, &local, true, negative);
+            self.start_program(this_cpu);
         } else {
-            self.start(this_cpu, &local, false, negative);
+            self.start_events(this_cpu, negative);
         }
     }
 
@@ -285,6 +251,7 @@ impl Driver {
     #[inline]
     fn program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> Option<bool> {
         let assignment = self.assignment(this_cpu)?;
+        let all_come = this_cpu.state().unplaced.get() == this_cpu.slots().len();
         let left = &this_cpu.state().left;
         let held_mmcr3 = left.is_known().then_some(this_cpu.state().mmcr.get().mmcr3);
         let was_ebb = left.is_ebb();
@@ -327,8 +294,10 @@ impl Driver {
             this_cpu.slots().iter().zip(counters)
         };
         // Two passes: an event may get the counter that another one is leaving.
-        for (event, index) in events_with_counters() {
-            unload_counter(this_cpu, event, index);
+        if !all_come {
+            for (event, index) in events_with_counters() {
+                unload_counter(this_cpu, event, index);
+            }
         }
         let mut negative = false;
         for (event, index) in events_with_counters() {

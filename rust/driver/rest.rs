@@ -78,7 +78,10 @@ impl Driver {
         state.mmcr.set(mmcr);
         state.unused_counters.set(unused);
         branch::clear_stale(this_cpu, &local);
-        set_mmcr0(this_cpu, mmcr.mmcr0);
+        // The bits that depend on the counters are the same in all.
+        let changed = held.mmcr0 ^ mmcr.mmcr0;
+        this_cpu.mmcr0.set(this_cpu.mmcr0.get() ^ changed);
+        state.start_mmcr0.set(state.start_mmcr0.get() ^ changed);
         state.set_unchanged();
         self.write_rest(this_cpu, &local, &held, &mmcr);
     }
@@ -101,7 +104,6 @@ impl Driver {
     #[inline(always)] // For the two above.
     fn write_rest(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, held: &Mmcr, mmcr: &Mmcr) {
         let state = this_cpu.state();
-        let ebb = state.ebb.get();
         if held.mmcr1 != mmcr.mmcr1 {
             Mmcr1::write(mmcr.mmcr1);
         }
@@ -111,7 +113,7 @@ impl Driver {
         state.left.unsolved();
         let stale = state.left.take_stale();
         let unused = state.unused_counters.get();
-        if ebb {
+        if state.ebb.get() {
             // MMCR2 is written with the program's own bits as the PMU starts. The program finds
             // nothing of what it closed, and can read and write all counters.
             branch::clear_bhrb(this_cpu, local);
@@ -166,8 +168,8 @@ impl Driver {
 /// Notes with which MMCR0 the frozen PMU is to start, the program's bits aside.
 #[inline]
 fn set_mmcr0(this_cpu: &ExclusiveCpu, mmcr0: u64) {
-    this_cpu.mmcr0.set(mmcr0);
     let mut start_mmcr0 = Mmcr0::from(mmcr0).alerting();
+    this_cpu.mmcr0.set(start_mmcr0.into());
     if this_cpu.state().ebb.get() {
         start_mmcr0 = start_mmcr0.for_ebb(machine::has_bhrb());
     }

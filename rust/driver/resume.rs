@@ -20,6 +20,7 @@ use super::{
         counter, //
     },
     program::set_prompt,
+    start::Start,
     Driver, //
 };
 use crate::{
@@ -52,7 +53,7 @@ impl Driver {
         state.set_unchanged();
         branch::clear_stale(this_cpu, &local);
         set_prompt(this_cpu, &local, self.prompt);
-        self.start(this_cpu, &local, false, negative);
+        self.start(this_cpu, &local, Start::Events { negative });
     }
 
     /// As [`Driver::resume`], for an EBB group.
@@ -76,7 +77,7 @@ impl Driver {
         state.set_unchanged();
         branch::clear_bhrb(this_cpu, &local);
         set_prompt(this_cpu, &local, false);
-        self.start(this_cpu, &local, true, false);
+        self.start_program(this_cpu);
     }
 
     /// As [`Driver::run`], for an EBB group for which the control registers are set already.
@@ -97,6 +98,6 @@ impl Driver {
         state.ebb.set(true);
         state.set_unchanged();
         set_prompt(this_cpu, &local, false);
-        self.start_any(this_cpu, false);
+        self.start_program(this_cpu);
     }
 }

@@ -205,7 +205,7 @@ impl LocalPmu<'_> {
         if pending {
             // SAFETY: Interrupts are off by the type invariants. As a PMI is pending, MSR[EE] is
             // off (the handler of masked interrupts clears it), so none comes meanwhile.
-            unsafe { bindings::ebb_pmu_clear_pmi_irq_pending() };
+            unsafe { spr::clear_pmi_irq_pending() };
         }
         pending
     }

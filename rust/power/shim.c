@@ -37,11 +37,6 @@ void ebb_pmu_ppc_set_pmu_inuse(bool inuse)
 	ppc_set_pmu_inuse(inuse);
 }
 
-void ebb_pmu_clear_pmi_irq_pending(void)
-{
-	clear_pmi_irq_pending();
-}
-
 void ebb_pmu_set_pmi_irq_pending(void)
 {
 	set_pmi_irq_pending();

@@ -18,7 +18,6 @@ bool ebb_pmu_cpu_has_arch_31(void);
 void ebb_pmu_ppc_set_pmu_inuse(bool inuse);
 
 /* <asm/hw_irq.h> */
-void ebb_pmu_clear_pmi_irq_pending(void);
 void ebb_pmu_set_pmi_irq_pending(void);
 void ebb_pmu_hard_irq_disable(void);
 

@@ -87,6 +87,29 @@ pub(super) fn pmi_irq_pending() -> bool {
     happened & u64::from(bindings::EBB_PMU_PACA_IRQ_PMI) != 0
 }
 
+/// Notes that none waits any more (`clear_pmi_irq_pending()`).
+///
+/// # Safety
+///
+/// MSR\[EE\] must be off: the handler of an interrupt that is masked writes the same byte.
+#[inline(always)]
+pub(super) unsafe fn clear_pmi_irq_pending() {
+    // SAFETY: Register 13 as in `irq_soft_mask`; the caller guarantees that nobody else writes the
+    // byte.
+    unsafe {
+        asm!(
+            "lbz {0}, {1}(13)",
+            "andi. {0}, {0}, {2}",
+            "stb {0}, {1}(13)",
+            out(reg) _,
+            const bindings::EBB_PMU_PACA_IRQ_HAPPENED,
+            const 0xff & !bindings::EBB_PMU_PACA_IRQ_PMI,
+            out("cr0") _,
+            options(nostack)
+        )
+    };
+}
+
 /// `yield_count` of this CPU's lppaca; 0 if no hypervisor keeps one.
 #[cfg(CONFIG_PPC_PSERIES)]
 #[inline(always)]

@@ -147,18 +147,28 @@ impl<'a> CurrentThread<'a> {
         Ebbrr::write(0);
     }
 
-    /// Saves the program's registers from the frozen PMU. `mmcr0` and `mmcr2` are from before the
-    /// freeze, `mmcr3` is what the driver wrote to MMCR3. Returns those that an alert changes.
-    pub(crate) fn save(&self, set: RegisterSet, mmcr0: Mmcr0, mmcr2: u64, mmcr3: u64) -> Sampled {
-        let sampled = Sampled::read(set);
+    /// Saves the program's bits of MMCR0, which was this before the PMU was frozen.
+    pub(crate) fn save_mmcr0(&self, mmcr0: Mmcr0) {
         // SAFETY: Valid, and not written by others, by the type invariants.
         // CAST: Only the lower half of MMCR0 is in use.
+        unsafe { (*self.0).mmcr0 = u64::from(mmcr0.user()) as c_uint };
+    }
+
+    /// Saves the program's bits of MMCR2, likewise.
+    pub(crate) fn save_mmcr2(&self, mmcr2: u64) {
+        // SAFETY: Valid, and not written by others, by the type invariants.
+        unsafe { (*self.0).mmcr2 = long(mmcr2 & MMCR2_USER) };
+    }
+
+    /// Saves the program's other registers from the frozen PMU. `mmcr3` is what the driver wrote to
+    /// MMCR3. Returns those that an alert changes.
+    pub(crate) fn save_sampled(&self, set: RegisterSet, mmcr3: u64) -> Sampled {
+        let sampled = Sampled::read(set);
+        // SAFETY: Valid, and not written by others, by the type invariants.
         unsafe {
             (*self.0).siar = long(sampled.siar);
             (*self.0).sier = long(sampled.sier);
             (*self.0).sdar = long(sampled.sdar);
-            (*self.0).mmcr0 = u64::from(mmcr0.user()) as c_uint;
-            (*self.0).mmcr2 = long(mmcr2 & MMCR2_USER);
             if set == RegisterSet::V31 {
                 (*self.0).mmcr3 = long(mmcr3);
                 (*self.0).sier2 = long(sampled.sier2);

@@ -36,7 +36,8 @@ use crate::power::{
         Bescr,
         Ebbrr,
         Mmcr0, //
-    }, //
+    },
+    thread::CurrentThread, //
 };
 use kernel::{
     prelude::*,
@@ -157,10 +158,18 @@ impl Delivery {
         self.tested.store(true, Relaxed);
     }
 
-    /// The current program's events leave this CPU's PMU, which is stopped and had `mmcr0` before.
-    /// Returns `mmcr0` with PMAO set if the program is owed an alert.
+    /// See [`Emulator::switch_out`](super::Emulator::switch_out).
     #[cold]
-    pub(super) fn switch_out(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0) -> Mmcr0 {
+    #[inline(never)]
+    pub(super) fn switch_out(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0) {
+        let local = local_pmu(this_cpu.irqs_off());
+        CurrentThread::new(&local).save_mmcr0(self.with_owed(this_cpu, mmcr0));
+    }
+
+    /// `mmcr0`, which the PMU had before it was stopped, with PMAO set if the program is owed an
+    /// alert.
+    #[inline]
+    fn with_owed(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0) -> Mmcr0 {
         let mmcr0 = at_freeze(mmcr0);
         if !self.raises_pmi.load(Relaxed) {
             if self.raises_no_pmi() {
@@ -192,10 +201,20 @@ impl Delivery {
         mmcr0.with_pmao(owed)
     }
 
-    /// The events of the current program, whose bits of MMCR0 are `user`, come to this CPU's PMU,
-    /// which is stopped. Returns the bits with which it is to start.
+    /// See [`Emulator::switch_in`](super::Emulator::switch_in).
     #[cold]
-    pub(super) fn switch_in(&self, this_cpu: &ThisCpu, user: Mmcr0) -> Mmcr0 {
+    #[inline(never)]
+    pub(super) fn switch_in(&self, this_cpu: &ThisCpu, start: impl FnOnce()) {
+        let local = local_pmu(this_cpu.irqs_off());
+        let thread = CurrentThread::new(&local);
+        thread.save_mmcr0(self.deliver(this_cpu, thread.mmcr0()));
+        start();
+    }
+
+    /// Has the program, whose bits of MMCR0 are `user`, get an alert that it is owed. Returns the
+    /// bits to start the PMU with.
+    #[inline]
+    fn deliver(&self, this_cpu: &ThisCpu, user: Mmcr0) -> Mmcr0 {
         let bescr = Bescr::read();
         if !self.raises_pmi.load(Relaxed) {
             if self.raises_no_pmi() {

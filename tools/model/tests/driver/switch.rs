@@ -23,7 +23,7 @@ pub const NEGATIVE: u64 = 0x8000_0000;
 /// Cycles that an instruction of the program takes.
 const CYCLES: u32 = 3;
 
-/// What `driver/program.rs` makes of an EBB group with PMC6, which counts in problem state only
+/// What `driver/rest.rs` makes of an EBB group with PMC6, which counts in problem state only
 /// (`exclude_kernel`), and in all states.
 fn kernel_mmcr0() -> Mmcr0 {
     Mmcr0::from(0).with_const_pmcjce::<1>().alerting()
@@ -37,7 +37,7 @@ fn register_set(processor: Processor) -> RegisterSet {
     }
 }
 
-/// As `ebb::switch_out`: `driver/program.rs`, `pmu_disable`. Returns PMC6.
+/// As `ebb::switch_out` and `ebb::save_sampled`: `driver/program.rs`, `pmu_disable`. Returns PMC6.
 pub fn switch_out(local: &LocalPmu<'_>, processor: Processor) -> u32 {
     with_cpu(|cpu| {
         cpu.facility.context.problem = false;
@@ -45,7 +45,10 @@ pub fn switch_out(local: &LocalPmu<'_>, processor: Processor) -> u32 {
     });
     let (mmcr0, mmcr2) = local.freeze_program(processor.isa() >= Isa::V31);
     assert_eq!(mmcr0.ebe(), 1);
-    let _ = CurrentThread::new(local).save(register_set(processor), mmcr0, mmcr2, 0);
+    let thread = CurrentThread::new(local);
+    thread.save_mmcr0(mmcr0);
+    thread.save_mmcr2(mmcr2);
+    let _ = thread.save_sampled(register_set(processor), 0);
     local.clear_siar_sdar();
     let pmc6 = pmu::read_pmc(5);
     pmu::write_pmc(5, 0);

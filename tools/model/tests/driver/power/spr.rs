@@ -69,6 +69,16 @@ pub fn pmi_irq_pending() -> bool {
     with_cpu(|cpu| cpu.pmi_pending)
 }
 
+/// # Safety
+///
+/// None here. No interrupt may come.
+pub unsafe fn clear_pmi_irq_pending() {
+    with_cpu(|cpu| {
+        ensure(!cpu.facility.context.ee, || "an interrupt may come".into());
+        cpu.pmi_pending = false;
+    });
+}
+
 pub fn yield_count() -> u32 {
     with_cpu(|cpu| cpu.lppaca.yield_count)
 }
