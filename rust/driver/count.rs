@@ -28,7 +28,7 @@ use crate::{
         IrqsOff, //
     },
     power::{
-        interrupt::MaskedPmis,
+        masked_pmis::MaskedPmis,
         pmu, //
     }, //
 };

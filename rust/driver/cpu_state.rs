@@ -44,7 +44,7 @@ use core::cell::Cell;
 pub(crate) struct SharedState {
     /// The PMU is disabled: frozen by `pmu_disable` until the next `pmu_enable`.
     pub(super) disabled: PmiCell<bool>,
-    /// MMCR0 as the PMU was last programmed, without alerts.
+    /// MMCR0 with which the PMU goes on after a PMI, as it was last programmed.
     pub(super) mmcr0: PmiCell<u64>,
     /// MMCRA\[IFM\] as the PMU was last programmed: the filter of the BHRB.
     pub(super) ifm: PmiCell<u8>,

@@ -27,8 +27,8 @@ use crate::{
     power::machine, //
 };
 
-/// Ticks of the time base in a second: since POWER6 on every processor.
-const SECOND: u64 = 512_000_000;
+/// Ticks of the time base in a second.
+const SECOND: u64 = machine::TICKS_PER_SECOND;
 /// What the kernel takes to enter and leave a PMI, in which the handler sees no time: about a
 /// microsecond.
 const ENTRY: u64 = SECOND / 1_000_000;
@@ -60,7 +60,7 @@ impl PmiTime {
         let end = machine::time_base();
         let took = end.wrapping_sub(start);
         // A PMI makes up for three times as long without any: a quarter of the time.
-        let excess = excess.saturating_add(took.wrapping_add(ENTRY).wrapping_mul(3));
+        let excess = excess.wrapping_add(took.wrapping_add(ENTRY).wrapping_mul(3));
         self.excess.set(excess.min(MOST));
         self.end.set(end);
         took
@@ -83,11 +83,14 @@ const RARE: u64 = 16;
 /// An event keeps when it overflowed last in units of so many ticks: half a microsecond.
 const STAMP_SHIFT: u32 = 8;
 
-/// Holds back an event on the counter `index`, of which a sample for `ended` events was reported in
-/// a PMI that began at `start`. An event that causes few of the PMIs is left alone.
+/// Holds back an event of which a sample for `ended` events was reported in a PMI that began at
+/// `start`. An event that causes few of the PMIs is left alone.
 #[cold]
 #[inline(never)]
-pub(super) fn hold_back(this_cpu: &ThisCpu, event: &Event, index: usize, ended: u64, start: u64) {
+pub(super) fn hold_back(this_cpu: &ThisCpu, event: &Event, ended: u64, start: u64) {
+    let Some(index) = event::counter(event) else {
+        return;
+    };
     let hw = event.hw_mut(this_cpu.irqs_off());
     let now = machine::time_base();
     // CAST: The lower bits, which are the same again after half an hour.

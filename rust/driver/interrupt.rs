@@ -62,6 +62,7 @@ impl PmiHandler {
 }
 
 impl Handler for PmiHandler {
+    #[inline(always)] // For who is called at each PMI.
     fn handle(&self, interrupted: &mut Interrupted) {
         let handle = |this_cpu: &ThisCpu| self.handle_on(this_cpu, interrupted);
         // SAFETY: Interrupts are off in the handler of a PMI.
@@ -101,145 +102,170 @@ impl PmiHandler {
             pmu::synchronize();
         }
         let excess = this_cpu.pmi_time.excess(start);
-        let hold = hold_back::is_outrun(excess).then_some(start);
-        let snapshot = PmuSnapshot::read(self.model, this_cpu, is_alert);
-        handle_overflows(&snapshot, this_cpu, interrupted, hold);
+        let counters;
+        let sampled = if PmuSnapshot::has_counters(this_cpu) {
+            counters = core::array::from_fn(pmu::read_pmc);
+            Some(&counters)
+        } else {
+            None
+        };
+        let pmi = Pmi {
+            this_cpu,
+            start,
+            excess,
+            snapshot: PmuSnapshot::read(self.model, sampled, is_alert),
+        };
+        pmi.handle_overflows(interrupted);
         // Unfreezes the counters and enables alerts again.
-        Mmcr0::from(this_cpu.mmcr0.get()).alerting().write();
+        Mmcr0::from(this_cpu.mmcr0.get()).write();
         let took = this_cpu.pmi_time.account(start, excess);
         // SAFETY: This is the handler of a PMI.
         unsafe { perf::sample_event_took(machine::ticks_to_ns(took)) };
     }
 }
 
-/// Handles the overflow of each counter that is negative. Events that overflow all the time are
-/// held back if the PMI, which began at the time `hold`, is one too many.
-fn handle_overflows(
-    snapshot: &PmuSnapshot,
-    this_cpu: &ThisCpu,
-    interrupted: &mut Interrupted,
-    hold: Option<u64>,
-) {
-    let (mut used, mut found) = (0, false);
-    for event in this_cpu.slots().iter() {
-        let Some(index) = event::counter(event) else {
-            continue;
-        };
-        used |= 1u8 << index;
-        let value = pmu::read_pmc(index);
-        if value < pmu::NEGATIVE {
-            continue;
-        }
-        found = true;
-        if event.hw().state() == CounterState::Running {
-            let ended = handle_overflow(this_cpu, event, index, value, snapshot, interrupted);
-            if let Some(start) = hold.filter(|_| ended != 0) {
-                hold_back::hold_back(this_cpu, event, index, ended, start);
+/// A PMI that is handled.
+struct Pmi<'a> {
+    this_cpu: &'a ThisCpu,
+    /// When it began.
+    start: u64,
+    /// By how much PMIs exceeded their share then.
+    excess: u64,
+    /// What the PMU's registers held.
+    snapshot: PmuSnapshot<'a>,
+}
+
+impl Pmi<'_> {
+    /// Handles the overflow of each counter that is negative.
+    #[inline(always)] // As all of a PMI but for an overflow.
+    fn handle_overflows(&self, interrupted: &mut Interrupted) {
+        let this_cpu = self.this_cpu;
+        let (mut used, mut found) = (0, false);
+        for event in this_cpu.slots().iter() {
+            let Some(index) = event::counter(event) else {
+                continue;
+            };
+            used |= 1u8 << index;
+            let value = pmu::read_pmc(index);
+            if value < pmu::NEGATIVE {
+                continue;
             }
-        } else {
-            // It is stopped, see `count::stop`.
-            pmu::write_pmc(index, 0);
+            found = true;
+            if event.hw().state() == CounterState::Running {
+                self.handle_overflow(event, index, value, interrupted);
+            } else {
+                // It is stopped, see `count::stop`.
+                pmu::write_pmc(index, 0);
+            }
+        }
+        for index in pmu::FREE_COUNTERS {
+            found |= used & 1 << index == 0 && clear_negative(index);
+        }
+        if !found {
+            // POWER9 may wake from a stop state with one. If another counter is negative, too, that
+            // one is seen to first, and the alert of these is the next.
+            for index in 0..pmu::COUNTERS {
+                clear_negative(index);
+            }
+        }
+        // `interrupted` may be the registers of a program, and the kernel reads these fields again
+        // when it makes the program's callchain in a later interrupt: clear them.
+        interrupted.clear_perf_regs();
+        // If another PMI was made pending meanwhile, it was for one of these counters.
+        local_pmu(this_cpu.irqs_off()).clear_pmi_pending();
+    }
+
+    /// Adds what the counter has counted to the event's count, restarts the counter, and reports a
+    /// sample if the period is over. The event is held back if the PMI is one too many.
+    #[inline(never)] // A loop around it would keep in registers what it needs once.
+    fn handle_overflow(
+        &self,
+        event: &Event,
+        index: usize,
+        value: u32,
+        interrupted: &mut Interrupted,
+    ) {
+        let hw = event.hw_mut(self.this_cpu.irqs_off());
+        let delta = count::delta(hw.prev_count(), value);
+        hw.add_count(delta);
+
+        let left = count::left_after(hw.period_left(), delta);
+        let period = hw.sample_period();
+        if period == 0 || left > 0 {
+            hw.set_period_left(left);
+            let start = if period == 0 { 0 } else { count::preload(left) };
+            count::restart(&hw, index, start);
+            return;
+        }
+        // CAST: perf core takes no period of 2^63 or more.
+        let left = left + period as i64;
+        if left <= 0 || hw.last_period() != period {
+            self.end_other_period(event, index, left, interrupted);
+            return;
+        }
+        hw.set_period_left(left);
+        count::restart(&hw, index, count::preload(left));
+        self.snapshot
+            .report(self.this_cpu, event, period, interrupted);
+        if hold_back::is_outrun(self.excess) {
+            hold_back::hold_back(self.this_cpu, event, period, self.start);
         }
     }
-    let free = pmu::FREE_COUNTERS.into_iter();
-    found |= clear_negative(free.filter(|index| used & 1 << index == 0));
-    if !found {
-        // POWER9 may wake from a stop state with one. If another counter is negative, too, that one
-        // is seen to first, and the alert of these is the next.
-        clear_negative(0..pmu::COUNTERS);
-    }
-    // `interrupted` may be the registers of a program, and the kernel reads these fields again when
-    // it makes the program's callchain in a later interrupt: clear them.
-    interrupted.clear_perf_regs();
-    // If another PMI was made pending meanwhile, it was for one of these counters.
-    local_pmu(this_cpu.irqs_off()).clear_pmi_pending();
-}
 
-/// Clears those of `counters`, which count nothing, that are negative: each would raise an alert at
-/// once, for ever. Returns whether one was.
-#[inline]
-fn clear_negative(counters: impl Iterator<Item = usize>) -> bool {
-    let mut found = false;
-    for index in counters.filter(|&index| pmu::read_pmc(index) >= pmu::NEGATIVE) {
-        found = true;
-        pmu::write_pmc(index, 0);
-    }
-    found
-}
-
-/// Adds what the counter has counted to the event's count, restarts the counter, and reports a
-/// sample if the period is over. Returns for how many events the sample stands, 0 for none.
-fn handle_overflow(
-    this_cpu: &ThisCpu,
-    event: &Event,
-    index: usize,
-    value: u32,
-    snapshot: &PmuSnapshot,
-    interrupted: &mut Interrupted,
-) -> u64 {
-    let hw = event.hw_mut(this_cpu.irqs_off());
-    let delta = count::delta(hw.prev_count(), value);
-    hw.add_count(delta);
-
-    let mut left = count::left_after(hw.period_left(), delta);
-    let period = hw.sample_period();
-    let ended = hw.last_period();
-    let mut more = 0;
-    let over = period != 0 && left <= 0;
-    if over {
-        // CAST: perf core takes no period of 2^63 or more.
-        left += period as i64;
+    /// As [`Pmi::handle_overflow`], with a sample that stands for other events than those of a
+    /// period of the event: the period that ended was another one, or more events came after it.
+    /// `left` is what is left of the next one, if there is something.
+    #[cold]
+    #[inline(never)]
+    fn end_other_period(
+        &self,
+        event: &Event,
+        index: usize,
+        mut left: i64,
+        interrupted: &mut Interrupted,
+    ) {
+        let hw = event.hw_mut(self.this_cpu.irqs_off());
+        let (ended, next) = (hw.last_period(), hw.sample_period());
+        let mut more = 0;
         if left <= 0 {
             // More periods are over, as the PMI was late: the sample stands for them too.
-            more = (left.unsigned_abs() / period + 1) * period;
+            let periods = left.unsigned_abs().checked_div(next).unwrap_or(0) + 1;
+            more = periods * next;
             // CAST: Less than a period more than what the counter has counted.
             left += more as i64;
         }
+        hw.set_period_left(left);
+        count::restart(&hw, index, count::preload(left));
+        if event::is_held(event) {
+            event::set_held(self.this_cpu, event, false);
+            // Its owner has asked for a sample after each of the event's own periods.
+            let samples = ended.checked_div(next).unwrap_or(0);
+            event.count_lost_samples(samples.saturating_sub(1));
+        }
+        let period = ended.wrapping_add(more);
+        // perf core makes an event's frequency of this number.
         hw.set_last_period(period);
+        self.snapshot
+            .report(self.this_cpu, event, period, interrupted);
+        // Unless perf core has had the event begin another one.
+        if hw.last_period() == period {
+            hw.set_last_period(next);
+        }
+        if hold_back::is_outrun(self.excess) {
+            hold_back::hold_back(self.this_cpu, event, period, self.start);
+        }
     }
-    hw.set_period_left(left);
-    // Something is left of the period, if there is one.
-    let start = if period == 0 { 0 } else { count::preload(left) };
-    count::restart(&hw, index, start);
-
-    if !over {
-        return 0;
-    }
-    if more != 0 || ended != period {
-        report_more(this_cpu, event, ended, more, snapshot, interrupted);
-    } else {
-        snapshot.report(this_cpu, event, ended, interrupted);
-    }
-    ended.wrapping_add(more)
 }
 
-/// Reports a sample that stands for other events than those of a period of the event: the period
-/// that `ended` was another one, or `more` events came after it.
-#[cold]
-fn report_more(
-    this_cpu: &ThisCpu,
-    event: &Event,
-    ended: u64,
-    more: u64,
-    snapshot: &PmuSnapshot,
-    interrupted: &mut Interrupted,
-) {
-    let hw = event.hw_mut(this_cpu.irqs_off());
-    let next = hw.last_period();
-    if event::is_held(event) {
-        event::set_held(this_cpu, event, false);
-        // Its owner has asked for a sample after each of the event's own periods.
-        let samples = ended.checked_div(next).unwrap_or(0);
-        event.count_lost_samples(samples.saturating_sub(1));
+/// Clears a counter, which counts nothing, if it is negative: it would raise an alert at once, for
+/// ever. Returns whether it was.
+#[inline]
+fn clear_negative(index: usize) -> bool {
+    let negative = pmu::read_pmc(index) >= pmu::NEGATIVE;
+    if negative {
+        pmu::write_pmc(index, 0);
     }
-    let period = ended.wrapping_add(more);
-    // perf core makes an event's frequency of this number.
-    hw.set_last_period(period);
-    snapshot.report(this_cpu, event, period, interrupted);
-    // Unless perf core has had the event begin another one.
-    if hw.last_period() == period {
-        hw.set_last_period(next);
-    }
+    negative
 }
 
 /// KUnit tests (see `Documentation/testing.md`).

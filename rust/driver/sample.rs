@@ -50,6 +50,7 @@ use crate::{
             Interrupted,
             ProgramRegs, //
         },
+        machine,
         pmu,
         regs::{
             Mmcra,
@@ -65,20 +66,35 @@ use core::ptr::NonNull;
 use kernel::bindings::pt_regs;
 
 /// The registers of the frozen PMU, read once for all counters that overflowed.
-pub(super) struct PmuSnapshot {
+pub(super) struct PmuSnapshot<'a> {
     model: &'static CpuModel,
     /// The counters as they were, if an event samples them.
-    counters: Option<[u32; pmu::COUNTERS]>,
+    counters: Option<&'a [u32; pmu::COUNTERS]>,
     siar: u64,
     sier: Sier,
     mmcra: Mmcra,
 }
 
-impl PmuSnapshot {
+impl<'a> PmuSnapshot<'a> {
+    /// Whether it needs the counters: an event samples them.
+    #[inline(always)]
+    pub(super) fn has_counters(this_cpu: &ThisCpu) -> bool {
+        let samples_them = |event: &Event| {
+            let attr = event.attr();
+            attr.sample_type().contains_any(SampleType::REGISTERS)
+                && extended_regs::has_counters(attr.sample_regs())
+        };
+        this_cpu.slots().iter().any(samples_them)
+    }
+
     /// Reads the registers. Unless there `is_alert`, SIAR and SIER are undefined and left out, but
     /// for a marked instruction.
     #[inline(always)]
-    pub(super) fn read(model: &'static CpuModel, this_cpu: &ThisCpu, is_alert: bool) -> Self {
+    pub(super) fn read(
+        model: &'static CpuModel,
+        counters: Option<&'a [u32; pmu::COUNTERS]>,
+        is_alert: bool,
+    ) -> Self {
         let mmcra = Mmcra::read();
         let is_known = is_alert || mmcra.sample_enable() == 1;
         let siar = if is_known { Siar::read() } else { 0 };
@@ -89,11 +105,7 @@ impl PmuSnapshot {
         }
         Self {
             model,
-            counters: this_cpu
-                .slots()
-                .iter()
-                .any(|event| extended_regs::has_counters(event.attr().sample_regs()))
-                .then(|| core::array::from_fn(pmu::read_pmc)),
+            counters,
             siar,
             sier: if is_known {
                 Sier::read()
@@ -138,7 +150,34 @@ impl PmuSnapshot {
     }
 
     /// Reports an overflow of `event`, with a sample that stands for `period` events.
+    #[inline(always)] // For each of its two callers.
     pub(super) fn report(
+        &self,
+        this_cpu: &ThisCpu,
+        event: &Event,
+        period: u64,
+        interrupted: &mut Interrupted,
+    ) {
+        if self.is_at_nip(interrupted) {
+            let ip = interrupted.nip();
+            self.report_instruction(this_cpu, event, period, ip, false, interrupted);
+        } else {
+            self.report_located(this_cpu, event, period, interrupted);
+        }
+    }
+
+    /// Whether the [disposition](SampleLocation::disposition) is, for any event, the instruction at
+    /// NIP: as for most overflows in a program.
+    #[inline]
+    fn is_at_nip(&self, interrupted: &Interrupted) -> bool {
+        let prompt = self.siar == 0 || self.sier.sipr() == 1;
+        let in_program = interrupted.is_user() && !machine::is_kernel_address(interrupted.nip());
+        !self.is_marked() && in_program && prompt
+    }
+
+    /// As [`PmuSnapshot::report`], wherever the counter overflowed.
+    #[inline(never)]
+    fn report_located(
         &self,
         this_cpu: &ThisCpu,
         event: &Event,
@@ -152,20 +191,33 @@ impl PmuSnapshot {
             self.location(interrupted)
                 .disposition(attr.samples(SampleFormat::Ip), attr.exclude_kernel())
         };
-        let SampleDisposition::Instruction { ip, by_siar } = disposition else {
+        if let SampleDisposition::Instruction { ip, by_siar } = disposition {
+            self.report_instruction(this_cpu, event, period, ip, by_siar, interrupted);
+        } else {
             let known = disposition != SampleDisposition::Unknown;
-            return self.report_without_instruction(this_cpu, event, period, known, interrupted);
-        };
+            self.report_without_instruction(this_cpu, event, period, known, interrupted);
+        }
+    }
+
+    /// Reports an overflow at the instruction at `ip`, which is from SIAR if `by_siar`.
+    #[inline(always)] // For the two above.
+    fn report_instruction(
+        &self,
+        this_cpu: &ThisCpu,
+        event: &Event,
+        period: u64,
+        ip: u64,
+        by_siar: bool,
+        interrupted: &mut Interrupted,
+    ) {
         // The kernel derives the sample's privilege level and its callchain from these.
         interrupted.set_perf_regs(by_siar, self.sier, self.mmcra);
-        let regs = interrupted.as_raw();
-        if attr.sample_type().contains_any(SampleType::BEYOND_IP) {
+        let sample_type = event.attr().sample_type();
+        if sample_type.contains_any(SampleType::BEYOND_IP) {
+            let regs = interrupted.as_raw();
             self.report_beyond_ip(this_cpu, event, period, ip, true, regs);
         } else {
-            let sample = Sample::new(event, period, ip);
-            // SAFETY: Called by the handler of a PMI, for an event on this CPU; the registers are
-            // those that the PMI interrupted.
-            unsafe { sample.overflow(regs) };
+            report_ip(event, period, ip, interrupted);
         }
     }
 
@@ -270,7 +322,7 @@ impl PmuSnapshot {
     /// exclude the kernel too. Others are 0.
     fn counters_for(&self, this_cpu: &ThisCpu, event: &Event) -> [u32; pmu::COUNTERS] {
         let of_user = event.attr().exclude_kernel();
-        let counters = self.counters.unwrap_or_default();
+        let counters = self.counters.copied().unwrap_or_default();
         if !of_user && !event.follows_task() {
             return counters;
         }
@@ -287,4 +339,13 @@ impl PmuSnapshot {
         }
         visible
     }
+}
+
+/// Reports a sample of where and when it was taken.
+#[inline(never)] // The sample is large, and its address must be a multiple of 128.
+fn report_ip(event: &Event, period: u64, ip: u64, interrupted: &Interrupted) {
+    let sample = Sample::new(event, period, ip);
+    // SAFETY: Called by the handler of a PMI, for an event on this CPU; the registers are those
+    // that the PMI interrupted.
+    unsafe { sample.overflow(interrupted.as_raw()) };
 }

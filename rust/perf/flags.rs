@@ -128,9 +128,12 @@ impl SampleType {
             | SampleFormat::Weight as u64
             | SampleFormat::WeightStruct as u64
             | SampleFormat::BranchStack as u64
-            | SampleFormat::RegsUser as u64
-            | SampleFormat::RegsIntr as u64,
+            | Self::REGISTERS.0,
     );
+
+    /// What holds registers, the interrupted ones or the program's.
+    pub(crate) const REGISTERS: Self =
+        Self(SampleFormat::RegsUser as u64 | SampleFormat::RegsIntr as u64);
 }
 
 flags_u64! {

@@ -3,7 +3,7 @@
 //! The performance monitor interrupt (PMI): its handler, and the state that it interrupted.
 //!
 //! Code that turned interrupts off can be interrupted by a PMI: on this architecture "off" is a
-//! mask in software, which holds PMIs back only if asked to ([`MaskedPmis`]). So a PMI's handler
+//! mask in software, which holds PMIs back only if asked to (`masked_pmis.rs`). So a PMI's handler
 //! follows the rules for NMIs. It runs with interrupts off, and does not nest.
 //!
 //! C header: [`arch/powerpc/include/asm/pmc.h`](srctree/arch/powerpc/include/asm/pmc.h)
@@ -15,8 +15,7 @@ use super::{
     regs::{
         Mmcra,
         Sier, //
-    },
-    spr, //
+    }, //
 };
 use core::{
     marker::PhantomData,
@@ -25,12 +24,14 @@ use core::{
         NonNull, //
     },
     sync::atomic::{
+        AtomicPtr,
         AtomicUsize,
         Ordering::{
             AcqRel,
             Acquire,
             Relaxed,
-            Release, //
+            Release,
+            SeqCst, //
         }, //
     }, //
 };
@@ -42,26 +43,24 @@ use kernel::{
     },
     error::to_result,
     new_mutex,
-    pr_err_once,
     prelude::*,
     sync::{
-        atomic::{
-            self,
-            Atomic, //
-        },
         rcu,
         Arc,
         ArcBorrow,
         Mutex, //
     },
-    types::ForeignOwnable, //
+    types::{
+        ForeignOwnable,
+        Opaque, //
+    }, //
 };
 
 /// MSR\[PR\] (IBM bit 49): problem state.
 const MSR_PR: u64 = 1 << 14;
 
 /// In the mask of interrupts, and `softe` of `struct pt_regs`: interrupts are off.
-const IRQS_DISABLED: u64 = 1;
+pub(super) const IRQS_DISABLED: u64 = 1;
 
 /// The registers by their kernel names. (The other member of the union has the names that user
 /// space knows them by.)
@@ -79,18 +78,32 @@ unsafe fn named(regs: NonNull<pt_regs>) -> *mut NamedRegs {
 /// # Invariants
 ///
 /// The registers are those of the PMI under way, and valid until its handler returns.
-pub(crate) struct Interrupted(NonNull<pt_regs>);
+#[repr(transparent)]
+pub(crate) struct Interrupted(Opaque<pt_regs>);
 
 impl Interrupted {
+    /// Makes a reference of the kernel's pointer.
+    ///
+    /// # Safety
+    ///
+    /// `regs` must be valid for the lifetime `'a`, and nobody else use them but by [`as_raw`].
+    ///
+    /// [`as_raw`]: Interrupted::as_raw
+    unsafe fn from_raw<'a>(regs: NonNull<pt_regs>) -> &'a mut Self {
+        // SAFETY: The caller guarantees it; the type is transparent over the registers.
+        unsafe { regs.cast().as_mut() }
+    }
+
     /// The registers as C takes them.
     pub(crate) fn as_raw(&self) -> NonNull<pt_regs> {
-        self.0
+        // SAFETY: The address of a value is not null.
+        unsafe { NonNull::new_unchecked(self.0.get()) }
     }
 
     /// The registers by their names.
     fn named(&self) -> *mut NamedRegs {
         // SAFETY: Valid by the type invariants.
-        unsafe { named(self.0) }
+        unsafe { named(self.as_raw()) }
     }
 
     /// NIP: the address of the instruction that would have run next.
@@ -173,8 +186,8 @@ impl ProgramRegs {
         let named = unsafe { named(NonNull::from(&mut regs)) };
         // SAFETY: As above. CAST: As above.
         unsafe { (*named).msr |= MSR_PR as c_ulong };
-        // INVARIANT: Nobody else knows the registers.
-        Interrupted(NonNull::from(&mut regs)).clear_perf_regs();
+        // SAFETY: As above, and nobody else knows the registers.
+        unsafe { Interrupted::from_raw(NonNull::from(&mut regs)) }.clear_perf_regs();
         Self(regs)
     }
 
@@ -198,48 +211,6 @@ pub(crate) fn interrupted_program(_local: &LocalPmu<'_>) -> bool {
     NonNull::new(regs).is_some_and(|regs| unsafe { (*named(regs)).msr as u64 & MSR_PR != 0 })
 }
 
-/// Keeps PMIs masked while it lives. One that is due meanwhile comes when interrupts are on, and
-/// counters may stand still until then, so that should be short.
-///
-/// As other interrupts are off, before and after, there is nothing to replay and nothing to tell
-/// tracers: like the kernel's functions then, this only writes the mask.
-///
-/// # Invariants
-///
-/// With the mask `before` interrupts are off.
-pub(crate) struct MaskedPmis<'a> {
-    /// The mask as it was.
-    before: u8,
-    local: PhantomData<&'a LocalPmu<'a>>,
-}
-
-impl<'a> MaskedPmis<'a> {
-    /// Masks PMIs.
-    #[inline(always)]
-    pub(crate) fn new(_local: &'a LocalPmu<'a>) -> Self {
-        let before = spr::irq_soft_mask();
-        if cfg!(CONFIG_DEBUG_IRQFLAGS) && u64::from(before) & IRQS_DISABLED == 0 {
-            pr_err_once!("PM interrupts are masked while others are on\n");
-        }
-        // SAFETY: Interrupts are off while a `LocalPmu` lives, and more are with the new mask.
-        unsafe { spr::set_irq_soft_mask(before | bindings::EBB_PMU_IRQS_PMI_DISABLED) };
-        // INVARIANT: Likewise.
-        Self {
-            before,
-            local: PhantomData,
-        }
-    }
-}
-
-impl Drop for MaskedPmis<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: Interrupts are off, as the `LocalPmu` that was borrowed still lives, and stay so
-        // by the type invariants.
-        unsafe { spr::set_irq_soft_mask(self.before) };
-    }
-}
-
 /// What handles PMIs.
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Handles a PMI on the current CPU. Interrupts are off.
@@ -247,23 +218,23 @@ pub(crate) trait Handler: Send + Sync + 'static {
 }
 
 /// The handler that [`trampoline`] calls: null, or an `Arc` of the type that the trampoline is for.
-static HANDLER: Atomic<*mut c_void> = Atomic::new(null_mut());
+/// The kernel crate's atomics are function calls.
+static HANDLER: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
 /// Called by the kernel at each PMI.
 ///
 /// # Safety
 ///
-/// `regs` must be those of the PMI under way, and `HANDLER` null or an `Arc<H>`.
+/// `regs` must be those of the PMI under way, and `HANDLER` an `Arc<H>`.
 unsafe extern "C" fn trampoline<H: Handler>(regs: *mut pt_regs) {
-    let handler = HANDLER.load(atomic::Acquire);
-    let (Some(handler), Some(regs)) = (NonNull::new(handler), NonNull::new(regs)) else {
-        return;
-    };
+    let handler = HANDLER.load(Acquire);
     // SAFETY: The caller guarantees that it is an `Arc<H>`. `PmcReservation` drops it only when no
     // PMI is under way any more.
-    let handler: ArcBorrow<'_, H> = unsafe { Arc::<H>::borrow(handler.as_ptr()) };
-    // INVARIANT: The caller guarantees it.
-    handler.handle(&mut Interrupted(regs));
+    let handler: ArcBorrow<'_, H> = unsafe { Arc::<H>::borrow(handler) };
+    // SAFETY: The caller guarantees that these are the registers.
+    // INVARIANT: Likewise.
+    let interrupted = unsafe { Interrupted::from_raw(NonNull::new_unchecked(regs)) };
+    handler.handle(interrupted);
 }
 
 /// The reservation of the PMU and its PMI: made for the first user, released with the last.
@@ -293,7 +264,7 @@ impl<H: Handler> PmcReservation<H> {
                 let handler = handler.into_foreign();
                 // INVARIANT: The `Arc` is this value's now, as `HANDLER` was null. There are no
                 // users.
-                if HANDLER.cmpxchg(null_mut(), handler, atomic::Full).is_err() {
+                if HANDLER.compare_exchange(null_mut(), handler, SeqCst, Relaxed).is_err() {
                     // SAFETY: Made by `into_foreign` above, and not stored.
                     drop(unsafe { Arc::<H>::from_foreign(handler) });
                     return Err(EBUSY);
@@ -368,7 +339,7 @@ impl<H: Handler> PinnedDrop for PmcReservation<H> {
         // with interrupts off, so it is done after a grace period. Only then may `HANDLER` become
         // another's.
         rcu::synchronize_rcu();
-        let handler = HANDLER.xchg(null_mut(), atomic::Full);
+        let handler = HANDLER.swap(null_mut(), SeqCst);
         // SAFETY: By the type invariants it is an `Arc<H>` of this value's. No PMI uses it any
         // more.
         drop(unsafe { Arc::<H>::from_foreign(handler) });

@@ -108,10 +108,14 @@ pub(crate) fn time_base() -> u64 {
     spr::read::<TB>()
 }
 
-/// So many ticks of the time base in nanoseconds.
-pub(crate) fn ticks_to_ns(ticks: u64) -> u64 {
-    // SAFETY: May be called in any context.
-    unsafe { bindings::tb_to_ns(ticks) }
+/// Ticks of the time base in a second: since POWER6 on every processor.
+pub(crate) const TICKS_PER_SECOND: u64 = 512_000_000;
+
+/// So many ticks of the time base in nanoseconds: up to 9 years.
+#[inline]
+pub(crate) const fn ticks_to_ns(ticks: u64) -> u64 {
+    // Both divided by what they have in common.
+    ticks.wrapping_mul(125) / (TICKS_PER_SECOND / 8_000_000)
 }
 
 /// KUnit tests (see `Documentation/testing.md`).
@@ -119,10 +123,28 @@ pub(crate) fn ticks_to_ns(ticks: u64) -> u64 {
 #[kernel::macros::kunit_tests(ebb_pmu_machine)]
 mod tests {
     use super::*;
-    use kernel::time::{
-        delay::fsleep,
-        Delta, //
+    use kernel::{
+        interrupt::local_interrupt_disable,
+        time::{
+            delay::fsleep,
+            Delta,
+            Instant,
+            Monotonic, //
+        }, //
     };
+
+    #[test]
+    fn the_time_base_runs_as_fast_as_the_kernels_clock() {
+        let off = local_interrupt_disable();
+        let start = time_base();
+        let before = Instant::<Monotonic>::now();
+        while time_base().wrapping_sub(start) < TICKS_PER_SECOND / 1000 {}
+        let clock = before.elapsed().as_nanos();
+        let ns = ticks_to_ns(time_base().wrapping_sub(start)) as i64;
+        drop(off);
+        // A hypervisor may take the CPU away between two of these, but hardly for so long.
+        assert!((clock - clock / 100..clock * 2).contains(&ns));
+    }
 
     #[test]
     fn a_cpu_that_slept_was_dispatched_again() {

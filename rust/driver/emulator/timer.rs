@@ -16,11 +16,9 @@ use super::{
     check::check, //
 };
 use crate::power::{
-    interrupt::{
-        interrupted_program,
-        MaskedPmis, //
-    },
-    machine, //
+    interrupt::interrupted_program,
+    machine,
+    masked_pmis::MaskedPmis, //
 };
 use kernel::{
     bindings,

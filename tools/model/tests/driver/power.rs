@@ -25,6 +25,8 @@ pub mod interrupt;
 pub mod log;
 #[path = "../../../../rust/power/machine.rs"]
 pub mod machine;
+#[path = "../../../../rust/power/masked_pmis.rs"]
+pub mod masked_pmis;
 #[path = "../../../../rust/power/parameters.rs"]
 pub mod parameters;
 #[path = "../../../../rust/power/pmu.rs"]

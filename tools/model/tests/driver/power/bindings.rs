@@ -7,7 +7,7 @@
 
 use crate::{
     history::text,
-    machine::{Handler, KERNEL_TEXT, MASK_PMI, TIME_BASE_HZ, ensure, with_cpu, with_machine},
+    machine::{Handler, KERNEL_TEXT, MASK_PMI, ensure, with_cpu, with_machine},
 };
 use kernel::{
     bindings::pt_regs,
@@ -23,10 +23,6 @@ pub unsafe fn ebb_pmu_hard_irq_disable() {
 
 pub unsafe fn ebb_pmu_set_pmi_irq_pending() {
     with_cpu(|cpu| cpu.pmi_pending = true);
-}
-
-pub unsafe fn ebb_pmu_clear_pmi_irq_pending() {
-    with_cpu(|cpu| cpu.pmi_pending = false);
 }
 
 pub unsafe fn ebb_pmu_get_irq_regs() -> *mut pt_regs {
@@ -97,8 +93,4 @@ pub unsafe fn ebb_pmu_cpu_has_arch_300() -> bool {
 
 pub unsafe fn ebb_pmu_cpu_has_arch_31() -> bool {
     with_cpu(|cpu| cpu.facility.processor().isa() >= Isa::V31)
-}
-
-pub unsafe fn tb_to_ns(ticks: u64) -> u64 {
-    ticks * 1000 / (TIME_BASE_HZ / 1_000_000)
 }
