@@ -7,7 +7,8 @@
 //! 1. `event_init.rs` accepts or refuses it, by the rules of `ebb.rs` and `branch.rs`;
 //! 2. `schedule.rs` adds it to a CPU if it can count there beside the others;
 //! 3. `program.rs` writes the registers between `pmu_disable` and `pmu_enable`, `resume.rs`
-//!    those that differ as events come back, and `ebb.rs` those that belong to a program;
+//!    those that differ as events come back, `rest.rs` those that do as others leave, and `ebb.rs`
+//!    those that belong to a program; `start.rs` starts the PMU;
 //! 4. `count.rs` reads it; `interrupt.rs` handles its overflows, of which `sample.rs` makes samples
 //!    and `branch_stack.rs` their branch stacks; `hold_back.rs` slows down events that overflow all
 //!    the time.

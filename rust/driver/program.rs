@@ -162,25 +162,32 @@ impl Driver {
         let state = this_cpu.state();
         if state.unplaced.get() == 0 {
             self.run_rest(this_cpu);
-        } else if state.ebb.get() {
-            self.run_after_program(this_cpu);
         } else {
             self.run_others(this_cpu);
         }
     }
 
-    /// As [`Driver::run_changed`], for events that come to a PMU that was not enabled since a
-    /// program's were on it.
+    /// As [`Driver::run_changed`], for events that come to the PMU, or to other counters.
+    #[inline]
+    pub(super) fn run_others(&self, this_cpu: &ExclusiveCpu) {
+        if this_cpu.state().ebb.get() {
+            self.run_after_program(this_cpu);
+        } else {
+            self.run_saved(this_cpu);
+        }
+    }
+
+    /// As [`Driver::run_others`], if the PMU was not enabled since a program's events were on it.
     #[cold]
     #[inline(never)]
     fn run_after_program(&self, this_cpu: &ExclusiveCpu) {
         ebb::save_sampled(self, this_cpu);
-        self.run_others(this_cpu);
+        self.run_saved(this_cpu);
     }
 
-    /// As [`Driver::run_changed`], for events that come to the PMU.
-    #[inline(always)] // For two.
-    fn run_others(&self, this_cpu: &ExclusiveCpu) {
+    /// As [`Driver::run_others`], on a PMU from which all that belongs to a program was saved.
+    #[inline(always)] // For the two above.
+    fn run_saved(&self, this_cpu: &ExclusiveCpu) {
         let state = this_cpu.state();
         if !state.left.holds(this_cpu, state.solved.get()) {
             self.run_anew(this_cpu);

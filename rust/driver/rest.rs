@@ -53,7 +53,7 @@ impl Driver {
             state.set_unchanged();
         } else if !state.as_asked.get() {
             // What they count by is not what they ask for.
-            self.run_anew(this_cpu);
+            self.run_others(this_cpu);
             return;
         } else if state.separable.get() && len == stay.count_ones() as usize {
             // Each counter that an event left is stale. If as many others are as events stay, none
