@@ -50,7 +50,6 @@ use crate::{
             Interrupted,
             ProgramRegs, //
         },
-        machine,
         pmu,
         regs::{
             Mmcra,
@@ -137,6 +136,7 @@ impl<'a> PmuSnapshot<'a> {
     }
 
     /// Where the counters overflowed.
+    #[inline]
     fn location(&self, interrupted: &Interrupted) -> SampleLocation {
         SampleLocation {
             marked: self.is_marked(),
@@ -158,21 +158,12 @@ impl<'a> PmuSnapshot<'a> {
         period: u64,
         interrupted: &mut Interrupted,
     ) {
-        if self.is_at_nip(interrupted) {
+        if self.location(interrupted).is_at_nip() {
             let ip = interrupted.nip();
             self.report_instruction(this_cpu, event, period, ip, false, interrupted);
         } else {
             self.report_located(this_cpu, event, period, interrupted);
         }
-    }
-
-    /// Whether the [disposition](SampleLocation::disposition) is, for any event, the instruction at
-    /// NIP: as for most overflows in a program.
-    #[inline]
-    fn is_at_nip(&self, interrupted: &Interrupted) -> bool {
-        let prompt = self.siar == 0 || self.sier.sipr() == 1;
-        let in_program = interrupted.is_user() && !machine::is_kernel_address(interrupted.nip());
-        !self.is_marked() && in_program && prompt
     }
 
     /// As [`PmuSnapshot::report`], wherever the counter overflowed.
