@@ -173,3 +173,25 @@ fn an_alert_of_the_kernel_is_not_lost_as_its_program_leaves() {
         });
     }
 }
+
+#[test]
+fn a_handler_finds_where_its_alert_was_as_an_event_is_closed() {
+    // Likewise, as the PMU is disabled and enabled for another event of the program.
+    let counts_kernel = 0x60 | 7;
+    for left in 1..=60 {
+        let history = [
+            Op::Switch(0, 0),
+            Op::OpenEbb(0, counts_kernel),
+            Op::OpenEbb(0, 3),
+            Op::User(0, UserWrite::Bescr(0b11)),
+            Op::User(0, UserWrite::Counter(1, left)),
+            Op::Close(1),
+            Op::Run(0, 2, 1, 3),
+        ];
+        run(&history, |_, facility| {
+            let is_handled = facility.mfspr(spr::BESCR) & bescr::PMEO != 0;
+            assert_eq!(is_handled, facility.is_negative(spr::PMC1 + 1), "{left}");
+            assert!(!is_handled || facility.mfspr(spr::SIAR) != 0, "{left}");
+        });
+    }
+}
