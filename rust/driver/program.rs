@@ -12,7 +12,8 @@ use super::{
     },
     cpu_state::{
         local_pmu,
-        ExclusiveCpu, //
+        ExclusiveCpu,
+        ExclusiveState, //
     },
     ebb,
     event::{
@@ -128,8 +129,7 @@ impl Driver {
         set_prompt(this_cpu, &local_pmu(this_cpu.irqs_off()), false);
         if state.ebb.get() {
             ebb::save_sampled(self, this_cpu);
-            state.ebb.set(false);
-            state.left.add_stale(state.unused_counters.get());
+            end_program(state);
         }
     }
 
@@ -257,7 +257,13 @@ impl Driver {
     /// negative; `None` if the PMU must stay disabled.
     #[inline]
     fn program(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) -> Option<bool> {
-        let assignment = self.assignment(this_cpu)?;
+        let Some(assignment) = self.assignment(this_cpu) else {
+            // If events of a program were on it before, what is its own was saved.
+            if this_cpu.state().ebb.get() {
+                end_program(this_cpu.state());
+            }
+            return None;
+        };
         let all_come = this_cpu.state().unplaced.get() == this_cpu.slots().len();
         let left = &this_cpu.state().left;
         let held_mmcr3 = left.is_known().then_some(this_cpu.state().mmcr.get().mmcr3);
@@ -322,6 +328,12 @@ impl Driver {
         clear_counters(unused_counters & stale);
         Some(negative)
     }
+}
+
+/// Of a program whose events are off the PMU and whose registers are saved its counters are left.
+fn end_program(state: &ExclusiveState) {
+    state.ebb.set(false);
+    state.left.add_stale(state.unused_counters.get());
 }
 
 /// Tells the kernel whether PMIs of this CPU are to be prompt, if it does not know.

@@ -86,7 +86,8 @@ impl Interrupted {
     ///
     /// # Safety
     ///
-    /// `regs` must be valid for the lifetime `'a`, and nobody else use them but by [`as_raw`].
+    /// `regs` must be valid for the lifetime `'a`. Others may read them meanwhile, as they are the
+    /// program's too, and use them by [`as_raw`], but not as a value of this type.
     ///
     /// [`as_raw`]: Interrupted::as_raw
     unsafe fn from_raw<'a>(regs: NonNull<pt_regs>) -> &'a mut Self {

@@ -108,7 +108,8 @@ pub(crate) fn time_base() -> u64 {
     spr::read::<TB>()
 }
 
-/// Ticks of the time base in a second: since POWER6 on every processor.
+/// Ticks of the time base in a second: since POWER6 on every processor of IBM's, and in emulators.
+/// Of another the times that rest on it are wrong by as much, which only limit the rate of samples.
 pub(crate) const TICKS_PER_SECOND: u64 = 512_000_000;
 
 /// So many ticks of the time base in nanoseconds: up to 9 years.
