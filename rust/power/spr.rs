@@ -103,7 +103,7 @@ pub(super) unsafe fn clear_pmi_irq_pending() {
             "stb {0}, {1}(13)",
             out(reg) _,
             const bindings::EBB_PMU_PACA_IRQ_HAPPENED,
-            const 0xff & !bindings::EBB_PMU_PACA_IRQ_PMI,
+            const !bindings::EBB_PMU_PACA_IRQ_PMI,
             out("cr0") _,
             options(nostack)
         )

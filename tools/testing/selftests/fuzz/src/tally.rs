@@ -59,7 +59,7 @@ impl Entry {
     pub fn add_ebb_event(&self, pid: libc::pid_t, events: i64) {
         let add = |word: u64| match word >> 32 == pid as u64 {
             true => Some(word.wrapping_add_signed(events)),
-            false => (events > 0).then(|| (pid as u64) << 32 | 1),
+            false => (events > 0).then_some((pid as u64) << 32 | 1),
         };
         let _ = self.ebb_by_other.fetch_update(Relaxed, Relaxed, add);
     }
