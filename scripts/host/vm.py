@@ -110,7 +110,7 @@ OPTIONS = [
     ("--icount", "on", ["on", "off"], """on (default): an instruction takes 1 ns of the guest's time and idle
         time passes at once, so that a run repeats; needed where Event Based Branches are counted.
         off: the guest's clock is the host's, and CPUs run in parallel"""),
-    ("--seed", os.environ.get("EBB_SEED", "1"), matching(r"\d{1,9}", "a number"), """where the kernel's random
+    ("--seed", os.environ.get("EBB_SEED", "1"), matching(r"\d{1,18}", "a number"), """where the kernel's random
         numbers come from with --icount on: with the same seed the same command in the same guest does the same
         to the last instruction. Default: 1, or EBB_SEED from the environment"""),
     ("--append", "", str, 'more for the kernel\'s command line, as "pmu_override=1"'),

@@ -23,7 +23,7 @@
 # shellcheck source=tools/testing/selftests/pmu/disturb.sh
 . "$programs/disturb.sh"
 
-# Of three at least one is neither before most processes have got going nor when most have ended.
+# One may come before most processes have got going, or when most have ended.
 least_times=3
 rounds=40 seed=1 stress_program=ebb_stress options=
 while [ $# -gt 0 ]; do

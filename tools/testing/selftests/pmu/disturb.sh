@@ -108,14 +108,14 @@ disturb() {
 # beside "FUNCTION..." PROGRAM...: runs the program with these disturbances. It prints "ready" and
 # "total", and ends when its stdin does. Fails if it does, and if a disturbance went wrong. They are
 # in each other's way: as long as one of them has disturbed fewer than $least_times, all is run again,
-# ten times at most.
+# thirty times at most.
 beside() {
 	functions=$1
 	shift
 	: >"$work/wrong"
 	: >"$work/times_of_all"
 	watch_log
-	for turn in 1 2 3 4 5 6 7 8 9 10; do
+	for turn in $(seq 30); do
 		beside_once "$@"
 		idle=
 		for function in $functions; do

@@ -211,6 +211,7 @@ fn live(number: u64, tally: &'static Tally, mut options: Options, life: u64, see
         exit(1)
     });
     let mut task = Task::new(number, tally, options, page);
+    tally.entry(number).kernel_mmcr2.store(false, Relaxed);
     children::publish(&task);
     let outcome = task
         .check_new()

@@ -17,7 +17,7 @@
 //! | f1 | branch_loop | return | |
 //! | branch_loop | branch_loop | conditional | |
 //!
-//! From each branch's target to the next branch are four instructions, so that an
+//! From each branch's target to the next branch are four instructions, in branch_loop five, so that an
 //! event that counts cycles samples behind each of the 15 about equally often (in
 //! an emulator that counts one for each instruction).
 
@@ -39,7 +39,7 @@ global_asm!(
     "mflr 0",
     "addi 5, 4, .Lf2_goes_on - f3",
     "1: nops",
-    "nop",
+    "nops",
     "bl f1",
     "nops",
     "addic. 3, 3, -1",
