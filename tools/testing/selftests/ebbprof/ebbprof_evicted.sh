@@ -13,8 +13,18 @@
 PERIOD=100003
 
 # evicted WAY PASSES THREADS: records while somebody has a pinned event of each CPU for 0.4 s, and looks
-# whether the loss is told, and samples come before and after it.
+# whether the loss is told, and samples come before and after it. In QEMU the EBB that is due as the PMU
+# goes may be lost, and no other comes: then all is done again.
 evicted() {
+	for turn in 1 2 3; do
+		evicted_once "$@" && return
+		grep -q 'emulated by qemu' /proc/cpuinfo || break
+		grep -q 'EBBs ceased to come$' "$work/said" || break
+	done
+	fail "not one gap of 0.4 s, in turn $turn"
+}
+
+evicted_once() {
 	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_work "$1" "$2" "$3" 2>"$work/said" &
 	recorder=$!
 	sleep 0.3
@@ -31,7 +41,7 @@ evicted() {
 			print "from", first, "to", last, "none for", gap, "from", at
 			exit(!(gap > 0.35 && gap < 0.8 && at - first > 0.2 && last - at - gap > 0.2))
 		}
-	' "$work/script" || fail "not one gap of 0.4 s"
+	' "$work/script"
 }
 
 samples_go_on() {
