@@ -110,7 +110,7 @@ impl Session {
                 // By this `control::resume` looks for an EBB in progress, and the next call does
                 // all again, should a signal's handler leave this one by a jump. `rearm` stays until
                 // EBBs are on.
-                thread::with(|t| t.active.store(1, Relaxed));
+                thread::with(Thread::note_active);
                 control::evicted();
                 control::resume()
             }

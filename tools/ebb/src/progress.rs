@@ -20,6 +20,9 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::context::Rearm;
 use crate::entry;
+use crate::frame::Frame;
+use crate::frame::FullFrame;
+use crate::frame::GprFrame;
 use crate::frame::Link;
 use crate::frame::RED_ZONE;
 use crate::reg::Bescr;
@@ -70,10 +73,10 @@ pub(crate) fn of(t: &Thread, bescr: Bescr) -> Progress {
     if bescr.has(Bescr::GE) || !(stopped || may_be_left(t, bescr)) {
         return Progress::None;
     }
-    let progress = look_down(t);
+    let progress = look_down(t, bescr);
     if progress == Progress::Handler {
         // The entry may have cleared it already, and does so again. The next call looks for it.
-        t.active.store(1, Relaxed);
+        t.note_active();
     }
     progress
 }
@@ -91,7 +94,7 @@ pub(crate) fn is_left(t: &Thread, bescr: Bescr) -> bool {
 }
 
 /// Follows the frames of this thread to an entry.
-fn look_down(t: &Thread) -> Progress {
+fn look_down(t: &Thread, bescr: Bescr) -> Progress {
     let mut frame: u64;
     // SAFETY: reads a register.
     unsafe {
@@ -101,6 +104,10 @@ fn look_down(t: &Thread) -> Progress {
     // SAFETY: EBBRR is always readable.
     let ebbrr = unsafe { spr::read::<{ spr::EBBRR }>() };
     let vdso = VDSO.load(Relaxed);
+    let entrys_frame = t.active.load(Relaxed);
+    // Of a handler that another copy of the library has called this one knows no frame. The end of
+    // an EBB clears PMEO, and so does `disable`.
+    let in_another_copys = entrys_frame == 0 && bescr.has(Bescr::PMEO);
     let mut of_signal = false;
     loop {
         // SAFETY: by the ABI r1 points at a frame, whose first word is the address of the
@@ -114,7 +121,12 @@ fn look_down(t: &Thread) -> Progress {
         // SAFETY: a frame begins with a header of this size.
         let link = unsafe { ptr::with_exposed_provenance::<Link>(frame as usize).read_volatile() };
         let distance = (size_of::<Link>() + RED_ZONE) as u64;
-        if link.nip == ebbrr && link.back_chain == frame + distance {
+        // A function's frame may look like a `Link`: one as large, if the last EBB interrupted that
+        // function just where this call returns to.
+        if (in_another_copys || is_above(frame, entrys_frame))
+            && link.nip == ebbrr
+            && link.back_chain == frame + distance
+        {
             return Progress::Handler;
         }
         // The callee's address to return to is in the same place.
@@ -127,6 +139,17 @@ fn look_down(t: &Thread) -> Progress {
             }
         }
     }
+}
+
+/// Whether `link` is where the [`Link`] above an entry's frame would be.
+fn is_above(link: u64, entrys_frame: u64) -> bool {
+    let size = link.wrapping_sub(entrys_frame) as usize;
+    [
+        size_of::<Frame>(),
+        size_of::<GprFrame>(),
+        size_of::<FullFrame>(),
+    ]
+    .contains(&size)
 }
 
 /// Whether `address` is where a signal's handler returns to.
@@ -172,8 +195,10 @@ unsafe fn interrupted(t: &Thread, frame: u64, back_chain: u64) -> Option<Progres
     if reloaded && offset >= places.reloaded && !counters_run {
         t.set_rearm(Rearm::Keep as u64);
     }
-    if offset > places.way_back {
+    if offset >= places.way_back {
         *nip = entry + places.way_back;
+        // The entry may have cleared it already. A signal in what it calls to reload looks for it.
+        t.active.store(r1, Relaxed);
     }
     Some(Progress::Handler)
 }

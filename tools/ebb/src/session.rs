@@ -252,7 +252,7 @@ impl Session {
                 period::begin(t, pmc);
             }
             // For `enable` to set them going.
-            t.active.store(1, Relaxed);
+            t.note_active();
             // Not to be taken for what an eviction in a handler leaves.
             t.reset_rearm();
             self.0.set_loaded(t.evicted.load(Relaxed) == 0);

@@ -36,8 +36,10 @@ pub(crate) struct Thread {
     /// Address of the routine that reloads the counters: `reload::ebb_reload_any`, or one at
     /// `reload::ebb_reload_one`.
     pub(crate) reload: AtomicU64,
-    /// Not 0 while an EBB is in progress. Outside of a handler (`progress.rs`) that means that the
-    /// program has left the handler by `longjmp`.
+    /// Not 0 while an EBB is in progress: the address of the entry's frame, from before the handler
+    /// runs until the counters are reloaded; 1 where the EBB has still to end and the frame is not
+    /// known. Outside of a handler (`progress.rs`) it means that the program has left the handler by
+    /// `longjmp`.
     pub(crate) active: AtomicU64,
     /// Not 0: a PMU register was found inaccessible in a handler, see `fixup.rs`.
     pub(crate) evicted: AtomicU64,
@@ -82,6 +84,13 @@ impl Thread {
         self.rearm.store(rearm, Relaxed);
         if disabled {
             self.disable_rearm();
+        }
+    }
+
+    /// Has [`active`](Self::active) not be 0; it keeps the address that it may have.
+    pub(crate) fn note_active(&self) {
+        if self.active.load(Relaxed) == 0 {
+            self.active.store(1, Relaxed);
         }
     }
 

@@ -112,6 +112,36 @@ static void same_copy(void)
 	check(!shared_copy.end());
 }
 
+struct handover {
+	struct ebb *ebb;
+	int started;
+};
+
+static void hand_over(struct ebb_context *context, void *user)
+{
+	struct handover *handover = user;
+
+	if (handover->ebb && ebb_context_number(context) >= 3) {
+		ebb_close(handover->ebb);
+		handover->ebb = NULL;
+		handover->started = own_copy.start();
+	}
+}
+
+/* In a handler that another copy has called, whose session is over: its EBB has still to end. */
+static void in_anothers_handler(void)
+{
+	struct handover handover = { .ebb = ebb_open("cycles", PERIOD, 0), .started = -1 };
+
+	check(!ebb_start(handover.ebb, hand_over, &handover, EBB_SAVE_FULL));
+	for (int i = 0; i < 1000 && handover.started == -1; i++)
+		work(PERIOD);
+	check(handover.started == EBUSY);
+	check(!own_copy.start());
+	check(counts(&own_copy, 20));
+	check(!own_copy.end());
+}
+
 struct walk {
 	bool on;
 	uint64_t count;
@@ -161,6 +191,7 @@ int main(void)
 		{ "at_once", at_once },
 		{ "in_turn", in_turn },
 		{ "same_copy", same_copy },
+		{ "in_anothers_handler", in_anothers_handler },
 		{ "backtraces", backtraces },
 	};
 

@@ -50,6 +50,14 @@ fn patch(place: usize, instruction: u32) {
     }
 }
 
+/// Has a trap in place of `instruction`, whose signal's handler does `action`.
+fn trap(place: usize, instruction: u32, action: Action) {
+    ACTION.store(action as usize, Relaxed);
+    INSTRUCTION.store(instruction, Relaxed);
+    PLACE.store(place, Relaxed);
+    patch(place, TRAP);
+}
+
 /// Undoes the trap.
 fn mend() -> usize {
     let place = PLACE.swap(0, Relaxed);
@@ -64,7 +72,7 @@ extern "C" fn on_trap(_: libc::c_int) {
         // SAFETY: somebody else's trap.
         unsafe { libc::abort() };
     }
-    // SAFETY: `Entry::at_each` has put an `Action` there.
+    // SAFETY: `trap` has put an `Action` there.
     let action = unsafe { std::mem::transmute::<usize, Action>(ACTION.load(Relaxed)) };
     action();
 }
@@ -143,6 +151,11 @@ impl Entry {
         self.code.len() - 1
     }
 
+    /// Has the instruction `n` raise the next signal, which does `action`.
+    pub fn trap_at(&self, n: usize, action: Action) {
+        trap(self.address + 4 * n, self.code[n], action);
+    }
+
     /// With `action` in a signal at each of the instructions `places`, does `during`, which takes
     /// EBBs, and `after` it. Of these, `skipped` are not executed.
     pub fn at_each(
@@ -154,14 +167,10 @@ impl Entry {
         after: impl Fn(usize) -> Outcome,
     ) -> Outcome {
         let mut missed = Vec::new();
-        ACTION.store(action as usize, Relaxed);
         for n in places {
-            let place = self.address + 4 * n;
             // None comes before `during` is ready for it.
             ebb::disable();
-            INSTRUCTION.store(self.code[n], Relaxed);
-            PLACE.store(place, Relaxed);
-            patch(place, TRAP);
+            self.trap_at(n, action);
             let done = during();
             if mend() != 0 {
                 missed.push(n);

@@ -33,6 +33,10 @@ unsafe extern "C" {
     /// The end of [`loop_within`]. Never called.
     pub fn loop_within_end();
 
+    /// Calls `function` from a frame as large as what an entry puts above its own, with EBBRR as if
+    /// the last EBB had come where the function returns to. BESCR\[GE\] has to be off.
+    pub safe fn call_like_entry(function: extern "C" fn());
+
     /// Changes every GPR, CR field and special register that a function may change.
     pub safe fn spoil_gprs();
 }
@@ -146,6 +150,26 @@ global_asm!(
     ".globl loop_within_end",
     "loop_within_end:",
     "nop",
+    ".globl call_like_entry",
+    ".type call_like_entry, @function",
+    "call_like_entry:",
+    "mflr 0",
+    "std 0, 16(1)",
+    "stdu 1, -544(1)",
+    "std 2, 24(1)",
+    "bcl 20, 31, 2f",
+    "2: mflr 4",
+    "addi 4, 4, 3f - 2b",
+    "mtspr 805, 4",
+    "mr 12, 3",
+    "mtctr 12",
+    "bctrl",
+    "3: ld 2, 24(1)",
+    "addi 1, 1, 544",
+    "ld 0, 16(1)",
+    "mtlr 0",
+    "blr",
+    ".size call_like_entry, . - call_like_entry",
     ".globl spoil_gprs",
     ".type spoil_gprs, @function",
     "spoil_gprs:",

@@ -9,8 +9,12 @@ use ebb::Handler;
 use ebb::Owner;
 use ebb::Pmc;
 use ebb::Rearm;
+use ebb::Save;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
+use ebb_selftests::each_instruction::Entry;
+use ebb_selftests::each_instruction::expect;
+use ebb_selftests::each_instruction::wait_until_hit;
 use ebb_selftests::escape;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
@@ -18,6 +22,8 @@ use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
 use std::hint::black_box;
+use std::ptr;
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,6 +36,9 @@ static SEEN: AtomicU64 = AtomicU64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
 const READ: u64 = 2;
+
+/// `stdu 1,-544(1)`, by which an entry makes what `escape::call_like_entry` imitates.
+const STDU_544: u32 = 0xf821_fde1;
 
 fn note(result: Result<(), Error>) {
     SEEN.store(Bescr::read().0 | READ, Relaxed);
@@ -152,6 +161,63 @@ fn resumed_without_event() -> Outcome {
     session::end(event)
 }
 
+static RELOAD: OnceLock<Entry> = OnceLock::new();
+
+fn resume_and_trap_reload() {
+    expect(ebb::resume().is_ok(), line!());
+    if let Some(reload) = RELOAD.get() {
+        reload.trap_at(0, ebb::disable);
+    }
+}
+
+/// A signal on the way back has the entry reload the counters; a second one comes in what it calls
+/// for that, and finds the EBB as well: none comes after its `disable`.
+fn disabled_in_reload(save: Save) -> Outcome {
+    let event = session::prepare(CYCLES, |context| context.rearm(Rearm::Stop))?;
+    // SAFETY: the handler uses general registers only.
+    unsafe { ebb::install_saving(save, |context| context.rearm(Rearm::Stop))? };
+    ebb::start(Pmc::Pmc1, PERIOD.into())?;
+    let (entry, reload) = (Entry::find(0)?, Entry::reload(0)?);
+    RELOAD.get_or_init(|| reload);
+    let resumed_until_hit = || {
+        ebb::resume()?;
+        wait_until_hit()
+    };
+    let way_back = entry.call() + 1..entry.rfebb();
+    // The handler's `Stop` leaves out three, which call what reloads.
+    entry.at_each(
+        resume_and_trap_reload,
+        way_back,
+        3,
+        resumed_until_hit,
+        |_| {
+            let bescr = Bescr::read();
+            check!(!bescr.has(Bescr::PME), "{bescr:?} after `disable`");
+            session::expect_none(3 * u64::from(PERIOD))
+        },
+    )?;
+    session::end(event)
+}
+
+/// A frame that is as large as an entry's, of a function that the last EBB has interrupted where a
+/// call of the library returns to, is no handler's.
+fn resumed_in_frame_like_entrys() -> Outcome {
+    extern "C" fn resume() {
+        note(ebb::resume());
+    }
+    let event = begin(stop, nothing, 0)?;
+    session::wait_for(SPECIAL, PERIOD)?;
+    ebb::disable();
+    let entry = ptr::with_exposed_provenance::<u32>(session::ebb_registers()[1] as usize);
+    // SAFETY: the library's entry.
+    let first = unsafe { entry.read() };
+    check!(first == STDU_544, "the entry is another: {first:#x}");
+    escape::call_like_entry(resume);
+    check!(FAILED.load(Relaxed) == 0);
+    session::wait_for(30, PERIOD)?;
+    session::end(event)
+}
+
 fn uninstall(context: &mut EbbContext<'_>) {
     if context.number() == SPECIAL {
         note(ebb::uninstall());
@@ -250,6 +316,9 @@ ktap::main! {
     disable_on_top = off_after(raise, call_disable),
     disabled_in_handler = off_after(disable_in_handler, nothing),
     stopped = off_after(stop, nothing),
-    resumed_in_handler, resumed_without_event, uninstalled_in_handler, injected_in_handler,
+    resumed_in_handler, resumed_without_event, resumed_in_frame_like_entrys,
+    disabled_in_reload_gprs = disabled_in_reload(Save::Gprs),
+    disabled_in_reload_full = disabled_in_reload(Save::Full),
+    uninstalled_in_handler, injected_in_handler,
     enabled_deeper_after_jump, installed_after_jump, enabled_without_event_after_jump,
 }
