@@ -158,6 +158,9 @@ pub fn check_own() -> Outcome {
 pub fn arm(period: u32) -> Outcome {
     Mmcr0::FC.write();
     ebb::start(Pmc::Pmc1, period.into())?;
+    // By PMAE the emulator's driver knows that an alert it kept is dropped. Otherwise it would make
+    // an EBB of that as soon as EBBs are on.
+    (Mmcr0::FC | Mmcr0::PMAE).write();
     ebb::enable()?;
     Mmcr0::PMAE.write();
     Ok(())
