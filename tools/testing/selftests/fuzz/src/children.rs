@@ -137,11 +137,16 @@ pub fn exec(task: &mut Task, random: &mut Random) -> Outcome {
 
 /// Blocks the signals that end a new program before it has its handlers, or no more.
 pub fn block_deadly(how: libc::c_int) {
+    block(&DEADLY, how);
+}
+
+/// Blocks `signals`, or no more.
+pub fn block(signals: &[libc::c_int], how: libc::c_int) {
     // SAFETY: the set is initialised before it is used, and lives through the calls.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
-        for signal in DEADLY {
+        for &signal in signals {
             libc::sigaddset(&mut set, signal);
         }
         libc::sigprocmask(how, &set, ptr::null_mut());

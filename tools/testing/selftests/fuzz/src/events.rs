@@ -15,6 +15,7 @@ use pmu_selftests::ring::Ring;
 
 use crate::attr;
 use crate::attr::Limits;
+use crate::children;
 use crate::marks;
 use crate::marks::Pace;
 use crate::random::Digest;
@@ -137,9 +138,7 @@ impl Events {
                     self.slots.remove(other as usize % MOST);
                 }
                 let samples = attr.as_raw().sample_type != 0 && attr.as_raw().write_backward() == 0;
-                let ring = (samples && map)
-                    .then(|| Ring::map(&event, 1).ok())
-                    .flatten();
+                let ring = (samples && map).then(|| map_ring(&event, 1)).flatten();
                 self.slots.push(Slot { event, ring, own });
             }
             Err(error) => {
@@ -262,7 +261,7 @@ impl Events {
             slot.ring = match slot.ring {
                 // The end of such a buffer is not where `Ring` looks for it.
                 None if slot.event.attr().as_raw().write_backward() == 0 => {
-                    Ring::map(&slot.event, pages).ok()
+                    map_ring(&slot.event, pages)
                 }
                 _ => None,
             };
@@ -353,6 +352,20 @@ fn check_counters(number: u64, most: u64, mask: u64, words: &[u64]) -> Outcome {
         );
     }
     Ok(())
+}
+
+/// Maps an event's buffer, and writes to its page without signals. The kernel takes the first write
+/// in two steps (`___do_page_fault` in arch/powerpc/mm/fault.c), and begins again if there is a signal
+/// by then: with an event that sends one for each page fault the write would never be done.
+fn map_ring(event: &Event, pages: usize) -> Option<Ring> {
+    let signals = [libc::SIGIO, libc::SIGUSR1, libc::SIGHUP];
+    children::block(&signals, libc::SIG_BLOCK);
+    let mut ring = Ring::map(event, pages);
+    if let Ok(ring) = &mut ring {
+        ring.take_until(0);
+    }
+    children::block(&signals, libc::SIG_UNBLOCK);
+    ring.ok()
 }
 
 /// F_SETSIG of fcntl(2), which the libc crate does not have.
