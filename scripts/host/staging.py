@@ -41,8 +41,10 @@ def lists():
 def unlisted():
     """Programs and scripts that neither scripts/guest-tests, `make bench` nor another list names."""
     names = {path.name for path in SELFTESTS.glob("*/*.sh")} | {path.stem for path in SELFTESTS.glob("*/src/bin/*")}
-    # The loader becomes programs of other names.
-    names |= {path.stem for path in SELFTESTS.glob("*/*.c*") if "main(" in code(path)} - {"libebb_loader"}
+    names |= {path.stem for path in SELFTESTS.glob("*/*.c*") if "main(" in code(path)}
+    # Linked in other ways, too (scripts/libebb); the loader is part of that.
+    others = {"libebb_calls", "libebb_clients"} & names
+    names = (names | {f"{name}_{how}" for name in others for how in ("shared", "loaded")}) - {"libebb_loader"}
     for manifest in SELFTESTS.glob("*/Cargo.toml"):
         names |= {program["name"] for program in tomllib.loads(manifest.read_text()).get("bin", ())}
     named = {path.name: words(code(path)) for path in (ROWS, SCRIPTS / "bench")}
