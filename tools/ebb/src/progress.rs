@@ -73,12 +73,7 @@ pub(crate) fn of(t: &Thread, bescr: Bescr) -> Progress {
     if bescr.has(Bescr::GE) || !(stopped || may_be_left(t, bescr)) {
         return Progress::None;
     }
-    let progress = look_down(t, bescr);
-    if progress == Progress::Handler {
-        // The entry may have cleared it already, and does so again. The next call looks for it.
-        t.note_active();
-    }
-    progress
+    look_down(t, bescr)
 }
 
 /// Whether a handler was left by a jump, if none is in progress. One that was left in the entry

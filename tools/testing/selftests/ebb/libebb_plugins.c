@@ -115,6 +115,7 @@ static void same_copy(void)
 struct handover {
 	struct ebb *ebb;
 	int started;
+	int again;
 };
 
 static void hand_over(struct ebb_context *context, void *user)
@@ -125,6 +126,7 @@ static void hand_over(struct ebb_context *context, void *user)
 		ebb_close(handover->ebb);
 		handover->ebb = NULL;
 		handover->started = own_copy.start();
+		handover->again = own_copy.start();
 	}
 }
 
@@ -137,6 +139,7 @@ static void in_anothers_handler(void)
 	for (int i = 0; i < 1000 && handover.started == -1; i++)
 		work(PERIOD);
 	check(handover.started == EBUSY);
+	check(handover.again == EBUSY);
 	check(!own_copy.start());
 	check(counts(&own_copy, 20));
 	check(!own_copy.end());

@@ -50,14 +50,6 @@ fn patch(place: usize, instruction: u32) {
     }
 }
 
-/// Has a trap in place of `instruction`, whose signal's handler does `action`.
-fn trap(place: usize, instruction: u32, action: Action) {
-    ACTION.store(action as usize, Relaxed);
-    INSTRUCTION.store(instruction, Relaxed);
-    PLACE.store(place, Relaxed);
-    patch(place, TRAP);
-}
-
 /// Undoes the trap.
 fn mend() -> usize {
     let place = PLACE.swap(0, Relaxed);
@@ -72,7 +64,7 @@ extern "C" fn on_trap(_: libc::c_int) {
         // SAFETY: somebody else's trap.
         unsafe { libc::abort() };
     }
-    // SAFETY: `trap` has put an `Action` there.
+    // SAFETY: `trap_at` has put an `Action` there.
     let action = unsafe { std::mem::transmute::<usize, Action>(ACTION.load(Relaxed)) };
     action();
 }
@@ -153,7 +145,11 @@ impl Entry {
 
     /// Has the instruction `n` raise the next signal, which does `action`.
     pub fn trap_at(&self, n: usize, action: Action) {
-        trap(self.address + 4 * n, self.code[n], action);
+        let place = self.address + 4 * n;
+        ACTION.store(action as usize, Relaxed);
+        INSTRUCTION.store(self.code[n], Relaxed);
+        PLACE.store(place, Relaxed);
+        patch(place, TRAP);
     }
 
     /// With `action` in a signal at each of the instructions `places`, does `during`, which takes

@@ -356,7 +356,8 @@ fn check_counters(number: u64, most: u64, mask: u64, words: &[u64]) -> Outcome {
 
 /// Maps an event's buffer, and writes to its page without signals. The kernel takes the first write
 /// in two steps (`___do_page_fault` in arch/powerpc/mm/fault.c), and begins again if there is a signal
-/// by then: with an event that sends one for each page fault the write would never be done.
+/// by then: with an event that sends one for each page fault the write would never be done. SIGTRAP
+/// stays open: one for a step of a process that is traced would kill it.
 fn map_ring(event: &Event, pages: usize) -> Option<Ring> {
     let signals = [libc::SIGIO, libc::SIGUSR1, libc::SIGHUP];
     children::block(&signals, libc::SIG_BLOCK);
