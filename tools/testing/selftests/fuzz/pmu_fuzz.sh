@@ -9,7 +9,7 @@
 #   --lives N      lives of each process in each test (default 4)
 #   --processes N  processes beside four bystanders (default 16)
 #   --no-hotplug   CPUs stay
-#   --unlimited    samples and EBBs come as often as they are asked for
+#   --unlimited    samples and EBBs come as often as they are asked for, but in beside_all
 #   TEST           these only: alone, beside_all, swapped, repeats
 
 # The tests are called by their names.
@@ -57,6 +57,12 @@ fuzz_beside() {
 	must pmu_tool count
 }
 
+# limit_samples RATE: of each event so many come in a second at most.
+limit_samples() {
+	(cd /proc/sys/kernel && echo 99 >perf_cpu_time_max_percent && echo "$1" >perf_event_max_sample_rate &&
+		echo 100 >perf_cpu_time_max_percent)
+}
+
 alone() {
 	fuzz_beside ''
 }
@@ -67,6 +73,9 @@ beside_all() {
 	needs_module
 	functions='perf_stat perf_record perf_record_branches rmmod_insmod'
 	[ "$number_of_cpus" -eq 1 ] || [ ! "$hotplug" ] || functions="$functions hotplug" cpus_come_and_go=yes
+	# In the little time that these leave it, a process whose every sample sends a signal would have
+	# nothing but signals.
+	limit_samples 2500
 	fuzz_beside "$functions"
 }
 
@@ -118,8 +127,7 @@ repeats() {
 }
 
 # So that samples leave half of the time to others: each event has some in a tick, and then none.
-(cd /proc/sys/kernel && echo 99 >perf_cpu_time_max_percent &&
-	{ [ "$unlimited" ] || echo 2500 >perf_event_max_sample_rate; } && echo 100 >perf_cpu_time_max_percent)
+if [ "$unlimited" ]; then limit_samples 100000; else limit_samples 2500; fi
 
 [ $# -gt 0 ] || set -- alone beside_all swapped repeats
 run_tests "$@"
