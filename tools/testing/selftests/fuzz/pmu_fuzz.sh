@@ -39,9 +39,10 @@ done
 ! is_debug_kernel || unlimited=
 
 # A kernel that checks itself takes several times as long for a sample and for an EBB's signal: of
-# periods that are shorter than that nothing else gets on.
+# periods that are shorter than that nothing else gets on. And the longer a life, the fewer of the
+# others' marks can be known.
 least=
-! is_debug_kernel || least='--least-period 20000 --least-ebb 1000'
+! is_debug_kernel || { least='--least-period 20000 --least-ebb 1000 --steps 50' && lives=$((4 * lives)); }
 
 # fuzz OPTION...: the processes by themselves.
 fuzz() {
