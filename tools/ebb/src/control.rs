@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Installing a handler on a thread, and letting its EBBs come or not.
 //!
-//! BESCR is never written whole: a program of somebody else's may use its other bits, and
-//! TS is the state of a transaction (POWER8, POWER9). Its set and reset registers (BESCRS,
-//! BESCRR) would be the way, but QEMU up to 11 keeps those as separate registers without
-//! effect. So it is read, changed and written. An EBB between the two is harmless: all
-//! it changes of BESCR are bits that the write sets or clears, or has put back before it
-//! ends.
+//! BESCR is never written whole: a program of somebody else's may use its other bits, and TS is
+//! the state of a transaction (POWER8, POWER9). Its set and reset registers (BESCRS, BESCRR) would
+//! be the way, but QEMU up to 11 keeps those as separate registers without effect. So it is read,
+//! changed and written. An EBB between the two is harmless: all it changes of BESCR are bits that
+//! the write sets or clears, or has put back before it ends.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU64;
@@ -281,9 +280,10 @@ fn check_owner() -> Result<(), Error> {
 
 /// Has EBBs come from the `rfebb` on that sets GE.
 fn enable_at_rfebb(t: &Thread) {
-    t.reset_rearm();
+    // First: with neither it nor `rearm` a further signal's handler would find no EBB, and turn GE on.
     // SAFETY: GE is clear.
     unsafe { (Bescr::read() | Bescr::PME).write() };
+    t.reset_rearm();
 }
 
 /// Goes on after [`Rearm::Stop`](crate::Rearm), or after [`disable`] in a handler: reloads the

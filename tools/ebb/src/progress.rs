@@ -100,9 +100,9 @@ fn look_down(t: &Thread, bescr: Bescr) -> Progress {
     let ebbrr = unsafe { spr::read::<{ spr::EBBRR }>() };
     let vdso = VDSO.load(Relaxed);
     let entrys_frame = t.active.load(Relaxed);
-    // Of a handler that another copy of the library has called this one knows no frame. The end of
-    // an EBB clears PMEO, and so does `disable`.
-    let in_another_copys = entrys_frame == 0 && bescr.has(Bescr::PMEO);
+    // Of a handler that another copy of the library has called this one knows no frame; 1 may be left
+    // of its own. The end of an EBB clears PMEO, and so does `disable`.
+    let in_another_copys = entrys_frame <= 1 && bescr.has(Bescr::PMEO);
     let mut of_signal = false;
     loop {
         // SAFETY: by the ABI r1 points at a frame, whose first word is the address of the

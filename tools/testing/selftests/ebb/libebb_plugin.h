@@ -9,6 +9,9 @@ int plugin_start(void);
 /* Their number. */
 unsigned long plugin_count(void);
 
+/* Leaves the handler of the next one by a jump; 0 unless none comes. */
+int plugin_leave(void);
+
 /* Ends them; 0 unless they did not come any more. */
 int plugin_end(void);
 

@@ -14,6 +14,7 @@ struct plugin {
 	const char *object;
 	int (*start)(void);
 	unsigned long (*count)(void);
+	int (*leave)(void);
 	int (*end)(void);
 };
 
@@ -30,8 +31,9 @@ static bool load(struct plugin *plugin)
 	}
 	plugin->start = (int (*)(void))dlsym(object, "plugin_start");
 	plugin->count = (unsigned long (*)(void))dlsym(object, "plugin_count");
+	plugin->leave = (int (*)(void))dlsym(object, "plugin_leave");
 	plugin->end = (int (*)(void))dlsym(object, "plugin_end");
-	return plugin->start && plugin->count && plugin->end;
+	return plugin->start && plugin->count && plugin->leave && plugin->end;
 }
 
 static void nothing(struct ebb_context *context, void *user)
@@ -145,6 +147,15 @@ static void in_anothers_handler(void)
 	check(!own_copy.end());
 }
 
+/* Likewise, where a jump out of a handler of the plugin's copy came before. */
+static void after_a_jump(void)
+{
+	check(!own_copy.start());
+	check(!own_copy.leave());
+	own_copy.end();
+	in_anothers_handler();
+}
+
 struct walk {
 	bool on;
 	uint64_t count;
@@ -195,6 +206,7 @@ int main(void)
 		{ "in_turn", in_turn },
 		{ "same_copy", same_copy },
 		{ "in_anothers_handler", in_anothers_handler },
+		{ "after_a_jump", after_a_jump },
 		{ "backtraces", backtraces },
 	};
 
