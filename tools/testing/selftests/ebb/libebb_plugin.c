@@ -41,16 +41,16 @@ unsigned long plugin_count(void)
 int plugin_leave(void)
 {
 	jmp_buf here;
+	int result = 0;
 
 	if (!setjmp(here)) {
 		out = &here;
 		for (unsigned long i = 0; i < 1UL << 30; i++)
 			__asm__ volatile("" : : : "memory");
-		out = NULL;
-		return -1;
+		result = -1;
 	}
 	out = NULL;
-	return 0;
+	return result;
 }
 
 int plugin_end(void)

@@ -44,8 +44,18 @@ done
 least=
 ! is_debug_kernel || { least='--least-period 20000 --least-ebb 1000 --steps 50' && lives=$((4 * lives)); }
 
+# limit_samples [RATE]: of each event so many come in a second at most: by default as many as leave
+# half of the time to others, some in a tick and then none.
+limit_samples() {
+	rate=2500
+	[ ! "$unlimited" ] || rate=100000
+	(cd /proc/sys/kernel && echo 99 >perf_cpu_time_max_percent && echo "${1:-$rate}" >perf_event_max_sample_rate &&
+		echo 100 >perf_cpu_time_max_percent)
+}
+
 # fuzz OPTION...: the processes by themselves.
 fuzz() {
+	limit_samples
 	# shellcheck disable=SC2086
 	pmu_fuzz --processes "$processes" --lives "$lives" --seed "$seed" $least "$@" </dev/null
 }
@@ -58,13 +68,8 @@ fuzz_beside() {
 	must pmu_tool count
 }
 
-# limit_samples RATE: of each event so many come in a second at most.
-limit_samples() {
-	(cd /proc/sys/kernel && echo 99 >perf_cpu_time_max_percent && echo "$1" >perf_event_max_sample_rate &&
-		echo 100 >perf_cpu_time_max_percent)
-}
-
 alone() {
+	limit_samples
 	fuzz_beside ''
 }
 
@@ -126,9 +131,6 @@ repeats() {
 	[ -n "$first" ] && [ "$first" = "$again" ] || fail "not the same again"
 	[ "$first" != "$other" ] || fail "the seed does not matter"
 }
-
-# So that samples leave half of the time to others: each event has some in a tick, and then none.
-if [ "$unlimited" ]; then limit_samples 100000; else limit_samples 2500; fi
 
 [ $# -gt 0 ] || set -- alone beside_all swapped repeats
 run_tests "$@"
