@@ -19,6 +19,23 @@ fn tolerance() -> f64 {
     }
 }
 
+/// Expects scaled counts to be right in one of some tries; `largest_error` does one.
+///
+/// An emulator may have this CPU stand while another one executes, for 2 ms of the time that both
+/// share: the event whose turn it is gets so much less, now and then.
+fn expect_scaled(largest_error: impl Fn() -> Result<f64, Failure>) -> Outcome {
+    const TRIES: usize = 4;
+    let mut errors = [0.0; TRIES];
+    for error in &mut errors {
+        *error = largest_error()?;
+        if *error < tolerance() {
+            return Ok(());
+        }
+    }
+    check!(false, "scaled counts are off by the shares {errors:.4?}");
+    Ok(())
+}
+
 /// What events that take turns are compared with: an event that has a counter to itself.
 ///
 /// The work alone does not do: where freeze bits are ignored, events count what the kernel
@@ -68,23 +85,20 @@ fn count_on_pmcs(raw: fn(u64) -> Attr, pmcs: &[u64]) -> Result<(u64, Vec<Count>)
 
 /// Each gets between `least` and `most` of the time, and its share of counts.
 fn take_turns(raw: fn(u64) -> Attr, pmcs: &[u64], least: f64, most: f64) -> Outcome {
-    let (reference, counts) = count_on_pmcs(raw, pmcs)?;
-    let tolerance = tolerance();
-    for count in &counts {
-        let share = count.running as f64 / count.enabled as f64;
-        check!(
-            share > least && share < most,
-            "share {share:.3}: {counts:?}"
-        );
-        let error = count.scaled() / reference as f64 - 1.0;
-        check!(
-            error.abs() < tolerance,
-            "reference {reference}, scaled {:.0} ({:+.2} %): {counts:?}",
-            count.scaled(),
-            error * 100.0
-        );
-    }
-    Ok(())
+    expect_scaled(|| {
+        let (reference, counts) = count_on_pmcs(raw, pmcs)?;
+        let mut largest_error = 0.0_f64;
+        for count in &counts {
+            let share = count.running as f64 / count.enabled as f64;
+            check!(
+                share > least && share < most,
+                "share {share:.3}: {counts:?}"
+            );
+            let error = count.scaled() / reference as f64 - 1.0;
+            largest_error = largest_error.max(error.abs());
+        }
+        Ok(largest_error)
+    })
 }
 
 fn no_turns_when_all_fit() -> Outcome {
@@ -100,33 +114,32 @@ fn no_turns_when_all_fit() -> Outcome {
 
 fn groups_rotate_whole() -> Outcome {
     let attrs = || (1..=4).map(|pmc| Attr::raw(on_pmc(pmc, INSTRUCTIONS)).grouped());
-    let groups = [open_group(attrs())?, open_group(attrs())?];
-    let reference = Reference::start(Attr::raw)?;
-    for group in &groups {
-        group[0].enable()?;
-    }
-    let done = work::run_for(NANOSECONDS);
-    for group in &groups {
-        group[0].disable()?;
-    }
-    let reference = reference.stop(done)?;
-    let tolerance = tolerance();
-    for group in &groups {
-        let group = group[0].read_group()?;
-        let share = group.running as f64 / group.enabled as f64;
-        check!(share > 0.4 && share < 0.6, "share {share:.3}: {group:?}");
-        let first = group.values[0].0;
-        for &(value, _) in &group.values {
-            // The members of one group never part: a few instructions a turn.
-            check!(value.abs_diff(first) < 8 * 200, "{group:?}");
+    expect_scaled(|| {
+        let groups = [open_group(attrs())?, open_group(attrs())?];
+        let reference = Reference::start(Attr::raw)?;
+        for group in &groups {
+            group[0].enable()?;
         }
-        let error = first as f64 / share / reference as f64 - 1.0;
-        check!(
-            error.abs() < tolerance,
-            "reference {reference}, off {error:+.3}: {group:?}"
-        );
-    }
-    Ok(())
+        let done = work::run_for(NANOSECONDS);
+        for group in &groups {
+            group[0].disable()?;
+        }
+        let reference = reference.stop(done)?;
+        let mut largest_error = 0.0_f64;
+        for group in &groups {
+            let group = group[0].read_group()?;
+            let share = group.running as f64 / group.enabled as f64;
+            check!(share > 0.4 && share < 0.6, "share {share:.3}: {group:?}");
+            let first = group.values[0].0;
+            for &(value, _) in &group.values {
+                // The members of one group never part: a few instructions a turn.
+                check!(value.abs_diff(first) < 8 * 200, "{group:?}");
+            }
+            let error = first as f64 / share / reference as f64 - 1.0;
+            largest_error = largest_error.max(error.abs());
+        }
+        Ok(largest_error)
+    })
 }
 
 /// Events of a CPU rotate as well.

@@ -181,9 +181,10 @@ fn all_overflows_are_samples_until_throttled() -> Outcome {
         let throttled = of(sys::PERF_RECORD_THROTTLE).count();
         let due = recorder.event.read()?.value / period;
         println!("{due} due, {taken} taken, throttled {throttled} times");
+        // In seven ticks, of which an emulator may give half to another CPU.
         let most = most_per_second as f64 * elapsed.as_secs_f64();
         check!(
-            due as f64 <= 2.0 * most && throttled >= 5,
+            due as f64 <= 2.0 * most && throttled >= 3,
             "{due} interrupts in {elapsed:?}, of which {taken} samples, throttled {throttled} times"
         );
         check!(taken >= due, "{due} due, {taken} taken");
