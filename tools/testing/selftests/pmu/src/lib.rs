@@ -99,6 +99,25 @@ pub fn least_count(
     Ok(least)
 }
 
+/// The first of four results of `measure` that is `good`, or the last of them.
+///
+/// For what the clock says of one CPU's work. Of the virtual CPUs of an emulator that counts
+/// instructions one executes at a time. One that spins for a lock does so for up to half of the time
+/// until the next timer, and the lock's holder stands meanwhile: 2 ms where CPUs tick, 20 where the
+/// spinning one was idle.
+pub fn first_good<T>(
+    mut measure: impl FnMut() -> Result<T, Failure>,
+    good: impl Fn(&T) -> bool,
+) -> Result<T, Failure> {
+    for _ in 1..4 {
+        let result = measure()?;
+        if good(&result) {
+            return Ok(result);
+        }
+    }
+    measure()
+}
+
 /// Fails unless `count` is in `wanted`; `what` is for the failure's text.
 #[track_caller]
 pub fn expect_within(what: impl Debug, count: u64, wanted: Range<u64>) -> Outcome {

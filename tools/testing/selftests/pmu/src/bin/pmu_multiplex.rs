@@ -3,8 +3,8 @@
 //! and the scaled counts are right.
 
 use perf_event::Count;
-use pmu_selftests::of_cpu_0;
 use pmu_selftests::prelude::*;
+use pmu_selftests::{first_good, of_cpu_0};
 
 /// Rotation happens every 4 ms (perf_event_mux_interval_ms).
 const NANOSECONDS: u64 = 400_000_000;
@@ -19,20 +19,13 @@ fn tolerance() -> f64 {
     }
 }
 
-/// Expects scaled counts to be right in one of some tries; `largest_error` does one.
-///
-/// An emulator may have this CPU stand while another one executes, for 2 ms of the time that both
-/// share: the event whose turn it is gets so much less, now and then.
+/// Expects scaled counts to be right; `largest_error` measures, and fails if anything else is wrong.
 fn expect_scaled(largest_error: impl Fn() -> Result<f64, Failure>) -> Outcome {
-    const TRIES: usize = 4;
-    let mut errors = [0.0; TRIES];
-    for error in &mut errors {
-        *error = largest_error()?;
-        if *error < tolerance() {
-            return Ok(());
-        }
-    }
-    check!(false, "scaled counts are off by the shares {errors:.4?}");
+    let error = first_good(largest_error, |error| *error < tolerance())?;
+    check!(
+        error < tolerance(),
+        "scaled counts are off by the share {error:.4}"
+    );
     Ok(())
 }
 

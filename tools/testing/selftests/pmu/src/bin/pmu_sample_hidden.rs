@@ -11,6 +11,7 @@ use std::time::Instant;
 use ktap::process::NOBODY;
 use ktap::process::become_user;
 use pmu_selftests::fields::sample::*;
+use pmu_selftests::first_good;
 use pmu_selftests::kernel_work;
 use pmu_selftests::prelude::*;
 use pmu_selftests::regs;
@@ -169,25 +170,29 @@ fn all_overflows_are_samples_until_throttled() -> Outcome {
     // period may meet the kernel always, and another never.
     for usually in [701, 853, 997, 1201, 1511, 1759, 1999, 2237] {
         let period = machine::period(usually);
-        let attr = of_user(on_pmc(1, INSTRUCTIONS), IP)?.sample_period(period);
-        let mut recorder = Recorder::open(attr, PAGES)?;
-        let mut done = Ok(());
-        let start = Instant::now();
-        let records = recorder.records(|| done = kernel_work::run_for(&faults, 3 * time()))?;
-        let elapsed = start.elapsed();
-        done?;
-        let of = |kind| records.iter().filter(move |record| record.kind == kind);
-        let taken = of(sys::PERF_RECORD_SAMPLE).count() as u64;
-        let throttled = of(sys::PERF_RECORD_THROTTLE).count();
-        let due = recorder.event.read()?.value / period;
-        println!("{due} due, {taken} taken, throttled {throttled} times");
-        // In seven ticks, of which an emulator may give half to another CPU.
-        let most = most_per_second as f64 * elapsed.as_secs_f64();
-        check!(
-            due as f64 <= 2.0 * most && throttled >= 3,
-            "{due} interrupts in {elapsed:?}, of which {taken} samples, throttled {throttled} times"
-        );
-        check!(taken >= due, "{due} due, {taken} taken");
+        let storm = || {
+            let attr = of_user(on_pmc(1, INSTRUCTIONS), IP)?.sample_period(period);
+            let mut recorder = Recorder::open(attr, PAGES)?;
+            let mut done = Ok(());
+            let start = Instant::now();
+            let records = recorder.records(|| done = kernel_work::run_for(&faults, 3 * time()))?;
+            let elapsed = start.elapsed();
+            done?;
+            let of = |kind| records.iter().filter(move |record| record.kind == kind);
+            let taken = of(sys::PERF_RECORD_SAMPLE).count() as u64;
+            let throttled = of(sys::PERF_RECORD_THROTTLE).count();
+            let due = recorder.event.read()?.value / period;
+            println!("{due} due, {taken} taken, throttled {throttled} times");
+            let most = most_per_second as f64 * elapsed.as_secs_f64();
+            check!(
+                due as f64 <= 2.0 * most,
+                "{due} interrupts in {elapsed:?}, of which {taken} samples"
+            );
+            check!(taken >= due, "{due} due, {taken} taken");
+            Ok(throttled)
+        };
+        let throttled = first_good(storm, |throttled| *throttled >= 5)?;
+        check!(throttled >= 5, "throttled {throttled} times");
     }
     Ok(())
 }
