@@ -101,10 +101,8 @@ pub fn least_count(
 
 /// The first of four results of `measure` that is `good`, or the last of them.
 ///
-/// For what the clock says of one CPU's work. Of the virtual CPUs of an emulator that counts
-/// instructions one executes at a time. One that spins for a lock does so for up to half of the time
-/// until the next timer, and the lock's holder stands meanwhile: 2 ms where CPUs tick, 20 where the
-/// spinning one was idle.
+/// For what the clock says of one CPU's work: of the virtual CPUs of an emulator that counts
+/// instructions one executes at a time, and the clock is that of all.
 pub fn first_good<T>(
     mut measure: impl FnMut() -> Result<T, Failure>,
     good: impl Fn(&T) -> bool,
