@@ -227,7 +227,7 @@ fn is_right(event: &Event, sample: &Recorded, alert: Alert) -> bool {
         return sample.ip == entry && is_at_entry(sample, alert) && shown == [None; 3];
     }
     let is_visible = !(event.excludes_kernel() && is_kernel(alert.sdar));
-    let data = Some(alert.sdar).filter(|_| wants_data && is_visible);
+    let data = (wants_data && is_visible).then_some(alert.sdar);
     let is_data = sample.addr == data || !alert.is_sdar_known && wants_data;
     // Where the data came from is by bits of SIER that are the processor's own.
     let wants_source = event.samples_with(perf_event_sample_format_PERF_SAMPLE_DATA_SRC);
@@ -279,7 +279,7 @@ fn is_right_marked(
     let is_visible = !(event.excludes_kernel() && is_kernel(alert.sdar));
     let is_data = alert.sier & sier::SDARV != 0 && is_visible;
     let wants_addr = wants(perf_event_sample_format_PERF_SAMPLE_ADDR);
-    let addr = Some(alert.sdar).filter(|_| is_data && wants_addr);
+    let addr = (is_data && wants_addr).then_some(alert.sdar);
     let is_described = match marked(alert) {
         Some(marked) => {
             let source = wants(perf_event_sample_format_PERF_SAMPLE_DATA_SRC);

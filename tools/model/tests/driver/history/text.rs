@@ -145,7 +145,7 @@ pub fn marked_at(address: u64) -> Option<Marked> {
 /// The instruction of a program at an address, which may access `data`.
 pub fn instruction_at(address: u64, data: u64) -> Instruction {
     Instruction {
-        data: Some(data).filter(|_| !(address / 4).is_multiple_of(6)),
+        data: (!(address / 4).is_multiple_of(6)).then_some(data),
         marked: marked_at(address).map(|marked| marked.mark),
         ..Instruction::at(address)
     }

@@ -53,7 +53,7 @@ impl World {
                 .open
                 .iter()
                 .any(|event| is_ebb(event) && event.oncpu.get() == Some(cpu));
-            with_cpu(|cpu| program.exec(Some(&cpu.facility).filter(|_| is_active), nip));
+            with_cpu(|cpu| program.exec(is_active.then_some(&cpu.facility), nip));
         }
         for number in [spr::BESCR, spr::EBBHR, spr::EBBRR] {
             let value = with_cpu(|cpu| cpu.facility.mfspr(number));
@@ -84,7 +84,7 @@ impl World {
     /// In a partition the hypervisor takes a CPU away after so many instructions of the kernel.
     pub(super) fn preempt_in(&self, cpu: usize, count: u8) {
         with_machine(|machine| {
-            machine.cpus[cpu].preempted_in = Some(count).filter(|_| !machine.kind.hypervisor);
+            machine.cpus[cpu].preempted_in = (!machine.kind.hypervisor).then_some(count);
         });
     }
 
