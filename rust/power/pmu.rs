@@ -15,6 +15,8 @@ use super::{
         Sdar,
         Siar,
         Sier,
+        Sier2,
+        Sier3,
         MMCR2_FREEZE, //
     },
     spr, //
@@ -154,6 +156,17 @@ impl LocalPmu<'_> {
         Siar::write(0);
     }
 
+    /// Clears all registers that tell of a sampled instruction. SIER last: where instructions are
+    /// marked, these are, too, and without SIER\[SIARV\] nothing is known of one.
+    pub(crate) fn clear_sampled(&self) {
+        self.clear_siar_sdar();
+        if machine::implements_v31() {
+            Sier2::write(0);
+            Sier3::write(0);
+        }
+        Sier::from(0).write();
+    }
+
     /// Clears the counters, what they counted and sampled, and has them sample no more: by MMCRA
     /// hardware may set SDAR although the PMU is frozen.
     pub(super) fn clear(&self) {
@@ -163,8 +176,7 @@ impl LocalPmu<'_> {
         for index in 0..COUNTERS {
             write_pmc(index, 0);
         }
-        self.clear_siar_sdar();
-        Sier::from(0).write();
+        self.clear_sampled();
         // A program may have written its part of MMCR2.
         Mmcr1::write(0);
         Mmcr2::write(0);
