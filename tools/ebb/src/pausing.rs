@@ -7,8 +7,11 @@ use crate::control;
 use crate::error::Error;
 use crate::owner;
 use crate::owner::Owner;
+use crate::period;
+use crate::pmc::Pmc;
 use crate::progress;
 use crate::reg::Bescr;
+use crate::reg::Mmcr0;
 use crate::session::Session;
 use crate::shared;
 use crate::sys::Descriptor;
@@ -117,6 +120,36 @@ impl Session {
             false if self.0.is_stuck(progress::may_be_left)? => Err(Error::ResumeByOwner),
             _ => Ok(()),
         }
+    }
+
+    /// Gives the counters their first values, if the PMU is there. They stand until they are set
+    /// going.
+    pub(crate) fn load(&self) {
+        thread::with(|t| {
+            for slot in self.0.events() {
+                let Some(pmc) = slot.pmc() else { continue };
+                match slot.period.load(Relaxed) {
+                    0 => period::count_only(t, pmc),
+                    period => period::set(t, pmc, period, slot.jitter.load(Relaxed)),
+                }
+            }
+            // Of these two each counts beside the other.
+            for (one, other) in [(Pmc::Pmc5, Pmc::Pmc6), (Pmc::Pmc6, Pmc::Pmc5)] {
+                if self.0.find(one).is_some() && self.0.find(other).is_none() {
+                    period::ignore(t, other);
+                }
+            }
+            t.evicted.store(0, Relaxed);
+            Mmcr0::FC.write_always();
+            for pmc in Pmc::ALL {
+                period::begin(t, pmc);
+            }
+            // For `enable` to set them going.
+            t.note_active();
+            // Not to be taken for what an eviction in a handler leaves.
+            t.reset_rearm();
+            self.0.set_loaded(t.evicted.load(Relaxed) == 0);
+        });
     }
 
     /// What the session is doing.

@@ -22,7 +22,6 @@ use crate::events::Code;
 use crate::period;
 use crate::pmc::Pmc;
 use crate::reference::Ref;
-use crate::reg::Mmcr0;
 use crate::shared;
 use crate::shared::Shared;
 use crate::thread;
@@ -227,36 +226,6 @@ impl Session {
         // Sets the counters going, too.
         control::enable_outside()?;
         self.check_scheduled()
-    }
-
-    /// Gives the counters their first values, if the PMU is there. They stand until they are set
-    /// going.
-    pub(crate) fn load(&self) {
-        thread::with(|t| {
-            for slot in self.0.events() {
-                let Some(pmc) = slot.pmc() else { continue };
-                match slot.period.load(Relaxed) {
-                    0 => period::count_only(t, pmc),
-                    period => period::set(t, pmc, period, slot.jitter.load(Relaxed)),
-                }
-            }
-            // Of these two each counts beside the other.
-            for (one, other) in [(Pmc::Pmc5, Pmc::Pmc6), (Pmc::Pmc6, Pmc::Pmc5)] {
-                if self.0.find(one).is_some() && self.0.find(other).is_none() {
-                    period::ignore(t, other);
-                }
-            }
-            t.evicted.store(0, Relaxed);
-            Mmcr0::FC.write_always();
-            for pmc in Pmc::ALL {
-                period::begin(t, pmc);
-            }
-            // For `enable` to set them going.
-            t.note_active();
-            // Not to be taken for what an eviction in a handler leaves.
-            t.reset_rearm();
-            self.0.set_loaded(t.evicted.load(Relaxed) == 0);
-        });
     }
 
     pub(crate) fn check_scheduled(&self) -> Result<(), Error> {
