@@ -139,12 +139,15 @@ impl Session {
                     period::ignore(t, other);
                 }
             }
-            t.evicted.store(0, Relaxed);
             Mmcr0::FC.write_always();
+            // For `enable` to set them going. While `evicted` still tells the next `resume` of a session
+            // that had no PMU: a signal's handler may leave this by a jump.
+            t.note_active();
+            t.evicted.store(0, Relaxed);
             for pmc in Pmc::ALL {
                 period::begin(t, pmc);
             }
-            // For `enable` to set them going.
+            // Again: a signal's handler may have resumed the session, and an EBB's stopped it.
             t.note_active();
             // Not to be taken for what an eviction in a handler leaves.
             t.reset_rearm();

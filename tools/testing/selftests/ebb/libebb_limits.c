@@ -5,39 +5,21 @@
  */
 #define _GNU_SOURCE
 #include <limits.h>
-#include <linux/perf_event.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "libebb_pinned.h"
 #include "libebb_test.h"
 
 static void nothing(struct ebb_context *context, void *user)
 {
 	(void)context;
 	(void)user;
-}
-
-/* Has this thread stay on its CPU, and a pinned event of that CPU there. */
-static int pinned_event_here(void)
-{
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_RAW,
-		.size = sizeof(attr),
-		.config = 0x1001e,
-		.pinned = 1,
-	};
-	cpu_set_t here;
-
-	CPU_ZERO(&here);
-	CPU_SET(sched_getcpu(), &here);
-	sched_setaffinity(0, sizeof(here), &here);
-	return syscall(SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
 }
 
 /* A thread that cannot be tied to its session leaves EBBHR to others. */

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A signal at any instruction of libebb, whose handler pauses, resumes, or fails. */
+/* A signal at any instruction of libebb, whose handler pauses, resumes, fails, or jumps. */
 #define _GNU_SOURCE
+#include <setjmp.h>
+
+#include "libebb_pinned.h"
 #include "libebb_trace.h"
 
 static const char own_reason[] = "the PMU has no event of this name in sysfs";
@@ -125,6 +128,43 @@ static void resumed_in_start(void)
 	interrupt_each(start_and_resume, STRIDE);
 }
 
+static sigjmp_buf way_out;
+
+static void jump(int number)
+{
+	(void)number;
+	siglongjmp(way_out, 1);
+}
+
+/* It counts if it says that it runs, and in any case after the next call. */
+static int resume_and_jump(void)
+{
+	int other = pinned_event_here();
+
+	failures = 0;
+	signal(SIGUSR1, jump);
+	signal(SIGUSR2, SIG_IGN);
+	traced = ebb_open("cycles", LONG_PERIOD, 0);
+	check(other >= 0 && traced && start(traced) == -1 && errno == EBUSY);
+	close(other);
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	if (!sigsetjmp(way_out, 1)) {
+		raise(SIGSTOP);
+		check(!ebb_resume(traced));
+		raise(SIGUSR2);
+	}
+	check(ebb_state(traced) != EBB_RUNNING || counts(traced));
+	check(!ebb_resume(traced) && ebb_state(traced) == EBB_RUNNING);
+	check(is_as_it_says() && counts(traced));
+	return failures != 0;
+}
+
+/* A jump out of what loads the counters of a session that has started without the PMU. */
+static void jumped_out_of_resume(void)
+{
+	interrupt_each(resume_and_jump, STRIDE);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -132,6 +172,7 @@ int main(void)
 		{ "paused_in_resume", paused_in_resume },
 		{ "resumed_in_pause", resumed_in_pause },
 		{ "resumed_in_start", resumed_in_start },
+		{ "jumped_out_of_resume", jumped_out_of_resume },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
