@@ -25,6 +25,8 @@ use crate::frame::FullFrame;
 use crate::frame::GprFrame;
 use crate::frame::Link;
 use crate::frame::RED_ZONE;
+use crate::owner;
+use crate::owner::Owner;
 use crate::reg::Bescr;
 use crate::spr;
 use crate::thread::Thread;
@@ -100,9 +102,10 @@ fn look_down(t: &Thread, bescr: Bescr) -> Progress {
     let ebbrr = unsafe { spr::read::<{ spr::EBBRR }>() };
     let vdso = VDSO.load(Relaxed);
     let entrys_frame = t.active.load(Relaxed);
-    // Of a handler that another copy of the library has called this one knows no frame; 1 may be left
-    // of its own. The end of an EBB clears PMEO, and so does `disable`.
-    let in_another_copys = entrys_frame <= 1 && bescr.has(Bescr::PMEO);
+    // Of a handler that another copy of the library has called this one knows no frame; `active` may
+    // be left of its own. If such a handler closes its session EBBHR is 0: `install` is refused until
+    // the EBB has ended. The end clears PMEO, and so does `disable`.
+    let in_another_copys = bescr.has(Bescr::PMEO) && owner::owner() != Owner::Library;
     let mut of_signal = false;
     loop {
         // SAFETY: by the ABI r1 points at a frame, whose first word is the address of the

@@ -9,14 +9,20 @@
 
 static __thread struct ebb *ebb;
 static __thread jmp_buf *out;
+static __thread bool ends;
 
 static void handler(struct ebb_context *context, void *user)
 {
 	unsigned long *last = user;
 
 	*last = ebb_context_address(context);
-	if (out)
-		longjmp(*out, 1);
+	if (!out)
+		return;
+	if (ends) {
+		ebb_close(ebb);
+		ebb = NULL;
+	}
+	longjmp(*out, 1);
 }
 
 int plugin_start(void)
@@ -38,11 +44,12 @@ unsigned long plugin_count(void)
 	return ebb_count(ebb);
 }
 
-int plugin_leave(void)
+int plugin_leave(bool end)
 {
 	jmp_buf here;
 	int result = 0;
 
+	ends = end;
 	if (!setjmp(here)) {
 		out = &here;
 		for (unsigned long i = 0; i < 1UL << 30; i++)

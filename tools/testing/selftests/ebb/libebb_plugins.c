@@ -14,7 +14,7 @@ struct plugin {
 	const char *object;
 	int (*start)(void);
 	unsigned long (*count)(void);
-	int (*leave)(void);
+	int (*leave)(bool end);
 	int (*end)(void);
 };
 
@@ -31,7 +31,7 @@ static bool load(struct plugin *plugin)
 	}
 	plugin->start = (int (*)(void))dlsym(object, "plugin_start");
 	plugin->count = (unsigned long (*)(void))dlsym(object, "plugin_count");
-	plugin->leave = (int (*)(void))dlsym(object, "plugin_leave");
+	plugin->leave = (int (*)(bool end))dlsym(object, "plugin_leave");
 	plugin->end = (int (*)(void))dlsym(object, "plugin_end");
 	return plugin->start && plugin->count && plugin->leave && plugin->end;
 }
@@ -151,8 +151,16 @@ static void in_anothers_handler(void)
 static void after_a_jump(void)
 {
 	check(!own_copy.start());
-	check(!own_copy.leave());
+	check(!own_copy.leave(false));
 	own_copy.end();
+	in_anothers_handler();
+}
+
+/* And where that handler had ended the plugin's session. */
+static void after_an_end(void)
+{
+	check(!own_copy.start());
+	check(!own_copy.leave(true));
 	in_anothers_handler();
 }
 
@@ -207,6 +215,7 @@ int main(void)
 		{ "same_copy", same_copy },
 		{ "in_anothers_handler", in_anothers_handler },
 		{ "after_a_jump", after_a_jump },
+		{ "after_an_end", after_an_end },
 		{ "backtraces", backtraces },
 	};
 
