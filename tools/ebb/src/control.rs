@@ -319,13 +319,13 @@ pub fn resume() -> Result<(), Error> {
     })
 }
 
-/// Does the end of an EBB that has not come to it. EBBs may be on, and the PMU may be gone at any
-/// time.
+/// Does the end of an EBB that has not come to it. EBBs may be on, the PMU may go at any time.
 ///
 /// The counters run last: one that is negative then raises an alert at once. Until they do, `active`
 /// tells a signal's handler that calls `enable`, or leaves this by a jump and does so later, that the
-/// EBB has still to end; what was done here may be done again.
+/// EBB has still to end; at `rfebb` nothing else did. What was done here may be done again.
 fn restart(t: &Thread) {
+    t.active.store(1, Relaxed);
     // They may run: one that overflowed behind its reading would lose its alert to the write of PMAE,
     // and POWER8 raises none again.
     Mmcr0::FC.write_always();

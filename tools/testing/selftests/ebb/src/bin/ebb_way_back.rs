@@ -9,6 +9,8 @@ use ebb::EbbContext;
 use ebb::Rearm;
 use ebb::Save;
 use ebb::reg::Bescr;
+use ebb_selftests::each_instruction::Entry;
+use ebb_selftests::escape;
 use ebb_selftests::session;
 use ktap::Failure;
 use ktap::Outcome;
@@ -40,6 +42,8 @@ static ACCESSES: AtomicU32 = AtomicU32::new(0);
 static REARM: AtomicU64 = AtomicU64::new(0);
 /// Whether the model's counters go on with each access.
 static COUNTING: AtomicBool = AtomicBool::new(false);
+/// At this one of the accesses that are still to come there is a jump; 0: at none.
+static JUMP: AtomicU32 = AtomicU32::new(0);
 
 /// A program with an EBB event whose PMC6 overflows after so many instructions.
 fn before_an_alert(processor: Processor, instructions: u64) -> Facility {
@@ -91,6 +95,13 @@ fn access(model: &mut Facility, instruction: u32, gpr: &mut u64) -> bool {
 
 extern "C" fn on_sigill(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     ACCESSES.fetch_add(1, Relaxed);
+    let jump = JUMP.load(Relaxed);
+    JUMP.store(jump.saturating_sub(1), Relaxed);
+    if jump == 1 {
+        ebb::disable();
+        // SAFETY: `jumped_out_of_resume` has called it.
+        unsafe { escape::escape() };
+    }
     // SAFETY: the kernel hands a signal handler a valid ucontext, whose `regs` points at the
     // registers it goes on with, and the processor has fetched the instruction at NIP.
     unsafe {
@@ -124,7 +135,8 @@ fn handle_sigill() -> Outcome {
     ktap::os_result(unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_sigill as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO;
+        // A jump leaves it unblocked.
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
         libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut())
     })?;
     Ok(())
@@ -162,6 +174,52 @@ fn overflows_in_resume() -> Outcome {
         check!(
             ebb || counter < 0x8000_0000,
             "{processor:?}: no EBB, {ahead} instructions ahead, PMC6 is {counter:#x}"
+        );
+    }
+    Ok(())
+}
+
+extern "C" fn one_ebb() {
+    // SAFETY: the library's entry is in EBBHR.
+    unsafe { ebb::branch_to_ebbhr() };
+}
+
+/// Where `resume` is left: its access of this number.
+static ACCESS: AtomicU32 = AtomicU32::new(0);
+
+fn resume_and_jump() {
+    JUMP.store(ACCESS.load(Relaxed), Relaxed);
+    let _ = ebb::resume();
+}
+
+/// A signal at `rfebb` resumes, and one in the middle of that disables EBBs and jumps out of both:
+/// `enable` finds that the counters stand.
+fn jumped_out_of_resume() -> Outcome {
+    /// FC, six counters, PMAE.
+    const ALL: u32 = 8;
+    REARM.store(0, Relaxed);
+    // SAFETY: `rearm` uses no vector or floating-point register.
+    unsafe { ebb::install_saving(Save::Gprs, rearm)? };
+    handle_sigill()?;
+    let entry = Entry::find(0)?;
+    for access in 1..=ALL {
+        ACCESS.store(access, Relaxed);
+        if let Ok(mut model) = MODEL.lock() {
+            *model = Some(after_an_alert(Processor::Power10));
+        }
+        ebb::disable();
+        entry.trap_at(entry.rfebb(), resume_and_jump);
+        // SAFETY: `one_ebb` leaves nothing behind.
+        let jumped = unsafe { escape::call_escapable(one_ebb) };
+        let enabled = ebb::enable();
+        ebb::disable();
+        let model = take_model()?;
+        check!(jumped == 1, "resume has fewer than {access} accesses");
+        enabled?;
+        let freeze = model.mfspr(spr::MMCR0) & (mmcr0::FC | mmcr0::PMAE);
+        check!(
+            freeze == mmcr0::PMAE,
+            "left at access {access}: MMCR0 has {freeze:#x}"
         );
     }
     Ok(())
@@ -223,6 +281,6 @@ ktap::main! {
     first: session::require_ebb;
     restart_gprs = goes_on(Save::Gprs, 0), restart_full = goes_on(Save::Full, 0),
     keep_gprs = goes_on(Save::Gprs, 1), keep_full = goes_on(Save::Full, 1),
-    overflows_in_resume,
+    overflows_in_resume, jumped_out_of_resume,
     stop_gprs = stops(Save::Gprs), stop_full = stops(Save::Full),
 }
