@@ -4,8 +4,6 @@
 
 use super::*;
 use crate::history::{MACHINE, text::marked_at};
-use crate::machine::KERNEL_TEXT;
-use pmu_model::told_of;
 use std::sync::PoisonError;
 
 /// Runs a history in a partition of each processor, several times, then `last` on CPU 0.
@@ -127,18 +125,9 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
     run_on(Kind::bare_metal, &history, |world, facility| {
         assert_eq!(facility.alerts(), 1, "only the event overflows");
         let samples = world.open.last().map(|event| event.samples.borrow());
-        let ips: Vec<_> = samples
-            .iter()
-            .flat_map(|of| of.iter())
-            .map(|one| one.ip)
-            .collect();
-        assert_eq!(ips, [0]);
+        assert!(samples.is_some_and(|of| of.len() == 1 && of[0].ip == 0));
+        // Of SIER2 and SIER3 the model tells nothing here: as these are cleared it marks an instruction.
         assert_eq!(facility.mfspr(spr::SIER), 0);
-        // The instructions that clear these may be marked, too.
-        let kernel = told_of(KERNEL_TEXT)..=told_of(KERNEL_TEXT | 0xffc);
-        for told in [spr::SIER2, spr::SIER3].map(|number| facility.mfspr(number) & 0x1f_ffff) {
-            assert!(told == 0 || kernel.contains(&told), "{told:#x}");
-        }
     });
 }
 
