@@ -95,6 +95,10 @@ impl World {
                 let left = left.unwrap_or(0);
                 assert_eq!(left, 0, "CPU {cpu}: SPR {number} is left");
             }
+            for number in [spr::SIER2, spr::SIER3] {
+                let left = with_machine(|machine| machine.cpus[cpu].facility.mfspr(number));
+                assert_eq!(left, 0, "CPU {cpu}: SPR {number} is left");
+            }
             // Nor may they write it, or get EBBs.
             let mut facility = with_machine(|machine| machine.cpus[cpu].facility.clone());
             let ebe = facility.mfspr(spr::MMCR0) & mmcr0::EBE;
