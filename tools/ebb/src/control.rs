@@ -326,9 +326,9 @@ pub fn resume() -> Result<(), Error> {
 /// EBB has still to end; at `rfebb` nothing else did. What was done here may be done again.
 fn restart(t: &Thread) {
     t.active.store(1, Relaxed);
-    // They may run: one that overflowed behind its reading would lose its alert to the write of PMAE,
-    // and POWER8 raises none again.
+    // One that overflows behind its reading would lose its alert to PMAE; POWER8 raises no other.
     Mmcr0::FC.write_always();
+    t.note_active(); // The end of an EBB that came before FC has undone it.
     for pmc in Pmc::ALL {
         if pmc.read_always() >= OVERFLOW && !period::next_round(t, pmc) {
             period::begin(t, pmc);
