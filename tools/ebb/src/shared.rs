@@ -259,13 +259,13 @@ impl Shared {
     }
 
     /// Whether the counters stand still and nothing but the thread itself can set them going:
-    /// the handler has asked for it, was left by a jump, or has lost the PMU while it ran.
-    /// For the thread itself `is_left` says whether it was left.
+    /// the handler has asked for it, was left by a jump, or has lost the PMU while it ran; or they
+    /// have no first values yet. For the thread itself `is_left` says whether it was left.
     pub(crate) fn is_stuck(&self, is_left: fn(&Thread, Bescr) -> bool) -> Result<bool, Error> {
         let own = self.is_of_this_thread();
         self.with_thread(|t| {
             let stopped = t.rearm.load(Relaxed) & 1 == 0;
-            let left = own && is_left(t, Bescr::read());
+            let left = own && (is_left(t, Bescr::read()) || !self.is_loaded());
             stopped || left || t.evicted.load(Relaxed) != 0
         })
         .ok_or(Error::Closed)

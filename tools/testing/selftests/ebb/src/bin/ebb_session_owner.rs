@@ -44,8 +44,13 @@ fn started() -> Result<Session, Failure> {
 }
 
 /// A start that finds a pinned event of the CPU on the PMU is made up for: with the period, not
-/// after the 2^31 counts of a counter that starts at 0.
+/// after the 2^31 counts of a counter that starts at 0. Also if the program asks before that whether
+/// it lost the PMU.
 fn evicted_from_the_start() -> Outcome {
+    [false, true].into_iter().try_for_each(started_too_late)
+}
+
+fn started_too_late(asks: bool) -> Outcome {
     let other = Pinned::here()?;
     let session = Session::open("cycles", PERIOD.into())?;
     // SAFETY: the handler does nothing.
@@ -54,6 +59,7 @@ fn evicted_from_the_start() -> Outcome {
     check!(session.state() == State::Evicted, "{:?}", session.state());
     let refused = session.resume();
     check!(refused == Err(Error::NotScheduled), "{refused:?}");
+    check!(!asks || ebb::evicted(), "the PMU was not missed");
     other.close()?;
     session.resume()?;
     check!(session.state() == State::Running, "{:?}", session.state());
