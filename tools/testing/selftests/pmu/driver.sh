@@ -71,6 +71,8 @@ quiet() {
 # start_tool COMMAND: has "pmu_tool COMMAND" run in the background until `stop_tool`,
 # and waits, at most 20 s, until it is ready.
 start_tool() {
+	# The one before was ready, too, as its output says until this one is on its way.
+	rm -f "$work/stdin" "$work/tool"
 	mkfifo "$work/stdin"
 	pmu_tool "$1" <"$work/stdin" >"$work/tool" 2>&1 &
 	tool=$!
@@ -88,6 +90,5 @@ start_tool() {
 stop_tool() {
 	exec 9>&-
 	wait "$tool" || fail "pmu_tool: $(cat "$work/tool")"
-	rm "$work/stdin"
 	grep -q "${1-}" "$work/tool" || fail "not $1: $(cat "$work/tool")"
 }
