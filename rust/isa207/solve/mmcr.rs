@@ -63,10 +63,9 @@ impl Mmcr {
     /// had been placed there alone. Both have a bit for each counter, PMC1 the lowest.
     #[inline]
     pub fn without(&self, isa: Isa, gone: u8, used: u8) -> Self {
-        let selects = if isa >= Isa::V31 {
-            &SELECTS_V31
-        } else {
-            &SELECTS
+        let selects = match isa {
+            Isa::V207 => &SELECTS_V207,
+            Isa::V300 | Isa::V31 => &SELECTS_V300,
         };
         let mut mmcr = *self;
         mmcr.mmcr0 = mmcr.mmcr0 & !IN_USE | in_use(used);
@@ -101,9 +100,9 @@ const FREEZE_FIXED: u64 =
 /// MMCR0: what depends on the counters in use.
 const IN_USE: u64 = MMCR0_PMC1CE.mask() | MMCR0_PMCJCE.mask() | MMCR0_FC56.mask();
 
-/// MMCR1: what each of PMC1 to PMC4 counts, before v3.1 and there.
-static SELECTS: [u64; 4] = counter_selects(Isa::V207);
-static SELECTS_V31: [u64; 4] = counter_selects(Isa::V31);
+/// MMCR1: what each of PMC1 to PMC4 counts, in v2.07 and since v3.0, which v3.1 has not changed.
+static SELECTS_V207: [u64; 4] = counter_selects(Isa::V207);
+static SELECTS_V300: [u64; 4] = counter_selects(Isa::V300);
 
 const fn counter_selects(isa: Isa) -> [u64; 4] {
     const fn select(isa: Isa, pmc: Pmc) -> u64 {

@@ -19,6 +19,7 @@ use isa207::{
     Demand,
     EventCode,
     GroupDemand,
+    Isa,
     Machine,
     Refusal,
     Request,
@@ -265,10 +266,11 @@ fn what_others_leave_stays_on_its_counters() {
         run(model.name(), &inputs, |(mut group, leave, modes)| {
             let (hypervisor_mode, simple) = modes;
             if simple {
-                // Most groups: counter, unit and PMCxSEL, and the same states.
+                // Most groups: counter, unit, PMCxCOMB and PMCxSEL, and the same states.
+                let combine = if isa == Isa::V207 { 0x800 } else { 0xc00 };
                 let exclude = group.first().map(|req| req.exclude);
                 for req in &mut group {
-                    req.code &= 0xff0ff;
+                    req.code &= 0xff0ff | combine;
                     req.exclude = exclude.unwrap_or_default();
                     req.branch_filter_ifm = None;
                 }
