@@ -56,7 +56,8 @@ cost_is_what_it_takes_more() {
 		' || fail "not what it has cost"
 	done
 	# The handler takes eight instructions or some more for each, and the guest a nanosecond for an instruction.
-	awk -v caller="${caller:-0}" 'BEGIN { exit(!(caller > 7 && caller < 13)) }' || fail "no cost of callers"
+	# What a debug kernel takes of a sample in QEMU differs by more.
+	is_debug_kernel || awk -v caller="${caller:-0}" 'BEGIN { exit(!(caller > 7 && caller < 13)) }' || fail "no cost of callers"
 }
 
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
