@@ -65,7 +65,6 @@ use crate::{
     },
     power::{
         callback::CallbackPermit,
-        hibernation::Hibernation,
         hotplug::Hotplug,
         interrupt::PmcReservation,
         machine,
@@ -103,8 +102,6 @@ pub(crate) struct Driver {
     machine: Machine,
     /// Tells which CPUs came up.
     hotplug: Hotplug,
-    /// Tells it of the CPU that restored the kernel.
-    _hibernation: Hibernation,
     /// The PMU's interrupt, reserved while events are open.
     #[pin]
     pmcs: PmcReservation<PmiHandler>,
@@ -134,7 +131,6 @@ impl Driver {
                 without_bhrb: !machine::has_bhrb(),
             },
             hotplug: Hotplug::watch(permit)?,
-            _hibernation: Hibernation::watch(permit)?,
             prompt: parameters::prompt().unwrap_or(pmi_handler.emulator.prompt_by_default()),
             pmcs <- PmcReservation::new(permit, pmi_handler.clone()),
             pmi_handler,

@@ -24,8 +24,12 @@ use kernel::{
     prelude::*, //
 };
 
-/// Closes this CPU's PMU, unless the driver has.
-pub(super) fn close_local() {
+/// Called by the hotplug core on a CPU that came up, and on all CPUs by [`ClosedPmus::new`].
+///
+/// # Safety
+///
+/// None. The type of the hotplug core's callbacks asks for `unsafe`.
+unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
     let _off = local_interrupt_disable();
     // SAFETY: Interrupts are off while `_off` lives.
     let local = unsafe { LocalPmu::new() };
@@ -37,15 +41,6 @@ pub(super) fn close_local() {
     if !mmcr0.is_closed() {
         mmcr0.frozen().write();
     }
-}
-
-/// Called by the hotplug core on a CPU that came up, and on all CPUs by [`ClosedPmus::new`].
-///
-/// # Safety
-///
-/// None. The type of the hotplug core's callbacks asks for `unsafe`.
-unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
-    close_local();
     0
 }
 

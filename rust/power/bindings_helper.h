@@ -4,7 +4,6 @@
  * the kernel crate does not bind, and the functions of the shims.
  */
 #include <linux/perf_event.h>
-#include <linux/syscore_ops.h>
 #include <asm/hw_irq.h>
 #include <asm/lppaca.h>
 #include <asm/paca.h>

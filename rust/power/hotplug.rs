@@ -26,21 +26,16 @@ const CPUS: usize = bindings::NR_CPUS as usize;
 /// The kernel crate's atomics are function calls.
 static CAME_UP: [AtomicBool; CPUS] = [const { AtomicBool::new(false) }; CPUS];
 
-/// Notes that `cpu` comes up.
-pub(super) fn has_come_up(cpu: u32) {
-    // CAST: A CPU's number fits any integer.
-    if let Some(came_up) = CAME_UP.get(cpu as usize) {
-        came_up.store(true, Relaxed);
-    }
-}
-
 /// Called by the hotplug core before `cpu` comes up.
 ///
 /// # Safety
 ///
 /// None: any number does. The type of the hotplug core's callbacks asks for `unsafe`.
 unsafe extern "C" fn prepare(cpu: c_uint) -> c_int {
-    has_come_up(cpu);
+    // CAST: A CPU's number fits any integer.
+    if let Some(came_up) = CAME_UP.get(cpu as usize) {
+        came_up.store(true, Relaxed);
+    }
     0
 }
 
@@ -78,7 +73,7 @@ impl Hotplug {
     pub(crate) fn came_up(&self, cpu: CpuId) -> bool {
         // CAST: A CPU's number fits any integer.
         match CAME_UP.get(cpu.as_u32() as usize) {
-            // Set before this CPU ran its first instruction, or by itself; only this CPU clears it.
+            // Set before this CPU ran its first instruction; only this CPU clears it.
             Some(came_up) if came_up.load(Relaxed) => {
                 came_up.store(false, Relaxed);
                 true

@@ -25,7 +25,6 @@ mod bindings;
 pub(crate) mod callback;
 pub(crate) mod exec;
 pub(crate) mod extended_regs;
-pub(crate) mod hibernation;
 pub(crate) mod hotplug;
 pub(crate) mod instructions;
 pub(crate) mod interrupt;

@@ -15,8 +15,6 @@ pub mod callback;
 pub mod exec;
 #[path = "../../../../rust/power/extended_regs.rs"]
 pub mod extended_regs;
-#[path = "../../../../rust/power/hibernation.rs"]
-pub mod hibernation;
 #[path = "../../../../rust/power/hotplug.rs"]
 pub mod hotplug;
 #[path = "../../../../rust/power/instructions.rs"]

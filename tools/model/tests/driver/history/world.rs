@@ -29,7 +29,6 @@ mod broken_rules;
 mod cpus;
 mod directed;
 mod events;
-mod hibernation;
 mod invariants;
 mod outrun;
 mod places;

@@ -3,18 +3,17 @@
 //! The functions of `shim.c`, and of the kernel, for a CPU of the machine.
 //!
 //! They are `unsafe` as bindgen would have them; few of them need it to be.
-#![allow(clippy::missing_safety_doc, missing_docs, non_camel_case_types)]
+#![allow(clippy::missing_safety_doc, missing_docs)]
 
 use crate::{
     history::text,
     machine::{Handler, KERNEL_TEXT, MASK_PMI, ensure, with_cpu, with_machine},
 };
 use kernel::{
-    bindings::{list_head, pt_regs},
-    ffi::{c_int, c_long, c_void},
+    bindings::pt_regs,
+    ffi::{c_int, c_long},
 };
 use pmu_model::Isa;
-use std::{cell::Cell, ptr::null_mut};
 
 pub const EBB_PMU_IRQS_PMI_DISABLED: u8 = MASK_PMI;
 
@@ -94,37 +93,4 @@ pub unsafe fn ebb_pmu_cpu_has_arch_300() -> bool {
 
 pub unsafe fn ebb_pmu_cpu_has_arch_31() -> bool {
     with_cpu(|cpu| cpu.facility.processor().isa() >= Isa::V31)
-}
-
-pub struct syscore_ops {
-    pub suspend: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
-    pub resume: Option<unsafe extern "C" fn(*mut c_void)>,
-    pub shutdown: Option<unsafe extern "C" fn(*mut c_void)>,
-}
-
-pub struct syscore {
-    pub node: list_head,
-    pub ops: *const syscore_ops,
-    pub data: *mut c_void,
-}
-
-thread_local! {
-    static SYSCORE: Cell<*mut syscore> = const { Cell::new(null_mut()) };
-}
-
-pub unsafe fn register_syscore(new: *mut syscore) {
-    assert!(SYSCORE.replace(new).is_null());
-}
-
-pub unsafe fn unregister_syscore(old: *mut syscore) {
-    assert_eq!(SYSCORE.replace(null_mut()), old);
-}
-
-/// Who is registered is told that this CPU restored an image.
-pub fn syscore_resume() {
-    // SAFETY: The module registered it, and is there.
-    unsafe {
-        let syscore = &*SYSCORE.get();
-        (*syscore.ops).resume.expect("it wants to be told")(syscore.data);
-    }
 }
