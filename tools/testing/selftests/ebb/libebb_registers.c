@@ -157,7 +157,10 @@ static void see_samples(void)
 {
 	struct sigaction action = { .sa_sigaction = emulate, .sa_flags = SA_SIGINFO | SA_NODEFER };
 	static struct seen seen;
-	/* For its handler of SIGILL. No EBB comes of this period: it would execute what is replaced. */
+	/*
+	 * For its handler of SIGILL. No EBB comes of this period: it would execute what is to be
+	 * replaced.
+	 */
 	struct ebb *ebb = ebb_open("cycles", 1 << 30, 0);
 
 	check(!ebb_start(ebb, see, &seen, EBB_SAVE_FULL));
