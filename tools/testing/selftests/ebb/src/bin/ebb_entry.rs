@@ -285,8 +285,7 @@ fn forked_in_handler(save: Save) -> Outcome {
 /// kernel's own work counts, would come in the last instructions of `enable` or the first ones of
 /// `wait_until_hit`, from which the compiler tells them a wrong one.
 fn armed_until_hit() -> Outcome {
-    let longer = if machine::is_debug_kernel() { 10 } else { 1 };
-    session::arm(longer * PERIOD)?;
+    session::arm(machine::period(PERIOD.into()) as u32)?;
     wait_until_hit()
 }
 
