@@ -76,21 +76,29 @@ fn require(kept: bool, refusal: Refusal) -> Result<(), Refusal> {
     }
 }
 
-/// Resets the current task's saved state if none of the EBB events on this CPU, nor of their group,
-/// was on a PMU before. The state may be left from the parent, by fork, or from events that were
-/// closed. Members of a closed leader lead themselves: they may come one by one.
+/// Resets the current task's saved state unless the task has an EBB event open that was on a PMU
+/// before, on whichever CPU.
+///
+/// Without such an event the state may stem from the parent, by fork, or from events that were
+/// closed. With one it is the task's own: it was reset when the first such event was scheduled, and
+/// `execve` resets it for the new program. It belongs to the task rather than to a group, so another
+/// group of the task finds it, and leaves it to the first one.
+///
+/// A context with an EBB event belongs to one task: perf core swaps the contexts of two tasks only
+/// if one inherited all events of the other, and EBB events cannot be inherited.
 pub(super) fn reset_at_first_schedule(driver: &Driver, this_cpu: &ExclusiveCpu) {
-    let mut first = true;
-    for event in this_cpu.slots().iter() {
-        first &= event::clear_never_scheduled(this_cpu, event);
+    // Whether all events on the PMU were there before, which spares a look at the task's others.
+    if !this_cpu.slots().iter().any(event::is_never_scheduled) {
+        return;
     }
-    if first {
-        // Of disabled siblings too: when the leader is closed, each leads itself.
-        for event in this_cpu.first_group() {
-            event::clear_never_scheduled(this_cpu, event);
-        }
+    let was_scheduled = |event: &Event| is_ebb(event) && !event::is_never_scheduled(event);
+    if !this_cpu.task_events().any(was_scheduled) {
         CurrentThread::new(&local_pmu(this_cpu.irqs_off())).reset();
         driver.emulator().test_pmi_under_ebe(this_cpu);
+    }
+    // Disabled siblings too: when the leader is closed, each leads itself.
+    for event in this_cpu.slots().iter().chain(this_cpu.first_group()) {
+        event::clear_never_scheduled(this_cpu, event);
     }
 }
 

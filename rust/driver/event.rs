@@ -92,20 +92,14 @@ pub(super) fn set_never_scheduled(event: &NewEvent<'_>) {
     }
 }
 
-/// Clears the flag as the event's group gets on this CPU's PMU. Returns whether it was set.
-#[inline]
-pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<S>, event: &Event) -> bool {
-    let flagged = is_never_scheduled(event);
-    if flagged {
-        event
-            .hw_mut(this_cpu.irqs_off())
-            .change_flags(NEVER_SCHEDULED, 0);
-    }
-    flagged
+/// Clears the flag as the event's group gets on this CPU's PMU.
+pub(super) fn clear_never_scheduled<S>(this_cpu: &ThisCpu<S>, event: &Event) {
+    let hw = event.hw_mut(this_cpu.irqs_off());
+    hw.change_flags(NEVER_SCHEDULED, 0);
 }
 
 /// Whether neither the event nor another one of its group has been on a PMU yet.
-fn is_never_scheduled(event: &Event) -> bool {
+pub(super) fn is_never_scheduled(event: &Event) -> bool {
     event.hw().flags() & NEVER_SCHEDULED != 0
 }
 

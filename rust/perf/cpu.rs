@@ -22,7 +22,10 @@
 #[cfg(CONFIG_PPC64)]
 use super::bindings;
 use super::{
-    event::Group,
+    event::{
+        ContextEvents,
+        Group, //
+    },
     Event,
     Slots, //
 };
@@ -311,6 +314,21 @@ impl<S, X> ExclusiveCpu<S, X> {
             // context changes on that CPU only while an event of it is active, as this one is.
             // SAFETY: So the group does not change here, where interrupts are off.
             unsafe { Group::of(event) }
+        })
+    }
+
+    /// Returns the events that the task of the event in the first slot has on this PMU: on this CPU,
+    /// bound to another one, or disabled. Empty if that event follows no task, and in the cases in
+    /// which [`ExclusiveCpu::first_group`] is.
+    pub(crate) fn task_events(&self) -> impl Iterator<Item = &Event> {
+        let slots = self.slots();
+        let first = slots.get(0).filter(|_| slots.are_changing());
+        let first = first.filter(|event| event.follows_task());
+        first.into_iter().flat_map(|event| {
+            // SAFETY: An event on a CPU is in a context. perf core changes the list of a task's
+            // context under the context's lock only (`lockdep_assert_held()` in `list_add_event()`
+            // and `list_del_event()`), which it holds here, as `first_group` explains.
+            unsafe { ContextEvents::of(event) }
         })
     }
 }

@@ -239,6 +239,57 @@ impl Deref for NewEvent<'_> {
     }
 }
 
+/// Iterator over those events of a context that are on the same PMU as one of it.
+///
+/// # Invariants
+///
+/// `next` is `head` or the `event_entry` of a live event of the context whose list starts at `head`.
+pub(crate) struct ContextEvents<'a> {
+    member: &'a Event,
+    next: *mut list_head,
+    head: *mut list_head,
+}
+
+impl<'a> ContextEvents<'a> {
+    /// Returns an iterator over the context of `member`.
+    ///
+    /// # Safety
+    ///
+    /// `member` must be in a context, which must neither change nor be freed for the lifetime `'a`.
+    pub(super) unsafe fn of(member: &'a Event) -> Self {
+        // SAFETY: The event is live, and the caller guarantees that its context is.
+        let head = unsafe { &raw mut (*(*member.as_raw()).ctx).event_list };
+        // INVARIANT: The caller guarantees that all events of the list are live.
+        Self {
+            member,
+            // SAFETY: perf core initialised the head of the list.
+            next: unsafe { (*head).next },
+            head,
+        }
+    }
+}
+
+impl<'a> Iterator for ContextEvents<'a> {
+    type Item = &'a Event;
+
+    fn next(&mut self) -> Option<&'a Event> {
+        while self.next != self.head {
+            let node = self.next;
+            // SAFETY: By the type invariants `node` is in the list, whose entries are live.
+            // INVARIANT: The next node is in the same list.
+            self.next = unsafe { (*node).next };
+            // SAFETY: By the type invariants `node` is a live event's `event_entry`.
+            let event = unsafe { container_of!(node, bindings::perf_event, event_entry) };
+            // SAFETY: The event is live by the type invariants, and its PMU is registered as long as
+            // its context holds the event.
+            if let Some(event) = unsafe { self.member.if_same_pmu(event) } {
+                return Some(event);
+            }
+        }
+        None
+    }
+}
+
 /// Iterator over those events of a group that are on the same PMU as one of it, the leader first.
 ///
 /// # Invariants

@@ -6,7 +6,7 @@
 //! A program has one alert at most, as PMAO is one bit. A CPU's [`AlertState`] is the program's
 //! only while its events are on that CPU: at the switch out an alert that is owed goes to PMAO of
 //! the program's saved MMCR0, so that it moves with the task, is not inherited, and is gone with
-//! the first event of a new group.
+//! the first event that is scheduled after all others were closed.
 //!
 //! The PMI's handler and the timer's interrupt write the state too, so other code does so only
 //! while the PMU is disabled or PMIs are masked.

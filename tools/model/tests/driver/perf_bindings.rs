@@ -47,15 +47,21 @@ pub struct perf_event_pmu_context {
     pub pmu: *mut pmu,
 }
 
+/// The events of a task, or of a CPU.
+pub struct perf_event_context {
+    pub event_list: list_head,
+}
+
 /// An event. `core` is perf core's own part of it.
 #[repr(C)]
 pub struct perf_event {
     pub id: u64,
     pub pmu: *mut pmu,
-    pub ctx: *mut c_void,
+    pub ctx: *mut perf_event_context,
     pub group_leader: *mut perf_event,
     pub parent: *mut perf_event,
     pub sibling_list: list_head,
+    pub event_entry: list_head,
     pub state: c_int,
     pub attach_state: c_uint,
     pub count: i64,

@@ -26,26 +26,98 @@ mod task;
 pub use event::{Event, Recorded};
 pub use task::Task;
 
-use crate::{history::oracle::Counts, machine::ensure, perf_bindings::pmu};
-use kernel::cpu::CPUS;
+use crate::{
+    history::oracle::Counts,
+    machine::ensure,
+    perf_bindings::{perf_event_context, pmu},
+};
+use kernel::{bindings::list_head, cpu::CPUS};
 use outrun::PmiTime;
 use pmu_model::Instruction;
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, RefCell, UnsafeCell},
     ptr::null_mut,
     rc::Rc,
 };
 
 /// The groups of a task or of a CPU.
-#[derive(Default)]
 pub struct Context {
     /// All events, leaders and members, in the order in which they were installed.
     pub events: RefCell<Vec<Rc<Event>>>,
     /// Which kinds of groups are scheduled: `EVENT_PINNED`, `EVENT_FLEXIBLE`.
     is_active: Cell<u8>,
+    /// The C structure, with the list of these events.
+    raw: Box<UnsafeCell<perf_event_context>>,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        let raw = Box::new(UnsafeCell::new(perf_event_context {
+            event_list: list_head {
+                next: null_mut(),
+                prev: null_mut(),
+            },
+        }));
+        // SAFETY: Nobody else has the list.
+        unsafe { init_list_head(&raw mut (*raw.get()).event_list) };
+        Self {
+            events: RefCell::default(),
+            is_active: Cell::default(),
+            raw,
+        }
+    }
+}
+
+/// Makes a list empty, or an entry one of no list.
+///
+/// # Safety
+///
+/// The pointer must be valid, and no other entry may refer to it.
+unsafe fn init_list_head(list: *mut list_head) {
+    // SAFETY: The caller guarantees it.
+    unsafe {
+        *list = list_head {
+            next: list,
+            prev: list,
+        };
+    }
 }
 
 impl Context {
+    /// Adds an event (`list_add_event()`).
+    fn add(&self, event: &Rc<Event>) {
+        self.events.borrow_mut().push(event.clone());
+        let (raw, event) = (self.raw.get(), event.raw());
+        // SAFETY: The context and the events of its list are there.
+        unsafe {
+            (*event).ctx = raw;
+            let (entry, head) = (&raw mut (*event).event_entry, &raw mut (*raw).event_list);
+            let first = (*head).next;
+            *entry = list_head {
+                next: first,
+                prev: head,
+            };
+            (*first).prev = entry;
+            (*head).next = entry;
+        }
+    }
+
+    /// Removes an event, if it is there (`list_del_event()`).
+    fn remove(&self, event: &Event) {
+        let mut events = self.events.borrow_mut();
+        let before = events.len();
+        events.retain(|other| other.id != event.id);
+        if events.len() < before {
+            // SAFETY: As in `add`.
+            unsafe {
+                let entry = &raw mut (*event.raw()).event_entry;
+                (*(*entry).prev).next = (*entry).next;
+                (*(*entry).next).prev = (*entry).prev;
+                init_list_head(entry);
+            }
+        }
+    }
+
     /// The first flexible group becomes the last one.
     fn rotate(&self) {
         if let [first, ..] = self.leaders(false).as_slice() {

@@ -100,8 +100,10 @@ pub enum Op {
     /// Instructions of the hypervisor, which the kernel of a CPU calls.
     Hypercall(u8, u8),
     Open(u8, Wish),
-    /// An EBB event; a member of the task's EBB group if it has one.
+    /// An EBB event; a member of the task's first EBB group if it has one.
     OpenEbb(u8, u8),
+    /// An EBB event that leads a group, beside those that the task has, on any CPU or on one only.
+    OpenEbbGroup(u8, u8, Option<u8>),
     /// One that has the PMU sample at random, which random histories lack: nobody saves what MMCRA has
     /// of the threshold counter, and the last marked instruction may be the kernel's.
     OpenMarkedEbb(u8),
@@ -151,7 +153,11 @@ impl Op {
             }
             55..=57 => Self::Kernel(a, 1 + b % 8, random.one_in(2)),
             58..=65 => Self::Open(a, Self::wish(random)),
-            66..=69 => Self::OpenEbb(a, b),
+            66..=68 => Self::OpenEbb(a, b),
+            69 => {
+                let bound = random.one_in(2);
+                Self::OpenEbbGroup(a, b, bound.then(|| random.below(256) as u8))
+            }
             70..=75 => Self::Close(a),
             76..=78 => Self::Read(a),
             79..=80 => Self::Enable(a),

@@ -7,6 +7,7 @@
 //! counters of those that do not go on there, and may raise the alert.
 
 mod after_kernel;
+mod groups;
 mod predicted;
 mod settings;
 
@@ -17,7 +18,6 @@ use crate::{
     machine::{KERNEL_TEXT, Kind},
     perf_core::{Event, PerfCore},
 };
-use after_kernel::alert;
 use pmu_model::{
     BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, bescr, mmcr0, mmcr2, mmcra, sier,
     spr, told_of,
@@ -46,6 +46,8 @@ pub struct Program {
     /// What the counters of those held that are not, by the events' numbers, and what these had
     /// counted in the kernel then.
     saved: HashMap<usize, (u64, u64)>,
+    /// PMC1 to PMC6 at the moment when a group left the PMU, by the numbers of its events.
+    left: HashMap<Vec<usize>, [u64; 6]>,
     /// POWER8E delays the alert that is in PMAO.
     is_delayed: bool,
     /// Addresses of the instructions that it executed since its registers were reset, and of the
@@ -120,69 +122,11 @@ impl Program {
             nip,
             counters: Vec::new(),
             saved: HashMap::new(),
+            left: HashMap::new(),
             is_delayed: false,
             text: HashSet::new(),
             data: HashSet::new(),
         }
-    }
-
-    /// Another group is on the PMU from now on, or others of its events. Counters keep what they
-    /// held when their event was last on it, and the program its registers; but one that `is_new`,
-    /// on no PMU before, finds all as if it had written none.
-    pub fn regroup(&mut self, facility: &Facility, events: &[Rc<Event>], is_new: bool) {
-        let counted_kernel = self.counters.iter().any(|counter| counter.includes_kernel);
-        match &mut self.predicted {
-            Some(predicted) if !counted_kernel => predicted.regroup(facility, events, is_new),
-            predicted => *predicted = None,
-        }
-        // A counter may have overflowed in the kernel on the way out.
-        let overflows = |counter: &Counter| {
-            let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32);
-            value < NEGATIVE && value + self.more_in_kernel(counter) >= NEGATIVE
-        };
-        if self.counters.iter().any(overflows) {
-            alert(&mut self.own);
-            // The EBB came when the kernel returned, maybe to a program without a group.
-            let from = facility.mfspr(spr::EBBRR);
-            let at = self.own.enter_problem_state(from);
-            if self.nip == from {
-                self.nip = at;
-            }
-            for number in of_sample(self.own.processor()).to_vec() {
-                self.own.mtspr(number, facility.mfspr(number));
-            }
-        }
-        for counter in std::mem::take(&mut self.counters) {
-            let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32);
-            self.saved.insert(counter.id, (value, counter.in_kernel));
-        }
-        for number in spr::PMC1..=spr::PMC6 {
-            self.own.mtspr(number, 0);
-        }
-        if is_new {
-            self.reset();
-        }
-        let user = self.own.mfspr(spr::MMCR0) & mmcr0::USER;
-        let user2 = self.own.mfspr(spr::MMCR2) & mmcr2::USER;
-        // An exception that exists stays.
-        self.own.mtspr(spr::MMCR0, mmcr0::FC | user & mmcr0::PMAO);
-        let [mmcr0, mmcr2] = kernels(facility);
-        self.own.mtspr(spr::MMCR2, mmcr2 | user2);
-        for number in [spr::MMCR1, spr::MMCR3] {
-            self.own.mtspr(number, facility.mfspr(number));
-        }
-        let users = self.users_mmcra();
-        let threshold = self.own.mfspr(spr::MMCRA) & users;
-        let mmcra = facility.mfspr(spr::MMCRA) & !users;
-        self.own.mtspr(spr::MMCRA, mmcra | threshold);
-        self.counters = counters(events);
-        for counter in &mut self.counters {
-            let value;
-            (value, counter.in_kernel) = self.saved.remove(&counter.id).unwrap_or((0, 0));
-            self.own.mtspr(spr::PMC1 + counter.pmc as u32, value);
-        }
-        self.own.clrbhrb();
-        self.own.mtspr(spr::MMCR0, mmcr0 | user);
     }
 
     /// What of MMCRA is the program's.
@@ -211,6 +155,7 @@ impl Program {
     /// raise the old program's alert.
     pub fn exec(&mut self, facility: Option<&Facility>, nip: u64) {
         (self.nip, self.predicted) = (nip, None);
+        self.left.clear();
         for pmc in 0..6 {
             if !self.has_counter(pmc) {
                 self.own.mtspr(spr::PMC1 + pmc as u32, 0);

@@ -37,6 +37,7 @@ mod repeated;
 mod samples;
 mod states;
 mod stop_state;
+mod two_groups;
 
 pub use branches::REAL_MODE;
 use branches::Recorded;
@@ -171,10 +172,14 @@ impl World {
             Op::Hypercall(_, count) => self.hypercall(cpu, count),
             Op::Open(task, wish) => self.open(task, wish),
             Op::OpenEbb(task, code) => {
-                self.open_ebb(task, CODES[usize::from(code) % EBB_CODES].0, code)
+                self.join_ebb(task, CODES[usize::from(code) % EBB_CODES].0, code)
             }
-            Op::OpenMarkedEbb(task) => self.open_ebb(task, CODES[EBB_CODES].0, 0),
-            Op::OpenThresholdEbb(task) => self.open_ebb(task, CODES[7].0 | THRESHOLD, 0),
+            Op::OpenEbbGroup(task, code, of_cpu) => {
+                let place = (self.task(task), of_cpu.map(|cpu| self.cpu(cpu)));
+                self.open_ebb(place, CODES[usize::from(code) % EBB_CODES].0, code, None);
+            }
+            Op::OpenMarkedEbb(task) => self.join_ebb(task, CODES[EBB_CODES].0, 0),
+            Op::OpenThresholdEbb(task) => self.join_ebb(task, CODES[7].0 | THRESHOLD, 0),
             Op::Close(event) => {
                 if let Some(event) = self.event(event) {
                     self.open.retain(|other| other.id != event.id);

@@ -4,11 +4,12 @@
 
 use super::{
     Attr, CpuContexts, Event, EventType, HwMut, Transaction, WeightType,
-    bindings::{self, perf_event, perf_event_attr},
+    bindings::{self, perf_event, perf_event_attr, perf_event_context},
     local64::Local64,
 };
 use crate::perf::CounterState;
-use kernel::zeroed;
+use kernel::{bindings::list_head, zeroed};
+use std::ptr::null_mut;
 
 /// Calls `f` with an event that has these attributes.
 fn with_event<R>(
@@ -161,11 +162,18 @@ fn a_transaction_that_reads_adds_nothing() {
     assert_eq!(both, [Transaction::Add, Transaction::Read]);
 }
 
-/// Only while perf core schedules events it holds the lock under which their groups do not change.
+/// Only while perf core schedules events it holds the lock under which their groups and the context of
+/// their task do not change.
 #[test]
-fn a_group_is_seen_while_its_events_come_or_go() {
+fn a_group_and_its_task_are_seen_while_events_come_or_go() {
     let mut event: perf_event = zeroed();
     let raw = &raw mut event;
+    let mut context = perf_event_context {
+        event_list: list_head {
+            next: null_mut(),
+            prev: null_mut(),
+        },
+    };
     let cpus = CpuContexts::<(), ()>::new().expect("memory");
     // SAFETY: The event is there until the end, and is its own leader, without siblings. Nothing
     // interrupts a test.
@@ -173,15 +181,29 @@ fn a_group_is_seen_while_its_events_come_or_go() {
         (*raw).group_leader = raw;
         let siblings = &raw mut (*raw).sibling_list;
         ((*siblings).next, (*siblings).prev) = (siblings, siblings);
+        let (list, entry) = (&raw mut context.event_list, &raw mut (*raw).event_entry);
+        ((*list).next, (*list).prev) = (entry, entry);
+        ((*entry).next, (*entry).prev) = (list, list);
+        (*raw).ctx = &raw mut context;
+        (*raw).attach_state = bindings::PERF_ATTACH_TASK;
         cpus.with_exclusive_cpu(|this_cpu| {
-            let events = || this_cpu.first_group().count();
-            assert_eq!(events(), 0);
+            let events = || {
+                [
+                    this_cpu.first_group().count(),
+                    this_cpu.task_events().count(),
+                ]
+            };
+            assert_eq!(events(), [0, 0]);
             this_cpu.slots().push(Event::from_raw(raw));
-            assert_eq!(events(), 1);
+            assert_eq!(events(), [1, 1]);
             this_cpu.slots().enabled();
-            assert_eq!(events(), 0);
+            assert_eq!(events(), [0, 0]);
             assert!(this_cpu.slots().take(Event::from_raw(raw)));
-            assert_eq!(events(), 0);
+            assert_eq!(events(), [0, 0]);
+            // The context of a CPU may change at any time.
+            (*raw).attach_state = 0;
+            this_cpu.slots().push(Event::from_raw(raw));
+            assert_eq!(events(), [1, 0]);
         });
     }
 }

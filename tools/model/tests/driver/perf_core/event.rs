@@ -85,8 +85,6 @@ impl Event {
             perf_event_state_PERF_EVENT_STATE_INACTIVE
         };
         raw.attach_state = if task.is_some() { PERF_ATTACH_TASK } else { 0 };
-        // Contexts are told apart by any number.
-        raw.ctx = (1 + task.map_or(0x100 + cpu.unwrap_or(0), |task| 0x1000 + task)) as *mut _;
         let event = Rc::new(Self {
             raw: UnsafeCell::new(raw),
             id,

@@ -96,9 +96,7 @@ impl PerfCore {
     }
 
     fn add_event_to_ctx(&self, event: &Rc<Event>) {
-        self.context(event.task, event.cpu.unwrap_or(0), |ctx| {
-            ctx.events.borrow_mut().push(event.clone());
-        });
+        self.context(event.task, event.cpu.unwrap_or(0), |ctx| ctx.add(event));
     }
 
     fn perf_install_in_context(&self, event: &Rc<Event>) {
@@ -131,7 +129,7 @@ impl PerfCore {
         event.set_state(perf_event_state_PERF_EVENT_STATE_OFF);
         event.detach();
         self.context(event.task, event.cpu.unwrap_or(0), |ctx| {
-            ctx.events.borrow_mut().retain(|other| other.id != event.id);
+            ctx.remove(event);
             if ctx.events.borrow().is_empty() {
                 ctx.is_active.set(0);
                 let task = &self.cpu().task;
@@ -151,7 +149,8 @@ impl PerfCore {
             }
             event.set_state(perf_event_state_PERF_EVENT_STATE_INACTIVE);
             let leader = event.leader();
-            let runs = self.cpu_of(event).is_some();
+            let here = self.cpu_of(event);
+            let runs = here.is_some() && event.cpu.is_none_or(|cpu| here == Some(cpu));
             if runs && (leader.id == event.id || leader.is_active()) {
                 let task = event.task.or_else(|| self.cpu().task.get());
                 self.ctx_resched(task, event.task.is_none(), Self::kind(event));

@@ -23,7 +23,7 @@ impl World {
     fn check_counts(&self, cpu: usize, task: usize) {
         let is_on = |event: &&Rc<Event>| event.state() > perf_event_state_PERF_EVENT_STATE_OFF;
         let is_here = |event: &&Rc<Event>| match event.task {
-            Some(of) => of == task,
+            Some(of) => of == task && event.cpu.is_none_or(|bound| bound == cpu),
             None => event.cpu == Some(cpu),
         };
         let here: Vec<_> = self.open.iter().filter(is_here).filter(is_on).collect();

@@ -24,7 +24,7 @@ pub fn run_on(kind: fn(Processor) -> Kind, history: &[Op], last: impl Fn(&World,
 }
 
 /// Number of a task that does not exist: the CPU idles.
-const NOBODY: u8 = TASKS as u8;
+pub(super) const NOBODY: u8 = TASKS as u8;
 
 #[test]
 fn an_alert_waits_for_pme_across_a_switch() {

@@ -80,11 +80,33 @@ impl World {
         self.add(attr, place, leader.as_ref());
     }
 
-    pub(super) fn open_ebb(&mut self, task: u8, code: u64, flags: u8) {
+    /// A task's number.
+    pub(super) fn task(&self, number: u8) -> usize {
+        usize::from(number) % self.core.tasks.borrow().len()
+    }
+
+    /// Opens an EBB event, as a member of the task's first EBB group if it has one.
+    pub(super) fn join_ebb(&mut self, task: u8, code: u64, flags: u8) {
+        let task = self.task(task);
+        let leads = |event: &&Rc<Event>| is_ebb(event) && event.is_leader();
+        let mut leaders = self.open.iter().filter(leads);
+        let leader = leaders.find(|event| event.task == Some(task)).cloned();
+        let cpu = leader.as_ref().and_then(|leader| leader.cpu);
+        self.open_ebb((task, cpu), code, flags, leader);
+    }
+
+    /// Opens an EBB event of a task, on any CPU or on one only: one of a group, or one that leads.
+    pub(super) fn open_ebb(
+        &mut self,
+        (task, cpu): (usize, Option<usize>),
+        code: u64,
+        flags: u8,
+        leader: Option<Rc<Event>>,
+    ) {
         // Programs differ in the filter of the BHRB.
         let bhrb = match flags & 0x80 {
             0 => 0,
-            _ => BHRB | u64::from(task & 0b11) << 60,
+            _ => BHRB | (task as u64 & 0b11) << 60,
         };
         let counts_kernel = flags & 0x60 == 0x60;
         let excludes_more = flags & 0x10 != 0;
@@ -93,15 +115,11 @@ impl World {
         // Else it would count the hypervisor, but not the kernel.
         attr.set_exclude_hv(u64::from(!counts_kernel || excludes_more));
         attr.set_exclude_idle(u64::from(excludes_more));
-        let task = usize::from(task) % self.core.tasks.borrow().len();
-        let place = (Some(task), None);
-        let ebb = |event: &&Rc<Event>| is_ebb(event) && event.is_leader() && event.task == place.0;
-        let leader = self.open.iter().find(ebb).cloned();
         if leader.is_none() {
             attr.set_pinned(1);
             attr.set_exclusive(1);
         }
-        self.add(attr, place, leader.as_ref());
+        self.add(attr, (Some(task), cpu), leader.as_ref());
     }
 
     pub(super) fn add(

@@ -103,6 +103,27 @@ fn members_of_an_unused_leader() -> Outcome {
     session::end(second)
 }
 
+/// The registers that the program wrote are the thread's: another group, which comes and goes while
+/// the first one is disabled, finds them and leaves them as they are.
+fn another_group_changes_nothing() -> Outcome {
+    let first = session::prepare(CYCLES, session::count_only)?;
+    Mmcr2::freeze_problem(Pmc::Pmc3).write();
+    Mmcr0::FC.write();
+    first.disable()?;
+    let second = ebb::event(0x2001e).open()?;
+    second.enable()?;
+    second.check_scheduled()?;
+    let found = Mmcr2::read();
+    check!(found == Mmcr2::freeze_problem(Pmc::Pmc3), "{found:?}");
+    second.close();
+    first.enable()?;
+    first.check_scheduled()?;
+    let (mmcr0, mmcr2) = (Mmcr0::read(), Mmcr2::read());
+    check!(mmcr0 == Mmcr0::FC, "{mmcr0:?}");
+    check!(mmcr2 == Mmcr2::freeze_problem(Pmc::Pmc3), "{mmcr2:?}");
+    session::end(first)
+}
+
 /// A hundred times from open to close, with EBBs in between.
 fn again_and_again() -> Outcome {
     for _ in 0..100 {
@@ -117,5 +138,5 @@ fn again_and_again() -> Outcome {
 ktap::main! {
     first: session::require_ebb;
     takes_access_away, stops_ebbs, closing_the_leader_changes_nothing, disabled_member_takes_over,
-    members_of_an_unused_leader, again_and_again,
+    members_of_an_unused_leader, another_group_changes_nothing, again_and_again,
 }

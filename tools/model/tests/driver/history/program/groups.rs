@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Another group of the program comes to the PMU, or others of its events.
+
+use super::{Counter, Program, after_kernel::alert, counters, kernels, of_sample};
+use crate::perf_core::Event;
+use pmu_model::{Facility, mmcr0, mmcr2, spr};
+use std::rc::Rc;
+
+const NEGATIVE: u64 = 0x8000_0000;
+
+impl Program {
+    /// Another group is on the PMU from now on, or others of its events. Counters keep what they
+    /// held when their event was last on it, and the program its registers; but one that `is_new`,
+    /// on no PMU before, finds all as if it had written none.
+    pub fn regroup(&mut self, facility: &Facility, events: &[Rc<Event>], is_new: bool) {
+        let counted_kernel = self.counters.iter().any(|counter| counter.includes_kernel);
+        match &mut self.predicted {
+            Some(predicted) if !counted_kernel => predicted.regroup(facility, events, is_new),
+            predicted => *predicted = None,
+        }
+        // A counter may have overflowed in the kernel on the way out.
+        let overflows = |counter: &Counter| {
+            let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32);
+            value < NEGATIVE && value + self.more_in_kernel(counter) >= NEGATIVE
+        };
+        if self.counters.iter().any(overflows) {
+            alert(&mut self.own);
+            // The EBB came when the kernel returned, maybe to a program without a group.
+            let from = facility.mfspr(spr::EBBRR);
+            let at = self.own.enter_problem_state(from);
+            if self.nip == from {
+                self.nip = at;
+            }
+            for number in of_sample(self.own.processor()).to_vec() {
+                self.own.mtspr(number, facility.mfspr(number));
+            }
+        }
+        self.keep_counters();
+        for counter in std::mem::take(&mut self.counters) {
+            let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32);
+            self.saved.insert(counter.id, (value, counter.in_kernel));
+        }
+        for number in spr::PMC1..=spr::PMC6 {
+            self.own.mtspr(number, 0);
+        }
+        if is_new {
+            self.reset();
+        }
+        let user = self.own.mfspr(spr::MMCR0) & mmcr0::USER;
+        let user2 = self.own.mfspr(spr::MMCR2) & mmcr2::USER;
+        // An exception that exists stays.
+        self.own.mtspr(spr::MMCR0, mmcr0::FC | user & mmcr0::PMAO);
+        let [mmcr0, mmcr2] = kernels(facility);
+        self.own.mtspr(spr::MMCR2, mmcr2 | user2);
+        for number in [spr::MMCR1, spr::MMCR3] {
+            self.own.mtspr(number, facility.mfspr(number));
+        }
+        let users = self.users_mmcra();
+        let threshold = self.own.mfspr(spr::MMCRA) & users;
+        let mmcra = facility.mfspr(spr::MMCRA) & !users;
+        self.own.mtspr(spr::MMCRA, mmcra | threshold);
+        self.counters = counters(events);
+        for counter in &mut self.counters {
+            let value;
+            (value, counter.in_kernel) = self.saved.remove(&counter.id).unwrap_or((0, 0));
+            self.own.mtspr(spr::PMC1 + counter.pmc as u32, value);
+        }
+        self.find_counters(facility);
+        self.own.clrbhrb();
+        self.own.mtspr(spr::MMCR0, mmcr0 | user);
+    }
+
+    /// The numbers of the events on the PMU.
+    fn ids(&self) -> Vec<usize> {
+        self.counters.iter().map(|counter| counter.id).collect()
+    }
+
+    /// Keeps in mind what the counters hold as the group leaves the PMU.
+    fn keep_counters(&mut self) {
+        let ids = self.ids();
+        let held = core::array::from_fn(|pmc| self.own.mfspr(spr::PMC1 + pmc as u32));
+        self.left.insert(ids, held);
+    }
+
+    /// Has the counters without an event hold what they did when the group left the PMU, where the
+    /// program may find that: where it comes back to a PMU that nobody used in between.
+    fn find_counters(&mut self, facility: &Facility) {
+        let Some(held) = self.left.remove(&self.ids()) else {
+            return;
+        };
+        for (pmc, value) in held.into_iter().enumerate() {
+            let number = spr::PMC1 + pmc as u32;
+            if !self.has_counter(pmc) && facility.mfspr(number) >= value {
+                self.own.mtspr(number, value);
+            }
+        }
+    }
+}
