@@ -111,6 +111,15 @@ pub(crate) struct Driver {
     prompt: bool,
 }
 
+/// Returns the registers of a PMU of this model.
+fn register_set(model: &CpuModel) -> RegisterSet {
+    if model.isa() >= Isa::V31 {
+        RegisterSet::V31
+    } else {
+        RegisterSet::V207
+    }
+}
+
 impl Driver {
     /// The driver of a machine whose CPUs are of `model`.
     fn new(
@@ -120,11 +129,7 @@ impl Driver {
     ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             model,
-            register_set: if model.isa() >= Isa::V31 {
-                RegisterSet::V31
-            } else {
-                RegisterSet::V207
-            },
+            register_set: register_set(model),
             machine: Machine {
                 hypervisor_mode: machine::is_hypervisor(),
                 strict_branch_filters: parameters::strict_filters(),

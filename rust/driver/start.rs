@@ -83,7 +83,7 @@ impl Driver {
                 // Until now the PMU may have sampled any instruction, which a sample would show for
                 // a marked one. A program finds what it left.
                 pmu::synchronize();
-                local.clear_sampled();
+                local.clear_sampled(self.register_set);
             }
         }
     }

@@ -6,6 +6,7 @@ use super::{
     emulator::Emulator,
     exec::ResetOnExec,
     interrupt::PmiHandler,
+    register_set,
     sysfs,
     Driver, //
 };
@@ -94,7 +95,7 @@ impl Takeover {
             return Err(ENODEV);
         };
         let set_aside = foreign.set_aside().inspect_err(log)?;
-        let closed = ClosedPmus::new(permit)
+        let closed = ClosedPmus::new(permit, register_set(model))
             .inspect_err(|e| pr_err!("the kernel cannot tell of CPUs that come up ({e:?})\n"))?;
         let capabilities = if model.isa() >= Isa::V300 {
             Capability::ExtendedRegs.into()

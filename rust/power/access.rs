@@ -11,7 +11,8 @@
 use super::{
     callback::CallbackPermit,
     pmu::LocalPmu,
-    regs::Mmcr0, //
+    regs::Mmcr0,
+    thread::RegisterSet, //
 };
 use core::sync::atomic::{
     AtomicBool,
@@ -47,6 +48,9 @@ unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
 /// The driver is going, and has no events any more: what is called for each CPU opens it.
 static OPENING: AtomicBool = AtomicBool::new(false);
 
+/// The PMU has the registers of ISA v3.1, for [`open`].
+static IS_V31: AtomicBool = AtomicBool::new(false);
+
 /// Called by the hotplug core on a CPU that goes, which stays closed, and on all CPUs when
 /// [`ClosedPmus`] is dropped. (The kernel writes MMCR0 when one
 /// comes up.)
@@ -62,8 +66,13 @@ unsafe extern "C" fn open(_cpu: c_uint) -> c_int {
     let mmcr0 = Mmcr0::read();
     // KVM may have left a guest's PMU running.
     if mmcr0.fc() == 1 {
+        let set = if IS_V31.load(Relaxed) {
+            RegisterSet::V31
+        } else {
+            RegisterSet::V207
+        };
         // SAFETY: Interrupts are off while `_off` lives.
-        unsafe { LocalPmu::new() }.clear();
+        unsafe { LocalPmu::new() }.clear(set);
         mmcr0.with_default_access().write();
     }
     0
@@ -80,9 +89,10 @@ pub(crate) struct ClosedPmus {
 }
 
 impl ClosedPmus {
-    /// Closes them. Nobody may use a PMU until this returns. Fails with `ENOSPC` if the hotplug
-    /// core has no state left.
-    pub(crate) fn new(_permit: CallbackPermit) -> Result<Self> {
+    /// Closes them, which have the registers of `set`. Nobody may use a PMU until this returns.
+    /// Fails with `ENOSPC` if the hotplug core has no state left.
+    pub(crate) fn new(_permit: CallbackPermit, set: RegisterSet) -> Result<Self> {
+        IS_V31.store(set == RegisterSet::V31, Relaxed);
         // SAFETY: `close` and `open` may be called from now on until `drop`, which comes, by the
         // permit's invariants.
         let state = unsafe {

@@ -40,7 +40,10 @@ pub(crate) fn implements_v300() -> bool {
     unsafe { bindings::ebb_pmu_cpu_has_arch_300() }
 }
 
-/// Whether the CPUs implement Power ISA v3.1.
+/// Whether the CPUs implement Power ISA v3.1, or a hypervisor lets the kernel know of no older one:
+/// which registers their PMU has is another question, see [`RegisterSet`].
+///
+/// [`RegisterSet`]: super::thread::RegisterSet
 pub(crate) fn implements_v31() -> bool {
     // SAFETY: Reads what the kernel found when it booted.
     unsafe { bindings::ebb_pmu_cpu_has_arch_31() }

@@ -19,7 +19,8 @@ use super::{
         Sier3,
         MMCR2_FREEZE, //
     },
-    spr, //
+    spr,
+    thread::RegisterSet, //
 };
 use core::marker::PhantomData;
 use kernel::bindings::ppc_md;
@@ -158,9 +159,9 @@ impl LocalPmu<'_> {
 
     /// Clears all registers that tell of a sampled instruction. SIER last: where instructions are
     /// marked, these are, too, and without SIER\[SIARV\] nothing is known of one.
-    pub(crate) fn clear_sampled(&self) {
+    pub(crate) fn clear_sampled(&self, set: RegisterSet) {
         self.clear_siar_sdar();
-        if machine::implements_v31() {
+        if set == RegisterSet::V31 {
             Sier2::write(0);
             Sier3::write(0);
         }
@@ -169,14 +170,14 @@ impl LocalPmu<'_> {
 
     /// Clears the counters, what they counted and sampled, and has them sample no more: by MMCRA
     /// hardware may set SDAR although the PMU is frozen.
-    pub(super) fn clear(&self) {
+    pub(super) fn clear(&self, set: RegisterSet) {
         let idle = Mmcra::from(0);
-        idle.with_bhrbrd(machine::implements_v31()).write();
+        idle.with_bhrbrd(set == RegisterSet::V31).write();
         spr::synchronize();
         for index in 0..COUNTERS {
             write_pmc(index, 0);
         }
-        self.clear_sampled();
+        self.clear_sampled(set);
         // A program may have written its part of MMCR2.
         Mmcr1::write(0);
         Mmcr2::write(0);

@@ -49,7 +49,11 @@ fn value(long: c_ulong) -> u64 {
 /// writes these registers, as interrupts are off while the [`LocalPmu`] lives.
 pub(crate) struct CurrentThread<'a>(*mut bindings::thread_struct, PhantomData<&'a LocalPmu<'a>>);
 
-/// Which registers a CPU has.
+/// Which registers a CPU's PMU has.
+///
+/// The processor decides it, whatever ISA the kernel goes by: a partition in the compatibility mode
+/// of an older processor has `CPU_FTR_ARCH_31` off, but its PMU is that of the processor, and the
+/// compatibility mode (PCR) takes registers and fields away from problem state only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegisterSet {
     /// Those of ISA v2.07 and v3.0.

@@ -60,7 +60,8 @@ def qemu_command(qemu, folder, options):
         # x-vof is a firmware that boots in no time. With a firmware variable to hold, QEMU
         # formats the NVRAM; the kernel warns of one that is blank.
         devices = ["-M", "x-vof=on", "-cpu", options.cpu, "-nodefaults", "-prom-env", "auto-boot?=false"]
-    command = [*qemu, "-M", machine_options(qemu, machine), *devices]
+    compat = ["-M", f"max-cpu-compat={options.compat}"] if options.compat else []
+    command = [*qemu, "-M", machine_options(qemu, machine), *compat, *devices]
     accel = "tcg"
     if options.trace:
         # A line is of a translation block, which thus has to be an instruction, entered each

@@ -98,6 +98,8 @@ OPTIONS = [
     ("--cpu", "power10", ["power8", "power9", "power10", "power11"], "default: power10"),
     ("--machine", "pseries", ["pseries", "powernv"], """pseries: a guest of a hypervisor (default); powernv:
         bare metal, where the kernel is the hypervisor and OPAL the firmware"""),
+    ("--compat", "", ["power8", "power9"], """pseries: the CPUs are in the compatibility mode of an older
+        processor, as after a migration from one: the kernel goes by its ISA. Default: none"""),
     ("--driver", "rust", ["rust", "in-tree"], """rust: insert the module before anything runs (default);
         in-tree: leave the PMU to the kernel's own driver. The module is at /lib/modules/ebb_pmu.ko in
         either case"""),
@@ -159,6 +161,8 @@ def parse(words):
         parser.error("shell takes no COMMAND")
     if options.action == "shell" and not os.isatty(0):
         parser.error("shell needs a terminal")
+    if options.compat and options.machine != "pseries":
+        parser.error(f"--compat: {options.machine} has no compatibility modes")
     if options.trace and options.covered:
         parser.error("--trace and --covered do not go together")
     if options.params.split() and options.driver != "rust":

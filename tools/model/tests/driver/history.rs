@@ -72,9 +72,9 @@ fn number(name: &str, otherwise: u64) -> u64 {
     value.map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
-/// Runs histories of a processor: on bare metal and in partitions in turn, and with an SDAR that stays
-/// as the ISA has it or moves as KVM has it, EBBs that need EBE or do not, and some with a kernel that
-/// PM interrupts outrun.
+/// Runs histories of a processor: on bare metal and in partitions in turn, some of which are in the
+/// compatibility mode of POWER9, and with an SDAR that stays as the ISA has it or moves as KVM has it,
+/// EBBs that need EBE or do not, and some with a kernel that PM interrupts outrun.
 fn histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000);
@@ -88,8 +88,10 @@ fn histories(processor: Processor) {
             sdar_moves: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
             is_slow: round % 11 == 10,
+            is_compatible: false,
             seed: random.next(),
-        };
+        }
+        .compatible(round & 8 != 0);
         let history: Vec<Op> = (0..LENGTH).map(|_| Op::random(&mut random)).collect();
         if let Err(failure) = run(kind, &history, false) {
             let table = shrink::report(kind, &history[..=failure.at]);

@@ -54,10 +54,15 @@ pub fn report(kind: Kind, history: &[Op]) -> String {
         Ok(()) => "it does not fail again".into(),
         Err(failure) => failure.what,
     };
-    let place = if kind.hypervisor {
-        "bare metal"
-    } else {
-        "a partition"
+    let place = match kind {
+        Kind {
+            hypervisor: true, ..
+        } => "bare metal",
+        Kind {
+            is_compatible: true,
+            ..
+        } => "a partition in the compatibility mode of POWER9",
+        _ => "a partition",
     };
     let sdar = if kind.sdar_moves {
         ", where SDAR moves"

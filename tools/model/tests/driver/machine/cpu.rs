@@ -56,6 +56,11 @@ impl Cpu {
     pub(super) fn new(kind: Kind, number: u64) -> Self {
         let mut facility = kind.facility(number);
         facility.context.hypervisor = kind.hypervisor;
+        if kind.is_compatible {
+            // The kernel sets up what POWER9 has (`__setup_cpu_power9()` in `cpu_setup_power.c`).
+            facility.mtspr(spr::MMCR0, mmcr0::FC);
+            facility.mtspr(spr::MMCRA, 0);
+        }
         Self {
             facility,
             lppaca: Lppaca::default(),

@@ -3,7 +3,7 @@
 //! The machines that the driver runs on.
 
 use super::Cpu;
-use pmu_model::{Facility, Guest, Processor};
+use pmu_model::{Facility, Guest, Isa, Processor};
 
 /// What a machine is like.
 #[derive(Clone, Copy)]
@@ -11,6 +11,9 @@ pub struct Kind {
     pub processor: Processor,
     /// Bare metal rather than a partition.
     pub hypervisor: bool,
+    /// A partition of a processor of ISA v3.1 in the compatibility mode of POWER9: its kernel goes by
+    /// ISA v3.0, and the facility is the processor's.
+    pub is_compatible: bool,
     /// See [`Facility::have_sdar_move`].
     pub sdar_moves: bool,
     /// See [`Facility::have_ebbs_outlive_ebe`].
@@ -26,6 +29,7 @@ impl Kind {
         Self {
             processor,
             hypervisor: false,
+            is_compatible: false,
             sdar_moves: false,
             ebbs_outlive_ebe: false,
             is_slow: false,
@@ -40,16 +44,38 @@ impl Kind {
         }
     }
 
-    /// Each processor several times: what is undefined differs.
+    /// Each processor several times: what is undefined differs, and some partitions are in the
+    /// compatibility mode of POWER9.
     pub fn of_each(kind: fn(Processor) -> Self) -> impl Iterator<Item = Self> {
         let kinds = Processor::ALL.into_iter().map(kind);
         kinds.flat_map(|kind| {
-            (1..=8).map(move |seed| Self {
-                ebbs_outlive_ebe: seed & 1 != 0,
-                seed,
-                ..kind
+            (1..=8).map(move |seed| {
+                Self {
+                    ebbs_outlive_ebe: seed & 1 != 0,
+                    seed,
+                    ..kind
+                }
+                .compatible(seed & 2 != 0)
             })
         })
+    }
+
+    /// Returns this machine in the compatibility mode of POWER9, if `is_wanted` and there is one.
+    pub fn compatible(self, is_wanted: bool) -> Self {
+        let is_possible = self.processor.isa() >= Isa::V31 && !self.hypervisor;
+        Self {
+            is_compatible: is_wanted && is_possible,
+            ..self
+        }
+    }
+
+    /// The version of the ISA that the kernel goes by.
+    pub fn kernels_isa(&self) -> Isa {
+        if self.is_compatible {
+            Isa::V300
+        } else {
+            self.processor.isa()
+        }
     }
 
     /// How long the kernel takes for a sample, in ticks of the time base: 1 us, or almost 35 ms. Then

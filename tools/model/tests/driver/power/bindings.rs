@@ -88,9 +88,9 @@ pub unsafe fn ebb_pmu_ppc_set_pmu_inuse(in_use: bool) {
 }
 
 pub unsafe fn ebb_pmu_cpu_has_arch_300() -> bool {
-    with_cpu(|cpu| cpu.facility.processor().isa() >= Isa::V300)
+    with_machine(|machine| machine.kind.kernels_isa() >= Isa::V300)
 }
 
 pub unsafe fn ebb_pmu_cpu_has_arch_31() -> bool {
-    with_cpu(|cpu| cpu.facility.processor().isa() >= Isa::V31)
+    with_machine(|machine| machine.kind.kernels_isa() >= Isa::V31)
 }

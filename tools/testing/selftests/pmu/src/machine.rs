@@ -23,14 +23,10 @@ pub enum Model {
     Power10,
 }
 
-/// The model by the name in /proc/cpuinfo.
+/// The model by the name of the PMU, which is the processor's. /proc/cpuinfo has another one in the
+/// compatibility mode of an older processor.
 pub fn model() -> io::Result<Model> {
-    let text = fs::read_to_string("/proc/cpuinfo")?;
-    let name = text
-        .lines()
-        .find_map(|line| line.strip_prefix("cpu"))
-        .unwrap_or("")
-        .to_uppercase();
+    let name = fs::read_to_string(PMU_NAME)?.to_uppercase();
     // Power11 first: "POWER1" is a part of both names.
     for (part, model) in [
         ("POWER11", Model::Power10),
@@ -42,7 +38,7 @@ pub fn model() -> io::Result<Model> {
             return Ok(model);
         }
     }
-    Err(io::Error::other(format!("unknown processor{name}")))
+    Err(io::Error::other(format!("unknown processor {name}")))
 }
 
 /// Whether this is QEMU.
@@ -172,6 +168,7 @@ pub fn set_sample_rate(per_second: u64) -> io::Result<()> {
     fs::write(SHARE, "100")
 }
 
+const PMU_NAME: &str = "/sys/bus/event_source/devices/cpu/caps/pmu_name";
 const SHARE: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
 const HIGHEST_RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 

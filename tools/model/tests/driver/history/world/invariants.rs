@@ -95,6 +95,12 @@ impl World {
                 let left = left.unwrap_or(0);
                 assert_eq!(left, 0, "CPU {cpu}: SPR {number} is left");
             }
+            let records = with_machine(|machine| {
+                let facility = &machine.cpus[cpu].facility;
+                let bhrbrd = facility.mfspr(spr::MMCRA) & mmcra::BHRBRD;
+                facility.processor().isa() >= Isa::V31 && bhrbrd == 0
+            });
+            assert!(!records, "CPU {cpu} goes on recording branches");
             for number in [spr::SIER2, spr::SIER3] {
                 let left = with_machine(|machine| machine.cpus[cpu].facility.mfspr(number));
                 assert_eq!(left, 0, "CPU {cpu}: SPR {number} is left");
