@@ -81,8 +81,8 @@ fn require(kept: bool, refusal: Refusal) -> Result<(), Refusal> {
 ///
 /// Without such an event the state may stem from the parent, by fork, or from events that were
 /// closed. With one it is the task's own: it was reset when the first such event was scheduled, and
-/// `execve` resets it for the new program. It belongs to the task rather than to a group, so another
-/// group of the task finds it, and leaves it to the first one.
+/// `execve` resets it for the new program. It belongs to the task rather than to a group, so
+/// another group of the task finds it, and leaves it to the first one.
 ///
 /// A context with an EBB event belongs to one task: perf core swaps the contexts of two tasks only
 /// if one inherited all events of the other, and EBB events cannot be inherited.

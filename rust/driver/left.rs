@@ -7,8 +7,8 @@
 //!
 //! Nobody sees what is left. While the PMU is frozen programs have no access (MMCR0\[PMCC\]), and
 //! who programs it for other events overwrites or clears all that these could see. A hypervisor
-//! preserves the registers (`LocalPmu::set_in_use`). On bare metal, where idle states lose them,
-//! nothing counts as left.
+//! preserves the registers (`LocalPmu::make_usable`); where one does not, `Driver::is_intact` sees
+//! it. On bare metal, where idle states lose them, nothing counts as left.
 
 use super::{
     cpu_state::ExclusiveCpu,

@@ -22,15 +22,19 @@ use super::{
     },
     Driver, //
 };
-use crate::power::{
-    pmu::{
-        self,
-        LocalPmu, //
-    },
-    regs::{
-        Mmcr1,
-        Mmcr3,
-        Mmcra, //
+use crate::{
+    isa207::Mmcr,
+    power::{
+        pmu::{
+            self,
+            LocalPmu, //
+        },
+        regs::{
+            Mmcr0,
+            Mmcr1,
+            Mmcr3,
+            Mmcra, //
+        }, //
     }, //
 };
 
@@ -137,13 +141,52 @@ impl Driver {
     #[inline(never)]
     fn run(&self, this_cpu: &ExclusiveCpu) {
         let state = this_cpu.state();
-        if !state.events_changed.get() {
-            self.run_again(this_cpu);
-        } else if self.hotplug.came_up(this_cpu.id()) || !state.turned_on.get() {
+        let is_first = || self.hotplug.came_up(this_cpu.id()) || !state.turned_on.get();
+        if state.events_changed.get() && is_first() {
             self.run_first(this_cpu);
+        } else if !self.is_intact(state) {
+            self.run_after_loss(this_cpu);
+        } else if !state.events_changed.get() {
+            self.run_again(this_cpu);
         } else {
             self.run_changed(this_cpu);
         }
+    }
+
+    /// Returns whether the frozen PMU still holds what the driver programmed it with, as far as one
+    /// register shows.
+    ///
+    /// The driver writes only what differs from what the PMU holds, and other code may change that
+    /// without notice: a hypervisor that suspends the partition and resumes it on another machine
+    /// (no CPU comes up then), xmon, the files of `CONFIG_PMU_SYSFS`, an image of a hibernation.
+    /// On bare metal idle states lose registers, so the driver relies on none there.
+    #[inline]
+    fn is_intact(&self, state: &ExclusiveState) -> bool {
+        if self.machine.hypervisor_mode {
+            return true;
+        }
+        match state.mmcr.get().mmcr1 {
+            // A PMU that was reset has 0 there, too. But it is not closed to programs.
+            0 => Mmcr0::read().is_closed(),
+            mmcr1 => Mmcr1::read() == mmcr1,
+        }
+    }
+
+    /// Programs a PMU again whose registers other code has changed. Counts since the events were
+    /// last read are lost.
+    #[cold]
+    #[inline(never)]
+    fn run_after_loss(&self, this_cpu: &ExclusiveCpu) {
+        let state = this_cpu.state();
+        for event in this_cpu.slots().iter() {
+            // So that nothing is read from the counter that it was on.
+            event.hw_mut(this_cpu.irqs_off()).set_idx(0);
+        }
+        state.unplaced.set(this_cpu.slots().len());
+        // The program's registers are in its thread as they were when it was last saved.
+        state.ebb.set(false);
+        self.turn_on(this_cpu);
+        self.run_saved(this_cpu);
     }
 
     /// As [`Driver::run`], on a CPU that has come up since it was disabled: its PMU may not be used
@@ -242,8 +285,8 @@ impl Driver {
         local_pmu(this_cpu.irqs_off()).turn_on(self.is_v31());
         state.turned_on.set(true);
         state.left.forget();
-        let idle = self.idle_mmcra(state.mmcr.get().mmcra, state.ebb.get());
-        state.idle_mmcra.set(idle);
+        state.mmcr.set(Mmcr::default());
+        state.idle_mmcra.set(self.idle_mmcra(0, state.ebb.get()));
     }
 
     /// Leaves a program whose EBB group gets on the PMU nothing of others in the BHRB, which it can

@@ -317,9 +317,9 @@ impl<S, X> ExclusiveCpu<S, X> {
         })
     }
 
-    /// Returns the events that the task of the event in the first slot has on this PMU: on this CPU,
-    /// bound to another one, or disabled. Empty if that event follows no task, and in the cases in
-    /// which [`ExclusiveCpu::first_group`] is.
+    /// Returns the events of this PMU that the task of the event in the first slot has: on this
+    /// CPU, bound to another one, or disabled. Empty if that event follows no task, and in the
+    /// cases in which [`ExclusiveCpu::first_group`] is.
     pub(crate) fn task_events(&self) -> impl Iterator<Item = &Event> {
         let slots = self.slots();
         let first = slots.get(0).filter(|_| slots.are_changing());

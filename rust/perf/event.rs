@@ -243,7 +243,8 @@ impl Deref for NewEvent<'_> {
 ///
 /// # Invariants
 ///
-/// `next` is `head` or the `event_entry` of a live event of the context whose list starts at `head`.
+/// `next` is `head` or the `event_entry` of a live event of the context whose list starts at
+/// `head`.
 pub(crate) struct ContextEvents<'a> {
     member: &'a Event,
     next: *mut list_head,
@@ -280,8 +281,8 @@ impl<'a> Iterator for ContextEvents<'a> {
             self.next = unsafe { (*node).next };
             // SAFETY: By the type invariants `node` is a live event's `event_entry`.
             let event = unsafe { container_of!(node, bindings::perf_event, event_entry) };
-            // SAFETY: The event is live by the type invariants, and its PMU is registered as long as
-            // its context holds the event.
+            // SAFETY: The event is live by the type invariants, and its PMU is registered as long
+            // as the context holds the event.
             if let Some(event) = unsafe { self.member.if_same_pmu(event) } {
                 return Some(event);
             }

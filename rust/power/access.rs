@@ -34,8 +34,7 @@ unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
     let _off = local_interrupt_disable();
     // SAFETY: Interrupts are off while `_off` lives.
     let local = unsafe { LocalPmu::new() };
-    // First, for a hypervisor keeps what is written afterwards only.
-    local.set_in_use();
+    local.make_usable();
     let mmcr0 = Mmcr0::read();
     // The driver never leaves it open: it has not used this PMU yet, and no PMI comes in between.
     // What the hypervisor kept of another driver's EBB group may be.
@@ -53,7 +52,7 @@ static IS_V31: AtomicBool = AtomicBool::new(false);
 
 /// Called by the hotplug core on a CPU that goes, which stays closed, and on all CPUs when
 /// [`ClosedPmus`] is dropped. (The kernel writes MMCR0 when one
-/// comes up.)
+/// comes up.) [`close`] has made the registers usable there.
 ///
 /// # Safety
 ///

@@ -223,19 +223,27 @@ impl LocalPmu<'_> {
         pending
     }
 
-    /// Turns the PMU's registers on after this CPU came up (a hypervisor call in a partition), with
-    /// the counters frozen and closed to programs, whatever was left in them.
-    ///
-    /// `ppc_enable_pmcs()` will not do: after a CPU was offline it does not turn them on again.
+    /// Turns the PMU's registers on after this CPU came up, with the counters frozen and closed to
+    /// programs, whatever was left in them.
     pub(crate) fn turn_on(&self, pmccext: bool) {
+        self.make_usable();
+        Mmcr0::from(0).frozen().with_pmccext(pmccext).write();
+        spr::synchronize();
+    }
+
+    /// Asks the hypervisor to make the PMU's registers of this CPU usable (a hypervisor call in a
+    /// partition), and to preserve them. Must precede the first access to a register after the CPU
+    /// came up.
+    ///
+    /// `ppc_enable_pmcs()` will not do: after a CPU was offline it does not make the call again.
+    pub(super) fn make_usable(&self) {
+        // Must precede all writes: a hypervisor keeps only what is written afterwards.
         self.set_in_use();
         // SAFETY: The kernel sets `ppc_md` when it boots, and does not change it later.
         if let Some(enable_pmcs) = unsafe { ppc_md.enable_pmcs } {
             // SAFETY: Interrupts are off by the type invariants, so it is this CPU's PMU.
             unsafe { enable_pmcs() };
         }
-        Mmcr0::from(0).frozen().with_pmccext(pmccext).write();
-        spr::synchronize();
     }
 
     /// Tells the kernel whether handlers of other interrupts are to let PMIs of this CPU through.
@@ -253,7 +261,7 @@ impl LocalPmu<'_> {
     /// Source: `kvmhv_save_guest_pmu`, `kvmhv_load_guest_pmu` and `kvmhv_load_host_pmu` in the
     /// kernel's `arch/powerpc/kvm/book3s_hv_rmhandlers.S`, `switch_pmu_to_host()` in
     /// `book3s_hv_p9_perf.c`.
-    pub(super) fn set_in_use(&self) {
+    fn set_in_use(&self) {
         // SAFETY: Writes areas of this CPU; interrupts are off by the type invariants.
         unsafe { bindings::ebb_pmu_ppc_set_pmu_inuse(true) };
     }

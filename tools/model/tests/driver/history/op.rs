@@ -137,6 +137,9 @@ pub enum Op {
     PreemptIn(u8, u8),
     /// An idle CPU sleeps.
     Sleep(u8, bool),
+    /// The partition is suspended and resumed on another machine: each PMU without an event then has
+    /// another partition's registers, or is reset.
+    Suspend(bool),
     /// So much time passes that the counters that count for nobody are about to overflow.
     Elapse(u8),
 }
@@ -171,6 +174,7 @@ impl Op {
             96 => Self::Exec(a),
             97 if random.one_in(2) => Self::Offline(a),
             97 => Self::Online(a),
+            98 if random.one_in(4) => Self::Suspend(random.one_in(2)),
             98 => Self::Preempt(a),
             99 => Self::Sleep(a, random.one_in(2)),
             100..=103 => Self::Syscall(a, b % 4, random.below(3) as u8, random.one_in(2)),

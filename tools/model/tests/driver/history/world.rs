@@ -37,6 +37,7 @@ mod repeated;
 mod samples;
 mod states;
 mod stop_state;
+mod suspended;
 mod two_groups;
 
 pub use branches::REAL_MODE;
@@ -69,6 +70,8 @@ pub struct World {
     seen: HashSet<usize>,
     /// On this CPU PM interrupts wait for what comes next.
     held: Option<usize>,
+    /// CPUs on whose PMU no event has been since the partition was suspended.
+    untouched: [bool; CPUS as usize],
     /// The branches of each CPU's program since it was switched in.
     recorded: [Recorded; CPUS as usize],
 }
@@ -91,6 +94,7 @@ impl World {
             open: Vec::new(),
             oracle: Oracle::default(),
             held: None,
+            untouched: [false; CPUS as usize],
             programs: HashMap::new(),
             seen: HashSet::new(),
             recorded: Default::default(),
@@ -229,13 +233,14 @@ impl World {
             Op::Online(which) => {
                 let which = usize::from(which) % CPUS as usize;
                 if !core.online[which].get() {
-                    core.online(which);
+                    core.online(which, || ());
                     core.run_on(cpu);
                 }
             }
             Op::Preempt(_) => self.preempt(cpu),
             Op::Elapse(_) => self.elapse(cpu),
             Op::Sleep(_, deep) => self.sleep(cpu, deep),
+            Op::Suspend(resets) => self.suspend(resets),
             Op::Run(..) | Op::User(..) | Op::Syscall(..) | Op::Hold(_) | Op::PreemptIn(..) => {}
             Op::Tick(_) | Op::Rotate(_) | Op::Cgroup(..) | Op::Reschedule(_) => {}
         }
@@ -287,11 +292,12 @@ impl World {
                     assert!(cpu.pmcs_enabled, "the PMU is not turned on");
                 }
             });
+            self.untouched[cpu] &= !self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
             if self.sync_program(cpu, task) {
                 // SAFETY: The task is there, and nobody changes it meanwhile.
                 let used = unsafe { (*self.core.task(task).raw()).thread.used_ebb };
                 assert_eq!(used, 1, "task {task}: debuggers see no EBB registers");
-            } else {
+            } else if !self.untouched[cpu] {
                 with_cpu(|at| check_closed(&at.facility));
             }
         }

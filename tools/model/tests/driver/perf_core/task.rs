@@ -290,11 +290,12 @@ impl PerfCore {
         self.online[cpu].set(false);
     }
 
-    /// It comes again.
-    pub fn online(&self, cpu: usize) {
+    /// It comes again, and does `early` before the hotplug core calls there.
+    pub fn online(&self, cpu: usize, early: impl FnOnce()) {
         kernel::bindings::bring_up(cpu as u32, || {
             machine::restart(cpu);
             self.online[cpu].set(true);
+            early();
         });
         self.run_on(cpu);
     }

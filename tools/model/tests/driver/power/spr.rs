@@ -22,6 +22,10 @@ pub const BHRB_ENTRIES: usize = pmu_model::BHRB_ENTRIES;
 fn check<const N: u32>() {
     let is_there = N == PVR || with_cpu(|cpu| cpu.facility.has_spr(N));
     ensure(is_there, || format!("there is no SPR {N}"));
+    let is_usable = matches!(N, PVR | spr::BESCRS..=spr::BESCR) || with_cpu(|cpu| cpu.pmcs_enabled);
+    ensure(is_usable, || {
+        format!("SPR {N} is used before the hypervisor has made the PMU usable")
+    });
 }
 
 pub fn read<const N: u32>() -> u64 {
