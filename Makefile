@@ -93,9 +93,9 @@ conformance: module ## run the kernel's own PMU selftests; COMPARE=1: under the 
 host-test: ## run the tests that need no guest
 	@scripts/setup root
 	@scripts/cargo host test
-	@scripts/cargo host test --manifest-path '$(CURDIR)/tools/Cargo.toml' -p ktap -p pmu-model
+	@scripts/cargo host test --manifest-path '$(CURDIR)/tools/Cargo.toml' -p ktap -p pmu-model -p ebbprof-ring
 	@scripts/test-file tools/ebbprof/src/instruction.rs
-	@scripts/test-file tools/ebbprof/ring/src/word.rs
+	@scripts/test-file tools/ebbprof/src/perfdata/maps.rs
 	@scripts/test-file tools/ebbprof/src/sound.rs
 
 .PHONY: mutants

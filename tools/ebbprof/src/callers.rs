@@ -107,6 +107,11 @@ impl Unwinder {
         })
     }
 
+    /// Returns how many bytes it keeps.
+    pub fn size(&self) -> usize {
+        self.frames.bytes.len() + self.header.bytes.len()
+    }
+
     /// Where the caller is at `offset` in the file.
     pub fn find(&self, offset: u64) -> Option<Caller> {
         let holds = |segment: &&(u64, u64, u64)| offset.wrapping_sub(segment.0) < segment.1;

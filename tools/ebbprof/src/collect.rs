@@ -11,17 +11,18 @@ use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::Failure;
 use crate::clock::Clock;
 use crate::memory::Memory;
 use crate::perfdata::Event;
+use crate::perfdata::Thread;
 use crate::perfdata::Writer;
 use crate::processes::Processes;
 use crate::record::LOOK;
 use crate::record::PAUSE;
+use crate::system;
 
 /// What it is given: a socket for requests, and the memory.
 const SOCKET: i32 = 3;
@@ -132,8 +133,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         program.send(OTHER);
         return Ok(());
     };
-    let control = memory.control();
-    let event = Event::new(&memory.event(), control.period, control.frames != 0, None);
+    let event = Event::new(&memory.event(), memory.period(), memory.has_callers(), None);
     let writer = match Writer::new(&options.output, event) {
         Ok(writer) => writer,
         Err(error) => {
@@ -149,7 +149,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         .map(|word| String::from_utf8_lossy(word.strip_suffix(b"\0").unwrap_or(word)).into())
         .collect();
     let done = collect(&mut processes, &mut program, options.process, &command);
-    memory.control().stop.store(1, Relaxed);
+    memory.stop();
     if done.is_err() {
         // The error before tells why.
         let _ = processes.writer.cut();
@@ -158,6 +158,13 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     }
     program.answer(&done);
     Ok(())
+}
+
+/// Whether the program does not have the memory any more, as far as the system shows that.
+fn has_left(memory: &Memory, process: u32) -> bool {
+    let (pid, tid) = (process, process);
+    let maps = system::maps(Thread { pid, tid });
+    maps.is_ok_and(|maps| !memory.is_mapped_in(&maps))
 }
 
 /// Drains the rings until the end.
@@ -188,7 +195,7 @@ fn collect(
             looked = Instant::now();
             looks += 1;
             // An exec has closed the socket; but a child may have it, which is no end of the program.
-            if looks.is_multiple_of(LOOKS_FOR_EXEC) && !processes.memory.is_mapped_by(process) {
+            if looks.is_multiple_of(LOOKS_FOR_EXEC) && has_left(processes.memory, process) {
                 processes.drain_dead()?;
                 processes.drain()?;
                 return Ok(processes.writer.complete(command)?);

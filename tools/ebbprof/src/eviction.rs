@@ -8,7 +8,11 @@
 //!
 //! The copy is had by the right to trace the process, which the system may refuse (Yama, a process
 //! that is not dumpable): of such a thread nobody knows.
+//!
+//! Process, thread and descriptor are what the program has written. So nothing is taken from a process but
+//! from one that takes part in the recording, and nothing but a perf event.
 
+use std::fs;
 use std::fs::File;
 use std::io;
 use std::io::Read;
@@ -20,6 +24,9 @@ use std::time::Duration;
 use std::time::Instant;
 
 use crate::perfdata::Thread;
+use crate::system;
+use crate::system::Standing;
+use crate::system::Start;
 
 /// `PERF_EVENT_IOC_ENABLE` and `PERF_EVENT_IOC_ID`.
 const ENABLE: libc::c_ulong = 0x2000_2400;
@@ -30,6 +37,8 @@ pub struct Event {
     pub thread: Thread,
     pub descriptor: i32,
     pub id: u64,
+    /// Standing of its process when the thread began.
+    pub standing: Standing,
 }
 
 /// What there is of an event here.
@@ -54,6 +63,11 @@ impl Event {
         /// `PIDFD_THREAD`, of Linux 6.9.
         const THREAD: libc::c_int = libc::O_EXCL;
         let Thread { pid, tid } = self.thread;
+        let start = match self.standing {
+            Standing::Member(start) => start,
+            Standing::Hidden => return Copy::Refused,
+            Standing::Unknown => return Copy::None,
+        };
         let open = |id: u32, flags: libc::c_int| {
             // SAFETY: without pointers.
             own(unsafe { libc::syscall(libc::SYS_pidfd_open, id, flags) })
@@ -62,6 +76,10 @@ impl Event {
         let Some(owner) = open(tid, THREAD).or_else(|| open(pid, 0)) else {
             return Copy::None;
         };
+        // After the process was opened: so it is the one that began then.
+        if Start::of(pid) != Some(start) || !system::has_thread(self.thread) {
+            return Copy::None;
+        }
         let (which, descriptor) = (owner.as_raw_fd(), self.descriptor);
         // SAFETY: without pointers.
         let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, which, descriptor, 0) };
@@ -70,14 +88,23 @@ impl Event {
             return if refused { Copy::Refused } else { Copy::None };
         };
         let file = File::from(copy);
+        if !is_event(&file) {
+            return Copy::None;
+        }
         let mut id = 0_u64;
-        // SAFETY: stores to the variable; of what is no event it does nothing.
+        // SAFETY: The call stores to the variable, which lives here.
         let asked = unsafe { libc::ioctl(file.as_raw_fd(), ID, &raw mut id) };
         match asked == 0 && id == self.id {
             true => Copy::Of(file),
             false => Copy::None,
         }
     }
+}
+
+/// Whether this is a perf event: of another file the request may be anything.
+fn is_event(file: &File) -> bool {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    fs::read_link(link).is_ok_and(|name| name.as_os_str() == "anon_inode:[perf_event]")
 }
 
 fn own(descriptor: libc::c_long) -> Option<OwnedFd> {

@@ -5,15 +5,19 @@
 //! A path may have another file soon, and a file other contents: a file is known by what the system says of
 //! it when it is seen in a process. What is needed of it is copied then, as who truncates a file that is
 //! mapped here would end `ebbprof` by SIGBUS.
+//!
+//! Which files a process has mapped it says itself, and it may have fewer rights than `ebbprof`. So root's
+//! `ebbprof` reads a file that the system shows among the process' mappings, or one that all users may
+//! read. The contents are the program's, too: no more of them is read at once than [`MOST`].
 
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
 use std::fs::Metadata;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
@@ -31,6 +35,35 @@ use crate::callers::Unwinder;
 use crate::image;
 use crate::image::VDSO;
 use crate::perfdata::Mapping;
+use crate::regular;
+
+/// Bytes of a part of a file: more than the call frame information of any program has.
+const MOST: u64 = 128 << 20;
+
+/// Bytes of call frame information that are kept of all files together.
+const MOST_KEPT: usize = 512 << 20;
+
+/// The bytes of a file, of which a part may be too large to be read.
+#[derive(Clone, Copy)]
+struct Limited<R>(R);
+
+impl<'a, R: ReadRef<'a>> ReadRef<'a> for Limited<R> {
+    fn len(self) -> Result<u64, ()> {
+        self.0.len()
+    }
+
+    fn read_bytes_at(self, offset: u64, size: u64) -> Result<&'a [u8], ()> {
+        if size > MOST {
+            return Err(());
+        }
+        self.0.read_bytes_at(offset, size)
+    }
+
+    fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
+        let end = range.end.min(range.start.saturating_add(MOST));
+        self.0.read_bytes_at_until(range.start..end, delimiter)
+    }
+}
 
 /// A file that was seen, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +101,8 @@ struct Known {
 pub struct Files {
     numbers: HashMap<Identity, FileId>,
     known: Vec<Known>,
+    /// Bytes of call frame information.
+    kept: usize,
     with_callers: bool,
     with_branches: bool,
 }
@@ -79,16 +114,21 @@ impl Files {
             numbers: HashMap::new(),
             // The first one knows nothing: of what is no file.
             known: vec![Known::default()],
+            kept: 0,
             with_callers,
             with_branches,
         }
     }
 
-    /// The file that `mapping` of process `pid` is of.
-    pub fn of(&mut self, pid: u32, mapping: &Mapping) -> FileId {
+    /// The file that `mapping` of process `pid` is of. `is_shown` finds out whether the system shows that
+    /// mapping.
+    pub fn of(&mut self, pid: u32, mapping: &Mapping, is_shown: impl FnOnce() -> bool) -> FileId {
         let none = FileId(0);
         let is_vdso = mapping.path == VDSO;
-        let opened = if is_vdso { None } else { open(pid, mapping) };
+        let opened = match is_vdso {
+            true => None,
+            false => open(pid, mapping, is_shown),
+        };
         let data = opened.as_ref().map(|(_, data)| data);
         if data.is_none() && !is_vdso {
             return none;
@@ -107,15 +147,22 @@ impl Files {
             Some((file, _)) => self.read_file(file),
             None => image::vdso().map(|bytes| self.read(bytes, || Some(Code::Bytes(bytes)))),
         };
+        let mut known = known.unwrap_or_default();
+        let size = known.unwinder.as_ref().map_or(0, Unwinder::size);
+        if self.kept + size > MOST_KEPT {
+            known.unwinder = None;
+        } else {
+            self.kept += size;
+        }
         let number = FileId(self.known.len());
-        self.known.push(known.unwrap_or_default());
+        self.known.push(known);
         self.numbers.insert(identity, number);
         number
     }
 
     fn read_file(&self, file: fs::File) -> Option<Known> {
         let cache = ReadCache::new(file.try_clone().ok()?);
-        Some(self.read(&cache, || Some(Code::File(file))))
+        Some(self.read(Limited(&cache), || Some(Code::File(file))))
     }
 
     fn read<'a>(&self, data: impl ReadRef<'a>, code: impl FnOnce() -> Option<Code>) -> Known {
@@ -165,28 +212,48 @@ impl Files {
     }
 }
 
-/// The file of a mapping, as its process has it, which may have another root.
-fn open(pid: u32, mapping: &Mapping) -> Option<(fs::File, Metadata)> {
+/// Opens the file of a mapping.
+fn open(
+    pid: u32,
+    mapping: &Mapping,
+    is_shown: impl FnOnce() -> bool,
+) -> Option<(fs::File, Metadata)> {
+    if !mapping.path.as_bytes().starts_with(b"/") {
+        return None;
+    }
+    if !regular::is_privileged() {
+        return open_path(pid, mapping, Device::AsSeen);
+    }
+    if !is_shown() {
+        return regular::as_nobody(|| open_path(pid, mapping, Device::AsSeen));
+    }
+    let Mapping { start, end, .. } = mapping;
+    let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
+    // Not there without CAP_CHECKPOINT_RESTORE, nor of a process whose first thread has ended.
+    regular::open(&mapped, |_| true).or_else(|| open_path(pid, mapping, Device::Same))
+}
+
+/// How the device of a file is to be that of its mapping: some file systems show another one there.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Device {
+    Same,
+    AsSeen,
+}
+
+/// Opens the file at the path of a mapping, as its process sees it, which may have another root.
+fn open_path(pid: u32, mapping: &Mapping, device: Device) -> Option<(fs::File, Metadata)> {
     let path = mapping.path.as_bytes().strip_prefix(b"/")?;
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
     let roots = [
         PathBuf::from(format!("/proc/{pid}/root")),
         PathBuf::from("/"),
     ];
-    let is_it = |data: &Metadata| {
-        let (device, inode) = (data.dev(), data.ino());
-        let own = libc::makedev(mapping.device.0, mapping.device.1);
-        // Some file systems have other numbers of devices in mappings.
-        data.is_file() && (device != own || inode == mapping.inode)
+    let own = libc::makedev(mapping.device.0, mapping.device.1);
+    let is_it = |data: &Metadata| match data.dev() == own {
+        true => data.ino() == mapping.inode,
+        false => device == Device::AsSeen,
     };
-    let opened = |root: PathBuf| {
-        // Nobody has this process wait for a FIFO.
-        let mut options = fs::File::options();
-        let options = options.read(true).custom_flags(libc::O_NONBLOCK);
-        let file = options.open(root.join(path)).ok()?;
-        let data = file.metadata().ok()?;
-        is_it(&data).then_some((file, data))
-    };
+    let opened = |root: PathBuf| regular::open(&root.join(path), is_it);
     roots.into_iter().find_map(opened)
 }
 

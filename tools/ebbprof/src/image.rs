@@ -2,7 +2,6 @@
 //! The bytes of programs, of libraries and of the vDSO, for who reads their symbols.
 
 use std::fs;
-use std::fs::File;
 use std::ops::Deref;
 use std::path::Path;
 use std::ptr;
@@ -14,6 +13,7 @@ use object::ObjectSegment;
 use object::ObjectSymbol;
 
 use crate::perfdata::Mapping;
+use crate::regular;
 
 /// What the kernel calls the mapping of the code that it has for all programs.
 pub const VDSO: &str = "[vdso]";
@@ -30,10 +30,10 @@ impl Image {
         if path == Path::new(VDSO) {
             return vdso().map(Self::Vdso);
         }
-        if !path.is_absolute() || !fs::metadata(path).ok()?.is_file() {
+        if !path.is_absolute() {
             return None;
         }
-        let file = File::open(path).ok()?;
+        let (file, _) = regular::open(path, |_| true)?;
         // SAFETY: a program that truncates the file meanwhile ends `ebbprof`, as it would its own.
         unsafe { Mmap::map(&file) }.ok().map(Self::File)
     }

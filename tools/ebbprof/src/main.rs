@@ -39,9 +39,12 @@ mod profile;
 mod program;
 mod progress;
 mod record;
+mod regular;
 mod report;
+mod samples;
 mod sound;
 mod symbols;
+mod system;
 mod target;
 
 use std::error::Error;

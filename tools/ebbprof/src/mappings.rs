@@ -6,7 +6,6 @@
 //! was looked at last: the file has it from then on, as it may be older than the samples in it.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io;
 use std::time::Duration;
 use std::time::Instant;
@@ -16,13 +15,19 @@ use ebbprof_ring as ring;
 use crate::clock::time_base;
 use crate::files::FileId;
 use crate::image::VDSO;
+use crate::memory::Memory;
 use crate::perfdata::Mapping;
 use crate::perfdata::Thread;
 use crate::processes::Processes;
+use crate::system;
+use crate::system::Standing;
 
 /// Samples that are older than the last look at their process' mappings, and in none of them, have it looked
 /// at again at most so often: what they were in is gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Most mappings that a process may report itself, as it could report any number.
+const MOST_TOLD: usize = 1 << 12;
 
 /// All executable mappings of a process at a time.
 pub struct Snapshot {
@@ -32,6 +37,8 @@ pub struct Snapshot {
     maps: Vec<Mapping>,
     /// Whether these are all.
     whole: bool,
+    /// Whether they were read from the system, not from the program.
+    is_shown: bool,
 }
 
 impl Snapshot {
@@ -46,7 +53,17 @@ impl Snapshot {
             time,
             maps,
             whole: text.len() + LINE <= ring::MAPS,
+            is_shown: false,
         }
+    }
+
+    /// Of the lines that the system has, if the process takes part in the recording.
+    fn shown(thread: Thread, time: u64, memory: &Memory) -> Option<Self> {
+        let text = system::maps(thread).ok()?;
+        memory.is_mapped_in(&text).then(|| Self {
+            is_shown: true,
+            ..Self::new(thread, time, &text)
+        })
     }
 }
 
@@ -68,6 +85,8 @@ pub struct Process {
     looked: Option<Instant>,
     /// Where its handlers of signals return to.
     pub trampoline: Option<u64>,
+    /// Its standing when a thread of it began.
+    pub standing: Standing,
 }
 
 impl Process {
@@ -110,20 +129,6 @@ impl Process {
     }
 }
 
-/// The mappings of a thread's process, as the system has them.
-fn maps(thread: Thread) -> Option<Vec<u8>> {
-    let Thread { pid, tid } = thread;
-    // A process whose first thread has ended shows them by its other threads only: who has ended has
-    // an empty file, or none.
-    [
-        format!("/proc/{pid}/task/{tid}/maps"),
-        format!("/proc/{pid}/maps"),
-    ]
-    .iter()
-    .filter_map(|path| fs::read(path).ok())
-    .find(|text| !text.is_empty())
-}
-
 fn overlap(a: &Mapping, b: &Mapping) -> bool {
     a.start < b.end && b.start < a.end
 }
@@ -134,12 +139,24 @@ impl Processes<'_> {
         let process = self.processes.entry(snapshot.thread.pid).or_default();
         let (since, old) = (process.seen, snapshot.time < process.seen);
         process.seen = process.seen.max(snapshot.time);
+        let (memory, mut shown) = (self.memory, None);
+        let mut is_shown = |mapping: &Mapping| {
+            let ask = || Snapshot::shown(snapshot.thread, 0, memory);
+            let maps = |all: &Option<Snapshot>| {
+                let maps = all.iter().flat_map(|all| &all.maps);
+                maps.into_iter().any(|own| own.is_same(mapping))
+            };
+            snapshot.is_shown || maps(shown.get_or_insert_with(ask))
+        };
         for mapping in &snapshot.maps {
-            if process.is_new(mapping, old) {
-                let file = self.files.of(snapshot.thread.pid, mapping);
+            let has_room = snapshot.is_shown || process.maps.len() < MOST_TOLD;
+            if has_room && process.is_new(mapping, old) {
+                let is_shown = || is_shown(mapping);
+                let file = self.files.of(snapshot.thread.pid, mapping, is_shown);
                 process.add(mapping, file);
                 if mapping.path == VDSO {
-                    process.trampoline = self.trampoline.map(|offset| mapping.start + offset);
+                    process.trampoline =
+                        (self.trampoline).map(|offset| mapping.start.wrapping_add(offset));
                 }
                 let build_id = self.files.build_id(file);
                 let time = self.clock.time(since.min(snapshot.time));
@@ -160,12 +177,9 @@ impl Processes<'_> {
             return Ok(());
         }
         (process.asked, process.looked) = (time, Some(now));
-        match maps(thread) {
-            Some(text) => {
-                let snapshot = Snapshot::new(thread, time, &text);
-                self.learn(&snapshot)
-            }
-            // It has ended.
+        match Snapshot::shown(thread, time, self.memory) {
+            Some(snapshot) => self.learn(&snapshot),
+            // It has ended, or is another program by now.
             None => Ok(()),
         }
     }

@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory shared with the profiled programs, as `record` has it: makes it, reads the rings,
-//! and gives back what a thread has left.
+//! The memory shared with the profiled programs, as `record` has it: makes it, gives back what a thread
+//! has left, and finds out which processes take part.
 
 use std::fs;
 use std::fs::File;
 use std::io;
+use std::ops::Deref;
 use std::os::fd::AsRawFd;
 use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::ptr;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Acquire;
-use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::Ordering::Release;
-use std::sync::atomic::fence;
 
 use ebb::config::Ifm;
 use ebbprof_ring as ring;
 use ebbprof_ring::Control;
-use ebbprof_ring::Slot;
+use ebbprof_ring::View;
+
+use crate::perfdata::Mapping;
 
 /// What is sampled.
 pub struct Wanted<'a> {
@@ -33,10 +30,18 @@ pub struct Wanted<'a> {
 /// how long, is read once.
 pub struct Memory {
     file: File,
-    control: *mut Control,
+    view: View,
     /// Words of a ring.
     words: u64,
     branches: bool,
+}
+
+impl Deref for Memory {
+    type Target = View;
+
+    fn deref(&self) -> &View {
+        &self.view
+    }
 }
 
 impl Memory {
@@ -64,12 +69,12 @@ impl Memory {
             (*control).namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |data| data.ino());
             (*control).magic = ring::MAGIC;
         }
-        let branches = wanted.branches.is_some();
         Ok(Self {
             file,
-            control,
+            // SAFETY: mapped above, with rings of so many words, and never unmapped.
+            view: unsafe { View::new(control, words) },
             words,
-            branches,
+            branches: wanted.branches.is_some(),
         })
     }
 
@@ -79,14 +84,15 @@ impl Memory {
         /// Words of a ring, with which the size of all slots is no overflow.
         const MOST_WORDS: u64 = 1 << 40;
         let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-        if length < ring::ALIGN {
+        // Of any other file the program could take the pages away that are read here.
+        if length < ring::ALIGN || !ring::is_sealed(file.as_raw_fd()) {
             return Err(io::Error::other(OTHER));
         }
         let control = map(&file, length)?;
-        // SAFETY: the file begins with it.
+        // SAFETY: the file begins with them; any bits are a number.
         let (magic, words) = unsafe {
             (
-                (*control).magic,
+                (&raw const (*control).magic).read_volatile(),
                 (&raw const (*control).ring).read_volatile(),
             )
         };
@@ -96,7 +102,8 @@ impl Memory {
         }
         Ok(Self {
             file,
-            control,
+            // SAFETY: mapped above, whole, and never unmapped.
+            view: unsafe { View::new(control, words) },
             words,
             branches: false,
         })
@@ -107,55 +114,23 @@ impl Memory {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    pub fn control(&self) -> &Control {
-        // SAFETY: mapped as long as `self` lives; what others change are atomics.
-        unsafe { &*self.control }
-    }
-
     /// Whether samples have branches.
     pub fn has_branches(&self) -> bool {
         self.branches
     }
 
-    /// Whether process `pid` has it: not after an exec, nor of its own accord. True if nobody says.
-    pub fn is_mapped_by(&self, pid: u32) -> bool {
+    /// Whether a process with these lines of `/proc/PID/maps` has it: not after an exec, nor of its own
+    /// accord. By its inode, which no other file has.
+    pub fn is_mapped_in(&self, maps: &[u8]) -> bool {
         let Ok(own) = self.file.metadata() else {
-            return true;
+            return false;
         };
-        let inode = own.ino().to_string();
-        let is_own = |line: &[u8]| {
-            let mut words = line.split(|&byte| byte == b' ');
-            words.nth(4) == Some(inode.as_bytes()) && line.ends_with(b"/memfd:ebbprof (deleted)")
-        };
-        match fs::read(format!("/proc/{pid}/maps")) {
-            Ok(maps) if !maps.is_empty() => maps.split(|&byte| byte == b'\n').any(is_own),
-            _ => true,
-        }
-    }
-
-    /// The event's name.
-    pub fn event(&self) -> String {
-        text(&self.control().event)
-    }
-
-    /// How many slots may be in use.
-    pub fn used(&self) -> usize {
-        (self.control().used.load(Acquire) as usize).min(ring::SLOTS)
-    }
-
-    pub fn state(&self, n: usize) -> u32 {
-        self.control().states[n].load(Acquire)
-    }
-
-    pub fn slot(&self, n: usize) -> SlotView<'_> {
-        let offset = ring::slot_offset(n, self.words);
-        let slot = self.control.wrapping_byte_add(offset).cast::<Slot>();
-        SlotView {
-            // SAFETY: within the mapping; what others change are atomics, and names and texts,
-            // of which `SlotView` takes copies.
-            slot: unsafe { &*slot },
-            words: self.words,
-        }
+        maps.split(|&byte| byte == b'\n').any(|line| {
+            Mapping::parse_any(line).is_some_and(|mapping| {
+                let device = libc::makedev(mapping.device.0, mapping.device.1);
+                (device, mapping.inode) == (own.dev(), own.ino())
+            })
+        })
     }
 
     /// Gives a slot and its memory back.
@@ -166,7 +141,7 @@ impl Memory {
         let (offset, size) = (ring::slot_offset(n, words), ring::slot_size(words));
         // SAFETY: without pointers.
         unsafe { libc::fallocate(self.file.as_raw_fd(), flags, offset as i64, size as i64) };
-        self.control().states[n].store(ring::FREE, Release);
+        self.set_free(n);
     }
 }
 
@@ -179,148 +154,4 @@ fn map(file: &File, size: usize) -> io::Result<*mut Control> {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),
         _ => Ok(address.cast()),
     }
-}
-
-/// A slot that a thread has.
-pub struct SlotView<'a> {
-    slot: &'a Slot,
-    words: u64,
-}
-
-impl SlotView<'_> {
-    pub fn pid(&self) -> u32 {
-        self.slot.pid.load(Relaxed)
-    }
-
-    pub fn tid(&self) -> u32 {
-        self.slot.tid.load(Relaxed)
-    }
-
-    pub fn parent(&self) -> u32 {
-        self.slot.parent.load(Relaxed)
-    }
-
-    pub fn origin(&self) -> u32 {
-        self.slot.origin.load(Relaxed)
-    }
-
-    pub fn begin(&self) -> u64 {
-        self.slot.begin.load(Relaxed)
-    }
-
-    pub fn end(&self) -> u64 {
-        self.slot.end.load(Relaxed)
-    }
-
-    pub fn lost(&self) -> u64 {
-        self.slot.written.lost.load(Relaxed)
-    }
-
-    /// The thread's name.
-    pub fn name(&self) -> String {
-        text(&copy(&raw const self.slot.name, 16))
-    }
-
-    /// Why the thread is not sampled.
-    pub fn refusal(&self) -> Option<String> {
-        let length = self.slot.refused.load(Acquire) as usize;
-        (length != 0).then(|| text(&copy(&raw const self.slot.reason, length)))
-    }
-
-    /// The thread's descriptor of its event and the event's id, once samples are taken.
-    pub fn event(&self) -> Option<(i32, u64)> {
-        let descriptor = self.slot.descriptor.load(Acquire).checked_sub(1)?;
-        // CAST: a descriptor.
-        Some((descriptor as i32, self.slot.event.load(Relaxed)))
-    }
-
-    /// Whether EBBs had ceased to come before the thread ended.
-    pub fn has_ceased(&self) -> bool {
-        self.slot.ceased.load(Acquire) != 0
-    }
-
-    /// How many words of samples the thread has written.
-    pub fn written(&self) -> u64 {
-        self.slot.written.head.load(Relaxed)
-    }
-
-    /// The process' executable mappings, if their version is not `known`; the version, and the time
-    /// base when they were looked at.
-    pub fn maps(&self, known: u32) -> Option<(u32, u64, Vec<u8>)> {
-        let version: &AtomicU32 = &self.slot.maps_version;
-        let before = version.load(Acquire);
-        if before == known || !before.is_multiple_of(2) {
-            return None;
-        }
-        let length = self.slot.maps_length.load(Acquire) as usize;
-        let maps = copy(&raw const self.slot.maps, length);
-        let time = self.slot.maps_time.load(Relaxed);
-        // The version is read after what it is of.
-        fence(Acquire);
-        (version.load(Relaxed) == before).then_some((before, time, maps))
-    }
-
-    /// Tells the program that this version was read, and its samples.
-    pub fn maps_are_read(&self, version: u32) {
-        self.slot.maps_read.store(version, Release);
-    }
-
-    /// How full the ring is, 0 to 1.
-    pub fn filled(&self) -> f64 {
-        let head = self.slot.written.head.load(Relaxed);
-        let tail = self.slot.tail.load(Relaxed);
-        (head.wrapping_sub(tail)) as f64 / self.words as f64
-    }
-
-    /// Takes the samples that there are from the ring: time base, address, and further words.
-    pub fn take(&self, mut action: impl FnMut(u64, u64, &[u64])) {
-        let head = self.slot.written.head.load(Acquire);
-        let mut tail = self.slot.tail.load(Relaxed);
-        // A program that writes nonsense there gets nonsense, and no endless loop.
-        if head.wrapping_sub(tail) > self.words {
-            return;
-        }
-        let mut more = [0; ring::OVERHANG as usize];
-        let begin = self.begin();
-        while tail < head {
-            let first = self.word(tail, 0);
-            // CAST: at most 255.
-            let count = (first >> ring::MORE_SHIFT) as usize;
-            for (n, word) in more.iter_mut().enumerate().take(count) {
-                *word = self.word(tail, ring::SAMPLE + n as u64);
-            }
-            action(
-                ring::time_base(first, begin),
-                self.word(tail, 1),
-                &more[..count],
-            );
-            tail += ring::SAMPLE + count as u64;
-        }
-        self.slot.tail.store(tail, Release);
-    }
-
-    /// A word of the sample at `place`.
-    fn word(&self, place: u64, n: u64) -> u64 {
-        let ring = ptr::from_ref(self.slot).wrapping_byte_add(ring::ALIGN);
-        // CAST: below the words of a ring and what is behind it.
-        let word = ring
-            .cast::<AtomicU64>()
-            .wrapping_add((place & (self.words - 1)) as usize + n as usize);
-        // SAFETY: the ring is behind its slot, and `OVERHANG` words behind that.
-        unsafe { (*word).load(Relaxed) }
-    }
-}
-
-/// The first `length` bytes of a text that its program may be changing.
-fn copy<const N: usize>(from: *const [u8; N], length: usize) -> Vec<u8> {
-    let byte = |n: usize| from.cast::<u8>().wrapping_add(n);
-    // SAFETY: within the array.
-    let read = |n: usize| unsafe { byte(n).read_volatile() };
-    (0..length.min(N)).map(read).collect()
-}
-
-/// Up to the first 0.
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0);
-    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
 }

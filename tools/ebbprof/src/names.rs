@@ -70,7 +70,12 @@ impl Name {
     ) -> io::Result<()> {
         if let Some((name, seen)) = self.next.take() {
             // A nanosecond later, as of two names at a time readers may take either.
-            writer.comm(thread, clock.time(self.seen) + 1, &name, false)?;
+            writer.comm(
+                thread,
+                clock.time(self.seen).saturating_add(1),
+                &name,
+                false,
+            )?;
             *self = Self::new(name, seen);
         }
         Ok(())

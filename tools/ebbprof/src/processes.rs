@@ -5,15 +5,12 @@
 use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::Ordering::Relaxed;
 
 use ebbprof_ring as ring;
+use ebbprof_ring::Position;
 
 use crate::alive::exists;
 use crate::alive::is_alive;
-use crate::branches;
-use crate::callers;
-use crate::callers::Caller;
 use crate::clock::Clock;
 use crate::clock::time_base;
 use crate::eviction;
@@ -24,20 +21,22 @@ use crate::mappings::Process;
 use crate::mappings::Snapshot;
 use crate::memory::Memory;
 use crate::names::Name;
-use crate::perfdata::Branch;
 use crate::perfdata::Thread;
 use crate::perfdata::Writer;
+use crate::system::Standing;
 
 /// A thread that has a slot.
-struct Sampled {
-    thread: Thread,
-    begin: u64,
+pub(super) struct Sampled {
+    pub(super) thread: Thread,
+    pub(super) begin: u64,
     maps_version: u32,
-    lost: u64,
+    /// How far its ring was read.
+    pub(super) position: Position,
+    pub(super) lost: u64,
     /// The time base of its last sample.
-    last: u64,
-    ceased: bool,
-    refused: bool,
+    pub(super) last: u64,
+    pub(super) ceased: bool,
+    pub(super) refused: bool,
     evictions: Evictions,
     name: Name,
 }
@@ -47,12 +46,13 @@ pub struct Processes<'a> {
     pub memory: &'a Memory,
     pub clock: Clock,
     pub writer: Writer,
-    slots: Vec<Option<Sampled>>,
+    pub(super) slots: Vec<Option<Sampled>>,
     pub(super) processes: HashMap<u32, Process>,
     pub(super) files: Files,
     /// Where handlers of signals return to, in the vDSO.
     pub(super) trampoline: Option<u64>,
-    samples: Vec<(u64, u64, Box<[u64]>)>,
+    /// Words of the samples of a thread, as long as they are written.
+    pub(super) words: Vec<u64>,
     pub threads: u64,
     /// Words that samples have of callers.
     pub caller_words: u64,
@@ -60,6 +60,8 @@ pub struct Processes<'a> {
     pub refused: BTreeMap<String, u64>,
     /// How many threads had no samples at their end, and for how many ticks.
     pub ceased: (u64, u64),
+    /// How many threads had something in their rings that no handler writes.
+    pub broken: u64,
     /// What threads that are no more went without, as somebody took the PMU.
     evicted: eviction::Total,
 }
@@ -73,12 +75,13 @@ impl<'a> Processes<'a> {
             slots: (0..ring::SLOTS).map(|_| None).collect(),
             processes: HashMap::new(),
             trampoline: image::trampoline(),
-            files: Files::new(memory.control().frames != 0, memory.has_branches()),
-            samples: Vec::new(),
+            files: Files::new(memory.has_callers(), memory.has_branches()),
+            words: Vec::new(),
             threads: 0,
             caller_words: 0,
             refused: BTreeMap::new(),
             ceased: (0, 0),
+            broken: 0,
             evicted: eviction::Total::default(),
         }
     }
@@ -90,7 +93,7 @@ impl<'a> Processes<'a> {
         for n in 0..self.memory.used() {
             let state = self.memory.state(n);
             if is_complete(state) && !self.is_of_before(n) {
-                filled = filled.max(self.memory.slot(n).filled());
+                filled = filled.max(self.filled(n));
                 present.push(n);
                 ended.extend((state == ring::ENDED).then(|| (n, self.memory.slot(n).begin())));
             }
@@ -108,6 +111,12 @@ impl<'a> Processes<'a> {
             self.end(n, Some(end))?;
         }
         Ok(filled)
+    }
+
+    fn filled(&self, n: usize) -> f64 {
+        let sampled = self.slots[n].as_ref();
+        let position = sampled.map(|one| one.position).unwrap_or_default();
+        self.memory.slot(n).filled(&position)
     }
 
     /// Writes what these have: first the mappings, in the order of time, as one that was closed since
@@ -160,7 +169,7 @@ impl<'a> Processes<'a> {
     /// sampling. Frees it once that has ended.
     fn is_of_before(&self, n: usize) -> bool {
         let slot = self.memory.slot(n);
-        let before = slot.begin() < self.memory.control().start.load(Relaxed);
+        let before = slot.begin() < self.memory.start();
         let (pid, tid) = (slot.pid(), slot.tid());
         if before && !is_alive(Thread { pid, tid }) {
             self.memory.free(n);
@@ -217,10 +226,12 @@ impl<'a> Processes<'a> {
             if let Some(sampled) = &mut self.slots[n] {
                 let slot = self.memory.slot(n);
                 if let Some((descriptor, id)) = slot.event() {
+                    let process = self.processes.get(&sampled.thread.pid);
                     let event = eviction::Event {
                         thread: sampled.thread,
                         descriptor,
                         id,
+                        standing: process.map(|process| process.standing).unwrap_or_default(),
                     };
                     sampled.evictions.look(&event, slot.written());
                 }
@@ -232,88 +243,6 @@ impl<'a> Processes<'a> {
     pub fn evicted(&self) -> eviction::Total {
         let present = self.slots.iter().flatten();
         present.fold(self.evicted, |all, sampled| all + sampled.evictions.total())
-    }
-
-    fn drain_slot(&mut self, n: usize) -> io::Result<()> {
-        let Some(mut sampled) = self.slots[n].take() else {
-            return Ok(());
-        };
-        let slot = self.memory.slot(n);
-        let thread = sampled.thread;
-        if let Some(reason) = slot.refusal().filter(|_| !sampled.refused) {
-            sampled.refused = true;
-            *self.refused.entry(reason).or_default() += 1;
-        }
-        // Before the samples, of which none comes any more then.
-        let ceased = slot.has_ceased();
-        let mut samples = std::mem::take(&mut self.samples);
-        slot.take(|time, address, words| samples.push((time, address, words.into())));
-        for (base, address, words) in &samples {
-            let process = self.processes.entry(thread.pid).or_default();
-            if process.find(*address).is_none() {
-                self.look_again(thread, *base)?;
-            }
-            let time = self.clock.time(*base);
-            let (entries, words) = self.parts(words);
-            self.caller_words += words.len() as u64;
-            let chain = self.chain(thread, *address, words);
-            let branches = self.branches(thread, entries);
-            self.writer
-                .sample(thread, time, *address, &chain, &branches)?;
-        }
-        if let Some(&(base, ..)) = samples.last() {
-            sampled.last = base;
-        }
-        if ceased && !sampled.ceased {
-            sampled.ceased = true;
-            let (threads, ticks) = self.ceased;
-            self.ceased = (
-                threads + 1,
-                ticks + time_base().saturating_sub(sampled.last),
-            );
-            self.writer.ceased(thread, self.clock.time(sampled.last))?;
-        }
-        let lost = slot.lost();
-        if lost > sampled.lost {
-            let last = samples.last().map_or_else(time_base, |&(base, ..)| base);
-            self.writer
-                .lost(thread, self.clock.time(last), lost - sampled.lost)?;
-            sampled.lost = lost;
-        }
-        samples.clear();
-        self.samples = samples;
-        self.slots[n] = Some(sampled);
-        Ok(())
-    }
-
-    /// What the further words of a sample are: entries of the BHRB, and callers.
-    fn parts<'w>(&self, words: &'w [u64]) -> (&'w [u64], &'w [u64]) {
-        match words.split_first() {
-            Some((&count, rest)) if self.memory.has_branches() => {
-                rest.split_at((count as usize).min(rest.len()))
-            }
-            _ => (&[], words),
-        }
-    }
-
-    fn branches(&mut self, thread: Thread, entries: &[u64]) -> Vec<Branch> {
-        let process = self.processes.get(&thread.pid);
-        branches::decode(entries, |address| {
-            let place = process?.find(address)?;
-            self.files.instruction(place.file, place.offset)
-        })
-    }
-
-    /// The callers of a sample, as a file has them.
-    fn chain(&mut self, thread: Thread, address: u64, words: &[u64]) -> Vec<u64> {
-        if words.is_empty() {
-            return Vec::new();
-        }
-        let process = self.processes.get(&thread.pid);
-        let place = process.and_then(|process| process.find(address));
-        let caller = place.map(|place| self.files.caller(place.file, place.offset));
-        let trampoline = process.and_then(|process| process.trampoline);
-        callers::chain(caller.unwrap_or(Caller::Link), address, words, trampoline)
     }
 
     /// A slot has a new thread.
@@ -338,7 +267,10 @@ impl<'a> Processes<'a> {
         if slot.origin() != ring::THREAD {
             self.processes.remove(&pid);
         }
-        (self.processes.entry(pid)).or_insert_with(|| Process::new(begin));
+        let process = (self.processes.entry(pid)).or_insert_with(|| Process::new(begin));
+        if !matches!(process.standing, Standing::Member(_)) {
+            process.standing = Standing::of(thread, self.memory);
+        }
         let exec = slot.origin() == ring::PROGRAM;
         let name = slot.name();
         self.writer.comm(thread, time, &name, exec)?;
@@ -347,6 +279,7 @@ impl<'a> Processes<'a> {
             thread,
             begin,
             maps_version: 0,
+            position: Position::default(),
             lost: 0,
             last: begin,
             ceased: false,

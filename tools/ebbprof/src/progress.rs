@@ -6,7 +6,6 @@ use std::io;
 use std::io::IsTerminal;
 use std::io::Write;
 use std::mem::MaybeUninit;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -92,10 +91,9 @@ impl fmt::Display for Cost {
 impl Processes<'_> {
     /// What the samples have cost, if it is known.
     pub fn cost(&self) -> Option<Cost> {
-        let control = self.memory.control();
         let part = |ticks: u64| self.clock.seconds(ticks as f64 / COST_UNIT as f64);
-        let sample = part(control.cost_of_sample.load(Relaxed));
-        let caller = part(control.cost_of_caller.load(Relaxed));
+        let (sample, caller) = self.memory.costs();
+        let (sample, caller) = (part(sample), part(caller));
         let samples = (self.writer.samples + self.writer.lost) as f64;
         let program = time_of_children();
         (sample > 0.0 && program > 0.0).then_some(Cost {

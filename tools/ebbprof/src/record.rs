@@ -9,7 +9,6 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Child;
 use std::process::ExitStatus;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 use std::time::Instant;
@@ -109,7 +108,7 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     let mut child =
         program::spawn(&mut command).map_err(|error| format!("{}: {error}", path.display()))?;
     let recorded = record(&mut processes, &mut child);
-    memory.control().stop.store(1, Relaxed);
+    memory.stop();
     let status = match recorded {
         Ok(status) => status,
         Err(error) => {
@@ -217,19 +216,29 @@ fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
             evicted.unknown
         );
     }
-    let foreign = memory.control().foreign.load(Relaxed);
+    let foreign = memory.foreign();
     if foreign != 0 {
         say!("{foreign} processes have no samples: they are in a PID namespace of their own");
     }
-    let others = memory.control().others.load(Relaxed);
+    let others = memory.others();
     if others != 0 {
         say!("{others} programs have no samples: their libebbprof is of another version");
     }
-    let without = memory.control().without.load(Relaxed);
+    let without = memory.without();
     if without != 0 {
         say!(
             "{without} threads have no samples: too many at a time, \
              or no room for their memory (ulimit -v)"
+        );
+    }
+    let unpopulated = memory.unpopulated();
+    if unpopulated != 0 {
+        say!("{unpopulated} threads have no samples: the system had no memory for them");
+    }
+    if processes.broken != 0 {
+        say!(
+            "{} threads have no samples of their end: their programs wrote to the memory for them",
+            processes.broken
         );
     }
 }

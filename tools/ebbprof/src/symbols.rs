@@ -4,10 +4,9 @@
 
 use std::collections::HashMap;
 use std::env;
-use std::fs::File;
+use std::fs::Metadata;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -19,6 +18,7 @@ use object::ObjectSymbol;
 use object::SymbolKind;
 
 use crate::image::Image;
+use crate::regular;
 
 /// Where nobody knows the function.
 const UNKNOWN: &str = "[unknown]";
@@ -221,16 +221,10 @@ impl Made {
 
 /// The text of a file that this user or root has written: everybody may write to /tmp.
 fn own(path: &str) -> Option<String> {
-    // No link is followed, and none of what is no file waited for.
-    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = File::options().read(true).custom_flags(flags).open(path);
-    let mut file = file.ok()?;
-    let data = file.metadata().ok()?;
     // SAFETY: asks for a number.
     let user = unsafe { libc::geteuid() };
-    if !data.is_file() || ![0, user].contains(&data.uid()) {
-        return None;
-    }
+    let is_own = |data: &Metadata| [0, user].contains(&data.uid());
+    let (mut file, _) = regular::open_no_link(Path::new(path), is_own)?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())

@@ -10,7 +10,12 @@ use crate::size;
 /// close them: half of the numbers that a process has by default.
 pub const LEAST_DESCRIPTOR: c_int = 512;
 
-/// Makes a file without a name for rings of `ring` words; its descriptor, or errno.
+/// Seals of the memory: a process that has it mapped would get SIGBUS where another one makes the
+/// file shorter. Holes can still be punched.
+const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Creates a file without a name for rings of `ring` words and seals its size. Returns its
+/// descriptor, or errno.
 ///
 /// The file is sparse, but the system takes its size for that of a file on a disk: it is made
 /// without the limit for those (`ulimit -f`), whose signal would end the program.
@@ -19,16 +24,49 @@ pub const LEAST_DESCRIPTOR: c_int = 512;
 ///
 /// `EFBIG` where the limit is below the size and cannot be raised, else what the system has.
 pub fn create(ring: u64) -> Result<c_int, c_int> {
-    // SAFETY: a string.
-    let fd = unsafe { libc::memfd_create(c"ebbprof".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return Err(errno());
-    }
-    let fd = move_up(fd);
-    resize(fd, size(ring)).map(|()| fd).inspect_err(|_| {
-        // SAFETY: it was opened here.
+    let fd = move_up(create_empty()?);
+    let made = resize(fd, size(ring)).and_then(|()| seal(fd));
+    made.map(|()| fd).inspect_err(|_| {
+        // SAFETY: `fd` was opened above, and no other code has its number.
         unsafe { libc::close(fd) };
     })
+}
+
+/// Creates the file, not executable where the kernel knows such files (since Linux 6.3). With
+/// `vm.memfd_noexec` at 2 it refuses all others.
+fn create_empty() -> Result<c_int, c_int> {
+    /// Not in the libc crate for every C library.
+    const MFD_NOEXEC_SEAL: libc::c_uint = 8;
+    let usual = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+    for flags in [usual | MFD_NOEXEC_SEAL, usual] {
+        // SAFETY: the name is a string that ends with 0.
+        let fd = unsafe { libc::memfd_create(c"ebbprof".as_ptr(), flags) };
+        if fd >= 0 {
+            return Ok(fd);
+        }
+        // An older kernel does not know the flag.
+        if errno() != libc::EINVAL {
+            break;
+        }
+    }
+    Err(errno())
+}
+
+fn seal(fd: c_int) -> Result<(), c_int> {
+    // SAFETY: The call takes a descriptor and a number, no pointer.
+    match unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) } {
+        0 => Ok(()),
+        _ => Err(errno()),
+    }
+}
+
+/// Returns whether the size of an open file is sealed, so that it can be mapped without a fear of
+/// SIGBUS.
+#[must_use]
+pub fn is_sealed(fd: c_int) -> bool {
+    // SAFETY: The call takes a descriptor and a number, no pointer.
+    let seals = unsafe { libc::fcntl(fd, libc::F_GET_SEALS) };
+    seals >= 0 && seals & libc::F_SEAL_SHRINK != 0
 }
 
 /// Moves a descriptor to [`LEAST_DESCRIPTOR`] or above, if there is room.

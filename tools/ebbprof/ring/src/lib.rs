@@ -14,7 +14,10 @@
 
 #![no_std]
 
+extern crate alloc;
+
 mod file;
+mod view;
 mod word;
 
 use core::mem::offset_of;
@@ -23,7 +26,14 @@ use core::sync::atomic::AtomicU64;
 
 pub use file::LEAST_DESCRIPTOR;
 pub use file::create;
+pub use file::is_sealed;
 pub use file::move_up;
+pub use view::Broken;
+pub use view::Position;
+pub use view::Sample;
+pub use view::SlotView;
+pub use view::View;
+pub use view::samples;
 pub use word::MORE_SHIFT;
 pub use word::first_word;
 pub use word::time_base;
@@ -117,6 +127,8 @@ pub struct Control {
     pub foreign: AtomicU32,
     /// Of each slot.
     pub states: [AtomicU32; SLOTS],
+    /// How many threads have no samples as the system had no memory for their slots.
+    pub unpopulated: AtomicU32,
 }
 
 /// What the handler of a thread writes, alone in its cache line.
@@ -201,7 +213,7 @@ const _: () = {
     assert!(offset_of!(Control, ring) == 16 && offset_of!(Control, frames) == 32);
     assert!(offset_of!(Control, start) == 64 && offset_of!(Control, event) == 80);
     assert!(offset_of!(Control, stop) == 208 && offset_of!(Control, used) == 212);
-    assert!(offset_of!(Control, states) == 228 && size_of::<Control>() == 4328);
+    assert!(offset_of!(Control, states) == 228 && offset_of!(Control, unpopulated) == 4324);
     assert!(offset_of!(Slot, tail) == 128 && offset_of!(Slot, begin) == 152);
     assert!(offset_of!(Slot, name) == 168 && offset_of!(Slot, event) == 192);
     assert!(offset_of!(Slot, maps_version) == 200 && offset_of!(Slot, ceased) == 212);

@@ -231,7 +231,7 @@ impl Writer {
 
     /// `count` samples were lost.
     pub fn lost(&mut self, thread: Thread, time: u64, count: u64) -> io::Result<()> {
-        self.lost += count;
+        self.lost = self.lost.saturating_add(count);
         put(&mut self.record, ID);
         put(&mut self.record, count);
         self.put_id(thread, time);

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Programs that do to the memory which they share with ebbprof what no handler does, or that have
+ * little of it.
+ *
+ * usage: ebbprof_hostile WAY [ARGUMENT]...
+ *
+ * WAY is one of those at the end of this file.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/perf_event.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "ebbprof_work.h"
+
+/* Offsets in the memory, with rings of 64 KiB: tools/ebbprof/ring/src/lib.rs has them. */
+enum {
+	USED = 212, STATES = 228, FREE = 0, LIVE = 2, SLOTS = 1024,
+	FIRST = 64 << 10, RING = 64 << 10, SLOT_SIZE = FIRST + 2 * RING,
+	HEAD = 0, TAIL = 128, ORIGIN = 136, PID = 140, TID = 144, DESCRIPTOR = 188, EVENT = 192,
+	MAPS_VERSION = 200, MAPS_READ = 204, MAPS_TIME = 216, MAPS_LENGTH = 224, MAPS = 356,
+};
+#define SIZE ((size_t)FIRST + (size_t)SLOTS * SLOT_SIZE)
+
+static char **arguments;
+
+WORK(half)
+
+static void work(unsigned long passes)
+{
+	for (unsigned long n = 0; n < passes; n++)
+		half(500);
+}
+
+/* The memory, mapped whole; its path leads to it as long as the program may open that. */
+static char *memory(void)
+{
+	const char *path = getenv("EBBPROF");
+	int file = path ? open(path, O_RDWR) : -1;
+	char *start = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+
+	if (start == MAP_FAILED) {
+		perror("EBBPROF");
+		exit(2);
+	}
+	return start;
+}
+
+static char *slot(char *start, int n)
+{
+	return start + FIRST + (size_t)n * SLOT_SIZE;
+}
+
+static atomic_ullong *word(char *at, int offset)
+{
+	return (atomic_ullong *)(at + offset);
+}
+
+static atomic_uint *number(char *at, int offset)
+{
+	return (atomic_uint *)(at + offset);
+}
+
+static atomic_uint *state(char *start, int n)
+{
+	return number(start, STATES + 4 * n);
+}
+
+/* Waits, for ten seconds at most, until a number is another one. */
+static void changes(atomic_uint *what, unsigned int from)
+{
+	for (int n = 0; n < 1000 && *what == from; n++)
+		usleep(10000);
+}
+
+/* A sample of the first thread that ends behind all places that there are. */
+static int wraps(void)
+{
+	char *own = slot(memory(), 0);
+
+	work(100);
+	/* The place before the last one, of which the first word says that 255 follow. */
+	*word(own, FIRST + RING - 16) = ~0ULL;
+	*word(own, TAIL) = -2ULL;
+	*word(own, HEAD) = -1ULL;
+	usleep(300000);
+	return 0;
+}
+
+/* Less is written than was read. */
+static int goes_back(void)
+{
+	char *own = slot(memory(), 0);
+
+	work(500);
+	usleep(100000);
+	work(1);
+	*word(own, HEAD) = 2;
+	usleep(300000);
+	return 0;
+}
+
+/* What other programs of this kind write, where they do not themselves look. */
+static int scribbles(void)
+{
+	char *start = memory();
+	uint64_t seed = strtoul(arguments[2], NULL, 0) * 2 + 1;
+
+	for (unsigned long n = 0; n < 300000; n++) {
+		int chosen = n % 7 + 1;
+		size_t offset;
+
+		seed ^= seed << 13;
+		seed ^= seed >> 7;
+		seed ^= seed << 17;
+		/* Half of it goes to the first words, of which each says something. */
+		offset = (seed >> 20) % (seed & 1 ? 512 : SLOT_SIZE) & ~7UL;
+		*word(slot(start, chosen), offset) = seed & 2 ? seed : seed >> 56;
+		*state(start, chosen) = seed >> 8 & 7;
+		*number(start, USED) = chosen + 1;
+		if (n % 1000 == 0)
+			work(1);
+	}
+	for (int n = 1; n <= 7; n++)
+		*state(start, n) = FREE;
+	work(300);
+	return 0;
+}
+
+static int truncates(void)
+{
+	const char *path = getenv("EBBPROF");
+
+	if (!path)
+		return 2;
+	printf("truncate: %s\n", truncate(path, 0) ? strerror(errno) : "done");
+	work(400);
+	return 0;
+}
+
+static void becomes_nobody(void)
+{
+	if (setgroups(0, NULL) || setgid(65534) || setuid(65534))
+		exit(2);
+}
+
+/* Tells, as nobody, that FILE is mapped, with its DEVICE (as 8:1, in hexadecimal) and INODE. */
+static int names(void)
+{
+	char *own = slot(memory(), 0);
+	unsigned int version = *number(own, MAPS_VERSION) + 2;
+
+	becomes_nobody();
+	printf("it opens it itself: %s\n",
+	       open(arguments[2], O_RDONLY | O_NONBLOCK) < 0 ? strerror(errno) : "yes");
+	(*number(own, MAPS_VERSION))++;
+	*number(own, MAPS_LENGTH) = sprintf(own + MAPS, "7000000-7010000 r-xp 00000000 %s %s %s\n",
+					    arguments[3], arguments[4], arguments[5]);
+	*number(own, MAPS_VERSION) = version;
+	changes(number(own, MAPS_READ), version - 2);
+	/* Is read by now. */
+	usleep(100000);
+	return *number(own, MAPS_READ) != version;
+}
+
+static int open_event(void)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_RAW, .size = sizeof(attr), .config = 0x1001e,
+		.pinned = 1, .exclude_kernel = 1, .exclude_hv = 1,
+	};
+
+	return syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
+}
+
+/*
+ * Has an event that is off, as another one has its counter. Tells of it, waits for a line, and tells
+ * whether it is on.
+ */
+static int victim(void)
+{
+	int first = open_event(), second = open_event();
+	uint64_t id, count;
+
+	if (first < 0 || second < 0 || ioctl(second, PERF_EVENT_IOC_ID, &id))
+		return 2;
+	work(1);
+	printf("%d %d %llu\n", getpid(), second, (unsigned long long)id);
+	printf("%s\n", read(second, &count, sizeof(count)) ? "on" : "off");
+	fflush(stdout);
+	close(first);
+	getchar();
+	work(1);
+	printf("%s\n", read(second, &count, sizeof(count)) ? "on" : "off");
+	return 0;
+}
+
+/* Says, as nobody, that a thread with this PID has a DESCRIPTOR of an event with this ID. */
+static int claims(void)
+{
+	char *start = memory(), *other = slot(start, 5);
+
+	becomes_nobody();
+	*number(other, PID) = atoi(arguments[2]);
+	*number(other, TID) = atoi(arguments[2]);
+	*number(other, ORIGIN) = 2;
+	*word(other, EVENT) = strtoull(arguments[4], NULL, 0);
+	*number(other, DESCRIPTOR) = atoi(arguments[3]) + 1;
+	*number(start, USED) = 6;
+	*state(start, 5) = LIVE;
+	/* It looks eight times a second. */
+	usleep(600000);
+	return 0;
+}
+
+static int failing;
+
+/* The system's own, which has no memory if that is what it is to have. */
+int madvise(void *start, size_t size, int advice)
+{
+	const int populate_write = 23;
+
+	if (failing && advice == populate_write) {
+		errno = failing;
+		return -1;
+	}
+	return syscall(SYS_madvise, start, size, advice);
+}
+
+static void *in_thread(void *unused)
+{
+	work(400);
+	return unused;
+}
+
+/* The memory of a second thread cannot be had, by this errno. */
+static int starves(void)
+{
+	pthread_t id;
+
+	failing = atoi(arguments[2]);
+	if (pthread_create(&id, NULL, in_thread, NULL) || pthread_join(id, NULL))
+		return 2;
+	printf("the thread has ended\n");
+	return 0;
+}
+
+/* Works until it is killed, or its recorder. */
+static int endures(void)
+{
+	while (getppid() != 1)
+		work(1000);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		int (*run)(void);
+		int count;
+	} ways[] = {
+		{ "wraps", wraps, 2 }, { "goes_back", goes_back, 2 },
+		{ "scribbles", scribbles, 3 }, { "truncates", truncates, 2 },
+		{ "names", names, 6 }, { "victim", victim, 2 }, { "claims", claims, 5 },
+		{ "starves", starves, 3 }, { "endures", endures, 2 },
+	}, *way;
+
+	arguments = argv;
+	way = argc > 1 ? find_way(ways, sizeof(ways), sizeof(*ways), argv[1]) : NULL;
+	return way && argc == way->count ? way->run() : 2;
+}
