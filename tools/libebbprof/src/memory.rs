@@ -15,6 +15,7 @@ use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 
+use ebb::Error;
 use ebb::spr;
 use ebbprof_ring::ALIGN;
 use ebbprof_ring::Control;
@@ -29,6 +30,7 @@ use ebbprof_ring::TAKEN;
 use ebbprof_ring::TEXT;
 use ebbprof_ring::slot_offset;
 use ebbprof_ring::slot_size;
+use libc::EINVAL;
 
 /// Of Linux 5.14, not in the libc crate for every C library.
 const MADV_POPULATE_WRITE: libc::c_int = 23;
@@ -149,22 +151,45 @@ pub(crate) fn map(fd: libc::c_int) -> Option<*mut Control> {
     Some(address.cast())
 }
 
-/// A slot that is this thread's, with its ring in memory: its number and address.
-pub(crate) fn take(control: &'static Control) -> Option<(usize, *mut Slot)> {
+const TOO_MANY: Error = Error::System {
+    what: "ebbprof",
+    errno: libc::EAGAIN,
+    rule: Some("too many threads are sampled, or there is no room of addresses (ulimit -v)"),
+};
+const NO_MEMORY: Error = Error::System {
+    what: "ebbprof",
+    errno: libc::ENOMEM,
+    rule: Some("the system has no memory for the samples of a thread"),
+};
+
+/// Takes a slot that is this thread's, with its ring in memory: its number and address.
+pub(crate) fn take(control: &'static Control) -> Result<(usize, *mut Slot), Error> {
     let free =
         |n: &usize| (control.states[*n].compare_exchange(FREE, TAKEN, Acquire, Relaxed)).is_ok();
     let Some(n) = (0..SLOTS).find(free) else {
         control.without.fetch_add(1, Relaxed);
-        return None;
+        return Err(TOO_MANY);
     };
     // CAST: below `SLOTS`.
     control.used.fetch_max(n as u32 + 1, Release);
-    let Some(slot) = map_slot(control, n) else {
-        control.states[n].store(FREE, Release);
-        control.without.fetch_add(1, Relaxed);
-        return None;
+    let failed = match map_slot(control, n) {
+        None => (&control.without, TOO_MANY),
+        Some(slot) => {
+            // SAFETY: `map_slot` has just mapped it.
+            if unsafe { fill(control, slot) } {
+                return Ok((n, slot));
+            }
+            // SAFETY: As before, and no code writes to it. What there was of its memory is given back.
+            unsafe {
+                libc::madvise(slot.cast(), slot_size(control.ring), libc::MADV_REMOVE);
+                unmap(control, slot);
+            }
+            (&control.unpopulated, NO_MEMORY)
+        }
     };
-    Some((n, slot))
+    control.states[n].store(FREE, Release);
+    failed.0.fetch_add(1, Relaxed);
+    Err(failed.1)
 }
 
 /// Maps a slot: all that is before it, too, and unmaps that.
@@ -181,23 +206,64 @@ fn map_slot(control: &Control, n: usize) -> Option<*mut Slot> {
     if all == libc::MAP_FAILED {
         return None;
     }
-    let slot = all.wrapping_byte_add(before);
     // SAFETY: of the mapping just made.
+    unsafe { libc::munmap(all, before) };
+    Some(all.wrapping_byte_add(before).cast())
+}
+
+/// Fills the pages of a slot and its ring, so that the handler takes no SIGBUS there. Returns whether there
+/// was enough memory.
+///
+/// # Safety
+///
+/// The slot is mapped and its thread's own.
+unsafe fn fill(control: &Control, slot: *mut Slot) -> bool {
+    let ring = slot.cast::<libc::c_void>().wrapping_byte_add(ALIGN);
+    // SAFETY: The caller's contract: both parts are mapped. The slot's own fields are in the first, and in
+    // memory when they are written.
     unsafe {
-        libc::munmap(all, before);
-        // First: by these the recorder frees it if the thread is killed in the middle.
-        let slot = &*slot.cast::<Slot>();
+        if !populate(slot.cast(), ALIGN) {
+            return false;
+        }
+        // Before all else: by these the recorder frees it if the thread is killed in the middle.
         // CAST: ids are positive.
-        slot.tid
-            .store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
-        slot.pid.store(libc::getpid() as u32, Relaxed);
-        libc::madvise(
-            ptr::from_ref(slot).cast_mut().cast(),
-            size,
-            MADV_POPULATE_WRITE,
-        );
+        let thread = libc::syscall(libc::SYS_gettid) as u32;
+        (*slot).tid.store(thread, Relaxed);
+        (*slot).pid.store(libc::getpid() as u32, Relaxed);
+        populate(ring, slot_size(control.ring) - ALIGN)
     }
-    Some(slot.cast())
+}
+
+/// Fills the pages of a mapping. Returns whether there was enough memory.
+///
+/// # Safety
+///
+/// They are mapped, and hold nothing yet.
+unsafe fn populate(start: *mut libc::c_void, size: usize) -> bool {
+    // SAFETY: The caller's contract.
+    if unsafe { libc::madvise(start, size, MADV_POPULATE_WRITE) } == 0 {
+        return true;
+    }
+    // SAFETY: The call asks for a number.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    let (EINVAL, Ok(page)) = (errno(), usize::try_from(page)) else {
+        return false;
+    };
+    // Before Linux 5.14 a system call writes to each page: where there is none, it fails, while a store
+    // would end the program.
+    (0..size).step_by(page.max(1)).all(|offset| {
+        let word = start.wrapping_byte_add(offset);
+        // SAFETY: The caller's contract: the call stores the CPU's number there, for which there is room,
+        // and the word is 0 again before another code reads it.
+        unsafe {
+            let null = ptr::null_mut::<libc::c_void>();
+            let done = libc::syscall(libc::SYS_getcpu, word, null, null) == 0;
+            if done {
+                word.cast::<u32>().write_volatile(0);
+            }
+            done
+        }
+    })
 }
 
 /// Marks a slot of [`take`] as ended, and unmaps it.

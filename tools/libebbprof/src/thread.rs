@@ -149,7 +149,7 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
     let sampled = match current() {
         // SAFETY: null, or of an earlier call and this thread's.
         own if unsafe { own.as_ref() }.is_none_or(|own| !ptr::eq(own.control, control)) => {
-            let (number, slot) = memory::take(control).ok_or(TOO_MANY)?;
+            let (number, slot) = memory::take(control)?;
             let new = Box::into_raw(Box::new(Sampled {
                 session: None,
                 number,
@@ -214,11 +214,6 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
     Ok(())
 }
 
-const TOO_MANY: Error = Error::System {
-    what: "ebbprof",
-    errno: libc::EAGAIN,
-    rule: Some("too many threads are sampled, or there is no room of addresses (ulimit -v)"),
-};
 const STOPPED: Error = Error::System {
     what: "ebbprof",
     errno: libc::ESRCH,
