@@ -96,6 +96,7 @@ host-test: ## run the tests that need no guest
 	@scripts/cargo host test --manifest-path '$(CURDIR)/tools/Cargo.toml' -p ktap -p pmu-model -p ebbprof-ring
 	@scripts/test-file tools/ebbprof/src/instruction.rs
 	@scripts/test-file tools/ebbprof/src/perfdata/maps.rs
+	@scripts/test-file tools/ebbprof/src/perfdata/output.rs
 	@scripts/test-file tools/ebbprof/src/sound.rs
 
 .PHONY: mutants

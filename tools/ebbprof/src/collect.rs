@@ -181,7 +181,7 @@ fn collect(
         let wanted = program.wait(if filled < 0.25 { pause } else { 0 })?;
         filled = processes.drain()?;
         match wanted {
-            Wanted::Nothing => {}
+            Wanted::Nothing => processes.writer.keep_readable(),
             Wanted::Dump => {
                 let done = processes.writer.complete(command);
                 program.answer(&done.map_err(Failure::from));

@@ -96,8 +96,14 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
         options.callers,
         options.branches,
     );
-    let writer = Writer::new(&options.output, event)
-        .map_err(|error| format!("{}: {error}", options.output.display()))?;
+    let writer = Writer::new(&options.output, event).map_err(|error| {
+        let file = options.output.display();
+        match error.raw_os_error() {
+            Some(libc::ELOOP) => format!("{file}: it is a symbolic link, which is not followed"),
+            Some(libc::EEXIST) => format!("{file}: it is there, and no file"),
+            _ => format!("{file}: {error}"),
+        }
+    })?;
     let mut processes = Processes::new(&memory, Clock::new()?, writer);
 
     let mut command = program::command(&path, &options.command[0]);
@@ -159,6 +165,7 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
             program::has_ended();
         }
         let filled = processes.drain()?;
+        processes.writer.keep_readable();
         if let Some(status) = status {
             progress.end();
             return Ok(status);

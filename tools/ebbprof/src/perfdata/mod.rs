@@ -13,6 +13,7 @@ mod attr;
 mod cut;
 mod features;
 mod maps;
+mod output;
 
 use std::fs::File;
 use std::io;
@@ -21,7 +22,10 @@ use std::io::Seek;
 use std::io::SeekFrom;
 use std::io::Write;
 use std::mem::replace;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
+use std::time::Instant;
 
 pub use attr::Event;
 pub use maps::Mapping;
@@ -31,6 +35,8 @@ const ID: u64 = 1;
 const HEADER_SIZE: u64 = 104;
 /// Bytes that are written at a time.
 const BUFFER: usize = 1 << 20;
+/// How old records may be that are not in the file yet.
+const OLDEST: Duration = Duration::from_millis(500);
 const DATA_OFFSET: u64 = HEADER_SIZE + 8 + attr::ENTRY_SIZE;
 
 const RECORD_LOST: u32 = 2;
@@ -64,6 +70,8 @@ pub struct Writer {
     event: Event,
     record: Vec<u8>,
     length: u64,
+    /// Bytes of the records by the header in the file, and when that was written.
+    counted: (u64, Instant),
     first: u64,
     last: u64,
     complete: bool,
@@ -72,20 +80,14 @@ pub struct Writer {
 }
 
 impl Writer {
+    /// Creates the file at `path`, and keeps an older one as [`output::create`] does.
     pub fn new(path: &Path, event: Event) -> io::Result<Self> {
-        // To be read where it has to be cut.
-        let mut options = File::options();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(path)?;
         let mut writer = Self {
-            file: BufWriter::with_capacity(BUFFER, file),
+            file: BufWriter::with_capacity(BUFFER, output::create(path)?),
             event,
             record: Vec::new(),
             length: 0,
+            counted: (0, Instant::now()),
             first: u64::MAX,
             last: 0,
             complete: false,
@@ -93,10 +95,35 @@ impl Writer {
             lost: 0,
         };
         writer.write_header(0)?;
+        writer.file.flush()?;
         Ok(writer)
     }
 
+    /// Writes the records that are older than some time, and the header that counts them. The file can
+    /// then be read if this process is killed.
+    pub fn keep_readable(&mut self) {
+        let (length, since) = self.counted;
+        // One that is complete has all of its records.
+        if self.complete || length == self.length || since.elapsed() < OLDEST {
+            return;
+        }
+        // Records for which there is no room on the disk stay in the buffer. The write that finds no room
+        // there either fails.
+        let is_written = self.file.flush().is_ok() && {
+            // The place for the next records stays as it is.
+            let file = self.file.get_ref();
+            file.write_all_at(&self.header(0), 0).is_ok()
+        };
+        let length = if is_written { self.length } else { length };
+        self.counted = (length, Instant::now());
+    }
+
     fn write_header(&mut self, features: u64) -> io::Result<()> {
+        let header = self.header(features);
+        self.file.write_all(&header)
+    }
+
+    fn header(&self, features: u64) -> Vec<u8> {
         let mut header = b"PERFILE2".to_vec();
         let mut words = |words: &[u64]| words.iter().for_each(|&word| put(&mut header, word));
         words(&[HEADER_SIZE, attr::ENTRY_SIZE]);
@@ -109,7 +136,7 @@ impl Writer {
         header.extend(self.event.attr());
         put(&mut header, HEADER_SIZE);
         put(&mut header, 8);
-        self.file.write_all(&header)
+        header
     }
 
     /// Has the file complete with the records up to now: writes what is behind them, and the header
