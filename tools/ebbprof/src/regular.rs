@@ -64,9 +64,9 @@ pub fn as_nobody<T>(action: impl FnOnce() -> Option<T>) -> Option<T> {
         }
         libc::setfsgid(NOBODY);
         libc::setfsuid(NOBODY);
-        // The calls tell of no failure, but what holds.
+        // The calls return no error, but the identity before them.
         let holds = [libc::setfsuid(u32::MAX), libc::setfsgid(u32::MAX)];
-        // CAST: a number that was a u32.
+        // CAST: The identities are u32 for the system.
         let done = holds.map(|id| id as u32) == [NOBODY; 2];
         let result = if done { action() } else { None };
         libc::setfsuid(libc::geteuid());

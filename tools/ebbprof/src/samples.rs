@@ -16,7 +16,7 @@ use crate::perfdata::Thread;
 use crate::processes::Processes;
 use crate::symbols::visible;
 
-/// How many reasons for refusals are told apart.
+/// Most reasons for refusals that are counted apart from each other.
 const MOST_REASONS: usize = 32;
 
 impl Processes<'_> {
@@ -95,7 +95,7 @@ impl Processes<'_> {
             .sample(thread, time, sample.address, &chain, &branches)
     }
 
-    /// What the further words of a sample are: entries of the BHRB, and callers.
+    /// Splits the further words of a sample into entries of the BHRB and callers.
     fn parts<'w>(&self, words: &'w [u64]) -> (&'w [u64], &'w [u64]) {
         match words.split_first() {
             Some((&count, rest)) if self.memory.has_branches() => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the system says of a process, against what the process itself writes to the shared memory.
+//! Facts about processes from the system, to check what a process itself writes to the shared memory.
 //!
 //! The numbers, descriptors and paths in a slot are the program's word. It may be another user than
 //! `ebbprof`, with fewer rights, so nothing is done to a process, nor read of it, unless the system shows
@@ -28,7 +28,7 @@ impl Start {
     }
 }
 
-/// What a process is to the recording.
+/// Part of a process in the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Standing {
     /// It had the memory mapped when it was looked at.

@@ -351,7 +351,7 @@ pub struct Sample<'a> {
 pub fn samples(mut words: &[u64]) -> impl Iterator<Item = Sample<'_>> {
     core::iter::from_fn(move || {
         let (&[first, address], rest) = words.split_first_chunk()?;
-        // CAST: at most 255.
+        // CAST: The shift leaves 8 bits.
         let (more, rest) = rest.split_at_checked((first >> MORE_SHIFT) as usize)?;
         words = rest;
         Some(Sample {

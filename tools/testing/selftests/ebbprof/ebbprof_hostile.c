@@ -33,6 +33,7 @@ enum {
 	HEAD = 0, TAIL = 128, ORIGIN = 136, PID = 140, TID = 144, DESCRIPTOR = 188, EVENT = 192,
 	MAPS_VERSION = 200, MAPS_READ = 204, MAPS_TIME = 216, MAPS_LENGTH = 224, MAPS = 356,
 };
+
 #define SIZE ((size_t)FIRST + (size_t)SLOTS * SLOT_SIZE)
 
 static char **arguments;
@@ -157,7 +158,7 @@ static void becomes_nobody(void)
 		exit(2);
 }
 
-/* Tells, as nobody, that FILE is mapped, with its DEVICE (as 8:1, in hexadecimal) and INODE. */
+/* Reports a mapping of the file at arguments[5], with a device and an inode, as user nobody. */
 static int names(void)
 {
 	char *own = slot(memory(), 0);
@@ -187,8 +188,8 @@ static int open_event(void)
 }
 
 /*
- * Has an event that is off, as another one has its counter. Tells of it, waits for a line, and tells
- * whether it is on.
+ * Opens an event that stays off, as another one has its counter. Prints its identity and
+ * state, waits for a line and prints the state again.
  */
 static int victim(void)
 {
@@ -208,7 +209,7 @@ static int victim(void)
 	return 0;
 }
 
-/* Says, as nobody, that a thread with this PID has a DESCRIPTOR of an event with this ID. */
+/* Reports a thread of a process, a descriptor there and the id of its event, as user nobody. */
 static int claims(void)
 {
 	char *start = memory(), *other = slot(start, 5);

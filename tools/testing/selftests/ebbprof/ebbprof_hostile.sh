@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What a program can do to the recorder by the memory that both share: nothing but spoil its own samples.
+# Programs that attack the recorder through the shared memory can spoil samples, and nothing else.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -54,13 +54,13 @@ any_contents_are_lived_with() {
 memory_keeps_its_size() {
 	hostile truncates
 	must grep -q '^truncate: Operation not permitted$' "$work/with"
-	accounted 400
+	accounted 200
 }
 
-# names FILE: has a program that has become nobody say that this file is mapped.
+# names FILE: a program that has become user nobody reports that this file is mapped.
 names() {
 	# shellcheck disable=SC2046 # two words
-	hostile names "$1" $(stat -c '0:%d %i' "$1") "$1"
+	hostile names "$1" $(stat -c '0:%D %i' "$1") "$1"
 	must perf script -i "$work/data" --show-mmap-events -F comm >"$work/script"
 	must grep "PERF_RECORD_MMAP2.*$1" "$work/script"
 }
@@ -105,7 +105,7 @@ private_file_is_not_read() {
 	! grep "PERF_RECORD_MMAP2.*/program" "$work/script" | grep "$id" || fail "read, though it is root's"
 }
 
-# A file that the process has really mapped is read, whoever may read it by its path.
+# A file that the process has really mapped is read, also if its path is private.
 own_file_is_read() {
 	mkdir -m 700 "$work/own"
 	cp "$programs/ebbprof_work" "$programs/libebbprof_work.so" "$work/own/"
@@ -139,7 +139,7 @@ thread_without_memory_is_told() {
 	must grep -q '^ebbprof: 1 threads have no samples: the system had no memory for them$' "$work/said"
 	hostile starves 22
 	! grep 'have no samples' "$work/said" || fail "an older kernel is no lack of memory"
-	accounted 400
+	accounted 200
 }
 
 # The size of what a program has made for its recording is sealed too.

@@ -229,7 +229,10 @@ static void overwrites_file(const char *path, const char *from)
 	close(out);
 }
 
-/* Runs FILE twice, with the contents of one program and of another. */
+/*
+ * Runs FILE twice, with the contents of one program and of another. Each runs long enough for the
+ * recorder to see it. In a folder of root's, nothing else shows that it may read the file.
+ */
 static int rebuilds(void)
 {
 	for (int n = 3; n <= 4; n++) {
@@ -238,8 +241,8 @@ static int rebuilds(void)
 		overwrites_file(arguments[2], arguments[n]);
 		if (!fork()) {
 			/* ebbprof_calls has itself stepped with two arguments. */
-			execl(arguments[2], arguments[2], n == 3 ? "plain" : "0",
-			      n == 3 ? "200" : NULL, NULL);
+			execl(arguments[2], arguments[2], n == 3 ? "plain" : "200000",
+			      n == 3 ? "2000" : NULL, NULL);
 			_exit(1);
 		}
 		if (wait(&status) < 0 || status)

@@ -46,7 +46,7 @@ fn take(slot: &SlotView, position: &mut Position, copy: &mut Vec<u64>) -> Result
     taken
 }
 
-/// Reads all else that a slot tells.
+/// Reads everything else in a slot.
 fn look(memory: &Memory, n: usize) {
     let view = memory.view();
     assert!(view.used() <= SLOTS);

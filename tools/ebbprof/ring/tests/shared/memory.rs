@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tests of the ring share: a memory that is mapped, and random numbers.
+//! A mapped memory and random numbers, for all tests of the ring.
 
 use std::mem::offset_of;
 use std::ptr;
@@ -109,7 +109,7 @@ impl Memory {
 
     /// Fills the head of the memory and slot `n` with random words.
     pub fn scribble(&self, random: &mut Random, n: usize) {
-        // Some as they are: of nothing but noise, few ways are gone far.
+        // Half of the memories are mostly 0: the reader gets farther in them than in noise.
         let sparse = random.below(2) == 0;
         let slot = slot_offset(n, self.words);
         let head = 0..size_of::<Control>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The file of the memory: a program that has it cannot take its pages away from those that have it
-//! mapped, and a slot's memory can be given back all the same.
+//! The file of the memory: no program can take its pages away from processes that map it. The recorder
+//! can still give a slot's memory back.
 
 use std::io;
 use std::mem::MaybeUninit;
