@@ -106,6 +106,8 @@ pub use session::Held;
 pub use session::RawHandler;
 pub use session::Session;
 #[doc(hidden)]
+pub use sys::process_mark;
+#[doc(hidden)]
 pub use thread::last_reason;
 #[doc(hidden)]
 pub use thread::set_last_reason;

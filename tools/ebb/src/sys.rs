@@ -337,6 +337,17 @@ pub(crate) fn mark_process() -> Result<(), Error> {
     Ok(())
 }
 
+/// Returns the mark of this process. No ancestor of it has the same, and no child, except one that
+/// shares its memory, as that of `vfork` does.
+///
+/// # Errors
+///
+/// [`Error::System`] if there is no memory for it.
+pub fn process_mark() -> Result<u64, Error> {
+    mark_process()?;
+    Ok(process())
+}
+
 /// The process' mark. The kernel clears it in the child of a fork, which then makes its own.
 pub(crate) fn process() -> u64 {
     let mark = ptr::with_exposed_provenance::<AtomicU64>(MARK.load(Relaxed));

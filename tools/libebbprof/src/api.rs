@@ -10,6 +10,7 @@ use ebb::Error;
 
 use crate::memory::Wanted;
 use crate::memory::set_errno;
+use crate::process;
 use crate::recording;
 use crate::recording::refused;
 use crate::unnoticed::Unnoticed;
@@ -22,7 +23,9 @@ const DEFAULT_PERIOD: u64 = 100_003;
 /// Does what a function is to do, and tells what it returns.
 fn status(action: impl FnOnce() -> Result<(), Error>) -> c_int {
     let unnoticed = Unnoticed::begin();
-    let Err(error) = action() else { return 0 };
+    let Err(error) = process::check_memory().and_then(|()| action()) else {
+        return 0;
+    };
     ebb::set_last_reason(error.reason());
     drop(unnoticed);
     set_errno(error.errno());

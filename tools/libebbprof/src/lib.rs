@@ -31,6 +31,7 @@ mod process;
 mod recording;
 mod sessions;
 mod signals;
+mod slot;
 // The same as libebb's: memory by malloc, and an abort for a panic.
 #[path = "../../libebb/src/system.rs"]
 mod system;

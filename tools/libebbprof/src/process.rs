@@ -7,8 +7,10 @@ use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::AtomicBool;
 use core::sync::atomic::AtomicI32;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
+use ebb::Error;
 use ebbprof_ring::Control;
 use ebbprof_ring::FORK;
 use ebbprof_ring::THREAD;
@@ -22,24 +24,55 @@ use crate::sessions::State;
 use crate::thread;
 use crate::unnoticed::Unnoticed;
 
-/// The process that is sampled.
+/// Number of the process that this memory belongs to, or 0 until a thread of it is to be sampled.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// The mark of that process.
+static MARK: AtomicU64 = AtomicU64::new(0);
 
-/// Whether this process is that, or its memory's own: not the child of a `vfork`.
+/// Returns whether the memory belongs to this process.
+///
+/// Two kinds of children find what their parent wrote, as no handler of `pthread_atfork` runs for
+/// them. The child of `clone` or `_Fork` has a copy. Its mark differs, and its number may not: it
+/// may be the first process of a namespace, as its parent is of another. The child of `vfork`
+/// shares the memory with the mark. Its number differs. Neither may touch the slots, which its
+/// parent goes on using.
+///
+/// The EBB handler need not ask: such a child has no EBBs. The kernel clears EBBHR and BESCR of a
+/// new task (`clear_task_ebb`), and [`thread::begin`] refuses to start a session.
 pub(crate) fn has_own_memory() -> bool {
-    // SAFETY: asks for a number.
-    PROCESS.load(Relaxed) == unsafe { libc::getpid() }
+    let process = PROCESS.load(Relaxed);
+    process == 0
+        // SAFETY: `getpid` takes no pointer, and cannot fail.
+        || process == unsafe { libc::getpid() }
+            && ebb::process_mark().is_ok_and(|mark| mark == MARK.load(Relaxed))
 }
 
-fn note() {
+/// Refuses what a process may do in its own memory only.
+pub(crate) fn check_memory() -> Result<(), Error> {
+    has_own_memory().then_some(()).ok_or(Error::System {
+        what: "ebbprof",
+        errno: libc::EOPNOTSUPP,
+        rule: Some("this process was made by another call than fork(3)"),
+    })
+}
+
+/// Notes that the memory belongs to this process; returns whether that worked.
+fn note() -> bool {
+    let Ok(mark) = ebb::process_mark() else {
+        return false;
+    };
+    MARK.store(mark, Relaxed);
     // SAFETY: as before.
     PROCESS.store(unsafe { libc::getpid() }, Relaxed);
+    true
 }
 
 /// Has the ends of threads noticed, and forks; tells whether it could.
 pub(crate) fn watch() -> bool {
     static WATCHED: AtomicBool = AtomicBool::new(false);
-    note();
+    if !note() {
+        return false;
+    }
     WATCHED.load(Relaxed) || {
         // SAFETY: the functions live as long as the program.
         let at_fork =
@@ -52,21 +85,25 @@ pub(crate) fn watch() -> bool {
 
 /// The C library blocks SIGILL in a fork.
 extern "C" fn forks() {
-    sessions::lock_for_fork();
-    calls::begin();
+    if has_own_memory() {
+        sessions::lock_for_fork();
+        calls::begin();
+    }
 }
 
 extern "C" fn has_forked() {
-    calls::end();
-    sessions::unlock_after_fork();
+    if has_own_memory() {
+        calls::end();
+        sessions::unlock_after_fork();
+    }
 }
 
 /// The child of a fork has no EBBs, but its memory says otherwise.
 extern "C" fn child_begins() {
     let _unnoticed = Unnoticed::begin();
+    // Cannot fail: the page of the mark is there.
     note();
     thread::forget();
-    sessions::unlock_after_fork();
     if sampling().is_some_and(memory::is_foreign) {
         sessions::set_state(State::Idle);
     }

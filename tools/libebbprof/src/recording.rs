@@ -8,7 +8,6 @@
 use core::ffi::CStr;
 use core::ffi::c_int;
 use core::sync::atomic::AtomicBool;
-use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
@@ -38,8 +37,8 @@ use crate::unnoticed::Unnoticed;
 /// Words of a thread's ring: 1 MiB.
 const RING: u64 = 1 << 17;
 
-/// The process that records itself, or 0.
-static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// Whether this process has started the recording, and not a parent.
+static IS_STARTER: AtomicBool = AtomicBool::new(false);
 /// The memory's descriptor, once it was made.
 static MEMORY: Kept = Kept::none();
 /// Whether a thread changes the recording.
@@ -61,9 +60,7 @@ impl Change {
         match sessions::state() {
             State::Idle => Err(refused(libc::ESRCH, "nothing is recorded")),
             State::Preloaded => Err(by_ebbprof()),
-            _ if PROCESS.load(Relaxed) != process_id() => {
-                Err(refused(libc::ESRCH, "a parent process records"))
-            }
+            _ if !IS_STARTER.load(Relaxed) => Err(refused(libc::ESRCH, "a parent process records")),
             _ => Ok(change),
         }
     }
@@ -87,11 +84,6 @@ fn by_ebbprof() -> Error {
     refused(libc::EBUSY, "ebbprof record profiles the program already")
 }
 
-fn process_id() -> c_int {
-    // SAFETY: asks for a number.
-    unsafe { libc::getpid() }
-}
-
 /// Has the calling thread sampled, and those that begin from now on.
 pub(crate) fn start(file: &CStr, wanted: &Wanted<'_>) -> Result<(), Error> {
     // SAFETY: asks for a number.
@@ -112,7 +104,7 @@ pub(crate) fn start(file: &CStr, wanted: &Wanted<'_>) -> Result<(), Error> {
     thread::open_wanted(control)?.close();
     let collector = Collector::start(memory, file)?;
     collector::set(collector);
-    PROCESS.store(process_id(), Relaxed);
+    IS_STARTER.store(true, Relaxed);
     sessions::set_state(State::Running);
     thread::begin(control, PROGRAM).inspect_err(|_| {
         let _ = close();
@@ -231,6 +223,7 @@ fn leave_memory() {
 /// not the child's: each that records would write to the same rings.
 pub(crate) fn forget_changes() {
     BUSY.store(false, Release);
+    IS_STARTER.store(false, Relaxed);
     if sessions::state() == State::Idle {
         leave_memory();
     }
@@ -239,7 +232,9 @@ pub(crate) fn forget_changes() {
 /// The program ends.
 extern "C" fn end() {
     let _unnoticed = Unnoticed::begin();
-    if let Ok(_change) = Change::of_recording() {
+    if process::has_own_memory()
+        && let Ok(_change) = Change::of_recording()
+    {
         let _ = close();
     }
 }

@@ -64,13 +64,12 @@ impl Sessions {
         Self(())
     }
 
-    /// Of a thread that has it locked.
-    ///
-    /// # Safety
-    ///
-    /// This is one, and unlocks it once.
-    pub(crate) unsafe fn locked() -> Self {
-        Self(())
+    /// Locks the list in a process that has no other thread, whatever its parent's threads did to
+    /// the lock.
+    pub(crate) fn unlocked() -> Self {
+        // SAFETY: no other thread looks at the lock.
+        unsafe { LOCK.0.get().write(libc::PTHREAD_MUTEX_INITIALIZER) };
+        Self::lock()
     }
 
     /// Takes in the calling thread's.
@@ -125,7 +124,7 @@ pub(crate) fn lock_for_fork() {
     core::mem::forget(Sessions::lock());
 }
 
-/// In the parent and in the child.
+/// In the parent.
 pub(crate) fn unlock_after_fork() {
     drop(Sessions(()));
 }

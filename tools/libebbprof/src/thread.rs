@@ -3,8 +3,6 @@
 
 use alloc::boxed::Box;
 use core::ffi::CStr;
-use core::mem::ManuallyDrop;
-use core::mem::MaybeUninit;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Acquire;
@@ -22,7 +20,6 @@ use ebbprof_ring::LIVE;
 #[cfg(not(feature = "wrap"))]
 use ebbprof_ring::PROGRAM;
 use ebbprof_ring::Slot;
-use ebbprof_ring::THREAD;
 
 use crate::branches::ebbprof_sample_branches;
 use crate::calls::Calls;
@@ -31,9 +28,11 @@ use crate::cost;
 use crate::handler::ebbprof_sample;
 use crate::maps;
 use crate::memory;
+use crate::process;
 use crate::sessions;
 use crate::sessions::Sessions;
 use crate::sessions::State;
+use crate::slot;
 use crate::unnoticed::Unnoticed;
 
 /// A thread that is sampled, or was.
@@ -76,12 +75,16 @@ pub(crate) fn calls() -> Option<&'static Calls> {
     unsafe { current().as_ref() }.map(|sampled| &sampled.calls)
 }
 
-/// The calling thread's, if it is sampled.
+/// The calling thread's, if it is sampled, or was, in this process.
 fn current() -> *mut Sampled {
-    match KEY.load(Acquire) {
+    let sampled = match KEY.load(Acquire) {
         0 => ptr::null_mut(),
         // SAFETY: the key exists.
-        key => unsafe { libc::pthread_getspecific(key - 1) }.cast(),
+        key => unsafe { libc::pthread_getspecific(key - 1) }.cast::<Sampled>(),
+    };
+    match sampled.is_null() || process::has_own_memory() {
+        true => sampled,
+        false => ptr::null_mut(),
     }
 }
 
@@ -99,11 +102,14 @@ pub(crate) fn show_maps() {
 }
 
 /// Takes the parent's sampling away from the child of a fork, which has inherited its memory, and
-/// copies of the descriptors of all its threads' events. The list is locked.
+/// copies of the descriptors of all its threads' events.
+///
+/// The calling thread is the only one of the child, so no other can hold the lock of the list. The
+/// thread that forked has locked it in the parent; where the parent did not own its memory, any
+/// thread of that memory's process may have.
 pub(crate) fn forget() {
     let sampled = current();
-    // SAFETY: the fork has locked it, and its next handler unlocks it.
-    let list = ManuallyDrop::new(unsafe { Sessions::locked() });
+    let list = Sessions::unlocked();
     list.each(|other| {
         drop(other.session.take());
         // This thread may have forked in its handler, which goes on.
@@ -146,6 +152,7 @@ fn note_ceased(sampled: &Sampled) {
 
 /// Has the calling thread sampled, or says why it is not.
 pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error> {
+    process::check_memory()?;
     let sampled = match current() {
         // SAFETY: null, or of an earlier call and this thread's.
         own if unsafe { own.as_ref() }.is_none_or(|own| !ptr::eq(own.control, control)) => {
@@ -179,22 +186,22 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
     // SAFETY: just made, or this thread's, of which others look at listed sessions only.
     let (number, slot) = unsafe { ((*sampled).number, (*sampled).slot) };
     // SAFETY: the slot is this thread's, and mapped as long as that.
-    unsafe { describe(slot, control, origin) };
+    unsafe { slot::describe(slot, control, origin) };
     #[cfg(not(feature = "wrap"))]
     if origin == PROGRAM && sessions::state() == State::Preloaded {
         // SAFETY: as before.
         unsafe {
             cost::measure(control, &*slot);
-            clear(&*slot);
+            slot::clear(&*slot);
         }
     }
     control.states[number].store(LIVE, Release);
     let started = start(control, slot);
     match &started {
         // SAFETY: as before.
-        Ok(session) => unsafe { publish(slot, session) },
+        Ok(session) => unsafe { slot::publish(slot, session) },
         // SAFETY: as before.
-        Err(error) => unsafe { refuse(slot, error) },
+        Err(error) => unsafe { slot::refuse(slot, error) },
     }
     let session = started?;
     let list = Sessions::lock();
@@ -263,115 +270,12 @@ pub(crate) fn open(control: &Control, name: &str, period: u64) -> Result<Session
     Ok(session)
 }
 
-/// Tells `ebbprof` by which event samples are taken, for when somebody takes the PMU away.
-///
-/// # Safety
-///
-/// `slot` is the calling thread's.
-unsafe fn publish(slot: *mut Slot, session: &Session) {
-    /// `PERF_EVENT_IOC_ID`.
-    const ID: libc::c_ulong = 0x4008_2407;
-    let (descriptor, mut id) = (session.descriptor(), 0_u64);
-    // SAFETY: the call stores to the variable; the caller's contract.
-    unsafe {
-        if libc::ioctl(descriptor, ID, &raw mut id) == 0 {
-            (*slot).event.store(id, Relaxed);
-            // CAST: not negative.
-            (*slot).descriptor.store(descriptor as u32 + 1, Release);
-        }
-    }
-}
-
-/// # Safety
-///
-/// `slot` is the calling thread's.
-unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
-    // SAFETY: the caller's contract; the calls only ask.
-    unsafe {
-        let s = &*slot;
-        clear(s);
-        s.begin.store(spr::read::<{ spr::TB }>(), Relaxed);
-        s.written.mask.store(control.ring - 1, Relaxed);
-        s.written.frames.store(control.frames, Relaxed);
-        let (stack, size) = if control.frames == 0 { (0, 0) } else { stack() };
-        s.written.stack.store(stack, Relaxed);
-        s.written.stack_size.store(size, Relaxed);
-        s.refused.store(0, Relaxed);
-        s.descriptor.store(0, Relaxed);
-        s.end.store(0, Relaxed);
-        s.maps_read.store(0, Relaxed);
-        s.maps_late.store(0, Relaxed);
-        s.ceased.store(0, Relaxed);
-        s.origin.store(origin, Relaxed);
-        // CAST: ids are positive.
-        s.pid.store(libc::getpid() as u32, Relaxed);
-        s.parent.store(libc::getppid() as u32, Relaxed);
-        s.tid.store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
-        write_name(slot);
-        if origin == THREAD {
-            s.maps_version.store(0, Relaxed);
-        } else {
-            maps::write(slot);
-        }
-    }
-}
-
-/// Writes the calling thread's name, which it may have changed.
-///
-/// # Safety
-///
-/// `slot` is the calling thread's.
-// SAFETY: the contract above.
-unsafe fn write_name(slot: *mut Slot) {
-    // SAFETY: the field has the 16 bytes.
-    unsafe { libc::prctl(libc::PR_GET_NAME, &raw mut (*slot).name) };
-}
-
-/// The slot has no samples.
-fn clear(slot: &Slot) {
-    let written = &slot.written;
-    for zero in [&written.head, &written.limit, &written.lost, &slot.tail] {
-        zero.store(0, Relaxed);
-    }
-}
-
-/// The calling thread's stack: its lowest address, and in how many bytes a frame may begin.
-fn stack() -> (u64, u64) {
-    /// Bytes of the smallest frame.
-    const FRAME: usize = 32;
-    let mut attr = MaybeUninit::<libc::pthread_attr_t>::uninit();
-    let (mut address, mut size) = (ptr::null_mut(), 0);
-    // SAFETY: the first call fills in what the others use.
-    unsafe {
-        if libc::pthread_getattr_np(libc::pthread_self(), attr.as_mut_ptr()) == 0 {
-            libc::pthread_attr_getstack(attr.as_ptr(), &mut address, &mut size);
-            libc::pthread_attr_destroy(attr.as_mut_ptr());
-        }
-    }
-    // CAST: usize has 64 bits.
-    let size = size.saturating_sub(FRAME) as u64;
-    (address.expose_provenance() as u64, size)
-}
-
-/// Notes why the thread is not sampled.
-///
-/// # Safety
-///
-/// `slot` is the calling thread's.
-unsafe fn refuse(slot: *mut Slot, error: &Error) {
-    let reason = error.reason().as_bytes();
-    // SAFETY: the caller's contract; as much as fits.
-    unsafe {
-        let text = &raw mut (*slot).reason;
-        let length = reason.len().min(size_of_val(&*text));
-        ptr::copy_nonoverlapping(reason.as_ptr(), text.cast(), length);
-        // CAST: at most `TEXT`.
-        (*slot).refused.store(length as u32, Release);
-    }
-}
-
 /// The end of a thread.
 extern "C" fn ends(sampled: *mut libc::c_void) {
+    // The slot goes on being that of the thread which has made this process.
+    if !process::has_own_memory() {
+        return;
+    }
     let _unnoticed = Unnoticed::begin();
     let sampled = sampled.cast::<Sampled>();
     // SAFETY: of `begin`, and comes here once. From the list it is gone before it is freed, and
@@ -388,7 +292,7 @@ extern "C" fn ends(sampled: *mut libc::c_void) {
     unsafe {
         let now = spr::read::<{ spr::TB }>();
         (*sampled.slot).end.store(now, Relaxed);
-        write_name(sampled.slot);
+        slot::write_name(sampled.slot);
     }
     // SAFETY: as before; nothing of this process has its address any more.
     unsafe { memory::give_back(sampled.control, sampled.number, sampled.slot) };

@@ -253,17 +253,6 @@ static void alone(void)
 	must(ebbprof_stop(), "stop");
 }
 
-static void refused(const char *what, int status, int wanted)
-{
-	char reason[256];
-
-	if (status != -1 || errno != wanted) {
-		printf("%s: %d, %s\n", what, status, strerror(errno));
-		exit(1);
-	}
-	printf("%s: %s\n", what, ebbprof_strerror(reason, sizeof(reason)));
-}
-
 static void refusals(void)
 {
 	refused("stop", ebbprof_stop(), ESRCH);

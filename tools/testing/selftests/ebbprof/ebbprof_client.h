@@ -35,4 +35,16 @@ static void must(int status, const char *what)
 	exit(1);
 }
 
+/* A call has failed for this reason. */
+static inline void refused(const char *what, int status, int wanted)
+{
+	char reason[256];
+
+	if (status != -1 || errno != wanted) {
+		printf("%s: %d, %s\n", what, status, strerror(errno));
+		exit(1);
+	}
+	printf("%s: %s\n", what, ebbprof_strerror(reason, sizeof(reason)));
+}
+
 #endif

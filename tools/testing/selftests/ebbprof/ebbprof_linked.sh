@@ -208,6 +208,18 @@ child_is_not_paused() {
 	has 2
 }
 
+clones_() {
+	client clones
+	must grep -q '^start: .*by another call than fork' "$work/said"
+	has 2
+}
+clones_have_no_part_in_it() {
+	PASSES=100
+	for program in ebbprof_threads ebbprof_threads_static; do
+		clones_
+	done
+}
+
 refusals_have_reasons() {
 	for program in ebbprof_client ebbprof_client_static; do
 		client refusals
@@ -271,5 +283,5 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 run_tests parts_are_sampled threads_are_sampled another_thread_pauses_and_ends dumped_file_is_complete \
 	recordings_follow_each_other child_is_sampled children_record_apart ends_are_noticed file_has_any_name nobody_notices \
 	closed_files_are_the_programs cancelled_thread_ends_it \
-	threads_outlive_the_recording threads_go_on_after_pauses child_is_not_paused \
+	threads_outlive_the_recording threads_go_on_after_pauses child_is_not_paused clones_have_no_part_in_it \
 	refusals_have_reasons users_have_no_say_in_setuid_programs rust_is_served example_of_the_page_works

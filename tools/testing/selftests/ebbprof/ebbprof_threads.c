@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -135,6 +136,46 @@ static void forks(void)
 	exit(status);
 }
 
+/* A child that was made by another call than fork() has no part in a recording, and starts none: it
+ * has its parent's memory for that, also when that is over.
+ */
+static void in_clone(int how)
+{
+	pid_t child = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	int status;
+
+	if (!child) {
+		refused("start", ebbprof_start(file, "cycles", PERIOD, 0), EOPNOTSUPP);
+		refused("sample_thread", ebbprof_sample_thread(), EOPNOTSUPP);
+		refused("pause", ebbprof_pause(), EOPNOTSUPP);
+		refused("resume", ebbprof_resume(), EOPNOTSUPP);
+		refused("dump", ebbprof_dump(), EOPNOTSUPP);
+		refused("stop", ebbprof_stop(), EOPNOTSUPP);
+		fflush(stdout);
+		if (how == 0)
+			pthread_exit(NULL);
+		if (how == 1)
+			exit(0);
+		_exit(0);
+	}
+	if (waitpid(child, &status, 0) != child || status)
+		exit(1);
+}
+
+static void clones(void)
+{
+	start(PERIOD);
+	do_half();
+	for (int how = 0; how < 3; how++)
+		in_clone(how);
+	/* Gives ebbprof the time to look for threads that have ended. */
+	usleep(300000);
+	do_half();
+	must(ebbprof_stop(), "stop");
+	for (int how = 0; how < 3; how++)
+		in_clone(how);
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -142,6 +183,7 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} ways[] = {
 		{ "blocked", blocked }, { "paused", paused }, { "forks", forks },
+		{ "clones", clones },
 	}, *way;
 
 	if (argc < 4)

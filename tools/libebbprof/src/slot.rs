@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The parts of a slot that its thread writes, except samples and mappings.
+
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::Release;
+
+use ebb::Error;
+use ebb::Session;
+use ebb::spr;
+use ebbprof_ring::Control;
+use ebbprof_ring::Slot;
+use ebbprof_ring::THREAD;
+
+use crate::maps;
+
+/// Writes which event takes the samples, so that `ebbprof` can resume it when another event has had
+/// the PMU.
+///
+/// # Safety
+///
+/// `slot` is the calling thread's.
+pub(crate) unsafe fn publish(slot: *mut Slot, session: &Session) {
+    /// `PERF_EVENT_IOC_ID`.
+    const ID: libc::c_ulong = 0x4008_2407;
+    let (descriptor, mut id) = (session.descriptor(), 0_u64);
+    // SAFETY: the call stores to the variable; the caller's contract.
+    unsafe {
+        if libc::ioctl(descriptor, ID, &raw mut id) == 0 {
+            (*slot).event.store(id, Relaxed);
+            // CAST: not negative.
+            (*slot).descriptor.store(descriptor as u32 + 1, Release);
+        }
+    }
+}
+
+/// # Safety
+///
+/// `slot` is the calling thread's.
+pub(crate) unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
+    // SAFETY: the caller's contract; the calls only ask.
+    unsafe {
+        let s = &*slot;
+        clear(s);
+        s.begin.store(spr::read::<{ spr::TB }>(), Relaxed);
+        s.written.mask.store(control.ring - 1, Relaxed);
+        s.written.frames.store(control.frames, Relaxed);
+        let (stack, size) = if control.frames == 0 { (0, 0) } else { stack() };
+        s.written.stack.store(stack, Relaxed);
+        s.written.stack_size.store(size, Relaxed);
+        s.refused.store(0, Relaxed);
+        s.descriptor.store(0, Relaxed);
+        s.end.store(0, Relaxed);
+        s.maps_read.store(0, Relaxed);
+        s.maps_late.store(0, Relaxed);
+        s.ceased.store(0, Relaxed);
+        s.origin.store(origin, Relaxed);
+        // CAST: ids are positive.
+        s.pid.store(libc::getpid() as u32, Relaxed);
+        s.parent.store(libc::getppid() as u32, Relaxed);
+        s.tid.store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
+        write_name(slot);
+        if origin == THREAD {
+            s.maps_version.store(0, Relaxed);
+        } else {
+            maps::write(slot);
+        }
+    }
+}
+
+/// Writes the calling thread's name, which it may have changed.
+///
+/// # Safety
+///
+/// `slot` is the calling thread's.
+// SAFETY: the contract above.
+pub(crate) unsafe fn write_name(slot: *mut Slot) {
+    // SAFETY: the field has the 16 bytes.
+    unsafe { libc::prctl(libc::PR_GET_NAME, &raw mut (*slot).name) };
+}
+
+/// The slot has no samples.
+pub(crate) fn clear(slot: &Slot) {
+    let written = &slot.written;
+    for zero in [&written.head, &written.limit, &written.lost, &slot.tail] {
+        zero.store(0, Relaxed);
+    }
+}
+
+/// The calling thread's stack: its lowest address, and in how many bytes a frame may begin.
+fn stack() -> (u64, u64) {
+    /// Bytes of the smallest frame.
+    const FRAME: usize = 32;
+    let mut attr = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    let (mut address, mut size) = (ptr::null_mut(), 0);
+    // SAFETY: the first call fills in what the others use.
+    unsafe {
+        if libc::pthread_getattr_np(libc::pthread_self(), attr.as_mut_ptr()) == 0 {
+            libc::pthread_attr_getstack(attr.as_ptr(), &mut address, &mut size);
+            libc::pthread_attr_destroy(attr.as_mut_ptr());
+        }
+    }
+    // CAST: usize has 64 bits.
+    let size = size.saturating_sub(FRAME) as u64;
+    (address.expose_provenance() as u64, size)
+}
+
+/// Notes why the thread is not sampled.
+///
+/// # Safety
+///
+/// `slot` is the calling thread's.
+pub(crate) unsafe fn refuse(slot: *mut Slot, error: &Error) {
+    let reason = error.reason().as_bytes();
+    // SAFETY: the caller's contract; as much as fits.
+    unsafe {
+        let text = &raw mut (*slot).reason;
+        let length = reason.len().min(size_of_val(&*text));
+        ptr::copy_nonoverlapping(reason.as_ptr(), text.cast(), length);
+        // CAST: at most `TEXT`.
+        (*slot).refused.store(length as u32, Release);
+    }
+}
