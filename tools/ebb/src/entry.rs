@@ -42,11 +42,14 @@ use core::mem::offset_of;
 
 use crate::context::Rearm;
 use crate::fixup::fixed_up;
+use crate::frame::ALIGNMENT;
 use crate::frame::Frame;
 use crate::frame::FullFrame;
 use crate::frame::GprFrame;
+use crate::frame::HEADER;
 use crate::frame::Link;
 use crate::frame::RED_ZONE;
+use crate::frame::whole;
 use crate::thread;
 
 unsafe extern "C" {
@@ -93,11 +96,6 @@ pub(crate) fn at(address: u64) -> Option<(u64, &'static Places)> {
     ]
     .into_iter()
     .find(|(entry, places)| address.wrapping_sub(*entry) < places.end)
-}
-
-/// Bytes of `$frame` and all that is above it up to the interrupted r1.
-const fn whole(frame: usize) -> usize {
-    frame + size_of::<Link>() + RED_ZONE
 }
 
 /// Stores or loads VSR 0-51, eight for each step of the base r12.
@@ -299,12 +297,14 @@ macro_rules! entry {
             concat!(".size ", $name, "_places, 40"),
             ".popsection",
             // Offsets that not every entry has a use for.
-            "/* {fpscr} {vscr} {vsr} */",
+            "/* {fpscr} {vscr} {vsr} {header} {align_bits} */",
             ".popsection",
             link = const size_of::<Link>(),
             red_zone = const RED_ZONE,
             frame = const size_of::<$frame>(),
             whole = const whole(size_of::<$frame>()),
+            header = const HEADER,
+            align_bits = const ALIGNMENT.ilog2(),
             nip = const size_of::<$frame>() + offset_of!(Link, nip),
             gpr = const offset_of!(Frame, gpr),
             cr = const offset_of!(Frame, cr),
@@ -354,11 +354,11 @@ entry!(
         // An aligned frame for vectors, whatever r1 was.
         "mr 31, 1",
         ".cfi_def_cfa_register 31",
-        "clrrdi 5, 1, 7",
+        "clrrdi 5, 1, {align_bits}",
         // Chained to the `Link`, whose return address is the interrupted one, before r1 points there.
         "addi 0, 31, {frame}",
-        "std 0, -32(5)",
-        "addi 1, 5, -32",
+        "std 0, -{header}(5)",
+        "addi 1, 5, -{header}",
     ],
     ["mr 1, 31", ".cfi_def_cfa_register 1",],
     [

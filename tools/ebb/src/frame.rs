@@ -14,6 +14,8 @@
 //! entry, returns to [`Link::nip`]. The doubleword in the interrupted code's own frame
 //! header may not be used for that: a leaf function keeps its LR there.
 
+use crate::control::Save;
+
 /// Bytes below r1 that belong to the interrupted code: 288 are the red zone of the ELFv2
 /// ABI (section 2.2.3.4), and Linux leaves 512 below a signal's frame.
 pub(crate) const RED_ZONE: usize = 512;
@@ -67,3 +69,29 @@ pub(crate) struct FullFrame {
 
 // A frame of the ABI is a multiple of 16 bytes.
 const _: () = assert!(size_of::<Link>() == 32 && size_of::<Frame>().is_multiple_of(16));
+
+/// Bytes of the ABI's frame header, which `ebb_entry_full` makes once more, aligned for the
+/// handler.
+pub(crate) const HEADER: usize = size_of::<Link>();
+/// Alignment of that header, in bytes.
+pub(crate) const ALIGNMENT: usize = 128;
+
+/// Returns the bytes of a frame of this size and of all that is above it, up to the interrupted r1.
+pub(crate) const fn whole(frame: usize) -> usize {
+    frame + size_of::<Link>() + RED_ZONE
+}
+
+impl Save {
+    /// Returns how many bytes below the interrupted r1 the entry takes before it calls the handler,
+    /// with those that belong to the interrupted code. [`Full`](Self::Full) aligns the handler's
+    /// frame: it takes so many at most.
+    #[must_use]
+    pub const fn stack(self) -> usize {
+        match self {
+            Self::Gprs => whole(size_of::<Frame>()),
+            Self::AllGprs => whole(size_of::<GprFrame>()),
+            // r1 is a multiple of 16.
+            Self::Full => whole(size_of::<FullFrame>()) + HEADER + ALIGNMENT - 16,
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::fs;
 use std::hint::black_box;
 use std::io;
 use std::io::Write;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,6 +20,7 @@ use crate::Failure;
 use crate::memory::Wanted;
 use crate::record;
 use crate::target;
+use crate::target::SmallStacks;
 
 /// Takes the PMU for a moment, as each thread of a program would.
 pub fn try_event(wanted: &Wanted<'_>) -> Result<(), Failure> {
@@ -64,8 +65,18 @@ fn records_branches(mode: Ifm) -> Result<bool, ebb::Error> {
     Ok(FOUND.load(Relaxed) != 0)
 }
 
+#[derive(clap::Args)]
+pub struct Options {
+    /// Let the stacks of the program be smaller than samples need
+    #[arg(long)]
+    small_stacks: bool,
+
+    /// A program
+    program: Option<PathBuf>,
+}
+
 /// Prints what there is; the exit status.
-pub fn run(program: Option<&Path>) -> io::Result<u8> {
+pub fn run(options: &Options) -> io::Result<u8> {
     let mut status = 0;
     let mut text_of_all = String::new();
     let mut line = |what: &str, good: bool, text: &str| {
@@ -105,9 +116,10 @@ pub fn run(program: Option<&Path>) -> io::Result<u8> {
         Ok(path) => line("libebbprof.so", true, &path.to_string_lossy()),
         Err(error) => line("libebbprof.so", false, &error.to_string()),
     }
-    if let Some(program) = program {
+    if let Some(program) = &options.program {
+        let small_stacks = SmallStacks::new(options.small_stacks);
         let refused = match target::find(program) {
-            Ok(path) => target::refusal(&path),
+            Ok(path) => target::refusal(&path, small_stacks),
             Err(error) => Some(error.to_string()),
         };
         let text = refused.as_deref().unwrap_or("can be profiled");

@@ -24,6 +24,8 @@ These are not run, and the line on standard error says which it is:
   static programs, and scripts whose interpreter is static
   programs that are set-user-ID or set-group-ID, or that have capabilities
   programs that use Event Based Branches themselves, by libebb or tools/ebb
+  programs of Go or OCaml 5, or linked to some: samples may overwrite what is below their small
+  stacks; --small-stacks runs them
   any program, while a pinned event of somebody's perf has the PMU
 
 Examples:

@@ -43,12 +43,12 @@ mod regular;
 mod report;
 mod samples;
 mod sound;
+mod stacks;
 mod symbols;
 mod system;
 mod target;
 
 use std::error::Error;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::CommandFactory;
@@ -88,10 +88,7 @@ enum Command {
     Compare(compare::Options),
     /// Say whether programs, or this one, can be profiled here
     #[command(after_long_help = help::CHECK)]
-    Check {
-        /// A program
-        program: Option<PathBuf>,
-    },
+    Check(check::Options),
     /// Write what a shell needs to complete these commands
     #[command(after_long_help = help::COMPLETION)]
     Completion(completion::Options),
@@ -110,7 +107,7 @@ fn main() -> ExitCode {
         Command::Flame(options) => collapsed::flame(&options).map(|()| 0),
         Command::Pprof(options) => pprof::run(&options).map(|()| 0),
         Command::Compare(options) => compare::run(&options).map(|()| 0),
-        Command::Check { program } => check::run(program.as_deref()).map_err(Failure::from),
+        Command::Check(options) => check::run(&options).map_err(Failure::from),
         Command::Completion(options) => completion::run(&options, Options::command()).map(|()| 0),
     };
     match done {

@@ -25,6 +25,7 @@ use crate::processes::Processes;
 use crate::program;
 use crate::progress::Progress;
 use crate::target;
+use crate::target::SmallStacks;
 
 /// How long the rings are left alone, unless they fill faster.
 pub const PAUSE: Duration = Duration::from_millis(4);
@@ -59,6 +60,10 @@ pub struct Options {
         value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
     memory: u64,
 
+    /// Run a program whose stacks are smaller than samples need
+    #[arg(long)]
+    small_stacks: bool,
+
     /// Program to run, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -68,7 +73,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<u8, Failure> {
     let name = Path::new(&options.command[0]);
     let path = target::find(name).map_err(|error| format!("{}: {error}", name.display()))?;
-    if let Some(reason) = target::refusal(&path) {
+    if let Some(reason) = target::refusal(&path, SmallStacks::new(options.small_stacks)) {
         return Err(reason.into());
     }
     let preloaded = preloaded()?;
@@ -111,6 +116,9 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
         .args(&options.command[1..])
         .env("LD_PRELOAD", preloaded)
         .env(ebbprof_ring::VARIABLE, memory.path());
+    if options.small_stacks {
+        command.env(ebbprof_ring::SMALL_STACKS, "1");
+    }
     let mut child =
         program::spawn(&mut command).map_err(|error| format!("{}: {error}", path.display()))?;
     let recorded = record(&mut processes, &mut child);

@@ -10,11 +10,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::path::PathBuf;
 
+use ebb::Save;
 use object::Object;
 use object::elf;
 use object::read::elf::ElfFile64;
 use object::read::elf::FileHeader;
 use object::read::elf::ProgramHeader;
+
+use crate::stacks;
 
 /// The file that the system runs for `program`, looked for on the PATH as a shell does.
 pub fn find(program: &Path) -> io::Result<PathBuf> {
@@ -35,13 +38,13 @@ pub fn find(program: &Path) -> io::Result<PathBuf> {
 }
 
 /// Why the program at `path`, or the interpreter that it names, cannot be profiled.
-pub fn refusal(path: &Path) -> Option<String> {
+pub fn refusal(path: &Path, small_stacks: SmallStacks) -> Option<String> {
     /// Interpreters that are scripts themselves; the kernel runs no more.
     const SCRIPTS: u32 = 5;
-    refusal_within(path, SCRIPTS)
+    refusal_within(path, small_stacks, SCRIPTS)
 }
 
-fn refusal_within(path: &Path, scripts: u32) -> Option<String> {
+fn refusal_within(path: &Path, small_stacks: SmallStacks, scripts: u32) -> Option<String> {
     let said = |reason: &str| Some(format!("{}: {reason}", path.display()));
     let image = match fs::read(path) {
         Ok(image) => image,
@@ -54,7 +57,7 @@ fn refusal_within(path: &Path, scripts: u32) -> Option<String> {
         let line = String::from_utf8_lossy(line);
         let interpreter = line.split_whitespace().next()?;
         return match scripts.checked_sub(1) {
-            Some(scripts) => refusal_within(Path::new(interpreter), scripts),
+            Some(scripts) => refusal_within(Path::new(interpreter), small_stacks, scripts),
             None => said("its interpreters are scripts without end"),
         };
     }
@@ -65,9 +68,37 @@ fn refusal_within(path: &Path, scripts: u32) -> Option<String> {
         );
     }
     match elf_refusal(&image) {
-        Ok(reason) => said(reason?),
+        Ok(Some(reason)) => said(reason),
+        Ok(None) if small_stacks == SmallStacks::Refused => stack_refusal(path),
+        Ok(None) => None,
         Err(_) => said("it is no program of 64-bit little-endian POWER"),
     }
+}
+
+/// Treatment of a program whose stacks are too small for a sample.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum SmallStacks {
+    Refused,
+    Allowed,
+}
+
+impl SmallStacks {
+    /// Returns the treatment that the option asks for.
+    pub fn new(allowed: bool) -> Self {
+        match allowed {
+            true => Self::Allowed,
+            false => Self::Refused,
+        }
+    }
+}
+
+fn stack_refusal(path: &Path) -> Option<String> {
+    let found = stacks::small(path)?;
+    let size = Save::Gprs.stack();
+    Some(format!(
+        "{found}, whose stacks may have less room than a sample takes, {size} bytes and more: it would \
+         overwrite what lies below. --small-stacks runs it nevertheless"
+    ))
 }
 
 fn elf_refusal(image: &[u8]) -> object::Result<Option<&'static str>> {

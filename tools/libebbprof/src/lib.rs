@@ -32,6 +32,8 @@ mod recording;
 mod sessions;
 mod signals;
 mod slot;
+#[cfg(not(feature = "wrap"))]
+mod stacks;
 // The same as libebb's: memory by malloc, and an abort for a panic.
 #[path = "../../libebb/src/system.rs"]
 mod system;

@@ -23,6 +23,7 @@ use crate::process;
 use crate::sessions;
 use crate::sessions::State;
 use crate::signals;
+use crate::stacks;
 use crate::thread;
 use crate::unnoticed::Unnoticed;
 
@@ -60,6 +61,10 @@ extern "C" fn program_begins() {
         sessions::set_state(State::Preloaded);
         // Why it is not, `ebbprof` finds in its slot.
         let _ = thread::begin(control, PROGRAM);
+        if stacks::check().is_err() {
+            // None of its threads and children is, either.
+            sessions::set_state(State::Idle);
+        }
     }
 }
 

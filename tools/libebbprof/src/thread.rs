@@ -33,6 +33,8 @@ use crate::sessions;
 use crate::sessions::Sessions;
 use crate::sessions::State;
 use crate::slot;
+#[cfg(not(feature = "wrap"))]
+use crate::stacks;
 use crate::unnoticed::Unnoticed;
 
 /// A thread that is sampled, or was.
@@ -234,6 +236,10 @@ pub(crate) fn is_sampled() -> bool {
 }
 
 fn start(control: &Control, slot: *mut Slot) -> Result<Session, Error> {
+    #[cfg(not(feature = "wrap"))]
+    if sessions::state() == State::Preloaded {
+        stacks::check()?;
+    }
     let session = open_wanted(control)?;
     // SAFETY: mapped for good.
     take_samples(&session, control, unsafe { &*slot })?;

@@ -47,6 +47,8 @@ pub const SLOTS: usize = 1024;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ebbprof3");
 /// The environment variable with the path of the memory.
 pub const VARIABLE: &str = "EBBPROF";
+/// The environment variable by which a program with small stacks is sampled, whatever its value.
+pub const SMALL_STACKS: &str = "EBBPROF_SMALL_STACKS";
 /// Words that each sample begins with: time base and address. In the uppermost byte of the first
 /// is how many more there are, of a sample with its callers: LR, the doubleword at r1 + 16, and the
 /// LR save word of each further frame that the back chain leads to.

@@ -207,6 +207,33 @@ refusals_are_told() {
 	cannot_be_profiled 'it is static' busybox
 }
 
+# Go's and OCaml 5's, of the program or of a shared object that it is linked to.
+small_stacks_are_refused() {
+	for program in ebbprof_go ebbprof_linked_to_go ebbprof_ocaml ebbprof_linked_to_ocaml; do
+		refuses 'whose stacks may have less room than a sample takes' "$program" 1
+		case $program in *_linked_to_*)
+			must grep -q "/libebbprof_${program##*_}.so: it has" "$work/said"
+			;;
+		esac
+		cannot_be_profiled 'whose stacks may have less room' "$program"
+		must ebbprof check --small-stacks "$program"
+		record 0 --small-stacks "$program" 500
+		accounted 500
+		# One that is executed later has no samples.
+		record 0 ebbprof_runs ignores "$program" 500
+		must grep -q ' have no samples: the stacks of its runtime' "$work/said"
+		must ebbprof report "$work/data" -o "$work/report"
+		! grep ' half ' "$work/report" || fail "$program has samples"
+		record 0 --small-stacks ebbprof_runs ignores "$program" 500
+		accounted 500 1.3
+		must ebbprof report "$work/data" -o "$work/report"
+		must grep ' half ' "$work/report"
+	done
+	must ebbprof check ebbprof_stacks
+	record 0 ebbprof_stacks 500
+	accounted 500
+}
+
 # As `make install-ebbprof` puts them, ebbprof finds the library, and says so where it does not.
 library_is_found_where_it_is_installed() {
 	mkdir -p "$work/bin" "$work/lib/ebbprof"
@@ -250,5 +277,5 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests shares_are_the_programs events_have_names perf_reads_the_same perf_record_agrees each_thread_has_its_share \
 	many_threads forks_and_execs program_is_replaced status_is_the_programs \
-	killed_program_has_its_samples full_ring_counts_what_it_loses refusals_are_told \
+	killed_program_has_its_samples full_ring_counts_what_it_loses refusals_are_told small_stacks_are_refused \
 	library_is_found_where_it_is_installed occupied_pmu_is_told paranoid_kernel_is_told

@@ -3,8 +3,8 @@
 # Programs of Debian's archive do the same with ebbprof as without it: output, complaints and exit
 # status; and all their threads have samples.
 #
-# Needs these programs in the guest: `scripts/vm run --packages gzip openssl pigz python3 sqlite3
-# xz-utils`.
+# Needs these programs in the guest: `scripts/vm run --packages fzf gzip openssl pigz python3
+# sqlite3 unison xz-utils`.
 
 # The tests are called by their names.
 # shellcheck disable=SC2329
@@ -92,6 +92,25 @@ python3_runs_threads_and_programs() {
 	in_threads 6
 }
 
+# refused PROGRAM RUNTIME: neither `check` nor `record` takes it, for its runtime.
+refused() {
+	! ebbprof check "$1" >"$work/said" || fail "$1 can be profiled"
+	cat "$work/said"
+	must grep -q "^FAILED *$1: .*$1: it has $2, whose stacks" "$work/said"
+	status=0
+	ebbprof record -o "$work/none" "$1" --version >"$work/said" 2>&1 || status=$?
+	cat "$work/said"
+	[ "$status" -eq 125 ] || fail "$1: status $status"
+	must grep -q "it has $2, whose stacks" "$work/said"
+	must ebbprof check --small-stacks "$1"
+}
+
+# One is of Go, the other of OCaml 5.
+small_stacks_are_refused() {
+	refused /usr/bin/fzf "Go's runtime"
+	refused /usr/bin/unison-2.53 "the native runtime of OCaml 5"
+}
+
 # As many samples of each stack as `collapsed` has, read by what knows the format's numbers only.
 pprof_has_the_same_stacks() {
 	same 0 /usr/bin/pigz -n -p 3 -b 32 -c
@@ -164,11 +183,11 @@ pprof_has_the_same_stacks() {
 	}
 }
 
-for name in gzip openssl pigz python3 sqlite3 xz; do
+for name in fzf gzip openssl pigz python3 sqlite3 unison-2.53 xz; do
 	[ -x /usr/bin/$name ] || skip_all "there is no $name"
 done
 input=$work/input
 cat /usr/lib/python3*/[a-d]*.py | head -c 300000 >"$input"
 run_tests gzip_packs_and_unpacks xz_packs_in_threads pigz_packs_in_threads \
 	openssl_digests_and_enciphers sqlite3_answers python3_runs_threads_and_programs \
-	pprof_has_the_same_stacks
+	small_stacks_are_refused pprof_has_the_same_stacks

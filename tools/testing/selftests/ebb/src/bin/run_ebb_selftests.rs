@@ -17,6 +17,7 @@ fn main() {
         "ebb_cost",
         "ebb_way_back",
         "ebb_entry",
+        "ebb_stack",
         "ebb_session_entry",
         "ebb_nesting",
         "ebb_sigill",
