@@ -62,8 +62,8 @@ struct Program {
 }
 
 impl Program {
-    /// Waits at most `milliseconds`.
-    fn wait(&mut self, milliseconds: i32) -> io::Result<Wanted> {
+    /// Waits for that at most `milliseconds`.
+    fn wanted(&mut self, milliseconds: i32) -> io::Result<Wanted> {
         let entry = |fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -154,7 +154,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         // The error before tells why.
         let _ = processes.writer.cut();
         // Told when it asks for something.
-        let _ = program.wait(-1);
+        let _ = program.wanted(-1);
     }
     program.answer(&done);
     Ok(())
@@ -174,12 +174,13 @@ fn collect(
     process: u32,
     command: &[String],
 ) -> Result<(), Failure> {
-    // CAST: some milliseconds.
-    let pause = PAUSE.as_millis() as i32;
-    let (mut looked, mut looks, mut filled) = (Instant::now(), 0_u32, 0.0);
+    let (mut looked, mut looks) = (Instant::now(), 0_u32);
     loop {
-        let wanted = program.wait(if filled < 0.25 { pause } else { 0 })?;
-        filled = processes.drain()?;
+        // Must be read before the rings: a request that comes in between then ends the wait below
+        // at once.
+        let asked = processes.memory.asked();
+        let wanted = program.wanted(0)?;
+        let filled = processes.drain()?;
         match wanted {
             Wanted::Nothing => processes.writer.keep_readable(),
             Wanted::Dump => {
@@ -203,6 +204,10 @@ fn collect(
             processes.drain_dead()?;
             processes.look_for_names()?;
             processes.resume_evicted();
+        }
+        if filled < 0.25 {
+            // The library asks with each request, too.
+            processes.memory.wait(asked, PAUSE);
         }
     }
 }

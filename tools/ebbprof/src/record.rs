@@ -9,7 +9,6 @@ use std::path::Path;
 use std::path::PathBuf;
 use std::process::Child;
 use std::process::ExitStatus;
-use std::thread;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -27,7 +26,7 @@ use crate::progress::Progress;
 use crate::target;
 use crate::target::SmallStacks;
 
-/// How long the rings are left alone, unless they fill faster.
+/// How long the rings are not read, unless they fill faster or a program asks for it.
 pub const PAUSE: Duration = Duration::from_millis(4);
 /// The time from one look for threads that are no more, or have lost the PMU, to the next.
 pub const LOOK: Duration = Duration::from_millis(128);
@@ -172,6 +171,9 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
         if status.is_some() {
             program::has_ended();
         }
+        // Must be read before the rings: a request that comes in between then ends the wait below
+        // at once.
+        let asked = processes.memory.asked();
         let filled = processes.drain()?;
         processes.writer.keep_readable();
         if let Some(status) = status {
@@ -186,7 +188,7 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
         }
         progress.show(processes);
         if filled < 0.25 {
-            thread::sleep(PAUSE);
+            processes.memory.wait(asked, PAUSE);
         }
     }
 }

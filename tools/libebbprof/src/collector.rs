@@ -14,6 +14,7 @@ use core::ptr;
 use ebb::Error;
 
 use crate::descriptor::Kept;
+use crate::memory;
 use crate::memory::errno;
 use crate::recording::refused;
 
@@ -46,6 +47,9 @@ pub(crate) fn ask(request: u8) -> Result<(), Error> {
     };
     // SAFETY: a byte that lives.
     let sent = unsafe { libc::send(socket, (&raw const request).cast(), 1, libc::MSG_NOSIGNAL) };
+    if let Some(control) = memory::control() {
+        memory::ask(control);
+    }
     match sent {
         1 => answer(socket),
         _ => Err(ended()),

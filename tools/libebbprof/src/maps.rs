@@ -8,10 +8,19 @@ use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 use core::sync::atomic::fence;
+#[cfg(not(feature = "wrap"))]
+use core::time::Duration;
 
 use ebb::spr;
+#[cfg(not(feature = "wrap"))]
+use ebbprof_ring::Control;
 use ebbprof_ring::MAPS;
 use ebbprof_ring::Slot;
+#[cfg(not(feature = "wrap"))]
+use ebbprof_ring::futex;
+
+#[cfg(not(feature = "wrap"))]
+use crate::memory;
 
 /// Copies the lines of `/proc/self/maps` with executable mappings to `slot`, as many as fit.
 ///
@@ -34,19 +43,17 @@ pub(crate) unsafe fn write(slot: *mut Slot) {
     version.fetch_add(1, Release);
 }
 
-/// Copies them, and waits until `ebbprof` has read them, a tenth of a second at most; and not
-/// again before it has read what was waited for: it may have been killed.
+/// Copies them, and has `ebbprof` read them now, which is waited for, a tenth of a second at most;
+/// and not again before it has read what was waited for: it may have been killed.
 ///
 /// # Safety
 ///
 /// As [`write`].
 #[cfg(not(feature = "wrap"))]
-pub(crate) unsafe fn show(slot: *mut Slot) {
+pub(crate) unsafe fn show(control: &Control, slot: *mut Slot) {
     const MOST: u32 = 100;
-    let millisecond = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 1_000_000,
-    };
+    /// After which a signal or a wake of before is no end of the waiting.
+    const STEP: Duration = Duration::from_millis(1);
     // SAFETY: the caller's contract.
     let (version, read, late) = unsafe {
         write(slot);
@@ -58,12 +65,13 @@ pub(crate) unsafe fn show(slot: *mut Slot) {
     if missing != 0 && read.load(Acquire) < missing {
         return;
     }
+    memory::ask(control);
     for _ in 0..MOST {
-        if read.load(Acquire) == version {
+        let known = read.load(Acquire);
+        if known == version {
             return;
         }
-        // SAFETY: a time that lives.
-        unsafe { libc::nanosleep(&raw const millisecond, ptr::null_mut()) };
+        futex::wait(read, known, STEP);
     }
     late.store(version, Relaxed);
 }

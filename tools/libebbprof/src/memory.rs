@@ -28,6 +28,7 @@ use ebbprof_ring::SLOTS;
 use ebbprof_ring::Slot;
 use ebbprof_ring::TAKEN;
 use ebbprof_ring::TEXT;
+use ebbprof_ring::futex;
 use ebbprof_ring::slot_offset;
 use ebbprof_ring::slot_size;
 use libc::EINVAL;
@@ -51,6 +52,12 @@ pub(crate) fn set(head: *mut Control) {
 /// Has none, for the child of a fork; it stays mapped.
 pub(crate) fn forget() {
     CONTROL.store(ptr::null_mut(), Release);
+}
+
+/// Asks `ebbprof` to read the rings now.
+pub(crate) fn ask(control: &Control) {
+    control.asked.fetch_add(1, Release);
+    futex::wake(&control.asked);
 }
 
 /// Makes the memory, of rings with so many words; its descriptor, which `ebbprof` gets, or errno.

@@ -96,10 +96,10 @@ pub(crate) fn show_maps() {
     let _unnoticed = Unnoticed::begin();
     // SAFETY: null, or of `begin` and this thread's.
     let sampled = unsafe { current().as_ref() }.filter(|sampled| sampled.session.is_some());
-    let reads = memory::control().is_some_and(|control| control.stop.load(Relaxed) == 0);
-    if let Some(sampled) = sampled.filter(|_| reads) {
+    let is_read = |sampled: &&Sampled| sampled.control.stop.load(Relaxed) == 0;
+    if let Some(sampled) = sampled.filter(is_read) {
         // SAFETY: the slot is this thread's.
-        unsafe { maps::show(sampled.slot) };
+        unsafe { maps::show(sampled.control, sampled.slot) };
     }
 }
 

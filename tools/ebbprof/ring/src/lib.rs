@@ -17,6 +17,7 @@
 extern crate alloc;
 
 mod file;
+pub mod futex;
 mod view;
 mod word;
 
@@ -131,6 +132,9 @@ pub struct Control {
     pub states: [AtomicU32; SLOTS],
     /// How many threads have no samples as the system had no memory for their slots.
     pub unpopulated: AtomicU32,
+    /// How often programs have asked for their rings to be read at once, which `ebbprof` waits for.
+    /// If either side does not know of it, programs wait until `ebbprof` looks again.
+    pub asked: AtomicU32,
 }
 
 /// What the handler of a thread writes, alone in its cache line.
@@ -216,6 +220,7 @@ const _: () = {
     assert!(offset_of!(Control, start) == 64 && offset_of!(Control, event) == 80);
     assert!(offset_of!(Control, stop) == 208 && offset_of!(Control, used) == 212);
     assert!(offset_of!(Control, states) == 228 && offset_of!(Control, unpopulated) == 4324);
+    assert!(offset_of!(Control, asked) == 4328 && size_of::<Control>() == 4336);
     assert!(offset_of!(Slot, tail) == 128 && offset_of!(Slot, begin) == 152);
     assert!(offset_of!(Slot, name) == 168 && offset_of!(Slot, event) == 192);
     assert!(offset_of!(Slot, maps_version) == 200 && offset_of!(Slot, ceased) == 212);

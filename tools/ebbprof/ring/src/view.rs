@@ -13,6 +13,7 @@ use core::sync::atomic::Ordering::Acquire;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 use core::sync::atomic::fence;
+use core::time::Duration;
 
 use crate::ALIGN;
 use crate::Control;
@@ -21,6 +22,7 @@ use crate::OVERHANG;
 use crate::SAMPLE;
 use crate::SLOTS;
 use crate::Slot;
+use crate::futex;
 use crate::slot_offset;
 
 /// A reference to an atomic field of what the memory has. There is none to a whole structure, as the
@@ -129,6 +131,17 @@ impl View {
     #[must_use]
     pub fn state(&self, n: usize) -> u32 {
         atomic!(self.control, states)[n].load(Acquire)
+    }
+
+    /// Returns how often programs have asked for their rings to be read.
+    #[must_use]
+    pub fn asked(&self) -> u32 {
+        atomic!(self.control, asked).load(Acquire)
+    }
+
+    /// Waits until a program asks for that again, having asked `before` times; `most` at most.
+    pub fn wait(&self, before: u32, most: Duration) {
+        futex::wait(atomic!(self.control, asked), before, most);
     }
 
     /// Marks slot `n` as free.
@@ -276,7 +289,9 @@ impl SlotView {
 
     /// Reports to the program that this version was read, and the samples before it.
     pub fn maps_are_read(&self, version: u32) {
-        atomic!(self.slot, maps_read).store(version, Release);
+        let read = atomic!(self.slot, maps_read);
+        read.store(version, Release);
+        futex::wake(read);
     }
 
     /// Returns how full the ring is, 0 to 1. One that is not read counts as empty.

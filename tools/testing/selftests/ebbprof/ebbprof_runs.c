@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -139,6 +140,27 @@ static int loads(void)
 	second = loaded(arguments[3]);
 	works_in(first, "late", 40);
 	works_in(second, "late", 60);
+	return 0;
+}
+
+/* Closes an object a hundred times, and prints how often it has slept in that. */
+static int unloads(void)
+{
+	struct rusage before, after;
+	long slept = 0;
+
+	for (int n = 0; n < 100; n++) {
+		void *handle = loaded(arguments[2]);
+
+		works_in(handle, "late", 0);
+		work(1);
+		getrusage(RUSAGE_THREAD, &before);
+		if (dlclose(handle))
+			return 1;
+		getrusage(RUSAGE_THREAD, &after);
+		slept += after.ru_nvcsw - before.ru_nvcsw;
+	}
+	printf("slept %ld times\n", slept);
 	return 0;
 }
 
@@ -363,7 +385,7 @@ int main(int argc, char **argv)
 		{ "loads", loads }, { "truncates", truncates }, { "rebuilds", rebuilds },
 		{ "coroutines", coroutines }, { "handlers", handlers },
 		{ "overwrites", overwrites }, { "abandons", abandons },
-		{ "orphans", orphans }, { "hands_over", hands_over },
+		{ "orphans", orphans }, { "hands_over", hands_over }, { "unloads", unloads },
 	}, *way;
 
 	arguments = argv;

@@ -96,6 +96,21 @@ last_thread_has_its_objects() {
 		fail "not its samples"
 }
 
+# A program that closes an object waits for the recorder to read what it has written, once at most:
+# the recorder is woken for that, and does not have it wait for its own next look, some milliseconds
+# later.
+recorder_is_woken_to_read() {
+	cp "$programs/libebbprof_runs.so" "$work/closed.so"
+	must ebbprof_runs unloads "$work/closed.so" >"$work/without"
+	must grep -q '^slept 0 times$' "$work/without"
+	record 0 ebbprof_runs unloads "$work/closed.so" >"$work/with"
+	cat "$work/with"
+	slept=$(sed -n 's/^slept \([0-9]*\) times$/\1/p' "$work/with")
+	[ "${slept:-1000}" -le 120 ] || fail "it slept $slept times in 100 calls"
+	must perf script -i "$work/data" --show-mmap-events -F comm >"$work/script"
+	must grep -q "PERF_RECORD_MMAP2.*/closed.so" "$work/script"
+}
+
 # A process is there as long as a thread of it is, though none was looked at yet.
 last_thread_has_its_program() {
 	record 0 -g ebbprof_runs hands_over
@@ -214,7 +229,7 @@ exec_ends_the_recording() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests begin_is_the_programs ignored_sigchld_loses_nothing signals_are_passed_on overwritten_memory_is_read \
-	late_objects_have_their_callers last_thread_has_its_objects \
+	late_objects_have_their_callers last_thread_has_its_objects recorder_is_woken_to_read \
 	last_thread_has_its_program truncated_object_ends_nothing rebuilt_program_has_its_build_id paths_are_bytes \
 	other_stacks_have_no_wrong_callers handlers_have_no_wrong_callers abandoned_slot_is_freed \
 	dump_without_room_spoils_nothing exec_ends_the_recording

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waits for words that another process changes.
+
+use core::ptr;
+use core::sync::atomic::AtomicU32;
+use core::time::Duration;
+
+/// Waits until [`wake`] is called for `word`, if that still is `seen`; `most` at most.
+pub fn wait(word: &AtomicU32, seen: u32, most: Duration) {
+    let most = libc::timespec {
+        // CAST: some seconds.
+        tv_sec: most.as_secs() as libc::time_t,
+        // CAST: below a second.
+        tv_nsec: most.subsec_nanos() as libc::c_long,
+    };
+    // Not FUTEX_WAIT_PRIVATE, which is for the threads of one process.
+    // SAFETY: word and time live.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            ptr::from_ref(word),
+            libc::FUTEX_WAIT,
+            seen,
+            &raw const most,
+        );
+    }
+}
+
+/// Wakes all that wait for `word`.
+pub fn wake(word: &AtomicU32) {
+    // SAFETY: the word lives.
+    unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            ptr::from_ref(word),
+            libc::FUTEX_WAKE,
+            i32::MAX,
+        )
+    };
+}
