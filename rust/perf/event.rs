@@ -78,9 +78,10 @@ impl Event {
     }
 
     /// The driver's own data of an event that is on the CPU that this runs on, comes to it or goes,
-    /// or of a member of its group.
+    /// or of a member of its group. The result borrows the proof too, so that it ends before
+    /// interrupts are on.
     #[inline(always)]
-    pub(crate) fn hw_mut(&self, _irqs_off: &IrqsOff<'_>) -> HwMut<'_> {
+    pub(crate) fn hw_mut<'a>(&'a self, _irqs_off: &'a IrqsOff<'_>) -> HwMut<'a> {
         HwMut::new(self)
     }
 

@@ -44,6 +44,14 @@ fn freeze(cpus: &CpuContexts) {
     let _ = kept.map(|local| local.clear_bhrb());
 }
 
+/// An event's data are changed after interrupts are on again, when the event may be on another CPU.
+fn data(cpus: &CpuContexts, event: &Event) {
+    let mut kept = None;
+    // SAFETY: None, the function is never called.
+    unsafe { cpus.with_this_cpu(|this_cpu| kept = Some(event.hw_mut(this_cpu.irqs_off()))) }; //~ E0521
+    let _ = kept.map(|hw| hw.set_prev_count(0));
+}
+
 /// A callback keeps an event for later.
 fn keep<'a>(this_cpu: &ThisCpu, kept: &mut Option<&'a Event>) {
     *kept = this_cpu.slots().get(0); //~ E0621

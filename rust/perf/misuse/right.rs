@@ -98,6 +98,11 @@ fn freeze(cpus: &CpuContexts) {
     unsafe { cpus.with_this_cpu(|this_cpu| local_pmu(this_cpu.irqs_off()).clear_bhrb()) };
 }
 
+fn data(cpus: &CpuContexts, event: &Event) {
+    // SAFETY: None, the function is never called.
+    unsafe { cpus.with_this_cpu(|this_cpu| event.hw_mut(this_cpu.irqs_off()).set_prev_count(0)) };
+}
+
 fn keep<'a>(this_cpu: &'a ThisCpu, kept: &mut Option<&'a Event>) {
     *kept = this_cpu.slots().get(0);
 }
