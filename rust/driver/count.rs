@@ -27,10 +27,7 @@ use crate::{
         HwMut,
         IrqsOff, //
     },
-    power::{
-        masked_pmis::MaskedPmis,
-        pmu, //
-    }, //
+    power::pmu, //
 };
 
 /// The value from which a counter becomes negative after `left` more events.
@@ -114,11 +111,9 @@ pub(super) fn read(irqs_off: &IrqsOff<'_>, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
-    let local = local_pmu(irqs_off);
     // The PMU may run. A PMI after the counter is read could stop the event, or restart the counter
     // from the value that `prev_count` has: these events would be counted twice. So mask it.
-    let _masked = MaskedPmis::new(&local);
-    collect(irqs_off, event, index);
+    local_pmu(irqs_off).with_pmis_masked(|| collect(irqs_off, event, index));
 }
 
 /// Brings an event, which is on the counter `index`, up to date. PM interrupts must be masked or
@@ -174,16 +169,16 @@ pub(super) fn stop(this_cpu: &ThisCpu, event: &Event) {
     // The PMU may run, see `Pmu::stop`. A PMI in here could stop the event first, or update the
     // event's page in the middle of its update here, which would put the old count beside the new
     // `prev_count`: mask it.
-    let local = local_pmu(this_cpu.irqs_off());
-    let _masked = MaskedPmis::new(&local);
-    let hw = event.hw_mut(this_cpu.irqs_off());
-    if hw.state() == CounterState::Stopped {
-        return;
-    }
-    update(&hw, index);
-    hw.set_state(CounterState::Stopped);
-    pmu::write_pmc(index, 0);
-    hw.update_userpage();
+    local_pmu(this_cpu.irqs_off()).with_pmis_masked(|| {
+        let hw = event.hw_mut(this_cpu.irqs_off());
+        if hw.state() == CounterState::Stopped {
+            return;
+        }
+        update(&hw, index);
+        hw.set_state(CounterState::Stopped);
+        pmu::write_pmc(index, 0);
+        hw.update_userpage();
+    });
 }
 
 /// See [`crate::perf::Pmu::start`].
@@ -197,15 +192,15 @@ pub(super) fn start(this_cpu: &ThisCpu, event: &Event) {
     // The PMU may run, see `Pmu::start`. A PMI between the write of the counter and `set_state`
     // would take the event for a stopped one and set its counter to 0, and one in the middle of
     // `update_userpage` would spoil the event's page, see `stop`: mask it.
-    let local = local_pmu(this_cpu.irqs_off());
-    let _masked = MaskedPmis::new(&local);
-    let hw = event.hw_mut(this_cpu.irqs_off());
-    if hw.state() == CounterState::Running {
-        return;
-    }
-    let value = running_value(this_cpu, event);
-    hw.set_prev_count(value.into());
-    pmu::write_pmc(index, value);
-    hw.set_state(CounterState::Running);
-    hw.update_userpage();
+    local_pmu(this_cpu.irqs_off()).with_pmis_masked(|| {
+        let hw = event.hw_mut(this_cpu.irqs_off());
+        if hw.state() == CounterState::Running {
+            return;
+        }
+        let value = running_value(this_cpu, event);
+        hw.set_prev_count(value.into());
+        pmu::write_pmc(index, value);
+        hw.set_state(CounterState::Running);
+        hw.update_userpage();
+    });
 }

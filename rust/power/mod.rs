@@ -30,7 +30,7 @@ pub(crate) mod instructions;
 pub(crate) mod interrupt;
 pub(crate) mod log;
 pub(crate) mod machine;
-pub(crate) mod masked_pmis;
+mod masked_pmis;
 pub(crate) mod parameters;
 pub(crate) mod pmu;
 pub(crate) mod regs;

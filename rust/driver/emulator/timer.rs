@@ -17,8 +17,7 @@ use super::{
 };
 use crate::power::{
     interrupt::interrupted_program,
-    machine,
-    masked_pmis::MaskedPmis, //
+    machine, //
 };
 use kernel::{
     bindings,
@@ -150,8 +149,7 @@ impl HrTimerCallback for CheckTimer {
     fn run(this: Pin<&Self>, _context: HrTimerCallbackContext<'_, Self>) -> HrTimerRestart {
         let check = |this_cpu: &ThisCpu| {
             let local = local_pmu(this_cpu.irqs_off());
-            let _masked = MaskedPmis::new(&local);
-            let next = check(this_cpu, interrupted_program(&local));
+            let next = local.with_pmis_masked(|| check(this_cpu, interrupted_program(&local)));
             // The timer of a CPU that went offline fires on another one, whose own timer goes on.
             next.filter(|_| this_cpu.id().as_u32() == this.cpu)
         };

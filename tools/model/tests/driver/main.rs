@@ -35,6 +35,7 @@ mod perf_bindings;
 
 mod history;
 mod machine;
+mod masked_pmis;
 mod missed_alert;
 mod perf_core;
 mod switch;
