@@ -7,13 +7,13 @@
 
 use super::model::*;
 
-const ALTERNATIVES: &[Pair] = &[
+const ALTERNATIVES: &[Codes] = &[
     // PM_CYC
-    [0x100f0, 0x600f4],
+    &[0x100f0, 0x600f4],
     // PM_INST_CMPL
-    [0x100fe, 0x500fa],
+    &[0x100fe, 0x500fa],
     // PM_INST_DISP
-    [0x200f2, 0x300f2],
+    &[0x200f2, 0x300f2],
 ];
 
 const GENERIC: GenericCodes = &[

@@ -51,8 +51,8 @@ pub(super) type GenericCodes = &'static [(GenericEvent, u64)];
 /// Codes of perf's cache events.
 pub(super) type CacheCodes = &'static [(CacheEvent, u64)];
 
-/// Two codes that count the same event.
-pub(crate) type Pair = [u64; 2];
+/// Codes that count the same event, in the order in which the solver tries them.
+pub(crate) type Codes = &'static [u64];
 
 /// Codes that count wrongly on a revision.
 #[derive(Clone, Copy, Debug)]
@@ -92,7 +92,10 @@ impl Blacklist {
 }
 
 /// Cycles and run cycles, instructions and run instructions completed.
-pub(super) const RUN_LATCH: &[Pair] = &[[0x0001e, 0x600f4], [0x00002, 0x500fa]];
+pub(super) const RUN_LATCH: &[Codes] = &[
+    &[0x0001e, 0x600f4, 0x200f4],
+    &[0x00002, 0x500fa, 0x400fa], //
+];
 
 /// A set of values of the sample mode field.
 #[derive(Clone, Copy, Debug)]
@@ -142,10 +145,10 @@ pub struct CpuModel {
     pub(crate) reserved_sample_modes: SampleModes,
     /// Codes that count wrongly on this revision.
     pub(crate) blacklist: Blacklist,
-    /// Codes that count the same event as another.
-    pub(crate) alternatives: &'static [Pair],
-    /// Codes that count the same while the run latch is on.
-    pub(crate) run_latch: &'static [Pair],
+    /// Codes that count the same event as others. A code is in one row at most.
+    pub(crate) alternatives: &'static [Codes],
+    /// Codes that count the same while the run latch is on. A code is in one row at most.
+    pub(crate) run_latch: &'static [Codes],
     pub(super) generic_events: GenericCodes,
     pub(super) cache_events: CacheCodes,
     /// Files of sysfs `events/` beyond the generic and cache events.

@@ -8,12 +8,19 @@
 
 use super::model::*;
 
-/// With MMCR0\[CC56RUN\], PMC5 and PMC6 ignore the run latch as the other counters do.
-const ALTERNATIVES: &[Pair] = &[
+/// With MMCR0\[CC56RUN\], PMC5 and PMC6 ignore the run latch as the other counters do. perf's lists
+/// of events name the codes on PMC1, which are those of Power ISA v3.0 (see `architected.rs`).
+const ALTERNATIVES: &[Codes] = &[
     // PM_INST_CMPL
-    [0x00002, 0x500fa],
+    &[0x500fa, 0x00002, 0x100fe],
     // PM_CYC
-    [0x0001e, 0x600f4],
+    &[0x600f4, 0x0001e, 0x100f0],
+];
+
+/// PM_RUN_INST_CMPL and PM_RUN_CYC on PMC4 and PMC2 stand still without the run latch.
+const WHILE_RUNNING: &[Codes] = &[
+    &[0x500fa, 0x00002, 0x100fe, 0x400fa],
+    &[0x600f4, 0x0001e, 0x100f0, 0x200f4],
 ];
 
 const GENERIC: GenericCodes = &[
@@ -81,7 +88,7 @@ pub(super) const fn with_name(name: &'static str) -> CpuModel {
         reserved_sample_modes: SampleModes::RESERVED.with(&[0x10]),
         blacklist: Blacklist::NONE,
         alternatives: ALTERNATIVES,
-        run_latch: RUN_LATCH,
+        run_latch: WHILE_RUNNING,
         generic_events: GENERIC,
         cache_events: CACHE,
         other_events: MEMORY,

@@ -8,29 +8,29 @@
 
 use super::model::*;
 
-const ALTERNATIVES: &[Pair] = &[
+const ALTERNATIVES: &[Codes] = &[
     // PM_MRK_ST_CMPL
-    [0x10134, 0x301e2],
+    &[0x10134, 0x301e2],
     // PM_BR_MRK_2PATH
-    [0x10138, 0x40138],
+    &[0x10138, 0x40138],
     // PM_L3_CO_MEPF
-    [0x18082, 0x3e05e],
+    &[0x18082, 0x3e05e],
     // PM_MRK_DATA_FROM_L2MISS
-    [0x1d14e, 0x401e8],
+    &[0x1d14e, 0x401e8],
     // PM_CMPLU_STALL
-    [0x1e054, 0x4000a],
+    &[0x1e054, 0x4000a],
     // PM_BR_2PATH
-    [0x20036, 0x40036],
+    &[0x20036, 0x40036],
     // PM_INST_DISP
-    [0x200f2, 0x300f2],
+    &[0x200f2, 0x300f2],
     // PM_RUN_CYC
-    [0x200f4, 0x600f4],
+    &[0x200f4, 0x600f4],
     // PM_MRK_FILT_MATCH
-    [0x2013c, 0x3012e],
+    &[0x2013c, 0x3012e],
     // PM_LD_MISS_L1
-    [0x3e054, 0x400f0],
+    &[0x3e054, 0x400f0],
     // PM_RUN_INST_CMPL
-    [0x400fa, 0x500fa],
+    &[0x400fa, 0x500fa],
 ];
 
 const GENERIC: GenericCodes = &[

@@ -11,26 +11,30 @@ use super::{
     model::*, //
 };
 
-const ALTERNATIVES: &[Pair] = &[
+const ALTERNATIVES: &[Codes] = &[
     // PM_BR_2PATH
-    [0x20036, 0x40036],
+    &[0x20036, 0x40036],
     // PM_INST_DISP
-    [0x200f2, 0x300f2],
+    &[0x200f2, 0x300f2],
     // PM_RUN_CYC
-    [0x200f4, 0x600f4],
+    &[0x200f4, 0x600f4],
     // PM_LD_MISS_L1
-    [0x3e054, 0x400f0],
+    &[0x3e054, 0x400f0],
     // PM_RUN_INST_CMPL
-    [0x400fa, 0x500fa],
+    &[0x400fa, 0x500fa],
 ];
 
 // The search relies on it: no alternative is an event of units 6 to 9, for which `BusNeedsPmc4` is
 // a rule about the whole group.
 const _: () = {
-    let mut rest = ALTERNATIVES;
-    while let [[a, b], tail @ ..] = rest {
-        assert!(!matches!(EventCode(*a).unit(), 6..=9) && !matches!(EventCode(*b).unit(), 6..=9));
-        rest = tail;
+    let mut rows = ALTERNATIVES;
+    while let [row, others @ ..] = rows {
+        let mut codes: &[u64] = row;
+        while let [code, rest @ ..] = codes {
+            assert!(!matches!(EventCode(*code).unit(), 6..=9));
+            codes = rest;
+        }
+        rows = others;
     }
 };
 

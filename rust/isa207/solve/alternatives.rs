@@ -2,8 +2,8 @@
 
 //! The codes by which one event can be counted.
 //!
-//! Some events exist on two counters under two codes, and for an event that follows a task the run
-//! latch makes no difference. Both give the solver another counter where one is taken.
+//! Some events exist on several counters under a code each, and for an event that follows a task
+//! the run latch makes no difference. Both give the solver another counter where one is taken.
 //!
 //! Source: `isa207_get_alternatives()` and its callers in the kernel's `arch/powerpc/perf/`.
 
@@ -11,8 +11,8 @@ use super::{
     super::{
         codes::event_code::EventCode,
         models::model::{
-            CpuModel,
-            Pair, //
+            Codes,
+            CpuModel, //
         },
         pmc::Pmc,
         request::{
@@ -22,6 +22,7 @@ use super::{
     },
     constraint::Constraints, //
 };
+use core::iter;
 
 /// A code that an event can be counted by, with the constraints that come with it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +39,8 @@ pub(super) struct Alternatives {
 }
 
 impl Alternatives {
-    /// The code itself, its partner, and the run latch equivalent of either.
+    /// The most codes that any model has for an event: cycles on PMC1, PMC2 and PMC6, and on the
+    /// first counter that is free.
     const MAX: usize = 4;
 
     /// The alternatives of `req`, which must be valid.
@@ -48,7 +50,7 @@ impl Alternatives {
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request) -> Self {
         let mut this = Self::default();
         for code in codes(model, req.code, req.only_count_run) {
-            this.add(model, machine, req, code);
+            this.add(model, machine, req, EventCode(code));
         }
         this
     }
@@ -58,10 +60,7 @@ impl Alternatives {
         self.list.get(..self.len).unwrap_or(&[])
     }
 
-    fn add(&mut self, model: &CpuModel, machine: Machine, req: &Request, code: Option<u64>) {
-        let Some(code) = code.map(EventCode) else {
-            return;
-        };
+    fn add(&mut self, model: &CpuModel, machine: Machine, req: &Request, code: EventCode) {
         if self.as_slice().iter().any(|known| known.code == code) {
             return;
         }
@@ -76,32 +75,25 @@ impl Alternatives {
 }
 
 /// The codes that count what `asked` does, itself first. Some may be there twice.
-fn codes(model: &CpuModel, asked: u64, only_count_run: bool) -> [Option<u64>; Alternatives::MAX] {
-    let same = partner(model.alternatives, asked);
-    let run = |code| {
-        only_count_run
-            .then(|| partner(model.run_latch, code))
-            .flatten()
-    };
-    [Some(asked), same, run(asked), same.and_then(run)]
+fn codes(model: &CpuModel, asked: u64, only_count_run: bool) -> impl Iterator<Item = u64> {
+    let while_running = if only_count_run { model.run_latch } else { &[] };
+    let others = [model.alternatives, while_running].map(|rows| row_of(rows, asked));
+    let others = others.into_iter().flatten().copied();
+    iter::once(asked).chain(others)
 }
 
 /// The counters that an event with the code `asked` could use, a bit each, and whether there are
 /// other codes for it.
 pub(super) fn usable_pmcs(model: &CpuModel, asked: u64, only_count_run: bool) -> (u8, bool) {
-    let codes = codes(model, asked, only_count_run).into_iter().flatten();
-    codes.fold((0, false), |(pmcs, choice), code| {
+    codes(model, asked, only_count_run).fold((0, false), |(pmcs, choice), code| {
         let named = Pmc::from_number(EventCode(code).pmc());
         let usable = named.map_or(Constraints::PROGRAMMABLE_PMCS, Pmc::bit);
         (pmcs | usable, choice || code != asked)
     })
 }
 
-/// The other code of the pair that `code` belongs to.
-fn partner(pairs: &[Pair], code: u64) -> Option<u64> {
-    pairs.iter().find_map(|&[a, b]| match code {
-        _ if code == a => Some(b),
-        _ if code == b => Some(a),
-        _ => None,
-    })
+/// The row that `code` is in, or an empty one.
+fn row_of(rows: &[Codes], code: u64) -> Codes {
+    let row = rows.iter().find(|row| row.contains(&code));
+    row.copied().unwrap_or(&[])
 }

@@ -4,6 +4,7 @@
 //! tables of all.
 
 mod branches;
+mod metrics;
 mod power10;
 mod power8;
 mod power9;

@@ -26,7 +26,7 @@ fn flexible_codes(isa: Isa) -> Vec<u64> {
         Isa::V300 => vec![
             0x200f4, 0x400fa, 0x20036, 0x40036, 0x200f2, 0x300f2, 0x3e054, 0x400f0,
         ],
-        Isa::V31 => vec![],
+        Isa::V31 => vec![0x100f0, 0x100fe, 0x200f4, 0x400fa],
     });
     codes
 }

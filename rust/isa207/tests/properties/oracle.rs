@@ -133,45 +133,45 @@ pub fn is_valid(isa: Isa, req: &Request) -> bool {
 
 /// Codes that count the same, in the order they are to be tried.
 fn codes(isa: Isa, req: &Request) -> Vec<u64> {
-    let pairs: &[[u64; 2]] = match isa {
+    let rows: &[&[u64]] = match isa {
         V207 => &[
-            [0x10134, 0x301e2],
-            [0x10138, 0x40138],
-            [0x18082, 0x3e05e],
-            [0x1d14e, 0x401e8],
-            [0x1e054, 0x4000a],
-            [0x20036, 0x40036],
-            [0x200f2, 0x300f2],
-            [0x200f4, 0x600f4],
-            [0x2013c, 0x3012e],
-            [0x3e054, 0x400f0],
-            [0x400fa, 0x500fa],
+            &[0x10134, 0x301e2],
+            &[0x10138, 0x40138],
+            &[0x18082, 0x3e05e],
+            &[0x1d14e, 0x401e8],
+            &[0x1e054, 0x4000a],
+            &[0x20036, 0x40036],
+            &[0x200f2, 0x300f2],
+            &[0x200f4, 0x600f4],
+            &[0x2013c, 0x3012e],
+            &[0x3e054, 0x400f0],
+            &[0x400fa, 0x500fa],
         ],
         V300 => &[
-            [0x20036, 0x40036],
-            [0x200f2, 0x300f2],
-            [0x200f4, 0x600f4],
-            [0x3e054, 0x400f0],
-            [0x400fa, 0x500fa],
+            &[0x20036, 0x40036],
+            &[0x200f2, 0x300f2],
+            &[0x200f4, 0x600f4],
+            &[0x3e054, 0x400f0],
+            &[0x400fa, 0x500fa],
         ],
-        V31 => &[[0x2, 0x500fa], [0x1e, 0x600f4]],
+        V31 => &[&[0x500fa, 0x2, 0x100fe], &[0x600f4, 0x1e, 0x100f0]],
+    };
+    // With the run latch on, as a task always has it.
+    let running: &[&[u64]] = match isa {
+        V207 | V300 => &[&[0x2, 0x500fa, 0x400fa], &[0x1e, 0x600f4, 0x200f4]],
+        V31 => &[
+            &[0x500fa, 0x2, 0x100fe, 0x400fa],
+            &[0x600f4, 0x1e, 0x100f0, 0x200f4],
+        ],
     };
     let mut all = vec![req.code];
-    for pair in pairs {
-        match pair {
-            [a, b] if *a == req.code => all.push(*b),
-            [a, b] if *b == req.code => all.push(*a),
-            _ => {}
-        }
-    }
-    if req.only_count_run {
-        for code in all.clone() {
-            match code {
-                0x1e => all.push(0x600f4),
-                0x600f4 => all.push(0x1e),
-                0x2 => all.push(0x500fa),
-                0x500fa => all.push(0x2),
-                _ => {}
+    let rows = rows
+        .iter()
+        .chain(running.iter().filter(|_| req.only_count_run));
+    for row in rows.filter(|row| row.contains(&req.code)) {
+        for code in *row {
+            if !all.contains(code) {
+                all.push(*code);
             }
         }
     }

@@ -120,6 +120,11 @@ pub fn rule_for(processor: Processor, asked: &Asked) -> Option<&'static Rule> {
 /// The rule by which the module judges a group in another way, if there is one. No
 /// number of perf's own stands for an event of the bus.
 pub fn rule_for_group(processor: Processor, group: &[Asked]) -> Option<&'static Rule> {
+    let has_more_codes =
+        |asked: &Asked| is_code(asked) && MORE_ALTERNATIVES.contains(&asked.config);
+    if processor.model == Model::Power10 && group.iter().any(has_more_codes) {
+        return Some(&MORE_CODES_OF_CYCLES);
+    }
     let is_on_bus = |asked: &&Asked| is_code(asked) && (6..=9).contains(&asked.unit());
     let is_on_pmc4 = |asked: &Asked| asked.bits(16, 19) == 4;
     let mut on_bus = group.iter().filter(is_on_bus).peekable();
@@ -148,6 +153,16 @@ const BUS_BESIDE_ALTERNATIVE: Rule = Rule {
     applies: |_, _| false,
 };
 
+/// POWER10's codes for cycles and instructions, with the run latch or without, that the built-in
+/// driver counts on the counter that they name only.
+const MORE_ALTERNATIVES: [u64; 4] = [0x100f0, 0x100fe, 0x200f4, 0x400fa];
+const MORE_CODES_OF_CYCLES: Rule = Rule {
+    name: "more-codes-of-cycles",
+    reason: "cycles and instructions count on PMC6 and PMC5 as well as on PMC1",
+    errno: 0,
+    applies: |_, _| false,
+};
+
 /// Some codes that count wrongly on POWER9 Nimbus DD2.2.
 pub const WRONG_ON_DD22: [u64; 3] = [0x1c058, 0x3d152, 0x4003c];
 
@@ -155,6 +170,7 @@ pub const WRONG_ON_DD22: [u64; 3] = [0x1c058, 0x3d152, 0x4003c];
 pub const RULES: &[Rule] = &[
     BUS_NEEDS_PMC4,
     BUS_BESIDE_ALTERNATIVE,
+    MORE_CODES_OF_CYCLES,
     refuses(
         "cache-config-beyond",
         "bits above 23 are no part of a cache event's number",

@@ -83,6 +83,25 @@ fn full_pmu() -> Outcome {
     Ok(())
 }
 
+/// Since POWER10 perf's lists have cycles and instructions on PMC1 (`perf stat -M IPC`). Each has
+/// another counter, so both count all the time. (Under the built-in driver the second is refused.)
+fn cycles_and_instructions_of_perfs_lists() -> Outcome {
+    if machine::model()? != machine::Model::Power10 {
+        return ktap::skip("this processor's lists have them on any counter");
+    }
+    let [cycles, instructions] = [0x1_00f0, 0x1_00fe];
+    for codes in [[cycles, instructions], [instructions, cycles]] {
+        let events = group(codes)?;
+        let done = work_under(&events[0])?;
+        let group = events[0].read_group()?;
+        check!(group.enabled == group.running, "{group:?}");
+        for (value, _) in group.values {
+            check!(value >= done, "{done} done, {value} counted");
+        }
+    }
+    Ok(())
+}
+
 /// A leader on PMC1, and a member that counts instructions on PMC2.
 fn pair() -> perf_event::Result<(Event, Event)> {
     let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).open()?;
@@ -278,7 +297,8 @@ fn software_leader_of_stopped() -> Outcome {
 }
 
 ktap::main! {
-    equal_events_count_alike, read_in_order_with_ids, full_pmu, member_alone_stops,
+    equal_events_count_alike, read_in_order_with_ids, full_pmu,
+    cycles_and_instructions_of_perfs_lists, member_alone_stops,
     nothing_without_leader, members_added_while_counting, reset_whole_group, closed_member,
     member_after_a_closed_one, member_that_leads, closed_leader, closed_leader_on_the_bus, software_leader, software_leader_of_closed,
     software_leader_of_stopped,
