@@ -16,6 +16,7 @@ use super::{
     },
     event::{
         counter,
+        counts_nothing,
         is_ebb, //
     },
     hold_back, //
@@ -186,7 +187,7 @@ pub(super) fn start(this_cpu: &ThisCpu, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
-    if is_ebb(event) {
+    if is_ebb(event) || counts_nothing(event) {
         return;
     }
     // The PMU may run, see `Pmu::start`. A PMI between the write of the counter and `set_state`

@@ -63,7 +63,8 @@ pub(super) fn check(event: &NewEvent<'_>) -> Result<(), Refusal> {
     let samples_nothing = attr.sample_type() == SampleType::empty();
     require(samples_nothing, Refusal::EbbSampleType)?;
     require(attr.sample_period() == 0, Refusal::EbbSamplePeriod)?;
-    require(!attr.enable_on_exec(), Refusal::EbbEnableOnExec)
+    require(!attr.enable_on_exec(), Refusal::EbbEnableOnExec)?;
+    require(!event::counts_nothing(event), Refusal::EbbExcludeHost)
 }
 
 /// Refuses an event that does not keep a rule.

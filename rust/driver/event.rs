@@ -39,6 +39,13 @@ pub(super) fn is_ebb(event: &Event) -> bool {
     EventCode(event.hw().code()).is_ebb()
 }
 
+/// Whether an event counts nothing, and so is never started: it excludes the host. KVM gives each
+/// guest that it runs in hypervisor mode registers of its own, so the host's events never count in
+/// one (`switch_pmu_to_guest()` in `arch/powerpc/kvm/book3s_hv_p9_perf.c`).
+pub(super) fn counts_nothing(event: &Event) -> bool {
+    event.attr().exclude_host()
+}
+
 /// The counter that an event is on: 0 for PMC1, as the functions of `power::pmu` number them.
 pub(super) fn counter(event: &Event) -> Option<usize> {
     // CAST: One of six counters.

@@ -49,6 +49,8 @@ pub(super) enum Refusal {
     EbbSamplePeriod,
     /// An EBB event with `attr.enable_on_exec`.
     EbbEnableOnExec,
+    /// An EBB event with `attr.exclude_host`: the program that it counts is the host's.
+    EbbExcludeHost,
     /// The processor cannot count the event, or not with its group.
     Hardware(isa207::Refusal),
 }
@@ -91,6 +93,7 @@ impl Refusal {
             Self::EbbSampleType => "an EBB event takes no sample type",
             Self::EbbSamplePeriod => "an EBB event takes no sample period",
             Self::EbbEnableOnExec => "an EBB event cannot be enabled on exec",
+            Self::EbbExcludeHost => "an EBB event cannot exclude the host",
             Self::Hardware(refusal) => refusal.reason(),
         }
     }

@@ -42,7 +42,8 @@ impl Driver {
         this_cpu.state().add_unplaced(1);
         branch::event_added(this_cpu, event);
 
-        let state = if flags.contains(EventFlag::Start) {
+        let starts = flags.contains(EventFlag::Start) && !event::counts_nothing(event);
+        let state = if starts {
             CounterState::Running
         } else {
             CounterState::Stopped

@@ -180,6 +180,8 @@ impl Attr {
         exclude_hv: exclude_hv_raw,
         /// Whether the event does not count in the idle task.
         exclude_idle: exclude_idle_raw,
+        /// Whether the event counts in guests of KVM only.
+        exclude_host: exclude_host_raw,
         /// Whether each overflow raises SIGTRAP in the task.
         sigtrap: sigtrap_raw,
     }

@@ -57,6 +57,10 @@ pub(crate) fn broken(request: &Attr, leader: Option<&Attr>) -> Option<&'static s
             "an EBB event cannot be enabled on exec",
         ),
         (
+            is_ebb && attr.exclude_host() != 0,
+            "an EBB event cannot exclude the host, which its thread belongs to",
+        ),
+        (
             is_ebb && pmc_of(attr.config) == 0,
             "the code of an EBB event must name its counter (bits 16-19)",
         ),

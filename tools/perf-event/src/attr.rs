@@ -116,6 +116,8 @@ impl Attr {
         exclude_kernel, set_exclude_kernel;
         exclude_hv, set_exclude_hv;
         exclude_idle, set_exclude_idle;
+        exclude_host, set_exclude_host;
+        exclude_guest, set_exclude_guest;
         exclude_callchain_user, set_exclude_callchain_user;
     }
 

@@ -45,6 +45,7 @@ fn each_flag_of_the_attributes_is_read_alone() {
             attr.exclude_kernel(),
             attr.exclude_hv(),
             attr.exclude_idle(),
+            attr.exclude_host(),
             attr.freq(),
             attr.enable_on_exec(),
             attr.sigtrap(),
@@ -58,16 +59,17 @@ fn each_flag_of_the_attributes_is_read_alone() {
         perf_event_attr::set_exclude_kernel,
         perf_event_attr::set_exclude_hv,
         perf_event_attr::set_exclude_idle,
+        perf_event_attr::set_exclude_host,
         perf_event_attr::set_freq,
         perf_event_attr::set_enable_on_exec,
         perf_event_attr::set_sigtrap,
     ];
     for (number, set) in setters.into_iter().enumerate() {
-        let mut only = [false; 10];
+        let mut only = [false; 11];
         only[number] = true;
         assert_eq!(read(|attr| set(attr, 1), all), only, "flag {number}");
     }
-    assert_eq!(read(|attr| attr.set_disabled(1), all), [false; 10]);
+    assert_eq!(read(|attr| attr.set_disabled(1), all), [false; 11]);
 }
 
 #[test]

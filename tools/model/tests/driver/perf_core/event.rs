@@ -263,6 +263,10 @@ impl Event {
         self.flag(perf_event_attr::exclude_idle_raw)
     }
 
+    pub fn excludes_host(&self) -> bool {
+        self.flag(perf_event_attr::exclude_host_raw)
+    }
+
     /// Whether it counts instructions of the kernel, or of the hypervisor, that run so.
     ///
     /// On bare metal the kernel is the hypervisor. In a partition `exclude_kernel` leaves the

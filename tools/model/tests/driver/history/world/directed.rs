@@ -82,6 +82,7 @@ pub(super) const CYCLES: Wish = Wish {
     exclude_user: false,
     exclude_hv: true,
     exclude_idle: false,
+    exclude_host: false,
     disabled: false,
     pinned: false,
     exclusive: false,

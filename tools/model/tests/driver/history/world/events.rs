@@ -37,6 +37,7 @@ impl World {
         attr.set_exclude_user(wish.exclude_user.into());
         attr.set_exclude_hv(wish.exclude_hv.into());
         attr.set_exclude_idle(wish.exclude_idle.into());
+        attr.set_exclude_host(wish.exclude_host.into());
         attr.set_disabled(wish.disabled.into());
         attr.set_inherit(wish.inherit.into());
         attr.sample_type = perf_event_sample_format_PERF_SAMPLE_IP.into();

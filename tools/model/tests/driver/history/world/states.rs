@@ -19,6 +19,7 @@ const OF_CPU: Wish = Wish {
     exclude_user: false,
     exclude_hv: false,
     exclude_idle: false,
+    exclude_host: false,
     disabled: false,
     pinned: false,
     exclusive: false,
@@ -86,6 +87,41 @@ fn an_idle_cpu_counts_what_needs_no_run_latch() {
                 INSTRUCTIONS
             };
             counts(Kind::partition, excluded, busy, |_| all);
+        }
+    }
+}
+
+/// All that runs here is the host: a guest has a PMU of its own, or none.
+#[test]
+fn an_event_that_excludes_the_host_counts_nothing() {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for kind in Kind::of_each(Kind::partition).chain(Kind::of_each(Kind::bare_metal)) {
+        for (period, of_cpu) in [(0, false), (0, true), (8, false), (8, true)] {
+            let excluded = Wish {
+                exclude_host: true,
+                period,
+                of_cpu,
+                ..OF_CPU
+            };
+            let control = Wish {
+                exclude_host: false,
+                ..excluded
+            };
+            let mut world = World::new(kind, false);
+            world.step(&Op::Switch(0, 0));
+            world.step(&Op::Open(0, excluded));
+            world.step(&Op::Open(0, control));
+            world.step(&Op::Run(0, 20, 1, 1));
+            world.step(&Op::Syscall(0, INSTRUCTIONS, 1, false));
+            world.step(&Op::Read(0));
+            world.step(&Op::Read(1));
+            let [host, all] = [0, 1].map(|number| &world.open[number]);
+            let seen = [host, all].map(|event| (event.count(), event.samples.borrow().len()));
+            assert_eq!(seen[0], (0, 0), "{:?}: {excluded:?}", kind.processor);
+            let (count, samples) = seen[1];
+            let is_counted = count > 0 && samples >= usize::from(period > 0);
+            assert!(is_counted, "{:?}: {control:?}", kind.processor);
+            world.end();
         }
     }
 }

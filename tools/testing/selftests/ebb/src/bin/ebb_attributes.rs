@@ -99,6 +99,7 @@ ktap::main! {
     sample_period = refused(|event| event.sample_period(1_000_000)),
     sample_type = refused(|event| event.sample_type(perf_event::sys::PERF_SAMPLE_IP.into())),
     enable_on_exec = refused(|event| event.enable_on_exec(true)),
+    exclude_host = refused(|event| event.exclude_host(true)),
     no_pmc,
     bhrb_without_ebb,
     member_not_ebb =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! exclude_user, exclude_kernel, exclude_hv, exclude_idle.
+//! exclude_user, exclude_kernel, exclude_hv, exclude_idle, exclude_host, exclude_guest.
 //!
 //! Emulators ignore the freeze bits of MMCR2, so that counts show nothing there.
 //! Samples can: PERF_SAMPLE_REGS_INTR holds MMCR2 as the interrupt found it
@@ -94,6 +94,31 @@ fn differs_within_a_group() -> Outcome {
             count.value >= done && count.enabled == count.running,
             "{count:?}"
         );
+    }
+    Ok(())
+}
+
+/// All that runs here is the host, in one of its states: an event that leaves it out counts
+/// nothing, neither alone nor in a group, and takes no sample. One that leaves out guests
+/// counts as ever.
+fn host_is_excluded() -> Outcome {
+    for period in [0, 10_000] {
+        let attr = || Attr::instructions().sample_period(period);
+        let group = open_group([
+            attr().exclude_guest(true),
+            attr().exclude_host(true),
+            attr().exclude_host(true).exclude_guest(true),
+        ])?;
+        let (count, done) = count_work(&group[0], WORK)?;
+        check!(count >= done, "{done} done, {count} counted");
+        for event in &group[1..] {
+            let count = event.read()?;
+            let on_pmu = count.running > 0 && count.enabled == count.running;
+            check!(on_pmu && count.value == 0, "{count:?}");
+        }
+        let event = attr().exclude_host(true).open()?;
+        let (count, _) = count_work(&event, WORK)?;
+        check!(count == 0, "{count} counted alone");
     }
     Ok(())
 }
@@ -221,6 +246,6 @@ fn freeze_bit_that_a_program_sees() -> Outcome {
 ktap::main! {
     first: machine::keep_sample_rate;
     every_combination_opens, user_work_counts_without_the_rest, idle_is_optional_for_a_cpu,
-    differs_within_a_group, user_work_is_left_out, kernel_work_is_left_out,
+    differs_within_a_group, host_is_excluded, user_work_is_left_out, kernel_work_is_left_out,
     freeze_bits_of_mmcr2, freeze_bit_that_a_program_sees,
 }
