@@ -48,7 +48,7 @@ fn freeze(cpus: &CpuContexts) {
 fn data(cpus: &CpuContexts, event: &Event) {
     let mut kept = None;
     // SAFETY: None, the function is never called.
-    unsafe { cpus.with_this_cpu(|this_cpu| kept = Some(event.hw_mut(this_cpu.irqs_off()))) }; //~ E0521
+    unsafe { cpus.with_this_cpu(|cpu| kept = Some(event.hw_mut(cpu.irqs_off()))) }; //~ E0521
     let _ = kept.map(|hw| hw.set_prev_count(0));
 }
 
