@@ -29,9 +29,9 @@ impl Bhrb {
     /// The BHRB must not be recording. It does not while MMCR0\[PMAE\] is 0, thus after an alert.
     /// There are none on a machine without BHRB, where its instructions are illegal.
     ///
-    /// `None` if the hypervisor has taken the CPU away since the BHRB was cleared, when
-    /// [`LocalPmu::clear_bhrb`] returned `dispatches`: no hypervisor saves the BHRB, so it may hold
-    /// branches of another partition.
+    /// Returns `None` if another partition may have had the CPU since [`LocalPmu::clear_bhrb`]
+    /// cleared the BHRB and returned `dispatches` (see [`machine::dispatches`]): no hypervisor saves
+    /// the BHRB, so it may hold branches of that partition.
     ///
     /// [`LocalPmu::clear_bhrb`]: super::pmu::LocalPmu::clear_bhrb
     #[inline]

@@ -26,3 +26,13 @@ int ebb_pmu_prompt(void)
 {
 	return prompt;
 }
+
+static bool dedicated_cpus;
+module_param(dedicated_cpus, bool, 0444);
+MODULE_PARM_DESC(dedicated_cpus,
+		 "no other partition runs on this one's CPUs: keep branch stacks when the hypervisor had a CPU");
+
+bool ebb_pmu_dedicated_cpus(void)
+{
+	return dedicated_cpus;
+}

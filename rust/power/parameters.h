@@ -7,5 +7,6 @@
 
 bool ebb_pmu_strict_filters(void);
 int ebb_pmu_prompt(void);
+bool ebb_pmu_dedicated_cpus(void);
 
 #endif

@@ -21,3 +21,11 @@ pub(crate) fn prompt() -> Option<bool> {
     let prompt = unsafe { bindings::ebb_pmu_prompt() };
     (prompt >= 0).then_some(prompt > 0)
 }
+
+/// `dedicated_cpus`: whether the user guarantees that the hypervisor runs no other partition on this
+/// one's CPUs.
+#[inline]
+pub(crate) fn dedicated_cpus() -> bool {
+    // SAFETY: The function reads a variable that the kernel sets before it starts the module.
+    unsafe { bindings::ebb_pmu_dedicated_cpus() }
+}

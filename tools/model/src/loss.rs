@@ -141,6 +141,16 @@ impl Facility {
         self.leave(Guest { mmcr0: 0, mmcra: 0 });
     }
 
+    /// The hypervisor takes the thread away for work of its own, and gives it back: nothing else uses
+    /// the facility, which stands still in the meantime.
+    ///
+    /// \[KVM\] as [`Facility::preempt`]: `freeze_pmu()` clears PMAE, without which the BHRB records
+    /// nothing, and from v3.1 on disables its recording.
+    pub fn interrupt_by_hypervisor(&mut self, lppaca: &mut Lppaca) {
+        lppaca.yield_count = lppaca.yield_count.wrapping_add(2);
+        self.synchronize();
+    }
+
     /// The kernel of a bare metal machine enters a guest of its own, and comes back. If the host has
     /// the registers in use (`pmcregs_in_use` of the paca), KVM puts them back; else they are the
     /// guest's.

@@ -73,8 +73,9 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 /// Runs histories of a processor: on bare metal and in partitions in turn, some of which are in the
-/// compatibility mode of POWER9, and with an SDAR that stays as the ISA has it or moves as KVM has it,
-/// EBBs that need EBE or do not, and some with a kernel that PM interrupts outrun.
+/// compatibility mode of POWER9, with CPUs that are shared or dedicated, with an SDAR that stays as the
+/// ISA has it or moves as KVM has it, EBBs that need EBE or do not, and some with a kernel that PM
+/// interrupts outrun.
 fn histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000);
@@ -85,6 +86,7 @@ fn histories(processor: Processor) {
         let kind = Kind {
             processor,
             hypervisor: round & 1 != 0,
+            is_dedicated: round & 8 != 0,
             sdar_moves: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
             is_slow: round % 11 == 10,

@@ -3,7 +3,7 @@
 //! The hypervisor takes a CPU away: what another partition left in the BHRB gets into no branch
 //! stack, and a PMU that comes back with counters running is frozen before it is programmed.
 
-use crate::machine::{Kind, boot, with_cpu};
+use crate::machine::{Cpu, Kind, boot, with_cpu};
 use crate::power::{bhrb::Bhrb, pmu::LocalPmu, regs::Mmcr0};
 use pmu_model::{Branch, BranchForm, Context, FOREIGN, Instruction, Isa, mmcr0, mmcra, spr};
 
@@ -44,7 +44,7 @@ fn stop() {
 }
 
 fn take_away() {
-    with_cpu(|cpu| cpu.facility.preempt(&mut cpu.lppaca));
+    with_cpu(Cpu::preempt);
 }
 
 #[test]
@@ -77,6 +77,19 @@ fn nothing_is_read_once_the_cpu_was_taken_away() {
         branch();
         stop();
         assert_eq!(Bhrb::new().read(dispatches), Some([FROM].as_slice()));
+    }
+}
+
+#[test]
+fn all_is_read_of_a_dedicated_cpu_that_was_taken_away() {
+    for kind in Kind::of_each(Kind::dedicated_partition) {
+        let (_local, dispatches) = recording(kind);
+        branch();
+        take_away();
+        branch();
+        stop();
+        let entries = [FROM; 2];
+        assert_eq!(Bhrb::new().read(dispatches), Some(entries.as_slice()));
     }
 }
 

@@ -24,6 +24,8 @@ fn is_marking(facility: &Facility) -> bool {
 pub struct Cpu {
     pub facility: Facility,
     pub lppaca: Lppaca,
+    /// The hypervisor gives the CPU to no other partition. The module has `dedicated_cpus=1`.
+    pub is_dedicated: bool,
     /// The bit of the paca.
     pub pmi_pending: bool,
     /// The mask in software.
@@ -47,7 +49,7 @@ pub struct Cpu {
     pub prompt: bool,
     /// The hypervisor takes the CPU away after as many instructions of the kernel.
     pub preempted_in: Option<u8>,
-    /// It has, in the middle of something.
+    /// It has, in the middle of something, and ran another partition.
     pub was_preempted: bool,
 }
 
@@ -64,6 +66,7 @@ impl Cpu {
         Self {
             facility,
             lppaca: Lppaca::default(),
+            is_dedicated: kind.is_dedicated,
             pmi_pending: false,
             mask: 0,
             pmcs_enabled: false,
@@ -80,9 +83,14 @@ impl Cpu {
         }
     }
 
-    /// The hypervisor runs another partition on the CPU.
+    /// The hypervisor takes the CPU away and gives it back. In between it runs another partition,
+    /// or itself only if the CPU is dedicated.
     pub fn preempt(&mut self) {
-        self.facility.preempt(&mut self.lppaca);
+        if self.is_dedicated {
+            self.facility.interrupt_by_hypervisor(&mut self.lppaca);
+        } else {
+            self.facility.preempt(&mut self.lppaca);
+        }
     }
 
     /// An instruction of the kernel has completed, after which the CPU may be taken away.
@@ -91,7 +99,7 @@ impl Cpu {
             None => {}
             Some(0) => {
                 self.preempted_in = None;
-                self.was_preempted = true;
+                self.was_preempted = !self.is_dedicated;
                 self.preempt();
             }
             Some(left) => *left -= 1,

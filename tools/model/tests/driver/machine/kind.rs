@@ -14,6 +14,8 @@ pub struct Kind {
     /// A partition of a processor of ISA v3.1 in the compatibility mode of POWER9: its kernel goes by
     /// ISA v3.0, and the facility is the processor's.
     pub is_compatible: bool,
+    /// A partition whose CPUs the hypervisor gives to no other. The module has `dedicated_cpus=1`.
+    pub is_dedicated: bool,
     /// See [`Facility::have_sdar_move`].
     pub sdar_moves: bool,
     /// See [`Facility::have_ebbs_outlive_ebe`].
@@ -30,10 +32,18 @@ impl Kind {
             processor,
             hypervisor: false,
             is_compatible: false,
+            is_dedicated: false,
             sdar_moves: false,
             ebbs_outlive_ebe: false,
             is_slow: false,
             seed: 1,
+        }
+    }
+
+    pub fn dedicated_partition(processor: Processor) -> Self {
+        Self {
+            is_dedicated: true,
+            ..Self::partition(processor)
         }
     }
 

@@ -50,6 +50,10 @@ pub unsafe fn ebb_pmu_strict_filters() -> bool {
     false
 }
 
+pub unsafe fn ebb_pmu_dedicated_cpus() -> bool {
+    with_cpu(|cpu| cpu.is_dedicated)
+}
+
 /// On bare metal `prompt=0`, else as the driver likes it: that is 1 on hardware.
 pub unsafe fn ebb_pmu_prompt() -> c_int {
     with_cpu(|cpu| {

@@ -78,7 +78,9 @@ impl World {
             return self.run_guest(cpu);
         }
         with_cpu(Cpu::preempt);
-        self.lose_branches(cpu);
+        if !with_cpu(|cpu| cpu.is_dedicated) {
+            self.lose_branches(cpu);
+        }
     }
 
     /// In a partition the hypervisor takes a CPU away after so many instructions of the kernel.
