@@ -30,8 +30,8 @@ impl Bhrb {
     /// There are none on a machine without BHRB, where its instructions are illegal.
     ///
     /// Returns `None` if another partition may have had the CPU since [`LocalPmu::clear_bhrb`]
-    /// cleared the BHRB and returned `dispatches` (see [`machine::dispatches`]): no hypervisor saves
-    /// the BHRB, so it may hold branches of that partition.
+    /// cleared the BHRB and returned `dispatches` (see [`machine::dispatches`]): no hypervisor
+    /// saves the BHRB, so it may hold branches of that partition.
     ///
     /// [`LocalPmu::clear_bhrb`]: super::pmu::LocalPmu::clear_bhrb
     #[inline]

@@ -75,8 +75,8 @@ pub(crate) fn has_bhrb() -> bool {
     BHRB.load(Relaxed)
 }
 
-/// Whether other partitions may run on this one's CPUs, unless the user excludes it by the parameter
-/// `dedicated_cpus`.
+/// Whether other partitions may run on this one's CPUs, unless the user excludes it by the
+/// parameter `dedicated_cpus`.
 static SHARED: AtomicBool = AtomicBool::new(true);
 
 /// Says that no other partition runs on this one's CPUs, whatever `yield_count` says.
@@ -84,15 +84,16 @@ pub(crate) fn set_not_shared() {
     SHARED.store(false, Relaxed);
 }
 
-/// Returns how often the hypervisor has taken this CPU away and given it back (`yield_count` of the
-/// lppaca), modulo 2^32. The number never changes on bare metal, where the kernel itself is the
-/// hypervisor: what runs in a guest of its own is of the task that entered it. It is 0 where no other
-/// partition runs on this one's CPUs.
+/// Returns how often the hypervisor has taken this CPU away and given it back (`yield_count` of
+/// the lppaca), modulo 2^32. The number never changes on bare metal, where the kernel itself is
+/// the hypervisor: what runs in a guest of its own is of the task that entered it. It is 0 where
+/// no other partition runs on this one's CPUs.
 ///
-/// The shared-processor bit of the lppaca (`lppaca_shared_proc()`) does not decide that. KVM sets it
-/// for every guest, whatever its CPUs are pinned to (`init_vpa()` in `arch/powerpc/kvm/book3s_hv.c`).
-/// Where the bit is clear, the partition still lends its idle CPUs to others (`donate_dedicated_cpu`,
-/// set by `dedicated_cede_loop()` in `drivers/cpuidle/cpuidle-pseries.c`). So the user decides.
+/// The shared-processor bit of the lppaca (`lppaca_shared_proc()`) does not decide that. KVM sets
+/// it for every guest, whatever its CPUs are pinned to (`init_vpa()` in
+/// `arch/powerpc/kvm/book3s_hv.c`). Where the bit is clear, the partition still lends its idle
+/// CPUs to others (`donate_dedicated_cpu`, set by `dedicated_cede_loop()` in
+/// `drivers/cpuidle/cpuidle-pseries.c`). So the user decides.
 #[inline]
 pub(crate) fn dispatches() -> u32 {
     if !SHARED.load(Relaxed) || parameters::dedicated_cpus() {

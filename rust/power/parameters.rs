@@ -22,8 +22,8 @@ pub(crate) fn prompt() -> Option<bool> {
     (prompt >= 0).then_some(prompt > 0)
 }
 
-/// `dedicated_cpus`: whether the user guarantees that the hypervisor runs no other partition on this
-/// one's CPUs.
+/// `dedicated_cpus`: whether the user guarantees that the hypervisor runs no other partition on
+/// this one's CPUs.
 #[inline]
 pub(crate) fn dedicated_cpus() -> bool {
     // SAFETY: The function reads a variable that the kernel sets before it starts the module.
