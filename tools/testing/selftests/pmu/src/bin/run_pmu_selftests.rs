@@ -22,6 +22,7 @@ fn main() {
         "pmu_sample_masked",
         "pmu_sample_hidden",
         "pmu_sample_rate",
+        "pmu_new_period",
         "pmu_outrun",
         "pmu_overflow_signals",
         "pmu_branch_filters",
