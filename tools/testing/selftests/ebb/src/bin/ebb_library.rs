@@ -126,11 +126,11 @@ fn uninstalled_in_install() -> Outcome {
     child.join()
 }
 
-/// BESCR\[EE\] (bit 30) is for events that are not the PMU's, TS (34-35) the state of a
+/// BESCR\[EE\] (bit 30) is for events that are not the PMU's, TS (32-33) the state of a
 /// transaction.
 fn other_bits_of_bescr() -> Outcome {
     const EE: Bescr = Bescr(1 << 33);
-    const TS: Bescr = Bescr(3 << 28);
+    const TS: Bescr = Bescr(3 << 30);
     session::install(session::count_only)?;
     // No event, so no EBB, and no rfebb that looks at TS.
     // SAFETY: GE is off.
