@@ -92,7 +92,7 @@ fn by_frequency() -> Outcome {
     for frequency in [1, 10, 100, 1000] {
         let twice = Twice::open(|attr| attr.sampling(frequency, 0).freq(true))?;
         let done = work::run_for(100_000_000);
-        // Of each sample one event may count more of the kernel's work.
+        // One event may count more of the kernel's work for each sample.
         twice.expect_equal(&format!("{frequency} Hz"), done, done / 100)?;
     }
     Ok(())
