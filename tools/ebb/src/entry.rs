@@ -32,6 +32,8 @@
 //! The Matrix-Multiply Assist's accumulators (ISA v3.1) are safe from `ebb_entry_gprs`, which
 //! touches no VSR. `ebb_entry_full` keeps them with VSR 0-31: they "introduce no new
 //! logical state" (Book I, section 7.2.1.3), an accumulator and its four VSRs hold the same.
+//! Power12's dense math registers are registers of their own, which no entry keeps: ebb.md says
+//! which handlers may change them.
 //!
 //! Call frame information lets debuggers, libunwind and `backtrace()` pass through an entry
 //! to the interrupted code. Its return address is DWARF register 67, as in the kernel's signal
