@@ -16,7 +16,6 @@ use crate::context::Call;
 use crate::context::EbbContext;
 use crate::context::call;
 use crate::context::data_of;
-use crate::entry;
 use crate::error::Error;
 use crate::fixup;
 use crate::owner::Owner;
@@ -30,6 +29,7 @@ use crate::progress::Progress;
 use crate::reg::Bescr;
 use crate::reg::Mmcr0;
 use crate::reload;
+use crate::save::Save;
 use crate::spr;
 use crate::thread;
 use crate::thread::Thread;
@@ -37,31 +37,6 @@ use crate::thread::Thread;
 /// A handler as a plain function. It runs like a signal handler, on the interrupted thread's
 /// stack; see [`install`] for what it may do.
 pub type Handler = fn(&mut EbbContext<'_>);
-
-/// Which registers of the program are safe from the handler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Save {
-    /// GPRs, CR, LR, CTR, XER and TAR. The handler and all that it calls must be compiled
-    /// without vector and floating-point instructions: in C by `-mno-altivec -mno-vsx
-    /// -msoft-float`, in Rust by `-C target-feature=-altivec,-vsx,-hard-float` or by a look at
-    /// what became of it. Costs some hundred instructions an EBB.
-    Gprs,
-    /// The same, and the handler can read r14 to r31, which it keeps itself as any function
-    /// does. Costs 18 stores.
-    AllGprs,
-    /// Also FPSCR, VSCR and VSR 0-51: all that a function of the ELFv2 ABI may change.
-    Full,
-}
-
-impl Save {
-    pub(crate) fn entry(self) -> u64 {
-        match self {
-            Self::Gprs => entry::ebb_entry_gprs as *const () as u64,
-            Self::AllGprs => entry::ebb_entry_all_gprs as *const () as u64,
-            Self::Full => entry::ebb_entry_full as *const () as u64,
-        }
-    }
-}
 
 /// Makes `handler` the handler of this thread's EBBs and points EBBHR at the entry that saves
 /// all registers. Statistics and periods start from zero. No EBB comes before
@@ -77,7 +52,7 @@ impl Save {
 /// [`Error::Foreign`] if EBBHR holds an address of somebody else, another copy of
 /// this library for example; [`Error::InProgress`] in a handler, [`Error::InUse`] if the thread
 /// has a [`Session`](crate::Session) that takes EBBs, [`Error::NotInstalled`] if a signal's
-/// handler has called [`uninstall`] meanwhile.
+/// handler has called [`uninstall`] or [`install`] meanwhile.
 ///
 /// # Safety
 ///
@@ -113,10 +88,14 @@ where
         return Err(Error::InUse);
     }
     // SAFETY: the caller's contract.
-    unsafe { install_call(save, call::<F>, data_of(handler)) }
+    unsafe { install_call(save, call::<F>, data_of(handler), false) }
 }
 
-/// [`install_saving`] of a function that takes `data` as its second argument.
+/// [`install_saving`] of a function that takes `data` as its second argument; `marked` is as in
+/// [`set_marked`].
+///
+/// A signal's handler may call [`enable`] at any instruction of this function. That is refused
+/// until all that an EBB uses belongs to the new handler.
 ///
 /// # Safety
 ///
@@ -125,6 +104,7 @@ pub(crate) unsafe fn install_call(
     save: Save,
     call: Call,
     data: MaybeUninit<u64>,
+    marked: bool,
 ) -> Result<(), Error> {
     if !supported() {
         return Err(Error::NoEbb);
@@ -136,19 +116,23 @@ pub(crate) unsafe fn install_call(
     if thread::with(|t| progress::of(t, Bescr::read())) != Progress::None {
         return Err(Error::InProgress);
     }
-    disable();
     fixup::install();
     thread::publish_offset();
+    // First: a signal's handler could else turn EBBs on again after `disable`.
+    thread::with(|t| t.installing.store(1, Relaxed));
+    disable();
     thread::with(|t| {
-        t.handler.store(call as *const () as u64, Relaxed);
-        t.call.store(call as *const () as u64, Relaxed);
-        // SAFETY: no EBB comes meanwhile.
+        // An EBB that the program itself turns on meanwhile, by BESCR, calls nobody.
+        t.handler.store(0, Relaxed);
+        t.call.store(nothing as *const () as u64, Relaxed);
+        // SAFETY: an EBB passes this word on to `nothing` only, which ignores it.
         unsafe { t.data.get().write(data) };
         t.reset_rearm();
         // `active` stays: `enable` sees by it that a handler was left by a jump.
-        for zero in [&t.ebbs, &t.spurious, &t.evicted, &t.marked, &t.drawn] {
+        for zero in [&t.ebbs, &t.spurious, &t.evicted, &t.drawn] {
             zero.store(0, Relaxed);
         }
+        t.marked.store(marked.into(), Relaxed);
         for of_counters in [&t.start, &t.period, &t.jitter, &t.rounds] {
             of_counters.iter().for_each(|value| value.store(0, Relaxed));
         }
@@ -157,8 +141,14 @@ pub(crate) unsafe fn install_call(
     });
     // SAFETY: the entry keeps what the handler may change, and finds it in the block.
     unsafe { spr::write::<{ spr::EBBHR }>(save.entry()) };
-    // A signal's handler may have uninstalled it before that, or have closed its session.
-    if thread::with(|t| t.handler.load(Relaxed)) == 0 {
+    let is_installed = thread::with(|t| {
+        t.call.store(call as *const () as u64, Relaxed);
+        t.handler.store(call as *const () as u64, Relaxed);
+        // Last: from here on EBBs can be turned on, and their handler finds all of the above. It is
+        // 0 if a signal's handler has uninstalled the handler, or has installed one of its own.
+        t.installing.swap(0, Relaxed) != 0
+    });
+    if !is_installed {
         uninstall()?;
         return Err(Error::NotInstalled);
     }
@@ -185,6 +175,8 @@ pub fn uninstall() -> Result<(), Error> {
         t.handler.store(0, Relaxed);
         // An entry that a signal's handler has interrupted may be about to call the handler.
         t.call.store(nothing as *const () as u64, Relaxed);
+        // An `install` that a signal's handler has interrupted fails.
+        t.installing.store(0, Relaxed);
     });
     // SAFETY: GE is off.
     unsafe { spr::write::<{ spr::EBBHR }>(0) };
@@ -221,8 +213,9 @@ pub(crate) fn is_isa_v31() -> bool {
 ///
 /// # Errors
 ///
-/// [`Error::NotInstalled`] before [`install`], [`Error::Gone`] if EBBHR is 0 all the same
-/// (after fork), [`Error::Foreign`] if it is somebody else's.
+/// [`Error::NotInstalled`] before [`install`], and in a signal's handler that has interrupted it;
+/// [`Error::Gone`] if EBBHR is 0 all the same (after fork), [`Error::Foreign`] if it is somebody
+/// else's.
 pub fn enable() -> Result<(), Error> {
     check_installed()?;
     let progress = thread::with(|t| {

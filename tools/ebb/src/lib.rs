@@ -53,6 +53,7 @@ pub mod reg;
 mod reload;
 #[cfg(feature = "std")]
 mod rules;
+mod save;
 mod session;
 mod shared;
 pub mod spr;
@@ -64,7 +65,6 @@ pub use attached::outlast_variables;
 pub use context::EbbContext;
 pub use context::Rearm;
 pub use control::Handler;
-pub use control::Save;
 pub use control::count;
 pub use control::disable;
 pub use control::enable;
@@ -101,6 +101,7 @@ pub use period::set_period;
 pub use period::set_period_jitter;
 pub use period::start;
 pub use pmc::Pmc;
+pub use save::Save;
 #[doc(hidden)]
 pub use session::Held;
 pub use session::RawHandler;

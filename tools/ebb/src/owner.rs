@@ -3,8 +3,8 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::control::Save;
 use crate::error::Error;
+use crate::save::Save;
 use crate::spr;
 use crate::thread;
 
@@ -43,9 +43,13 @@ pub fn owner() -> Owner {
     }
 }
 
-/// Fails unless a handler is installed on this thread.
+/// Fails unless a handler is installed on this thread, all of it.
 pub(crate) fn check_installed() -> Result<(), Error> {
     match owner() {
+        // A signal has interrupted `install`.
+        Owner::Library if thread::with(|t| t.installing.load(Relaxed)) != 0 => {
+            Err(Error::NotInstalled)
+        }
         Owner::Library => Ok(()),
         Owner::Nobody => Err(Error::NotInstalled),
         Owner::Gone => Err(Error::Gone),

@@ -6,7 +6,6 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::control;
 use crate::error::Error;
 use crate::owner;
-use crate::owner::Owner;
 use crate::period;
 use crate::pmc::Pmc;
 use crate::progress;
@@ -21,7 +20,7 @@ use crate::thread::Thread;
 /// What a session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// [`Session::start`] was not called yet.
+    /// [`Session::start`] was not called yet, or a signal has interrupted it.
     Idle,
     /// EBBs come.
     Running,
@@ -174,11 +173,11 @@ impl Session {
             Ok(()) => {}
         }
         if self.0.is_of_this_thread() {
-            match owner::owner() {
-                Owner::Foreign(_) => return State::Foreign,
-                Owner::Gone => return State::Gone,
-                Owner::Nobody => return State::Idle,
-                Owner::Library => {}
+            match owner::check_installed() {
+                Err(Error::Foreign { .. }) => return State::Foreign,
+                Err(Error::Gone) => return State::Gone,
+                Err(_) => return State::Idle,
+                Ok(()) => {}
             }
         }
         let scheduled = self.0.leader().and_then(Descriptor::is_scheduled);

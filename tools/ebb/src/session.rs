@@ -15,13 +15,13 @@ use crate::context::EbbContext;
 use crate::context::call;
 use crate::context::data_of;
 use crate::control;
-use crate::control::Save;
 use crate::error::Error;
 use crate::events;
 use crate::events::Code;
 use crate::period;
 use crate::pmc::Pmc;
 use crate::reference::Ref;
+use crate::save::Save;
 use crate::shared;
 use crate::shared::Shared;
 use crate::thread;
@@ -213,8 +213,7 @@ impl Session {
             return Err(Error::InUse);
         }
         // SAFETY: the caller's contract.
-        unsafe { control::install_call(save, handler, data)? };
-        control::set_marked(self.0.marked.load(Relaxed));
+        unsafe { control::install_call(save, handler, data, self.0.marked.load(Relaxed))? };
         if let Err(error) = attached::attach(&self.0) {
             // EBBHR stays free for others.
             let _ = control::uninstall();

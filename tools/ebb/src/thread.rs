@@ -48,6 +48,8 @@ pub(crate) struct Thread {
     /// Address of the function for the program's handler, or 0: nothing is installed. `call` has it
     /// too, unless `period.rs` has put itself between.
     pub(crate) handler: AtomicU64,
+    /// Not 0 while `install` changes what an EBB uses: EBBs stay off until it is done.
+    pub(crate) installing: AtomicU64,
     /// Address of `period::call_due`, for its neighbours in assembly.
     pub(crate) call_due: AtomicU64,
     /// For each counter: its period, or 0; by how much a period may differ from it; how many

@@ -44,6 +44,7 @@ fn main() {
         "libebb_limits",
         "libebb_registers",
         "libebb_signals",
+        "libebb_starts",
         "libebb_stopped",
         "libebb_closes",
         "libebb_calls_shared",
