@@ -13,7 +13,6 @@
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Acquire;
-use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::Ordering::Release;
 
 use crate::control;
@@ -83,7 +82,7 @@ fn register_end(t: &Thread) {
     let Some(register) = (unsafe { AT_THREAD_END }) else {
         return;
     };
-    if t.has_end.swap(1, Relaxed) == 0 {
+    if t.has_end.swap(1) == 0 {
         // What is in the program or shared object that has to stay until then.
         let here = (&raw const KEY).cast();
         // SAFETY: the function looks at nothing that it is given.
@@ -94,7 +93,7 @@ fn register_end(t: &Thread) {
 /// Has the calling thread take EBBs while its variables are destroyed, too, until it ends.
 #[doc(hidden)]
 pub fn outlast_variables() {
-    thread::with(|t| t.has_end.store(1, Relaxed));
+    thread::with(|t| t.has_end.store(1));
 }
 
 /// Thread-local variables are destroyed, of a thread that ends or that calls `exit`.
@@ -124,7 +123,7 @@ pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
     }
     thread::with(|t| {
         // CAST: an address.
-        t.held.store(value.addr() as u64, Relaxed);
+        t.held.store(value.addr() as u64);
         register_end(t);
         shared.begin(t);
     });
@@ -140,7 +139,7 @@ pub(crate) fn release_ended() {
 fn release_if(is_such: impl FnOnce(&Shared) -> bool) {
     // Not the key's: a signal's handler that asks for that in the middle of `pthread_setspecific`, as
     // the first of a thread, has the C library take what it finds for a former key's, and clear it.
-    let value = ptr::without_provenance_mut(thread::with(|t| t.held.load(Relaxed)) as usize);
+    let value = ptr::without_provenance_mut(thread::with(|t| t.held.load()) as usize);
     // SAFETY: it is null, or of `attach`.
     let Some(shared) = (unsafe { Ref::find(value) }) else {
         return;
@@ -172,7 +171,7 @@ fn release(value: *mut libc::c_void) {
     thread::with(|t| {
         // CAST: an address.
         let held = value.addr() as u64;
-        if (t.held.compare_exchange(held, 0, Relaxed, Relaxed)).is_ok() {
+        if (t.held.compare_exchange(held, 0)).is_ok() {
             // SAFETY: the reference of `attach`, which comes here once.
             unsafe { Ref::from_raw(value) }.end(t);
         }

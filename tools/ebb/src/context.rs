@@ -4,7 +4,6 @@
 use core::fmt;
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::Relaxed;
 
 use crate::bhrb::Branches;
 use crate::control;
@@ -180,7 +179,7 @@ impl EbbContext<'_> {
     /// MMCRA\[SE\], which problem state reads as 0.
     #[inline]
     fn sample(&self, valid: u64, read: fn() -> u64) -> Option<u64> {
-        let marked = self.thread().marked.load(Relaxed) != 0;
+        let marked = self.thread().marked.load() != 0;
         let address = read();
         let known = address != 0 && (!marked || pmc::sier() & valid != 0);
         known.then_some(address)
@@ -219,7 +218,7 @@ impl EbbContext<'_> {
     #[inline]
     #[must_use]
     pub fn number(&self) -> u64 {
-        self.thread().ebbs.load(Relaxed)
+        self.thread().ebbs.load()
     }
 
     /// Whether `pmc` is negative.

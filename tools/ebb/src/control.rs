@@ -84,7 +84,7 @@ where
     F: Fn(&mut EbbContext<'_>) + Copy + 'static,
 {
     attached::release_ended();
-    if thread::with(|t| t.session.load(Relaxed)) != 0 {
+    if thread::with(|t| t.session.load()) != 0 {
         return Err(Error::InUse);
     }
     // SAFETY: the caller's contract.
@@ -119,34 +119,33 @@ pub(crate) unsafe fn install_call(
     fixup::install();
     thread::publish_offset();
     // First: a signal's handler could else turn EBBs on again after `disable`.
-    thread::with(|t| t.installing.store(1, Relaxed));
+    thread::with(|t| t.installing.store(1));
     disable();
     thread::with(|t| {
         // An EBB that the program itself turns on meanwhile, by BESCR, calls nobody.
-        t.handler.store(0, Relaxed);
-        t.call.store(nothing as *const () as u64, Relaxed);
+        t.handler.store(0);
+        t.call.store(nothing as *const () as u64);
         // SAFETY: an EBB passes this word on to `nothing` only, which ignores it.
         unsafe { t.data.get().write(data) };
         t.reset_rearm();
         // `active` stays: `enable` sees by it that a handler was left by a jump.
         for zero in [&t.ebbs, &t.spurious, &t.evicted, &t.drawn] {
-            zero.store(0, Relaxed);
+            zero.store(0);
         }
-        t.marked.store(marked.into(), Relaxed);
+        t.marked.store(marked.into());
         for of_counters in [&t.start, &t.period, &t.jitter, &t.rounds] {
-            of_counters.iter().for_each(|value| value.store(0, Relaxed));
+            of_counters.iter().for_each(|value| value.store(0));
         }
-        t.reload
-            .store(reload::ebb_reload_any as *const () as u64, Relaxed);
+        t.reload.store(reload::ebb_reload_any as *const () as u64);
     });
     // SAFETY: the entry keeps what the handler may change, and finds it in the block.
     unsafe { spr::write::<{ spr::EBBHR }>(save.entry()) };
     let is_installed = thread::with(|t| {
-        t.call.store(call as *const () as u64, Relaxed);
-        t.handler.store(call as *const () as u64, Relaxed);
+        t.call.store(call as *const () as u64);
+        t.handler.store(call as *const () as u64);
         // Last: from here on EBBs can be turned on, and their handler finds all of the above. It is
         // 0 if a signal's handler has uninstalled the handler, or has installed one of its own.
-        t.installing.swap(0, Relaxed) != 0
+        t.installing.swap(0) != 0
     });
     if !is_installed {
         uninstall()?;
@@ -172,11 +171,11 @@ pub fn uninstall() -> Result<(), Error> {
             // have no end.
             t.reset_rearm();
         }
-        t.handler.store(0, Relaxed);
+        t.handler.store(0);
         // An entry that a signal's handler has interrupted may be about to call the handler.
-        t.call.store(nothing as *const () as u64, Relaxed);
+        t.call.store(nothing as *const () as u64);
         // An `install` that a signal's handler has interrupted fails.
-        t.installing.store(0, Relaxed);
+        t.installing.store(0);
     });
     // SAFETY: GE is off.
     unsafe { spr::write::<{ spr::EBBHR }>(0) };
@@ -238,7 +237,7 @@ pub fn enable() -> Result<(), Error> {
 pub(crate) fn enable_outside() -> Result<(), Error> {
     thread::with(|t| {
         let mut bescr = Bescr::read();
-        if bescr.has(Bescr::GE) && t.active.load(Relaxed) != 0 {
+        if bescr.has(Bescr::GE) && t.active.load() != 0 {
             // A signal's handler has let EBBs come before `active` told it that the counters stand.
             bescr = bescr.without(Bescr::GE | Bescr::PME);
             // SAFETY: GE is clear.
@@ -298,7 +297,7 @@ pub fn resume() -> Result<(), Error> {
                 // SAFETY: GE is clear. No EBB comes before `enable` has set the counters going.
                 unsafe { bescr.without(Bescr::GE | Bescr::PME).write() };
                 // As if one had been left by a jump.
-                t.active.store(1, Relaxed);
+                t.active.store(1);
                 return enable_outside();
             }
             Progress::Handler => t.reset_rearm(),
@@ -318,7 +317,7 @@ pub fn resume() -> Result<(), Error> {
 /// tells a signal's handler that calls `enable`, or leaves this by a jump and does so later, that the
 /// EBB has still to end; at `rfebb` nothing else did. What was done here may be done again.
 fn restart(t: &Thread) {
-    t.active.store(1, Relaxed);
+    t.active.store(1);
     // One that overflows behind its reading would lose its alert to PMAE; POWER8 raises no other.
     Mmcr0::FC.write_always();
     t.note_active(); // The end of an EBB that came before FC has undone it.
@@ -328,7 +327,7 @@ fn restart(t: &Thread) {
         }
     }
     Mmcr0::PMAE.write_always();
-    t.active.store(0, Relaxed);
+    t.active.store(0);
 }
 
 /// Lets no more EBBs happen on this thread: BESCR\[GE\], \[PME\] and \[PMEO\] off. The counters
@@ -354,7 +353,7 @@ fn turn_off() -> Progress {
                 return progress;
             }
             // `enable` will see by it that a handler was left by a jump.
-            Progress::None if progress::may_be_left(t, bescr) => t.active.store(1, Relaxed),
+            Progress::None if progress::may_be_left(t, bescr) => t.active.store(1),
             Progress::None => {}
             // Tells `enable` of it, in the same signal's handler or later.
             Progress::Returning => t.disable_rearm(),
@@ -370,24 +369,24 @@ fn turn_off() -> Progress {
 /// [`sampled`](EbbContext::sampled) and [`sampled_data`](EbbContext::sampled_data) are valid.
 /// [`install`] takes it back; a [`Session`](crate::Session) does it itself.
 pub fn set_marked(marked: bool) {
-    thread::with(|t| t.marked.store(marked.into(), Relaxed));
+    thread::with(|t| t.marked.store(marked.into()));
 }
 
 /// Number of EBBs this thread has had since [`install`].
 #[must_use]
 pub fn count() -> u64 {
-    thread::with(|t| t.ebbs.load(Relaxed))
+    thread::with(|t| t.ebbs.load())
 }
 
 /// Number of branches to the handler that no performance monitor exception
 /// explains (BESCR\[PMEO\] clear), since [`install`]. 0 on a sound machine.
 #[must_use]
 pub fn spurious() -> u64 {
-    thread::with(|t| t.spurious.load(Relaxed))
+    thread::with(|t| t.spurious.load())
 }
 
 /// Whether this thread has lost the PMU in the middle of a handler since [`install`] or the
 /// last call of this function: the event's `read` tells whether it is still so.
 pub fn evicted() -> bool {
-    thread::with(|t| t.evicted.swap(0, Relaxed)) != 0
+    thread::with(|t| t.evicted.swap(0)) != 0
 }

@@ -271,7 +271,7 @@ pub unsafe fn step_over(context: *mut libc::c_void) -> bool {
     let regs = unsafe { *context.byte_add(REGS_OFFSET).cast::<*mut u64>() };
     // SAFETY: as before.
     let nip = unsafe { &mut *regs.add(PT_NIP) };
-    let active = thread::with(|t| t.active.load(Relaxed)) != 0;
+    let active = thread::with(|t| t.active.load()) != 0;
     let when = match find(*nip) {
         Some(entry) if entry.when != IN_HANDLER || active => entry.when,
         _ => return false,
@@ -289,7 +289,7 @@ pub unsafe fn step_over(context: *mut libc::c_void) -> bool {
     }
     // Of a read outside of handlers nothing is lost but what was to be read.
     if when != PAIR || active {
-        thread::with(|t| t.evicted.store(1, Relaxed));
+        thread::with(|t| t.evicted.store(1));
     }
     // SAFETY: EBBHR is always readable.
     if unsafe { spr::read::<{ spr::EBBHR }>() } == 0 {

@@ -59,6 +59,7 @@ mod shared;
 pub mod spr;
 mod sys;
 mod thread;
+mod word;
 
 #[doc(hidden)]
 pub use attached::outlast_variables;

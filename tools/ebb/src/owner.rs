@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whose EBBs a thread has: EBBHR tells.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use crate::error::Error;
 use crate::save::Save;
 use crate::spr;
@@ -29,7 +27,7 @@ pub fn owner() -> Owner {
     // SAFETY: EBBHR is always readable.
     let ebbhr = unsafe { spr::read::<{ spr::EBBHR }>() };
     if ebbhr == 0 {
-        let installed = thread::with(|t| t.handler.load(Relaxed)) != 0;
+        let installed = thread::with(|t| t.handler.load()) != 0;
         let owners = [Owner::Nobody, Owner::Gone];
         return owners[usize::from(installed)];
     }
@@ -47,9 +45,7 @@ pub fn owner() -> Owner {
 pub(crate) fn check_installed() -> Result<(), Error> {
     match owner() {
         // A signal has interrupted `install`.
-        Owner::Library if thread::with(|t| t.installing.load(Relaxed)) != 0 => {
-            Err(Error::NotInstalled)
-        }
+        Owner::Library if thread::with(|t| t.installing.load()) != 0 => Err(Error::NotInstalled),
         Owner::Library => Ok(()),
         Owner::Nobody => Err(Error::NotInstalled),
         Owner::Gone => Err(Error::Gone),

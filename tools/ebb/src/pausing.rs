@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a session is doing, and who has it stop and go on.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use crate::control;
 use crate::error::Error;
 use crate::owner;
@@ -103,7 +101,7 @@ impl Session {
         self.check_scheduled()?;
         // An EBB may have come meanwhile. If its handler has asked for Rearm::Stop, that holds; if
         // it has lost the PMU, the counters have to be set going.
-        let lost = |t: &Thread| t.evicted.load(Relaxed) != 0 && t.rearm.load(Relaxed) & 1 != 0;
+        let lost = |t: &Thread| t.evicted.load() != 0 && t.rearm.load() & 1 != 0;
         match own {
             true if stuck || thread::with(lost) => {
                 if !self.0.is_loaded() {
@@ -127,9 +125,9 @@ impl Session {
         thread::with(|t| {
             for slot in self.0.events() {
                 let Some(pmc) = slot.pmc() else { continue };
-                match slot.period.load(Relaxed) {
+                match slot.period.load() {
                     0 => period::count_only(t, pmc),
-                    period => period::set(t, pmc, period, slot.jitter.load(Relaxed)),
+                    period => period::set(t, pmc, period, slot.jitter.load()),
                 }
             }
             // Of these two each counts beside the other.
@@ -142,7 +140,7 @@ impl Session {
             // For `enable` to set them going. While `evicted` still tells the next `resume` of a session
             // that had no PMU: a signal's handler may leave this by a jump.
             t.note_active();
-            t.evicted.store(0, Relaxed);
+            t.evicted.store(0);
             for pmc in Pmc::ALL {
                 period::begin(t, pmc);
             }
@@ -150,7 +148,7 @@ impl Session {
             t.note_active();
             // Not to be taken for what an eviction in a handler leaves.
             t.reset_rearm();
-            self.0.set_loaded(t.evicted.load(Relaxed) == 0);
+            self.0.set_loaded(t.evicted.load() == 0);
         });
     }
 

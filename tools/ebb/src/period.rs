@@ -7,7 +7,6 @@
 //! compiler makes vector instructions of.
 
 use core::mem::MaybeUninit;
-use core::sync::atomic::Ordering::Relaxed;
 
 use crate::context::Call;
 use crate::context::EbbContext;
@@ -65,11 +64,11 @@ pub fn start(pmc: Pmc, period: u64) -> Result<(), Error> {
 /// Sets what `pmc` is loaded with after its next overflow, and from then on.
 pub(crate) fn set(t: &Thread, pmc: Pmc, period: u64, jitter: u64) {
     let n = pmc.index();
-    t.period[n].store(period, Relaxed);
-    t.jitter[n].store(jitter, Relaxed);
+    t.period[n].store(period);
+    t.jitter[n].store(jitter);
     choose(t, || {
         draw(t, pmc);
-        t.drawn.fetch_or(1 << n, Relaxed);
+        t.drawn.update(|drawn| drawn | 1 << n);
     });
 }
 
@@ -79,12 +78,12 @@ const UNUSED: u64 = u64::MAX - 1;
 
 /// Has `pmc` count, by 31 bits, and its overflows call nobody.
 pub(crate) fn count_only(t: &Thread, pmc: Pmc) {
-    choose(t, || t.rounds[pmc.index()].store(COUNTS, Relaxed));
+    choose(t, || t.rounds[pmc.index()].store(COUNTS));
 }
 
 /// The same for a counter that counts because another does.
 pub(crate) fn ignore(t: &Thread, pmc: Pmc) {
-    choose(t, || t.rounds[pmc.index()].store(UNUSED, Relaxed));
+    choose(t, || t.rounds[pmc.index()].store(UNUSED));
 }
 
 /// How often [`choose`] does it again.
@@ -95,39 +94,36 @@ const CHOICES: u32 = 16;
 /// each time brings an EBB the periods are short, and one is like the other.
 fn choose(t: &Thread, draw: impl Fn()) {
     for _ in 0..CHOICES {
-        let choice = t.choices.load(Relaxed).wrapping_add(1);
-        t.choices.store(choice, Relaxed);
+        let choice = t.choices.load().wrapping_add(1);
+        t.choices.store(choice);
         // An EBB that comes before the end of this, or whose handler this is, begins what is drawn.
-        t.reload
-            .store(reload::ebb_reload_any as *const () as u64, Relaxed);
+        t.reload.store(reload::ebb_reload_any as *const () as u64);
         draw();
         choose_call(t);
-        if t.choices.load(Relaxed) == choice {
+        if t.choices.load() == choice {
             return;
         }
     }
-    if t.handler.load(Relaxed) != 0 {
+    if t.handler.load() != 0 {
         // Right for all periods, in case that the last choice was of what was before.
-        t.reload
-            .store(reload::ebb_reload_any as *const () as u64, Relaxed);
-        t.call.store(call_due as *const () as u64, Relaxed);
+        t.reload.store(reload::ebb_reload_any as *const () as u64);
+        t.call.store(call_due as *const () as u64);
     }
 }
 
 /// Decides who is called: the handler itself if each overflow is for it. What was drawn makes no
 /// difference then, and the counters are reloaded the faster way.
 fn choose_call(t: &Thread) {
-    let handler = t.handler.load(Relaxed);
+    let handler = t.handler.load();
     if handler == 0 {
         // None is installed.
         return;
     }
-    let mut with_period =
-        (Pmc::ALL.into_iter()).filter(|pmc| t.period[pmc.index()].load(Relaxed) != 0);
+    let mut with_period = (Pmc::ALL.into_iter()).filter(|pmc| t.period[pmc.index()].load() != 0);
     let (first, second) = (with_period.next(), with_period.next());
-    let is_long = (t.period.iter().zip(&t.jitter))
-        .any(|(p, j)| p.load(Relaxed) > OVERFLOW.into() || j.load(Relaxed) != 0);
-    let any = |what| t.rounds.iter().any(|rounds| rounds.load(Relaxed) == what);
+    let is_long =
+        (t.period.iter().zip(&t.jitter)).any(|(p, j)| p.load() > OVERFLOW.into() || j.load() != 0);
+    let any = |what| t.rounds.iter().any(|rounds| rounds.load() == what);
     let call = match (first, second) {
         (Some(pmc), None) if !is_long && !any(COUNTS) && any(UNUSED) => {
             ebb_call_one as *const () as u64 + (CALL_DISTANCE * pmc.index()) as u64
@@ -135,14 +131,14 @@ fn choose_call(t: &Thread) {
         _ if is_long || any(COUNTS) || any(UNUSED) => call_due as *const () as u64,
         _ => handler,
     };
-    t.call_due.store(call_due as *const () as u64, Relaxed);
-    t.call.store(call, Relaxed);
+    t.call_due.store(call_due as *const () as u64);
+    t.call.store(call);
     if let Some(pmc) = first
         && call != call_due as *const () as u64
     {
         let one = reload::ebb_reload_one as *const () as u64;
         let one = one + (reload::RELOAD_DISTANCE * pmc.index()) as u64;
-        t.reload.store(one, Relaxed);
+        t.reload.store(one);
     }
 }
 
@@ -187,13 +183,13 @@ core::arch::global_asm!(
 /// What `pmc` is loaded with next.
 pub(crate) fn start_value(t: &Thread, pmc: Pmc) -> u32 {
     // CAST: `draw` has put a counter's value there, or nobody anything but 0.
-    t.start[pmc.index()].load(Relaxed) as u32
+    t.start[pmc.index()].load() as u32
 }
 
 /// Decides how long the next period of `pmc` is.
 fn draw(t: &Thread, pmc: Pmc) {
     let n = pmc.index();
-    let (mut period, jitter) = (t.period[n].load(Relaxed), t.jitter[n].load(Relaxed));
+    let (mut period, jitter) = (t.period[n].load(), t.jitter[n].load());
     if period == 0 {
         return;
     }
@@ -206,13 +202,13 @@ fn draw(t: &Thread, pmc: Pmc) {
     let rounds = (period - 1) / u64::from(OVERFLOW);
     // CAST: 1 to 2^31.
     let first = (period - rounds * u64::from(OVERFLOW)) as u32;
-    t.rounds[n].store(rounds, Relaxed);
-    t.start[n].store(Pmc::start_value(first).into(), Relaxed);
+    t.rounds[n].store(rounds);
+    t.start[n].store(Pmc::start_value(first).into());
 }
 
 /// Whether the next overflow of `pmc` ends its period, and the one behind that is drawn.
 fn is_drawn(t: &Thread, pmc: Pmc) -> bool {
-    t.drawn.load(Relaxed) >> pmc.index() & 1 != 0
+    t.drawn.load() >> pmc.index() & 1 != 0
 }
 
 /// Has `pmc` begin the period that was drawn last.
@@ -223,12 +219,12 @@ pub(crate) fn begin(t: &Thread, pmc: Pmc) {
 
 /// Counters, a bit for each, have their first values of the periods that were drawn last.
 fn have_begun(t: &Thread, counters: u64) {
-    t.drawn.fetch_and(!counters, Relaxed);
+    t.drawn.update(|drawn| drawn & !counters);
 }
 
 /// Xorshift, seeded by the time.
 fn random(t: &Thread) -> u64 {
-    let mut x = t.random.load(Relaxed);
+    let mut x = t.random.load();
     if x == 0 {
         // SAFETY: the time base is always readable.
         x = unsafe { spr::read::<{ spr::TB }>() } | 1;
@@ -236,7 +232,7 @@ fn random(t: &Thread) -> u64 {
     x ^= x << 13;
     x ^= x >> 7;
     x ^= x << 17;
-    t.random.store(x, Relaxed);
+    t.random.store(x);
     // The lowest bits are the least random.
     x >> 1
 }
@@ -245,12 +241,12 @@ fn random(t: &Thread) -> u64 {
 /// is.
 pub(crate) fn next_round(t: &Thread, pmc: Pmc) -> bool {
     let rounds = &t.rounds[pmc.index()];
-    let left = rounds.load(Relaxed);
+    let left = rounds.load();
     if left == 0 || is_drawn(t, pmc) {
         return false;
     }
     if left < UNUSED {
-        rounds.store(left - 1, Relaxed);
+        rounds.store(left - 1);
     }
     // What it has counted since it overflowed.
     pmc.write_always(pmc.read_always() & (OVERFLOW - 1));
@@ -261,8 +257,7 @@ pub(crate) fn next_round(t: &Thread, pmc: Pmc) -> bool {
 extern "C" fn call_due(context: &mut EbbContext<'_>, data: MaybeUninit<u64>) {
     let t = context.thread();
     // What `choose` has drawn changes here, in the middle of it perhaps.
-    t.choices
-        .store(t.choices.load(Relaxed).wrapping_add(1), Relaxed);
+    t.choices.store(t.choices.load().wrapping_add(1));
     let (mut due, mut again) = (0, false);
     for pmc in Pmc::ALL {
         if pmc.read() < OVERFLOW {
@@ -275,14 +270,14 @@ extern "C" fn call_due(context: &mut EbbContext<'_>, data: MaybeUninit<u64>) {
         due |= 1 << pmc.index();
         if !is_drawn(t, pmc) {
             draw(t, pmc);
-            t.drawn.fetch_or(1 << pmc.index(), Relaxed);
+            t.drawn.update(|drawn| drawn | 1 << pmc.index());
         }
     }
     if again && due == 0 {
-        t.ebbs.store(t.ebbs.load(Relaxed) - 1, Relaxed);
+        t.ebbs.store(t.ebbs.load() - 1);
         return;
     }
-    let handler = t.handler.load(Relaxed) as usize;
+    let handler = t.handler.load() as usize;
     if handler == 0 {
         // A signal's handler has uninstalled it meanwhile.
         return;
@@ -293,7 +288,7 @@ extern "C" fn call_due(context: &mut EbbContext<'_>, data: MaybeUninit<u64>) {
     // Not if it is left by a jump, or asks for Rearm::Stop: the counters stand as they are until
     // `resume` has them begin.
     let t = context.thread();
-    if t.rearm.load(Relaxed) & 1 != 0 {
+    if t.rearm.load() & 1 != 0 {
         have_begun(t, due);
     }
 }

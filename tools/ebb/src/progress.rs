@@ -71,7 +71,7 @@ const NOT_RELOADED: u64 = Rearm::Stop as u64 & Rearm::Keep as u64;
 /// How far the EBB of this thread is. `bescr` is the thread's.
 pub(crate) fn of(t: &Thread, bescr: Bescr) -> Progress {
     // The entry's last instructions leave nothing but this of Rearm::Stop.
-    let stopped = t.rearm.load(Relaxed) & NOT_RELOADED != 0;
+    let stopped = t.rearm.load() & NOT_RELOADED != 0;
     if bescr.has(Bescr::GE) || !(stopped || may_be_left(t, bescr)) {
         return Progress::None;
     }
@@ -82,7 +82,7 @@ pub(crate) fn of(t: &Thread, bescr: Bescr) -> Progress {
 /// leaves GE off, which `disable` turns off with PME.
 pub(crate) fn may_be_left(t: &Thread, bescr: Bescr) -> bool {
     let unfinished = bescr.has(Bescr::PMEO) || bescr.has(Bescr::PME);
-    t.active.load(Relaxed) != 0 || unfinished && !bescr.has(Bescr::GE)
+    t.active.load() != 0 || unfinished && !bescr.has(Bescr::GE)
 }
 
 /// Whether a handler was left by a jump.
@@ -101,7 +101,7 @@ fn look_down(t: &Thread, bescr: Bescr) -> Progress {
     // SAFETY: EBBRR is always readable.
     let ebbrr = unsafe { spr::read::<{ spr::EBBRR }>() };
     let vdso = VDSO.load(Relaxed);
-    let entrys_frame = t.active.load(Relaxed);
+    let entrys_frame = t.active.load();
     // Of a handler that another copy of the library has called this one knows no frame; `active` may
     // be left of its own. If such a handler closes its session EBBHR is 0: `install` is refused until
     // the EBB has ended. The end clears PMEO, and so does `disable`.
@@ -189,14 +189,14 @@ unsafe fn interrupted(t: &Thread, frame: u64, back_chain: u64) -> Option<Progres
         return Some(Progress::Returning);
     }
     let counters_run = (places.counters_run..places.rfebb).contains(&offset);
-    let reloaded = t.rearm.load(Relaxed) == Rearm::Restart as u64;
+    let reloaded = t.rearm.load() == Rearm::Restart as u64;
     if reloaded && offset >= places.reloaded && !counters_run {
         t.set_rearm(Rearm::Keep as u64);
     }
     if offset >= places.way_back {
         *nip = entry + places.way_back;
         // The entry may have cleared it already. A signal in what it calls to reload looks for it.
-        t.active.store(r1, Relaxed);
+        t.active.store(r1);
     }
     Some(Progress::Handler)
 }

@@ -89,11 +89,11 @@ impl Session {
             };
             match (slot.descriptor).open(self.config(code), code.config1, leader) {
                 Ok(()) => {
-                    slot.period.store(period, Relaxed);
+                    slot.period.store(period);
                     if code.config & config::MARKED != 0 {
                         self.0.marked.store(true, Relaxed);
                     }
-                    slot.pmc.store(pmc as u64, Relaxed);
+                    slot.pmc.store(pmc as u64);
                     // A signal's handler may have closed the others before there was this one.
                     (self.0.check_process()).inspect_err(|_| slot.descriptor.close())?;
                     return Ok(n);
@@ -143,8 +143,8 @@ impl Session {
         if self.0.is_started() && !self.0.is_of_this_thread() {
             return Err(Error::WrongThread);
         }
-        slot.period.store(period, Relaxed);
-        slot.jitter.store(jitter, Relaxed);
+        slot.period.store(period);
+        slot.jitter.store(jitter);
         match slot.pmc() {
             Some(pmc) if self.0.is_started() => {
                 thread::with(|t| period::set(t, pmc, period, jitter));
@@ -209,7 +209,7 @@ impl Session {
     ) -> Result<(), Error> {
         self.0.check_thread()?;
         attached::release_ended();
-        if thread::with(|t| t.session.load(Relaxed)) != 0 && !self.0.is_of_this_thread() {
+        if thread::with(|t| t.session.load()) != 0 && !self.0.is_of_this_thread() {
             return Err(Error::InUse);
         }
         // SAFETY: the caller's contract.

@@ -19,6 +19,7 @@ use crate::sys;
 use crate::sys::Descriptor;
 use crate::thread;
 use crate::thread::Thread;
+use crate::word::Word;
 
 /// Values of [`Shared::paused`]: by nobody, the session's thread, another thread.
 pub(crate) const NOT: u32 = 0;
@@ -29,16 +30,16 @@ pub(crate) const BY_OTHER: u32 = 2;
 pub(crate) struct Slot {
     pub(crate) descriptor: Descriptor,
     /// Number of its counter; 0 if there is no event.
-    pub(crate) pmc: AtomicU64,
+    pub(crate) pmc: Word,
     /// Its period, 0 if it only counts, and by how much each may differ.
-    pub(crate) period: AtomicU64,
-    pub(crate) jitter: AtomicU64,
+    pub(crate) period: Word,
+    pub(crate) jitter: Word,
 }
 
 impl Slot {
     pub(crate) fn pmc(&self) -> Option<Pmc> {
         // CAST: a counter's number.
-        Pmc::new(self.pmc.load(Relaxed) as u8)
+        Pmc::new(self.pmc.load() as u8)
     }
 }
 
@@ -74,9 +75,9 @@ impl Shared {
             slots: [const {
                 Slot {
                     descriptor: Descriptor::none(),
-                    pmc: AtomicU64::new(0),
-                    period: AtomicU64::new(0),
-                    jitter: AtomicU64::new(0),
+                    pmc: Word::new(0),
+                    period: Word::new(0),
+                    jitter: Word::new(0),
                 }
             }; 6],
             branches,
@@ -176,7 +177,7 @@ impl Shared {
 
     /// Number of EBBs since the start.
     pub(crate) fn count(&self) -> u64 {
-        self.with_thread(|t| t.ebbs.load(Relaxed))
+        self.with_thread(|t| t.ebbs.load())
             .unwrap_or_else(|| self.last_count.load(Relaxed))
     }
 
@@ -190,23 +191,21 @@ impl Shared {
         self.started.store(true, Release);
         // Last: a signal's handler that closes the session has `end` undo all of it, or, before this,
         // leaves it to the code that it has interrupted.
-        t.session.store(ptr::from_ref(self).addr() as u64, Relaxed);
+        t.session.store(ptr::from_ref(self).addr() as u64);
     }
 
     /// It is about to do so no more; tells whether it did.
     pub(crate) fn leave(&self, t: &Thread) -> bool {
         let this = ptr::from_ref(self).addr() as u64;
-        t.session
-            .compare_exchange(this, 0, Relaxed, Relaxed)
-            .is_ok()
+        t.session.compare_exchange(this, 0).is_ok()
     }
 
     /// It does so no more. Its EBBs are off.
     pub(crate) fn end(&self, t: &Thread) {
-        t.session.store(0, Relaxed);
+        t.session.store(0);
         // A thread that held it at a fork is not in the child, where nobody would release it.
         let _locked = (self.is_of_this_process()).then(|| Locked::lock(&self.lock));
-        self.last_count.store(t.ebbs.load(Relaxed), Relaxed);
+        self.last_count.store(t.ebbs.load(), Relaxed);
         self.owner.store(0, Relaxed);
     }
 
@@ -216,7 +215,7 @@ impl Shared {
 
     /// Whether the calling thread takes its EBBs. No system call: a handler may ask.
     pub(crate) fn is_of_this_thread(&self) -> bool {
-        thread::with(|t| t.session.load(Relaxed)) == ptr::from_ref(self).addr() as u64
+        thread::with(|t| t.session.load()) == ptr::from_ref(self).addr() as u64
     }
 
     fn is_of_this_process(&self) -> bool {
@@ -264,9 +263,9 @@ impl Shared {
     pub(crate) fn is_stuck(&self, is_left: fn(&Thread, Bescr) -> bool) -> Result<bool, Error> {
         let own = self.is_of_this_thread();
         self.with_thread(|t| {
-            let stopped = t.rearm.load(Relaxed) & 1 == 0;
+            let stopped = t.rearm.load() & 1 == 0;
             let left = own && (is_left(t, Bescr::read()) || !self.is_loaded());
-            stopped || left || t.evicted.load(Relaxed) != 0
+            stopped || left || t.evicted.load() != 0
         })
         .ok_or(Error::Closed)
     }

@@ -14,108 +14,117 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::context::Rearm;
+use crate::word::Word;
 
 /// The block of one thread. All zeroes is a thread that has never installed a handler.
 ///
-/// The entries read and write it by offset. Atomics, because the handler changes it between
-/// any two instructions of the program; never shared with another thread.
+/// The entries read and write it by offset. The handler changes it between any two instructions of
+/// the program. Other threads only look at some words, see `Shared::with_thread`.
 #[repr(C)]
 pub(crate) struct Thread {
     /// How the EBB in progress, or the next, ends: a value of `Rearm`; or that shifted left by 32,
     /// and `Rearm::Stop`, once `disable` was called in the handler. `Restart` whenever EBBs are on
     /// and none is in progress. First, for the entries.
-    pub(crate) rearm: AtomicU64,
+    pub(crate) rearm: Word,
     /// Address of the `extern "C"` function that the entry calls; 0 before the first `install`.
-    pub(crate) call: AtomicU64,
+    pub(crate) call: Word,
     /// Its second argument: the bytes of the handler, padding perhaps.
     pub(crate) data: UnsafeCell<MaybeUninit<u64>>,
     /// EBBs since `install`.
-    pub(crate) ebbs: AtomicU64,
+    pub(crate) ebbs: Word,
     /// Branches to the entry since `install` without BESCR\[PMEO\].
-    pub(crate) spurious: AtomicU64,
+    pub(crate) spurious: Word,
     /// Address of the routine that reloads the counters: `reload::ebb_reload_any`, or one at
     /// `reload::ebb_reload_one`.
-    pub(crate) reload: AtomicU64,
+    pub(crate) reload: Word,
     /// Not 0 while an EBB is in progress: the address of the entry's frame, from before the handler
     /// runs until the counters are reloaded; 1 where the EBB has still to end and the frame is not
     /// known. Outside of a handler (`progress.rs`) it means that the program has left the handler by
     /// `longjmp`.
-    pub(crate) active: AtomicU64,
+    pub(crate) active: Word,
     /// Not 0: a PMU register was found inaccessible in a handler, see `fixup.rs`.
-    pub(crate) evicted: AtomicU64,
+    pub(crate) evicted: Word,
     /// What each counter is loaded with after it has overflowed, PMC1 first.
-    pub(crate) start: [AtomicU64; 6],
+    pub(crate) start: [Word; 6],
     /// Address of the function for the program's handler, or 0: nothing is installed. `call` has it
     /// too, unless `period.rs` has put itself between.
-    pub(crate) handler: AtomicU64,
+    pub(crate) handler: Word,
     /// Not 0 while `install` changes what an EBB uses: EBBs stay off until it is done.
-    pub(crate) installing: AtomicU64,
+    pub(crate) installing: Word,
     /// Address of `period::call_due`, for its neighbours in assembly.
-    pub(crate) call_due: AtomicU64,
+    pub(crate) call_due: Word,
     /// For each counter: its period, or 0; by how much a period may differ from it; how many
     /// times 2^31 counts are still to come after the next overflow.
-    pub(crate) period: [AtomicU64; 6],
-    pub(crate) jitter: [AtomicU64; 6],
-    pub(crate) rounds: [AtomicU64; 6],
+    pub(crate) period: [Word; 6],
+    pub(crate) jitter: [Word; 6],
+    pub(crate) rounds: [Word; 6],
     /// A bit for each counter, PMC1's the lowest: `rounds` and `start` are those of the period that
     /// begins with its next overflow, or has begun with one since which it was not loaded.
-    pub(crate) drawn: AtomicU64,
+    pub(crate) drawn: Word,
     /// Goes up with each choice of `call`, and with what `call_due` changes.
-    pub(crate) choices: AtomicU64,
+    pub(crate) choices: Word,
     /// The last random number.
-    pub(crate) random: AtomicU64,
+    pub(crate) random: Word,
     /// The text for the last error of the C library, its length in the lowest [`LENGTH_BITS`]. One
     /// word, as a handler may write it between any two instructions of who reads it, or writes it too.
-    reason: AtomicU64,
+    reason: Word,
     /// Address of the `session::Shared` that this thread takes EBBs for, or 0.
-    pub(crate) session: AtomicU64,
+    pub(crate) session: Word,
     /// What `attached::attach` holds of it, as an address, or 0.
-    pub(crate) held: AtomicU64,
+    pub(crate) held: Word,
     /// Not 0: SIAR and SDAR are of marked instructions.
-    pub(crate) marked: AtomicU64,
+    pub(crate) marked: Word,
     /// Not 0: the end of the thread's variables turns its EBBs off, see `attached.rs`.
-    pub(crate) has_end: AtomicU64,
+    pub(crate) has_end: Word,
     /// What [`number`] gives, or 0.
-    number: AtomicU64,
+    number: Word,
 }
 
 impl Thread {
     /// Sets how the EBB in progress goes on, unless EBBs stay disabled.
     pub(crate) fn set_rearm(&self, rearm: u64) {
-        let disabled = self.rearm.load(Relaxed) >> 32 != 0;
-        self.rearm.store(rearm, Relaxed);
-        if disabled {
-            self.disable_rearm();
-        }
+        self.rearm.update(|now| match is_disabled(now) {
+            true => disabled(rearm),
+            false => rearm,
+        });
     }
 
     /// Has [`active`](Self::active) not be 0; it keeps the address that it may have.
     pub(crate) fn note_active(&self) {
-        if self.active.load(Relaxed) == 0 {
-            self.active.store(1, Relaxed);
+        if self.active.load() == 0 {
+            self.active.store(1);
         }
     }
 
     /// Has the next EBB end as if nothing was asked for.
     pub(crate) fn reset_rearm(&self) {
-        self.rearm.store(Rearm::Restart as u64, Relaxed);
+        self.rearm.store(Rearm::Restart as u64);
     }
 
     /// Has the EBB in progress leave the counters frozen and PME off.
     pub(crate) fn disable_rearm(&self) {
-        let rearm = self.rearm.load(Relaxed);
-        if rearm >> 32 == 0 {
-            self.rearm.store(rearm << 32 | Rearm::Stop as u64, Relaxed);
-        }
+        self.rearm.update(|now| match is_disabled(now) {
+            true => now,
+            false => disabled(now),
+        });
     }
 
     /// Undoes [`disable_rearm`](Self::disable_rearm).
     pub(crate) fn enable_rearm(&self) {
-        let rearm = self.rearm.load(Relaxed);
-        if rearm >> 32 != 0 {
-            self.rearm.store(rearm >> 32, Relaxed);
-        }
+        self.rearm.update(|now| match is_disabled(now) {
+            true => now >> 32,
+            false => now,
+        });
     }
+}
+
+/// The value of [`Thread::rearm`] once `disable` was called in a handler that has asked for `rearm`.
+fn disabled(rearm: u64) -> u64 {
+    rearm << 32 | Rearm::Stop as u64
+}
+
+fn is_disabled(rearm: u64) -> bool {
+    rearm >> 32 != 0
 }
 
 /// Offset of [`Thread::call`].
@@ -219,12 +228,11 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 /// A number that no other thread of this process has, also after the calling one has ended: the
 /// kernel's is another thread's then.
 pub(crate) fn number() -> u64 {
-    with(|t| match t.number.load(Relaxed) {
+    with(|t| match t.number.load() {
         0 => {
             let number = NUMBERS.fetch_add(1, Relaxed) + 1;
             // A signal's handler may have asked meanwhile.
-            (t.number.compare_exchange(0, number, Relaxed, Relaxed))
-                .map_or_else(|other| other, |_| number)
+            (t.number.compare_exchange(0, number)).map_or_else(|other| other, |_| number)
         }
         number => number,
     })
@@ -239,14 +247,14 @@ const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
 pub fn set_last_reason(reason: &'static str) {
     let length = reason.floor_char_boundary(LENGTH_MASK as usize) as u64;
     let address = reason.as_ptr().expose_provenance() as u64;
-    with(|t| t.reason.store(address << LENGTH_BITS | length, Relaxed));
+    with(|t| t.reason.store(address << LENGTH_BITS | length));
 }
 
 /// What [`set_last_reason`] was given on this thread.
 #[doc(hidden)]
 #[must_use]
 pub fn last_reason() -> &'static str {
-    let reason = with(|t| t.reason.load(Relaxed));
+    let reason = with(|t| t.reason.load());
     if reason == 0 {
         return "";
     }
