@@ -9,6 +9,7 @@ use crate::bhrb::Branches;
 use crate::control;
 use crate::frame::Frame;
 use crate::frame::Link;
+use crate::frame::RESUME;
 use crate::pmc;
 use crate::pmc::OVERFLOW;
 use crate::pmc::Pmc;
@@ -62,9 +63,9 @@ impl EbbContext<'_> {
         unsafe { &*core::ptr::with_exposed_provenance(self.frame.thread as usize) }
     }
 
-    /// Address of the instruction that the program goes on with (EBBRR, Power ISA Book II,
-    /// "Event-Based Branch Facility"), some instructions after the one that made the counter
-    /// overflow.
+    /// Address of the interrupted instruction (EBBRR, Power ISA Book II, "Event-Based Branch
+    /// Facility"), some instructions after the one that made the counter overflow. The program goes
+    /// on there, unless it is in a restartable sequence, which the EBB aborts.
     #[inline]
     #[must_use]
     pub fn interrupted(&self) -> u64 {
@@ -86,6 +87,7 @@ impl EbbContext<'_> {
             (*link).nip = address;
             spr::write::<{ spr::EBBRR }>(address);
         }
+        self.frame.gpr[RESUME] = address;
     }
 
     /// General purpose register `n` of the interrupted code. `None` for 32 and above, and for

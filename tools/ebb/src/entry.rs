@@ -20,7 +20,8 @@
 //! * clears MMCR0\[PMAO\] before it sets PME: as long as PMAO is set the exception exists, and
 //!   would set PMEO again for an EBB of the same overflow. With FC on and PMAE off nothing sets
 //!   it again while the handler runs;
-//! * goes back to the address in the `Link`, not to that in EBBRR, which is 0 in the child of a
+//! * aborts the restartable sequence that the interrupted code may be in (`rseq.rs`);
+//! * goes back to the address that it has kept, not to that in EBBRR, which is 0 in the child of a
 //!   fork;
 //! * sets the counters going as late as possible: only three instructions of the entry are
 //!   counted after that.
@@ -51,7 +52,11 @@ use crate::frame::GprFrame;
 use crate::frame::HEADER;
 use crate::frame::Link;
 use crate::frame::RED_ZONE;
+use crate::frame::RESUME;
+use crate::frame::store_gprs_14_to_31;
+use crate::frame::vsrs;
 use crate::frame::whole;
+use crate::rseq;
 use crate::thread;
 
 unsafe extern "C" {
@@ -100,41 +105,6 @@ pub(crate) fn at(address: u64) -> Option<(u64, &'static Places)> {
     .find(|(entry, places)| address.wrapping_sub(*entry) < places.end)
 }
 
-/// Stores or loads VSR 0-51, eight for each step of the base r12.
-macro_rules! vsrs {
-    ($instruction:literal) => {
-        concat!(
-            ".irp instruction, ",
-            $instruction,
-            "\n li 0, 0\n li 3, 16\n li 4, 32\n li 5, 48\n",
-            "li 6, 64\n li 7, 80\n li 8, 96\n li 10, 112\n",
-            "addi 12, 1, {vsr}\n",
-            ".irp b, 0, 8, 16, 24, 32, 40\n",
-            "\\instruction \\b, 12, 0\n",
-            "\\instruction \\b + 1, 12, 3\n",
-            "\\instruction \\b + 2, 12, 4\n",
-            "\\instruction \\b + 3, 12, 5\n",
-            "\\instruction \\b + 4, 12, 6\n",
-            "\\instruction \\b + 5, 12, 7\n",
-            "\\instruction \\b + 6, 12, 8\n",
-            "\\instruction \\b + 7, 12, 10\n",
-            "addi 12, 12, 128\n",
-            ".endr\n",
-            "\\instruction 48, 12, 0\n",
-            "\\instruction 49, 12, 3\n",
-            "\\instruction 50, 12, 4\n",
-            "\\instruction 51, 12, 5\n",
-            ".endr",
-        )
-    };
-}
-
-macro_rules! store_gprs_14_to_31 {
-    () => {
-        ".irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31\nstd \\n, {gpr} + 8 * \\n(1)\n.endr"
-    };
-}
-
 /// An entry: its name and frame, and what it saves beyond r0-r12, does before and after the
 /// handler, and restores. r9 and r11 are in use when it does.
 macro_rules! entry {
@@ -165,13 +135,32 @@ macro_rules! entry {
             "mfspr 0, 805",
             "std 0, {nip}(1)",
             ".cfi_offset 67, {nip} - {whole}",
-            ".irp n, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12",
+            // `rseq_cs` as early as can be: before this the kernel may have cleared it.
+            ".irp n, 10, 11, 12",
             "std \\n, {gpr} + 8 * \\n(1)",
             ".cfi_offset \\n, {gpr} + 8 * \\n - {whole}",
             ".endr",
-            "mflr 0",
-            "std 0, {lr}(1)",
+            "mflr 11",
+            "std 11, {lr}(1)",
             ".cfi_offset 65, {lr} - {whole}",
+            // bcl 20,31,$+4 is the one form that return predictors leave alone.
+            "bcl 20, 31, 2f",
+            "2: mflr 11",
+            "addis 10, 11, ebb_rseq_cs_offset - 2b@ha",
+            // LLVM knows no offset from a label in an `ld`.
+            ".reloc ., R_PPC64_REL16_LO, ebb_rseq_cs_offset + 8",
+            "ld 10, 0(10)",
+            "ldx 12, 10, 13",
+            "std 0, {resume}(1)",
+            ".irp n, 2, 3, 4, 5, 6, 7, 8, 9",
+            "std \\n, {gpr} + 8 * \\n(1)",
+            ".cfi_offset \\n, {gpr} + 8 * \\n - {whole}",
+            ".endr",
+            "addis 11, 11, ebb_thread_offset - 2b@ha",
+            ".reloc ., R_PPC64_REL16_LO, ebb_thread_offset + 56",
+            "ld 11, 0(11)",
+            "add 11, 11, 13",
+            "std 11, {thread}(1)",
             "mfcr 0",
             "std 0, {cr}(1)",
             ".cfi_offset 70, {cr} - {whole}",
@@ -183,15 +172,9 @@ macro_rules! entry {
             ".cfi_offset 76, {xer} - {whole}",
             "mfspr 0, 815",
             "std 0, {tar}(1)",
-            // bcl 20,31,$+4 is the one form that return predictors leave alone.
-            "bcl 20, 31, 2f",
-            "2: mflr 11",
-            "addis 11, 11, ebb_thread_offset - 2b@ha",
-            // LLVM knows no offset from a label in an `ld`.
-            ".reloc ., R_PPC64_REL16_LO, ebb_thread_offset + 8",
-            "ld 11, 0(11)",
-            "add 11, 11, 13",
-            "std 11, {thread}(1)",
+            "cmpdi 12, 0",
+            "bne- 11f",
+            "12:",
             $($save)*
             "mfspr 10, 806",
             "andi. 0, 10, 1",
@@ -251,7 +234,7 @@ macro_rules! entry {
             "li 0, 0",
             "std 0, {active}(11)",
             "ld 11, {gpr} + 8 * 11(1)",
-            "ld 0, {nip}(1)",
+            "ld 0, {resume}(1)",
             "mtspr 805, 0",
             "ld 0, {gpr}(1)",
             fixed_up!("mtspr 779, 9"),
@@ -276,6 +259,22 @@ macro_rules! entry {
             "ld 0, {rearm}(11)",
             "stdcx. 0, 0, 11",
             "b 5b",
+            // A restartable sequence has begun, described at r12.
+            "11: li 0, 0",
+            "stdx 0, 10, 13",
+            "ld 0, {nip}(1)",
+            "ld 10, {start_ip}(12)",
+            "subf 10, 10, 0",
+            "ld 9, {post_commit_offset}(12)",
+            "cmpld 10, 9",
+            "bge 12b",
+            "ld 10, {abort_ip}(12)",
+            "lwz 9, -4(10)",
+            "xoris 9, 9, {signature} >> 16",
+            "xori 9, 9, {signature} & 0xffff",
+            "tdnei 9, 0",
+            "std 10, {resume}(1)",
+            "b 12b",
             // The counters are not reloaded. Rearm::Keep, which is odd, is for this EBB only.
             "9: ld 0, {rearm}(11)",
             "andi. 10, 0, 1",
@@ -309,6 +308,7 @@ macro_rules! entry {
             align_bits = const ALIGNMENT.ilog2(),
             nip = const size_of::<$frame>() + offset_of!(Link, nip),
             gpr = const offset_of!(Frame, gpr),
+            resume = const offset_of!(Frame, gpr) + 8 * RESUME,
             cr = const offset_of!(Frame, cr),
             lr = const offset_of!(Frame, lr),
             ctr = const offset_of!(Frame, ctr),
@@ -326,6 +326,10 @@ macro_rules! entry {
             active = const thread::ACTIVE,
             rearm = const thread::REARM,
             restart = const Rearm::Restart as u64,
+            start_ip = const rseq::START_IP,
+            post_commit_offset = const rseq::POST_COMMIT_OFFSET,
+            abort_ip = const rseq::ABORT_IP,
+            signature = const rseq::SIGNATURE,
         );
     };
 }

@@ -14,11 +14,15 @@
 //! entry, returns to [`Link::nip`]. The doubleword in the interrupted code's own frame
 //! header may not be used for that: a leaf function keeps its LR there.
 
-use crate::control::Save;
+use crate::save::Save;
 
 /// Bytes below r1 that belong to the interrupted code: 288 are the red zone of the ELFv2
 /// ABI (section 2.2.3.4), and Linux leaves 512 below a signal's frame.
 pub(crate) const RED_ZONE: usize = 512;
+
+/// Place in [`Frame::gpr`] of the address that the program goes on at: the interrupted one, unless
+/// that is in a restartable sequence, or the handler has set another.
+pub(crate) const RESUME: usize = 1;
 
 /// The frame header that leads to the interrupted code.
 #[repr(C)]
@@ -26,7 +30,7 @@ pub(crate) struct Link {
     /// The interrupted r1.
     pub(crate) back_chain: u64,
     cr: u64,
-    /// The interrupted address, EBBRR.
+    /// The interrupted address. The entry returns there, unless [`RESUME`] says otherwise.
     pub(crate) nip: u64,
     toc: u64,
 }
@@ -38,7 +42,8 @@ pub(crate) struct Frame {
     pub(crate) back_chain: u64,
     /// CR, LR and TOC save words of the ABI's frame header, for the handler to use.
     header: [u64; 3],
-    /// r0 to r31, but r1 and r13; r14 on only in a [`GprFrame`] or [`FullFrame`].
+    /// r0 to r31, but r1 and r13; r14 on only in a [`GprFrame`] or [`FullFrame`]. The place of r1,
+    /// which is in the [`Link`], is [`RESUME`].
     pub(crate) gpr: [u64; 32],
     pub(crate) cr: u64,
     pub(crate) lr: u64,
@@ -95,3 +100,42 @@ impl Save {
         }
     }
 }
+
+/// Stores or loads VSR 0-51, eight for each step of the base r12.
+macro_rules! vsrs {
+    ($instruction:literal) => {
+        concat!(
+            ".irp instruction, ",
+            $instruction,
+            "\n li 0, 0\n li 3, 16\n li 4, 32\n li 5, 48\n",
+            "li 6, 64\n li 7, 80\n li 8, 96\n li 10, 112\n",
+            "addi 12, 1, {vsr}\n",
+            ".irp b, 0, 8, 16, 24, 32, 40\n",
+            "\\instruction \\b, 12, 0\n",
+            "\\instruction \\b + 1, 12, 3\n",
+            "\\instruction \\b + 2, 12, 4\n",
+            "\\instruction \\b + 3, 12, 5\n",
+            "\\instruction \\b + 4, 12, 6\n",
+            "\\instruction \\b + 5, 12, 7\n",
+            "\\instruction \\b + 6, 12, 8\n",
+            "\\instruction \\b + 7, 12, 10\n",
+            "addi 12, 12, 128\n",
+            ".endr\n",
+            "\\instruction 48, 12, 0\n",
+            "\\instruction 49, 12, 3\n",
+            "\\instruction 50, 12, 4\n",
+            "\\instruction 51, 12, 5\n",
+            ".endr",
+        )
+    };
+}
+
+pub(crate) use vsrs;
+
+/// Stores r14 to r31.
+macro_rules! store_gprs_14_to_31 {
+    () => {
+        ".irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31\nstd \\n, {gpr} + 8 * \\n(1)\n.endr"
+    };
+}
+pub(crate) use store_gprs_14_to_31;

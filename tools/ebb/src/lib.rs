@@ -51,6 +51,7 @@ mod progress;
 mod reference;
 pub mod reg;
 mod reload;
+mod rseq;
 #[cfg(feature = "std")]
 mod rules;
 mod save;

@@ -14,6 +14,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::context::Rearm;
+use crate::rseq;
 use crate::word::Word;
 
 /// The block of one thread. All zeroes is a thread that has never installed a handler.
@@ -78,6 +79,8 @@ pub(crate) struct Thread {
     pub(crate) has_end: Word,
     /// What [`number`] gives, or 0.
     number: Word,
+    /// 0: what an entry takes for `rseq_cs` where there is none, see `rseq.rs`.
+    no_rseq_cs: Word,
 }
 
 impl Thread {
@@ -202,7 +205,7 @@ pub(crate) fn offset_address() -> u64 {
     (&raw const OFFSET).addr() as u64
 }
 
-/// Tells the entries where a thread's block is.
+/// Tells the entries where a thread's block is, and its `rseq_cs`.
 pub(crate) fn publish_offset() {
     let thread_pointer: u64;
     // SAFETY: reads a register that nobody changes.
@@ -211,8 +214,10 @@ pub(crate) fn publish_offset() {
             options(nomem, nostack, preserves_flags));
     }
     let block = ebb_thread_block().expose_provenance() as u64;
+    let offset = block.wrapping_sub(thread_pointer);
     // SAFETY: the variable is never anything else.
-    unsafe { OFFSET.store(block.wrapping_sub(thread_pointer), Relaxed) };
+    unsafe { OFFSET.store(offset, Relaxed) };
+    rseq::publish_offset(offset + offset_of!(Thread, no_rseq_cs) as u64);
 }
 
 /// The calling thread's block. Not `'static`: it goes with the thread, so nobody keeps it.

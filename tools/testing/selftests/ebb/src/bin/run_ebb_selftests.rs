@@ -19,6 +19,7 @@ fn main() {
         "ebb_entry",
         "ebb_stack",
         "ebb_session_entry",
+        "ebb_sequences",
         "ebb_nesting",
         "ebb_sigill",
         "ebb_counting",

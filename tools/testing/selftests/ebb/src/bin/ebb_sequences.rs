@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: GPL-2.0
+//! Restartable sequences (rseq) that EBBs interrupt: the kernel does not see such an EBB, so the
+//! library's entries abort the sequence.
+
+use ebb::EbbContext;
+use ebb::Save;
+use ebb::reg::Mmcr0;
+use ebb_selftests::each_instruction::Entry;
+use ebb_selftests::session;
+use ebb_selftests::session::CYCLES;
+use ktap::Failure;
+use ktap::Outcome;
+use ktap::check;
+use std::process::Command;
+use std::ptr;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+unsafe extern "C" {
+    /// Where the C library has a thread's `struct rseq` from its thread pointer.
+    static __rseq_offset: isize;
+    /// How much of that is in use: 0 if it is not registered.
+    static __rseq_size: u32;
+}
+
+/// `struct rseq_cs` of the kernel.
+#[repr(C, align(32))]
+struct Sequence {
+    version: u32,
+    flags: u32,
+    start: u64,
+    length: u64,
+    abort: u64,
+}
+
+unsafe extern "C" {
+    /// Stores `descriptor` to `rseq_cs`, and begins a sequence there: turns a loop `turns` times,
+    /// branches to the handler as an EBB does if it is to, and commits by a store to `committed`.
+    /// Returns 1, or 0 if it is aborted.
+    fn sequence(
+        rseq_cs: *mut u64,
+        descriptor: *const Sequence,
+        committed: *mut u64,
+        turns: u64,
+        branches: bool,
+    ) -> u64;
+    /// The sequence; one elsewhere, which is never executed; the first without a signature.
+    static sequence_here: Sequence;
+    static sequence_elsewhere: Sequence;
+    static sequence_unsigned: Sequence;
+}
+
+std::arch::global_asm!(
+    ".pushsection .text.sequence, \"ax\", @progbits",
+    ".globl sequence",
+    ".type sequence, @function",
+    "sequence:",
+    "mflr 0",
+    "std 4, 0(3)",
+    "1: mtctr 6",
+    "2: bdnz 2b",
+    "cmpdi 7, 0",
+    "beq 4f",
+    "mfspr 8, 806",
+    "clrldi 8, 8, 1",
+    "ori 8, 8, 1",
+    "mtspr 806, 8",
+    "bcl 20, 31, 3f",
+    "3: mflr 8",
+    "addi 8, 8, 4f - 3b",
+    "mtspr 805, 8",
+    "mfspr 8, 804",
+    "mtctr 8",
+    "bctr",
+    "4: li 8, 1",
+    "std 8, 0(5)",
+    "5: mtlr 0",
+    "li 3, 1",
+    "6: blr",
+    // The signature is an instruction that traps.
+    "twui 5, 11",
+    "7: mtlr 0",
+    "li 3, 0",
+    "8: blr",
+    ".size sequence, . - sequence",
+    ".popsection",
+    ".pushsection .data.rel.ro.sequence, \"aw\", @progbits",
+    ".balign 32",
+    ".globl sequence_here",
+    "sequence_here: .quad 0, 1b, 5b - 1b, 7b",
+    ".globl sequence_elsewhere",
+    "sequence_elsewhere: .quad 0, 5b, 6b - 5b, 7b",
+    ".globl sequence_unsigned",
+    "sequence_unsigned: .quad 0, 1b, 5b - 1b, 8b",
+    ".popsection",
+);
+
+/// The first address in the sequence that a handler has interrupted since the sequence began; if there
+/// is none, the last.
+static INTERRUPTED: AtomicU64 = AtomicU64::new(0);
+
+fn note(context: &mut EbbContext<'_>) {
+    if !has_interrupted() {
+        INTERRUPTED.store(context.interrupted(), Relaxed);
+    }
+}
+
+/// Whether a handler has interrupted the sequence.
+fn has_interrupted() -> bool {
+    let address = INTERRUPTED.load(Relaxed);
+    // SAFETY: nobody writes it.
+    let (start, length) = unsafe { (sequence_here.start, sequence_here.length) };
+    address.wrapping_sub(start) < length
+}
+
+/// `rseq_cs` of this thread.
+fn rseq_cs() -> *mut u64 {
+    const RSEQ_CS: isize = 8;
+    let thread: *mut u8;
+    // SAFETY: reads the thread pointer; the C library has the area there.
+    unsafe {
+        std::arch::asm!("mr {}, 13", out(reg) thread, options(nomem, nostack, preserves_flags));
+        thread.offset(__rseq_offset + RSEQ_CS).cast()
+    }
+}
+
+/// Runs the sequence; returns whether it has committed.
+fn commits(descriptor: *const Sequence, turns: u64, branches: bool) -> Result<bool, Failure> {
+    let mut committed = 0;
+    INTERRUPTED.store(0, Relaxed);
+    // SAFETY: the function keeps to the ABI, and stores to the two words only; where it branches
+    // there is the library's entry.
+    let result = unsafe { sequence(rseq_cs(), descriptor, &mut committed, turns, branches) };
+    check!(result == committed, "{result}, but {committed} was stored");
+    Ok(result != 0)
+}
+
+fn begin(save: Save) -> Result<ebb::Event, Failure> {
+    // SAFETY: the variable never changes.
+    if unsafe { __rseq_size } == 0 {
+        ktap::skip("the C library has registered no restartable sequences")?;
+    }
+    let event = session::schedule(&ebb::event(CYCLES))?;
+    // SAFETY: the handler uses general registers only.
+    unsafe { ebb::install_saving(save, note)? };
+    Ok(event)
+}
+
+fn is_clear() -> bool {
+    // SAFETY: the area lives as long as the thread.
+    unsafe { rseq_cs().read_volatile() == 0 }
+}
+
+/// An EBB aborts the sequence, and its handler sees where it was.
+fn aborted(save: Save) -> Outcome {
+    let event = begin(save)?;
+    for turns in 1..20 {
+        check!(
+            !commits(&raw const sequence_here, turns, true)?,
+            "committed"
+        );
+        check!(has_interrupted(), "{:#x}", INTERRUPTED.load(Relaxed));
+        check!(is_clear(), "rseq_cs is not cleared");
+        check!(ebb::count() == turns, "{} EBBs", ebb::count());
+    }
+    event.close();
+    Ok(())
+}
+
+/// One that is elsewhere has ended, as the kernel has it.
+fn outside(save: Save) -> Outcome {
+    let event = begin(save)?;
+    for descriptor in [&raw const sequence_elsewhere, ptr::null()] {
+        check!(commits(descriptor, 1, true)?, "aborted");
+        check!(has_interrupted(), "{:#x}", INTERRUPTED.load(Relaxed));
+        check!(is_clear(), "rseq_cs is not cleared");
+    }
+    event.close();
+    Ok(())
+}
+
+/// Instructions of an entry up to that which reads `rseq_cs`; `rseq.rs` has the same number.
+const UNTIL_KNOWN: usize = 15;
+
+/// The same with a signal at each instruction of the entry since. At those before the kernel
+/// clears `rseq_cs`.
+fn aborted_despite_signals(save: Save) -> Outcome {
+    let event = begin(save)?;
+    let entry = Entry::find(0)?;
+    let places = UNTIL_KNOWN..entry.all().end;
+    let aborted = || {
+        // So that no instruction of the entry is left out.
+        Mmcr0(0).write();
+        check!(!commits(&raw const sequence_here, 1, true)?, "committed");
+        check!(
+            has_interrupted() && is_clear(),
+            "{:#x}",
+            INTERRUPTED.load(Relaxed)
+        );
+        Ok(())
+    };
+    entry.at_each(|| {}, places, 0, aborted, |_| Ok(()))?;
+    event.close();
+    Ok(())
+}
+
+/// How often the kernel has switched from this thread to others.
+fn switches() -> Result<i64, Failure> {
+    // SAFETY: zeroes are a valid value, which the call replaces.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        ktap::os_result(libc::getrusage(libc::RUSAGE_THREAD, &mut usage))?;
+        Ok(usage.ru_nvcsw + usage.ru_nivcsw)
+    }
+}
+
+/// EBBs of overflows, wherever they come: a sequence in which one came does not commit, another does
+/// unless the kernel has aborted it.
+fn overflows(save: Save) -> Outcome {
+    const PERIOD: u32 = 3_000;
+    const RUNS: u64 = 500;
+    let event = begin(save)?;
+    session::arm(PERIOD)?;
+    let mut aborts = 0;
+    for run in 0..RUNS {
+        let before = switches()?;
+        // From much shorter than a period to longer.
+        let turns = 1 + run * 37 % 8_000;
+        let committed = commits(&raw const sequence_here, turns, false)?;
+        let interrupted = has_interrupted();
+        if switches()? == before {
+            check!(
+                committed != interrupted,
+                "run {run}: interrupted: {interrupted}"
+            );
+            aborts += u64::from(interrupted);
+        }
+    }
+    println!("{aborts} of {RUNS} sequences aborted");
+    ebb::disable();
+    event.close();
+    Ok(())
+}
+
+/// The argument of a program that the C library registers nothing for.
+const UNREGISTERED: &str = "unregistered";
+
+/// What that program does: its EBBs go on.
+fn without_area() -> Outcome {
+    let event = session::schedule(&ebb::event(CYCLES))?;
+    session::install(note)?;
+    // SAFETY: the variable never changes.
+    let size = unsafe { __rseq_size };
+    check!(size == 0, "__rseq_size is {size}");
+    check!(commits(&raw const sequence_here, 1, true)?, "aborted");
+    check!(
+        has_interrupted() && ebb::count() == 1,
+        "{} EBBs",
+        ebb::count()
+    );
+    event.close();
+    Ok(())
+}
+
+fn unregistered() -> Outcome {
+    let mut program = Command::new("/proc/self/exe");
+    program.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
+    let output = program.arg(UNREGISTERED).output()?;
+    check!(output.status.success(), "{output:?}");
+    Ok(())
+}
+
+/// A sequence whose abort address has no signature ends the program.
+fn no_signature() -> Outcome {
+    // SAFETY: the child has one thread, as this test has, and ends here.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: the default action is that of a program that has set none.
+        unsafe { libc::signal(libc::SIGTRAP, libc::SIG_DFL) };
+        let event = begin(Save::Gprs);
+        let committed = commits(&raw const sequence_unsigned, 1, true);
+        println!("# {} {committed:?}", event.is_ok());
+        // SAFETY: without effect on this program.
+        unsafe { libc::_exit(1) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` lives through the call.
+    ktap::os_result(unsafe { libc::waitpid(child, &mut status, 0) })?;
+    let trapped = libc::WIFSIGNALED(status) && libc::WTERMSIG(status) == libc::SIGTRAP;
+    check!(trapped, "status {status:#x}");
+    Ok(())
+}
+
+fn main() {
+    if std::env::args().nth(1).as_deref() == Some(UNREGISTERED) {
+        if let Err(failure) = without_area() {
+            println!("{failure:?}");
+            std::process::exit(1);
+        }
+        return;
+    }
+    ktap::run(ktap::tests! {
+        first: session::require_ebb;
+        aborted_gprs = aborted(Save::Gprs), aborted_all_gprs = aborted(Save::AllGprs),
+        aborted_full = aborted(Save::Full),
+        outside_gprs = outside(Save::Gprs), outside_full = outside(Save::Full),
+        despite_signals_gprs = aborted_despite_signals(Save::Gprs),
+        despite_signals_full = aborted_despite_signals(Save::Full),
+        overflows_gprs = overflows(Save::Gprs), overflows_full = overflows(Save::Full),
+        unregistered, no_signature,
+    })
+}
