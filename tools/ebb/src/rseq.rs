@@ -10,18 +10,18 @@
 //!
 //! * It clears `rseq_cs`, also if the interrupted address is outside. The kernel does so for the
 //!   same reason: the next time there is nothing to look at.
-//! * If the address is inside, the program goes on at the sequence's abort address. The handler still
-//!   sees where it was.
+//! * If the address is inside, the program goes on at the sequence's abort address. The handler
+//!   still sees where it was.
 //! * If the word before that address is not the signature, the program ends, by SIGTRAP here. The
 //!   kernel looks at neither version nor flags, unless it debugs sequences, and so does no entry.
 //!
-//! The area that the C library has registered is the one looked at. A C library without one, and
-//! a program that has told it not to register one, have each thread look at a word that is 0.
+//! An entry looks at the area that the C library has registered, and at a word that is 0 where it
+//! has registered none: an older C library, or glibc with the tunable `glibc.pthread.rseq=0`.
 //!
 //! **What an entry cannot see**: the kernel also clears `rseq_cs` if it preempts the thread, or
-//! delivers a signal, at one of the first 15 instructions. Nothing then
-//! tells an entry that there was a sequence, which is not aborted. No program can prevent that: the
-//! processor has changed the address before the first instruction.
+//! delivers a signal, before the 15th instruction of the entry, which reads the word. The sequence
+//! is not aborted then. No program can prevent that: the address has changed before the first
+//! instruction, and nothing else records that there was a sequence.
 
 use core::ffi::c_int;
 use core::sync::atomic::AtomicU64;
@@ -36,7 +36,7 @@ pub(crate) const START_IP: usize = 8;
 pub(crate) const POST_COMMIT_OFFSET: usize = 16;
 pub(crate) const ABORT_IP: usize = 24;
 
-/// What the C library registers on this architecture as the word before each abort address
+/// Word before each abort address that the C library registers on this architecture
 /// (`RSEQ_SIG`: `twui r5, 11`).
 pub(crate) const SIGNATURE: u32 = 0x0fe5_000b;
 
@@ -80,10 +80,11 @@ unsafe extern "C" {
     static OFFSET: AtomicU64;
 }
 
-/// Tells the entries where `rseq_cs` is: at `none` from r13 if the C library has registered no area.
+/// Stores for the entries where `rseq_cs` is: at `none` from r13 if the C library has registered no
+/// area.
 pub(crate) fn publish_offset(none: u64) {
-    // SAFETY: the loader has put the addresses there, and the C library has set the variables before
-    // any code of the program ran.
+    // SAFETY: the loader has put the addresses there, and the C library has set the variables
+    // before any code of the program ran.
     let area = unsafe { (AREA.offset, AREA.size) };
     let offset = match area {
         (Some(offset), Some(size)) if *size != 0 => offset.wrapping_add(RSEQ_CS),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a program chooses an entry by.
+//! The choice of registers that an EBB keeps, and so of the entry.
 
 use crate::entry;
 
@@ -11,8 +11,8 @@ pub enum Save {
     /// -msoft-float`, in Rust by `-C target-feature=-altivec,-vsx,-hard-float` or by a look at
     /// what became of it. Costs some hundred instructions an EBB.
     Gprs,
-    /// The same, and the handler can read r14 to r31, which it keeps itself as any function
-    /// does. Costs 18 stores.
+    /// [`Gprs`](Self::Gprs), and the handler can read r14 to r31, which it keeps itself as any
+    /// function does. Costs 18 stores.
     AllGprs,
     /// Also FPSCR, VSCR and VSR 0-51: all that a function of the ELFv2 ABI may change.
     Full,

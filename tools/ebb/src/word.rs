@@ -23,7 +23,7 @@ impl Word {
     }
 
     /// Keeps all accesses before it, and after it, on their sides of `access`.
-    #[inline(always)] // The compiler joins no fences across a call.
+    #[inline]
     fn in_order<R>(&self, access: impl FnOnce(&AtomicU64) -> R) -> R {
         compiler_fence(SeqCst);
         let result = access(&self.0);

@@ -95,8 +95,8 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// The first address in the sequence that a handler has interrupted since the sequence began; if there
-/// is none, the last.
+/// The first address in the sequence that a handler has interrupted since the sequence began; if
+/// there is none, the last.
 static INTERRUPTED: AtomicU64 = AtomicU64::new(0);
 
 fn note(context: &mut EbbContext<'_>) {
@@ -108,7 +108,7 @@ fn note(context: &mut EbbContext<'_>) {
 /// Whether a handler has interrupted the sequence.
 fn has_interrupted() -> bool {
     let address = INTERRUPTED.load(Relaxed);
-    // SAFETY: nobody writes it.
+    // SAFETY: the linker has put the descriptor there, and the program only reads it.
     let (start, length) = unsafe { (sequence_here.start, sequence_here.length) };
     address.wrapping_sub(start) < length
 }
@@ -136,7 +136,7 @@ fn commits(descriptor: *const Sequence, turns: u64, branches: bool) -> Result<bo
 }
 
 fn begin(save: Save) -> Result<ebb::Event, Failure> {
-    // SAFETY: the variable never changes.
+    // SAFETY: the C library sets the variable before the program begins.
     if unsafe { __rseq_size } == 0 {
         ktap::skip("the C library has registered no restartable sequences")?;
     }
@@ -182,8 +182,8 @@ fn outside(save: Save) -> Outcome {
 /// Instructions of an entry up to that which reads `rseq_cs`; `rseq.rs` has the same number.
 const UNTIL_KNOWN: usize = 15;
 
-/// The same with a signal at each instruction of the entry since. At those before the kernel
-/// clears `rseq_cs`.
+/// An EBB aborts the sequence also with a signal at an instruction of the entry that follows the
+/// reading of `rseq_cs`. A signal that comes earlier has the kernel clear the word.
 fn aborted_despite_signals(save: Save) -> Outcome {
     let event = begin(save)?;
     let entry = Entry::find(0)?;
@@ -214,8 +214,8 @@ fn switches() -> Result<i64, Failure> {
     }
 }
 
-/// EBBs of overflows, wherever they come: a sequence in which one came does not commit, another does
-/// unless the kernel has aborted it.
+/// EBBs of overflows, wherever they come: a sequence in which one came does not commit, another
+/// does unless the kernel has aborted it.
 fn overflows(save: Save) -> Outcome {
     const PERIOD: u32 = 3_000;
     const RUNS: u64 = 500;
@@ -245,11 +245,11 @@ fn overflows(save: Save) -> Outcome {
 /// The argument of a program that the C library registers nothing for.
 const UNREGISTERED: &str = "unregistered";
 
-/// What that program does: its EBBs go on.
+/// Runs in that program, whose EBBs go on.
 fn without_area() -> Outcome {
     let event = session::schedule(&ebb::event(CYCLES))?;
     session::install(note)?;
-    // SAFETY: the variable never changes.
+    // SAFETY: the C library sets the variable before the program begins.
     let size = unsafe { __rseq_size };
     check!(size == 0, "__rseq_size is {size}");
     check!(commits(&raw const sequence_here, 1, true)?, "aborted");
@@ -280,7 +280,7 @@ fn no_signature() -> Outcome {
         let event = begin(Save::Gprs);
         let committed = commits(&raw const sequence_unsigned, 1, true);
         println!("# {} {committed:?}", event.is_ok());
-        // SAFETY: without effect on this program.
+        // SAFETY: `_exit` takes a number, and ends the child, which is a process of its own.
         unsafe { libc::_exit(1) };
     }
     let mut status = 0;
