@@ -52,7 +52,7 @@ pub type Handler = fn(&mut EbbContext<'_>);
 /// [`Error::Foreign`] if EBBHR holds an address of somebody else, another copy of
 /// this library for example; [`Error::InProgress`] in a handler, [`Error::InUse`] if the thread
 /// has a [`Session`](crate::Session) that takes EBBs, [`Error::NotInstalled`] if a signal's
-/// handler has called [`uninstall`] or [`install`] meanwhile.
+/// handler that has interrupted it has called [`uninstall`] or [`install`].
 ///
 /// # Safety
 ///
@@ -118,11 +118,11 @@ pub(crate) unsafe fn install_call(
     }
     fixup::install();
     thread::publish_offset();
-    // First: a signal's handler could else turn EBBs on again after `disable`.
-    thread::with(|t| t.installing.store(1));
+    // Before `disable`, after which a signal's handler could turn EBBs on again.
+    thread::with(|t| t.changing.store(1));
     disable();
     thread::with(|t| {
-        // An EBB that the program itself turns on meanwhile, by BESCR, calls nobody.
+        // If the program turns EBBs on by BESCR itself, they call no handler, not a wrong one.
         t.handler.store(0);
         t.call.store(nothing as *const () as u64);
         // SAFETY: an EBB passes this word on to `nothing` only, which ignores it.
@@ -143,9 +143,9 @@ pub(crate) unsafe fn install_call(
     let is_installed = thread::with(|t| {
         t.call.store(call as *const () as u64);
         t.handler.store(call as *const () as u64);
-        // Last: from here on EBBs can be turned on, and their handler finds all of the above. It is
-        // 0 if a signal's handler has uninstalled the handler, or has installed one of its own.
-        t.installing.swap(0) != 0
+        // From here on EBBs can be turned on, and their handler finds all that was stored above.
+        // The word is 0 if a signal's handler has uninstalled the handler, or installed another.
+        t.changing.swap(0) != 0
     });
     if !is_installed {
         uninstall()?;
@@ -164,6 +164,8 @@ pub fn uninstall() -> Result<(), Error> {
     if let Owner::Foreign(ebbhr) = owner() {
         return Err(Error::Foreign { ebbhr });
     }
+    // Before EBBs are turned off, as in `install_call`: with EBBHR 0 one would branch to 0.
+    thread::with(|t| t.changing.store(1));
     let progress = turn_off();
     thread::with(|t| {
         if progress == Progress::None {
@@ -174,11 +176,11 @@ pub fn uninstall() -> Result<(), Error> {
         t.handler.store(0);
         // An entry that a signal's handler has interrupted may be about to call the handler.
         t.call.store(nothing as *const () as u64);
-        // An `install` that a signal's handler has interrupted fails.
-        t.installing.store(0);
     });
     // SAFETY: GE is off.
     unsafe { spr::write::<{ spr::EBBHR }>(0) };
+    // An `install` that a signal's handler has interrupted fails by this.
+    thread::with(|t| t.changing.store(0));
     Ok(())
 }
 
@@ -212,9 +214,9 @@ pub(crate) fn is_isa_v31() -> bool {
 ///
 /// # Errors
 ///
-/// [`Error::NotInstalled`] before [`install`], and in a signal's handler that has interrupted it;
-/// [`Error::Gone`] if EBBHR is 0 all the same (after fork), [`Error::Foreign`] if it is somebody
-/// else's.
+/// [`Error::NotInstalled`] before [`install`], and in a signal's handler that has interrupted that
+/// or [`uninstall`]; [`Error::Gone`] if a handler was installed but EBBHR is 0 (after fork),
+/// [`Error::Foreign`] if EBBHR is not this library's.
 pub fn enable() -> Result<(), Error> {
     check_installed()?;
     let progress = thread::with(|t| {

@@ -44,8 +44,8 @@ pub fn owner() -> Owner {
 /// Fails unless a handler is installed on this thread, all of it.
 pub(crate) fn check_installed() -> Result<(), Error> {
     match owner() {
-        // A signal has interrupted `install`.
-        Owner::Library if thread::with(|t| t.installing.load()) != 0 => Err(Error::NotInstalled),
+        // A signal has interrupted `install` or `uninstall`.
+        Owner::Library if thread::with(|t| t.changing.load()) != 0 => Err(Error::NotInstalled),
         Owner::Library => Ok(()),
         Owner::Nobody => Err(Error::NotInstalled),
         Owner::Gone => Err(Error::Gone),

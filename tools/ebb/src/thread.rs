@@ -50,8 +50,8 @@ pub(crate) struct Thread {
     /// Address of the function for the program's handler, or 0: nothing is installed. `call` has it
     /// too, unless `period.rs` has put itself between.
     pub(crate) handler: Word,
-    /// Not 0 while `install` changes what an EBB uses: EBBs stay off until it is done.
-    pub(crate) installing: Word,
+    /// Not 0 while `install` or `uninstall` changes what an EBB uses: EBBs stay off so long.
+    pub(crate) changing: Word,
     /// Address of `period::call_due`, for its neighbours in assembly.
     pub(crate) call_due: Word,
     /// For each counter: its period, or 0; by how much a period may differ from it; how many
@@ -121,7 +121,7 @@ impl Thread {
     }
 }
 
-/// The value of [`Thread::rearm`] once `disable` was called in a handler that has asked for `rearm`.
+/// Value of [`Thread::rearm`] once `disable` was called in a handler that has asked for `rearm`.
 fn disabled(rearm: u64) -> u64 {
     rearm << 32 | Rearm::Stop as u64
 }

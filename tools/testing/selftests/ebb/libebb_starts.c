@@ -6,12 +6,9 @@
 #define _GNU_SOURCE
 #include "libebb_trace.h"
 
-#define GE		(1ul << 63)
-#define PME		(1ul << 32)
-
 /* What the EBBs have found; the handlers call nothing. */
-static volatile unsigned int first_calls, second_calls, wrong_users;
-static volatile bool lost_registers;
+static unsigned int first_calls, second_calls, wrong_users;
+static bool lost_registers;
 
 static int first_user, second_user;
 
@@ -33,17 +30,21 @@ static noipa void second_handler(struct ebb_context *context, void *user)
 			 "xxlxor 34, 34, 34" : : : "vs1", "vs34");
 }
 
-/* Whether EBBs are on. */
+/* Whether EBBs are on: BESCR[GE] and [PME]. */
 static bool ebbs_are_on(void)
 {
+	const unsigned long on = 1ul << 63 | 1ul << 32;
 	unsigned long bescr;
 
 	__asm__ volatile("mfspr %0, 806" : "=r" (bescr));
-	return (bescr & (GE | PME)) == (GE | PME);
+	return (bescr & on) == on;
 }
 
-/* Has an EBB occur, as the processor does at an alert: GE goes off, PMEO on. */
-static void inject(void)
+/*
+ * Has an EBB occur, as the processor does at an alert: GE goes off, PMEO on. The compiler would take
+ * it for a function that leaves the handlers' variables alone.
+ */
+static noipa void inject(void)
 {
 	unsigned long before = 0x0123456789abcdef, scalar, vector, scratch;
 
@@ -62,7 +63,8 @@ static void inject(void)
 			 "bctr\n"
 			 "2: mfvsrd %[scalar], 1\n\t"
 			 "mfvsrd %[vector], 34"
-			 : [scalar] "=&b" (scalar), [vector] "=&b" (vector), [scratch] "=&b" (scratch)
+			 : [scalar] "=&b" (scalar), [vector] "=&b" (vector),
+			   [scratch] "=&b" (scratch)
 			 : [before] "b" (before)
 			 : "vs1", "vs34", "lr", "ctr", "memory");
 	lost_registers |= scalar != before || vector != before;
@@ -98,7 +100,8 @@ static bool paused;
 
 static int call_traced(void)
 {
-	const bool is_second = call == start_second || (call != start_first && before == start_second);
+	const bool starts = call == start_first || call == start_second;
+	const bool is_second = (starts ? call : before) == start_second;
 
 	failures = 0;
 	signal(SIGUSR1, resume_and_inject);
@@ -157,6 +160,33 @@ static void period(void)
 	each(set_period, start_second);
 }
 
+/* Comes after the library's part in the end of the thread. */
+static void judge(void)
+{
+	raise(SIGUSR2);
+	check(!ebbs_are_on() && !wrong_users && !lost_registers);
+	_exit(failures != 0);
+}
+
+static int exit_traced(void)
+{
+	failures = 0;
+	signal(SIGUSR1, resume_and_inject);
+	signal(SIGUSR2, SIG_IGN);
+	atexit(judge);
+	traced = ebb_open("cycles", LONG_PERIOD, 0);
+	check(traced && !start_first(traced));
+	ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+	raise(SIGSTOP);
+	exit(1);
+}
+
+/* EBBs stay off once the end of the session's thread has turned them off: EBBHR is 0 then. */
+static void end_of_thread(void)
+{
+	interrupt_each(exit_traced, 1);
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
@@ -165,6 +195,7 @@ int main(void)
 		{ "start_that_saves_less", start_that_saves_less },
 		{ "resumed", resumed },
 		{ "period", period },
+		{ "end_of_thread", end_of_thread },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
