@@ -41,8 +41,8 @@ static bool ebbs_are_on(void)
 }
 
 /*
- * Has an EBB occur, as the processor does at an alert: GE goes off, PMEO on. The compiler would take
- * it for a function that leaves the handlers' variables alone.
+ * Makes an EBB occur, as the processor does at an alert: GE goes off, PMEO on. Without noipa the
+ * compiler would assume that the function leaves the handlers' variables alone.
  */
 static noipa void inject(void)
 {
