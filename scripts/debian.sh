@@ -47,17 +47,29 @@ find_mirror() {
 	die "no Debian mirror of apt's configuration answers with $suite and $backports; tried:$tried"
 }
 
-# Prints apt's own settings of how to reach archives, for the private root. A
-# command that detects a proxy exists on the host only.
+# Prints apt's own settings of how to reach archives.
 apt_access() {
-	apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+|Retries)[: ]' | grep -v 'Auto-Detect' || :
+	apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+|Retries)[: ]' || :
 }
 
-# Exports the proxy apt uses as the environment variable that wget understands.
-export_proxy() {
-	eval "$(apt-config shell ebb_proxy Acquire::http::Proxy)"
-	case ${http_proxy-}${ebb_proxy-} in
-	'' | DIRECT) ;;
-	*) export http_proxy="${http_proxy:-$ebb_proxy}" ;;
-	esac
+# Prints the configuration of an apt that has nothing to do with the machine's but how it reaches
+# archives: everything else is in the folder $1. Needs no privileges.
+private_apt() {
+	cat <<-EOF
+		Dir::Etc::main "/dev/null";
+		Dir::Etc::parts "/dev/null";
+		Dir::Etc::preferences "/dev/null";
+		Dir::Etc::preferencesparts "/dev/null";
+		Dir::Etc::sourcelist "$1/sources.list";
+		Dir::Etc::sourceparts "/dev/null";
+		Dir::State "$1";
+		Dir::State::status "$1/status";
+		Dir::Cache "$1/cache";
+		APT::Architecture "amd64";
+		#clear APT::Architectures;
+		APT::Architectures "amd64";
+		APT::Sandbox::User "root";
+		Acquire::Languages "none";
+	EOF
+	apt_access
 }

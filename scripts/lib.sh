@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# What the scripts share: where things are, how a step is shown and logged, and
-# how two runs wait for each other. Sets $top to the checkout; scripts/setup tells its
-# recipes, which lie deeper.
+# What the scripts share: where things are, how a step is shown and logged, how two
+# runs wait for each other, and what a user may do on this machine. Sets $top to the
+# checkout; scripts/setup tells its recipes, which lie deeper.
 
 # One line to stderr: progress never mixes with what a command prints.
 say() {
@@ -74,4 +74,55 @@ lock() {
 # files under these paths of DIR. Reads no contents, so it is quick.
 fingerprint() {
 	(cd "$1" && shift && find "$@" ! -type d -printf '%y %s %p\n' | LC_ALL=C sort | sha256sum)
+}
+
+# Stops if the cache, or an entry of it, belongs to another user: only that user can write there.
+require_own_cache() {
+	for path in "$EBB_CACHE" "$EBB_CACHE/lock" "$EBB_CACHE"/*-????????????; do
+		[ ! -e "$path" ] || [ -O "$path" ] ||
+			die "$path belongs to $(stat -c %U "$path"), you are $(id -un): EBB_CACHE=DIR puts the cache elsewhere"
+	done
+}
+
+# find_namespace PATH...: sets $namespace to the option by which unshare(1) gives a private mount
+# namespace here, or stops. In a user namespace (-Urm) every user may mount. Root also may without
+# one (-m), and must in three cases: user namespaces are off; it is in the private root already (no
+# user namespace can be made behind a chroot); PATHs belong to another user, whose files root cannot
+# write from a user namespace.
+find_namespace() {
+	order='-Urm -m'
+	for path in "$@"; do
+		[ -O "$path" ] || order='-m -Urm'
+	done
+	for namespace in $order; do
+		unshare "$namespace" mount -t tmpfs none / 2>/dev/null && return
+	done
+	die "$(id -un) may not make a user namespace here (unshare -Urm): $(find_obstacle)"
+}
+
+# Prints what forbids user namespaces, and what to do about it. Tests put their own folder in the
+# place of /proc.
+find_obstacle() {
+	proc=${EBB_PROC:-/proc}
+	if grep -qs '^Seccomp:[[:space:]]*[12]' "$proc/self/status"; then
+		echo "the container's seccomp profile forbids it; start it by docker run" \
+			"--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+	elif grep -qsx 0 "$proc/sys/user/max_user_namespaces"; then
+		echo "they are turned off; as root: sysctl user.max_user_namespaces=10000"
+	elif grep -qsx 0 "$proc/sys/kernel/unprivileged_userns_clone"; then
+		echo "only root may; as root: sysctl kernel.unprivileged_userns_clone=1"
+	elif grep -qsx 1 "$proc/sys/kernel/apparmor_restrict_unprivileged_userns"; then
+		echo "AppArmor restricts them; as root: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+	else
+		echo "the kernel lacks CONFIG_USER_NS, or a security module or chroot forbids it"
+	fi
+}
+
+# unpack PACKAGE FOLDER [OPTION]...: unpacks the files of a Debian package, with these options of
+# tar(1). All belong to the caller: in a user namespace there is nobody else whom to give them to.
+unpack() {
+	package=$1 folder=$2
+	shift 2
+	dpkg-deb --fsys-tarfile "$package" |
+		tar -C "$folder" -x -p --no-same-owner --keep-directory-symlink --warning=no-timestamp "$@"
 }

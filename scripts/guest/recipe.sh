@@ -35,7 +35,7 @@ unpack_packages() {
 	# With nothing installed, all that a package depends on comes along.
 	with_lists apt-get install -y --no-install-recommends --download-only $packages
 	for package in "$apt"/cache/archives/*.deb; do
-		dpkg-deb -x "$package" "$dir/fs"
+		unpack "$package" "$dir/fs"
 	done
 	rm -rf "$apt"
 }
