@@ -21,8 +21,8 @@ mirror_candidates() {
 mirror_answers() {
 	probe=$EBB_CACHE/probe.$$ answers=yes
 	for name in "$suite" "$backports"; do
-		timeout 30 /usr/lib/apt/apt-helper -o Acquire::Retries=1 -o Acquire::http::Timeout=10 \
-			-o Acquire::https::Timeout=10 download-file "$1/dists/$name/InRelease" "$probe" >/dev/null 2>&1 &&
+		timeout 30 /usr/lib/apt/apt-helper -o APT::Sandbox::User=root -o Acquire::Retries=1 \
+			-o Acquire::http::Timeout=10 -o Acquire::https::Timeout=10 download-file "$1/dists/$name/InRelease" "$probe" >/dev/null 2>&1 &&
 			grep -q '^Origin: Debian' "$probe" || answers=
 		rm -f "$probe"
 	done

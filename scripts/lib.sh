@@ -76,28 +76,25 @@ fingerprint() {
 	(cd "$1" && shift && find "$@" ! -type d -printf '%y %s %p\n' | LC_ALL=C sort | sha256sum)
 }
 
-# Stops if the cache, or an entry of it, belongs to another user: only that user can write there.
+# Stops if the cache, or something in it, belongs to another user: only that user can write there.
 require_own_cache() {
-	for path in "$EBB_CACHE" "$EBB_CACHE/lock" "$EBB_CACHE"/*-????????????; do
-		[ ! -e "$path" ] || [ -O "$path" ] ||
-			die "$path belongs to $(stat -c %U "$path"), you are $(id -un): EBB_CACHE=DIR puts the cache elsewhere"
-	done
+	foreign=$(find "$EBB_CACHE" -maxdepth 1 ! -name lost+found ! -user "$(id -u)" 2>/dev/null | head -n 1)
+	[ -z "$foreign" ] ||
+		die "$foreign belongs to $(stat -c %U "$foreign"), you are $(id -un) (EBB_CACHE=DIR puts the cache elsewhere)"
 }
 
 # find_namespace PATH...: sets $namespace to the option by which unshare(1) gives a private mount
 # namespace here, or stops. In a user namespace (-Urm) every user may mount. Root also may without
-# one (-m), and must in three cases: user namespaces are off; it is in the private root already (no
-# user namespace can be made behind a chroot); PATHs belong to another user, whose files root cannot
-# write from a user namespace.
+# one (-m), and must in three cases: user namespaces are forbidden; root is in the private root
+# already (no user namespace can be made behind a chroot); a PATH belongs to another user (in a user
+# namespace root could not write there).
 find_namespace() {
 	order='-Urm -m'
-	for path in "$@"; do
-		[ -O "$path" ] || order='-m -Urm'
-	done
+	[ -z "$(find "$@" -maxdepth 0 ! -user "$(id -u)")" ] || order='-m -Urm'
 	for namespace in $order; do
 		unshare "$namespace" mount -t tmpfs none / 2>/dev/null && return
 	done
-	die "$(id -un) may not make a user namespace here (unshare -Urm): $(find_obstacle)"
+	die "$(id -un) may not make a user namespace (unshare -Urm): $(find_obstacle)"
 }
 
 # Prints what forbids user namespaces, and what to do about it. Tests put their own folder in the
@@ -105,8 +102,8 @@ find_namespace() {
 find_obstacle() {
 	proc=${EBB_PROC:-/proc}
 	if grep -qs '^Seccomp:[[:space:]]*[12]' "$proc/self/status"; then
-		echo "the container's seccomp profile forbids it; start it by docker run" \
-			"--security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+		echo "the container's seccomp profile forbids it; start it with" \
+			"docker run --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
 	elif grep -qsx 0 "$proc/sys/user/max_user_namespaces"; then
 		echo "they are turned off; as root: sysctl user.max_user_namespaces=10000"
 	elif grep -qsx 0 "$proc/sys/kernel/unprivileged_userns_clone"; then
