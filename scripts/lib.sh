@@ -110,8 +110,12 @@ find_obstacle() {
 		echo "only root may; as root: sysctl kernel.unprivileged_userns_clone=1"
 	elif grep -qsx 1 "$proc/sys/kernel/apparmor_restrict_unprivileged_userns"; then
 		echo "AppArmor restricts them; as root: sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+	elif [ "$(id -u)" -eq 0 ] && grep -qs '^CapEff:[[:space:]]*[0-9a-f]\{8\}[0-7]' "$proc/self/status"; then
+		# The kernel wants it of a user 0 who becomes root there (bit 31).
+		echo "root lacks CAP_SETFCAP; start the container with --cap-add SETFCAP, or as an ordinary user"
 	else
-		echo "the kernel lacks CONFIG_USER_NS, or a security module or chroot forbids it"
+		echo "the kernel lacks CONFIG_USER_NS, or a chroot or a security module" \
+			"(such as a container's AppArmor profile) forbids them or mounts in them"
 	fi
 }
 
