@@ -2,7 +2,7 @@
 # shellcheck shell=sh
 # What the scripts share: where things are, how a step is shown and logged, how two
 # runs wait for each other, and what a user may do on this machine. Sets $top to the
-# checkout; scripts/setup tells its recipes, which lie deeper.
+# checkout, except for the recipes of scripts/setup, which are run with $top.
 
 # One line to stderr: progress never mixes with what a command prints.
 say() {
@@ -120,7 +120,7 @@ find_obstacle() {
 }
 
 # unpack PACKAGE FOLDER [OPTION]...: unpacks the files of a Debian package, with these options of
-# tar(1). All belong to the caller: in a user namespace there is nobody else whom to give them to.
+# tar(1). All belong to the caller: a user namespace has no other owner.
 unpack() {
 	package=$1 folder=$2
 	shift 2
