@@ -10,6 +10,7 @@ use crate::{
     Facility, Fault,
     facility::NEGATIVE,
     fields::{mmcr0, spr},
+    sampling::Known,
 };
 
 impl Facility {
@@ -19,8 +20,9 @@ impl Facility {
     /// made on POWER8E, where one that exists stays: likewise, and \[KVM\] `kvmppc_fix_pmao`.
     pub(crate) fn write_mmcr0(&mut self, value: u64) {
         self.mmcr0 = value;
-        self.is_sample_known &= value & mmcr0::PMAE == 0;
-        self.is_sdar_known &= value & mmcr0::PMAE == 0;
+        if value & mmcr0::PMAE != 0 {
+            self.known = Known::NONE;
+        }
         if value & mmcr0::PMAO == 0 {
             self.exception = false;
         } else if !self.processor.ignores_pmao_write() {
@@ -96,7 +98,6 @@ impl Facility {
             self.mmcr0 |= mmcr0::PMAO;
             self.exception = true;
             self.alerts += 1;
-            self.is_sample_known = true;
             self.sample_alert();
         }
     }

@@ -9,6 +9,7 @@ use crate::{
     chance::Chance,
     fields::{mmcr0, mmcra, spr},
     late::Writes,
+    sampling::Known,
 };
 
 /// A counter of this value or more is negative.
@@ -41,10 +42,8 @@ pub struct Facility {
     /// The instruction that completed last, and the state it ran in.
     pub(crate) last: (Instruction, Context),
     pub(crate) bhrb: Bhrb,
-    /// SIAR, SIER, SIER2 and SIER3 are as an alert or software left them.
-    pub(crate) is_sample_known: bool,
-    /// SDAR is as an alert or software left it.
-    pub(crate) is_sdar_known: bool,
+    /// Which of SIAR, SDAR, SIER, SIER2 and SIER3 are as an alert or software left them.
+    pub(crate) known: Known,
     /// Continuous sampling updates SDAR whatever MMCR0 says, see [`Facility::have_sdar_move`].
     pub(crate) sdar_moves: bool,
     /// An event-based branch needs no EBE, see [`Facility::have_ebbs_outlive_ebe`].
@@ -89,8 +88,7 @@ impl Facility {
             alerts: 0,
             last: (Instruction::at(0), Context::KERNEL),
             bhrb: Bhrb::default(),
-            is_sample_known: true,
-            is_sdar_known: true,
+            known: Known::ALL,
             sdar_moves: false,
             ebbs_outlive_ebe: false,
             late: Writes::default(),
@@ -157,8 +155,8 @@ impl Facility {
             return;
         }
         let before = self.pmc;
-        if matches!(number, spr::SIAR | spr::SIER | spr::SIER2 | spr::SIER3) {
-            self.is_sample_known |= self.mmcr0 & mmcr0::PMAE == 0;
+        if self.mmcr0 & mmcr0::PMAE == 0 {
+            self.known.add(number);
         }
         match number {
             spr::MMCR0 => self.write_mmcr0(value & 0xffff_ffff),
@@ -167,10 +165,7 @@ impl Facility {
             spr::MMCR3 => self.mmcr3 = value,
             spr::MMCRA => self.mmcra = value,
             spr::SIAR => self.siar = value,
-            spr::SDAR => {
-                self.sdar = value;
-                self.is_sdar_known |= self.mmcr0 & mmcr0::PMAE == 0;
-            }
+            spr::SDAR => self.sdar = value,
             spr::SIER => self.sier = value,
             spr::SIER2 => self.sier2 = value,
             spr::SIER3 => self.sier3 = value,

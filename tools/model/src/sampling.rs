@@ -7,8 +7,35 @@
 
 use crate::{
     Context, Facility, Instruction, Isa, Mark,
-    fields::{mmcr0, mmcra, sier},
+    fields::{mmcr0, mmcra, sier, spr},
 };
+
+/// The registers that tell of the sampled instruction.
+const SAMPLED: [u32; 5] = [spr::SIAR, spr::SDAR, spr::SIER, spr::SIER2, spr::SIER3];
+
+/// Set of those registers that hold what an alert or software left there. The others are undefined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Known([bool; SAMPLED.len()]);
+
+impl Known {
+    /// Each of them.
+    pub(crate) const ALL: Self = Self([true; SAMPLED.len()]);
+    /// None of them.
+    pub(crate) const NONE: Self = Self([false; SAMPLED.len()]);
+
+    /// Adds a register by its number, if it is one of them.
+    pub(crate) fn add(&mut self, number: u32) {
+        if let Some(at) = SAMPLED.iter().position(|of| *of == number) {
+            self.0[at] = true;
+        }
+    }
+
+    /// Returns whether it has a register, by its number.
+    fn has(&self, number: u32) -> bool {
+        let at = SAMPLED.iter().position(|of| *of == number);
+        at.is_some_and(|at| self.0[at])
+    }
+}
 
 /// The bits of SIER, SIER2 and SIER3 that tell of an instruction even if it is not marked.
 const OF_ANY_INSTRUCTION: u64 = (1 << 21) - 1;
@@ -61,17 +88,13 @@ impl Facility {
         self.mmcra & mmcra::SAMPLE_ENABLE == 0 && self.mmcra & mmcra::SDAR_MODE != 0
     }
 
-    /// Whether SIAR, SIER, SIER2 and SIER3 are those of an alert, or as software wrote them.
-    pub fn is_sample_known(&self) -> bool {
-        self.is_sample_known
-    }
-
-    /// Whether SDAR is that of an alert's instruction, or as software wrote it. It is undefined from
-    /// PMAE set to the next alert.
+    /// Returns whether SIAR, SDAR, SIER, SIER2 or SIER3, by its number, is that of an alert, or as
+    /// software wrote it. Each is undefined from PMAE set to the next alert.
     ///
-    /// \[memory\] Book III, SDAR.
-    pub fn is_sdar_known(&self) -> bool {
-        self.is_sdar_known && !(self.sdar_moves && self.samples_data())
+    /// \[memory\] Book III, there.
+    pub fn is_known(&self, number: u32) -> bool {
+        let moves = number == spr::SDAR && self.sdar_moves && self.samples_data();
+        self.known.has(number) && !moves
     }
 
     /// An alert samples the instruction that completed last, unless random sampling is on: then
@@ -81,6 +104,9 @@ impl Facility {
     /// Hardware may take another instruction near that one. That SIAR does not change while PMAE
     /// is 0, so not after an alert: \[memory\] Book III, SIAR.
     pub(crate) fn sample_alert(&mut self) {
+        for number in [spr::SIAR, spr::SIER, spr::SIER2, spr::SIER3] {
+            self.known.add(number);
+        }
         if self.mmcra & mmcra::SAMPLE_ENABLE == 0 {
             let (mut instruction, context) = self.last;
             instruction.data = instruction.data.filter(|_| self.samples_data());
@@ -140,7 +166,8 @@ impl Facility {
     fn sample(&mut self, instruction: &Instruction, context: Context) {
         self.siar = instruction.address;
         if let Some(data) = instruction.data {
-            (self.sdar, self.is_sdar_known) = (data, true);
+            self.sdar = data;
+            self.known.add(spr::SDAR);
         }
         let (problem, hypervisor) = if self.processor.has_reliable_sipr() {
             (context.problem, context.hypervisor)
@@ -273,10 +300,26 @@ mod tests {
             }
             assert_eq!(facility.mfspr(spr::SDAR), expected);
             let is_known = mmcr0 & PMAE == 0 && !(moves && mmcra == SDAR_DCACHE);
-            assert_eq!(facility.is_sdar_known(), is_known);
-            assert_eq!(facility.is_sample_known(), mmcr0 & PMAE == 0);
+            assert_eq!(facility.is_known(spr::SDAR), is_known);
+            for number in [spr::SIAR, spr::SIER, spr::SIER2, spr::SIER3] {
+                assert_eq!(facility.is_known(number), mmcr0 & PMAE == 0);
+            }
             let is_scrambled = mmcr0 & PMAE != 0 && mmcra & mmcra::SAMPLE_ENABLE == 0;
             assert_eq!(facility.mfspr(spr::SIAR) != 0, is_scrambled);
+        }
+    }
+
+    #[test]
+    fn a_register_that_is_written_says_nothing_of_another() {
+        let sampled = [spr::SIAR, spr::SDAR, spr::SIER, spr::SIER2, spr::SIER3];
+        for written in sampled {
+            let mut facility = Facility::new(Processor::Power10);
+            facility.mtspr(spr::MMCR0, PMAE);
+            facility.mtspr(spr::MMCR0, FC);
+            facility.mtspr(written, 1);
+            for number in sampled {
+                assert_eq!(facility.is_known(number), number == written);
+            }
         }
     }
 

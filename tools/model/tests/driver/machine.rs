@@ -57,10 +57,12 @@ pub struct Alert {
     pub sampled: Option<Sampled>,
     /// An alert occurred while the kernel was at the interrupt already.
     pub is_late: bool,
-    /// SIAR and SIER are those of an alert.
-    pub is_known: bool,
-    /// SDAR is still that of the alert.
+    /// SIAR is still that of the alert.
+    pub is_siar_known: bool,
+    /// SDAR is.
     pub is_sdar_known: bool,
+    /// SIER is.
+    pub is_sier_known: bool,
     /// The PMU marks instructions. It does a moment later than it counts.
     pub is_marking: bool,
     /// It interrupted the program.
@@ -205,9 +207,10 @@ fn update_alert() {
             let registers = [spr::SIAR, spr::SDAR, spr::SIER];
             [alert.siar, alert.sdar, alert.sier] =
                 registers.map(|number| cpu.facility.mfspr(number));
-            alert.is_late |= !alert.is_known && cpu.facility.is_sample_known();
-            alert.is_known = cpu.facility.is_sample_known();
-            alert.is_sdar_known = cpu.facility.is_sdar_known();
+            let [siar, sdar, sier] = registers.map(|number| cpu.facility.is_known(number));
+            alert.is_late |= !alert.is_sier_known && sier;
+            (alert.is_siar_known, alert.is_sdar_known) = (siar, sdar);
+            alert.is_sier_known = sier;
             alert.sampled = Some(sampled);
         }
     });
@@ -269,8 +272,9 @@ fn handle() {
             counters: counters(&cpu.facility),
             sampled: cpu.sampled,
             is_late: false,
-            is_known: cpu.facility.is_sample_known(),
-            is_sdar_known: cpu.facility.is_sdar_known(),
+            is_siar_known: cpu.facility.is_known(spr::SIAR),
+            is_sdar_known: cpu.facility.is_known(spr::SDAR),
+            is_sier_known: cpu.facility.is_known(spr::SIER),
             is_marking: cpu.facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0,
             in_program: context.problem,
             nip: if context.problem {

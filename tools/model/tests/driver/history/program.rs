@@ -258,7 +258,7 @@ impl Program {
     /// kernel's (`Documentation/internals.md`, Limitations), and of nobody else's.
     fn check_sdar(&self, facility: &Facility) {
         let [found, own] = [facility, &self.own].map(|of| of.mfspr(spr::SDAR));
-        let is_known = self.own.is_sdar_known();
+        let is_known = self.own.is_known(spr::SDAR);
         let is_right = found == own
             || !is_known && (found == 0 || found >> 63 != 0 || self.data.contains(&found));
         assert!(
@@ -271,7 +271,6 @@ impl Program {
     /// program's own, or of the kernel's, and of nobody else's.
     fn check_sample(&self, facility: &Facility) {
         self.check_sdar(facility);
-        let is_known = self.own.is_sample_known();
         // Of one of the kernel that the PMU marked they tell more.
         let is_marking = facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
         let is_of_kernel = is_marking && facility.mfspr(spr::SIAR) >> 63 != 0;
@@ -280,7 +279,7 @@ impl Program {
             let is_right = match (*number, found) {
                 (spr::SDAR, _) => true,
                 _ if found == own => true,
-                (_, Ok(found)) if !is_known => match *number {
+                (_, Ok(found)) if !self.own.is_known(*number) => match *number {
                     spr::SIAR => found == 0 || found >> 63 != 0 || self.text.contains(&found),
                     _ => is_of_kernel || self.may_tell(*number, found),
                 },

@@ -116,7 +116,7 @@ impl Cpu {
         let is_marking = is_marking(&self.facility);
         let executed = self.facility.execute(instruction);
         self.last = instruction.address;
-        if !is_marking && !self.facility.is_sample_known() {
+        if !is_marking && !self.facility.is_known(spr::SIER) {
             self.sampled = None;
         }
         let samples = match is_marking {

@@ -200,7 +200,7 @@ fn check_told(event: &Event, alert: Option<Alert>) {
     let is_hidden = event.excludes_kernel() && alert.siar >> 63 != 0;
     let told = if is_hidden { 0 } else { told_of(alert.siar) };
     // Of a marked instruction they tell more.
-    let is_known = alert.is_known && !alert.is_marking || is_hidden;
+    let is_known = alert.is_sier_known && !alert.is_marking || is_hidden;
     ensure(!is_known || found == [told; 2], || {
         let id = event.id;
         format!("event {id}: a sample shows SIER2, SIER3 {found:x?}, not {told:x}")
@@ -240,14 +240,14 @@ impl PerfCore {
         if hides {
             let kernel = addresses.iter().any(|address| address >> 63 != 0);
             // The owner sees the instruction of the program.
-            let own = alert.filter(|at| at.is_known && !at.is_marking && at.siar >> 63 == 0);
+            let own = alert.filter(|at| at.is_siar_known && !at.is_marking && at.siar >> 63 == 0);
             let is_shown = own.is_none_or(|at| at.siar == addresses[0]);
             ensure(!kernel && is_shown, || {
                 format!("event {id}: a sample shows {addresses:x?}; {alert:x?}")
             });
         } else {
             let is_sampled = alert.is_some_and(|at| {
-                (!at.is_known || at.siar == addresses[0])
+                (!at.is_siar_known || at.siar == addresses[0])
                     && (!at.is_sdar_known || at.sdar == addresses[1])
             });
             ensure(is_sampled, || {

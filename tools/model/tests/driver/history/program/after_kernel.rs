@@ -89,7 +89,7 @@ impl Program {
         } else {
             self.check_sample(facility);
         }
-        if is_alert && facility.is_sdar_known() {
+        if is_alert && facility.is_known(spr::SDAR) {
             let sdar = found(spr::SDAR);
             assert_eq!(sdar, KERNEL_DATA, "SDAR after the kernel's work");
         }

@@ -98,7 +98,7 @@ impl Predicted {
             pmeo: bescr & bescr::PMEO != 0,
             ebbhr: read(spr::EBBHR),
             ebbrr: read(spr::EBBRR),
-            siar: facility.is_sample_known().then(|| read(spr::SIAR)),
+            siar: facility.is_known(spr::SIAR).then(|| read(spr::SIAR)),
             last: 0,
         }
     }
