@@ -2,7 +2,7 @@
 
 //! The state that a thread runs in, and the instructions that it executes.
 
-use crate::Branch;
+use crate::{Branch, Trace};
 
 /// MSR\[TS\]: the thread's transaction, before v3.1. \[kernel\] `MSR_TS_S`, `MSR_TS_T` in `asm/reg.h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub struct Context {
     pub run: bool,
     /// MSR\[TS\].
     pub transaction: Transaction,
+    /// MSR\[SE\] and MSR\[BE\].
+    pub trace: Trace,
 }
 
 impl Context {
@@ -42,6 +44,7 @@ impl Context {
         ee: true,
         run: true,
         transaction: Transaction::None,
+        trace: Trace::Off,
     };
 
     /// The kernel in a partition, with interrupts off.

@@ -59,6 +59,8 @@ pub struct Executed {
     pub next: u64,
     /// It is that of the handler: an event-based branch occurred.
     pub ebb: bool,
+    /// A trace interrupt occurs before it. An event-based branch waits until the thread returns.
+    pub traced: bool,
 }
 
 impl Facility {
@@ -177,7 +179,7 @@ impl Facility {
 
     /// Completes an instruction in the thread's present state, and takes an event-based branch
     /// that is due after it. An interrupt is the caller's to take
-    /// ([`Facility::interrupt_is_due`]).
+    /// ([`Facility::interrupt_is_due`], [`Executed::traced`]).
     pub fn execute(&mut self, instruction: &Instruction) -> Executed {
         let before = self.pmc;
         self.last = (*instruction, self.context);
@@ -193,12 +195,12 @@ impl Facility {
         self.react(before);
         self.pass_late_writes();
         let next = instruction.next();
-        match self.take_ebb(next) {
-            Some(handler) => Executed {
-                next: handler,
-                ebb: true,
-            },
-            None => Executed { next, ebb: false },
+        let traced = self.trace(instruction);
+        let handler = if traced { None } else { self.take_ebb(next) };
+        Executed {
+            next: handler.unwrap_or(next),
+            ebb: handler.is_some(),
+            traced,
         }
     }
 

@@ -13,6 +13,7 @@
 //! | `alert.rs` | when an alert occurs, and what it changes |
 //! | `ebb.rs` | which alerts are interrupts, and event-based branches |
 //! | `sampling.rs` | SIAR, SDAR and SIER |
+//! | `trace.rs` | trace interrupts, which write SIAR and SDAR too |
 //! | `bhrb.rs` | the branch history rolling buffer |
 //! | `access.rs` | what problem state may read and write, and the traps otherwise |
 //! | `loss.rs` | idle states and hypervisors that drop registers |
@@ -60,6 +61,7 @@ mod late;
 mod loss;
 mod processor;
 mod sampling;
+mod trace;
 
 pub use access::Trap;
 pub use bhrb::{BHRB_ENTRIES, Branch, BranchForm};
@@ -70,3 +72,4 @@ pub use fields::{bescr, mmcr0, mmcr2, mmcra, sier, spr};
 pub use loss::{FOREIGN, Guest, Idle, Lppaca};
 pub use processor::{Isa, Processor};
 pub use sampling::told_of;
+pub use trace::Trace;

@@ -25,8 +25,17 @@ impl Known {
 
     /// Adds a register by its number, if it is one of them.
     pub(crate) fn add(&mut self, number: u32) {
+        self.set(number, true);
+    }
+
+    /// Removes one.
+    pub(crate) fn remove(&mut self, number: u32) {
+        self.set(number, false);
+    }
+
+    fn set(&mut self, number: u32, is_known: bool) {
         if let Some(at) = SAMPLED.iter().position(|of| *of == number) {
-            self.0[at] = true;
+            self.0[at] = is_known;
         }
     }
 
@@ -89,7 +98,8 @@ impl Facility {
     }
 
     /// Returns whether SIAR, SDAR, SIER, SIER2 or SIER3, by its number, is that of an alert, or as
-    /// software wrote it. Each is undefined from PMAE set to the next alert.
+    /// software wrote it. Each is undefined from PMAE set to the next alert, SIAR and SDAR also after
+    /// an instruction that was traced (`trace.rs`).
     ///
     /// \[memory\] Book III, there.
     pub fn is_known(&self, number: u32) -> bool {
@@ -102,7 +112,7 @@ impl Facility {
     ///
     /// \[microwatt\] `pmu_1`, also for the valid bits; \[kernel\] `asm/reg.h`, `siar_valid()`.
     /// Hardware may take another instruction near that one. That SIAR does not change while PMAE
-    /// is 0, so not after an alert: \[memory\] Book III, SIAR.
+    /// is 0, so not after an alert, unless an instruction is traced: \[memory\] Book III, SIAR.
     pub(crate) fn sample_alert(&mut self) {
         for number in [spr::SIAR, spr::SIER, spr::SIER2, spr::SIER3] {
             self.known.add(number);
