@@ -87,12 +87,18 @@ impl Sampled {
         }
     }
 
+    /// Writes SIAR and SDAR.
+    #[inline]
+    fn write_addresses(&self) {
+        Siar::write(self.siar);
+        Sdar::write(self.sdar);
+    }
+
     /// Writes them.
     #[inline]
     fn write(&self, set: RegisterSet) {
-        Siar::write(self.siar);
+        self.write_addresses();
         Sier::from(self.sier).write();
-        Sdar::write(self.sdar);
         if set == RegisterSet::V31 {
             Sier2::write(self.sier2);
             Sier3::write(self.sier3);
@@ -198,9 +204,11 @@ impl<'a> CurrentThread<'a> {
                 sier3: if v31 { value((*self.0).sier3) } else { 0 },
             }
         };
-        // By MMCRA's SDAR mode hardware may set SDAR at any time (`internals.md`, Limitations).
+        // A frozen PMU with alerts off keeps SIER, but trace interrupts write SIAR and SDAR: a
+        // debugger steps another program, or the kernel steps over a probe. MMCRA's SDAR mode may
+        // have hardware write SDAR, too.
         match held {
-            Some(held) if held == wanted => Sdar::write(wanted.sdar),
+            Some(held) if held == wanted => wanted.write_addresses(),
             _ => wanted.write(set),
         }
     }

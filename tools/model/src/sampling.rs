@@ -10,7 +10,7 @@ use crate::{
     fields::{mmcr0, mmcra, sier, spr},
 };
 
-/// The registers that tell of the sampled instruction.
+/// The registers that describe the sampled instruction.
 const SAMPLED: [u32; 5] = [spr::SIAR, spr::SDAR, spr::SIER, spr::SIER2, spr::SIER3];
 
 /// Set of those registers that hold what an alert or software left there. The others are undefined.
@@ -23,12 +23,12 @@ impl Known {
     /// None of them.
     pub(crate) const NONE: Self = Self([false; SAMPLED.len()]);
 
-    /// Adds a register by its number, if it is one of them.
+    /// Adds the register with this number, if it is one of them.
     pub(crate) fn add(&mut self, number: u32) {
         self.set(number, true);
     }
 
-    /// Removes one.
+    /// Removes the register with this number.
     pub(crate) fn remove(&mut self, number: u32) {
         self.set(number, false);
     }
@@ -39,7 +39,7 @@ impl Known {
         }
     }
 
-    /// Returns whether it has a register, by its number.
+    /// Returns whether it has the register with this number.
     fn has(&self, number: u32) -> bool {
         let at = SAMPLED.iter().position(|of| *of == number);
         at.is_some_and(|at| self.0[at])
@@ -97,8 +97,8 @@ impl Facility {
         self.mmcra & mmcra::SAMPLE_ENABLE == 0 && self.mmcra & mmcra::SDAR_MODE != 0
     }
 
-    /// Returns whether SIAR, SDAR, SIER, SIER2 or SIER3, by its number, is that of an alert, or as
-    /// software wrote it. Each is undefined from PMAE set to the next alert, SIAR and SDAR also after
+    /// Returns whether an alert or software has set the register with this number: SIAR, SDAR, SIER,
+    /// SIER2 or SIER3. Each is undefined from PMAE set to the next alert, SIAR and SDAR also after
     /// an instruction that was traced (`trace.rs`).
     ///
     /// \[memory\] Book III, there.

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Trace interrupts: a debugger or a probe has the thread stop after each instruction, or after
-//! each branch. They share SIAR and SDAR with the performance monitor.
+//! Trace interrupts: a debugger or a probe stops the thread after each instruction, or after each
+//! branch. They share SIAR and SDAR with the performance monitor.
 
 use crate::{
     Facility, Instruction,
     fields::{mmcr0, spr},
 };
 
-/// What MSR\[SE\] and MSR\[BE\] trace.
+/// Instructions that MSR\[SE\] and MSR\[BE\] trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trace {
     /// Nothing.
@@ -121,7 +121,10 @@ mod tests {
         };
         assert_eq!(found(FC, Some(DATA)), [[ADDRESS, DATA]]);
         assert_eq!(found(FC, None), [[ADDRESS, 0], [ADDRESS, 2]]);
-        assert_eq!(found(FC | PMAE, Some(DATA)), [[1, 2], [ADDRESS, 2], [ADDRESS, DATA]]);
+        assert_eq!(
+            found(FC | PMAE, Some(DATA)),
+            [[1, 2], [ADDRESS, 2], [ADDRESS, DATA]]
+        );
     }
 
     #[test]

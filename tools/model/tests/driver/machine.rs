@@ -7,11 +7,15 @@
 //! and stays pending, until interrupts are on altogether.
 
 mod cpu;
+mod irqs;
 mod kind;
+mod probe;
 mod table;
 
 pub use cpu::{Cpu, Sampled};
+pub use irqs::{interrupt, irq_restore, irq_save, irqs_off};
 pub use kind::Kind;
+pub use probe::was_probed;
 pub use table::{Entry, note, note_access};
 
 use crate::perf_core::PerfCore;
@@ -19,7 +23,7 @@ use kernel::{
     bindings::{pt_regs, task_struct},
     cpu::CPUS,
 };
-use pmu_model::{Executed, Facility, Idle, Instruction, mmcr0, mmcr2, mmcra, spr};
+use pmu_model::{Executed, Facility, Idle, Instruction, Trace, mmcr0, mmcr2, mmcra, spr};
 use std::cell::RefCell;
 
 /// A handler of PM interrupts.
@@ -103,6 +107,7 @@ pub fn boot(kind: Kind) {
         time_base: 1 << 39,
         log: None,
     }));
+    probe::forget();
     kernel::cpu::set_current(0);
     kernel::bindings::set_switch(switch_to);
     kernel::bindings::set_enable_pmcs(|| with_cpu(|cpu| cpu.pmcs_enabled = true));
@@ -165,13 +170,18 @@ pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
 
 /// Executes an instruction of the kernel, and what it does.
 pub fn execute_on<R>(effect: impl FnOnce(&mut Cpu) -> R) -> R {
+    let probe = with_machine(probe::next_probe);
     let (counted, ran, context, instruction, result) = with_cpu(|cpu| {
         ensure(!cpu.facility.context.problem, || "the kernel runs".into());
+        let (address, data) = match &probe {
+            Some(copy) => (copy.address, copy.data),
+            None => (cpu.kernel_nip, KERNEL_DATA),
+        };
         let instruction = Instruction {
             cycles: CYCLES,
-            data: Some(KERNEL_DATA),
-            marked: cpu.marks_kernel(),
-            ..Instruction::at(cpu.kernel_nip)
+            data: Some(data),
+            marked: cpu.marks(address),
+            ..Instruction::at(address)
         };
         cpu.kernel_nip = KERNEL_TEXT | (cpu.kernel_nip + 4) & KERNEL_TEXT_MASK;
         let before = counters(&cpu.facility);
@@ -180,13 +190,20 @@ pub fn execute_on<R>(effect: impl FnOnce(&mut Cpu) -> R) -> R {
         let ran = cpu.facility.in_effect(spr::MMCR0) & (mmcr0::FC | mmcr0::FC14) == 0
             && cpu.facility.in_effect(spr::MMCR2) != mmcr2::FREEZE;
         let context = cpu.facility.context;
+        if probe.is_some() {
+            cpu.facility.context.trace = Trace::Steps;
+        }
         cpu.execute(&instruction);
+        cpu.facility.context.trace = Trace::Off;
         let after = counters(&cpu.facility);
         let counted = core::array::from_fn(|pmc| after[pmc].wrapping_sub(before[pmc]));
         let result = effect(cpu);
         cpu.pass_to_hypervisor();
         (counted, ran, context, instruction, result)
     });
+    if probe.is_some() {
+        note(|| format!("a probe is stepped at {:#x}", instruction.address));
+    }
     if ran {
         update_alert();
         PerfCore::get().count_in_kernel(&counted, &instruction, context);
@@ -310,9 +327,11 @@ fn handle() {
     if context.problem {
         set_program_regs(task, &mut regs);
     }
+    with_cpu(|cpu| cpu.handles_pmi = true);
     // SAFETY: The registers are those of the interrupt.
     unsafe { handler(&raw mut regs) };
     with_cpu(|cpu| {
+        cpu.handles_pmi = false;
         cpu.facility.synchronize();
         cpu.mask = mask;
         cpu.facility.context.hypervisor = context.hypervisor;
@@ -350,55 +369,4 @@ fn check_cause() {
 pub fn set_program_regs(task: *mut task_struct, regs: &mut pt_regs) {
     // SAFETY: The current task is there.
     unsafe { (*task).thread.regs = regs };
-}
-
-/// Masks interrupts.
-pub fn irq_save(mask: u8) {
-    with_cpu(|cpu| cpu.mask |= mask);
-}
-
-/// Takes the mask back to what it was. When interrupts are on altogether, those that came come.
-pub fn irq_restore(mask: u8) {
-    with_cpu(|cpu| cpu.mask = mask);
-    if mask != 0 {
-        return;
-    }
-    if with_cpu(|cpu| std::mem::take(&mut cpu.pmi_pending)) {
-        with_cpu(|cpu| cpu.facility.context.ee = false);
-        note(|| "the PM interrupt is replayed".into());
-        handle();
-    }
-    with_cpu(|cpu| cpu.facility.context.ee = true);
-    take_interrupt();
-}
-
-/// Another interrupt comes, and turns MSR\[EE\] off until its handler is done: a PM interrupt that
-/// is due, or becomes so, comes then.
-pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
-    with_cpu(|cpu| {
-        cpu.facility.synchronize();
-        cpu.facility.context.ee = false;
-        cpu.mask = MASK_STD;
-    });
-    let result = f();
-    if with_cpu(|cpu| std::mem::take(&mut cpu.pmi_pending)) {
-        with_cpu(|cpu| cpu.mask = 0);
-        note(|| "the PM interrupt is replayed".into());
-        handle();
-    }
-    with_cpu(|cpu| {
-        cpu.facility.synchronize();
-        cpu.mask = 0;
-        cpu.facility.context.ee = true;
-    });
-    result
-}
-
-/// Calls `f` with interrupts off.
-pub fn irqs_off<R>(f: impl FnOnce() -> R) -> R {
-    let before = with_cpu(|cpu| cpu.mask);
-    irq_save(MASK_STD);
-    let result = f();
-    irq_restore(before);
-    result
 }

@@ -136,6 +136,11 @@ pub enum Op {
     Preempt(u8),
     /// It does in the middle of the kernel's work, after so many instructions.
     PreemptIn(u8, u8),
+    /// A debugger has the program of a CPU execute some instructions, and stops it after each, or
+    /// after each branch.
+    Trace(u8, u8, bool),
+    /// The kernel steps over a probe after so many of its instructions.
+    ProbeIn(u8, u8),
     /// An idle CPU sleeps.
     Sleep(u8, bool),
     /// The partition is suspended and resumed on another machine: each PMU without an event then has
@@ -149,7 +154,7 @@ impl Op {
     pub fn random(random: &mut Random) -> Self {
         let a = random.below(256) as u8;
         let b = random.below(256) as u8;
-        match random.below(125) {
+        match random.below(130) {
             0..=24 => Self::Switch(a, b),
             25..=54 => {
                 let cycles = 1 + random.below(4) as u8;
@@ -188,6 +193,8 @@ impl Op {
             118..=120 => Self::Idle(a, 1 + b % 16, random.one_in(2)),
             123..=124 => Self::PreemptIn(a, b % 64),
             121..=122 => Self::Hypercall(a, 1 + b % 8),
+            125..=126 => Self::Trace(a, 1 + b % 8, random.one_in(4)),
+            127..=129 => Self::ProbeIn(a, b % 64),
             _ => Self::Adjust(a, 1 + random.below(60) as u16),
         }
     }

@@ -236,11 +236,13 @@ fn is_right(event: &Event, sample: &Recorded, alert: Alert) -> bool {
     places.contains(&sample.ip) && is_at_interrupt(sample, alert) && is_data && is_described
 }
 
-/// What random sampling told of the instruction in SIAR, if it marked that.
+/// Returns the description of the instruction in SIER, if random sampling marked that one.
 fn marked(alert: Alert) -> Option<Marked> {
     let is_valid = alert.sier & sier::SIARV != 0 && alert.siar != 0;
-    let is_marked = alert.sampled.is_some_and(|sampled| sampled.is_marked);
-    marked_at(alert.siar).filter(|_| is_valid && is_marked)
+    let sampled = alert
+        .sampled
+        .filter(|sampled| sampled.is_marked && is_valid)?;
+    marked_at(sampled.described)
 }
 
 /// With random sampling nothing is known of the instruction if SIAR is not valid, or if SIER, which
@@ -263,7 +265,10 @@ fn is_right_marked(
 ) -> bool {
     let wants = |format: u32| event.samples_with(format);
     let shown = [sample.addr, sample.data_src, sample.weight];
-    if is_lost || (event.excludes_kernel() && is_kernel(alert.siar)) {
+    // SIAR may have an instruction that was traced since.
+    let by_sier = processor.has_reliable_sipr() && alert.sier & sier::SIPR == 0;
+    let is_of_kernel = is_kernel(alert.siar) || by_sier;
+    if is_lost || (event.excludes_kernel() && is_of_kernel) {
         let ip = if is_lost {
             0
         } else {

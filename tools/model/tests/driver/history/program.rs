@@ -9,18 +9,19 @@
 mod after_kernel;
 mod groups;
 mod predicted;
+mod sampled;
 mod settings;
 
 pub use settings::check_closed;
 
 use super::op::UserWrite;
 use crate::{
-    machine::{KERNEL_TEXT, Kind},
+    machine::Kind,
     perf_core::{Event, PerfCore},
 };
 use pmu_model::{
-    BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, bescr, mmcr0, mmcr2, mmcra, sier,
-    spr, told_of,
+    BHRB_ENTRIES, Context, Facility, Instruction, Isa, Processor, Trace, bescr, mmcr0, mmcr2,
+    mmcra, spr,
 };
 use predicted::Predicted;
 use settings::check_settings;
@@ -194,13 +195,19 @@ impl Program {
         own.eq(events.iter().map(|event| (event.id, event.idx() - 1)))
     }
 
+    /// Sets which instructions of the program are traced.
+    pub fn set_trace(&mut self, trace: Trace) {
+        self.own.context.trace = trace;
+    }
+
     /// Executes an instruction of the program. Returns where it goes on.
     pub fn execute(&mut self, instruction: &Instruction) -> u64 {
         self.text.insert(instruction.address);
         self.data.extend(instruction.data);
-        self.nip = self.own.execute(instruction).next;
+        let executed = self.own.execute(instruction);
+        self.nip = executed.next;
         if let Some(predicted) = &mut self.predicted {
-            let next = predicted.execute(instruction);
+            let next = predicted.execute(instruction, self.own.context.trace);
             assert_eq!(self.nip, next, "where it goes on, its own and predicted");
         }
         self.nip
@@ -220,6 +227,7 @@ impl Program {
     /// that. PMC5 and PMC6 have counted `in_kernel` on this CPU since a program was checked there.
     pub fn sync(
         &mut self,
+        task: usize,
         facility: &Facility,
         events: &[Rc<Event>],
         nip: u64,
@@ -228,11 +236,12 @@ impl Program {
         check_settings(facility, events);
         self.lose_counters(facility, in_kernel);
         self.lose_threshold(facility);
+        self.lose_sample(task, facility);
         let is_delayed = self.is_delayed();
         if is_delayed && self.own.mfspr(spr::BESCR) & bescr::PMEO == 0 {
             self.check_delayed(facility);
         } else if counts_kernel(events) {
-            self.check_after_kernel(facility, nip);
+            self.check_after_kernel(task, facility, nip);
         } else {
             self.check(facility);
             let own = self.own.enter_problem_state(self.nip);
@@ -252,52 +261,6 @@ impl Program {
         self.own = facility.clone();
         (self.own.context.problem, self.own.context.ee) = (true, true);
         (self.nip, self.counters) = (nip, counters(events));
-    }
-
-    /// Checks SDAR: where it is not known the program may find an address of its own data, or of the
-    /// kernel's (`Documentation/internals.md`, Limitations), and of nobody else's.
-    fn check_sdar(&self, facility: &Facility) {
-        let [found, own] = [facility, &self.own].map(|of| of.mfspr(spr::SDAR));
-        let is_known = self.own.is_known(spr::SDAR);
-        let is_right = found == own
-            || !is_known && (found == 0 || found >> 63 != 0 || self.data.contains(&found));
-        assert!(
-            is_right,
-            "SDAR of the program is {found:#x}, its own {own:#x}"
-        );
-    }
-
-    /// Checks what tells of the sampled instruction. Where that is not known it may be of one of the
-    /// program's own, or of the kernel's, and of nobody else's.
-    fn check_sample(&self, facility: &Facility) {
-        self.check_sdar(facility);
-        // Of one of the kernel that the PMU marked they tell more.
-        let is_marking = facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
-        let is_of_kernel = is_marking && facility.mfspr(spr::SIAR) >> 63 != 0;
-        for number in of_sample(facility.processor()) {
-            let [found, own] = [facility, &self.own].map(|of| of.problem_mfspr(user(*number)));
-            let is_right = match (*number, found) {
-                (spr::SDAR, _) => true,
-                _ if found == own => true,
-                (_, Ok(found)) if !self.own.is_known(*number) => match *number {
-                    spr::SIAR => found == 0 || found >> 63 != 0 || self.text.contains(&found),
-                    _ => is_of_kernel || self.may_tell(*number, found),
-                },
-                _ => false,
-            };
-            assert!(is_right, "SPR {number} is {found:x?}, its own {own:x?}");
-        }
-    }
-
-    /// Whether SIER, SIER2 or SIER3 may tell this of an instruction of the program, or of the kernel.
-    /// SIER may say that anything is valid.
-    fn may_tell(&self, number: u32, found: u64) -> bool {
-        let told = match number {
-            spr::SIER => found & !(sier::SIARV | sier::SDARV),
-            _ => found,
-        };
-        let kernel = told_of(KERNEL_TEXT)..=told_of(KERNEL_TEXT | 0xffc);
-        told == 0 || kernel.contains(&told) || self.text.iter().any(|at| told_of(*at) == told)
     }
 
     /// Checks the BHRB, whose newest entries may be those of the kernel that `may_be_there`: a switch

@@ -16,7 +16,7 @@ use crate::{
 };
 use kernel::{cpu::CPUS, prelude::ThisModule};
 use pmu_model::{
-    Executed, Facility, Guest, Idle, Instruction, Processor, bescr, mmcr0, mmcr2, mmcra, spr,
+    Executed, Facility, Guest, Idle, Instruction, Processor, Trace, bescr, mmcr0, mmcr2, mmcra, spr,
 };
 use std::{
     collections::{HashMap, HashSet},
@@ -38,6 +38,7 @@ mod samples;
 mod states;
 mod stop_state;
 mod suspended;
+mod traced;
 mod two_groups;
 
 pub use branches::REAL_MODE;
@@ -127,6 +128,11 @@ impl World {
             }
             Op::Hold(cpu) => self.held = Some(self.cpu(cpu)),
             Op::PreemptIn(cpu, count) => self.preempt_in(self.cpu(cpu), count),
+            Op::Trace(cpu, count, branches) => self.trace(self.cpu(cpu), count, branches),
+            Op::ProbeIn(cpu, count) => {
+                let cpu = self.cpu(cpu);
+                with_machine(|machine| machine.cpus[cpu].probed_in = Some(count));
+            }
             _ => {
                 if let Some(cpu) = held {
                     self.overflow_unseen(cpu);
@@ -242,6 +248,7 @@ impl World {
             Op::Sleep(_, deep) => self.sleep(cpu, deep),
             Op::Suspend(resets) => self.suspend(resets),
             Op::Run(..) | Op::User(..) | Op::Syscall(..) | Op::Hold(_) | Op::PreemptIn(..) => {}
+            Op::Trace(..) | Op::ProbeIn(..) => {}
             Op::Tick(_) | Op::Rotate(_) | Op::Cgroup(..) | Op::Reschedule(_) => {}
         }
         self.core.leave_kernel(cpu);
@@ -327,6 +334,8 @@ impl World {
             with_machine(|machine| machine.perf_irq.is_none()),
             "the PMU is reserved"
         );
+        // What a probe leaves from now on is the built-in driver's affair.
+        with_machine(|machine| machine.cpus.iter_mut().for_each(|cpu| cpu.probed_in = None));
         self.takeover = None;
         if let Some(complaint) = kernel::complaint() {
             panic!("{complaint}");

@@ -4,14 +4,18 @@
 
 use super::{KERNEL_DATA, KERNEL_TEXT, Kind};
 use crate::history::text::marked_at;
-use pmu_model::{Executed, Facility, Instruction, Lppaca, Mark, mmcr0, mmcra, sier, spr, told_of};
+use pmu_model::{
+    Executed, Facility, Instruction, Lppaca, Mark, Trace, mmcr0, mmcra, sier, spr, told_of,
+};
 
 /// An instruction that the PMU sampled.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampled {
     pub address: u64,
     pub data: u64,
-    /// Random sampling marked it.
+    /// The instruction that SIER describes. A trace interrupt changes SIAR and SDAR only.
+    pub described: u64,
+    /// Random sampling marked that one.
     pub is_marked: bool,
 }
 
@@ -51,6 +55,10 @@ pub struct Cpu {
     pub preempted_in: Option<u8>,
     /// It has, in the middle of something, and ran another partition.
     pub was_preempted: bool,
+    /// The kernel steps over a probe after as many instructions.
+    pub probed_in: Option<u8>,
+    /// It is in the handler of PM interrupts.
+    pub(super) handles_pmi: bool,
 }
 
 impl Cpu {
@@ -80,6 +88,8 @@ impl Cpu {
             prompt: false,
             preempted_in: None,
             was_preempted: false,
+            probed_in: None,
+            handles_pmi: false,
         }
     }
 
@@ -127,8 +137,14 @@ impl Cpu {
             self.sampled = Some(Sampled {
                 address: instruction.address,
                 data: self.facility.mfspr(spr::SDAR),
+                described: instruction.address,
                 is_marked: is_marking,
             });
+        }
+        let may_change = self.facility.context.trace != Trace::Off;
+        if let Some(sampled) = self.sampled.as_mut().filter(|_| may_change) {
+            sampled.address = self.facility.mfspr(spr::SIAR);
+            sampled.data = self.facility.mfspr(spr::SDAR);
         }
         self.alerts = self.facility.alerts();
         executed
@@ -142,14 +158,15 @@ impl Cpu {
             self.sampled = Some(Sampled {
                 address: self.last,
                 data: self.facility.mfspr(spr::SDAR),
+                described: self.last,
                 is_marked: false,
             });
         }
     }
 
-    /// What random sampling tells of the kernel's next instruction, if it is on and marks that.
-    pub(super) fn marks_kernel(&self) -> Option<Mark> {
-        let marked = marked_at(self.kernel_nip).filter(|_| is_marking(&self.facility));
+    /// Returns the description of an instruction of the kernel, if random sampling is on and marks it.
+    pub(super) fn marks(&self, address: u64) -> Option<Mark> {
+        let marked = marked_at(address).filter(|_| is_marking(&self.facility));
         marked.map(|marked| marked.mark)
     }
 
@@ -186,6 +203,7 @@ impl Cpu {
             self.sampled = Some(Sampled {
                 address,
                 data: KERNEL_DATA,
+                described: address,
                 is_marked: false,
             });
         }

@@ -198,7 +198,10 @@ fn check_told(event: &Event, alert: Option<Alert>) {
         return;
     };
     let is_hidden = event.excludes_kernel() && alert.siar >> 63 != 0;
-    let told = if is_hidden { 0 } else { told_of(alert.siar) };
+    let described = alert
+        .sampled
+        .map_or(alert.siar, |sampled| sampled.described);
+    let told = if is_hidden { 0 } else { told_of(described) };
     // Of a marked instruction they tell more.
     let is_known = alert.is_sier_known && !alert.is_marking || is_hidden;
     ensure(!is_known || found == [told; 2], || {

@@ -17,7 +17,7 @@ use crate::{
     history::{op::UserWrite, oracle::Counts, world::HANDLER},
     perf_core::Event,
 };
-use pmu_model::{Facility, Instruction, Isa, Processor, bescr, mmcr0, mmcr2, spr};
+use pmu_model::{Facility, Instruction, Isa, Processor, Trace, bescr, mmcr0, mmcr2, spr};
 use std::{
     collections::{HashMap, HashSet},
     rc::Rc,
@@ -128,8 +128,16 @@ impl Predicted {
         }
     }
 
-    /// The program executes an instruction. Returns where it goes on.
-    pub fn execute(&mut self, instruction: &Instruction) -> u64 {
+    /// Takes over another value of the register with this number, SIAR or SDAR.
+    pub fn lose(&mut self, number: u32, value: u64) {
+        if number == spr::SIAR {
+            self.siar = self.siar.map(|_| value);
+        }
+    }
+
+    /// The program executes an instruction. Returns where it goes on. If the instruction is traced the
+    /// kernel comes first, and an EBB waits for its return; SIAR is undefined.
+    pub fn execute(&mut self, instruction: &Instruction, trace: Trace) -> u64 {
         self.last = instruction.address;
         let were_negative = self.negative();
         for (pmc, counter) in self.counters.iter_mut().enumerate() {
@@ -140,7 +148,18 @@ impl Predicted {
             }
         }
         self.react(were_negative);
-        self.branch(instruction.next())
+        let next = instruction.next();
+        let is_branch = instruction.branch.is_some();
+        if trace != Trace::Off {
+            // A trace interrupt sets it if alerts are off.
+            let is_set = (trace == Trace::Steps || is_branch) && !self.pmae;
+            self.siar = is_set.then_some(instruction.address);
+        }
+        match trace {
+            Trace::Steps => next,
+            Trace::Branches if is_branch => next,
+            _ => self.branch(next),
+        }
     }
 
     /// The kernel returns to the program, which would go on at `nip`. Returns where it does.

@@ -95,7 +95,7 @@ impl World {
             if !program.has(&group) {
                 program.regroup(&cpu.facility, &group, is_new);
             }
-            program.sync(&cpu.facility, &group, cpu.nip, in_kernel);
+            program.sync(task, &cpu.facility, &group, cpu.nip, in_kernel);
         });
         for event in &group {
             self.seen.insert(event.id);

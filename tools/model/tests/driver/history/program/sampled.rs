@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a program with an EBB group finds in SIAR, SDAR, SIER, SIER2 and SIER3.
+
+use super::{Program, of_sample, user};
+use crate::machine::{KERNEL_TEXT, was_probed};
+use pmu_model::{Facility, mmcra, sier, spr, told_of};
+
+impl Program {
+    /// Checks SDAR: where it is not known the program may find an address of its own data, or of the
+    /// kernel's (`Documentation/internals.md`, Limitations), and of nobody else's.
+    fn check_sdar(&self, facility: &Facility) {
+        let [found, own] = [facility, &self.own].map(|of| of.mfspr(spr::SDAR));
+        let is_known = self.own.is_known(spr::SDAR);
+        let is_right = found == own
+            || !is_known && (found == 0 || found >> 63 != 0 || self.data.contains(&found));
+        assert!(
+            is_right,
+            "SDAR of the program is {found:#x}, its own {own:#x}"
+        );
+    }
+
+    /// Checks what tells of the sampled instruction. Where that is not known it may be of one of the
+    /// program's own, or of the kernel's, and of nobody else's.
+    pub(super) fn check_sample(&self, facility: &Facility) {
+        self.check_sdar(facility);
+        // Of one of the kernel that the PMU marked they tell more.
+        let is_marking = facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
+        let is_of_kernel = is_marking && facility.mfspr(spr::SIAR) >> 63 != 0;
+        for number in of_sample(facility.processor()) {
+            let [found, own] = [facility, &self.own].map(|of| of.problem_mfspr(user(*number)));
+            let is_right = match (*number, found) {
+                (spr::SDAR, _) => true,
+                _ if found == own => true,
+                (_, Ok(found)) if !self.own.is_known(*number) => match *number {
+                    spr::SIAR => found == 0 || found >> 63 != 0 || self.text.contains(&found),
+                    _ => is_of_kernel || self.may_tell(*number, found),
+                },
+                _ => false,
+            };
+            assert!(is_right, "SPR {number} is {found:x?}, its own {own:x?}");
+        }
+    }
+
+    /// Whether SIER, SIER2 or SIER3 may tell this of an instruction of the program, or of the kernel.
+    /// SIER may say that anything is valid.
+    fn may_tell(&self, number: u32, found: u64) -> bool {
+        let told = match number {
+            spr::SIER => found & !(sier::SIARV | sier::SDARV),
+            _ => found,
+        };
+        let kernel = told_of(KERNEL_TEXT)..=told_of(KERNEL_TEXT | 0xffc);
+        told == 0 || kernel.contains(&told) || self.text.iter().any(|at| told_of(*at) == told)
+    }
+
+    /// Takes over what a probe that the kernel stepped over has left in SIAR and SDAR, while the
+    /// program's task was the current one.
+    pub(super) fn lose_sample(&mut self, task: usize, facility: &Facility) {
+        for number in [spr::SIAR, spr::SDAR] {
+            let found = facility.mfspr(number);
+            if was_probed(found, task) {
+                self.own.mtspr(number, found);
+                if let Some(predicted) = &mut self.predicted {
+                    predicted.lose(number, found);
+                }
+            }
+        }
+    }
+}
