@@ -189,8 +189,8 @@ impl<'a> CurrentThread<'a> {
     }
 
     /// Restores the program's registers, except MMCR0 and MMCR2, which the driver merges with its
-    /// own bits. From now on `ptrace` and core dumps show the saved ones. What the PMU holds, if
-    /// that is known, is not written again.
+    /// own bits. From now on `ptrace` and core dumps show the saved ones. If the PMU holds SIER,
+    /// SIER2 and SIER3 as they were saved (`held`), they are not written again.
     pub(crate) fn restore(&self, set: RegisterSet, held: Option<Sampled>) {
         let v31 = set == RegisterSet::V31;
         // SAFETY: Valid, and not written by others, by the type invariants.
