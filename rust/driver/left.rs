@@ -70,8 +70,9 @@ pub(super) struct Left {
     mmcra: Cell<u64>,
     /// MMCR2, or [`UNKNOWN`].
     mmcr2: Cell<u64>,
-    /// The program's registers that an alert changes, if the PMU holds SIER, SIER2 and SIER3 as they
-    /// were saved, or did before an idle state. Trace interrupts may have changed SIAR and SDAR.
+    /// The program's registers that an alert changes, if the PMU holds SIER, SIER2 and SIER3 as
+    /// they were saved, or did before an idle state. Trace interrupts may have changed SIAR and
+    /// SDAR.
     pub(super) sampled: Cell<Option<Sampled>>,
 }
 

@@ -51,8 +51,8 @@ impl Driver {
             }
             Start::Events { negative } => {
                 // Only now: hardware may have set SDAR to an address of whatever ran while the PMU
-                // was frozen, and a trace interrupt SIAR too. A sample would show the address if its
-                // instruction accesses no data.
+                // was frozen, and a trace interrupt SIAR too. A sample would show the address if
+                // its instruction accesses no data.
                 state.left.sampled.set(None);
                 local.clear_siar_sdar();
                 if negative {

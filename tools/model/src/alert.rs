@@ -23,6 +23,9 @@ impl Facility {
         if value & mmcr0::PMAE != 0 {
             self.known = Known::NONE;
         }
+        if value & (mmcr0::PMAE | mmcr0::EBE) != mmcr0::PMAE {
+            self.late_alert = None;
+        }
         if value & mmcr0::PMAO == 0 {
             self.exception = false;
         } else if !self.processor.ignores_pmao_write() {
@@ -60,7 +63,7 @@ impl Facility {
 
     /// Reacts to counters that are negative. They held `before`.
     pub(crate) fn raise_alerts(&mut self, before: [u32; 6]) {
-        if self.condition_exists(before) {
+        if self.condition_exists(before) && !self.delay_alert() {
             self.condition_or_event();
         }
         // TRIGGER ends with a negative PMC1, whether or not that is an enabled condition.
@@ -85,7 +88,7 @@ impl Facility {
     /// \[microwatt\] `pmu_1`: with TRIGGER set it starts the counters, else it freezes them if
     /// FCECE is set, both whether or not alerts are enabled. With PMAE set it is an alert, which
     /// turns PMAE into PMAO.
-    fn condition_or_event(&mut self) {
+    pub(crate) fn condition_or_event(&mut self) {
         if self.mmcr0 & mmcr0::TRIGGER != 0 {
             self.mmcr0 &= !mmcr0::TRIGGER;
         } else if self.mmcr0 & mmcr0::FCECE != 0 && !Fault::Freeze.is_on() {

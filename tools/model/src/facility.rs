@@ -49,6 +49,10 @@ pub struct Facility {
     /// An event-based branch needs no EBE, see [`Facility::have_ebbs_outlive_ebe`].
     pub(crate) ebbs_outlive_ebe: bool,
     pub(crate) late: Writes,
+    /// See [`Facility::have_alerts_come_late`].
+    pub(crate) alerts_come_late: bool,
+    /// The instructions that complete before an alert occurs, whose condition exists.
+    pub(crate) late_alert: Option<u32>,
     pub(crate) chance: Chance,
 }
 
@@ -94,6 +98,8 @@ impl Facility {
             sdar_moves: false,
             ebbs_outlive_ebe: false,
             late: Writes::default(),
+            alerts_come_late: false,
+            late_alert: None,
             chance: Chance::new(1),
         }
     }
@@ -192,6 +198,7 @@ impl Facility {
             let occurrences = self.occurrences(pmc, instruction);
             self.pmc[pmc] = self.pmc[pmc].wrapping_add(occurrences);
         }
+        self.pass_late_alert();
         self.react(before);
         self.pass_late_writes();
         let next = instruction.next();

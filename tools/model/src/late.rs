@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When a write of MMCR0 to MMCR3 or MMCRA takes effect: not before the next context synchronizing
-//! instruction, unless it does earlier.
+//! What a pipeline does late: writes take effect, and alerts occur.
+//!
+//! A write of MMCR0 to MMCR3 or MMCRA takes effect with the next context synchronizing instruction, or
+//! earlier.
 //!
 //! Those of problem state do so at once, as if the program synchronized them. One that does not may
 //! count some instructions more or less itself, which no kernel sees: an interrupt synchronizes.
@@ -10,8 +12,14 @@
 //! `power_pmu_disable()`, whose barriers are "to make sure the mtspr has been executed and the PMU
 //! has frozen the events"; \[KVM\] `freeze_pmu()` with its `isync`, and `switch_pmu_to_guest()`: "No
 //! isync necessary because we're starting counters".
+//!
+//! An alert occurs some instructions after the one at which a counter became negative
+//! ([`Facility::have_alerts_come_late`]).
 
-use crate::{Facility, fields::spr};
+use crate::{
+    Facility,
+    fields::{mmcr0, spr},
+};
 
 /// The registers that this is about.
 const LATE: [u32; 5] = [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::MMCR3, spr::MMCRA];
@@ -84,6 +92,46 @@ impl Facility {
         }
     }
 
+    /// Makes some alerts occur up to three instructions after their condition came to exist. Counters
+    /// go on until then, and SIAR has the last of these instructions. Alerts under MMCR0\[EBE\] stay
+    /// prompt: what a program finds is compared with another facility. An alert that has not occurred
+    /// when PMAE is cleared does not occur any more.
+    ///
+    /// \[microwatt\] `pmu_1`, one clock late; that others are later: \[memory\].
+    pub fn have_alerts_come_late(&mut self) {
+        self.alerts_come_late = true;
+    }
+
+    /// Whether an alert is to occur that has not yet.
+    pub fn has_late_alert(&self) -> bool {
+        self.late_alert.is_some()
+    }
+
+    /// Decides whether the alert of a condition that exists occurs later. Returns true if it does.
+    pub(crate) fn delay_alert(&mut self) -> bool {
+        let may = self.mmcr0 & (mmcr0::PMAE | mmcr0::EBE | mmcr0::TRIGGER) == mmcr0::PMAE;
+        if !(self.alerts_come_late && may) {
+            return false;
+        }
+        if self.late_alert.is_none() {
+            let left = self.chance.bits() >> 32 & 3;
+            self.late_alert = (left > 0).then_some(left as u32);
+        }
+        self.late_alert.is_some()
+    }
+
+    /// Notes that an instruction has completed since a condition came to exist. Its alert may occur now.
+    pub(crate) fn pass_late_alert(&mut self) {
+        match self.late_alert {
+            None => {}
+            Some(1) => {
+                self.late_alert = None;
+                self.condition_or_event();
+            }
+            Some(left) => self.late_alert = Some(left - 1),
+        }
+    }
+
     fn take_effect(&mut self, at: usize) {
         if let Some(write) = self.late.of[at].take() {
             self.write_register(LATE[at], write.value);
@@ -144,6 +192,54 @@ mod tests {
             assert_ne!(facility.in_effect(spr::MMCRA), mmcra::SAMPLE_ENABLE);
             facility.mtspr(spr::MMCRA, mmcra::SAMPLE_ENABLE);
             assert_eq!(facility.in_effect(spr::MMCRA), mmcra::SAMPLE_ENABLE);
+        }
+    }
+
+    #[test]
+    fn an_alert_comes_some_instructions_late() {
+        let counted = |mmcr0| {
+            let mut facility = Facility::new(Processor::Power9);
+            facility.have_alerts_come_late();
+            let mut counted: Vec<_> = (0..100)
+                .map(|_| {
+                    facility.mtspr(spr::MMCR0, mmcr0::FC);
+                    facility.mtspr(spr::PMC6, 0x7fff_ffff);
+                    facility.mtspr(spr::MMCR0, mmcr0);
+                    for at in 0..8 {
+                        facility.execute(&Instruction::at(0x1000 + 4 * at));
+                    }
+                    assert!(!facility.has_late_alert());
+                    assert_ne!(facility.mfspr(spr::MMCR0) & mmcr0::PMAO, 0);
+                    let late = facility.mfspr(spr::PMC6) - 0x8000_0000;
+                    assert_eq!(facility.mfspr(spr::SIAR), 0x1000 + 4 * late);
+                    late
+                })
+                .collect();
+            counted.sort();
+            counted.dedup();
+            counted
+        };
+        let mmcr0 = mmcr0::PMAE | mmcr0::FCECE | mmcr0::PMCJCE | mmcr0::CC56RUN;
+        assert_eq!(counted(mmcr0), [0, 1, 2, 3]);
+        assert_eq!(counted(mmcr0 | mmcr0::EBE), [0]);
+    }
+
+    #[test]
+    fn an_alert_that_is_late_does_not_occur_with_pmae_off() {
+        let mut facility = Facility::new(Processor::Power9);
+        facility.have_alerts_come_late();
+        for _ in 0..20 {
+            facility.mtspr(spr::PMC6, 0x7fff_ffff);
+            facility.mtspr(spr::MMCR0, mmcr0::PMAE | mmcr0::FCECE | mmcr0::PMCJCE);
+            facility.execute(&Instruction::at(0x1000));
+            let is_late = facility.has_late_alert();
+            facility.mtspr(spr::MMCR0, mmcr0::FC);
+            let before = facility.alerts();
+            for _ in 0..4 {
+                facility.execute(&Instruction::at(0x1004));
+            }
+            assert!(!facility.has_late_alert() && facility.alerts() == before);
+            assert!(is_late || before > 0);
         }
     }
 

@@ -18,7 +18,7 @@
 //! | `access.rs` | what problem state may read and write, and the traps otherwise |
 //! | `loss.rs` | idle states and hypervisors that drop registers |
 //! | `chance.rs` | what hardware may do in one way or another |
-//! | `late.rs` | when a write of a control register takes effect |
+//! | `late.rs` | when a write of a control register takes effect, and an alert occurs |
 //! | `facility.rs` | all of that together |
 //! | `fault.rs` | rules that tests break |
 //!

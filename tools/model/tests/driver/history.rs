@@ -74,8 +74,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
 
 /// Runs histories of a processor: on bare metal and in partitions in turn, some of which are in the
 /// compatibility mode of POWER9, with CPUs that are shared or dedicated, with an SDAR that stays as the
-/// ISA has it or moves as KVM has it, EBBs that need EBE or do not, and some with a kernel that PM
-/// interrupts outrun.
+/// ISA has it or moves as KVM has it, EBBs that need EBE or do not, alerts that are prompt or late, and
+/// some with a kernel that PM interrupts outrun.
 fn histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000);
@@ -89,11 +89,12 @@ fn histories(processor: Processor) {
             is_dedicated: round & 8 != 0,
             sdar_moves: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
+            alerts_come_late: round & 16 != 0,
             is_slow: round % 11 == 10,
             is_compatible: false,
             seed: random.next(),
         }
-        .compatible(round & 8 != 0);
+        .compatible(round & 32 != 0);
         let history: Vec<Op> = (0..LENGTH).map(|_| Op::random(&mut random)).collect();
         if let Err(failure) = run(kind, &history, false) {
             let table = shrink::report(kind, &history[..=failure.at]);

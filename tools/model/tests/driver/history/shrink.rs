@@ -74,10 +74,15 @@ pub fn report(kind: Kind, history: &[Op]) -> String {
     } else {
         ""
     };
+    let late = if kind.alerts_come_late {
+        ", where alerts come late"
+    } else {
+        ""
+    };
     let seed = kind.seed;
     let _ = writeln!(
         text,
-        "\nThe history, on {place}{sdar}{ebe}, by chance {seed}:"
+        "\nThe history, on {place}{sdar}{ebe}{late}, by chance {seed}:"
     );
     for op in &history {
         let _ = writeln!(text, "    {op:?},");

@@ -20,6 +20,8 @@ pub struct Kind {
     pub sdar_moves: bool,
     /// See [`Facility::have_ebbs_outlive_ebe`].
     pub ebbs_outlive_ebe: bool,
+    /// See [`Facility::have_alerts_come_late`].
+    pub alerts_come_late: bool,
     /// The kernel takes so long for a sample that PM interrupts outrun it.
     pub is_slow: bool,
     /// See [`Facility::leave_to_chance`].
@@ -35,6 +37,7 @@ impl Kind {
             is_dedicated: false,
             sdar_moves: false,
             ebbs_outlive_ebe: false,
+            alerts_come_late: false,
             is_slow: false,
             seed: 1,
         }
@@ -118,6 +121,9 @@ impl Kind {
         }
         if self.ebbs_outlive_ebe {
             facility.have_ebbs_outlive_ebe();
+        }
+        if self.alerts_come_late {
+            facility.have_alerts_come_late();
         }
         facility
     }

@@ -57,8 +57,7 @@ impl Task {
             ctx: Context::default(),
             nip: Cell::new(parent.map_or(TEXT + number * PROGRAM, |parent| parent.nip.get())),
         });
-        // SAFETY: The task is there.
-        unsafe { (*task.raw()).thread.regs = task.regs.get() };
+        task.save_regs();
         task
     }
 

@@ -52,11 +52,17 @@ impl World {
     }
 
     /// An event's sample is due only while its counter stands still, or has one event to go until
-    /// it is negative. Else as many are left as the period has left.
+    /// it is negative, or while its alert is late. Else as many are left as the period has left.
     pub(super) fn check_period(event: &Event) {
         let Some(pmc) = Self::counter(event).filter(|_| event.sample_period() > 0) else {
             return;
         };
+        let cpu = event.oncpu.get();
+        let alert_is_late = cpu
+            .is_some_and(|cpu| with_machine(|machine| machine.cpus[cpu].facility.has_late_alert()));
+        if alert_is_late {
+            return;
+        }
         let (left, id) = (event.left(), event.id);
         assert_eq!(
             NEGATIVE as i64 - i64::from(pmc),
