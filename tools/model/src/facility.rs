@@ -49,7 +49,7 @@ pub struct Facility {
     /// An event-based branch needs no EBE, see [`Facility::have_ebbs_outlive_ebe`].
     pub(crate) ebbs_outlive_ebe: bool,
     pub(crate) late: Writes,
-    /// See [`Facility::have_alerts_come_late`].
+    /// Alerts may occur some instructions late: [`Facility::have_alerts_come_late`].
     pub(crate) alerts_come_late: bool,
     /// The instructions that complete before an alert occurs, whose condition exists.
     pub(crate) late_alert: Option<u32>,

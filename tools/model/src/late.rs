@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a pipeline does late: writes take effect, and alerts occur.
+//! Delays of a pipeline: writes take effect late, and alerts occur late.
 //!
-//! A write of MMCR0 to MMCR3 or MMCRA takes effect with the next context synchronizing instruction, or
-//! earlier.
+//! A write of MMCR0 to MMCR3 or MMCRA takes effect with the next context synchronizing instruction,
+//! or earlier.
 //!
 //! Those of problem state do so at once, as if the program synchronized them. One that does not may
 //! count some instructions more or less itself, which no kernel sees: an interrupt synchronizes.
@@ -92,10 +92,10 @@ impl Facility {
         }
     }
 
-    /// Makes some alerts occur up to three instructions after their condition came to exist. Counters
-    /// go on until then, and SIAR has the last of these instructions. Alerts under MMCR0\[EBE\] stay
-    /// prompt: what a program finds is compared with another facility. An alert that has not occurred
-    /// when PMAE is cleared does not occur any more.
+    /// Makes some alerts occur up to three instructions after their condition came to exist.
+    /// Counters go on until then, and SIAR has the last of these instructions. Alerts under
+    /// MMCR0\[EBE\] stay prompt, as the registers of a program are compared with those of another
+    /// facility. An alert that has not occurred when PMAE is cleared does not occur any more.
     ///
     /// \[microwatt\] `pmu_1`, one clock late; that others are later: \[memory\].
     pub fn have_alerts_come_late(&mut self) {
@@ -120,7 +120,8 @@ impl Facility {
         self.late_alert.is_some()
     }
 
-    /// Notes that an instruction has completed since a condition came to exist. Its alert may occur now.
+    /// Counts an instruction that completed since a condition came to exist. Its alert may occur
+    /// now.
     pub(crate) fn pass_late_alert(&mut self) {
         match self.late_alert {
             None => {}

@@ -97,9 +97,9 @@ impl Facility {
         self.mmcra & mmcra::SAMPLE_ENABLE == 0 && self.mmcra & mmcra::SDAR_MODE != 0
     }
 
-    /// Returns whether an alert or software has set the register with this number: SIAR, SDAR, SIER,
-    /// SIER2 or SIER3. Each is undefined from PMAE set to the next alert, SIAR and SDAR also after
-    /// an instruction that was traced (`trace.rs`).
+    /// Returns whether an alert or software has set the register with this number: SIAR, SDAR,
+    /// SIER, SIER2 or SIER3. Each is undefined from PMAE set to the next alert, SIAR and SDAR also
+    /// after an instruction that was traced (`trace.rs`).
     ///
     /// \[memory\] Book III, there.
     pub fn is_known(&self, number: u32) -> bool {

@@ -164,7 +164,8 @@ impl Cpu {
         }
     }
 
-    /// Returns the description of an instruction of the kernel, if random sampling is on and marks it.
+    /// Returns the description of an instruction of the kernel, if random sampling is on and marks
+    /// it.
     pub(super) fn marks(&self, address: u64) -> Option<Mark> {
         let marked = marked_at(address).filter(|_| is_marking(&self.facility));
         marked.map(|marked| marked.mark)

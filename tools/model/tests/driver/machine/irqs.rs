@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel's masks of interrupts: what came meanwhile comes when they are off.
+//! Masks of interrupts. An interrupt that waits is taken when the last mask is off.
 
 use super::{MASK_STD, handle, note, take_interrupt, with_cpu};
 

@@ -20,7 +20,7 @@ pub struct Kind {
     pub sdar_moves: bool,
     /// See [`Facility::have_ebbs_outlive_ebe`].
     pub ebbs_outlive_ebe: bool,
-    /// See [`Facility::have_alerts_come_late`].
+    /// Alerts may occur some instructions late: [`Facility::have_alerts_come_late`].
     pub alerts_come_late: bool,
     /// The kernel takes so long for a sample that PM interrupts outrun it.
     pub is_slow: bool,

@@ -31,8 +31,8 @@ pub(super) struct Copy {
     pub data: u64,
 }
 
-/// Returns the copy of the kernel's next instruction on this CPU, if that has a probe. Probes in the
-/// handler of PM interrupts are left out: `Documentation/internals.md` has them under Limitations.
+/// Returns the copy of the kernel's next instruction on this CPU, if that has a probe. There are no
+/// probes in the handler of PM interrupts: see Limitations in `Documentation/internals.md`.
 pub(super) fn next_probe(machine: &mut Machine) -> Option<Copy> {
     let cpu = &mut machine.cpus[machine.current];
     let in_hypervisor = cpu.facility.context.hypervisor != machine.kind.hypervisor;

@@ -135,8 +135,8 @@ impl Predicted {
         }
     }
 
-    /// The program executes an instruction. Returns where it goes on. If the instruction is traced the
-    /// kernel comes first, and an EBB waits for its return; SIAR is undefined.
+    /// The program executes an instruction. Returns where it goes on. If the instruction is traced
+    /// the kernel is entered first, and an EBB waits for its return.
     pub fn execute(&mut self, instruction: &Instruction, trace: Trace) -> u64 {
         self.last = instruction.address;
         let were_negative = self.negative();

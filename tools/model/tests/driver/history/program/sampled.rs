@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a program with an EBB group finds in SIAR, SDAR, SIER, SIER2 and SIER3.
+//! Checks of SIAR, SDAR, SIER, SIER2 and SIER3, as a program with an EBB group finds them.
 
 use super::{Program, of_sample, user};
 use crate::machine::{KERNEL_TEXT, was_probed};
@@ -8,7 +8,7 @@ use pmu_model::{Facility, mmcra, sier, spr, told_of};
 
 impl Program {
     /// Checks SDAR: where it is not known the program may find an address of its own data, or of the
-    /// kernel's (`Documentation/internals.md`, Limitations), and of nobody else's.
+    /// kernel's (`Documentation/internals.md`, Limitations), and of no other program's.
     fn check_sdar(&self, facility: &Facility) {
         let [found, own] = [facility, &self.own].map(|of| of.mfspr(spr::SDAR));
         let is_known = self.own.is_known(spr::SDAR);
@@ -20,11 +20,11 @@ impl Program {
         );
     }
 
-    /// Checks what tells of the sampled instruction. Where that is not known it may be of one of the
-    /// program's own, or of the kernel's, and of nobody else's.
+    /// Checks the registers that describe the sampled instruction. An unknown one may be of one of
+    /// the program's instructions, or of the kernel's, and of no other program's.
     pub(super) fn check_sample(&self, facility: &Facility) {
         self.check_sdar(facility);
-        // Of one of the kernel that the PMU marked they tell more.
+        // They describe an instruction of the kernel that the PMU marked in more detail.
         let is_marking = facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
         let is_of_kernel = is_marking && facility.mfspr(spr::SIAR) >> 63 != 0;
         for number in of_sample(facility.processor()) {
@@ -42,7 +42,8 @@ impl Program {
         }
     }
 
-    /// Whether SIER, SIER2 or SIER3 may tell this of an instruction of the program, or of the kernel.
+    /// Whether SIER, SIER2 or SIER3 may describe an instruction of the program or the kernel like
+    /// this.
     /// SIER may say that anything is valid.
     fn may_tell(&self, number: u32, found: u64) -> bool {
         let told = match number {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Debuggers step programs, and the kernel steps over probes: each trace interrupt writes SIAR and
-//! SDAR, whoever's they are.
+//! SDAR, whichever program they belong to.
 
 use super::{super::text::branch_at, directed::run, *};
 use std::cell::RefCell;
