@@ -47,8 +47,9 @@ pub struct Program {
     /// What the counters of those held that are not, by the events' numbers, and what these had
     /// counted in the kernel then.
     saved: HashMap<usize, (u64, u64)>,
-    /// PMC1 to PMC6 at the moment when a group left the PMU, by the numbers of its events.
-    left: HashMap<Vec<usize>, [u64; 6]>,
+    /// PMC1 to PMC6 and the program's part of MMCRA at the moment when a group left the PMU, by the
+    /// numbers of its events.
+    left: HashMap<Vec<usize>, ([u64; 6], u64)>,
     /// POWER8E delays the alert that is in PMAO.
     is_delayed: bool,
     /// Addresses of the instructions that it executed since its registers were reset, and of the

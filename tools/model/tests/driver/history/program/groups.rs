@@ -76,19 +76,25 @@ impl Program {
         self.counters.iter().map(|counter| counter.id).collect()
     }
 
-    /// Keeps in mind what the counters hold as the group leaves the PMU.
+    /// Keeps in mind what the counters and the threshold counter hold as the group leaves the PMU.
     fn keep_counters(&mut self) {
         let ids = self.ids();
         let held = core::array::from_fn(|pmc| self.own.mfspr(spr::PMC1 + pmc as u32));
-        self.left.insert(ids, held);
+        let threshold = self.own.mfspr(spr::MMCRA) & self.users_mmcra();
+        self.left.insert(ids, (held, threshold));
     }
 
-    /// Has the counters without an event hold what they did when the group left the PMU, where the
-    /// program may find that: where it comes back to a PMU that nobody used in between.
+    /// Sets the counters without an event and the threshold counter to what they held when the group
+    /// left the PMU, where the program may find that: on a PMU that no other events used since.
     fn find_counters(&mut self, facility: &Facility) {
-        let Some(held) = self.left.remove(&self.ids()) else {
+        let Some((held, threshold)) = self.left.remove(&self.ids()) else {
             return;
         };
+        let users = self.users_mmcra();
+        if facility.mfspr(spr::MMCRA) & users == threshold {
+            let others = self.own.mfspr(spr::MMCRA) & !users;
+            self.own.mtspr(spr::MMCRA, others | threshold);
+        }
         for (pmc, value) in held.into_iter().enumerate() {
             let number = spr::PMC1 + pmc as u32;
             if !self.has_counter(pmc) && facility.mfspr(number) >= value {
