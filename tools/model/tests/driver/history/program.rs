@@ -214,6 +214,15 @@ impl Program {
         self.nip
     }
 
+    /// Returns from the kernel, which a trace interrupt entered. It came before an event-based branch
+    /// that was due, so that occurs now.
+    pub fn enter(&mut self) {
+        if let Some(predicted) = &mut self.predicted {
+            predicted.enter(self.nip);
+        }
+        self.nip = self.own.enter_problem_state(self.nip);
+    }
+
     /// Writes a register, which `f` does to its facility. Both return where it goes on.
     pub fn write(&mut self, write: UserWrite, f: impl FnOnce(&mut Facility) -> u64) -> u64 {
         let before = std::mem::replace(&mut self.nip, f(&mut self.own));

@@ -52,6 +52,9 @@ impl World {
             self.let_interrupts_through(cpu);
             if executed.traced {
                 self.core.leave_kernel(cpu);
+                if let Some(program) = self.programs.get_mut(&task).filter(|_| has_group) {
+                    program.enter();
+                }
             }
             self.check_stacks();
         }
@@ -105,6 +108,19 @@ fn a_handler_finds_its_instruction_after_a_probe_of_another_task() {
         ];
         assert_eq!(siar_after(&history), [ALERT]);
     }
+}
+
+#[test]
+fn an_alert_at_a_step_branches_as_the_kernel_returns() {
+    let alert_at_a_step = [
+        Op::User(0, UserWrite::Bescr(0b11)),
+        Op::User(0, UserWrite::Counter(5, 4)),
+        Op::Trace(0, 8, false),
+    ];
+    let history = [&IN_HANDLER[..2], &alert_at_a_step].concat();
+    run(&history, |_, facility| {
+        assert_eq!(facility.mfspr(spr::BESCR), bescr::PMEO, "no EBB");
+    });
 }
 
 #[test]
