@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# What the scripts share: where things are, how a step is shown and logged, how two
+# Shared parts of the scripts: where things are, how a step is shown and logged, how two
 # runs wait for each other, and what a user may do on this machine. Sets $top to the
 # checkout, except for the recipes of scripts/setup, which are run with $top.
 

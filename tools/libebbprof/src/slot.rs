@@ -29,7 +29,7 @@ pub(crate) unsafe fn publish(slot: *mut Slot, session: &Session) {
     unsafe {
         if libc::ioctl(descriptor, ID, &raw mut id) == 0 {
             (*slot).event.store(id, Relaxed);
-            // CAST: not negative.
+            // CAST: The descriptor of an open event is not negative.
             (*slot).descriptor.store(descriptor as u32 + 1, Release);
         }
     }
@@ -56,7 +56,7 @@ pub(crate) unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
         s.maps_late.store(0, Relaxed);
         s.ceased.store(0, Relaxed);
         s.origin.store(origin, Relaxed);
-        // CAST: ids are positive.
+        // CAST: The kernel numbers processes and threads from 1.
         s.pid.store(libc::getpid() as u32, Relaxed);
         s.parent.store(libc::getppid() as u32, Relaxed);
         s.tid.store(libc::syscall(libc::SYS_gettid) as u32, Relaxed);
@@ -74,9 +74,9 @@ pub(crate) unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
 /// # Safety
 ///
 /// `slot` is the calling thread's.
-// SAFETY: the contract above.
+// SAFETY: The section "Safety" above has the contract.
 pub(crate) unsafe fn write_name(slot: *mut Slot) {
-    // SAFETY: the field has the 16 bytes.
+    // SAFETY: The call writes 16 bytes, which the field has.
     unsafe { libc::prctl(libc::PR_GET_NAME, &raw mut (*slot).name) };
 }
 
@@ -101,7 +101,7 @@ fn stack() -> (u64, u64) {
             libc::pthread_attr_destroy(attr.as_mut_ptr());
         }
     }
-    // CAST: usize has 64 bits.
+    // CAST: A usize has 64 bits on POWER.
     let size = size.saturating_sub(FRAME) as u64;
     (address.expose_provenance() as u64, size)
 }
@@ -118,7 +118,7 @@ pub(crate) unsafe fn refuse(slot: *mut Slot, error: &Error) {
         let text = &raw mut (*slot).reason;
         let length = reason.len().min(size_of_val(&*text));
         ptr::copy_nonoverlapping(reason.as_ptr(), text.cast(), length);
-        // CAST: at most `TEXT`.
+        // CAST: The length is at most `TEXT`.
         (*slot).refused.store(length as u32, Release);
     }
 }

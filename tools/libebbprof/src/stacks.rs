@@ -44,7 +44,7 @@ fn are_small() -> bool {
 /// # Safety
 ///
 /// As the C library calls it, with a `bool`.
-// SAFETY: the contract above.
+// SAFETY: The section "Safety" above has the contract.
 unsafe extern "C" fn look(
     object: *mut libc::dl_phdr_info,
     _: libc::size_t,
@@ -55,10 +55,10 @@ unsafe extern "C" fn look(
         let object = &*object;
         let headers = slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
         for header in headers.iter().filter(|one| one.p_type == libc::PT_NOTE) {
-            // CAST: usize has 64 bits.
+            // CAST: A usize has 64 bits on POWER.
             let address = object.dlpi_addr.wrapping_add(header.p_vaddr) as usize;
             let notes = ptr::with_exposed_provenance::<u8>(address);
-            // CAST: as before.
+            // CAST: A size of the mapped file fits a usize.
             if has_note_of_go(slice::from_raw_parts(notes, header.p_memsz as usize)) {
                 found.cast::<bool>().write(true);
             }
@@ -80,7 +80,7 @@ fn has_note_of_go(mut notes: &[u8]) -> bool {
         let (Some(name), Some(contents), Some(kind)) = (word(0), word(1), word(2)) else {
             return false;
         };
-        // CAST: usize has 64 bits.
+        // CAST: A usize has 64 bits on POWER.
         let (name, contents) = (name as usize, contents as usize);
         if kind == GO_BUILD_ID && rest.get(..name) == Some(b"Go\0\0") {
             return true;

@@ -8,13 +8,13 @@ use core::time::Duration;
 /// Waits until [`wake`] is called for `word`, if that still is `seen`; `most` at most.
 pub fn wait(word: &AtomicU32, seen: u32, most: Duration) {
     let most = libc::timespec {
-        // CAST: some seconds.
+        // CAST: The callers wait for some seconds at most.
         tv_sec: most.as_secs() as libc::time_t,
-        // CAST: below a second.
+        // CAST: A number below 10^9.
         tv_nsec: most.subsec_nanos() as libc::c_long,
     };
     // Not FUTEX_WAIT_PRIVATE, which is for the threads of one process.
-    // SAFETY: word and time live.
+    // SAFETY: The word and the time are borrowed until the call has returned.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -28,7 +28,7 @@ pub fn wait(word: &AtomicU32, seen: u32, most: Duration) {
 
 /// Wakes all that wait for `word`.
 pub fn wake(word: &AtomicU32) {
-    // SAFETY: the word lives.
+    // SAFETY: The word is borrowed until the call has returned.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

@@ -158,7 +158,7 @@ static void becomes_nobody(void)
 		exit(2);
 }
 
-/* Reports a mapping of the file at arguments[5], with a device and an inode, as user nobody. */
+/* Reports a mapping of the file at arguments[5], with a device and an inode, as user 65534. */
 static int names(void)
 {
 	char *own = slot(memory(), 0);
@@ -209,7 +209,7 @@ static int victim(void)
 	return 0;
 }
 
-/* Reports a thread of a process, a descriptor there and the id of its event, as user nobody. */
+/* Reports a thread of a process, a descriptor there and the id of its event, as user 65534. */
 static int claims(void)
 {
 	char *start = memory(), *other = slot(start, 5);

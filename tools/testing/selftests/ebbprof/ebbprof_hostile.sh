@@ -57,7 +57,7 @@ memory_keeps_its_size() {
 	accounted 200
 }
 
-# names FILE: a program that has become user nobody reports that this file is mapped.
+# names FILE: a program that has become user 65534 reports that this file is mapped.
 names() {
 	# shellcheck disable=SC2046 # two words
 	hostile names "$1" $(stat -c '0:%D %i' "$1") "$1"

@@ -106,7 +106,8 @@ recorder_is_woken_to_read() {
 	record 0 ebbprof_runs unloads "$work/closed.so" >"$work/with"
 	cat "$work/with"
 	slept=$(sed -n 's/^slept \([0-9]*\) times$/\1/p' "$work/with")
-	[ "${slept:-1000}" -le 120 ] || fail "it slept $slept times in 100 calls"
+	# Without being woken the recorder looks every 4 ms: the program slept 353 times.
+	[ "${slept:-1000}" -le 220 ] || fail "it slept $slept times in 100 calls"
 	must perf script -i "$work/data" --show-mmap-events -F comm >"$work/script"
 	must grep -q "PERF_RECORD_MMAP2.*/closed.so" "$work/script"
 }
