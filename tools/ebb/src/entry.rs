@@ -28,7 +28,8 @@
 //!
 //! A signal may come between any two instructions of an entry, and its handler may call the
 //! library, which then has to know how far the entry is: see `progress.rs`. What follows the label
-//! 3 changes nothing that it reads, so it may be done again from there.
+//! 3 changes nothing that it reads, so it may be done again from there. What aborts a restartable
+//! sequence is behind that, at the label 11, but done before the handler is called.
 //!
 //! The Matrix-Multiply Assist's accumulators (ISA v3.1) are safe from `ebb_entry_gprs`, which
 //! touches no VSR. `ebb_entry_full` keeps them with VSR 0-31: they "introduce no new
@@ -81,6 +82,10 @@ pub(crate) struct Places {
     pub(crate) counters_run: u64,
     /// `rfebb`, where nothing is left on the stack.
     pub(crate) rfebb: u64,
+    /// What aborts a restartable sequence: farther behind, but done before the handler is called.
+    pub(crate) abort: u64,
+    /// The first byte behind that.
+    pub(crate) abort_end: u64,
     /// The first byte behind it.
     end: u64,
 }
@@ -260,6 +265,8 @@ macro_rules! entry {
             "stdcx. 0, 0, 11",
             "b 5b",
             // A restartable sequence has begun, described at r12.
+            ".cfi_remember_state",
+            ".cfi_same_value 31",
             "11: li 0, 0",
             "stdx 0, 10, 13",
             "ld 0, {nip}(1)",
@@ -275,6 +282,7 @@ macro_rules! entry {
             "tdnei 9, 0",
             "std 10, {resume}(1)",
             "b 12b",
+            ".cfi_restore_state",
             // The counters are not reloaded. Rearm::Keep, which is odd, is for this EBB only.
             "9: ld 0, {rearm}(11)",
             "andi. 10, 0, 1",
@@ -294,8 +302,8 @@ macro_rules! entry {
             concat!(".type ", $name, "_places, @object"),
             concat!($name, "_places:"),
             concat!(".quad 3b - ", $name, ", 4b - ", $name, ", 10b - ", $name),
-            concat!(".quad 6b - ", $name, ", 7b - ", $name),
-            concat!(".size ", $name, "_places, 40"),
+            concat!(".quad 6b - ", $name, ", 11b - ", $name, ", 9b - ", $name, ", 7b - ", $name),
+            concat!(".size ", $name, "_places, 56"),
             ".popsection",
             // Offsets that not every entry has a use for.
             "/* {fpscr} {vscr} {vsr} {header} {align_bits} */",

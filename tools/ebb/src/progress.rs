@@ -188,6 +188,9 @@ unsafe fn interrupted(t: &Thread, frame: u64, back_chain: u64) -> Option<Progres
     if offset == places.rfebb {
         return Some(Progress::Returning);
     }
+    if (places.abort..places.abort_end).contains(&offset) {
+        return Some(Progress::Handler);
+    }
     let counters_run = (places.counters_run..places.rfebb).contains(&offset);
     let reloaded = t.rearm.load() == Rearm::Restart as u64;
     if reloaded && offset >= places.reloaded && !counters_run {
@@ -195,6 +198,14 @@ unsafe fn interrupted(t: &Thread, frame: u64, back_chain: u64) -> Option<Progres
     }
     if offset >= places.way_back {
         *nip = entry + places.way_back;
+        // The entry may have written there where the program goes on. A signal in what it calls to
+        // reload finds its frame by the interrupted address.
+        // SAFETY: r1 is that of the entry, whose frame leads to its `Link`.
+        unsafe {
+            let link = ptr::with_exposed_provenance::<u64>(r1 as usize).read_volatile();
+            let link = ptr::with_exposed_provenance::<Link>(link as usize).read_volatile();
+            spr::write::<{ spr::EBBRR }>(link.nip);
+        }
         // The entry may have cleared it already. A signal in what it calls to reload looks for it.
         t.active.store(r1);
     }

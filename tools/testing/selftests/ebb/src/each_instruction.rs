@@ -19,6 +19,8 @@ const TRAP: u32 = 0x7fe0_0008;
 const BCTRL: u32 = 0x4e80_0421;
 const RFEBB: u32 = 0x4c00_0924;
 const BLR: u32 = 0x4e80_0020;
+/// `tdnei r9, 0`, where an entry looks for the signature of a sequence's abort address.
+const TDNEI: u32 = 0x0b09_0000;
 /// What an entry has at most, and its page.
 const LONGEST: usize = 512;
 const PAGE: usize = 0x1_0000;
@@ -78,7 +80,9 @@ unsafe extern "C" {
 pub struct Entry {
     /// Its first instruction.
     pub address: usize,
+    /// Its instructions, and what follows them.
     code: Vec<u32>,
+    length: usize,
 }
 
 impl Entry {
@@ -120,8 +124,12 @@ impl Entry {
         patch(address, code[0]);
         let length = code.iter().position(|&word| word == last);
         let length = length.ok_or("no end").or_fail("entry")? + 1;
-        let code = code[..length].to_vec();
-        Ok(Self { address, code })
+        let code = code.to_vec();
+        Ok(Self {
+            address,
+            code,
+            length,
+        })
     }
 
     /// Place of the call of the handler.
@@ -134,13 +142,23 @@ impl Entry {
     /// All of it.
     #[must_use]
     pub fn all(&self) -> Range<usize> {
-        0..self.code.len()
+        0..self.length
+    }
+
+    /// What aborts a restartable sequence. It is behind all else, but done before the handler.
+    #[must_use]
+    pub fn abort(&self) -> Range<usize> {
+        /// How many instructions are before that, and from it on.
+        const BEFORE: usize = 12;
+        const REST: usize = 3;
+        let trap = self.code.iter().position(|&word| word == TDNEI);
+        trap.map_or(0..0, |trap| trap - BEFORE..trap + REST)
     }
 
     /// Place of its end.
     #[must_use]
     pub fn rfebb(&self) -> usize {
-        self.code.len() - 1
+        self.length - 1
     }
 
     /// Has the instruction `n` raise the next signal, which does `action`.

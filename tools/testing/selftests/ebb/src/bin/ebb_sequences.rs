@@ -6,6 +6,7 @@ use ebb::EbbContext;
 use ebb::Save;
 use ebb::reg::Mmcr0;
 use ebb_selftests::each_instruction::Entry;
+use ebb_selftests::each_instruction::expect;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ktap::Failure;
@@ -182,8 +183,14 @@ fn outside(save: Save) -> Outcome {
 /// Instructions of an entry up to that which reads `rseq_cs`; `rseq.rs` has the same number.
 const UNTIL_KNOWN: usize = 15;
 
+fn disable_and_enable() {
+    ebb::disable();
+    expect(ebb::enable().is_ok(), line!());
+}
+
 /// An EBB aborts the sequence also with a signal at an instruction of the entry that follows the
-/// reading of `rseq_cs`. A signal that comes earlier has the kernel clear the word.
+/// reading of `rseq_cs`, whose handler may turn EBBs off and on. A signal that comes earlier has the
+/// kernel clear the word.
 fn aborted_despite_signals(save: Save) -> Outcome {
     let event = begin(save)?;
     let entry = Entry::find(0)?;
@@ -199,7 +206,11 @@ fn aborted_despite_signals(save: Save) -> Outcome {
         );
         Ok(())
     };
-    entry.at_each(|| {}, places, 0, aborted, |_| Ok(()))?;
+    for action in [|| {}, disable_and_enable] {
+        entry.at_each(action, places.clone(), 0, aborted, |_| Ok(()))?;
+        check!(!entry.abort().is_empty(), "the entry aborts nothing");
+        entry.at_each(action, entry.abort(), 0, aborted, |_| Ok(()))?;
+    }
     event.close();
     Ok(())
 }
