@@ -126,7 +126,10 @@ char *ebb_strerror(char *buffer, size_t size);
  */
 int ebb_step_over(void *ucontext);
 
-/* The address at which the program goes on, and another to go on at. */
+/*
+ * The interrupted address, at which the program goes on unless it is in a restartable sequence, and
+ * another to go on at.
+ */
 uint64_t ebb_context_address(const struct ebb_context *context);
 void ebb_set_resume_address(struct ebb_context *context, uint64_t address);
 
