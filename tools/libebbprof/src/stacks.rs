@@ -34,6 +34,10 @@ fn are_small() -> bool {
     // SAFETY: a string; the function gets the variable, which lives.
     unsafe {
         let ocaml = libc::dlsym(libc::RTLD_DEFAULT, c"caml_runstack".as_ptr());
+        if ocaml.is_null() {
+            // The program is not to find this error.
+            libc::dlerror();
+        }
         libc::dl_iterate_phdr(Some(look), (&raw mut found).cast());
         found || !ocaml.is_null()
     }

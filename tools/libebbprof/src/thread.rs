@@ -198,6 +198,9 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
         }
     }
     control.states[number].store(LIVE, Release);
+    #[cfg(not(feature = "wrap"))]
+    let started = check_stacks(origin).and_then(|()| start(control, slot));
+    #[cfg(feature = "wrap")]
     let started = start(control, slot);
     match &started {
         // SAFETY: as before.
@@ -235,11 +238,17 @@ pub(crate) fn is_sampled() -> bool {
     unsafe { current().as_ref() }.is_some_and(|sampled| sampled.session.is_some())
 }
 
-fn start(control: &Control, slot: *mut Slot) -> Result<Session, Error> {
-    #[cfg(not(feature = "wrap"))]
-    if sessions::state() == State::Preloaded {
-        stacks::check()?;
+/// Refuses a preloaded program with small stacks, in its first thread: none of the others is sampled
+/// then. They may not ask the loader, whose lock `dlopen` has while a constructor waits for a thread.
+#[cfg(not(feature = "wrap"))]
+fn check_stacks(origin: u32) -> Result<(), Error> {
+    match origin == PROGRAM && sessions::state() == State::Preloaded {
+        true => stacks::check(),
+        false => Ok(()),
     }
+}
+
+fn start(control: &Control, slot: *mut Slot) -> Result<Session, Error> {
     let session = open_wanted(control)?;
     // SAFETY: mapped for good.
     take_samples(&session, control, unsafe { &*slot })?;

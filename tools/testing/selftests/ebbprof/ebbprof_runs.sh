@@ -84,6 +84,18 @@ late_objects_have_their_callers() {
 	must grep -q ' second.so ' "$work/report"
 }
 
+# A thread begins although the loader is busy, in an object whose constructor waits for the thread.
+constructors_may_wait_for_threads() {
+	cp "$programs/libebbprof_starts.so" "$work/first.so"
+	cp "$programs/libebbprof_runs.so" "$work/second.so"
+	status=0
+	timeout -s KILL 60 ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_runs loads "$work/first.so" "$work/second.so" \
+		2>"$work/said" || status=$?
+	cat "$work/said"
+	[ "$status" -eq 0 ] || fail "status $status"
+	must grep -q ' samples of 2 threads, ' "$work/said"
+}
+
 # The same of what the last thread of a process loads, whose first thread has ended.
 last_thread_has_its_objects() {
 	cp "$programs/libebbprof_runs.so" "$work/last.so"
@@ -230,7 +242,7 @@ exec_ends_the_recording() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests begin_is_the_programs ignored_sigchld_loses_nothing signals_are_passed_on overwritten_memory_is_read \
-	late_objects_have_their_callers last_thread_has_its_objects recorder_is_woken_to_read \
+	late_objects_have_their_callers constructors_may_wait_for_threads last_thread_has_its_objects recorder_is_woken_to_read \
 	last_thread_has_its_program truncated_object_ends_nothing rebuilt_program_has_its_build_id paths_are_bytes \
 	other_stacks_have_no_wrong_callers handlers_have_no_wrong_callers abandoned_slot_is_freed \
 	dump_without_room_spoils_nothing exec_ends_the_recording

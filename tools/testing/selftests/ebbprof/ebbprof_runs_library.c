@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* An object that programs load late: of a function with a frame, to which LR leads mostly. */
+/*
+ * An object that programs load late: of a function with a frame, to which LR leads mostly. With
+ * STARTS its constructor waits for a thread.
+ */
+#ifdef STARTS
+#include <pthread.h>
+#include <stdlib.h>
+#endif
+
 #include "ebbprof_work.h"
 
 WORK(deep)
@@ -12,3 +20,19 @@ void late(unsigned long rounds)
 
 /* Another one. */
 WORK(other)
+
+#ifdef STARTS
+static void *in_thread(void *unused)
+{
+	late(100);
+	return unused;
+}
+
+static __attribute__((constructor)) void start(void)
+{
+	pthread_t id;
+
+	if (pthread_create(&id, NULL, in_thread, NULL) || pthread_join(id, NULL))
+		exit(1);
+}
+#endif
