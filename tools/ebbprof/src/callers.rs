@@ -116,7 +116,8 @@ impl Unwinder {
     pub fn find(&self, offset: u64) -> Option<Caller> {
         let holds = |segment: &&(u64, u64, u64)| offset.wrapping_sub(segment.0) < segment.1;
         let &(start, _, address) = self.segments.iter().find(holds)?;
-        let address = offset - start + address;
+        // The file may have anything there.
+        let address = (offset - start).wrapping_add(address);
         let bases = BaseAddresses::default()
             .set_eh_frame(self.frames.address)
             .set_eh_frame_hdr(self.header.address);

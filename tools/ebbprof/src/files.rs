@@ -43,6 +43,13 @@ const MOST: u64 = 128 << 20;
 /// Bytes of call frame information that are kept of all files together.
 const MOST_KEPT: usize = 512 << 20;
 
+/// Places, of all files together, of which is kept what was found there: a program can have samples
+/// anywhere.
+const MOST_PLACES: usize = 1 << 20;
+
+/// Files that are known at a time: a file has any number of paths.
+const MOST_FILES: usize = 1 << 14;
+
 /// The bytes of a file, of which a part may be too large to be read.
 #[derive(Clone, Copy)]
 struct Limited<R>(R);
@@ -103,6 +110,8 @@ pub struct Files {
     known: Vec<Known>,
     /// Bytes of call frame information.
     kept: usize,
+    /// How many places of files are known.
+    places: usize,
     with_callers: bool,
     with_branches: bool,
 }
@@ -115,6 +124,7 @@ impl Files {
             // The first one knows nothing: of what is no file.
             known: vec![Known::default()],
             kept: 0,
+            places: 0,
             with_callers,
             with_branches,
         }
@@ -142,6 +152,9 @@ impl Files {
         };
         if let Some(&number) = self.numbers.get(&identity) {
             return number;
+        }
+        if self.known.len() >= MOST_FILES {
+            return none;
         }
         let known = match opened {
             Some((file, _)) => self.read_file(file),
@@ -184,18 +197,36 @@ impl Files {
     /// Where the caller is at `offset`. Code that says nothing is a stub, as of the PLT, or assembly, mostly
     /// without a frame.
     pub fn caller(&mut self, file: FileId, offset: u64) -> Caller {
-        let known = &mut self.known[file.0];
+        let known = &self.known[file.0];
+        if let Some(&caller) = known.callers.get(&offset) {
+            return caller;
+        }
         let unwinder = known.unwinder.as_ref();
-        let find = || unwinder?.find(offset);
-        *known
-            .callers
-            .entry(offset)
-            .or_insert_with(|| find().unwrap_or(Caller::Link))
+        let found = unwinder.and_then(|unwinder| unwinder.find(offset));
+        let caller = found.unwrap_or(Caller::Link);
+        self.with_room(file).callers.insert(offset, caller);
+        caller
+    }
+
+    /// What is known of a file, with room for what was found out at one more place.
+    fn with_room(&mut self, file: FileId) -> &mut Known {
+        if self.places >= MOST_PLACES {
+            // It can be found out again.
+            for known in &mut self.known {
+                (known.callers, known.instructions) = (HashMap::new(), HashMap::new());
+            }
+            self.places = 0;
+        }
+        self.places += 1;
+        &mut self.known[file.0]
     }
 
     /// The instruction at `offset`.
     pub fn instruction(&mut self, file: FileId, offset: u64) -> Option<u32> {
-        let known = &mut self.known[file.0];
+        let known = &self.known[file.0];
+        if let Some(&instruction) = known.instructions.get(&offset) {
+            return instruction;
+        }
         let code = known.code.as_ref()?;
         let read = || {
             let mut word = [0; 4];
@@ -208,7 +239,11 @@ impl Files {
             }
             Some(u32::from_le_bytes(word))
         };
-        *known.instructions.entry(offset).or_insert_with(read)
+        let instruction = read();
+        self.with_room(file)
+            .instructions
+            .insert(offset, instruction);
+        instruction
     }
 }
 

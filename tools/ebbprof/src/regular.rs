@@ -62,6 +62,7 @@ pub fn as_nobody<T>(action: impl FnOnce() -> Option<T>) -> Option<T> {
         {
             return None;
         }
+        let dumpable = libc::prctl(libc::PR_GET_DUMPABLE);
         libc::setfsgid(NOBODY);
         libc::setfsuid(NOBODY);
         // The calls return no error, but the identity before them.
@@ -72,6 +73,11 @@ pub fn as_nobody<T>(action: impl FnOnce() -> Option<T>) -> Option<T> {
         libc::setfsuid(libc::geteuid());
         libc::setfsgid(libc::getegid());
         libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr());
+        // The kernel takes that away with each change, and programs that begin later could not open
+        // the memory, whose path leads through this process, without CAP_SYS_PTRACE.
+        if dumpable == 1 {
+            libc::prctl(libc::PR_SET_DUMPABLE, 1);
+        }
         result
     }
 }
