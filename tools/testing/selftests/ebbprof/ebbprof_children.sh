@@ -1,6 +1,7 @@
 #!/bin/sh
-# SPDX-License-Identifier: GPL-2.0 A child that was made by clone(), _Fork() or vfork() has no part
-# in its parent's samples, whatever it does.
+# SPDX-License-Identifier: GPL-2.0
+# A child that was made by clone(), _Fork() or vfork() has no part in its parent's samples, whatever it
+# does.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
