@@ -80,13 +80,7 @@ impl EbbContext<'_> {
     /// pointer among them.
     #[inline]
     pub unsafe fn set_interrupted(&mut self, address: u64) {
-        let link = core::ptr::with_exposed_provenance_mut::<Link>(self.frame.back_chain as usize);
-        // SAFETY: EBBRR is always writable; the caller vouches for the address. The entry has
-        // put the address of its `Link` there, to which `self` lends no reference any more.
-        unsafe {
-            (*link).nip = address;
-            spr::write::<{ spr::EBBRR }>(address);
-        }
+        // Nothing but this: by `Link::nip` and EBBRR a signal's handler finds the EBB in progress.
         self.frame.gpr[RESUME] = address;
     }
 

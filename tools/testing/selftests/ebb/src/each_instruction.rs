@@ -96,6 +96,11 @@ impl Entry {
         Self::of(ebb_reload_one as *const () as usize, BLR, flags)
     }
 
+    /// The same for a function that returns at its end only.
+    pub fn function(address: usize, flags: libc::c_int) -> Result<Self, Failure> {
+        Self::of(address, BLR, flags)
+    }
+
     /// That at `address`, up to the instruction `last`.
     fn of(address: usize, last: u32, flags: libc::c_int) -> Result<Self, Failure> {
         static mut STACK: [u128; 4096] = [0; 4096];

@@ -180,6 +180,30 @@ fn disabled(save: Save, flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
+/// Changes where the program goes on, and back. Has instructions of its own.
+#[inline(never)]
+fn move_there_and_back(context: &mut EbbContext<'_>) {
+    let address = context.interrupted();
+    // SAFETY: the second address is the one that was interrupted.
+    unsafe {
+        context.set_interrupted(address + 4);
+        context.set_interrupted(address);
+    }
+}
+
+/// In the middle of that the signal's handler finds the EBB in progress.
+fn moved(save: Save, flags: libc::c_int) -> Outcome {
+    // Before there are EBBs, for the copy of its page.
+    let handler = Entry::function(move_there_and_back as *const () as usize, flags)?;
+    let (session, _) = begin(save, move_there_and_back, flags)?;
+    handler.at_each(pause_and_resume, handler.all(), 0, until_hit, |_| {
+        expect_state(State::Running)?;
+        session::wait_for(ebb::count() + 3, PERIOD)
+    })?;
+    session.close();
+    Ok(())
+}
+
 /// All of `test`, on the stack of the program and one of the signal's own.
 fn both(test: fn(Save, libc::c_int) -> Outcome, save: Save) -> Outcome {
     test(save, 0)?;
@@ -192,4 +216,5 @@ ktap::main! {
     kept_gprs = both(kept, Save::Gprs), kept_full = both(kept, Save::Full),
     disabled_gprs = both(disabled, Save::Gprs), disabled_full = both(disabled, Save::Full),
     stopped_gprs = both(stopped, Save::Gprs), stopped_full = both(stopped, Save::Full),
+    moved_gprs = both(moved, Save::Gprs), moved_full = both(moved, Save::Full),
 }
