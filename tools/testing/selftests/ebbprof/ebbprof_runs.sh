@@ -96,6 +96,19 @@ constructors_may_wait_for_threads() {
 	must grep -q ' samples of 2 threads, ' "$work/said"
 }
 
+# The library finds the area of the C library's in any program: a sequence that takes several periods is
+# aborted, unless the emulator has the kernel see the handler first (ebb.md, QEMU).
+sequences_are_aborted() {
+	must ebbprof_sequences >"$work/without"
+	record 0 ebbprof_sequences >"$work/with"
+	cat "$work/without" "$work/with"
+	committed='s/^\([0-9]*\) of 20 sequences .*/\1/p'
+	without=$(sed -n "$committed" "$work/without")
+	with=$(sed -n "$committed" "$work/with")
+	[ "${without:-0}" -ge 15 ] || fail "aborted without samples"
+	[ "${with:-20}" -le 5 ] || fail "committed in spite of samples"
+}
+
 # The same of what the last thread of a process loads, whose first thread has ended.
 last_thread_has_its_objects() {
 	cp "$programs/libebbprof_runs.so" "$work/last.so"
@@ -242,7 +255,8 @@ exec_ends_the_recording() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests begin_is_the_programs ignored_sigchld_loses_nothing signals_are_passed_on overwritten_memory_is_read \
-	late_objects_have_their_callers constructors_may_wait_for_threads last_thread_has_its_objects recorder_is_woken_to_read \
+	late_objects_have_their_callers constructors_may_wait_for_threads sequences_are_aborted last_thread_has_its_objects \
+	recorder_is_woken_to_read \
 	last_thread_has_its_program truncated_object_ends_nothing rebuilt_program_has_its_build_id paths_are_bytes \
 	other_stacks_have_no_wrong_callers handlers_have_no_wrong_callers abandoned_slot_is_freed \
 	dump_without_room_spoils_nothing exec_ends_the_recording
