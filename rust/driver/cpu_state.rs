@@ -63,6 +63,9 @@ pub(crate) struct SharedState {
 pub(crate) struct ExclusiveState {
     /// The PMU's registers have been turned on since the CPU came up.
     pub(super) turned_on: Cell<bool>,
+    /// The PMU's registers do not read as they were written: the hypervisor gives this partition no
+    /// PMU, or the processor lacks bits. So their values do not show whether the PMU was lost.
+    pub(super) forgets_writes: Cell<bool>,
     /// A transaction that adds events is open.
     pub(super) in_transaction: Cell<bool>,
     /// Events were added or deleted since the PMU was last programmed.

@@ -159,17 +159,19 @@ impl Driver {
     /// The driver writes only what differs from what the PMU holds, and other code may change that
     /// without notice: a hypervisor that suspends the partition and resumes it on another machine
     /// (no CPU comes up then), xmon, the files of `CONFIG_PMU_SYSFS`, an image of a hibernation.
-    /// On bare metal idle states lose registers, so the driver relies on none there.
+    /// On bare metal idle states lose registers, so the driver relies on none there. It does not
+    /// look at registers that do not even hold what was written to them.
     #[inline]
     fn is_intact(&self, state: &ExclusiveState) -> bool {
         if self.machine.hypervisor_mode {
             return true;
         }
-        match state.mmcr.get().mmcr1 {
+        let holds = match state.mmcr.get().mmcr1 {
             // A PMU that was reset has 0 there, too. But it is not closed to programs.
             0 => Mmcr0::read().is_closed(),
             mmcr1 => Mmcr1::read() == mmcr1,
-        }
+        };
+        holds || state.forgets_writes.get()
     }
 
     /// Programs a PMU again whose registers other code has changed. Counts since the events were
@@ -186,7 +188,13 @@ impl Driver {
         // The program's registers are in its thread as they were when it was last saved.
         state.ebb.set(false);
         self.turn_on(this_cpu);
+        let closed = Mmcr0::read().is_closed();
         self.run_saved(this_cpu);
+        if !closed || Mmcr1::read() != state.mmcr.get().mmcr1 {
+            // Nothing was lost: the registers do not read as they were written. Each start would
+            // end here.
+            state.forgets_writes.set(true);
+        }
     }
 
     /// As [`Driver::run`], on a CPU that has come up since it was disabled: its PMU may not be used
@@ -286,6 +294,7 @@ impl Driver {
         state.turned_on.set(true);
         state.left.forget();
         state.mmcr.set(Mmcr::default());
+        state.forgets_writes.set(false);
         state.idle_mmcra.set(self.idle_mmcra(0, state.ebb.get()));
     }
 

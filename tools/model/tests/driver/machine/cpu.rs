@@ -30,6 +30,8 @@ pub struct Cpu {
     pub lppaca: Lppaca,
     /// The hypervisor gives the CPU to no other partition. The module has `dedicated_cpus=1`.
     pub is_dedicated: bool,
+    /// The hypervisor keeps the PMU from the partition: its registers read 0, whatever is written.
+    pub is_denied: bool,
     /// The bit of the paca.
     pub pmi_pending: bool,
     /// The mask in software.
@@ -75,6 +77,7 @@ impl Cpu {
             facility,
             lppaca: Lppaca::default(),
             is_dedicated: kind.is_dedicated,
+            is_denied: false,
             pmi_pending: false,
             mask: 0,
             pmcs_enabled: false,

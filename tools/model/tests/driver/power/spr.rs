@@ -28,9 +28,17 @@ fn check<const N: u32>() {
     });
 }
 
+/// Whether the hypervisor keeps this register from the partition.
+fn is_denied<const N: u32>() -> bool {
+    !matches!(N, PVR | spr::BESCRS..=spr::BESCR) && with_cpu(|cpu| cpu.is_denied)
+}
+
 pub fn read<const N: u32>() -> u64 {
     if N == TB {
         return with_machine(|machine| machine.time_base);
+    }
+    if is_denied::<N>() {
+        return 0;
     }
     check::<N>();
     let value = execute(|facility| match N {
@@ -44,6 +52,9 @@ pub fn read<const N: u32>() -> u64 {
 }
 
 pub fn write<const N: u32>(value: u64) {
+    if is_denied::<N>() {
+        return;
+    }
     check::<N>();
     note_access(false, true, N, value);
     execute_on(|cpu| {

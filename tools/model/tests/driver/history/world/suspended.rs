@@ -169,3 +169,33 @@ fn an_event_of_a_cpu_counts_again_once_the_pmu_is_enabled() {
         world.end();
     }
 }
+
+#[test]
+fn a_pmu_that_forgets_what_is_written_is_not_turned_on_again_and_again() {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for kind in Kind::of_each(Kind::partition) {
+        // On PMC1 to PMC4, or on PMC6, for which MMCR1 is 0.
+        for code in [0, 3] {
+            let mut world = World::new(kind, false);
+            world.add(World::attr(CODES[code].0, 1 << 20), (None, Some(0)), None);
+            let event = world.open[0].clone();
+            world.core.run_on(0);
+            with_cpu(|cpu| cpu.is_denied = true);
+            let start_again = || {
+                // The tick disables and enables the PMU for an event that perf core has throttled.
+                event.set_interrupts(u64::MAX);
+                world.core.tick(0);
+            };
+            start_again();
+            with_cpu(|cpu| cpu.pmcs_enabled = false);
+            (0..3).for_each(|_| start_again());
+            let called = with_cpu(|cpu| std::mem::replace(&mut cpu.pmcs_enabled, true));
+            assert!(!called, "{:?}, code {code}", kind.processor);
+            with_cpu(|cpu| cpu.is_denied = false);
+            let _ = kernel::complaint();
+            world.core.close(&event);
+            world.open.clear();
+            world.end();
+        }
+    }
+}
