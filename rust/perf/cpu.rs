@@ -302,17 +302,18 @@ impl<S, X> ExclusiveCpu<S, X> {
     }
 
     /// The group of the event in the first slot, its leader first, with the events of it that are
-    /// on no PMU. Empty if there is no event, and unless events came or went since the PMU was last
+    /// on no PMU. Empty if there is no event, and unless that event came since the PMU was last
     /// enabled.
     pub(crate) fn first_group(&self) -> impl Iterator<Item = &Event> {
         let slots = self.slots();
-        let first = slots.get(0).filter(|_| slots.are_changing());
+        let first = slots.get(0).filter(|_| slots.are_coming());
         first.into_iter().flat_map(|event| {
-            // perf core changes groups under their context's lock only. It holds the lock of a
-            // task's context from before it adds or deletes an event of it until the PMU is enabled
-            // (`lockdep_assert_held()` in `event_sched_in()` and `event_sched_out()`). A CPU's
-            // context changes on that CPU only while an event of it is active, as this one is.
-            // SAFETY: So the group does not change here, where interrupts are off.
+            // perf core changes a group under its context's lock only. From before it adds an event
+            // until the PMU is enabled it holds the lock of the event's context
+            // (`lockdep_assert_held()` in `event_sched_in()`). It need not hold those of other events
+            // on the PMU: another CPU may add a disabled event to their groups meanwhile
+            // (`perf_install_in_context()`).
+            // SAFETY: So the group does not change here.
             unsafe { Group::of(event) }
         })
     }
@@ -322,12 +323,12 @@ impl<S, X> ExclusiveCpu<S, X> {
     /// cases in which [`ExclusiveCpu::first_group`] is.
     pub(crate) fn task_events(&self) -> impl Iterator<Item = &Event> {
         let slots = self.slots();
-        let first = slots.get(0).filter(|_| slots.are_changing());
+        let first = slots.get(0).filter(|_| slots.are_coming());
         let first = first.filter(|event| event.follows_task());
         first.into_iter().flat_map(|event| {
-            // SAFETY: An event on a CPU is in a context. perf core changes the list of a task's
-            // context under the context's lock only (`lockdep_assert_held()` in `list_add_event()`
-            // and `list_del_event()`), which it holds here, as `first_group` explains.
+            // SAFETY: An event on a CPU is in a context. perf core changes the list of a context
+            // under the context's lock only (`lockdep_assert_held()` in `list_add_event()` and
+            // `list_del_event()`), which it holds here, as `first_group` explains.
             unsafe { ContextEvents::of(event) }
         })
     }

@@ -13,8 +13,8 @@
 //!   around [`Pmu::add`] and [`Pmu::del`], so that a driver keeps no pointer to an event;
 //! - a driver changes its data in an event only where it opens the event or runs on the event's
 //!   CPU: [`HwMut`];
-//! - a group stays as it is only while a member is being opened, [`NewEvent`], or perf core adds or
-//!   deletes an event of it, [`ExclusiveCpu::first_group`]; so does the context of a task,
+//! - a group stays as it is only while a member is being opened, [`NewEvent`], or perf core adds an
+//!   event of it, [`ExclusiveCpu::first_group`]; so does the context of a task,
 //!   [`ExclusiveCpu::task_events`];
 //! - a table of callbacks must not move while it is registered: [`Registration`].
 //!

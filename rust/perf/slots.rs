@@ -26,8 +26,8 @@ pub(super) const MAX_SLOTS: usize = 8;
 pub(crate) struct Slots {
     events: [PmiCell<*const Event>; MAX_SLOTS],
     len: PmiCell<usize>,
-    /// Events came or went since the PMU was enabled.
-    changed: PmiCell<bool>,
+    /// The number of events that were here when the PMU was last enabled. They are the first ones.
+    old: PmiCell<usize>,
 }
 
 impl Slots {
@@ -36,7 +36,7 @@ impl Slots {
         Self {
             events: [const { PmiCell::new(core::ptr::null()) }; MAX_SLOTS],
             len: PmiCell::new(0),
-            changed: PmiCell::new(false),
+            old: PmiCell::new(0),
         }
     }
 
@@ -76,15 +76,15 @@ impl Slots {
         })
     }
 
-    /// Whether perf core is scheduling these events: some came or went, and the PMU has not been
-    /// enabled since. perf core holds the lock of their contexts all the while.
-    pub(super) fn are_changing(&self) -> bool {
-        self.changed.get()
+    /// Whether perf core is adding these events: the PMU has not been enabled since the first one
+    /// came. perf core holds the locks of their contexts all the while.
+    pub(super) fn are_coming(&self) -> bool {
+        self.old.get() == 0
     }
 
-    /// Notes that the PMU is enabled, after which perf core may give up that lock.
+    /// Notes that the PMU is enabled, after which perf core may give up those locks.
     pub(super) fn enabled(&self) {
-        self.changed.set(false);
+        self.old.set(self.len());
     }
 
     /// Whether another event finds room.
@@ -102,7 +102,6 @@ impl Slots {
     pub(super) unsafe fn push(&self, event: &Event) {
         let len = self.len();
         if let Some(free) = self.events.get(len) {
-            self.changed.set(true);
             free.set(event);
             // INVARIANT: The pointer was stored just now, in a slot that there is; the caller
             // guarantees that the event lives as long as it is here.
@@ -124,7 +123,10 @@ impl Slots {
         if slots.is_empty() {
             return false;
         }
-        self.changed.set(true);
+        let (slot, old) = (self.len().wrapping_sub(slots.len()), self.old.get());
+        if slot < old {
+            self.old.set(old.wrapping_sub(1));
+        }
         while let [to, behind @ ..] = slots {
             if let [from, ..] = behind {
                 // INVARIANT: Meanwhile an event is in two slots.

@@ -164,12 +164,14 @@ fn a_transaction_that_reads_adds_nothing() {
     assert_eq!(both, [Transaction::Add, Transaction::Read]);
 }
 
-/// Only while perf core schedules events it holds the lock under which their groups and the context of
-/// their task do not change.
+/// Only while perf core adds events it holds the lock under which their groups and the context of
+/// their task do not change. Of events that stay while others come or go, another CPU may change both.
 #[test]
-fn a_group_and_its_task_are_seen_while_events_come_or_go() {
+fn a_group_and_its_task_are_seen_while_events_come() {
     let mut event: perf_event = zeroed();
     let raw = &raw mut event;
+    let mut other: perf_event = zeroed();
+    let other = &raw mut other;
     let mut context = perf_event_context {
         event_list: list_head {
             next: null_mut(),
@@ -200,8 +202,20 @@ fn a_group_and_its_task_are_seen_while_events_come_or_go() {
             assert_eq!(events(), [1, 1]);
             this_cpu.slots().enabled();
             assert_eq!(events(), [0, 0]);
+            this_cpu.slots().push(Event::from_raw(other));
+            assert_eq!(events(), [0, 0]);
+            assert!(this_cpu.slots().take(Event::from_raw(other)));
+            assert_eq!(events(), [0, 0]);
             assert!(this_cpu.slots().take(Event::from_raw(raw)));
             assert_eq!(events(), [0, 0]);
+            // Behind one that stays, and before it once more.
+            this_cpu.slots().push(Event::from_raw(other));
+            this_cpu.slots().enabled();
+            this_cpu.slots().push(Event::from_raw(raw));
+            assert_eq!(events(), [0, 0]);
+            assert!(this_cpu.slots().take(Event::from_raw(other)));
+            assert_eq!(events(), [1, 1]);
+            assert!(this_cpu.slots().take(Event::from_raw(raw)));
             // The context of a CPU may change at any time.
             (*raw).attach_state = 0;
             this_cpu.slots().push(Event::from_raw(raw));
