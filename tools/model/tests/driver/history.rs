@@ -86,7 +86,7 @@ fn histories(processor: Processor) {
         let kind = Kind {
             processor,
             hypervisor: round & 1 != 0,
-            is_dedicated: round & 8 != 0,
+            is_dedicated: round & 16 != 0,
             sdar_moves: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
             alerts_come_late: round & 16 != 0,
