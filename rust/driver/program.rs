@@ -185,8 +185,10 @@ impl Driver {
             event.hw_mut(this_cpu.irqs_off()).set_idx(0);
         }
         state.unplaced.set(this_cpu.slots().len());
-        // The program's registers are in its thread as they were when it was last saved.
+        // The program's registers are in its thread as they were when it was last saved. The BHRB may
+        // hold branches that this kernel did not record.
         state.ebb.set(false);
+        state.stale_branches.set(true);
         self.turn_on(this_cpu);
         let closed = Mmcr0::read().is_closed();
         self.run_saved(this_cpu);

@@ -89,7 +89,7 @@ fn histories(processor: Processor) {
             is_dedicated: round & 16 != 0,
             sdar_moves: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
-            alerts_come_late: round & 16 != 0,
+            alerts_come_late: round & 8 != 0,
             is_slow: round % 11 == 10,
             is_compatible: false,
             seed: random.next(),
