@@ -13,6 +13,7 @@ use crate::memory::set_errno;
 use crate::process;
 use crate::recording;
 use crate::recording::refused;
+use crate::thread;
 use crate::unnoticed::Unnoticed;
 
 // As in ebbprof.h.
@@ -58,7 +59,7 @@ unsafe extern "C" fn ebbprof_start(
     if wanted.event.count_bytes() >= ebbprof_ring::TEXT {
         return status(|| Err(Error::NoSuchEvent));
     }
-    if !(100..=1 << 63).contains(&wanted.period) {
+    if !thread::PERIODS.contains(&wanted.period) {
         return status(|| Err(refused(libc::EINVAL, "a period is 100 to 2^63 counts")));
     }
     status(|| recording::start(text(file, c"perf.data"), &wanted))

@@ -12,8 +12,8 @@ use ebbprof_ring::COST_UNIT;
 use ebbprof_ring::Control;
 use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::SAMPLE;
-use ebbprof_ring::Slot;
 
+use crate::handler::Ring;
 use crate::thread;
 
 /// Counts from one sample to the next, and how many samples there must be.
@@ -27,17 +27,17 @@ const TIMES: usize = 3;
 const FRAMES: u64 = 64;
 const _: () = assert!(FRAMES < MOST_FRAMES);
 
-/// Measures it, if nobody has. The slot is the calling thread's, and has no samples yet.
-pub(crate) fn measure(control: &Control, slot: &Slot) {
+/// Measures it, if nobody has. The ring is the calling thread's, and has no samples yet.
+pub(crate) fn measure(control: &Control, ring: &Ring) {
     if control.costs_measured.swap(1, Relaxed) != 0 {
         return;
     }
-    let frames = slot.written.frames.swap(0, Relaxed);
-    let without = cost(control, slot, SAMPLE);
-    slot.written.frames.store(frames, Relaxed);
+    let frames = ring.frames.swap(0, Relaxed);
+    let without = cost(control, ring, SAMPLE);
+    ring.frames.store(frames, Relaxed);
     let Some(without) = without else { return };
     control.cost_of_sample.store(without.ticks, Relaxed);
-    let with = (frames != 0).then(|| cost(control, slot, SAMPLE + FRAMES));
+    let with = (frames != 0).then(|| cost(control, ring, SAMPLE + FRAMES));
     if let Some(with) = with.flatten() {
         let words = with.words.saturating_sub(without.words).max(1);
         let more = with.ticks.saturating_sub(without.ticks) / words;
@@ -52,24 +52,23 @@ struct Cost {
 }
 
 /// That of samples with so many words or more.
-fn cost(control: &Control, slot: &Slot, least: u64) -> Option<Cost> {
+fn cost(control: &Control, ring: &Ring, least: u64) -> Option<Cost> {
     // An interrupt makes either longer. So the least of each is taken, not of their difference.
     let (mut with, mut without, mut words) = (u64::MAX, u64::MAX, 0);
     for _ in 0..TIMES {
         let session = thread::open(control, "cycles", PERIOD).ok()?;
-        let written = &slot.written;
-        written.head.store(0, Relaxed);
+        ring.head.store(0, Relaxed);
         // Nobody reads what is written, nor is any of it lost.
-        written.limit.store(u64::MAX, Relaxed);
-        thread::take_samples(&session, control, slot).ok()?;
-        let (sampled, chunks) = run(slot, SAMPLES * least, MOST_CHUNKS);
+        ring.limit.store(u64::MAX, Relaxed);
+        thread::take_samples(&session, control, ring).ok()?;
+        let (sampled, chunks) = run(ring, SAMPLES * least, MOST_CHUNKS);
         let came = session.count();
         drop(session);
-        let all = written.head.load(Relaxed);
+        let all = ring.head.load(Relaxed);
         if all < SAMPLES * least || came == 0 {
             return None;
         }
-        let (alone, _) = run(slot, u64::MAX, chunks);
+        let (alone, _) = run(ring, u64::MAX, chunks);
         with = with.min(sampled * COST_UNIT / came);
         without = without.min(alone * COST_UNIT / came);
         words = all / came;
@@ -80,11 +79,11 @@ fn cost(control: &Control, slot: &Slot, least: u64) -> Option<Cost> {
 
 /// Runs until samples have written so many words, or for so many chunks of some thousand instructions;
 /// the ticks that it took, and chunks.
-fn run(slot: &Slot, words: u64, most: u64) -> (u64, u64) {
+fn run(ring: &Ring, words: u64, most: u64) -> (u64, u64) {
     // SAFETY: the time base is always readable.
     let now = || unsafe { spr::read::<{ spr::TB }>() };
     let (begin, mut chunks) = (now(), 0);
-    while chunks < most && slot.written.head.load(Relaxed) < words {
+    while chunks < most && ring.head.load(Relaxed) < words {
         // SAFETY: makes frames, counts down, and takes the frames away.
         unsafe {
             core::arch::asm!(

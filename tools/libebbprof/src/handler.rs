@@ -4,8 +4,10 @@
 //! It is called with the GPRs alone saved, so it and all that it calls does without vector
 //! registers and the C library (`scripts/libebbprof` looks). It takes no lock, and all memory that
 //! it touches was touched before.
+//!
+//! Other processes of the recording can write to the slot and its ring, at any time. So whatever says
+//! where the handler reads or writes is in [`Ring`], which is the process' own.
 
-use core::arch::asm;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::AtomicU64;
@@ -21,37 +23,90 @@ use ebbprof_ring::ALIGN;
 use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::SAMPLE;
 use ebbprof_ring::Slot;
-use ebbprof_ring::Written;
 use ebbprof_ring::first_word;
 
 use crate::memory;
 use crate::sessions;
 
-/// An EBB of the thread that has `slot`.
-#[unsafe(no_mangle)]
-pub(crate) extern "C" fn ebbprof_sample(context: &mut EbbContext<'_>, slot: *mut c_void) {
-    // SAFETY: the session was started with the thread's slot, which is mapped as long as it has EBBs.
-    let slot = unsafe { &*slot.cast::<Slot>() };
-    let head = slot.written.head.load(Relaxed);
-    if head >= slot.written.limit.load(Relaxed) {
-        // By a jump: most samples need no frame of their own.
-        return make_room(context, slot);
+/// What the handler of a thread goes by: where its ring is, and how full. It is in memory of the process
+/// alone, and lives as long as the slot is mapped.
+pub(crate) struct Ring {
+    /// The thread's slot, in the shared memory.
+    pub(crate) slot: *mut Slot,
+    /// The ring, behind that: `ALIGN` is more than a load instruction can add.
+    words: *const AtomicU64,
+    /// Words of the ring less 1.
+    pub(crate) mask: u64,
+    /// Words written to the ring since it began; the slot has a copy for `ebbprof`.
+    pub(crate) head: AtomicU64,
+    /// From this place on the handler has to look at [`Slot::tail`] again before it writes a sample, and
+    /// whether there is a pause.
+    pub(crate) limit: AtomicU64,
+    /// Samples that found the ring full; the slot has a copy, too.
+    pub(crate) lost: AtomicU64,
+    /// Most further words of a sample with its callers, at most [`MOST_FRAMES`]; 0 of samples without.
+    pub(crate) frames: AtomicU64,
+    /// Lowest address of the thread's stack.
+    pub(crate) stack: AtomicU64,
+    /// Bytes of it in which a frame may begin.
+    pub(crate) stack_size: AtomicU64,
+}
+
+impl Ring {
+    /// The ring of `size` words, a power of 2, behind `slot`; without callers.
+    pub(crate) const fn new(slot: *mut Slot, size: u64) -> Self {
+        Self {
+            slot,
+            words: slot.wrapping_byte_add(ALIGN).cast(),
+            mask: size - 1,
+            head: AtomicU64::new(0),
+            limit: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            frames: AtomicU64::new(0),
+            stack: AtomicU64::new(0),
+            stack_size: AtomicU64::new(0),
+        }
     }
-    sample(context, slot, head);
+
+    /// The slot.
+    #[inline(always)]
+    pub(crate) fn slot(&self) -> &Slot {
+        // SAFETY: the slot is mapped as long as this lives; of its fields only atomics are used so.
+        unsafe { &*self.slot }
+    }
+
+    /// Notes how many words the ring has now, for `ebbprof` too.
+    #[inline(always)]
+    pub(crate) fn publish(&self, head: u64) {
+        self.head.store(head, Relaxed);
+        // A reader that sees the new head sees the sample.
+        self.slot().written.head.store(head, Release);
+    }
+}
+
+/// An EBB of the thread that has `ring`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn ebbprof_sample(context: &mut EbbContext<'_>, ring: *mut c_void) {
+    // SAFETY: the session was started with the thread's ring, which lives as long as it has EBBs.
+    let ring = unsafe { &*ring.cast::<Ring>() };
+    let head = ring.head.load(Relaxed);
+    if head >= ring.limit.load(Relaxed) {
+        // By a jump: most samples need no frame of their own.
+        return make_room(context, ring);
+    }
+    sample(context, ring, head);
 }
 
 #[inline(always)]
-fn sample(context: &EbbContext<'_>, slot: &Slot, head: u64) {
-    let written = &slot.written;
-    let words = Words::at(slot, head);
+fn sample(context: &EbbContext<'_>, ring: &Ring, head: u64) {
+    let words = Words::at(ring, head);
     words.write(1, context.interrupted());
-    let more = match written.frames.load(Relaxed) {
+    let more = match ring.frames.load(Relaxed) {
         0 => 0,
-        most => callers(context, written, words, most),
+        most => callers(context, ring, words, most),
     };
     words.write(0, first_word(context.time_base(), more));
-    // A reader that sees the new head sees the sample.
-    written.head.store(head + SAMPLE + more, Release);
+    ring.publish(head + SAMPLE + more);
 }
 
 /// Where a sample is written.
@@ -61,16 +116,10 @@ pub(crate) struct Words(pub(crate) *const AtomicU64);
 impl Words {
     /// Those of the sample at `head`.
     #[inline(always)]
-    pub(crate) fn at(slot: &Slot, head: u64) -> Self {
+    pub(crate) fn at(ring: &Ring, head: u64) -> Self {
         // CAST: usize has 64 bits.
-        let place = (head & slot.written.mask.load(Relaxed)) as usize;
-        let mut ring = ptr::from_ref(slot).wrapping_byte_add(ALIGN);
-        // The compiler would add `ALIGN`, which no displacement has room for, at each access anew.
-        // SAFETY: does nothing.
-        unsafe {
-            asm!("/* {} */", inout(reg) ring, options(pure, readonly, nostack, preserves_flags));
-        }
-        Self(ring.cast::<AtomicU64>().wrapping_add(place))
+        let place = (head & ring.mask) as usize;
+        Self(ring.words.wrapping_add(place))
     }
 
     #[inline(always)]
@@ -89,12 +138,9 @@ impl Words {
 /// upwards only, and within the thread's stack, all of which is there from r1 up; an address that is not
 /// aligned can be read, too.
 #[inline(always)]
-pub(crate) fn callers(context: &EbbContext<'_>, written: &Written, words: Words, most: u64) -> u64 {
+pub(crate) fn callers(context: &EbbContext<'_>, ring: &Ring, words: Words, most: u64) -> u64 {
     words.write(SAMPLE, context.link_register());
-    let (stack, size) = (
-        written.stack.load(Relaxed),
-        written.stack_size.load(Relaxed),
-    );
+    let (stack, size) = (ring.stack.load(Relaxed), ring.stack_size.load(Relaxed));
     let mut frame = context.stack_pointer();
     if frame.wrapping_sub(stack) >= size {
         return 1;
@@ -135,30 +181,35 @@ fn read(address: u64) -> u64 {
 
 #[cold]
 #[inline(never)]
-fn make_room(context: &mut EbbContext<'_>, slot: &Slot) {
-    if find_room(context, slot, SAMPLE + MOST_FRAMES) {
-        sample(context, slot, slot.written.head.load(Relaxed));
+fn make_room(context: &mut EbbContext<'_>, ring: &Ring) {
+    if find_room(context, ring, SAMPLE + MOST_FRAMES) {
+        sample(context, ring, ring.head.load(Relaxed));
     }
 }
 
 /// Looks how far `ebbprof` has read, and whether there is room for a sample of at most so many words;
 /// else counts it as lost. Nor is there any in a pause, which counts none.
 #[inline(always)]
-pub(crate) fn find_room(context: &mut EbbContext<'_>, slot: &Slot, most: u64) -> bool {
-    let written = &slot.written;
-    let limit = slot.tail.load(Acquire) + written.mask.load(Relaxed) + 2 - most;
-    written.limit.store(limit, Relaxed);
+pub(crate) fn find_room(context: &mut EbbContext<'_>, ring: &Ring, most: u64) -> bool {
+    let head = ring.head.load(Relaxed);
+    // No more was read than there is, whatever another process writes. If it writes less than that, samples
+    // are lost.
+    let read = ring.slot().tail.load(Acquire).min(head);
+    let limit = read + ring.mask + 2 - most;
+    ring.limit.store(limit, Relaxed);
     // Who begins a pause stores 0 there after the state: either that is the last store, or the state is
     // seen here.
     fence(SeqCst);
     if !sessions::takes_samples() {
-        written.limit.store(0, Relaxed);
+        ring.limit.store(0, Relaxed);
         return false;
     }
-    if written.head.load(Relaxed) < limit {
+    if head < limit {
         return true;
     }
-    written.lost.store(written.lost.load(Relaxed) + 1, Relaxed);
+    let lost = ring.lost.load(Relaxed) + 1;
+    ring.lost.store(lost, Relaxed);
+    ring.slot().written.lost.store(lost, Relaxed);
     if memory::control().is_none_or(|control| control.stop.load(Relaxed) != 0) {
         context.rearm(Rearm::Stop);
     }

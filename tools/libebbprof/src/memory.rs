@@ -4,7 +4,11 @@
 //! What a program has mapped counts for its limits (`ulimit -v`, mlockall): that is the head, and of
 //! each sampled thread its slot. No descriptor stays open, and the program may change its root, user
 //! and descriptors afterwards: the head's mapping is what the others are made from.
+//!
+//! Other processes of the recording can write to all of it, at any time. So no address and no size of
+//! a mapping is read there, except once ([`attach`]), and what else is read may be anything.
 
+use alloc::boxed::Box;
 use core::ffi::CStr;
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -22,21 +26,30 @@ use ebbprof_ring::Control;
 use ebbprof_ring::ENDED;
 use ebbprof_ring::FREE;
 use ebbprof_ring::MAGIC;
+use ebbprof_ring::MOST_BRANCHES;
 use ebbprof_ring::MOST_FRAMES;
+use ebbprof_ring::OVERHANG;
 use ebbprof_ring::PARKED;
+use ebbprof_ring::SAMPLE;
 use ebbprof_ring::SLOTS;
 use ebbprof_ring::Slot;
 use ebbprof_ring::TAKEN;
 use ebbprof_ring::TEXT;
 use ebbprof_ring::futex;
+#[cfg(not(feature = "wrap"))]
+use ebbprof_ring::size;
 use ebbprof_ring::slot_offset;
 use ebbprof_ring::slot_size;
 use libc::EINVAL;
+
+use crate::handler::Ring;
 
 /// Of Linux 5.14, not in the libc crate for every C library.
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());
+/// Words of a ring of that memory, as they were when it was found or made.
+static WORDS: AtomicU64 = AtomicU64::new(0);
 
 /// The memory's head, once it was found or made.
 pub(crate) fn control() -> Option<&'static Control> {
@@ -44,8 +57,9 @@ pub(crate) fn control() -> Option<&'static Control> {
     unsafe { CONTROL.load(Acquire).as_ref() }
 }
 
-/// Has the memory at `head`, which stays mapped.
-pub(crate) fn set(head: *mut Control) {
+/// Makes the memory at `head`, which stays mapped, that of this process; its rings have so many words.
+fn set(head: *mut Control, words: u64) {
+    WORDS.store(words, Relaxed);
     CONTROL.store(head, Release);
 }
 
@@ -67,7 +81,7 @@ pub(crate) fn create(ring: u64) -> Result<libc::c_int, libc::c_int> {
         Some(head) => {
             // SAFETY: mapped, and nobody else has it yet.
             unsafe { (*head).ring = ring };
-            set(head);
+            set(head, ring);
             Ok(fd)
         }
         None => {
@@ -127,7 +141,9 @@ fn namespace() -> u64 {
 /// Whether this process has another number than `ebbprof` knows it by, which is then told.
 pub(crate) fn is_foreign(control: &Control) -> bool {
     // 0: not known, as without /proc.
-    let (own, others) = (namespace(), control.namespace);
+    // SAFETY: a field of the memory's head, of which any bits are a number.
+    let others = unsafe { (&raw const control.namespace).read_volatile() };
+    let own = namespace();
     let foreign = own != 0 && others != 0 && own != others;
     control.foreign.fetch_add(foreign.into(), Relaxed);
     foreign
@@ -144,8 +160,67 @@ pub(crate) fn set_errno(errno: libc::c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
+/// Maps the memory at `path`. Returns whether it could.
+#[cfg(not(feature = "wrap"))]
+pub(crate) fn attach(path: &CStr) -> bool {
+    // SAFETY: The path is a string that ends with 0.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    if fd < 0 {
+        return false;
+    }
+    let head = (file_size(fd) >= ALIGN as u64).then(|| map(fd));
+    let attached = head.flatten().is_some_and(|head| {
+        // SAFETY: the memory begins with it, and its file has at least `ALIGN` bytes.
+        let (magic, ring) = unsafe {
+            (
+                (&raw const (*head).magic).read_volatile(),
+                (&raw const (*head).ring).read_volatile(),
+            )
+        };
+        if ebbprof_ring::is_other_version(magic) {
+            // SAFETY: As before; the field is an atomic, which other processes may change.
+            unsafe { (*head).others.fetch_add(1, Relaxed) };
+        }
+        let sound = magic == MAGIC
+            && ring.is_power_of_two()
+            && (OVERHANG..=MOST_WORDS).contains(&ring)
+            && file_size(fd) >= size(ring) as u64;
+        match sound {
+            true => set(head, ring),
+            // SAFETY: `map` has just mapped it, and no code has its address.
+            false => unsafe {
+                libc::munmap(head.cast(), ALIGN);
+            },
+        }
+        sound
+    });
+    // SAFETY: The descriptor was opened here, and no other code has it.
+    unsafe { libc::close(fd) };
+    attached
+}
+
+/// Words of a ring, with which the size of all slots is no overflow. With [`OVERHANG`] or more there is
+/// room for the largest sample.
+#[cfg(not(feature = "wrap"))]
+const MOST_WORDS: u64 = 1 << 40;
+const _: () = assert!(SAMPLE + MOST_BRANCHES + MOST_FRAMES <= OVERHANG);
+
+/// Bytes of an open file, or 0.
+#[cfg(not(feature = "wrap"))]
+fn file_size(fd: libc::c_int) -> u64 {
+    let mut data = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the call fills in what is read if it succeeds.
+    unsafe {
+        match libc::fstat(fd, data.as_mut_ptr()) {
+            // CAST: The size of a file is not negative.
+            0 => (*data.as_ptr()).st_size as u64,
+            _ => 0,
+        }
+    }
+}
+
 /// Maps what the memory begins with.
-pub(crate) fn map(fd: libc::c_int) -> Option<*mut Control> {
+fn map(fd: libc::c_int) -> Option<*mut Control> {
     let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     // SAFETY: a new mapping, where the kernel has room.
     let address = unsafe { libc::mmap(ptr::null_mut(), ALIGN, access, shared, fd, 0) };
@@ -169,8 +244,8 @@ const NO_MEMORY: Error = Error::System {
     rule: Some("the system has no memory for the samples of a thread"),
 };
 
-/// Takes a slot that is this thread's, with its ring in memory: its number and address.
-pub(crate) fn take(control: &'static Control) -> Result<(usize, *mut Slot), Error> {
+/// Takes a slot that is this thread's, with its ring in memory: its number, and what its handler goes by.
+pub(crate) fn take(control: &'static Control) -> Result<(usize, *mut Ring), Error> {
     let free =
         |n: &usize| (control.states[*n].compare_exchange(FREE, TAKEN, Acquire, Relaxed)).is_ok();
     let Some(n) = (0..SLOTS).find(free) else {
@@ -179,17 +254,19 @@ pub(crate) fn take(control: &'static Control) -> Result<(usize, *mut Slot), Erro
     };
     // CAST: below `SLOTS`.
     control.used.fetch_max(n as u32 + 1, Release);
-    let failed = match map_slot(control, n) {
+    let words = WORDS.load(Relaxed);
+    let failed = match map_slot(control, words, n) {
         None => (&control.without, TOO_MANY),
         Some(slot) => {
+            let size = slot_size(words);
             // SAFETY: `map_slot` has just mapped it.
-            if unsafe { fill(control, slot) } {
-                return Ok((n, slot));
+            if unsafe { fill(slot, size) } {
+                return Ok((n, Box::into_raw(Box::new(Ring::new(slot, words)))));
             }
             // SAFETY: As before, and no code writes to it. What there was of its memory is given back.
             unsafe {
-                libc::madvise(slot.cast(), slot_size(control.ring), libc::MADV_REMOVE);
-                unmap(control, slot);
+                libc::madvise(slot.cast(), size, libc::MADV_REMOVE);
+                libc::munmap(slot.cast(), size);
             }
             (&control.unpopulated, NO_MEMORY)
         }
@@ -200,8 +277,8 @@ pub(crate) fn take(control: &'static Control) -> Result<(usize, *mut Slot), Erro
 }
 
 /// Maps a slot: all that is before it, too, and unmaps that.
-fn map_slot(control: &Control, n: usize) -> Option<*mut Slot> {
-    let (before, size) = (slot_offset(n, control.ring), slot_size(control.ring));
+fn map_slot(control: &Control, words: u64, n: usize) -> Option<*mut Slot> {
+    let (before, size) = (slot_offset(n, words), slot_size(words));
     let head = ptr::from_ref(control).cast_mut().cast::<libc::c_void>();
     // SAFETY: the head stays where it is: of a shared mapping whose old length is 0, a second one is
     // made. The system finds a place for that.
@@ -223,8 +300,8 @@ fn map_slot(control: &Control, n: usize) -> Option<*mut Slot> {
 ///
 /// # Safety
 ///
-/// The slot is mapped and its thread's own.
-unsafe fn fill(control: &Control, slot: *mut Slot) -> bool {
+/// The slot is mapped, with so many bytes, and its thread's own.
+unsafe fn fill(slot: *mut Slot, size: usize) -> bool {
     let ring = slot.cast::<libc::c_void>().wrapping_byte_add(ALIGN);
     // SAFETY: The caller's contract: both parts are mapped. The slot's own fields are in the first, and in
     // memory when they are written.
@@ -237,7 +314,7 @@ unsafe fn fill(control: &Control, slot: *mut Slot) -> bool {
         let thread = libc::syscall(libc::SYS_gettid) as u32;
         (*slot).tid.store(thread, Relaxed);
         (*slot).pid.store(libc::getpid() as u32, Relaxed);
-        populate(ring, slot_size(control.ring) - ALIGN)
+        populate(ring, size - ALIGN)
     }
 }
 
@@ -277,14 +354,14 @@ unsafe fn populate(start: *mut libc::c_void, size: usize) -> bool {
 ///
 /// # Safety
 ///
-/// Nobody in this process writes to it any more, and none of its threads parks it from here on.
-pub(crate) unsafe fn give_back(control: &Control, n: usize, slot: *mut Slot) {
+/// `ring` is of [`take`], this process uses it no more, and none of its threads parks it from here on.
+pub(crate) unsafe fn give_back(control: &Control, n: usize, ring: *mut Ring) {
     let state = &control.states[n];
     // Nobody waits for a slot that is parked, and nobody empties it: whoever takes it next is not the
     // dead thread whose numbers it has.
     if state.load(Relaxed) == PARKED {
-        // SAFETY: the slot is mapped until the end of this function.
-        let slot = unsafe { &*slot };
+        // SAFETY: it lives until the end of this function.
+        let slot = unsafe { (*ring).slot() };
         slot.tid.store(0, Relaxed);
         slot.pid.store(0, Relaxed);
         state.store(FREE, Release);
@@ -292,15 +369,18 @@ pub(crate) unsafe fn give_back(control: &Control, n: usize, slot: *mut Slot) {
         state.store(ENDED, Release);
     }
     // SAFETY: the caller's contract.
-    unsafe { unmap(control, slot) };
+    unsafe { unmap(ring) };
 }
 
-/// Unmaps a slot of [`take`].
+/// Unmaps a slot of [`take`], and ends what its handler went by.
 ///
 /// # Safety
 ///
-/// Nobody in this process writes to it any more.
-pub(crate) unsafe fn unmap(control: &Control, slot: *mut Slot) {
+/// `ring` is of that, and this process uses it no more.
+pub(crate) unsafe fn unmap(ring: *mut Ring) {
     // SAFETY: the caller's contract.
-    unsafe { libc::munmap(slot.cast(), slot_size(control.ring)) };
+    unsafe {
+        let ring = Box::from_raw(ring);
+        libc::munmap(ring.slot.cast(), slot_size(ring.mask + 1));
+    }
 }

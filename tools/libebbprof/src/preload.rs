@@ -5,16 +5,10 @@ use core::ffi::CStr;
 use core::ffi::c_char;
 use core::ffi::c_int;
 use core::ffi::c_void;
-use core::mem::MaybeUninit;
 use core::mem::transmute;
-use core::sync::atomic::Ordering::Relaxed;
 
-use ebbprof_ring::ALIGN;
-use ebbprof_ring::MAGIC;
-use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::PROGRAM;
 use ebbprof_ring::VARIABLE;
-use ebbprof_ring::size;
 
 use crate::blocking;
 use crate::c_library::c_library;
@@ -55,7 +49,7 @@ extern "C" fn program_begins() {
         return;
     }
     // SAFETY: a string of the environment.
-    let found = attach(unsafe { CStr::from_ptr(path) });
+    let found = memory::attach(unsafe { CStr::from_ptr(path) });
     let control = memory::control().filter(|control| !memory::is_foreign(control));
     if let (true, Some(control)) = (found && process::watch(), control) {
         sessions::set_state(State::Preloaded);
@@ -87,53 +81,4 @@ unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     let real = unsafe { transmute::<usize, Option<Close>>(c_library!("dlclose")) };
     // SAFETY: the caller's contract.
     real.map_or(-1, |real| unsafe { real(handle) })
-}
-
-/// Bytes of an open file, or 0.
-fn file_size(fd: c_int) -> u64 {
-    let mut data = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the call fills in what is read if it succeeds.
-    unsafe {
-        match libc::fstat(fd, data.as_mut_ptr()) {
-            // CAST: not negative.
-            0 => (*data.as_ptr()).st_size as u64,
-            _ => 0,
-        }
-    }
-}
-
-/// Maps the memory at `path`; tells whether it could.
-fn attach(path: &CStr) -> bool {
-    /// Words of a ring, with which the size of all slots is no overflow.
-    const MOST_WORDS: u64 = 1 << 40;
-    // SAFETY: a path that ends with 0.
-    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
-    if fd < 0 {
-        return false;
-    }
-    let head = (file_size(fd) >= ALIGN as u64).then(|| memory::map(fd));
-    let attached = head.flatten().is_some_and(|head| {
-        // SAFETY: the memory begins with it, and its file has at least `ALIGN` bytes.
-        let (magic, ring, frames) = unsafe { ((*head).magic, (*head).ring, (*head).frames) };
-        if ebbprof_ring::is_other_version(magic) {
-            // SAFETY: as before; what others change there too.
-            unsafe { (*head).others.fetch_add(1, Relaxed) };
-        }
-        let sound = magic == MAGIC
-            && ring.is_power_of_two()
-            && ring <= MOST_WORDS
-            && frames <= MOST_FRAMES
-            && file_size(fd) >= size(ring) as u64;
-        match sound {
-            true => memory::set(head),
-            // SAFETY: as mapped above.
-            false => unsafe {
-                libc::munmap(head.cast(), ALIGN);
-            },
-        }
-        sound
-    });
-    // SAFETY: it was opened here.
-    unsafe { libc::close(fd) };
-    attached
 }

@@ -10,9 +10,11 @@ use ebb::Error;
 use ebb::Session;
 use ebb::spr;
 use ebbprof_ring::Control;
+use ebbprof_ring::MOST_FRAMES;
 use ebbprof_ring::Slot;
 use ebbprof_ring::THREAD;
 
+use crate::handler::Ring;
 use crate::maps;
 
 /// Writes which event takes the samples, so that `ebbprof` can resume it when another event has had
@@ -35,20 +37,31 @@ pub(crate) unsafe fn publish(slot: *mut Slot, session: &Session) {
     }
 }
 
-/// # Safety
-///
-/// `slot` is the calling thread's.
-pub(crate) unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
-    // SAFETY: the caller's contract; the calls only ask.
+/// The ring has no samples.
+pub(crate) fn clear(ring: &Ring) {
+    let slot = ring.slot();
+    let shared = [&slot.written.head, &slot.written.lost, &slot.tail];
+    for zero in [&ring.head, &ring.limit, &ring.lost]
+        .into_iter()
+        .chain(shared)
+    {
+        zero.store(0, Relaxed);
+    }
+}
+
+/// Begins the calling thread's slot, without samples, and says there what it is of.
+pub(crate) fn describe(ring: &Ring, control: &Control, origin: u32) {
+    clear(ring);
+    // SAFETY: a field of the memory's head, of which any bits are a number.
+    let frames = unsafe { (&raw const control.frames).read_volatile() }.min(MOST_FRAMES);
+    let (stack, size) = if frames == 0 { (0, 0) } else { stack() };
+    ring.frames.store(frames, Relaxed);
+    ring.stack.store(stack, Relaxed);
+    ring.stack_size.store(size, Relaxed);
+    let (slot, s) = (ring.slot, ring.slot());
+    // SAFETY: the slot is mapped as long as `ring` lives; the calls only ask.
     unsafe {
-        let s = &*slot;
-        clear(s);
         s.begin.store(spr::read::<{ spr::TB }>(), Relaxed);
-        s.written.mask.store(control.ring - 1, Relaxed);
-        s.written.frames.store(control.frames, Relaxed);
-        let (stack, size) = if control.frames == 0 { (0, 0) } else { stack() };
-        s.written.stack.store(stack, Relaxed);
-        s.written.stack_size.store(size, Relaxed);
         s.refused.store(0, Relaxed);
         s.descriptor.store(0, Relaxed);
         s.end.store(0, Relaxed);
@@ -78,14 +91,6 @@ pub(crate) unsafe fn describe(slot: *mut Slot, control: &Control, origin: u32) {
 pub(crate) unsafe fn write_name(slot: *mut Slot) {
     // SAFETY: The call writes 16 bytes, which the field has.
     unsafe { libc::prctl(libc::PR_GET_NAME, &raw mut (*slot).name) };
-}
-
-/// The slot has no samples.
-pub(crate) fn clear(slot: &Slot) {
-    let written = &slot.written;
-    for zero in [&written.head, &written.limit, &written.lost, &slot.tail] {
-        zero.store(0, Relaxed);
-    }
 }
 
 /// The calling thread's stack: its lowest address, and in how many bytes a frame may begin.

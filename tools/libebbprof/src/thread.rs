@@ -3,6 +3,7 @@
 
 use alloc::boxed::Box;
 use core::ffi::CStr;
+use core::ops::RangeInclusive;
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Acquire;
@@ -19,12 +20,13 @@ use ebbprof_ring::LEAST_DESCRIPTOR;
 use ebbprof_ring::LIVE;
 #[cfg(not(feature = "wrap"))]
 use ebbprof_ring::PROGRAM;
-use ebbprof_ring::Slot;
+use ebbprof_ring::TEXT;
 
 use crate::branches::ebbprof_sample_branches;
 use crate::calls::Calls;
 #[cfg(not(feature = "wrap"))]
 use crate::cost;
+use crate::handler::Ring;
 use crate::handler::ebbprof_sample;
 use crate::maps;
 use crate::memory;
@@ -41,7 +43,8 @@ use crate::unnoticed::Unnoticed;
 pub(crate) struct Sampled {
     pub(crate) session: Option<Session>,
     pub(crate) number: usize,
-    slot: *mut Slot,
+    /// What the handler goes by, of [`memory::take`].
+    ring: *mut Ring,
     /// The memory that has the slot: a program may close that, and get another one.
     control: &'static Control,
     calls: Calls,
@@ -50,10 +53,14 @@ pub(crate) struct Sampled {
 }
 
 impl Sampled {
+    fn ring(&self) -> &Ring {
+        // SAFETY: `memory::take` made it, and it lives as long as this.
+        unsafe { &*self.ring }
+    }
+
     /// Has the handler look at the state before it writes another sample.
     pub(crate) fn look(&self) {
-        // SAFETY: mapped as long as the thread is there.
-        unsafe { (*self.slot).written.limit.store(0, Relaxed) };
+        self.ring().limit.store(0, Relaxed);
     }
 }
 
@@ -99,7 +106,7 @@ pub(crate) fn show_maps() {
     let is_read = |sampled: &&Sampled| sampled.control.stop.load(Relaxed) == 0;
     if let Some(sampled) = sampled.filter(is_read) {
         // SAFETY: the slot is this thread's.
-        unsafe { maps::show(sampled.control, sampled.slot) };
+        unsafe { maps::show(sampled.control, sampled.ring().slot) };
     }
 }
 
@@ -114,10 +121,12 @@ pub(crate) fn forget() {
     let list = Sessions::unlocked();
     list.each(|other| {
         drop(other.session.take());
-        // This thread may have forked in its handler, which goes on.
-        if !ptr::eq(other, sampled) {
+        // This thread may have forked in its handler, which goes on: it finds no room any more.
+        if ptr::eq(other, sampled) {
+            other.ring().head.store(u64::MAX / 2, Relaxed);
+        } else {
             // SAFETY: of a thread that is not here.
-            unsafe { memory::unmap(other.control, other.slot) };
+            unsafe { memory::unmap(other.ring) };
         }
     });
     list.clear();
@@ -137,7 +146,7 @@ pub(crate) fn take_stock() {
     if let Some(sampled) = unsafe { current().as_ref() } {
         note_ceased(sampled);
         // SAFETY: the slot is this thread's.
-        unsafe { maps::write(sampled.slot) };
+        unsafe { maps::write(sampled.ring().slot) };
     }
 }
 
@@ -148,8 +157,7 @@ fn note_ceased(sampled: &Sampled) {
     use ebb::State::Paused;
     let state = sampled.session.as_ref().map(Session::state);
     let ceased = matches!(state, Some(Foreign | Paused));
-    // SAFETY: the slot is this thread's.
-    unsafe { (*sampled.slot).ceased.store(ceased.into(), Release) };
+    sampled.ring().slot().ceased.store(ceased.into(), Release);
 }
 
 /// Has the calling thread sampled, or says why it is not.
@@ -158,11 +166,11 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
     let sampled = match current() {
         // SAFETY: null, or of an earlier call and this thread's.
         own if unsafe { own.as_ref() }.is_none_or(|own| !ptr::eq(own.control, control)) => {
-            let (number, slot) = memory::take(control)?;
+            let (number, ring) = memory::take(control)?;
             let new = Box::into_raw(Box::new(Sampled {
                 session: None,
                 number,
-                slot,
+                ring,
                 control,
                 calls: Calls::new(0),
                 next: ptr::null_mut(),
@@ -176,7 +184,7 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
                     libc::pthread_setspecific(KEY.load(Relaxed) - 1, new.cast());
                 }
                 if !own.is_null() {
-                    memory::unmap((*own).control, (*own).slot);
+                    memory::unmap((*own).ring);
                     drop(Box::from_raw(own));
                 }
             }
@@ -186,27 +194,23 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
         own => own,
     };
     // SAFETY: just made, or this thread's, of which others look at listed sessions only.
-    let (number, slot) = unsafe { ((*sampled).number, (*sampled).slot) };
-    // SAFETY: the slot is this thread's, and mapped as long as that.
-    unsafe { slot::describe(slot, control, origin) };
+    let (number, ring) = unsafe { ((*sampled).number, &*(*sampled).ring) };
+    slot::describe(ring, control, origin);
     #[cfg(not(feature = "wrap"))]
     if origin == PROGRAM && sessions::state() == State::Preloaded {
-        // SAFETY: as before.
-        unsafe {
-            cost::measure(control, &*slot);
-            slot::clear(&*slot);
-        }
+        cost::measure(control, ring);
+        slot::clear(ring);
     }
     control.states[number].store(LIVE, Release);
     #[cfg(not(feature = "wrap"))]
-    let started = check_stacks(origin).and_then(|()| start(control, slot));
+    let started = check_stacks(origin).and_then(|()| start(control, ring));
     #[cfg(feature = "wrap")]
-    let started = start(control, slot);
+    let started = start(control, ring);
     match &started {
         // SAFETY: as before.
-        Ok(session) => unsafe { slot::publish(slot, session) },
+        Ok(session) => unsafe { slot::publish(ring.slot, session) },
         // SAFETY: as before.
-        Err(error) => unsafe { slot::refuse(slot, error) },
+        Err(error) => unsafe { slot::refuse(ring.slot, error) },
     }
     let session = started?;
     let list = Sessions::lock();
@@ -248,36 +252,52 @@ fn check_stacks(origin: u32) -> Result<(), Error> {
     }
 }
 
-fn start(control: &Control, slot: *mut Slot) -> Result<Session, Error> {
+fn start(control: &Control, ring: &Ring) -> Result<Session, Error> {
     let session = open_wanted(control)?;
-    // SAFETY: mapped for good.
-    take_samples(&session, control, unsafe { &*slot })?;
+    take_samples(&session, control, ring)?;
     Ok(session)
 }
 
-/// Has the session, which is the calling thread's, write samples to its slot.
-pub(crate) fn take_samples(session: &Session, control: &Control, slot: &Slot) -> Result<(), Error> {
-    let handler = match control.branches {
+/// Starts the session, which is the calling thread's; its handler writes samples to the ring.
+pub(crate) fn take_samples(session: &Session, control: &Control, ring: &Ring) -> Result<(), Error> {
+    let handler = match branches(control) {
         0 => ebbprof_sample,
         _ => ebbprof_sample_branches,
     };
-    let slot = ptr::from_ref(slot).cast_mut().cast();
-    // SAFETY: the handlers do what one may, with general registers only; the slot is mapped for
-    // good.
-    unsafe { session.start_raw(Save::Gprs, handler, slot) }
+    let ring = ptr::from_ref(ring).cast_mut().cast();
+    // SAFETY: the handlers do what one may, with general registers only; the ring lives until the
+    // session is closed.
+    unsafe { session.start_raw(Save::Gprs, handler, ring) }
 }
+
+/// Returns which branches are wanted: any number, as other processes may have written it.
+fn branches(control: &Control) -> u64 {
+    // SAFETY: a field of the memory's head, of which any bits are a number.
+    unsafe { (&raw const control.branches).read_volatile() }
+}
+
+/// Counts from one sample to the next that are no more than a program can bear.
+pub(crate) const PERIODS: RangeInclusive<u64> = 100..=1 << 63;
 
 /// Opens the event that is wanted for the calling thread.
 pub(crate) fn open_wanted(control: &Control) -> Result<Session, Error> {
-    let name = CStr::from_bytes_until_nul(&control.event).unwrap_or_default();
-    open(control, name.to_str().unwrap_or_default(), control.period)
+    let (event, period) = (&raw const control.event, &raw const control.period);
+    // Other processes cannot change this copy.
+    // SAFETY: fields of the memory's head, of which any bits are bytes and a number.
+    let (event, period): ([u8; TEXT], u64) =
+        unsafe { (event.read_volatile(), period.read_volatile()) };
+    let name = CStr::from_bytes_until_nul(&event).unwrap_or_default();
+    if !PERIODS.contains(&period) {
+        return Err(Error::Period);
+    }
+    open(control, name.to_str().unwrap_or_default(), period)
 }
 
 /// Opens an event with the branches that are wanted, and has its descriptor out of the program's way:
 /// a shell script's `exec 3>file` closes whatever it finds there.
 pub(crate) fn open(control: &Control, name: &str, period: u64) -> Result<Session, Error> {
     // CAST: 0 to 3, or none.
-    let branches = control.branches.checked_sub(1).map(|ifm| ifm as u8);
+    let branches = branches(control).checked_sub(1).map(|ifm| ifm as u8);
     let session = Session::open_with(name, period, branches.and_then(Ifm::new))?;
     session.move_descriptors(LEAST_DESCRIPTOR);
     // The handler uses none, and what they do at the end is the program's as well.
@@ -306,9 +326,9 @@ extern "C" fn ends(sampled: *mut libc::c_void) {
     // SAFETY: the slot is this thread's until it is marked as ended; the time base is readable.
     unsafe {
         let now = spr::read::<{ spr::TB }>();
-        (*sampled.slot).end.store(now, Relaxed);
-        slot::write_name(sampled.slot);
+        sampled.ring().slot().end.store(now, Relaxed);
+        slot::write_name(sampled.ring().slot);
     }
     // SAFETY: as before; nothing of this process has its address any more.
-    unsafe { memory::give_back(sampled.control, sampled.number, sampled.slot) };
+    unsafe { memory::give_back(sampled.control, sampled.number, sampled.ring) };
 }

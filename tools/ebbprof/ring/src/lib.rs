@@ -137,24 +137,18 @@ pub struct Control {
     pub asked: AtomicU32,
 }
 
-/// What the handler of a thread writes, alone in its cache line.
+/// What the handler of a thread writes for the recorder, alone in its cache line. The handler itself reads
+/// its own copies.
 #[repr(C, align(128))]
 pub struct Written {
     /// Words written to the ring since it began, with all of a sample or nothing.
     pub head: AtomicU64,
-    /// From this place on the handler has to look at [`Slot::tail`] again before it writes a sample, and
-    /// whether there is a pause.
-    pub limit: AtomicU64,
+    /// Reserved: only older libraries use it, as those below.
+    pub reserved: u64,
     /// Samples that found the ring full.
     pub lost: AtomicU64,
-    /// Words of the ring less 1.
-    pub mask: AtomicU64,
-    /// [`Control::frames`].
-    pub frames: AtomicU64,
-    /// Lowest address of the thread's stack.
-    pub stack: AtomicU64,
-    /// Bytes of it in which a frame may begin.
-    pub stack_size: AtomicU64,
+    /// See `reserved`.
+    pub reserved_too: [u64; 4],
 }
 
 /// A thread and its ring.

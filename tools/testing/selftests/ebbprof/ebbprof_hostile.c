@@ -22,15 +22,17 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ebbprof_work.h"
 
 /* Offsets in the memory, with rings of 64 KiB: tools/ebbprof/ring/src/lib.rs has them. */
 enum {
+	WORDS = 16, PERIOD = 24, MOST_FRAMES = 32, BRANCHES = 56, EVENT_NAME = 80, NAME_SIZE = 128,
 	USED = 212, STATES = 228, FREE = 0, LIVE = 2, SLOTS = 1024,
 	FIRST = 64 << 10, RING = 64 << 10, SLOT_SIZE = FIRST + 2 * RING,
-	HEAD = 0, TAIL = 128, ORIGIN = 136, PID = 140, TID = 144, DESCRIPTOR = 188, EVENT = 192,
+	HEAD = 0, LIMIT = 8, MASK = 24, FRAMES = 32, STACK = 40, STACK_SIZE = 48, TAIL = 128, ORIGIN = 136, PID = 140, TID = 144, DESCRIPTOR = 188, EVENT = 192,
 	MAPS_VERSION = 200, MAPS_READ = 204, MAPS_TIME = 216, MAPS_LENGTH = 224, MAPS = 356,
 };
 
@@ -87,6 +89,15 @@ static void changes(atomic_uint *what, unsigned int from)
 		usleep(10000);
 }
 
+/* Keeps a word at a value for a while, as the handler writes its own there with each sample. */
+static void keep(atomic_ullong *what, uint64_t value)
+{
+	for (int n = 0; n < 300; n++) {
+		*what = value;
+		usleep(1000);
+	}
+}
+
 /* A sample of the first thread that ends behind all places that there are. */
 static int wraps(void)
 {
@@ -96,8 +107,7 @@ static int wraps(void)
 	/* The place before the last one, of which the first word says that 255 follow. */
 	*word(own, FIRST + RING - 16) = ~0ULL;
 	*word(own, TAIL) = -2ULL;
-	*word(own, HEAD) = -1ULL;
-	usleep(300000);
+	keep(word(own, HEAD), -1ULL);
 	return 0;
 }
 
@@ -109,8 +119,7 @@ static int goes_back(void)
 	work(500);
 	usleep(100000);
 	work(1);
-	*word(own, HEAD) = 2;
-	usleep(300000);
+	keep(word(own, HEAD), 2);
 	return 0;
 }
 
@@ -227,6 +236,114 @@ static int claims(void)
 	return 0;
 }
 
+enum { ATTACKS = 400, ARRAY = 1 << 20 };
+
+/* The ring of this process' first thread, where the library has it mapped. */
+static char *own_ring(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	unsigned long from, to, offset;
+	char line[512], *found = NULL;
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, "memfd:ebbprof") && sscanf(line, "%lx-%lx %*s %lx", &from, &to, &offset) == 3 &&
+		    offset == FIRST)
+			found = (char *)from + FIRST;
+	if (!found)
+		exit(2);
+	fclose(maps);
+	return found;
+}
+
+/* Tries to make the handler of the first thread write to an array that is no part of its ring. */
+static void attack_array(char *own, char *ring, char *array, int n)
+{
+	static const uint64_t tails[] = { 0, 1ULL << 63, -1ULL, 5 };
+
+	*word(own, MASK) = -1ULL;
+	*word(own, LIMIT) = -1ULL;
+	*word(own, TAIL) = tails[n % 4];
+	*word(own, HEAD) = (uint64_t)(array + ARRAY / 2 - ring) / 8;
+}
+
+/* Tries to make it follow any back chain, and write more than its ring has room for. */
+static void attack_stack(char *own)
+{
+	*word(own, STACK) = 0;
+	*word(own, STACK_SIZE) = -1ULL;
+	*word(own, FRAMES) = -1ULL / 4;
+}
+
+/* Tries to make the library unmap more than a slot, and look for an event whose name has no end. */
+static void attack_head(char *start, int n)
+{
+	static const uint64_t words[] = { RING / 8, 1ULL << 36, RING / 8, 3, RING / 8, -1ULL };
+
+	*word(start, WORDS) = words[n % 6];
+	*word(start, PERIOD) = n & 2 ? 1009 : 1;
+	*word(start, MOST_FRAMES) = n & 4 ? 126 : -1ULL / 4;
+	*word(start, BRANCHES) = n & 8 ? 0 : n;
+	memset(start + EVENT_NAME, 'a', n & 16 ? NAME_SIZE : 0);
+	if (!(n & 16))
+		memcpy(start + EVENT_NAME, "cycles", sizeof("cycles"));
+}
+
+/* Works in a frame whose back chain leads above the stack, to where nothing is mapped. */
+static void work_astray(unsigned long rounds)
+{
+	__asm__ volatile("stdu 1, -512(1)\n"
+			 "\tstd %1, 0(1)\n"
+			 "\tmtctr %0\n"
+			 "1:\t.rept 9\n\tnop\n\t.endr\n\tbdnz 1b\n"
+			 "\taddi 1, 1, 512"
+			 : : "r"(rounds), "r"(-1UL << 16) : "ctr", "memory");
+}
+
+static void *in_thread(void *unused)
+{
+	work(400);
+	return unused;
+}
+
+/*
+ * Works as root while its child, which has become user 65534, attacks it in one of three ways. It
+ * must neither crash nor have its memory changed.
+ */
+static int is_attacked(void)
+{
+	char *start = memory(), *ring = own_ring(), way = *arguments[2];
+	char *array = mmap(NULL, ARRAY, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int changed = 0, status = 0;
+	pid_t child = array == MAP_FAILED ? -1 : fork();
+
+	if (child < 0)
+		return 2;
+	if (!child) {
+		becomes_nobody();
+		for (int n = 0; n < ATTACKS; n++) {
+			if (way == 'a')
+				attack_array(slot(start, 0), ring, array, n);
+			else if (way == 's')
+				attack_stack(slot(start, 0));
+			else
+				attack_head(start, n);
+			usleep(1000);
+		}
+		_exit(0);
+	}
+	while (!waitpid(child, &status, WNOHANG)) {
+		pthread_t id;
+
+		work_astray(5000);
+		if (way == 'h' && (pthread_create(&id, NULL, in_thread, NULL) || pthread_join(id, NULL)))
+			return 2;
+	}
+	for (int n = 0; n < ARRAY; n++)
+		changed += array[n] != 0;
+	printf("the attack has ended with %d, and %d bytes were changed\n", status, changed);
+	return status || changed;
+}
+
 static int failing;
 
 /* The system's own, which has no memory if that is what it is to have. */
@@ -239,12 +356,6 @@ int madvise(void *start, size_t size, int advice)
 		return -1;
 	}
 	return syscall(SYS_madvise, start, size, advice);
-}
-
-static void *in_thread(void *unused)
-{
-	work(400);
-	return unused;
 }
 
 /* The memory of a second thread cannot be had, by this errno. */
@@ -277,7 +388,7 @@ int main(int argc, char **argv)
 		{ "wraps", wraps, 2 }, { "goes_back", goes_back, 2 },
 		{ "scribbles", scribbles, 3 }, { "truncates", truncates, 2 },
 		{ "names", names, 6 }, { "victim", victim, 2 }, { "claims", claims, 5 },
-		{ "starves", starves, 3 }, { "endures", endures, 2 },
+		{ "starves", starves, 3 }, { "is_attacked", is_attacked, 3 }, { "endures", endures, 2 },
 	}, *way;
 
 	arguments = argv;

@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Programs that attack the recorder through the shared memory can spoil samples, and nothing else.
+# Programs that attack the recorder, or other programs of the recording, through the shared memory can
+# spoil samples, and nothing else.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -10,11 +11,12 @@
 . "$(dirname "$0")/ebbprof_record.sh"
 
 # hostile WAY [ARGUMENT]...: records ebbprof_hostile, which is to end well, by a recorder that may have a
-# gigabyte of memory and a minute of time.
+# gigabyte of memory and a minute of time, and gets the option $callers.
+callers=
 hostile() {
 	status=0
 	# shellcheck disable=SC3045 # the guest's shell has it
-	(ulimit -v 1000000 && exec timeout -s KILL 60 ebbprof record -c "$PERIOD" -m 64 -o "$work/data" ebbprof_hostile "$@") \
+	(ulimit -v 1000000 && exec timeout -s KILL 60 ebbprof record ${callers:+"$callers"} -c "$PERIOD" -m 64 -o "$work/data" ebbprof_hostile "$@") \
 		>"$work/with" 2>"$work/said" || status=$?
 	cat "$work/said" "$work/with"
 	[ "$status" -eq 0 ] || fail "status $status"
@@ -132,6 +134,31 @@ events_of_others_are_left() {
 	[ "$(tail -n +2 "$work/victim" | tr '\n' ' ')" = 'off off ' ] || fail "it was turned on"
 }
 
+# attacked WAY: a child of another user attacks a program of root's, without callers and with them.
+attacked() {
+	for callers in '' -g; do
+		hostile is_attacked "$1"
+		must grep -q '^the attack has ended with 0, and 0 bytes were changed$' "$work/with"
+		# With callers perf prints several lines for a sample.
+		[ "$callers" ] || readable
+	done
+}
+
+# The attacker writes the place in the ring, and the size of that.
+others_do_not_move_the_ring() {
+	attacked array
+}
+
+# It writes the bounds of the stack, and how many callers there may be.
+others_do_not_move_the_stack() {
+	attacked stack
+}
+
+# It writes what the memory begins with, while the program's threads begin and end.
+others_do_not_size_the_mappings() {
+	attacked head
+}
+
 # ENOMEM, and what a kernel says that does not know the request.
 thread_without_memory_is_told() {
 	hostile starves 12
@@ -155,4 +182,5 @@ command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
 run_tests ring_that_wraps_is_left ring_that_goes_back_is_left any_contents_are_lived_with memory_keeps_its_size \
 	fifo_is_not_opened private_file_is_not_read own_file_is_read events_of_others_are_left \
+	others_do_not_move_the_ring others_do_not_move_the_stack others_do_not_size_the_mappings \
 	thread_without_memory_is_told unsealed_memory_is_refused

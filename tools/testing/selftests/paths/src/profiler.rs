@@ -24,6 +24,7 @@ use pmu_selftests::prelude::*;
 use crate::Path;
 use crate::Run;
 use crate::Walk;
+use crate::profiler::handler::Ring;
 use crate::samples::PERIOD;
 use crate::samples::record;
 use crate::section;
@@ -117,23 +118,24 @@ fn signals() -> Result<Walk, Failure> {
     }))
 }
 
-/// A slot with its ring, for samples of this thread with so many callers.
-fn slot(callers: u64) -> Result<&'static Slot, Failure> {
+/// A ring, for samples of this thread with so many callers.
+fn ring(callers: u64) -> Result<&'static Ring, Failure> {
     let layout = Layout::from_size_align(ebbprof_ring::slot_size(WORDS), ALIGN)
         .map_err(|error| Failure::Fail(error.to_string()))?;
     // SAFETY: it has bytes, and is never given back; all zeroes is a slot.
-    let slot = unsafe { alloc_zeroed(layout).cast::<Slot>().as_ref() };
-    let slot = slot.ok_or(io::Error::from(io::ErrorKind::OutOfMemory))?;
-    let written = &slot.written;
-    written.mask.store(WORDS - 1, Relaxed);
+    let slot = unsafe { alloc_zeroed(layout).cast::<Slot>() };
+    if slot.is_null() {
+        return Err(io::Error::from(io::ErrorKind::OutOfMemory).into());
+    }
+    let ring = Box::leak(Box::new(Ring::new(slot, WORDS)));
     // Two words say who the first caller is.
     let frames = if callers == 0 { 0 } else { callers + 1 };
-    written.frames.store(frames, Relaxed);
+    ring.frames.store(frames, Relaxed);
     const AROUND: u64 = 1 << 16;
     let here = (&raw const frames).addr() as u64;
-    written.stack.store(here - AROUND, Relaxed);
-    written.stack_size.store(2 * AROUND, Relaxed);
-    Ok(slot)
+    ring.stack.store(here - AROUND, Relaxed);
+    ring.stack_size.store(2 * AROUND, Relaxed);
+    Ok(ring)
 }
 
 fn ebbprof(callers: u64) -> Result<Walk, Failure> {
@@ -145,16 +147,16 @@ fn ebbprof(callers: u64) -> Result<Walk, Failure> {
         ktap::skip("ends in SIGILL under the built-in driver")?;
     }
     let refused = |error: ebb::Error| Failure::Fail(error.to_string());
-    let slot = slot(callers)?;
+    let ring = ring(callers)?;
     let session = Session::open("cycles", PERIOD).map_err(refused)?;
-    let user = std::ptr::from_ref(slot).cast_mut().cast();
-    // SAFETY: the handler does without vector registers, and the slot is never given back.
+    let user = std::ptr::from_ref(ring).cast_mut().cast();
+    // SAFETY: the handler does without vector registers, and the ring is never given back.
     unsafe { session.start_raw(Save::Gprs, handler::ebbprof_sample, user) }.map_err(refused)?;
     ebb::pmc::freeze();
     ebb::disable();
     Ok(Box::new(move |rounds| {
         let less = section::measure_rest(|| work(rounds * PERIOD))?;
-        let (before, head) = (session.count(), slot.written.head.load(Relaxed));
+        let (before, head) = (session.count(), ring.head.load(Relaxed));
         ebb::enable().map_err(refused)?;
         let ticks = section::measure(|| {
             // On the way there and back a sample would have fewer callers.
@@ -170,10 +172,10 @@ fn ebbprof(callers: u64) -> Result<Walk, Failure> {
         if came < rounds / 2 {
             ktap::skip(format!("EBBs get lost: {came} of {rounds} came"))?;
         }
-        let words = slot.written.head.load(Relaxed) - head;
+        let words = ring.head.load(Relaxed) - head;
         let each = if callers == 0 { 2 } else { 3 + callers };
         check!(
-            words == came * each && slot.written.lost.load(Relaxed) == 0,
+            words == came * each && ring.slot().written.lost.load(Relaxed) == 0,
             "{words} words of {came} samples, with {each} each"
         );
         Ok(Run {
