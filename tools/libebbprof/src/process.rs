@@ -42,8 +42,9 @@ static MARK: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn has_own_memory() -> bool {
     let process = PROCESS.load(Relaxed);
     process == 0
-        // SAFETY: `getpid` takes no pointer, and cannot fail.
-        || process == unsafe { libc::getpid() }
+        // By `syscall`: a sample of `getpid` would look like one of the program's own calls.
+        // SAFETY: `SYS_getpid` takes no argument, and cannot fail.
+        || process == unsafe { libc::syscall(libc::SYS_getpid) } as libc::pid_t
             && ebb::process_mark().is_ok_and(|mark| mark == MARK.load(Relaxed))
 }
 
@@ -62,7 +63,7 @@ fn note() -> bool {
         return false;
     };
     MARK.store(mark, Relaxed);
-    // SAFETY: as before.
+    // SAFETY: `getpid` takes no pointer, and cannot fail.
     PROCESS.store(unsafe { libc::getpid() }, Relaxed);
     true
 }

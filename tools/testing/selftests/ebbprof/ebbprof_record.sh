@@ -90,7 +90,8 @@ shares() {
 			off = shares[function_and_object] - wanted
 			# What surrounds the work has a share, too.
 			if (off < 0) off = off > -around * wanted ? 0 : off + around * wanted
-			if (off * off > 16 * wanted * (1 - wanted) / all) {
+			# Six standard deviations: samples at equal distances are no random ones.
+			if (off * off > 36 * wanted * (1 - wanted) / all) {
 				print function_and_object, "is", off, "off"
 				bad = 1
 			}
