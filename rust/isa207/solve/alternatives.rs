@@ -22,7 +22,6 @@ use super::{
     },
     constraint::Constraints, //
 };
-use core::iter;
 
 /// A code that an event can be counted by, with the constraints that come with it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -49,8 +48,11 @@ impl Alternatives {
     /// it named.
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request) -> Self {
         let mut this = Self::default();
-        for code in codes(model, req.code, req.only_count_run) {
-            this.add(model, machine, req, EventCode(code));
+        this.add(model, machine, req, EventCode(req.code));
+        for row in others(model, req.code, req.only_count_run) {
+            for code in row {
+                this.add(model, machine, req, EventCode(*code));
+            }
         }
         this
     }
@@ -74,26 +76,37 @@ impl Alternatives {
     }
 }
 
-/// The codes that count what `asked` does, itself first. Some may be there twice.
-fn codes(model: &CpuModel, asked: u64, only_count_run: bool) -> impl Iterator<Item = u64> {
+/// The codes that count what `asked` does, in two rows, besides itself. Some may be there twice.
+fn others(model: &CpuModel, asked: u64, only_count_run: bool) -> [Codes; 2] {
     let while_running = if only_count_run { model.run_latch } else { &[] };
-    let others = [model.alternatives, while_running].map(|rows| row_of(rows, asked));
-    let others = others.into_iter().flatten().copied();
-    iter::once(asked).chain(others)
+    [model.alternatives, while_running].map(|rows| row_of(rows, asked))
 }
 
 /// The counters that an event with the code `asked` could use, a bit each, and whether there are
 /// other codes for it.
 pub(super) fn usable_pmcs(model: &CpuModel, asked: u64, only_count_run: bool) -> (u8, bool) {
-    codes(model, asked, only_count_run).fold((0, false), |(pmcs, choice), code| {
+    let pmcs_of = |code| {
         let named = Pmc::from_number(EventCode(code).pmc());
-        let usable = named.map_or(Constraints::PROGRAMMABLE_PMCS, Pmc::bit);
-        (pmcs | usable, choice || code != asked)
-    })
+        named.map_or(Constraints::PROGRAMMABLE_PMCS, Pmc::bit)
+    };
+    let (mut pmcs, mut choice) = (pmcs_of(asked), false);
+    for row in others(model, asked, only_count_run) {
+        for code in row {
+            pmcs |= pmcs_of(*code);
+            choice |= *code != asked;
+        }
+    }
+    (pmcs, choice)
 }
 
 /// The row that `code` is in, or an empty one.
+#[expect(
+    clippy::manual_contains,
+    reason = "`contains` takes more instructions with rows this short, at each try of a group"
+)]
 fn row_of(rows: &[Codes], code: u64) -> Codes {
-    let row = rows.iter().find(|row| row.contains(&code));
+    let row = rows
+        .iter()
+        .find(|row| row.iter().any(|known| *known == code));
     row.copied().unwrap_or(&[])
 }
