@@ -185,8 +185,8 @@ impl Driver {
             event.hw_mut(this_cpu.irqs_off()).set_idx(0);
         }
         state.unplaced.set(this_cpu.slots().len());
-        // The program's registers are in its thread as they were when it was last saved. The BHRB may
-        // hold branches that this kernel did not record.
+        // The program's registers are in its thread as they were when it was last saved. The BHRB
+        // may hold branches that this kernel did not record.
         state.ebb.set(false);
         state.stale_branches.set(true);
         self.turn_on(this_cpu);

@@ -310,8 +310,8 @@ impl<S, X> ExclusiveCpu<S, X> {
         first.into_iter().flat_map(|event| {
             // perf core changes a group under its context's lock only. From before it adds an event
             // until the PMU is enabled it holds the lock of the event's context
-            // (`lockdep_assert_held()` in `event_sched_in()`). It need not hold those of other events
-            // on the PMU: another CPU may add a disabled event to their groups meanwhile
+            // (`lockdep_assert_held()` in `event_sched_in()`). It need not hold those of other
+            // events on the PMU: another CPU may add a disabled event to their groups meanwhile
             // (`perf_install_in_context()`).
             // SAFETY: So the group does not change here.
             unsafe { Group::of(event) }

@@ -256,8 +256,8 @@ static void stop_at_last(struct ebb_context *context, void *user)
 }
 
 /*
- * Also where EBBs come more often than it takes ebb_set_period() to come to an end. QEMU may deliver none
- * in the time that this takes with one of the periods.
+ * Also where EBBs come more often than it takes ebb_set_period() to come to an end. QEMU may
+ * deliver none in the time that this takes with one of the periods.
  */
 static void short_periods(void)
 {
