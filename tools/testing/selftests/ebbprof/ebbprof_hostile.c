@@ -32,7 +32,8 @@ enum {
 	WORDS = 16, PERIOD = 24, MOST_FRAMES = 32, BRANCHES = 56, EVENT_NAME = 80, NAME_SIZE = 128,
 	USED = 212, STATES = 228, FREE = 0, LIVE = 2, SLOTS = 1024,
 	FIRST = 64 << 10, RING = 64 << 10, SLOT_SIZE = FIRST + 2 * RING,
-	HEAD = 0, LIMIT = 8, MASK = 24, FRAMES = 32, STACK = 40, STACK_SIZE = 48, TAIL = 128, ORIGIN = 136, PID = 140, TID = 144, DESCRIPTOR = 188, EVENT = 192,
+	HEAD = 0, LIMIT = 8, MASK = 24, FRAMES = 32, STACK = 40, STACK_SIZE = 48, TAIL = 128,
+	ORIGIN = 136, PID = 140, TID = 144, DESCRIPTOR = 188, EVENT = 192,
 	MAPS_VERSION = 200, MAPS_READ = 204, MAPS_TIME = 216, MAPS_LENGTH = 224, MAPS = 356,
 };
 
@@ -246,8 +247,8 @@ static char *own_ring(void)
 	char line[512], *found = NULL;
 
 	while (maps && fgets(line, sizeof(line), maps))
-		if (strstr(line, "memfd:ebbprof") && sscanf(line, "%lx-%lx %*s %lx", &from, &to, &offset) == 3 &&
-		    offset == FIRST)
+		if (strstr(line, "memfd:ebbprof") &&
+		    sscanf(line, "%lx-%lx %*s %lx", &from, &to, &offset) == 3 && offset == FIRST)
 			found = (char *)from + FIRST;
 	if (!found)
 		exit(2);
@@ -335,7 +336,8 @@ static int is_attacked(void)
 		pthread_t id;
 
 		work_astray(5000);
-		if (way == 'h' && (pthread_create(&id, NULL, in_thread, NULL) || pthread_join(id, NULL)))
+		if (way == 'h' &&
+		    (pthread_create(&id, NULL, in_thread, NULL) || pthread_join(id, NULL)))
 			return 2;
 	}
 	for (int n = 0; n < ARRAY; n++)
@@ -388,7 +390,8 @@ int main(int argc, char **argv)
 		{ "wraps", wraps, 2 }, { "goes_back", goes_back, 2 },
 		{ "scribbles", scribbles, 3 }, { "truncates", truncates, 2 },
 		{ "names", names, 6 }, { "victim", victim, 2 }, { "claims", claims, 5 },
-		{ "starves", starves, 3 }, { "is_attacked", is_attacked, 3 }, { "endures", endures, 2 },
+		{ "starves", starves, 3 }, { "is_attacked", is_attacked, 3 },
+		{ "endures", endures, 2 },
 	}, *way;
 
 	arguments = argv;
