@@ -82,7 +82,8 @@ pub(crate) struct Places {
     pub(crate) counters_run: u64,
     /// `rfebb`, where nothing is left on the stack.
     pub(crate) rfebb: u64,
-    /// What aborts a restartable sequence: farther behind, but done before the handler is called.
+    /// The code that aborts a restartable sequence. It stands after the rest, which branches
+    /// to it before the handler is called.
     pub(crate) abort: u64,
     /// The first byte behind that.
     pub(crate) abort_end: u64,

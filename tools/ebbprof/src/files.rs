@@ -208,7 +208,7 @@ impl Files {
         caller
     }
 
-    /// What is known of a file, with room for what was found out at one more place.
+    /// Returns the entry of a file, after making room for one more place in it.
     fn with_room(&mut self, file: FileId) -> &mut Known {
         if self.places >= MOST_PLACES {
             // It can be found out again.

@@ -27,7 +27,7 @@ const TIMES: usize = 3;
 const FRAMES: u64 = 64;
 const _: () = assert!(FRAMES < MOST_FRAMES);
 
-/// Measures it, if nobody has. The ring is the calling thread's, and has no samples yet.
+/// Measures what a sample costs, unless a thread did so before. The ring is the calling thread's, and has no samples yet.
 pub(crate) fn measure(control: &Control, ring: &Ring) {
     if control.costs_measured.swap(1, Relaxed) != 0 {
         return;

@@ -28,7 +28,7 @@ use ebbprof_ring::first_word;
 use crate::memory;
 use crate::sessions;
 
-/// What the handler of a thread goes by: where its ring is, and how full. It is in memory of the process
+/// The handler's own state: where the thread's ring is, and how full. It is in memory of the process
 /// alone, and lives as long as the slot is mapped.
 pub(crate) struct Ring {
     /// The thread's slot, in the shared memory.

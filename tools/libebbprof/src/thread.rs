@@ -43,7 +43,7 @@ use crate::unnoticed::Unnoticed;
 pub(crate) struct Sampled {
     pub(crate) session: Option<Session>,
     pub(crate) number: usize,
-    /// What the handler goes by, of [`memory::take`].
+    /// The handler's own state; [`memory::take`] made it.
     ring: *mut Ring,
     /// The memory that has the slot: a program may close that, and get another one.
     control: &'static Control,

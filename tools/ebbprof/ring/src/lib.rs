@@ -137,8 +137,8 @@ pub struct Control {
     pub asked: AtomicU32,
 }
 
-/// What the handler of a thread writes for the recorder, alone in its cache line. The handler itself reads
-/// its own copies.
+/// What the handler of a thread writes for the recorder, alone in its cache line. The handler itself
+/// reads its copies, in memory of the process alone.
 #[repr(C, align(128))]
 pub struct Written {
     /// Words written to the ring since it began, with all of a sample or nothing.

@@ -59,6 +59,7 @@ fn old(path: &Path) -> PathBuf {
 mod tests {
     use std::env;
     use std::fs;
+    use std::fs::File;
     use std::io::Write;
     use std::os::unix::fs::PermissionsExt;
     use std::os::unix::fs::symlink;
@@ -86,17 +87,15 @@ mod tests {
         }
     }
 
+    fn mode(file: &File) -> u32 {
+        file.metadata().unwrap().permissions().mode()
+    }
+
     #[test]
     fn file_is_its_users_alone() {
         let folder = Folder::new("mode");
         let path = folder.0.join("data");
-        let mode = create(&path)
-            .unwrap()
-            .metadata()
-            .unwrap()
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(mode(&create(&path).unwrap()) & 0o777, 0o600);
     }
 
     #[test]
@@ -121,13 +120,7 @@ mod tests {
         let path = folder.0.join("data");
         fs::write(&path, "").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-        let mode = create(&path)
-            .unwrap()
-            .metadata()
-            .unwrap()
-            .permissions()
-            .mode();
-        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(mode(&create(&path).unwrap()) & 0o777, 0o600);
     }
 
     #[test]

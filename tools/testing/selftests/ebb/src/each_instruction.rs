@@ -96,7 +96,7 @@ impl Entry {
         Self::of(ebb_reload_one as *const () as usize, BLR, flags)
     }
 
-    /// The same for a function that returns at its end only.
+    /// The instructions of a function whose only return is its last instruction.
     pub fn function(address: usize, flags: libc::c_int) -> Result<Self, Failure> {
         Self::of(address, BLR, flags)
     }
@@ -150,7 +150,7 @@ impl Entry {
         0..self.length
     }
 
-    /// What aborts a restartable sequence. It is behind all else, but done before the handler.
+    /// The code that aborts a restartable sequence: last in memory, and executed before the handler.
     #[must_use]
     pub fn abort(&self) -> Range<usize> {
         /// How many instructions are before that, and from it on.
