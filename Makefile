@@ -71,22 +71,22 @@ demo: ## do all that is needed and show Event Based Branches in a guest
 .PHONY: check
 check: ## run the tests, but for those that take long
 	@scripts/setup root kernel guest libs perf selftests
-	@$(in_root) scripts/check
+	@$(in_root) scripts/check.py
 
 .PHONY: check-long
-check-long: ## run those that take long; scripts/long-green, to be committed, says that they passed
+check-long: ## run the tests that take long
 	@scripts/setup root kernel guest libs perf perf-tests selftests viewers
-	@$(in_root) scripts/check --long
+	@$(in_root) scripts/check.py --long
 
 .PHONY: check-debug
 check-debug: ## run the guests' tests on a kernel that checks itself (most of an hour)
 	@scripts/setup root kernel-debug guest libs perf perf-tests selftests
-	@$(in_root) scripts/check --debug
+	@$(in_root) scripts/check.py --debug
 
 .PHONY: conformance
 conformance: module ## run the kernel's own PMU selftests; COMPARE=1: under the built-in driver too
 	@scripts/setup root guest selftests
-	@scripts/python scripts/conformance --cpus $(CPUS) --suites $(SUITES) --without $(WITHOUT) --qemu '$(QEMU)' \
+	@scripts/python scripts/conformance.py --cpus $(CPUS) --suites $(SUITES) --without $(WITHOUT) --qemu '$(QEMU)' \
 		$(if $(COMPARE),--compare)
 
 .PHONY: host-test
@@ -102,7 +102,7 @@ host-test: ## run the tests that need no guest
 .PHONY: mutants
 mutants: ## break the driver, one line at a time, and see that a test fails by it
 	@scripts/setup root kernel guest
-	@$(in_root) scripts/mutants $(MUTANTS)
+	@$(in_root) scripts/mutants.py $(MUTANTS)
 
 .PHONY: oracle
 oracle: ## compare isa207 with a brute force search, GROUPS=100000 for each CPU
@@ -115,9 +115,9 @@ fuzz: ## look for events that isa207 gets wrong, SECONDS=60 for each target
 	@scripts/fuzz '$(or $(SECONDS),60)'
 
 .PHONY: bench
-bench: module tools ## measure each path through both drivers, in instructions, against scripts/bench-goals
+bench: module tools ## measure each path through both drivers, in instructions, against scripts/tables/bench-goals
 	@scripts/setup guest
-	@scripts/python scripts/bench
+	@scripts/python scripts/bench.py
 
 .PHONY: bench-solver
 bench-solver: tools ## measure what solving a group costs, in instructions
@@ -148,12 +148,12 @@ clippy: ## lint all Rust, with warnings as errors
 .PHONY: fmt
 fmt: ## format all Rust
 	@scripts/setup root
-	@$(in_root) scripts/lint --fix
+	@$(in_root) scripts/lint.py --fix
 
 .PHONY: lint
 lint: ## check the form of all sources, Rust's and others'
 	@scripts/setup kernel
-	@$(in_root) scripts/lint
+	@$(in_root) scripts/lint.py
 
 .PHONY: doc
 doc: ## make the reference of all Rust code in EBB_CACHE/doc
@@ -162,7 +162,7 @@ doc: ## make the reference of all Rust code in EBB_CACHE/doc
 
 .PHONY: rust-analyzer
 rust-analyzer: module ## write rust-project.json, from which editors know all Rust code
-	@$(in_root) scripts/rust-analyzer
+	@$(in_root) scripts/rust-analyzer.py
 
 .PHONY: stats
 stats: ## lines and `unsafe` of each folder of rust/

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import termios
 
-from kernellog import complaint
+from host.kernellog import complaint
 
 # Exit status; scripts/vm --help says when.
 TIMED_OUT = 124

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The programs and scripts of tools/testing/selftests, as `make check` gives them to its
-guests: each row of scripts/guest-tests has a folder of what it starts, as an initramfs of
+guests: each row of scripts/tables/guest-tests has a folder of what it starts, as an initramfs of
 all is more than a powernv machine takes (128 MiB) and half of what a guest has in memory.
 """
 
@@ -10,11 +10,10 @@ import shutil
 import subprocess
 import tomllib
 
-import table
-from steps import SCRIPTS, TOP
+from host import table
+from host.steps import SCRIPTS, TABLES, TOP
 
 SELFTESTS = TOP / "tools/testing/selftests"
-ROWS = SCRIPTS / "guest-tests"
 # perf is to show the functions of these.
 WITH_SYMBOLS = ("pmu_branch_work", "pmu_tool", "ebbprof_work", "ebbprof_calls", "ebbprof_children",
                 "ebbprof_client", "ebbprof_client_static", "ebbprof_example", "ebbprof_full", "ebbprof_go",
@@ -41,7 +40,7 @@ def lists():
 
 
 def unlisted():
-    """Programs and scripts that neither scripts/guest-tests, `make bench` nor another list names."""
+    """Programs and scripts that neither scripts/tables/guest-tests, `make bench` nor another list names."""
     names = {path.name for path in SELFTESTS.glob("*/*.sh")} | {path.stem for path in SELFTESTS.glob("*/src/bin/*")}
     names |= {path.stem for path in SELFTESTS.glob("*/*.c*") if "main(" in code(path)}
     # Linked in other ways, too (scripts/libebb); the loader is part of that.
@@ -49,7 +48,7 @@ def unlisted():
     names = (names | {f"{name}_{how}" for name in others for how in ("shared", "loaded")}) - {"libebb_loader"}
     for manifest in SELFTESTS.glob("*/Cargo.toml"):
         names |= {program["name"] for program in tomllib.loads(manifest.read_text()).get("bin", ())}
-    named = {path.name: words(code(path)) for path in (ROWS, SCRIPTS / "bench")}
+    named = {path.name: words(code(path)) for path in (TABLES / "guest-tests", SCRIPTS / "bench.py")}
     named |= {name: words(text) for name, text in lists().items()}
     return sorted(name for name in names if not any(name in found for by, found in named.items() if by != name))
 
@@ -87,7 +86,7 @@ def stage(folder, programs):
             keep = "-g" if program.name in WITH_SYMBOLS else "-s"
             strip = ["powerpc64le-linux-gnu-strip", keep, "-o", everything / program.name, program]
             subprocess.run(strip, check=True)
-    for name, _, _, command in table.rows(ROWS, 4):
+    for name, _, _, command in table.rows("guest-tests", 4):
         row = folder / name
         row.mkdir()
         wanted = started(command)

@@ -14,9 +14,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SCRIPTS = Path(__file__).resolve().parent.parent
+TABLES = SCRIPTS / "tables"
 TOP = SCRIPTS.parent
 CACHE = Path(os.environ.get("EBB_CACHE") or TOP / ".cache").resolve()
 TARGET = "powerpc64le-unknown-linux-gnu"
+# The programs for the guest, which `make tools` builds.
+PROGRAMS = CACHE / "target/tools" / TARGET / "release"
 
 LOGS_KEPT_DAYS = 7
 # Seconds a command has to end in when it is told to, before it is killed.

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The tables in scripts/: a row a line with fields between "|", and comments after "#"."""
+"""Reads scripts/tables: each row is a line with fields between "|"; lines with "#" are comments."""
 
 import sys
 from fnmatch import fnmatchcase
 
+from host.steps import TABLES
 
-def rows(path, count):
-    """The fields of each row; the last field may hold a "|"."""
+
+def rows(name, count):
+    """Returns the fields of each row of a table. The last field may hold a "|"."""
     found = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in (TABLES / name).read_text(encoding="utf-8").splitlines():
         if line.strip() and not line.startswith("#"):
             fields = [field.strip() for field in line.split("|", count - 1)]
             if len(fields) != count:
-                sys.exit(f"{path}: {count} fields are wanted: {line}")
+                sys.exit(f"{name}: a row has {count} fields: {line}")
             found.append(fields)
     return found
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from elf import Elf
+from host.elf import Elf
 
 # Objects of the built-in driver, in arch/powerpc/perf.
 IN_TREE = ("core-book3s", "isa207-common", "bhrb", "generic-compat-pmu", "power*-pmu")

@@ -7,6 +7,8 @@
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd -P)
 export EBB_CACHE="${EBB_CACHE:-$top/.cache}"
+# Python programs of the tests import scripts/host.
+export PYTHONPATH="$top/scripts"
 mkdir -p "$EBB_CACHE/run"
 tmp=$(mktemp -d "$EBB_CACHE/run/test.XXXXXX")
 out=$tmp/stdout err=$tmp/stderr status=

@@ -20,7 +20,7 @@ struct Branch {
     flags: u64,
 }
 
-// As in ebb.h; check-abi compares them.
+// As in ebb.h; check-abi.py compares them.
 const EBB_BRANCH_TARGET: u64 = 1;
 const EBB_BRANCH_MISPREDICTED: u64 = 2;
 const EBB_RESTART: c_uint = 0;

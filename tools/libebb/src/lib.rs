@@ -22,7 +22,7 @@ use ebb::Session;
 use ebb::State;
 use ebb::config::Ifm;
 
-// As in ebb.h; check-abi compares them.
+// As in ebb.h; check-abi.py compares them.
 const EBB_BHRB_ANY: c_uint = 1;
 const EBB_BHRB_CALLS: c_uint = 3;
 const EBB_BHRB_INDIRECT: c_uint = 5;

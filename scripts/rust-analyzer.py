@@ -3,7 +3,7 @@
 """Write rust-project.json, from which rust-analyzer knows the module, the programs
 for the guest, and isa207 with its tests. Runs in the private root.
 
-usage: rust-analyzer [FILE]
+usage: rust-analyzer.py [FILE]
 
 The kernel's crates are as its own generator has them, which does not find the crate
 of the module; those of cargo's workspaces are as `cargo metadata` has them.
@@ -13,9 +13,7 @@ import json
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "host"))
-
-from steps import CACHE, SCRIPTS, TARGET, TOP, cached, output  # noqa: E402
+from host.steps import CACHE, SCRIPTS, TARGET, TOP, cached, output
 
 LIBRARIES = (["lib"], ["proc-macro"])
 

@@ -6,7 +6,7 @@ A guest for each CPU and driver runs pmu_paths (tools/testing/selftests/paths), 
 Whole costs are by the guest's clock, in which an instruction takes 1 ns; the driver's own
 are counted in the trace (scripts/host/trace.py). All figures are for one round of a path.
 EBB_CACHE/bench gets bench.md, bench.csv and symbols.csv, which has the driver's own
-instructions by function. Exit status 1: a goal of scripts/bench-goals is missed, or a path
+instructions by function. Exit status 1: a goal of scripts/tables/bench-goals is missed, or a path
 fails under this driver or ends within a run. Such a path has no figures, and the others stand.
 """
 
@@ -20,15 +20,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "host"))
-
-import steps  # noqa: E402
-import trace  # noqa: E402
-from steps import CACHE, SCRIPTS, TOP  # noqa: E402
+from host import steps, trace
+from host.steps import CACHE, PROGRAMS, SCRIPTS, TABLES, TOP
 
 CPUS = ["power9", "power10"]
 DRIVERS = ["in-tree", "rust"]
-PROGRAM = CACHE / "target/tools" / steps.TARGET / "release/pmu_paths"
+PROGRAM = PROGRAMS / "pmu_paths"
 TICK_NS = 1e9 / 512e6
 # What has a figure of each row, and for goals their sum.
 FIGURES = ["whole", "own", "mfspr", "mtspr", "clrbhrb", "hypercalls", "emulator"]
@@ -360,7 +357,7 @@ def main():
         bad += [*too_long(results), *too_near(results)]
         if not options.paths:
             known = {name for pair in results.values() for paths in pair for name in paths}
-            goals = read_goals((SCRIPTS / "bench-goals").read_text(encoding="utf-8"), known)
+            goals = read_goals((TABLES / "bench-goals").read_text(encoding="utf-8"), known)
             bad += missed(goals, results)
     except (Bad, ValueError, OSError) as error:
         sys.exit(f"bench: {error}")

@@ -2,17 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0
 """Run the tests of the project and say what passed.
 
-usage: check            all but those of scripts/long-tests (`make check`)
-       check --long     those; if none fails, scripts/long-green says so (`make check-long`)
-       check --debug    the guest runs on the debug kernel (`make check-debug`)
-       check --green    runs none: exit status 0 if scripts/long-green is true
-       check [--long] --list   names them
+usage: check.py            all steps except those of scripts/tables/long-tests (`make check`)
+       check.py --long     the steps of scripts/tables/long-tests (`make check-long`)
+       check.py --debug    the guest runs on the debug kernel (`make check-debug`)
+       check.py [--long] --list   print the names of the steps
 
-Runs in the private root. A step is a check of the sources, a
-build, a host test or a guest run of scripts/guest-tests; each has a log in
-EBB_CACHE/log/check-*. With its name are printed the seconds that it took, and those
-of CPU time. On the debug kernel, too, the kernel's reports are failures.
-Exit status 0: tests ran and none failed.
+Runs in the private root. A step is a check of the sources, a build, a host test or a guest run
+of scripts/tables/guest-tests. Each has a log in EBB_CACHE/log/check-*, and a line with its
+seconds, its seconds of CPU time and its tests. Exit status 0: tests ran and none failed.
 """
 
 import os
@@ -27,17 +24,9 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "host"))
-
-import ktap  # noqa: E402
-import longtests  # noqa: E402
-import staging  # noqa: E402
-import steps  # noqa: E402
-import table  # noqa: E402
-from ktap import FAILED, PASSED, SKIPPED, Result  # noqa: E402
-from steps import CACHE, SCRIPTS, TOP, cached  # noqa: E402
-
-PROGRAMS = CACHE / "target/tools" / steps.TARGET / "release"
+from host import ktap, staging, steps, table
+from host.ktap import FAILED, PASSED, SKIPPED, Result
+from host.steps import CACHE, PROGRAMS, SCRIPTS, TOP, cached
 
 # What scripts/vm says when the guest did not live to the end of its command.
 BROKEN = {
@@ -81,7 +70,6 @@ class Step:
     judge: object
     results: list = field(default_factory=list)
     log: Path | None = None
-    seconds: float = 0
 
     def run(self, folder):
         self.log = folder / (re.sub(r"[^\w.]+", "-", self.name) + ".log")
@@ -91,8 +79,8 @@ class Step:
                 status, used = steps.wait(process)
             log.seek(0)
             self.results = with_skips(self.name, self.judge(self.name, status, log.read()))
-        self.seconds = time.monotonic() - start
-        print(f"  {self.name:<36} {self.seconds:6.0f} s {used:6.0f} s   {ktap.tally(self.results)}", flush=True)
+        seconds = time.monotonic() - start
+        print(f"  {self.name:<36} {seconds:6.0f} s {used:6.0f} s   {ktap.tally(self.results)}", flush=True)
 
 
 def by_status(name, status, _text):
@@ -148,8 +136,8 @@ def with_status(name, status, results, good, fault=""):
 
 
 def listed_skips():
-    """What scripts/guest-skips lists: a step's name, patterns of tests, and the reason."""
-    rows = table.rows(SCRIPTS / "guest-skips", 4)
+    """What scripts/tables/guest-skips lists: a step's name, patterns of tests, and the reason."""
+    rows = table.rows("guest-skips", 4)
     return [(f"{name} on {cpu}", tests, reason) for name, cpus, tests, reason in rows for cpu in cpus.split()]
 
 
@@ -163,13 +151,13 @@ def with_skips(step, results):
         matching = [(p, reason) for p, reason in listed if table.match(found[result.name], p.removeprefix("~"))]
         always = [reason for pattern, reason in matching if not pattern.startswith("~")]
         if result.outcome == SKIPPED and not matching:
-            result = Result(result.name, FAILED, f"skipped, which scripts/guest-skips does not list: {result.note}")
+            result = Result(result.name, FAILED, f"skipped, which scripts/tables/guest-skips does not list: {result.note}")
         elif result.outcome == PASSED and always:
-            result = Result(result.name, FAILED, f"not skipped, as scripts/guest-skips has it: {always[0]}")
+            result = Result(result.name, FAILED, f"not skipped, as scripts/tables/guest-skips has it: {always[0]}")
         judged.append(result)
     if not ktap.failed(results):
         gone = [p for p, _ in listed if not any(table.match(test, p.removeprefix("~")) for test in found.values())]
-        judged += [Result(f"{step}: {pattern}", FAILED, "no test that scripts/guest-skips lists") for pattern in gone]
+        judged += [Result(f"{step}: {pattern}", FAILED, "no test that scripts/tables/guest-skips lists") for pattern in gone]
     return judged
 
 
@@ -195,6 +183,7 @@ def source_steps():
     """Checks of the sources and tests on this machine."""
     yield Step("doc", [SCRIPTS / "doc"], by_status)
     yield from script_tests("test")
+    yield Step("mutants apply", [SCRIPTS / "mutants.py", "--check"], ktap_tests)
     published = cached("kernel") / "tools/perf/pmu-events/arch/powerpc"
     programs = f"{cached('kernel')}/vmlinux:{cached('guest')}/busybox"
     given = ["env", f"PMU_EVENTS={published}", f"PPC64LE_PROGRAMS={programs}"]
@@ -218,7 +207,7 @@ def build_steps(kernel):
 
 
 # A selftest that takes most of the time of its suite, only to fail under either driver (see
-# scripts/conformance-expected): `make conformance` has it.
+# scripts/tables/conformance-expected): `make conformance` has it.
 SLOW_TEST = "mmcra_bhrb_ind_call_test"
 
 # The kernel's EBB selftests that end soon; the others count billions of cycles.
@@ -228,7 +217,7 @@ reg_access_test regs_access_pmccext_test task_event_pinned_vs_ebb_test"""
 
 
 def guest_steps(folder, kernel):
-    """What runs in guests on every kernel: scripts/guest-tests, the module's own tests,
+    """What runs in guests on every kernel: scripts/tables/guest-tests, the module's own tests,
     the kernel's selftests and the demo, with programs and modules of `folder`."""
 
     tree = cached(kernel.entry)
@@ -244,12 +233,12 @@ def guest_steps(folder, kernel):
 
     # Long ones first, so that none is left alone at the end.
     for cpu in ("power10", "power9"):
-        conformance = [*environment("check"), SCRIPTS / "conformance", "--cpus", cpu, "--guests", "1"]
+        conformance = [*environment("check"), SCRIPTS / "conformance.py", "--cpus", cpu, "--guests", "1"]
         left_out = ["--without", SLOW_TEST] if "sampling_tests" in kernel.suites else []
         yield Step(f"conformance on {cpu}", [*conformance, "--suites", *kernel.suites, *left_out], by_status)
         ebb = ["--suites", "ebb", "--only", *QUICK_EBB_TESTS.split()]
         yield Step(f"conformance, EBB on {cpu}", [*conformance, *ebb], by_status)
-    for name, cpus, options, command in table.rows(SCRIPTS / "guest-tests", 4):
+    for name, cpus, options, command in table.rows("guest-tests", 4):
         for cpu in cpus.split() if name not in kernel.left_out else []:
             selftests = ["--add", f"{folder / name}:/root/selftests"]
             words = guest("check", cpu, [*options.split(), *selftests], command)
@@ -261,23 +250,7 @@ def guest_steps(folder, kernel):
     yield Step("demo on power10", guest("check", "power10", demo, "ebb-demo"), by_status)
 
 
-# So many steps are named that took longest.
-LONGEST = 8
-
-
-def compare_times(done, seconds, tree):
-    """Print what all and the longest steps took, as parts of what the kernel's build took, if its
-    entry of the cache tells. `make check` shall not take longer than that; it is no failure, as a
-    host's seconds hang on what else it does."""
-    stages = [tree / f".stage-{name}" for name in ("vmlinux", "modules")]
-    built = sum(int(stage.read_text() or 0) for stage in stages if stage.exists())
-    if built:
-        print(f"  {100 * seconds / built:.0f} % of the kernel's build, which took {built} s; the longest steps, two at a time:")
-        for step in sorted(done, key=lambda step: -step.seconds)[:LONGEST]:
-            print(f"    {step.name:<34} {100 * step.seconds / built:6.0f} %")
-
-
-# So much of what was printed before a failure is shown with it.
+# The number of lines before a failure that are shown with it.
 LINES_SHOWN = 25
 
 
@@ -300,29 +273,33 @@ def report(done):
     return int(ktap.failed(results) or not any(result.outcome == PASSED for result in results))
 
 
+def long_tests():
+    """Returns the names of the steps that `make check-long` runs, and `make check` does not."""
+    rows = table.rows("long-tests", 3)
+    return {f"{name} on {cpu}" if cpu else name for name, cpus, _ in rows for cpu in cpus.split() or [""]}
+
+
 def main():
     options = set(sys.argv[1:])
-    if options == {"--green"}:
-        return int(not longtests.are_green())
     if options not in (set(), {"--debug"}, {"--long"}, {"--list"}, {"--long", "--list"}):
         sys.exit(__doc__)
     kernel = DEBUG if "--debug" in options else PLAIN
     steps.end_on_signals()
     known = {step.name for step in guest_steps(Path(), PLAIN)}
     if unknown := {name for name, _, _ in listed_skips()} - known:
-        sys.exit(f"guest-skips: scripts/guest-tests has no {', '.join(sorted(unknown))}")
+        sys.exit(f"guest-skips: scripts/tables/guest-tests has no {', '.join(sorted(unknown))}")
     if missing := ", ".join(staging.unlisted() + unlisted_tests()):
-        sys.exit(f"neither scripts/guest-tests nor another list of tests has {missing}")
+        sys.exit(f"neither scripts/tables/guest-tests nor another list of tests has {missing}")
     start = time.monotonic()
     folder = Path() if "--list" in options else steps.new_log_folder("check")
     programs = folder / "programs"
     # Alone, as the sources it looks for are where the module is made.
-    lint = [Step("lint", [SCRIPTS / "lint"], by_status)] if kernel == PLAIN else []
+    lint = [Step("lint", [SCRIPTS / "lint.py"], by_status)] if kernel == PLAIN else []
     sources = list(source_steps() if kernel == PLAIN else ())
     builds = list(build_steps(kernel))
     guests = [*(script_tests("vm") if kernel == PLAIN else ()), *guest_steps(programs, kernel)]
     if kernel == PLAIN:
-        long = longtests.names()
+        long = long_tests()
         if unknown := long - {step.name for step in sources + guests}:
             sys.exit(f"long-tests: check has no {', '.join(sorted(unknown))}")
         lint, sources, guests = (
@@ -334,7 +311,6 @@ def main():
         return 0
     programs.mkdir()
     print(f"logs: {folder}", flush=True)
-    tested = longtests.sources_hash()
     built = threading.Event()
 
     def run(several):
@@ -366,17 +342,9 @@ def main():
     finally:
         steps.stop_all()
         shutil.rmtree(programs, ignore_errors=True)
-    seconds = time.monotonic() - start
-    print(f"  {'all':<36} {seconds:6.0f} s")
-    compare_times(lint + sources + builds + guests, seconds, cached(kernel.entry))
+    print(f"  {'all':<36} {time.monotonic() - start:6.0f} s")
     print()
-    status = report(lint + sources + builds + guests)
-    if "--long" in options and status == 0:
-        if tested == longtests.sources_hash():
-            longtests.set_green()
-        else:
-            print("scripts/long-green is left alone, as sources were changed meanwhile")
-    return status
+    return report(lint + sources + builds + guests)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ import struct
 import sys
 from pathlib import Path
 
-from elf import RELA, RELOCATION, SYMTAB, Elf
+from host.elf import RELA, RELOCATION, SYMTAB, Elf
 
 # Calls of the kernel, what they return when they fail, what insmod then fails with and the log says,
 # and how many of them insmod comes not to.

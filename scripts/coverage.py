@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Say which functions and lines of the module guests have executed.
 
-usage: coverage MODULE REPORT LOG...
+usage: coverage.py MODULE REPORT LOG...
 
 MODULE has line tables (KRUSTFLAGS=-Cdebuginfo=1). A LOG has the lines "section NAME ADDRESS" that
 say where a guest had it, and beside it LOG.covered is what `scripts/vm run --covered` wrote. REPORT
@@ -20,9 +20,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "host"))
-
-from elf import Elf  # noqa: E402
+from host.elf import Elf
 
 CROSS = "powerpc64le-linux-gnu-"
 SECTION = re.compile(r"^section (\.\S+) (0x[0-9a-f]+)$", re.MULTILINE)

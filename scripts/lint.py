@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Check the form of the sources, or format all Rust. Runs in the private root.
 
-usage: lint [CHECK]...     all checks, if none is named
-       lint --fix
+usage: lint.py [CHECK]...     all checks, if none is named
+       lint.py --fix
 
 rustfmt     Rust is as rustfmt leaves it, the imports of rust/ with a line for each
             name; --fix makes it so
@@ -25,33 +25,27 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "host"))
-
-from steps import CACHE, TOP, cached  # noqa: E402
+from host.steps import CACHE, TOP, cached
 
 FOLDERS = ("rust", "tools", "include", "scripts", ".ci", "Documentation")
 LINES = 400
 COLUMNS = 100
-# What a file without a telling suffix is, by what it begins with.
-HEADS = {
-    "python": re.compile(rb"#!/usr/bin/env python3\n"),
-    "sh": re.compile(rb"#!/bin/(ba)?sh\n|#!/usr/bin/env bash\n|(#.*\n)*# shellcheck shell=|#!/bin/busybox sh\n"),
-}
+# The first lines of a shell script.
+SHELL = re.compile(rb"#!/bin/(ba)?sh\n|#!/usr/bin/env bash\n|(#.*\n)*# shellcheck shell=|#!/bin/busybox sh\n")
 IMPORT = re.compile(r"^[ \t]*(?:pub(?:\([a-z: ]+\))? )?use [^;]*;", re.MULTILINE)
 UNSAFE = re.compile(r"unsafe *(\{|impl)")
 
 
 def sources(*kinds):
-    """The sources of these kinds: suffixes, "sh" and "python". What a build makes is
-    none of them."""
+    """Yields the sources with these suffixes. A shell script need not have its suffix, "sh". Files that
+    a build makes are no sources."""
     for folder in FOLDERS:
         for here, folders, names in os.walk(folder):
             folders[:] = sorted(set(folders) - {"target", "__pycache__"})
             for path in (Path(here, name) for name in sorted(names)):
-                kind = {"": "", ".py": "python"}.get(path.suffix, path.suffix[1:])
+                kind = path.suffix[1:]
                 if kind in ("", "sh"):
-                    head = path.read_bytes()[:1000]
-                    kind = next((kind for kind, form in HEADS.items() if form.match(head)), "")
+                    kind = "sh" if SHELL.match(path.read_bytes()[:1000]) else ""
                 if kind in kinds and not path.stem.endswith("_generated"):
                     yield path
 
@@ -128,7 +122,7 @@ def layout():
                 yield f"{path}:{number + 1}: no SAFETY comment within three lines of `unsafe`"
             if path.parts[0] == "rust" and len(line) > COLUMNS:
                 yield f"{path}:{number + 1}: {len(line)} columns"
-    for path in sources("rs", "c", "h", "sh", "python"):
+    for path in sources("rs", "c", "h", "sh", "py"):
         if (count := path.read_bytes().count(b"\n")) > LINES:
             yield f"{path}: {count} lines"
 
@@ -153,6 +147,9 @@ def checkpatch():
             yield re.sub("^-:", f"{path}:", said, flags=re.MULTILINE)
         else:
             known.add(path)
+    # checkpatch caches the mixed-case names of the checkout's headers there.
+    for left in Path().glob(".checkpatch-camelcase.*"):
+        left.unlink()
 
 
 def main():

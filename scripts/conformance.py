@@ -3,7 +3,7 @@
 """Run the kernel's own PMU selftests under this driver, or under the built-in one too.
 
 A guest runs one suite on one CPU under one driver. Each test has to end as
-scripts/conformance-expected says, where it is not named there it has to pass:
+scripts/tables/conformance-expected says, where it is not named there it has to pass:
 otherwise the exit status is 1. With --compare what passes with the built-in driver
 has to pass with this one instead. The exit status is also 1 if the guest's kernel
 reported a fault under this driver.
@@ -19,12 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from select import select
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "host"))
-
-import steps  # noqa: E402
-import table  # noqa: E402
-from ktap import FAILED, PASSED, SKIPPED, Result, tally  # noqa: E402
-from steps import SCRIPTS  # noqa: E402
+from host import steps, table
+from host.ktap import FAILED, PASSED, SKIPPED, Result, tally
+from host.steps import SCRIPTS
 
 CPUS = ["power8", "power9", "power10", "power11"]
 SUITES = ["base", "event_code_tests", "sampling_tests", "ebb"]
@@ -126,10 +123,10 @@ class Run:
 
 
 class Expected:
-    """The outcomes that scripts/conformance-expected lists, each with its reason."""
+    """The outcomes that scripts/tables/conformance-expected lists, each with its reason."""
 
     def __init__(self, known, parser):
-        self.rows = table.rows(SCRIPTS / "conformance-expected", 4)
+        self.rows = table.rows("conformance-expected", 4)
         for tests, cpus, outcome, _ in self.rows:
             stale = [test for test in tests.split() if not any(table.match(name, test) for name in known)]
             if stale or set(cpus.split()) - set(CPUS) or outcome not in (FAILED, SKIPPED):

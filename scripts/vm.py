@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import steps
-from guest import GUEST_BROKEN, NO_GUEST, TIMED_OUT, Guest, Stop
-from steps import SCRIPTS, TOP
+from host import steps
+from host.guest import GUEST_BROKEN, NO_GUEST, TIMED_OUT, Guest, Stop
+from host.steps import SCRIPTS, TOP
 
 IN_ROOT = SCRIPTS / "in-root"
 MODULE = "/lib/modules/ebb_pmu.ko"

@@ -31,15 +31,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "host"))
-
-import ktap  # noqa: E402
-import steps  # noqa: E402
-from steps import CACHE, SCRIPTS, TOP  # noqa: E402
+from host import ktap, steps
+from host.steps import CACHE, PROGRAMS, SCRIPTS, TOP
 
 FOLDER = TOP / "tools/testing/mutants"
 COPY = CACHE / "target/mutants"
-PROGRAMS = CACHE / "target/tools" / steps.TARGET / "release"
 COPIED = ["Kbuild", "include", "rust", "tools"]
 # A mutant may have a test run for ever: the seconds of CPU time that a process may take, and
 # those by the clock for one that waits.

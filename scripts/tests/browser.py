@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from steps import cached
+from host.steps import cached
 
 # Seconds that the browser may take for an answer.
 PATIENCE = 60

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Compare what libebb exports with its header, and look for registers that it may not touch.
 
-usage: check-abi [--header FILE] FOLDER OBJECT...     in the private root
-       check-abi --handlers OBJECT...
+usage: check-abi.py [--header FILE] FOLDER OBJECT...     in the private root
+       check-abi.py --handlers OBJECT...
 
 FOLDER has libebb.a and libebb.so.0; FILE is ebb.h unless given. Fails, with a line for each
 fault, unless
