@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from pathlib import Path
 
-from host.elf import Elf
+from host import elf
 
 CROSS = "powerpc64le-linux-gnu-"
 SECTION = re.compile(r"^section (\.\S+) (0x[0-9a-f]+)$", re.MULTILINE)
@@ -34,9 +34,9 @@ def filtered(tool, text, *options):
     return subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
 
-def executed(elf, logs):
+def executed(file, logs):
     """By the name of a section, the offsets of instructions that a guest has executed."""
-    sizes = {section.name: section.size for section in elf.code().values()}
+    sizes = {section.name: section["sh_size"] for section in elf.code(file).values()}
     found = defaultdict(set)
     for log in logs:
         bases = sorted((int(base, 16), name) for name, base in SECTION.findall(log.read_text(errors="replace")))
@@ -66,15 +66,15 @@ def main():
     if len(sys.argv) < 4:
         sys.exit(__doc__)
     module, report, *logs = map(Path, sys.argv[1:])
-    elf = Elf(module)
-    found = executed(elf, logs)
+    file = elf.load(module)
+    found = executed(file, logs)
     functions, missed = 0, []
     # By file: its lines with code, and those that were executed.
     lines, covered = defaultdict(set), defaultdict(set)
-    for index, section in elf.code().items():
+    for index, section in elf.code(file).items():
         if section.name.startswith((".init", ".exit")):
             continue
-        inside = [s for s in elf.functions() if s.section == index]
+        inside = [s for s in elf.functions(file) if s.section == index]
         offsets = [o for s in inside for o in range(s.value, s.value + s.size, 4)]
         places = filtered("addr2line", "".join(f"{o:#x}\n" for o in offsets), "-e", module, "-j", section.name)
         for offset, place in zip(offsets, places, strict=True):

@@ -1,73 +1,53 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Read what of an ELF file tells instructions apart: sections, symbols, relocations.
-Files are 64-bit and little-endian."""
+"""Finds the functions and instructions of an ELF file, with pyelftools."""
 
 import struct
 from collections import namedtuple
+from io import BytesIO
 from pathlib import Path
 
-SECTION = struct.Struct("<IIQQQQIIQQ")
-SYMBOL = struct.Struct("<IBBHQQ")
-RELOCATION = struct.Struct("<QQq")
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
 
-EXECUTABLE = 4  # SHF_EXECINSTR
-SYMTAB, RELA, NOBITS = 2, 4, 8
-FUNCTION = 2  # STT_FUNC
-
-Section = namedtuple("Section", "name kind flags address offset size link info")
-Symbol = namedtuple("Symbol", "name kind section value size")
+# `section` is an index, `value` the address or, in a module, the offset in the section.
+Function = namedtuple("Function", "section value size name")
 
 
-class Elf:
-    """The parts of one file."""
+def load(path):
+    """Reads a file into memory and returns it parsed."""
+    return ELFFile(BytesIO(Path(path).read_bytes()))
 
-    def __init__(self, path):
-        self.path = Path(path)
-        self.data = self.path.read_bytes()
-        if self.data[:6] != b"\x7fELF\x02\x01":
-            raise ValueError(f"{path} is no little-endian ELF file of 64 bits")
-        (start,) = struct.unpack_from("<Q", self.data, 0x28)
-        count, names = struct.unpack_from("<HH", self.data, 0x3C)
-        rows = [SECTION.unpack_from(self.data, start + i * SECTION.size) for i in range(count)]
-        self.sections = [Section(self.text(rows[names][4] + row[0]), *row[1:8]) for row in rows]
-        self.symbols = list(self.read_symbols())
 
-    def text(self, offset):
-        """The string at an offset of the file."""
-        return self.data[offset : self.data.index(b"\0", offset)].decode()
+def code(elf):
+    """Returns the sections of instructions by their indices."""
+    sections = enumerate(elf.iter_sections())
+    return {i: s for i, s in sections if s["sh_flags"] & SH_FLAGS.SHF_EXECINSTR and s["sh_type"] == "SHT_PROGBITS"}
 
-    def read_symbols(self):
-        """The symbol table, or nothing if it was stripped."""
-        for table in self.sections:
-            if table.kind == SYMTAB:
-                strings = self.sections[table.link].offset
-                rows = SYMBOL.iter_unpack(self.data[table.offset : table.offset + table.size])
-                for name, info, _, section, value, size in rows:
-                    yield Symbol(self.text(strings + name), info & 15, section, value, size)
 
-    def functions(self):
-        """Symbols of code. One without a size, as assembly has them, ends at the next."""
-        found = sorted((s for s in self.symbols if s.kind == FUNCTION), key=lambda s: (s.section, s.value))
-        for symbol, following in zip(found, [*found[1:], None]):
-            if symbol.size:
-                yield symbol
-            elif following and following.section == symbol.section:
-                yield symbol._replace(size=following.value - symbol.value)
+def functions(elf):
+    """Yields the functions in order. One without a size, as in assembly, ends at the next."""
+    wanted = code(elf)
+    symbols = [s for s in elf.get_section_by_name(".symtab").iter_symbols() if s["st_info"]["type"] == "STT_FUNC"]
+    found = sorted(
+        Function(s["st_shndx"], s["st_value"], s["st_size"], s.name) for s in symbols if s["st_shndx"] in wanted
+    )
+    for function, following in zip(found, [*found[1:], None]):
+        if function.size:
+            yield function
+        elif following and following.section == function.section:
+            yield function._replace(size=following.value - function.value)
 
-    def code(self):
-        """By their indices, the sections of instructions."""
-        wanted = ((i, s) for i, s in enumerate(self.sections) if s.flags & EXECUTABLE and s.kind != NOBITS)
-        return {i: s for i, s in wanted if s.size}
 
-    def words(self, section):
-        """The instructions of a section."""
-        data = self.data[section.offset : section.offset + section.size // 4 * 4]
-        return struct.unpack(f"<{len(data) // 4}I", data)
+def words(section):
+    """Returns the instructions of a section."""
+    data = section.data()
+    return struct.unpack(f"<{len(data) // 4}I", data[: len(data) // 4 * 4])
 
-    def relocations(self, index):
-        """The offset and the symbol's name of each relocation of a section."""
-        for table in self.sections:
-            if table.kind == RELA and table.info == index:
-                rows = RELOCATION.iter_unpack(self.data[table.offset : table.offset + table.size])
-                for offset, info, _ in rows:
-                    yield offset, self.symbols[info >> 32].name
+
+def relocations(elf):
+    """Yields each relocation: the index of its section, itself, its symbol, and its offset in the file."""
+    symbols = list(elf.get_section_by_name(".symtab").iter_symbols())
+    for table in elf.iter_sections("SHT_RELA"):
+        for number, relocation in enumerate(table.iter_relocations()):
+            row = table["sh_offset"] + number * table["sh_entsize"]
+            yield table["sh_info"], relocation, symbols[relocation["r_info_sym"]], row

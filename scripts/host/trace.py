@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
-from host.elf import Elf
+from host import elf
 
 # Objects of the built-in driver, in arch/powerpc/perf.
 IN_TREE = ("core-book3s", "isa207-common", "bhrb", "generic-compat-pmu", "power*-pmu")
@@ -60,41 +60,40 @@ class Code:
         return self.words[(address - self.start) // 4] if self.words else 0
 
 
-def functions(elf, role, base=None):
-    """The functions of a file, in a section of which the address is its own or of `base`."""
-    code = elf.code()
+def functions(file, role, base=None):
+    """Yields the functions of a file. A section's address is its own, or that which `base` has for it."""
+    code = elf.code(file)
     words = {index: elf.words(section) for index, section in code.items()}
-    for symbol in elf.functions():
-        if symbol.section in code:
-            section = code[symbol.section]
-            address = section.address if base is None else base.get(section.name)
-            if address is not None and (given := role(symbol)):
-                offset = symbol.value - (section.address if base is None else 0)
-                within = words[symbol.section][offset // 4 : (offset + symbol.size) // 4]
-                yield Code(address + offset, address + offset + symbol.size, symbol.name, given, within)
+    for function in elf.functions(file):
+        section = code[function.section]
+        address = section["sh_addr"] if base is None else base.get(section.name)
+        if address is not None and (given := role(function)):
+            offset = function.value - (section["sh_addr"] if base is None else 0)
+            within = words[function.section][offset // 4 : (offset + function.size) // 4]
+            yield Code(address + offset, address + offset + function.size, function.name, given, within)
 
 
 def in_tree_ranges(vmlinux, folder):
     """Where the linker has put the code of the built-in driver's objects: whole sections,
     found by functions whose names are nobody else's."""
     known = defaultdict(list)
-    for symbol in vmlinux.functions():
-        known[symbol.name].append(symbol.value)
+    for function in elf.functions(vmlinux):
+        known[function.name].append(function.value)
     for path in sorted(path for name in IN_TREE for path in folder.glob(f"{name}.o")):
-        elf = Elf(path)
-        for index, section in elf.code().items():
+        file = elf.load(path)
+        for index, section in elf.code(file).items():
             if not section.name.startswith(".text"):
                 continue
-            inside = [s for s in elf.functions() if s.section == index]
-            bases = {known[s.name][0] - s.value for s in inside if len(known[s.name]) == 1}
+            inside = [f for f in elf.functions(file) if f.section == index]
+            bases = {known[f.name][0] - f.value for f in inside if len(known[f.name]) == 1}
             if inside and len(bases) != 1:
-                raise ValueError(f"{path}: {section.name} is not in one piece in {vmlinux.path}")
-            yield from ((base, base + section.size) for base in bases)
+                raise ValueError(f"{path}: {section.name} is not in one piece in vmlinux")
+            yield from ((base, base + section["sh_size"]) for base in bases)
 
 
 def kernel_code(tree):
     """The kernel's functions that count, from its vmlinux and objects."""
-    vmlinux = Elf(tree / "vmlinux")
+    vmlinux = elf.load(tree / "vmlinux")
     driver = list(in_tree_ranges(vmlinux, tree / "arch/powerpc/perf"))
     if not driver:
         raise ValueError(f"{tree}/arch/powerpc/perf has none of the built-in driver's objects")
@@ -117,21 +116,21 @@ def kernel_code(tree):
 
 def program_code(path):
     """The handlers of EBBs in pmu_paths."""
-    return list(functions(Elf(path), lambda symbol: "handler" if HANDLER.search(symbol.name) else None))
+    return list(functions(elf.load(path), lambda f: "handler" if HANDLER.search(f.name) else None))
 
 
 def module_code(path, base):
     """The module's functions, given where its sections are, and by its calls of MEM the
     function called."""
-    elf = Elf(path)
-    code = list(functions(elf, lambda _: "own", base))
+    file = elf.load(path)
+    code = list(functions(file, lambda _: "own", base))
     if not code:
         raise ValueError(f"{path}: the guest has none of its sections")
     calls = {}
-    for index, section in elf.code().items():
-        if section.name in base:
-            found = elf.relocations(index)
-            calls |= {base[section.name] + offset: name for offset, name in found if name in MEM}
+    sections = elf.code(file)
+    for index, relocation, symbol, _ in elf.relocations(file):
+        if symbol.name in MEM and index in sections and (name := sections[index].name) in base:
+            calls[base[name] + relocation["r_offset"]] = symbol.name
     return code, calls
 
 

@@ -17,7 +17,7 @@ import struct
 import sys
 from pathlib import Path
 
-from host.elf import RELA, RELOCATION, SYMTAB, Elf
+from host import elf
 
 # Calls of the kernel, what they return when they fail, what insmod then fails with and the log says,
 # and how many of them insmod comes not to.
@@ -54,32 +54,35 @@ def with_word(data, offset, word):
     return data[:offset] + struct.pack("<I", word & 0xFFFFFFFF) + data[offset + 4 :]
 
 
-def unknown_processor(elf):
-    """The processor's version is one that nobody knows."""
-    data = elf.data
-    for section in elf.code().values():
+class Module:
+    """Bytes of the module, and what its code calls."""
+
+    def __init__(self, path):
+        file = elf.load(path)
+        self.data = file.stream.getvalue()
+        self.code, self.functions = elf.code(file), list(elf.functions(file))
+        self.relocations = list(elf.relocations(file))
+
+    def calls(self, name):
+        """Yields each call of a function: the file's offsets of instruction and relocation, and the
+        caller. A caller to which nothing refers is inlined where it is called, and never runs itself."""
+        used = {(symbol["st_shndx"], symbol["st_value"] + r["r_addend"]) for _, r, symbol, _ in self.relocations}
+        for index, relocation, symbol, row in self.relocations:
+            if symbol.name == name and index in self.code:
+                offset = relocation["r_offset"]
+                caller = next(f for f in self.functions if f.section == index and 0 <= offset - f.value < f.size)
+                if (caller.section, caller.value) in used:
+                    yield self.code[index]["sh_offset"] + offset, row, caller.name
+
+
+def unknown_processor(module):
+    """Makes the processor's version one that does not exist."""
+    data = module.data
+    for section in module.code.values():
         for number, word in enumerate(elf.words(section)):
             if word & ~ANY_REGISTER == MFPVR:
-                data = with_word(data, section.offset + 4 * number, LOAD | word & ANY_REGISTER | PVR)
+                data = with_word(data, section["sh_offset"] + 4 * number, LOAD | word & ANY_REGISTER | PVR)
     return data
-
-
-def calls(elf, name):
-    """Each call of a function: the file's offsets of instruction and relocation, and the caller. A
-    caller to which nothing refers is inlined where it is called, and never runs itself."""
-    rows = [
-        (elf.sections[table.info], table.info, row, *RELOCATION.unpack_from(elf.data, row))
-        for table in elf.sections
-        if table.kind == RELA
-        for row in range(table.offset, table.offset + table.size, RELOCATION.size)
-    ]
-    symbols = elf.symbols
-    used = {(symbols[info >> 32].section, symbols[info >> 32].value + addend) for *_, info, addend in rows}
-    for code, index, row, offset, info, _ in rows:
-        if symbols[info >> 32].name == name and index in elf.code():
-            caller = function_at(elf, index, offset)
-            if (caller.section, caller.value) in used:
-                yield code.offset + offset, row, caller.name
 
 
 def frees(data, instruction):
@@ -91,45 +94,38 @@ def frees(data, instruction):
             return word == LOAD | R4
 
 
-def function_at(elf, section, offset):
-    """The function there."""
-    return next(f for f in elf.functions() if f.section == section and f.value <= offset < f.value + f.size)
-
-
 def failing(data, instruction, row, value):
-    """A call returns this value at once."""
-    offset, _, addend = RELOCATION.unpack_from(data, row)
-    data = data[:row] + RELOCATION.pack(offset, NO_CHANGE, addend) + data[row + RELOCATION.size :]
+    """Makes a call return this value at once."""
+    # Of a relocation the symbol and the type are the second 8 bytes.
+    data = data[: row + 8] + struct.pack("<Q", NO_CHANGE) + data[row + 16 :]
     return with_word(data, instruction, LOAD | R3 | value & 0xFFFF)
 
 
-def faults(elf):
-    """Each copy's name and bytes, and how it is to fail."""
-    yield "processor", unknown_processor(elf), errno.ENODEV, "no support for the processor with PVR 0x00007777", 0
+def faults(module):
+    """Yields each copy's name and bytes, and how it is to fail."""
+    yield "processor", unknown_processor(module), errno.ENODEV, "no support for the processor with PVR 0x00007777", 0
     # The same module, of another name: to be inserted beside it.
-    yield "another", elf.data.replace(b"ebb_pmu", b"ebb_pm2"), errno.EBUSY, TAKEN_OVER, 0
+    yield "another", module.data.replace(b"ebb_pmu", b"ebb_pm2"), errno.EBUSY, TAKEN_OVER, 0
     for name, value, number, reason, spare in CALLS:
-        places = [call for call in calls(elf, name) if not any(part in call[2] for part in NEEDED)]
+        places = [call for call in module.calls(name) if not any(part in call[2] for part in NEEDED)]
         if "realloc" in name:
-            places = [call for call in places if not frees(elf.data, call[0])]
+            places = [call for call in places if not frees(module.data, call[0])]
         if not places:
             sys.exit(f"the module does not call {name}")
         for count, (instruction, row, _) in enumerate(places, 1):
-            yield f"{name}-{count}", failing(elf.data, instruction, row, value), number, reason, spare
+            yield f"{name}-{count}", failing(module.data, instruction, row, value), number, reason, spare
 
 
 def main():
-    module, folder = sys.argv[1:]
-    elf = Elf(module)
-    if not any(section.kind == SYMTAB for section in elf.sections):
-        sys.exit(f"{module} has no symbols")
-    for name, data, number, reason, spare in faults(elf):
-        if data == elf.data:
-            sys.exit(f"{module}: nothing to change for {name}")
+    path, folder = sys.argv[1:]
+    module = Module(path)
+    for name, data, number, reason, spare in faults(module):
+        if data == module.data:
+            sys.exit(f"{path}: nothing to change for {name}")
         Path(folder, f"{name}.ko").write_bytes(data)
         print(name, errno.errorcode[number], spare, reason)
-    data = elf.data
-    for instruction, row, _ in calls(elf, "__cpuhp_remove_state"):
+    data = module.data
+    for instruction, row, _ in module.calls("__cpuhp_remove_state"):
         data = failing(data, instruction, row, 0)
     Path(folder, "leaves.ko").write_bytes(data)
 
