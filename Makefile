@@ -122,7 +122,7 @@ bench: module tools ## measure each path through both drivers, in instructions, 
 .PHONY: bench-solver
 bench-solver: tools ## measure what solving a group costs, in instructions
 	@scripts/setup kernel guest
-	@scripts/vm run --driver in-tree --add '$(programs)/isa207_bench' -- isa207_bench
+	@scripts/vm run --driver in-tree --program isa207_bench -- isa207_bench
 
 .PHONY: stress
 stress: module tools ## let many processes with EBBs loose on the driver, MINUTES=10 in all, LIBRARY=1 by libebb

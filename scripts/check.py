@@ -26,7 +26,7 @@ from types import SimpleNamespace
 
 from host import ktap, staging, steps, table
 from host.ktap import FAILED, PASSED, SKIPPED, Result
-from host.steps import CACHE, PROGRAMS, SCRIPTS, TOP, cached
+from host.steps import CACHE, SCRIPTS, TOP, cached
 
 # What scripts/vm says when the guest did not live to the end of its command.
 BROKEN = {
@@ -246,8 +246,7 @@ def guest_steps(folder, kernel):
             yield Step(f"{name} on {cpu}", words, judge)
     results = "cat /sys/kernel/debug/kunit/ebb_pmu_*/results"
     yield Step("KUnit on power10", guest("kunit", "power10", [], results), kunit_tests)
-    demo = ["--add", PROGRAMS / "ebb-demo"]
-    yield Step("demo on power10", guest("check", "power10", demo, "ebb-demo"), by_status)
+    yield Step("demo on power10", guest("check", "power10", ["--program", "ebb-demo"], "ebb-demo"), by_status)
 
 
 # The number of lines before a failure that are shown with it.
@@ -321,7 +320,7 @@ def main():
         try:
             run(builds)
             if not any(ktap.failed(step.results) for step in builds):
-                staging.stage(programs, PROGRAMS)
+                staging.stage(programs)
                 for name in ("check", "kunit"):
                     shutil.copy(CACHE / f"target/{name}-{kernel.entry}/ebb_pmu.ko", programs / f"{name}.ko")
         finally:

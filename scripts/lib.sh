@@ -21,6 +21,9 @@ umask 022
 # Nothing is made before there is something to keep.
 EBB_CACHE=$(realpath -m -- "${EBB_CACHE:-$top/.cache}") || exit 1
 export EBB_CACHE
+# The programs for the guest, which `make tools` builds.
+# shellcheck disable=SC2034
+programs=$EBB_CACHE/target/tools/powerpc64le-unknown-linux-gnu/release
 
 # make's M= cannot hold a blank or a colon, and lists of paths here are split at
 # the first.

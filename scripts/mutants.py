@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from host import ktap, steps
-from host.steps import CACHE, PROGRAMS, SCRIPTS, TOP
+from host.steps import CACHE, SCRIPTS, TOP
 
 FOLDER = TOP / "tools/testing/mutants"
 COPY = CACHE / "target/mutants"
@@ -181,7 +181,7 @@ def kunit(_arguments):
 def program(arguments):
     """The guest with a program."""
     cpu, name, *rest = arguments
-    return ["--cpu", cpu, "--add", PROGRAMS / name, "--", name, *rest]
+    return ["--cpu", cpu, "--program", name, "--", name, *rest]
 
 
 KINDS = {

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from host import steps
+from host import staging, steps
 from host.guest import GUEST_BROKEN, NO_GUEST, TIMED_OUT, Guest, Stop
 from host.steps import SCRIPTS, TOP
 
@@ -57,13 +57,14 @@ Exit status: that of COMMAND or the shell (128 + N if signal N ended it), or
 Examples:
   scripts/vm run -- dmesg
   scripts/vm run --perf -- perf stat -e cycles,instructions true
-  scripts/vm run --cpu power9 --add ./prog --add ./data:/tmp/data -- prog /tmp/data
+  scripts/vm run --cpu power9 --program ebb_close -- ebb_close
+  scripts/vm run --add ./prog --add ./data:/tmp/data -- prog /tmp/data
   scripts/vm run -- sh -c 'rmmod ebb_pmu && insmod /lib/modules/ebb_pmu.ko'
 """
 
 
 def matching(form, said):
-    """The type of an option whose value looks so, and how that is said."""
+    """Returns an argparse type for strings that match `form`."""
 
     def value(text):
         if not re.fullmatch(form, text):
@@ -152,6 +153,9 @@ def parse(words):
     text = """PATH or PATH:GUESTPATH: copy a file or a folder into the guest, as /root/NAME or as the absolute
         GUESTPATH; with a "/" at its end, into that folder. May be given more than once"""
     parser.add_argument("--add", default=[], action="append", type=addition, help=text)
+    text = """add programs that `make tools` builds and scripts of tools/testing/selftests to /root, with all
+        that they start, and without debug information"""
+    parser.add_argument("--program", default=[], nargs="+", action="extend", metavar="NAME", help=text)
     behind = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:behind])
     options.command = words[behind + 1 :]
@@ -161,6 +165,10 @@ def parse(words):
         parser.error("shell takes no COMMAND")
     if options.action == "shell" and not os.isatty(0):
         parser.error("shell needs a terminal")
+    try:
+        options.program = staging.find(options.program)
+    except LookupError as error:
+        parser.error(f"--program: {error}")
     if options.compat and options.machine != "pseries":
         parser.error(f"--compat: {options.machine} has no compatibility modes")
     if options.trace and options.covered:
@@ -178,7 +186,7 @@ def complain(message):
 
 
 def must(reason, *command):
-    """Run a command, of which stdout is none of the guest's; without it there is none."""
+    """Runs a command of the host, whose stdout goes to stderr; raises Stop(NO_GUEST) if it fails."""
     if subprocess.run(command, stdout=2, check=False).returncode:
         raise Stop(NO_GUEST, reason)
 
@@ -239,6 +247,11 @@ def make_initramfs(folder, options, archives, files):
         (root / name).mkdir(parents=True)
     for path, target in files:
         copy(path, f"{root}{target}")
+    programs = [root / "root" / path.name for path in options.program]
+    for path, program in zip(options.program, programs):
+        copy(path, program)
+    if binaries := [program for program in programs if program.suffix != ".sh"]:
+        must("debug information could not be removed", IN_ROOT, "powerpc64le-linux-gnu-strip", "-g", *binaries)
     terminal = shutil.get_terminal_size()
     settings = {"driver": options.driver, "params": options.params, "paranoid": options.paranoid}
     settings |= {"rows": terminal.lines, "columns": terminal.columns}

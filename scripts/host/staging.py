@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The programs and scripts of tools/testing/selftests, as `make check` gives them to its
-guests: each row of scripts/tables/guest-tests has a folder of what it starts, as an initramfs of
-all is more than a powernv machine takes (128 MiB) and half of what a guest has in memory.
+"""Finds the programs and scripts of tools/testing/selftests that a guest needs. For `make check`
+each row of scripts/tables/guest-tests has a folder of what it starts: all together are more than the
+initramfs of a powernv machine may have (128 MiB), and half of a guest's memory.
 """
 
 import os
@@ -11,7 +11,7 @@ import subprocess
 import tomllib
 
 from host import table
-from host.steps import SCRIPTS, TABLES, TOP
+from host.steps import PROGRAMS, SCRIPTS, TABLES, TOP
 
 SELFTESTS = TOP / "tools/testing/selftests"
 # perf is to show the functions of these.
@@ -74,23 +74,40 @@ def started(command):
     return found
 
 
-def stage(folder, programs):
-    """Copy what each row starts out of `programs` and the sources to `folder`/ROW, as other
-    runs may build theirs meanwhile; without symbols, for the size."""
+def built():
+    """Returns the paths of the programs and libraries that `make tools` has built."""
+    return [path for path in PROGRAMS.glob("*") if path.is_file() and os.access(path, os.X_OK)]
+
+
+def needed(command, files):
+    """Returns those of the files that a command starts, and all libraries, which are small: programs
+    make up the names of those that they load."""
+    found = started(command)
+    return [path for path in files if path.name in found or ".so" in path.name]
+
+
+def find(names):
+    """Returns the paths of programs and scripts with these names and of what they start."""
+    files = [*built(), *SELFTESTS.glob("*/*.sh")]
+    if missing := set(names) - {path.name for path in files}:
+        raise LookupError(f"there is no {' '.join(sorted(missing))} (`make tools` builds the programs)")
+    named = [path for path in files if path.name in names]
+    return list(dict.fromkeys(named + needed(" ".join(names), files))) if names else []
+
+
+def stage(folder):
+    """Copies what each row starts to `folder`/ROW, since other runs may build programs in the
+    meantime; without symbols, to save space."""
     everything = folder / "everything"
     everything.mkdir()
     for script in SELFTESTS.glob("*/*.sh"):
         shutil.copy(script, everything)
-    for program in programs.iterdir():
-        if program.is_file() and os.access(program, os.X_OK) and program.name != "ebb-demo":
-            keep = "-g" if program.name in WITH_SYMBOLS else "-s"
-            strip = ["powerpc64le-linux-gnu-strip", keep, "-o", everything / program.name, program]
-            subprocess.run(strip, check=True)
+    for program in built():
+        keep = "-g" if program.name in WITH_SYMBOLS else "-s"
+        strip = ["powerpc64le-linux-gnu-strip", keep, "-o", everything / program.name, program]
+        subprocess.run(strip, check=True)
     for name, _, _, command in table.rows("guest-tests", 4):
         row = folder / name
         row.mkdir()
-        wanted = started(command)
-        for path in everything.iterdir():
-            # The libraries are small, and loaded by names that programs make up.
-            if path.name in wanted or ".so" in path.name:
-                os.link(path, row / path.name)
+        for path in needed(command, everything.iterdir()):
+            os.link(path, row / path.name)
