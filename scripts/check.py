@@ -136,7 +136,7 @@ def with_status(name, status, results, good, fault=""):
 
 
 def listed_skips():
-    """What scripts/tables/guest-skips lists: a step's name, patterns of tests, and the reason."""
+    """Returns the rows of scripts/tables/guest-skips: a step's name, patterns of tests, and the reason."""
     rows = table.rows("guest-skips", 4)
     return [(f"{name} on {cpu}", tests, reason) for name, cpus, tests, reason in rows for cpu in cpus.split()]
 
@@ -217,7 +217,7 @@ reg_access_test regs_access_pmccext_test task_event_pinned_vs_ebb_test"""
 
 
 def guest_steps(folder, kernel):
-    """What runs in guests on every kernel: scripts/tables/guest-tests, the module's own tests,
+    """Yields the steps that run in guests on every kernel: scripts/tables/guest-tests, the module's tests,
     the kernel's selftests and the demo, with programs and modules of `folder`."""
 
     tree = cached(kernel.entry)

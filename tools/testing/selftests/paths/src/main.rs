@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Goes through the paths of a PMU driver, for `scripts/bench.py` to measure. Each path is gone
+//! Executes the paths of a PMU driver, which `scripts/bench.py` measures: each path
 //! once as often as its `rounds` and once three times as often, so that what a run costs in any
 //! case is in the difference no more. Needs an instruction clock and one CPU.
 //!
