@@ -53,8 +53,8 @@ with_lists() {
 		if apt-get update && grep -qx "Codename: $release" "$apt"/lists/*InRelease && "$@"; then
 			return
 		fi
-		echo "no packages of $release by the name $name: another try in 20 s"
-		sleep 20
+		echo "no packages of $release by the name $name"
+		[ "$name" != oldstable ] || sleep 20
 	done
 	return 1
 }
