@@ -36,9 +36,10 @@ esac
 cross='ARCH=powerpc LLVM=-19 CROSS_COMPILE=powerpc64le-linux-gnu-'
 
 # step NAME CMD...: run CMD with its output in a log of that name, show how long
-# it took; when it fails show the end of the log and its path. CMD is a program,
-# not a function, so that its own `set -e` is in force. Until it has succeeded the
-# log bears this shell's number too: another run may be at the same step.
+# it took, in one line, as two steps may run at once; when it fails show the end of the
+# log and its path. CMD is a program, not a function, so that its own `set -e` is in force.
+# Until it has succeeded the log bears this shell's number too: another run may be at the
+# same step.
 step() {
 	step_base=$EBB_CACHE/log/$(printf '%s' "$1" | tr -c 'A-Za-z0-9.' '-')
 	step_log=$step_base.$$.log
@@ -46,18 +47,18 @@ step() {
 	# Those of failures long mended.
 	find "$EBB_CACHE/log" -maxdepth 1 -name '*.*.log' -mtime +7 -delete
 	step_start=$(date +%s)
-	printf '  %-40s ' "$1" >&2
+	step_name=$(printf '  %-40s' "$1")
 	shift
 	step_status=0
 	"$@" >"$step_log" 2>&1 </dev/null || step_status=$?
 	step_time=$(($(date +%s) - step_start))
 	if [ "$step_status" -eq 0 ]; then
-		say "$step_time s"
+		say "$step_name $step_time s"
 		mv "$step_log" "$step_base.log"
 		step_log=$step_base.log
 		return 0
 	fi
-	say "FAILED after $step_time s (status $step_status); the end of its log:"
+	say "$step_name FAILED after $step_time s (status $step_status); the end of its log:"
 	tail -n 15 "$step_log" | sed 's/^/    /' >&2
 	say "  the whole log: $step_log"
 	return "$step_status"
