@@ -5,15 +5,16 @@
 
 /// A source of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Chance(u64);
+pub struct Chance(u64);
 
 impl Chance {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// Starts one with a seed.
+    pub const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1)
     }
 
     /// 64 bits.
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -21,7 +22,12 @@ impl Chance {
     }
 
     /// True once in so many times, which must be a power of two.
-    pub(crate) fn one_in(&mut self, count: u64) -> bool {
+    pub fn one_in(&mut self, count: u64) -> bool {
         self.bits() >> 32 & (count - 1) == 0
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        (self.bits() >> 32) % limit
     }
 }

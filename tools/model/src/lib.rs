@@ -31,7 +31,8 @@
 //! - \[kernel\]: Linux, drivers, headers and selftests, which run on hardware;
 //! - \[KVM\]: Linux, `arch/powerpc/kvm/`, which meets the hardware's faults;
 //! - \[OPAL\]: skiboot, the firmware of bare metal machines;
-//! - \[microwatt\]: `pmu.vhdl` of the microwatt core, made after ISA v3.0B;
+//! - \[microwatt\]: `pmu.vhdl` of the microwatt core, made after ISA v3.0B. `tests/rtl` compares
+//!   the model with it;
 //! - \[AIX\]: IBM's manual of `pm_enable_bhrb()`;
 //! - \[QEMU\]: an emulator, the weakest; where nothing else tells.
 //!
@@ -65,6 +66,7 @@ mod trace;
 
 pub use access::Trap;
 pub use bhrb::{BHRB_ENTRIES, Branch, BranchForm};
+pub use chance::Chance;
 pub use context::{Context, Instruction, Mark, Transaction};
 pub use facility::{Executed, Facility};
 pub use fault::{Fault, break_rule};
