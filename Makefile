@@ -71,11 +71,13 @@ demo: ## do all that is needed and show Event Based Branches in a guest
 .PHONY: check
 check: ## run the tests, but for those that take long
 	@scripts/setup root kernel guest libs perf selftests
+	@scripts/setup rtl || echo 'The model is not compared with RTL.'
 	@$(in_root) scripts/check.py
 
 .PHONY: check-long
 check-long: ## run the tests that take long
 	@scripts/setup root kernel guest libs perf perf-tests selftests viewers
+	@scripts/setup rtl || echo 'The model is not compared with RTL.'
 	@$(in_root) scripts/check.py --long
 
 .PHONY: check-debug
@@ -101,7 +103,7 @@ host-test: ## run the tests that need no guest
 
 .PHONY: mutants
 mutants: ## break the driver, one line at a time, and see that a test fails by it
-	@scripts/setup root kernel guest
+	@scripts/setup root kernel guest rtl
 	@$(in_root) scripts/mutants.py $(MUTANTS)
 
 .PHONY: oracle

@@ -99,8 +99,8 @@ def silent_build(name, status, text):
 def cargo_tests(name, status, text):
     """The tests that `cargo test` names, and its exit status."""
     outcomes = {"ok": PASSED, "FAILED": FAILED, "ignored": SKIPPED}
-    found = re.findall(r"^test (.+?) \.\.\. (ok|FAILED|ignored)", text, re.MULTILINE)
-    return with_status(name, status, [Result(test, outcomes[word]) for test, word in found], (0,))
+    found = re.findall(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, (.*))?", text, re.MULTILINE)
+    return with_status(name, status, [Result(test, outcomes[word], note) for test, word, note in found], (0,))
 
 
 def ktap_tests(name, status, text, programs=1):
@@ -138,7 +138,11 @@ def with_status(name, status, results, good, fault=""):
 def listed_skips():
     """Returns the rows of scripts/tables/guest-skips: a step's name, patterns of tests, and the reason."""
     rows = table.rows("guest-skips", 4)
-    return [(f"{name} on {cpu}", tests, reason) for name, cpus, tests, reason in rows for cpu in cpus.split()]
+    return [
+        (step, tests, reason)
+        for name, cpus, tests, reason in rows
+        for step in [f"{name} on {cpu}" for cpu in cpus.split()] or [name]
+    ]
 
 
 def with_skips(step, results):
@@ -179,6 +183,16 @@ def unlisted_tests():
     return sorted(str(file.relative_to(TOP)) for file in files if not any(file.is_relative_to(path) for path in listed))
 
 
+def rtl_steps():
+    """The model against RTL, or a skip where the RTL cannot be downloaded."""
+    words = [SCRIPTS / "setup", "--print", "rtl"]
+    made = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+    words = [SCRIPTS / "cargo", "host", "test", "--manifest-path", TOP / "tools/model/Cargo.toml", "--test", "rtl"]
+    for name, count in (("model against RTL", 30_000), ("model against RTL, longer", 1_000_000)):
+        given = ["env", f"PMU_RTL={made}", f"RTL_STEPS={count}"]
+        yield Step(name, [*given, *words, *(["--", "--include-ignored"] if made else [])], cargo_tests)
+
+
 def source_steps():
     """Checks of the sources and tests on this machine."""
     yield Step("doc", [SCRIPTS / "doc"], by_status)
@@ -193,6 +207,7 @@ def source_steps():
         by_file = path.endswith(".rs")
         command = [SCRIPTS / "test-file", path] if by_file else [*cargo, "--manifest-path", TOP / path / "Cargo.toml"]
         yield Step(f"{Path(path).name} on the host", command, cargo_tests)
+    yield from rtl_steps()
     yield Step("clippy", ["make", "-s", "clippy"], silent_build)
 
 
@@ -284,7 +299,7 @@ def main():
         sys.exit(__doc__)
     kernel = DEBUG if "--debug" in options else PLAIN
     steps.end_on_signals()
-    known = {step.name for step in guest_steps(Path(), PLAIN)}
+    known = {step.name for step in [*rtl_steps(), *guest_steps(Path(), PLAIN)]}
     if unknown := {name for name, _, _ in listed_skips()} - known:
         sys.exit(f"guest-skips: scripts/tables/guest-tests has no {', '.join(sorted(unknown))}")
     if missing := ", ".join(staging.unlisted() + unlisted_tests()):

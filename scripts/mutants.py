@@ -7,6 +7,7 @@ and the change. The tests:
 
     test: model [NAME]...            those of tools/model/tests/driver with such names
     test: isa207 TARGET [NAME]...    those of rust/isa207/tests/TARGET
+    test: rtl                        the model against RTL
     test: kunit NAME                 a KUnit test, in a POWER10 guest
     test: guest CPU COMMAND          a program of tools/testing/selftests, in a guest
     test: misuse                     wrong uses of rust/perf and rust/power, which must not compile
@@ -124,6 +125,11 @@ def isa207(arguments):
     return ["--manifest-path", COPY / "rust/isa207/Cargo.toml", "--test", target, "--", *names]
 
 
+def rtl(_arguments):
+    """The one of the folder rtl."""
+    return ["--manifest-path", COPY / "tools/Cargo.toml", "-p", "pmu-model", "--test", "rtl", "--", "--include-ignored"]
+
+
 class Guest:
     """A test in a guest."""
 
@@ -187,6 +193,7 @@ def program(arguments):
 KINDS = {
     "model": Cargo(0, model),
     "isa207": Cargo(1, isa207),
+    "rtl": Cargo(0, rtl),
     "kunit": Kunit(1, ["EBB_KUNIT=1"], kunit),
     "guest": Program(2, ["EBB_KUNIT="], program),
     "misuse": Misuse(),
@@ -200,7 +207,7 @@ def copy_sources():
     for name in COPIED:
         top = TOP / name
         for path in [top] if top.is_file() else top.rglob("*"):
-            if path.is_file() and "_generated" not in path.name and path.suffix in (".rs", ".toml", ".lock", ".c", ".h", ".S", ""):
+            if path.is_file() and "_generated" not in path.name and path.suffix in (".rs", ".toml", ".lock", ".c", ".h", ".S", ".vhdl", ""):
                 files.add(path.relative_to(TOP))
     for path in files:
         old, new = COPY / path, (TOP / path).read_bytes()
@@ -287,6 +294,8 @@ def main():
 
     # As many as `make check` takes. What kills a mutant mostly comes after a few thousand.
     os.environ.setdefault("MODEL_STEPS", "400000")
+    if any(mutant.test[0] == "rtl" for mutant in mutants):
+        os.environ["PMU_RTL"] = str(steps.cached("rtl"))
     steps.end_on_signals()
     folder = steps.new_log_folder("mutants")
     print(f"logs: {folder}", flush=True)
