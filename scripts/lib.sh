@@ -31,9 +31,9 @@ case $top$EBB_CACHE in
 *[[:space:]]* | *:*) die "the paths of checkout and EBB_CACHE may not hold blanks or colons: $top, $EBB_CACHE" ;;
 esac
 
-# What the cross builds of kernel and module are told, in one place.
+# What the cross builds of kernel and module are told, in one place; $llvm only if clang compiles.
 # shellcheck disable=SC2034
-cross='ARCH=powerpc LLVM=-19 CROSS_COMPILE=powerpc64le-linux-gnu-'
+cross='ARCH=powerpc CROSS_COMPILE=powerpc64le-linux-gnu-' llvm='LLVM=-19'
 
 # step NAME CMD...: run CMD with its output in a log of that name, show how long
 # it took, in one line, as two steps may run at once; when it fails show the end of the

@@ -63,12 +63,14 @@ void ebb_pmu_tracepoint_synchronize_unregister(void)
  */
 notrace void ebb_pmu_user_access_begin(void)
 {
+	bool __maybe_unused begun;
+
 	pagefault_disable();
 	/*
 	 * A zero-length range always passes access_ok(). The address of each
 	 * instruction is checked when it is read.
 	 */
-	(void)user_read_access_begin((void __user *)0, 0);
+	begun = user_read_access_begin((void __user *)0, 0);
 }
 
 notrace void ebb_pmu_user_access_end(void)

@@ -1,17 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
 # How a kernel is made for the cache: the source that the private root holds, patched,
-# configured with fragments of this folder on top of allnoconfig, and built. The
-# entry's directory is the build tree itself; its source stays complete, for the
-# kernel's own selftests are built from it as well.
-# Sourced by scripts/cache/kernel*, with the names of the fragments in $fragments and
-# of the folders of patches in $patches.
+# configured with fragments of this folder on top of allnoconfig or of another
+# configuration, and built. The entry's directory is the build tree itself; its source
+# stays complete, for the kernel's own selftests are built from it as well.
+# Sourced by scripts/cache/kernel*, with the names of the fragments in $fragments, of the
+# folders of patches in $patches, of the compiler in $compiler (clang unless it is gcc), and
+# of a function in $base, if another configuration than allnoconfig is below the fragments:
+# it makes the file $dir/.base.
 # scripts/setup says what the words mean that this answers to, and sets top and dir.
 # Recipes run under set -e.
 # shellcheck disable=SC2154,SC2164
 . "$top/scripts/lib.sh"
 
 : "${fragments:?}" "${patches:?}"
+[ "${compiler-}" = gcc ] || cross="$cross $llvm"
 
 # Prints the fragments, in their order.
 configuration() {
@@ -56,7 +59,7 @@ key)
 	sed '/^[[:space:]]*#/d' "$top/scripts/kernel/recipe.sh"
 	;;
 stages)
-	echo source config vmlinux modules
+	echo source ${base:+base} config vmlinux modules
 	;;
 
 source)
@@ -68,9 +71,18 @@ source)
 	done
 	;;
 
+base)
+	"$base"
+	;;
+
 config)
 	configuration >"$dir/.fragments"
-	in_tree KCONFIG_ALLCONFIG="$dir/.fragments" allnoconfig
+	if [ "${base-}" ]; then
+		cat "$dir/.base" "$dir/.fragments" >"$dir/.config"
+		in_tree olddefconfig
+	else
+		in_tree KCONFIG_ALLCONFIG="$dir/.fragments" allnoconfig
+	fi
 	in_tree rustavailable
 	compare_config
 	;;
