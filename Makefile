@@ -80,6 +80,11 @@ check-long: ## run the tests that take long
 	@scripts/setup rtl || echo 'The model is not compared with RTL.'
 	@$(in_root) scripts/check.py --long
 
+.PHONY: check-debian
+check-debian: ## run tests on a kernel configured like Debian's, of which the first build takes half an hour
+	@scripts/setup root kernel kernel-debian guest libs perf perf-tests selftests
+	@$(in_root) scripts/check.py --debian
+
 .PHONY: check-debug
 check-debug: ## run the guests' tests on a kernel that checks itself (most of an hour)
 	@scripts/setup root kernel-debug guest libs perf perf-tests selftests

@@ -5,7 +5,8 @@
 usage: check.py            all steps except those of scripts/tables/long-tests (`make check`)
        check.py --long     the steps of scripts/tables/long-tests (`make check-long`)
        check.py --debug    the guest runs on the debug kernel (`make check-debug`)
-       check.py [--long] --list   print the names of the steps
+       check.py --debian   the rows with `--kernel debian` (`make check-debian`)
+       check.py [--long | --debian] --list   print the names of the steps
 
 Runs in the private root. A step is a check of the sources, a build, a host test or a guest run
 of scripts/tables/guest-tests. Each has a log in EBB_CACHE/log/check-*, and a line with its
@@ -59,6 +60,8 @@ DEBUG = SimpleNamespace(
     # times of the third are made there.
     left_out=["cost of a sample", "isa207, instructions", "takeover, some times"],
 )
+# The kernel of the rows with `--kernel debian`, which `make check-debian` runs.
+DEBIAN = "kernel-debian"
 
 
 @dataclass
@@ -211,10 +214,12 @@ def source_steps():
     yield Step("clippy", ["make", "-s", "clippy"], silent_build)
 
 
-def build_steps(kernel):
+def build_steps(kernel, debian):
     """What guests need; without it there is nothing to boot them for."""
     copy = [SCRIPTS / "module-copy", kernel.entry]
-    yield Step(f"module for {kernel.entry}, from nothing", [*copy, f"check-{kernel.entry}"], silent_build)
+    for entry in [kernel.entry] + [DEBIAN] * debian:
+        command = [SCRIPTS / "module-copy", entry, f"check-{entry}"]
+        yield Step(f"module for {entry}, from nothing", command, silent_build)
     if kernel == PLAIN:
         yield Step("module", ["make", "-s", "module"], silent_build)
     yield Step("module with KUnit", [*copy, f"kunit-{kernel.entry}", "EBB_KUNIT=1"], silent_build)
@@ -244,7 +249,8 @@ def guest_steps(folder, kernel):
     def guest(module, cpu, options, command):
         """A run of scripts/vm with a shell's command, within the kernel's limits."""
         vm = [SCRIPTS / "vm", "run", "--timeout", kernel.timeout, "--cpu", cpu, *options]
-        return [*environment(module), *vm, "--", "sh", "-c", kernel.prelude + command]
+        given = ["env", f"EBB_MODULE={folder / DEBIAN}.ko"] if "--kernel" in options else environment(module)
+        return [*given, *vm, "--", "sh", "-c", kernel.prelude + command]
 
     # Long ones first, so that none is left alone at the end.
     for cpu in ("power10", "power9"):
@@ -254,7 +260,8 @@ def guest_steps(folder, kernel):
         ebb = ["--suites", "ebb", "--only", *QUICK_EBB_TESTS.split()]
         yield Step(f"conformance, EBB on {cpu}", [*conformance, *ebb], by_status)
     for name, cpus, options, command in table.rows("guest-tests", 4):
-        for cpu in cpus.split() if name not in kernel.left_out else []:
+        skip = name in kernel.left_out or (kernel != PLAIN and "--kernel" in options.split())
+        for cpu in [] if skip else cpus.split():
             selftests = ["--add", f"{folder / name}:/root/selftests"]
             words = guest("check", cpu, [*options.split(), *selftests], command)
             judge = partial(ktap_tests, programs=1 + command.count("&&"))
@@ -295,9 +302,11 @@ def long_tests():
 
 def main():
     options = set(sys.argv[1:])
-    if options not in (set(), {"--debug"}, {"--long"}, {"--list"}, {"--long", "--list"}):
+    kinds = {"--debug", "--long", "--debian"}
+    if len(options & kinds) > 1 or options - kinds - {"--list"} or options == {"--debug", "--list"}:
         sys.exit(__doc__)
     kernel = DEBUG if "--debug" in options else PLAIN
+    long, debian = "--long" in options, "--debian" in options
     steps.end_on_signals()
     known = {step.name for step in [*rtl_steps(), *guest_steps(Path(), PLAIN)]}
     if unknown := {name for name, _, _ in listed_skips()} - known:
@@ -310,14 +319,19 @@ def main():
     # Alone, as the sources it looks for are where the module is made.
     lint = [Step("lint", [SCRIPTS / "lint.py"], by_status)] if kernel == PLAIN else []
     sources = list(source_steps() if kernel == PLAIN else ())
-    builds = list(build_steps(kernel))
+    builds = list(build_steps(kernel, debian))
     guests = [*(script_tests("vm") if kernel == PLAIN else ()), *guest_steps(programs, kernel)]
     if kernel == PLAIN:
-        long = long_tests()
-        if unknown := long - {step.name for step in sources + guests}:
+        later = long_tests()
+        if unknown := later - {step.name for step in sources + guests}:
             sys.exit(f"long-tests: check has no {', '.join(sorted(unknown))}")
+        on_debian = {step.name for step in guests if "--kernel" in step.command}
+        if debian:
+            lint, sources, later = [], [], on_debian
+        else:
+            guests = [step for step in guests if step.name not in on_debian]
         lint, sources, guests = (
-            [step for step in several if (step.name in long) == ("--long" in options)]
+            [step for step in several if (step.name in later) == (long or debian)]
             for several in (lint, sources, guests)
         )
     if "--list" in options:
@@ -336,8 +350,10 @@ def main():
             run(builds)
             if not any(ktap.failed(step.results) for step in builds):
                 staging.stage(programs)
-                for name in ("check", "kunit"):
-                    shutil.copy(CACHE / f"target/{name}-{kernel.entry}/ebb_pmu.ko", programs / f"{name}.ko")
+                modules = {name: f"{name}-{kernel.entry}" for name in ("check", "kunit")}
+                modules |= {DEBIAN: f"check-{DEBIAN}"} if debian else {}
+                for name, copy in modules.items():
+                    shutil.copy(CACHE / f"target/{copy}/ebb_pmu.ko", programs / f"{name}.ko")
         finally:
             built.set()
 

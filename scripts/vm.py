@@ -39,8 +39,8 @@ MORE = """\
 environment:
   EBB_CACHE   where everything built is kept (default: .cache in the checkout)
   EBB_MODULE  the module to insert (default: ebb_pmu.ko in the checkout, which is
-              made if it is missing)
-  EBB_KERNEL  a vmlinux, or a kernel tree that holds one (default: the cached)
+              made if it is missing; with --kernel debian one made for that kernel)
+  EBB_KERNEL  a vmlinux, or a kernel tree that holds one (default: --kernel's)
   EBB_SEED    a --seed
 
 Output of "run": stdout has what COMMAND writes to its stdout and stderr, byte for
@@ -101,6 +101,8 @@ OPTIONS = [
         bare metal, where the kernel is the hypervisor and OPAL the firmware"""),
     ("--compat", "", ["power8", "power9"], """pseries: the CPUs are in the compatibility mode of an older
         processor, as after a migration from one: the kernel goes by its ISA. Default: none"""),
+    ("--kernel", "small", ["small", "debian"], """small: the kernel that the tests mostly run on (default); debian:
+        one configured like Debian's, with pages of 64 KiB and built by gcc"""),
     ("--driver", "rust", ["rust", "in-tree"], """rust: insert the module before anything runs (default);
         in-tree: leave the PMU to the kernel's own driver. The module is at /lib/modules/ebb_pmu.ko in
         either case"""),
@@ -209,9 +211,13 @@ def cached(entry, name):
     return steps.cached(entry) / name
 
 
-def find_kernel():
+# Each kernel's entry of the cache.
+KERNELS = {"small": "kernel", "debian": "kernel-debian"}
+
+
+def find_kernel(name):
     """The kernel to boot."""
-    kernel = Path(os.environ.get("EBB_KERNEL") or cached("kernel", "vmlinux"))
+    kernel = Path(os.environ.get("EBB_KERNEL") or cached(KERNELS[name], "vmlinux"))
     if kernel.is_dir():
         kernel = kernel / "vmlinux"
     if not kernel.is_file():
@@ -219,14 +225,20 @@ def find_kernel():
     return kernel.resolve()
 
 
-def find_module(driver):
+def find_module(driver, kernel):
     """The module, if there is one or if it has to be inserted."""
     given = os.environ.get("EBB_MODULE")
-    module = Path(given or TOP / "ebb_pmu.ko")
+    if given or kernel == "small":
+        module = Path(given or TOP / "ebb_pmu.ko")
+        build = ["make", "-s", "-C", TOP, "module"]
+    else:
+        entry = KERNELS[kernel]
+        module = steps.CACHE / f"target/{entry}/ebb_pmu.ko"
+        build = [SCRIPTS / "module-copy", entry, entry]
     if driver == "rust" and not module.is_file():
         if given:
             raise Stop(NO_GUEST, f"EBB_MODULE: there is no '{module}'")
-        must("the module could not be built", "make", "-s", "-C", TOP, "module")
+        must("the module could not be built", *build)
     return module if module.is_file() else None
 
 
@@ -278,8 +290,8 @@ def boot(options):
         archives.append(cached("packages", "packages.cpio"))
     archives += [cached("perf", "perf.cpio")] if options.perf else []
     archives += [cached("perf-tests", "perf-tests.cpio")] if options.perf_tests else []
-    kernel = find_kernel()
-    if module := find_module(options.driver):
+    kernel = find_kernel(options.kernel)
+    if module := find_module(options.driver, options.kernel):
         files.append((module, MODULE))
     # A program of the host's own runs there, as its libraries are not in the root.
     qemu = [options.qemu or "qemu-system-ppc64"]
