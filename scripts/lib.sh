@@ -31,7 +31,7 @@ case $top$EBB_CACHE in
 *[[:space:]]* | *:*) die "the paths of checkout and EBB_CACHE may not hold blanks or colons: $top, $EBB_CACHE" ;;
 esac
 
-# What the cross builds of kernel and module are told, in one place; $llvm only if clang compiles.
+# Arguments of make in the cross builds of kernel and module, in one place. $llvm is for clang only.
 # shellcheck disable=SC2034
 cross='ARCH=powerpc CROSS_COMPILE=powerpc64le-linux-gnu-' llvm='LLVM=-19'
 
