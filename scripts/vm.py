@@ -152,6 +152,8 @@ def parse(words):
     parser.add_argument("--packages", default=[], nargs="+", metavar="NAME", type=name, help=text)
     text = "add the perf tool of the kernel's source with its own tests, as /opt/perf/bin/perf, and bash"
     parser.add_argument("--perf-tests", action="store_true", help=text)
+    text = "add the kernel that is booted, as /boot/vmlinux"
+    parser.add_argument("--add-kernel", action="store_true", help=text)
     text = """PATH or PATH:GUESTPATH: copy a file or a folder into the guest, as /root/NAME or as the absolute
         GUESTPATH; with a "/" at its end, into that folder. May be given more than once"""
     parser.add_argument("--add", default=[], action="append", type=addition, help=text)
@@ -293,6 +295,8 @@ def boot(options):
     kernel = find_kernel(options.kernel)
     if module := find_module(options.driver, options.kernel):
         files.append((module, MODULE))
+    if options.add_kernel:
+        files.append((kernel, "/boot/vmlinux"))
     # A program of the host's own runs there, as its libraries are not in the root.
     qemu = [options.qemu or "qemu-system-ppc64"]
     if not (options.qemu and shutil.which(options.qemu)):

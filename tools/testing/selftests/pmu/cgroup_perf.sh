@@ -1,0 +1,112 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0
+# The perf tool's events of control groups (-G, --for-each-cgroup), under the built-in driver and
+# under the module, in one boot: each group's count is that of its own programs.
+#
+# Needs the perf tool in the guest (`scripts/vm run --perf`), and cgroup v2.
+
+# The tests are called by their names.
+# shellcheck disable=SC2329
+# shellcheck source=tools/testing/selftests/pmu/driver.sh
+. "$(dirname "$0")/driver.sh"
+
+GROUPS_FOLDER=/sys/fs/cgroup
+WORK=40000000
+
+# The program that perf runs: WORK instructions in group "one", twice as many in "two", at the same
+# time, and three times as many in none of them.
+cat >"$work/programs" <<END
+#!/bin/sh
+in_group() {
+	sh -c "echo \\\$\\\$ >$GROUPS_FOLDER/\$1/cgroup.procs; exec pmu_tool work \$2" &
+}
+in_group one $WORK
+in_group two $((2 * WORK))
+pmu_tool work $((3 * WORK)) &
+wait
+END
+chmod +x "$work/programs"
+
+# stat_of NAME OPTION...: what perf counts of the groups: "GROUP EVENT COUNT" in $work/NAME.
+stat_of() {
+	name=$1
+	shift
+	must perf stat -a -x , -o "$work/stat" "$@" "$work/programs"
+	cat "$work/stat"
+	awk -F , '{
+		group = ""
+		for (n = 2; n <= NF; n++) if ($n == "one" || $n == "two") group = $n
+		if (group != "") print group, $3, $1
+	}' "$work/stat" >"$work/$name"
+}
+
+# Leaves the counts and samples that the tests compare, of the driver in charge.
+observe() {
+	stat_of "$1.listed" -e instructions -e instructions -G one,two
+	stat_of "$1.each" -e instructions,cycles,cpu/event=0x1001e/ --for-each-cgroup one,two
+	stat_of "$1.many" -e instructions,cycles,branches,cache-misses,instructions,cycles,r1001e,r200fa,r300fa,r400fa \
+		--for-each-cgroup one,two
+	must perf record -q -a -e instructions -c 1000003 -G one -o "$work/data" "$work/programs"
+	must perf script -i "$work/data" -F comm >"$work/$1.samples"
+	sort "$work/$1.samples" | uniq -c
+}
+
+drivers_are_observed() {
+	# The kernel gives groups their perf_event once a controller is turned on, as systemd does.
+	echo +pids >"$GROUPS_FOLDER/cgroup.subtree_control" || fail "there is no cgroup v2"
+	must mkdir "$GROUPS_FOLDER/one" "$GROUPS_FOLDER/two"
+	under_both observe
+}
+
+# counted FILE: each group counted the instructions of its work, with room for those around it:
+# starting a program takes some million.
+counted() {
+	for driver in in-tree rust; do
+		awk -v work="$WORK" '
+			$2 ~ /^instructions/ {
+				groups[$1]
+				times = $1 == "two" ? 2 : 1
+				print
+				if ($3 < times * work || $3 > times * work * 1.2 + 10000000) { print "not " times * work; bad = 1 }
+			}
+			END { exit(bad || !("one" in groups) || !("two" in groups)) }
+		' "$work/$driver.$1" || fail "$driver: not the groups' instructions"
+	done
+}
+
+listed_groups() {
+	counted listed
+}
+
+each_group() {
+	counted each
+}
+
+# More events than counters take turns: perf scales their counts, which are no more than near.
+groups_that_take_turns() {
+	for driver in in-tree rust; do
+		awk -v work="$WORK" '
+			$2 ~ /^instructions/ {
+				print
+				seen++
+				times = $1 == "two" ? 2 : 1
+				if ($3 < times * work / 3 || $3 > times * work * 3) bad = 1
+			}
+			END { exit(bad || seen < 4) }
+		' "$work/$driver.many" || fail "$driver: not nearly the groups' instructions"
+	done
+}
+
+# Samples are of the group's programs alone, and about as many as its instructions have periods.
+samples_of_a_group() {
+	for driver in in-tree rust; do
+		awk -v least="$((WORK * 3 / 4 / 1000003))" -v driver="$driver" '
+			$1 !~ /^(pmu_tool|sh)$/ { print "a sample of " $1; bad = 1 }
+			{ samples++ }
+			END { print driver ": " samples + 0 " samples"; exit(bad || samples < least) }
+		' "$work/$driver.samples" || fail "$driver: not the group's samples"
+	done
+}
+
+restore_at_end
+run_tests drivers_are_observed listed_groups each_group groups_that_take_turns samples_of_a_group
