@@ -2,10 +2,11 @@
 /*
  * Executes a command in a confined environment.
  *
- * usage: ebbprof_confine filter COMMAND [ARGUMENT]...      perf_event_open is forbidden, as the filter
- *                                                          of a container does
- *        ebbprof_confine container COMMAND [ARGUMENT]...   in namespaces of its own: users, mounts, with
- *                                                          another /proc, processes, network, IPC, name
+ * usage: ebbprof_confine filter COMMAND [ARGUMENT]...
+ *        ebbprof_confine container COMMAND [ARGUMENT]...
+ *
+ * A filter forbids perf_event_open, as that of a container does. A container has namespaces of
+ * its own: users, mounts, with another /proc, processes, network, IPC, name.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,7 +33,8 @@ static int forbid_events(void)
 	};
 	const struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
 
-	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+	return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
+	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
 /* The caller becomes root there. */
@@ -51,18 +53,20 @@ static int map_user(unsigned int user)
 /* Goes on in the first process of the container; its parent ends as that does. */
 static int contain(void)
 {
+	const int namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
+			       CLONE_NEWIPC | CLONE_NEWUTS;
 	unsigned int user = geteuid();
 	int status;
 	pid_t pid;
 
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) ||
-	    map_user(user))
+	if (unshare(namespaces) || map_user(user))
 		return 1;
 	pid = fork();
 	if (pid < 0)
 		return 1;
 	if (!pid)
-		return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) || mount("proc", "/proc", "proc", 0, NULL);
+		return mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+		       mount("proc", "/proc", "proc", 0, NULL);
 	if (waitpid(pid, &status, 0) != pid)
 		return 1;
 	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
