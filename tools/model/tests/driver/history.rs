@@ -10,6 +10,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `op.rs` | the operations, and random ones |
+//! | `bursts.rs` | random histories |
 //! | `world.rs`, `world/` | what they do |
 //! | `oracle.rs` | what the events should have counted and sampled |
 //! | `program.rs`, `program/` | what a program with EBBs should find in its registers: by a facility of its own, and predicted without one |
@@ -18,6 +19,7 @@
 //!
 //! `MODEL_STEPS` is how many steps each processor takes, `MODEL_SEED` with which they begin.
 
+mod bursts;
 mod op;
 pub mod oracle;
 mod program;
@@ -36,6 +38,9 @@ use world::World;
 
 /// Steps of a history, after which the machine boots anew.
 const LENGTH: usize = 400;
+
+/// Random histories reach each counted situation at least once in that many steps.
+const MOST_STEPS_BETWEEN: u64 = 20_000;
 
 /// One machine has the driver at a time: some of its state is the module's.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -81,6 +86,7 @@ fn histories(processor: Processor) {
     let steps = number("MODEL_STEPS", 400_000);
     let seed = number("MODEL_SEED", 1);
     std::panic::set_hook(Box::new(|_| {}));
+    let _ = world::take_reached();
     for round in 0..steps.div_ceil(LENGTH as u64) {
         let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9) + round);
         let kind = Kind {
@@ -95,7 +101,7 @@ fn histories(processor: Processor) {
             seed: random.next(),
         }
         .compatible(round & 32 != 0);
-        let history: Vec<Op> = (0..LENGTH).map(|_| Op::random(&mut random)).collect();
+        let history = bursts::history(&mut random, LENGTH);
         if let Err(failure) = run(kind, &history, false) {
             let table = shrink::report(kind, &history[..=failure.at]);
             let _ = std::panic::take_hook();
@@ -103,6 +109,13 @@ fn histories(processor: Processor) {
         }
     }
     let _ = std::panic::take_hook();
+    let reached = world::take_reached();
+    for (reached, count) in &reached {
+        println!("{processor:?}: {reached:?} in {count} of {steps} steps");
+    }
+    let is_rare = |(_, count): &&(_, u64)| *count < steps / MOST_STEPS_BETWEEN;
+    let rare = reached.iter().find(is_rare);
+    assert!(rare.is_none(), "{processor:?}: {rare:?} of {steps} steps");
 }
 
 macro_rules! processors {

@@ -192,6 +192,7 @@ flags! {
     exclude_hv_raw, set_exclude_hv: 6;
     exclude_idle_raw, set_exclude_idle: 7;
     freq_raw, set_freq: 10;
+    inherit_stat_raw, set_inherit_stat: 11;
     enable_on_exec_raw, set_enable_on_exec: 12;
     exclude_host_raw, set_exclude_host: 19;
     sigtrap_raw, set_sigtrap: 37;

@@ -13,16 +13,19 @@
 //! | `sched.rs` | events come to a CPU and leave it |
 //! | `task.rs` | switches, `fork`, `execve`, CPUs that come and go |
 //! | `ops.rs` | what programs ask for: open, close, read, ioctl |
+//! | `clones.rs` | tasks whose contexts are clones, and swaps of these contexts |
 //! | `calls.rs` | the functions that the driver calls |
 //! | `outrun.rs` | which periods PM interrupts that outrun the kernel make longer |
 
 pub mod calls;
+mod clones;
 mod event;
 mod ops;
 mod outrun;
 mod sched;
 mod task;
 
+pub use clones::Swap;
 pub use event::{Event, Recorded};
 pub use task::Task;
 
@@ -31,6 +34,7 @@ use crate::{
     machine::ensure,
     perf_bindings::{perf_event_context, pmu},
 };
+use clones::Lineage;
 use kernel::{bindings::list_head, cpu::CPUS};
 use outrun::PmiTime;
 use pmu_model::Instruction;
@@ -46,8 +50,10 @@ pub struct Context {
     pub events: RefCell<Vec<Rc<Event>>>,
     /// Which kinds of groups are scheduled: `EVENT_PINNED`, `EVENT_FLEXIBLE`.
     is_active: Cell<u8>,
+    /// The context that it was cloned from.
+    lineage: Cell<Lineage>,
     /// The C structure, with the list of these events.
-    raw: Box<UnsafeCell<perf_event_context>>,
+    raw: RefCell<Box<UnsafeCell<perf_event_context>>>,
 }
 
 impl Default for Context {
@@ -63,7 +69,8 @@ impl Default for Context {
         Self {
             events: RefCell::default(),
             is_active: Cell::default(),
-            raw,
+            lineage: Cell::default(),
+            raw: RefCell::new(raw),
         }
     }
 }
@@ -87,7 +94,8 @@ impl Context {
     /// Adds an event (`list_add_event()`).
     fn add(&self, event: &Rc<Event>) {
         self.events.borrow_mut().push(event.clone());
-        let (raw, event) = (self.raw.get(), event.raw());
+        self.change();
+        let (raw, event) = (self.raw.borrow().get(), event.raw());
         // SAFETY: The context and the events of its list are there.
         unsafe {
             (*event).ctx = raw;
@@ -108,6 +116,7 @@ impl Context {
         let before = events.len();
         events.retain(|other| other.id != event.id);
         if events.len() < before {
+            self.unclone();
             // SAFETY: As in `add`.
             unsafe {
                 let entry = &raw mut (*event.raw()).event_entry;

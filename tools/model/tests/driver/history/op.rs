@@ -22,7 +22,7 @@ impl Random {
         (self.next() >> 32) % limit
     }
 
-    fn one_in(&mut self, count: u64) -> bool {
+    pub fn one_in(&mut self, count: u64) -> bool {
         self.below(count) == 0
     }
 }
@@ -43,6 +43,8 @@ pub struct Wish {
     pub pinned: bool,
     pub exclusive: bool,
     pub inherit: bool,
+    /// Its count is that of its task even if contexts are swapped (`attr.inherit_stat`).
+    pub inherit_stat: bool,
     /// It samples data addresses.
     pub addr: bool,
     /// It samples registers of the PMU.
@@ -59,6 +61,8 @@ pub struct Wish {
     pub member: bool,
     /// It follows the CPU.
     pub of_cpu: bool,
+    /// It follows the task on this CPU alone.
+    pub bound: Option<u8>,
 }
 
 /// A write of a program to its registers.
@@ -146,6 +150,15 @@ pub enum Op {
     /// The partition is suspended and resumed on another machine: each PMU without an event then has
     /// another partition's registers, or is reset.
     Suspend(bool),
+    /// The EBB groups of the task on a CPU take turns, or the task opens another one.
+    Turn(u8, u8),
+    /// The task on a CPU moves to another CPU.
+    Migrate(u8, u8),
+    /// A CPU switches to a task with a clone of its task's context. If there is none, its task closes
+    /// the events that a child would not inherit, opens one if it has no other, and forks.
+    Clone(u8, Wish),
+    /// The task on a CPU exits.
+    Exit(u8),
     /// So much time passes that the counters that count for nobody are about to overflow.
     Elapse(u8),
 }
@@ -154,12 +167,9 @@ impl Op {
     pub fn random(random: &mut Random) -> Self {
         let a = random.below(256) as u8;
         let b = random.below(256) as u8;
-        match random.below(130) {
+        match random.below(133) {
             0..=24 => Self::Switch(a, b),
-            25..=54 => {
-                let cycles = 1 + random.below(4) as u8;
-                Self::Run(a, 1 + b % 24, cycles, 1 + random.below(6) as u8)
-            }
+            25..=54 => Self::run(random, a),
             55..=57 => Self::Kernel(a, 1 + b % 8, random.one_in(2)),
             58..=65 => Self::Open(a, Self::wish(random)),
             66..=68 => Self::OpenEbb(a, b),
@@ -195,11 +205,20 @@ impl Op {
             121..=122 => Self::Hypercall(a, 1 + b % 8),
             125..=126 => Self::Trace(a, 1 + b % 8, random.one_in(4)),
             127..=129 => Self::ProbeIn(a, b % 64),
+            130 => Self::Turn(a, b),
+            131 => Self::Migrate(a, b),
+            132 => Self::Exit(a),
             _ => Self::Adjust(a, 1 + random.below(60) as u16),
         }
     }
 
-    fn wish(random: &mut Random) -> Wish {
+    /// The program of a CPU runs.
+    pub fn run(random: &mut Random, cpu: u8) -> Self {
+        let (count, cycles) = (random.below(24) as u8, random.below(4) as u8);
+        Self::Run(cpu, 1 + count, 1 + cycles, 1 + random.below(6) as u8)
+    }
+
+    pub fn wish(random: &mut Random) -> Wish {
         Wish {
             code: random.below(256) as u8,
             period: if random.one_in(2) {
@@ -216,6 +235,7 @@ impl Op {
             pinned: random.one_in(5),
             exclusive: random.one_in(8),
             inherit: random.one_in(4),
+            inherit_stat: random.one_in(4),
             addr: random.one_in(4),
             registers: random.one_in(4),
             data_src: random.one_in(4),
@@ -232,10 +252,11 @@ impl Op {
             },
             member: random.one_in(2),
             of_cpu: random.one_in(5),
+            bound: random.one_in(6).then(|| random.below(256) as u8),
         }
     }
 
-    fn write(random: &mut Random) -> UserWrite {
+    pub fn write(random: &mut Random) -> UserWrite {
         match random.below(13) {
             12 => UserWrite::Threshold(random.below(1 << 11) as u16),
             0..=3 => UserWrite::Counter(random.below(6) as u8, 1 + random.below(40) as u32),

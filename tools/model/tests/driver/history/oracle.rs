@@ -124,6 +124,12 @@ impl Oracle {
         event.in_kernel.set(since);
     }
 
+    /// Two events' counts were exchanged. `PerfCore` has exchanged those of the kernel.
+    pub fn exchange(&mut self, event: usize, other: usize) {
+        let counts = [event, other].map(|event| self.counts[&event]);
+        self.counts.extend([(event, counts[1]), (other, counts[0])]);
+    }
+
     /// A program executed an instruction. The event was on the CPU with its counter running.
     pub fn executed(&mut self, event: &Event, instruction: &Instruction) {
         if event.excludes_user() {

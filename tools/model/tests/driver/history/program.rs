@@ -8,6 +8,7 @@
 
 mod after_kernel;
 mod groups;
+mod negative;
 mod predicted;
 mod sampled;
 mod settings;
@@ -253,13 +254,16 @@ impl Program {
         } else if counts_kernel(events) {
             self.check_after_kernel(task, facility, nip);
         } else {
-            self.check(facility);
             let own = self.own.enter_problem_state(self.nip);
             assert_eq!(nip, own, "where it goes on");
+            if let Some(predicted) = &mut self.predicted {
+                let next = predicted.enter(self.nip);
+                assert_eq!(nip, next, "where it goes on, found and predicted");
+            }
+            self.check(facility);
             let off = self.saved.keys().copied();
             let found = || Predicted::found(facility, events, off);
-            let next = self.predicted.get_or_insert_with(found).enter(self.nip);
-            assert_eq!(nip, next, "where it goes on, found and predicted");
+            self.predicted.get_or_insert_with(found);
             if !is_delayed {
                 self.nip = nip;
                 return;

@@ -26,6 +26,7 @@ use std::{
 
 mod branches;
 mod broken_rules;
+mod clones;
 mod cpus;
 mod directed;
 mod events;
@@ -33,17 +34,20 @@ mod invariants;
 mod outrun;
 mod places;
 mod programs;
+mod reach;
 mod repeated;
 mod samples;
 mod states;
 mod stop_state;
 mod suspended;
 mod traced;
+mod turns;
 mod two_groups;
 
 pub use branches::REAL_MODE;
 use branches::Recorded;
 use cpus::kernel_work;
+pub use reach::take as take_reached;
 
 const MODULE: &ThisModule = &ThisModule;
 const TASKS: usize = 4;
@@ -65,12 +69,16 @@ pub struct World {
     core: Rc<PerfCore>,
     takeover: Option<Takeover>,
     open: Vec<Rc<Event>>,
+    /// The tasks that have not exited.
+    live: Vec<usize>,
     oracle: Oracle,
     programs: HashMap<usize, Program>,
     /// EBB events that were on a PMU, and members of a group of which one was.
     seen: HashSet<usize>,
     /// On this CPU PM interrupts wait for what comes next.
     held: Option<usize>,
+    /// How often the history reaches what is rare.
+    reach: reach::Reach,
     /// CPUs on whose PMU no event has been since the partition was suspended.
     untouched: [bool; CPUS as usize],
     /// The branches of each CPU's program since it was switched in.
@@ -93,8 +101,10 @@ impl World {
             core,
             takeover: Some(takeover),
             open: Vec::new(),
+            live: (0..TASKS).collect(),
             oracle: Oracle::default(),
             held: None,
+            reach: reach::Reach::default(),
             untouched: [false; CPUS as usize],
             programs: HashMap::new(),
             seen: HashSet::new(),
@@ -158,6 +168,8 @@ impl World {
             Op::Preempt(cpu) | Op::Sleep(cpu, _) | Op::Tick(cpu) | Op::Rotate(cpu) => self.cpu(cpu),
             Op::Elapse(cpu) | Op::Cgroup(cpu, _) | Op::Reschedule(cpu) => self.cpu(cpu),
             Op::Idle(cpu, ..) | Op::Hypercall(cpu, _) => self.cpu(cpu),
+            Op::Turn(cpu, _) | Op::Migrate(cpu, _) | Op::Exit(cpu) => self.cpu(cpu),
+            Op::Clone(cpu, _) => self.cpu(cpu),
             _ => 0,
         };
         let core = self.core.clone();
@@ -243,6 +255,10 @@ impl World {
                     core.run_on(cpu);
                 }
             }
+            Op::Turn(_, code) => self.turn(cpu, code),
+            Op::Migrate(_, to) => self.migrate(cpu, to),
+            Op::Clone(_, wish) => self.clone_task(cpu, wish),
+            Op::Exit(_) => self.exit(cpu),
             Op::Preempt(_) => self.preempt(cpu),
             Op::Elapse(_) => self.elapse(cpu),
             Op::Sleep(_, deep) => self.sleep(cpu, deep),
@@ -304,6 +320,7 @@ impl World {
                 }
             });
             self.untouched[cpu] &= !self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
+            self.count_group(cpu, task);
             if self.sync_program(cpu, task) {
                 // SAFETY: The task is there, and nobody changes it meanwhile.
                 let used = unsafe { (*self.core.task(task).raw()).thread.used_ebb };

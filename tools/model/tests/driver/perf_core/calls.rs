@@ -261,14 +261,14 @@ impl PerfCore {
         }
         check_told(event, alert);
         // Who may see the kernel of a whole CPU may see every counter.
-        let sees_all = !hides && event.task.is_none();
+        let sees_all = !hides && event.task.get().is_none();
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         let all = self.all.borrow();
         let sees = |pmc: usize| {
             let shares = |other: &Rc<Event>| {
                 other.oncpu.get() == Some(here)
                     && other.idx() == pmc + 1
-                    && (other.task, other.cpu) == (event.task, event.cpu)
+                    && other.task.get() == event.task.get()
                     && (other.excludes_kernel() || !hides)
             };
             sees_all || all.iter().any(shares)

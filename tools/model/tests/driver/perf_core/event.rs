@@ -34,8 +34,10 @@ pub struct Event {
     raw: UnsafeCell<perf_event>,
     /// Its number among all.
     pub id: usize,
-    /// The task that it follows.
-    pub task: Option<usize>,
+    /// The task that it follows. A swap of contexts changes it.
+    pub task: Cell<Option<usize>>,
+    /// The tasks that it followed before.
+    pub(super) followed: RefCell<Vec<usize>>,
     /// The CPU to which it is bound.
     pub cpu: Option<usize>,
     /// The event of the parent that it was inherited from.
@@ -88,7 +90,8 @@ impl Event {
         let event = Rc::new(Self {
             raw: UnsafeCell::new(raw),
             id,
-            task,
+            task: Cell::new(task),
+            followed: RefCell::default(),
             cpu,
             parent,
             oncpu: Cell::new(None),
@@ -287,13 +290,16 @@ impl Event {
     }
 
     /// Whether its samples may show an address of data: of an event that follows a task, its
-    /// programs', or the kernel's unless it excludes that.
+    /// programs', or the kernel's unless it excludes that. Tasks that swap contexts inherited the
+    /// same events, whose owner may see the data of all.
     pub fn may_show(&self, data: u64) -> bool {
-        let Some(task) = self.task else {
+        let Some(task) = self.task.get() else {
             return true;
         };
         let is_kernel = data >> 63 != 0;
-        let is_own = data == 0 || super::PerfCore::get().task(task).owns(data);
+        let (core, followed) = (super::PerfCore::get(), self.followed.borrow());
+        let mut tasks = followed.iter().chain([&task]);
+        let is_own = data == 0 || tasks.any(|task| core.task(*task).owns(data));
         if is_kernel {
             !self.excludes_kernel()
         } else {

@@ -3,7 +3,7 @@
 //! What programs ask for: events that are opened, closed, read and controlled.
 
 use super::{
-    Event, PerfCore,
+    Context, Event, PerfCore,
     sched::{EVENT_ALL, EVENT_FLEXIBLE, EVENT_PINNED, call},
 };
 use crate::{
@@ -42,7 +42,7 @@ impl PerfCore {
 
     /// The CPU that runs a task, or that an event of a CPU is bound to.
     fn cpu_of(&self, event: &Event) -> Option<usize> {
-        match event.task {
+        match event.task.get() {
             Some(task) => self.running.iter().position(|cpu| cpu.get() == Some(task)),
             None => event.cpu.filter(|&cpu| self.online[cpu].get()),
         }
@@ -76,7 +76,7 @@ impl PerfCore {
         let id = self.all.borrow().len();
         let event = Event::new(id, self.pmu(), attr, (task, cpu), parent);
         if let Some(leader) = leader {
-            let same = leader.task == task && leader.cpu == cpu && leader.is_leader();
+            let same = leader.task.get() == task && leader.cpu == cpu && leader.is_leader();
             if !same || leader.closed.get() || event.is_pinned() || event.is_exclusive() {
                 return Err(EINVAL);
             }
@@ -91,12 +91,17 @@ impl PerfCore {
             event.join(leader);
         }
         self.all.borrow_mut().push(event.clone());
+        if event.parent.is_none() {
+            // `find_get_context()`.
+            self.context(task, cpu.unwrap_or(0), Context::unclone);
+        }
         self.perf_install_in_context(&event);
         Ok(event)
     }
 
     fn add_event_to_ctx(&self, event: &Rc<Event>) {
-        self.context(event.task, event.cpu.unwrap_or(0), |ctx| ctx.add(event));
+        let (task, cpu) = (event.task.get(), event.cpu.unwrap_or(0));
+        self.context(task, cpu, |ctx| ctx.add(event));
     }
 
     fn perf_install_in_context(&self, event: &Rc<Event>) {
@@ -106,8 +111,9 @@ impl PerfCore {
         };
         self.on_cpu(cpu, || {
             self.add_event_to_ctx(event);
-            let task = event.task.or_else(|| self.cpu().task.get());
-            self.ctx_resched(task, event.task.is_none(), Self::kind(event));
+            let of_cpu = event.task.get().is_none();
+            let task = event.task.get().or_else(|| self.cpu().task.get());
+            self.ctx_resched(task, of_cpu, Self::kind(event));
         });
     }
 
@@ -128,12 +134,12 @@ impl PerfCore {
         self.event_sched_out(event);
         event.set_state(perf_event_state_PERF_EVENT_STATE_OFF);
         event.detach();
-        self.context(event.task, event.cpu.unwrap_or(0), |ctx| {
+        self.context(event.task.get(), event.cpu.unwrap_or(0), |ctx| {
             ctx.remove(event);
             if ctx.events.borrow().is_empty() {
                 ctx.is_active.set(0);
                 let task = &self.cpu().task;
-                if event.task.is_some() && task.get() == event.task {
+                if event.task.get().is_some() && task.get() == event.task.get() {
                     task.set(None);
                 }
             }
@@ -152,8 +158,9 @@ impl PerfCore {
             let here = self.cpu_of(event);
             let runs = here.is_some() && event.cpu.is_none_or(|cpu| here == Some(cpu));
             if runs && (leader.id == event.id || leader.is_active()) {
-                let task = event.task.or_else(|| self.cpu().task.get());
-                self.ctx_resched(task, event.task.is_none(), Self::kind(event));
+                let of_cpu = event.task.get().is_none();
+                let task = event.task.get().or_else(|| self.cpu().task.get());
+                self.ctx_resched(task, of_cpu, Self::kind(event));
             }
         });
     }

@@ -154,7 +154,7 @@ impl PerfCore {
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         let mut can_add_hw = true;
         for leader in leaders {
-            let is_of_others = leader.task.is_none() && self.cpu().is_of_others.get();
+            let is_of_others = leader.task.get().is_none() && self.cpu().is_of_others.get();
             let elsewhere = leader.cpu.is_some_and(|cpu| cpu != here) || is_of_others;
             if leader.state() <= perf_event_state_PERF_EVENT_STATE_OFF || elsewhere {
                 continue;

@@ -3,7 +3,7 @@
 //! Tasks: they run on CPUs, fork, exec and exit; and CPUs come and go.
 
 use super::{
-    Context, Event, PerfCore,
+    Context, Event, PerfCore, Swap,
     sched::{EVENT_ALL, EVENT_FLEXIBLE, call},
 };
 use crate::{
@@ -135,16 +135,17 @@ impl PerfCore {
     }
 
     /// The CPU, which is in the kernel, runs another task from now on; `None` is the idle task.
-    pub fn switch(&self, cpu: usize, next: Option<usize>) {
+    pub fn switch(&self, cpu: usize, next: Option<usize>) -> Swap {
         self.run_on(cpu);
         let prev = self.running[cpu].get();
+        let mut swap = Swap::default();
         if prev == next {
-            return;
+            return swap;
         }
         irqs_off(|| {
             if let Some(prev) = prev {
                 self.perf_pmu_sched_task(false);
-                self.perf_event_context_sched_out(prev);
+                swap = self.perf_event_context_sched_out(prev, next);
                 let prev = self.task(prev);
                 // SAFETY: The task is there.
                 let thread = unsafe { &mut (*prev.raw()).thread };
@@ -170,16 +171,21 @@ impl PerfCore {
             self.perf_event_context_sched_in(next);
             self.perf_pmu_sched_task(true);
         });
+        swap
     }
 
-    fn perf_event_context_sched_out(&self, task: usize) {
+    fn perf_event_context_sched_out(&self, task: usize, next: Option<usize>) -> Swap {
         if self.task(task).ctx.events.borrow().is_empty() {
-            return;
+            return Swap::default();
+        }
+        if let Some(next) = next.filter(|next| self.are_clones(task, *next)) {
+            return self.swap_contexts(task, next);
         }
         self.perf_pmu_disable();
         self.perf_ctx_sched_task_cb(task, false);
         self.task_ctx_sched_out(task, EVENT_ALL);
         self.perf_pmu_enable();
+        Swap::default()
     }
 
     fn perf_event_context_sched_in(&self, task: Option<usize>) {
@@ -188,6 +194,13 @@ impl PerfCore {
         };
         let of_task = self.task(task);
         if of_task.ctx.events.borrow().is_empty() {
+            return;
+        }
+        if self.cpu().task.get() == Some(task) {
+            // Its context was swapped, and its events are on the PMU.
+            self.perf_pmu_disable();
+            self.perf_ctx_sched_task_cb(task, true);
+            self.perf_pmu_enable();
             return;
         }
         self.perf_pmu_disable();
@@ -199,7 +212,7 @@ impl PerfCore {
         self.perf_pmu_enable();
     }
 
-    fn perf_ctx_sched_task_cb(&self, task: usize, sched_in: bool) {
+    pub(super) fn perf_ctx_sched_task_cb(&self, task: usize, sched_in: bool) {
         let cpu = self.cpu();
         if cpu.task.get() == Some(task) && cpu.sched_cb_usage.get() > 0 {
             self.sched_task(sched_in);
@@ -231,16 +244,23 @@ impl PerfCore {
         let child = Task::new(number as u64, Some(&self.task(parent)));
         self.tasks.borrow_mut().push(child);
         let leaders = [true, false].map(|pinned| self.task(parent).ctx.leaders(pinned));
+        let mut inherited_all = true;
         for leader in leaders.concat() {
-            if !leader.is_inherited() {
-                continue;
-            }
-            let Some(new) = self.inherit_event(&leader, number, None) else {
+            let new = leader
+                .is_inherited()
+                .then(|| self.inherit_event(&leader, number, None));
+            let Some(new) = new.flatten() else {
+                inherited_all = false;
                 continue;
             };
             for member in leader.group.borrow().clone() {
-                self.inherit_event(&member, number, Some(&new));
+                inherited_all &= self.inherit_event(&member, number, Some(&new)).is_some();
             }
+        }
+        if inherited_all {
+            self.task(number)
+                .ctx
+                .become_clone_of(&self.task(parent).ctx);
         }
         number
     }
@@ -273,6 +293,18 @@ impl PerfCore {
             task.nip.set(TEXT + (program + 0x10) % 0x100 * PROGRAM);
             task.save_regs();
         }
+    }
+
+    /// The task on a CPU, in the kernel, exits, and its events with it (`perf_event_exit_task()`).
+    pub fn exit(&self, cpu: usize) {
+        self.run_on(cpu);
+        let Some(task) = self.running[cpu].get() else {
+            return;
+        };
+        irqs_off(|| self.task_ctx_sched_out(task, EVENT_ALL));
+        let events = self.task(task).ctx.events.borrow().clone();
+        events.iter().for_each(|event| self.close(event));
+        self.switch(cpu, None);
     }
 
     /// A CPU goes. It runs the idle task.

@@ -38,8 +38,11 @@ impl Program {
         }
         self.keep_counters();
         for counter in std::mem::take(&mut self.counters) {
-            let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32);
-            self.saved.insert(counter.id, (value, counter.in_kernel));
+            // It has counted in the kernel on the way out.
+            let more = self.more_in_kernel(&counter);
+            let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32) + more;
+            self.saved
+                .insert(counter.id, (value, counter.in_kernel + more));
         }
         for number in spr::PMC1..=spr::PMC6 {
             self.own.mtspr(number, 0);
@@ -69,6 +72,7 @@ impl Program {
         self.find_counters(facility);
         self.own.clrbhrb();
         self.own.mtspr(spr::MMCR0, mmcr0 | user);
+        self.find_alert_of_kernel(facility, user);
     }
 
     /// The numbers of the events on the PMU.

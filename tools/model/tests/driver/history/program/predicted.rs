@@ -126,6 +126,17 @@ impl Predicted {
             (self.fc, self.pmae, self.pmao) = (false, true, false);
             (self.exception, self.fcp0, self.siar) = (false, [false; 6], None);
         }
+        // A counter may be negative already.
+        self.react(self.negative_before());
+    }
+
+    /// The counters that were negative before the group came: on POWER8 all that are, which it
+    /// does not notice.
+    fn negative_before(&self) -> [bool; 6] {
+        match self.processor.isa() {
+            Isa::V207 => self.negative(),
+            _ => [false; 6],
+        }
     }
 
     /// Takes over another value of the register with this number, SIAR or SDAR.

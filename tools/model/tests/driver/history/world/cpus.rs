@@ -6,29 +6,38 @@ use super::{events::cannot_count, *};
 
 impl World {
     pub(super) fn switch(&mut self, cpu: usize, task: u8) {
-        let tasks = self.core.tasks.borrow().len();
-        let task = usize::from(task) % (tasks + 1);
-        let next = (task < tasks).then_some(task);
+        let next = self.live.get(usize::from(task) % (self.live.len() + 1));
+        let next = next.copied();
         let elsewhere = self.core.running.iter().any(|cpu| cpu.get() == next);
         if next.is_none() || !elsewhere {
-            self.core.switch(cpu, next);
-            self.forget_branches(cpu);
-            if let Some(task) = next {
-                self.check_counts(cpu, task);
-            }
+            self.switch_to(cpu, next);
+        }
+    }
+
+    /// A CPU, which is in the kernel, runs another task from now on, or none.
+    pub(super) fn switch_to(&mut self, cpu: usize, next: Option<usize>) {
+        self.count_swap(cpu, next);
+        let swap = self.core.switch(cpu, next);
+        self.forget_branches(cpu);
+        for (event, other) in swap.counts {
+            self.oracle.exchange(event, other);
+        }
+        // The events of a swapped context are still where they were.
+        if let Some(task) = next.filter(|_| !swap.is_done) {
+            self.check_counts(cpu, task);
         }
     }
 
     /// An event that has the PMU for itself is on it as its task comes.
     fn check_counts(&self, cpu: usize, task: usize) {
         let is_on = |event: &&Rc<Event>| event.state() > perf_event_state_PERF_EVENT_STATE_OFF;
-        let is_here = |event: &&Rc<Event>| match event.task {
+        let is_here = |event: &&Rc<Event>| match event.task.get() {
             Some(of) => of == task && event.cpu.is_none_or(|bound| bound == cpu),
             None => event.cpu == Some(cpu),
         };
         let here: Vec<_> = self.open.iter().filter(is_here).filter(is_on).collect();
         if let [event] = here.as_slice()
-            && event.task.is_some()
+            && event.task.get().is_some()
             && event.is_leader()
             && !cannot_count(event.attr().config)
         {

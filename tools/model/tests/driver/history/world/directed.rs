@@ -87,6 +87,7 @@ pub(super) const CYCLES: Wish = Wish {
     pinned: false,
     exclusive: false,
     inherit: false,
+    inherit_stat: false,
     addr: true,
     registers: true,
     data_src: false,
@@ -95,6 +96,7 @@ pub(super) const CYCLES: Wish = Wish {
     branch_flags: 0,
     member: false,
     of_cpu: false,
+    bound: None,
 };
 
 #[test]

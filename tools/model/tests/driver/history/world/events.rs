@@ -40,6 +40,7 @@ impl World {
         attr.set_exclude_host(wish.exclude_host.into());
         attr.set_disabled(wish.disabled.into());
         attr.set_inherit(wish.inherit.into());
+        attr.set_inherit_stat(u64::from(wish.inherit && wish.inherit_stat));
         attr.sample_type = perf_event_sample_format_PERF_SAMPLE_IP.into();
         if wish.addr {
             attr.sample_type |= u64::from(perf_event_sample_format_PERF_SAMPLE_ADDR);
@@ -61,12 +62,13 @@ impl World {
             attr.branch_sample_type = branches::sample_type(wish.branches, wish.branch_flags);
             attr.sample_max_stack = 32;
         }
-        let task = usize::from(task) % self.core.tasks.borrow().len();
-        let mut place = (Some(task), None);
+        let task = self.task(task);
+        let mut place = (Some(task), wish.bound.map(|cpu| self.cpu(cpu)));
         if wish.of_cpu {
             place = (None, Some(task % CPUS as usize));
         }
-        let leads = |event: &&Rc<Event>| event.is_leader() && (event.task, event.cpu) == place;
+        let leads =
+            |event: &&Rc<Event>| event.is_leader() && (event.task.get(), event.cpu) == place;
         let leader = self
             .open
             .iter()
@@ -83,7 +85,7 @@ impl World {
 
     /// A task's number.
     pub(super) fn task(&self, number: u8) -> usize {
-        usize::from(number) % self.core.tasks.borrow().len()
+        self.live[usize::from(number) % self.live.len()]
     }
 
     /// Opens an EBB event, as a member of the task's first EBB group if it has one.
@@ -91,7 +93,9 @@ impl World {
         let task = self.task(task);
         let leads = |event: &&Rc<Event>| is_ebb(event) && event.is_leader();
         let mut leaders = self.open.iter().filter(leads);
-        let leader = leaders.find(|event| event.task == Some(task)).cloned();
+        let leader = leaders
+            .find(|event| event.task.get() == Some(task))
+            .cloned();
         let cpu = leader.as_ref().and_then(|leader| leader.cpu);
         self.open_ebb((task, cpu), code, flags, leader);
     }
@@ -152,11 +156,12 @@ impl World {
         let Some(parent) = self.core.running[cpu].get() else {
             return;
         };
-        if self.core.tasks.borrow().len() >= MOST_TASKS || self.open.len() >= MOST_EVENTS {
+        if self.live.len() >= MOST_TASKS || self.open.len() >= MOST_EVENTS {
             return;
         }
         let child = self.core.fork(parent);
-        let of_child = |event: &&Rc<Event>| event.task == Some(child);
+        self.live.push(child);
+        let of_child = |event: &&Rc<Event>| event.task.get() == Some(child);
         let inherited: Vec<_> = self
             .core
             .all

@@ -201,10 +201,16 @@ fn samples_of_a_child_are_lost_to_the_event_that_was_opened() {
         ..SHORT
     };
     let child = TASKS as u8;
+    let of_child = Wish {
+        disabled: true,
+        ..SHORT
+    };
+    // The child is no clone of its parent, whose context it would get.
     let mut history = vec![
         Op::Switch(0, 0),
         Op::Open(0, inherited),
         Op::Fork(0),
+        Op::Open(child, of_child),
         Op::Switch(0, child),
     ];
     history.extend(run_periods(60));

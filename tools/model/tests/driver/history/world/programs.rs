@@ -82,7 +82,7 @@ impl World {
             return false;
         }
         let in_kernel = self.core.take_fixed_in_kernel(cpu);
-        let of_task = |event: &&Rc<Event>| is_ebb(event) && event.task == Some(task);
+        let of_task = |event: &&Rc<Event>| is_ebb(event) && event.task.get() == Some(task);
         let mut others = self.open.iter().filter(of_task);
         let is_new = others.all(|event| !self.seen.contains(&event.id));
         let nip = self.core.task(task).nip.get();

@@ -24,6 +24,7 @@ const OF_CPU: Wish = Wish {
     pinned: false,
     exclusive: false,
     inherit: false,
+    inherit_stat: false,
     addr: false,
     registers: false,
     data_src: false,
@@ -32,6 +33,7 @@ const OF_CPU: Wish = Wish {
     branch_flags: 0,
     member: false,
     of_cpu: true,
+    bound: None,
 };
 
 /// What an event counts on an idle CPU in a step, on each kind of machine: `expected` says what.

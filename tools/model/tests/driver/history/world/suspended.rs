@@ -40,6 +40,7 @@ impl World {
                 self.core.enter_kernel(cpu);
                 self.let_interrupts_through(cpu);
             }
+            self.count_suspend(cpu);
             let task = self.core.running[cpu].get();
             self.core.switch(cpu, None);
             let is_busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
