@@ -5,19 +5,23 @@
 //!
 //! An entry of the BHRB does not say whose program the branch is of. So the BHRB is cleared when
 //! another task is switched in ([`sched_task`]), and when an event with a branch stack is added to
-//! a CPU, which may have had none until then ([`event_added`]).
+//! a CPU, which may have had none until then ([`event_changed`]).
 //!
 //! # Limitations
 //!
 //! The BHRB of ISA v3.1 does not record branches of the kernel.
 
+use super::event::{
+    Event,
+    NewEvent, //
+};
 use super::{
     cpu_state::{
         local_pmu,
         ExclusiveCpu,
         ThisCpu, //
     },
-    event,
+    event::is_ebb,
     refusal::Refusal,
     Driver, //
 };
@@ -25,13 +29,11 @@ use crate::{
     isa207::{
         self,
         BranchTypes,
-        Mmcr, //
+        HardwareFilter, //
     },
     perf::{
         BranchSample,
         BranchSampleType,
-        Event,
-        NewEvent,
         SampleFormat, //
     },
     power::pmu::LocalPmu, //
@@ -50,20 +52,15 @@ pub(super) fn types(wanted: BranchSampleType) -> BranchTypes {
     }
 }
 
-/// Checks the branch stack that an event asks for, if it does, and sets the event's hardware
-/// filter.
-#[inline]
-pub(super) fn check(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal> {
-    if event.attr().samples(SampleFormat::BranchStack) {
-        check_stack(driver, event)
-    } else {
-        Ok(())
+/// Checks the branch stack that an event asks for, and returns the hardware filter for it; `None`
+/// if the event asks for none.
+pub(super) fn check(
+    driver: &Driver,
+    event: &NewEvent<'_>,
+) -> Result<Option<HardwareFilter>, Refusal> {
+    if !event.attr().samples(SampleFormat::BranchStack) {
+        return Ok(None);
     }
-}
-
-/// As [`check`], for an event that asks for one.
-#[inline(never)] // `event_init` would save registers for it.
-fn check_stack(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal> {
     let wanted = event.attr().branch_sample_type();
     let types = types(wanted);
     let transactions = wanted.contains(BranchSample::AbortTx)
@@ -91,13 +88,14 @@ fn check_stack(driver: &Driver, event: &NewEvent<'_>) -> Result<(), Refusal> {
     } else {
         return Err(isa207::Refusal::NoHardwareBranchFilter.into());
     };
-    event::set_branch_filter(event, filter);
-    Ok(())
+    Ok(Some(filter))
 }
 
-/// Notes that an event is added to this CPU, whose PMU is not programmed with it yet.
-pub(super) fn event_added(this_cpu: &ExclusiveCpu, event: &Event) {
-    if event.attr().samples(SampleFormat::BranchStack) {
+/// Notes that an event is added to this CPU or deleted, with which its PMU is not programmed yet.
+/// The owner of one with a branch stack, and a program with EBBs, must not see branches that were
+/// recorded before.
+pub(super) fn event_changed(this_cpu: &ExclusiveCpu, event: &Event) {
+    if is_ebb(event) || event.attr().samples(SampleFormat::BranchStack) {
         this_cpu.state().stale_branches.set(true);
     }
 }
@@ -106,31 +104,6 @@ pub(super) fn event_added(this_cpu: &ExclusiveCpu, event: &Event) {
 /// filled for. Or it finds that the count has changed, and leaves the branch stack empty.
 pub(super) fn clear_bhrb(this_cpu: &ThisCpu, local: &LocalPmu<'_>) {
     this_cpu.bhrb_dispatches.set(local.clear_bhrb());
-}
-
-/// What the BHRB is going to hold once the PMU is programmed with `mmcr`. Clears it if it holds
-/// branches that an event's owner must not see or that were recorded with another filter.
-pub(super) fn prepare_bhrb(
-    driver: &Driver,
-    this_cpu: &ExclusiveCpu,
-    local: &LocalPmu<'_>,
-    mmcr: &Mmcr,
-) {
-    let hypervisor = mmcr.records_hypervisor(driver.model.isa());
-    let had_hypervisor = this_cpu.hypervisor_branches.get();
-    this_cpu.hypervisor_branches.set(hypervisor);
-    let stale = this_cpu.state().stale_branches.replace(false);
-    if stale || had_hypervisor && !hypervisor || this_cpu.ifm.get() != mmcr.ifm() {
-        clear_bhrb(this_cpu, local);
-    }
-    this_cpu.ifm.set(mmcr.ifm());
-}
-
-/// Clears the BHRB if it may hold branches that the owner of an event that was added must not see.
-pub(super) fn clear_stale(this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
-    if this_cpu.state().stale_branches.replace(false) {
-        clear_bhrb(this_cpu, local);
-    }
 }
 
 /// See [`crate::perf::Pmu::sched_task`].

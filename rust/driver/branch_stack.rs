@@ -20,13 +20,13 @@
 //! A branch whose instruction cannot be read has no type, and no target unless the BHRB holds it
 //! (see [`StackSpec::entry`]).
 
+use super::event::Event;
 use super::{
     branch,
     cpu_state::{
         local_pmu,
         ThisCpu, //
-    },
-    event, //
+    }, //
 };
 use crate::{
     isa207::{
@@ -41,8 +41,7 @@ use crate::{
         BranchFields,
         BranchSample,
         BranchSampleType,
-        BranchStack,
-        Event, //
+        BranchStack, //
     },
     power::{
         bhrb::Bhrb,
@@ -92,8 +91,10 @@ pub(super) struct StackSpec {
 impl StackSpec {
     /// For `event` and a BHRB that was recorded with the filter `ifm`.
     fn of(event: &Event, ifm: u8) -> Self {
-        let exact =
-            event::branch_filter(event).is_some_and(|filter| filter.exact && filter.ifm == ifm);
+        let exact = event
+            .data()
+            .branch_filter
+            .is_some_and(|filter| filter.exact && filter.ifm == ifm);
         Self::new(event.attr().branch_sample_type(), ifm, exact)
     }
 
@@ -145,7 +146,7 @@ impl StackSpec {
     /// are wanted, else entered, with target 0 unless the BHRB holds the target.
     ///
     /// Without `TYPES` instructions are read for their targets only, which is faster.
-    #[inline(always)]
+    #[inline]
     pub(super) fn entry<const TYPES: bool>(
         &self,
         record: &BhrbRecord,
@@ -231,7 +232,6 @@ fn branch_type(branch: Branch) -> BranchFields {
 }
 
 /// Fills `stack`, which is empty, with the branches that `event` wants. Must be called in a PMI.
-#[inline(never)]
 pub(super) fn fill(this_cpu: &ThisCpu, event: &Event, stack: &mut BranchStack) {
     if event.attr().exclude_kernel() && this_cpu.hypervisor_branches.get() {
         return;
@@ -259,7 +259,7 @@ pub(super) fn fill(this_cpu: &ThisCpu, event: &Event, stack: &mut BranchStack) {
 }
 
 /// Enters the branches that the `entries` of the BHRB hold, up to `max` in all.
-#[inline(always)]
+#[inline]
 fn enter<const TYPES: bool>(
     entries: &[u64],
     spec: &StackSpec,
@@ -268,9 +268,6 @@ fn enter<const TYPES: bool>(
     stack: &mut BranchStack,
 ) {
     let records = isa207::bhrb_records(entries.iter().copied());
-    let wanted = records.filter_map(
-        #[inline(always)]
-        |record| spec.entry::<TYPES>(&record, &read_instruction),
-    );
+    let wanted = records.filter_map(|record| spec.entry::<TYPES>(&record, &read_instruction));
     stack.fill(max, wanted);
 }

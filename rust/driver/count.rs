@@ -9,50 +9,40 @@
 //!
 //! `prev_count` is the counter's value when the event's count was last updated.
 
+use super::event::Event;
 use super::{
     cpu_state::{
         local_pmu,
+        ExclusiveCpu,
         ThisCpu, //
     },
     event::{
         counter,
         counts_nothing,
-        is_ebb, //
+        is_ebb,
+        set_program, //
     },
-    hold_back, //
+    period::{
+        left_after,
+        preload,
+        SAMPLE_DUE, //
+    },
+    throttle, //
 };
 use crate::{
     perf::{
         CounterState,
-        Event,
         HwMut,
         IrqsOff, //
     },
-    power::pmu, //
+    power::{
+        exec::current_program,
+        pmu, //
+    }, //
 };
 
-/// The value from which a counter becomes negative after `left` more events.
-pub(super) fn preload(left: i64) -> u32 {
-    // A period of more than 2^31 takes several alerts. A counter that started negative would raise
-    // none, so at least one event is left.
-    let left = left.clamp(1, i64::from(pmu::NEGATIVE));
-    // CAST: At most 2^31 by the line above.
-    pmu::NEGATIVE - left as u32
-}
-
-/// What `period_left` holds when the period is over and its sample is still to come. 0 would start
-/// a new period: perf core stores it to say that the event's period was changed.
-const SAMPLE_DUE: i64 = i64::MIN;
-
-/// What is left of a period `delta` events after `period_left` was `left`; negative if the period
-/// was over before the last of them.
-pub(super) fn left_after(left: i64, delta: u64) -> i64 {
-    // CAST: At most 2^32.
-    (if left == SAMPLE_DUE { 0 } else { left }) - delta as i64
-}
-
-/// The value to start the counter of a running event with. Starts a new period if `period_left` is
-/// 0. PM interrupts must be masked or the PMU frozen.
+/// Returns the value to start the counter of a running event with. Starts a new period if
+/// `period_left` is 0. PM interrupts must be masked or the PMU frozen.
 fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
     let hw = event.hw_mut(this_cpu.irqs_off());
     // CAST: perf core takes no period of 2^63 or more.
@@ -62,31 +52,42 @@ fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
     }
     if hw.period_left() == 0 {
         hw.set_period_left(period);
-        // CAST: As above.
+        // CAST: As above, the period is less than 2^63.
         hw.set_last_period(period as u64);
-        hold_back::end(this_cpu, event);
+        event.data().is_throttled.set(false);
     } else if hw.period_left() > period {
-        hold_back::let_go(this_cpu, event);
+        throttle::unthrottle(this_cpu, event);
     }
     preload(left_after(hw.period_left(), 0))
 }
 
-/// The value to start an event's counter with, 0 for an event that is stopped. PM interrupts must
-/// be masked or the PMU frozen.
-#[inline(never)] // Programs with EBBs need not save registers for it.
-pub(super) fn initial_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
-    match event.hw().state() {
-        CounterState::Stopped => 0,
-        CounterState::Running => running_value(this_cpu, event),
+/// Returns the value to start an event's counter with, 0 for an event that is stopped. `held` is
+/// the counter's value, if it is known: an event without samples continues from the value at which
+/// it left. PM interrupts must be masked or the PMU frozen.
+pub(super) fn start_value(this_cpu: &ThisCpu, event: &Event, held: Option<u32>) -> u32 {
+    let hw = event.hw();
+    match (hw.state(), held) {
+        (CounterState::Stopped, _) => 0,
+        (CounterState::Running, Some(held))
+            if hw.sample_period() == 0 && hw.prev_count() == held.into() =>
+        {
+            held
+        }
+        (CounterState::Running, _) => running_value(this_cpu, event),
     }
 }
 
-/// Starts the counter of an event anew, with this value. The PMU must be frozen.
-#[inline(always)]
-pub(super) fn restart(hw: &HwMut<'_>, index: usize, value: u32) {
-    hw.set_prev_count(value.into());
-    pmu::write_pmc(index, value);
-    hw.update_userpage();
+/// Returns the value to start an EBB event's counter with: what its program left there, but nothing
+/// negative of the program before the last `execve`. That enabled alerts, and the new program would
+/// get the alert of the old one.
+pub(super) fn program_value(irqs_off: &IrqsOff<'_>, event: &Event) -> u32 {
+    // CAST: `collect` stored the counter's value.
+    let value = event.hw().prev_count() as u32;
+    if set_program(irqs_off, event, current_program()) && value >= pmu::NEGATIVE {
+        0
+    } else {
+        value
+    }
 }
 
 /// The furthest that a counter steps back, when events that it counted ahead of time turn out not
@@ -117,41 +118,53 @@ pub(super) fn read(irqs_off: &IrqsOff<'_>, event: &Event) {
     local_pmu(irqs_off).with_pmis_masked(|| collect(irqs_off, event, index));
 }
 
-/// Brings an event, which is on the counter `index`, up to date. PM interrupts must be masked or
-/// the PMU frozen.
-#[inline(always)] // For `Driver::del`, as a read is no switch.
-pub(super) fn collect(irqs_off: &IrqsOff<'_>, event: &Event, index: usize) {
+/// Brings an event, which is on the counter `index`, up to date. Returns the counter's value;
+/// `None` if the event is stopped. PM interrupts must be masked or the PMU frozen.
+fn collect(irqs_off: &IrqsOff<'_>, event: &Event, index: usize) -> Option<u32> {
     let hw = event.hw_mut(irqs_off);
     match hw.state() {
-        CounterState::Stopped => {}
+        CounterState::Stopped => None,
         // The program reads the counter itself. Save its value for the next time on a PMU.
         CounterState::Running if is_ebb(event) => {
-            hw.set_prev_count(pmu::read_pmc(index).into());
+            let value = pmu::read_pmc(index);
+            hw.set_prev_count(value.into());
+            Some(value)
         }
-        CounterState::Running => update(&hw, index),
+        CounterState::Running => Some(update(&hw, index)),
     }
 }
 
-/// Adds what the counter has counted to the event's count, and takes it off the period. PM
-/// interrupts must be masked.
-#[inline]
-fn update(hw: &HwMut<'_>, index: usize) {
+/// Takes an event off its counter, if it is on one, and brings its count up to date. The PMU must
+/// be frozen.
+pub(super) fn unload_counter(this_cpu: &ExclusiveCpu, event: &Event) {
+    let Some(index) = counter(event) else {
+        return;
+    };
+    let value = collect(this_cpu.irqs_off(), event, index);
+    // Must precede any write to the counter, which a probe that reads the event would take for a
+    // wrap.
+    event.hw_mut(this_cpu.irqs_off()).set_idx(0);
+    if let Some(value) = value {
+        this_cpu.state().cache.pmc_was_read(index, value);
+    }
+}
+
+/// Adds what the counter has counted to the event's count, and takes it off the period. Returns the
+/// counter's value. PM interrupts must be masked.
+fn update(hw: &HwMut<'_>, index: usize) -> u32 {
     let before = hw.prev_count();
     let now = pmu::read_pmc(index);
     let delta = delta(before, now);
-    if delta == 0 {
-        return;
-    }
     // A BPF program at a probe in here may read the event (`Pmu::read`): then it is up to date.
-    if !hw.replace_prev_count(before, now.into()) {
-        return;
+    if delta == 0 || !hw.replace_prev_count(before, now.into()) {
+        return now;
     }
     hw.add_count(delta);
-    if hw.sample_period() == 0 {
-        return;
+    if hw.sample_period() != 0 {
+        let left = left_after(hw.period_left(), delta);
+        hw.set_period_left(if left == 0 { SAMPLE_DUE } else { left });
     }
-    let left = left_after(hw.period_left(), delta);
-    hw.set_period_left(if left == 0 { SAMPLE_DUE } else { left });
+    now
 }
 
 /// See [`crate::perf::Pmu::stop`].

@@ -5,9 +5,10 @@
 //! The state has no lock. Code that schedules events has a CPU's [`ExclusiveState`] to itself, so
 //! `Cell`s do. It shares the [`SharedState`] with the PMI handler, which may come in the middle:
 //!
-//! - the handler does not use `mmcr0`, `ifm` and `hypervisor_branches` while `disabled` is set, and
-//!   they are written only then. A disabled PMU is frozen and raises no PMI, but one raised before
-//!   may be delivered;
+//! - the handler uses `mmcr0`, `ifm` and `hypervisor_branches` only while `enabled` is set, and
+//!   they
+//!   are written only while it is not. A disabled PMU is frozen and raises no PMI, but one raised
+//!   before may be delivered;
 //! - `bhrb_dispatches` is also written by the PMI handler and `execve`. An older number than the
 //!   BHRB's costs a branch stack;
 //! - `alert` is also written by the PMI handler and, on an emulator, by the timer. Other code
@@ -17,34 +18,34 @@
 
 use super::{
     emulator::alert_state::AlertState,
-    hold_back::PmiTime,
-    left::Left,
-    solved_groups::{
-        Solved,
-        SolvedGroups, //
-    }, //
+    event::EventData,
+    image::Image,
+    pmi_time::PmiTime, //
 };
 use crate::{
     isa207::{
-        Assignment,
-        Mmcr, //
+        Demand,
+        COUNTERS, //
     },
     perf::{
         self,
-        Event,
         IrqsOff,
         PmiCell, //
     },
-    power::pmu::LocalPmu, //
+    power::{
+        cache::PmuCache,
+        pmu::LocalPmu, //
+    }, //
 };
 use core::cell::Cell;
 
 /// The state of one CPU that PMIs use too.
 #[derive(Default)]
 pub(crate) struct SharedState {
-    /// The PMU is disabled: frozen by `pmu_disable` until the next `pmu_enable`.
-    pub(super) disabled: PmiCell<bool>,
-    /// MMCR0 with which the PMU goes on after a PMI, as it was last programmed.
+    /// The PMU runs: `pmu_enable` has started it with some event, and `pmu_disable` has not frozen
+    /// it since.
+    pub(super) enabled: PmiCell<bool>,
+    /// MMCR0 with which the PMU continues after a PMI, closed to programs.
     pub(super) mmcr0: PmiCell<u64>,
     /// MMCRA\[IFM\] as the PMU was last programmed: the filter of the BHRB.
     pub(super) ifm: PmiCell<u8>,
@@ -58,96 +59,73 @@ pub(crate) struct SharedState {
     pub(super) pmi_time: PmiTime,
 }
 
+/// The events that an image is of, in the order of the slots: their numbers, and what they ask of
+/// the PMU by the codes by which they count.
+#[derive(Default)]
+pub(crate) struct ImageEvents {
+    events: [Cell<(u64, Demand)>; COUNTERS],
+    len: Cell<usize>,
+}
+
+impl ImageEvents {
+    /// Stores `events`.
+    pub(super) fn set(&self, events: impl Iterator<Item = (u64, Demand)>) {
+        let mut len = 0;
+        for (cell, event) in self.events.iter().zip(events) {
+            cell.set(event);
+            len += 1;
+        }
+        self.len.set(len);
+    }
+
+    /// Returns the events.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Demand)> + Clone + use<'_> {
+        self.events.iter().map(Cell::get).take(self.len.get())
+    }
+
+    /// Whether these are the `events` in the slots.
+    pub(super) fn are(&self, events: &Slots) -> bool {
+        events.len() == self.len.get() && self.start_with(events)
+    }
+
+    /// Whether the `events` in the slots are the first of these.
+    pub(super) fn start_with(&self, events: &Slots) -> bool {
+        let mut pairs = self.iter().zip(events.iter());
+        events.len() <= self.len.get() && pairs.all(|((id, _), event)| id == event.id())
+    }
+}
+
 /// The state of one CPU that only code that schedules events uses.
 #[derive(Default)]
 pub(crate) struct ExclusiveState {
-    /// The PMU's registers have been turned on since the CPU came up.
-    pub(super) turned_on: Cell<bool>,
-    /// The PMU's registers do not read as they were written: the hypervisor gives this partition no
-    /// PMU, or the processor lacks bits. So their values do not show whether the PMU was lost.
-    pub(super) forgets_writes: Cell<bool>,
     /// A transaction that adds events is open.
     pub(super) in_transaction: Cell<bool>,
-    /// Events were added or deleted since the PMU was last programmed.
-    pub(super) events_changed: Cell<bool>,
-    /// The number of events in the slots that are on no counter yet.
-    pub(super) unplaced: Cell<usize>,
-    /// The solution for the events in the slots, if it is known.
-    pub(super) solved: Cell<Option<Solved>>,
-    /// What the PMU holds of events that left it.
-    pub(super) left: Left,
-    /// What the kernel was told last of prompt PMIs.
+    /// The image of the events in the slots, or of those that were there before.
+    pub(super) image: Cell<Image>,
+    /// The events that the image is of.
+    pub(super) image_events: ImageEvents,
+    /// The values that the PMU's registers are known to hold.
+    pub(super) cache: PmuCache,
+    /// The last setting of prompt PMIs in the kernel.
     pub(super) prompt: Cell<bool>,
-    /// An event with a branch stack was added since the PMU was last programmed. The BHRB may hold
-    /// branches that its owner must not see.
+    /// The BHRB may hold branches that the owner of an event that came must not see, or those of
+    /// one that left.
     pub(super) stale_branches: Cell<bool>,
-    /// The assignments that were found last.
-    pub(super) solved_groups: SolvedGroups,
-    /// The control registers that the PMU was last programmed with.
-    pub(super) mmcr: Cell<Mmcr>,
-    /// `mmcr` is by the codes that the events asked for.
-    pub(super) as_asked: Cell<bool>,
-    /// `mmcr` is of a [separable](Assignment::is_separable) assignment.
-    pub(super) separable: Cell<bool>,
-    /// Counters may count in the kernel or in a hypervisor.
-    pub(super) counts_kernel: Cell<bool>,
-    /// MMCR0 with which the PMU starts, without the bits that belong to a program.
-    pub(super) start_mmcr0: Cell<u64>,
-    /// MMCRA for the frozen PMU.
-    pub(super) idle_mmcra: Cell<u64>,
-    /// The PMU was last programmed with an EBB group.
-    pub(super) ebb: Cell<bool>,
-    /// The counters, a bit each, that no event is on. A program with an EBB group writes them too.
-    pub(super) unused_counters: Cell<u8>,
 }
 
-impl ExclusiveState {
-    /// Notes that events are added or deleted.
-    pub(super) fn set_changed(&self) {
-        self.events_changed.set(true);
-        self.solved.set(None);
-    }
-
-    /// Notes that the PMU is programmed with the events in the slots.
-    #[inline]
-    pub(super) fn set_unchanged(&self) {
-        self.events_changed.set(false);
-        self.unplaced.set(0);
-    }
-
-    /// Notes that so many more events are on no counter yet.
-    #[inline]
-    pub(super) fn add_unplaced(&self, more: isize) {
-        let unplaced = self.unplaced.get();
-        self.unplaced.set(unplaced.wrapping_add_signed(more));
-    }
-
-    /// Keeps the solution for these `len` events. The PMU may have been programmed with the one
-    /// that it replaces.
-    pub(super) fn store<'a>(
-        &self,
-        len: usize,
-        events: impl Iterator<Item = &'a Event> + Clone,
-        assignment: Assignment,
-        as_asked: bool,
-    ) -> Option<Solved> {
-        let solved = self.solved_groups.store(len, events, assignment, as_asked);
-        self.left.replaced(solved);
-        solved
-    }
-}
+/// The events on a CPU's PMU.
+type Slots = perf::Slots<EventData>;
 
 /// The state of all CPUs.
-pub(crate) type CpuContexts = perf::CpuContexts<SharedState, ExclusiveState>;
+pub(crate) type CpuContexts = perf::CpuContexts<SharedState, ExclusiveState, EventData>;
 
 /// The CPU that code runs on, with the state that it shares with PMIs.
-pub(super) type ThisCpu = perf::ThisCpu<SharedState>;
+pub(super) type ThisCpu = perf::ThisCpu<SharedState, EventData>;
 
 /// The CPU that code runs on, for code that schedules events.
-pub(super) type ExclusiveCpu = perf::ExclusiveCpu<SharedState, ExclusiveState>;
+pub(super) type ExclusiveCpu = perf::ExclusiveCpu<SharedState, ExclusiveState, EventData>;
 
 /// The PMU of the CPU that code with interrupts off runs on.
-#[inline(always)]
 pub(super) fn local_pmu<'a>(_irqs_off: &'a IrqsOff<'_>) -> LocalPmu<'a> {
     // SAFETY: Interrupts are off while an `IrqsOff` lives, by its type invariants, and the result
     // borrows this one.

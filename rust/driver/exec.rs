@@ -8,15 +8,22 @@ use super::{
         CpuContexts,
         ExclusiveCpu, //
     },
-    ebb,
+    event::{
+        counter,
+        set_program, //
+    },
     Driver, //
 };
 use crate::power::{
     exec::{
+        current_program,
         Execve,
         OnExec, //
     },
-    pmu::LocalPmu,
+    pmu::{
+        self,
+        LocalPmu, //
+    },
     regs::Mmcr0,
     thread::CurrentThread, //
 };
@@ -48,17 +55,15 @@ impl ResetOnExec {
     /// Resets the current task's PMU state.
     fn reset(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
         let has_events = this_cpu.slots().len() > 0;
-        // With EBB events on the PMU: `pmu_disable` saves the old program's bits of MMCR0 and
-        // MMCR2, the reset overwrites them, and `pmu_enable` loads the result. SIAR, SDAR and SIER
-        // are in the PMU all the while.
+        // With EBB events on the PMU: `pmu_disable` saves the old program's registers, the reset
+        // overwrites what was saved, and `pmu_enable` loads the result.
         let has_ebb = has_events && Mmcr0::read().ebe() == 1;
         if has_ebb {
             self.driver.pmu_disable(this_cpu);
         }
         CurrentThread::new(local).reset_for_exec();
         if has_ebb {
-            ebb::restore_sampled(&self.driver, this_cpu);
-            ebb::discard_alerts(this_cpu);
+            discard_alerts(this_cpu);
         }
         if has_events {
             // The BHRB holds addresses of the old program.
@@ -66,6 +71,17 @@ impl ResetOnExec {
         }
         if has_ebb {
             self.driver.pmu_enable(this_cpu);
+        }
+    }
+}
+
+/// Clears the old program's alerts from the events on this CPU's PMU: the new program finds no more
+/// in their counters than it would if the events were off the PMU.
+fn discard_alerts(this_cpu: &ExclusiveCpu) {
+    for event in this_cpu.slots().iter() {
+        set_program(this_cpu.irqs_off(), event, current_program());
+        if let Some(index) = counter(event).filter(|&at| pmu::read_pmc(at) >= pmu::NEGATIVE) {
+            pmu::write_pmc(index, 0);
         }
     }
 }

@@ -5,9 +5,9 @@
 //! Dynamic debug shows the reason of each refusal: `echo 'module ebb_pmu +p' >
 //! /sys/kernel/debug/dynamic_debug/control`, then `dmesg`.
 
+use crate::perf::PerfEvent;
 use crate::{
     isa207,
-    perf::Event,
     power::log, //
 };
 use kernel::prelude::*;
@@ -99,7 +99,7 @@ impl Refusal {
     }
 
     /// Logs why `event` is refused, and returns the error for user space.
-    pub(super) fn log(self, event: &Event) -> Error {
+    pub(super) fn log(self, event: &PerfEvent) -> Error {
         let error = self.error();
         // perf core offers an event of another type to every PMU in turn: do not log those.
         if !matches!(self, Self::OtherType) {

@@ -3,15 +3,17 @@
 //! Events as user space asked for them, for the solver of `isa207`: to work out what an event asks
 //! of the PMU, and to look for other codes when a group cannot count by those asked for.
 
-use super::event;
+use super::event::Event;
 use crate::{
     isa207::{
+        EventCode,
         Exclude,
+        HardwareFilter,
         Refusal,
         Request,
         COUNTERS, //
     },
-    perf::Event,
+    perf::PerfEvent,
     power::machine, //
 };
 
@@ -23,15 +25,15 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Those of `events`. Fails if there are more than counters.
-    pub(super) fn new<'a>(events: impl Iterator<Item = &'a Event>) -> Result<Self, Refusal> {
+    /// Collects requests. Fails if there are more than counters.
+    pub(super) fn new(requests: impl Iterator<Item = Request>) -> Result<Self, Refusal> {
         let mut this = Self {
             requests: [Request::default(); COUNTERS],
             len: 0,
         };
-        for event in events {
+        for request in requests {
             let free = this.requests.get_mut(this.len);
-            *free.ok_or(Refusal::TooManyEvents)? = request(event);
+            *free.ok_or(Refusal::TooManyEvents)? = request;
             this.len += 1;
         }
         Ok(this)
@@ -43,12 +45,21 @@ impl Requests {
     }
 }
 
-/// An event as user space asked for it.
+/// Returns an event as user space asked for it.
 pub(super) fn request(event: &Event) -> Request {
+    request_of(event, event.data().code, event.data().branch_filter)
+}
+
+/// Returns an event, of which the driver keeps this code and filter, as user space asked for it.
+pub(super) fn request_of(
+    event: &PerfEvent,
+    code: EventCode,
+    branch_filter: Option<HardwareFilter>,
+) -> Request {
     let attr = event.attr();
     let [config2, config3, config4] = attr.more_config();
     Request {
-        code: event.hw().code(),
+        code: code.0,
         config1: attr.config1(),
         config2: config2 | config3 | config4,
         exclude: Exclude {
@@ -59,6 +70,6 @@ pub(super) fn request(event: &Event) -> Request {
             idle: attr.exclude_idle(),
         },
         only_count_run: event.follows_task(),
-        branch_filter_ifm: event::branch_filter(event).map(|filter| filter.ifm),
+        branch_filter_ifm: branch_filter.map(|filter| filter.ifm),
     }
 }

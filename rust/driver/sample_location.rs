@@ -54,15 +54,6 @@ impl SampleLocation {
         self.siar != 0 && (self.marked || !prompt)
     }
 
-    /// Whether a sample of this location shows, for any event, the instruction at NIP: as of most
-    /// overflows in a program.
-    #[inline]
-    pub(super) fn is_at_nip(&self) -> bool {
-        let prompt = self.siar == 0 || self.sier.sipr() == 1;
-        let in_program = self.in_program && !machine::is_kernel_address(self.nip);
-        !self.marked && in_program && prompt
-    }
-
     /// What a sample of this location shows, for an event that samples IP if `wants_ip`.
     pub(super) fn disposition(&self, wants_ip: bool, exclude_kernel: bool) -> SampleDisposition {
         // Without an alert SIAR may be 0, whatever SIER says.
@@ -96,52 +87,4 @@ pub(super) fn data_address(
     let known = !marked || sier.sdar_valid() == 1;
     let visible = !(exclude_kernel && machine::is_kernel_address(sdar));
     (known && visible).then_some(sdar)
-}
-
-/// KUnit tests (see `Documentation/testing.md`).
-#[cfg(EBB_KUNIT)]
-#[kernel::macros::kunit_tests(ebb_pmu_sample_location)]
-mod tests {
-    use super::*;
-
-    const PROGRAM: u64 = 0x1000_0000;
-    const KERNEL: u64 = machine::KERNEL_START + 0x1000;
-
-    #[test]
-    fn a_sample_at_nip_is_there_for_any_event() {
-        const FLAGS: [bool; 2] = [false, true];
-        let mut found = 0;
-        // Whether instructions are marked, the PMI came in a program, SIPR, a valid SIAR, ...
-        for flags in 0..1u32 << 6 {
-            let flag = |bit: u32| flags >> bit & 1 == 1;
-            for (siar, nip) in [0, PROGRAM + 8, KERNEL + 8]
-                .into_iter()
-                .flat_map(|siar| [PROGRAM, KERNEL].map(|nip| (siar, nip)))
-            {
-                let sier = Sier::from(0).with_sipr(flag(0)).with_siar_valid(flag(1));
-                let location = SampleLocation {
-                    marked: flag(2),
-                    siar,
-                    sier,
-                    has_sipr: flag(3),
-                    has_siar_valid: flag(4),
-                    nip,
-                    in_program: flag(5),
-                };
-                let at_nip = SampleDisposition::Instruction {
-                    ip: nip,
-                    by_siar: false,
-                };
-                let shows_nip = |wants_ip| {
-                    FLAGS.map(|exclude| location.disposition(wants_ip, exclude)) == [at_nip; 2]
-                };
-                if location.is_at_nip() {
-                    found += 1;
-                    assert!(shows_nip(false) && shows_nip(true));
-                }
-            }
-        }
-        // In a program, with SIAR 0 or SIPR, of whatever else: none is left out.
-        assert_eq!(found, (2 + 1 + 1) * 8);
-    }
 }

@@ -14,6 +14,7 @@ mod cases {
             StackSpec, //
         },
         count,
+        period,
         sample_location::{
             data_address,
             SampleDisposition,
@@ -92,22 +93,22 @@ mod cases {
 
     #[test]
     fn a_preloaded_counter_is_negative_when_the_period_is_over() {
-        assert_eq!(count::preload(1), NEGATIVE - 1);
-        assert_eq!(count::preload(1000), NEGATIVE - 1000);
+        assert_eq!(period::preload(1), NEGATIVE - 1);
+        assert_eq!(period::preload(1000), NEGATIVE - 1000);
         // A counter that starts negative raises no alert, so at least one event is left.
-        assert_eq!([0, -5, i64::MIN].map(count::preload), [NEGATIVE - 1; 3]);
+        assert_eq!([0, -5, i64::MIN].map(period::preload), [NEGATIVE - 1; 3]);
         // Longer periods take an alert for each 2^31 events.
-        assert_eq!([0x8000_0000, i64::MAX].map(count::preload), [0; 2]);
+        assert_eq!([0x8000_0000, i64::MAX].map(period::preload), [0; 2]);
     }
 
     #[test]
     fn what_is_left_of_a_period_is_exact() {
-        assert_eq!(count::left_after(1000, 10), 990);
-        assert_eq!(count::left_after(1000, 1000), 0);
-        assert_eq!(count::left_after(1000, 1010), -10);
+        assert_eq!(period::left_after(1000, 10), 990);
+        assert_eq!(period::left_after(1000, 1000), 0);
+        assert_eq!(period::left_after(1000, 1010), -10);
         // i64::MIN: nothing is left, and the sample is due.
-        assert_eq!(count::left_after(i64::MIN, 0), 0);
-        assert_eq!(count::left_after(i64::MIN, 10), -10);
+        assert_eq!(period::left_after(i64::MIN, 0), 0);
+        assert_eq!(period::left_after(i64::MIN, 10), -10);
     }
 
     #[test]

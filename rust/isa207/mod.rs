@@ -127,9 +127,6 @@ pub use solve::{
         Pmcs,
         Solution, //
     },
-    demand::{
-        Demand,
-        GroupDemand, //
-    },
+    demand::Demand,
     mmcr::Mmcr, //
 };

@@ -124,7 +124,7 @@ impl BranchStack {
 
     /// Makes these branches the stack's, the newest first: up to `max` of them, and no more than
     /// there is room for.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn fill(&mut self, max: u16, branches: impl Iterator<Item = BranchEntry>) {
         let mut nr = 0;
         for (free, branch) in self.entries.iter_mut().take(max.into()).zip(branches) {

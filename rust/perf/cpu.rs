@@ -82,6 +82,13 @@ impl<T: Copy> PmiCell<T> {
         }
     }
 
+    /// Sets the value, and returns what it was: a load, then a store.
+    pub(crate) fn replace(&self, value: T) -> T {
+        let before = self.get();
+        self.set(value);
+        before
+    }
+
     /// Sets the value.
     #[inline]
     pub(crate) fn set(&self, value: T) {
@@ -118,18 +125,19 @@ impl<T: Copy + Default> Default for PmiCell<T> {
 /// # Invariants
 ///
 /// There are `nr_cpu_ids()` contexts, by the CPUs' numbers.
-pub(crate) struct CpuContexts<S, X> {
-    contexts: KVVec<ExclusiveCpu<S, X>>,
+pub(crate) struct CpuContexts<S, X, D> {
+    contexts: KVVec<ExclusiveCpu<S, X, D>>,
 }
 
 // SAFETY: `ThisCpu` reaches the slots, which bear being interrupted and are used on their own CPU
-// only, and an `S`, which is `Sync`. `ExclusiveCpu` reaches an `X` too, one at a time.
-unsafe impl<S: Send + Sync, X: Send> Sync for CpuContexts<S, X> {}
+// only, an `S`, which is `Sync`, and the data of events, which are `Sync` too. `ExclusiveCpu`
+// reaches an `X` as well, one at a time.
+unsafe impl<S: Send + Sync, X: Send, D: Send + Sync> Sync for CpuContexts<S, X, D> {}
 // SAFETY: The contexts are not bound to the thread that made them; the events that `slots` points
 // to are perf core's, usable from any CPU.
-unsafe impl<S: Send, X: Send> Send for CpuContexts<S, X> {}
+unsafe impl<S: Send, X: Send, D: Send + Sync> Send for CpuContexts<S, X, D> {}
 
-impl<S: Default, X: Default> CpuContexts<S, X> {
+impl<S: Default, X: Default, D> CpuContexts<S, X, D> {
     /// Allocates a context for each CPU that can ever come up. Fails with `ENOMEM`.
     pub(crate) fn new() -> Result<Arc<Self>> {
         // CAST: A number of CPUs fits any integer.
@@ -151,11 +159,11 @@ impl<S: Default, X: Default> CpuContexts<S, X> {
     }
 }
 
-impl<S, X> CpuContexts<S, X> {
+impl<S, X, D> CpuContexts<S, X, D> {
     /// The context of the CPU that this runs on. No reference, as code that this interrupts may
     /// have one.
-    #[inline(always)]
-    fn current(&self) -> *const ExclusiveCpu<S, X> {
+    #[inline]
+    fn current(&self) -> *const ExclusiveCpu<S, X, D> {
         // SAFETY: By the type invariants, as each CPU's number is below `nr_cpu_ids()`.
         &raw const *unsafe { self.contexts.get_unchecked(current_index()) }
     }
@@ -165,8 +173,8 @@ impl<S, X> CpuContexts<S, X> {
     /// # Safety
     ///
     /// Interrupts must be off until this returns.
-    #[inline(always)]
-    pub(crate) unsafe fn with_this_cpu<R>(&self, f: impl FnOnce(&ThisCpu<S>) -> R) -> R {
+    #[inline]
+    pub(crate) unsafe fn with_this_cpu<R>(&self, f: impl FnOnce(&ThisCpu<S, D>) -> R) -> R {
         // SAFETY: A context of `self`.
         // INVARIANT: The caller guarantees that interrupts are off. `f` cannot keep the reference.
         f(unsafe { &(*self.current()).this })
@@ -179,10 +187,10 @@ impl<S, X> CpuContexts<S, X> {
     /// Interrupts must be off until this returns. The caller must not be the PMU's interrupt, nor
     /// anything else that interrupts code with interrupts off, and must not be called by code with
     /// an [`ExclusiveCpu`] of this CPU.
-    #[inline(always)]
+    #[inline]
     pub(crate) unsafe fn with_exclusive_cpu<R>(
         &self,
-        f: impl FnOnce(&ExclusiveCpu<S, X>) -> R,
+        f: impl FnOnce(&ExclusiveCpu<S, X, D>) -> R,
     ) -> R {
         // SAFETY: A context of `self`.
         // INVARIANT: The caller guarantees that interrupts are off, and that nobody else has a
@@ -193,7 +201,7 @@ impl<S, X> CpuContexts<S, X> {
 
 /// The number of the CPU that this runs on: `raw_smp_processor_id()`, which is a function call in
 /// Rust.
-#[inline(always)]
+#[inline]
 fn current_index() -> usize {
     #[cfg(CONFIG_PPC64)]
     {
@@ -228,7 +236,7 @@ impl IrqsOff<'_> {
     /// # Safety
     ///
     /// Interrupts must be off for the lifetime.
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn new() -> Self {
         // INVARIANT: The caller guarantees it.
         Self(PhantomData)
@@ -241,29 +249,29 @@ impl IrqsOff<'_> {
 /// # Invariants
 ///
 /// A reference is to the current CPU's, and interrupts are off while it lives.
-pub(crate) struct ThisCpu<S> {
-    slots: Slots,
+pub(crate) struct ThisCpu<S, D> {
+    slots: Slots<D>,
     state: S,
     /// Keeps references from being sent to another thread.
     not_send: PhantomData<*mut ()>,
 }
 
-impl<S> ThisCpu<S> {
+impl<S, D> ThisCpu<S, D> {
     /// The events on this CPU's PMU.
-    #[inline(always)]
-    pub(crate) fn slots(&self) -> &Slots {
+    #[inline]
+    pub(crate) fn slots(&self) -> &Slots<D> {
         &self.slots
     }
 
     /// Shows that interrupts are off.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn irqs_off(&self) -> &IrqsOff<'_> {
         // INVARIANT: By those of `self`, which the value borrows.
         &IrqsOff(PhantomData)
     }
 
     /// The CPU.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn id(&self) -> CpuId {
         // SAFETY: It is the number of a CPU. CAST: Such numbers are small.
         #[cfg(CONFIG_PPC64)]
@@ -273,10 +281,10 @@ impl<S> ThisCpu<S> {
     }
 }
 
-impl<S> Deref for ThisCpu<S> {
+impl<S, D> Deref for ThisCpu<S, D> {
     type Target = S;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &S {
         &self.state
     }
@@ -289,14 +297,14 @@ impl<S> Deref for ThisCpu<S> {
 ///
 /// Nobody else has a reference to that of the same CPU while one lives.
 #[repr(align(128))]
-pub(crate) struct ExclusiveCpu<S, X> {
-    this: ThisCpu<S>,
+pub(crate) struct ExclusiveCpu<S, X, D> {
+    this: ThisCpu<S, D>,
     state: X,
 }
 
-impl<S, X> ExclusiveCpu<S, X> {
+impl<S, X, D> ExclusiveCpu<S, X, D> {
     /// The driver's state that only code that schedules events uses.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn state(&self) -> &X {
         &self.state
     }
@@ -304,7 +312,7 @@ impl<S, X> ExclusiveCpu<S, X> {
     /// The group of the event in the first slot, its leader first, with the events of it that are
     /// on no PMU. Empty if there is no event, and unless that event came since the PMU was last
     /// enabled.
-    pub(crate) fn first_group(&self) -> impl Iterator<Item = &Event> {
+    pub(crate) fn first_group(&self) -> impl Iterator<Item = &Event<D>> {
         let slots = self.slots();
         let first = slots.get(0).filter(|_| slots.are_coming());
         first.into_iter().flat_map(|event| {
@@ -321,7 +329,7 @@ impl<S, X> ExclusiveCpu<S, X> {
     /// Returns the events of this PMU that the task of the event in the first slot has: on this
     /// CPU, bound to another one, or disabled. Empty if that event follows no task, and in the
     /// cases in which [`ExclusiveCpu::first_group`] is.
-    pub(crate) fn task_events(&self) -> impl Iterator<Item = &Event> {
+    pub(crate) fn task_events(&self) -> impl Iterator<Item = &Event<D>> {
         let slots = self.slots();
         let first = slots.get(0).filter(|_| slots.are_coming());
         let first = first.filter(|event| event.follows_task());
@@ -334,11 +342,11 @@ impl<S, X> ExclusiveCpu<S, X> {
     }
 }
 
-impl<S, X> Deref for ExclusiveCpu<S, X> {
-    type Target = ThisCpu<S>;
+impl<S, X, D> Deref for ExclusiveCpu<S, X, D> {
+    type Target = ThisCpu<S, D>;
 
-    #[inline(always)]
-    fn deref(&self) -> &ThisCpu<S> {
+    #[inline]
+    fn deref(&self) -> &ThisCpu<S, D> {
         &self.this
     }
 }

@@ -12,7 +12,10 @@ use super::{
     HwMut,
     IrqsOff, //
 };
-use core::ops::Deref;
+use core::{
+    marker::PhantomData,
+    ops::Deref, //
+};
 use kernel::{
     bindings::list_head,
     container_of,
@@ -23,7 +26,7 @@ use kernel::{
     types::Opaque, //
 };
 
-/// An event of a hardware PMU.
+/// An event of a hardware PMU, as perf core sees it.
 ///
 /// # Invariants
 ///
@@ -31,9 +34,9 @@ use kernel::{
 /// the hands of one of the PMU's callbacks, so perf core has not revoked it (and set `pmu` to
 /// null).
 #[repr(transparent)]
-pub(crate) struct Event(Opaque<bindings::perf_event>);
+pub(crate) struct PerfEvent(Opaque<bindings::perf_event>);
 
-impl Event {
+impl PerfEvent {
     /// Makes a reference of perf core's pointer.
     ///
     /// # Safety
@@ -69,7 +72,7 @@ impl Event {
         unsafe { &*attr.cast() }
     }
 
-    /// The driver's own data, for reading.
+    /// The event's counting and sampling state, for reading.
     pub(crate) fn hw(&self) -> &Hw {
         // SAFETY: Valid by the type invariants.
         let hw = unsafe { &raw const (*self.as_raw()).hw };
@@ -77,10 +80,10 @@ impl Event {
         unsafe { &*hw.cast() }
     }
 
-    /// The driver's own data of an event that is on the CPU that this runs on, comes to it or goes,
-    /// or of a member of its group. The result borrows the proof too, so that it ends before
-    /// interrupts are on.
-    #[inline(always)]
+    /// Returns the event's counting and sampling state, for changing. The event must be on the CPU
+    /// that this runs on, or be added to it or deleted from it. The result borrows the proof, too,
+    /// so it ends before interrupts are on.
+    #[inline]
     pub(crate) fn hw_mut<'a>(&'a self, _irqs_off: &'a IrqsOff<'_>) -> HwMut<'a> {
         HwMut::new(self)
     }
@@ -93,12 +96,13 @@ impl Event {
         state & bindings::PERF_ATTACH_TASK != 0
     }
 
-    /// `other` if it belongs to the same PMU.
+    /// Returns `other` if it belongs to the same PMU.
     ///
     /// # Safety
     ///
-    /// `other` must be live for the lifetime `'a`, and its PMU must not go meanwhile.
-    unsafe fn if_same_pmu<'a>(&self, other: *mut bindings::perf_event) -> Option<&'a Event> {
+    /// `other` must be live for the lifetime `'a`, and its PMU must not go in that time. If it is
+    /// the same PMU, that has accepted `other`, with data of type `D`.
+    unsafe fn if_same_pmu<'a, D>(&self, other: *mut bindings::perf_event) -> Option<&'a Event<D>> {
         // SAFETY: The caller guarantees a live event.
         let pmu = unsafe { (*other).pmu };
         // SAFETY: The caller guarantees a live event, and its PMU is a hardware PMU.
@@ -106,14 +110,14 @@ impl Event {
     }
 
     /// Whether both events follow the same task, or both the same CPU.
-    pub(crate) fn shares_context(&self, other: &Event) -> bool {
+    pub(crate) fn shares_context(&self, other: &PerfEvent) -> bool {
         // SAFETY: Both are live by the type invariants; perf core sets the context before an event
         // first comes to a CPU and does not change it while it is on one.
         unsafe { (*self.as_raw()).ctx == (*other.as_raw()).ctx }
     }
 
     /// Whether both are the same event.
-    pub(crate) fn is(&self, other: &Event) -> bool {
+    pub(crate) fn is(&self, other: &PerfEvent) -> bool {
         core::ptr::eq(self, other)
     }
 
@@ -155,50 +159,60 @@ impl Event {
     }
 }
 
+/// An event that a PMU driver has accepted, with the driver's data.
+///
+/// # Invariants
+///
+/// `pmu_private` of the event points to a `D`, which lives as long as the event.
+#[repr(transparent)]
+pub(crate) struct Event<D>(PerfEvent, PhantomData<D>);
+
+impl<D> Event<D> {
+    /// Makes a reference of perf core's pointer.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` must satisfy the type invariants, and those of [`PerfEvent`], for the lifetime `'a`.
+    pub(super) unsafe fn from_raw<'a>(ptr: *mut bindings::perf_event) -> &'a Self {
+        // SAFETY: The caller guarantees a live event; the type is transparent over it.
+        unsafe { &*ptr.cast() }
+    }
+
+    /// Returns what the driver keeps with the event.
+    #[inline]
+    pub(crate) fn data(&self) -> &D {
+        // SAFETY: Valid by the type invariants; the field does not change while the event lives.
+        unsafe { &*(*self.as_raw()).pmu_private.cast() }
+    }
+}
+
+impl<D> Deref for Event<D> {
+    type Target = PerfEvent;
+
+    #[inline]
+    fn deref(&self) -> &PerfEvent {
+        &self.0
+    }
+}
+
 /// An event that is being opened.
 ///
 /// # Invariants
 ///
 /// The event is in its PMU's `event_init`. It is not a sibling of its leader yet, and perf core
-/// holds the context of the leader, whose group cannot change meanwhile (`perf_try_init_event()` in
-/// `kernel/events/core.c`).
-pub(crate) struct NewEvent<'a>(&'a Event);
+/// holds the context of the leader, whose group cannot change until then (`perf_try_init_event()`
+/// in `kernel/events/core.c`).
+pub(crate) struct NewEvent<'a, D>(&'a PerfEvent, PhantomData<D>);
 
-impl<'a> NewEvent<'a> {
+impl<'a, D> NewEvent<'a, D> {
     /// # Safety
     ///
     /// `ptr` must be what perf core gave to `event_init`, which must not return before `'a` ends.
+    /// The events that its PMU has accepted have data of type `D`.
     pub(super) unsafe fn from_raw(ptr: *mut bindings::perf_event) -> Self {
-        // SAFETY: The caller guarantees a live event. INVARIANT: by the caller's guarantee.
-        Self(unsafe { Event::from_raw(ptr) })
-    }
-
-    /// The driver's own data of this event. Those of other events are not its to change.
-    pub(crate) fn hw_mut(&self) -> HwMut<'a> {
-        HwMut::new(self.0)
-    }
-
-    /// Sets [`Hw::words`]. Nobody does later, so they are read without care.
-    pub(crate) fn set_words(&self, words: [u64; 5]) {
-        self.0.hw().set_words(words);
-    }
-
-    /// Sets [`Hw::group_words`] of the event, for those that will be opened in its group.
-    pub(crate) fn set_group_words(&self, words: [u64; 2]) {
-        self.0.hw().set_group_words(words);
-    }
-
-    /// [`Hw::group_words`] of the event's leader; `None` when that is an event of another PMU.
-    pub(crate) fn leader_words(&self) -> Option<[u64; 2]> {
-        Some(self.leader()?.hw().group_words())
-    }
-
-    /// Sets [`NewEvent::leader_words`], where there are any.
-    pub(crate) fn set_leader_words(&self, words: [u64; 2]) {
-        // By the type invariants no other event is opened in the group meanwhile.
-        if let Some(leader) = self.leader() {
-            leader.hw().set_group_words(words);
-        }
+        // SAFETY: The caller guarantees a live event. INVARIANT: The caller guarantees that it is
+        // in `event_init`.
+        Self(unsafe { PerfEvent::from_raw(ptr) }, PhantomData)
     }
 
     /// The leader of the event's group, maybe the event itself.
@@ -213,16 +227,19 @@ impl<'a> NewEvent<'a> {
         self.raw_leader() == self.0.as_raw()
     }
 
-    /// The leader of the event's group, maybe the event itself; `None` when it is an event of
-    /// another PMU, such as a software event.
-    pub(crate) fn leader(&self) -> Option<&'a Event> {
-        // SAFETY: perf core holds the leader while it opens a member.
+    /// Returns the leader of the event's group; `None` when that is the event itself, or an event
+    /// of another PMU, such as a software event.
+    pub(crate) fn leader(&self) -> Option<&'a Event<D>> {
+        if self.leads() {
+            return None;
+        }
+        // SAFETY: perf core holds the leader while it opens a member. It was accepted before.
         unsafe { self.0.if_same_pmu(self.raw_leader()) }
     }
 
     /// The members that the event's group has so far on the same PMU, the leader first, without the
     /// event itself. Empty for an event that opens a group.
-    pub(crate) fn group(&self) -> Group<'a> {
+    pub(crate) fn group(&self) -> Group<'a, D> {
         // SAFETY: perf core holds the leader. By the type invariants the group is stable.
         let mut group = unsafe { Group::of(self.0) };
         if self.leads() {
@@ -232,10 +249,10 @@ impl<'a> NewEvent<'a> {
     }
 }
 
-impl Deref for NewEvent<'_> {
-    type Target = Event;
+impl<D> Deref for NewEvent<'_, D> {
+    type Target = PerfEvent;
 
-    fn deref(&self) -> &Event {
+    fn deref(&self) -> &PerfEvent {
         self.0
     }
 }
@@ -246,19 +263,19 @@ impl Deref for NewEvent<'_> {
 ///
 /// `next` is `head` or the `event_entry` of a live event of the context whose list starts at
 /// `head`.
-pub(crate) struct ContextEvents<'a> {
-    member: &'a Event,
+pub(crate) struct ContextEvents<'a, D> {
+    member: &'a Event<D>,
     next: *mut list_head,
     head: *mut list_head,
 }
 
-impl<'a> ContextEvents<'a> {
+impl<'a, D> ContextEvents<'a, D> {
     /// Returns an iterator over the context of `member`.
     ///
     /// # Safety
     ///
     /// `member` must be in a context, which must neither change nor be freed for the lifetime `'a`.
-    pub(super) unsafe fn of(member: &'a Event) -> Self {
+    pub(super) unsafe fn of(member: &'a Event<D>) -> Self {
         // SAFETY: The event is live, and the caller guarantees that its context is.
         let head = unsafe { &raw mut (*(*member.as_raw()).ctx).event_list };
         // INVARIANT: The caller guarantees that all events of the list are live.
@@ -271,10 +288,10 @@ impl<'a> ContextEvents<'a> {
     }
 }
 
-impl<'a> Iterator for ContextEvents<'a> {
-    type Item = &'a Event;
+impl<'a, D: 'a> Iterator for ContextEvents<'a, D> {
+    type Item = &'a Event<D>;
 
-    fn next(&mut self) -> Option<&'a Event> {
+    fn next(&mut self) -> Option<&'a Event<D>> {
         while self.next != self.head {
             let node = self.next;
             // SAFETY: By the type invariants `node` is in the list, whose entries are live.
@@ -298,20 +315,21 @@ impl<'a> Iterator for ContextEvents<'a> {
 ///
 /// `leader` is live. `next` is `head` or the `sibling_list` of a live event of the group whose list
 /// starts at `head`.
-pub(crate) struct Group<'a> {
-    member: &'a Event,
+pub(crate) struct Group<'a, D> {
+    member: &'a PerfEvent,
     leader: Option<*mut bindings::perf_event>,
     next: *mut list_head,
     head: *mut list_head,
+    data: PhantomData<D>,
 }
 
-impl<'a> Group<'a> {
+impl<'a, D> Group<'a, D> {
     /// The group of `member`.
     ///
     /// # Safety
     ///
     /// The group must neither change nor go for the lifetime `'a`.
-    pub(super) unsafe fn of(member: &'a Event) -> Self {
+    pub(super) unsafe fn of(member: &'a PerfEvent) -> Self {
         // SAFETY: The event is live; perf core wrote the leader before the first callback.
         let leader = unsafe { (*member.as_raw()).group_leader };
         // SAFETY: The caller guarantees a live leader; perf core initialised the head of its list.
@@ -328,14 +346,15 @@ impl<'a> Group<'a> {
             // SAFETY: As above.
             next: if leads { unsafe { (*head).next } } else { head },
             head,
+            data: PhantomData,
         }
     }
 }
 
-impl<'a> Iterator for Group<'a> {
-    type Item = &'a Event;
+impl<'a, D: 'a> Iterator for Group<'a, D> {
+    type Item = &'a Event<D>;
 
-    fn next(&mut self) -> Option<&'a Event> {
+    fn next(&mut self) -> Option<&'a Event<D>> {
         if let Some(leader) = self.leader.take() {
             // SAFETY: Live by the type invariants.
             if let Some(leader) = unsafe { self.member.if_same_pmu(leader) } {

@@ -11,16 +11,13 @@
 use super::{
     bindings,
     local64::Local64,
-    Event, //
+    PerfEvent, //
 };
 use core::{
     marker::PhantomData,
     ops::Deref, //
 };
-use kernel::{
-    prelude::*,
-    types::Opaque, //
-};
+use kernel::types::Opaque;
 
 type Counting = bindings::hw_perf_event__bindgen_ty_1__bindgen_ty_1;
 type Sampling = bindings::hw_perf_event__bindgen_ty_2__bindgen_ty_1;
@@ -35,7 +32,7 @@ pub(crate) enum CounterState {
     Stopped,
 }
 
-/// A driver's own data in an event. Who may change them has an [`HwMut`].
+/// The counting and sampling state of an event. An [`HwMut`] can change it.
 ///
 /// # Invariants
 ///
@@ -57,112 +54,12 @@ impl Hw {
         union.cast()
     }
 
-    /// The event code that stands for what user space asked for (`config`).
-    pub(crate) fn code(&self) -> u64 {
-        // SAFETY: Valid and in use by the type invariants.
-        unsafe { (&raw const (*self.counting()).config).read_volatile() }
-    }
-
-    /// What the driver keeps with the event from when it is opened ([`NewEvent::set_words`]), in
-    /// fields that perf core leaves alone: `config1`, `config_base`, `event_base`, and `config` of
-    /// `extra_reg` and `branch_reg`. (`aux_paused` is at `config1`, which perf core writes for PMUs
-    /// with `PERF_PMU_CAP_AUX_PAUSE` only.)
-    ///
-    /// [`NewEvent::set_words`]: super::NewEvent::set_words
-    pub(crate) fn words(&self) -> [u64; 5] {
-        let raw = self.counting();
-        // SAFETY: Valid and in use by the type invariants. Nobody writes them once the event is
-        // open, and before that only who opens it.
-        // CAST: An `unsigned long` has 64 bits on the machines that this is for.
-        unsafe {
-            [
-                (*raw).config1,
-                (*raw).config_base as u64,
-                (*raw).event_base as u64,
-                (*raw).extra_reg.config,
-                (*raw).branch_reg.config,
-            ]
-        }
-    }
-
-    /// Sets [`Hw::words`].
-    pub(super) fn set_words(&self, words: [u64; 5]) {
-        let raw = self.counting();
-        // SAFETY: Valid and in use by the type invariants.
-        // CAST: As in `words`.
-        unsafe {
-            (*raw).config1 = words[0];
-            (*raw).config_base = words[1] as c_ulong;
-            (*raw).event_base = words[2] as c_ulong;
-            (*raw).extra_reg.config = words[3];
-            (*raw).branch_reg.config = words[4];
-        }
-    }
-
-    /// What the driver keeps with the leader of a group while events are opened in it
-    /// ([`NewEvent::set_group_words`]), in fields that perf core leaves alone: `last_tag` and
-    /// `dyn_constraint`.
-    ///
-    /// [`NewEvent::set_group_words`]: super::NewEvent::set_group_words
-    pub(super) fn group_words(&self) -> [u64; 2] {
-        let raw = self.counting();
-        // SAFETY: Valid and in use by the type invariants. Nobody writes them but who opens an
-        // event in the group, and that is the caller.
-        unsafe { [(*raw).last_tag, (*raw).dyn_constraint] }
-    }
-
-    /// Sets [`Hw::group_words`].
-    pub(super) fn set_group_words(&self, words: [u64; 2]) {
-        let raw = self.counting();
-        // SAFETY: Valid and in use by the type invariants.
-        unsafe {
-            (*raw).last_tag = words[0];
-            (*raw).dyn_constraint = words[1];
-        }
-    }
-
-    /// What the driver noted with [`HwMut::set_mark`], 0 at first, in fields that perf core leaves
-    /// alone (`last_cpu`, and `reg` of `extra_reg`).
-    #[inline]
-    pub(crate) fn mark(&self) -> u64 {
-        let raw = self.counting();
-        // SAFETY: Valid and in use by the type invariants.
-        let (high, low) = unsafe {
-            (
-                (&raw const (*raw).last_cpu).read_volatile(),
-                (&raw const (*raw).extra_reg.reg).read_volatile(),
-            )
-        };
-        // CAST: A bit pattern, kept as the C type.
-        u64::from(high as u32) << 32 | u64::from(low)
-    }
-
-    /// What the driver noted with [`HwMut::set_stamp`], 0 at first, in a field that perf core
-    /// leaves alone (`reg` of `branch_reg`).
-    pub(crate) fn stamp(&self) -> u32 {
-        // SAFETY: Valid and in use by the type invariants.
-        unsafe { (&raw const (*self.counting()).branch_reg.reg).read_volatile() }
-    }
-
     /// The number of the counter that the event is on (`idx`), 0 for none.
     pub(crate) fn idx(&self) -> u32 {
         // SAFETY: Valid and in use by the type invariants.
         let idx = unsafe { (&raw const (*self.counting()).idx).read_volatile() };
         // CAST: Only `set_idx` writes the field, from a `u8`.
         idx as u32
-    }
-
-    /// The driver's own flags (`flags`), of `PERF_EVENT_FLAG_ARCH`.
-    pub(crate) fn flags(&self) -> u32 {
-        self.all_flags() & bindings::PERF_EVENT_FLAG_ARCH
-    }
-
-    /// The driver's flags and perf core's.
-    fn all_flags(&self) -> u32 {
-        // SAFETY: Valid and in use by the type invariants.
-        let flags = unsafe { (&raw const (*self.counting()).flags).read_volatile() };
-        // CAST: A bit pattern, kept as the C type.
-        flags as u32
     }
 
     /// Whether the counter runs.
@@ -193,14 +90,14 @@ impl Hw {
     }
 
     /// The counter's value up to which the event's count is up to date.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn prev_count(&self) -> i64 {
         self.prev_count_field().get()
     }
 
     /// Occurrences left until the next sample. perf core sets it to 0 for a period that begins
     /// anew.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn period_left(&self) -> i64 {
         self.period_left_field().get()
     }
@@ -219,47 +116,27 @@ impl Hw {
     }
 }
 
-/// A driver's own data in an event, and the event's count, for who opens the event
-/// ([`NewEvent::hw_mut`](super::NewEvent::hw_mut)) or runs on the CPU that has it
-/// ([`Event::hw_mut`]): nobody else writes them.
+/// The counting and sampling state of an event that is on this CPU, and the event's count
+/// ([`PerfEvent::hw_mut`]). Other CPUs do not write them.
 pub(crate) struct HwMut<'a> {
-    event: &'a Event,
+    event: &'a PerfEvent,
     /// Keeps the value from being sent to another thread.
     not_send: PhantomData<*mut ()>,
 }
 
 impl<'a> HwMut<'a> {
-    #[inline(always)]
-    pub(super) fn new(event: &'a Event) -> Self {
+    #[inline]
+    pub(super) fn new(event: &'a PerfEvent) -> Self {
         Self {
             event,
             not_send: PhantomData,
         }
     }
 
-    /// Sets [`Hw::code`].
-    pub(crate) fn set_code(&self, code: u64) {
-        // SAFETY: Valid and in use by the type invariants of `Hw`.
-        unsafe { (&raw mut (*self.counting()).config).write_volatile(code) };
-    }
-
     /// Sets [`Hw::idx`].
     pub(crate) fn set_idx(&self, idx: u8) {
         // SAFETY: Valid and in use by the type invariants of `Hw`.
         unsafe { (&raw mut (*self.counting()).idx).write_volatile(idx.into()) };
-    }
-
-    /// Changes those of [`Hw::flags`] that are in `mask` to those of `flags`. Returns all as they
-    /// were.
-    pub(crate) fn change_flags(&self, mask: u32, flags: u32) -> u32 {
-        let ours = bindings::PERF_EVENT_FLAG_ARCH;
-        let (mask, before) = (mask & ours, self.event.hw().all_flags());
-        let flags = before & !mask | flags & mask;
-        // CAST: A bit pattern, kept as the C type.
-        let flags = flags as i32;
-        // SAFETY: Valid and in use by the type invariants of `Hw`.
-        unsafe { (&raw mut (*self.counting()).flags).write_volatile(flags) };
-        before & ours
     }
 
     /// Sets [`Hw::state`].
@@ -274,24 +151,6 @@ impl<'a> HwMut<'a> {
         unsafe { (&raw mut (*self.0.get()).state).write_volatile(bits) };
     }
 
-    /// Sets [`Hw::mark`].
-    #[inline]
-    pub(crate) fn set_mark(&self, mark: u64) {
-        let raw = self.counting();
-        // SAFETY: Valid and in use by the type invariants of `Hw`.
-        // CAST: The halves, as bit patterns.
-        unsafe {
-            (&raw mut (*raw).last_cpu).write_volatile((mark >> 32) as i32);
-            (&raw mut (*raw).extra_reg.reg).write_volatile(mark as u32);
-        }
-    }
-
-    /// Sets [`Hw::stamp`].
-    pub(crate) fn set_stamp(&self, stamp: u32) {
-        // SAFETY: Valid and in use by the type invariants of `Hw`.
-        unsafe { (&raw mut (*self.counting()).branch_reg.reg).write_volatile(stamp) };
-    }
-
     /// Sets [`Hw::last_period`].
     pub(crate) fn set_last_period(&self, period: u64) {
         // SAFETY: Valid and in use by the type invariants of `Hw`.
@@ -299,25 +158,25 @@ impl<'a> HwMut<'a> {
     }
 
     /// Sets [`Hw::prev_count`].
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_prev_count(&self, value: i64) {
         self.prev_count_field().set(value);
     }
 
     /// Sets [`Hw::prev_count`] if it is `old`. Returns whether it was.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn replace_prev_count(&self, old: i64, new: i64) -> bool {
         self.prev_count_field().replace(old, new)
     }
 
     /// Sets [`Hw::period_left`].
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set_period_left(&self, left: i64) {
         self.period_left_field().set(left);
     }
 
     /// Adds occurrences to the event's count, which wraps at 2^64.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn add_count(&self, delta: u64) {
         // CAST: A bit pattern.
         self.event.count().add(delta as i64);
@@ -331,7 +190,7 @@ impl<'a> HwMut<'a> {
     #[inline]
     pub(crate) fn update_userpage(&self) {
         let event = self.event.as_raw();
-        // SAFETY: The event is live by the type invariants of `Event`.
+        // SAFETY: The event is live by the type invariants of `PerfEvent`.
         let buffer = unsafe { (&raw const (*event).rb).read_volatile() };
         // Without a buffer there is no page, and the function looks no further either. Who maps
         // the page at this moment updates it.
@@ -345,7 +204,7 @@ impl<'a> HwMut<'a> {
 impl Deref for HwMut<'_> {
     type Target = Hw;
 
-    #[inline(always)]
+    #[inline]
     fn deref(&self) -> &Hw {
         self.event.hw()
     }

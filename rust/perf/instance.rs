@@ -24,7 +24,7 @@ use kernel::{
 pub(super) struct Instance<T: Pmu> {
     #[pin]
     pmu: Opaque<bindings::pmu>,
-    cpus: Arc<CpuContexts<T::Shared, T::Exclusive>>,
+    cpus: Arc<CpuContexts<T::Shared, T::Exclusive, T::EventData>>,
     /// What `pmu.attr_groups` points to.
     attr_groups: AttrGroups,
     #[pin]
@@ -41,7 +41,7 @@ impl<T: Pmu> Instance<T> {
     pub(super) fn new(
         mut pmu: bindings::pmu,
         attr_groups: AttrGroups,
-        cpus: Arc<CpuContexts<T::Shared, T::Exclusive>>,
+        cpus: Arc<CpuContexts<T::Shared, T::Exclusive, T::EventData>>,
         driver: impl PinInit<T, Error>,
     ) -> impl PinInit<Self, Error> {
         pmu.attr_groups = attr_groups.as_raw();
@@ -66,7 +66,7 @@ impl<T: Pmu> Instance<T> {
         self.pmu.get()
     }
 
-    pub(super) fn cpus(&self) -> &CpuContexts<T::Shared, T::Exclusive> {
+    pub(super) fn cpus(&self) -> &CpuContexts<T::Shared, T::Exclusive, T::EventData> {
         &self.cpus
     }
 

@@ -23,7 +23,7 @@ impl Local64 {
     /// # Safety
     ///
     /// `ptr` must be to an aligned `local64_t` that lives for `'a`.
-    #[inline(always)]
+    #[inline]
     pub(super) unsafe fn from_raw<'a>(ptr: *mut i64) -> &'a Self {
         // SAFETY: The caller guarantees a live `local64_t`, which only functions that do not tear
         // it access. The type is transparent over an integer of the same size and alignment.
@@ -31,25 +31,25 @@ impl Local64 {
     }
 
     /// The value.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn get(&self) -> i64 {
         self.0.load(Relaxed)
     }
 
     /// Sets the value.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn set(&self, value: i64) {
         self.0.store(value, Relaxed);
     }
 
     /// Sets the value if it is `old`. Returns whether it was.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn replace(&self, old: i64, new: i64) -> bool {
         self.0.compare_exchange(old, new, Relaxed, Relaxed).is_ok()
     }
 
     /// Adds to the value, which wraps.
-    #[inline(always)]
+    #[inline]
     pub(super) fn add(&self, delta: i64) {
         self.0.fetch_add(delta, Relaxed);
     }

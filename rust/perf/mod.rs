@@ -63,7 +63,8 @@ pub(crate) use cpu::{
 };
 pub(crate) use event::{
     Event,
-    NewEvent, //
+    NewEvent,
+    PerfEvent, //
 };
 pub(crate) use flags::{
     BranchSample,
@@ -95,5 +96,5 @@ pub(crate) use sample::{
     Sample,
     Weight, //
 };
-use slots::Slots;
+pub(crate) use slots::Slots;
 pub(crate) use sysfs::AttrGroups;

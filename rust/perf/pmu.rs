@@ -40,7 +40,11 @@ impl Transaction {
 }
 
 /// `Pmu::Shared` and `Pmu::Exclusive` of a driver, as callbacks that schedule events get them.
-pub(crate) type Exclusive<T> = ExclusiveCpu<<T as Pmu>::Shared, <T as Pmu>::Exclusive>;
+pub(crate) type Exclusive<T> =
+    ExclusiveCpu<<T as Pmu>::Shared, <T as Pmu>::Exclusive, <T as Pmu>::EventData>;
+
+/// `Pmu::Shared` of a driver, as all callbacks on a CPU get it.
+pub(crate) type Shared<T> = ThisCpu<<T as Pmu>::Shared, <T as Pmu>::EventData>;
 
 /// A PMU driver: the callbacks of `struct pmu`, under the names that perf core gives them.
 ///
@@ -105,14 +109,18 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     /// What the driver keeps for each CPU and uses in callbacks with an [`ExclusiveCpu`] only.
     type Exclusive: Send;
 
-    /// Accepts an event that is being opened, or refuses it: with `ENOENT` when it is not for this
-    /// PMU, else with an errno that user space gets. With `ENOENT` leave the event as it was:
-    /// perf core then offers it to other PMUs.
-    fn event_init(&self, event: &NewEvent<'_>) -> Result;
+    /// The data that the driver keeps with each event ([`Event::data`]), in `pmu_private` of the
+    /// event. Any CPU and the PMU's interrupt may use it at any time.
+    type EventData: Send + Sync;
+
+    /// Accepts an event that is being opened, and makes the driver's data for it, or refuses it:
+    /// with `ENOENT` when it is not for this PMU, else with an errno that user space gets. With
+    /// `ENOENT` leave the event as it was: perf core then offers it to other PMUs.
+    fn event_init(&self, event: &NewEvent<'_, Self::EventData>) -> Result<KBox<Self::EventData>>;
 
     /// Gives back what [`Pmu::event_init`] took. Called once for each event that it accepted, when
     /// the event is closed, or revoked because the PMU is unregistered.
-    fn destroy(&self, event: &Event);
+    fn destroy(&self, event: &Event<Self::EventData>);
 
     /// Starts this CPU's PMU with the events in [`ThisCpu::slots`].
     fn pmu_enable(&self, cpu: &Exclusive<Self>);
@@ -122,21 +130,26 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
 
     /// Adds an event to this CPU's PMU; [`ThisCpu::slots`] holds it after success. Fails with
     /// `EAGAIN` when it cannot count beside the others.
-    fn add(&self, cpu: &Exclusive<Self>, event: &Event, flags: EventFlags) -> Result;
+    fn add(
+        &self,
+        cpu: &Exclusive<Self>,
+        event: &Event<Self::EventData>,
+        flags: EventFlags,
+    ) -> Result;
 
     /// Takes an event off this CPU's PMU and brings its count up to date.
-    fn del(&self, cpu: &Exclusive<Self>, event: &Event);
+    fn del(&self, cpu: &Exclusive<Self>, event: &Event<Self::EventData>);
 
     /// Starts the counter of an event on this CPU's PMU with what is left of its period
     /// ([`Hw::period_left`](super::Hw::period_left)). Does nothing when it runs.
-    fn start(&self, cpu: &ThisCpu<Self::Shared>, event: &Event);
+    fn start(&self, cpu: &Shared<Self>, event: &Event<Self::EventData>);
 
     /// Stops the counter of an event on this CPU's PMU and brings its count up to date. Does
     /// nothing when it is stopped.
-    fn stop(&self, cpu: &ThisCpu<Self::Shared>, event: &Event);
+    fn stop(&self, cpu: &Shared<Self>, event: &Event<Self::EventData>);
 
     /// Brings the count of an event on this CPU's PMU up to date.
-    fn read(&self, irqs_off: &IrqsOff<'_>, event: &Event);
+    fn read(&self, irqs_off: &IrqsOff<'_>, event: &Event<Self::EventData>);
 
     /// Opens a transaction.
     fn start_txn(&self, _cpu: &Exclusive<Self>, _txn: Transaction) {
@@ -163,7 +176,7 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
 
     /// The number of an event's counter that user space sees in the event's page, 0 for none. The
     /// event may be on another CPU.
-    fn event_idx(&self, _event: &Event) -> u32 {
+    fn event_idx(&self, _event: &Event<Self::EventData>) -> u32 {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 }

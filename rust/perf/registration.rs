@@ -50,7 +50,7 @@ impl<T: Pmu> Registration<T> {
         name: &'static CStr,
         capabilities: Capabilities,
         attr_groups: AttrGroups,
-        cpus: Arc<CpuContexts<T::Shared, T::Exclusive>>,
+        cpus: Arc<CpuContexts<T::Shared, T::Exclusive, T::EventData>>,
         driver: impl PinInit<T, Error>,
     ) -> Result<Self> {
         let mut pmu = bindings::pmu {

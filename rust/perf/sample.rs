@@ -9,8 +9,8 @@ use super::{
     bindings,
     BranchSample,
     BranchStack,
-    Event,
     MemDataSrc,
+    PerfEvent,
     SampleFormat, //
 };
 use core::{
@@ -29,7 +29,7 @@ use kernel::prelude::*;
 /// whose bit is set in `sample_flags`. What fields point to lives for `'a`. `dyn_size` is that of
 /// `br_stack` if the branch stack is announced, else 0.
 pub(crate) struct Sample<'a> {
-    event: &'a Event,
+    event: &'a PerfEvent,
     data: MaybeUninit<bindings::perf_sample_data>,
     borrows: PhantomData<&'a mut BranchStack>,
 }
@@ -38,7 +38,7 @@ impl<'a> Sample<'a> {
     /// A sample of `event` that stands for `period` occurrences, the last of them at the
     /// instruction at `ip`.
     #[inline]
-    pub(crate) fn new(event: &'a Event, period: u64, ip: u64) -> Self {
+    pub(crate) fn new(event: &'a PerfEvent, period: u64, ip: u64) -> Self {
         let mut data = MaybeUninit::<bindings::perf_sample_data>::uninit();
         let raw = data.as_mut_ptr();
         // CAST: bindgen gives the constants of the enumeration as 32-bit values.

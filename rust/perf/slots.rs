@@ -23,14 +23,14 @@ pub(super) const MAX_SLOTS: usize = 8;
 /// `len` is [`MAX_SLOTS`] at most. The first `len` pointers are of events that were added to this
 /// CPU's PMU and whose `del` has not returned, hence live. That holds after each single store, as
 /// the PMU's interrupt may come between any two.
-pub(crate) struct Slots {
-    events: [PmiCell<*const Event>; MAX_SLOTS],
+pub(crate) struct Slots<D> {
+    events: [PmiCell<*const Event<D>>; MAX_SLOTS],
     len: PmiCell<usize>,
     /// The number of events that were here when the PMU was last enabled. They are the first ones.
     old: PmiCell<usize>,
 }
 
-impl Slots {
+impl<D> Slots<D> {
     pub(super) fn new() -> Self {
         // INVARIANT: No pointer counts.
         Self {
@@ -48,14 +48,14 @@ impl Slots {
 
     /// The cells of the slots that hold an event.
     #[inline]
-    fn held(&self) -> &[PmiCell<*const Event>] {
+    fn held(&self) -> &[PmiCell<*const Event<D>>] {
         // SAFETY: There are as many slots as that by the type invariants.
         unsafe { self.events.get_unchecked(..self.len()) }
     }
 
     /// The event in slot `slot`, counted from 0; `None` for an empty slot.
     #[inline]
-    pub(crate) fn get(&self, slot: usize) -> Option<&Event> {
+    pub(crate) fn get(&self, slot: usize) -> Option<&Event<D>> {
         let event = self.held().get(slot)?.get();
         // SAFETY: By the type invariants the event is live. It stays so as long as this CPU is in
         // the PMU's code, which is the only way to a `&Slots` (see `ThisCpu`).
@@ -64,7 +64,7 @@ impl Slots {
 
     /// The events in the order of their slots.
     #[inline]
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Event> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Event<D>> + Clone {
         self.held().iter().map(|event| {
             let event = event.get();
             // SAFETY: As in `get`. While this CPU iterates, `del` takes no event out. Nor is the
@@ -99,7 +99,7 @@ impl Slots {
     ///
     /// `event` must stay live until it is taken out with [`Slots::take`].
     #[inline]
-    pub(super) unsafe fn push(&self, event: &Event) {
+    pub(super) unsafe fn push(&self, event: &Event<D>) {
         let len = self.len();
         if let Some(free) = self.events.get(len) {
             free.set(event);
@@ -111,7 +111,7 @@ impl Slots {
 
     /// Takes an event out and moves those behind it up. Returns whether it was here.
     #[inline]
-    pub(super) fn take(&self, event: &Event) -> bool {
+    pub(super) fn take(&self, event: &Event<D>) -> bool {
         let mut slots = self.held();
         // perf core takes a group out from the first event on.
         while let [slot, behind @ ..] = slots {

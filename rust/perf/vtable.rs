@@ -8,14 +8,17 @@
 use super::{
     bindings,
     instance::Instance,
-    pmu::Exclusive,
+    pmu::{
+        Exclusive,
+        Shared, //
+    },
     Event,
     EventFlags,
     IrqsOff,
     NewEvent,
+    PerfEvent,
     Pmu,
     SampleFormat,
-    ThisCpu,
     Transaction, //
 };
 use core::marker::PhantomData;
@@ -54,14 +57,14 @@ unsafe fn exclusive<T: Pmu, R>(
 /// until this returns.
 unsafe fn nested<T: Pmu>(
     event: *mut bindings::perf_event,
-    f: impl FnOnce(&T, &ThisCpu<T::Shared>, &Event),
+    f: impl FnOnce(&T, &Shared<T>, &Event<T::EventData>),
 ) {
     // SAFETY: The caller guarantees a live event of the PMU of an `Instance<T>`, which is
     // registered while it has events.
     let instance = unsafe { Instance::<T>::from_pmu((*event).pmu) };
     // SAFETY: The caller guarantees a live event.
-    let event = unsafe { Event::from_raw(event) };
-    let f = |cpu: &ThisCpu<T::Shared>| f(instance.driver(), cpu, event);
+    let event = unsafe { Event::<T::EventData>::from_raw(event) };
+    let f = |cpu: &Shared<T>| f(instance.driver(), cpu, event);
     // SAFETY: The caller guarantees that interrupts are off.
     unsafe { instance.cpus().with_this_cpu(f) };
 }
@@ -99,9 +102,13 @@ impl<T: Pmu> VTable<T> {
         // SAFETY: perf core opens the event until this returns.
         let new = unsafe { NewEvent::from_raw(event) };
         from_result(|| {
-            instance.driver().event_init(&new)?;
-            // SAFETY: The event is this PMU's; nobody else sees it yet.
-            unsafe { (*event).destroy = Some(Self::destroy) };
+            let data = instance.driver().event_init(&new)?;
+            // SAFETY: The event is this PMU's, and no other code sees it yet. `destroy` frees the
+            // data.
+            unsafe {
+                (*event).pmu_private = KBox::into_raw(data).cast();
+                (*event).destroy = Some(Self::destroy);
+            }
             Ok(0)
         })
     }
@@ -111,14 +118,18 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `event` was accepted by [`VTable::event_init`] and is on no CPU any more. Its
     /// PMU is registered, or about to be unregistered.
     unsafe extern "C" fn destroy(event: *mut bindings::perf_event) {
-        // SAFETY: The caller guarantees a live event of a PMU of `T`.
-        let (instance, event) = unsafe {
-            (
-                Instance::<T>::from_pmu((*event).pmu),
-                Event::from_raw(event),
-            )
-        };
-        instance.driver().destroy(event);
+        // SAFETY: The caller guarantees a live event of a PMU of `T`, whose `event_init` accepted
+        // it.
+        unsafe {
+            let instance = Instance::<T>::from_pmu((*event).pmu);
+            instance.driver().destroy(Event::from_raw(event));
+            let data = (*event).pmu_private;
+            (*event).pmu_private = core::ptr::null_mut();
+            // `event_init` made the data. perf core calls this once. Later it only maps no page of
+            // the event any more, as its state says so, and `event_idx` uses no data
+            // (`__pmu_detach_event()`, `perf_mmap()`).
+            drop(KBox::<T::EventData>::from_raw(data.cast()));
+        }
     }
 
     /// # Safety
@@ -148,7 +159,7 @@ impl<T: Pmu> VTable<T> {
     /// callback is under way.
     unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
         // SAFETY: The caller guarantees a live event of this PMU.
-        let event = unsafe { Event::from_raw(event) };
+        let event = unsafe { Event::<T::EventData>::from_raw(event) };
         let add = |driver: &T, cpu: &Exclusive<T>| {
             from_result(|| {
                 if !cpu.slots().has_room() {
@@ -174,7 +185,7 @@ impl<T: Pmu> VTable<T> {
     /// way.
     unsafe extern "C" fn del(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: The caller guarantees a live event of this PMU.
-        let event = unsafe { Event::from_raw(event) };
+        let event = unsafe { Event::<T::EventData>::from_raw(event) };
         let del = |driver: &T, cpu: &Exclusive<T>| {
             driver.del(cpu, event);
             if cpu.slots().take(event) && Self::wants_sched_task(event) {
@@ -187,7 +198,7 @@ impl<T: Pmu> VTable<T> {
     }
 
     /// Whether perf core is to tell of task switches while `event` is on a CPU.
-    fn wants_sched_task(event: &Event) -> bool {
+    fn wants_sched_task(event: &PerfEvent) -> bool {
         T::HAS_SCHED_TASK && event.attr().samples(SampleFormat::BranchStack)
     }
 
@@ -231,7 +242,7 @@ impl<T: Pmu> VTable<T> {
         let (instance, event) = unsafe {
             (
                 Instance::<T>::from_pmu((*event).pmu),
-                Event::from_raw(event),
+                Event::<T::EventData>::from_raw(event),
             )
         };
         // SAFETY: The caller guarantees that interrupts are off.
@@ -273,7 +284,7 @@ impl<T: Pmu> VTable<T> {
         let (instance, event) = unsafe {
             (
                 Instance::<T>::from_pmu((*event).pmu),
-                Event::from_raw(event),
+                Event::<T::EventData>::from_raw(event),
             )
         };
         // CAST: The number of a counter fits any integer.

@@ -10,9 +10,11 @@
 
 use super::{
     callback::CallbackPermit,
-    pmu::LocalPmu,
-    regs::Mmcr0,
-    thread::RegisterSet, //
+    pmu::{
+        LocalPmu,
+        RegisterSet, //
+    },
+    regs::Mmcr0, //
 };
 use core::sync::atomic::{
     AtomicBool,

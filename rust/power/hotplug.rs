@@ -22,7 +22,7 @@ use kernel::{
 // CAST: The largest number of CPUs a kernel is built for.
 const CPUS: usize = bindings::NR_CPUS as usize;
 
-/// CPUs that came up since [`Hotplug::came_up`] was last called there.
+/// CPUs that came up since [`Hotplug::test_and_clear_came_up`] was last called there.
 /// The kernel crate's atomics are function calls.
 static CAME_UP: [AtomicBool; CPUS] = [const { AtomicBool::new(false) }; CPUS];
 
@@ -51,6 +51,10 @@ pub(crate) struct Hotplug {
 impl Hotplug {
     /// Starts watching. Fails with `ENOSPC` if the hotplug core has no state left.
     pub(crate) fn watch(_permit: CallbackPermit) -> Result<Self> {
+        // No PMU has been turned on yet.
+        for came_up in &CAME_UP {
+            came_up.store(true, Relaxed);
+        }
         // SAFETY: `prepare` may be called from now on until `drop`, which comes, by the permit's
         // invariants.
         let state = unsafe {
@@ -68,9 +72,9 @@ impl Hotplug {
         Ok(Self { state })
     }
 
-    /// Whether `cpu`, the current one, came up since this was last called there.
-    #[inline]
-    pub(crate) fn came_up(&self, cpu: CpuId) -> bool {
+    /// Returns whether `cpu`, the current one, came up since this was last called there, or has not
+    /// called it yet.
+    pub(crate) fn test_and_clear_came_up(&self, cpu: CpuId) -> bool {
         // CAST: A CPU's number fits any integer.
         match CAME_UP.get(cpu.as_u32() as usize) {
             // Set before this CPU ran its first instruction; only this CPU clears it.

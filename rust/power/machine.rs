@@ -44,7 +44,7 @@ pub(crate) fn implements_v300() -> bool {
 /// Whether the CPUs implement Power ISA v3.1, or a hypervisor lets the kernel know of no older one:
 /// which registers their PMU has is another question, see [`RegisterSet`].
 ///
-/// [`RegisterSet`]: super::thread::RegisterSet
+/// [`RegisterSet`]: super::pmu::RegisterSet
 pub(crate) fn implements_v31() -> bool {
     // SAFETY: Reads what the kernel found when it booted.
     unsafe { bindings::ebb_pmu_cpu_has_arch_31() }
@@ -115,7 +115,7 @@ pub(crate) fn is_kernel_address(address: u64) -> bool {
 }
 
 /// The time base, in ticks. It is the same on all CPUs.
-#[inline(always)]
+#[inline]
 pub(crate) fn time_base() -> u64 {
     spr::read::<TB>()
 }

@@ -20,7 +20,7 @@ impl LocalPmu<'_> {
     ///
     /// `f` may call this again: the calls end in the reverse order, so the mask is always right.
     /// Guards could be dropped in another order, and leave PMIs masked.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn with_pmis_masked<R>(&self, f: impl FnOnce() -> R) -> R {
         let before = spr::irq_soft_mask();
         if cfg!(CONFIG_DEBUG_IRQFLAGS) && u64::from(before) & IRQS_DISABLED == 0 {

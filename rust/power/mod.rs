@@ -22,6 +22,7 @@
 pub(crate) mod access;
 pub(crate) mod bhrb;
 mod bindings;
+pub(crate) mod cache;
 pub(crate) mod callback;
 pub(crate) mod exec;
 pub(crate) mod extended_regs;

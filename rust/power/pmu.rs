@@ -16,11 +16,9 @@ use super::{
         Siar,
         Sier,
         Sier2,
-        Sier3,
-        MMCR2_FREEZE, //
+        Sier3, //
     },
-    spr,
-    thread::RegisterSet, //
+    spr, //
 };
 use core::marker::PhantomData;
 use kernel::bindings::ppc_md;
@@ -40,7 +38,7 @@ pub(crate) const NEGATIVE: u32 = 0x8000_0000;
 const PMC1: u32 = 787;
 
 /// Reads a counter, 0 for PMC1 to 5 for PMC6.
-#[inline(always)]
+#[inline]
 pub(crate) fn read_pmc(index: usize) -> u32 {
     // CAST: Counters have 32 bits.
     (match index {
@@ -55,7 +53,7 @@ pub(crate) fn read_pmc(index: usize) -> u32 {
 }
 
 /// Writes a counter, 0 for PMC1 to 5 for PMC6.
-#[inline(always)]
+#[inline]
 pub(crate) fn write_pmc(index: usize, value: u32) {
     let value = value.into();
     match index {
@@ -67,6 +65,19 @@ pub(crate) fn write_pmc(index: usize, value: u32) {
         5 => spr::write::<{ PMC1 + 5 }>(value),
         _ => {}
     }
+}
+
+/// Which registers a CPU's PMU has.
+///
+/// The processor decides it, whatever ISA the kernel goes by: a partition in the compatibility mode
+/// of an older processor has `CPU_FTR_ARCH_31` off, but its PMU is that of the processor, and the
+/// compatibility mode (PCR) takes registers and fields away from problem state only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RegisterSet {
+    /// Those of ISA v2.07 and v3.0.
+    V207,
+    /// Those of ISA v3.1, which adds SIER2 and SIER3.
+    V31,
 }
 
 /// Waits until earlier writes to the PMU's registers have taken effect.
@@ -94,33 +105,13 @@ impl LocalPmu<'_> {
 
     /// Freezes the counters, closes the PMU to problem state and clears a pending PMI. Returns
     /// MMCR0 as it was.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn freeze(&self, pmccext: bool) -> Mmcr0 {
         let before = Mmcr0::read();
         before.frozen().with_pmccext(pmccext).write();
         spr::synchronize();
         self.clear_pmi_pending();
         before
-    }
-
-    /// As [`LocalPmu::freeze`], for counters of a program with EBBs. Returns its MMCR2, too.
-    ///
-    /// An alert changes MMCR0 (FC, PMAE, PMAO), and would be lost between the read and the write.
-    /// So the counters freeze before the read, by MMCR2, which no alert changes.
-    pub(crate) fn freeze_program(&self, pmccext: bool) -> (Mmcr0, u64) {
-        let mmcr2 = Mmcr2::read();
-        Mmcr2::write(MMCR2_FREEZE);
-        spr::synchronize();
-        (self.freeze(pmccext), mmcr2)
-    }
-
-    /// As [`LocalPmu::freeze_program`], for a program none of whose counters counts in the kernel
-    /// or in a hypervisor. They are frozen since the kernel was entered, so there is no alert
-    /// between the read and the write, and MMCR2 stays as it is.
-    #[inline]
-    pub(crate) fn freeze_idle_program(&self, pmccext: bool) -> (Mmcr0, u64) {
-        let before = self.freeze(pmccext);
-        (before, Mmcr2::read())
     }
 
     /// Raises an alert on a CPU with the PMAO erratum ([`machine::has_pmao_bug`]), for a program

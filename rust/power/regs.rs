@@ -112,20 +112,41 @@ bitfield! {
     }
 }
 
+/// A register of the PMU, as a type.
+pub(crate) trait Register {
+    /// Reads the register.
+    fn read_value() -> u64;
+
+    /// Writes the register.
+    fn write_value(value: u64);
+}
+
 /// Functions to read and write a register with fields.
 macro_rules! access {
     ($($register:ident: $number:expr),* $(,)?) => { $(
         impl $register {
             /// Reads the register.
-            #[inline(always)]
+            #[inline]
             pub(crate) fn read() -> Self {
                 Self::from(spr::read::<{ $number }>())
             }
 
             /// Writes the register.
-            #[inline(always)]
+            #[inline]
             pub(crate) fn write(self) {
                 spr::write::<{ $number }>(self.into())
+            }
+        }
+
+        impl Register for $register {
+            #[inline]
+            fn read_value() -> u64 {
+                spr::read::<{ $number }>()
+            }
+
+            #[inline]
+            fn write_value(value: u64) {
+                spr::write::<{ $number }>(value)
             }
         }
     )* };
@@ -230,15 +251,27 @@ macro_rules! plain {
 
         impl $register {
             /// Reads the register.
-            #[inline(always)]
+            #[inline]
             pub(crate) fn read() -> u64 {
                 spr::read::<{ $number }>()
             }
 
             /// Writes the register.
-            #[inline(always)]
+            #[inline]
             pub(crate) fn write(value: u64) {
                 spr::write::<{ $number }>(value)
+            }
+        }
+
+        impl Register for $register {
+            #[inline]
+            fn read_value() -> u64 {
+                Self::read()
+            }
+
+            #[inline]
+            fn write_value(value: u64) {
+                Self::write(value)
             }
         }
     )* };

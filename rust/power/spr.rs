@@ -18,7 +18,7 @@ use core::{
 pub(super) const BHRB_ENTRIES: usize = 32;
 
 /// Reads SPR `N`.
-#[inline(always)]
+#[inline]
 pub(super) fn read<const N: u32>() -> u64 {
     let value: u64;
     // SAFETY: `mfspr` of a PMU register has no effect but on its target.
@@ -27,7 +27,7 @@ pub(super) fn read<const N: u32>() -> u64 {
 }
 
 /// Writes SPR `N`.
-#[inline(always)]
+#[inline]
 pub(super) fn write<const N: u32>(value: u64) {
     // SAFETY: `mtspr` of a PMU register changes nothing that Rust knows of. Without `nomem` the
     // compiler keeps its order with accesses to memory.
@@ -35,7 +35,7 @@ pub(super) fn write<const N: u32>(value: u64) {
 }
 
 /// The mask of interrupts that are off for the kernel (`irq_soft_mask` of the paca).
-#[inline(always)]
+#[inline]
 pub(super) fn irq_soft_mask() -> u8 {
     let mask: u64;
     // SAFETY: Register 13 has the address of this CPU's paca, whatever CPU that is.
@@ -57,7 +57,7 @@ pub(super) fn irq_soft_mask() -> u8 {
 ///
 /// Interrupts must be off, with the old mask and with the new one: those that were masked and came
 /// are not replayed.
-#[inline(always)]
+#[inline]
 pub(super) unsafe fn set_irq_soft_mask(mask: u8) {
     // SAFETY: Register 13 as in `irq_soft_mask`; the caller guarantees that nothing waits for the
     // mask. Without `nomem` the compiler keeps accesses to memory where they are.
@@ -72,7 +72,7 @@ pub(super) unsafe fn set_irq_soft_mask(mask: u8) {
 }
 
 /// Whether a PMI came while it was masked, and waits (`pmi_irq_pending()`).
-#[inline(always)]
+#[inline]
 pub(super) fn pmi_irq_pending() -> bool {
     let happened: u64;
     // SAFETY: Register 13 as in `irq_soft_mask`.
@@ -92,7 +92,7 @@ pub(super) fn pmi_irq_pending() -> bool {
 /// # Safety
 ///
 /// MSR\[EE\] must be off: the handler of an interrupt that is masked writes the same byte.
-#[inline(always)]
+#[inline]
 pub(super) unsafe fn clear_pmi_irq_pending() {
     // SAFETY: Register 13 as in `irq_soft_mask`; the caller guarantees that nobody else writes the
     // byte.
@@ -112,7 +112,7 @@ pub(super) unsafe fn clear_pmi_irq_pending() {
 
 /// `yield_count` of this CPU's lppaca; 0 if no hypervisor keeps one.
 #[cfg(CONFIG_PPC_PSERIES)]
-#[inline(always)]
+#[inline]
 pub(super) fn yield_count() -> u32 {
     let lppaca: *const u8;
     // SAFETY: Register 13 as in `irq_soft_mask`.
@@ -141,7 +141,7 @@ pub(super) fn yield_count() -> u32 {
 }
 
 /// The current task (`get_current()`, which is a function call in Rust). There always is one.
-#[inline(always)]
+#[inline]
 pub(super) fn current_task() -> *mut kernel::bindings::task_struct {
     let task: *mut kernel::bindings::task_struct;
     // SAFETY: Register 13 as in `irq_soft_mask`; on whatever CPU this task runs, its paca names it.
@@ -157,7 +157,7 @@ pub(super) fn current_task() -> *mut kernel::bindings::task_struct {
 }
 
 /// Reads the machine state register.
-#[inline(always)]
+#[inline]
 pub(super) fn read_msr() -> u64 {
     let value: u64;
     // SAFETY: `mfmsr` has no effect but on its target.
@@ -167,14 +167,14 @@ pub(super) fn read_msr() -> u64 {
 
 /// Waits until earlier writes to SPRs have taken effect: a counter that they freeze has stopped,
 /// and an alert that they enable has raised its interrupt.
-#[inline(always)]
+#[inline]
 pub(super) fn synchronize() {
     // SAFETY: Barriers only.
     unsafe { asm!("sync", "isync", options(nostack, preserves_flags)) };
 }
 
 /// Clears the BHRB.
-#[inline(always)]
+#[inline]
 pub(super) fn clear_bhrb() {
     // SAFETY: `clrbhrb`, encoded as the assembler may be set to an older ISA, changes the BHRB
     // only.

@@ -8,7 +8,11 @@
 //! C header: [`arch/powerpc/include/asm/processor.h`](srctree/arch/powerpc/include/asm/processor.h)
 
 use super::{
-    pmu::LocalPmu,
+    cache::PmuCache,
+    pmu::{
+        LocalPmu,
+        RegisterSet, //
+    },
     regs::{
         Bescr,
         Ebbhr,
@@ -48,63 +52,6 @@ fn value(long: c_ulong) -> u64 {
 /// The pointer is to the `thread` of the current task. It stays the current one, and nobody else
 /// writes these registers, as interrupts are off while the [`LocalPmu`] lives.
 pub(crate) struct CurrentThread<'a>(*mut bindings::thread_struct, PhantomData<&'a LocalPmu<'a>>);
-
-/// Which registers a CPU's PMU has.
-///
-/// The processor decides it, whatever ISA the kernel goes by: a partition in the compatibility mode
-/// of an older processor has `CPU_FTR_ARCH_31` off, but its PMU is that of the processor, and the
-/// compatibility mode (PCR) takes registers and fields away from problem state only.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RegisterSet {
-    /// Those of ISA v2.07 and v3.0.
-    V207,
-    /// Those of ISA v3.1, which adds SIER2 and SIER3.
-    V31,
-}
-
-/// The program's registers that an alert changes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Sampled {
-    siar: u64,
-    sier: u64,
-    sdar: u64,
-    /// 0 before ISA v3.1, as is SIER3.
-    sier2: u64,
-    sier3: u64,
-}
-
-impl Sampled {
-    /// Reads them.
-    #[inline]
-    fn read(set: RegisterSet) -> Self {
-        let v31 = set == RegisterSet::V31;
-        Self {
-            siar: Siar::read(),
-            sier: Sier::read().into(),
-            sdar: Sdar::read(),
-            sier2: if v31 { Sier2::read() } else { 0 },
-            sier3: if v31 { Sier3::read() } else { 0 },
-        }
-    }
-
-    /// Writes SIAR and SDAR.
-    #[inline]
-    fn write_addresses(&self) {
-        Siar::write(self.siar);
-        Sdar::write(self.sdar);
-    }
-
-    /// Writes them.
-    #[inline]
-    fn write(&self, set: RegisterSet) {
-        self.write_addresses();
-        Sier::from(self.sier).write();
-        if set == RegisterSet::V31 {
-            Sier2::write(self.sier2);
-            Sier3::write(self.sier3);
-        }
-    }
-}
 
 impl<'a> CurrentThread<'a> {
     /// The registers of the current task.
@@ -171,45 +118,34 @@ impl<'a> CurrentThread<'a> {
     }
 
     /// Saves the program's other registers from the frozen PMU. `mmcr3` is what the driver wrote to
-    /// MMCR3. Returns those that an alert changes.
-    pub(crate) fn save_sampled(&self, set: RegisterSet, mmcr3: u64) -> Sampled {
-        let sampled = Sampled::read(set);
+    /// MMCR3.
+    pub(crate) fn save_sampled(&self, cache: &PmuCache, set: RegisterSet, mmcr3: u64) {
         // SAFETY: Valid, and not written by others, by the type invariants.
         unsafe {
-            (*self.0).siar = long(sampled.siar);
-            (*self.0).sier = long(sampled.sier);
-            (*self.0).sdar = long(sampled.sdar);
+            (*self.0).siar = long(Siar::read());
+            (*self.0).sier = long(cache.read::<Sier>());
+            (*self.0).sdar = long(Sdar::read());
             if set == RegisterSet::V31 {
                 (*self.0).mmcr3 = long(mmcr3);
-                (*self.0).sier2 = long(sampled.sier2);
-                (*self.0).sier3 = long(sampled.sier3);
+                (*self.0).sier2 = long(cache.read::<Sier2>());
+                (*self.0).sier3 = long(cache.read::<Sier3>());
             }
         }
-        sampled
     }
 
     /// Restores the program's registers, except MMCR0 and MMCR2, which the driver merges with its
-    /// own bits. From now on `ptrace` and core dumps show the saved ones. If the PMU holds SIER,
-    /// SIER2 and SIER3 as they were saved (`held`), they are not written again.
-    pub(crate) fn restore(&self, set: RegisterSet, held: Option<Sampled>) {
-        let v31 = set == RegisterSet::V31;
+    /// own bits. From now on `ptrace` and core dumps show the saved ones.
+    pub(crate) fn restore_sampled(&self, cache: &PmuCache, set: RegisterSet) {
         // SAFETY: Valid, and not written by others, by the type invariants.
-        let wanted = unsafe {
+        unsafe {
             (*self.0).used_ebb = 1;
-            Sampled {
-                siar: value((*self.0).siar),
-                sier: value((*self.0).sier),
-                sdar: value((*self.0).sdar),
-                sier2: if v31 { value((*self.0).sier2) } else { 0 },
-                sier3: if v31 { value((*self.0).sier3) } else { 0 },
+            Siar::write(value((*self.0).siar));
+            Sdar::write(value((*self.0).sdar));
+            cache.write::<Sier>(value((*self.0).sier));
+            if set == RegisterSet::V31 {
+                cache.write::<Sier2>(value((*self.0).sier2));
+                cache.write::<Sier3>(value((*self.0).sier3));
             }
-        };
-        // A frozen PMU with alerts off keeps SIER, but trace interrupts write SIAR and SDAR: a
-        // debugger steps another program, or the kernel steps over a probe. MMCRA's SDAR mode may
-        // have hardware write SDAR, too.
-        match held {
-            Some(held) if held == wanted => wanted.write_addresses(),
-            _ => wanted.write(set),
         }
     }
 }

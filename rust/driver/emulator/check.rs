@@ -22,7 +22,6 @@ use crate::power::regs::{
 
 /// Checks the alert of the current program, which the timer interrupted in the program or in the
 /// kernel. Returns the pause before the next check in nanoseconds, `None` if there is to be none.
-#[cold]
 pub(super) fn check(this_cpu: &ThisCpu, in_program: bool) -> Option<u64> {
     let mmcr0 = Mmcr0::read();
     if mmcr0.ebe() == 0 || mmcr0.pmao() == 1 {

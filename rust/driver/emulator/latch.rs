@@ -39,7 +39,6 @@ use crate::power::{
 pub(super) const POLL_LIMIT: usize = 64;
 
 /// What became of the alert that occurred.
-#[inline(never)]
 pub(super) fn outcome(this_cpu: &ThisCpu) -> Outcome {
     let at_handler = program_nip(&local_pmu(this_cpu.irqs_off())) == Ebbhr::read();
     let watched = this_cpu.alert.get() == Alert::NoneWatched;
@@ -74,7 +73,6 @@ pub(super) fn undo_ebb() {
 
 /// Raises an alert in the kernel, so that QEMU latches an EBB, and sets [`Alert::Latched`]. The
 /// program must take EBBs. Leaves the PMU frozen.
-#[inline(never)]
 pub(super) fn latch_ebb(this_cpu: &ThisCpu) {
     const PMC5: usize = 4;
     const PMC6: usize = 5;

@@ -105,9 +105,6 @@ impl Emulator {
 
     /// The current program's events leave this CPU's PMU, which is stopped and had `mmcr0` before.
     /// That was saved, and is saved again with PMAO set if the program is owed an alert.
-    ///
-    /// Who calls this, or the next one, last need not save registers for it: on hardware nothing is
-    /// called.
     #[inline]
     pub(super) fn switch_out(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0) {
         if let Some(delivery) = &self.0 {
@@ -116,12 +113,10 @@ impl Emulator {
     }
 
     /// The events of the current program come to this CPU's PMU, which is stopped. Sets the saved
-    /// bits of MMCR0 to those to start with, and has `start` start the PMU.
-    #[inline(always)]
-    pub(super) fn switch_in(&self, this_cpu: &ThisCpu, start: impl FnOnce()) {
-        match &self.0 {
-            Some(delivery) => delivery.switch_in(this_cpu, start),
-            None => start(),
+    /// bits of MMCR0 to those to start with.
+    pub(super) fn switch_in(&self, this_cpu: &ThisCpu) {
+        if let Some(delivery) = &self.0 {
+            delivery.switch_in(this_cpu);
         }
     }
 }

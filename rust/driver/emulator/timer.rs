@@ -122,7 +122,6 @@ impl CheckTimer {
     }
 
     /// Has the timer fire within [`FIRST_CHECK_NS`].
-    #[inline(never)]
     fn start_first(&self) {
         // SAFETY: `self` is valid, and so is its timer.
         let is_queued =

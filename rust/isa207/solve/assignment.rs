@@ -15,6 +15,7 @@ use super::{
         },
         request::Machine, //
     },
+    demand::Demand,
     mmcr::Mmcr, //
 };
 use core::{
@@ -69,19 +70,9 @@ pub struct Assignment {
     pub mmcr: Mmcr,
     /// The states in which all events are frozen, as MMCR2 has them for a counter.
     pub(super) frozen: u64,
-    /// See [`Assignment::is_separable`].
-    pub(super) separable: bool,
 }
 
 impl Assignment {
-    /// Whether each event's part of the images lies in fields of its own counter, all events are
-    /// frozen in the same states, and none uses the BHRB. Then the images of those that others
-    /// leave are these without the fields of the others' counters ([`Mmcr::without`]).
-    #[inline]
-    pub const fn is_separable(&self) -> bool {
-        self.separable
-    }
-
     /// Whether no event counts in the kernel or in a hypervisor.
     #[inline]
     pub const fn is_frozen_in_kernel(&self, machine: Machine) -> bool {
@@ -99,6 +90,7 @@ impl Assignment {
 pub struct Solution {
     pub(super) assignment: Assignment,
     pub(super) codes: [EventCode; COUNTERS],
+    pub(super) demands: [Demand; COUNTERS],
 }
 
 impl Solution {
@@ -106,6 +98,14 @@ impl Solution {
     /// alternative. In the order of the requests.
     pub fn placements(&self) -> impl Iterator<Item = (Pmc, EventCode)> + '_ {
         self.pmcs.iter().zip(self.codes.iter().copied())
+    }
+
+    /// Returns what each event asks of the PMU by that code, in the same order.
+    pub fn demands(&self) -> impl Iterator<Item = Demand> + '_ {
+        self.pmcs
+            .iter()
+            .zip(&self.demands)
+            .map(|(_, demand)| *demand)
     }
 }
 

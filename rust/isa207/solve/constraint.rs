@@ -61,11 +61,6 @@ pub(super) struct Constraints {
 impl Constraints {
     /// Number of programmable counters.
     const PROGRAMMABLE: u64 = 4;
-    /// Those of an event that left, whichever it was: it may have been the one on PMC4.
-    pub(super) const OF_ONE_THAT_LEFT: Self = Self {
-        used: 0,
-        values: Self::BUS_ON_PMC4.mask(),
-    };
     /// PMC1 to PMC4 as a set.
     pub(super) const PROGRAMMABLE_PMCS: u8 = 0x0f;
 
@@ -76,17 +71,6 @@ impl Constraints {
     const PROGRAMMABLE_EVENTS: Field = Field::bits(60, 63);
     /// In `values`: PMC4 counts an event of units 6 to 9 that comes over POWER9's bus.
     const BUS_ON_PMC4: Field = Field::bits(59, 59);
-
-    /// The constraints as words.
-    pub(super) const fn to_words(self) -> [u64; 2] {
-        [self.used, self.values]
-    }
-
-    /// The constraints that became these words.
-    #[inline(always)] // As Constraints::with().
-    pub(super) const fn from_words([used, values]: [u64; 2]) -> Self {
-        Self { used, values }
-    }
 
     /// Adds a selector that is not in use.
     fn require(&mut self, selector: Selector, value: u64) {
@@ -109,7 +93,7 @@ impl Constraints {
     }
 
     /// The constraints of `req`, which must be valid, if it is counted as `code`.
-    #[inline(always)] // For who opens an event, which is most of its work.
+    #[inline]
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let pmc = Pmc::from_number(code.pmc());
         let mut this = Self::of_request(machine, req);
@@ -125,7 +109,7 @@ impl Constraints {
     }
 
     /// The constraints of both, or why they cannot be met together.
-    #[inline(always)] // The search's inner step: a fifth of its time.
+    #[inline]
     pub(super) fn with(&self, other: &Constraints) -> Result<Constraints, Refusal> {
         let in_both = self.used & other.used;
         if Self::NAMED_PMCS.get(in_both) != 0 {
@@ -186,7 +170,7 @@ impl Constraints {
 }
 
 /// Adds the selectors of an event on PMC1 to PMC4.
-#[inline(always)] // As Constraints::new().
+#[inline]
 fn unit_selectors(model: &CpuModel, req: &Request, code: EventCode, need: &mut Constraints) {
     let layout = model.layout;
     let cache_sel = layout.cache_sel.get(code.0);

@@ -39,9 +39,6 @@ pub struct Demand {
 }
 
 impl Demand {
-    /// Number of words that a demand can be kept in.
-    pub const WORDS: usize = 5;
-
     /// MMCR1: the counter's unit; as the next two, unless the code names the counter.
     pub(super) const UNIT: Field = Field::bits(0, 3);
     /// MMCR1: the counter's PMCxCOMB.
@@ -60,7 +57,7 @@ impl Demand {
     const IFM: Field = Field::bits(53, 54);
 
     /// What `req`, which must be valid, asks for if it is counted as `code`.
-    #[inline(always)] // As Constraints::new().
+    #[inline]
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let frozen = mmcr::frozen_states(model.isa, req, machine);
         let mut this = Self {
@@ -71,12 +68,14 @@ impl Demand {
         };
         // PMC5 and PMC6 have no selects.
         if this.constraints.programmable() != 0 {
-            this.rest = Self::UNIT.prep(code.unit())
-                | Self::COMBINE.prep(model.layout.combine.get(code.0))
-                | Self::PMCXSEL.prep(code.pmcxsel());
+            let combine = model.layout.combine.get(code.0);
             if let Some(pmc) = this.named_pmc() {
-                this.mmcr1 = mmcr::counter_select(model, pmc, &this);
-                this.rest = 0;
+                let (unit, pmcxsel) = (code.unit(), code.pmcxsel());
+                this.mmcr1 = mmcr::counter_select(model.isa, pmc, unit, combine, pmcxsel);
+            } else {
+                this.rest = Self::UNIT.prep(code.unit())
+                    | Self::COMBINE.prep(combine)
+                    | Self::PMCXSEL.prep(code.pmcxsel());
             }
         }
         this.rest |= Self::FREEZE.prep(frozen);
@@ -91,7 +90,7 @@ impl Demand {
     }
 
     /// Adds what no [plain](EventCode::is_plain) code asks for.
-    #[inline(always)] // As Constraints::new().
+    #[inline]
     fn add_rare(&mut self, model: &CpuModel, threshold: Threshold, code: EventCode) {
         self.mmcra = mmcr::sampling(model, threshold, code);
         self.rest |= Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0));
@@ -122,34 +121,16 @@ impl Demand {
         self.rest & !Self::FREEZE.mask() == 0
     }
 
-    /// Not 0 if it asks for something, in the fields above, that is not of its counter alone.
-    /// [`Demand::SOURCE`] is, but hardly any event has one.
-    #[inline]
-    pub(super) const fn shared(&self) -> u64 {
-        let own = Self::UNIT.mask() | Self::COMBINE.mask() | Self::PMCXSEL.mask();
-        self.rest & !(own | Self::FREEZE.mask())
-    }
-
     /// The counter that the code names.
     pub(super) fn named_pmc(&self) -> Option<Pmc> {
         Pmc::lowest(self.constraints.named_pmcs())
     }
 
-    /// The demand as words, for a driver to keep with the event.
-    pub const fn to_words(&self) -> [u64; Self::WORDS] {
-        let [used, values] = self.constraints.to_words();
-        [used, values, self.mmcr1, self.mmcra, self.rest]
-    }
-
-    /// The demand that became these words.
-    #[inline]
-    pub const fn from_words([used, values, mmcr1, mmcra, rest]: [u64; Self::WORDS]) -> Self {
-        Self {
-            constraints: Constraints::from_words([used, values]),
-            mmcr1,
-            mmcra,
-            rest,
-        }
+    /// Returns the event's part of MMCR1 that depends on its counter, which the code does not name.
+    pub(super) fn counter_select(&self, model: &CpuModel, pmc: Pmc) -> u64 {
+        let [unit, combine, pmcxsel] =
+            [Self::UNIT, Self::COMBINE, Self::PMCXSEL].map(|field| self.get(field));
+        mmcr::counter_select(model.isa, pmc, unit, combine, pmcxsel)
     }
 
     /// Whether events that ask for this can count together, by the codes asked for.
@@ -158,62 +139,17 @@ impl Demand {
     ///
     /// What first keeps them from it. [`CpuModel::solve`] may still find other codes.
     #[inline]
-    pub fn together(demands: impl Iterator<Item = Self>) -> Result<(), Refusal> {
-        Self::all(&Constraints::default(), demands).map(|_| ())
+    pub fn together(mut demands: impl Iterator<Item = Self>) -> Result<(), Refusal> {
+        Self::all(&mut demands).map(|_| ())
     }
 
-    /// The constraints of all of them and of `other`.
+    /// Adds up the constraints of events that are to count together.
     #[inline]
-    pub(super) fn all(
-        other: &Constraints,
-        mut demands: impl Iterator<Item = Self>,
-    ) -> Result<Constraints, Refusal> {
-        let all = demands.try_fold(*other, |all, event| all.with(&event.constraints))?;
+    pub(super) fn all(demands: &mut impl Iterator<Item = Self>) -> Result<Constraints, Refusal> {
+        let all = demands.try_fold(Constraints::default(), |all, event| {
+            all.with(&event.constraints)
+        })?;
         all.check_group()?;
         Ok(all)
-    }
-}
-
-/// What a group of events asks of the PMU at most: the driver keeps it with the group's leader and
-/// adds each event that is opened, so that none of the others is looked at again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GroupDemand(Constraints);
-
-impl GroupDemand {
-    /// Number of words that it can be kept in.
-    pub const WORDS: usize = 2;
-
-    /// Of a group about which no more is known: no event is sure to go with it.
-    pub const UNKNOWN: Self = Self::from_words([!0; Self::WORDS]);
-
-    /// That of an event alone.
-    #[inline]
-    pub fn of(event: &Demand) -> Self {
-        Self(event.constraints)
-    }
-
-    /// The same as words.
-    pub const fn to_words(self) -> [u64; Self::WORDS] {
-        self.0.to_words()
-    }
-
-    /// What became these words.
-    #[inline]
-    pub const fn from_words(words: [u64; Self::WORDS]) -> Self {
-        Self(Constraints::from_words(words))
-    }
-
-    /// What the group asks for with one more event; `None` if they may not go together, by the
-    /// codes asked for.
-    #[inline]
-    pub fn with(&self, event: &Demand) -> Option<Self> {
-        self.0.with(&event.constraints).ok().map(Self)
-    }
-
-    /// Whether all events that went into it can count together, and so can any of them without the
-    /// others.
-    #[inline]
-    pub fn holds_for_any(&self) -> bool {
-        !self.0.on_bus()
     }
 }

@@ -7,6 +7,7 @@ mod alternatives;
 pub(super) mod assignment;
 mod constraint;
 pub(super) mod demand;
+mod images;
 pub(super) mod mmcr;
 mod search;
 mod solver;

@@ -109,14 +109,11 @@ impl CpuModel {
 /// Chooses a code for each request and stores it in `codes`; returns the constraints of the chosen
 /// ones.
 ///
-/// They must be met together with those of `other`, which takes no counter.
-///
 /// `why` says why the codes as asked for cannot be counted together; it is the answer if no others
 /// can, either.
 pub(super) fn search(
     model: &CpuModel,
     machine: Machine,
-    other: &Constraints,
     reqs: &[Request],
     codes: &mut [EventCode; COUNTERS],
     why: Refusal,
@@ -137,7 +134,7 @@ pub(super) fn search(
         step.rest = taken;
         taken = taken.with_event(step.usable_pmcs());
     }
-    let mut settled = *other;
+    let mut settled = Constraints::default();
     for step in steps.iter_mut() {
         if let [only] = step.alternatives.as_slice() {
             settled = settled.with(&only.constraints)?;

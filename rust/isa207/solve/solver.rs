@@ -27,7 +27,7 @@ use super::{
     },
     constraint::Constraints,
     demand::Demand,
-    mmcr::Images,
+    images::Images,
     search::search, //
 };
 
@@ -45,14 +45,22 @@ impl CpuModel {
     /// What is wrong with the first invalid event, or what first kept the events from counting
     /// together by the codes as asked for.
     pub fn solve(&self, reqs: &[Request], machine: Machine) -> Result<Solution, Refusal> {
-        self.solve_beside(&Constraints::default(), reqs, machine)
-    }
-
-    /// As [`CpuModel::solve`], for what is left of a group that was solved when some of its events
-    /// are gone: it always counts on, although POWER9 would refuse it as a group of its own if the
-    /// only event of units 6 to 9 on PMC4 is among those.
-    pub fn solve_rest(&self, reqs: &[Request], machine: Machine) -> Result<Solution, Refusal> {
-        self.solve_beside(&Constraints::OF_ONE_THAT_LEFT, reqs, machine)
+        let mut demands = [Demand::default(); COUNTERS];
+        let mut codes = [EventCode::default(); COUNTERS];
+        let places = demands.get_mut(..reqs.len());
+        let places = places.ok_or(Refusal::TooManyEvents)?;
+        for ((demand, code), req) in places.iter_mut().zip(&mut codes).zip(reqs) {
+            *demand = self.demand(req, machine)?;
+            *code = req.event_code();
+        }
+        match self.assign(places.iter().copied()) {
+            Ok(assignment) => Ok(Solution {
+                assignment,
+                codes,
+                demands,
+            }),
+            Err(why) => self.solve_by_other_codes(reqs, machine, why),
+        }
     }
 
     /// What `req` asks of the PMU, counted by the code asked for.
@@ -61,7 +69,7 @@ impl CpuModel {
     ///
     /// What is wrong with the event itself, as [`CpuModel::validate_event`], or that there is no
     /// BHRB for it.
-    #[inline(always)] // For who opens an event.
+    #[inline]
     pub fn demand(&self, req: &Request, machine: Machine) -> Result<Demand, Refusal> {
         self.validate_event(req)?;
         if machine.without_bhrb && req.branch_ifm().is_some() {
@@ -81,58 +89,21 @@ impl CpuModel {
         &self,
         demands: impl Iterator<Item = Demand> + Clone,
     ) -> Result<Assignment, Refusal> {
-        let all = Demand::all(&Constraints::default(), demands.clone())?;
+        let all = Demand::all(&mut demands.clone())?;
         self.place(demands, &all)
     }
 
-    /// The assignment of events that ask for these demands and stay on these counters, each on one
-    /// of its own, as others leave beside which [`CpuModel::assign`] placed them.
-    #[inline]
-    pub fn assign_placed(&self, events: impl Iterator<Item = (Demand, Pmc)> + Clone) -> Assignment {
+    /// Makes the assignment of events that an assignment placed on these counters together with
+    /// others, which departed. They always count on, although POWER9 would refuse them as a set of
+    /// their own if the only event of units 6 to 9 on PMC4 departed.
+    pub fn assign_rest(&self, events: impl Iterator<Item = (Demand, Pmc)>) -> Assignment {
         let mut images = Images::default();
         let mut pmcs = Pmcs::default();
-        let mut simple = true;
-        for (index, (demand, pmc)) in (0..COUNTERS).zip(events.clone()) {
+        for (index, (demand, pmc)) in (0..COUNTERS).zip(events) {
             pmcs.set(index, pmc);
-            images.add_simple(&demand, pmc);
-            simple &= demand.is_simple();
+            images.add(self, &demand, pmc);
         }
-        if !simple {
-            images = Images::default();
-            for (demand, pmc) in events {
-                images.add(self, &demand, pmc);
-            }
-        }
-        Assignment {
-            pmcs,
-            frozen: images.frozen(),
-            separable: images.are_separable(),
-            mmcr: images.finish(self),
-        }
-    }
-
-    /// Solves `reqs` beside something with these constraints.
-    fn solve_beside(
-        &self,
-        other: &Constraints,
-        reqs: &[Request],
-        machine: Machine,
-    ) -> Result<Solution, Refusal> {
-        let mut demands = [Demand::default(); COUNTERS];
-        let mut codes = [EventCode::default(); COUNTERS];
-        let demands = demands
-            .get_mut(..reqs.len())
-            .ok_or(Refusal::TooManyEvents)?;
-        for ((demand, code), req) in demands.iter_mut().zip(&mut codes).zip(reqs) {
-            *demand = self.demand(req, machine)?;
-            *code = req.event_code();
-        }
-        let all = match Demand::all(other, demands.iter().copied()) {
-            Ok(all) => all,
-            Err(why) => return self.search_beside(other, reqs, machine, why),
-        };
-        let assignment = self.place(demands.iter().copied(), &all)?;
-        Ok(Solution { assignment, codes })
+        self.assignment(pmcs, images)
     }
 
     /// As [`CpuModel::solve`], for events whose demands are known not to go
@@ -147,26 +118,22 @@ impl CpuModel {
         machine: Machine,
         why: Refusal,
     ) -> Result<Solution, Refusal> {
-        self.search_beside(&Constraints::default(), reqs, machine, why)
-    }
-
-    /// Solves valid `reqs`, which cannot count together by the codes asked for, by others.
-    fn search_beside(
-        &self,
-        other: &Constraints,
-        reqs: &[Request],
-        machine: Machine,
-        why: Refusal,
-    ) -> Result<Solution, Refusal> {
         // No choice of codes helps if the requests disagree apart from them.
         let mut needs = reqs.iter().map(|req| Constraints::of_request(machine, req));
-        needs.try_fold(*other, |all, event| all.with(&event))?;
+        needs.try_fold(Constraints::default(), |all, event| all.with(&event))?;
         let mut codes = [EventCode::default(); COUNTERS];
-        let all = search(self, machine, other, reqs, &mut codes, why)?;
-        let chosen = reqs.iter().zip(&codes);
-        let demands = chosen.map(|(req, &code)| Demand::new(self, machine, req, code));
-        let assignment = self.place(demands, &all)?;
-        Ok(Solution { assignment, codes })
+        let all = search(self, machine, reqs, &mut codes, why)?;
+        let mut demands = [Demand::default(); COUNTERS];
+        for ((demand, code), req) in demands.iter_mut().zip(&codes).zip(reqs) {
+            *demand = Demand::new(self, machine, req, *code);
+        }
+        let chosen = demands.iter().take(reqs.len()).copied();
+        let assignment = self.place(chosen, &all)?;
+        Ok(Solution {
+            assignment,
+            codes,
+            demands,
+        })
     }
 
     /// Gives each of the events with these demands a counter. `all` are their constraints.
@@ -192,11 +159,14 @@ impl CpuModel {
             pmcs.set(index, pmc);
             images.add(self, &demand, pmc);
         }
-        Ok(Assignment {
+        Ok(self.assignment(pmcs, images))
+    }
+
+    fn assignment(&self, pmcs: Pmcs, images: Images) -> Assignment {
+        Assignment {
             pmcs,
             frozen: images.frozen(),
-            separable: images.are_separable(),
             mmcr: images.finish(self),
-        })
+        }
     }
 }

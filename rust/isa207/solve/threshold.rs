@@ -56,7 +56,7 @@ impl Threshold {
     }
 
     /// Refuses reserved values, and settings that without a threshold would mean nothing.
-    #[inline(always)] // Called once.
+    #[inline]
     pub(super) fn validate(model: &CpuModel, req: &Request) -> Result<(), Refusal> {
         let code = req.event_code();
         let compare = model.layout.thresh_cmp.get(code.0);

@@ -33,7 +33,7 @@ impl CpuModel {
     ///
     /// What is wrong with the event itself. An event that passes may still be refused by
     /// [`CpuModel::solve`], even on its own.
-    #[inline(always)] // As the others: called once.
+    #[inline]
     pub fn validate_event(&self, req: &Request) -> Result<(), Refusal> {
         let code = req.event_code();
         if code.0 & !self.layout.config_mask != 0 {
@@ -60,7 +60,7 @@ impl CpuModel {
 }
 
 /// PMC1 to PMC4 count any event, PMC5 and PMC6 one each.
-#[inline(always)] // As the others: called once.
+#[inline]
 fn counter(code: EventCode) -> Result<(), Refusal> {
     match code.pmc() {
         0..=4 => Ok(()),
@@ -72,7 +72,7 @@ fn counter(code: EventCode) -> Result<(), Refusal> {
 }
 
 /// EBB, BHRB and its filter.
-#[inline(always)] // As the others: called once.
+#[inline]
 fn linux_bits(req: &Request) -> Result<(), Refusal> {
     let code = req.event_code();
     if code.is_ebb() && code.pmc() == 0 {
@@ -95,7 +95,7 @@ fn linux_bits(req: &Request) -> Result<(), Refusal> {
 }
 
 /// Random sampling (marked events) and continuous sampling (SDAR mode).
-#[inline(always)] // As the others: called once.
+#[inline]
 fn sampling(model: &CpuModel, code: EventCode) -> Result<(), Refusal> {
     if model.reserved_sample_modes.contains(code.sample_mode()) {
         return Err(Refusal::SampleModeReserved);
@@ -112,7 +112,7 @@ fn sampling(model: &CpuModel, code: EventCode) -> Result<(), Refusal> {
 }
 
 /// The selects within L1, L2 and L3.
-#[inline(always)] // As the others: called once.
+#[inline]
 fn caches(model: &CpuModel, code: EventCode) -> Result<(), Refusal> {
     /// The field's highest bit: the L3 bank, for units 8 and 9. POWER9 has no such select, but
     /// counts codes of POWER8 that have the bit.

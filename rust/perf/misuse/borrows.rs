@@ -3,15 +3,17 @@
 //! Wrong uses that lifetimes refuse: each has the compiler's error at the end of its line. See
 //! `scripts/tests/test-misuse`.
 
-use super::cpu_state::{
-    local_pmu,
-    CpuContexts,
-    ThisCpu, //
+use super::{
+    cpu_state::{
+        local_pmu,
+        CpuContexts,
+        ThisCpu, //
+    },
+    event::Event, //
 };
 use crate::{
     perf::{
         BranchStack,
-        Event,
         Sample, //
     },
     power::{
@@ -25,7 +27,7 @@ fn last_of_slots(cpus: &CpuContexts) {
     let mut kept = None;
     // SAFETY: None, the function is never called.
     unsafe { cpus.with_this_cpu(|this_cpu| kept = this_cpu.slots().get(0)) }; //~ E0521
-    let _ = kept.map(|event| event.hw().code());
+    let _ = kept.map(|event| event.id());
 }
 
 /// So is the state of a CPU that one may have left.
@@ -33,7 +35,7 @@ fn state(cpus: &CpuContexts) {
     let mut kept = None;
     // SAFETY: As above.
     unsafe { cpus.with_exclusive_cpu(|this_cpu| kept = Some(this_cpu.state())) }; //~ E0521
-    let _ = kept.map(|state| state.ebb.get());
+    let _ = kept.map(|state| state.prompt.get());
 }
 
 /// So is what shows that they are off.

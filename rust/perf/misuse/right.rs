@@ -10,6 +10,10 @@ use super::{
         ExclusiveCpu,
         ThisCpu, //
     },
+    event::{
+        Event,
+        NewEvent, //
+    },
     Driver, //
 };
 use crate::{
@@ -17,8 +21,6 @@ use crate::{
         AttrGroups,
         BranchStack,
         Capabilities,
-        Event,
-        NewEvent,
         PmiCell,
         Registration,
         Sample, //
@@ -40,7 +42,7 @@ fn event_init(event: &NewEvent<'_>) {
     for member in event.group() {
         let _ = member.hw().prev_count();
     }
-    event.hw_mut().set_idx(3);
+    let _ = event.hw().prev_count();
 }
 
 fn stop(this_cpu: &ThisCpu, event: &Event) {
@@ -51,7 +53,7 @@ fn stop(this_cpu: &ThisCpu, event: &Event) {
 }
 
 fn add(this_cpu: &ExclusiveCpu, event: &Event) {
-    this_cpu.state().ebb.set(true);
+    this_cpu.state().prompt.set(true);
     event.hw_mut(this_cpu.irqs_off()).set_idx(3);
 }
 
@@ -85,12 +87,12 @@ fn sent() {
 
 fn last_of_slots(cpus: &CpuContexts) -> Option<u64> {
     // SAFETY: None, the function is never called.
-    unsafe { cpus.with_this_cpu(|this_cpu| Some(this_cpu.slots().get(0)?.hw().code())) }
+    unsafe { cpus.with_this_cpu(|this_cpu| Some(this_cpu.slots().get(0)?.id())) }
 }
 
 fn state(cpus: &CpuContexts) -> bool {
     // SAFETY: As above.
-    unsafe { cpus.with_exclusive_cpu(|this_cpu| this_cpu.state().ebb.get()) }
+    unsafe { cpus.with_exclusive_cpu(|this_cpu| this_cpu.state().prompt.get()) }
 }
 
 fn freeze(cpus: &CpuContexts) {

@@ -8,14 +8,16 @@ use super::{
         CpuContexts,
         ThisCpu, //
     },
+    event::{
+        Event,
+        NewEvent, //
+    },
     Driver, //
 };
 use crate::{
     perf::{
         AttrGroups,
         Capabilities,
-        Event,
-        NewEvent,
         PmiCell,
         Registration, //
     },
@@ -42,7 +44,7 @@ fn event_init(event: &NewEvent<'_>) {
 
 /// A callback that may interrupt others reaches what they may be in the middle of changing.
 fn stop(this_cpu: &ThisCpu, event: &Event) {
-    this_cpu.state().ebb.set(true); //~ E0599
+    this_cpu.state().prompt.set(true); //~ E0599
     event.hw().set_idx(3); //~ E0599
 }
 

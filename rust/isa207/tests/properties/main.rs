@@ -17,8 +17,6 @@ use std::cell::Cell;
 use isa207::{
     CpuModel,
     Demand,
-    EventCode,
-    GroupDemand,
     Isa,
     Machine,
     Refusal,
@@ -201,12 +199,8 @@ fn demands_tell_what_the_solver_does() {
                 prop_assert!(answer.is_err());
                 return Ok(());
             };
-            // As a driver keeps them.
-            let kept = || demands.iter().map(|it| Demand::from_words(it.to_words()));
-            prop_assert_eq!(&kept().collect::<Vec<_>>(), &demands);
-
-            let assignment = model.assign(kept());
-            let Err(why) = Demand::together(kept()) else {
+            let assignment = model.assign(demands.iter().copied());
+            let Err(why) = Demand::together(demands.iter().copied()) else {
                 together.add_if(true);
                 prop_assert_eq!(assignment, answer.map(|solution| *solution));
                 let codes = answer.iter().flat_map(Solution::placements);
@@ -230,38 +224,10 @@ fn demands_tell_what_the_solver_does() {
 }
 
 #[test]
-fn a_group_demand_holds_for_any_of_its_events() {
-    for model in models() {
-        let (sure, unsure) = (Count::default(), Count::default());
-        run(model.name(), &generate::group(model.isa()), |group| {
-            let demand = |req| model.demand(req, Machine::default());
-            let demands: Vec<_> = group.iter().filter_map(|req| demand(req).ok()).collect();
-            let add = |all: GroupDemand, one| GroupDemand::from_words(all.to_words()).with(one);
-            let all = demands.iter().try_fold(GroupDemand::default(), add);
-            let holds = all.is_some_and(|all| all.holds_for_any());
-            sure.add_if(holds);
-            unsure.add_if(!holds);
-            for members in 0..1_usize << if holds { demands.len() } else { 0 } {
-                let is_member = |index: &usize| members & 1 << index != 0;
-                let chosen = (0..demands.len())
-                    .filter(is_member)
-                    .map(|index| demands[index]);
-                prop_assert_eq!(Demand::together(chosen), Ok(()), "{:b}", members);
-            }
-            let one = demands.first().map(|one| GroupDemand::UNKNOWN.with(one));
-            prop_assert_eq!(one.flatten(), None);
-            Ok(())
-        });
-        sure.at_least_one_in(5, "sure");
-        unsure.at_least_one_in(10, "unsure");
-    }
-}
-
-#[test]
 fn what_others_leave_stays_on_its_counters() {
     for model in models() {
         let isa = model.isa();
-        let (counted, separable) = (Count::default(), Count::default());
+        let counted = Count::default();
         let inputs = (generate::group(isa), any::<u8>(), any::<(bool, bool)>());
         run(model.name(), &inputs, |(mut group, leave, modes)| {
             let (hypervisor_mode, simple) = modes;
@@ -279,39 +245,26 @@ fn what_others_leave_stays_on_its_counters() {
                 hypervisor_mode,
                 ..Machine::default()
             };
-            let demands = group.iter().map(|req| model.demand(req, machine));
-            let demands = demands.collect::<Result<Vec<_>, _>>().unwrap_or_default();
-            let Ok(all) = model.assign(demands.iter().copied()) else {
+            let Ok(all) = model.solve(&group, machine) else {
                 return Ok(());
             };
             let stays = |index: &usize| leave >> index & 1 == 0;
-            let placed = demands.iter().copied().zip(all.pmcs.iter()).enumerate();
+            let placed = all.demands().zip(all.placements()).enumerate();
             let placed = placed.filter(|(index, _)| stays(index));
-            let rest = model.assign_placed(placed.clone().map(|(_, placed)| placed));
-            let pmcs: Vec<_> = placed.map(|(_, (_, pmc))| pmc).collect();
-            if all.is_separable() && !pmcs.is_empty() {
-                let used = rest.pmcs.as_set();
-                let without = all.mmcr.without(isa, all.pmcs.as_set() & !used, used);
-                prop_assert_eq!(without, rest.mmcr);
-                prop_assert!(rest.is_separable());
-                prop_assert_eq!(
-                    rest.is_frozen_in_kernel(machine),
-                    all.is_frozen_in_kernel(machine)
-                );
-                separable.add_if(pmcs.len() < demands.len());
-            }
+            let placed: Vec<_> = placed.map(|(_, placed)| placed).collect();
+            let rest = placed.iter().map(|(demand, (pmc, _))| (*demand, *pmc));
+            let rest = model.assign_rest(rest);
+            let placements: Vec<_> = placed.iter().map(|(_, placement)| *placement).collect();
+            let pmcs: Vec<_> = placements.iter().map(|(pmc, _)| *pmc).collect();
             prop_assert_eq!(&rest.pmcs.iter().collect::<Vec<_>>(), &pmcs);
 
-            let group: Vec<_> = (0..demands.len()).filter(stays).map(|n| group[n]).collect();
-            counted.add_if(!pmcs.is_empty() && pmcs.len() < demands.len());
-            let code = |req: &Request| EventCode(req.code);
-            let placements: Vec<_> = pmcs.into_iter().zip(group.iter().map(code)).collect();
+            counted.add_if(!pmcs.is_empty() && pmcs.len() < group.len());
+            let group: Vec<_> = (0..group.len()).filter(stays).map(|n| group[n]).collect();
             let wanted = decode::expected(isa, &group, &placements, hypervisor_mode);
             prop_assert_eq!(decode::decode(isa, &rest.mmcr), wanted);
             Ok(())
         });
         counted.at_least_one_in(20, "counted");
-        separable.at_least_one_in(50, "separable");
     }
 }
 

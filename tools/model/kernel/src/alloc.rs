@@ -5,6 +5,7 @@
 use crate::{error::Result, init::PinInit};
 use std::{
     cell::Cell,
+    mem::MaybeUninit,
     ops::{Deref, DerefMut},
     pin::Pin,
 };
@@ -45,6 +46,31 @@ impl<T> KBox<T> {
     /// Allocates memory for `value`.
     pub fn new(value: T, _flags: Flags) -> Result<Self, AllocError> {
         allocate().map(|()| Self(Box::new(value)))
+    }
+
+    /// Allocates memory for a value to come.
+    pub fn new_uninit(flags: Flags) -> Result<KBox<MaybeUninit<T>>, AllocError> {
+        KBox::new(MaybeUninit::uninit(), flags)
+    }
+
+    /// Puts a value into memory from [`KBox::new_uninit`].
+    pub fn write(memory: KBox<MaybeUninit<T>>, value: T) -> Self {
+        Self(Box::write(memory.0, value))
+    }
+
+    /// Gives up the box for a pointer.
+    pub fn into_raw(this: Self) -> *mut T {
+        Box::into_raw(this.0)
+    }
+
+    /// Makes a box of the pointer again.
+    ///
+    /// # Safety
+    ///
+    /// The pointer must be from [`KBox::into_raw`], and not be used any more.
+    pub unsafe fn from_raw(raw: *mut T) -> Self {
+        // SAFETY: The caller guarantees it.
+        Self(unsafe { Box::from_raw(raw) })
     }
 
     /// Likewise, pinned.

@@ -5,7 +5,7 @@
 
 use crate::{
     machine::{Kind, boot, with_cpu},
-    power::{pmu::LocalPmu, thread::CurrentThread},
+    power::{cache::PmuCache, pmu::LocalPmu, thread::CurrentThread},
     switch::{EXCLUDE_KERNEL, HANDLER, NEGATIVE, TEXT, switch_in, switch_out},
 };
 use kernel::bindings::{set_current, task_struct};
@@ -32,14 +32,22 @@ fn an_alert_that_power8_misses_comes_with_no_switch() {
             cpu.facility.mtspr(spr::EBBHR, HANDLER);
         });
         // PMAE is set, as for the first event of a program, and PMC6 is negative.
-        let mut next = switch_in(&local, processor, EXCLUDE_KERNEL, NEGATIVE as u32 + 5, TEXT);
+        let cache = PmuCache::default();
+        let mut next = switch_in(
+            &local,
+            &cache,
+            processor,
+            EXCLUDE_KERNEL,
+            NEGATIVE as u32 + 5,
+            TEXT,
+        );
         let missed = processor.misses_negative_at_enable();
         assert_eq!(next, if missed { TEXT } else { HANDLER }, "{processor:?}");
         // One EBB at most, and no other by further switches.
         for _ in 0..3 {
-            let pmc6 = switch_out(&local, processor);
+            let pmc6 = switch_out(&local, &cache, processor);
             assert_eq!(
-                switch_in(&local, processor, EXCLUDE_KERNEL, pmc6, next),
+                switch_in(&local, &cache, processor, EXCLUDE_KERNEL, pmc6, next),
                 next
             );
             let ebb;

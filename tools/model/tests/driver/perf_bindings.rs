@@ -70,6 +70,7 @@ pub struct perf_event {
     pub attr: perf_event_attr,
     pub hw: hw_perf_event,
     pub destroy: Option<unsafe extern "C" fn(*mut perf_event)>,
+    pub pmu_private: *mut c_void,
     pub core: *const crate::perf_core::Event,
 }
 

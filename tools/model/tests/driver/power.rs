@@ -9,6 +9,8 @@ pub mod spr;
 pub mod access;
 #[path = "../../../../rust/power/bhrb.rs"]
 pub mod bhrb;
+#[path = "../../../../rust/power/cache.rs"]
+pub mod cache;
 #[path = "../../../../rust/power/callback.rs"]
 pub mod callback;
 #[path = "../../../../rust/power/exec.rs"]

@@ -6,10 +6,11 @@
 use crate::{
     machine::{Kind, boot, with_cpu},
     power::{
+        cache::PmuCache,
         machine,
-        pmu::{self, LocalPmu},
+        pmu::{self, LocalPmu, RegisterSet},
         regs::{Bescr, Mmcr0, Mmcr2},
-        thread::{CurrentThread, RegisterSet},
+        thread::CurrentThread,
     },
 };
 use kernel::bindings::{set_current, task_struct};
@@ -23,8 +24,8 @@ pub const NEGATIVE: u64 = 0x8000_0000;
 /// Cycles that an instruction of the program takes.
 const CYCLES: u32 = 3;
 
-/// What `driver/rest.rs` makes of an EBB group with PMC6, which counts in problem state only
-/// (`exclude_kernel`), and in all states.
+/// MMCR0 as `driver/enable.rs` starts the PMU for an EBB group with PMC6, which counts in problem
+/// state only (`exclude_kernel`), and in all states.
 fn kernel_mmcr0() -> Mmcr0 {
     Mmcr0::from(0).with_const_pmcjce::<1>().alerting()
 }
@@ -37,42 +38,47 @@ fn register_set(processor: Processor) -> RegisterSet {
     }
 }
 
-/// As `ebb::switch_out` and `ebb::save_sampled`: `driver/program.rs`, `pmu_disable`. Returns PMC6.
-pub fn switch_out(local: &LocalPmu<'_>, processor: Processor) -> u32 {
+/// The steps of `pmu_disable` in `driver/enable.rs`, for a program. Returns PMC6.
+pub fn switch_out(local: &LocalPmu<'_>, cache: &PmuCache, processor: Processor) -> u32 {
     with_cpu(|cpu| {
         cpu.facility.context.problem = false;
         cpu.facility.context.ee = false;
     });
-    let (mmcr0, mmcr2) = local.freeze_program(processor.isa() >= Isa::V31);
+    let (mmcr0, mmcr2) = cache.freeze_program(local, processor.isa() >= Isa::V31, true);
     assert_eq!(mmcr0.ebe(), 1);
     let thread = CurrentThread::new(local);
     thread.save_mmcr0(mmcr0);
     thread.save_mmcr2(mmcr2);
-    let _ = thread.save_sampled(register_set(processor), 0);
+    thread.save_sampled(cache, register_set(processor), 0);
     local.clear_siar_sdar();
     let pmc6 = pmu::read_pmc(5);
-    pmu::write_pmc(5, 0);
+    cache.pmc_was_read(5, pmc6);
+    cache.write_pmc(5, 0);
     pmc6
 }
 
-/// As `ebb::switch_in`, then the return to the program at `address`. Returns where it goes on.
+/// The steps of `pmu_enable` there, then the return to the program at `address`. Returns where it
+/// goes on.
 pub fn switch_in(
     local: &LocalPmu<'_>,
+    cache: &PmuCache,
     processor: Processor,
     mmcr2: u64,
     pmc6: u32,
     at: u64,
 ) -> u64 {
     let thread = CurrentThread::new(local);
-    pmu::write_pmc(5, pmc6);
+    cache.write_pmc(5, pmc6);
     let user = thread.mmcr0();
     if user.pmao() == 1 && Bescr::read().ge() == 1 && machine::has_pmao_bug() {
         local.restore_pmao();
+        cache.forget_sampled();
     }
-    thread.restore(register_set(processor), None);
-    Mmcr2::write(mmcr2 | thread.mmcr2());
+    thread.restore_sampled(cache, register_set(processor));
+    cache.write::<Mmcr2>(mmcr2 | thread.mmcr2());
     let mmcr0 = kernel_mmcr0().for_ebb(true);
     mmcr0.with_program(user.user()).write();
+    cache.started(0b11_0000);
     with_cpu(|cpu| cpu.facility.enter_problem_state(at))
 }
 
@@ -107,7 +113,9 @@ fn history(
         cpu.facility.mtspr(spr::EBBHR, HANDLER);
     });
     let start = NEGATIVE - left;
-    let (mut next, mut ebbs) = (switch_in(&local, processor, mmcr2, start as u32, TEXT), 0);
+    let cache = PmuCache::default();
+    let started = switch_in(&local, &cache, processor, mmcr2, start as u32, TEXT);
+    let (mut next, mut ebbs) = (started, 0);
     for step in 0..STEPS {
         if step == ENABLES {
             let on = (bescr::GE | bescr::PME) & !bescr;
@@ -121,7 +129,7 @@ fn history(
         ebbs += usize::from(executed.ebb);
         next = executed.next;
         if step < switches {
-            let pmc6 = switch_out(&local, processor);
+            let pmc6 = switch_out(&local, &cache, processor);
             // `__switch_to()` saves and restores these; another task runs meanwhile.
             let ebb = [spr::BESCR, spr::EBBHR, spr::EBBRR];
             with_cpu(|cpu| {
@@ -141,7 +149,7 @@ fn history(
                     cpu.facility.mtspr(number, value);
                 }
             });
-            let resumed = switch_in(&local, processor, mmcr2, pmc6, next);
+            let resumed = switch_in(&local, &cache, processor, mmcr2, pmc6, next);
             ebbs += usize::from(resumed != next);
             next = resumed;
         }

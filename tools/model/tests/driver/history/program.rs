@@ -48,9 +48,13 @@ pub struct Program {
     /// What the counters of those held that are not, by the events' numbers, and what these had
     /// counted in the kernel then.
     saved: HashMap<usize, (u64, u64)>,
-    /// PMC1 to PMC6 and the program's part of MMCRA at the moment when a group left the PMU, by the
-    /// numbers of its events.
-    left: HashMap<Vec<usize>, ([u64; 6], u64)>,
+    /// The CPU on whose PMU its group was last.
+    cpu: usize,
+    /// The values that it left there, and on other CPUs, in registers that nothing saves: counters
+    /// without an event, and the threshold counter. By the CPU and the register.
+    left: HashMap<(usize, u32), u64>,
+    /// The CPUs on which its group counted the kernel since the program was checked there.
+    counted_kernel: HashSet<usize>,
     /// POWER8E delays the alert that is in PMAO.
     is_delayed: bool,
     /// Addresses of the instructions that it executed since its registers were reset, and of the
@@ -125,10 +129,27 @@ impl Program {
             nip,
             counters: Vec::new(),
             saved: HashMap::new(),
+            cpu: 0,
             left: HashMap::new(),
+            counted_kernel: HashSet::new(),
             is_delayed: false,
             text: HashSet::new(),
             data: HashSet::new(),
+        }
+    }
+
+    /// Notes what the program leaves on its CPU, from which its group may go now.
+    pub fn leave(&mut self) {
+        for pmc in 0..6 {
+            let number = spr::PMC1 + pmc as u32;
+            if !self.has_counter(pmc) {
+                self.left.insert((self.cpu, number), self.own.mfspr(number));
+            }
+        }
+        let threshold = self.own.mfspr(spr::MMCRA) & self.users_mmcra();
+        self.left.insert((self.cpu, spr::MMCRA), threshold);
+        if self.counters.iter().any(|counter| counter.includes_kernel) {
+            self.counted_kernel.insert(self.cpu);
         }
     }
 
@@ -215,8 +236,8 @@ impl Program {
         self.nip
     }
 
-    /// Returns from the kernel, which a trace interrupt entered. It came before an event-based branch
-    /// that was due, so that occurs now.
+    /// Returns from the kernel, which a trace interrupt entered. It came before an event-based
+    /// branch that was due, so that occurs now.
     pub fn enter(&mut self) {
         if let Some(predicted) = &mut self.predicted {
             predicted.enter(self.nip);
@@ -238,6 +259,7 @@ impl Program {
     /// that. PMC5 and PMC6 have counted `in_kernel` on this CPU since a program was checked there.
     pub fn sync(
         &mut self,
+        cpu: usize,
         task: usize,
         facility: &Facility,
         events: &[Rc<Event>],
@@ -245,6 +267,7 @@ impl Program {
         in_kernel: [u64; 2],
     ) {
         check_settings(facility, events);
+        self.cpu = cpu;
         self.lose_counters(facility, in_kernel);
         self.lose_threshold(facility);
         self.lose_sample(task, facility);
@@ -277,8 +300,8 @@ impl Program {
         (self.nip, self.counters) = (nip, counters(events));
     }
 
-    /// Checks the BHRB, whose newest entries may be those of the kernel that `may_be_there`: a switch
-    /// clears it.
+    /// Checks the BHRB, whose newest entries may be those of the kernel that `may_be_there`: a
+    /// switch clears it.
     fn check_branches(&self, facility: &Facility, may_be_there: fn(u64) -> bool) {
         let [found, own] = [facility, &self.own].map(|of| {
             let held = (0..BHRB_ENTRIES).map(|entry| of.held_branch(entry));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What may have changed for a program with an EBB group when the kernel returns to it: what a group
-//! that counts the kernel counted, and the driver's limitations.
+//! What may have changed for a program with an EBB group when the kernel returns to it: what a
+//! group that counts the kernel counted, and the driver's limitations.
 
 use super::{Counter, EBB, Program, in_kernel, user};
 use crate::{
@@ -14,8 +14,9 @@ use pmu_model::{Facility, Processor, bescr, mmcr0, mmcra, sier, spr, told_of};
 const VALID: u64 = sier::SIARV | sier::SDARV;
 
 impl Program {
-    /// Whether a switch may change when the program gets its alert: POWER8E delays it if the program
-    /// is switched while it has BESCR\[GE\] off (`Documentation/internals.md`, Limitations).
+    /// Whether a switch may change when the program gets its alert: POWER8E delays it if the
+    /// program is switched while it has BESCR\[GE\] off (`Documentation/internals.md`,
+    /// Limitations).
     pub(super) fn is_delayed(&mut self) -> bool {
         let mmcr0 = self.own.mfspr(spr::MMCR0);
         let is_off = self.own.mfspr(spr::BESCR) & bescr::GE == 0;
@@ -121,26 +122,32 @@ impl Program {
         }
     }
 
-    /// Sets the threshold counter to 0 if a switch has: nobody saves it. While the PMU marks instructions
-    /// it may be that of one of the kernel.
+    /// Sets the threshold counter to 0 if a switch has: nothing saves it. While the PMU marks
+    /// instructions it may be that of one of the kernel.
     pub(super) fn lose_threshold(&mut self, facility: &Facility) {
         let number = user(spr::MMCRA);
         let found = facility.problem_mfspr(number);
         let own = self.own.problem_mfspr(number);
         let is_marking = facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
         assert!(
-            found == own || found == Ok(0) || is_marking,
+            found == own
+                || found == Ok(0)
+                || is_marking
+                || self.left.get(&(self.cpu, spr::MMCRA)).copied() == found.ok(),
             "the threshold counter is somebody else's: {found:x?}, its own {own:x?}"
         );
         let lost = self.own.problem_mtspr(number, found.unwrap_or(0));
         assert_eq!(lost, Ok(()), "MMCRA of a program with a group");
     }
 
-    /// Sets those counters without an event to 0 that a switch has set to 0. PMC5 and PMC6 run
-    /// beside each other, in the kernel too if the group counts that: so far they counted
+    /// Sets those counters without an event to 0 that a switch has set to 0, or to what the program
+    /// left on this CPU before. PMC5 and PMC6 run beside each other, in the kernel too if the group
+    /// counts that: so far they counted
     /// `in_kernel` there.
     pub(super) fn lose_counters(&mut self, facility: &Facility, in_kernel: [u64; 2]) {
-        let counts_kernel = self.counters.iter().any(|counter| counter.includes_kernel);
+        let counted_kernel = self.counted_kernel.remove(&self.cpu);
+        let counts_kernel =
+            counted_kernel || self.counters.iter().any(|counter| counter.includes_kernel);
         for number in 0..6 {
             if self.has_counter(number) {
                 continue;
@@ -152,8 +159,11 @@ impl Program {
             let number = user(spr::PMC1) + number as u32;
             let found = facility.problem_mfspr(number);
             let own = self.own.problem_mfspr(number);
+            let left = self.left.get(&(self.cpu, number + spr::PROBLEM));
             assert!(
-                found == own.map(|own| own + more) || found.is_ok_and(|found| found <= more),
+                found == own.map(|own| own + more)
+                    || found.is_ok_and(|found| found <= more)
+                    || left.is_some_and(|left| found == Ok(left + more)),
                 "SPR {number} is somebody else's: {found:x?}, its own {own:x?}"
             );
             if found != own {

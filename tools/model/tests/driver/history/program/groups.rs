@@ -36,18 +36,19 @@ impl Program {
                 self.own.mtspr(number, facility.mfspr(number));
             }
         }
-        self.keep_counters();
-        for counter in std::mem::take(&mut self.counters) {
+        let before = std::mem::take(&mut self.counters);
+        for counter in &before {
             // It has counted in the kernel on the way out.
             let more = self.more_in_kernel(&counter);
             let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32) + more;
             self.saved
                 .insert(counter.id, (value, counter.in_kernel + more));
         }
-        for number in spr::PMC1..=spr::PMC6 {
-            self.own.mtspr(number, 0);
-        }
+        // The driver may clear a counter without an event, or leave there what the program left.
         if is_new {
+            for number in spr::PMC1..=spr::PMC6 {
+                self.own.mtspr(number, 0);
+            }
             self.reset();
         }
         let user = self.own.mfspr(spr::MMCR0) & mmcr0::USER;
@@ -64,46 +65,20 @@ impl Program {
         let mmcra = facility.mfspr(spr::MMCRA) & !users;
         self.own.mtspr(spr::MMCRA, mmcra | threshold);
         self.counters = counters(events);
+        // The program finds nothing of an event that it closed or disabled: an alert of it would come
+        // again and again.
+        for Counter { pmc, .. } in before {
+            if !self.has_counter(pmc) {
+                self.own.mtspr(spr::PMC1 + pmc as u32, 0);
+            }
+        }
         for counter in &mut self.counters {
             let value;
             (value, counter.in_kernel) = self.saved.remove(&counter.id).unwrap_or((0, 0));
             self.own.mtspr(spr::PMC1 + counter.pmc as u32, value);
         }
-        self.find_counters(facility);
         self.own.clrbhrb();
         self.own.mtspr(spr::MMCR0, mmcr0 | user);
         self.find_alert_of_kernel(facility, user);
-    }
-
-    /// The numbers of the events on the PMU.
-    fn ids(&self) -> Vec<usize> {
-        self.counters.iter().map(|counter| counter.id).collect()
-    }
-
-    /// Keeps in mind what the counters and the threshold counter hold as the group leaves the PMU.
-    fn keep_counters(&mut self) {
-        let ids = self.ids();
-        let held = core::array::from_fn(|pmc| self.own.mfspr(spr::PMC1 + pmc as u32));
-        let threshold = self.own.mfspr(spr::MMCRA) & self.users_mmcra();
-        self.left.insert(ids, (held, threshold));
-    }
-
-    /// Sets the counters without an event and the threshold counter to what they held when the group
-    /// left the PMU, where the program may find that: on a PMU that no other events used since.
-    fn find_counters(&mut self, facility: &Facility) {
-        let Some((held, threshold)) = self.left.remove(&self.ids()) else {
-            return;
-        };
-        let users = self.users_mmcra();
-        if facility.mfspr(spr::MMCRA) & users == threshold {
-            let others = self.own.mfspr(spr::MMCRA) & !users;
-            self.own.mtspr(spr::MMCRA, others | threshold);
-        }
-        for (pmc, value) in held.into_iter().enumerate() {
-            let number = spr::PMC1 + pmc as u32;
-            if !self.has_counter(pmc) && facility.mfspr(number) >= value {
-                self.own.mtspr(number, value);
-            }
-        }
     }
 }

@@ -331,6 +331,26 @@ fn an_event_that_joins_late_resets_no_registers() {
     });
 }
 
+#[test]
+fn an_event_that_joins_a_group_that_ran_resets_no_registers_when_it_is_alone() {
+    // The task is away when the event joins, and when the leader is closed.
+    let history = [
+        Op::Switch(0, 0),
+        Op::OpenEbb(0, 2),
+        Op::User(0, UserWrite::Mmcr2(1 << 5)),
+        Op::Run(0, 2, 1, 3),
+        Op::Switch(0, NOBODY),
+        Op::OpenEbb(0, 3),
+        Op::Close(0),
+        Op::Switch(0, 0),
+        Op::Run(0, 2, 1, 3),
+    ];
+    run(&history, |_, facility| {
+        let frozen = facility.mfspr(spr::MMCR2) & mmcr2::USER;
+        assert_eq!(frozen, mmcr2::FCP0 >> 45, "FC6P");
+    });
+}
+
 /// A partition in which hardware moves SDAR while the PMU is frozen.
 fn where_sdar_moves(processor: Processor) -> Kind {
     Kind {

@@ -3,9 +3,11 @@
 //! Histories in which events come and go beside others, which must stay on their counters.
 
 use super::{
-    directed::{CYCLES, run},
+    directed::{CYCLES, NOBODY, run},
     *,
 };
+use crate::history::MACHINE;
+use std::sync::PoisonError;
 
 /// Cycles, counted without samples.
 const COUNTING: Wish = Wish {
@@ -71,6 +73,92 @@ fn events_that_count_by_other_codes_count_on_without_the_one_on_pmc4() {
         if facility.processor() == Processor::Power9 {
             assert_eq!(counted, 4);
         }
+    });
+}
+
+#[test]
+fn events_that_others_left_get_a_counter_each_after_one_counted_by_another_code_elsewhere() {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for kind in Kind::of_each(Kind::partition) {
+        let mut world = World::new(kind, false);
+        let add = |world: &mut World, code, place, pinned: bool| {
+            let mut attr = World::attr(code, 0);
+            attr.set_pinned(pinned.into());
+            world.add(attr, place, None);
+        };
+        world.step(&Op::Switch(0, 0));
+        // PMC2, or on POWER9 PMC3 by another code; PMC3; and cycles.
+        for code in [0x2_00f2, 0x3_0050, 0x1e] {
+            add(&mut world, code, (Some(0), None), false);
+        }
+        // On CPU 1 PMC2 is in use: the first event counts on PMC3, and the second does not.
+        add(&mut world, 0x2_0050, (None, Some(1)), true);
+        let away = [Op::Switch(0, NOBODY), Op::Switch(1, 0), Op::Close(2)];
+        let back = [Op::Switch(1, NOBODY), Op::Switch(0, 0)];
+        away.iter().chain(&back).for_each(|op| world.step(op));
+        let mut on = [0, 1].map(|index| world.open[index].idx());
+        on.sort_unstable();
+        assert_eq!(on, [2, 3], "{:?}", kind.processor);
+        world.end();
+    }
+}
+
+#[test]
+fn an_event_that_counts_by_another_code_keeps_its_counter_as_another_one_leaves() {
+    // PMC4; PMC4 too, or PMC5 by another code; and cycles.
+    let mut history = vec![Op::Switch(0, 0)];
+    history.extend([9, 10, 0].map(|code| Op::Open(0, Wish { code, ..COUNTING })));
+    history.extend([Op::Run(0, 7, 3, 3), Op::Close(2), Op::Run(0, 5, 3, 3)]);
+    history.extend([Op::Read(0), Op::Read(1)]);
+    run(&history, |world, _| {
+        let [first, second] = [0, 1].map(|index| world.open[index].idx());
+        assert_ne!(first, second);
+    });
+}
+
+#[test]
+fn an_event_counts_on_as_another_leaves_after_it_counted_by_another_code_elsewhere() {
+    // PMC4, or PMC5 by another code; and cycles.
+    let mut history = vec![Op::Switch(0, 0)];
+    history.extend([10, 0].map(|code| Op::Open(0, Wish { code, ..COUNTING })));
+    history.push(Op::Run(0, 7, 3, 3));
+    // On CPU 1 PMC4 is in use.
+    let of_cpu = Wish {
+        code: 9,
+        of_cpu: true,
+        pinned: true,
+        ..COUNTING
+    };
+    history.extend([
+        Op::Open(1, of_cpu),
+        Op::Switch(0, NOBODY),
+        Op::Switch(1, 0),
+        Op::Run(1, 5, 3, 3),
+        Op::Switch(1, NOBODY),
+        Op::Switch(0, 0),
+        Op::Run(0, 6, 3, 3),
+        Op::Close(1),
+        Op::Run(0, 4, 3, 3),
+        Op::Read(0),
+    ]);
+    run(&history, |_, _| {});
+}
+
+#[test]
+fn a_program_finds_no_alert_in_the_counter_of_an_event_that_it_closed() {
+    // PMC6, and PMC4, which becomes negative while alerts are off.
+    let history = [
+        Op::Switch(0, 0),
+        Op::OpenEbb(0, 3),
+        Op::OpenEbb(0, 9),
+        Op::User(0, UserWrite::Mmcr0(0)),
+        Op::User(0, UserWrite::Counter(3, 2)),
+        Op::Run(0, 8, 3, 3),
+        Op::Close(1),
+        Op::Run(0, 2, 3, 3),
+    ];
+    run(&history, |_, facility| {
+        assert_eq!(facility.mfspr(spr::PMC1 + 3), 0);
     });
 }
 

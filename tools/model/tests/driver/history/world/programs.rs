@@ -86,16 +86,17 @@ impl World {
         let mut others = self.open.iter().filter(of_task);
         let is_new = others.all(|event| !self.seen.contains(&event.id));
         let nip = self.core.task(task).nip.get();
-        let kind = with_machine(|machine| machine.kind);
+        let (kind, number) = with_machine(|machine| (machine.kind, machine.current));
         with_cpu(|cpu| {
             let program = self
                 .programs
                 .entry(task)
                 .or_insert_with(|| Program::new(kind, cpu.facility.context, nip));
+            program.leave();
             if !program.has(&group) {
                 program.regroup(&cpu.facility, &group, is_new);
             }
-            program.sync(task, &cpu.facility, &group, cpu.nip, in_kernel);
+            program.sync(number, task, &cpu.facility, &group, cpu.nip, in_kernel);
         });
         for event in &group {
             self.seen.insert(event.id);
@@ -192,8 +193,8 @@ fn problem_number(number: u32) -> u32 {
     }
 }
 
-/// A program with EBBs writes a register. Returns where it goes on: at `nip`, unless it returns from
-/// its handler or gets an EBB.
+/// A program with EBBs writes a register. Returns where it goes on: at `nip`, unless it returns
+/// from its handler or gets an EBB.
 fn user_write(facility: &mut Facility, write: UserWrite, nip: u64) -> u64 {
     match write {
         UserWrite::Return => return return_from_handler(facility, nip),

@@ -6,6 +6,8 @@ use super::{
     directed::{CYCLES, run},
     *,
 };
+use crate::history::MACHINE;
+use std::sync::PoisonError;
 
 #[test]
 fn a_pm_interrupt_in_the_middle_of_read_counts_once() {
@@ -125,6 +127,33 @@ fn a_program_finds_no_threshold_counter_of_others() {
         // The second task's group comes back, too.
         history.extend([Op::Switch(0, 1), Op::Run(0, 4, 1, 3)]);
         run(&history, |_, _| {});
+    }
+}
+
+#[test]
+fn a_program_finds_no_threshold_counter_that_counted_while_the_pmu_was_frozen() {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for kind in Kind::of_each(Kind::partition) {
+        let mut world = World::new(kind, false);
+        // Frozen, the PMU has the MMCRA of the program's group, as v3.1 stops recording branches.
+        let mut attr = World::attr(CODES[7].0 | THRESHOLD, 1 << 20);
+        attr.set_exclude_kernel(1);
+        attr.set_exclude_hv(1);
+        attr.sample_type = perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK.into();
+        attr.branch_sample_type = branches::sample_type(1, 0);
+        attr.sample_max_stack = 32;
+        world.step(&Op::Switch(0, 0));
+        world.add(attr, (Some(0), None), None);
+        let history = [
+            Op::Run(0, 4, 1, 3),
+            Op::OpenThresholdEbb(1),
+            Op::Switch(0, 2),
+            Op::Run(0, 3, 1, 3),
+            Op::Switch(0, 1),
+            Op::Run(0, 4, 1, 3),
+        ];
+        history.iter().for_each(|op| world.step(op));
+        world.end();
     }
 }
 

@@ -11,20 +11,28 @@ fn the_next_enable_mends_mmcr1() {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     for kind in Kind::of_each(Kind::bare_metal) {
         let mut world = World::new(kind, false);
-        let (code, _) = CODES[0];
+        let (code, _) = CODES[1];
         world.add(World::attr(code, 1 << 20), (None, Some(0)), None);
         let event = world.open[0].clone();
         assert_eq!(event.oncpu.get(), Some(0));
 
+        world.step(&Op::Switch(0, 0));
+        world.step(&Op::Run(0, 9, 1, 3));
         world.core.run_on(0);
         let mmcr1 = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
         assert_ne!(mmcr1, 0);
+        let counter = spr::PMC1 + event.idx() as u32 - 1;
+        let value = with_cpu(|cpu| cpu.facility.mfspr(counter));
+        let counted = value - (NEGATIVE - (1 << 20));
+        assert_ne!(counted, 0);
         with_cpu(|cpu| cpu.facility.mtspr(spr::MMCR1, 0));
         // The tick disables and enables the PMU for an event that perf core has throttled.
         event.set_interrupts(u64::MAX);
         world.core.tick(0);
         let mended = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
         assert_eq!(mended, mmcr1, "{:?}", kind.processor);
+        let read = world.core.read(&event);
+        assert!(read >= counted, "{:?}: counts are lost", kind.processor);
         // Meanwhile the event counted nothing.
         assert!(kernel::complaint().is_some());
         world.end();

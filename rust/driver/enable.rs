@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `pmu_disable` and `pmu_enable`: freezing a CPU's PMU, and starting it with the events that
+//! `schedule.rs` added or deleted in between.
+//!
+//! `pmu_enable` takes the same steps for any events. It works out everything that the PMU must hold
+//! (the [`Image`], and a value for each counter) and writes the registers that do not hold it yet,
+//! according to the [`PmuCache`](crate::power::cache::PmuCache). So a task that returns to the PMU
+//! needs few writes, and so do events that continue while others leave.
+//!
+//! Programs cannot read what the frozen PMU still holds: MMCR0\[PMCC\] denies them access. A
+//! program that gets access with its EBB group finds its own value or 0 in each register.
+
+use super::event::{
+    is_ebb,
+    Event, //
+};
+use super::{
+    branch,
+    count,
+    cpu_state::{
+        local_pmu,
+        ExclusiveCpu, //
+    },
+    event::counter,
+    image::Image,
+    Driver, //
+};
+use crate::{
+    isa207::{
+        Isa,
+        COUNTERS, //
+    },
+    power::{
+        cache::ProgramId,
+        exec::current_program,
+        machine,
+        pmu::{
+            self,
+            LocalPmu, //
+        },
+        regs::{
+            Bescr,
+            Mmcr0,
+            Mmcr1,
+            Mmcr2,
+            Mmcr3,
+            Mmcra, //
+        },
+        thread::CurrentThread, //
+    }, //
+};
+/// A bit for each counter.
+const ALL_COUNTERS: u8 = (1 << COUNTERS) - 1;
+
+impl Driver {
+    /// See [`crate::perf::Pmu::pmu_disable`].
+    #[inline]
+    pub(super) fn pmu_disable(&self, this_cpu: &ExclusiveCpu) {
+        if !this_cpu.enabled.replace(false) {
+            return;
+        }
+        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+        // The image of the events that ran: perf core adds and deletes events only after this.
+        let (cache, image) = (&state.cache, state.image.get());
+
+        // 1. Freeze the counters and close the PMU to programs.
+        let (mmcr0, mmcr2) = if image.is_ebb {
+            let counts_kernel = image.counts_kernel(self.machine);
+            cache.freeze_program(&local, self.is_v31(), counts_kernel)
+        } else {
+            (local.freeze(self.is_v31()), 0)
+        };
+
+        // 2. Stop marking instructions before anything reads or writes the registers that marked
+        //    instructions set. Stop recording branches where MMCRA controls that, unless MMCRA
+        //    needs no other change: for a program MMCR0[PMAE] stops it, too.
+        let running = Mmcra::from(image.mmcr().mmcra);
+        let mut idle = running.with_const_sample_enable::<0>();
+        if self.is_v31() && !image.is_ebb {
+            idle = idle.with_const_bhrbrd::<1>();
+        }
+        if u64::from(idle) != running.into() {
+            cache.write::<Mmcra>(idle.into());
+            pmu::synchronize();
+        }
+        if image.mmcr().has_threshold() {
+            // Its threshold counter counts although the PMU is frozen.
+            cache.forget_mmcra();
+        }
+
+        // 3. Save the program's registers. Its task is the current one: perf core enables the PMU
+        // before the kernel switches to another task.
+        if image.is_ebb {
+            let thread = CurrentThread::new(&local);
+            thread.save_mmcr0(mmcr0);
+            // Without the bits that `exclude_user` of an event set: the program's next group may
+            // have no such event.
+            thread.save_mmcr2(mmcr2 & !image.mmcr().mmcr2);
+            thread.save_sampled(cache, self.register_set, image.mmcr().mmcr3);
+            self.emulator().switch_out(this_cpu, mmcr0);
+        }
+    }
+
+    /// See [`crate::perf::Pmu::pmu_enable`].
+    #[inline]
+    pub(super) fn pmu_enable(&self, this_cpu: &ExclusiveCpu) {
+        // Without events the PMU stays disabled.
+        if this_cpu.slots().len() == 0 {
+            set_prompt(this_cpu, false);
+            if self.machine.hypervisor_mode {
+                // An idle state may follow, which loses what a program left.
+                this_cpu.state().cache.forget();
+            }
+        } else if !this_cpu.enabled.get() {
+            self.start(this_cpu);
+        }
+    }
+
+    /// Starts the PMU, which is disabled, with the events in the CPU's slots.
+    fn start(&self, this_cpu: &ExclusiveCpu) {
+        let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
+        let (slots, cache) = (this_cpu.slots(), &state.cache);
+
+        // 1. Turn the PMU on if this CPU came up, or if other code changed the registers. Then
+        // events that were on the PMU lose what they counted since they were last read.
+        if self.machine.hypervisor_mode {
+            cache.forget_values();
+        }
+        let came_up = self.hotplug.test_and_clear_came_up(this_cpu.id());
+        let was_lost = !came_up && !cache.is_intact();
+        if came_up || was_lost {
+            local.turn_on(self.is_v31());
+            cache.forget();
+            state.stale_branches.set(true);
+            for event in slots.iter() {
+                event.hw_mut(this_cpu.irqs_off()).set_idx(0);
+            }
+        }
+
+        // 2. Find the image of the events. `commit_txn` found it, unless fewer events are here than
+        // in the last image.
+        if !state.image_events.are(slots) {
+            self.find_rest(this_cpu);
+        }
+        let image = state.image.get();
+        let program = slots
+            .get(0)
+            .filter(|_| image.is_ebb)
+            .map(|event| ProgramId {
+                event: event.id(),
+                execs: current_program(),
+            });
+        let is_same_program = cache.hand_over(program);
+
+        // 3. Load the counters with and without events.
+        let negative = load_counters(this_cpu, &image);
+        cache.clear_unused_pmcs(ALL_COUNTERS & !image.pmcs().as_set(), is_same_program);
+
+        // 4. Write the control registers, except for MMCR0, MMCRA[SAMPLE_ENABLE], and those bits of
+        // MMCR2 that belong to a program.
+        cache.write::<Mmcr1>(image.mmcr().mmcr1);
+        if was_lost {
+            cache.test_writes();
+        }
+        if self.is_v31() {
+            cache.write::<Mmcr3>(image.mmcr().mmcr3);
+        }
+        let mmcra = Mmcra::from(image.mmcr().mmcra);
+        cache.write::<Mmcra>(mmcra.with_const_sample_enable::<0>().into());
+
+        // 5. Clear the BHRB if it holds branches that it must not. Store what the PMI handler uses.
+        prepare_bhrb(self.model.isa(), this_cpu, &local, &image);
+        let mut mmcr0 = Mmcr0::from(image.mmcr().mmcr0).alerting();
+        this_cpu.mmcr0.set(mmcr0.into());
+        // With EBE set alerts raise no PMI.
+        set_prompt(this_cpu, self.prompt && !image.is_ebb);
+
+        // 6. Restore the program's registers. Without a program clear SIAR and SDAR, which a sample
+        // would show until the next alert.
+        if image.is_ebb {
+            let user = self.restore_program(this_cpu, &image);
+            mmcr0 = mmcr0.for_ebb(machine::has_bhrb()).with_program(user);
+        } else {
+            cache.write::<Mmcr2>(image.mmcr().mmcr2);
+            local.clear_siar_sdar();
+            if negative {
+                // `pmu_disable` dropped the alert, and POWER8 raises no other for a counter that is
+                // negative already. Later processors do; then one PMI serves both.
+                local.set_pmi_pending();
+            }
+        }
+
+        // 7. Start the PMU.
+        this_cpu.enabled.set(true);
+        let marks = mmcra.sample_enable() == 1;
+        if marks && !image.is_ebb {
+            // A PMI before step 8 clears SIAR would take SIAR's value for a marked instruction.
+            local.hold_pmis();
+        }
+        pmu::synchronize();
+        mmcr0.write();
+        if mmcr0.ebe() == 1 && mmcr0.pmao() == 1 {
+            // The program's alert may occur at once, on POWER8E by `restore_pmao`. EBE must have
+            // taken effect when interrupts are on, or the alert raises a PMI.
+            pmu::synchronize();
+        }
+
+        // 8. Start marking instructions, only when the counters run.
+        if marks {
+            pmu::synchronize();
+            cache.write::<Mmcra>(mmcra.into());
+            if !image.is_ebb {
+                // Until now the PMU may have sampled any instruction, which a sample would show as
+                // a marked one. A program finds what it left.
+                pmu::synchronize();
+                local.clear_sampled(self.register_set);
+            }
+        }
+        cache.started(image.pmcs().as_set());
+    }
+
+    /// Finds the image of events from which others departed, and stores it: they keep the counters
+    /// that they have together with those.
+    fn find_rest(&self, this_cpu: &ExclusiveCpu) {
+        let (state, image) = (this_cpu.state(), this_cpu.state().image.get());
+        // The events in the slots are among those of the last image, in the same order: a
+        // transaction that commits leaves them there, or stores their own.
+        let mut slots = this_cpu.slots().iter();
+        let mut next = slots.next();
+        let all = state.image_events.iter().zip(image.pmcs().iter());
+        let rest = all.filter(move |((id, _), _)| {
+            let stays = next.is_some_and(|event| event.id() == *id);
+            if stays {
+                next = slots.next();
+            }
+            stays
+        });
+        let places = rest.clone().map(|((_, demand), pmc)| (demand, pmc));
+        let assignment = self.model.assign_rest(places);
+        state.image.set(Image::new(assignment, image.is_ebb));
+        state.image_events.set(rest.map(|(event, _)| event));
+    }
+
+    /// Restores the program's registers except MMCR0. Returns the program's bits of MMCR0.
+    #[inline]
+    fn restore_program(&self, this_cpu: &ExclusiveCpu, image: &Image) -> Mmcr0 {
+        let (local, cache) = (local_pmu(this_cpu.irqs_off()), &this_cpu.state().cache);
+        self.reset_at_first_schedule(this_cpu);
+        self.emulator().switch_in(this_cpu);
+        let thread = CurrentThread::new(&local);
+        // With BESCR[GE] off the program's handler has this alert already.
+        if machine::has_pmao_bug() && thread.mmcr0().pmao() == 1 && Bescr::read().ge() == 1 {
+            // Writing PMAO raises no alert there.
+            local.restore_pmao();
+            cache.forget_sampled();
+        }
+        thread.restore_sampled(cache, self.register_set);
+        // The program's bits freeze counters, and add to those of the events. In a partition the
+        // bit of `exclude_user` is one of them: a program that clears it counts itself until the
+        // next switch.
+        cache.write::<Mmcr2>(image.mmcr().mmcr2 | thread.mmcr2());
+        thread.mmcr0()
+    }
+
+    /// Resets the current task's saved state unless the task has an EBB event open that was on a
+    /// PMU before, on any CPU.
+    ///
+    /// Without such an event the state may stem from the parent, by fork, or from events that were
+    /// closed. With one it is the task's own: it was reset when the first such event was scheduled,
+    /// and `execve` resets it for the new program. It belongs to the task rather than to a group,
+    /// so another group of the task finds it, and keeps it for the first one.
+    ///
+    /// A context with an EBB event belongs to one task: perf core swaps the contexts of two tasks
+    /// only if one inherited all events of the other, and EBB events cannot be inherited.
+    fn reset_at_first_schedule(&self, this_cpu: &ExclusiveCpu) {
+        let never_scheduled = |event: &Event| event.data().never_scheduled.get();
+        // This spares a look at the task's other events.
+        if !this_cpu.slots().iter().any(never_scheduled) {
+            return;
+        }
+        let was_scheduled = |event: &Event| is_ebb(event) && !never_scheduled(event);
+        if !this_cpu.task_events().any(was_scheduled) {
+            CurrentThread::new(&local_pmu(this_cpu.irqs_off())).reset();
+            self.emulator().test_pmi_under_ebe(this_cpu);
+        }
+        // Disabled siblings too: when the leader is closed, each leads itself.
+        for event in this_cpu.slots().iter().chain(this_cpu.first_group()) {
+            event.data().never_scheduled.set(false);
+        }
+    }
+}
+
+/// Loads the counter of each event, unless the event continues on it. Returns whether a counter of
+/// one that continues is negative.
+#[inline]
+fn load_counters(this_cpu: &ExclusiveCpu, image: &Image) -> bool {
+    let cache = &this_cpu.state().cache;
+    let mut negative = false;
+    for (event, pmc) in this_cpu.slots().iter().zip(image.pmcs().iter()) {
+        let index = pmc.index();
+        if counter(event).is_some() {
+            negative |= !image.is_ebb && pmu::read_pmc(index) >= pmu::NEGATIVE;
+            continue;
+        }
+        let value = if image.is_ebb {
+            count::program_value(this_cpu.irqs_off(), event)
+        } else {
+            count::start_value(this_cpu, event, cache.pmc(index))
+        };
+        cache.write_pmc(index, value);
+        let hw = event.hw_mut(this_cpu.irqs_off());
+        hw.set_prev_count(value.into());
+        // CAST: One of six counters.
+        hw.set_idx(index as u8 + 1);
+        hw.update_userpage();
+    }
+    negative
+}
+
+/// Tells the kernel whether handlers of other interrupts are to let PMIs of this CPU through, if
+/// that changed.
+fn set_prompt(this_cpu: &ExclusiveCpu, wanted: bool) {
+    if this_cpu.state().prompt.replace(wanted) != wanted {
+        local_pmu(this_cpu.irqs_off()).set_prompt(wanted);
+    }
+}
+
+/// Records what the BHRB is going to hold once the PMU runs with `image`. Clears the BHRB if it
+/// holds branches that an event's owner must not see or that were recorded with another filter.
+fn prepare_bhrb(isa: Isa, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, image: &Image) {
+    this_cpu.ifm.set(image.mmcr().ifm());
+    let hypervisor = image.mmcr().records_hypervisor(isa);
+    let had_hypervisor = this_cpu.hypervisor_branches.replace(hypervisor);
+    // Stale, too, if the filter changed: only events with a branch stack or EBBs change it.
+    let stale = this_cpu.state().stale_branches.replace(false);
+    if stale || had_hypervisor && !hypervisor {
+        branch::clear_bhrb(this_cpu, local);
+    }
+}
