@@ -414,3 +414,54 @@ fn a_sample_without_an_alert_is_where_its_interrupt_came() {
         assert!(!world.open[0].samples.borrow().is_empty());
     });
 }
+
+#[test]
+fn a_member_starts_at_0_whatever_its_program_wrote_to_the_counter_before() {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for kind in Kind::of_each(Kind::partition) {
+        let mut world = World::new(kind, false);
+        world.step(&Op::Switch(0, 0));
+        // On PMC1, then on PMC3.
+        world.step(&Op::OpenEbb(0, 4));
+        with_machine(|machine| machine.cpus[0].facility.mtspr(spr::PMC1 + 2, 77));
+        world.step(&Op::OpenEbb(0, 8));
+        let pmc3 = with_machine(|machine| machine.cpus[0].facility.mfspr(spr::PMC1 + 2));
+        assert_eq!(pmc3, 0, "{:?}", kind.processor);
+        world.end();
+    }
+}
+
+#[test]
+fn a_counter_whose_event_was_closed_is_cleared_whatever_its_program_left_there() {
+    for left in [77, 0] {
+        let history = [
+            Op::Switch(0, 0),
+            // On PMC1 and PMC3.
+            Op::OpenEbb(0, 4),
+            Op::OpenEbb(0, 8),
+            Op::User(0, UserWrite::Mmcr0(0b001)),
+            Op::User(0, UserWrite::Counter(2, left)),
+            Op::Close(1),
+        ];
+        run(&history, |_, facility| {
+            assert_eq!(facility.mfspr(spr::PMC1 + 2), 0, "left {left}");
+        });
+    }
+}
+
+#[test]
+fn a_handler_finds_its_marked_instruction_after_another_task_ran_without_events() {
+    // The PMU is frozen meanwhile, and must mark no instruction of that task.
+    let history = [
+        Op::Switch(0, 0),
+        Op::OpenMarkedEbb(0),
+        Op::User(0, UserWrite::Bescr(0b11)),
+        Op::User(0, UserWrite::Counter(0, 2)),
+        Op::Run(0, 9, 1, 10),
+        Op::Switch(0, 1),
+        Op::Run(0, 30, 1, 3),
+        Op::Switch(0, 0),
+        Op::Run(0, 4, 1, 10),
+    ];
+    run(&history, |_, _| {});
+}

@@ -200,3 +200,46 @@ fn a_pmu_that_forgets_what_is_written_is_not_turned_on_again_and_again() {
         }
     }
 }
+
+#[test]
+fn a_pmu_that_forgot_what_was_written_is_looked_at_again_after_its_cpu_came_up() {
+    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+    for kind in Kind::of_each(Kind::partition) {
+        let mut world = World::new(kind, false);
+        let start_again = |world: &World| {
+            // The tick disables and enables the PMU for an event that perf core has throttled.
+            world.open[0].set_interrupts(u64::MAX);
+            world.core.tick(1);
+        };
+        let open = |world: &mut World| {
+            world.add(World::attr(CODES[0].0, 1 << 20), (None, Some(1)), None);
+            world.core.run_on(1);
+        };
+        let close = |world: &mut World| {
+            let event = world.open[0].clone();
+            world.core.close(&event);
+            world.open.clear();
+        };
+        open(&mut world);
+        with_cpu(|cpu| cpu.is_denied = true);
+        start_again(&world);
+        with_cpu(|cpu| cpu.is_denied = false);
+        let _ = kernel::complaint();
+        close(&mut world);
+        world.core.run_on(0);
+        world.step(&Op::Offline(1));
+        world.step(&Op::Online(1));
+
+        open(&mut world);
+        let mmcr1 = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
+        assert_ne!(mmcr1, 0);
+        with_cpu(|cpu| cpu.facility.mtspr(spr::MMCR1, 0));
+        start_again(&world);
+        let mended = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
+        assert_eq!(mended, mmcr1, "{:?}", kind.processor);
+        let _ = kernel::complaint();
+        close(&mut world);
+        world.core.run_on(0);
+        world.end();
+    }
+}
