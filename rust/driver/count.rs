@@ -143,8 +143,12 @@ pub(super) fn unload_counter(this_cpu: &ExclusiveCpu, event: &Event) {
     let value = collect(this_cpu.irqs_off(), event, index);
     // Must precede any write to the counter, which a probe that reads the event would take for a
     // wrap.
-    event.hw_mut(this_cpu.irqs_off()).set_idx(0);
-    if let Some(value) = value {
+    let hw = event.hw_mut(this_cpu.irqs_off());
+    hw.set_idx(0);
+    // A probe in `collect` may have stopped the event, which clears the counter.
+    let is_held =
+        |value: &u32| hw.state() == CounterState::Running && hw.prev_count() == i64::from(*value);
+    if let Some(value) = value.filter(is_held) {
         this_cpu.state().cache.pmc_was_read(index, value);
     }
 }

@@ -88,8 +88,14 @@ impl ImageEvents {
         events.len() == self.len.get() && self.start_with(events)
     }
 
-    /// Whether the `events` in the slots are the first of these.
-    pub(super) fn start_with(&self, events: &Slots) -> bool {
+    /// Whether the `events` in the slots are the first of these, and fit. They do not if they
+    /// depend on an event that is not among them (POWER9's rule about PMC4).
+    pub(super) fn fit_again(&self, events: &Slots) -> bool {
+        let demands = self.iter().take(events.len()).map(|(_, demand)| demand);
+        self.start_with(events) && Demand::together(demands).is_ok()
+    }
+
+    fn start_with(&self, events: &Slots) -> bool {
         let mut pairs = self.iter().zip(events.iter());
         events.len() <= self.len.get() && pairs.all(|((id, _), event)| id == event.id())
     }

@@ -75,9 +75,8 @@ impl Driver {
         // members that count here are disabled.
         let is_new = |event: &Event| event::counter(event).is_none();
         if state.in_transaction.get() && slots.iter().any(is_new) {
-            // After most context switches the same events return to a CPU. They fit, and so do some
-            // of them.
-            if !state.image_events.start_with(slots) {
+            // After most context switches the same events return to a CPU.
+            if !state.image_events.fit_again(slots) {
                 self.place(this_cpu, slots.iter())?;
             }
         }

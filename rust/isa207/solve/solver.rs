@@ -94,8 +94,8 @@ impl CpuModel {
     }
 
     /// Makes the assignment of events that an assignment placed on these counters together with
-    /// others, which departed. They always count on, although POWER9 would refuse them as a set of
-    /// their own if the only event of units 6 to 9 on PMC4 departed.
+    /// others, which departed. On POWER9 they may not fit as a set of their own, if the only
+    /// event of units 6 to 9 on PMC4 departed. Those of these units then count nothing.
     pub fn assign_rest(&self, events: impl Iterator<Item = (Demand, Pmc)>) -> Assignment {
         let mut images = Images::default();
         let mut pmcs = Pmcs::default();

@@ -77,6 +77,29 @@ fn events_that_count_by_other_codes_count_on_without_the_one_on_pmc4() {
 }
 
 #[test]
+fn events_that_depend_on_one_that_departed_are_not_scheduled_in_again() {
+    let open = |code, member| {
+        let wish = Wish {
+            code,
+            member,
+            ..COUNTING
+        };
+        Op::Open(0, wish)
+    };
+    // Two of POWER9's bus, on PMC4 and PMC1.
+    let mut history = vec![Op::Switch(0, 0), open(15, false), open(14, true)];
+    history.extend([Op::Run(0, 7, 1, 3), Op::Close(0), Op::Run(0, 5, 2, 3)]);
+    history.extend([Op::Switch(0, NOBODY), Op::Switch(0, 0)]);
+    run(&history, |world, facility| {
+        let on = |event: &&Rc<Event>| event.idx() != 0;
+        let counted = world.open.iter().filter(on).count();
+        if facility.processor() == Processor::Power9 {
+            assert_eq!((world.open.len(), counted), (1, 0));
+        }
+    });
+}
+
+#[test]
 fn events_that_others_left_get_a_counter_each_after_one_counted_by_another_code_elsewhere() {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     for kind in Kind::of_each(Kind::partition) {
