@@ -186,6 +186,24 @@ fn a_program_finds_no_alert_in_the_counter_of_an_event_that_it_closed() {
 }
 
 #[test]
+fn a_program_finds_what_it_left_in_a_counter_without_an_event() {
+    // PMC6, beside which PMC5 counts instructions, and PMC4.
+    let history = [
+        Op::Switch(0, 0),
+        Op::OpenEbb(0, 3),
+        Op::OpenEbb(0, 9),
+        Op::Run(0, 8, 1, 3),
+        Op::Switch(0, NOBODY),
+        Op::Switch(0, 0),
+        Op::Close(1),
+        Op::Run(0, 2, 1, 3),
+    ];
+    run(&history, |_, facility| {
+        assert_eq!(facility.mfspr(spr::PMC1 + 4), 10);
+    });
+}
+
+#[test]
 fn an_overflow_is_not_lost_where_the_event_stays_and_another_one_comes() {
     // It counts the kernel, which opens the others, and overflows in that.
     let stays = Wish {
