@@ -8,12 +8,12 @@ use kernel::prelude::*;
 mod cases {
     use super::super::{
         bindings,
+        event::PerfEvent,
         memory,
         slots::MAX_SLOTS,
         BranchEntry,
         BranchFields,
         BranchStack,
-        Event,
         Foreign,
         KernelEvent,
         MemDataSrc,
@@ -30,6 +30,9 @@ mod cases {
         str::CStrExt, //
     };
 
+    /// An event without data of a driver.
+    type Event = super::super::Event<()>;
+
     /// Events that nobody ever opened, to be told apart by their addresses.
     fn events() -> KVVec<MaybeUninit<bindings::perf_event>> {
         let mut events = KVVec::new();
@@ -42,7 +45,7 @@ mod cases {
     }
 
     /// The numbers of the events in the slots.
-    fn held(slots: &Slots, events: &[&Event]) -> [Option<usize>; MAX_SLOTS] {
+    fn held(slots: &Slots<()>, events: &[&Event]) -> [Option<usize>; MAX_SLOTS] {
         core::array::from_fn(|slot| {
             let event = slots.get(slot)?;
             events.iter().position(|other| other.is(event))
@@ -226,7 +229,7 @@ mod cases {
         let (mut four, mut two) = (stack(4), stack(2));
         let mut event = event_with(attr)?;
         // SAFETY: `Sample` only reads the attributes, in memory that outlives the references.
-        let wants = unsafe { Event::from_raw(event.as_mut_ptr()) };
+        let wants = unsafe { PerfEvent::from_raw(event.as_mut_ptr()) };
         let mut sample = Sample::new(wants, 1, 0);
         assert_eq!(sample.dyn_size(), 0);
         // `nr` and three entries of three words each.
@@ -239,7 +242,7 @@ mod cases {
         attr.sample_type = SampleFormat::Ip as u64;
         let mut event = event_with(attr)?;
         // SAFETY: As above.
-        let wants_not = unsafe { Event::from_raw(event.as_mut_ptr()) };
+        let wants_not = unsafe { PerfEvent::from_raw(event.as_mut_ptr()) };
         let mut sample = Sample::new(wants_not, 1, 0);
         sample.set_branch_stack(&mut two);
         assert_eq!(sample.dyn_size(), 0);
@@ -255,8 +258,8 @@ mod cases {
         // only `parent` and `lost_samples` are used.
         let lost = unsafe {
             (*child).parent = parent;
-            Event::from_raw(child).count_lost_samples(1);
-            Event::from_raw(parent).count_lost_samples(1);
+            PerfEvent::from_raw(child).count_lost_samples(1);
+            PerfEvent::from_raw(parent).count_lost_samples(1);
             [parent, child].map(|event| (*event).lost_samples.counter)
         };
         assert_eq!(lost, [2, 0]);

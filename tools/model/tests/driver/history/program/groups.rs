@@ -39,7 +39,7 @@ impl Program {
         let before = std::mem::take(&mut self.counters);
         for counter in &before {
             // It has counted in the kernel on the way out.
-            let more = self.more_in_kernel(&counter);
+            let more = self.more_in_kernel(counter);
             let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32) + more;
             self.saved
                 .insert(counter.id, (value, counter.in_kernel + more));
