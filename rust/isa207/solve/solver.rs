@@ -38,7 +38,7 @@ impl CpuModel {
     /// Validates each request as [`CpuModel::validate_event`] does. The same requests give the
     /// same answer every time. No requests at all is a group too: every counter is free. Takes
     /// bounded time: fewer than 20,000 instructions for six events with the most alternatives,
-    /// 1,000 for one event.
+    /// 1,400 for one event.
     ///
     /// # Errors
     ///
