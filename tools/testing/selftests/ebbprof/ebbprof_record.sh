@@ -14,7 +14,7 @@ PERIOD=1009
 # shares of it where it is short or several threads do it, and how many passes a thread can do in 640 us;
 # what many runs together have at least. A debug kernel takes several times as long.
 less=0.01 late=0 more=0 around=0.03 together=0.99
-! grep -q 'emulated by qemu' /proc/cpuinfo || less=0.1 late=64 together=1
+! grep -q 'emulated by qemu' /proc/cpuinfo || less=0.1 late=64 together=1 around=0.05
 ! is_debug_kernel || less=0.15 late=640 more=0.2 around=0.2 together=0.9
 
 # record STATUS OPTION... WAY PASSES [COUNT]: records ebbprof_work, which ends with this status.
