@@ -59,8 +59,8 @@ pub(crate) struct SharedState {
     pub(super) pmi_time: PmiTime,
 }
 
-/// The events that an image is of, in the order of the slots: their numbers, and what they ask of
-/// the PMU by the codes by which they count.
+/// The events that an image is of, in the order of the slots: their numbers, and their demands with
+/// the codes that count them.
 #[derive(Default)]
 pub(crate) struct ImageEvents {
     events: [Cell<(u64, Demand)>; COUNTERS],

@@ -50,6 +50,7 @@ use crate::{
         thread::CurrentThread, //
     }, //
 };
+
 /// A bit for each counter.
 const ALL_COUNTERS: u8 = (1 << COUNTERS) - 1;
 

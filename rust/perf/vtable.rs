@@ -125,9 +125,9 @@ impl<T: Pmu> VTable<T> {
             instance.driver().destroy(Event::from_raw(event));
             let data = (*event).pmu_private;
             (*event).pmu_private = core::ptr::null_mut();
-            // `event_init` made the data. perf core calls this once. Later it only maps no page of
-            // the event any more, as its state says so, and `event_idx` uses no data
-            // (`__pmu_detach_event()`, `perf_mmap()`).
+            // `event_init` made the data, and perf core calls this once. No callback uses the data
+            // later: the event's state forbids to map its page (`__pmu_detach_event()`,
+            // `perf_mmap()`).
             drop(KBox::<T::EventData>::from_raw(data.cast()));
         }
     }

@@ -135,7 +135,7 @@ impl PmuCache {
 
     /// Forgets everything, the program of the last start too.
     pub(crate) fn forget(&self) {
-        self.known.set(0);
+        self.forget_values();
         self.program.set(None);
         self.forgets_writes.set(false);
     }
@@ -154,15 +154,13 @@ impl PmuCache {
         self.known.set(self.known.get() & !set);
     }
 
-    /// Writes a register unless it holds the value already. Returns whether it was written.
+    /// Writes a register unless it holds the value already.
     #[inline]
-    pub(crate) fn write<R: CachedRegister>(&self, value: u64) -> bool {
-        let is_held = self.value(R::PLACE as usize) == Some(value);
-        if !is_held {
+    pub(crate) fn write<R: CachedRegister>(&self, value: u64) {
+        if self.value(R::PLACE as usize) != Some(value) {
             R::write_value(value);
             self.set_value(R::PLACE as usize, value);
         }
-        !is_held
     }
 
     /// Reads a register.

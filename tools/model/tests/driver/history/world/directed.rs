@@ -451,7 +451,7 @@ fn a_counter_whose_event_was_closed_is_cleared_whatever_its_program_left_there()
 
 #[test]
 fn a_handler_finds_its_marked_instruction_after_another_task_ran_without_events() {
-    // The PMU is frozen meanwhile, and must mark no instruction of that task.
+    // The PMU is frozen while that task runs, and must mark no instruction of it.
     let history = [
         Op::Switch(0, 0),
         Op::OpenMarkedEbb(0),

@@ -53,48 +53,44 @@ fn an_event_keeps_its_counter_where_another_one_that_asks_for_the_same_comes_and
     run(&history, |_, _| {});
 }
 
+/// Opens an event of task 0, which only counts.
+fn open(code: u8, member: bool) -> Op {
+    let wish = Wish {
+        code,
+        member,
+        ..COUNTING
+    };
+    Op::Open(0, wish)
+}
+
+/// Returns the number of events that are on a counter.
+fn counted(world: &World) -> usize {
+    let on = |event: &&Rc<Event>| event.idx() != 0;
+    world.open.iter().filter(on).count()
+}
+
 #[test]
 fn events_that_count_by_other_codes_count_on_without_the_one_on_pmc4() {
-    let open = |code, member| {
-        let wish = Wish {
-            code,
-            member,
-            ..COUNTING
-        };
-        Op::Open(0, wish)
-    };
     // Two of POWER9's bus, on PMC4 and PMC1; PMC2, PMC3; and cycles, for which PMC6 is left.
     let mut history = vec![Op::Switch(0, 0), open(15, false), open(14, true)];
     history.extend([7, 8, 0].map(|code| open(code, false)));
     history.extend([Op::Run(0, 7, 1, 3), Op::Close(0), Op::Run(0, 5, 2, 3)]);
     run(&history, |world, facility| {
-        let on = |event: &&Rc<Event>| event.idx() != 0;
-        let counted = world.open.iter().filter(on).count();
         if facility.processor() == Processor::Power9 {
-            assert_eq!(counted, 4);
+            assert_eq!(counted(world), 4);
         }
     });
 }
 
 #[test]
 fn events_that_depend_on_one_that_departed_are_not_scheduled_in_again() {
-    let open = |code, member| {
-        let wish = Wish {
-            code,
-            member,
-            ..COUNTING
-        };
-        Op::Open(0, wish)
-    };
     // Two of POWER9's bus, on PMC4 and PMC1.
     let mut history = vec![Op::Switch(0, 0), open(15, false), open(14, true)];
     history.extend([Op::Run(0, 7, 1, 3), Op::Close(0), Op::Run(0, 5, 2, 3)]);
     history.extend([Op::Switch(0, NOBODY), Op::Switch(0, 0)]);
     run(&history, |world, facility| {
-        let on = |event: &&Rc<Event>| event.idx() != 0;
-        let counted = world.open.iter().filter(on).count();
         if facility.processor() == Processor::Power9 {
-            assert_eq!((world.open.len(), counted), (1, 0));
+            assert_eq!((world.open.len(), counted(world)), (1, 0));
         }
     });
 }

@@ -35,7 +35,7 @@ fn statement(code: u16, k: u32) -> libc::sock_filter {
 /// Skips the test where the kernel has no EBB or no seccomp.
 fn require_both() -> Outcome {
     session::require_ebb()?;
-    // SAFETY: the call passes no pointer.
+    // SAFETY: The call passes no pointer.
     match unsafe { libc::prctl(libc::PR_GET_SECCOMP) } {
         0 => Ok(()),
         _ => ktap::skip("the kernel has no seccomp"),

@@ -155,7 +155,7 @@ struct Attached {
 impl Attached {
     /// Skips the test where the kernel has no BPF.
     fn attach(event: &Event, keeps_samples: bool) -> Result<Self, Failure> {
-        // CAST: the size is 48 bytes.
+        // CAST: The size is 48 bytes.
         let value = size_of::<Seen>() as u32;
         let mut attr = [pair(MAP_TYPE_ARRAY, 4), pair(value, 1), 0];
         let map = match bpf(MAP_CREATE, &mut attr) {
@@ -168,7 +168,7 @@ impl Attached {
         let license = c"GPL";
         let mut log = vec![0_u8; 16384];
         let mut attr = [
-            // CAST: the program has 29 instructions.
+            // CAST: The program has 29 instructions.
             pair(PROG_TYPE_PERF_EVENT, text.len() as u32),
             text.as_mut_ptr() as u64,
             license.as_ptr() as u64,
