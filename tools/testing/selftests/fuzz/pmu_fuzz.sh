@@ -10,7 +10,7 @@
 #   --processes N  processes beside four bystanders (default 16)
 #   --no-hotplug   CPUs stay
 #   --unlimited    samples and EBBs come as often as they are asked for, but in beside_all
-#   TEST           these only: alone, beside_all, swapped, repeats
+#   TEST           these only: alone, beside_all, swapped
 
 # The tests are called by their names.
 # shellcheck disable=SC2329
@@ -53,13 +53,6 @@ limit_samples() {
 		echo 100 >perf_cpu_time_max_percent)
 }
 
-# fuzz OPTION...: the processes by themselves.
-fuzz() {
-	limit_samples
-	# shellcheck disable=SC2086
-	pmu_fuzz --processes "$processes" --lives "$lives" --seed "$seed" $least "$@" </dev/null
-}
-
 # fuzz_beside "FUNCTION..."
 fuzz_beside() {
 	# shellcheck disable=SC2086
@@ -90,7 +83,10 @@ beside_all() {
 swapped() {
 	needs_module
 	watch_log
-	fuzz --no-ebb --unchecked --release --least-period 20000 --processes 2 --lives 32 >"$work/fuzz" 2>&1 &
+	limit_samples
+	# shellcheck disable=SC2086
+	pmu_fuzz --seed "$seed" $least --no-ebb --unchecked --release --least-period 20000 --processes 2 --lives 32 \
+		</dev/null >"$work/fuzz" 2>&1 &
 	fuzz=$!
 	swaps=0 refused=
 	# Each change waits for RCU, with the PMU in nobody's hands.
@@ -112,25 +108,5 @@ swapped() {
 	must pmu_tool count
 }
 
-# asked: what a run asks for by its seed, as one number.
-asked() {
-	fuzz >"$work/fuzz" || {
-		cat "$work/fuzz" >&2
-		fail "pmu_fuzz failed"
-	}
-	sed -n 's/^total: .* asked \([0-9a-f]*\) .*/\1/p' "$work/fuzz"
-}
-
-# The same seed asks for the same, another one for something else.
-repeats() {
-	first=$(asked) || exit
-	again=$(asked) || exit
-	seed=$((seed + 1))
-	other=$(asked) || exit
-	echo "$first, again $again, with another seed $other"
-	[ -n "$first" ] && [ "$first" = "$again" ] || fail "not the same again"
-	[ "$first" != "$other" ] || fail "the seed does not matter"
-}
-
-[ $# -gt 0 ] || set -- alone beside_all swapped repeats
+[ $# -gt 0 ] || set -- alone beside_all swapped
 run_tests "$@"

@@ -13,20 +13,36 @@ use std::sync::atomic::Ordering::Relaxed;
 
 static TRAPS: AtomicU32 = AtomicU32::new(0);
 
-/// Byte offset of `uc_mcontext.regs` in the kernel's `struct ucontext`, and the
-/// place of NIP in the registers (arch/powerpc/include/uapi/asm/ucontext.h,
-/// sigcontext.h, ptrace.h). The libc crate does not describe them.
-const REGS_OFFSET: usize = 168 + 56;
-const PT_NIP: usize = 32;
+/// Place of the next instruction's address in the registers of a signal's context, the first of which
+/// are the GPRs (arch/powerpc/include/uapi/asm/ptrace.h).
+pub const NIP: usize = 32;
+/// Place of CTR there.
+pub const CTR: usize = 35;
+/// Place of LR there.
+pub const LR: usize = 36;
+/// Place of CR there.
+pub const CCR: usize = 38;
+/// How many registers there are.
+pub const REGISTERS: usize = 44;
+
+/// The registers with which the program goes on after a signal.
+///
+/// # Safety
+///
+/// `context` is what the kernel gave to the signal's handler.
+#[must_use]
+pub unsafe fn registers(context: *mut libc::c_void) -> *mut [u64; REGISTERS] {
+    /// Byte offset of `uc_mcontext.regs` in the kernel's `struct ucontext` (asm/ucontext.h,
+    /// sigcontext.h), which the libc crate does not describe.
+    const REGS_OFFSET: usize = 168 + 56;
+    // SAFETY: the caller's contract.
+    unsafe { *context.byte_add(REGS_OFFSET).cast() }
+}
 
 extern "C" fn step_over(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     TRAPS.fetch_add(1, Relaxed);
-    // SAFETY: the kernel hands a signal handler a valid ucontext, whose `regs`
-    // points at the registers it goes on with.
-    unsafe {
-        let regs = *context.byte_add(REGS_OFFSET).cast::<*mut u64>();
-        *regs.add(PT_NIP) += 4;
-    }
+    // SAFETY: the kernel gave the context, and nothing else refers to its registers.
+    unsafe { (*registers(context))[NIP] += 4 };
 }
 
 /// Installs the signal handler.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 //! What a step of a process may be, and how often it is that.
 
-use crate::random::Random;
+use pmu_selftests::random::Random;
 
 macro_rules! actions {
     ($($name:ident $weight:literal,)*) => {

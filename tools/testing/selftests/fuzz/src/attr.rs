@@ -7,7 +7,7 @@ use pmu_selftests::codes::ALL_COUNTERS;
 use pmu_selftests::codes::on_pmc;
 use pmu_selftests::regs;
 
-use crate::random::Random;
+use pmu_selftests::random::Random;
 
 /// The bits of a code that are there for EBB: EBB, BHRB, IFM.
 const EBB_BITS: u64 = 0xf << 60;

@@ -17,11 +17,11 @@ use crate::Options;
 use crate::children;
 use crate::handler;
 use crate::marks::Page;
-use crate::random::Random;
 use crate::registers;
 use crate::registers::EBB;
 use crate::tally::Tally;
 use crate::view;
+use pmu_selftests::random::Random;
 
 /// What it has in BESCR.
 const OPEN: Bescr = Bescr(Bescr::GE.0 | Bescr::PME.0);

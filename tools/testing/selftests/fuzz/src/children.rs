@@ -16,9 +16,9 @@ use ktap::process::become_user;
 
 use crate::marks;
 use crate::marks::Page;
-use crate::random::Random;
 use crate::tally::Count;
 use crate::task::Task;
+use pmu_selftests::random::Random;
 
 /// Steps of a child, and one more.
 const STEPS: u64 = 10;

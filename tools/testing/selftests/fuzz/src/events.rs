@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use ktap::Outcome;
 use ktap::check;
 use ktap::cpu;
-use perf_event::Attr;
 use perf_event::Event;
 use pmu_selftests::regs;
 use pmu_selftests::ring::Record;
@@ -18,10 +17,9 @@ use crate::attr::Limits;
 use crate::children;
 use crate::marks;
 use crate::marks::Pace;
-use crate::random::Digest;
-use crate::random::Random;
 use crate::tally::Count;
 use crate::tally::Tally;
+use pmu_selftests::random::Random;
 
 /// Events that a process has open at most.
 const MOST: usize = 10;
@@ -72,21 +70,12 @@ impl Events {
     }
 
     /// Asks for any event, for itself mostly.
-    pub fn open(
-        &mut self,
-        random: &mut Random,
-        limits: Limits,
-        tally: &Tally,
-        (asked, answered): (&mut Digest, &mut Digest),
-    ) {
+    pub fn open(&mut self, random: &mut Random, limits: Limits, tally: &Tally) {
         let member = random.once_in(3);
         let attr = attr::any(random, limits, member);
         let target = random.below(12);
         let (cpu, other) = (random.below(4) as libc::c_int, random.next());
         let (leader, keep, map) = (random.next() as usize, random.once_in(4), random.once_in(2));
-        for word in words_of(&attr).into_iter().chain([target, other]) {
-            asked.add(word);
-        }
         let is_ebb = attr.as_raw().config & ebb::config::EBB != 0;
         let leaves_user_out = is_ebb && attr.as_raw().exclude_user() != 0;
         let (mut own, mut target_with_ebb) = (true, None);
@@ -129,7 +118,6 @@ impl Events {
             Ok(event) => {
                 self.had_ebb |= is_ebb && target_with_ebb.is_none();
                 entry.add(Count::Opened, 1);
-                answered.add(0);
                 if keep {
                     // SAFETY: the descriptor is the event's; it stays open over execve.
                     unsafe { libc::fcntl(event.as_raw_fd(), libc::F_SETFD, 0) };
@@ -141,12 +129,11 @@ impl Events {
                 let ring = (samples && map).then(|| map_ring(&event, 1)).flatten();
                 self.slots.push(Slot { event, ring, own });
             }
-            Err(error) => {
+            Err(_) => {
                 if let Some(pid) = target_with_ebb {
                     whose.add_ebb_event(pid, -1);
                 }
                 entry.add(Count::Refused, 1);
-                answered.add(error.errno().unwrap_or(0) as u64);
             }
         }
     }
@@ -371,20 +358,6 @@ fn map_ring(event: &Event, pages: usize) -> Option<Ring> {
 
 /// F_SETSIG of fcntl(2), which the libc crate does not have.
 const F_SETSIG: libc::c_int = 10;
-
-/// What a request is made of.
-fn words_of(attr: &Attr) -> [u64; 6] {
-    let raw = attr.as_raw();
-    [
-        raw.config,
-        // SAFETY: both fields are integers.
-        unsafe { raw.__bindgen_anon_1.sample_period },
-        raw.sample_type,
-        raw.branch_sample_type,
-        raw.sample_regs_intr,
-        raw.read_format,
-    ]
-}
 
 /// Has the caller run on some CPUs only, or on all.
 pub fn move_to(random: &mut Random, cpus: usize) {

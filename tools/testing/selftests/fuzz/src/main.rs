@@ -14,9 +14,8 @@
 //! own marks (`marks.rs`); a mark of somebody else's that it sees is a failure, and so is an end
 //! other than its own. Bystanders have no EBB event and see nothing of the PMU, and no EBB.
 //!
-//! What is asked for depends on the seed only; the line "total" has a number that stands for it. If
-//! something has not happened at all by the end, each process has as many lives again, and so on
-//! ([`ROUNDS`]); these are not in that number.
+//! What is asked for depends on the seed only. If something has not happened at all by the end, each
+//! process has as many lives again, and so on ([`ROUNDS`]).
 //!
 //! The program prints "ready" when it has begun, "total" when it is done, and holds an event until
 //! its stdin ends, so that the module stays; not with `--release`. `--unchecked` is for a driver
@@ -32,7 +31,6 @@ mod events;
 mod handler;
 mod looks;
 mod marks;
-mod random;
 mod registers;
 mod tally;
 mod task;
@@ -60,10 +58,10 @@ use perf_event::Attr;
 use crate::marks::NUMBERS;
 use crate::marks::Pace;
 use crate::marks::Page;
-use crate::random::Random;
 use crate::tally::Count;
 use crate::tally::Tally;
 use crate::task::Task;
+use pmu_selftests::random::Random;
 
 const USAGE: &str = "usage: pmu_fuzz [--processes N] [--bystanders N] [--lives N] [--steps N] \
                      [--seed N] [--least-period N] [--least-ebb N] [--no-ebb] [--unchecked] \
@@ -217,13 +215,6 @@ fn live(number: u64, tally: &'static Tally, mut options: Options, life: u64, see
         .check_new()
         .and_then(|()| task.run(seed, options.steps, false))
         .and_then(|()| task.end());
-    let (entry, (asked, answered)) = (tally.entry(number), &task.digests);
-    // Whether there are others depends on what happened.
-    if life < options.lives {
-        for (all, one) in [(&entry.asked, asked), (&entry.answered, answered)] {
-            all.store(all.load(Relaxed).rotate_left(9) ^ one.0, Relaxed);
-        }
-    }
     children::leave(&task, &format!(", life {life}"), &outcome)
 }
 

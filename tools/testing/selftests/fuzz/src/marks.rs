@@ -13,7 +13,7 @@ use ebb::reg::Mmcr2;
 use ktap::Failure;
 use pmu_selftests::machine;
 
-use crate::random::Random;
+use pmu_selftests::random::Random;
 
 /// Numbers of processes. What a counter has that overflows soon is no mark.
 pub const NUMBERS: u64 = 23;

@@ -3,6 +3,7 @@
 //!
 //! An access that the processor refuses ends in SIGILL, which [`survive`] steps over.
 
+use ebb_selftests::trap;
 use ktap::Outcome;
 use std::arch::asm;
 
@@ -153,11 +154,6 @@ pub fn clear_bhrb() {
     unsafe { asm!("clrbhrb", options(nostack)) };
 }
 
-/// Byte offset of `uc_mcontext.regs` in the kernel's `struct ucontext`, and the place of NIP
-/// there (asm/ucontext.h, sigcontext.h, ptrace.h).
-const REGS_OFFSET: usize = 168 + 56;
-const PT_NIP: usize = 32;
-
 /// Whether an instruction is one of those that this program tries although it may be refused.
 fn may_be_refused(instruction: u32) -> bool {
     let (primary, extended) = (instruction >> 26, instruction >> 1 & 0x3ff);
@@ -171,11 +167,11 @@ fn may_be_refused(instruction: u32) -> bool {
 }
 
 extern "C" fn step_over(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel hands over a valid ucontext, whose `regs` points at the registers with
-    // which the program goes on; NIP is where it has just tried to execute. If that cannot be
-    // read, or no such instruction is there, the process ends by a signal.
+    // SAFETY: the kernel gave the context, and nothing else refers to its registers; NIP is where the
+    // program has just tried to execute. If that cannot be read, or no such instruction is there, the
+    // process ends by a signal.
     unsafe {
-        let nip = (*context.byte_add(REGS_OFFSET).cast::<*mut u64>()).add(PT_NIP);
+        let nip = &mut (*trap::registers(context))[trap::NIP];
         let instruction = std::ptr::with_exposed_provenance::<u32>(*nip as usize);
         match may_be_refused(instruction.read()) {
             true => *nip += 4,

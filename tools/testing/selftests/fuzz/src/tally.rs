@@ -41,10 +41,6 @@ pub struct Entry {
     /// There was an EBB event for this one that leaves user space out: in a partition the kernel
     /// says so by those bits of MMCR2 that are the program's, too.
     pub kernel_mmcr2: AtomicBool,
-    /// Stands for all that was asked for by seed.
-    pub asked: AtomicU64,
-    /// Stands for what the kernel said to it.
-    pub answered: AtomicU64,
     /// How far a counter with its mark has counted on, of those that it has seen.
     pub furthest: AtomicU64,
 }
@@ -113,16 +109,8 @@ impl Tally {
         let counts: Vec<String> = (0..NAMES.len())
             .map(|kind| format!("{} {}", NAMES[kind].to_lowercase(), sum(kind)))
             .collect();
-        let fold = |of: fn(&Entry) -> &AtomicU64| {
-            let words = self.entries.iter().map(|entry| of(entry).load(Relaxed));
-            words.fold(0, |all: u64, word| all.rotate_left(7) ^ word)
-        };
         let furthest = self.entries.iter().map(|entry| &entry.furthest);
         let furthest = furthest.map(|count| count.load(Relaxed)).max().unwrap_or(0);
-        let (asked, answered) = (fold(|entry| &entry.asked), fold(|entry| &entry.answered));
-        println!(
-            "total: {} furthest {furthest} asked {asked:016x} answered {answered:016x}",
-            counts.join(" ")
-        );
+        println!("total: {} furthest {furthest}", counts.join(" "));
     }
 }

@@ -21,13 +21,12 @@ use crate::handler;
 use crate::looks::Looks;
 use crate::marks;
 use crate::marks::Page;
-use crate::random::Digest;
-use crate::random::Random;
 use crate::registers;
 use crate::registers::EBB;
 use crate::tally::Count;
 use crate::tally::Tally;
 use crate::view;
+use pmu_selftests::random::Random;
 
 /// What a thread has of its process.
 pub struct Thread(u64, &'static Tally, Options, Page);
@@ -62,8 +61,6 @@ pub struct Task {
     counted: u64,
     counts_ebbs: bool,
     looks: Looks,
-    /// Stands for what it asked for, and for the kernel's answers.
-    pub digests: (Digest, Digest),
 }
 
 impl Task {
@@ -80,7 +77,6 @@ impl Task {
             counted: 0,
             counts_ebbs: true,
             looks: Looks::new(),
-            digests: Default::default(),
         }
     }
 
@@ -106,7 +102,6 @@ impl Task {
         for step in 0..steps {
             let mut random = Random::new(seed, &[step]);
             let action = Action::any(&mut random);
-            self.digests.0.add(action as u64);
             self.ready();
             self.step(action, &mut random, alone)
                 .and_then(|()| self.check(step, action, &mut random))
@@ -160,9 +155,7 @@ impl Task {
     fn step(&mut self, action: Action, random: &mut Random, alone: bool) -> Outcome {
         match action {
             Action::Open => {
-                let (limits, tally) = (self.limits(), self.tally);
-                let (asked, answered) = &mut self.digests;
-                self.events.open(random, limits, tally, (asked, answered));
+                self.events.open(random, self.limits(), self.tally);
                 // Something for it to count.
                 self.page.branch(random.up_to_bits(11));
             }

@@ -8,8 +8,8 @@ use ktap::check;
 
 use crate::marks;
 use crate::marks::Pace;
-use crate::random::Random;
 use crate::registers;
+use pmu_selftests::random::Random;
 
 /// What was in PMC1 to PMC6, as far as they could be read.
 #[derive(Clone, Copy, Default)]

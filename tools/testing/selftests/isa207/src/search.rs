@@ -5,6 +5,7 @@
 
 use isa207::CpuModel;
 use isa207::Request;
+use pmu_selftests::random::Random;
 
 use crate::cost;
 use crate::group;
@@ -24,50 +25,36 @@ const PATIENCE: u32 = 300;
 /// How many of the groups found are shown.
 const SHOWN: usize = 8;
 
-/// Numbers that look random and are the same in every run (xorshift64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
-    }
-
-    /// An event of the CPU; three of four have alternatives.
-    fn event(&mut self, model: &CpuModel) -> Request {
-        let named: Vec<_> = model.named_events().collect();
-        let code = match self.below(8) {
-            0 => FIXED[self.below(FIXED.len())],
-            1 => named[self.below(named.len())].code,
-            _ => FLEXIBLE[self.below(FLEXIBLE.len())],
-        };
-        Request {
-            only_count_run: self.below(8) != 0,
-            ..group::event(model, code)
+/// An event of the CPU; three of four have alternatives.
+fn event(random: &mut Random, model: &CpuModel) -> Request {
+    let code = match random.below(8) {
+        0 => random.pick(&FIXED),
+        1 => {
+            let named: Vec<_> = model.named_events().map(|event| event.code).collect();
+            random.pick(&named)
         }
-    }
-
-    fn group(&mut self, model: &CpuModel) -> [Request; 6] {
-        [(); 6].map(|()| self.event(model))
+        _ => random.pick(&FLEXIBLE),
+    };
+    Request {
+        only_count_run: !random.once_in(8),
+        ..group::event(model, code)
     }
 }
 
 /// Measures `groups` groups of six and prints those that cost most.
 pub fn run(model: &CpuModel, groups: u32) {
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut random = Random::new(1, &[]);
     let mut found: Vec<(u64, String)> = Vec::new();
     let mut tried = 0;
     while tried < groups {
-        let mut group = random.group(model);
+        let mut group = [(); 6].map(|()| event(&mut random, model));
         let mut cost = cost::of(model, &group);
         let mut idle = 0;
         while idle < PATIENCE && tried < groups {
             let mut other = group;
-            let (a, b) = (random.below(6), random.below(6));
+            let (a, b) = (random.below(6) as usize, random.below(6) as usize);
             if a == b {
-                other[a] = random.event(model);
+                other[a] = event(&mut random, model);
             } else {
                 other.swap(a, b);
             }

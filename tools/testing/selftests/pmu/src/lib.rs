@@ -15,6 +15,7 @@ pub mod known;
 pub mod known_samples;
 pub mod machine;
 pub mod prelude;
+pub mod random;
 pub mod regs;
 pub mod ring;
 pub mod sample;

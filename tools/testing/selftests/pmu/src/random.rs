@@ -17,7 +17,10 @@ impl Random {
     /// Any number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
     }
 
     /// A number below `n`, which is not 0.
@@ -44,22 +47,5 @@ impl Random {
     pub fn up_to_bits(&mut self, bits: u64) -> u64 {
         let bits = 1 + self.below(bits);
         self.next() >> (64 - bits)
-    }
-}
-
-fn mix(mut z: u64) -> u64 {
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
-}
-
-/// A number that stands for all that went into it, in this order.
-#[derive(Default)]
-pub struct Digest(pub u64);
-
-impl Digest {
-    /// Takes one more.
-    pub fn add(&mut self, number: u64) {
-        self.0 = mix(self.0.rotate_left(5) ^ number);
     }
 }
