@@ -37,7 +37,7 @@ sampling() {
 
 ebbs() {
 	load
-	must taskset "$SECOND" run_ebb_selftests ebb_counting ebb_session ebb_long_run ebb_close ebb_restart ebb_switch
+	must taskset "$SECOND" run_ebb_selftests ebb_counting ebb_session ebb_close ebb_restart ebb_switch
 }
 
 restore_at_end

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Another process under `ptrace(2)`, and what the kernel keeps of its EBBs and
-//! its PMU: the register sets that core dumps have as notes, too.
+//! its PMU.
 //!
 //! Layouts: `ebb_get` and `pmu_get` in the kernel's
 //! `arch/powerpc/kernel/ptrace/ptrace-view.c`.
@@ -15,10 +15,10 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Type of the note with [`EbbState`] (`NT_PPC_EBB` in `linux/elf.h`).
-pub const NT_PPC_EBB: u32 = 0x106;
-/// Type of the note with [`PmuState`] (`NT_PPC_PMU`).
-pub const NT_PPC_PMU: u32 = 0x107;
+/// Register set with [`EbbState`] (`NT_PPC_EBB` in `linux/elf.h`).
+const NT_PPC_EBB: u32 = 0x106;
+/// Register set with [`PmuState`] (`NT_PPC_PMU`).
+const NT_PPC_PMU: u32 = 0x107;
 const NT_PRSTATUS: u32 = 1;
 
 /// What a program may set of MMCR0: FC, PMAE, PMAO.
@@ -58,7 +58,7 @@ pub struct PmuState {
 impl EbbState {
     /// From the words of the register set.
     #[must_use]
-    pub fn from_words(words: &[u64]) -> Option<Self> {
+    fn from_words(words: &[u64]) -> Option<Self> {
         match *words {
             [ebbrr, ebbhr, bescr] => Some(Self {
                 ebbrr,
@@ -89,7 +89,7 @@ impl EbbState {
 impl PmuState {
     /// From the words of the register set.
     #[must_use]
-    pub fn from_words(words: &[u64]) -> Option<Self> {
+    fn from_words(words: &[u64]) -> Option<Self> {
         match *words {
             [siar, sdar, sier, mmcr2, mmcr0] => Some(Self {
                 siar,

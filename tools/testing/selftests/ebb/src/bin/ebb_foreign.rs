@@ -140,23 +140,6 @@ fn target_is_served() -> Outcome {
     child.tell_and_join()
 }
 
-/// A child that knows nothing of it runs on as if nothing were there.
-fn target_is_unaware() -> Outcome {
-    let child = Peer::spawn(|parent| {
-        parent.listen()?;
-        session::work_for(1_000_000);
-        check!(Bescr::read() == Bescr(0), "{:?}", Bescr::read());
-        check!(!traps(trap::write_pmc1)?, "the event is not there");
-        // From here it overflows, and nobody has a handler.
-        Pmc::Pmc1.write(Pmc::start_value(PERIOD));
-        session::work_for(1_000_000);
-        check!(!Bescr::read().has(Bescr::GE), "{:?}", Bescr::read());
-        Ok(())
-    })?;
-    let _event = put_on(child.pid())?;
-    child.tell_and_join()
-}
-
 /// A target that is ready for EBBs before there is an event gets them without another look at
 /// BESCR, when its counter runs.
 fn target_is_ready() -> Outcome {
@@ -326,7 +309,7 @@ fn closed_from_another_cpu() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    permission, no_such_task, target_is_served, target_is_unaware, target_is_ready,
+    permission, no_such_task, target_is_served, target_is_ready,
     target_ends_first, target_is_killed, opener_ends_first, close_drops_the_targets_alert,
     target_migrates, closed_from_another_cpu,
 }

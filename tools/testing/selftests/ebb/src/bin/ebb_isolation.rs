@@ -143,6 +143,19 @@ fn after_own_ebb_events() -> Outcome {
     Ok(())
 }
 
+/// An EBB event gives access only while it is enabled.
+fn own_disabled_ebb_event() -> Outcome {
+    let event = ebb::event(CODES[0]).open()?;
+    expect_closed("opened")?;
+    event.enable()?;
+    event.check_scheduled()?;
+    event.disable()?;
+    expect_closed("disabled by ioctl")?;
+    event.enable()?;
+    ebb::disable_all()?;
+    expect_closed("disabled by prctl")
+}
+
 /// Events that count give no access, running or not.
 fn own_counting_events() -> Outcome {
     let events = open_six(Attr::raw(CODES[0]), Attr::raw)?;
@@ -178,6 +191,7 @@ fn counting_event_of_the_cpu() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    without_events, six_ebb_events_of_another, after_own_ebb_events, own_counting_events,
+    without_events, six_ebb_events_of_another, after_own_ebb_events, own_disabled_ebb_event,
+    own_counting_events,
     six_counting_events_of_another, counting_event_of_the_cpu,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Tracing a task that uses EBB: a tracer sees its state and nobody else's, may
-//! stop it anywhere, and cannot give it more than a program has.
+//! Tracing a task that uses EBB: a tracer sees its state and no other task's, may stop it anywhere,
+//! and cannot give it more than a program has. Core dumps show the same register sets.
 
 use ebb::EbbContext;
 use ebb::Pmc;
@@ -24,6 +24,8 @@ use ktap::process;
 use ktap::process::Link;
 use ktap::process::Peer;
 use pmu_selftests::machine;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::SeqCst;
 
 const PERIOD: u32 = 5000;
 const TAG: Mmcr2 = Mmcr2::freeze_problem(Pmc::Pmc3);
@@ -103,6 +105,34 @@ fn shows_its_own() -> Outcome {
     peers
         .into_iter()
         .try_for_each(|(peer, _)| peer.tell_and_join())
+}
+
+/// Of two threads one has EBBs, and the other one has none of the state.
+fn of_another_thread() -> Outcome {
+    static BEGUN: AtomicBool = AtomicBool::new(false);
+    let mut child = Peer::spawn(|parent| {
+        std::thread::spawn(|| -> Outcome {
+            let _event = session::cycles(PERIOD)?;
+            TAG.write();
+            session::wait_for(5, PERIOD)?;
+            BEGUN.store(true, SeqCst);
+            loop {
+                session::work();
+            }
+        });
+        while !BEGUN.load(SeqCst) {
+            process::give_way();
+        }
+        parent.tell()?;
+        parent.listen()
+    })?;
+    child.listen()?;
+    let tracee = Tracee::attach(child.pid())?;
+    check!(has_no_data(tracee.ebb())?, "there is EBB state");
+    let pmu = tracee.pmu()?;
+    check!(pmu == PmuState::default(), "{pmu:x?}");
+    tracee.detach()?;
+    child.tell_and_join()
 }
 
 /// The state of a task that has closed its event is its own or none.
@@ -347,6 +377,6 @@ fn tracer_dies() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    never_used, shows_its_own, after_close, hostile_pmu_state, sampled_registers_are_set,
+    never_used, of_another_thread, shows_its_own, after_close, hostile_pmu_state, sampled_registers_are_set,
     hostile_before_first_event, used_ebb_taken_away, steps_through_a_handler, tracer_dies,
 }

@@ -3,8 +3,6 @@
 //! it is about to store conditionally.
 
 use ebb::EbbContext;
-use ebb::reg::Bescr;
-use ebb::spr;
 use ebb_selftests::registers;
 use ebb_selftests::registers::Registers;
 use ebb_selftests::session;
@@ -168,23 +166,7 @@ fn conditional_store() -> Outcome {
     Ok(())
 }
 
-/// The EBB facility's own registers need no event and hold what was written.
-fn ebb_registers_without_event() -> Outcome {
-    const ENTRY: u64 = 0x0100_0000;
-    for value in [Bescr::PME, Bescr::PME | Bescr::PMEO, Bescr(0)] {
-        // SAFETY: GE stays clear, so nothing branches to the address.
-        unsafe {
-            value.write();
-            spr::write::<{ spr::EBBHR }>(ENTRY);
-            spr::write::<{ spr::EBBRR }>(2 * ENTRY);
-        }
-        let read = session::ebb_registers();
-        check!(read == [value.0, ENTRY, 2 * ENTRY], "{value:?}: {read:x?}");
-    }
-    Ok(())
-}
-
 ktap::main! {
     first: session::require_ebb;
-    all_registers, accumulators, conditional_store, ebb_registers_without_event,
+    all_registers, accumulators, conditional_store,
 }

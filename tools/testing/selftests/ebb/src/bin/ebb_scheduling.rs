@@ -85,18 +85,6 @@ fn check_ran(rival: &Event) -> Outcome {
     Ok(())
 }
 
-/// A pinned rival that is there first keeps the PMU.
-fn first_pinned_wins(rival: Attr) -> Outcome {
-    let rival = session::enabled(&rival.pinned(true))?;
-    let ebb = session::put_on(0)?;
-    check!(!ebb.is_scheduled()?, "scheduled beside a pinned one");
-    toil();
-    check_ran(&rival)?;
-    drop(rival);
-    session::without_handler()?;
-    Ok(())
-}
-
 /// An EBB event that is there first keeps the PMU, and `rival` is in error state.
 fn first_ebb_wins(rival: &Attr) -> Outcome {
     let ebb = session::without_handler()?;
@@ -148,8 +136,6 @@ ktap::main! {
     evicts_task_event = evicted(&of_task()),
     cpu_event_after_ebb = unpinned_cannot_push_in(&of_cpu()?),
     task_event_after_ebb = unpinned_cannot_push_in(&of_task()),
-    cpu_pinned_before_ebb = first_pinned_wins(of_cpu()?),
-    task_pinned_before_ebb = first_pinned_wins(of_task()),
     ebb_before_task_pinned = first_ebb_wins(&of_task().pinned(true)),
     ebb_before_ebb = first_ebb_wins(&ebb::event(0x2001e)),
     cpu_pinned_after_ebb, child_ebb_after_cpu_pinned,
