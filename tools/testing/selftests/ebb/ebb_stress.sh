@@ -6,7 +6,7 @@
 #
 # usage: ebb_stress.sh [--library] [--rounds N] [--seed N] [--instructions] [--lossy] [TEST...]
 #
-#   --library    processes that use libebb (libebb_stress) rather than the crate
+#   --library    processes that use sessions of the library
 #   --rounds N   rounds of each process in each test (default 40)
 #   --seed N     another course of events
 #   --instructions
@@ -25,14 +25,13 @@
 
 # One may come before most processes have got going, or when most have ended.
 least_times=3
-rounds=40 seed=1 stress_program=ebb_stress options=
+rounds=40 seed=1 options=
 while [ $# -gt 0 ]; do
 	case $1 in
-	--library) stress_program=libebb_stress && shift ;;
 	--rounds) rounds=$2 && shift 2 ;;
 	--seed) seed=$2 && shift 2 ;;
 	--instructions) options="$options $1" counted=instructions pair=r20002,r10002 && shift ;;
-	--lossy) options="$options $1" && shift ;;
+	--library | --lossy) options="$options $1" && shift ;;
 	-*)
 		echo "usage: ebb_stress.sh [--library] [--rounds N] [--seed N] [--instructions] [--lossy] [TEST...]" >&2
 		exit 2
@@ -43,7 +42,7 @@ done
 # stress [FUNCTION...]: the processes, with these disturbances.
 stress() {
 	# shellcheck disable=SC2086
-	beside "$*" "$stress_program" --processes 64 --rounds "$rounds" --seed "$seed" $options
+	beside "$*" ebb_stress --processes 64 --rounds "$rounds" --seed "$seed" $options
 	silent
 	must pmu_tool count
 }
@@ -98,7 +97,7 @@ reloaded() {
 	watch_log
 	for turn in $(seq 5); do
 		# shellcheck disable=SC2086
-		must "$stress_program" --processes 16 --rounds "$rounds" --seed "$turn" $options </dev/null
+		must ebb_stress --processes 16 --rounds "$rounds" --seed "$turn" $options </dev/null
 		must rmmod "$NAME"
 		must insmod "$MODULE"
 	done

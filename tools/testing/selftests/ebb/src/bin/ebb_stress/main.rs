@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY]
-//!            [--instructions] [--lossy]
+//!            [--library] [--instructions] [--lossy]
 //! ```
 //!
 //! In a round (`task.rs`) a process loads its counter, asks for a number of EBBs
@@ -12,6 +12,9 @@
 //! calls, sleeps, a closed gate, on another CPU, while it turns its event off and
 //! on. The program prints "ready" when all processes have their events, "total"
 //! when they are done, and holds an event until its stdin ends.
+//!
+//! `--library` has each process use a session of the library: where the others turn EBBs off, it pauses
+//! its session and resumes it.
 //!
 //! `--instructions` counts these rather than cycles: an emulator without an
 //! instruction clock raises the alerts of cycles out of another thread, which it
@@ -42,7 +45,7 @@ use tally::Tally;
 use ways::Way;
 
 const USAGE: &str = "usage: ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY] \
-                     [--instructions] [--lossy]";
+                     [--library] [--instructions] [--lossy]";
 
 /// Time without a single round of any process after which they are taken to hang.
 const SILENCE: Duration = Duration::from_secs(120);
@@ -54,6 +57,7 @@ struct Options {
     rounds: u32,
     seed: u64,
     only: Option<Way>,
+    library: bool,
     instructions: bool,
     lossy: bool,
 }
@@ -64,6 +68,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         rounds: 100,
         seed: 1,
         only: None,
+        library: false,
         instructions: false,
         lossy: false,
     };
@@ -72,6 +77,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
         let mut value = || arguments.next().ok_or(USAGE);
         let number = |text: &String| text.parse::<u64>().map_err(|_| USAGE);
         match name.as_str() {
+            "--library" => options.library = true,
             "--instructions" => options.instructions = true,
             "--lossy" => options.lossy = true,
             "--processes" => options.processes = number(value()?)? as usize,

@@ -7,6 +7,8 @@ use crate::tally::Entry;
 use crate::ways::Way;
 use ebb::Event;
 use ebb::Pmc;
+use ebb::Save;
+use ebb::Session;
 use ebb::config;
 use ebb::config::Ifm;
 use ebb::pmc;
@@ -22,6 +24,7 @@ use ktap::cpu;
 use ktap::process;
 use ktap::process::Link;
 use ktap::process::Peer;
+use pmu_selftests::random::Random;
 use std::time::Duration;
 use std::time::Instant;
 
@@ -32,31 +35,9 @@ use std::time::Instant;
 const PATIENCE: u32 = 5000;
 const PATIENCE_TIME: Duration = Duration::from_millis(500);
 
-/// Numbers that are the same for the same seed (xorshift64).
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64, number: usize) -> Self {
-        let mut random =
-            Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (number as u64 + 1) << 32 | 1);
-        for _ in 0..8 {
-            random.next();
-        }
-        random
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    /// A number below `n`.
-    fn below(&mut self, n: u64) -> u64 {
-        (self.next() >> 16) % n
-    }
-}
+/// PERF_EVENT_IOC_ENABLE and _DISABLE, as powerpc numbers them.
+const IOC_ENABLE: libc::Ioctl = 0x2000_2400;
+const IOC_DISABLE: libc::Ioctl = 0x2000_2401;
 
 /// The codes of which a process has one for its own, for cycles.
 const CYCLES: [u64; 5] = [0x1001e, 0x2001e, 0x3001e, 0x4001e, 0x600f4];
@@ -74,7 +55,11 @@ struct Task {
     lossy: bool,
     /// What the BHRB records for it, if anything.
     ifm: Option<Ifm>,
+    /// The leader is the last, so that it is dropped last.
     events: Vec<Event>,
+    /// With `--library` there is this instead of the events.
+    library: bool,
+    session: Option<Session>,
     random: Random,
     cpus: usize,
 }
@@ -82,8 +67,7 @@ struct Task {
 /// A process of the stress: opens its event, waits for the start and does its
 /// rounds.
 pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -> Outcome {
-    let mut task = Task::new(number, options.seed, options.instructions)?;
-    task.lossy = options.lossy;
+    let mut task = Task::new(number, options)?;
     // A signal that does nothing but come.
     extern "C" fn ignore(_: libc::c_int) {}
     // SAFETY: the signal handler does nothing.
@@ -95,7 +79,7 @@ pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -
         let any = Way::ALL[task.random.below(Way::ALL.len() as u64) as usize];
         let way = options.only.unwrap_or(any);
         let period = task.period();
-        let (asked, came) = task.round(way, period, entry)?;
+        let (asked, came) = task.round(way, period, options, entry)?;
         entry.round(way, asked, came);
         let foreign = entry.foreign();
         check!(foreign == 0, "{way:?}: a foreign EBB, {}", task.state());
@@ -109,14 +93,19 @@ pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -
         }
     }
     ebb::disable();
+    task.session = None;
     entry.add_spurious();
     check!(entry.foreign() == 0, "spurious EBBs");
     Ok(())
 }
 
 impl Task {
-    fn new(number: usize, seed: u64, instructions: bool) -> Result<Self, Failure> {
-        let codes = if instructions { INSTRUCTIONS } else { CYCLES };
+    fn new(number: usize, options: &Options) -> Result<Self, Failure> {
+        let codes = if options.instructions {
+            INSTRUCTIONS
+        } else {
+            CYCLES
+        };
         let code = codes[number % codes.len()];
         let member = (number % 4 == 3).then_some(codes[(number + 1) % 4]);
         let member = member.filter(|&other| other != code);
@@ -129,20 +118,25 @@ impl Task {
             own,
             member,
             tag: session::tag(number, &[own, other]),
-            lossy: false,
+            lossy: options.lossy,
             ifm: match number % 8 {
                 6 => Some(Ifm::All),
                 7 => Some(Ifm::Calls),
                 _ => None,
             },
             events: Vec::new(),
-            random: Random::new(seed, number),
+            library: options.library,
+            session: None,
+            random: Random::new(options.seed, &[number as u64]),
             cpus: usize::try_from(cpus).unwrap_or(1),
         })
     }
 
     /// Opens the event and puts the tag in place; the counters stand still.
     fn open(&mut self) -> Outcome {
+        if self.library {
+            return self.open_session();
+        }
         handler::set_own(self.own, self.tag);
         let branches = self.ifm.map_or(0, config::bhrb);
         let leader = ebb::event(self.code | branches).open()?;
@@ -153,10 +147,42 @@ impl Task {
         session::install(handler::own_only)?;
         leader.enable()?;
         leader.check_scheduled()?;
-        // The leader comes last and is dropped last.
         self.events.push(leader);
         pmc::freeze();
         self.tag.write();
+        Ok(())
+    }
+
+    /// Opens a session, which stands still after its first EBB, as it does after a round.
+    fn open_session(&mut self) -> Outcome {
+        handler::set_own(self.own, Mmcr2(0));
+        let session = Session::open_with(&format!("{:#x}", self.code), 1000, self.ifm)?;
+        if let Some(code) = self.member {
+            session.add(&format!("{code:#x}"), 0)?;
+        }
+        handler::want(1);
+        handler::closed(false);
+        // SAFETY: the handler reads registers and atomics.
+        unsafe { session.start(Save::Full, handler::own_only)? };
+        self.session = Some(session);
+        wait_with_work(PATIENCE_TIME);
+        check!(handler::wanted() == 0 || self.lossy, "no first EBB");
+        handler::want(0);
+        handler::set_own(self.own, self.tag);
+        self.tag.write();
+        Ok(())
+    }
+
+    /// Turns the event off and on.
+    fn off_and_on(&self) -> Outcome {
+        let Some(session) = &self.session else {
+            self.leader()?.disable()?;
+            return Ok(self.leader()?.enable()?);
+        };
+        for request in [IOC_DISABLE, IOC_ENABLE] {
+            // SAFETY: neither request takes a pointer; the descriptor is the session's own.
+            ktap::os_result(unsafe { libc::ioctl(session.descriptor(), request, 0) })?;
+        }
         Ok(())
     }
 
@@ -167,6 +193,7 @@ impl Task {
 
     fn reopen(&mut self, entry: &Entry) -> Outcome {
         self.events.clear();
+        self.session = None;
         entry.add_spurious();
         handler::want(0);
         self.open()
@@ -181,6 +208,10 @@ impl Task {
     /// Lets the counter run from `period` before its overflow.
     fn arm(&mut self, n: u32, period: u32, gate: Bescr) -> Outcome {
         handler::want(n);
+        if let Some(session) = &self.session {
+            session.set_period(0, period.into(), 0)?;
+            return Ok(session.resume()?);
+        }
         handler::closed(!gate.has(Bescr::GE));
         if let Some(code) = self.member {
             session::pmc_of(code)?.write(0);
@@ -193,7 +224,13 @@ impl Task {
     }
 
     /// One round; returns EBBs asked for and come.
-    fn round(&mut self, way: Way, period: u32, entry: &Entry) -> Result<(u32, u32), Failure> {
+    fn round(
+        &mut self,
+        way: Way,
+        period: u32,
+        options: &Options,
+        entry: &Entry,
+    ) -> Result<(u32, u32), Failure> {
         let asked = way.ebbs();
         let open = Bescr::GE | Bescr::PME;
         match way {
@@ -203,12 +240,13 @@ impl Task {
                 session::work_for(self.random.below(u64::from(2 * period)) + 1);
                 let came = 1 - handler::wanted();
                 self.events.clear();
+                self.session = None;
                 // From here on an EBB would find the registers gone, and trap.
                 session::work();
                 self.reopen(entry)?;
                 return Ok((came, came));
             }
-            Way::Gate | Way::GateYield => {
+            Way::Gate | Way::GateYield if !self.library => {
                 self.arm(asked, period, Bescr::PME)?;
                 for _ in 0..2 * period / 1000 + 2 {
                     session::work();
@@ -224,7 +262,7 @@ impl Task {
         }
         let mut steps = way.steps() + asked * (period / 500 + 2);
         while handler::wanted() > 0 && steps > 0 {
-            self.step(way)?;
+            self.step(way, options)?;
             session::work();
             steps -= 1;
         }
@@ -239,14 +277,11 @@ impl Task {
                 PATIENCE_TIME
             });
         }
-        if handler::wanted() > 0 && !self.leader()?.is_scheduled()? {
-            println!("the event is not scheduled");
-        }
         Ok((asked, asked - handler::wanted()))
     }
 
     /// One step of passing the time.
-    fn step(&mut self, way: Way) -> Outcome {
+    fn step(&mut self, way: Way, options: &Options) -> Outcome {
         match way {
             Way::Calls => {
                 for _ in 0..5 {
@@ -254,6 +289,7 @@ impl Task {
                     unsafe { libc::getppid() };
                 }
             }
+            Way::Gate | Way::GateYield if self.library => self.pause_and_resume(way)?,
             Way::Yield | Way::GateYield => yield_cpu(),
             Way::Sleep => process::give_way(),
             Way::Migrate => {
@@ -261,10 +297,7 @@ impl Task {
                 // It goes on as before if the CPU is away.
                 let _ = cpu::pin_to(cpu);
             }
-            Way::Disable => {
-                self.leader()?.disable()?;
-                self.leader()?.enable()?;
-            }
+            Way::Disable => self.off_and_on()?,
             Way::Prctl => {
                 ebb::disable_all()?;
                 ebb::enable_all()?;
@@ -276,10 +309,28 @@ impl Task {
             Way::Fork => Peer::spawn(|_| Ok(()))?.join()?,
             Way::Mortal => {
                 let (period, rest) = (self.period(), self.random.below(4));
-                let instructions = INSTRUCTIONS.contains(&self.code);
-                Peer::spawn(|_| mortal(period, rest, instructions))?.join()?;
+                Peer::spawn(|_| mortal(period, rest, options))?.join()?;
             }
             Way::Work | Way::Stream | Way::Gate | Way::Reopen | Way::ReopenGate => {}
+        }
+        Ok(())
+    }
+
+    /// No EBB comes in between. After its last EBB the session has stopped by itself, and would count
+    /// again if it were resumed.
+    fn pause_and_resume(&self, way: Way) -> Outcome {
+        let Some(session) = &self.session else {
+            return Ok(());
+        };
+        session.pause()?;
+        handler::closed(true);
+        session::work();
+        if way == Way::GateYield {
+            yield_cpu();
+        }
+        handler::closed(false);
+        if handler::wanted() > 0 {
+            session.resume()?;
         }
         Ok(())
     }
@@ -313,8 +364,8 @@ fn wait_with_work(time: Duration) {
 }
 
 /// A process that ends about when an EBB of its own is due.
-fn mortal(period: u32, rest: u64, instructions: bool) -> Outcome {
-    let mut task = Task::new(0, 0, instructions)?;
+fn mortal(period: u32, rest: u64, options: &Options) -> Outcome {
+    let mut task = Task::new(0, options)?;
     task.open()?;
     task.arm(1, period, Bescr::GE | Bescr::PME)?;
     session::work_for(u64::from(period) * rest / 2);
