@@ -29,7 +29,6 @@ mod bystander;
 mod children;
 mod events;
 mod handler;
-mod looks;
 mod marks;
 mod registers;
 mod tally;

@@ -18,7 +18,6 @@ use crate::children;
 use crate::events;
 use crate::events::Events;
 use crate::handler;
-use crate::looks::Looks;
 use crate::marks;
 use crate::marks::Page;
 use crate::registers;
@@ -26,6 +25,7 @@ use crate::registers::EBB;
 use crate::tally::Count;
 use crate::tally::Tally;
 use crate::view;
+use crate::view::Counters;
 use pmu_selftests::random::Random;
 
 /// What a thread has of its process.
@@ -60,7 +60,8 @@ pub struct Task {
     /// EBBs of this process that are in the tally.
     counted: u64,
     counts_ebbs: bool,
-    looks: Looks,
+    /// The counters at the last look.
+    last_look: Counters,
 }
 
 impl Task {
@@ -76,7 +77,7 @@ impl Task {
             bescr: Bescr(0),
             counted: 0,
             counts_ebbs: true,
-            looks: Looks::new(),
+            last_look: Counters::default(),
         }
     }
 
@@ -104,7 +105,7 @@ impl Task {
             let action = Action::any(&mut random);
             self.ready();
             self.step(action, &mut random, alone)
-                .and_then(|()| self.check(step, action, &mut random))
+                .and_then(|()| self.check(&mut random))
                 .map_err(|failure| self.at(step, action, failure))?;
             self.tally.entry(self.number).add(Count::Steps, 1);
         }
@@ -326,7 +327,7 @@ impl Task {
     }
 
     /// Fails if this process sees what is not its own.
-    fn check(&mut self, step: u64, action: Action, random: &mut Random) -> Outcome {
+    fn check(&mut self, random: &mut Random) -> Outcome {
         let entry = self.tally.entry(self.number);
         if self.options.unchecked {
             self.count_ebbs();
@@ -347,7 +348,7 @@ impl Task {
         entry
             .furthest
             .fetch_max(seen.counters.furthest(self.number), Relaxed);
-        self.looks.add(step, action, seen.counters);
+        self.last_look = seen.counters;
         let on = Bescr(EBB[2].read().unwrap_or(0)).without(self.bescr);
         check!(
             !on.has(Bescr::GE) && !on.has(Bescr::PME),
@@ -360,8 +361,20 @@ impl Task {
     fn at(&self, step: u64, action: Action, failure: Failure) -> Failure {
         match failure {
             Failure::Fail(why) => {
-                let more = self.looks.describe(&self.events);
-                Failure::Fail(format!("step {step}, {action:?}: {why}{more}"))
+                // SAFETY: a question without pointers.
+                let cpu = unsafe { libc::sched_getcpu() };
+                let (run, last, events) =
+                    (marks::time_run(), self.last_look, self.events.describe());
+                let mut text = format!(
+                    "step {step}, {action:?}: {why}\n  on CPU {cpu}, run {run} ns, after{last}\n  \
+                     events:{events}\n  now:"
+                );
+                for register in registers::all() {
+                    if let Some(value) = register.read() {
+                        text += &format!(" {} {value:x}", register.name);
+                    }
+                }
+                Failure::Fail(text)
             }
             skip => skip,
         }
