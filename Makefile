@@ -47,17 +47,17 @@ module: ## build ebb_pmu.ko against the kernel in the cache
 
 .PHONY: tools
 tools: ## build the programs for the guest
-	@scripts/setup root
+	@scripts/setup root kernel
 	@scripts/cargo tools build --release
 	@$(in_root) powerpc64le-linux-gnu-gcc -std=gnu11 -O2 -Wall -Wextra -Werror -static -Iinclude/uapi \
-		-o '$(programs)/ebb_uapi' tools/testing/selftests/ebb/ebb_uapi.c
+		-isystem "$$(scripts/setup --print kernel)/tools/testing/selftests" -o '$(programs)/ebb_uapi' tools/testing/selftests/ebb/ebb_uapi.c
 	@scripts/libebb
 	@scripts/libebbprof
 
 .PHONY: install-ebb
 install-ebb: ## install libebb for C programs: DESTDIR=, PREFIX=/usr/local, LIBDIR=
 	@scripts/setup root
-	@scripts/libebb
+	@scripts/libebb library
 	@scripts/libebb install '$(DESTDIR)' '$(or $(PREFIX),/usr/local)' '$(or $(LIBDIR),$(or $(PREFIX),/usr/local)/lib)'
 
 .PHONY: install-ebbprof

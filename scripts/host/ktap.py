@@ -9,7 +9,8 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-VERSION = re.compile(r"KTAP version \d+$")
+# TAP is what the kernel's kselftest.h prints.
+VERSION = re.compile(r"K?TAP version \d+$")
 PLAN = re.compile(r"1\.\.(\d+)(?:\s+#\s*skip\b.*)?$", re.IGNORECASE)
 DIRECTIVE = r"(?:#\s*(?P<mark>(?i:skip|xfail|todo))\b\s*(?P<note>.*))?"
 RESULT = re.compile(rf"(not ok|ok)\s+\d+\s*(?:-\s+)?(?P<name>.*?)\s*{DIRECTIVE}$")
@@ -101,7 +102,7 @@ def parse(text):
 
 def outputs(text):
     """The Results of each output that has some: several programs print one after the other."""
-    parts = re.split(r"^(?=KTAP version \d+\s*$)", text, flags=re.MULTILINE)
+    parts = re.split(r"^(?=K?TAP version \d+\s*$)", text, flags=re.MULTILINE)
     return [results for part in parts if (results := parse(part))]
 
 

@@ -5,24 +5,18 @@
  */
 #define _GNU_SOURCE
 #include <asm/cputable.h>
-#include <errno.h>
+#include <kselftest.h>
 #include <linux/ebb_pmu.h>
 #include <linux/perf_event.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #define CYCLES		0x1001eULL	/* PM_CYC on PMC1 */
 #define PERIOD		10000
 #define OVERFLOW	0x80000000UL
 #define EBBS		1000
 
-#define ARRAY_SIZE(x)	(sizeof(x) / sizeof((x)[0]))
 #define __stringify_1(x)	#x
 #define __stringify(x)	__stringify_1(x)
 #define barrier()	({ __asm__ volatile("" : : : "memory"); })
@@ -97,7 +91,7 @@ static int failures;
 static void check_at(int line, bool holds, const char *what)
 {
 	if (!holds) {
-		printf("# %s:%d: %s\n", __FILE__, line, what);
+		ksft_print_msg("line %d: %s\n", line, what);
 		failures++;
 	}
 }
@@ -123,8 +117,7 @@ static int open_event(unsigned long long config)
 	if (fd >= 0 && !ioctl(fd, PERF_EVENT_IOC_ENABLE, 0) &&
 	    read(fd, &count, sizeof(count)) == sizeof(count))
 		return fd;
-	printf("Bail out! no EBB event: %s\n", strerror(errno));
-	exit(1);
+	ksft_exit_fail_perror("no EBB event");
 }
 
 /* Works until there were n EBBs, or for many times as long as they take. */
@@ -218,18 +211,15 @@ int main(void)
 		{ "registers", registers },
 		{ "branch_filters", branch_filters },
 	};
-	bool supported = getauxval(AT_HWCAP2) & PPC_FEATURE2_EBB;
-	bool failed = false;
 
-	setbuf(stdout, NULL);
-	printf("KTAP version 1\n1..%zu\n", ARRAY_SIZE(tests));
+	ksft_print_header();
+	if (!(getauxval(AT_HWCAP2) & PPC_FEATURE2_EBB))
+		ksft_exit_skip("the kernel offers no EBB on this machine\n");
+	ksft_set_plan(ARRAY_SIZE(tests));
 	for (unsigned int i = 0; i < ARRAY_SIZE(tests); i++) {
 		failures = 0;
-		if (supported)
-			tests[i].run();
-		printf("%s %u %s%s\n", failures ? "not ok" : "ok", i + 1, tests[i].name,
-		       supported ? "" : " # SKIP the kernel offers no EBB on this machine");
-		failed |= failures;
+		tests[i].run();
+		ksft_test_result(!failures, "%s\n", tests[i].name);
 	}
-	return supported ? failed : 4;
+	ksft_finished();
 }

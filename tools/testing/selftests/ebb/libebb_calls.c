@@ -1,331 +1,259 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Each function of libebb does what ebb.h says, for a C program. */
+/*
+ * Each function of libebb, and each errno, for a C program: what they do is tested by those of the
+ * crate. And a thread that is cancelled, SIGILL of the program's own, a program without memory, and
+ * two copies of the library in one program (second_* are the other's functions).
+ */
 #define _GNU_SOURCE
 #include <asm/cputable.h>
 #include <linux/perf_event.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "libebb_handlers.h"
 #include "libebb_test.h"
 
-/* Of the program, or of the shared object that this is in. */
-extern char __ehdr_start __attribute__((visibility("hidden")));
-extern char etext __attribute__((visibility("hidden")));
+struct ebb *second_ebb_open(const char *event, uint64_t period, unsigned int flags);
+int second_ebb_start(struct ebb *ebb, ebb_handler handler, void *user, unsigned int save);
+uint64_t second_ebb_count(const struct ebb *ebb);
+void second_ebb_close(struct ebb *ebb);
 
-static struct notes notes;
+static bool is_v31(void)
+{
+	return getauxval(AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1;
+}
 
-/* A session of cycles that runs note(). */
-static struct ebb *started(unsigned int flags, unsigned int save)
+/* A session of cycles. */
+static struct ebb *started(ebb_handler handler, void *user, unsigned int flags, unsigned int save)
 {
 	struct ebb *ebb = ebb_open("cycles", PERIOD, flags);
 
-	memset(&notes, 0, sizeof(notes));
-	notes.text = (uint64_t)&__ehdr_start;
-	notes.text_end = (uint64_t)&etext;
-	check(ebb && ebb_state(ebb) == EBB_IDLE);
-	check(!ebb_start(ebb, note, &notes, save));
+	check(ebb && ebb_state(ebb) == EBB_IDLE && !ebb_start(ebb, handler, user, save));
 	check(ebb_state(ebb) == EBB_RUNNING);
 	return ebb;
 }
 
-static void context(void)
-{
-	struct ebb *ebb = started(0, EBB_SAVE_GPRS);
-	uint64_t first, thread_pointer, stack_pointer = (uint64_t)__builtin_frame_address(0);
+/* A loop without an end, in which the registers have values that nothing else has. */
+extern const uint32_t registers_loop[] __attribute__((visibility("hidden")));
+extern const uint32_t registers_end[] __attribute__((visibility("hidden")));
 
-	check(goes_on(ebb, 1));
-	first = notes.time;
-	check(goes_on(ebb, 100));
-	ebb_pause(ebb);
-	check(notes.count == ebb_count(ebb) && notes.number == notes.count);
-	/* The loop of work(); the others come in the libraries, where the kernel was called. */
-	check(notes.inside > 50 && notes.inside_lr > 50);
-	check(notes.time > first);
-	check(notes.overflowed && notes.pmc1 >= 0x80000000U);
-	check(notes.gprs == 0x3fff);
-	__asm__("mr %0, 13" : "=r" (thread_pointer));
-	check(notes.gpr[13] == thread_pointer);
-	check(notes.gpr[1] <= stack_pointer && notes.gpr[1] + 4096 > stack_pointer);
-	ebb_close(ebb);
+static noipa void hold_registers(void)
+{
+	__asm__ volatile("mflr 10\n\t"
+			 "lis 9, 0x1111\n\tmtctr 9\n\t"
+			 "lis 9, 0x2222\n\tmtcr 9\n\t"
+			 "lis 9, 0x3333\n\tmtlr 9\n\t"
+			 "lis 9, 0xa000\n\tmtxer 9\n\t"
+			 "lis 9, 0x4444\n\tmtspr 815, 9\n\t"
+			 "lis 14, 0x1414\n\t"
+			 "lis 31, 0x3131\n"
+			 "registers_loop:\n\t"
+			 "b registers_loop\n"
+			 "registers_end:\n\t"
+			 "mtlr 10"
+			 : : : "r9", "r10", "r14", "r31", "ctr", "lr", "xer", "cr0", "cr1", "cr2",
+			   "cr3", "cr4", "cr5", "cr6", "cr7", "memory");
 }
 
-/* r14 to r31 hold what the program has there. */
-static void all_gprs(void)
+/* What a handler reads and writes, at each level of saving. */
+static void handlers_functions(void)
 {
-	struct ebb *ebb = started(0, EBB_SAVE_ALL_GPRS);
-	uint64_t target = ebb_count(ebb) + 20;
+	static struct notes notes;
 
-	for (int i = 0; i < 1000 && ebb_count(ebb) < target; i++) {
-		__asm__ volatile("lis 14, 0x1414\n\t"
-				 "lis 31, 0x3131\n\t"
-				 "mtctr %0\n\t"
-				 "1: bdnz 1b" : : "r" (20000UL) : "r14", "r31", "ctr");
+	for (unsigned int save = EBB_SAVE_GPRS; save <= EBB_SAVE_FULL; save++) {
+		struct ebb *ebb;
+
+		memset(&notes, 0, sizeof(notes));
+		notes.loop = (uint64_t)registers_loop;
+		notes.loop_end = (uint64_t)registers_end;
+		ebb = started(note, &notes, EBB_BHRB_ANY, save);
+		hold_registers();
+		hold_registers();
+		check(notes.count == 2 && notes.number >= 2 && notes.time);
+		check(notes.gprs == (save == EBB_SAVE_GPRS ? 0x3fff : 0xffffffff));
+		check(notes.gpr[9] == 0x44440000);
+		if (save != EBB_SAVE_GPRS)
+			check(notes.gpr[14] == 0x14140000 && notes.gpr[31] == 0x31310000);
+		check(notes.ctr == 0x11110000 && notes.cr == 0x22220000);
+		check(notes.lr == 0x33330000 && notes.tar == 0x44440000);
+		check((uint32_t)notes.xer == 0xa0000000);
+		check(notes.overflowed && notes.pmc1 >= 0x80000000U);
+		check(notes.pmc3 == 0x1234 && !notes.none);
+		check(!notes.mmcr2_first);
+		check(notes.mmcr2_last == (EBB_MMCR2_FCP(2) | EBB_MMCR2_FCP(6)));
+		/* Those beside SIER are there from POWER10 on. SIAR and SDAR may be invalid. */
+		check(notes.siers == (is_v31() ? 0xe : 0x2) && notes.addresses <= 2);
+		check(notes.branch_count <= 32 && (!is_v31() || notes.branch_count));
+		check(ebb_state(ebb) == EBB_PAUSED && stands(ebb));
+		ebb_close(ebb);
 	}
-	ebb_pause(ebb);
-	check(ebb_count(ebb) >= target);
-	check(notes.gprs == 0xffffffff);
-	/* Most EBBs come in the loop, but those of the kernel's work anywhere. */
-	check(notes.marked >= 10);
+	/* FC1P and FC6P are bits 1 and 46 of 64. */
+	check(EBB_MMCR2_FCP(1) == 1UL << 62 && EBB_MMCR2_FCP(6) == 1UL << 17);
+	check(!EBB_MMCR2_FCP(0) && !EBB_MMCR2_FCP(7) && !EBB_MMCR2_FCP(8));
+}
+
+static void sessions_functions(void)
+{
+	struct ebb *ebb = ebb_open("cycles", PERIOD, EBB_BHRB_CALLS);
+	uint32_t value;
+
+	check(ebb && ebb_state(ebb) == EBB_IDLE && ebb_fd(ebb) >= 0 && ebb_counter(ebb, 0) == 1);
+	check(ebb_add(ebb, "pmc=3,pmcxsel=0x1e", 0) == 1 && ebb_counter(ebb, 1) == 3);
+	check(!ebb_set_period(ebb, 0, 2 * PERIOD, PERIOD));
+	check(!ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL));
+	check(ebb_state(ebb) == EBB_RUNNING && goes_on(ebb, 20));
+	check(!ebb_read(ebb, 0, &value) && value >= 0x80000000U - 3 * PERIOD);
+	check(!ebb_pause(ebb) && ebb_state(ebb) == EBB_PAUSED && stands(ebb));
+	check(!ebb_resume(ebb) && ebb_state(ebb) == EBB_RUNNING && goes_on(ebb, 20));
+	check(ebb_count(ebb) >= 40);
 	ebb_close(ebb);
 }
 
-void moved_loop(void);
-extern char moved_from[], moved_to[];
-__asm__("	.text\n"
-"	.balign	16\n"
-"	.globl	moved_loop, moved_from, moved_to\n"
-"	.type	moved_loop, @function\n"
-"moved_loop:\n"
-"moved_from:\n"
-"	b	moved_from\n"
-"moved_to:\n"
-"	blr\n"
-"	.size	moved_loop, . - moved_loop\n");
-
-/* A loop without an end is left by the address at which the program goes on. */
-static void resume_address(void)
-{
-	struct ebb *ebb = started(0, EBB_SAVE_GPRS);
-
-	notes.move_to = (uint64_t)moved_to;
-	notes.move_from = (uint64_t)moved_from;
-	barrier();
-	moved_loop();
-	check(notes.moved == 1);
-	notes.move_from = 0;
-	check(goes_on(ebb, 10));
-	ebb_close(ebb);
-}
-
-static void branches(void)
-{
-	struct ebb *ebb = started(EBB_BHRB_ANY, EBB_SAVE_GPRS);
-	unsigned long with_address = 0, own = 0;
-
-	check(goes_on(ebb, 20));
-	ebb_pause(ebb);
-	check(notes.branch_count <= 32);
-	for (uint64_t i = 0; i < notes.branch_count; i++) {
-		with_address += notes.branches[i].from || notes.branches[i].to;
-		/* Those by which the handler calls the library, before it reads the buffer. */
-		own += notes.branches[i].from - (uint64_t)note < 1024;
-	}
-	check(with_address == notes.branch_count && !own);
-	if (getauxval(AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1)
-		check(notes.branched >= 10);
-	ebb_close(ebb);
-}
-
-static void group(void)
-{
-	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
-	char reason[128];
-
-	memset(&notes, 0, sizeof(notes));
-	check(ebb_counter(ebb, 0) == 1);
-	check(ebb_add(ebb, "instructions", 0) == 1 && ebb_counter(ebb, 1) == 2);
-	check(ebb_add(ebb, "0x20002", 0) == -1 && errno == EINVAL);
-	check(ebb_add(ebb, "pmc=3,pmcxsel=0x1e", 0) == 2 && ebb_counter(ebb, 2) == 3);
-	check(ebb_counter(ebb, 3) == -1 && errno == ENOENT);
-	check(strstr(ebb_strerror(reason, sizeof(reason)), "no event of this number"));
-	check(!ebb_set_period(ebb, 0, 5000, 1000));
-	check(!ebb_start(ebb, note, &notes, EBB_SAVE_GPRS));
-	check(goes_on(ebb, 100));
-	check(!ebb_set_period(ebb, 0, 1ULL << 40, 0));
-	goes_on(ebb, 1);
-	check(stands(ebb));
-	ebb_close(ebb);
-}
-
-static long pause_it(struct ebb *ebb)
-{
-	return ebb_pause(ebb);
-}
-
-static long resume_it(struct ebb *ebb)
-{
-	return ebb_resume(ebb) ? errno : 0;
-}
-
-static long close_it(struct ebb *ebb)
-{
-	ebb_close(ebb);
-	return 0;
-}
-
-struct errand {
-	long (*function)(struct ebb *ebb);
-	struct ebb *ebb;
-	bool created;
-	long result;
-};
-
-static void *do_errand(void *argument)
-{
-	struct errand *errand = argument;
-
-	while (!__atomic_load_n(&errand->created, __ATOMIC_ACQUIRE))
-		sched_yield();
-	errand->result = errand->function(errand->ebb);
-	return NULL;
-}
-
-/*
- * What @function returns on a thread of its own, once this one is out of pthread_create(): that
- * blocks SIGILL, and an EBB that finds the PMU gone would end the process there.
- */
-static long elsewhere(long (*function)(struct ebb *ebb), struct ebb *ebb)
-{
-	struct errand errand = { .function = function, .ebb = ebb, .result = -1 };
-	pthread_t thread;
-
-	check(!pthread_create(&thread, NULL, do_errand, &errand));
-	__atomic_store_n(&errand.created, true, __ATOMIC_RELEASE);
-	pthread_join(thread, NULL);
-	return errand.result;
-}
-
-static void pause_and_resume(void)
-{
-	struct ebb *ebb = started(0, EBB_SAVE_GPRS);
-
-	for (int i = 0; i < 5; i++) {
-		long status;
-
-		check(!ebb_pause(ebb) && ebb_state(ebb) == EBB_PAUSED && stands(ebb));
-		check(elsewhere(resume_it, ebb) == EPERM);
-		check(!ebb_resume(ebb) && ebb_state(ebb) == EBB_RUNNING && goes_on(ebb, 10));
-		check(!elsewhere(pause_it, ebb) && ebb_state(ebb) == EBB_PAUSED && stands(ebb));
-		status = elsewhere(resume_it, ebb);
-		check(!status || (status == EPERM && !ebb_resume(ebb)));
-		check(goes_on(ebb, 10));
-	}
-	notes.rearm = EBB_STOP;
-	notes.rearm_at = ebb_count(ebb) + 5;
-	goes_on(ebb, 10);
-	check(ebb_state(ebb) == EBB_PAUSED && ebb_count(ebb) == notes.rearm_at && stands(ebb));
-	check(!ebb_resume(ebb) && goes_on(ebb, 10));
-	check(!elsewhere(close_it, ebb));
-	work(5 * PERIOD);
-}
+/* Whether a call has failed with this errno; none is left over from before. */
+#define fails(number, call)	({ errno = 0; (call) == -1 && errno == (number); })
 
 static void refusals(void)
 {
 	char reason[128];
+	uint32_t value;
 	struct ebb *ebb;
 
-	ebb = ebb_open("cpu-cycles", PERIOD, 0);
-	check(ebb && (ebb_counter(ebb, 0) == 1 || ebb_counter(ebb, 0) == 6));
-	ebb_close(ebb);
 	check(!ebb_open("no-such-event", PERIOD, 0) && errno == ENOENT);
 	check(strstr(ebb_strerror(reason, sizeof(reason)), "no event"));
 	check(!ebb_open(NULL, PERIOD, 0) && errno == ENOENT);
 	check(!ebb_open("cycles", PERIOD, 8) && errno == EINVAL);
 	check(!ebb_open("0x700fa", PERIOD, 0) && errno == EINVAL);
 	ebb = ebb_open("cycles", PERIOD, 0);
-	check(ebb_start(ebb, NULL, NULL, 0) == -1 && errno == EINVAL);
-	check(ebb_start(ebb, note, &notes, 3) == -1 && errno == EINVAL);
-	check(ebb_resume(ebb) == -1 && errno == EINVAL);
-	check(ebb_set_period(ebb, 0, 5, 5) == -1 && errno == EINVAL);
+	check(fails(EINVAL, ebb_start(ebb, NULL, NULL, 0)));
+	check(fails(EINVAL, ebb_start(ebb, nothing, NULL, 3)));
+	check(fails(EINVAL, ebb_read(ebb, 0, &value)) && fails(EINVAL, ebb_resume(ebb)));
+	check(fails(ENOENT, ebb_counter(ebb, 1)));
+	check(fails(ENOENT, ebb_set_period(ebb, 1, PERIOD, 0)));
+	check(fails(EINVAL, ebb_set_period(ebb, 0, 5, 5)));
 	check(!strcmp(ebb_strerror(reason, 5), "a pe"));
 	ebb_close(ebb);
+	/* Another may be at the address by then. */
+	check(fails(ESRCH, ebb_pause(ebb)) && fails(ESRCH, ebb_resume(ebb)));
+	check(fails(ESRCH, ebb_state(ebb)) && fails(ESRCH, ebb_fd(ebb)) && !ebb_count(ebb));
+	ebb_close(ebb);
+	check(fails(EINVAL, ebb_pause(NULL)) && fails(EINVAL, ebb_add(NULL, "cycles", 0)));
 	ebb_close(NULL);
+}
+
+/* Keeps this thread on its CPU, and opens a pinned event of that. */
+static int pinned_event(void)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_RAW, .size = sizeof(attr), .config = 0x1001e, .pinned = 1,
+	};
+	cpu_set_t here;
+
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	sched_setaffinity(0, sizeof(here), &here);
+	return syscall(SYS_perf_event_open, &attr, -1, sched_getcpu(), -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static void *resume_elsewhere(void *ebb)
+{
+	uint32_t value;
+
+	return (void *)(long)(fails(EPERM, ebb_resume(ebb)) &&
+			      fails(EPERM, ebb_read(ebb, 0, &value)));
+}
+
+static void *start_and_end(void *place)
+{
+	*(struct ebb **)place = started(nothing, NULL, 0, EBB_SAVE_FULL);
+	return NULL;
 }
 
 static void states(void)
 {
-	struct ebb *own, *ebb = started(0, EBB_SAVE_GPRS);
-	struct pollfd fd = { .fd = ebb_fd(ebb), .events = POLLIN };
+	int status, other = pinned_event();
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0), *second = ebb_open("0x20002", PERIOD, 0);
 	unsigned long handler;
-	int status;
+	pthread_t thread;
+	uint32_t value;
+	void *result;
 	pid_t child;
 
-	check(!poll(&fd, 1, 0));
-	child = fork();
-	if (!child) {
-		failures = 0;
-		check(ebb_state(ebb) == EBB_GONE);
-		check(ebb_pause(ebb) == -1 && errno == ESRCH);
-		own = started(0, EBB_SAVE_GPRS);
-		check(goes_on(own, 10));
-		ebb_close(ebb);
-		check(goes_on(own, 10));
-		_exit(failures != 0);
-	}
-	check(waitpid(child, &status, 0) == child && !status);
-	check(goes_on(ebb, 10));
+	check(fails(EBUSY, ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL)));
+	check(ebb_state(ebb) == EBB_EVICTED && fails(EBUSY, ebb_read(ebb, 0, &value)));
+	check(fails(EBUSY, ebb_resume(ebb)));
+	close(other);
+	check(!ebb_resume(ebb) && goes_on(ebb, 20));
+	check(fails(EBUSY, ebb_add(ebb, "instructions", 0)));
+	check(fails(EBUSY, ebb_start(second, nothing, NULL, EBB_SAVE_FULL)));
 	ebb_pause(ebb);
+	check(!pthread_create(&thread, NULL, resume_elsewhere, ebb));
+	check(!pthread_join(thread, &result) && result);
 	__asm__ volatile("mfspr %0, 804" : "=r" (handler));
 	__asm__ volatile("mtspr 804, %0" : : "r" (handler + 4));
-	check(ebb_state(ebb) == EBB_FOREIGN);
-	check(ebb_resume(ebb) == -1 && errno == EBUSY);
+	check(ebb_state(ebb) == EBB_FOREIGN && fails(EBUSY, ebb_resume(ebb)));
 	__asm__ volatile("mtspr 804, %0" : : "r" (handler));
-	check(!ebb_resume(ebb) && goes_on(ebb, 10));
+	child = fork();
+	if (!child)
+		_exit(ebb_state(ebb) != EBB_GONE || !fails(ESRCH, ebb_pause(ebb)));
+	check(waitpid(child, &status, 0) == child && !status);
+	ebb_close(ebb);
+	ebb_close(second);
+	check(!pthread_create(&thread, NULL, start_and_end, &ebb) && !pthread_join(thread, NULL));
+	check(ebb_state(ebb) == EBB_ENDED && fails(ESRCH, ebb_resume(ebb)));
 	ebb_close(ebb);
 }
 
-static sigjmp_buf way_out;
-
-static void jump(int signal)
+/* No function ends a thread that is to be cancelled; it ends where it asks. */
+static void *cancel_and_call(void *through)
 {
-	siglongjmp(way_out, signal ? 2 : 1);
-}
-
-/* Leaves the handler by a jump, or has a signal's handler do so. */
-static void leave(struct ebb_context *context, void *user)
-{
-	if (ebb_context_number(context) != 5)
-		return;
-	if (user)
-		raise(SIGUSR1);
-	else
-		jump(0);
-}
-
-/* EBBs come back on after a jump out of the handler, or out of a signal on top of it. */
-static void jumps(void)
-{
-	struct sigaction action = { .sa_handler = jump }, before;
-	static struct ebb *ebb;
-	static int jumped, way;
-
-	sigaction(SIGUSR1, &action, &before);
-	for (way = 1; way <= 2; way++) {
-		ebb = ebb_open("cycles", PERIOD, 0);
-		check(ebb && !ebb_start(ebb, leave, way == 2 ? &action : NULL, EBB_SAVE_FULL));
-		jumped = sigsetjmp(way_out, 1);
-		if (!jumped)
-			work(100 * PERIOD);
-		check(jumped == way && ebb_count(ebb) == 5);
-		check(ebb_state(ebb) == EBB_PAUSED && stands(ebb));
-		check(!ebb_resume(ebb) && goes_on(ebb, 20));
-		ebb_close(ebb);
-	}
-	sigaction(SIGUSR1, &before, NULL);
-}
-
-struct lost {
-	int fd;
+	struct ebb *ebb;
 	uint32_t value;
-};
+
+	pthread_cancel(pthread_self());
+	ebb = started(nothing, NULL, 0, EBB_SAVE_FULL);
+	check(goes_on(ebb, 20) && !ebb_read(ebb, 0, &value));
+	check(!ebb_pause(ebb) && !ebb_resume(ebb));
+	ebb_close(ebb);
+	*(bool *)through = true;
+	pthread_testcancel();
+	return NULL;
+}
+
+static void cancelled(void)
+{
+	bool through = false;
+	pthread_t thread;
+	void *result;
+
+	check(!pthread_create(&thread, NULL, cancel_and_call, &through));
+	check(!pthread_join(thread, &result) && result == PTHREAD_CANCELED && through);
+}
 
 /* Loses the PMU in the middle, as to another pinned event, and reads it. */
 static void lose(struct ebb_context *context, void *user)
 {
-	struct lost *lost = user;
-
 	if (ebb_context_number(context) == 5) {
-		ioctl(lost->fd, PERF_EVENT_IOC_DISABLE, 0);
-		lost->value = ebb_context_counter(context, 1);
+		ioctl(*(int *)user, PERF_EVENT_IOC_DISABLE, 0);
+		ebb_context_counter(context, 1);
 	}
+}
+
+static void lose_and_resume(void)
+{
+	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
+	int fd = ebb_fd(ebb);
+
+	check(!ebb_start(ebb, lose, &fd, EBB_SAVE_FULL));
+	goes_on(ebb, 10);
+	check(ebb_count(ebb) == 5 && ebb_state(ebb) != EBB_RUNNING);
+	check(!ebb_resume(ebb) && goes_on(ebb, 20));
+	ebb_close(ebb);
 }
 
 static int stepped;
@@ -336,22 +264,6 @@ static void on_sigill(int signal_number, siginfo_t *info, void *ucontext)
 		stepped++;
 	else
 		signal(signal_number, SIG_DFL);
-}
-
-static void lose_and_resume(void)
-{
-	struct lost lost = { .value = ~0U };
-	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
-
-	lost.fd = ebb_fd(ebb);
-	check(!ebb_start(ebb, lose, &lost, EBB_SAVE_FULL));
-	goes_on(ebb, 10);
-	check(ebb_count(ebb) == 5 && ebb_state(ebb) != EBB_RUNNING);
-	/* Before, the PMU is still readable. */
-	if (getauxval(AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1)
-		check(!lost.value);
-	check(!ebb_resume(ebb) && goes_on(ebb, 20));
-	ebb_close(ebb);
 }
 
 /* An access that traps in a handler is stepped over, by the library or the program. */
@@ -368,19 +280,90 @@ static void lost_in_handler(void)
 	sigaction(SIGILL, &before, NULL);
 }
 
+static void *of_the_second(void *session)
+{
+	struct ebb *ebb = session ? session : second_ebb_open("cycles", PERIOD, 0);
+
+	check(!second_ebb_start(ebb, nothing, NULL, EBB_SAVE_FULL));
+	work(50 * PERIOD);
+	check(second_ebb_count(ebb) > 10);
+	second_ebb_close(ebb);
+	return NULL;
+}
+
+/* On one thread the second copy is refused; on another it takes EBBs. */
+static void two_copies(void)
+{
+	struct ebb *ebb = started(nothing, NULL, 0, EBB_SAVE_FULL);
+	struct ebb *second = second_ebb_open("cycles", PERIOD, 0);
+	pthread_t thread;
+
+	check(second && fails(EBUSY, second_ebb_start(second, nothing, NULL, EBB_SAVE_FULL)));
+	check(goes_on(ebb, 20));
+	check(!pthread_create(&thread, NULL, of_the_second, NULL));
+	check(goes_on(ebb, 20) && !pthread_join(thread, NULL));
+	ebb_close(ebb);
+	of_the_second(second);
+	/* The first copy notices it, though the second was the last to handle SIGILL. */
+	lose_and_resume();
+}
+
+static void without_memory(void)
+{
+	char reason[128];
+	pid_t child = fork();
+	int status;
+
+	if (!child) {
+		struct rlimit none = { 0, 0 };
+		int sessions = 0;
+
+		failures = 0;
+		setrlimit(RLIMIT_AS, &none);
+		/* What was freed before serves only its own size. */
+		for (size_t size = 1 << 20; size >= 16; size = size > 8192 ? size / 2 : size - 16)
+			while (malloc(size))
+				;
+		/* So does that of the sessions that were closed. */
+		while (sessions < 64 && ebb_open("cycles", PERIOD, 0))
+			sessions++;
+		check(sessions < 64 && errno == ENOMEM);
+		check(strstr(ebb_strerror(reason, sizeof(reason)), "no memory"));
+		_exit(failures != 0);
+	}
+	check(waitpid(child, &status, 0) == child && !status);
+}
+
+/* The example of ebb(7), a program beside this one, takes EBBs and prints their number. */
+static void example(void)
+{
+	unsigned long long count = 0, last = 0;
+	char path[256], *name;
+	FILE *output;
+	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
+
+	path[length < 0 ? 0 : length] = 0;
+	name = strrchr(path, '/');
+	check(name && name + sizeof("/libebb_example") < path + sizeof(path));
+	strcpy(name, "/libebb_example");
+	output = popen(path, "r");
+	check(output && fscanf(output, "%llu EBBs, the last at %llx", &count, &last) == 2);
+	check(count > 100 && last > 4096);
+	check(output && !pclose(output));
+}
+
 int main(void)
 {
 	static const struct test tests[] = {
-		{ "context", context },
-		{ "all_gprs", all_gprs },
-		{ "resume_address", resume_address },
-		{ "branches", branches },
-		{ "group", group },
-		{ "pause_and_resume", pause_and_resume },
+		{ "handlers_functions", handlers_functions },
+		{ "sessions_functions", sessions_functions },
 		{ "refusals", refusals },
 		{ "states", states },
-		{ "jumps", jumps },
+		{ "cancelled", cancelled },
 		{ "lost_in_handler", lost_in_handler },
+		{ "two_copies", two_copies },
+		{ "without_memory", without_memory },
+		{ "example", example },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Runs the tests of a shared object, OBJECT, that needs libebb: both are loaded by dlopen() when
- * the thread that takes the EBBs runs already.
+ * Runs the tests of libebb_calls.so, a shared object that needs libebb: both are loaded by dlopen()
+ * when the thread that takes the EBBs runs already.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -27,7 +27,7 @@ int main(void)
 
 	if (pipe(start) || pthread_create(&other, NULL, thread, &status))
 		return 1;
-	object = dlopen(OBJECT, RTLD_NOW | RTLD_LOCAL);
+	object = dlopen("libebb_calls.so", RTLD_NOW | RTLD_LOCAL);
 	if (object)
 		run = (int (*)(void))dlsym(object, "main");
 	if (!run) {

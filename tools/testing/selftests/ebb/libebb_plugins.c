@@ -36,12 +36,6 @@ static bool load(struct plugin *plugin)
 	return plugin->start && plugin->count && plugin->leave && plugin->end;
 }
 
-static void nothing(struct ebb_context *context, void *user)
-{
-	(void)context;
-	(void)user;
-}
-
 /* Works until a plugin has counted @more EBBs, or for many times as long as they take. */
 static bool counts(struct plugin *plugin, unsigned long more)
 {

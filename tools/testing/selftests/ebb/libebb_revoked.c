@@ -3,20 +3,12 @@
  * Another driver takes the PMU over from a session that runs: its state and errno say so, its
  * descriptors are closed, and the next session has EBBs. The argument is the command for that.
  */
-#include <unistd.h>
-
 #include "libebb_test.h"
 
 /* Of which none comes while the C library, in system(), blocks SIGILL. */
 #define LONG_PERIOD	0x40000000
 
 static const char *take_over;
-
-static void nothing(struct ebb_context *context, void *user)
-{
-	(void)context;
-	(void)user;
-}
 
 static void revoked(void)
 {

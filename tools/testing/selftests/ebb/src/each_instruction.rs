@@ -1,16 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A signal at each instruction of the library's entry, and of what that calls.
+//! A signal at each instruction: of the library's entry and of what that calls, or of those that a
+//! call executes.
 //!
-//! A trap in place of the instruction raises it, once: the handler puts the instruction back.
+//! A trap in place of the instruction raises it, once: the handler puts the instruction back. A trap
+//! in place of the next one, again and again, finds out what a call executes.
 
 use crate::session;
+use crate::trap;
 use ktap::Failure;
 use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::process::Peer;
+use pmu_selftests::shared;
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,39 +28,78 @@ const RFEBB: u32 = 0x4c00_0924;
 const BLR: u32 = 0x4e80_0020;
 /// `tdnei r9, 0`, where an entry looks for the signature of a sequence's abort address.
 const TDNEI: u32 = 0x0b09_0000;
-/// What an entry has at most, and its page.
+/// Instructions of an entry, and of a call, at most.
 const LONGEST: usize = 512;
-const PAGE: usize = 0x1_0000;
+const LONGEST_CALL: usize = 16_384;
 
 /// What the signal's handler does.
 pub type Action = fn();
 
-/// The trap's address, or 0; the instruction that was there; and what is to be done.
+/// The trap's address, or 0, and the instruction that was there.
 static PLACE: AtomicUsize = AtomicUsize::new(0);
 static INSTRUCTION: AtomicU32 = AtomicU32::new(0);
+/// Where the signal comes, after how many earlier turns there, and what it does.
+static TARGET: AtomicUsize = AtomicUsize::new(0);
+static EARLIER: AtomicUsize = AtomicUsize::new(0);
 static ACTION: AtomicUsize = AtomicUsize::new(0);
-/// What an action has found wrong: the line of this file.
+/// Whether calls are followed rather than interrupted, and whether one is under way.
+static FOLLOWING: AtomicBool = AtomicBool::new(false);
+static IN_CALL: AtomicBool = AtomicBool::new(false);
+/// Line of the caller's file at which an action found something wrong, or 0.
 static WRONG: AtomicU32 = AtomicU32::new(0);
 
-/// Has [`Entry::at_each`] fail at `line` unless it is `right`; for actions.
+/// Fails the test at `line` unless it is `right`; for actions.
 pub fn expect(right: bool, line: u32) {
     if !right {
         WRONG.store(line, Relaxed);
     }
 }
 
-/// Changes an instruction, as Book II has it of code that is changed.
+/// Fails if an [`expect`] did.
+pub fn check_expected() -> Outcome {
+    let line = WRONG.load(Relaxed);
+    check!(line == 0, "line {line}");
+    Ok(())
+}
+
+/// Reads an instruction.
+fn word_at(place: usize) -> u32 {
+    // SAFETY: callers pass addresses of this program's code.
+    unsafe { ptr::with_exposed_provenance::<u32>(place).read_volatile() }
+}
+
+/// Makes the page of an instruction writable.
+fn open_page(place: usize) {
+    // SAFETY: `sysconf` only reads. The page holds code of this process, which nothing but `patch`
+    // changes.
+    unsafe {
+        let size = libc::sysconf(libc::_SC_PAGESIZE) as usize;
+        let page = ptr::with_exposed_provenance_mut::<c_void>(place & !(size - 1));
+        let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+        libc::mprotect(page, size, all);
+    }
+}
+
+/// Changes an instruction, as Book II requires for code that is changed.
 fn patch(place: usize, instruction: u32) {
     let place = ptr::with_exposed_provenance_mut::<u32>(place);
-    // SAFETY: `Entry::find` has made it writable.
+    // SAFETY: `open_page` has made it writable.
     unsafe {
         place.write_volatile(instruction);
         std::arch::asm!("dcbst 0, {0}", "sync", "icbi 0, {0}", "sync", "isync", in(reg) place);
     }
 }
 
-/// Undoes the trap.
-fn mend() -> usize {
+/// Puts the trap in place of an instruction.
+fn plant(place: usize) {
+    open_page(place);
+    INSTRUCTION.store(word_at(place), Relaxed);
+    PLACE.store(place, Relaxed);
+    patch(place, TRAP);
+}
+
+/// Removes the trap; returns where it was, or 0.
+fn remove() -> usize {
     let place = PLACE.swap(0, Relaxed);
     if place != 0 {
         patch(place, INSTRUCTION.load(Relaxed));
@@ -61,19 +107,225 @@ fn mend() -> usize {
     place
 }
 
-extern "C" fn on_trap(_: libc::c_int) {
-    if mend() == 0 {
-        // SAFETY: somebody else's trap.
-        unsafe { libc::abort() };
+/// Gives this process its own copy of the code. A page that is copied when a trap is planted would
+/// not do where pages have 64 KiB: the emulator goes on with what it has translated of the old one,
+/// until another process runs.
+pub fn own_code() -> Outcome {
+    unsafe extern "C" {
+        static __executable_start: u8;
+        static etext: u8;
     }
-    // SAFETY: `trap_at` has put an `Action` there.
-    let action = unsafe { std::mem::transmute::<usize, Action>(ACTION.load(Relaxed)) };
-    action();
+    let (start, end) = (
+        (&raw const __executable_start).addr(),
+        (&raw const etext).addr(),
+    );
+    for place in (start.next_multiple_of(4096)..end).step_by(4096) {
+        open_page(place);
+        patch(place, word_at(place));
+    }
+    Peer::spawn(|_| Ok(()))?.join()
 }
 
-unsafe extern "C" {
-    /// The routine of the library by which an entry reloads PMC1, if that alone has overflowed.
-    fn ebb_reload_one();
+/// The instructions of a call, in memory that forked processes share.
+struct Shared {
+    length: AtomicUsize,
+    addresses: [AtomicUsize; LONGEST_CALL],
+    /// Whether the signal has come.
+    hit: AtomicBool,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            length: AtomicUsize::new(0),
+            addresses: [const { AtomicUsize::new(0) }; LONGEST_CALL],
+            hit: AtomicBool::new(false),
+        }
+    }
+}
+
+fn shared() -> &'static Shared {
+    static SHARED: OnceLock<&Shared> = OnceLock::new();
+    SHARED.get_or_init(|| shared::value().expect("shared memory"))
+}
+
+/// Executes a trap, which marks the begin of a call, or its end.
+#[unsafe(naked)]
+pub extern "C" fn mark() {
+    std::arch::naked_asm!("trap", "blr")
+}
+
+/// Does `call`, which is the one that [`Steps`] are of.
+pub fn traced<R>(call: impl FnOnce() -> R) -> R {
+    mark();
+    let result = call();
+    mark();
+    result
+}
+
+/// Ends a call that a jump out of a signal's handler has left.
+pub fn leave_call() {
+    IN_CALL.store(false, Relaxed);
+}
+
+type Registers = [u64; trap::REGISTERS];
+
+/// Does an instruction that a trap near to it would have fail each time: a larx as a load, a stcx.
+/// as a store, as there is one thread. False for any other.
+fn do_reserving(word: u32, regs: &mut Registers) -> bool {
+    let [t, a, b] = [21, 16, 11].map(|shift| (word >> shift & 31) as usize);
+    let base = if a == 0 { 0 } else { regs[a] };
+    let address = base.wrapping_add(regs[b]) as usize;
+    // SAFETY: the program is about to access this memory in the same way.
+    unsafe {
+        macro_rules! load {
+            ($type:ty) => {
+                regs[t] = ptr::with_exposed_provenance::<$type>(address)
+                    .read_volatile()
+                    .into()
+            };
+        }
+        macro_rules! store {
+            ($type:ty) => {{
+                let place = ptr::with_exposed_provenance_mut::<$type>(address);
+                place.write_volatile(regs[t] as $type);
+                // CR0: it was done.
+                regs[trap::CCR] = regs[trap::CCR] & 0x0fff_ffff | 0x2000_0000;
+            }};
+        }
+        match (word >> 26, word >> 1 & 1023) {
+            (31, 52) => load!(u8),
+            (31, 116) => load!(u16),
+            (31, 20) => load!(u32),
+            (31, 84) => load!(u64),
+            (31, 694) => store!(u8),
+            (31, 726) => store!(u16),
+            (31, 150) => store!(u32),
+            (31, 214) => store!(u64),
+            _ => return false,
+        }
+    }
+    regs[trap::NIP] += 4;
+    true
+}
+
+/// Address of the instruction that follows `word`, the next one. TAR is no branch's target here.
+fn successor(word: u32, regs: &Registers) -> usize {
+    let nip = regs[trap::NIP];
+    let [bo, bi] = [21, 16].map(|shift| word >> shift & 31);
+    let counts = bo & 4 == 0;
+    let counted = !counts || (regs[trap::CTR] != 1) != (bo & 2 != 0);
+    let holds = bo & 16 != 0 || regs[trap::CCR] >> (31 - bi) & 1 == u64::from(bo >> 3 & 1);
+    let base = if word & 2 != 0 { 0 } else { nip };
+    // Sign-extended.
+    let near = i64::from(word as i16 & !3);
+    let far = i64::from((word << 6) as i32 >> 6 & !3);
+    let target = match (word >> 26, word >> 1 & 1023) {
+        (18, _) => base.wrapping_add_signed(far),
+        (16, _) if counted && holds => base.wrapping_add_signed(near),
+        (19, 16) if counted && holds => regs[trap::LR] & !3,
+        (19, 528) if holds => regs[trap::CTR] & !3,
+        // A prefix.
+        (1, _) => nip + 8,
+        _ => nip + 4,
+    };
+    target as usize
+}
+
+/// Notes where the call is, and has the next instruction trap.
+fn follow(regs: &mut Registers) {
+    loop {
+        let at = regs[trap::NIP] as usize;
+        if at == mark as *const () as usize {
+            IN_CALL.store(false, Relaxed);
+            regs[trap::NIP] += 4;
+            return;
+        }
+        let n = shared().length.fetch_add(1, Relaxed);
+        let Some(place) = shared().addresses.get(n) else {
+            return;
+        };
+        place.store(at, Relaxed);
+        let word = word_at(at);
+        if !do_reserving(word, regs) {
+            return plant(successor(word, regs));
+        }
+    }
+}
+
+extern "C" fn on_trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: the kernel gives a valid context, and nothing else refers to its registers.
+    let regs = unsafe { &mut *trap::registers(context) };
+    let (place, at) = (remove(), regs[trap::NIP] as usize);
+    let target = TARGET.load(Relaxed);
+    if place != at {
+        if at != mark as *const () as usize {
+            // SAFETY: The trap is not of this module, but that of a panic, say: the process ends.
+            unsafe { libc::abort() };
+        }
+        regs[trap::NIP] += 4;
+        if !IN_CALL.fetch_xor(true, Relaxed) {
+            match FOLLOWING.load(Relaxed) {
+                true => plant(at + 4),
+                false if target != 0 => plant(target),
+                false => {}
+            }
+        }
+    } else if FOLLOWING.load(Relaxed) {
+        follow(regs);
+    } else if at != target {
+        plant(target);
+    } else if EARLIER.load(Relaxed) != 0 {
+        EARLIER.fetch_sub(1, Relaxed);
+        let word = word_at(at);
+        match do_reserving(word, regs) {
+            true => plant(target),
+            false => plant(successor(word, regs)),
+        }
+    } else {
+        shared().hit.store(true, Relaxed);
+        // SAFETY: `set` has put an `Action` there.
+        let action = unsafe { std::mem::transmute::<usize, Action>(ACTION.load(Relaxed)) };
+        action();
+    }
+}
+
+/// Handles SIGTRAP, on the same stack or one of its own. A jump out of the handler leaves the signal
+/// as it is then: not blocked.
+fn handle_trap(flags: libc::c_int) -> Outcome {
+    static mut STACK: [u128; 4096] = [0; 4096];
+    shared();
+    // SAFETY: zeroes are a valid sigaction, and the handler has the three arguments; nobody else uses
+    // the stack.
+    ktap::os_result(unsafe {
+        let stack = libc::stack_t {
+            ss_sp: (&raw mut STACK).cast(),
+            ss_flags: 0,
+            ss_size: 4096 * 16,
+        };
+        libc::sigaltstack(&stack, ptr::null_mut());
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_trap as *const () as usize;
+        action.sa_flags = flags | libc::SA_NODEFER | libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGTRAP, &action, ptr::null_mut())
+    })?;
+    Ok(())
+}
+
+/// The next signal comes at `target`, after `earlier` turns there, and does `action`.
+fn set(target: usize, earlier: usize, action: Action) {
+    TARGET.store(target, Relaxed);
+    EARLIER.store(earlier, Relaxed);
+    ACTION.store(action as usize, Relaxed);
+    shared().hit.store(false, Relaxed);
+}
+
+/// A failure at instruction `n`.
+fn at(n: usize) -> impl Fn(Failure) -> Failure {
+    move |failure| match failure {
+        Failure::Fail(why) => Failure::Fail(format!("at instruction {n}: {why}")),
+        skip => skip,
+    }
 }
 
 /// Code of the library to have a signal in: the entry in EBBHR, or what that calls.
@@ -85,13 +337,18 @@ pub struct Entry {
     length: usize,
 }
 
+unsafe extern "C" {
+    /// The routine of the library by which an entry reloads PMC1, if that alone has overflowed.
+    fn ebb_reload_one();
+}
+
 impl Entry {
-    /// Has SIGTRAP handled, on the same stack or one of its own.
+    /// The entry, with SIGTRAP handled, on the same stack or one of its own.
     pub fn find(flags: libc::c_int) -> Result<Self, Failure> {
         Self::of(session::ebb_registers()[1] as usize, RFEBB, flags)
     }
 
-    /// The same for the routine that reloads PMC1.
+    /// The routine that reloads PMC1.
     pub fn reload(flags: libc::c_int) -> Result<Self, Failure> {
         Self::of(ebb_reload_one as *const () as usize, BLR, flags)
     }
@@ -101,35 +358,16 @@ impl Entry {
         Self::of(address, BLR, flags)
     }
 
-    /// That at `address`, up to the instruction `last`.
+    /// The code at `address`, up to the instruction `last`.
     fn of(address: usize, last: u32, flags: libc::c_int) -> Result<Self, Failure> {
-        static mut STACK: [u128; 4096] = [0; 4096];
-        let first = address & !(PAGE - 1);
-        // SAFETY: all of it is this program's code, which does not change itself otherwise; zeroes
-        // are a valid sigaction; nobody else uses the stack. The jump leaves the signal as it
-        // is when its handler runs: not blocked.
-        let code = unsafe {
-            let all = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-            let page = ptr::with_exposed_provenance_mut::<c_void>(first);
-            ktap::os_result(libc::mprotect(page, PAGE, all))?;
-            let stack = libc::stack_t {
-                ss_sp: (&raw mut STACK).cast(),
-                ss_flags: 0,
-                ss_size: 4096 * 16,
-            };
-            libc::sigaltstack(&stack, ptr::null_mut());
-            let mut action: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = on_trap as *const () as usize;
-            action.sa_flags = flags | libc::SA_NODEFER;
-            ktap::os_result(libc::sigaction(libc::SIGTRAP, &action, ptr::null_mut()))?;
-            std::slice::from_raw_parts(ptr::with_exposed_provenance(address), LONGEST)
-        };
+        handle_trap(flags)?;
+        let code: Vec<u32> = (0..LONGEST).map(|n| word_at(address + 4 * n)).collect();
         // The page is copied for this process now, not when EBBs come: the emulator would go on
         // with what it has translated of the old one.
+        open_page(address);
         patch(address, code[0]);
         let length = code.iter().position(|&word| word == last);
         let length = length.ok_or("no end").or_fail("entry")? + 1;
-        let code = code.to_vec();
         Ok(Self {
             address,
             code,
@@ -166,13 +404,11 @@ impl Entry {
         self.length - 1
     }
 
-    /// Has the instruction `n` raise the next signal, which does `action`.
+    /// The instruction `n` raises the next signal, which does `action`.
     pub fn trap_at(&self, n: usize, action: Action) {
         let place = self.address + 4 * n;
-        ACTION.store(action as usize, Relaxed);
-        INSTRUCTION.store(self.code[n], Relaxed);
-        PLACE.store(place, Relaxed);
-        patch(place, TRAP);
+        set(place, 0, action);
+        plant(place);
     }
 
     /// With `action` in a signal at each of the instructions `places`, does `during`, which takes
@@ -191,19 +427,14 @@ impl Entry {
             ebb::disable();
             self.trap_at(n, action);
             let done = during();
-            if mend() != 0 {
+            if remove() != 0 {
                 missed.push(n);
             }
-            let at = |failure| match failure {
-                Failure::Fail(why) => Failure::Fail(format!("at instruction {n}: {why}")),
-                skip => skip,
-            };
-            done.map_err(at)?;
+            done.map_err(at(n))?;
             if missed.last() != Some(&n) {
-                after(n).map_err(at)?;
+                after(n).map_err(at(n))?;
             }
-            let line = WRONG.load(Relaxed);
-            check!(line == 0, "at instruction {n}: line {line}");
+            check_expected().map_err(at(n))?;
         }
         check!(missed.len() == skipped, "not at instructions {missed:?}");
         check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
@@ -228,4 +459,63 @@ pub fn wait_until_hit() -> Outcome {
     // None comes after what `during` is ready for, either.
     ebb::disable();
     Ok(())
+}
+
+/// The addresses of the instructions that a call executes, in their order.
+pub struct Steps(Vec<usize>);
+
+impl Steps {
+    /// Follows the call that `scenario` makes by [`traced`], in this process or one that it forks.
+    pub fn of(scenario: impl Fn() -> Outcome) -> Result<Self, Failure> {
+        handle_trap(0)?;
+        own_code()?;
+        // What the first call does for all.
+        set(0, 0, || {});
+        scenario()?;
+        shared().length.store(0, Relaxed);
+        FOLLOWING.store(true, Relaxed);
+        let done = scenario();
+        FOLLOWING.store(false, Relaxed);
+        remove();
+        done?;
+        let length = shared().length.load(Relaxed);
+        check!((1..LONGEST_CALL).contains(&length), "{length} instructions");
+        let addresses = shared().addresses[..length].iter();
+        Ok(Self(addresses.map(|place| place.load(Relaxed)).collect()))
+    }
+
+    /// Does `scenario` with `action` in a signal at every `stride`th of those instructions that are
+    /// `wanted`, by their addresses; returns their number.
+    pub fn at_each(
+        &self,
+        stride: usize,
+        wanted: impl Fn(usize) -> bool,
+        action: Action,
+        scenario: impl Fn() -> Outcome,
+    ) -> Result<usize, Failure> {
+        let (mut tried, mut missed) = (0, 0);
+        for (n, &place) in self.0.iter().enumerate().step_by(stride) {
+            if !wanted(place) {
+                continue;
+            }
+            let earlier = self.0[..n].iter().filter(|&&other| other == place);
+            set(place, earlier.count(), action);
+            let done = scenario();
+            remove();
+            done.and_then(|()| check_expected()).map_err(at(n))?;
+            tried += 1;
+            missed += usize::from(!shared().hit.load(Relaxed));
+        }
+        // A loop may have some turns more or less, by where memory is.
+        check!(10 * missed <= tried, "{missed} of {tried} not executed");
+        Ok(tried)
+    }
+
+    /// [`at_each`](Self::at_each) of the call that `scenario` makes, at every `stride`th instruction.
+    pub fn interrupt(stride: usize, action: Action, scenario: impl Fn() -> Outcome) -> Outcome {
+        let steps = Self::of(&scenario)?;
+        let tried = steps.at_each(stride, |_| true, action, scenario)?;
+        println!("{tried} of {} instructions", steps.0.len());
+        Ok(())
+    }
 }

@@ -20,18 +20,11 @@ unsafe extern "C" {
     /// There is one on this stack.
     pub fn escape() -> !;
 
-    /// Loops, without end unless it is moved to [`loop_end`], then returns `n`. It has a
-    /// frame, and information for unwinders.
+    /// Loops, without end unless it is moved to [`loop_end`], then returns `n`.
     pub safe fn loop_until_moved(n: u64) -> u64;
 
     /// The instruction behind the loop. Never called.
     pub fn loop_end();
-
-    /// Calls [`loop_until_moved`], with a frame and information for unwinders.
-    pub safe fn loop_within(n: u64) -> u64;
-
-    /// The end of [`loop_within`]. Never called.
-    pub fn loop_within_end();
 
     /// Calls `function` from a frame as large as what an entry puts above its own, with EBBRR as if
     /// the last EBB had come where the function returns to. BESCR\[GE\] has to be off.
@@ -129,27 +122,6 @@ global_asm!(
     "blr",
     ".cfi_endproc",
     ".size loop_until_moved, . - loop_until_moved",
-    ".globl loop_within",
-    ".type loop_within, @function",
-    "loop_within:",
-    ".cfi_startproc",
-    "mflr 0",
-    "std 0, 16(1)",
-    ".cfi_offset 65, 16",
-    "stdu 1, -32(1)",
-    ".cfi_def_cfa_offset 32",
-    "bl loop_until_moved",
-    "nop",
-    "addi 1, 1, 32",
-    ".cfi_def_cfa_offset 0",
-    "ld 0, 16(1)",
-    "mtlr 0",
-    "blr",
-    ".cfi_endproc",
-    ".size loop_within, . - loop_within",
-    ".globl loop_within_end",
-    "loop_within_end:",
-    "nop",
     ".globl call_like_entry",
     ".type call_like_entry, @function",
     "call_like_entry:",

@@ -7,7 +7,7 @@
 //! on an emulator run with `-icount`, or on real hardware.
 
 pub mod alert;
-pub mod callers;
+pub mod current;
 pub mod each_instruction;
 pub mod escape;
 pub mod neighbour;

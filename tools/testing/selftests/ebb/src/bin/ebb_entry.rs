@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A signal at each instruction of the library's entries, whose handler calls the library, forks,
-//! jumps out, or follows the frames.
+//! A signal at each instruction of the library's entries, whose handler calls the library, pauses and
+//! resumes the session, forks, jumps out, or follows the frames.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -10,10 +10,12 @@ use ebb::Owner;
 use ebb::Pmc;
 use ebb::Rearm;
 use ebb::Save;
+use ebb::Session;
+use ebb::State;
 use ebb::pmc;
+use ebb::pmc::OVERFLOW;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr0;
-use ebb_selftests::callers;
 use ebb_selftests::each_instruction::Action;
 use ebb_selftests::each_instruction::Entry;
 use ebb_selftests::each_instruction::expect;
@@ -27,8 +29,11 @@ use ktap::Outcome;
 use ktap::check;
 use pmu_selftests::machine;
 use std::cell::Cell;
+use std::ffi::c_void;
 use std::io;
 use std::ptr;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -198,21 +203,14 @@ fn jumped(save: Save, flags: libc::c_int) -> Outcome {
 
 /// The same of a session.
 fn session_after_jump(save: Save) -> Outcome {
-    // SAFETY: the handler does nothing.
-    unsafe { ebb::install_saving(save, session::count_only)? };
-    let entry = Entry::find(0)?;
-    let session = ebb::Session::open("cycles", PERIOD.into())?;
-    // SAFETY: as before.
-    unsafe { session.start(save, session::count_only)? };
+    let (session, entry) = begin_session(save, session::count_only, 0)?;
     entry.at_each(jump, entry.all(), 0, jumped_out, |n| {
-        let state = session.state();
-        check!(state == ebb::State::Paused, "{state:?}");
+        expect_state(State::Paused)?;
         if n % 2 == 0 {
             session.pause()?;
         }
         session.resume()?;
-        let state = session.state();
-        check!(state == ebb::State::Running, "{state:?}");
+        expect_state(State::Running)?;
         goes_on()
     })?;
     session.close();
@@ -233,6 +231,7 @@ fn in_child() -> Outcome {
     session::work();
     check!(!Bescr::read().has(Bescr::PME), "{:?}", Bescr::read());
     check!(ebb::owner() == Owner::Gone, "{:?}", ebb::owner());
+    check!(ebb::enable() == Err(Error::Gone) && ebb::inject() == Err(Error::Gone));
     let own = session::cycles(PERIOD)?;
     goes_on()?;
     session::end(own)
@@ -281,6 +280,63 @@ fn forked_in_handler(save: Save) -> Outcome {
     session::end(event)
 }
 
+unsafe extern "C" {
+    /// libgcc's unwinder, which `backtrace()` and C++ use.
+    fn _Unwind_Backtrace(
+        trace: extern "C" fn(*mut c_void, *mut c_void) -> i32,
+        argument: *mut c_void,
+    ) -> i32;
+    fn _Unwind_GetIP(context: *mut c_void) -> usize;
+}
+
+/// What [`find_callers`] found: how often the address in EBBRR, how many addresses of its callers, and
+/// the last address.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    interrupted: u64,
+    ebbrr: u64,
+    callers: u64,
+    last: u64,
+}
+
+static mut FOUND: Found = Found {
+    interrupted: 0,
+    ebbrr: 0,
+    callers: 0,
+    last: 0,
+};
+
+extern "C" fn trace(context: *mut c_void, found: *mut c_void) -> i32 {
+    // SAFETY: the unwinder's own context; `find_callers` gives the structure.
+    let (address, found) = unsafe { (_Unwind_GetIP(context) as u64, &mut *found.cast::<Found>()) };
+    if address == 0 {
+        return 0;
+    }
+    if address == found.interrupted {
+        found.ebbrr += 1;
+    } else if found.ebbrr != 0 {
+        found.callers += 1;
+    }
+    found.last = address;
+    0
+}
+
+/// Follows the frames of a signal's handler, on top of an entry.
+fn find_callers() {
+    let mut found = Found {
+        interrupted: session::ebb_registers()[2],
+        ebbrr: 0,
+        callers: 0,
+        last: 0,
+    };
+    // SAFETY: `trace` keeps nothing. The unwinder takes a lock, which the interrupted loop does not.
+    // The variable is read once the signal's handler has ended.
+    unsafe {
+        _Unwind_Backtrace(trace, (&raw mut found).cast());
+        FOUND = found;
+    }
+}
+
 /// [`until_hit`] from which unwinders find their way. An EBB that was due, as it may be when the
 /// kernel's own work counts, would come in the last instructions of `enable` or the first ones of
 /// `wait_until_hit`, from which the compiler tells them a wrong one.
@@ -292,10 +348,11 @@ fn armed_until_hit() -> Outcome {
 /// The interrupted address is found wherever it is saved, and its callers; else nothing is.
 fn unwound(save: Save, flags: libc::c_int) -> Outcome {
     let (event, entry) = begin(save, session::count_only, flags)?;
-    entry.at_each(callers::find, entry.all(), 0, armed_until_hit, |n| {
-        let found = callers::found();
+    entry.at_each(find_callers, entry.all(), 0, armed_until_hit, |n| {
+        // SAFETY: no signal is under way.
+        let found = unsafe { FOUND };
         if (EBBRR_IS_SAVED..entry.rfebb()).contains(&n) {
-            check!(found.ebbrr == 1 && found.behind >= 2, "{found:x?}");
+            check!(found.ebbrr == 1 && found.callers >= 2, "{found:x?}");
         } else {
             let address = entry.address + 4 * n;
             check!(found.last == address as u64, "{found:x?}");
@@ -309,9 +366,10 @@ fn unwound(save: Save, flags: libc::c_int) -> Outcome {
 fn unwound_reload(save: Save, flags: libc::c_int) -> Outcome {
     let (event, _) = begin(save, session::count_only, flags)?;
     let reload = Entry::reload(flags)?;
-    reload.at_each(callers::find, reload.all(), 0, armed_until_hit, |_| {
-        let found = callers::found();
-        check!(found.ebbrr == 1 && found.behind >= 2, "{found:x?}");
+    reload.at_each(find_callers, reload.all(), 0, armed_until_hit, |_| {
+        // SAFETY: no signal is under way.
+        let found = unsafe { FOUND };
+        check!(found.ebbrr == 1 && found.callers >= 2, "{found:x?}");
         Ok(())
     })?;
     session::end(event)
@@ -348,6 +406,179 @@ fn chained(save: Save, flags: libc::c_int) -> Outcome {
     session::end(event)
 }
 
+/// The session that signals' handlers are about.
+static SESSION: AtomicPtr<Session> = AtomicPtr::new(ptr::null_mut());
+
+/// A session that runs, and the entry that calls its handler.
+fn begin_session(
+    save: Save,
+    handler: Handler,
+    flags: libc::c_int,
+) -> Result<(Box<Session>, Entry), Failure> {
+    // SAFETY: the handlers here use general registers only.
+    unsafe { ebb::install_saving(save, handler)? };
+    let entry = Entry::find(flags)?;
+    let session = Box::new(Session::open("cycles", PERIOD.into())?);
+    SESSION.store(ptr::from_ref(&*session).cast_mut(), Relaxed);
+    // SAFETY: as before.
+    unsafe { session.start(save, handler)? };
+    Ok((session, entry))
+}
+
+/// For actions.
+fn session() -> &'static Session {
+    // SAFETY: `begin` has put it there, and it lives as long as there are EBBs.
+    unsafe { &*SESSION.load(Relaxed) }
+}
+
+fn resume_session() {
+    expect(session().resume().is_ok(), line!());
+    expect(session().state() == State::Running, line!());
+    ge_is_off();
+}
+
+fn pause_and_resume() {
+    expect(session().pause().is_ok(), line!());
+    expect(session().state() == State::Paused, line!());
+    resume_session();
+}
+
+fn expect_state(state: State) -> Outcome {
+    let found = session().state();
+    check!(found == state, "{found:?} instead of {state:?}");
+    Ok(())
+}
+
+/// EBBs go on.
+fn session_paused(save: Save, flags: libc::c_int) -> Outcome {
+    let (session, entry) = begin_session(save, session::count_only, flags)?;
+    entry.at_each(pause_and_resume, entry.all(), 0, until_hit, |_| {
+        expect_state(State::Running)?;
+        goes_on()
+    })?;
+    session.close();
+    Ok(())
+}
+
+/// What the handler has asked for holds, unless the signal is later.
+fn session_stopped(save: Save, flags: libc::c_int) -> Outcome {
+    let (session, entry) = begin_session(save, stop, flags)?;
+    let before = Cell::new(0);
+    let resumed_until_hit = || {
+        before.set(ebb::count());
+        session.resume()?;
+        wait_until_hit()
+    };
+    // The three that call the routine to reload.
+    entry.at_each(resume_session, entry.all(), 3, resumed_until_hit, |n| {
+        if n > entry.call() {
+            session::wait_for(before.get() + 2, PERIOD)?;
+        }
+        session::expect_none(3 * u64::from(PERIOD))?;
+        expect_state(State::Paused)
+    })?;
+    session.close();
+    Ok(())
+}
+
+/// Whether the next handler is to leave a counter negative that no event uses.
+static OVERFLOWN: AtomicBool = AtomicBool::new(false);
+
+/// Does so; tells whether it did.
+fn overflow_once() -> bool {
+    Pmc::Pmc3.write(0);
+    let once = OVERFLOWN.swap(false, Relaxed);
+    if once {
+        Pmc::Pmc1.write(Pmc::start_value(PERIOD));
+        Pmc::Pmc3.write(OVERFLOW);
+    }
+    once
+}
+
+fn keep(context: &mut EbbContext<'_>) {
+    if overflow_once() {
+        context.rearm(Rearm::Keep);
+    }
+}
+
+/// As a signal's handler does on top of it.
+fn overflow_and_disable(_: &mut EbbContext<'_>) {
+    if overflow_once() {
+        ebb::disable();
+    }
+}
+
+fn ask() {
+    expect(session().state() == State::Running, line!());
+}
+
+/// The counter stays as the handler has left it, unless they run already.
+fn session_kept(save: Save, flags: libc::c_int) -> Outcome {
+    let (session, entry) = begin_session(save, keep, flags)?;
+    let before = Cell::new(0);
+    let kept_until_hit = || {
+        before.set(ebb::count());
+        OVERFLOWN.store(true, Relaxed);
+        until_hit()
+    };
+    let counters_run = entry.rfebb() - 2..entry.rfebb();
+    entry.at_each(ask, entry.all(), 0, kept_until_hit, |n| {
+        let value = Pmc::Pmc3.read();
+        // Hardware takes that for an overflow, QEMU does not.
+        let kept = value >= OVERFLOW || ebb::count() > before.get() + 1;
+        check!(kept || counters_run.contains(&n), "{value:#x}");
+        goes_on()
+    })?;
+    session.close();
+    Ok(())
+}
+
+/// Who goes on reloads the counter, also where the entry has left it.
+fn session_disabled(save: Save, flags: libc::c_int) -> Outcome {
+    let (session, entry) = begin_session(save, overflow_and_disable, flags)?;
+    let disabled_until_hit = || {
+        OVERFLOWN.store(true, Relaxed);
+        session.resume()?;
+        wait_until_hit()
+    };
+    // The three that call the routine to reload.
+    entry.at_each(resume_session, entry.all(), 3, disabled_until_hit, |n| {
+        if n <= entry.call() {
+            session.resume()?;
+        }
+        let value = Pmc::Pmc3.read();
+        check!(value < OVERFLOW, "{value:#x}");
+        expect_state(State::Running)?;
+        goes_on()
+    })?;
+    session.close();
+    Ok(())
+}
+
+/// Changes where the program goes on, and back. Has instructions of its own.
+#[inline(never)]
+fn move_there_and_back(context: &mut EbbContext<'_>) {
+    let address = context.interrupted();
+    // SAFETY: the second address is the one that was interrupted.
+    unsafe {
+        context.set_interrupted(address + 4);
+        context.set_interrupted(address);
+    }
+}
+
+/// In the middle of that the signal's handler finds the EBB in progress.
+fn session_moved(save: Save, flags: libc::c_int) -> Outcome {
+    // Before there are EBBs, for the copy of its page.
+    let handler = Entry::function(move_there_and_back as *const () as usize, flags)?;
+    let (session, _) = begin_session(save, move_there_and_back, flags)?;
+    handler.at_each(pause_and_resume, handler.all(), 0, until_hit, |_| {
+        expect_state(State::Running)?;
+        goes_on()
+    })?;
+    session.close();
+    Ok(())
+}
+
 /// All of `test`, on the stack of the program and one of the signal's own.
 fn both(test: fn(Save, libc::c_int) -> Outcome, save: Save) -> Outcome {
     test(save, 0)?;
@@ -367,7 +598,18 @@ ktap::main! {
     uninstalled_full = both(uninstalled, Save::Full),
     resumed_gprs = both(resumed, Save::Gprs), resumed_full = both(resumed, Save::Full),
     jumped_gprs = both(jumped, Save::Gprs), jumped_full = both(jumped, Save::Full),
-    session_gprs = session_after_jump(Save::Gprs), session_full = session_after_jump(Save::Full),
+    session_jumped_gprs = session_after_jump(Save::Gprs),
+    session_jumped_full = session_after_jump(Save::Full),
+    session_paused_gprs = both(session_paused, Save::Gprs),
+    session_paused_full = both(session_paused, Save::Full),
+    session_stopped_gprs = both(session_stopped, Save::Gprs),
+    session_stopped_full = both(session_stopped, Save::Full),
+    session_kept_gprs = both(session_kept, Save::Gprs),
+    session_kept_full = both(session_kept, Save::Full),
+    session_disabled_gprs = both(session_disabled, Save::Gprs),
+    session_disabled_full = both(session_disabled, Save::Full),
+    session_moved_gprs = both(session_moved, Save::Gprs),
+    session_moved_full = both(session_moved, Save::Full),
     forked_gprs = forked(Save::Gprs), forked_full = forked(Save::Full),
     forked_in_handler_gprs = forked_in_handler(Save::Gprs),
     forked_in_handler_full = forked_in_handler(Save::Full),

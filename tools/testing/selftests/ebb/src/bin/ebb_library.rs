@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the library `ebb` does where a program could lose its EBBs, its life or somebody
-//! else's: after fork, with a foreign owner of EBBHR, when the PMU goes away in the middle
-//! of a handler, when a handler is left by a jump, and of BESCR's other bits; and how it decodes
-//! branches.
+//! What the library `ebb` does where a program could lose its EBBs, its life or those of another owner
+//! of EBBHR: with a foreign owner, when the PMU goes away in the middle of a handler, and of BESCR's
+//! other bits; and how it decodes branches. `ebb_session` has forks, `ebb_entry` and `ebb_nesting` jumps.
 
 use ebb::EbbContext;
 use ebb::Error;
-use ebb::Event;
 use ebb::Owner;
 use ebb::Pmc;
 use ebb::Rearm;
@@ -17,7 +15,6 @@ use ebb::pmc;
 use ebb::reg::Bescr;
 use ebb::reg::Mmcr2;
 use ebb::spr;
-use ebb_selftests::escape;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
 use ebb_selftests::tracee::Tracee;
@@ -25,35 +22,11 @@ use ktap::Outcome;
 use ktap::check;
 use ktap::process::Peer;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::Ordering::SeqCst;
 
 const PERIOD: u32 = 10_000;
-
-/// The thread's memory in the child says that a handler is installed, EBBHR that none is.
-fn child_of_fork() -> Outcome {
-    let event = session::cycles(PERIOD)?;
-    session::wait_for(5, PERIOD)?;
-    Peer::spawn(|_| {
-        check!(ebb::owner() == Owner::Gone, "{:?}", ebb::owner());
-        check!(ebb::enable() == Err(Error::Gone), "{:?}", ebb::enable());
-        check!(ebb::inject() == Err(Error::Gone), "{:?}", ebb::inject());
-        // With GE and PME on, this overflow would branch to 0.
-        let own = session::schedule(&ebb::event(CYCLES))?;
-        Pmc::Pmc1.write(Pmc::start_value(PERIOD));
-        session::work_for(100_000);
-        drop(own);
-        let own = session::cycles(PERIOD)?;
-        session::wait_for(20, PERIOD)?;
-        session::end(own)
-    })?
-    .join()?;
-    session::wait_for(ebb::count() + 20, PERIOD)?;
-    session::end(event)
-}
 
 /// Nobody's EBBHR is overwritten, nor enabled, nor taken away.
 fn foreign_owner() -> Outcome {
@@ -75,21 +48,6 @@ fn foreign_owner() -> Outcome {
     let [bescr, ebbhr, _] = session::ebb_registers();
     check!(bescr == 0 && ebbhr == OTHER, "{bescr:#x}, {ebbhr:#x}");
     Ok(())
-}
-
-/// A handler that was taken away leaves EBBHR to the next owner.
-fn uninstalled() -> Outcome {
-    let event = session::cycles(PERIOD)?;
-    session::wait_for(5, PERIOD)?;
-    ebb::uninstall()?;
-    check!(session::ebb_registers()[..2] == [0, 0]);
-    check!(ebb::owner() == Owner::Nobody, "{:?}", ebb::owner());
-    check!(ebb::enable() == Err(Error::NotInstalled));
-    session::expect_none(5 * u64::from(PERIOD))?;
-    event.close();
-    let event = session::cycles(PERIOD)?;
-    session::wait_for(5, PERIOD)?;
-    session::end(event)
 }
 
 extern "C" fn uninstall(_: libc::c_int) {
@@ -155,9 +113,6 @@ fn other_bits_of_bescr() -> Outcome {
 
 /// What the handlers below act on.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
-static READY: AtomicBool = AtomicBool::new(false);
-static ASKED: AtomicBool = AtomicBool::new(false);
-static DONE: AtomicBool = AtomicBool::new(false);
 static READ: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Uses the PMU as handlers do.
@@ -196,89 +151,6 @@ fn evicted_in_handler() -> Outcome {
     session::arm(PERIOD)?;
     session::wait_for(20, PERIOD)?;
     check!(!ebb::evicted(), "with the event there");
-    session::end(event)
-}
-
-/// Once there is another thread, has it drop the event, and goes on when it has.
-fn wait_for_the_other(context: &mut EbbContext<'_>) {
-    if !READY.load(SeqCst) || DONE.load(SeqCst) {
-        return;
-    }
-    ASKED.store(true, SeqCst);
-    while !DONE.load(SeqCst) {
-        // SAFETY: a system call without pointers.
-        unsafe { libc::sched_yield() };
-    }
-    use_the_pmu(context);
-}
-
-fn dropped_by_another_thread() -> Outcome {
-    let event: Event = session::begin(CYCLES, PERIOD, wait_for_the_other)?;
-    let other = std::thread::spawn(move || {
-        while !ASKED.load(SeqCst) {
-            std::thread::yield_now();
-        }
-        drop(event);
-        DONE.store(true, SeqCst);
-    });
-    READY.store(true, SeqCst);
-    session::work_for(100 * u64::from(PERIOD));
-    check!(DONE.load(SeqCst), "no EBB came");
-    check!(other.join().is_ok());
-    check!(ebb::evicted(), "nothing was noticed");
-    session::expect_none(5 * u64::from(PERIOD))?;
-    let event = session::cycles(PERIOD)?;
-    session::wait_for(20, PERIOD)?;
-    session::end(event)
-}
-
-/// Jumps out of the handler, as `siglongjmp` does.
-fn jump(context: &mut EbbContext<'_>) {
-    if context.number() == 3 {
-        // SAFETY: `until_jumped` runs in `call_escapable`.
-        unsafe { escape::escape() };
-    }
-}
-
-extern "C" fn jump_out_of_signal(_: libc::c_int) {
-    // SAFETY: as in `jump`.
-    unsafe { escape::escape() };
-}
-
-/// Has a signal handler jump out of the handler.
-fn jump_by_signal(context: &mut EbbContext<'_>) {
-    if context.number() == 3 {
-        // SAFETY: the signal has a handler.
-        unsafe { libc::raise(libc::SIGUSR1) };
-    }
-}
-
-extern "C" fn until_jumped() {
-    session::work_for(100 * u64::from(PERIOD));
-}
-
-/// EBBs come back on.
-fn jumped_out(handler: ebb::Handler) -> Outcome {
-    // SAFETY: zeroes are a valid sigaction. The jump leaves the signal as it is when
-    // its handler runs: not blocked.
-    ktap::os_result(unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = jump_out_of_signal as *const () as usize;
-        action.sa_flags = libc::SA_NODEFER;
-        libc::sigaction(libc::SIGUSR1, &action, std::ptr::null_mut())
-    })?;
-    let event = session::prepare(CYCLES, handler)?;
-    ebb::start(Pmc::Pmc1, PERIOD.into())?;
-    ebb::enable()?;
-    pmc::unfreeze();
-    // SAFETY: nothing in `until_jumped` has to be dropped.
-    let jumped = unsafe { escape::call_escapable(until_jumped) };
-    check!(jumped == 1, "no jump, {} EBBs", ebb::count());
-    check!(ebb::count() == 3, "{} EBBs", ebb::count());
-    let bescr = Bescr::read();
-    check!(!bescr.has(Bescr::GE), "{bescr:?} after the jump");
-    ebb::enable()?;
-    session::wait_for(30, PERIOD)?;
     session::end(event)
 }
 
@@ -358,8 +230,6 @@ fn decoded_branches() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    child_of_fork, foreign_owner, uninstalled, uninstalled_in_install, other_bits_of_bescr, evicted_in_handler,
-    dropped_by_another_thread, jumped_out_of_handler = jumped_out(jump),
-    jumped_out_of_signal = jumped_out(jump_by_signal), enable_without_jump, scheduled_with_grouped_leader,
-    no_silent_masks, decoded_branches,
+    foreign_owner, uninstalled_in_install, other_bits_of_bescr, evicted_in_handler, enable_without_jump,
+    scheduled_with_grouped_leader, no_silent_masks, decoded_branches,
 }

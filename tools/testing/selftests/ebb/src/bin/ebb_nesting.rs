@@ -79,29 +79,9 @@ fn raise(context: &mut EbbContext<'_>) {
 
 extern "C" fn nothing(_: libc::c_int) {}
 
-extern "C" fn call_enable(_: libc::c_int) {
-    note(ebb::enable());
-}
-
-extern "C" fn disable_and_enable(_: libc::c_int) {
-    ebb::disable();
-    note(ebb::enable());
-}
-
 extern "C" fn call_disable(_: libc::c_int) {
     ebb::disable();
     note(Ok(()));
-}
-
-/// No EBB comes on top of the handler's signal, and all go on after it.
-fn on_top(on_signal: extern "C" fn(libc::c_int), flags: i32) -> Outcome {
-    let event = begin(raise, on_signal, flags)?;
-    session::wait_for(SPECIAL, PERIOD)?;
-    let bescr = Bescr(SEEN.load(Relaxed));
-    check!(bescr.0 & READ != 0 && FAILED.load(Relaxed) == 0, "no call");
-    check!(!bescr.has(Bescr::GE), "{bescr:?} in the handler");
-    session::wait_for(30, PERIOD)?;
-    session::end(event)
 }
 
 /// EBBs are off after the handler, until `resume`.
@@ -310,9 +290,6 @@ fn enabled_without_event_after_jump() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    enable_on_top = on_top(call_enable, 0),
-    enable_on_top_on_a_stack_of_its_own = on_top(call_enable, libc::SA_ONSTACK),
-    disable_and_enable_on_top = on_top(disable_and_enable, libc::SA_ONSTACK),
     disable_on_top = off_after(raise, call_disable),
     disabled_in_handler = off_after(disable_in_handler, nothing),
     stopped = off_after(stop, nothing),

@@ -1,19 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An EBB leaves the program as it was: every register, the red zone, and what
-//! it is about to store conditionally.
+//! An EBB leaves the program as it was: every register, the red zone, and what it is about to store
+//! conditionally. The handler can read the registers, and change where the program goes on.
 
 use ebb::EbbContext;
+use ebb::Event;
+use ebb::Pmc;
+use ebb::Save;
+use ebb::pmc;
+use ebb_selftests::escape;
 use ebb_selftests::registers;
 use ebb_selftests::registers::Registers;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
+use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-fn spoil(_: &mut EbbContext<'_>) {
+const PERIOD: u32 = 10_000;
+
+/// EBBs every [`PERIOD`] cycles to a handler under `save`.
+fn begin<F>(save: Save, handler: F) -> Result<Event, Failure>
+where
+    F: Fn(&mut EbbContext<'_>) + Copy + 'static,
+{
+    let event = ebb::event(CYCLES).open()?;
+    // SAFETY: the handlers below keep to what a signal handler may do; those under
+    // Save::Gprs are assembly or use no other register.
+    unsafe { ebb::install_saving(save, handler)? };
+    event.enable()?;
+    event.check_scheduled()?;
+    pmc::freeze();
+    ebb::start(Pmc::Pmc1, PERIOD.into())?;
+    ebb::enable()?;
+    pmc::unfreeze();
+    Ok(event)
+}
+
+fn spoil_all(_: &mut EbbContext<'_>) {
     registers::spoil_registers();
+}
+
+/// A handler that changes all GPRs only.
+fn spoil_gprs(_: &mut EbbContext<'_>) {
+    escape::spoil_gprs();
 }
 
 /// FPSCR\[DRN\] and \[RN\].
@@ -48,8 +79,7 @@ fn differences(before: &Registers, after: &Registers) -> Vec<String> {
     list
 }
 
-fn all_registers() -> Outcome {
-    const PERIOD: u32 = 5000;
+fn kept(save: Save, spoil: fn(&mut EbbContext<'_>)) -> Outcome {
     let pattern = Registers::pattern();
     let mut held = Registers::zero();
 
@@ -59,16 +89,116 @@ fn all_registers() -> Outcome {
     let list = differences(&pattern, &held);
     check!(list.is_empty(), "without EBB: {list:#?}");
 
-    let event = session::begin(CYCLES, PERIOD, spoil)?;
+    let event = begin(save, spoil)?;
     let before = ebb::count();
     held = Registers::zero();
     // SAFETY: as before; the EBB handler sets what it needs.
     unsafe { registers::hold_registers(&pattern, &mut held, 400_000) };
     let came = ebb::count() - before;
     session::end(event)?;
-    check!(came >= 40, "only {came} EBBs came");
+    check!(came >= 20, "only {came} EBBs came");
     let list = differences(&pattern, &held);
     check!(list.is_empty(), "after {came} EBBs: {list:#?}");
+    Ok(())
+}
+
+/// EBBs in which the handler saw the pattern, and the pattern.
+static MATCHES: AtomicU64 = AtomicU64::new(0);
+static PATTERN: [AtomicU64; 35] = [const { AtomicU64::new(0) }; 35];
+
+/// Counts the EBBs whose registers are the pattern's.
+fn compare(context: &mut EbbContext<'_>) {
+    let seen = |n: usize| match n {
+        32 => context.link_register(),
+        33 => context.tar(),
+        34 => context.condition_register(),
+        _ => context.gpr(n).unwrap_or(0),
+    };
+    let known = (0..35).filter(|n| ![1, 13, 31].contains(n));
+    let same = known
+        .clone()
+        .filter(|&n| seen(n) == PATTERN[n].load(Relaxed))
+        .count();
+    if same == known.count() {
+        MATCHES.fetch_add(1, Relaxed);
+    }
+}
+
+fn registers_are_shown(save: Save) -> Outcome {
+    let pattern = Registers::pattern();
+    let rest = [pattern.lr, pattern.tar, pattern.cr];
+    for (place, value) in PATTERN.iter().zip(pattern.gpr.iter().chain(&rest)) {
+        place.store(*value, Relaxed);
+    }
+    let mut held = Registers::zero();
+    let event = begin(save, compare)?;
+    let before = ebb::count();
+    // SAFETY: as before.
+    unsafe { registers::hold_registers(&pattern, &mut held, 400_000) };
+    let came = ebb::count() - before;
+    session::end(event)?;
+    let same = MATCHES.load(Relaxed);
+    // One or two came outside of the loop.
+    check!(came >= 20 && same + 3 >= came, "{same} of {came} EBBs");
+    Ok(())
+}
+
+/// How often the interrupted address was in the loop.
+static IN_LOOP: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the interrupted code is the endless loop.
+fn in_loop(context: &EbbContext<'_>) -> bool {
+    // Its only instruction is the one before.
+    context.interrupted() + 4 == escape::loop_end as *const () as u64
+}
+
+/// Ends the loop by another address to go on at, in the fifth EBB.
+fn move_on(context: &mut EbbContext<'_>) {
+    if !in_loop(context) {
+        return;
+    }
+    if IN_LOOP.fetch_add(1, Relaxed) == 4 {
+        let end = escape::loop_end as *const () as u64;
+        // SAFETY: the registers are as the loop's end wants them.
+        unsafe { context.set_interrupted(end) };
+    }
+}
+
+/// r14 and above are where they are; the rest is shown, also under the short entry.
+static HIDDEN: AtomicU64 = AtomicU64::new(0);
+
+fn moved(save: Save) -> Outcome {
+    let event = begin(save, |context| {
+        let argument = context.gpr(3) == Some(0x1234);
+        let hidden = context.gpr(14).is_none() && context.gpr(32).is_none();
+        if in_loop(context) && argument && hidden {
+            HIDDEN.fetch_add(1, Relaxed);
+        }
+        move_on(context);
+    })?;
+    let n = escape::loop_until_moved(0x1234);
+    session::end(event)?;
+    check!(n == 0x1234, "{n:#x}");
+    let (came, hidden) = (IN_LOOP.load(Relaxed), HIDDEN.load(Relaxed));
+    let expected = if save == Save::Gprs { 5 } else { 0 };
+    check!(came == 5, "{came} EBBs in the loop");
+    check!(hidden == expected, "{hidden} EBBs, {expected} expected");
+    Ok(())
+}
+
+/// A closure has the reference that it has captured, not that of the one before.
+fn captured_reference() -> Outcome {
+    let counts = [(); 2].map(|()| &*Box::leak(Box::new(AtomicU64::new(0))));
+    for seen in counts {
+        let event = begin(Save::Full, move |context| {
+            seen.store(context.number(), Relaxed);
+        })?;
+        session::wait_for(20, PERIOD)?;
+        ebb::disable();
+        let seen = seen.load(Relaxed);
+        check!(seen == ebb::count(), "{seen} of {}", ebb::count());
+        session::end(event)?;
+    }
     Ok(())
 }
 
@@ -102,7 +232,6 @@ fn clear_accumulators(_: &mut EbbContext<'_>) {
 /// The Matrix-Multiply Assist's accumulators, between xxmtacc and xxmfacc.
 fn accumulators() -> Outcome {
     const PPC_FEATURE2_MMA: u64 = 0x0002_0000;
-    const PERIOD: u32 = 5000;
     // SAFETY: only reads the auxiliary vector.
     if unsafe { libc::getauxval(libc::AT_HWCAP2) } & PPC_FEATURE2_MMA == 0 {
         return ktap::skip("this CPU has no Matrix-Multiply Assist");
@@ -168,5 +297,9 @@ fn conditional_store() -> Outcome {
 
 ktap::main! {
     first: session::require_ebb;
-    all_registers, accumulators, conditional_store,
+    gprs_are_kept = kept(Save::Gprs, spoil_gprs), all_are_kept = kept(Save::Full, spoil_all),
+    accumulators, conditional_store,
+    registers_are_shown_all_gprs = registers_are_shown(Save::AllGprs),
+    registers_are_shown_full = registers_are_shown(Save::Full),
+    moved_on_gprs = moved(Save::Gprs), moved_on_full = moved(Save::Full), captured_reference,
 }

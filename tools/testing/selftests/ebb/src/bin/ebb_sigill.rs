@@ -21,10 +21,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const PERIOD: u32 = 10_000;
 
-/// Places in the kernel's `struct ucontext` and of NIP (uapi/asm/ucontext.h, ptrace.h).
-const REGS_OFFSET: usize = 168 + 56;
-const PT_NIP: usize = 32;
-
 /// Signals that the program's own handler has got, and the `si_code` of the last.
 static GOT: AtomicU32 = AtomicU32::new(0);
 static CODE: AtomicI32 = AtomicI32::new(0);
@@ -32,13 +28,11 @@ static CODE: AtomicI32 = AtomicI32::new(0);
 /// The program's own handler, which steps over every instruction that traps.
 extern "C" fn own(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     GOT.fetch_add(1, Relaxed);
-    // SAFETY: the kernel hands a signal handler its information and a valid ucontext, whose
-    // `regs` points at the registers it goes on with.
+    // SAFETY: the kernel gave both, and nothing else refers to the registers.
     unsafe {
         CODE.store((*info).si_code, Relaxed);
         if (*info).si_code > 0 {
-            let regs = *context.byte_add(REGS_OFFSET).cast::<*mut u64>();
-            *regs.add(PT_NIP) += 4;
+            (*trap::registers(context))[trap::NIP] += 4;
         }
     }
 }

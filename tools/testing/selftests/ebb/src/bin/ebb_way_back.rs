@@ -12,6 +12,7 @@ use ebb::reg::Bescr;
 use ebb_selftests::each_instruction::Entry;
 use ebb_selftests::escape;
 use ebb_selftests::session;
+use ebb_selftests::trap;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
@@ -31,10 +32,6 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Address of the handler and of the interrupted instruction in the model.
 const HANDLER: u64 = 0x5000;
 const INTERRUPTED: u64 = 0x1000;
-
-/// Places in the kernel's `struct ucontext` and of NIP (uapi/asm/ucontext.h, ptrace.h).
-const REGS_OFFSET: usize = 168 + 56;
-const PT_NIP: usize = 32;
 
 /// The PMU, locked by nobody while instructions trap.
 static MODEL: Mutex<Option<Facility>> = Mutex::new(None);
@@ -102,19 +99,19 @@ extern "C" fn on_sigill(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut l
         // SAFETY: `jumped_out_of_resume` has called it.
         unsafe { escape::escape() };
     }
-    // SAFETY: the kernel hands a signal handler a valid ucontext, whose `regs` points at the
-    // registers it goes on with, and the processor has fetched the instruction at NIP.
+    // SAFETY: the kernel gave the context, nothing else refers to its registers, and the processor
+    // has fetched the instruction at NIP.
     unsafe {
-        let regs = *context.byte_add(REGS_OFFSET).cast::<*mut u64>();
-        let nip = *regs.add(PT_NIP);
-        let instruction = std::ptr::with_exposed_provenance::<u32>(nip as usize).read();
-        let gpr = &mut *regs.add((instruction >> 21 & 31) as usize);
+        let regs = &mut *trap::registers(context);
+        let nip = regs[trap::NIP] as usize;
+        let instruction = std::ptr::with_exposed_provenance::<u32>(nip).read();
+        let gpr = &mut regs[(instruction >> 21 & 31) as usize];
         let mut model = MODEL.try_lock().ok();
         let model = model.as_mut().and_then(|model| model.as_mut());
         if model.is_none_or(|model| !access(model, instruction, gpr)) {
             libc::abort();
         }
-        *regs.add(PT_NIP) += 4;
+        regs[trap::NIP] += 4;
     }
 }
 

@@ -1,21 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/*
- * What libebb reads beside the address and GPRs: other registers of the program, those of the
- * sampled instruction, MMCR2, and counters between EBBs.
- */
+/* What libebb reads of the sampled instruction: SIAR, SDAR, SIER, SIER2 and SIER3. */
 #define _GNU_SOURCE
 #include <asm/cputable.h>
 #include <asm/ptrace.h>
-#include <assert.h>
-#include <linux/perf_event.h>
-#include <pthread.h>
 #include <signal.h>
 #include <sys/auxv.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <ucontext.h>
-#include <unistd.h>
 
 #include "libebb_test.h"
 
@@ -212,163 +204,10 @@ static void sampled_instruction(void)
 	check(waitpid(child, &status, 0) == child && !status);
 }
 
-struct freezing {
-	uint64_t set;
-	uint64_t first, last;	/* what the first EBB found, and the last */
-};
-
-static void freeze(struct ebb_context *context, void *user)
-{
-	struct freezing *freezing = user;
-
-	freezing->last = ebb_context_mmcr2(context);
-	if (ebb_context_number(context) == 1) {
-		freezing->first = freezing->last;
-		ebb_context_set_mmcr2(context, freezing->set);
-	}
-}
-
-/* The bits of counters that the session does not use. */
-static void frozen_counters(void)
-{
-	struct freezing freezing = { EBB_MMCR2_FCP(2) | EBB_MMCR2_FCP(6), -1, -1 };
-	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
-
-	/* FC1P and FC6P are bits 1 and 46 of 64. */
-	static_assert(EBB_MMCR2_FCP(1) == 1UL << 62 && EBB_MMCR2_FCP(6) == 1UL << 17, "FCnP");
-	static_assert(!EBB_MMCR2_FCP(0) && !EBB_MMCR2_FCP(7) && !EBB_MMCR2_FCP(8), "no counters");
-	check(!ebb_start(ebb, freeze, &freezing, EBB_SAVE_FULL) && goes_on(ebb, 10));
-	check(!freezing.first && freezing.last == freezing.set);
-	ebb_close(ebb);
-}
-
-static void stop(struct ebb_context *context, void *user)
-{
-	if (ebb_context_number(context) == *(uint64_t *)user)
-		ebb_rearm(context, EBB_STOP);
-}
-
-static void *read_elsewhere(void *ebb)
-{
-	uint32_t value;
-
-	return (void *)(long)(ebb_read(ebb, 0, &value) ? errno : 0);
-}
-
-static void counters(void)
-{
-	const unsigned long work_done = 200000;
-	uint32_t first = 0, second = 0, value = 0;
-	uint64_t stop_at = 0;
-	/* No EBB comes of this period. */
-	struct ebb *ebb = ebb_open("cycles", 1 << 30, 0);
-	pthread_t thread;
-	void *result;
-
-	check(ebb_add(ebb, "instructions", 0) == 1);
-	check(ebb_read(ebb, 0, &value) == -1 && errno == EINVAL);
-	check(!ebb_start(ebb, stop, &stop_at, EBB_SAVE_FULL));
-	check(ebb_read(ebb, 2, &value) == -1 && errno == ENOENT);
-	check(!ebb_read(ebb, 0, &value) && value >= 0x40000000 && value < 0x50000000);
-	check(!ebb_read(ebb, 1, &first));
-	execute(work_done);
-	check(!ebb_read(ebb, 1, &second));
-	/* And those of ebb_read() itself, with the kernel's on its behalf. */
-	check(second - first >= work_done && second - first < 2 * work_done);
-	check(!pthread_create(&thread, NULL, read_elsewhere, ebb));
-	check(!pthread_join(thread, &result) && (long)result == EPERM);
-	ebb_close(ebb);
-}
-
-/* What stands is read as it stands; what is not there is not read. */
-static void standing_counters(void)
-{
-	uint32_t first = 0, second = 1, value;
-	char reason[128];
-	/* A kernel that checks itself has come to 18 before the last five. */
-	uint64_t stop_at = 100;
-	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
-
-	check(!ebb_start(ebb, stop, &stop_at, EBB_SAVE_FULL) && goes_on(ebb, 10));
-	check(!ebb_pause(ebb));
-	check(ebb_read(ebb, 0, &value) == -1 && errno == EBUSY);
-	check(strstr(ebb_strerror(reason, sizeof(reason)), "paused"));
-	check(!ebb_resume(ebb) && !ebb_read(ebb, 0, &value));
-	check(value >= 0x80000000U - PERIOD && value < 0x80000000U + PERIOD);
-	/* Nor if the program disables the event itself. */
-	check(!ioctl(ebb_fd(ebb), PERF_EVENT_IOC_DISABLE, 0));
-	check(ebb_read(ebb, 0, &value) == -1 && errno == EBUSY);
-	check(!ioctl(ebb_fd(ebb), PERF_EVENT_IOC_ENABLE, 0));
-	check(!ebb_read(ebb, 0, &value));
-	check(goes_on(ebb, 5));
-	goes_on(ebb, stop_at);
-	check(ebb_count(ebb) == stop_at);
-	check(!ebb_read(ebb, 0, &first));
-	work(PERIOD);
-	check(!ebb_read(ebb, 0, &second) && first == second);
-	ebb_close(ebb);
-}
-
-/* A loop without an end, in which the registers have values that nothing else has. */
-extern const uint32_t registers_loop[], registers_end[];
-
-static const uint64_t loaded[] = {
-	0x1111222233334444, 0x24681357, 0x5555666677778888, 0xa0000000, 0x99990000aaaabbbc,
-};
-
-static uint64_t found[ARRAY_SIZE(loaded)];
-
-static noipa void hold_registers(const uint64_t *values)
-{
-	__asm__ volatile("mflr 10\n\t"
-			 "ld 9, 0(%0)\n\tmtctr 9\n\t"
-			 "ld 9, 8(%0)\n\tmtcr 9\n\t"
-			 "ld 9, 16(%0)\n\tmtlr 9\n\t"
-			 "ld 9, 24(%0)\n\tmtxer 9\n\t"
-			 "ld 9, 32(%0)\n\tmtspr 815, 9\n"
-			 "registers_loop:\n\t"
-			 "b registers_loop\n"
-			 "registers_end:\n\t"
-			 "mtlr 10"
-			 : : "b" (values)
-			 : "r9", "r10", "ctr", "lr", "xer", "cr0", "cr1", "cr2", "cr3", "cr4",
-			   "cr5", "cr6", "cr7", "memory");
-}
-
-static void find_registers(struct ebb_context *context, void *user)
-{
-	if (ebb_context_address(context) != (uint64_t)registers_loop)
-		return;
-	*(int *)user += 1;
-	found[0] = ebb_context_ctr(context);
-	found[1] = ebb_context_cr(context);
-	found[2] = ebb_context_lr(context);
-	found[3] = ebb_context_xer(context);
-	found[4] = ebb_context_tar(context);
-	ebb_set_resume_address(context, (uint64_t)registers_end);
-}
-
-static void program_registers(void)
-{
-	static int times;
-	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
-
-	check(!ebb_start(ebb, find_registers, &times, EBB_SAVE_FULL));
-	hold_registers(loaded);
-	check(times == 1);
-	for (size_t i = 0; i < ARRAY_SIZE(loaded); i++)
-		check(found[i] == loaded[i]);
-	ebb_close(ebb);
-}
-
 int main(void)
 {
 	static const struct test tests[] = {
-		{ "program_registers", program_registers },
 		{ "sampled_instruction", sampled_instruction },
-		{ "frozen_counters", frozen_counters },
-		{ "counters", counters },
-		{ "standing_counters", standing_counters },
 	};
 
 	return run_tests(tests, ARRAY_SIZE(tests));
