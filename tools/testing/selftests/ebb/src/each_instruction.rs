@@ -14,6 +14,7 @@ use ktap::check;
 use ktap::process::Peer;
 use pmu_selftests::shared;
 use std::ffi::c_void;
+use std::hint::black_box;
 use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
@@ -464,17 +465,23 @@ pub fn wait_until_hit() -> Outcome {
 /// The addresses of the instructions that a call executes, in their order.
 pub struct Steps(Vec<usize>);
 
+/// Does a scenario. The compiler makes one copy of its code, as it does not see who is called.
+#[inline(never)]
+fn run(scenario: &dyn Fn() -> Outcome) -> Outcome {
+    black_box(scenario)()
+}
+
 impl Steps {
     /// Follows the call that `scenario` makes by [`traced`], in this process or one that it forks.
-    pub fn of(scenario: impl Fn() -> Outcome) -> Result<Self, Failure> {
+    pub fn of(scenario: &dyn Fn() -> Outcome) -> Result<Self, Failure> {
         handle_trap(0)?;
         own_code()?;
         // What the first call does for all.
         set(0, 0, || {});
-        scenario()?;
+        run(scenario)?;
         shared().length.store(0, Relaxed);
         FOLLOWING.store(true, Relaxed);
-        let done = scenario();
+        let done = run(scenario);
         FOLLOWING.store(false, Relaxed);
         remove();
         done?;
@@ -491,7 +498,7 @@ impl Steps {
         stride: usize,
         wanted: impl Fn(usize) -> bool,
         action: Action,
-        scenario: impl Fn() -> Outcome,
+        scenario: &dyn Fn() -> Outcome,
     ) -> Result<usize, Failure> {
         let (mut tried, mut missed) = (0, 0);
         for (n, &place) in self.0.iter().enumerate().step_by(stride) {
@@ -500,7 +507,7 @@ impl Steps {
             }
             let earlier = self.0[..n].iter().filter(|&&other| other == place);
             set(place, earlier.count(), action);
-            let done = scenario();
+            let done = run(scenario);
             remove();
             done.and_then(|()| check_expected()).map_err(at(n))?;
             tried += 1;
@@ -514,7 +521,7 @@ impl Steps {
     /// [`at_each`](Self::at_each) of the call that `scenario` makes, at every `stride`th instruction.
     pub fn interrupt(stride: usize, action: Action, scenario: impl Fn() -> Outcome) -> Outcome {
         let steps = Self::of(&scenario)?;
-        let tried = steps.at_each(stride, |_| true, action, scenario)?;
+        let tried = steps.at_each(stride, |_| true, action, &scenario)?;
         println!("{tried} of {} instructions", steps.0.len());
         Ok(())
     }

@@ -92,8 +92,3 @@ pub fn write_pmc2() {
 pub fn write_mmcr0() {
     ebb::reg::Mmcr0::FC.write();
 }
-
-/// Writes MMCR2.
-pub fn write_mmcr2() {
-    ebb::reg::Mmcr2(0).write();
-}

@@ -283,9 +283,9 @@ fn closed_in_call() -> Outcome {
 fn closed_in_setspecific() -> Outcome {
     let function = libc::pthread_setspecific as *const () as usize;
     let scenario = || close_in(Call::Start);
-    let steps = Steps::of(scenario)?;
+    let steps = Steps::of(&scenario)?;
     let within = |place: usize| place.wrapping_sub(function) < 256;
-    let tried = steps.at_each(1, within, close, scenario)?;
+    let tried = steps.at_each(1, within, close, &scenario)?;
     check!(tried > 10, "{tried} instructions");
     Ok(())
 }
