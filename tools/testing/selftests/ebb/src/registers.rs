@@ -2,6 +2,7 @@
 //! Every register a program has, filled with a pattern, over a time in which EBBs
 //! interrupt it.
 
+use pmu_selftests::random::Random;
 use std::arch::global_asm;
 use std::mem::offset_of;
 
@@ -38,11 +39,8 @@ impl Registers {
     /// A pattern in which no two registers are alike.
     #[must_use]
     pub fn pattern() -> Self {
-        let mut n = 0x0123_4567_89ab_cdef_u64;
-        let mut next = || {
-            n = n.wrapping_mul(0x5851_f42d_4c95_7f2d).rotate_left(7) | 1;
-            n
-        };
+        let mut random = Random::new(1, &[]);
+        let mut next = || random.next() | 1;
         let mut gpr = [0; 32].map(|_| next());
         for used in [1, 13, 31] {
             gpr[used] = 0;
