@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-/* A shared object that takes EBBs, with a copy of libebb of its own or with libebb.so. */
+/*
+ * A shared object that takes EBBs, with a copy of libebb of its own or with libebb.so; each thread
+ * may have EBBs of it. libebb_plugins loads it.
+ */
 #include <ebb.h>
 #include <errno.h>
 #include <setjmp.h>
+#include <stdbool.h>
 #include <stddef.h>
-
-#include "libebb_plugin.h"
 
 static __thread struct ebb *ebb;
 static __thread jmp_buf *out;
@@ -25,6 +27,7 @@ static void handler(struct ebb_context *context, void *user)
 	longjmp(*out, 1);
 }
 
+/* Lets EBBs come on the calling thread; 0, or errno. */
 int plugin_start(void)
 {
 	static __thread unsigned long last;
@@ -39,11 +42,13 @@ int plugin_start(void)
 	return error;
 }
 
+/* Their number. */
 unsigned long plugin_count(void)
 {
 	return ebb_count(ebb);
 }
 
+/* Leaves the handler of the next one by a jump, having closed if @end; 0 unless none comes. */
 int plugin_leave(bool end)
 {
 	jmp_buf here;
@@ -60,6 +65,7 @@ int plugin_leave(bool end)
 	return result;
 }
 
+/* Ends them; 0 unless they did not come any more. */
 int plugin_end(void)
 {
 	int state = ebb_state(ebb);

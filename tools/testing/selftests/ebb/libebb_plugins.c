@@ -7,7 +7,6 @@
 #include <execinfo.h>
 #include <pthread.h>
 
-#include "libebb_plugin.h"
 #include "libebb_test.h"
 
 struct plugin {

@@ -11,9 +11,12 @@ use ktap::Failure;
 use ktap::OrFail;
 use ktap::Outcome;
 use ktap::check;
+use ktap::process::Peer;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::Duration;
+use std::time::Instant;
 
 /// Register set with [`EbbState`] (`NT_PPC_EBB` in `linux/elf.h`).
 const NT_PPC_EBB: u32 = 0x106;
@@ -299,8 +302,35 @@ unsafe fn request(what: u32, pid: libc::pid_t, address: usize, data: usize) -> i
     Ok(())
 }
 
+/// Waits until all processes have ended. If `progress` stays the same for two minutes they hang: prints
+/// where each is, which is the process `pid_of` its index, and returns false.
+pub fn watch(
+    peers: &[Peer],
+    progress: impl Fn() -> u64,
+    pid_of: impl Fn(usize) -> libc::pid_t,
+) -> bool {
+    const SILENCE: Duration = Duration::from_secs(120);
+    let mut seen = (0, Instant::now());
+    while !peers.iter().all(Peer::has_ended) {
+        std::thread::sleep(Duration::from_millis(20));
+        let now = progress();
+        if now != seen.0 {
+            seen = (now, Instant::now());
+        } else if seen.1.elapsed() > SILENCE {
+            println!("no progress in {} s", SILENCE.as_secs());
+            for (number, peer) in peers.iter().enumerate() {
+                if !peer.has_ended() {
+                    println!("process {number} is {}", whereabouts(pid_of(number)));
+                }
+            }
+            return false;
+        }
+    }
+    true
+}
+
 /// Where a process is that does not go on.
-pub fn whereabouts(pid: libc::pid_t) -> String {
+fn whereabouts(pid: libc::pid_t) -> String {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
         .rsplit(") ")

@@ -41,11 +41,9 @@ use std::os::fd::IntoRawFd;
 use std::os::fd::RawFd;
 use std::process::exit;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
-use std::time::Instant;
 
 use ebb_selftests::session;
-use ebb_selftests::tracee::whereabouts;
+use ebb_selftests::tracee::watch;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
@@ -72,9 +70,6 @@ const ROUNDS: u64 = 8;
 /// Of the other processes' marks in counters those, in percent, that have to be known as such, as a
 /// process that runs for long might have counted as far itself.
 const TOLD: u64 = 60;
-
-/// Time without a single step of any process after which they are taken to hang.
-const SILENCE: Duration = Duration::from_secs(120);
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -243,7 +238,8 @@ fn run(options: Options) -> Outcome {
                 live_all(number, tally, options, lives)
             })?);
         }
-        sound = watch(tally, &peers);
+        let pid = |number| tally.entry(number as u64).pid.load(Relaxed);
+        sound = watch(&peers, || tally.sum(Count::Steps), pid);
         sound &= end(peers, 0, sound);
         if !sound || missing(tally, options).is_empty() {
             break;
@@ -301,28 +297,6 @@ fn missing(tally: &Tally, options: Options) -> Vec<Count> {
     }
     wanted.retain(|&count| tally.sum(count) == 0);
     wanted
-}
-
-/// Waits until all processes have ended; false if they hang.
-fn watch(tally: &Tally, peers: &[Peer]) -> bool {
-    let mut seen = (0, Instant::now());
-    while !peers.iter().all(Peer::has_ended) {
-        std::thread::sleep(Duration::from_millis(20));
-        let steps = tally.sum(Count::Steps);
-        if steps != seen.0 {
-            seen = (steps, Instant::now());
-        } else if seen.1.elapsed() > SILENCE {
-            println!("no step in {} s", SILENCE.as_secs());
-            for (number, peer) in peers.iter().enumerate() {
-                if !peer.has_ended() {
-                    let pid = tally.entry(number as u64).pid.load(Relaxed);
-                    println!("process {number}, {pid}, is {}", whereabouts(pid));
-                }
-            }
-            return false;
-        }
-    }
-    true
 }
 
 fn main() {

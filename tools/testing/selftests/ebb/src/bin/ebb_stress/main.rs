@@ -32,23 +32,18 @@ mod ways;
 use ebb::Attr;
 use ebb_selftests::session;
 use ebb_selftests::session::CYCLES;
-use ebb_selftests::tracee::whereabouts;
+use ebb_selftests::tracee::watch;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
 use ktap::process::Peer;
 use std::io::Write;
 use std::process::exit;
-use std::time::Duration;
-use std::time::Instant;
 use tally::Tally;
 use ways::Way;
 
 const USAGE: &str = "usage: ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY] \
                      [--library] [--instructions] [--lossy]";
-
-/// Time without a single round of any process after which they are taken to hang.
-const SILENCE: Duration = Duration::from_secs(120);
 
 /// What is asked for.
 #[derive(Clone, Copy)]
@@ -115,7 +110,7 @@ fn run(options: &Options) -> Outcome {
         peer.tell()?;
     }
 
-    let mut sound = watch(tally, &peers);
+    let mut sound = watch(&peers, || tally.rounds(), |number| peers[number].pid());
     for (number, peer) in peers.into_iter().enumerate() {
         if sound && let Err(Failure::Fail(why) | Failure::Skip(why)) = peer.join() {
             println!("process {number}: {why}");
@@ -134,27 +129,6 @@ fn run(options: &Options) -> Outcome {
         "{ebbs} EBBs in {rounds} rounds"
     );
     Ok(())
-}
-
-/// Waits until all processes have ended; false if they hang.
-fn watch(tally: &Tally, peers: &[Peer]) -> bool {
-    let mut seen = (0, Instant::now());
-    while !peers.iter().all(Peer::has_ended) {
-        std::thread::sleep(Duration::from_millis(20));
-        let rounds = tally.rounds();
-        if rounds != seen.0 {
-            seen = (rounds, Instant::now());
-        } else if seen.1.elapsed() > SILENCE {
-            println!("no round in {} s", SILENCE.as_secs());
-            for (number, peer) in peers.iter().enumerate() {
-                if !peer.has_ended() {
-                    println!("process {number} is {}", whereabouts(peer.pid()));
-                }
-            }
-            return false;
-        }
-    }
-    true
 }
 
 fn main() {
