@@ -40,7 +40,7 @@ impl Registers {
     #[must_use]
     pub fn pattern() -> Self {
         let mut random = Random::new(1, &[]);
-        let mut next = || random.next() | 1;
+        let mut next = || random.any() | 1;
         let mut gpr = [0; 32].map(|_| next());
         for used in [1, 13, 31] {
             gpr[used] = 0;

@@ -73,7 +73,7 @@ fn code(random: &mut Random) -> u64 {
     let known = match random.below(10) {
         0..6 => random.pick(&ALL_COUNTERS),
         6..9 => random.pick(&CODES),
-        _ => random.next() >> 4 >> random.below(30),
+        _ => random.any() >> 4 >> random.below(30),
     };
     match random.below(8) {
         // One bit wrong.
@@ -97,7 +97,7 @@ impl Limits {
     pub fn period(self, random: &mut Random) -> u64 {
         let period = match random.below(8) {
             0 => random.below(16) + 1,
-            1 => 1 << 41 | random.next() >> 2,
+            1 => 1 << 41 | random.any() >> 2,
             2 => random.up_to_bits(25).max(1),
             _ => random.up_to_bits(18).max(1),
         };
@@ -109,7 +109,7 @@ impl Limits {
 fn ebb_event(random: &mut Random, member: bool) -> Attr {
     let code = code(random) | ebb::config::EBB;
     let code = match random.below(6) {
-        0 | 1 => code | random.next() & EBB_BITS,
+        0 | 1 => code | random.any() & EBB_BITS,
         // So that processes have groups that ask for the same: the driver leaves the PMU programmed
         // from one to the next, and their counters must not go with it.
         2 => on_pmc(2, 0x1e) | ebb::config::EBB,
@@ -132,7 +132,7 @@ fn ebb_event(random: &mut Random, member: bool) -> Attr {
 fn counting(random: &mut Random) -> Attr {
     // Users other than root may not count the kernel.
     let exclude = match random.below(4) {
-        0 => random.next() & (flag::EXCLUDE_USER | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV),
+        0 => random.any() & (flag::EXCLUDE_USER | flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV),
         _ => flag::EXCLUDE_KERNEL | flag::EXCLUDE_HV,
     };
     let order =
@@ -158,7 +158,7 @@ fn sampling(random: &mut Random, limits: Limits) -> Attr {
         .with(|raw| {
             raw.branch_sample_type = branch_filter(random);
             raw.sample_regs_intr = registers(random);
-            raw.sample_regs_user = random.next() & USER_REGISTERS;
+            raw.sample_regs_user = random.any() & USER_REGISTERS;
             raw.sample_stack_user = 8 * random.below(64) as u32;
             raw.sample_max_stack = random.below(127) as u16;
         });
@@ -195,11 +195,11 @@ fn registers(random: &mut Random) -> u64 {
     let extended = ((1 << (regs::SIAR + 1)) - 1) & !regs::GENERAL;
     let of_v31 = 0b111 << regs::MMCR3;
     match random.below(6) {
-        0 => random.next() & regs::GENERAL,
+        0 => random.any() & regs::GENERAL,
         1 => extended,
         2 | 3 => extended & !of_v31,
-        4 => random.next() & extended,
-        _ => random.next() >> random.below(40),
+        4 => random.any() & extended,
+        _ => random.any() >> random.below(40),
     }
 }
 
@@ -209,7 +209,7 @@ fn branch_filter(random: &mut Random) -> u64 {
     const PRIVILEGES: u64 = 7;
     match random.below(4) {
         0 => 1 << random.below(20),
-        1 => 1 << random.below(20) | random.next() & PRIVILEGES,
+        1 => 1 << random.below(20) | random.any() & PRIVILEGES,
         2 => random.few_of((1 << 21) - 1),
         _ => 1 << 3 | 1,
     }
@@ -246,15 +246,15 @@ pub fn any(random: &mut Random, limits: Limits, member: bool) -> Attr {
     match random.below(12) {
         0 => attr.with(|raw| raw.config ^= random.few_of(u64::MAX >> u64::from(limits.no_ebb))),
         1 => attr.with(|raw| match random.below(4) {
-            0 => raw.__bindgen_anon_3.config1 = random.next() >> random.below(64),
-            1 => raw.__bindgen_anon_4.config2 = random.next() >> random.below(64),
-            2 => raw.config3 = random.next(),
+            0 => raw.__bindgen_anon_3.config1 = random.any() >> random.below(64),
+            1 => raw.__bindgen_anon_4.config2 = random.any() >> random.below(64),
+            2 => raw.config3 = random.any(),
             _ => raw.clockid = random.below(16) as i32,
         }),
         2 => with_flags(attr, |flags| {
             (flags ^ random.few_of(flag::ALL & !flag::FREQ)) & !flag::DISABLED
         }),
-        3 => attr.wakeup_events(random.next() as u32),
+        3 => attr.wakeup_events(random.any() as u32),
         _ => attr,
     }
 }

@@ -75,7 +75,7 @@ fn spawn(task: &mut Task, what: &str, body: impl FnOnce(&mut Task) -> Outcome) -
 
 /// Forks; the child does some steps, with `user` as another user.
 pub fn fork(task: &mut Task, random: &mut Random, user: bool) -> Outcome {
-    let (seed, steps) = (random.next(), random.below(STEPS));
+    let (seed, steps) = (random.any(), random.below(STEPS));
     spawn(task, ", forked", |task| {
         if user {
             become_user(NOBODY)?;
@@ -88,8 +88,8 @@ pub fn fork(task: &mut Task, random: &mut Random, user: bool) -> Outcome {
 
 /// Forks; the child does some steps, executes this program anew and does more.
 pub fn exec(task: &mut Task, random: &mut Random) -> Outcome {
-    let (seed, steps, later) = (random.next(), random.below(STEPS), random.below(STEPS));
-    let (options, later_seed) = (task.options, random.next());
+    let (seed, steps, later) = (random.any(), random.below(STEPS), random.below(STEPS));
+    let (options, later_seed) = (task.options, random.any());
     spawn(task, ", before execve", |task| {
         task.run(seed, steps, true)?;
         let mut words = vec!["pmu_fuzz".into(), "--exec".into(), task.number.to_string()];
@@ -155,8 +155,8 @@ pub fn block(signals: &[libc::c_int], how: libc::c_int) {
 
 /// Another thread does some steps, and this one as well.
 pub fn thread(task: &mut Task, random: &mut Random) -> Outcome {
-    let (seed, steps) = (random.next(), random.below(STEPS));
-    let (other_seed, other_steps) = (random.next(), random.below(STEPS));
+    let (seed, steps) = (random.any(), random.below(STEPS));
+    let (other_seed, other_steps) = (random.any(), random.below(STEPS));
     task.without_ebbs();
     let beside = task.thread();
     // The other one's EBBs are counted with this one's.
@@ -177,7 +177,7 @@ pub fn thread(task: &mut Task, random: &mut Random) -> Outcome {
 
 /// Forks a child that does some steps, looks at its registers and changes them.
 pub fn trace(task: &mut Task, random: &mut Random) -> Outcome {
-    let (seed, steps) = (random.next(), STEPS + random.below(STEPS));
+    let (seed, steps) = (random.any(), STEPS + random.below(STEPS));
     let Some(pid) = spawn(task, ", traced", |task| task.run(seed, steps, true)) else {
         return Ok(());
     };
@@ -197,16 +197,16 @@ fn meddle(pid: libc::pid_t, number: u64, page: Page, random: &mut Random) -> Out
     let tracee = Tracee::attach(pid)?;
     // A task that never had an EBB event has no such registers.
     if let Ok(mut ebb) = tracee.ebb() {
-        ebb.bescr &= random.next();
+        ebb.bescr &= random.any();
         let _ = tracee.set_ebb(&ebb);
     }
     if let Ok(mut pmu) = tracee.pmu() {
         // As if sampled at its branches, which is a mark.
         pmu.siar = page.any(random);
         pmu.sdar = page.any(random);
-        pmu.sier = random.next();
-        pmu.mmcr2 = random.next() & !Mmcr2::USER.0 | marks::mmcr2(number);
-        pmu.mmcr0 = random.next() as u32;
+        pmu.sier = random.any();
+        pmu.mmcr2 = random.any() & !Mmcr2::USER.0 | marks::mmcr2(number);
+        pmu.mmcr0 = random.any() as u32;
         let _ = tracee.set_pmu(&pmu);
     }
     tracee.detach()

@@ -64,7 +64,7 @@ impl Events {
 
     /// One of those that are open.
     fn any(&mut self, random: &mut Random) -> Option<&mut Slot> {
-        let index = random.next() as usize;
+        let index = random.any() as usize;
         let length = self.slots.len();
         (length > 0).then(|| &mut self.slots[index % length])
     }
@@ -74,8 +74,8 @@ impl Events {
         let member = random.once_in(3);
         let attr = attr::any(random, limits, member);
         let target = random.below(12);
-        let (cpu, other) = (random.below(4) as libc::c_int, random.next());
-        let (leader, keep, map) = (random.next() as usize, random.once_in(4), random.once_in(2));
+        let (cpu, other) = (random.below(4) as libc::c_int, random.any());
+        let (leader, keep, map) = (random.any() as usize, random.once_in(4), random.once_in(2));
         let is_ebb = attr.as_raw().config & ebb::config::EBB != 0;
         let leaves_user_out = is_ebb && attr.as_raw().exclude_user() != 0;
         let (mut own, mut target_with_ebb) = (true, None);
@@ -140,7 +140,7 @@ impl Events {
 
     /// Closes one.
     pub fn close(&mut self, random: &mut Random) {
-        let index = random.next() as usize;
+        let index = random.any() as usize;
         if !self.slots.is_empty() {
             self.slots.swap_remove(index % self.slots.len());
         }
@@ -175,12 +175,12 @@ impl Events {
         let (what, value) = (random.below(12), random.up_to_bits(8));
         let (period, rate) = (limits.period(random), 1000 + random.below(1500));
         let attr = attr::any(random, limits, false);
-        let other = random.next() as usize;
+        let other = random.any() as usize;
         let Some(index) = self
             .slots
             .len()
             .checked_sub(1)
-            .map(|most| random.next() as usize % (most + 1))
+            .map(|most| random.any() as usize % (most + 1))
         else {
             return;
         };
@@ -361,7 +361,7 @@ const F_SETSIG: libc::c_int = 10;
 
 /// Has the caller run on some CPUs only, or on all.
 pub fn move_to(random: &mut Random, cpus: usize) {
-    let mask = random.next();
+    let mask = random.any();
     let chosen = (0..cpus).filter(|cpu| mask >> cpu & 1 == 1);
     // Those may be away.
     let _ = cpu::set_affinity(0, chosen);

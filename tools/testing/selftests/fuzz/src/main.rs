@@ -176,7 +176,7 @@ fn live_all(number: u64, tally: &'static Tally, options: Options, lives: Range<u
         children::end_with_parent();
     }
     for life in lives {
-        let seed = Random::new(options.seed, &[number, life]).next();
+        let seed = Random::new(options.seed, &[number, life]).any();
         // SAFETY: there is one thread, so the child finds no lock taken.
         let pid = ktap::os_result(unsafe { libc::fork() })?;
         if pid == 0 {

@@ -178,7 +178,7 @@ impl Task {
                 self.bescr = if enable { Bescr::GE } else { Bescr(0) };
             }
             Action::Bescr => {
-                let bescr = Bescr(random.next() & (Bescr::GE | Bescr::PME | Bescr::PMEO).0);
+                let bescr = Bescr(random.any() & (Bescr::GE | Bescr::PME | Bescr::PMEO).0);
                 // A program that sets PMEO may get an EBB by that alone; in QEMU one that the CPU has
                 // latched for another. And one that has it with PME but without GE is there like
                 // one that QEMU has made an EBB for without the branch, which the driver repeats.
@@ -228,7 +228,7 @@ impl Task {
     /// Leaves this process's marks in all that it may write.
     fn mark(&mut self, random: &mut Random) {
         let enabled = self.events.enable_ebb();
-        let (which, mmcr2, sleep) = (random.next(), random.once_in(2), random.once_in(2));
+        let (which, mmcr2, sleep) = (random.any(), random.once_in(2), random.once_in(2));
         let stops = random.once_in(2);
         if enabled {
             self.tally.entry(self.number).add(Count::Marks, 1);
@@ -282,7 +282,7 @@ impl Task {
     /// Writes anything to some registers.
     fn write_registers(&mut self, random: &mut Random) {
         for _ in 0..1 + random.below(6) {
-            let value = random.next() >> random.below(64);
+            let value = random.any() >> random.below(64);
             // SAFETY: none of these is a register that says where the program goes on.
             unsafe {
                 match random.below(8) {

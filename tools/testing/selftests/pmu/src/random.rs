@@ -9,13 +9,13 @@ impl Random {
     pub fn new(seed: u64, of: &[u64]) -> Self {
         let mut random = Self(seed);
         for &number in of {
-            random.0 = random.next() ^ number;
+            random.0 = random.any() ^ number;
         }
         random
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,7 +25,7 @@ impl Random {
 
     /// A number below `n`, which is not 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
+        self.any() % n
     }
 
     /// True once in `n` times.
@@ -40,12 +40,12 @@ impl Random {
 
     /// A number with each of `bits` set or not; mostly not.
     pub fn few_of(&mut self, bits: u64) -> u64 {
-        bits & self.next() & self.next() & self.next()
+        bits & self.any() & self.any() & self.any()
     }
 
     /// A number of up to `bits` bits, short ones as often as long ones.
     pub fn up_to_bits(&mut self, bits: u64) -> u64 {
         let bits = 1 + self.below(bits);
-        self.next() >> (64 - bits)
+        self.any() >> (64 - bits)
     }
 }

@@ -124,32 +124,34 @@ std::arch::global_asm!(
 /// What went wrong on another stack.
 static DONE: Mutex<Outcome> = Mutex::new(Ok(()));
 
-extern "C" fn start_and_stop() {
-    let all = || {
-        start(PERIOD.into())?;
-        stop();
-        let state = with(|session| Ok(session.state()))?;
-        check!(state == State::Paused, "{state:?}");
-        session::expect_none(5 * u64::from(PERIOD))?;
-        resume()?;
-        goes_on()?;
-        // A close and the next start find what the stop has left.
-        stop();
-        current::close();
-        start(PERIOD.into())?;
-        goes_on()
-    };
-    *DONE.lock().expect("no panic") = all();
+fn start_and_stop() -> Outcome {
+    start(PERIOD.into())?;
+    stop();
+    let state = with(|session| Ok(session.state()))?;
+    check!(state == State::Paused, "{state:?}");
+    session::expect_none(5 * u64::from(PERIOD))?;
+    resume()?;
+    goes_on()?;
+    // A close and the next start find what the stop has left.
+    stop();
+    current::close();
+    start(PERIOD.into())?;
+    goes_on()
 }
 
-extern "C" fn stop_and_pause() {
-    let all = || {
-        stop();
-        with(Session::pause)?;
-        resume()?;
-        goes_on()
-    };
-    *DONE.lock().expect("no panic") = all();
+fn stop_and_pause() -> Outcome {
+    stop();
+    with(Session::pause)?;
+    resume()?;
+    goes_on()
+}
+
+extern "C" fn first_turn() {
+    *DONE.lock().expect("no panic") = start_and_stop();
+}
+
+extern "C" fn second_turn() {
+    *DONE.lock().expect("no panic") = stop_and_pause();
 }
 
 /// As coroutines of Boost.Context from 1.88 on have it, and just-in-time compilers.
@@ -162,11 +164,11 @@ fn endless_stack() -> Outcome {
     unsafe {
         let base = stack.add(WORDS - 64);
         let base = base.byte_sub(base.addr() % 16);
-        call_on(start_and_stop, base);
+        call_on(first_turn, base);
         DONE.lock().expect("no panic").clone()?;
         // These frames are looked at.
         base.write(base.expose_provenance() as u64);
-        call_on(stop_and_pause, base);
+        call_on(second_turn, base);
     }
     DONE.lock().expect("no panic").clone()?;
     current::close();
