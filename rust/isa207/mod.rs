@@ -28,8 +28,8 @@
 //!
 //! Tests: `tests/` has cases worked out by hand, and random groups against a second set of rules
 //! (`make oracle` for many of them); `fuzz/` lets libFuzzer search for input that breaks the same
-//! rules (`make fuzz`); `make bench` measures [`CpuModel::solve`], and fails if it takes more than
-//! it promises.
+//! rules (`make fuzz`); `make bench-solver` measures [`CpuModel::solve`], and fails if it takes too
+//! many instructions.
 //!
 //! Abbreviations: PMC performance monitor counter; MMCR monitor mode control register; EBB
 //! event-based branch; BHRB branch history rolling buffer; IFM instruction filtering mode (of the

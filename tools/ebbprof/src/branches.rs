@@ -18,7 +18,7 @@ pub enum Filter {
     /// Calls
     #[value(alias = "any_call")]
     Call,
-    /// Indirect ones
+    /// Indirect ones (processors may leave out calls)
     IndCall,
     /// Conditional ones
     Cond,
