@@ -11,6 +11,7 @@ layout      rust/ has 100 columns, a file in Rust says what it is for, each `uns
             has its SAFETY comment, and no source has more than 1,000 lines
 shellcheck  shell scripts
 checkpatch  C and the kernel patches are in the kernel's style
+prose       documents have none of the patterns in scripts/tables/prose-patterns
 
 What rustfmt and checkpatch once found in form is in EBB_CACHE/lint by its content, and
 is not looked at again.
@@ -25,14 +26,19 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from host import table
 from host.steps import CACHE, TOP, cached
 
+# The files whose prose is checked: documents so far. Comments can be added folder by folder, such as
+# "rust/**/*.rs", once they are rewritten.
+PROSE = ("*.md", "Documentation/*.md", "rust/**/*.md", "tools/**/*.md")
 FOLDERS = ("rust", "tools", "include", "scripts", ".ci", "Documentation")
 LINES = 1000
 COLUMNS = 100
 # The first lines of a shell script.
 SHELL = re.compile(rb"#!/bin/(ba)?sh\n|#!/usr/bin/env bash\n|(#.*\n)*# shellcheck shell=|#!/bin/busybox sh\n")
 IMPORT = re.compile(r"^[ \t]*(?:pub(?:\([a-z: ]+\))? )?use [^;]*;", re.MULTILINE)
+COMMENT = re.compile(r'\s*(//|#(?![!\[])|/?\*|""")|.*\s// ')
 UNSAFE = re.compile(r"unsafe *(\{|impl)")
 
 
@@ -152,9 +158,39 @@ def checkpatch():
         left.unlink()
 
 
+def prose_lines(path):
+    """Yields the number and the text of each line of a document outside of code, or of each comment."""
+    fenced = False
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if path.suffix == ".md":
+            fenced ^= line.startswith("```")
+            is_prose = not fenced and not line.startswith("    ")
+        else:
+            is_prose = COMMENT.match(line)
+        if is_prose:
+            yield number, line
+
+
+def prose():
+    """Yields the lines with a pattern that makes English hard to read, unless they are exceptions."""
+    patterns = [(advice, re.compile(pattern)) for advice, pattern in table.rows("prose-patterns", 2)]
+    exceptions = {(file, text): reason for file, text, reason in table.rows("prose-exceptions", 3)}
+    needed = set()
+    for path in sorted({path for glob in PROSE for path in Path().glob(glob) if "target" not in path.parts}):
+        for number, line in prose_lines(path):
+            excepted = {(file, text) for file, text in exceptions if file == str(path) and text in line}
+            for advice in (advice for advice, pattern in patterns if pattern.search(line)):
+                if not excepted:
+                    yield f"{path}:{number}: {advice}: {line.strip()}"
+                needed |= excepted
+    for key, reason in exceptions.items():
+        if not reason or key not in needed:
+            yield f"prose-exceptions: no reason, or no line needs it: {' | '.join(key)}"
+
+
 def main():
     os.chdir(TOP)
-    checks = {check.__name__: check for check in (rustfmt, layout, shellcheck, checkpatch)}
+    checks = {check.__name__: check for check in (rustfmt, layout, shellcheck, checkpatch, prose)}
     known = {**checks, "--fix": lambda: rustfmt(fix=True)}
     names = sys.argv[1:] or checks
     if unknown := set(names) - set(known):
