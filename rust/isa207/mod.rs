@@ -11,7 +11,7 @@
 //!   before. `validate.rs` refuses codes with reserved or contradictory bits; `constraint.rs` has
 //!   what an event needs of the PMU, `demand.rs` that with its part of the images,
 //!   `alternatives.rs` the codes that count the same, and `search.rs` chooses among these;
-//!   `mmcr.rs` makes the images.
+//!   `mmcr.rs` makes the fields of the images, and `images.rs` adds them up.
 //! - `sample/`: type, latency and data source of a sampled instruction.
 //! - `branch/`: entries of the BHRB, branch instructions, branch filters.
 //! - `models/`: one file for each processor, with the codes of perf's events, alternatives and
