@@ -18,7 +18,7 @@ pub enum Filter {
     /// Calls
     #[value(alias = "any_call")]
     Call,
-    /// Indirect ones (processors may leave out calls)
+    /// Indirect ones
     IndCall,
     /// Conditional ones
     Cond,
