@@ -93,7 +93,7 @@ impl Constraints {
     }
 
     /// The constraints of `req`, which must be valid, if it is counted as `code`.
-    #[inline(always)]
+    #[inline(always)] // See `Demand::new`.
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let pmc = Pmc::from_number(code.pmc());
         let mut this = Self::of_request(machine, req);

@@ -57,7 +57,7 @@ impl Demand {
     const IFM: Field = Field::bits(53, 54);
 
     /// What `req`, which must be valid, asks for if it is counted as `code`.
-    #[inline(always)]
+    #[inline(always)] // Saves an open two calls, which save 10 registers in all.
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let frozen = mmcr::frozen_states(model.isa, req, machine);
         let mut this = Self {
