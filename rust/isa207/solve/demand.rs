@@ -92,8 +92,8 @@ impl Demand {
         this
     }
 
-    /// What no [plain](EventCode::is_plain) code asks for, without constraints. User space gave the
-    /// code `asked` and this `config1`.
+    /// Returns the part that no [plain](EventCode::is_plain) code has, without constraints. User
+    /// space gave the code `asked` and this `config1`.
     #[cold]
     fn rare(
         model: &CpuModel,
