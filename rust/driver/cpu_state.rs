@@ -68,14 +68,12 @@ pub(crate) struct ImageEvents {
 }
 
 impl ImageEvents {
-    /// Stores `events`.
-    pub(super) fn set(&self, events: impl Iterator<Item = (u64, Demand)>) {
-        let mut len = 0;
-        for (cell, event) in self.events.iter().zip(events) {
-            cell.set(event);
-            len += 1;
+    /// Stores `event` at `index`, as the last one.
+    pub(super) fn put(&self, index: usize, event: (u64, Demand)) {
+        if let Some(place) = self.events.get(index) {
+            place.set(event);
+            self.len.set(index + 1);
         }
-        self.len.set(len);
     }
 
     /// Returns the events.

@@ -227,20 +227,16 @@ impl Driver {
         let (state, image) = (this_cpu.state(), this_cpu.state().image.get());
         // The events in the slots are among those of the last image, in the same order: a
         // transaction that commits leaves them there, or stores their own.
-        let mut slots = this_cpu.slots().iter();
-        let mut next = slots.next();
-        let all = state.image_events.iter().zip(image.pmcs().iter());
-        let rest = all.filter(move |((id, _), _)| {
-            let stays = next.is_some_and(|event| event.id() == *id);
-            if stays {
-                next = slots.next();
-            }
-            stays
+        let mut all = state.image_events.iter().zip(image.pmcs().iter());
+        let slots = this_cpu.slots().iter();
+        let rest = slots.filter_map(|event| all.find(|((id, _), _)| *id == event.id()));
+        let places = (0..COUNTERS).zip(rest).map(|(index, (event, pmc))| {
+            // `all` has passed this place.
+            state.image_events.put(index, event);
+            (event.1, pmc)
         });
-        let places = rest.clone().map(|((_, demand), pmc)| (demand, pmc));
         let assignment = self.model.assign_rest(places);
         state.image.set(Image::new(assignment, image.is_ebb));
-        state.image_events.set(rest.map(|(event, _)| event));
     }
 
     /// Restores the program's registers except MMCR0. Returns the program's bits of MMCR0.

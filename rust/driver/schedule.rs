@@ -102,6 +102,7 @@ impl Driver {
 
     /// Finds the image of `events` by alternative codes, as they cannot count together by those
     /// asked for, for the reason `why`, and stores it.
+    #[cold] // Takes 1.2 of the 1.4 KiB of stack that `place` took with it.
     fn search<'a>(
         &self,
         this_cpu: &ExclusiveCpu,
@@ -125,14 +126,14 @@ fn set_image<'a>(
     demands: impl Iterator<Item = Demand>,
     assignment: Assignment,
 ) {
-    for (event, pmc) in events.clone().zip(assignment.pmcs.iter()) {
-        if event::counter(event).is_some_and(|on| on != pmc.index()) {
-            unload_counter(this_cpu, event);
-        }
-    }
     let state = this_cpu.state();
     let is_ebb = events.clone().next().is_some_and(event::is_ebb);
     state.image.set(Image::new(assignment, is_ebb));
-    let ids = events.map(|event| event.id());
-    state.image_events.set(ids.zip(demands));
+    let events = events.zip(demands).zip(assignment.pmcs.iter());
+    for (index, ((event, demand), pmc)) in (0..COUNTERS).zip(events) {
+        if event::counter(event).is_some_and(|on| on != pmc.index()) {
+            unload_counter(this_cpu, event);
+        }
+        state.image_events.put(index, (event.id(), demand));
+    }
 }

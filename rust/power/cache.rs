@@ -272,11 +272,11 @@ impl PmuCache {
             Some(_) => 0,
             None => self.known.get(),
         };
-        let cleared = Set::from(unused) & !may_stay;
-        for index in 0..COUNTERS {
-            if cleared & 1 << index != 0 {
-                self.write_pmc(index, 0);
-            }
+        let mut cleared = Set::from(unused) & !may_stay;
+        while cleared != 0 {
+            // CAST: At most 16.
+            self.write_pmc(cleared.trailing_zeros() as usize, 0);
+            cleared &= cleared.wrapping_sub(1);
         }
     }
 

@@ -93,7 +93,7 @@ impl Constraints {
     }
 
     /// The constraints of `req`, which must be valid, if it is counted as `code`.
-    #[inline]
+    #[inline(always)] // See `Demand::new`.
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let pmc = Pmc::from_number(code.pmc());
         let mut this = Self::of_request(machine, req);
@@ -101,7 +101,12 @@ impl Constraints {
         // PMC5 and PMC6 depend on no unit, and on no further selector.
         if pmc.is_none_or(Pmc::is_programmable) {
             this.values |= Self::PROGRAMMABLE_EVENTS.prep(1);
-            unit_selectors(model, req, code, &mut this);
+            unit_selectors(model, code, &mut this);
+            if !code.is_plain() || model.isa == Isa::V207 {
+                let rare = rare_selectors(model, code, req.event_code(), req.config1);
+                this.used |= rare.used;
+                this.values |= rare.values;
+            }
             let bus_on_pmc4 = this.on_bus() && pmc == Some(Pmc::Pmc4);
             this.values |= Self::BUS_ON_PMC4.prep(bus_on_pmc4.into());
         }
@@ -169,9 +174,9 @@ impl Constraints {
     }
 }
 
-/// Adds the selectors of an event on PMC1 to PMC4.
+/// Adds the selectors that depend on the unit of an event on PMC1 to PMC4.
 #[inline]
-fn unit_selectors(model: &CpuModel, req: &Request, code: EventCode, need: &mut Constraints) {
+fn unit_selectors(model: &CpuModel, code: EventCode, need: &mut Constraints) {
     let layout = model.layout;
     let cache_sel = layout.cache_sel.get(code.0);
 
@@ -192,13 +197,22 @@ fn unit_selectors(model: &CpuModel, req: &Request, code: EventCode, need: &mut C
     if model.isa >= Isa::V31 {
         need.require(Selector::RadixScope, layout.radix_scope.get(code.0));
     }
-    if code.is_plain() && model.isa >= Isa::V300 {
-        return;
-    }
+}
+
+/// The other selectors of an event on PMC1 to PMC4, for which user space gave the code `asked` and
+/// this `config1`: no [plain](EventCode::is_plain) code has any, except on POWER8.
+#[cold]
+fn rare_selectors(
+    model: &CpuModel,
+    code: EventCode,
+    asked: EventCode,
+    config1: u64,
+) -> Constraints {
+    let mut need = Constraints::default();
     if code.is_marked() {
         need.require(Selector::SampleMode, code.sample_mode());
-    } else if layout.sdar_mode.is_set(code.0) {
-        need.require(Selector::SdarMode, layout.sdar_mode.get(code.0));
+    } else if model.layout.sdar_mode.is_set(code.0) {
+        need.require(Selector::SdarMode, model.layout.sdar_mode.get(code.0));
     }
     if model.is_fab_match(code) {
         need.require(Selector::FabMatch, EventCode::THRESH_CTL.get(code.0));
@@ -206,7 +220,8 @@ fn unit_selectors(model: &CpuModel, req: &Request, code: EventCode, need: &mut C
         // POWER8 does not count events without threshold beside one that has one.
         need.require(
             Selector::Threshold,
-            Threshold::new(model, req.event_code(), req.config1).packed(),
+            Threshold::new(model, asked, config1).packed(),
         );
     }
+    need
 }

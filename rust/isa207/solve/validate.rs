@@ -53,10 +53,16 @@ impl CpuModel {
         if code.is_plain() && req.config1 == 0 {
             return Ok(());
         }
-        sampling(self, code)?;
-        Threshold::validate(self, req)?;
-        caches(self, code)
+        rare_fields(self, code, req.config1)
     }
+}
+
+/// The fields that no [plain](EventCode::is_plain) code has.
+#[cold]
+fn rare_fields(model: &CpuModel, code: EventCode, config1: u64) -> Result<(), Refusal> {
+    sampling(model, code)?;
+    Threshold::validate(model, code, config1)?;
+    caches(model, code)
 }
 
 /// PMC1 to PMC4 count any event, PMC5 and PMC6 one each.
