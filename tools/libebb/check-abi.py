@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Compare what libebb exports with its header, and look for registers that it may not touch.
+"""Check libebb: compare its exports with its header, and look for registers that it must not touch.
 
 usage: check-abi.py [--header FILE] FOLDER OBJECT...     in the private root
        check-abi.py --handlers OBJECT...
 
-FOLDER has libebb.a and libebb.so.0; FILE is ebb.h unless given. Fails, with a line for each
-fault, unless
-- the functions of ebb.h have the types of those in src/, struct ebb_branch its fields, and the
-  constants their values;
-- the functions of ebb.h, those that ebb(3) shows, the symbols of libebb.so.0, all of version
-  EBB_0, and those of libebb.a are the same;
-- libebb.so.0 has its soname, and needs the C library only;
-- thread-local data are at fixed places (initial-exec), as __tls_get_addr may allocate;
-- nothing but the entry that saves all registers has an instruction on a vector or
+FOLDER has libebb.a and libebb.so.0; FILE is ebb.h unless given. Prints a line for each fault and
+fails, unless
+- the functions of ebb.h have the types of those in src/, struct ebb_branch has its fields, and
+  the constants have their values;
+- the functions of ebb.h, those in the manual pages, the symbols of libebb.so.0 (all of version
+  EBB_0) and those of libebb.a are the same;
+- libebb.so.0 has its soname, and depends only on the C library;
+- thread-local data use the initial-exec model, because __tls_get_addr may allocate;
+- no function except the entry that saves all registers has an instruction on a vector or
   floating-point register;
-- what a handler calls does not call the C library, nor does what that calls or has the address of
-  (but abort, syscall, and what has the address of errno, which use general registers);
-- the OBJECTs, which are handlers, have no such instruction either; with --handlers this alone.
+- no function for handlers calls the C library, directly or indirectly, counting functions whose
+  address it takes (allowed are abort, syscall and __errno_location, which only use general
+  registers);
+- the OBJECTs, which are handlers, have no such instruction either; --handlers checks only this.
 """
 
 import re
@@ -27,8 +28,8 @@ from pathlib import Path
 
 CROSS = "powerpc64le-linux-gnu-"
 HERE = Path(__file__).resolve().parent
-MANUAL = HERE.parents[1] / "Documentation/man/ebb.3"
-# Types of src/ as ebb.h writes them.
+PAGES = sorted((HERE.parents[1] / "Documentation/man").glob("ebb_*.3"))
+# Types of src/ and their names in ebb.h.
 TYPES = {
     "": "void",
     "&EbbContext<'_>": "const struct ebb_context *",
@@ -48,15 +49,15 @@ TYPES = {
     "u64": "uint64_t",
     "usize": "size_t",
 }
-# What a handler may call.
+# Functions that a handler may call.
 FOR_HANDLERS = re.compile(
     r"ebb_context_\w+|ebb_set_resume_address|ebb_set_period|ebb_rearm|.*period.*call_due.*"
     r"|ebb_count|ebb_state|ebb_counter|ebb_fd"
 )
 # syscall(2) is a few instructions on general registers.
 HARMLESS = {"abort", "__errno_location", "syscall"}
-# Loads, stores and moves of FPRs, VRs and VSRs, prefixed ones too; decimal floating point and
-# BCD; and all that begins so.
+# Loads, stores and moves of FPRs, VRs and VSRs, also prefixed ones; decimal floating point and
+# BCD; and all that begin with the same letters.
 VECTOR = re.compile(
     r"^p?(l|st)f[dis]|^p?(l|st)v|^p?(l|st)x[sv]|^p?xx?v|^p?m?(dm)?xv|^dm|^p?xx|^xs|^v|^f|^m[tf]vsr|^m[tf]fs|^m[tf]vscr"
     r"|^d(add|sub|mul|div|cmp|tst|qua|rint|rrnd|ct[dfq]|cf|dedpd|enbcd|xex|iex|sc[lr]i)|^bcd"
@@ -72,7 +73,7 @@ def names(listing):
 
 
 def addresses(path):
-    """What the entries of each member's table of contents are the addresses of."""
+    """Return the symbols that the entries of each member's table of contents are the addresses of."""
     entries = {}
     member = section = None
     for line in run("objdump", "-r", path).splitlines():
@@ -86,8 +87,8 @@ def addresses(path):
 
 
 def disassembled(path):
-    """Each function of an object: its name, instructions, and functions it branches to or has the
-    address of."""
+    """Return each function of an object: its name, its instructions, and the functions that it branches
+    to or takes the address of."""
     functions = {}
     entries = addresses(path)
     member = here = None
@@ -105,7 +106,7 @@ def disassembled(path):
 
 
 def reached(functions, name):
-    """All that a function calls or may have called by its address, and what that calls."""
+    """Return all functions that a function calls or takes the address of, directly or indirectly."""
     found, left = set(), [name]
     while left:
         new = functions.get(left.pop(), ([], set()))[1] - found
@@ -119,7 +120,7 @@ def values(constants):
 
 
 def of_header(text):
-    """The type of each function, the fields of struct ebb_branch, and the constants."""
+    """Return the type of each function, the fields of struct ebb_branch, and the constants."""
     text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     types = {}
     for result, name, parameters in re.findall(r"^([a-z][^;{}()]*?)(ebb_\w+)\(([^)]*)\);", text, re.MULTILINE):
@@ -131,7 +132,7 @@ def of_header(text):
 
 
 def of_source():
-    """The same of the Rust source."""
+    """Return the same as of_header() from the Rust source."""
     text = "".join(path.read_text(encoding="utf-8") for path in sorted((HERE / "src").glob("*.rs")))
     types = {}
     form = r'#\[unsafe\(no_mangle\)\]\n(?:unsafe )?extern "C" fn (\w+)\(([^)]*)\)(?: -> (.*))? \{'
@@ -143,9 +144,10 @@ def of_source():
     return types, fields, values(re.findall(r"^const (EBB_\w+): \w+ = (\w+);", text, re.MULTILINE))
 
 
-def synopsis(page):
-    """The functions that a manual page declares."""
-    return set(re.findall(r"^\.Ft .*\n\.Fn (\w+)", page, re.MULTILINE))
+def documented(page):
+    """Return the functions that a manual page both names, which gives them a link, and declares."""
+    named = re.findall(r"^\.Nm (\w+)", page, re.MULTILINE)
+    return set(named) & set(re.findall(r"^\.Ft .*\n\.Fn (\w+)", page, re.MULTILINE))
 
 
 def vectors(objects):
@@ -173,7 +175,7 @@ def faults(header, folder, *objects):
     for what, found in (
         ("libebb.so.0", names(dynamic)),
         ("libebb.a", names(run("nm", "-g", "--defined-only", static))),
-        ("ebb(3)", synopsis(MANUAL.read_text(encoding="utf-8"))),
+        ("the manual", set().union(*(documented(page.read_text(encoding="utf-8")) for page in PAGES))),
     ):
         found.discard("EBB_0")
         yield from (f"{what} does not have {name}, which ebb.h declares" for name in sorted(declared - found))

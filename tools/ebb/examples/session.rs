@@ -13,7 +13,7 @@ fn handler(context: &mut EbbContext<'_>) {
     LAST.store(context.interrupted(), Relaxed);
 }
 
-/// The whole program, which a test calls too.
+/// Runs the whole program; a test calls it too.
 pub fn main() -> Result<(), ebb::Error> {
     let session = Session::open("cycles", 100_000)?;
     // SAFETY: `handler` reads its context and stores to an atomic.

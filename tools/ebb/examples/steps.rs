@@ -8,7 +8,7 @@ fn handler(context: &mut EbbContext<'_>) {
     let _address = context.interrupted();
 }
 
-/// The whole program, which a test calls too.
+/// Runs the whole program; a test calls it too.
 pub fn main() -> Result<(), ebb::Error> {
     let event = ebb::event(ebb::config::CYCLES_PMC1).open()?;
     // SAFETY: `handler` only reads its context.

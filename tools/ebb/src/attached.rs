@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a session is tied to the thread that takes the EBBs.
+//! Ties a session to the thread that takes its EBBs.
 //!
-//! That thread holds a reference of its own, as the value of a key of `pthread_key_create`:
-//! when the thread ends, the key's destructor turns EBBs off before stack and thread-local data
-//! are freed, and has other threads look there no more.
+//! That thread holds a reference of its own to the session, as the value of a
+//! `pthread_key_create` key. When the thread ends, the key's destructor turns EBBs off before the
+//! stack and the thread-local data are freed, and detaches the thread so that other threads no
+//! longer access it.
 //!
-//! By then C++ and Rust have destroyed their thread-local variables, of which one may be what the
-//! handler uses; and `exit`, which calls no such destructor, what is static. So the thread registers
-//! this end as one of theirs, too, where the C library has a place for it: they come in the reverse
-//! order, before what is static.
+//! By then C++ and Rust have already destroyed their thread-local variables, which the handler may
+//! use; and `exit` destroys static variables without calling such a destructor at all. So the
+//! thread also registers a destructor of a thread-local variable, if the C library has a function
+//! for that: these run in the reverse order of their registration, and before those of statics.
 
 use core::ptr;
 use core::sync::atomic::AtomicU32;
@@ -22,17 +23,17 @@ use crate::shared::Shared;
 use crate::thread;
 use crate::thread::Thread;
 
-/// The key, plus 1; 0: not made yet.
+/// The key, plus 1; 0 until it is created.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// The key whose destructor knows that a thread ends.
+/// Returns the key whose destructor runs when a thread ends. Creates it at the first call.
 fn key() -> Result<libc::pthread_key_t, Error> {
     let key = KEY.load(Acquire);
     if key != 0 {
         return Ok(key - 1);
     }
     let mut new = 0;
-    // SAFETY: the variable lives, and the destructor takes such a value.
+    // SAFETY: `new` is a local variable, and `thread_ends` accepts every value stored for the key.
     let errno = unsafe { libc::pthread_key_create(&mut new, Some(thread_ends)) };
     if errno != 0 {
         return Err(Error::System {
@@ -44,7 +45,8 @@ fn key() -> Result<libc::pthread_key_t, Error> {
     KEY.compare_exchange(0, new + 1, Release, Acquire)
         .map_or_else(
             |others| {
-                // SAFETY: nobody knows of it.
+                // SAFETY: No other code has seen this key, which lost the race to be stored in
+                // `KEY`.
                 unsafe { libc::pthread_key_delete(new) };
                 Ok(others - 1)
             },
@@ -52,9 +54,10 @@ fn key() -> Result<libc::pthread_key_t, Error> {
         )
 }
 
-// `__cxa_thread_atexit_impl`, or 0: not every C library has it, and a static program only if other
-// code of it needs it, as that of a thread-local variable of C++ with a destructor does, or its linker
-// was told so: a weak reference, as this one and that of Rust's, has no member of an archive linked.
+// Address of `__cxa_thread_atexit_impl`, or 0. Not every C library has the function, and a static
+// program only if other code in it needs it (for example a thread-local C++ variable with a
+// destructor) or its linker was asked for it: the reference is weak, as is that of Rust's standard
+// library, and a weak reference does not pull in a member of an archive.
 core::arch::global_asm!(
     ".pushsection .data.rel.ro.ebb_at_thread_end, \"aw\", @progbits",
     ".weak __cxa_thread_atexit_impl",
@@ -76,43 +79,43 @@ unsafe extern "C" {
     static AT_THREAD_END: Option<Register>;
 }
 
-/// Has [`variables_end`] called, once for a thread.
+/// Registers [`variables_end`] with the C library, once per thread.
 fn register_end(t: &Thread) {
-    // SAFETY: the loader has put it there.
+    // SAFETY: The dynamic loader or the linker has set the variable before any code runs.
     let Some(register) = (unsafe { AT_THREAD_END }) else {
         return;
     };
     if t.has_end.swap(1) == 0 {
-        // What is in the program or shared object that has to stay until then.
+        // An address in the program or shared object that must not be unloaded until then.
         let here = (&raw const KEY).cast();
-        // SAFETY: the function looks at nothing that it is given.
+        // SAFETY: `variables_end` ignores its argument, so null is fine.
         unsafe { register(variables_end, ptr::null_mut(), here) };
     }
 }
 
-/// Has the calling thread take EBBs while its variables are destroyed, too, until it ends.
+/// Lets the calling thread take EBBs until it ends, even while its variables are destroyed.
 #[doc(hidden)]
 pub fn outlast_variables() {
     thread::with(|t| t.has_end.store(1));
 }
 
-/// Thread-local variables are destroyed, of a thread that ends or that calls `exit`.
+/// Releases the session as the thread's variables are destroyed: the thread ends or calls `exit`.
 extern "C" fn variables_end(_: *mut libc::c_void) {
     release_if(|_| true);
 }
 
-/// Ties `shared` to the calling thread, which takes its EBBs from here on.
+/// Ties `shared` to the calling thread, which takes its EBBs from now on.
 pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
     if shared.is_of_this_thread() {
         return Ok(());
     }
     let key = key()?;
     let value = shared.clone().into_raw();
-    // SAFETY: the key exists; its destructor gets the reference.
+    // SAFETY: The key exists, and its destructor takes over the reference.
     match unsafe { libc::pthread_setspecific(key, value) } {
         0 => {}
         errno => {
-            // SAFETY: as it was made, and nobody else has it.
+            // SAFETY: `value` is from `into_raw` above, and the key did not take it.
             drop(unsafe { Ref::from_raw(value) });
             return Err(Error::System {
                 what: "pthread_setspecific",
@@ -122,7 +125,7 @@ pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
         }
     }
     thread::with(|t| {
-        // CAST: an address.
+        // CAST: An address fits in 64 bits.
         t.held.store(value.addr() as u64);
         register_end(t);
         shared.begin(t);
@@ -130,17 +133,19 @@ pub(crate) fn attach(shared: &Ref) -> Result<(), Error> {
     Ok(())
 }
 
-/// Unties a session that was closed, by this thread or another, or that is a parent process's.
+/// Detaches the thread's session if this thread or another has closed it, or if it belongs to the
+/// parent process.
 pub(crate) fn release_ended() {
     release_if(|shared| shared.check_process().is_err());
 }
 
-/// Unties the thread's session if it is such a one.
+/// Detaches the thread's session if `is_such` returns `true` for it.
 fn release_if(is_such: impl FnOnce(&Shared) -> bool) {
-    // Not the key's: a signal's handler that asks for that in the middle of `pthread_setspecific`, as
-    // the first of a thread, has the C library take what it finds for a former key's, and clear it.
+    // Read from the thread's block, not with pthread_getspecific(): if a signal handler calls that
+    // while the thread's first pthread_setspecific() runs, the C library takes the value for one of
+    // a deleted key and clears it.
     let value = ptr::without_provenance_mut(thread::with(|t| t.held.load()) as usize);
-    // SAFETY: it is null, or of `attach`.
+    // SAFETY: `attach` stored the value, or it is null.
     let Some(shared) = (unsafe { Ref::find(value) }) else {
         return;
     };
@@ -148,31 +153,32 @@ fn release_if(is_such: impl FnOnce(&Shared) -> bool) {
     if !is_such(&shared) || !shared.is_of_this_thread() {
         return;
     }
-    // First: a signal's handler that closes the session turns EBBs off until `leave`.
+    // Must come before `leave`: until then a signal handler that closes the session turns EBBs off.
     let _ = control::uninstall();
-    // Such a handler may do it at any time between these lines.
+    // A signal handler may close the session between any two of these lines.
     if thread::with(|t| shared.leave(t)) {
-        // SAFETY: the key exists.
+        // SAFETY: `key` returned this key, which is never deleted.
         unsafe { libc::pthread_setspecific(key, ptr::null()) };
         release(value);
     }
 }
 
-/// The end of a thread.
+/// Releases the session of a thread that ends.
 extern "C" fn thread_ends(value: *mut libc::c_void) {
-    // Unless EBBHR is somebody else's by now.
+    // Fails if EBBHR belongs to another owner by now, whose EBBs must not be turned off.
     let _ = control::uninstall();
     release(value);
 }
 
-/// The end of a thread's part in a session, unless a signal's handler that has interrupted
-/// [`thread_ends`] came to it first, by a close. Its EBBs are off.
+/// Drops the thread's reference to its session. Does nothing if a signal handler that has
+/// interrupted [`thread_ends`] closed the session and dropped it already. EBBs must be off.
 fn release(value: *mut libc::c_void) {
     thread::with(|t| {
-        // CAST: an address.
+        // CAST: An address fits in 64 bits.
         let held = value.addr() as u64;
         if (t.held.compare_exchange(held, 0)).is_ok() {
-            // SAFETY: the reference of `attach`, which comes here once.
+            // SAFETY: `attach` made this reference, and the exchange lets only one caller come
+            // here.
             unsafe { Ref::from_raw(value) }.end(t);
         }
     });

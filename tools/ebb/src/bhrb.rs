@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Branch History Rolling Buffer: its entries, and what they mean.
+//! Entries of the Branch History Rolling Buffer (BHRB) and how to decode them.
 //!
 //! Power ISA Book II, chapter "Branch History Rolling Buffer".
 
 use crate::fixup::fixed_up_in_handler;
 
-/// The largest number of entries that a processor has (POWER8 to Power11: 32).
+/// The largest number of entries of any processor (POWER8 to Power11 have 32).
 pub const ENTRIES: usize = 32;
 
-/// Entry bit 62: the address is the target of the branch that the next entry is of.
+/// Entry bit 62: the address is the target of the branch in the next entry.
 const TARGET: u64 = 2;
-/// Entry bit 63: mispredicted; with `TARGET` the target, else whether the branch is taken.
+/// Entry bit 63: mispredicted; the target if `TARGET` is set, else whether the branch is taken.
 const MISPREDICTED: u64 = 1;
 
-/// A branch of the BHRB.
+/// A branch recorded in the BHRB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
     /// Address of the branch; 0 if the buffer has only its target.
     pub from: u64,
-    /// Where it went, if the buffer knows: of an indirect branch. The target of a direct
-    /// one is in the instruction.
+    /// Target of an indirect branch, if the buffer has it. The target of a direct branch is
+    /// encoded in the instruction.
     pub to: Option<u64>,
-    /// The processor had predicted its direction or its target otherwise.
+    /// Whether the processor mispredicted the branch's direction or target.
     pub mispredicted: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Branches<'a> {
 }
 
 impl<'a> Branches<'a> {
-    /// Reads the buffer into `entries`, up to [`ENTRIES`] or the first that is 0.
+    /// Reads the buffer into `entries`: up to [`ENTRIES`], or up to the first entry that is 0.
     pub fn read(entries: &'a mut [u64]) -> Self {
         let mut length = 0;
         for (n, entry) in entries.iter_mut().take(ENTRIES).enumerate() {
@@ -45,13 +45,13 @@ impl<'a> Branches<'a> {
         Self::decode(&entries[..length])
     }
 
-    /// Of entries that were read before.
+    /// Decodes entries that were read before.
     #[must_use]
     pub fn decode(entries: &'a [u64]) -> Self {
         Self { entries }
     }
 
-    /// The entries as they are.
+    /// Returns the undecoded entries.
     #[must_use]
     pub fn as_entries(&self) -> &'a [u64] {
         self.entries
@@ -71,13 +71,14 @@ impl Iterator for Branches<'_> {
                 return None;
             }
             if address(entry) == 0 {
-                // No branch.
+                // The entry has no address, so it is no branch.
                 continue;
             }
             let (mut branch, mut to) = (entry, None);
             if entry & TARGET != 0 {
                 (branch, to) = (0, Some(address(entry)));
-                // The branch itself follows, unless the buffer ends or has lost it.
+                // The branch itself is in the next entry, unless the buffer ends here or has lost
+                // it.
                 if let Some((&next, rest)) = rest.split_first()
                     && next & TARGET == 0
                     && address(next) != 0
@@ -95,7 +96,8 @@ impl Iterator for Branches<'_> {
     }
 }
 
-/// Entry `n` of the buffer, below [`ENTRIES`]. mfbhrbe has the number in the instruction.
+/// Returns entry `n` of the buffer, or 0 if `n` is not below [`ENTRIES`]. mfbhrbe encodes the
+/// entry's number in the instruction, hence one instruction for each.
 fn read_entry(n: usize) -> u64 {
     macro_rules! of {
         ($($n:literal)*) => {
@@ -108,12 +110,12 @@ fn read_entry(n: usize) -> u64 {
     of!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
 }
 
-/// Reads entry `N` (0-1023, most recent first); 0 means that it is empty.
+/// Reads entry `N` (0-1023, the most recent first). 0 means that it is empty.
 #[inline(always)]
 #[must_use]
 pub(crate) fn entry<const N: u16>() -> u64 {
     let value: u64;
-    // SAFETY: mfbhrbe changes nothing but its target.
+    // SAFETY: mfbhrbe changes only its target register, and if it traps the fixup skips it.
     unsafe {
         core::arch::asm!(fixed_up_in_handler!("mfbhrbe {0}, {n}"), out(reg) value, n = const N,
             options(nostack, preserves_flags));

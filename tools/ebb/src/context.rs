@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a handler sees of the EBB it handles, and what it may change.
+//! The view that a handler has of its EBB, and what it may change.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -16,28 +16,28 @@ use crate::pmc::Pmc;
 use crate::spr;
 use crate::thread::Thread;
 
-/// How the performance monitor goes on after a handler.
+/// Action of the performance monitor after a handler returns.
 ///
-/// A value is what the entry writes to MMCR0 (FC and PMAE), beside bit 63, which is for
-/// BESCR\[PME\], and bit 62, with which the counters are not reloaded.
+/// A value is the word that the entry writes to MMCR0 (FC and PMAE), plus two flags: bit 63 is the
+/// new value of BESCR\[PME\], and bit 62 means that the counters are not reloaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Rearm {
-    /// Reload the counters that are negative, with 0 if they have no period, and
-    /// count on.
+    /// Reload the counters that are negative (with 0 if they have no period) and continue
+    /// counting.
     Restart = 0x0400_0001,
-    /// Count on with the counters as the handler left them. One that is still
+    /// Continue counting with the counters as the handler left them. A counter that is still
     /// negative raises the next EBB at once.
     Keep = 0x0400_0003,
-    /// Leave the counters frozen and PME off: no EBB comes until [`resume`](crate::resume).
+    /// Leave the counters frozen and PME off: no EBB occurs until [`resume`](crate::resume).
     Stop = 0x8000_0002,
 }
 
-/// One event-based branch, as its handler sees it.
+/// An event-based branch, as its handler sees it.
 ///
-/// The counters stand still while the handler runs, so they are read when asked for. When
-/// the thread loses the PMU meanwhile, all PMU registers read as 0 and
-/// [`evicted`](crate::evicted) tells.
+/// The counters are frozen while the handler runs, so the methods read the registers at each call.
+/// If the thread loses the PMU in the meantime, all PMU registers read as 0 and
+/// [`evicted`](crate::evicted) returns `true`.
 #[repr(transparent)]
 pub struct EbbContext<'a> {
     frame: Frame,
@@ -47,11 +47,12 @@ pub struct EbbContext<'a> {
 impl EbbContext<'_> {
     #[inline]
     fn link(&self) -> &Link {
-        // SAFETY: the entry has put the address of its `Link` there.
+        // SAFETY: The entry stored the address of its `Link` there, which lives as long as the
+        // frame.
         unsafe { &*core::ptr::with_exposed_provenance(self.frame.back_chain as usize) }
     }
 
-    /// Whether the frame is the first part of a longer one, with r14 to r31.
+    /// Returns whether the frame is the first part of a longer one that includes r14 to r31.
     #[inline]
     fn has_all_gprs(&self) -> bool {
         self.frame.back_chain - (&raw const self.frame).addr() as u64 > size_of::<Frame>() as u64
@@ -59,33 +60,33 @@ impl EbbContext<'_> {
 
     #[inline]
     pub(crate) fn thread(&self) -> &Thread {
-        // SAFETY: the entry has put the address of this thread's block there.
+        // SAFETY: The entry stored the address of this thread's block there, which is thread-local.
         unsafe { &*core::ptr::with_exposed_provenance(self.frame.thread as usize) }
     }
 
-    /// Address of the interrupted instruction (EBBRR, Power ISA Book II, "Event-Based Branch
-    /// Facility"), some instructions after the one that made the counter overflow. The program goes
-    /// on there, unless it is in a restartable sequence, which the EBB aborts.
+    /// Returns the address of the interrupted instruction (EBBRR, Power ISA Book II, "Event-Based
+    /// Branch Facility"), some instructions after the one that made the counter overflow. The
+    /// program continues there, unless the EBB aborted a restartable sequence.
     #[inline]
     #[must_use]
     pub fn interrupted(&self) -> u64 {
         self.link().nip
     }
 
-    /// Has the program go on at `address` instead.
+    /// Makes the program continue at `address` instead.
     ///
     /// # Safety
     ///
-    /// The program may go on there with the registers as they were interrupted, its stack
-    /// pointer among them.
+    /// The program must be able to continue there with its registers, including the stack pointer,
+    /// as they were interrupted.
     #[inline]
     pub unsafe fn set_interrupted(&mut self, address: u64) {
-        // Nothing but this: by `Link::nip` and EBBRR a signal's handler finds the EBB in progress.
+        // Must not change `Link::nip` or EBBRR: a signal handler finds the EBB in progress by them.
         self.frame.gpr[RESUME] = address;
     }
 
-    /// General purpose register `n` of the interrupted code. `None` for 32 and above, and for
-    /// r14 to r31 under [`Save::Gprs`](crate::Save::Gprs), which leaves them where they are.
+    /// Returns general purpose register `n` of the interrupted code. Returns `None` for 32 and
+    /// above, and for r14 to r31 under [`Save::Gprs`](crate::Save::Gprs), which does not save them.
     #[inline]
     #[must_use]
     pub fn gpr(&self, n: usize) -> Option<u64> {
@@ -93,7 +94,7 @@ impl EbbContext<'_> {
             1 => Some(self.stack_pointer()),
             13 => {
                 let thread_pointer;
-                // SAFETY: reads a register, which nobody changes.
+                // SAFETY: Only reads r13, which neither the handler nor the compiler changes.
                 unsafe {
                     core::arch::asm!("mr {}, 13", out(reg) thread_pointer,
                         options(nomem, nostack, preserves_flags));
@@ -105,53 +106,53 @@ impl EbbContext<'_> {
         }
     }
 
-    /// The interrupted code's stack pointer, r1.
+    /// Returns the interrupted code's stack pointer, r1.
     #[inline]
     #[must_use]
     pub fn stack_pointer(&self) -> u64 {
         self.link().back_chain
     }
 
-    /// The interrupted code's link register.
+    /// Returns the interrupted code's link register.
     #[inline]
     #[must_use]
     pub fn link_register(&self) -> u64 {
         self.frame.lr
     }
 
-    /// The interrupted code's count register.
+    /// Returns the interrupted code's count register.
     #[inline]
     #[must_use]
     pub fn count_register(&self) -> u64 {
         self.frame.ctr
     }
 
-    /// The interrupted code's condition register, CR0 in bits 32-35.
+    /// Returns the interrupted code's condition register, with CR0 in bits 32-35.
     #[inline]
     #[must_use]
     pub fn condition_register(&self) -> u64 {
         self.frame.cr
     }
 
-    /// The interrupted code's fixed-point exception register.
+    /// Returns the interrupted code's fixed-point exception register.
     #[inline]
     #[must_use]
     pub fn xer(&self) -> u64 {
         self.frame.xer
     }
 
-    /// The interrupted code's target address register.
+    /// Returns the interrupted code's target address register.
     #[inline]
     #[must_use]
     pub fn tar(&self) -> u64 {
         self.frame.tar
     }
 
-    /// The sampled instruction's address, SIAR, if it is one: the instruction that was being
-    /// executed, possibly, when the counter overflowed; or with random sampling the last that was
-    /// marked, if SIER says so (Power ISA Book III, "Performance Monitor Facility"). The library
-    /// knows which it is of a [`Session`](crate::Session), else by
-    /// [`set_marked`](crate::set_marked).
+    /// Returns the sampled instruction's address (SIAR) if it is valid. It is the instruction that
+    /// was possibly executing when the counter overflowed; or, with random sampling, the last one
+    /// that was marked, if SIER indicates that (Power ISA Book III, "Performance Monitor
+    /// Facility"). A [`Session`](crate::Session) determines from its event codes which of the two
+    /// applies; other programs call [`set_marked`](crate::set_marked).
     #[inline]
     #[must_use]
     pub fn sampled(&self) -> Option<u64> {
@@ -160,8 +161,8 @@ impl EbbContext<'_> {
         self.sample(SIARV, pmc::siar)
     }
 
-    /// The address of an operand, SDAR, if it is one: with random sampling the marked
-    /// instruction's, else one of about that time.
+    /// Returns the address of an operand (SDAR) if it is valid. With random sampling it belongs to
+    /// the marked instruction, else to an instruction of about that time.
     #[inline]
     #[must_use]
     pub fn sampled_data(&self) -> Option<u64> {
@@ -170,9 +171,9 @@ impl EbbContext<'_> {
         self.sample(SDARV, pmc::sdar)
     }
 
-    /// The address that `read` gives, if it is one. The bits `valid` of SIER tell of marked
-    /// instructions only, as the kernel has it (`siar_valid()`). Whether these are sampled is in
-    /// MMCRA\[SE\], which problem state reads as 0.
+    /// Returns the address that `read` returns, if it is valid. The `valid` bits of SIER apply to
+    /// marked instructions only; the kernel's `siar_valid()` does the same. Whether instructions
+    /// are marked is in MMCRA\[SE\], which problem state reads as 0, so `marked` records it.
     #[inline]
     fn sample(&self, valid: u64, read: fn() -> u64) -> Option<u64> {
         let marked = self.thread().marked.load() != 0;
@@ -181,8 +182,8 @@ impl EbbContext<'_> {
         known.then_some(address)
     }
 
-    /// SIER, SIER2 or SIER3, by `n` of 1 to 3: what is known of the sampled instruction. `None` of
-    /// any other, and before Power ISA v3.1 of the last two, which are not there.
+    /// Returns SIER, SIER2 or SIER3 for `n` of 1 to 3: the attributes of the sampled instruction.
+    /// Returns `None` for any other `n`, and for 2 and 3 before Power ISA v3.1, which lacks them.
     #[inline]
     #[must_use]
     pub fn sier(&self, n: usize) -> Option<u64> {
@@ -194,45 +195,46 @@ impl EbbContext<'_> {
         }
     }
 
-    /// The time base, which counts at the frequency that `/proc/cpuinfo` shows.
+    /// Returns the time base, which counts at the frequency that `/proc/cpuinfo` shows.
     #[inline]
     #[must_use]
     pub fn time_base(&self) -> u64 {
-        // SAFETY: the time base is always readable.
+        // SAFETY: Problem state can always read the time base.
         unsafe { spr::read::<{ spr::TB }>() }
     }
 
     /// Reads the BHRB into `entries`, the most recent first; see [`Branches`].
     ///
-    /// Branches of the entry and the handler are not among them, but after
-    /// [`inject`](crate::inject()): an alert clears MMCR0\[PMAE\], without which none is recorded.
+    /// Branches of the entry and the handler are normally not recorded, because an alert clears
+    /// MMCR0\[PMAE\], which stops the BHRB. They are after [`inject`](crate::inject()).
     pub fn branches<'b>(&self, entries: &'b mut [u64]) -> Branches<'b> {
         Branches::read(entries)
     }
 
-    /// Number of this EBB on this thread since [`install`](crate::install), from 1.
+    /// Returns the number of this EBB on this thread since [`install`](crate::install), from 1.
     #[inline]
     #[must_use]
     pub fn number(&self) -> u64 {
         self.thread().ebbs.load()
     }
 
-    /// Whether `pmc` is negative.
+    /// Returns whether `pmc` is negative.
     #[inline]
     #[must_use]
     pub fn overflowed(&self, pmc: Pmc) -> bool {
         pmc.read() >= OVERFLOW
     }
 
-    /// Value of `pmc`.
+    /// Returns the value of `pmc`.
     #[inline]
     #[must_use]
     pub fn value(&self, pmc: Pmc) -> u32 {
         pmc.read()
     }
 
-    /// How the performance monitor goes on; [`Rearm::Restart`] if never called. After
-    /// [`disable`](crate::disable), how it would go on if EBBs are enabled again in the handler.
+    /// Sets what the performance monitor does after the handler; [`Rearm::Restart`] if never
+    /// called. After [`disable`](crate::disable) it applies if EBBs are enabled again in the
+    /// handler.
     #[inline]
     pub fn rearm(&mut self, rearm: Rearm) {
         self.thread().set_rearm(rearm as u64);
@@ -248,10 +250,10 @@ impl fmt::Debug for EbbContext<'_> {
     }
 }
 
-/// A function that an entry calls.
+/// Type of the functions that an entry calls.
 pub(crate) type Call = extern "C" fn(&mut EbbContext<'_>, MaybeUninit<u64>);
 
-/// A value of at most 8 bytes as [`Call`] gets it.
+/// Packs a value of at most 8 bytes into the second argument of a [`Call`].
 pub(crate) const fn data_of<T: Copy>(value: T) -> MaybeUninit<u64> {
     const {
         assert!(
@@ -260,17 +262,17 @@ pub(crate) const fn data_of<T: Copy>(value: T) -> MaybeUninit<u64> {
         );
     }
     let mut data = MaybeUninit::<u64>::uninit();
-    // SAFETY: it fits.
+    // SAFETY: The assertion above checks that a `T` fits in 8 bytes at that alignment.
     unsafe { data.as_mut_ptr().cast::<T>().write(value) };
     data
 }
 
-/// What [`Thread::call`] points at for the handler `F`, whose value is in `data`.
+/// Calls the handler `F`, whose value is in `data`. [`Thread::call`] points at this function.
 pub(crate) extern "C" fn call<F>(context: &mut EbbContext<'_>, data: MaybeUninit<u64>)
 where
     F: Fn(&mut EbbContext<'_>) + Copy,
 {
-    // SAFETY: `install` has put a value of `F` there, of at most this size.
+    // SAFETY: `install` stored a value of `F` in `data`; `data_of` has checked its size.
     let handler = unsafe { &*data.as_ptr().cast::<F>() };
     handler(context);
 }

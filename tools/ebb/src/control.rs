@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Installing a handler on a thread, and letting its EBBs come or not.
+//! Installs and removes a thread's handler, and turns its EBBs on and off.
 //!
-//! BESCR is never written whole: a program of somebody else's may use its other bits, and TS is
-//! the state of a transaction (POWER8, POWER9). Its set and reset registers (BESCRS, BESCRR) would
-//! be the way, but QEMU up to 11 keeps those as separate registers without effect. So it is read,
-//! changed and written. An EBB between the two is harmless: all it changes of BESCR are bits that
-//! the write sets or clears, or has put back before it ends.
+//! BESCR is never written with a value of our own, because other code in the program may use its
+//! other bits, and TS is the state of a transaction (POWER8, POWER9). The set and reset registers
+//! (BESCRS, BESCRR) would be the usual way, but QEMU up to 11 implements them as separate registers
+//! without effect. So BESCR is read, changed and written. An EBB between the read and the write is
+//! harmless: it changes only bits that the write sets or clears, or that it restores before it
+//! ends.
 
 use core::mem::MaybeUninit;
 use core::sync::atomic::AtomicU64;
@@ -34,51 +35,52 @@ use crate::spr;
 use crate::thread;
 use crate::thread::Thread;
 
-/// A handler as a plain function. It runs like a signal handler, on the interrupted thread's
+/// A handler that is a plain function. It runs like a signal handler, on the interrupted thread's
 /// stack; see [`install`] for what it may do.
 pub type Handler = fn(&mut EbbContext<'_>);
 
-/// Makes `handler` the handler of this thread's EBBs and points EBBHR at the entry that saves
-/// all registers. Statistics and periods start from zero. No EBB comes before
-/// [`enable`]. A new thread or process does not inherit any of this.
+/// Installs `handler` for this thread's EBBs: points EBBHR at the entry that saves all registers.
+/// Statistics and periods start from zero. No EBB occurs before [`enable`]. A new thread or process
+/// inherits none of this.
 ///
-/// Also has SIGILL handled where a thread loses the PMU while its handler runs, and unblocks it
-/// for this thread; see [`step_over`](crate::step_over). It must not be blocked again while EBBs
-/// may come.
+/// Also installs a handler for SIGILL, which occurs if a thread loses the PMU while its EBB handler
+/// runs, and unblocks the signal for this thread; see [`step_over`](crate::step_over). The thread
+/// must not block it again while EBBs are on.
 ///
 /// # Errors
 ///
-/// [`Error::NoEbb`] if the kernel does not offer EBB on this machine (HWCAP2),
-/// [`Error::Foreign`] if EBBHR holds an address of somebody else, another copy of
-/// this library for example; [`Error::InProgress`] in a handler, [`Error::InUse`] if the thread
-/// has a [`Session`](crate::Session) that takes EBBs, [`Error::NotInstalled`] if a signal's
-/// handler that has interrupted it has called [`uninstall`] or [`install`].
+/// * [`Error::NoEbb`]: the kernel does not offer EBB on this machine (HWCAP2).
+/// * [`Error::Foreign`]: EBBHR holds an address that is not of this copy of the library, for
+///   example of another copy.
+/// * [`Error::InProgress`]: the caller runs in a handler.
+/// * [`Error::InUse`]: the thread has a [`Session`](crate::Session) that takes EBBs.
+/// * [`Error::NotInstalled`]: a signal handler interrupted the call and itself called
+///   [`uninstall`] or [`install`].
 ///
 /// # Safety
 ///
-/// `handler` runs between any two instructions of this thread, so it must keep
-/// to what a signal handler may do: no allocation, no lock, no thread-local
-/// variable that is lazily initialised or has a destructor, no state that the
-/// interrupted code may be changing unless it is atomic. It must not panic (the program
-/// aborts), must not disable or close the EBB event, and must return.
+/// `handler` runs between any two instructions of this thread, so the rules for signal handlers
+/// apply: no allocation, no lock, no thread-local variable that is lazily initialised or has a
+/// destructor, no state that the interrupted code may be changing unless it is atomic. It must not
+/// panic (the program aborts), must not disable or close the EBB event, and must return.
 pub unsafe fn install<F>(handler: F) -> Result<(), Error>
 where
     F: Fn(&mut EbbContext<'_>) + Copy + 'static,
 {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees what `install_saving` requires of the handler.
     unsafe { install_saving(Save::Full, handler) }
 }
 
-/// [`install`] with what is to be saved. `F` has 8 bytes at most: a function, or a closure
-/// that captures one reference.
+/// Installs `handler` like [`install`], with the entry that saves the registers of `save`. `F` has
+/// at most 8 bytes: a function, or a closure that captures one reference.
 ///
 /// # Errors
 ///
-/// As [`install`].
+/// The errors of [`install`].
 ///
 /// # Safety
 ///
-/// As [`install`]; and with [`Save::Gprs`] the handler is as that says.
+/// `handler` meets the requirements of [`install`], and with [`Save::Gprs`] also that variant's.
 pub unsafe fn install_saving<F>(save: Save, handler: F) -> Result<(), Error>
 where
     F: Fn(&mut EbbContext<'_>) + Copy + 'static,
@@ -87,19 +89,19 @@ where
     if thread::with(|t| t.session.load()) != 0 {
         return Err(Error::InUse);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees what is required of the handler, and `data` is of type `F`.
     unsafe { install_call(save, call::<F>, data_of(handler), false) }
 }
 
-/// [`install_saving`] of a function that takes `data` as its second argument; `marked` is as in
-/// [`set_marked`].
+/// Installs `call` for this thread's EBBs, which gets `data` as its second argument. `marked` is
+/// the initial value for [`set_marked`].
 ///
-/// A signal's handler may call [`enable`] at any instruction of this function. That is refused
-/// until all that an EBB uses belongs to the new handler.
+/// A signal handler may call [`enable`] at any instruction of this function. It is refused until
+/// everything that an EBB uses belongs to the new handler.
 ///
 /// # Safety
 ///
-/// As [`install_saving`].
+/// `call` meets the requirements of [`install_saving`].
 pub(crate) unsafe fn install_call(
     save: Save,
     call: Call,
@@ -118,17 +120,17 @@ pub(crate) unsafe fn install_call(
     }
     fixup::install();
     thread::publish_offset();
-    // Before `disable`, after which a signal's handler could turn EBBs on again.
+    // Must precede `disable`: after that a signal handler could turn EBBs on again.
     thread::with(|t| t.changing.store(1));
     disable();
     thread::with(|t| {
-        // If the program turns EBBs on by BESCR itself, they call no handler, not a wrong one.
+        // If the program sets BESCR itself, an EBB then calls no handler instead of a wrong one.
         t.handler.store(0);
         t.call.store(nothing as *const () as u64);
-        // SAFETY: an EBB passes this word on to `nothing` only, which ignores it.
+        // SAFETY: `call` is `nothing` here, which ignores the word, so no EBB reads it now.
         unsafe { t.data.get().write(data) };
         t.reset_rearm();
-        // `active` stays: `enable` sees by it that a handler was left by a jump.
+        // `active` must keep its value: it shows `enable` that a handler was left by longjmp().
         for zero in [&t.ebbs, &t.spurious, &t.evicted, &t.drawn] {
             zero.store(0);
         }
@@ -138,13 +140,13 @@ pub(crate) unsafe fn install_call(
         }
         t.reload.store(reload::ebb_reload_any as *const () as u64);
     });
-    // SAFETY: the entry keeps what the handler may change, and finds it in the block.
+    // SAFETY: The entry saves what the handler may change, and finds it in the thread's block.
     unsafe { spr::write::<{ spr::EBBHR }>(save.entry()) };
     let is_installed = thread::with(|t| {
         t.call.store(call as *const () as u64);
         t.handler.store(call as *const () as u64);
-        // From here on EBBs can be turned on, and their handler finds all that was stored above.
-        // The word is 0 if a signal's handler has uninstalled the handler, or installed another.
+        // From here on EBBs can be turned on, and their handler finds everything stored above. The
+        // word is 0 if a signal handler has called `uninstall` or `install` since.
         t.changing.swap(0) != 0
     });
     if !is_installed {
@@ -154,69 +156,71 @@ pub(crate) unsafe fn install_call(
     Ok(())
 }
 
-/// Takes this thread's handler away: EBBs off and EBBHR 0, if it was this library's. In the
-/// handler, see [`disable`].
+/// Removes this thread's handler: turns EBBs off and sets EBBHR to 0. In a handler, EBBs are turned
+/// off as by [`disable`].
 ///
 /// # Errors
 ///
-/// [`Error::Foreign`] if it is somebody else's; nothing is changed then.
+/// [`Error::Foreign`] if EBBHR is not this library's; nothing is changed then.
 pub fn uninstall() -> Result<(), Error> {
     if let Owner::Foreign(ebbhr) = owner() {
         return Err(Error::Foreign { ebbhr });
     }
-    // Before EBBs are turned off, as in `install_call`: with EBBHR 0 one would branch to 0.
+    // Must precede `turn_off`: a signal handler could enable EBBs again, and with EBBHR 0 the next
+    // one would branch to address 0.
     thread::with(|t| t.changing.store(1));
     let progress = turn_off();
     thread::with(|t| {
         if progress == Progress::None {
-            // The next call would look for an EBB that `Rearm::Stop` has ended, on a stack that may
-            // have no end.
+            // Otherwise the next call would search the stack for the EBB that `Rearm::Stop` ended,
+            // and a stack may have no end.
             t.reset_rearm();
         }
         t.handler.store(0);
-        // An entry that a signal's handler has interrupted may be about to call the handler.
+        // Needed in a signal handler that interrupted an entry that is about to call the handler.
         t.call.store(nothing as *const () as u64);
     });
-    // SAFETY: GE is off.
+    // SAFETY: GE is clear, so no EBB branches to the address.
     unsafe { spr::write::<{ spr::EBBHR }>(0) };
-    // An `install` that a signal's handler has interrupted fails by this.
+    // Makes an `install` fail that a signal handler with this call has interrupted.
     thread::with(|t| t.changing.store(0));
     Ok(())
 }
 
-/// What an entry calls if there is no handler any more.
+/// Does nothing. An entry calls it if no handler is installed any more.
 extern "C" fn nothing(_: &mut EbbContext<'_>, _: MaybeUninit<u64>) {}
 
-/// HWCAP2 once a handler was installed: handlers do not call the C library.
+/// HWCAP2, stored when a handler is installed, because handlers must not call the C library.
 static HWCAP2: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the kernel offers EBB to programs (`PPC_FEATURE2_EBB` in HWCAP2).
+/// Returns whether the kernel offers EBB to programs (`PPC_FEATURE2_EBB` in HWCAP2).
 #[must_use]
 pub fn supported() -> bool {
     const PPC_FEATURE2_EBB: u64 = 0x1000_0000;
-    // SAFETY: getauxval only reads the auxiliary vector.
+    // SAFETY: getauxval() only reads the auxiliary vector.
     let hwcap2 = unsafe { libc::getauxval(libc::AT_HWCAP2) };
     HWCAP2.store(hwcap2, Relaxed);
     hwcap2 & PPC_FEATURE2_EBB != 0
 }
 
-/// Whether this CPU is of Power ISA v3.1 or later, for a handler.
+/// Returns whether this CPU implements Power ISA v3.1 or later. Handlers may call it.
 pub(crate) fn is_isa_v31() -> bool {
     const PPC_FEATURE2_ARCH_3_1: u64 = 0x0004_0000;
     HWCAP2.load(Relaxed) & PPC_FEATURE2_ARCH_3_1 != 0
 }
 
-/// Lets EBBs happen on this thread: BESCR\[GE\] and \[PME\] on, \[PMEO\] off.
+/// Turns EBBs on for this thread: BESCR\[GE\] and \[PME\] on, \[PMEO\] off.
 ///
-/// In a handler, or in a signal's that came on top of one, it only undoes [`disable`]: EBBs are
-/// on when the handler has ended. If the program has left a handler by `longjmp`, the counters
-/// still stand: they are reloaded and set going as the handler's way back would have done.
+/// In a handler, or in a signal handler that interrupted one, it only undoes [`disable`]: EBBs are
+/// on when the handler has ended. If the program left a handler by `longjmp`, the counters are
+/// still frozen; they are reloaded and started like at the end of a handler.
 ///
 /// # Errors
 ///
-/// [`Error::NotInstalled`] before [`install`], and in a signal's handler that has interrupted that
-/// or [`uninstall`]; [`Error::Gone`] if a handler was installed but EBBHR is 0 (after fork),
-/// [`Error::Foreign`] if EBBHR is not this library's.
+/// * [`Error::NotInstalled`]: before [`install`], or in a signal handler that interrupted that
+///   or [`uninstall`].
+/// * [`Error::Gone`]: a handler was installed but EBBHR is 0 (after fork).
+/// * [`Error::Foreign`]: EBBHR is not this library's.
 pub fn enable() -> Result<(), Error> {
     check_installed()?;
     let progress = thread::with(|t| {
@@ -234,36 +238,39 @@ pub fn enable() -> Result<(), Error> {
     }
 }
 
-/// [`enable`] where no handler is in progress, which the caller knows: the stack is not looked at,
-/// which may have no end.
+/// Turns EBBs on if the caller knows that no handler is in progress. Does not search the stack for
+/// one, which would not terminate on a stack without an end.
 pub(crate) fn enable_outside() -> Result<(), Error> {
     thread::with(|t| {
         let mut bescr = Bescr::read();
         if bescr.has(Bescr::GE) && t.active.load() != 0 {
-            // A signal's handler has let EBBs come before `active` told it that the counters stand.
+            // A signal handler has turned EBBs on before `active` recorded that the counters are
+            // frozen.
             bescr = bescr.without(Bescr::GE | Bescr::PME);
-            // SAFETY: GE is clear.
+            // SAFETY: GE is clear in the new value, so no EBB follows.
             unsafe { bescr.write() };
         }
         if bescr.has(Bescr::GE) && bescr.has(Bescr::PME) {
-            // EBBs are on. One may come any time, and what its handler asks for holds.
+            // EBBs are on already. One may occur at any time, and what its handler requests must
+            // hold.
             return;
         }
         if progress::may_be_left(t, bescr) {
             restart(t);
         }
-        // Before EBBs are on: from then on it has what a handler asks for.
+        // Must precede the write of BESCR: once EBBs are on, a handler may change this.
         t.reset_rearm();
-        // Last. An alert since the counters run waits in MMCR0[PMAO] for PME, and its handler finds
-        // all of this done.
+        // Must be last: an overflow since the counters run is pending in MMCR0[PMAO] and causes an
+        // EBB as soon as PME is set, whose handler must find everything above done.
         // SAFETY: `install` has put an entry into this thread's EBBHR.
         unsafe { (bescr.without(Bescr::PMEO) | Bescr::GE | Bescr::PME).write() };
     });
     check_owner()
 }
 
-/// A signal's handler may have uninstalled it before EBBs were on: GE would be on, and EBBHR 0, for
-/// an event of the next owner. In the child of a fork in an EBB's handler it is not of use.
+/// Checks that the handler is still installed after EBBs were turned on. A signal handler may have
+/// uninstalled it just before: GE would then be on with EBBHR 0, and the event of the next owner
+/// would branch there. A child that was forked inside a handler cannot rely on this check.
 fn check_owner() -> Result<(), Error> {
     if owner() == Owner::Nobody {
         disable();
@@ -272,38 +279,40 @@ fn check_owner() -> Result<(), Error> {
     Ok(())
 }
 
-/// Has EBBs come from the `rfebb` on that sets GE.
+/// Turns EBBs on in an entry that is about to execute `rfebb`, which sets GE.
 fn enable_at_rfebb(t: &Thread) {
-    // First: with neither it nor `rearm` a further signal's handler would find no EBB, and turn GE on.
-    // SAFETY: GE is clear.
+    // PME must be set first: with both PME and `rearm` cleared, another signal handler would find
+    // no EBB in progress and turn GE on.
+    // SAFETY: GE is clear in an entry, so no EBB follows.
     unsafe { (Bescr::read() | Bescr::PME).write() };
     t.reset_rearm();
 }
 
-/// Goes on after [`Rearm::Stop`](crate::Rearm), or after [`disable`] in a handler: reloads the
-/// counters that are negative, with 0 if they have no period, sets them going, and lets EBBs
-/// happen as [`enable`] does. In a handler it is as if that had asked for
-/// [`Rearm::Restart`](crate::Rearm).
+/// Continues after [`Rearm::Stop`](crate::Rearm), or after [`disable`] in a handler: reloads the
+/// counters that are negative (with 0 if they have no period), starts them, and turns EBBs on like
+/// [`enable`]. In a handler it is equivalent to [`Rearm::Restart`](crate::Rearm).
 ///
-/// If the thread has no EBB event that is scheduled, [`evicted`] tells.
+/// If the thread has no EBB event that is scheduled, [`evicted`] returns `true` afterwards.
 ///
 /// # Errors
 ///
-/// As [`enable`].
+/// The errors of [`enable`].
 pub fn resume() -> Result<(), Error> {
     check_installed()?;
     thread::with(|t| {
         let bescr = Bescr::read();
         match progress::of(t, bescr) {
             Progress::None => {
-                // SAFETY: GE is clear. No EBB comes before `enable` has set the counters going.
+                // SAFETY: GE is clear in the new value. No EBB occurs before `enable_outside`
+                // below.
                 unsafe { bescr.without(Bescr::GE | Bescr::PME).write() };
-                // As if one had been left by a jump.
+                // The state after a handler was left by longjmp(), which `enable_outside`
+                // completes.
                 t.active.store(1);
                 return enable_outside();
             }
             Progress::Handler => t.reset_rearm(),
-            // Not by `enable`, which may find nothing any more that tells of it.
+            // Not with `enable`: nothing may indicate any more that this EBB has still to end.
             Progress::Returning => {
                 restart(t);
                 enable_at_rfebb(t);
@@ -313,16 +322,18 @@ pub fn resume() -> Result<(), Error> {
     })
 }
 
-/// Does the end of an EBB that has not come to it. EBBs may be on, the PMU may go at any time.
+/// Completes an EBB whose handler never returned: reloads the counters and starts them. Idempotent.
+/// EBBs may be on, and the thread may lose the PMU at any time.
 ///
-/// The counters run last: one that is negative then raises an alert at once. Until they do, `active`
-/// tells a signal's handler that calls `enable`, or leaves this by a jump and does so later, that the
-/// EBB has still to end; at `rfebb` nothing else did. What was done here may be done again.
+/// The counters are started last, because one that is negative then raises an alert at once. Until
+/// then `active` records that the EBB has still to end, for a signal handler that calls `enable` or
+/// that leaves this function by longjmp(). At `rfebb` no other state records it.
 fn restart(t: &Thread) {
     t.active.store(1);
-    // One that overflows behind its reading would lose its alert to PMAE; POWER8 raises no other.
+    // A counter that overflows after it was read here would lose its alert, because PMAE is set
+    // only below, and POWER8 raises no other.
     Mmcr0::FC.write_always();
-    t.note_active(); // The end of an EBB that came before FC has undone it.
+    t.note_active(); // Set again, because an EBB that occurred before FC was set has cleared it.
     for pmc in Pmc::ALL {
         if pmc.read_always() >= OVERFLOW && !period::next_round(t, pmc) {
             period::begin(t, pmc);
@@ -332,16 +343,16 @@ fn restart(t: &Thread) {
     t.active.store(0);
 }
 
-/// Lets no more EBBs happen on this thread: BESCR\[GE\], \[PME\] and \[PMEO\] off. The counters
-/// go on. If EBBHR is somebody else's, so are their EBBs, and nothing is changed.
+/// Turns EBBs off for this thread: BESCR\[GE\], \[PME\] and \[PMEO\] off. The counters keep
+/// counting. Changes nothing if EBBHR is not this library's, because the EBBs are then not either.
 ///
-/// In a handler, or in a signal's that came on top of one, the handler ends as with
-/// [`Rearm::Stop`](crate::Rearm), the counters frozen and PME off: [`resume`] goes on.
+/// In a handler, or in a signal handler that interrupted one, the handler ends as with
+/// [`Rearm::Stop`](crate::Rearm), with the counters frozen and PME off: [`resume`] continues.
 pub fn disable() {
     turn_off();
 }
 
-/// [`disable`]; tells how far an EBB is.
+/// Turns EBBs off like [`disable`]. Returns how far an EBB has progressed.
 fn turn_off() -> Progress {
     if let Owner::Foreign(_) = owner() {
         return Progress::None;
@@ -354,41 +365,41 @@ fn turn_off() -> Progress {
                 t.disable_rearm();
                 return progress;
             }
-            // `enable` will see by it that a handler was left by a jump.
+            // Shows `enable` that a handler was left by longjmp().
             Progress::None if progress::may_be_left(t, bescr) => t.active.store(1),
             Progress::None => {}
-            // Tells `enable` of it, in the same signal's handler or later.
+            // Records it for `enable`, in the same signal handler or later.
             Progress::Returning => t.disable_rearm(),
         }
-        // SAFETY: GE is clear.
+        // SAFETY: GE is clear in the new value, so no EBB follows.
         unsafe { bescr.without(Bescr::GE | Bescr::PME | Bescr::PMEO).write() };
         progress
     })
 }
 
-/// Tells the library whether an event of this thread samples marked instructions, as those with
-/// [`MARKED`](crate::config::MARKED) in their code do: SIER says of these whether
+/// Declares whether an event of this thread samples marked instructions, as those with
+/// [`MARKED`](crate::config::MARKED) in their code do. SIER then indicates whether
 /// [`sampled`](EbbContext::sampled) and [`sampled_data`](EbbContext::sampled_data) are valid.
-/// [`install`] takes it back; a [`Session`](crate::Session) does it itself.
+/// [`install`] resets it to `false`; a [`Session`](crate::Session) sets it itself.
 pub fn set_marked(marked: bool) {
     thread::with(|t| t.marked.store(marked.into()));
 }
 
-/// Number of EBBs this thread has had since [`install`].
+/// Returns the number of EBBs of this thread since [`install`].
 #[must_use]
 pub fn count() -> u64 {
     thread::with(|t| t.ebbs.load())
 }
 
-/// Number of branches to the handler that no performance monitor exception
-/// explains (BESCR\[PMEO\] clear), since [`install`]. 0 on a sound machine.
+/// Returns the number of branches to the handler since [`install`] that no performance monitor
+/// exception explains (BESCR\[PMEO\] clear). It is 0 unless the machine is faulty.
 #[must_use]
 pub fn spurious() -> u64 {
     thread::with(|t| t.spurious.load())
 }
 
-/// Whether this thread has lost the PMU in the middle of a handler since [`install`] or the
-/// last call of this function: the event's `read` tells whether it is still so.
+/// Returns whether this thread has lost the PMU inside a handler since [`install`] or the last call
+/// of this function. The event's `read` shows whether the PMU is still lost.
 pub fn evicted() -> bool {
     thread::with(|t| t.evicted.swap(0)) != 0
 }

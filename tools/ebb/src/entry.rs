@@ -1,46 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The entries that the hardware branches to.
+//! The entries: the code that the hardware branches to at an EBB.
 //!
 //! At an event-based branch only the address changes (Power ISA Book II, "Event-Based
-//! Branch Facility"): every register still belongs to the interrupted code, which may
-//! stand at any instruction, also in the middle of a prologue or of a larx/stcx. pair. So an
-//! entry
+//! Branch Facility"). Every register still belongs to the interrupted code, which may be at any
+//! instruction, for example in the middle of a prologue or of a larx/stcx. pair. So an entry
 //!
 //! * builds its frame below the red zone (`frame.rs`);
-//! * saves what a function may change (ELFv2, section 2.2.1): r0, r2-r12, LR, CR, CTR, XER,
-//!   TAR; `ebb_entry_full` also FPSCR, VSCR and VSR 0-51. VSR 14-31 count although
-//!   f14-f31 are the callee's to keep, as it keeps their left halves only; VSR 52-63
-//!   (v20-v31) it keeps whole. r13, the thread pointer, is the same for handler and program;
-//! * finds the thread's block by its own address: r12 does not hold that, as it would at a
-//!   call, and r2 may be anything. The handler makes its TOC pointer itself, from r12;
-//! * drops a reservation that the interrupted code may hold, so that its stcx. fails and
-//!   is tried again if the handler has stored to the same place;
-//! * changes of BESCR only PME and PMEO. TS holds the state of the transaction that
-//!   the EBB came in (POWER8, POWER9), and rfebb goes back to that;
-//! * clears MMCR0\[PMAO\] before it sets PME: as long as PMAO is set the exception exists, and
+//! * saves what a function may change (ELFv2, section 2.2.1): r0, r2-r12, LR, CR, CTR, XER, TAR;
+//!   `ebb_entry_full` also FPSCR, VSCR and VSR 0-51. VSR 14-31 are included although f14-f31 are
+//!   callee-saved, because a callee preserves only their left halves. It preserves VSR 52-63
+//!   (v20-v31) as a whole. r13, the thread pointer, is the same for handler and program;
+//! * finds the thread's block relative to its own address: r12 does not hold that, as it would at
+//!   a call, and r2 may have any value. The handler computes its TOC pointer itself, from r12;
+//! * clears a reservation that the interrupted code may hold. Its stcx. then fails and is tried
+//!   again, in case the handler has stored to the same place;
+//! * changes only PME and PMEO in BESCR. TS holds the state of the transaction that the EBB
+//!   interrupted (POWER8, POWER9), and rfebb returns to that state;
+//! * clears MMCR0\[PMAO\] before it sets PME: the exception exists as long as PMAO is set, and
 //!   would set PMEO again for an EBB of the same overflow. With FC on and PMAE off nothing sets
-//!   it again while the handler runs;
+//!   PMAO again while the handler runs;
 //! * aborts the restartable sequence that the interrupted code may be in (`rseq.rs`);
-//! * goes back to the address that it has kept, not to that in EBBRR, which is 0 in the child of a
-//!   fork;
-//! * sets the counters going as late as possible: only three instructions of the entry are
-//!   counted after that.
+//! * returns to the address that it has saved, not to the one in EBBRR, which is 0 in the child of
+//!   a fork;
+//! * starts the counters as late as possible: only three instructions of the entry are counted
+//!   after that.
 //!
-//! A signal may come between any two instructions of an entry, and its handler may call the
-//! library, which then has to know how far the entry is: see `progress.rs`. What follows the label
-//! 3 changes nothing that it reads, so it may be done again from there. What aborts a restartable
-//! sequence is behind that, at the label 11, but done before the handler is called.
+//! A signal may interrupt an entry between any two instructions, and its handler may call the
+//! library, which then has to find out how far the entry is: see `progress.rs`. The code after
+//! label 3 changes nothing that it reads, so it may be repeated from there. The code that aborts a
+//! restartable sequence is after that, at label 11, but runs before the handler is called.
 //!
-//! The Matrix-Multiply Assist's accumulators (ISA v3.1) are safe from `ebb_entry_gprs`, which
-//! touches no VSR. `ebb_entry_full` keeps them with VSR 0-31: they "introduce no new
-//! logical state" (Book I, section 7.2.1.3), an accumulator and its four VSRs hold the same.
-//! Power12's dense math registers are registers of their own, which no entry keeps: ebb.md says
-//! which handlers may change them.
+//! The accumulators of the Matrix-Multiply Assist (ISA v3.1) are safe from `ebb_entry_gprs`, which
+//! touches no VSR. `ebb_entry_full` saves them with VSR 0-31: they "introduce no new logical state"
+//! (Book I, section 7.2.1.3), so an accumulator and its four VSRs hold the same data. Power12's
+//! dense math registers are separate registers, which no entry saves: ebb.md describes which
+//! handlers may change them.
 //!
-//! Call frame information lets debuggers, libunwind and `backtrace()` pass through an entry
+//! Call frame information lets debuggers, libunwind and `backtrace()` unwind through an entry
 //! to the interrupted code. Its return address is DWARF register 67, as in the kernel's signal
-//! trampoline: LR, 65, has a value of its own there. Registers it speaks of: 65 LR, 66 CTR,
-//! 70 CR, 76 XER.
+//! trampoline, because LR (65) has a value of its own there. The numbers used are 65 for LR, 66
+//! for CTR, 70 for CR and 76 for XER.
 
 use core::mem::offset_of;
 
@@ -61,33 +60,35 @@ use crate::rseq;
 use crate::thread;
 
 unsafe extern "C" {
-    /// Address for EBBHR: keeps what a handler changes that uses neither vector nor
-    /// floating-point registers. Never called.
+    /// Entry for handlers that use neither vector nor floating-point registers: saves the other
+    /// volatile registers. Its address is for EBBHR; it must not be called.
     pub(crate) fn ebb_entry_gprs();
-    /// The same, with r14 to r31 in the frame for the handler to read. Never called.
+    /// Entry for the same handlers that also stores r14 to r31 in the frame for the handler to
+    /// read. Its address is for EBBHR; it must not be called.
     pub(crate) fn ebb_entry_all_gprs();
-    /// Address for EBBHR: keeps what any function may change. Never called.
+    /// Entry for any handler: saves all volatile registers. Its address is for EBBHR; it must not
+    /// be called.
     pub(crate) fn ebb_entry_full();
 }
 
-/// Places in an entry, in bytes from its first instruction.
+/// Offsets of instructions in an entry, in bytes from its first one.
 #[repr(C)]
 pub(crate) struct Places {
-    /// What reads [`Thread::rearm`](crate::thread::Thread::rearm), and after that
-    /// writes BESCR and MMCR0. It may be done again from here.
+    /// The code that reads [`Thread::rearm`](crate::thread::Thread::rearm), and after that
+    /// writes BESCR and MMCR0. It may be repeated from here.
     pub(crate) way_back: u64,
-    /// What follows the reloading of the counters.
+    /// The first instruction after the counters were reloaded.
     pub(crate) reloaded: u64,
-    /// What follows the writing of MMCR0.
+    /// The first instruction after MMCR0 was written.
     pub(crate) counters_run: u64,
-    /// `rfebb`, where nothing is left on the stack.
+    /// The `rfebb`, at which the stack holds nothing of the entry any more.
     pub(crate) rfebb: u64,
-    /// The code that aborts a restartable sequence. It stands after the rest, which branches
-    /// to it before the handler is called.
+    /// The code that aborts a restartable sequence. It is placed after all other code, which
+    /// branches to it before the handler is called.
     pub(crate) abort: u64,
-    /// The first byte behind that.
+    /// The first byte after that code.
     pub(crate) abort_end: u64,
-    /// The first byte behind it.
+    /// The first byte after the entry.
     end: u64,
 }
 
@@ -97,7 +98,7 @@ unsafe extern "C" {
     safe static ebb_entry_full_places: Places;
 }
 
-/// The entry that `address` is in, and its places.
+/// Returns the entry that contains `address`, and its offsets.
 pub(crate) fn at(address: u64) -> Option<(u64, &'static Places)> {
     [
         (ebb_entry_gprs as *const () as u64, &ebb_entry_gprs_places),
@@ -111,8 +112,8 @@ pub(crate) fn at(address: u64) -> Option<(u64, &'static Places)> {
     .find(|(entry, places)| address.wrapping_sub(*entry) < places.end)
 }
 
-/// An entry: its name and frame, and what it saves beyond r0-r12, does before and after the
-/// handler, and restores. r9 and r11 are in use when it does.
+/// Defines an entry: its name, its frame, and the code that saves registers beyond r0-r12, runs
+/// before and after the handler, and restores them. That code must not use r9 and r11.
 macro_rules! entry {
     (
         $name:literal, $frame:ty,
@@ -120,8 +121,8 @@ macro_rules! entry {
     ) => {
         core::arch::global_asm!(
             ".pushsection .text.ebb_entry, \"ax\", @progbits",
-            // In one page, so that one translation is enough, and because QEMU's
-            // counters miss instructions where a block ends with its page.
+            // Within one page, so that one address translation is enough, and because QEMU's
+            // counters miss instructions where a translation block ends with its page.
             ".p2align 11",
             concat!(".globl ", $name),
             concat!(".hidden ", $name),
@@ -137,11 +138,11 @@ macro_rules! entry {
             ".cfi_def_cfa_offset {whole}",
             "std 0, {gpr}(1)",
             ".cfi_offset 0, {gpr} - {whole}",
-            // First, for `progress.rs`.
+            // Must come first after the frame: `progress.rs` finds an EBB by this word.
             "mfspr 0, 805",
             "std 0, {nip}(1)",
             ".cfi_offset 67, {nip} - {whole}",
-            // `rseq_cs` as early as can be: before this the kernel may have cleared it.
+            // Reads `rseq_cs` as early as possible: the kernel may clear it at any time before.
             ".irp n, 10, 11, 12",
             "std \\n, {gpr} + 8 * \\n(1)",
             ".cfi_offset \\n, {gpr} + 8 * \\n - {whole}",
@@ -149,11 +150,11 @@ macro_rules! entry {
             "mflr 11",
             "std 11, {lr}(1)",
             ".cfi_offset 65, {lr} - {whole}",
-            // bcl 20,31,$+4 is the one form that return predictors leave alone.
+            // Return predictors ignore bcl only in the form bcl 20,31,$+4.
             "bcl 20, 31, 2f",
             "2: mflr 11",
             "addis 10, 11, ebb_rseq_cs_offset - 2b@ha",
-            // LLVM knows no offset from a label in an `ld`.
+            // LLVM does not accept an offset from a label in an `ld`.
             ".reloc ., R_PPC64_REL16_LO, ebb_rseq_cs_offset + 8",
             "ld 10, 0(10)",
             "ldx 12, 10, 13",
@@ -186,10 +187,11 @@ macro_rules! entry {
             "andi. 0, 10, 1",
             "beq- 8f",
             "std 1, {active}(11)",
-            // MMCR0 = FC, which takes PMAO off. Hardware has frozen the counters at the overflow
-            // (the kernel sets FCECE), QEMU does so only once; without FC a second counter could
-            // overflow unseen behind a reading of it. PMAE is clear after an overflow, and only
-            // `inject` comes with it set: there they shall count on.
+            // Sets MMCR0 to FC, which clears PMAE and PMAO. Hardware has frozen the counters at the
+            // overflow (the kernel sets FCECE), but QEMU freezes them only once; without FC a
+            // second counter could overflow unnoticed after the handler read it. PMAE is clear
+            // after an overflow; it is set only after `inject`, where the counters shall keep
+            // counting.
             fixed_up!("mfspr 9, 779"),
             "andis. 9, 9, 0x0400",
             "bne- 2f",
@@ -207,20 +209,23 @@ macro_rules! entry {
             $($realign)*
             "3: ld 11, {thread}(1)",
             "ld 9, {rearm}(11)",
-            // Rearm::Keep and ::Stop have it.
+            // Tests a bit that Rearm::Keep and Rearm::Stop have: the counters are not reloaded
+            // then.
             "andi. 9, 9, 2",
             "bne- 9f",
             "ld 12, {reload}(11)",
             "mtctr 12",
             "bctrl",
-            // BESCR with PMEO off, PME on unless EBBs are to stop, GE still off. Until the end r9 is
-            // what MMCR0 gets then. The counters go on standing still, or counting if it is `inject`.
+            // Sets BESCR with PMEO off, PME on unless EBBs are to stop, and GE still off. From here
+            // r9 is the word that MMCR0 gets at the end. Until then the counters stay frozen, or
+            // keep counting after `inject`.
             "4: mfspr 10, 806",
             "clrrdi 10, 10, 1",
             "ld 9, {rearm}(11)",
             "rldimi 10, 9, 32, 31",
             "mtspr 806, 10",
-            // Stores what is there, if it does. `rearm` is what a block begins with.
+            // Clears a reservation: stores the word read above, if it stores at all. `rearm` is the
+            // block's first field, so r11 is its address.
             "stdcx. 9, 0, 11",
             "5:",
             $($restore)*
@@ -247,7 +252,8 @@ macro_rules! entry {
             // The counters run from here on.
             "10: ld 9, {gpr} + 8 * 9(1)",
             "addi 1, 1, {whole}",
-            // What was saved is below the red zone now, where a signal's frame may be.
+            // The saved registers are below the red zone now, where a signal's frame may overwrite
+            // them.
             ".cfi_remember_state",
             ".cfi_def_cfa_offset 0",
             ".cfi_undefined 67",
@@ -256,7 +262,8 @@ macro_rules! entry {
             ".endr",
             "6: rfebb 1",
             ".cfi_restore_state",
-            // Not of the performance monitor: back as it came.
+            // PMEO is clear, so the performance monitor did not cause this EBB: return and change
+            // nothing.
             "8:",
             fixed_up!("mfspr 9, 779"),
             "ld 10, {spurious}(11)",
@@ -265,7 +272,8 @@ macro_rules! entry {
             "ld 0, {rearm}(11)",
             "stdcx. 0, 0, 11",
             "b 5b",
-            // A restartable sequence has begun, described at r12.
+            // The thread is in a restartable sequence, or near one; r12 is its descriptor's
+            // address.
             ".cfi_remember_state",
             ".cfi_same_value 31",
             "11: li 0, 0",
@@ -284,7 +292,7 @@ macro_rules! entry {
             "std 10, {resume}(1)",
             "b 12b",
             ".cfi_restore_state",
-            // The counters are not reloaded. Rearm::Keep, which is odd, is for this EBB only.
+            // The counters are not reloaded. Rearm::Keep, an odd number, applies to this EBB only.
             "9: ld 0, {rearm}(11)",
             "andi. 10, 0, 1",
             "beq 4b",
@@ -295,7 +303,7 @@ macro_rules! entry {
             "7:",
             ".cfi_endproc",
             concat!(".size ", $name, ", . - ", $name),
-            // For `places`.
+            // The offsets of `Places`.
             ".pushsection .rodata.ebb_entry, \"a\", @progbits",
             ".balign 8",
             concat!(".globl ", $name, "_places"),
@@ -306,7 +314,7 @@ macro_rules! entry {
             concat!(".quad 6b - ", $name, ", 11b - ", $name, ", 9b - ", $name, ", 7b - ", $name),
             concat!(".size ", $name, "_places, 56"),
             ".popsection",
-            // Offsets that not every entry has a use for.
+            // Names the operands that some entries do not use, since unused operands are errors.
             "/* {fpscr} {vscr} {vsr} {header} {align_bits} */",
             ".popsection",
             link = const size_of::<Link>(),
@@ -359,18 +367,18 @@ entry!(
         "mfvscr 0",
         "li 3, {vscr}",
         "stxvd2x 32, 1, 3",
-        // Default floating-point control for the handler, as a signal's gets, all 64 bits of it (DRN
-        // is in the upper half). VSCR stays the
-        // program's, as it does for a signal.
+        // Default floating-point control for the handler, as a signal handler gets, in all 64 bits
+        // (DRN is in the upper half). VSCR keeps the program's value, as for a signal handler.
         "xxlxor 0, 0, 0",
         "mtfsf 255, 0, 1, 0",
     ],
     [
-        // An aligned frame for vectors, whatever r1 was.
+        // An aligned frame for vectors, whatever the alignment of r1.
         "mr 31, 1",
         ".cfi_def_cfa_register 31",
         "clrrdi 5, 1, {align_bits}",
-        // Chained to the `Link`, whose return address is the interrupted one, before r1 points there.
+        // Must be chained to the `Link`, whose return address is the interrupted one, before r1
+        // points there: an unwinder may follow the chain at any instruction.
         "addi 0, 31, {frame}",
         "std 0, -{header}(5)",
         "addi 1, 5, -{header}",

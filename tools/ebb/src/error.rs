@@ -1,65 +1,65 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong.
+//! The errors of this crate.
 
 use core::fmt;
 
-/// Why something with EBBs did not work.
+/// An error of an operation on EBBs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// A call on an event failed.
+    /// A perf event operation failed.
     #[cfg(feature = "std")]
     Event(perf_event::Error),
     /// The kernel does not offer EBB on this machine.
     NoEbb,
     /// No handler is installed on this thread.
     NotInstalled,
-    /// EBBHR of this thread holds an address that this copy of the library has not put
-    /// there: another one's, or another owner's.
+    /// EBBHR of this thread holds an address that this copy of the library did not store there.
+    /// It belongs to another copy or to other code.
     Foreign {
-        /// What it holds.
+        /// The address in EBBHR.
         ebbhr: u64,
     },
     /// A handler was installed, but EBBHR is 0: this is the child of a fork.
     Gone,
     /// A handler is in progress on this thread.
     InProgress,
-    /// A period of 0 or above 2^63, or not longer than its jitter.
+    /// The period is 0 or above 2^63, or not longer than its jitter.
     Period,
-    /// No event of this name, or a field or value that its description may not have.
+    /// There is no event of this name, or its description has a field or value that is not valid.
     NoSuchEvent,
-    /// The session has no event of this number.
+    /// The session has no event with this number.
     NoSuchNumber,
     /// A system call failed.
     System {
-        /// What was tried.
+        /// Name of the failed operation.
         what: &'static str,
-        /// The kernel's errno.
+        /// Error number from the kernel.
         errno: i32,
-        /// The rule that the request breaks, if it can be told from the request alone.
+        /// The rule that the request breaks, if the request alone shows it.
         rule: Option<&'static str>,
     },
     /// The event is not on the PMU: another pinned group holds it.
     NotScheduled,
-    /// The session's events are revoked: another driver has taken the PMU over.
+    /// The session's events are revoked: another driver has taken over the PMU.
     Revoked,
-    /// The session is paused: its counters are not there.
+    /// The session is paused: its counters cannot be read.
     Paused,
-    /// Another thread's session.
+    /// The session belongs to another thread.
     WrongThread,
-    /// The thread has another session that takes EBBs.
+    /// The thread already has a session that takes EBBs.
     InUse,
-    /// The session has started: its events are settled.
+    /// The session has started: its events can no longer change.
     Started,
     /// The session was closed, or its thread has ended.
     Closed,
-    /// Only the session's own thread can have its EBBs go on: it has paused them itself, or
-    /// lost the PMU in the middle of a handler.
+    /// Only the session's own thread can resume it, because that thread has paused the session
+    /// itself or lost the PMU inside a handler.
     ResumeByOwner,
 }
 
 impl Error {
-    /// The errno that says it best; the kernel's if it was the kernel that refused.
+    /// Returns the errno that fits best, or the kernel's if a system call failed.
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -89,7 +89,7 @@ impl From<perf_event::Error> for Error {
 }
 
 impl Error {
-    /// The rule that was broken, or what else is the matter, without numbers.
+    /// Returns the broken rule or another explanation, without numbers.
     #[must_use]
     pub fn reason(&self) -> &'static str {
         match self {
@@ -99,23 +99,21 @@ impl Error {
             Self::Event(_) => Self::NotScheduled.reason(),
             Self::NoEbb => "the kernel offers no EBB on this machine (HWCAP2)",
             Self::NotInstalled => "no EBB handler is installed on this thread",
-            Self::Foreign { .. } => {
-                "EBBHR is in use: it holds an address that is not of this copy of the library"
-            }
-            Self::Gone => "EBBHR is 0 again: a fork's child has no EBB handler",
+            Self::Foreign { .. } => "EBBHR is in use by other code or another copy of the library",
+            Self::Gone => "this is the child of a fork, which has no EBB handler",
             Self::InProgress => "an EBB handler is in progress on this thread",
-            Self::Period => "a period is 1 to 2^63 counts, and longer than its jitter",
+            Self::Period => "a period must be 1 to 2^63 counts, and longer than its jitter",
             Self::NoSuchEvent => "the PMU has no event of this name in sysfs",
-            Self::NoSuchNumber => "the session has no event of this number",
+            Self::NoSuchNumber => "the session has no event with this number",
             Self::System { what, rule, .. } => rule.unwrap_or(what),
             Self::NotScheduled => "the event is not on the PMU: another pinned group holds it",
-            Self::Revoked => "another driver has taken the PMU over: open a session again",
+            Self::Revoked => "another driver has taken over the PMU: open a new session",
             Self::Paused => "the session is paused: its counters cannot be read",
-            Self::WrongThread => "the session is another thread's",
-            Self::InUse => "the thread has another session that takes EBBs",
-            Self::Started => "an event is added before the session starts",
+            Self::WrongThread => "the session belongs to another thread",
+            Self::InUse => "this thread already has a session: close it first",
+            Self::Started => "the session has started: add events before that",
             Self::Closed => "the session was closed, or its thread has ended",
-            Self::ResumeByOwner => "only the session's own thread can have its EBBs go on",
+            Self::ResumeByOwner => "only the session's own thread can resume it",
         }
     }
 }

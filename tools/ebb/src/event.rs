@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! EBB events: what to ask perf_event_open(2) for.
+//! Attributes of EBB events for perf_event_open(2).
 //!
-//! Closing a thread's last EBB event takes its access to the PMU registers away. Call
-//! [`disable`](crate::disable) before.
+//! Closing a thread's last EBB event removes its access to the PMU registers. Call
+//! [`disable`](crate::disable) before that.
 
 use perf_event::Attr;
 
 use crate::config::EBB;
 use crate::rules;
 
-/// An EBB event that leads a group: pinned, exclusive, disabled, and counting in
-/// problem state only.
+/// Returns the attributes of an EBB event that leads a group: pinned, exclusive, disabled, and
+/// counting in problem state only.
 ///
-/// A refusal with EINVAL names the rule for EBB events that the request breaks, if it
-/// is one that can be told by the request alone.
+/// If the kernel refuses it with EINVAL, the error names the rule for EBB events that the request
+/// breaks, if the request alone shows it.
 pub fn event(code: u64) -> Attr {
     member(code).pinned(true).exclusive(true)
 }
 
-/// An EBB event for a member of a group, which is neither pinned nor exclusive itself.
+/// Returns the attributes of an EBB event that joins a group: neither pinned nor exclusive itself.
 pub fn member(code: u64) -> Attr {
     Attr::raw(code | EBB)
         .user_only()

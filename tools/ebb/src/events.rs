@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events by name: what a [`Session`](crate::Session) can be asked to count.
+//! Names of events that a [`Session`](crate::Session) can count.
 //!
-//! | written | is |
+//! | name | meaning |
 //! |---|---|
-//! | `cycles`, `instructions` | those in problem state, on whichever counter is free |
+//! | `cycles`, `instructions` | cycles or instructions in problem state, on any free counter |
 //! | `0x1001e`, `r1001e` | an event code |
-//! | `pmc=1,pmcxsel=0x1e` | fields of a code, as `format/` of the PMU in sysfs names them |
-//! | `cpu-cycles`, `mem_access` | an event of `events/` there |
+//! | `pmc=1,pmcxsel=0x1e` | fields of a code, as named in `format/` of the PMU in sysfs |
+//! | `cpu-cycles`, `mem_access` | an event of `events/` of the PMU in sysfs |
 //!
-//! An EBB event must name its counter (bits 16-19 of the code). For a code that names none the
-//! session takes one of PMC1 to PMC4 that is free.
+//! An EBB event must name its counter (bits 16-19 of the code). If a code names none, the session
+//! takes a free one of PMC1 to PMC4.
 
 use core::ffi::CStr;
 
@@ -20,7 +20,7 @@ use crate::sys;
 
 const DEVICE: &str = "/sys/bus/event_source/devices/cpu/";
 
-/// The words of `perf_event_attr` that say what is counted.
+/// The words of `perf_event_attr` that select what is counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Code {
     pub(crate) config: u64,
@@ -33,7 +33,7 @@ impl Code {
     }
 }
 
-/// The codes by which an event can be counted, the best first.
+/// Codes that can count an event, the best first.
 pub(crate) struct Choice {
     codes: [Code; 5],
     count: usize,
@@ -56,7 +56,7 @@ impl Choice {
         }
     }
 
-    /// Of a code that may leave the counter open.
+    /// Returns the choices for a code that may leave the counter open.
     fn of(code: Code) -> Self {
         let mut choice = Self::new(&[]);
         if pmc_of(code.config) != 0 {
@@ -77,7 +77,7 @@ impl Choice {
     }
 }
 
-/// The codes of the event `name`.
+/// Returns the codes of the event `name`.
 pub(crate) fn find(name: &str) -> Result<Choice, Error> {
     let name = name.trim();
     match name {
@@ -96,7 +96,7 @@ pub(crate) fn find(name: &str) -> Result<Choice, Error> {
     }
 }
 
-/// `FIELD=VALUE,...`, with the fields of `format/`.
+/// Parses `FIELD=VALUE,...` with the fields of `format/`.
 fn parse_terms(terms: &str) -> Result<Code, Error> {
     let mut code = Code::default();
     for term in terms.split(',') {
@@ -115,7 +115,7 @@ fn parse_terms(terms: &str) -> Result<Code, Error> {
     Ok(code)
 }
 
-/// `value` in the bits `FIRST-LAST` or `BIT`; `None` if it is too large for them.
+/// Shifts `value` into the bits `FIRST-LAST` or `BIT`. Returns `None` if it does not fit.
 fn place(value: u64, bits: &str) -> Option<u64> {
     let (first, last) = bits.split_once('-').unwrap_or((bits, bits));
     let (first, last): (u32, u32) = (first.parse().ok()?, last.parse().ok()?);
@@ -124,7 +124,7 @@ fn place(value: u64, bits: &str) -> Option<u64> {
     fits.then(|| value << first)
 }
 
-/// `DEC` or `0xHEX`.
+/// Parses `DEC` or `0xHEX`.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     match text.strip_prefix("0x") {
@@ -137,7 +137,7 @@ fn hex(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
-/// Reads a file of the PMU, without the line's end. A name is no path.
+/// Reads a file of the PMU, without the final newline. Rejects names that contain a path.
 fn read<'a>(parts: &[&str; 2], buffer: &'a mut [u8]) -> Option<&'a str> {
     let mut path = [0_u8; 128];
     let mut length = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the entries keep of the interrupted code, and where on its stack.
+//! Layout of the registers that an entry saves on the interrupted code's stack.
 //!
 //! ```text
 //! interrupted r1 ->  | the interrupted code's frame     |
@@ -8,11 +8,11 @@
 //!                    | Frame, or FullFrame              | <- the entry's r1
 //! ```
 //!
-//! `Link` looks like the frame of a function that the interrupted code's function had
-//! called at the interrupted instruction. Who follows back chains finds return addresses
-//! in the frame *above* the function that returns there; so the handler's caller, the
-//! entry, returns to [`Link::nip`]. The doubleword in the interrupted code's own frame
-//! header may not be used for that: a leaf function keeps its LR there.
+//! `Link` looks like the frame of a function that the interrupted function had called at the
+//! interrupted instruction. An unwinder that follows back chains finds a function's return address
+//! in the frame *above*. So the handler's caller, the entry, appears to return to [`Link::nip`].
+//! The doubleword in the interrupted code's own frame header cannot be used for that, because a
+//! leaf function keeps its LR there.
 
 use crate::save::Save;
 
@@ -20,49 +20,49 @@ use crate::save::Save;
 /// ABI (section 2.2.3.4), and Linux leaves 512 below a signal's frame.
 pub(crate) const RED_ZONE: usize = 512;
 
-/// Place in [`Frame::gpr`] of the address that the program goes on at: the interrupted one, unless
-/// that is in a restartable sequence, or the handler has set another.
+/// Index in [`Frame::gpr`] of the address at which the program continues: the interrupted one,
+/// unless that is in a restartable sequence or the handler has set another.
 pub(crate) const RESUME: usize = 1;
 
-/// The frame header that leads to the interrupted code.
+/// The frame header that links to the interrupted code.
 #[repr(C)]
 pub(crate) struct Link {
     /// The interrupted r1.
     pub(crate) back_chain: u64,
     cr: u64,
-    /// The interrupted address. The entry returns there, unless [`RESUME`] says otherwise.
+    /// The interrupted address. The entry returns there unless [`RESUME`] holds another address.
     pub(crate) nip: u64,
     toc: u64,
 }
 
-/// What every entry keeps.
+/// Registers that every entry saves.
 #[repr(C, align(16))]
 pub(crate) struct Frame {
     /// Address of the [`Link`].
     pub(crate) back_chain: u64,
     /// CR, LR and TOC save words of the ABI's frame header, for the handler to use.
     header: [u64; 3],
-    /// r0 to r31, but r1 and r13; r14 on only in a [`GprFrame`] or [`FullFrame`]. The place of r1,
-    /// which is in the [`Link`], is [`RESUME`].
+    /// r0 to r31 except r1 and r13; r14 and above only in a [`GprFrame`] or [`FullFrame`]. The
+    /// [`Link`] has r1, so its element is used for [`RESUME`].
     pub(crate) gpr: [u64; 32],
     pub(crate) cr: u64,
     pub(crate) lr: u64,
     pub(crate) ctr: u64,
     pub(crate) xer: u64,
     pub(crate) tar: u64,
-    /// The thread's block.
+    /// Address of the thread's block.
     pub(crate) thread: u64,
 }
 
-/// A [`Frame`] with r14 to r31.
+/// A [`Frame`] that includes r14 to r31.
 #[repr(C, align(16))]
 pub(crate) struct GprFrame {
     pub(crate) frame: Frame,
-    /// Tells it from a `Frame`, by the size.
+    /// Makes the size differ from that of a `Frame`, by which they are distinguished.
     unused: [u64; 2],
 }
 
-/// What the entry for handlers with vector and floating-point code keeps.
+/// Registers that the entry for handlers with vector and floating-point code saves.
 #[repr(C, align(16))]
 pub(crate) struct FullFrame {
     pub(crate) frame: Frame,
@@ -72,11 +72,10 @@ pub(crate) struct FullFrame {
     pub(crate) vsr: [[u64; 2]; 52],
 }
 
-// A frame of the ABI is a multiple of 16 bytes.
+// The ABI requires frames of a multiple of 16 bytes.
 const _: () = assert!(size_of::<Link>() == 32 && size_of::<Frame>().is_multiple_of(16));
 
-/// Bytes of the ABI's frame header, which `ebb_entry_full` makes once more, aligned for the
-/// handler.
+/// Size of the ABI's frame header. `ebb_entry_full` creates a second one for the handler, aligned.
 pub(crate) const HEADER: usize = size_of::<Link>();
 /// Alignment of that header, in bytes.
 pub(crate) const ALIGNMENT: usize = 128;
@@ -87,9 +86,9 @@ pub(crate) const fn whole(frame: usize) -> usize {
 }
 
 impl Save {
-    /// Returns how many bytes below the interrupted r1 the entry takes before it calls the handler,
-    /// with those that belong to the interrupted code. [`Full`](Self::Full) aligns the handler's
-    /// frame: it takes so many at most.
+    /// Returns how many bytes below the interrupted r1 the entry uses before it calls the handler,
+    /// including those that belong to the interrupted code. For [`Full`](Self::Full), which aligns
+    /// the handler's frame, it is the maximum.
     #[must_use]
     pub const fn stack(self) -> usize {
         match self {

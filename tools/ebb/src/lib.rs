@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Event Based Branches (EBB) for programs on 64-bit little-endian POWER Linux.
 //!
-//! A thread opens an EBB event, and from then on owns the performance monitor:
-//! it loads the counters itself, and when one overflows the processor branches
-//! to a handler in the program, without the kernel. The facility is described in
-//! Power ISA v2.07 and later, Book II, chapter "Event-Based Branch Facility", the
-//! counters in Book III, chapter "Performance Monitor Facility".
+//! A thread opens an EBB event, and from then on owns the performance monitor. It loads the
+//! counters itself, and when one overflows the processor branches to a handler in the program,
+//! without the kernel. Power ISA v2.07 and later describe the facility in Book II, chapter
+//! "Event-Based Branch Facility", and the counters in Book III, chapter "Performance Monitor
+//! Facility".
 //!
-//! A program for powerpc64le-unknown-linux-gnu needs no more than this crate among its
-//! dependencies, `ebb = { path = "tools/ebb" }`. A [`Session`] has all of it in one object:
+//! A program for powerpc64le-unknown-linux-gnu only needs this crate as a dependency:
+//! `ebb = { path = "tools/ebb" }`. A [`Session`] combines everything in one object:
 //!
 //! ```no_run
 #![doc = include_str!("../examples/session.rs")]
 //! ```
 //!
-//! What a handler may do is at [`install`]. Below a session are an [`event()`] with all that perf
-//! can be asked for, and the facility step by step:
+//! [`install`] describes what a handler may do. On the level below a session, [`event()`] gives
+//! access to all attributes of perf, and the functions use the facility step by step:
 //!
 //! ```no_run
 #![doc = include_str!("../examples/steps.rs")]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a session is doing, and who has it stop and go on.
+//! Pausing, resuming and the state of a session.
 
 use crate::control;
 use crate::error::Error;
@@ -15,19 +15,20 @@ use crate::sys::Descriptor;
 use crate::thread;
 use crate::thread::Thread;
 
-/// What a session is doing.
+/// The state of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// [`Session::start`] was not called yet, or a signal has interrupted it.
+    /// [`Session::start`] was not called yet, or a signal handler has interrupted it.
     Idle,
-    /// EBBs come.
+    /// EBBs occur.
     Running,
-    /// They were paused, or the handler has asked for [`Rearm::Stop`](crate::Rearm).
+    /// The session was paused, or the handler has requested [`Rearm::Stop`](crate::Rearm).
     Paused,
-    /// The kernel has given the PMU to another pinned event. [`Session::resume`] asks for it
-    /// again. Or for good to another driver: then that fails with [`Error::Revoked`].
+    /// The kernel has given the PMU to another pinned event; [`Session::resume`] requests it again.
+    /// Or another driver has taken over the PMU for good; `resume` then fails with
+    /// [`Error::Revoked`].
     Evicted,
-    /// EBBHR holds an address that this copy of the library has not put there.
+    /// EBBHR holds an address that this copy of the library did not store there.
     Foreign,
     /// This is the child of a fork, which has no EBBs.
     Gone,
@@ -36,8 +37,8 @@ pub enum State {
 }
 
 impl Session {
-    /// Stops events and EBBs, from any thread. The counters keep what they have. A handler that
-    /// runs, of another thread, comes to its end.
+    /// Stops events and EBBs, from any thread. The counters keep their values. A handler that runs
+    /// on another thread still completes.
     ///
     /// # Errors
     ///
@@ -51,7 +52,7 @@ impl Session {
                     control::disable();
                 }
                 paused?;
-                // A signal's handler may have resumed it before that.
+                // A signal handler may have resumed the session before `disable`.
                 match self.0.paused() {
                     shared::NOT => self.0.pause(shared::BY_OWNER),
                     _ => Ok(()),
@@ -61,15 +62,16 @@ impl Session {
         }
     }
 
-    /// Goes on after [`pause`](Self::pause), after [`Rearm::Stop`](crate::Rearm), or after an
+    /// Continues after [`pause`](Self::pause), after [`Rearm::Stop`](crate::Rearm), or after an
     /// eviction.
     ///
     /// # Errors
     ///
-    /// [`Error::NotScheduled`] if another pinned event still holds the PMU, and
-    /// [`Error::ResumeByOwner`] on another thread than the session's, if that one has paused the
-    /// session itself or lost the PMU in the middle of a handler. [`Error::NotInstalled`] before
-    /// [`start`](Self::start), else as [`pause`](Self::pause).
+    /// * [`Error::NotScheduled`]: another pinned event still holds the PMU.
+    /// * [`Error::ResumeByOwner`]: the caller is not the session's thread, and that thread has
+    ///   paused the session itself or lost the PMU inside a handler.
+    /// * [`Error::NotInstalled`]: [`start`](Self::start) was not called yet.
+    /// * The errors of [`pause`](Self::pause).
     pub fn resume(&self) -> Result<(), Error> {
         self.0.check_process()?;
         if !self.0.is_started() {
@@ -80,36 +82,37 @@ impl Session {
             owner::check_installed()?;
         }
         let stuck = self.0.is_stuck(progress::may_be_left)?;
-        // Where GE is on there is nothing to enable: that would undo what the handler of an EBB has
-        // asked for that came since.
+        // If GE is on there is nothing to enable; `enable` would override what the handler of a
+        // more recent EBB has requested.
         let enable = || match own && !stuck && !Bescr::read().has(Bescr::GE) {
             true => control::enable(),
             false => Ok(()),
         };
-        // First, so that an alert finds EBBs on.
+        // Must precede `unpause`, so that EBBs are on when a counter overflows.
         enable()?;
         let unpaused = self.0.unpause();
         if own && matches!(unpaused, Err(Error::Revoked)) {
-            // No EBB comes any more, and EBBs are as after `pause`.
+            // No EBB occurs any more; EBBs are turned off like after `pause`.
             control::disable();
         }
         unpaused?;
-        // A signal's handler may have paused the session between the two, which is over now.
+        // A signal handler may have paused the session between the two calls; `unpause` has ended
+        // that pause, but EBBs are still off.
         if self.0.paused() == shared::NOT {
             enable()?;
         }
         self.check_scheduled()?;
-        // An EBB may have come meanwhile. If its handler has asked for Rearm::Stop, that holds; if
-        // it has lost the PMU, the counters have to be set going.
+        // An EBB may have occurred in the meantime. If its handler requested Rearm::Stop, that
+        // holds; if it lost the PMU, the counters have to be started.
         let lost = |t: &Thread| t.evicted.load() != 0 && t.rearm.load() & 1 != 0;
         match own {
             true if stuck || thread::with(lost) => {
                 if !self.0.is_loaded() {
                     self.load();
                 }
-                // By this `control::resume` looks for an EBB in progress, and the next call does
-                // all again, should a signal's handler leave this one by a jump. `rearm` stays until
-                // EBBs are on.
+                // Makes `control::resume` look for an EBB in progress, and the next call repeat all
+                // of this in case a signal handler leaves this one by longjmp(). `rearm` is kept
+                // until EBBs are on.
                 thread::with(Thread::note_active);
                 control::evicted();
                 control::resume()
@@ -119,8 +122,8 @@ impl Session {
         }
     }
 
-    /// Gives the counters their first values, if the PMU is there. They stand until they are set
-    /// going.
+    /// Gives the counters their first values, if the thread has the PMU. They are frozen until they
+    /// are started.
     pub(crate) fn load(&self) {
         thread::with(|t| {
             for slot in self.0.events() {
@@ -130,33 +133,33 @@ impl Session {
                     period => period::set(t, pmc, period, slot.jitter.load()),
                 }
             }
-            // Of these two each counts beside the other.
+            // PMC5 and PMC6 always count together, even if only one of them has an event.
             for (one, other) in [(Pmc::Pmc5, Pmc::Pmc6), (Pmc::Pmc6, Pmc::Pmc5)] {
                 if self.0.find(one).is_some() && self.0.find(other).is_none() {
                     period::ignore(t, other);
                 }
             }
             Mmcr0::FC.write_always();
-            // For `enable` to set them going. While `evicted` still tells the next `resume` of a session
-            // that had no PMU: a signal's handler may leave this by a jump.
+            // Makes `enable` start them. Must precede the store to `evicted`, which still makes the
+            // next `resume` load the counters if a signal handler leaves this by longjmp().
             t.note_active();
             t.evicted.store(0);
             for pmc in Pmc::ALL {
                 period::begin(t, pmc);
             }
-            // Again: a signal's handler may have resumed the session, and an EBB's stopped it.
+            // Set again: a signal handler may have resumed the session, and an EBB have cleared it.
             t.note_active();
-            // Not to be taken for what an eviction in a handler leaves.
+            // Otherwise it would look like an eviction inside a handler.
             t.reset_rearm();
             self.0.set_loaded(t.evicted.load() == 0);
         });
     }
 
-    /// What the session is doing.
+    /// Returns the session's state.
     #[must_use]
     pub fn state(&self) -> State {
         let state = self.state_unless_closed();
-        // A signal's handler or another thread may have closed it meanwhile.
+        // A signal handler or another thread may have closed the session in the meantime.
         match self.0.check_process() {
             Err(Error::Closed) => State::Ended,
             _ => state,

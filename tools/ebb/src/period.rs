@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Periods of more counts than a counter overflows after, periods with jitter, and counters of
-//! a session that only count.
+//! Periods of more counts than a counter can hold, periods with jitter, and counters of a session
+//! that have no period.
 //!
-//! They take [`call_due`] between entry and handler; a thread that has none does without.
-//! The code here runs in handlers that keep GPRs only: no copies of arrays, nothing that the
-//! compiler makes vector instructions of.
+//! For these, [`call_due`] runs between entry and handler; a thread without them calls the handler
+//! directly. The code here runs in handlers that save GPRs only: it must not copy arrays or do
+//! anything else that the compiler may turn into vector instructions.
 
 use core::mem::MaybeUninit;
 
@@ -22,8 +22,8 @@ use crate::thread::Thread;
 /// Sets the period of `pmc` on this thread: [`Rearm::Restart`](crate::Rearm) loads the
 /// counter so that it overflows after `period` counts.
 ///
-/// A counter overflows after 2^31 counts at most. Of a longer period the library takes the
-/// overflows before the last, without calling the handler.
+/// A counter overflows after at most 2^31 counts. The library handles the earlier overflows of a
+/// longer period without calling the handler.
 ///
 /// # Errors
 ///
@@ -32,12 +32,13 @@ pub fn set_period(pmc: Pmc, period: u64) -> Result<(), Error> {
     set_period_jitter(pmc, period, 0)
 }
 
-/// [`set_period`], each period as long as that or longer or shorter by up to `jitter` counts, by
-/// chance: so that the period does not fall in step with a loop of the program.
+/// Sets the period of `pmc` like [`set_period`], but makes each period longer or shorter by up to
+/// `jitter` counts at random. That keeps the period from falling in step with a loop of the
+/// program.
 ///
 /// # Errors
 ///
-/// [`Error::Period`] also unless `jitter` is less than `period`.
+/// [`Error::Period`] unless `period` is 1 to 2^63 and `jitter` is less than `period`.
 pub fn set_period_jitter(pmc: Pmc, period: u64, jitter: u64) -> Result<(), Error> {
     if !(1..=1 << 63).contains(&period) || jitter >= period {
         return Err(Error::Period);
@@ -46,12 +47,12 @@ pub fn set_period_jitter(pmc: Pmc, period: u64, jitter: u64) -> Result<(), Error
     Ok(())
 }
 
-/// [`set_period`], and loads the counter for the first time. SIGILL while no
-/// EBB event is scheduled.
+/// Sets the period of `pmc` like [`set_period`] and loads the counter for the first time. Raises
+/// SIGILL while no EBB event is scheduled.
 ///
 /// # Errors
 ///
-/// As [`set_period`].
+/// The errors of [`set_period`].
 pub fn start(pmc: Pmc, period: u64) -> Result<(), Error> {
     set_period(pmc, period)?;
     thread::with(|t| {
@@ -61,7 +62,7 @@ pub fn start(pmc: Pmc, period: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sets what `pmc` is loaded with after its next overflow, and from then on.
+/// Sets the value that `pmc` is loaded with after each overflow, from the next one on.
 pub(crate) fn set(t: &Thread, pmc: Pmc, period: u64, jitter: u64) {
     let n = pmc.index();
     t.period[n].store(period);
@@ -72,31 +73,33 @@ pub(crate) fn set(t: &Thread, pmc: Pmc, period: u64, jitter: u64) {
     });
 }
 
-/// What `Thread::rounds` has of a counter that counts for ever, and of one that nobody asked for.
+/// Values of `Thread::rounds` for a counter without a period, and for one without an event.
 const COUNTS: u64 = u64::MAX;
 const UNUSED: u64 = u64::MAX - 1;
 
-/// Has `pmc` count, by 31 bits, and its overflows call nobody.
+/// Lets `pmc` count modulo 2^31; its overflows do not call the handler.
 pub(crate) fn count_only(t: &Thread, pmc: Pmc) {
     choose(t, || t.rounds[pmc.index()].store(COUNTS));
 }
 
-/// The same for a counter that counts because another does.
+/// Ignores the overflows of `pmc`, a counter without an event that counts because another does.
 pub(crate) fn ignore(t: &Thread, pmc: Pmc) {
     choose(t, || t.rounds[pmc.index()].store(UNUSED));
 }
 
-/// How often [`choose`] does it again.
+/// Maximum number of repetitions in [`choose`].
 const CHOICES: u32 = 16;
 
-/// Does `draw`, and decides who is called. An EBB's handler, or a signal's, may set a period before
-/// that is stored, which would be of what was before: then it is done again. But it has an end: where
-/// each time brings an EBB the periods are short, and one is like the other.
+/// Calls `draw` and selects the function that the entry calls. An EBB's or a signal's handler may
+/// change a period before the selection is stored, which makes it obsolete; the selection is then
+/// repeated, at most [`CHOICES`] times. EBBs that interrupt each attempt mean periods so short that
+/// an obsolete choice is harmless.
 fn choose(t: &Thread, draw: impl Fn()) {
     for _ in 0..CHOICES {
         let choice = t.choices.load().wrapping_add(1);
         t.choices.store(choice);
-        // An EBB that comes before the end of this, or whose handler this is, begins what is drawn.
+        // An EBB that occurs before this ends, or whose handler calls this, begins the drawn
+        // period.
         t.reload.store(reload::ebb_reload_any as *const () as u64);
         draw();
         choose_call(t);
@@ -105,18 +108,18 @@ fn choose(t: &Thread, draw: impl Fn()) {
         }
     }
     if t.handler.load() != 0 {
-        // Right for all periods, in case that the last choice was of what was before.
+        // Correct for all periods, in case the last selection is obsolete.
         t.reload.store(reload::ebb_reload_any as *const () as u64);
         t.call.store(call_due as *const () as u64);
     }
 }
 
-/// Decides who is called: the handler itself if each overflow is for it. What was drawn makes no
-/// difference then, and the counters are reloaded the faster way.
+/// Selects the function that the entry calls: the handler itself if every overflow is for it. The
+/// drawn rounds do not matter then, and the counters are reloaded with a faster routine.
 fn choose_call(t: &Thread) {
     let handler = t.handler.load();
     if handler == 0 {
-        // None is installed.
+        // No handler is installed.
         return;
     }
     let mut with_period = (Pmc::ALL.into_iter()).filter(|pmc| t.period[pmc.index()].load() != 0);
@@ -143,9 +146,9 @@ fn choose_call(t: &Thread) {
 }
 
 unsafe extern "C" {
-    /// For threads with one period: six routines, PMC1 first, [`CALL_DISTANCE`] bytes apart. They
-    /// go on to the handler if the counter has overflowed, else to [`call_due`]. The entry has the
-    /// thread's block in r11.
+    /// Six routines for threads with one period, PMC1 first, [`CALL_DISTANCE`] bytes apart. They
+    /// continue in the handler if the counter has overflowed, else in [`call_due`]. The entry
+    /// passes the thread's block in r11.
     fn ebb_call_one();
 }
 
@@ -166,7 +169,7 @@ core::arch::global_asm!(
     "cmpwi 5, 0",
     "cmpdi 1, 12, 0",
     "bge- 2f",
-    // A signal's handler may have taken it away meanwhile.
+    // A signal handler may have uninstalled the handler in the meantime.
     "bne+ 1, 3f",
     "2: ld 12, {call_due}(11)",
     "3: mtctr 12",
@@ -180,13 +183,13 @@ core::arch::global_asm!(
     call_due = const thread::CALL_DUE,
 );
 
-/// What `pmc` is loaded with next.
+/// Returns the value that `pmc` is loaded with next.
 pub(crate) fn start_value(t: &Thread, pmc: Pmc) -> u32 {
-    // CAST: `draw` has put a counter's value there, or nobody anything but 0.
+    // CAST: `draw` only stores 32-bit values; until then the field is 0.
     t.start[pmc.index()].load() as u32
 }
 
-/// Decides how long the next period of `pmc` is.
+/// Draws the length of the next period of `pmc`.
 fn draw(t: &Thread, pmc: Pmc) {
     let n = pmc.index();
     let (mut period, jitter) = (t.period[n].load(), t.jitter[n].load());
@@ -194,51 +197,51 @@ fn draw(t: &Thread, pmc: Pmc) {
         return;
     }
     if jitter != 0 {
-        // An EBB, or `Session::set_period` on another thread, may come between the stores of the
-        // two: one of them is the former then.
+        // The two may not fit: an EBB may run this between the stores of both in `set`, and
+        // `Session::set_period` may store them on another thread.
         let jitter = jitter.min(period - 1);
         period = period - jitter + random(t) % (2 * jitter + 1);
     }
     let rounds = (period - 1) / u64::from(OVERFLOW);
-    // CAST: 1 to 2^31.
+    // CAST: The result is 1 to 2^31.
     let first = (period - rounds * u64::from(OVERFLOW)) as u32;
     t.rounds[n].store(rounds);
     t.start[n].store(Pmc::start_value(first).into());
 }
 
-/// Whether the next overflow of `pmc` ends its period, and the one behind that is drawn.
+/// Returns whether the next overflow of `pmc` ends its period and the period after it is drawn.
 fn is_drawn(t: &Thread, pmc: Pmc) -> bool {
     t.drawn.load() >> pmc.index() & 1 != 0
 }
 
-/// Has `pmc` begin the period that was drawn last.
+/// Loads `pmc` with the start of the period that was drawn last.
 pub(crate) fn begin(t: &Thread, pmc: Pmc) {
     pmc.write_always(start_value(t, pmc));
     have_begun(t, 1 << pmc.index());
 }
 
-/// Counters, a bit for each, have their first values of the periods that were drawn last.
+/// Records that these counters, one bit each, were loaded with the periods drawn last.
 fn have_begun(t: &Thread, counters: u64) {
     t.drawn.update(|drawn| drawn & !counters);
 }
 
-/// Xorshift, seeded by the time.
+/// Returns a pseudo-random number (xorshift, seeded with the time base).
 fn random(t: &Thread) -> u64 {
     let mut x = t.random.load();
     if x == 0 {
-        // SAFETY: the time base is always readable.
+        // SAFETY: Problem state can always read the time base.
         x = unsafe { spr::read::<{ spr::TB }>() } | 1;
     }
     x ^= x << 13;
     x ^= x >> 7;
     x ^= x << 17;
     t.random.store(x);
-    // The lowest bits are the least random.
+    // Drops the lowest bit, which is the least random.
     x >> 1
 }
 
-/// Has `pmc`, which has overflowed, count on if its period is longer than that; tells whether it
-/// is.
+/// Lets `pmc`, which has overflowed, continue if its period is longer than one overflow. Returns
+/// whether it does.
 pub(crate) fn next_round(t: &Thread, pmc: Pmc) -> bool {
     let rounds = &t.rounds[pmc.index()];
     let left = rounds.load();
@@ -248,15 +251,15 @@ pub(crate) fn next_round(t: &Thread, pmc: Pmc) -> bool {
     if left < UNUSED {
         rounds.store(left - 1);
     }
-    // What it has counted since it overflowed.
+    // Keeps the counts since the overflow.
     pmc.write_always(pmc.read_always() & (OVERFLOW - 1));
     true
 }
 
-/// Calls the handler unless all counters that have overflowed have rounds to go.
+/// Calls the handler unless every counter that has overflowed has more rounds to count.
 extern "C" fn call_due(context: &mut EbbContext<'_>, data: MaybeUninit<u64>) {
     let t = context.thread();
-    // What `choose` has drawn changes here, in the middle of it perhaps.
+    // Invalidates a selection of `choose` that this EBB may have interrupted.
     t.choices.store(t.choices.load().wrapping_add(1));
     let (mut due, mut again) = (0, false);
     for pmc in Pmc::ALL {
@@ -279,14 +282,14 @@ extern "C" fn call_due(context: &mut EbbContext<'_>, data: MaybeUninit<u64>) {
     }
     let handler = t.handler.load() as usize;
     if handler == 0 {
-        // A signal's handler has uninstalled it meanwhile.
+        // A signal handler has uninstalled the handler in the meantime.
         return;
     }
-    // SAFETY: `install_call` has put the address of such a function there.
+    // SAFETY: `install_call` stored the address of a `Call` there.
     let handler = unsafe { core::mem::transmute::<usize, Call>(handler) };
     handler(context, data);
-    // Not if it is left by a jump, or asks for Rearm::Stop: the counters stand as they are until
-    // `resume` has them begin.
+    // Skipped if the handler is left by longjmp() or requests Rearm::Stop: the counters then keep
+    // their values until `resume` begins the drawn periods.
     let t = context.thread();
     if t.rearm.load() & 1 != 0 {
         have_begun(t, due);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The performance monitor counters, the sampled registers and the BHRB, as a
-//! program with a scheduled EBB event may use them.
+//! The performance monitor counters, the sampled registers and the BHRB, as a program with a
+//! scheduled EBB event may use them.
 //!
-//! Every access here ends in SIGILL while this thread has no scheduled EBB event (see
-//! [`Event::is_scheduled`](crate::Event::is_scheduled)), but in a handler, where it has no
-//! effect and reads 0. With the kernel's built-in driver a read before ISA v3.1 gives whatever is
-//! there, as of another event.
+//! Outside of a handler every access here raises SIGILL while this thread has no scheduled EBB
+//! event (see [`Event::is_scheduled`](crate::Event::is_scheduled)). In a handler it has no effect
+//! then and reads 0. With the kernel's built-in driver before ISA v3.1, a read instead returns the
+//! register's content, which may belong to another event.
 
 use crate::bhrb;
 use crate::fixup::fixed_up_in_handler;
 use crate::reg::Mmcr0;
 use crate::spr;
 
-/// A counter is negative, and raises an alert, from this value on.
+/// The value from which on a counter is negative and raises an alert.
 pub const OVERFLOW: u32 = 0x8000_0000;
 
 /// One of the six 32-bit performance monitor counters.
@@ -33,7 +33,7 @@ pub enum Pmc {
     Pmc6,
 }
 
-/// A function of [`spr`] with the number of `$pmc`, which is part of its instruction.
+/// Calls a function of [`spr`] with the SPR number of `$pmc`, which is part of the instruction.
 macro_rules! of_spr {
     ($pmc:expr, $function:ident($($value:ident)?)) => {
         match $pmc {
@@ -58,7 +58,7 @@ impl Pmc {
         Self::Pmc6,
     ];
 
-    /// The counter of number `n`, 1-6.
+    /// Returns the counter with the number `n`, 1-6.
     #[must_use]
     pub const fn new(n: u8) -> Option<Self> {
         match n {
@@ -67,13 +67,13 @@ impl Pmc {
         }
     }
 
-    /// The counter that the event code `code` names.
+    /// Returns the counter that the event code `code` names.
     #[must_use]
     pub const fn of_event(code: u64) -> Option<Self> {
         Self::new(crate::config::pmc_of(code))
     }
 
-    /// The counter's place in an array of six.
+    /// Returns the counter's index in an array of six.
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize - 1
@@ -83,23 +83,24 @@ impl Pmc {
     #[inline]
     #[must_use]
     pub fn read(self) -> u32 {
-        // SAFETY: reading a counter has no effect. CAST: a PMC has 32 bits, the
-        // upper half of the SPR reads as zero.
+        // SAFETY: Reading a counter has no side effect.
+        // CAST: A PMC has 32 bits; the upper half of the SPR reads as zero.
         unsafe { of_spr!(self, read()) as u32 }
     }
 
-    /// [`read`](Self::read), 0 if the counter is not there.
+    /// Reads the counter like [`read`](Self::read), or returns 0 if the thread has no PMU.
     #[inline]
     pub(crate) fn read_always(self) -> u32 {
-        // SAFETY: as in `read`. CAST: as there.
+        // SAFETY: Reading a counter has no side effect.
+        // CAST: A PMC has 32 bits; the upper half of the SPR reads as zero.
         unsafe { of_spr!(self, read_always()) as u32 }
     }
 
-    /// [`read`](Self::read) outside of a handler, `None` if the counter is not there.
+    /// Reads the counter outside of a handler, or returns `None` if the thread has no PMU.
     pub(crate) fn read_if_there(self) -> Option<u32> {
-        // SAFETY: as in `read`.
+        // SAFETY: Reading a counter has no side effect.
         let value = unsafe { of_spr!(self, read_if_there()) };
-        // CAST: as in `read`.
+        // CAST: A PMC has 32 bits; the upper half of the SPR reads as zero.
         value.map(|value| value as u32)
     }
 
@@ -107,21 +108,22 @@ impl Pmc {
     #[inline]
     pub fn write(self, value: u32) {
         let value = u64::from(value);
-        // SAFETY: a counter that turns negative raises an alert only if BESCR
-        // and MMCR0 were set up for one.
+        // SAFETY: A counter that turns negative raises an alert only if BESCR and MMCR0 were set up
+        // for one, and BESCR's writer guarantees a valid EBBHR.
         unsafe { of_spr!(self, write(value)) }
     }
 
-    /// [`write`](Self::write), without effect if the counter is not there.
+    /// Writes the counter like [`write`](Self::write), without effect if the thread has no PMU.
     #[inline]
     pub(crate) fn write_always(self, value: u32) {
         let value = u64::from(value);
-        // SAFETY: as in `write`.
+        // SAFETY: A counter that turns negative raises an alert only if BESCR and MMCR0 were set up
+        // for one, and BESCR's writer guarantees a valid EBBHR.
         unsafe { of_spr!(self, write_always(value)) }
     }
 
-    /// The value from which the counter turns negative after `period` counts,
-    /// 1 to 0x8000_0000.
+    /// Returns the value from which the counter turns negative after `period` counts, 1 to
+    /// 0x8000_0000.
     #[must_use]
     pub const fn start_value(period: u32) -> u32 {
         OVERFLOW.wrapping_sub(period)
@@ -133,7 +135,7 @@ pub fn freeze() {
     (Mmcr0::read() | Mmcr0::FC).write();
 }
 
-/// Lets all counters run.
+/// Unfreezes all counters.
 pub fn unfreeze() {
     Mmcr0::read().without(Mmcr0::FC).write();
 }
@@ -141,43 +143,43 @@ pub fn unfreeze() {
 /// Reads SIAR, the address of the sampled instruction.
 #[must_use]
 pub fn siar() -> u64 {
-    // SAFETY: reading SIAR has no effect.
+    // SAFETY: Reading SIAR has no side effect.
     unsafe { spr::read::<{ spr::SIAR }>() }
 }
 
 /// Reads SDAR, the address of the sampled instruction's operand.
 #[must_use]
 pub fn sdar() -> u64 {
-    // SAFETY: reading SDAR has no effect.
+    // SAFETY: Reading SDAR has no side effect.
     unsafe { spr::read::<{ spr::SDAR }>() }
 }
 
-/// Reads SIER, the description of the sampled instruction.
+/// Reads SIER, the attributes of the sampled instruction.
 #[must_use]
 pub fn sier() -> u64 {
-    // SAFETY: reading SIER has no effect.
+    // SAFETY: Reading SIER has no side effect.
     unsafe { spr::read::<{ spr::SIER }>() }
 }
 
-/// Reads SIER2, which is there from ISA v3.1 on.
+/// Reads SIER2, which exists from ISA v3.1 on.
 #[must_use]
 pub fn sier2() -> u64 {
-    // SAFETY: reading SIER2 has no effect.
+    // SAFETY: Reading SIER2 has no side effect.
     unsafe { spr::read::<{ spr::SIER2 }>() }
 }
 
-/// Reads SIER3, which is there from ISA v3.1 on.
+/// Reads SIER3, which exists from ISA v3.1 on.
 #[must_use]
 pub fn sier3() -> u64 {
-    // SAFETY: reading SIER3 has no effect.
+    // SAFETY: Reading SIER3 has no side effect.
     unsafe { spr::read::<{ spr::SIER3 }>() }
 }
 
-/// Reads entry `N` (0-1023, most recent first) of the Branch History Rolling
-/// Buffer; 0 means that it is empty. Power ISA Book II section 8.2.
+/// Reads entry `N` (0-1023, the most recent first) of the Branch History Rolling Buffer; 0 means
+/// that it is empty. See Power ISA Book II section 8.2.
 ///
-/// From ISA v3.1 on always empty unless the event was opened with
-/// [`config::BHRB`](crate::config::BHRB); before, branches are recorded all the same.
+/// From ISA v3.1 on the buffer is always empty unless the event was opened with
+/// [`config::BHRB`](crate::config::BHRB); earlier processors record branches in any case.
 #[must_use]
 #[inline(always)]
 pub fn bhrb_entry<const N: u16>() -> u64 {

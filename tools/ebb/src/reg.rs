@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Typed values of BESCR, MMCR0 and MMCR2.
 //!
-//! Bit numbers in the docs are the ISA's (0 is the most significant of 64).
-//! Source: Power ISA v3.1, Book II section 7.2 (BESCR) and Book III section
-//! 10.4 (MMCR0, MMCR2).
+//! Bit numbers in the docs are those of the ISA (0 is the most significant of 64). Source: Power
+//! ISA v3.1, Book II section 7.2 (BESCR) and Book III section 10.4 (MMCR0, MMCR2).
 
 use crate::pmc::Pmc;
 use crate::spr;
@@ -15,9 +14,9 @@ use core::ops::BitOr;
 pub struct Bescr(pub u64);
 
 impl Bescr {
-    /// GE (bit 0): event-based branches happen.
+    /// GE (bit 0): event-based branches are enabled.
     pub const GE: Self = Self(1 << 63);
-    /// PME (bit 31): performance monitor event-based exceptions happen.
+    /// PME (bit 31): performance monitor event-based exceptions are enabled.
     pub const PME: Self = Self(1 << 32);
     /// PMEO (bit 63): such an exception has occurred.
     pub const PMEO: Self = Self(1);
@@ -26,7 +25,7 @@ impl Bescr {
     #[inline(always)]
     #[must_use]
     pub fn read() -> Self {
-        // SAFETY: BESCR is always readable and reading has no effect.
+        // SAFETY: Problem state can always read BESCR, without side effects.
         Self(unsafe { spr::read::<{ spr::BESCR }>() })
     }
 
@@ -34,18 +33,16 @@ impl Bescr {
     ///
     /// # Safety
     ///
-    /// With GE set, EBBHR holds the address of a valid entry
-    /// ([`install`](crate::install) was called on this thread) or is 0 and
-    /// nothing can raise an exception.
+    /// If GE is set, EBBHR holds the address of a valid entry ([`install`](crate::install) was
+    /// called on this thread), or it is 0 and nothing can raise an exception.
     #[inline(always)]
     pub unsafe fn write(self) {
-        // SAFETY: the caller's contract is the one of `spr::write`.
+        // SAFETY: The caller guarantees what `spr::write` requires.
         unsafe { spr::write::<{ spr::BESCR }>(self.0) }
     }
 }
 
-/// A value of Monitor Mode Control Register 0, of which problem state sees
-/// three bits.
+/// A value of Monitor Mode Control Register 0. Problem state can access three of its bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mmcr0(pub u64);
 
@@ -58,25 +55,26 @@ impl Mmcr0 {
     /// PMAO (bit 56): an alert has occurred.
     pub const PMAO: Self = Self(0x80);
 
-    /// Reads the register. SIGILL if no EBB event is scheduled.
+    /// Reads the register. Raises SIGILL if no EBB event is scheduled.
     #[inline(always)]
     #[must_use]
     pub fn read() -> Self {
-        // SAFETY: reading MMCR0 has no effect.
+        // SAFETY: Reading MMCR0 has no side effect.
         Self(unsafe { spr::read::<{ spr::MMCR0 }>() })
     }
 
-    /// Writes FC, PMAE and PMAO. SIGILL if no EBB event is scheduled.
+    /// Writes FC, PMAE and PMAO. Raises SIGILL if no EBB event is scheduled.
     #[inline(always)]
     pub fn write(self) {
-        // SAFETY: problem state can only freeze counters and gate alerts here;
-        // whether a branch may happen is up to BESCR.
+        // SAFETY: Problem state can only freeze counters and gate alerts here; BESCR decides
+        // whether a branch may occur.
         unsafe { spr::write::<{ spr::MMCR0 }>(self.0) }
     }
 
-    /// The same, without effect if no EBB event is scheduled.
+    /// Writes FC, PMAE and PMAO, without effect if no EBB event is scheduled.
     pub(crate) fn write_always(self) {
-        // SAFETY: as before.
+        // SAFETY: Problem state can only freeze counters and gate alerts here; BESCR decides
+        // whether a branch may occur.
         unsafe { spr::write_always::<{ spr::MMCR0 }>(self.0) }
     }
 }
@@ -89,39 +87,39 @@ impl Mmcr2 {
     /// FC1P to FC6P (bits 1, 10, 19, 28, 37, 46): the bits a program may set.
     pub const USER: Self = Self(0x4020_1008_0402_0000);
 
-    /// FCnP: freeze `pmc`, PMCn, in problem state.
+    /// Returns FCnP, which freezes `pmc` (PMCn) in problem state.
     #[must_use]
     pub const fn freeze_problem(pmc: Pmc) -> Self {
         Self((1 << 62) >> (pmc.index() * 9))
     }
 
-    /// Reads the register. SIGILL if no EBB event is scheduled.
+    /// Reads the register. Raises SIGILL if no EBB event is scheduled.
     #[inline(always)]
     #[must_use]
     pub fn read() -> Self {
-        // SAFETY: reading MMCR2 has no effect.
+        // SAFETY: Reading MMCR2 has no side effect.
         Self(unsafe { spr::read::<{ spr::MMCR2 }>() })
     }
 
-    /// Writes the bits of [`Mmcr2::USER`]. SIGILL if no EBB event is scheduled.
+    /// Writes the bits of [`Mmcr2::USER`]. Raises SIGILL if no EBB event is scheduled.
     #[inline(always)]
     pub fn write(self) {
-        // SAFETY: the register only freezes counters.
+        // SAFETY: The register only freezes counters.
         unsafe { spr::write::<{ spr::MMCR2 }>(self.0) }
     }
 }
 
-/// What every such value can do; `$bit`s are those that `Debug` names.
+/// Implements the methods of register values; `Debug` prints the names of the `$bit`s.
 macro_rules! value_type {
     ($type:ident, $($bit:ident),*) => {
         impl $type {
-            /// Whether every bit of `bits` is set.
+            /// Returns whether every bit of `bits` is set.
             #[must_use]
             pub const fn has(self, bits: Self) -> bool {
                 self.0 & bits.0 == bits.0
             }
 
-            /// This value with `bits` cleared.
+            /// Returns this value with `bits` cleared.
             #[must_use]
             pub const fn without(self, bits: Self) -> Self {
                 Self(self.0 & !bits.0)

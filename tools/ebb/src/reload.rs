@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The routines by which an entry reloads the counters. They may change r3 to r8. An unwinder that
-//! finds a signal in one of them goes on by LR, with the entry's stack pointer.
+//! The routines with which an entry reloads the counters. They may change r3 to r8. An unwinder
+//! that finds a signal in one of them continues with LR and the entry's stack pointer.
 
 use crate::fixup::fixed_up;
 use crate::thread;
@@ -9,17 +9,18 @@ unsafe extern "C" {
     /// Reloads each counter that is negative, which begins the period that was drawn for it. Takes
     /// the thread's block in r11.
     pub(crate) fn ebb_reload_any();
-    /// The same for programs that use one counter: six routines, PMC1 first, which are
-    /// faster if no other counter is negative, and leave [`Thread::drawn`](thread::Thread::drawn)
-    /// as it is.
+    /// Six routines for programs that use one counter, PMC1 first. They are faster if no other
+    /// counter is negative, and do not change [`Thread::drawn`](thread::Thread::drawn). Take the
+    /// thread's block in r11.
     pub(crate) fn ebb_reload_one();
 }
 
-/// Distance of the routines at [`ebb_reload_one`] in bytes.
+/// Distance between the routines at [`ebb_reload_one`], in bytes.
 pub(crate) const RELOAD_DISTANCE: usize = 128;
 
-// One routine reloads all counters; the others, in the order of the counters, reload theirs, and
-// leave it to that one unless theirs alone is negative.
+// `ebb_reload_any` reloads all negative counters. The routines of `ebb_reload_one`, in the order of
+// the counters, reload one counter each, and branch to `ebb_reload_any` unless only theirs is
+// negative.
 core::arch::global_asm!(
     ".pushsection .text.ebb_entry, \"ax\", @progbits",
     ".macro reload n, otherwise",
@@ -28,7 +29,7 @@ core::arch::global_asm!(
     "bge \\otherwise",
     "li 5, 1 << (\\n - 1)",
     "addi 4, 11, {drawn}",
-    // Again, if a signal's handler has drawn another period before the bit is clear.
+    // Repeats if a signal handler has drawn another period before the bit is clear.
     "8: ldarx 6, 0, 4",
     "andc 6, 6, 5",
     "ld 3, {start} + 8 * (\\n - 1)(11)",

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which rule a refused EBB event breaks.
+//! Explains which rule a refused EBB event breaks.
 //!
-//! The kernel says EINVAL to all of them, so a program that was refused asks
-//! here. This explains a refusal, in the order in which the driver finds it; it
-//! never makes one. The driver knows more reasons, such as codes that the
-//! processor does not have: its log tells (`Documentation/ebb.md`).
+//! The kernel returns EINVAL for all of them, so a program that was refused calls [`broken`]. It
+//! explains a refusal, in the order in which the driver checks the rules, but never causes one. The
+//! driver has more reasons, such as codes that the processor does not have; its log shows them
+//! (`Documentation/ebb.md`).
 
 use crate::config::BHRB;
 use crate::config::EBB;
 use crate::config::pmc_of;
 use perf_event::Attr;
 
-/// The first rule for EBB events that `request` breaks, with `leader` if it is to be a
-/// member of a group.
+/// Returns the first rule for EBB events that `request` breaks. `leader` is the leader of the group
+/// that the event is to join, if any.
 pub(crate) fn broken(request: &Attr, leader: Option<&Attr>) -> Option<&'static str> {
     let (attr, pid) = (request.as_raw(), request.target());
     let leader = leader.map(Attr::as_raw);

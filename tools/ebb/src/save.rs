@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The choice of registers that an EBB keeps, and so of the entry.
+//! The registers that an EBB saves; they determine the entry.
 
 use crate::entry;
 
-/// Which registers of the program are safe from the handler.
+/// The registers of the program that a handler cannot change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Save {
-    /// GPRs, CR, LR, CTR, XER and TAR. The handler and all that it calls must be compiled
-    /// without vector and floating-point instructions: in C by `-mno-altivec -mno-vsx
-    /// -msoft-float`, in Rust by `-C target-feature=-altivec,-vsx,-hard-float` or by a look at
-    /// what became of it. Costs some hundred instructions an EBB.
+    /// GPRs, CR, LR, CTR, XER and TAR. The handler and everything that it calls must be compiled
+    /// without vector and floating-point instructions: in C with `-mno-altivec -mno-vsx
+    /// -msoft-float`, in Rust with `-C target-feature=-altivec,-vsx,-hard-float` or after checking
+    /// the compiled code. Costs some hundred instructions per EBB.
     Gprs,
-    /// [`Gprs`](Self::Gprs), and the handler can read r14 to r31, which it keeps itself as any
-    /// function does. Costs 18 stores.
+    /// Saves as [`Gprs`](Self::Gprs) does, and stores r14 to r31 for the handler to read. The
+    /// handler preserves these itself, as any function does. Costs 18 stores.
     AllGprs,
-    /// Also FPSCR, VSCR and VSR 0-51: all that a function of the ELFv2 ABI may change.
+    /// In addition FPSCR, VSCR and VSR 0-51: all that a function of the ELFv2 ABI may change.
     Full,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What several threads share of a session.
+//! The part of a session that several threads share.
 
 use core::ptr;
 use core::sync::atomic::AtomicBool;
@@ -21,7 +21,7 @@ use crate::thread;
 use crate::thread::Thread;
 use crate::word::Word;
 
-/// Values of [`Shared::paused`]: by nobody, the session's thread, another thread.
+/// Values of [`Shared::paused`]: not paused, or paused by the session's thread or another thread.
 pub(crate) const NOT: u32 = 0;
 pub(crate) const BY_OWNER: u32 = 1;
 pub(crate) const BY_OTHER: u32 = 2;
@@ -29,27 +29,27 @@ pub(crate) const BY_OTHER: u32 = 2;
 /// An event of a session.
 pub(crate) struct Slot {
     pub(crate) descriptor: Descriptor,
-    /// Number of its counter; 0 if there is no event.
+    /// Number of the event's counter; 0 if there is no event.
     pub(crate) pmc: Word,
-    /// Its period, 0 if it only counts, and by how much each may differ.
+    /// The event's period (0 if it only counts) and the maximum deviation of each.
     pub(crate) period: Word,
     pub(crate) jitter: Word,
 }
 
 impl Slot {
     pub(crate) fn pmc(&self) -> Option<Pmc> {
-        // CAST: a counter's number.
+        // CAST: Only numbers of counters, 0 to 6, are stored.
         Pmc::new(self.pmc.load() as u8)
     }
 }
 
-/// A session as all threads see it.
+/// State of a session that all threads can access.
 pub(crate) struct Shared {
-    /// The events, the leader first.
+    /// The events; the leader is the first.
     pub(crate) slots: [Slot; 6],
-    /// The BHRB's bits of their codes.
+    /// The BHRB bits of the events' codes.
     pub(crate) branches: u64,
-    /// Whether the code of any has [`MARKED`](crate::config::MARKED).
+    /// Whether the code of any event has [`MARKED`](crate::config::MARKED).
     pub(crate) marked: AtomicBool,
     process: u64,
     thread: u64,
@@ -58,13 +58,13 @@ pub(crate) struct Shared {
     paused: AtomicU32,
     closed: AtomicBool,
     started: AtomicBool,
-    /// Whether the counters have had their first values: not if the PMU was another's then.
+    /// Whether the counters got their first values. They did not if another event had the PMU.
     loaded: AtomicBool,
-    /// Number of EBBs of the thread that takes them, once it has ended.
+    /// Final number of EBBs, stored when the thread that takes them ends.
     last_count: AtomicU64,
     /// Address of the block of the thread that takes the EBBs, while it lives.
     owner: AtomicUsize,
-    /// Id of the thread that looks at that block or takes it away, or 0.
+    /// Id of the thread that currently reads or changes `owner`, or 0.
     lock: AtomicI32,
 }
 
@@ -95,17 +95,17 @@ impl Shared {
         })
     }
 
-    /// The events that there are.
+    /// Returns the events that are open.
     pub(crate) fn events(&self) -> impl Iterator<Item = &Slot> {
         self.slots.iter().take_while(|slot| slot.pmc().is_some())
     }
 
-    /// The event on `pmc`.
+    /// Returns the event on `pmc`.
     pub(crate) fn find(&self, pmc: Pmc) -> Option<&Slot> {
         self.events().find(|slot| slot.pmc() == Some(pmc))
     }
 
-    /// The leader's descriptor.
+    /// Returns the leader's descriptor, or an error if it is closed.
     pub(crate) fn leader(&self) -> Result<&Descriptor, Error> {
         let leader = &self.slots[0].descriptor;
         match leader.raw() {
@@ -123,7 +123,8 @@ impl Shared {
         self.paused.load(SeqCst)
     }
 
-    /// Has the events off the PMU, for `by`; the session's thread has the last word.
+    /// Takes the events off the PMU on behalf of `by`. A pause by the session's thread takes
+    /// precedence.
     pub(crate) fn pause(&self, by: u32) -> Result<(), Error> {
         if by == BY_OWNER {
             self.paused.store(by, SeqCst);
@@ -133,7 +134,8 @@ impl Shared {
         self.settle()
     }
 
-    /// Has them back. Another thread cannot, if the session's own has paused it.
+    /// Puts the events back on the PMU. Another thread cannot do that if the session's thread has
+    /// paused it.
     pub(crate) fn unpause(&self) -> Result<(), Error> {
         if self.is_of_this_thread() {
             self.paused.store(NOT, SeqCst);
@@ -144,8 +146,8 @@ impl Shared {
         self.settle()
     }
 
-    /// Does to the events what `paused` says. Several threads may be at it: whoever comes last
-    /// finds what he has done, or does it again.
+    /// Enables or disables the events according to `paused`. Several threads may do this at once:
+    /// each repeats it until `paused` has not changed in between.
     fn settle(&self) -> Result<(), Error> {
         loop {
             let paused = self.paused();
@@ -154,7 +156,7 @@ impl Shared {
                 NOT => {
                     leader.enable()?;
                     if self.is_closed() {
-                        // Who closes may have turned it off before that.
+                        // `close_events` may have disabled it before the `enable` above.
                         let _ = leader.disable();
                         return Err(Error::Closed);
                     }
@@ -175,35 +177,35 @@ impl Shared {
         self.loaded.store(loaded, Relaxed);
     }
 
-    /// Number of EBBs since the start.
+    /// Returns the number of EBBs since the start.
     pub(crate) fn count(&self) -> u64 {
         self.with_thread(|t| t.ebbs.load())
             .unwrap_or_else(|| self.last_count.load(Relaxed))
     }
 
-    /// The calling thread, whose block is `t`, takes the EBBs from here on.
+    /// Makes the calling thread, whose block is `t`, the one that takes the EBBs.
     pub(crate) fn begin(&self, t: &Thread) {
         let locked = Locked::lock(&self.lock);
         let owner = ptr::from_ref(t).expose_provenance();
         self.owner.store(owner, Relaxed);
         drop(locked);
-        // Whoever sees it finds the owner, too.
+        // Must follow the store of `owner`, which a thread that sees `started` reads.
         self.started.store(true, Release);
-        // Last: a signal's handler that closes the session has `end` undo all of it, or, before this,
-        // leaves it to the code that it has interrupted.
+        // Must be last: a signal handler that closes the session undoes all of this in `end` once
+        // `session` is set; before, it leaves that to the code that it has interrupted.
         t.session.store(ptr::from_ref(self).addr() as u64);
     }
 
-    /// It is about to do so no more; tells whether it did.
+    /// Clears the thread's link to the session. Returns whether it was set.
     pub(crate) fn leave(&self, t: &Thread) -> bool {
         let this = ptr::from_ref(self).addr() as u64;
         t.session.compare_exchange(this, 0).is_ok()
     }
 
-    /// It does so no more. Its EBBs are off.
+    /// Records that the thread no longer takes EBBs, which must be off.
     pub(crate) fn end(&self, t: &Thread) {
         t.session.store(0);
-        // A thread that held it at a fork is not in the child, where nobody would release it.
+        // A thread that held the lock at a fork does not exist in the child and cannot release it.
         let _locked = (self.is_of_this_process()).then(|| Locked::lock(&self.lock));
         self.last_count.store(t.ebbs.load(), Relaxed);
         self.owner.store(0, Relaxed);
@@ -213,7 +215,8 @@ impl Shared {
         self.started.load(Acquire)
     }
 
-    /// Whether the calling thread takes its EBBs. No system call: a handler may ask.
+    /// Returns whether the calling thread takes the EBBs. Makes no system call, so handlers may
+    /// call it.
     pub(crate) fn is_of_this_thread(&self) -> bool {
         thread::with(|t| t.session.load()) == ptr::from_ref(self).addr() as u64
     }
@@ -222,7 +225,7 @@ impl Shared {
         sys::process() == self.process
     }
 
-    /// Fails in the child of a fork, and once it was closed.
+    /// Fails in the child of a fork, and after the session was closed.
     pub(crate) fn check_process(&self) -> Result<(), Error> {
         match self.is_of_this_process() {
             true if self.is_closed() => Err(Error::Closed),
@@ -231,7 +234,7 @@ impl Shared {
         }
     }
 
-    /// Fails unless this is the thread that has opened it.
+    /// Fails unless the calling thread has opened the session.
     pub(crate) fn check_thread(&self) -> Result<(), Error> {
         self.check_process()?;
         match thread::number() == self.thread {
@@ -240,26 +243,27 @@ impl Shared {
         }
     }
 
-    /// Looks at the block of the thread that takes the EBBs; `None` once that has ended.
+    /// Calls `look` with the block of the thread that takes the EBBs. Returns `None` if it has
+    /// ended.
     pub(crate) fn with_thread<R>(&self, look: impl FnOnce(&Thread) -> R) -> Option<R> {
         if self.is_of_this_thread() {
-            // It needs no lock, which an EBB's handler could find held by itself.
+            // No lock is needed, and an EBB's handler could wait for itself.
             return Some(thread::with(look));
         }
-        // As in `end`, and the thread is not there.
+        // After a fork the thread does not exist, and the lock may never be released (see `end`).
         if !self.is_of_this_process() {
             return None;
         }
         let _locked = Locked::lock(&self.lock);
         let owner = ptr::with_exposed_provenance::<Thread>(self.owner.load(Relaxed));
-        // SAFETY: the thread cannot end as long as the lock is held; all of it that anybody
-        // looks at from here are atomics.
+        // SAFETY: `end` waits for the lock, so the thread's block stays valid, and everything that
+        // `look` accesses is atomic.
         unsafe { owner.as_ref() }.map(look)
     }
 
-    /// Whether the counters stand still and nothing but the thread itself can set them going:
-    /// the handler has asked for it, was left by a jump, or has lost the PMU while it ran; or they
-    /// have no first values yet. For the thread itself `is_left` says whether it was left.
+    /// Returns whether the counters are frozen and only the thread itself can start them: the
+    /// handler has requested it, was left by longjmp(), or has lost the PMU; or the counters have
+    /// no first values yet. `is_left` determines on the thread itself whether a handler was left.
     pub(crate) fn is_stuck(&self, is_left: fn(&Thread, Bescr) -> bool) -> Result<bool, Error> {
         let own = self.is_of_this_thread();
         self.with_thread(|t| {
@@ -270,7 +274,7 @@ impl Shared {
         .ok_or(Error::Closed)
     }
 
-    /// Has it closed; tells whether nobody had before.
+    /// Marks the session closed. Returns whether this call did.
     pub(crate) fn begin_close(&self) -> bool {
         !self.closed.swap(true, Relaxed)
     }
@@ -279,12 +283,12 @@ impl Shared {
         self.closed.load(Relaxed)
     }
 
-    /// Closes the events, unless somebody has.
+    /// Closes the events, unless they are closed.
     pub(crate) fn close_events(&self) {
         let own = self.is_of_this_process();
         if own {
-            // The child of a fork may have the descriptors, too, and with them the events would stay
-            // on the PMU. In the child itself they are not for it to turn off.
+            // A forked child may have the descriptors, too, which would keep the events on the PMU.
+            // The child itself must not disable them: they belong to the parent.
             let _ = self.slots[0].descriptor.disable();
         }
         let [leader, others @ ..] = &self.slots;
@@ -292,21 +296,21 @@ impl Shared {
             slot.descriptor.close();
         }
         if own {
-            // Again, for who has it come back and did not see yet that it is closed.
+            // Disables again: a thread may have resumed the session before it saw `closed`.
             let _ = leader.descriptor.disable();
         }
         leader.descriptor.close();
         let page = self.page.swap(0, Relaxed);
-        // The child of a fork has not inherited the page.
+        // A child does not inherit the page at a fork.
         if page != 0 && own {
-            // SAFETY: it is mapped, and nobody looks at it.
+            // SAFETY: `map_page` mapped it, the swap gives it to one caller, and it is never read.
             unsafe { sys::unmap_page(page) };
         }
     }
 }
 
-/// A lock that is held for some loads. A handler that finds it held by what it has interrupted
-/// goes on without.
+/// A lock that is held for a few loads. A handler that has interrupted the holder proceeds without
+/// the lock.
 struct Locked<'a>(Option<&'a AtomicI32>);
 
 impl<'a> Locked<'a> {

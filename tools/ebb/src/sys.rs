@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The system calls of a [`Session`](crate::Session), without the standard library. Those whose
-//! functions in the C library are cancellation points are called by their numbers: no thread ends in
-//! the middle of a call of this library, or of a handler.
+//! The system calls of a [`Session`](crate::Session), without the standard library. System calls
+//! that are cancellation points in the C library are made with `syscall`, so that no thread is
+//! cancelled inside a call of this library or inside a handler.
 
 use core::ffi::CStr;
 use core::ptr;
@@ -12,7 +12,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::error::Error;
 
-/// The part of `struct perf_event_attr` (uapi/linux/perf_event.h) that an EBB event fills in.
+/// The part of `struct perf_event_attr` (uapi/linux/perf_event.h) that is set for an EBB event.
 #[repr(C)]
 #[derive(Default)]
 struct EventAttr {
@@ -29,14 +29,14 @@ struct EventAttr {
     config2: u64,
 }
 
-// PERF_ATTR_SIZE_VER1.
+// The size is PERF_ATTR_SIZE_VER1.
 const _: () = assert!(size_of::<EventAttr>() == 72);
 
 const PERF_TYPE_RAW: u32 = 4;
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 const PERF_EVENT_IOC_ENABLE: libc::Ioctl = 0x2400;
 const PERF_EVENT_IOC_DISABLE: libc::Ioctl = 0x2401;
-/// `_IOC_NONE` of this architecture, in an ioctl's upper bits.
+/// `_IOC_NONE` of this architecture, in the upper bits of an ioctl number.
 const IOC_NONE: libc::Ioctl = 1 << 29;
 
 const DISABLED: u64 = 1;
@@ -46,16 +46,15 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HV: u64 = 1 << 6;
 const EXCLUDE_IDLE: u64 = 1 << 7;
 
-/// The descriptor of a perf event, closed on drop. [`close`](Self::close) may come from any
-/// thread.
+/// The descriptor of a perf event, closed on drop. Any thread may call [`close`](Self::close).
 pub(crate) struct Descriptor {
     fd: AtomicI32,
-    /// The kernel's number of the event: the program may have put another file at `fd`.
+    /// The kernel's id of the event, to detect that the program has put another file at `fd`.
     id: AtomicU64,
 }
 
 impl Descriptor {
-    /// Of no event yet.
+    /// Returns a descriptor without an event.
     pub(crate) const fn none() -> Self {
         Self {
             fd: AtomicI32::new(-1),
@@ -64,12 +63,12 @@ impl Descriptor {
     }
 
     /// Opens an event of the calling thread, on any CPU: pinned, exclusive and disabled, or a
-    /// member of `leader`'s group. Fails with the kernel's errno.
+    /// member of `leader`'s group. Returns the kernel's errno on failure.
     pub(crate) fn open(&self, config: u64, config1: u64, leader: Option<&Self>) -> Result<(), i32> {
         let user_only = EXCLUDE_KERNEL | EXCLUDE_HV | EXCLUDE_IDLE;
         let attr = EventAttr {
             kind: PERF_TYPE_RAW,
-            // CAST: 72.
+            // CAST: The size is 72, see above.
             size: size_of::<EventAttr>() as u32,
             config,
             config1,
@@ -80,7 +79,7 @@ impl Descriptor {
             ..EventAttr::default()
         };
         let group = leader.map_or(-1, Self::raw);
-        // SAFETY: the kernel only reads the structure, whose size it is told.
+        // SAFETY: The kernel only reads the structure, whose size is in its `size` field.
         let fd = unsafe {
             libc::syscall(
                 libc::SYS_perf_event_open,
@@ -97,8 +96,8 @@ impl Descriptor {
                     Ok(id) => self.id.store(id, Relaxed),
                     Err(REVOKED) => {}
                     Err(errno) => {
-                        // A filter of system calls forbids it: nothing could be done to the event.
-                        // SAFETY: nobody has it.
+                        // A seccomp filter forbids the ioctl, so the event could not be used.
+                        // SAFETY: No other code has this new descriptor.
                         unsafe { libc::syscall(libc::SYS_close, fd) };
                         return Err(errno);
                     }
@@ -110,28 +109,29 @@ impl Descriptor {
         }
     }
 
-    /// The descriptor, or -1 once it is closed.
+    /// Returns the descriptor's number, or -1 once it is closed.
     pub(crate) fn raw(&self) -> i32 {
         self.fd.load(Relaxed)
     }
 
-    /// Closes it, if nobody has: what the program has opened in its place stays.
+    /// Closes the event unless it is closed. A file that the program has opened in its place stays
+    /// open.
     pub(crate) fn close(&self) {
         let fd = self.fd.swap(-1, Relaxed);
         if fd >= 0 && self.is_at(fd) {
-            // SAFETY: it is still the event, and nobody else closes it.
+            // SAFETY: `fd` is still the event, and the swap lets only one caller close it.
             unsafe { libc::syscall(libc::SYS_close, fd) };
         }
     }
 
-    /// Moves it to a number that is `least` or above, if there is one.
+    /// Moves the descriptor to a number of `least` or above, if one is free.
     pub(crate) fn move_up(&self, least: i32) {
         let old = self.raw();
-        // SAFETY: without pointers; of what is no descriptor there is no copy.
+        // SAFETY: The call takes no pointers, and fails if `old` is no descriptor.
         let new = unsafe { libc::fcntl(old, libc::F_DUPFD_CLOEXEC, least) };
         if new >= 0 {
             self.fd.store(new, Relaxed);
-            // SAFETY: it was open, and nobody has it any more.
+            // SAFETY: `old` was open, and `fd` no longer refers to it.
             unsafe { libc::syscall(libc::SYS_close, old) };
         }
     }
@@ -141,35 +141,35 @@ impl Descriptor {
         self.ioctl("PERF_EVENT_IOC_ENABLE", IOC_NONE | PERF_EVENT_IOC_ENABLE)
     }
 
-    /// Disables the group of a leader: it is off the PMU when this returns.
+    /// Disables the group of a leader. It is off the PMU when this returns.
     pub(crate) fn disable(&self) -> Result<(), Error> {
         self.ioctl("PERF_EVENT_IOC_DISABLE", IOC_NONE | PERF_EVENT_IOC_DISABLE)
     }
 
     fn ioctl(&self, what: &'static str, request: libc::Ioctl) -> Result<(), Error> {
         let fd = self.raw();
-        // Whoever closes the session at this time leaves the number to the program's other events,
-        // which this would turn on or off.
+        // If the session is closed at this time, the number may be reused for another event of the
+        // program, which this call would enable or disable.
         if !self.is_at(fd) {
             return Err(Error::Closed);
         }
-        // SAFETY: an ioctl without a pointer.
+        // SAFETY: The ioctl takes no pointer.
         match unsafe { libc::ioctl(fd, request, 0) } {
             -1 => Err(self.failed(what, errno())),
             _ => Ok(()),
         }
     }
 
-    /// Whether the file at `fd` is the event, which may be revoked.
+    /// Returns whether the file at `fd` is the event, including an event that was revoked.
     fn is_at(&self, fd: i32) -> bool {
         match event_id(fd) {
             Ok(id) => id == self.id.load(Relaxed),
-            // Other files may say so, but have room for nothing.
+            // Other files may also return this errno, but do not fail a read with ENOSPC.
             Err(errno) => errno == REVOKED && read_nothing(fd) == libc::ENOSPC,
         }
     }
 
-    /// That of a system call; a signal's handler may have closed the descriptor.
+    /// Converts the errno of a system call. A signal handler may have closed the descriptor.
     fn failed(&self, what: &'static str, errno: i32) -> Error {
         match self.raw() {
             -1 => Error::Closed,
@@ -182,15 +182,16 @@ impl Descriptor {
         }
     }
 
-    /// Whether an enabled group is on the PMU when its thread runs, that is not in error state.
-    /// [`Error::Revoked`] if it has lost the PMU for good: another driver has taken that over.
+    /// Returns whether an enabled group is on the PMU while its thread runs, that is, not in error
+    /// state. Fails with [`Error::Revoked`] if another driver has taken over the PMU for good.
     ///
-    /// The kernel looks at the error state before it finds that there is no room for the count. Nothing
-    /// is read: once the session is closed, the descriptor may be that of another file.
+    /// A read of no bytes is enough, because the kernel checks the error state before the size of
+    /// the buffer. Reading bytes would be wrong: once the session is closed, the descriptor's
+    /// number may belong to another file.
     pub(crate) fn is_scheduled(&self) -> Result<bool, Error> {
         match read_nothing(self.raw()) {
             0 => Ok(false),
-            // That of an event that is revoked, too.
+            // A revoked event also fails a read with ENOSPC.
             libc::ENOSPC if event_id(self.raw()) == Err(REVOKED) => Err(Error::Revoked),
             libc::ENOSPC => Ok(true),
             errno => Err(self.failed("read of the event", errno)),
@@ -201,12 +202,12 @@ impl Descriptor {
 /// The errno of all requests to an event that was revoked.
 const REVOKED: i32 = libc::ENODEV;
 
-/// What a read of no bytes at `fd` fails with, or 0; the program's errno stays, which is that of the
-/// interrupted code if a handler asks.
+/// Returns the errno of a read of no bytes from `fd`, or 0. Preserves the C library's errno, which
+/// belongs to the interrupted code if a handler calls this.
 fn read_nothing(fd: i32) -> i32 {
     let nothing = ptr::null_mut::<u64>();
     let before = errno();
-    // SAFETY: no bytes are stored.
+    // SAFETY: The kernel stores no bytes.
     match unsafe { libc::syscall(libc::SYS_read, fd, nothing, 0_usize) } {
         -1 => {
             let failed = errno();
@@ -217,14 +218,13 @@ fn read_nothing(fd: i32) -> i32 {
     }
 }
 
-/// The kernel's number of the event at `fd`, or the errno if it does not tell; that of the program
-/// stays.
+/// Returns the kernel's id of the event at `fd`, or the errno. Preserves the C library's errno.
 fn event_id(fd: i32) -> Result<u64, i32> {
     /// `PERF_EVENT_IOC_ID`.
     const ID: libc::c_ulong = 0x4008_2407;
     let mut id = 0_u64;
     let before = errno();
-    // SAFETY: the call stores to the variable at most.
+    // SAFETY: The kernel stores at most the 8 bytes of `id`.
     match unsafe { libc::syscall(libc::SYS_ioctl, fd, ID, &raw mut id) } {
         0 => Ok(id),
         _ => {
@@ -241,13 +241,13 @@ impl Drop for Descriptor {
     }
 }
 
-/// Maps the first page of an event's buffer; its address, or 0 if the kernel allows this user no
-/// more such memory. With the page `poll` of the descriptor reports POLLERR for an event that
-/// was evicted, and nothing before; without it POLLHUP before.
+/// Maps the first page of an event's buffer. Returns its address, or 0 if the kernel allows this
+/// user no more such memory. With the page, `poll` of the descriptor reports POLLERR for an event
+/// that was evicted and nothing before that; without it, POLLHUP before that.
 pub(crate) fn map_page(event: &Descriptor) -> usize {
     let (protection, flags) = (libc::PROT_READ, libc::MAP_SHARED);
     let (size, fd) = (page_size(), event.raw());
-    // SAFETY: a new mapping, where the kernel has room.
+    // SAFETY: The kernel chooses the place of the new mapping, so none is replaced.
     let address = unsafe { libc::mmap(ptr::null_mut(), size, protection, flags, fd, 0) };
     match address {
         libc::MAP_FAILED => 0,
@@ -255,31 +255,31 @@ pub(crate) fn map_page(event: &Descriptor) -> usize {
     }
 }
 
-/// Gives it back.
+/// Unmaps a page of [`map_page`].
 ///
 /// # Safety
 ///
-/// `address` is of [`map_page`], in this process; nobody refers to it.
+/// `address` is from [`map_page`] in this process, and no reference to the page exists.
 pub(crate) unsafe fn unmap_page(address: usize) {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that the page is mapped and not used.
     unsafe { libc::munmap(ptr::with_exposed_provenance_mut(address), page_size()) };
 }
 
 fn page_size() -> usize {
-    // SAFETY: asks for a number.
+    // SAFETY: The call takes no pointers.
     let size = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(size).unwrap_or(1 << 16)
 }
 
-/// Reads a small file into `buffer`; the part that it filled.
+/// Reads a small file into `buffer`. Returns the part that was filled.
 pub(crate) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: a path that ends with 0.
+    // SAFETY: `path` ends with a NUL.
     let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0) };
     if fd < 0 {
         return None;
     }
-    // SAFETY: the buffer is ours for its length; the descriptor is closed once.
+    // SAFETY: The buffer is writable for its length, and the descriptor is closed once.
     let length = unsafe {
         let length = libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len());
         libc::syscall(libc::SYS_close, fd);
@@ -289,69 +289,72 @@ pub(crate) fn read_file<'a>(path: &CStr, buffer: &'a mut [u8]) -> Option<&'a str
     core::str::from_utf8(read).ok()
 }
 
-/// The errno of the system call that failed last.
+/// Returns the C library's errno.
 pub(crate) fn errno() -> i32 {
-    // SAFETY: the C library gives the address of this thread's.
+    // SAFETY: The C library returns the address of this thread's errno.
     unsafe { *libc::__errno_location() }
 }
 
 fn set_errno(errno: i32) {
-    // SAFETY: the C library gives the address of this thread's.
+    // SAFETY: The C library returns the address of this thread's errno.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// The calling thread's id.
+/// Returns the calling thread's id.
 pub(crate) fn thread_id() -> libc::pid_t {
-    // SAFETY: asks for a number. CAST: a pid_t.
+    // SAFETY: The call takes no pointers.
+    // CAST: The kernel returns a pid_t.
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
-/// Address of this process' mark, or 0; and the highest of this process and those that it is a fork
-/// of.
+/// Address of this process's mark, or 0; and the highest mark of this process and the processes
+/// that it was forked from.
 static MARK: AtomicUsize = AtomicUsize::new(0);
 static HIGHEST_MARK: AtomicU64 = AtomicU64::new(0);
 
-/// Has [`process`] tell this process from those that it is a fork of. Its number would not: a
-/// descendant may have the same, by chance or as the first of a namespace.
+/// Creates the mark by which [`process`] distinguishes this process from its ancestors. The process
+/// id would not do: a descendant may have the same, if ids wrap around or in a pid namespace.
 pub(crate) fn mark_process() -> Result<(), Error> {
     if MARK.load(Relaxed) != 0 {
         return Ok(());
     }
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping, where the kernel has room.
+    // SAFETY: The kernel chooses the place of the new mapping, so none is replaced.
     let page = unsafe { libc::mmap(ptr::null_mut(), page_size(), access, flags, -1, 0) };
-    // SAFETY: nobody has it yet; the kernel refuses an address that is none.
+    // SAFETY: No other code has the page's address. If mmap() failed, madvise() fails with its
+    // result.
     if unsafe { libc::madvise(page, page_size(), libc::MADV_WIPEONFORK) } != 0 {
         return Err(Error::System {
             what: "mmap",
             errno: libc::ENOMEM,
-            rule: Some("there is no memory"),
+            rule: Some("out of memory"),
         });
     }
     let address = page.expose_provenance();
     if MARK.compare_exchange(0, address, Relaxed, Relaxed).is_err() {
-        // SAFETY: nobody has it.
+        // SAFETY: No other code has this page's address, because it was not stored.
         unsafe { libc::munmap(page, page_size()) };
     }
     Ok(())
 }
 
-/// Returns the mark of this process. No ancestor of it has the same, and no child, except one that
-/// shares its memory, as that of `vfork` does.
+/// Returns the mark of this process. It differs from that of every ancestor and child, except a
+/// child that shares its memory, as after `vfork`.
 ///
 /// # Errors
 ///
-/// [`Error::System`] if there is no memory for it.
+/// [`Error::System`] if there is no memory for the mark.
 pub fn process_mark() -> Result<u64, Error> {
     mark_process()?;
     Ok(process())
 }
 
-/// The process' mark. The kernel clears it in the child of a fork, which then makes its own.
+/// Returns the process's mark. The kernel clears it in the child of a fork, which then creates its
+/// own.
 pub(crate) fn process() -> u64 {
     let mark = ptr::with_exposed_provenance::<AtomicU64>(MARK.load(Relaxed));
-    // SAFETY: `mark_process` came before, and the page stays.
+    // SAFETY: `Shared::new` has called `mark_process`, and the page is never unmapped.
     let mark = unsafe { &*mark };
     match mark.load(Relaxed) {
         0 => {
@@ -363,12 +366,12 @@ pub(crate) fn process() -> u64 {
     }
 }
 
-/// Lets others run, of any priority.
+/// Sleeps for a short time, so that other threads run, whatever their priority.
 pub(crate) fn sleep_shortly() {
     let time = libc::timespec {
         tv_sec: 0,
         tv_nsec: 20_000,
     };
-    // SAFETY: the time is there; what is left of it is not asked for.
+    // SAFETY: `time` is a local variable, and a null pointer for the remaining time is allowed.
     unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, 0_usize) };
 }

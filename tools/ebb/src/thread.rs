@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a thread needs for its EBBs, and the way to it.
+//! The state that a thread needs for its EBBs, and how code finds it.
 //!
-//! The block is thread-local by the initial-exec model of the ELFv2 TLS ABI: its offset
-//! from r13 is fixed when the program or shared object is loaded. The handler may run
-//! between any two instructions of the program, so it cannot call `__tls_get_addr`, as
-//! a shared object would by default: that may allocate. Rust has no way to ask for a
-//! model by variable; therefore the block is defined in assembly.
+//! The block is thread-local by the initial-exec model of the ELFv2 TLS ABI: its offset from r13 is
+//! fixed when the program or shared object is loaded. The handler may run between any two
+//! instructions of the program, so it cannot call `__tls_get_addr`, as code in a shared object does
+//! by default: that may allocate. Rust cannot select a TLS model for each variable; therefore the
+//! block is defined in assembly.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -17,74 +17,77 @@ use crate::context::Rearm;
 use crate::rseq;
 use crate::word::Word;
 
-/// The block of one thread. All zeroes is a thread that has never installed a handler.
+/// The block of one thread. It is all zeroes in a thread that has never installed a handler.
 ///
-/// The entries read and write it by offset. The handler changes it between any two instructions of
-/// the program. Other threads only look at some words, see `Shared::with_thread`.
+/// The entries access it by offset. The handler changes it between any two instructions of the
+/// program. Other threads only read some words, see `Shared::with_thread`.
 #[repr(C)]
 pub(crate) struct Thread {
-    /// How the EBB in progress, or the next, ends: a value of `Rearm`; or that shifted left by 32,
-    /// and `Rearm::Stop`, once `disable` was called in the handler. `Restart` whenever EBBs are on
-    /// and none is in progress. First, for the entries.
+    /// How the EBB in progress, or the next one, ends: a value of `Rearm`; or, once `disable` was
+    /// called in the handler, that value shifted left by 32 plus `Rearm::Stop`. It is `Restart`
+    /// whenever EBBs are on and none is in progress. Must be first, because the entries use the
+    /// block's address for it.
     pub(crate) rearm: Word,
     /// Address of the `extern "C"` function that the entry calls; 0 before the first `install`.
     pub(crate) call: Word,
-    /// Its second argument: the bytes of the handler, padding perhaps.
+    /// The function's second argument: the bytes of the handler, possibly with padding.
     pub(crate) data: UnsafeCell<MaybeUninit<u64>>,
-    /// EBBs since `install`.
+    /// Number of EBBs since `install`.
     pub(crate) ebbs: Word,
-    /// Branches to the entry since `install` without BESCR\[PMEO\].
+    /// Number of branches to the entry since `install` without BESCR\[PMEO\].
     pub(crate) spurious: Word,
     /// Address of the routine that reloads the counters: `reload::ebb_reload_any`, or one at
     /// `reload::ebb_reload_one`.
     pub(crate) reload: Word,
-    /// Not 0 while an EBB is in progress: the address of the entry's frame, from before the handler
-    /// runs until the counters are reloaded; 1 where the EBB has still to end and the frame is not
-    /// known. Outside of a handler (`progress.rs`) it means that the program has left the handler by
-    /// `longjmp`.
+    /// Not 0 while an EBB is in progress. It is the address of the entry's frame, from before the
+    /// handler runs until the counters are reloaded; or 1 if the EBB has still to end and the frame
+    /// is not known. Outside of a handler (`progress.rs`) it means that the program has left the
+    /// handler by `longjmp`.
     pub(crate) active: Word,
-    /// Not 0: a PMU register was found inaccessible in a handler, see `fixup.rs`.
+    /// Not 0 if a PMU register was found inaccessible in a handler, see `fixup.rs`.
     pub(crate) evicted: Word,
-    /// What each counter is loaded with after it has overflowed, PMC1 first.
+    /// The value that each counter is loaded with after it has overflowed, PMC1 first.
     pub(crate) start: [Word; 6],
-    /// Address of the function for the program's handler, or 0: nothing is installed. `call` has it
-    /// too, unless `period.rs` has put itself between.
+    /// Address of the function for the program's handler, or 0 if none is installed. `call` has the
+    /// same address unless `period.rs` has placed a function in between.
     pub(crate) handler: Word,
-    /// Not 0 while `install` or `uninstall` changes what an EBB uses: EBBs stay off so long.
+    /// Not 0 while `install` or `uninstall` changes what an EBB uses; EBBs stay off during that.
     pub(crate) changing: Word,
-    /// Address of `period::call_due`, for its neighbours in assembly.
+    /// Address of `period::call_due`, for the assembly code beside it.
     pub(crate) call_due: Word,
-    /// For each counter: its period, or 0; by how much a period may differ from it; how many
-    /// times 2^31 counts are still to come after the next overflow.
+    /// For each counter: its period, or 0; the maximum deviation of a period from it; and how many
+    /// times 2^31 counts follow after the next overflow.
     pub(crate) period: [Word; 6],
     pub(crate) jitter: [Word; 6],
     pub(crate) rounds: [Word; 6],
-    /// A bit for each counter, PMC1's the lowest: `rounds` and `start` are those of the period that
-    /// begins with its next overflow, or has begun with one since which it was not loaded.
+    /// A bit for each counter, PMC1's the lowest. If it is set, `rounds` and `start` are those of
+    /// the period that begins with the next overflow, or whose period has begun but whose counter
+    /// has not been reloaded since.
     pub(crate) drawn: Word,
-    /// Goes up with each choice of `call`, and with what `call_due` changes.
+    /// Incremented with each selection of `call`, and when `call_due` changes the drawn values.
     pub(crate) choices: Word,
     /// The last random number.
     pub(crate) random: Word,
-    /// The text for the last error of the C library, its length in the lowest [`LENGTH_BITS`]. One
-    /// word, as a handler may write it between any two instructions of who reads it, or writes it too.
+    /// The text for the last error of the C library, with its length in the lowest [`LENGTH_BITS`].
+    /// A single word, because a handler may write it between any two instructions of a reader or
+    /// writer.
     reason: Word,
     /// Address of the `session::Shared` that this thread takes EBBs for, or 0.
     pub(crate) session: Word,
-    /// What `attached::attach` holds of it, as an address, or 0.
+    /// Address of the session reference that `attached::attach` holds, or 0.
     pub(crate) held: Word,
-    /// Not 0: SIAR and SDAR are of marked instructions.
+    /// Not 0 if SIAR and SDAR are of marked instructions.
     pub(crate) marked: Word,
-    /// Not 0: the end of the thread's variables turns its EBBs off, see `attached.rs`.
+    /// Not 0 if EBBs are turned off when the thread's variables are destroyed, see `attached.rs`.
     pub(crate) has_end: Word,
-    /// What [`number`] gives, or 0.
+    /// The number that [`number`] returns, or 0.
     number: Word,
-    /// 0: what an entry takes for `rseq_cs` where there is none, see `rseq.rs`.
+    /// Always 0. The entries read it in place of `rseq_cs` if there is none, see `rseq.rs`.
     no_rseq_cs: Word,
 }
 
 impl Thread {
-    /// Sets how the EBB in progress goes on, unless EBBs stay disabled.
+    /// Sets how the EBB in progress ends. While EBBs are disabled, it takes effect with `enable`.
     pub(crate) fn set_rearm(&self, rearm: u64) {
         self.rearm.update(|now| match is_disabled(now) {
             true => disabled(rearm),
@@ -92,19 +95,19 @@ impl Thread {
         });
     }
 
-    /// Has [`active`](Self::active) not be 0; it keeps the address that it may have.
+    /// Sets [`active`](Self::active) to 1 if it is 0.
     pub(crate) fn note_active(&self) {
         if self.active.load() == 0 {
             self.active.store(1);
         }
     }
 
-    /// Has the next EBB end as if nothing was asked for.
+    /// Sets that the next EBB ends with the default, `Rearm::Restart`.
     pub(crate) fn reset_rearm(&self) {
         self.rearm.store(Rearm::Restart as u64);
     }
 
-    /// Has the EBB in progress leave the counters frozen and PME off.
+    /// Makes the EBB in progress end with the counters frozen and PME off.
     pub(crate) fn disable_rearm(&self) {
         self.rearm.update(|now| match is_disabled(now) {
             true => now,
@@ -121,7 +124,7 @@ impl Thread {
     }
 }
 
-/// Value of [`Thread::rearm`] once `disable` was called in a handler that has asked for `rearm`.
+/// Returns the value of [`Thread::rearm`] after `disable` in a handler that has requested `rearm`.
 fn disabled(rearm: u64) -> u64 {
     rearm << 32 | Rearm::Stop as u64
 }
@@ -163,8 +166,8 @@ core::arch::global_asm!(
     "ebb_thread: .zero {size}",
     ".size ebb_thread, {size}",
     ".popsection",
-    // Where it is from r13, for the entries: 0 before `publish_offset`. It is not left to the
-    // linker, which in a static program leaves such a word (R_PPC64_TPREL64) 0.
+    // Distance of the block from r13, for the entries; 0 before `publish_offset`. It is not a
+    // relocation (R_PPC64_TPREL64), because the linker leaves such a word 0 in a static program.
     ".pushsection .bss.ebb_thread_offset, \"aw\", @nobits",
     ".balign 8",
     ".globl ebb_thread_offset",
@@ -193,61 +196,63 @@ core::arch::global_asm!(
 );
 
 unsafe extern "C" {
-    /// The calling thread's block.
+    /// Returns the calling thread's block.
     safe fn ebb_thread_block() -> *const Thread;
     /// Distance of a thread's block from its r13, the same for all threads.
     #[link_name = "ebb_thread_offset"]
     static OFFSET: AtomicU64;
 }
 
-/// Address of [`OFFSET`], of which each copy of this library has one.
+/// Returns the address of [`OFFSET`]. Each copy of this library has its own.
 pub(crate) fn offset_address() -> u64 {
     (&raw const OFFSET).addr() as u64
 }
 
-/// Tells the entries where a thread's block is, and its `rseq_cs`.
+/// Stores for the entries where a thread's block and its `rseq_cs` are.
 pub(crate) fn publish_offset() {
     let thread_pointer: u64;
-    // SAFETY: reads a register that nobody changes.
+    // SAFETY: Only reads r13, which never changes in a thread.
     unsafe {
         core::arch::asm!("mr {}, 13", out(reg) thread_pointer,
             options(nomem, nostack, preserves_flags));
     }
     let block = ebb_thread_block().expose_provenance() as u64;
     let offset = block.wrapping_sub(thread_pointer);
-    // SAFETY: the variable is never anything else.
+    // SAFETY: All code accesses the variable as an `AtomicU64`; the entries only read it.
     unsafe { OFFSET.store(offset, Relaxed) };
     rseq::publish_offset(offset + offset_of!(Thread, no_rseq_cs) as u64);
 }
 
-/// The calling thread's block. Not `'static`: it goes with the thread, so nobody keeps it.
+/// Calls `action` with the calling thread's block. The reference is not `'static`, because the
+/// block lives only as long as the thread.
 pub(crate) fn with<R>(action: impl FnOnce(&Thread) -> R) -> R {
-    // SAFETY: the block is zero-initialised thread-local storage of this size and
-    // alignment, and lives as long as the thread that runs `action`.
+    // SAFETY: The block is zero-initialised thread-local storage of this size and alignment, and
+    // lives as long as the thread that runs `action`.
     action(unsafe { &*ebb_thread_block() })
 }
 
-/// Numbers that [`number`] has given.
+/// Number of the last thread that [`number`] was called on.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 
-/// A number that no other thread of this process has, also after the calling one has ended: the
-/// kernel's is another thread's then.
+/// Returns a number that no other thread of this process ever has. The kernel may reuse a thread's
+/// id after the thread has ended.
 pub(crate) fn number() -> u64 {
     with(|t| match t.number.load() {
         0 => {
             let number = NUMBERS.fetch_add(1, Relaxed) + 1;
-            // A signal's handler may have asked meanwhile.
+            // A signal handler may have set the number in the meantime.
             (t.number.compare_exchange(0, number)).map_or_else(|other| other, |_| number)
         }
         number => number,
     })
 }
 
-/// Above them there is room for an address: programs of this architecture have 52 bits at most.
+/// Number of bits for a length. The others hold an address, which has 52 bits at most in programs
+/// of this architecture.
 const LENGTH_BITS: u32 = 12;
 const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
 
-/// Keeps `reason`, as far as its length has room, for [`last_reason`], for the C library.
+/// Stores `reason` for [`last_reason`], for the C library. Truncates it to the length that fits.
 #[doc(hidden)]
 pub fn set_last_reason(reason: &'static str) {
     let length = reason.floor_char_boundary(LENGTH_MASK as usize) as u64;
@@ -255,7 +260,7 @@ pub fn set_last_reason(reason: &'static str) {
     with(|t| t.reason.store(address << LENGTH_BITS | length));
 }
 
-/// What [`set_last_reason`] was given on this thread.
+/// Returns the text that [`set_last_reason`] stored on this thread.
 #[doc(hidden)]
 #[must_use]
 pub fn last_reason() -> &'static str {
@@ -265,6 +270,7 @@ pub fn last_reason() -> &'static str {
     }
     let address = core::ptr::with_exposed_provenance((reason >> LENGTH_BITS) as usize);
     let length = (reason & LENGTH_MASK) as usize;
-    // SAFETY: the two parts of a `&'static str`.
+    // SAFETY: `set_last_reason` stored the address and length of a `&'static str`, or of its
+    // beginning.
     unsafe { str::from_utf8_unchecked(core::slice::from_raw_parts(address, length)) }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Words that a thread shares with what interrupts it: the handlers of its EBBs and of its signals.
+//! Words that a thread shares with the handlers that interrupt it, of its EBBs and of its signals.
 //!
-//! Such a handler runs between any two instructions of the thread. The processor shows it what the
-//! thread has stored up to there, in the order of the program; the entries, in assembly, rely on
-//! that. A compiler may merge relaxed accesses, and move them across others. So each access to a
-//! [`Word`] stays where the source has it, before and after all other accesses to memory: what was
-//! stored before a word is seen by a handler that sees the word, and what a handler has stored is
-//! seen by the thread's next load. This takes no instruction. It orders nothing for other threads.
+//! Such a handler runs between any two instructions of the thread. The processor guarantees that it
+//! sees what the thread has stored up to there, in program order; the entries, in assembly, rely on
+//! that. But a compiler may merge relaxed accesses and reorder them with others. So each access to
+//! a [`Word`] keeps its position relative to all other memory accesses in the source: a handler
+//! that sees a word also sees what was stored before it, and the thread's next load sees what a
+//! handler has stored. This costs no instruction. It gives no ordering between threads.
 
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ impl Word {
         Self(AtomicU64::new(value))
     }
 
-    /// Keeps all accesses before it, and after it, on their sides of `access`.
+    /// Runs `access` such that the compiler moves no memory access across it.
     #[inline]
     fn in_order<R>(&self, access: impl FnOnce(&AtomicU64) -> R) -> R {
         compiler_fence(SeqCst);
@@ -41,7 +41,8 @@ impl Word {
         self.in_order(|word| word.store(value, Relaxed));
     }
 
-    /// Stores `value`; returns the former one. No handler of the thread runs in between.
+    /// Stores `value` and returns the previous one, atomically with respect to the thread's
+    /// handlers.
     #[inline]
     pub(crate) fn swap(&self, value: u64) -> u64 {
         self.in_order(|word| word.swap(value, Relaxed))
@@ -53,7 +54,7 @@ impl Word {
         self.in_order(|word| word.compare_exchange(current, new, Relaxed, Relaxed))
     }
 
-    /// Replaces the value by what `change` makes of it, as if no handler came in between.
+    /// Replaces the value by `change` of it, atomically with respect to the thread's handlers.
     #[inline]
     pub(crate) fn update(&self, change: impl Fn(u64) -> u64) {
         let mut current = self.load();

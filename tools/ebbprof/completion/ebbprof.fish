@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Has fish complete ebbprof's commands and options, as the ebbprof on the PATH knows them.
+# Completes ebbprof's commands and options in fish, for the version of ebbprof on the PATH.
 ebbprof completion fish 2>/dev/null | source

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which processes and threads the system has.
+//! Checks which processes and threads exist.
 
 use std::io;
 
 use crate::perfdata::Thread;
 
-/// Whether there is such a thread.
+/// Returns whether the thread exists.
 pub fn is_alive(thread: Thread) -> bool {
-    // SAFETY: sends nothing.
+    // SAFETY: Signal 0 only checks that the thread exists.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, thread.pid, thread.tid, 0) };
     sent == 0 || !is_missing()
 }
 
-/// Whether there is a process of this number, were it one that nobody has waited for.
+/// Returns whether the process `pid` exists, zombies included.
 pub fn exists(pid: u32) -> bool {
-    // CAST: a process' number.
-    // SAFETY: sends nothing.
+    // CAST: A process id fits in a pid_t.
+    // SAFETY: Signal 0 only checks that the process exists.
     let sent = unsafe { libc::kill(pid as libc::pid_t, 0) };
     sent == 0 || !is_missing()
 }
 
-/// Whether the call that failed just now has found nobody.
+/// Returns whether the last call failed because the target does not exist.
 fn is_missing() -> bool {
     io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH)
 }

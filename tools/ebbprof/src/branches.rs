@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The branches of a sample: which are recorded, and where those led that the BHRB has without their
-//! targets. That is in their instructions.
+//! The branches of a sample: which ones are recorded, and the targets that the BHRB does not have.
+//! These are decoded from the branch instructions.
 
 use ebb::bhrb::Branches;
 use ebb::config::Ifm;
@@ -9,38 +9,40 @@ use crate::Failure;
 use crate::instruction::target;
 use crate::perfdata::Branch;
 
-/// Which branches are recorded, by the names that perf has for them.
+/// The branches to record, named as in perf.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Filter {
-    /// All that were taken
+    /// All taken branches
     Any,
     /// Calls
     #[value(alias = "any_call")]
     Call,
-    /// Indirect ones
+    /// Indirect branches (calls may be missing)
     IndCall,
-    /// Conditional ones
+    /// Conditional branches
     Cond,
 }
 
 impl Filter {
-    /// As the hardware has it.
+    /// Returns the hardware's filter mode.
     pub fn mode(self) -> Result<Ifm, Failure> {
-        /// `PPC_FEATURE2_ARCH_3_1`
+        /// The value of `PPC_FEATURE2_ARCH_3_1`.
         const ARCH_3_1: u64 = 0x0004_0000;
-        // SAFETY: asks for a number.
+        // SAFETY: The call takes no pointers.
         let since_power10 = unsafe { libc::getauxval(libc::AT_HWCAP2) } & ARCH_3_1 != 0;
         match self {
             Self::Any => Ok(Ifm::All),
             Self::Call => Ok(Ifm::Calls),
-            _ if !since_power10 => Err("this processor records any or call branches only".into()),
+            _ if !since_power10 => {
+                Err("this processor only supports the branch filters any and call".into())
+            }
             Self::IndCall => Ok(Ifm::Indirect),
             Self::Cond => Ok(Ifm::Conditional),
         }
     }
 
-    /// `PERF_SAMPLE_BRANCH_ANY` and so on.
+    /// Returns perf's flag for the filter, `PERF_SAMPLE_BRANCH_ANY` and so on.
     pub fn as_perf(self) -> u64 {
         match self {
             Self::Any => 1 << 3,
@@ -51,7 +53,7 @@ impl Filter {
     }
 }
 
-/// What the entries of the BHRB say. `instruction` finds that at an address.
+/// Decodes the entries of the BHRB. `instruction` returns the instruction at an address.
 pub fn decode(entries: &[u64], mut instruction: impl FnMut(u64) -> Option<u32>) -> Vec<Branch> {
     let mut known = |branch: ebb::bhrb::Branch| {
         let mut target = || target(branch.from, instruction(branch.from)?);

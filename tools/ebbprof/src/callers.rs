@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of the words of a sample is the caller's address.
+//! Determines which words of a sample are return addresses of its callers.
 //!
 //! A function's return address is in LR until its prologue has saved it, and the back chain does
-//! not have the function's frame until the prologue has made that. Call frame information tells for
-//! each instruction how far it is. The chain is written as the kernel writes its own, with LR second;
-//! but where LR is not the caller's address, a context marker is in its place. perf drops that entry
-//! if it finds by the same information that LR is not meant (`arch_skip_callchain_idx`), and shows no
-//! marker otherwise.
+//! not contain the function's frame until the prologue has created it. Call frame information shows
+//! for each instruction how far the prologue is.
 //!
-//! A function that a signal has interrupted has saved no address for the handler: the chain ends where that
-//! returns to.
+//! The chain has the form in which the kernel writes it, with LR second. If LR is not the return
+//! address, its place holds a context marker instead. perf skips the second entry if the same
+//! information shows that LR is not used (`arch_skip_callchain_idx`), and does not display markers
+//! otherwise.
+//!
+//! A function that a signal has interrupted has not saved a return address for the handler. So the
+//! chain ends at the address that the handler returns to.
 
 use gimli::BaseAddresses;
 use gimli::CfaRule;
@@ -26,33 +28,34 @@ use object::read::elf::SectionHeader;
 
 use crate::files::Elf;
 
-/// `PERF_CONTEXT_USER`.
+/// The marker `PERF_CONTEXT_USER`.
 const USER: u64 = -512_i64 as u64;
-/// r1 and LR in call frame information.
+/// Numbers of r1 and LR in call frame information.
 const STACK_POINTER: Register = Register(1);
 const LINK: Register = Register(65);
 
-/// Where the caller's address is.
+/// The place of the caller's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Caller {
-    /// In LR; there is no frame.
+    /// In LR; the function has no frame.
     Link,
-    /// In LR, and there is a frame.
+    /// In LR, and the function has a frame.
     LinkFramed,
-    /// In the caller's frame; the function's own is gone already, or not there yet.
+    /// In the caller's frame; the function's own frame was removed or not created yet.
     Saved,
-    /// In the caller's frame, which the function's own leads to.
+    /// In the caller's frame, to which the function's own frame links.
     Framed,
 }
 
-/// The chain of a sample at `address`, in a process whose handlers of signals return to `trampoline`.
+/// Returns the call chain of a sample at `address`, in a process whose signal handlers return to
+/// `trampoline`.
 pub fn chain(caller: Caller, address: u64, words: &[u64], trampoline: Option<u64>) -> Vec<u64> {
     let (link, saved) = (words[0], words.get(1).copied());
     let frames = words.get(2..).unwrap_or_default();
     let mut chain = vec![USER, address];
     match (caller, saved) {
         (Caller::Link, _) | (Caller::LinkFramed, None) => chain.push(link),
-        // Nobody follows the frames of another stack than the thread's.
+        // The handler does not follow frames outside of the thread's stack.
         (_, None) => {}
         (Caller::LinkFramed, _) => chain.extend([link, USER]),
         (Caller::Saved, Some(saved)) => chain.extend([USER, saved]),
@@ -60,7 +63,7 @@ pub fn chain(caller: Caller, address: u64, words: &[u64], trampoline: Option<u64
     }
     let own = usize::from(caller == Caller::LinkFramed);
     chain.extend(frames.iter().skip(own));
-    // The instruction before it calls the handler.
+    // The instruction before the trampoline calls the signal handler.
     let is_its = |at: u64| trampoline.is_some_and(|own| at == own || at + 4 == own);
     let end = chain.iter().position(|&at| at < USER && is_its(at));
     chain.truncate(end.map_or(chain.len(), |end| end + 1));
@@ -69,9 +72,9 @@ pub fn chain(caller: Caller, address: u64, words: &[u64], trampoline: Option<u64
 
 /// Call frame information of a file.
 pub struct Unwinder {
-    /// In the file: first byte and length; address of the first.
+    /// The loaded segments: offset and size in the file, and address.
     segments: Vec<(u64, u64, u64)>,
-    /// `.eh_frame` and `.eh_frame_hdr`.
+    /// The sections `.eh_frame` and `.eh_frame_hdr`.
     frames: Section,
     header: Section,
 }
@@ -98,7 +101,7 @@ impl Section {
 }
 
 impl Unwinder {
-    /// A copy of what the file says.
+    /// Returns a copy of the file's call frame information.
     pub fn read<'a>(file: &Elf<'a, impl ReadRef<'a>>) -> Option<Self> {
         Some(Self {
             segments: file.segments(),
@@ -107,16 +110,16 @@ impl Unwinder {
         })
     }
 
-    /// Returns how many bytes it keeps.
+    /// Returns the number of bytes that it keeps.
     pub fn size(&self) -> usize {
         self.frames.bytes.len() + self.header.bytes.len()
     }
 
-    /// Where the caller is at `offset` in the file.
+    /// Returns the place of the caller's address for the instruction at `offset` in the file.
     pub fn find(&self, offset: u64) -> Option<Caller> {
         let holds = |segment: &&(u64, u64, u64)| offset.wrapping_sub(segment.0) < segment.1;
         let &(start, _, address) = self.segments.iter().find(holds)?;
-        // The file may have anything there.
+        // Wrapping, because the file may contain any values.
         let address = (offset - start).wrapping_add(address);
         let bases = BaseAddresses::default()
             .set_eh_frame(self.frames.address)

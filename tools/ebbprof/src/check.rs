@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether programs can be profiled here: what `ebbprof check` says, and `record` before it runs
-//! anything.
+//! Checks whether programs can be profiled here, for `ebbprof check`, and for `record` before it
+//! runs the program.
 
 use std::fs;
 use std::hint::black_box;
@@ -22,30 +22,31 @@ use crate::record;
 use crate::target;
 use crate::target::SmallStacks;
 
-/// Takes the PMU for a moment, as each thread of a program would.
+/// Takes the PMU for a moment, as each thread of the program will.
 pub fn try_event(wanted: &Wanted<'_>) -> Result<(), Failure> {
     let explained = |error: ebb::Error| -> Failure {
         let reason = match &error {
             ebb::Error::NoSuchEvent => format!("{}: {error}", wanted.event),
-            ebb::Error::NotScheduled => format!("{error}, of somebody's perf perhaps"),
+            ebb::Error::NotScheduled => format!("{error} (perhaps a perf command)"),
             _ => error.to_string(),
         };
         reason.into()
     };
     let session =
         Session::open_with(wanted.event, wanted.period, wanted.branches).map_err(explained)?;
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing.
     unsafe { session.start(Save::Full, |_| ()) }.map_err(explained)?;
     session.close();
     match wanted.branches {
         Some(mode) if !records_branches(mode).map_err(explained)? => {
-            Err("this machine records no branches".into())
+            Err("this machine cannot record branches".into())
         }
         _ => Ok(()),
     }
 }
 
-/// Whether there are any once some were taken: emulators take the request, and may have none.
+/// Returns whether the BHRB has entries after branches were taken: emulators accept the request,
+/// but may not implement the BHRB.
 fn records_branches(mode: Ifm) -> Result<bool, ebb::Error> {
     static FOUND: AtomicUsize = AtomicUsize::new(0);
     const SAMPLES: u64 = 4;
@@ -54,9 +55,9 @@ fn records_branches(mode: Ifm) -> Result<bool, ebb::Error> {
         let mut entries = [0; ENTRIES];
         FOUND.fetch_max(context.branches(&mut entries).as_entries().len(), Relaxed);
     };
-    // SAFETY: the handler touches nothing but an atomic.
+    // SAFETY: The handler only accesses an atomic and its own frame.
     unsafe { session.start(Save::Full, look) }?;
-    // Calls, by registers, and a loop have branches of all kinds.
+    // Calls through a pointer and a loop contain branches of all kinds.
     let call: fn(u64) -> u64 = black_box(|n| n ^ 1);
     let mut n = 0;
     while n < 100_000_000 && session.count() < SAMPLES {
@@ -67,15 +68,15 @@ fn records_branches(mode: Ifm) -> Result<bool, ebb::Error> {
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Let the stacks of the program be smaller than samples need
+    /// Allow stacks that may be too small for samples (Go, OCaml 5)
     #[arg(long)]
     small_stacks: bool,
 
-    /// A program
+    /// Program to check
     program: Option<PathBuf>,
 }
 
-/// Prints what there is; the exit status.
+/// Prints the results. Returns the exit status.
 pub fn run(options: &Options) -> io::Result<u8> {
     let mut status = 0;
     let mut text_of_all = String::new();
@@ -109,7 +110,7 @@ pub fn run(options: &Options) -> io::Result<u8> {
         branches: None,
     };
     match try_event(&cycles) {
-        Ok(()) => line("an EBB event", true, "can be had"),
+        Ok(()) => line("an EBB event", true, "available"),
         Err(error) => line("an EBB event", false, &error.to_string()),
     }
     match record::library() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ebbprof collapsed` and `flame`: the samples by their stacks, as text and as a picture.
+//! `ebbprof collapsed` and `flame`: the samples by call stack, as text and as a picture.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -36,7 +36,7 @@ pub struct FlameOptions {
     output: PathBuf,
 }
 
-/// `NAME;OUTERMOST;...;INNERMOST COUNT`, and what was sampled.
+/// Returns lines `NAME;OUTERMOST;...;INNERMOST COUNT`, and the summary of the recording.
 fn stacks(path: &Path) -> Result<(Vec<String>, profile::Summary), Failure> {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let summary = profile::read(path, |sample| {
@@ -69,7 +69,7 @@ pub fn flame(options: &FlameOptions) -> Result<(), Failure> {
         summary.event, summary.period
     ));
     picture.count_name = "samples".to_string();
-    // A function has the same colour in each graph.
+    // The same function gets the same colour in each graph.
     picture.deterministic = true;
     let failed = |error: &dyn Display| format!("{}: {error}", options.output.display());
     let file = File::create(&options.output).map_err(|error| failed(&error))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ebbprof collect`: writes the samples of a program that records itself. `ebbprof_start` of
-//! libebbprof runs it (`tools/libebbprof/src/collector.rs`), nobody else does.
+//! `ebbprof collect`: writes the samples of a program that records itself. Only `ebbprof_start` of
+//! libebbprof runs it (`tools/libebbprof/src/collector.rs`).
 
 use std::fs;
 use std::fs::File;
@@ -24,45 +24,45 @@ use crate::record::LOOK;
 use crate::record::PAUSE;
 use crate::system;
 
-/// What it is given: a socket for requests, and the memory.
+/// The descriptors that it inherits: a socket for requests, and the memory.
 const SOCKET: i32 = 3;
 const MEMORY: i32 = 4;
 
-/// Of so many looks one is at the program's mappings.
+/// Every time this many looks have passed, the program's mappings are checked.
 const LOOKS_FOR_EXEC: u32 = 8;
 
-/// Requests and answers, as the library has them; the second byte of an answer is an errno.
+/// Requests and answers of the library's protocol; the second byte of an answer is an errno.
 const DUMP: u8 = b'd';
 const DONE: [u8; 2] = [0, 0];
 const FAILED: u8 = 1;
-/// The library is of another version.
+/// The answer if the library has another version.
 const OTHER: [u8; 2] = [3, libc::EPROTO as u8];
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// The program
+    /// Process ID of the program
     process: u32,
     /// File to write
     output: PathBuf,
 }
 
-/// What the program wants.
+/// A request of the program.
 enum Wanted {
     Nothing,
     Dump,
-    /// It has asked for it, or it is no more.
+    /// The program has requested the end, or has ended.
     End,
 }
 
-/// The program, as this process sees it.
+/// The program that records itself.
 struct Program {
     socket: File,
-    /// Readable once it has ended: its children may have its socket, too.
+    /// Readable once the program has ended; its children may keep the socket open.
     process: OwnedFd,
 }
 
 impl Program {
-    /// Waits for that at most `milliseconds`.
+    /// Waits for a request, for at most `milliseconds`.
     fn wanted(&mut self, milliseconds: i32) -> io::Result<Wanted> {
         let entry = |fd| libc::pollfd {
             fd,
@@ -73,7 +73,7 @@ impl Program {
             entry(self.socket.as_raw_fd()),
             entry(self.process.as_raw_fd()),
         ];
-        // SAFETY: an array of two.
+        // SAFETY: `fds` has two elements.
         match unsafe { libc::poll(fds.as_mut_ptr(), 2, milliseconds) } {
             -1 => return Err(io::Error::last_os_error()),
             0 => return Ok(Wanted::Nothing),
@@ -94,7 +94,7 @@ impl Program {
             Err(error) => {
                 let error = error.downcast_ref::<io::Error>();
                 let errno = error.and_then(io::Error::raw_os_error);
-                // CAST: of Linux, below 134.
+                // CAST: An errno of Linux is at most 133.
                 [FAILED, errno.unwrap_or(libc::EIO) as u8]
             }
         };
@@ -102,25 +102,26 @@ impl Program {
     }
 
     fn send(&mut self, answer: [u8; 2]) {
-        // If nobody is there, nobody wants to know.
+        // Fails if the program has ended; then no one needs the answer.
         let _ = self.socket.write_all(&answer);
     }
 }
 
-/// Runs until the program has ended the recording, or itself. A signal that is for all processes of a
-/// service or a session is the program's, whose last samples are still to be written.
+/// Runs until the program has ended the recording or itself. Ignores signals that are sent to all
+/// processes of a service or a session: they are for the program, whose last samples must be
+/// written.
 pub fn run(options: &Options) -> Result<(), Failure> {
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
-        // SAFETY: no function is called.
+        // SAFETY: SIG_IGN installs no function.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    // SAFETY: without pointers.
+    // SAFETY: The call takes no pointers.
     let process = unsafe { libc::syscall(libc::SYS_pidfd_open, options.process, 0) };
     if process < 0 {
         return Err(io::Error::last_os_error().into());
     }
-    // CAST: a descriptor.
-    // SAFETY: just opened; the other two are this process' from its start.
+    // CAST: A descriptor fits in an int.
+    // SAFETY: The first was just opened, and this process has inherited the other two.
     let (process, socket, memory) = unsafe {
         (
             OwnedFd::from_raw_fd(process as i32),
@@ -151,23 +152,24 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let done = collect(&mut processes, &mut program, options.process, &command);
     memory.stop();
     if done.is_err() {
-        // The error before tells why.
+        // The error that led here is the one to report.
         let _ = processes.writer.cut();
-        // Told when it asks for something.
+        // It is reported with the next request.
         let _ = program.wanted(-1);
     }
     program.answer(&done);
     Ok(())
 }
 
-/// Whether the program does not have the memory any more, as far as the system shows that.
+/// Returns whether the program no longer has mapped the memory, as far as the system shows its
+/// mappings.
 fn has_left(memory: &Memory, process: u32) -> bool {
     let (pid, tid) = (process, process);
     let maps = system::maps(Thread { pid, tid });
     maps.is_ok_and(|maps| !memory.is_mapped_in(&maps))
 }
 
-/// Drains the rings until the end.
+/// Reads the rings until the recording ends.
 fn collect(
     processes: &mut Processes<'_>,
     program: &mut Program,
@@ -195,7 +197,8 @@ fn collect(
         if looked.elapsed() >= LOOK {
             looked = Instant::now();
             looks += 1;
-            // An exec has closed the socket; but a child may have it, which is no end of the program.
+            // An exec has closed the socket. The mappings show it even if a child keeps the socket
+            // open.
             if looks.is_multiple_of(LOOKS_FOR_EXEC) && has_left(processes.memory, process) {
                 processes.drain_dead()?;
                 processes.drain()?;
@@ -206,7 +209,7 @@ fn collect(
             processes.resume_evicted();
         }
         if filled < 0.25 {
-            // The library asks with each request, too.
+            // The library wakes this up with each request, too.
             processes.memory.wait(asked, PAUSE);
         }
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ebbprof compare`: what one run of a program took more or less than another, and where.
+//! `ebbprof compare`: compares two recordings, function by function.
 //!
-//! Counts are compared, not shares: if one function takes less, the shares of all others grow. A
-//! function's counts are its samples by the period. Samples come and go by chance; as many as `n`
-//! are taken to have a variance of `n + 1`, so that a function without any may have had some.
+//! It compares counts, not shares: if one function takes less, the shares of all others grow. A
+//! function's counts are the number of its samples times the period. Sampling is random: `n`
+//! samples are assumed to have a variance of `n + 1`, which covers a function that has none by
+//! coincidence.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -28,15 +29,15 @@ pub struct Options {
     /// File of the run after
     after: PathBuf,
 
-    /// What is compared
+    /// Unit of comparison
     #[arg(short, long, value_enum, default_value_t = By::Symbol)]
     by: By,
 
-    /// Compare shares instead of counts, for runs that do not do the same work
+    /// Compare shares instead of counts, for runs that did not do the same work
     #[arg(short, long)]
     shares: bool,
 
-    /// Lines to print at most
+    /// Maximum number of lines to print
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 30)]
     lines: usize,
 
@@ -47,7 +48,7 @@ pub struct Options {
 
 type Key = (Rc<str>, Rc<str>);
 
-/// A run: its samples by function.
+/// A run, with its samples by function.
 struct Run {
     summary: Summary,
     samples: u64,
@@ -76,18 +77,18 @@ impl Run {
         self.counts.get(key).copied().unwrap_or(0)
     }
 
-    /// What the program took, lost samples among it.
+    /// Returns the counts of the whole program, including lost samples.
     fn all(&self) -> f64 {
         ((self.samples + self.summary.lost) * self.summary.period) as f64
     }
 }
 
-/// A function in both runs, in parts of what the first took.
+/// A function in both runs, relative to the total of the first.
 struct Line<'a> {
     key: &'a Key,
     before: f64,
     after: f64,
-    /// How far from the change the true one is in 95 of 100 cases, at most.
+    /// Half of the width of the 95 % confidence interval of the change.
     spread: f64,
 }
 
@@ -100,7 +101,7 @@ impl Line<'_> {
         self.change().abs() > self.spread
     }
 
-    /// What takes more is red, what takes less green.
+    /// Returns red for a function that takes more, and green for one that takes less.
     fn style(&self) -> Style {
         let colour = match (self.is_certain(), self.change() > 0.0) {
             (false, _) => None,
@@ -113,7 +114,7 @@ impl Line<'_> {
 
 fn lines<'a>(before: &'a Run, after: &'a Run, shares: bool) -> Vec<Line<'a>> {
     const Z: f64 = 1.959_964;
-    // Of one sample.
+    // The share of one sample.
     let of_before = before.summary.period as f64 / before.all();
     let of_after = if shares {
         after.summary.period as f64 / after.all()
@@ -147,7 +148,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     let events = [&before.summary.event, &after.summary.event];
     if events[0] != events[1] {
         return Err(format!(
-            "these are different events: {} and {}",
+            "cannot compare different events: {} and {}",
             events[0], events[1]
         )
         .into());
@@ -165,7 +166,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         );
     }
     let change = 100.0 * (after.all() / before.all() - 1.0);
-    text += &format!("In all {change:+.2}% {}\n\n", events[0]);
+    text += &format!("Total {change:+.2}% {}\n\n", events[0]);
 
     let lines = lines(&before, &after, options.shares);
     let (first, second) = options.by.heads();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ebbprof completion`: what a shell needs to complete commands and options. The files that
-//! `completion/` has for shells run it, so that they fit the program that is installed.
+//! `ebbprof completion`: prints the script with which a shell completes commands and options. The
+//! files in `completion/` run it, so that the completions fit the installed version.
 
 use clap::Command;
 use clap_complete::Shell;
@@ -10,7 +10,7 @@ use crate::report;
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// The shell: its own script is written to standard output
+    /// Shell whose completion script is written to standard output
     shell: Shell,
 }
 

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads that lose the PMU to a pinned event of the CPU, as `perf stat -a -e cycles:D` has one.
+//! Detects threads that lose the PMU to a pinned event of the CPU, such as that of
+//! `perf stat -a -e cycles:D`, and gives it back.
 //!
-//! The kernel has the thread's event in error state from then on. The thread does not notice: no
-//! sample comes. So `ebbprof` looks at the event of each thread that has no new samples, and
-//! enables it again, by a copy of the thread's descriptor. The copy is closed at once: one that
-//! outlives an exec would have the PMU in the new program's way.
+//! The kernel sets the thread's event to error state. The thread does not notice, since no sample
+//! occurs. So `ebbprof` checks the event of each thread that has no new samples, and enables it
+//! again through a copy of the thread's descriptor. The copy is closed at once: if it survived an
+//! exec of the program, the event would keep the PMU from the new program.
 //!
-//! The copy is had by the right to trace the process, which the system may refuse (Yama, a process
-//! that is not dumpable): of such a thread nobody knows.
+//! Copying the descriptor needs permission to trace the process, which the system may refuse (Yama,
+//! or a process that is not dumpable). The evictions of such a thread remain unknown.
 //!
-//! Process, thread and descriptor are what the program has written. So nothing is taken from a process but
-//! from one that takes part in the recording, and nothing but a perf event.
+//! The program itself has written the ids of process and thread and the descriptor, and may lie. So
+//! only a process that takes part in the recording is accessed, and only if the descriptor is a
+//! perf event.
 
 use std::fs;
 use std::fs::File;
@@ -28,7 +30,7 @@ use crate::system;
 use crate::system::Standing;
 use crate::system::Start;
 
-/// `PERF_EVENT_IOC_ENABLE` and `PERF_EVENT_IOC_ID`.
+/// The ioctl numbers `PERF_EVENT_IOC_ENABLE` and `PERF_EVENT_IOC_ID`.
 const ENABLE: libc::c_ulong = 0x2000_2400;
 const ID: libc::c_ulong = 0x4008_2407;
 
@@ -41,16 +43,16 @@ pub struct Event {
     pub standing: Standing,
 }
 
-/// What there is of an event here.
+/// Result of copying the descriptor of an event.
 enum Copy {
     Of(File),
-    /// The program has closed it, or is no more.
+    /// The program has closed the event, or has ended.
     None,
-    /// The system forbids to look.
+    /// The system does not permit the copy.
     Refused,
 }
 
-/// An event has the PMU when its thread runs, or has lost it.
+/// State of an event: it has the PMU when its thread runs, or has lost it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Well,
@@ -58,9 +60,9 @@ enum State {
 }
 
 impl Event {
-    /// The event, opened here too.
+    /// Copies the event's descriptor into this process.
     fn open(&self) -> Copy {
-        /// `PIDFD_THREAD`, of Linux 6.9.
+        /// The flag `PIDFD_THREAD`, since Linux 6.9.
         const THREAD: libc::c_int = libc::O_EXCL;
         let Thread { pid, tid } = self.thread;
         let start = match self.standing {
@@ -69,19 +71,20 @@ impl Event {
             Standing::Unknown => return Copy::None,
         };
         let open = |id: u32, flags: libc::c_int| {
-            // SAFETY: without pointers.
+            // SAFETY: The call takes no pointers.
             own(unsafe { libc::syscall(libc::SYS_pidfd_open, id, flags) })
         };
-        // A process whose first thread has ended has its files by another thread only.
+        // If the first thread of a process has ended, only another thread leads to its files.
         let Some(owner) = open(tid, THREAD).or_else(|| open(pid, 0)) else {
             return Copy::None;
         };
-        // After the process was opened: so it is the one that began then.
+        // Must follow the open: it shows that the opened process is the one that began at that
+        // time.
         if Start::of(pid) != Some(start) || !system::has_thread(self.thread) {
             return Copy::None;
         }
         let (which, descriptor) = (owner.as_raw_fd(), self.descriptor);
-        // SAFETY: without pointers.
+        // SAFETY: The call takes no pointers.
         let copy = unsafe { libc::syscall(libc::SYS_pidfd_getfd, which, descriptor, 0) };
         let Some(copy) = own(copy) else {
             let refused = io::Error::last_os_error().raw_os_error() == Some(libc::EPERM);
@@ -92,7 +95,7 @@ impl Event {
             return Copy::None;
         }
         let mut id = 0_u64;
-        // SAFETY: The call stores to the variable, which lives here.
+        // SAFETY: The kernel stores to `id` only, a local variable.
         let asked = unsafe { libc::ioctl(file.as_raw_fd(), ID, &raw mut id) };
         match asked == 0 && id == self.id {
             true => Copy::Of(file),
@@ -101,33 +104,33 @@ impl Event {
     }
 }
 
-/// Whether this is a perf event: of another file the request may be anything.
+/// Returns whether the file is a perf event; another file might interpret the ioctl in any way.
 fn is_event(file: &File) -> bool {
     let link = format!("/proc/self/fd/{}", file.as_raw_fd());
     fs::read_link(link).is_ok_and(|name| name.as_os_str() == "anon_inode:[perf_event]")
 }
 
 fn own(descriptor: libc::c_long) -> Option<OwnedFd> {
-    // CAST: a descriptor, or -1.
+    // CAST: The value is a descriptor or -1.
     let descriptor = descriptor as i32;
-    // SAFETY: a system call has just opened it.
+    // SAFETY: A system call has just opened it.
     (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 fn state(event: &mut File) -> State {
-    // One in error state has nothing to read.
+    // A read of an event in error state returns 0 bytes.
     match event.read(&mut [0; 64]) {
         Ok(0) => State::Evicted,
         _ => State::Well,
     }
 }
 
-/// How often threads lost the PMU, and how long they were without.
+/// Number and duration of evictions.
 #[derive(Clone, Copy, Default)]
 pub struct Total {
     pub times: u64,
     pub duration: Duration,
-    /// Threads of which it is not known.
+    /// Number of threads whose evictions are unknown.
     pub unknown: u64,
 }
 
@@ -146,18 +149,18 @@ impl Add for Total {
 /// The evictions of a thread.
 #[derive(Default)]
 pub struct Evictions {
-    /// What it had written at the last look.
+    /// Number of words that the thread had written at the last look.
     written: u64,
-    /// When it was seen to be without.
+    /// Time at which the thread was first seen evicted.
     since: Option<Instant>,
-    /// When its event was first seen well again, since it was last seen evicted.
+    /// Time at which its event was first seen well again after the last eviction.
     well: Option<Instant>,
     total: Total,
 }
 
 impl Evictions {
-    /// Looks whether the thread has lost the PMU, and gives it back. `written` tells whether it has
-    /// new samples.
+    /// Checks whether the thread has lost the PMU, and gives it back. An unchanged `written` means
+    /// that the thread has no new samples.
     pub fn look(&mut self, event: &Event, written: u64) {
         if written != self.written {
             self.written = written;
@@ -169,7 +172,7 @@ impl Evictions {
                 let state = state(&mut file);
                 self.seen(state);
                 if state == State::Evicted {
-                    // SAFETY: without pointers.
+                    // SAFETY: The ioctl takes no pointer.
                     unsafe { libc::ioctl(file.as_raw_fd(), ENABLE, 0) };
                 }
             }
@@ -178,8 +181,8 @@ impl Evictions {
         }
     }
 
-    /// An event that was enabled is well until its thread runs: perhaps somebody has the PMU still,
-    /// and it is evicted again. Only a sample ends an eviction.
+    /// Records the state of an event. One that was enabled is well until its thread runs: another
+    /// event may still have the PMU and evict it again. So only a sample ends an eviction.
     fn seen(&mut self, state: State) {
         let now = Instant::now();
         match state {
@@ -199,7 +202,8 @@ impl Evictions {
         (self.since, self.well) = (None, None);
     }
 
-    /// Up to now, or to when the thread could have had samples again: it may have slept since.
+    /// Returns the total up to now, or up to the time at which the thread could have had samples
+    /// again: it may have slept since.
     pub fn total(&self) -> Total {
         let until = self.well.unwrap_or_else(Instant::now);
         let open = self.since.map_or(Duration::ZERO, |since| until - since);

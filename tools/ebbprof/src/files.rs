@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files of the programs and libraries that are recorded: their build ids, where the caller's address
-//! is at each instruction, and instructions.
+//! Information about the recorded programs and libraries: build ids, call frame information, and
+//! instructions.
 //!
-//! A path may have another file soon, and a file other contents: a file is known by what the system says of
-//! it when it is seen in a process. What is needed of it is copied then, as who truncates a file that is
-//! mapped here would end `ebbprof` by SIGBUS.
+//! A path may soon name another file, and a file may get other contents. So a file is identified by
+//! its attributes when it is seen in a process, and the needed data are copied then. They are not
+//! mapped, because truncating a mapped file would kill `ebbprof` with SIGBUS.
 //!
-//! Which files a process has mapped it says itself, and it may have fewer rights than `ebbprof`. So root's
-//! `ebbprof` reads a file that the system shows among the process' mappings, or one that all users may
-//! read. The contents are the program's, too: no more of them is read at once than [`MOST`].
+//! A process itself reports which files it has mapped, and it may have fewer privileges than
+//! `ebbprof`. So an `ebbprof` of root only reads files that the system shows among the process's
+//! mappings, or that all users may read. The contents also belong to the program: at most [`MOST`]
+//! bytes are read at once.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -37,20 +38,20 @@ use crate::image::VDSO;
 use crate::perfdata::Mapping;
 use crate::regular;
 
-/// Bytes of a part of a file: more than the call frame information of any program has.
+/// Maximum size of a part of a file in bytes: more than any program's call frame information.
 const MOST: u64 = 128 << 20;
 
-/// Bytes of call frame information that are kept of all files together.
+/// Maximum size of the call frame information that is kept of all files together, in bytes.
 const MOST_KEPT: usize = 512 << 20;
 
-/// Places, of all files together, of which is kept what was found there: a program can have samples
-/// anywhere.
+/// Maximum number of places in all files together whose results are cached: a program can have
+/// samples anywhere.
 const MOST_PLACES: usize = 1 << 20;
 
-/// Files that are known at a time: a file has any number of paths.
+/// Maximum number of files that are known at a time: a file can have any number of paths.
 const MOST_FILES: usize = 1 << 14;
 
-/// The bytes of a file, of which a part may be too large to be read.
+/// The bytes of a file; reads of parts that are too large fail.
 #[derive(Clone, Copy)]
 struct Limited<R>(R);
 
@@ -72,34 +73,34 @@ impl<'a, R: ReadRef<'a>> ReadRef<'a> for Limited<R> {
     }
 }
 
-/// A file that was seen, by its number.
+/// Number of a file that was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId(usize);
 
-/// What is the same as long as a file is.
+/// Identity of one version of a file.
 #[derive(PartialEq, Eq, Hash)]
 struct Identity {
     path: OsString,
     device: u64,
     inode: u64,
     length: u64,
-    /// When its contents were changed last, or something else of it.
+    /// Time of the last change of its contents or attributes (ctime).
     changed: (i64, i64),
 }
 
-/// Where the bytes of code are.
+/// Source of the bytes of code.
 enum Code {
     File(fs::File),
     Bytes(&'static [u8]),
 }
 
-/// What is known of a file.
+/// Data that are kept of a file.
 #[derive(Default)]
 struct Known {
     build_id: Option<Vec<u8>>,
     unwinder: Option<Unwinder>,
     code: Option<Code>,
-    /// What was found out before, by the place in the file.
+    /// Cached results, by offset in the file.
     callers: HashMap<u64, Caller>,
     instructions: HashMap<u64, Option<u32>>,
 }
@@ -108,20 +109,20 @@ struct Known {
 pub struct Files {
     numbers: HashMap<Identity, FileId>,
     known: Vec<Known>,
-    /// Bytes of call frame information.
+    /// Size of the call frame information in bytes.
     kept: usize,
-    /// How many places of files are known.
+    /// Number of cached results.
     places: usize,
     with_callers: bool,
     with_branches: bool,
 }
 
 impl Files {
-    /// What samples have says what of a file is read.
+    /// Creates the table. `with_callers` and `with_branches` select what is read from each file.
     pub fn new(with_callers: bool, with_branches: bool) -> Self {
         Self {
             numbers: HashMap::new(),
-            // The first one knows nothing: of what is no file.
+            // Entry 0 stands for mappings that are no file.
             known: vec![Known::default()],
             kept: 0,
             places: 0,
@@ -130,8 +131,8 @@ impl Files {
         }
     }
 
-    /// The file that `mapping` of process `pid` is of. `is_shown` finds out whether the system shows that
-    /// mapping.
+    /// Returns the file of `mapping` in process `pid`. `is_shown` determines whether the system
+    /// shows that mapping.
     pub fn of(&mut self, pid: u32, mapping: &Mapping, is_shown: impl FnOnce() -> bool) -> FileId {
         let none = FileId(0);
         let is_vdso = mapping.path == VDSO;
@@ -189,13 +190,13 @@ impl Files {
         }
     }
 
-    /// Its build id, if it has one that a perf.data file can hold.
+    /// Returns the file's build id, if it has one that fits in a perf.data file.
     pub fn build_id(&self, file: FileId) -> Option<&[u8]> {
         self.known[file.0].build_id.as_deref()
     }
 
-    /// Where the caller is at `offset`. Code that says nothing is a stub, as of the PLT, or assembly, mostly
-    /// without a frame.
+    /// Returns the place of the caller's address at `offset`. Code without call frame information
+    /// is a stub, for example of the PLT, or assembly, which mostly has no frame.
     pub fn caller(&mut self, file: FileId, offset: u64) -> Caller {
         let known = &self.known[file.0];
         if let Some(&caller) = known.callers.get(&offset) {
@@ -211,7 +212,7 @@ impl Files {
     /// Returns the entry of a file, after making room for one more place in it.
     fn with_room(&mut self, file: FileId) -> &mut Known {
         if self.places >= MOST_PLACES {
-            // It can be found out again.
+            // Dropped results can be computed again.
             for known in &mut self.known {
                 (known.callers, known.instructions) = (HashMap::new(), HashMap::new());
             }
@@ -221,7 +222,7 @@ impl Files {
         &mut self.known[file.0]
     }
 
-    /// The instruction at `offset`.
+    /// Returns the instruction at `offset`.
     pub fn instruction(&mut self, file: FileId, offset: u64) -> Option<u32> {
         let known = &self.known[file.0];
         if let Some(&instruction) = known.instructions.get(&offset) {
@@ -264,18 +265,19 @@ fn open(
     }
     let Mapping { start, end, .. } = mapping;
     let mapped = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
-    // Not there without CAP_CHECKPOINT_RESTORE, nor of a process whose first thread has ended.
+    // map_files needs CAP_CHECKPOINT_RESTORE, and does not exist if the first thread has ended.
     regular::open(&mapped, |_| true).or_else(|| open_path(pid, mapping, Device::Same))
 }
 
-/// How the device of a file is to be that of its mapping: some file systems show another one there.
+/// How the device of a file must match that of its mapping: some file systems show another one
+/// there.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Device {
     Same,
     AsSeen,
 }
 
-/// Opens the file at the path of a mapping, as its process sees it, which may have another root.
+/// Opens the file at the path of a mapping, resolved in its process, which may have another root.
 fn open_path(pid: u32, mapping: &Mapping, device: Device) -> Option<(fs::File, Metadata)> {
     let path = mapping.path.as_bytes().strip_prefix(b"/")?;
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
@@ -292,7 +294,7 @@ fn open_path(pid: u32, mapping: &Mapping, device: Device) -> Option<(fs::File, M
     roots.into_iter().find_map(opened)
 }
 
-/// An ELF file, of which no more is read than what is asked for.
+/// An ELF file, of which only the requested parts are read.
 pub struct Elf<'a, R: ReadRef<'a>> {
     pub data: R,
     header: &'a FileHeader64<LittleEndian>,
@@ -310,7 +312,7 @@ impl<'a, R: ReadRef<'a>> Elf<'a, R> {
         })
     }
 
-    /// What is loaded: first byte in the file and length; address of the first.
+    /// Returns the loaded segments: offset and size in the file, and address.
     pub fn segments(&self) -> Vec<(u64, u64, u64)> {
         let segments = self.header.program_headers(LittleEndian, self.data);
         let segments = segments.unwrap_or_default().iter();
@@ -323,7 +325,7 @@ impl<'a, R: ReadRef<'a>> Elf<'a, R> {
     }
 
     fn build_id(&self) -> Option<Vec<u8>> {
-        /// Bytes of one in a perf.data file.
+        /// Maximum size of a build id in a perf.data file.
         const MOST: usize = 20;
         let segments = self.header.program_headers(LittleEndian, self.data).ok()?;
         let mut notes = segments

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bytes of programs, of libraries and of the vDSO, for who reads their symbols.
+//! The bytes of programs, libraries and the vDSO, from which symbols are read.
 
 use std::fs;
 use std::ops::Deref;
@@ -15,7 +15,7 @@ use object::ObjectSymbol;
 use crate::perfdata::Mapping;
 use crate::regular;
 
-/// What the kernel calls the mapping of the code that it has for all programs.
+/// The kernel's name for the mapping of the code that it provides to all programs.
 pub const VDSO: &str = "[vdso]";
 
 /// An ELF file in memory.
@@ -25,7 +25,7 @@ pub enum Image {
 }
 
 impl Image {
-    /// What is mapped as `path`, if that is a file or the vDSO.
+    /// Opens the file that is mapped as `path`, or the vDSO.
     pub fn open(path: &Path) -> Option<Self> {
         if path == Path::new(VDSO) {
             return vdso().map(Self::Vdso);
@@ -34,7 +34,8 @@ impl Image {
             return None;
         }
         let (file, _) = regular::open(path, |_| true)?;
-        // SAFETY: a program that truncates the file meanwhile ends `ebbprof`, as it would its own.
+        // SAFETY: If a program truncates the file at this time, `ebbprof` gets SIGBUS, as any
+        // program that maps a file would; no other code of `ebbprof` writes to it.
         unsafe { Mmap::map(&file) }.ok().map(Self::File)
     }
 }
@@ -50,7 +51,7 @@ impl Deref for Image {
     }
 }
 
-/// Where the handlers of signals return to, from the start of the vDSO on.
+/// Returns the address that signal handlers return to, relative to the start of the vDSO.
 pub fn trampoline() -> Option<u64> {
     let file = object::File::parse(vdso()?).ok()?;
     let start = file.segments().next()?.address();
@@ -59,15 +60,15 @@ pub fn trampoline() -> Option<u64> {
     found.address().checked_sub(start)
 }
 
-/// That of this process: as long as the same kernel runs, all have the same.
+/// Returns the vDSO of this process. All processes have the same as long as the same kernel runs.
 pub fn vdso() -> Option<&'static [u8]> {
     let maps = fs::read("/proc/self/maps").ok()?;
     let mut mappings = maps.split(|&byte| byte == b'\n').filter_map(Mapping::parse);
     let mapping = mappings.find(|mapping| mapping.path == VDSO)?;
-    // CAST: usize has 64 bits.
+    // CAST: A usize has 64 bits on POWER.
     let start = ptr::with_exposed_provenance(mapping.start as usize);
-    // CAST: some pages.
+    // CAST: The size is a few pages.
     let length = (mapping.end - mapping.start) as usize;
-    // SAFETY: it is mapped as long as the process lives, and nobody writes there.
+    // SAFETY: The vDSO is mapped as long as the process lives, and is never written.
     Some(unsafe { slice::from_raw_parts(start, length) })
 }

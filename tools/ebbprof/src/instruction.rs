@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an instruction says of itself. It imports nothing, as `make check` runs its tests on the host.
+//! Decoding of instructions. Imports nothing, so that `make check` can run its tests on the host.
 
-/// Where a direct branch leads (Power ISA Book I, "Branch Instructions").
+/// Returns the target of a direct branch (Power ISA Book I, "Branch Instructions").
 pub fn target(from: u64, instruction: u32) -> Option<u64> {
-    // CAST: shifted left and back, the field has its sign.
+    // CAST: Shifting the field left and back extends its sign.
     let displacement = match instruction >> 26 {
-        // LI of the I-form.
+        // The field LI of the I-form.
         18 => ((instruction << 6) as i32 >> 6) & !3,
-        // BD of the B-form.
+        // The field BD of the B-form.
         16 => i32::from(instruction as i16) & !3,
         _ => return None,
     };

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ebbprof`: profiles programs by Event Based Branches, without a kernel entry for each sample.
-//! The page ebbprof(1) says how it is used.
+//! `ebbprof`: profiles programs with Event Based Branches, without a kernel entry for each sample.
+//! The page ebbprof(1) describes its use.
 //!
-//! `record` runs a program with `libebbprof.so` preloaded (`tools/libebbprof`), whose handler
-//! writes samples to memory that both share (`ring/`), and writes them to a perf.data file.
+//! `record` runs a program with `libebbprof.so` preloaded (`tools/libebbprof`). The library's
+//! handler writes samples to memory that both share (`ring/`), and `record` writes them to a
+//! perf.data file.
 
-/// Tells people something. Where stderr cannot be written, nobody is there to hear it.
+/// Prints a message on standard error. Ignores errors, which could not be reported anyway.
 macro_rules! say {
     ($($text:tt)*) => {{
         let _ = std::io::Write::write_fmt(
@@ -55,7 +56,7 @@ use clap::CommandFactory;
 use clap::Parser;
 use clap::Subcommand;
 
-/// Profiles programs by Event Based Branches, without a kernel entry for each sample.
+/// Profile programs with Event Based Branches, without a kernel entry for each sample.
 #[derive(Parser)]
 #[command(name = "ebbprof", version, after_long_help = help::ALL)]
 struct Options {
@@ -65,36 +66,36 @@ struct Options {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run a program and write its samples to a file that perf reads too
+    /// Run a program and write its samples to a perf.data file
     #[command(after_long_help = help::RECORD)]
     Record(record::Options),
-    /// Write the samples of a program that records itself, by libebbprof
+    /// Write the samples of a program that records itself with libebbprof
     #[command(hide = true)]
     Collect(collect::Options),
-    /// Show where the samples are
+    /// List the functions with most samples
     #[command(after_long_help = help::REPORT)]
     Report(report::Options),
-    /// Write a line for each stack: its functions, and how many samples it has
+    /// Write one line for each call stack, with its number of samples
     #[command(after_long_help = help::COLLAPSED)]
     Collapsed(collapsed::Options),
-    /// Draw a flame graph, as an SVG file for a browser
+    /// Draw a flame graph as an SVG file
     #[command(after_long_help = help::FLAME)]
     Flame(collapsed::FlameOptions),
-    /// Write the samples as a file for pprof
+    /// Convert the samples to a file for pprof
     #[command(after_long_help = help::PPROF)]
     Pprof(pprof::Options),
-    /// Show what a run took more or less than another, and where
+    /// Compare two recordings, function by function
     #[command(after_long_help = help::COMPARE)]
     Compare(compare::Options),
-    /// Say whether programs, or this one, can be profiled here
+    /// Check whether programs can be profiled on this machine
     #[command(after_long_help = help::CHECK)]
     Check(check::Options),
-    /// Write what a shell needs to complete these commands
+    /// Print the completion script of a shell
     #[command(after_long_help = help::COMPLETION)]
     Completion(completion::Options),
 }
 
-/// What `ebbprof` itself failed on.
+/// An error of `ebbprof` itself.
 type Failure = Box<dyn Error>;
 
 fn main() -> ExitCode {
@@ -119,12 +120,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Has a write beyond the limit of a file's size fail as on a full disk, and not end this process; the
-/// programs that it runs do not inherit that.
+/// Makes a write beyond the limit for the size of files fail, as on a full disk, instead of killing
+/// this process. Programs that it runs do not inherit that.
 fn fail_at_limit_of_files() {
     extern "C" fn nothing(_: libc::c_int) {}
     let (signal, action) = (libc::SIGXFSZ, nothing as *const () as libc::sighandler_t);
-    // SAFETY: the function does nothing, as a signal's handler may. What was ignored is so again.
+    // SAFETY: The function does nothing, so it is a valid signal handler. If the signal was
+    // ignored, it is ignored again.
     unsafe {
         if libc::signal(signal, action) == libc::SIG_IGN {
             libc::signal(signal, libc::SIG_IGN);
@@ -132,5 +134,5 @@ fn fail_at_limit_of_files() {
     }
 }
 
-/// Exit status where `ebbprof` itself fails: that of no usual program.
+/// Exit status of a failure of `ebbprof` itself, which few programs use.
 const FAILED: u8 = 125;

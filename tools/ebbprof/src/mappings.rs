@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is mapped where in a process that is recorded, as far as it is known.
+//! The known mappings of each recorded process.
 //!
-//! The program tells it when it begins and ends, and before it closes a shared object. In between the
-//! system is asked, if a sample is in no mapping. A mapping that is new was not there when the process
-//! was looked at last: the file has it from then on, as it may be older than the samples in it.
+//! The program reports them when it begins and ends, and before it closes a shared object. In
+//! between, they are read from the system if a sample is in no known mapping. A new mapping did not
+//! exist at the last look at the process. The file records it as of that time, because it may be
+//! older than the samples in it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,29 +23,29 @@ use crate::processes::Processes;
 use crate::system;
 use crate::system::Standing;
 
-/// Samples that are older than the last look at their process' mappings, and in none of them, have it looked
-/// at again at most so often: what they were in is gone.
+/// Minimum time between two looks at a process's mappings for samples that are older than the last
+/// look and in no mapping: the object that they were in is unmapped, so another look rarely helps.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Most mappings that a process may report itself, as it could report any number.
+/// Maximum number of mappings that a process may report itself; it could report any number.
 const MOST_TOLD: usize = 1 << 12;
 
-/// All executable mappings of a process at a time.
+/// All executable mappings of a process at one time.
 pub struct Snapshot {
     pub thread: Thread,
-    /// The time base.
+    /// Time base of the snapshot.
     time: u64,
     maps: Vec<Mapping>,
-    /// Whether these are all.
+    /// Whether the list is complete.
     whole: bool,
     /// Whether they were read from the system, not from the program.
     is_shown: bool,
 }
 
 impl Snapshot {
-    /// Of lines of `/proc/PID/maps`, in which a program has left out those that had no room.
+    /// Parses lines of `/proc/PID/maps`. A program leaves out those that did not fit.
     pub fn new(thread: Thread, time: u64, text: &[u8]) -> Self {
-        /// More than a line has.
+        /// Upper bound of the length of a line.
         const LINE: usize = 5000;
         let lines = text.split(|&byte| byte == b'\n');
         let maps = lines.filter_map(Mapping::parse).collect();
@@ -57,7 +58,7 @@ impl Snapshot {
         }
     }
 
-    /// Of the lines that the system has, if the process takes part in the recording.
+    /// Reads the mappings from the system, if the process takes part in the recording.
     fn shown(thread: Thread, time: u64, memory: &Memory) -> Option<Self> {
         let text = system::maps(thread).ok()?;
         memory.is_mapped_in(&text).then(|| Self {
@@ -67,7 +68,7 @@ impl Snapshot {
     }
 }
 
-/// Where an address is in a file.
+/// Place of an address in a file.
 #[derive(Clone, Copy)]
 pub struct Place {
     pub file: FileId,
@@ -76,21 +77,21 @@ pub struct Place {
 
 #[derive(Default)]
 pub struct Process {
-    /// Its executable mappings, by address, with their files.
+    /// Executable mappings of the process with their files, by address.
     maps: BTreeMap<u64, (Mapping, FileId)>,
-    /// The time base when it was looked at last.
+    /// Time base of the latest snapshot.
     seen: u64,
-    /// The same of a look by `ebbprof`, which may have failed.
+    /// Time base of the last look by `ebbprof`, which may have failed.
     asked: u64,
     looked: Option<Instant>,
-    /// Where its handlers of signals return to.
+    /// Address that its signal handlers return to.
     pub trampoline: Option<u64>,
-    /// Its standing when a thread of it began.
+    /// Standing of the process when a thread of it began.
     pub standing: Standing,
 }
 
 impl Process {
-    /// One that has begun at this time.
+    /// Returns a process that has begun at this time.
     pub fn new(begin: u64) -> Self {
         Self {
             seen: begin,
@@ -106,7 +107,7 @@ impl Process {
         })
     }
 
-    /// Whether a mapping is new: an old one is none where there is another.
+    /// Returns whether a mapping is new. One of an old snapshot is not if another overlaps it.
     fn is_new(&self, mapping: &Mapping, old: bool) -> bool {
         let known = self.maps.get(&mapping.start);
         let mut others = self.maps.values();
@@ -114,13 +115,13 @@ impl Process {
             && !(old && others.any(|(other, _)| overlap(other, mapping)))
     }
 
-    /// Takes a mapping in, in place of what it covers.
+    /// Adds a mapping, and removes those that it overlaps.
     fn add(&mut self, mapping: &Mapping, file: FileId) {
         self.maps.retain(|_, (other, _)| !overlap(other, mapping));
         self.maps.insert(mapping.start, (mapping.clone(), file));
     }
 
-    /// What a snapshot does not have is not mapped any more, unless it may have been left out.
+    /// Removes the mappings that a snapshot does not have, unless it may be incomplete or is old.
     pub fn forget_others(&mut self, snapshot: &Snapshot) {
         if snapshot.whole && snapshot.time >= self.seen {
             let maps = &snapshot.maps;
@@ -134,7 +135,7 @@ fn overlap(a: &Mapping, b: &Mapping) -> bool {
 }
 
 impl Processes<'_> {
-    /// Takes in what is new of a snapshot, and writes it.
+    /// Adds the new mappings of a snapshot, and writes them to the file.
     pub fn learn(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         let process = self.processes.entry(snapshot.thread.pid).or_default();
         let (since, old) = (process.seen, snapshot.time < process.seen);
@@ -167,8 +168,8 @@ impl Processes<'_> {
         Ok(())
     }
 
-    /// Asks the system for a process' mappings, for a sample at `base` that is in none. A newer one than
-    /// the last look is in an object that was loaded since.
+    /// Reads a process's mappings from the system, for a sample at `base` that is in none. A sample
+    /// that is newer than the last look is in an object that was loaded since.
     pub fn look_again(&mut self, thread: Thread, base: u64) -> io::Result<()> {
         let process = self.processes.entry(thread.pid).or_default();
         let (now, time) = (Instant::now(), time_base());
@@ -179,7 +180,7 @@ impl Processes<'_> {
         (process.asked, process.looked) = (time, Some(now));
         match Snapshot::shown(thread, time, self.memory) {
             Some(snapshot) => self.learn(&snapshot),
-            // It has ended, or is another program by now.
+            // The process has ended, or runs another program by now.
             None => Ok(()),
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory shared with the profiled programs, as `record` has it: makes it, gives back what a thread
-//! has left, and finds out which processes take part.
+//! The memory shared with the profiled programs, as seen by `record`: creates it, frees the slots
+//! of threads that have ended, and determines which processes take part.
 
 use std::fs;
 use std::fs::File;
@@ -18,7 +18,7 @@ use ebbprof_ring::View;
 
 use crate::perfdata::Mapping;
 
-/// What is sampled.
+/// Parameters of the sampling.
 pub struct Wanted<'a> {
     pub event: &'a str,
     pub period: u64,
@@ -26,12 +26,12 @@ pub struct Wanted<'a> {
     pub branches: Option<Ifm>,
 }
 
-/// The memory, mapped whole. Programs can write all of it, as they like: what says where something is, or
-/// how long, is read once.
+/// The memory, all of it mapped. Programs can write anything to it at any time, so each value that
+/// determines an offset or a length is read once.
 pub struct Memory {
     file: File,
     view: View,
-    /// Words of a ring.
+    /// Number of words of a ring.
     words: u64,
     branches: bool,
 }
@@ -45,16 +45,16 @@ impl Deref for Memory {
 }
 
 impl Memory {
-    /// A new one, with rings of `words` words, a power of 2.
+    /// Creates a memory with rings of `words` words, a power of 2.
     pub fn new(wanted: &Wanted<'_>, words: u64) -> io::Result<Self> {
         let fd = ring::create(words).map_err(io::Error::from_raw_os_error)?;
-        // SAFETY: it was opened just now.
+        // SAFETY: `fd` was just created, and no other code has it.
         let file = unsafe { File::from_raw_fd(fd) };
         let control = map(&file, ring::size(words))?;
-        // SAFETY: the file begins with it, all zeroes, and nobody else has it yet.
+        // SAFETY: The file begins with a `Control` of zeroes, and no other process has it yet.
         unsafe {
             let text = &mut (*control).event;
-            // The last byte stays 0.
+            // The last byte stays 0, so that the name is terminated.
             for (to, &from) in text
                 .iter_mut()
                 .zip(wanted.event.as_bytes())
@@ -71,25 +71,25 @@ impl Memory {
         }
         Ok(Self {
             file,
-            // SAFETY: mapped above, with rings of so many words, and never unmapped.
+            // SAFETY: It was mapped above with rings of `words` words, and is never unmapped.
             view: unsafe { View::new(control, words) },
             words,
             branches: wanted.branches.is_some(),
         })
     }
 
-    /// One that a program has made, which records itself.
+    /// Opens the memory of a program that records itself.
     pub fn of_program(file: File) -> io::Result<Self> {
-        const OTHER: &str = "the memory is not of this version of libebbprof";
-        /// Words of a ring, with which the size of all slots is no overflow.
+        const OTHER: &str = "the memory has the layout of another version of libebbprof";
+        /// Maximum number of words of a ring, with which the size of all slots does not overflow.
         const MOST_WORDS: u64 = 1 << 40;
         let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
-        // Of any other file the program could take the pages away that are read here.
+        // If the size were not sealed, the program could remove pages that are read here.
         if length < ring::ALIGN || !ring::is_sealed(file.as_raw_fd()) {
             return Err(io::Error::other(OTHER));
         }
         let control = map(&file, length)?;
-        // SAFETY: the file begins with them; any bits are a number.
+        // SAFETY: The file begins with these fields, and any bits are a valid number.
         let (magic, words) = unsafe {
             (
                 (&raw const (*control).magic).read_volatile(),
@@ -102,25 +102,25 @@ impl Memory {
         }
         Ok(Self {
             file,
-            // SAFETY: mapped above, whole, and never unmapped.
+            // SAFETY: All of it was mapped above, and it is never unmapped.
             view: unsafe { View::new(control, words) },
             words,
             branches: false,
         })
     }
 
-    /// The path by which programs of the same user open it.
+    /// Returns the path with which programs of the same user open it.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Whether samples have branches.
+    /// Returns whether samples have branches.
     pub fn has_branches(&self) -> bool {
         self.branches
     }
 
-    /// Whether a process with these lines of `/proc/PID/maps` has it: not after an exec, nor of its own
-    /// accord. By its inode, which no other file has.
+    /// Returns whether a process with these lines of `/proc/PID/maps` has mapped it, which is not
+    /// the case after an exec. Compares inodes, because a program can choose any path.
     pub fn is_mapped_in(&self, maps: &[u8]) -> bool {
         let Ok(own) = self.file.metadata() else {
             return false;
@@ -133,13 +133,13 @@ impl Memory {
         })
     }
 
-    /// Gives a slot and its memory back.
+    /// Frees a slot and its memory.
     pub fn free(&self, n: usize) {
         let words = self.words;
         let flags = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // CAST: some gigabytes.
+        // CAST: Both are some gigabytes at most.
         let (offset, size) = (ring::slot_offset(n, words), ring::slot_size(words));
-        // SAFETY: without pointers.
+        // SAFETY: The call takes no pointers.
         unsafe { libc::fallocate(self.file.as_raw_fd(), flags, offset as i64, size as i64) };
         self.set_free(n);
     }
@@ -148,7 +148,7 @@ impl Memory {
 fn map(file: &File, size: usize) -> io::Result<*mut Control> {
     let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
     let fd = file.as_raw_fd();
-    // SAFETY: a new mapping of a file that has the size.
+    // SAFETY: The kernel chooses the place of the new mapping, and the file has its size.
     let address = unsafe { libc::mmap(ptr::null_mut(), size, access, shared, fd, 0) };
     match address {
         libc::MAP_FAILED => Err(io::Error::last_os_error()),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names of threads, which most give themselves after they have begun.
+//! The names of threads. Most threads set theirs after they have begun.
 //!
-//! The kernel tells nobody but perf when that is, so they are looked at every now and then. A name
-//! counts from when the thread was last seen to have the one before.
+//! The kernel reports such changes to perf only, so the names are checked every now and then. A new
+//! name counts from the time at which the thread was last seen with the previous one.
 
 use std::fs;
 use std::io;
@@ -12,17 +12,17 @@ use crate::clock::time_base;
 use crate::perfdata::Thread;
 use crate::perfdata::Writer;
 
-/// The name that a file has for a thread.
+/// The name of a thread that is recorded in the file.
 pub struct Name {
     text: String,
-    /// The time base when the thread was last seen to have it.
+    /// Time base at which the thread was last seen with it.
     seen: u64,
-    /// Another one, and when it was seen.
+    /// A different name, and when it was seen.
     next: Option<(String, u64)>,
 }
 
 impl Name {
-    /// That of a thread which has just begun.
+    /// Returns the name of a thread that has just begun.
     pub fn new(text: String, begin: u64) -> Self {
         Self {
             text,
@@ -31,8 +31,8 @@ impl Name {
         }
     }
 
-    /// Looks at it. Another one is written at the next look: it may be the name of a program that the
-    /// process has just executed, where it is for the threads of that only.
+    /// Checks the name. A different one is written at the next check only: the process may have
+    /// just executed another program, whose threads must have the name instead.
     pub fn look(&mut self, thread: Thread, clock: &Clock, writer: &mut Writer) -> io::Result<()> {
         let Thread { pid, tid } = thread;
         let now = time_base();
@@ -48,7 +48,7 @@ impl Name {
         Ok(())
     }
 
-    /// The thread has this name at its end.
+    /// Records the name that the thread had at its end.
     pub fn end(
         &mut self,
         name: String,
@@ -61,7 +61,7 @@ impl Name {
         self.write_next(thread, clock, writer)
     }
 
-    /// Writes one that was seen.
+    /// Writes a different name that was seen.
     pub fn write_next(
         &mut self,
         thread: Thread,
@@ -69,7 +69,8 @@ impl Name {
         writer: &mut Writer,
     ) -> io::Result<()> {
         if let Some((name, seen)) = self.next.take() {
-            // A nanosecond later, as of two names at a time readers may take either.
+            // A nanosecond later, because readers may choose either of two names with the same
+            // time.
             writer.comm(
                 thread,
                 clock.time(self.seen).saturating_add(1),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ebbprof pprof`: the samples as a file for pprof and what reads its files.
+//! `ebbprof pprof`: converts the samples to the format of pprof, which other tools read, too.
 
 mod message;
 
@@ -31,10 +31,10 @@ pub struct Options {
     output: PathBuf,
 }
 
-/// The name of a thread, and the numbers of its places, the innermost first.
+/// The name of a thread, and the ids of its places, the innermost first.
 type Stack = (i64, Vec<u64>);
 
-/// A profile that is being made. What refers to a text, or to a place, has its number.
+/// A profile that is being built. Texts and places are referred to by their numbers.
 #[derive(Default)]
 struct Builder {
     profile: message::Profile,
@@ -46,7 +46,7 @@ struct Builder {
 impl Builder {
     fn new() -> Self {
         let mut builder = Self::default();
-        // The format has number 0 for no text.
+        // Number 0 of the format means that there is no text.
         builder.string("");
         builder
     }
@@ -56,7 +56,7 @@ impl Builder {
         if let Some(&known) = self.strings.get(&text) {
             return known;
         }
-        // CAST: so many are not in memory.
+        // CAST: Memory cannot hold that many strings.
         let new = self.profile.string_table.len() as i64;
         self.profile.string_table.push(text.to_string());
         self.strings.insert(text, new);
@@ -78,7 +78,8 @@ impl Builder {
         new
     }
 
-    /// A function of an object, which is one place: the samples in it count for it.
+    /// Returns the id of the function's place. A function has one place, which all samples in it
+    /// count for.
     fn place(&mut self, frame: &Frame) -> u64 {
         let key = (Rc::clone(&frame.function), Rc::clone(&frame.object));
         if let Some(&known) = self.places.get(&key) {
@@ -115,14 +116,14 @@ impl Builder {
     ) -> Result<message::Profile, Failure> {
         let period = i64::try_from(summary.period)?;
         let samples = self.value_type("samples", "count");
-        // Only what programs do is sampled: the modifier tells nothing here.
+        // Only user mode is sampled, so the modifier carries no information here.
         let event = summary.event.trim_end_matches(":u");
         let counted = self.value_type(event, "count");
         let key = self.string("thread");
         self.profile.sample_type = vec![samples, counted];
         self.profile.period_type = Some(counted);
         self.profile.period = period;
-        // The first object is taken to be the program.
+        // Readers of the format take the first object for the program.
         let program = summary
             .program
             .iter()

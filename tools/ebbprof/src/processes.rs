@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the shared memory to the file: which processes and threads there are, their mappings,
-//! and their samples.
+//! The recorded processes and threads: reads their mappings and samples from the shared memory, and
+//! writes them to the file.
 
 use std::collections::BTreeMap;
 use std::collections::HashMap;
@@ -30,10 +30,10 @@ pub(super) struct Sampled {
     pub(super) thread: Thread,
     pub(super) begin: u64,
     maps_version: u32,
-    /// How far its ring was read.
+    /// The position up to which its ring was read.
     pub(super) position: Position,
     pub(super) lost: u64,
-    /// The time base of its last sample.
+    /// Time base of its last sample.
     pub(super) last: u64,
     pub(super) ceased: bool,
     pub(super) refused: bool,
@@ -41,7 +41,7 @@ pub(super) struct Sampled {
     name: Name,
 }
 
-/// What is recorded.
+/// The state of a recording.
 pub struct Processes<'a> {
     pub memory: &'a Memory,
     pub clock: Clock,
@@ -49,20 +49,20 @@ pub struct Processes<'a> {
     pub(super) slots: Vec<Option<Sampled>>,
     pub(super) processes: HashMap<u32, Process>,
     pub(super) files: Files,
-    /// Where handlers of signals return to, in the vDSO.
+    /// Offset in the vDSO of the address that signal handlers return to.
     pub(super) trampoline: Option<u64>,
-    /// Words of the samples of a thread, as long as they are written.
+    /// Words of the samples of a thread while they are written; kept to reuse its memory.
     pub(super) words: Vec<u64>,
     pub threads: u64,
-    /// Words that samples have of callers.
+    /// Number of words for callers in all samples.
     pub caller_words: u64,
-    /// Why threads were not sampled, and how many.
+    /// Reasons why threads were not sampled, with the number of threads.
     pub refused: BTreeMap<String, u64>,
-    /// How many threads had no samples at their end, and for how many ticks.
+    /// Number of threads that had no samples at their end, and the sum of these times in ticks.
     pub ceased: (u64, u64),
-    /// How many threads had something in their rings that no handler writes.
+    /// Number of threads whose rings held data that no handler writes.
     pub broken: u64,
-    /// What threads that are no more went without, as somebody took the PMU.
+    /// Evictions of the threads that have ended.
     evicted: eviction::Total,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Processes<'a> {
         }
     }
 
-    /// Writes what there is; how full the fullest ring was.
+    /// Writes all available samples. Returns how full the fullest ring was.
     pub fn drain(&mut self) -> io::Result<f64> {
         let mut filled = 0.0_f64;
         let (mut present, mut ended) = (Vec::new(), Vec::new());
@@ -102,7 +102,8 @@ impl<'a> Processes<'a> {
         for (n, begin) in ended {
             let slot = self.memory.slot(n);
             let (end, name) = (slot.end(), slot.name());
-            // An exec that was told meanwhile may have given the slot to a thread that has just begun.
+            // Another slot may have shown an exec in the meantime, which frees this one; a thread
+            // that has just begun may have taken it.
             let Some(sampled) = self.slots[n].as_mut().filter(|one| one.begin == begin) else {
                 continue;
             };
@@ -119,13 +120,13 @@ impl<'a> Processes<'a> {
         self.memory.slot(n).filled(&position)
     }
 
-    /// Writes what these have: first the mappings, in the order of time, as one that was closed since
-    /// has samples in any of the rings.
+    /// Writes the data of these slots: first the mappings, ordered by time, because any of the
+    /// rings may have samples in a mapping that was closed since.
     fn drain_slots(&mut self, slots: &[usize]) -> io::Result<()> {
         let mut snapshots = Vec::new();
         for &n in slots {
-            // An exec, of which the slot before is told first, has ended that; another thread may be
-            // filling it in.
+            // An exec that an earlier slot of the list has shown may have freed this one, and
+            // another thread may be initialising it.
             if !is_complete(self.memory.state(n)) {
                 continue;
             }
@@ -154,7 +155,7 @@ impl<'a> Processes<'a> {
         Ok(())
     }
 
-    /// Notes the names that threads have given themselves.
+    /// Records the names that threads have given themselves.
     pub fn look_for_names(&mut self) -> io::Result<()> {
         for n in 0..self.memory.used() {
             if let Some(sampled) = &mut self.slots[n] {
@@ -165,8 +166,8 @@ impl<'a> Processes<'a> {
         Ok(())
     }
 
-    /// Whether a slot is of an earlier recording of the same program: of a fork's child, which goes on
-    /// sampling. Frees it once that has ended.
+    /// Returns whether a slot belongs to an earlier recording of the same program: to a forked
+    /// child that still takes samples. Frees it once the child has ended.
     fn is_of_before(&self, n: usize) -> bool {
         let slot = self.memory.slot(n);
         let before = slot.begin() < self.memory.start();
@@ -177,7 +178,7 @@ impl<'a> Processes<'a> {
         before
     }
 
-    /// Ends what threads that are no more have left.
+    /// Writes the last samples of threads that have died, and frees their slots.
     pub fn drain_dead(&mut self) -> io::Result<()> {
         for n in 0..self.memory.used() {
             let Some(thread) = self.slots[n].as_ref().map(|sampled| sampled.thread) else {
@@ -200,27 +201,28 @@ impl<'a> Processes<'a> {
         (self.slots.iter().flatten()).any(|sampled| sampled.thread.pid == pid)
     }
 
-    /// Forgets those that are no more: one without slots may have threads that have not begun.
+    /// Removes processes that have ended. One without slots may still have threads that have not
+    /// begun.
     fn forget_processes(&mut self) {
         let mut processes = std::mem::take(&mut self.processes);
         processes.retain(|&pid, _| self.has_slots(pid) || exists(pid));
         self.processes = processes;
     }
 
-    /// Frees a slot whose thread was killed before it had filled it in.
+    /// Frees a slot whose thread was killed before it had initialised it.
     fn free_if_abandoned(&self, n: usize) {
         if self.memory.state(n) == ring::TAKEN {
             let slot = self.memory.slot(n);
             let (pid, tid) = (slot.pid(), slot.tid());
             let is_dead = pid != 0 && tid != 0 && !is_alive(Thread { pid, tid });
-            // It may have been filled in and ended meanwhile.
+            // It may have been initialised and ended in the meantime.
             if is_dead && self.memory.state(n) == ring::TAKEN && slot.tid() == tid {
                 self.memory.free(n);
             }
         }
     }
 
-    /// Gives threads the PMU back that somebody has taken and left.
+    /// Gives the PMU back to threads that another event has taken it from and released.
     pub fn resume_evicted(&mut self) {
         for n in 0..self.memory.used() {
             if let Some(sampled) = &mut self.slots[n] {
@@ -239,13 +241,13 @@ impl<'a> Processes<'a> {
         }
     }
 
-    /// What somebody who took the PMU has cost.
+    /// Returns the evictions of all threads.
     pub fn evicted(&self) -> eviction::Total {
         let present = self.slots.iter().flatten();
         present.fold(self.evicted, |all, sampled| all + sampled.evictions.total())
     }
 
-    /// A slot has a new thread.
+    /// Records a new thread in a slot.
     fn begin(&mut self, n: usize) -> io::Result<Sampled> {
         let slot = self.memory.slot(n);
         let (pid, tid, begin) = (slot.pid(), slot.tid(), slot.begin());
@@ -289,7 +291,7 @@ impl<'a> Processes<'a> {
         })
     }
 
-    /// A process has executed another program: its threads before that are no more.
+    /// Ends the other threads of a process that has executed another program.
     fn replace(&mut self, thread: Thread, begin: u64) -> io::Result<()> {
         for n in 0..self.slots.len() {
             let old = self.slots[n].as_ref();
@@ -304,7 +306,7 @@ impl<'a> Processes<'a> {
         Ok(())
     }
 
-    /// Gives a slot back. Without `end` the thread goes on.
+    /// Frees a slot. Without `end` the thread itself continues.
     fn end(&mut self, n: usize, end: Option<u64>) -> io::Result<()> {
         let Some(sampled) = self.slots[n].take() else {
             return Ok(());
@@ -327,7 +329,7 @@ impl<'a> Processes<'a> {
     }
 }
 
-/// Whether a slot of this state says which thread it has.
+/// Returns whether a slot in this state is initialised.
 fn is_complete(state: u32) -> bool {
     state == ring::LIVE || state == ring::ENDED
 }

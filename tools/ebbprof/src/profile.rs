@@ -34,7 +34,7 @@ pub struct Sample {
     pub thread: i32,
     /// Name of the thread.
     pub name: Rc<str>,
-    /// Where it was, then its callers.
+    /// The interrupted place, then its callers.
     pub frames: Vec<Frame>,
 }
 
@@ -47,7 +47,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The function, or the object if it is unknown.
+    /// Returns the function's name, or the object's if the function is unknown.
     pub fn label(&self) -> Cow<'_, str> {
         match &*self.function {
             "[unknown]" if self.object.starts_with('[') => (&*self.object).into(),
@@ -57,15 +57,15 @@ impl Frame {
     }
 }
 
-/// What the file has beside samples.
+/// The data of a file other than samples.
 pub struct Summary {
-    /// Path of the program: what it has mapped lies below its libraries.
+    /// Path of the program: the first mapping of the file.
     pub program: Option<Rc<str>>,
-    /// The event, and counts from one sample to the next.
+    /// Name of the event.
     pub event: String,
     pub period: u64,
     pub lost: u64,
-    /// How many threads had no samples at their end.
+    /// Number of threads that had no samples at their end.
     pub ceased: u64,
 }
 
@@ -73,12 +73,12 @@ pub struct Summary {
 struct Mapping {
     end: u64,
     offset: u64,
-    /// As it is shown.
+    /// The path with control characters replaced, for display.
     path: Rc<str>,
     object: Rc<ObjectFile>,
 }
 
-/// What the records up to a sample say.
+/// The state after the records read so far.
 struct State {
     program: Option<Rc<str>>,
     maps: HashMap<i32, BTreeMap<u64, Mapping>>,
@@ -188,10 +188,10 @@ impl State {
             .callchain
             .iter()
             .flat_map(|chain| (0..chain.len()).map(|n| chain.get(n)));
-        // The first is where it was. Where the outermost function was called from is 0.
+        // The first is the sample's own address. The outermost function's return address is 0.
         let callers = chain.flatten().filter(|&address| address < CONTEXT).skip(1);
         let callers = callers.filter(|&address| address != 0);
-        // They are where it goes on; the call is before.
+        // A return address is after the call, and the next instruction may be in another function.
         frames.extend(callers.map(|address| self.frame(process, address.wrapping_sub(1))));
         Some(Sample {
             process,
@@ -226,5 +226,5 @@ impl State {
     }
 }
 
-/// From this one on, entries of a chain say whose those behind it are (`PERF_CONTEXT_MAX`).
+/// Lowest entry of a chain that is not an address but a marker of its context (`PERF_CONTEXT_MAX`).
 const CONTEXT: u64 = -4095_i64 as u64;

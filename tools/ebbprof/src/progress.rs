@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `record` tells people: how far it is, on a terminal, and what the samples have cost.
+//! The progress line of `record` on a terminal, and the cost of the samples.
 
 use std::fmt;
 use std::io;
@@ -13,12 +13,12 @@ use ebbprof_ring::COST_UNIT;
 
 use crate::processes::Processes;
 
-/// How long a line of the terminal stays as it is.
+/// Time between updates of the line.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// The line that tells how far it is.
+/// The progress line.
 pub struct Progress {
-    /// When it is due; never where stderr is no terminal.
+    /// Time of the next update; none if stderr is not a terminal.
     due: Option<Instant>,
     shown: bool,
 }
@@ -32,7 +32,7 @@ impl Progress {
         }
     }
 
-    /// Shows it, if it is due.
+    /// Updates the line if that is due.
     pub fn show(&mut self, processes: &Processes<'_>) {
         let now = Instant::now();
         if self.due.is_none_or(|due| now < due) {
@@ -42,14 +42,14 @@ impl Progress {
         let threads = processes.threads;
         self.due = Some(now + AGAIN);
         self.shown = true;
-        // Who does not see it misses nothing.
+        // An error is ignored, because the line is only for information.
         let _ = write!(
             io::stderr(),
             "\r\x1b[Kebbprof: {samples} samples of {threads} threads so far, {lost} lost"
         );
     }
 
-    /// Leaves the line to others.
+    /// Clears the line.
     pub fn end(&self) {
         if self.shown {
             let _ = write!(io::stderr(), "\r\x1b[K");
@@ -57,12 +57,12 @@ impl Progress {
     }
 }
 
-/// What the samples have cost.
+/// The cost of the samples.
 pub struct Cost {
     sample: f64,
     caller: f64,
     all: f64,
-    /// The processor time of the program and its children, with what they cost.
+    /// Processor time of the program and its children, including the samples, in seconds.
     program: f64,
 }
 
@@ -82,14 +82,14 @@ impl fmt::Display for Cost {
             nanoseconds(*sample)
         )?;
         if *caller > 0.0 {
-            write!(f, ", {:.1} ns a caller", nanoseconds(*caller))?;
+            write!(f, ", {:.1} ns per caller", nanoseconds(*caller))?;
         }
-        write!(f, ", as measured when it began")
+        write!(f, ", measured at its start")
     }
 }
 
 impl Processes<'_> {
-    /// What the samples have cost, if it is known.
+    /// Returns the cost of the samples, if it was measured.
     pub fn cost(&self) -> Option<Cost> {
         let part = |ticks: u64| self.clock.seconds(ticks as f64 / COST_UNIT as f64);
         let (sample, caller) = self.memory.costs();
@@ -105,10 +105,10 @@ impl Processes<'_> {
     }
 }
 
-/// Processor time of all that this process has waited for, in seconds.
+/// Returns the processor time of all children that this process has waited for, in seconds.
 fn time_of_children() -> f64 {
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: the call fills it in.
+    // SAFETY: `usage` is read only if getrusage() succeeds, which fills it in.
     let usage = unsafe {
         if libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) != 0 {
             return 0.0;

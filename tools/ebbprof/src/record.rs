@@ -26,27 +26,28 @@ use crate::progress::Progress;
 use crate::target;
 use crate::target::SmallStacks;
 
-/// How long the rings are not read, unless they fill faster or a program asks for it.
+/// Time between two reads of the rings, unless they fill faster or a program requests it.
 pub const PAUSE: Duration = Duration::from_millis(4);
-/// The time from one look for threads that are no more, or have lost the PMU, to the next.
+/// Interval between checks for exited threads and lost PMUs.
 pub const LOOK: Duration = Duration::from_millis(128);
 
 #[derive(clap::Args)]
 pub struct Options {
-    /// Event: cycles, instructions, a code as 0x1001e, or a name of the PMU's in sysfs
+    /// Event: cycles, instructions, a code such as 0x1001e, or a name from the PMU's events in
+    /// sysfs
     #[arg(short, long, default_value = "cycles")]
     event: String,
 
-    /// Counts from one sample to the next
+    /// Number of counts from one sample to the next
     #[arg(short = 'c', long, value_name = "COUNT", default_value_t = 100_003,
         value_parser = clap::value_parser!(u64).range(100..=1 << 63))]
     period: u64,
 
-    /// Take the callers too
+    /// Record the callers of each sample
     #[arg(short = 'g', long)]
     callers: bool,
 
-    /// Record branches: which were taken before each sample
+    /// Record the branches taken before each sample
     #[arg(short, long, value_name = "WHICH")]
     branches: Option<Filter>,
 
@@ -54,12 +55,12 @@ pub struct Options {
     #[arg(short, long, value_name = "FILE", default_value = "perf.data")]
     output: PathBuf,
 
-    /// Memory for the samples of a thread, in KiB; rounded up to a power of 2
+    /// Size of each thread's sample buffer in KiB; rounded up to a power of 2
     #[arg(short, long, value_name = "KIB", default_value_t = 1024,
         value_parser = clap::value_parser!(u64).range(4..=1 << 20))]
     memory: u64,
 
-    /// Run a program whose stacks are smaller than samples need
+    /// Allow stacks that may be too small for samples (Go, OCaml 5)
     #[arg(long)]
     small_stacks: bool,
 
@@ -68,7 +69,7 @@ pub struct Options {
     command: Vec<OsString>,
 }
 
-/// Runs the program; its exit status, as a shell has it.
+/// Runs the program. Returns its exit status as a shell would.
 pub fn run(options: &Options) -> Result<u8, Failure> {
     let name = Path::new(&options.command[0]);
     let path = target::find(name).map_err(|error| format!("{}: {error}", name.display()))?;
@@ -90,9 +91,9 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     let words = (options.memory << 10).next_power_of_two() / 8;
     let memory = Memory::new(&wanted, words).map_err(|error| match error.raw_os_error() {
         Some(libc::EFBIG) => {
-            "the memory for the samples is larger than files may be (ulimit -f)".into()
+            "the memory for the samples exceeds the file size limit (ulimit -f)".into()
         }
-        _ => format!("the memory for the samples: {error}"),
+        _ => format!("cannot create the memory for the samples: {error}"),
     })?;
     let event = Event::new(
         &options.event,
@@ -103,8 +104,10 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     let writer = Writer::new(&options.output, event).map_err(|error| {
         let file = options.output.display();
         match error.raw_os_error() {
-            Some(libc::ELOOP) => format!("{file}: it is a symbolic link, which is not followed"),
-            Some(libc::EEXIST) => format!("{file}: it is there, and no file"),
+            Some(libc::ELOOP) => {
+                format!("{file}: it is a symbolic link, which ebbprof does not follow")
+            }
+            Some(libc::EEXIST) => format!("{file}: it exists and is not a regular file"),
             _ => format!("{file}: {error}"),
         }
     })?;
@@ -126,8 +129,8 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
         Ok(status) => status,
         Err(error) => {
             let file = options.output.display();
-            say!("{file}: {error}; the program goes on, without samples");
-            // What was written is to be told in any case.
+            say!("{file}: {error}; the program continues without samples");
+            // Waits, because the number of samples is to be reported in any case.
             let _ = child.wait();
             return Err(unwritten(&mut processes));
         }
@@ -138,11 +141,11 @@ pub fn run(options: &Options) -> Result<u8, Failure> {
     })?;
     tell(&processes, &memory, options);
     let by_signal = || 128 + status.signal().unwrap_or(0);
-    // CAST: a status, or a signal's number.
+    // CAST: The value is an exit status, or 128 plus the number of a signal.
     Ok(status.code().unwrap_or_else(by_signal) as u8)
 }
 
-/// Writes what the program has left.
+/// Writes the last samples and completes the file.
 fn end(processes: &mut Processes<'_>) -> io::Result<()> {
     processes.drain_dead()?;
     processes.drain()?;
@@ -153,7 +156,7 @@ fn end(processes: &mut Processes<'_>) -> io::Result<()> {
     processes.writer.complete(&command)
 }
 
-/// What is told where the file has no more room: it has what was written.
+/// Cuts a file that could not be written further. Returns the message for that.
 fn unwritten(processes: &mut Processes<'_>) -> Failure {
     let loss = "the program has ended: not all of its samples were written";
     match processes.writer.cut() {
@@ -162,7 +165,7 @@ fn unwritten(processes: &mut Processes<'_>) -> Failure {
     }
 }
 
-/// Drains the rings until the program has ended.
+/// Reads the rings until the program has ended.
 fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus, Failure> {
     let mut looked = Instant::now();
     let mut progress = Progress::new();
@@ -193,7 +196,7 @@ fn record(processes: &mut Processes<'_>, child: &mut Child) -> Result<ExitStatus
     }
 }
 
-/// Says what was sampled, and what was not.
+/// Prints a summary: what was sampled, and what is missing.
 fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
     let writer = &processes.writer;
     say!(
@@ -215,21 +218,21 @@ fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
     let (ceased, ticks) = processes.ceased;
     if ceased != 0 {
         say!(
-            "{ceased} threads had no samples for {:.2} s before they ended: EBBs ceased to come",
+            "{ceased} threads had no samples for {:.2} s before they ended: EBBs stopped arriving",
             processes.clock.seconds(ticks as f64)
         );
     }
     let evicted = processes.evicted();
     if evicted.times != 0 {
         say!(
-            "somebody took the PMU {} times: no samples for {:.2} s of threads' time",
+            "another perf event took the PMU {} times: no samples for {:.2} s of thread time",
             evicted.times,
             evicted.duration.as_secs_f64()
         );
     }
     if evicted.unknown != 0 {
         say!(
-            "whether somebody took the PMU from {} threads is not known: their processes may not be traced",
+            "cannot check whether {} threads lost the PMU: no permission to trace their processes",
             evicted.unknown
         );
     }
@@ -239,13 +242,13 @@ fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
     }
     let others = memory.others();
     if others != 0 {
-        say!("{others} programs have no samples: their libebbprof is of another version");
+        say!("{others} programs have no samples: their libebbprof has another version");
     }
     let without = memory.without();
     if without != 0 {
         say!(
             "{without} threads have no samples: too many at a time, \
-             or no room for their memory (ulimit -v)"
+             or not enough address space (ulimit -v)"
         );
     }
     let unpopulated = memory.unpopulated();
@@ -254,13 +257,13 @@ fn tell(processes: &Processes<'_>, memory: &Memory, options: &Options) {
     }
     if processes.broken != 0 {
         say!(
-            "{} threads have no samples of their end: their programs wrote to the memory for them",
+            "{} threads lack their last samples: their programs wrote to the sample buffer",
             processes.broken
         );
     }
 }
 
-/// What is to be preloaded: libebbprof.so before what the environment has.
+/// Returns the value for LD_PRELOAD: libebbprof.so before the objects that the environment lists.
 fn preloaded() -> Result<OsString, Failure> {
     let mut list = library()?.into_os_string();
     if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
@@ -270,7 +273,8 @@ fn preloaded() -> Result<OsString, Failure> {
     Ok(list)
 }
 
-/// Path of libebbprof.so: beside `ebbprof`, or as `make install-ebbprof` puts it.
+/// Returns the path of libebbprof.so: beside `ebbprof`, or where `make install-ebbprof` installs
+/// it.
 pub fn library() -> Result<PathBuf, Failure> {
     let own = env::current_exe()?;
     let folder = own.parent().unwrap_or(Path::new("/"));
@@ -278,9 +282,9 @@ pub fn library() -> Result<PathBuf, Failure> {
         .into_iter()
         .filter_map(|name| folder.join(name).canonicalize().ok())
         .next()
-        .ok_or("libebbprof.so is not where ebbprof looks: beside it or in ../lib/ebbprof")?;
+        .ok_or("cannot find libebbprof.so beside ebbprof or in ../lib/ebbprof")?;
     match path.to_str() {
         Some(text) if !text.contains([':', ' ']) => Ok(path),
-        _ => Err("the path of libebbprof.so has a blank or a colon".into()),
+        _ => Err("the path of libebbprof.so must not contain a blank or a colon".into()),
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ebbprof report`: how many of the samples each function, object or thread has.
+//! `ebbprof report`: lists how many samples each function, object or thread has.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,11 +23,11 @@ pub struct Options {
     #[arg(default_value = "perf.data")]
     file: PathBuf,
 
-    /// What is counted
+    /// Group the samples by
     #[arg(short, long, value_enum, default_value_t = By::Symbol)]
     by: By,
 
-    /// Lines to print at most
+    /// Maximum number of lines to print
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 30)]
     lines: usize,
 
@@ -36,7 +36,7 @@ pub struct Options {
     output: Option<PathBuf>,
 }
 
-/// By what samples are counted.
+/// Criterion by which samples are grouped.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum By {
     /// Functions
@@ -48,7 +48,7 @@ pub enum By {
 }
 
 impl By {
-    /// The two columns of a sample.
+    /// Returns the two columns for a sample.
     pub fn key(self, sample: &Sample) -> (Rc<str>, Rc<str>) {
         let Frame { function, object } = &sample.frames[0];
         match self {
@@ -70,7 +70,7 @@ impl By {
     }
 }
 
-/// The last part of an object's path.
+/// Returns the last component of an object's path.
 pub fn base_name(path: &Rc<str>) -> Rc<str> {
     match path.rsplit_once('/') {
         Some((_, name)) if path.starts_with('/') && !path.starts_with("//") => name.into(),
@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
         summary.event, summary.period, summary.lost
     );
     if summary.ceased != 0 {
-        text += &format!("{} threads have none of their end\n", summary.ceased);
+        text += &format!("{} threads lack their last samples\n", summary.ceased);
     }
     let (first, second) = options.by.heads();
     let width = |(key, _): &((Rc<str>, Rc<str>), u64)| key.0.chars().count();
@@ -118,10 +118,10 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     write_out(options.output.as_deref(), &text)
 }
 
-/// How the names of columns are set off.
+/// Style of column headings.
 pub const HEAD: Style = Style::new().bold();
 
-/// How a share, in percent, is set off: as perf does it.
+/// Returns the style of a share in percent, with the colours that perf uses.
 pub fn style(share: f64) -> Style {
     let colour = match share {
         5.0.. => Some(AnsiColor::Red.into()),
@@ -131,8 +131,8 @@ pub fn style(share: f64) -> Style {
     Style::new().fg_color(colour)
 }
 
-/// Writes a text to a file, or to stdout, whose reader may have seen enough. Colours are for
-/// terminals, and there for those who want them (`NO_COLOR`, `CLICOLOR_FORCE`).
+/// Writes a text to a file or to stdout, where a closed pipe is no error. Colours are for
+/// terminals, or as the user requests with `NO_COLOR` and `CLICOLOR_FORCE`.
 pub fn write_out(file: Option<&Path>, text: &str) -> Result<(), Failure> {
     match file {
         Some(path) => File::create(path)
@@ -146,7 +146,7 @@ pub fn write_out(file: Option<&Path>, text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Where the true share lies in 95 of 100 cases, as Wilson's score has it.
+/// Returns the 95 % confidence interval of a share (Wilson score interval).
 fn interval(count: u64, all: u64) -> (f64, f64) {
     const Z: f64 = 1.959_964;
     let (n, share) = (all as f64, count as f64 / all as f64);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The samples of a thread: from its ring to the file.
+//! Transfers the samples of a thread from its ring to the file.
 
 use std::io;
 
@@ -16,11 +16,11 @@ use crate::perfdata::Thread;
 use crate::processes::Processes;
 use crate::symbols::visible;
 
-/// Most reasons for refusals that are counted apart from each other.
+/// Maximum number of different reasons for refusals that are counted separately.
 const MOST_REASONS: usize = 32;
 
 impl Processes<'_> {
-    /// Writes what the thread of a slot has: its samples, and what is missing of them.
+    /// Writes the data of a slot's thread: its samples, and the number of missing ones.
     pub(super) fn drain_slot(&mut self, n: usize) -> io::Result<()> {
         let Some(mut sampled) = self.slots[n].take() else {
             return Ok(());
@@ -31,13 +31,13 @@ impl Processes<'_> {
             sampled.refused = true;
             self.refuse(&reason);
         }
-        // Before the samples, of which none comes any more then.
+        // Must be read before the samples: once it is set, no more samples follow.
         let mut ceased = slot.has_ceased();
         let mut words = std::mem::take(&mut self.words);
         let was_broken = sampled.position.is_broken();
         if slot.take(&mut sampled.position, &mut words) == Err(Broken) && !was_broken {
             self.broken += 1;
-            // To the file it is the same.
+            // The file has the same record for both.
             ceased = true;
         }
         let mut last = None;
@@ -69,7 +69,7 @@ impl Processes<'_> {
         Ok(())
     }
 
-    /// Notes why a thread has no samples, in words that a program has written.
+    /// Counts a reason why a thread has no samples. A program has written the text.
     fn refuse(&mut self, reason: &str) {
         let reason = visible(reason).to_string();
         let has_room = self.refused.len() < MOST_REASONS || self.refused.contains_key(&reason);
@@ -95,7 +95,7 @@ impl Processes<'_> {
             .sample(thread, time, sample.address, &chain, &branches)
     }
 
-    /// Splits the further words of a sample into entries of the BHRB and callers.
+    /// Splits the further words of a sample into BHRB entries and callers.
     fn parts<'w>(&self, words: &'w [u64]) -> (&'w [u64], &'w [u64]) {
         match words.split_first() {
             Some((&count, rest)) if self.memory.has_branches() => {
@@ -113,7 +113,7 @@ impl Processes<'_> {
         })
     }
 
-    /// The callers of a sample, as a file has them.
+    /// Returns the call chain of a sample in the form that the file has.
     fn chain(&mut self, thread: Thread, address: u64, words: &[u64]) -> Vec<u64> {
         if words.is_empty() {
             return Vec::new();

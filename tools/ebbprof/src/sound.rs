@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which files are no perf.data files that can be read: what they say of their own sizes is not so. Who
-//! reads them otherwise takes as much memory as they say, or stops in the middle. It imports nothing, as
-//! `make check` runs its tests on the host.
+//! Checks the sizes in a perf.data file before `linux-perf-data` parses it. The crate trusts them:
+//! it would allocate as much memory as they claim, or fail in the middle. Imports nothing, so that
+//! `make check` can run its tests on the host.
 
 use std::io;
 use std::io::ErrorKind;
@@ -10,18 +10,19 @@ use std::io::Seek;
 use std::io::SeekFrom;
 
 const HEADER: usize = 104;
-/// Bytes of a `struct perf_event_attr` of the first version, and of what is more than any has.
+/// Valid sizes of a `struct perf_event_attr`, from that of its first version.
 const ATTR: std::ops::Range<u64> = 64..4096;
-/// Bytes of what is read at once.
+/// Maximum number of bytes that are read at once.
 const MOST: u64 = 16 << 20;
-/// `HEADER_EVENT_DESC`
+/// The feature `HEADER_EVENT_DESC`.
 const EVENT_DESC: u32 = 12;
-/// How many features perf may have; other tools have others.
+/// Upper bound of the number of perf's features; other tools define others.
 const FEATURES: u32 = 64;
 const RECORD_MMAP2: u32 = 10;
-/// `PERF_RECORD_AUXTRACE`: its data is behind it, with a size of its own.
+/// The record `PERF_RECORD_AUXTRACE`: its data follow it, with a size of their own.
 const RECORD_AUXTRACE: u32 = 71;
-/// `PERF_RECORD_MISC_MMAP_BUILD_ID`, where the id's length is in the record, and the most that it is.
+/// The flag `PERF_RECORD_MISC_MMAP_BUILD_ID`, the offset of the id's length in a record, and its
+/// maximum.
 const MISC_BUILD_ID: u16 = 1 << 14;
 const BUILD_ID_LENGTH: usize = 32;
 const MOST_BUILD_ID: u8 = 20;
@@ -29,11 +30,11 @@ const MOST_BUILD_ID: u8 = 20;
 fn refused(what: &str) -> io::Error {
     io::Error::new(
         ErrorKind::InvalidData,
-        format!("it is damaged, or no perf.data file: {what}"),
+        format!("not a valid perf.data file: {what}"),
     )
 }
 
-/// Numbers as the file has them.
+/// Byte order of the numbers in the file.
 #[derive(Clone, Copy)]
 struct Order {
     big: bool,
@@ -42,7 +43,7 @@ struct Order {
 impl Order {
     fn word(self, bytes: &[u8], at: usize) -> io::Result<u64> {
         let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
-        let bytes = *bytes.ok_or_else(|| refused("a number is missing"))?;
+        let bytes = *bytes.ok_or_else(|| refused("a section is too short"))?;
         Ok(if self.big {
             u64::from_be_bytes(bytes)
         } else {
@@ -52,7 +53,7 @@ impl Order {
 
     fn half(self, bytes: &[u8], at: usize) -> io::Result<u32> {
         let bytes = bytes.get(at..).and_then(<[u8]>::first_chunk);
-        let bytes = *bytes.ok_or_else(|| refused("a number is missing"))?;
+        let bytes = *bytes.ok_or_else(|| refused("a section is too short"))?;
         Ok(if self.big {
             u32::from_be_bytes(bytes)
         } else {
@@ -61,25 +62,26 @@ impl Order {
     }
 }
 
-/// A part of the file.
+/// A section of the file.
 struct Section {
     offset: u64,
     size: u64,
 }
 
 impl Section {
-    /// The one of which `bytes` tell at `at`, if the file has it.
+    /// Parses the section header at offset `at` of `bytes`, and checks that the file contains the
+    /// section.
     fn parse(order: Order, bytes: &[u8], at: usize, length: u64) -> io::Result<Self> {
         let (offset, size) = (order.word(bytes, at)?, order.word(bytes, at + 8)?);
         match offset.checked_add(size) {
             Some(end) if end <= length => Ok(Self { offset, size }),
-            _ => Err(refused("a part of it is beyond its end")),
+            _ => Err(refused("a section extends beyond the end of the file")),
         }
     }
 
     fn read(&self, file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
         if self.size > MOST {
-            return Err(refused("a part of it is too large"));
+            return Err(refused("a section is too large"));
         }
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(self.offset))?;
@@ -88,7 +90,7 @@ impl Section {
     }
 }
 
-/// Refuses a file that cannot be read.
+/// Fails if the file cannot be parsed safely.
 pub fn check(file: &mut (impl Read + Seek)) -> io::Result<()> {
     let length = file.seek(SeekFrom::End(0))?;
     let header = Section {
@@ -99,7 +101,7 @@ pub fn check(file: &mut (impl Read + Seek)) -> io::Result<()> {
     let order = match header.get(..8) {
         Some(b"PERFILE2") => Order { big: false },
         Some(b"2ELIFREP") => Order { big: true },
-        _ => return Err(refused("it begins otherwise")),
+        _ => return Err(refused("bad magic")),
     };
     let attr_size = order.word(&header, 16)?;
     let attributes = Section::parse(order, &header, 24, length)?;
@@ -113,11 +115,11 @@ pub fn check(file: &mut (impl Read + Seek)) -> io::Result<()> {
         }
     }
     if !ATTR.contains(&attr_size) || attributes.size > MOST {
-        return Err(refused("its attributes have no size"));
+        return Err(refused("attribute size out of range"));
     }
     let is_described = features.contains(&EVENT_DESC);
     if features.last() >= Some(&FEATURES) || !is_described && types.size != 0 {
-        return Err(refused("it is not of perf, or of a very old one"));
+        return Err(refused("unknown features, or written by a very old perf"));
     }
     let places = Section {
         offset: data.offset + data.size,
@@ -133,20 +135,20 @@ pub fn check(file: &mut (impl Read + Seek)) -> io::Result<()> {
     check_records(order, file, &data)
 }
 
-/// The descriptions of the events: their number and the size of an attribute, then for each its attribute, the
-/// number of its ids, the length of its name, name and ids.
+/// Checks the event descriptions: their number and the size of an attribute; then for each event
+/// its attribute, the number of its ids, the length of its name, the name and the ids.
 fn check_events(order: Order, content: &[u8]) -> io::Result<()> {
     let (count, attr_size) = (order.half(content, 0)?, order.half(content, 4)?);
     let mut at = 8_usize;
     if !ATTR.contains(&attr_size.into()) {
-        return Err(refused("its attributes have no size"));
+        return Err(refused("attribute size out of range"));
     }
     for _ in 0..count {
         at += attr_size as usize;
         let (ids, name) = (order.half(content, at)?, order.half(content, at + 4)?);
         at += 8 + name as usize + 8 * ids as usize;
         if at > content.len() {
-            return Err(refused("an event has more than there is"));
+            return Err(refused("event description exceeds its section"));
         }
     }
     Ok(())
@@ -157,22 +159,22 @@ fn check_records(order: Order, file: &mut (impl Read + Seek), data: &Section) ->
     let mut left = data.size;
     let mut body = Vec::new();
     while left > 0 {
-        // Kind, miscellaneous, and size with this.
+        // The type, the miscellaneous flags, and the size including this header.
         let mut header = [0; 8];
         file.read_exact(&mut header)?;
         let halves = order.half(&header, 4)?;
-        // CAST: the two halves of it.
+        // CAST: The two casts split the word into its halves.
         let (low, high) = (halves as u16, (halves >> 16) as u16);
         let (misc, size) = if order.big { (high, low) } else { (low, high) };
         let content = u64::from(size).checked_sub(8);
         let content = content.filter(|&content| content + 8 <= left);
-        let content = content.ok_or_else(|| refused("a record has no size"))?;
+        let content = content.ok_or_else(|| refused("record size out of range"))?;
         left -= u64::from(size);
         body.clear();
         file.by_ref().take(content).read_to_end(&mut body)?;
         let id_length = body.get(BUILD_ID_LENGTH).copied().unwrap_or(u8::MAX);
         match order.half(&header, 0)? {
-            RECORD_AUXTRACE => return Err(refused("it has traces, which nobody reads here")),
+            RECORD_AUXTRACE => return Err(refused("AUX trace data are not supported")),
             RECORD_MMAP2 if misc & MISC_BUILD_ID != 0 && id_length > MOST_BUILD_ID => {
                 return Err(refused("a build id is too long"));
             }
@@ -188,7 +190,7 @@ mod tests {
 
     use super::check;
 
-    /// A file of an event and a mapping.
+    /// A file with an event and a mapping.
     struct File {
         attr_size: u64,
         feature: u32,

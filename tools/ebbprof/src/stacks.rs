@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs whose runtime leaves less room below r1 than a sample needs: a sample overwrites the
-//! memory next to their stacks.
+//! Detects programs whose runtime leaves less room below r1 than a sample needs: a sample would
+//! overwrite memory next to their stacks.
 //!
 //! Such a runtime compares r1 with the end of the stack in each function, and knows how much the
 //! function needs:
 //!
-//! * Go's functions run down to 800 bytes above the end of a goroutine's stack (`StackNosplitBase`
-//!   in Go's `internal/abi/stack.go`), and those of its runtime further. Another goroutine's stack
-//!   is below.
-//! * OCaml 5 runs native code on stacks in the heap (`runtime/power.S` of OCaml). A function finds
-//!   `Stack_threshold_words` beyond what it asks for, some hundred bytes. Only that file defines
-//!   `caml_runstack`. OCaml 4 and the interpreter of bytecode use the thread's own stack.
+//! * Go's functions use their stack down to 800 bytes above the end of a goroutine's stack
+//!   (`StackNosplitBase` in Go's `internal/abi/stack.go`), and those of its runtime even further.
+//!   Another goroutine's stack may be below.
+//! * OCaml 5 runs native code on stacks in the heap (`runtime/power.S` of OCaml). A function gets
+//!   `Stack_threshold_words` more than it requests, some hundred bytes. Only that file defines
+//!   `caml_runstack`. OCaml 4 and the bytecode interpreter use the thread's own stack.
 //!
-//! GCC's `-fsplit-stack` is not among them: `__morestack` of libgcc for 64-bit POWER sets the guard
-//! 4 KiB above the end of each stack.
+//! GCC's `-fsplit-stack` is safe: `__morestack` of libgcc for 64-bit POWER sets the guard 4 KiB
+//! above the end of each stack.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -32,12 +32,11 @@ use object::read::elf::ElfFile64;
 use object::read::elf::FileHeader;
 use object::read::elf::ProgramHeader;
 
-/// Loaders that list the shared objects of a program, and do not run it. A program may name any
-/// other.
+/// Loaders that can list the shared objects of a program without running it. Others are not run,
+/// because a program may name any file as its loader.
 const LOADERS: [&str; 2] = ["/lib64/ld64.so.2", "/lib/ld-musl-powerpc64le.so.1"];
 
-/// Returns what has such stacks, of the program at `path` and the shared objects that it is linked
-/// to.
+/// Returns which runtime with small stacks the program at `path` or a shared object of it has.
 pub fn small(path: &Path) -> Option<String> {
     let runtime = |path: &Path| {
         let cache = ReadCache::new(File::open(path).ok()?);
@@ -47,7 +46,7 @@ pub fn small(path: &Path) -> Option<String> {
     runtime(path).or_else(|| libraries(path).iter().find_map(|library| runtime(library)))
 }
 
-/// Returns the runtime with small stacks that an ELF file has.
+/// Returns the runtime with small stacks that an ELF file contains.
 fn of<'a, R: ReadRef<'a>>(data: R) -> Option<&'static str> {
     let file = ElfFile64::<LittleEndian, R>::parse(data).ok()?;
     if has_note_of_go(&file) {
@@ -60,9 +59,9 @@ fn of<'a, R: ReadRef<'a>>(data: R) -> Option<&'static str> {
         .then_some("the native runtime of OCaml 5")
 }
 
-/// Whether a linker has noted by what build id Go knows the file. `strip` leaves that.
+/// Returns whether the file has the note with Go's build id, which `strip` keeps.
 fn has_note_of_go<'a, R: ReadRef<'a>>(file: &ElfFile64<'a, LittleEndian, R>) -> bool {
-    /// Type of the note, in Go's `cmd/internal/buildid`.
+    /// Type of the note, from Go's `cmd/internal/buildid`.
     const GO_BUILD_ID: elf::NoteType = elf::NoteType(4);
     let headers = file.elf_header().program_headers(LittleEndian, file.data());
     let mut notes = headers
@@ -79,13 +78,13 @@ fn has_note_of_go<'a, R: ReadRef<'a>>(file: &ElfFile64<'a, LittleEndian, R>) -> 
     })
 }
 
-/// Returns the shared objects that the program at `path` is linked to, as its loader finds them.
+/// Returns the shared objects of the program at `path`, as its loader finds them.
 fn libraries(path: &Path) -> Vec<PathBuf> {
     let list = |loader: &&str| Command::new(loader).arg("--list").arg(path).output().ok();
     let Some(listed) = loader(path).as_ref().and_then(list) else {
         return Vec::new();
     };
-    // NAME => PATH (ADDRESS)
+    // The format of a line is NAME => PATH (ADDRESS).
     let path_of = |line: &[u8]| {
         let start = line.windows(4).position(|four| four == b" => ")? + 4;
         let end = line.windows(2).rposition(|two| two == b" (")?;
@@ -97,7 +96,7 @@ fn libraries(path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the loader that the program at `path` names, if it is of [`LOADERS`].
+/// Returns the loader of the program at `path`, if it is one of [`LOADERS`].
 fn loader(path: &Path) -> Option<&'static str> {
     let cache = ReadCache::new(File::open(path).ok()?);
     let file = ElfFile64::<LittleEndian, _>::parse(&cache).ok()?;

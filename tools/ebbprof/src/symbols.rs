@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a place in a program's or library's file, or in code that a program has made while it ran,
-//! to the function there.
+//! Finds the function at a place in a program's or library's file, or in code that a program has
+//! generated at run time.
 
 use std::collections::HashMap;
 use std::env;
@@ -20,10 +20,10 @@ use object::SymbolKind;
 use crate::image::Image;
 use crate::regular;
 
-/// Where nobody knows the function.
+/// Name of a function that is not known.
 const UNKNOWN: &str = "[unknown]";
 
-/// What mappings of no file begin with.
+/// Beginnings of the names of mappings that are no files.
 const ANONYMOUS: [&str; 6] = [
     "//anon",
     "/dev/zero",
@@ -33,7 +33,7 @@ const ANONYMOUS: [&str; 6] = [
     "[heap]",
 ];
 
-/// Whether a mapping of this name may have code that its program has made.
+/// Returns whether a mapping of this name may hold code that its program has generated.
 pub fn is_anonymous(path: &str) -> bool {
     ANONYMOUS.iter().any(|start| path.starts_with(start))
 }
@@ -49,7 +49,7 @@ struct Function {
 struct Functions(Vec<Function>);
 
 impl Functions {
-    /// Of several at one address the first stays.
+    /// Creates the list. Of several functions at one address, the first is kept.
     fn new(mut functions: Vec<Function>) -> Self {
         functions.sort_by_key(|function| function.start);
         functions.dedup_by_key(|function| function.start);
@@ -66,7 +66,7 @@ impl Functions {
 /// The functions of a file.
 #[derive(Default)]
 struct Code {
-    /// In the file: first byte and length; address of the first.
+    /// The segments: offset and size in the file, and address.
     segments: Vec<(u64, u64, u64)>,
     functions: Functions,
 }
@@ -84,8 +84,9 @@ fn functions_of(file: &object::File<'_>) -> Vec<Function> {
         .collect()
 }
 
-/// Where files are that were put aside by this build id: by distributions, and by `perf buildid-cache`; then
-/// what distributions have stripped from one, which does not always tell where in the file a function is.
+/// Returns the paths at which files with this build id are stored: by distributions, and by `perf
+/// buildid-cache`. The last is the file with stripped symbols of distributions, whose segments may
+/// lack the offsets in the original file.
 fn files_of(id: &[u8]) -> Option<[PathBuf; 3]> {
     let digits = |bytes: &[u8]| -> String { bytes.iter().map(|b| format!("{b:02x}")).collect() };
     let (first, rest) = id.split_at_checked(1)?;
@@ -100,7 +101,8 @@ fn files_of(id: &[u8]) -> Option<[PathBuf; 3]> {
     ])
 }
 
-/// What was stripped from the file with this build id, if it is where distributions put it.
+/// Returns the functions that were stripped from the file with this build id, if a distribution's
+/// file with them is installed.
 fn stripped_functions(id: &[u8]) -> Option<Vec<Function>> {
     let [.., symbols] = files_of(id)?;
     let bytes = Image::open(&symbols)?;
@@ -112,16 +114,17 @@ fn has(file: &object::File<'_>, id: &[u8]) -> bool {
     file.build_id().is_ok_and(|own| own == Some(id))
 }
 
-/// A program or library, as a file tells of it that was recorded.
+/// A recorded program or library.
 #[derive(PartialEq, Eq, Hash)]
 pub struct ObjectFile {
     pub path: PathBuf,
-    /// None where it had none, or could not be read.
+    /// None if the file had no build id, or could not be read.
     pub build_id: Option<Vec<u8>>,
 }
 
 impl ObjectFile {
-    /// The functions of the file that was recorded, and not of another that has its path now.
+    /// Returns the functions of the file that was recorded, not of another one that has its path
+    /// now.
     fn code(&self) -> Option<Code> {
         let Some(id) = &self.build_id else {
             return Code::read(&self.path, |_| true);
@@ -134,14 +137,14 @@ impl ObjectFile {
         let code = aside.filter_map(|path| Code::read(&path, is_it)).next();
         if code.is_none() && Image::open(&self.path).is_some() {
             let path = visible(&self.path.to_string_lossy());
-            say!("{path}: it has changed since it was recorded: its functions are {UNKNOWN}");
+            say!("{path}: the file has changed since it was recorded; its functions are {UNKNOWN}");
         }
         code
     }
 }
 
 impl Code {
-    /// Of the file at `path`, if it is the one that is wanted.
+    /// Reads the functions of the file at `path`, if `wanted` returns `true` for it.
     fn read(path: &Path, wanted: impl FnOnce(&object::File<'_>) -> bool) -> Option<Self> {
         let bytes = Image::open(path)?;
         let file = object::File::parse(&*bytes).ok()?;
@@ -171,8 +174,8 @@ impl Code {
     }
 }
 
-/// The name as the source has it: of Rust's functions without the hash, of C++'s without their
-/// parameters, as perf shows it.
+/// Demangles a name: functions of Rust are shown without their hash, functions of C++ without
+/// parameters, as by perf.
 fn readable(name: &str) -> Rc<str> {
     let options = DemangleOptions::new().no_params().no_return_type();
     let cpp = || {
@@ -185,12 +188,13 @@ fn readable(name: &str) -> Rc<str> {
     }
 }
 
-/// A name out of somebody's file without what a terminal would obey to, and on one line.
+/// Replaces the control characters in a name from an untrusted file, so that it cannot control a
+/// terminal and fits on a line.
 pub fn visible(name: &str) -> Rc<str> {
     name.replace(char::is_control, "?").into()
 }
 
-/// The functions that a process has made, as it has written them down for perf (the kernel's
+/// The functions that a process has generated, as it has listed them for perf (the kernel's
 /// `tools/perf/Documentation/jit-interface.txt`).
 struct Made {
     path: Rc<str>,
@@ -201,7 +205,7 @@ impl Made {
     fn read(process: i32) -> Self {
         let path = format!("/tmp/perf-{process}.map");
         let text = own(&path).unwrap_or_default();
-        // What is said later holds.
+        // Later entries override earlier ones.
         let functions = text.lines().rev().filter_map(|line| {
             let mut words = line.splitn(3, ' ');
             let mut hex = || u64::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok();
@@ -219,9 +223,9 @@ impl Made {
     }
 }
 
-/// The text of a file that this user or root has written: everybody may write to /tmp.
+/// Returns the text of a file that this user or root has written; every user may write to /tmp.
 fn own(path: &str) -> Option<String> {
-    // SAFETY: asks for a number.
+    // SAFETY: The call takes no pointers.
     let user = unsafe { libc::geteuid() };
     let is_own = |data: &Metadata| [0, user].contains(&data.uid());
     let (mut file, _) = regular::open_no_link(Path::new(path), is_own)?;
@@ -230,7 +234,7 @@ fn own(path: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The functions of all files and processes that were asked for.
+/// The functions of all files and processes that were looked up.
 pub struct Symbols {
     objects: HashMap<Rc<ObjectFile>, Code>,
     made: HashMap<i32, Made>,
@@ -246,14 +250,15 @@ impl Symbols {
         }
     }
 
-    /// The name of the function at `offset` in the file of `object`.
+    /// Returns the name of the function at `offset` in the file of `object`.
     pub fn find(&mut self, object: &Rc<ObjectFile>, offset: u64) -> Rc<str> {
         let code = self.objects.entry(Rc::clone(object));
         let code = code.or_insert_with(|| object.code().unwrap_or_default());
         code.find(offset).unwrap_or(&self.unknown).clone()
     }
 
-    /// The name of the function that `process` has made at `address`, and where it says so.
+    /// Returns the name of the function that `process` has generated at `address`, and the path of
+    /// its list.
     pub fn find_made(&mut self, process: i32, address: u64) -> Option<(Rc<str>, Rc<str>)> {
         let made = self.made.entry(process);
         let made = made.or_insert_with(|| Made::read(process));

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Facts about processes from the system, to check what a process itself writes to the shared memory.
+//! Facts about processes from the system, to verify what a process itself writes to the shared
+//! memory.
 //!
-//! The numbers, descriptors and paths in a slot are the program's word. It may be another user than
-//! `ebbprof`, with fewer rights, so nothing is done to a process, nor read of it, unless the system shows
-//! that it takes part in the recording.
+//! The program has written the ids, descriptors and paths in a slot, and may run as another user
+//! than `ebbprof`, with fewer privileges. So `ebbprof` acts on a process or reads from it only if
+//! the system shows that it takes part in the recording.
 
 use std::fs;
 use std::io;
@@ -12,14 +13,14 @@ use std::io::ErrorKind;
 use crate::memory::Memory;
 use crate::perfdata::Thread;
 
-/// The time when a process began, by which it is known from a later one with the same number.
+/// The start time of a process, which distinguishes it from a later one with the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start(u64);
 
 impl Start {
-    /// Returns that of the process which has this number now.
+    /// Returns the start time of the process that has this id now.
     pub fn of(pid: u32) -> Option<Self> {
-        /// Place in the line, from behind the name on, which may have blanks itself.
+        /// Index of the field, counted after the name, which may contain blanks.
         const START: usize = 19;
         let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
         let end = line.iter().rposition(|&byte| byte == b')')?;
@@ -28,10 +29,10 @@ impl Start {
     }
 }
 
-/// Part of a process in the recording.
+/// The part of a process in the recording.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Standing {
-    /// It had the memory mapped when it was looked at.
+    /// It had mapped the memory when it was checked.
     Member(Start),
     /// The system does not show its mappings to this user.
     Hidden,
@@ -41,11 +42,11 @@ pub enum Standing {
 }
 
 impl Standing {
-    /// Looks at the process of a thread.
+    /// Checks the process of a thread.
     pub fn of(thread: Thread, memory: &Memory) -> Self {
         let start = Start::of(thread.pid);
         match maps(thread) {
-            // The same before and after: it is the one whose mappings were read.
+            // Equal before and after, so the process with this start time is the one that was read.
             Ok(text) if memory.is_mapped_in(&text) && start == Start::of(thread.pid) => {
                 start.map_or(Self::Unknown, Self::Member)
             }
@@ -55,11 +56,11 @@ impl Standing {
     }
 }
 
-/// Returns the mappings of a thread's process, as the system has them.
+/// Returns the mappings of a thread's process, as the system shows them.
 pub fn maps(thread: Thread) -> io::Result<Vec<u8>> {
     let Thread { pid, tid } = thread;
-    // A process whose first thread has ended shows them by its other threads only: who has ended has
-    // an empty file, or none.
+    // A process whose first thread has ended shows them only through its other threads. For a
+    // thread that has ended the file is empty or missing.
     let text = fs::read(format!("/proc/{pid}/task/{tid}/maps"));
     match text {
         Ok(text) if !text.is_empty() => Ok(text),
@@ -70,7 +71,7 @@ pub fn maps(thread: Thread) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns whether a thread is one of its process.
+/// Returns whether a thread belongs to its process.
 pub fn has_thread(thread: Thread) -> bool {
     let Thread { pid, tid } = thread;
     fs::exists(format!("/proc/{pid}/task/{tid}")).unwrap_or(false)

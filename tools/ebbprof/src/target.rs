@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which programs can be profiled, and why others cannot.
+//! Determines which programs can be profiled, and why others cannot.
 
 use std::env;
 use std::ffi::CString;
@@ -19,7 +19,7 @@ use object::read::elf::ProgramHeader;
 
 use crate::stacks;
 
-/// The file that the system runs for `program`, looked for on the PATH as a shell does.
+/// Returns the file that the system runs for `program`, after a search of the PATH like a shell's.
 pub fn find(program: &Path) -> io::Result<PathBuf> {
     let found = |path: &PathBuf| {
         fs::metadata(path).is_ok_and(|data| data.is_file() && data.mode() & 0o111 != 0)
@@ -33,13 +33,13 @@ pub fn find(program: &Path) -> io::Result<PathBuf> {
                 .collect()
         }
     };
-    let missing = || io::Error::new(io::ErrorKind::NotFound, "there is no such program");
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "no such program");
     candidates.into_iter().find(found).ok_or_else(missing)
 }
 
-/// Why the program at `path`, or the interpreter that it names, cannot be profiled.
+/// Returns why the program at `path`, or the interpreter that it names, cannot be profiled.
 pub fn refusal(path: &Path, small_stacks: SmallStacks) -> Option<String> {
-    /// Interpreters that are scripts themselves; the kernel runs no more.
+    /// Maximum number of nested interpreters that are scripts; the kernel runs no more.
     const SCRIPTS: u32 = 5;
     refusal_within(path, small_stacks, SCRIPTS)
 }
@@ -48,7 +48,7 @@ fn refusal_within(path: &Path, small_stacks: SmallStacks, scripts: u32) -> Optio
     let said = |reason: &str| Some(format!("{}: {reason}", path.display()));
     let image = match fs::read(path) {
         Ok(image) => image,
-        // It can be run all the same.
+        // A program that cannot be read can still be run.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return None,
         Err(error) => return said(&error.to_string()),
     };
@@ -58,20 +58,20 @@ fn refusal_within(path: &Path, small_stacks: SmallStacks, scripts: u32) -> Optio
         let interpreter = line.split_whitespace().next()?;
         return match scripts.checked_sub(1) {
             Some(scripts) => refusal_within(Path::new(interpreter), small_stacks, scripts),
-            None => said("its interpreters are scripts without end"),
+            None => said("too many nested script interpreters"),
         };
     }
     if changes_user(path) {
         return said(
-            "it is set-user-ID, or has capabilities: the loader preloads nothing into it. \
-             Profile a copy without, or as the user that it runs as",
+            "it is set-user-ID or has capabilities, so the loader ignores LD_PRELOAD. Profile a copy \
+             without these, or run ebbprof as the user that the program runs as",
         );
     }
     match elf_refusal(&image) {
         Ok(Some(reason)) => said(reason),
         Ok(None) if small_stacks == SmallStacks::Refused => stack_refusal(path),
         Ok(None) => None,
-        Err(_) => said("it is no program of 64-bit little-endian POWER"),
+        Err(_) => said("it is not a 64-bit little-endian POWER program"),
     }
 }
 
@@ -83,7 +83,7 @@ pub enum SmallStacks {
 }
 
 impl SmallStacks {
-    /// Returns the treatment that the option asks for.
+    /// Returns the treatment that the option selects.
     pub fn new(allowed: bool) -> Self {
         match allowed {
             true => Self::Allowed,
@@ -96,8 +96,8 @@ fn stack_refusal(path: &Path) -> Option<String> {
     let found = stacks::small(path)?;
     let size = Save::Gprs.stack();
     Some(format!(
-        "{found}, whose stacks may have less room than a sample takes, {size} bytes and more: it would \
-         overwrite what lies below. --small-stacks runs it nevertheless"
+        "{found}, whose stacks may have less room than a sample takes ({size} bytes or more), so samples \
+         may overwrite data below them. Use --small-stacks to run it nevertheless"
     ))
 }
 
@@ -106,38 +106,38 @@ fn elf_refusal(image: &[u8]) -> object::Result<Option<&'static str>> {
     let endian = file.endian();
     let header = file.elf_header();
     if header.e_machine(endian) != elf::EM_PPC64 {
-        return Ok(Some("it is a program of another processor"));
+        return Ok(Some("it is built for another processor"));
     }
     let mut segments = file.elf_program_headers().iter();
     if !segments.any(|segment| segment.p_type(endian) == elf::PT_INTERP) {
         return Ok(Some(
-            "it is static: nothing can be preloaded into it. Link it dynamically, or have it \
-             profile itself by libebbprof: ebbprof(3)",
+            "it is static, so libebbprof cannot be preloaded. Link it dynamically, or link it to \
+             libebbprof, see ebbprof(3)",
         ));
     }
     let needs_library = (file.import_libraries()?.flatten())
         .any(|library| library.name().starts_with(b"libebb.so"));
     if needs_library || file.section_by_name("ebb_fixup").is_some() {
         return Ok(Some(
-            "it uses EBBs itself (tools/ebb or libebb): a thread has one EBB handler only",
+            "it uses EBBs itself (tools/ebb or libebb), and a thread can have only one EBB handler",
         ));
     }
     Ok(None)
 }
 
-/// Whether the program runs with rights that its caller does not have.
+/// Returns whether the program runs with privileges that its caller does not have.
 fn changes_user(path: &Path) -> bool {
     let Ok(data) = fs::metadata(path) else {
         return false;
     };
-    // SAFETY: ask for numbers.
+    // SAFETY: The calls take no pointers.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     let other_user = data.mode() & libc::S_ISUID != 0 && data.uid() != user;
     let other_group = data.mode() & libc::S_ISGID != 0 && data.gid() != group;
     let capabilities = user != 0
         && CString::new(path.as_os_str().as_bytes()).is_ok_and(|path| {
             let name = c"security.capability".as_ptr();
-            // SAFETY: strings, and no buffer.
+            // SAFETY: Both are strings, and a null buffer of size 0 is allowed.
             unsafe { libc::getxattr(path.as_ptr(), name, std::ptr::null_mut(), 0) > 0 }
         });
     other_user || other_group || capabilities

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a handler calls. It may run with the GPRs alone saved: nothing here calls the C
+//! Functions for handlers. A handler may run with only the GPRs saved, so nothing here calls the C
 //! library, whose `memcpy` uses vector registers.
 
 use core::ffi::c_int;
@@ -12,7 +12,7 @@ use ebb::Rearm;
 use ebb::bhrb;
 use ebb::reg::Mmcr2;
 
-/// `struct ebb_branch`.
+/// The layout of `struct ebb_branch`.
 #[repr(C)]
 struct Branch {
     from: u64,
@@ -20,22 +20,22 @@ struct Branch {
     flags: u64,
 }
 
-// As in ebb.h; check-abi.py compares them.
+// Values from ebb.h; check-abi.py compares them.
 const EBB_BRANCH_TARGET: u64 = 1;
 const EBB_BRANCH_MISPREDICTED: u64 = 2;
 const EBB_RESTART: c_uint = 0;
 const EBB_KEEP: c_uint = 1;
 const EBB_STOP: c_uint = 2;
 
-/// Writes `value` to `place`, if there is one: 1, else 0.
+/// Stores `value` at `place` and returns 1, or returns 0 if there is none.
 ///
 /// # Safety
 ///
-/// `place` may be written.
+/// `place` is valid for writing.
 unsafe fn give(value: Option<u64>, place: *mut u64) -> c_int {
     match value {
         Some(value) => {
-            // SAFETY: the caller's contract.
+            // SAFETY: The caller guarantees that `place` is valid for writing.
             unsafe { place.write(value) };
             1
         }
@@ -50,23 +50,23 @@ extern "C" fn ebb_context_address(context: &EbbContext<'_>) -> u64 {
 
 /// # Safety
 ///
-/// The program may go on at `address` with its registers as they were.
+/// The program must be able to continue at `address` with its registers as they were interrupted.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_set_resume_address(context: &mut EbbContext<'_>, address: u64) {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that the program can continue there.
     unsafe { context.set_interrupted(address) };
 }
 
 /// # Safety
 ///
-/// `value` may be written.
+/// `value` is valid for writing.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_context_gpr(
     context: &EbbContext<'_>,
     n: c_uint,
     value: *mut u64,
 ) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `value` is valid for writing.
     unsafe { give(context.gpr(n as usize), value) }
 }
 
@@ -97,32 +97,32 @@ extern "C" fn ebb_context_tar(context: &EbbContext<'_>) -> u64 {
 
 /// # Safety
 ///
-/// `address` may be written.
+/// `address` is valid for writing.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_context_siar(context: &EbbContext<'_>, address: *mut u64) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `address` is valid for writing.
     unsafe { give(context.sampled(), address) }
 }
 
 /// # Safety
 ///
-/// `address` may be written.
+/// `address` is valid for writing.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_context_sdar(context: &EbbContext<'_>, address: *mut u64) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `address` is valid for writing.
     unsafe { give(context.sampled_data(), address) }
 }
 
 /// # Safety
 ///
-/// `value` may be written.
+/// `value` is valid for writing.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_context_sier(
     context: &EbbContext<'_>,
     n: c_uint,
     value: *mut u64,
 ) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `value` is valid for writing.
     unsafe { give(context.sier(n as usize), value) }
 }
 
@@ -148,7 +148,7 @@ extern "C" fn ebb_context_number(context: &EbbContext<'_>) -> u64 {
 
 #[unsafe(no_mangle)]
 extern "C" fn ebb_context_counter(context: &EbbContext<'_>, pmc: c_uint) -> u32 {
-    // CAST: a number above 255 is cut, but no counter before that either.
+    // CAST: Numbers above 255 are replaced by 255, which is no counter either.
     match Pmc::new(pmc.min(255) as u8) {
         Some(pmc) => context.value(pmc),
         None => 0,
@@ -157,7 +157,7 @@ extern "C" fn ebb_context_counter(context: &EbbContext<'_>, pmc: c_uint) -> u32 
 
 #[unsafe(no_mangle)]
 extern "C" fn ebb_context_set_counter(_: &mut EbbContext<'_>, pmc: c_uint, value: u32) {
-    // CAST: as before.
+    // CAST: Numbers above 255 are replaced by 255, which is no counter either.
     if let Some(pmc) = Pmc::new(pmc.min(255) as u8) {
         pmc.write(value);
     }
@@ -170,7 +170,7 @@ extern "C" fn ebb_context_overflowed(context: &EbbContext<'_>, pmc: c_uint) -> c
 
 /// # Safety
 ///
-/// `branches` has room for `count`.
+/// `branches` is valid for writing `count` elements.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_context_branches(
     context: &EbbContext<'_>,
@@ -178,7 +178,7 @@ unsafe extern "C" fn ebb_context_branches(
     count: usize,
 ) -> usize {
     let mut entries = MaybeUninit::<[u64; bhrb::ENTRIES]>::uninit();
-    // SAFETY: `branches` writes each before it is read.
+    // SAFETY: `branches` writes each element before it reads it, and any bits are a `u64`.
     let entries = unsafe { &mut *entries.as_mut_ptr() };
     let mut n = 0;
     for branch in context.branches(entries) {
@@ -197,7 +197,7 @@ unsafe extern "C" fn ebb_context_branches(
             to: branch.to.unwrap_or(0),
             flags,
         };
-        // SAFETY: the caller's contract.
+        // SAFETY: The caller guarantees `count` elements, and `n` is below that.
         unsafe { branches.add(n).write(branch) };
         n += 1;
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The EBB library for C programs: what `include/ebb.h` declares, by `tools/ebb`.
+//! The EBB library for C programs: implements `include/ebb.h` with `tools/ebb`.
 //!
-//! The header and ebb(3) say what the functions do. They return 0, or -1 with errno set and a
-//! reason for `ebb_strerror`.
+//! The header and the manual pages describe the functions. On failure they return -1, set errno and
+//! store a reason for `ebb_strerror`.
 
 #![no_std]
 
@@ -22,7 +22,7 @@ use ebb::Session;
 use ebb::State;
 use ebb::config::Ifm;
 
-// As in ebb.h; check-abi.py compares them.
+// Values from ebb.h; check-abi.py compares them.
 const EBB_BHRB_ANY: c_uint = 1;
 const EBB_BHRB_CALLS: c_uint = 3;
 const EBB_BHRB_INDIRECT: c_uint = 5;
@@ -38,20 +38,20 @@ const EBB_FOREIGN: c_int = 4;
 const EBB_GONE: c_int = 5;
 const EBB_ENDED: c_int = 6;
 
-/// Notes why a call failed.
+/// Records why a call failed, and returns the function's result.
 fn fail(error: &Error) -> c_int {
     ebb::set_last_reason(error.reason());
-    // SAFETY: the C library gives the address of this thread's errno.
+    // SAFETY: The C library returns the address of this thread's errno.
     unsafe { *libc::__errno_location() = error.errno() };
     -1
 }
 
-/// What a function returns that has nothing to return.
+/// Converts the result of a call without a value to the function's result.
 fn status(result: Result<(), Error>) -> c_int {
     result.map_or_else(|error| fail(&error), |()| 0)
 }
 
-/// A call with an argument that the header forbids.
+/// Returns the error for an argument that the header forbids.
 fn invalid(reason: &'static str) -> Error {
     Error::System {
         what: "libebb",
@@ -60,27 +60,29 @@ fn invalid(reason: &'static str) -> Error {
     }
 }
 
+/// Returns the string of an argument.
+///
 /// # Safety
 ///
-/// `name` is null or a string.
+/// `name` is null or a NUL-terminated string.
 unsafe fn text<'a>(name: *const c_char) -> Result<&'a str, Error> {
     if name.is_null() {
         return Err(Error::NoSuchEvent);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `name` is a string if it is not null.
     let name = unsafe { CStr::from_ptr(name) };
     name.to_str().map_err(|_| Error::NoSuchEvent)
 }
 
-/// `struct ebb`: what `Session::into_raw` gives the address of.
+/// The type `struct ebb` of C. Pointers to it are addresses that `Session::into_raw` returned.
 type Ebb = c_void;
 
-/// Does `call` with a session, which stays as long. If a signal's handler has closed it meanwhile, that
-/// is why it fails.
+/// Calls `call` with a session, whose memory stays valid during the call. If a signal handler has
+/// closed the session in the meantime, the error is `Closed`.
 ///
 /// # Safety
 ///
-/// `ebb` is null or of `ebb_open`.
+/// `ebb` is null or was returned by `ebb_open`.
 unsafe fn with<R>(
     ebb: *const Ebb,
     call: impl FnOnce(&Session) -> Result<R, Error>,
@@ -88,7 +90,7 @@ unsafe fn with<R>(
     if ebb.is_null() {
         return Err(invalid("no session"));
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` was returned by `ebb_open`.
     let session = unsafe { Session::hold(ebb) }.ok_or(Error::Closed)?;
     call(&session).map_err(|error| match session.is_closed() {
         true => Error::Closed,
@@ -103,7 +105,7 @@ extern "C" fn ebb_supported() -> c_int {
 
 /// # Safety
 ///
-/// `event` is a string.
+/// `event` is a NUL-terminated string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_open(event: *const c_char, period: u64, flags: c_uint) -> *mut Ebb {
     let open = || {
@@ -115,7 +117,7 @@ unsafe extern "C" fn ebb_open(event: *const c_char, period: u64, flags: c_uint) 
             EBB_BHRB_CONDITIONAL => Some(Ifm::Conditional),
             _ => return Err(invalid("unknown flags")),
         };
-        // SAFETY: the caller's contract.
+        // SAFETY: The caller guarantees that `event` is a string.
         Session::open_with(unsafe { text(event) }?, period, branches)
     };
     match open() {
@@ -129,21 +131,21 @@ unsafe extern "C" fn ebb_open(event: *const c_char, period: u64, flags: c_uint) 
 
 /// # Safety
 ///
-/// `ebb` is of `ebb_open`, `event` is a string.
+/// `ebb` was returned by `ebb_open`, and `event` is a NUL-terminated string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_add(ebb: *mut Ebb, event: *const c_char, period: u64) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` is from `ebb_open` and `event` is a string.
     let added = unsafe { with(ebb, |session| session.add(text(event)?, period)) };
-    // CAST: 1 to 5.
+    // CAST: The number is 1 to 5.
     added.map_or_else(|error| fail(&error), |n| n as c_int)
 }
 
 /// # Safety
 ///
-/// `ebb` is of `ebb_open`.
+/// `ebb` was returned by `ebb_open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_counter(ebb: *const Ebb, n: c_uint) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` is from `ebb_open`.
     let pmc = unsafe {
         with(ebb, |session| {
             session.pmc(n as usize).ok_or(Error::NoSuchNumber)
@@ -154,10 +156,10 @@ unsafe extern "C" fn ebb_counter(ebb: *const Ebb, n: c_uint) -> c_int {
 
 /// # Safety
 ///
-/// `ebb` is of `ebb_open`.
+/// `ebb` was returned by `ebb_open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_set_period(ebb: *mut Ebb, n: c_uint, period: u64, jitter: u64) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` is from `ebb_open`.
     status(unsafe {
         with(ebb, |session| {
             session.set_period(n as usize, period, jitter)
@@ -167,18 +169,18 @@ unsafe extern "C" fn ebb_set_period(ebb: *mut Ebb, n: c_uint, period: u64, jitte
 
 /// # Safety
 ///
-/// `ebb` is of `ebb_open`, `value` may be written.
+/// `ebb` was returned by `ebb_open`, and `value` is valid for writing.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_read(ebb: *const Ebb, n: c_uint, value: *mut u32) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` is from `ebb_open`.
     let read = unsafe { with(ebb, |session| session.read(n as usize)) };
-    // SAFETY: as before.
+    // SAFETY: The caller guarantees that `value` is valid for writing.
     status(read.map(|count| unsafe { value.write(count) }))
 }
 
 /// # Safety
 ///
-/// `ebb` is of `ebb_open`; the handler is as ebb(7) says.
+/// `ebb` was returned by `ebb_open`, and the handler follows the rules of ebb(7).
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_start(
     ebb: *mut Ebb,
@@ -194,7 +196,8 @@ unsafe extern "C" fn ebb_start(
             _ => return Err(invalid("unknown save level")),
         };
         let handler = handler.ok_or(invalid("no handler"))?;
-        // SAFETY: the caller's contract.
+        // SAFETY: The caller guarantees that `ebb` is from `ebb_open` and the handler follows the
+        // rules.
         unsafe { with(ebb, |session| session.start_raw(save, handler, user)) }
     };
     status(start())
@@ -202,37 +205,37 @@ unsafe extern "C" fn ebb_start(
 
 /// # Safety
 ///
-/// `ebb` is of `ebb_open`.
+/// `ebb` was returned by `ebb_open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_pause(ebb: *mut Ebb) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` is from `ebb_open`.
     status(unsafe { with(ebb, Session::pause) })
 }
 
 /// # Safety
 ///
-/// `ebb` is of `ebb_open`.
+/// `ebb` was returned by `ebb_open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_resume(ebb: *mut Ebb) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` is from `ebb_open`.
     status(unsafe { with(ebb, Session::resume) })
 }
 
 /// # Safety
 ///
-/// `ebb` is null or of `ebb_open`.
+/// `ebb` is null or was returned by `ebb_open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_close(ebb: *mut Ebb) {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` is null or from `ebb_open`.
     unsafe { Session::close_raw(ebb) };
 }
 
 /// # Safety
 ///
-/// `ebb` is of `ebb_open`.
+/// `ebb` was returned by `ebb_open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_state(ebb: *const Ebb) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` is from `ebb_open`.
     let state = unsafe { with(ebb, |session| Ok(session.state())) };
     let state = state.map(|state| match state {
         State::Idle => EBB_IDLE,
@@ -248,19 +251,19 @@ unsafe extern "C" fn ebb_state(ebb: *const Ebb) -> c_int {
 
 /// # Safety
 ///
-/// `ebb` is of `ebb_open`.
+/// `ebb` was returned by `ebb_open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_count(ebb: *const Ebb) -> u64 {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` is from `ebb_open`.
     unsafe { with(ebb, |session| Ok(session.count())) }.unwrap_or(0)
 }
 
 /// # Safety
 ///
-/// `ebb` is of `ebb_open`.
+/// `ebb` was returned by `ebb_open`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_fd(ebb: *const Ebb) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ebb` is from `ebb_open`.
     let descriptor = unsafe {
         with(ebb, |session| match session.descriptor() {
             -1 => Err(Error::Closed),
@@ -272,13 +275,13 @@ unsafe extern "C" fn ebb_fd(ebb: *const Ebb) -> c_int {
 
 /// # Safety
 ///
-/// `buffer` has `size` bytes.
+/// `buffer` is valid for writing `size` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_strerror(buffer: *mut c_char, size: usize) -> *mut c_char {
     let reason = ebb::last_reason();
     let length = reason.len().min(size.saturating_sub(1));
     if size != 0 {
-        // SAFETY: the caller's contract; the text and its end fit.
+        // SAFETY: The caller guarantees `size` bytes, and `length` bytes plus the NUL fit in them.
         unsafe {
             buffer.copy_from_nonoverlapping(reason.as_ptr().cast(), length);
             buffer.add(length).write(0);
@@ -289,9 +292,9 @@ unsafe extern "C" fn ebb_strerror(buffer: *mut c_char, size: usize) -> *mut c_ch
 
 /// # Safety
 ///
-/// `ucontext` is what the kernel gave to a handler of SIGILL.
+/// `ucontext` is the third argument that the kernel passed to a handler of SIGILL.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebb_step_over(ucontext: *mut c_void) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `ucontext` is from the kernel.
     unsafe { ebb::step_over(ucontext) }.into()
 }

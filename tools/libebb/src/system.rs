@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a Rust library needs that has no standard library: memory, and an end.
+//! The parts of a Rust library that the standard library usually has: an allocator and a panic
+//! handler.
 
 use core::alloc::GlobalAlloc;
 use core::alloc::Layout;
 use core::panic::PanicInfo;
 
-/// The C library's memory.
+/// The C library's allocator.
 struct Malloc;
 
 #[global_allocator]
 static MALLOC: Malloc = Malloc;
 
-// SAFETY: malloc gives memory of the size, aligned for any scalar; nothing here needs more.
+// SAFETY: malloc() returns memory of the given size, aligned to 16 bytes; `alloc` refuses more.
 unsafe impl GlobalAlloc for Malloc {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if layout.align() > 16 {
             return core::ptr::null_mut();
         }
-        // SAFETY: a call of the C library.
+        // SAFETY: The call takes any size.
         unsafe { libc::malloc(layout.size()) }.cast()
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, _: Layout) {
-        // SAFETY: of `alloc`.
+        // SAFETY: `memory` was returned by `alloc`, which used malloc().
         unsafe { libc::free(memory.cast()) };
     }
 }
 
 #[panic_handler]
 fn panic(_: &PanicInfo<'_>) -> ! {
-    // SAFETY: a call of the C library.
+    // SAFETY: The call takes no pointers.
     unsafe { libc::abort() }
 }

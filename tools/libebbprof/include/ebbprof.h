@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * libebbprof: has a program profile parts of itself by Event Based Branches (EBB), without
- * a kernel entry for each sample, for C and C++. ebbprof(3) has an example.
+ * libebbprof: lets a C or C++ program profile parts of itself with Event Based Branches
+ * (EBB), without entering the kernel for each sample. ebbprof(3) has an example.
  *
  * The samples go to a perf.data file, which ebbprof(1) and perf(1) read. Another process,
- * `ebbprof collect`, writes it: ebbprof is looked for on the PATH.
+ * `ebbprof collect`, writes it; ebbprof must be on the PATH.
  *
- * Functions that return int return 0, or -1 with errno set; ebbprof_strerror() then has the
- * reason. They are for any thread, but not for a signal's or an EBB's handler.
+ * Functions that return int return 0 on success, or -1 with errno set; ebbprof_strerror()
+ * then returns the reason. Any thread may call them, but no handler of a signal or an EBB.
  */
 #ifndef _EBBPROF_H
 #define _EBBPROF_H
@@ -20,29 +20,29 @@ extern "C" {
 #endif
 
 /* Flags of ebbprof_start(). */
-#define EBBPROF_CALLERS	0x1U	/* take the callers of each sample, too */
+#define EBBPROF_CALLERS	0x1U	/* record the callers of each sample, too */
 
 /*
- * Begins a recording: @file (NULL: "perf.data") gets a sample of the calling thread every
- * @period counts (0: 100003; 100 at least) of @event (NULL: "cycles"; ebbprof(1) says how
- * events are named), and of all threads and children of fork() that begin from then on.
+ * Starts a recording to @file (NULL: "perf.data"). It takes a sample every @period counts
+ * (0: 100003; otherwise at least 100) of @event (NULL: "cycles"; see ebbprof(1) for names)
+ * in the calling thread, and in all threads and children of fork() that begin afterwards.
  */
 int ebbprof_start(const char *file, const char *event, uint64_t period, unsigned int flags);
 
-/* Has the calling thread sampled, too: one that was there before ebbprof_start(). */
+/* Also samples the calling thread, if it existed before ebbprof_start(). */
 int ebbprof_sample_thread(void);
 
-/* Takes no samples of this process until ebbprof_resume(). */
+/* ebbprof_pause() stops taking samples of this process until ebbprof_resume(). */
 int ebbprof_pause(void);
 int ebbprof_resume(void);
 
-/* Has the file complete with the samples up to now; the recording goes on. */
+/* Completes the file with the samples up to now; the recording continues. */
 int ebbprof_dump(void);
 
-/* Ends the recording; the file is complete. The end of the program does the same. */
+/* Ends the recording and completes the file. The end of the program does the same. */
 int ebbprof_stop(void);
 
-/* Writes why the last call of this thread that failed did so; returns @buffer. */
+/* Writes the reason why this thread's last failed call failed to @buffer, and returns @buffer. */
 char *ebbprof_strerror(char *buffer, size_t size);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `include/ebbprof.h` declares. The header and ebbprof(3) say what the functions do.
+//! Implements `include/ebbprof.h`. The header and ebbprof(3) describe the functions.
 
 use core::ffi::CStr;
 use core::ffi::c_char;
@@ -16,12 +16,12 @@ use crate::recording::refused;
 use crate::thread;
 use crate::unnoticed::Unnoticed;
 
-// As in ebbprof.h.
+// Value from ebbprof.h.
 const EBBPROF_CALLERS: c_uint = 1;
 
 const DEFAULT_PERIOD: u64 = 100_003;
 
-/// Does what a function is to do, and tells what it returns.
+/// Runs a function's `action` and converts its result to the function's result.
 fn status(action: impl FnOnce() -> Result<(), Error>) -> c_int {
     let unnoticed = Unnoticed::begin();
     let Err(error) = process::check_memory().and_then(|()| action()) else {
@@ -35,7 +35,7 @@ fn status(action: impl FnOnce() -> Result<(), Error>) -> c_int {
 
 /// # Safety
 ///
-/// `file` is null or a string, and so is `event`.
+/// `file` and `event` are each null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebbprof_start(
     file: *const c_char,
@@ -45,7 +45,7 @@ unsafe extern "C" fn ebbprof_start(
 ) -> c_int {
     let text = |text: *const c_char, default: &'static CStr| match text.is_null() {
         true => default,
-        // SAFETY: the caller's contract.
+        // SAFETY: The caller guarantees that `text` is a string if it is not null.
         false => unsafe { CStr::from_ptr(text) },
     };
     let wanted = Wanted {
@@ -60,7 +60,7 @@ unsafe extern "C" fn ebbprof_start(
         return status(|| Err(Error::NoSuchEvent));
     }
     if !thread::PERIODS.contains(&wanted.period) {
-        return status(|| Err(refused(libc::EINVAL, "a period is 100 to 2^63 counts")));
+        return status(|| Err(refused(libc::EINVAL, "a period must be 100 to 2^63 counts")));
     }
     status(|| recording::start(text(file, c"perf.data"), &wanted))
 }
@@ -92,13 +92,13 @@ extern "C" fn ebbprof_stop() -> c_int {
 
 /// # Safety
 ///
-/// `buffer` has `size` bytes.
+/// `buffer` is valid for writing `size` bytes.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebbprof_strerror(buffer: *mut c_char, size: usize) -> *mut c_char {
     let reason = ebb::last_reason();
     if let Some(room) = size.checked_sub(1) {
         let length = reason.len().min(room);
-        // SAFETY: the caller's contract; the text and its end fit.
+        // SAFETY: The caller guarantees `size` bytes, and `length` bytes plus the NUL fit in them.
         unsafe {
             buffer.copy_from_nonoverlapping(reason.as_ptr().cast(), length);
             buffer.add(length).write(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions in which the C library blocks all signals (`calls.rs`), and those by which a signal's handler
-//! leaves them. There are others; `pthread_create` and fork are in `process.rs`.
+//! Functions in which the C library blocks all signals (`calls.rs`), and the jumps with which a signal
+//! handler leaves them. `pthread_create` and fork, which also do so, are in `process.rs`.
 
 use core::ffi::c_int;
 use core::ffi::c_void;
@@ -28,7 +28,7 @@ macro_rules! without_ebbs {
     };
 }
 
-// CAST: positive.
+// CAST: Errno values are positive.
 const NO_FUNCTION: usize = libc::ENOSYS as usize;
 
 without_ebbs!("posix_spawn", real_spawn, spawn, NO_FUNCTION);
@@ -51,9 +51,10 @@ in_front!(
         let Some(real) = real_kill() else {
             return libc::ENOSYS;
         };
-        // SAFETY: asks for a number.
+        // SAFETY: The call takes no pointers.
         let own = thread == unsafe { libc::pthread_self() };
-        // What the program has the signal do is done before that returns, with no signal blocked.
+        // A signal to the calling thread itself is handled before the call returns, with no signal
+        // blocked: samples can be taken then.
         match own {
             true => real(thread, signal),
             false => calls::without_ebbs(|| real(thread, signal)),
@@ -63,7 +64,7 @@ in_front!(
 
 type Jump = extern "C" fn(*mut c_void, c_int) -> !;
 
-/// Defines a function that jumps.
+/// Defines a function that ends the thread's calls without EBBs and jumps.
 macro_rules! leaves {
     ($name:literal, $real:ident, $own:ident) => {
         in_front!(
@@ -74,7 +75,7 @@ macro_rules! leaves {
                 calls::leave();
                 match $real() {
                     Some(real) => real(buffer, value),
-                    // SAFETY: always.
+                    // SAFETY: The call takes no pointers.
                     None => unsafe { libc::abort() },
                 }
             }
@@ -85,10 +86,10 @@ macro_rules! leaves {
 leaves!("longjmp", real_jump, jump);
 leaves!("_longjmp", real_plain_jump, plain_jump);
 leaves!("siglongjmp", real_signal_jump, signal_jump);
-// What programs call that were built with _FORTIFY_SOURCE.
+// Programs that were built with _FORTIFY_SOURCE call this one.
 leaves!("__longjmp_chk", real_checked_jump, checked_jump);
 
-/// Finds those that a signal's handler may call.
+/// Looks up the C library's functions that a signal handler may call, before one does.
 pub(crate) fn find() {
     let _ = real_kill();
     let _ = (

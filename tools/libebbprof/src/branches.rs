@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handler of samples that have branches: what the BHRB has recorded.
+//! The handler for samples with branches, which it reads from the BHRB.
 //!
-//! The buffer stands still in a handler, so it need not be read first.
+//! The buffer is frozen in a handler, so it need not be read first.
 
 use core::ffi::c_void;
 use core::slice;
@@ -18,10 +18,10 @@ use crate::handler::Words;
 use crate::handler::callers;
 use crate::handler::find_room;
 
-/// An EBB of the thread that has `ring`, as `ebbprof_sample` has it without branches.
+/// Handles an EBB of the thread that has `ring`: writes a sample with branches.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ebbprof_sample_branches(context: &mut EbbContext<'_>, ring: *mut c_void) {
-    // SAFETY: the session was started with the thread's ring, which lives as long as it has EBBs.
+    // SAFETY: The session was started with the thread's ring, which lives as long as it has EBBs.
     let ring = unsafe { &*ring.cast::<Ring>() };
     let head = ring.head.load(Relaxed);
     let most = SAMPLE + MOST_BRANCHES + MOST_FRAMES;
@@ -30,14 +30,14 @@ pub(crate) extern "C" fn ebbprof_sample_branches(context: &mut EbbContext<'_>, r
     }
     let words = Words::at(ring, head);
     words.write(1, context.interrupted());
-    // CAST: usize has 64 bits.
+    // CAST: A usize has 64 bits on POWER.
     let behind = |n: u64| words.0.wrapping_add(n as usize);
     let entries = behind(SAMPLE + 1).cast::<u64>().cast_mut();
-    // CAST: as before.
-    // SAFETY: a ring has room for all words of a sample, and `ebbprof` does not look at them before
-    // it has the new head.
+    // CAST: A usize has 64 bits on POWER.
+    // SAFETY: `find_room` has found room for the largest sample, and `ebbprof` does not read it
+    // before the new head is published.
     let entries = unsafe { slice::from_raw_parts_mut(entries, MOST_BRANCHES as usize - 1) };
-    // CAST: as before.
+    // CAST: A usize has 64 bits on POWER.
     let count = context.branches(entries).as_entries().len() as u64;
     words.write(SAMPLE, count);
     let mut more = 1 + count;

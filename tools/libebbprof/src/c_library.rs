@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The C library's functions that this library has in front, by the same names.
+//! The addresses of the C library's functions that this library interposes.
 
 #[cfg(not(feature = "wrap"))]
 use core::ffi::CStr;
@@ -8,8 +8,8 @@ use core::sync::atomic::AtomicUsize;
 #[cfg(not(feature = "wrap"))]
 use core::sync::atomic::Ordering::Relaxed;
 
-/// The address of the C library's function of this name, or 0: of the shared object, which has the name
-/// itself, or of a program that was linked with `--wrap` of it, as `ebbprof.pc` has it.
+/// Returns the address of the C library's function of this name, or 0. The shared object defines a
+/// function of the same name; programs are linked with `--wrap` for it, as in `ebbprof.pc`.
 macro_rules! c_library {
     ($name:literal) => {{
         #[cfg(not(feature = "wrap"))]
@@ -29,13 +29,14 @@ macro_rules! c_library {
 }
 pub(crate) use c_library;
 
-/// The next function of this name, which ends with 0: its address, which `known` keeps, or 0.
+/// Returns the address of the next function with this NUL-terminated name, or 0. Caches it in
+/// `known`.
 #[cfg(not(feature = "wrap"))]
 pub(crate) fn next(known: &AtomicUsize, name: &str) -> usize {
     let mut address = known.load(Relaxed);
     if address == 0 {
         let name = CStr::from_bytes_until_nul(name.as_bytes()).unwrap_or_default();
-        // SAFETY: a string.
+        // SAFETY: `name` is a NUL-terminated string.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
         address = found.expose_provenance();
         known.store(address, Relaxed);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls during which the C library blocks all signals, SIGILL too: the calling thread has no EBBs
-//! meanwhile, see `signals.rs`.
+//! Calls during which the C library blocks all signals including SIGILL. The calling thread has no
+//! EBBs during them, see `signals.rs`.
 //!
-//! A signal's handler may come in the middle of one, as before the mask is set or behind that, and make
-//! such a call itself, or leave both by a jump. So each thread counts how many it is in (`thread.rs`).
+//! A signal handler may interrupt such a call before the C library sets the mask or after it
+//! restores it, make such a call itself, or leave both by longjmp(). So each thread counts the
+//! calls that it is in (`thread.rs`).
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
@@ -12,7 +13,7 @@ use crate::memory::errno;
 use crate::memory::set_errno;
 use crate::thread;
 
-/// Such a call.
+/// Runs `call`, which blocks SIGILL, without EBBs.
 pub(crate) fn without_ebbs<T>(call: impl FnOnce() -> T) -> T {
     begin();
     let result = call();
@@ -20,16 +21,17 @@ pub(crate) fn without_ebbs<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Such a call begins.
+/// Begins a call that blocks SIGILL: turns EBBs off.
 pub(crate) fn begin() {
     if let Some(calls) = thread::calls() {
-        // First: a handler that comes in between does not have EBBs come again.
+        // Must be incremented before `disable`: a handler in between would turn EBBs on again at
+        // its end.
         calls.store(calls.load(Relaxed) + 1, Relaxed);
         ebb::disable();
     }
 }
 
-/// And ends; errno stays.
+/// Ends a call that blocks SIGILL: turns EBBs on again. Preserves errno.
 pub(crate) fn end() {
     if let Some(calls) = thread::calls() {
         let within = calls.load(Relaxed).saturating_sub(1);
@@ -40,8 +42,8 @@ pub(crate) fn end() {
     }
 }
 
-/// Leaves all that the thread is in, by a jump. An earlier one may have left an EBB's handler, with no EBBs
-/// since then: they come again, too.
+/// Ends all such calls of the thread before a longjmp(). Also turns EBBs on again if an earlier
+/// longjmp() has left an EBB's handler and stopped them.
 #[cfg(not(feature = "wrap"))]
 pub(crate) fn leave() {
     if let Some(calls) = thread::calls() {
@@ -52,10 +54,10 @@ pub(crate) fn leave() {
 
 fn enable() {
     let errno = errno();
-    // Fails where the thread is not sampled any more.
+    // Fails if the thread is not sampled any more.
     let _ = ebb::enable();
     set_errno(errno);
 }
 
-/// How many the calling thread is in.
+/// Number of such calls that the calling thread is in.
 pub(crate) type Calls = AtomicU32;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a sample costs, for `ebbprof` to tell at the end.
+//! Measures the cost of a sample, for the summary of `ebbprof`.
 //!
-//! The counters stand still in the handler, so no count says it. The first program that is sampled
-//! runs a loop, with samples and without, and takes the difference by the time base, before its own
-//! samples begin.
+//! The counters are frozen in the handler, so no event counts its cost. The first program that is
+//! sampled runs a loop with and without samples before its own samples begin, and takes the
+//! difference in the time base.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -16,18 +16,19 @@ use ebbprof_ring::SAMPLE;
 use crate::handler::Ring;
 use crate::thread;
 
-/// Counts from one sample to the next, and how many samples there must be.
+/// Counts from one sample to the next, and the minimum number of samples.
 const PERIOD: u64 = 1000;
 const SAMPLES: u64 = 256;
-/// What ends the loop where no samples come, in a thousandth of a second or so.
+/// Ends the loop if no samples occur, after about a millisecond.
 const MOST_CHUNKS: u64 = 2000;
-/// The least of so many is not interrupted.
+/// Number of runs, of which at least one is likely to be without interrupts.
 const TIMES: usize = 3;
-/// Frames that the loop has: by so many, what a caller costs is far more than what samples differ by.
+/// Number of frames of the loop; that many cost far more than the cost of a sample varies.
 const FRAMES: u64 = 64;
 const _: () = assert!(FRAMES < MOST_FRAMES);
 
-/// Measures what a sample costs, unless a thread did so before. The ring is the calling thread's, and has no samples yet.
+/// Measures the cost of a sample unless another thread did so. `ring` is the calling thread's and
+/// has no samples yet.
 pub(crate) fn measure(control: &Control, ring: &Ring) {
     if control.costs_measured.swap(1, Relaxed) != 0 {
         return;
@@ -45,20 +46,21 @@ pub(crate) fn measure(control: &Control, ring: &Ring) {
     }
 }
 
-/// What a sample costs, in [`COST_UNIT`]s, and how many words it has.
+/// Cost of a sample in [`COST_UNIT`]s, and its number of words.
 struct Cost {
     ticks: u64,
     words: u64,
 }
 
-/// That of samples with so many words or more.
+/// Measures samples with at least `least` words.
 fn cost(control: &Control, ring: &Ring, least: u64) -> Option<Cost> {
-    // An interrupt makes either longer. So the least of each is taken, not of their difference.
+    // An interrupt makes either run longer. So the minimum of each is taken, not that of the
+    // difference.
     let (mut with, mut without, mut words) = (u64::MAX, u64::MAX, 0);
     for _ in 0..TIMES {
         let session = thread::open(control, "cycles", PERIOD).ok()?;
         ring.head.store(0, Relaxed);
-        // Nobody reads what is written, nor is any of it lost.
+        // No process reads the samples, and none is lost for lack of room.
         ring.limit.store(u64::MAX, Relaxed);
         thread::take_samples(&session, control, ring).ok()?;
         let (sampled, chunks) = run(ring, SAMPLES * least, MOST_CHUNKS);
@@ -77,14 +79,14 @@ fn cost(control: &Control, ring: &Ring, least: u64) -> Option<Cost> {
     Some(Cost { ticks, words })
 }
 
-/// Runs until samples have written so many words, or for so many chunks of some thousand instructions;
-/// the ticks that it took, and chunks.
+/// Runs until the samples have this many words, or for `most` chunks of some thousand instructions.
+/// Returns the time in ticks, and the number of chunks.
 fn run(ring: &Ring, words: u64, most: u64) -> (u64, u64) {
-    // SAFETY: the time base is always readable.
+    // SAFETY: Problem state can always read the time base.
     let now = || unsafe { spr::read::<{ spr::TB }>() };
     let (begin, mut chunks) = (now(), 0);
     while chunks < most && ring.head.load(Relaxed) < words {
-        // SAFETY: makes frames, counts down, and takes the frames away.
+        // SAFETY: The code creates frames, runs a loop, and removes the frames again.
         unsafe {
             core::arch::asm!(
                 "mtctr {frames}", "0: stdu 1, -32(1)", "bdnz 0b",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Descriptors that this library keeps in a program which closes whatever it does not know, and
-//! opens files of its own in the same place: each is known by its file, too.
+//! File descriptors that this library keeps open in the program. The program may close any
+//! descriptor and reuse its number for a file of its own, so each is identified by its file, too.
 
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
@@ -8,9 +8,9 @@ use core::sync::atomic::AtomicI32;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// A descriptor, or none. Who changes it holds off others that would.
+/// A descriptor, or none. Only one thread at a time may change it.
 pub(crate) struct Kept {
-    /// Plus 1; 0: none.
+    /// The descriptor plus 1; 0 if there is none.
     number: AtomicI32,
     device: AtomicU64,
     inode: AtomicU64,
@@ -25,7 +25,7 @@ impl Kept {
         }
     }
 
-    /// Keeps this one, which is open.
+    /// Stores a descriptor, which is open.
     pub(crate) fn set(&self, descriptor: c_int) {
         let (device, inode) = file(descriptor).unwrap_or_default();
         self.device.store(device, Relaxed);
@@ -33,18 +33,18 @@ impl Kept {
         self.number.store(descriptor + 1, Relaxed);
     }
 
-    /// It, unless the program has closed it.
+    /// Returns the descriptor, unless the program has closed it.
     pub(crate) fn get(&self) -> Option<c_int> {
         let descriptor = self.number.load(Relaxed).checked_sub(1)?;
         let kept = (self.device.load(Relaxed), self.inode.load(Relaxed));
         (descriptor >= 0 && file(descriptor) == Some(kept)).then_some(descriptor)
     }
 
-    /// Closes it; tells whether it was still open.
+    /// Closes the descriptor. Returns whether it was still open.
     pub(crate) fn close(&self) -> bool {
         let own = self.get();
         if let Some(descriptor) = own {
-            // SAFETY: of `set`, and closed once.
+            // SAFETY: `get` has checked that it is still the file of `set`, and it is closed once.
             unsafe { libc::close(descriptor) };
         }
         self.number.store(0, Relaxed);
@@ -52,10 +52,10 @@ impl Kept {
     }
 }
 
-/// The device and the inode of an open file.
+/// Returns the device and inode of an open file.
 fn file(descriptor: c_int) -> Option<(u64, u64)> {
     let mut data = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the call fills in what is read if it succeeds.
+    // SAFETY: `data` is read only if fstat() succeeds, which fills it in.
     unsafe {
         match libc::fstat(descriptor, data.as_mut_ptr()) {
             0 => Some(((*data.as_ptr()).st_dev, (*data.as_ptr()).st_ino)),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handler: writes a sample to the ring of its thread.
+//! The EBB handler, which writes a sample to the ring of its thread.
 //!
-//! It is called with the GPRs alone saved, so it and all that it calls does without vector
-//! registers and the C library (`scripts/libebbprof` looks). It takes no lock, and all memory that
-//! it touches was touched before.
+//! It runs with only the GPRs saved, so it and everything that it calls must use neither vector
+//! registers nor the C library (`scripts/libebbprof` checks that). It takes no lock, and all memory
+//! that it accesses was accessed before.
 //!
-//! Other processes of the recording can write to the slot and its ring, at any time. So whatever says
-//! where the handler reads or writes is in [`Ring`], which is the process' own.
+//! Other processes of the recording can write to the slot and its ring at any time. So everything
+//! that determines where the handler reads or writes is in [`Ring`], which only this process can
+//! access.
 
 use core::ffi::c_void;
 use core::ptr;
@@ -28,32 +29,33 @@ use ebbprof_ring::first_word;
 use crate::memory;
 use crate::sessions;
 
-/// The handler's own state: where the thread's ring is, and how full. It is in memory of the process
-/// alone, and lives as long as the slot is mapped.
+/// The handler's own state: where the thread's ring is, and how full it is. It is in memory of this
+/// process only, and lives as long as the slot is mapped.
 pub(crate) struct Ring {
     /// The thread's slot, in the shared memory.
     pub(crate) slot: *mut Slot,
-    /// The ring, behind that: `ALIGN` is more than a load instruction can add.
+    /// The ring, after the slot. It has its own pointer, because a load cannot add `ALIGN`.
     words: *const AtomicU64,
-    /// Words of the ring less 1.
+    /// Number of words of the ring, less 1.
     pub(crate) mask: u64,
-    /// Words written to the ring since it began; the slot has a copy for `ebbprof`.
+    /// Number of words written to the ring since it began; the slot has a copy for `ebbprof`.
     pub(crate) head: AtomicU64,
-    /// From this place on the handler has to look at [`Slot::tail`] again before it writes a sample, and
-    /// whether there is a pause.
+    /// From this head on the handler must read [`Slot::tail`] again and check for a pause before it
+    /// writes a sample.
     pub(crate) limit: AtomicU64,
-    /// Samples that found the ring full; the slot has a copy, too.
+    /// Number of samples that found the ring full; the slot has a copy for `ebbprof`.
     pub(crate) lost: AtomicU64,
-    /// Most further words of a sample with its callers, at most [`MOST_FRAMES`]; 0 of samples without.
+    /// Maximum number of words for the callers of a sample, at most [`MOST_FRAMES`]; 0 for samples
+    /// without callers.
     pub(crate) frames: AtomicU64,
     /// Lowest address of the thread's stack.
     pub(crate) stack: AtomicU64,
-    /// Bytes of it in which a frame may begin.
+    /// Size of the part of the stack in which a frame may begin, in bytes.
     pub(crate) stack_size: AtomicU64,
 }
 
 impl Ring {
-    /// The ring of `size` words, a power of 2, behind `slot`; without callers.
+    /// Returns the state of the ring of `size` words, a power of 2, after `slot`; without callers.
     pub(crate) const fn new(slot: *mut Slot, size: u64) -> Self {
         Self {
             slot,
@@ -68,30 +70,31 @@ impl Ring {
         }
     }
 
-    /// The slot.
+    /// Returns the slot.
     #[inline(always)]
     pub(crate) fn slot(&self) -> &Slot {
-        // SAFETY: the slot is mapped as long as this lives; of its fields only atomics are used so.
+        // SAFETY: The slot is mapped as long as this lives, and only its atomic fields are used
+        // this way.
         unsafe { &*self.slot }
     }
 
-    /// Notes how many words the ring has now, for `ebbprof` too.
+    /// Stores the number of words that the ring now has, also for `ebbprof`.
     #[inline(always)]
     pub(crate) fn publish(&self, head: u64) {
         self.head.store(head, Relaxed);
-        // A reader that sees the new head sees the sample.
+        // Release: a reader that sees the new head also sees the sample.
         self.slot().written.head.store(head, Release);
     }
 }
 
-/// An EBB of the thread that has `ring`.
+/// Handles an EBB of the thread that has `ring`: writes a sample.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn ebbprof_sample(context: &mut EbbContext<'_>, ring: *mut c_void) {
-    // SAFETY: the session was started with the thread's ring, which lives as long as it has EBBs.
+    // SAFETY: The session was started with the thread's ring, which lives as long as it has EBBs.
     let ring = unsafe { &*ring.cast::<Ring>() };
     let head = ring.head.load(Relaxed);
     if head >= ring.limit.load(Relaxed) {
-        // By a jump: most samples need no frame of their own.
+        // A tail call, so that most samples need no frame of their own.
         return make_room(context, ring);
     }
     sample(context, ring, head);
@@ -109,33 +112,33 @@ fn sample(context: &EbbContext<'_>, ring: &Ring, head: u64) {
     ring.publish(head + SAMPLE + more);
 }
 
-/// Where a sample is written.
+/// The place of a sample in the ring.
 #[derive(Clone, Copy)]
 pub(crate) struct Words(pub(crate) *const AtomicU64);
 
 impl Words {
-    /// Those of the sample at `head`.
+    /// Returns the place of the sample at `head`.
     #[inline(always)]
     pub(crate) fn at(ring: &Ring, head: u64) -> Self {
-        // CAST: usize has 64 bits.
+        // CAST: A usize has 64 bits on POWER.
         let place = (head & ring.mask) as usize;
         Self(ring.words.wrapping_add(place))
     }
 
     #[inline(always)]
     pub(crate) fn write(self, n: u64, value: u64) {
-        // CAST: usize has 64 bits.
+        // CAST: A usize has 64 bits on POWER.
         let word = self.0.wrapping_add(n as usize);
-        // SAFETY: a slot's ring is behind it, and so many words behind that as a sample has.
+        // SAFETY: The ring is after its slot, followed by as many words as the largest sample has.
         unsafe { (*word).store(value, Relaxed) };
     }
 }
 
-/// Writes LR and the return addresses that the back chain leads to; how many words. Which of the
-/// first is the caller, `ebbprof` finds out.
+/// Writes LR and the return addresses of the back chain. Returns the number of words. `ebbprof`
+/// determines which of the first ones is the caller.
 ///
-/// The interrupted code may have anything in r1 and in its frames. So the chain is followed
-/// upwards only, and within the thread's stack, all of which is there from r1 up; an address that is not
+/// The interrupted code may have any value in r1 and in its frames. So the chain is followed only
+/// upwards and within the thread's stack, which is mapped from r1 up. An address that is not
 /// aligned can be read, too.
 #[inline(always)]
 pub(crate) fn callers(context: &EbbContext<'_>, ring: &Ring, words: Words, most: u64) -> u64 {
@@ -146,11 +149,11 @@ pub(crate) fn callers(context: &EbbContext<'_>, ring: &Ring, words: Words, most:
         return 1;
     }
     words.write(SAMPLE + 1, read(frame + LR_SAVE));
-    // Of a place in the stack, two comparisons say whether it is above and within.
+    // With these, two comparisons check that a frame is above the previous one and in the stack.
     let end = stack.wrapping_add(size);
     let mut n = 2;
-    // By four, whose number is known before: so it is CTR that counts, and a caller takes eight
-    // instructions, of which one is the loop's.
+    // Four frames per round and a fixed number of rounds make the compiler count in CTR: a caller
+    // costs eight instructions, including one for the loop.
     for _ in 0..most / AT_ONCE {
         for last in 0..AT_ONCE {
             let next = read(frame);
@@ -165,17 +168,17 @@ pub(crate) fn callers(context: &EbbContext<'_>, ring: &Ring, words: Words, most:
     n
 }
 
-/// Frames of a round.
+/// Number of frames per round.
 const AT_ONCE: u64 = 4;
 const _: () = assert!(MOST_FRAMES % AT_ONCE == 2);
 
-/// Place of the LR save word in a frame (ELFv2 ABI, section 2.2.2.1).
+/// Offset of the LR save word in a frame (ELFv2 ABI, section 2.2.2.1).
 const LR_SAVE: u64 = 16;
 
 #[inline(always)]
 fn read(address: u64) -> u64 {
     let address = ptr::with_exposed_provenance::<u64>(address as usize);
-    // SAFETY: within the stack, at or above r1, where the entry has just written.
+    // SAFETY: The address is in the stack at or above r1, below which the entry has just written.
     unsafe { address.read_volatile() }
 }
 
@@ -187,18 +190,19 @@ fn make_room(context: &mut EbbContext<'_>, ring: &Ring) {
     }
 }
 
-/// Looks how far `ebbprof` has read, and whether there is room for a sample of at most so many words;
-/// else counts it as lost. Nor is there any in a pause, which counts none.
+/// Checks whether the ring has room for a sample of at most `most` words, after reading how far
+/// `ebbprof` has read. Counts a lost sample if not. Returns `false` during a pause, without
+/// counting.
 #[inline(always)]
 pub(crate) fn find_room(context: &mut EbbContext<'_>, ring: &Ring, most: u64) -> bool {
     let head = ring.head.load(Relaxed);
-    // No more was read than there is, whatever another process writes. If it writes less than that, samples
-    // are lost.
+    // `min`, because another process may write any value to `tail`. If it writes a smaller value
+    // than correct, samples are lost.
     let read = ring.slot().tail.load(Acquire).min(head);
     let limit = read + ring.mask + 2 - most;
     ring.limit.store(limit, Relaxed);
-    // Who begins a pause stores 0 there after the state: either that is the last store, or the state is
-    // seen here.
+    // A pause stores the state and then 0 to `limit`. Either that store comes after the one above,
+    // or the state is seen here.
     fence(SeqCst);
     if !sessions::takes_samples() {
         ring.limit.store(0, Relaxed);

@@ -2,10 +2,10 @@
 //! `libebbprof`: samples the program that `ebbprof record` preloads it into, or that is linked to
 //! it.
 //!
-//! Its constructor finds the memory that `ebbprof` shares with it (`memory.rs`) and has the
-//! thread sampled that runs it (`thread.rs`); `pthread_create` and fork's child do the same for
-//! theirs. From then on only the EBB handler (`handler.rs`) runs. A program that finds no such
-//! memory goes on as if this library were not there, until it begins a recording itself
+//! Its constructor finds the memory that `ebbprof` shares with it (`memory.rs`) and starts sampling
+//! the initial thread (`thread.rs`). `pthread_create` and the child of a fork do the same for their
+//! threads. From then on only the EBB handler (`handler.rs`) runs. If there is no such memory, the
+//! program runs as if this library were not there, until it starts a recording itself
 //! (`api.rs`, `recording.rs`).
 
 #![no_std]
@@ -34,7 +34,7 @@ mod signals;
 mod slot;
 #[cfg(not(feature = "wrap"))]
 mod stacks;
-// The same as libebb's: memory by malloc, and an abort for a panic.
+// Shared with libebb: an allocator that uses malloc(), and a panic handler that aborts.
 #[path = "../../libebb/src/system.rs"]
 mod system;
 mod thread;

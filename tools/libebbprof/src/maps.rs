@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The executable mappings of the process, for `ebbprof`: when it looks itself, the process may
-//! have ended.
+//! Records the executable mappings of the process for `ebbprof`, which may read them only after the
+//! process has ended.
 
 use core::ptr;
 #[cfg(not(feature = "wrap"))]
@@ -28,33 +28,34 @@ use crate::memory;
 ///
 /// `slot` is mapped, and no other thread writes its mappings.
 pub(crate) unsafe fn write(slot: *mut Slot) {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `slot` is mapped; both fields are atomics.
     let (version, length) = unsafe { (&(*slot).maps_version, &(*slot).maps_length) };
     version.fetch_add(1, Release);
     fence(Release);
-    // SAFETY: the time base is always readable; the caller's contract.
+    // SAFETY: Problem state can always read the time base, and the caller guarantees the slot.
     unsafe { (*slot).maps_time.store(spr::read::<{ spr::TB }>(), Relaxed) };
-    // SAFETY: a field of the slot.
+    // SAFETY: The caller guarantees that `slot` is mapped.
     let text = unsafe { &raw mut (*slot).maps }.cast::<u8>();
-    // SAFETY: the field has the bytes.
+    // SAFETY: The field has `MAPS` bytes, and the caller guarantees that no other thread writes it.
     let end = unsafe { copy(text) };
-    // CAST: at most `MAPS`.
+    // CAST: The length is at most `MAPS`.
     length.store(end as u32, Release);
     version.fetch_add(1, Release);
 }
 
-/// Copies them, and has `ebbprof` read them now, which is waited for, a tenth of a second at most;
-/// and not again before it has read what was waited for: it may have been killed.
+/// Copies the mappings and waits until `ebbprof` has read them, for at most a tenth of a second.
+/// After that it does not wait again before `ebbprof` has read that version: it may have been
+/// killed.
 ///
 /// # Safety
 ///
-/// As [`write`].
+/// `slot` is mapped, and no other thread writes its mappings.
 #[cfg(not(feature = "wrap"))]
 pub(crate) unsafe fn show(control: &Control, slot: *mut Slot) {
     const MOST: u32 = 100;
-    /// After which a signal or a wake of before is no end of the waiting.
+    /// Maximum duration of one wait, because a signal or an earlier wake may end it.
     const STEP: Duration = Duration::from_millis(1);
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees what `write` requires.
     let (version, read, late) = unsafe {
         write(slot);
         let slot = &*slot;
@@ -76,28 +77,30 @@ pub(crate) unsafe fn show(control: &Control, slot: *mut Slot) {
     late.store(version, Relaxed);
 }
 
+/// Copies the lines with executable mappings to `text`. Returns their length.
+///
 /// # Safety
 ///
-/// `text` has [`MAPS`] bytes.
-// SAFETY: the contract above.
+/// `text` is valid for writing [`MAPS`] bytes.
+// SAFETY: The section "Safety" above has the contract.
 unsafe fn copy(text: *mut u8) -> usize {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-    // SAFETY: a path that ends with 0.
+    // SAFETY: The path is a NUL-terminated string.
     let fd = unsafe { libc::open(c"/proc/self/maps".as_ptr(), flags) };
     if fd < 0 {
         return 0;
     }
-    // The text of a line is written where the lines end, and stays there if it is wanted.
+    // A line is written after the kept lines; it is kept when its end shows that it is executable.
     let (mut end, mut line, mut blanks, mut executable) = (0, 0, 0, false);
     let mut buffer = [0_u8; 4096];
     loop {
-        // SAFETY: the buffer has the bytes.
+        // SAFETY: `buffer` has as many bytes as passed.
         let count = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
         let read = usize::try_from(count).ok().and_then(|n| buffer.get(..n));
         let Some(read @ [_, ..]) = read else { break };
         for &byte in read {
             if end + line < MAPS {
-                // SAFETY: within the text.
+                // SAFETY: The check above shows that the byte is within the `MAPS` bytes of `text`.
                 unsafe { ptr::write(text.add(end + line), byte) };
             }
             line += 1;
@@ -108,14 +111,14 @@ unsafe fn copy(text: *mut u8) -> usize {
                     }
                     (line, blanks, executable) = (0, 0, false);
                 }
-                // The second word has the permissions.
+                // The permissions are in the second word.
                 b'x' if blanks == 1 => executable = true,
                 b' ' => blanks += 1,
                 _ => {}
             }
         }
     }
-    // SAFETY: it was opened here.
+    // SAFETY: `fd` was opened above, and no other code has it.
     unsafe { libc::close(fd) };
     end
 }

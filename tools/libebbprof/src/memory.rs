@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory shared with `ebbprof`, as the program has it.
+//! The memory shared with `ebbprof`, as mapped by the program.
 //!
-//! What a program has mapped counts for its limits (`ulimit -v`, mlockall): that is the head, and of
-//! each sampled thread its slot. No descriptor stays open, and the program may change its root, user
-//! and descriptors afterwards: the head's mapping is what the others are made from.
+//! A program's mappings count towards its limits (`ulimit -v`, mlockall), so it maps only the head,
+//! and a slot for each sampled thread. No descriptor stays open, and the program may change its
+//! root directory, user and descriptors afterwards: the mappings of slots are made from that of the
+//! head.
 //!
-//! Other processes of the recording can write to all of it, at any time. So no address and no size of
-//! a mapping is read there, except once ([`attach`]), and what else is read may be anything.
+//! Other processes of the recording can write to all of it at any time. So no address or size of a
+//! mapping is read from it, except once ([`attach`]), and other values read from it may be
+//! anything.
 
 use alloc::boxed::Box;
 use core::ffi::CStr;
@@ -44,67 +46,67 @@ use libc::EINVAL;
 
 use crate::handler::Ring;
 
-/// Of Linux 5.14, not in the libc crate for every C library.
+/// Since Linux 5.14; the libc crate does not define it for every C library.
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 
 static CONTROL: AtomicPtr<Control> = AtomicPtr::new(ptr::null_mut());
-/// Words of a ring of that memory, as they were when it was found or made.
+/// Number of words of a ring of that memory, as of when it was found or created.
 static WORDS: AtomicU64 = AtomicU64::new(0);
 
-/// The memory's head, once it was found or made.
+/// Returns the memory's head, once the memory was found or created.
 pub(crate) fn control() -> Option<&'static Control> {
-    // SAFETY: null, or mapped for good.
+    // SAFETY: The pointer is null or to a mapping that is never removed.
     unsafe { CONTROL.load(Acquire).as_ref() }
 }
 
-/// Makes the memory at `head`, which stays mapped, that of this process; its rings have so many words.
+/// Sets the memory of this process. `head` stays mapped, and its rings have `words` words.
 fn set(head: *mut Control, words: u64) {
     WORDS.store(words, Relaxed);
     CONTROL.store(head, Release);
 }
 
-/// Has none, for the child of a fork; it stays mapped.
+/// Clears the memory of this process, for the child of a fork. It stays mapped.
 pub(crate) fn forget() {
     CONTROL.store(ptr::null_mut(), Release);
 }
 
-/// Asks `ebbprof` to read the rings now.
+/// Requests that `ebbprof` reads the rings now.
 pub(crate) fn ask(control: &Control) {
     control.asked.fetch_add(1, Release);
     futex::wake(&control.asked);
 }
 
-/// Makes the memory, of rings with so many words; its descriptor, which `ebbprof` gets, or errno.
+/// Creates the memory, with rings of `ring` words. Returns its descriptor, for `ebbprof`, or errno.
 pub(crate) fn create(ring: u64) -> Result<libc::c_int, libc::c_int> {
     let fd = ebbprof_ring::create(ring)?;
     match map(fd) {
         Some(head) => {
-            // SAFETY: mapped, and nobody else has it yet.
+            // SAFETY: It was just mapped, and no other code has its address yet.
             unsafe { (*head).ring = ring };
             set(head, ring);
             Ok(fd)
         }
         None => {
             let errno = errno();
-            // SAFETY: it was opened just now.
+            // SAFETY: `fd` was just created, and no other code has it.
             unsafe { libc::close(fd) };
             Err(errno)
         }
     }
 }
 
-/// What a recording samples.
+/// The parameters of a recording.
 pub(crate) struct Wanted<'a> {
     pub(crate) event: &'a CStr,
     pub(crate) period: u64,
     pub(crate) callers: bool,
 }
 
-/// Writes to the memory what is sampled from now on. Its name is cut where there is no room.
+/// Writes the parameters of a recording to the memory. The event's name is truncated to what fits.
 ///
 /// # Safety
 ///
-/// [`create`] has made it, and no thread is sampled.
+/// [`create`] has created the memory, and no thread is sampled.
 pub(crate) unsafe fn begin(wanted: &Wanted<'_>) {
     let control = CONTROL.load(Acquire);
     let mut event = [0; TEXT];
@@ -113,7 +115,7 @@ pub(crate) unsafe fn begin(wanted: &Wanted<'_>) {
         .iter_mut()
         .zip(name)
         .for_each(|(to, &from)| *to = from);
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `control` is mapped and no other code accesses it.
     unsafe {
         (*control).event = event;
         (*control).period = wanted.period;
@@ -126,10 +128,10 @@ pub(crate) unsafe fn begin(wanted: &Wanted<'_>) {
     }
 }
 
-/// The PID namespace of this process, or 0 where there is no /proc.
+/// Returns the PID namespace of this process, or 0 if /proc is not mounted.
 fn namespace() -> u64 {
     let mut data = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: a string; the call fills in what is read if it succeeds.
+    // SAFETY: The path is a string; `data` is read only if stat() succeeds, which fills it in.
     unsafe {
         match libc::stat(c"/proc/self/ns/pid".as_ptr(), data.as_mut_ptr()) {
             0 => (*data.as_ptr()).st_ino,
@@ -138,10 +140,11 @@ fn namespace() -> u64 {
     }
 }
 
-/// Whether this process has another number than `ebbprof` knows it by, which is then told.
+/// Returns whether this process has another PID namespace than `ebbprof`, where its process id
+/// would be wrong. Counts such processes in the memory.
 pub(crate) fn is_foreign(control: &Control) -> bool {
-    // 0: not known, as without /proc.
-    // SAFETY: a field of the memory's head, of which any bits are a number.
+    // 0 means that the namespace is unknown.
+    // SAFETY: It is a field of the memory's head, and any bits are a valid number.
     let others = unsafe { (&raw const control.namespace).read_volatile() };
     let own = namespace();
     let foreign = own != 0 && others != 0 && own != others;
@@ -149,28 +152,28 @@ pub(crate) fn is_foreign(control: &Control) -> bool {
     foreign
 }
 
-/// The errno of the call that failed last.
+/// Returns the errno of the last call that failed.
 pub(crate) fn errno() -> libc::c_int {
-    // SAFETY: the C library gives the address of this thread's.
+    // SAFETY: The C library returns the address of this thread's errno.
     unsafe { *libc::__errno_location() }
 }
 
 pub(crate) fn set_errno(errno: libc::c_int) {
-    // SAFETY: as before.
+    // SAFETY: The C library returns the address of this thread's errno.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Maps the memory at `path`. Returns whether it could.
+/// Maps the memory at `path`. Returns whether that succeeded.
 #[cfg(not(feature = "wrap"))]
 pub(crate) fn attach(path: &CStr) -> bool {
-    // SAFETY: The path is a string that ends with 0.
+    // SAFETY: The path is a NUL-terminated string.
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     if fd < 0 {
         return false;
     }
     let head = (file_size(fd) >= ALIGN as u64).then(|| map(fd));
     let attached = head.flatten().is_some_and(|head| {
-        // SAFETY: the memory begins with it, and its file has at least `ALIGN` bytes.
+        // SAFETY: The memory begins with the head, and its file has at least `ALIGN` bytes.
         let (magic, ring) = unsafe {
             (
                 (&raw const (*head).magic).read_volatile(),
@@ -178,7 +181,7 @@ pub(crate) fn attach(path: &CStr) -> bool {
             )
         };
         if ebbprof_ring::is_other_version(magic) {
-            // SAFETY: As before; the field is an atomic, which other processes may change.
+            // SAFETY: As above; the field is an atomic, which other processes may change.
             unsafe { (*head).others.fetch_add(1, Relaxed) };
         }
         let sound = magic == MAGIC
@@ -199,17 +202,17 @@ pub(crate) fn attach(path: &CStr) -> bool {
     attached
 }
 
-/// Words of a ring, with which the size of all slots is no overflow. With [`OVERHANG`] or more there is
-/// room for the largest sample.
+/// Maximum number of words of a ring, with which the size of all slots does not overflow. A ring
+/// with at least [`OVERHANG`] words has room for the largest sample.
 #[cfg(not(feature = "wrap"))]
 const MOST_WORDS: u64 = 1 << 40;
 const _: () = assert!(SAMPLE + MOST_BRANCHES + MOST_FRAMES <= OVERHANG);
 
-/// Bytes of an open file, or 0.
+/// Returns the size of an open file in bytes, or 0.
 #[cfg(not(feature = "wrap"))]
 fn file_size(fd: libc::c_int) -> u64 {
     let mut data = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: the call fills in what is read if it succeeds.
+    // SAFETY: `data` is read only if fstat() succeeds, which fills it in.
     unsafe {
         match libc::fstat(fd, data.as_mut_ptr()) {
             // CAST: The size of a file is not negative.
@@ -219,16 +222,16 @@ fn file_size(fd: libc::c_int) -> u64 {
     }
 }
 
-/// Maps what the memory begins with.
+/// Maps the head of the memory.
 fn map(fd: libc::c_int) -> Option<*mut Control> {
     let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping, where the kernel has room.
+    // SAFETY: The kernel chooses the place of the new mapping, so none is replaced.
     let address = unsafe { libc::mmap(ptr::null_mut(), ALIGN, access, shared, fd, 0) };
     if address == libc::MAP_FAILED {
         return None;
     }
-    // A core dump has no use for it, nor for the slots, which inherit this.
-    // SAFETY: of the mapping just made.
+    // A core dump does not need it, nor the slots, whose mappings inherit this.
+    // SAFETY: It is the mapping that was just made.
     unsafe { libc::madvise(address, ALIGN, libc::MADV_DONTDUMP) };
     Some(address.cast())
 }
@@ -236,15 +239,15 @@ fn map(fd: libc::c_int) -> Option<*mut Control> {
 const TOO_MANY: Error = Error::System {
     what: "ebbprof",
     errno: libc::EAGAIN,
-    rule: Some("too many threads are sampled, or there is no room of addresses (ulimit -v)"),
+    rule: Some("too many threads are sampled, or the address space is too small (ulimit -v)"),
 };
 const NO_MEMORY: Error = Error::System {
     what: "ebbprof",
     errno: libc::ENOMEM,
-    rule: Some("the system has no memory for the samples of a thread"),
+    rule: Some("not enough memory for the samples of a thread"),
 };
 
-/// Takes a slot that is this thread's, with its ring in memory: its number, and what its handler goes by.
+/// Takes a slot with its ring for this thread. Returns its number, and the state of its handler.
 pub(crate) fn take(control: &'static Control) -> Result<(usize, *mut Ring), Error> {
     let free =
         |n: &usize| (control.states[*n].compare_exchange(FREE, TAKEN, Acquire, Relaxed)).is_ok();
@@ -252,7 +255,7 @@ pub(crate) fn take(control: &'static Control) -> Result<(usize, *mut Ring), Erro
         control.without.fetch_add(1, Relaxed);
         return Err(TOO_MANY);
     };
-    // CAST: below `SLOTS`.
+    // CAST: `n` is below `SLOTS`.
     control.used.fetch_max(n as u32 + 1, Release);
     let words = WORDS.load(Relaxed);
     let failed = match map_slot(control, words, n) {
@@ -263,7 +266,8 @@ pub(crate) fn take(control: &'static Control) -> Result<(usize, *mut Ring), Erro
             if unsafe { fill(slot, size) } {
                 return Ok((n, Box::into_raw(Box::new(Ring::new(slot, words)))));
             }
-            // SAFETY: As before, and no code writes to it. What there was of its memory is given back.
+            // SAFETY: As above, and no code writes to it. MADV_REMOVE frees the part that was
+            // filled.
             unsafe {
                 libc::madvise(slot.cast(), size, libc::MADV_REMOVE);
                 libc::munmap(slot.cast(), size);
@@ -276,41 +280,42 @@ pub(crate) fn take(control: &'static Control) -> Result<(usize, *mut Ring), Erro
     Err(failed.1)
 }
 
-/// Maps a slot: all that is before it, too, and unmaps that.
+/// Maps a slot: maps everything before it, too, and then unmaps that.
 fn map_slot(control: &Control, words: u64, n: usize) -> Option<*mut Slot> {
     let (before, size) = (slot_offset(n, words), slot_size(words));
     let head = ptr::from_ref(control).cast_mut().cast::<libc::c_void>();
-    // SAFETY: the head stays where it is: of a shared mapping whose old length is 0, a second one is
-    // made. The system finds a place for that.
+    // SAFETY: The head's mapping is not changed: with an old length of 0, mremap() creates a second
+    // mapping of the same memory, at a place that the kernel chooses.
     let all = unsafe {
-        // Of a locked one, all would be in memory.
+        // If the head were locked, all of the new mapping would be, and would be allocated.
         libc::munlock(head, ALIGN);
         libc::mremap(head, 0, before + size, libc::MREMAP_MAYMOVE)
     };
     if all == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: of the mapping just made.
+    // SAFETY: The range is the first part of the mapping that was just made.
     unsafe { libc::munmap(all, before) };
     Some(all.wrapping_byte_add(before).cast())
 }
 
-/// Fills the pages of a slot and its ring, so that the handler takes no SIGBUS there. Returns whether there
-/// was enough memory.
+/// Allocates the pages of a slot and its ring, so that the handler gets no SIGBUS there. Returns
+/// whether there was enough memory.
 ///
 /// # Safety
 ///
-/// The slot is mapped, with so many bytes, and its thread's own.
+/// The slot is mapped with `size` bytes, and belongs to the calling thread.
 unsafe fn fill(slot: *mut Slot, size: usize) -> bool {
     let ring = slot.cast::<libc::c_void>().wrapping_byte_add(ALIGN);
-    // SAFETY: The caller's contract: both parts are mapped. The slot's own fields are in the first, and in
-    // memory when they are written.
+    // SAFETY: The caller guarantees that both parts are mapped. The slot's fields are in the first
+    // part, which is allocated before they are written.
     unsafe {
         if !populate(slot.cast(), ALIGN) {
             return false;
         }
-        // Before all else: by these the recorder frees it if the thread is killed in the middle.
-        // CAST: ids are positive.
+        // Must come before the ring: the recorder frees the slot by these if the thread is killed
+        // now.
+        // CAST: Ids are positive.
         let thread = libc::syscall(libc::SYS_gettid) as u32;
         (*slot).tid.store(thread, Relaxed);
         (*slot).pid.store(libc::getpid() as u32, Relaxed);
@@ -318,27 +323,27 @@ unsafe fn fill(slot: *mut Slot, size: usize) -> bool {
     }
 }
 
-/// Fills the pages of a mapping. Returns whether there was enough memory.
+/// Allocates the pages of a mapping. Returns whether there was enough memory.
 ///
 /// # Safety
 ///
-/// They are mapped, and hold nothing yet.
+/// The range is mapped, and holds no data yet.
 unsafe fn populate(start: *mut libc::c_void, size: usize) -> bool {
-    // SAFETY: The caller's contract.
+    // SAFETY: The caller guarantees that the range is mapped.
     if unsafe { libc::madvise(start, size, MADV_POPULATE_WRITE) } == 0 {
         return true;
     }
-    // SAFETY: The call asks for a number.
+    // SAFETY: The call takes no pointers.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     let (EINVAL, Ok(page)) = (errno(), usize::try_from(page)) else {
         return false;
     };
-    // Before Linux 5.14 a system call writes to each page: where there is none, it fails, while a store
-    // would end the program.
+    // Before Linux 5.14 a system call writes to each page: it fails if there is no memory, whereas
+    // a store would kill the program.
     (0..size).step_by(page.max(1)).all(|offset| {
         let word = start.wrapping_byte_add(offset);
-        // SAFETY: The caller's contract: the call stores the CPU's number there, for which there is room,
-        // and the word is 0 again before another code reads it.
+        // SAFETY: The caller guarantees that the page is mapped. The kernel stores the CPU's number
+        // there, and the word is set to 0 again before other code reads it.
         unsafe {
             let null = ptr::null_mut::<libc::c_void>();
             let done = libc::syscall(libc::SYS_getcpu, word, null, null) == 0;
@@ -354,13 +359,14 @@ unsafe fn populate(start: *mut libc::c_void, size: usize) -> bool {
 ///
 /// # Safety
 ///
-/// `ring` is of [`take`], this process uses it no more, and none of its threads parks it from here on.
+/// `ring` is from [`take`], this process no longer uses it, and none of its threads parks it from
+/// now on.
 pub(crate) unsafe fn give_back(control: &Control, n: usize, ring: *mut Ring) {
     let state = &control.states[n];
-    // Nobody waits for a slot that is parked, and nobody empties it: whoever takes it next is not the
-    // dead thread whose numbers it has.
+    // A parked slot has no reader that would free it. Its ids are cleared, so that the thread that
+    // takes it next is not mistaken for the dead one.
     if state.load(Relaxed) == PARKED {
-        // SAFETY: it lives until the end of this function.
+        // SAFETY: The ring lives until the end of this function.
         let slot = unsafe { (*ring).slot() };
         slot.tid.store(0, Relaxed);
         slot.pid.store(0, Relaxed);
@@ -368,17 +374,18 @@ pub(crate) unsafe fn give_back(control: &Control, n: usize, ring: *mut Ring) {
     } else {
         state.store(ENDED, Release);
     }
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that the ring is from `take` and no longer used.
     unsafe { unmap(ring) };
 }
 
-/// Unmaps a slot of [`take`], and ends what its handler went by.
+/// Unmaps a slot of [`take`], and frees the state of its handler.
 ///
 /// # Safety
 ///
-/// `ring` is of that, and this process uses it no more.
+/// `ring` is from [`take`], and this process no longer uses it.
 pub(crate) unsafe fn unmap(ring: *mut Ring) {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `take` made the box and the mapping, and nothing uses
+    // them.
     unsafe {
         let ring = Box::from_raw(ring);
         libc::munmap(ring.slot.cast(), slot_size(ring.mask + 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `ebbprof record` has preloaded begins and ends with the program.
+//! The beginning and the end of a program that `ebbprof record` has preloaded this library into.
 
 use core::ffi::CStr;
 use core::ffi::c_char;
@@ -21,7 +21,7 @@ use crate::stacks;
 use crate::thread;
 use crate::unnoticed::Unnoticed;
 
-/// `VARIABLE` as C has it.
+/// `VARIABLE` as a string of C.
 const NAME: &CStr = c"EBBPROF";
 const _: () = assert!(NAME.count_bytes() == VARIABLE.len());
 
@@ -34,8 +34,8 @@ static BEGINS: extern "C" fn() = program_begins;
 static ENDS: extern "C" fn() = program_ends;
 
 unsafe extern "C" {
-    /// Of glibc and musl, not in the libc crate for each: of a program that runs with rights that
-    /// its caller does not have it finds nothing.
+    /// Exists in glibc and musl, but the libc crate does not declare it for both. Returns null in a
+    /// program that runs with more privileges than its caller.
     fn secure_getenv(name: *const c_char) -> *mut c_char;
 }
 
@@ -43,42 +43,43 @@ extern "C" fn program_begins() {
     let _unnoticed = Unnoticed::begin();
     signals::find();
     blocking::find();
-    // SAFETY: a string; nobody changes the environment before main.
+    // SAFETY: `NAME` is a string, and no thread changes the environment before main().
     let path = unsafe { secure_getenv(NAME.as_ptr()) };
     if path.is_null() {
         return;
     }
-    // SAFETY: a string of the environment.
+    // SAFETY: secure_getenv() returned a string of the environment.
     let found = memory::attach(unsafe { CStr::from_ptr(path) });
     let control = memory::control().filter(|control| !memory::is_foreign(control));
     if let (true, Some(control)) = (found && process::watch(), control) {
         sessions::set_state(State::Preloaded);
-        // Why it is not, `ebbprof` finds in its slot.
+        // `ebbprof` finds the reason for a failure in the slot.
         let _ = thread::begin(control, PROGRAM);
         if stacks::check().is_err() {
-            // None of its threads and children is, either.
+            // Its threads and children are not sampled either.
             sessions::set_state(State::Idle);
         }
     }
 }
 
-/// Objects may have been loaded since it began.
+/// Records the mappings when the program ends: objects may have been loaded since it began.
 extern "C" fn program_ends() {
     let _unnoticed = Unnoticed::begin();
     thread::take_stock();
 }
 
-/// The C library's. Of what it unmaps there are samples, perhaps, that `ebbprof` has not read yet.
+/// Interposes dlclose(): `ebbprof` may not have read samples in the object yet, so it gets the
+/// mappings before they are removed.
 ///
 /// # Safety
 ///
-/// As the C library's.
+/// The requirements of the C library's function apply.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     type Close = unsafe extern "C" fn(*mut c_void) -> c_int;
     thread::show_maps();
-    // SAFETY: null, or a function of that type.
+    // SAFETY: The address is 0 or that of a function of this type.
     let real = unsafe { transmute::<usize, Option<Close>>(c_library!("dlclose")) };
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees what the C library's function requires.
     real.map_or(-1, |real| unsafe { real(handle) })
 }

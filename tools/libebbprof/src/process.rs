@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the C library has processes and threads begin.
+//! Hooks for the creation of processes and threads by the C library.
 
 use core::ffi::c_int;
 use core::ffi::c_void;
@@ -24,58 +24,58 @@ use crate::sessions::State;
 use crate::thread;
 use crate::unnoticed::Unnoticed;
 
-/// Number of the process that this memory belongs to, or 0 until a thread of it is to be sampled.
+/// Id of the process that this memory belongs to; 0 until one of its threads is to be sampled.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// The mark of that process.
 static MARK: AtomicU64 = AtomicU64::new(0);
 
 /// Returns whether the memory belongs to this process.
 ///
-/// Two kinds of children find what their parent wrote, as no handler of `pthread_atfork` runs for
-/// them. The child of `clone` or `_Fork` has a copy. Its mark differs, and its number may not: it
-/// may be the first process of a namespace, as its parent is of another. The child of `vfork`
-/// shares the memory with the mark. Its number differs. Neither may touch the slots, which its
-/// parent goes on using.
+/// Two kinds of children see data of their parent, because no handler of `pthread_atfork` runs for
+/// them. The child of `clone` or `_Fork` has a copy of the memory. Its mark differs, but its id may
+/// not: it may be the first process of a PID namespace, as its parent is of another. The child of
+/// `vfork` shares the memory with the mark. Its id differs. Neither may touch the slots, which the
+/// parent still uses.
 ///
-/// The EBB handler need not ask: such a child has no EBBs. The kernel clears EBBHR and BESCR of a
-/// new task (`clear_task_ebb`), and [`thread::begin`] refuses to start a session.
+/// The EBB handler need not check this, because such a child has no EBBs. The kernel clears EBBHR
+/// and BESCR of a new task (`clear_task_ebb`), and [`thread::begin`] refuses to start a session.
 pub(crate) fn has_own_memory() -> bool {
     let process = PROCESS.load(Relaxed);
     process == 0
-        // By `syscall`: a sample of `getpid` would look like one of the program's own calls.
-        // SAFETY: `SYS_getpid` takes no argument, and cannot fail.
+        // With `syscall`, because a sample in `getpid` would look like a call of the program's own.
+        // SAFETY: `SYS_getpid` takes no argument and cannot fail.
         || process == unsafe { libc::syscall(libc::SYS_getpid) } as libc::pid_t
             && ebb::process_mark().is_ok_and(|mark| mark == MARK.load(Relaxed))
 }
 
-/// Refuses what a process may do in its own memory only.
+/// Fails in a process that does not own its memory.
 pub(crate) fn check_memory() -> Result<(), Error> {
     has_own_memory().then_some(()).ok_or(Error::System {
         what: "ebbprof",
         errno: libc::EOPNOTSUPP,
-        rule: Some("this process was made by another call than fork(3)"),
+        rule: Some("this process was not created by fork(3)"),
     })
 }
 
-/// Notes that the memory belongs to this process; returns whether that worked.
+/// Records that the memory belongs to this process. Returns whether that succeeded.
 fn note() -> bool {
     let Ok(mark) = ebb::process_mark() else {
         return false;
     };
     MARK.store(mark, Relaxed);
-    // SAFETY: `getpid` takes no pointer, and cannot fail.
+    // SAFETY: `getpid` takes no pointer and cannot fail.
     PROCESS.store(unsafe { libc::getpid() }, Relaxed);
     true
 }
 
-/// Has the ends of threads noticed, and forks; tells whether it could.
+/// Registers handlers for the ends of threads and for forks. Returns whether that succeeded.
 pub(crate) fn watch() -> bool {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !note() {
         return false;
     }
     WATCHED.load(Relaxed) || {
-        // SAFETY: the functions live as long as the program.
+        // SAFETY: The functions are never unloaded.
         let at_fork =
             || unsafe { libc::pthread_atfork(Some(forks), Some(has_forked), Some(child_begins)) };
         let watched = thread::watch_ends() && at_fork() == 0;
@@ -84,7 +84,7 @@ pub(crate) fn watch() -> bool {
     }
 }
 
-/// The C library blocks SIGILL in a fork.
+/// Turns EBBs off before a fork, during which the C library blocks SIGILL.
 extern "C" fn forks() {
     if has_own_memory() {
         sessions::lock_for_fork();
@@ -99,17 +99,18 @@ extern "C" fn has_forked() {
     }
 }
 
-/// The child of a fork has no EBBs, but its memory says otherwise.
+/// Starts sampling in the child of a fork. It has no EBBs, although its copied memory indicates
+/// some.
 extern "C" fn child_begins() {
     let _unnoticed = Unnoticed::begin();
-    // Cannot fail: the page of the mark is there.
+    // Cannot fail, because the page of the mark exists.
     note();
     thread::forget();
     if sampling().is_some_and(memory::is_foreign) {
         sessions::set_state(State::Idle);
     }
     recording::forget_changes();
-    // The parent's pause is not the child's, which could not end it.
+    // A pause of the parent does not apply to the child, which could not end it.
     if sessions::state() == State::Paused {
         sessions::set_state(State::Running);
     }
@@ -118,13 +119,13 @@ extern "C" fn child_begins() {
     }
 }
 
-/// The shared memory, if threads are to be sampled that begin now.
+/// Returns the shared memory, if threads that begin now are to be sampled.
 fn sampling() -> Option<&'static Control> {
     let goes_on = |control: &&_| !is_stopped(control) && sessions::state() != State::Idle;
     memory::control().filter(goes_on)
 }
 
-/// Whether nobody takes samples any more, as they cannot be written.
+/// Returns whether sampling has stopped because the samples cannot be written.
 fn is_stopped(control: &Control) -> bool {
     control.stop.load(Relaxed) != 0
 }
@@ -144,8 +145,8 @@ type Create = extern "C" fn(
 ) -> c_int;
 
 unsafe extern "C" {
-    /// What a sampled thread begins with: has it sampled and goes on with its function, which
-    /// returns to the C library.
+    /// Entry of a sampled thread: starts sampling and jumps to the thread's function, which returns
+    /// to the C library.
     fn ebbprof_thread_entry();
 }
 
@@ -180,15 +181,17 @@ core::arch::global_asm!(
     ".popsection",
 );
 
+/// Starts sampling in a new thread. Returns the thread's function and argument.
+///
 /// # Safety
 ///
-/// `start` is of [`pthread_create`].
+/// `start` is from [`create`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ebbprof_thread_begins(start: *mut Start) -> Start {
     let _unnoticed = Unnoticed::begin();
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that `create` has written it.
     let own = unsafe { ptr::read(start) };
-    // SAFETY: of malloc.
+    // SAFETY: `create` got it from malloc(), and nothing else uses it.
     unsafe { libc::free(start.cast()) };
     if let Some(control) = sampling() {
         let _ = thread::begin(control, THREAD);
@@ -196,11 +199,11 @@ unsafe extern "C" fn ebbprof_thread_begins(start: *mut Start) -> Start {
     own
 }
 
-/// The C library's, whose thread is sampled.
+/// Interposes pthread_create() so that the new thread is sampled.
 ///
 /// # Safety
 ///
-/// As the C library's.
+/// The requirements of the C library's function apply.
 #[cfg_attr(not(feature = "wrap"), unsafe(export_name = "pthread_create"))]
 #[cfg_attr(feature = "wrap", unsafe(export_name = "__wrap_pthread_create"))]
 unsafe extern "C" fn create(
@@ -209,16 +212,16 @@ unsafe extern "C" fn create(
     function: unsafe extern "C" fn(),
     argument: *mut c_void,
 ) -> c_int {
-    // SAFETY: null, or a function of that type.
+    // SAFETY: The address is 0 or that of a function of this type.
     let real = unsafe { transmute::<usize, Option<Create>>(c_library!("pthread_create")) };
     let Some(real) = real else {
         return libc::ENOSYS;
     };
     let _unnoticed = Unnoticed::begin();
-    // SAFETY: for two words.
+    // SAFETY: The call takes any size.
     let start = unsafe { libc::malloc(size_of::<Start>()) }.cast::<Start>();
     if start.is_null() || sampling().is_none() {
-        // SAFETY: of malloc, or null.
+        // SAFETY: `start` is null or from malloc(), and not used after this.
         unsafe { libc::free(start.cast()) };
         return real(thread, attr, function, argument);
     }
@@ -226,11 +229,11 @@ unsafe extern "C" fn create(
         function: function as *mut c_void,
         argument,
     };
-    // SAFETY: just made.
+    // SAFETY: `start` has the size of a `Start` and is not null.
     unsafe { start.write(own) };
     let status = calls::without_ebbs(|| real(thread, attr, ebbprof_thread_entry, start.cast()));
     if status != 0 {
-        // SAFETY: of malloc; no thread has it.
+        // SAFETY: `start` is from malloc(), and no thread was created that would use it.
         unsafe { libc::free(start.cast()) };
     }
     status

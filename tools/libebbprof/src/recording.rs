@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A recording that the program itself begins and ends, by the functions of `ebbprof.h`.
+//! Recordings that the program itself starts and ends with the functions of `ebbprof.h`.
 //!
-//! The memory is made with the first one, and stays: an EBB handler of another thread may be in
-//! its middle when the recording ends. For the same reason a thread keeps its slot. Another
-//! process, `ebbprof collect`, reads the rings and writes the file (`collector.rs`).
+//! The memory is created for the first one and never unmapped, because an EBB handler of another
+//! thread may be running when the recording ends. For the same reason a thread keeps its slot.
+//! Another process, `ebbprof collect`, reads the rings and writes the file (`collector.rs`).
 
 use core::ffi::CStr;
 use core::ffi::c_int;
@@ -34,33 +34,36 @@ use crate::sessions::State;
 use crate::thread;
 use crate::unnoticed::Unnoticed;
 
-/// Words of a thread's ring: 1 MiB.
+/// Number of words of a thread's ring: 1 MiB.
 const RING: u64 = 1 << 17;
 
-/// Whether this process has started the recording, and not a parent.
+/// Whether this process, and not a parent, has started the recording.
 static IS_STARTER: AtomicBool = AtomicBool::new(false);
-/// The memory's descriptor, once it was made.
+/// The memory's descriptor, once it was created.
 static MEMORY: Kept = Kept::none();
-/// Whether a thread changes the recording.
+/// Whether a thread is changing the recording.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
-/// Holds off other threads that would change the recording.
+/// A lock that keeps other threads from changing the recording.
 struct Change;
 
 impl Change {
     fn begin() -> Result<Self, Error> {
         (BUSY.compare_exchange(false, true, Acquire, Relaxed))
             .map(|_| Self)
-            .map_err(|_| refused(libc::EBUSY, "another thread starts or ends the recording"))
+            .map_err(|_| refused(libc::EBUSY, "another thread starts or ends a recording"))
     }
 
-    /// Of a recording that this process has started.
+    /// Takes the lock if this process has started the recording.
     fn of_recording() -> Result<Self, Error> {
         let change = Self::begin()?;
         match sessions::state() {
-            State::Idle => Err(refused(libc::ESRCH, "nothing is recorded")),
+            State::Idle => Err(refused(libc::ESRCH, "no recording is running")),
             State::Preloaded => Err(by_ebbprof()),
-            _ if !IS_STARTER.load(Relaxed) => Err(refused(libc::ESRCH, "a parent process records")),
+            _ if !IS_STARTER.load(Relaxed) => Err(refused(
+                libc::ESRCH,
+                "a parent process has started the recording",
+            )),
             _ => Ok(change),
         }
     }
@@ -81,26 +84,26 @@ pub(crate) fn refused(errno: c_int, rule: &'static str) -> Error {
 }
 
 fn by_ebbprof() -> Error {
-    refused(libc::EBUSY, "ebbprof record profiles the program already")
+    refused(libc::EBUSY, "ebbprof record already profiles the program")
 }
 
-/// Has the calling thread sampled, and those that begin from now on.
+/// Starts a recording of the calling thread and those that begin from now on.
 pub(crate) fn start(file: &CStr, wanted: &Wanted<'_>) -> Result<(), Error> {
-    // SAFETY: asks for a number.
+    // SAFETY: The call takes no pointers.
     if unsafe { libc::getauxval(libc::AT_SECURE) } != 0 {
         return Err(refused(
             libc::EPERM,
-            "the program has rights that its caller does not have, whose PATH may have any ebbprof",
+            "a privileged (set-user-ID) program must not run ebbprof from its caller's PATH",
         ));
     }
     let _change = Change::begin()?;
     match sessions::state() {
         State::Idle => {}
         State::Preloaded => return Err(by_ebbprof()),
-        _ => return Err(refused(libc::EBUSY, "a recording is going on")),
+        _ => return Err(refused(libc::EBUSY, "a recording is already running")),
     }
     let (control, memory) = prepare(wanted)?;
-    // What refuses the event is told before there is a file.
+    // Opens the event once, so that an error is reported before the file exists.
     thread::open_wanted(control)?.close();
     let collector = Collector::start(memory, file)?;
     collector::set(collector);
@@ -111,20 +114,20 @@ pub(crate) fn start(file: &CStr, wanted: &Wanted<'_>) -> Result<(), Error> {
     })
 }
 
-/// The memory, with what is wanted, and its descriptor.
+/// Writes the parameters to the memory. Returns the memory and its descriptor.
 fn prepare(wanted: &Wanted<'_>) -> Result<(&'static Control, c_int), Error> {
     let fd = match MEMORY.get() {
         Some(fd) => fd,
-        // The first recording, or the program has closed it since: what is mapped stays.
+        // This is the first recording, or the program has closed the descriptor; mappings remain.
         None => {
             let fd = memory::create(RING).map_err(|errno| {
                 refused(
                     errno,
                     match errno {
                         libc::EFBIG => {
-                            "the memory for the samples is larger than files may be (ulimit -f)"
+                            "the memory for the samples exceeds the file size limit (ulimit -f)"
                         }
-                        _ => "no memory could be had for the samples",
+                        _ => "cannot create the memory for the samples",
                     },
                 )
             })?;
@@ -133,35 +136,38 @@ fn prepare(wanted: &Wanted<'_>) -> Result<(&'static Control, c_int), Error> {
         }
     };
     if !watch_end() || !process::watch() {
-        return Err(refused(libc::EAGAIN, "the C library has no more room"));
+        return Err(refused(
+            libc::EAGAIN,
+            "cannot register a function for the end of the program",
+        ));
     }
-    // SAFETY: made above or before; nothing is recorded.
+    // SAFETY: `create` made the memory, now or before, and nothing is recorded.
     unsafe { memory::begin(wanted) };
-    let control = memory::control().ok_or(refused(libc::ENOMEM, "there is no memory"))?;
+    let control = memory::control().ok_or(refused(libc::ENOMEM, "out of memory"))?;
     Ok((control, fd))
 }
 
-/// Has the end of the program noticed; tells whether it could.
+/// Registers a function for the end of the program. Returns whether that succeeded.
 fn watch_end() -> bool {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     WATCHED.load(Relaxed) || {
-        // SAFETY: the function lives as long as the program.
+        // SAFETY: The function is never unloaded.
         let watched = unsafe { libc::atexit(end) } == 0;
         WATCHED.store(watched, Relaxed);
         watched
     }
 }
 
-/// Has the calling thread sampled too, which was there before.
+/// Starts sampling the calling thread, which existed before the recording.
 pub(crate) fn sample_thread() -> Result<(), Error> {
     match memory::control().filter(|_| sessions::state() != State::Idle) {
-        None => Err(refused(libc::ESRCH, "nothing is recorded")),
+        None => Err(refused(libc::ESRCH, "no recording is running")),
         Some(_) if thread::is_sampled() => Ok(()),
         Some(control) => thread::begin(control, THREAD),
     }
 }
 
-/// Takes no samples for a while, or takes them again.
+/// Pauses or resumes sampling.
 pub(crate) fn set_paused(paused: bool) -> Result<(), Error> {
     let _change = Change::of_recording()?;
     let list = Sessions::lock();
@@ -170,27 +176,27 @@ pub(crate) fn set_paused(paused: bool) -> Result<(), Error> {
         fence(SeqCst);
         list.each(|sampled| sampled.look());
     } else {
-        // Each handler looks at the next sample.
+        // Each handler reads the state again before it takes a sample.
         sessions::set_state(State::Running);
     }
     Ok(())
 }
 
-/// Has the file complete with what was sampled up to now.
+/// Completes the file with the samples up to now.
 pub(crate) fn dump() -> Result<(), Error> {
     let _change = Change::of_recording()?;
     thread::take_stock();
     collector::ask(DUMP)
 }
 
-/// Ends the recording; its file is complete.
+/// Ends the recording and completes its file.
 pub(crate) fn stop() -> Result<(), Error> {
     let _change = Change::of_recording()?;
     close()
 }
 
 fn close() -> Result<(), Error> {
-    // Objects may have been loaded since it began.
+    // Objects may have been loaded since the thread began.
     thread::take_stock();
     let list = Sessions::lock();
     sessions::set_state(State::Idle);
@@ -199,14 +205,16 @@ fn close() -> Result<(), Error> {
     let asked = collector::ask(STOP);
     let has_socket = collector::end();
     if let Some(control) = memory::control() {
-        // Of children, which have it in their own memory, no more samples are wanted.
+        // Children have a copy of the state in their own memory; `stop` is in the shared memory and
+        // ends their samples, too.
         control.stop.store(1, Relaxed);
         let list = Sessions::lock();
         if has_socket {
             list.each(|sampled| control.states[sampled.number].store(PARKED, Release));
         } else {
-            // The program has closed the socket: nobody knows when the collector has read the last
-            // samples. The memory stays as it is, and the next recording has another one.
+            // The program has closed the socket, so this process cannot know when the collector has
+            // read the last samples. The memory is abandoned, and the next recording gets another
+            // one.
             leave_memory();
         }
         list.clear();
@@ -219,8 +227,9 @@ fn leave_memory() {
     memory::forget();
 }
 
-/// In the child of a fork no other thread changes anything. What the parent has recorded before is
-/// not the child's: each that records would write to the same rings.
+/// Resets the state of recordings in the child of a fork, where no other thread changes it. The
+/// child must not use the memory of the parent's past recordings: both would write to the same
+/// rings.
 pub(crate) fn forget_changes() {
     BUSY.store(false, Release);
     IS_STARTER.store(false, Relaxed);
@@ -229,7 +238,7 @@ pub(crate) fn forget_changes() {
     }
 }
 
-/// The program ends.
+/// Ends the recording when the program ends.
 extern "C" fn end() {
     let _unnoticed = Unnoticed::begin();
     if process::has_own_memory()

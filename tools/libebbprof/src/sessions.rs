@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sampled threads of this process, for who pauses or ends the sampling of all of them.
+//! The list of sampled threads of this process, with which sampling is paused or ended for all.
 
 use core::cell::UnsafeCell;
 use core::ptr;
@@ -11,17 +11,17 @@ use core::sync::atomic::Ordering::Release;
 
 use crate::thread::Sampled;
 
-/// What the process does.
+/// The state of the process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {
     /// It is not sampled.
     Idle = 0,
-    /// It is, as `ebbprof record` has preloaded this library.
+    /// It is sampled because `ebbprof record` has preloaded this library.
     Preloaded = 1,
-    /// It has itself sampled.
+    /// It records itself (`ebbprof_start`).
     Running = 2,
-    /// The same, but no sample is taken for now.
+    /// It records itself, but takes no samples at present.
     Paused = 3,
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn state() -> State {
     }
 }
 
-/// Whether the program's threads have samples: not in a pause, nor before and behind all.
+/// Returns whether samples are taken: not while paused, nor before the start or after the end.
 pub(crate) fn takes_samples() -> bool {
     matches!(state(), State::Preloaded | State::Running)
 }
@@ -45,47 +45,47 @@ pub(crate) fn set_state(state: State) {
     STATE.store(state as u32, Release);
 }
 
-/// The lock of the list, and of closing what is in it.
+/// The lock of the list and of the sessions in it.
 struct Lock(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: it is for all threads.
+// SAFETY: A mutex is made for use by several threads.
 unsafe impl Sync for Lock {}
 
 static LOCK: Lock = Lock(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
 static FIRST: AtomicPtr<Sampled> = AtomicPtr::new(ptr::null_mut());
 
-/// The list, as long as it is locked.
+/// The list while it is locked.
 pub(crate) struct Sessions(());
 
 impl Sessions {
     pub(crate) fn lock() -> Self {
-        // SAFETY: initialised, and no thread that holds it comes here.
+        // SAFETY: The mutex is initialised, and no thread locks it twice.
         unsafe { libc::pthread_mutex_lock(LOCK.0.get()) };
         Self(())
     }
 
-    /// Locks the list in a process that has no other thread, whatever its parent's threads did to
-    /// the lock.
+    /// Locks the list in a process without other threads, whatever state the parent's threads have
+    /// left the lock in.
     pub(crate) fn unlocked() -> Self {
-        // SAFETY: no other thread looks at the lock.
+        // SAFETY: No other thread exists that could use the lock.
         unsafe { LOCK.0.get().write(libc::PTHREAD_MUTEX_INITIALIZER) };
         Self::lock()
     }
 
-    /// Takes in the calling thread's.
+    /// Adds the calling thread to the list.
     ///
     /// # Safety
     ///
     /// `sampled` lives until [`remove`](Self::remove).
     pub(crate) unsafe fn add(&self, sampled: *mut Sampled) {
-        // SAFETY: the caller's contract; whoever else looks has the lock.
+        // SAFETY: The caller guarantees that it lives, and all accesses hold the lock.
         unsafe { (*sampled).next = FIRST.load(Relaxed) };
         FIRST.store(sampled, Relaxed);
     }
 
     pub(crate) fn remove(&self, sampled: *mut Sampled) {
         let mut link = FIRST.as_ptr();
-        // SAFETY: what is in the list lives.
+        // SAFETY: Everything in the list lives, and the caller holds the lock.
         unsafe {
             while !(*link).is_null() {
                 if *link == sampled {
@@ -97,14 +97,14 @@ impl Sessions {
         }
     }
 
-    /// Nothing is in it: in the child of a fork, which has none of its parent's threads.
+    /// Empties the list: in the child of a fork, which has none of its parent's threads.
     pub(crate) fn clear(&self) {
         FIRST.store(ptr::null_mut(), Relaxed);
     }
 
     pub(crate) fn each(&self, mut action: impl FnMut(&mut Sampled)) {
         let mut sampled = FIRST.load(Relaxed);
-        // SAFETY: what is in the list lives, and whoever else looks has the lock.
+        // SAFETY: Everything in the list lives, and the caller holds the lock.
         while let Some(this) = unsafe { sampled.as_mut() } {
             sampled = this.next;
             action(this);
@@ -114,17 +114,18 @@ impl Sessions {
 
 impl Drop for Sessions {
     fn drop(&mut self) {
-        // SAFETY: this thread has locked it.
+        // SAFETY: A `Sessions` exists only in the thread that has locked the mutex.
         unsafe { libc::pthread_mutex_unlock(LOCK.0.get()) };
     }
 }
 
-/// A fork's child must not find it locked by a thread that it does not have.
+/// Locks the list before a fork, so that the child does not find it locked by a thread that it does
+/// not have.
 pub(crate) fn lock_for_fork() {
     core::mem::forget(Sessions::lock());
 }
 
-/// In the parent.
+/// Unlocks the list in the parent after a fork.
 pub(crate) fn unlock_after_fork() {
     drop(Sessions(()));
 }

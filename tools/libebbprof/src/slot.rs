@@ -17,17 +17,17 @@ use ebbprof_ring::THREAD;
 use crate::handler::Ring;
 use crate::maps;
 
-/// Writes which event takes the samples, so that `ebbprof` can resume it when another event has had
-/// the PMU.
+/// Writes which event takes the samples, so that `ebbprof` can resume it after another event has
+/// had the PMU.
 ///
 /// # Safety
 ///
-/// `slot` is the calling thread's.
+/// `slot` belongs to the calling thread.
 pub(crate) unsafe fn publish(slot: *mut Slot, session: &Session) {
     /// `PERF_EVENT_IOC_ID`.
     const ID: libc::c_ulong = 0x4008_2407;
     let (descriptor, mut id) = (session.descriptor(), 0_u64);
-    // SAFETY: the call stores to the variable; the caller's contract.
+    // SAFETY: The kernel stores to `id` only, and the caller guarantees that the slot is mapped.
     unsafe {
         if libc::ioctl(descriptor, ID, &raw mut id) == 0 {
             (*slot).event.store(id, Relaxed);
@@ -37,7 +37,7 @@ pub(crate) unsafe fn publish(slot: *mut Slot, session: &Session) {
     }
 }
 
-/// The ring has no samples.
+/// Empties the ring.
 pub(crate) fn clear(ring: &Ring) {
     let slot = ring.slot();
     let shared = [&slot.written.head, &slot.written.lost, &slot.tail];
@@ -49,17 +49,17 @@ pub(crate) fn clear(ring: &Ring) {
     }
 }
 
-/// Begins the calling thread's slot, without samples, and says there what it is of.
+/// Initialises the calling thread's slot, without samples, and describes the thread in it.
 pub(crate) fn describe(ring: &Ring, control: &Control, origin: u32) {
     clear(ring);
-    // SAFETY: a field of the memory's head, of which any bits are a number.
+    // SAFETY: It is a field of the memory's head, and any bits are a valid number.
     let frames = unsafe { (&raw const control.frames).read_volatile() }.min(MOST_FRAMES);
     let (stack, size) = if frames == 0 { (0, 0) } else { stack() };
     ring.frames.store(frames, Relaxed);
     ring.stack.store(stack, Relaxed);
     ring.stack_size.store(size, Relaxed);
     let (slot, s) = (ring.slot, ring.slot());
-    // SAFETY: the slot is mapped as long as `ring` lives; the calls only ask.
+    // SAFETY: The slot is mapped as long as `ring` lives, and the calls take no pointers.
     unsafe {
         s.begin.store(spr::read::<{ spr::TB }>(), Relaxed);
         s.refused.store(0, Relaxed);
@@ -86,20 +86,21 @@ pub(crate) fn describe(ring: &Ring, control: &Control, origin: u32) {
 ///
 /// # Safety
 ///
-/// `slot` is the calling thread's.
+/// `slot` belongs to the calling thread.
 // SAFETY: The section "Safety" above has the contract.
 pub(crate) unsafe fn write_name(slot: *mut Slot) {
     // SAFETY: The call writes 16 bytes, which the field has.
     unsafe { libc::prctl(libc::PR_GET_NAME, &raw mut (*slot).name) };
 }
 
-/// The calling thread's stack: its lowest address, and in how many bytes a frame may begin.
+/// Returns the calling thread's stack: its lowest address, and the size of the part in which a
+/// frame may begin.
 fn stack() -> (u64, u64) {
-    /// Bytes of the smallest frame.
+    /// Size of the smallest frame in bytes.
     const FRAME: usize = 32;
     let mut attr = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let (mut address, mut size) = (ptr::null_mut(), 0);
-    // SAFETY: the first call fills in what the others use.
+    // SAFETY: The first call fills in the attributes that the others use.
     unsafe {
         if libc::pthread_getattr_np(libc::pthread_self(), attr.as_mut_ptr()) == 0 {
             libc::pthread_attr_getstack(attr.as_ptr(), &mut address, &mut size);
@@ -111,14 +112,14 @@ fn stack() -> (u64, u64) {
     (address.expose_provenance() as u64, size)
 }
 
-/// Notes why the thread is not sampled.
+/// Records why the thread is not sampled.
 ///
 /// # Safety
 ///
-/// `slot` is the calling thread's.
+/// `slot` belongs to the calling thread.
 pub(crate) unsafe fn refuse(slot: *mut Slot, error: &Error) {
     let reason = error.reason().as_bytes();
-    // SAFETY: the caller's contract; as much as fits.
+    // SAFETY: The caller guarantees that the slot is mapped, and `length` bytes fit in the field.
     unsafe {
         let text = &raw mut (*slot).reason;
         let length = reason.len().min(size_of_val(&*text));

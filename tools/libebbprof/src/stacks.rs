@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the program has a runtime whose stacks are too small for samples. `ebbprof` refuses such
-//! a program (`stacks.rs` there says which and why); this is for those that a program executes
-//! later.
+//! Detects a runtime whose stacks are too small for samples. `ebbprof` refuses such a program
+//! (`stacks.rs` there explains which and why); this check is for programs that are executed later.
 
 use core::ffi::CStr;
 use core::ffi::c_int;
@@ -31,11 +30,11 @@ pub(crate) fn check() -> Result<(), Error> {
 
 fn are_small() -> bool {
     let mut found = false;
-    // SAFETY: a string; the function gets the variable, which lives.
+    // SAFETY: The name is a string, and `look` gets the address of `found`, a local variable.
     unsafe {
         let ocaml = libc::dlsym(libc::RTLD_DEFAULT, c"caml_runstack".as_ptr());
         if ocaml.is_null() {
-            // The program is not to find this error.
+            // Clears the error, which the program must not see.
             libc::dlerror();
         }
         libc::dl_iterate_phdr(Some(look), (&raw mut found).cast());
@@ -47,14 +46,14 @@ fn are_small() -> bool {
 ///
 /// # Safety
 ///
-/// As the C library calls it, with a `bool`.
+/// The C library calls it with an object's headers, and `found` points to a `bool`.
 // SAFETY: The section "Safety" above has the contract.
 unsafe extern "C" fn look(
     object: *mut libc::dl_phdr_info,
     _: libc::size_t,
     found: *mut c_void,
 ) -> c_int {
-    // SAFETY: the C library gives the object's headers, whose segments are mapped.
+    // SAFETY: The C library passes the object's headers, whose segments are mapped.
     unsafe {
         let object = &*object;
         let headers = slice::from_raw_parts(object.dlpi_phdr, object.dlpi_phnum.into());
@@ -71,9 +70,9 @@ unsafe extern "C" fn look(
     0
 }
 
-/// Whether one of these notes is the build id that Go has given the file.
+/// Returns whether one of these notes is the build id that Go has given the file.
 fn has_note_of_go(mut notes: &[u8]) -> bool {
-    /// Lengths of name and contents, type.
+    /// Size of a note's header: lengths of name and contents, and type.
     const HEADER: usize = 12;
     const GO_BUILD_ID: u32 = 4;
     while let Some((header, rest)) = notes.split_at_checked(HEADER) {

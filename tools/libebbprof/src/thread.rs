@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sampling of a thread: from its first function to its end.
+//! Sampling of a thread, from its first function to its end.
 
 use alloc::boxed::Box;
 use core::ffi::CStr;
@@ -43,34 +43,34 @@ use crate::unnoticed::Unnoticed;
 pub(crate) struct Sampled {
     pub(crate) session: Option<Session>,
     pub(crate) number: usize,
-    /// The handler's own state; [`memory::take`] made it.
+    /// State of the handler, created by [`memory::take`].
     ring: *mut Ring,
-    /// The memory that has the slot: a program may close that, and get another one.
+    /// The memory that has the slot. A program may close it and get another one.
     control: &'static Control,
     calls: Calls,
-    /// In the list of `sessions.rs`.
+    /// Link in the list of `sessions.rs`.
     pub(crate) next: *mut Self,
 }
 
 impl Sampled {
     fn ring(&self) -> &Ring {
-        // SAFETY: `memory::take` made it, and it lives as long as this.
+        // SAFETY: `memory::take` created it, and it lives as long as this.
         unsafe { &*self.ring }
     }
 
-    /// Has the handler look at the state before it writes another sample.
+    /// Makes the handler read the state again before it writes another sample.
     pub(crate) fn look(&self) {
         self.ring().limit.store(0, Relaxed);
     }
 }
 
-/// The key of the thread's [`Sampled`], plus 1; 0: not made.
+/// The key of the thread's [`Sampled`], plus 1; 0 until it is created.
 static KEY: AtomicU32 = AtomicU32::new(0);
 
-/// Has the ends of threads noticed; tells whether it could.
+/// Registers a destructor for the ends of threads. Returns whether that succeeded.
 pub(crate) fn watch_ends() -> bool {
     let mut key = 0;
-    // SAFETY: the variable lives, and the destructor takes such a value.
+    // SAFETY: `key` is a local variable, and `ends` accepts every value stored for the key.
     let made = unsafe { libc::pthread_key_create(&mut key, Some(ends)) } == 0;
     if made {
         KEY.store(key + 1, Release);
@@ -78,17 +78,17 @@ pub(crate) fn watch_ends() -> bool {
     made
 }
 
-/// How many calls without EBBs the calling thread is in, if it is sampled, or was.
+/// Returns the calling thread's count of calls without EBBs, if it is sampled or was.
 pub(crate) fn calls() -> Option<&'static Calls> {
-    // SAFETY: null, or of `begin` and this thread's, until its end.
+    // SAFETY: The pointer is null or from `begin`, and belongs to this thread until its end.
     unsafe { current().as_ref() }.map(|sampled| &sampled.calls)
 }
 
-/// The calling thread's, if it is sampled, or was, in this process.
+/// Returns the calling thread's state, if it is sampled or was in this process, or null.
 fn current() -> *mut Sampled {
     let sampled = match KEY.load(Acquire) {
         0 => ptr::null_mut(),
-        // SAFETY: the key exists.
+        // SAFETY: The key exists and is never deleted.
         key => unsafe { libc::pthread_getspecific(key - 1) }.cast::<Sampled>(),
     };
     match sampled.is_null() || process::has_own_memory() {
@@ -97,41 +97,41 @@ fn current() -> *mut Sampled {
     }
 }
 
-/// The same, and waits until `ebbprof` knows them.
+/// Writes the mappings of the process, and waits until `ebbprof` has read them.
 #[cfg(not(feature = "wrap"))]
 pub(crate) fn show_maps() {
     let _unnoticed = Unnoticed::begin();
-    // SAFETY: null, or of `begin` and this thread's.
+    // SAFETY: The pointer is null or from `begin`, and belongs to this thread.
     let sampled = unsafe { current().as_ref() }.filter(|sampled| sampled.session.is_some());
     let is_read = |sampled: &&Sampled| sampled.control.stop.load(Relaxed) == 0;
     if let Some(sampled) = sampled.filter(is_read) {
-        // SAFETY: the slot is this thread's.
+        // SAFETY: The slot belongs to this thread.
         unsafe { maps::show(sampled.control, sampled.ring().slot) };
     }
 }
 
-/// Takes the parent's sampling away from the child of a fork, which has inherited its memory, and
-/// copies of the descriptors of all its threads' events.
+/// Removes the parent's sampling from the child of a fork. The child has inherited its parent's
+/// memory, and copies of the descriptors of all its threads' events.
 ///
-/// The calling thread is the only one of the child, so no other can hold the lock of the list. The
-/// thread that forked has locked it in the parent; where the parent did not own its memory, any
-/// thread of that memory's process may have.
+/// The calling thread is the only one of the child, so no other can hold the lock of the list. In
+/// the parent, the thread that forked has locked it; if the parent did not own its memory, any
+/// thread of the process that did may have locked it.
 pub(crate) fn forget() {
     let sampled = current();
     let list = Sessions::unlocked();
     list.each(|other| {
         drop(other.session.take());
-        // This thread may have forked in its handler, which goes on: it finds no room any more.
+        // This thread may have forked in its handler, which continues: this makes it find no room.
         if ptr::eq(other, sampled) {
             other.ring().head.store(u64::MAX / 2, Relaxed);
         } else {
-            // SAFETY: of a thread that is not here.
+            // SAFETY: The ring's thread does not exist in this process.
             unsafe { memory::unmap(other.ring) };
         }
     });
     list.clear();
     if !sampled.is_null() {
-        // SAFETY: the key exists; its value is of `begin`.
+        // SAFETY: The key exists; its value is a box from `begin`, which nothing uses any more.
         unsafe {
             libc::pthread_setspecific(KEY.load(Relaxed) - 1, ptr::null());
             drop(Box::from_raw(sampled));
@@ -139,19 +139,19 @@ pub(crate) fn forget() {
     }
 }
 
-/// Writes what may have changed since the calling thread began: the mappings of its process, and whether
-/// it still has samples.
+/// Writes what may have changed since the calling thread began: the mappings of its process, and
+/// whether it still gets samples.
 pub(crate) fn take_stock() {
-    // SAFETY: null, or of `begin` and this thread's.
+    // SAFETY: The pointer is null or from `begin`, and belongs to this thread.
     if let Some(sampled) = unsafe { current().as_ref() } {
         note_ceased(sampled);
-        // SAFETY: the slot is this thread's.
+        // SAFETY: The slot belongs to this thread.
         unsafe { maps::write(sampled.ring().slot) };
     }
 }
 
-/// Tells `ebbprof` whether EBBs come no more to the calling thread, though its event is on the PMU: no
-/// count tells how many samples are missing.
+/// Reports to `ebbprof` whether the calling thread no longer gets EBBs although its event is on the
+/// PMU. No count shows how many samples are missing then.
 fn note_ceased(sampled: &Sampled) {
     use ebb::State::Foreign;
     use ebb::State::Paused;
@@ -160,11 +160,11 @@ fn note_ceased(sampled: &Sampled) {
     sampled.ring().slot().ceased.store(ceased.into(), Release);
 }
 
-/// Has the calling thread sampled, or says why it is not.
+/// Starts sampling the calling thread, or records in its slot why that failed.
 pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error> {
     process::check_memory()?;
     let sampled = match current() {
-        // SAFETY: null, or of an earlier call and this thread's.
+        // SAFETY: The pointer is null or from an earlier call, and belongs to this thread.
         own if unsafe { own.as_ref() }.is_none_or(|own| !ptr::eq(own.control, control)) => {
             let (number, ring) = memory::take(control)?;
             let new = Box::into_raw(Box::new(Sampled {
@@ -175,10 +175,13 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
                 calls: Calls::new(0),
                 next: ptr::null_mut(),
             }));
-            // Twice: a signal's handler that asks in the middle of a thread's first has that cleared. If
-            // there is no memory for it, `ebbprof` notices the end of the thread. No handler finds the old
-            // one behind that, of which the recording is over: this thread's writes to its slot no more.
-            // SAFETY: the key exists; its destructor gets the box. The old one is of here.
+            // Set twice: if a signal handler reads the key during the thread's first
+            // pthread_setspecific(), the C library clears the value. If there is no memory for it,
+            // `ebbprof` notices the end of the thread. From here on no handler can find the
+            // previous box, whose recording is over, so this thread does not write to its slot any
+            // more.
+            // SAFETY: The key exists, and its destructor takes over the new box. The previous box
+            // was made here.
             unsafe {
                 for _ in 0..2 {
                     libc::pthread_setspecific(KEY.load(Relaxed) - 1, new.cast());
@@ -190,10 +193,10 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
             }
             new
         }
-        // Of what was recorded before.
+        // The thread was sampled in an earlier recording, in the same memory.
         own => own,
     };
-    // SAFETY: just made, or this thread's, of which others look at listed sessions only.
+    // SAFETY: It was just made or belongs to this thread; others access only sessions in the list.
     let (number, ring) = unsafe { ((*sampled).number, &*(*sampled).ring) };
     slot::describe(ring, control, origin);
     #[cfg(not(feature = "wrap"))]
@@ -207,22 +210,22 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
     #[cfg(feature = "wrap")]
     let started = start(control, ring);
     match &started {
-        // SAFETY: as before.
+        // SAFETY: The slot belongs to this thread.
         Ok(session) => unsafe { slot::publish(ring.slot, session) },
-        // SAFETY: as before.
+        // SAFETY: The slot belongs to this thread.
         Err(error) => unsafe { slot::refuse(ring.slot, error) },
     }
     let session = started?;
     let list = Sessions::lock();
     match sessions::state() {
-        // Somebody has stopped it just now.
+        // Another thread has just stopped the recording.
         State::Idle => return Err(STOPPED),
-        // Somebody has paused it just now, perhaps.
-        // SAFETY: this thread's.
+        // Another thread may have just paused the recording, before this thread was in the list.
+        // SAFETY: It belongs to this thread.
         State::Paused => unsafe { (*sampled).look() },
         State::Preloaded | State::Running => {}
     }
-    // SAFETY: it lives until `ends` takes it out.
+    // SAFETY: It lives until `ends` removes it from the list.
     unsafe {
         (*sampled).session = Some(session);
         list.add(sampled);
@@ -233,17 +236,18 @@ pub(crate) fn begin(control: &'static Control, origin: u32) -> Result<(), Error>
 const STOPPED: Error = Error::System {
     what: "ebbprof",
     errno: libc::ESRCH,
-    rule: Some("nothing is recorded"),
+    rule: Some("no recording is running"),
 };
 
-/// Whether the calling thread is sampled.
+/// Returns whether the calling thread is sampled.
 pub(crate) fn is_sampled() -> bool {
-    // SAFETY: null, or of `begin` and this thread's.
+    // SAFETY: The pointer is null or from `begin`, and belongs to this thread.
     unsafe { current().as_ref() }.is_some_and(|sampled| sampled.session.is_some())
 }
 
-/// Refuses a preloaded program with small stacks, in its first thread: none of the others is sampled
-/// then. They may not ask the loader, whose lock `dlopen` has while a constructor waits for a thread.
+/// Refuses a preloaded program with small stacks in its first thread, in which case no other is
+/// sampled. Other threads must not call the loader: `dlopen` holds its lock while a constructor
+/// waits for a thread.
 #[cfg(not(feature = "wrap"))]
 fn check_stacks(origin: u32) -> Result<(), Error> {
     match origin == PROGRAM && sessions::state() == State::Preloaded {
@@ -258,32 +262,33 @@ fn start(control: &Control, ring: &Ring) -> Result<Session, Error> {
     Ok(session)
 }
 
-/// Starts the session, which is the calling thread's; its handler writes samples to the ring.
+/// Starts the calling thread's session, whose handler writes samples to the ring.
 pub(crate) fn take_samples(session: &Session, control: &Control, ring: &Ring) -> Result<(), Error> {
     let handler = match branches(control) {
         0 => ebbprof_sample,
         _ => ebbprof_sample_branches,
     };
     let ring = ptr::from_ref(ring).cast_mut().cast();
-    // SAFETY: the handlers do what one may, with general registers only; the ring lives until the
-    // session is closed.
+    // SAFETY: The handlers follow the rules and use general registers only; the ring lives until
+    // the session is closed.
     unsafe { session.start_raw(Save::Gprs, handler, ring) }
 }
 
-/// Returns which branches are wanted: any number, as other processes may have written it.
+/// Returns which branches are requested. It may be any number, which other processes may have
+/// written.
 fn branches(control: &Control) -> u64 {
-    // SAFETY: a field of the memory's head, of which any bits are a number.
+    // SAFETY: It is a field of the memory's head, and any bits are a valid number.
     unsafe { (&raw const control.branches).read_volatile() }
 }
 
-/// Counts from one sample to the next that are no more than a program can bear.
+/// Valid periods: shorter ones would take all of the program's time.
 pub(crate) const PERIODS: RangeInclusive<u64> = 100..=1 << 63;
 
-/// Opens the event that is wanted for the calling thread.
+/// Opens the requested event for the calling thread.
 pub(crate) fn open_wanted(control: &Control) -> Result<Session, Error> {
     let (event, period) = (&raw const control.event, &raw const control.period);
-    // Other processes cannot change this copy.
-    // SAFETY: fields of the memory's head, of which any bits are bytes and a number.
+    // Copies them, so that other processes cannot change them between check and use.
+    // SAFETY: They are fields of the memory's head, and any bits are valid bytes and a number.
     let (event, period): ([u8; TEXT], u64) =
         unsafe { (event.read_volatile(), period.read_volatile()) };
     let name = CStr::from_bytes_until_nul(&event).unwrap_or_default();
@@ -293,28 +298,30 @@ pub(crate) fn open_wanted(control: &Control) -> Result<Session, Error> {
     open(control, name.to_str().unwrap_or_default(), period)
 }
 
-/// Opens an event with the branches that are wanted, and has its descriptor out of the program's way:
-/// a shell script's `exec 3>file` closes whatever it finds there.
+/// Opens an event with the requested branches, and moves its descriptor to a high number: a shell
+/// script's `exec 3>file` closes whatever descriptor 3 is.
 pub(crate) fn open(control: &Control, name: &str, period: u64) -> Result<Session, Error> {
-    // CAST: 0 to 3, or none.
+    // CAST: A number that is cut is harmless: `Ifm::new` refuses those above 3, and any filter is
+    // valid.
     let branches = branches(control).checked_sub(1).map(|ifm| ifm as u8);
     let session = Session::open_with(name, period, branches.and_then(Ifm::new))?;
     session.move_descriptors(LEAST_DESCRIPTOR);
-    // The handler uses none, and what they do at the end is the program's as well.
+    // The handler uses no thread-local variables, and their destructors are part of the program.
     ebb::outlast_variables();
     Ok(session)
 }
 
-/// The end of a thread.
+/// Ends the sampling of a thread that ends.
 extern "C" fn ends(sampled: *mut libc::c_void) {
-    // The slot goes on being that of the thread which has made this process.
+    // The slot still belongs to the thread that has created this process.
     if !process::has_own_memory() {
         return;
     }
     let _unnoticed = Unnoticed::begin();
     let sampled = sampled.cast::<Sampled>();
-    // SAFETY: of `begin`, and comes here once. From the list it is gone before it is freed, and
-    // its session is closed before others could take its slot; no sample is written from there on.
+    // SAFETY: The box is from `begin`, and the destructor runs once. It is removed from the list
+    // before it is freed, and its session is closed before its slot can be taken again, so no
+    // sample is written after that.
     let sampled = unsafe {
         let list = Sessions::lock();
         list.remove(sampled);
@@ -323,12 +330,13 @@ extern "C" fn ends(sampled: *mut libc::c_void) {
         drop(sampled.session.take());
         sampled
     };
-    // SAFETY: the slot is this thread's until it is marked as ended; the time base is readable.
+    // SAFETY: The slot belongs to this thread until it is marked as ended. Problem state can always
+    // read the time base.
     unsafe {
         let now = spr::read::<{ spr::TB }>();
         sampled.ring().slot().end.store(now, Relaxed);
         slot::write_name(sampled.ring().slot);
     }
-    // SAFETY: as before; nothing of this process has its address any more.
+    // SAFETY: The ring is from `take`, and nothing in this process has its address any more.
     unsafe { memory::give_back(sampled.control, sampled.number, sampled.ring) };
 }

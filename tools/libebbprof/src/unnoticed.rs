@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the program does not call itself it is not to notice: system calls of this library are no points
-//! where a thread is cancelled, and leave errno as it was.
+//! Hides the library's own system calls from the program: they are no cancellation points and
+//! preserve errno.
 
 use core::ffi::c_int;
 
@@ -8,14 +8,15 @@ use crate::memory::errno;
 use crate::memory::set_errno;
 
 unsafe extern "C" {
-    /// Of every C library, but not in the libc crate.
+    /// Exists in every C library, but the libc crate does not declare it.
     fn pthread_setcancelstate(state: c_int, old: *mut c_int) -> c_int;
 }
 
-/// Of glibc and musl.
+/// The value in glibc and musl.
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
-/// As long as it lives, the calling thread is not cancelled; at its end errno is as at its begin.
+/// A guard: while it lives, the calling thread is not cancelled; when it is dropped, errno is
+/// restored.
 pub(crate) struct Unnoticed {
     cancelling: c_int,
     errno: c_int,
@@ -24,7 +25,7 @@ pub(crate) struct Unnoticed {
 impl Unnoticed {
     pub(crate) fn begin() -> Self {
         let mut cancelling = 0;
-        // SAFETY: the variable lives.
+        // SAFETY: `cancelling` is a local variable.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &mut cancelling) };
         Self {
             cancelling,
@@ -36,7 +37,7 @@ impl Unnoticed {
 impl Drop for Unnoticed {
     fn drop(&mut self) {
         let mut disabled = 0;
-        // SAFETY: the variable lives.
+        // SAFETY: `disabled` is a local variable.
         unsafe { pthread_setcancelstate(self.cancelling, &mut disabled) };
         set_errno(self.errno);
     }

@@ -8,13 +8,13 @@ use std::thread;
 use ebbprof_client::Error;
 use ebbprof_client::Options;
 
-/// What is to be profiled.
+/// The work that is profiled.
 #[inline(never)]
 fn wanted(n: u64) -> u64 {
     (0..n).fold(n, |sum, n| black_box(sum.rotate_left(5) ^ n))
 }
 
-/// What is not.
+/// The work that is not profiled.
 #[inline(never)]
 fn unwanted(n: u64) -> u64 {
     (0..n).fold(n, |sum, n| black_box(sum.rotate_left(7) ^ n))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Has a program profile parts of itself by Event Based Branches, as `ebbprof` profiles whole
+//! Lets a program profile parts of itself with Event Based Branches, as `ebbprof` profiles whole
 //! programs: without a kernel entry for each sample. The samples go to a perf.data file, which
 //! `ebbprof` and perf read.
 //!
@@ -7,10 +7,11 @@
 #![doc = include_str!("../examples/ebbprof_parts.rs")]
 //! ```
 //!
-//! It stands on libebbprof (`make install-ebbprof`), whose page ebbprof(3) says more. The
-//! environment variable `EBBPROF_LIB_DIR` names its folder where the linker does not look by itself.
-//! A static program is linked with `--wrap` of each function that `pkg-config --static --libs ebbprof`
-//! has, by `cargo:rustc-link-arg=-Wl,--wrap=pthread_create` and so on of its own build script.
+//! The crate uses libebbprof (`make install-ebbprof`); see ebbprof(3) for details. If the linker
+//! does not find the library, set the environment variable `EBBPROF_LIB_DIR` to its folder. A
+//! static program must be linked with `--wrap` for each function that `pkg-config --static --libs
+//! ebbprof` lists: its build script prints `cargo:rustc-link-arg=-Wl,--wrap=pthread_create` and so
+//! on.
 
 use std::ffi::CStr;
 use std::ffi::CString;
@@ -22,7 +23,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-// As ebbprof.h has them.
+// The declarations of ebbprof.h.
 unsafe extern "C" {
     fn ebbprof_start(
         file: *const c_char,
@@ -40,7 +41,7 @@ unsafe extern "C" {
 
 const CALLERS: c_uint = 1;
 
-/// Why something did not work.
+/// An error of an operation on a recording.
 #[derive(Debug)]
 pub struct Error {
     reason: String,
@@ -48,7 +49,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// The system's error that says it best.
+    /// Returns the errno of the operation.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.source.raw_os_error().unwrap_or(0)
@@ -57,7 +58,7 @@ impl Error {
     fn last() -> Self {
         let source = io::Error::last_os_error();
         let mut reason = [0; 256];
-        // SAFETY: the buffer has the bytes, and gets a string.
+        // SAFETY: The function writes a string to the buffer, which has as many bytes as passed.
         let reason = unsafe { CStr::from_ptr(ebbprof_strerror(reason.as_mut_ptr(), reason.len())) };
         Self {
             reason: reason.to_string_lossy().into_owned(),
@@ -85,7 +86,7 @@ fn done(status: c_int) -> Result<(), Error> {
     }
 }
 
-/// What is to be sampled.
+/// Options of a recording.
 #[derive(Clone, Debug)]
 pub struct Options {
     event: String,
@@ -94,7 +95,7 @@ pub struct Options {
 }
 
 impl Default for Options {
-    /// Every 100,003 cycles, without callers.
+    /// Returns the options for a sample every 100,003 cycles, without callers.
     fn default() -> Self {
         Self {
             event: "cycles".into(),
@@ -105,90 +106,90 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The event that is counted; ebbprof(1) says how events are named.
+    /// Sets the event that is counted; see ebbprof(1) for names.
     #[must_use]
     pub fn event(mut self, name: &str) -> Self {
         self.event = name.into();
         self
     }
 
-    /// The counts from one sample to the next, 100 at least.
+    /// Sets the counts from one sample to the next, at least 100.
     #[must_use]
     pub fn period(mut self, counts: u64) -> Self {
         self.period = counts;
         self
     }
 
-    /// Whether samples have their callers.
+    /// Sets whether samples have their callers.
     #[must_use]
     pub fn callers(mut self, taken: bool) -> Self {
         self.callers = taken;
         self
     }
 
-    /// Begins to record to `file`: the calling thread, and the threads and children of fork that
-    /// begin from then on.
+    /// Starts a recording to `file` of the calling thread, and of the threads and children of fork
+    /// that begin afterwards.
     ///
     /// # Errors
     ///
-    /// Those of ebbprof(3): a recording is going on, or the event, the file or `ebbprof` itself
-    /// cannot be had.
+    /// The errors of ebbprof_start() in ebbprof(3): a recording is already running; or the event,
+    /// the file or the program `ebbprof` cannot be opened.
     pub fn start(&self, file: impl AsRef<Path>) -> Result<Recording, Error> {
         let string = |bytes: &[u8]| {
             CString::new(bytes).map_err(|error| Error {
-                reason: "a name has a byte 0".into(),
+                reason: "a name contains a NUL byte".into(),
                 source: io::Error::new(io::ErrorKind::InvalidInput, error),
             })
         };
         let file = string(file.as_ref().as_os_str().as_bytes())?;
         let event = string(self.event.as_bytes())?;
-        // The C library takes 0 for the default.
+        // The C function treats 0 as the default.
         let period = self.period.max(1);
         let flags = if self.callers { CALLERS } else { 0 };
-        // SAFETY: strings.
+        // SAFETY: Both pointers are to NUL-terminated strings.
         done(unsafe { ebbprof_start(file.as_ptr(), event.as_ptr(), period, flags) })?;
         Ok(Recording(()))
     }
 }
 
-/// A recording of this process, of which there is one at a time. Dropping it ends it.
+/// A recording of this process. There is one at a time. Dropping it ends it.
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
 pub struct Recording(());
 
 impl Recording {
-    /// Takes no samples of this process until [`resume`](Self::resume).
+    /// Stops taking samples of this process until [`resume`](Self::resume).
     ///
     /// # Errors
     ///
-    /// In the child of a fork, or while another thread changes the recording.
+    /// The process is the child of a fork, or another thread changes the recording.
     pub fn pause(&self) -> Result<(), Error> {
         done(ebbprof_pause())
     }
 
-    /// Takes samples again.
+    /// Resumes taking samples.
     ///
     /// # Errors
     ///
-    /// As [`pause`](Self::pause).
+    /// The errors of [`pause`](Self::pause).
     pub fn resume(&self) -> Result<(), Error> {
         done(ebbprof_resume())
     }
 
-    /// Has the file complete with the samples up to now; the recording goes on.
+    /// Completes the file with the samples up to now; the recording continues.
     ///
     /// # Errors
     ///
-    /// As [`pause`](Self::pause), and of writing the file.
+    /// The errors of [`pause`](Self::pause), and errors of writing the file.
     pub fn dump(&self) -> Result<(), Error> {
         done(ebbprof_dump())
     }
 
-    /// Ends the recording; the file is complete.
+    /// Ends the recording and completes the file.
     ///
     /// # Errors
     ///
-    /// As [`dump`](Self::dump).
+    /// The errors of [`dump`](Self::dump).
     pub fn stop(self) -> Result<(), Error> {
         let stopped = done(ebbprof_stop());
         std::mem::forget(self);
@@ -198,16 +199,16 @@ impl Recording {
 
 impl Drop for Recording {
     fn drop(&mut self) {
-        // Who wants to know of a failure calls `stop`.
+        // A caller that needs the error calls `stop`.
         let _ = done(ebbprof_stop());
     }
 }
 
-/// Has the calling thread sampled, too: one that was there before the recording began.
+/// Starts sampling the calling thread, if it existed before the recording began.
 ///
 /// # Errors
 ///
-/// Nothing is recorded, or the thread cannot be sampled.
+/// No recording is running, or the thread cannot be sampled.
 pub fn sample_thread() -> Result<(), Error> {
     done(ebbprof_sample_thread())
 }

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes the file of the memory.
+//! Creates the file of the shared memory.
 
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
 
 use crate::size;
 
-/// Where descriptors are moved to, out of the way of programs that count on the lowest numbers or
-/// close them: half of the numbers that a process has by default.
+/// Lowest number that descriptors are moved to, away from programs that expect the lowest numbers
+/// to be free or close them: half of the numbers that a process has by default.
 pub const LEAST_DESCRIPTOR: c_int = 512;
 
-/// Seals of the memory: a process that has it mapped would get SIGBUS where another one makes the
-/// file shorter. Holes can still be punched.
+/// Seals of the memory: if another process could shorten the file, a process that has mapped it
+/// would get SIGBUS. Punching holes remains possible.
 const SEALS: c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// Creates a file without a name for rings of `ring` words and seals its size. Returns its
 /// descriptor, or errno.
 ///
-/// The file is sparse, but the system takes its size for that of a file on a disk: it is made
-/// without the limit for those (`ulimit -f`), whose signal would end the program.
+/// The file is sparse, but the kernel applies the limit for the size of files (`ulimit -f`) to it,
+/// and its signal would kill the program. So the limit is raised while the size is set.
 ///
 /// # Errors
 ///
-/// `EFBIG` where the limit is below the size and cannot be raised, else what the system has.
+/// `EFBIG` if the limit is below the size and cannot be raised, else the errno of the system call.
 pub fn create(ring: u64) -> Result<c_int, c_int> {
     let fd = move_up(create_empty()?);
     let made = resize(fd, size(ring)).and_then(|()| seal(fd));
@@ -32,14 +32,14 @@ pub fn create(ring: u64) -> Result<c_int, c_int> {
     })
 }
 
-/// Creates the file, not executable where the kernel knows such files (since Linux 6.3). With
-/// `vm.memfd_noexec` at 2 it refuses all others.
+/// Creates the file, not executable if the kernel supports that (since Linux 6.3). With
+/// `vm.memfd_noexec` at 2 the kernel refuses all others.
 fn create_empty() -> Result<c_int, c_int> {
-    /// Not in the libc crate for every C library.
+    /// The libc crate does not define it for every C library.
     const MFD_NOEXEC_SEAL: libc::c_uint = 8;
     let usual = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     for flags in [usual | MFD_NOEXEC_SEAL, usual] {
-        // SAFETY: the name is a string that ends with 0.
+        // SAFETY: The name is a NUL-terminated string.
         let fd = unsafe { libc::memfd_create(c"ebbprof".as_ptr(), flags) };
         if fd >= 0 {
             return Ok(fd);
@@ -60,8 +60,7 @@ fn seal(fd: c_int) -> Result<(), c_int> {
     }
 }
 
-/// Returns whether the size of an open file is sealed, so that it can be mapped without a fear of
-/// SIGBUS.
+/// Returns whether the size of an open file is sealed, so that mapping it cannot cause SIGBUS.
 #[must_use]
 pub fn is_sealed(fd: c_int) -> bool {
     // SAFETY: The call takes a descriptor and a number, no pointer.
@@ -69,56 +68,56 @@ pub fn is_sealed(fd: c_int) -> bool {
     seals >= 0 && seals & libc::F_SEAL_SHRINK != 0
 }
 
-/// Moves a descriptor to [`LEAST_DESCRIPTOR`] or above, if there is room.
+/// Moves a descriptor to [`LEAST_DESCRIPTOR`] or above, if a number is free.
 #[must_use]
 pub fn move_up(fd: c_int) -> c_int {
-    // SAFETY: without pointers.
+    // SAFETY: The call takes no pointers.
     let moved = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, LEAST_DESCRIPTOR) };
     if moved < 0 {
         return fd;
     }
-    // SAFETY: nobody has it any more.
+    // SAFETY: The caller has given up `fd`, which `moved` replaces.
     unsafe { libc::close(fd) };
     moved
 }
 
 fn resize(fd: c_int, size: usize) -> Result<(), c_int> {
     let mut before = MaybeUninit::uninit();
-    // SAFETY: the variable lives.
+    // SAFETY: `before` is a local variable.
     if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, before.as_mut_ptr()) } != 0 {
         return Err(errno());
     }
-    // SAFETY: filled in above.
+    // SAFETY: The call above has filled it in.
     let before = unsafe { before.assume_init() };
-    // CAST: some gigabytes.
+    // CAST: The size is some gigabytes.
     let (least, length) = (size as libc::rlim_t, size as libc::off_t);
     let within = before.rlim_cur >= least;
     if !within && !raise(least, before.rlim_max) {
         return Err(libc::EFBIG);
     }
-    // SAFETY: without pointers.
+    // SAFETY: The call takes no pointers.
     let result = match unsafe { libc::ftruncate(fd, length) } {
         0 => Ok(()),
         _ => Err(errno()),
     };
     if !within {
-        // SAFETY: a limit that lives.
+        // SAFETY: `before` is a local variable.
         unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const before) };
     }
     result
 }
 
-/// Raises the limit of a file's size to `least`, which is above it.
+/// Raises the limit for the size of files to `least`. Returns whether that succeeded.
 fn raise(least: libc::rlim_t, most: libc::rlim_t) -> bool {
     let limit = libc::rlimit {
         rlim_cur: least,
         rlim_max: most.max(least),
     };
-    // SAFETY: a limit that lives.
+    // SAFETY: `limit` is a local variable.
     unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &raw const limit) == 0 }
 }
 
 fn errno() -> c_int {
-    // SAFETY: the C library gives the address of this thread's.
+    // SAFETY: The C library returns the address of this thread's errno.
     unsafe { *libc::__errno_location() }
 }

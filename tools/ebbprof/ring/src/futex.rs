@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waits for words that another process changes.
+//! Waiting for a word that another process changes.
 
 use core::ptr;
 use core::sync::atomic::AtomicU32;
 use core::time::Duration;
 
-/// Waits until [`wake`] is called for `word`, if that still is `seen`; `most` at most.
+/// Waits until [`wake`] is called for `word`, for at most `most`. Returns at once if `word` is not
+/// `seen`.
 pub fn wait(word: &AtomicU32, seen: u32, most: Duration) {
     let most = libc::timespec {
-        // CAST: The callers wait for some seconds at most.
+        // CAST: The callers wait for a few seconds at most.
         tv_sec: most.as_secs() as libc::time_t,
-        // CAST: A number below 10^9.
+        // CAST: The number is below 10^9.
         tv_nsec: most.subsec_nanos() as libc::c_long,
     };
-    // Not FUTEX_WAIT_PRIVATE, which is for the threads of one process.
-    // SAFETY: The word and the time are borrowed until the call has returned.
+    // Not FUTEX_WAIT_PRIVATE, which only works between the threads of one process.
+    // SAFETY: Both the word and the time are borrowed until the call has returned.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -26,7 +27,7 @@ pub fn wait(word: &AtomicU32, seen: u32, most: Duration) {
     }
 }
 
-/// Wakes all that wait for `word`.
+/// Wakes all threads that wait for `word`.
 pub fn wake(word: &AtomicU32) {
     // SAFETY: The word is borrowed until the call has returned.
     unsafe {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory that `ebbprof record` shares with the programs it profiles.
 //!
-//! It is one file without a name: a [`Control`] that says what to sample, then [`SLOTS`] slots.
-//! A thread takes a slot that is free; its EBB handler writes samples to the slot's ring, and
-//! `ebbprof` reads them there, also after the thread was killed. The file is sparse: a slot costs
-//! memory while it is in use.
+//! It is one file without a name: a [`Control`] with the parameters of the recording, followed by
+//! [`SLOTS`] slots. A thread takes a free slot. Its EBB handler writes samples to the slot's ring,
+//! from which `ebbprof` reads them, also after the thread was killed. The file is sparse: a slot
+//! takes memory only while it is in use.
 //!
 //! ```text
 //! | Control | Slot | ring | Slot | ring | ...
@@ -39,167 +39,166 @@ pub use word::MORE_SHIFT;
 pub use word::first_word;
 pub use word::time_base;
 
-/// The largest size of a page.
+/// The largest page size.
 pub const ALIGN: usize = 64 << 10;
-/// How many threads can be sampled at a time.
+/// Maximum number of threads that can be sampled at a time.
 pub const SLOTS: usize = 1024;
-/// [`Control::magic`]: of a memory as this file describes it. Whoever changes what is where in it
-/// takes the next digit.
+/// Value of [`Control::magic`] for the layout in this file. A change of the layout takes the next
+/// digit.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"ebbprof3");
-/// The environment variable with the path of the memory.
+/// The environment variable that holds the path of the memory.
 pub const VARIABLE: &str = "EBBPROF";
-/// The environment variable by which a program with small stacks is sampled, whatever its value.
+/// The environment variable that allows to sample a program with small stacks, whatever its value.
 pub const SMALL_STACKS: &str = "EBBPROF_SMALL_STACKS";
-/// Words that each sample begins with: time base and address. In the uppermost byte of the first
-/// is how many more there are, of a sample with its callers: LR, the doubleword at r1 + 16, and the
-/// LR save word of each further frame that the back chain leads to.
+/// Number of words that each sample begins with: time base and address. The uppermost byte of the
+/// first word is the number of further words. For a sample with callers these are LR, the
+/// doubleword at r1 + 16, and the LR save word of each further frame of the back chain.
 ///
-/// With [`Control::branches`], the first further word is the number of entries of the BHRB, which
-/// follow it, the most recent first; the callers are behind them.
+/// With [`Control::branches`], the first further word is the number of BHRB entries. The entries
+/// follow it, the most recent first, and then the callers.
 pub const SAMPLE: u64 = 2;
-/// The most further words of callers: two more than a multiple of four, as the handler takes two words
-/// and then the frames by four.
+/// Maximum number of further words for callers. It is two more than a multiple of four, because the
+/// handler takes two words and then four frames at a time.
 pub const MOST_FRAMES: u64 = 126;
-/// The most further words of branches.
+/// Maximum number of further words for branches.
 pub const MOST_BRANCHES: u64 = 33;
-/// Words behind a ring, for a sample that begins in it. The next one begins behind its own words,
-/// counted from the ring's start.
+/// Number of words after a ring, for the end of a sample that begins in the ring. The next sample's
+/// place is counted from the ring's start, as if the ring had continued there.
 pub const OVERHANG: u64 = 256;
-/// How many parts of a tick costs are told in.
+/// Unit of costs: this many parts of a tick.
 pub const COST_UNIT: u64 = 1024;
-/// Bytes of a name of an event or of the reason of a refusal.
+/// Size of an event's name or of the reason of a refusal, in bytes.
 pub const TEXT: usize = 128;
-/// Bytes for the executable mappings of a process.
+/// Size of the text of a process's executable mappings, in bytes.
 pub const MAPS: usize = ALIGN - 1024;
 
-/// Values of [`Control::states`]: nobody's; somebody fills it in; a thread's; a thread has ended
-/// it, and its samples are to be read; a thread's that is not sampled any more.
+/// Value of [`Control::states`]: the slot is free.
 pub const FREE: u32 = 0;
-/// See [`FREE`].
+/// Value of [`Control::states`]: a thread is initialising the slot.
 pub const TAKEN: u32 = 1;
-/// See [`FREE`].
+/// Value of [`Control::states`]: a thread has the slot.
 pub const LIVE: u32 = 2;
-/// See [`FREE`].
+/// Value of [`Control::states`]: the thread has ended, and its last samples are still to be read.
 pub const ENDED: u32 = 3;
-/// See [`FREE`].
+/// Value of [`Control::states`]: a thread has the slot, but is not sampled any more.
 pub const PARKED: u32 = 4;
 
-/// Values of [`Slot::origin`]: the first thread of a program that was started; that of a fork's
-/// child; a further thread.
+/// Value of [`Slot::origin`]: the first thread of a program that was started.
 pub const PROGRAM: u32 = 0;
-/// See [`PROGRAM`].
+/// Value of [`Slot::origin`]: the first thread of a forked child.
 pub const FORK: u32 = 1;
-/// See [`PROGRAM`].
+/// Value of [`Slot::origin`]: a further thread.
 pub const THREAD: u32 = 2;
 
-/// What is to be sampled, and which slots are in use.
+/// Parameters of the recording, and which slots are in use.
 #[repr(C)]
 pub struct Control {
-    /// [`MAGIC`].
+    /// The value [`MAGIC`].
     pub magic: u64,
-    /// How many programs have a library of another version; it stays here in all versions.
+    /// Number of programs whose library has another version. It has this offset in all versions.
     pub others: AtomicU64,
-    /// Words of a ring, a power of 2.
+    /// Number of words of a ring, a power of 2.
     pub ring: u64,
     /// Counts from one sample to the next.
     pub period: u64,
-    /// Most further words of a sample with its callers, as [`MOST_FRAMES`]; 0 of samples without.
+    /// Maximum number of further words for callers, see [`MOST_FRAMES`]; 0 for samples without.
     pub frames: u64,
-    /// Ticks of the time base that a sample without callers costs, in [`COST_UNIT`]s; 0: not known.
+    /// Cost of a sample without callers, in [`COST_UNIT`]s of the time base; 0 if not known.
     pub cost_of_sample: AtomicU64,
-    /// What each further word of callers costs.
+    /// Cost of each further word of callers.
     pub cost_of_caller: AtomicU64,
-    /// Which branches a sample has: one more than the Instruction Filtering Mode; 0: none.
+    /// The branches that samples have: the Instruction Filtering Mode plus 1; 0 for none.
     pub branches: u64,
-    /// The time base when a program has begun to record itself: slots that began before are not of
-    /// this recording. 0 with `ebbprof record`.
+    /// Time base at which a program started to record itself; slots that began before do not belong
+    /// to this recording. 0 with `ebbprof record`.
     pub start: AtomicU64,
-    /// The PID namespace in which the numbers of processes and threads are, by its inode.
+    /// The PID namespace that ids of processes and threads refer to, by its inode.
     pub namespace: u64,
     /// The event's name, then zeroes.
     pub event: [u8; TEXT],
-    /// Not 0: nobody reads the rings any more.
+    /// Not 0 if the rings are not read any more.
     pub stop: AtomicU32,
-    /// No slot from this one on was ever in use.
+    /// Number of slots that were ever in use: none at or above this index was.
     pub used: AtomicU32,
-    /// Not 0: what samples cost was measured, or is.
+    /// Not 0 if the cost of samples was measured, or is being measured.
     pub costs_measured: AtomicU32,
-    /// How many threads found no slot free.
+    /// Number of threads that found no free slot.
     pub without: AtomicU32,
-    /// How many processes are in another PID namespace.
+    /// Number of processes in another PID namespace.
     pub foreign: AtomicU32,
-    /// Of each slot.
+    /// The state of each slot: [`FREE`] to [`PARKED`].
     pub states: [AtomicU32; SLOTS],
-    /// How many threads have no samples as the system had no memory for their slots.
+    /// Number of threads without samples because there was no memory for their slots.
     pub unpopulated: AtomicU32,
-    /// How often programs have asked for their rings to be read at once, which `ebbprof` waits for.
-    /// If either side does not know of it, programs wait until `ebbprof` looks again.
+    /// Counts the requests of programs to read their rings at once, for which `ebbprof` waits. If
+    /// one side does not implement it, programs wait until `ebbprof` looks again.
     pub asked: AtomicU32,
 }
 
-/// What the handler of a thread writes for the recorder, alone in its cache line. The handler itself
-/// reads its copies, in memory of the process alone.
+/// The part of a slot that a thread's handler writes for the recorder, alone in its cache line. The
+/// handler itself reads its own copies, in memory of its process only.
 #[repr(C, align(128))]
 pub struct Written {
-    /// Words written to the ring since it began, with all of a sample or nothing.
+    /// Number of words written to the ring since it began. Always at the end of a sample.
     pub head: AtomicU64,
-    /// Reserved: only older libraries use it, as those below.
+    /// Reserved: only older libraries use it, like `reserved_too`.
     pub reserved: u64,
-    /// Samples that found the ring full.
+    /// Number of samples that found the ring full.
     pub lost: AtomicU64,
-    /// See `reserved`.
+    /// Reserved: only older libraries use it.
     pub reserved_too: [u64; 4],
 }
 
-/// A thread and its ring.
+/// The data of a thread; its ring follows.
 #[repr(C)]
 pub struct Slot {
-    /// The handler's part.
+    /// The part that the handler writes.
     pub written: Written,
-    /// Words of the ring that `ebbprof` has read.
+    /// Number of words of the ring that `ebbprof` has read.
     pub tail: AtomicU64,
-    /// What the thread is: [`PROGRAM`], [`FORK`] or [`THREAD`].
+    /// The origin of the thread: [`PROGRAM`], [`FORK`] or [`THREAD`].
     pub origin: AtomicU32,
-    /// Its process.
+    /// Id of the thread's process.
     pub pid: AtomicU32,
-    /// The thread.
+    /// Id of the thread.
     pub tid: AtomicU32,
-    /// The parent process.
+    /// Id of the parent process.
     pub parent: AtomicU32,
-    /// The time base when it began.
+    /// Time base at which the thread began.
     pub begin: AtomicU64,
-    /// The time base when it ended, of a thread that ended before its process.
+    /// Time base at which the thread ended, if it ended before its process.
     pub end: AtomicU64,
-    /// Its name.
+    /// The thread's name.
     pub name: [u8; 16],
-    /// Length of `reason`: not 0 if the thread could not be sampled.
+    /// Length of `reason`; not 0 if the thread could not be sampled.
     pub refused: AtomicU32,
     /// The thread's descriptor of its event plus 1, once samples are taken.
     pub descriptor: AtomicU32,
     /// The kernel's id of that event.
     pub event: AtomicU64,
-    /// Odd while `maps` is being written, and another number afterwards.
+    /// Odd while `maps` is being written; changes with each write.
     pub maps_version: AtomicU32,
     /// The version that `ebbprof` has read, with all samples before it.
     pub maps_read: AtomicU32,
-    /// One that it has not read in time: whoever waited for it waits for none before that is read.
+    /// A version that `ebbprof` has not read in time. The program does not wait for another version
+    /// before this one is read.
     pub maps_late: AtomicU32,
-    /// Not 0: EBBs had ceased to come before the thread ended, or its part of the recording.
+    /// Not 0 if EBBs had stopped before the thread ended, or before its part of the recording did.
     pub ceased: AtomicU32,
-    /// The time base when they were looked at.
+    /// Time base at which the mappings were read.
     pub maps_time: AtomicU64,
     /// Length of `maps`.
     pub maps_length: AtomicU32,
-    /// Why the thread could not be sampled.
+    /// The reason why the thread could not be sampled.
     pub reason: [u8; TEXT],
     /// Lines of `/proc/PID/maps` with the executable mappings.
     pub maps: [u8; MAPS],
 }
 
-/// Whether a memory that begins with this word is of another version, from 3 on.
+/// Returns whether a memory that begins with this word is of another version, from 3 on.
 #[must_use]
 pub const fn is_other_version(magic: u64) -> bool {
-    // CAST: the last letter.
+    // CAST: The shift leaves the last character of the version.
     let version = (magic >> 56) as u8;
     let name = (1 << 56) - 1;
     magic & name == MAGIC & name && magic != MAGIC && version >= b'3'
@@ -207,7 +206,8 @@ pub const fn is_other_version(magic: u64) -> bool {
 
 const _: () = assert!(size_of::<Control>() <= ALIGN && size_of::<Slot>() <= ALIGN);
 
-// Whoever changes these changes `MAGIC`: programs have a library that was built at another time.
+// A change of these needs another `MAGIC`: programs may have a library that was built at another
+// time.
 const _: () = {
     assert!(offset_of!(Control, magic) == 0 && offset_of!(Control, others) == 8);
     assert!(offset_of!(Control, ring) == 16 && offset_of!(Control, frames) == 32);
@@ -221,20 +221,20 @@ const _: () = {
     assert!(offset_of!(Slot, reason) == 228 && offset_of!(Slot, maps) == 356);
 };
 
-/// Where slot `n` begins in a memory with rings of `ring` words.
+/// Returns the offset of slot `n` in a memory with rings of `ring` words.
 #[must_use]
 pub const fn slot_offset(n: usize, ring: u64) -> usize {
     ALIGN + n * slot_size(ring)
 }
 
-/// Bytes of a slot and its ring.
+/// Returns the size of a slot and its ring in bytes.
 #[must_use]
 pub const fn slot_size(ring: u64) -> usize {
-    // CAST: some megabytes.
+    // CAST: The size is some megabytes.
     ALIGN + ((ring + OVERHANG) as usize * 8).next_multiple_of(ALIGN)
 }
 
-/// Bytes of the memory.
+/// Returns the size of the memory in bytes.
 #[must_use]
 pub const fn size(ring: u64) -> usize {
     slot_offset(SLOTS, ring)

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory as the recorder reads it.
+//! The recorder's view of the memory.
 //!
-//! A program can write anything there at any time, also while it is read. So each word is read once,
-//! by an atomic or volatile access, and how far a ring was read stays with the recorder. Whatever the
-//! memory holds, a call returns, and what it returns is smaller than what it was read from.
+//! A program can write anything there at any time, also while it is read. So each word is read
+//! once, with an atomic or volatile access, and the recorder itself keeps how far it has read a
+//! ring. Whatever the memory holds, each call terminates, and its result is not larger than the
+//! data it was read from.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,21 +26,21 @@ use crate::Slot;
 use crate::futex;
 use crate::slot_offset;
 
-/// A reference to an atomic field of what the memory has. There is none to a whole structure, as the
-/// program may change its other fields.
+/// Returns a reference to an atomic field of a structure in the memory. A reference to the whole
+/// structure would be wrong, because the program may change its other fields.
 macro_rules! atomic {
     ($pointer:expr, $($field:ident).+) => {{
-        // SAFETY: By the contract of `View::new` the field is mapped as long as the view lives; it is
-        // an atomic, which others may change.
+        // SAFETY: By the contract of `View::new` the field is mapped as long as the view lives; it
+        // is an atomic, which other processes may change.
         unsafe { &(*$pointer).$($field).+ }
     }};
 }
 
-/// The memory, mapped whole.
+/// The memory, all of it mapped.
 #[derive(Clone, Copy)]
 pub struct View {
     control: *const Control,
-    /// Words of a ring.
+    /// Number of words of a ring.
     words: u64,
 }
 
@@ -48,8 +49,8 @@ impl View {
     ///
     /// # Safety
     ///
-    /// `control` is the start of [`size`](crate::size) bytes that are mapped, to be read and written, as
-    /// long as the view and its slots are in use. `words` is a power of 2.
+    /// `control` is the start of [`size`](crate::size) bytes that are mapped for reading and
+    /// writing as long as the view and its slots are in use. `words` is a power of 2.
     #[must_use]
     pub const unsafe fn new(control: *const Control, words: u64) -> Self {
         Self { control, words }
@@ -58,26 +59,26 @@ impl View {
     /// Returns the counts from one sample to the next.
     #[must_use]
     pub fn period(&self) -> u64 {
-        // SAFETY: By the contract of `View::new` the field is mapped; any bits are a number.
+        // SAFETY: By the contract of `View::new` the field is mapped; any bits are a valid number.
         unsafe { (&raw const (*self.control).period).read_volatile() }
     }
 
     /// Returns whether samples have their callers.
     #[must_use]
     pub fn has_callers(&self) -> bool {
-        // SAFETY: By the contract of `View::new` the field is mapped; any bits are a number.
+        // SAFETY: By the contract of `View::new` the field is mapped; any bits are a valid number.
         unsafe { (&raw const (*self.control).frames).read_volatile() != 0 }
     }
 
     /// Returns the event's name.
     #[must_use]
     pub fn event(&self) -> String {
-        // SAFETY: The pointer is not read here.
+        // SAFETY: The memory is not read here; the expression only computes an address.
         let event = unsafe { &raw const (*self.control).event };
         text(&copy(event, crate::TEXT))
     }
 
-    /// Returns the time base when a program began to record itself, else 0.
+    /// Returns the time base at which a program started to record itself, else 0.
     #[must_use]
     pub fn start(&self) -> u64 {
         atomic!(self.control, start).load(Relaxed)
@@ -88,7 +89,7 @@ impl View {
         atomic!(self.control, stop).store(1, Relaxed);
     }
 
-    /// Returns what a sample costs, and each of its callers, in parts of a tick.
+    /// Returns the cost of a sample and that of each of its callers, in parts of a tick.
     #[must_use]
     pub fn costs(&self) -> (u64, u64) {
         (
@@ -97,31 +98,31 @@ impl View {
         )
     }
 
-    /// Returns how many programs have a library of another version.
+    /// Returns the number of programs whose library has another version.
     #[must_use]
     pub fn others(&self) -> u64 {
         atomic!(self.control, others).load(Relaxed)
     }
 
-    /// Returns how many processes are in another PID namespace.
+    /// Returns the number of processes in another PID namespace.
     #[must_use]
     pub fn foreign(&self) -> u32 {
         atomic!(self.control, foreign).load(Relaxed)
     }
 
-    /// Returns how many threads found no slot free, or no addresses for it.
+    /// Returns the number of threads that found no free slot, or no address space for it.
     #[must_use]
     pub fn without(&self) -> u32 {
         atomic!(self.control, without).load(Relaxed)
     }
 
-    /// Returns how many threads found no memory for their slots.
+    /// Returns the number of threads that found no memory for their slots.
     #[must_use]
     pub fn unpopulated(&self) -> u32 {
         atomic!(self.control, unpopulated).load(Relaxed)
     }
 
-    /// Returns how many slots may be in use.
+    /// Returns the number of slots that may be in use.
     #[must_use]
     pub fn used(&self) -> usize {
         (atomic!(self.control, used).load(Acquire) as usize).min(SLOTS)
@@ -133,13 +134,13 @@ impl View {
         atomic!(self.control, states)[n].load(Acquire)
     }
 
-    /// Returns how often programs have asked for their rings to be read.
+    /// Returns the number of requests by programs to read their rings.
     #[must_use]
     pub fn asked(&self) -> u32 {
         atomic!(self.control, asked).load(Acquire)
     }
 
-    /// Waits until a program asks for that again, having asked `before` times; `most` at most.
+    /// Waits until the number of requests is not `before`, for at most `most`.
     pub fn wait(&self, before: u32, most: Duration) {
         futex::wait(atomic!(self.control, asked), before, most);
     }
@@ -161,7 +162,7 @@ impl View {
     }
 }
 
-/// A slot that a thread has.
+/// The slot of a thread.
 #[derive(Clone, Copy)]
 pub struct SlotView {
     slot: *const Slot,
@@ -176,55 +177,55 @@ pub struct Position {
 }
 
 impl Position {
-    /// Returns whether the ring was [`Broken`], and is not read any more.
+    /// Returns whether the ring was [`Broken`]; it is not read any more then.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.broken
     }
 }
 
-/// The ring holds what no handler writes: the program has written there itself.
+/// An error: the ring holds data that no handler writes, so the program has written there itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Broken;
 
 impl SlotView {
-    /// Returns the process.
+    /// Returns the id of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         atomic!(self.slot, pid).load(Relaxed)
     }
 
-    /// Returns the thread.
+    /// Returns the id of the thread.
     #[must_use]
     pub fn tid(&self) -> u32 {
         atomic!(self.slot, tid).load(Relaxed)
     }
 
-    /// Returns the parent process.
+    /// Returns the id of the parent process.
     #[must_use]
     pub fn parent(&self) -> u32 {
         atomic!(self.slot, parent).load(Relaxed)
     }
 
-    /// Returns what the thread is, as [`Slot::origin`] has it.
+    /// Returns the origin of the thread, see [`Slot::origin`].
     #[must_use]
     pub fn origin(&self) -> u32 {
         atomic!(self.slot, origin).load(Relaxed)
     }
 
-    /// Returns the time base when it began.
+    /// Returns the time base at which the thread began.
     #[must_use]
     pub fn begin(&self) -> u64 {
         atomic!(self.slot, begin).load(Relaxed)
     }
 
-    /// Returns the time base when it ended.
+    /// Returns the time base at which the thread ended.
     #[must_use]
     pub fn end(&self) -> u64 {
         atomic!(self.slot, end).load(Relaxed)
     }
 
-    /// Returns how many samples found the ring full.
+    /// Returns the number of samples that found the ring full.
     #[must_use]
     pub fn lost(&self) -> u64 {
         atomic!(self.slot, written.lost).load(Relaxed)
@@ -233,16 +234,16 @@ impl SlotView {
     /// Returns the thread's name.
     #[must_use]
     pub fn name(&self) -> String {
-        // SAFETY: The pointer is not read here.
+        // SAFETY: The memory is not read here; the expression only computes an address.
         let name = unsafe { &raw const (*self.slot).name };
         text(&copy(name, 16))
     }
 
-    /// Returns why the thread is not sampled.
+    /// Returns the reason why the thread is not sampled, if it is not.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         let length = atomic!(self.slot, refused).load(Acquire) as usize;
-        // SAFETY: The pointer is not read here.
+        // SAFETY: The memory is not read here; the expression only computes an address.
         let reason = unsafe { &raw const (*self.slot).reason };
         (length != 0).then(|| text(&copy(reason, length)))
     }
@@ -257,20 +258,20 @@ impl SlotView {
         Some((descriptor, atomic!(self.slot, event).load(Relaxed)))
     }
 
-    /// Returns whether EBBs had ceased to come before the thread ended.
+    /// Returns whether EBBs had stopped before the thread ended.
     #[must_use]
     pub fn has_ceased(&self) -> bool {
         atomic!(self.slot, ceased).load(Acquire) != 0
     }
 
-    /// Returns how many words of samples the thread has written.
+    /// Returns the number of words of samples that the thread has written.
     #[must_use]
     pub fn written(&self) -> u64 {
         atomic!(self.slot, written.head).load(Relaxed)
     }
 
-    /// Returns the process' executable mappings, if their version is not `known`: the version, the time
-    /// base when they were looked at, and the text.
+    /// Returns the process's executable mappings if their version is not `known`: the version, the
+    /// time base at which they were read, and the text.
     #[must_use]
     pub fn maps(&self, known: u32) -> Option<(u32, u64, Vec<u8>)> {
         let version = atomic!(self.slot, maps_version);
@@ -279,22 +280,22 @@ impl SlotView {
             return None;
         }
         let length = atomic!(self.slot, maps_length).load(Acquire) as usize;
-        // SAFETY: The pointer is not read here.
+        // SAFETY: The memory is not read here; the expression only computes an address.
         let maps = copy(unsafe { &raw const (*self.slot).maps }, length);
         let time = atomic!(self.slot, maps_time).load(Relaxed);
-        // The version is read after what it is of.
+        // The version must be read again after the text, to detect a write in between.
         fence(Acquire);
         (version.load(Relaxed) == before).then_some((before, time, maps))
     }
 
-    /// Reports to the program that this version was read, and the samples before it.
+    /// Reports to the program that this version was read, and all samples before it.
     pub fn maps_are_read(&self, version: u32) {
         let read = atomic!(self.slot, maps_read);
         read.store(version, Release);
         futex::wake(read);
     }
 
-    /// Returns how full the ring is, 0 to 1. One that is not read counts as empty.
+    /// Returns how full the ring is, 0 to 1. A broken ring counts as empty.
     #[must_use]
     pub fn filled(&self, position: &Position) -> f64 {
         let words = self.written().wrapping_sub(position.tail);
@@ -304,14 +305,14 @@ impl SlotView {
         words as f64 / self.words as f64
     }
 
-    /// Takes the samples that there are from the ring: adds their words to `copy`, no more than the ring
-    /// has. [`samples`] finds them there.
+    /// Takes the available samples from the ring: appends their words to `copy`, at most as many as
+    /// the ring has. [`samples`] splits them.
     ///
     /// # Errors
     ///
-    /// [`Broken`], for this call and all later ones with `position`, if `head` is behind what was read,
-    /// or farther before it than the ring has words, or a sample ends behind it. `copy` then has the
-    /// samples before that.
+    /// [`Broken`], for this call and all later ones with `position`, if `head` is before the
+    /// position, or farther after it than the ring has words, or if a sample extends beyond `head`.
+    /// `copy` then has the samples before that.
     pub fn take(&self, position: &mut Position, copy: &mut Vec<u64>) -> Result<(), Broken> {
         if position.broken {
             return Err(Broken);
@@ -331,7 +332,7 @@ impl SlotView {
             position.tail = position.tail.wrapping_add(size);
             left -= size;
         }
-        // For the handler, which finds room by it.
+        // The handler finds out from this that there is room.
         atomic!(self.slot, tail).store(position.tail, Release);
         if position.broken { Err(Broken) } else { Ok(()) }
     }
@@ -339,30 +340,30 @@ impl SlotView {
     /// Returns word `n`, below [`OVERHANG`] + [`SAMPLE`], of the sample at `place`.
     fn word(&self, place: u64, n: u64) -> u64 {
         let ring = self.slot.wrapping_byte_add(ALIGN).cast::<AtomicU64>();
-        // CAST: below the words of a ring, and some more.
+        // CAST: The sum is below the number of words of a ring and the overhang.
         let word = ring.wrapping_add(((place & (self.words - 1)) + n) as usize);
-        // SAFETY: By the contract of `View::new` the ring is mapped, with `OVERHANG` words behind it. A
-        // sample begins in the ring, and has `SAMPLE` + 255 words at most, of which the last is `OVERHANG`
-        // words behind its first.
+        // SAFETY: By the contract of `View::new` the ring is mapped, and so are the `OVERHANG`
+        // words after it. A sample begins in the ring and has at most `SAMPLE` + 255 words, of
+        // which the last is at most `OVERHANG` words after the first.
         unsafe { (*word).load(Relaxed) }
     }
 }
 
-// The last word of the longest sample that begins in a ring's last word.
+// The last word of the longest sample, if that begins in a ring's last word.
 const _: () = assert!(SAMPLE + 0xff - 1 <= OVERHANG);
 
 /// A sample, as its handler has written it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample<'a> {
-    /// The first word, for [`time_base`](crate::time_base).
+    /// The first word, an argument of [`time_base`](crate::time_base).
     pub first: u64,
-    /// The address that was interrupted.
+    /// The interrupted address.
     pub address: u64,
     /// The further words.
     pub more: &'a [u64],
 }
 
-/// Returns the samples in words of [`SlotView::take`]: all words are theirs.
+/// Splits the words of [`SlotView::take`] into samples.
 pub fn samples(mut words: &[u64]) -> impl Iterator<Item = Sample<'_>> {
     core::iter::from_fn(move || {
         let (&[first, address], rest) = words.split_first_chunk()?;
@@ -380,13 +381,13 @@ pub fn samples(mut words: &[u64]) -> impl Iterator<Item = Sample<'_>> {
 /// Returns the first `length` bytes of a text that its program may be changing.
 fn copy<const N: usize>(from: *const [u8; N], length: usize) -> Vec<u8> {
     let byte = |n: usize| from.cast::<u8>().wrapping_add(n);
-    // SAFETY: The callers' arrays lie in the memory, which is mapped by the contract of `View::new`; `n`
-    // is below their length.
+    // SAFETY: The callers pass arrays in the memory, which is mapped by the contract of
+    // `View::new`; `n` is below their length.
     let read = |n: usize| unsafe { ptr::read_volatile(byte(n)) };
     (0..length.min(N)).map(read).collect()
 }
 
-/// Returns the text up to the first 0.
+/// Returns the text before the first NUL.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0);
     String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()

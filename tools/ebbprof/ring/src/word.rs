@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The first word of a sample.
+//! Encoding of the first word of a sample.
 
-/// Where the number of further words is in the first.
+/// Position of the number of further words in the first word.
 pub const MORE_SHIFT: u32 = 56;
-/// Its lower bits.
+/// Mask of the lower bits, which hold the time base.
 const TIME_BASE: u64 = (1 << MORE_SHIFT) - 1;
 
-/// The first word of a sample: of the time base the lower bits, which come round in years, and how many
-/// further words there are.
+/// Returns the first word of a sample: the lower bits of the time base, which wrap around in years,
+/// and the number of further words.
 #[inline(always)]
 #[must_use]
 pub const fn first_word(time_base: u64, more: u64) -> u64 {
     time_base & TIME_BASE | more << MORE_SHIFT
 }
 
-/// The time base of a sample, of a thread that was there at `near`, within two years.
+/// Returns the time base of a sample of a thread that existed at `near`, within two years of that.
 #[must_use]
 pub const fn time_base(first: u64, near: u64) -> u64 {
-    // The difference, with its sign.
+    // The difference of the lower bits, sign-extended.
     let bits = u64::BITS - MORE_SHIFT;
     let difference = (first.wrapping_sub(near) << bits).cast_signed() >> bits;
     near.wrapping_add_signed(difference)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The event, as `struct perf_event_attr` describes it.
+//! The event, in the form of `struct perf_event_attr`.
 
 use std::fs;
 
@@ -7,21 +7,21 @@ use super::put;
 use super::put_half;
 use crate::branches::Filter;
 
-/// `PERF_ATTR_SIZE_VER6`.
+/// The size `PERF_ATTR_SIZE_VER6`.
 const ATTR_SIZE: u32 = 120;
-/// An attribute and the place of its ids.
+/// Size of an attribute and the section header of its ids.
 pub const ENTRY_SIZE: u64 = ATTR_SIZE as u64 + 16;
 
 const PERF_TYPE_HARDWARE: u32 = 0;
 const PERF_TYPE_RAW: u32 = 4;
-/// Address, thread, time, period.
+/// The flags for address, thread, time and period.
 const SAMPLE_TYPE: u64 = 1 | 1 << 1 | 1 << 2 | 1 << 8;
-/// The chain of callers.
+/// The flag for the call chain.
 const SAMPLE_CALLCHAIN: u64 = 1 << 5;
-/// The branches before it, of user mode.
+/// The flags for the branches before a sample, of user mode.
 const SAMPLE_BRANCH_STACK: u64 = 1 << 11;
 const BRANCH_USER: u64 = 1;
-/// Inherit, `exclude_kernel`, `exclude_hv`, mmap, comm, task, `sample_id_all`, mmap2,
+/// The flags inherit, `exclude_kernel`, `exclude_hv`, mmap, comm, task, `sample_id_all`, mmap2,
 /// `comm_exec`, `use_clockid`, `build_id`.
 const FLAGS: u64 = 1 << 1
     | 1 << 5
@@ -36,21 +36,21 @@ const FLAGS: u64 = 1 << 1
     | 1 << 34;
 const CLOCK_MONOTONIC: u32 = 1;
 
-/// What was sampled.
+/// The sampled event.
 pub struct Event {
-    /// As perf would name it.
+    /// Name of the event in perf.
     pub name: String,
     pub period: u64,
     /// Whether samples have their callers.
     pub callers: bool,
-    /// Which branches they have.
+    /// The branches that samples have.
     pub branches: Option<Filter>,
     kind: u32,
     config: u64,
 }
 
 impl Event {
-    /// The event that is called `name`.
+    /// Returns the event with the name `name`.
     pub fn new(name: &str, period: u64, callers: bool, branches: Option<Filter>) -> Self {
         let (kind, config) = match name {
             "cycles" => (PERF_TYPE_HARDWARE, 0),
@@ -67,13 +67,13 @@ impl Event {
         }
     }
 
-    /// `struct perf_event_attr`.
+    /// Returns the event's `struct perf_event_attr`.
     pub(super) fn attr(&self) -> Vec<u8> {
         let mut attr = Vec::new();
         put_half(&mut attr, self.kind);
         put_half(&mut attr, ATTR_SIZE);
         let callers = if self.callers { SAMPLE_CALLCHAIN } else { 0 };
-        // From `config` on; the fourth is `read_format`.
+        // The fields from `config` on; the fourth is `read_format`.
         let branches = self.branches.map_or(0, |_| SAMPLE_BRANCH_STACK);
         let what = SAMPLE_TYPE | callers | branches;
         for word in [self.config, self.period, what, 0, FLAGS] {
@@ -91,7 +91,7 @@ impl Event {
     }
 }
 
-/// The code of an event that is given by its code, as `event=CODE`, or by a name of sysfs; else 0.
+/// Returns the code of an event that is named by its code, by `event=CODE` or in sysfs; else 0.
 fn code(name: &str) -> u64 {
     let path = format!("/sys/bus/event_source/devices/cpu/events/{name}");
     let terms = fs::read_to_string(path).unwrap_or_else(|_| name.to_string());

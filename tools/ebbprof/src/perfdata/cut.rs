@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where there is no room for the rest, the records that are whole are a file that can be read.
+//! Recovery from a full disk: cuts the file after the last complete record, so that it can be read.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use super::DATA_OFFSET;
 use super::RECORD_SAMPLE;
 use super::Writer;
 
-/// The records of a file up to the first that is not whole.
+/// The complete records of a file, up to the first that is not.
 #[derive(Default)]
 struct Whole {
     length: u64,
@@ -21,13 +21,13 @@ struct Whole {
 }
 
 impl Writer {
-    /// Leaves a file of what was written before a write has failed; how many samples it has.
+    /// Cuts the file to what was written before a write failed. Returns how many samples it has.
     pub fn cut(&mut self) -> io::Result<u64> {
         self.drop_buffer()?;
         let mut file = self.file.get_ref();
         file.seek(SeekFrom::Start(DATA_OFFSET))?;
         let whole = whole(BufReader::new(file).take(self.length))?;
-        // The header is written over the one before, for which there was room.
+        // The header overwrites the previous one, so there is room for it.
         self.length = whole.length;
         self.write_header_again(0)?;
         File::set_len(self.file.get_ref(), DATA_OFFSET + whole.length)?;
@@ -38,7 +38,7 @@ impl Writer {
 fn whole(mut records: impl Read) -> io::Result<Whole> {
     let mut found = Whole::default();
     loop {
-        // Kind, miscellaneous, and size with this.
+        // The type, the miscellaneous flags, and the size including this header.
         let mut header = [0; 8];
         match records.read_exact(&mut header) {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(found),

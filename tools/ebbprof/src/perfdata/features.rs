@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a perf.data file says of the machine, the command and the event.
+//! The feature sections of a perf.data file, which describe the machine, the command and the event.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ const EVENT_DESC: u32 = 12;
 const BRANCH_STACK: u32 = 15;
 const SAMPLE_TIME: u32 = 21;
 
-/// Each feature's bit and content, in the order of the bits.
+/// Returns each feature's bit and contents, in the order of the bits.
 pub fn all(event: &Event, command: &[String], first: u64, last: u64) -> Vec<(u32, Vec<u8>)> {
     let of_kernel = |name: &str| {
         let path = format!("/proc/sys/kernel/{name}");
@@ -32,7 +32,7 @@ pub fn all(event: &Event, command: &[String], first: u64, last: u64) -> Vec<(u32
 
     let mut cpus = Vec::new();
     for which in [libc::_SC_NPROCESSORS_CONF, libc::_SC_NPROCESSORS_ONLN] {
-        // SAFETY: asks for a number.
+        // SAFETY: The call takes no pointers.
         let count = unsafe { libc::sysconf(which) };
         put_half(&mut cpus, u32::try_from(count).unwrap_or(1));
     }
@@ -61,17 +61,17 @@ pub fn all(event: &Event, command: &[String], first: u64, last: u64) -> Vec<(u32
         (CMDLINE, words),
         (EVENT_DESC, description),
     ];
-    // That they are there is all it says.
+    // The section is empty: its bit indicates that there are branches.
     all.extend(event.branches.map(|_| (BRANCH_STACK, Vec::new())));
     all.push((SAMPLE_TIME, times));
     all
 }
 
-/// A string as features have it: its length, and zeroes up to a multiple of 64.
+/// Encodes a string for a feature section: its length, and the text padded to a multiple of 64.
 fn string(text: &str) -> Vec<u8> {
     let length = (text.len() + 1).next_multiple_of(64);
     let mut string = Vec::new();
-    // CAST: an argument has at most 128 KiB.
+    // CAST: An argument has at most 128 KiB.
     put_half(&mut string, length as u32);
     string.extend_from_slice(text.as_bytes());
     string.resize(4 + length, 0);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executable mappings, as `/proc/PID/maps` has them, or a program in the shared memory, which may have
-//! anything there. It imports nothing, as `make check` runs its tests on the host.
+//! Executable mappings as lines of `/proc/PID/maps`. A program writes such lines to the shared
+//! memory, and may write anything there. Imports nothing, so that `make check` can run its tests on
+//! the host.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::ffi::OsStringExt;
 
-/// Of none that the system has: it is a program, perhaps, that says so.
+/// Longest path that is kept. The system has no longer ones, but a program may write one.
 const LONGEST_PATH: usize = 4096;
 
 /// A line of `/proc/PID/maps`.
@@ -48,7 +49,7 @@ impl Mapping {
             protection: (bits.iter())
                 .filter(|(letter, _)| permissions.contains(*letter))
                 .fold(0, |protection, (_, bit)| protection | bit),
-            // CAST: a device's number.
+            // CAST: The numbers of a device have 32 bits at most.
             device: (hex(major)? as u32, hex(minor)? as u32),
             inode,
             path: OsString::from_vec(path.to_vec()),
@@ -62,7 +63,7 @@ impl Mapping {
         place(self) == place(other)
     }
 
-    /// As perf names it.
+    /// Returns the name that perf uses for the mapping.
     pub fn name(&self) -> &[u8] {
         match self.path.as_bytes() {
             b"" => b"//anon",
@@ -105,7 +106,7 @@ mod tests {
         assert!(Mapping::parse_any(data).is_some());
     }
 
-    /// Bytes of a line, some of them replaced at random: all that is found is sound.
+    /// Bytes of a line are replaced at random: every mapping that is found is valid.
     #[test]
     fn arbitrary_lines_are_lived_with() {
         let mut seed = 1_u64;

@@ -3,11 +3,11 @@
 //! `tools/perf/Documentation/perf.data-file-format.txt` and `perf_event_open(2)` describe it).
 //!
 //! ```text
-//! | header | id of the event | attribute | records ... | places of features | features |
+//! | header | id of the event | attribute | records ... | section headers | features |
 //! ```
 //!
-//! Records need not be in the order of time: without `PERF_RECORD_FINISHED_ROUND` readers sort
-//! them all.
+//! The records need not be sorted by time: without `PERF_RECORD_FINISHED_ROUND` readers sort them
+//! all.
 
 mod attr;
 mod cut;
@@ -30,12 +30,12 @@ use std::time::Instant;
 pub use attr::Event;
 pub use maps::Mapping;
 
-/// The event's id, of which there is one only.
+/// The id of the only event.
 const ID: u64 = 1;
 const HEADER_SIZE: u64 = 104;
-/// Bytes that are written at a time.
+/// Size of the buffer, that is of most writes, in bytes.
 const BUFFER: usize = 1 << 20;
-/// How old records may be that are not in the file yet.
+/// Maximum age of records that are not in the file yet.
 const OLDEST: Duration = Duration::from_millis(500);
 const DATA_OFFSET: u64 = HEADER_SIZE + 8 + attr::ENTRY_SIZE;
 
@@ -57,20 +57,20 @@ pub struct Thread {
     pub tid: u32,
 }
 
-/// A branch that was taken: where it was, and where it led; 0 where that is not known.
+/// A taken branch: its address and its target, or 0 if either is not known.
 pub struct Branch {
     pub from: u64,
     pub to: u64,
     pub mispredicted: bool,
 }
 
-/// A file that is being written.
+/// A perf.data file that is being written.
 pub struct Writer {
     file: BufWriter<File>,
     event: Event,
     record: Vec<u8>,
     length: u64,
-    /// Bytes of the records by the header in the file, and when that was written.
+    /// Size of the records according to the header in the file, and when that header was written.
     counted: (u64, Instant),
     first: u64,
     last: u64,
@@ -80,7 +80,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Creates the file at `path`, and keeps an older one as [`output::create`] does.
+    /// Creates the file at `path`. Keeps an older one like [`output::create`].
     pub fn new(path: &Path, event: Event) -> io::Result<Self> {
         let mut writer = Self {
             file: BufWriter::with_capacity(BUFFER, output::create(path)?),
@@ -99,18 +99,18 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Writes the records that are older than some time, and the header that counts them. The file can
-    /// then be read if this process is killed.
+    /// Writes records that have become too old, and the header that counts them. The file can then
+    /// be read if this process is killed.
     pub fn keep_readable(&mut self) {
         let (length, since) = self.counted;
-        // One that is complete has all of its records.
+        // The header of a complete file counts all of its records.
         if self.complete || length == self.length || since.elapsed() < OLDEST {
             return;
         }
-        // Records for which there is no room on the disk stay in the buffer. The write that finds no room
-        // there either fails.
+        // If the disk has no room for the records, they stay in the buffer. The next write reports
+        // the error if there is still no room.
         let is_written = self.file.flush().is_ok() && {
-            // The place for the next records stays as it is.
+            // Written at an offset, so that the place for the next records does not change.
             let file = self.file.get_ref();
             file.write_all_at(&self.header(0), 0).is_ok()
         };
@@ -129,9 +129,9 @@ impl Writer {
         words(&[HEADER_SIZE, attr::ENTRY_SIZE]);
         words(&[HEADER_SIZE + 8, attr::ENTRY_SIZE]);
         words(&[DATA_OFFSET, self.length]);
-        // The event types of old, and the features.
+        // The obsolete event types, and the features.
         words(&[0, 0, features, 0, 0, 0]);
-        // Then the event's ids, and its attribute with their place.
+        // Then the event's ids, and its attribute with their section header.
         words(&[ID]);
         header.extend(self.event.attr());
         put(&mut header, HEADER_SIZE);
@@ -139,14 +139,14 @@ impl Writer {
         header
     }
 
-    /// Has the file complete with the records up to now: writes what is behind them, and the header
-    /// again. The next record is written over what is behind, also if that has found no room.
+    /// Completes the file: appends the feature sections and rewrites the header. The next record
+    /// overwrites those sections, even if there was no room for them.
     pub fn complete(&mut self, command: &[String]) -> io::Result<()> {
         self.file.flush()?;
         self.complete = true;
         let written = self.write_rest(command);
         if written.is_err() {
-            // There may be room for records.
+            // There may still be room for records.
             self.drop_buffer()?;
         }
         written
@@ -168,15 +168,15 @@ impl Writer {
         self.write_header_again(features.iter().fold(0, |bits, (bit, _)| bits | 1 << bit))
     }
 
-    /// Forgets what is in the buffer.
+    /// Discards the data in the buffer.
     fn drop_buffer(&mut self) -> io::Result<()> {
         let file = BufWriter::with_capacity(BUFFER, self.file.get_ref().try_clone()?);
         let _ = replace(&mut self.file, file).into_parts();
         Ok(())
     }
 
-    /// Goes on behind the records. Who reads the file meanwhile finds those that it had when it was
-    /// complete.
+    /// Continues after the last record. Until then a reader of the file sees the records up to when
+    /// it was completed.
     fn go_on(&mut self) -> io::Result<()> {
         self.complete = false;
         self.write_header_again(0)
@@ -189,12 +189,12 @@ impl Writer {
         self.file.flush()
     }
 
-    /// Writes what is in `record`, with the header before it.
+    /// Writes the record in `record`, after its header.
     fn write(&mut self, kind: u32, misc: u16) -> io::Result<()> {
         if self.complete {
             self.go_on()?;
         }
-        // CAST: a path is the longest part, of at most 4096 bytes.
+        // CAST: The longest part is a path or a sample's words, which have a few KiB.
         let size = self.record.len() as u16 + 8;
         self.file.write_all(&kind.to_le_bytes())?;
         self.file.write_all(&misc.to_le_bytes())?;
@@ -210,20 +210,20 @@ impl Writer {
         put_half(&mut self.record, thread.tid);
     }
 
-    /// What all records but samples end with (`sample_id_all`).
+    /// Appends the fields that all records except samples end with (`sample_id_all`).
     fn put_id(&mut self, thread: Thread, time: u64) {
         self.put_thread(thread);
         put(&mut self.record, time);
     }
 
-    /// A text that ends with 0, in whole doublewords.
+    /// Appends a NUL-terminated text, padded to whole doublewords.
     fn put_text(&mut self, text: &[u8]) {
         self.record.extend_from_slice(text);
         let padding = 8 - text.len() % 8;
         self.record.extend(std::iter::repeat_n(0, padding));
     }
 
-    /// A sample, with its callers and branches if the event has them.
+    /// Writes a sample, with its callers and branches if the event has them.
     pub fn sample(
         &mut self,
         thread: Thread,
@@ -249,14 +249,14 @@ impl Writer {
             for branch in branches {
                 put(&mut self.record, branch.from);
                 put(&mut self.record, branch.to);
-                // Mispredicted, or predicted.
+                // The flag for mispredicted, or the one for predicted.
                 put(&mut self.record, if branch.mispredicted { 1 } else { 2 });
             }
         }
         self.write(RECORD_SAMPLE, MISC_USER)
     }
 
-    /// `count` samples were lost.
+    /// Records that `count` samples were lost.
     pub fn lost(&mut self, thread: Thread, time: u64, count: u64) -> io::Result<()> {
         self.lost = self.lost.saturating_add(count);
         put(&mut self.record, ID);
@@ -265,9 +265,9 @@ impl Writer {
         self.write(RECORD_LOST, 0)
     }
 
-    /// There are no samples of the thread from here on.
+    /// Records that the thread has no samples from this time on.
     pub fn ceased(&mut self, thread: Thread, time: u64) -> io::Result<()> {
-        // The id of the event, and of its stream.
+        // The ids of the event and of its stream.
         for word in [time, ID, ID] {
             put(&mut self.record, word);
         }
@@ -275,7 +275,7 @@ impl Writer {
         self.write(RECORD_THROTTLE, 0)
     }
 
-    /// The thread's name, after an exec perhaps.
+    /// Records the thread's name; `exec` indicates that it executes another program.
     pub fn comm(&mut self, thread: Thread, time: u64, name: &str, exec: bool) -> io::Result<()> {
         self.put_thread(thread);
         self.put_text(name.as_bytes());
@@ -283,7 +283,7 @@ impl Writer {
         self.write(RECORD_COMM, if exec { MISC_COMM_EXEC } else { 0 })
     }
 
-    /// `thread` is new; or, with `exit`, is no more.
+    /// Records that `thread` has begun or, with `exit`, has ended.
     pub fn task(
         &mut self,
         thread: Thread,
@@ -312,7 +312,7 @@ impl Writer {
         }
         match build_id {
             Some(id) => {
-                // CAST: at most 20.
+                // CAST: A build id has at most 20 bytes.
                 self.record.extend([id.len() as u8, 0, 0, 0]);
                 self.record.extend(id.iter().chain(&[0; 20]).take(20));
             }
@@ -320,7 +320,7 @@ impl Writer {
                 put_half(&mut self.record, mapping.device.0);
                 put_half(&mut self.record, mapping.device.1);
                 put(&mut self.record, mapping.inode);
-                // The file's generation, which nobody tells.
+                // The file's generation, which is not known.
                 put(&mut self.record, 0);
             }
         }

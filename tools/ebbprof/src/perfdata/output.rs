@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a perf.data file is written: to a new file of this user alone, with the older one beside it. It
-//! imports nothing, as `make check` runs its tests on the host.
+//! Creation of the output file: a new file that only its user may access, with the older one
+//! renamed. Imports nothing, so that `make check` can run its tests on the host.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,15 +12,17 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::path::PathBuf;
 
-/// Creates the file at `path`, to be read and written by its user alone: samples have addresses, and
-/// names of others' files. One that is there, and has something, is kept as [`old`], as `perf record`
-/// does.
+/// Creates the file at `path`, which only its user may read and write, because samples contain
+/// addresses and names of files. An existing file that is not empty is renamed to [`old`], as by
+/// `perf record`.
 ///
-/// No symbolic link is followed: in a folder where others may write, it leads to a file of their choice.
+/// Symbolic links are not followed: in a folder where other users may write, one could lead to a
+/// file of their choice.
 ///
 /// # Errors
 ///
-/// `ELOOP` for a symbolic link, `EEXIST` for what is neither a file nor a device, else what the system has.
+/// `ELOOP` for a symbolic link, `EEXIST` if `path` is neither a file nor a device, else the errno
+/// of the system call.
 pub fn create(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     let options = options.read(true).write(true).mode(0o600);
@@ -40,15 +42,15 @@ pub fn create(path: &Path) -> io::Result<File> {
             return Err(io::Error::from_raw_os_error(errno));
         }
     }
-    // Whatever another process may have put there since is an error.
+    // Fails if another process has created something there in the meantime.
     options.create_new(true).open(path)
 }
 
-/// As Linux has them on all machines.
+/// Values of Linux on all architectures.
 const EEXIST: i32 = 17;
 const ELOOP: i32 = 40;
 
-/// Returns the name that an older file is kept by.
+/// Returns the name to which an older file is renamed.
 fn old(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(".old");
@@ -108,7 +110,7 @@ mod tests {
         }
         assert_eq!(fs::read(&path).unwrap(), b"third");
         assert_eq!(fs::read(old(&path)).unwrap(), b"second");
-        // One without anything is no loss, and takes no other one's place.
+        // An empty file is not kept, and does not replace an older one.
         drop(create(&path).unwrap());
         drop(create(&path).unwrap());
         assert_eq!(fs::read(old(&path)).unwrap(), b"third");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages of pprof's format (`profile.proto`), with the fields that `ebbprof` fills in.
-//! Texts are numbers of `string_table`; ids begin with 1.
+//! The messages of pprof's format (`profile.proto`), with the fields that `ebbprof` fills in. Texts
+//! are indices of `string_table`; ids begin with 1.
 
 use prost::Message;
 
-/// All of a file.
+/// The contents of a file.
 #[derive(Clone, PartialEq, Message)]
 pub struct Profile {
-    /// Of each value of a sample.
+    /// The type of each value of a sample.
     #[prost(message, repeated, tag = "1")]
     pub sample_type: Vec<ValueType>,
     #[prost(message, repeated, tag = "2")]
@@ -28,7 +28,7 @@ pub struct Profile {
     pub comment: Vec<i64>,
 }
 
-/// What a value counts, in what unit.
+/// The type and unit of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Message)]
 pub struct ValueType {
     #[prost(int64, tag = "1")]
@@ -40,7 +40,7 @@ pub struct ValueType {
 /// The samples of one stack.
 #[derive(Clone, PartialEq, Eq, Hash, Message)]
 pub struct Sample {
-    /// The innermost first.
+    /// Ids of the places, the innermost first.
     #[prost(uint64, repeated, tag = "1")]
     pub location_id: Vec<u64>,
     #[prost(int64, repeated, tag = "2")]
@@ -64,7 +64,7 @@ pub struct Mapping {
     pub id: u64,
     #[prost(int64, tag = "5")]
     pub filename: i64,
-    /// The names need not be looked for in the file again.
+    /// Tells readers that they need not look for names in the file again.
     #[prost(bool, tag = "7")]
     pub has_functions: bool,
 }

@@ -202,7 +202,7 @@ refusals_are_told() {
 	chmod +x "$work/script"
 	refuses 'it is static' "$work/script"
 	echo "#!$work/script" >"$work/script"
-	refuses 'scripts without end' "$work/script"
+	refuses 'too many nested script interpreters' "$work/script"
 	must ebbprof check ebbprof_work
 	cannot_be_profiled 'it is static' busybox
 }
@@ -243,7 +243,7 @@ library_is_found_where_it_is_installed() {
 	record 0 ebbprof_work plain 100
 	accounted 100 1.3
 	rm "$work/lib/ebbprof/libebbprof.so"
-	refuses 'libebbprof.so is not where ebbprof looks' ebbprof_work plain 1
+	refuses 'cannot find libebbprof.so' ebbprof_work plain 1
 }
 
 # A pinned event of the CPU holds the PMU.

@@ -118,14 +118,14 @@ without_bhrb_it_is_told() {
 		ebbprof record -b "$filter" -o "$work/none" ebbprof_calls 1 >"$work/said" 2>&1 || status=$?
 		cat "$work/said"
 		[ "$status" -eq 125 ] || fail "status $status"
-		must grep -q 'this machine records no branches' "$work/said"
+		must grep -q 'this machine cannot record branches' "$work/said"
 	done
 	for filter in cond ind_call; do
 		status=0
 		ebbprof record -b "$filter" -o "$work/none" ebbprof_calls 1 >"$work/said" 2>&1 || status=$?
 		cat "$work/said"
 		[ "$status" -eq 125 ] || fail "status $status"
-		must grep -q 'this processor records any or call branches only' "$work/said"
+		must grep -q 'only supports the branch filters any and call' "$work/said"
 	done
 	[ ! -e "$work/none" ] || fail "it has left a file"
 }

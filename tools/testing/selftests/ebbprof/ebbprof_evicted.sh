@@ -18,7 +18,7 @@ PERIOD=100003
 evicted() {
 	for turn in 1 2 3; do
 		evicted_once "$@" && return
-		grep -q 'EBBs ceased to come$' "$work/said" || break
+		grep -q 'EBBs stopped arriving$' "$work/said" || break
 	done
 	fail "not one gap of 0.4 s, in turn $turn"
 }
@@ -31,7 +31,7 @@ evicted_once() {
 	cat "$work/perf"
 	must wait "$recorder"
 	cat "$work/said"
-	must grep -q "^ebbprof: somebody took the PMU $3 times: no samples for " "$work/said"
+	must grep -q "^ebbprof: another perf event took the PMU $3 times: no samples for " "$work/said"
 	must perf script -i "$work/data" -F time >"$work/script"
 	# The longest time without samples is that of the other event, and what was after it.
 	awk '

@@ -32,14 +32,14 @@ readable() {
 
 ring_that_wraps_is_left() {
 	hostile wraps
-	must grep -q '^ebbprof: 1 threads have no samples of their end: their programs wrote' "$work/said"
+	must grep -q '^ebbprof: 1 threads lack their last samples: their programs wrote' "$work/said"
 	readable
-	must grep -q '^1 threads have none of their end$' "$work/report"
+	must grep -q '^1 threads lack their last samples$' "$work/report"
 }
 
 ring_that_goes_back_is_left() {
 	hostile goes_back
-	must grep -q '^ebbprof: 1 threads have no samples of their end: their programs wrote' "$work/said"
+	must grep -q '^ebbprof: 1 threads lack their last samples: their programs wrote' "$work/said"
 	readable
 	[ "$samples" -gt 1000 ] || fail "samples from before are missing"
 }

@@ -210,7 +210,7 @@ child_is_not_paused() {
 
 clones_() {
 	client clones
-	must grep -q '^start: .*by another call than fork' "$work/said"
+	must grep -q '^start: .*not created by fork' "$work/said"
 	has 2
 }
 clones_have_no_part_in_it() {
@@ -224,14 +224,14 @@ refusals_have_reasons() {
 	for program in ebbprof_client ebbprof_client_static; do
 		client refusals
 		must grep -q '^event: the PMU has no event of this name' "$work/said"
-		must grep -q '^program: ebbprof cannot be run' "$work/said"
+		must grep -q '^program: cannot run ebbprof' "$work/said"
 		[ ! -e "$work/data" ] || fail "a refusal has left a file"
 		client twice
 		has 1
 	done
 	# One recording is enough.
 	ebbprof record -o "$work/other" ebbprof_client twice "$work/data" 1 >"$work/said" 2>&1 || status=$?
-	must grep -q 'start: .*ebbprof record profiles the program already' "$work/said"
+	must grep -q 'start: .*ebbprof record already profiles the program' "$work/said"
 }
 
 # Who runs a program with more rights than he has chooses neither what it executes nor, by the
@@ -248,7 +248,7 @@ users_have_no_say_in_setuid_programs() {
 		cp "$programs/$program" "$work/bin/"
 		chmod u+s "$work/bin/$program"
 		must su nobody -s /bin/sh -c "EBBPROF=$work/memory $work/bin/$program secure $work/none 1" >"$work/said"
-		must grep -q '^start: .*rights' "$work/said"
+		must grep -q '^start: .*set-user-ID' "$work/said"
 	done
 	head -c 65536 "$work/memory" >"$work/after"
 	must cmp "$work/before" "$work/after"

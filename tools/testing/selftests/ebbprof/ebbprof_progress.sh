@@ -28,7 +28,7 @@ progress_is_on_a_terminal() {
 cost() {
 	must grep -q '^ebbprof: the samples took' "$work/said"
 	read -r share time each caller <<-END
-		$(sed -n 's/^ebbprof: the samples took \([0-9.]*\)% of the program.s \([0-9.]*\) s: \([0-9.]*\) ns each\(, \([0-9.]*\) ns a caller\)\{0,1\}, .*/\1 \2 \3 \5/p' "$work/said")
+		$(sed -n 's/^ebbprof: the samples took \([0-9.]*\)% of the program.s \([0-9.]*\) s: \([0-9.]*\) ns each\(, \([0-9.]*\) ns per caller\)\{0,1\}, .*/\1 \2 \3 \5/p' "$work/said")
 	END
 }
 

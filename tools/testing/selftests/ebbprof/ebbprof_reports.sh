@@ -152,7 +152,7 @@ rebuilt_program_lends_no_names() {
 	cp "$programs/ebbprof_storm" "$work/ebbprof_work"
 	must env HOME="$work/home" ebbprof report "$work/data" 2>"$work/said" >"$work/report"
 	cat "$work/said" "$work/report"
-	must grep -q "/ebbprof_work: it has changed since it was recorded" "$work/said"
+	must grep -q "/ebbprof_work: the file has changed since it was recorded" "$work/said"
 	[ "$(wc -l <"$work/said")" -eq 1 ] || fail "not one line"
 	[ "$(awk '$7 == "ebbprof_work" { print $6 }' "$work/report")" = '[unknown]' ] || fail "names of another program"
 	must grep -q ' fifth  *libebbprof_work.so' "$work/report"
@@ -186,7 +186,7 @@ damaged() {
 		ebbprof $command "$work/damaged" 2>"$work/said" || status=$?
 		cat "$work/said"
 		[ "$status" -eq 125 ] || fail "at $1: $command: status $status"
-		must grep -q '^ebbprof: .*/damaged: it is damaged, or no perf.data file: ' "$work/said"
+		must grep -q '^ebbprof: .*/damaged: not a valid perf.data file: ' "$work/said"
 		[ "$(wc -l <"$work/said")" -eq 1 ] || fail "not one line"
 	done
 	cp "$work/data" "$work/damaged"
@@ -265,7 +265,7 @@ comparison_finds_what_is_gone() {
 	change half -26.5 -23.5 '*'
 	change three_tenths -1.5 1.5 -
 	change fifth -1.5 1.5 -
-	must grep -Eq '^In all -2[3-6]\.[0-9]*% cycles:u$' "$work/compared"
+	must grep -Eq '^Total -2[3-6]\.[0-9]*% cycles:u$' "$work/compared"
 	# Of less, the others have larger shares.
 	changes --shares
 	change half -18.2 -15.2 '*'

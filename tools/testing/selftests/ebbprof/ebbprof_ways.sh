@@ -87,7 +87,7 @@ ceased_samples_are_told() {
 	must grep -q '^ebbprof: 1 threads had no samples for 0.0[0-9] s before they ended' "$work/said"
 	accounted 200 1.3
 	must ebbprof report "$work/data" -o "$work/report"
-	must grep -q '^1 threads have none of their end$' "$work/report"
+	must grep -q '^1 threads lack their last samples$' "$work/report"
 	must perf report -i "$work/data" --stats >"$work/stats"
 	must grep -q 'THROTTLE events: *1 ' "$work/stats"
 	alike shut
@@ -206,7 +206,7 @@ program_outlives_the_file() {
 	umount "$work/small"
 	cat "$work/said"
 	[ "$status" -eq 125 ] || fail "status $status"
-	must grep -q 'small/data: No space left.*the program goes on' "$work/said"
+	must grep -q 'small/data: No space left.*the program continues' "$work/said"
 	must grep -q '^all have worked' "$work/with"
 	cut "$work/data"
 }
@@ -219,7 +219,7 @@ program_outlives_the_limit_of_files() {
 	(ulimit -f 2048 && exec ebbprof record -c 101 -o "$work/data" ebbprof_ways names) >"$work/with" 2>"$work/said" || status=$?
 	cat "$work/said"
 	[ "$status" -eq 125 ] || fail "status $status"
-	must grep -q '/data: File too large.*the program goes on' "$work/said"
+	must grep -q '/data: File too large.*the program continues' "$work/said"
 	must grep -q '^all have worked' "$work/with"
 	cut "$work/data"
 	# Who may not raise it is told before anything runs.
@@ -227,7 +227,7 @@ program_outlives_the_limit_of_files() {
 	su nobody -s /bin/sh -c "ulimit -f 2048; ebbprof record -o $work/none ebbprof_ways names" >"$work/said" 2>&1 || status=$?
 	cat "$work/said"
 	[ "$status" -eq 125 ] || fail "status $status"
-	must grep -q 'larger than files may be (ulimit -f)' "$work/said"
+	must grep -q 'exceeds the file size limit (ulimit -f)' "$work/said"
 }
 
 # The limit does what it did before ebbprof.
@@ -264,10 +264,10 @@ as_nobody() {
 untraced_processes_are_told() {
 	as_nobody ebbprof record -o "$work/nobodys" ebbprof_ways untraced 2>"$work/said" || fail "status $?"
 	cat "$work/said"
-	must grep -q '^ebbprof: whether somebody took the PMU from 1 threads is not known' "$work/said"
+	must grep -q '^ebbprof: cannot check whether 1 threads lost the PMU' "$work/said"
 	# Others are.
 	as_nobody ebbprof record -o "$work/nobodys" ebbprof_ways names >"$work/with" 2>"$work/said" || fail "status $?"
-	! grep 'is not known' "$work/said" || fail "told of what is known"
+	! grep 'cannot check' "$work/said" || fail "told of what is known"
 }
 
 signals_are_the_programs() {

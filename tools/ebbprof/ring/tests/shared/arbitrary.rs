@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arbitrary contents of the shared memory: reading them ends, never panics, and gives no more than
-//! what was read.
+//! Arbitrary contents of the shared memory: reading them terminates, never panics, and returns no
+//! more than what was read.
 //!
-//! `RING_ROUNDS` and `RING_SEED` in the environment run other and longer series than the usual one.
+//! `RING_ROUNDS` and `RING_SEED` in the environment select other or longer series.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -24,12 +24,12 @@ use ebbprof_ring::first_word;
 use ebbprof_ring::samples;
 use ebbprof_ring::time_base;
 
-/// Words of a ring.
+/// Number of words of a ring.
 const WORDS: u64 = 512;
-/// Slots that are filled and read.
+/// Number of slots that are filled and read.
 const TRIED: usize = 4;
 
-/// Takes what there is and checks it.
+/// Takes the available samples and checks them.
 fn take(slot: &SlotView, position: &mut Position, copy: &mut Vec<u64>) -> Result<(), Broken> {
     copy.clear();
     let taken = slot.take(position, copy);
@@ -46,7 +46,7 @@ fn take(slot: &SlotView, position: &mut Position, copy: &mut Vec<u64>) -> Result
     taken
 }
 
-/// Reads everything else in a slot.
+/// Reads all other data of a slot.
 fn look(memory: &Memory, n: usize) {
     let view = memory.view();
     assert!(view.used() <= SLOTS);
@@ -69,7 +69,7 @@ fn look(memory: &Memory, n: usize) {
     );
 }
 
-/// Numbers at which sums and differences wrap.
+/// Returns numbers at which sums and differences wrap around.
 fn extreme(random: &mut Random) -> u64 {
     let near = random.below(2 * WORDS).wrapping_sub(WORDS);
     match random.below(4) {
@@ -93,7 +93,7 @@ fn arbitrary_bytes_are_read_to_an_end() {
         let slot = memory.view().slot(n);
         let mut position = Position::default();
         for _ in 0..4 {
-            // Half of the time it goes on from where it is.
+            // Half of the time the head advances from where it is.
             let head = match random.below(2) {
                 0 => extreme(&mut random),
                 _ => memory.head(n).wrapping_add(random.below(WORDS + 2)),
@@ -111,14 +111,14 @@ fn arbitrary_bytes_are_read_to_an_end() {
     );
 }
 
-/// Places the reader at `place`, by samples of a program that wrote as it should.
+/// Advances a reader to `place`, with samples of a program that writes correctly.
 fn advance(memory: &Memory, n: usize, place: u64) -> Position {
     let (slot, mut position) = (memory.view().slot(n), Position::default());
     let mut copy = Vec::new();
     let mut head = 0;
     while head < place {
         let more = (place - head - SAMPLE).min(200);
-        // Never one word that no sample has room in.
+        // Avoids leaving a single word, which is too few for a sample.
         let more = if place - head - SAMPLE - more == 1 {
             more - 1
         } else {
@@ -136,14 +136,14 @@ fn advance(memory: &Memory, n: usize, place: u64) -> Position {
 fn sample_that_ends_behind_the_head_is_broken() {
     let memory = Memory::new(WORDS);
     let slot = memory.view().slot(0);
-    // The largest sample, of which the program says that one word is written.
+    // The largest sample, while the head indicates that only one word is written.
     memory.set_word(0, 0, 0, u64::MAX);
     memory.set_head(0, 1);
     let mut position = Position::default();
     let mut copy = Vec::new();
     assert_eq!(take(&slot, &mut position, &mut copy), Err(Broken));
     assert!(copy.is_empty());
-    // It stays so, whatever comes.
+    // The ring stays broken, whatever is written later.
     memory.set_head(0, 257);
     assert_eq!(take(&slot, &mut position, &mut copy), Err(Broken));
 }
@@ -178,7 +178,7 @@ fn tail_of_the_program_moves_nothing() {
     assert_eq!(memory.tail(0), 103);
 }
 
-/// The samples that a handler has written are those that are read, wherever in the ring they begin.
+/// The samples that are read equal those that were written, wherever in the ring they begin.
 #[test]
 fn samples_come_as_they_were_written() {
     let memory = Memory::new(WORDS);
@@ -211,7 +211,7 @@ fn samples_come_as_they_were_written() {
     }
 }
 
-/// A program that goes on writing while it is read.
+/// A program that keeps writing while it is read.
 #[test]
 fn reader_is_not_disturbed_by_writers() {
     let memory = Memory::new(WORDS);

@@ -16,12 +16,12 @@ use ebbprof_ring::size;
 use ebbprof_ring::slot_offset;
 use ebbprof_ring::slot_size;
 
-/// The number that a variable of the environment has, or `usual`.
+/// Returns the number in an environment variable, or `usual`.
 pub fn number(variable: &str, usual: u64) -> u64 {
     std::env::var(variable).map_or(usual, |text| text.parse().unwrap())
 }
 
-/// A series of numbers.
+/// A series of pseudo-random numbers.
 pub struct Random(u64);
 
 impl Random {
@@ -41,7 +41,7 @@ impl Random {
     }
 }
 
-/// A memory, as a program has it.
+/// A memory as mapped by a program.
 pub struct Memory {
     pub fd: i32,
     start: *mut u8,
@@ -55,7 +55,7 @@ impl Memory {
     pub fn new(words: u64) -> Self {
         let fd = create(words).expect("no memory could be made");
         let (access, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: This is a new mapping, of a file that has the size.
+        // SAFETY: The kernel chooses the place of the new mapping, and the file has its size.
         let start = unsafe { libc::mmap(ptr::null_mut(), size(words), access, shared, fd, 0) };
         assert_ne!(start, libc::MAP_FAILED);
         let start = start.cast();
@@ -63,13 +63,14 @@ impl Memory {
     }
 
     pub fn view(&self) -> View {
-        // SAFETY: `new` has mapped it, and it stays mapped as long as `self`, which outlives its views.
+        // SAFETY: `new` has mapped it, and it stays mapped as long as `self`, which outlives its
+        // views.
         unsafe { View::new(self.start.cast::<Control>(), self.words) }
     }
 
     fn word_at(&self, offset: usize) -> &AtomicU64 {
         assert!(offset + 8 <= size(self.words));
-        // SAFETY: It lies in the mapping, and all accesses are atomic.
+        // SAFETY: The word lies in the mapping, and all accesses are atomic.
         unsafe { &*self.start.wrapping_add(offset).cast() }
     }
 
@@ -127,7 +128,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: Mapped and opened by `new`; the views are no more.
+        // SAFETY: `new` mapped and opened them, and no views exist any more.
         unsafe {
             libc::munmap(self.start.cast(), size(self.words));
             libc::close(self.fd);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The file of the memory: no program can take its pages away from processes that map it. The recorder
-//! can still give a slot's memory back.
+//! The file of the memory: no program can remove pages from processes that have mapped it, but the
+//! recorder can still free a slot's memory.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -16,14 +16,14 @@ const WORDS: u64 = 512;
 
 fn status(fd: i32) -> libc::stat {
     let mut data = MaybeUninit::uninit();
-    // SAFETY: The call fills in what is read if it succeeds.
+    // SAFETY: `data` is read only if fstat() succeeds, which fills it in.
     unsafe {
         assert_eq!(libc::fstat(fd, data.as_mut_ptr()), 0);
         data.assume_init()
     }
 }
 
-/// Tries to give the file another length; the error.
+/// Tries to change the file's length. Returns the error.
 fn resize(fd: i32, length: usize) -> Option<i32> {
     // SAFETY: The call takes no pointer.
     let done = unsafe { libc::ftruncate(fd, length as libc::off_t) };
@@ -37,22 +37,22 @@ fn size_cannot_be_changed() {
     assert_eq!(resize(memory.fd, 0), Some(libc::EPERM));
     assert_eq!(resize(memory.fd, size(WORDS) + 1), Some(libc::EPERM));
     assert_eq!(status(memory.fd).st_size as usize, size(WORDS));
-    // Nor can a program forbid to write to it.
+    // A program cannot forbid others to write to it either.
     // SAFETY: The call takes no pointer.
     let sealed = unsafe { libc::fcntl(memory.fd, libc::F_ADD_SEALS, libc::F_SEAL_FUTURE_WRITE) };
     assert_eq!(sealed, -1);
 }
 
-/// Where `vm.memfd_noexec` is 2, no other file can be had.
+/// With `vm.memfd_noexec` at 2, the kernel refuses all other files.
 #[test]
 fn file_is_not_executable_where_the_kernel_knows_that() {
     const MFD_NOEXEC_SEAL: libc::c_uint = 8;
     let memory = Memory::new(WORDS);
-    // SAFETY: The name is a string that ends with 0.
+    // SAFETY: The name is a NUL-terminated string.
     let other = unsafe { libc::memfd_create(c"other".as_ptr(), MFD_NOEXEC_SEAL) };
     let is_known = other >= 0;
     if is_known {
-        // SAFETY: It was opened above.
+        // SAFETY: `other` was opened above.
         unsafe { libc::close(other) };
     }
     assert_eq!(status(memory.fd).st_mode & 0o111 == 0, is_known);
@@ -75,15 +75,15 @@ fn slot_can_be_given_back() {
 fn other_files_are_not_sealed() {
     let (mut pair, none) = ([-1; 2], -1);
     assert!(!is_sealed(none));
-    // SAFETY: The array has room for two.
+    // SAFETY: The array has room for two descriptors.
     let made = unsafe { libc::pipe(pair.as_mut_ptr()) };
     assert_eq!(made, 0);
     assert!(!is_sealed(pair[0]));
-    // SAFETY: A string that ends with 0.
+    // SAFETY: The name is a NUL-terminated string.
     let unsealed = unsafe { libc::memfd_create(c"ebbprof".as_ptr(), libc::MFD_CLOEXEC) };
     assert!(unsealed >= 0 && !is_sealed(unsealed));
     for fd in [unsealed, pair[0], pair[1]] {
-        // SAFETY: Opened above.
+        // SAFETY: All three were opened above.
         unsafe { libc::close(fd) };
     }
 }

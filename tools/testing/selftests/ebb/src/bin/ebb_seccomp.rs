@@ -149,7 +149,7 @@ fn perf_event_open_is_forbidden() -> Outcome {
             return ktap::fail("the event was opened");
         };
         let text = error.to_string();
-        check!(text.contains("filter of system calls"), "{text}");
+        check!(text.contains("seccomp filter"), "{text}");
         Ok(())
     })?;
     child.join()
