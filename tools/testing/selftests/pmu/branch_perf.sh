@@ -29,9 +29,6 @@ f1 20
 f2 8
 f3 24'
 ROUNDS=500000
-filters='any any_call any_ret ind_call cond call ind_jmp'
-# What else perf record is told.
-mode=
 
 # Samples of the program, 300 unless PERIOD says otherwise. It is a prime, so that they
 # fall on all places of a round. By cycles, as an emulator may not count each instruction.
@@ -63,9 +60,7 @@ expected() {
 # may be a fifth off, or 1.5 percent. What surrounds the program's work, such as libc's
 # start, has 2 to 4 percent; a record of the whole system begins before exec.
 compare() {
-	most=6
-	[ "${mode-}" != -a ] || most=8
-	awk -v surroundings="$most" '
+	awk -v surroundings=8 '
 		FNR == NR { found[$1] += $2; next }
 		{
 			expected[$1] = $2
@@ -135,13 +130,6 @@ report_shows_the_functions() {
 	compare "$work/found" "$work/expected"
 }
 
-record_b_has_all_branches() {
-	record -b
-	histogram >"$work/found"
-	expected any >"$work/expected"
-	compare "$work/found" "$work/expected"
-}
-
 report_b_shows_the_pairs() {
 	record -b
 	must perf report -b -i "$work/data" --stdio --sort symbol_from,symbol_to >"$work/report"
@@ -151,57 +139,6 @@ report_b_shows_the_pairs() {
 	compare "$work/found" "$work/expected"
 }
 
-# Both ends of each branch are addresses in the program.
-script_shows_addresses() {
-	record -b
-	must perf script -i "$work/data" -F brstack >"$work/script"
-	tr -s ' ' '\n' <"$work/script" | awk -F / '
-		NF > 3 { all++; good += $1 ~ /^0x[0-9a-f]+$/ && $2 ~ /^0x[0-9a-f]+$/ && length($1) < 18 }
-		END { print good + 0 " of " all + 0; exit(all < 1000 || good < all) }
-	' || fail "not addresses of user space"
-}
-
-# The code from each branch's target on. (perf takes instructions for those of x86, so only where
-# it begins means something.)
-script_shows_instructions() {
-	record -b
-	must perf script -i "$work/data" -F brstack >"$work/script"
-	tr -s ' ' '\n' <"$work/script" | awk -F / 'NF > 3 { print substr($2, 3) }' | sort -u >"$work/targets"
-	must perf script -i "$work/data" -F brstackinsn >"$work/script"
-	awk '
-		FNR == NR { target[$1]; next }
-		/\tinsn:/ {
-			sub(/^0*/, "", $1)
-			if (begins) { all++; good += $1 in target }
-			begins = /PRED/
-			next
-		}
-		# The oldest branch comes first, alone. Names of functions come within code, too.
-		!/:$/ { begins = /mismatch/ }
-		END { print good + 0 " of " all + 0; exit(all < 1000 || good < all) }
-	' "$work/targets" "$work/script" || fail "code that begins at no target"
-}
-
-# The pairs of functions on the way to where samples were. The lines "f1 +28" of a chain are target
-# and branch of the newest one, of the one before, and so on.
-report_shows_the_history() {
-	record -b
-	must perf report --branch-history -i "$work/data" --stdio --no-children >"$work/report"
-	awk '
-		$NF !~ /^\+[0-9]+$/ { to = ""; next }
-		{
-			if (/--/) to = ""
-			name = $(NF - 1)
-			sub(/.*-/, "", name)
-			if (to != "" && name != to && name ~ /^(branch_loop|f[123])$/ && to ~ /^(branch_loop|f[123])$/)
-				print name ">" to
-			to = name
-		}
-	' "$work/report" | sort -u >"$work/found"
-	echo "$branches" | awk '{ split($2, end, ">") } end[1] != end[2] { print $2 }' | sort -u >"$work/expected"
-	diff "$work/expected" "$work/found" || fail "- is the program's, + the report's"
-}
-
 # The history has no calls that have not returned.
 call_stacks_are_refused() {
 	! perf record --call-graph lbr -e cycles:u -o "$work/data" true >"$work/said" 2>&1 || fail "recorded"
@@ -209,56 +146,13 @@ call_stacks_are_refused() {
 	grep -q "doesn't support branch stack sampling" "$work/said" || fail "without a reason"
 }
 
-annotate_shows_the_code() {
-	record
-	must perf annotate -i "$work/data" --stdio -s f3 >"$work/code" 2>&1
-	head -n 30 "$work/code"
-	must grep -q 'beq.*f3' "$work/code"
-	must grep -Eq '[0-9]+\.[0-9]+ .*nop' "$work/code"
-}
-
-# each_of COUNT FILTER[,FILTER]...: checks each, with the options of perf in $mode.
-each_of() {
-	[ $(($# - 1)) = "$1" ] || fail "$(($# - 1)) filters"
-	shift
-	for filter; do
-		# shellcheck disable=SC2086
-		check_filter "$filter" $mode
+# One buffer for each CPU, and children inherit, which is perf's default; without children; and all that
+# a CPU does.
+modes_of_perf() {
+	for mode in '' --per-thread -a; do
+		# shellcheck disable=SC2086 # an option, or none
+		check_filter ind_call,cond $mode
 	done
-}
-
-# Two different ones of the filters, each such pair once.
-pairs() {
-	rest=$filters
-	for one in $filters; do
-		rest=${rest#"$one"}
-		for other in $rest; do
-			echo "$one,$other"
-		done
-		rest=${rest# }
-	done
-}
-
-# perf's default: one buffer for each CPU, and children inherit.
-each_filter() {
-	# shellcheck disable=SC2086
-	each_of 7 $filters
-}
-
-each_pair() {
-	# shellcheck disable=SC2046
-	each_of 21 $(pairs)
-}
-
-# Without children, and with all that a CPU does.
-each_filter_per_thread() {
-	mode=--per-thread
-	each_filter
-}
-
-each_filter_system_wide() {
-	mode=-a
-	each_filter
 }
 
 # perf tells the kinds that the driver saved.
@@ -276,7 +170,5 @@ types_are_told() {
 command -v perf >/dev/null || skip_all "there is no perf tool"
 restore_at_end
 ${DRIVER:-load}
-run_tests stat_counts_the_work report_shows_the_functions record_b_has_all_branches \
-	report_b_shows_the_pairs script_shows_addresses script_shows_instructions \
-	report_shows_the_history call_stacks_are_refused annotate_shows_the_code each_filter \
-	each_pair each_filter_per_thread each_filter_system_wide types_are_told
+run_tests stat_counts_the_work report_shows_the_functions report_b_shows_the_pairs modes_of_perf \
+	call_stacks_are_refused types_are_told

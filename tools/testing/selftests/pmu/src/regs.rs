@@ -64,6 +64,11 @@ pub struct Registers {
 }
 
 impl Registers {
+    /// All registers, by their numbers in order.
+    pub fn values(&self) -> &[u64] {
+        &self.values
+    }
+
     /// A register, 0 if the sample does not have it.
     pub fn get(&self, number: u32) -> u64 {
         if self.mask >> number & 1 == 0 {

@@ -59,26 +59,6 @@ fn each_field_alone() -> Outcome {
     Ok(())
 }
 
-/// Every pair: each field comes where the order of fields puts it.
-fn each_field_beside_each() -> Outcome {
-    for first in FIELDS.map(u64::from) {
-        for second in FIELDS.map(u64::from) {
-            let attr = sampling(IP | first | second);
-            let mut recorder = Recorder::open(attr, PAGES)?;
-            let samples = recorder.samples(|| {
-                work::run(4 * PERIOD);
-            });
-            let samples = samples.or_fail(&format!("{first:#x} and {second:#x}"))?;
-            check!(
-                samples.iter().any(|s| work::code().contains(&s.ip)),
-                "{first:#x} and {second:#x}: {} samples",
-                samples.len()
-            );
-        }
-    }
-    Ok(())
-}
-
 fn all_fields_in_one_record() -> Outcome {
     machine::needs_pace()?;
     cpu::pin_to(0)?;
@@ -188,36 +168,6 @@ fn counts_of_the_moment() -> Outcome {
     Ok(())
 }
 
-/// Samples of two events in one buffer are told apart by their identifiers.
-fn two_events_in_one_buffer() -> Outcome {
-    machine::needs_pace()?;
-    let fields = u64::from(sys::PERF_SAMPLE_IDENTIFIER | sys::PERF_SAMPLE_PERIOD);
-    let mut recorder = Recorder::open(sampling(IP | fields), PAGES)?;
-    let other = Attr::raw(on_pmc(2, INSTRUCTIONS))
-        .sampling(2 * PERIOD, IP | fields)
-        .open_with(&recorder.event)?;
-    other.redirect_to(&recorder.event)?;
-    let ids = [recorder.event.id()?, other.id()?];
-    let samples = recorder.samples(run)?;
-    let mut seen = [0_u64; 2];
-    for sample in &samples {
-        let Some(which) = ids.iter().position(|&id| id == sample.identifier) else {
-            return ktap::fail(format!("{}, neither of {ids:?}", sample.identifier));
-        };
-        check!(
-            sample.period == PERIOD * (which as u64 + 1),
-            "{which}: {}",
-            sample.period
-        );
-        seen[which] += 1;
-    }
-    check!(
-        seen[1] >= 10 && seen[0].abs_diff(2 * seen[1]) <= 1,
-        "{seen:?} samples"
-    );
-    Ok(())
-}
-
 /// The branch stack beside all other fields, where the processor has one.
 fn all_fields_and_branches() -> Outcome {
     let with_branches = sampling(all_fields() | BRANCH_STACK);
@@ -259,40 +209,6 @@ fn all_fields_and_branches() -> Outcome {
     Ok(())
 }
 
-/// What perf core refuses, whatever the driver.
-fn impossible_requests() -> Outcome {
-    let refused = |what: &str, attr: Attr, errno: i32| {
-        let got = errno_of(attr.open());
-        check!(got == errno, "{what}: errno {got}, not {errno}");
-        Ok(())
-    };
-    check!(errno_of(sampling(all_fields()).open()) == 0, "all fields");
-    for bit in (0..64).filter(|bit| 1 << bit >= u64::from(sys::PERF_SAMPLE_MAX)) {
-        refused("field", sampling(IP | 1 << bit), libc::EINVAL)?;
-    }
-    for bit in (0..64).filter(|bit| 1 << bit >= u64::from(sys::PERF_FORMAT_MAX)) {
-        let attr = sampling(IP | READ).with(|raw| raw.read_format |= 1 << bit);
-        refused("read format", attr, libc::EINVAL)?;
-    }
-    refused("weights", sampling(WEIGHT | WEIGHT_STRUCT), libc::EINVAL)?;
-    for field in [REGS_USER, REGS_INTR] {
-        let none = sampling(field).sample_regs_user(0).sample_regs_intr(0);
-        refused("no registers", none, libc::EINVAL)?;
-    }
-    for size in [4, 12, 0xffff] {
-        let attr = sampling(STACK_USER).sample_stack_user(size);
-        refused("size of the stack", attr, libc::EINVAL)?;
-    }
-    let deep = sampling(CALLCHAIN).sample_max_stack(0xffff);
-    refused("length of the callchain", deep, libc::EOVERFLOW)?;
-    let reserved = sampling(IP).with(|raw| raw.__reserved_2 = 1);
-    refused("reserved word", reserved, libc::EINVAL)?;
-    let reserved = sampling(IP).with(|raw| raw.set___reserved_1(1));
-    refused("reserved bit", reserved, libc::EINVAL)?;
-    let small = sampling(IP).with(|raw| raw.size = 8);
-    refused("attribute of 8 bytes", small, libc::E2BIG)
-}
-
 /// Tools ask for any precision, as `perf record -e cycles:pp` does, and get the samples
 /// that they would get without.
 fn any_precision_is_taken() -> Outcome {
@@ -312,7 +228,7 @@ fn any_precision_is_taken() -> Outcome {
 
 ktap::main! {
     first: machine::keep_sample_rate;
-    each_field_alone, each_field_beside_each, all_fields_in_one_record, data_of_no_access,
-    counts_of_the_moment, two_events_in_one_buffer, all_fields_and_branches,
-    impossible_requests, any_precision_is_taken,
+    each_field_alone, all_fields_in_one_record, data_of_no_access,
+    counts_of_the_moment, all_fields_and_branches,
+    any_precision_is_taken,
 }

@@ -147,15 +147,8 @@ fn in_kernel(samples: &[Sample]) -> (usize, usize) {
 fn every_kind_of_work() -> Outcome {
     let mut all_masked = 0;
     for kind in &kernel_work::KINDS {
-        // Who sleeps makes few: enough for sampling_compare.sh to tell chance from loss.
-        let time = if kind.0 == "sleeping threads" {
-            10 * time()
-        } else {
-            time()
-        };
-        let samples = samples_of(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period(), kind, time)?;
+        let samples = samples_of(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period(), kind, time())?;
         let (kernel, masked) = in_kernel(&samples);
-        // What sampling_compare.sh reads.
         println!("{}: {} samples, {masked} masked", kind.0, samples.len());
         check!(
             kernel > 40,

@@ -82,22 +82,6 @@ fn callchain() -> Outcome {
     Ok(())
 }
 
-fn callchain_as_long_as_asked() -> Outcome {
-    for longest in [1, 2, 3] {
-        let attr = sampling(IP | CALLCHAIN).sample_max_stack(longest);
-        let samples = samples_in_loop(attr)?;
-        for sample in &samples {
-            // One entry is the mark that user addresses follow.
-            let chain = &sample.callchain;
-            check!(
-                chain.len() == usize::from(longest) + 1,
-                "{longest}: {chain:x?}"
-            );
-        }
-    }
-    Ok(())
-}
-
 fn stack_of_user() -> Outcome {
     let samples = samples_in_loop(sampling(IP | STACK_USER | REGS_USER))?;
     for sample in &samples {
@@ -306,7 +290,7 @@ fn samples_without_instruction() -> Outcome {
 
 ktap::main! {
     first: machine::keep_sample_rate;
-    general_registers, callchain, callchain_as_long_as_asked, stack_of_user,
+    general_registers, callchain, stack_of_user,
     extended_registers_offered, control_registers, counters_of_the_moment, counters_of_others,
     extended_registers_of_user, samples_without_instruction,
 }
