@@ -249,41 +249,6 @@ fn multiplexed() -> Outcome {
     Ok(())
 }
 
-/// With a buffer that is too small, perf tells how many records it lost, and the
-/// event how many of them were samples.
-fn lost_in_the_buffer() -> Outcome {
-    let attr = sampling(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period())
-        .read_format(sys::PERF_FORMAT_LOST.into());
-    let Recorder {
-        event, mut ring, ..
-    } = Recorder::open(attr, 1)?;
-    let storm: &Kind = &("system calls", kernel_work::system_calls);
-    event.enable()?;
-    kernel_work::run_for(storm, 3 * time())?;
-    // Room for what was lost to be told, and for all samples that follow.
-    let mut records = ring.take();
-    kernel_work::run_for(storm, time() / 4)?;
-    event.disable()?;
-    records.extend(ring.take());
-    let [count, lost] = event.read_words()?[..] else {
-        return ktap::fail("read() does not give two words");
-    };
-    let told: u64 = records
-        .iter()
-        .filter(|record| record.kind == sys::PERF_RECORD_LOST)
-        .map(|record| record.words[1])
-        .sum();
-    let taken = records.iter().filter(|record| record.is_sample()).count() as u64;
-    check!(
-        taken > 100 && lost > 100 && lost == told && taken + lost == count / period(),
-        "{} due, {taken} taken, {lost} lost, {told} told",
-        count / period()
-    );
-    let throttled = |record: &Record| record.kind == sys::PERF_RECORD_THROTTLE;
-    check!(!records.iter().any(throttled), "throttled");
-    Ok(())
-}
-
 fn prepare() -> Outcome {
     machine::keep_sample_rate()?;
     machine::needs_pace()?;
@@ -303,5 +268,4 @@ ktap::main! {
         100,
     ),
     several_at_once, enabled_and_disabled, beside_an_event_of_a_task, multiplexed,
-    lost_in_the_buffer,
 }
