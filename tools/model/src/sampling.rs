@@ -247,29 +247,6 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_samples_its_instruction() {
-        for processor in Processor::ALL {
-            let told = if processor.has_reliable_sipr() {
-                SIPR | SIHV
-            } else {
-                0
-            };
-            for (context, privilege) in [
-                (Context::PROGRAM, SIPR),
-                (Context::KERNEL, 0),
-                (Context::HYPERVISOR, SIHV),
-            ] {
-                let [siar, sdar, sier] = sampled(processor, SDAR_DCACHE, context);
-                assert_eq!([siar, sdar], [0x1004, 0x8000]);
-                assert_eq!(
-                    sier & (told | SIARV | SDARV),
-                    privilege & told | SIARV | SDARV
-                );
-            }
-        }
-    }
-
-    #[test]
     fn from_v31_on_the_privilege_of_the_sampled_instruction_is_sometimes_wrong() {
         let mut facility = Facility::new(Processor::Power10);
         facility.context = Context::PROGRAM;

@@ -3,7 +3,7 @@
 //! Histories of what random ones come to late: a part of them, again and again or with each period.
 
 use super::{
-    directed::{CYCLES, run},
+    directed::{CYCLES, NOBODY, run, run_on},
     *,
 };
 use crate::history::MACHINE;
@@ -222,5 +222,35 @@ fn a_handler_finds_where_its_alert_was_as_an_event_is_closed() {
             assert_eq!(is_handled, facility.is_negative(spr::PMC1 + 1), "{left}");
             assert!(!is_handled || facility.mfspr(spr::SIAR) != 0, "{left}");
         });
+    }
+}
+
+#[test]
+fn no_branch_of_another_partition_is_in_a_stack() {
+    // The hypervisor takes the CPU away at each instruction of a switch, which clears the BHRB, and of a
+    // sample, which reads it. From a dedicated CPU nothing is lost.
+    let stack = Wish {
+        period: 20,
+        addr: false,
+        registers: false,
+        branches: 1,
+        ..CYCLES
+    };
+    for kind in [Kind::partition, Kind::dedicated_partition] {
+        for count in 0..64 {
+            let switch = [Op::Switch(0, NOBODY), Op::Switch(0, 0)];
+            for (before, at) in [(5, switch.as_slice()), (19, &[])] {
+                let begin = [
+                    Op::Switch(0, 0),
+                    Op::Open(0, stack),
+                    Op::Run(0, before, 1, 1),
+                ];
+                let end = [Op::Run(0, 30, 1, 1), Op::Run(0, 30, 1, 1)];
+                let history = [&begin, [Op::PreemptIn(0, count)].as_slice(), at, &end].concat();
+                run_on(kind, &history, |world, _| {
+                    assert!(!world.open[0].samples.borrow().is_empty());
+                });
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 //! In which states an event counts: in the kernel, in the hypervisor, and in an idle CPU, whose run
 //! latch is off. What each counts is written down here, apart from what histories compare.
 
-use super::*;
+use super::{directed::CYCLES, *};
 use crate::history::MACHINE;
 use pmu_model::Isa;
 use std::sync::PoisonError;
@@ -13,27 +13,13 @@ const INSTRUCTIONS: u8 = 5;
 
 /// An event of a CPU that counts, and samples nothing.
 const OF_CPU: Wish = Wish {
-    code: 0,
     period: 0,
     exclude_kernel: false,
-    exclude_user: false,
     exclude_hv: false,
-    exclude_idle: false,
-    exclude_host: false,
-    disabled: false,
-    pinned: false,
-    exclusive: false,
-    inherit: false,
-    inherit_stat: false,
     addr: false,
     registers: false,
-    data_src: false,
-    weight: 0,
-    branches: 0,
-    branch_flags: 0,
-    member: false,
     of_cpu: true,
-    bound: None,
+    ..CYCLES
 };
 
 /// What an event counts on an idle CPU in a step, on each kind of machine: `expected` says what.
