@@ -297,20 +297,6 @@ mod tests {
     }
 
     #[test]
-    fn a_register_that_is_written_says_nothing_of_another() {
-        let sampled = [spr::SIAR, spr::SDAR, spr::SIER, spr::SIER2, spr::SIER3];
-        for written in sampled {
-            let mut facility = Facility::new(Processor::Power10);
-            facility.mtspr(spr::MMCR0, PMAE);
-            facility.mtspr(spr::MMCR0, FC);
-            facility.mtspr(written, 1);
-            for number in sampled {
-                assert_eq!(facility.is_known(number), number == written);
-            }
-        }
-    }
-
-    #[test]
     fn random_sampling_keeps_the_marked_instruction() {
         let sampled = sampled(Processor::Power9, mmcra::SAMPLE_ENABLE, Context::PROGRAM);
         let described = 1 << TYPE_SHIFT | 2 << LDST_SHIFT | 3 << DATA_SRC_SHIFT;

@@ -93,29 +93,6 @@ fn whole_stacks() -> Outcome {
     Ok(())
 }
 
-/// The program goes on where the newest branch of the stack led it to.
-fn leads_to_where_it_was() -> Outcome {
-    let program = Program::plain();
-    let samples = samples(sampling(ANY), || program.run(rounds()))?;
-    let sites = program.sites();
-    let mut led = 0;
-    let inside = samples.iter().skip(1);
-    for sample in inside.filter(|s| program.code().contains(&s.ip)) {
-        let Some(newest) = sample.branches.first() else {
-            continue;
-        };
-        let Some(index) = sites.iter().position(|site| site.from == newest.from) else {
-            return ktap::fail(format!("no branch of the program: {newest:x?}"));
-        };
-        let next = sites[(index + 1) % sites.len()];
-        led += usize::from((newest.to..=next.from).contains(&sample.ip));
-    }
-    // Hardware may go on a little between overflow and interrupt.
-    let all = samples.len();
-    check!(led * 2 > all, "{led} of {all} samples");
-    Ok(())
-}
-
 /// Each way to ask for less or more beside the addresses, and all together. The
 /// parser takes each record to its end, so a word too many or too few fails.
 fn layout() -> Outcome {
@@ -230,21 +207,6 @@ fn inherited() -> Outcome {
     shows(&samples, &program, ANY, 40)
 }
 
-/// `sample_max_stack` cuts the oldest branches off.
-fn no_more_than_asked_for() -> Outcome {
-    let program = Program::plain();
-    for most in [1, 5, 127] {
-        let attr = sampling(ANY).sample_max_stack(most);
-        let samples = samples(attr, || program.run(rounds()))?;
-        shows(&samples, &program, ANY, 40)?;
-        let longest = samples.iter().map(|sample| sample.branches.len()).max();
-        let longest = longest.unwrap_or(0);
-        let expected = longest == usize::from(most) || (most == 127 && longest > 10);
-        check!(expected, "{longest} branches, {most} at most");
-    }
-    Ok(())
-}
-
 fn prepare() -> Outcome {
     machine::keep_sample_rate()?;
     needs_branches()
@@ -259,7 +221,7 @@ fn main() {
     }
     ktap::run(ktap::tests! {
         first: prepare;
-        whole_stacks, leads_to_where_it_was, layout, filters_at_once, filters_in_a_group,
-        inherited, over_exec, no_more_than_asked_for,
+        whole_stacks, layout, filters_at_once, filters_in_a_group,
+        inherited, over_exec,
     })
 }

@@ -62,25 +62,9 @@ fn ignores_other_cpus() -> Outcome {
     Ok(())
 }
 
-/// A task's event that is also bound to a CPU counts the task there only.
-fn task_on_one_cpu() -> Outcome {
-    let [home, other] = cpu::two()?;
-    let event = Attr::instructions().cpu(other as i32).open()?;
-    cpu::pin_to(home)?;
-    event.enable()?;
-    work::run(WORK);
-    let before = event.read()?;
-    check!(before.value == 0, "counted on another CPU: {before:?}");
-    cpu::pin_to(other)?;
-    let done = work::run(WORK);
-    event.disable()?;
-    expect(event.read()?.value, done)
-}
-
 ktap::main! {
     counts_the_caller,
     counts_every_task = counts_children(&[0]),
     ignores_other_cpus,
     system_wide = counts_children(&cpu::online()?),
-    task_on_one_cpu,
 }

@@ -216,39 +216,6 @@ fn enabled_and_disabled() -> Outcome {
     Ok(())
 }
 
-/// Beside the event of a task, so that each switch reprograms the PMU, with
-/// interrupts hard off: one that is due then must not be forgotten.
-fn beside_an_event_of_a_task() -> Outcome {
-    for kind in &kernel_work::KINDS {
-        let mut recorders = [
-            open(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period())?,
-            open(Attr::raw(on_pmc(2, INSTRUCTIONS)), 2 * period())?,
-        ];
-        all_at_once(&recorders, kind, time())?;
-        let [of_cpu, of_task] = &mut recorders;
-        let taken = [samples(of_cpu)?.len(), samples(of_task)?.len()];
-        check!(taken[1] > 10, "{}: {taken:?} samples", kind.0);
-    }
-    Ok(())
-}
-
-/// A group that leaves the PMU and comes back at each tick, as it shares it with
-/// another one.
-fn multiplexed() -> Outcome {
-    let mut recorders = [
-        open(of_cpu_0(on_pmc(1, INSTRUCTIONS)), period())?,
-        open(of_cpu_0(on_pmc(1, CYCLES)), period())?,
-    ];
-    all_at_once(&recorders, &("timers", kernel_work::timers), 3 * time())?;
-    for recorder in &mut recorders {
-        let count = recorder.event.read()?;
-        check!(count.running < count.enabled, "{count:?}");
-        let samples = samples(recorder)?;
-        check!(samples.len() > 50, "{} samples of {count:?}", samples.len());
-    }
-    Ok(())
-}
-
 fn prepare() -> Outcome {
     machine::keep_sample_rate()?;
     machine::needs_pace()?;
@@ -267,5 +234,5 @@ ktap::main! {
         time() / 2,
         100,
     ),
-    several_at_once, enabled_and_disabled, beside_an_event_of_a_task, multiplexed,
+    several_at_once, enabled_and_disabled,
 }
