@@ -4,6 +4,14 @@
 
 use pmu_model::Chance;
 
+/// A [`Wish`] like another one but for some fields.
+macro_rules! wish {
+    ($other:expr, $($field:ident $(: $value:expr)?),+) => {
+        Wish { $($field $(: $value)?,)+ ..$other }
+    };
+}
+pub(super) use wish;
+
 /// What an event asks for, as far as it is left to chance.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
