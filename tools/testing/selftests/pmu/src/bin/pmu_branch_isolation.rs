@@ -117,10 +117,11 @@ impl Player<'_> {
     }
 }
 
-/// Tasks with these filters take turns on one CPU.
-fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
+/// Tasks take turns on one CPU, with filters that need different settings of the hardware.
+fn tasks_take_turns() -> Outcome {
     needs_branches()?;
     cpu::pin_to(0)?;
+    let filters = [ANY_CALL, COND, ANY_RETURN | ANY_CALL, ANY];
     let mut programs = Vec::new();
     let mut links = Vec::new();
     for _ in filters {
@@ -128,7 +129,7 @@ fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
         links.push(Link::pair()?);
     }
     let mut tasks = Vec::new();
-    for (index, &filter) in filters.iter().enumerate() {
+    for (index, filter) in filters.into_iter().enumerate() {
         let mut player = Player {
             index,
             filter,
@@ -136,7 +137,7 @@ fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
             links: &mut links,
         };
         tasks.push(Peer::spawn(move |_| {
-            let seen = player.play(duration)?;
+            let seen = player.play(minute())?;
             eprintln!("task {index}: {seen:?}");
             check!(seen.foreign == 0, "{} foreign branches", seen.foreign);
             // Most interrupts come in the kernel, which a debug one does not leave soon.
@@ -149,10 +150,6 @@ fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
     tasks.into_iter().try_for_each(Peer::join)
 }
 
-fn three_tasks() -> Outcome {
-    take_turns(&[ANY, ANY_RETURN | ANY_CALL, COND], minute() / 2)
-}
-
 fn main() {
     if std::env::var_os("KTAP_TIMEOUT").is_none() {
         // SAFETY: there is one thread.
@@ -160,8 +157,6 @@ fn main() {
     }
     ktap::run(ktap::tests! {
         first: machine::keep_sample_rate;
-        // The filters need different settings of the hardware.
-        two_tasks = take_turns(&[ANY_CALL, COND], minute()),
-        three_tasks,
+        tasks_take_turns,
     })
 }

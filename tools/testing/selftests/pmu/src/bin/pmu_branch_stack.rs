@@ -27,17 +27,6 @@ const BHRB: usize = 32;
 /// At least `fewest` samples are of `program`, and their stacks are what the filter
 /// wants of its last branches. The first may have what was there before.
 fn shows(samples: &[Sample], program: &Program, filter: u64, fewest: usize) -> Outcome {
-    shows_but(10, samples, program, filter, fewest)
-}
-
-/// As [`shows`], but one in `empty_in` stacks may be empty.
-fn shows_but(
-    empty_in: usize,
-    samples: &[Sample],
-    program: &Program,
-    filter: u64,
-    fewest: usize,
-) -> Outcome {
     let inside = samples.iter().filter(|s| program.code().contains(&s.ip));
     let inside: Vec<&Sample> = inside.collect();
     check!(
@@ -49,7 +38,7 @@ fn shows_but(
     // The history begins anew where the task was switched away from.
     let empty = inside.iter().filter(|s| s.branches.is_empty()).count();
     check!(
-        empty * empty_in <= inside.len(),
+        empty * 10 <= inside.len(),
         "{empty} of {} stacks are empty",
         inside.len()
     );
@@ -178,18 +167,6 @@ fn over_exec() -> Outcome {
     shows(&samples, &Program::mixed(), ANY, 40)
 }
 
-/// Leader and member of one group with different filters.
-fn filters_in_a_group() -> Outcome {
-    let program = Program::mixed();
-    let conditions = sampling(COND);
-    let mut leader = Recorder::open(sampling(ANY_CALL), 256)?;
-    let member = conditions.open_with(&leader.event)?;
-    let mut ring = Ring::map(&member, 256)?;
-    let calls = leader.samples(|| program.run(rounds()))?;
-    shows(&calls, &program, ANY_CALL, 20)?;
-    shows(&Sample::all(&conditions, &ring.take())?, &program, COND, 20)
-}
-
 /// Samples of a child that inherited the event, with the child's branches.
 fn inherited() -> Outcome {
     cpu::pin_to(0)?;
@@ -221,7 +198,6 @@ fn main() {
     }
     ktap::run(ktap::tests! {
         first: prepare;
-        whole_stacks, layout, filters_at_once, filters_in_a_group,
-        inherited, over_exec,
+        whole_stacks, layout, filters_at_once, inherited, over_exec,
     })
 }

@@ -179,33 +179,6 @@ fn closed_leader() -> Outcome {
     Ok(())
 }
 
-/// On POWER9 the leader keeps PMC4 for an event of units 6 to 9, without which no other one of them
-/// may be added. When it is closed, what is left counts on: once in three times at least, as a
-/// switch of tasks leaves all out behind the first one that does not fit, until perf rotates them.
-fn closed_leader_on_the_bus() -> Outcome {
-    if machine::model()? != machine::Model::Power9 {
-        return ktap::skip("only POWER9 has the rule");
-    }
-    let refused = errno_of(Attr::raw(0x36880).open());
-    check!(refused == libc::EINVAL, "alone: errno {refused}");
-    let mut stopped = 0;
-    for _ in 0..3 {
-        let leader = Attr::raw(0x46080).open()?;
-        let _bus = Attr::raw(0x36880).open_with(&leader)?;
-        let member = Attr::raw(on_pmc(1, CYCLES)).open_with(&leader)?;
-        leader.enable()?;
-        work::run(WORK);
-        drop(leader);
-        let before = member.read()?.value;
-        work::run(WORK);
-        let after = member.read()?.value;
-        check!(before > 0, "nothing is counted");
-        stopped += u32::from(after == before);
-    }
-    check!(stopped < 3, "what is left stands still");
-    Ok(())
-}
-
 /// A software leader counts on over switches when `stop` has left nothing to count beside it.
 fn leader_goes_on<T>(stop: fn(Event) -> perf_event::Result<T>) -> Outcome {
     let clock = || Attr::software(PERF_COUNT_SW_TASK_CLOCK);
@@ -241,6 +214,6 @@ ktap::main! {
     equal_events_count_alike, full_pmu,
     cycles_and_instructions_of_perfs_lists, member_alone_stops,
     members_added_while_counting, closed_member,
-    member_after_a_closed_one, member_that_leads, closed_leader, closed_leader_on_the_bus, software_leader_of_closed,
+    member_after_a_closed_one, member_that_leads, closed_leader, software_leader_of_closed,
     software_leader_of_stopped,
 }

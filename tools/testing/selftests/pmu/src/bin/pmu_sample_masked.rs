@@ -6,7 +6,6 @@
 use std::io;
 use std::time::Duration;
 
-use pmu_selftests::TASK_AND_CPU;
 use pmu_selftests::kernel_work;
 use pmu_selftests::kernel_work::Kind;
 use pmu_selftests::of_cpu_0;
@@ -195,27 +194,6 @@ fn several_at_once() -> Outcome {
     Ok(())
 }
 
-/// Enabled and disabled all the time, by the task itself and with an interrupt
-/// due at any moment of that.
-fn enabled_and_disabled() -> Outcome {
-    for raw in TASK_AND_CPU {
-        for period in [period(), 20 * period() + 7] {
-            let mut recorder = open(raw(on_pmc(2, INSTRUCTIONS)), period)?;
-            // Another event, so that enabling does not always start the PMU.
-            let other = raw(on_pmc(4, INSTRUCTIONS)).enabled().open()?;
-            for turn in 0..400 {
-                recorder.event.enable()?;
-                work::system_calls(turn % 13);
-                recorder.event.disable()?;
-            }
-            let samples = samples(&mut recorder)?;
-            check!(samples.len() > 2, "{} samples", samples.len());
-            drop(other);
-        }
-    }
-    Ok(())
-}
-
 fn prepare() -> Outcome {
     machine::keep_sample_rate()?;
     machine::needs_pace()?;
@@ -234,5 +212,5 @@ ktap::main! {
         time() / 2,
         100,
     ),
-    several_at_once, enabled_and_disabled,
+    several_at_once,
 }

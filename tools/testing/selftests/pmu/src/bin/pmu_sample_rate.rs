@@ -85,20 +85,10 @@ fn frequencies() -> Outcome {
                 periods.clone().min(),
                 periods.max()
             );
+            // Whatever the periods were, each has its sample, and no event is counted twice.
+            periods_add_up(&samples)?;
             expect_rate(&format!("{code:#x}"), &samples, frequency)?;
         }
-    }
-    Ok(())
-}
-
-/// Whatever the periods were, each has its sample, and no event is counted twice.
-fn periods_of_a_frequency() -> Outcome {
-    machine::needs_pace()?;
-    for frequency in [1000, 10_000] {
-        let mut recorder = Recorder::open(at_frequency(INSTRUCTIONS, frequency), PAGES)?;
-        let samples = work_for(&mut recorder, SECOND / 20)?;
-        check!(samples.len() > 25, "{} samples", samples.len());
-        periods_add_up(&samples)?;
     }
     Ok(())
 }
@@ -287,7 +277,6 @@ fn groups_are_throttled_as_a_whole() -> Outcome {
 
 ktap::main! {
     first: machine::keep_sample_rate;
-    frequencies, periods_of_a_frequency,
-    new_period_begins_anew,
+    frequencies, new_period_begins_anew,
     throttled_until_the_tick, groups_are_throttled_as_a_whole,
 }
