@@ -23,9 +23,9 @@ fn counts(kind: fn(Processor) -> Kind, wish: Wish, op: Op, expected: impl Fn(Kin
     in_each(kind, |world, kind| {
         world.step(&Op::Open(0, wish));
         let counter = |world: &World| World::counter(&world.open[0]).expect("a counter");
-        let before = counter(&world);
+        let before = counter(world);
         world.step(&op);
-        let counted = counter(&world) - before;
+        let counted = counter(world) - before;
         let processor = kind.processor;
         assert_eq!(
             counted,
