@@ -136,8 +136,8 @@ static void forks(void)
 	exit(status);
 }
 
-/* A child that was made by another call than fork() starts no recording, during its parent's and after
- * that. ebbprof_children has what else it may do.
+/* A child that was made by another call than fork() starts no recording, during its parent's and
+ * after that. ebbprof_children has what else it may do.
  */
 static void in_clone(void)
 {

@@ -4,7 +4,7 @@
 
 use pmu_model::Chance;
 
-/// A [`Wish`] like another one but for some fields.
+/// A copy of a [`Wish`] with other values in some fields.
 macro_rules! wish {
     ($other:expr, $($field:ident $(: $value:expr)?),+) => {
         Wish { $($field $(: $value)?,)+ ..$other }
