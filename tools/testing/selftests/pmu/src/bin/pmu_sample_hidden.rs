@@ -81,7 +81,8 @@ fn leak(sample: &Sample) -> Option<String> {
         if registers.abi != 0 && registers.get(regs::MSR) & regs::PROBLEM_STATE == 0 {
             return found(what, registers.get(regs::NIP));
         }
-        let is_of_kernel = |value: &&u64| **value >> 52 == 0xc00;
+        // The start of the kernel's memory tells nothing, and some bits of control registers are alike.
+        let is_of_kernel = |value: &&u64| **value >> 52 == 0xc00 && **value << 12 != 0;
         if let Some(&value) = registers.values().iter().find(is_of_kernel) {
             return found(what, value);
         }
