@@ -81,10 +81,11 @@ fn leak(sample: &Sample) -> Option<String> {
         if registers.abi != 0 && registers.get(regs::MSR) & regs::PROBLEM_STATE == 0 {
             return found(what, registers.get(regs::NIP));
         }
-        // The start of the kernel's memory tells nothing, and some bits of control registers are alike.
-        let is_of_kernel = |value: &&u64| **value >> 52 == 0xc00 && **value << 12 != 0;
-        if let Some(&value) = registers.values().iter().find(is_of_kernel) {
-            return found(what, value);
+        // The start of the kernel's memory tells nothing: only the other addresses count.
+        let is_of_kernel = |value: u64| value >> 52 == 0xc00 && value << 12 != 0;
+        let mut numbers = (0..=regs::SIAR).filter(|number| *number != regs::ORIG_R3);
+        if let Some(number) = numbers.find(|number| is_of_kernel(registers.get(*number))) {
+            return found(&format!("{what} {number}:"), registers.get(number));
         }
     }
     None
