@@ -58,9 +58,8 @@ DEBUG = SimpleNamespace(
     prelude="export KTAP_TIMEOUT=300 KTAP_PROGRAM_TIMEOUT=1200; ",
     # Many of sampling_tests fail there under either driver, after minutes.
     suites=["base", "event_code_tests"],
-    # What a sample costs there is the checks; the second is user space only, and all the
-    # times of the third are made there.
-    left_out=["cost of a sample", "isa207, instructions", "takeover, some times"],
+    # The first is user space only, and all the times of the second are made there.
+    left_out=["isa207, instructions", "takeover, some times"],
 )
 # The kernel of the rows with `--kernel debian`, which `make check-debian` runs.
 DEBIAN = "kernel-debian"

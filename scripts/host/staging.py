@@ -15,7 +15,7 @@ from host.steps import PROGRAMS, SCRIPTS, TABLES, TOP
 
 SELFTESTS = TOP / "tools/testing/selftests"
 # perf is to show the functions of these.
-WITH_SYMBOLS = ("pmu_branch_work", "pmu_tool", "ebbprof_work", "ebbprof_calls", "ebbprof_children",
+WITH_SYMBOLS = ("pmu_tool", "ebbprof_work", "ebbprof_calls", "ebbprof_children",
                 "ebbprof_client", "ebbprof_client_static", "ebbprof_example", "ebbprof_full", "ebbprof_go",
                 "ebbprof_hostile", "ebbprof_linked_to_go", "ebbprof_linked_to_ocaml", "ebbprof_ocaml", "ebbprof_parts", "ebbprof_runs",
                 "ebbprof_stacks", "ebbprof_storm", "ebbprof_stripped.debug", "ebbprof_threads",

@@ -244,30 +244,6 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_is_recorded_before_v31_only() {
-        for processor in Processor::ALL {
-            let entries = recorded(processor, 0, branch(BranchForm::I), Context::KERNEL);
-            assert_eq!(entries.is_empty(), processor.isa() >= Isa::V31);
-        }
-    }
-
-    #[test]
-    fn recording_needs_pmae_and_on_v31_no_bhrbrd() {
-        for processor in Processor::ALL {
-            let of = |mmcr0, mmcra| {
-                let b = branch(BranchForm::I);
-                recorded_with(processor, mmcr0, mmcra, b, Context::PROGRAM).len()
-            };
-            assert_eq!(of(0, 0), 0);
-            assert_eq!(of(PMAE, 0), 1);
-            assert_eq!(of(PMAE | mmcr0::FCP, 0), 0);
-            assert_eq!(of(PMAE | mmcr0::FCS, 0), 1);
-            let disabled = of(PMAE, mmcra::BHRBRD);
-            assert_eq!(disabled, usize::from(processor.isa() < Isa::V31));
-        }
-    }
-
-    #[test]
     fn filters_leave_of_each_branch_what_the_generation_says() {
         use BranchForm::*;
         let always = |form| branch(form);

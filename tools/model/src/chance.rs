@@ -21,9 +21,9 @@ impl Chance {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// True once in so many times, which must be a power of two.
+    /// True once in so many times.
     pub fn one_in(&mut self, count: u64) -> bool {
-        self.bits() >> 32 & (count - 1) == 0
+        self.below(count) == 0
     }
 
     /// A number below `limit`.

@@ -176,48 +176,6 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_under_ebe_is_an_ebb_and_no_interrupt() {
-        for processor in Processor::ALL {
-            let mut facility = program(processor, GE | PME);
-            let executed = facility.execute(&Instruction::at(0x1000));
-            assert!(executed.ebb && executed.next == HANDLER);
-            assert!(!facility.interrupt_is_due());
-            assert_eq!(facility.mfspr(spr::EBBRR), 0x1004);
-            assert_eq!(facility.mfspr(spr::BESCR), PMEO);
-            assert_eq!(facility.mfspr(spr::MMCR0) & (FC | PMAE | PMAO), FC | PMAO);
-        }
-    }
-
-    #[test]
-    fn an_alert_in_the_kernel_waits_for_problem_state() {
-        let mut facility = program(Processor::Power9, GE | PME);
-        facility.context = Context::KERNEL;
-        let executed = facility.execute(&Instruction::at(0xc000_0000_0000_1000));
-        assert!(!executed.ebb);
-        assert_eq!(facility.mfspr(spr::BESCR), GE | PMEO);
-        assert_eq!(facility.enter_problem_state(0x2000), HANDLER);
-        assert_eq!(facility.mfspr(spr::EBBRR), 0x2000);
-    }
-
-    #[test]
-    fn an_alert_waits_for_ge() {
-        let mut facility = program(Processor::Power9, PME);
-        assert!(!facility.execute(&Instruction::at(0x1000)).ebb);
-        assert_eq!(facility.mfspr(spr::BESCR), PMEO);
-        facility.problem_mtspr(spr::BESCRS, GE).unwrap();
-        assert!(facility.execute(&Instruction::at(0x1004)).ebb);
-    }
-
-    #[test]
-    fn an_alert_waits_for_pme() {
-        let mut facility = program(Processor::Power9, GE);
-        assert!(!facility.execute(&Instruction::at(0x1000)).ebb);
-        assert_eq!(facility.mfspr(spr::BESCR), GE);
-        facility.problem_mtspr(spr::BESCRSU, PME >> 32).unwrap();
-        assert!(facility.execute(&Instruction::at(0x1004)).ebb);
-    }
-
-    #[test]
     fn the_upper_half_of_bescr_is_a_low_word() {
         let mut facility = program(Processor::Power9, PMEO);
         for (number, value, expected) in [
@@ -302,54 +260,5 @@ mod tests {
         facility.mtspr(spr::MMCR0, mmcr0 | EBE);
         assert!(!facility.interrupt_is_due());
         assert_eq!(facility.mfspr(spr::BESCR), GE | PMEO);
-    }
-
-    #[test]
-    fn the_handler_clears_pmao_and_pmeo_by_itself() {
-        let mut facility = program(Processor::Power9, GE | PME);
-        facility.execute(&Instruction::at(0x1000));
-        // PMAO is still set: it comes again as soon as PME and GE are on.
-        facility.problem_mtspr(spr::BESCRR, PMEO).unwrap();
-        facility.problem_mtspr(spr::BESCRS, PME).unwrap();
-        assert_eq!(facility.rfebb(true), Ok(HANDLER));
-        // As a handler does it.
-        facility.mtspr(spr::PMC6, 0);
-        facility
-            .problem_mtspr(spr::MMCR0 - spr::PROBLEM, PMAE)
-            .unwrap();
-        facility.problem_mtspr(spr::BESCRR, PMEO).unwrap();
-        facility.problem_mtspr(spr::BESCRS, PME).unwrap();
-        assert_eq!(facility.rfebb(true), Ok(0x1004));
-        assert_eq!(facility.mfspr(spr::BESCR), GE | PME);
-    }
-
-    #[test]
-    fn an_alert_that_a_switch_saved_in_pmao_comes_back_with_it() {
-        for processor in Processor::ALL {
-            let mut facility = program(processor, GE);
-            facility.execute(&Instruction::at(0x1000));
-            let mmcr0 = facility.mfspr(spr::MMCR0);
-            // The program leaves, and comes back with PME on.
-            facility.context = Context::KERNEL;
-            facility.mtspr(spr::MMCR0, FC);
-            facility.mtspr(spr::BESCR, GE | PME);
-            facility.mtspr(spr::MMCR0, mmcr0);
-            let lost = processor.ignores_pmao_write();
-            let expected = if lost { 0x1004 } else { HANDLER };
-            assert_eq!(
-                facility.enter_problem_state(0x1004),
-                expected,
-                "{processor:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn interrupts_wait_for_ee() {
-        let mut facility = Facility::new(Processor::Power10);
-        facility.mtspr(spr::MMCR0, FC | PMAO);
-        assert!(!facility.interrupt_is_due());
-        facility.context.ee = true;
-        assert!(facility.interrupt_is_due());
     }
 }

@@ -224,34 +224,6 @@ mod tests {
     use crate::{Facility, Processor, mmcr0, mmcra, spr};
 
     #[test]
-    fn registers_keep_what_is_written() {
-        for processor in Processor::ALL {
-            let v31 = processor.isa() >= crate::Isa::V31;
-            let mut facility = Facility::new(processor);
-            facility.mtspr(spr::MMCR0, 0);
-            for number in [
-                spr::MMCR1,
-                spr::MMCR2,
-                spr::MMCRA,
-                spr::SIAR,
-                spr::SDAR,
-                spr::SIER,
-            ] {
-                facility.mtspr(number, number.into());
-                assert_eq!(facility.mfspr(number), number.into());
-            }
-            for number in [spr::MMCR3, spr::SIER2, spr::SIER3] {
-                facility.mtspr(number, number.into());
-                assert_eq!(facility.mfspr(number), if v31 { number.into() } else { 0 });
-            }
-            for number in spr::PMC1..=spr::PMC6 {
-                facility.mtspr(number, 0xffff_ffff_0000_0000 | u64::from(number));
-                assert_eq!(facility.mfspr(number), number.into());
-            }
-        }
-    }
-
-    #[test]
     fn the_kernel_leaves_it_frozen() {
         let power9 = Facility::new(Processor::Power9);
         assert_eq!(power9.mfspr(spr::MMCR0), mmcr0::FC);

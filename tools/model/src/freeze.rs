@@ -102,8 +102,6 @@ mod tests {
 
     const ALL: [bool; 6] = [true; 6];
     const NONE: [bool; 6] = [false; 6];
-    const PMC14: [bool; 6] = [true, true, true, true, false, false];
-    const PMC56: [bool; 6] = [false, false, false, false, true, true];
     const PROGRAM_HV: Context = Context {
         hypervisor: true,
         ..Context::PROGRAM
@@ -153,20 +151,6 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_frozen_apart() {
-        assert_eq!(counting(mmcr0::FC14, 0, Context::PROGRAM), PMC56);
-        assert_eq!(counting(mmcr0::FC56, 0, Context::PROGRAM), PMC14);
-    }
-
-    #[test]
-    fn the_run_latch_holds_pmc5_and_pmc6_but_not_with_cc56run() {
-        assert_eq!(counting(0, 0, WAITING), PMC14);
-        assert_eq!(counting(mmcr0::CC56RUN, 0, WAITING), ALL);
-        assert_eq!(counting(mmcr0::FC14WAIT, 0, WAITING), NONE);
-        assert_eq!(counting(mmcr0::FC14WAIT, 0, Context::KERNEL), ALL);
-    }
-
-    #[test]
     fn cycles_on_pmc1_go_on_in_spite_of_fc14wait() {
         let mut facility = Facility::new(Processor::Power9);
         facility.mtspr(spr::MMCR1, 0xf0f0_f0f0);
@@ -201,18 +185,5 @@ mod tests {
         // What problem state may write is FCnP0 of each.
         let all = (0..6).fold(0, |bits, pmc| bits | mmcr2::FCP0 >> (9 * pmc));
         assert_eq!(all, mmcr2::USER);
-    }
-
-    #[test]
-    fn trigger_holds_all_but_pmc1() {
-        let only_pmc1 = [true, false, false, false, false, false];
-        assert_eq!(counting(mmcr0::TRIGGER, 0, Context::PROGRAM), only_pmc1);
-    }
-
-    #[test]
-    fn pmc5_and_pmc6_outside_the_facility_are_not_frozen() {
-        let outside = mmcr0::PMCC | mmcr0::FC | mmcr0::FC56;
-        assert_eq!(counting(outside, u64::MAX, Context::PROGRAM), PMC56);
-        assert_eq!(counting(outside | mmcr0::CC56RUN, 0, WAITING), NONE);
     }
 }

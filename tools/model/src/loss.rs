@@ -262,48 +262,6 @@ mod tests {
     }
 
     #[test]
-    fn counters_that_are_dropped_are_negative_now_and_then() {
-        let mut facility = running(Processor::Power9);
-        facility.sleep(Idle::Deep);
-        let negative = (spr::PMC1..=spr::PMC6).filter(|number| facility.is_negative(*number));
-        assert_eq!(negative.count(), 2);
-    }
-
-    #[test]
-    fn a_hypervisor_keeps_registers_in_use_but_not_the_bhrb() {
-        for processor in Processor::ALL {
-            let before = running(processor);
-            let mut facility = before.clone();
-            let mut lppaca = Lppaca {
-                pmcregs_in_use: true,
-                yield_count: 4,
-            };
-            facility.preempt(&mut lppaca);
-            assert_eq!(lppaca.yield_count, 6);
-            assert_eq!(facility.mfbhrbe(0), FOREIGN);
-            facility.clrbhrb();
-            assert_eq!(facility, before);
-        }
-    }
-
-    #[test]
-    fn a_guest_leaves_its_registers_where_the_host_uses_none() {
-        for processor in Processor::ALL {
-            let running = running(processor);
-            for pmcregs_in_use in [false, true] {
-                let mut facility = running.clone();
-                let host = Lppaca {
-                    pmcregs_in_use,
-                    ..Lppaca::default()
-                };
-                facility.run_guest(&host, Guest::WITH_EBBS);
-                assert_eq!(facility.mfspr(spr::PMC1) == 5, pmcregs_in_use);
-                assert_eq!(facility.mfbhrbe(0), FOREIGN);
-            }
-        }
-    }
-
-    #[test]
     fn a_guest_that_is_frozen_leaves_mmcr0_too_but_on_power8() {
         let left = |processor, guest| {
             let mut facility = running(processor);
@@ -332,18 +290,6 @@ mod tests {
                 let guest = Guest { mmcr0, mmcra };
                 assert_eq!(left(processor, guest), expected, "{processor:?} {guest:x?}");
             }
-        }
-    }
-
-    #[test]
-    fn a_hypervisor_drops_and_freezes_registers_not_in_use() {
-        for processor in Processor::ALL {
-            let mut facility = running(processor);
-            facility.preempt(&mut Lppaca::default());
-            assert_eq!(facility.mfspr(spr::MMCR0) & mmcr0::FC, mmcr0::FC);
-            assert_eq!(facility.mfspr(spr::MMCR1), FOREIGN);
-            assert!(is_foreign_counter(&facility, spr::PMC1));
-            assert_eq!(facility.mfspr(spr::EBBHR), 0);
         }
     }
 }

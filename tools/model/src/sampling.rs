@@ -247,29 +247,6 @@ mod tests {
     }
 
     #[test]
-    fn an_alert_samples_its_instruction() {
-        for processor in Processor::ALL {
-            let told = if processor.has_reliable_sipr() {
-                SIPR | SIHV
-            } else {
-                0
-            };
-            for (context, privilege) in [
-                (Context::PROGRAM, SIPR),
-                (Context::KERNEL, 0),
-                (Context::HYPERVISOR, SIHV),
-            ] {
-                let [siar, sdar, sier] = sampled(processor, SDAR_DCACHE, context);
-                assert_eq!([siar, sdar], [0x1004, 0x8000]);
-                assert_eq!(
-                    sier & (told | SIARV | SDARV),
-                    privilege & told | SIARV | SDARV
-                );
-            }
-        }
-    }
-
-    #[test]
     fn from_v31_on_the_privilege_of_the_sampled_instruction_is_sometimes_wrong() {
         let mut facility = Facility::new(Processor::Power10);
         facility.context = Context::PROGRAM;
@@ -316,20 +293,6 @@ mod tests {
             }
             let is_scrambled = mmcr0 & PMAE != 0 && mmcra & mmcra::SAMPLE_ENABLE == 0;
             assert_eq!(facility.mfspr(spr::SIAR) != 0, is_scrambled);
-        }
-    }
-
-    #[test]
-    fn a_register_that_is_written_says_nothing_of_another() {
-        let sampled = [spr::SIAR, spr::SDAR, spr::SIER, spr::SIER2, spr::SIER3];
-        for written in sampled {
-            let mut facility = Facility::new(Processor::Power10);
-            facility.mtspr(spr::MMCR0, PMAE);
-            facility.mtspr(spr::MMCR0, FC);
-            facility.mtspr(written, 1);
-            for number in sampled {
-                assert_eq!(facility.is_known(number), number == written);
-            }
         }
     }
 

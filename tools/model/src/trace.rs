@@ -57,7 +57,7 @@ impl Facility {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Branch, BranchForm, Context, Processor, bescr, mmcr0::*};
+    use crate::{Context, Processor, bescr, mmcr0::*};
 
     const ADDRESS: u64 = 0x1000;
     const DATA: u64 = 0x8000;
@@ -97,59 +97,6 @@ mod tests {
                 assert_eq!(known, [false, false, true]);
             }
         }
-    }
-
-    #[test]
-    fn what_a_step_leaves_is_undefined_without_data_and_while_alerts_are_enabled() {
-        let found = |mmcr0, data| {
-            let mut facility = frozen(Processor::Power9, Trace::Steps);
-            facility.mtspr(spr::MMCR0, mmcr0);
-            let mut found: Vec<_> = (0..100)
-                .map(|_| {
-                    facility.mtspr(spr::SIAR, 1);
-                    facility.mtspr(spr::SDAR, 2);
-                    facility.execute(&Instruction {
-                        data,
-                        ..instruction()
-                    });
-                    [spr::SIAR, spr::SDAR].map(|number| facility.mfspr(number))
-                })
-                .collect();
-            found.sort();
-            found.dedup();
-            found
-        };
-        assert_eq!(found(FC, Some(DATA)), [[ADDRESS, DATA]]);
-        assert_eq!(found(FC, None), [[ADDRESS, 0], [ADDRESS, 2]]);
-        assert_eq!(
-            found(FC | PMAE, Some(DATA)),
-            [[1, 2], [ADDRESS, 2], [ADDRESS, DATA]]
-        );
-    }
-
-    #[test]
-    fn branches_are_traced_and_others_may_change_siar() {
-        let mut facility = frozen(Processor::Power8, Trace::Branches);
-        let branch = Branch::taken(BranchForm::I, 0x2000);
-        assert!(
-            facility
-                .execute(&Instruction {
-                    branch: Some(branch),
-                    ..instruction()
-                })
-                .traced
-        );
-        assert_eq!(facility.mfspr(spr::SIAR), ADDRESS);
-        let mut found: Vec<_> = (0..100)
-            .map(|_| {
-                facility.mtspr(spr::SIAR, 1);
-                assert!(!facility.execute(&instruction()).traced);
-                facility.mfspr(spr::SIAR)
-            })
-            .collect();
-        found.sort();
-        found.dedup();
-        assert_eq!(found, [1, ADDRESS]);
     }
 
     #[test]

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory: allocation that may fail, at a moment that a test chooses.
+//! Memory. There is always some.
 
 use crate::{error::Result, init::PinInit};
 use std::{
-    cell::Cell,
     mem::MaybeUninit,
     ops::{Deref, DerefMut},
     pin::Pin,
@@ -21,31 +20,13 @@ pub struct Flags;
 /// May sleep.
 pub const GFP_KERNEL: Flags = Flags;
 
-thread_local! {
-    static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
-}
-
-/// Has the allocation after the next `count` fail, and all after it; none with `None`.
-pub fn fail_after(count: Option<u32>) {
-    LEFT.set(count);
-}
-
-pub(crate) fn allocate() -> Result<(), AllocError> {
-    match LEFT.get() {
-        Some(0) => return Err(AllocError),
-        Some(left) => LEFT.set(Some(left - 1)),
-        None => {}
-    }
-    Ok(())
-}
-
 /// A box.
 pub struct KBox<T: ?Sized>(Box<T>);
 
 impl<T> KBox<T> {
     /// Allocates memory for `value`.
     pub fn new(value: T, _flags: Flags) -> Result<Self, AllocError> {
-        allocate().map(|()| Self(Box::new(value)))
+        Ok(Self(Box::new(value)))
     }
 
     /// Allocates memory for a value to come.
@@ -100,7 +81,6 @@ impl<T> KBox<[T]> {
         I: PinInit<T, E>,
         crate::error::Error: From<E>,
     {
-        allocate()?;
         let values: Vec<T> = (0..len)
             .map(|index| make(index).make())
             .collect::<Result<_, E>>()?;
@@ -138,14 +118,11 @@ impl<T> KVec<T> {
 
     /// One with room.
     pub fn with_capacity(capacity: usize, _flags: Flags) -> Result<Self, AllocError> {
-        allocate().map(|()| Self(Vec::with_capacity(capacity)))
+        Ok(Self(Vec::with_capacity(capacity)))
     }
 
     /// Appends a value.
     pub fn push(&mut self, value: T, _flags: Flags) -> Result<(), AllocError> {
-        if self.0.len() == self.0.capacity() {
-            allocate()?;
-        }
         self.0.push(value);
         Ok(())
     }

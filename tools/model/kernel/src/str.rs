@@ -41,7 +41,6 @@ pub struct CString(ffi::CString);
 impl CString {
     /// Formats one.
     pub fn try_from_fmt(text: fmt::Arguments<'_>) -> Result<Self, AllocError> {
-        crate::alloc::allocate()?;
         Ok(Self(
             ffi::CString::new(text.to_string()).expect("no null in it"),
         ))

@@ -3,7 +3,7 @@
 //! Reference counts, locks and atomics.
 
 use crate::{
-    alloc::{AllocError, Flags, allocate},
+    alloc::{AllocError, Flags},
     error::{Error, Result},
     init::PinInit,
     types::ForeignOwnable,
@@ -16,7 +16,7 @@ pub struct Arc<T: ?Sized>(sync::Arc<T>);
 impl<T> Arc<T> {
     /// Allocates memory for `value`.
     pub fn new(value: T, _flags: Flags) -> Result<Self, AllocError> {
-        allocate().map(|()| Self(sync::Arc::new(value)))
+        Ok(Self(sync::Arc::new(value)))
     }
 
     /// Likewise, of what `init` makes.

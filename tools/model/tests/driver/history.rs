@@ -28,8 +28,8 @@ pub mod text;
 mod world;
 
 use crate::machine::Kind;
-use op::{Op, Random};
-use pmu_model::Processor;
+use op::Op;
+use pmu_model::{Chance, Processor};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Mutex, PoisonError},
@@ -88,7 +88,7 @@ fn histories(processor: Processor) {
     std::panic::set_hook(Box::new(|_| {}));
     let _ = world::take_reached();
     for round in 0..steps.div_ceil(LENGTH as u64) {
-        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9) + round);
+        let mut random = Chance::new(seed.wrapping_mul(0x9e37_79b9) + round);
         let kind = Kind {
             processor,
             hypervisor: round & 1 != 0,
@@ -100,7 +100,7 @@ fn histories(processor: Processor) {
             alerts_come_late: round & 8 != 0 && processor != Processor::Power8E,
             is_slow: round % 11 == 10,
             is_compatible: false,
-            seed: random.next(),
+            seed: random.bits(),
         }
         .compatible(round & 32 != 0);
         let history = bursts::history(&mut random, LENGTH);

@@ -17,8 +17,7 @@
 //! | file | subject |
 //! |---|---|
 //! | `history.rs` | random histories of tasks and events |
-//! | `missed_alert.rs`, `taken_away.rs` | alerts and CPUs that `rust/power` has to put right |
-//! | `switch.rs` | a program with EBBs is switched out and in at every instant |
+//! | `taken_away.rs` | a PMU that `rust/power` turns on |
 
 extern crate isa207;
 extern crate kernel as pin_init;
@@ -36,7 +35,5 @@ mod perf_bindings;
 mod history;
 mod machine;
 mod masked_pmis;
-mod missed_alert;
 mod perf_core;
-mod switch;
 mod taken_away;

@@ -111,24 +111,16 @@ static void *ends_it(void *unused)
 	return unused;
 }
 
-static void by_another(void *(*function)(void *))
-{
-	pthread_t id;
-
-	if (pthread_create(&id, NULL, function, NULL) || pthread_join(id, NULL))
-		exit(1);
-}
-
 /* Another thread pauses and ends it. */
 static void others(void)
 {
 	start();
 	do_half();
-	by_another(pauses);
+	in_a_thread(pauses);
 	do_three_tenths();
 	must(ebbprof_resume(), "resume");
 	do_half();
-	by_another(ends_it);
+	in_a_thread(ends_it);
 	do_three_tenths();
 }
 
@@ -326,7 +318,7 @@ static void *leaves(void *unused)
 static void leave(void)
 {
 	forgets();
-	by_another(leaves);
+	in_a_thread(leaves);
 	_exit(1);
 }
 

@@ -10,18 +10,17 @@
 
 #include <ebbprof.h>
 
+#define WITH_HALF
 #include "ebbprof_work.h"
 
 static const char *file;
 static unsigned long passes;
 
-WORK(half)
 WORK(three_tenths)
 
 static void do_half(void)
 {
-	for (unsigned long n = 0; n < passes; n++)
-		half(500);
+	work(passes);
 }
 
 /* Says why a call has failed, if it has. */

@@ -13,17 +13,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#define WITH_HALF
 #include "ebbprof_work.h"
 
 #define PERIOD 1009
-
-WORK(half)
-
-static void work(unsigned long passes)
-{
-	for (unsigned long n = 0; n < passes; n++)
-		half(500);
-}
 
 /* There is no room for what is behind the records; then there is. */
 static int without_room(const char *filler, unsigned long passes)

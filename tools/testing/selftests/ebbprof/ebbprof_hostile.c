@@ -25,6 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define WITH_HALF
 #include "ebbprof_work.h"
 
 /* Offsets in the memory, with rings of 64 KiB: tools/ebbprof/ring/src/lib.rs has them. */
@@ -40,14 +41,6 @@ enum {
 #define SIZE ((size_t)FIRST + (size_t)SLOTS * SLOT_SIZE)
 
 static char **arguments;
-
-WORK(half)
-
-static void work(unsigned long passes)
-{
-	for (unsigned long n = 0; n < passes; n++)
-		half(500);
-}
 
 /* The memory, mapped whole; its path leads to it as long as the program may open that. */
 static char *memory(void)
@@ -333,12 +326,9 @@ static int is_attacked(void)
 		_exit(0);
 	}
 	while (!waitpid(child, &status, WNOHANG)) {
-		pthread_t id;
-
 		work_astray(5000);
-		if (way == 'h' &&
-		    (pthread_create(&id, NULL, in_thread, NULL) || pthread_join(id, NULL)))
-			return 2;
+		if (way == 'h')
+			in_a_thread(in_thread);
 	}
 	for (int n = 0; n < ARRAY; n++)
 		changed += array[n] != 0;
@@ -363,11 +353,8 @@ int madvise(void *start, size_t size, int advice)
 /* The memory of a second thread cannot be had, by this errno. */
 static int starves(void)
 {
-	pthread_t id;
-
 	failing = atoi(arguments[2]);
-	if (pthread_create(&id, NULL, in_thread, NULL) || pthread_join(id, NULL))
-		return 2;
+	in_a_thread(in_thread);
 	printf("the thread has ended\n");
 	return 0;
 }

@@ -11,11 +11,11 @@ PERIOD=1009
 # QEMU counts the kernel too, with what a program's last sample waits for there. And an alert that comes
 # while a thread begins, with EBBs off, is late by up to 640 us there (see rust/driver/emulator/README.md), in which
 # there are no samples: once in a few programs. How much less and more that may be than the work itself, as
-# shares of it where it is short or several threads do it, and how many passes a thread can do in 640 us;
-# what many runs together have at least. A debug kernel takes several times as long.
-less=0.01 late=0 more=0 around=0.03 together=0.99
-! grep -q 'emulated by qemu' /proc/cpuinfo || less=0.1 late=64 together=1 around=0.05
-! is_debug_kernel || less=0.15 late=640 more=0.2 around=0.2 together=0.9
+# shares of it where it is short or several threads do it, and how many passes a thread can do in 640 us. A
+# debug kernel takes several times as long.
+less=0.01 late=0 more=0 around=0.03
+! grep -q 'emulated by qemu' /proc/cpuinfo || less=0.1 late=64 around=0.05
+! is_debug_kernel || less=0.15 late=640 more=0.2 around=0.2
 
 # record STATUS OPTION... WAY PASSES [COUNT]: records ebbprof_work, which ends with this status.
 record() {
@@ -52,10 +52,8 @@ said_samples() {
 }
 
 # accounted PASSES [MOST [THREADS]]: as many samples, with those lost, as so many passes of this number of
-# threads have instructions, and so many times more for what surrounds them. Leaves the share in
-# $work/accounted, behind those of earlier runs.
+# threads have instructions, and so many times more for what surrounds them.
 accounted() {
-	status=0
 	said_samples | awk -v passes="$1" -v period="$PERIOD" -v most="${2-1.1}" -v threads="${3-1}" \
 		-v less="$less" -v late="$late" -v more="$more" '
 		{ all = ($1 + $2) * period / 10000 / passes }
@@ -65,17 +63,7 @@ accounted() {
 			print "accounted for", all
 			exit(!(all >= 1 - missing && all < most + more))
 		}
-	' >"$work/share" || status=$?
-	tee -a "$work/accounted" <"$work/share"
-	[ "$status" -eq 0 ] || fail "samples are missing, or too many"
-}
-
-# accounted_together: the runs in $work/accounted have as many samples, on average, as many runs have.
-accounted_together() {
-	awk -v least="$together" '
-		{ all += $3 }
-		END { print "on average", all / NR; exit(all / NR < least) }
-	' "$work/accounted" || fail "samples are missing in many runs"
+	' || fail "samples are missing, or too many"
 }
 
 # shares [FUNCTION]: of the program's three functions, with this one in place of three_tenths; a

@@ -17,7 +17,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -25,18 +24,12 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#define WITH_HALF
 #include "ebbprof_work.h"
 
 static char **arguments;
 
-WORK(half)
 WORK(leaf)
-
-static void work(unsigned long passes)
-{
-	for (unsigned long n = 0; n < passes; n++)
-		half(500);
-}
 
 /* Has a frame, and LR leads to it most of the time. */
 void outer(unsigned long rounds)
@@ -140,27 +133,6 @@ static int loads(void)
 	second = loaded(arguments[3]);
 	works_in(first, "late", 40);
 	works_in(second, "late", 60);
-	return 0;
-}
-
-/* Closes an object a hundred times, and prints how often it has slept in that. */
-static int unloads(void)
-{
-	struct rusage before, after;
-	long slept = 0;
-
-	for (int n = 0; n < 100; n++) {
-		void *handle = loaded(arguments[2]);
-
-		works_in(handle, "late", 0);
-		work(1);
-		getrusage(RUSAGE_THREAD, &before);
-		if (dlclose(handle))
-			return 1;
-		getrusage(RUSAGE_THREAD, &after);
-		slept += after.ru_nvcsw - before.ru_nvcsw;
-	}
-	printf("slept %ld times\n", slept);
 	return 0;
 }
 
@@ -333,17 +305,6 @@ static char *shared(void)
 	return found;
 }
 
-/* It is the program's, too, which has an error. */
-static int overwrites(void)
-{
-	char *memory = shared();
-
-	if (memory)
-		atomic_store((atomic_ullong *)(memory + 16), 1ULL << 62);
-	work(1000);
-	return 0;
-}
-
 /* Offsets in the memory: of how many slots are used, and of their states. */
 enum { USED = 212, STATES = 228, TAKEN = 1 };
 /* The first slot, with the smallest ring, and where in a slot process and thread are. */
@@ -384,8 +345,7 @@ int main(int argc, char **argv)
 		{ "begins", begins }, { "ignores", ignores }, { "interrupted", interrupted },
 		{ "loads", loads }, { "truncates", truncates }, { "rebuilds", rebuilds },
 		{ "coroutines", coroutines }, { "handlers", handlers },
-		{ "overwrites", overwrites }, { "abandons", abandons },
-		{ "orphans", orphans }, { "hands_over", hands_over }, { "unloads", unloads },
+		{ "abandons", abandons }, { "orphans", orphans }, { "hands_over", hands_over },
 	}, *way;
 
 	arguments = argv;

@@ -60,15 +60,6 @@ signals_are_passed_on() {
 	done
 }
 
-# What a program writes where it is said how long the rings are, is not what its recorder goes by.
-overwritten_memory_is_read() {
-	record 0 -m 64 ebbprof_runs overwrites
-	accounted 500
-	must ebbprof report "$work/data" -o "$work/report"
-	cat "$work/report"
-	awk '$6 == "half" { share = $1 + 0 } END { exit(share < 95) }' "$work/report" || fail "not its samples"
-}
-
 # From the first sample in it on, an object is known: of its functions LR tells no caller.
 late_objects_have_their_callers() {
 	cp "$programs/libebbprof_runs.so" "$work/first.so"
@@ -119,22 +110,6 @@ last_thread_has_its_objects() {
 	! is_debug_kernel || least=80
 	awk -v least="$least" '$6 == "other" && $7 == "last.so" { share = $1 + 0 } END { exit(share < least) }' "$work/report" ||
 		fail "not its samples"
-}
-
-# A program that closes an object waits for the recorder to read what it has written, once at most:
-# the recorder is woken for that, and does not have it wait for its own next look, some milliseconds
-# later.
-recorder_is_woken_to_read() {
-	cp "$programs/libebbprof_runs.so" "$work/closed.so"
-	must ebbprof_runs unloads "$work/closed.so" >"$work/without"
-	must grep -q '^slept 0 times$' "$work/without"
-	record 0 ebbprof_runs unloads "$work/closed.so" >"$work/with"
-	cat "$work/with"
-	slept=$(sed -n 's/^slept \([0-9]*\) times$/\1/p' "$work/with")
-	# Without being woken the recorder looks every 4 ms: the program slept 353 times.
-	[ "${slept:-1000}" -le 220 ] || fail "it slept $slept times in 100 calls"
-	must perf script -i "$work/data" --show-mmap-events -F comm >"$work/script"
-	must grep -q "PERF_RECORD_MMAP2.*/closed.so" "$work/script"
 }
 
 # A process is there as long as a thread of it is, though none was looked at yet.
@@ -254,9 +229,8 @@ exec_ends_the_recording() {
 
 command -v perf >/dev/null || skip_all "there is no perf tool"
 [ -e /lib64/ld64.so.2 ] || skip_all "there are no shared libraries"
-run_tests begin_is_the_programs ignored_sigchld_loses_nothing signals_are_passed_on overwritten_memory_is_read \
+run_tests begin_is_the_programs ignored_sigchld_loses_nothing signals_are_passed_on \
 	late_objects_have_their_callers constructors_may_wait_for_threads sequences_are_aborted last_thread_has_its_objects \
-	recorder_is_woken_to_read \
 	last_thread_has_its_program truncated_object_ends_nothing rebuilt_program_has_its_build_id paths_are_bytes \
 	other_stacks_have_no_wrong_callers handlers_have_no_wrong_callers abandoned_slot_is_freed \
 	dump_without_room_spoils_nothing exec_ends_the_recording

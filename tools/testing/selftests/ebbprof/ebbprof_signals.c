@@ -18,17 +18,10 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#define WITH_HALF
 #include "ebbprof_work.h"
 
 #define THREADS 4
-
-WORK(half)
-
-static void work(unsigned long passes)
-{
-	for (unsigned long n = 0; n < passes; n++)
-		half(500);
-}
 
 static int traps;
 

@@ -25,28 +25,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define WITH_HALF
 #include "ebbprof_work.h"
 
 #define THREADS 4
 #define CANCELS 200
 
 static const char *object, *file;
-
-WORK(half)
-
-static void work(unsigned long passes)
-{
-	for (unsigned long n = 0; n < passes; n++)
-		half(500);
-}
-
-static void in_thread(void *(*function)(void *))
-{
-	pthread_t id;
-
-	if (pthread_create(&id, NULL, function, NULL) || pthread_join(id, NULL))
-		exit(1);
-}
 
 /* The descriptors of perf events: how many, and their numbers. */
 static int events(int *fds, int most)
@@ -96,7 +81,7 @@ static int descriptors(void)
 
 	null = open("/dev/null", O_WRONLY);
 	printf("first descriptor: %d\n", null);
-	in_thread(takes);
+	in_a_thread(takes);
 	still_there("after a thread");
 	fflush(stdout);
 	if (!fork()) {
@@ -193,8 +178,8 @@ static void *is_renamed(void *unused)
 /* Threads have names of their own, of which one changes. */
 static int names(void)
 {
-	in_thread(is_named);
-	in_thread(is_renamed);
+	in_a_thread(is_named);
+	in_a_thread(is_renamed);
 	puts("all have worked");
 	return 0;
 }
@@ -231,7 +216,7 @@ static int lock(void)
 
 	if (mlockall(MCL_CURRENT | MCL_FUTURE))
 		return 1;
-	in_thread(is_named);
+	in_a_thread(is_named);
 	status = fopen("/proc/self/status", "r");
 	while (fgets(line, sizeof(line), status))
 		if (sscanf(line, "VmRSS: %lu", &size) == 1)
@@ -276,7 +261,7 @@ static void *loses(void *unused)
 
 static int cease(void)
 {
-	in_thread(loses);
+	in_a_thread(loses);
 	work(200);
 	return 0;
 }

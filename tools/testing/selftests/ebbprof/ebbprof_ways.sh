@@ -78,6 +78,7 @@ program_outlives_ebbprof() {
 closed_event_goes_on() {
 	alike shut
 	accounted 200 1.3
+	! grep 'before they ended' "$work/said" || fail "told of a program that has closed its event"
 }
 
 # One thread of two has samples of half of its work. So much is not lost as samples are that found no room.
@@ -90,10 +91,6 @@ ceased_samples_are_told() {
 	must grep -q '^1 threads lack their last samples$' "$work/report"
 	must perf report -i "$work/data" --stats >"$work/stats"
 	must grep -q 'THROTTLE events: *1 ' "$work/stats"
-	alike shut
-	! grep 'before they ended' "$work/said" || fail "told of a program that has closed its event"
-	alike lock
-	! grep 'before they ended' "$work/said" || fail "told of a program that has all of its samples"
 }
 
 # A back chain is followed upwards and within the stack: from each of these to no other frame, and the
@@ -114,6 +111,7 @@ false_back_chains_are_not_followed() {
 
 locked_memory_is_the_programs() {
 	alike lock
+	! grep 'before they ended' "$work/said" || fail "told of a program that has all of its samples"
 }
 
 # What the limits of a program count is little more than without ebbprof.

@@ -44,8 +44,6 @@ stat_of() {
 observe() {
 	stat_of "$1.listed" -e instructions -e instructions -G one,two
 	stat_of "$1.each" -e instructions,cycles,cpu/event=0x1001e/ --for-each-cgroup one,two
-	stat_of "$1.many" -e instructions,cycles,branches,cache-misses,instructions,cycles,r1001e,r200fa,r300fa,r400fa \
-		--for-each-cgroup one,two
 	must perf record -q -a -e instructions -c 1000003 -G one -o "$work/data" "$work/programs"
 	must perf script -i "$work/data" -F comm >"$work/$1.samples"
 	sort "$work/$1.samples" | uniq -c
@@ -82,21 +80,6 @@ each_group() {
 	counted each
 }
 
-# More events than counters take turns: perf scales their counts, which are no more than near.
-groups_that_take_turns() {
-	for driver in in-tree rust; do
-		awk -v work="$WORK" '
-			$2 ~ /^instructions/ {
-				print
-				seen++
-				times = $1 == "two" ? 2 : 1
-				if ($3 < times * work / 3 || $3 > times * work * 3) bad = 1
-			}
-			END { exit(bad || seen < 4) }
-		' "$work/$driver.many" || fail "$driver: not nearly the groups' instructions"
-	done
-}
-
 # Samples are of the group's programs alone, and about as many as its instructions have periods.
 samples_of_a_group() {
 	for driver in in-tree rust; do
@@ -109,4 +92,4 @@ samples_of_a_group() {
 }
 
 restore_at_end
-run_tests drivers_are_observed listed_groups each_group groups_that_take_turns samples_of_a_group
+run_tests drivers_are_observed listed_groups each_group samples_of_a_group

@@ -13,15 +13,15 @@
 
 PMU=/sys/bus/event_source/devices/cpu
 
-# Files that only the module has: path, permissions, content.
-additions='format/bhrb 444 config:62
-format/ebb 444 config:63
-format/ifm 444 config:60-61'
+# Files that only the module has: path, permissions, lines, content.
+additions='format/bhrb 444 1 config:62
+format/ebb 444 1 config:63
+format/ifm 444 1 config:60-61'
 
-# Each file of the PMU's folders: path, permissions, content.
+# Each file of the PMU's folders: path, permissions, lines, content.
 files() {
 	for file in "$PMU"/format/* "$PMU"/events/* "$PMU"/caps/* "$PMU/type"; do
-		echo "${file#"$PMU/"} $(stat -c %a "$file") $(cat "$file")"
+		echo "${file#"$PMU/"} $(stat -c %a "$file") $(wc -l <"$file") $(cat "$file")"
 	done | sort
 }
 
@@ -43,7 +43,7 @@ drivers_are_observed() {
 }
 
 files_are_the_same() {
-	grep -q '^events/cpu-cycles 444 event=0x' "$work/in-tree/files" ||
+	grep -q '^events/cpu-cycles 444 1 event=0x' "$work/in-tree/files" ||
 		fail "the built-in driver has no files"
 	echo "$additions" | cat "$work/in-tree/files" - | sort >"$work/expected"
 	same "$work/expected" "$work/rust/files"

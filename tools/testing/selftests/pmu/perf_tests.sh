@@ -62,13 +62,8 @@ Perf attribute expectations test
 perf record LBR tests
 perf record sideband tests
 record weak terms
-perf stat tests
 Check branch stack sampling
 Perf event open fallback test'
-
-# What may fail once, whatever drives the PMU: it wants a program without a context switch, which
-# a slow kernel does not always give. Of any other, one failure tells of the driver.
-MAY_FAIL_ONCE='perf stat tests'
 
 # "NUMBER: DESCRIPTION" of the tests that were asked for.
 choose() {
@@ -97,8 +92,7 @@ but_for_kernel() {
 }
 
 # Runs test $number: $work/one has what it prints, $work/states "NUMBER STATE" of it and of its
-# subtests, Ok, Skip, FAILED or late. FAILED/3 has three parts that failed; the machine may be
-# no more to their liking.
+# subtests, Ok, Skip, FAILED or late.
 run_one() {
 	timeout "$LIMIT" perf test -vv -S "$number" >"$work/one" 2>&1 </dev/null
 	status=$?
@@ -109,8 +103,6 @@ run_one() {
 		case $status in 124 | 143) state=late ;; esac
 		echo "$number $state" >>"$work/states"
 	fi
-	parts=$(grep '\[Failed' "$work/one" | sort -u | wc -l)
-	[ "$parts" -eq 0 ] || sed -i "s,FAILED$,FAILED/$parts," "$work/states"
 	[ "$name" != "$BRANCHES" ] || but_for_kernel
 }
 
@@ -120,10 +112,6 @@ observe() {
 		number=${number%:}
 		start=$(date +%s)
 		run_one
-		if [ "$name" = "$MAY_FAIL_ONCE" ] && grep -Eq ' (FAILED|late)' "$work/states"; then
-			echo "$name: once more"
-			run_one
-		fi
 		cat "$work/states" >>"$work/$1"
 		mkdir -p "$work/$1.out"
 		mv "$work/one" "$work/$1.out/$number"
@@ -142,20 +130,18 @@ drivers_are_observed() {
 	observe rust >>"$work/times"
 	quiet
 	# Those that take longest, and the parts of one.
-	awk '/: once more$/ || $NF == "s" && $(NF - 1) > 3' "$work/times"
+	awk '$NF == "s" && $(NF - 1) > 3' "$work/times"
 	[ ! -e "$work/parts" ] || cat "$work/parts"
 }
 
-# A failure is FAILED or late; Ok, user and Skip are none. Of two that failed, one with
-# more parts that did is worse.
+# A failure is FAILED or late; Ok, user and Skip are none.
 no_new_failure() {
 	perf test list 2>&1 | sed -nE 's/^ *([0-9.]+): *(.*[^ ]) *$/\1 \2/p' >"$work/names"
 	awk -v in_tree="$work/in-tree" -v rust="$work/rust" -v names="$work/names" '
 		function read_states(file, states,    line, part) {
 			while ((getline line < file) > 0) { split(line, part, " "); states[part[1]] = part[2] }
 		}
-		function fails(state) { return state ~ /^FAILED/ || state == "late" || state == "" }
-		function parts(state) { return sub(/.*\//, "", state) ? state + 0 : 0 }
+		function fails(state) { return state == "FAILED" || state == "late" || state == "" }
 		BEGIN {
 			read_states(in_tree, before)
 			read_states(rust, after)
@@ -165,7 +151,7 @@ no_new_failure() {
 				sub(/^[^ ]* /, "", name)
 				if (!(number in before) && !(number in after)) continue
 				remark = ""
-				if (fails(after[number]) && (!fails(before[number]) || parts(after[number]) > parts(before[number]))) {
+				if (fails(after[number]) && !fails(before[number])) {
 					remark = "WORSE"
 					worse++
 				}

@@ -46,26 +46,6 @@ change_hands_alone() {
 	quiet
 }
 
-# A loop of short counts, as of "perf stat". What they get while the PMU changes
-# hands is an error or a count; afterwards it has to be a count.
-change_hands_beside_counting() {
-	load
-	watch_log
-	(while :; do pmu_tool count 100000 >/dev/null 2>&1; done) &
-	loop=$!
-	for change in $(seq $((times / 4))); do
-		pace "$change"
-		unload_in_the_end
-		must insmod "$MODULE"
-	done
-	kill "$loop"
-	wait "$loop" 2>/dev/null
-	must pmu_tool count
-	unload_in_the_end
-	must pmu_tool count
-	quiet
-}
-
 # Opens of every kind race with insmod and rmmod.
 change_hands_beside_opens() {
 	load
@@ -110,5 +90,5 @@ revoke_while_inherited() {
 
 restore_at_end
 trap 'echo 0 >/sys/kernel/rcu_expedited; $at_start; rm -rf "$work"' EXIT
-run_tests change_hands_alone change_hands_beside_counting change_hands_beside_opens \
+run_tests change_hands_alone change_hands_beside_opens \
 	revoke_live_events revoke_while_inherited

@@ -4,13 +4,14 @@
 //! that are swapped. So such steps come in bursts on the same CPUs, and the program runs and writes
 //! its registers in between.
 
-use super::op::{Op, Random};
+use super::op::Op;
+use pmu_model::Chance;
 
 /// Steps of a burst.
 const LENGTH: usize = 12;
 
 /// Returns a history of this many steps.
-pub fn history(random: &mut Random, length: usize) -> Vec<Op> {
+pub fn history(random: &mut Chance, length: usize) -> Vec<Op> {
     let mut history = Vec::new();
     while history.len() < length {
         match random.below(100) {
@@ -24,13 +25,13 @@ pub fn history(random: &mut Random, length: usize) -> Vec<Op> {
 }
 
 /// Returns a byte at random.
-fn byte(random: &mut Random) -> u8 {
+fn byte(random: &mut Chance) -> u8 {
     random.below(256) as u8
 }
 
 /// Adds a burst in which the program of a CPU has several EBB groups. They may be bound to this CPU or
 /// to another one, to which the program moves.
-fn groups(random: &mut Random, history: &mut Vec<Op>) {
+fn groups(random: &mut Chance, history: &mut Vec<Op>) {
     let (mut here, mut there) = (byte(random) & 3, byte(random) & 3);
     history.push(Op::Switch(here, byte(random)));
     for _ in 0..LENGTH {
@@ -52,7 +53,7 @@ fn groups(random: &mut Random, history: &mut Vec<Op>) {
 }
 
 /// Adds a burst in which a CPU switches between tasks whose contexts are clones.
-fn clones(random: &mut Random, history: &mut Vec<Op>) {
+fn clones(random: &mut Chance, history: &mut Vec<Op>) {
     let cpu = byte(random) & 3;
     history.push(Op::Switch(cpu, byte(random)));
     for _ in 0..LENGTH {

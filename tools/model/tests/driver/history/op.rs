@@ -2,30 +2,15 @@
 
 //! The operations of a history.
 
-/// Pseudo-random numbers (xorshift64*).
-pub struct Random(u64);
+use pmu_model::Chance;
 
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed.wrapping_mul(0x2545_f491_4f6c_dd1d) | 1)
-    }
-
-    pub fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// A number below `limit`.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        (self.next() >> 32) % limit
-    }
-
-    pub fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
+/// A copy of a [`Wish`] with other values in some fields.
+macro_rules! wish {
+    ($other:expr, $($field:ident $(: $value:expr)?),+) => {
+        Wish { $($field $(: $value)?,)+ ..$other }
+    };
 }
+pub(super) use wish;
 
 /// What an event asks for, as far as it is left to chance.
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +149,7 @@ pub enum Op {
 }
 
 impl Op {
-    pub fn random(random: &mut Random) -> Self {
+    pub fn random(random: &mut Chance) -> Self {
         let a = random.below(256) as u8;
         let b = random.below(256) as u8;
         match random.below(133) {
@@ -213,12 +198,12 @@ impl Op {
     }
 
     /// The program of a CPU runs.
-    pub fn run(random: &mut Random, cpu: u8) -> Self {
+    pub fn run(random: &mut Chance, cpu: u8) -> Self {
         let (count, cycles) = (random.below(24) as u8, random.below(4) as u8);
         Self::Run(cpu, 1 + count, 1 + cycles, 1 + random.below(6) as u8)
     }
 
-    pub fn wish(random: &mut Random) -> Wish {
+    pub fn wish(random: &mut Chance) -> Wish {
         Wish {
             code: random.below(256) as u8,
             period: if random.one_in(2) {
@@ -256,7 +241,7 @@ impl Op {
         }
     }
 
-    pub fn write(random: &mut Random) -> UserWrite {
+    pub fn write(random: &mut Chance) -> UserWrite {
         match random.below(13) {
             12 => UserWrite::Threshold(random.below(1 << 11) as u16),
             0..=3 => UserWrite::Counter(random.below(6) as u8, 1 + random.below(40) as u32),

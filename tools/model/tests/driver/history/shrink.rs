@@ -54,36 +54,7 @@ pub fn report(kind: Kind, history: &[Op]) -> String {
         Ok(()) => "it does not fail again".into(),
         Err(failure) => failure.what,
     };
-    let place = match kind {
-        Kind {
-            hypervisor: true, ..
-        } => "bare metal",
-        Kind {
-            is_compatible: true,
-            ..
-        } => "a partition in the compatibility mode of POWER9",
-        _ => "a partition",
-    };
-    let sdar = if kind.sdar_moves {
-        ", where SDAR moves"
-    } else {
-        ""
-    };
-    let ebe = if kind.ebbs_outlive_ebe {
-        ", where EBBs need no EBE"
-    } else {
-        ""
-    };
-    let late = if kind.alerts_come_late {
-        ", where alerts come late"
-    } else {
-        ""
-    };
-    let seed = kind.seed;
-    let _ = writeln!(
-        text,
-        "\nThe history, on {place}{sdar}{ebe}{late}, by chance {seed}:"
-    );
+    let _ = writeln!(text, "\nThe history, on {kind:?}:");
     for op in &history {
         let _ = writeln!(text, "    {op:?},");
     }
@@ -106,22 +77,14 @@ pub fn report(kind: Kind, history: &[Op]) -> String {
     text
 }
 
+/// Constants of a module, each with its name.
+macro_rules! named {
+    ($of:ident: $($name:ident)+) => { [$(($of::$name, stringify!($name))),+] };
+}
+
 fn name(number: u32) -> String {
-    let names = [
-        (spr::MMCR0, "MMCR0"),
-        (spr::MMCR1, "MMCR1"),
-        (spr::MMCR2, "MMCR2"),
-        (spr::MMCR3, "MMCR3"),
-        (spr::MMCRA, "MMCRA"),
-        (spr::SIAR, "SIAR"),
-        (spr::SDAR, "SDAR"),
-        (spr::SIER, "SIER"),
-        (spr::SIER2, "SIER2"),
-        (spr::SIER3, "SIER3"),
-        (spr::BESCR, "BESCR"),
-        (spr::EBBHR, "EBBHR"),
-        (spr::EBBRR, "EBBRR"),
-    ];
+    let names =
+        named!(spr: MMCR0 MMCR1 MMCR2 MMCR3 MMCRA SIAR SDAR SIER SIER2 SIER3 BESCR EBBHR EBBRR);
     match names.iter().find(|(known, _)| *known == number) {
         Some((_, name)) => (*name).into(),
         None if (spr::PMC1..=spr::PMC6).contains(&number) => {
@@ -132,15 +95,7 @@ fn name(number: u32) -> String {
 }
 
 fn fields(value: u64) -> String {
-    let fields = [
-        (mmcr0::FC, "FC"),
-        (mmcr0::PMAE, "PMAE"),
-        (mmcr0::FCECE, "FCECE"),
-        (mmcr0::EBE, "EBE"),
-        (mmcr0::PMC1CE, "PMC1CE"),
-        (mmcr0::PMCJCE, "PMCjCE"),
-        (mmcr0::PMAO, "PMAO"),
-    ];
+    let fields = named!(mmcr0: FC PMAE FCECE EBE PMC1CE PMCJCE PMAO);
     let set = fields.iter().filter(|(field, _)| value & field != 0);
     set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
 }

@@ -3,7 +3,7 @@
 //! The machine with the driver, its tasks and events, and what operations do.
 
 use super::{
-    op::{Op, UserWrite, Wish},
+    op::{Op, UserWrite, Wish, wish},
     oracle::{CODES, EBB_CODES, Oracle, THRESHOLD, is_marked},
     program::{Program, check_closed},
     text::instruction_at,

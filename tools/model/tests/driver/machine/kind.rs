@@ -6,7 +6,7 @@ use super::Cpu;
 use pmu_model::{Facility, Guest, Isa, Processor};
 
 /// What a machine is like.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Kind {
     pub processor: Processor,
     /// Bare metal rather than a partition.

@@ -36,35 +36,22 @@ fn read<R>(set: impl FnOnce(&mut perf_event_attr), f: impl FnOnce(&Attr) -> R) -
 
 #[test]
 fn each_flag_of_the_attributes_is_read_alone() {
-    let all = |attr: &Attr| {
-        [
-            attr.inherit(),
-            attr.pinned(),
-            attr.exclusive(),
-            attr.exclude_user(),
-            attr.exclude_kernel(),
-            attr.exclude_hv(),
-            attr.exclude_idle(),
-            attr.exclude_host(),
-            attr.freq(),
-            attr.enable_on_exec(),
-            attr.sigtrap(),
-        ]
-    };
-    let setters = [
-        perf_event_attr::set_inherit,
-        perf_event_attr::set_pinned,
-        perf_event_attr::set_exclusive,
-        perf_event_attr::set_exclude_user,
-        perf_event_attr::set_exclude_kernel,
-        perf_event_attr::set_exclude_hv,
-        perf_event_attr::set_exclude_idle,
-        perf_event_attr::set_exclude_host,
-        perf_event_attr::set_freq,
-        perf_event_attr::set_enable_on_exec,
-        perf_event_attr::set_sigtrap,
+    type Flag = (fn(&mut perf_event_attr, u64), fn(&Attr) -> bool);
+    let flags: [Flag; 11] = [
+        (perf_event_attr::set_inherit, Attr::inherit),
+        (perf_event_attr::set_pinned, Attr::pinned),
+        (perf_event_attr::set_exclusive, Attr::exclusive),
+        (perf_event_attr::set_exclude_user, Attr::exclude_user),
+        (perf_event_attr::set_exclude_kernel, Attr::exclude_kernel),
+        (perf_event_attr::set_exclude_hv, Attr::exclude_hv),
+        (perf_event_attr::set_exclude_idle, Attr::exclude_idle),
+        (perf_event_attr::set_exclude_host, Attr::exclude_host),
+        (perf_event_attr::set_freq, Attr::freq),
+        (perf_event_attr::set_enable_on_exec, Attr::enable_on_exec),
+        (perf_event_attr::set_sigtrap, Attr::sigtrap),
     ];
-    for (number, set) in setters.into_iter().enumerate() {
+    let all = |attr: &Attr| flags.map(|(_, is_set)| is_set(attr));
+    for (number, (set, _)) in flags.into_iter().enumerate() {
         let mut only = [false; 11];
         only[number] = true;
         assert_eq!(read(|attr| set(attr, 1), all), only, "flag {number}");

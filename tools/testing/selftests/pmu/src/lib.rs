@@ -30,7 +30,6 @@ use std::ops::Range;
 use ktap::Failure;
 use ktap::Outcome;
 use ktap::check;
-use ktap::process::Peer;
 use perf_event::Attr;
 use perf_event::Event;
 
@@ -125,15 +124,6 @@ pub fn expect_within(what: impl Debug, count: u64, wanted: Range<u64>) -> Outcom
         "{what:?}: {count} is not in {wanted:?}"
     );
     Ok(())
-}
-
-/// A child that works once it is told to, and ends then.
-pub fn worker(instructions: u64) -> Result<Peer, Failure> {
-    Peer::spawn(move |parent| {
-        parent.listen()?;
-        work::run(instructions);
-        Ok(())
-    })
 }
 
 /// What a call of the C library says by its status, as a result.

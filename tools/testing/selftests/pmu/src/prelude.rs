@@ -24,4 +24,3 @@ pub use crate::sample::Recorder;
 pub use crate::sample::Sample;
 pub use crate::sample::fewest_samples;
 pub use crate::work;
-pub use crate::worker;

@@ -12,6 +12,9 @@ pub const R1: u32 = 1;
 pub const NIP: u32 = 32;
 /// Machine state.
 pub const MSR: u32 = 33;
+/// Has CFAR on entry by an interrupt (`exceptions-64s.S`): where the last branch was. That may be the
+/// kernel's return to the program.
+pub const ORIG_R3: u32 = 34;
 /// Count register.
 pub const CTR: u32 = 35;
 /// The kernel's soft mask of interrupts.

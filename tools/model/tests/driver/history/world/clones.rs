@@ -4,11 +4,9 @@
 //! PMU.
 
 use super::{
-    directed::{CYCLES, run},
+    directed::{CYCLES, in_each, run},
     *,
 };
-use crate::history::MACHINE;
-use std::sync::PoisonError;
 
 impl World {
     /// A CPU switches to a task with a clone of its task's context, or its task forks one.
@@ -49,12 +47,7 @@ impl World {
         self.make_room(parent);
         if !self.open.iter().any(of_parent) {
             let number = self.live.iter().position(|task| *task == parent);
-            let inherited = Wish {
-                inherit: true,
-                member: false,
-                of_cpu: false,
-                ..wish
-            };
+            let inherited = wish!(wish, inherit: true, member: false, of_cpu: false);
             self.open(number.unwrap_or(0) as u8, inherited);
             self.make_room(parent);
         }
@@ -96,23 +89,14 @@ impl World {
 }
 
 /// An event of task 0 that its child inherits.
-const INHERITED: Wish = Wish {
-    inherit: true,
-    addr: false,
-    registers: false,
-    ..CYCLES
-};
+const INHERITED: Wish = wish!(CYCLES, inherit: true, addr: false, registers: false);
 
 /// The number of the first child.
 const CHILD: u8 = TASKS as u8;
 
 #[test]
 fn a_branch_stack_has_branches_of_the_task_whose_context_was_swapped_in() {
-    let wish = Wish {
-        period: 20,
-        branches: 1,
-        ..INHERITED
-    };
+    let wish = wish!(INHERITED, period: 20, branches: 1);
     // The sample comes to the child, and the BHRB has room for the branches of both.
     let history = [
         Op::Switch(0, 0),
@@ -131,11 +115,7 @@ fn a_branch_stack_has_branches_of_the_task_whose_context_was_swapped_in() {
 #[test]
 fn an_event_counts_for_the_task_whose_context_was_swapped_in() {
     for (inherit_stat, expected) in [(false, [12, 0]), (true, [7, 5])] {
-        let wish = Wish {
-            period: 0,
-            inherit_stat,
-            ..INHERITED
-        };
+        let wish = wish!(INHERITED, period: 0, inherit_stat);
         // The context of the parent follows the child, and its event stays on the PMU.
         let history = [
             Op::Switch(0, 0),
@@ -156,9 +136,7 @@ fn an_event_counts_for_the_task_whose_context_was_swapped_in() {
 
 #[test]
 fn no_ebb_event_is_in_a_context_that_may_be_swapped() {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(Kind::partition) {
-        let mut world = World::new(kind, false);
+    in_each(Kind::partition, |world, _| {
         let core = world.core.clone();
         let attr = |inherit| {
             let mut attr = World::attr(CODES[3].0 | EBB, 0);
@@ -180,6 +158,5 @@ fn no_ebb_event_is_in_a_context_that_may_be_swapped() {
         assert!(!core.are_clones(0, TASKS));
         world.step(&Op::Fork(0));
         assert!(!core.are_clones(0, TASKS + 1));
-        world.end();
-    }
+    });
 }

@@ -17,11 +17,7 @@ fn slow(processor: Processor) -> Kind {
 }
 
 /// An event of programs with a period of 8 cycles.
-const SHORT: Wish = Wish {
-    addr: false,
-    registers: false,
-    ..CYCLES
-};
+const SHORT: Wish = wish!(CYCLES, addr: false, registers: false);
 
 /// The periods of an event's samples.
 fn periods(event: &Event) -> Vec<u64> {
@@ -152,10 +148,7 @@ fn an_event_that_was_throttled_is_let_go() {
 
 #[test]
 fn a_long_period_is_held_back_too_if_it_ends_all_the_time() {
-    let long = Wish {
-        period: 200_000,
-        ..SHORT
-    };
+    let long = wish!(SHORT, period: 200_000);
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, long)];
     history.extend([Op::Run(0, 250, 200, 1); 37]);
     run_on(slow, &history, |world, _| {
@@ -178,11 +171,7 @@ fn an_event_with_a_frequency_is_held_back_by_no_more_than_perf_core_leaves() {
 #[test]
 fn an_event_that_overflows_rarely_is_left_alone() {
     // On counters of their own. PM interrupts take all of the time, those of the second one a 500th.
-    let rare = Wish {
-        code: 1,
-        period: 4000,
-        ..SHORT
-    };
+    let rare = wish!(SHORT, code: 1, period: 4000);
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, SHORT), Op::Open(0, rare)];
     for _ in 0..1600 {
         history.extend([Op::Period(0, 0), Op::Run(0, 8, 1, 1)]);
@@ -196,15 +185,9 @@ fn an_event_that_overflows_rarely_is_left_alone() {
 
 #[test]
 fn samples_of_a_child_are_lost_to_the_event_that_was_opened() {
-    let inherited = Wish {
-        inherit: true,
-        ..SHORT
-    };
+    let inherited = wish!(SHORT, inherit: true);
     let child = TASKS as u8;
-    let of_child = Wish {
-        disabled: true,
-        ..SHORT
-    };
+    let of_child = wish!(SHORT, disabled: true);
     // The child is no clone of its parent, whose context it would get.
     let mut history = vec![
         Op::Switch(0, 0),

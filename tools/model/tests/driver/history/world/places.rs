@@ -3,26 +3,16 @@
 //! Histories in which events come and go beside others, which must stay on their counters.
 
 use super::{
-    directed::{CYCLES, NOBODY, run},
+    directed::{CYCLES, NOBODY, in_each, run},
     *,
 };
-use crate::history::MACHINE;
-use std::sync::PoisonError;
 
 /// Cycles, counted without samples.
-const COUNTING: Wish = Wish {
-    period: 0,
-    addr: false,
-    registers: false,
-    ..CYCLES
-};
+const COUNTING: Wish = wish!(CYCLES, period: 0, addr: false, registers: false);
 
 #[test]
 fn an_event_keeps_its_counter_where_another_one_that_asks_for_the_same_comes_and_goes() {
-    let of_cpu = Wish {
-        of_cpu: true,
-        ..COUNTING
-    };
+    let of_cpu = wish!(COUNTING, of_cpu: true);
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, of_cpu), Op::Open(0, COUNTING)];
     for _ in 0..4 {
         history.extend([
@@ -55,11 +45,7 @@ fn an_event_keeps_its_counter_where_another_one_that_asks_for_the_same_comes_and
 
 /// Opens an event of task 0, which only counts.
 fn open(code: u8, member: bool) -> Op {
-    let wish = Wish {
-        code,
-        member,
-        ..COUNTING
-    };
+    let wish = wish!(COUNTING, code, member);
     Op::Open(0, wish)
 }
 
@@ -97,9 +83,7 @@ fn events_that_depend_on_one_that_departed_are_not_scheduled_in_again() {
 
 #[test]
 fn events_that_others_left_get_a_counter_each_after_one_counted_by_another_code_elsewhere() {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(Kind::partition) {
-        let mut world = World::new(kind, false);
+    in_each(Kind::partition, |world, kind| {
         let add = |world: &mut World, code, place, pinned: bool| {
             let mut attr = World::attr(code, 0);
             attr.set_pinned(pinned.into());
@@ -108,25 +92,24 @@ fn events_that_others_left_get_a_counter_each_after_one_counted_by_another_code_
         world.step(&Op::Switch(0, 0));
         // PMC2, or on POWER9 PMC3 by another code; PMC3; and cycles.
         for code in [0x2_00f2, 0x3_0050, 0x1e] {
-            add(&mut world, code, (Some(0), None), false);
+            add(world, code, (Some(0), None), false);
         }
         // On CPU 1 PMC2 is in use: the first event counts on PMC3, and the second does not.
-        add(&mut world, 0x2_0050, (None, Some(1)), true);
+        add(world, 0x2_0050, (None, Some(1)), true);
         let away = [Op::Switch(0, NOBODY), Op::Switch(1, 0), Op::Close(2)];
         let back = [Op::Switch(1, NOBODY), Op::Switch(0, 0)];
         away.iter().chain(&back).for_each(|op| world.step(op));
         let mut on = [0, 1].map(|index| world.open[index].idx());
         on.sort_unstable();
         assert_eq!(on, [2, 3], "{:?}", kind.processor);
-        world.end();
-    }
+    });
 }
 
 #[test]
 fn an_event_that_counts_by_another_code_keeps_its_counter_as_another_one_leaves() {
     // PMC4; PMC4 too, or PMC5 by another code; and cycles.
     let mut history = vec![Op::Switch(0, 0)];
-    history.extend([9, 10, 0].map(|code| Op::Open(0, Wish { code, ..COUNTING })));
+    history.extend([9, 10, 0].map(|code| Op::Open(0, wish!(COUNTING, code))));
     history.extend([Op::Run(0, 7, 3, 3), Op::Close(2), Op::Run(0, 5, 3, 3)]);
     history.extend([Op::Read(0), Op::Read(1)]);
     run(&history, |world, _| {
@@ -139,15 +122,10 @@ fn an_event_that_counts_by_another_code_keeps_its_counter_as_another_one_leaves(
 fn an_event_counts_on_as_another_leaves_after_it_counted_by_another_code_elsewhere() {
     // PMC4, or PMC5 by another code; and cycles.
     let mut history = vec![Op::Switch(0, 0)];
-    history.extend([10, 0].map(|code| Op::Open(0, Wish { code, ..COUNTING })));
+    history.extend([10, 0].map(|code| Op::Open(0, wish!(COUNTING, code))));
     history.push(Op::Run(0, 7, 3, 3));
     // On CPU 1 PMC4 is in use.
-    let of_cpu = Wish {
-        code: 9,
-        of_cpu: true,
-        pinned: true,
-        ..COUNTING
-    };
+    let of_cpu = wish!(COUNTING, code: 9, of_cpu: true, pinned: true);
     history.extend([
         Op::Open(1, of_cpu),
         Op::Switch(0, NOBODY),
@@ -202,27 +180,14 @@ fn a_program_finds_what_it_left_in_a_counter_without_an_event() {
 #[test]
 fn an_overflow_is_not_lost_where_the_event_stays_and_another_one_comes() {
     // It counts the kernel, which opens the others, and overflows in that.
-    let stays = Wish {
-        code: 135,
-        period: 9,
-        exclude_kernel: false,
-        exclude_hv: false,
-        pinned: true,
-        registers: false,
-        weight: 4,
-        of_cpu: true,
-        ..CYCLES
-    };
-    let other = Wish {
-        code: 88,
-        period: 0,
-        exclude_user: true,
-        exclude_hv: false,
-        addr: false,
-        weight: 2,
-        member: true,
-        ..CYCLES
-    };
+    let stays = wish!(
+        CYCLES, code: 135, period: 9, exclude_kernel: false, exclude_hv: false, pinned: true,
+        registers: false, weight: 4, of_cpu: true
+    );
+    let other = wish!(
+        CYCLES, code: 88, period: 0, exclude_user: true, exclude_hv: false, addr: false,
+        weight: 2, member: true
+    );
     let history = [
         Op::Open(190, stays),
         Op::Switch(174, 176),

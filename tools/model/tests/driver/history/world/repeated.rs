@@ -3,28 +3,17 @@
 //! Histories of what random ones come to late: a part of them, again and again or with each period.
 
 use super::{
-    directed::{CYCLES, run},
+    directed::{CYCLES, NOBODY, in_each, run, run_on},
     *,
 };
-use crate::history::MACHINE;
-use std::sync::PoisonError;
 
 #[test]
 fn a_pm_interrupt_in_the_middle_of_read_counts_once() {
     // Each instruction of the kernel is an event, so of these periods one ends with the instruction
     // by which the driver reads the counter. The next one begins with the value in `prev_count`.
-    let of_kernel = Wish {
-        code: 1,
-        exclude_kernel: false,
-        addr: false,
-        registers: false,
-        ..CYCLES
-    };
+    let of_kernel = wish!(CYCLES, code: 1, exclude_kernel: false, addr: false, registers: false);
     for period in 1..60 {
-        let event = Wish {
-            period,
-            ..of_kernel
-        };
+        let event = wish!(of_kernel, period);
         let history = [Op::Switch(0, 0), Op::Open(0, event), Op::Read(0)];
         run(&history, |_, _| {});
     }
@@ -52,14 +41,9 @@ fn each_program_of_a_task_is_new_to_counters_that_were_off_the_pmu() {
 
 #[test]
 fn a_branch_stack_of_a_cpu_has_branches_of_the_program_that_runs() {
-    let of_cpu = Wish {
-        period: 20,
-        addr: false,
-        registers: false,
-        branches: 1,
-        of_cpu: true,
-        ..CYCLES
-    };
+    let of_cpu = wish!(
+        CYCLES, period: 20, addr: false, registers: false, branches: 1, of_cpu: true
+    );
     // The sample comes to the second program, and the BHRB has room for the branches of both.
     let history = [
         Op::Switch(0, 0),
@@ -75,13 +59,7 @@ fn a_branch_stack_of_a_cpu_has_branches_of_the_program_that_runs() {
 
 #[test]
 fn a_weight_shows_no_threshold_counter_of_a_program() {
-    let weighed = Wish {
-        code: 8,
-        registers: false,
-        addr: false,
-        weight: 2,
-        ..CYCLES
-    };
+    let weighed = wish!(CYCLES, code: 8, registers: false, addr: false, weight: 2);
     // Both groups ask for the same MMCRA. The second one belongs to another program, at whose
     // addresses SIER has a type that is not reserved.
     let history = [
@@ -132,9 +110,7 @@ fn a_program_finds_no_threshold_counter_of_others() {
 
 #[test]
 fn a_program_finds_no_threshold_counter_that_counted_while_the_pmu_was_frozen() {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(Kind::partition) {
-        let mut world = World::new(kind, false);
+    in_each(Kind::partition, |world, _| {
         // Frozen, the PMU has the MMCRA of the program's group, as v3.1 stops recording branches.
         let mut attr = World::attr(CODES[7].0 | THRESHOLD, 1 << 20);
         attr.set_exclude_kernel(1);
@@ -153,23 +129,14 @@ fn a_program_finds_no_threshold_counter_that_counted_while_the_pmu_was_frozen() 
             Op::Run(0, 4, 1, 3),
         ];
         history.iter().for_each(|op| world.step(op));
-        world.end();
-    }
+    });
 }
 
 #[test]
 fn an_event_that_leaves_its_counter_negative_causes_no_pm_interrupt() {
     // 2001e, and 30002, which stays. The event is closed before its interrupt comes.
-    let sampled = Wish {
-        code: 7,
-        registers: false,
-        ..CYCLES
-    };
-    let stays = Wish {
-        code: 8,
-        period: 0,
-        ..sampled
-    };
+    let sampled = wish!(CYCLES, code: 7, registers: false);
+    let stays = wish!(sampled, code: 8, period: 0);
     let history = [
         Op::Switch(1, 0),
         Op::Open(0, sampled),
@@ -222,5 +189,29 @@ fn a_handler_finds_where_its_alert_was_as_an_event_is_closed() {
             assert_eq!(is_handled, facility.is_negative(spr::PMC1 + 1), "{left}");
             assert!(!is_handled || facility.mfspr(spr::SIAR) != 0, "{left}");
         });
+    }
+}
+
+#[test]
+fn no_branch_of_another_partition_is_in_a_stack() {
+    // The hypervisor takes the CPU away at each instruction of a switch, which clears the BHRB, and of a
+    // sample, which reads it. From a dedicated CPU nothing is lost.
+    let stack = wish!(CYCLES, period: 20, addr: false, registers: false, branches: 1);
+    for kind in [Kind::partition, Kind::dedicated_partition] {
+        for count in 0..64 {
+            let switch = [Op::Switch(0, NOBODY), Op::Switch(0, 0)];
+            for (before, at) in [(5, switch.as_slice()), (19, &[])] {
+                let begin = [
+                    Op::Switch(0, 0),
+                    Op::Open(0, stack),
+                    Op::Run(0, before, 1, 1),
+                ];
+                let end = [Op::Run(0, 30, 1, 1), Op::Run(0, 30, 1, 1)];
+                let history = [&begin, [Op::PreemptIn(0, count)].as_slice(), at, &end].concat();
+                run_on(kind, &history, |world, _| {
+                    assert!(!world.open[0].samples.borrow().is_empty());
+                });
+            }
+        }
     }
 }

@@ -3,57 +3,36 @@
 //! In which states an event counts: in the kernel, in the hypervisor, and in an idle CPU, whose run
 //! latch is off. What each counts is written down here, apart from what histories compare.
 
-use super::*;
-use crate::history::MACHINE;
+use super::{
+    directed::{CYCLES, in_each},
+    *,
+};
 use pmu_model::Isa;
-use std::sync::PoisonError;
 
 /// Each takes two cycles.
 const INSTRUCTIONS: u8 = 5;
 
 /// An event of a CPU that counts, and samples nothing.
-const OF_CPU: Wish = Wish {
-    code: 0,
-    period: 0,
-    exclude_kernel: false,
-    exclude_user: false,
-    exclude_hv: false,
-    exclude_idle: false,
-    exclude_host: false,
-    disabled: false,
-    pinned: false,
-    exclusive: false,
-    inherit: false,
-    inherit_stat: false,
-    addr: false,
-    registers: false,
-    data_src: false,
-    weight: 0,
-    branches: 0,
-    branch_flags: 0,
-    member: false,
-    of_cpu: true,
-    bound: None,
-};
+const OF_CPU: Wish = wish!(
+    CYCLES, period: 0, exclude_kernel: false, exclude_hv: false, addr: false, registers: false,
+    of_cpu: true
+);
 
 /// What an event counts on an idle CPU in a step, on each kind of machine: `expected` says what.
 fn counts(kind: fn(Processor) -> Kind, wish: Wish, op: Op, expected: impl Fn(Kind) -> u8) {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(kind) {
-        let mut world = World::new(kind, false);
+    in_each(kind, |world, kind| {
         world.step(&Op::Open(0, wish));
         let counter = |world: &World| World::counter(&world.open[0]).expect("a counter");
-        let before = counter(&world);
+        let before = counter(world);
         world.step(&op);
-        let counted = counter(&world) - before;
+        let counted = counter(world) - before;
         let processor = kind.processor;
         assert_eq!(
             counted,
             expected(kind).into(),
             "{processor:?}: {wish:?}, {op:?}"
         );
-        world.end();
-    }
+    });
 }
 
 #[test]
@@ -71,14 +50,11 @@ fn an_idle_cpu_counts_what_needs_no_run_latch() {
     for (code, before_v31, since) in codes {
         let counted = |kind| if v31(kind) { since } else { before_v31 };
         for nmi in [false, true] {
-            let wish = Wish { code, ..OF_CPU };
+            let wish = wish!(OF_CPU, code);
             let idle = Op::Idle(0, INSTRUCTIONS, nmi);
             counts(Kind::partition, wish, idle, counted);
             counts(Kind::bare_metal, wish, idle, counted);
-            let excluded = Wish {
-                exclude_idle: true,
-                ..wish
-            };
+            let excluded = wish!(wish, exclude_idle: true);
             counts(Kind::partition, excluded, idle, |_| 0);
             counts(Kind::bare_metal, excluded, idle, |_| 0);
             // In an interrupt the run latch is on.
@@ -96,36 +72,33 @@ fn an_idle_cpu_counts_what_needs_no_run_latch() {
 /// All that runs here is the host: a guest has a PMU of its own, or none.
 #[test]
 fn an_event_that_excludes_the_host_counts_nothing() {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(Kind::partition).chain(Kind::of_each(Kind::bare_metal)) {
+    let see = |world: &mut World, kind: Kind| {
         for (period, of_cpu) in [(0, false), (0, true), (8, false), (8, true)] {
-            let excluded = Wish {
-                exclude_host: true,
-                period,
-                of_cpu,
-                ..OF_CPU
-            };
-            let control = Wish {
-                exclude_host: false,
-                ..excluded
-            };
-            let mut world = World::new(kind, false);
-            world.step(&Op::Switch(0, 0));
-            world.step(&Op::Open(0, excluded));
-            world.step(&Op::Open(0, control));
-            world.step(&Op::Run(0, 20, 1, 1));
-            world.step(&Op::Syscall(0, INSTRUCTIONS, 1, false));
-            world.step(&Op::Read(0));
-            world.step(&Op::Read(1));
+            let excluded = wish!(OF_CPU, exclude_host: true, period, of_cpu);
+            let control = wish!(excluded, exclude_host: false);
+            let work = [
+                Op::Switch(0, 0),
+                Op::Open(0, excluded),
+                Op::Open(0, control),
+                Op::Run(0, 20, 1, 1),
+                Op::Syscall(0, INSTRUCTIONS, 1, false),
+                Op::Read(0),
+                Op::Read(1),
+            ];
+            work.iter().for_each(|op| world.step(op));
             let [host, all] = [0, 1].map(|number| &world.open[number]);
             let seen = [host, all].map(|event| (event.count(), event.samples.borrow().len()));
             assert_eq!(seen[0], (0, 0), "{:?}: {excluded:?}", kind.processor);
             let (count, samples) = seen[1];
             let is_counted = count > 0 && samples >= usize::from(period > 0);
             assert!(is_counted, "{:?}: {control:?}", kind.processor);
-            world.end();
+            [Op::Close(0), Op::Close(0)]
+                .iter()
+                .for_each(|op| world.step(op));
         }
-    }
+    };
+    in_each(Kind::partition, see);
+    in_each(Kind::bare_metal, see);
 }
 
 #[test]
@@ -137,11 +110,7 @@ fn the_hypervisor_is_counted_unless_it_is_excluded() {
     );
     for (exclude_kernel, exclude_hv) in [(false, false), (false, true), (true, false), (true, true)]
     {
-        let wish = Wish {
-            exclude_kernel,
-            exclude_hv,
-            ..OF_CPU
-        };
+        let wish = wish!(OF_CPU, exclude_kernel, exclude_hv);
         let counted = |excluded: bool| move |_: Kind| if excluded { 0 } else { cycles };
         counts(Kind::partition, wish, of_kernel, counted(exclude_kernel));
         counts(Kind::partition, wish, of_hv, counted(exclude_hv));
@@ -150,12 +119,7 @@ fn the_hypervisor_is_counted_unless_it_is_excluded() {
         counts(Kind::bare_metal, wish, of_hv, counted(exclude_kernel));
     }
     // Before v3.1 branches are recorded wherever the event counts.
-    let branches = Wish {
-        exclude_kernel: true,
-        period: 1000,
-        branches: 1,
-        ..OF_CPU
-    };
+    let branches = wish!(OF_CPU, exclude_kernel: true, period: 1000, branches: 1);
     counts(Kind::partition, branches, of_hv, |kind| {
         if kind.processor.isa() >= Isa::V31 {
             cycles

@@ -2,20 +2,17 @@
 
 //! A stop state of a bare metal machine damages registers under an event that follows the CPU.
 
-use super::*;
-use crate::{history::MACHINE, machine::execute};
-use std::sync::PoisonError;
+use super::{
+    directed::in_each,
+    suspended::{open_on, start_again},
+    *,
+};
+use crate::machine::execute;
 
 #[test]
 fn the_next_enable_mends_mmcr1() {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(Kind::bare_metal) {
-        let mut world = World::new(kind, false);
-        let (code, _) = CODES[1];
-        world.add(World::attr(code, 1 << 20), (None, Some(0)), None);
-        let event = world.open[0].clone();
-        assert_eq!(event.oncpu.get(), Some(0));
-
+    in_each(Kind::bare_metal, |world, kind| {
+        let event = open_on(world, 0, 1);
         world.step(&Op::Switch(0, 0));
         world.step(&Op::Run(0, 9, 1, 3));
         world.core.run_on(0);
@@ -26,24 +23,19 @@ fn the_next_enable_mends_mmcr1() {
         let counted = value - (NEGATIVE - (1 << 20));
         assert_ne!(counted, 0);
         with_cpu(|cpu| cpu.facility.mtspr(spr::MMCR1, 0));
-        // The tick disables and enables the PMU for an event that perf core has throttled.
-        event.set_interrupts(u64::MAX);
-        world.core.tick(0);
+        start_again(world, &event);
         let mended = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
         assert_eq!(mended, mmcr1, "{:?}", kind.processor);
         let read = world.core.read(&event);
         assert!(read >= counted, "{:?}: counts are lost", kind.processor);
         // Meanwhile the event counted nothing.
         assert!(kernel::complaint().is_some());
-        world.end();
-    }
+    });
 }
 
 #[test]
 fn a_counter_without_event_that_is_left_negative_alerts_once() {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(Kind::bare_metal) {
-        let mut world = World::new(kind, false);
+    in_each(Kind::bare_metal, |world, kind| {
         // On PMC6.
         let (code, _) = CODES[3];
         world.add(World::attr(code, 0), (None, Some(0)), None);
@@ -55,6 +47,5 @@ fn a_counter_without_event_that_is_left_negative_alerts_once() {
         let (left, alerts) =
             with_cpu(|cpu| (cpu.facility.mfspr(pmc2), cpu.facility.alerts() - before));
         assert_eq!((left, alerts), (0, 1), "{:?}", kind.processor);
-        world.end();
-    }
+    });
 }

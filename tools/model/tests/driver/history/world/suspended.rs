@@ -4,12 +4,10 @@
 //! kernel's `platforms/pseries/mobility.c`), and what the PMUs hold is up to the hypervisor.
 
 use super::{
-    directed::{CYCLES, NOBODY, run},
+    directed::{CYCLES, NOBODY, in_each, run},
     *,
 };
-use crate::history::MACHINE;
 use pmu_model::{FOREIGN, Isa, Lppaca};
-use std::sync::PoisonError;
 
 /// Resets the registers of a PMU.
 fn reset(facility: &mut Facility) {
@@ -70,12 +68,7 @@ fn events_count_what_they_ask_for_after_the_partition_was_suspended() {
     // On PMC1 to PMC4, or on PMC6, for which MMCR1 is 0.
     for code in [0, 3] {
         for resets in [false, true] {
-            let of_code = Wish {
-                code,
-                period: 0,
-                registers: false,
-                ..CYCLES
-            };
+            let of_code = wish!(CYCLES, code, period: 0, registers: false);
             let history = [
                 Op::Switch(0, 0),
                 Op::Open(0, of_code),
@@ -119,9 +112,7 @@ fn a_program_finds_its_registers_after_the_partition_was_suspended() {
 #[test]
 fn an_event_may_come_to_a_new_cpu_before_the_hotplug_core_calls_the_driver() {
     // Events of a CPU may be opened as soon as it is online.
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(Kind::partition) {
-        let mut world = World::new(kind, false);
+    in_each(Kind::partition, |world, kind| {
         let open = |core: &PerfCore| {
             let attr = World::attr(CODES[0].0, 1 << 20);
             core.open(attr, (None, Some(1)), None, None)
@@ -133,19 +124,34 @@ fn an_event_may_come_to_a_new_cpu_before_the_hotplug_core_calls_the_driver() {
         core.online(1, || core.close(&open(&core)));
         core.run_on(0);
         assert_eq!(kernel::complaint(), None, "{:?}", kind.processor);
-        world.end();
-    }
+    });
+}
+
+/// Opens an event of a CPU.
+pub(super) fn open_on(world: &mut World, cpu: usize, code: usize) -> Rc<Event> {
+    world.add(World::attr(CODES[code].0, 1 << 20), (None, Some(cpu)), None);
+    world.core.run_on(cpu);
+    world.open[0].clone()
+}
+
+/// The tick disables and enables the PMU for an event that perf core has throttled.
+pub(super) fn start_again(world: &World, event: &Event) {
+    event.set_interrupts(u64::MAX);
+    world.core.tick(event.oncpu.get().expect("a CPU"));
+}
+
+/// Closes an event that was left without its registers.
+fn close(world: &mut World, event: &Rc<Event>) {
+    let _ = kernel::complaint();
+    world.core.close(event);
+    world.open.clear();
+    world.core.run_on(0);
 }
 
 #[test]
 fn an_event_of_a_cpu_counts_again_once_the_pmu_is_enabled() {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(Kind::partition) {
-        let mut world = World::new(kind, false);
-        let (code, _) = CODES[0];
-        world.add(World::attr(code, 1 << 20), (None, Some(0)), None);
-        let event = world.open[0].clone();
-        world.core.run_on(0);
+    in_each(Kind::partition, |world, kind| {
+        let event = open_on(world, 0, 0);
         let numbers = [spr::MMCR1, spr::MMCR2];
         let values = || with_cpu(|cpu| numbers.map(|number| cpu.facility.mfspr(number)));
         let before = values();
@@ -158,88 +164,51 @@ fn an_event_of_a_cpu_counts_again_once_the_pmu_is_enabled() {
             }
             cpu.facility.mtspr(counter, FOREIGN);
         });
-        // The tick disables and enables the PMU for an event that perf core has throttled.
-        event.set_interrupts(u64::MAX);
-        world.core.tick(0);
+        start_again(world, &event);
         assert_eq!(values(), before, "{:?}", kind.processor);
         // The event counted nothing in between, and gets nothing of what the counter held.
         assert!(kernel::complaint().is_some());
         assert!(world.core.read(&event) < 1000, "{:?}", kind.processor);
-        world.core.close(&event);
-        world.open.clear();
-        world.end();
-    }
+        close(world, &event);
+    });
 }
 
 #[test]
 fn a_pmu_that_forgets_what_is_written_is_not_turned_on_again_and_again() {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(Kind::partition) {
-        // On PMC1 to PMC4, or on PMC6, for which MMCR1 is 0.
-        for code in [0, 3] {
-            let mut world = World::new(kind, false);
-            world.add(World::attr(CODES[code].0, 1 << 20), (None, Some(0)), None);
-            let event = world.open[0].clone();
-            world.core.run_on(0);
+    // On PMC1 to PMC4, or on PMC6, for which MMCR1 is 0.
+    for code in [0, 3] {
+        in_each(Kind::partition, |world, kind| {
+            let event = open_on(world, 0, code);
             with_cpu(|cpu| cpu.is_denied = true);
-            let start_again = || {
-                // The tick disables and enables the PMU for an event that perf core has throttled.
-                event.set_interrupts(u64::MAX);
-                world.core.tick(0);
-            };
-            start_again();
+            start_again(world, &event);
             with_cpu(|cpu| cpu.pmcs_enabled = false);
-            (0..3).for_each(|_| start_again());
+            (0..3).for_each(|_| start_again(world, &event));
             let called = with_cpu(|cpu| std::mem::replace(&mut cpu.pmcs_enabled, true));
             assert!(!called, "{:?}, code {code}", kind.processor);
             with_cpu(|cpu| cpu.is_denied = false);
-            let _ = kernel::complaint();
-            world.core.close(&event);
-            world.open.clear();
-            world.end();
-        }
+            close(world, &event);
+        });
     }
 }
 
 #[test]
 fn a_pmu_that_forgot_what_was_written_is_looked_at_again_after_its_cpu_came_up() {
-    let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
-    for kind in Kind::of_each(Kind::partition) {
-        let mut world = World::new(kind, false);
-        let start_again = |world: &World| {
-            // The tick disables and enables the PMU for an event that perf core has throttled.
-            world.open[0].set_interrupts(u64::MAX);
-            world.core.tick(1);
-        };
-        let open = |world: &mut World| {
-            world.add(World::attr(CODES[0].0, 1 << 20), (None, Some(1)), None);
-            world.core.run_on(1);
-        };
-        let close = |world: &mut World| {
-            let event = world.open[0].clone();
-            world.core.close(&event);
-            world.open.clear();
-        };
-        open(&mut world);
+    in_each(Kind::partition, |world, kind| {
+        let event = open_on(world, 1, 0);
         with_cpu(|cpu| cpu.is_denied = true);
-        start_again(&world);
+        start_again(world, &event);
         with_cpu(|cpu| cpu.is_denied = false);
-        let _ = kernel::complaint();
-        close(&mut world);
-        world.core.run_on(0);
+        close(world, &event);
         world.step(&Op::Offline(1));
         world.step(&Op::Online(1));
 
-        open(&mut world);
-        let mmcr1 = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
-        assert_ne!(mmcr1, 0);
+        let event = open_on(world, 1, 0);
+        let mmcr1 = || with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
+        let before = mmcr1();
+        assert_ne!(before, 0);
         with_cpu(|cpu| cpu.facility.mtspr(spr::MMCR1, 0));
-        start_again(&world);
-        let mended = with_cpu(|cpu| cpu.facility.mfspr(spr::MMCR1));
-        assert_eq!(mended, mmcr1, "{:?}", kind.processor);
-        let _ = kernel::complaint();
-        close(&mut world);
-        world.core.run_on(0);
-        world.end();
-    }
+        start_again(world, &event);
+        assert_eq!(mmcr1(), before, "{:?}", kind.processor);
+        close(world, &event);
+    });
 }

@@ -1,22 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 //! No branch of somebody else's in a branch stack: tasks with different filters
-//! that take turns on one CPU, for a minute if tests may take long; and no address of the kernel in any
-//! part of a sample of who may not look into the kernel.
+//! that take turns on one CPU, for a minute if tests may take long.
 
-use std::fs;
-use std::io;
 use std::thread::sleep;
 use std::time::Duration;
 use std::time::Instant;
 
-use ktap::process::NOBODY;
-use ktap::process::become_user;
 use pmu_selftests::branch::needs_branches;
 use pmu_selftests::branching::Program;
 use pmu_selftests::fields::branch::*;
 use pmu_selftests::fields::sample::*;
 use pmu_selftests::prelude::*;
-use pmu_selftests::regs::GENERAL;
 
 /// Turns that a task has between two times in which the CPU sleeps.
 const TURNS: u64 = 20;
@@ -123,10 +117,11 @@ impl Player<'_> {
     }
 }
 
-/// Tasks with these filters take turns on one CPU.
-fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
+/// Tasks take turns on one CPU, with filters that need different settings of the hardware.
+fn tasks_take_turns() -> Outcome {
     needs_branches()?;
     cpu::pin_to(0)?;
+    let filters = [ANY_CALL, COND, ANY_RETURN | ANY_CALL, ANY];
     let mut programs = Vec::new();
     let mut links = Vec::new();
     for _ in filters {
@@ -134,7 +129,7 @@ fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
         links.push(Link::pair()?);
     }
     let mut tasks = Vec::new();
-    for (index, &filter) in filters.iter().enumerate() {
+    for (index, filter) in filters.into_iter().enumerate() {
         let mut player = Player {
             index,
             filter,
@@ -142,7 +137,7 @@ fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
             links: &mut links,
         };
         tasks.push(Peer::spawn(move |_| {
-            let seen = player.play(duration)?;
+            let seen = player.play(minute())?;
             eprintln!("task {index}: {seen:?}");
             check!(seen.foreign == 0, "{} foreign branches", seen.foreign);
             // Most interrupts come in the kernel, which a debug one does not leave soon.
@@ -155,115 +150,6 @@ fn take_turns(filters: &[u64], duration: Duration) -> Outcome {
     tasks.into_iter().try_for_each(Peer::join)
 }
 
-fn three_tasks() -> Outcome {
-    take_turns(&[ANY, ANY_RETURN | ANY_CALL, COND], minute() / 2)
-}
-
-/// The kernel's memory, code, mappings and page structures are from
-/// 0xc000000000000000 to 0xc00fffffffffffff. Few numbers are there by chance.
-fn is_of_kernel(word: u64) -> bool {
-    word >> 52 == 0xc00
-}
-
-/// Makes the kernel work in the task's name, in many of its parts.
-fn keep_kernel_busy() -> io::Result<()> {
-    for _ in 0..machine::sampled_work(40) {
-        fs::read("/proc/self/status")?;
-        fs::metadata("/proc/self/exe")?;
-        drop(io::pipe()?);
-        // Page faults.
-        let memory = vec![1_u8; 1 << 20];
-        std::hint::black_box(&memory);
-        Program::plain().run(20);
-    }
-    Ok(())
-}
-
-/// Registers that interrupted code may have in a sample (sample_regs_intr): as
-/// many as this machine takes.
-fn register_masks() -> Vec<u64> {
-    let takes = |mask: &u64| {
-        let attr = Attr::instructions().sampling(period(), IP | REGS_INTR);
-        errno_of(attr.sample_regs_intr(*mask).exclude_kernel(true).open()) == 0
-    };
-    let extended = (45..64).map(|bit| 1 << bit).filter(takes).sum::<u64>();
-    let mut masks = vec![GENERAL, extended, GENERAL | extended];
-    masks.retain(|mask| *mask != 0);
-    masks.dedup();
-    masks
-}
-
-/// Samples of work for the kernel, and the words of them that could be its addresses.
-fn sample_kernel_work(attr: Attr) -> io::Result<(usize, Vec<u64>)> {
-    let mut recorder = Recorder::open(attr, 64)?;
-    let mut done = Ok(());
-    let mut records = recorder.records(|| done = keep_kernel_busy())?;
-    done?;
-    records.retain(|record| record.is_sample());
-    let words = records.iter().flat_map(|record| record.words.clone());
-    Ok((
-        records.len(),
-        words.filter(|word| is_of_kernel(*word)).collect(),
-    ))
-}
-
-/// What an unprivileged user may sample: user space only.
-fn nothing_of_the_kernel() -> Outcome {
-    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")?;
-    check!(
-        paranoid.trim().parse().is_ok_and(|level: i32| level >= 2),
-        "perf_event_paranoid is {paranoid}"
-    );
-    // Who may look into the kernel finds such words.
-    let open = Attr::instructions().sampling(period(), IP);
-    let (samples, words) = sample_kernel_work(open)?;
-    check!(
-        !words.is_empty(),
-        "no address of the kernel in {samples} samples"
-    );
-    become_user(NOBODY)?;
-    let all = IP | ADDR | DATA_SRC | WEIGHT | CALLCHAIN | REGS_INTR | REGS_USER;
-    let with_branches = needs_branches().is_ok();
-    for mask in register_masks() {
-        for code in [INSTRUCTIONS, on_pmc(4, INSTRUCTIONS)] {
-            for usually in [5_003, 1009, 20_011] {
-                let period = machine::period(usually);
-                let mut attr = Attr::raw(code)
-                    .sampling(period, all)
-                    .sample_regs_intr(mask)
-                    .sample_regs_user(GENERAL)
-                    .exclude_kernel(true)
-                    .with(|raw| raw.set_exclude_callchain_kernel(1));
-                if with_branches {
-                    attr = attr.branches(ANY | USER);
-                }
-                let (samples, words) = sample_kernel_work(attr)?;
-                check!(samples > 10, "{samples} samples");
-                check!(
-                    words.is_empty(),
-                    "in {samples} samples, {} words as {:#x?}",
-                    words.len(),
-                    words.first()
-                );
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The kernel's own branches are refused, not left out.
-fn kernel_branches_are_refused() -> Outcome {
-    become_user(NOBODY)?;
-    let attr = Attr::instructions()
-        .sampling(period(), IP)
-        .exclude_kernel(true);
-    let errno = errno_of(attr.clone().branches(ANY | KERNEL).open());
-    check!(errno == libc::EACCES, "errno {errno}");
-    let errno = errno_of(attr.branches(ANY | USER).open());
-    check!(errno == 0, "of user space: errno {errno}");
-    Ok(())
-}
-
 fn main() {
     if std::env::var_os("KTAP_TIMEOUT").is_none() {
         // SAFETY: there is one thread.
@@ -271,8 +157,6 @@ fn main() {
     }
     ktap::run(ktap::tests! {
         first: machine::keep_sample_rate;
-        // The filters need different settings of the hardware.
-        two_tasks = take_turns(&[ANY_CALL, COND], minute()),
-        three_tasks, nothing_of_the_kernel, kernel_branches_are_refused,
+        tasks_take_turns,
     })
 }

@@ -40,29 +40,6 @@ fn equal_events_count_alike() -> Outcome {
     Ok(())
 }
 
-fn read_in_order_with_ids() -> Outcome {
-    let leader = Attr::instructions().grouped().open()?;
-    let members = [
-        Attr::cycles().open_with(&leader)?,
-        Attr::raw(RUN_INSTRUCTIONS).open_with(&leader)?,
-    ];
-    work_under(&leader)?;
-    let group = leader.read_group()?;
-    let ids: Vec<u64> = group.values.iter().map(|&(_, id)| id).collect();
-    check!(
-        ids == [leader.id()?, members[0].id()?, members[1].id()?],
-        "{ids:?}"
-    );
-    for (event, &(value, _)) in members.iter().zip(&group.values[1..]) {
-        let count = event.read()?;
-        check!(
-            (count.value, count.enabled, count.running) == (value, group.enabled, group.running),
-            "{count:?} alone, {group:?}"
-        );
-    }
-    Ok(())
-}
-
 fn full_pmu() -> Outcome {
     let events = group([
         on_pmc(1, CYCLES),
@@ -131,17 +108,6 @@ fn member_alone_stops() -> Outcome {
     expect_within("member enabled again", resumed, done..2 * done)
 }
 
-fn nothing_without_leader() -> Outcome {
-    let (_leader, member) = pair()?;
-    work::run(WORK);
-    let count = member.read()?;
-    check!(
-        count.value == 0 && count.running == 0,
-        "leader disabled: {count:?}"
-    );
-    Ok(())
-}
-
 fn members_added_while_counting() -> Outcome {
     let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).enabled().open()?;
     let early = work::run(WORK);
@@ -150,18 +116,6 @@ fn members_added_while_counting() -> Outcome {
     let (leads, follows) = (leader.read()?.value, member.read()?.value);
     check!(leads >= early + late, "leader {leads}");
     expect_within("member", follows, late..late + early / 2)
-}
-
-fn reset_whole_group() -> Outcome {
-    let events = group([INSTRUCTIONS, CYCLES])?;
-    work_under(&events[0])?;
-    events[0].reset_group()?;
-    let group = events[0].read_group()?;
-    check!(
-        group.values.iter().all(|&(value, _)| value == 0),
-        "{group:?}"
-    );
-    Ok(())
 }
 
 fn closed_member() -> Outcome {
@@ -225,46 +179,6 @@ fn closed_leader() -> Outcome {
     Ok(())
 }
 
-/// On POWER9 the leader keeps PMC4 for an event of units 6 to 9, without which no other one of them
-/// may be added. When it is closed, what is left counts on: once in three times at least, as a
-/// switch of tasks leaves all out behind the first one that does not fit, until perf rotates them.
-fn closed_leader_on_the_bus() -> Outcome {
-    if machine::model()? != machine::Model::Power9 {
-        return ktap::skip("only POWER9 has the rule");
-    }
-    let refused = errno_of(Attr::raw(0x36880).open());
-    check!(refused == libc::EINVAL, "alone: errno {refused}");
-    let mut stopped = 0;
-    for _ in 0..3 {
-        let leader = Attr::raw(0x46080).open()?;
-        let _bus = Attr::raw(0x36880).open_with(&leader)?;
-        let member = Attr::raw(on_pmc(1, CYCLES)).open_with(&leader)?;
-        leader.enable()?;
-        work::run(WORK);
-        drop(leader);
-        let before = member.read()?.value;
-        work::run(WORK);
-        let after = member.read()?.value;
-        check!(before > 0, "nothing is counted");
-        stopped += u32::from(after == before);
-    }
-    check!(stopped < 3, "what is left stands still");
-    Ok(())
-}
-
-fn software_leader() -> Outcome {
-    let leader = Attr::software(PERF_COUNT_SW_TASK_CLOCK).grouped().open()?;
-    let _member = Attr::instructions().open_with(&leader)?;
-    let done = work_under(&leader)?;
-    let group = leader.read_group()?;
-    check!(
-        group.values.len() == 2 && group.values[1].0 >= done,
-        "{group:?}"
-    );
-    check!(group.values[0].0 > 0, "{group:?}");
-    Ok(())
-}
-
 /// A software leader counts on over switches when `stop` has left nothing to count beside it.
 fn leader_goes_on<T>(stop: fn(Event) -> perf_event::Result<T>) -> Outcome {
     let clock = || Attr::software(PERF_COUNT_SW_TASK_CLOCK);
@@ -297,9 +211,9 @@ fn software_leader_of_stopped() -> Outcome {
 }
 
 ktap::main! {
-    equal_events_count_alike, read_in_order_with_ids, full_pmu,
+    equal_events_count_alike, full_pmu,
     cycles_and_instructions_of_perfs_lists, member_alone_stops,
-    nothing_without_leader, members_added_while_counting, reset_whole_group, closed_member,
-    member_after_a_closed_one, member_that_leads, closed_leader, closed_leader_on_the_bus, software_leader, software_leader_of_closed,
+    members_added_while_counting, closed_member,
+    member_after_a_closed_one, member_that_leads, closed_leader, software_leader_of_closed,
     software_leader_of_stopped,
 }

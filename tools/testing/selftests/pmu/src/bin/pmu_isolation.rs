@@ -48,30 +48,6 @@ fn processes_count_themselves() -> Outcome {
     children.into_iter().try_for_each(Peer::join)
 }
 
-/// From outside, too: one event for each of two tasks on one CPU.
-fn observed_from_outside() -> Outcome {
-    cpu::pin_to(0)?;
-    let mut tasks = Vec::new();
-    for times in [1, 4] {
-        let child = Peer::spawn(move |parent| {
-            parent.listen()?;
-            work_and_yield(times * WORK);
-            Ok(())
-        })?;
-        let attr = Attr::raw(RUN_INSTRUCTIONS).enabled().pid(child.pid());
-        tasks.push((child, attr.open()?, times));
-    }
-    for (child, ..) in &mut tasks {
-        child.tell()?;
-    }
-    for (child, event, times) in tasks {
-        child.join()?;
-        // Whole rounds only are done, so allow for what is cut off.
-        expect_own(event.read()?.value, times * WORK * 99 / 100)?;
-    }
-    Ok(())
-}
-
 /// An event of this task counts its work beside a child with work of another kind.
 fn beside(event: Attr, child: fn() -> Outcome) -> Outcome {
     cpu::pin_to(0)?;
@@ -79,14 +55,6 @@ fn beside(event: Attr, child: fn() -> Outcome) -> Outcome {
     let child = Peer::spawn(|_| child())?;
     counts_its_own(&event, WORK)?;
     child.join()
-}
-
-/// The neighbour without events is not counted, and does not disturb.
-fn neighbour_without_events() -> Outcome {
-    beside(Attr::instructions(), || {
-        work_and_yield(10 * WORK);
-        Ok(())
-    })
 }
 
 /// Sampling in one task leaves the counts of the other alone.
@@ -115,16 +83,6 @@ fn threads_count_themselves() -> Outcome {
     Ok(())
 }
 
-/// The process' event is the main thread's, not its threads'.
-fn threads_are_not_the_process() -> Outcome {
-    let event = Attr::instructions().enabled().open()?;
-    let thread = thread::spawn(|| work::run(5 * WORK));
-    check!(thread.join().is_ok());
-    let count = event.read()?;
-    check!(count.value < WORK, "{count:?}");
-    Ok(())
-}
-
 /// Counts follow a task from CPU to CPU.
 fn migration() -> Outcome {
     let cpus = cpu::two()?;
@@ -141,6 +99,6 @@ fn migration() -> Outcome {
 }
 
 ktap::main! {
-    processes_count_themselves, observed_from_outside, neighbour_without_events,
-    beside_a_sampling_task, threads_count_themselves, threads_are_not_the_process, migration,
+    processes_count_themselves,
+    beside_a_sampling_task, threads_count_themselves, migration,
 }

@@ -72,20 +72,6 @@ fn by_ioctl() -> Outcome {
     Ok(())
 }
 
-/// `PERF_EVENT_IOC_PERIOD` while the event is disabled.
-fn by_ioctl_while_disabled() -> Outcome {
-    let twice = Twice::open(|attr| attr.sampling(LONG, 0))?;
-    let mut done = 0;
-    for period in [LONG, 1_500_000, LONG, 700_001] {
-        twice.leader.event.disable()?;
-        twice.leader.event.set_period(period)?;
-        twice.leader.event.enable()?;
-        done += work::run(1_000_000);
-        twice.expect_equal(&format!("period {period}"), done, PERIODS * APART)?;
-    }
-    Ok(())
-}
-
 /// Perf core looks for the period of an event with a frequency at each sample and each tick.
 fn by_frequency() -> Outcome {
     machine::needs_pace()?;
@@ -100,5 +86,5 @@ fn by_frequency() -> Outcome {
 
 ktap::main! {
     first: machine::keep_sample_rate;
-    by_ioctl, by_ioctl_while_disabled, by_frequency,
+    by_ioctl, by_frequency,
 }

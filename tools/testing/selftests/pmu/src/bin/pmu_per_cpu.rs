@@ -62,41 +62,9 @@ fn ignores_other_cpus() -> Outcome {
     Ok(())
 }
 
-/// A task's event that is also bound to a CPU counts the task there only.
-fn task_on_one_cpu() -> Outcome {
-    let [home, other] = cpu::two()?;
-    let event = Attr::instructions().cpu(other as i32).open()?;
-    cpu::pin_to(home)?;
-    event.enable()?;
-    work::run(WORK);
-    let before = event.read()?;
-    check!(before.value == 0, "counted on another CPU: {before:?}");
-    cpu::pin_to(other)?;
-    let done = work::run(WORK);
-    event.disable()?;
-    expect(event.read()?.value, done)
-}
-
-/// A CPU's event and a task's event count the same instructions at once.
-fn beside_a_task_event() -> Outcome {
-    cpu::pin_to(0)?;
-    let mut child = worker(WORK)?;
-    let task = Attr::instructions().enabled().pid(child.pid()).open()?;
-    let cpu = Attr::instructions().enabled().on_cpu(0).open()?;
-    child.tell()?;
-    child.join()?;
-    cpu.disable()?;
-    let (task, cpu) = (task.read()?.value, cpu.read()?.value);
-    expect(task, WORK)?;
-    expect(cpu, WORK)?;
-    check!(cpu >= task, "the CPU's {cpu}, the task's {task}");
-    Ok(())
-}
-
 ktap::main! {
     counts_the_caller,
     counts_every_task = counts_children(&[0]),
     ignores_other_cpus,
     system_wide = counts_children(&cpu::online()?),
-    task_on_one_cpu, beside_a_task_event,
 }

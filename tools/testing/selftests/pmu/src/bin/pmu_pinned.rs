@@ -73,49 +73,6 @@ fn pinned_moves_without_loss() -> Outcome {
     )
 }
 
-fn exclusive_is_alone() -> Outcome {
-    let alone = Attr::raw(on_pmc(1, INSTRUCTIONS)).exclusive(true).open()?;
-    let other = Attr::raw(on_pmc(2, INSTRUCTIONS)).open()?;
-    alone.enable()?;
-    other.enable()?;
-    work::run_for(LONG);
-    alone.disable()?;
-    other.disable()?;
-    let (alone, other) = (alone.read()?, other.read()?);
-    // They would fit together, but share the time.
-    check!(alone.running > 0, "{alone:?}");
-    check!(
-        alone.running + other.running <= alone.enabled + alone.enabled / 20,
-        "both ran: {alone:?}, {other:?}"
-    );
-    Ok(())
-}
-
-fn pinned_exclusive_evicts_all() -> Outcome {
-    let other = Attr::raw(on_pmc(2, INSTRUCTIONS)).enabled().open()?;
-    let owner = pinned(on_pmc(1, INSTRUCTIONS)).exclusive(true).open()?;
-    owner.enable()?;
-    let before = other.read()?;
-    let done = work::run_for(LONG);
-    let after = other.read()?;
-    let owner_count = owner.read()?;
-    check!(owner_count.value >= done, "{owner_count:?}");
-    check!(
-        after.running == before.running,
-        "{before:?}, then {after:?}"
-    );
-    drop(owner);
-    let done = work::run_for(LONG);
-    let last = other.read()?;
-    // It may have to wait for the next rotation.
-    check!(
-        last.value >= after.value + done * 4 / 5,
-        "not back: {after:?}, then {last:?}"
-    );
-    Ok(())
-}
-
 ktap::main! {
-    pinned_never_yields, second_pinned_fails, pinned_moves_without_loss, exclusive_is_alone,
-    pinned_exclusive_evicts_all,
+    pinned_never_yields, second_pinned_fails, pinned_moves_without_loss,
 }

@@ -6,12 +6,10 @@
 //! MMCR2 because the kernel's work is counted.
 
 use std::time::Duration;
-use std::time::Instant;
 
 use ktap::process::NOBODY;
 use ktap::process::become_user;
 use pmu_selftests::fields::sample::*;
-use pmu_selftests::first_good;
 use pmu_selftests::kernel_work;
 use pmu_selftests::prelude::*;
 use pmu_selftests::regs;
@@ -83,10 +81,11 @@ fn leak(sample: &Sample) -> Option<String> {
         if registers.abi != 0 && registers.get(regs::MSR) & regs::PROBLEM_STATE == 0 {
             return found(what, registers.get(regs::NIP));
         }
-        for number in [regs::NIP, regs::R1, regs::SDAR, regs::SIAR] {
-            if is_kernel_address(registers.get(number)) {
-                return found(what, registers.get(number));
-            }
+        // The start of the kernel's memory tells nothing: only the other addresses count.
+        let is_of_kernel = |value: u64| value >> 52 == 0xc00 && value << 12 != 0;
+        let mut numbers = (0..=regs::SIAR).filter(|number| *number != regs::ORIG_R3);
+        if let Some(number) = numbers.find(|number| is_of_kernel(registers.get(*number))) {
+            return found(&format!("{what} {number}:"), registers.get(number));
         }
     }
     None
@@ -158,45 +157,6 @@ fn own_samples_remain() -> Outcome {
     Ok(())
 }
 
-/// Overflows in the kernel are samples too, so perf stops an event that has too many of
-/// them until the next tick.
-fn all_overflows_are_samples_until_throttled() -> Outcome {
-    machine::needs_pace()?;
-    cpu::pin_to(0)?;
-    let most_per_second = machine::sample_rate()?;
-    become_user(NOBODY)?;
-    let faults = ("page faults", kernel_work::page_faults as _);
-    // Work that repeats is interrupted at the same places again and again, so one
-    // period may meet the kernel always, and another never.
-    for usually in [701, 853, 997, 1201, 1511, 1759, 1999, 2237] {
-        let period = machine::period(usually);
-        let storm = || {
-            let attr = of_user(on_pmc(1, INSTRUCTIONS), IP)?.sample_period(period);
-            let mut recorder = Recorder::open(attr, PAGES)?;
-            let mut done = Ok(());
-            let start = Instant::now();
-            let records = recorder.records(|| done = kernel_work::run_for(&faults, 3 * time()))?;
-            let elapsed = start.elapsed();
-            done?;
-            let of = |kind| records.iter().filter(move |record| record.kind == kind);
-            let taken = of(sys::PERF_RECORD_SAMPLE).count() as u64;
-            let throttled = of(sys::PERF_RECORD_THROTTLE).count();
-            let due = recorder.event.read()?.value / period;
-            println!("{due} due, {taken} taken, throttled {throttled} times");
-            let most = most_per_second as f64 * elapsed.as_secs_f64();
-            check!(
-                due as f64 <= 2.0 * most,
-                "{due} interrupts in {elapsed:?}, of which {taken} samples"
-            );
-            check!(taken >= due, "{due} due, {taken} taken");
-            Ok(throttled)
-        };
-        let throttled = first_good(storm, |throttled| *throttled >= 5)?;
-        check!(throttled >= 5, "throttled {throttled} times");
-    }
-    Ok(())
-}
-
 ktap::main! {
     first: machine::keep_sample_rate;
     addresses = nothing_leaks(IP),
@@ -207,5 +167,5 @@ ktap::main! {
     data_address_alone = nothing_leaks(ADDR),
     branches_alone = nothing_leaks(BRANCH_STACK),
     branches_and_addresses = nothing_leaks(IP | BRANCH_STACK),
-    own_samples_remain, all_overflows_are_samples_until_throttled,
+    own_samples_remain,
 }

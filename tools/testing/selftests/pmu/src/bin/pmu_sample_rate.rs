@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 //! How often samples come: at a frequency, which perf reaches by changing the
-//! period; at a period that changes meanwhile; and no more often than the kernel
-//! allows, which stops an event for the rest of a tick.
+//! period; at a new period; and no more often than the kernel allows, which stops
+//! an event for the rest of a tick.
 
 use std::io;
 use std::ops::RangeInclusive;
-use std::time::Duration;
 
 use pmu_selftests::TASK_AND_CPU;
 use pmu_selftests::first_good;
@@ -86,65 +85,10 @@ fn frequencies() -> Outcome {
                 periods.clone().min(),
                 periods.max()
             );
+            // Whatever the periods were, each has its sample, and no event is counted twice.
+            periods_add_up(&samples)?;
             expect_rate(&format!("{code:#x}"), &samples, frequency)?;
         }
-    }
-    Ok(())
-}
-
-/// Whatever the periods were, each has its sample, and no event is counted twice.
-fn periods_of_a_frequency() -> Outcome {
-    machine::needs_pace()?;
-    for frequency in [1000, 10_000] {
-        let mut recorder = Recorder::open(at_frequency(INSTRUCTIONS, frequency), PAGES)?;
-        let samples = work_for(&mut recorder, SECOND / 20)?;
-        check!(samples.len() > 25, "{} samples", samples.len());
-        periods_add_up(&samples)?;
-    }
-    Ok(())
-}
-
-/// A frequency holds although the events come slower, then faster.
-fn frequency_follows_the_work() -> Outcome {
-    machine::needs_pace()?;
-    let mut recorder = Recorder::open(at_frequency(INSTRUCTIONS, 2000), PAGES)?;
-    let busy = || {
-        work::run_for(SECOND / 10);
-    };
-    // One part work to nine parts sleep.
-    let idle = || {
-        for _ in 0..400 {
-            work::run_for(25_000);
-            std::thread::sleep(Duration::from_micros(225));
-        }
-    };
-    for (name, work) in [
-        ("busy", &busy as &dyn Fn()),
-        ("idle", &idle),
-        ("busy", &busy),
-    ] {
-        let samples = recorder.samples(work)?;
-        println!(
-            "{name}: {} samples, {:.0} Hz",
-            samples.len(),
-            rate(settled(&samples))
-        );
-        if name == "busy" {
-            expect_rate(name, &samples, 2000)?;
-        }
-        check!(samples.len() >= 20, "{name}: {} samples", samples.len());
-    }
-    Ok(())
-}
-
-/// PERF_EVENT_IOC_PERIOD gives an event by frequency another one.
-fn new_frequency_by_ioctl() -> Outcome {
-    machine::needs_pace()?;
-    let mut recorder = Recorder::open(at_frequency(CYCLES, 500), PAGES)?;
-    for frequency in [500, 5000, 1000] {
-        recorder.event.set_period(frequency)?;
-        let samples = work_for(&mut recorder, SECOND / 10)?;
-        expect_rate("again", &samples, frequency)?;
     }
     Ok(())
 }
@@ -187,30 +131,6 @@ fn work_at(recorder: &mut Recorder, before: u64, period: u64, instructions: u64)
     Ok(())
 }
 
-/// Likewise an event by period, while it runs and before the old period is over.
-fn new_period_while_running() -> Outcome {
-    machine::needs_pace()?;
-    let mut recorder = at_period(1 << 33)?;
-    recorder.event.enable()?;
-    work::run(5_000_000);
-    check!(
-        recorder.take()?.is_empty(),
-        "samples although the period is 2^33"
-    );
-    for period in [100_003, 20_011, 500_009, 50_021] {
-        recorder.event.set_period(period)?;
-        let before = recorder.event.read()?.value;
-        recorder.take()?;
-        work_at(&mut recorder, before, period, 5_000_000)?;
-    }
-    let event = &recorder.event;
-    check!(
-        event.set_period(0).is_err() && event.set_period(1 << 63).is_err(),
-        "a period of 0, or with the highest bit, is taken"
-    );
-    Ok(())
-}
-
 /// The first sample after the call stands for the new period, and comes when that is
 /// over, of an event that runs and of one that is disabled.
 fn new_period_begins_anew() -> Outcome {
@@ -230,20 +150,6 @@ fn new_period_begins_anew() -> Outcome {
         println!("runs: {runs}");
         work_at(&mut recorder, before, period, 10 * period)?;
     }
-    Ok(())
-}
-
-/// No frequency above what the kernel allows.
-fn highest_frequency() -> Outcome {
-    let most = machine::sample_rate()?;
-    check!(
-        errno_of(at_frequency(CYCLES, most).open()) == 0,
-        "{most} Hz"
-    );
-    let errno = errno_of(at_frequency(CYCLES, most + 1).open());
-    check!(errno == libc::EINVAL, "{} Hz: errno {errno}", most + 1);
-    let event = at_frequency(CYCLES, most).open()?;
-    check!(event.set_period(most + 1).is_err(), "{} Hz", most + 1);
     Ok(())
 }
 
@@ -371,7 +277,6 @@ fn groups_are_throttled_as_a_whole() -> Outcome {
 
 ktap::main! {
     first: machine::keep_sample_rate;
-    frequencies, periods_of_a_frequency, frequency_follows_the_work, new_frequency_by_ioctl,
-    new_period_while_running, new_period_begins_anew, highest_frequency,
+    frequencies, new_period_begins_anew,
     throttled_until_the_tick, groups_are_throttled_as_a_whole,
 }

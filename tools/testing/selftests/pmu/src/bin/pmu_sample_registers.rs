@@ -82,22 +82,6 @@ fn callchain() -> Outcome {
     Ok(())
 }
 
-fn callchain_as_long_as_asked() -> Outcome {
-    for longest in [1, 2, 3] {
-        let attr = sampling(IP | CALLCHAIN).sample_max_stack(longest);
-        let samples = samples_in_loop(attr)?;
-        for sample in &samples {
-            // One entry is the mark that user addresses follow.
-            let chain = &sample.callchain;
-            check!(
-                chain.len() == usize::from(longest) + 1,
-                "{longest}: {chain:x?}"
-            );
-        }
-    }
-    Ok(())
-}
-
 fn stack_of_user() -> Outcome {
     let samples = samples_in_loop(sampling(IP | STACK_USER | REGS_USER))?;
     for sample in &samples {
@@ -186,42 +170,6 @@ fn control_registers() -> Outcome {
     Ok(())
 }
 
-/// The counters as the interrupt found them; those without an event are 0. (PMC6
-/// counts along with PMC5 in any case.)
-fn counters_of_the_moment() -> Outcome {
-    let attr = extended(IP | READ)?.grouped();
-    for leader in [1, 3] {
-        let attr = attr.clone().config(on_pmc(leader, INSTRUCTIONS));
-        let mut recorder = Recorder::open(attr, PAGES)?;
-        let member = |code| Attr::raw(code).grouped().open_with(&recorder.event);
-        let _members = [member(on_pmc(2, INSTRUCTIONS))?, member(RUN_INSTRUCTIONS)?];
-        let mut last: Option<(u64, u64)> = None;
-        let mut in_step = 0;
-        for sample in in_loop(recorder.samples(run)?)? {
-            let pmc = |number: u32| sample.regs_intr.get(regs::PMC1 + number - 1);
-            expect_within("leader", pmc(leader as u32), 1 << 31..(1 << 31) + 4000)?;
-            // A counting event's counter began at 0, perhaps later than its count.
-            for (number, value) in [(2, &sample.read.values[1]), (5, &sample.read.values[2])] {
-                let (counter, count) = (pmc(number), value.value);
-                check!(counter <= count, "PMC{number} {counter}, count {count}");
-            }
-            if let Some((counter, count)) = last
-                && pmc(2) > counter
-            {
-                let (counted, value) = (pmc(2) - counter, sample.read.values[1].value - count);
-                check!(counted == value, "PMC2 {counted} more, count {value} more");
-                in_step += 1;
-            }
-            last = Some((pmc(2), sample.read.values[1].value));
-            for unused in [1, 3, 4].into_iter().filter(|n| u64::from(*n) != leader) {
-                check!(pmc(unused) == 0, "PMC{unused} {:#x}", pmc(unused));
-            }
-        }
-        check!(in_step > 10, "{in_step} samples to compare");
-    }
-    Ok(())
-}
-
 /// What an event of a task shows of counters that do not follow it: nothing, whether it counts
 /// the kernel or, as a program without privileges has to, excludes it. (The kernel's built-in
 /// driver shows all six.)
@@ -252,20 +200,6 @@ fn sees_its_own_counters(of: fn(Attr) -> Attr) -> Outcome {
             [1, 2, 3, 5].iter().all(|&other| pmcs[other] == 0),
             "counters of others: {pmcs:?}"
         );
-    }
-    Ok(())
-}
-
-/// Registers of the user's side, too, have what the PMU had at the interrupt.
-fn extended_registers_of_user() -> Outcome {
-    let attr = extended(IP | REGS_USER)?.with(|raw| {
-        raw.sample_regs_user = raw.sample_regs_intr;
-    });
-    for sample in samples_in_loop(attr)? {
-        for number in [regs::MMCR0, regs::MMCR1, regs::PMC1, regs::NIP] {
-            let (user, intr) = (sample.regs_user.get(number), sample.regs_intr.get(number));
-            check!(user == intr && user != 0, "{number}: {user:#x}, {intr:#x}");
-        }
     }
     Ok(())
 }
@@ -306,7 +240,7 @@ fn samples_without_instruction() -> Outcome {
 
 ktap::main! {
     first: machine::keep_sample_rate;
-    general_registers, callchain, callchain_as_long_as_asked, stack_of_user,
-    extended_registers_offered, control_registers, counters_of_the_moment, counters_of_others,
-    extended_registers_of_user, samples_without_instruction,
+    general_registers, callchain, stack_of_user,
+    extended_registers_offered, control_registers, counters_of_others,
+    samples_without_instruction,
 }

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Sampling with a fixed period: as many samples as counts make, where the
-//! program was, through the ring buffer and by signals.
+//! program was. Signals are the subject of `pmu_overflow_signals`.
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
 
 use pmu_selftests::TASK_AND_CPU;
-use pmu_selftests::check_status;
 use pmu_selftests::fields::sample::*;
 use pmu_selftests::prelude::*;
 
@@ -79,94 +75,16 @@ fn addresses_tell_functions_apart() -> Outcome {
     Ok(())
 }
 
-/// Two samples further apart than a PMC reaches in one go.
-fn period_past_2_31() -> Outcome {
-    let period = 3 << 30;
-    let (count, records) = records(Attr::instructions().sampling(period, IP), || {
-        work::run(2 * period + period / 2);
-    })?;
-    let taken = samples(&records);
-    check!(
-        taken == 2,
-        "period {period}, {count} counted: {taken} samples"
-    );
-    Ok(())
-}
-
-static SIGNALS: AtomicU64 = AtomicU64::new(0);
-
-extern "C" fn on_signal(_signal: i32) {
-    SIGNALS.fetch_add(1, Ordering::Relaxed);
-}
-
-// Of <linux/fcntl.h>; libc has them for a part of its targets only.
-const F_SETSIG: i32 = 10;
-const F_SETOWN_EX: i32 = 15;
-const F_OWNER_TID: i32 = 0;
-
-/// Has overflows send `signal` to the calling task.
-fn signal_on_overflow(event: &Event, signal: i32) -> io::Result<()> {
-    // struct f_owner_ex
-    // SAFETY: takes nothing.
-    let owner = [F_OWNER_TID, unsafe { libc::gettid() }];
-    let fd = event.as_raw_fd();
-    // SAFETY: fcntl commands without pointers, but for F_SETOWN_EX, whose argument
-    // outlives the call.
-    unsafe {
-        check_status(libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC))?;
-        check_status(libc::fcntl(fd, F_SETSIG, signal))?;
-        check_status(libc::fcntl(fd, F_SETOWN_EX, &raw const owner))
-    }
-}
-
-/// A real-time signal, so that none is merged with another.
-fn signalling(period: u64) -> io::Result<Event> {
-    let event = Attr::instructions().sampling(period, IP).open()?;
-    let signal = libc::SIGRTMIN();
-    let handler = on_signal as extern "C" fn(i32) as *const () as libc::sighandler_t;
-    // SAFETY: the handler only adds to an atomic.
-    unsafe { libc::signal(signal, handler) };
-    signal_on_overflow(&event, signal)?;
-    Ok(event)
-}
-
-fn overflows_signal() -> Outcome {
-    machine::needs_pace()?;
-    let event = signalling(1_000_000)?;
-    let _ring = Ring::map(&event, 64)?;
-    let count = event.count(do_work)?;
-    let (signals, due) = (SIGNALS.load(Ordering::Relaxed), count / 1_000_000);
-    check!(
-        signals <= due && signals + 5 >= due,
-        "{count} counted: {signals} signals"
-    );
-    Ok(())
-}
-
-fn refresh_stops_by_itself() -> Outcome {
-    machine::needs_pace()?;
-    let event = signalling(1_000_000)?;
-    let mut ring = Ring::map(&event, 64)?;
-    event.refresh(3)?;
-    do_work();
-    let count = event.read()?.value;
-    // The last signal may still be on its way.
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    let taken = samples(&ring.take());
-    check!(taken == 3, "three were asked for, {taken} came");
-    check!(SIGNALS.load(Ordering::Relaxed) == 3, "{SIGNALS:?} signals");
-    expect_within("until the last", count, 3_000_000..3_100_000)
-}
-
-/// The longest period that a PMC reaches in one go, and the shortest that it does not.
-fn period_of_2_31() -> Outcome {
-    for period in [(1 << 31) - 1, 1 << 31] {
+/// The longest period that a PMC reaches in one go, the shortest that it does not, and two of one that
+/// is longer.
+fn periods_around_2_31() -> Outcome {
+    for (period, due) in [((1 << 31) - 1, 1), (1 << 31, 1), (3 << 30, 2)] {
         let (count, records) = records(Attr::instructions().sampling(period, IP), || {
-            work::run(period + period / 8);
+            work::run(due * period + period / 8);
         })?;
-        let taken = samples(&records);
+        let taken = samples(&records) as u64;
         check!(
-            taken == 1,
+            taken == due,
             "period {period}, {count} counted: {taken} samples"
         );
     }
@@ -195,8 +113,7 @@ fn tiny_period(period: u64) -> Outcome {
 
 ktap::main! {
     first: machine::keep_sample_rate;
-    as_many_as_periods, addresses_tell_functions_apart, period_past_2_31, period_of_2_31,
-    overflows_signal, refresh_stops_by_itself,
+    as_many_as_periods, addresses_tell_functions_apart, periods_around_2_31,
     tiny_period = tiny_period(100),
     period_of_one = tiny_period(1),
 }

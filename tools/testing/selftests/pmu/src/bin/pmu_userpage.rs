@@ -56,37 +56,6 @@ fn offset_is_the_count() -> Outcome {
     Ok(())
 }
 
-fn reset_shows() -> Outcome {
-    let (event, ring) = open(Attr::instructions())?;
-    work::run(WORK);
-    event.disable()?;
-    let (_, before) = ring.index_and_offset();
-    check!(before >= WORK as i64 / 2, "{before}");
-    event.reset()?;
-    let (_, after) = ring.index_and_offset();
-    check!(after == 0, "{after}");
-    Ok(())
-}
-
-fn buffer_size_has_to_be_a_power_of_two() -> Outcome {
-    let event = Attr::instructions().open()?;
-    check!(errno_of(Ring::map(&event, 3)) == libc::EINVAL);
-    check!(errno_of(Ring::map(&event, 4)) == 0);
-    Ok(())
-}
-
-/// An event that is mapped lives until it is unmapped.
-fn page_outlives_the_descriptor() -> Outcome {
-    let (event, ring) = open(Attr::instructions())?;
-    work::run(WORK);
-    event.disable()?;
-    let before = ring.index_and_offset();
-    drop(event);
-    check!(ring.index_and_offset() == before);
-    Ok(())
-}
-
 ktap::main! {
-    index_names_the_counter, offset_is_the_count, reset_shows,
-    buffer_size_has_to_be_a_power_of_two, page_outlives_the_descriptor,
+    index_names_the_counter, offset_is_the_count,
 }

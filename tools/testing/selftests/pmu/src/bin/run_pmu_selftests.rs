@@ -3,8 +3,6 @@
 
 fn main() {
     ktap::runner::main_with(&[
-        "pmu_event_codes",
-        "pmu_conflict",
         "pmu_count",
         "pmu_read",
         "pmu_group",
@@ -14,7 +12,6 @@ fn main() {
         "pmu_multiplex",
         "pmu_isolation",
         "pmu_inherit",
-        "pmu_exec",
         "pmu_per_cpu",
         "pmu_sampling",
         "pmu_sample_fields",
@@ -28,9 +25,7 @@ fn main() {
         "pmu_branch_filters",
         "pmu_branch_isolation",
         "pmu_branch_stack",
-        "pmu_branch_control",
         "pmu_past_32bit",
         "pmu_hotplug",
-        "pmu_fork_storm",
     ])
 }

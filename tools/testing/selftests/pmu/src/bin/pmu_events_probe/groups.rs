@@ -41,10 +41,14 @@ impl Probe {
         // Where one event needs an alternative, and others come over the bus.
         self.group(&[0x400fa, 0x4001e, 0x300fc, 0x17082].map(Asked::raw))?;
         self.group(&[0x400fa, 0x49082, 0x400f0, 0x17082].map(Asked::raw))?;
-        let mut random = Random(1);
+        // Numbers without visible order, the same ones each time (Lehmer's).
+        let mut number = 1;
         for size in (3..=7).cycle().take(500) {
             let group: Vec<Asked> = (0..size)
-                .map(|_| codes[random.below(codes.len())])
+                .map(|_| {
+                    number = number * 48_271 % 0x7fff_ffff;
+                    codes[number % codes.len()]
+                })
                 .collect();
             self.group(&group)?;
         }
@@ -68,17 +72,5 @@ impl Probe {
             .collect();
         let rule = rule_for_group(self.cpu, group).map_or("same", |rule| rule.name);
         writeln!(self.out, "group {} {outcome} {rule}", label.join(","))
-    }
-}
-
-/// Numbers without visible order, the same ones each time (xorshift64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
     }
 }
