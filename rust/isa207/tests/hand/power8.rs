@@ -84,6 +84,7 @@ fn thresholds() {
     let select = 3 << 16 | 0x21 << 8;
     let marking = 1 << 1 | 1;
     assert_eq!(answer.mmcr.mmcra, 1 << 42 | compare | select | marking);
+    assert!(answer.mmcr.has_threshold());
 
     // On this CPU an event without threshold does not count beside one with a threshold,
     let refused = conflict(Selector::Threshold);
