@@ -108,9 +108,10 @@ class Cargo:
         self.least, self.words = least, words
 
     def commands(self, arguments):
-        """What builds and runs them. A build takes longer than most mutants live."""
+        """What builds and runs them. A build takes longer than most mutants live. It has a folder of
+        its own: cargo would take what is built of a mutant for the checkout's."""
         quick = ["profile.dev.package.pmu-model.opt-level=0", "profile.dev.debug=false"]
-        options = [word for value in quick for word in ("--config", value)]
+        options = ["--target-dir", COPY / "target", *(word for value in quick for word in ("--config", value))]
         return [[SCRIPTS / "cargo", "host", "test", *options, *self.words(arguments)]]
 
     def judge(self, _arguments, status, text):
