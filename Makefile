@@ -159,7 +159,7 @@ fmt: ## format all Rust
 	@$(in_root) scripts/lint.py --fix
 
 .PHONY: lint
-lint: ## check the form of all sources, Rust's and others'
+lint: ## check the form of all sources, and the prose of documents
 	@scripts/setup kernel
 	@$(in_root) scripts/lint.py
 

@@ -11,6 +11,9 @@ layout      rust/ has 100 columns, a file in Rust says what it is for, each `uns
             has its SAFETY comment, and no source has more than 1,000 lines
 shellcheck  shell scripts
 checkpatch  C and the kernel patches are in the kernel's style
+prose       documents have none of the patterns in scripts/tables/prose-patterns
+links       links in documents lead to a file, and to a heading of it; sources name
+            documents that exist
 
 What rustfmt and checkpatch once found in form is in EBB_CACHE/lint by its content, and
 is not looked at again.
@@ -25,14 +28,22 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from host import table
 from host.steps import CACHE, TOP, cached
 
+DOCUMENTS = ("*.md", "Documentation/*.md", "rust/**/*.md", "tools/**/*.md")
+# The files whose prose is checked. Comments can be added folder by folder, such as "rust/**/*.rs",
+# once they are rewritten.
+PROSE = (*DOCUMENTS,)
+# A document that a comment names.
+PAGE = re.compile(r"\b(?:Documentation|rust|tools)/[\w/]+\.md\b")
 FOLDERS = ("rust", "tools", "include", "scripts", ".ci", "Documentation")
 LINES = 1000
 COLUMNS = 100
 # The first lines of a shell script.
 SHELL = re.compile(rb"#!/bin/(ba)?sh\n|#!/usr/bin/env bash\n|(#.*\n)*# shellcheck shell=|#!/bin/busybox sh\n")
 IMPORT = re.compile(r"^[ \t]*(?:pub(?:\([a-z: ]+\))? )?use [^;]*;", re.MULTILINE)
+COMMENT = re.compile(r'\s*(//|#(?![!\[])|/?\*|""")|.*\s// ')
 UNSAFE = re.compile(r"unsafe *(\{|impl)")
 
 
@@ -152,9 +163,67 @@ def checkpatch():
         left.unlink()
 
 
+def files(globs):
+    """Returns the files that match one of the patterns, except for those that a build made."""
+    return sorted({path for glob in globs for path in Path().glob(glob) if "target" not in path.parts})
+
+
+def prose_lines(path):
+    """Yields the number and the text of each line of a document outside of code, or of each comment."""
+    fenced = False
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if path.suffix == ".md":
+            fenced ^= line.startswith("```")
+            is_prose = not fenced and not line.startswith("    ")
+        else:
+            is_prose = COMMENT.match(line)
+        if is_prose:
+            yield number, line
+
+
+def prose():
+    """Yields the lines with a pattern that makes English hard to read, unless they are exceptions."""
+    patterns = [(advice, re.compile(pattern)) for advice, pattern in table.rows("prose-patterns", 2)]
+    exceptions = {(file, text): reason for file, text, reason in table.rows("prose-exceptions", 3)}
+    needed = set()
+    for path in files(PROSE):
+        for number, line in prose_lines(path):
+            excepted = {(file, text) for file, text in exceptions if file == str(path) and text in line}
+            for advice in (advice for advice, pattern in patterns if pattern.search(line)):
+                if not excepted:
+                    yield f"{path}:{number}: {advice}: {line.strip()}"
+                needed |= excepted
+    for key, reason in exceptions.items():
+        if not reason or key not in needed:
+            yield f"prose-exceptions: no reason, or no line needs it: {' | '.join(key)}"
+
+
+def anchors(path):
+    """Returns the anchors of a document's headings, as GitHub names them."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links():
+    """Yields the links of documents that lead to no file or heading, and documents that do not exist."""
+    for path in files(DOCUMENTS):
+        for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
+            if "://" in link:
+                continue
+            name, _, anchor = link.partition("#")
+            target = path.parent / name if name else path
+            if not target.exists() or anchor and anchor not in anchors(target):
+                yield f"{path}: leads nowhere: {link}"
+    for path in sources("rs", "c", "h", "sh", "py"):
+        for name in PAGE.findall(path.read_text(encoding="utf-8")):
+            if not Path(name).exists():
+                yield f"{path}: no such document: {name}"
+
+
 def main():
     os.chdir(TOP)
-    checks = {check.__name__: check for check in (rustfmt, layout, shellcheck, checkpatch)}
+    checks = {check.__name__: check for check in (rustfmt, layout, shellcheck, checkpatch, prose, links)}
     known = {**checks, "--fix": lambda: rustfmt(fix=True)}
     names = sys.argv[1:] or checks
     if unknown := set(names) - set(known):

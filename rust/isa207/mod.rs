@@ -11,7 +11,7 @@
 //!   before. `validate.rs` refuses codes with reserved or contradictory bits; `constraint.rs` has
 //!   what an event needs of the PMU, `demand.rs` that with its part of the images,
 //!   `alternatives.rs` the codes that count the same, and `search.rs` chooses among these;
-//!   `mmcr.rs` makes the images.
+//!   `mmcr.rs` makes the fields of the images, and `images.rs` adds them up.
 //! - `sample/`: type, latency and data source of a sampled instruction.
 //! - `branch/`: entries of the BHRB, branch instructions, branch filters.
 //! - `models/`: one file for each processor, with the codes of perf's events, alternatives and
@@ -28,8 +28,8 @@
 //!
 //! Tests: `tests/` has cases worked out by hand, and random groups against a second set of rules
 //! (`make oracle` for many of them); `fuzz/` lets libFuzzer search for input that breaks the same
-//! rules (`make fuzz`); `make bench` measures [`CpuModel::solve`], and fails if it takes more than
-//! it promises.
+//! rules (`make fuzz`); `make bench-solver` measures [`CpuModel::solve`], and fails if it takes too
+//! many instructions.
 //!
 //! Abbreviations: PMC performance monitor counter; MMCR monitor mode control register; EBB
 //! event-based branch; BHRB branch history rolling buffer; IFM instruction filtering mode (of the

@@ -31,7 +31,7 @@
 #define EBB_PMU_SPR_MMCR3	738	/* read only; ISA v3.1 */
 #define EBB_PMU_SPR_SIER	768	/* read only */
 #define EBB_PMU_SPR_MMCR2	769	/* bits FC1P to FC6P only */
-#define EBB_PMU_SPR_MMCRA	770	/* read only */
+#define EBB_PMU_SPR_MMCRA	770	/* threshold counter only */
 #define EBB_PMU_SPR_PMC1	771	/* PMC2 to PMC6 follow */
 #define EBB_PMU_SPR_MMCR0	779	/* bits FC, PMAE and PMAO only */
 #define EBB_PMU_SPR_SIAR	780	/* read only */

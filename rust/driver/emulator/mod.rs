@@ -33,7 +33,7 @@
 //! | `timer.rs`       | a timer for each CPU, which has that done |
 //! | `latch.rs`       | QEMU's latch of an EBB, and how it is set and cleared |
 //!
-//! `Documentation/internals.md`, "Under EBE", tells what cannot be had.
+//! `README.md` beside this file describes the method, and what it cannot do.
 
 pub(super) mod alert_state;
 mod check;

@@ -20,7 +20,7 @@ pub const TB: u16 = 268;
 pub const SIER: u16 = 768;
 /// MMCR2; problem state may write its freeze-in-problem-state bits only.
 pub const MMCR2: u16 = 769;
-/// MMCRA, read only.
+/// MMCRA; problem state sees and writes the threshold counter only.
 pub const MMCRA: u16 = 770;
 /// PMC1; PMC2 to PMC6 follow.
 pub const PMC1: u16 = 771;

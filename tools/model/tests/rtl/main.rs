@@ -8,7 +8,7 @@
 //! | `walk.rs` | random steps of the model, and the state of the registers after each |
 //! | `testbench.vhdl` | the same steps on the RTL |
 //!
-//! `Documentation/testing.md` lists what the comparison leaves out, and why.
+//! `tools/model/README.md` lists what the comparison leaves out, and why.
 //!
 //! `RTL_STEPS` is the number of steps, `MODEL_SEED` the seed. `PMU_RTL` is the folder with GHDL and
 //! the VHDL (`scripts/setup --print rtl`).

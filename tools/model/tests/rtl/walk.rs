@@ -193,7 +193,7 @@ impl Walk {
         (clock, "event of the time base".into())
     }
 
-    /// Returns a random value for a register, without what Documentation/testing.md lists.
+    /// Returns a random value for a register, without what tools/model/README.md lists.
     fn value(&mut self, number: u32) -> u64 {
         let chance = &mut self.chance;
         let any = chance.bits();

@@ -9,7 +9,7 @@
 PERIOD=1009
 
 # QEMU counts the kernel too, with what a program's last sample waits for there. And an alert that comes
-# while a thread begins, with EBBs off, is late by up to 640 us there (see internals.md, QEMU), in which
+# while a thread begins, with EBBs off, is late by up to 640 us there (see rust/driver/emulator/README.md), in which
 # there are no samples: once in a few programs. How much less and more that may be than the work itself, as
 # shares of it where it is short or several threads do it, and how many passes a thread can do in 640 us;
 # what many runs together have at least. A debug kernel takes several times as long.

@@ -222,6 +222,9 @@ impl World {
             })
             .collect();
         let format = perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK;
+        // The CPUs whose driver has made a stack since the last call. Events that share a PMI may
+        // get different stacks: the hypervisor may take the CPU away between two of them.
+        let mut checked = [false; CPUS as usize];
         for event in self.open.iter().filter(|event| event.samples_with(format)) {
             let (stack, Some(cpu)) = (event.branches.take(), event.oncpu.get()) else {
                 continue;
@@ -282,6 +285,14 @@ impl World {
                 // The driver has cleared the BHRB with this sample.
                 recorded.before = recorded.from.len();
             }
+            checked[cpu] = true;
+        }
+        for (recorded, _) in self
+            .recorded
+            .iter_mut()
+            .zip(checked)
+            .filter(|(_, checked)| *checked)
+        {
             recorded.may_lack = false;
         }
     }
