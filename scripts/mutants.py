@@ -11,12 +11,12 @@ A file of tools/testing/mutants/ has those of a layer, with an empty line after 
 
 The tests:
 
-    test: model [NAME]...            those of tools/model/tests/driver with such names
-    test: isa207 TARGET [NAME]...    those of rust/isa207/tests/TARGET
-    test: rtl                        the model against RTL
-    test: kunit NAME                 a KUnit test, in a POWER10 guest
-    test: guest CPU COMMAND          a program of tools/testing/selftests, in a guest
-    test: misuse                     wrong uses of rust/perf and rust/power, which must not compile
+    model [NAME]...            those of tools/model/tests/driver with such names
+    isa207 TARGET [NAME]...    those of rust/isa207/tests/TARGET
+    rtl                        the model against RTL
+    kunit NAME                 a KUnit test, in a POWER10 guest
+    guest CPU COMMAND          a program of tools/testing/selftests, in a guest
+    misuse                     wrong uses of rust/perf and rust/power, which must not compile
 
 A test runs first without a mutant, and must pass. Then each mutant is applied to a copy of the
 sources in EBB_CACHE, and built. The output of each run is in EBB_CACHE/log/mutants-*. Runs in
