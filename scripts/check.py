@@ -7,7 +7,7 @@ usage: check.py            all steps except those of scripts/tables/long-tests (
        check.py --debug    the guest runs on the debug kernel (`make check-debug`)
        check.py --debian   the rows with `--kernel debian` (`make check-debian`)
        check.py [--long | --debian] --list   print the names of the steps
-       check.py [KIND] --only PATTERN        of these steps those with such a name, and the builds
+       check.py [KIND] --only PATTERN...     run the builds, and the steps with such names
 
 Runs in the private root. A step is a check of the sources, a build, a host test or a guest run
 of scripts/tables/guest-tests. Each has a log in EBB_CACHE/log/check-*, and a line with its
@@ -304,9 +304,10 @@ def long_tests():
 
 
 def main():
-    words, only = sys.argv[1:], "*"
-    if words[-2:-1] == ["--only"]:
-        *words, _, only = words
+    words, only = sys.argv[1:], ["*"]
+    if "--only" in words:
+        where = words.index("--only")
+        words, only = words[:where], words[where + 1 :]
     options = set(words)
     kinds = {"--debug", "--long", "--debian"}
     if len(options & kinds) > 1 or options - kinds - {"--list"} or options == {"--debug", "--list"}:
@@ -340,7 +341,10 @@ def main():
             [step for step in several if (step.name in later) == (long or debian)]
             for several in (lint, sources, guests)
         )
-    lint, sources, guests = ([step for step in several if fnmatch(step.name, only)] for several in (lint, sources, guests))
+    lint, sources, guests = (
+        [step for step in several if any(fnmatch(step.name, pattern) for pattern in only)]
+        for several in (lint, sources, guests)
+    )
     if "--list" in options:
         print(*(step.name for step in lint + sources + guests), sep="\n")
         return 0
