@@ -76,7 +76,7 @@ check: ## run the tests, but for those that take long
 
 .PHONY: check-long
 check-long: ## run the tests that take long
-	@scripts/setup root kernel guest libs perf perf-tests selftests viewers
+	@scripts/setup root kernel guest libs perf perf-tests selftests viewers cargo-mutants
 	@scripts/setup rtl || echo 'The model is not compared with RTL.'
 	@$(in_root) scripts/check.py --long
 
@@ -107,9 +107,10 @@ host-test: ## run the tests that need no guest
 	@scripts/test-file tools/ebbprof/src/sound.rs
 
 .PHONY: mutants
-mutants: ## break the driver, one line at a time, and see that a test fails by it
-	@scripts/setup root kernel guest rtl
+mutants: ## break the driver, one line at a time, and see that a test fails by it, MUTANTS=NAME for one
+	@scripts/setup root kernel guest rtl cargo-mutants
 	@$(in_root) scripts/mutants.py $(MUTANTS)
+	@$(if $(MUTANTS),,scripts/cargo-mutants)
 
 .PHONY: oracle
 oracle: ## compare isa207 with a brute force search, GROUPS=100000 for each CPU

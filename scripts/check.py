@@ -202,6 +202,7 @@ def source_steps():
     yield Step("doc", [SCRIPTS / "doc"], by_status)
     yield from script_tests("test")
     yield Step("mutants apply", [SCRIPTS / "mutants.py", "--check"], ktap_tests)
+    yield Step("mutants of isa207", [SCRIPTS / "cargo-mutants"], by_status)
     published = cached("kernel") / "tools/perf/pmu-events/arch/powerpc"
     programs = f"{cached('kernel')}/vmlinux:{cached('guest')}/busybox"
     given = ["env", f"PMU_EVENTS={published}", f"PPC64LE_PROGRAMS={programs}"]

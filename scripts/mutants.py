@@ -2,15 +2,21 @@
 # SPDX-License-Identifier: GPL-2.0
 """Break the driver, one line at a time, and see that a test fails by it.
 
-Each file of tools/testing/mutants/ is a patch: what it breaks, the test that must fail by it,
-and the change. The tests:
+A file of tools/testing/mutants/ has those of a layer, with an empty line after each:
 
-    test: model [NAME]...            those of tools/model/tests/driver with such names
-    test: isa207 TARGET [NAME]...    those of rust/isa207/tests/TARGET
-    test: rtl                        the model against RTL
-    test: kunit NAME                 a KUnit test, in a POWER10 guest
-    test: guest CPU COMMAND          a program of tools/testing/selftests, in a guest
-    test: misuse                     wrong uses of rust/perf and rust/power, which must not compile
+    NAME | FILE | TEST               the source, and the test that must fail
+    What it breaks.
+    -lines of the source             that occur once in it, with " " before those that stay
+    +lines in their place            another change of the same source follows after "@@"
+
+The tests:
+
+    model [NAME]...            those of tools/model/tests/driver with such names
+    isa207 TARGET [NAME]...    those of rust/isa207/tests/TARGET
+    rtl                        the model against RTL
+    kunit NAME                 a KUnit test, in a POWER10 guest
+    guest CPU COMMAND          a program of tools/testing/selftests, in a guest
+    misuse                     wrong uses of rust/perf and rust/power, which must not compile
 
 A test runs first without a mutant, and must pass. Then each mutant is applied to a copy of the
 sources in EBB_CACHE, and built. The output of each run is in EBB_CACHE/log/mutants-*. Runs in
@@ -52,45 +58,47 @@ class Broken(Exception):
 
 @dataclass
 class Mutant:
-    """A file of the folder."""
+    """A change of a source, and the test that finds it."""
 
     name: str
-    path: Path
-    what: str
+    file: str
     test: tuple
+    changes: list
 
     @classmethod
-    def read(cls, path):
-        """The mutant of a file."""
-        head, _, _ = path.read_text(encoding="utf-8").partition("\n--- ")
-        tests = re.findall(r"^test: (.+)$", head, re.MULTILINE)
-        what = head.partition("\ntest: ")[0].strip()
-        if len(tests) != 1 or not what:
-            sys.exit(f"{path}: it must say what it breaks, and then one test, after 'test: '")
-        words = shlex.split(tests[0])
-        if words[0] not in KINDS or len(words) - 1 < KINDS[words[0]].least:
-            sys.exit(f"{path}: no such test: {tests[0]}")
-        return cls(path.stem, path, what, tuple(words))
+    def read_all(cls, path):
+        """Yields the mutants of a file."""
+        for block in path.read_text(encoding="utf-8").strip().split("\n\n"):
+            if found := re.fullmatch(r"(\S+) \| (\S+) \| (.+)\n(?:[^-+ @].*\n)+((?:[-+ @].*\n)+)", f"{block}\n"):
+                name, file, test, changes = found.groups()
+                kind, *words = shlex.split(test)
+                if kind not in KINDS or len(words) < KINDS[kind].least:
+                    sys.exit(f"{path}: no such test: {test}")
+                yield cls(name, file, (kind, *words), changes.split("@@\n"))
+            elif not block.startswith("#"):
+                sys.exit(f"{path}: no mutant: {block}")
 
-    def patch(self, tree, *options):
-        """Apply the patch, exactly as it is but for line numbers. Returns what patch says if it
-        does not apply."""
-        command = ["patch", "--strip=1", "--fuzz=0", "--force", "--silent", *options, f"--directory={tree}"]
-        with open(self.path, "rb") as file:
-            done = subprocess.run(command, stdin=file, capture_output=True, text=True, check=False)
-        return (done.stdout + done.stderr).strip() or "patch fails" if done.returncode else ""
-
+    def apply(self, tree):
+        """Returns the source in a tree, and what it is with the change."""
+        text = before = (tree / self.file).read_text(encoding="utf-8")
+        for change in self.changes:
+            lines = change.splitlines()
+            old, new = ("".join(f"\n{line[1:]}" for line in lines if line[0] in kinds) for kinds in ("- ", "+ "))
+            parts = re.split(f"{re.escape(old)}(?=\n)", f"\n{text}")
+            if len(parts) != 2:
+                raise Broken(f"does not apply: {len(parts) - 1} times in {self.file}:{old}")
+            text = new.join(parts)[1:]
+        return before, text
 
     @contextmanager
     def in_place(self):
-        """Have the mutant in the copy for a while. Gives what patch says if it does not apply."""
-        files = re.findall(r"^\+\+\+ b/(.+)$", self.path.read_text(encoding="utf-8"), re.MULTILINE)
-        before = {COPY / file: (COPY / file).read_bytes() for file in files if (COPY / file).is_file()}
+        """Makes the change in the copy for a while."""
+        before, text = self.apply(COPY)
         try:
-            yield self.patch(COPY, "--no-backup-if-mismatch", "--reject-file=-")
+            (COPY / self.file).write_text(text, encoding="utf-8")
+            yield
         finally:
-            for file, content in before.items():
-                file.write_bytes(content)
+            (COPY / self.file).write_text(before, encoding="utf-8")
 
 
 class Cargo:
@@ -100,9 +108,10 @@ class Cargo:
         self.least, self.words = least, words
 
     def commands(self, arguments):
-        """What builds and runs them. A build takes longer than most mutants live."""
+        """What builds and runs them. A build takes longer than most mutants live. It has a folder of
+        its own: cargo would take what is built of a mutant for the checkout's."""
         quick = ["profile.dev.package.pmu-model.opt-level=0", "profile.dev.debug=false"]
-        options = [word for value in quick for word in ("--config", value)]
+        options = ["--target-dir", COPY / "target", *(word for value in quick for word in ("--config", value))]
         return [[SCRIPTS / "cargo", "host", "test", *options, *self.words(arguments)]]
 
     def judge(self, _arguments, status, text):
@@ -201,23 +210,11 @@ KINDS = {
 
 
 def copy_sources():
-    """Bring the copy up to date. What has not changed keeps its time, so that it is not built
-    again; what has gets the present one."""
-    files = set()
-    for name in COPIED:
-        top = TOP / name
-        for path in [top] if top.is_file() else top.rglob("*"):
-            if path.is_file() and "_generated" not in path.name and path.suffix in (".rs", ".toml", ".lock", ".c", ".h", ".S", ".vhdl", ""):
-                files.add(path.relative_to(TOP))
-    for path in files:
-        old, new = COPY / path, (TOP / path).read_bytes()
-        if not old.is_file() or old.read_bytes() != new:
-            old.parent.mkdir(parents=True, exist_ok=True)
-            old.write_bytes(new)
-    for name in COPIED:
-        for path in (COPY / name).rglob("*.rs") if (COPY / name).is_dir() else ():
-            if path.relative_to(COPY) not in files and "_generated" not in path.name:
-                path.unlink()
+    """Brings the copy up to date. A source that has changed gets the present time, so that it is
+    built again. What a build made stays."""
+    kinds = [f"--include=*{suffix}" for suffix in ("/", ".rs", ".toml", ".lock", ".c", ".h", ".S", ".vhdl")]
+    options = ["--recursive", "--checksum", "--delete", "--exclude=*_generated*", *kinds, "--exclude=*.*"]
+    subprocess.run(["rsync", *options, *COPIED, f"{COPY}/"], cwd=TOP, check=True)
 
 
 def run(command, output):
@@ -258,23 +255,21 @@ def try_mutant(mutant, tested, folder):
         tested[mutant.test] = passes(mutant.test, log)
     if not tested[mutant.test]:
         raise Broken("its test fails without it")
-    with mutant.in_place() as fault:
-        if fault:
-            raise Broken(f"does not apply: {fault}")
+    with mutant.in_place():
         return SURVIVED if passes(mutant.test, folder / f"{mutant.name}.log") else KILLED
 
 
 def check(mutants):
     """Print KTAP: whether each mutant applies."""
-    print("KTAP version 1")
+    print(f"KTAP version 1\n1..{len(mutants)}")
     bad = 0
     for number, mutant in enumerate(mutants, 1):
-        fault = mutant.patch(TOP, "--dry-run")
-        bad += bool(fault)
-        for line in fault.splitlines():
-            print(f"# {line}")
-        print(f"{'not ok' if fault else 'ok'} {number} {mutant.name}")
-    print(f"1..{len(mutants)}")
+        try:
+            mutant.apply(TOP)
+            print(f"ok {number} {mutant.name}")
+        except (Broken, OSError) as fault:
+            bad += 1
+            print(f"# {fault}".replace("\n", "\n# "), f"not ok {number} {mutant.name}", sep="\n")
     return int(bad > 0 or not mutants)
 
 
@@ -283,10 +278,10 @@ def main():
     parser.add_argument("--check", action="store_true", help="only see whether each applies (KTAP)")
     parser.add_argument("names", nargs="*", help="of mutants; all if there is none")
     options = parser.parse_args()
-    mutants = [Mutant.read(path) for path in sorted(FOLDER.glob("*.mutant"))]
-    unknown = set(options.names) - {mutant.name for mutant in mutants}
-    if unknown:
-        sys.exit(f"mutants: no such: {' '.join(sorted(unknown))}")
+    mutants = [mutant for path in sorted(FOLDER.glob("*.mutants")) for mutant in Mutant.read_all(path)]
+    names = Counter(mutant.name for mutant in mutants)
+    if wrong := {name for name in names if names[name] > 1} | set(options.names) - set(names):
+        sys.exit(f"mutants: none, or more than one, of the name: {' '.join(sorted(wrong))}")
     if options.names:
         mutants = [mutant for mutant in mutants if mutant.name in options.names]
     if options.check:

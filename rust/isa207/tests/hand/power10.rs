@@ -2,7 +2,10 @@
 
 //! POWER10 and Power11.
 
-use isa207::Mmcr;
+use isa207::{
+    Isa,
+    Mmcr, //
+};
 
 use super::*;
 
@@ -164,6 +167,12 @@ fn branch_stacks_switch_the_bhrb_on() {
     reqs[1].branch_filter_ifm = Some(3);
     let answer = solve(POWER10, &reqs).unwrap();
     assert_eq!(answer.mmcr.mmcra, SDAR_DCACHE | 3 << 30);
+    assert!(answer.mmcr.ifm() == 3 && !answer.mmcr.has_threshold());
+    // Branches of the hypervisor are not recorded, so it may be counted.
+    reqs[1].exclude.kernel = true;
+    let answer = solve(POWER10, &reqs).unwrap();
+    assert_eq!(answer.mmcr.mmcr2, 1 << 27);
+    assert!(!answer.mmcr.records_hypervisor(Isa::V31));
 }
 
 #[test]

@@ -84,6 +84,7 @@ fn thresholds() {
     let select = 3 << 16 | 0x21 << 8;
     let marking = 1 << 1 | 1;
     assert_eq!(answer.mmcr.mmcra, 1 << 42 | compare | select | marking);
+    assert!(answer.mmcr.has_threshold());
 
     // On this CPU an event without threshold does not count beside one with a threshold,
     let refused = conflict(Selector::Threshold);
@@ -102,6 +103,16 @@ fn alternatives_get_out_of_the_way() {
     let answer = group(POWER8, &codes).unwrap();
     let expected = [(2, 0x200f4), (5, 0x500fa), (4, 0x40036), (1, 0x1e054)];
     assert_eq!(places(&answer), expected);
+    let demands: Vec<_> = answer.demands().collect();
+    let again = model(POWER8).assign(demands.iter().copied());
+    assert_eq!(again, Ok(*answer));
+    // Six events have one way to share the counters, whether the first has another code or not.
+    for first in [0x10068, 0x1e054] {
+        let codes = [first, 0x200f4, 0x400fa, 0x20036, 0x200f2, 0x3e054];
+        let answer = group(POWER8, &codes).unwrap();
+        let found: Vec<_> = answer.placements().map(|(_, code)| code.0).collect();
+        assert_eq!(found, [first, 0x600f4, 0x500fa, 0x20036, 0x300f2, 0x400f0]);
+    }
 }
 
 #[test]

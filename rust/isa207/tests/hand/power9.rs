@@ -102,6 +102,9 @@ fn frozen_states() {
     let common = pmc5(0b0_0000_0100);
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | common | pmc6(0b0_1100_1100));
     assert_eq!(bare.mmcr.mmcr0, 0xc001); // PMC1CE, PMCjCE, FCH
+    assert!(bare.is_frozen_in_kernel(machine));
+    // The first event counts the hypervisor.
+    assert!(!guest.is_frozen_in_kernel(Machine::default()));
 
     // On bare metal exclude_hv is ignored.
     reqs[1].exclude.kernel = false;
@@ -109,6 +112,12 @@ fn frozen_states() {
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1100_1000));
     // One event counts the kernel: it is not frozen for all.
     assert_eq!(bare.mmcr.mmcr0, 0xc000);
+
+    // PMC6 beside PMC5.
+    reqs[0].code = 0x500fa;
+    let alone = model(POWER9).solve(&reqs[..1], Machine::default()).unwrap();
+    let kernel = 0b1_0000_0000;
+    assert_eq!(alone.mmcr.mmcr2, pmc5(kernel) | pmc6(kernel));
 }
 
 /// Who excludes the kernel sees no branches of the hypervisor either.
@@ -187,8 +196,9 @@ fn blacklists_follow_the_revision() {
         let found = [dtlb_miss, flop, both].map(|code| refused(pvr, code));
         assert_eq!(found, expected, "{pvr:#x}");
     }
-    // With EBB as well.
+    // With EBB as well, without and with the BHRB and its filter.
     assert!(refused(0x004e_1202, dtlb_miss | 1 << 63));
+    assert!(refused(0x004e_1202, dtlb_miss | 0xf << 60));
 }
 
 #[test]

@@ -91,6 +91,8 @@ fn thresholds() {
         validate(POWER9, 0x20 << 40 | 0x1001e),
         Err(Refusal::ThresholdWithoutSelect)
     );
+    // A small value, without an exponent.
+    assert_eq!(validate(POWER9, 0x10 << 40 | 0x2001_001e), Ok(()));
 }
 
 #[test]

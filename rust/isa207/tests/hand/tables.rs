@@ -34,6 +34,8 @@ fn cpus_by_pvr() {
     let [p8, p9] = [("POWER8", Isa::V207), ("POWER9", Isa::V300)];
     let [p10, p11, p12] = ["POWER10", "Power11", "Power12"].map(|name| (name, Isa::V31));
     assert_eq!(found, [p8, p8, p8, p9, p9, p9, p9, p10, p10, p11, p12]);
+    let without_siarv = PVRS.iter().filter(|pvr| !model(**pvr).has_siar_valid());
+    assert!(without_siarv.eq(&[0x0080_1100]));
     // POWER7+, a PA6T, POWER9 in compatibility mode.
     for unknown in [0x004a_0201, 0x0090_0102, 0x0f00_0005, 0] {
         assert!(CpuModel::from_pvr(unknown).is_none(), "{unknown:#x}");
@@ -219,12 +221,14 @@ fn format_fields_cover_what_codes_may_have() {
                 *word |= format.field.mask();
             }
         }
-        let [config, config1] = match model.isa() {
-            Isa::V207 => [!0x0ffc_0000_0000_0600, 0],
-            Isa::V300 => [!0x0ff0_0000_0000_0200, 0],
-            Isa::V31 => [!0, 0x3_ffff],
+        let (last, config, config1) = match model.isa() {
+            Isa::V207 => (49, !0x0ffc_0000_0000_0600, 0),
+            Isa::V300 => (51, !0x0ff0_0000_0000_0200, 0),
+            Isa::V31 => (59, !0, 0x3_ffff),
         };
         assert_eq!(covered, [config, config1], "{}", model.name());
+        let event = model.formats().find(|format| format.name == "event");
+        assert_eq!(event.unwrap().field.mask(), u64::MAX >> (63 - last));
     }
     assert_eq!(ConfigWord::Config.name(), "config");
     assert_eq!(ConfigWord::Config1.name(), "config1");
