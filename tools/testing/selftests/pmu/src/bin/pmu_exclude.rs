@@ -65,7 +65,8 @@ fn host_is_excluded() -> Outcome {
             attr().exclude_host(true).exclude_guest(true),
         ])?;
         let (count, done) = count_work(&group[0], WORK)?;
-        check!(count >= done, "{done} done, {count} counted");
+        // perf core may stop an event for some time that takes many samples.
+        check!(period > 0 || count >= done, "{done} done, {count} counted");
         for event in &group[1..] {
             let count = event.read()?;
             let on_pmu = count.running > 0 && count.enabled == count.running;
