@@ -106,7 +106,7 @@ pub fn run(code: u64, period: u32, count: usize) -> Result<Run, Error> {
         spurious: ebb::spurious(),
         passes,
         expected,
-        // CAST: a run has far fewer than 2^32 passes.
+        // CAST: A run has far fewer than 2^32 passes.
         pass_time: (without, with / (passes.max(1) as u32)),
         same_result,
     })
