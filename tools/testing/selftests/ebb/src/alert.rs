@@ -78,7 +78,7 @@ pub fn raise_held() {
 #[track_caller]
 pub fn release(n: u64, what: impl std::fmt::Display) -> Outcome {
     let came = ebb::count();
-    check!(came == n, "{what}: {came} EBBs in spite of GE, {n} before");
+    check!(came == n, "{what}: {came} EBBs with GE off, {n} before");
     on();
     expect_total(n + 1, what)
 }

@@ -340,6 +340,6 @@ fn whereabouts(pid: libc::pid_t) -> String {
             let (ebb, pmu) = (tracee.ebb(), tracee.pmu());
             format!("in state {state:?} at {nip:#x}, {ebb:x?} {pmu:x?}")
         }
-        Err(error) => format!("in state {state:?}, not to be seen: {error:?}"),
+        Err(error) => format!("in state {state:?}, cannot be traced: {error:?}"),
     }
 }

@@ -81,7 +81,7 @@ fn check_counts() -> Outcome {
     let before = with(|session| session.read(0))?;
     session::work();
     let after = with(|session| session.read(0))?;
-    check!(after != before, "the counter stands at {after:#x}");
+    check!(after != before, "the counter stays at {after:#x}");
     Ok(())
 }
 

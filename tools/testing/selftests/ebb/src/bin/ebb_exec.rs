@@ -59,7 +59,7 @@ fn new_program(registers: [u64; 3], left: &str) -> Outcome {
     // An alert of the old program would have arrived by now.
     session::work_for(200_000);
     if left != NOTHING {
-        check!(!traps(trap::read_pmc1)?, "the event is gone");
+        check!(!traps(trap::read_pmc1)?, "PMC1 is not readable");
         if left != OVERFLOW {
             let kept = if left == EVENT { COUNT } else { 0 };
             let value = Pmc::Pmc1.read();
@@ -104,7 +104,7 @@ fn leave_traces() -> Result<Event, Failure> {
     (Mmcr0::FC | Mmcr0::PMAE).write();
     Pmc::Pmc1.write(COUNT);
     let left = session::ebb_registers();
-    check!(!left.contains(&0), "nothing to leave: {left:#x?}");
+    check!(!left.contains(&0), "a register is 0: {left:#x?}");
     Ok(event)
 }
 
@@ -165,7 +165,7 @@ fn handler_without_event() -> Outcome {
         session::install(session::count_only)?;
         ebb::enable()?;
         let left = session::ebb_registers();
-        check!(!left[..2].contains(&0), "nothing to leave: {left:#x?}");
+        check!(!left[..2].contains(&0), "a register is 0: {left:#x?}");
         exec(SELF, NOTHING)
     })?
     .join()

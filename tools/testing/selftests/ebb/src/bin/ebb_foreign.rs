@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 //! EBB events on another task: who may open one, which task gets access and EBBs, and what happens
-//! when one of the two tasks, or the CPU, goes away.
+//! when one of the two tasks ends or the target changes its CPU.
 
 use ebb::Pmc;
 use ebb::pmc;
@@ -30,7 +30,7 @@ fn await_access() -> Outcome {
         }
         session::work();
     }
-    ktap::fail("the event never came")
+    ktap::fail("the event was never scheduled")
 }
 
 /// Takes EBBs of an event that another task opens for this one, then wakes `parent`.
@@ -297,7 +297,7 @@ fn closed_from_another_cpu() -> Outcome {
                     return event_gone();
                 }
             }
-            ktap::fail("the event did not go")
+            ktap::fail("the event is still on the PMU")
         })?;
         let event = put_on(child.pid())?;
         child.listen()?;

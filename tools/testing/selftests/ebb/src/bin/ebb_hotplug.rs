@@ -71,9 +71,9 @@ fn sleeping_task() -> Outcome {
             alert::raise();
             parent.tell()?;
             parent.listen()?;
-            check!(ebb::count() == n, "an EBB in spite of GE");
+            check!(ebb::count() == n, "an EBB while GE was off");
             alert::on();
-            alert::expect_total(n + 1, "after its CPU left")?;
+            alert::expect_total(n + 1, "after its CPU went offline")?;
             let mmcr2 = Mmcr2::read();
             check!(mmcr2 == tag, "{mmcr2:?}");
             parent.tell()?;

@@ -142,7 +142,7 @@ fn evicted_in_handler() -> Outcome {
     ebb::enable()?;
     pmc::unfreeze();
     session::wait_for(3, PERIOD)?;
-    check!(ebb::evicted(), "nothing was noticed");
+    check!(ebb::evicted(), "the loss went unnoticed");
     check!(!ebb::evicted(), "noticed twice");
     let read = READ.load(Relaxed);
     check!(!session::isa_v31() || read == 0, "PMC1 was {read:#x}");

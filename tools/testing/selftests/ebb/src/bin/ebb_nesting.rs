@@ -137,7 +137,7 @@ fn resumed_without_event() -> Outcome {
     event.disable()?;
     check!(!ebb::evicted());
     ebb::resume()?;
-    check!(ebb::evicted(), "nothing was noticed");
+    check!(ebb::evicted(), "the loss went unnoticed");
     session::end(event)
 }
 
@@ -286,7 +286,7 @@ fn enabled_without_event_after_jump() -> Outcome {
     let event = after_jump()?;
     event.disable()?;
     ebb::enable()?;
-    check!(ebb::evicted(), "nothing was noticed");
+    check!(ebb::evicted(), "the loss went unnoticed");
     session::end(event)
 }
 

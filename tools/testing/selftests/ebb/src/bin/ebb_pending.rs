@@ -117,7 +117,7 @@ fn held_back_for_long() -> Outcome {
         alert::raise_held();
         // Each round ends in another phase of the driver's pauses.
         session::work_for(3_000_000 + n * 33_000);
-        check!(ebb::count() == n, "{} EBBs in spite of GE", ebb::count());
+        check!(ebb::count() == n, "{} EBBs while GE was off", ebb::count());
         let start = machine::time_base();
         alert::on();
         let mut end = machine::time_base();

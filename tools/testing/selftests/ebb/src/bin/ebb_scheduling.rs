@@ -62,7 +62,7 @@ fn evicted(rival: &Attr) -> Outcome {
             return Ok(());
         }
     }
-    ktap::fail("the rival never came back")
+    ktap::fail("the rival was not scheduled again")
 }
 
 fn unpinned_cannot_push_in(rival: &Attr) -> Outcome {

@@ -75,7 +75,7 @@ fn survive_eviction() -> Outcome {
     DESCRIPTOR.store(event.as_raw_fd(), Relaxed);
     session::arm(PERIOD)?;
     session::wait_for(3, PERIOD)?;
-    check!(ebb::evicted(), "nothing was noticed");
+    check!(ebb::evicted(), "the loss went unnoticed");
     session::end(event)
 }
 

@@ -164,7 +164,7 @@ fn mmcr2_is_the_groups() -> Outcome {
     frozen.disable()?;
     counting.enable()?;
     let now = Mmcr2::read();
-    check!(now == Mmcr2(0), "left of the other group: {now:?}");
+    check!(now == Mmcr2(0), "bits of the other group: {now:?}");
     Ok(())
 }
 

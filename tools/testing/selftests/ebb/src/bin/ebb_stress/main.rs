@@ -79,7 +79,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--seed" => options.seed = number(value()?)?,
             "--only" => {
                 let way = Way::named(value()?);
-                options.only = Some(way.ok_or_else(|| format!("--only knows: {:?}", Way::ALL))?);
+                options.only = Some(way.ok_or_else(|| format!("--only takes: {:?}", Way::ALL))?);
             }
             _ => return Err(USAGE.into()),
         }
