@@ -180,5 +180,6 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  KDIR=DIR       kernel tree of modules and install; now $(KDIR)'
+	@echo '  EBB_MODE=ebb   build the mode for EBB events only: Documentation/modes.md'
 	@echo '  EBB_CACHE=DIR  where everything else is kept; now $(EBB_CACHE)'
 	@echo '  CPUS=, SUITES=, WITHOUT=, QEMU=, COMPARE=   what conformance runs: Documentation/testing.md'
