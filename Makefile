@@ -19,17 +19,17 @@ programs := $(EBB_CACHE)/target/tools/powerpc64le-unknown-linux-gnu/release
 
 .PHONY: modules
 modules: ## build ebb_pmu.ko against KDIR (this is what plain `make` does)
-	+@scripts/kbuild '$(KDIR)' '$(CURDIR)' modules
+	+@scripts/$(if $(STOCK),stock,kbuild) '$(KDIR)' '$(CURDIR)' modules
 
 .PHONY: install
 install: modules ## install it where modprobe finds it (INSTALL_MOD_PATH is heeded)
-	+@scripts/kbuild '$(KDIR)' '$(CURDIR)' modules_install
+	+@scripts/$(if $(STOCK),stock,kbuild) '$(KDIR)' '$(CURDIR)' modules_install
 
 .PHONY: clean
 clean: ## remove what the build left in the checkout (EBB_CACHE stays)
 	@find '$(CURDIR)' \( -path '$(CURDIR)/.git' -o -path '$(CURDIR)/.cache' -o -path '$(EBB_CACHE)' \) -prune \
 		-o -type f \( -name '*.o' -o -name '*.ko' -o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
-		-o -name '.*.d' -o -name modules.order -o -name Module.symvers -o -name bindings_generated.rs \) \
+		-o -name '.*.d' -o -name '.tmp_*' -o -name modules.order -o -name Module.symvers -o -name bindings_generated.rs \) \
 		-exec rm -f {} +
 
 .PHONY: setup
@@ -181,5 +181,6 @@ help: ## this list
 	@echo
 	@echo '  KDIR=DIR       kernel tree of modules and install; now $(KDIR)'
 	@echo '  EBB_MODE=ebb   build the mode for EBB events only: Documentation/modes.md'
+	@echo '  STOCK=1        KDIR is of a kernel without CONFIG_RUST, such as /usr/src/linux-headers-VERSION; SOURCE= is its source'
 	@echo '  EBB_CACHE=DIR  where everything else is kept; now $(EBB_CACHE)'
 	@echo '  CPUS=, SUITES=, WITHOUT=, QEMU=, COMPARE=   what conformance runs: Documentation/testing.md'
