@@ -85,6 +85,11 @@ check-debian: ## run tests on a kernel configured like Debian's, of which the fi
 	@scripts/setup root kernel kernel-debian guest libs perf perf-tests selftests
 	@$(in_root) scripts/check.py --debian
 
+.PHONY: check-stock
+check-stock: ## run tests on Debian's own kernels for ppc64el, which have neither CONFIG_RUST nor patches
+	@scripts/setup root kernel stock guest libs perf selftests
+	@$(in_root) scripts/check.py --stock
+
 .PHONY: check-debug
 check-debug: ## run the guests' tests on a kernel that checks itself (most of an hour)
 	@scripts/setup root kernel-debug guest libs perf perf-tests selftests
