@@ -5,11 +5,9 @@
  */
 #include <linux/kernel.h>
 #include <linux/printk.h>
+#include <linux/sprintf.h>
 #include <linux/stdarg.h>
 #include <linux/string.h>
-
-/* The kernel crate's, which vsprintf() calls for "%pA" otherwise. */
-char *rust_fmt_argument(char *buf, char *end, const void *arguments);
 
 int ebb_stock_printk(const char *format, ...);
 
