@@ -46,6 +46,12 @@ pub fn is_emulated() -> io::Result<bool> {
     Ok(fs::read_to_string("/proc/cpuinfo")?.contains("emulated by qemu"))
 }
 
+/// Whether the built-in driver keeps the PMU, beside the module: it is in its `ebb` mode.
+pub fn is_pmu_shared() -> bool {
+    let mode = fs::read_to_string("/sys/module/ebb_pmu/parameters/mode");
+    mode.is_ok_and(|mode| mode.trim() == "ebb")
+}
+
 /// Whether the kernel is the hypervisor.
 pub fn is_bare_metal() -> io::Result<bool> {
     Ok(fs::read_to_string("/proc/cpuinfo")?.contains("PowerNV"))
