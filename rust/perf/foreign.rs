@@ -15,7 +15,10 @@
 //! so again. The driver of a POWER kernel's core PMU is such a one: it registers a static structure
 //! when the kernel boots, for good.
 
-use super::bindings;
+use super::{
+    bindings,
+    cpu::current_index, //
+};
 use core::{
     ffi::CStr,
     ptr::NonNull, //
@@ -40,6 +43,11 @@ use kernel::{
 /// The event is live and belongs to this value.
 pub(crate) struct KernelEvent(NonNull<bindings::perf_event>);
 
+// SAFETY: The kernel may release an event of its own from any thread.
+unsafe impl Send for KernelEvent {}
+// SAFETY: What is read of the event does not change.
+unsafe impl Sync for KernelEvent {}
+
 impl KernelEvent {
     /// Opens an event that would count cycles. Fails as opening an event does.
     pub(crate) fn open_cycles() -> Result<Self> {
@@ -51,6 +59,32 @@ impl KernelEvent {
 
     /// Opens the event `config` of the PMU type `kind`. Fails as opening an event does.
     pub(super) fn open(kind: u32, config: u64) -> Result<Self> {
+        // SAFETY: There is always a current task, which lives while this runs.
+        unsafe { Self::open_at(kind, config, kernel::bindings::get_current(), -1) }
+    }
+
+    /// Opens an event that would count cycles of the current CPU. Unlike one that follows a task it
+    /// costs no switch of tasks anything. Fails as opening an event does.
+    fn open_cycles_of_cpu() -> Result<Self> {
+        let kind = bindings::perf_type_id_PERF_TYPE_HARDWARE;
+        let cycles = bindings::perf_hw_id_PERF_COUNT_HW_CPU_CYCLES.into();
+        // CAST: A CPU's number is small.
+        let cpu = current_index() as c_int;
+        // SAFETY: No task is passed. If the CPU is off by now, perf core finds out.
+        unsafe { Self::open_at(kind, cycles, core::ptr::null_mut(), cpu) }
+    }
+
+    /// Opens an event of a task, or of a CPU if that is null.
+    ///
+    /// # Safety
+    ///
+    /// `task` must be null or live while this runs.
+    unsafe fn open_at(
+        kind: u32,
+        config: u64,
+        task: *mut kernel::bindings::task_struct,
+        cpu: c_int,
+    ) -> Result<Self> {
         let mut attr = bindings::perf_event_attr {
             type_: kind,
             // CAST: A small constant.
@@ -59,13 +93,13 @@ impl KernelEvent {
             ..pin_init::zeroed()
         };
         attr.set_disabled(1);
-        // SAFETY: The attributes are valid for the call; the event follows the current task on any
-        // CPU, which lives while this runs; there is no handler.
+        // SAFETY: The attributes are valid for the call, and the caller guarantees the task; there
+        // is no handler.
         let event = from_err_ptr(unsafe {
             bindings::perf_event_create_kernel_counter(
                 &raw mut attr,
-                -1,
-                kernel::bindings::get_current(),
+                cpu,
+                task,
                 None,
                 core::ptr::null_mut(),
             )
@@ -95,11 +129,50 @@ impl Foreign {
     /// Fails as opening an event does (for one, with `EBUSY` when the hardware is reserved by
     /// somebody else).
     pub(crate) fn find_cycles() -> Result<Option<Self>> {
-        match KernelEvent::open_cycles() {
+        Self::found(KernelEvent::open_cycles())
+    }
+
+    /// Finds the PMU likewise, by an event that can stay open for long.
+    pub(crate) fn find_cycles_of_cpu() -> Result<Option<Self>> {
+        Self::found(KernelEvent::open_cycles_of_cpu())
+    }
+
+    fn found(event: Result<KernelEvent>) -> Result<Option<Self>> {
+        match event {
             Ok(event) => Ok(Some(Self(event))),
             Err(e) if e == ENOENT => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// Returns the PMU if it is the core PMU (`PERF_TYPE_RAW`) and cannot go.
+    pub(super) fn core_pmu(&self) -> Option<NonNull<bindings::pmu>> {
+        let event = self.0.as_raw();
+        // SAFETY: The event is open. perf core sets the field to null when it revokes the event.
+        let pmu = NonNull::new(unsafe { (&raw const (*event).pmu).read_volatile() })?;
+        // SAFETY: The PMU is registered while it has an event. What is read does not change.
+        unsafe {
+            let raw = pmu.as_ptr();
+            // CAST: A small constant.
+            let is_core = (*raw).type_ == bindings::perf_type_id_PERF_TYPE_RAW as c_int;
+            let may_go = bindings::ebb_perf_may_go(raw);
+            (is_core && !may_go).then_some(pmu)
+        }
+    }
+
+    /// Returns the name of the PMU, "" if it is not the core PMU.
+    pub(crate) fn name(&self) -> &CStr {
+        // SAFETY: A PMU that is registered has a name. It is there for good by `core_pmu`.
+        self.core_pmu().map_or(c"", |pmu| unsafe {
+            CStr::from_char_ptr((*pmu.as_ptr()).name)
+        })
+    }
+
+    /// Returns the address of a function of the PMU's driver, if it is the core PMU.
+    pub(crate) fn function(&self) -> Option<usize> {
+        // SAFETY: The PMU is registered while it has an event.
+        let function = unsafe { (*self.core_pmu()?.as_ptr()).event_init }?;
+        Some(function as usize)
     }
 
     /// Unregisters the PMU until the result is dropped. Its open events are revoked: they count no

@@ -3,7 +3,7 @@
 //! Tasks: they run on CPUs, fork, exec and exit; and CPUs come and go.
 
 use super::{
-    Context, Event, PerfCore, Swap,
+    Context, Event, PerfCore, Swap, built_in,
     sched::{EVENT_ALL, EVENT_FLEXIBLE, call},
 };
 use crate::{
@@ -323,6 +323,9 @@ impl PerfCore {
 
     /// It comes again, and does `early` before the hotplug core calls there.
     pub fn online(&self, cpu: usize, early: impl FnOnce()) {
+        if self.has_built_in() {
+            built_in::prepare_cpu(cpu as u32);
+        }
         kernel::bindings::bring_up(cpu as u32, || {
             machine::restart(cpu);
             self.online[cpu].set(true);

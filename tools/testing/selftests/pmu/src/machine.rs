@@ -45,6 +45,12 @@ pub fn is_emulated() -> io::Result<bool> {
     Ok(fs::read_to_string("/proc/cpuinfo")?.contains("emulated by qemu"))
 }
 
+/// Returns whether the module is in its `ebb` mode: the built-in driver keeps the PMU.
+pub fn is_pmu_shared() -> bool {
+    let mode = fs::read_to_string("/sys/module/ebb_pmu/parameters/mode");
+    mode.is_ok_and(|mode| mode.trim() == "ebb")
+}
+
 /// Returns whether the kernel runs without a hypervisor below it.
 pub fn is_bare_metal() -> io::Result<bool> {
     Ok(fs::read_to_string("/proc/cpuinfo")?.contains("PowerNV"))

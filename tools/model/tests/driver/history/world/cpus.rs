@@ -171,7 +171,7 @@ impl World {
 
     pub(super) fn sleep(&mut self, cpu: usize, deep: bool) {
         // The kernel itself keeps no counter of an event in a deep state.
-        let busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
+        let busy = self.core.has_events(cpu);
         if self.core.running[cpu].get().is_none() && !busy {
             if !with_cpu(|cpu| cpu.facility.context.hypervisor) {
                 // A partition gives the CPU to the hypervisor.

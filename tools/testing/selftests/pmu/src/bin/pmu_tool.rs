@@ -7,6 +7,7 @@
 //! pmu_tool work [INSTRUCTIONS]    do the work only
 //! pmu_tool hold                   open events, print "ready", work until stdin
 //!                                 ends, then print "counting" or "revoked"
+//! pmu_tool hold_ebb               as hold, with an EBB event that is off the PMU
 //! pmu_tool rotate                 as hold, with events that take turns on a counter
 //! pmu_tool left                   as hold, with software events of groups whose hardware events
 //!                                 are closed
@@ -37,7 +38,7 @@ use std::time::Duration;
 use pmu_selftests::fields::sample::IP;
 use pmu_selftests::prelude::*;
 
-const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | left | inherit \
+const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | hold_ebb | rotate | left | inherit \
                      | churn | mmcr0 | remove MODULE | insert FILE";
 const DEFAULT_WORK: u64 = 10_000_000;
 /// Short enough that the end of stdin is noticed soon.
@@ -89,6 +90,16 @@ fn open_many() -> perf_event::Result<Vec<Event>> {
         events.push(attr.enabled().open()?);
     }
     Ok(events)
+}
+
+/// Opens an event that counts, beside an EBB event that does not.
+fn open_beside_ebb() -> perf_event::Result<Vec<Event>> {
+    const EBB: u64 = 1 << 63;
+    let ebb = Attr::raw(on_pmc(1, INSTRUCTIONS) | EBB).user_only();
+    let ebb = ebb.pinned(true).exclusive(true).open()?;
+    // It stays open until the program ends.
+    std::mem::forget(ebb);
+    Ok(vec![Attr::cycles().enabled().open()?])
 }
 
 /// Opens events of the task that all need the same counter.
@@ -294,6 +305,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         (["hold"], _) => hold(open_many(), work),
+        (["hold_ebb"], _) => hold(open_beside_ebb(), work),
         (["rotate"], _) => hold(open_rotating(), work),
         (["left"], _) => hold(open_left(), work),
         (["inherit"], _) => hold(open_inherited(), begin_threads),
