@@ -43,7 +43,7 @@ from host.steps import CACHE, SCRIPTS, TOP
 
 FOLDER = TOP / "tools/testing/mutants"
 COPY = CACHE / "target/mutants"
-COPIED = ["Kbuild", "include", "rust", "tools"]
+COPIED = ["Kbuild", "include", "rust", "scripts/kernel-mode", "tools"]
 # A mutant may have a test run for ever: the seconds of CPU time that a process may take, and
 # those by the clock for one that waits.
 CPU_LIMIT, LIMIT = 300, 3600

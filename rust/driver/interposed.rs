@@ -64,7 +64,7 @@ impl Interposed {
         let log = |e: &Error| {
             pr_err!("cannot serve EBB events of the PMU that counts cycles ({e:?})\n");
         };
-        let Some(foreign) = Foreign::find_cycles_of_cpu().inspect_err(log)? else {
+        let Some(foreign) = Foreign::find_cycles().inspect_err(log)? else {
             pr_err!("the kernel has no PMU: is it told to leave it, pmu_override=?\n");
             return Err(ENODEV);
         };

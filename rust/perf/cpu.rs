@@ -207,7 +207,7 @@ impl<S, X, D> CpuContexts<S, X, D> {
 /// The number of the CPU that this runs on: `raw_smp_processor_id()`, which is a function call in
 /// Rust.
 #[inline]
-pub(super) fn current_index() -> usize {
+fn current_index() -> usize {
     #[cfg(CONFIG_PPC64)]
     {
         let index: usize;

@@ -15,10 +15,7 @@
 //! so again. The driver of a POWER kernel's core PMU is such a one: it registers a static structure
 //! when the kernel boots, for good.
 
-use super::{
-    bindings,
-    cpu::current_index, //
-};
+use super::bindings;
 use core::{
     ffi::CStr,
     ptr::NonNull, //
@@ -59,32 +56,6 @@ impl KernelEvent {
 
     /// Opens the event `config` of the PMU type `kind`. Fails as opening an event does.
     pub(super) fn open(kind: u32, config: u64) -> Result<Self> {
-        // SAFETY: There is always a current task, which lives while this runs.
-        unsafe { Self::open_at(kind, config, kernel::bindings::get_current(), -1) }
-    }
-
-    /// Opens an event that would count cycles of the current CPU. Unlike one that follows a task it
-    /// costs no switch of tasks anything. Fails as opening an event does.
-    fn open_cycles_of_cpu() -> Result<Self> {
-        let kind = bindings::perf_type_id_PERF_TYPE_HARDWARE;
-        let cycles = bindings::perf_hw_id_PERF_COUNT_HW_CPU_CYCLES.into();
-        // CAST: A CPU's number is small.
-        let cpu = current_index() as c_int;
-        // SAFETY: No task is passed. If the CPU is off by now, perf core finds out.
-        unsafe { Self::open_at(kind, cycles, core::ptr::null_mut(), cpu) }
-    }
-
-    /// Opens an event of a task, or of a CPU if that is null.
-    ///
-    /// # Safety
-    ///
-    /// `task` must be null or live while this runs.
-    unsafe fn open_at(
-        kind: u32,
-        config: u64,
-        task: *mut kernel::bindings::task_struct,
-        cpu: c_int,
-    ) -> Result<Self> {
         let mut attr = bindings::perf_event_attr {
             type_: kind,
             // CAST: A small constant.
@@ -93,13 +64,13 @@ impl KernelEvent {
             ..pin_init::zeroed()
         };
         attr.set_disabled(1);
-        // SAFETY: The attributes are valid for the call, and the caller guarantees the task; there
-        // is no handler.
+        // SAFETY: The attributes are valid for the call; the event follows the current task on any
+        // CPU, which lives while this runs; there is no handler.
         let event = from_err_ptr(unsafe {
             bindings::perf_event_create_kernel_counter(
                 &raw mut attr,
-                cpu,
-                task,
+                -1,
+                kernel::bindings::get_current(),
                 None,
                 core::ptr::null_mut(),
             )
@@ -129,16 +100,7 @@ impl Foreign {
     /// Fails as opening an event does (for one, with `EBUSY` when the hardware is reserved by
     /// somebody else).
     pub(crate) fn find_cycles() -> Result<Option<Self>> {
-        Self::found(KernelEvent::open_cycles())
-    }
-
-    /// Finds the PMU likewise, by an event that can stay open for long.
-    pub(crate) fn find_cycles_of_cpu() -> Result<Option<Self>> {
-        Self::found(KernelEvent::open_cycles_of_cpu())
-    }
-
-    fn found(event: Result<KernelEvent>) -> Result<Option<Self>> {
-        match event {
+        match KernelEvent::open_cycles() {
             Ok(event) => Ok(Some(Self(event))),
             Err(e) if e == ENOENT => Ok(None),
             Err(e) => Err(e),

@@ -121,7 +121,8 @@ fn histories(processor: Processor) {
     assert!(rare.is_none(), "{processor:?}: {rare:?} of {steps} steps");
 }
 
-/// Runs histories in which the driver is interposed.
+/// Runs histories in partitions in which the driver is interposed. On bare metal KVM leaves a guest's
+/// registers on a PMU that the built-in driver does not use, which it does not see to.
 fn interposed_histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000) / 4;
@@ -130,7 +131,7 @@ fn interposed_histories(processor: Processor) {
     for round in 0..steps.div_ceil(LENGTH as u64) {
         let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9) + round);
         let kind = Kind {
-            hypervisor: round & 1 != 0,
+            is_dedicated: round & 1 != 0,
             sdar_moves: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
             is_interposed: true,

@@ -183,7 +183,9 @@ unsafe extern "C" fn pmu_disable(_pmu: *mut pmu) {
     let v31 = is_v31();
     with_cpu(|cpu| cpu.pmcs_enabled = true);
     let found = mfspr(spr::MMCR0);
-    ensure(found & mmcr0::EBE == 0, || {
+    // KVM may have left a guest's PMU.
+    let is_programs = found & mmcr0::EBE != 0 && this_cpu(|cpu| cpu.is_others.get());
+    ensure(!is_programs, || {
         "the built-in driver disables a PMU with EBBs".into()
     });
     let access = mmcr0::EBE | mmcr0::BHRBA | mmcr0::PMCC | mmcr0::PMAO | mmcr0::PMAE;
@@ -261,7 +263,9 @@ fn check_given_back() {
         .flatten();
     for number in (spr::PMC1..=spr::PMC6).chain(others).chain(v31) {
         let left = with_cpu(|cpu| cpu.facility.mfspr(number));
-        ensure(left == 0, || {
+        // A probe of the kernel's may have been stepped since.
+        let is_probe = [spr::SIAR, spr::SDAR].contains(&number) && left >> 63 != 0;
+        ensure(left == 0 || is_probe, || {
             format!("SPR {number} is {left:#x} as the built-in driver gets it")
         });
     }
@@ -346,8 +350,10 @@ unsafe extern "C" fn event_idx(event: *mut perf_event) -> c_int {
     unsafe { (*event).hw.__bindgen_anon_1.__bindgen_anon_1.idx }
 }
 
-/// The handler of PM interrupts.
+/// The handler of PM interrupts. An alert of a guest that KVM ran may come on a PMU that it has not
+/// enabled.
 unsafe extern "C" fn handle(_regs: *mut pt_regs) {
+    with_cpu(|cpu| cpu.pmcs_enabled = true);
     for number in spr::PMC1..=spr::PMC6 {
         if mfspr(number) >= 1 << 31 {
             mtspr(number, 0);
@@ -357,5 +363,13 @@ unsafe extern "C" fn handle(_regs: *mut pt_regs) {
     ensure(!is_others, || {
         "a PM interrupt of another driver's PMU".into()
     });
-    mtspr(spr::MMCR0, this_cpu(|cpu| cpu.mmcr0.get()));
+    // One that was raised before the PMU froze does not start it again.
+    let runs = this_cpu(|cpu| {
+        if cpu.disabled.get() {
+            mmcr0::FC
+        } else {
+            cpu.mmcr0.get()
+        }
+    });
+    mtspr(spr::MMCR0, runs);
 }

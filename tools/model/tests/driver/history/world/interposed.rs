@@ -16,7 +16,6 @@ impl World {
         for event in std::mem::take(&mut self.open) {
             self.core.close(&event);
         }
-        self.programs.clear();
         let entered = with_machine(|machine| machine.current);
         let online = (0..CPUS as usize).filter(|cpu| self.core.online[*cpu].get());
         // A thread that stops the CPU runs on each.
