@@ -41,8 +41,8 @@ impl Driver {
     pub(super) fn event_init(&self, event: &NewEvent<'_>) -> Result<KBox<EventData>> {
         let data = self.check(event).map_err(|refusal| refusal.log(event))?;
         let data = KBox::new(data, GFP_KERNEL)?;
-        // Must be last: perf core calls `destroy`, which releases the interrupt, only for accepted
-        // events.
+        // Must be last: perf core calls `destroy`, which gives the interrupt back, only for events
+        // that were accepted.
         self.pmcs.get()?;
         Ok(data)
     }

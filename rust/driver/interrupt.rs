@@ -90,8 +90,8 @@ impl PmiHandler {
             return;
         }
         if !this_cpu.enabled.get() {
-            // The alert occurred before `pmu_disable` froze the counters. Drop the alert:
-            // `pmu_enable` makes a PMI pending if a counter is negative.
+            // The alert occurred before `pmu_disable` froze the counters. Drop it: `pmu_enable`
+            // makes a PMI pending if a counter is negative.
             mmcr0.with_const_pmao::<0>().write();
             return;
         }

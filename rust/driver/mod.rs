@@ -9,9 +9,9 @@
 //!    events, and computes the counters and control registers for all of them (the image,
 //!    `image.rs`);
 //! 3. `enable.rs` writes the registers when perf core enables the PMU;
-//! 4. `count.rs` reads the event; `interrupt.rs` handles its overflows; `sample.rs` makes their
-//!    samples and `branch_stack.rs` the branch stacks of these; `throttle.rs` lengthens the periods
-//!    of events that overflow too often.
+//! 4. `count.rs` reads it; `interrupt.rs` handles its overflows, of which `sample.rs` makes samples
+//!    and `branch_stack.rs` their branch stacks; `throttle.rs` lengthens the periods of events that
+//!    overflow all the time.
 //!
 //! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded.
 
@@ -133,7 +133,7 @@ impl Driver {
         }? Error)
     }
 
-    /// Returns the emulator that the machine may run on.
+    /// The emulator that the machine may be.
     fn emulator(&self) -> &Emulator {
         &self.pmi_handler.emulator
     }

@@ -83,7 +83,7 @@ impl Refusal {
             Self::NoSuchCacheEvent => "the processor has no such cache event",
             Self::BranchCallStack => "the hardware records branches, not the stack of calls",
             Self::BranchCounters => "the hardware counts no events at branches",
-            Self::BranchTransactions => "the hardware does not distinguish branches by transactions",
+            Self::BranchTransactions => "the hardware cannot filter branches by transactions",
             Self::BranchNoTypes => "the branch stack names no type of branch",
             Self::EbbMixed => "leader and member of the group disagree on EBB",
             Self::EbbWithoutTask => "an EBB event must be attached to a task",

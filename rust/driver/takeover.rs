@@ -49,7 +49,7 @@ fn architected_model() -> Option<&'static CpuModel> {
     })
 }
 
-/// A takeover of the PMU: taken over when made, given back when dropped.
+/// Holds the PMU: takes it over when made, gives it back when dropped.
 pub(crate) struct Takeover {
     // Fields are dropped in this order. The PMUs must be opened to programs after the last PMI,
     // which would close them again, and before the other driver's PMU returns.

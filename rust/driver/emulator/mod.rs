@@ -79,7 +79,8 @@ impl Emulator {
         self.0.is_none()
     }
 
-    /// Handles a PMI that came while `mmcr0` has EBE set. Returns false if QEMU is not the cause.
+    /// Handles a PMI that came while `mmcr0` has EBE set. Returns false if that is not QEMU's
+    /// doing.
     #[inline]
     pub(super) fn pmi_under_ebe(
         &self,
