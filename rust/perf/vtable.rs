@@ -197,7 +197,7 @@ impl<T: Pmu> VTable<T> {
         unsafe { exclusive(event.pmu(), del) }
     }
 
-    /// Whether perf core is to tell of task switches while `event` is on a CPU.
+    /// Returns whether perf core must report task switches while `event` is on a CPU.
     fn wants_sched_task(event: &PerfEvent) -> bool {
         T::HAS_SCHED_TASK && event.attr().samples(SampleFormat::BranchStack)
     }

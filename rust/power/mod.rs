@@ -12,7 +12,7 @@
 //! | BESCR | Branch Event Status and Control Register |
 //! | BHRB  | Branch History Rolling Buffer: the last branches taken |
 //! | EBB   | Event Based Branch: an alert that branches to a user-space handler |
-//! EBBHR | address of that handler; EBBRR: its return address |
+//! | EBBHR | address of that handler; EBBRR: its return address |
 //! | MMCR  | Monitor Mode Control Register (0 to 3, A) |
 //! | PMC   | Performance Monitor Counter (1 to 6), 32 bits |
 //! | PMI   | Performance Monitor Interrupt |
