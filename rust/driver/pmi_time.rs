@@ -32,8 +32,8 @@ pub(super) struct PmiTime {
 impl PmiTime {
     /// Returns the excess at the time `now`, after the last PMI.
     pub(super) fn excess(&self, now: u64) -> u64 {
-        let rest = now.wrapping_sub(self.end.get());
-        self.excess.get().saturating_sub(rest)
+        let since_end = now.wrapping_sub(self.end.get());
+        self.excess.get().saturating_sub(since_end)
     }
 
     /// Accounts for a PMI that began at `start`, with this `excess`. Returns its duration.

@@ -51,10 +51,9 @@ use kernel::{
 /// There is no order between CPUs.
 pub(crate) struct PmiCell<T>(UnsafeCell<T>);
 
-// SAFETY: Each access is a single volatile load or store of an integer, whatever the fields, like
-// `READ_ONCE()` and `WRITE_ONCE()` in C. The kernel's memory model allows such accesses to race. A
-// value without pointers (`IntoBytes`) refers to no other memory, so no other memory has to be
-// visible with it.
+// SAFETY: Each access is a single volatile load or store of an integer, like `READ_ONCE()` and
+// `WRITE_ONCE()` in C, which the kernel's memory model allows to race. A value without pointers
+// (`IntoBytes`) refers to no other memory, so no other memory has to be visible with it.
 unsafe impl<T: Copy + Send + IntoBytes> Sync for PmiCell<T> {}
 
 impl<T: Copy> PmiCell<T> {

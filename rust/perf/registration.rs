@@ -81,10 +81,10 @@ impl<T: Pmu> Drop for Registration<T> {
         let pmu = self.instance.pmu();
         // SAFETY: The PMU is registered by the type invariants.
         unsafe { bindings::ebb_perf_stop_rotation(pmu) };
-        // SAFETY: The PMU is registered by the type invariants. The function waits until no
-        // callback runs any more, and removes everything from the PMU's contexts
-        // (`scripts/check-kdir` refuses a perf core that does not). It fails only for a PMU that is
-        // not registered, or that has `event_unmapped`, which no `VTable` sets.
+        // The function waits until no callback runs any more, and removes everything from the PMU's
+        // contexts (`scripts/check-kdir` refuses a perf core that does not). It fails only for a
+        // PMU that is not registered, or that has `event_unmapped`, which no `VTable` sets.
+        // SAFETY: The PMU is registered by the type invariants.
         unsafe { bindings::perf_pmu_unregister(pmu) };
     }
 }

@@ -35,7 +35,7 @@ pub struct Demand {
     /// The event's part of MMCRA, without the BHRB's fields, and with the requested SDAR mode.
     pub(super) mmcra: u64,
     /// The other parts, packed in the fields below.
-    rest: u64,
+    packed: u64,
 }
 
 impl Demand {
@@ -65,7 +65,7 @@ impl Demand {
             constraints: Constraints::new(model, machine, req, code),
             mmcr1: 0,
             mmcra: 0,
-            rest: 0,
+            packed: 0,
         };
         // PMC5 and PMC6 have no selects.
         if this.constraints.programmable() != 0 {
@@ -74,21 +74,21 @@ impl Demand {
                 let (unit, pmcxsel) = (code.unit(), code.pmcxsel());
                 this.mmcr1 = mmcr::counter_select(model.isa, pmc, unit, combine, pmcxsel);
             } else {
-                this.rest = Self::UNIT.prep(code.unit())
+                this.packed = Self::UNIT.prep(code.unit())
                     | Self::COMBINE.prep(combine)
                     | Self::PMCXSEL.prep(code.pmcxsel());
             }
         }
-        this.rest |= Self::FREEZE.prep(frozen);
+        this.packed |= Self::FREEZE.prep(frozen);
         if !code.is_plain() {
             let programmable = this.constraints.programmable() != 0;
             let rare = Self::rare(model, code, req.event_code(), req.config1, programmable);
             this.mmcr1 |= rare.mmcr1;
             this.mmcra = rare.mmcra;
-            this.rest |= rare.rest;
+            this.packed |= rare.packed;
         }
         if let Some(ifm) = req.branch_ifm() {
-            this.rest |= Self::BRANCHES.prep(1) | Self::IFM.prep(ifm.into());
+            this.packed |= Self::BRANCHES.prep(1) | Self::IFM.prep(ifm.into());
         }
         this
     }
@@ -106,24 +106,24 @@ impl Demand {
         let threshold = Threshold::new(model, asked, config1);
         let mut this = Self {
             mmcra: mmcr::sampling(model, threshold, code),
-            rest: Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0)),
+            packed: Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0)),
             ..Self::default()
         };
         if programmable {
             this.mmcr1 = mmcr::shared_select(model, code);
-            this.rest |= Self::SOURCE.prep(model.layout.source.get(code.0));
+            this.packed |= Self::SOURCE.prep(model.layout.source.get(code.0));
         }
         this
     }
 
     /// Returns the value of one of the fields above.
     pub(super) const fn get(&self, field: Field) -> u64 {
-        field.get(self.rest)
+        field.get(self.packed)
     }
 
     /// Returns the BHRB filter that the event wants; `None` if it does not use the BHRB.
     pub(super) const fn branch_ifm(&self) -> Option<u64> {
-        if Self::BRANCHES.is_set(self.rest) {
+        if Self::BRANCHES.is_set(self.packed) {
             Some(self.get(Self::IFM))
         } else {
             None
@@ -134,7 +134,7 @@ impl Demand {
     /// code names a counter.
     #[inline]
     pub(super) const fn is_simple(&self) -> bool {
-        self.rest & !Self::FREEZE.mask() == 0
+        self.packed & !Self::FREEZE.mask() == 0
     }
 
     /// Returns the counter that the code names.

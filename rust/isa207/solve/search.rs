@@ -43,7 +43,7 @@ struct Step {
     before: Constraints,
     /// The counters that the events with one alternative, and the events after this one, could
     /// take.
-    rest: PmcSets,
+    remaining_pmcs: PmcSets,
 }
 
 impl Step {
@@ -68,7 +68,7 @@ impl Step {
             let named = constraints.named_pmcs() & !settled.named_pmcs();
             let all = constraints.programmable();
             let programmable = all.wrapping_sub(settled.programmable());
-            if self.rest.fit_beside(named, programmable) {
+            if self.remaining_pmcs.fit_beside(named, programmable) {
                 return Some(constraints);
             }
         }
@@ -133,7 +133,7 @@ pub(super) fn search(
         taken = taken.with_event(step.usable_pmcs());
     }
     for step in steps.iter_mut().rev().filter(|step| step.has_choice()) {
-        step.rest = taken;
+        step.remaining_pmcs = taken;
         taken = taken.with_event(step.usable_pmcs());
     }
     let mut settled = Constraints::default();
