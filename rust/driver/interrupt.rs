@@ -129,7 +129,7 @@ struct Pmi<'a> {
     this_cpu: &'a ThisCpu,
     /// The time base when the PMI began.
     start: u64,
-    /// The excess of PMI time when the PMI began, see [`PmiTime`].
+    /// The excess of PMI time when the PMI began, see `pmi_time.rs`.
     excess: u64,
     /// The contents of the PMU's registers.
     snapshot: PmuSnapshot<'a>,
@@ -198,8 +198,8 @@ impl Pmi<'_> {
             return;
         }
         // The next period has begun. If the PMI was so late that one or more further periods are
-        // over, too, the sample stands for them as well. CAST: perf core refuses periods of 2^63 or
-        // more.
+        // over, too, the sample stands for them as well.
+        // CAST: perf core refuses periods of 2^63 or more.
         let left = left + next as i64;
         let more = if left > 0 {
             0

@@ -178,8 +178,8 @@ impl<S, X, D> CpuContexts<S, X, D> {
     /// Interrupts must be off until this returns.
     #[inline]
     pub(crate) unsafe fn with_this_cpu<R>(&self, f: impl FnOnce(&ThisCpu<S, D>) -> R) -> R {
-        // SAFETY: The pointer is to a context of `self`. INVARIANT: The caller guarantees that
-        // interrupts are off. `f` cannot keep the reference.
+        // SAFETY: The pointer is to a context of `self`.
+        // INVARIANT: The caller guarantees that interrupts are off. `f` cannot keep the reference.
         f(unsafe { &(*self.current()).this })
     }
 
@@ -276,8 +276,8 @@ impl<S, D> ThisCpu<S, D> {
     /// Returns the CPU.
     #[inline]
     pub(crate) fn id(&self) -> CpuId {
-        // SAFETY: `current_index` returns the number of a CPU. CAST: Numbers of CPUs fit in a
-        // `u32`.
+        // SAFETY: `current_index` returns the number of a CPU.
+        // CAST: Numbers of CPUs fit in a `u32`.
         #[cfg(CONFIG_PPC64)]
         return unsafe { CpuId::from_u32_unchecked(current_index() as u32) };
         #[cfg(not(CONFIG_PPC64))]

@@ -371,8 +371,8 @@ impl<'a, D: 'a> Iterator for Group<'a, D> {
         }
         while self.next != self.head {
             let node = self.next;
-            // SAFETY: By the type invariants `node` is in the list. INVARIANT: The next node is in
-            // the same list.
+            // SAFETY: By the type invariants `node` is in the list.
+            // INVARIANT: The next node is in the same list.
             self.next = unsafe { (*node).next };
             // SAFETY: By the type invariants `node` is a live event's `sibling_list`.
             let sibling = unsafe { container_of!(node, bindings::perf_event, sibling_list) };

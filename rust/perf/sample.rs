@@ -43,8 +43,9 @@ impl<'a> Sample<'a> {
         let raw = data.as_mut_ptr();
         // CAST: bindgen gives the constants of the enumeration as 32-bit values.
         let period_bit = u64::from(bindings::perf_event_sample_format_PERF_SAMPLE_PERIOD);
-        // SAFETY: The pointer is to owned memory. INVARIANT: The fields that are always read are
-        // written here, and so are the announced ones: the period and the address.
+        // SAFETY: The pointer is to owned memory.
+        // INVARIANT: The fields that are always read are written here, and so are the announced
+        // ones: the period and the address.
         unsafe {
             (*raw).sample_flags = period_bit | SampleFormat::Ip as u64;
             (*raw).period = period;
@@ -61,8 +62,8 @@ impl<'a> Sample<'a> {
 
     /// Announces a field that has been written.
     fn announce(&mut self, formats: u64) {
-        // SAFETY: `sample_flags` is initialised by the type invariants. INVARIANT: The callers have
-        // written the field.
+        // SAFETY: `sample_flags` is initialised by the type invariants.
+        // INVARIANT: The callers have written the field.
         unsafe { (*self.data.as_mut_ptr()).sample_flags |= formats };
     }
 
@@ -107,8 +108,9 @@ impl<'a> Sample<'a> {
         let bytes = words * size_of::<u64>() as u64
             + stack.len() * size_of::<bindings::perf_branch_entry>() as u64;
         let raw = self.data.as_mut_ptr();
-        // SAFETY: The pointer is to owned memory. INVARIANT: The size is that of the stack, which
-        // is borrowed for as long as the sample lives.
+        // SAFETY: The pointer is to owned memory.
+        // INVARIANT: The size is that of the stack, which is borrowed for as long as the sample
+        // lives.
         unsafe {
             (*raw).br_stack = stack.as_raw().as_ptr();
             (*raw).br_stack_cntr = core::ptr::null_mut();

@@ -152,8 +152,8 @@ unsafe extern "C" fn probe<T: OnExec>(
     // SAFETY: The caller guarantees that `data` is an `Arc<T>` made by `into_foreign`.
     let on_exec: ArcBorrow<'_, T> = unsafe { Arc::<T>::borrow(data) };
     let _off = local_interrupt_disable();
-    // SAFETY: Interrupts are off until `_off` is dropped, after this value. INVARIANT: The
-    // tracepoint is in `exec_binprm()`, which runs in process context.
+    // SAFETY: Interrupts are off until `_off` is dropped, after this value.
+    // INVARIANT: The tracepoint is in `exec_binprm()`, which runs in process context.
     on_exec.exec(&Execve(unsafe { LocalPmu::new() }));
 }
 

@@ -35,8 +35,8 @@ impl Instructions {
     /// Returns the instruction at `address`; `None` if it cannot be read.
     #[inline]
     pub(crate) fn at(&self, address: u64) -> Option<u32> {
-        // SAFETY: Any address is valid, because page faults fail by the type invariants. CAST: An
-        // address has 64 bits on this machine.
+        // SAFETY: Any address is valid, because page faults fail by the type invariants.
+        // CAST: An address has 64 bits on this machine.
         let instruction = unsafe { bindings::ebb_pmu_instruction(address as usize) };
         // A negative value is an errno, so the conversion fails.
         u32::try_from(instruction).ok()

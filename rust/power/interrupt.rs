@@ -112,8 +112,8 @@ impl Interrupted {
 
     /// Returns NIP: the address of the instruction that would have run next.
     pub(crate) fn nip(&self) -> u64 {
-        // SAFETY: The registers are valid by the type invariants. CAST: An `unsigned long` has 64
-        // bits on this machine, as everywhere below.
+        // SAFETY: The registers are valid by the type invariants.
+        // CAST: An `unsigned long` has 64 bits on this machine, as everywhere below.
         unsafe { (*self.named()).nip as u64 }
     }
 
@@ -176,8 +176,8 @@ fn program_regs(_local: &LocalPmu<'_>) -> Option<NonNull<pt_regs>> {
 /// Returns NIP of the current task's program, the address where the kernel will return to; 0 for a
 /// task without a program.
 pub(crate) fn program_nip(local: &LocalPmu<'_>) -> u64 {
-    // SAFETY: `program_regs` returns valid registers of the current task. CAST: An `unsigned long`
-    // has 64 bits on this machine.
+    // SAFETY: `program_regs` returns valid registers of the current task.
+    // CAST: An `unsigned long` has 64 bits on this machine.
     program_regs(local).map_or(0, |regs| unsafe { (*named(regs)).nip as u64 })
 }
 
@@ -194,7 +194,8 @@ impl ProgramRegs {
             program_regs(local).map_or_else(pt_regs::default, |regs| unsafe { regs.read() });
         // SAFETY: The registers are a local variable, so they are valid.
         let named = unsafe { named(NonNull::from(&mut regs)) };
-        // SAFETY: The registers are a local variable. CAST: An `unsigned long` has 64 bits here.
+        // SAFETY: The registers are a local variable.
+        // CAST: An `unsigned long` has 64 bits here.
         unsafe { (*named).msr |= MSR_PR as c_ulong };
         // SAFETY: The registers are a local variable, and no other code has a pointer to them.
         unsafe { Interrupted::from_raw(NonNull::from(&mut regs)) }.clear_perf_regs();
@@ -204,7 +205,8 @@ impl ProgramRegs {
     /// Returns NIP: the address of the instruction with which the program continues; 0 without a
     /// program.
     pub(crate) fn nip(&mut self) -> u64 {
-        // SAFETY: `self` owns the registers. CAST: An `unsigned long` has 64 bits on this machine.
+        // SAFETY: `self` owns the registers.
+        // CAST: An `unsigned long` has 64 bits on this machine.
         unsafe { (*named(self.as_raw())).nip as u64 }
     }
 
@@ -245,8 +247,8 @@ unsafe extern "C" fn trampoline<H: Handler>(regs: *mut pt_regs) {
     // SAFETY: The caller guarantees that it is an `Arc<H>`. `PmcReservation` drops it only when no
     // PMI is being handled any more.
     let handler: ArcBorrow<'_, H> = unsafe { Arc::<H>::borrow(handler) };
-    // SAFETY: The caller guarantees that these are the registers of the PMI. INVARIANT: They are
-    // valid until the handler returns.
+    // SAFETY: The caller guarantees that these are the registers of the PMI.
+    // INVARIANT: They are valid until the handler returns.
     let interrupted = unsafe { Interrupted::from_raw(NonNull::new_unchecked(regs)) };
     handler.handle(interrupted);
 }
