@@ -5,10 +5,10 @@
 //!
 //! The crate's folders, from the ground up:
 //!
-//! - [`isa207`]: pure logic of event codes, counters and control registers;
+//! - [`isa207`]: event codes, counters and control registers as pure logic;
 //! - [`power`]: the machine's registers and interrupt;
 //! - [`perf`]: perf core's interface to PMU drivers, as safe Rust;
-//! - [`driver`]: what perf core calls.
+//! - [`driver`]: the callbacks of perf core.
 
 mod driver;
 pub mod isa207;

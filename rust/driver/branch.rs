@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events with a branch stack: which are accepted, with which hardware filter, and when the BHRB is
-//! cleared for them.
+//! Events with a branch stack: which of them are accepted, with which hardware filter, and when the
+//! BHRB is cleared for them.
 //!
-//! An entry of the BHRB does not say whose program the branch is of. So the BHRB is cleared when
-//! another task is switched in ([`sched_task`]), and when an event with a branch stack is added to
-//! a CPU, which may have had none until then ([`event_changed`]).
+//! An entry of the BHRB does not show which program the branch belongs to. So the BHRB is cleared
+//! when another task is scheduled in ([`sched_task`]), and when an event with a branch stack is
+//! added to a CPU, because the CPU may have had no such event before ([`event_changed`]).
 //!
 //! # Limitations
 //!
@@ -39,7 +39,7 @@ use crate::{
     power::pmu::LocalPmu, //
 };
 
-/// The types of branches that an event asks for.
+/// Returns the types of branches that an event asks for.
 pub(super) fn types(wanted: BranchSampleType) -> BranchTypes {
     BranchTypes {
         any: wanted.contains(BranchSample::Any),
@@ -53,7 +53,7 @@ pub(super) fn types(wanted: BranchSampleType) -> BranchTypes {
 }
 
 /// Checks the branch stack that an event asks for, and returns the hardware filter for it; `None`
-/// if the event asks for none.
+/// if the event has no branch stack.
 pub(super) fn check(
     driver: &Driver,
     event: &NewEvent<'_>,
@@ -91,22 +91,24 @@ pub(super) fn check(
     Ok(Some(filter))
 }
 
-/// Notes that an event is added to this CPU or deleted, with which its PMU is not programmed yet.
-/// The owner of one with a branch stack, and a program with EBBs, must not see branches that were
-/// recorded before.
+/// Notes that an event was added to this CPU or deleted, before the PMU is programmed for the
+/// change. The owner of an event with a branch stack, and a program with EBBs, must not see
+/// branches that were recorded earlier.
 pub(super) fn event_changed(this_cpu: &ExclusiveCpu, event: &Event) {
     if is_ebb(event) || event.attr().samples(SampleFormat::BranchStack) {
         this_cpu.state().stale_branches.set(true);
     }
 }
 
-/// Clears the BHRB. A PMI in the middle may find it full: the PMU still has the events that it was
-/// filled for. Or it finds that the count has changed, and leaves the branch stack empty.
+/// Clears the BHRB. If a PMI interrupts this, it may still find the old entries: the PMU has the
+/// events that these were recorded for. Or it finds that the count of dispatches has changed, and
+/// makes no branch stack.
 pub(super) fn clear_bhrb(this_cpu: &ThisCpu, local: &LocalPmu<'_>) {
     this_cpu.bhrb_dispatches.set(local.clear_bhrb());
 }
 
-/// See [`crate::perf::Pmu::sched_task`].
+/// Clears the BHRB when a task is scheduled in; perf core's callback
+/// [`sched_task`](crate::perf::Pmu::sched_task).
 pub(super) fn sched_task(this_cpu: &ExclusiveCpu, sched_in: bool) {
     if sched_in {
         clear_bhrb(this_cpu, &local_pmu(this_cpu.irqs_off()));

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Making a sample's branch stack from the BHRB.
+//! Makes a sample's branch stack from the BHRB.
 //!
-//! The hardware has one filter for all events on a CPU and knows few types of branches, so the BHRB
-//! may hold branches that an event does not want. They are left out here, for each event by itself,
-//! so events with different filters can count together. The instruction at a branch's address tells
-//! its type.
+//! The hardware has one filter for all events on a CPU and distinguishes few types of branches, so
+//! the BHRB may hold branches that an event does not want. This file removes them separately for
+//! each event, so events with different filters can count together. The type of a branch follows
+//! from the instruction at its address.
 //!
 //! # What an event's owner may see
 //!
-//! Branches from the privilege levels that the event asks for; perf core has checked that its owner
-//! may see them. Without those of the kernel no entry has an address of the kernel, neither as
-//! source nor as target. In real mode the kernel of a bare metal machine, and a hypervisor, have
-//! addresses like those of programs: while the BHRB may hold such branches, as another event on the
+//! A stack has branches of the privilege levels that the event asks for; perf core has checked that
+//! the owner may see these levels. If the kernel is excluded, no entry has a kernel address,
+//! neither as source nor as target. Bare-metal kernels and hypervisors use addresses like those of
+//! programs while in real mode. While the BHRB may hold such branches, because another event on the
 //! CPU counts in hypervisor state, the stacks of events that exclude the kernel are empty.
 //!
 //! # Limitations
@@ -51,45 +51,46 @@ use crate::{
 };
 
 /// MMCRA\[IFM\]: the BHRB records branches that set the link register. These are calls, except for
-/// the direct branch by which code learns its own address (`bcl 20,31,$+4`).
+/// the direct branch that code uses to find its own address (`bcl 20,31,$+4`).
 const IFM_CALLS: u8 = 1;
 
-/// What to do with a branch in the BHRB.
+/// The treatment of a branch in the BHRB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub(super) enum EntryDecision {
-    /// Leave it out.
+    /// Leave the branch out.
     Skip,
-    /// Enter it with what the BHRB holds.
+    /// Enter the branch with the data in the BHRB.
     Enter,
-    /// Enter it with the target or the type that its instruction tells.
+    /// Enter the branch with the target or the type from its instruction.
     EnterDecoded,
-    /// Enter it likewise if its instruction is of a type that is wanted.
+    /// Do the same if the instruction is of a wanted type, otherwise leave the branch out.
     EnterIfWanted,
 }
 
-/// What a branch stack is to hold. `attr.branch_sample_type` is turned into tables once for a
-/// stack, as an interrupt takes these decisions for up to 32 branches.
+/// The contents of a branch stack. `attr.branch_sample_type` is converted to tables once for a
+/// stack, because an interrupt then decides about up to 32 branches.
 pub(super) struct StackSpec {
-    /// The lowest source address of the branches to enter, above the highest if there are none.
+    /// The lowest source address of the branches to enter. It is above `last` if no branch is to be
+    /// entered.
     first_source: u64,
-    /// The highest address of the branches to enter, source or target.
+    /// The highest source or target address of the branches to enter.
     last: u64,
-    /// What to do with a branch whose target is in its instruction, and with one whose target is in
-    /// the BHRB.
+    /// The treatment of branches whose target is in the instruction, and of branches whose target
+    /// is in the BHRB.
     decisions: [EntryDecision; 2],
-    /// The types that [`EntryDecision::EnterIfWanted`] is about.
+    /// The types that [`EntryDecision::EnterIfWanted`] enters.
     types: BranchTypes,
-    /// Entries hold the branch's type.
+    /// Whether entries have the branch's type.
     save_type: bool,
-    /// The fields of a branch that was predicted rightly, and wrongly.
+    /// The fields of a branch that was predicted correctly, and of a mispredicted one.
     prediction: [BranchFields; 2],
-    /// The fields of a branch of a program, and of the kernel.
+    /// The fields of a user branch, and of a kernel branch.
     privilege: [BranchFields; 2],
 }
 
 impl StackSpec {
-    /// For `event` and a BHRB that was recorded with the filter `ifm`.
+    /// Returns the specification for `event` and a BHRB that was recorded with the filter `ifm`.
     fn of(event: &Event, ifm: u8) -> Self {
         let exact = event
             .data()
@@ -98,8 +99,8 @@ impl StackSpec {
         Self::new(event.attr().branch_sample_type(), ifm, exact)
     }
 
-    /// For `wanted` and a BHRB that was recorded with the filter `ifm`; `exact` says that this
-    /// filter has left out all branches of other types.
+    /// Returns the specification for `wanted` and a BHRB that was recorded with the filter `ifm`.
+    /// `exact` is whether this filter left out all branches of other types.
     pub(super) fn new(wanted: BranchSampleType, ifm: u8, exact: bool) -> Self {
         let types = branch::types(wanted);
         let mut decisions = if exact || types.is_all() {
@@ -139,13 +140,13 @@ impl StackSpec {
         }
     }
 
-    /// The stack's entry for a branch; `None` if the event does not want the branch or its owner
-    /// must not see it.
+    /// Returns the stack's entry for a branch; `None` if the event does not want the branch or its
+    /// owner must not see it.
     ///
-    /// If the instruction cannot be read, the branch has no type: it is left out if only some types
-    /// are wanted, else entered, with target 0 unless the BHRB holds the target.
+    /// If the instruction cannot be read, the branch has no type. It is left out if only some types
+    /// are wanted. Otherwise it is entered, with target 0 unless the BHRB holds the target.
     ///
-    /// Without `TYPES` instructions are read for their targets only, which is faster.
+    /// Without `TYPES`, instructions are read only for their targets, which is faster.
     #[inline]
     pub(super) fn entry<const TYPES: bool>(
         &self,
@@ -156,7 +157,7 @@ impl StackSpec {
             return None;
         }
         let from_kernel = machine::is_kernel_address(record.from);
-        // A boolean is an index of two.
+        // `bool` converts to an index into two elements.
         let mut fields = self.prediction[usize::from(record.mispredicted)]
             .with(self.privilege[usize::from(from_kernel)]);
         let decision = self.decisions[usize::from(record.to.is_some())];
@@ -185,19 +186,19 @@ impl StackSpec {
         (to <= self.last).then_some(BranchEntry::new(record.from, to, fields))
     }
 
-    /// Whether a branch's instruction may decide that the branch is left out.
+    /// Returns whether a branch may be left out because of its instruction.
     fn filters_by_instruction(&self) -> bool {
         self.decisions.contains(&EntryDecision::EnterIfWanted)
     }
 
-    /// Whether instructions are read.
+    /// Returns whether any instruction is read.
     fn reads_instructions(&self) -> bool {
         self.decisions.contains(&EntryDecision::EnterDecoded) || self.filters_by_instruction()
     }
 }
 
-/// What to do with branches when only `types` are wanted, and the BHRB was recorded with the filter
-/// `ifm`: see [`StackSpec::decisions`].
+/// Returns [`StackSpec::decisions`] if only `types` are wanted and the BHRB was recorded with the
+/// filter `ifm`.
 pub(super) fn decide_by_types(types: BranchTypes, ifm: u8) -> [EntryDecision; 2] {
     let enter_if = |possible| {
         if possible {
@@ -217,7 +218,7 @@ pub(super) fn decide_by_types(types: BranchTypes, ifm: u8) -> [EntryDecision; 2]
     [enter_if(direct), indirect]
 }
 
-/// perf's type of a branch.
+/// Returns perf's type of a branch.
 fn branch_type(branch: Branch) -> BranchFields {
     match branch.kind() {
         BranchKind::Conditional => BranchFields::COND,
@@ -231,7 +232,8 @@ fn branch_type(branch: Branch) -> BranchFields {
     }
 }
 
-/// Fills `stack`, which is empty, with the branches that `event` wants. Must be called in a PMI.
+/// Fills `stack`, which must be empty, with the branches that `event` wants. Must be called in a
+/// PMI.
 pub(super) fn fill(this_cpu: &ThisCpu, event: &Event, stack: &mut BranchStack) {
     if event.attr().exclude_kernel() && this_cpu.hypervisor_branches.get() {
         return;
@@ -239,7 +241,8 @@ pub(super) fn fill(this_cpu: &ThisCpu, event: &Event, stack: &mut BranchStack) {
     let local = local_pmu(this_cpu.irqs_off());
     let mut bhrb = Bhrb::new();
     let Some(entries) = bhrb.read(this_cpu.bhrb_dispatches.get()) else {
-        // This sample has no branches. The next one has, unless the CPU is taken away again.
+        // This sample has no branches. The next sample has branches unless the CPU is dispatched
+        // elsewhere again.
         branch::clear_bhrb(this_cpu, &local);
         return;
     };
@@ -258,7 +261,7 @@ pub(super) fn fill(this_cpu: &ThisCpu, event: &Event, stack: &mut BranchStack) {
     });
 }
 
-/// Enters the branches that the `entries` of the BHRB hold, up to `max` in all.
+/// Adds the wanted branches in the `entries` of the BHRB to `stack`, up to `max`.
 #[inline]
 fn enter<const TYPES: bool>(
     entries: &[u64],

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counting: 64-bit counts from 32-bit counters, and what is left of a sampling period.
+//! Counting: 64-bit counts from 32-bit counters, and the remaining part of a sampling period.
 //!
 //! A counter raises an alert when it becomes negative, that is, when it reaches 2^31. The counter
-//! of a sampling event starts at 2^31 less what is left of the period, so the alert comes when the
-//! period is over. Any other counter starts at 0, and the handler of the alert at 2^31 collects the
-//! count before the counter wraps.
+//! of a sampling event starts at 2^31 minus the remaining period, so the alert comes at the end of
+//! the period. Any other counter starts at 0. The handler of its alert at 2^31 adds the count to
+//! the event before the counter wraps.
 //!
 //! `prev_count` is the counter's value when the event's count was last updated.
 
@@ -41,18 +41,18 @@ use crate::{
     }, //
 };
 
-/// Returns the value to start the counter of a running event with. Starts a new period if
-/// `period_left` is 0. PM interrupts must be masked or the PMU frozen.
+/// Returns the start value for the counter of a running event. Starts a new period if `period_left`
+/// is 0. PM interrupts must be masked or the PMU frozen.
 fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
     let hw = event.hw_mut(this_cpu.irqs_off());
-    // CAST: perf core takes no period of 2^63 or more.
+    // CAST: perf core refuses periods of 2^63 or more.
     let period = hw.sample_period() as i64;
     if period == 0 {
         return 0;
     }
     if hw.period_left() == 0 {
         hw.set_period_left(period);
-        // CAST: As above, the period is less than 2^63.
+        // CAST: `period` was cast from a `u64` below 2^63.
         hw.set_last_period(period as u64);
         event.data().is_throttled.set(false);
     } else if hw.period_left() > period {
@@ -61,9 +61,9 @@ fn running_value(this_cpu: &ThisCpu, event: &Event) -> u32 {
     preload(left_after(hw.period_left(), 0))
 }
 
-/// Returns the value to start an event's counter with, 0 for an event that is stopped. `held` is
-/// the counter's value, if it is known: an event without samples continues from the value at which
-/// it left. PM interrupts must be masked or the PMU frozen.
+/// Returns the start value for an event's counter; 0 for a stopped event. `held` is the counter's
+/// value, if it is known: an event without samples continues from it if the counter still has the
+/// event's value. PM interrupts must be masked or the PMU frozen.
 pub(super) fn start_value(this_cpu: &ThisCpu, event: &Event, held: Option<u32>) -> u32 {
     let hw = event.hw();
     match (hw.state(), held) {
@@ -77,11 +77,11 @@ pub(super) fn start_value(this_cpu: &ThisCpu, event: &Event, held: Option<u32>) 
     }
 }
 
-/// Returns the value to start an EBB event's counter with: what its program left there, but nothing
-/// negative of the program before the last `execve`. That enabled alerts, and the new program would
-/// get the alert of the old one.
+/// Returns the start value for an EBB event's counter: the value that the program had in it. A
+/// negative value from before the last `execve` becomes 0: it belongs to an alert of the old
+/// program, and the new program would get that alert.
 pub(super) fn program_value(irqs_off: &IrqsOff<'_>, event: &Event) -> u32 {
-    // CAST: `collect` stored the counter's value.
+    // CAST: `collect` stored the 32-bit value of a counter there.
     let value = event.hw().prev_count() as u32;
     if set_program(irqs_off, event, current_program()) && value >= pmu::NEGATIVE {
         0
@@ -90,14 +90,14 @@ pub(super) fn program_value(irqs_off: &IrqsOff<'_>, event: &Event) -> u32 {
     }
 }
 
-/// The furthest that a counter steps back, when events that it counted ahead of time turn out not
-/// to complete. Seen on POWER7; the built-in driver allows for it on every processor
+/// The largest step back of a counter. A counter steps back when it counted events early and they
+/// did not complete. This was seen on POWER7; the built-in driver allows for it on every processor
 /// (`arch/powerpc/perf/core-book3s.c`).
 const STEP_BACK: u32 = 255;
 
-/// The events that a counter counted between two values, wrapping at most once.
+/// Returns the number of events between two values of a counter, which may wrap once.
 pub(super) fn delta(before: i64, now: u32) -> u64 {
-    // CAST: `prev_count` holds a counter's value.
+    // CAST: `prev_count` holds a counter's 32-bit value.
     let before = before as u32;
     if before
         .checked_sub(now)
@@ -108,23 +108,24 @@ pub(super) fn delta(before: i64, now: u32) -> u64 {
     now.wrapping_sub(before).into()
 }
 
-/// See [`crate::perf::Pmu::read`].
+/// Updates the count of an event; perf core's callback [`read`](crate::perf::Pmu::read).
 pub(super) fn read(irqs_off: &IrqsOff<'_>, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
     // The PMU may run. A PMI after the counter is read could stop the event, or restart the counter
-    // from the value that `prev_count` has: these events would be counted twice. So mask it.
+    // from the value in `prev_count`, and the same events would be counted twice. So PMIs are
+    // masked.
     local_pmu(irqs_off).with_pmis_masked(|| collect(irqs_off, event, index));
 }
 
-/// Brings an event, which is on the counter `index`, up to date. Returns the counter's value;
-/// `None` if the event is stopped. PM interrupts must be masked or the PMU frozen.
+/// Updates an event on the counter `index`. Returns the counter's value; `None` if the event is
+/// stopped. PM interrupts must be masked or the PMU frozen.
 fn collect(irqs_off: &IrqsOff<'_>, event: &Event, index: usize) -> Option<u32> {
     let hw = event.hw_mut(irqs_off);
     match hw.state() {
         CounterState::Stopped => None,
-        // The program reads the counter itself. Save its value for the next time on a PMU.
+        // The program itself reads the counter. Save its value for the next time on a PMU.
         CounterState::Running if is_ebb(event) => {
             let value = pmu::read_pmc(index);
             hw.set_prev_count(value.into());
@@ -134,18 +135,17 @@ fn collect(irqs_off: &IrqsOff<'_>, event: &Event, index: usize) -> Option<u32> {
     }
 }
 
-/// Takes an event off its counter, if it is on one, and brings its count up to date. The PMU must
-/// be frozen.
+/// Removes an event from its counter, if it has one, and updates its count. The PMU must be frozen.
 pub(super) fn unload_counter(this_cpu: &ExclusiveCpu, event: &Event) {
     let Some(index) = counter(event) else {
         return;
     };
     let value = collect(this_cpu.irqs_off(), event, index);
-    // Must precede any write to the counter, which a probe that reads the event would take for a
-    // wrap.
+    // Must precede any write to the counter: a probe that reads the event would treat the written
+    // value as a wrap of the counter.
     let hw = event.hw_mut(this_cpu.irqs_off());
     hw.set_idx(0);
-    // A probe in `collect` may have stopped the event, which clears the counter.
+    // A probe in `collect` may have stopped the event and so cleared the counter.
     let is_held =
         |value: &u32| hw.state() == CounterState::Running && hw.prev_count() == i64::from(*value);
     if let Some(value) = value.filter(is_held) {
@@ -153,13 +153,14 @@ pub(super) fn unload_counter(this_cpu: &ExclusiveCpu, event: &Event) {
     }
 }
 
-/// Adds what the counter has counted to the event's count, and takes it off the period. Returns the
-/// counter's value. PM interrupts must be masked.
+/// Adds the counter's events to the event's count and subtracts them from the remaining period.
+/// Returns the counter's value. PM interrupts must be masked.
 fn update(hw: &HwMut<'_>, index: usize) -> u32 {
     let before = hw.prev_count();
     let now = pmu::read_pmc(index);
     let delta = delta(before, now);
-    // A BPF program at a probe in here may read the event (`Pmu::read`): then it is up to date.
+    // A BPF program at a probe in here may read the event (`Pmu::read`). Then it has updated the
+    // event, and this call must not do so again.
     if delta == 0 || !hw.replace_prev_count(before, now.into()) {
         return now;
     }
@@ -171,12 +172,13 @@ fn update(hw: &HwMut<'_>, index: usize) -> u32 {
     now
 }
 
-/// See [`crate::perf::Pmu::stop`].
+/// Stops an event; perf core's callback [`stop`](crate::perf::Pmu::stop).
 ///
-/// Hardware cannot stop a single counter: it counts on from 0, and the handler ignores its alerts.
+/// Hardware cannot stop a single counter: the counter continues from 0, and the handler ignores its
+/// alerts.
 ///
-/// The counter of an EBB event is left alone, as it is the program's: perf core stops the whole
-/// group when it throttles a software event in it.
+/// This does not change the counter of an EBB event, which belongs to the program. perf core stops
+/// a whole group when it throttles a software event in it.
 pub(super) fn stop(this_cpu: &ThisCpu, event: &Event) {
     let Some(index) = counter(event) else {
         return;
@@ -184,9 +186,9 @@ pub(super) fn stop(this_cpu: &ThisCpu, event: &Event) {
     if is_ebb(event) {
         return;
     }
-    // The PMU may run, see `Pmu::stop`. A PMI in here could stop the event first, or update the
-    // event's page in the middle of its update here, which would put the old count beside the new
-    // `prev_count`: mask it.
+    // The PMU may run, see `Pmu::stop`. A PMI in here could stop the event first. It could also
+    // interrupt the update of the event's page, which would then show the old count with the new
+    // `prev_count`. So PMIs are masked.
     local_pmu(this_cpu.irqs_off()).with_pmis_masked(|| {
         let hw = event.hw_mut(this_cpu.irqs_off());
         if hw.state() == CounterState::Stopped {
@@ -199,7 +201,7 @@ pub(super) fn stop(this_cpu: &ThisCpu, event: &Event) {
     });
 }
 
-/// See [`crate::perf::Pmu::start`].
+/// Restarts a stopped event; perf core's callback [`start`](crate::perf::Pmu::start).
 pub(super) fn start(this_cpu: &ThisCpu, event: &Event) {
     let Some(index) = counter(event) else {
         return;
@@ -208,8 +210,8 @@ pub(super) fn start(this_cpu: &ThisCpu, event: &Event) {
         return;
     }
     // The PMU may run, see `Pmu::start`. A PMI between the write of the counter and `set_state`
-    // would take the event for a stopped one and set its counter to 0, and one in the middle of
-    // `update_userpage` would spoil the event's page, see `stop`: mask it.
+    // would find the event stopped and set its counter to 0. A PMI in `update_userpage` would make
+    // the event's page inconsistent, see `stop`. So PMIs are masked.
     local_pmu(this_cpu.irqs_off()).with_pmis_masked(|| {
         let hw = event.hw_mut(this_cpu.irqs_off());
         if hw.state() == CounterState::Running {

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the driver keeps for each CPU.
+//! The driver's state of each CPU.
 //!
-//! The state has no lock. Code that schedules events has a CPU's [`ExclusiveState`] to itself, so
-//! `Cell`s do. It shares the [`SharedState`] with the PMI handler, which may come in the middle:
+//! The state has no lock. Code that schedules events is the only user of a CPU's
+//! [`ExclusiveState`], so `Cell`s suffice. It shares the [`SharedState`] with the PMI handler,
+//! which may interrupt it:
 //!
-//! - the handler uses `mmcr0`, `ifm` and `hypervisor_branches` only while `enabled` is set, and
-//!   they
-//!   are written only while it is not. A disabled PMU is frozen and raises no PMI, but one raised
-//!   before may be delivered;
-//! - `bhrb_dispatches` is also written by the PMI handler and `execve`. An older number than the
-//!   BHRB's costs a branch stack;
-//! - `alert` is also written by the PMI handler and, on an emulator, by the timer. Other code
-//!   writes it only while the PMU is disabled or PM interrupts are masked. PMIs do not nest;
-//! - the PMI handler alone writes `pmi_time`. Other code reads it while the PMU is disabled or PM
+//!
+//! - The handler uses `mmcr0`, `ifm` and `hypervisor_branches` only while `enabled` is set, and
+//!   other code writes them only while it is clear. A disabled PMU is frozen and raises no PMI, but
+//!   a PMI that it raised before may still be delivered.
+//! - The PMI handler and `execve` write `bhrb_dispatches`, too. If its number is older than the
+//!   BHRB's, a sample has no branch stack.
+//! - The PMI handler and, on an emulator, the timer write `alert`, too. Other code writes it only
+//!   while the PMU is disabled or PM interrupts are masked. PMIs do not nest.
+//! - Only the PMI handler writes `pmi_time`. Other code reads it while the PMU is disabled or PM
 //!   interrupts are masked.
 
 use super::{
@@ -39,28 +40,28 @@ use crate::{
 };
 use core::cell::Cell;
 
-/// The state of one CPU that PMIs use too.
+/// The state of one CPU that the PMI handler also uses.
 #[derive(Default)]
 pub(crate) struct SharedState {
-    /// The PMU runs: `pmu_enable` has started it with some event, and `pmu_disable` has not frozen
-    /// it since.
+    /// The PMU runs: `pmu_enable` started it with at least one event, and `pmu_disable` did not
+    /// freeze it since then.
     pub(super) enabled: PmiCell<bool>,
-    /// MMCR0 with which the PMU continues after a PMI, closed to programs.
+    /// The value of MMCR0 with which the PMU continues after a PMI. It denies programs access.
     pub(super) mmcr0: PmiCell<u64>,
-    /// MMCRA\[IFM\] as the PMU was last programmed: the filter of the BHRB.
+    /// MMCRA\[IFM\] that was programmed last: the filter of the BHRB.
     pub(super) ifm: PmiCell<u8>,
-    /// The BHRB may hold branches of hypervisor state, as the PMU was last programmed.
+    /// Whether the BHRB may hold branches of hypervisor state, by what was programmed last.
     pub(super) hypervisor_branches: PmiCell<bool>,
     /// The count of dispatches when the BHRB was last cleared, see `branch::clear_bhrb`.
     pub(super) bhrb_dispatches: PmiCell<u32>,
     /// The alert of the program whose events are on the PMU, for an emulator.
     pub(super) alert: AlertState,
-    /// The time that PMIs take.
+    /// The time that the handling of PMIs takes.
     pub(super) pmi_time: PmiTime,
 }
 
-/// The events that an image is of, in the order of the slots: their numbers, and their demands with
-/// the codes that count them.
+/// The events of an image, in the order of the slots: their ids, and their demands with the codes
+/// that the image counts them with.
 #[derive(Default)]
 pub(crate) struct ImageEvents {
     events: [Cell<(u64, Demand)>; COUNTERS],
@@ -68,7 +69,7 @@ pub(crate) struct ImageEvents {
 }
 
 impl ImageEvents {
-    /// Stores `event` at `index`, as the last one.
+    /// Stores `event` at `index`, and makes it the last one.
     pub(super) fn put(&self, index: usize, event: (u64, Demand)) {
         if let Some(place) = self.events.get(index) {
             place.set(event);
@@ -81,13 +82,14 @@ impl ImageEvents {
         self.events.iter().map(Cell::get).take(self.len.get())
     }
 
-    /// Whether these are the `events` in the slots.
+    /// Returns whether these events are exactly the `events` in the slots.
     pub(super) fn are(&self, events: &Slots) -> bool {
         events.len() == self.len.get() && self.start_with(events)
     }
 
-    /// Whether the `events` in the slots are the first of these, and fit. They do not if they
-    /// depend on an event that is not among them (POWER9's rule about PMC4).
+    /// Returns whether the `events` in the slots are the first of these events and can count
+    /// without the others. They cannot if they depend on one of the others (POWER9's rule about
+    /// PMC4).
     pub(super) fn fit_again(&self, events: &Slots) -> bool {
         let demands = self.iter().take(events.len()).map(|(_, demand)| demand);
         self.start_with(events) && Demand::together(demands).is_ok()
@@ -104,16 +106,16 @@ impl ImageEvents {
 pub(crate) struct ExclusiveState {
     /// A transaction that adds events is open.
     pub(super) in_transaction: Cell<bool>,
-    /// The image of the events in the slots, or of those that were there before.
+    /// The image of the events in the slots, or of those that were in the slots before.
     pub(super) image: Cell<Image>,
-    /// The events that the image is of.
+    /// The events of the image.
     pub(super) image_events: ImageEvents,
     /// The values that the PMU's registers are known to hold.
     pub(super) cache: PmuCache,
-    /// The last setting of prompt PMIs in the kernel.
+    /// The last setting of prompt PMIs, as the kernel has it.
     pub(super) prompt: Cell<bool>,
-    /// The BHRB may hold branches that the owner of an event that came must not see, or those of
-    /// one that left.
+    /// Whether the BHRB may hold branches that the owner of an added event must not see, or
+    /// branches of a removed event.
     pub(super) stale_branches: Cell<bool>,
 }
 
@@ -123,15 +125,15 @@ type Slots = perf::Slots<EventData>;
 /// The state of all CPUs.
 pub(crate) type CpuContexts = perf::CpuContexts<SharedState, ExclusiveState, EventData>;
 
-/// The CPU that code runs on, with the state that it shares with PMIs.
+/// The current CPU, with the state that it shares with PMIs.
 pub(super) type ThisCpu = perf::ThisCpu<SharedState, EventData>;
 
-/// The CPU that code runs on, for code that schedules events.
+/// The current CPU, for code that schedules events.
 pub(super) type ExclusiveCpu = perf::ExclusiveCpu<SharedState, ExclusiveState, EventData>;
 
-/// The PMU of the CPU that code with interrupts off runs on.
+/// Returns the PMU of the current CPU, which cannot change because interrupts are off.
 pub(super) fn local_pmu<'a>(_irqs_off: &'a IrqsOff<'_>) -> LocalPmu<'a> {
     // SAFETY: Interrupts are off while an `IrqsOff` lives, by its type invariants, and the result
-    // borrows this one.
+    // borrows `_irqs_off`.
     unsafe { LocalPmu::new() }
 }

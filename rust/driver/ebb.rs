@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Event-based branches: the rules for events.
+//! Event-based branches: the rules for EBB events.
 //!
 //! While an EBB group is on the PMU, the program owns PMC1 to PMC6 and the bits of MMCR0 and MMCR2
 //! that problem state can write. The kernel only saves and restores them at context switches
-//! (`enable.rs`). The architecture's code switches BESCR, EBBHR and EBBRR.
+//! (`enable.rs`). The kernel's architecture code switches BESCR, EBBHR and EBBRR.
 //!
 //! Power ISA, Book II, chapter "Event-Based Branch Facility";
 //! `Documentation/arch/powerpc/pmu-ebb.rst` of the kernel.
 //!
 //! An alert that the program cannot take at once stays in MMCR0\[PMAO\], which is saved and
-//! restored like the rest.
+//! restored with the program's other bits.
 
 use super::{
     event::{
@@ -25,10 +25,10 @@ use crate::{
     perf::SampleType, //
 };
 
-/// Checks the rules for EBB events. Those about scheduling hold for the leader, and so for the
-/// group.
+/// Checks the rules for EBB events. The rules about scheduling apply to the leader, and so to the
+/// whole group.
 pub(super) fn check(event: &NewEvent<'_>, code: EventCode) -> Result<(), Refusal> {
-    // A leader of another PMU, such as a software event, is no EBB event.
+    // A leader of another PMU, such as a software event, is not an EBB event.
     let leader_is_ebb = if event.leads() {
         code.is_ebb()
     } else {
@@ -52,7 +52,7 @@ pub(super) fn check(event: &NewEvent<'_>, code: EventCode) -> Result<(), Refusal
     require(!event::counts_nothing(event), Refusal::EbbExcludeHost)
 }
 
-/// Refuses an event that does not keep a rule.
+/// Refuses an event that breaks a rule.
 fn require(kept: bool, refusal: Refusal) -> Result<(), Refusal> {
     if kept {
         Ok(())

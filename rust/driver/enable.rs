@@ -3,12 +3,13 @@
 //! `pmu_disable` and `pmu_enable`: freezing a CPU's PMU, and starting it with the events that
 //! `schedule.rs` added or deleted in between.
 //!
-//! `pmu_enable` takes the same steps for any events. It works out everything that the PMU must hold
-//! (the [`Image`], and a value for each counter) and writes the registers that do not hold it yet,
-//! according to the [`PmuCache`](crate::power::cache::PmuCache). So a task that returns to the PMU
-//! needs few writes, and so do events that continue while others leave.
+//! `pmu_enable` takes the same steps for all events. It computes everything that the PMU must hold
+//! (the [`Image`], and a value for each counter). Then it writes only those registers that do not
+//! hold their value yet, according to the [`PmuCache`](crate::power::cache::PmuCache). So few
+//! writes are needed when a task returns to the PMU, or when some events continue while others are
+//! removed.
 //!
-//! Programs cannot read what the frozen PMU still holds: MMCR0\[PMCC\] denies them access. A
+//! Programs cannot read the registers of the frozen PMU: MMCR0\[PMCC\] denies them access. A
 //! program that gets access with its EBB group finds its own value or 0 in each register.
 
 use super::event::{
@@ -51,21 +52,23 @@ use crate::{
     }, //
 };
 
-/// A bit for each counter.
+/// The set of all counters, one bit each.
 const ALL_COUNTERS: u8 = (1 << COUNTERS) - 1;
 
 impl Driver {
-    /// See [`crate::perf::Pmu::pmu_disable`].
+    /// Freezes the PMU of this CPU; perf core's callback
+    /// [`pmu_disable`](crate::perf::Pmu::pmu_disable).
     #[inline]
     pub(super) fn pmu_disable(&self, this_cpu: &ExclusiveCpu) {
         if !this_cpu.enabled.replace(false) {
             return;
         }
         let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
-        // The image of the events that ran: perf core adds and deletes events only after this.
+        // This is the image of the events that ran: perf core adds and deletes events only after
+        // this call.
         let (cache, image) = (&state.cache, state.image.get());
 
-        // 1. Freeze the counters and close the PMU to programs.
+        // 1. Freeze the counters and deny programs access to the PMU.
         let (mmcr0, mmcr2) = if image.is_ebb {
             let counts_kernel = image.counts_kernel(self.machine);
             cache.freeze_program(&local, self.is_v31(), counts_kernel)
@@ -73,9 +76,9 @@ impl Driver {
             (local.freeze(self.is_v31()), 0)
         };
 
-        // 2. Stop marking instructions before anything reads or writes the registers that marked
-        //    instructions set. Stop recording branches where MMCRA controls that, unless MMCRA
-        //    needs no other change: for a program MMCR0[PMAE] stops it, too.
+        // 2. Stop marking instructions before any code reads or writes the registers that marked
+        //    instructions set. Stop recording branches where MMCRA controls that. For a program
+        //    this is not needed, because MMCR0[PMAE] stops the recording, too.
         let running = Mmcra::from(image.mmcr().mmcra);
         let mut idle = running.with_const_sample_enable::<0>();
         if self.is_v31() && !image.is_ebb {
@@ -86,16 +89,16 @@ impl Driver {
             pmu::synchronize();
         }
         if image.mmcr().has_threshold() {
-            // Its threshold counter counts although the PMU is frozen.
+            // The threshold counter in MMCRA counts even while the PMU is frozen.
             cache.forget_mmcra();
         }
 
-        // 3. Save the program's registers. Its task is the current one: perf core enables the PMU
-        // before the kernel switches to another task.
+        // 3. Save the program's registers. Its task is still the current one: perf core disables
+        //    the PMU to remove the events before the kernel switches to another task.
         if image.is_ebb {
             let thread = CurrentThread::new(&local);
             thread.save_mmcr0(mmcr0);
-            // Without the bits that `exclude_user` of an event set: the program's next group may
+            // Remove the bits that `exclude_user` of an event set: the program's next group may
             // have no such event.
             thread.save_mmcr2(mmcr2 & !image.mmcr().mmcr2);
             thread.save_sampled(cache, self.register_set, image.mmcr().mmcr3);
@@ -103,14 +106,15 @@ impl Driver {
         }
     }
 
-    /// See [`crate::perf::Pmu::pmu_enable`].
+    /// Starts the PMU of this CPU; perf core's callback
+    /// [`pmu_enable`](crate::perf::Pmu::pmu_enable).
     #[inline]
     pub(super) fn pmu_enable(&self, this_cpu: &ExclusiveCpu) {
-        // Without events the PMU stays disabled.
+        // A PMU without events is not started.
         if this_cpu.slots().len() == 0 {
             set_prompt(this_cpu, false);
             if self.machine.hypervisor_mode {
-                // An idle state may follow, which loses what a program left.
+                // The CPU may enter an idle state, which loses the contents of the PMU's registers.
                 this_cpu.state().cache.forget();
             }
         } else if !this_cpu.enabled.get() {
@@ -118,13 +122,13 @@ impl Driver {
         }
     }
 
-    /// Starts the PMU, which is disabled, with the events in the CPU's slots.
+    /// Starts the disabled PMU with the events in the CPU's slots.
     fn start(&self, this_cpu: &ExclusiveCpu) {
         let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
         let (slots, cache) = (this_cpu.slots(), &state.cache);
 
-        // 1. Turn the PMU on if this CPU came up, or if other code changed the registers. Then
-        // events that were on the PMU lose what they counted since they were last read.
+        // 1. Turn the PMU on if this CPU came up, or if other code changed the registers. In the
+        //    second case, events that were on the PMU lose their counts since the last read.
         if self.machine.hypervisor_mode {
             cache.forget_values();
         }
@@ -139,8 +143,8 @@ impl Driver {
             }
         }
 
-        // 2. Find the image of the events. `commit_txn` found it, unless fewer events are here than
-        // in the last image.
+        // 2. Find the image of the events. `commit_txn` stored it, unless the slots now have fewer
+        //    events than the last image.
         if !state.image_events.are(slots) {
             self.find_rest(this_cpu);
         }
@@ -154,12 +158,12 @@ impl Driver {
             });
         let is_same_program = cache.hand_over(program);
 
-        // 3. Load the counters with and without events.
+        // 3. Load the counters, also those without an event.
         let negative = load_counters(this_cpu, &image);
         cache.clear_unused_pmcs(ALL_COUNTERS & !image.pmcs().as_set(), is_same_program);
 
-        // 4. Write the control registers, except for MMCR0, MMCRA[SAMPLE_ENABLE], and those bits of
-        // MMCR2 that belong to a program.
+        // 4. Write the control registers, except for MMCR0, MMCRA[SAMPLE_ENABLE], and the bits of
+        //    MMCR2 that belong to a program.
         cache.write::<Mmcr1>(image.mmcr().mmcr1);
         if was_lost {
             cache.test_writes();
@@ -170,15 +174,16 @@ impl Driver {
         let mmcra = Mmcra::from(image.mmcr().mmcra);
         cache.write::<Mmcra>(mmcra.with_const_sample_enable::<0>().into());
 
-        // 5. Clear the BHRB if it holds branches that it must not. Store what the PMI handler uses.
+        // 5. Clear the BHRB if it holds branches that must not be seen. Store the values for the
+        //    PMI handler.
         prepare_bhrb(self.model.isa(), this_cpu, &local, &image);
         let mut mmcr0 = Mmcr0::from(image.mmcr().mmcr0).alerting();
         this_cpu.mmcr0.set(mmcr0.into());
-        // With EBE set alerts raise no PMI.
+        // With EBE set, alerts raise no PMI.
         set_prompt(this_cpu, self.prompt && !image.is_ebb);
 
-        // 6. Restore the program's registers. Without a program clear SIAR and SDAR, which a sample
-        // would show until the next alert.
+        // 6. Restore the program's registers. Without a program, clear SIAR and SDAR: a sample
+        //    would show them until the next alert.
         if image.is_ebb {
             let user = self.restore_program(this_cpu, &image);
             mmcr0 = mmcr0.for_ebb(machine::has_bhrb()).with_program(user);
@@ -186,8 +191,8 @@ impl Driver {
             cache.write::<Mmcr2>(image.mmcr().mmcr2);
             local.clear_siar_sdar();
             if negative {
-                // `pmu_disable` dropped the alert, and POWER8 raises no other for a counter that is
-                // negative already. Later processors do; then one PMI serves both.
+                // `pmu_disable` dropped the alert, and POWER8 raises no second alert for a counter
+                // that is already negative. Later processors do; then one PMI serves both alerts.
                 local.set_pmi_pending();
             }
         }
@@ -196,24 +201,24 @@ impl Driver {
         this_cpu.enabled.set(true);
         let marks = mmcra.sample_enable() == 1;
         if marks && !image.is_ebb {
-            // A PMI before step 8 clears SIAR would take SIAR's value for a marked instruction.
+            // A PMI before step 8 clears SIAR would report SIAR's value as a marked instruction.
             local.hold_pmis();
         }
         pmu::synchronize();
         mmcr0.write();
         if mmcr0.ebe() == 1 && mmcr0.pmao() == 1 {
-            // The program's alert may occur at once, on POWER8E by `restore_pmao`. EBE must have
-            // taken effect when interrupts are on, or the alert raises a PMI.
+            // The program's alert may occur at once; on POWER8E `restore_pmao` raises it. EBE must
+            // have taken effect when interrupts are turned on, or the alert raises a PMI.
             pmu::synchronize();
         }
 
-        // 8. Start marking instructions, only when the counters run.
+        // 8. Start marking instructions. The counters must run before that.
         if marks {
             pmu::synchronize();
             cache.write::<Mmcra>(mmcra.into());
             if !image.is_ebb {
-                // Until now the PMU may have sampled any instruction, which a sample would show as
-                // a marked one. A program finds what it left.
+                // Until now the PMU may have sampled any instruction, and a sample would show it as
+                // a marked one. A program keeps its own values.
                 pmu::synchronize();
                 local.clear_sampled(self.register_set);
             }
@@ -221,17 +226,17 @@ impl Driver {
         cache.started(image.pmcs().as_set());
     }
 
-    /// Finds the image of events from which others departed, and stores it: they keep the counters
-    /// that they have together with those.
+    /// Computes and stores the image of the events that remain after others were removed. They keep
+    /// their counters.
     fn find_rest(&self, this_cpu: &ExclusiveCpu) {
         let (state, image) = (this_cpu.state(), this_cpu.state().image.get());
-        // The events in the slots are among those of the last image, in the same order: a
-        // transaction that commits leaves them there, or stores their own.
+        // The events in the slots are a subset of the last image's events, in the same order: a
+        // transaction either stores its own events in the image, or finds them at its start.
         let mut all = state.image_events.iter().zip(image.pmcs().iter());
         let slots = this_cpu.slots().iter();
         let rest = slots.filter_map(|event| all.find(|((id, _), _)| *id == event.id()));
         let places = (0..COUNTERS).zip(rest).map(|(index, (event, pmc))| {
-            // `all` has passed this place.
+            // `all` has already passed this position, so the write changes no later read.
             state.image_events.put(index, event);
             (event.1, pmc)
         });
@@ -246,33 +251,34 @@ impl Driver {
         self.reset_at_first_schedule(this_cpu);
         self.emulator().switch_in(this_cpu);
         let thread = CurrentThread::new(&local);
-        // With BESCR[GE] off the program's handler has this alert already.
+        // With BESCR[GE] off, the program's handler already has this alert.
         if machine::has_pmao_bug() && thread.mmcr0().pmao() == 1 && Bescr::read().ge() == 1 {
-            // Writing PMAO raises no alert there.
+            // On POWER8E, writing PMAO raises no alert.
             local.restore_pmao();
             cache.forget_sampled();
         }
         thread.restore_sampled(cache, self.register_set);
-        // The program's bits freeze counters, and add to those of the events. In a partition the
-        // bit of `exclude_user` is one of them: a program that clears it counts itself until the
-        // next switch.
+        // The program's bits freeze counters in addition to the bits of the events. In a partition
+        // the bit of `exclude_user` is one of the program's: a program that clears it counts its
+        // own execution until the next switch.
         cache.write::<Mmcr2>(image.mmcr().mmcr2 | thread.mmcr2());
         thread.mmcr0()
     }
 
-    /// Resets the current task's saved state unless the task has an EBB event open that was on a
-    /// PMU before, on any CPU.
+    /// Resets the current task's saved state unless the task has an open EBB event that was on any
+    /// CPU's PMU before.
     ///
-    /// Without such an event the state may stem from the parent, by fork, or from events that were
-    /// closed. With one it is the task's own: it was reset when the first such event was scheduled,
-    /// and `execve` resets it for the new program. It belongs to the task rather than to a group,
-    /// so another group of the task finds it, and keeps it for the first one.
+    /// If there is no such event, the state may come from the parent, by fork, or from events that
+    /// were closed. If there is one, the state is the task's own: it was reset when the first such
+    /// event was scheduled, and `execve` resets it for the new program. The state belongs to the
+    /// task and not to a group. So another group of the task uses the same state, and it is kept
+    /// for the first group.
     ///
     /// A context with an EBB event belongs to one task: perf core swaps the contexts of two tasks
     /// only if one inherited all events of the other, and EBB events cannot be inherited.
     fn reset_at_first_schedule(&self, this_cpu: &ExclusiveCpu) {
         let never_scheduled = |event: &Event| event.data().never_scheduled.get();
-        // This spares a look at the task's other events.
+        // This check avoids a search through the task's other events.
         if !this_cpu.slots().iter().any(never_scheduled) {
             return;
         }
@@ -281,15 +287,15 @@ impl Driver {
             CurrentThread::new(&local_pmu(this_cpu.irqs_off())).reset();
             self.emulator().test_pmi_under_ebe(this_cpu);
         }
-        // Disabled siblings too: when the leader is closed, each leads itself.
+        // Include disabled siblings: when the leader is closed, each sibling becomes a leader.
         for event in this_cpu.slots().iter().chain(this_cpu.first_group()) {
             event.data().never_scheduled.set(false);
         }
     }
 }
 
-/// Loads the counter of each event, unless the event continues on it. Returns whether a counter of
-/// one that continues is negative.
+/// Loads the counter of each event, unless the event is on the counter already. Returns whether the
+/// counter of such an event is negative.
 #[inline]
 fn load_counters(this_cpu: &ExclusiveCpu, image: &Image) -> bool {
     let cache = &this_cpu.state().cache;
@@ -308,28 +314,29 @@ fn load_counters(this_cpu: &ExclusiveCpu, image: &Image) -> bool {
         cache.write_pmc(index, value);
         let hw = event.hw_mut(this_cpu.irqs_off());
         hw.set_prev_count(value.into());
-        // CAST: One of six counters.
+        // CAST: `index` is at most 5.
         hw.set_idx(index as u8 + 1);
         hw.update_userpage();
     }
     negative
 }
 
-/// Tells the kernel whether handlers of other interrupts are to let PMIs of this CPU through, if
-/// that changed.
+/// Makes the kernel's handlers of other interrupts let PMIs of this CPU through, or stop doing so,
+/// if `wanted` changed.
 fn set_prompt(this_cpu: &ExclusiveCpu, wanted: bool) {
     if this_cpu.state().prompt.replace(wanted) != wanted {
         local_pmu(this_cpu.irqs_off()).set_prompt(wanted);
     }
 }
 
-/// Records what the BHRB is going to hold once the PMU runs with `image`. Clears the BHRB if it
-/// holds branches that an event's owner must not see or that were recorded with another filter.
+/// Records what the BHRB will hold while the PMU runs with `image`. Clears the BHRB if it holds
+/// branches that an event's owner must not see, or that were recorded with a different filter.
 fn prepare_bhrb(isa: Isa, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, image: &Image) {
     this_cpu.ifm.set(image.mmcr().ifm());
     let hypervisor = image.mmcr().records_hypervisor(isa);
     let had_hypervisor = this_cpu.hypervisor_branches.replace(hypervisor);
-    // Stale, too, if the filter changed: only events with a branch stack or EBBs change it.
+    // Branches are also stale if the filter changed: only events with a branch stack or EBBs change
+    // it, and `event_changed` notes those.
     let stale = this_cpu.state().stale_branches.replace(false);
     if stale || had_hypervisor && !hypervisor {
         branch::clear_bhrb(this_cpu, local);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver's data of an event: the code, its demand on the PMU, and what changes while
+//! The driver's data of an event: the code, its demand on the PMU, and the fields that change while
 //! the event is open.
 
 use crate::{
@@ -25,23 +25,24 @@ pub(super) type NewEvent<'a> = perf::NewEvent<'a, EventData>;
 
 /// The driver's data of an event.
 ///
-/// The CPU that has the event writes the fields that change, except for `never_scheduled`, which
-/// the CPU of another event of the group writes too.
+/// The CPU that has the event writes the fields that change. The exception is `never_scheduled`:
+/// the CPU of another event of the group writes it, too.
 pub(crate) struct EventData {
-    /// The code that stands for what user space asked for.
+    /// The code that user space requested.
     pub(super) code: EventCode,
-    /// The event's demand on the PMU if it counts by that code.
+    /// The event's demand on the PMU with that code.
     pub(super) demand: Demand,
     /// The BHRB filter for the event's branch stack, if it has one.
     pub(super) branch_filter: Option<HardwareFilter>,
-    /// Neither the event nor another one of the group that it was opened in has been on a PMU yet.
+    /// Whether neither the event nor any other event of the group in which it was opened has been
+    /// on a PMU yet.
     pub(super) never_scheduled: PmiCell<bool>,
-    /// The current period is longer than the event asks for, see `throttle.rs`.
+    /// Whether the current period is longer than the event asks for, see `throttle.rs`.
     pub(super) is_throttled: PmiCell<bool>,
     /// The time of the last overflow, in the unit of `throttle.rs`.
     pub(super) overflow_time: PmiCell<u32>,
-    /// The program for which the event was last on a PMU, by the number of programs that its task
-    /// executed before; 0 at first.
+    /// The program for which the event was last on a PMU: the number of programs that its task had
+    /// executed before that program. 0 at first.
     execs: PmiCell<u64>,
 }
 
@@ -66,26 +67,26 @@ impl EventData {
     }
 }
 
-/// Whether an event asks for EBBs.
+/// Returns whether an event asks for EBBs.
 pub(super) fn is_ebb(event: &Event) -> bool {
     event.data().code.is_ebb()
 }
 
-/// Whether an event counts nothing, and so is never started: it excludes the host. KVM gives each
-/// guest that it runs in hypervisor mode registers of its own, so the host's events never count in
-/// one (`switch_pmu_to_guest()` in `arch/powerpc/kvm/book3s_hv_p9_perf.c`).
+/// Returns whether an event never counts and is never started: it excludes the host. KVM loads a
+/// guest's own PMU registers for each guest that it runs in hypervisor mode, so the host's events
+/// never count in a guest (`switch_pmu_to_guest()` in `arch/powerpc/kvm/book3s_hv_p9_perf.c`).
 pub(super) fn counts_nothing(event: &PerfEvent) -> bool {
     event.attr().exclude_host()
 }
 
-/// The counter that an event is on: 0 for PMC1, as the functions of `power::pmu` number them.
+/// Returns the index of an event's counter: 0 for PMC1, as in `power::pmu`.
 pub(super) fn counter(event: &Event) -> Option<usize> {
-    // CAST: One of six counters.
+    // CAST: `idx` is at most 6.
     event.hw().idx().checked_sub(1).map(|index| index as usize)
 }
 
-/// Gives an event of the current task to the program of this number. Returns whether that program
-/// did not have it before.
+/// Records the program `execs` as the owner of an event of the current task. Returns whether the
+/// owner changed.
 pub(super) fn set_program(_irqs_off: &IrqsOff<'_>, event: &Event, execs: u64) -> bool {
     event.data().execs.replace(execs) != execs
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `event_init`: an event is opened. Is it for this PMU, and can the processor count it with its
-//! group?
+//! `event_init`: opens an event if it is for this PMU and the processor can count it with its
+//! group.
 
 use super::event::{
     Event,
@@ -36,7 +36,8 @@ use core::iter;
 use kernel::prelude::*;
 
 impl Driver {
-    /// See [`crate::perf::Pmu::event_init`].
+    /// Accepts or refuses a new event; perf core's callback
+    /// [`event_init`](crate::perf::Pmu::event_init).
     pub(super) fn event_init(&self, event: &NewEvent<'_>) -> Result<KBox<EventData>> {
         let data = self.check(event).map_err(|refusal| refusal.log(event))?;
         let data = KBox::new(data, GFP_KERNEL)?;
@@ -60,9 +61,9 @@ impl Driver {
         Ok(EventData::new(event, code, demand, branch_filter))
     }
 
-    /// Checks that an event can count with its group by alternative codes, as it cannot by those
-    /// asked for, for the reason `why`.
-    #[cold] // Takes 848 of the 1,088 bytes of stack that `event_init` took with it.
+    /// Checks that an event can count with its group by alternative codes. `why` is the reason why
+    /// the requested codes cannot.
+    #[cold] // Keeps 848 bytes off the stack of `event_init`, which needs 240 without it.
     fn search_group(
         &self,
         event: &NewEvent<'_>,
@@ -78,7 +79,7 @@ impl Driver {
         Ok(())
     }
 
-    /// The event code for what user space asked for.
+    /// Returns the event code for the attributes from user space.
     fn code(&self, attr: &Attr) -> Result<EventCode, Refusal> {
         let config = attr.config();
         let code = match attr.event_type() {
@@ -98,9 +99,9 @@ impl Driver {
     }
 }
 
-/// Returns the members that the event's group has so far and that count with it in any case. A
-/// group counts only once its leader is enabled, so the leader takes part. A disabled sibling may
-/// stay disabled while the others count.
+/// Returns the events that are in the group so far and that always count together with the new
+/// event. The leader is one of them, because a group counts only if its leader is enabled. A
+/// disabled sibling is not, because it may stay disabled while the others count.
 fn members<'a>(event: &NewEvent<'a>) -> impl Iterator<Item = &'a Event> {
     let leader = event.leader();
     let takes_part =

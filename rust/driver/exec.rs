@@ -29,8 +29,8 @@ use crate::power::{
 };
 use kernel::sync::Arc;
 
-/// Resets the PMU state of each task that calls `execve`: no EBB handler, EBBs off, none of the old
-/// program's bits in MMCR0 and MMCR2. The events that the task keeps go on for the new program.
+/// Resets the PMU state of each task that calls `execve`: no EBB handler, EBBs off, and no bits of
+/// the old program in MMCR0 and MMCR2. The events that the task keeps continue for the new program.
 pub(super) struct ResetOnExec {
     driver: Arc<Driver>,
     cpus: Arc<CpuContexts>,
@@ -46,7 +46,7 @@ impl OnExec for ResetOnExec {
     fn exec(&self, execve: &Execve<'_>) {
         let reset = |this_cpu: &ExclusiveCpu| self.reset(this_cpu, execve.local());
         // SAFETY: By the invariants of `Execve` interrupts are off, in process context, so no
-        // callback of perf core is under way on this CPU.
+        // callback of perf core is running on this CPU.
         unsafe { self.cpus.with_exclusive_cpu(reset) };
     }
 }
@@ -55,8 +55,8 @@ impl ResetOnExec {
     /// Resets the current task's PMU state.
     fn reset(&self, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>) {
         let has_events = this_cpu.slots().len() > 0;
-        // With EBB events on the PMU: `pmu_disable` saves the old program's registers, the reset
-        // overwrites what was saved, and `pmu_enable` loads the result.
+        // If EBB events are on the PMU, `pmu_disable` saves the old program's registers, the reset
+        // overwrites the saved values, and `pmu_enable` loads the result.
         let has_ebb = has_events && Mmcr0::read().ebe() == 1;
         if has_ebb {
             self.driver.pmu_disable(this_cpu);
@@ -75,8 +75,8 @@ impl ResetOnExec {
     }
 }
 
-/// Clears the old program's alerts from the events on this CPU's PMU: the new program finds no more
-/// in their counters than it would if the events were off the PMU.
+/// Clears the old program's alerts from the events on this CPU's PMU. The new program then finds
+/// the same counter values as if the events were off the PMU.
 fn discard_alerts(this_cpu: &ExclusiveCpu) {
     for event in this_cpu.slots().iter() {
         set_program(this_cpu.irqs_off(), event, current_program());

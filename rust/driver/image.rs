@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The image of a CPU's events: which counter each event gets, and what the control registers hold.
+//! The image of a CPU's events: each event's counter, and the values of the control registers.
 
 use crate::isa207::{
     Assignment,
@@ -14,7 +14,7 @@ use crate::isa207::{
 pub(super) struct Image {
     /// The counter of each event, in the order of the slots, and the control registers.
     assignment: Assignment,
-    /// The events are an EBB group: either all events are EBB events or none
+    /// Whether the events are an EBB group. Either all events are EBB events or none
     /// ([`Selector::Ebb`](crate::isa207::Selector::Ebb)).
     pub(super) is_ebb: bool,
 }
@@ -35,7 +35,7 @@ impl Image {
         &self.assignment.mmcr
     }
 
-    /// Whether an event counts in the kernel or in a hypervisor.
+    /// Returns whether an event counts in the kernel or in a hypervisor.
     pub(super) fn counts_kernel(&self, machine: Machine) -> bool {
         !self.assignment.is_frozen_in_kernel(machine)
     }

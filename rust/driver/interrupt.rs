@@ -3,7 +3,7 @@
 //! The performance monitor interrupt (PMI): overflows of counters.
 //!
 //! A counter that becomes negative raises an alert. The first alert freezes all counters
-//! (MMCR0\[FCECE\]), so those of a group stay consistent until the handler is done.
+//! (MMCR0\[FCECE\]), so the counters of a group stay consistent until the handler returns.
 
 use super::event::Event;
 use super::{
@@ -49,7 +49,7 @@ pub(super) struct PmiHandler {
 }
 
 impl PmiHandler {
-    /// The handler for CPUs of `model`, with the driver's per-CPU state.
+    /// Makes the handler for CPUs of `model`, with the driver's per-CPU state.
     pub(super) fn new(
         model: &'static CpuModel,
         cpus: Arc<CpuContexts>,
@@ -82,13 +82,13 @@ impl PmiHandler {
         let start = machine::time_base();
         let mmcr0 = Mmcr0::read();
         if this_cpu.slots().len() == 0 {
-            // KVM leaves the MMCR0 of a guest, and its alert, on a PMU that the host does not use.
+            // KVM leaves the MMCR0 of a guest, with its alert, on a PMU that the host does not use.
             mmcr0.frozen().write();
             return;
         }
         if mmcr0.ebe() == 1 {
-            // By the architecture no PMI comes under EBE: leave PMAO and the counters to the
-            // program.
+            // By the architecture no PMI occurs while EBE is set. PMAO and the counters belong to
+            // the program, so do not change them.
             if !self.emulator.pmi_under_ebe(this_cpu, mmcr0, interrupted) {
                 pr_warn_once!("ignoring a PM interrupt under MMCR0[EBE]\n");
             }
@@ -103,7 +103,7 @@ impl PmiHandler {
         }
         let is_alert = mmcr0.fc() == 1;
         if !is_alert {
-            // A PMI that `pmu_enable` made pending: no alert has frozen the counters and the BHRB.
+            // `pmu_enable` made this PMI pending: no alert froze the counters and the BHRB.
             mmcr0.with_const_fc::<1>().with_const_pmae::<0>().write();
             pmu::synchronize();
         }
@@ -122,7 +122,7 @@ impl PmiHandler {
             snapshot: PmuSnapshot::read(self.model, sampled, is_alert),
         };
         pmi.handle_overflows(interrupted);
-        // Unfreezes the counters and enables alerts again.
+        // Unfreeze the counters and enable alerts again.
         Mmcr0::from(this_cpu.mmcr0.get()).write();
         let took = this_cpu.pmi_time.account(start, excess);
         // SAFETY: This is the handler of a PMI.
@@ -130,19 +130,19 @@ impl PmiHandler {
     }
 }
 
-/// A PMI that is handled.
+/// A PMI while it is handled.
 struct Pmi<'a> {
     this_cpu: &'a ThisCpu,
-    /// When it began.
+    /// The time base when the PMI began.
     start: u64,
-    /// By how much PMIs exceeded their share then.
+    /// The excess of PMI time when the PMI began, see `pmi_time.rs`.
     excess: u64,
-    /// What the PMU's registers held.
+    /// The contents of the PMU's registers.
     snapshot: PmuSnapshot<'a>,
 }
 
 impl Pmi<'_> {
-    /// Handles the overflow of each counter that is negative.
+    /// Handles the overflow of each negative counter.
     fn handle_overflows(&self, interrupted: &mut Interrupted) {
         let this_cpu = self.this_cpu;
         let (mut used, mut found) = (0, false);
@@ -159,7 +159,7 @@ impl Pmi<'_> {
             if event.hw().state() == CounterState::Running {
                 self.handle_overflow(event, index, value, interrupted);
             } else {
-                // It is stopped, see `count::stop`.
+                // The event is stopped, see `count::stop`.
                 pmu::write_pmc(index, 0);
             }
         }
@@ -167,21 +167,22 @@ impl Pmi<'_> {
             found |= used & 1 << index == 0 && clear_negative(index);
         }
         if !found {
-            // POWER9 may wake from a stop state with one. If another counter is negative, too, that
-            // one is seen to first, and the alert of these is the next.
+            // On POWER9 a counter without an event may be negative after a stop state. If a counter
+            // with an event is negative, too, only that one is handled now; the other one raises
+            // the next alert.
             for index in 0..pmu::COUNTERS {
                 clear_negative(index);
             }
         }
         // `interrupted` may be the registers of a program, and the kernel reads these fields again
-        // when it makes the program's callchain in a later interrupt: clear them.
+        // when it makes the program's callchain in a later interrupt. So clear them.
         interrupted.clear_perf_regs();
-        // If another PMI was made pending meanwhile, it was for one of these counters.
+        // If another PMI was made pending in the meantime, it was for one of these counters.
         local_pmu(this_cpu.irqs_off()).clear_pmi_pending();
     }
 
-    /// Adds what the counter has counted to the event's count, restarts the counter, and reports a
-    /// sample if the period is over. Throttles the event if PMIs take too much time.
+    /// Adds the counter's events to the event's count, restarts the counter, and reports a sample
+    /// if the period is over. Throttles the event if PMIs take too much time.
     #[inline(never)] // Saves 24 of 413 instructions of a sample (`make bench`).
     fn handle_overflow(
         &self,
@@ -202,29 +203,30 @@ impl Pmi<'_> {
             period::restart(&hw, index, start);
             return;
         }
-        // The next period has begun. If it is over, too, as the PMI was late, or even several are,
-        // the sample stands for them as well. CAST: perf core takes no period of 2^63 or more.
+        // The next period has begun. If the PMI was so late that one or more further periods are
+        // over, too, the sample stands for them as well.
+        // CAST: perf core refuses periods of 2^63 or more.
         let left = left + next as i64;
         let more = if left > 0 {
             0
         } else {
             next * (left.unsigned_abs().checked_div(next).unwrap_or(0) + 1)
         };
-        // CAST: Less than a period more than what the counter has counted.
+        // CAST: `more` exceeds the counter's count by less than a period.
         let left = left + more as i64;
         hw.set_period_left(left);
         period::restart(&hw, index, period::preload(left));
         if event.data().is_throttled.replace(false) {
-            // Its owner has asked for a sample after each of the event's own periods.
+            // The owner asked for one sample after each of the event's own periods.
             let samples = ended.checked_div(next).unwrap_or(0);
             event.count_lost_samples(samples.saturating_sub(1));
         }
         let period = ended.wrapping_add(more);
-        // perf core makes an event's frequency of this number.
+        // perf core computes the period of an event with a frequency from this number.
         hw.set_last_period(period);
         self.snapshot
             .report(self.this_cpu, event, period, interrupted);
-        // Unless perf core has started another period of the event.
+        // Do not overwrite the value if perf core has started another period of the event.
         if hw.last_period() == period {
             hw.set_last_period(next);
         }
@@ -234,8 +236,8 @@ impl Pmi<'_> {
     }
 }
 
-/// Clears a counter, which counts nothing, if it is negative: it would raise an alert at once, for
-/// ever. Returns whether it was.
+/// Clears a counter without an event if it is negative: it would raise alerts endlessly. Returns
+/// whether it was negative.
 fn clear_negative(index: usize) -> bool {
     let negative = pmu::read_pmc(index) >= pmu::NEGATIVE;
     if negative {
@@ -274,12 +276,13 @@ mod tests {
 
     #[test]
     fn an_alert_on_a_pmu_without_events_freezes_and_closes_it() {
-        // Not on the PMU, as it is disabled, but PMIs are the driver's as long as it is open.
+        // The event is disabled and so not on the PMU, but while it is open the driver handles
+        // PMIs.
         let event = KernelEvent::open_cycles();
         assert!(event.is_ok());
         let off = local_interrupt_disable();
-        // As KVM leaves the PMU when it stops a guest whose program has got an alert. QEMU raises a
-        // PMI under EBE too.
+        // KVM leaves the PMU in this state when it stops a guest whose program has got an alert.
+        // QEMU raises a PMI under EBE, too.
         Mmcr0::from(0)
             .with_const_fc::<1>()
             .with_const_ebe::<1>()
@@ -292,7 +295,7 @@ mod tests {
         let mmcr0 = Mmcr0::read();
         let closed = Mmcr0::from(0).frozen();
         closed.write();
-        // A test that fails must not leave them off.
+        // Interrupts must be on again before the assertion, which may fail.
         drop(off);
         assert_eq!(u64::from(mmcr0), u64::from(closed));
     }

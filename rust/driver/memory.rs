@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Translates what the PMU tells of a sampled load or store into perf's encoding.
+//! Translates the PMU's data about a sampled load or store into perf's encoding.
 
 use crate::{
     isa207::{
@@ -19,7 +19,7 @@ use crate::{
     }, //
 };
 
-/// The data source of a sample.
+/// Returns the data source of a sample.
 pub(super) fn data_source(access: &MemoryAccess) -> MemDataSrc {
     let op = match access.operation {
         MemoryOperation::Load => memory::OP_LOAD,
@@ -33,7 +33,7 @@ pub(super) fn data_source(access: &MemoryAccess) -> MemDataSrc {
     }
 }
 
-/// Where in the memory hierarchy the data came from.
+/// Returns the part of the memory hierarchy that the data came from.
 fn source(source: DataSource) -> MemDataSrc {
     let (lvl, lvlnum) = match (source.level, source.distance) {
         (MemoryLevel::L1, _) => (memory::LVL_HIT | memory::LVL_L1, memory::LVLNUM_L1),
@@ -80,7 +80,7 @@ fn source(source: DataSource) -> MemDataSrc {
     }
 }
 
-/// The weight of a sample, in the form that the event asks for.
+/// Returns the weight of a sample, in the form that the event asks for.
 pub(super) fn weight(weight: isa207::Weight, form: WeightType) -> Weight {
     match form {
         WeightType::Full => Weight::Full(weight.latency.into()),

@@ -4,9 +4,10 @@
 //!
 //! The path of an event:
 //!
-//! 1. `event_init.rs` accepts or refuses it, by the rules of `ebb.rs` and `branch.rs`;
-//! 2. `schedule.rs` adds it to a CPU if it can count there beside the others, and finds the image
-//!    there, with counters and control registers for all of them (`image.rs`);
+//! 1. `event_init.rs` accepts or refuses the event, by the rules of `ebb.rs` and `branch.rs`;
+//! 2. `schedule.rs` adds the event to a CPU if it can count there together with the CPU's other
+//!    events, and computes the counters and control registers for all of them (the image,
+//!    `image.rs`);
 //! 3. `enable.rs` writes the registers when perf core enables the PMU;
 //! 4. `count.rs` reads it; `interrupt.rs` handles its overflows, of which `sample.rs` makes samples
 //!    and `branch_stack.rs` their branch stacks; `throttle.rs` lengthens the periods of events that
@@ -91,20 +92,20 @@ use kernel::{
 /// The driver, one for the machine.
 #[pin_data]
 pub(crate) struct Driver {
-    /// The PMU that all CPUs have.
+    /// The model of the PMU, which is the same on all CPUs.
     model: &'static CpuModel,
-    /// Its registers that are saved for a program.
+    /// The PMU's registers that are saved for a program.
     register_set: RegisterSet,
-    /// What register images depend on beside the events.
+    /// Platform properties that affect register images.
     machine: Machine,
-    /// Tells which CPUs came up.
+    /// Reports which CPUs came up.
     hotplug: Hotplug,
     /// The PMU's interrupt, reserved while events are open.
     #[pin]
     pmcs: PmcReservation<PmiHandler>,
     /// Handles PMIs.
     pmi_handler: Arc<PmiHandler>,
-    /// Handlers of other interrupts let PMIs through.
+    /// Whether handlers of other interrupts let PMIs through.
     prompt: bool,
     /// The built-in driver has reserved the PMU's interrupt, so this one need not.
     is_interposed: bool,
@@ -120,7 +121,7 @@ fn register_set(model: &CpuModel) -> RegisterSet {
 }
 
 impl Driver {
-    /// The driver of a machine whose CPUs are of `model`.
+    /// Returns the driver for a machine whose CPUs are of `model`.
     fn new(
         permit: CallbackPermit,
         model: &'static CpuModel,
@@ -163,7 +164,7 @@ impl Driver {
         &self.pmi_handler.emulator
     }
 
-    /// Whether the PMU is that of ISA v3.1.
+    /// Returns whether the PMU is that of ISA v3.1.
     fn is_v31(&self) -> bool {
         self.register_set == RegisterSet::V31
     }

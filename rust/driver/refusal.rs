@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why an event is refused, and the errno that user space gets: the only place that decides it.
+//! Why an event is refused, and the errno that user space gets. No other file chooses an errno for
+//! a refusal.
 //!
 //! Dynamic debug shows the reason of each refusal: `echo 'module ebb_pmu +p' >
 //! /sys/kernel/debug/dynamic_debug/control`, then `dmesg`.
@@ -15,25 +16,25 @@ use kernel::prelude::*;
 /// Why an event is refused.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Refusal {
-    /// `attr.type` is another PMU's.
+    /// `attr.type` belongs to another PMU.
     OtherType,
     /// The processor has no event for a generic hardware event.
     NoSuchGenericEvent,
-    /// The cache event makes no sense, such as a write to the instruction cache.
+    /// The cache event is meaningless, such as a write to the instruction cache.
     InvalidCacheEvent,
     /// The processor has no event for a cache event.
     NoSuchCacheEvent,
-    /// A branch stack of the calls that have not returned.
+    /// A branch stack of calls that have not returned.
     BranchCallStack,
-    /// A branch stack with counts of events at each branch.
+    /// A branch stack with event counts at each branch.
     BranchCounters,
-    /// A branch stack that is filtered by transactions.
+    /// A branch stack filtered by transactions.
     BranchTransactions,
-    /// A branch stack that names no type of branch.
+    /// A branch stack without any type of branch.
     BranchNoTypes,
-    /// One of leader and member is an EBB event, the other is not.
+    /// The leader is an EBB event and the member is not, or vice versa.
     EbbMixed,
-    /// An EBB event that follows a CPU rather than a task.
+    /// An EBB event that follows a CPU instead of a task.
     EbbWithoutTask,
     /// An EBB group whose leader is not pinned.
     EbbNotPinned,
@@ -49,14 +50,14 @@ pub(super) enum Refusal {
     EbbSamplePeriod,
     /// An EBB event with `attr.enable_on_exec`.
     EbbEnableOnExec,
-    /// An EBB event with `attr.exclude_host`: the program that it counts is the host's.
+    /// An EBB event with `attr.exclude_host`: the program that uses EBBs runs on the host.
     EbbExcludeHost,
-    /// The processor cannot count the event, or not with its group.
+    /// The processor cannot count the event, alone or with its group.
     Hardware(isa207::Refusal),
 }
 
 impl Refusal {
-    /// The error for user space.
+    /// Returns the error for user space.
     fn error(self) -> Error {
         match self {
             Self::OtherType => ENOENT,
@@ -73,7 +74,7 @@ impl Refusal {
         }
     }
 
-    /// The reason in words.
+    /// Returns the reason in words.
     fn reason(self) -> &'static str {
         match self {
             Self::OtherType => "the type is not hardware, cache or raw",
@@ -82,8 +83,8 @@ impl Refusal {
             Self::NoSuchCacheEvent => "the processor has no such cache event",
             Self::BranchCallStack => "the hardware records branches, not the stack of calls",
             Self::BranchCounters => "the hardware counts no events at branches",
-            Self::BranchTransactions => "branches are not told apart by transactions",
-            Self::BranchNoTypes => "the branch stack is to hold no type of branch",
+            Self::BranchTransactions => "the hardware cannot filter branches by transactions",
+            Self::BranchNoTypes => "the branch stack names no type of branch",
             Self::EbbMixed => "leader and member of the group disagree on EBB",
             Self::EbbWithoutTask => "an EBB event must be attached to a task",
             Self::EbbNotPinned => "the leader of an EBB group must be pinned",
@@ -101,7 +102,7 @@ impl Refusal {
     /// Logs why `event` is refused, and returns the error for user space.
     pub(super) fn log(self, event: &PerfEvent) -> Error {
         let error = self.error();
-        // perf core offers an event of another type to every PMU in turn: do not log those.
+        // perf core offers an event of another type to every PMU in turn, so do not log these.
         if !matches!(self, Self::OtherType) {
             log::refusal(event.attr().config(), error, self.reason());
         }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events as user space asked for them, for the solver of `isa207`: to work out what an event asks
-//! of the PMU, and to look for other codes when a group cannot count by those asked for.
+//! Events as user space requested them, in the form that the solver of `isa207` takes. They serve
+//! to compute an event's demand, and to search for alternative codes if a group cannot count with
+//! the requested ones.
 
 use super::event::Event;
 use crate::{
@@ -17,7 +18,7 @@ use crate::{
     power::machine, //
 };
 
-/// Events that are to count together.
+/// A group of requests that must count together.
 #[derive(Clone, Copy)]
 pub(super) struct Requests {
     requests: [Request; COUNTERS],
@@ -25,7 +26,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Collects requests. Fails if there are more than counters.
+    /// Collects requests. Fails if there are more requests than counters.
     pub(super) fn new(requests: impl Iterator<Item = Request>) -> Result<Self, Refusal> {
         let mut this = Self {
             requests: [Request::default(); COUNTERS],
@@ -39,18 +40,19 @@ impl Requests {
         Ok(this)
     }
 
-    /// The events, in their order.
+    /// Returns the requests in their order.
     pub(super) fn as_slice(&self) -> &[Request] {
         self.requests.get(..self.len).unwrap_or(&[])
     }
 }
 
-/// Returns an event as user space asked for it.
+/// Returns an event as user space requested it.
 pub(super) fn request(event: &Event) -> Request {
     request_of(event, event.data().code, event.data().branch_filter)
 }
 
-/// Returns an event, of which the driver keeps this code and filter, as user space asked for it.
+/// Returns an event as user space requested it, given the code and the filter that the driver
+/// chose.
 pub(super) fn request_of(
     event: &PerfEvent,
     code: EventCode,

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Samples: what the PMU's registers hold when a counter overflows, and what of that goes into the
-//! sample.
+//! Samples: the contents of the PMU's registers when a counter overflows, and the part of them that
+//! the sample shows.
 //!
 //! The owner of an event that excludes the kernel must not see addresses of the kernel, nor
-//! counters of events that are not the owner's:
+//! counters of events of other owners:
 //!
-//! - `sample_location.rs` and `branch_stack.rs` leave such addresses out;
+//!
+//! - `sample_location.rs` and `branch_stack.rs` leave out kernel addresses;
 //! - perf core reads the extended registers from the PMU while it writes the sample, so
-//!   [`PmuSnapshot::report`] hides there meanwhile what the owner must not see;
+//!   [`PmuSnapshot::report`] hides the values that the owner must not see for that time;
 //! - perf core itself leaves out the interrupted registers if they are the kernel's, and the
 //!   kernel's part of a callchain unless the event asks for it and its owner may see it.
 
@@ -64,10 +65,10 @@ use crate::{
 use core::ptr::NonNull;
 use kernel::bindings::pt_regs;
 
-/// The registers of the frozen PMU, read once for all counters that overflowed.
+/// The registers of the frozen PMU, read once for all overflowed counters.
 pub(super) struct PmuSnapshot<'a> {
     model: &'static CpuModel,
-    /// The counters as they were, if an event samples them.
+    /// The values of the counters, if an event samples them.
     counters: Option<&'a [u32; pmu::COUNTERS]>,
     siar: u64,
     sier: Sier,
@@ -75,7 +76,7 @@ pub(super) struct PmuSnapshot<'a> {
 }
 
 impl<'a> PmuSnapshot<'a> {
-    /// Whether it needs the counters: an event samples them.
+    /// Returns whether a snapshot needs the counters, because an event samples them.
     pub(super) fn has_counters(this_cpu: &ThisCpu) -> bool {
         let samples_them = |event: &Event| {
             let attr = event.attr();
@@ -85,8 +86,8 @@ impl<'a> PmuSnapshot<'a> {
         this_cpu.slots().iter().any(samples_them)
     }
 
-    /// Reads the registers. Unless there `is_alert`, SIAR and SIER are undefined and left out, but
-    /// for a marked instruction.
+    /// Reads the registers. Without an alert SIAR and SIER are undefined and left out, except for a
+    /// marked instruction.
     pub(super) fn read(
         model: &'static CpuModel,
         counters: Option<&'a [u32; pmu::COUNTERS]>,
@@ -96,7 +97,8 @@ impl<'a> PmuSnapshot<'a> {
         let is_known = is_alert || mmcra.sample_enable() == 1;
         let siar = if is_known { Siar::read() } else { 0 };
         if !is_alert && siar == 0 && model.isa() >= Isa::V31 {
-            // perf core reads these itself, and they may tell of what others ran.
+            // perf core reads SIER2 and SIER3 itself, and they may describe another program's
+            // execution.
             Sier2::write(0);
             Sier3::write(0);
         }
@@ -113,18 +115,20 @@ impl<'a> PmuSnapshot<'a> {
         }
     }
 
-    /// Whether the PMU samples marked instructions rather than the one at the overflow.
+    /// Returns whether the PMU samples marked instructions instead of the instruction at the
+    /// overflow.
     fn is_marked(&self) -> bool {
         self.mmcra.sample_enable() == 1
     }
 
-    /// Whether SIER gives the marked instruction a type that the architecture reserves, so that
-    /// nothing is known of it.
+    /// Returns whether SIER gives the marked instruction a type that the architecture reserves, so
+    /// that the other fields have no meaning.
     fn has_reserved_type(&self) -> bool {
         self.is_marked() && self.model.instruction_type(&self.registers(0)).is_none()
     }
 
-    /// The registers as `isa207` takes them. `sier2` is read apart, as few events ask for it.
+    /// Returns the registers in the form that `isa207` takes. `sier2` is read separately, because
+    /// few events ask for it.
     fn registers(&self, sier2: u64) -> SampleRegisters {
         SampleRegisters {
             sier: self.sier.into(),
@@ -133,7 +137,7 @@ impl<'a> PmuSnapshot<'a> {
         }
     }
 
-    /// Where the counters overflowed.
+    /// Returns the location of the overflow.
     fn location(&self, interrupted: &Interrupted) -> SampleLocation {
         SampleLocation {
             marked: self.is_marked(),
@@ -165,7 +169,7 @@ impl<'a> PmuSnapshot<'a> {
             let known = disposition != SampleDisposition::Unknown;
             return self.report_without_instruction(this_cpu, event, period, known, interrupted);
         };
-        // The kernel derives the sample's privilege level and its callchain from these.
+        // The kernel derives the sample's privilege level and its callchain from these registers.
         interrupted.set_perf_regs(by_siar, self.sier, self.mmcra);
         let regs = interrupted.as_raw();
         if attr.sample_type().contains_any(SampleType::BEYOND_IP) {
@@ -177,9 +181,9 @@ impl<'a> PmuSnapshot<'a> {
         }
     }
 
-    /// Reports an overflow whose sample shows no instruction. It has the address where the program
-    /// entered the kernel if that is `known` to be near the event; else it has the address 0 and
-    /// counts as lost.
+    /// Reports an overflow whose sample shows no instruction. If the event is `known` to be near
+    /// the address where the program entered the kernel, the sample has that address. Otherwise it
+    /// has the address 0 and counts as lost.
     fn report_without_instruction(
         &self,
         this_cpu: &ThisCpu,
@@ -195,9 +199,10 @@ impl<'a> PmuSnapshot<'a> {
         let mut program = ProgramRegs::copy(&local_pmu(this_cpu.irqs_off()));
         let ip = if known { program.nip() } else { 0 };
         let attr = event.attr();
-        // perf core takes privilege level and callchain from these: the program's. An event that
-        // raises SIGTRAP keeps the interrupted registers: perf core warns if two overflows before
-        // the signal are at different addresses of the program, as `rt_sigreturn` may make them.
+        // perf core takes privilege level and callchain from these registers: the program's. An
+        // event that raises SIGTRAP keeps the interrupted registers: perf core warns if two
+        // overflows before the signal are at different addresses of the program, which
+        // `rt_sigreturn` can cause.
         let regs = if attr.exclude_kernel() && !attr.sigtrap() && program.nip() != 0 {
             program.as_raw()
         } else {
@@ -206,8 +211,9 @@ impl<'a> PmuSnapshot<'a> {
         self.report_beyond_ip(this_cpu, event, period, ip, false, regs);
     }
 
-    /// Reports a sample with fields beyond where and when it was taken. Those of the instruction
-    /// are left out unless it `shows_instruction`. `regs` are as [`Sample::overflow`] takes them.
+    /// Reports a sample with fields other than its address and time. Leaves out the fields about
+    /// the instruction unless the sample `shows_instruction`. `regs` are those of
+    /// [`Sample::overflow`].
     #[inline(never)] // Saves 10 of 413 instructions of a sample (`make bench`).
     fn report_beyond_ip(
         &self,
@@ -226,7 +232,7 @@ impl<'a> PmuSnapshot<'a> {
         }
         let local = local_pmu(this_cpu.irqs_off());
         let registers = attr.sample_regs();
-        // Both last until this function returns: perf core has written the sample by then.
+        // Both guards live until this function returns. By then perf core has written the sample.
         let _shown = extended_regs::has_counters(registers)
             .then(|| SampledCounters::show(&local, &self.counters_for(this_cpu, event)));
         let _hidden =
@@ -246,7 +252,7 @@ impl<'a> PmuSnapshot<'a> {
         unsafe { sample.overflow(regs) };
     }
 
-    /// Adds the instruction's data address, data source and weight, as far as `attr` asks for them.
+    /// Adds the instruction's data address, data source and weight, if `attr` asks for them.
     fn describe_instruction(&self, attr: &Attr, sample: &mut Sample<'_>) {
         if attr.sample_type().contains_any(SampleType::DATA_ADDRESS) {
             let sdar = Sdar::read();
@@ -271,9 +277,10 @@ impl<'a> PmuSnapshot<'a> {
         }
     }
 
-    /// The counters that the owner of `event` may see: all if the event counts the kernel of a
-    /// CPU, else those of events that follow the same task or CPU and, if it excludes the kernel,
-    /// exclude the kernel too. Others are 0.
+    /// Returns the counters that the owner of `event` may see; the other counters are 0. If the
+    /// event counts the kernel of a CPU, the owner may see all counters. Otherwise these are the
+    /// counters of events that follow the same task or CPU and, if `event` excludes the kernel,
+    /// exclude the kernel, too.
     fn counters_for(&self, this_cpu: &ThisCpu, event: &Event) -> [u32; pmu::COUNTERS] {
         let of_user = event.attr().exclude_kernel();
         let counters = self.counters.copied().unwrap_or_default();

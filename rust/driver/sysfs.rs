@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The PMU's files under `/sys/bus/event_source/devices/cpu/`: `format/` has the fields of an event
-//! code, `events/` the codes of events with a name, `caps/` the PMU's name.
-//! `Documentation/sysfs.md` describes them.
+//! The PMU's files in `/sys/bus/event_source/devices/cpu/`: `format/` has the fields of an event
+//! code, `events/` the codes of named events, `caps/` the PMU's name. `Documentation/sysfs.md`
+//! describes them.
 
 use crate::{
     isa207::CpuModel,
@@ -10,7 +10,7 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// The files for `model`.
+/// Returns the files for `model`.
 pub(super) fn attr_groups(model: &CpuModel) -> Result<AttrGroups> {
     let mut groups = AttrGroups::new()?;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking the PMU over from the driver that is built into the kernel, and giving it back.
+//! Takes the PMU over from the kernel's built-in driver, and gives it back.
 
 use super::{
     cpu_state::CpuContexts,
@@ -35,8 +35,9 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The model of a processor that has none of its own. It may lack a BHRB, of which the built-in
-/// driver for such processors makes no use either: the instructions are illegal then.
+/// Returns the model for a processor without a model of its own. The processor may have no BHRB,
+/// and the BHRB's instructions are illegal then. So it is not used, and the built-in driver for
+/// such processors does not use it either.
 fn architected_model() -> Option<&'static CpuModel> {
     machine::disable_bhrb();
     CpuModel::architected(if machine::implements_v31() {
@@ -91,8 +92,8 @@ impl Parts {
 
 /// Holds the PMU: takes it over when made, gives it back when dropped.
 pub(crate) struct Takeover {
-    // Fields are dropped in this order. The PMUs are opened when no PMI closes them again, and
-    // before the other driver's PMU comes back.
+    // Fields are dropped in this order. The PMUs must be opened to programs after the last PMI,
+    // which would close them again, and before the other driver's PMU returns.
     _exec: ExecWatch<ResetOnExec>,
     _registration: Registration<Arc<Driver>>,
     _closed: ClosedPmus,
@@ -102,9 +103,9 @@ pub(crate) struct Takeover {
 impl Takeover {
     /// Takes the PMU over.
     ///
-    /// Fails with `ENODEV` on a processor that the driver does not know and where the kernel has no
-    /// PMU to take over, with `EBUSY` if the PMU belongs to another module, with `ENOMEM` and the
-    /// like. The PMU is left to who had it then.
+    /// Fails with `ENODEV` on an unknown processor and if the kernel has no PMU to take over, with
+    /// `EBUSY` if the PMU belongs to another module, or with an error such as `ENOMEM`. The PMU
+    /// then keeps its previous owner.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         // Do what may fail before the other driver loses the PMU.
         let Parts {
@@ -120,20 +121,20 @@ impl Takeover {
             pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
         };
         let Some(foreign) = Foreign::find_cycles().inspect_err(log)? else {
-            // perf core asks arch code about each sample, which reads the built-in driver's
-            // description of the PMU: the kernel has none if it never registered one.
-            pr_err!("the kernel has no PMU to take over: is it told to leave it, pmu_override=?\n");
+            // For each sample perf core calls architecture code that reads the built-in driver's
+            // description of the PMU. The kernel has no description if it never registered a PMU.
+            pr_err!("the kernel has no PMU to take over: was it disabled by pmu_override=?\n");
             return Err(ENODEV);
         };
         let set_aside = foreign.set_aside().inspect_err(log)?;
         let closed = ClosedPmus::new(permit, register_set(model))
-            .inspect_err(|e| pr_err!("the kernel cannot tell of CPUs that come up ({e:?})\n"))?;
+            .inspect_err(|e| pr_err!("cannot watch for CPUs that come up ({e:?})\n"))?;
         let capabilities = if model.isa() >= Isa::V300 {
             Capability::ExtendedRegs.into()
         } else {
             Capabilities::empty()
         };
-        // SAFETY: `module` is this one, which keeps the result until it is unloaded and drops it
+        // SAFETY: `module` is this module. It keeps the result until it is unloaded, and drops it
         // then.
         let registration = unsafe {
             Registration::new_core(module, c"cpu", capabilities, attr_groups, cpus, Ok(driver))

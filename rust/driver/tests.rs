@@ -58,12 +58,12 @@ mod cases {
 
     #[test]
     fn events_are_busy_while_another_driver_has_the_pmu() {
-        // Three times: nothing may be left behind.
+        // Repeat three times, to check that a failure leaves no reservation.
         for _ in 0..3 {
             let owner = OtherOwner::reserve();
             assert!(owner.is_ok());
             let refused = [(); 2].map(|()| KernelEvent::open_cycles().err());
-            drop(owner); // A failed assertion does not, and later tests need the PMU.
+            drop(owner); // Drop it here: a failed assertion does not, and later tests need the PMU.
             assert!(refused == [Some(EBUSY); 2]);
 
             let event = KernelEvent::open_cycles();
@@ -81,9 +81,9 @@ mod cases {
             fn exec(&self, _execve: &Execve<'_>) {}
         }
 
-        // The module has the one. Nothing is left behind of a second.
+        // The module has the only watch. A second one must leave nothing registered.
         for _ in 0..2 {
-            // SAFETY: Should there be a watch, it is dropped at once.
+            // SAFETY: If there is a watch, it is dropped at once.
             let permit = unsafe { CallbackPermit::new() };
             let second = ExecWatch::new(permit, Arc::new(Ignore, GFP_KERNEL)?);
             assert!(second.is_err_and(|e| e == EBUSY));
@@ -95,9 +95,9 @@ mod cases {
     fn a_preloaded_counter_is_negative_when_the_period_is_over() {
         assert_eq!(period::preload(1), NEGATIVE - 1);
         assert_eq!(period::preload(1000), NEGATIVE - 1000);
-        // A counter that starts negative raises no alert, so at least one event is left.
+        // A counter that starts negative raises no alert, so at least one event remains.
         assert_eq!([0, -5, i64::MIN].map(period::preload), [NEGATIVE - 1; 3]);
-        // Longer periods take an alert for each 2^31 events.
+        // Longer periods take one alert for every 2^31 events.
         assert_eq!([0x8000_0000, i64::MAX].map(period::preload), [0; 2]);
     }
 
@@ -106,7 +106,7 @@ mod cases {
         assert_eq!(period::left_after(1000, 10), 990);
         assert_eq!(period::left_after(1000, 1000), 0);
         assert_eq!(period::left_after(1000, 1010), -10);
-        // i64::MIN: nothing is left, and the sample is due.
+        // i64::MIN means that the period is over and the sample is due.
         assert_eq!(period::left_after(i64::MIN, 0), 0);
         assert_eq!(period::left_after(i64::MIN, 10), -10);
     }
@@ -116,7 +116,7 @@ mod cases {
         assert_eq!(count::delta(10, 15), 5);
         assert_eq!(count::delta(0xffff_fff0, 0x10), 0x20);
         assert_eq!(count::delta(7, 7), 0);
-        // Up to 255 back is a step back and counts nothing. Further back is a wrap.
+        // A decrease of up to 255 is a step back and counts nothing. A larger decrease is a wrap.
         assert_eq!(count::delta(300, 45), 0);
         assert_eq!(count::delta(300, 44), 0xffff_ff00);
         assert_eq!(count::delta(0, 0xffff_ffff), 0xffff_ffff);
@@ -128,16 +128,17 @@ mod cases {
         const USER: u64 = 0x8400_0080;
         assert_eq!(u64::from(Mmcr0::from(u64::MAX).user()), USER);
 
-        // To PMC1CE and PMCjCE come PMAE, FCECE and PMCC=0b01.
+        // In addition to PMC1CE and PMCjCE, PMAE, FCECE and PMCC=0b01 are set.
         let kernel = Mmcr0::from(0xc000).alerting();
         assert_eq!(u64::from(kernel), 0x0604_c000);
-        // EBE, BHRBA and PMCC=0b10 are set for EBBs; PMAE is as the program has it.
+        // EBE, BHRBA and PMCC=0b10 are set for EBBs; PMAE has the program's value.
         let ebb = kernel.for_ebb(true);
         assert_eq!(u64::from(ebb), 0x0238_c000);
         assert_eq!(u64::from(kernel.for_ebb(false)), 0x0218_c000);
         let running = ebb.with_program(Mmcr0::from(u64::MAX).user());
         assert_eq!(u64::from(running), 0x0238_c000 | USER);
-        // All of that, PMAE and PMAO are clear while the counters are frozen, and PMCC is 0b01.
+        // While the counters are frozen, all of these bits, PMAE and PMAO are clear, and PMCC is
+        // 0b01.
         let frozen = running.frozen();
         assert_eq!(u64::from(frozen), 0x8204_c000);
         assert_eq!(u64::from(frozen.with_default_access()), 0x8200_c000);
@@ -151,11 +152,11 @@ mod cases {
     const NO_FLAGS: u32 = 1 << 14;
     const PRIV_SAVE: u32 = 1 << 18;
 
-    // Addresses: in a program, and in the kernel.
+    // Addresses in a program, and in the kernel.
     const USER_TEXT: u64 = 0x1000_0000;
     const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
 
-    /// For a BHRB that was recorded without a filter.
+    /// Returns the specification for a BHRB that was recorded without a filter.
     fn spec(branch_sample_type: u32) -> StackSpec {
         StackSpec::new(
             BranchSampleType::from_raw(branch_sample_type.into()),
@@ -164,8 +165,8 @@ mod cases {
         )
     }
 
-    /// The entry for a branch in the stack that `branch_sample_type` asks for; `None` if it is left
-    /// out. The branch's instruction cannot be read.
+    /// Returns the entry for a branch in the stack that `branch_sample_type` asks for; `None` if
+    /// the branch is left out. The branch's instruction cannot be read.
     fn entry(branch_sample_type: u32, from: u64, to: u64) -> Option<BranchEntry> {
         let record = BhrbRecord {
             from,
@@ -184,7 +185,7 @@ mod cases {
         assert_eq!(entry(user, KERNEL_TEXT, USER_TEXT), None);
         assert_eq!(entry(user, USER_TEXT, KERNEL_TEXT), None);
         assert_eq!(entry(user, USER_TEXT, u64::MAX & !3), None);
-        // With kernel branches the same ones are entered.
+        // With kernel branches, the same branches are entered.
         let both = user | KERNEL;
         assert!(entry(both, KERNEL_TEXT, KERNEL_TEXT + 8).is_some());
         assert!(entry(both, KERNEL_TEXT, USER_TEXT).is_some());
@@ -192,7 +193,7 @@ mod cases {
         let kernel = ANY | KERNEL;
         assert!(entry(kernel, KERNEL_TEXT, KERNEL_TEXT + 8).is_some());
         assert_eq!(entry(kernel, USER_TEXT, USER_TEXT + 8), None);
-        // Without any privilege level nothing is entered.
+        // Without any privilege level, no branch is entered.
         assert_eq!(entry(ANY, USER_TEXT, USER_TEXT + 8), None);
         assert_eq!(entry(ANY, KERNEL_TEXT, KERNEL_TEXT + 8), None);
     }
@@ -210,7 +211,7 @@ mod cases {
     fn a_branch_that_cannot_be_read_has_no_type() {
         assert_eq!(entry(ANY_RETURN | USER, USER_TEXT, USER_TEXT + 8), None);
         assert!(entry(ANY_RETURN | ANY | USER, USER_TEXT, USER_TEXT + 8).is_some());
-        // Nor a target, if the BHRB does not hold it.
+        // It has no target either, unless the BHRB holds the target.
         let direct = BhrbRecord {
             from: USER_TEXT,
             to: None,
@@ -235,7 +236,7 @@ mod cases {
         assert_eq!(decide_by_types(types, 0), [EnterIfWanted, Skip]);
         types.indirect_call = true;
         assert_eq!(decide_by_types(types, 0), [EnterIfWanted, EnterIfWanted]);
-        // With IFM 1 all indirect branches are calls, but not all direct ones.
+        // With IFM 1 all indirect branches are calls, but not all direct branches are.
         assert_eq!(decide_by_types(types, 1), [EnterIfWanted, Enter]);
         types = BranchTypes::default();
         types.conditional = true;
@@ -251,12 +252,12 @@ mod cases {
         let _off = kernel::interrupt::local_interrupt_disable();
         // SAFETY: Interrupts are off until the end, where `_off` is dropped after it.
         let local = unsafe { LocalPmu::new() };
-        // CAST: An address has 64 bits on this machine.
+        // CAST: Addresses have 64 bits on this machine.
         let address = own_address() as u64;
         // SAFETY: A function has at least one instruction.
         let first = unsafe { *(address as *const u32) };
-        // The first page, the end of the address space and what lies between programs and kernel
-        // are never mapped.
+        // The first page, the end of the address space, and the range between programs and the
+        // kernel are never mapped.
         let unmapped = [0, u64::MAX & !3, 1 << 62, 0xbfff_ffff_ffff_fffc];
         Instructions::open(&local, |instructions| {
             assert_eq!(unmapped.map(|address| instructions.at(address)), [None; 4]);
@@ -265,7 +266,7 @@ mod cases {
         });
     }
 
-    /// The location of a sample whose PMI came at `nip`.
+    /// Returns the location of a sample whose PMI came at `nip`.
     fn location(marked: bool, siar: u64, sier: Sier, nip: u64) -> SampleLocation {
         SampleLocation {
             marked,
@@ -289,14 +290,15 @@ mod cases {
         let valid = none.with_const_siar_valid::<1>();
         let shown = |ip, by_siar| SampleDisposition::Instruction { ip, by_siar };
 
-        // A PMI in a program is prompt: NIP counts.
+        // A PMI in a program is prompt, so the sample has NIP.
         let siar = USER_TEXT + 8;
         for exclude_kernel in [false, true] {
             let disposition = |location: SampleLocation| location.disposition(true, exclude_kernel);
             let at_nip = shown(USER_TEXT, false);
             assert_eq!(disposition(location(false, siar, sipr, USER_TEXT)), at_nip);
             assert_eq!(disposition(location(false, 0, none, USER_TEXT)), at_nip);
-            // If it came late, in the kernel, or if the instruction is a marked one, SIAR counts.
+            // If the PMI came late, in the kernel, or if the instruction is a marked one, the
+            // sample has SIAR.
             let at_siar = shown(siar, true);
             assert_eq!(
                 disposition(location(false, siar, sipr, KERNEL_TEXT)),
@@ -309,8 +311,8 @@ mod cases {
             );
         }
 
-        // A sample of the kernel is for events that do not exclude the kernel, also if the PMI came
-        // so late that a program runs.
+        // A sample of the kernel is only for events that do not exclude the kernel, also if the PMI
+        // came so late that a program is running.
         let siar_in_kernel = KERNEL_TEXT + 8;
         let by_siar = location(false, siar_in_kernel, none, KERNEL_TEXT);
         let by_nip = location(false, 0, none, KERNEL_TEXT);
@@ -323,25 +325,26 @@ mod cases {
         for location in [by_siar, late, by_nip] {
             assert_eq!(location.disposition(true, true), KernelEntry);
         }
-        // Data source and weight of the kernel's instruction are not shown either.
+        // Data source and weight of the kernel's instruction are hidden, too.
         assert_eq!(by_siar.disposition(false, true), KernelEntry);
 
-        // A marked instruction without a valid SIAR is not known.
+        // A marked instruction without a valid SIAR is unknown.
         let unknown = location(true, siar, sipr, USER_TEXT);
         for exclude_kernel in [false, true] {
             assert_eq!(unknown.disposition(true, exclude_kernel), Unknown);
         }
-        // POWER10 DD1 does not always say that it is valid.
+        // POWER10 DD1 does not always set SIARV for a valid SIAR.
         let mut dd1 = unknown;
         dd1.has_siar_valid = false;
         assert_eq!(dd1.disposition(true, true), shown(siar, true));
-        // In a PMI that was made pending SIER is older than SIAR, which is 0.
+        // In a PMI that the driver made pending, SIER is older than SIAR, which is 0.
         assert_eq!(
             location(true, 0, valid, USER_TEXT).disposition(true, false),
             Unknown
         );
 
-        // A low address is the program's if SIPR says so, or on v3.1, where that is not reliable.
+        // A low address is the program's if SIPR shows that, and on v3.1, where SIPR is not
+        // reliable.
         let mut low = location(true, siar, valid, USER_TEXT);
         assert_eq!(low.disposition(true, false), shown(siar, true));
         assert_eq!(low.disposition(true, true), KernelEntry);
@@ -390,7 +393,8 @@ mod cases {
         assert_eq!(alerts(counting.with_const_pmae::<0>()), none);
         assert_eq!(alerts(counting.with_const_fc::<1>()), none);
 
-        // As the hardware leaves it: alerts off, and frozen if that was asked for.
+        // This is the state after the hardware froze: alerts off, and frozen if MMCR0 asked for
+        // that.
         let after = counting.after_alert();
         assert!(after.pmao() == 1 && after.pmae() == 0);
         assert!(after.fc() == 1);

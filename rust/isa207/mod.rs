@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The core PMU of POWER8 to Power12 as pure logic: what an event code means, which events can
-//! count together, on which counters, and which values the control registers (MMCR0 to MMCR3,
-//! MMCRA) get; and what a sample's registers and the branches recorded with it say.
+//! The core PMU of POWER8 to Power12 as pure logic: the meaning of an event code, which events can
+//! count together, on which counters, and with which values of the control registers (MMCR0 to
+//! MMCR3, MMCRA); and the meaning of a sample's registers and of recorded branches.
 //!
-//! The layers, top down; each imports only from those below it, so an event goes down them once:
+//! The layers, top down. Each imports only from those below it:
 //!
-//! - `solve/`: [`CpuModel::solve`] makes a [`Solution`] with [`Mmcr`] images of a group of
-//!   [`Request`]s; [`CpuModel::assign`] does of the [`Demand`]s that were worked out of them
-//!   before. `validate.rs` refuses codes with reserved or contradictory bits; `constraint.rs` has
-//!   what an event needs of the PMU, `demand.rs` that with its part of the images,
-//!   `alternatives.rs` the codes that count the same, and `search.rs` chooses among these;
-//!   `mmcr.rs` makes the fields of the images, and `images.rs` adds them up.
+//! - `solve/`: [`CpuModel::solve`] makes a [`Solution`] with [`Mmcr`] images from a group of
+//!   [`Request`]s; [`CpuModel::assign`] does the same from precomputed [`Demand`]s. `validate.rs`
+//!   refuses codes with reserved or contradictory bits; `constraint.rs` computes which parts of the
+//!   PMU an event needs, `demand.rs` adds the event's part of the images to that; `alternatives.rs`
+//!   lists the codes that count the same, and `search.rs` chooses among them; `mmcr.rs` makes the
+//!   fields of the images, and `images.rs` combines them.
 //! - `sample/`: type, latency and data source of a sampled instruction.
 //! - `branch/`: entries of the BHRB, branch instructions, branch filters.
 //! - `models/`: one file for each processor, with the codes of perf's events, alternatives and
 //!   blacklists. [`CpuModel::from_pvr`] picks one.
-//! - `request.rs`, `registers.rs`: an event as asked for; the fields of the registers.
-//! - `codes/`: event codes, where their fields are, perf's generic and cache events.
+//! - `request.rs`, `registers.rs`: an event as requested; the fields of the registers.
+//! - `codes/`: event codes, the positions of their fields, perf's generic and cache events.
 //! - `refusal.rs`, `pmc.rs`, `isa.rs`: why something cannot be counted; the counters; the
 //!   generations.
 //!
-//! Invariants: nothing here knows the kernel, allocates, recurses, blocks or panics; every function
-//! returns in bounded time; every image comes from a solved group. Bits of registers are numbered
-//! as in the Power ISA (bit 0 is the most significant), bits of event codes as in perf's `format/`
-//! files (bit 0 is the least significant).
+//! Invariants: nothing here depends on the kernel, allocates, recurses, blocks or panics; every
+//! function returns in bounded time; every image comes from a solved group. Bits of registers are
+//! numbered as in the Power ISA (bit 0 is the most significant), bits of event codes as in perf's
+//! `format/` files (bit 0 is the least significant).
 //!
-//! Tests: `tests/` has cases worked out by hand, and random groups against a second set of rules
-//! (`make oracle` for many of them); `fuzz/` lets libFuzzer search for input that breaks the same
-//! rules (`make fuzz`); `make bench-solver` measures [`CpuModel::solve`], and fails if it takes too
-//! many instructions.
+//! Tests: `tests/` has cases worked out by hand, and compares random groups with a second
+//! implementation of the rules (`make oracle` runs many of them); `fuzz/` lets libFuzzer search for
+//! input that breaks the same rules (`make fuzz`); `make bench-solver` measures
+//! [`CpuModel::solve`], and fails if it takes too many instructions.
 //!
 //! Abbreviations: PMC performance monitor counter; MMCR monitor mode control register; EBB
 //! event-based branch; BHRB branch history rolling buffer; IFM instruction filtering mode (of the

@@ -33,7 +33,7 @@ impl Pmc {
         Self::Pmc6,
     ];
 
-    /// The counter with this number, 1 to 6.
+    /// Returns the counter with this number, 1 to 6.
     pub const fn from_number(number: u64) -> Option<Self> {
         Some(match number {
             1 => Self::Pmc1,
@@ -46,30 +46,30 @@ impl Pmc {
         })
     }
 
-    /// The first counter of a set ([`Pmc::bit`]); `None` for an empty one.
+    /// Returns the first counter of a set ([`Pmc::bit`]); `None` if the set is empty.
     pub(crate) const fn lowest(set: u8) -> Option<Self> {
-        // CAST: at most 8.
+        // CAST: A `u8` has at most 8 trailing zeros, so the sum is at most 9.
         Self::from_number(set.trailing_zeros().wrapping_add(1) as u64)
     }
 
-    /// 0 for PMC1 to 5 for PMC6.
+    /// Returns the counter's index: 0 for PMC1 to 5 for PMC6.
     pub const fn index(self) -> usize {
-        // CAST: the discriminants are 0 to 5.
+        // CAST: The discriminants are 0 to 5, which any integer type holds.
         self as usize
     }
 
-    /// 1 for PMC1 to 6 for PMC6.
+    /// Returns the counter's number: 1 for PMC1 to 6 for PMC6.
     pub const fn number(self) -> usize {
         self.index().wrapping_add(1)
     }
 
-    /// The counter's bit in a set of counters, PMC1 in the lowest place.
+    /// Returns the counter's bit in a set of counters; PMC1 has the lowest bit.
     pub(crate) const fn bit(self) -> u8 {
-        // CAST: as in `index`.
+        // CAST: The discriminants are 0 to 5, which any integer type holds.
         1_u8.wrapping_shl(self as u32)
     }
 
-    /// Whether the counter counts any event, as PMC1 to PMC4 do.
+    /// Returns whether the counter is one of PMC1 to PMC4, which can count any event.
     pub const fn is_programmable(self) -> bool {
         self.index() < 4
     }

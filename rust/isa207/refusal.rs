@@ -2,11 +2,11 @@
 
 //! Why an event or a group cannot be counted.
 //!
-//! A refusal carries no errno: the driver decides that in one place. Every refusal is a fault of
-//! the request, for which EINVAL fits, but for branch types that the hardware alone would have to
-//! choose: those are a request for something unsupported.
+//! A refusal has no errno: the driver chooses the errno in one place. Every refusal is an error in
+//! the request, so EINVAL fits. The exception is branch types that the hardware alone would have to
+//! filter: that request is unsupported.
 
-/// A setting that the PMU has only once, so that all events that use it must agree on its value.
+/// A setting that the PMU has only once: all events that use it must agree on its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// Threshold start, stop, select and compare.
@@ -46,7 +46,7 @@ impl Selector {
         Self::BranchFilter,
     ];
 
-    /// What two events that disagree on it want.
+    /// Returns the reason why two events with different values conflict.
     const fn conflict_reason(self) -> &'static str {
         match self {
             Self::Threshold => "two events want different thresholds",
@@ -70,15 +70,15 @@ pub enum Refusal {
     ReservedBits,
     /// `attr.config1` has a bit set that belongs to no field on this CPU.
     Config1,
-    /// `attr.config2`, `config3` or `config4` is not 0; no CPU has a field there.
+    /// `attr.config2`, `config3` or `config4` is not 0; no CPU has fields there.
     Config2,
     /// The counter field is above 6.
     NoSuchPmc,
-    /// The code names PMC5 or PMC6 with anything but its fixed event (`500fa`, `600f4`).
+    /// The code names PMC5 or PMC6 with an event other than its fixed one (`500fa`, `600f4`).
     FixedCounter,
     /// The event is known to count wrongly on this revision of the CPU.
     Blacklisted,
-    /// The sample mode is one the CPU's manual reserves.
+    /// The CPU's manual reserves the sample mode.
     SampleModeReserved,
     /// A sample mode is set, but the event is not a marked one.
     SampleModeWithoutMark,
@@ -89,31 +89,31 @@ pub enum Refusal {
     /// The threshold's mantissa is too small for its exponent: with an exponent above 0, one of
     /// its two upper bits must be set.
     ThresholdMantissa,
-    /// POWER8's fabric response events have their match value where other codes have threshold
-    /// start and stop, so they cannot have a threshold.
+    /// POWER8's fabric response events have their match value in the position of other codes'
+    /// threshold start and stop, so they cannot have a threshold.
     ThresholdOnFabMatch,
-    /// An SDAR mode is set for a marked event, whose SDAR is always the marked instruction's.
+    /// An SDAR mode is set for a marked event, whose SDAR always belongs to the marked instruction.
     SdarModeOnMarked,
-    /// Cache select bits are set that have no meaning for this unit.
+    /// Cache select bits are set that mean nothing for this unit.
     CacheSelOutsideUnit,
-    /// POWER8's L2 and L3 selects are in MMCRC, which only the hypervisor can write; it leaves
-    /// them 0.
+    /// POWER8's L2 and L3 selects are in MMCRC, which only the hypervisor can write; it keeps them
+    /// 0.
     CacheSelNeedsHypervisor,
     /// L2/L3 select bits are set, but the unit is not the L2/L3 one (6).
     L2l3SelOutsideUnit,
     /// An EBB event must name its counter: the program reads and resets that PMC itself.
     EbbWithoutPmc,
-    /// The event code asks for the BHRB, but is not that of an EBB event.
+    /// The event code asks for the BHRB, but is not an EBB event's code.
     BhrbWithoutEbb,
     /// The event code has a BHRB filter (IFM), but does not ask for the BHRB.
     IfmWithoutBhrb,
     /// The branch stack's filter (IFM) is above 3.
     NoSuchBranchFilter,
-    /// An EBB event that uses the BHRB has a branch stack with another filter.
+    /// An EBB event that uses the BHRB has a branch stack with a different filter.
     BranchFilterOfEbb,
     /// A branch stack, or an EBB event that asks for the BHRB, on a machine without one.
     NoBhrb,
-    /// The hardware has no filter for the branch types that are wanted.
+    /// The hardware has no filter for the requested branch types.
     NoHardwareBranchFilter,
 
     /// More events than counters.
@@ -129,7 +129,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The reason as a readable sentence without the final stop.
+    /// Returns the reason as a readable sentence without the final full stop.
     pub const fn reason(&self) -> &'static str {
         match self {
             Self::ReservedBits => "the event code has reserved bits set",

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! perf core's types and functions as bindgen reads them from the kernel's headers.
+//! perf core's types and functions, which bindgen reads from the kernel's headers.
 //!
-//! Types that are not perf's are the kernel crate's own (see `Kbuild`).
+//! Types that do not belong to perf are the kernel crate's own (see `Kbuild`).
 
 #![allow(
     clippy::all,
@@ -23,5 +23,5 @@ use pin_init::Zeroable;
 
 include!("bindings_generated.rs");
 
-// SAFETY: bindgen's type for bit fields is a structure of nothing but a `Storage`.
+// SAFETY: bindgen's type for bit fields is a structure with only a `Storage`.
 unsafe impl<Storage: Zeroable> Zeroable for __BindgenBitfieldUnit<Storage> {}

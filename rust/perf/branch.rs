@@ -15,18 +15,18 @@ use core::{
 };
 use kernel::prelude::*;
 
-/// What a branch entry says beside the addresses: the bit fields of `struct perf_branch_entry`,
-/// which a little-endian machine lays out from the least significant bit up.
+/// The data in a branch entry other than the addresses: the bit fields of `struct
+/// perf_branch_entry`. A little-endian machine starts with the least significant bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct BranchFields(u64);
 
 impl BranchFields {
-    /// Nothing.
+    /// No field is set.
     pub(crate) const NONE: Self = Self(0);
-    /// `mispred`: the processor predicted another target or direction.
+    /// `mispred`: the processor predicted a different target or direction.
     pub(crate) const MISPRED: Self = Self(1 << 0);
-    /// `predicted`: the processor predicted the branch as it went.
+    /// `predicted`: the processor predicted the branch correctly.
     pub(crate) const PREDICTED: Self = Self(1 << 1);
 
     /// A conditional branch to a fixed target.
@@ -51,19 +51,19 @@ impl BranchFields {
     /// The branch was in the kernel.
     pub(crate) const PRIV_KERNEL: Self = Self::privilege(bindings::PERF_BR_PRIV_KERNEL);
 
-    /// The field `type`.
+    /// Returns the field `type`.
     const fn branch_type(value: u32) -> Self {
-        // CAST: To a wider type, for which `From` is not const.
+        // CAST: `u64` is wider than `u32`, and `From` is not const.
         Self((value as u64) << 20)
     }
 
-    /// The field `priv`.
+    /// Returns the field `priv`.
     const fn privilege(value: u32) -> Self {
-        // CAST: As above.
+        // CAST: `u64` is wider than `u32`, and `From` is not const.
         Self((value as u64) << 30)
     }
 
-    /// What both say. They must not both set the type, or both the privilege level.
+    /// Returns the fields of both. They must not both set the type, or both the privilege level.
     #[inline]
     pub(crate) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -82,14 +82,15 @@ pub(crate) struct BranchEntry {
 const _: () = assert!(size_of::<BranchEntry>() == size_of::<bindings::perf_branch_entry>());
 
 impl BranchEntry {
-    /// The branch from the instruction at `from` to the one at `to`, 0 for an unknown target.
+    /// Makes the branch from the instruction at `from` to the one at `to`, which is 0 if the target
+    /// is unknown.
     #[inline]
     pub(crate) fn new(from: u64, to: u64, fields: BranchFields) -> Self {
         Self { from, to, fields }
     }
 }
 
-/// `hw_idx` of a stack whose hardware has no index of the newest entry.
+/// `hw_idx` of a stack if the hardware has no index of the newest entry.
 const NO_HW_IDX: u64 = u64::MAX;
 
 /// A branch stack, the newest branch first: `struct perf_branch_stack` with room for its entries.
@@ -108,10 +109,10 @@ const _: () =
     assert!(offset_of!(BranchStack, entries) == offset_of!(bindings::perf_branch_stack, entries));
 
 impl BranchStack {
-    /// The most entries that a stack holds.
+    /// The largest number of entries in a stack.
     pub(crate) const CAPACITY: usize = 32;
 
-    /// An empty stack.
+    /// Makes an empty stack.
     #[inline]
     pub(crate) fn new() -> Self {
         // INVARIANT: `nr` is 0.
@@ -122,8 +123,8 @@ impl BranchStack {
         }
     }
 
-    /// Makes these branches the stack's, the newest first: up to `max` of them, and no more than
-    /// there is room for.
+    /// Replaces the contents by the newest `max` of these branches, which come newest first, or by
+    /// fewer if the stack has no room for them.
     #[inline]
     pub(crate) fn fill(&mut self, max: u16, branches: impl Iterator<Item = BranchEntry>) {
         let mut nr = 0;
@@ -131,25 +132,25 @@ impl BranchStack {
             free.write(branch);
             nr += 1;
         }
-        // INVARIANT: So many entries were initialised, of `CAPACITY`.
+        // INVARIANT: The first `nr` entries were initialised, and there are at most `CAPACITY`.
         self.nr = nr;
     }
 
-    /// The number of branches.
+    /// Returns the number of branches.
     #[inline]
     pub(crate) fn len(&self) -> u64 {
         self.nr
     }
 
-    /// Drops all branches but the newest `max`.
+    /// Drops all branches except the newest `max`.
     pub(super) fn truncate(&mut self, max: u64) {
         // INVARIANT: `nr` does not grow.
         self.nr = self.nr.min(max);
     }
 
-    /// The stack as C takes it, valid as long as the borrow.
+    /// Returns the stack as a pointer for C, valid as long as the borrow.
     pub(super) fn as_raw(&mut self) -> NonNull<bindings::perf_branch_stack> {
-        // The layout is that of the C structure, with the entries behind it.
+        // The layout is that of the C structure, followed by the entries.
         NonNull::from(self).cast()
     }
 }

@@ -30,14 +30,13 @@ use kernel::{
 ///
 /// # Invariants
 ///
-/// The value is a live `struct perf_event`, which a hardware PMU is opening or has opened. It is in
-/// the hands of one of the PMU's callbacks, so perf core has not revoked it (and set `pmu` to
-/// null).
+/// The value is a live `struct perf_event` that a hardware PMU is opening or has opened. One of the
+/// PMU's callbacks is using it, so perf core has not revoked it (and set `pmu` to null).
 #[repr(transparent)]
 pub(crate) struct PerfEvent(Opaque<bindings::perf_event>);
 
 impl PerfEvent {
-    /// Makes a reference of perf core's pointer.
+    /// Makes a reference from perf core's pointer.
     ///
     /// # Safety
     ///
@@ -51,47 +50,49 @@ impl PerfEvent {
         self.0.get()
     }
 
-    /// The event's number, by which it is told from all others that were ever opened (`id`).
+    /// Returns the event's unique number, which no other event ever had (`id`).
     #[inline]
     pub(crate) fn id(&self) -> u64 {
-        // SAFETY: Valid by the type invariants; perf core wrote it before its first callback.
+        // SAFETY: The event is live by the type invariants; perf core wrote the field before its
+        // first callback.
         unsafe { (*self.as_raw()).id }
     }
 
-    /// The PMU, registered as long as the reference lives.
+    /// Returns the PMU, which is registered as long as the reference lives.
     pub(super) fn pmu(&self) -> *mut bindings::pmu {
-        // SAFETY: Valid by the type invariants; perf core wrote it before its first callback.
+        // SAFETY: The event is live by the type invariants; perf core wrote the field before its
+        // first callback.
         unsafe { (*self.as_raw()).pmu }
     }
 
-    /// What user space asked for.
+    /// Returns the attributes from user space.
     pub(crate) fn attr(&self) -> &Attr {
-        // SAFETY: Valid by the type invariants.
+        // SAFETY: The event is live by the type invariants.
         let attr = unsafe { &raw const (*self.as_raw()).attr };
-        // SAFETY: The attributes live in the event; `Attr` is transparent over them.
+        // SAFETY: The attributes are part of the event; `Attr` is transparent over them.
         unsafe { &*attr.cast() }
     }
 
-    /// The event's counting and sampling state, for reading.
+    /// Returns the event's counting and sampling state, read-only.
     pub(crate) fn hw(&self) -> &Hw {
-        // SAFETY: Valid by the type invariants.
+        // SAFETY: The event is live by the type invariants.
         let hw = unsafe { &raw const (*self.as_raw()).hw };
-        // SAFETY: The data live in the event; `Hw` is transparent over them.
+        // SAFETY: The data are part of the event; `Hw` is transparent over them.
         unsafe { &*hw.cast() }
     }
 
-    /// Returns the event's counting and sampling state, for changing. The event must be on the CPU
-    /// that this runs on, or be added to it or deleted from it. The result borrows the proof, too,
-    /// so it ends before interrupts are on.
+    /// Returns the event's counting and sampling state, writable. The event must be on the current
+    /// CPU, or be added to it or deleted from it. The result also borrows the proof, so it ends
+    /// before interrupts are on.
     #[inline]
     pub(crate) fn hw_mut<'a>(&'a self, _irqs_off: &'a IrqsOff<'_>) -> HwMut<'a> {
         HwMut::new(self)
     }
 
-    /// Whether the event follows a task rather than a CPU.
+    /// Returns whether the event follows a task and not a CPU.
     pub(crate) fn follows_task(&self) -> bool {
-        // SAFETY: Valid by the type invariants. perf core sets this bit before its first callback,
-        // others at any time.
+        // SAFETY: The event is live by the type invariants. perf core sets this bit before its
+        // first callback, and other bits at any time.
         let state = unsafe { (&raw const (*self.as_raw()).attach_state).read_volatile() };
         state & bindings::PERF_ATTACH_TASK != 0
     }
@@ -111,52 +112,52 @@ impl PerfEvent {
         is_same.then(|| unsafe { Event::from_raw(other) })
     }
 
-    /// Whether both events follow the same task, or both the same CPU.
+    /// Returns whether both events follow the same task, or both the same CPU.
     pub(crate) fn shares_context(&self, other: &PerfEvent) -> bool {
-        // SAFETY: Both are live by the type invariants; perf core sets the context before an event
-        // first comes to a CPU and does not change it while it is on one.
+        // SAFETY: Both events are live by the type invariants. perf core sets the context before an
+        // event is first scheduled in, and does not change it while the event is on a CPU.
         unsafe { (*self.as_raw()).ctx == (*other.as_raw()).ctx }
     }
 
-    /// Whether both are the same event.
+    /// Returns whether both are the same event.
     pub(crate) fn is(&self, other: &PerfEvent) -> bool {
         core::ptr::eq(self, other)
     }
 
-    /// Whether the event's owner has disabled it. The owner may enable it at any time.
+    /// Returns whether the event's owner has disabled it. The owner may enable it at any time.
     pub(crate) fn is_off(&self) -> bool {
-        // SAFETY: Valid by the type invariants.
+        // SAFETY: The event is live by the type invariants.
         let state = unsafe { (&raw const (*self.as_raw()).state).read_volatile() };
         state == bindings::perf_event_state_PERF_EVENT_STATE_OFF
     }
 
-    /// The event's count, which perf core reads at any time, on other CPUs too.
+    /// Returns the event's count. perf core reads it at any time, also on other CPUs.
     pub(super) fn count(&self) -> &Local64 {
-        // SAFETY: Valid by the type invariants.
+        // SAFETY: The event is live by the type invariants.
         let field = unsafe { &raw mut (*self.as_raw()).count };
         // SAFETY: The field is a `local64_t` that lives as long as `self`. CAST: On 64-bit machines
         // that is a `long`.
         unsafe { Local64::from_raw(field.cast()) }
     }
 
-    /// Counts samples that had to be dropped. User space reads the number in the event that it
-    /// opened, so samples of an inherited event count there.
+    /// Counts samples that had to be dropped. User space reads the number from the event that it
+    /// opened, so lost samples of an inherited event count there.
     pub(crate) fn count_lost_samples(&self, samples: u64) {
-        // SAFETY: Valid by the type invariants; perf core wrote the field before its first
-        // callback.
+        // SAFETY: The event is live by the type invariants; perf core wrote the field before its
+        // first callback.
         let parent = unsafe { (*self.as_raw()).parent };
         let event = if parent.is_null() {
             self.as_raw()
         } else {
             parent
         };
-        // SAFETY: Valid by the type invariants, or the parent, which perf core keeps for as long as
-        // the event that inherited it.
+        // SAFETY: `event` is `self`, which is live by the type invariants, or its parent, which
+        // perf core keeps for as long as the inherited event.
         let field = unsafe { &raw mut (*event).lost_samples };
         // SAFETY: The field lives as long as `self`, is aligned, and is only accessed atomically
         // (`atomic64_t`). CAST: `atomic64_t` is a structure of one `s64`.
         let lost: &Atomic<i64> = unsafe { Atomic::from_ptr(field.cast()) };
-        // CAST: A number of samples.
+        // CAST: The number of samples is far below 2^63.
         lost.add(samples as i64, Relaxed);
     }
 }
@@ -170,7 +171,7 @@ impl PerfEvent {
 pub(crate) struct Event<D>(PerfEvent, PhantomData<D>);
 
 impl<D> Event<D> {
-    /// Makes a reference of perf core's pointer.
+    /// Makes a reference from perf core's pointer.
     ///
     /// # Safety
     ///
@@ -180,10 +181,11 @@ impl<D> Event<D> {
         unsafe { &*ptr.cast() }
     }
 
-    /// Returns what the driver keeps with the event.
+    /// Returns the driver's data of the event.
     #[inline]
     pub(crate) fn data(&self) -> &D {
-        // SAFETY: Valid by the type invariants; the field does not change while the event lives.
+        // SAFETY: The pointer is valid by the type invariants; it does not change while the event
+        // lives.
         unsafe { &*(*self.as_raw()).pmu_private.cast() }
     }
 }
@@ -207,42 +209,46 @@ impl<D> Deref for Event<D> {
 pub(crate) struct NewEvent<'a, D>(&'a PerfEvent, PhantomData<D>);
 
 impl<'a, D> NewEvent<'a, D> {
+    /// Makes a reference from perf core's pointer.
+    ///
     /// # Safety
     ///
-    /// `ptr` must be what perf core gave to `event_init`, which must not return before `'a` ends.
-    /// The events that its PMU has accepted have data of type `D`.
+    /// `ptr` must be the pointer that perf core gave to `event_init`, which must not return before
+    /// `'a` ends. The events that its PMU has accepted have data of type `D`.
     pub(super) unsafe fn from_raw(ptr: *mut bindings::perf_event) -> Self {
         // SAFETY: The caller guarantees a live event. INVARIANT: The caller guarantees that it is
         // in `event_init`.
         Self(unsafe { PerfEvent::from_raw(ptr) }, PhantomData)
     }
 
-    /// The leader of the event's group, maybe the event itself.
+    /// Returns the leader of the event's group, which may be the event itself.
     fn raw_leader(&self) -> *mut bindings::perf_event {
-        // SAFETY: Valid by the type invariants; perf core wrote it before the callback.
+        // SAFETY: The event is live by the type invariants; perf core wrote the field before the
+        // callback.
         unsafe { (*self.0.as_raw()).group_leader }
     }
 
-    /// Whether the event opens a group.
+    /// Returns whether the event opens a group.
     #[inline]
     pub(crate) fn leads(&self) -> bool {
         self.raw_leader() == self.0.as_raw()
     }
 
-    /// Returns the leader of the event's group; `None` when that is the event itself, or an event
-    /// of another PMU, such as a software event.
+    /// Returns the leader of the event's group; `None` if that is the event itself, or an event of
+    /// another PMU, such as a software event.
     pub(crate) fn leader(&self) -> Option<&'a Event<D>> {
         if self.leads() {
             return None;
         }
-        // SAFETY: perf core holds the leader while it opens a member. It was accepted before.
+        // SAFETY: perf core holds the leader while it opens a member, and the leader's PMU accepted
+        // it.
         unsafe { self.0.if_same_pmu(self.raw_leader()) }
     }
 
-    /// The members that the event's group has so far on the same PMU, the leader first, without the
-    /// event itself. Empty for an event that opens a group.
+    /// Returns the members that the event's group has so far on the same PMU, the leader first,
+    /// without the event itself. Empty for an event that opens a group.
     pub(crate) fn group(&self) -> Group<'a, D> {
-        // SAFETY: perf core holds the leader. By the type invariants the group is stable.
+        // SAFETY: perf core holds the leader, and by the type invariants the group does not change.
         let mut group = unsafe { Group::of(self.0) };
         if self.leads() {
             group.leader = None;
@@ -259,7 +265,7 @@ impl<D> Deref for NewEvent<'_, D> {
     }
 }
 
-/// Iterator over those events of a context that are on the same PMU as one of it.
+/// Iterator over the events of a context that are on the same PMU as one of its events.
 ///
 /// # Invariants
 ///
@@ -311,7 +317,8 @@ impl<'a, D: 'a> Iterator for ContextEvents<'a, D> {
     }
 }
 
-/// Iterator over those events of a group that are on the same PMU as one of it, the leader first.
+/// Iterator over the events of a group that are on the same PMU as one of its events, the leader
+/// first.
 ///
 /// # Invariants
 ///
@@ -326,11 +333,11 @@ pub(crate) struct Group<'a, D> {
 }
 
 impl<'a, D> Group<'a, D> {
-    /// The group of `member`.
+    /// Returns an iterator over the group of `member`.
     ///
     /// # Safety
     ///
-    /// The group must neither change nor go for the lifetime `'a`.
+    /// The group must neither change nor be freed for the lifetime `'a`.
     pub(super) unsafe fn of(member: &'a PerfEvent) -> Self {
         // SAFETY: The event is live; perf core wrote the leader before the first callback.
         let leader = unsafe { (*member.as_raw()).group_leader };
@@ -339,13 +346,14 @@ impl<'a, D> Group<'a, D> {
             let leads = (*leader).group_leader == leader;
             (&raw mut (*leader).sibling_list, leads)
         };
-        // INVARIANT: The caller guarantees that all events of the list are live. A new event may
-        // name a member as its leader, which perf core refuses only after `event_init`: what would
-        // be the head is a node then.
+        // INVARIANT: The caller guarantees that all events of the list are live. User space may
+        // name a member as the leader of a new event, and perf core refuses that only after
+        // `event_init`. The named leader is then only a node of a list and not its head, so the
+        // iterator must not follow it.
         Self {
             member,
             leader: Some(leader),
-            // SAFETY: As above.
+            // SAFETY: The leader is live, and perf core initialised the head of its list.
             next: if leads { unsafe { (*head).next } } else { head },
             head,
             data: PhantomData,
@@ -358,18 +366,19 @@ impl<'a, D: 'a> Iterator for Group<'a, D> {
 
     fn next(&mut self) -> Option<&'a Event<D>> {
         if let Some(leader) = self.leader.take() {
-            // SAFETY: Live by the type invariants.
+            // SAFETY: The leader is live by the type invariants.
             if let Some(leader) = unsafe { self.member.if_same_pmu(leader) } {
                 return Some(leader);
             }
         }
         while self.next != self.head {
             let node = self.next;
-            // SAFETY: By the type invariants `node` is in the list. INVARIANT: so is the next one.
+            // SAFETY: By the type invariants `node` is in the list.
+            // INVARIANT: The next node is in the same list.
             self.next = unsafe { (*node).next };
             // SAFETY: By the type invariants `node` is a live event's `sibling_list`.
             let sibling = unsafe { container_of!(node, bindings::perf_event, sibling_list) };
-            // SAFETY: As above.
+            // SAFETY: The sibling is live by the type invariants.
             if let Some(sibling) = unsafe { self.member.if_same_pmu(sibling) } {
                 return Some(sibling);
             }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The flag words of perf core's interface, each with its single flags.
+//! The flag words of perf core's interface, and their single flags.
 //!
 //! C headers: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h) (`PERF_EF_*`,
 //! `PERF_PMU_CAP_*`), [`include/uapi/linux/perf_event.h`](srctree/include/uapi/linux/perf_event.h)
 //! (`PERF_SAMPLE_*`, `PERF_SAMPLE_BRANCH_*`)
 
-// The macro makes every operator and method for every word; not each has a use.
+// The macro makes every operator and method for every word, and some are not used.
 #![allow(dead_code, unreachable_pub)]
 
 use super::bindings;
@@ -16,43 +16,43 @@ use kernel::{
 };
 
 impl_flags!(
-    /// How perf core wants a callback to add, start, stop or delete an event (`PERF_EF_*`).
+    /// How a callback must add, start, stop or delete an event (`PERF_EF_*`).
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct EventFlags(u32);
 
     /// One of [`EventFlags`].
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum EventFlag {
-        /// Start the counter of the event that is added (`PERF_EF_START`).
+        /// Start the counter of the added event (`PERF_EF_START`).
         Start = bindings::PERF_EF_START,
     }
 );
 
 impl EventFlags {
     pub(super) fn from_raw(flags: c_int) -> Self {
-        // CAST: A bit pattern, which C passes as a signed integer.
+        // CAST: The value is a bit pattern, which C passes as a signed integer.
         Self(flags as u32)
     }
 }
 
 impl_flags!(
-    /// What a PMU can do beyond counting (`PERF_PMU_CAP_*`).
+    /// Abilities of a PMU other than counting (`PERF_PMU_CAP_*`).
     #[derive(Clone, Copy, Debug)]
     pub(crate) struct Capabilities(u32);
 
     /// One of [`Capabilities`].
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum Capability {
-        /// Samples may hold the registers that the architecture offers beside the general ones
+        /// Samples may contain the architecture's additional registers
         /// (`PERF_PMU_CAP_EXTENDED_REGS`).
         ExtendedRegs = bindings::PERF_PMU_CAP_EXTENDED_REGS,
     }
 );
 
 impl Capabilities {
-    /// The word as `struct pmu` has it.
+    /// Returns the word in the type that `struct pmu` uses.
     pub(super) fn as_raw(self) -> c_int {
-        // CAST: A bit pattern, which C keeps as a signed integer.
+        // CAST: The value is a bit pattern, which C keeps as a signed integer.
         self.0 as c_int
     }
 }
@@ -71,13 +71,13 @@ macro_rules! flags_u64 {
             $(#[$flag_meta])*
             #[derive(Clone, Copy, Debug)]
             pub(crate) enum $flag {
-                // CAST: To a wider type.
+                // CAST: `u64` is wider than the constant's type.
                 $($(#[$doc])* $name = bindings::$bit as u64,)+
             }
         );
 
         impl $word {
-            /// The flags of a word as user space writes it.
+            /// Makes a word from the value that user space wrote.
             pub(crate) const fn from_raw(word: u64) -> Self {
                 Self(word)
             }
@@ -86,19 +86,19 @@ macro_rules! flags_u64 {
 }
 
 flags_u64! {
-    /// What user space asks each sample to hold: `sample_type` of `struct perf_event_attr`.
+    /// The contents of each sample: `sample_type` of `struct perf_event_attr`.
     SampleType;
-    /// One of [`SampleType`], `enum perf_event_sample_format` (those that concern a driver).
+    /// One flag of [`SampleType`], `enum perf_event_sample_format` (those that concern a driver).
     SampleFormat {
         /// The instruction's address.
         Ip = perf_event_sample_format_PERF_SAMPLE_IP,
         /// The address of the data that the instruction accessed.
         Addr = perf_event_sample_format_PERF_SAMPLE_ADDR,
-        /// Its physical address, which perf core makes of `Addr`.
+        /// The physical address of the data, which perf core derives from `Addr`.
         PhysAddr = perf_event_sample_format_PERF_SAMPLE_PHYS_ADDR,
-        /// The size of its page, which perf core makes of `Addr`.
+        /// The size of the data's page, which perf core derives from `Addr`.
         DataPageSize = perf_event_sample_format_PERF_SAMPLE_DATA_PAGE_SIZE,
-        /// Where the data came from.
+        /// The source of the data.
         DataSrc = perf_event_sample_format_PERF_SAMPLE_DATA_SRC,
         /// A weight, as one number.
         Weight = perf_event_sample_format_PERF_SAMPLE_WEIGHT,
@@ -108,20 +108,21 @@ flags_u64! {
         BranchStack = perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK,
         /// Registers of the program.
         RegsUser = perf_event_sample_format_PERF_SAMPLE_REGS_USER,
-        /// Registers of what the overflow interrupted.
+        /// The interrupted registers.
         RegsIntr = perf_event_sample_format_PERF_SAMPLE_REGS_INTR,
     }
 }
 
 impl SampleType {
-    /// What is the address of data, or what perf core makes of it.
+    /// The flags that need the address of data.
     pub(crate) const DATA_ADDRESS: Self = Self(
         SampleFormat::Addr as u64
             | SampleFormat::PhysAddr as u64
             | SampleFormat::DataPageSize as u64,
     );
 
-    /// What a driver has to find out, or prepare, for a sample beside the instruction's address.
+    /// The flags for which a driver must find or prepare data in addition to the instruction's
+    /// address.
     pub(crate) const BEYOND_IP: Self = Self(
         Self::DATA_ADDRESS.0
             | SampleFormat::DataSrc as u64
@@ -131,19 +132,19 @@ impl SampleType {
             | Self::REGISTERS.0,
     );
 
-    /// What holds registers, the interrupted ones or the program's.
+    /// The flags for registers, the interrupted ones or the program's.
     pub(crate) const REGISTERS: Self =
         Self(SampleFormat::RegsUser as u64 | SampleFormat::RegsIntr as u64);
 }
 
 flags_u64! {
-    /// Which branches user space asks a branch stack to hold, and what of each:
-    /// `branch_sample_type` of `struct perf_event_attr`.
+    /// The branches in a branch stack, and the data about each: `branch_sample_type` of `struct
+    /// perf_event_attr`.
     ///
-    /// perf core has checked that the caller may see the privilege levels that are asked for, and
-    /// filled in those of the event where none was.
+    /// perf core has checked that the caller may see the requested privilege levels. If none was
+    /// requested, it has set those of the event.
     BranchSampleType;
-    /// One of [`BranchSampleType`], `enum perf_branch_sample_type`.
+    /// One flag of [`BranchSampleType`], `enum perf_branch_sample_type`.
     BranchSample {
         /// Branches in problem state.
         User = perf_branch_sample_type_PERF_SAMPLE_BRANCH_USER,
@@ -173,13 +174,13 @@ flags_u64! {
         IndJump = perf_branch_sample_type_PERF_SAMPLE_BRANCH_IND_JUMP,
         /// Direct calls.
         Call = perf_branch_sample_type_PERF_SAMPLE_BRANCH_CALL,
-        /// Entries do not say how the branch was predicted.
+        /// Entries do not show how the branch was predicted.
         NoFlags = perf_branch_sample_type_PERF_SAMPLE_BRANCH_NO_FLAGS,
-        /// Entries say which type of branch it was.
+        /// Entries show the type of the branch.
         TypeSave = perf_branch_sample_type_PERF_SAMPLE_BRANCH_TYPE_SAVE,
-        /// The stack says where its newest entry is in the hardware's buffer.
+        /// The stack has the position of its newest entry in the hardware's buffer.
         HwIndex = perf_branch_sample_type_PERF_SAMPLE_BRANCH_HW_INDEX,
-        /// Entries say at which privilege level the branch was.
+        /// Entries show the privilege level of the branch.
         PrivSave = perf_branch_sample_type_PERF_SAMPLE_BRANCH_PRIV_SAVE,
         /// Entries have counts of events.
         Counters = perf_branch_sample_type_PERF_SAMPLE_BRANCH_COUNTERS,
@@ -187,7 +188,7 @@ flags_u64! {
 }
 
 impl BranchSampleType {
-    /// The number of flags other than privilege levels.
+    /// Returns the number of flags other than privilege levels.
     pub(crate) fn count_without_levels(self) -> u32 {
         let levels = BranchSample::User | BranchSample::Kernel | BranchSample::Hv;
         (self.0 & !levels.0).count_ones()

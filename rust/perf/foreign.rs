@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A PMU of somebody else: finding the one that counts cycles, setting it aside, giving it back.
+//! The PMU of another driver: finds the PMU that counts cycles, sets it aside, and gives it back.
 //!
-//! perf core protects nobody from the unregistering of a PMU that is not one's own. A driver that
-//! is built into the kernel does not go with a module, but its device may go, and with it what the
-//! driver allocated. And an event stays open when its PMU is unregistered: perf core revokes it.
-//! So a PMU is set aside only if
+//! perf core lets any module unregister a PMU of another driver. A driver that is built into the
+//! kernel is never unloaded, but its device may disappear, together with the memory that the driver
+//! allocated for it. And an event stays open when its PMU is unregistered: perf core revokes it. So
+//! a PMU is set aside only if
 //!
-//! - an open event shows that it is registered, up to the moment when the setting aside begins;
-//! - it has no module and no device to go with;
+//!
+//! - an open event proves that it is registered, until the setting aside begins;
+//! - it has no module and no device;
 //! - its structure and its name are in memory that the kernel never frees.
 //!
-//! Then nothing of it can go, and if its driver unregisters it meanwhile, perf core refuses to do
-//! so again. The driver of a POWER kernel's core PMU is such a one: it registers a static structure
-//! when the kernel boots, for good.
+//! Then its memory remains valid. If its own driver unregisters the PMU in the meantime, perf core
+//! refuses to unregister it a second time. The driver of a POWER kernel's core PMU meets these
+//! conditions: it registers a static structure when the kernel boots, and never unregisters it.
 
 use super::bindings;
 use core::{
@@ -33,7 +34,7 @@ use kernel::{
     }, //
 };
 
-/// An event that the kernel itself has open, for the current task, and that never counts.
+/// An event that the kernel itself has opened for the current task, and that never counts.
 ///
 /// # Invariants
 ///
@@ -46,7 +47,7 @@ unsafe impl Send for KernelEvent {}
 unsafe impl Sync for KernelEvent {}
 
 impl KernelEvent {
-    /// Opens an event that would count cycles. Fails as opening an event does.
+    /// Opens an event that would count cycles. Fails like any opening of an event.
     pub(crate) fn open_cycles() -> Result<Self> {
         Self::open(
             bindings::perf_type_id_PERF_TYPE_HARDWARE,
@@ -54,18 +55,18 @@ impl KernelEvent {
         )
     }
 
-    /// Opens the event `config` of the PMU type `kind`. Fails as opening an event does.
+    /// Opens the event `config` of the PMU type `kind`. Fails like any opening of an event.
     pub(super) fn open(kind: u32, config: u64) -> Result<Self> {
         let mut attr = bindings::perf_event_attr {
             type_: kind,
-            // CAST: A small constant.
+            // CAST: The size is a small constant.
             size: size_of::<bindings::perf_event_attr>() as u32,
             config,
             ..pin_init::zeroed()
         };
         attr.set_disabled(1);
-        // SAFETY: The attributes are valid for the call; the event follows the current task on any
-        // CPU, which lives while this runs; there is no handler.
+        // SAFETY: The attributes are valid for the call. The event follows the current task on any
+        // CPU, and that task lives while this runs. There is no handler.
         let event = from_err_ptr(unsafe {
             bindings::perf_event_create_kernel_counter(
                 &raw mut attr,
@@ -75,7 +76,7 @@ impl KernelEvent {
                 core::ptr::null_mut(),
             )
         })?;
-        // INVARIANT: Created just now.
+        // INVARIANT: The event was created just now.
         NonNull::new(event).map(Self).ok_or(ENOENT)
     }
 
@@ -86,19 +87,20 @@ impl KernelEvent {
 
 impl Drop for KernelEvent {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants the event is this value's to release.
+        // SAFETY: By the type invariants this value owns the event.
         unsafe { bindings::perf_event_release_kernel(self.0.as_ptr()) };
     }
 }
 
-/// A PMU of the kernel's own that counts cycles, found by an event that it took.
+/// A PMU of the kernel that counts cycles, identified by an event that it accepted.
 pub(crate) struct Foreign(pub(super) KernelEvent);
 
 impl Foreign {
-    /// Finds the PMU that counts cycles, by opening such an event. `None` when there is none.
+    /// Finds the PMU that counts cycles by opening such an event. Returns `None` if there is no
+    /// such PMU.
     ///
-    /// Fails as opening an event does (for one, with `EBUSY` when the hardware is reserved by
-    /// somebody else).
+    /// Fails like any opening of an event, for example with `EBUSY` if another driver has reserved
+    /// the hardware.
     pub(crate) fn find_cycles() -> Result<Option<Self>> {
         match KernelEvent::open_cycles() {
             Ok(event) => Ok(Some(Self(event))),
@@ -149,62 +151,63 @@ impl Foreign {
         // SAFETY: The event is open. perf core sets the field to null when it revokes the event.
         let pmu = unsafe { (&raw const (*event).pmu).read_volatile() };
         let pmu = NonNull::new(pmu).ok_or(ENODEV)?;
-        // Last use of the event: it would be revoked like the others.
+        // The event must not be used from here on: it would be revoked like the others.
         drop(self);
-        // SAFETY: The structure is there for good, as `ebb_perf_prepare_unregister` found. perf
-        // core checks that it is registered.
+        // SAFETY: The structure is never freed, as `ebb_perf_prepare_unregister` checked. perf core
+        // checks that it is registered.
         to_result(unsafe { bindings::perf_pmu_unregister(pmu.as_ptr()) })?;
-        // INVARIANT: Unregistered just now; `ebb_perf_prepare_unregister` found the rest.
+        // INVARIANT: The PMU was unregistered just now; `ebb_perf_prepare_unregister` checked the
+        // other conditions.
         Ok(SetAside {
             pmu,
-            // SAFETY: The structure is there, and perf core is done with it.
+            // SAFETY: The structure is never freed, and perf core does not use it any more.
             perf_type: unsafe { (*pmu.as_ptr()).type_ },
         })
     }
 }
 
-/// A PMU that is set aside; dropping it registers the PMU again.
+/// A PMU that is set aside. Dropping the value registers the PMU again.
 ///
 /// # Invariants
 ///
-/// The structure and its name are there as long as the kernel is, and so is the driver. The PMU is
-/// not registered, its name is that it had, and `perf_type` its type.
+/// The structure, its name and the driver exist as long as the kernel. The PMU is not registered,
+/// it has its original name, and `perf_type` is its original type.
 pub(crate) struct SetAside {
     pmu: NonNull<bindings::pmu>,
-    /// Its type.
+    /// The PMU's type.
     perf_type: c_int,
 }
 
 // SAFETY: A `struct pmu` is not bound to a thread.
 unsafe impl Send for SetAside {}
-// SAFETY: What is read of the structure does not change while it is set aside.
+// SAFETY: The parts of the structure that are read do not change while it is set aside.
 unsafe impl Sync for SetAside {}
 
 impl SetAside {
-    /// How often to try to register the PMU again.
+    /// How many times to try to register the PMU again.
     const ATTEMPTS: u32 = 10;
 
-    /// Registers the PMU again. Fails as `perf_pmu_register()` does, and with `EBUSY` when another
-    /// PMU has its type; it is not registered then.
+    /// Registers the PMU again. Fails like `perf_pmu_register()`, and with `EBUSY` if another PMU
+    /// has its type; the PMU is not registered then.
     fn register(&self) -> Result {
         let pmu = self.pmu.as_ptr();
-        // perf core has freed what the two pointers are to, when it unregistered the PMU or failed
-        // to register it: it would take the device for one to keep, and free the other again if
-        // registering fails.
-        // SAFETY: The structure is there, complete and not registered by the type invariants, and
-        // nobody else's business; name and type are as before.
+        // perf core freed what these two pointers point to when it unregistered the PMU or failed
+        // to register it. It would try to keep the old device, and free the old contexts a second
+        // time if registering fails.
+        // SAFETY: By the type invariants the structure is valid, complete and not registered, and
+        // no other code uses it. Name and type are the original ones.
         to_result(unsafe {
             (*pmu).dev = core::ptr::null_mut();
             (*pmu).cpu_pmu_context = core::ptr::null_mut();
             bindings::perf_pmu_register(pmu, (*pmu).name, self.perf_type)
         })?;
-        // When the type is taken, perf core warns and gives another one.
-        // SAFETY: The structure is there by the type invariants.
+        // If the type is taken, perf core warns and assigns a different one.
+        // SAFETY: The structure is valid by the type invariants.
         if unsafe { (*pmu).type_ } == self.perf_type {
             return Ok(());
         }
-        // SAFETY: Registered just now. Somebody may have opened an event meanwhile. It has no
-        // `event_unmapped`, as it was unregistered before.
+        // SAFETY: The PMU was registered just now. Other code may have opened an event since then.
+        // The PMU has no `event_unmapped`, because it could be unregistered before.
         to_result(unsafe {
             bindings::ebb_perf_stop_rotation(pmu);
             bindings::perf_pmu_unregister(pmu)
@@ -212,17 +215,17 @@ impl SetAside {
         Err(EBUSY)
     }
 
-    /// The name under which the PMU was and will be registered.
+    /// Returns the name under which the PMU was and will be registered.
     pub(crate) fn name(&self) -> &CStr {
-        // SAFETY: A PMU that was registered has a name; it is there by the type invariants.
+        // SAFETY: A PMU that was registered has a name, which is valid by the type invariants.
         unsafe { CStr::from_char_ptr((*self.pmu.as_ptr()).name) }
     }
 }
 
 impl Drop for SetAside {
     fn drop(&mut self) {
-        // Without it nobody counts until the machine is started anew, as the next load finds no PMU
-        // to set aside. So do not give up at once when memory is short.
+        // Without this PMU the machine has no PMU until it is rebooted, because the next load of
+        // the module finds none to set aside. So try again if memory is short.
         for more in (0..Self::ATTEMPTS).rev() {
             match self.register() {
                 Ok(()) => return,

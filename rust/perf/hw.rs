@@ -2,8 +2,8 @@
 
 //! The part of an event that belongs to the PMU driver: `struct hw_perf_event`.
 //!
-//! perf core and the PMU's interrupt read and write some of these fields at any time, on other CPUs
-//! too. So nothing here makes a reference to the structure, and each access is a single load or
+//! perf core and the PMU's interrupt read and write some of these fields at any time, also on other
+//! CPUs. So nothing here makes a reference to the structure, and each access is a single load or
 //! store (`READ_ONCE()`, `WRITE_ONCE()`) or atomic.
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
@@ -48,25 +48,25 @@ impl Hw {
     }
 
     fn sampling(&self) -> *mut Sampling {
-        // SAFETY: Valid by the type invariants; no reference is made.
+        // SAFETY: The structure is valid by the type invariants; no reference is made.
         let union = unsafe { &raw mut (*self.0.get()).__bindgen_anon_2 };
         // CAST: The sampling part is a member of that union.
         union.cast()
     }
 
-    /// The number of the counter that the event is on (`idx`), 0 for none.
+    /// Returns the number of the counter that the event is on (`idx`); 0 for none.
     pub(crate) fn idx(&self) -> u32 {
-        // SAFETY: Valid and in use by the type invariants.
+        // SAFETY: The member is valid and in use by the type invariants.
         let idx = unsafe { (&raw const (*self.counting()).idx).read_volatile() };
         // CAST: Only `set_idx` writes the field, from a `u8`.
         idx as u32
     }
 
-    /// Whether the counter runs.
+    /// Returns whether the counter runs.
     pub(crate) fn state(&self) -> CounterState {
-        // SAFETY: Valid by the type invariants.
+        // SAFETY: The structure is valid by the type invariants.
         let state = unsafe { (&raw const (*self.0.get()).state).read_volatile() };
-        // CAST: A bit pattern, kept as the C type.
+        // CAST: The value is a bit pattern.
         if state as u32 & bindings::PERF_HES_STOPPED != 0 {
             CounterState::Stopped
         } else {
@@ -75,7 +75,7 @@ impl Hw {
     }
 
     fn prev_count_field(&self) -> &Local64 {
-        // SAFETY: Valid by the type invariants.
+        // SAFETY: The structure is valid by the type invariants.
         let field = unsafe { &raw mut (*self.0.get()).prev_count };
         // SAFETY: The field is a `local64_t` that lives as long as `self`. CAST: On 64-bit machines
         // that is a `long`.
@@ -83,35 +83,37 @@ impl Hw {
     }
 
     fn period_left_field(&self) -> &Local64 {
-        // SAFETY: Valid and in use by the type invariants.
+        // SAFETY: The member is valid and in use by the type invariants.
         let field = unsafe { &raw mut (*self.sampling()).period_left };
-        // SAFETY: As for `prev_count_field`. CAST: As there.
+        // SAFETY: The field is a `local64_t` that lives as long as `self`. CAST: On 64-bit machines
+        // that is a `long`.
         unsafe { Local64::from_raw(field.cast()) }
     }
 
-    /// The counter's value up to which the event's count is up to date.
+    /// Returns the counter's value at the last update of the event's count.
     #[inline]
     pub(crate) fn prev_count(&self) -> i64 {
         self.prev_count_field().get()
     }
 
-    /// Occurrences left until the next sample. perf core sets it to 0 for a period that begins
-    /// anew.
+    /// Returns the number of occurrences until the next sample. perf core sets it to 0 to start a
+    /// new period.
     #[inline]
     pub(crate) fn period_left(&self) -> i64 {
         self.period_left_field().get()
     }
 
-    /// Occurrences between two samples, less than 2^63; 0 for an event that is only counted. perf
-    /// core changes it for events with a frequency and when user space sets another period.
+    /// Returns the number of occurrences between two samples, less than 2^63; 0 for an event that
+    /// only counts. perf core changes it for events with a frequency and when user space sets a
+    /// different period.
     pub(crate) fn sample_period(&self) -> u64 {
-        // SAFETY: Valid by the type invariants.
+        // SAFETY: The structure is valid by the type invariants.
         unsafe { (&raw const (*self.0.get()).sample_period).read_volatile() }
     }
 
-    /// The period of the sample under way, in occurrences.
+    /// Returns the period of the current sample, in occurrences.
     pub(crate) fn last_period(&self) -> u64 {
-        // SAFETY: Valid and in use by the type invariants.
+        // SAFETY: The member is valid and in use by the type invariants.
         unsafe { (&raw const (*self.sampling()).last_period).read_volatile() }
     }
 }
@@ -135,7 +137,7 @@ impl<'a> HwMut<'a> {
 
     /// Sets [`Hw::idx`].
     pub(crate) fn set_idx(&self, idx: u8) {
-        // SAFETY: Valid and in use by the type invariants of `Hw`.
+        // SAFETY: The member is valid and in use by the type invariants of `Hw`.
         unsafe { (&raw mut (*self.counting()).idx).write_volatile(idx.into()) };
     }
 
@@ -145,15 +147,15 @@ impl<'a> HwMut<'a> {
             CounterState::Running => 0,
             CounterState::Stopped => bindings::PERF_HES_STOPPED | bindings::PERF_HES_UPTODATE,
         };
-        // CAST: A bit pattern, kept as the C type.
+        // CAST: The value is a bit pattern.
         let bits = bits as i32;
-        // SAFETY: Valid by the type invariants of `Hw`.
+        // SAFETY: The structure is valid by the type invariants of `Hw`.
         unsafe { (&raw mut (*self.0.get()).state).write_volatile(bits) };
     }
 
     /// Sets [`Hw::last_period`].
     pub(crate) fn set_last_period(&self, period: u64) {
-        // SAFETY: Valid and in use by the type invariants of `Hw`.
+        // SAFETY: The member is valid and in use by the type invariants of `Hw`.
         unsafe { (&raw mut (*self.sampling()).last_period).write_volatile(period) };
     }
 
@@ -163,7 +165,7 @@ impl<'a> HwMut<'a> {
         self.prev_count_field().set(value);
     }
 
-    /// Sets [`Hw::prev_count`] if it is `old`. Returns whether it was.
+    /// Sets [`Hw::prev_count`] if it is `old`. Returns whether it was `old`.
     #[inline]
     pub(crate) fn replace_prev_count(&self, old: i64, new: i64) -> bool {
         self.prev_count_field().replace(old, new)
@@ -178,24 +180,25 @@ impl<'a> HwMut<'a> {
     /// Adds occurrences to the event's count, which wraps at 2^64.
     #[inline]
     pub(crate) fn add_count(&self, delta: u64) {
-        // CAST: A bit pattern.
+        // CAST: The sum wraps, so only the bits matter.
         self.event.count().add(delta as i64);
     }
 
-    /// Shows user space, in the page it may have mapped, where the event is now.
+    /// Updates the event's page, which user space may have mapped, with the event's current counter
+    /// and count.
     ///
-    /// If an interrupt comes in the middle and does so too, the page is left with one's count and
-    /// the other's `prev_count`, so the PMU's interrupt must be masked or its handler leave the
-    /// event alone.
+    /// If an interrupt does the same in the middle, the page may show the count of one update with
+    /// the `prev_count` of the other. So the PMU's interrupt must be masked, or its handler must
+    /// not use the event.
     #[inline]
     pub(crate) fn update_userpage(&self) {
         let event = self.event.as_raw();
         // SAFETY: The event is live by the type invariants of `PerfEvent`.
         let buffer = unsafe { (&raw const (*event).rb).read_volatile() };
-        // Without a buffer there is no page, and the function looks no further either. Who maps
-        // the page at this moment updates it.
+        // Without a buffer there is no page, and the function would return at once, too. Code that
+        // maps the page now updates it itself.
         if !buffer.is_null() {
-            // SAFETY: As above.
+            // SAFETY: The event is live by the type invariants of `PerfEvent`.
             unsafe { bindings::perf_event_update_userpage(event) };
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A `struct pmu` together with the driver behind it, which callbacks find by the pointer they get.
+//! A `struct pmu` together with its driver, which callbacks find through the pointer that they get.
 
 use super::{
     bindings,

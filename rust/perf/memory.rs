@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a sampled instruction's data came from: `union perf_mem_data_src`.
+//! The source of a sampled instruction's data: `union perf_mem_data_src`.
 //!
 //! C header: [`include/uapi/linux/perf_event.h`](srctree/include/uapi/linux/perf_event.h)
 
@@ -36,11 +36,11 @@ pub(crate) use bindings::{
     PERF_MEM_SNOOP_NA as SNOOP_NA, //
 };
 
-/// Where the data of a load or store came from. Each field takes the constants of this module that
-/// begin with its name in capitals.
+/// The source of the data of a load or store. Each field takes the constants of this module whose
+/// names begin with its name in capitals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemDataSrc {
-    /// `mem_op`: what the instruction did with the data, `OP_*`.
+    /// `mem_op`: the operation of the instruction on the data, `OP_*`.
     pub(crate) op: u32,
     /// `mem_lvl`: the level of the memory hierarchy and whether it had the data, `LVL_*` ORed.
     pub(crate) lvl: u32,
@@ -48,14 +48,14 @@ pub(crate) struct MemDataSrc {
     pub(crate) lvlnum: u32,
     /// `mem_snoop`: the state in which another cache had the data, `SNOOP_*`.
     pub(crate) snoop: u32,
-    /// `mem_lock`: the access is part of an atomic operation. If not, nothing is said.
+    /// `mem_lock`: the access is part of an atomic operation. If false, that is not known.
     pub(crate) locked: bool,
-    /// `mem_hops`: how far away the data was, `HOPS_*`; 0 for this core's own caches and memory.
+    /// `mem_hops`: the distance of the data, `HOPS_*`; 0 for this core's own caches and memory.
     pub(crate) hops: u32,
 }
 
 impl MemDataSrc {
-    /// The source of which nothing is known.
+    /// The source if nothing is known.
     pub(crate) const UNKNOWN: Self = Self {
         op: OP_NA,
         lvl: LVL_NA,
@@ -65,7 +65,7 @@ impl MemDataSrc {
         hops: 0,
     };
 
-    /// The union's value, which is the same on machines of either endianness.
+    /// Returns the union's value, which is the same for both endiannesses.
     pub(super) fn bits(self) -> u64 {
         let remote = if self.hops == 0 {
             0

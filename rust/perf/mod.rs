@@ -2,25 +2,26 @@
 
 //! Safe abstraction over perf core's interface to PMU drivers.
 //!
-//! A driver implements [`Pmu`] and keeps a [`Registration`]; perf core then calls it back. What the
-//! C interface leaves to convention is carried by types here:
+//! A driver implements [`Pmu`] and keeps a [`Registration`]; perf core then calls it back. Types
+//! enforce rules that the C interface leaves to convention:
 //!
-//! - a callback cannot migrate to another CPU: [`ThisCpu`], the only way to a CPU's events and to
-//!   the driver's per-CPU state;
-//! - callbacks may come in the middle of others: those that do cannot reach the state of those that
-//!   do not, which ask for an [`ExclusiveCpu`];
+//!
+//! - a callback cannot migrate to another CPU: [`ThisCpu`], the only access to a CPU's events and
+//!   to the driver's per-CPU state;
+//! - a callback may interrupt another one, but it cannot reach the state of callbacks that take an
+//!   [`ExclusiveCpu`];
 //! - an event lives as long as it is on a CPU: [`Slots`], which this module fills and empties
 //!   around [`Pmu::add`] and [`Pmu::del`], so that a driver keeps no pointer to an event;
-//! - a driver changes its data in an event only where it opens the event or runs on the event's
+//! - a driver changes its data in an event only while it opens the event or runs on the event's
 //!   CPU: [`HwMut`];
-//! - a group stays as it is only while a member is being opened, [`NewEvent`], or perf core adds an
-//!   event of it, [`ExclusiveCpu::first_group`]; so does the context of a task,
+//! - a group does not change while a member is being opened, [`NewEvent`], or while perf core adds
+//!   an event of it, [`ExclusiveCpu::first_group`]; the same is true for the context of a task,
 //!   [`ExclusiveCpu::task_events`];
 //! - a table of callbacks must not move while it is registered: [`Registration`].
 //!
-//! What no type carries: callbacks that schedule events must not sleep, as nowhere in the kernel
-//! crate. Nothing here knows a processor architecture, but for the way in which POWER tells a CPU's
-//! number (`cpu.rs`).
+//! Types do not express, here or elsewhere in the kernel crate, that callbacks that schedule events
+//! must not sleep. Nothing here depends on the processor architecture, except for the way to read a
+//! CPU's number on POWER (`cpu.rs`).
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h)
 

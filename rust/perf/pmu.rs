@@ -20,13 +20,13 @@ use kernel::{
     prelude::*, //
 };
 
-/// What perf core opens a transaction for (`PERF_PMU_TXN_*`).
+/// The purpose of a transaction (`PERF_PMU_TXN_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transaction {
-    /// `PERF_PMU_TXN_ADD`: it adds the events of a group, which are to be checked together when it
+    /// `PERF_PMU_TXN_ADD`: it adds the events of a group, which are checked together when it
     /// commits.
     Add,
-    /// `PERF_PMU_TXN_READ`: it reads the events of a group, with the PMU running.
+    /// `PERF_PMU_TXN_READ`: it reads the events of a group while the PMU runs.
     Read,
 }
 
@@ -40,14 +40,14 @@ impl Transaction {
     }
 }
 
-/// `Pmu::Shared` and `Pmu::Exclusive` of a driver, as callbacks that schedule events get them.
+/// `Pmu::Shared` and `Pmu::Exclusive` of a driver, for callbacks that schedule events.
 pub(crate) type Exclusive<T> =
     ExclusiveCpu<<T as Pmu>::Shared, <T as Pmu>::Exclusive, <T as Pmu>::EventData>;
 
-/// `Pmu::Shared` of a driver, as all callbacks on a CPU get it.
+/// `Pmu::Shared` of a driver, for all callbacks on a CPU.
 pub(crate) type Shared<T> = ThisCpu<<T as Pmu>::Shared, <T as Pmu>::EventData>;
 
-/// A PMU driver: the callbacks of `struct pmu`, under the names that perf core gives them.
+/// A PMU driver: the callbacks of `struct pmu`, with the names that perf core gives them.
 ///
 /// # Contexts
 ///
@@ -65,28 +65,28 @@ pub(crate) type Shared<T> = ThisCpu<<T as Pmu>::Shared, <T as Pmu>::EventData>;
 /// | [`read`] | stopped or running | yes |
 /// | [`event_idx`] | any, on any CPU | yes |
 ///
-/// The scenarios behind the last four rows:
+/// These cases explain the last four rows:
+///
 ///
 /// - The PMU's interrupt reports an overflow ([`Sample::overflow`]). perf core throttles the group
-///   ([`stop`] for each member), gives an event with a frequency another period ([`stop`],
+///   ([`stop`] for each member), gives an event with a frequency a different period ([`stop`],
 ///   [`start`]), ends a limited event ([`stop`]), or puts the counts of the whole group into the
 ///   sample ([`read`] for each member).
-/// - An event of another PMU in the group does the same: a software event, a tracepoint, a probe.
-///   That may be inside a function that one of these callbacks calls. This PMU is not stopped then,
-///   and its interrupt may come in the middle.
-/// - The timer tick, or user space by `PERF_EVENT_IOC_PERIOD`, unthrottles a group for the sake of
+/// - An event of another PMU in the group causes the same calls: a software event, a tracepoint, a
+///   probe. That may be inside a function that one of these callbacks calls. This PMU is not
+///   stopped then, and its interrupt may occur in the middle.
+/// - The timer tick, or user space through `PERF_EVENT_IOC_PERIOD`, unthrottles a group because of
 ///   an event of another PMU ([`start`]), with the same consequence.
 /// - A BPF program reads an event (`bpf_perf_event_read_value()`) wherever it is attached
 ///   ([`read`]).
 /// - User space maps an event's page ([`event_idx`]).
 ///
-/// So [`start`] and [`stop`] get a [`ThisCpu`], by which they cannot reach state that other
-/// callbacks may be in the middle of changing, and [`read`] only an [`IrqsOff`]. The others get an
-/// [`ExclusiveCpu`].
+/// So [`start`] and [`stop`] get a [`ThisCpu`], which gives no access to state that other callbacks
+/// may be changing, and [`read`] gets only an [`IrqsOff`]. The others get an [`ExclusiveCpu`].
 ///
-/// perf core takes an event for one that is on a CPU from before [`add`] until after [`del`]. So
-/// [`start`], [`stop`] and [`read`] may come for an event that has no counter yet, or none any
-/// more.
+/// perf core treats an event as being on a CPU from before [`add`] until after [`del`]. So
+/// [`start`], [`stop`] and [`read`] may be called for an event that has no counter yet, or no
+/// counter any more.
 ///
 /// [`Sample::overflow`]: super::Sample::overflow
 /// [`add`]: Pmu::add
@@ -104,23 +104,23 @@ pub(crate) type Shared<T> = ThisCpu<<T as Pmu>::Shared, <T as Pmu>::EventData>;
 /// [`stop`]: Pmu::stop
 #[vtable]
 pub(crate) trait Pmu: Send + Sync + Sized + 'static {
-    /// What the driver keeps for each CPU and uses in any callback and in the PMU's interrupt.
+    /// The driver's per-CPU state that any callback and the PMU's interrupt may use.
     type Shared: Send + Sync;
 
-    /// What the driver keeps for each CPU and uses in callbacks with an [`ExclusiveCpu`] only.
+    /// The driver's per-CPU state that only callbacks with an [`ExclusiveCpu`] use.
     type Exclusive: Send;
 
-    /// The data that the driver keeps with each event ([`Event::data`]), in `pmu_private` of the
-    /// event. Any CPU and the PMU's interrupt may use it at any time.
+    /// The driver's data of each event ([`Event::data`]), in the event's `pmu_private`. Any CPU and
+    /// the PMU's interrupt may use it at any time.
     type EventData: Send + Sync;
 
-    /// Accepts an event that is being opened, and makes the driver's data for it, or refuses it:
-    /// with `ENOENT` when it is not for this PMU, else with an errno that user space gets. With
-    /// `ENOENT` leave the event as it was: perf core then offers it to other PMUs.
+    /// Accepts a new event and makes the driver's data for it, or refuses it: with `ENOENT` if it
+    /// is not for this PMU, otherwise with an errno that user space gets. With `ENOENT` the event
+    /// must be unchanged, because perf core then offers it to other PMUs.
     fn event_init(&self, event: &NewEvent<'_, Self::EventData>) -> Result<KBox<Self::EventData>>;
 
-    /// Gives back what [`Pmu::event_init`] took. Called once for each event that it accepted, when
-    /// the event is closed, or revoked because the PMU is unregistered.
+    /// Releases the resources that [`Pmu::event_init`] acquired. Called once for each event that it
+    /// accepted, when the event is closed, or when it is revoked because the PMU is unregistered.
     fn destroy(&self, event: &Event<Self::EventData>);
 
     /// Starts this CPU's PMU with the events in [`ThisCpu::slots`].
@@ -129,8 +129,8 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     /// Stops this CPU's PMU.
     fn pmu_disable(&self, cpu: &Exclusive<Self>);
 
-    /// Adds an event to this CPU's PMU; [`ThisCpu::slots`] holds it after success. Fails with
-    /// `EAGAIN` when it cannot count beside the others.
+    /// Adds an event to this CPU's PMU; [`ThisCpu::slots`] contains it after success. Fails with
+    /// `EAGAIN` if it cannot count together with the others.
     fn add(
         &self,
         cpu: &Exclusive<Self>,
@@ -138,18 +138,18 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
         flags: EventFlags,
     ) -> Result;
 
-    /// Takes an event off this CPU's PMU and brings its count up to date.
+    /// Removes an event from this CPU's PMU and updates its count.
     fn del(&self, cpu: &Exclusive<Self>, event: &Event<Self::EventData>);
 
-    /// Starts the counter of an event on this CPU's PMU with what is left of its period
-    /// ([`Hw::period_left`](super::Hw::period_left)). Does nothing when it runs.
+    /// Starts the counter of an event on this CPU's PMU with the remaining period
+    /// ([`Hw::period_left`](super::Hw::period_left)). Does nothing if the counter runs.
     fn start(&self, cpu: &Shared<Self>, event: &Event<Self::EventData>);
 
-    /// Stops the counter of an event on this CPU's PMU and brings its count up to date. Does
-    /// nothing when it is stopped.
+    /// Stops the counter of an event on this CPU's PMU and updates the event's count. Does nothing
+    /// if the counter is stopped.
     fn stop(&self, cpu: &Shared<Self>, event: &Event<Self::EventData>);
 
-    /// Brings the count of an event on this CPU's PMU up to date.
+    /// Updates the count of an event on this CPU's PMU.
     fn read(&self, irqs_off: &IrqsOff<'_>, event: &Event<Self::EventData>);
 
     /// Opens a transaction.
@@ -157,26 +157,26 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Ends a transaction. When it fails (`EAGAIN`: the events cannot count together) the
+    /// Ends a transaction. If this fails (`EAGAIN`: the events cannot count together), the
     /// transaction stays open until [`Pmu::cancel_txn`].
     fn commit_txn(&self, _cpu: &Exclusive<Self>) -> Result {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Gives up a transaction that adds. perf core deletes every event that was added in it.
+    /// Cancels a transaction that adds. perf core deletes every event that was added in it.
     fn cancel_txn(&self, _cpu: &Exclusive<Self>) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// Tells of a task switch on this CPU, which has an event with a branch stack on its PMU:
-    /// `sched_in` says that the next task comes, whose branches are not those recorded so far;
-    /// else the previous one goes.
+    /// Handles a task switch on this CPU, whose PMU has an event with a branch stack. With
+    /// `sched_in` the next task is scheduled in, and the branches recorded so far are not its own;
+    /// otherwise the previous task is scheduled out.
     fn sched_task(&self, _cpu: &Exclusive<Self>, _sched_in: bool) {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
 
-    /// The number of an event's counter that user space sees in the event's page, 0 for none. The
-    /// event may be on another CPU.
+    /// Returns the number of an event's counter that user space sees in the event's page; 0 for
+    /// none. The event may be on another CPU.
     fn event_idx(&self, _event: &Event<Self::EventData>) -> u32 {
         build_error!(VTABLE_DEFAULT_ERROR)
     }

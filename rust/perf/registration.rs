@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A PMU that perf core knows of.
+//! Registration of a PMU with perf core.
 //!
 //! C header: [`include/linux/perf_event.h`](srctree/include/linux/perf_event.h),
 //! `perf_pmu_register()`
@@ -21,11 +21,11 @@ use kernel::{
     sync::Arc, //
 };
 
-/// A registered PMU; dropping it unregisters the PMU.
+/// A registered PMU. Dropping it unregisters the PMU.
 ///
-/// An open event holds a reference to the driver's module, so a module that keeps the registration
-/// until it is unloaded sees no event when it drops it. While the module is being loaded there may
-/// be some: perf core revokes them as the PMU goes.
+/// An open event holds a reference to the driver's module. So if the module keeps the registration
+/// until it is unloaded, there are no events when it drops the registration. There may be some
+/// while the module is being loaded: perf core revokes them when the PMU is unregistered.
 ///
 /// # Invariants
 ///
@@ -38,13 +38,13 @@ impl<T: Pmu> Registration<T> {
     /// Registers `driver` as the core PMU (`PERF_TYPE_RAW`) of all CPUs, under `name` and with
     /// `attr_groups` in sysfs.
     ///
-    /// Fails with `EBUSY` when perf core has a PMU of that type (and warns of it), with `EEXIST`
-    /// when the name is taken in sysfs, with `ENOMEM`, and as `driver` does.
+    /// Fails with `EBUSY` if perf core has a PMU of that type (and warns about it), with `EEXIST`
+    /// if the name is taken in sysfs, with `ENOMEM`, and with the errors of `driver`.
     ///
     /// # Safety
     ///
-    /// `module` must be the one that `T` is part of. The value must be dropped before that is
-    /// unloaded: perf core calls `T` until then.
+    /// `module` must be the module that contains `T`. The value must be dropped before that module
+    /// is unloaded, because perf core calls `T` until then.
     pub(crate) unsafe fn new_core(
         module: &'static ThisModule,
         name: &'static CStr,
@@ -60,14 +60,14 @@ impl<T: Pmu> Registration<T> {
         };
         VTable::<T, Instance<T>>::fill(&mut pmu);
         let instance = KBox::pin_init(Instance::new(pmu, attr_groups, cpus, driver), GFP_KERNEL)?;
-        // CAST: A small constant.
+        // CAST: The type is a small constant.
         let raw = bindings::perf_type_id_PERF_TYPE_RAW as c_int;
         // SAFETY: The structure is complete, pinned, and dropped only after it is unregistered;
-        // `name` is static. On failure perf core leaves nothing of it behind.
+        // `name` is static. On failure perf core keeps no pointer to it.
         to_result(unsafe { bindings::perf_pmu_register(instance.pmu(), name.as_char_ptr(), raw) })?;
-        // INVARIANT: Registered just now.
+        // INVARIANT: The PMU was registered just now.
         let registration = Self { instance };
-        // When the type is taken, perf core warns and gives another one.
+        // If the type is taken, perf core warns and assigns a different one.
         // SAFETY: The structure is complete, and perf core does not change its type any more.
         if unsafe { (*registration.instance.pmu()).type_ } != raw {
             return Err(EBUSY);
@@ -79,11 +79,12 @@ impl<T: Pmu> Registration<T> {
 impl<T: Pmu> Drop for Registration<T> {
     fn drop(&mut self) {
         let pmu = self.instance.pmu();
-        // SAFETY: Registered by the type invariants.
+        // SAFETY: The PMU is registered by the type invariants.
         unsafe { bindings::ebb_perf_stop_rotation(pmu) };
-        // SAFETY: As above. This waits until no callback runs any more, and leaves nothing in the
-        // PMU's contexts (`scripts/check-kdir` refuses a perf core that does). It only fails for a
+        // The function waits until no callback runs any more, and removes everything from the PMU's
+        // contexts (`scripts/check-kdir` refuses a perf core that does not). It fails only for a
         // PMU that is not registered, or that has `event_unmapped`, which no `VTable` sets.
+        // SAFETY: The PMU is registered by the type invariants.
         unsafe { bindings::perf_pmu_unregister(pmu) };
     }
 }

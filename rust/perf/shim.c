@@ -17,15 +17,16 @@
 
 #include "shim.h"
 
-/* Whether the timer was off or could be stopped; it stays so then. */
+/* Returns whether the timer was off or could be stopped. It remains off then. */
 static bool stop_timer(struct perf_cpu_pmu_context *cpc)
 {
 	unsigned long flags;
 	bool stopped;
 
 	/*
-	 * Marked active, it is armed by nobody until its own function takes the mark back. Then
-	 * perf core may arm it once more, and mark it: so ask the timer, too.
+	 * While the timer is marked active, only its own function arms it,
+	 * until that function clears the mark. Then perf core may arm the timer
+	 * once more and mark it. So check the timer, too.
 	 */
 	raw_spin_lock_irqsave(&cpc->hrtimer_lock, flags);
 	cpc->hrtimer_active = 1;
@@ -65,8 +66,8 @@ int ebb_perf_prepare_unregister(struct perf_event *event)
 	struct pmu *pmu;
 
 	/*
-	 * perf_pmu_unregister() marks each open event as revoked, then takes its
-	 * mmap_mutex, and waits until there is none before it frees anything.
+	 * perf_pmu_unregister() marks each open event as revoked, then takes
+	 * the event's mmap_mutex. It frees nothing until no event is left.
 	 */
 	guard(mutex)(&event->mmap_mutex);
 	if (event->state <= PERF_EVENT_STATE_REVOKED)

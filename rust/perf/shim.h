@@ -9,21 +9,21 @@ struct perf_event;
 struct pmu;
 
 /*
- * Stop rotating the events of a registered PMU, for good: perf core frees what
- * the timer of the rotation is part of when the PMU is unregistered, but leaves
- * the timer armed (Linux 7.3, perf_pmu_free()).
+ * Stop rotating the events of a registered PMU permanently. When the PMU is
+ * unregistered, perf core frees the memory that contains the timer of the
+ * rotation, but does not stop the timer (Linux 7.3, perf_pmu_free()).
  */
 void ebb_perf_stop_rotation(struct pmu *pmu);
 
-/* Whether an object is in memory that the kernel has had since it booted. */
+/* Returns whether an object is in memory that the kernel has had since boot. */
 bool ebb_perf_is_permanent(const void *object);
 
 /*
- * Prepare to unregister the PMU of somebody else, by an open event of that PMU:
- * stop rotating its events. Fails with -ENODEV when it is unregistered already,
- * and leaves it alone with -EBUSY when it may go (it belongs to a module or a
- * device, or its structure or name is in memory that may be freed), or when perf
- * core might not unregister it.
+ * Prepare to unregister the PMU of another driver, given an open event of that
+ * PMU: stop rotating its events. Fails with -ENODEV if it is already
+ * unregistered. Fails with -EBUSY, and does not change the PMU, if its memory
+ * may be freed (it belongs to a module or a device, or its structure or name is
+ * in memory that may be freed), or if perf core might not unregister it.
  */
 int ebb_perf_prepare_unregister(struct perf_event *event);
 

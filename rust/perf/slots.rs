@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The events that are on one CPU's PMU now, in the order in which they were added.
+//! The events that are currently on one CPU's PMU, in the order in which they were added.
 //!
-//! perf core guarantees that an event lives from `add` to `del`. The callbacks in [`vtable`] keep
-//! this list by that rule, so that a driver reaches the events without a pointer of its own.
+//! perf core guarantees that an event lives from `add` to `del`. The callbacks in [`vtable`]
+//! maintain this list accordingly, so a driver can use the events without a pointer of its own.
 //!
 //! [`vtable`]: super::vtable
 
@@ -13,26 +13,27 @@ use super::{
 };
 use core::hint::assert_unchecked;
 
-/// The most events that a CPU's PMU can hold at a time.
+/// The largest number of events on a CPU's PMU.
 pub(super) const MAX_SLOTS: usize = 8;
 
 /// The events on a CPU's PMU.
 ///
 /// # Invariants
 ///
-/// `len` is [`MAX_SLOTS`] at most. The first `len` pointers are of events that were added to this
-/// CPU's PMU and whose `del` has not returned, hence live. That holds after each single store, as
-/// the PMU's interrupt may come between any two.
+/// `len` is at most [`MAX_SLOTS`]. The first `len` pointers are to events that were added to this
+/// CPU's PMU and whose `del` has not returned, so they are live. This holds after each single
+/// store, because the PMU's interrupt may occur between any two stores.
 pub(crate) struct Slots<D> {
     events: [PmiCell<*const Event<D>>; MAX_SLOTS],
     len: PmiCell<usize>,
-    /// The number of events that were here when the PMU was last enabled. They are the first ones.
+    /// The number of events that were here when the PMU was last enabled. They are in the first
+    /// slots.
     old: PmiCell<usize>,
 }
 
 impl<D> Slots<D> {
     pub(super) fn new() -> Self {
-        // INVARIANT: No pointer counts.
+        // INVARIANT: `len` is 0, so no pointer has to be valid.
         Self {
             events: [const { PmiCell::new(core::ptr::null()) }; MAX_SLOTS],
             len: PmiCell::new(0),
@@ -40,35 +41,36 @@ impl<D> Slots<D> {
         }
     }
 
-    /// The number of events, at most 8.
+    /// Returns the number of events, at most 8.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len.get()
     }
 
-    /// The cells of the slots that hold an event.
+    /// Returns the cells of the slots that contain an event.
     #[inline]
     fn held(&self) -> &[PmiCell<*const Event<D>>] {
-        // SAFETY: There are as many slots as that by the type invariants.
+        // SAFETY: By the type invariants there are at least `len` slots.
         unsafe { self.events.get_unchecked(..self.len()) }
     }
 
-    /// The event in slot `slot`, counted from 0; `None` for an empty slot.
+    /// Returns the event in slot `slot`, counted from 0; `None` for an empty slot.
     #[inline]
     pub(crate) fn get(&self, slot: usize) -> Option<&Event<D>> {
         let event = self.held().get(slot)?.get();
-        // SAFETY: By the type invariants the event is live. It stays so as long as this CPU is in
-        // the PMU's code, which is the only way to a `&Slots` (see `ThisCpu`).
+        // SAFETY: By the type invariants the event is live. It remains live while this CPU executes
+        // the PMU's code, and only that code can have a `&Slots` (see `ThisCpu`).
         Some(unsafe { &*event })
     }
 
-    /// The events in the order of their slots.
+    /// Returns the events in the order of their slots.
     #[inline]
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Event<D>> + Clone {
         self.held().iter().map(|event| {
             let event = event.get();
-            // SAFETY: As in `get`. While this CPU iterates, `del` takes no event out. Nor is the
-            // pointer null, which the compiler would check at the end of each `zip` otherwise.
+            // SAFETY: The event is live, as in `get`: `del` removes no event while this CPU
+            // iterates. The pointer comes from a reference, so it is not null. Without the
+            // assertion the compiler would check that at the end of each `zip`.
             unsafe {
                 assert_unchecked(!event.is_null());
                 &*event
@@ -76,44 +78,45 @@ impl<D> Slots<D> {
         })
     }
 
-    /// Whether perf core is adding these events: the PMU has not been enabled since the first one
-    /// came. perf core holds the locks of their contexts all the while.
+    /// Returns whether perf core is adding these events: the PMU has not been enabled since the
+    /// first one was added. perf core holds the locks of their contexts during that time.
     pub(super) fn are_coming(&self) -> bool {
         self.old.get() == 0
     }
 
-    /// Notes that the PMU is enabled, after which perf core may give up those locks.
+    /// Records that the PMU is enabled. After that perf core may release the locks.
     pub(super) fn enabled(&self) {
         self.old.set(self.len());
     }
 
-    /// Whether another event finds room.
+    /// Returns whether there is room for another event.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.len() < MAX_SLOTS
     }
 
-    /// Appends an event; does nothing when there is no room.
+    /// Appends an event. Does nothing if there is no room.
     ///
     /// # Safety
     ///
-    /// `event` must stay live until it is taken out with [`Slots::take`].
+    /// `event` must remain live until it is removed with [`Slots::take`].
     #[inline]
     pub(super) unsafe fn push(&self, event: &Event<D>) {
         let len = self.len();
         if let Some(free) = self.events.get(len) {
             free.set(event);
-            // INVARIANT: The pointer was stored just now, in a slot that there is; the caller
+            // INVARIANT: The pointer was stored just now, in an existing slot; the caller
             // guarantees that the event lives as long as it is here.
             self.len.set(len + 1);
         }
     }
 
-    /// Takes an event out and moves those behind it up. Returns whether it was here.
+    /// Removes an event and moves the events after it up. Returns whether it was here.
     #[inline]
     pub(super) fn take(&self, event: &Event<D>) -> bool {
         let mut slots = self.held();
-        // perf core takes a group out from the first event on.
+        // The search starts at the front because perf core removes a group starting with its first
+        // event.
         while let [slot, behind @ ..] = slots {
             if core::ptr::eq(slot.get(), event) {
                 break;
@@ -129,13 +132,14 @@ impl<D> Slots<D> {
         }
         while let [to, behind @ ..] = slots {
             if let [from, ..] = behind {
-                // INVARIANT: Meanwhile an event is in two slots.
+                // INVARIANT: Between two stores an event is in two slots, and both pointers are
+                // valid.
                 to.set(from.get());
             }
             slots = behind;
         }
-        // INVARIANT: The last pointer is in the slot before too, or is that of the event, which is
-        // in one of `len` slots.
+        // INVARIANT: The last pointer is also in the slot before it, or is that of the removed
+        // event, which was in one of `len` slots.
         self.len.set(self.len().wrapping_sub(1));
         true
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attribute groups: folders of read-only files under `/sys/bus/event_source/devices/<pmu>/`, each
+//! Attribute groups: folders of read-only files in `/sys/bus/event_source/devices/<pmu>/`, each
 //! with a fixed text.
 //!
 //! C header: [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h)
@@ -41,12 +41,12 @@ impl Attribute {
         file.attr.name = name.as_char_ptr();
         file.attr.mode = 0o444;
         file.__bindgen_anon_1.show = Some(Self::show);
-        // Files in allocated memory share one lock class, as they never nest.
+        // Files in allocated memory share one lock class, because they never nest.
         #[cfg(CONFIG_DEBUG_LOCK_ALLOC)]
         {
             file.attr.key = kernel::static_lock_class!().as_ptr();
         }
-        // INVARIANT: The string stays where it is when its owner moves.
+        // INVARIANT: The string does not move when its owner moves.
         let attribute = Self {
             file,
             name,
@@ -56,9 +56,12 @@ impl Attribute {
         Ok(KBox::pin(attribute, GFP_KERNEL)?)
     }
 
+    /// Shows the text of a file.
+    ///
     /// # Safety
     ///
-    /// sysfs's: `file` is the start of an [`Attribute`], `page` a page to write to.
+    /// sysfs must be the caller: `file` is the start of an [`Attribute`], `page` a page to write
+    /// to.
     unsafe extern "C" fn show(
         _device: *mut bindings::device,
         file: *mut bindings::device_attribute,
@@ -66,10 +69,10 @@ impl Attribute {
     ) -> isize {
         // SAFETY: Every file with this function is the first field of an `Attribute`.
         let this = unsafe { &*file.cast::<Self>() };
-        // SAFETY: `page` is as `sysfs_emit` asks for, the format takes one string.
+        // SAFETY: `page` meets the conditions of `sysfs_emit`, and the format takes one string.
         let length =
             unsafe { bindings::sysfs_emit(page, c"%s\n".as_char_ptr(), this.text.as_char_ptr()) };
-        // CAST: At most a page.
+        // CAST: The length is at most a page.
         length as isize
     }
 }
@@ -77,7 +80,7 @@ impl Attribute {
 /// A folder of files: `struct attribute_group`.
 struct AttrGroup {
     group: bindings::attribute_group,
-    /// What `group` points to: the files, then null.
+    /// The array that `group` points to: the files, then null.
     list: KVec<*mut bindings::attribute>,
     files: KVec<Pin<KBox<Attribute>>>,
 }
@@ -94,13 +97,13 @@ pub(crate) struct AttrGroups {
     groups: KVec<KBox<AttrGroup>>,
 }
 
-// SAFETY: Nothing changes the files once they are registered, and they are not bound to a thread.
+// SAFETY: No code changes the files after they are registered, and they are not bound to a thread.
 unsafe impl Send for AttrGroups {}
-// SAFETY: As above.
+// SAFETY: No code changes the files after they are registered.
 unsafe impl Sync for AttrGroups {}
 
 impl AttrGroups {
-    /// No groups yet. Fails with `ENOMEM`, as the other functions here do.
+    /// Makes an empty list of groups. This and the other functions here fail with `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         let mut list = KVec::new();
         list.push(core::ptr::null(), GFP_KERNEL)?;
@@ -111,7 +114,7 @@ impl AttrGroups {
         })
     }
 
-    /// Adds a group; files go to the one that was added last.
+    /// Adds a group. [`AttrGroups::add_file`] adds files to the last group.
     pub(crate) fn add_group(&mut self, name: &'static CStr) -> Result {
         let mut list = KVec::new();
         list.push(core::ptr::null_mut(), GFP_KERNEL)?;
@@ -127,11 +130,11 @@ impl AttrGroups {
         new.group.__bindgen_anon_2.attrs = new.list.as_ptr().cast_mut();
         let group: *const bindings::attribute_group = &raw const new.group;
         self.groups.push(new, GFP_KERNEL)?;
-        // INVARIANT: The new group takes the place of the null, which comes after it again.
+        // INVARIANT: The new group replaces the null, and a new null follows it.
         push_before_null(&mut self.list, group, core::ptr::null())
     }
 
-    /// Adds a file that reads as `text` and a newline. Fails with `EINVAL` when there is no group.
+    /// Adds a file that contains `text` and a newline. Fails with `EINVAL` if there is no group.
     pub(crate) fn add_file(&mut self, name: &str, text: fmt::Arguments<'_>) -> Result {
         let last = self.groups.last_mut().ok_or(EINVAL)?;
         let name = CString::try_from_fmt(fmt!("{name}"))?;
@@ -139,18 +142,19 @@ impl AttrGroups {
         let file = (&raw const attribute.file.attr).cast_mut();
         last.files.push(attribute, GFP_KERNEL)?;
         push_before_null(&mut last.list, file, core::ptr::null_mut())?;
-        // INVARIANT: The list may have moved.
+        // INVARIANT: The list may have moved, so `attrs` is set again.
         last.group.__bindgen_anon_2.attrs = last.list.as_ptr().cast_mut();
         Ok(())
     }
 
-    /// The list as the driver core takes it. Valid as long as `self`, if nothing is added.
+    /// Returns the list as a pointer for the driver core. Valid as long as `self` if nothing is
+    /// added.
     pub(super) fn as_raw(&self) -> *mut *const bindings::attribute_group {
         self.list.as_ptr().cast_mut()
     }
 }
 
-/// Appends to a list that ends with `null`, which it still does afterwards.
+/// Appends to a list that ends with `null`. The list still ends with `null` afterwards.
 fn push_before_null<T: Copy>(list: &mut KVec<T>, item: T, null: T) -> Result {
     list.push(null, GFP_KERNEL)?;
     if let Some(place) = list

@@ -30,10 +30,10 @@ mod cases {
         str::CStrExt, //
     };
 
-    /// An event without data of a driver.
+    /// An event without driver data.
     type Event = super::super::Event<()>;
 
-    /// Events that nobody ever opened, to be told apart by their addresses.
+    /// Returns events that were never opened and differ only by their addresses.
     fn events() -> KVVec<MaybeUninit<bindings::perf_event>> {
         let mut events = KVVec::new();
         for _ in 0..MAX_SLOTS + 1 {
@@ -44,7 +44,7 @@ mod cases {
         events
     }
 
-    /// The numbers of the events in the slots.
+    /// Returns the numbers of the events in the slots.
     fn held(slots: &Slots<()>, events: &[&Event]) -> [Option<usize>; MAX_SLOTS] {
         core::array::from_fn(|slot| {
             let event = slots.get(slot)?;
@@ -57,19 +57,19 @@ mod cases {
         let mut memory = events();
         assert_eq!(memory.len(), MAX_SLOTS + 1);
         let base = memory.as_mut_ptr();
-        // SAFETY: The events are in memory that outlives the references; of an event, `Slots` needs
-        // the address only.
+        // SAFETY: The events are in memory that outlives the references; `Slots` uses only the
+        // address of an event.
         let events: [&Event; MAX_SLOTS + 1] =
             core::array::from_fn(|i| unsafe { Event::from_raw(base.add(i).cast()) });
 
         let slots = Slots::new();
         for event in &events[..MAX_SLOTS] {
             assert!(slots.has_room());
-            // SAFETY: As above.
+            // SAFETY: The event is in memory that outlives the slots.
             unsafe { slots.push(event) };
         }
         assert!(!slots.has_room());
-        // SAFETY: As above.
+        // SAFETY: The event is in memory that outlives the slots.
         unsafe { slots.push(events[MAX_SLOTS]) };
         assert_eq!(slots.len(), MAX_SLOTS);
         assert!(!slots.take(events[MAX_SLOTS]));
@@ -93,7 +93,8 @@ mod cases {
 
     #[test]
     fn a_pmu_of_a_module_is_not_taken_over() {
-        // The tests run when the module is loaded, so the PMU is its own. Afterwards it still is.
+        // The tests run when the module is loaded, so the PMU belongs to the module. It must still
+        // do so afterwards.
         for _ in 0..2 {
             let foreign = Foreign::find_cycles();
             assert!(matches!(foreign, Ok(Some(_))));
@@ -106,7 +107,7 @@ mod cases {
     fn memory_is_permanent_if_the_kernel_booted_with_it() -> Result {
         static OF_THE_MODULE: u64 = 0;
         let allocated = KBox::new(0u64, GFP_KERNEL)?;
-        // SAFETY: Any pointer will do.
+        // SAFETY: The function accepts any pointer.
         let is_permanent = |object| unsafe { bindings::ebb_perf_is_permanent(object) };
         assert!(is_permanent(
             (&raw const kernel::bindings::init_task).cast()
@@ -121,7 +122,7 @@ mod cases {
     #[test]
     fn a_pmu_that_may_go_is_not_set_aside() -> Result {
         unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
-            // SAFETY: perf core's: the event is being opened for the PMU.
+            // SAFETY: perf core calls this for an event that is being opened for the PMU.
             let own = unsafe { (*event).attr.type_ == (*(*event).pmu).type_ as u32 };
             if own {
                 0
@@ -130,7 +131,8 @@ mod cases {
             }
         }
 
-        // A PMU of no module, in memory that is freed: so may be that of a built-in driver.
+        // A PMU without a module, in memory that is freed. A built-in driver may have such a PMU,
+        // too.
         let mut pmu = KBox::new(
             bindings::pmu {
                 event_init: Some(event_init),
@@ -139,15 +141,15 @@ mod cases {
             GFP_KERNEL,
         )?;
         let pmu: *mut bindings::pmu = &raw mut *pmu;
-        // SAFETY: The structure is complete for events that are never enabled, and unregistered
-        // below before it is freed.
+        // SAFETY: The structure is complete for events that are never enabled, and it is
+        // unregistered below before it is freed.
         to_result(unsafe { bindings::perf_pmu_register(pmu, c"ebb_kunit".as_char_ptr(), -1) })?;
-        // SAFETY: perf core set the type, and does not change it any more.
+        // SAFETY: perf core has set the type, and does not change it any more.
         let kind = unsafe { (*pmu).type_ } as u32;
         let [first, second] = [(); 2].map(|()| KernelEvent::open(kind, 0).map(Foreign));
         let set_aside = |event: Foreign| event.set_aside().map(drop);
         let registered = first.map(set_aside);
-        // SAFETY: Registered above.
+        // SAFETY: The PMU was registered above.
         to_result(unsafe { bindings::perf_pmu_unregister(pmu) })?;
         let unregistered = second.map(set_aside);
         assert!(matches!(registered, Ok(Err(e)) if e == EBUSY));
@@ -155,7 +157,7 @@ mod cases {
         Ok(())
     }
 
-    /// A branch as bindgen reads it.
+    /// Returns a branch in bindgen's type.
     fn entry(fields: BranchFields) -> bindings::perf_branch_entry {
         // SAFETY: The sizes are the same, and every bit pattern is a branch.
         unsafe { core::mem::transmute(BranchEntry::new(0x1000, 0x2000, fields)) }
@@ -201,7 +203,7 @@ mod cases {
         assert_eq!((nr, hw_idx, last), (2, u64::MAX, 2));
     }
 
-    /// An event that nobody ever opened, with these attributes.
+    /// Returns an event that was never opened, with these attributes.
     fn event_with(
         attr: bindings::perf_event_attr,
     ) -> Result<KBox<MaybeUninit<bindings::perf_event>>> {
@@ -211,7 +213,7 @@ mod cases {
         Ok(event)
     }
 
-    /// A stack of `len` branches.
+    /// Returns a stack of `len` branches.
     fn stack(len: u64) -> BranchStack {
         let mut stack = BranchStack::new();
         let branches = (0..len).map(|from| BranchEntry::new(from, 0, BranchFields::NONE));
@@ -228,20 +230,20 @@ mod cases {
         };
         let (mut four, mut two) = (stack(4), stack(2));
         let mut event = event_with(attr)?;
-        // SAFETY: `Sample` only reads the attributes, in memory that outlives the references.
+        // SAFETY: `Sample` reads only the attributes, in memory that outlives the references.
         let wants = unsafe { PerfEvent::from_raw(event.as_mut_ptr()) };
         let mut sample = Sample::new(wants, 1, 0);
         assert_eq!(sample.dyn_size(), 0);
-        // `nr` and three entries of three words each.
+        // The size is `nr` and three entries of three words each.
         sample.set_branch_stack(&mut four);
         assert_eq!(sample.dyn_size(), 8 + 3 * 24);
-        // A second stack takes the place of the first.
+        // A second stack replaces the first.
         sample.set_branch_stack(&mut two);
         assert_eq!(sample.dyn_size(), 8 + 2 * 24);
 
         attr.sample_type = SampleFormat::Ip as u64;
         let mut event = event_with(attr)?;
-        // SAFETY: As above.
+        // SAFETY: `Sample` reads only the attributes, in memory that outlives the references.
         let wants_not = unsafe { PerfEvent::from_raw(event.as_mut_ptr()) };
         let mut sample = Sample::new(wants_not, 1, 0);
         sample.set_branch_stack(&mut two);
@@ -254,8 +256,8 @@ mod cases {
         let mut opened = event_with(pin_init::zeroed())?;
         let mut inherited = event_with(pin_init::zeroed())?;
         let (parent, child) = (opened.as_mut_ptr(), inherited.as_mut_ptr());
-        // SAFETY: The pointers are to owned memory, which outlives the references; of the events,
-        // only `parent` and `lost_samples` are used.
+        // SAFETY: The pointers are to owned memory, which outlives the references. Only `parent`
+        // and `lost_samples` of the events are used.
         let lost = unsafe {
             (*child).parent = parent;
             PerfEvent::from_raw(child).count_lost_samples(1);
@@ -266,7 +268,7 @@ mod cases {
         Ok(())
     }
 
-    /// A data source as bindgen reads it.
+    /// Returns a data source in bindgen's type.
     fn source(source: MemDataSrc) -> bindings::perf_mem_data_src__bindgen_ty_1 {
         let union = bindings::perf_mem_data_src { val: source.bits() };
         // SAFETY: Every bit pattern is a data source.

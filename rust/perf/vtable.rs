@@ -196,7 +196,7 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
         unsafe { exclusive::<T, L, _>(event.pmu(), del) }
     }
 
-    /// Whether perf core is to tell of task switches while `event` is on a CPU.
+    /// Returns whether perf core must report task switches while `event` is on a CPU.
     fn wants_sched_task(event: &PerfEvent) -> bool {
         T::HAS_SCHED_TASK && L::HAS_EVERY_EVENT && event.attr().samples(SampleFormat::BranchStack)
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What programs may do with the PMU's registers of CPUs that no event has been on.
+//! Denies programs access to the PMU's registers of CPUs that no event has been on.
 //!
-//! Before ISA v3.1 MMCR0\[PMCC\] is 0b00 when a CPU comes up, so programs read what others, or a
-//! guest, left in there. The driver closes a PMU whenever it stops or starts it; this closes those
-//! that it has not touched yet.
+//! Before ISA v3.1 MMCR0\[PMCC\] is 0b00 when a CPU comes up, so programs could read what other
+//! programs, or a guest, left in the registers. The driver closes a PMU (denies access) whenever it
+//! stops or starts it; this file closes those that the driver has not used yet.
 //!
 //! C header: [`include/linux/cpuhotplug.h`](srctree/include/linux/cpuhotplug.h)
 
@@ -27,38 +27,40 @@ use kernel::{
     prelude::*, //
 };
 
-/// Called by the hotplug core on a CPU that came up, and on all CPUs by [`ClosedPmus::new`].
+/// Closes the PMU of a CPU. The hotplug core calls this on a CPU that came up, and
+/// [`ClosedPmus::new`] makes it call this on all CPUs.
 ///
 /// # Safety
 ///
-/// None. The type of the hotplug core's callbacks asks for `unsafe`.
+/// None. The type of the hotplug core's callbacks requires `unsafe`.
 unsafe extern "C" fn close(_cpu: c_uint) -> c_int {
     let _off = local_interrupt_disable();
     // SAFETY: Interrupts are off while `_off` lives.
     let local = unsafe { LocalPmu::new() };
     local.make_usable();
     let mmcr0 = Mmcr0::read();
-    // The driver never leaves it open: it has not used this PMU yet, and no PMI comes in between.
-    // What the hypervisor kept of another driver's EBB group may be.
+    // The driver never leaves a PMU open: it has not used this PMU yet, and no PMI can occur before
+    // this. But the hypervisor may have preserved the registers of another driver's EBB group.
     if !mmcr0.is_closed() {
         mmcr0.frozen().write();
     }
     0
 }
 
-/// The driver is going, and has no events any more: what is called for each CPU opens it.
+/// Set while the module is unloaded and the driver has no events any more: [`open`] then reopens
+/// each CPU's PMU.
 static OPENING: AtomicBool = AtomicBool::new(false);
 
-/// The PMU has the registers of ISA v3.1, for [`open`].
+/// Whether the PMU has the registers of ISA v3.1, for [`open`].
 static IS_V31: AtomicBool = AtomicBool::new(false);
 
-/// Called by the hotplug core on a CPU that goes, which stays closed, and on all CPUs when
-/// [`ClosedPmus`] is dropped. (The kernel writes MMCR0 when one
-/// comes up.) [`close`] has made the registers usable there.
+/// Reopens the PMU of a CPU if [`OPENING`] is set. The hotplug core calls this on all CPUs when
+/// [`ClosedPmus`] is dropped, and on a CPU that goes offline. The latter stays closed, because the
+/// kernel writes MMCR0 when the CPU comes up again. [`close`] has made the registers usable there.
 ///
 /// # Safety
 ///
-/// None, as for [`close`].
+/// None. The type of the hotplug core's callbacks requires `unsafe`.
 unsafe extern "C" fn open(_cpu: c_uint) -> c_int {
     if !OPENING.load(Relaxed) {
         return 0;
@@ -77,8 +79,8 @@ unsafe extern "C" fn open(_cpu: c_uint) -> c_int {
     0
 }
 
-/// Keeps the PMU's registers of all CPUs closed to programs while it lives, but for those that the
-/// driver opens.
+/// Keeps the PMU's registers of all CPUs closed to programs while it lives, except for those that
+/// the driver opens.
 ///
 /// # Invariants
 ///
@@ -88,12 +90,12 @@ pub(crate) struct ClosedPmus {
 }
 
 impl ClosedPmus {
-    /// Closes them, which have the registers of `set`. Nobody may use a PMU until this returns.
-    /// Fails with `ENOSPC` if the hotplug core has no state left.
+    /// Closes the PMUs, which have the registers of `set`. No code may use a PMU until this
+    /// returns. Fails with `ENOSPC` if the hotplug core has no free state.
     pub(crate) fn new(_permit: CallbackPermit, set: RegisterSet) -> Result<Self> {
         IS_V31.store(set == RegisterSet::V31, Relaxed);
-        // SAFETY: `close` and `open` may be called from now on until `drop`, which comes, by the
-        // permit's invariants.
+        // SAFETY: The kernel may call `close` and `open` from now on until `drop`, and the permit's
+        // invariants guarantee that `drop` runs before the module is unloaded.
         let state = unsafe {
             bindings::__cpuhp_setup_state(
                 bindings::cpuhp_state_CPUHP_AP_ONLINE_DYN,
@@ -105,7 +107,7 @@ impl ClosedPmus {
             )
         };
         to_result(state)?;
-        // INVARIANT: A dynamic state's number is positive, and returned.
+        // INVARIANT: For a dynamic state, the function returns its number, which is positive.
         Ok(Self { state })
     }
 }
@@ -113,7 +115,7 @@ impl ClosedPmus {
 impl Drop for ClosedPmus {
     fn drop(&mut self) {
         OPENING.store(true, Relaxed);
-        // SAFETY: Set up by the type invariants.
+        // SAFETY: By the type invariants `new` set up the state.
         unsafe { bindings::__cpuhp_remove_state(self.state, true) };
         OPENING.store(false, Relaxed);
     }

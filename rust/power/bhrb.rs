@@ -18,7 +18,7 @@ use core::mem::MaybeUninit;
 pub(crate) struct Bhrb([MaybeUninit<u64>; BHRB_ENTRIES]);
 
 impl Bhrb {
-    /// Makes room for a copy.
+    /// Makes room for a copy of the buffer.
     #[inline]
     pub(crate) fn new() -> Self {
         Self([const { MaybeUninit::uninit() }; BHRB_ENTRIES])
@@ -26,11 +26,12 @@ impl Bhrb {
 
     /// Copies the buffer of this CPU and returns its entries, the newest first.
     ///
-    /// The BHRB must not be recording. It does not while MMCR0\[PMAE\] is 0, thus after an alert.
-    /// There are none on a machine without BHRB, where its instructions are illegal.
+    /// The BHRB must not be recording. It does not record while MMCR0\[PMAE\] is 0, and so not
+    /// after an alert. There are no entries on a machine without a BHRB, where its instructions are
+    /// illegal.
     ///
     /// Returns `None` if another partition may have had the CPU since [`LocalPmu::clear_bhrb`]
-    /// cleared the BHRB and returned `dispatches` (see [`machine::dispatches`]): no hypervisor
+    /// cleared the BHRB and returned `dispatches` (see [`machine::dispatches`]). No hypervisor
     /// saves the BHRB, so it may hold branches of that partition.
     ///
     /// [`LocalPmu::clear_bhrb`]: super::pmu::LocalPmu::clear_bhrb
@@ -40,11 +41,11 @@ impl Bhrb {
             return Some(&[]);
         }
         let len = spr::read_bhrb(&mut self.0);
-        // After: a partition that ran in the middle has left its branches too.
+        // Check after the read: a partition that ran during the read has left its branches, too.
         if machine::dispatches() != dispatches {
             return None;
         }
-        // SAFETY: `read_bhrb` has written `len` entries.
+        // SAFETY: `read_bhrb` wrote the first `len` entries.
         Some(unsafe { core::slice::from_raw_parts(self.0.as_ptr().cast(), len) })
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What bindgen makes of `bindings_helper.h`.
+//! The bindings that bindgen makes from `bindings_helper.h`.
 
 #![allow(
     clippy::all,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What bindgen reads to make bindings_generated.rs: the headers of functions that
- * the kernel crate does not bind, and the functions of the shims.
+ * The input from which bindgen makes bindings_generated.rs: the headers of
+ * functions that the kernel crate does not bind, and the functions of the
+ * shims.
  */
 #include <linux/perf_event.h>
 #include <asm/hw_irq.h>
@@ -13,18 +14,18 @@
 #include "parameters.h"
 #include "shim.h"
 
-/* Where the mask of interrupts is in the paca, and its bit for PMIs. */
+/* The paca's field with the mask of interrupts, and the mask's bit for PMIs. */
 static const unsigned int EBB_PMU_PACA_IRQ_SOFT_MASK =
 	offsetof(struct paca_struct, irq_soft_mask);
 static const unsigned char EBB_PMU_IRQS_PMI_DISABLED = IRQS_PMI_DISABLED;
-/* Where the interrupts that came while masked are in the paca, and the bit of PMIs. */
+/* The paca's field with the interrupts that occurred while masked, and its bit for PMIs. */
 static const unsigned int EBB_PMU_PACA_IRQ_HAPPENED =
 	offsetof(struct paca_struct, irq_happened);
 static const unsigned char EBB_PMU_PACA_IRQ_PMI = PACA_IRQ_PMI;
 #ifdef CONFIG_PPC_PSERIES
-/* Where the address of the CPU's <asm/lppaca.h> is in the paca, and "yield_count" in that. */
+/* The paca's field with the address of the lppaca, and the lppaca's "yield_count". */
 static const unsigned int EBB_PMU_PACA_LPPACA = offsetof(struct paca_struct, lppaca_ptr);
 static const unsigned int EBB_PMU_LPPACA_YIELD_COUNT = offsetof(struct lppaca, yield_count);
 #endif
-/* Where the current task is in the paca. */
+/* The paca's field with the current task. */
 static const unsigned int EBB_PMU_PACA_CURRENT = offsetof(struct paca_struct, __current);

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The values that a CPU's PMU registers are known to hold.
+//! A cache of the values in a CPU's PMU registers.
 //!
-//! A register that is known to hold a value is not written with it again. So the driver always asks
-//! for everything that the PMU must hold, and only differences are written: after a task that comes
-//! back to the PMU that it left, there are few.
+//! A register that is known to hold a value is not written with the same value again. So the driver
+//! always requests everything that the PMU must hold, and only the differences are written. When a
+//! task returns to the PMU that it left, there are few differences.
 //!
-//! Knowledge does not depend on the code that wrote a value, so there is nothing else to prove
-//! about a write that is left out. A value becomes unknown when something other than the driver may
-//! change it:
+//! Which code wrote a value does not matter. So every omitted write is correct if the known values
+//! are correct. A value becomes unknown when something other than the driver may change it:
 //!
-//! - The PMU starts ([`PmuCache::started`]): the counters that run, SIER, SIER2 and SIER3.
-//! - The PMU starts for a program with EBBs: all counters, and when it starts for another program
-//!   or
-//!   without one MMCRA, as problem state can write the threshold counter in it.
-//! - An event has a threshold: MMCRA, as its threshold counter counts while the PMU is frozen.
-//! - A counter is found negative: that counter, as an alert may wait in it.
-//! - A CPU comes up, an idle state of bare metal loses registers, or MMCR1 is not as it was written
-//!   ([`PmuCache::is_intact`]): all registers.
 //!
-//! MMCR2 is read when a program's counters are frozen. SIAR and SDAR are never known, as a frozen
-//! PMU does not keep them: trace interrupts write both, when a debugger steps another program or
-//! the kernel steps over a probe, and MMCRA's SDAR mode lets hardware write SDAR.
+//! - The PMU starts ([`PmuCache::started`]): the running counters, SIER, SIER2 and SIER3.
+//! - The PMU starts for a program with EBBs: all counters. When it starts next for a different
+//!   program or without a program, also MMCRA, because problem state can write the threshold
+//!   counter in it.
+//! - An event has a threshold: MMCRA, because its threshold counter counts while the PMU is frozen.
+//! - A counter is read as negative: that counter, because an alert may be pending for it.
+//! - A CPU comes up, an idle state of bare metal loses registers, or MMCR1 does not hold the
+//!   written value ([`PmuCache::is_intact`]): all registers.
 //!
-//! Code that writes registers without the cache: the PMI handler, `start`, `stop` and `execve`, to
-//! counters of a PMU that runs or that have an event, which are unknown; and `HiddenInstruction`,
-//! `LocalPmu::restore_pmao` and the emulator's latch, which put back what they found.
+//! MMCR2 is read when a program's counters are frozen. SIAR and SDAR are never known, because a
+//! frozen PMU does not preserve them: trace interrupts write both, when a debugger steps another
+//! program or the kernel steps over a probe, and with MMCRA's SDAR mode hardware may write SDAR.
+//!
+//! Some code writes registers without the cache. The PMI handler, `start`, `stop` and `execve`
+//! write counters of a running PMU or counters with an event, whose values are unknown.
+//! `HiddenInstruction`, `LocalPmu::restore_pmao` and the emulator's latch restore the values that
+//! they found.
 
 use super::{
     pmu::{
@@ -48,7 +49,7 @@ use super::{
 };
 use core::cell::Cell;
 
-/// The registers that have a place in the cache, behind PMC1 to PMC6.
+/// The registers with a place in the cache, after PMC1 to PMC6.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
     /// MMCR1.
@@ -67,16 +68,16 @@ pub(crate) enum Place {
     Sier3,
 }
 
-/// The number of places.
+/// Number of places, including those of PMC1 to PMC6.
 const PLACES: usize = Place::Sier3 as usize + 1;
 
 /// A register that has a place in the cache.
 pub(crate) trait CachedRegister: Register {
-    /// The place.
+    /// The register's place.
     const PLACE: Place;
 }
 
-/// Gives registers the places of their names.
+/// Gives each register the place of the same name.
 macro_rules! cached {
     ($($register:ident),* $(,)?) => { $(
         impl CachedRegister for $register {
@@ -87,10 +88,10 @@ macro_rules! cached {
 
 cached!(Mmcr1, Mmcr2, Mmcr3, Mmcra, Sier, Sier2, Sier3);
 
-/// A set of registers, a bit for each place.
+/// A set of registers, one bit for each place.
 type Set = u16;
 
-/// PMC5 and PMC6, a bit each, which MMCR0\[FC5-6\] stops together.
+/// PMC5 and PMC6, one bit each. MMCR0\[FC5-6\] stops both together.
 const FIXED: u8 = 0b11_0000;
 
 const COUNTERS_SET: Set = (1 << COUNTERS) - 1;
@@ -99,12 +100,12 @@ const MMCRA_SET: Set = 1 << Place::Mmcra as Set;
 const SAMPLED_SET: Set =
     1 << Place::Sier as Set | 1 << Place::Sier2 as Set | 1 << Place::Sier3 as Set;
 
-/// Identity of a program with EBBs: of two different ones, at least one field differs.
+/// Identity of a program with EBBs. Two different programs differ in at least one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProgramId {
-    /// The number of an event that the program's task has.
+    /// The id of an event of the program's task.
     pub(crate) event: u64,
-    /// The number of programs that the task executed before
+    /// The number of programs that the task executed before this one
     /// ([`current_program`](super::exec::current_program)).
     pub(crate) execs: u64,
 }
@@ -114,16 +115,17 @@ pub(crate) struct ProgramId {
 pub(crate) struct PmuCache {
     /// The registers whose value is known.
     known: Cell<Set>,
-    /// The value of those.
+    /// The values of the registers; only those in `known` are valid.
     values: [Cell<u64>; PLACES],
-    /// The program that the PMU was started for last, if it was started for one. In a counter that
-    /// is unknown the program finds what it left. The value of MMCRA is known except for the
-    /// threshold counter, which the program may have written.
+    /// The program for which the PMU was started last, or `None` if it was started without one. An
+    /// unknown counter holds the program's own value. The cached value of MMCRA is correct except
+    /// for the threshold counter, which the program may have written.
     program: Cell<Option<ProgramId>>,
-    /// The counters that had an event at the last start, a bit each, PMC1 the lowest.
+    /// The counters that had an event at the last start, one bit each; PMC1 is the lowest.
     used: Cell<u8>,
-    /// The PMU's registers do not read as they were written: the hypervisor gives this partition no
-    /// PMU, or the processor lacks bits. So they do not show whether the PMU was lost.
+    /// Whether the PMU's registers do not return the values written to them: the hypervisor gives
+    /// this partition no PMU, or the processor lacks bits. Then they cannot show whether the PMU's
+    /// contents were lost.
     forgets_writes: Cell<bool>,
 }
 
@@ -133,19 +135,19 @@ impl PmuCache {
         self.known.set(0);
     }
 
-    /// Forgets everything, the program of the last start too.
+    /// Forgets everything, including the program of the last start.
     pub(crate) fn forget(&self) {
         self.forget_values();
         self.program.set(None);
         self.forgets_writes.set(false);
     }
 
-    /// Forgets the registers that an alert sets.
+    /// Forgets the values of the registers that an alert sets.
     pub(crate) fn forget_sampled(&self) {
         self.forget_set(SAMPLED_SET);
     }
 
-    /// Forgets MMCRA, of which the threshold counter counts.
+    /// Forgets the value of MMCRA, because its threshold counter counts.
     pub(crate) fn forget_mmcra(&self) {
         self.forget_set(MMCRA_SET);
     }
@@ -154,7 +156,7 @@ impl PmuCache {
         self.known.set(self.known.get() & !set);
     }
 
-    /// Writes a register unless it holds the value already.
+    /// Writes a register unless it is known to hold the value.
     #[inline]
     pub(crate) fn write<R: CachedRegister>(&self, value: u64) {
         if self.value(R::PLACE as usize) != Some(value) {
@@ -163,7 +165,7 @@ impl PmuCache {
         }
     }
 
-    /// Reads a register.
+    /// Reads a register and caches the value.
     #[inline]
     pub(crate) fn read<R: CachedRegister>(&self) -> u64 {
         let value = R::read_value();
@@ -185,13 +187,13 @@ impl PmuCache {
         }
     }
 
-    /// Freezes the PMU as [`LocalPmu::freeze`] does, for a program with EBBs. Returns MMCR0 and
-    /// MMCR2 as they were.
+    /// Freezes the PMU like [`LocalPmu::freeze`], for a program with EBBs. Returns the old values
+    /// of MMCR0 and MMCR2.
     ///
-    /// An alert changes MMCR0 (FC, PMAE, PMAO), and would be lost between the read and the write.
-    /// If a counter counts in the kernel or in a hypervisor (`counts_kernel`), the counters freeze
-    /// before the read, by MMCR2, which no alert changes. Other counters are frozen since the
-    /// program entered the kernel.
+    /// An alert changes MMCR0 (FC, PMAE, PMAO); one between the read and the write of MMCR0 would
+    /// be lost. If a counter counts in the kernel or in a hypervisor (`counts_kernel`), MMCR2,
+    /// which no alert changes, freezes the counters before the read. Otherwise the counters are
+    /// frozen since the program entered the kernel.
     pub(crate) fn freeze_program(
         &self,
         local: &LocalPmu<'_>,
@@ -206,29 +208,29 @@ impl PmuCache {
         (local.freeze(pmccext), mmcr2)
     }
 
-    /// Returns whether the frozen PMU still holds what it is known to hold, as far as one register
-    /// shows. It does not after other code wrote to it: a hypervisor that suspended the partition
-    /// and resumed it on another machine (no CPU comes up then), or xmon.
+    /// Returns whether the frozen PMU still holds the known values, judged by one register. It does
+    /// not if other code has written to the PMU: xmon, or a hypervisor that suspended the partition
+    /// and resumed it on another machine, in which case no CPU comes up.
     pub(crate) fn is_intact(&self) -> bool {
         if self.forgets_writes.get() {
             return true;
         }
         match self.value(Place::Mmcr1 as usize) {
             None => true,
-            // A PMU that was reset has 0 there, too. But it is not closed to programs.
+            // A PMU that was reset also has 0 there, but it is not closed to programs.
             Some(0) => Mmcr0::read().is_closed(),
             Some(value) => Mmcr1::read() == value,
         }
     }
 
-    /// Notes whether MMCR0 and MMCR1, which were written just now, read as they were written.
+    /// Records whether MMCR0 and MMCR1, which were written just now, return the written values.
     pub(crate) fn test_writes(&self) {
         self.forgets_writes.set(!self.is_intact());
     }
 
-    /// Prepares for the next start: for `program`, or for no program. Returns whether it is
-    /// the program of the last start. If not, that one may have written MMCRA's threshold counter,
-    /// so MMCRA is unknown from now on.
+    /// Prepares for the next start: for `program`, or for no program. Returns whether it is the
+    /// program of the last start. If not, the previous program may have written MMCRA's threshold
+    /// counter, so MMCRA is unknown from now on.
     pub(crate) fn hand_over(&self, program: Option<ProgramId>) -> bool {
         let is_same = program.is_some() && program == self.program.get();
         if !is_same && self.program.replace(program).is_some() {
@@ -244,7 +246,7 @@ impl PmuCache {
         self.value(index).map(|value| value as u32)
     }
 
-    /// Notes the value of a counter, which was read. The counter must not run.
+    /// Records a value that was read from a counter. The counter must not run.
     #[inline]
     pub(crate) fn pmc_was_read(&self, index: usize, value: u32) {
         if value < pmu::NEGATIVE {
@@ -254,7 +256,7 @@ impl PmuCache {
         }
     }
 
-    /// Writes a counter unless it holds the value already.
+    /// Writes a counter unless it is known to hold the value.
     #[inline]
     pub(crate) fn write_pmc(&self, index: usize, value: u32) {
         if self.pmc(index) != Some(value) {
@@ -263,9 +265,10 @@ impl PmuCache {
         }
     }
 
-    /// Clears counters that have no event, a bit each, PMC1 the lowest. A program finds 0 in them,
-    /// or if it `is_same`, as [`PmuCache::hand_over`] says, what it left in those that had no event
-    /// at the last start either. Without a program a counter may hold anything except an alert.
+    /// Clears the counters without an event (`unused`: one bit each, PMC1 is the lowest). A program
+    /// must find 0 in them. But if it `is_same`, as [`PmuCache::hand_over`] returned, it finds its
+    /// own values in those that had no event at the last start either. Without a program a counter
+    /// may hold anything except an alert.
     pub(crate) fn clear_unused_pmcs(&self, unused: u8, is_same: bool) {
         let may_stay = match self.program.get() {
             Some(_) if is_same => !Set::from(self.used.get()),
@@ -274,14 +277,14 @@ impl PmuCache {
         };
         let mut cleared = Set::from(unused) & !may_stay;
         while cleared != 0 {
-            // CAST: At most 16.
+            // CAST: A `u16` has at most 16 trailing zeros.
             self.write_pmc(cleared.trailing_zeros() as usize, 0);
             cleared &= cleared.wrapping_sub(1);
         }
     }
 
-    /// Notes that the PMU starts, for the program of [`PmuCache::hand_over`] if there is one.
-    /// `used`: the counters with an event, a bit each, PMC1 the lowest.
+    /// Records that the PMU starts, for the program of [`PmuCache::hand_over`] if there is one.
+    /// `used` are the counters with an event, one bit each; PMC1 is the lowest.
     pub(crate) fn started(&self, used: u8) {
         let mut changing = SAMPLED_SET | Set::from(used);
         if used & FIXED != 0 {

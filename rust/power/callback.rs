@@ -1,24 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Functions of the module that the kernel calls must not outlive it.
+//! Guarantees that functions of the module are not called after the module is unloaded.
 
-/// Permits to register functions of this module with the kernel, which would call what is no longer
-/// there if they stayed registered for longer than the module is loaded.
+/// A permit to register functions of this module with the kernel. If they stayed registered after
+/// the module is unloaded, the kernel would call freed memory.
 ///
 /// # Invariants
 ///
-/// What is made with it is dropped before the module is unloaded.
+/// Everything that is made with the permit is dropped before the module is unloaded.
 #[derive(Clone, Copy)]
 pub(crate) struct CallbackPermit(());
 
 impl CallbackPermit {
+    /// Makes a permit.
+    ///
     /// # Safety
     ///
-    /// The caller must have everything that is made with the permit, or with a copy of it, dropped
-    /// before the module is unloaded: nothing may be leaked, as by an [`Arc`](kernel::sync::Arc)
-    /// that is owned by what it owns.
+    /// The caller must guarantee that everything that is made with the permit, or with a copy of
+    /// it, is dropped before the module is unloaded. Nothing may be leaked, for example by an
+    /// [`Arc`](kernel::sync::Arc) that is owned by its own contents.
     pub(crate) unsafe fn new() -> Self {
-        // INVARIANT: The caller guarantees it.
+        // INVARIANT: The caller guarantees that all is dropped in time.
         Self(())
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Extended registers: those of the PMU that a sample may hold beside the interrupted ones.
+//! Extended registers: PMU registers that a sample may contain in addition to the interrupted
+//! registers.
 //!
-//! The kernel's perf code reads SPRs when it writes the sample, and takes the counters from where
-//! [`SampledCounters`] puts them.
+//! The kernel's perf code reads SPRs when it writes the sample, and takes the counters from the
+//! variables that [`SampledCounters`] sets.
 //!
 //! C header:
 //! [`arch/powerpc/include/uapi/asm/perf_regs.h`](srctree/arch/powerpc/include/uapi/asm/perf_regs.h)
@@ -29,26 +30,26 @@ use kernel::prelude::*;
 
 /// PMC1 to PMC6 in a mask of registers (`PERF_REG_POWERPC_PMC1` and following).
 const PMC_MASK: u64 = 0x3f << 51;
-/// What tells of the sampled instruction in a mask of registers: SDAR and SIAR
+/// The registers that describe the sampled instruction in a mask of registers: SDAR and SIAR
 /// (`PERF_REG_POWERPC_SDAR` and following), SIER2 and SIER3 (`PERF_REG_POWERPC_SIER2` and
 /// following).
 const INSTRUCTION_MASK: u64 = 0b11 << 57 | 0b11 << 49;
 
-/// Whether a mask of registers has a counter.
+/// Returns whether a mask of registers contains a counter.
 pub(crate) fn has_counters(mask: u64) -> bool {
     mask & PMC_MASK != 0
 }
 
-/// Whether a mask of registers has one that tells of the sampled instruction.
+/// Returns whether a mask of registers contains one that describes the sampled instruction.
 pub(crate) fn has_instruction(mask: u64) -> bool {
     mask & INSTRUCTION_MASK != 0
 }
 
-/// The counters that samples of this CPU show while the value lives. They show 0 otherwise.
+/// The counters that samples of this CPU show while the value lives. Samples show 0 otherwise.
 pub(crate) struct SampledCounters<'a>(PhantomData<&'a LocalPmu<'a>>);
 
 impl<'a> SampledCounters<'a> {
-    /// Shows `counters`. To be called, and dropped, in a PMI.
+    /// Shows `counters`. Must be called, and the result dropped, in a PMI.
     pub(crate) fn show(_local: &'a LocalPmu<'a>, counters: &[u32; COUNTERS]) -> Self {
         set_counters(counters);
         Self(PhantomData)
@@ -61,28 +62,29 @@ impl Drop for SampledCounters<'_> {
     }
 }
 
-/// Sets what samples of this CPU show for the counters.
+/// Sets the values that samples of this CPU show for the counters.
 fn set_counters(counters: &[u32; COUNTERS]) {
     for (index, &counter) in (0..).zip(counters) {
-        // SAFETY: The kernel has that many counters. The callers stay on this CPU.
+        // SAFETY: The kernel has this many counters. The callers have interrupts off, so the CPU is
+        // the same.
         // CAST: A counter has 32 bits.
         unsafe { bindings::set_pmcs_ext_regs(index, counter as c_ulong) };
     }
 }
 
-/// Hides what the PMU holds of the kernel's instructions and data while the value lives. The PMU
-/// must be frozen.
+/// Hides the PMU's data about the kernel's instructions while the value lives. The PMU must be
+/// frozen.
 pub(crate) struct HiddenInstruction<'a> {
     mmcra: Mmcra,
     siar: u64,
     sdar: u64,
-    /// SIER2 and SIER3, if these are hidden.
+    /// SIER2 and SIER3, if they are hidden.
     sier2_sier3: Option<(u64, u64)>,
     local: PhantomData<&'a LocalPmu<'a>>,
 }
 
 impl<'a> HiddenInstruction<'a> {
-    /// Hides kernel addresses in SIAR and SDAR. MMCRA holds `mmcra`.
+    /// Hides kernel addresses in SIAR and SDAR. `mmcra` must be the value of MMCRA.
     pub(crate) fn hide_addresses(_local: &'a LocalPmu<'a>, mmcra: Mmcra) -> Self {
         let saved = Self::save(mmcra, false);
         if machine::is_kernel_address(saved.siar) {
@@ -94,8 +96,8 @@ impl<'a> HiddenInstruction<'a> {
         saved
     }
 
-    /// Hides SIAR and SDAR, and on ISA v3.1 (`is_v31`) SIER2 and SIER3: the instruction is the
-    /// kernel's. MMCRA holds `mmcra`.
+    /// Hides SIAR and SDAR, and on ISA v3.1 (`is_v31`) SIER2 and SIER3, because the instruction is
+    /// the kernel's. `mmcra` must be the value of MMCRA.
     pub(crate) fn hide_all(_local: &'a LocalPmu<'a>, mmcra: Mmcra, is_v31: bool) -> Self {
         let saved = Self::save(mmcra, is_v31);
         Siar::write(0);
@@ -107,8 +109,9 @@ impl<'a> HiddenInstruction<'a> {
         saved
     }
 
-    /// Keeps what the registers hold, once hardware does not set SDAR any more: by its mode it may
-    /// although the PMU is frozen, and what perf core accesses until it reads SDAR is the kernel's.
+    /// Saves the registers after stopping hardware from setting SDAR. With MMCRA's SDAR mode it may
+    /// set SDAR although the PMU is frozen, and the addresses that perf core accesses until it
+    /// reads SDAR are the kernel's.
     fn save(mmcra: Mmcra, is_v31: bool) -> Self {
         if mmcra.sdar_mode() != 0 {
             mmcra.with_const_sdar_mode::<0>().write();

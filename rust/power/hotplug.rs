@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which CPUs came up, for the first time or again: their PMUs have to be turned on.
+//! Records which CPUs came up, for the first time or again, because their PMUs must be turned on.
 //!
-//! The hotplug core calls back on another CPU, before the one that is to come up runs. So a flag
-//! tells the latter.
+//! The hotplug core calls back on another CPU, before the new CPU runs. So a flag passes the
+//! information to the new CPU.
 //!
 //! C header: [`include/linux/cpuhotplug.h`](srctree/include/linux/cpuhotplug.h)
 
@@ -19,27 +19,27 @@ use kernel::{
     prelude::*, //
 };
 
-// CAST: The largest number of CPUs a kernel is built for.
+// CAST: `NR_CPUS` is the largest number of CPUs of this kernel, and `usize` has 64 bits.
 const CPUS: usize = bindings::NR_CPUS as usize;
 
-/// CPUs that came up since [`Hotplug::test_and_clear_came_up`] was last called there.
-/// The kernel crate's atomics are function calls.
+/// CPUs that came up since they last called [`Hotplug::test_and_clear_came_up`]. These are not the
+/// kernel crate's atomics, because those are function calls.
 static CAME_UP: [AtomicBool; CPUS] = [const { AtomicBool::new(false) }; CPUS];
 
-/// Called by the hotplug core before `cpu` comes up.
+/// Records that `cpu` comes up. The hotplug core calls this before the CPU runs.
 ///
 /// # Safety
 ///
-/// None: any number does. The type of the hotplug core's callbacks asks for `unsafe`.
+/// None: any number is valid. The type of the hotplug core's callbacks requires `unsafe`.
 unsafe extern "C" fn prepare(cpu: c_uint) -> c_int {
-    // CAST: A CPU's number fits any integer.
+    // CAST: `usize` has 64 bits here, so a `c_uint` fits.
     if let Some(came_up) = CAME_UP.get(cpu as usize) {
         came_up.store(true, Relaxed);
     }
     0
 }
 
-/// Watches CPUs come up while it lives.
+/// Records which CPUs come up while it lives.
 ///
 /// # Invariants
 ///
@@ -49,14 +49,14 @@ pub(crate) struct Hotplug {
 }
 
 impl Hotplug {
-    /// Starts watching. Fails with `ENOSPC` if the hotplug core has no state left.
+    /// Starts recording. Fails with `ENOSPC` if the hotplug core has no free state.
     pub(crate) fn watch(_permit: CallbackPermit) -> Result<Self> {
-        // No PMU has been turned on yet.
+        // No PMU is turned on yet.
         for came_up in &CAME_UP {
             came_up.store(true, Relaxed);
         }
-        // SAFETY: `prepare` may be called from now on until `drop`, which comes, by the permit's
-        // invariants.
+        // SAFETY: The kernel may call `prepare` from now on until `drop`, and the permit's
+        // invariants guarantee that `drop` runs before the module is unloaded.
         let state = unsafe {
             bindings::__cpuhp_setup_state(
                 bindings::cpuhp_state_CPUHP_BP_PREPARE_DYN,
@@ -68,16 +68,17 @@ impl Hotplug {
             )
         };
         to_result(state)?;
-        // INVARIANT: A dynamic state's number is positive, and returned.
+        // INVARIANT: For a dynamic state, the function returns its number, which is positive.
         Ok(Self { state })
     }
 
-    /// Returns whether `cpu`, the current one, came up since this was last called there, or has not
-    /// called it yet.
+    /// Returns whether `cpu`, the current CPU, came up since its last call of this function, or
+    /// never called it.
     pub(crate) fn test_and_clear_came_up(&self, cpu: CpuId) -> bool {
-        // CAST: A CPU's number fits any integer.
+        // CAST: `usize` has 64 bits here, so a `u32` fits.
         match CAME_UP.get(cpu.as_u32() as usize) {
-            // Set before this CPU ran its first instruction; only this CPU clears it.
+            // The flag was set before this CPU ran its first instruction, and only this CPU clears
+            // it.
             Some(came_up) if came_up.load(Relaxed) => {
                 came_up.store(false, Relaxed);
                 true
@@ -89,7 +90,8 @@ impl Hotplug {
 
 impl Drop for Hotplug {
     fn drop(&mut self) {
-        // SAFETY: Set up by the type invariants. This waits until `prepare` is not running.
+        // SAFETY: By the type invariants `watch` set up the state. The function waits until
+        // `prepare` is not running.
         unsafe { bindings::__cpuhp_remove_state(self.state, false) };
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reads instructions of the current program and of the kernel in an interrupt. One that would take
-//! a page fault is not read.
+//! Reads instructions of the current program and of the kernel in an interrupt. An instruction is
+//! not read if that would cause a page fault.
 
 use super::{
     bindings,
@@ -13,31 +13,32 @@ use core::marker::PhantomData;
 ///
 /// # Invariants
 ///
-/// Page faults fail on this CPU, which the value does not leave: only [`Instructions::open`] has
-/// it.
+/// Page faults fail on this CPU. The value does not leave the CPU, because only
+/// [`Instructions::open`] has it.
 pub(crate) struct Instructions(PhantomData<*mut ()>);
 
 impl Instructions {
-    /// Opens the program's memory while `f` runs. (`f` may do so in turn, but finds the program's
-    /// memory closed afterwards.)
+    /// Opens the program's memory while `f` runs. If `f` calls this itself, the program's memory is
+    /// closed for the rest of `f`.
     #[inline]
     pub(crate) fn open<R>(_local: &LocalPmu<'_>, f: impl FnOnce(&Self) -> R) -> R {
-        // SAFETY: It is ended below, on the same CPU, as interrupts are off until then.
+        // SAFETY: The access is ended below, on the same CPU, because interrupts are off until
+        // then.
         unsafe { bindings::ebb_pmu_user_access_begin() };
-        // INVARIANT: Page faults fail as of now, and until `f` has returned.
+        // INVARIANT: Page faults fail from now on until `f` has returned.
         let result = f(&Self(PhantomData));
-        // SAFETY: Begun above.
+        // SAFETY: The access was begun above.
         unsafe { bindings::ebb_pmu_user_access_end() };
         result
     }
 
-    /// The instruction at `address`, `None` if it cannot be read.
+    /// Returns the instruction at `address`; `None` if it cannot be read.
     #[inline]
     pub(crate) fn at(&self, address: u64) -> Option<u32> {
-        // SAFETY: Any address will do, as page faults fail by the type invariants.
+        // SAFETY: Any address is valid, because page faults fail by the type invariants.
         // CAST: An address has 64 bits on this machine.
         let instruction = unsafe { bindings::ebb_pmu_instruction(address as usize) };
-        // An errno is negative.
+        // A negative value is an errno, so the conversion fails.
         u32::try_from(instruction).ok()
     }
 }

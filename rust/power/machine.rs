@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The processor, its state and its clock, and which addresses are the kernel's.
+//! The processor, its state and its clock, and the range of the kernel's addresses.
 
 use super::{
     bindings,
@@ -14,7 +14,7 @@ use core::sync::atomic::{
 
 const PVR: u32 = 287;
 
-/// The time base, for reading.
+/// The SPR number of the time base, for reading.
 const TB: u32 = 268;
 
 /// The processor version of POWER8E.
@@ -29,69 +29,71 @@ const MSR_EE: u64 = 1 << 15;
 /// Start of the kernel's half of the effective address space.
 pub(crate) const KERNEL_START: u64 = 0xc000_0000_0000_0000;
 
-/// The processor version register (PVR): the version in the upper half, the revision in the lower.
+/// Returns the processor version register (PVR): the version in the upper half, the revision in the
+/// lower.
 pub(crate) fn pvr() -> u32 {
     // CAST: The register has 32 bits.
     spr::read::<PVR>() as u32
 }
 
-/// Whether the CPUs implement Power ISA v3.0.
+/// Returns whether the CPUs implement Power ISA v3.0.
 pub(crate) fn implements_v300() -> bool {
-    // SAFETY: Reads what the kernel found when it booted.
+    // SAFETY: The function reads features that the kernel determined when it booted.
     unsafe { bindings::ebb_pmu_cpu_has_arch_300() }
 }
 
-/// Whether the CPUs implement Power ISA v3.1, or a hypervisor lets the kernel know of no older one:
-/// which registers their PMU has is another question, see [`RegisterSet`].
+/// Returns whether the CPUs implement Power ISA v3.1, by the features that the hypervisor allows
+/// the kernel. The registers of their PMU do not depend on that, see [`RegisterSet`].
 ///
 /// [`RegisterSet`]: super::pmu::RegisterSet
 pub(crate) fn implements_v31() -> bool {
-    // SAFETY: Reads what the kernel found when it booted.
+    // SAFETY: The function reads features that the kernel determined when it booted.
     unsafe { bindings::ebb_pmu_cpu_has_arch_31() }
 }
 
-/// Whether the hardware takes interrupts (MSR\[EE\]). The kernel may still mask them in software.
+/// Returns whether the hardware takes interrupts (MSR\[EE\]). The kernel may still mask them in
+/// software.
 pub(crate) fn hard_irqs_enabled() -> bool {
     spr::read_msr() & MSR_EE != 0
 }
 
-/// Whether the kernel runs in hypervisor state (bare metal) rather than in a partition.
+/// Returns whether the kernel runs in hypervisor state (bare metal) and not in a partition.
 pub(crate) fn is_hypervisor() -> bool {
     spr::read_msr() & MSR_HV != 0
 }
 
-/// Whether the CPUs have the BHRB's instructions. All do whose model the driver knows.
-/// The kernel crate's atomics are function calls.
+/// Whether the CPUs have the BHRB's instructions. All processors that have a model of their own do.
+/// This is not the kernel crate's atomic, because that is a function call.
 static BHRB: AtomicBool = AtomicBool::new(true);
 
-/// Keeps the driver from the BHRB, on a machine without its instructions.
+/// Turns the use of the BHRB off, on a machine without its instructions.
 pub(crate) fn disable_bhrb() {
     BHRB.store(false, Relaxed);
 }
 
-/// Whether there is a BHRB.
+/// Returns whether there is a BHRB.
 #[inline]
 pub(crate) fn has_bhrb() -> bool {
     BHRB.load(Relaxed)
 }
 
-/// Whether other partitions may run on this one's CPUs, unless the user excludes it by the
-/// parameter `dedicated_cpus`.
+/// Whether other partitions may run on this partition's CPUs, unless the user excludes that with
+/// the parameter `dedicated_cpus`.
 static SHARED: AtomicBool = AtomicBool::new(true);
 
-/// Says that no other partition runs on this one's CPUs, whatever `yield_count` says.
+/// Records that no other partition runs on this partition's CPUs, although `yield_count` changes.
 pub(crate) fn set_not_shared() {
     SHARED.store(false, Relaxed);
 }
 
-/// Returns how often the hypervisor has taken this CPU away and given it back (`yield_count` of
-/// the lppaca), modulo 2^32. The number never changes on bare metal, where the kernel itself is
-/// the hypervisor: what runs in a guest of its own is of the task that entered it. It is 0 where
-/// no other partition runs on this one's CPUs.
+/// Returns how often the hypervisor took this CPU away and gave it back (`yield_count` of the
+/// lppaca), modulo 2^32. The number never changes on bare metal, where the kernel itself is the
+/// hypervisor: code in a guest of its own belongs to the task that entered the guest. It is 0 if no
+/// other partition runs on this partition's CPUs.
 ///
-/// The shared-processor bit of the lppaca (`lppaca_shared_proc()`) does not decide that. KVM sets
-/// it for every guest, whatever its CPUs are pinned to (`init_vpa()` in
-/// `arch/powerpc/kvm/book3s_hv.c`). Where the bit is clear, the partition still lends its idle
+/// The shared-processor bit of the lppaca (`lppaca_shared_proc()`) is no reliable source. KVM sets
+/// it for every guest, even if its CPUs are pinned (`init_vpa()` in
+/// `arch/powerpc/kvm/book3s_hv.c`). And if the bit is clear, the partition still lends its idle
 /// CPUs to others (`donate_dedicated_cpu`, set by `dedicated_cede_loop()` in
 /// `drivers/cpuidle/cpuidle-pseries.c`). So the user decides.
 #[inline]
@@ -102,32 +104,33 @@ pub(crate) fn dispatches() -> u32 {
     spr::yield_count()
 }
 
-/// Whether writing MMCR0 with PMAO set raises no alert, as it should: an erratum of POWER8E
-/// (`CPU_FTR_PMAO_BUG` in the kernel).
+/// Returns whether the processor has POWER8E's erratum: writing MMCR0 with PMAO set raises no
+/// alert, although it should (`CPU_FTR_PMAO_BUG` in the kernel).
 pub(crate) fn has_pmao_bug() -> bool {
     pvr() >> 16 == PVR_POWER8E
 }
 
-/// Whether an effective address is the kernel's.
+/// Returns whether an effective address is in the kernel's half.
 #[inline]
 pub(crate) fn is_kernel_address(address: u64) -> bool {
     address >= KERNEL_START
 }
 
-/// The time base, in ticks. It is the same on all CPUs.
+/// Returns the time base, in ticks. It is the same on all CPUs.
 #[inline]
 pub(crate) fn time_base() -> u64 {
     spr::read::<TB>()
 }
 
-/// Ticks of the time base in a second: since POWER6 on every processor of IBM's, and in emulators.
-/// Of another the times that rest on it are wrong by as much, which only limit the rate of samples.
+/// Ticks of the time base per second: correct for every IBM processor since POWER6, and for
+/// emulators. On other processors derived times are off by the same factor; they only limit the
+/// rate of samples.
 pub(crate) const TICKS_PER_SECOND: u64 = 512_000_000;
 
-/// So many ticks of the time base in nanoseconds: up to 9 years.
+/// Converts ticks of the time base to nanoseconds. Correct for up to 9 years.
 #[inline]
 pub(crate) const fn ticks_to_ns(ticks: u64) -> u64 {
-    // Both divided by what they have in common.
+    // 10^9 / `TICKS_PER_SECOND`, with both divided by 8,000,000.
     ticks.wrapping_mul(125) / (TICKS_PER_SECOND / 8_000_000)
 }
 
@@ -155,7 +158,7 @@ mod tests {
         let clock = before.elapsed().as_nanos();
         let ns = ticks_to_ns(time_base().wrapping_sub(start)) as i64;
         drop(off);
-        // A hypervisor may take the CPU away between two of these, but hardly for so long.
+        // A hypervisor may take the CPU away between two of these reads, but not for that long.
         assert!((clock - clock / 100..clock * 2).contains(&ns));
     }
 
@@ -170,9 +173,10 @@ mod tests {
             assert_eq!(counts, [0; 10]);
             return;
         }
-        // The hypervisor counts when it takes the CPU away, and when it gives it back.
+        // The hypervisor increments the count when it takes the CPU away, and when it gives it
+        // back.
         assert!(counts.iter().all(|count| count % 2 == 0));
-        // Unless all of them are of another CPU than the one before.
+        // The count grows unless each sleep ended on a different CPU.
         let mut pairs = counts.windows(2);
         let grows = |pair: &[u32]| (1..1 << 16).contains(&pair[1].wrapping_sub(pair[0]));
         assert!(pairs.any(grows));

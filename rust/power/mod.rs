@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The machine: special purpose registers (SPR), the PMU's interrupt, and the registers that the
-//! kernel keeps for a task. Also what else the driver needs of the kernel and perf does not have.
+//! kernel keeps for a task. Also the other parts of the kernel that the driver needs and that do
+//! not belong to perf.
 //!
-//! Nothing here knows perf. Abbreviations, as in the Power ISA (those of fields are in `regs.rs`):
+//! Nothing here depends on perf. Abbreviations, as in the Power ISA (`regs.rs` lists those of
+//! fields):
 //!
 //! | term  | meaning |
 //! |-------|---------|
 //! | BESCR | Branch Event Status and Control Register |
 //! | BHRB  | Branch History Rolling Buffer: the last branches taken |
 //! | EBB   | Event Based Branch: an alert that branches to a user-space handler |
-//! | EBBHR | address of that handler; EBBRR: where to return |
+//! | EBBHR | address of that handler; EBBRR: its return address |
 //! | MMCR  | Monitor Mode Control Register (0 to 3, A) |
 //! | PMC   | Performance Monitor Counter (1 to 6), 32 bits |
 //! | PMI   | Performance Monitor Interrupt |

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The module's parameters. They are declared here rather than in module!, whose
+ * The module's parameters. They are declared here and not in module!, whose
  * parameters have no files in /sys/module/ebb_pmu/parameters/.
  */
 #include <linux/moduleparam.h>

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The values of the module's parameters, which do not change once it is loaded.
+//! The values of the module's parameters, which do not change after the module is loaded.
 //!
 //! `parameters.c` declares them, `Documentation/sysfs.md` describes them.
 
 use super::bindings;
 
-/// `strict_filters`: whether to refuse filters of branch stacks that the hardware alone cannot
-/// apply.
+/// Returns `strict_filters`: whether to refuse filters of branch stacks that the hardware alone
+/// cannot apply.
 pub(crate) fn strict_filters() -> bool {
-    // SAFETY: Reads a variable that is set before the module starts.
+    // SAFETY: The function reads a variable that the kernel sets before it starts the module.
     unsafe { bindings::ebb_pmu_strict_filters() }
 }
 
-/// `prompt`: whether handlers of other interrupts are to let PMIs through, `None` if that depends
+/// Returns `prompt`: whether handlers of other interrupts let PMIs through; `None` if that depends
 /// on the machine.
 #[inline]
 pub(crate) fn prompt() -> Option<bool> {
-    // SAFETY: As above.
+    // SAFETY: The function reads a variable that the kernel sets before it starts the module.
     let prompt = unsafe { bindings::ebb_pmu_prompt() };
     (prompt >= 0).then_some(prompt > 0)
 }
 
-/// `dedicated_cpus`: whether the user guarantees that the hypervisor runs no other partition on
-/// this one's CPUs.
+/// Returns `dedicated_cpus`: whether the user guarantees that the hypervisor runs no other
+/// partition on this partition's CPUs.
 #[inline]
 pub(crate) fn dedicated_cpus() -> bool {
     // SAFETY: The function reads a variable that the kernel sets before it starts the module.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! This CPU's PMU: counters, freezing, and what the kernel and the hypervisor are told of it.
+//! This CPU's PMU: counters, freezing, and its settings in the kernel and the hypervisor.
 //!
 //! C header: [`arch/powerpc/include/asm/pmc.h`](srctree/arch/powerpc/include/asm/pmc.h)
 
@@ -26,18 +26,18 @@ use kernel::bindings::ppc_md;
 /// Number of counters.
 pub(crate) const COUNTERS: usize = 6;
 
-/// PMC5 and PMC6, which count instructions and cycles without an event too.
+/// PMC5 and PMC6, which count instructions and cycles even without an event.
 pub(crate) const FREE_COUNTERS: [usize; 2] = [PMC5, PMC6];
 
 const PMC5: usize = 4;
 const PMC6: usize = 5;
 
-/// A counter of this value or more is negative, and raises an alert when it becomes so.
+/// A counter with this value or more is negative. It raises an alert when it becomes negative.
 pub(crate) const NEGATIVE: u32 = 0x8000_0000;
 
 const PMC1: u32 = 787;
 
-/// Reads a counter, 0 for PMC1 to 5 for PMC6.
+/// Reads a counter: 0 for PMC1 to 5 for PMC6.
 #[inline]
 pub(crate) fn read_pmc(index: usize) -> u32 {
     // CAST: Counters have 32 bits.
@@ -52,7 +52,7 @@ pub(crate) fn read_pmc(index: usize) -> u32 {
     }) as u32
 }
 
-/// Writes a counter, 0 for PMC1 to 5 for PMC6.
+/// Writes a counter: 0 for PMC1 to 5 for PMC6.
 #[inline]
 pub(crate) fn write_pmc(index: usize, value: u32) {
     let value = value.into();
@@ -67,16 +67,16 @@ pub(crate) fn write_pmc(index: usize, value: u32) {
     }
 }
 
-/// Which registers a CPU's PMU has.
+/// The set of registers of a CPU's PMU.
 ///
-/// The processor decides it, whatever ISA the kernel goes by: a partition in the compatibility mode
-/// of an older processor has `CPU_FTR_ARCH_31` off, but its PMU is that of the processor, and the
-/// compatibility mode (PCR) takes registers and fields away from problem state only.
+/// It depends on the processor, not on the ISA that the kernel uses. A partition in the
+/// compatibility mode of an older processor has `CPU_FTR_ARCH_31` off, but its PMU is that of the
+/// processor. The compatibility mode (PCR) removes registers and fields only from problem state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegisterSet {
-    /// Those of ISA v2.07 and v3.0.
+    /// The registers of ISA v2.07 and v3.0.
     V207,
-    /// Those of ISA v3.1, which adds SIER2 and SIER3.
+    /// The registers of ISA v3.1, which adds SIER2 and SIER3.
     V31,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn synchronize() {
     spr::synchronize();
 }
 
-/// Shows that interrupts are off, so that the PMU in reach stays the same CPU's.
+/// Proof that interrupts are off, so that the code stays on the same CPU's PMU.
 ///
 /// # Invariants
 ///
@@ -93,18 +93,18 @@ pub(crate) fn synchronize() {
 pub(crate) struct LocalPmu<'a>(PhantomData<(&'a (), *mut ())>);
 
 impl LocalPmu<'_> {
-    /// Shows it.
+    /// Makes the proof.
     ///
     /// # Safety
     ///
-    /// Interrupts must be off for the lifetime. PMIs may come.
+    /// Interrupts must be off for the lifetime of the value. PMIs may occur.
     pub(crate) unsafe fn new() -> Self {
-        // INVARIANT: The caller guarantees it.
+        // INVARIANT: The caller guarantees that interrupts are off.
         Self(PhantomData)
     }
 
-    /// Freezes the counters, closes the PMU to problem state and clears a pending PMI. Returns
-    /// MMCR0 as it was.
+    /// Freezes the counters, closes the PMU to problem state and clears a pending PMI. Returns the
+    /// old value of MMCR0.
     #[inline]
     pub(crate) fn freeze(&self, pmccext: bool) -> Mmcr0 {
         let before = Mmcr0::read();
@@ -114,17 +114,17 @@ impl LocalPmu<'_> {
         before
     }
 
-    /// Raises an alert on a CPU with the PMAO erratum ([`machine::has_pmao_bug`]), for a program
-    /// whose alert was saved in MMCR0\[PMAO\] when its events left the PMU: writing PMAO back
-    /// raises none there.
+    /// Raises an alert on a CPU with the PMAO erratum ([`machine::has_pmao_bug`]). It is for a
+    /// program whose alert was saved in MMCR0\[PMAO\] when its events were removed from the PMU:
+    /// writing PMAO back raises no alert there.
     ///
-    /// PMC6 overflows after two cycles, with EBE off but MSR\[EE\] too, so that the alert waits
-    /// until the program has its MMCR0 and interrupts are on. The PMU must be frozen, and is
-    /// afterwards; the caller writes MMCR0 before interrupts are on.
+    /// PMC6 overflows after two cycles with EBE off. MSR\[EE\] is off, too, so the alert waits
+    /// until the program has its MMCR0 and interrupts are on. The PMU must be frozen, and is frozen
+    /// afterwards. The caller must write MMCR0 before interrupts are on.
     pub(crate) fn restore_pmao(&self) {
         self.hold_pmis();
         let mmcr2 = Mmcr2::read();
-        // Freeze conditions would keep PMC6 from counting.
+        // Freeze bits in MMCR2 would stop PMC6.
         Mmcr2::write(0);
         let [pmc5, pmc6] = [PMC5, PMC6].map(read_pmc);
         write_pmc(PMC6, NEGATIVE - 2);
@@ -141,15 +141,16 @@ impl LocalPmu<'_> {
         Mmcr2::write(mmcr2);
     }
 
-    /// Clears SIAR and SDAR: a program, a sample or an idle state may have left anything there, and
-    /// until the next alert, or the first marked instruction, a sample would show it.
+    /// Clears SIAR and SDAR. They may hold anything from a program, a sample or an idle state, and
+    /// a sample would show it until the next alert or the first marked instruction.
     pub(crate) fn clear_siar_sdar(&self) {
         Sdar::write(0);
         Siar::write(0);
     }
 
-    /// Clears all registers that tell of a sampled instruction. SIER last: where instructions are
-    /// marked, these are, too, and without SIER\[SIARV\] nothing is known of one.
+    /// Clears all registers that describe a sampled instruction. SIER must be last: while
+    /// instructions are marked, one of these writes may be marked, and only a clear SIER\[SIARV\]
+    /// shows that the registers are not valid.
     pub(crate) fn clear_sampled(&self, set: RegisterSet) {
         self.clear_siar_sdar();
         if set == RegisterSet::V31 {
@@ -176,17 +177,18 @@ impl LocalPmu<'_> {
             write_pmc(index, 0);
         }
         self.clear_sampled(set);
-        // A program may have written its part of MMCR2.
+        // A program may have written its own bits of MMCR2.
         Mmcr1::write(0);
         Mmcr2::write(0);
     }
 
-    /// Clears the BHRB of this CPU. Returns the count of dispatches by which [`Bhrb::read`] knows
-    /// that all branches were recorded since by this kernel and its programs.
+    /// Clears the BHRB of this CPU. Returns the count of dispatches for [`Bhrb::read`], which uses
+    /// it to check that only this kernel and its programs recorded branches since then.
     ///
     /// [`Bhrb::read`]: super::bhrb::Bhrb::read
     pub(crate) fn clear_bhrb(&self) -> u32 {
-        // Before: if the hypervisor takes the CPU away in between, `read` has to see it.
+        // Read this first: if the hypervisor takes the CPU away before the clear, `read` must
+        // notice.
         let dispatches = machine::dispatches();
         if machine::has_bhrb() {
             spr::clear_bhrb();
@@ -194,35 +196,35 @@ impl LocalPmu<'_> {
         dispatches
     }
 
-    /// Has PMIs wait until interrupts are on.
+    /// Delays PMIs until interrupts are on.
     pub(crate) fn hold_pmis(&self) {
-        // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until they are
-        // turned on.
+        // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until the
+        // kernel turns them on.
         unsafe { bindings::ebb_pmu_hard_irq_disable() };
     }
 
-    /// Makes a PMI come as soon as interrupts are on. For a counter that is negative already when
-    /// it starts: POWER8 raises an alert only when a counter becomes negative.
+    /// Makes a PMI occur as soon as interrupts are on. It is needed for a counter that is already
+    /// negative when it starts: POWER8 raises an alert only when a counter becomes negative.
     pub(crate) fn set_pmi_pending(&self) {
         self.hold_pmis();
         // SAFETY: Interrupts are off by the type invariants.
         unsafe { bindings::ebb_pmu_set_pmi_irq_pending() };
     }
 
-    /// Clears a pending PMI: one that came while PMIs were masked, or
+    /// Clears a pending PMI: one that occurred while PMIs were masked, or one from
     /// [`LocalPmu::set_pmi_pending`]. Returns whether there was one.
     pub(crate) fn clear_pmi_pending(&self) -> bool {
         let pending = spr::pmi_irq_pending();
         if pending {
-            // SAFETY: Interrupts are off by the type invariants. As a PMI is pending, MSR[EE] is
-            // off (the handler of masked interrupts clears it), so none comes meanwhile.
+            // SAFETY: Interrupts are off by the type invariants. While a PMI is pending, MSR[EE] is
+            // off (the handler of masked interrupts clears it), so no other PMI occurs now.
             unsafe { spr::clear_pmi_irq_pending() };
         }
         pending
     }
 
-    /// Turns the PMU's registers on after this CPU came up, with the counters frozen and closed to
-    /// programs, whatever was left in them.
+    /// Turns the PMU's registers on after this CPU came up. Then the counters are frozen and closed
+    /// to programs, regardless of their previous contents.
     pub(crate) fn turn_on(&self, pmccext: bool) {
         self.make_usable();
         Mmcr0::from(0).frozen().with_pmccext(pmccext).write();
@@ -233,21 +235,22 @@ impl LocalPmu<'_> {
     /// partition), and to preserve them. Must precede the first access to a register after the CPU
     /// came up.
     ///
-    /// `ppc_enable_pmcs()` will not do: after a CPU was offline it does not make the call again.
+    /// `ppc_enable_pmcs()` is not sufficient: it does not repeat the call after a CPU was offline.
     pub(super) fn make_usable(&self) {
-        // Must precede all writes: a hypervisor keeps only what is written afterwards.
+        // Must precede all writes: a hypervisor preserves only values that are written afterwards.
         self.set_in_use();
         // SAFETY: The kernel sets `ppc_md` when it boots, and does not change it later.
         if let Some(enable_pmcs) = unsafe { ppc_md.enable_pmcs } {
-            // SAFETY: Interrupts are off by the type invariants, so it is this CPU's PMU.
+            // SAFETY: Interrupts are off by the type invariants, so this turns on this CPU's PMU.
             unsafe { enable_pmcs() };
         }
     }
 
-    /// Tells the kernel whether handlers of other interrupts are to let PMIs of this CPU through.
-    /// Counters that raise an alert in a handler that does not stand still until it is done.
+    /// Sets whether the kernel's handlers of other interrupts let PMIs of this CPU through. If not,
+    /// counters that raise an alert in such a handler are frozen until it returns.
     pub(crate) fn set_prompt(&self, wanted: bool) {
-        // SAFETY: Writes a variable of this CPU; interrupts are off by the type invariants.
+        // SAFETY: The function writes a variable of this CPU; interrupts are off by the type
+        // invariants.
         unsafe { bindings::set_prompt_pmi_wanted(wanted) };
     }
 

@@ -2,9 +2,9 @@
 
 //! The PMU's registers, and the fields that the driver reads or writes.
 //!
-//! A field bears the name that the Power ISA and the kernel's `asm/reg.h` give it, in lower case;
-//! its doc has the name as written there and the IBM bit number, by which bit 0 is the most
-//! significant of 64. `bitfield!` numbers bits from the least significant one.
+//! A field has the name that the Power ISA and the kernel's `asm/reg.h` give it, in lower case. Its
+//! doc has the name as written there and the IBM bit number, where bit 0 is the most significant of
+//! 64. `bitfield!` counts bits from the least significant one.
 //!
 //! | field   | stands for |
 //! |---------|------------|
@@ -25,7 +25,7 @@
 //! Source: Power ISA 3.1B, Book III, chapter "Performance Monitor Facility" (MMCR0, MMCRA, SIER),
 //! and Book II, chapter "Event-Based Branch Facility" (BESCR).
 
-// `bitfield!` makes functions for each field, not all of which have a use.
+// `bitfield!` makes functions for each field, and some of them are not used.
 #![allow(dead_code, unreachable_pub)]
 
 use super::spr;
@@ -58,14 +58,14 @@ bitfield! {
         21:21 bhrba;
         /// EBE (43): an alert causes an event-based branch instead of an interrupt.
         20:20 ebe;
-        /// PMCC (44:45): what problem state may do with the PMU's registers.
+        /// PMCC (44:45): the access of problem state to the PMU's registers.
         19:18 pmcc;
         /// PMC1CE (48): PMC1 raises an alert when it becomes negative.
         15:15 pmc1ce;
         /// PMCjCE (49): PMC2 to PMC6 raise an alert when they become negative.
         14:14 pmcjce;
         /// PMCCEXT (54, v3.1): with PMCC 0b00 problem state may not read MMCR1, MMCR3, SIAR, SDAR
-        /// and SIER. It may read the others then, so PMCC is 0b01 as well.
+        /// and SIER. It could still read the other registers, so the driver also sets PMCC to 0b01.
         9:9 pmccext;
         /// PMAO (56): an alert occurred.
         7:7 pmao;
@@ -81,9 +81,10 @@ bitfield! {
     pub(crate) struct Mmcra(u64) {
         /// BHRBRD (bit 26, v3.1): the BHRB records no branches.
         37:37 bhrbrd;
-        /// SDAR_MODE (20:21): when hardware sets SDAR while it marks nothing; 0 for never.
+        /// SDAR_MODE (20:21): when hardware sets SDAR while it does not mark instructions; 0 for
+        /// never.
         43:42 sdar_mode;
-        /// SAMPLE_ENABLE (63): the PMU marks instructions and samples those.
+        /// SAMPLE_ENABLE (63): the PMU marks instructions and samples only marked ones.
         0:0 sample_enable;
     }
 }
@@ -93,7 +94,7 @@ bitfield! {
     pub(crate) struct Bescr(u64) {
         /// GE (bit 0): event-based branches are enabled.
         63:63 ge;
-        /// PME (31): those of the PMU are enabled.
+        /// PME (31): event-based branches of the PMU are enabled.
         32:32 pme;
         /// PMEO (63): the PMU's event-based exception occurred.
         0:0 pmeo;
@@ -101,13 +102,13 @@ bitfield! {
 }
 
 bitfield! {
-    /// Sampled Instruction Event Register, the fields that are alike on all processors.
+    /// Sampled Instruction Event Register: the fields that are the same on all processors.
     pub(crate) struct Sier(u64) {
-        /// SIPR (bit 38): MSR\[PR\] of the sampled instruction: it ran in problem state.
+        /// SIPR (bit 38): MSR\[PR\] of the sampled instruction; 1 if it ran in problem state.
         25:25 sipr;
         /// SIAR_VALID (41): SIAR holds the address of the sampled instruction.
         22:22 siar_valid;
-        /// SDAR_VALID (42): SDAR holds the address of its data.
+        /// SDAR_VALID (42): SDAR holds the address of the sampled instruction's data.
         21:21 sdar_valid;
     }
 }
@@ -121,7 +122,7 @@ pub(crate) trait Register {
     fn write_value(value: u64);
 }
 
-/// Functions to read and write a register with fields.
+/// Makes functions to read and write a register with fields.
 macro_rules! access {
     ($($register:ident: $number:expr),* $(,)?) => { $(
         impl $register {
@@ -158,14 +159,15 @@ access!(Mmcr0: MMCR0, Mmcra: MMCRA, Bescr: BESCR, Sier: SIER);
 const PMCC_PMC1_6: u64 = 0b10;
 
 /// PMCC: problem state may neither read nor write the PMU's registers. A program that tries gets
-/// SIGILL, by a facility unavailable interrupt.
+/// SIGILL, because of a facility unavailable interrupt.
 const PMCC_NONE: u64 = 0b01;
 
 impl Mmcr0 {
     /// The bits that problem state may write: FC, PMAE, PMAO.
     const USER: u64 = Self::FC_MASK | Self::PMAE_MASK | Self::PMAO_MASK;
 
-    /// With the counters frozen and no alerts, EBBs or access for problem state.
+    /// Returns the value with the counters frozen, and without alerts, EBBs or access for problem
+    /// state.
     pub(crate) fn frozen(self) -> Self {
         self.with_const_fc::<1>()
             .with_const_ebe::<0>()
@@ -176,13 +178,13 @@ impl Mmcr0 {
             .with_const_fc56::<0>()
     }
 
-    /// Whether problem state has no access (PMCC 0b01).
+    /// Returns whether problem state has no access (PMCC 0b01).
     pub(crate) fn is_closed(self) -> bool {
         self.pmcc() == PMCC_NONE
     }
 
-    /// With PMCC 0b00, as after boot, if there is no access now: before v3.1 problem state may read
-    /// then.
+    /// Returns the value with PMCC 0b00, as after boot, if problem state has no access now. With
+    /// PMCC 0b00, problem state may read registers before v3.1.
     pub(crate) fn with_default_access(self) -> Self {
         if self.is_closed() {
             self.with_const_pmcc::<0>()
@@ -191,15 +193,16 @@ impl Mmcr0 {
         }
     }
 
-    /// With alerts enabled, the first of which freezes the counters, and no access for problem
-    /// state.
+    /// Returns the value with alerts enabled, the first of which freezes the counters, and without
+    /// access for problem state.
     pub(crate) fn alerting(self) -> Self {
         self.with_const_pmae::<1>()
             .with_const_fcece::<1>()
             .with_const_pmcc::<PMCC_NONE>()
     }
 
-    /// With EBBs and access for a program, and its BHRB if there is one. PMAE is the program's.
+    /// Returns the value with EBBs and with access for a program, also to the BHRB if there is one.
+    /// PMAE must come from the program.
     pub(crate) fn for_ebb(self, bhrb: bool) -> Self {
         self.with_const_ebe::<1>()
             .with_bhrba(bhrb)
@@ -207,12 +210,12 @@ impl Mmcr0 {
             .with_const_pmae::<0>()
     }
 
-    /// With the bits of a program: FC is set if either has it.
+    /// Returns the value with the bits of a program added: FC is set if either value has it.
     pub(crate) fn with_program(self, user: Mmcr0) -> Self {
         Self::from(u64::from(self) | u64::from(user))
     }
 
-    /// Whether a counter (0 for PMC1) raises an alert when it becomes negative.
+    /// Returns whether a counter (0 for PMC1) raises an alert when it becomes negative.
     pub(crate) fn raises_alert(self, index: usize) -> bool {
         let (enabled, frozen) = match index {
             0 => (self.pmc1ce(), self.fc14()),
@@ -222,7 +225,7 @@ impl Mmcr0 {
         self.pmae() == 1 && self.fc() == 0 && enabled == 1 && frozen == 0
     }
 
-    /// As the hardware leaves MMCR0 when an alert occurs.
+    /// Returns the value of MMCR0 after an alert occurred.
     pub(crate) fn after_alert(self) -> Self {
         let fc = self.fc() == 1 || self.fcece() == 1;
         self.with_const_pmao::<1>()
@@ -230,20 +233,20 @@ impl Mmcr0 {
             .with_fc(fc)
     }
 
-    /// The bits that a program with EBBs may write.
+    /// Returns only the bits that a program with EBBs may write.
     pub(crate) fn user(self) -> Self {
         Self::from(u64::from(self) & Self::USER)
     }
 }
 
-/// The bits of MMCR2 that freeze counters in all states: 0 to 53, nine for each counter, PMC1
-/// first.
+/// The bits of MMCR2 that freeze counters in all states: IBM bits 0 to 53, nine for each counter,
+/// PMC1 first.
 pub(super) const MMCR2_FREEZE: u64 = !0 << 10;
 
 /// The bits of MMCR2 that problem state may write: FC1P to FC6P, the second of each nine.
 pub(crate) const MMCR2_USER: u64 = 0x4020_1008_0402_0000;
 
-/// A register without fields here: it has none, or `isa207` makes its image.
+/// Makes a register without fields here: it has none, or `isa207` makes its image.
 macro_rules! plain {
     ($($(#[$doc:meta])* $register:ident: $number:expr),* $(,)?) => { $(
         $(#[$doc])*
@@ -282,7 +285,7 @@ plain! {
     Mmcr1: MMCR1,
     /// Monitor Mode Control Register 2: freeze conditions of each counter.
     Mmcr2: MMCR2,
-    /// Monitor Mode Control Register 3 (v3.1): more of event selection.
+    /// Monitor Mode Control Register 3 (v3.1): further event selection.
     Mmcr3: MMCR3,
     /// Sampled Instruction Address Register.
     Siar: SIAR,
@@ -294,6 +297,6 @@ plain! {
     Sier3: SIER3,
     /// Event-Based Branch Handler Register: the address of the handler.
     Ebbhr: EBBHR,
-    /// Event-Based Branch Return Register: where the handler returns to.
+    /// Event-Based Branch Return Register: the address to which the handler returns.
     Ebbrr: EBBRR,
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Inline functions and macros of the kernel as functions that rust/power can
- * call, with as little logic as can be.
+ * Inline functions and macros of the kernel, wrapped in functions that
+ * rust/power can call. They contain as little logic as possible.
  */
 #define pr_fmt(fmt) "ebb_pmu: " fmt
 
@@ -22,7 +22,7 @@
 
 #include "shim.h"
 
-/* What rust/power/extended_regs.rs takes the numbers of registers to be. */
+/* The numbers of registers that rust/power/extended_regs.rs uses. */
 static_assert(PERF_REG_POWERPC_PMC1 == 51 && PERF_REG_POWERPC_PMC6 == 56);
 static_assert(PERF_REG_POWERPC_SDAR == 57 && PERF_REG_POWERPC_SIAR == 58);
 static_assert(PERF_REG_POWERPC_SIER2 == 49 && PERF_REG_POWERPC_SIER3 == 50);
@@ -63,8 +63,8 @@ void ebb_pmu_tracepoint_synchronize_unregister(void)
 }
 
 /*
- * notrace: a tracer is called between begin and end otherwise, and could reach
- * the program's memory.
+ * notrace: otherwise a tracer would be called between begin and end, and could
+ * access the program's memory.
  */
 notrace void ebb_pmu_user_access_begin(void)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * The functions of shim.c. One that stands for a function or macro of the kernel
- * bears its name after "ebb_pmu_", and its documentation is the kernel's.
+ * The functions of shim.c. A function that wraps a function or macro of the
+ * kernel has its name with the prefix "ebb_pmu_"; see the kernel for its
+ * documentation.
  */
 #ifndef EBB_PMU_SHIM_H
 #define EBB_PMU_SHIM_H
@@ -48,7 +49,7 @@ void ebb_pmu_user_access_begin(void);
 void ebb_pmu_user_access_end(void);
 long ebb_pmu_instruction(unsigned long address);
 
-/* Say (dynamic debug) that an event was refused with an errno, and why. */
+/* Logs (dynamic debug) that an event was refused with an errno, and the reason. */
 void ebb_pmu_log_refusal(u64 config, int error, const char *reason,
 			 size_t length);
 

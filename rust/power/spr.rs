@@ -2,9 +2,9 @@
 
 //! Access to special purpose registers by number, and to the kernel's data of this CPU, the paca.
 //!
-//! The functions are safe, but for that which sets a mask of interrupts. The kernel runs in
-//! privileged state and the hypervisor has opened the PMU's registers to it (HFSCR), so reading and
-//! writing them cannot fault. A write may freeze counters or raise a PMI, but changes no memory.
+//! The functions are safe, except for those that write the paca. The kernel runs in privileged
+//! state and the hypervisor has given it access to the PMU's registers (HFSCR), so reads and writes
+//! of them cannot fault. A write may freeze counters or raise a PMI, but changes no memory.
 //!
 //! Numbers: Power ISA 3.1B, Book III, "Move To/From System Register Instructions".
 
@@ -21,7 +21,7 @@ pub(super) const BHRB_ENTRIES: usize = 32;
 #[inline]
 pub(super) fn read<const N: u32>() -> u64 {
     let value: u64;
-    // SAFETY: `mfspr` of a PMU register has no effect but on its target.
+    // SAFETY: `mfspr` of a PMU register changes only its target.
     unsafe { asm!("mfspr {}, {}", out(reg) value, const N, options(nostack, preserves_flags)) };
     value
 }
@@ -29,16 +29,16 @@ pub(super) fn read<const N: u32>() -> u64 {
 /// Writes SPR `N`.
 #[inline]
 pub(super) fn write<const N: u32>(value: u64) {
-    // SAFETY: `mtspr` of a PMU register changes nothing that Rust knows of. Without `nomem` the
-    // compiler keeps its order with accesses to memory.
+    // SAFETY: `mtspr` of a PMU register changes nothing that Rust code uses. Without `nomem` the
+    // compiler keeps its order relative to memory accesses.
     unsafe { asm!("mtspr {}, {}", const N, in(reg) value, options(nostack, preserves_flags)) };
 }
 
-/// The mask of interrupts that are off for the kernel (`irq_soft_mask` of the paca).
+/// Returns the mask of interrupts that are off for the kernel (`irq_soft_mask` of the paca).
 #[inline]
 pub(super) fn irq_soft_mask() -> u8 {
     let mask: u64;
-    // SAFETY: Register 13 has the address of this CPU's paca, whatever CPU that is.
+    // SAFETY: Register 13 always has the address of the current CPU's paca.
     unsafe {
         asm!(
             "lbz {}, {}(13)",
@@ -47,20 +47,21 @@ pub(super) fn irq_soft_mask() -> u8 {
             options(nostack, preserves_flags)
         )
     };
-    // CAST: A byte was loaded.
+    // CAST: `lbz` loads a byte.
     mask as u8
 }
 
-/// Sets the mask.
+/// Sets the mask of interrupts.
 ///
 /// # Safety
 ///
-/// Interrupts must be off, with the old mask and with the new one: those that were masked and came
-/// are not replayed.
+/// Interrupts must be off, both with the old mask and with the new one: interrupts that occurred
+/// while masked are not replayed.
 #[inline]
 pub(super) unsafe fn set_irq_soft_mask(mask: u8) {
-    // SAFETY: Register 13 as in `irq_soft_mask`; the caller guarantees that nothing waits for the
-    // mask. Without `nomem` the compiler keeps accesses to memory where they are.
+    // SAFETY: Register 13 always has the address of the current CPU's paca. The caller guarantees
+    // that no interrupt has to be replayed. Without `nomem` the compiler keeps the order of memory
+    // accesses.
     unsafe {
         asm!(
             "stb {}, {}(13)",
@@ -71,11 +72,11 @@ pub(super) unsafe fn set_irq_soft_mask(mask: u8) {
     };
 }
 
-/// Whether a PMI came while it was masked, and waits (`pmi_irq_pending()`).
+/// Returns whether a PMI occurred while masked and is pending (`pmi_irq_pending()`).
 #[inline]
 pub(super) fn pmi_irq_pending() -> bool {
     let happened: u64;
-    // SAFETY: Register 13 as in `irq_soft_mask`.
+    // SAFETY: Register 13 always has the address of the current CPU's paca.
     unsafe {
         asm!(
             "lbz {}, {}(13)",
@@ -87,15 +88,15 @@ pub(super) fn pmi_irq_pending() -> bool {
     happened & u64::from(bindings::EBB_PMU_PACA_IRQ_PMI) != 0
 }
 
-/// Notes that none waits any more (`clear_pmi_irq_pending()`).
+/// Records that no PMI is pending (`clear_pmi_irq_pending()`).
 ///
 /// # Safety
 ///
-/// MSR\[EE\] must be off: the handler of an interrupt that is masked writes the same byte.
+/// MSR\[EE\] must be off: the handler of a masked interrupt writes the same byte.
 #[inline]
 pub(super) unsafe fn clear_pmi_irq_pending() {
-    // SAFETY: Register 13 as in `irq_soft_mask`; the caller guarantees that nobody else writes the
-    // byte.
+    // SAFETY: Register 13 always has the address of the current CPU's paca. The caller guarantees
+    // that no other code writes the byte.
     unsafe {
         asm!(
             "lbz {0}, {1}(13)",
@@ -110,12 +111,12 @@ pub(super) unsafe fn clear_pmi_irq_pending() {
     };
 }
 
-/// `yield_count` of this CPU's lppaca; 0 if no hypervisor keeps one.
+/// Returns `yield_count` of this CPU's lppaca; 0 if no hypervisor maintains one.
 #[cfg(CONFIG_PPC_PSERIES)]
 #[inline]
 pub(super) fn yield_count() -> u32 {
     let lppaca: *const u8;
-    // SAFETY: Register 13 as in `irq_soft_mask`.
+    // SAFETY: Register 13 always has the address of the current CPU's paca.
     unsafe {
         asm!(
             "ld {}, {}(13)",
@@ -127,24 +128,26 @@ pub(super) fn yield_count() -> u32 {
     if lppaca.is_null() {
         return 0;
     }
-    // CAST: The offset of a field, which is aligned.
+    // CAST: The constant is the offset of an aligned field, and fits any integer.
     let count = lppaca.wrapping_add(bindings::EBB_PMU_LPPACA_YIELD_COUNT as usize);
-    // SAFETY: The lppaca of a CPU stays where it is. The hypervisor writes the word while it has
+    // SAFETY: The lppaca of a CPU does not move. The hypervisor writes the word only while it has
     // taken the CPU away.
     u32::from_be(unsafe { count.cast::<u32>().read_volatile() })
 }
 
-/// As there is no hypervisor.
+/// Returns 0, because there is no hypervisor.
 #[cfg(not(CONFIG_PPC_PSERIES))]
 pub(super) fn yield_count() -> u32 {
     0
 }
 
-/// The current task (`get_current()`, which is a function call in Rust). There always is one.
+/// Returns the current task (`get_current()`, which is a function call in Rust). There always is
+/// one.
 #[inline]
 pub(super) fn current_task() -> *mut kernel::bindings::task_struct {
     let task: *mut kernel::bindings::task_struct;
-    // SAFETY: Register 13 as in `irq_soft_mask`; on whatever CPU this task runs, its paca names it.
+    // SAFETY: Register 13 always has the address of the current CPU's paca, which names this task
+    // on any CPU that it runs on.
     unsafe {
         asm!(
             "ld {}, {}(13)",
@@ -160,7 +163,7 @@ pub(super) fn current_task() -> *mut kernel::bindings::task_struct {
 #[inline]
 pub(super) fn read_msr() -> u64 {
     let value: u64;
-    // SAFETY: `mfmsr` has no effect but on its target.
+    // SAFETY: `mfmsr` changes only its target.
     unsafe { asm!("mfmsr {}", out(reg) value, options(nomem, nostack, preserves_flags)) };
     value
 }
@@ -169,28 +172,28 @@ pub(super) fn read_msr() -> u64 {
 /// and an alert that they enable has raised its interrupt.
 #[inline]
 pub(super) fn synchronize() {
-    // SAFETY: Barriers only.
+    // SAFETY: The instructions are only barriers.
     unsafe { asm!("sync", "isync", options(nostack, preserves_flags)) };
 }
 
 /// Clears the BHRB.
 #[inline]
 pub(super) fn clear_bhrb() {
-    // SAFETY: `clrbhrb`, encoded as the assembler may be set to an older ISA, changes the BHRB
-    // only.
+    // SAFETY: `clrbhrb` changes only the BHRB. It is encoded as a number because the assembler may
+    // be set to an older ISA.
     unsafe { asm!(".long 0x7c00035c", options(nomem, nostack, preserves_flags)) };
 }
 
-/// Reads entries of the BHRB, the newest first, until one is 0 or there are no more. Returns how
-/// many of `entries` it has written.
+/// Reads entries of the BHRB, the newest first, until an entry is 0 or all are read. Returns the
+/// number of `entries` that it wrote.
 #[inline]
 pub(super) fn read_bhrb(entries: &mut [MaybeUninit<u64>; BHRB_ENTRIES]) -> usize {
     let start = entries.as_mut_ptr();
-    // `stdu` advances it before it stores.
+    // `stdu` increments the address before it stores.
     let mut last = start.wrapping_sub(1);
-    // SAFETY: `mfbhrbe`, encoded as `clrbhrb` is, changes its target only, register 3. The entry's
-    // number is part of the instruction, so there is one for each of the `BHRB_ENTRIES` that there
-    // is room for.
+    // SAFETY: `mfbhrbe`, encoded as a number like `clrbhrb`, changes only its target, register 3.
+    // Each entry's number is part of its instruction, and there is one instruction for each of the
+    // `BHRB_ENTRIES` elements.
     unsafe {
         asm!(
             ".irp entry, 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,\
@@ -207,6 +210,6 @@ pub(super) fn read_bhrb(entries: &mut [MaybeUninit<u64>; BHRB_ENTRIES]) -> usize
             options(nostack),
         )
     };
-    // CAST: Addresses, to count what is between them.
+    // CAST: Both are addresses, whose difference is the size of the entries.
     (last.wrapping_add(1) as usize - start as usize) / size_of::<u64>()
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The PMU registers of a task that does not run, kept in its `struct thread_struct`.
+//! The PMU registers of a task that does not run, as its `struct thread_struct` keeps them.
 //!
-//! The kernel's context switch saves and restores BESCR, EBBHR and EBBRR itself. `ptrace` and core
+//! The kernel's context switch itself saves and restores BESCR, EBBHR and EBBRR. `ptrace` and core
 //! dumps show the others.
 //!
 //! C header: [`arch/powerpc/include/asm/processor.h`](srctree/arch/powerpc/include/asm/processor.h)
@@ -33,15 +33,15 @@ use kernel::{
     prelude::*, //
 };
 
-/// A register's value as C keeps it.
+/// Returns a register's value in the type that C uses.
 fn long(value: u64) -> c_ulong {
     // CAST: An `unsigned long` has 64 bits on this machine; in Rust it is a `usize`.
     value as c_ulong
 }
 
-/// A register's value that C keeps.
+/// Returns a register's value from the type that C uses.
 fn value(long: c_ulong) -> u64 {
-    // CAST: As in `long`.
+    // CAST: An `unsigned long` has 64 bits on this machine; in Rust it is a `usize`.
     long as u64
 }
 
@@ -49,39 +49,40 @@ fn value(long: c_ulong) -> u64 {
 ///
 /// # Invariants
 ///
-/// The pointer is to the `thread` of the current task. It stays the current one, and nobody else
-/// writes these registers, as interrupts are off while the [`LocalPmu`] lives.
+/// The pointer is to the `thread` of the current task. The task remains the current one, and no
+/// other code writes these registers, because interrupts are off while the [`LocalPmu`] lives.
 pub(crate) struct CurrentThread<'a>(*mut bindings::thread_struct, PhantomData<&'a LocalPmu<'a>>);
 
 impl<'a> CurrentThread<'a> {
-    /// The registers of the current task.
+    /// Returns the registers of the current task.
     pub(crate) fn new(_local: &'a LocalPmu<'a>) -> Self {
         // SAFETY: There is always a current task.
         let thread = unsafe { &raw mut (*spr::current_task()).thread };
-        // INVARIANT: The value borrows `_local`.
+        // INVARIANT: The pointer is to the current task's `thread`, and the value borrows `_local`.
         Self(thread, PhantomData)
     }
 
-    /// The bits of the saved MMCR0 that the program may write.
+    /// Returns the bits of the saved MMCR0 that the program may write.
     pub(crate) fn mmcr0(&self) -> Mmcr0 {
-        // SAFETY: Valid by the type invariants.
+        // SAFETY: The pointer is valid by the type invariants.
         Mmcr0::from(u64::from(unsafe { (*self.0).mmcr0 })).user()
     }
 
-    /// The bits of the saved MMCR2 that the program may write.
+    /// Returns the bits of the saved MMCR2 that the program may write.
     pub(crate) fn mmcr2(&self) -> u64 {
-        // SAFETY: Valid by the type invariants.
+        // SAFETY: The pointer is valid by the type invariants.
         value(unsafe { (*self.0).mmcr2 }) & MMCR2_USER
     }
 
-    /// Resets the registers for a program's first EBB event: nothing of a parent's or of events
-    /// that the program closed, alerts enabled.
+    /// Resets the registers for a program's first EBB event: without values of a parent or of
+    /// events that the program closed, and with alerts enabled.
     ///
-    /// BESCR, EBBHR and EBBRR belong to the program at any time, and stay.
+    /// BESCR, EBBHR and EBBRR always belong to the program and do not change.
     pub(crate) fn reset(&self) {
         let alerts_enabled = Mmcr0::from(0).with_const_pmae::<1>();
-        // SAFETY: Valid, and not written by others, by the type invariants.
-        // CAST: Only the lower half of MMCR0 is in use.
+        // SAFETY: By the type invariants the pointer is valid, and no other code writes the
+        // registers.
+        // CAST: MMCR0 uses only its lower half.
         unsafe {
             (*self.0).used_ebb = 0;
             (*self.0).mmcr0 = u64::from(alerts_enabled) as c_uint;
@@ -95,7 +96,7 @@ impl<'a> CurrentThread<'a> {
         }
     }
 
-    /// Resets the registers for a new program: as [`CurrentThread::reset`], and with EBBs off and
+    /// Resets the registers for a new program: like [`CurrentThread::reset`], and with EBBs off and
     /// no handler.
     pub(crate) fn reset_for_exec(&self) {
         self.reset();
@@ -104,23 +105,26 @@ impl<'a> CurrentThread<'a> {
         Ebbrr::write(0);
     }
 
-    /// Saves the program's bits of MMCR0, which was this before the PMU was frozen.
+    /// Saves the program's bits of MMCR0, given its value before the PMU was frozen.
     pub(crate) fn save_mmcr0(&self, mmcr0: Mmcr0) {
-        // SAFETY: Valid, and not written by others, by the type invariants.
-        // CAST: Only the lower half of MMCR0 is in use.
+        // SAFETY: By the type invariants the pointer is valid, and no other code writes the
+        // registers.
+        // CAST: MMCR0 uses only its lower half.
         unsafe { (*self.0).mmcr0 = u64::from(mmcr0.user()) as c_uint };
     }
 
-    /// Saves the program's bits of MMCR2, likewise.
+    /// Saves the program's bits of MMCR2, given its value before the PMU was frozen.
     pub(crate) fn save_mmcr2(&self, mmcr2: u64) {
-        // SAFETY: Valid, and not written by others, by the type invariants.
+        // SAFETY: By the type invariants the pointer is valid, and no other code writes the
+        // registers.
         unsafe { (*self.0).mmcr2 = long(mmcr2 & MMCR2_USER) };
     }
 
-    /// Saves the program's other registers from the frozen PMU. `mmcr3` is what the driver wrote to
-    /// MMCR3.
+    /// Saves the program's other registers from the frozen PMU. `mmcr3` is the value that the
+    /// driver wrote to MMCR3.
     pub(crate) fn save_sampled(&self, cache: &PmuCache, set: RegisterSet, mmcr3: u64) {
-        // SAFETY: Valid, and not written by others, by the type invariants.
+        // SAFETY: By the type invariants the pointer is valid, and no other code writes the
+        // registers.
         unsafe {
             (*self.0).siar = long(Siar::read());
             (*self.0).sier = long(cache.read::<Sier>());
@@ -136,7 +140,8 @@ impl<'a> CurrentThread<'a> {
     /// Restores the program's registers, except MMCR0 and MMCR2, which the driver merges with its
     /// own bits. From now on `ptrace` and core dumps show the saved ones.
     pub(crate) fn restore_sampled(&self, cache: &PmuCache, set: RegisterSet) {
-        // SAFETY: Valid, and not written by others, by the type invariants.
+        // SAFETY: By the type invariants the pointer is valid, and no other code writes the
+        // registers.
         unsafe {
             (*self.0).used_ebb = 1;
             Siar::write(value((*self.0).siar));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 WITH Linux-syscall-note */
 /*
- * What a program needs, besides linux/perf_event.h, to use Event Based Branches
- * (EBB) of the POWER PMU: Linux's own bits of perf_event_attr.config for
- * PERF_TYPE_RAW events, and the registers as problem state has them.
+ * The definitions that a program needs, in addition to linux/perf_event.h, to
+ * use Event Based Branches (EBB) of the POWER PMU: Linux's own bits of
+ * perf_event_attr.config for PERF_TYPE_RAW events, and the numbers of registers
+ * in problem state.
  *
- * Documentation/ebb.md tells how; tools/ebb does it for Rust programs.
+ * Documentation/ebb.md explains their use; tools/ebb does it for Rust programs.
  */
 #ifndef _UAPI_LINUX_EBB_PMU_H
 #define _UAPI_LINUX_EBB_PMU_H
@@ -21,10 +22,10 @@
 #define EBB_PMU_IFM_COND	3ULL	/* conditional branches; POWER10 and later */
 
 /*
- * Special purpose registers in problem state: those of the PMU while an EBB
- * event is scheduled, BESCR, EBBHR, EBBRR and TAR at any time.
- * Power ISA, Book III, chapter "Performance Monitor Facility"; Book II,
- * chapter "Event-Based Branch Facility".
+ * Special purpose registers in problem state. Those of the PMU are accessible
+ * while an EBB event is scheduled; BESCR, EBBHR, EBBRR and TAR always are. See
+ * Power ISA, Book III, chapter "Performance Monitor Facility"; Book II, chapter
+ * "Event-Based Branch Facility".
  */
 #define EBB_PMU_SPR_SIER2	736	/* read only; ISA v3.1 */
 #define EBB_PMU_SPR_SIER3	737	/* read only; ISA v3.1 */
@@ -40,13 +41,13 @@
 #define EBB_PMU_SPR_BESCRS	800	/* sets bits of BESCR */
 #define EBB_PMU_SPR_BESCRR	802	/* resets bits of BESCR */
 #define EBB_PMU_SPR_EBBHR	804	/* address of the handler */
-#define EBB_PMU_SPR_EBBRR	805	/* where rfebb returns to */
+#define EBB_PMU_SPR_EBBRR	805	/* the address to which rfebb returns */
 #define EBB_PMU_SPR_BESCR	806
-#define EBB_PMU_SPR_TAR		815	/* a handler has to save it */
+#define EBB_PMU_SPR_TAR		815	/* a handler must save it */
 
 #define EBB_PMU_BESCR_GE	(1ULL << 63)	/* EBBs are enabled */
-#define EBB_PMU_BESCR_PME	(1ULL << 32)	/* those of the PMU are */
-#define EBB_PMU_BESCR_PMEO	(1ULL << 0)	/* one of the PMU occurred */
+#define EBB_PMU_BESCR_PME	(1ULL << 32)	/* EBBs of the PMU are enabled */
+#define EBB_PMU_BESCR_PMEO	(1ULL << 0)	/* an EBB of the PMU occurred */
 
 #define EBB_PMU_MMCR0_FC	(1ULL << 31)	/* the counters are frozen */
 #define EBB_PMU_MMCR0_PMAE	(1ULL << 26)	/* alerts are enabled */

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a CPU knows of the alert of the program whose events are on its PMU, and what became of an
+//! A CPU's record of the alert of the program whose events are on its PMU, and the outcome of an
 //! alert that occurred.
 //!
-//! A program has one alert at most, as PMAO is one bit. A CPU's [`AlertState`] is the program's
-//! only while its events are on that CPU: at the switch out an alert that is owed goes to PMAO of
-//! the program's saved MMCR0, so that it moves with the task, is not inherited, and is gone with
-//! the first event that is scheduled after all others were closed.
+//! A program has at most one alert, because PMAO is one bit. A CPU's [`AlertState`] describes the
+//! program's alert only while the program's events are on that CPU. At switch-out an owed alert is
+//! stored as PMAO in the program's saved MMCR0. So it moves with the task, is not inherited, and is
+//! cleared with the first event that is scheduled after all others were closed.
 //!
-//! The PMI's handler and the timer's interrupt write the state too, so other code does so only
+//! The PMI's handler and the timer's interrupt write the state, too, so other code writes it only
 //! while the PMU is disabled or PMIs are masked.
 
 use crate::{
@@ -17,11 +17,11 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// What EBBRR holds while the program can take an EBB and has got none. An EBB overwrites it with
-/// the address of an instruction, a multiple of four.
+/// The value of EBBRR while the program can take an EBB and has not got one. An EBB overwrites it
+/// with the address of an instruction, which is a multiple of four.
 pub(super) const EBBRR_UNCHANGED: u64 = 1;
 
-/// Pause before the first check of an alert. A shorter one would slow down the handler that the
+/// Pause before the first check of an alert. A shorter pause would slow down the handler that the
 /// alert waits for.
 pub(super) const FIRST_CHECK_NS: u64 = 20_000;
 
@@ -36,23 +36,23 @@ const SLOWEST_CHECK_NS: u64 = 640_000;
 #[derive(Clone, Copy, Debug, Default, IntoBytes, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Alert {
-    /// The program is owed none. It may be in its handler.
+    /// No alert is owed. The program may be in its handler.
     #[default]
     None,
-    /// The program is owed none, and EBBRR holds [`EBBRR_UNCHANGED`].
+    /// No alert is owed, and EBBRR holds [`EBBRR_UNCHANGED`].
     NoneWatched,
     /// QEMU has latched the EBB, and EBBRR holds [`EBBRR_UNCHANGED`].
     Latched,
-    /// The program is owed one, and cannot take it now.
+    /// An alert is owed, and the program cannot take it now.
     Waiting,
 }
 
-/// What became of an alert that occurred.
+/// The outcome of an alert that occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// QEMU branched: the program is at the start of its handler.
+    /// QEMU branched, and the program is at the start of its handler.
     Branched,
-    /// QEMU latched the EBB, and branches when it enters the program.
+    /// QEMU latched the EBB, and will branch when it enters the program.
     Latched,
     /// The program cannot take the EBB now.
     Waiting,
@@ -61,8 +61,8 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome, by BESCR, by whether the program is at the start of its handler, and by whether
-    /// EBBRR has changed from [`EBBRR_UNCHANGED`].
+    /// Returns the outcome, given BESCR, whether the program is at the start of its handler, and
+    /// whether EBBRR differs from [`EBBRR_UNCHANGED`].
     pub(super) fn of(bescr: Bescr, at_handler: bool, ebbrr_changed: bool) -> Self {
         if bescr.pme() == 0 {
             Self::Waiting
@@ -76,13 +76,13 @@ impl Outcome {
         } else if ebbrr_changed {
             Self::BranchLost
         } else {
-            // The handler runs.
+            // The handler is running.
             Self::Waiting
         }
     }
 }
 
-/// What a CPU knows of its program's alert, and when it checks it next.
+/// A CPU's record of its program's alert, and of the pause before the next check.
 #[derive(Default)]
 pub(in super::super) struct AlertState {
     alert: PmiCell<Alert>,
@@ -95,17 +95,18 @@ impl AlertState {
         self.alert.get()
     }
 
-    /// Sets the alert; the pauses between checks stay as long as they are.
+    /// Sets the alert. Does not change the pauses between checks.
     pub(super) fn set(&self, alert: Alert) {
         self.alert.set(alert);
     }
 
-    /// Makes the pauses between checks short again.
+    /// Resets the pauses between checks to the shortest one.
     pub(super) fn restart_pauses(&self) {
         self.pause_ns.set(FIRST_CHECK_NS);
     }
 
-    /// The pause after a check that interrupted the program, or the kernel.
+    /// Returns the pause after a check that interrupted the program, or the kernel, and doubles the
+    /// next pause.
     pub(super) fn next_pause_ns(&self, in_program: bool) -> u64 {
         let shortest = if in_program {
             FIRST_CHECK_NS
@@ -133,16 +134,17 @@ mod tests {
             Outcome::of(Bescr::from(bescr), at_handler, ebbrr_changed)
         };
 
-        // PME is off: the program takes no EBBs of the PMU.
+        // With PME off, the program takes no EBBs from the PMU.
         for bescr in [0, GE, PMEO, GE | PMEO] {
             assert_eq!(outcome(bescr, true, true), Outcome::Waiting);
         }
-        // GE and PME are on: QEMU latches the EBB, whatever PMEO says of an earlier one.
+        // With GE and PME on, QEMU latches the EBB. PMEO may be set by an earlier one.
         assert_eq!(outcome(GE | PME, false, false), Outcome::Latched);
         assert_eq!(outcome(GE | PME | PMEO, true, true), Outcome::Latched);
-        // The program turned EBBs off, and QEMU has made none since.
+        // The program turned EBBs off, and QEMU made none since then.
         assert_eq!(outcome(PME, true, true), Outcome::Waiting);
-        // QEMU has made an EBB: this one, an earlier one whose handler runs, or one without branch.
+        // QEMU made an EBB: this one, an earlier one whose handler is running, or one without a
+        // branch.
         assert_eq!(outcome(PME | PMEO, true, true), Outcome::Branched);
         assert_eq!(outcome(PME | PMEO, false, false), Outcome::Waiting);
         assert_eq!(outcome(PME | PMEO, false, true), Outcome::BranchLost);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The check of an alert that its program could not take at once, in the timer's interrupt.
+//! The check of an alert that its program could not take at once, made in the timer's interrupt.
 
 use super::{
     super::cpu_state::ThisCpu,
@@ -20,12 +20,12 @@ use crate::power::regs::{
     Mmcr0, //
 };
 
-/// Checks the alert of the current program, which the timer interrupted in the program or in the
-/// kernel. Returns the pause before the next check in nanoseconds, `None` if there is to be none.
+/// Checks the alert of the current program. The timer interrupted the program or the kernel.
+/// Returns the pause before the next check in nanoseconds; `None` if no check is needed.
 pub(super) fn check(this_cpu: &ThisCpu, in_program: bool) -> Option<u64> {
     let mmcr0 = Mmcr0::read();
     if mmcr0.ebe() == 0 || mmcr0.pmao() == 1 {
-        // The program's events have left the PMU, or a PMI is due, whose handler deals with the
+        // The program's events are off the PMU, or a PMI is due, whose handler will handle the
         // alert.
         return None;
     }

@@ -2,10 +2,10 @@
 
 //! PMIs under EBE, and alerts that the program cannot take at once.
 //!
-//! An alert that the program is owed is delivered by having QEMU latch an EBB (`latch.rs`): at the
-//! switch in, in the PMI's handler, and in the timer's interrupt (`check.rs`).
+//! To deliver an owed alert, the driver makes QEMU latch an EBB (`latch.rs`): at switch-in, in the
+//! PMI's handler, and in the timer's interrupt (`check.rs`).
 //!
-//! An alert is no longer owed when the program has got its EBB, or has set PMAE again, as that
+//! An alert is no longer owed when the program has got its EBB, or has set PMAE again, because that
 //! clears PMAO.
 
 use super::{
@@ -50,18 +50,18 @@ use kernel::{
     }, //
 };
 
-/// The state for the whole machine. Its functions are cold, as hardware calls none of them.
-/// Inlined they would cost a switch there 33 of 827 instructions (`make bench`).
+/// The state for the whole machine. Its functions are cold because hardware calls none of them. If
+/// they were inlined, a switch on hardware would take 33 of 827 instructions more (`make bench`).
 pub(super) struct Delivery {
-    /// An alert under EBE raises a PMI: QEMU 8.1 or later.
+    /// Whether an alert under EBE raises a PMI: QEMU 8.1 or later.
     raises_pmi: Atomic<bool>,
-    /// Whether an alert under EBE raises a PMI has been tested.
+    /// Whether `raises_pmi` has been tested.
     tested: Atomic<bool>,
     timers: CheckTimers,
 }
 
-/// MMCR0 as it was when the counters froze. It was read as `before`, but QEMU ignores MMCR2 and so
-/// may have raised an alert between that and the write that froze them.
+/// Returns MMCR0 as it was when the counters froze. It was read as `before`. QEMU ignores MMCR2, so
+/// it may have raised an alert between that read and the write that froze the counters.
 fn at_freeze(before: Mmcr0) -> Mmcr0 {
     let alert = (0..pmu::COUNTERS)
         .any(|index| before.raises_alert(index) && pmu::read_pmc(index) >= pmu::NEGATIVE);
@@ -82,13 +82,13 @@ impl Delivery {
         })
     }
 
-    /// Whether this is known to be a QEMU before 8.1, which raises no PMI under EBE.
+    /// Returns whether this is known to be a QEMU before 8.1, which raises no PMI under EBE.
     fn raises_no_pmi(&self) -> bool {
         self.tested.load(Relaxed) && !self.raises_pmi.load(Relaxed)
     }
 
-    /// Sets what is known of the program's alert, and has it checked soon unless there is nothing
-    /// to wait for.
+    /// Sets the state of the program's alert. Has the alert checked soon unless the program is
+    /// ready and no alert is owed.
     fn set_alert(&self, this_cpu: &ThisCpu, alert: Alert, in_nmi: bool) {
         this_cpu.alert.set(alert);
         this_cpu.alert.restart_pauses();
@@ -97,12 +97,12 @@ impl Delivery {
         }
     }
 
-    /// Handles a PMI that came while `mmcr0` has EBE set: the events are the program's, and so are
-    /// the counters.
+    /// Handles a PMI that came while `mmcr0` has EBE set: events and counters belong to the
+    /// program.
     #[cold]
     pub(super) fn pmi_under_ebe(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0, in_nmi: bool) {
         if self.raises_no_pmi() {
-            // A stray PMI: this QEMU leaves PMAO to the program.
+            // This is a stray PMI: this QEMU does not take PMAO from the program.
             return;
         }
         self.raises_pmi.store(true, Relaxed);
@@ -110,7 +110,7 @@ impl Delivery {
         let alert = match outcome(this_cpu) {
             Outcome::Branched => Alert::None,
             Outcome::Latched => {
-                // The check may have cleared PMEO after the alert: QEMU would drop its latch.
+                // The check may have cleared PMEO after the alert, and QEMU would drop its latch.
                 Bescr::read().with_const_pmeo::<1>().write();
                 Ebbrr::write(EBBRR_UNCHANGED);
                 Alert::Latched
@@ -122,26 +122,28 @@ impl Delivery {
                 Alert::Latched
             }
         };
-        // If the PMI is that of `latch_ebb`, checks are under way: their pauses must go on growing.
+        // If `latch_ebb` caused this PMI, checks are already scheduled, and their pauses must
+        // continue to grow.
         if known != Alert::Latched || alert != Alert::Latched {
             self.set_alert(this_cpu, alert, in_nmi);
         }
-        // The interrupt's line is up as long as PMAO is set: the PMI would come again at once.
+        // The interrupt line is up while PMAO is set, so the PMI would come again at once.
         mmcr0.with_const_pmao::<0>().write();
     }
 
-    /// Finds out, once, whether an alert under EBE raises a PMI. The PMU must be stopped.
+    /// Tests, once, whether an alert under EBE raises a PMI. The PMU must be stopped.
     #[cold]
     pub(super) fn test_pmi_under_ebe(&self, this_cpu: &ThisCpu) {
         if self.tested.load(Relaxed) || !machine::hard_irqs_enabled() {
             return;
         }
         let stopped = Mmcr0::read();
-        // The program may have EBBs on already, and this alert is not of its events: turn EBBs off.
+        // Turn EBBs off: the program may have them on already, and this alert is not from its
+        // events.
         let bescr = Bescr::read();
         Bescr::from(0).write();
         stopped.with_const_ebe::<1>().with_const_pmao::<1>().write();
-        // A PMI sets `raises_pmi` before this is over.
+        // A PMI sets `raises_pmi` during this loop, unless it is masked.
         for _ in 0..POLL_LIMIT {
             pmu::synchronize();
             if self.raises_pmi.load(Relaxed) {
@@ -150,7 +152,7 @@ impl Delivery {
         }
         stopped.write();
         if local_pmu(this_cpu.irqs_off()).clear_pmi_pending() {
-            // A PMI came, and was masked.
+            // A PMI came while PMIs were masked.
             self.raises_pmi.store(true, Relaxed);
         }
         bescr.write();
@@ -158,15 +160,16 @@ impl Delivery {
         self.tested.store(true, Relaxed);
     }
 
-    /// See [`Emulator::switch_out`](super::Emulator::switch_out).
+    /// Saves MMCR0 of a program that is switched out; see
+    /// [`Emulator::switch_out`](super::Emulator::switch_out).
     #[cold]
     pub(super) fn switch_out(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0) {
         let local = local_pmu(this_cpu.irqs_off());
         CurrentThread::new(&local).save_mmcr0(self.with_owed(this_cpu, mmcr0));
     }
 
-    /// `mmcr0`, which the PMU had before it was stopped, with PMAO set if the program is owed an
-    /// alert.
+    /// Returns `mmcr0`, the value before the PMU was stopped, with PMAO set if an alert is owed to
+    /// the program.
     #[inline]
     fn with_owed(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0) -> Mmcr0 {
         let mmcr0 = at_freeze(mmcr0);
@@ -177,7 +180,7 @@ impl Delivery {
             return mmcr0;
         }
         let owed = if mmcr0.pmao() == 1 {
-            // The alert's PMI has not come, and will not: stopping the PMU has cleared PMAO.
+            // The PMI of the alert did not come and will not come: stopping the PMU cleared PMAO.
             match outcome(this_cpu) {
                 Outcome::Branched => false,
                 Outcome::Latched | Outcome::Waiting => true,
@@ -195,12 +198,13 @@ impl Delivery {
             owed && mmcr0.pmae() == 0
         };
         this_cpu.alert.set(Alert::None);
-        // So that the next task does not receive the EBB.
+        // The next task must not receive the EBB.
         clear_latch(Bescr::read());
         mmcr0.with_pmao(owed)
     }
 
-    /// See [`Emulator::switch_in`](super::Emulator::switch_in).
+    /// Delivers the alert of a program that is switched in; see
+    /// [`Emulator::switch_in`](super::Emulator::switch_in).
     #[cold]
     pub(super) fn switch_in(&self, this_cpu: &ThisCpu) {
         let local = local_pmu(this_cpu.irqs_off());
@@ -208,8 +212,8 @@ impl Delivery {
         thread.save_mmcr0(self.deliver(this_cpu, thread.mmcr0()));
     }
 
-    /// Has the program, whose bits of MMCR0 are `user`, get an alert that it is owed. Returns the
-    /// bits to start the PMU with.
+    /// Delivers the alert that is owed to the program, if there is one. `user` are the program's
+    /// bits of MMCR0. Returns the bits to start the PMU with.
     #[inline]
     fn deliver(&self, this_cpu: &ThisCpu, user: Mmcr0) -> Mmcr0 {
         let bescr = Bescr::read();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the device tree says of the emulator.
+//! Reads the device tree to find out whether the machine is QEMU, and which one.
 //!
 //! C header: [`include/linux/of.h`](srctree/include/linux/of.h)
 
@@ -15,7 +15,7 @@ use kernel::{
     str::CStr, //
 };
 
-/// A node of the device tree, which stays as long as the value.
+/// A node of the device tree. It exists as long as this value.
 struct Node(NonNull<bindings::device_node>);
 
 impl Node {
@@ -43,19 +43,20 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // SAFETY: Gives back the reference that `by_path` or `by_type` took.
+        // SAFETY: `by_path` or `by_type` took the reference, and nothing else releases it.
         unsafe { bindings::of_node_put(self.0.as_ptr()) };
     }
 }
 
-/// Whether the root's `compatible` has `name`.
+/// Returns whether the root's `compatible` has `name`.
 fn machine_is(name: &CStr) -> bool {
     let names = [name.as_char_ptr(), ptr::null()];
-    // SAFETY: The array is of C strings, and ends in a null pointer.
+    // SAFETY: The array consists of C strings and ends with a null pointer.
     unsafe { bindings::of_machine_compatible_match(names.as_ptr()) }
 }
 
-/// Whether QEMU emulates the CPU: the machine is one of QEMU's, and has no node of KVM's.
+/// Returns whether QEMU emulates the CPU: the machine is one of QEMU's, and there is no node of
+/// KVM.
 pub(super) fn is_qemu() -> bool {
     [
         c"qemu,pseries",
@@ -69,11 +70,11 @@ pub(super) fn is_qemu() -> bool {
         && Node::by_path(c"/hypervisor").is_none()
 }
 
-/// Whether this QEMU is one before 9.1, to which the BHRB's instructions are illegal.
+/// Returns whether this is a QEMU before 9.1, where the BHRB's instructions are illegal.
 ///
-/// The device tree does not say so itself. But the `pseries` of 9.1, where the kernel is not the
-/// hypervisor, has a property that older ones lack. `powernv` has no such property, and is taken
-/// for that of 9.1 or later.
+/// The device tree does not show this directly. But the `pseries` of 9.1, where the kernel is not
+/// the hypervisor, has a property that older versions do not have. `powernv` never has the
+/// property, so it is assumed to be 9.1 or later.
 pub(super) fn lacks_bhrb() -> bool {
     !machine::is_hypervisor()
         && Node::by_type(c"cpu").is_some_and(|cpu| !cpu.has_property(c"ibm,pi-features"))

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! QEMU's latch of an EBB, and BESCR and EBBRR, which tell of it.
+//! QEMU's latch of an EBB, and the driver's use of BESCR and EBBRR, which show its state.
 //!
-//! An alert that is raised in the kernel, with BESCR\[GE\] and \[PME\] on, has QEMU latch the EBB
-//! and branch as soon as the program goes on, whatever way it came into the kernel ([`latch_ebb`]).
-//! The latch is one bit, so raising twice does no harm.
+//! If an alert is raised in the kernel with BESCR\[GE\] and \[PME\] on, QEMU latches the EBB and
+//! branches as soon as the program continues, however it entered the kernel ([`latch_ebb`]). The
+//! latch is one bit, so raising twice does no harm.
 //!
-//! QEMU would give a latched EBB to whichever program with GE on runs next. Clear PMEO on
-//! switch-out ([`clear_latch`]), so that the next task does not receive the EBB. (PMEO tells a
-//! handler, which runs with GE off, why it was called; with GE on it means nothing.)
+//! QEMU would give a latched EBB to the next program with GE on. So PMEO is cleared at switch-out
+//! ([`clear_latch`]), and the next task does not receive the EBB. PMEO has a meaning only for a
+//! handler, which runs with GE off: it shows the cause of the EBB. With GE on it has no meaning.
 //!
-//! EBBRR means nothing either while GE and PME are on, as the next EBB overwrites it. It is set to
-//! [`EBBRR_UNCHANGED`] then, and shows whether QEMU has made an EBB since.
+//! EBBRR has no meaning either while GE and PME are on, because the next EBB overwrites it. It is
+//! set to [`EBBRR_UNCHANGED`] then, and shows whether QEMU has made an EBB since.
 
 use super::{
     super::cpu_state::{
@@ -35,10 +35,11 @@ use crate::power::{
     }, //
 };
 
-/// Polls before giving up; more instructions than one translation block of the emulator has.
+/// Number of polls before giving up; more instructions than one translation block of the emulator
+/// has.
 pub(super) const POLL_LIMIT: usize = 64;
 
-/// What became of the alert that occurred.
+/// Returns the outcome of the alert that occurred.
 pub(super) fn outcome(this_cpu: &ThisCpu) -> Outcome {
     let at_handler = program_nip(&local_pmu(this_cpu.irqs_off())) == Ebbhr::read();
     let watched = this_cpu.alert.get() == Alert::NoneWatched;
@@ -46,13 +47,13 @@ pub(super) fn outcome(this_cpu: &ThisCpu) -> Outcome {
     Outcome::of(Bescr::read(), at_handler, ebbrr_changed)
 }
 
-/// Whether the program takes EBBs of the PMU now.
+/// Returns whether the program takes EBBs from the PMU now.
 pub(super) fn takes_ebbs(bescr: Bescr) -> bool {
     bescr.ge() == 1 && bescr.pme() == 1
 }
 
-/// Has QEMU clear its latch if `bescr` has GE on; with GE off PMEO is the handler's. Watches EBBRR
-/// if the program takes EBBs.
+/// Makes QEMU clear its latch if `bescr` has GE on; with GE off the handler owns PMEO. Watches
+/// EBBRR if the program takes EBBs.
 pub(super) fn clear_latch(bescr: Bescr) {
     if takes_ebbs(bescr) {
         Ebbrr::write(EBBRR_UNCHANGED);
@@ -72,7 +73,7 @@ pub(super) fn undo_ebb() {
 }
 
 /// Raises an alert in the kernel, so that QEMU latches an EBB, and sets [`Alert::Latched`]. The
-/// program must take EBBs. Leaves the PMU frozen.
+/// program must be able to take EBBs. On return the PMU is frozen.
 pub(super) fn latch_ebb(this_cpu: &ThisCpu) {
     const PMC5: usize = 4;
     const PMC6: usize = 5;
@@ -84,9 +85,9 @@ pub(super) fn latch_ebb(this_cpu: &ThisCpu) {
     let [instructions, cycles] = [PMC5, PMC6].map(pmu::read_pmc);
     pmu::write_pmc(PMC5, pmu::NEGATIVE - 1);
     pmu::write_pmc(PMC6, 0);
-    // PMC5 counts the next instruction, and raises the alert. PMC6 counts beside it. In a QEMU that
-    // goes by single instructions to log them (`scripts/vm run --trace`), PMC5 counts only those
-    // that end a block in any case, as isync does.
+    // PMC5 counts the next instruction and raises the alert. PMC6 counts as well. A QEMU that
+    // executes single instructions to log them (`scripts/vm run --trace`) counts on PMC5 only
+    // instructions that always end a block, such as isync.
     Mmcr0::from(0)
         .alerting()
         .with_const_ebe::<1>()

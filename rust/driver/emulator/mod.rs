@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! QEMU: how it differs from hardware, and what the driver does about it.
+//! QEMU: the differences from hardware, and the driver's code for them.
 //!
-//! Nothing in this folder runs on hardware, nor under KVM: [`Emulator::identify`] looks at the
-//! device tree when the module is loaded, and each call of the driver's is one predictable branch
-//! where that found no emulator. What the machine does later never turns any of it on.
+//! Nothing in this folder runs on hardware or under KVM. [`Emulator::identify`] reads the device
+//! tree when the module is loaded, and if it finds no emulator, each call from the driver is one
+//! predictable branch. Nothing that the machine does later changes this.
 //!
 //! By the architecture an alert with MMCR0\[EBE\] set raises no interrupt, and stays in
 //! MMCR0\[PMAO\] until the program has EBBs on. QEMU (8.1 and later) differs:
 //!
-//! - An alert raises a PMI too, from a line that is up as long as PMAO is set.
-//! - QEMU tests BESCR when the alert occurs, and never again: a program that has EBBs off then, as
-//!   in its handler, gets no EBB when it turns them on.
-//! - With EBBs on, in a program, QEMU branches to the handler. In the kernel it sets BESCR\[PMEO\]
-//!   and *latches* the EBB, one bit for each CPU: it branches when a program with GE on is entered
-//!   next, whichever that is. If PMEO is off by then, it clears the latch instead.
+//! - An alert also raises a PMI, from a line that is up as long as PMAO is set.
+//! - QEMU tests BESCR only once, when the alert occurs. A program that has EBBs off then, for
+//!   example in its handler, gets no EBB when it turns them on.
+//! - In a program with EBBs on, QEMU branches to the handler. In the kernel it sets BESCR\[PMEO\]
+//!   and *latches* the EBB, one bit for each CPU: it branches when any program with GE on is
+//!   entered next. If PMEO is off by then, it clears the latch instead.
 //! - If an instruction counter overflows in a translation block that ends in a direct branch, that
-//!   branch overwrites the one to the handler: QEMU has updated BESCR and EBBRR without branching.
+//!   branch overrides the one to the handler: QEMU has updated BESCR and EBBRR without branching.
 //!
-//! QEMU counts in the lppaca's `yield_count` each time that it stops emulating a CPU, thus nearly
-//! every alert, though it runs no other partition there.
+//! QEMU increments the lppaca's `yield_count` each time that it stops emulating a CPU, which is
+//! nearly every alert, although it runs no other partition there.
 //!
-//! QEMU before 8.1 raises no PMI and leaves PMAO alone, but latches EBBs likewise. No version has
-//! MMCR0\[PMCCEXT\], and versions before 9.1 have no BHRB.
+//! QEMU before 8.1 raises no PMI and does not change PMAO, but latches EBBs in the same way. No
+//! version has MMCR0\[PMCCEXT\], and versions before 9.1 have no BHRB.
 //!
 //! | file             | subject |
 //! |------------------|---------|
-//! | `detect.rs`      | the device tree: is this QEMU, and what does it lack |
-//! | `alert_state.rs` | what a CPU knows of its program's alert, and what became of one |
+//! | `detect.rs`      | the device tree: whether this is QEMU, and which features it lacks |
+//! | `alert_state.rs` | a CPU's record of its program's alert, and the outcome of an alert |
 //! | `delivery.rs`    | PMIs under EBE, switch out and switch in |
 //! | `check.rs`       | the check of an alert that the program could not take |
-//! | `timer.rs`       | a timer for each CPU, which has that done |
+//! | `timer.rs`       | a timer for each CPU that starts this check |
 //! | `latch.rs`       | QEMU's latch of an EBB, and how it is set and cleared |
 //!
-//! `README.md` beside this file describes the method, and what it cannot do.
+//! `README.md` in this folder describes the method and its limits.
 
 pub(super) mod alert_state;
 mod check;
@@ -57,11 +57,11 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The emulator that the machine is, if it is one.
+/// The emulator that the machine runs on; `None` on other machines.
 pub(super) struct Emulator(Option<Delivery>);
 
 impl Emulator {
-    /// Looks at the device tree, and prepares for QEMU if this is QEMU. Fails with `ENOMEM`.
+    /// Reads the device tree, and prepares for QEMU if this is QEMU. Fails with `ENOMEM`.
     pub(super) fn identify(cpus: &Arc<CpuContexts>) -> Result<Self> {
         if !detect::is_qemu() {
             return Ok(Self(None));
@@ -73,8 +73,8 @@ impl Emulator {
         Ok(Self(Some(Delivery::new(cpus)?)))
     }
 
-    /// Whether handlers of other interrupts let PMIs through unless the user says so. Not in QEMU:
-    /// with short periods the programs there make hardly any progress.
+    /// Returns whether handlers of other interrupts let PMIs through by default. They do not in
+    /// QEMU, because programs there would make almost no progress with short periods.
     pub(super) fn prompt_by_default(&self) -> bool {
         self.0.is_none()
     }
@@ -101,7 +101,7 @@ impl Emulator {
         true
     }
 
-    /// Finds out, once, whether an alert under EBE raises a PMI. The PMU must be stopped.
+    /// Tests, once, whether an alert under EBE raises a PMI. The PMU must be stopped.
     #[inline]
     pub(super) fn test_pmi_under_ebe(&self, this_cpu: &ThisCpu) {
         if let Some(delivery) = &self.0 {
@@ -109,8 +109,9 @@ impl Emulator {
         }
     }
 
-    /// The current program's events leave this CPU's PMU, which is stopped and had `mmcr0` before.
-    /// That was saved, and is saved again with PMAO set if the program is owed an alert.
+    /// Handles the removal of the current program's events from this CPU's PMU. The PMU is stopped,
+    /// and `mmcr0` is its value before. The caller has saved that value; this saves it again with
+    /// PMAO set if an alert is owed to the program.
     #[inline]
     pub(super) fn switch_out(&self, this_cpu: &ThisCpu, mmcr0: Mmcr0) {
         if let Some(delivery) = &self.0 {
@@ -118,8 +119,8 @@ impl Emulator {
         }
     }
 
-    /// The events of the current program come to this CPU's PMU, which is stopped. Sets the saved
-    /// bits of MMCR0 to those to start with.
+    /// Handles the return of the current program's events to this CPU's PMU, which is stopped.
+    /// Changes the saved bits of MMCR0 to those with which the PMU must start.
     pub(super) fn switch_in(&self, this_cpu: &ThisCpu) {
         if let Some(delivery) = &self.0 {
             delivery.switch_in(this_cpu);

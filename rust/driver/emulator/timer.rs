@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A timer for each CPU, by which an alert that its program cannot take yet is checked again.
+//! A timer for each CPU, which checks again an alert that its program cannot take yet.
 //!
-//! The timer fires in hard interrupt context on the CPU that started it, also with PREEMPT_RT. In a
-//! PMI that is an NMI no timer can be started; an `irq_work` starts it as soon as interrupts are
-//! on.
+//! The timer fires in hard interrupt context on the CPU that started it, also with PREEMPT_RT. A
+//! PMI that is an NMI cannot start a timer. It queues an `irq_work`, which starts the timer as soon
+//! as interrupts are on.
 
 use super::{
     super::cpu_state::{
@@ -46,9 +46,9 @@ use kernel::{
 pub(super) struct CheckTimers(Pin<KBox<[CheckTimer]>>);
 
 impl CheckTimers {
-    /// Fails with `ENOMEM`.
+    /// Makes the timers. Fails with `ENOMEM`.
     pub(super) fn new(cpus: &Arc<CpuContexts>) -> Result<Self> {
-        // CAST: A CPU's number fits any integer.
+        // CAST: A CPU's number is less than `nr_cpu_ids`, which is a `u32`.
         let timers = KBox::pin_slice(
             |cpu| CheckTimer::new(cpu as u32, cpus.clone()),
             nr_cpu_ids() as usize,
@@ -57,14 +57,15 @@ impl CheckTimers {
         Ok(Self(timers))
     }
 
-    /// Has the alert of this CPU's program checked within [`FIRST_CHECK_NS`].
+    /// Makes the timer check the alert of this CPU's program within [`FIRST_CHECK_NS`].
     pub(super) fn start(&self, this_cpu: &ThisCpu, in_nmi: bool) {
-        // CAST: A CPU's number fits any integer.
+        // CAST: `usize` has 64 bits here, so a `u32` fits.
         let Some(timer) = self.0.get(this_cpu.id().as_u32() as usize) else {
             return;
         };
         if in_nmi {
-            // SAFETY: Initialized in `CheckTimer::new`; `drop` waits until it has run.
+            // SAFETY: `CheckTimer::new` initialized the `irq_work`, and `drop` waits until it has
+            // run.
             unsafe { bindings::irq_work_queue(timer.start_work.get()) };
         } else {
             timer.start_first();
@@ -75,9 +76,9 @@ impl CheckTimers {
 impl Drop for CheckTimers {
     fn drop(&mut self) {
         for timer in self.0.iter() {
-            // SAFETY: Initialized in `CheckTimer::new`. Nobody calls `start` any more; until it is
-            // waited for, the `irq_work` starts the timer, and until it is cancelled, the timer
-            // itself.
+            // SAFETY: `CheckTimer::new` initialized both. `start` is not called any more, because
+            // its owner is being dropped. The `irq_work` can start the timer only until
+            // `irq_work_sync` returns, and the timer can restart itself only until it is cancelled.
             unsafe {
                 bindings::irq_work_sync(timer.start_work.get());
                 bindings::hrtimer_cancel(CheckTimer::c_timer_ptr(timer).cast_mut());
@@ -91,7 +92,7 @@ impl Drop for CheckTimers {
 struct CheckTimer {
     #[pin]
     timer: HrTimer<Self>,
-    /// Starts the timer for a PMI that is an NMI.
+    /// Starts the timer if a PMI that is an NMI cannot.
     #[pin]
     start_work: Opaque<bindings::irq_work>,
     /// The CPU's number.
@@ -99,15 +100,16 @@ struct CheckTimer {
     cpus: Arc<CpuContexts>,
 }
 
-// SAFETY: The kernel's functions for timers and `irq_work`s may be called on any CPU; the other
+// SAFETY: The kernel allows calls of its timer and `irq_work` functions on any CPU; the other
 // fields are `Send`.
 unsafe impl Send for CheckTimer {}
-// SAFETY: As above; the other fields are `Sync`.
+// SAFETY: The kernel allows calls of its timer and `irq_work` functions from several CPUs at the
+// same time; the other fields are `Sync`.
 unsafe impl Sync for CheckTimer {}
 
 impl CheckTimer {
     fn new(cpu: u32, cpus: Arc<CpuContexts>) -> impl PinInit<Self, Error> {
-        // As IRQ_WORK_INIT_HARD().
+        // This is IRQ_WORK_INIT_HARD().
         let mut start_work = bindings::irq_work {
             func: Some(start_from_irq_work),
             ..Default::default()
@@ -121,9 +123,9 @@ impl CheckTimer {
         }? Error)
     }
 
-    /// Has the timer fire within [`FIRST_CHECK_NS`].
+    /// Starts the timer so that it fires within [`FIRST_CHECK_NS`].
     fn start_first(&self) {
-        // SAFETY: `self` is valid, and so is its timer.
+        // SAFETY: `self` is a reference, so its timer is valid for reads.
         let is_queued =
             unsafe { (&raw const (*Self::c_timer_ptr(self)).is_queued).read_volatile() };
         let left = || self.timer.expires() - Instant::<Monotonic>::now();
@@ -132,10 +134,11 @@ impl CheckTimer {
         }
     }
 
-    /// Has the timer fire in about so many nanoseconds.
+    /// Starts the timer so that it fires in about `ns` nanoseconds.
     fn start(&self, ns: u64) {
-        // Up to a quarter less. QEMU counts a check for the program: if the pauses were so many of
-        // its periods, its samples would always fall on the same place of a check.
+        // Subtract up to a quarter. QEMU counts the instructions of a check for the program: if a
+        // pause were a multiple of the program's period, all samples would be at the same place of
+        // a check.
         let less = machine::ticks_to_ns(machine::time_base()) % (ns / 4 + 1);
         // SAFETY: `self` is valid until `CheckTimers` has cancelled the timer.
         unsafe { HasHrTimer::start(self, delta(ns - less)) };
@@ -149,7 +152,7 @@ impl HrTimerCallback for CheckTimer {
         let check = |this_cpu: &ThisCpu| {
             let local = local_pmu(this_cpu.irqs_off());
             let next = local.with_pmis_masked(|| check(this_cpu, interrupted_program(&local)));
-            // The timer of a CPU that went offline fires on another one, whose own timer goes on.
+            // If a CPU went offline, its timer fires on another CPU, whose own timer continues.
             next.filter(|_| this_cpu.id().as_u32() == this.cpu)
         };
         // SAFETY: Interrupts are off in the timer's interrupt.
@@ -170,12 +173,13 @@ impl_has_hr_timer! {
 ///
 /// `work` must be the `start_work` of a [`CheckTimer`].
 unsafe extern "C" fn start_from_irq_work(work: *mut bindings::irq_work) {
-    // SAFETY: By the function's precondition; `CheckTimers` waits for this before it goes.
+    // SAFETY: `work` is part of a `CheckTimer` by the function's precondition, and `CheckTimers`
+    // waits for this function before it frees the timers.
     let timer = unsafe { &*container_of!(Opaque::cast_from(work), CheckTimer, start_work) };
     timer.start_first();
 }
 
 fn delta(ns: u64) -> Delta {
-    // CAST: Pauses are below a millisecond.
+    // CAST: Pauses are below a millisecond, so the value fits.
     Delta::from_nanos(ns as i64)
 }

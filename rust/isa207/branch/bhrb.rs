@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the entries of the BHRB (branch history rolling buffer) say.
+//! Decodes the entries of the BHRB (branch history rolling buffer).
 //!
-//! `mfbhrbe` reads them most recent first. An I-form or B-form branch has one entry, its address.
-//! An XL-form branch, whose target is not in the program, has two: first, as it was written last,
-//! the target (T set), then the address. Only branches that were taken are recorded.
+//! `mfbhrbe` reads the most recent entry first. An I-form or B-form branch has one entry: the
+//! address of the instruction. The target of an XL-form branch is in a register, so the branch has
+//! two entries: the target (T set) is written last and therefore read first, then comes the
+//! address. The BHRB records only branches that were taken.
 //!
 //! Sources: Power ISA v3.1 Book III, "Branch History Rolling Buffer" and "BHRB Entry";
 //! `power_pmu_bhrb_read()` in the kernel's `arch/powerpc/perf/core-book3s.c`.
@@ -18,15 +19,16 @@ pub struct BhrbEntry(pub u64);
 impl BhrbEntry {
     /// BHRBE\[62\] T: the address is the target of an XL-form branch.
     const TARGET: Field = Field::ibm(62, 62);
-    /// BHRBE\[63\] P: mispredicted; with T set the target, else whether the branch is taken.
+    /// BHRBE\[63\] P: mispredicted. In a target entry this is about the target, in any other entry
+    /// about whether the branch is taken.
     const MISPREDICTED: Field = Field::ibm(63, 63);
 
-    /// Whether this entry and all after it are empty.
+    /// Returns whether this entry and all after it are empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Bits 0 to 61 of the address of an instruction; `None` for an entry without one.
+    /// Returns bits 0 to 61 of the address of an instruction; `None` for an entry without one.
     pub const fn address(self) -> Option<u64> {
         let flags = Self::TARGET.mask() | Self::MISPREDICTED.mask();
         match self.0 & !flags {
@@ -35,12 +37,12 @@ impl BhrbEntry {
         }
     }
 
-    /// Whether the address is the target of the branch in the next entry.
+    /// Returns whether the address is the target of the branch in the next entry.
     pub const fn is_target(self) -> bool {
         Self::TARGET.is_set(self.0)
     }
 
-    /// Whether the processor mispredicted the branch.
+    /// Returns whether the processor mispredicted the branch.
     pub const fn is_mispredicted(self) -> bool {
         Self::MISPREDICTED.is_set(self.0)
     }
@@ -51,17 +53,17 @@ impl BhrbEntry {
 pub struct BhrbRecord {
     /// Address of the branch instruction.
     pub from: u64,
-    /// Its target; `None` if the instruction itself holds that
+    /// Its target; `None` if the instruction itself holds the target
     /// ([`Branch::target`](super::super::Branch::target)).
     pub to: Option<u64>,
-    /// Whether its direction or its target was mispredicted.
+    /// Whether the direction or the target was mispredicted.
     pub mispredicted: bool,
 }
 
-/// The branches in the BHRB, most recent first, given its entries from the first.
+/// Returns the branches in the BHRB, most recent first, from its entries in the order of `mfbhrbe`.
 ///
-/// They end at an empty entry, behind which none is taken. A target whose branch is not in the next
-/// entry is left out: the branch's may have been overwritten.
+/// Stops at the first empty entry. Drops a target that is not followed by a branch address: the
+/// address may have been overwritten.
 pub fn bhrb_records(entries: impl Iterator<Item = u64>) -> impl Iterator<Item = BhrbRecord> {
     let held = entries.map(BhrbEntry).take_while(|entry| !entry.is_empty());
     Records(held)
@@ -74,7 +76,7 @@ impl<I: Iterator<Item = BhrbEntry>> Iterator for Records<I> {
 
     #[inline]
     fn next(&mut self) -> Option<BhrbRecord> {
-        // The previous entry, if it is a target, else one without an address.
+        // The previous entry if it is a target, otherwise an entry without an address.
         let mut target = BhrbEntry(0);
         loop {
             let entry = self.0.next()?;

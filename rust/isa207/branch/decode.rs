@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Decodes branch instructions: the target, and whether one is conditional, calls or returns.
+//! Decodes branch instructions: the target, and whether a branch is conditional, a call or a
+//! return.
 //!
 //! The BHRB records branches of three forms: I-form (`b`), B-form (`bc`) and XL-form (`bclr`,
-//! `bcctr`, `bctar`). It records neither interrupts nor `sc`, `scv`, `rfid`, `hrfid`, `rfscv` and
-//! `rfebb`, so these are no branches here. Prefixed instructions are none either: a prefix has the
-//! primary opcode 1, and no suffix is a branch.
+//! `bcctr`, `bctar`). It does not record interrupts, `sc`, `scv`, `rfid`, `hrfid`, `rfscv` and
+//! `rfebb`, so this module does not treat them as branches. Prefixed instructions are no branches
+//! either: a prefix has the primary opcode 1, and no suffix is a branch.
 //!
 //! Sources: Power ISA v3.1 Book I, section 2.4 "Branch Instructions"; Book III, "Branch History
 //! Rolling Buffer".
 
-/// The kinds of branches that perf tells apart (`PERF_BR_*`).
+/// The kinds of branches that perf distinguishes (`PERF_BR_*`).
 ///
-/// perf has no kind for indirect branches that are conditional (`bnectr`), but for returns: these
-/// have the kind of the unconditional one, as only their target cannot be read from the program.
+/// Among conditional indirect branches perf has a kind only for returns. Others (`bnectr`) have the
+/// kind of the unconditional branch, because that kind still says that the target is in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BranchKind {
     /// Conditional, to an address in the instruction: `PERF_BR_COND`.
@@ -34,7 +35,7 @@ pub enum BranchKind {
     ConditionalReturn,
 }
 
-/// Where a branch goes.
+/// Where a branch continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Destination {
     /// To this address.
@@ -73,8 +74,8 @@ impl Branch {
             Some(address) => Destination::Fixed(address),
             // XL-form: BO, BI, BH (two bits), extended opcode, LK.
             None if instruction >> 26 == 19 => match instruction >> 1 & 0x3ff {
-                // bclr. BH is 0 for a return; other values are hints for predicting the target of
-                // one that is not.
+                // bclr. BH is 0 for a return; other values are hints for predicting the target of a
+                // bclr that is not a return.
                 16 if !links && instruction >> 11 & 3 == 0 => Destination::Caller,
                 // bclr, bcctr, bctar.
                 16 | 528 | 560 => Destination::Register,
@@ -89,7 +90,7 @@ impl Branch {
         })
     }
 
-    /// The target; `None` if it is in a register.
+    /// Returns the target; `None` if it is in a register.
     pub const fn target(&self) -> Option<u64> {
         match self.destination {
             Destination::Fixed(address) => Some(address),
@@ -97,30 +98,30 @@ impl Branch {
         }
     }
 
-    /// Whether the branch is conditional.
+    /// Returns whether the branch is conditional.
     pub const fn is_conditional(&self) -> bool {
         self.conditional
     }
 
-    /// Whether the branch is a call: it leaves a return address in the link register.
+    /// Returns whether the branch is a call: it puts a return address into the link register.
     ///
     /// `bcl 20,31,$+4` does so too but is no call: position-independent code uses it to find its
-    /// own address, and never returns from it.
+    /// own address, and nothing returns to that address.
     pub const fn is_call(&self) -> bool {
         self.call
     }
 
-    /// Whether the branch is a return.
+    /// Returns whether the branch is a return.
     pub const fn is_return(&self) -> bool {
         matches!(self.destination, Destination::Caller)
     }
 
-    /// Whether the target is in a register, as that of a return is.
+    /// Returns whether the target is in a register. A return counts as indirect, too.
     pub const fn is_indirect(&self) -> bool {
         self.target().is_none()
     }
 
-    /// perf's kind of the branch.
+    /// Returns perf's kind of the branch.
     pub const fn kind(&self) -> BranchKind {
         match (self.destination, self.call, self.conditional) {
             (Destination::Fixed(_), false, false) => BranchKind::Unconditional,
@@ -135,21 +136,21 @@ impl Branch {
     }
 }
 
-/// Whether the BO field is anything but "branch always" (`1z1zz`).
+/// Returns whether the BO field is anything other than "branch always" (`1z1zz`).
 const fn is_conditional(instruction: u32) -> bool {
     instruction >> 21 & 0b10100 != 0b10100
 }
 
-/// The target of the branch instruction at `address`; `None` if it is in a register, or if the
-/// instruction is not a branch. See [`Branch::decode`] for `instruction`.
+/// Returns the target of the branch instruction at `address`; `None` if it is in a register, or if
+/// the instruction is not a branch. See [`Branch::decode`] for `instruction`.
 #[inline]
 pub const fn fixed_target(instruction: u32, address: u64) -> Option<u64> {
     let distance = match instruction >> 26 {
         // LI (24 bits), AA, LK.
-        // CAST: sign-extended from bit 6 by the shift to the right.
+        // CAST: `<< 6` moves the sign bit of LI to bit 31, so `i32` has the right sign.
         I_FORM => ((instruction << 6) as i32 >> 6 & !3) as i64,
         // BO, BI, BD (14 bits), AA, LK.
-        // CAST: the low half, whose two lowest bits are not the field's.
+        // CAST: BD is the low half of the instruction; AA and LK, its two lowest bits, are cleared.
         B_FORM => (instruction as i16 & !3) as i64,
         _ => return None,
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which branches a branch stack is to hold, and how far the hardware can choose them.
+//! Which branches a branch stack contains, and how many of the others the hardware can leave out.
 //!
 //! The BHRB has one filter at a time, MMCRA\[IFM\]:
 //!
@@ -11,13 +11,13 @@
 //! | 2 | indirect branches | v3.1 |
 //! | 3 | conditional branches | v3.1 |
 //!
-//! Before v3.1, IFM 2 and 3 record of some branches the target without the address, so they are of
-//! no use here.
+//! Before v3.1, IFM 2 and 3 record some branches as a target without the address, so they are not
+//! used.
 //!
-//! IFM 2 is not used on v3.1 either, unless the in-tree driver is to be matched, which takes it for
-//! a filter of indirect calls. The documents leave room for doubt: the kernel's own test of it
-//! takes it for one of XL-form branches with LK=0, that is, of everything indirect but calls. IFM 1
-//! and 0 lose nothing in either case, and software does the rest.
+//! On v3.1, IFM 2 is used only to match the in-tree driver, which treats it as a filter of indirect
+//! calls. The documents are ambiguous: the kernel's own test treats it as a filter of XL-form
+//! branches with LK=0, that is, of all indirect branches except calls. IFM 1 and IFM 0 record every
+//! wanted branch under either reading, and software filters the rest.
 //!
 //! Sources: Power ISA v2.07B and v3.1 Book III, MMCRA; `power*_bhrb_filter_map()` in the kernel's
 //! `arch/powerpc/perf/power{8,9,10}-pmu.c`.
@@ -31,8 +31,8 @@ use super::{
     decode::Branch, //
 };
 
-/// The types of branches that an event asks for, the union of those that are set: each one of
-/// perf's `PERF_SAMPLE_BRANCH_*`.
+/// The types of branches that an event asks for. A branch is wanted if it has any type that is set.
+/// Each field is one of perf's `PERF_SAMPLE_BRANCH_*`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BranchTypes {
     /// `ANY`: every branch.
@@ -43,7 +43,7 @@ pub struct BranchTypes {
     pub any_return: bool,
     /// `IND_CALL`: indirect calls.
     pub indirect_call: bool,
-    /// `COND`: conditional branches, be they jumps, calls or returns.
+    /// `COND`: conditional branches, whether jumps, calls or returns.
     pub conditional: bool,
     /// `CALL`: direct calls.
     pub call: bool,
@@ -83,7 +83,7 @@ impl BranchTypes {
         ..Self::NONE
     };
 
-    /// Whether `branch` is of one of the types.
+    /// Returns whether `branch` is of one of the types.
     pub const fn contains(&self, branch: Branch) -> bool {
         let call = branch.is_call();
         let indirect = branch.is_indirect();
@@ -96,34 +96,34 @@ impl BranchTypes {
             || (self.indirect_jump && indirect && !call && !branch.is_return())
     }
 
-    /// Whether every branch is wanted, so that no instruction has to be decoded.
+    /// Returns whether every branch is wanted, so that no instruction has to be decoded.
     pub const fn is_all(&self) -> bool {
         self.any
     }
 
-    /// Whether nothing but calls is wanted.
+    /// Returns whether only calls are wanted.
     const fn are_calls(&self) -> bool {
         !(self.any || self.any_return || self.conditional || self.indirect_jump)
     }
 }
 
-/// The hardware filter for a choice of branches.
+/// The hardware filter for a set of branch types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardwareFilter {
-    /// MMCRA\[IFM\]: records every branch that is wanted, and possibly others.
+    /// MMCRA\[IFM\]: the filter records every wanted branch, and possibly others.
     pub ifm: u8,
-    /// A BHRB recorded with this filter holds what is wanted and nothing else. Whether it was is
-    /// up to [`Mmcr::ifm`](super::super::Mmcr::ifm).
+    /// A BHRB recorded with this filter holds only wanted branches. Check
+    /// [`Mmcr::ifm`](super::super::Mmcr::ifm) to see whether the BHRB was recorded with it.
     pub exact: bool,
 }
 
 impl CpuModel {
-    /// The hardware filter that leaves out most without losing a branch of one of `types`.
-    /// Software drops what it records too many ([`BranchTypes::contains`]).
+    /// Returns the hardware filter that leaves out the most without losing a branch of one of
+    /// `types`. Software drops the unwanted branches ([`BranchTypes::contains`]).
     pub fn branch_filter(&self, types: BranchTypes) -> HardwareFilter {
         let (ifm, exact) = match types {
             BranchTypes { any: true, .. } => (0, true),
-            // Nothing is wanted: any filter does.
+            // No branch is wanted, so any filter will do.
             BranchTypes::NONE => (0, false),
             BranchTypes::CONDITIONAL if self.isa >= Isa::V31 => (3, false),
             calls if calls.are_calls() => (1, false),
@@ -132,8 +132,8 @@ impl CpuModel {
         HardwareFilter { ifm, exact }
     }
 
-    /// The filter for `types` where software drops nothing, by the in-tree driver's rules: whatever
-    /// the BHRB holds then is taken for what was asked for.
+    /// Returns the filter for `types` where software drops nothing, by the in-tree driver's rules:
+    /// every branch in the BHRB counts as wanted.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Branches: what the BHRB recorded, what the instructions do, and which of them are wanted.
+//! Branches: entries of the BHRB, branch instructions, and filters.
 
 pub(super) mod bhrb;
 pub(super) mod decode;

@@ -2,11 +2,11 @@
 
 //! The event code: perf's `attr.config` with names for its fields.
 //!
-//! Here are the fields that lie in the same place on every CPU. Those that moved (combine, cache
-//! select, threshold compare, SDAR mode, and what POWER10 added) are read through the CPU's
-//! [`Layout`](super::layout::Layout).
+//! This file has the fields whose position is the same on every CPU. The fields that moved
+//! (combine, cache select, threshold compare, SDAR mode, and the new ones of POWER10) are read
+//! through the CPU's [`Layout`](super::layout::Layout).
 //!
-//! Source: `arch/powerpc/perf/isa207-common.h`; for bits 60 to 63, which the hardware never gets,
+//! Source: `arch/powerpc/perf/isa207-common.h`; for bits 60 to 63, which never reach the hardware,
 //! `Documentation/arch/powerpc/pmu-ebb.rst`.
 
 use super::field::Field;
@@ -16,17 +16,18 @@ use super::field::Field;
 pub struct EventCode(pub u64);
 
 impl EventCode {
-    /// PMCxSEL: which event of the unit the counter counts.
+    /// PMCxSEL: selects the event of the unit.
     pub(crate) const PMCXSEL: Field = Field::bits(0, 7);
     /// Marked event: counts only instructions that random sampling has marked.
     pub(crate) const MARK: Field = Field::bits(8, 8);
-    /// PMCxUNIT: the unit whose events the counter can count.
+    /// PMCxUNIT: selects the unit whose events the counter can count.
     pub(crate) const UNIT: Field = Field::bits(12, 15);
     /// The counter, 1 to 6; 0 for any of PMC1 to PMC4.
     pub(crate) const PMC: Field = Field::bits(16, 19);
     /// Random sampling: eligibility (three bits) and mode (two bits).
     pub(crate) const SAMPLE_MODE: Field = Field::bits(24, 28);
-    /// What the threshold counter counts; 0 for an event without threshold.
+    /// THRESH_SEL: selects the events that the threshold counter counts; 0 for an event without
+    /// threshold.
     pub(crate) const THRESH_SEL: Field = Field::bits(29, 31);
     /// The event that stops the threshold counter.
     pub(crate) const THRESH_STOP: Field = Field::bits(32, 35);
@@ -42,76 +43,77 @@ impl EventCode {
     /// The event raises event-based branches.
     pub(crate) const EBB: Field = Field::bits(63, 63);
 
-    /// The fields that all events have, PMCxCOMB (bits 10 and 11) among them.
+    /// The fields that most events use. PMCxCOMB (bits 10 and 11) is among them.
     const PLAIN: u64 = Self::PMCXSEL.mask()
         | Field::bits(10, 11).mask()
         | Self::UNIT.mask()
         | Self::PMC.mask()
         | Self::EBB.mask();
 
-    /// Whether the code has none of the fields that hardly any event uses: it samples at random,
-    /// has a threshold, selects within the caches and so on.
+    /// Returns whether the code uses none of the rare fields: random sampling, thresholds, cache
+    /// selects and so on.
     #[inline]
     pub(crate) const fn is_plain(self) -> bool {
         self.0 & !Self::PLAIN == 0
     }
 
-    /// The code without Linux's own bits 60 to 63.
+    /// Returns the code without Linux's own bits 60 to 63.
     pub const fn hardware(self) -> Self {
         Self(self.0 & !(Self::IFM.mask() | Self::BHRB.mask() | Self::EBB.mask()))
     }
 
-    /// PMCxSEL, 0 to 0xff.
+    /// Returns PMCxSEL, 0 to 0xff.
     pub const fn pmcxsel(self) -> u64 {
         Self::PMCXSEL.get(self.0)
     }
 
-    /// Whether only marked instructions count.
+    /// Returns whether the event counts only marked instructions.
     pub const fn is_marked(self) -> bool {
         Self::MARK.is_set(self.0)
     }
 
-    /// The unit, 0 to 15.
+    /// Returns the unit, 0 to 15.
     pub const fn unit(self) -> u64 {
         Self::UNIT.get(self.0)
     }
 
-    /// The counter: 0 for any of PMC1 to PMC4; of 1 to 15 only 1 to 6 exist.
+    /// Returns the counter field: 0 for any of PMC1 to PMC4. It may be up to 15, but only 1 to 6
+    /// exist.
     pub const fn pmc(self) -> u64 {
         Self::PMC.get(self.0)
     }
 
-    /// Eligibility (three bits) and mode (two bits) of random sampling.
+    /// Returns eligibility (three bits) and mode (two bits) of random sampling.
     pub const fn sample_mode(self) -> u64 {
         Self::SAMPLE_MODE.get(self.0)
     }
 
-    /// What the threshold counter counts, 0 to 7; 0 for an event without threshold.
+    /// Returns the threshold counter's select, 0 to 7; 0 for an event without threshold.
     pub const fn thresh_sel(self) -> u64 {
         Self::THRESH_SEL.get(self.0)
     }
 
-    /// The event that starts the threshold counter, 0 to 15.
+    /// Returns the event that starts the threshold counter, 0 to 15.
     pub const fn thresh_start(self) -> u64 {
         Self::THRESH_START.get(self.0)
     }
 
-    /// The event that stops the threshold counter, 0 to 15.
+    /// Returns the event that stops the threshold counter, 0 to 15.
     pub const fn thresh_stop(self) -> u64 {
         Self::THRESH_STOP.get(self.0)
     }
 
-    /// Whether the event raises event-based branches.
+    /// Returns whether the event raises event-based branches.
     pub const fn is_ebb(self) -> bool {
         Self::EBB.is_set(self.0)
     }
 
-    /// Whether the EBB event uses the BHRB.
+    /// Returns whether the EBB event uses the BHRB.
     pub const fn wants_bhrb(self) -> bool {
         Self::BHRB.is_set(self.0)
     }
 
-    /// BHRB filter of an EBB event, 0 to 3.
+    /// Returns the BHRB filter of an EBB event, 0 to 3.
     pub const fn ifm(self) -> u64 {
         Self::IFM.get(self.0)
     }

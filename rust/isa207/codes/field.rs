@@ -4,8 +4,8 @@
 
 /// A run of bits in a 64-bit word.
 ///
-/// It has what is read of a field most, as the fields of a `Layout` are in
-/// memory.
+/// Stores shift and maximum, which [`Field::get`] needs most often, because the fields of a
+/// `Layout` are read from memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// The field's lowest bit, counted from the word's least significant.
@@ -15,10 +15,10 @@ pub struct Field {
 }
 
 impl Field {
-    /// A field that does not exist: reads as 0, owns no bit.
+    /// A field that does not exist: it reads as 0 and has no bits.
     pub(crate) const NONE: Field = Field { shift: 0, max: 0 };
 
-    /// The field from bit `first` to bit `last`, both included, counted from the least
+    /// Returns the field from bit `first` to bit `last`, both included, counted from the least
     /// significant bit as in sysfs `format/`.
     pub(crate) const fn bits(first: u32, last: u32) -> Self {
         Self {
@@ -27,18 +27,18 @@ impl Field {
         }
     }
 
-    /// The field from bit `first` to bit `last`, both included, counted from the most
+    /// Returns the field from bit `first` to bit `last`, both included, counted from the most
     /// significant bit as in the Power ISA.
     pub(crate) const fn ibm(first: u32, last: u32) -> Self {
         Self::bits(63_u32.wrapping_sub(last), 63_u32.wrapping_sub(first))
     }
 
-    /// Number of bits; 0 for a field that does not exist.
+    /// Returns the number of bits; 0 for a field that does not exist.
     const fn width(self) -> u32 {
         self.max.count_ones()
     }
 
-    /// The field `n` places to the right, in a row of fields as wide as this one.
+    /// Returns the field `n` positions to the right in a row of fields of the same width.
     pub(crate) const fn right(self, n: u32) -> Self {
         Self {
             shift: self.shift.wrapping_sub(n.wrapping_mul(self.width())),
@@ -46,8 +46,8 @@ impl Field {
         }
     }
 
-    /// Bits `first` to `last` of the field, counted from its lowest; none of a field that does
-    /// not exist.
+    /// Returns bits `first` to `last` of the field, counted from its lowest; `NONE` if the field
+    /// does not exist.
     pub(crate) const fn part(self, first: u32, last: u32) -> Self {
         if self.exists() {
             let start = self.shift.wrapping_add(first);
@@ -57,38 +57,38 @@ impl Field {
         }
     }
 
-    /// Whether there is such a field.
+    /// Returns whether the field exists.
     pub(crate) const fn exists(self) -> bool {
         self.max != 0
     }
 
-    /// The bits of the word that belong to the field.
+    /// Returns the bits of the word that belong to the field.
     pub const fn mask(self) -> u64 {
         self.max.wrapping_shl(self.shift)
     }
 
-    /// The field's value in `word`.
+    /// Returns the field's value in `word`.
     pub const fn get(self, word: u64) -> u64 {
         word.wrapping_shr(self.shift) & self.max
     }
 
-    /// Whether the field of `word` is anything but 0.
+    /// Returns whether the field of `word` is not 0.
     pub(crate) const fn is_set(self, word: u64) -> bool {
         word & self.mask() != 0
     }
 
-    /// A word with `value` in the field and 0 elsewhere. Bits of `value` that do not fit are
-    /// dropped.
+    /// Returns a word with `value` in the field and 0 elsewhere. Drops the bits of `value` that do
+    /// not fit.
     pub(crate) const fn prep(self, value: u64) -> u64 {
         (value & self.max).wrapping_shl(self.shift)
     }
 
-    /// The field's lowest bit, counted from the least significant.
+    /// Returns the field's lowest bit, counted from the least significant.
     pub const fn first_bit(self) -> u32 {
         self.shift
     }
 
-    /// The field's highest bit, counted from the least significant.
+    /// Returns the field's highest bit, counted from the least significant.
     pub const fn last_bit(self) -> u32 {
         self.shift.wrapping_add(self.width()).wrapping_sub(1)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where the fields of an event code lie in each generation. Decoding, the check for reserved
-//! bits and the files of sysfs `format/` all follow from one [`Layout`].
+//! The positions of an event code's fields in each generation. Decoding, the check for reserved
+//! bits and the files of sysfs `format/` all use one [`Layout`].
 //!
 //! Sources: the comments "Raw event encoding" in `arch/powerpc/perf/power{8,9,10,12}-pmu.c` and
 //! `generic-compat-pmu.c`.
@@ -11,7 +11,7 @@ use super::{
     field::Field, //
 };
 
-/// The word of `perf_event_attr` that a field lies in.
+/// The word of `perf_event_attr` that contains a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigWord {
     /// `attr.config`
@@ -21,7 +21,7 @@ pub enum ConfigWord {
 }
 
 impl ConfigWord {
-    /// The word's name in `format/` files.
+    /// Returns the word's name in `format/` files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Config => "config",
@@ -37,11 +37,11 @@ pub struct FormatField {
     pub name: &'static str,
     /// The attribute word.
     pub word: ConfigWord,
-    /// The bits in it.
+    /// The field's bits in the word.
     pub field: Field,
 }
 
-/// A field of `attr.config`.
+/// Returns a field of `attr.config`.
 const fn config(name: &'static str, field: Field) -> FormatField {
     FormatField {
         name,
@@ -50,16 +50,16 @@ const fn config(name: &'static str, field: Field) -> FormatField {
     }
 }
 
-/// The fields that differ between generations. One that the generation does not have is
+/// The fields that differ between generations. A field that the generation does not have is
 /// [`Field::NONE`].
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// All that the hardware gets of `attr.config`.
+    /// The bits of `attr.config` that reach the hardware.
     event: Field,
     /// PMCxCOMB: how the bits of the unit's event bus are combined.
     pub(crate) combine: Field,
-    /// Selects within the caches: the source qualifier of L1 reloads; on POWER8 also a group of
-    /// L2 and L3 events.
+    /// Cache select: the source qualifier of L1 reloads; on POWER8 also a group of L2 and L3
+    /// events.
     pub(crate) cache_sel: Field,
     /// When SDAR is updated in continuous sampling.
     pub(crate) sdar_mode: Field,
@@ -73,19 +73,19 @@ pub(crate) struct Layout {
     pub(crate) l2l3_sel: Field,
     /// Data source to match: the 15 bits of a counter's MMCR3 field.
     pub(crate) source: Field,
-    /// Codes have the architected fields only, PMCxSEL and the counter, and Linux's own bits.
+    /// Codes have only the architected fields (PMCxSEL and the counter) and Linux's own bits.
     architected: bool,
-    /// The bits of `attr.config` that belong to a field; all others are reserved.
+    /// The bits of `attr.config` that belong to a field; the others are reserved.
     pub(crate) config_mask: u64,
-    /// The files of `format/`, those of other generations among them: without bits.
+    /// The files of `format/`. A field that only other generations have is [`Field::NONE`].
     pub(crate) formats: [FormatField; Self::FORMATS],
 }
 
 impl Layout {
-    /// Number of fields with a name in any generation.
+    /// Number of named fields over all generations.
     const FORMATS: usize = 23;
 
-    /// No field but those that all generations have ([`EventCode`]).
+    /// A layout with only the fields that all generations have ([`EventCode`]).
     const COMMON: Layout = Layout {
         event: Field::NONE,
         combine: Field::NONE,
@@ -134,7 +134,7 @@ impl Layout {
     }
     .with_formats();
 
-    /// What all processors of Power ISA v3.0 and later have.
+    /// The fields that all processors of Power ISA v3.0 and later have.
     pub(crate) const ARCHITECTED: Layout = Layout {
         event: Field::bits(0, 19),
         architected: true,
@@ -142,7 +142,7 @@ impl Layout {
     }
     .with_formats();
 
-    /// `field`, unless codes have the architected fields only.
+    /// Returns `field`, or [`Field::NONE`] if codes have only the architected fields.
     const fn implemented(&self, field: Field) -> Field {
         if self.architected {
             Field::NONE
@@ -151,7 +151,7 @@ impl Layout {
         }
     }
 
-    /// Works out the files of `format/` and the mask from the fields.
+    /// Computes the files of `format/` and the mask from the fields.
     const fn with_formats(mut self) -> Self {
         self.formats = [
             config("event", self.event),
@@ -182,7 +182,7 @@ impl Layout {
                 field: self.thresh_cmp_config1,
             },
         ];
-        // "event" stands for all of them, reserved bits included.
+        // "event" covers the whole code, including reserved bits.
         let [_event, rest @ ..] = &self.formats;
         let mut rest: &[FormatField] = rest;
         self.config_mask = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the words of `perf_event_attr` mean: the fields of an event code, where each CPU has
-//! them, and perf's own numbers for common events.
+//! The contents of `perf_event_attr`'s words: the fields of an event code, their positions on each
+//! CPU, and perf's own numbers for common events.
 
 pub(super) mod event_code;
 pub(super) mod field;

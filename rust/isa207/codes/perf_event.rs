@@ -30,7 +30,7 @@ pub enum GenericEvent {
 }
 
 impl GenericEvent {
-    /// The event that `attr.config` stands for; `None` if perf has none with this number.
+    /// Returns the event with the number `attr.config`; `None` if perf has no event of this number.
     pub const fn from_config(config: u64) -> Option<Self> {
         Some(match config {
             0 => Self::CpuCycles,
@@ -96,11 +96,11 @@ pub struct CacheEvent {
 }
 
 impl CacheEvent {
-    /// The event that `attr.config` stands for: cache in bits 0 to 7, access in bits 8 to 15,
-    /// outcome in bits 16 to 23.
+    /// Returns the event that `attr.config` describes: cache in bits 0 to 7, access in bits 8 to
+    /// 15, outcome in bits 16 to 23.
     ///
-    /// `None` if a part is out of range or no machine can have the event, such as a prefetch by
-    /// the branch prediction unit. EINVAL to perf in either case.
+    /// Returns `None` if a part is out of range or if no machine can have the event, such as a
+    /// prefetch by the branch prediction unit. perf gets EINVAL in both cases.
     pub fn from_config(config: u64) -> Option<Self> {
         use Cache::*;
         const CACHES: [Cache; 7] = [L1d, L1i, Ll, Dtlb, Itlb, Bpu, Node];
@@ -115,19 +115,19 @@ impl CacheEvent {
         event.can_exist().then_some(event)
     }
 
-    /// For the tables of the models.
+    /// Returns an event for the tables of the models.
     pub(crate) const fn new(cache: Cache, op: CacheOp, result: CacheResult) -> Self {
         Self { cache, op, result }
     }
 
-    /// Whether a machine can have the event at all.
+    /// Returns whether a machine can have the event at all.
     fn can_exist(&self) -> bool {
         match (self.cache, self.op, self.result) {
-            // Nothing stores to the instruction cache: a "write" is a line written into it.
+            // Nothing stores to the instruction cache: a "write" fills a line, so it cannot miss.
             (Cache::L1i, CacheOp::Write, CacheResult::Miss) => false,
-            // TLBs and branch predictors are only searched.
+            // TLBs and branch predictors are only read.
             (Cache::Dtlb | Cache::Itlb | Cache::Bpu, op, _) => op == CacheOp::Read,
-            // The memory controllers are out of sight of a core's PMU.
+            // A core's PMU cannot observe the memory controllers.
             (Cache::Node, _, _) => false,
             _ => true,
         }

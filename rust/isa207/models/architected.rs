@@ -3,7 +3,7 @@
 //! A processor without a model of its own: the events that Power ISA v3.0B and later define.
 //!
 //! Sources: Power ISA v3.0B, Book III, "Performance Monitor Counters" (PMCxSEL 0xf0 and above);
-//! the kernel's `arch/powerpc/perf/generic-compat-pmu.c`, whose name it has.
+//! the kernel's `arch/powerpc/perf/generic-compat-pmu.c`, which uses the same name.
 
 use super::model::*;
 
@@ -52,8 +52,8 @@ const fn of(isa: Isa) -> CpuModel {
     }
 }
 
-/// Of ISA v3.0.
+/// Model of ISA v3.0.
 pub(super) static V300: CpuModel = of(Isa::V300);
 
-/// Of ISA v3.1 or later.
+/// Model of ISA v3.1 or later.
 pub(super) static V31: CpuModel = of(Isa::V31);

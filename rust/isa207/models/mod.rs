@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The processors' PMU models, one file each, and which processor has which.
+//! The processors' PMU models, one file each, and the choice of the model.
 
 mod architected;
 pub(super) mod model;
@@ -14,11 +14,11 @@ use super::isa::Isa;
 use model::CpuModel;
 
 impl CpuModel {
-    /// The model of the processor with this processor version register.
+    /// Returns the model of the processor with this processor version register.
     ///
-    /// The upper half of the PVR is the processor, the lower half the revision, on which tables
-    /// and blacklists depend. `None` for a processor without a model, among them the logical PVRs
-    /// of compatibility mode (`0x0f......`).
+    /// The upper half of the PVR identifies the processor, the lower half the revision, on which
+    /// tables and blacklists depend. Returns `None` for a processor without a model, including the
+    /// logical PVRs of compatibility mode (`0x0f......`).
     pub fn from_pvr(pvr: u32) -> Option<&'static CpuModel> {
         Some(match pvr >> 16 {
             // POWER8E, POWER8NVL, POWER8
@@ -31,8 +31,9 @@ impl CpuModel {
         })
     }
 
-    /// The model of a processor that has none of its own and implements `isa` or a later one: the
-    /// events that the ISA itself defines. `None` before v3.0, which defines fewer.
+    /// Returns the model for a processor that has none of its own and implements `isa` or a later
+    /// version: the events that the ISA itself defines. Returns `None` before v3.0, which defines
+    /// fewer events.
     pub fn architected(isa: Isa) -> Option<&'static CpuModel> {
         match isa {
             Isa::V207 => None,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A processor's PMU model: the tables by which one processor differs from another.
+//! A processor's PMU model: the tables that differ between processors.
 //!
 //! A [`CpuModel`] is data only. Code depends on the generation ([`Isa`]), not on the model.
 
@@ -13,7 +13,7 @@ use super::super::codes::{
     }, //
 };
 
-// What the tables of a model are made of, for `use super::model::*`.
+// The types that a model's tables consist of, for `use super::model::*`.
 pub(super) use super::super::{
     codes::{
         layout::Layout,
@@ -40,7 +40,7 @@ pub struct NamedEvent {
     pub code: u64,
 }
 
-/// An event with a name.
+/// Returns an event with a name.
 pub(super) const fn named(name: &'static str, code: u64) -> NamedEvent {
     NamedEvent { name, code }
 }
@@ -58,16 +58,16 @@ pub(crate) type Codes = &'static [u64];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Blacklist {
     codes: &'static [u64],
-    /// A bit for each value that the upper six bits of their PMCxSEL have. Most events that are
-    /// opened have another one, and so need no search.
+    /// A bit for each value that the upper six bits of their PMCxSEL have. Most opened events have
+    /// a different value, so `has` need not search.
     selects: u64,
 }
 
 impl Blacklist {
-    /// No code.
+    /// The empty list.
     pub(super) const NONE: Self = Self::new(&[]);
 
-    /// These codes.
+    /// Returns the list of these codes.
     pub(super) const fn new(codes: &'static [u64]) -> Self {
         let mut selects = 0;
         let mut rest = codes;
@@ -78,20 +78,21 @@ impl Blacklist {
         Self { codes, selects }
     }
 
-    /// The bit for a code.
+    /// Returns the bit of `selects` for a code.
     const fn select(code: EventCode) -> u64 {
-        // CAST: Six bits.
+        // CAST: PMCxSEL has eight bits, so the value has six.
         1_u64.wrapping_shl((code.pmcxsel() >> 2) as u32)
     }
 
-    /// Whether `code` is on the list.
+    /// Returns whether `code` is on the list.
     #[inline]
     pub(crate) fn has(&self, code: EventCode) -> bool {
         self.selects & Self::select(code) != 0 && self.codes.contains(&code.0)
     }
 }
 
-/// Cycles and run cycles, instructions and run instructions completed.
+/// Codes that count the same while the run latch is on: (run) cycles, and (run) instructions
+/// completed.
 pub(super) const RUN_LATCH: &[Codes] = &[
     &[0x0001e, 0x600f4, 0x200f4],
     &[0x00002, 0x500fa, 0x400fa], //
@@ -102,16 +103,16 @@ pub(super) const RUN_LATCH: &[Codes] = &[
 pub(crate) struct SampleModes(u32);
 
 impl SampleModes {
-    /// No mode at all.
+    /// The empty set.
     pub(super) const NONE: SampleModes = SampleModes(0);
 
-    /// The modes that POWER9 and later reserve: mode bits 0b11, and eligibilities that the mode
-    /// gives no meaning.
+    /// The modes that POWER9 and later reserve: mode bits 0b11, and eligibilities that have no
+    /// meaning in their mode.
     pub(super) const RESERVED: SampleModes = Self::NONE
         .with(&[0x03, 0x07, 0x0b, 0x0f, 0x13, 0x17, 0x1b, 0x1f])
         .with(&[0x05, 0x09, 0x0d, 0x19, 0x1d, 0x1a, 0x1e]);
 
-    /// The set with `modes` (0 to 31) added.
+    /// Returns the set with `modes` (0 to 31) added.
     pub(super) const fn with(mut self, modes: &[u32]) -> Self {
         let mut rest = modes;
         while let [mode, tail @ ..] = rest {
@@ -121,7 +122,7 @@ impl SampleModes {
         self
     }
 
-    /// Whether `mode` is in the set.
+    /// Returns whether `mode` is in the set.
     pub(crate) fn contains(self, mode: u64) -> bool {
         mode < 32 && (u64::from(self.0) >> mode) & 1 != 0
     }
@@ -130,16 +131,16 @@ impl SampleModes {
 /// A processor's PMU.
 #[derive(Debug)]
 pub struct CpuModel {
-    /// As the in-tree driver calls it in `caps/pmu_name`.
+    /// The name that the in-tree driver shows in `caps/pmu_name`.
     pub(super) name: &'static str,
     pub(crate) isa: Isa,
     pub(crate) layout: &'static Layout,
-    /// PMC5 and PMC6 count whatever the run latch says (MMCR0\[CC56RUN\]).
+    /// PMC5 and PMC6 count even while the run latch is off (MMCR0\[CC56RUN\]).
     pub(crate) cc56run: bool,
-    /// SIER\[SIARV\] is set if SIAR is of the marked instruction. Not on POWER10 DD1, which leaves
-    /// it 0 for some.
+    /// SIER\[SIARV\] is set if SIAR holds the marked instruction. False on POWER10 DD1, which
+    /// leaves the bit 0 for some marked instructions.
     pub(super) has_siar_valid: bool,
-    /// SIER, SIER2 and MMCRA have data source and latency where the User's Guides have them.
+    /// SIER, SIER2 and MMCRA have data source and latency at the User's Guides' positions.
     pub(crate) has_memory_fields: bool,
     /// Sample modes that the manual reserves.
     pub(crate) reserved_sample_modes: SampleModes,
@@ -156,28 +157,28 @@ pub struct CpuModel {
 }
 
 impl CpuModel {
-    /// The name in `caps/pmu_name`, such as `POWER10`.
+    /// Returns the name in `caps/pmu_name`, such as `POWER10`.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The generation of the PMU architecture.
+    /// Returns the generation of the PMU architecture.
     pub const fn isa(&self) -> Isa {
         self.isa
     }
 
-    /// Whether SIER\[SIARV\] tells if SIAR is of the marked instruction.
+    /// Returns whether SIER\[SIARV\] shows if SIAR holds the marked instruction.
     pub const fn has_siar_valid(&self) -> bool {
         self.has_siar_valid
     }
 
-    /// The files of sysfs `format/`.
+    /// Returns the files of sysfs `format/`.
     pub fn formats(&self) -> impl Iterator<Item = &'static FormatField> {
         let formats = self.layout.formats.iter();
         formats.filter(|format| format.field.exists())
     }
 
-    /// The files of sysfs `events/`.
+    /// Returns the files of sysfs `events/`.
     pub fn named_events(&self) -> impl Iterator<Item = NamedEvent> + '_ {
         let generic = GENERIC_NAMES
             .iter()
@@ -190,19 +191,20 @@ impl CpuModel {
         both.chain(self.other_events.iter().copied())
     }
 
-    /// The code that counts a generic event; `None` if this CPU cannot (EOPNOTSUPP to perf).
+    /// Returns the code that counts a generic event; `None` if this CPU cannot (EOPNOTSUPP to
+    /// perf).
     pub fn generic_event(&self, event: GenericEvent) -> Option<u64> {
         code_of(self.generic_events, event)
     }
 
-    /// The code that counts a cache event; `None` if this CPU cannot (EOPNOTSUPP to perf).
+    /// Returns the code that counts a cache event; `None` if this CPU cannot (EOPNOTSUPP to perf).
     pub fn cache_event(&self, event: CacheEvent) -> Option<u64> {
         code_of(self.cache_events, event)
     }
 
-    /// Whether the code is one of POWER8's fabric response events (`PM_MRK_FAB_RSP_MATCH` and
-    /// `PM_MRK_FAB_RSP_MATCH_CYC`), whose match value is where other codes have threshold start
-    /// and stop. The lowest bit of PMCxSEL only chooses between level and edge.
+    /// Returns whether the code is one of POWER8's fabric response events (`PM_MRK_FAB_RSP_MATCH`
+    /// and `PM_MRK_FAB_RSP_MATCH_CYC`). Their match value is in the position of other codes'
+    /// threshold start and stop. The lowest bit of PMCxSEL only chooses between level and edge.
     pub(crate) fn is_fab_match(&self, code: EventCode) -> bool {
         let event = (code.pmc(), code.unit(), code.pmcxsel() & 0xfe);
         self.isa == Isa::V207 && matches!(event, (3, 0x0, 0x56) | (4, 0xf, 0x52))

@@ -8,8 +8,8 @@
 
 use super::model::*;
 
-/// With MMCR0\[CC56RUN\], PMC5 and PMC6 ignore the run latch as the other counters do. perf's lists
-/// of events name the codes on PMC1, which are those of Power ISA v3.0 (see `architected.rs`).
+/// With MMCR0\[CC56RUN\], PMC5 and PMC6 ignore the run latch, like the other counters. perf's event
+/// lists name the codes on PMC1, which are those of Power ISA v3.0 (see `architected.rs`).
 const ALTERNATIVES: &[Codes] = &[
     // PM_INST_CMPL
     &[0x500fa, 0x00002, 0x100fe],
@@ -17,7 +17,7 @@ const ALTERNATIVES: &[Codes] = &[
     &[0x600f4, 0x0001e, 0x100f0],
 ];
 
-/// PM_RUN_INST_CMPL and PM_RUN_CYC on PMC4 and PMC2 stand still without the run latch.
+/// PM_RUN_INST_CMPL on PMC4 and PM_RUN_CYC on PMC2 stop while the run latch is off.
 const WHILE_RUNNING: &[Codes] = &[
     &[0x500fa, 0x00002, 0x100fe, 0x400fa],
     &[0x600f4, 0x0001e, 0x100f0, 0x200f4],
@@ -41,7 +41,7 @@ const GENERIC_DD1: GenericCodes = &[
     (BranchMisses, 0x400f6),       // PM_BR_MPRED_CMPL
 ];
 
-/// The cache events' codes. Power12 has another one for `PM_DATA_FROM_L3`.
+/// Returns the cache events' codes. Power12 has a different code for `PM_DATA_FROM_L3`.
 pub(super) const fn cache_codes(data_from_l3: u64) -> [(CacheEvent, u64); 17] {
     [
         (CacheEvent::new(L1d, Read, Access), 0x100fc), // PM_LD_REF_L1
@@ -66,17 +66,17 @@ pub(super) const fn cache_codes(data_from_l3: u64) -> [(CacheEvent, u64); 17] {
 
 const CACHE: CacheCodes = &cache_codes(0x13_4000_0001_c040);
 
-/// DD1 has neither stores nor prefetches of the last level cache, the last three rows.
+/// DD1 has no stores and no prefetches of the last level cache, the last three rows.
 const CACHE_DD1: CacheCodes = CACHE.split_at(CACHE.len() - 3).0;
 
-/// `PM_MRK_INST_CMPL` with random sampling of loads or stores, and the threshold counter measuring
-/// how long they take.
+/// `PM_MRK_INST_CMPL` with random sampling of loads or stores; the threshold counter measures their
+/// duration.
 const MEMORY: &[NamedEvent] = &[
     named("mem-loads", 0x35_3404_01e0),
     named("mem-stores", 0x35_3c04_01e0),
 ];
 
-/// The model of POWER10 from DD2 on under any name.
+/// Returns the model of POWER10 DD2 and later under the given name.
 pub(super) const fn with_name(name: &'static str) -> CpuModel {
     CpuModel {
         name,
@@ -104,7 +104,7 @@ static POWER10_DD1: CpuModel = CpuModel {
     ..with_name("POWER10")
 };
 
-/// The POWER10 with this processor version register.
+/// Returns the POWER10 model for this processor version register.
 pub(super) fn revision(pvr: u32) -> &'static CpuModel {
     match (pvr >> 8) & 0xf {
         1 => &POWER10_DD1,

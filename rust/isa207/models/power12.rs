@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Power12 (Power ISA v3.2): POWER10's PMU, with other codes for three events.
+//! Power12 (Power ISA v3.2): POWER10's PMU with different codes for three events.
 //!
 //! Source: the kernel's `arch/powerpc/perf/power12-{pmu.c,events-list.h}`.
 

@@ -75,7 +75,7 @@ pub(super) static POWER8: CpuModel = CpuModel {
     cc56run: false,
     has_siar_valid: true,
     has_memory_fields: true,
-    // The in-tree driver lets every mode through on this CPU.
+    // The in-tree driver accepts every mode on this CPU.
     reserved_sample_modes: SampleModes::NONE,
     blacklist: Blacklist::NONE,
     alternatives: ALTERNATIVES,

@@ -24,8 +24,8 @@ const ALTERNATIVES: &[Codes] = &[
     &[0x400fa, 0x500fa],
 ];
 
-// The search relies on it: no alternative is an event of units 6 to 9, for which `BusNeedsPmc4` is
-// a rule about the whole group.
+// The search relies on this: no alternative is an event of units 6 to 9, for which `BusNeedsPmc4`
+// is a rule about the whole group.
 const _: () = {
     let mut rows = ALTERNATIVES;
     while let [row, others @ ..] = rows {
@@ -38,7 +38,7 @@ const _: () = {
     }
 };
 
-/// Counts wrongly on Nimbus DD2.1.
+/// Codes that count wrongly on Nimbus DD2.1.
 const BLACKLIST_DD21: &[u64] = &[
     0x100f4, // PM_FLOP_CMPL
     0x10134, // PM_MRK_ST_DONE_L2
@@ -53,7 +53,7 @@ const BLACKLIST_DD21: &[u64] = &[
     0x4e014, // PM_TM_TX_PASS_RUN_INST
 ];
 
-/// Counts wrongly on Nimbus DD2.2.
+/// Codes that count wrongly on Nimbus DD2.2.
 const BLACKLIST_DD22: &[u64] = &[
     0x1c058, // PM_DTLB_MISS_16G
     0x1c05a, // PM_DERAT_MISS_2M
@@ -102,8 +102,8 @@ const CACHE: CacheCodes = &[
     (CacheEvent::new(Bpu, Read, Miss), 0x400f6),   // PM_BR_MPRED_CMPL
 ];
 
-/// `PM_MRK_INST_CMPL` with random sampling of loads or stores, and the threshold counter measuring
-/// how long they take.
+/// `PM_MRK_INST_CMPL` with random sampling of loads or stores; the threshold counter measures their
+/// duration.
 const MEMORY: &[NamedEvent] = &[
     named("mem-loads", 0x34_3404_01e0),
     named("mem-stores", 0x34_3c04_01e0),
@@ -131,7 +131,7 @@ static POWER9: CpuModel = power9(&[]);
 static POWER9_DD21: CpuModel = power9(BLACKLIST_DD21);
 static POWER9_DD22: CpuModel = power9(BLACKLIST_DD22);
 
-/// The POWER9 with this processor version register.
+/// Returns the POWER9 model for this processor version register.
 pub(super) fn revision(pvr: u32) -> &'static CpuModel {
     /// PVR: set on Cumulus, which has no blacklist; clear on Nimbus.
     const CUMULUS: u32 = 0x2000;

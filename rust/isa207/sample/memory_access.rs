@@ -2,19 +2,19 @@
 
 //! The sampled load or store: what perf calls the data source.
 //!
-//! SIER\[LDST\] says how far the access went, SIER\[DATA_SRC\] where exactly the data came from.
-//! The names in the comments are those of the events that count the same: `LMEM` for
-//! `PM_DATA_FROM_LMEM`, and so on.
+//! SIER\[LDST\] holds the level that the access reached, SIER\[DATA_SRC\] the exact source of the
+//! data. The comments name the events that count the same source: `LMEM` for `PM_DATA_FROM_LMEM`,
+//! and so on.
 //!
-//! Where this differs from the in-tree driver:
+//! Differences from the in-tree driver:
 //!
 //! - Caches of other chips on POWER8 and POWER9: the in-tree driver calls all of them distant. The
-//!   codes, like the events, tell remote ones (`RL2L3_SHR`, `RL2L3_MOD`) from distant ones
+//!   codes, like the events, distinguish remote ones (`RL2L3_SHR`, `RL2L3_MOD`) from distant ones
 //!   (`DL2L3_SHR`, `DL2L3_MOD`).
-//! - Memory attached to another chip by a link of its own (`R_OC_ANY`, `D_OC_ANY` of POWER10) has
-//!   a distance here.
-//! - An access whose data source is not valid, or reserved, is an access without a source. The
-//!   in-tree driver joins "not available" with what it knows.
+//! - Memory attached to another chip by a separate link (`R_OC_ANY`, `D_OC_ANY` of POWER10) has a
+//!   distance here.
+//! - An access whose data source is invalid or reserved has no source here. The in-tree driver adds
+//!   "not available" to what is known.
 //!
 //! Sources: the Performance Monitor Unit User's Guides of POWER8, POWER9 and POWER10;
 //! `isa207_find_source()` and `isa207_get_mem_data_src()` in the kernel's
@@ -37,14 +37,14 @@ use super::{
     }, //
 };
 
-/// What an instruction does to memory.
+/// The operation of an instruction on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryOperation {
     /// Load: `PERF_MEM_OP_LOAD`.
     Load,
     /// Store: `PERF_MEM_OP_STORE`.
     Store,
-    /// One of the two, `larx` or `stcx.`; the hardware does not say which: `PERF_MEM_OP_NA`.
+    /// Load or store of `larx` or `stcx.`; the hardware does not show which: `PERF_MEM_OP_NA`.
     Unknown,
 }
 
@@ -53,7 +53,7 @@ pub enum MemoryOperation {
 pub enum MemoryLevel {
     /// First level cache: `LVL_HIT` with `LVL_L1`, `LVLNUM_L1`.
     L1,
-    /// Not the first level cache; no more is known: `LVL_MISS` with `LVL_L1`.
+    /// A level beyond the first level cache, otherwise unknown: `LVL_MISS` with `LVL_L1`.
     BeyondL1,
     /// Second level cache: `LVL_HIT` with `LVL_L2`, `LVLNUM_L2`.
     L2,
@@ -65,31 +65,31 @@ pub enum MemoryLevel {
     /// Memory: `LVL_HIT` with `LVL_LOC_RAM`, `LVL_REM_RAM1` (remote) or `LVL_REM_RAM2` (distant),
     /// `LVLNUM_RAM`.
     Memory,
-    /// Memory attached by a link of its own (OpenCAPI): `LVL_HIT`, `LVLNUM_PMEM`.
+    /// Memory attached by a separate link (OpenCAPI): `LVL_HIT`, `LVLNUM_PMEM`.
     AttachedMemory,
 }
 
-/// How far away a part of the memory hierarchy is from the core.
+/// The distance of a part of the memory hierarchy from the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Distance {
-    /// The core's own, or its chip's.
+    /// Part of the core or of its chip.
     Local,
-    /// Another core's on the same chip: `REMOTE_REMOTE`, `HOPS_0`.
+    /// Another core's part on the same chip: `REMOTE_REMOTE`, `HOPS_0`.
     OtherCore,
-    /// Another chip's in the same group: `REMOTE_REMOTE`, `HOPS_2`.
+    /// Part of another chip in the same group: `REMOTE_REMOTE`, `HOPS_2`.
     Remote,
-    /// A chip's in another group: `REMOTE_REMOTE`, `HOPS_3`.
+    /// Part of a chip in another group: `REMOTE_REMOTE`, `HOPS_3`.
     Distant,
 }
 
-/// Where data came from.
+/// The source of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataSource {
     /// The part of the memory hierarchy.
     pub level: MemoryLevel,
-    /// Whose it is.
+    /// The distance of that part.
     pub distance: Distance,
-    /// A cache had it modified: `SNOOP_HITM`. If not, `SNOOP_HIT`, except for
+    /// Whether a cache had modified the data: `SNOOP_HITM`. Otherwise `SNOOP_HIT`, except for
     /// [`MemoryLevel::BeyondL1`].
     pub modified: bool,
 }
@@ -101,13 +101,13 @@ pub struct MemoryAccess {
     pub operation: MemoryOperation,
     /// The instruction is `larx` or `stcx.`: `LOCK_LOCKED`.
     pub reservation: bool,
-    /// Where the data came from, if the hardware says so: `LVL_NA` if not.
+    /// The source of the data; `None` (`LVL_NA`) if the hardware does not report it.
     pub source: Option<DataSource>,
 }
 
 impl CpuModel {
-    /// The sampled instruction's access to memory; `None` if it has none, or on a processor without
-    /// a model of its own.
+    /// Returns the sampled instruction's access to memory; `None` if it does not access memory, or
+    /// on a processor without a model of its own.
     pub fn memory_access(&self, regs: &SampleRegisters) -> Option<MemoryAccess> {
         /// Eligibility "larx only", in MMCRA while the sample was taken.
         const LARX: u64 = 5;
@@ -134,7 +134,7 @@ impl CpuModel {
         })
     }
 
-    /// The data source in `sier`; `None` if it is not valid or reserved.
+    /// Returns the data source in `sier`; `None` if it is invalid or reserved.
     fn data_source(&self, sier: u64) -> Option<DataSource> {
         use Distance::*;
         use MemoryLevel::*;
@@ -158,14 +158,15 @@ impl CpuModel {
                 7 => (AttachedMemory, Distant),
                 _ => return None,
             },
-            // The memory's own cache (LL4) or the memory (LMEM).
+            // The memory's cache (LL4) or the memory itself (LMEM).
             (4, 0 | 1) => (Memory, Local),
             (4, 2) => (Memory, Remote),
             (4, _) => (Memory, Distant),
-            // L21; from v3.1 on first those of the nearer half of the chip, then of the other.
+            // L21. From v3.1 on, codes 0 and 1 are the nearer half of the chip, 4 and 5 the other
+            // half.
             (5, 0 | 1) => (L2, OtherCore),
             (5, 4 | 5) if v31 => (L2, OtherCore),
-            // L31; before v3.1 also the L3 of a core that leaves it to others.
+            // L31. Before v3.1 this includes the L3 of a core that lets other cores use it.
             (5, 2..=5) => (L3, OtherCore),
             (5, 6 | 7) if v31 => (L3, OtherCore),
             // RL2L3
@@ -178,7 +179,7 @@ impl CpuModel {
         Some(DataSource {
             level,
             distance,
-            // Of the caches elsewhere, odd codes are the modified ones.
+            // Odd codes of other cores' and chips' caches mean modified data.
             modified: matches!(far, 5 | 6) && source & 1 == 1,
         })
     }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The codes by which one event can be counted.
+//! The codes that count one event.
 //!
-//! Some events exist on several counters under a code each, and for an event that follows a task
-//! the run latch makes no difference. Both give the solver another counter where one is taken.
+//! Some events exist on several counters, with one code for each; and an event that follows a task
+//! can be counted with or without the run latch. Both let the solver choose another counter if one
+//! is taken.
 //!
 //! Source: `isa207_get_alternatives()` and its callers in the kernel's `arch/powerpc/perf/`.
 
@@ -23,14 +24,14 @@ use super::{
     constraint::Constraints, //
 };
 
-/// A code that an event can be counted by, with the constraints that come with it.
+/// A code for an event, with the constraints of that code.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alternative {
     pub(super) code: EventCode,
     pub(super) constraints: Constraints,
 }
 
-/// The codes that an event can be counted by; the one asked for comes first.
+/// The codes for an event; the requested code comes first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Alternatives {
     list: [Alternative; Self::MAX],
@@ -38,14 +39,14 @@ pub(super) struct Alternatives {
 }
 
 impl Alternatives {
-    /// The most codes that any model has for an event: cycles on PMC1, PMC2 and PMC6, and on the
-    /// first counter that is free.
+    /// The largest number of codes that any model has for an event: cycles on PMC1, PMC2 and PMC6,
+    /// and on the first free counter.
     const MAX: usize = 4;
 
-    /// The alternatives of `req`, which must be valid.
+    /// Returns the alternatives of `req`, which must be valid.
     ///
-    /// A code with any of Linux's own bits is the only one: an EBB program counts on the PMC that
-    /// it named.
+    /// A code with any of Linux's own bits has no alternatives: an EBB program uses the PMC that it
+    /// named.
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request) -> Self {
         let mut this = Self::default();
         this.add(model, machine, req, EventCode(req.code));
@@ -57,7 +58,7 @@ impl Alternatives {
         this
     }
 
-    /// The alternatives in order of preference, at least one.
+    /// Returns the alternatives in order of preference, at least one.
     pub(super) fn as_slice(&self) -> &[Alternative] {
         self.list.get(..self.len).unwrap_or(&[])
     }
@@ -76,14 +77,15 @@ impl Alternatives {
     }
 }
 
-/// The codes that count what `asked` does, in two rows, besides itself. Some may be there twice.
+/// Returns two rows of codes that count what `asked` counts. A row may contain `asked` itself, and
+/// a code may be in both rows.
 fn others(model: &CpuModel, asked: u64, only_count_run: bool) -> [Codes; 2] {
     let while_running = if only_count_run { model.run_latch } else { &[] };
     [model.alternatives, while_running].map(|rows| row_of(rows, asked))
 }
 
-/// The counters that an event with the code `asked` could use, a bit each, and whether there are
-/// other codes for it.
+/// Returns the counters that an event with the code `asked` could use, one bit each, and whether
+/// the event has other codes.
 pub(super) fn usable_pmcs(model: &CpuModel, asked: u64, only_count_run: bool) -> (u8, bool) {
     let pmcs_of = |code| {
         let named = Pmc::from_number(EventCode(code).pmc());
@@ -99,7 +101,7 @@ pub(super) fn usable_pmcs(model: &CpuModel, asked: u64, only_count_run: bool) ->
     (pmcs, choice)
 }
 
-/// The row that `code` is in, or an empty one.
+/// Returns the row with `code`, or an empty one.
 #[expect(
     clippy::manual_contains,
     reason = "`contains` takes more instructions with rows this short, at each try of a group"

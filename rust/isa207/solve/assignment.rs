@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the solver answers: who counts where, and what the control registers get.
+//! The solver's answer: each event's counter, and the values of the control registers.
 
 use super::{
     super::{
@@ -25,31 +25,32 @@ use core::{
 
 /// The counters of a group's events, in the order of the group.
 ///
-/// A byte has an event's counter, 1 for PMC1, the lowest that of the first event; 0 ends them, if
-/// only the seventh. The eighth has the counters as a set. So they are copied as one word.
+/// One word, so that a copy is cheap. Byte `i` (byte 0 is the lowest) has the counter of event `i`:
+/// 1 for PMC1, or 0 after the last event. There are at most six events, so byte 6 is always 0. Byte
+/// 7 has the counters as a set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pmcs(u64);
 
 impl Pmcs {
-    /// The counters as a set.
+    /// Position of the set of counters.
     const SET: u32 = 56;
 
-    /// Puts the counter of event `index` in, the events before it being in.
+    /// Stores the counter of event `index`. The events before it must be stored already.
     #[inline]
     pub(super) fn set(&mut self, index: usize, pmc: Pmc) {
-        // CAST: Small numbers.
+        // CAST: Counter numbers are at most 6, and indexes at most 5.
         self.0 |= (pmc.number() as u64).wrapping_shl(8u32.wrapping_mul(index as u32));
         self.0 |= u64::from(pmc.bit()).wrapping_shl(Self::SET);
     }
 
-    /// The counters, a bit each, PMC1 in the lowest place.
+    /// Returns the counters as a set, one bit each; PMC1 has the lowest bit.
     #[inline]
     pub const fn as_set(self) -> u8 {
-        // CAST: The highest byte.
+        // CAST: Only the highest byte is left after the shift.
         self.0.wrapping_shr(Self::SET) as u8
     }
 
-    /// The counters.
+    /// Iterates over the counters, in the order of the events.
     #[inline]
     pub fn iter(self) -> impl Iterator<Item = Pmc> + Clone {
         let mut left = self.0;
@@ -64,16 +65,16 @@ impl Pmcs {
 /// The counters of a group's events, and the control registers for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Assignment {
-    /// Each event's counter.
+    /// The events' counters.
     pub pmcs: Pmcs,
     /// Images of the control registers.
     pub mmcr: Mmcr,
-    /// The states in which all events are frozen, as MMCR2 has them for a counter.
+    /// The states in which all events are frozen, in the format of one counter's MMCR2 field.
     pub(super) frozen: u64,
 }
 
 impl Assignment {
-    /// Whether no event counts in the kernel or in a hypervisor.
+    /// Returns whether no event counts in the kernel or in a hypervisor.
     #[inline]
     pub const fn is_frozen_in_kernel(&self, machine: Machine) -> bool {
         let kernel = if machine.hypervisor_mode {
@@ -94,13 +95,13 @@ pub struct Solution {
 }
 
 impl Solution {
-    /// Each event's counter, and the code that it counts there: the one asked for or an
-    /// alternative. In the order of the requests.
+    /// Returns each event's counter, and the code that the event has there: the requested code or
+    /// an alternative. The order is that of the requests.
     pub fn placements(&self) -> impl Iterator<Item = (Pmc, EventCode)> + '_ {
         self.pmcs.iter().zip(self.codes.iter().copied())
     }
 
-    /// Returns what each event asks of the PMU by that code, in the same order.
+    /// Returns the demand of each event with that code, in the same order.
     pub fn demands(&self) -> impl Iterator<Item = Demand> + '_ {
         self.pmcs
             .iter()

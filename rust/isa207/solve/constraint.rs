@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an event needs of the PMU, and whether several events can have what they need together.
+//! The parts of the PMU that an event needs, and whether several events can share them.
 //!
-//! There are two kinds of resource: counters, of which each event takes one, and selectors,
-//! settings that the PMU has only once and that events which use them must agree on. POWER9 adds a
-//! rule about the group as a whole.
+//! There are two kinds of resource: each event takes one counter; and selectors are settings that
+//! the PMU has only once, so that events which use a selector must agree on its value. POWER9 adds
+//! a rule about the group as a whole.
 //!
-//! Invariant: a [`Constraints`] only ever holds constraints that can be met together.
+//! Invariant: the constraints in a [`Constraints`] can always be met together.
 //!
 //! Source: `isa207_get_constraint()` in the kernel's `arch/powerpc/perf/isa207-common.c`.
 
@@ -31,7 +31,8 @@ use super::{
     threshold::Threshold, //
 };
 
-/// Where a set of selectors keeps a selector's value: a field wide enough for the largest one.
+/// Returns the field that holds a selector's value in a set of selectors; it fits the largest
+/// value.
 const fn lane(selector: Selector) -> Field {
     match selector {
         Selector::Threshold => Field::bits(0, 21),
@@ -47,13 +48,14 @@ const fn lane(selector: Selector) -> Field {
     }
 }
 
-/// What an event, or a group of events, needs of the PMU. Two words hold it all, as a driver adds
-/// up those of a group for every event that is opened, and the search for every code that it tries.
+/// The parts of the PMU that an event, or a group of events, needs. The data fits in two words,
+/// because the driver adds up a group's constraints whenever an event is opened, and the search
+/// does so for every code that it tries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Constraints {
     /// All ones in the lanes of the selectors in use; and [`Constraints::NAMED_PMCS`].
     used: u64,
-    /// Their values, 0 in other lanes; and [`Constraints::PROGRAMMABLE_EVENTS`] and
+    /// The selectors' values, 0 in unused lanes; and [`Constraints::PROGRAMMABLE_EVENTS`] and
     /// [`Constraints::BUS_ON_PMC4`].
     values: u64,
 }
@@ -64,27 +66,27 @@ impl Constraints {
     /// PMC1 to PMC4 as a set.
     pub(super) const PROGRAMMABLE_PMCS: u8 = 0x0f;
 
-    /// In `used`: the counters that codes name, a bit each ([`Pmc::bit`]).
+    /// In `used`: the counters that codes name, one bit each ([`Pmc::bit`]).
     const NAMED_PMCS: Field = Field::bits(58, 63);
-    /// In `values`: number of events on PMC1 to PMC4, whether their codes name one or not. The sum
-    /// of two numbers has four bits.
+    /// In `values`: number of events on PMC1 to PMC4, whether or not their codes name one. Four
+    /// bits hold the sum of two such numbers.
     const PROGRAMMABLE_EVENTS: Field = Field::bits(60, 63);
     /// In `values`: PMC4 counts an event of units 6 to 9 that comes over POWER9's bus.
     const BUS_ON_PMC4: Field = Field::bits(59, 59);
 
-    /// Adds a selector that is not in use.
+    /// Adds a selector that is not used yet.
     fn require(&mut self, selector: Selector, value: u64) {
         self.used |= lane(selector).mask();
         self.values |= lane(selector).prep(value);
     }
 
-    /// The constraints of `req` that do not depend on the code by which it is counted.
+    /// Returns the constraints of `req` that do not depend on its code.
     pub(super) fn of_request(machine: Machine, req: &Request) -> Self {
         let code = req.event_code();
         let mut this = Self::default();
         this.require(Selector::Ebb, code.is_ebb().into());
-        // An EBB program reads the BHRB as it was recorded. A branch stack, in contrast, can be
-        // filtered later, if software is to.
+        // An EBB program reads the BHRB exactly as it was recorded. A branch stack can be filtered
+        // by software, if software filters are allowed.
         let unfiltered = code.is_ebb() || machine.strict_branch_filters;
         if let (true, Some(ifm)) = (unfiltered, req.branch_ifm()) {
             this.require(Selector::BranchFilter, ifm.into());
@@ -92,13 +94,13 @@ impl Constraints {
         this
     }
 
-    /// The constraints of `req`, which must be valid, if it is counted as `code`.
-    #[inline(always)] // See `Demand::new`.
+    /// Returns the constraints of `req`, which must be valid, with the code `code`.
+    #[inline(always)] // Saves two calls per opened event; see `Demand::new`.
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let pmc = Pmc::from_number(code.pmc());
         let mut this = Self::of_request(machine, req);
         this.used |= Self::NAMED_PMCS.prep(pmc.map_or(0, Pmc::bit).into());
-        // PMC5 and PMC6 depend on no unit, and on no further selector.
+        // PMC5 and PMC6 use no unit, and no other selector.
         if pmc.is_none_or(Pmc::is_programmable) {
             this.values |= Self::PROGRAMMABLE_EVENTS.prep(1);
             unit_selectors(model, code, &mut this);
@@ -113,7 +115,7 @@ impl Constraints {
         this
     }
 
-    /// The constraints of both, or why they cannot be met together.
+    /// Returns the constraints of both, or why they cannot be met together.
     #[inline]
     pub(super) fn with(&self, other: &Constraints) -> Result<Constraints, Refusal> {
         let in_both = self.used & other.used;
@@ -130,7 +132,8 @@ impl Constraints {
         let differ = (self.values ^ other.values) & in_both;
         if differ != 0 {
             let culprit = Selector::ALL.iter().find(|s| lane(**s).is_set(differ));
-            // INVARIANT: `in_both` has no bit outside the lanes here, so there is one.
+            // INVARIANT: The counter fields are equal here, so `differ` has bits only in lanes and
+            // `find` succeeds.
             let culprit = culprit.copied().unwrap_or(Selector::Ebb);
             return Err(Refusal::Conflict(culprit));
         }
@@ -140,19 +143,19 @@ impl Constraints {
         })
     }
 
-    /// The counters that codes name, a bit each ([`Pmc::bit`]).
+    /// Returns the counters that codes name, one bit each ([`Pmc::bit`]).
     pub(super) const fn named_pmcs(&self) -> u8 {
-        // CAST: Six bits.
+        // CAST: `NAMED_PMCS` has six bits.
         Self::NAMED_PMCS.get(self.used) as u8
     }
 
-    /// Number of events on PMC1 to PMC4, whether their codes name one or not.
+    /// Returns the number of events on PMC1 to PMC4, whether or not their codes name one.
     pub(super) const fn programmable(&self) -> u8 {
-        // CAST: Four bits.
+        // CAST: `PROGRAMMABLE_EVENTS` has four bits.
         Self::PROGRAMMABLE_EVENTS.get(self.values) as u8
     }
 
-    /// The counters that a single event can use, a bit each.
+    /// Returns the counters that a single event can use, one bit each.
     pub(super) const fn usable_pmcs(&self) -> u8 {
         match self.named_pmcs() {
             0 => Self::PROGRAMMABLE_PMCS,
@@ -160,7 +163,7 @@ impl Constraints {
         }
     }
 
-    /// Checks the rule about a whole group.
+    /// Checks POWER9's rule about a whole group.
     pub(super) fn check_group(&self) -> Result<(), Refusal> {
         if self.on_bus() && !Self::BUS_ON_PMC4.is_set(self.values) {
             return Err(Refusal::BusNeedsPmc4);
@@ -168,7 +171,7 @@ impl Constraints {
         Ok(())
     }
 
-    /// Whether there are events of units 6 to 9 that come over POWER9's bus.
+    /// Returns whether any event of units 6 to 9 uses POWER9's bus.
     pub(super) const fn on_bus(&self) -> bool {
         self.used & lane(Selector::BusEvent).mask() != 0
     }
@@ -181,8 +184,8 @@ fn unit_selectors(model: &CpuModel, code: EventCode, need: &mut Constraints) {
     let cache_sel = layout.cache_sel.get(code.0);
 
     match (model.isa, code.unit()) {
-        // On POWER8 the lower two bits are a qualifier only if this one is set; the L2 and L3
-        // selects are always 0.
+        // On POWER8 the lower two bits are a qualifier only if bit 2 is set. The L2 and L3 selects
+        // are always 0.
         (Isa::V207, _) => {
             if cache_sel & 4 != 0 {
                 need.require(Selector::L1Qualifier, cache_sel);
@@ -191,7 +194,7 @@ fn unit_selectors(model: &CpuModel, code: EventCode, need: &mut Constraints) {
         (Isa::V300, 6..=9) => need.require(Selector::BusEvent, code.pmcxsel()),
         (Isa::V31, 6) => need.require(Selector::L2l3Select, layout.l2l3_sel.get(code.0)),
         (Isa::V31, 7..=9) => {}
-        // From POWER9 on 0 is a qualifier like any other.
+        // From POWER9 on, 0 is a qualifier like any other.
         (Isa::V300 | Isa::V31, _) => need.require(Selector::L1Qualifier, cache_sel),
     }
     if model.isa >= Isa::V31 {
@@ -199,8 +202,8 @@ fn unit_selectors(model: &CpuModel, code: EventCode, need: &mut Constraints) {
     }
 }
 
-/// The other selectors of an event on PMC1 to PMC4, for which user space gave the code `asked` and
-/// this `config1`: no [plain](EventCode::is_plain) code has any, except on POWER8.
+/// Returns the other selectors of an event on PMC1 to PMC4. User space gave the code `asked` and
+/// `config1`. Except on POWER8, a [plain](EventCode::is_plain) code has no such selectors.
 #[cold]
 fn rare_selectors(
     model: &CpuModel,
@@ -217,7 +220,7 @@ fn rare_selectors(
     if model.is_fab_match(code) {
         need.require(Selector::FabMatch, EventCode::THRESH_CTL.get(code.0));
     } else if code.thresh_sel() != 0 || model.isa == Isa::V207 {
-        // POWER8 does not count events without threshold beside one that has one.
+        // POWER8 cannot count events without a threshold beside an event with one.
         need.require(
             Selector::Threshold,
             Threshold::new(model, asked, config1).packed(),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an event asks of the PMU when it is counted by a certain code: its constraints, and what it
-//! adds to the control registers' images.
+//! The demand of an event with a certain code: its constraints, and its part of the control
+//! registers' images.
 //!
-//! That is the same whatever the event counts beside, so the driver has it worked out once, when
-//! the event is opened, and keeps it with the event. Whether a group can count by the codes asked
-//! for, and with which images, is then found by adding up what its events ask.
+//! A demand does not depend on the other events of a group. The driver computes it once, when the
+//! event is opened, and keeps it with the event. Adding up the demands of a group shows whether the
+//! group can count with the requested codes, and with which images.
 
 use super::{
     super::{
@@ -26,20 +26,21 @@ use super::{
     threshold::Threshold, //
 };
 
-/// What an event asks of the PMU.
+/// The demand of an event on the PMU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     pub(super) constraints: Constraints,
-    /// The event's part of MMCR1, but for what depends on a counter that the code does not name.
+    /// The event's part of MMCR1, without the part of a counter that the code does not name.
     pub(super) mmcr1: u64,
-    /// The event's part of MMCRA, without the BHRB's, and with the SDAR mode as it asks for it.
+    /// The event's part of MMCRA, without the BHRB's fields, and with the requested SDAR mode.
     pub(super) mmcra: u64,
-    /// The rest, in the fields below.
-    rest: u64,
+    /// The other parts, packed in the fields below.
+    packed: u64,
 }
 
 impl Demand {
-    /// MMCR1: the counter's unit; as the next two, unless the code names the counter.
+    /// MMCR1: the counter's unit. Unit, PMCxCOMB and PMCxSEL are 0 here if the code names the
+    /// counter.
     pub(super) const UNIT: Field = Field::bits(0, 3);
     /// MMCR1: the counter's PMCxCOMB.
     pub(super) const COMBINE: Field = Field::bits(4, 5);
@@ -53,10 +54,10 @@ impl Demand {
     pub(super) const L2L3_SEL: Field = Field::bits(44, 48);
     /// Whether the event uses the BHRB.
     const BRANCHES: Field = Field::bits(52, 52);
-    /// MMCRA: the BHRB filter that it wants then.
+    /// MMCRA: the BHRB filter that an event with `BRANCHES` wants.
     const IFM: Field = Field::bits(53, 54);
 
-    /// What `req`, which must be valid, asks for if it is counted as `code`.
+    /// Returns the demand of `req`, which must be valid, with the code `code`.
     #[inline(always)] // Saves an open two calls, which save 10 registers in all.
     pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
         let frozen = mmcr::frozen_states(model.isa, req, machine);
@@ -64,7 +65,7 @@ impl Demand {
             constraints: Constraints::new(model, machine, req, code),
             mmcr1: 0,
             mmcra: 0,
-            rest: 0,
+            packed: 0,
         };
         // PMC5 and PMC6 have no selects.
         if this.constraints.programmable() != 0 {
@@ -73,27 +74,27 @@ impl Demand {
                 let (unit, pmcxsel) = (code.unit(), code.pmcxsel());
                 this.mmcr1 = mmcr::counter_select(model.isa, pmc, unit, combine, pmcxsel);
             } else {
-                this.rest = Self::UNIT.prep(code.unit())
+                this.packed = Self::UNIT.prep(code.unit())
                     | Self::COMBINE.prep(combine)
                     | Self::PMCXSEL.prep(code.pmcxsel());
             }
         }
-        this.rest |= Self::FREEZE.prep(frozen);
+        this.packed |= Self::FREEZE.prep(frozen);
         if !code.is_plain() {
             let programmable = this.constraints.programmable() != 0;
             let rare = Self::rare(model, code, req.event_code(), req.config1, programmable);
             this.mmcr1 |= rare.mmcr1;
             this.mmcra = rare.mmcra;
-            this.rest |= rare.rest;
+            this.packed |= rare.packed;
         }
         if let Some(ifm) = req.branch_ifm() {
-            this.rest |= Self::BRANCHES.prep(1) | Self::IFM.prep(ifm.into());
+            this.packed |= Self::BRANCHES.prep(1) | Self::IFM.prep(ifm.into());
         }
         this
     }
 
     /// Returns the part that no [plain](EventCode::is_plain) code has, without constraints. User
-    /// space gave the code `asked` and this `config1`.
+    /// space gave the code `asked` and `config1`.
     #[cold]
     fn rare(
         model: &CpuModel,
@@ -105,60 +106,61 @@ impl Demand {
         let threshold = Threshold::new(model, asked, config1);
         let mut this = Self {
             mmcra: mmcr::sampling(model, threshold, code),
-            rest: Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0)),
+            packed: Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0)),
             ..Self::default()
         };
         if programmable {
             this.mmcr1 = mmcr::shared_select(model, code);
-            this.rest |= Self::SOURCE.prep(model.layout.source.get(code.0));
+            this.packed |= Self::SOURCE.prep(model.layout.source.get(code.0));
         }
         this
     }
 
-    /// One of the fields above.
+    /// Returns the value of one of the fields above.
     pub(super) const fn get(&self, field: Field) -> u64 {
-        field.get(self.rest)
+        field.get(self.packed)
     }
 
-    /// The BHRB filter that the event wants; `None` if it does not use the BHRB.
+    /// Returns the BHRB filter that the event wants; `None` if it does not use the BHRB.
     pub(super) const fn branch_ifm(&self) -> Option<u64> {
-        if Self::BRANCHES.is_set(self.rest) {
+        if Self::BRANCHES.is_set(self.packed) {
             Some(self.get(Self::IFM))
         } else {
             None
         }
     }
 
-    /// Whether there is nothing but [`Demand::FREEZE`] to be put in its place, as for most events
-    /// whose code names a counter.
+    /// Returns whether [`Demand::FREEZE`] is the only packed field in use, as for most events whose
+    /// code names a counter.
     #[inline]
     pub(super) const fn is_simple(&self) -> bool {
-        self.rest & !Self::FREEZE.mask() == 0
+        self.packed & !Self::FREEZE.mask() == 0
     }
 
-    /// The counter that the code names.
+    /// Returns the counter that the code names.
     pub(super) fn named_pmc(&self) -> Option<Pmc> {
         Pmc::lowest(self.constraints.named_pmcs())
     }
 
-    /// Returns the event's part of MMCR1 that depends on its counter, which the code does not name.
+    /// Returns the event's part of MMCR1 that depends on its counter, if the code does not name
+    /// one.
     pub(super) fn counter_select(&self, model: &CpuModel, pmc: Pmc) -> u64 {
         let [unit, combine, pmcxsel] =
             [Self::UNIT, Self::COMBINE, Self::PMCXSEL].map(|field| self.get(field));
         mmcr::counter_select(model.isa, pmc, unit, combine, pmcxsel)
     }
 
-    /// Whether events that ask for this can count together, by the codes asked for.
+    /// Checks whether events with these demands can count together with the requested codes.
     ///
     /// # Errors
     ///
-    /// What first keeps them from it. [`CpuModel::solve`] may still find other codes.
+    /// The first reason why they cannot. [`CpuModel::solve`] may still find alternative codes.
     #[inline]
     pub fn together(mut demands: impl Iterator<Item = Self>) -> Result<(), Refusal> {
         Self::all(&mut demands).map(|_| ())
     }
 
-    /// Adds up the constraints of events that are to count together.
+    /// Adds up the constraints of events that will count together.
     #[inline]
     pub(super) fn all(demands: &mut impl Iterator<Item = Self>) -> Result<Constraints, Refusal> {
         let all = demands.try_fold(Constraints::default(), |all, event| {

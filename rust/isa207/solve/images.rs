@@ -2,8 +2,8 @@
 
 //! The control registers' images for a group of events.
 //!
-//! Invariant: as the group's events agree on every setting they share, no field is ever the OR of
-//! two different values.
+//! Invariant: the group's events agree on every setting that they share, so no field is ever the OR
+//! of two different values.
 
 use super::{
     super::{
@@ -28,7 +28,7 @@ use super::{
     }, //
 };
 
-/// The images of a group, as its events are added.
+/// The images of a group while its events are added.
 #[derive(Default)]
 pub(super) struct Images {
     mmcr: Mmcr,
@@ -36,14 +36,14 @@ pub(super) struct Images {
     used: u8,
     /// The states in which an event counts.
     counted: u64,
-    /// The BHRB filters that events want.
+    /// The BHRB filter of the event that was added last, among those that want one.
     ifm: Option<u64>,
-    /// They want different ones.
+    /// Whether events want different BHRB filters.
     ifms_differ: bool,
 }
 
 impl Images {
-    /// Adds an event, which asks for `demand`, on a counter.
+    /// Adds an event with the demand `demand` on a counter.
     #[inline]
     pub(super) fn add(&mut self, model: &CpuModel, demand: &Demand, pmc: Pmc) {
         let frozen = demand.get(Demand::FREEZE);
@@ -64,7 +64,8 @@ impl Images {
         }
     }
 
-    /// The states in which all events are frozen, as MMCR2 has them for a counter.
+    /// Returns the states in which all events are frozen, in the format of one counter's MMCR2
+    /// field.
     #[inline]
     pub(super) fn frozen(&self) -> u64 {
         // Without events there is nothing to freeze.
@@ -75,7 +76,7 @@ impl Images {
         }
     }
 
-    /// The images.
+    /// Returns the complete images.
     #[inline]
     pub(super) fn finish(self, model: &CpuModel) -> Mmcr {
         let mut mmcr = self.mmcr;

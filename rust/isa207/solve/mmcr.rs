@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The fields of the control registers, by what events ask for.
+//! The fields of the control registers, computed from requests and demands.
 //!
 //! Source: `isa207_compute_mmcr()` in the kernel's `arch/powerpc/perf/isa207-common.c`; for the
 //! fields, see `registers.rs`.
@@ -24,10 +24,10 @@ use super::{
 /// Images of the monitor mode control registers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mmcr {
-    /// MMCR0 without what starts and stops the PMU (FC, PMAE, FCECE) and what EBBs need, which the
-    /// driver adds.
+    /// MMCR0 without the bits that start and stop the PMU (FC, PMAE, FCECE) and without those for
+    /// EBBs; the driver adds both.
     pub mmcr0: u64,
-    /// MMCR1: what PMC1 to PMC4 count.
+    /// MMCR1: the events of PMC1 to PMC4.
     pub mmcr1: u64,
     /// MMCR2: the states in which each counter is frozen.
     pub mmcr2: u64,
@@ -38,23 +38,23 @@ pub struct Mmcr {
 }
 
 impl Mmcr {
-    /// The BHRB filter in force, 0 to 3. 0 as well if branch stacks want different ones, so a
-    /// branch stack need not be filtered only if this is the filter that it asked for and that
-    /// filter is [exact](super::super::HardwareFilter::exact).
+    /// Returns the BHRB filter in force, 0 to 3. It is also 0 if branch stacks want different
+    /// filters. So a branch stack needs no software filter only if this filter is the one that it
+    /// asked for and that filter is [exact](super::super::HardwareFilter::exact).
     pub const fn ifm(&self) -> u8 {
-        // CAST: two bits.
+        // CAST: The field has two bits.
         MMCRA_IFM.get(self.mmcra) as u8
     }
 
-    /// Whether an event has a threshold. Then MMCRA counts, and the latency of what was sampled
-    /// last stays there until it is written.
+    /// Returns whether an event has a threshold. Then the threshold counter in MMCRA runs, and
+    /// MMCRA keeps the latency of the last sample until it is written.
     #[inline]
     pub const fn has_threshold(&self) -> bool {
         MMCRA_THR_SEL.is_set(self.mmcra)
     }
 
-    /// Whether the BHRB may hold branches of hypervisor state, which on bare metal is the kernel's.
-    /// In real mode their addresses look like those of programs.
+    /// Returns whether the BHRB may hold branches of hypervisor state, which on bare metal means
+    /// those of the kernel. Real-mode addresses of that state look like addresses of programs.
     pub fn records_hypervisor(&self, isa: Isa) -> bool {
         isa < Isa::V31 && !MMCR0_FCH.is_set(self.mmcr0)
     }
@@ -63,7 +63,7 @@ impl Mmcr {
 /// PMC5 and PMC6 as a set.
 const FIXED_PMCS: u8 = Pmc::Pmc5.bit() | Pmc::Pmc6.bit();
 
-/// MMCR0: which counters raise alerts, and whether PMC5 and PMC6 run.
+/// Returns MMCR0's bits for alerts, and for freezing PMC5 and PMC6.
 pub(super) fn counting(model: &CpuModel, used: u8) -> u64 {
     let pmc1 = Pmc::Pmc1.bit();
     MMCR0_PMC1CE.prep((used & pmc1 != 0).into())
@@ -73,7 +73,7 @@ pub(super) fn counting(model: &CpuModel, used: u8) -> u64 {
         | MMCR0_PMCCEXT.prep((model.isa >= Isa::V31).into())
 }
 
-/// MMCR1: what one of PMC1 to PMC4 counts.
+/// Returns MMCR1's fields for one of PMC1 to PMC4.
 #[inline]
 pub(super) fn counter_select(isa: Isa, pmc: Pmc, unit: u64, combine: u64, pmcxsel: u64) -> u64 {
     of_pmc(MMCR1_UNIT, pmc).prep(unit)
@@ -81,9 +81,9 @@ pub(super) fn counter_select(isa: Isa, pmc: Pmc, unit: u64, combine: u64, pmcxse
         | of_pmc(MMCR1_PMCSEL, pmc).prep(pmcxsel)
 }
 
-/// MMCR1: the settings that PMC1 to PMC4 share.
+/// Returns MMCR1's settings that PMC1 to PMC4 share.
 pub(super) fn shared_select(model: &CpuModel, code: EventCode) -> u64 {
-    // POWER8's select has four bits; the lower two are 0 unless they are this qualifier.
+    // POWER8's select has four bits; the lower two are 0 unless they are the L1 qualifier.
     let mut mmcr1 = MMCR1_L1_QUAL.prep(model.layout.cache_sel.get(code.0));
     mmcr1 |= MMCR1_RADIX_SCOPE.prep(model.layout.radix_scope.get(code.0));
     if model.is_fab_match(code) {
@@ -92,11 +92,11 @@ pub(super) fn shared_select(model: &CpuModel, code: EventCode) -> u64 {
     mmcr1
 }
 
-/// MMCR0: the states in which all events are frozen.
+/// Returns MMCR0's freeze bits for the states in which all events are frozen.
 ///
-/// MMCR2 freezes the counters already. Before v3.1 the BHRB records in every state in which the
-/// PMU is not frozen, so without these bits a program that reads it with `mfbhrbe` sees branches
-/// of the kernel. Source: Power ISA v2.07B and v3.0B Book III, MMCR0\[FCS\] and \[FCH\].
+/// MMCR2 freezes the counters already. Before v3.1 the BHRB records in every state in which the PMU
+/// is not frozen, so without these bits a program that reads the BHRB with `mfbhrbe` would see
+/// branches of the kernel. Source: Power ISA v2.07B and v3.0B Book III, MMCR0\[FCS\] and \[FCH\].
 pub(super) fn frozen_for_all(isa: Isa, common: u64) -> u64 {
     if isa >= Isa::V31 {
         return 0;
@@ -105,10 +105,10 @@ pub(super) fn frozen_for_all(isa: Isa, common: u64) -> u64 {
         | MMCR0_FCH.prep((common & FREEZE_HYPERVISOR != 0).into())
 }
 
-/// MMCR2: the states in which PMC5 or PMC6 is frozen while only the other one has an event.
+/// Returns MMCR2's freeze bits for PMC5 or PMC6 if only the other of the two has an event.
 ///
-/// MMCR0\[FC56\] stops both or none. A program with an EBB group reads both: without these bits the
-/// one that has no event tells it how many instructions or cycles the kernel took.
+/// MMCR0\[FC56\] stops both or none. A program with an EBB group can read both: without these bits
+/// the counter without an event would reveal how many instructions or cycles the kernel took.
 pub(super) fn idle_neighbour(used: u8, common: u64) -> u64 {
     let [.., pmc5, pmc6] = Pmc::ALL;
     let idle = match (used & pmc5.bit() != 0, used & pmc6.bit() != 0) {
@@ -119,7 +119,7 @@ pub(super) fn idle_neighbour(used: u8, common: u64) -> u64 {
     of_pmc(MMCR2_FREEZE, idle).prep(common)
 }
 
-/// MMCR2: the states in which a counter is frozen.
+/// Returns the states in which MMCR2 freezes the counter of `req`.
 pub(super) fn frozen_states(isa: Isa, req: &Request, machine: Machine) -> u64 {
     let Exclude {
         user,
@@ -146,7 +146,7 @@ pub(super) fn frozen_states(isa: Isa, req: &Request, machine: Machine) -> u64 {
         if kernel {
             states |= FREEZE_SUPERVISOR;
         }
-        // Whoever may not see the kernel's branches gets none of the hypervisor's.
+        // An event that may not see the kernel's branches must not see the hypervisor's either.
         if hv || kernel && records_all_states(isa, req) {
             states |= FREEZE_HYPERVISOR;
         }
@@ -154,15 +154,15 @@ pub(super) fn frozen_states(isa: Isa, req: &Request, machine: Machine) -> u64 {
     states
 }
 
-/// Whether the event's owner sees branches of every state in which the PMU is not frozen: before
-/// v3.1 in stacks of the program's branches, and with `mfbhrbe` as long as an EBB group is on the
-/// PMU.
+/// Returns whether the event's owner would see branches of every state in which the PMU is not
+/// frozen. Before v3.1 this holds for stacks of user branches, and for `mfbhrbe` while an EBB group
+/// is on the PMU.
 fn records_all_states(isa: Isa, req: &Request) -> bool {
     let stacks = req.branch_ifm().is_some() && !req.exclude.user;
     isa < Isa::V31 && (req.event_code().is_ebb() || stacks)
 }
 
-/// MMCRA: random sampling and the threshold of an event, and its SDAR mode.
+/// Returns MMCRA's fields for an event's random sampling, threshold and SDAR mode.
 #[inline]
 pub(super) fn sampling(model: &CpuModel, threshold: Threshold, code: EventCode) -> u64 {
     marking(code)
@@ -170,7 +170,7 @@ pub(super) fn sampling(model: &CpuModel, threshold: Threshold, code: EventCode) 
         | MMCRA_SDAR_MODE.prep(model.layout.sdar_mode.get(code.0))
 }
 
-/// MMCRA: random sampling.
+/// Returns MMCRA's fields for random sampling.
 fn marking(code: EventCode) -> u64 {
     if !code.is_marked() {
         return 0;
@@ -181,14 +181,15 @@ fn marking(code: EventCode) -> u64 {
         | MMCRA_SAMP_ELIG.prep(code.sample_mode() >> 2)
 }
 
-/// MMCRA: whether the BHRB records, and with which filter. 0 if events want different ones.
+/// Returns MMCRA's fields for the BHRB: off or on, and the filter `ifm` (0 if events want different
+/// filters).
 pub(super) fn branches(isa: Isa, wanted: bool, ifm: u64) -> u64 {
     let off = isa >= Isa::V31 && !wanted;
     MMCRA_BHRBRD.prep(off.into()) | MMCRA_IFM.prep(ifm)
 }
 
-/// When SDAR is updated in continuous sampling, if `mmcra` has what events ask for. From POWER9 on
-/// a marked event turns that off, as marking updates SDAR by itself.
+/// Returns the SDAR mode for continuous sampling, given the requested modes in `mmcra`. From POWER9
+/// on a marked event turns continuous updates off, because marking updates SDAR.
 pub(super) fn continuous_sampling(isa: Isa, mmcra: u64) -> u64 {
     match MMCRA_SDAR_MODE.get(mmcra) {
         _ if isa == Isa::V207 => SDAR_MODE_TLB,

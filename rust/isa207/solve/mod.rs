@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! From requests to register images: what an event may ask for, which events can count together,
-//! by which codes and on which counters.
+//! Computes register images from requests: checks each event, finds out which events can count
+//! together, and chooses their codes and counters.
 
 mod alternatives;
 pub(super) mod assignment;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Looks for alternatives to the codes asked for, so that a group can count.
+//! Searches for alternatives to the requested codes so that a group can count.
 //!
-//! The search goes through the events in order and gives each the first alternative whose
-//! constraints can be met together with those chosen so far; where none can, it goes back to the
-//! event before and gives that its next one. The answer is the first possible choice in dictionary
-//! order.
+//! The search takes the events in order and gives each the first alternative whose constraints can
+//! be met together with those chosen so far. If an event has none, the search returns to the
+//! previous event and gives that its next alternative. The answer is the first possible choice in
+//! dictionary order.
 //!
-//! Two things keep it short and do not change the answer. Events with only one alternative are
-//! settled before the search starts, so that it only has to move the others out of their way. And
-//! whether a choice leaves enough counters for the events after it is found by counting, not by
-//! trying their alternatives.
+//! Two measures keep the search short and do not change the answer. Events with only one
+//! alternative are fixed before the search starts, so the others avoid their counters. And the
+//! search counts whether a choice leaves enough counters for the later events, instead of trying
+//! their alternatives.
 
 use super::{
     super::{
@@ -39,21 +39,23 @@ struct Step {
     alternatives: Alternatives,
     /// Number of alternatives tried; the last of them is the current choice.
     tried: usize,
-    /// The constraints of all events settled before this one.
+    /// The constraints of all events fixed before this one.
     before: Constraints,
-    /// The counters that the events with one alternative and those after this one could take.
-    rest: PmcSets,
+    /// The counters that the events with one alternative, and the events after this one, could
+    /// take.
+    remaining_pmcs: PmcSets,
 }
 
 impl Step {
-    /// Starts over with the constraints of the events before.
+    /// Restarts the step with the constraints of the events before it.
     fn restart(&mut self, before: Constraints) {
         self.before = before;
         self.tried = 0;
     }
 
-    /// Takes the next alternative that can be counted beside the events before and leaves counters
-    /// for the rest; returns the constraints with it. `None` if there is no more.
+    /// Takes the next alternative that can count together with the earlier events and leaves enough
+    /// counters for the later ones. Returns the constraints including it; `None` if no alternative
+    /// is left.
     ///
     /// `settled` are the constraints of the events with one alternative.
     fn advance(&mut self, settled: &Constraints) -> Option<Constraints> {
@@ -66,25 +68,25 @@ impl Step {
             let named = constraints.named_pmcs() & !settled.named_pmcs();
             let all = constraints.programmable();
             let programmable = all.wrapping_sub(settled.programmable());
-            if self.rest.fit_beside(named, programmable) {
+            if self.remaining_pmcs.fit_beside(named, programmable) {
                 return Some(constraints);
             }
         }
         None
     }
 
-    /// Whether there is more than one alternative.
+    /// Returns whether there is more than one alternative.
     fn has_choice(&self) -> bool {
         self.alternatives.as_slice().len() > 1
     }
 
-    /// The code that is chosen now.
+    /// Returns the code that is currently chosen.
     fn chosen(&self) -> Option<EventCode> {
         let last = self.tried.checked_sub(1)?;
         Some(self.alternatives.as_slice().get(last)?.code)
     }
 
-    /// The counters that any of the alternatives could use, a bit each.
+    /// Returns the counters that any of the alternatives could use, one bit each.
     fn usable_pmcs(&self) -> u8 {
         let all = self.alternatives.as_slice().iter();
         all.fold(0, |pmcs, one| pmcs | one.constraints.usable_pmcs())
@@ -92,8 +94,8 @@ impl Step {
 }
 
 impl CpuModel {
-    /// Whether there are counters for events that cannot count together by their codes. If not, the
-    /// search for other codes would find none.
+    /// Returns whether there are enough counters for events that cannot count together with the
+    /// requested codes. If not, a search for alternative codes would fail.
     fn has_counters(&self, reqs: &[Request]) -> bool {
         let mut taken = PmcSets::NO_EVENT;
         let mut any_choice = false;
@@ -106,11 +108,11 @@ impl CpuModel {
     }
 }
 
-/// Chooses a code for each request and stores it in `codes`; returns the constraints of the chosen
-/// ones.
+/// Chooses a code for each request and stores it in `codes`. Returns the constraints of the chosen
+/// codes.
 ///
-/// `why` says why the codes as asked for cannot be counted together; it is the answer if no others
-/// can, either.
+/// `why` is the reason why the requested codes cannot count together. It is returned if no other
+/// codes can, either.
 pub(super) fn search(
     model: &CpuModel,
     machine: Machine,
@@ -118,7 +120,7 @@ pub(super) fn search(
     codes: &mut [EventCode; COUNTERS],
     why: Refusal,
 ) -> Result<Constraints, Refusal> {
-    // Before anything is prepared: a rotation tries one event too many each time.
+    // Check this before anything is prepared: each rotation of events tries one event too many.
     if !model.has_counters(reqs) {
         return Err(why);
     }
@@ -131,7 +133,7 @@ pub(super) fn search(
         taken = taken.with_event(step.usable_pmcs());
     }
     for step in steps.iter_mut().rev().filter(|step| step.has_choice()) {
-        step.rest = taken;
+        step.remaining_pmcs = taken;
         taken = taken.with_event(step.usable_pmcs());
     }
     let mut settled = Constraints::default();
@@ -141,7 +143,7 @@ pub(super) fn search(
             step.tried = 1;
         }
     }
-    // The rule about the whole group concerns only events with one alternative: see `power9.rs`.
+    // The rule about a whole group concerns only events with one alternative: see `power9.rs`.
     settled.check_group()?;
 
     // The steps with a choice, in order, and `None` after them.
@@ -157,12 +159,12 @@ pub(super) fn search(
 
     let mut depth: usize = 0;
     let found = loop {
-        // Before the first step, `depth` has wrapped: there is no such step either.
+        // Before the first step `depth` wraps to the maximum, where there is no step either.
         let Some(Some(step)) = open.get_mut(depth) else {
             return Err(why);
         };
         let Some(constraints) = step.advance(&settled) else {
-            // No alternative is left: try another for the event before.
+            // No alternative is left, so try another one for the previous event.
             depth = depth.wrapping_sub(1);
             continue;
         };
@@ -178,19 +180,19 @@ pub(super) fn search(
     Ok(found)
 }
 
-/// The sets of counters that some events could take, each event one counter.
+/// The sets of counters that some events can take, one counter per event.
 ///
-/// A set of counters is a number below 64, so a word has a bit for each set. One more counter in
-/// the set is a shift by that counter's bit.
+/// A set of counters is a number below 64, so a word has a bit for each set. Adding a counter to a
+/// set shifts the set's bit left by the counter's own bit value.
 #[derive(Clone, Copy, Debug, Default)]
 struct PmcSets(u64);
 
 impl PmcSets {
-    /// No event takes no counter: the empty set only.
+    /// No events: only the empty set.
     const NO_EVENT: PmcSets = PmcSets(1);
 
-    /// With one more event, which could take any counter of the set `usable`. An empty one stands
-    /// for no event.
+    /// Returns the sets with one more event, which can take any counter of the set `usable`. An
+    /// empty `usable` means that there is no event.
     fn with_event(self, usable: u8) -> Self {
         if usable == 0 {
             return self;
@@ -201,8 +203,8 @@ impl PmcSets {
         }))
     }
 
-    /// Whether the events can do without the counters of the set `named`, and with `programmable`
-    /// fewer of PMC1 to PMC4, those in `named` among them.
+    /// Returns whether the events fit if they must not use the counters of the set `named` and can
+    /// use `programmable` fewer of PMC1 to PMC4, where `programmable` includes those in `named`.
     fn fit_beside(self, named: u8, programmable: u8) -> bool {
         let named = Pmc::ALL.into_iter().filter(|pmc| named & pmc.bit() != 0);
         let few = match programmable {
@@ -216,7 +218,7 @@ impl PmcSets {
     }
 }
 
-/// All sets with at most so many of PMC1 to PMC4, a bit each.
+/// Returns all sets with at most `number` of PMC1 to PMC4, one bit each.
 const fn sets_of_at_most(number: u32) -> u64 {
     let mut sets: u64 = 0;
     let mut set: u32 = 0;
@@ -229,7 +231,7 @@ const fn sets_of_at_most(number: u32) -> u64 {
     sets
 }
 
-/// All sets of counters that `pmc` is not in, a bit each.
+/// Returns all sets without `pmc`, one bit each.
 const fn sets_without(pmc: Pmc) -> u64 {
     match pmc {
         Pmc::Pmc1 => 0x5555_5555_5555_5555,

@@ -2,9 +2,9 @@
 
 //! Solves a group of events: codes, counters, register images.
 //!
-//! Codes stay as asked for whenever that works; else `search.rs` looks for alternatives. An event
-//! whose code names a counter gets it; each other gets the lowest free one of PMC1 to PMC4, in
-//! order. The same group always gets the same answer.
+//! Keeps the requested codes if they can count together; otherwise `search.rs` looks for
+//! alternatives. An event whose code names a counter gets that one; each other event gets the
+//! lowest free one of PMC1 to PMC4, in order. The same group always gets the same answer.
 
 use super::{
     super::{
@@ -35,15 +35,14 @@ impl CpuModel {
     /// Finds counters for all of `reqs` at the same time and computes the control registers'
     /// images.
     ///
-    /// Validates each request as [`CpuModel::validate_event`] does. The same requests give the
-    /// same answer every time. No requests at all is a group too: every counter is free. Takes
-    /// bounded time: fewer than 20,000 instructions for six events with the most alternatives,
-    /// 1,400 for one event.
+    /// Validates each request with [`CpuModel::validate_event`]. The same requests always give the
+    /// same answer. An empty group is valid, too: every counter is free. Takes bounded time: fewer
+    /// than 20,000 instructions for six events with the most alternatives, 1,400 for one event.
     ///
     /// # Errors
     ///
-    /// What is wrong with the first invalid event, or what first kept the events from counting
-    /// together by the codes as asked for.
+    /// The refusal of the first invalid event, or the first reason why the events cannot count
+    /// together with the requested codes.
     #[inline] // The driver does not call it: saves 1.8 KiB of the module.
     pub fn solve(&self, reqs: &[Request], machine: Machine) -> Result<Solution, Refusal> {
         let mut demands = [Demand::default(); COUNTERS];
@@ -64,12 +63,12 @@ impl CpuModel {
         }
     }
 
-    /// What `req` asks of the PMU, counted by the code asked for.
+    /// Returns the demand of `req` with the requested code.
     ///
     /// # Errors
     ///
-    /// What is wrong with the event itself, as [`CpuModel::validate_event`], or that there is no
-    /// BHRB for it.
+    /// The refusal of [`CpuModel::validate_event`], or [`Refusal::NoBhrb`] if the event needs a
+    /// BHRB and there is none.
     #[inline]
     pub fn demand(&self, req: &Request, machine: Machine) -> Result<Demand, Refusal> {
         self.validate_event(req)?;
@@ -79,12 +78,12 @@ impl CpuModel {
         Ok(Demand::new(self, machine, req, req.event_code()))
     }
 
-    /// As [`CpuModel::solve`] for events that ask for `demands`, if the codes asked for go
-    /// together.
+    /// Assigns counters to events with these demands, if the requested codes can count together.
+    /// Unlike [`CpuModel::solve`] it does not look for alternative codes.
     ///
     /// # Errors
     ///
-    /// What keeps the events from counting together by these codes.
+    /// The reason why the events cannot count together with these codes.
     #[inline]
     pub fn assign(
         &self,
@@ -94,9 +93,9 @@ impl CpuModel {
         self.place(demands, &all)
     }
 
-    /// Makes the assignment of events that an assignment placed on these counters together with
-    /// others, which departed. On POWER9 they may not fit as a set of their own, if the only
-    /// event of units 6 to 9 on PMC4 departed. Those of these units then count nothing.
+    /// Makes the assignment of events that stay on the given counters after other events of their
+    /// assignment were removed. On POWER9 they may not be a valid group by themselves, if the only
+    /// event of units 6 to 9 on PMC4 was removed. The others of these units then count nothing.
     pub fn assign_rest(&self, events: impl Iterator<Item = (Demand, Pmc)>) -> Assignment {
         let mut images = Images::default();
         let mut pmcs = Pmcs::default();
@@ -107,19 +106,19 @@ impl CpuModel {
         self.assignment(pmcs, images)
     }
 
-    /// As [`CpuModel::solve`], for events whose demands are known not to go
-    /// [together](Demand::together). `why` is what keeps them from it.
+    /// Solves a group with alternative codes. [`Demand::together`] must have refused the group's
+    /// demands, with the reason `why`.
     ///
     /// # Errors
     ///
-    /// `why`, or what keeps them apart whatever their codes.
+    /// `why`, or a conflict that no choice of codes can resolve.
     pub fn solve_by_other_codes(
         &self,
         reqs: &[Request],
         machine: Machine,
         why: Refusal,
     ) -> Result<Solution, Refusal> {
-        // No choice of codes helps if the requests disagree apart from them.
+        // No choice of codes helps if the requests disagree about something else.
         let mut needs = reqs.iter().map(|req| Constraints::of_request(machine, req));
         needs.try_fold(Constraints::default(), |all, event| all.with(&event))?;
         let mut codes = [EventCode::default(); COUNTERS];
@@ -137,7 +136,8 @@ impl CpuModel {
         })
     }
 
-    /// Gives each of the events with these demands a counter. `all` are their constraints.
+    /// Gives each of the events with these demands a counter. `all` is the sum of their
+    /// constraints.
     #[inline]
     fn place(
         &self,
@@ -148,9 +148,9 @@ impl CpuModel {
         let mut pmcs = Pmcs::default();
         let mut taken = all.named_pmcs();
         for (index, demand) in (0..COUNTERS).zip(demands) {
-            // INVARIANT: constraints that hold together are of at most four events on PMC1 to
-            // PMC4, so one of these is free for each event that names none. Nor are there more
-            // than two others.
+            // INVARIANT: Constraints that can be met together have at most four events on PMC1 to
+            // PMC4, so each event that names no counter finds one of these. PMC5 and PMC6 add at
+            // most two events.
             let pmc = match demand.named_pmc() {
                 Some(named) => named,
                 None => Pmc::lowest(!taken & Constraints::PROGRAMMABLE_PMCS)

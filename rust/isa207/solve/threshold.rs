@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Thresholds: a counter in the PMU that runs between two events, and by which an event counts
-//! only what exceeded a value: for instance loads that took longer than 1,000 cycles.
+//! Thresholds: a counter in the PMU runs between two events, and an event counts only if the
+//! counter exceeded a value. Example: loads that took longer than 1,000 cycles.
 //!
 //! The value to compare with is mantissa * 4^exponent. Up to POWER9 the event code holds these
 //! two; on POWER10 `attr.config1` holds a plain number.
@@ -28,7 +28,7 @@ const LARGEST: u64 = 255 << 10;
 /// The threshold settings of an event; all 0 for an event without one.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Threshold {
-    /// What the threshold counter counts, three bits.
+    /// THRESH_SEL, three bits: selects the events that the threshold counter counts.
     select: u64,
     /// Start and stop event, four bits each.
     control: u64,
@@ -37,7 +37,7 @@ pub(super) struct Threshold {
 }
 
 impl Threshold {
-    /// The threshold settings of a request for `code` with this `config1`, which must be valid
+    /// Returns the threshold settings of a request for `code` with `config1`, which must be valid
     /// ([`Threshold::validate`]).
     #[inline]
     pub(super) fn new(model: &CpuModel, code: EventCode, config1: u64) -> Self {
@@ -54,7 +54,7 @@ impl Threshold {
         }
     }
 
-    /// Refuses reserved values, and settings that without a threshold would mean nothing.
+    /// Refuses reserved values, and threshold settings without a threshold select.
     #[inline]
     pub(super) fn validate(model: &CpuModel, code: EventCode, config1: u64) -> Result<(), Refusal> {
         let compare = model.layout.thresh_cmp.get(code.0);
@@ -72,8 +72,8 @@ impl Threshold {
         if code.thresh_sel() == 0 && (start | stop | compare | config1) != 0 {
             return Err(Refusal::ThresholdWithoutSelect);
         }
-        // A value that a smaller exponent could hold has to be given with that one. POWER10's
-        // plain number cannot break the rule.
+        // A value that fits with a smaller exponent must be given with that exponent. POWER10's
+        // plain number always satisfies this rule.
         let exponent = compare >> 7;
         if exponent != 0 && compare & 0x60 == 0 {
             return Err(Refusal::ThresholdMantissa);
@@ -81,12 +81,12 @@ impl Threshold {
         Ok(())
     }
 
-    /// The settings as one number of 22 bits.
+    /// Returns the settings as one number of 22 bits.
     pub(super) const fn packed(self) -> u64 {
         self.select | self.control << 3 | self.compare << 11
     }
 
-    /// The settings in their places in MMCRA.
+    /// Returns the settings in their MMCRA fields.
     pub(super) const fn mmcra(self, isa: Isa) -> u64 {
         MMCRA_THR_SEL.prep(self.select)
             | MMCRA_THR_CTL.prep(self.control)
@@ -94,10 +94,10 @@ impl Threshold {
     }
 }
 
-/// A plain number as POWER10's exponent (bits 8 to 10) and mantissa (below).
+/// Converts a plain number to POWER10's exponent (bits 8 to 10) and mantissa (below).
 ///
-/// A number above [`LARGEST`] is taken for that, as in the in-tree driver; what the mantissa has
-/// no room for is rounded down.
+/// Replaces a number above [`LARGEST`] by that value, as the in-tree driver does. Rounds down what
+/// the mantissa cannot hold.
 fn from_number(number: u64) -> u64 {
     let mut mantissa = number.min(LARGEST);
     let mut exponent: u64 = 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What can be wrong with one event by itself: reserved bits, and bits that contradict each other
-//! or that nothing would read.
+//! Checks one event by itself for reserved bits, for contradictory bits, and for bits that would
+//! have no effect.
 //!
 //! Sources: `isa207_get_constraint()` and `isa3XX_check_attr_config()` in the kernel's
-//! `arch/powerpc/perf/isa207-common.c`. Stricter than these: the in-tree driver ORs a threshold
-//! without a select, or a cache select of another unit, into the registers of the whole group, and
-//! ignores bits that go to no register. All of these are refused here.
+//! `arch/powerpc/perf/isa207-common.c`. The checks here are stricter: the in-tree driver ORs a
+//! threshold without a select, or a cache select of another unit, into the registers of the whole
+//! group, and ignores bits that reach no register. All of these are refused here.
 
 use super::{
     super::{
@@ -20,19 +20,19 @@ use super::{
     threshold::Threshold, //
 };
 
-/// The only event PMC5 counts: instructions completed.
+/// The only event of PMC5: instructions completed.
 const PMC5_INSTRUCTIONS: EventCode = EventCode(0x500fa);
-/// The only event PMC6 counts: cycles.
+/// The only event of PMC6: cycles.
 const PMC6_CYCLES: EventCode = EventCode(0x600f4);
 
 impl CpuModel {
-    /// Whether the request is an event that this CPU has, on whichever counter and beside
-    /// whatever else it may count.
+    /// Checks whether the request is an event that this CPU has, on any counter and independent of
+    /// other events.
     ///
     /// # Errors
     ///
-    /// What is wrong with the event itself. An event that passes may still be refused by
-    /// [`CpuModel::solve`], even on its own.
+    /// The error in the event itself. [`CpuModel::solve`] may still refuse an event that passes,
+    /// even on its own.
     #[inline]
     pub fn validate_event(&self, req: &Request) -> Result<(), Refusal> {
         let code = req.event_code();
@@ -57,7 +57,7 @@ impl CpuModel {
     }
 }
 
-/// The fields that no [plain](EventCode::is_plain) code has.
+/// Checks the fields that no [plain](EventCode::is_plain) code has.
 #[cold]
 fn rare_fields(model: &CpuModel, code: EventCode, config1: u64) -> Result<(), Refusal> {
     sampling(model, code)?;
@@ -65,7 +65,7 @@ fn rare_fields(model: &CpuModel, code: EventCode, config1: u64) -> Result<(), Re
     caches(model, code)
 }
 
-/// PMC1 to PMC4 count any event, PMC5 and PMC6 one each.
+/// Checks the counter field: PMC1 to PMC4 count any event, PMC5 and PMC6 one fixed event each.
 #[inline]
 fn counter(code: EventCode) -> Result<(), Refusal> {
     match code.pmc() {
@@ -77,7 +77,7 @@ fn counter(code: EventCode) -> Result<(), Refusal> {
     }
 }
 
-/// EBB, BHRB and its filter.
+/// Checks the bits for EBB, the BHRB and its filter.
 #[inline]
 fn linux_bits(req: &Request) -> Result<(), Refusal> {
     let code = req.event_code();
@@ -92,7 +92,7 @@ fn linux_bits(req: &Request) -> Result<(), Refusal> {
     }
     match req.branch_filter_ifm {
         Some(4..) => Err(Refusal::NoSuchBranchFilter),
-        // The event has a branch stack, and its EBB program uses the BHRB as well.
+        // The event has a branch stack, and its EBB program also uses the BHRB.
         Some(ifm) if code.wants_bhrb() && code.ifm() != ifm.into() => {
             Err(Refusal::BranchFilterOfEbb)
         }
@@ -100,7 +100,7 @@ fn linux_bits(req: &Request) -> Result<(), Refusal> {
     }
 }
 
-/// Random sampling (marked events) and continuous sampling (SDAR mode).
+/// Checks random sampling (marked events) and continuous sampling (SDAR mode).
 #[inline]
 fn sampling(model: &CpuModel, code: EventCode) -> Result<(), Refusal> {
     if model.reserved_sample_modes.contains(code.sample_mode()) {
@@ -109,7 +109,7 @@ fn sampling(model: &CpuModel, code: EventCode) -> Result<(), Refusal> {
     if code.sample_mode() != 0 && !code.is_marked() {
         return Err(Refusal::SampleModeWithoutMark);
     }
-    // The default asks for nothing: the kernel's l3_bank_test has it in a marked event.
+    // The default mode is no request: the kernel's l3_bank_test has it in a marked event.
     let sdar_mode = model.layout.sdar_mode.get(code.0);
     if !matches!(sdar_mode, 0 | SDAR_MODE_DCACHE) && code.is_marked() {
         return Err(Refusal::SdarModeOnMarked);
@@ -117,13 +117,13 @@ fn sampling(model: &CpuModel, code: EventCode) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The selects within L1, L2 and L3.
+/// Checks the selects within L1, L2 and L3.
 #[inline]
 fn caches(model: &CpuModel, code: EventCode) -> Result<(), Refusal> {
     /// The field's highest bit: the L3 bank, for units 8 and 9. POWER9 has no such select, but
-    /// counts codes of POWER8 that have the bit.
+    /// counts POWER8's codes that have the bit.
     const L3_BANK: u64 = 8;
-    /// The next bit: the lower two are the qualifier of an L1 event.
+    /// The next lower bit: if it is set, the lower two bits are the qualifier of an L1 event.
     const L1_QUALIFIER: u64 = 4;
 
     if model.layout.l2l3_sel.is_set(code.0) && code.unit() != 6 {

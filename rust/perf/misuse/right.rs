@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Right uses of `rust/perf` and `rust/power`, which differ as little as can be from the wrong ones
-//! beside this file. See `scripts/tests/test-misuse`.
+//! Correct uses of `rust/perf` and `rust/power`, which differ as little as possible from the wrong
+//! ones in this folder. See `scripts/tests/test-misuse`.
 
 use super::{
     cpu_state::{
@@ -72,12 +72,12 @@ fn register(
     driver: Arc<Driver>,
 ) -> Result<Registration<Arc<Driver>>> {
     let none = Capabilities::empty();
-    // SAFETY: None, the function is never called.
+    // SAFETY: There is none, but the function is never called.
     unsafe { Registration::new_core(module, c"cpu", none, attr_groups, cpus, Ok(driver)) }
 }
 
 fn watch() -> Result<Hotplug> {
-    // SAFETY: None, the function is never called.
+    // SAFETY: There is none, but the function is never called.
     Hotplug::watch(unsafe { CallbackPermit::new() })
 }
 
@@ -86,22 +86,22 @@ fn sent() {
 }
 
 fn last_of_slots(cpus: &CpuContexts) -> Option<u64> {
-    // SAFETY: None, the function is never called.
+    // SAFETY: There is none, but the function is never called.
     unsafe { cpus.with_this_cpu(|this_cpu| Some(this_cpu.slots().get(0)?.id())) }
 }
 
 fn state(cpus: &CpuContexts) -> bool {
-    // SAFETY: As above.
+    // SAFETY: There is none, but the function is never called.
     unsafe { cpus.with_exclusive_cpu(|this_cpu| this_cpu.state().prompt.get()) }
 }
 
 fn freeze(cpus: &CpuContexts) {
-    // SAFETY: As above.
+    // SAFETY: There is none, but the function is never called.
     unsafe { cpus.with_this_cpu(|this_cpu| local_pmu(this_cpu.irqs_off()).clear_bhrb()) };
 }
 
 fn data(cpus: &CpuContexts, event: &Event) {
-    // SAFETY: None, the function is never called.
+    // SAFETY: There is none, but the function is never called.
     unsafe { cpus.with_this_cpu(|this_cpu| event.hw_mut(this_cpu.irqs_off()).set_prev_count(0)) };
 }
 

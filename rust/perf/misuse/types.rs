@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Wrong uses that types refuse: each has the compiler's error at the end of its line. See
+//! Wrong uses that types refuse. Each has the compiler's error at the end of its line. See
 //! `scripts/tests/test-misuse`.
 
 use super::{
@@ -32,7 +32,7 @@ use kernel::{
     sync::Arc, //
 };
 
-/// An event that is being opened writes to another one, which may be on a CPU.
+/// Writes to another event, which may be on a CPU, while an event is being opened.
 fn event_init(event: &NewEvent<'_>) {
     for member in event.group() {
         member.hw().set_idx(3); //~ E0599
@@ -42,7 +42,7 @@ fn event_init(event: &NewEvent<'_>) {
     }
 }
 
-/// A callback that may interrupt others reaches what they may be in the middle of changing.
+/// Accesses state that an interrupted callback may be changing.
 fn stop(this_cpu: &ThisCpu, event: &Event) {
     this_cpu.state().prompt.set(true); //~ E0599
     event.hw().set_idx(3); //~ E0599
@@ -52,13 +52,14 @@ fn is_send<T: Send>(_value: T) {}
 
 fn is_sync<T: Sync>(_value: T) {}
 
-/// State that can be torn, or a pointer to what may have gone, is shared with interrupts.
+/// Shares state with interrupts that can be torn, or a pointer to memory that may be freed.
 fn shared_by_interrupts() {
     is_sync(Cell::new(0u64)); //~ E0277
     is_sync(PmiCell::new(core::ptr::null::<u64>())); //~ E0277
 }
 
-/// Code that may leak the registration registers a PMU, whose callbacks go with the module.
+/// Registers a PMU in code that may leak the registration, although its callbacks are unloaded with
+/// the module.
 fn register(
     module: &'static ThisModule,
     attr_groups: AttrGroups,
@@ -69,12 +70,12 @@ fn register(
     Registration::new_core(module, c"cpu", none, attr_groups, cpus, Ok(driver)) //~ E0133
 }
 
-/// So does code that may leak what has the kernel call the module.
+/// Registers a callback in code that may leak the registration.
 fn watch() -> Result<Hotplug> {
     Hotplug::watch(CallbackPermit::new()) //~ E0133
 }
 
-/// What shows that interrupts are off goes to another thread.
+/// Sends the proof that interrupts are off to another thread.
 fn sent(this_cpu: &ThisCpu) {
     is_send(this_cpu); //~ E0277
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fuzz target: any words at all as an event, on every CPU. Nothing panics, fields are where the
-//! manuals have them, and validate_event() and solve() refuse the same events for the same reasons,
-//! namely those that the written rules refuse.
+//! Fuzz target: arbitrary words as an event, on every CPU. Nothing panics, the fields are where the
+//! manuals place them, and validate_event() and solve() refuse the same events for the same
+//! reasons: those that the written rules refuse.
 
 #![no_main]
 
@@ -25,12 +25,12 @@ use isa207_fuzz::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// Bits `first` to `last`, counted from the least significant.
+/// Returns bits `first` to `last`, counted from the least significant.
 fn bits(word: u64, first: u32, last: u32) -> u64 {
     word << (63 - last) >> (63 - last + first)
 }
 
-/// Each accessor reads its bits of the code.
+/// Checks that each accessor reads its own bits of the code.
 fn fields(word: u64) {
     let code = EventCode(word);
     assert_eq!(code.pmcxsel(), bits(word, 0, 7));
@@ -47,7 +47,7 @@ fn fields(word: u64) {
     assert_eq!(code.hardware().0, bits(word, 0, 59));
 }
 
-/// perf's own events: those in range exist, and what a CPU has for them counts.
+/// Checks perf's own events: those in range exist, and the codes that a CPU has for them are valid.
 fn generic(model: &CpuModel, config: u64) {
     let event = GenericEvent::from_config(config);
     assert_eq!(event.is_some(), config < 10);
@@ -69,11 +69,11 @@ fn generic(model: &CpuModel, config: u64) {
     }
 }
 
-/// Bits that no file of `format/` has are refused, whichever they are.
+/// Checks that bits without a file in `format/` are refused.
 fn formats(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
     let owned = |word| {
         let fields = model.formats().filter(|format| format.word == word);
-        // "event" stands for all of them.
+        // "event" covers the whole code.
         let fields = fields.filter(|format| format.name != "event");
         fields.fold(0, |all, format| all | format.field.mask())
     };
@@ -86,7 +86,8 @@ fn formats(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
     }
 }
 
-/// solve() says what validate_event() says, but for the rule about whole groups.
+/// Checks that solve() returns the same as validate_event(), except for the rule about whole
+/// groups.
 fn alone(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
     let answer = model.solve(&[*req], Machine::default());
     let unit = bits(req.code, 12, 15);
@@ -96,7 +97,7 @@ fn alone(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
         Ok(()) if model.isa() == Isa::V300 && (6..=9).contains(&unit) && pmc != 4 => {
             Err(Refusal::BusNeedsPmc4)
         }
-        // Alone it gets the counter that it names, or PMC1.
+        // An event that is alone gets the counter that it names, or PMC1.
         Ok(()) => Ok(vec![(pmc.max(1) as usize, req.code)]),
     };
     let found = answer.map(|answer| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Fuzz target: any group of up to eight events on any CPU. The solver finds what a brute force
-//! search over all codes and counters finds, the register images decode to the events asked for,
-//! and the answer is stable.
+//! Fuzz target: any group of up to eight events on any CPU. The solver finds the same answer as a
+//! brute force search over all codes and counters, the register images decode to the requested
+//! events, and the answer is stable.
 
 #![no_main]
 
@@ -23,7 +23,7 @@ use isa207_fuzz::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// Counter numbers and codes.
+/// Returns counter numbers and codes.
 fn places(answer: &Solution) -> Vec<(usize, u64)> {
     let placements = answer.placements();
     placements
@@ -31,7 +31,7 @@ fn places(answer: &Solution) -> Vec<(usize, u64)> {
         .collect()
 }
 
-/// What must hold for any answer.
+/// Checks the rules that hold for any answer.
 fn is_sound(group: &[Request], answer: &Solution) {
     let places = places(answer);
     assert_eq!(places.len(), group.len());
@@ -45,13 +45,14 @@ fn is_sound(group: &[Request], answer: &Solution) {
         let hardware = code << 4 >> 4;
         assert!(pmc != 5 || hardware == 0x500fa, "{code:#x} on PMC5");
         assert!(pmc != 6 || hardware == 0x600f4, "{code:#x} on PMC6");
-        // Linux's bits stay, and an EBB event is counted as asked.
+        // Linux's own bits do not change, and an EBB event keeps its requested code.
         assert_eq!(code >> 60, req.code >> 60);
         assert!(req.code >> 63 == 0 || code == req.code);
     }
 }
 
-/// The same group gets the same answer, and so does the group that asks for the codes chosen.
+/// Checks that solving the group again gives the same answer, and that so does a group that
+/// requests the chosen codes.
 fn is_stable(pvr: u32, group: &[Request], machine: Machine, answer: &Solution) {
     assert_eq!(model(pvr).solve(group, machine), Ok(*answer));
     let chosen = group.iter().zip(answer.placements());

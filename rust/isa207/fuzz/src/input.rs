@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How the fuzzer's bytes become requests. Two words taken as they are would hardly ever be events
-//! that can be counted together, so most codes are known ones or known ones with some bits flipped.
+//! Turns the fuzzer's bytes into requests. Two arbitrary words are rarely events that can be
+//! counted together, so most codes are known ones, or known ones with some bits flipped.
 
 use isa207::{
     CpuModel,
@@ -16,7 +16,7 @@ const FLEXIBLE: [u64; 30] = [
     0x4000a, 0x2013c, 0x3012e, 0x1001e, 0x2001e, 0x3001e, 0x4001e, 0x100f0, 0x100fe,
 ];
 
-/// Reads an input from its front; after its end, everything is 0.
+/// Reads an input from its front. After the end, every read returns 0.
 #[derive(Clone)]
 pub struct Input<'a>(&'a [u8]);
 
@@ -43,7 +43,7 @@ impl<'a> Input<'a> {
         u64::from_le_bytes([(); 8].map(|()| self.byte()))
     }
 
-    /// One event: three bytes, and the words that they ask for.
+    /// Reads one event: three bytes, and the words that these bytes ask for.
     pub fn request(&mut self, model: &CpuModel) -> Request {
         let [kind, more, flags] = [(); 3].map(|()| self.byte());
         let mut code = match kind {
@@ -53,7 +53,7 @@ impl<'a> Input<'a> {
         if kind & 0x80 != 0 && kind < 0xc0 {
             code ^= u64::from(self.byte()) << (self.byte() % 64);
         }
-        // Linux's own bits.
+        // Linux's own bits of the code.
         code ^= u64::from(more & 0xf) << 60;
         let mut optional = |wanted: bool| if wanted { self.word() } else { 0 };
         let config1 = optional(more & 0x10 != 0);
@@ -75,7 +75,7 @@ impl<'a> Input<'a> {
     }
 }
 
-/// A code that some CPU has: one with alternatives or one with a name.
+/// Returns a code that some CPU has: one with alternatives or one with a name.
 fn known(model: &CpuModel, number: u8) -> u64 {
     let number = usize::from(number);
     match FLEXIBLE.get(number) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the fuzz targets share: the CPUs, how bytes become requests, and the judges of
-//! `tests/properties/`: the rules written a second time, and a decoder of register images.
+//! Code that the fuzz targets share: the CPUs, the conversion of bytes to requests, and two checks
+//! from `tests/properties/`: the second implementation of the rules, and a decoder of register
+//! images.
 
 #[path = "../../tests/properties/decode.rs"]
 pub mod decode;
@@ -26,15 +27,15 @@ pub const PVRS: [u32; 7] = [
     0x0082_1200,
 ];
 
-/// The model of the CPU with one of [`PVRS`].
+/// Returns the model of the CPU with one of [`PVRS`].
 pub fn model(pvr: u32) -> &'static CpuModel {
     CpuModel::from_pvr(pvr).expect("a known PVR")
 }
 
-/// Validates `req` and fails unless the written rules say the same.
+/// Validates `req` and fails unless the written rules give the same result.
 ///
-/// The rules have no blacklist: an event on it is compared with the same event on the revision
-/// without one.
+/// The rules have no blacklist: a blacklisted event is compared with the same event on the revision
+/// without a blacklist.
 pub fn validate(pvr: u32, req: &Request) -> Result<(), Refusal> {
     let verdict = model(pvr).validate_event(req);
     let mut judged = verdict;

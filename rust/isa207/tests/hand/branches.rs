@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Branch instructions as the assembler encodes them, branch filters, entries of the BHRB.
+//! Branch instructions as the assembler encodes them, branch filters, and entries of the BHRB.
 
 use isa207::{
     BhrbRecord,
@@ -15,7 +15,7 @@ use isa207::{
 
 use super::*;
 
-/// Kind and target of an instruction at 0x10000.
+/// Returns kind and target of an instruction at 0x10000.
 fn decode(instruction: u32) -> Option<(BranchKind, Option<u64>)> {
     let branch = Branch::decode(instruction, 0x10000)?;
     Some((branch.kind(), branch.target()))
@@ -52,7 +52,7 @@ fn direct_branches() {
             "{instruction:#x}"
         );
     }
-    // Past the end of the address space, and before its start.
+    // Targets wrap at both ends of the address space.
     let target = |instruction, address| Branch::decode(instruction, address)?.target();
     assert_eq!(target(0x4800_0010, u64::MAX - 3), Some(0xc));
     assert_eq!(target(0x4bff_fff0, 0), Some(!0xf));
@@ -80,14 +80,14 @@ fn indirect_branches() {
     }
 }
 
-/// `bcl 20,31,$+4`, by which position-independent code finds its own address.
+/// `bcl 20,31,$+4` is how position-independent code finds its own address.
 #[test]
 fn the_address_of_the_next_instruction_is_no_call() {
     assert_eq!(decode(0x429f_0005), Some((Unconditional, Some(0x10004))));
-    // With another target, or another condition bit, it is a call.
+    // With a different target or condition bit, it is a call.
     assert_eq!(decode(0x429f_0009), Some((Call, Some(0x10008))));
     assert_eq!(decode(0x4280_0005), Some((Call, Some(0x10004))));
-    // So is this one, of a function that follows.
+    // This one is a call, too: of a function that follows directly.
     assert_eq!(decode(0x4800_0005), Some((Call, Some(0x10004))));
 }
 
@@ -104,9 +104,9 @@ fn other_instructions() {
         0x4c00_0924, // rfebb 1
         0x4c00_012c, // isync
         0x4c42_1182, // crclr 2, whose opcode is 19 as well
-        0x4e80_0022, // blr but for one bit of the extended opcode
+        0x4e80_0022, // blr with one bit of the extended opcode flipped
         0x0600_0000, // the prefix of pli
-        0x3860_0000, // and its suffix
+        0x3860_0000, // the suffix of that pli
         0x7c00_0008, // tw
         0x7863_0020, // clrldi r3,r3,32, which has the extended opcode of bclr
         u32::MAX,
@@ -137,7 +137,7 @@ fn kinds_and_what_they_are_made_of() {
     }
 }
 
-/// Each type alone, in perf's order, with its name.
+/// Returns each type alone, in perf's order, with its name.
 fn types() -> [(&'static str, BranchTypes); 7] {
     let only = |set: fn(&mut BranchTypes)| {
         let mut types = BranchTypes::default();
@@ -256,7 +256,7 @@ fn records(entries: &[u64]) -> Vec<BhrbRecord> {
     isa207::bhrb_records(entries.iter().copied()).collect()
 }
 
-/// A branch whose target is in the instruction.
+/// Returns a branch whose target is in the instruction.
 fn direct(from: u64) -> BhrbRecord {
     BhrbRecord {
         from,
@@ -265,7 +265,7 @@ fn direct(from: u64) -> BhrbRecord {
     }
 }
 
-/// A branch whose target the BHRB has.
+/// Returns a branch whose target is in the BHRB.
 fn indirect(from: u64, to: u64) -> BhrbRecord {
     BhrbRecord {
         to: Some(to),
@@ -278,7 +278,7 @@ fn bhrb_entries_in_pairs_and_alone() {
     assert_eq!(records(&[]), []);
     assert_eq!(records(&[0]), []);
     assert_eq!(records(&[0x1000, 0x2000]), [direct(0x1000), direct(0x2000)]);
-    // Target first.
+    // The target comes first.
     assert_eq!(
         records(&[0x3002, 0x1000, 0x2000]),
         [indirect(0x1000, 0x3000), direct(0x2000)]
@@ -291,15 +291,16 @@ fn bhrb_entries_in_pairs_and_alone() {
 
 #[test]
 fn bhrb_entries_that_do_not_fit() {
-    // The first of two targets has no branch.
+    // The first of two consecutive targets has no branch.
     assert_eq!(
         records(&[0x3002, 0x4002, 0x1000]),
         [indirect(0x1000, 0x4000)]
     );
-    // Nor has a target that comes last, or before an empty entry.
+    // A target at the end, or before an empty entry, has no branch either.
     assert_eq!(records(&[0x1000, 0x3002]), [direct(0x1000)]);
     assert_eq!(records(&[0x1000, 0x3002, 0, 0x2000]), [direct(0x1000)]);
-    // Entries without an address are no branches. One after a target separates it from its branch.
+    // Entries without an address are no branches. Such an entry after a target separates the target
+    // from its branch.
     for flags in 1..=3 {
         assert_eq!(records(&[flags, 0x1000]), [direct(0x1000)]);
         assert_eq!(records(&[0x3002, flags, 0x1000]), [direct(0x1000)]);
@@ -311,12 +312,12 @@ fn bhrb_predictions() {
     let wrong = |entries| records(entries).first().map(|record| record.mispredicted);
     assert_eq!(wrong(&[0x1000]), Some(false));
     assert_eq!(wrong(&[0x1001]), Some(true));
-    // In a pair: the target, whether the branch is taken, or both.
+    // A pair can mispredict the target, whether the branch is taken, or both.
     assert_eq!(wrong(&[0x3002, 0x1000]), Some(false));
     assert_eq!(wrong(&[0x3003, 0x1000]), Some(true));
     assert_eq!(wrong(&[0x3002, 0x1001]), Some(true));
     assert_eq!(wrong(&[0x3003, 0x1001]), Some(true));
-    // A target without a branch says nothing about the next one.
+    // The bit of a target without a branch does not apply to the next branch.
     assert_eq!(wrong(&[0x4003, 0x3002, 0x1000]), Some(false));
     assert_eq!(records(&[0x3003, 0x1001])[0].from, 0x1000);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Cases worked out by hand from the manuals, one file for each CPU, and what must hold for the
-//! tables of all.
+//! Cases worked out by hand from the manuals, one file for each CPU, and rules for the tables of
+//! all CPUs.
 
 mod branches;
 mod metrics;
@@ -28,12 +28,12 @@ const POWER10: u32 = 0x0080_1200;
 const POWER11: u32 = 0x0082_1200;
 const POWER12: u32 = 0x0083_0100;
 
-/// The model of the CPU with this processor version register.
+/// Returns the model of the CPU with this processor version register.
 fn model(pvr: u32) -> &'static CpuModel {
     CpuModel::from_pvr(pvr).expect("a known PVR")
 }
 
-/// A request for this code with everything else left out.
+/// Returns a request for this code with all other fields 0.
 fn request(code: u64) -> Request {
     Request {
         code,
@@ -41,7 +41,7 @@ fn request(code: u64) -> Request {
     }
 }
 
-/// The same for each of these codes.
+/// Returns a request for each of these codes.
 fn requests(codes: &[u64]) -> Vec<Request> {
     codes.iter().copied().map(request).collect()
 }
@@ -51,12 +51,12 @@ fn solve(pvr: u32, reqs: &[Request]) -> Result<Solution, Refusal> {
     model(pvr).solve(reqs, Machine::default())
 }
 
-/// Solves for events with these codes and nothing else.
+/// Solves for events with these codes and no other attributes.
 fn group(pvr: u32, codes: &[u64]) -> Result<Solution, Refusal> {
     solve(pvr, &requests(codes))
 }
 
-/// The same for events that follow a task.
+/// Solves for events with these codes that follow a task.
 fn task_group(pvr: u32, codes: &[u64]) -> Result<Solution, Refusal> {
     let mut reqs = requests(codes);
     for req in &mut reqs {
@@ -65,17 +65,17 @@ fn task_group(pvr: u32, codes: &[u64]) -> Result<Solution, Refusal> {
     solve(pvr, &reqs)
 }
 
-/// What is wrong with an event that has this code and nothing else.
+/// Validates an event with this code and no other attributes.
 fn validate(pvr: u32, code: u64) -> Result<(), Refusal> {
     model(pvr).validate_event(&request(code))
 }
 
-/// The refusal of events that disagree on a selector.
+/// Returns the refusal of events that disagree on a selector.
 fn conflict<T>(selector: Selector) -> Result<T, Refusal> {
     Err(Refusal::Conflict(selector))
 }
 
-/// Counter numbers and codes of a solved group, whose set of counters is checked beside.
+/// Returns counter numbers and codes of a solved group. Also checks the group's set of counters.
 fn places(answer: &Solution) -> Vec<(usize, u64)> {
     let placements = answer.placements();
     let set = answer

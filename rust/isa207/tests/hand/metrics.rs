@@ -25,7 +25,7 @@ impl Published {
         };
         for file in std::fs::read_dir(format!("{root}/{folder}")).unwrap() {
             let path = file.unwrap().path();
-            // Events of another PMU.
+            // Skip the events of other PMUs.
             if path.ends_with("nest_metrics.json") {
                 continue;
             }
@@ -45,7 +45,7 @@ impl Published {
         this
     }
 
-    /// Adds the codes of the events that `expr` names, itself or by other metrics.
+    /// Adds the codes of the events that `expr` names directly or through other metrics.
     fn add_codes(&self, expr: &str, codes: &mut BTreeSet<u64>) {
         let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let words = expr.split(|c| !is_part(c));
@@ -60,33 +60,33 @@ impl Published {
     }
 }
 
-/// The text of a field of a JSON object that has only texts.
+/// Returns the text of a field of a JSON object whose fields are all texts.
 fn field<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = object.split_once(&format!("\"{name}\""))?;
     rest.split('"').nth(1)
 }
 
-/// Why the events of a metric cannot all count at a time.
+/// Why the events of a metric cannot all count at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Obstacle {
-    /// There are more of them than counters, of which PMC5 and PMC6 have one event each.
+    /// There are more events than counters, of which PMC5 and PMC6 have one event each.
     TooManyEvents,
-    /// Two of them exist on one counter only, and it is the same.
+    /// Two events exist only on the same counter.
     SameCounter,
     /// POWER9: events of units 6 to 9 count only if one of them is on PMC4.
     BusWithoutPmc4,
 }
 
-/// Codes that count the same event, by names and descriptions in the lists and in the kernel's
-/// `arch/powerpc/perf/power*-events-list.h`.
+/// Returns the codes that count the same event, by names and descriptions in the lists and in the
+/// kernel's `arch/powerpc/perf/power*-events-list.h`.
 fn same_event(folder: &str, code: u64, task: bool) -> Vec<u64> {
-    // A task has the run latch on, so gated and other counts are the same.
+    // The run latch is on while a task runs, so gated and ungated counts are the same.
     let rows: &[&[u64]] = match (folder, task) {
         ("power10", true) => &[
             &[0x100f0, 0x600f4, 0x1e, 0x200f4],
             &[0x100fe, 0x500fa, 0x2, 0x400fa],
         ],
-        // MMCR0[CC56RUN] has PMC5 and PMC6 ignore the run latch.
+        // With MMCR0[CC56RUN], PMC5 and PMC6 ignore the run latch.
         ("power10", false) => &[&[0x100f0, 0x600f4, 0x1e], &[0x100fe, 0x500fa, 0x2]],
         _ => &[
             &[0x200f4, 0x600f4],
@@ -99,7 +99,7 @@ fn same_event(folder: &str, code: u64, task: bool) -> Vec<u64> {
     row.map_or(vec![code], |row| row.to_vec())
 }
 
-/// Whether each of the events has a counter of its own, of those that are free.
+/// Returns whether each of the events can have a counter of its own among the free ones.
 fn each_has_one(events: &[Vec<u64>], free: &BTreeSet<u64>) -> bool {
     let [first, rest @ ..] = events else {
         return true;
@@ -134,7 +134,7 @@ fn obstacle(folder: &str, codes: &BTreeSet<u64>, task: bool) -> Option<Obstacle>
     (bus && !on_bus.any(pmc4)).then_some(Obstacle::BusWithoutPmc4)
 }
 
-/// Metrics whose events cannot count together, of a task.
+/// Metrics of a task whose events cannot count together.
 const POWER8_CANNOT: &[(Obstacle, &str)] = &[
     (
         Obstacle::TooManyEvents,
@@ -199,10 +199,11 @@ const POWER10_CANNOT: &[(Obstacle, &str)] = &[(
          DL1_RELOAD_FROM_L3_MISS",
 )];
 
-/// Needs the JSON lists of the kernel's perf tool, as `every_published_event_passes`.
+/// Needs the JSON lists of the kernel's perf tool, like `every_published_event_passes`.
 ///
 /// The events of 324 of POWER8's 385 metrics count together, of 271 of POWER9's 318 and of 163 of
-/// POWER10's 167, one of which (`DCACHE_MISS_CPI`) needs a task. Those of the others cannot.
+/// POWER10's 167; one of the latter (`DCACHE_MISS_CPI`) needs a task. The events of the other
+/// metrics cannot count together.
 #[test]
 #[ignore = "needs PMU_EVENTS"]
 fn events_of_a_metric_count_together_wherever_the_counters_allow_it() {
@@ -244,17 +245,17 @@ fn power10_counts_cycles_beside_another_event_of_pmc1() {
     let cycles_move = |other| placed(&[0x100f0, other]);
     assert_eq!(cycles_move(0x100f2), Ok(vec![(6, 0x600f4), (1, 0x100f2)]));
     assert_eq!(cycles_move(0x100fe), Ok(vec![(1, 0x100f0), (5, 0x500fa)]));
-    // Alone they are where the code says.
+    // Each event alone gets the counter that its code names.
     assert_eq!(placed(&[0x100f0]), Ok(vec![(1, 0x100f0)]));
-    // With PMC6 taken, too, cycles are counted by the code that names no counter.
+    // If PMC6 is taken as well, cycles use the code that names no counter.
     let answer = placed(&[0x100f2, 0x600f4, 0x100f0]);
     assert_eq!(answer, Ok(vec![(1, 0x100f2), (6, 0x600f4), (2, 0x1e)]));
-    // What the run latch gates is the same for a task only.
+    // Events that the run latch gates count the same only for a task.
     let gated = [0x2c018, 0x200f4];
     assert!(group(POWER10, &gated).is_err());
     let answer = task_group(POWER10, &gated).map(|answer| places(&answer));
     assert_eq!(answer, Ok(vec![(2, 0x2c018), (6, 0x600f4)]));
-    // An EBB event stays where its program expects it.
+    // An EBB event keeps the counter that its program expects.
     const EBB: u64 = 1 << 63;
     assert!(group(POWER10, &[EBB | 0x100f0, EBB | 0x100f2]).is_err());
 }

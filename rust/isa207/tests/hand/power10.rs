@@ -38,8 +38,8 @@ fn l2_event() {
 
 #[test]
 fn data_source_match() {
-    // PM_DATA_FROM_L3: PMC1, unit 0xc, select 0x40, source 0x9a (15 bits from bit 45 on). Another
-    // event with a source is given PMC2.
+    // PM_DATA_FROM_L3: PMC1, unit 0xc, select 0x40, source 0x9a (15 bits from bit 45 on). The other
+    // event with a source gets PMC2.
     let answer = group(POWER10, &[0x13_4000_0001_c040, 0x3_4000_0000_c040]).unwrap();
     assert_eq!(places(&answer)[1].0, 2);
     assert_eq!(answer.mmcr.mmcr3, 0x9a << 49 | 0x1a << 34);
@@ -55,7 +55,7 @@ fn cache_selects_agree() {
     // Events on PMC5 and PMC6 have no cache select,
     let answer = group(POWER10, &[0x500fa, 0x600f4, 0x22c040]).unwrap();
     assert_eq!(answer.mmcr.mmcr0, 0x4300);
-    // nor have those of the L2 and L3 unit.
+    // and neither have events of the L2 and L3 unit.
     assert!(group(POWER10, &[0x1100fc, 0x26880]).is_ok());
     assert_eq!(
         group(POWER10, &[0x126880]),
@@ -88,7 +88,7 @@ fn threshold_numbers_become_exponent_and_mantissa() {
     assert_eq!(compare(1023), Ok((1, 255)));
     assert_eq!(compare(1024), Ok((2, 64)));
     assert_eq!(compare(261_120), Ok((5, 255)));
-    // A larger number is taken for the largest.
+    // A larger number is replaced by the largest.
     assert_eq!(compare(0x3_ffff), Ok((5, 255)));
     assert_eq!(compare(0x4_0000), Err(Refusal::Config1));
 }
@@ -104,7 +104,7 @@ fn thresholds_agree() {
     let refused = conflict(Selector::Threshold);
     assert_eq!(with([1000, 2000]), refused);
     assert!(with([1000, 1000]).is_ok());
-    // The register cannot tell these apart.
+    // These two numbers have the same register value.
     assert!(with([1000, 1001]).is_ok());
 
     let pair = |second| group(POWER10, &[0x35_3404_01e0, second]);
@@ -121,7 +121,7 @@ fn cycles_and_instructions_find_their_counters() {
         let codes = [flexible, 0x100fc, 0x200fa, 0x300fc, 0x400fc];
         let answer = group(POWER10, &codes).unwrap();
         assert_eq!(places(&answer)[0], fixed);
-        // With a counter left, the code stays as asked for.
+        // With a free counter, the code does not change.
         let answer = group(POWER10, &codes[..4]).unwrap();
         assert_eq!(places(&answer)[0], (4, flexible));
     }
@@ -144,13 +144,13 @@ fn event_based_branches() {
     assert_eq!(answer.mmcr.mmcra, BHRBRD | SDAR_DCACHE);
     let mixed = conflict(Selector::Ebb);
     assert_eq!(group(&[EBB | 0x1001e, 0x20002]), mixed);
-    // An EBB event never moves from the counter that it names.
+    // An EBB event keeps the counter that it names.
     assert_eq!(
         group(&[EBB | 0x600f4, EBB | 0x600f4]),
         Err(Refusal::PmcTaken)
     );
 
-    // The BHRB records if one event uses it; all that do must agree on the filter.
+    // The BHRB records if one event uses it; all events that use it must agree on the filter.
     let ifm = |n: u64| EBB | BHRB | n << 60;
     let answer = group(&[ifm(2) | 0x1001e, EBB | 0x20002]).unwrap();
     assert_eq!(answer.mmcr.mmcra, 2 << 30 | SDAR_DCACHE);
@@ -168,7 +168,7 @@ fn branch_stacks_switch_the_bhrb_on() {
     let answer = solve(POWER10, &reqs).unwrap();
     assert_eq!(answer.mmcr.mmcra, SDAR_DCACHE | 3 << 30);
     assert!(answer.mmcr.ifm() == 3 && !answer.mmcr.has_threshold());
-    // Branches of the hypervisor are not recorded, so it may be counted.
+    // Branches of the hypervisor are not recorded, so the event may count the hypervisor.
     reqs[1].exclude.kernel = true;
     let answer = solve(POWER10, &reqs).unwrap();
     assert_eq!(answer.mmcr.mmcr2, 1 << 27);

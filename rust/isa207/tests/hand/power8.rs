@@ -46,7 +46,7 @@ fn an_l1_qualifier_binds_only_those_who_have_one() {
 #[test]
 fn l2_and_l3_selects_stay_with_the_hypervisor() {
     let check = |code| validate(POWER8, code);
-    // The L3 bank is no select.
+    // The L3 bank is not a select.
     assert_eq!(check(0x819082), Ok(()));
     assert_eq!(check(0x117080), Err(Refusal::CacheSelNeedsHypervisor));
     assert_eq!(check(0x817080), Err(Refusal::CacheSelOutsideUnit));
@@ -86,10 +86,10 @@ fn thresholds() {
     assert_eq!(answer.mmcr.mmcra, 1 << 42 | compare | select | marking);
     assert!(answer.mmcr.has_threshold());
 
-    // On this CPU an event without threshold does not count beside one with a threshold,
+    // On this CPU an event without a threshold does not count beside one with a threshold,
     let refused = conflict(Selector::Threshold);
     assert_eq!(group(POWER8, &[code, 0x1001e]), refused);
-    // unless it is on PMC5 or PMC6.
+    // except on PMC5 or PMC6.
     assert!(group(POWER8, &[code, 0x500fa, 0x600f4]).is_ok());
 }
 
@@ -106,7 +106,7 @@ fn alternatives_get_out_of_the_way() {
     let demands: Vec<_> = answer.demands().collect();
     let again = model(POWER8).assign(demands.iter().copied());
     assert_eq!(again, Ok(*answer));
-    // Six events have one way to share the counters, whether the first has another code or not.
+    // Six events have exactly one assignment, whether or not the first has an alternative code.
     for first in [0x10068, 0x1e054] {
         let codes = [first, 0x200f4, 0x400fa, 0x20036, 0x200f2, 0x3e054];
         let answer = group(POWER8, &codes).unwrap();

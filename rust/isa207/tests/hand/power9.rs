@@ -14,7 +14,7 @@ use super::*;
 #[test]
 fn loads_with_latency() {
     // mem-loads: PM_MRK_INST_CMPL on PMC4; sample mode 0x14 (eligibility 5, mode 0); threshold
-    // select 1, start 3, stop 4; no SDAR mode, as the event is marked.
+    // select 1, start 3, stop 4; no SDAR mode, because the event is marked.
     let answer = group(POWER9, &[0x34_3404_01e0]).unwrap();
     assert_eq!(places(&answer), [(4, 0x34_3404_01e0)]);
     let expected = Mmcr {
@@ -47,19 +47,19 @@ fn the_bus_needs_pmc4() {
     let together = Demand::together(demand.into_iter());
     assert_eq!(together, Err(Refusal::BusNeedsPmc4));
 
-    // Unit 6 twice, combine 0 and 2, select 0x80 each.
+    // Two events of unit 6, combine 0 and 2, select 0x80 for both.
     let answer = group(POWER9, &[0x46080, 0x36880]).unwrap();
     assert_eq!(answer.mmcr.mmcr1, 0x66 << 48 | 2 << 34 | 0x8080);
     // The order does not matter.
     assert!(group(POWER9, &[0x36880, 0x46080]).is_ok());
-    // With an event whose alternative is on a counter in use, too; with one that can move.
+    // This includes an event whose alternative is on a counter in use, and one that can move.
     let answer = group(POWER9, &[0x46080, 0x36880, 0x400f0, 0x200f4]);
     assert_eq!(answer, Err(Refusal::PmcTaken));
     let codes = [0x46080, 0x36880, 0x400fa, 0x1001e];
     let answer = group(POWER9, &codes).unwrap();
     assert_eq!(places(&answer)[2], (5, 0x500fa));
 
-    // What the one on PMC4 leaves counts on as before.
+    // The events that remain when the one on PMC4 is removed count as before.
     let rest = [0x36880, 0x1001e].map(request);
     let demands = rest.map(|req| model(POWER9).demand(&req, Machine::default()).unwrap());
     let whole = group(POWER9, &[0x46080, 0x36880, 0x1001e]).unwrap();
@@ -77,7 +77,8 @@ fn the_bus_needs_pmc4() {
 
 #[test]
 fn frozen_states() {
-    // MMCR2 has nine bits for each counter: FCS, FCP0, FCP1, ..., FCWAIT the sixth, FCH the next.
+    // MMCR2 has nine bits for each counter. The first three are FCS, FCP0 and FCP1, the sixth
+    // FCWAIT, the seventh FCH.
     let mut reqs = requests(&[0x1001e, 0x600f4]);
     reqs[0].exclude.kernel = true;
     reqs[1].exclude = Exclude {
@@ -87,7 +88,7 @@ fn frozen_states() {
         idle: true,
     };
     let pmc6 = |bits: u64| bits << 10;
-    // PMC5 counts beside PMC6, so it is frozen where both events are.
+    // PMC5 has no event beside PMC6, so it is frozen in the states in which both events are.
     let pmc5 = |bits: u64| bits << 19;
     let guest = model(POWER9).solve(&reqs, Machine::default()).unwrap();
     let all = pmc6(0b1_1000_1100);
@@ -103,24 +104,24 @@ fn frozen_states() {
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | common | pmc6(0b0_1100_1100));
     assert_eq!(bare.mmcr.mmcr0, 0xc001); // PMC1CE, PMCjCE, FCH
     assert!(bare.is_frozen_in_kernel(machine));
-    // The first event counts the hypervisor.
+    // The first event counts in the hypervisor.
     assert!(!guest.is_frozen_in_kernel(Machine::default()));
 
     // On bare metal exclude_hv is ignored.
     reqs[1].exclude.kernel = false;
     let bare = model(POWER9).solve(&reqs, machine).unwrap();
     assert_eq!(bare.mmcr.mmcr2, 1 << 57 | pmc6(0b0_1100_1000));
-    // One event counts the kernel: it is not frozen for all.
+    // One event counts in the kernel, so the kernel's state is not frozen for all.
     assert_eq!(bare.mmcr.mmcr0, 0xc000);
 
-    // PMC6 beside PMC5.
+    // The same for PMC6, which has no event beside PMC5.
     reqs[0].code = 0x500fa;
     let alone = model(POWER9).solve(&reqs[..1], Machine::default()).unwrap();
     let kernel = 0b1_0000_0000;
     assert_eq!(alone.mmcr.mmcr2, pmc5(kernel) | pmc6(kernel));
 }
 
-/// Who excludes the kernel sees no branches of the hypervisor either.
+/// Excluding the kernel excludes the branches of the hypervisor, too.
 #[test]
 fn branches_of_the_hypervisor() {
     let mmcr = |code: u64, kernel: bool, branch_stack: bool| {
@@ -139,7 +140,8 @@ fn branches_of_the_hypervisor() {
     assert_eq!(mmcr(0x1001e, false, true), (0x8010, 0));
 }
 
-/// An event that counts the hypervisor has its branches recorded, for all events.
+/// If one event counts in the hypervisor, the BHRB records the hypervisor's branches for all
+/// events.
 #[test]
 fn branches_of_the_hypervisor_beside_others() {
     let records = |second: Option<u64>, machine: Machine| {
@@ -152,7 +154,7 @@ fn branches_of_the_hypervisor_beside_others() {
     };
     assert!(!records(None, Machine::default()));
     assert!(records(Some(0x20002), Machine::default()));
-    // Its hypervisor is the kernel.
+    // On bare metal the kernel is the hypervisor.
     let bare = Machine {
         hypervisor_mode: true,
         ..Machine::default()
@@ -188,7 +190,7 @@ fn blacklists_follow_the_revision() {
         (0x004e_1201, [false, true, true]),
         (0x004e_1202, [true, false, true]),
         (0x004e_1203, [false, false, false]),
-        // Cumulus.
+        // Cumulus has no blacklist.
         (0x004e_2102, [false, false, false]),
         (0x004e_2201, [false, false, false]),
         (0x004e_2202, [false, false, false]),
@@ -196,7 +198,7 @@ fn blacklists_follow_the_revision() {
         let found = [dtlb_miss, flop, both].map(|code| refused(pvr, code));
         assert_eq!(found, expected, "{pvr:#x}");
     }
-    // With EBB as well, without and with the BHRB and its filter.
+    // EBB events are refused, too, with and without the BHRB and its filter.
     assert!(refused(0x004e_1202, dtlb_miss | 1 << 63));
     assert!(refused(0x004e_1202, dtlb_miss | 0xf << 60));
 }
@@ -209,7 +211,7 @@ fn branch_stacks_and_their_filters() {
     assert_eq!(ifm(&reqs), Ok(1));
     reqs[1].branch_filter_ifm = Some(1);
     assert_eq!(ifm(&reqs), Ok(1));
-    // Different filters: the BHRB records every branch.
+    // With different filters, the BHRB records every branch.
     reqs[1].branch_filter_ifm = Some(2);
     assert_eq!(ifm(&reqs), Ok(0));
     let strict = Machine {
@@ -218,7 +220,7 @@ fn branch_stacks_and_their_filters() {
     };
     let refused = conflict(Selector::BranchFilter);
     assert_eq!(model(POWER9).solve(&reqs, strict), refused);
-    // The same reason where both want one counter, too: no other code could help.
+    // The reason is the same if both want the same counter, too: no other code could help.
     reqs[1].code = 0x1001e;
     assert_eq!(model(POWER9).solve(&reqs, strict), refused);
     assert_eq!(ifm(&reqs), Err(Refusal::PmcTaken));

@@ -15,7 +15,7 @@ fn reserved_bits() {
     assert_eq!(reserved(POWER8), 0x0ffc_0000_0000_0600);
     assert_eq!(reserved(POWER9), 0x0ff0_0000_0000_0200);
     assert_eq!(reserved(POWER10), 0);
-    // POWER10's data source and radix scope.
+    // Bits of POWER10's data source and radix scope.
     assert_eq!(
         validate(POWER9, 0x13_4000_0001_c040),
         Err(Refusal::ReservedBits)
@@ -91,7 +91,7 @@ fn thresholds() {
         validate(POWER9, 0x20 << 40 | 0x1001e),
         Err(Refusal::ThresholdWithoutSelect)
     );
-    // A small value, without an exponent.
+    // A small value needs no exponent.
     assert_eq!(validate(POWER9, 0x10 << 40 | 0x2001_001e), Ok(()));
 }
 
@@ -144,7 +144,7 @@ fn other_attribute_words() {
         assert_eq!(words(limit + 1, 0), Err(Refusal::Config1));
         assert_eq!(words(0, 1 << 40), Err(Refusal::Config2));
     }
-    // A value to compare with, but no threshold.
+    // A value to compare with, without a threshold.
     let mut req = request(0x1001e);
     req.config1 = 1;
     assert_eq!(
@@ -223,7 +223,7 @@ fn branch_stack_beside_an_ebb_event_with_the_bhrb() {
             req.branch_filter_ifm = stack;
             model(pvr).validate_event(&req)
         };
-        // EBB, BHRB and the filters 1 and 0 in bits 63 to 60.
+        // EBB, BHRB, and the filters 1 and 0, in bits 63 to 60.
         assert_eq!(with_stack(0xd << 60 | 0x1001e, Some(1)), Ok(()));
         assert_eq!(with_stack(0xd << 60 | 0x1001e, Some(2)), differ);
         assert_eq!(with_stack(0xc << 60 | 0x1001e, Some(1)), differ);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What SIER, SIER2 and MMCRA of a sample say.
+//! Decodes SIER, SIER2 and MMCRA of samples.
 
 use isa207::{
     DataSource,
@@ -17,8 +17,8 @@ use super::*;
 
 const ALL: [u32; 4] = [POWER8, POWER9, POWER10, POWER11];
 
-/// A sample's registers: SIER\[TYPE\], \[LDST\] and \[DATA_SRC\] as given, all its other bits set
-/// to see that they do not matter.
+/// Returns a sample's registers with SIER\[TYPE\], \[LDST\] and \[DATA_SRC\] as given. All other
+/// bits of SIER are set, to check that they have no effect.
 fn registers(kind: u64, far: u64, source: u64) -> SampleRegisters {
     let others = !(7 << 15 | 7 << 1 | 7 << 53);
     SampleRegisters {
@@ -63,7 +63,7 @@ fn operations() {
         for kind in [0, 3, 4, 5, 6] {
             assert_eq!(access(kind, 0x70), None);
         }
-        // larx and stcx, told apart by the eligibility in bits 57 to 59 of MMCRA.
+        // larx and stcx differ by the eligibility in bits 57 to 59 of MMCRA.
         let reservation = [0, 5, 7, 4].map(|eligible| access(7, eligible << 4 | !0x70));
         if [POWER8, POWER9].contains(&pvr) {
             assert_eq!(reservation, [None; 4]);
@@ -75,12 +75,12 @@ fn operations() {
                 expected.map(|operation| Some((operation, true)))
             );
         }
-        // MMCRA does not make a load a store.
+        // MMCRA does not turn a load into a store.
         assert_eq!(access(1, 0x70), Some((MemoryOperation::Load, false)));
     }
 }
 
-/// The data source of a load.
+/// Returns the data source of a load.
 fn source(pvr: u32, far: u64, source: u64) -> Option<DataSource> {
     let access = model(pvr).memory_access(&registers(1, far, source));
     let MemoryAccess {
@@ -140,7 +140,7 @@ fn memory() {
 
 #[test]
 fn caches_of_others() {
-    // Level and whether it was modified.
+    // The level, and whether the data was modified.
     let chip = [(L2, false), (L2, true), (L3, false), (L3, true)].map(Some);
     let [a, b, c, d] = chip;
     let old = [a, b, c, d, c, d, None, None];
@@ -191,7 +191,7 @@ fn weights() {
         let v31 = [POWER10, POWER11].contains(&pvr);
         assert_eq!(weight(7), if v31 { expected } else { Weight::default() });
     }
-    // Every bit but the counter's; the largest value; the smallest ones.
+    // All bits except the counter's; then the largest value and the smallest ones.
     let latency = |pvr, mmcra| {
         let registers = SampleRegisters {
             mmcra,
@@ -210,7 +210,7 @@ fn weights() {
 #[test]
 fn cycle_counts_of_the_struct_form() {
     let registers = SampleRegisters {
-        // Bits 27 to 37 and 3 to 13.
+        // The cycle counts are in bits 27 to 37 and 3 to 13.
         sier2: 0x123 << 26 | 0x456 << 50,
         ..registers(1, 1, 0)
     };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must hold for the tables of every CPU.
+//! Rules for the tables of every CPU.
 
 use isa207::{
     CacheEvent,
@@ -117,7 +117,7 @@ fn cache_events() {
     assert_eq!(code(POWER11, 2), Some(0x13_4000_0001_c040));
     assert_eq!(code(POWER12, 2), Some(0x103_4000_0003_c040));
 
-    // How many combinations there are, and how many of them a machine can have.
+    // Number of combinations, and number of those that a machine can have.
     let configs =
         || (0..7).flat_map(|c| (0..3).flat_map(move |o| [0, 1].map(|r| c | o << 8 | r << 16)));
     let sensible = configs().filter_map(CacheEvent::from_config).count();
@@ -147,8 +147,8 @@ fn named_events() {
     assert_eq!(some(POWER11), p10);
     assert_eq!(some(0x0080_1100), [0x4d05e, 0, 0, 0x35_3404_01e0]);
     assert_eq!(code(POWER8, "mem_access"), Some(0x104_01e0));
-    // What the in-tree driver has: all generic and cache events but that of lines written into
-    // the instruction cache.
+    // The in-tree driver has all generic and cache events except lines written into the instruction
+    // cache.
     let count = |pvr| model(pvr).named_events().count();
     let counts = [POWER8, POWER9, 0x0080_1100, POWER10, POWER11, POWER12].map(count);
     assert_eq!(counts, [25, 24, 21, 24, 24, 24]);
@@ -157,7 +157,7 @@ fn named_events() {
 #[test]
 fn architected_events() {
     assert!(CpuModel::architected(Isa::V207).is_none());
-    // Beside what counts, PMCCEXT from v3.1 on.
+    // MMCR0 also has PMCCEXT from v3.1 on.
     for (isa, pmccext) in [(Isa::V300, 0), (Isa::V31, 0x200)] {
         let model = CpuModel::architected(isa).unwrap();
         assert_eq!((model.name(), model.isa()), ("ISAv3", isa));
@@ -173,25 +173,25 @@ fn architected_events() {
         // Cycles and instructions: PMCjCE, CC56RUN.
         let mmcr = solve(&[0x600f4, 0x500fa]).unwrap().mmcr;
         assert_eq!((mmcr.mmcr0, mmcr.mmcr1), (0x4100 | pmccext, 0));
-        // Cycles twice: the second one is counted on PMC1 by its other code.
+        // Cycles twice: the second event gets the alternative code on PMC1.
         let mmcr = solve(&[0x600f4, 0x600f4]).unwrap().mmcr;
         assert_eq!((mmcr.mmcr0, mmcr.mmcr1), (0xc100 | pmccext, 0xf0 << 24));
-        // A third time there is none: what counts run cycles elsewhere is no architected event.
+        // A third event has no counter left: the code for run cycles elsewhere is not architected.
         let mut thrice = [0x600f4; 3].map(request);
         thrice.iter_mut().for_each(|req| req.only_count_run = true);
         assert!(model.solve(&thrice, Machine::default()).is_err());
-        // Event Based Branches, with the BHRB too.
+        // Event-based branches, also with the BHRB.
         for ebb in [1 << 63, 3 << 62, 0xd << 60] {
             assert!(solve(&[ebb | 0x100f0]).is_ok());
         }
-        // What only an implementation has: mark, unit, cache select, sample mode, threshold.
+        // Fields that only implementations have: mark, unit, cache select, sample mode, threshold.
         for bits in [1 << 8, 1 << 12, 1 << 20, 1 << 24, 1 << 29, 1 << 36, 1 << 50] {
             let refused = solve(&[0x100f0 | bits]).map(|_| ());
             assert_eq!(refused, Err(Refusal::ReservedBits), "{bits:#x}");
         }
         let formats: Vec<_> = model.formats().map(|format| format.name).collect();
         assert_eq!(formats, ["event", "pmcxsel", "pmc", "ifm", "bhrb", "ebb"]);
-        // What SIER and MMCRA say of a load is not known.
+        // SIER and MMCRA have no known meaning for a load.
         let load = SampleRegisters {
             sier: 1 << 15,
             mmcra: u64::MAX,
@@ -215,7 +215,7 @@ fn format_fields_cover_what_codes_may_have() {
                 u64::MAX >> (63 - last) & u64::MAX << first
             );
             assert!(first <= last && last < 64);
-            // "event" is all of the code; the others do not overlap.
+            // "event" is the whole code; the other fields do not overlap.
             if format.name != "event" {
                 assert_eq!(*word & format.field.mask(), 0, "{}", format.name);
                 *word |= format.field.mask();
@@ -249,7 +249,7 @@ fn every_published_event_passes() {
         let mut codes = Vec::new();
         for file in std::fs::read_dir(format!("{root}/{folder}")).unwrap() {
             let path = file.unwrap().path();
-            // Events of another PMU.
+            // Skip the events of other PMUs.
             if path.ends_with("nest_metrics.json") {
                 continue;
             }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every instruction of whole programs, and random ones, decoded and compared with what
-//! `powerpc64le-linux-gnu-objdump` prints: whether it is a branch, of which kind, and its target.
-//! What a mnemonic means is worked out from the parts that assemblers put it together from, not
-//! from bits.
+//! Decodes every instruction of whole programs, and random ones, and compares the result with
+//! `powerpc64le-linux-gnu-objdump`: whether it is a branch, of which kind, and its target. The
+//! meaning of a mnemonic is derived from the parts that assemblers form it from, not from bits.
 
 mod mnemonic;
 
@@ -23,8 +22,8 @@ use isa207::Branch;
 
 use mnemonic::Mnemonics;
 
-/// One line of the disassembly: `address:\tbytes \tmnemonic operands`. The second
-/// half of a prefixed instruction has no text.
+/// One line of the disassembly: `address:\tbytes \tmnemonic operands`. The second half of a
+/// prefixed instruction has no text.
 struct Line<'a> {
     address: u64,
     instruction: u32,
@@ -32,7 +31,7 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// `None` for headings, labels and blank lines.
+    /// Parses a line; `None` for headings, labels and blank lines.
     fn parse(line: &'a str) -> Option<Self> {
         let mut columns = line.trim_end().splitn(3, '\t');
         let address = columns.next()?.trim_start().strip_suffix(':')?;
@@ -48,8 +47,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Compares every instruction that objdump prints with these arguments; returns how many branches
-/// of each kind there are.
+/// Compares every instruction that objdump prints with these arguments. Returns the number of
+/// branches of each kind.
 fn compare(arguments: &[&str]) -> BTreeMap<String, u32> {
     let mut objdump = Command::new("powerpc64le-linux-gnu-objdump")
         .arg("-z")
@@ -66,7 +65,7 @@ fn compare(arguments: &[&str]) -> BTreeMap<String, u32> {
             let branch = Branch::decode(line.instruction, line.address);
             let seen = branch.map(|branch| (branch.kind(), branch.target()));
             let expected = mnemonics.branch(line.text, line.address);
-            // Not an instruction, or one with reserved bits set.
+            // The word is no instruction, or one with reserved bits set.
             if !line.text.starts_with(".long") {
                 assert_eq!(seen, expected, "{arguments:?}: {text}");
             }
@@ -80,7 +79,7 @@ fn compare(arguments: &[&str]) -> BTreeMap<String, u32> {
     found
 }
 
-/// Needs the path of a program for little-endian POWER, or several with colons between them, in
+/// Needs the path of a program for little-endian POWER, or several separated by colons, in
 /// `PPC64LE_PROGRAMS`.
 #[test]
 #[ignore = "needs PPC64LE_PROGRAMS"]
@@ -89,7 +88,7 @@ fn whole_programs() {
     for program in programs.split(':') {
         let found = compare(&["-d", program]);
         println!("{program}: {found:?}");
-        // What any program of some size has.
+        // Any large program has these kinds.
         for kind in [
             "Conditional",
             "Unconditional",
@@ -111,8 +110,8 @@ fn whole_programs() {
     }
 }
 
-/// Several hundred thousand words that are branches or nearly so, from address 0 on, so that many
-/// have targets before the start of the address space.
+/// Several hundred thousand words that are branches or similar to branches, from address 0 on, so
+/// that many have targets before the start of the address space.
 #[test]
 #[ignore = "needs powerpc64le-linux-gnu-objdump"]
 fn random_words() {

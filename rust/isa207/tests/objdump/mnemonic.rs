@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the mnemonic of a branch and its operands mean. A mnemonic is `b`, a condition, the
-//! register that holds the target if no operand does, `l` if LK is set and `a` if AA is: `bdnzlrl`
-//! is `b`, `dnz`, `lr`, `l`.
+//! Parses the mnemonic of a branch and its operands. A mnemonic consists of `b`, a condition, the
+//! register that holds the target if no operand does, `l` if LK is set and `a` if AA is set:
+//! `bdnzlrl` is `b`, `dnz`, `lr`, `l`.
 //!
 //! Source: Power ISA v3.1 Book I, appendix "Assembler Extended Mnemonics".
 
@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use isa207::BranchKind;
 
-/// Conditions; `c` for one whose BO and BI are operands.
+/// Conditions; `c` stands for a condition with BO and BI as operands.
 const CONDITIONS: [&str; 22] = [
     "", "c", "lt", "le", "eq", "ge", "gt", "nl", "ne", "ng", "so", "ns", "un", "nu", "t", "f",
     "dnz", "dz", "dnzt", "dnzf", "dzt", "dzf",
@@ -19,7 +19,7 @@ const CONDITIONS: [&str; 22] = [
 /// The BO operands that mean "always".
 const ALWAYS: [&str; 8] = ["20", "21", "22", "23", "28", "29", "30", "31"];
 
-/// A mnemonic taken apart.
+/// The parts of a mnemonic.
 #[derive(Clone, Copy)]
 struct Parts {
     condition: &'static str,
@@ -56,11 +56,11 @@ impl Mnemonics {
         Self(all)
     }
 
-    /// Kind and target of the instruction in `text`, which is at `address`; `None` if it is not a
-    /// branch.
+    /// Returns kind and target of the instruction in `text`, which is at `address`; `None` if it is
+    /// not a branch.
     pub fn branch(&self, text: &str, address: u64) -> Option<(BranchKind, Option<u64>)> {
         let (mnemonic, operands) = text.split_once(' ').unwrap_or((text, ""));
-        // Hints on whether the branch is taken.
+        // Remove the hints on whether the branch is taken.
         let mnemonic = mnemonic.trim_end_matches(['+', '-']);
         let parts = self.0.get(mnemonic)?;
         let (operands, _) = operands.split_once('<').unwrap_or((operands, ""));
@@ -71,7 +71,7 @@ impl Mnemonics {
             _ => false,
         };
         if !parts.register.is_empty() {
-            // The hint BH is a number after the condition, left out if 0.
+            // The hint BH is a number after the condition, omitted if it is 0.
             let condition = if parts.condition == "c" { 2 } else { 0 };
             let mut rest = operands.iter().skip(condition);
             let hinted = rest.any(|operand| ["1", "2", "3"].contains(operand));
@@ -85,11 +85,11 @@ impl Mnemonics {
             return Some((kind, None));
         }
         let target = operands.last().unwrap();
-        // With a prefix if it is not near a symbol.
+        // The address has the prefix 0x if no symbol is near.
         let target = target.trim_start_matches("0x");
         let mut target = u64::from_str_radix(target, 16).expect("a target");
         if parts.absolute {
-            // objdump prints the lower half of a number that is sign-extended.
+            // objdump prints the lower half of a sign-extended number.
             target = target as i32 as u64;
         }
         let learns_address = mnemonic == "bcl"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random branches, encoded as instructions and as entries of the BHRB, are decoded again; all
-//! choices of branch types are held against what the hardware records.
+//! Encodes random branches as instructions and as entries of the BHRB, and decodes them again;
+//! compares all sets of branch types with the branches that the hardware records.
 
 use isa207::{
     BhrbRecord,
@@ -51,7 +51,7 @@ impl Instruction {
         }
     }
 
-    /// Whether it depends on CTR or a condition.
+    /// Returns whether the branch depends on CTR or a condition.
     fn conditional(self) -> bool {
         match self {
             I(..) => false,
@@ -60,7 +60,7 @@ impl Instruction {
     }
 
     fn is_call(self) -> bool {
-        // Not `bcl 20,31,$+4`, which only finds its own address.
+        // `bcl 20,31,$+4` is excluded: it only finds its own address.
         self.links() && !matches!(self, B(20, 31, 1, false, true))
     }
 
@@ -122,7 +122,7 @@ fn instructions_decode_back() {
     });
 }
 
-/// Every choice of types.
+/// Returns every set of types.
 fn all_types() -> impl Iterator<Item = BranchTypes> {
     (0..1 << 7).map(|set: u32| {
         let has = |n: u32| set >> n & 1 == 1;
@@ -138,19 +138,19 @@ fn all_types() -> impl Iterator<Item = BranchTypes> {
     })
 }
 
-/// Whether the BHRB records a branch under a filter, for each way to read the documents.
+/// Returns whether the BHRB records a branch under a filter, for each reading of the documents.
 fn recorded(isa: Isa, ifm: u8, instruction: Instruction) -> Vec<bool> {
     let indirect = matches!(instruction, Xl(..));
     match ifm {
         0 => vec![true],
         1 => vec![instruction.links()],
-        // XL-form without LK, any XL-form, or indirect calls.
+        // The readings: XL-form without LK, any XL-form, or indirect calls.
         2 if isa == Isa::V31 => {
             let links = instruction.links();
             vec![indirect && !links, indirect, indirect && links]
         }
         3 if isa == Isa::V31 => vec![instruction.conditional()],
-        // Records some branches without their address.
+        // These filters record some branches without the address.
         _ => vec![false],
     }
 }
@@ -174,7 +174,7 @@ fn hardware_filters_lose_nothing_and_are_exact_if_they_say_so() {
     }
 }
 
-/// A choice of types holds what each of them holds.
+/// A set of types contains the branches of each of its types.
 #[test]
 fn types_are_a_union() {
     run("types", &instruction(), |instruction| {
@@ -192,7 +192,7 @@ fn types_are_a_union() {
     });
 }
 
-/// A branch as the BHRB holds it, target first; or entries that are no branch.
+/// A branch as it is in the BHRB, target first; or entries that are no branch.
 #[derive(Clone, Debug)]
 struct Written {
     entries: Vec<u64>,
@@ -238,7 +238,7 @@ fn bhrb_entries_read_back() {
         let mut entries = Vec::new();
         let mut expected = Vec::new();
         for branch in all {
-            // The buffer's end cuts a pair apart.
+            // The end of the buffer may split a pair.
             let room = 32 - entries.len();
             if branch.entries.len() <= room {
                 expected.extend(branch.record);
@@ -261,7 +261,7 @@ fn any_bhrb_at_all() {
         let given = entries.iter().copied();
         let given: Vec<_> = given.take_while(|entry| *entry != 0).collect();
         let seen: Vec<_> = isa207::bhrb_records(entries.into_iter()).collect();
-        // Each branch has one entry without T, in order.
+        // Each entry without T becomes one branch, in order.
         let branches = given.iter().filter(|entry| **entry & 2 == 0 && **entry > 3);
         let branches: Vec<_> = branches.map(|entry| entry & !3).collect();
         let from: Vec<_> = seen.iter().map(|record| record.from).collect();

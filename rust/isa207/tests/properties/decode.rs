@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Decodes register images, by bit numbers as in the manuals, and says what those of a group of
-//! events must decode to.
+//! Decodes register images by the manuals' bit numbers, and computes the expected decoding for a
+//! group of events.
 
 use isa207::{
     EventCode,
@@ -16,7 +16,7 @@ use crate::oracle::{
     power10_compare, //
 };
 
-/// A register that remembers which bits were read.
+/// A register that records which bits were read.
 struct Register {
     value: u64,
     unread: u64,
@@ -28,7 +28,7 @@ impl Register {
         Self { value, unread }
     }
 
-    /// Bits `first` to `last`, bit 0 being the most significant.
+    /// Returns bits `first` to `last`; bit 0 is the most significant.
     fn read(&mut self, first: u32, last: u32) -> u64 {
         let width = last - first + 1;
         let mask = ((1u128 << width) - 1) as u64;
@@ -42,7 +42,7 @@ impl Register {
     }
 }
 
-/// What one counter does.
+/// The settings of one counter.
 #[derive(Debug, Default, PartialEq)]
 pub struct Counter {
     pub unit: u64,
@@ -56,7 +56,7 @@ pub struct Counter {
     pub frozen_hypervisor: bool,
 }
 
-/// What the whole PMU does.
+/// The settings of the whole PMU.
 #[derive(Debug, Default, PartialEq)]
 pub struct Decoded {
     pub counters: [Counter; 6],
@@ -155,15 +155,17 @@ pub fn decode(isa: Isa, mmcr: &Mmcr) -> Decoded {
     all
 }
 
-/// Whether an event of a partition does not count in the hypervisor: when asked for, and where its
-/// branches would show to somebody who may not see the kernel's.
+/// Returns whether an event of a partition does not count in the hypervisor: if the request
+/// excludes it, or if the owner could otherwise see the hypervisor's branches without the right to
+/// see the kernel's.
 fn hypervisor_excluded(isa: Isa, req: &Request) -> bool {
     let ebb = req.code >> 63 == 1;
     let branches = ebb || req.branch_filter_ifm.is_some() && !req.exclude.user;
     req.exclude.hv || (req.exclude.kernel && branches && isa != Isa::V31)
 }
 
-/// What the images must decode to for these events on these counters, by these codes.
+/// Returns the expected decoding of the images for these events on these counters, with these
+/// codes.
 pub fn expected(
     isa: Isa,
     group: &[Request],
@@ -242,7 +244,8 @@ pub fn expected(
             }
         }
     }
-    // FC56 is of both: the one that no event is on counts no more than all events do.
+    // FC56 applies to both: a counter without an event counts only in states in which some event
+    // counts.
     let on = |n| placements.iter().any(|(pmc, _)| pmc.number() == n);
     if on(5) != on(6) {
         let counter = &mut all.counters[if on(5) { 5 } else { 4 }];

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random events and groups, biased towards those that can almost be counted together: a few values
-//! for each field, so that events often agree, and codes from the published lists, so that
-//! alternatives take part.
+//! Random events and groups, biased towards those that can almost be counted together: each field
+//! has few values, so that events often agree, and codes come from the published lists, so that
+//! alternatives occur.
 
 use isa207::{
     Exclude,
@@ -14,7 +14,7 @@ use proptest::{
     sample::select, //
 };
 
-/// Codes that can be counted in more than one way, some only for a task.
+/// Returns codes that can be counted in more than one way, some only for a task.
 fn flexible_codes(isa: Isa) -> Vec<u64> {
     let mut codes = vec![0x1e, 0x2, 0x500fa, 0x600f4];
     codes.extend(match isa {
@@ -31,7 +31,7 @@ fn flexible_codes(isa: Isa) -> Vec<u64> {
     codes
 }
 
-/// Some codes of each kind from the published lists.
+/// Returns some codes of each kind from the published lists.
 fn plain_codes(isa: Isa) -> Vec<u64> {
     let mut codes = vec![0x1001e, 0x2001e, 0x3001e, 0x4001e, 0x20002, 0x40002];
     codes.extend(match isa {
@@ -100,7 +100,7 @@ fn plain_codes(isa: Isa) -> Vec<u64> {
     codes
 }
 
-/// A code put together from fields, most of them 0 or one of two values.
+/// Returns a code that consists of random fields, most of them 0 or one of two values.
 fn made_up_code(isa: Isa) -> impl Strategy<Value = u64> {
     let event = select(vec![0x1e, 0x50, 0x52, 0x56, 0x80, 0xf4, 0xfa]);
     let unit = select(vec![0u64, 0, 4, 6, 6, 7, 8, 9, 0xc, 0xf]);
@@ -140,7 +140,7 @@ fn made_up_code(isa: Isa) -> impl Strategy<Value = u64> {
     )
 }
 
-/// One event; most are valid.
+/// Returns one event; most are valid.
 fn event(isa: Isa) -> impl Strategy<Value = Request> {
     let code = prop_oneof![
         12 => select(flexible_codes(isa)),
@@ -150,7 +150,7 @@ fn event(isa: Isa) -> impl Strategy<Value = Request> {
     with_attributes(code)
 }
 
-/// One event that is as often invalid as valid.
+/// Returns one event, valid or invalid with equal probability.
 pub fn doubtful_event(isa: Isa) -> impl Strategy<Value = Request> {
     let known = || select([flexible_codes(isa), plain_codes(isa)].concat());
     let flipped = (known(), 0u32..64);
@@ -177,7 +177,7 @@ fn with_attributes(code: impl Strategy<Value = u64>) -> impl Strategy<Value = Re
     (code, config1, config2, exclude, any::<bool>(), filter).prop_map(
         |(code, config1, config2, [user, kernel, hv, idle], task, branch_filter_ifm)| Request {
             code,
-            // A value to compare with mostly comes with a threshold.
+            // A value to compare with usually comes with a threshold.
             config1: if code >> 29 & 7 == 0 && config1 != 1 {
                 0
             } else {
@@ -196,19 +196,19 @@ fn with_attributes(code: impl Strategy<Value = u64>) -> impl Strategy<Value = Re
     )
 }
 
-/// Linux's bits for all events of a group.
+/// Linux's own bits for all events of a group.
 #[derive(Clone, Copy, Debug)]
 enum Ebb {
     None,
-    /// Each has these bits (60 to 63).
+    /// Each event has these bits (60 to 63).
     All(u64),
-    /// The same, and the events keep their branch stacks.
+    /// Each event has these bits and keeps its branch stack.
     AllWithStacks(u64),
-    /// Only the first has EBB set.
+    /// Only the first event has EBB set.
     First,
 }
 
-/// Up to seven events.
+/// Returns up to seven events.
 pub fn group(isa: Isa) -> impl Strategy<Value = Vec<Request>> {
     let ebb = prop_oneof![
         20 => Just(Ebb::None),

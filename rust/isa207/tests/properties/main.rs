@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random groups of events: the solver against a brute force search over all codes and counters
-//! (`oracle.rs`), the register images against a decoder (`decode.rs`). Neither uses anything of the
-//! crate but types of requests and results.
+//! Random groups of events: compares the solver with a brute force search over all codes and
+//! counters (`oracle.rs`), and the register images with a decoder (`decode.rs`). Neither uses
+//! anything of the crate except the types of requests and results.
 //!
-//! `PROPTEST_CASES` sets the number of groups for each CPU, 2,000 without it. The long run is
+//! `PROPTEST_CASES` sets the number of groups for each CPU; the default is 2,000. The long run is
 //! `PROPTEST_CASES=100000 cargo test --release`.
 
 mod branches;
@@ -47,7 +47,7 @@ fn cases() -> u32 {
     }
 }
 
-/// Runs `test` with so many random inputs; says `name` of one that fails.
+/// Runs `test` with random inputs; prints `name` and the input of one that fails.
 fn run<S: Strategy>(name: &str, inputs: &S, test: impl Fn(S::Value) -> TestCaseResult) {
     let config = Config {
         cases: cases(),
@@ -58,7 +58,7 @@ fn run<S: Strategy>(name: &str, inputs: &S, test: impl Fn(S::Value) -> TestCaseR
     result.unwrap_or_else(|why| panic!("{name}: {why}"));
 }
 
-/// How often something happened, to see that the inputs reach it.
+/// Counts how often something happened, to check that the inputs reach it.
 #[derive(Default)]
 struct Count(Cell<u32>);
 
@@ -67,8 +67,8 @@ impl Count {
         self.0.set(self.0.get() + u32::from(happened));
     }
 
-    /// Fails unless it happened in at least one of `n` cases. A short run could miss that by
-    /// chance, so it passes.
+    /// Fails unless it happened in at least one of `n` cases. A run with fewer cases could miss it
+    /// at random, so it passes.
     fn at_least_one_in(&self, n: u32, what: &str) {
         let (seen, all) = (self.0.get(), cases());
         if all < 1_000 {
@@ -232,7 +232,8 @@ fn what_others_leave_stays_on_its_counters() {
         run(model.name(), &inputs, |(mut group, leave, modes)| {
             let (hypervisor_mode, simple) = modes;
             if simple {
-                // Most groups: counter, unit, PMCxCOMB and PMCxSEL, and the same states.
+                // Fields that most groups have: counter, unit, PMCxCOMB and PMCxSEL, and the same
+                // states.
                 let combine = if isa == Isa::V207 { 0x800 } else { 0xc00 };
                 let exclude = group.first().map(|req| req.exclude);
                 for req in &mut group {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The rules of the PMU a second time, written for reading instead of for speed: constraints are
-//! lists of names and values, counters are tried out one by one.
+//! A second implementation of the PMU's rules, written for readability instead of speed:
+//! constraints are lists of names and values, and counters are tried one by one.
 
 use std::collections::BTreeSet;
 
@@ -13,12 +13,12 @@ use isa207::{
     Request, //
 };
 
-/// Bits `first` to `last`, counted from the least significant.
+/// Returns bits `first` to `last`, counted from the least significant.
 fn bits(word: u64, first: u32, last: u32) -> u64 {
     (word >> first) & ((1 << (last - first + 1)) - 1)
 }
 
-/// The code without EBB, BHRB and IFM.
+/// Returns the code without EBB, BHRB and IFM.
 fn hardware(code: u64) -> u64 {
     code & 0x0fff_ffff_ffff_ffff
 }
@@ -27,7 +27,7 @@ fn is_fab_match(isa: Isa, code: u64) -> bool {
     isa == V207 && [0x30056, 0x4f052].contains(&(code & 0xff0fe))
 }
 
-/// Whether the request is an event that the CPU has.
+/// Returns whether the request is an event that the CPU has.
 pub fn is_valid(isa: Isa, req: &Request) -> bool {
     let code = req.code;
     let unit = bits(code, 12, 15);
@@ -56,7 +56,7 @@ pub fn is_valid(isa: Isa, req: &Request) -> bool {
         _ => return false,
     }
 
-    // Linux's bits: EBB (63), BHRB (62), IFM (60-61).
+    // Linux's own bits: EBB (63), BHRB (62), IFM (60-61).
     let (ebb, bhrb, ifm) = (code >> 63 == 1, bits(code, 62, 62) == 1, bits(code, 60, 61));
     if (ebb && pmc == 0) || (bhrb && !ebb) || (ifm != 0 && !bhrb) {
         return false;
@@ -99,7 +99,7 @@ pub fn is_valid(isa: Isa, req: &Request) -> bool {
         if select == 0 && start + stop + compare + req.config1 != 0 {
             return false;
         }
-        // Exponent above 0 with the mantissa's two upper bits 0.
+        // The exponent is above 0, and the mantissa's two upper bits are 0.
         if compare >= 0x80 && compare % 0x80 < 0x20 {
             return false;
         }
@@ -131,7 +131,7 @@ pub fn is_valid(isa: Isa, req: &Request) -> bool {
     }
 }
 
-/// Codes that count the same, in the order they are to be tried.
+/// Returns the codes that count the same, in the order of preference.
 fn codes(isa: Isa, req: &Request) -> Vec<u64> {
     let rows: &[&[u64]] = match isa {
         V207 => &[
@@ -156,7 +156,7 @@ fn codes(isa: Isa, req: &Request) -> Vec<u64> {
         ],
         V31 => &[&[0x500fa, 0x2, 0x100fe], &[0x600f4, 0x1e, 0x100f0]],
     };
-    // With the run latch on, as a task always has it.
+    // These count the same while the run latch is on, as it always is for a task.
     let running: &[&[u64]] = match isa {
         V207 | V300 => &[&[0x2, 0x500fa, 0x400fa], &[0x1e, 0x600f4, 0x200f4]],
         V31 => &[
@@ -178,7 +178,7 @@ fn codes(isa: Isa, req: &Request) -> Vec<u64> {
     all
 }
 
-/// POWER10's exponent and mantissa for a plain number.
+/// Returns POWER10's exponent and mantissa for a plain number.
 pub fn power10_compare(number: u64) -> (u64, u64) {
     let number = number.min(261_120);
     let fits = |exponent: &u64| number >> (2 * exponent) <= 255;
@@ -186,7 +186,7 @@ pub fn power10_compare(number: u64) -> (u64, u64) {
     (exponent, number >> (2 * exponent))
 }
 
-/// The settings an event shares with the others, by name.
+/// Returns the settings that an event shares with others, by name.
 fn settings(isa: Isa, code: u64, req: &Request) -> Vec<(&'static str, u64)> {
     let mut list = vec![("ebb", code >> 63)];
     if bits(code, 62, 62) == 1 {
@@ -219,7 +219,7 @@ fn settings(isa: Isa, code: u64, req: &Request) -> Vec<(&'static str, u64)> {
         V300 => bits(code, 50, 51),
         V31 => bits(code, 22, 23),
     };
-    // A marked event may name the default, which asks for nothing.
+    // A marked event may name the default, which requests nothing.
     if sdar_mode != 0 && bits(code, 8, 8) == 0 {
         list.push(("sdar mode", sdar_mode));
     }
@@ -239,7 +239,7 @@ fn settings(isa: Isa, code: u64, req: &Request) -> Vec<(&'static str, u64)> {
     list
 }
 
-/// The different branch filters that events want, by EBB or by a branch stack.
+/// Returns the different branch filters that events want, as EBB events or for branch stacks.
 pub fn filters(group: &[Request]) -> BTreeSet<u64> {
     let of_programs = group.iter().filter(|req| bits(req.code, 62, 62) == 1);
     let of_stacks = group.iter().filter_map(|req| req.branch_filter_ifm);
@@ -247,8 +247,9 @@ pub fn filters(group: &[Request]) -> BTreeSet<u64> {
     of_programs.chain(of_stacks.map(u64::from)).collect()
 }
 
-/// Counters (1 to 6) and codes of the first choice of codes that can be counted at the same time,
-/// in the first placement that can. With `strict` all branch stacks must want the same filter.
+/// Returns counters (1 to 6) and codes of the first choice of codes that can be counted at the same
+/// time, in the first possible placement. With `strict`, all branch stacks must want the same
+/// filter.
 pub fn solve(isa: Isa, group: &[Request], strict: bool) -> Option<Vec<(usize, u64)>> {
     if strict && filters(group).len() > 1 {
         return None;
