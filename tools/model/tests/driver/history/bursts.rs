@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random histories. Single steps rarely lead to EBB groups of a task that take turns, or to contexts
-//! that are swapped. So such steps come in bursts on the same CPUs, and the program runs and writes
-//! its registers in between.
+//! Random histories. Single random steps rarely lead to EBB groups of a task that take turns, or to
+//! contexts that are swapped. So steps for these come in bursts on the same CPUs, and in between
+//! the program runs and writes its registers.
 
 use super::op::Op;
 use pmu_model::Chance;
 
-/// Steps of a burst.
+/// Number of steps in a burst, after its first one.
 const LENGTH: usize = 12;
 
 /// Returns a history of this many steps.

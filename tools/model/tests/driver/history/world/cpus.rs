@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CPUs switch, come and go, sleep, or are taken away; the kernel works on them.
+//! Operations on CPUs: switches, hotplug, sleep, preemption by the hypervisor, and work of the
+//! kernel.
 
 use super::{events::cannot_count, *};
 
@@ -14,7 +15,7 @@ impl World {
         }
     }
 
-    /// A CPU, which is in the kernel, runs another task from now on, or none.
+    /// Switches a CPU, which is in the kernel, to another task, or to the idle task.
     pub(super) fn switch_to(&mut self, cpu: usize, next: Option<usize>) {
         self.count_swap(cpu, next);
         let swap = self.core.switch(cpu, next);
@@ -22,13 +23,13 @@ impl World {
         for (event, other) in swap.counts {
             self.oracle.exchange(event, other);
         }
-        // The events of a swapped context are still where they were.
+        // After a swap of contexts the events are still where they were.
         if let Some(task) = next.filter(|_| !swap.is_done) {
             self.check_counts(cpu, task);
         }
     }
 
-    /// An event that has the PMU for itself is on it as its task comes.
+    /// Checks that an event without competitors is on the PMU when its task is switched in.
     fn check_counts(&self, cpu: usize, task: usize) {
         let is_on = |event: &&Rc<Event>| event.state() > perf_event_state_PERF_EVENT_STATE_OFF;
         let is_here = |event: &&Rc<Event>| match event.task.get() {
@@ -81,7 +82,8 @@ impl World {
     }
 
     pub(super) fn preempt(&mut self, cpu: usize) {
-        // A stack that was read before says nothing of the BHRB from now on.
+        // Stacks that were read before may have branches that the BHRB loses now, so check them
+        // first.
         self.check_stacks();
         if with_cpu(|cpu| cpu.facility.context.hypervisor) {
             return self.run_guest(cpu);
@@ -92,15 +94,17 @@ impl World {
         }
     }
 
-    /// In a partition the hypervisor takes a CPU away after so many instructions of the kernel.
+    /// Lets the hypervisor of a partition take a CPU away after a number of instructions of the
+    /// kernel.
     pub(super) fn preempt_in(&self, cpu: usize, count: u8) {
         with_machine(|machine| {
             machine.cpus[cpu].preempted_in = (!machine.kind.hypervisor).then_some(count);
         });
     }
 
-    /// Another partition has left its branches in the BHRB of a CPU. A program with EBBs may read them,
-    /// which the driver cannot keep it from (`Documentation/internals.md`), so they are cleared there.
+    /// Handles branches that another partition has left in the BHRB of a CPU. The driver cannot
+    /// prevent a program with EBBs from reading them (`Documentation/internals.md`), so the test
+    /// clears them there.
     fn lose_branches(&mut self, cpu: usize) {
         self.recorded[cpu].may_lack = true;
         if !self.active(cpu, true).is_empty() {
@@ -108,8 +112,8 @@ impl World {
         }
     }
 
-    /// Compares branch stacks. Those of a CPU that was taken away meanwhile may lack branches, of
-    /// before and of later.
+    /// Compares branch stacks. If a CPU was taken away in the meantime, stacks of that CPU may lack
+    /// branches from before and after.
     pub(super) fn check_stacks(&mut self) {
         let preempted: [bool; CPUS as usize] = with_machine(|machine| {
             let mut cpus = machine.cpus.iter_mut();
@@ -124,7 +128,8 @@ impl World {
         preempted().for_each(|(cpu, _)| self.recorded[cpu].may_lack = true);
     }
 
-    /// KVM enters a guest, and leaves what that had in a PMU that the host does not use.
+    /// Runs a guest under KVM, which leaves the guest's registers in a PMU that the host does not
+    /// use.
     fn run_guest(&mut self, cpu: usize) {
         with_cpu(|cpu| {
             cpu.facility.run_guest(&cpu.lppaca, Guest::WITH_EBBS);
@@ -133,7 +138,7 @@ impl World {
         self.recorded[cpu].may_lack = true;
     }
 
-    /// A CPU without a program idles. The interrupt that ends it turns the run latch on.
+    /// Lets a CPU without a program idle. The interrupt that ends this turns the run latch on.
     pub(super) fn idle(&self, cpu: usize, count: u8, nmi: bool) {
         if self.core.running[cpu].get().is_some() {
             return;
@@ -151,7 +156,8 @@ impl World {
         }
     }
 
-    /// The kernel calls the hypervisor, which takes no interrupt. On bare metal that is the firmware.
+    /// Calls the hypervisor from the kernel. It takes no interrupt. On bare metal it is the
+    /// firmware.
     pub(super) fn hypercall(&self, cpu: usize, count: u8) {
         let before = with_cpu(|cpu| {
             let context = cpu.facility.context;
@@ -174,7 +180,7 @@ impl World {
         let busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
         if self.core.running[cpu].get().is_none() && !busy {
             if !with_cpu(|cpu| cpu.facility.context.hypervisor) {
-                // A partition gives the CPU to the hypervisor.
+                // In a partition an idle CPU cedes to the hypervisor.
                 return self.preempt(cpu);
             }
             let idle = if deep { Idle::Deep } else { Idle::Shallow };
@@ -182,7 +188,7 @@ impl World {
         }
     }
 
-    /// The counters of stopped events, and PMC5 or PMC6 beside the other one, count on for nobody.
+    /// Lets unused counters count on: those of stopped events, and PMC5 or PMC6 beside each other.
     pub(super) fn elapse(&self, cpu: usize) {
         let here = |event: &&Rc<Event>| event.oncpu.get() == Some(cpu);
         let events: Vec<_> = self.open.iter().filter(here).collect();
@@ -203,7 +209,7 @@ impl World {
     }
 }
 
-/// The kernel does something else for a while.
+/// Executes instructions of the kernel.
 pub(super) fn kernel_work(count: u8, masked: bool) {
     if masked {
         machine::irq_save(machine::MASK_STD | machine::MASK_PMI);
