@@ -3,15 +3,15 @@
 //! perf core: contexts of tasks and CPUs, groups, and the order in which the PMU's callbacks are
 //! called.
 //!
-//! Written after Linux 7.3, `kernel/events/core.c`; each function bears the name that it has there.
-//! What the driver does not see is left out: times, cgroups, mappings, rotation by a timer (a
-//! history rotates where it wants to).
+//! It follows Linux 7.3, `kernel/events/core.c`, and uses the names of the functions there. It has
+//! only what the driver can observe: no times, no cgroups, no mappings, and no timer for rotation
+//! (a history contains explicit rotations).
 //!
 //! | file | subject |
 //! |---|---|
-//! | `event.rs` | an event, and what it recorded |
-//! | `sched.rs` | events come to a CPU and leave it |
-//! | `task.rs` | switches, `fork`, `execve`, CPUs that come and go |
+//! | `event.rs` | an event, and its samples |
+//! | `sched.rs` | scheduling events in and out |
+//! | `task.rs` | switches, `fork`, `execve`, CPU hotplug |
 //! | `ops.rs` | what programs ask for: open, close, read, ioctl |
 //! | `clones.rs` | tasks whose contexts are clones, and swaps of these contexts |
 //! | `calls.rs` | the functions that the driver calls |
@@ -50,7 +50,7 @@ pub struct Context {
     pub events: RefCell<Vec<Rc<Event>>>,
     /// Which kinds of groups are scheduled: `EVENT_PINNED`, `EVENT_FLEXIBLE`.
     is_active: Cell<u8>,
-    /// The context that it was cloned from.
+    /// The identity of the context, and of the one that it was cloned from.
     lineage: Cell<Lineage>,
     /// The C structure, with the list of these events.
     raw: RefCell<Box<UnsafeCell<perf_event_context>>>,
@@ -64,7 +64,7 @@ impl Default for Context {
                 prev: null_mut(),
             },
         }));
-        // SAFETY: Nobody else has the list.
+        // SAFETY: The list is new, so no other code refers to it.
         unsafe { init_list_head(&raw mut (*raw.get()).event_list) };
         Self {
             events: RefCell::default(),
@@ -75,13 +75,13 @@ impl Default for Context {
     }
 }
 
-/// Makes a list empty, or an entry one of no list.
+/// Makes a list empty, or an entry part of no list.
 ///
 /// # Safety
 ///
 /// The pointer must be valid, and no other entry may refer to it.
 unsafe fn init_list_head(list: *mut list_head) {
-    // SAFETY: The caller guarantees it.
+    // SAFETY: The caller guarantees a valid pointer, and that no other entry refers to the target.
     unsafe {
         *list = list_head {
             next: list,
@@ -96,7 +96,7 @@ impl Context {
         self.events.borrow_mut().push(event.clone());
         self.change();
         let (raw, event) = (self.raw.borrow().get(), event.raw());
-        // SAFETY: The context and the events of its list are there.
+        // SAFETY: The context and the events in its list are alive.
         unsafe {
             (*event).ctx = raw;
             let (entry, head) = (&raw mut (*event).event_entry, &raw mut (*raw).event_list);
@@ -117,7 +117,7 @@ impl Context {
         events.retain(|other| other.id != event.id);
         if events.len() < before {
             self.unclone();
-            // SAFETY: As in `add`.
+            // SAFETY: The event is in the list, whose entries are alive.
             unsafe {
                 let entry = &raw mut (*event.raw()).event_entry;
                 (*(*entry).prev).next = (*entry).next;
@@ -127,7 +127,7 @@ impl Context {
         }
     }
 
-    /// The first flexible group becomes the last one.
+    /// Moves the first flexible group to the end.
     fn rotate(&self) {
         if let [first, ..] = self.leaders(false).as_slice() {
             let mut events = self.events.borrow_mut();
@@ -136,7 +136,7 @@ impl Context {
         }
     }
 
-    /// The leaders of pinned groups, or of the others.
+    /// Returns the leaders of the pinned groups, or of the flexible ones.
     fn leaders(&self, pinned: bool) -> Vec<Rc<Event>> {
         let events = self.events.borrow();
         let leads = |event: &&Rc<Event>| event.is_leader() && event.is_pinned() == pinned;
@@ -144,13 +144,13 @@ impl Context {
     }
 }
 
-/// What perf core keeps for a CPU.
+/// The data of perf core for a CPU.
 #[derive(Default)]
 struct CpuContext {
     ctx: Context,
     /// `task_ctx`: the task whose context is scheduled.
     task: Cell<Option<usize>>,
-    /// The CPU's events are of a cgroup that its task is not in.
+    /// The CPU's events belong to a cgroup that its task is not in.
     is_of_others: Cell<bool>,
     exclusive: Cell<bool>,
     active_oncpu: Cell<u32>,
@@ -159,7 +159,7 @@ struct CpuContext {
     pmi_time: PmiTime,
 }
 
-/// perf core.
+/// The state of perf core.
 pub struct PerfCore {
     pmu: Cell<*mut pmu>,
     cpus: [CpuContext; CPUS as usize],
@@ -167,7 +167,7 @@ pub struct PerfCore {
     /// The task that each CPU runs; `None` when it idles.
     pub running: [Cell<Option<usize>>; CPUS as usize],
     pub online: [Cell<bool>; CPUS as usize],
-    /// Every event that was ever opened.
+    /// All events that were ever opened.
     pub all: RefCell<Vec<Rc<Event>>>,
     /// What PMC5 and PMC6 of each CPU counted in the kernel since somebody looked.
     fixed_in_kernel: [Cell<[u64; 2]>; CPUS as usize],
