@@ -169,7 +169,7 @@ pub struct PerfCore {
     pub online: [Cell<bool>; CPUS as usize],
     /// All events that were ever opened.
     pub all: RefCell<Vec<Rc<Event>>>,
-    /// What PMC5 and PMC6 of each CPU counted in the kernel since somebody looked.
+    /// The counts of PMC5 and PMC6 of each CPU in the kernel since they were last read.
     fixed_in_kernel: [Cell<[u64; 2]>; CPUS as usize],
     /// Samples in a tick after which a group is throttled.
     pub max_samples_per_tick: Cell<u32>,
@@ -196,7 +196,7 @@ impl PerfCore {
         }
     }
 
-    /// Starts anew.
+    /// Resets perf core.
     pub fn restart() -> Rc<Self> {
         CORE.set(Rc::new(Self::new()));
         Self::get()
@@ -207,13 +207,14 @@ impl PerfCore {
         CORE.with_borrow(Rc::clone)
     }
 
-    /// The events on a CPU of which perf core thinks that they have branch stacks.
+    /// Returns the number of events on a CPU for which perf core has a branch stack in use.
     pub fn sched_cb_usage(&self, cpu: usize) -> u32 {
         self.cpus[cpu].sched_cb_usage.get()
     }
 
-    /// The counters of this CPU counted so much at an instruction of the kernel, or of the hypervisor:
-    /// those of events that include where it ran what the events say, the others nothing.
+    /// Counts an instruction of the kernel, or of the hypervisor, for this CPU's events. The
+    /// counters of events that include the place must have counted what the events select, the
+    /// others nothing.
     pub fn count_in_kernel(
         &self,
         counted: &[u32; 6],
@@ -244,12 +245,12 @@ impl PerfCore {
         }
     }
 
-    /// Whether the PMU of this CPU is disabled.
+    /// Returns whether the PMU of this CPU is disabled.
     pub fn is_disabled(&self) -> bool {
         self.cpu().disable_count.get() > 0
     }
 
-    /// Whether an event is on a counter of this CPU, or none is on any.
+    /// Returns whether an event is on a counter of this CPU. Returns true if no event is on any.
     pub fn has_event(&self, number: usize) -> bool {
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         let all = self.all.borrow();
@@ -265,7 +266,7 @@ impl PerfCore {
         self.fixed_in_kernel[cpu].take()
     }
 
-    /// Where the program of this CPU goes on when the kernel returns to it.
+    /// Returns the address where the program of this CPU continues when the kernel returns to it.
     pub fn program_nip(&self) -> Option<u64> {
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         let task = self.running[here].get()?;
@@ -276,7 +277,7 @@ impl PerfCore {
         &self.cpus[kernel::cpu::CpuId::current().as_u32() as usize]
     }
 
-    /// The context of a task, or of a CPU.
+    /// Calls `f` with the context of a task, or of a CPU.
     fn context<R>(&self, task: Option<usize>, cpu: usize, f: impl FnOnce(&Context) -> R) -> R {
         match task {
             Some(task) => {

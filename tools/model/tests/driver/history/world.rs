@@ -322,7 +322,7 @@ impl World {
             self.untouched[cpu] &= !self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
             self.count_group(cpu, task);
             if self.sync_program(cpu, task) {
-                // SAFETY: The task is there, and nobody changes it meanwhile.
+                // SAFETY: The task exists, and no other thread changes it.
                 let used = unsafe { (*self.core.task(task).raw()).thread.used_ebb };
                 assert_eq!(used, 1, "task {task}: debuggers see no EBB registers");
             } else if !self.untouched[cpu] {

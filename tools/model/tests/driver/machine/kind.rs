@@ -22,7 +22,7 @@ pub struct Kind {
     pub ebbs_outlive_ebe: bool,
     /// Alerts may occur some instructions late: [`Facility::have_alerts_come_late`].
     pub alerts_come_late: bool,
-    /// The kernel needs so much time for a sample that PM interrupts overload it.
+    /// The kernel takes so long for a sample that PM interrupts outrun it.
     pub is_slow: bool,
     /// The seed for choices of the hardware: see [`Facility::leave_to_chance`].
     pub seed: u64,

@@ -155,7 +155,7 @@ pub unsafe fn perf_event_overflow(
             false => None,
         },
         weight: match has(perf_event_sample_format_PERF_SAMPLE_WEIGHT) {
-            // SAFETY: As above.
+            // SAFETY: This member of the union is set if the flag is.
             true => Some(unsafe { data.weight.full }),
             false => None,
         },
@@ -188,7 +188,7 @@ pub unsafe fn perf_event_overflow(
     0
 }
 
-/// SIER2 and SIER3, from v3.1 on, tell of the instruction that was sampled, or of none.
+/// Checks SIER2 and SIER3, which from v3.1 on describe the sampled instruction, or are 0.
 fn check_told(event: &Event, alert: Option<Alert>) {
     let (found, is_v31) = with_cpu(|cpu| {
         let found = [spr::SIER2, spr::SIER3].map(|number| cpu.facility.mfspr(number));
@@ -202,7 +202,7 @@ fn check_told(event: &Event, alert: Option<Alert>) {
         .sampled
         .map_or(alert.siar, |sampled| sampled.described);
     let told = if is_hidden { 0 } else { told_of(described) };
-    // Of a marked instruction they tell more.
+    // For a marked instruction they have more bits.
     let is_known = alert.is_sier_known && !alert.is_marking || is_hidden;
     // The driver clears them in an interrupt without an alert, and one may occur then.
     let is_cleared = alert.is_late && found == [0; 2];
@@ -212,7 +212,7 @@ fn check_told(event: &Event, alert: Option<Alert>) {
     });
 }
 
-/// Compares a sample as it is recorded.
+/// Checks a sample as it is recorded.
 fn check_sample(event: &Event, sample: &Recorded) {
     let processor = with_cpu(|cpu| cpu.facility.processor());
     let alert = with_machine(|machine| machine.alert).expect("a PM interrupt");
@@ -222,15 +222,15 @@ fn check_sample(event: &Event, sample: &Recorded) {
     }
 }
 
-/// What a sample shows of the PMU's registers, if the event asks for them
-/// (`get_ext_regs_value()`, which reads them as the sample is written).
+/// Checks of the PMU's registers in a sample, if the event requests them (`get_ext_regs_value()`,
+/// which reads them as the sample is written).
 impl PerfCore {
     fn check_extended_regs(&self, event: &Event) {
         let intr = u64::from(perf_event_sample_format_PERF_SAMPLE_REGS_INTR);
         if event.attr().sample_type & intr == 0 {
             return;
         }
-        // perf core comes to them after some work of its own.
+        // perf core does some work of its own before it reads them.
         (0..4).for_each(|_| execute(|_| ()));
         let (shown, addresses) = with_cpu(|cpu| {
             let addresses = [spr::SIAR, spr::SDAR].map(|number| cpu.facility.mfspr(number));
@@ -244,7 +244,7 @@ impl PerfCore {
         let hides = event.excludes_kernel();
         if hides {
             let kernel = addresses.iter().any(|address| address >> 63 != 0);
-            // The owner sees the instruction of the program.
+            // The owner of the event sees the instruction of the program.
             let own = alert.filter(|at| at.is_siar_known && !at.is_marking && at.siar >> 63 == 0);
             let is_shown = own.is_none_or(|at| at.siar == addresses[0]);
             ensure(!kernel && is_shown, || {
@@ -260,7 +260,7 @@ impl PerfCore {
             });
         }
         check_told(event, alert);
-        // Who may see the kernel of a whole CPU may see every counter.
+        // An event that may see the kernel of a whole CPU may see every counter.
         let sees_all = !hides && event.task.get().is_none();
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         let all = self.all.borrow();
