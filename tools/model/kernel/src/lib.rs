@@ -75,7 +75,7 @@ pub fn complain(message: fmt::Arguments<'_>) {
 
 /// Records a warning or an error of the driver.
 pub fn print(message: fmt::Arguments<'_>) {
-    complain(format_args!("the driver says: {message}"));
+    complain(format_args!("the driver reports: {message}"));
 }
 
 /// Returns and clears the first error since the last call.

@@ -178,7 +178,7 @@ pub fn check_sample(
         }
     }
     if sample.addr.is_some_and(|data| !event.may_show(data)) {
-        return Err("it shows an address of somebody else's data".into());
+        return Err("it shows a data address of another program".into());
     }
     let right = if alert.is_marking {
         let lost = is_lost(event, alert);

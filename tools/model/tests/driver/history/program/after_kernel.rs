@@ -89,10 +89,10 @@ impl Program {
             } else {
                 told == told_of(siar)
             };
-            assert!(is_right, "SIER likewise: {told:#x}");
+            assert!(is_right, "SIER after the kernel's work: {told:#x}");
             let others = [spr::SIER2, spr::SIER3].into_iter();
             for number in others.filter(|number| facility.has_spr(*number)) {
-                assert_eq!(found(number), told, "SPR {number} likewise");
+                assert_eq!(found(number), told, "SPR {number} after the kernel's work");
             }
         } else {
             self.check_sample(facility);
@@ -123,8 +123,9 @@ impl Program {
         }
     }
 
-    /// Sets the threshold counter to 0 if a switch has done so, because no code saves it. While the
-    /// PMU marks instructions its value may be that of a kernel instruction.
+    /// Copies the threshold counter if a switch has changed it, because no code saves it. It may be
+    /// 0, the value that the program left on this CPU before, or, while the PMU marks instructions,
+    /// that of a kernel instruction.
     pub(super) fn lose_threshold(&mut self, facility: &Facility) {
         let number = user(spr::MMCRA);
         let found = facility.problem_mfspr(number);
@@ -135,7 +136,7 @@ impl Program {
                 || found == Ok(0)
                 || is_marking
                 || self.left.get(&(self.cpu, spr::MMCRA)).copied() == found.ok(),
-            "the threshold counter is somebody else's: {found:x?}, its own {own:x?}"
+            "the threshold counter is not the program's: {found:x?}, its own {own:x?}"
         );
         let lost = self.own.problem_mtspr(number, found.unwrap_or(0));
         assert_eq!(lost, Ok(()), "MMCRA of a program with a group");
@@ -164,7 +165,7 @@ impl Program {
                 found == own.map(|own| own + more)
                     || found.is_ok_and(|found| found <= more)
                     || left.is_some_and(|left| found == Ok(left + more)),
-                "SPR {number} is somebody else's: {found:x?}, its own {own:x?}"
+                "SPR {number} is not the program's: {found:x?}, its own {own:x?}"
             );
             if found != own {
                 let lost = self.own.problem_mtspr(number, found.unwrap_or(0));
