@@ -177,7 +177,7 @@ impl Program {
     }
 
     /// Replaces the program by another one, which starts at `nip`. Its counters continue, except
-    /// that they cause no alert that the old program was due.
+    /// for values that would cause the old program's alert.
     pub fn exec(&mut self, facility: Option<&Facility>, nip: u64) {
         (self.nip, self.predicted) = (nip, None);
         self.left.clear();
