@@ -4,8 +4,7 @@
 
 A guest for each CPU and driver runs pmu_paths (tools/testing/selftests/paths), traced.
 Whole costs are measured with the guest's clock, in which an instruction takes 1 ns; the driver's
-own
-costs are counted in the trace (scripts/host/trace.py). All figures are for one round of a path.
+own costs are counted in the trace (scripts/host/trace.py). All figures are for one round of a path.
 EBB_CACHE/bench gets bench.md, bench.csv and symbols.csv, which has the driver's own
 instructions by function. Exit status 1: a goal of scripts/tables/bench-goals is missed, or a path
 fails under this driver or ends within a run. Such a path has no figures, but the others are valid.
@@ -45,12 +44,9 @@ HANDLER = ", from entry to rfebb"
 # caller.
 CALLERS = ("ebbprof, 1 caller", "ebbprof, 17 callers", 16, 12)
 # A handler, a path that takes the same sample in another way, and the least ratio of their costs.
-# The
-# last ratio is below 80: the path takes 17,144 instructions, and the handler 287. The entry takes
-# 113 of
-# these, and each of 16 callers 7, which load the back chain, compare it with the last frame and
-# with the
-# stack's end, branch after each, and load and store the address.
+# The last ratio is below 80: the path takes 17,144 instructions, and the handler 287. The entry
+# takes 113 of these, and each of 16 callers 7, which load the back chain, compare it with the last
+# frame and with the stack's end, branch after each, and load and store the address.
 SAMPLES = [
     ("ebbprof, no callers", "sample, ip, tid, time", 19),
     ("ebbprof, no callers", "sample by a signal", 80),
@@ -91,10 +87,8 @@ class Cost:
 
 def read_output(text):
     """Parses the output of pmu_paths. Returns the module's sections and its build; the runs in
-    order, each
-    as its path, rounds, ticks and ticks to be subtracted (no rounds: a run that did not end); and
-    the
-    notes on paths without figures."""
+    order, each as its path, rounds, ticks and ticks to be subtracted (no rounds: a run that did not
+    end); and the notes on paths without figures."""
     base, build, runs, notes = {}, b"", [], {}
     for line in text.splitlines():
         word, _, rest = line.partition(" ")

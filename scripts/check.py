@@ -109,8 +109,7 @@ def cargo_tests(name, status, text):
 
 def ktap_tests(name, status, text, programs=1):
     """Judges the KTAP output of this number of programs, each with at least one test. The exit
-    status must
-    agree with the tests: "all were skipped" contradicts a passed test."""
+    status must agree with the tests: "all were skipped" contradicts a passed test."""
     outputs = ktap.outputs(text)
     results = [result for output in outputs for result in output]
     fault = ""
@@ -153,8 +152,7 @@ def listed_skips():
 
 def with_skips(step, results):
     """Turns each skip that is not listed into a failure, and each listed test that ran, except for
-    those
-    that need not be skipped."""
+    those that need not be skipped."""
     listed = [(pattern, reason) for name, tests, reason in listed_skips() if name == step for pattern in tests.split()]
     found = {result.name: result.name.removeprefix(f"{step}: ").replace(": ", ":") for result in results}
     judged = []
@@ -283,8 +281,7 @@ LINES_SHOWN = 25
 
 def report(done):
     """Prints the skips, the failures with their logs and the lines before them (a log may be lost
-    with its
-    machine), and the closing line."""
+    with its machine), and the closing line."""
     for outcome in (SKIPPED, FAILED):
         for step in done:
             chosen = [result for result in step.results if result.outcome == outcome]

@@ -29,8 +29,7 @@ DRIVERS = ["in-tree", "rust"]
 HUNG = 124
 
 # Module parameters for a test, in a guest of its own. This test expects the driver to refuse
-# filters
-# that the CPU lacks.
+# filters that the CPU lacks.
 PARAMETERS = {"bhrb_filter_map_test": "strict_filters=1"}
 
 # Output of guest/run-selftests: the start of a test, the test's output, and the end.

@@ -4,13 +4,11 @@
 
 usage: coverage.py MODULE REPORT LOG...
 
-MODULE has line tables (KRUSTFLAGS=-Cdebuginfo=1). A LOG has lines "section NAME ADDRESS" with
-the module's addresses in a guest, and beside it LOG.covered is the output of `scripts/vm run
---covered`.
-REPORT gets, for each file of the sources, the number of its lines with code, the lines that no
-guest
-executed, and the functions that none entered. Inlined code counts at its source line. A summary is
-printed. It includes the code of interrupt handlers, which the kernel's KCOV omits.
+MODULE has line tables (KRUSTFLAGS=-Cdebuginfo=1). A LOG has lines "section NAME ADDRESS" with the
+module's addresses in a guest, and beside it LOG.covered is the output of `scripts/vm run
+--covered`. REPORT gets, for each file of the sources, the number of its lines with code, the lines
+that no guest executed, and the functions that none entered. Inlined code counts at its source line.
+A summary is printed. It includes the code of interrupt handlers, which the kernel's KCOV omits.
 
 Runs in the private root.
 """

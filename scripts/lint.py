@@ -49,8 +49,7 @@ UNSAFE = re.compile(r"unsafe *(\{|impl)")
 
 def sources(*kinds):
     """Yields the sources with these suffixes. A shell script may lack the suffix "sh". Generated
-    files are
-    no sources."""
+    files are no sources."""
     for folder in FOLDERS:
         for here, folders, names in os.walk(folder):
             folders[:] = sorted(set(folders) - {"target", "__pycache__"})
@@ -90,8 +89,7 @@ class Known:
 
 def vertical(match):
     """Returns an import with a line for each name in its braces. The empty comment after the last
-    name
-    makes rustfmt keep the lines."""
+    name makes rustfmt keep the lines."""
     text = match[0].replace(" //\n", "\n")
     if "{" not in text or "//" in text:
         return match[0]

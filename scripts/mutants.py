@@ -118,8 +118,8 @@ class Cargo:
 
     def judge(self, _arguments, status, text):
         """Returns whether the tests pass. They fail only if the line of a test shows that. If they
-        end with a
-        panic in a callback or a signal, there is no such line, and the result is None."""
+        end with a panic in a callback or a signal, there is no such line, and the result is
+        None."""
         ran = sum(int(count) for count in re.findall(r"^running (\d+) tests?$", text, re.MULTILINE))
         if ran and status == 0:
             return True
@@ -215,8 +215,7 @@ KINDS = {
 
 def copy_sources():
     """Updates the copy. A source that has changed gets the present time, so that it is built again.
-    Results
-    of builds remain."""
+    Results of builds remain."""
     kinds = [f"--include=*{suffix}" for suffix in ("/", ".rs", ".toml", ".lock", ".c", ".h", ".S", ".vhdl")]
     options = ["--recursive", "--checksum", "--delete", "--exclude=*_generated*", *kinds, "--exclude=*.*"]
     subprocess.run(["rsync", *options, *COPIED, f"{COPY}/"], cwd=TOP, check=True)

@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
 """Write rust-project.json, which describes the module, the programs for the guest, and isa207 with
-its
-tests to rust-analyzer. Runs in the private root.
+its tests to rust-analyzer. Runs in the private root.
 
 usage: rust-analyzer.py [FILE]
 
 The kernel's own generator describes the kernel's crates, but does not find the module's. `cargo
-metadata`
-describes the crates of cargo's workspaces.
+metadata` describes the crates of cargo's workspaces.
 """
 
 import json

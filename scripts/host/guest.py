@@ -197,8 +197,7 @@ class Guest:
 
 def copy(consoles):
     """Copies each console's output to its file descriptor until all end, in whole lines: where both
-    go
-    to one file, lines must not be mixed."""
+    go to one file, lines must not be mixed."""
     held = dict.fromkeys(consoles, b"")
     try:
         with selectors.DefaultSelector() as selector:

@@ -47,8 +47,7 @@ class Level:
 
     def end(self):
         """Returns all results, with a failure for each planned test without a result, and one if
-        there is no
-        plan."""
+        there is no plan."""
         planned = self.planned or 0
         if self.seen and self.planned is None:
             self.results.append(Result("plan", FAILED, "there is none, so tests may be missing"))
@@ -110,8 +109,7 @@ def outputs(text):
 
 def judge(match, inner, announced, said):
     """Returns the results of one result line: the nested ones, of which an announced subtest must
-    have
-    some, or that of the line itself."""
+    have some, or that of the line itself."""
     ok, name, mark = match[1] == "ok", match["name"], (match["mark"] or "").lower()
     if not inner and announced and ok and not mark:
         return [Result(name, FAILED, "no test ran in it")]
@@ -125,8 +123,7 @@ def judge(match, inner, announced, said):
 
 def end_deeper(levels, indent, cut=False):
     """Removes the levels deeper than `indent`; returns their results. If the output was cut, a
-    level that
-    is still open belongs to the subtest announced above it."""
+    level that is still open belongs to the subtest announced above it."""
     inner = []
     for depth in sorted((d for d in levels if d > indent), reverse=True):
         level = levels.pop(depth)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Finds the programs and scripts of tools/testing/selftests that a guest needs. For `make check`
 each row of scripts/tables/guest-tests has a folder with only the files that it uses: all together
-are
-larger than the largest initramfs of a powernv machine (128 MiB), and than half of a guest's memory.
+are larger than the largest initramfs of a powernv machine (128 MiB), and than half of a guest's
+memory.
 """
 
 import os
@@ -65,8 +65,7 @@ def sources():
 
 def started(command):
     """Returns the words of a command and of the programs that it starts. A suite's program that
-    gets the
-    names of tests to run starts no others."""
+    gets the names of tests to run starts no others."""
     texts, found, new = sources() | lists(), set(), [command]
     while new:
         text = new.pop()
@@ -84,8 +83,7 @@ def built():
 
 def needed(command, files):
     """Returns the files that a command starts, and all libraries, which are small: the sources do
-    not
-    contain the names of all libraries that programs load."""
+    not contain the names of all libraries that programs load."""
     found = started(command)
     return [path for path in files if path.name in found or ".so" in path.name]
 

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Finds the code of a PMU driver in a guest, and counts its instructions in a trace of QEMU ("exec"
-log,
-`scripts/vm run --trace`).
+log, `scripts/vm run --trace`).
 
 A driver's own instructions are those of its functions, of memcpy() and similar functions when the
-driver
-calls them, and of the kernel's helpers for Rust. The driver's part for emulators, and what that
-part
-calls, is counted apart.
+driver calls them, and of the kernel's helpers for Rust. The driver's part for emulators, and what
+that part calls, is counted apart.
 """
 
 import re
@@ -78,8 +75,7 @@ def functions(file, role, base=None):
 
 def in_tree_ranges(vmlinux, folder):
     """Yields where the linker has put the code of the built-in driver's objects: whole sections,
-    found by
-    functions with unique names."""
+    found by functions with unique names."""
     known = defaultdict(list)
     for function in elf.functions(vmlinux):
         known[function.name].append(function.value)
@@ -125,8 +121,7 @@ def program_code(path):
 
 def module_code(path, base):
     """Returns the module's functions, for these addresses of its sections, and the called function
-    for each
-    of its calls of MEM."""
+    for each of its calls of MEM."""
     file = elf.load(path)
     code = list(functions(file, lambda _: "own", base))
     if not code:
@@ -160,8 +155,7 @@ class Section:
     # By function: a call of memcpy() counts for the driver that makes it.
     symbols: Counter = field(default_factory=Counter)
     # The driver's mfspr, mtspr and clrbhrb, instructions of its part for emulators, hypercalls of
-    # any
-    # code, and instructions of the handler.
+    # any code, and instructions of the handler.
     kinds: Counter = field(default_factory=Counter)
 
     def own(self):

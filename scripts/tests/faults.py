@@ -20,8 +20,7 @@ from pathlib import Path
 from host import elf
 
 # Calls of the kernel, the value with which they fail, insmod's errno and the message in the log,
-# and
-# the number of these calls that insmod does not reach.
+# and the number of these calls that insmod does not reach.
 TAKEN_OVER = "the PMU that counts cycles cannot be taken over"
 CALLS = [
     ("rust_helper_krealloc_node_align", 0, errno.ENOMEM, "", 0),
@@ -67,8 +66,8 @@ class Module:
 
     def calls(self, name):
         """Yields each call of a function: the offsets of its instruction and relocation in the
-        file, and the
-        caller. A caller that nothing refers to is inlined elsewhere, and never runs itself."""
+        file, and the caller. A caller that nothing refers to is inlined elsewhere, and never runs
+        itself."""
         used = {(symbol["st_shndx"], symbol["st_value"] + r["r_addend"]) for _, r, symbol, _ in self.relocations}
         for index, relocation, symbol, row in self.relocations:
             if symbol.name == name and index in self.code:
