@@ -19,17 +19,17 @@ programs := $(EBB_CACHE)/target/tools/powerpc64le-unknown-linux-gnu/release
 
 .PHONY: modules
 modules: ## build ebb_pmu.ko against KDIR (this is what plain `make` does)
-	+@scripts/kbuild '$(KDIR)' '$(CURDIR)' modules
+	+@scripts/$(if $(STOCK),stock,kbuild) '$(KDIR)' '$(CURDIR)' modules
 
 .PHONY: install
 install: modules ## install it where modprobe finds it (INSTALL_MOD_PATH is heeded)
-	+@scripts/kbuild '$(KDIR)' '$(CURDIR)' modules_install
+	+@scripts/$(if $(STOCK),stock,kbuild) '$(KDIR)' '$(CURDIR)' modules_install
 
 .PHONY: clean
 clean: ## remove what the build left in the checkout (EBB_CACHE stays)
 	@find '$(CURDIR)' \( -path '$(CURDIR)/.git' -o -path '$(CURDIR)/.cache' -o -path '$(EBB_CACHE)' \) -prune \
 		-o -type f \( -name '*.o' -o -name '*.ko' -o -name '*.mod' -o -name '*.mod.c' -o -name '.*.cmd' \
-		-o -name '.*.d' -o -name modules.order -o -name Module.symvers -o -name bindings_generated.rs \) \
+		-o -name '.*.d' -o -name '.tmp_*' -o -name modules.order -o -name Module.symvers -o -name bindings_generated.rs \) \
 		-exec rm -f {} +
 
 .PHONY: setup
@@ -84,6 +84,11 @@ check-long: ## run the tests that take long
 check-debian: ## run tests on a kernel configured like Debian's, of which the first build takes half an hour
 	@scripts/setup root kernel kernel-debian guest libs perf perf-tests selftests
 	@$(in_root) scripts/check.py --debian
+
+.PHONY: check-stock
+check-stock: ## run tests on Debian's own kernels for ppc64el, which have neither CONFIG_RUST nor patches
+	@scripts/setup root kernel stock guest libs perf selftests
+	@$(in_root) scripts/check.py --stock
 
 .PHONY: check-debug
 check-debug: ## run the guests' tests on a kernel that checks itself (most of an hour)
@@ -181,5 +186,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo '  KDIR=DIR       kernel tree of modules and install; now $(KDIR)'
+	@echo '  EBB_MODE=ebb   build the mode for EBB events only: Documentation/modes.md'
+	@echo '  STOCK=1        KDIR is of a kernel without CONFIG_RUST, such as /usr/src/linux-headers-VERSION; SOURCE= is its source'
 	@echo '  EBB_CACHE=DIR  where everything else is kept; now $(EBB_CACHE)'
 	@echo '  CPUS=, SUITES=, WITHOUT=, QEMU=, COMPARE=   what conformance runs: Documentation/testing.md'

@@ -25,15 +25,23 @@ module! {
     license: "GPL",
 }
 
-/// The loaded module: holds the PMU until it is unloaded.
-struct EbbPmu {
-    _takeover: driver::Takeover,
+/// The loaded module: serves events until it is unloaded.
+enum EbbPmu {
+    /// All events, with the PMU taken over from the built-in driver.
+    Full { _takeover: driver::Takeover },
+    /// EBB events, beside the built-in driver, on a kernel that exports no more.
+    Ebb { _interposed: driver::Interposed },
 }
 
 impl kernel::Module for EbbPmu {
     fn init(module: &'static ThisModule) -> Result<Self> {
-        Ok(Self {
-            _takeover: driver::Takeover::new(module)?,
-        })
+        // `Kbuild` decides it. The compiler leaves out the code of the other mode.
+        if cfg!(EBB_ONLY) {
+            let _interposed = driver::Interposed::new(module)?;
+            Ok(Self::Ebb { _interposed })
+        } else {
+            let _takeover = driver::Takeover::new(module)?;
+            Ok(Self::Full { _takeover })
+        }
     }
 }

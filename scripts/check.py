@@ -6,7 +6,8 @@ usage: check.py            all steps except those of scripts/tables/long-tests (
        check.py --long     the steps of scripts/tables/long-tests (`make check-long`)
        check.py --debug    the guest runs on the debug kernel (`make check-debug`)
        check.py --debian   the rows with `--kernel debian` (`make check-debian`)
-       check.py [--long | --debian] --list   print the names of the steps
+       check.py --stock    the rows with `--kernel stock` or `stock-64k` (`make check-stock`)
+       check.py [--long | --debian | --stock] --list   print the names of the steps
        check.py [KIND] --only PATTERN...     run the builds, and the steps with such names
 
 Runs in the private root. A step is a check of the sources, a build, a host test or a guest run
@@ -61,8 +62,9 @@ DEBUG = SimpleNamespace(
     # The first tests only user space, and the second one's repetitions are all made in another row.
     left_out=["isa207, instructions", "takeover, some times"],
 )
-# The kernel of the rows with `--kernel debian`, which `make check-debian` runs.
-DEBIAN = "kernel-debian"
+# The kernels that rows name with `--kernel`, with the names that scripts/module-copy has for them, by
+# the option for which those rows run. All other rows are for the kernel above.
+NAMED = {"--debian": {"debian": "kernel-debian"}, "--stock": {"stock": "stock-4k", "stock-64k": "stock-64k"}}
 
 
 @dataclass
@@ -218,10 +220,10 @@ def source_steps():
     yield Step("clippy", ["make", "-s", "clippy"], silent_build)
 
 
-def build_steps(kernel, debian):
+def build_steps(kernel, named):
     """What guests need; without it there is nothing to boot them for."""
     copy = [SCRIPTS / "module-copy", kernel.entry]
-    for entry in [kernel.entry] + [DEBIAN] * debian:
+    for entry in [kernel.entry, *named.values()]:
         command = [SCRIPTS / "module-copy", entry, f"check-{entry}"]
         yield Step(f"module for {entry}, from nothing", command, silent_build)
     if kernel == PLAIN:
@@ -240,6 +242,20 @@ ebb_on_child_test event_attributes_test fork_cleanup_test
 reg_access_test regs_access_pmccext_test task_event_pinned_vs_ebb_test"""
 
 
+def kernel_of(options):
+    """Returns the kernel that options of scripts/vm name, or None."""
+    return options[options.index("--kernel") + 1] if "--kernel" in options else None
+
+
+def stock_steps(folder):
+    """Yields the kernel's own EBB selftests on Debian's own kernels."""
+    for name, pages in (("stock", "4k"), ("stock-64k", "64k")):
+        given = ["env", f"EBB_KERNEL={cached('stock')}/{pages}/vmlinux", f"EBB_MODULE={folder / name}.ko"]
+        for cpu in ("power10", "power9"):
+            command = [SCRIPTS / "conformance.py", "--cpus", cpu, "--guests", "1", "--suites", "ebb"]
+            yield Step(f"conformance, {name} on {cpu}", [*given, *command, "--only", *QUICK_EBB_TESTS.split()], by_status)
+
+
 def guest_steps(folder, kernel):
     """Yields the steps that run in guests on every kernel: scripts/tables/guest-tests, the module's tests,
     the kernel's selftests and the demo, with programs and modules of `folder`."""
@@ -253,7 +269,8 @@ def guest_steps(folder, kernel):
     def guest(module, cpu, options, command):
         """A run of scripts/vm with a shell's command, within the kernel's limits."""
         vm = [SCRIPTS / "vm", "run", "--timeout", kernel.timeout, "--cpu", cpu, *options]
-        given = ["env", f"EBB_MODULE={folder / DEBIAN}.ko"] if "--kernel" in options else environment(module)
+        named = kernel_of(options)
+        given = ["env", f"EBB_MODULE={folder / named}.ko"] if named else environment(module)
         return [*given, *vm, "--", "sh", "-c", kernel.prelude + command]
 
     # Long ones first, so that none runs alone at the end.
@@ -310,11 +327,12 @@ def main():
         where = words.index("--only")
         words, only = words[:where], words[where + 1 :]
     options = set(words)
-    kinds = {"--debug", "--long", "--debian"}
+    kinds = {"--debug", "--long", *NAMED}
     if len(options & kinds) > 1 or options - kinds - {"--list"} or options == {"--debug", "--list"}:
         sys.exit(__doc__)
     kernel = DEBUG if "--debug" in options else PLAIN
-    long, debian = "--long" in options, "--debian" in options
+    long = "--long" in options
+    named = next((NAMED[option] for option in options & NAMED.keys()), {})
     steps.end_on_signals()
     known = {step.name for step in [*rtl_steps(), *guest_steps(Path(), PLAIN)]}
     if unknown := {name for name, _, _ in listed_skips()} - known:
@@ -327,21 +345,21 @@ def main():
     # Before all others: the module's build adds files among the sources that it checks.
     lint = [Step("lint", [SCRIPTS / "lint.py"], by_status)] if kernel == PLAIN else []
     sources = list(source_steps() if kernel == PLAIN else ())
-    builds = list(build_steps(kernel, debian))
+    builds = list(build_steps(kernel, named))
     guests = [*(script_tests("vm") if kernel == PLAIN else ()), *guest_steps(programs, kernel)]
     if kernel == PLAIN:
         later = long_tests()
         if unknown := later - {step.name for step in sources + guests}:
             sys.exit(f"long-tests: check has no {', '.join(sorted(unknown))}")
-        on_debian = {step.name for step in guests if "--kernel" in step.command}
-        if debian:
-            lint, sources, later = [], [], on_debian
+        if named:
+            lint, sources = [], []
+            guests = [step for step in guests if kernel_of(step.command) in named]
+            guests += stock_steps(programs) if "--stock" in options else []
         else:
-            guests = [step for step in guests if step.name not in on_debian]
-        lint, sources, guests = (
-            [step for step in several if (step.name in later) == (long or debian)]
-            for several in (lint, sources, guests)
-        )
+            guests = [step for step in guests if not kernel_of(step.command)]
+            lint, sources, guests = (
+                [step for step in several if (step.name in later) == long] for several in (lint, sources, guests)
+            )
     lint, sources, guests = (
         [step for step in several if any(fnmatch(step.name, pattern) for pattern in only)]
         for several in (lint, sources, guests)
@@ -363,7 +381,7 @@ def main():
             if not any(ktap.failed(step.results) for step in builds):
                 staging.stage(programs)
                 modules = {name: f"{name}-{kernel.entry}" for name in ("check", "kunit")}
-                modules |= {DEBIAN: f"check-{DEBIAN}"} if debian else {}
+                modules |= {name: f"check-{copy}" for name, copy in named.items()}
                 for name, copy in modules.items():
                     shutil.copy(CACHE / f"target/{copy}/ebb_pmu.ko", programs / f"{name}.ko")
         finally:

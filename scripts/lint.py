@@ -11,6 +11,7 @@ layout      rust/ has 100 columns, a file in Rust states its purpose, each `unsa
             has its SAFETY comment, and no source has more than 1,000 lines
 shellcheck  shell scripts
 checkpatch  C and the kernel patches are in the kernel's style
+codespell   words are spelt right, except for those of scripts/tables/codespell-words
 prose       documents have none of the patterns in scripts/tables/prose-patterns
 links       links in documents lead to a file, and to a heading of it; sources name
             documents that exist
@@ -165,6 +166,14 @@ def checkpatch():
         left.unlink()
 
 
+def codespell():
+    """Yields the words that are misspelt."""
+    words = ",".join(word for word, _ in table.rows("codespell-words", 2))
+    skipped = "target,__pycache__,*_generated.rs,*.lock,*.mod.c,*.png"
+    paths = [*FOLDERS, *Path().glob("*.md"), "Makefile", "Kbuild"]
+    yield run("codespell", f"--ignore-words-list={words}", f"--skip={skipped}", *paths)[1]
+
+
 def files(globs):
     """Returns the files that match one of the patterns, except for those that a build made."""
     return sorted({path for glob in globs for path in Path().glob(glob) if "target" not in path.parts})
@@ -225,7 +234,7 @@ def links():
 
 def main():
     os.chdir(TOP)
-    checks = {check.__name__: check for check in (rustfmt, layout, shellcheck, checkpatch, prose, links)}
+    checks = {check.__name__: check for check in (rustfmt, layout, shellcheck, checkpatch, codespell, prose, links)}
     known = {**checks, "--fix": lambda: rustfmt(fix=True)}
     names = sys.argv[1:] or checks
     if unknown := set(names) - set(known):

@@ -43,7 +43,7 @@ from host.steps import CACHE, SCRIPTS, TOP
 
 FOLDER = TOP / "tools/testing/mutants"
 COPY = CACHE / "target/mutants"
-COPIED = ["Kbuild", "include", "rust", "tools"]
+COPIED = ["Kbuild", "include", "rust", "scripts/kernel-mode", "tools"]
 # With a mutant a test may never end: limits for a process in seconds of CPU time, and in seconds by
 # the clock if it waits.
 CPU_LIMIT, LIMIT = 300, 3600

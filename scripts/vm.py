@@ -39,7 +39,7 @@ MORE = """\
 environment:
   EBB_CACHE   where everything built is kept (default: .cache in the checkout)
   EBB_MODULE  the module to insert (default: ebb_pmu.ko in the checkout, which is
-              made if it is missing; with --kernel debian one made for that kernel)
+              made if it is missing; with another --kernel one made for that)
   EBB_KERNEL  a vmlinux, or a kernel tree that holds one (default: --kernel's)
   EBB_SEED    a --seed
 
@@ -101,8 +101,9 @@ OPTIONS = [
         bare metal, where the kernel is the hypervisor and OPAL the firmware"""),
     ("--compat", "", ["power8", "power9"], """pseries: the CPUs are in the compatibility mode of an older
         processor, as after a migration from one: the kernel goes by its ISA. Default: none"""),
-    ("--kernel", "small", ["small", "debian"], """small: the kernel that the tests mostly run on (default); debian:
-        one configured like Debian's, with pages of 64 KiB and built by gcc"""),
+    ("--kernel", "small", ["small", "debian", "stock", "stock-64k"], """small: the kernel that the tests mostly run
+        on (default); debian: one configured like Debian's, with pages of 64 KiB and built by gcc; stock, stock-64k:
+        Debian's own, as its archive has them, with pages of 4 KiB and 64 KiB"""),
     ("--driver", "rust", ["rust", "in-tree"], """rust: insert the module before anything runs (default);
         in-tree: leave the PMU to the kernel's own driver. The module is at /lib/modules/ebb_pmu.ko in
         either case"""),
@@ -213,13 +214,20 @@ def cached(entry, name):
     return steps.cached(entry) / name
 
 
-# Each kernel's entry of the cache.
-KERNELS = {"small": "kernel", "debian": "kernel-debian"}
+# Each kernel's entry of the cache, and where it is in that.
+KERNELS = {
+    "small": ("kernel", "vmlinux"),
+    "debian": ("kernel-debian", "vmlinux"),
+    "stock": ("stock", "4k/vmlinux"),
+    "stock-64k": ("stock", "64k/vmlinux"),
+}
+# Names that scripts/module-copy has for the kernels that need a module of their own.
+COPIES = {"debian": "kernel-debian", "stock": "stock-4k", "stock-64k": "stock-64k"}
 
 
 def find_kernel(name):
     """The kernel to boot."""
-    kernel = Path(os.environ.get("EBB_KERNEL") or cached(KERNELS[name], "vmlinux"))
+    kernel = Path(os.environ.get("EBB_KERNEL") or cached(*KERNELS[name]))
     if kernel.is_dir():
         kernel = kernel / "vmlinux"
     if not kernel.is_file():
@@ -234,9 +242,9 @@ def find_module(driver, kernel):
         module = Path(given or TOP / "ebb_pmu.ko")
         build = ["make", "-s", "-C", TOP, "module"]
     else:
-        entry = KERNELS[kernel]
-        module = steps.CACHE / f"target/{entry}/ebb_pmu.ko"
-        build = [SCRIPTS / "module-copy", entry, entry]
+        copy_of = COPIES[kernel]
+        module = steps.CACHE / f"target/{copy_of}/ebb_pmu.ko"
+        build = [SCRIPTS / "module-copy", copy_of, copy_of]
     if driver == "rust" and not module.is_file():
         if given:
             raise Stop(NO_GUEST, f"EBB_MODULE: there is no '{module}'")

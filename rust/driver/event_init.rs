@@ -42,7 +42,7 @@ impl Driver {
         let data = KBox::new(data, GFP_KERNEL)?;
         // Must be last: perf core calls `destroy`, which gives the interrupt back, only for events
         // that were accepted.
-        self.pmcs.get()?;
+        self.reserve()?;
         Ok(data)
     }
 

@@ -69,6 +69,11 @@ impl Handler for PmiHandler {
         // SAFETY: Interrupts are off in the handler of a PMI.
         unsafe { self.cpus.with_this_cpu(handle) };
     }
+
+    fn has_pmu(&self) -> bool {
+        // SAFETY: Interrupts are off, by the function's contract.
+        unsafe { self.cpus.with_this_cpu(|this_cpu| this_cpu.has_pmu()) }
+    }
 }
 
 impl PmiHandler {
@@ -89,7 +94,8 @@ impl PmiHandler {
             }
             return;
         }
-        if !this_cpu.enabled.get() {
+        // In `ebb` mode all events are EBB events, which have EBE set while they are on the PMU.
+        if cfg!(EBB_ONLY) || !this_cpu.enabled.get() {
             // The alert occurred before `pmu_disable` froze the counters. Drop it: `pmu_enable`
             // makes a PMI pending if a counter is negative.
             mmcr0.with_const_pmao::<0>().write();

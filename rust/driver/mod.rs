@@ -12,7 +12,9 @@
 //!    and `branch_stack.rs` their branch stacks; `throttle.rs` lengthens the periods of events that
 //!    overflow all the time.
 //!
-//! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded.
+//! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded (the `full`
+//! mode). In the `ebb` mode the built-in driver keeps the PMU, and by `interposed.rs` this driver
+//! serves EBB events.
 
 mod branch;
 mod branch_stack;
@@ -25,6 +27,7 @@ mod event;
 mod event_init;
 mod exec;
 mod image;
+mod interposed;
 mod interrupt;
 mod memory;
 mod period;
@@ -40,17 +43,21 @@ mod takeover;
 mod tests;
 mod throttle;
 
+pub(crate) use interposed::Interposed;
 pub(crate) use takeover::Takeover;
 
 use crate::{
     isa207::{
         CpuModel,
+        EventCode,
         Isa,
         Machine, //
     },
     perf::{
         self,
+        Attr,
         EventFlags,
+        EventType,
         IrqsOff,
         Transaction, //
     },
@@ -99,6 +106,8 @@ pub(crate) struct Driver {
     pmi_handler: Arc<PmiHandler>,
     /// Handlers of other interrupts let PMIs through.
     prompt: bool,
+    /// The built-in driver has reserved the PMU's interrupt, so this one need not.
+    is_interposed: bool,
 }
 
 /// Returns the registers of a PMU of this model.
@@ -116,6 +125,7 @@ impl Driver {
         permit: CallbackPermit,
         model: &'static CpuModel,
         pmi_handler: Arc<PmiHandler>,
+        is_interposed: bool,
     ) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
             model,
@@ -129,7 +139,23 @@ impl Driver {
             prompt: parameters::prompt().unwrap_or(pmi_handler.emulator.prompt_by_default()),
             pmcs <- PmcReservation::new(permit, pmi_handler.clone()),
             pmi_handler,
+            is_interposed,
         }? Error)
+    }
+
+    /// Reserves the PMU's interrupt for an event that is opened.
+    fn reserve(&self) -> Result {
+        if self.is_interposed {
+            return Ok(());
+        }
+        self.pmcs.get()
+    }
+
+    /// Releases what [`Driver::reserve`] reserved.
+    fn release(&self) {
+        if !self.is_interposed {
+            self.pmcs.put();
+        }
     }
 
     /// The emulator that the machine may be.
@@ -157,7 +183,7 @@ impl perf::Pmu for Arc<Driver> {
 
     #[inline]
     fn destroy(&self, _event: &Event) {
-        self.pmcs.put();
+        self.release();
     }
 
     #[inline]
@@ -218,5 +244,19 @@ impl perf::Pmu for Arc<Driver> {
     #[inline]
     fn event_idx(&self, event: &Event) -> u32 {
         event.hw().idx()
+    }
+}
+
+impl perf::SharedPmu for Arc<Driver> {
+    fn wants(attr: &Attr) -> bool {
+        attr.event_type() == EventType::Raw && EventCode(attr.config()).is_ebb()
+    }
+
+    fn acquired(&self, this_cpu: &ExclusiveCpu) {
+        interposed::acquired(this_cpu);
+    }
+
+    fn released(&self, this_cpu: &ExclusiveCpu) {
+        interposed::released(self, this_cpu);
     }
 }

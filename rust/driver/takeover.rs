@@ -3,6 +3,7 @@
 //! Taking the PMU over from the driver that is built into the kernel, and giving it back.
 
 use super::{
+    cpu_state::CpuContexts,
     emulator::Emulator,
     exec::ResetOnExec,
     interrupt::PmiHandler,
@@ -18,7 +19,6 @@ use crate::{
     perf::{
         Capabilities,
         Capability,
-        CpuContexts,
         Foreign,
         Registration,
         SetAside, //
@@ -48,6 +48,47 @@ fn architected_model() -> Option<&'static CpuModel> {
     })
 }
 
+/// The parts of the driver, before it gets the PMU.
+pub(super) struct Parts {
+    pub(super) model: &'static CpuModel,
+    pub(super) permit: CallbackPermit,
+    pub(super) cpus: Arc<CpuContexts>,
+    pub(super) driver: Arc<Driver>,
+    pub(super) exec: ExecWatch<ResetOnExec>,
+}
+
+impl Parts {
+    /// Makes them. Fails with `ENODEV` on a processor that the driver does not know, with `ENOMEM`
+    /// and the like.
+    pub(super) fn new(is_interposed: bool) -> Result<Self> {
+        let pvr = machine::pvr();
+        let Some(model) = CpuModel::from_pvr(pvr).or_else(architected_model) else {
+            pr_err!("no support for the processor with PVR {pvr:#010x}\n");
+            return Err(ENODEV);
+        };
+        // SAFETY: What is made with it is in the result or in what that owns, of which nothing owns
+        // the result; the module drops it when it is unloaded.
+        let permit = unsafe { CallbackPermit::new() };
+        let cpus = CpuContexts::new()?;
+        let emulator = Emulator::identify(&cpus)?;
+        let pmi_handler = PmiHandler::new(model, cpus.clone(), emulator);
+        let pmi_handler = Arc::new(pmi_handler, GFP_KERNEL)?;
+        let driver = Driver::new(permit, model, pmi_handler, is_interposed);
+        let driver = Arc::pin_init(driver, GFP_KERNEL)?;
+        let on_exec = Arc::new(ResetOnExec::new(driver.clone(), cpus.clone()), GFP_KERNEL)?;
+        let exec = ExecWatch::new(permit, on_exec).inspect_err(|e| {
+            pr_err!("the kernel cannot tell of new programs ({e:?}): CONFIG_TRACEPOINTS?\n");
+        })?;
+        Ok(Self {
+            model,
+            permit,
+            cpus,
+            driver,
+            exec,
+        })
+    }
+}
+
 /// Holds the PMU: takes it over when made, gives it back when dropped.
 pub(crate) struct Takeover {
     // Fields are dropped in this order. The PMUs are opened when no PMI closes them again, and
@@ -65,25 +106,15 @@ impl Takeover {
     /// PMU to take over, with `EBUSY` if the PMU belongs to another module, with `ENOMEM` and the
     /// like. The PMU is left to who had it then.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
-        let pvr = machine::pvr();
-        let Some(model) = CpuModel::from_pvr(pvr).or_else(architected_model) else {
-            pr_err!("no support for the processor with PVR {pvr:#010x}\n");
-            return Err(ENODEV);
-        };
-        // SAFETY: What is made with it is in the result or in what that owns, of which nothing owns
-        // the result; the module drops it when it is unloaded.
-        let permit = unsafe { CallbackPermit::new() };
         // Do what may fail before the other driver loses the PMU.
-        let cpus = CpuContexts::new()?;
-        let emulator = Emulator::identify(&cpus)?;
-        let pmi_handler = PmiHandler::new(model, cpus.clone(), emulator);
-        let pmi_handler = Arc::new(pmi_handler, GFP_KERNEL)?;
+        let Parts {
+            model,
+            permit,
+            cpus,
+            driver,
+            exec,
+        } = Parts::new(false)?;
         let attr_groups = sysfs::attr_groups(model)?;
-        let driver = Arc::pin_init(Driver::new(permit, model, pmi_handler), GFP_KERNEL)?;
-        let on_exec = Arc::new(ResetOnExec::new(driver.clone(), cpus.clone()), GFP_KERNEL)?;
-        let exec = ExecWatch::new(permit, on_exec).inspect_err(|e| {
-            pr_err!("the kernel cannot tell of new programs ({e:?}): CONFIG_TRACEPOINTS?\n");
-        })?;
 
         let log = |e: &Error| {
             pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
@@ -111,7 +142,7 @@ impl Takeover {
 
         let name = model.name();
         let other = set_aside.name();
-        pr_info!("{name}: took \"{other}\" over; 6 counters, sampling, branches, EBB\n");
+        pr_info!("{name}: mode full: took \"{other}\" over; 6 counters, sampling, branches, EBB\n");
         Ok(Self {
             _exec: exec,
             _registration: registration,

@@ -26,6 +26,10 @@ use super::{
         ContextEvents,
         Group, //
     },
+    ownership::{
+        Owner,
+        Ownership, //
+    },
     Event,
     Slots, //
 };
@@ -147,6 +151,7 @@ impl<S: Default, X: Default, D> CpuContexts<S, X, D> {
             let context = ExclusiveCpu {
                 this: ThisCpu {
                     slots: Slots::new(),
+                    ownership: Ownership::default(),
                     state: S::default(),
                     not_send: PhantomData,
                 },
@@ -251,6 +256,7 @@ impl IrqsOff<'_> {
 /// A reference is to the current CPU's, and interrupts are off while it lives.
 pub(crate) struct ThisCpu<S, D> {
     slots: Slots<D>,
+    ownership: Ownership,
     state: S,
     /// Keeps references from being sent to another thread.
     not_send: PhantomData<*mut ()>,
@@ -261,6 +267,18 @@ impl<S, D> ThisCpu<S, D> {
     #[inline]
     pub(crate) fn slots(&self) -> &Slots<D> {
         &self.slots
+    }
+
+    /// Which driver has this CPU's PMU, for an interposed driver.
+    #[inline]
+    pub(super) fn ownership(&self) -> &Ownership {
+        &self.ownership
+    }
+
+    /// Whether the driver that interposed itself has this CPU's PMU.
+    #[inline]
+    pub(crate) fn has_pmu(&self) -> bool {
+        self.ownership.owner() == Owner::Interposed
     }
 
     /// Shows that interrupts are off.

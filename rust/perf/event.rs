@@ -96,17 +96,19 @@ impl PerfEvent {
         state & bindings::PERF_ATTACH_TASK != 0
     }
 
-    /// Returns `other` if it belongs to the same PMU.
+    /// Returns `other` if it belongs to the same PMU and the same driver: another one, which shares
+    /// the PMU, gives its events no data.
     ///
     /// # Safety
     ///
     /// `other` must be live for the lifetime `'a`, and its PMU must not go in that time. If it is
-    /// the same PMU, that has accepted `other`, with data of type `D`.
+    /// the same PMU, `other` was accepted there, with data of type `D` if it has any.
     unsafe fn if_same_pmu<'a, D>(&self, other: *mut bindings::perf_event) -> Option<&'a Event<D>> {
         // SAFETY: The caller guarantees a live event.
-        let pmu = unsafe { (*other).pmu };
+        let (pmu, data) = unsafe { ((*other).pmu, (*other).pmu_private) };
+        let is_same = self.pmu() == pmu && !data.is_null();
         // SAFETY: The caller guarantees a live event, and its PMU is a hardware PMU.
-        (self.pmu() == pmu).then(|| unsafe { Event::from_raw(other) })
+        is_same.then(|| unsafe { Event::from_raw(other) })
     }
 
     /// Whether both events follow the same task, or both the same CPU.

@@ -40,6 +40,11 @@ use kernel::{
 /// The event is live and belongs to this value.
 pub(crate) struct KernelEvent(NonNull<bindings::perf_event>);
 
+// SAFETY: The kernel may release an event of its own from any thread.
+unsafe impl Send for KernelEvent {}
+// SAFETY: What is read of the event does not change.
+unsafe impl Sync for KernelEvent {}
+
 impl KernelEvent {
     /// Opens an event that would count cycles. Fails as opening an event does.
     pub(crate) fn open_cycles() -> Result<Self> {
@@ -100,6 +105,36 @@ impl Foreign {
             Err(e) if e == ENOENT => Ok(None),
             Err(e) => Err(e),
         }
+    }
+
+    /// Returns the PMU if it is the core PMU (`PERF_TYPE_RAW`) and cannot go.
+    pub(super) fn core_pmu(&self) -> Option<NonNull<bindings::pmu>> {
+        let event = self.0.as_raw();
+        // SAFETY: The event is open. perf core sets the field to null when it revokes the event.
+        let pmu = NonNull::new(unsafe { (&raw const (*event).pmu).read_volatile() })?;
+        // SAFETY: The PMU is registered while it has an event. What is read does not change.
+        unsafe {
+            let raw = pmu.as_ptr();
+            // CAST: A small constant.
+            let is_core = (*raw).type_ == bindings::perf_type_id_PERF_TYPE_RAW as c_int;
+            let may_go = bindings::ebb_perf_may_go(raw);
+            (is_core && !may_go).then_some(pmu)
+        }
+    }
+
+    /// Returns the name of the PMU, "" if it is not the core PMU.
+    pub(crate) fn name(&self) -> &CStr {
+        // SAFETY: A PMU that is registered has a name. It is there for good by `core_pmu`.
+        self.core_pmu().map_or(c"", |pmu| unsafe {
+            CStr::from_char_ptr((*pmu.as_ptr()).name)
+        })
+    }
+
+    /// Returns the address of a function of the PMU's driver, if it is the core PMU.
+    pub(crate) fn function(&self) -> Option<usize> {
+        // SAFETY: The PMU is registered while it has an event.
+        let function = unsafe { (*self.core_pmu()?.as_ptr()).event_init }?;
+        Some(function as usize)
     }
 
     /// Unregisters the PMU until the result is dropped. Its open events are revoked: they count no

@@ -14,6 +14,48 @@ use kernel::{
     types::Opaque, //
 };
 
+/// A driver with what it keeps for each CPU.
+#[pin_data]
+pub(super) struct Bound<T: Pmu> {
+    cpus: Arc<CpuContexts<T::Shared, T::Exclusive, T::EventData>>,
+    #[pin]
+    driver: T,
+}
+
+impl<T: Pmu> Bound<T> {
+    pub(super) fn new(
+        cpus: Arc<CpuContexts<T::Shared, T::Exclusive, T::EventData>>,
+        driver: impl PinInit<T, Error>,
+    ) -> impl PinInit<Self, Error> {
+        try_pin_init!(Self {
+            cpus,
+            driver <- driver,
+        }? Error)
+    }
+
+    pub(super) fn cpus(&self) -> &CpuContexts<T::Shared, T::Exclusive, T::EventData> {
+        &self.cpus
+    }
+
+    pub(super) fn driver(&self) -> &T {
+        &self.driver
+    }
+}
+
+/// How a callback finds the driver behind the PMU that perf core calls it for.
+pub(super) trait Locate<T: Pmu> {
+    /// Whether the driver has the PMU for itself, and so every event on it.
+    const HAS_EVERY_EVENT: bool;
+
+    /// Finds the driver.
+    ///
+    /// # Safety
+    ///
+    /// `pmu` must be one whose callbacks are those of `T` for the lifetime `'a`, in the way that
+    /// this type stands for.
+    unsafe fn bound<'a>(pmu: *mut bindings::pmu) -> &'a Bound<T>;
+}
+
 /// A PMU as perf core sees it, with its driver.
 ///
 /// # Invariants
@@ -24,11 +66,10 @@ use kernel::{
 pub(super) struct Instance<T: Pmu> {
     #[pin]
     pmu: Opaque<bindings::pmu>,
-    cpus: Arc<CpuContexts<T::Shared, T::Exclusive, T::EventData>>,
     /// What `pmu.attr_groups` points to.
     attr_groups: AttrGroups,
     #[pin]
-    driver: T,
+    bound: Bound<T>,
 }
 
 // SAFETY: perf core serialises what it does to the `struct pmu`; the rest is `Sync`.
@@ -47,30 +88,25 @@ impl<T: Pmu> Instance<T> {
         pmu.attr_groups = attr_groups.as_raw();
         try_pin_init!(Self {
             pmu: Opaque::new(pmu),
-            cpus,
             attr_groups,
-            driver <- driver,
+            bound <- Bound::new(cpus, driver),
         }? Error)
-    }
-
-    /// # Safety
-    ///
-    /// `pmu` must be the one in an `Instance<T>` that lives for `'a`.
-    pub(super) unsafe fn from_pmu<'a>(pmu: *mut bindings::pmu) -> &'a Self {
-        // SAFETY: The caller guarantees it. CAST: `pmu` is the first field by the type invariants.
-        unsafe { &*pmu.cast() }
     }
 
     /// The structure as perf core takes it.
     pub(super) fn pmu(&self) -> *mut bindings::pmu {
         self.pmu.get()
     }
+}
 
-    pub(super) fn cpus(&self) -> &CpuContexts<T::Shared, T::Exclusive, T::EventData> {
-        &self.cpus
-    }
+/// A PMU that the driver has registered: the structure is in an `Instance<T>`.
+impl<T: Pmu> Locate<T> for Instance<T> {
+    const HAS_EVERY_EVENT: bool = true;
 
-    pub(super) fn driver(&self) -> &T {
-        &self.driver
+    #[inline]
+    unsafe fn bound<'a>(pmu: *mut bindings::pmu) -> &'a Bound<T> {
+        // SAFETY: The caller guarantees an `Instance<T>` that lives for `'a`. CAST: `pmu` is its
+        // first field by the type invariants.
+        unsafe { &(*pmu.cast::<Self>()).bound }
     }
 }

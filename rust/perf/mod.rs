@@ -33,8 +33,10 @@ mod flags;
 mod foreign;
 mod hw;
 mod instance;
+mod interpose;
 mod local64;
 pub(crate) mod memory;
+mod ownership;
 mod pmu;
 mod registration;
 mod sample;
@@ -85,9 +87,11 @@ pub(crate) use hw::{
     Hw,
     HwMut, //
 };
+pub(crate) use interpose::Interposition;
 pub(crate) use memory::MemDataSrc;
 pub(crate) use pmu::{
     Pmu,
+    SharedPmu,
     Transaction, //
 };
 pub(crate) use registration::Registration;

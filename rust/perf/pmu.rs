@@ -6,6 +6,7 @@
 
 use super::{
     bindings,
+    Attr,
     Event,
     EventFlags,
     ExclusiveCpu,
@@ -179,4 +180,30 @@ pub(crate) trait Pmu: Send + Sync + Sized + 'static {
     fn event_idx(&self, _event: &Event<Self::EventData>) -> u32 {
         build_error!(VTABLE_DEFAULT_ERROR)
     }
+}
+
+/// A PMU driver that can serve some events of a PMU that another driver has registered
+/// ([`Interposition`](super::Interposition)). The other driver serves the rest. Events of both are
+/// never on the PMU of a CPU at a time.
+///
+/// perf core calls [`start`], [`stop`], [`read`], [`sched_task`] and [`event_idx`] of the other
+/// driver for all events. That must have the effect that the ones of this driver have: for the
+/// events that it serves, they depend on no more than `struct hw_perf_event`.
+///
+/// [`event_idx`]: Pmu::event_idx
+/// [`read`]: Pmu::read
+/// [`sched_task`]: Pmu::sched_task
+/// [`start`]: Pmu::start
+/// [`stop`]: Pmu::stop
+pub(crate) trait SharedPmu: Pmu {
+    /// Whether an event with these attributes, which leads a group, is one that this driver
+    /// serves. The members of its group are too.
+    fn wants(attr: &Attr) -> bool;
+
+    /// The PMU of this CPU is this driver's from now on. It is frozen, and its registers hold
+    /// anything.
+    fn acquired(&self, cpu: &Exclusive<Self>);
+
+    /// The PMU of this CPU is the other driver's from now on. It is frozen, and has no event.
+    fn released(&self, cpu: &Exclusive<Self>);
 }

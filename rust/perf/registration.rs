@@ -58,7 +58,7 @@ impl<T: Pmu> Registration<T> {
             capabilities: capabilities.as_raw(),
             ..pin_init::zeroed()
         };
-        VTable::<T>::fill(&mut pmu);
+        VTable::<T, Instance<T>>::fill(&mut pmu);
         let instance = KBox::pin_init(Instance::new(pmu, attr_groups, cpus, driver), GFP_KERNEL)?;
         // CAST: A small constant.
         let raw = bindings::perf_type_id_PERF_TYPE_RAW as c_int;

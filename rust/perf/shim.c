@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * What the perf abstraction needs of C: walking per-CPU memory, taking raw
- * spinlocks and asking what memory is, for which the kernel crate has nothing.
+ * spinlocks, stopping CPUs and asking what memory is, for which the kernel crate
+ * has nothing.
  */
 #include <linux/cpumask.h>
 #include <linux/hrtimer.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/percpu.h>
 #include <linux/perf_event.h>
+#include <linux/rcupdate.h>
 #include <linux/spinlock.h>
+#include <linux/stop_machine.h>
 
 #include "shim.h"
 
@@ -50,6 +54,12 @@ bool ebb_perf_is_permanent(const void *object)
 	return virt_addr_valid(object) && PageReserved(virt_to_page(object));
 }
 
+bool ebb_perf_may_go(const struct pmu *pmu)
+{
+	return pmu->module || pmu->parent || !ebb_perf_is_permanent(pmu) ||
+	       !ebb_perf_is_permanent(pmu->name);
+}
+
 int ebb_perf_prepare_unregister(struct perf_event *event)
 {
 	struct pmu *pmu;
@@ -63,9 +73,33 @@ int ebb_perf_prepare_unregister(struct perf_event *event)
 		return -ENODEV;
 
 	pmu = event->pmu;
-	if (pmu->module || pmu->parent || pmu->event_unmapped ||
-	    !ebb_perf_is_permanent(pmu) || !ebb_perf_is_permanent(pmu->name))
+	if (pmu->event_unmapped || ebb_perf_may_go(pmu))
 		return -EBUSY;
 	ebb_perf_stop_rotation(pmu);
 	return 0;
+}
+
+int ebb_perf_events_on_cpu(const struct pmu *pmu)
+{
+	return (*this_cpu_ptr(pmu->cpu_pmu_context))->active_oncpu;
+}
+
+int ebb_perf_stop_cpus(int (*function)(void *data), void *data)
+{
+	return stop_machine(function, data, cpu_online_mask);
+}
+
+bool ebb_perf_module_get(void)
+{
+	return try_module_get(THIS_MODULE);
+}
+
+void ebb_perf_module_put(void)
+{
+	module_put(THIS_MODULE);
+}
+
+void ebb_perf_synchronize_rcu_tasks(void)
+{
+	synchronize_rcu_tasks();
 }

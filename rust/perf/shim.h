@@ -27,4 +27,23 @@ bool ebb_perf_is_permanent(const void *object);
  */
 int ebb_perf_prepare_unregister(struct perf_event *event);
 
+/*
+ * Whether a registered PMU may go: it belongs to a module or a device, or its
+ * structure or name is in memory that may be freed.
+ */
+bool ebb_perf_may_go(const struct pmu *pmu);
+
+/* The number of events on this CPU that are in a context of a PMU, except for software events. */
+int ebb_perf_events_on_cpu(const struct pmu *pmu);
+
+/* Call a function on all CPUs at a time, with interrupts off and nothing else running. */
+int ebb_perf_stop_cpus(int (*function)(void *data), void *data);
+
+/* Take a reference to this module, unless it is going, and give it back. */
+bool ebb_perf_module_get(void);
+void ebb_perf_module_put(void);
+
+/* Wait until each task has slept or run its program. */
+void ebb_perf_synchronize_rcu_tasks(void);
+
 #endif

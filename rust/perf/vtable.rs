@@ -7,7 +7,7 @@
 
 use super::{
     bindings,
-    instance::Instance,
+    instance::Locate,
     pmu::{
         Exclusive,
         Shared, //
@@ -27,25 +27,25 @@ use kernel::{
     prelude::*, //
 };
 
-/// The callbacks of `T`.
-pub(super) struct VTable<T: Pmu>(PhantomData<T>);
+/// The callbacks of `T`, which find it by `L`.
+pub(super) struct VTable<T, L>(PhantomData<(T, L)>);
 
 /// Calls `f` with the driver and this CPU, for a callback that schedules events.
 ///
 /// # Safety
 ///
-/// `pmu` must be the one of a registered [`Instance<T>`]. Interrupts must be off until this
-/// returns, and no other callback that schedules events be under way on this CPU.
-unsafe fn exclusive<T: Pmu, R>(
+/// `pmu` must be one by which `L` finds the driver. Interrupts must be off until this returns, and
+/// no other callback that schedules events be under way on this CPU.
+unsafe fn exclusive<T: Pmu, L: Locate<T>, R>(
     pmu: *mut bindings::pmu,
     f: impl FnOnce(&T, &Exclusive<T>) -> R,
 ) -> R {
-    // SAFETY: The caller guarantees the PMU of an `Instance<T>`.
-    let instance = unsafe { Instance::<T>::from_pmu(pmu) };
-    let f = |cpu: &Exclusive<T>| f(instance.driver(), cpu);
+    // SAFETY: The caller guarantees it.
+    let bound = unsafe { L::bound(pmu) };
+    let f = |cpu: &Exclusive<T>| f(bound.driver(), cpu);
     // SAFETY: The caller guarantees that interrupts are off and that this is the only callback of
     // its kind on this CPU.
-    unsafe { instance.cpus().with_exclusive_cpu(f) }
+    unsafe { bound.cpus().with_exclusive_cpu(f) }
 }
 
 /// Calls `f` with the driver, this CPU and an event on it, for a callback that perf core may call
@@ -53,23 +53,22 @@ unsafe fn exclusive<T: Pmu, R>(
 ///
 /// # Safety
 ///
-/// `event` must be live and of the PMU of a registered [`Instance<T>`]. Interrupts must be off
-/// until this returns.
-unsafe fn nested<T: Pmu>(
+/// `event` must be live, of `T`, and of a PMU by which `L` finds `T`. Interrupts must be off until
+/// this returns.
+unsafe fn nested<T: Pmu, L: Locate<T>>(
     event: *mut bindings::perf_event,
     f: impl FnOnce(&T, &Shared<T>, &Event<T::EventData>),
 ) {
-    // SAFETY: The caller guarantees a live event of the PMU of an `Instance<T>`, which is
-    // registered while it has events.
-    let instance = unsafe { Instance::<T>::from_pmu((*event).pmu) };
+    // SAFETY: The caller guarantees a live event of such a PMU, which stays while it has events.
+    let bound = unsafe { L::bound((*event).pmu) };
     // SAFETY: The caller guarantees a live event.
     let event = unsafe { Event::<T::EventData>::from_raw(event) };
-    let f = |cpu: &Shared<T>| f(instance.driver(), cpu, event);
+    let f = |cpu: &Shared<T>| f(bound.driver(), cpu, event);
     // SAFETY: The caller guarantees that interrupts are off.
-    unsafe { instance.cpus().with_this_cpu(f) };
+    unsafe { bound.cpus().with_this_cpu(f) };
 }
 
-impl<T: Pmu> VTable<T> {
+impl<T: Pmu, L: Locate<T>> VTable<T, L> {
     /// Fills in the callbacks of `pmu`.
     pub(super) fn fill(pmu: &mut bindings::pmu) {
         pmu.event_init = Some(Self::event_init);
@@ -96,13 +95,13 @@ impl<T: Pmu> VTable<T> {
     /// # Safety
     ///
     /// perf core's: `event` is being opened for a PMU of `T`.
-    unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
+    pub(super) unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
         // SAFETY: The caller guarantees an event of a registered PMU of `T`.
-        let instance = unsafe { Instance::<T>::from_pmu((*event).pmu) };
+        let bound = unsafe { L::bound((*event).pmu) };
         // SAFETY: perf core opens the event until this returns.
         let new = unsafe { NewEvent::from_raw(event) };
         from_result(|| {
-            let data = instance.driver().event_init(&new)?;
+            let data = bound.driver().event_init(&new)?;
             // SAFETY: The event is this PMU's, and no other code sees it yet. `destroy` frees the
             // data.
             unsafe {
@@ -117,12 +116,12 @@ impl<T: Pmu> VTable<T> {
     ///
     /// perf core's: `event` was accepted by [`VTable::event_init`] and is on no CPU any more. Its
     /// PMU is registered, or about to be unregistered.
-    unsafe extern "C" fn destroy(event: *mut bindings::perf_event) {
+    pub(super) unsafe extern "C" fn destroy(event: *mut bindings::perf_event) {
         // SAFETY: The caller guarantees a live event of a PMU of `T`, whose `event_init` accepted
         // it.
         unsafe {
-            let instance = Instance::<T>::from_pmu((*event).pmu);
-            instance.driver().destroy(Event::from_raw(event));
+            let bound = L::bound((*event).pmu);
+            bound.driver().destroy(Event::from_raw(event));
             let data = (*event).pmu_private;
             (*event).pmu_private = core::ptr::null_mut();
             // `event_init` made the data, and perf core calls this once. No callback uses the data
@@ -135,10 +134,10 @@ impl<T: Pmu> VTable<T> {
     /// # Safety
     ///
     /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
-    unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
+    pub(super) unsafe extern "C" fn pmu_enable(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
         unsafe {
-            exclusive(pmu, |driver: &T, cpu| {
+            exclusive::<T, L, _>(pmu, |driver: &T, cpu| {
                 driver.pmu_enable(cpu);
                 cpu.slots().enabled();
             })
@@ -148,16 +147,16 @@ impl<T: Pmu> VTable<T> {
     /// # Safety
     ///
     /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
-    unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
+    pub(super) unsafe extern "C" fn pmu_disable(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, |driver: &T, cpu| driver.pmu_disable(cpu)) }
+        unsafe { exclusive::<T, L, _>(pmu, |driver: &T, cpu| driver.pmu_disable(cpu)) }
     }
 
     /// # Safety
     ///
     /// perf core's: `event` is live until the matching [`VTable::del`], interrupts are off, no such
     /// callback is under way.
-    unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
+    pub(super) unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
         // SAFETY: The caller guarantees a live event of this PMU.
         let event = unsafe { Event::<T::EventData>::from_raw(event) };
         let add = |driver: &T, cpu: &Exclusive<T>| {
@@ -176,14 +175,14 @@ impl<T: Pmu> VTable<T> {
             })
         };
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(event.pmu(), add) }
+        unsafe { exclusive::<T, L, _>(event.pmu(), add) }
     }
 
     /// # Safety
     ///
     /// perf core's: `event` was added on this CPU, interrupts are off, no such callback is under
     /// way.
-    unsafe extern "C" fn del(event: *mut bindings::perf_event, _flags: c_int) {
+    pub(super) unsafe extern "C" fn del(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: The caller guarantees a live event of this PMU.
         let event = unsafe { Event::<T::EventData>::from_raw(event) };
         let del = |driver: &T, cpu: &Exclusive<T>| {
@@ -194,12 +193,12 @@ impl<T: Pmu> VTable<T> {
             }
         };
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(event.pmu(), del) }
+        unsafe { exclusive::<T, L, _>(event.pmu(), del) }
     }
 
     /// Whether perf core is to tell of task switches while `event` is on a CPU.
     fn wants_sched_task(event: &PerfEvent) -> bool {
-        T::HAS_SCHED_TASK && event.attr().samples(SampleFormat::BranchStack)
+        T::HAS_SCHED_TASK && L::HAS_EVERY_EVENT && event.attr().samples(SampleFormat::BranchStack)
     }
 
     /// # Safety
@@ -215,7 +214,7 @@ impl<T: Pmu> VTable<T> {
         let pmu = unsafe { (*context).pmu };
         let sched_task = |driver: &T, cpu: &Exclusive<T>| driver.sched_task(cpu, sched_in);
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, sched_task) }
+        unsafe { exclusive::<T, L, _>(pmu, sched_task) }
     }
 
     /// # Safety
@@ -223,7 +222,7 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `event` is on this CPU's PMU or being added or deleted, interrupts are off.
     unsafe extern "C" fn start(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { nested(event, |driver: &T, cpu, event| driver.start(cpu, event)) }
+        unsafe { nested::<T, L>(event, |driver: &T, cpu, event| driver.start(cpu, event)) }
     }
 
     /// # Safety
@@ -231,7 +230,7 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `event` is on this CPU's PMU or being added or deleted, interrupts are off.
     unsafe extern "C" fn stop(event: *mut bindings::perf_event, _flags: c_int) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { nested(event, |driver: &T, cpu, event| driver.stop(cpu, event)) }
+        unsafe { nested::<T, L>(event, |driver: &T, cpu, event| driver.stop(cpu, event)) }
     }
 
     /// # Safety
@@ -239,41 +238,41 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `event` is on this CPU's PMU or being added or deleted, interrupts are off.
     unsafe extern "C" fn read(event: *mut bindings::perf_event) {
         // SAFETY: The caller guarantees a live event of a registered PMU of `T`.
-        let (instance, event) = unsafe {
+        let (bound, event) = unsafe {
             (
-                Instance::<T>::from_pmu((*event).pmu),
+                L::bound((*event).pmu),
                 Event::<T::EventData>::from_raw(event),
             )
         };
         // SAFETY: The caller guarantees that interrupts are off.
-        instance.driver().read(&unsafe { IrqsOff::new() }, event);
+        bound.driver().read(&unsafe { IrqsOff::new() }, event);
     }
 
     /// # Safety
     ///
     /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
-    unsafe extern "C" fn start_txn(pmu: *mut bindings::pmu, flags: c_uint) {
+    pub(super) unsafe extern "C" fn start_txn(pmu: *mut bindings::pmu, flags: c_uint) {
         let txn = Transaction::from_raw(flags);
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, |driver: &T, cpu| driver.start_txn(cpu, txn)) }
+        unsafe { exclusive::<T, L, _>(pmu, |driver: &T, cpu| driver.start_txn(cpu, txn)) }
     }
 
     /// # Safety
     ///
     /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
-    unsafe extern "C" fn commit_txn(pmu: *mut bindings::pmu) -> c_int {
+    pub(super) unsafe extern "C" fn commit_txn(pmu: *mut bindings::pmu) -> c_int {
         let commit =
             |driver: &T, cpu: &Exclusive<T>| from_result(|| driver.commit_txn(cpu).map(|()| 0));
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, commit) }
+        unsafe { exclusive::<T, L, _>(pmu, commit) }
     }
 
     /// # Safety
     ///
     /// perf core's: `pmu` is registered, interrupts are off, no such callback is under way.
-    unsafe extern "C" fn cancel_txn(pmu: *mut bindings::pmu) {
+    pub(super) unsafe extern "C" fn cancel_txn(pmu: *mut bindings::pmu) {
         // SAFETY: The caller's guarantees are those asked for.
-        unsafe { exclusive(pmu, |driver: &T, cpu| driver.cancel_txn(cpu)) }
+        unsafe { exclusive::<T, L, _>(pmu, |driver: &T, cpu| driver.cancel_txn(cpu)) }
     }
 
     /// # Safety
@@ -281,13 +280,13 @@ impl<T: Pmu> VTable<T> {
     /// perf core's: `event` is live and of a PMU of `T`.
     unsafe extern "C" fn event_idx(event: *mut bindings::perf_event) -> c_int {
         // SAFETY: The caller guarantees a live event of a registered PMU of `T`.
-        let (instance, event) = unsafe {
+        let (bound, event) = unsafe {
             (
-                Instance::<T>::from_pmu((*event).pmu),
+                L::bound((*event).pmu),
                 Event::<T::EventData>::from_raw(event),
             )
         };
         // CAST: The number of a counter fits any integer.
-        instance.driver().event_idx(event) as c_int
+        bound.driver().event_idx(event) as c_int
     }
 }

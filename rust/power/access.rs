@@ -64,17 +64,15 @@ unsafe extern "C" fn open(_cpu: c_uint) -> c_int {
         return 0;
     }
     let _off = local_interrupt_disable();
-    let mmcr0 = Mmcr0::read();
     // KVM may have left a guest's PMU running.
-    if mmcr0.fc() == 1 {
+    if Mmcr0::read().fc() == 1 {
         let set = if IS_V31.load(Relaxed) {
             RegisterSet::V31
         } else {
             RegisterSet::V207
         };
         // SAFETY: Interrupts are off while `_off` lives.
-        unsafe { LocalPmu::new() }.clear(set);
-        mmcr0.with_default_access().write();
+        unsafe { LocalPmu::new() }.give_back(set);
     }
     0
 }

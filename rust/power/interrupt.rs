@@ -216,6 +216,10 @@ pub(crate) fn interrupted_program(_local: &LocalPmu<'_>) -> bool {
 pub(crate) trait Handler: Send + Sync + 'static {
     /// Handles a PMI on the current CPU. Interrupts are off.
     fn handle(&self, interrupted: &mut Interrupted);
+
+    /// Whether the PMU of the current CPU is this handler's, if it shares the PMUs with another
+    /// driver ([`SharedInterrupt`]). Interrupts are off.
+    fn has_pmu(&self) -> bool;
 }
 
 /// The handler that [`trampoline`] calls: null, or an `Arc` of the type that the trampoline is for.
@@ -344,6 +348,74 @@ impl<H: Handler> PinnedDrop for PmcReservation<H> {
         // SAFETY: By the type invariants it is an `Arc<H>` of this value's. No PMI uses it any
         // more.
         drop(unsafe { Arc::<H>::from_foreign(handler) });
+    }
+}
+
+/// The handler of the driver that has reserved the PMU, for [`dispatch`].
+static OTHER_HANDLER: AtomicUsize = AtomicUsize::new(0);
+
+/// Called by the kernel at each PMI while there is a [`SharedInterrupt`].
+///
+/// # Safety
+///
+/// As for [`trampoline`]. `OTHER_HANDLER` must be a handler of PMIs.
+unsafe extern "C" fn dispatch<H: Handler>(regs: *mut pt_regs) {
+    // SAFETY: As in `trampoline`.
+    let handler: ArcBorrow<'_, H> = unsafe { Arc::<H>::borrow(HANDLER.load(Acquire)) };
+    if handler.has_pmu() {
+        // SAFETY: The caller's guarantees are those asked for.
+        unsafe { trampoline::<H>(regs) };
+    } else {
+        let other = OTHER_HANDLER.load(Relaxed) as *const ();
+        // SAFETY: The caller guarantees a handler of PMIs.
+        let other: unsafe extern "C" fn(*mut pt_regs) = unsafe { core::mem::transmute(other) };
+        // SAFETY: The caller guarantees the registers of the PMI under way.
+        unsafe { other(regs) };
+    }
+}
+
+/// Calls the handler of a [`PmcReservation`] at PMIs of CPUs whose PMU is that handler's, although
+/// another driver has reserved the PMU. For an emulator only: hardware raises no PMI under EBE.
+///
+/// # Invariants
+///
+/// The PMU is reserved by the other driver, which takes no part in it, with `dispatch` in place of
+/// its handler, which is `OTHER_HANDLER`.
+pub(crate) struct SharedInterrupt(());
+
+impl SharedInterrupt {
+    /// Starts it. The other driver's handler is the function `name`, in the same part of the kernel
+    /// as the code at the address `near`. Fails with `ENOENT` if there is none.
+    ///
+    /// # Safety
+    ///
+    /// The other driver must have the PMU reserved, with a handler of that name, and there must be
+    /// a [`PmcReservation<H>`] without users, both as long as the value lives.
+    pub(crate) unsafe fn new<H: Handler>(
+        _permit: CallbackPermit,
+        name: &CStr,
+        near: usize,
+    ) -> Result<Self> {
+        // SAFETY: The name is a C string.
+        let other = unsafe { bindings::ebb_pmu_find_function(name.as_char_ptr(), near) };
+        if other == 0 {
+            return Err(ENOENT);
+        }
+        OTHER_HANDLER.store(other, Relaxed);
+        // SAFETY: The caller guarantees the `Arc<H>` in `HANDLER`. `drop` puts the other handler
+        // back, and comes, by the permit's invariants.
+        to_result(unsafe { bindings::ebb_pmu_replace_handler(Some(dispatch::<H>)) })?;
+        // INVARIANT: Replaced just now.
+        Ok(Self(()))
+    }
+}
+
+impl Drop for SharedInterrupt {
+    fn drop(&mut self) {
+        let other = OTHER_HANDLER.load(Relaxed) as *const ();
+        // SAFETY: By the type invariants it is the other driver's handler, which is reserved again.
+        // A `PmcReservation` waits for PMIs under way.
+        unsafe { bindings::ebb_pmu_replace_handler(Some(core::mem::transmute(other))) };
     }
 }
 

@@ -4,8 +4,33 @@
  * parameters have no files in /sys/module/ebb_pmu/parameters/.
  */
 #include <linux/moduleparam.h>
+#include <linux/sysfs.h>
 
 #include "parameters.h"
+
+#ifdef EBB_ONLY
+#define MODE "ebb"
+#else
+#define MODE "full"
+#endif
+
+/* The build decides the mode, so this cannot be set. */
+static int refuse_mode(const char *value, const struct kernel_param *param)
+{
+	return -EINVAL;
+}
+
+static int get_mode(char *page, const struct kernel_param *param)
+{
+	return sysfs_emit(page, MODE "\n");
+}
+
+static const struct kernel_param_ops mode_ops = {
+	.set = refuse_mode,
+	.get = get_mode,
+};
+module_param_cb(mode, &mode_ops, NULL, 0444);
+MODULE_PARM_DESC(mode, "to be read only: full if the module serves all events, else ebb");
 
 static bool strict_filters;
 module_param(strict_filters, bool, 0444);

@@ -159,9 +159,16 @@ impl LocalPmu<'_> {
         Sier::from(0).write();
     }
 
+    /// Gives the frozen PMU back: clears what it counted and sampled, and lets programs read that
+    /// before ISA v3.1.
+    pub(crate) fn give_back(&self, set: RegisterSet) {
+        self.clear(set);
+        Mmcr0::read().with_default_access().write();
+    }
+
     /// Clears the counters, what they counted and sampled, and has them sample no more: by MMCRA
     /// hardware may set SDAR although the PMU is frozen.
-    pub(super) fn clear(&self, set: RegisterSet) {
+    fn clear(&self, set: RegisterSet) {
         let idle = Mmcra::from(0);
         idle.with_bhrbrd(set == RegisterSet::V31).write();
         spr::synchronize();
@@ -252,7 +259,7 @@ impl LocalPmu<'_> {
     /// Source: `kvmhv_save_guest_pmu`, `kvmhv_load_guest_pmu` and `kvmhv_load_host_pmu` in the
     /// kernel's `arch/powerpc/kvm/book3s_hv_rmhandlers.S`, `switch_pmu_to_host()` in
     /// `book3s_hv_p9_perf.c`.
-    fn set_in_use(&self) {
+    pub(crate) fn set_in_use(&self) {
         // SAFETY: Writes areas of this CPU; interrupts are off by the type invariants.
         unsafe { bindings::ebb_pmu_ppc_set_pmu_inuse(true) };
     }

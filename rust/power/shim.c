@@ -5,8 +5,13 @@
  */
 #define pr_fmt(fmt) "ebb_pmu: " fmt
 
+#include <linux/kallsyms.h>
+#include <linux/kernel.h>
 #include <linux/perf_event.h>
 #include <linux/printk.h>
+#include <linux/sizes.h>
+#include <linux/stop_machine.h>
+#include <linux/string.h>
 #include <linux/tracepoint.h>
 #include <linux/uaccess.h>
 #include <asm/cputable.h>
@@ -102,4 +107,39 @@ void ebb_pmu_log_refusal(u64 config, int error, const char *reason,
 {
 	pr_debug("event %#llx refused (%d): %.*s\n", config, error,
 		 (int)length, reason);
+}
+
+unsigned long ebb_pmu_find_function(const char *name, unsigned long near)
+{
+	unsigned long address = near - SZ_64K;
+	char symbol[KSYM_SYMBOL_LEN];
+
+	while (address < near + SZ_64K) {
+		unsigned long offset, size;
+		char *plus;
+
+		sprint_symbol(symbol, address);
+		plus = strrchr(symbol, '+');
+		if (!plus || sscanf(plus, "+%lx/%lx", &offset, &size) != 2 || offset >= size) {
+			address += 4;
+			continue;
+		}
+		*plus = 0;
+		if (!strcmp(symbol, name))
+			return address - offset;
+		address += size - offset;
+	}
+	return 0;
+}
+
+/* Nothing else runs, so no PMI comes while there is no handler. */
+static int replace_handler(void *handler)
+{
+	release_pmc_hardware();
+	return reserve_pmc_hardware(handler);
+}
+
+int ebb_pmu_replace_handler(void (*handler)(struct pt_regs *regs))
+{
+	return stop_machine(replace_handler, handler, NULL);
 }

@@ -28,6 +28,18 @@ struct pt_regs *ebb_pmu_get_irq_regs(void);
 void ebb_pmu_tracepoint_synchronize_unregister(void);
 
 /*
+ * The address of a function of the kernel, by its name, if it is within 64 KiB
+ * of another address; 0 if there is none.
+ */
+unsigned long ebb_pmu_find_function(const char *name, unsigned long near);
+
+/*
+ * Replace the handler of PMIs, which another driver has reserved, while nothing
+ * else runs on any CPU.
+ */
+int ebb_pmu_replace_handler(void (*handler)(struct pt_regs *regs));
+
+/*
  * The instruction at an address of the current program or of the kernel, or a
  * negative number if it cannot be read without a page fault. Only between begin
  * and end.

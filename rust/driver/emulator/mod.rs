@@ -79,6 +79,12 @@ impl Emulator {
         self.0.is_none()
     }
 
+    /// Whether an alert under EBE may raise a PMI. [`Emulator::test_pmi_under_ebe`] finds out
+    /// whether it does.
+    pub(super) fn may_raise_pmi_under_ebe(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// Handles a PMI that came while `mmcr0` has EBE set. Returns false if that is not QEMU's
     /// doing.
     #[inline]

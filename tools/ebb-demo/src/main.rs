@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Event Based Branches at work: interrupts its own workload at a period of the
-//! user's choice and shows where, at what cost, and what the kernel refuses.
+//! Demonstrates Event Based Branches: interrupts its own workload once per period and shows where,
+//! at what cost, and what the kernel refuses.
 //!
-//! Exits with 0 only if as many EBBs came as were asked for and they fell where
-//! the workload spends its counts.
+//! Exits with 0 only if as many EBBs arrived as requested, and if they are spread over the
+//! functions of the workload as the counts are.
 
 mod cost;
 mod sampling;
@@ -69,9 +69,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the demo; returns what was not as it should be.
+/// Runs the demo; returns what went wrong.
 fn demo(options: &Options) -> Result<Vec<String>, Box<dyn Error>> {
-    // CAST: usize has 64 bits.
+    // CAST: A usize has 64 bits, and so holds every u32.
     let run = sampling::run(options.event, options.period, options.count as usize)?;
     println!(
         "event {:#x}, one EBB every {} counts: {} EBBs in {} passes of the workload, {} asked for\n",
@@ -84,19 +84,19 @@ fn demo(options: &Options) -> Result<Vec<String>, Box<dyn Error>> {
     let mut faults = histogram(&run)?;
     if run.addresses.len() < options.count as usize {
         faults.push(format!(
-            "{} EBBs came, {} were asked for; counters that stand still show that one got lost",
+            "{} EBBs arrived, {} were requested; counters that stand still mean that one was lost",
             run.addresses.len(),
             options.count
         ));
     }
     if run.not_noted != 0 {
         faults.push(format!(
-            "{} EBBs more came than there was room for: the kernel's part of a period is too large",
+            "{} EBBs more arrived than there was room for: the kernel takes too much of a period",
             run.not_noted
         ));
     }
     if run.spurious != 0 {
-        faults.push(format!("{} EBBs came without a cause", run.spurious));
+        faults.push(format!("{} EBBs arrived without a cause", run.spurious));
     }
     if !run.same_result {
         faults.push("an EBB changed a result of the workload".to_string());
@@ -139,8 +139,7 @@ fn histogram(run: &sampling::Run) -> Result<Vec<String>, Box<dyn Error>> {
         let n = hits.remove(function.name).unwrap_or(0);
         let (share, expected) = (n as f64 / total, expected as f64 / counts);
         line(function.name, n, share, Some(expected));
-        // Four standard deviations of a random sample, and 2 % for what lies
-        // between the functions.
+        // Four standard deviations of a random sample, plus 2 % for the code between the functions.
         let tolerance = 0.02 + 4.0 * (expected * (1.0 - expected) / total).sqrt();
         if (share - expected).abs() > tolerance {
             faults.push(format!(
@@ -159,7 +158,7 @@ fn histogram(run: &sampling::Run) -> Result<Vec<String>, Box<dyn Error>> {
 
 fn line(name: &str, n: usize, share: f64, expected: Option<f64>) {
     let expected = expected.map_or("      -".to_string(), |e| format!("{:6.1}%", 100.0 * e));
-    // CAST: a share is 0 to 1.
+    // CAST: A share is between 0 and 1, so the bar has at most 50 characters.
     let bar = "#".repeat((50.0 * share).round() as usize);
     println!(
         "  {name:<15}{n:>6}{:>7.1}%{expected:>8}  {bar}",

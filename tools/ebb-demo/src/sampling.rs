@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Taking EBBs in the workload: the handler and the run around it.
+//! Takes EBBs in the workload: the handler, and the run that it interrupts.
 
 use crate::workload;
 use crate::workload::Data;
@@ -14,47 +14,46 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Where the handler puts the interrupted addresses: first place and number of places. Made
+/// Array in which the handler stores the interrupted addresses, and its length. `run` allocates it
 /// before the first EBB, so that the handler neither allocates nor waits.
 static SAMPLES: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 static ROOM: AtomicU64 = AtomicU64::new(0);
 
-/// Notes the interrupted address.
+/// Stores the interrupted address.
 pub fn handler(context: &mut EbbContext<'_>) {
     let place = context.number() - 1;
     if place < ROOM.load(Relaxed) {
-        // SAFETY: `run` has made as many places, and nobody ever takes them away.
-        // CAST: usize has 64 bits.
+        // SAFETY: `run` has allocated `ROOM` places and never frees them.
+        // CAST: A usize has 64 bits, as a u64 does.
         let sample = unsafe { &*SAMPLES.load(Relaxed).add(place as usize) };
         sample.store(context.interrupted(), Relaxed);
     }
 }
 
-/// What a run gave.
+/// Result of a run.
 pub struct Run {
     /// Interrupted addresses.
     pub addresses: Vec<u64>,
-    /// EBBs there was no room for.
+    /// EBBs for which there was no room.
     pub not_noted: usize,
     /// Branches to the handler without a cause.
     pub spurious: u64,
-    /// Passes of the workload that it took.
+    /// Passes of the workload that the run took.
     pub passes: u64,
     /// Counts of the event in one pass, function by function, without EBBs.
     pub expected: Vec<u64>,
     /// Time of a pass without and with EBBs.
     pub pass_time: (Duration, Duration),
-    /// Whether the workload computed the same in every pass.
+    /// Whether the workload computed the same result in every pass.
     pub same_result: bool,
 }
 
-/// Runs whole passes of the workload until `count` EBBs of event `code` have
-/// come, one every `period` counts, or many more passes were made than that
-/// should take.
+/// Runs whole passes of the workload until `count` EBBs of event `code` arrived, one every `period`
+/// counts. Gives up after twice as many passes as that should take.
 pub fn run(code: u64, period: u32, count: usize) -> Result<Run, Error> {
     let counter = Pmc::of_event(code).ok_or(Error::Period)?;
     let event = ebb::event(code).open()?;
-    // SAFETY: the handler only stores to atomics that exist already.
+    // SAFETY: The handler only stores to atomics that exist already.
     unsafe { ebb::install(handler)? };
     event.enable()?;
     event.check_scheduled()?;
@@ -73,12 +72,12 @@ pub fn run(code: u64, period: u32, count: usize) -> Result<Run, Error> {
     let mut same_result = workload::pass(&mut data) == result;
     let without = start.elapsed();
 
-    // EBBs that get lost must not keep us here: allow twice the passes.
+    // If EBBs are lost the loop must end nevertheless: allow twice the passes.
     let per_pass = expected.iter().sum::<u64>().max(1);
     let needed = (count as u64 * u64::from(period)).div_ceil(per_pass);
     let limit = 2 * needed + 2;
-    // The last pass is not cut short, which would distort the histogram. It may have more EBBs
-    // than it has periods: what the kernel does between them may count as well.
+    // The last pass is not cut short, which would distort the histogram. It may have more EBBs than
+    // it has periods: the event may also count what the kernel does between them.
     let room = count as u64 + 4 * (per_pass / u64::from(period) + 1);
     let samples: Vec<AtomicU64> = (0..room).map(|_| AtomicU64::new(0)).collect();
     let samples: &'static [AtomicU64] = samples.leak();
@@ -107,7 +106,7 @@ pub fn run(code: u64, period: u32, count: usize) -> Result<Run, Error> {
         spurious: ebb::spurious(),
         passes,
         expected,
-        // CAST: a run has far fewer than 2^32 passes.
+        // CAST: A run has far fewer than 2^32 passes.
         pass_time: (without, with / (passes.max(1) as u32)),
         same_result,
     })

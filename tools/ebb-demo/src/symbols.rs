@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! From an address to the function it lies in, by this program's own ELF symbol
-//! table.
+//! Finds the function that contains an address, with this program's own ELF symbol table.
 //!
-//! Layout: System V ABI, ELF-64 Object File Format. Only what a static
-//! little-endian program needs.
+//! Layout: System V ABI, ELF-64 Object File Format. Supports only what a static little-endian
+//! program needs.
 
 use std::fs;
 use std::io;
@@ -17,15 +16,15 @@ struct Symbol {
     name: String,
 }
 
-/// The functions of the running program.
+/// Functions of the running program.
 pub struct Symbols {
     functions: Vec<Symbol>,
     bias: u64,
 }
 
 impl Symbols {
-    /// Reads the table of the running program. `name` and `address` are those of
-    /// one of its functions, from which the load address follows.
+    /// Reads the table of the running program. `name` and `address` belong to one of its functions,
+    /// from which the load address follows.
     pub fn load(name: &str, address: u64) -> io::Result<Self> {
         let image = fs::read("/proc/self/exe")?;
         let mut functions = parse(&image)
@@ -41,7 +40,7 @@ impl Symbols {
         })
     }
 
-    /// The function that `address` lies in.
+    /// Returns the function that contains `address`.
     pub fn function(&self, address: u64) -> Option<&str> {
         let address = address.wrapping_sub(self.bias);
         let after = self.functions.partition_point(|s| s.start <= address);
@@ -50,7 +49,7 @@ impl Symbols {
     }
 }
 
-/// The functions of an ELF image, or `None` if it is not understood.
+/// Returns the functions of an ELF image, or `None` if it is not a valid one of this kind.
 fn parse(image: &[u8]) -> Option<Vec<Symbol>> {
     if image.get(..6)? != b"\x7fELF\x02\x01" {
         return None;
@@ -70,7 +69,7 @@ fn parse(image: &[u8]) -> Option<Vec<Symbol>> {
     let mut functions = Vec::new();
     for at in (start..start + size).step_by(24) {
         let size = number::<8>(image, at + 16)?;
-        // CAST: st_info has one byte.
+        // CAST: The field st_info has one byte, as a u8 does.
         if number::<1>(image, at + 4)? as u8 & 0xf == STT_FUNC && size != 0 {
             functions.push(Symbol {
                 start: number::<8>(image, at + 8)?,
@@ -82,14 +81,14 @@ fn parse(image: &[u8]) -> Option<Vec<Symbol>> {
     Some(functions)
 }
 
-/// The little-endian number of `N` bytes at `at`.
+/// Reads the little-endian number of `N` bytes at `at`.
 fn number<const N: usize>(image: &[u8], at: u64) -> Option<u64> {
     let at = usize::try_from(at).ok()?;
     let bytes = image.get(at..)?.get(..N)?;
     Some(bytes.iter().rev().fold(0, |n, &b| n << 8 | u64::from(b)))
 }
 
-/// The string that begins at `at` and ends before a zero byte.
+/// Reads the string that begins at `at` and ends before a zero byte.
 fn text(image: &[u8], at: u64) -> Option<String> {
     let rest = image.get(usize::try_from(at).ok()?..)?;
     let end = rest.iter().position(|&byte| byte == 0)?;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Five kinds of work of clearly different shape, for the demo to interrupt.
+//! Five functions that work in clearly different ways, for the demo to interrupt.
 //!
-//! Each is one function that calls nothing, so that an interrupted address
-//! belongs to exactly one of them, and has its plain name in the symbol table.
-//! Inlined they would not.
+//! None of them calls another function, so that an interrupted address belongs to exactly one of
+//! them. They are not inlined, so that each has its plain name in the symbol table.
 
 use std::hint::black_box;
 
@@ -44,7 +43,7 @@ const SIDE: usize = 48;
 const TEXT: usize = 500;
 const KEYS: usize = 1 << 13;
 
-/// What the functions work on.
+/// Data that the functions work on.
 pub struct Data {
     composite: Vec<bool>,
     a: Vec<f64>,
@@ -59,14 +58,14 @@ pub struct Data {
 impl Data {
     /// Fills the memory, so that a pass takes no page fault.
     pub fn new() -> Self {
-        // CAST: small values, both exact in f64.
+        // CAST: The values are below 17, which f64 represents exactly.
         let matrix = |factor: usize| (0..SIDE * SIDE).map(move |i| (i * factor % 17) as f64);
         Self {
             composite: vec![true; SIEVE],
             a: matrix(3).collect(),
             b: matrix(5).collect(),
             product: vec![1.0; SIDE * SIDE],
-            // CAST: modulo 251.
+            // CAST: A remainder of 251 fits into u8.
             bytes: (0..2 * TEXT).map(|i| (i * i % 251) as u8).collect(),
             distance: vec![1; TEXT + 1],
             keys: vec![1; KEYS],
@@ -112,12 +111,12 @@ extern "C" fn matrix_product(data: &mut Data) -> u64 {
     data.product.iter().sum::<f64>().to_bits()
 }
 
-/// Edit distance of two texts: a table filled row by row, each cell a choice.
+/// Edit distance of two texts: fills a table row by row with the minimum of three values.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn edit_distance(data: &mut Data) -> u64 {
     let (left, right) = data.bytes.split_at(TEXT);
-    // CAST: TEXT fits.
+    // CAST: Columns and rows are at most TEXT, which fits into u32.
     for (column, cell) in data.distance.iter_mut().enumerate() {
         *cell = column as u32;
     }
@@ -186,7 +185,7 @@ extern "C" fn collatz_steps(_data: &mut Data) -> u64 {
 }
 
 impl Function {
-    /// Runs the function, whatever the compiler may know of its result.
+    /// Runs the function; `black_box` keeps the compiler from using what it knows of the result.
     pub fn run(&self, data: &mut Data) -> u64 {
         black_box(self.address)(data)
     }

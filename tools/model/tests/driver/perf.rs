@@ -22,10 +22,14 @@ pub mod foreign;
 pub mod hw;
 #[path = "../../../../rust/perf/instance.rs"]
 pub mod instance;
+#[path = "../../../../rust/perf/interpose.rs"]
+pub mod interpose;
 #[path = "../../../../rust/perf/local64.rs"]
 pub mod local64;
 #[path = "../../../../rust/perf/memory.rs"]
 pub mod memory;
+#[path = "../../../../rust/perf/ownership.rs"]
+mod ownership;
 #[path = "../../../../rust/perf/pmu.rs"]
 pub mod pmu;
 #[path = "../../../../rust/perf/registration.rs"]
@@ -40,6 +44,6 @@ pub mod sysfs;
 pub mod vtable;
 
 pub(crate) use self::{
-    attr::*, branch::*, cpu::*, event::*, flags::*, foreign::*, hw::*, instance::*, memory::*,
-    pmu::*, registration::*, sample::*, slots::*, sysfs::*,
+    attr::*, branch::*, cpu::*, event::*, flags::*, foreign::*, hw::*, instance::*, interpose::*,
+    memory::*, pmu::*, registration::*, sample::*, slots::*, sysfs::*,
 };

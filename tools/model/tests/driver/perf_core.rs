@@ -15,8 +15,10 @@
 //! | `ops.rs` | what programs ask for: open, close, read, ioctl |
 //! | `clones.rs` | tasks whose contexts are clones, and swaps of these contexts |
 //! | `calls.rs` | the functions that the driver calls |
+//! | `built_in.rs` | the driver that is built into the kernel |
 //! | `outrun.rs` | which periods PM interrupts that outrun the kernel make longer |
 
+pub mod built_in;
 pub mod calls;
 mod clones;
 mod event;
@@ -202,6 +204,18 @@ impl PerfCore {
         Self::get()
     }
 
+    /// Starts with the PMU of the driver that is built into the kernel, which does what this seed says.
+    pub fn use_built_in(&self, seed: u64) {
+        built_in::restart(seed);
+        calls::restart_module();
+        self.pmu.set(calls::built_in());
+    }
+
+    /// Whether the PMU is that of the built-in driver.
+    pub fn has_built_in(&self) -> bool {
+        self.pmu.get() == calls::built_in()
+    }
+
     /// The one of this thread.
     pub fn get() -> Rc<Self> {
         CORE.with_borrow(Rc::clone)
@@ -259,6 +273,12 @@ impl PerfCore {
             .filter(|event| event.oncpu.get() == Some(here))
             .peekable();
         on.peek().is_none() || on.any(|event| event.idx() == number)
+    }
+
+    /// Whether an event is on the PMU of a CPU.
+    pub fn has_events(&self, cpu: usize) -> bool {
+        let all = self.all.borrow();
+        all.iter().any(|event| event.oncpu.get() == Some(cpu))
     }
 
     /// What PMC5 and PMC6 of a CPU counted in the kernel since the last call.

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# 64 processes with Event Based Branches of their own (ebb_stress), alone and
-# beside whatever disturbs a PMU: perf stat and perf record of all CPUs, CPUs that
-# go away and come back, attempts to remove and insert the module.
+# 64 processes with Event Based Branches of their own (ebb_stress), alone and while other commands
+# disturb the PMU: perf stat and perf record of all CPUs, CPUs that go offline and online, attempts
+# to remove and insert the module.
 #
 # usage: ebb_stress.sh [--library] [--rounds N] [--seed N] [--instructions] [--lossy] [TEST...]
 #
@@ -12,18 +12,19 @@
 #   --instructions
 #                count these rather than cycles, as an emulator without an
 #                instruction clock (scripts/vm --icount off) cannot do EBBs of cycles
-#   --lossy      EBBs may get lost on their way; no foreign one may come all the same
-#   TEST         these only: alone, beside_perf_stat, beside_perf_record,
+#   --lossy      EBBs may be lost; nevertheless no process may get the EBB of another one
+#   TEST         only these: alone, beside_perf_stat, beside_perf_record,
 #                beside_hotplug, beside_rmmod, beside_all, reloaded
 
-# The tests are called by their names.
+# run_tests calls the tests by name.
 # shellcheck disable=SC2329
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
 # shellcheck source=tools/testing/selftests/pmu/disturb.sh
 . "$programs/disturb.sh"
 
-# One may come before most processes have got going, or when most have ended.
+# Fewest times that each disturbance must occur: one may be before most processes have started,
+# another after most have ended.
 least_times=3
 rounds=40 seed=1 options=
 while [ $# -gt 0 ]; do
@@ -39,7 +40,7 @@ while [ $# -gt 0 ]; do
 	*) break ;;
 	esac
 done
-# stress [FUNCTION...]: the processes, with these disturbances.
+# stress [FUNCTION...]: run the processes with these disturbances.
 stress() {
 	# shellcheck disable=SC2086
 	beside "$*" ebb_stress --processes 64 --rounds "$rounds" --seed "$seed" $options
@@ -47,8 +48,8 @@ stress() {
 	must pmu_tool count
 }
 
-# The kernel printed nothing since watch_log, but for who had to leave a CPU, and what
-# a debug kernel finds of note.
+# Check that the kernel printed nothing since watch_log, except about processes that had to leave a
+# CPU, and the deepest stacks that a debug kernel reports.
 silent() {
 	! printed | grep -v -e 'no longer affine to cpu' -e 'used greatest stack depth' ||
 		fail "the kernel printed something"
@@ -82,7 +83,7 @@ beside_all() {
 	needs_perf
 	needs_module
 	set -- perf_stat perf_record rmmod_insmod
-	# Of one CPU none goes.
+	# If there is only one CPU it stays online.
 	[ "$number_of_cpus" -eq 1 ] || {
 		set -- "$@" hotplug
 		cpus_come_and_go=yes
@@ -90,8 +91,8 @@ beside_all() {
 	stress "$@"
 }
 
-# The module goes and comes back each time that the processes have just ended,
-# whatever of theirs was due.
+# The module is removed and inserted each time that the processes have just ended, when EBBs of
+# theirs may still be pending.
 reloaded() {
 	needs_module
 	watch_log
@@ -105,7 +106,7 @@ reloaded() {
 	must pmu_tool count
 }
 
-# An emulator's handler takes long; the kernel is not to lower the rate for it.
+# Handlers take long in an emulator; this keeps the kernel from lowering the sample rate.
 echo 100 >/proc/sys/kernel/perf_cpu_time_max_percent
 
 [ $# -gt 0 ] || set -- alone beside_perf_stat beside_perf_record beside_hotplug beside_rmmod \

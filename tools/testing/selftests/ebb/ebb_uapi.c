@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Event Based Branches of a C program that has <linux/ebb_pmu.h> and no library:
- * each constant of the header is used for what it is there for.
+ * Event Based Branches of a C program that uses <linux/ebb_pmu.h> and no library. Uses each
+ * constant of the header for its purpose.
  */
 #define _GNU_SOURCE
 #include <asm/cputable.h>
@@ -31,7 +31,7 @@
 	__asm__ volatile("mtspr " __stringify(name) ", %0" : : "r" (value) : "memory"); \
 })
 
-/* What the handler below counts, sees and writes, at the offsets that it uses. */
+/* Data that the handler below counts, reads and writes, at the offsets that it uses. */
 struct {
 	unsigned long count;	/* 0 */
 	unsigned long bescr;	/* 8: at the last EBB */
@@ -39,7 +39,7 @@ struct {
 	unsigned long reload;	/* 24: for PMC1 */
 	unsigned long enable;	/* 32: for BESCR; rfebb 1 adds GE */
 	unsigned long resume;	/* 40: for MMCR0 */
-	unsigned long freeze;	/* 48: for MMCR0 before BESCR: the exception is gone with PMAO */
+	unsigned long freeze;	/* 48: for MMCR0 before BESCR: clears PMAO, and with it the exception */
 } ebb = {
 	.reload = OVERFLOW - PERIOD,
 	.enable = EBB_PMU_BESCR_PME,
@@ -50,9 +50,9 @@ struct {
 void ebb_entry(void);
 
 /*
- * An EBB may come between any two instructions: the handler saves what it changes,
- * below the 512 bytes under r1 that are the program's. r2 may be anything, EBBHR
- * has the handler's own address.
+ * An EBB may come between any two instructions: the handler saves the registers that it changes,
+ * below the 512 bytes under r1 that belong to the program. It takes its own address from EBBHR, as
+ * r2 may have any value.
  */
 __asm__("	.text\n"
 "	.balign	128\n"
@@ -120,7 +120,7 @@ static int open_event(unsigned long long config)
 	ksft_exit_fail_perror("no EBB event");
 }
 
-/* Works until there were n EBBs, or for many times as long as they take. */
+/* Works until there were n EBBs, or for ten times as long as the whole test takes. */
 static void wait_for(unsigned long n)
 {
 	for (unsigned long i = 0; i < 10 * EBBS * PERIOD && ebb.count < n; i++)
@@ -144,7 +144,7 @@ static void takes_ebbs(void)
 	check((ebb.bescr & EBB_PMU_BESCR_PMEO) && !(ebb.bescr & EBB_PMU_BESCR_GE));
 	check(ebb.pmc1 >= OVERFLOW && ebb.pmc1 < OVERFLOW + PERIOD);
 
-	/* None while the counters stand still, and one for an alert of the program's own. */
+	/* No EBB comes while the counters are frozen, and one for an alert of the program's own. */
 	for (int i = 0; i < 10 * PERIOD; i++)
 		barrier();
 	check(ebb.count == count);
@@ -158,7 +158,7 @@ static void takes_ebbs(void)
 	close(fd);
 }
 
-/* BESCRS and BESCRR, which QEMU ignores, are not looked at. */
+/* Does not check BESCRS and BESCRR, which QEMU ignores. */
 static void registers(void)
 {
 	int fd = open_event(CYCLES);
@@ -178,7 +178,7 @@ static void registers(void)
 			mfspr(EBB_PMU_SPR_MMCR3)));
 	close(fd);
 
-	/* Those of the facility need no event. */
+	/* The registers of the EBB facility need no event. */
 	mtspr(EBB_PMU_SPR_EBBRR, 0x1000);
 	check(mfspr(EBB_PMU_SPR_EBBRR) == 0x1000);
 	mtspr(EBB_PMU_SPR_TAR, 0x2000);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Each function of libebb, and each errno, for a C program: what they do is tested by those of the
- * crate. And a thread that is cancelled, SIGILL of the program's own, a program without memory, and
- * two copies of the library in one program (second_* are the other's functions).
+ * Calls each function of libebb, and provokes each errno, from a C program; the tests of the crate
+ * check what the functions do. Also: a thread that is cancelled, a program that handles SIGILL
+ * itself, a program without memory, and two copies of the library in one program (second_* are the
+ * functions of the other copy).
  */
 #define _GNU_SOURCE
 #include <asm/cputable.h>
@@ -29,7 +30,7 @@ static bool is_v31(void)
 	return getauxval(AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1;
 }
 
-/* A session of cycles. */
+/* Starts a session of cycles. */
 static struct ebb *started(ebb_handler handler, void *user, unsigned int flags, unsigned int save)
 {
 	struct ebb *ebb = ebb_open("cycles", PERIOD, flags);
@@ -39,7 +40,7 @@ static struct ebb *started(ebb_handler handler, void *user, unsigned int flags, 
 	return ebb;
 }
 
-/* A loop without an end, in which the registers have values that nothing else has. */
+/* An endless loop, in which the registers have values that occur nowhere else. */
 extern const uint32_t registers_loop[] __attribute__((visibility("hidden")));
 extern const uint32_t registers_end[] __attribute__((visibility("hidden")));
 
@@ -87,7 +88,7 @@ static void handlers_functions(void)
 		check(notes.pmc3 == 0x1234 && !notes.none);
 		check(!notes.mmcr2_first);
 		check(notes.mmcr2_last == (EBB_MMCR2_FCP(2) | EBB_MMCR2_FCP(6)));
-		/* Those beside SIER are there from POWER10 on. SIAR and SDAR may be invalid. */
+		/* SIER2 and SIER3 exist from POWER10 on. SIAR and SDAR may be invalid. */
 		check(notes.siers == (is_v31() ? 0xe : 0x2) && notes.addresses <= 2);
 		check(notes.branch_count <= 32 && (!is_v31() || notes.branch_count));
 		check(ebb_state(ebb) == EBB_PAUSED && stands(ebb));
@@ -115,7 +116,7 @@ static void sessions_functions(void)
 	ebb_close(ebb);
 }
 
-/* Whether a call has failed with this errno; none is left over from before. */
+/* Whether a call fails with this errno. Clears errno first, so that an old value does not count. */
 #define fails(number, call)	({ errno = 0; (call) == -1 && errno == (number); })
 
 static void refusals(void)
@@ -138,7 +139,7 @@ static void refusals(void)
 	check(fails(EINVAL, ebb_set_period(ebb, 0, 5, 5)));
 	check(!strcmp(ebb_strerror(reason, 5), "a pe"));
 	ebb_close(ebb);
-	/* Another may be at the address by then. */
+	/* By then another session may have this address. */
 	check(fails(ESRCH, ebb_pause(ebb)) && fails(ESRCH, ebb_resume(ebb)));
 	check(fails(ESRCH, ebb_state(ebb)) && fails(ESRCH, ebb_fd(ebb)) && !ebb_count(ebb));
 	ebb_close(ebb);
@@ -146,7 +147,7 @@ static void refusals(void)
 	ebb_close(NULL);
 }
 
-/* Keeps this thread on its CPU, and opens a pinned event of that. */
+/* Keeps this thread on its CPU, and opens a pinned event of that CPU. */
 static int pinned_event(void)
 {
 	struct perf_event_attr attr = {
@@ -209,7 +210,7 @@ static void states(void)
 	ebb_close(ebb);
 }
 
-/* No function ends a thread that is to be cancelled; it ends where it asks. */
+/* No function of the library ends a thread that is to be cancelled: pthread_testcancel() does. */
 static void *cancel_and_call(void *through)
 {
 	struct ebb *ebb;
@@ -235,7 +236,7 @@ static void cancelled(void)
 	check(!pthread_join(thread, &result) && result == PTHREAD_CANCELED && through);
 }
 
-/* Loses the PMU in the middle, as to another pinned event, and reads it. */
+/* Disables the event in a handler, as if another pinned event had the PMU, and reads a counter. */
 static void lose(struct ebb_context *context, void *user)
 {
 	if (ebb_context_number(context) == 5) {
@@ -266,7 +267,7 @@ static void on_sigill(int signal_number, siginfo_t *info, void *ucontext)
 		signal(signal_number, SIG_DFL);
 }
 
-/* An access that traps in a handler is stepped over, by the library or the program. */
+/* An access that traps in a handler is stepped over, first by the library, then by the program. */
 static void lost_in_handler(void)
 {
 	struct sigaction action = { .sa_sigaction = on_sigill }, before;
@@ -291,7 +292,7 @@ static void *of_the_second(void *session)
 	return NULL;
 }
 
-/* On one thread the second copy is refused; on another it takes EBBs. */
+/* On one thread the second copy's session is refused; on another thread it takes EBBs. */
 static void two_copies(void)
 {
 	struct ebb *ebb = started(nothing, NULL, 0, EBB_SAVE_FULL);
@@ -304,7 +305,7 @@ static void two_copies(void)
 	check(goes_on(ebb, 20) && !pthread_join(thread, NULL));
 	ebb_close(ebb);
 	of_the_second(second);
-	/* The first copy notices it, though the second was the last to handle SIGILL. */
+	/* The first copy notices the trap, although the second one handled SIGILL last. */
 	lose_and_resume();
 }
 
@@ -320,11 +321,11 @@ static void without_memory(void)
 
 		failures = 0;
 		setrlimit(RLIMIT_AS, &none);
-		/* What was freed before serves only its own size. */
+		/* Exhausts each size, as freed memory serves only requests of its own size. */
 		for (size_t size = 1 << 20; size >= 16; size = size > 8192 ? size / 2 : size - 16)
 			while (malloc(size))
 				;
-		/* So does that of the sessions that were closed. */
+		/* Memory of closed sessions serves new ones. */
 		while (sessions < 64 && ebb_open("cycles", PERIOD, 0))
 			sessions++;
 		check(sessions < 64 && errno == ENOMEM);
@@ -334,7 +335,7 @@ static void without_memory(void)
 	check(waitpid(child, &status, 0) == child && !status);
 }
 
-/* The example of ebb(7), a program beside this one, takes EBBs and prints their number. */
+/* The example of ebb(7), in the same folder, takes EBBs and prints their number. */
 static void example(void)
 {
 	unsigned long long count = 0, last = 0;

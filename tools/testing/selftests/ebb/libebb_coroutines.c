@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * EBBs in a program whose thread runs on several stacks by Boost.Context, which changes them
- * without the kernel. Needs it (`scripts/vm run --packages libboost-context1.83.0`).
+ * EBBs in a program whose thread runs on several stacks with Boost.Context, which switches between
+ * them without the kernel. Needs that library (`scripts/vm run --packages libboost-context1.83.0`).
  */
 #include <dlfcn.h>
 
@@ -9,12 +9,12 @@
 
 #define ROUTINES	3
 #define STACK		16384
-/* More than the code that changes the stack has. */
+/* More bytes than the code that switches stacks. */
 #define SWITCH		1024
 
-/* The library's functions, and what they hand over. It is not there when this is built. */
+/* The library's functions, and what they pass on. The library is absent when this is built. */
 struct transfer {
-	void *context;	/* where the one goes on that has handed over */
+	void *context;	/* where the routine that handed over continues */
 	void *data;
 };
 
@@ -34,7 +34,7 @@ static struct routine {
 static unsigned long within_switch;
 static double scratch;
 
-/* Changes registers as any function may. */
+/* Changes registers, as any function may. */
 static void handler(struct ebb_context *context, void *user)
 {
 	(void)user;
@@ -48,7 +48,7 @@ static uint64_t next(uint64_t value, uint64_t pass)
 	return value * 5 + pass;
 }
 
-/* Keeps its numbers in registers while others run; general ones, as Boost keeps no others. */
+/* Keeps its numbers in registers while others run; in general ones, as Boost saves no others. */
 static void run(struct transfer from)
 {
 	struct routine *own = from.data;

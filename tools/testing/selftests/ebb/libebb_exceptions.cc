@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * C++ in a program that takes EBBs by libebb.so: exceptions, caught and thrown on, and what is
- * destroyed when a thread or the program ends.
+ * C++ in a program that takes EBBs with libebb.so: exceptions that are caught and thrown on, and
+ * objects that are destroyed when a thread or the program ends.
  */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ struct error {
 struct other_error {
 };
 
-/* What must be destroyed on the way. */
+/* Counts its destructions, by exceptions that propagate. */
 struct guard {
 	unsigned long *destroyed;
 
@@ -52,7 +52,7 @@ __attribute__((noinline)) unsigned long descend(unsigned long depth, unsigned lo
 	}
 }
 
-/* Throws some times, and until there were many EBBs. */
+/* Throws at least ROUNDS times, and until there were many EBBs. */
 void throw_errors()
 {
 	unsigned long destroyed = 0, thrown = 0, caught = 0;
@@ -90,7 +90,7 @@ void in_threads()
 
 unsigned long noted_too_late;
 
-/* What a handler uses, and what is destroyed when its thread ends. */
+/* Data of a handler, destroyed when its thread ends, while EBBs would still come. */
 struct last_address {
 	uint64_t value = 0;
 	bool destroyed = false;
@@ -111,7 +111,7 @@ void note_last(struct ebb_context *context, void *user)
 	noted_too_late += last->destroyed;
 }
 
-/* Ends with EBBs on. */
+/* The thread ends with EBBs on. */
 void *with_thread_local(void *)
 {
 	static thread_local last_address last;
@@ -132,12 +132,12 @@ void thread_locals()
 	check(!noted_too_late);
 }
 
-/* Is destroyed last. */
+/* Reports the result. Created first, so that it is destroyed last. */
 struct judge {
 	~judge() { _exit(noted_too_late || failures ? 1 : 42); }
 };
 
-/* Of the thread that calls exit(), which then destroys what is static. */
+/* EBBs of the thread that calls exit(), which then destroys the static objects. */
 void statics()
 {
 	pid_t child = fork();

@@ -2,7 +2,7 @@
 /* A handler for EBB_SAVE_GPRS, compiled without vector and floating-point registers. */
 #include "libebb_handlers.h"
 
-/* Calls each function of a handler; the first EBB writes MMCR2, the last stops the session. */
+/* Calls each function for handlers; the first EBB writes MMCR2, the second stops the session. */
 void note(struct ebb_context *context, void *user)
 {
 	struct notes *notes = user;

@@ -5,19 +5,19 @@
 
 #include <ebb.h>
 
-/* What note() finds in a loop of the program, and what it does there. */
+/* Results of note(), which is called in a loop of the program. */
 struct notes {
-	uint64_t loop, loop_end;	/* an EBB at the first address goes on at the second */
+	uint64_t loop, loop_end;	/* an EBB at the first address continues at the second */
 	uint64_t count;
 	uint64_t number, time;
 	uint64_t gpr[32];
-	uint32_t gprs;			/* a bit for each that is readable */
+	uint32_t gprs;			/* a bit for each readable register */
 	uint64_t lr, ctr, cr, xer, tar;
 	int overflowed;
 	uint32_t pmc1, pmc3, none;
 	uint64_t mmcr2_first, mmcr2_last;
-	int siers;			/* a bit for each number of a SIER that is readable */
-	int addresses;			/* SIAR and SDAR that are there */
+	int siers;			/* a bit for each number of a readable SIER */
+	int addresses;			/* how many of SIAR and SDAR are valid */
 	uint64_t branch_count;
 	struct ebb_branch branches[32];
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Runs the tests of libebb_calls.so, a shared object that needs libebb: both are loaded by dlopen()
- * when the thread that takes the EBBs runs already.
+ * Runs the tests of libebb_calls.so, a shared object that needs libebb. dlopen() loads both when
+ * the thread that takes the EBBs already runs.
  */
 #include <dlfcn.h>
 #include <pthread.h>

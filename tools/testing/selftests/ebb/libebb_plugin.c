@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A shared object that takes EBBs, with a copy of libebb of its own or with libebb.so; each thread
- * may have EBBs of it. libebb_plugins loads it.
+ * A shared object that takes EBBs, with its own copy of libebb or with libebb.so. Each thread may
+ * have its own session. libebb_plugins loads the object.
  */
 #include <ebb.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ static void handler(struct ebb_context *context, void *user)
 	longjmp(*out, 1);
 }
 
-/* Lets EBBs come on the calling thread; 0, or errno. */
+/* Starts EBBs on the calling thread; returns 0 or an errno. */
 int plugin_start(void)
 {
 	static __thread unsigned long last;
@@ -42,13 +42,13 @@ int plugin_start(void)
 	return error;
 }
 
-/* Their number. */
+/* Returns the number of EBBs. */
 unsigned long plugin_count(void)
 {
 	return ebb_count(ebb);
 }
 
-/* Leaves the handler of the next one by a jump, having closed if @end; 0 unless none comes. */
+/* Jumps out of the next EBB's handler, which closes the session if @end; returns 0 if one came. */
 int plugin_leave(bool end)
 {
 	jmp_buf here;
@@ -65,7 +65,7 @@ int plugin_leave(bool end)
 	return result;
 }
 
-/* Ends them; 0 unless they did not come any more. */
+/* Closes the session; returns 0 if it was still running. */
 int plugin_end(void)
 {
 	int state = ebb_state(ebb);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program that takes EBBs by libebb.so, and has two shared objects that do as well: one by
- * a copy of the library that is linked into it, the other by libebb.so.
+ * A program that takes EBBs with libebb.so, and loads two shared objects that do so too: one has
+ * its own copy of the library, the other uses libebb.so.
  */
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -35,7 +35,7 @@ static bool load(struct plugin *plugin)
 	return plugin->start && plugin->count && plugin->leave && plugin->end;
 }
 
-/* Works until a plugin has counted @more EBBs, or for many times as long as they take. */
+/* Works until a plugin has counted @more EBBs, or for 100 times as long as they take. */
 static bool counts(struct plugin *plugin, unsigned long more)
 {
 	unsigned long target = plugin->count() + more;
@@ -61,7 +61,7 @@ static void *of_a_thread(void *argument)
 	return NULL;
 }
 
-/* Both and the program itself, each on a thread. */
+/* Both plugins and the program itself at the same time, each on a thread of its own. */
 static void at_once(void)
 {
 	struct plugin *plugins[] = { &own_copy, &shared_copy };
@@ -77,7 +77,7 @@ static void at_once(void)
 	ebb_close(ebb);
 }
 
-/* On one thread the first has the EBBs, until it ends. */
+/* On one thread the first session has the EBBs until it ends. */
 static void in_turn(void)
 {
 	struct plugin *plugins[] = { &own_copy, &shared_copy, &own_copy };
@@ -93,7 +93,7 @@ static void in_turn(void)
 	}
 }
 
-/* A session of the program and one of the plugin, by the same copy of the library. */
+/* A session of the program and one of the plugin, with the same copy of the library. */
 static void same_copy(void)
 {
 	struct ebb *ebb = ebb_open("cycles", PERIOD, 0);
@@ -125,7 +125,7 @@ static void hand_over(struct ebb_context *context, void *user)
 	}
 }
 
-/* In a handler that another copy has called, whose session is over: its EBB has still to end. */
+/* A plugin starts in a handler of another copy, whose session is closed: its EBB must end first. */
 static void in_anothers_handler(void)
 {
 	struct handover handover = { .ebb = ebb_open("cycles", PERIOD, 0), .started = -1 };
@@ -140,7 +140,7 @@ static void in_anothers_handler(void)
 	check(!own_copy.end());
 }
 
-/* Likewise, where a jump out of a handler of the plugin's copy came before. */
+/* The same start, after a jump out of a handler of the plugin's copy. */
 static void after_a_jump(void)
 {
 	check(!own_copy.start());
@@ -149,7 +149,7 @@ static void after_a_jump(void)
 	in_anothers_handler();
 }
 
-/* And where that handler had ended the plugin's session. */
+/* The same start, after a jump out of a handler that had closed the plugin's session. */
 static void after_an_end(void)
 {
 	check(!own_copy.start());
@@ -160,8 +160,8 @@ static void after_an_end(void)
 struct walk {
 	bool on;
 	uint64_t count;
-	uint64_t found;	/* with the address that was interrupted */
-	uint64_t deep;	/* with frames above it */
+	uint64_t found;	/* with the interrupted address */
+	uint64_t deep;	/* with callers of the interrupted code */
 };
 
 static void walk_stack(struct ebb_context *context, void *user)
@@ -183,7 +183,7 @@ static void walk_stack(struct ebb_context *context, void *user)
 	}
 }
 
-/* The C library's backtrace() goes from a handler to the program. */
+/* The C library's backtrace() finds the way from a handler to the program. */
 static void backtraces(void)
 {
 	struct walk walk = { 0 };

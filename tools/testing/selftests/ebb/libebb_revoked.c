@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Another driver takes the PMU over from a session that runs: its state and errno say so, its
- * descriptors are closed, and the next session has EBBs. The argument is the command for that.
+ * Another driver takes the PMU over from a running session: state and errno report it, the
+ * session's descriptors are closed, and the next session has EBBs. The argument is the command that
+ * does it.
  */
 #include "libebb_test.h"
 
-/* Of which none comes while the C library, in system(), blocks SIGILL. */
+/* With this period no EBB comes while the C library, in system(), blocks SIGILL. */
 #define LONG_PERIOD	0x40000000
 
 static const char *take_over;
@@ -32,7 +33,7 @@ static void revoked(void)
 	check(ebb_resume(ebb) == -1 && errno == ENODEV);
 	check(ebb_state(ebb) == EBB_EVICTED);
 	__asm__ volatile("mfspr %0, 806" : "=r" (bescr));
-	/* GE and PME. */
+	/* GE and PME are off. */
 	check(!(bescr & (1ul << 63 | 1ul << 32)));
 	ebb_close(ebb);
 	check(dup(0) == first && dup(0) == second);

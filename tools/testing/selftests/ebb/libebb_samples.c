@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* What libebb reads of the sampled instruction: SIAR, SDAR, SIER, SIER2 and SIER3. */
+/* Reads the sampled instruction with libebb: SIAR, SDAR, SIER, SIER2 and SIER3. */
 #define _GNU_SOURCE
 #include <asm/cputable.h>
 #include <asm/ptrace.h>
@@ -15,9 +15,9 @@
 #define SDARV	0x200000UL	/* SIER: SDAR is valid */
 #define OTHERS	0x5a5aUL	/* other bits of SIER */
 #define SE	1UL		/* MMCRA: marked instructions are sampled */
-#define MMCRA_USER	0x3ff80000UL	/* what a program sees of MMCRA */
+#define MMCRA_USER	0x3ff80000UL	/* the bits of MMCRA that a program sees */
 
-/* What a processor with samples would have in the registers; QEMU has zeroes there. */
+/* Values that a processor with samples could have in the registers; QEMU has zeroes there. */
 static const struct sample {
 	uint64_t mmcra, siar, sdar, sier, sier2, sier3;
 } samples[] = {
@@ -25,7 +25,7 @@ static const struct sample {
 	{ SE | 4, 0x1234004, 0x5678008, SIARV, 0x2222000, 0x3333000 },
 	{ SE, 0x1234008, 0x5678010, SDARV | OTHERS, 0, 1UL << 63 },
 	{ SE, 0x123400c, 0x5678018, OTHERS, 1UL << 63, 0 },
-	/* Of others SIER does not tell whether they are valid. */
+	/* For unmarked instructions SIER does not indicate whether the addresses are valid. */
 	{ 0, 0x1234010, 0x5678020, OTHERS, 5, 6 },
 	{ 4, 0x1234014, 0, SIARV | SDARV, 7, 8 },
 	{ 0, 0, 0x5678028, SIARV, 9, 10 },
@@ -33,7 +33,7 @@ static const struct sample {
 
 static const struct sample *sample;
 
-/* The instructions of the library that read them, each replaced by one that is illegal. */
+/* Instructions of the library that read these registers, each replaced by an illegal one. */
 static struct replaced {
 	uint32_t *place, instruction;
 } replaced[16];
@@ -41,7 +41,7 @@ static unsigned int replaced_count;
 
 #define MFSPR	0x7c0002a6U
 
-/* The register that an mfspr reads. */
+/* Returns the register that an mfspr reads. */
 static unsigned int spr_of(uint32_t instruction)
 {
 	return (instruction >> 16 & 31) | (instruction >> 6 & 0x3e0);
@@ -52,7 +52,7 @@ static bool is_of_a_sample(unsigned int spr)
 	return spr == 736 || spr == 737 || spr == 768 || spr == 770 || spr == 780 || spr == 781;
 }
 
-/* Replaces those of a function. */
+/* Replaces those instructions of a function. */
 static void replace(const void *function)
 {
 	const long page = sysconf(_SC_PAGESIZE);
@@ -71,7 +71,7 @@ static void replace(const void *function)
 	}
 }
 
-/* Does what one would have done. */
+/* Executes a replaced instruction with the values of @sample. */
 static void emulate(int number, siginfo_t *info, void *ucontext)
 {
 	struct pt_regs *regs = ((ucontext_t *)ucontext)->uc_mcontext.regs;
@@ -109,10 +109,10 @@ static void emulate(int number, siginfo_t *info, void *ucontext)
 	regs->nip += 4;
 }
 
-/* What a handler reads; all ones of a register that it cannot. */
+/* Registers that a handler reads; all ones for a register that it cannot read. */
 struct seen {
 	struct sample sample;
-	int others;		/* numbers of no SIER that it can read */
+	int others;		/* how many SIERs with an invalid number it can read */
 };
 
 static void see(struct ebb_context *context, void *user)
@@ -139,7 +139,7 @@ static bool is_v31(void)
 	return getauxval(AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1;
 }
 
-/* The address that a handler is to see. */
+/* Returns the address that a handler must see. */
 static uint64_t known(uint64_t address, uint64_t valid)
 {
 	return address && (!(sample->mmcra & SE) || sample->sier & valid) ? address : ~0UL;
@@ -150,21 +150,21 @@ static void see_samples(void)
 	struct sigaction action = { .sa_sigaction = emulate, .sa_flags = SA_SIGINFO | SA_NODEFER };
 	static struct seen seen;
 	/*
-	 * For its handler of SIGILL. No EBB comes of this period: it would execute what is to be
-	 * replaced.
+	 * Makes the library install its handler of SIGILL. The period is too long for an EBB, which
+	 * would execute the instructions that are to be replaced.
 	 */
 	struct ebb *ebb = ebb_open("cycles", 1 << 30, 0);
 
 	check(!ebb_start(ebb, see, &seen, EBB_SAVE_FULL));
 	ebb_close(ebb);
-	/* The library's own is there already, and lets this one be. */
+	/* Replaces the library's handler, which stays replaced when the next session starts. */
 	sigaction(SIGILL, &action, NULL);
 	replace(ebb_context_siar);
 	replace(ebb_context_sdar);
 	replace(ebb_context_sier);
 	for (size_t i = 0; i < ARRAY_SIZE(samples); i++) {
 		sample = &samples[i];
-		/* Cycles, and those of marked instructions, which QEMU counts as cycles. */
+		/* Cycles, or cycles of marked instructions, which QEMU counts as cycles. */
 		ebb = ebb_open(sample->mmcra & SE ? "0x1011e" : "0x1001e", PERIOD, 0);
 		check(ebb && !ebb_start(ebb, see, &seen, EBB_SAVE_FULL));
 		check(goes_on(ebb, 5) && !ebb_pause(ebb));
@@ -178,9 +178,8 @@ static void see_samples(void)
 }
 
 /*
- * The instructions are replaced in a process that has not executed them before: where pages have
- * 64 KiB, QEMU goes on with what it has translated of the old ones, as it forgets the first 4 KiB
- * only.
+ * The child replaces instructions that it has not executed before: with pages of 64 KiB, QEMU
+ * continues to use its translations of the old ones, as it discards only those of the first 4 KiB.
  */
 static void sampled_instruction(void)
 {
@@ -191,7 +190,7 @@ static void sampled_instruction(void)
 
 	check(!ebb_start(ebb, see, &seen, EBB_SAVE_FULL) && goes_on(ebb, 5));
 	check(!seen.others && seen.sample.sier != ~0UL);
-	/* Elsewhere an access would trap, and the session think that it has lost the PMU. */
+	/* Where SIER2 does not exist a read would trap, and look like a loss of the PMU. */
 	check((seen.sample.sier2 != ~0UL) == is_v31() && (seen.sample.sier3 != ~0UL) == is_v31());
 	check(ebb_state(ebb) == EBB_RUNNING);
 	ebb_close(ebb);

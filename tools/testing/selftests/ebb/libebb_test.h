@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the test programs of libebb share: checks, work to be interrupted in, and waiting. */
+/* Common parts of the test programs of libebb: checks, work that EBBs interrupt, and waiting. */
 #ifndef _LIBEBB_TEST_H
 #define _LIBEBB_TEST_H
 
@@ -30,14 +30,14 @@ static inline void check_at(int line, bool holds, const char *what)
 
 #define check(condition)	check_at(__LINE__, condition, #condition)
 
-/* Works for some cycles: a quarter as many instructions, or more. */
+/* Works for some cycles, with at least a quarter as many instructions. */
 static inline void work(unsigned long cycles)
 {
 	for (unsigned long i = 0; i < cycles; i++)
 		barrier();
 }
 
-/* Works until there are @more EBBs, or for many times as long as they take. */
+/* Works until there are @more EBBs, or for 100 times as long as they take. */
 static inline bool goes_on(struct ebb *ebb, unsigned long more)
 {
 	unsigned long target = ebb_count(ebb) + more;
@@ -48,8 +48,8 @@ static inline bool goes_on(struct ebb *ebb, unsigned long more)
 }
 
 /*
- * Sets @on while it works until @count is @target. It calls nothing: unwinders need not know the
- * way from a function's last instructions, and so not from those of the library.
+ * Sets @on while it works until @count is @target. It calls no function of the library: unwinders
+ * need not be able to unwind from a function's last instructions.
  */
 static inline bool counts_on(bool *on, const uint64_t *count, uint64_t target)
 {
@@ -62,7 +62,7 @@ static inline bool counts_on(bool *on, const uint64_t *count, uint64_t target)
 	return *count >= target;
 }
 
-/* Whether no EBB comes while it works. */
+/* Returns whether no EBB comes while it works. */
 static inline bool stands(struct ebb *ebb)
 {
 	unsigned long count = ebb_count(ebb);

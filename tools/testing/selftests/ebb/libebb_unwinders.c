@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Is interrupted in leaf(), and has libunwind walk from the handler to main(). Prints the
- * functions that it finds; libebb_unwinders.sh looks at them, and has gdb do the same.
+ * Is interrupted in leaf(), and lets libunwind walk from the handler to main(). Prints the
+ * functions on the way; libebb_unwinders.sh checks them, and lets gdb do the same.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 
 #define DEPTH	32
 
-/* libunwind's functions for a program's own stack. It is not there when this is built. */
+/* libunwind's functions for a program's own stack. The library is absent when this is built. */
 static int (*init_local)(void *cursor, ucontext_t *context);
 static int (*step)(void *cursor);
 static int (*proc_name)(void *cursor, char *name, size_t size, unsigned long *offset);
@@ -26,7 +26,7 @@ void caller(void);
 
 noipa void handler(struct ebb_context *context, void *user)
 {
-	/* More than its cursor takes. */
+	/* Larger than a cursor of libunwind. */
 	static uint64_t cursor[4096];
 	static ucontext_t here;
 	unsigned long offset;

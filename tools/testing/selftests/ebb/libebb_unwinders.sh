@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Whether libunwind and gdb find the way from a handler of libebb to the interrupted code and
+# Checks that libunwind and gdb find the way from a handler of libebb to the interrupted code and
 # its callers. Needs both (`scripts/vm run --packages gdb libunwind8`).
 
-# The tests are called by their names.
+# run_tests calls the tests by name.
 # shellcheck disable=SC2329
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -12,10 +12,10 @@ here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
-# leads_to_main: standard input has these functions, one below the other.
+# leads_to_main: standard input must have these functions, one below the other.
 leads_to_main() {
 	[ "$(grep -xE 'handler|leaf|caller|main' | tr '\n' ' ')" = 'handler leaf caller main ' ] ||
-		fail 'not from the handler to main'
+		fail 'the frames do not lead from the handler to main'
 }
 
 libunwind() {
@@ -28,7 +28,7 @@ gdb_backtrace() {
 	must gdb -batch -nx -ex 'break handler' -ex 'ignore 1 4' -ex run -ex backtrace \
 		"$here/libebb_unwinders" >"$work/frames" 2>&1
 	cat "$work/frames"
-	grep -q '<signal handler called>' "$work/frames" || fail 'the entry is not seen for what it is'
+	grep -q '<signal handler called>' "$work/frames" || fail 'gdb does not recognise the entry as a signal frame'
 	sed -n 's/^#.* in \([a-z_]*\) (.*/\1/p' "$work/frames" >"$work/names"
 	leads_to_main <"$work/names"
 }

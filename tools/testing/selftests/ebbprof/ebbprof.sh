@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# ebbprof on programs whose instructions are known: what it samples and reports, what perf makes
-# of its files, and what it refuses.
+# ebbprof on programs with known instructions: its samples and reports, what perf reads in its
+# files, and what it refuses.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -10,8 +10,8 @@
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
 
-# Runs with one period are alike in QEMU. With some periods a driver lost each alert that came in its
-# check of the one before.
+# In QEMU, all runs with the same period are alike. With some periods, a driver lost every alert
+# that came while it checked the previous one.
 shares_are_the_programs() {
 	for PERIOD in 1009 1021 1049 1087 1123; do
 		record 0 ebbprof_work plain 1000
@@ -20,7 +20,7 @@ shares_are_the_programs() {
 	done
 }
 
-# By a code with its counter, one without, and a name of sysfs.
+# An event can be given as a code with its counter, as a code without one, and by its name in sysfs.
 events_have_names() {
 	for event in 0x3001e r1e cpu-cycles; do
 		record 0 -e "$event" ebbprof_work plain 500
@@ -30,7 +30,7 @@ events_have_names() {
 	done
 }
 
-# perf's own reader finds as many samples in each function, as often as their period says.
+# perf's own reader must find as many samples in each function, each with the period.
 perf_reads_the_same() {
 	record 0 ebbprof_work threads 500 3
 	must perf report -i "$work/data" --stdio -F sample,sym 2>"$work/complaints" >"$work/perf"
@@ -64,9 +64,9 @@ each_thread_has_its_share() {
 	accounted 4000 1.1 8
 	must ebbprof report --by thread "$work/data" -o "$work/report"
 	cat "$work/report"
-	# 500 passes of 10000 instructions are 4955 periods.
+	# 500 passes of 10000 instructions make 4955 periods.
 	alike=$(awk -v less="$less" -v more="$more" '$5 > 4955 * (1 - less) && $5 < 4955 * (1.1 + more)' "$work/report" | wc -l)
-	[ "$alike" -eq 8 ] || fail "not eight like threads"
+	[ "$alike" -eq 8 ] || fail "not eight threads with equal shares"
 }
 
 # A third of the children executes another program.
@@ -85,7 +85,7 @@ program_is_replaced() {
 }
 
 status_is_the_programs() {
-	# Its arguments are the user's own: this one is Latin-1.
+	# The program's arguments need not be UTF-8: this one is Latin-1.
 	record 7 ebbprof_work leave 100 7 "$(printf 'caf\351')"
 	accounted 100
 }
@@ -96,13 +96,13 @@ killed_program_has_its_samples() {
 	shares
 }
 
-# Nobody empties the ring, which has room for 4096 samples.
+# While the recorder is stopped, the ring fills up. It has room for 4096 samples.
 full_ring_counts_what_it_loses() {
 	ebbprof record -c "$PERIOD" -m 64 -o "$work/data" ebbprof_work plain 4000 2>"$work/said" &
 	recorder=$!
 	runs ebbprof_work 0.01
 	kill -STOP "$recorder"
-	# A zombie has no open files.
+	# The program has ended, perhaps as a zombie, once it has no open files.
 	while [ -e "/proc/$program/fd/0" ]; do
 		sleep 0.1
 	done
@@ -110,14 +110,16 @@ full_ring_counts_what_it_loses() {
 	must wait "$recorder"
 	cat "$work/said"
 	accounted 4000
-	# Stopped before it has emptied any, it finds a few less (4085 were seen).
-	said_samples | awk '{ exit($2 < 1000 || $1 < 4000) }' || fail "not what was lost"
+	# The recorder stops before it has read any samples, so the ring has a few less (4085 were
+	# seen).
+	said_samples | awk '{ exit($2 < 1000 || $1 < 4000) }' || fail "not the expected number of lost samples"
 	must ebbprof report "$work/data" -o "$work/report"
 	must grep -q " $(said_samples | cut -d ' ' -f 2) lost" "$work/report"
-	perf report -i "$work/data" --stdio 2>&1 | grep -qi 'lost' || fail "perf does not tell of lost ones"
+	perf report -i "$work/data" --stdio 2>&1 | grep -qi 'lost' || fail "perf does not report lost samples"
 }
 
-# refuses TEXT ARGUMENT...: ebbprof record does not run the program, and says why.
+# refuses TEXT ARGUMENT...: checks that ebbprof record does not run the program and prints TEXT as
+# the reason.
 refuses() {
 	text=$1
 	shift
@@ -126,10 +128,11 @@ refuses() {
 	cat "$work/said"
 	[ "$status" -eq 125 ] || fail "'$*': status $status"
 	grep -q "$text" "$work/said" || fail "'$*': not $text"
-	[ ! -e "$work/none" ] || fail "'$*' has left a file"
+	[ ! -e "$work/none" ] || fail "'$*' created a file"
 }
 
-# cannot_be_profiled TEXT PROGRAM: ebbprof check says so, and why.
+# cannot_be_profiled TEXT PROGRAM: checks that ebbprof check refuses the program and prints TEXT as
+# the reason.
 cannot_be_profiled() {
 	! ebbprof check "$2" >"$work/said" || fail "$2 can be profiled"
 	cat "$work/said"
@@ -157,7 +160,8 @@ refusals_are_told() {
 	cannot_be_profiled 'it is static' busybox
 }
 
-# Go's and OCaml 5's, of the program or of a shared object that it is linked to.
+# Go and OCaml 5 have small stacks. The runtime may be in the program or in a shared object that it
+# is linked to.
 small_stacks_are_refused() {
 	for program in ebbprof_go ebbprof_linked_to_go ebbprof_ocaml ebbprof_linked_to_ocaml; do
 		refuses 'whose stacks may have less room than a sample takes' "$program" 1
@@ -169,7 +173,7 @@ small_stacks_are_refused() {
 		must ebbprof check --small-stacks "$program"
 		record 0 --small-stacks "$program" 500
 		accounted 500
-		# One that is executed later has no samples.
+		# If such a program is executed later, it runs without samples.
 		record 0 ebbprof_runs ignores "$program" 500
 		must grep -q ' have no samples: the stacks of its runtime' "$work/said"
 		must ebbprof report "$work/data" -o "$work/report"
@@ -184,7 +188,8 @@ small_stacks_are_refused() {
 	accounted 500
 }
 
-# As `make install-ebbprof` puts them, ebbprof finds the library, and says so where it does not.
+# ebbprof finds its library where `make install-ebbprof` installs both, and reports an error
+# elsewhere.
 library_is_found_where_it_is_installed() {
 	mkdir -p "$work/bin" "$work/lib/ebbprof"
 	cp "$programs/ebbprof" "$work/bin/"
@@ -196,19 +201,19 @@ library_is_found_where_it_is_installed() {
 	refuses 'cannot find libebbprof.so' ebbprof_work plain 1
 }
 
-# A pinned event of the CPU holds the PMU.
+# A pinned event of the CPU occupies the PMU.
 occupied_pmu_is_told() {
 	perf stat -a -e cycles:D sleep 10 >/dev/null 2>&1 &
 	holder=$!
 	sleep 1
 	refuses 'another pinned group' ebbprof_work plain 1
-	! ebbprof check >"$work/said" || fail "a PMU that is taken is none to be had"
+	! ebbprof check >"$work/said" || fail "ebbprof check accepts an occupied PMU"
 	must grep -q '^FAILED *an EBB event: .*another pinned group' "$work/said"
 	kill -INT "$holder"
 	wait "$holder"
 }
 
-# Debian's kernel has a level of kernel.perf_event_paranoid that leaves perf to root.
+# On Debian's kernel, one level of kernel.perf_event_paranoid restricts perf to root.
 paranoid_kernel_is_told() {
 	paranoid=/proc/sys/kernel/perf_event_paranoid
 	level=$(cat "$paranoid")

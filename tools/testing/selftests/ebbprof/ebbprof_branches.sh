@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The branches of ebbprof's samples, of a program whose calls are known. QEMU records branches for
-# POWER10 and later.
+# The branches in ebbprof's samples of a program with known calls. QEMU records branches for POWER10
+# and later.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -10,7 +10,7 @@
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
 
-# sampled OPTION...: records ebbprof_calls.
+# sampled OPTION...: records ebbprof_calls with these options.
 sampled() {
 	must ebbprof record -c 1009 -m 4096 -o "$work/data" "$@" ebbprof_calls 4000
 	must perf script -i "$work/data" -F ip,brstack >"$work/script"
@@ -18,17 +18,18 @@ sampled() {
 	[ "$(grep -c / "$work/script")" -ge 100 ] || fail "no samples with branches"
 }
 
-# pairs FILE: caller and callee of each branch in perf's list, of functions that have names.
+# pairs FILE: prints caller and callee of each branch in perf's list, for functions with names.
 pairs() {
 	tr ' ' '\n' <"$1" | awk -F / '/\// { sub(/\+.*/, "", $1); sub(/\+.*/, "", $2); print $1, $2 }' | sort -u
 }
 
-# named FILE: those of the program's functions, but for what main calls once.
+# named FILE: prints the pairs of the program's functions, except calls that main makes only once.
 named() {
 	pairs "$1" | grep -E '^(framed|library|main|outer|tail|variable|leaf) ' | grep -Ev '^main .*(plt_call|unknown)'
 }
 
-# Calls of main and of what it calls; that of fifth() is by a stub without a name.
+# The calls of main and of the functions that it calls. fifth() is called through a stub without a
+# name.
 calls='framed leaf
 library [unknown]
 main outer
@@ -38,7 +39,7 @@ outer tail
 outer variable
 variable leaf'
 
-# perf's own record has the same calls.
+# perf's own record of the program must have the same calls.
 calls_are_the_programs() {
 	sampled -b call
 	named "$work/names" >"$work/pairs"
@@ -51,7 +52,7 @@ calls_are_the_programs() {
 	named "$work/by_perf" | must diff - "$work/pairs"
 }
 
-# From the target of a branch to the next branch, and to the sample, no other is taken.
+# No branch is taken between the target of one branch and the next one, or the sample.
 branches_follow_each_other() {
 	sampled -b any
 	awk '
@@ -78,19 +79,19 @@ branches_follow_each_other() {
 			print all, "branches,", gaps + 0, "gaps,", unknown + 0, "without a target"
 			exit(!(all > 10000 && gaps < all / 200 && unknown == 0))
 		}
-	' "$work/script" || fail "no ways through the program"
+	' "$work/script" || fail "the branches do not follow each other"
 }
 
-# The only conditional branches that are taken in these functions are the loops'.
+# In these functions, only the loops have conditional branches that are taken.
 conditional_ones() {
 	sampled -b cond
 	pairs "$work/names" | grep -E '^(fifth|main) ' >"$work/pairs"
 	cat "$work/pairs"
 	printf 'fifth fifth\nmain main\n' | must diff - "$work/pairs"
-	! pairs "$work/names" | grep -E '^(framed|leaf|tail|outer|library) ' || fail "others than conditional ones"
+	! pairs "$work/names" | grep -E '^(framed|leaf|tail|outer|library) ' || fail "there are unconditional branches"
 }
 
-# Those that have a call's target in a register, or return by one, have their targets.
+# The filter selects indirect calls and returns. They must have their targets.
 indirect_ones() {
 	sampled -b ind_call
 	pairs "$work/names" >"$work/pairs"
@@ -99,13 +100,13 @@ indirect_ones() {
 	! grep -q '^main outer$' "$work/pairs" || fail "a direct call"
 }
 
-# With callers both are there, as without.
+# With both callers and branches, each is as without the other.
 callers_stay() {
 	sampled -g -b call
 	must ebbprof collapsed "$work/data" -o "$work/collapsed"
 	must grep -q ';main;outer;framed;leaf ' "$work/collapsed"
 	pairs "$work/names" | must grep -q '^framed leaf$'
-	# perf has the same files without branches.
+	# perf must find the same samples if it ignores the branches.
 	must perf report -i "$work/data" --no-branch-stack --no-children -g none --stdio -F sample,sym >"$work/perf"
 	must ebbprof report "$work/data" -o "$work/report"
 	[ "$(awk '$3 == "leaf" { print $1 }' "$work/perf")" = "$(awk '$6 == "leaf" { print $5 }' "$work/report")" ] ||
@@ -127,7 +128,7 @@ without_bhrb_it_is_told() {
 		[ "$status" -eq 125 ] || fail "status $status"
 		must grep -q 'only supports the branch filters any and call' "$work/said"
 	done
-	[ ! -e "$work/none" ] || fail "it has left a file"
+	[ ! -e "$work/none" ] || fail "it created a file"
 }
 
 command -v perf >/dev/null || skip_all "there is no perf tool"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The callers that ebbprof finds, of a program whose callers are known at each instruction.
+# The callers that ebbprof finds in a program whose callers are known at each instruction.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -9,7 +9,7 @@
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
 
-# The stacks of the program, from main on. A stub of the PLT has no name.
+# The stacks of the program below main. A stub of the PLT has no name.
 stacks='outer
 outer;framed
 outer;framed;leaf
@@ -21,7 +21,7 @@ outer;variable
 outer;variable;leaf'
 functions='leaf framed tail library variable outer'
 
-# The program is where it is when it is followed.
+# Traced or not, the program must be at the same addresses.
 echo 0 >/proc/sys/kernel/randomize_va_space
 must ebbprof record -g -c 211 -m 4096 -o "$work/data" ebbprof_calls 8000
 periods='199 211 223 227 229 233 239 241'
@@ -30,7 +30,7 @@ for period in $periods; do
 	must perf script -i "$work/swept.$period" -F ip,sym,symoff
 done >"$work/swept"
 
-# from_main FILE: stacks with their counts, that have main in them, from main's callee on.
+# from_main FILE: prints the stacks with main in them, from main's callee on, and their counts.
 from_main() {
 	sed -n 's/^.*;main;\(.*\) \([0-9]*\)$/\2 \1/p' "$1" | awk '
 		{ n = $1; sub(/^[0-9]* /, ""); count[$0] += n }
@@ -38,7 +38,7 @@ from_main() {
 	' | sort
 }
 
-# Each stack of the program is there, no other is, and each has main in it.
+# Each stack of the program must be found, no other may be, and each must have main in it.
 stacks_are_the_programs() {
 	must ebbprof collapsed "$work/data" -o "$work/collapsed"
 	from_main "$work/collapsed" >"$work/found"
@@ -50,9 +50,10 @@ stacks_are_the_programs() {
 	must [ ! -s "$work/lost" ]
 }
 
-# Each sample has the callers that a debugger finds which follows the program's calls and returns, at half
-# of its instructions at least: which get samples is up to the emulator. Those of the signal's function, on
-# another stack, have one caller.
+# The program traces itself, following its calls and returns, and prints the true callers at each
+# instruction. The samples must have the same callers. At least half of the instructions must have
+# samples; which ones do depends on the emulator. Samples of the signal's function, on another
+# stack, have one caller.
 callers_are_true() {
 	must env LD_PRELOAD="$programs/libebbprof.so" ebbprof_calls 3 steps >"$work/steps"
 	awk '
@@ -89,7 +90,7 @@ callers_are_true() {
 		END {
 			for (stack in true)
 				if (true[stack] > 1) found += stack in sampled
-			# The chain ends with the last frame.
+			# Below main, all samples must have the same rest of the chain.
 			for (tail in tails) {
 				print tails[tail], "below main:", tail
 				different++

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Functions whose callers are known at each instruction: without a frame, with one, by a tail
- * call, by a stub of the PLT, with variable stack, and on another stack.
+ * Functions whose callers are known at each instruction: without a frame, with a frame, with a tail
+ * call, with a call through a PLT stub, with a stack frame of variable size, and on another stack.
  *
  * usage: ebbprof_calls PASSES [steps]
  *
- * With "steps" it prints each instruction that it executes and where its callers go on, the last of
- * which is main()'s, as calls and returns have them. Signals are left out.
+ * With "steps" it prints each executed instruction with the return addresses of its callers, the
+ * last of which is main()'s, according to the calls and returns. Signals are left out.
  */
 #include <alloca.h>
 #include <asm/ptrace.h>
@@ -46,7 +46,7 @@ long variable(long n)
 	long *memory = alloca(16 + (n & 64));
 
 	*memory = leaf(n);
-	/* Somebody reads it. */
+	/* The compiler must keep the memory, which this may read. */
 	__asm__ volatile("" : : "r"(memory) : "memory");
 	return *memory;
 }
@@ -62,13 +62,13 @@ static void on_signal(int number)
 	(void)number;
 }
 
-/* A register of the child, by its number. */
+/* Returns the register of the child with this number. */
 static uint64_t reg(pid_t child, int number)
 {
 	return ptrace(PTRACE_PEEKUSER, child, number * sizeof(uint64_t), NULL);
 }
 
-/* Executes an instruction of the child; whether that goes on. */
+/* Executes an instruction of the child. Returns whether the child still runs. */
 static int step(pid_t child)
 {
 	int status;
@@ -78,9 +78,9 @@ static int step(pid_t child)
 }
 
 /*
- * Follows the child from its first call of outer() until main() returns to `last`; whether it
- * could. A branch that sets LR is a call, bl or bctrl here, and blr returns. What else branches,
- * as a tail call and a stub of the PLT do, leaves the callers as they are.
+ * Follows the child from its first call of outer() until main() returns to `last`. Returns
+ * whether this succeeded. A branch that sets LR is a call (bl or bctrl here), and blr returns.
+ * Other branches, such as those of a tail call or a PLT stub, do not change the callers.
  */
 static int follow(pid_t child, uint64_t last)
 {
@@ -89,7 +89,7 @@ static int follow(pid_t child, uint64_t last)
 	size_t depth = 1;
 	uint32_t instruction;
 
-	/* By its local or its global entry. */
+	/* The call may use the local or the global entry. */
 	for (nip = 0; nip - (uintptr_t)outer > 8; nip = reg(child, PT_NIP))
 		if (!step(child))
 			return 0;
@@ -116,7 +116,7 @@ static int follow(pid_t child, uint64_t last)
 	return 1;
 }
 
-/* Goes on in a child, and ends the parent when it has followed that. */
+/* Continues in a child, which the parent follows. The parent then exits. */
 static void steps(uint64_t last)
 {
 	pid_t child = fork();

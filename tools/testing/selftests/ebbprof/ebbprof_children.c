@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program that makes a child by another call than fork(), so that no handler of
- * pthread_atfork() runs: the child has a copy of what its parent knows of its samples, or shares
- * it. The parent works in before(), and in after() once the child has ended.
+ * A program that creates a child with another call than fork(), so that no handlers of
+ * pthread_atfork() run: the child has a copy of its parent's state of sampling, or shares it. The
+ * parent works in before(), and in after() once the child has ended.
  *
  * usage: ebbprof_children CALL ACTION PASSES OBJECT
  *
- * CALL and ACTION, which the child does, are in the tables at the end of this file. A pass is some
- * 10000 instructions. OBJECT is a shared object for the child to load.
+ * CALL is in the table `makers` of main(), and ACTION, which the child does, in `actions`. A pass
+ * is about 10000 instructions. OBJECT is a shared object that the child loads.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -48,7 +48,7 @@ static pid_t by_clone(void)
 
 typedef int (*function)(void);
 
-/* By _Fork(), which not every C library has. */
+/* Calls _Fork(), which some C libraries lack. */
 static pid_t without_handlers(void)
 {
 	function call = (function)dlsym(RTLD_DEFAULT, "_Fork");
@@ -67,10 +67,10 @@ static int acts(void *unused)
 	_exit(!!unused);
 }
 
-/* As vfork(): the child shares the memory, and runs first. It has a stack of its own. */
+/* Like vfork(), lets the child share the memory and run first. But the child has its own stack. */
 static pid_t by_vfork(void)
 {
-	/* Aligned as a frame. */
+	/* The stack must be aligned like a frame. */
 	static __uint128_t stack[16 << 10];
 
 	return clone(acts, (char *)stack + sizeof(stack), CLONE_VM | CLONE_VFORK | SIGCHLD, NULL);
@@ -89,7 +89,7 @@ static void *load(void)
 	return handle;
 }
 
-/* With an object that its parent does not have. */
+/* Exits with an object that the parent has not loaded. */
 static void exits(void)
 {
 	load();
@@ -120,7 +120,7 @@ static void makes_threads(void)
 		must(!pthread_join(ids[n], NULL), "pthread_join");
 }
 
-/* In a process without EBBs each access to the PMU traps. */
+/* In a process without EBBs, each access to the PMU traps. */
 static atomic_int trapped;
 
 static void on_sigill(int number)
@@ -130,7 +130,7 @@ static void on_sigill(int number)
 
 static jmp_buf place;
 
-/* Has an action of its own for SIGILL, and calls that turn EBBs off and on in a sampled thread. */
+/* Sets an action for SIGILL, and makes calls that turn EBBs off and on in a sampled thread. */
 static void takes_sigill(void)
 {
 	struct sigaction action = { .sa_handler = on_sigill };
@@ -146,7 +146,7 @@ static void takes_sigill(void)
 	must(!trapped, "an access to the PMU has trapped");
 }
 
-/* Its own child is one of fork(). */
+/* Creates a child with fork(), which is recorded. */
 static void forks(void)
 {
 	pid_t child = fork();
@@ -159,7 +159,7 @@ static void forks(void)
 	must(waitpid(child, &status, 0) == child && !status, "the child's child");
 }
 
-/* By the functions of ebbprof.h it has no part in its parent's samples. */
+/* The functions of ebbprof.h fail, because the child has no part in its parent's samples. */
 static void calls(void)
 {
 	static const char *const names[] = {
@@ -217,7 +217,7 @@ int main(int argc, char **argv)
 		acts(NULL);
 	must(child > 0, maker->name);
 	must(waitpid(child, &status, 0) == child && !status, "the child");
-	/* Gives ebbprof the time to look for threads that have ended. */
+	/* Gives ebbprof the time to check for threads that have ended. */
 	usleep(300000);
 	for (unsigned long n = 0; n < passes; n++)
 		after(1000);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# A child that was made by clone(), _Fork() or vfork() has no part in its parent's samples, whatever it
-# does.
+# A child that was created by clone(), _Fork() or vfork() does not affect its parent's samples,
+# whatever it does.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -12,7 +12,8 @@
 
 PASSES=400
 
-# child CALL ACTION THREADS: records the program, which has so many sampled threads.
+# child CALL ACTION THREADS: records the program and checks that it has this number of sampled
+# threads.
 child() {
 	cp "$programs/libebbprof_runs.so" "$work/childs.so"
 	record 0 ebbprof_children "$1" "$2" "$PASSES" "$work/childs.so" >"$work/with"
@@ -20,7 +21,7 @@ child() {
 	must grep -q " samples of $3 threads, 0 lost" "$work/said"
 	must ebbprof report "$work/data" -o "$work/report"
 	cat "$work/report"
-	# The parent has as many samples after its child has ended as before.
+	# The parent must have as many samples after the end of its child as before.
 	for function in before after; do
 		awk -v name="$function" -v wanted="$((PASSES * 10000 / PERIOD))" -v less="$less" -v around="$around" '
 			$6 == name { found = $5 }
@@ -29,7 +30,7 @@ child() {
 	done
 }
 
-# alone CALL ACTION: the parent is the only one that is sampled, with the objects that are its own.
+# alone CALL ACTION: checks that only the parent is sampled, with its own objects only.
 alone() {
 	child "$1" "$2" 1
 	! grep in_child "$work/report" || fail "$1, $2: the child has samples"
@@ -37,7 +38,7 @@ alone() {
 	! grep childs.so "$work/script" || fail "$1, $2: the parent has an object of its child"
 }
 
-# each ACTION: of both calls whose child has a copy of its parent's memory.
+# each ACTION: tests the action with both calls that give the child a copy of its parent's memory.
 each() {
 	for call in clone _Fork; do
 		alone "$call" "$1"
@@ -68,7 +69,7 @@ child_is_refused() {
 	each calls
 }
 
-# A child of its own by fork() is a process as any other.
+# A child that this child creates by fork() is recorded like any other process.
 child_forks() {
 	for call in clone _Fork; do
 		child "$call" fork 2

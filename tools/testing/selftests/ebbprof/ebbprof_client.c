@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program that profiles parts of itself by libebbprof. Of each pass half() has 5000
- * instructions, three_tenths() 3000.
+ * A program that profiles parts of itself with libebbprof. In each pass, half() has 5000
+ * instructions and three_tenths() has 3000.
  *
  * usage: ebbprof_client WAY FILE PASSES
  *
- * WAY is one of those at the end of this file.
+ * WAY is one of the names in `ways` in main().
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -39,7 +39,7 @@ static void start(void)
 	must(ebbprof_start(file, "cycles", PERIOD, EBBPROF_CALLERS), "start");
 }
 
-/* Of what is before, in a pause, and behind, there is no sample. */
+/* There must be no samples from before the start, from the pause, and from after the stop. */
 static void parts(void)
 {
 	do_three_tenths();
@@ -78,7 +78,7 @@ static void *new_one(void *unused)
 	return unused;
 }
 
-/* Two threads were there before, one of which has itself sampled; two are new. */
+/* Two threads exist before the recording, one of which joins it. Two more are new. */
 static void threads(void)
 {
 	pthread_t ids[4];
@@ -111,7 +111,7 @@ static void *ends_it(void *unused)
 	return unused;
 }
 
-/* Another thread pauses and ends it. */
+/* Another thread pauses the recording, and another one ends it. */
 static void others(void)
 {
 	start();
@@ -124,7 +124,7 @@ static void others(void)
 	do_three_tenths();
 }
 
-/* The file is read while the recording goes on. */
+/* The test reads the file during the recording. */
 static void dump(void)
 {
 	start();
@@ -139,7 +139,7 @@ static void dump(void)
 	must(ebbprof_stop(), "stop");
 }
 
-/* Many recordings, one after the other, of which the last is looked at. */
+/* Makes several recordings, one after the other. The test checks the last one. */
 static void many(void)
 {
 	for (int n = 0; n < 5; n++) {
@@ -154,8 +154,9 @@ static void many(void)
 	must(ebbprof_stop(), "stop");
 }
 
-/* Two children record at the same time what they do, each to a file of its own; their parent has
- * recorded before.
+/*
+ * Two children record themselves at the same time, each to its own file. Their parent has made a
+ * recording before.
  */
 static void siblings(void)
 {
@@ -188,7 +189,7 @@ static void in_child(void)
 	do_half();
 	if (!fork()) {
 		do_half();
-		/* Not its own. */
+		/* The recording is its parent's. */
 		_exit(!(ebbprof_stop() == -1 && errno == ESRCH));
 	}
 	int status;
@@ -223,7 +224,7 @@ static void on_child(int number)
 	children += number == SIGCHLD;
 }
 
-/* Who writes the file is nobody's child, and has none of the program's descriptors. */
+/* The process that writes the file is no child of the program, and has none of its descriptors. */
 static void alone(void)
 {
 	struct sigaction action = { .sa_handler = on_child, .sa_flags = SA_RESTART };
@@ -258,7 +259,7 @@ static void refusals(void)
 	refused("program", ebbprof_start(file, NULL, 0, 0), ENOENT);
 }
 
-/* A set-user-ID program runs nothing that its user's PATH has. */
+/* A set-user-ID program does not run programs from its user's PATH. */
 static void secure(void)
 {
 	refused("start", ebbprof_start(file, NULL, 0, 0), EPERM);
@@ -267,9 +268,11 @@ static void secure(void)
 #define LOWEST 8
 #define FDS 1024
 
-/* A program that closes what it does not know, and has sockets of its own in each place: nothing is
- * written to them, none is closed, and the next recording is as good as the first. Nobody has read
- * a sample of that before the next one starts, as this thread leaves no other any time.
+/*
+ * A program that closes all unknown descriptors and puts its own sockets in their place. The
+ * library must not write to these or close them, and the next recording must be as good as the
+ * first. The program has real-time priority, so that ebbprof has read no samples of the first
+ * recording when the next one starts.
  */
 static void closes(void)
 {
@@ -291,12 +294,12 @@ static void closes(void)
 	refused("dump", ebbprof_dump(), EBADF);
 	refused("stop", ebbprof_stop(), EBADF);
 	if (recv(pair[1], &byte, 1, 0) != -1 || errno != EAGAIN) {
-		puts("somebody has written to the program's socket");
+		puts("the library has written to the program's socket");
 		exit(1);
 	}
 	for (int n = LOWEST; n < last; n++)
 		if (fcntl(n, F_GETFD) < 0) {
-			printf("somebody has closed %d\n", n);
+			printf("descriptor %d was closed\n", n);
 			exit(1);
 		}
 	close_range(last / 2, ~0U, 0);
@@ -314,7 +317,7 @@ static void *leaves(void *unused)
 	return unused;
 }
 
-/* A thread that is cancelled ends the program, and with it the recording. */
+/* A cancelled thread ends the program and the recording. */
 static void leave(void)
 {
 	forgets();

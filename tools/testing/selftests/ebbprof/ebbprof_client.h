@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the programs have that profile parts of themselves: where to, and their work. */
+/* File name, work and checks of the programs that profile parts of themselves. */
 #ifndef EBBPROF_CLIENT_H
 #define EBBPROF_CLIENT_H
 
@@ -23,7 +23,7 @@ static void do_half(void)
 	work(passes);
 }
 
-/* Says why a call has failed, if it has. */
+/* Exits with a message if a call has failed. */
 static void must(int status, const char *what)
 {
 	char reason[256];
@@ -34,7 +34,7 @@ static void must(int status, const char *what)
 	exit(1);
 }
 
-/* A call has failed for this reason. */
+/* Exits unless the call has failed with the error `wanted`. */
 static inline void refused(const char *what, int status, int wanted)
 {
 	char reason[256];

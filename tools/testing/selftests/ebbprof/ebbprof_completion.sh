@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Shells complete ebbprof's commands, options and their values by the files that are installed.
+# Shells complete ebbprof's commands, options and option values with the installed files.
 #
-# Needs these shells, the memory that they take, and tools/ebbprof/completion in the guest:
+# Needs these shells, enough memory for them, and tools/ebbprof/completion in the guest:
 # `scripts/vm run --mem 2G --packages bash fish zsh --add tools/ebbprof/completion`.
 
 # The tests are called by their names.
@@ -12,8 +12,7 @@
 
 completion=/root/completion
 
-# offers SHELL WORDS WANTED...: what SHELL offers for the last of these words has each of these
-# lines.
+# offers SHELL WORDS WANTED...: checks that SHELL offers each WANTED for the last one of WORDS.
 offers() {
 	shell=$1 words=$2
 	shift 2
@@ -24,7 +23,7 @@ offers() {
 	done
 }
 
-# As bash-completion does it: the file says which function knows the words.
+# Completes as bash-completion does: the file names the function that completes the words.
 in_bash() {
 	bash --norc -c '
 		. "$1"/ebbprof || exit
@@ -46,7 +45,7 @@ bash_completes() {
 }
 
 in_fish() {
-	# The descriptions are left out.
+	# Remove the descriptions.
 	fish --no-config -c 'source $argv[1]/ebbprof.fish; complete -C $argv[2]' "$completion" "$1" | cut -f 1
 }
 
@@ -56,14 +55,14 @@ fish_completes() {
 	offers fish 'ebbprof report --by ' symbol object thread
 }
 
-# A zsh that is asked at a terminal: it says what the line is after the tabulator.
+# Runs a zsh at a terminal, and prints its line after the tabulator.
 in_zsh() {
 	cat >"$work/ask.zsh" <<-'END'
 		zmodload zsh/zpty
 		zpty shell zsh -f -i
 		zpty -w shell 'PS1= PS2= RPS1=; unsetopt prompt_cr prompt_sp zle_bracketed_paste 2>/dev/null'
 		zpty -w shell "fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -d $2"
-		# What the line is when the tabulator has been seen to.
+		# The line after the completion.
 		zpty -w shell 'show() { print; print "LINE <$BUFFER>"; zle kill-buffer; }; zle -N show; bindkey "^X" show'
 		zpty -w shell 'print -r "REA""DY"'
 		zpty -r shell line '*READY*'
@@ -77,15 +76,15 @@ in_zsh() {
 
 zsh_completes() {
 	offers zsh 'ebbprof repo' 'ebbprof report'
-	# By what the first has loaded.
+	# This uses the function that the first completion has loaded.
 	offers zsh 'ebbprof record --per' 'ebbprof record --period='
 	offers zsh 'ebbprof report --by th' 'ebbprof report --by thread'
 }
 
-# An ebbprof that is not there completes nothing, and complains of nothing.
+# Without ebbprof there are no completions, and no error messages.
 missing_program_is_borne() {
 	bash=$(command -v bash)
-	! PATH=/nowhere "$bash" --norc -c '. "$0"/ebbprof' "$completion" >"$work/said" 2>&1 || fail "bash believes it"
+	! PATH=/nowhere "$bash" --norc -c '. "$0"/ebbprof' "$completion" >"$work/said" 2>&1 || fail "bash loads the completion"
 	must [ ! -s "$work/said" ]
 }
 

@@ -5,8 +5,8 @@
  * usage: ebbprof_confine filter COMMAND [ARGUMENT]...
  *        ebbprof_confine container COMMAND [ARGUMENT]...
  *
- * A filter forbids perf_event_open, as that of a container does. A container has namespaces of
- * its own: users, mounts, with another /proc, processes, network, IPC, name.
+ * "filter" forbids perf_event_open, as the filter of a container does. "container" creates new
+ * namespaces: user, mount (with a new /proc), PID, network, IPC and host name.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -37,7 +37,7 @@ static int forbid_events(void)
 	       prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/* The caller becomes root there. */
+/* Makes the caller root in the new user namespace. */
 static int map_user(unsigned int user)
 {
 	char text[32];
@@ -50,7 +50,10 @@ static int map_user(unsigned int user)
 	return failed;
 }
 
-/* Goes on in the first process of the container; its parent ends as that does. */
+/*
+ * Continues in the first process of the container. The parent waits for it and exits with its
+ * status.
+ */
 static int contain(void)
 {
 	const int namespaces = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |

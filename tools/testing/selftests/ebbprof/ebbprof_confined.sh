@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# ebbprof on programs that confine themselves by seccomp, in containers, and where
-# perf_event_open is forbidden.
+# ebbprof on programs that confine themselves with seccomp, in containers, and where perf_event_open
+# is forbidden.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`), and a kernel
 # with seccomp and namespaces (`--kernel debian`).
@@ -11,14 +11,14 @@
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
 
-# The handler makes no system call: half of the samples are of the time under the filter.
+# The handler makes no system calls: half of the samples are taken under the filter.
 confined_program() {
 	record 0 ebbprof_work confined 1000
 	accounted 1000
 	shares
 }
 
-# A control of the test above.
+# Checks that the filter of these tests works.
 the_filter_kills() {
 	status=0
 	ebbprof_confine filter true || status=$?
@@ -26,13 +26,14 @@ the_filter_kills() {
 	! ebbprof_confine filter pmu_tool count || fail "perf_event_open is not forbidden"
 }
 
-# The recorder outside, the program inside: it runs, and ebbprof reports why it has no samples.
+# With the recorder outside of the program's container, the program runs, and ebbprof reports why it
+# has no samples.
 program_in_a_container() {
 	record 0 ebbprof_confine container ebbprof_work plain 1000
 	must grep -q 'have no samples: they are in a PID namespace of their own' "$work/said"
 }
 
-# With the recorder inside as well it has all.
+# With the recorder in the same container, there are all samples.
 recorder_in_a_container() {
 	status=0
 	ebbprof_confine container ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_work threads 500 3 2>"$work/said" || status=$?

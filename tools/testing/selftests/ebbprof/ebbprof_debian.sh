@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Programs of Debian's archive do the same with ebbprof as without it: output, complaints and exit
-# status; and all their threads have samples.
+# Programs of Debian's archive behave the same with ebbprof and without it: they have the same
+# output, error messages and exit status. All their threads have samples.
 #
 # Needs these programs in the guest: `scripts/vm run --packages fzf gzip python3 sqlite3 unison xz-utils`.
 
@@ -12,7 +12,8 @@
 
 PERIOD=20011
 
-# same STATUS COMMAND...: it exits with this status, with ebbprof and without, and writes the same.
+# same STATUS COMMAND...: checks that the command exits with this status and writes the same, with
+# ebbprof and without.
 same() {
 	expected=$1
 	shift
@@ -21,7 +22,7 @@ same() {
 	[ "$status" -eq "$expected" ] || fail "'$*': status $status: $(cat "$work/err")"
 	status=0
 	ebbprof record -g -c "$PERIOD" -o "$work/data" "$@" <"$input" >"$work/out.sampled" 2>"$work/said" || status=$?
-	grep '^ebbprof: ' "$work/said" || fail "'$*': ebbprof says nothing"
+	grep '^ebbprof: ' "$work/said" || fail "'$*': ebbprof prints nothing"
 	[ "$status" -eq "$expected" ] || fail "'$*': status $status"
 	cmp "$work/plain" "$work/out.sampled" || fail "'$*': other output"
 	grep -v '^ebbprof: ' "$work/said" | cmp - "$work/err" || fail "'$*': other complaints"
@@ -32,7 +33,7 @@ same() {
 	[ "${samples:-0}" -ge 50 ] || fail "${samples:-no} samples, or lost ones"
 }
 
-# in_threads NUMBER: the last program had so many.
+# in_threads NUMBER: checks that the last program had at least this number of threads.
 in_threads() {
 	[ "$threads" -ge "$1" ] || fail "$threads threads"
 }
@@ -42,7 +43,7 @@ gzip_packs_and_unpacks() {
 	mv "$work/plain" "$work/packed"
 	input=$work/packed same 0 /usr/bin/gzip -dc
 	must cmp "$work/plain" "$input"
-	# The end is missing.
+	# Cut off the end of the file.
 	head -c 10000 "$work/packed" >"$work/cut"
 	input=$work/cut PERIOD=2003 same 1 /usr/bin/gzip -dc
 }
@@ -80,7 +81,8 @@ python3_runs_threads_and_programs() {
 	in_threads 6
 }
 
-# refused PROGRAM RUNTIME: neither `check` nor `record` takes it, for its runtime.
+# refused PROGRAM RUNTIME: checks that `check` and `record` refuse the program because of its
+# runtime.
 refused() {
 	! ebbprof check "$1" >"$work/said" || fail "$1 can be profiled"
 	cat "$work/said"
@@ -93,7 +95,7 @@ refused() {
 	must ebbprof check --small-stacks "$1"
 }
 
-# One is of Go, the other of OCaml 5.
+# One program is written in Go, the other in OCaml 5.
 small_stacks_are_refused() {
 	refused /usr/bin/fzf "Go's runtime"
 	refused /usr/bin/unison-2.53 "the native runtime of OCaml 5"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What ebbprof does when somebody takes the PMU while it records.
+# ebbprof while another event takes the PMU during the recording.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -9,12 +9,13 @@
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
 
-# Ten passes of ebbprof_work, and a prime.
+# Ten passes of ebbprof_work, rounded to a prime.
 PERIOD=100003
 
-# evicted WAY PASSES THREADS: records while somebody has a pinned event of each CPU for 0.4 s, and looks
-# whether the loss is told, and samples come before and after it. A thread that loses the PMU in the middle
-# of a sample, which is a hundredth of its time, has no more: then all is done again.
+# evicted WAY PASSES THREADS: records while a pinned event of each CPU has the PMU for 0.4 s. Checks
+# that the loss is reported, and that there are samples before and after it. A thread that loses the
+# PMU while it takes a sample, which is a hundredth of its time, gets no more samples. Then the test
+# is repeated.
 evicted() {
 	for turn in 1 2 3; do
 		evicted_once "$@" && return
@@ -33,7 +34,7 @@ evicted_once() {
 	cat "$work/said"
 	must grep -q "^ebbprof: another perf event took the PMU $3 times: no samples for " "$work/said"
 	must perf script -i "$work/data" -F time >"$work/script"
-	# The longest time without samples is that of the other event, and what was after it.
+	# The longest time without samples is that of the other event, and a little more.
 	awk '
 		{ time = $1 + 0; if (NR == 1) first = time; else if (time - last > gap) { gap = time - last; at = last }; last = time }
 		END {
@@ -47,12 +48,12 @@ samples_go_on() {
 	evicted threads 120000 1
 }
 
-# Those of a process whose first thread has ended, too.
+# This holds for a process whose first thread has ended, too.
 last_threads_go_on() {
 	evicted orphans 120000 1
 }
 
-# Whatever they have done to SIGILL, threads that lose the PMU in their handlers live on.
+# Threads that lose the PMU in their handlers survive, whatever the program does to SIGILL.
 program_outlives_evictions() {
 	ebbprof record -c 1009 -o "$work/data" ebbprof_signals blocked >"$work/with" 2>"$work/said" &
 	recorder=$!

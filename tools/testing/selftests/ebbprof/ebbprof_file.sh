@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The file that ebbprof writes, and what a recorder leaves that is killed. What becomes of an older file, a
-# link or a device is tested on the host (`perfdata/output.rs`).
+# The file that ebbprof writes, and the file that a killed recorder leaves. A test on the host
+# checks what happens to an older file, a link or a device (`perfdata/output.rs`).
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -10,7 +10,7 @@
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
 
-# By the recorder and by a program that records itself.
+# A file is written by the recorder, or by a program that records itself.
 file_is_its_users_alone() {
 	umask 0
 	record 0 ebbprof_work plain 100
@@ -23,8 +23,8 @@ file_is_its_users_alone() {
 	must cmp "$work/first" "$work/data.old"
 }
 
-# A recorder that is killed has left what perf and ebbprof read: before there is any sample, and soon after
-# there are some. That is how long the test waits, not how many there are.
+# perf and ebbprof can read the file of a killed recorder, from before the first sample on. Soon it
+# has samples. The test limits the time to the first samples, and not their number.
 killed_recorder_leaves_its_samples() {
 	rm -f "$work/data"
 	ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_hostile endures 2>"$work/said" &

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs that record themselves, whose file has no room for a while, or that execute another
- * program while a child of theirs goes on.
+ * Programs that record themselves: one whose file has no room for a while, and one that executes
+ * another program while its child continues.
  *
  * usage: ebbprof_full dump FILE FILLER PASSES
  *        ebbprof_full exec FILE
@@ -18,13 +18,13 @@
 
 #define PERIOD 1009
 
-/* There is no room for what is behind the records; then there is. */
+/* There is no room for the sections after the records at first, and there is some later. */
 static int without_room(const char *filler, unsigned long passes)
 {
 	int status;
 
 	work(passes);
-	/* The samples of it are written. */
+	/* Wait until the samples are written. */
 	ebbprof_pause();
 	usleep(100000);
 	status = ebbprof_dump();
@@ -45,7 +45,7 @@ int main(int argc, char **argv)
 		return without_room(argv[3], strtoul(argv[4], NULL, 0));
 	work(400);
 	if (!fork()) {
-		/* Has the socket to who writes the file. */
+		/* The child has the socket to the process that writes the file. */
 		sleep(30);
 		_exit(0);
 	}

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs that do to the memory which they share with ebbprof what no handler does, or that have
- * little of it.
+ * Programs that write to the memory which they share with ebbprof as no handler does, or that lack
+ * memory for it.
  *
  * usage: ebbprof_hostile WAY [ARGUMENT]...
  *
- * WAY is one of those at the end of this file.
+ * WAY is one of the names in `ways` in main().
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,7 +28,7 @@
 #define WITH_HALF
 #include "ebbprof_work.h"
 
-/* Offsets in the memory, with rings of 64 KiB: tools/ebbprof/ring/src/lib.rs has them. */
+/* Offsets in the memory with rings of 64 KiB, as in tools/ebbprof/ring/src/lib.rs. */
 enum {
 	WORDS = 16, PERIOD = 24, MOST_FRAMES = 32, BRANCHES = 56, EVENT_NAME = 80, NAME_SIZE = 128,
 	USED = 212, STATES = 228, FREE = 0, LIVE = 2, SLOTS = 1024,
@@ -42,7 +42,7 @@ enum {
 
 static char **arguments;
 
-/* The memory, mapped whole; its path leads to it as long as the program may open that. */
+/* Maps the whole memory. The program must be allowed to open its path. */
 static char *memory(void)
 {
 	const char *path = getenv("EBBPROF");
@@ -76,14 +76,14 @@ static atomic_uint *state(char *start, int n)
 	return number(start, STATES + 4 * n);
 }
 
-/* Waits, for ten seconds at most, until a number is another one. */
+/* Waits, for at most ten seconds, until a number changes. */
 static void changes(atomic_uint *what, unsigned int from)
 {
 	for (int n = 0; n < 1000 && *what == from; n++)
 		usleep(10000);
 }
 
-/* Keeps a word at a value for a while, as the handler writes its own there with each sample. */
+/* Keeps a word at a value for a while. The handler writes its own value there at each sample. */
 static void keep(atomic_ullong *what, uint64_t value)
 {
 	for (int n = 0; n < 300; n++) {
@@ -92,20 +92,20 @@ static void keep(atomic_ullong *what, uint64_t value)
 	}
 }
 
-/* A sample of the first thread that ends behind all places that there are. */
+/* Writes a sample of the first thread that ends beyond all positions in the ring. */
 static int wraps(void)
 {
 	char *own = slot(memory(), 0);
 
 	work(100);
-	/* The place before the last one, of which the first word says that 255 follow. */
+	/* The position before the last one. Its first word claims that 255 more follow. */
 	*word(own, FIRST + RING - 16) = ~0ULL;
 	*word(own, TAIL) = -2ULL;
 	keep(word(own, HEAD), -1ULL);
 	return 0;
 }
 
-/* Less is written than was read. */
+/* Sets the end of the written samples back before the samples that were read. */
 static int goes_back(void)
 {
 	char *own = slot(memory(), 0);
@@ -117,7 +117,7 @@ static int goes_back(void)
 	return 0;
 }
 
-/* What other programs of this kind write, where they do not themselves look. */
+/* Writes anything to the slots of other threads, as their programs could, but not to its own. */
 static int scribbles(void)
 {
 	char *start = memory();
@@ -130,7 +130,7 @@ static int scribbles(void)
 		seed ^= seed << 13;
 		seed ^= seed >> 7;
 		seed ^= seed << 17;
-		/* Half of it goes to the first words, of which each says something. */
+		/* Half of the values go to the first words, which all have a meaning. */
 		offset = (seed >> 20) % (seed & 1 ? 512 : SLOT_SIZE) & ~7UL;
 		*word(slot(start, chosen), offset) = seed & 2 ? seed : seed >> 56;
 		*state(start, chosen) = seed >> 8 & 7;
@@ -161,7 +161,7 @@ static void becomes_nobody(void)
 		exit(2);
 }
 
-/* Reports a mapping of the file at arguments[5], with a device and an inode, as user 65534. */
+/* As user 65534, reports a mapping of the file at arguments[5], with a device and an inode. */
 static int names(void)
 {
 	char *own = slot(memory(), 0);
@@ -175,7 +175,7 @@ static int names(void)
 					    arguments[3], arguments[4], arguments[5]);
 	*number(own, MAPS_VERSION) = version;
 	changes(number(own, MAPS_READ), version - 2);
-	/* Is read by now. */
+	/* Wait until the mapping is processed. */
 	usleep(100000);
 	return *number(own, MAPS_READ) != version;
 }
@@ -191,8 +191,8 @@ static int open_event(void)
 }
 
 /*
- * Opens an event that stays off, as another one has its counter. Prints its identity and
- * state, waits for a line and prints the state again.
+ * Opens an event that stays off the PMU, because another event has its counter. Prints the
+ * event's identity and state, waits for a line, and prints the state again.
  */
 static int victim(void)
 {
@@ -212,7 +212,10 @@ static int victim(void)
 	return 0;
 }
 
-/* Reports a thread of a process, a descriptor there and the id of its event, as user 65534. */
+/*
+ * As user 65534, reports a thread of another process with a descriptor in it and the ID of its
+ * event.
+ */
 static int claims(void)
 {
 	char *start = memory(), *other = slot(start, 5);
@@ -225,14 +228,14 @@ static int claims(void)
 	*number(other, DESCRIPTOR) = atoi(arguments[3]) + 1;
 	*number(start, USED) = 6;
 	*state(start, 5) = LIVE;
-	/* It looks eight times a second. */
+	/* ebbprof checks eight times a second. */
 	usleep(600000);
 	return 0;
 }
 
 enum { ATTACKS = 400, ARRAY = 1 << 20 };
 
-/* The ring of this process' first thread, where the library has it mapped. */
+/* Returns the ring of this process' first thread, where the library has mapped it. */
 static char *own_ring(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
@@ -249,7 +252,7 @@ static char *own_ring(void)
 	return found;
 }
 
-/* Tries to make the handler of the first thread write to an array that is no part of its ring. */
+/* Tries to make the handler of the first thread write to an array outside of its ring. */
 static void attack_array(char *own, char *ring, char *array, int n)
 {
 	static const uint64_t tails[] = { 0, 1ULL << 63, -1ULL, 5 };
@@ -260,7 +263,7 @@ static void attack_array(char *own, char *ring, char *array, int n)
 	*word(own, HEAD) = (uint64_t)(array + ARRAY / 2 - ring) / 8;
 }
 
-/* Tries to make it follow any back chain, and write more than its ring has room for. */
+/* Tries to make the handler follow any back chain, and write more than fits into its ring. */
 static void attack_stack(char *own)
 {
 	*word(own, STACK) = 0;
@@ -268,7 +271,7 @@ static void attack_stack(char *own)
 	*word(own, FRAMES) = -1ULL / 4;
 }
 
-/* Tries to make the library unmap more than a slot, and look for an event whose name has no end. */
+/* Tries to make the library unmap more than a slot, and read an event name without an end. */
 static void attack_head(char *start, int n)
 {
 	static const uint64_t words[] = { RING / 8, 1ULL << 36, RING / 8, 3, RING / 8, -1ULL };
@@ -282,7 +285,7 @@ static void attack_head(char *start, int n)
 		memcpy(start + EVENT_NAME, "cycles", sizeof("cycles"));
 }
 
-/* Works in a frame whose back chain leads above the stack, to where nothing is mapped. */
+/* Works in a frame whose back chain leads above the stack, to unmapped memory. */
 static void work_astray(unsigned long rounds)
 {
 	__asm__ volatile("stdu 1, -512(1)\n"
@@ -300,8 +303,8 @@ static void *in_thread(void *unused)
 }
 
 /*
- * Works as root while its child, which has become user 65534, attacks it in one of three ways. It
- * must neither crash nor have its memory changed.
+ * Works as root while its child, which has become user 65534, attacks it in one of three ways.
+ * It must not crash, and its memory must not change.
  */
 static int is_attacked(void)
 {
@@ -338,7 +341,7 @@ static int is_attacked(void)
 
 static int failing;
 
-/* The system's own, which has no memory if that is what it is to have. */
+/* Replaces the C library's madvise() by one that fails if the test requires it. */
 int madvise(void *start, size_t size, int advice)
 {
 	const int populate_write = 23;
@@ -350,7 +353,7 @@ int madvise(void *start, size_t size, int advice)
 	return syscall(SYS_madvise, start, size, advice);
 }
 
-/* The memory of a second thread cannot be had, by this errno. */
+/* The memory of a second thread cannot be populated; the call fails with the given errno. */
 static int starves(void)
 {
 	failing = atoi(arguments[2]);
@@ -359,7 +362,7 @@ static int starves(void)
 	return 0;
 }
 
-/* Works until it is killed, or its recorder. */
+/* Works until it or its recorder is killed. */
 static int endures(void)
 {
 	while (getppid() != 1)

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Programs that attack the recorder, or other programs of the recording, through the shared memory can
+# Programs that attack the recorder, or other recorded programs, through the shared memory. They can
 # spoil samples, and nothing else.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
@@ -10,19 +10,20 @@
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
 
-# hostile WAY [ARGUMENT]...: records ebbprof_hostile, which is to end well, by a recorder that may have a
-# gigabyte of memory and a minute of time, and gets the option $callers.
+# hostile WAY [ARGUMENT]...: records ebbprof_hostile with the option $callers, and checks that it
+# ends well. The recorder is limited to a gigabyte of memory and a minute.
 callers=
 hostile() {
 	status=0
-	# shellcheck disable=SC3045 # the guest's shell has it
+	# shellcheck disable=SC3045 # the guest's shell has this option
 	(ulimit -v 1000000 && exec timeout -s KILL 60 ebbprof record ${callers:+"$callers"} -c "$PERIOD" -m 64 -o "$work/data" ebbprof_hostile "$@") \
 		>"$work/with" 2>"$work/said" || status=$?
 	cat "$work/said" "$work/with"
 	[ "$status" -eq 0 ] || fail "status $status"
 }
 
-# readable: perf and ebbprof find the same number of samples in the file, which is left in $samples.
+# readable: checks that perf and ebbprof find the same number of samples in the file, and sets
+# samples to it.
 readable() {
 	must ebbprof report "$work/data" -o "$work/report"
 	samples=$(sed -n '1s/ samples.*//p' "$work/report")
@@ -47,7 +48,7 @@ ring_that_goes_back_is_left() {
 any_contents_are_lived_with() {
 	for seed in 1 2 3; do
 		hostile scribbles "$seed"
-		# Nor do its words look like others' on a terminal.
+		# No text of the program may look like a message of ebbprof on a terminal.
 		! grep -v '^ebbprof: ' "$work/said" || fail "a line of the program's own"
 		readable
 	done
@@ -59,7 +60,7 @@ memory_keeps_its_size() {
 	accounted 200
 }
 
-# names FILE: a program that has become user 65534 reports that this file is mapped.
+# names FILE: records a program that becomes user 65534 and then reports that this file is mapped.
 names() {
 	# shellcheck disable=SC2046 # two words
 	hostile names "$1" $(stat -c '0:%D %i' "$1") "$1"
@@ -67,7 +68,7 @@ names() {
 	must grep "PERF_RECORD_MMAP2.*$1" "$work/script"
 }
 
-# Another user's word opens no FIFO: that would let its writer go on.
+# A FIFO that another user reports is not opened, because that would unblock its writer.
 fifo_is_not_opened() {
 	chmod 711 "$work"
 	mkdir -m 700 "$work/fifos"
@@ -85,8 +86,8 @@ fifo_is_not_opened() {
 	done
 }
 
-# A file that the program cannot read is not read, though its path and inode are right. One that all
-# users may read is.
+# A file that the program may not read is not read, though its path and inode are right. A file that
+# all users may read is read.
 private_file_is_not_read() {
 	chmod 711 "$work"
 	mkdir -m 700 "$work/private"
@@ -101,13 +102,13 @@ private_file_is_not_read() {
 		echo "$folder: read: $found"
 		[ "$folder $found" = 'private no' ] || [ "$folder $found" = 'public yes' ] || fail "$folder: read: $found"
 	done
-	# For its owner alone, by its mode.
+	# The mode allows only the owner to read the file.
 	chmod 600 "$work/public/program"
 	names "$work/public/program"
-	! grep "PERF_RECORD_MMAP2.*/program" "$work/script" | grep "$id" || fail "read, though it is root's"
+	! grep "PERF_RECORD_MMAP2.*/program" "$work/script" | grep "$id" || fail "root's file was read"
 }
 
-# A file that the process has really mapped is read, also if its path is private.
+# A file that the process has really mapped is read, even if its path is private.
 own_file_is_read() {
 	mkdir -m 700 "$work/own"
 	cp "$programs/ebbprof_work" "$programs/libebbprof_work.so" "$work/own/"
@@ -117,7 +118,7 @@ own_file_is_read() {
 	grep 'PERF_RECORD_MMAP2.*own/ebbprof_work' "$work/script" | must grep -q "${id:?}"
 }
 
-# The event of a process that is not recorded stays off.
+# The event of a process that is not recorded stays disabled.
 events_of_others_are_left() {
 	mkfifo "$work/asked"
 	ebbprof_hostile victim <"$work/asked" >"$work/victim" &
@@ -131,51 +132,52 @@ events_of_others_are_left() {
 	exec 8>&-
 	must wait "$victim"
 	cat "$work/victim"
-	[ "$(tail -n +2 "$work/victim" | tr '\n' ' ')" = 'off off ' ] || fail "it was turned on"
+	[ "$(tail -n +2 "$work/victim" | tr '\n' ' ')" = 'off off ' ] || fail "the event was enabled"
 }
 
-# attacked WAY: a child of another user attacks a program of root's, without callers and with them.
+# attacked WAY: lets a child of another user attack a program of root, once without callers and once
+# with them.
 attacked() {
 	for callers in '' -g; do
 		hostile is_attacked "$1"
 		must grep -q '^the attack has ended with 0, and 0 bytes were changed$' "$work/with"
-		# With callers perf prints several lines for a sample.
+		# With callers, perf prints several lines for each sample.
 		[ "$callers" ] || readable
 	done
 }
 
-# The attacker writes the place in the ring, and the size of that.
+# The attacker writes the position in the ring, and the size of the ring.
 others_do_not_move_the_ring() {
 	attacked array
 }
 
-# It writes the bounds of the stack, and how many callers there may be.
+# The attacker writes the bounds of the stack, and the largest number of callers.
 others_do_not_move_the_stack() {
 	attacked stack
 }
 
-# It writes what the memory begins with, while the program's threads begin and end.
+# The attacker writes the head of the memory while threads of the program begin and end.
 others_do_not_size_the_mappings() {
 	attacked head
 }
 
-# ENOMEM, and what a kernel says that does not know the request.
+# ENOMEM, and the error of a kernel that does not support the request.
 thread_without_memory_is_told() {
 	hostile starves 12
 	must grep -q '^the thread has ended' "$work/with"
 	must grep -q '^ebbprof: 1 threads have no samples: the system had no memory for them$' "$work/said"
 	hostile starves 22
-	! grep 'have no samples' "$work/said" || fail "an older kernel is no lack of memory"
+	! grep 'have no samples' "$work/said" || fail "an older kernel is reported as lack of memory"
 	accounted 200
 }
 
-# The size of what a program has made for its recording is sealed too.
+# A program that records itself must seal the size of its memory, too.
 unsealed_memory_is_refused() {
 	fresh_memory "$work/memory"
 	: >"$work/answer"
 	ebbprof collect $$ -- "$work/none" 3<>"$work/answer" 4<>"$work/memory"
 	[ "$(od -An -tu1 "$work/answer" | tr -d ' ')" = 371 ] || fail "not the answer that the library expects"
-	[ ! -e "$work/none" ] || fail "there is a file"
+	[ ! -e "$work/none" ] || fail "it created a file"
 }
 
 command -v perf >/dev/null || skip_all "there is no perf tool"

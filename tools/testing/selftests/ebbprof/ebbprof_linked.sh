@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Programs that profile parts of themselves by libebbprof: in C, dynamic and static, and in Rust.
+# Programs that profile parts of themselves with libebbprof: in C, dynamic and static, and in Rust.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -9,10 +9,10 @@
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
 
-# Its half() is 1982 samples.
+# With these passes, half() gets 1982 samples.
 PASSES=400
 
-# client WAY [STATUS]: runs the program, which ends with this status.
+# client WAY [STATUS]: runs the program and checks its exit status.
 client() {
 	rm -f "$work/data"
 	status=0
@@ -21,13 +21,13 @@ client() {
 	[ "$status" -eq "${2-0}" ] || fail "$program $1: status $status"
 }
 
-# has TIMES: the file has so many times the samples of PASSES, and none of three_tenths(); perf
-# finds as many. QEMU counts the PM interrupt too, which each of half()'s alerts is there: 7
-# instructions more in the driver are 0.7 % more samples.
+# has TIMES: checks that the file has TIMES as many samples as PASSES give, and none of
+# three_tenths(), and that perf finds the same number. QEMU also counts the PM interrupts, one of
+# which comes with each alert of half(): 7 more instructions in the driver are 0.7 % more samples.
 has() {
 	must ebbprof report "$work/data" -o "$work/report"
 	cat "$work/report"
-	! grep three_tenths "$work/report" || fail "samples of what is not to be sampled"
+	! grep three_tenths "$work/report" || fail "samples of code outside of the recorded parts"
 	awk -v wanted="$(($1 * PASSES * 5000 / PERIOD))" -v less="$less" -v around="$around" '
 		$6 == "half" { found = $5 }
 		END { exit(!(found >= wanted * (1 - less) - 1 && found <= wanted * (1 + 2 * around) + 1)) }
@@ -37,7 +37,7 @@ has() {
 		fail "perf finds another number"
 }
 
-# each FUNCTION: calls it with each client.
+# each FUNCTION: calls the function with each client.
 each() {
 	for program in ebbprof_client ebbprof_client_static; do
 		"$@"
@@ -86,7 +86,8 @@ dumped_file_is_complete() {
 		fail "no dump: $line: $?"
 	}
 	has 1
-	# As a service manager that ends all processes of a service; the program has something left to do.
+	# A service manager ends all processes of a service in this way. The program still has work
+	# to do.
 	# shellcheck disable=SC2046 # a word for each
 	kill -TERM $(pidof ebbprof)
 	echo >&8
@@ -119,7 +120,8 @@ children_record_apart() {
 	each siblings_
 }
 
-# is_written: waits until nobody writes a file any more whose program is no more, or has closed its socket.
+# is_written: waits until ebbprof no longer writes the file of a program that has ended or closed
+# its socket.
 is_written() {
 	tries=0
 	while pidof ebbprof; do
@@ -129,7 +131,8 @@ is_written() {
 	done
 }
 
-# Without a stop the file is complete at the end all the same; after a kill soon.
+# If the program does not stop the recording, the file is complete when the program exits. After a
+# kill it is complete soon.
 ends_are_noticed() {
 	for program in ebbprof_client ebbprof_client_static; do
 		client forgets
@@ -143,7 +146,7 @@ ends_are_noticed() {
 	done
 }
 
-# Its name is no option, whatever it begins with.
+# A file name that begins with a dash is not an option.
 file_has_any_name() {
 	(cd "$work" && must ebbprof_client parts -data 1)
 	must ebbprof report "$work/-data" -o "$work/report"
@@ -158,7 +161,7 @@ closes_() {
 	client closes
 	must grep -q '^dump: the program has closed the socket' "$work/said"
 	has 1
-	# The first is complete soon after its socket was closed.
+	# The first file is complete soon after its socket was closed.
 	is_written
 	mv "$work/data.first" "$work/data"
 	has 1
@@ -180,7 +183,7 @@ blocked_() {
 	must grep -q '^own action: 0$' "$work/said"
 	must grep -q '^raised: 1$' "$work/said"
 }
-# Whatever they have done to SIGILL.
+# This holds whatever the threads have done to SIGILL.
 threads_outlive_the_recording() {
 	PASSES=200
 	program=ebbprof_threads blocked_
@@ -225,19 +228,19 @@ refusals_have_reasons() {
 		client refusals
 		must grep -q '^event: the PMU has no event of this name' "$work/said"
 		must grep -q '^program: cannot run ebbprof' "$work/said"
-		[ ! -e "$work/data" ] || fail "a refusal has left a file"
+		[ ! -e "$work/data" ] || fail "a refused call created a file"
 		client twice
 		has 1
 	done
-	# One recording is enough.
+	# A program that is recorded cannot record itself, too.
 	ebbprof record -o "$work/other" ebbprof_client twice "$work/data" 1 >"$work/said" 2>&1 || status=$?
 	must grep -q 'start: .*ebbprof record already profiles the program' "$work/said"
 }
 
-# Who runs a program with more rights than he has chooses neither what it executes nor, by the
-# environment, memory that it would write to.
+# The user of a set-user-ID program chooses neither which ebbprof it executes nor, through the
+# environment, memory that it writes to.
 users_have_no_say_in_setuid_programs() {
-	# Where a loader finds it that ignores $ORIGIN.
+	# A loader that ignores $ORIGIN finds the library here.
 	cp "$programs/libebbprof.so.0" /usr/lib/
 	mkdir "$work/bin"
 	chmod 755 "$work" "$work/bin"
@@ -252,10 +255,10 @@ users_have_no_say_in_setuid_programs() {
 	done
 	head -c 65536 "$work/memory" >"$work/after"
 	must cmp "$work/before" "$work/after"
-	# It is one that a program takes which is nobody else's.
+	# A program without more rights does use this memory.
 	env "EBBPROF=$work/memory" ebbprof_client twice "$work/none" 1
 	head -c 65536 "$work/memory" >"$work/after"
-	! cmp "$work/before" "$work/after" || fail "no program takes the memory"
+	! cmp "$work/before" "$work/after" || fail "the program does not use the memory"
 	rm -f /usr/lib/libebbprof.so.0
 }
 
@@ -264,11 +267,11 @@ rust_is_served() {
 	must ebbprof report "$work/data" -o "$work/report"
 	cat "$work/report"
 	must grep -q 'ebbprof_parts::wanted' "$work/report"
-	! grep unwanted "$work/report" || fail "samples of what is not to be sampled"
+	! grep unwanted "$work/report" || fail "samples of code outside of the recorded parts"
 	must ebbprof report --by thread "$work/data" -o "$work/report"
 	[ "$(grep -c ebbprof_parts "$work/report")" -eq 2 ] || fail "not two threads"
 	must perf report -i "$work/data" --no-children -g none --stdio -F sample,sym >"$work/perf"
-	# It may leave the name as it is in the file.
+	# perf may print the mangled name.
 	must grep -Eq 'ebbprof_parts(::|6)wanted' "$work/perf"
 }
 

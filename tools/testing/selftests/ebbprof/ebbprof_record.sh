@@ -1,23 +1,25 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# What the tests of ebbprof share that record ebbprof_work, whose instructions are known: source it.
+# Functions for the tests of ebbprof that record ebbprof_work, whose instructions are known. The
+# tests source this file.
 
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
 
-# A prime, so that the samples fall on all places of a pass of some 10000 instructions.
+# A prime, so that the samples come at all places in a pass of about 10000 instructions.
 PERIOD=1009
 
-# QEMU counts the kernel too, with what a program's last sample waits for there. And an alert that comes
-# while a thread begins, with EBBs off, is late by up to 640 us there (see rust/driver/emulator/README.md), in which
-# there are no samples: once in a few programs. How much less and more that may be than the work itself, as
-# shares of it where it is short or several threads do it, and how many passes a thread can do in 640 us. A
-# debug kernel takes several times as long.
+# Tolerances, as shares of the work. `less` and `more` are for numbers of samples, and `around` is
+# for shares of functions. QEMU counts the kernel's work, too, some of which delays a program's last
+# sample. And in QEMU, an alert that comes while a thread begins, with EBBs off, is up to 640 us
+# late (see rust/driver/emulator/README.md). This happens once in a few programs, and there are no
+# samples in that time. `late` is the number of passes that a thread can do in 640 us. A debug
+# kernel takes several times as long.
 less=0.01 late=0 more=0 around=0.03
 ! grep -q 'emulated by qemu' /proc/cpuinfo || less=0.1 late=64 around=0.05
 ! is_debug_kernel || less=0.15 late=640 more=0.2 around=0.2
 
-# record STATUS OPTION... WAY PASSES [COUNT]: records ebbprof_work, which ends with this status.
+# record STATUS OPTION... WAY PASSES [COUNT]: records ebbprof_work and checks its exit status.
 record() {
 	expected=$1
 	shift
@@ -27,8 +29,8 @@ record() {
 	[ "$status" -eq "$expected" ] || fail "status $status"
 }
 
-# runs NAME SECONDS: waits, for a hundred times so long, until the program of this name runs, and
-# sets program, its number.
+# runs NAME SECONDS: waits until a program of this name runs, and sets `program` to its process ID.
+# Looks up to a hundred times, SECONDS apart.
 runs() {
 	tries=0
 	# shellcheck disable=SC2034 # for the callers
@@ -39,20 +41,22 @@ runs() {
 	done
 }
 
-# fresh_memory FILE: makes it what ebbprof shares with programs, before one has taken a slot.
+# fresh_memory FILE: makes the file like the memory that ebbprof shares with programs, with all
+# slots free.
 fresh_memory() {
 	printf 'ebbprof3\0\0\0\0\0\0\0\0\0\20\0\0\0\0\0\0' >"$1"
-	# Slots of 128 KiB behind a head of 64.
+	# Slots of 128 KiB after a head of 64 KiB.
 	truncate -s $(((64 + 1024 * 128) * 1024)) "$1"
 }
 
-# said_samples: how many samples, and lost ones, the last record tells of.
+# said_samples: prints the numbers of samples and lost samples of the last record.
 said_samples() {
 	sed -n 's/^ebbprof: \([0-9]*\) samples of.* \([0-9]*\) lost.*/\1 \2/p' "$work/said"
 }
 
-# accounted PASSES [MOST [THREADS]]: as many samples, with those lost, as so many passes of this number of
-# threads have instructions, and so many times more for what surrounds them.
+# accounted PASSES [MOST [THREADS]]: checks that the samples and the lost samples together account
+# for the instructions of this number of passes, done by THREADS threads. MOST is the upper limit,
+# with the code around the work.
 accounted() {
 	said_samples | awk -v passes="$1" -v period="$PERIOD" -v most="${2-1.1}" -v threads="${3-1}" \
 		-v less="$less" -v late="$late" -v more="$more" '
@@ -66,8 +70,8 @@ accounted() {
 	' || fail "samples are missing, or too many"
 }
 
-# shares [FUNCTION]: of the program's three functions, with this one in place of three_tenths; a
-# sample's share may be 4 sigma off.
+# shares [FUNCTION]: checks the shares of the program's three functions, with FUNCTION in place of
+# three_tenths.
 shares() {
 	must ebbprof report "$work/data" -n 10 -o "$work/report"
 	cat "$work/report"
@@ -76,9 +80,9 @@ shares() {
 		$5 ~ /^[0-9]+$/ { share = $1 / 100; sub(/^.*[0-9]%  +[0-9]+  /, ""); gsub(/  +/, " "); shares[$0] = share }
 		function compare(function_and_object, wanted) {
 			off = shares[function_and_object] - wanted
-			# What surrounds the work has a share, too.
+			# The code around the work has a share, too.
 			if (off < 0) off = off > -around * wanted ? 0 : off + around * wanted
-			# Six standard deviations: samples at equal distances are no random ones.
+			# Six standard deviations: samples at equal distances are not random ones.
 			if (off * off > 36 * wanted * (1 - wanted) / all) {
 				print function_and_object, "is", off, "off"
 				bad = 1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# What ebbprof shows of its files: shares and their intervals, names of functions that are in no file
-# or that a compiler has made, what a run took more or less than another, and colours.
+# The reports of ebbprof: shares and their intervals, names of functions that are in no file or that
+# a compiler has mangled, comparisons of two runs, and colours.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -10,14 +10,14 @@
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
 
-# By functions, objects and threads there are as many samples, and each line has the share and the
-# interval (Wilson's score) of its own.
+# Reports by function, object and thread have the same number of samples. Each line has its share
+# and the interval (Wilson's score).
 shares_have_their_intervals() {
 	record 0 ebbprof_work threads 300 3
 	for by in symbol object thread; do
 		must ebbprof report --by "$by" -n 1000 "$work/data" -o "$work/$by"
 		awk '
-			# By Newton: that of busybox has no mathematics.
+			# The method of Newton, as the awk of busybox has no sqrt().
 			function sqrt_of(x,    root, n) {
 				root = 1
 				for (n = 0; n < 60; n++)
@@ -42,7 +42,7 @@ shares_have_their_intervals() {
 		' "$work/$by" || fail "by $by: not the shares of its samples"
 	done
 	cat "$work/symbol" "$work/object" "$work/thread"
-	# The functions of an object have its samples.
+	# The functions of an object have as many samples as the object.
 	[ "$(awk '$7 == "libebbprof_work.so" { n += $5 } END { print n }' "$work/symbol")" -eq \
 		"$(awk '$6 == "libebbprof_work.so" { print $5 }' "$work/object")" ] || fail "not the samples of the object"
 	[ "$(awk '$3 == "-"' "$work/thread" | wc -l)" -eq 4 ] || fail "not four threads"
@@ -50,8 +50,8 @@ shares_have_their_intervals() {
 	must grep -q "^\.\.\. and $(($(awk '$3 == "-"' "$work/symbol" | wc -l) - 2)) more$" "$work/report"
 }
 
-# What a terminal obeys to is for terminals, not for files, whatever the environment says; and
-# nothing of it comes out of somebody's names.
+# Escape sequences are written to terminals only, unless the environment requests them, and never to
+# a file. A recorded name cannot contain one.
 colours_are_for_terminals() {
 	escape=$(printf '\033')
 	named="$programs/bad${escape}name"
@@ -68,11 +68,11 @@ colours_are_for_terminals() {
 	must env CLICOLOR_FORCE=1 ebbprof report "$work/data" -o "$work/file"
 	must cmp "$work/file" "$work/plain"
 	must ebbprof collapsed "$work/data" -o "$work/collapsed"
-	! grep -F "$escape" "$work/collapsed" || fail "a name brings its own"
+	! grep -F "$escape" "$work/collapsed" || fail "a name contains an escape sequence"
 	must grep -q '^bad?name;' "$work/collapsed"
 }
 
-# As perf shows them: of C++'s names without parameters.
+# Names are shown as perf shows them: C++ names without parameters.
 compilers_names_are_readable() {
 	record 0 ebbprof_work mangled 1000
 	shares 'outer::inner ebbprof_work'
@@ -81,7 +81,7 @@ compilers_names_are_readable() {
 		fail "perf finds another number"
 }
 
-# A program's symbols may be in a file of their own, found by its build id.
+# A program's symbols may be in a separate file, which is found by its build ID.
 stripped_program_has_its_names() {
 	cp "$programs/ebbprof_stripped" "$programs/libebbprof_work.so" "$work/"
 	record 0 "$work/ebbprof_stripped" plain 500
@@ -98,8 +98,9 @@ stripped_program_has_its_names() {
 	awk -v around="$around" '
 		$6 == "half" { share = $1 / 50 }
 		END { exit(!(share > 1 - around && share < 1 + around)) }
-	' "$work/report" || fail "not half of it"
-	# That file does not say where in the program they are: what was put aside of the program does.
+	' "$work/report" || fail "half() does not have half of the samples"
+	# The symbol file does not have the program's address ranges. A copy of the program in
+	# perf's cache has them.
 	aside=$work/home/.debug/.build-id/${id%"$rest"}/$rest
 	must mkdir -p "$aside"
 	mv "$work/ebbprof_stripped" "$aside/elf"
@@ -108,15 +109,15 @@ stripped_program_has_its_names() {
 	must diff "$work/report" "$work/again"
 }
 
-# The names are those of the program that was recorded, or none: another one has its path now. What was put
-# aside of it, as `perf buildid-cache` does it, has them.
+# The names are those of the recorded program, or missing if another program is at its path now. A
+# copy of the recorded program that `perf buildid-cache` has stored provides them.
 rebuilt_program_lends_no_names() {
 	mkdir "$work/home"
 	cp "$programs/ebbprof_work" "$programs/libebbprof_work.so" "$work/"
 	record 0 "$work/ebbprof_work" plain 500
 	must ebbprof report "$work/data" 2>"$work/said" >"$work/before"
 	[ ! -s "$work/said" ] || fail "complaints of the program as it was: $(cat "$work/said")"
-	# Its functions are at the addresses of others.
+	# Other functions have the addresses of the recorded ones.
 	cp "$programs/ebbprof_storm" "$work/ebbprof_work"
 	must env HOME="$work/home" ebbprof report "$work/data" 2>"$work/said" >"$work/report"
 	cat "$work/said" "$work/report"
@@ -134,7 +135,7 @@ rebuilt_program_lends_no_names() {
 	[ ! -s "$work/said" ] || fail "complaints: $(cat "$work/said")"
 }
 
-# One that is cut; `sound.rs` has tests of all that may be wrong.
+# A cut file is refused. `sound.rs` tests all other defects.
 damaged_file_is_refused() {
 	record 0 ebbprof_work plain 100
 	head -c 200 "$work/data" >"$work/damaged"
@@ -146,7 +147,7 @@ damaged_file_is_refused() {
 	done
 }
 
-# perf names the function as the program does, and finds as many samples in it.
+# perf uses the program's name for the function, and finds as many samples in it.
 code_that_is_made_has_its_name() {
 	record 0 ebbprof_work make 2000
 	accounted 2000
@@ -155,14 +156,15 @@ code_that_is_made_has_its_name() {
 	must perf report -i "$work/data" --stdio -F sample,sym >"$work/perf"
 	[ "$(awk '/ Made::by hand/ { print $1 }' "$work/perf")" -eq "$(awk '/Made::by hand/ { print $5 }' "$work/report")" ] ||
 		fail "perf finds another number"
-	# What somebody else has put there is not believed.
+	# A map file of another user is ignored.
 	chown nobody "$map"
 	must ebbprof report "$work/data" -o "$work/report"
-	! grep Made "$work/report" || fail "the names are somebody else's"
+	! grep Made "$work/report" || fail "the names are those of another user"
 	rm "$map"
 }
 
-# The caller of what the kernel does not name there has a name, and its own callers.
+# The function of the C library that calls the vDSO has a name and callers, even where the kernel
+# names no function.
 vdso_has_its_names() {
 	record 0 -g ebbprof_work ask 500 50
 	must ebbprof report "$work/data" -o "$work/report"
@@ -181,7 +183,8 @@ changes() {
 	cat "$work/compared"
 }
 
-# change FUNCTION LEAST MOST MARK: its change in the last comparison, in percent.
+# change FUNCTION LEAST MOST MARK: checks the change of the function in the last comparison, in per
+# cent.
 change() {
 	awk -v name="$1" -v least="$2" -v most="$3" -v mark="$4" '
 		$0 ~ " " name " " {
@@ -193,7 +196,8 @@ change() {
 	' "$work/compared" || fail "$1: not from $2 to $3, or not marked $4"
 }
 
-# half() does half of its work in the second run: a quarter of all is gone, the rest is as it was.
+# half() does half of its work in the second run: a quarter of all work is missing, and the other
+# functions do the same work.
 comparison_finds_what_is_gone() {
 	record 0 ebbprof_work plain 2000
 	mv "$work/data" "$work/before"
@@ -203,14 +207,14 @@ comparison_finds_what_is_gone() {
 	change three_tenths -1.5 1.5 -
 	change fifth -1.5 1.5 -
 	must grep -Eq '^Total -2[3-6]\.[0-9]*% cycles:u$' "$work/compared"
-	# Of less, the others have larger shares.
+	# The total is smaller, so the other functions have larger shares.
 	changes --shares
 	change half -18.2 -15.2 '*'
 	change three_tenths 8.5 11.5 '*'
-	# The same file has no changes.
+	# A comparison of a file with itself shows no changes.
 	must ebbprof compare "$work/data" "$work/data" -o "$work/compared"
 	! grep -F '*' "$work/compared" || fail "a file differs from itself"
-	# Another event.
+	# Files with different events cannot be compared.
 	mv "$work/data" "$work/before"
 	record 0 -e instructions ebbprof_work plain 100
 	status=0

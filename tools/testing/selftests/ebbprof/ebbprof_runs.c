@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs that do to their files, stacks and memory what a recorder is to live with, or say how
- * they were started.
+ * Programs that do unusual things to their files, stacks and memory, which a recorder must survive,
+ * or that print how they were started.
  *
  * usage: ebbprof_runs WAY [ARGUMENT]...
  *
- * WAY is one of those at the end of this file.
+ * WAY is one of the names in `ways` in main().
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -31,7 +31,7 @@ static char **arguments;
 
 WORK(leaf)
 
-/* Has a frame, and LR leads to it most of the time. */
+/* Has a frame. Most of the time, LR holds an address in this function. */
 void outer(unsigned long rounds)
 {
 	for (unsigned long n = 0; n < rounds; n++)
@@ -49,7 +49,7 @@ static const char *action_of(int number)
 	return action.sa_handler == SIG_DFL ? "default" : "handled";
 }
 
-/* What a program begins with. */
+/* Prints the state with which the program begins. */
 static int begins(void)
 {
 	printf("%s: SIGPIPE %s, SIGCHLD %s, SIGINT %s\n", arguments[0], action_of(SIGPIPE),
@@ -57,7 +57,7 @@ static int begins(void)
 	return 0;
 }
 
-/* Runs a command with the signals of these numbers ignored, which not every shell does. */
+/* Runs a command with the given signals ignored, which some shells cannot do. */
 static int ignores(void)
 {
 	char **argument = arguments + 2;
@@ -76,7 +76,7 @@ static void on_signal(int number)
 	(void)number;
 }
 
-/* Works until a signal has come, which it counts for a while. */
+/* Works until a signal arrives, and counts signals for a while. */
 static int interrupted(void)
 {
 	int number = atoi(arguments[2]);
@@ -101,7 +101,7 @@ static unsigned long long now(void)
 
 typedef void (*work_fn)(unsigned long rounds);
 
-/* Works in a function of an object for so many milliseconds. */
+/* Works in a function of an object for this number of milliseconds. */
 static void works_in(void *handle, const char *name, unsigned long milliseconds)
 {
 	unsigned long long end = now() + milliseconds * 1000000;
@@ -124,7 +124,7 @@ static void *loaded(const char *path)
 	return handle;
 }
 
-/* Two objects, one soon after the other. */
+/* Loads two objects, one soon after the other. */
 static int loads(void)
 {
 	void *first = loaded(arguments[2]), *second;
@@ -138,13 +138,13 @@ static int loads(void)
 
 static void *loads_last(void *unused)
 {
-	/* For the recorder to see that the first thread is no more. */
+	/* Wait until the recorder has noticed that the first thread has ended. */
 	usleep(300000);
 	works_in(loaded(arguments[2]), "other", 40);
 	return unused;
 }
 
-/* The first thread ends before another loads an object. */
+/* The first thread ends before another one loads an object. */
 static int orphans(void)
 {
 	pthread_t id;
@@ -160,7 +160,7 @@ static void waits(int number)
 	(void)number;
 }
 
-/* Works and ends while the recorder stands still. */
+/* Works and ends while the recorder is stopped. */
 static void *works_unseen(void *unused)
 {
 	pid_t recorder = getppid();
@@ -171,11 +171,14 @@ static void *works_unseen(void *unused)
 		_exit(kill(recorder, SIGCONT));
 	}
 	outer(100000);
-	/* Without what exit() does: nobody tells of the mappings again. */
+	/* Unlike exit(), this does not make the library report the mappings again. */
 	_exit(!!unused);
 }
 
-/* The first thread ends before the last one is recorded, which waits in a handler until then. */
+/*
+ * The first thread ends before the last one is recorded. The last thread waits in a handler
+ * until then.
+ */
 static int hands_over(void)
 {
 	pthread_attr_t attr;
@@ -194,7 +197,7 @@ static int hands_over(void)
 	pthread_exit(NULL);
 }
 
-/* The recorder reads samples of an object that was truncated meanwhile. */
+/* The recorder reads samples in an object whose file is truncated in the meantime. */
 static int truncates(void)
 {
 	void *handle = loaded(arguments[2]);
@@ -202,7 +205,7 @@ static int truncates(void)
 	works_in(handle, "late", 30);
 	kill(getppid(), SIGSTOP);
 	works_in(handle, "other", 2);
-	/* Waits a tenth of a second for it. */
+	/* This waits a tenth of a second for the recorder. */
 	dlclose(handle);
 	if (truncate(arguments[2], 0))
 		return 1;
@@ -224,8 +227,9 @@ static void overwrites_file(const char *path, const char *from)
 }
 
 /*
- * Runs FILE twice, with the contents of one program and of another. Each runs long enough for the
- * recorder to see it. In a folder of root's, nothing else shows that it may read the file.
+ * Runs FILE twice, with the contents of one program and of another. Each runs long enough for
+ * the recorder to notice it. In a folder of root, nothing else proves that the program may read
+ * the file.
  */
 static int rebuilds(void)
 {
@@ -234,7 +238,7 @@ static int rebuilds(void)
 
 		overwrites_file(arguments[2], arguments[n]);
 		if (!fork()) {
-			/* ebbprof_calls has itself stepped with two arguments. */
+			/* ebbprof_calls would trace itself if it had two arguments. */
 			execl(arguments[2], arguments[2], n == 3 ? "plain" : "200000",
 			      n == 3 ? "2000" : NULL, NULL);
 			_exit(1);
@@ -252,7 +256,7 @@ static void coroutine(void)
 	outer(100000);
 }
 
-/* Works on a stack that it has made. */
+/* Works on a stack that the program has allocated. */
 static int coroutines(void)
 {
 	const size_t size = 1 << 20;
@@ -268,7 +272,7 @@ static int coroutines(void)
 void handles(int number)
 {
 	outer(300);
-	/* No tail call. */
+	/* This prevents a tail call. */
 	__asm__ volatile("" : : "r"(number));
 }
 
@@ -280,7 +284,7 @@ void raises(unsigned long rounds)
 	}
 }
 
-/* A handler runs on the stack of what it has interrupted. */
+/* A handler runs on the stack of the interrupted code. */
 static int handlers(void)
 {
 	struct sigaction action = { .sa_handler = handles };
@@ -290,7 +294,7 @@ static int handlers(void)
 	return 0;
 }
 
-/* What ebbprof shares with this program, or NULL. */
+/* Returns the memory that ebbprof shares with this program, or NULL. */
 static char *shared(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");
@@ -305,12 +309,15 @@ static char *shared(void)
 	return found;
 }
 
-/* Offsets in the memory: of how many slots are used, and of their states. */
+/* Offsets in the memory: the number of used slots, and the states of the slots. */
 enum { USED = 212, STATES = 228, TAKEN = 1 };
-/* The first slot, with the smallest ring, and where in a slot process and thread are. */
+/*
+ * Offset of the first slot, size of a slot with the smallest ring, and offset of the process and
+ * thread IDs in a slot.
+ */
 enum { FIRST = 64 << 10, SLOT = 128 << 10, IDS = 140 };
 
-/* A thread that was killed had not yet filled in its slot. */
+/* A thread was killed before it had filled in its slot. */
 static int abandons(void)
 {
 	const int number = 5;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Programs run under ebbprof as they would alone, and do to their files, stacks and memory what they like:
-# the recording is complete all the same.
+# Programs run under ebbprof as they would alone. Whatever they do to their files, stacks and
+# memory, the recording is complete.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -10,13 +10,13 @@
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
 
-# Its name and what it has ignored are as who has started it says.
+# The program gets its name and its ignored signals from the process that starts ebbprof.
 begin_is_the_programs() {
-	# SIGPIPE and SIGCHLD.
+	# The numbers of SIGPIPE and SIGCHLD.
 	for ignored in '' 13 17 '13 17'; do
 		# shellcheck disable=SC2086 # words
 		must ebbprof_runs ignores $ignored ebbprof_runs begins >"$work/without"
-		# shellcheck disable=SC2086 # as before
+		# shellcheck disable=SC2086 # words
 		must ebbprof_runs ignores $ignored ebbprof record -o "$work/data" ebbprof_runs begins \
 			>"$work/with" 2>"$work/said"
 		cat "$work/said" "$work/with"
@@ -24,7 +24,7 @@ begin_is_the_programs() {
 	done
 }
 
-# Nobody has to be told of children that end.
+# ebbprof does not need SIGCHLD to notice that its child ends.
 ignored_sigchld_loses_nothing() {
 	status=0
 	ebbprof_runs ignores 17 ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_work leave 1000 7 2>"$work/said" ||
@@ -35,7 +35,7 @@ ignored_sigchld_loses_nothing() {
 	shares
 }
 
-# A signal that somebody sends to ebbprof is the program's.
+# ebbprof passes signals that it gets on to the program.
 signals_are_passed_on() {
 	for number in 2 3 15 1; do
 		ebbprof record -c "$PERIOD" -o "$work/data" ebbprof_runs interrupted "$number" >"$work/with" 2>"$work/said" &
@@ -60,7 +60,8 @@ signals_are_passed_on() {
 	done
 }
 
-# From the first sample in it on, an object is known: of its functions LR tells no caller.
+# A new object is known from its first sample on. Otherwise LR would be taken for the caller of its
+# functions, which is wrong after they have called others.
 late_objects_have_their_callers() {
 	cp "$programs/libebbprof_runs.so" "$work/first.so"
 	cp "$programs/libebbprof_runs.so" "$work/second.so"
@@ -75,7 +76,7 @@ late_objects_have_their_callers() {
 	must grep -q ' second.so ' "$work/report"
 }
 
-# A thread begins although the loader is busy, in an object whose constructor waits for the thread.
+# A thread can begin while the loader is busy, in an object whose constructor waits for the thread.
 constructors_may_wait_for_threads() {
 	cp "$programs/libebbprof_starts.so" "$work/first.so"
 	cp "$programs/libebbprof_runs.so" "$work/second.so"
@@ -87,8 +88,9 @@ constructors_may_wait_for_threads() {
 	must grep -q ' samples of 2 threads, ' "$work/said"
 }
 
-# The library finds the area of the C library's in any program: a sequence that takes several periods is
-# aborted, unless the emulator has the kernel see the handler first (ebb.md, QEMU).
+# The library finds the C library's rseq area in any program: a sequence that takes several periods
+# is aborted, unless, in the emulator, the handler already runs when the kernel checks (ebb.md,
+# QEMU).
 sequences_are_aborted() {
 	must ebbprof_sequences >"$work/without"
 	record 0 ebbprof_sequences >"$work/with"
@@ -97,10 +99,11 @@ sequences_are_aborted() {
 	without=$(sed -n "$committed" "$work/without")
 	with=$(sed -n "$committed" "$work/with")
 	[ "${without:-0}" -ge 15 ] || fail "aborted without samples"
-	[ "${with:-20}" -le 5 ] || fail "committed in spite of samples"
+	[ "${with:-20}" -le 5 ] || fail "samples did not abort the sequences"
 }
 
-# The same of what the last thread of a process loads, whose first thread has ended.
+# Objects that the last thread of a process loads have their samples, too, after the first thread
+# has ended.
 last_thread_has_its_objects() {
 	cp "$programs/libebbprof_runs.so" "$work/last.so"
 	record 0 -g ebbprof_runs orphans "$work/last.so"
@@ -109,10 +112,10 @@ last_thread_has_its_objects() {
 	least=90
 	! is_debug_kernel || least=80
 	awk -v least="$least" '$6 == "other" && $7 == "last.so" { share = $1 + 0 } END { exit(share < least) }' "$work/report" ||
-		fail "not its samples"
+		fail "other() does not have its samples"
 }
 
-# A process is there as long as a thread of it is, though none was looked at yet.
+# A process is recorded as long as it has a thread, even if ebbprof has not yet looked at any.
 last_thread_has_its_program() {
 	record 0 -g ebbprof_runs hands_over
 	must ebbprof collapsed "$work/data" -o "$work/collapsed"
@@ -121,7 +124,7 @@ last_thread_has_its_program() {
 	! grep 'outer;outer' "$work/collapsed" || fail "it calls itself"
 }
 
-# Samples of an object that is no more do not end the recorder.
+# Samples in an object whose file was truncated do not end the recorder.
 truncated_object_ends_nothing() {
 	cp "$programs/libebbprof_runs.so" "$work/object.so"
 	record 0 -g ebbprof_runs truncates "$work/object.so"
@@ -129,10 +132,10 @@ truncated_object_ends_nothing() {
 	must ebbprof report "$work/data" -o "$work/report"
 	cat "$work/report"
 	awk -v wanted="$((400 * 5000 / PERIOD))" '$6 == "half" { n = $5 } END { exit(!(n >= wanted * 0.99)) }' "$work/report" ||
-		fail "not what it did then"
+		fail "not the samples of the work after that"
 }
 
-# A program that was built anew meanwhile has another build id.
+# A program that is rebuilt during the recording has another build ID.
 rebuilt_program_has_its_build_id() {
 	cp "$programs/libebbprof_work.so" "$work/"
 	record 0 -g ebbprof_runs rebuilds "$work/built" "$programs/ebbprof_work" "$programs/ebbprof_calls"
@@ -144,7 +147,7 @@ rebuilt_program_has_its_build_id() {
 	done
 }
 
-# What has no valid UTF-8 in its name, has its symbols.
+# Files whose names are not valid UTF-8 have their symbols.
 paths_are_bytes() {
 	folder=$work/$(printf 'caf\351')
 	mkdir "$folder"
@@ -153,7 +156,8 @@ paths_are_bytes() {
 	shares
 }
 
-# Nobody follows the frames of another stack than the thread's: there are no callers rather than wrong ones.
+# On a stack that is not the thread's own, the library does not follow frames: the callers are
+# missing rather than wrong.
 other_stacks_have_no_wrong_callers() {
 	record 0 -g ebbprof_runs coroutines
 	must ebbprof collapsed "$work/data" -o "$work/collapsed"
@@ -163,7 +167,8 @@ other_stacks_have_no_wrong_callers() {
 	! grep 'outer;outer' "$work/collapsed" || fail "it calls itself"
 }
 
-# The stack of a handler ends where that returns to: what was interrupted has saved no address there.
+# The stack of a handler ends where the handler returns to. The interrupted code has saved no
+# address there.
 handlers_have_no_wrong_callers() {
 	record 0 -g ebbprof_runs handlers
 	must ebbprof collapsed "$work/data" -o "$work/collapsed"
@@ -173,21 +178,21 @@ handlers_have_no_wrong_callers() {
 	! grep -E 'raises.*;(handles|__kernel_)' "$work/collapsed" || fail "a handler has callers"
 }
 
-# A thread that was killed before it was recorded has its slot no more.
+# The slot of a thread that was killed before it was recorded is freed.
 abandoned_slot_is_freed() {
 	record 0 -m 4 ebbprof_runs abandons >"$work/with"
 	cat "$work/with"
 	must grep -q '^the slot is free$' "$work/with"
 }
 
-# A dump that finds no room, for the records or for what is behind them, leaves a file that is complete in the
-# end.
+# If a dump finds no room, for the records or for the sections after them, the file is still
+# complete at the end.
 dump_without_room_spoils_nothing() {
 	mkdir "$work/small"
 	refused=0
 	for passes in 400 $(seq 312 3 336); do
 		mount -t tmpfs -o size=512k none "$work/small"
-		# All but 64 KiB: a page there, of records with 40 bytes each.
+		# Leave 64 KiB free: a page of tmpfs, for records of 40 bytes each.
 		head -c $((448 * 1024)) /dev/zero >"$work/small/filler"
 		status=0
 		ebbprof_full dump "$work/small/data" "$work/small/filler" "$passes" >"$work/with" || status=$?
@@ -205,12 +210,12 @@ dump_without_room_spoils_nothing() {
 	[ "$refused" -ge 3 ] || fail "not three"
 }
 
-# After an exec nobody is there to end the recording, though a child has the socket.
+# An exec ends the recording, even if a child has the socket.
 exec_ends_the_recording() {
 	ebbprof_full exec "$work/data" &
 	program=$!
 	tries=0
-	# What it does until then takes some hundredths.
+	# The program takes some hundredths of a second until then.
 	while sleep 0.1; [ "$(cat "/proc/$program/comm")" != sleep ]; do
 		tries=$((tries + 1))
 		[ "$tries" -le 300 ] || fail "there was no exec"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An object that programs load late: of a function with a frame, to which LR leads mostly. With
- * STARTS its constructor waits for a thread.
+ * An object that programs load late. It has a function with a frame, in which LR mostly holds an
+ * address in the function itself. With STARTS, its constructor waits for a thread.
  */
 #ifdef STARTS
 #include <pthread.h>
@@ -18,7 +18,7 @@ void late(unsigned long rounds)
 		deep(1);
 }
 
-/* Another one. */
+/* A second function, without a frame. */
 WORK(other)
 
 #ifdef STARTS

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program with restartable sequences that take some 20000 instructions each. Prints how many
- * have committed.
+ * A program with restartable sequences of about 20000 instructions each. Prints the number of those
+ * that have committed.
  */
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/rseq.h>
 
 /*
- * A restartable sequence: stores @descriptor to @rseq_cs, turns a loop @turns times and commits.
+ * A restartable sequence: stores @descriptor to @rseq_cs, executes a loop @turns times and commits.
  * Returns 1, or 0 if it is aborted.
  */
 int sequence(unsigned long *rseq_cs, const void *descriptor, unsigned long turns);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs with masks, actions and jumps of their own, which print what they find.
+ * Programs that set signal masks and actions and jump out of handlers. They print the results.
  *
  * usage: ebbprof_signals WAY
  *
- * WAY is one of those at the end of this file.
+ * WAY is one of the names in `ways` in main().
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -40,7 +40,7 @@ static void trap(void)
 	asm volatile(".long 0");
 }
 
-/* Masks and actions do what the program expects, those for SIGILL too. */
+/* Masks and actions have the effects that the program expects, including those for SIGILL. */
 static int signals(void)
 {
 	struct sigaction action = { .sa_sigaction = steps_over, .sa_flags = SA_SIGINFO };
@@ -63,7 +63,10 @@ static int signals(void)
 	trap();
 	printf("%d traps, status %d\n", traps, system("exit 7"));
 	if (!vfork()) {
-		/* What this does to its memory, it does to its parent's. */
+		/*
+		 * vfork() shares the memory, so this also changes what the library stores for
+		 * the parent.
+		 */
 		sigaction(SIGILL, NULL, &after);
 		signal(SIGILL, SIG_DFL);
 		_exit(0);
@@ -92,7 +95,7 @@ static void *blocks(void *unused)
 	return unused;
 }
 
-/* Threads that block all signals, and an action for SIGILL that nobody is to call. */
+/* Threads that block all signals, and an action for SIGILL that must not be called. */
 static int blocked(void)
 {
 	struct sigaction action = { .sa_sigaction = steps_over, .sa_flags = SA_SIGINFO };
@@ -109,7 +112,7 @@ static int blocked(void)
 	return 0;
 }
 
-/* What longjmp() is where the C library checks more. */
+/* The C library's longjmp() with additional checks. */
 void __longjmp_chk(struct __jmp_buf_tag *buffer, int value);
 
 static sigjmp_buf buffer;
@@ -120,7 +123,7 @@ static void jumps(int number)
 	jump_by(buffer, number);
 }
 
-/* Calls a function once, `microseconds` from now. */
+/* Calls a function once, after `microseconds`. */
 static void in_a_while(void (*function)(int), unsigned long microseconds)
 {
 	const struct itimerval wait = { .it_value.tv_usec = microseconds };
@@ -129,7 +132,7 @@ static void in_a_while(void (*function)(int), unsigned long microseconds)
 	setitimer(ITIMER_REAL, &wait, NULL);
 }
 
-/* Leaves system() by a jump of each kind, and works. */
+/* Leaves system() with a jump of each kind, and works. */
 static int jump(void)
 {
 	void (*const kinds[])(struct __jmp_buf_tag *buffer, int value) = {
@@ -155,7 +158,10 @@ static int jump(void)
 static atomic_ulong passes;
 static atomic_int jumped;
 
-/* Many times out of its work, and so out of samples, too. It tells on stderr how much that was. */
+/*
+ * Jumps out of its work many times, and so out of samples, too. Prints the amount of work to
+ * stderr.
+ */
 static int jumps_often(void)
 {
 	for (; jumped < 300; jumped++) {
@@ -177,7 +183,7 @@ static void works(int number)
 	(void)number;
 }
 
-/* A handler works that it calls itself. */
+/* Works in a handler of a signal that it sends to itself. */
 static int itself(void)
 {
 	signal(SIGUSR1, works);
@@ -205,7 +211,7 @@ static void nests(int number)
 	(void)number;
 }
 
-/* In the middle of a call that has no EBBs, another one begins and ends; then it works. */
+/* During a call that has EBBs off, another such call begins and ends. Then the program works. */
 static int nest(void)
 {
 	pthread_barrier_init(&barrier, NULL, 2);

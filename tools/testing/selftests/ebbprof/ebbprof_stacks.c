@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program with the marks of a runtime that has small stacks: with GO the note of its build id,
- * with OCAML a function of its native code. With LIBRARY it is a shared object that has these, to
- * which a program is linked that was compiled with LINKED.
+ * A program with the marks of a runtime that has small stacks: with GO, the note of its build ID;
+ * with OCAML, a function of its native code. With LIBRARY it is a shared object with these marks. A
+ * program that is compiled with LINKED is linked to it.
  *
  * usage: ebbprof_stacks PASSES
  */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A storm for ebbprof: 64 threads that work, open and close shared objects, fork, execute and
- * kill, while a timer's signals come on stacks of their own. Prints how many instructions were in
- * half(), three_tenths() and fifth() of the objects.
+ * A stress test for ebbprof: 64 threads work, open and close shared objects, fork, execute and kill
+ * processes, while a timer raises signals on stacks of their own. Prints the number of instructions
+ * in half(), in three_tenths(), and in fifth() of the objects.
  *
  * usage: ebbprof_storm ROUNDS OBJECT OBJECT
  *        ebbprof_storm work PASSES
@@ -25,7 +25,7 @@
 #define THREADS 64
 #define PASSES 20
 
-/* Instructions of all processes. */
+/* Numbers of instructions, for all processes. */
 static struct counts {
 	atomic_ulong half, three_tenths, fifth;
 } *counts;
@@ -56,7 +56,7 @@ static void on_signal(int number)
 	(void)number;
 }
 
-/* Of two objects only one is there at a time, perhaps where the other was. */
+/* Only one of the two objects is loaded at a time, perhaps at the address of the other one. */
 static void use_object(unsigned long n)
 {
 	void (*function)(unsigned long rounds);

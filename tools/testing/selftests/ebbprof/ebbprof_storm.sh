@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# ebbprof in a storm: 64 threads that fork, execute, are killed, open and close shared objects, and
-# get signals on other stacks.
+# ebbprof under stress: 64 threads fork, execute programs, are killed, open and close shared
+# objects, and get signals on other stacks.
 #
 # Needs shared libraries and the perf tool in the guest (`scripts/vm run --libs --perf`).
 
@@ -10,8 +10,8 @@
 # shellcheck source=tools/testing/selftests/ebbprof/ebbprof_record.sh
 . "$(dirname "$0")/ebbprof_record.sh"
 
-# As many samples of each function as it has instructions, with those lost, in objects too that are
-# closed by now. QEMU counts what the kernel does for a thread meanwhile.
+# Each function has as many samples, with the lost ones, as its instructions make, including
+# functions in objects that are closed. QEMU also counts the kernel's work for a thread.
 storm_is_accounted() {
 	cp "$programs/libebbprof_work.so" "$work/first.so"
 	cp "$programs/libebbprof_work.so" "$work/second.so"
@@ -19,7 +19,8 @@ storm_is_accounted() {
 		>"$work/counts" 2>"$work/said"
 	cat "$work/said" "$work/counts"
 	! grep 'have no samples' "$work/said" || fail "threads without samples"
-	# 64 threads and their parent, 32 children, and those of them that execute.
+	# There are 64 threads and their parent, 32 children, and the programs that some of these
+	# execute.
 	grep -q 'of 108 threads' "$work/said" || fail "not 108 threads"
 	must ebbprof report -n 100 "$work/data" -o "$work/report"
 	cat "$work/report"
@@ -35,7 +36,7 @@ storm_is_accounted() {
 				print share, "of its instructions"
 				exit(!((ours + $2) * period / wanted > 1 - 3 * less && share < 1.1))
 			}
-		' || fail "$function: not its samples"
+		' || fail "$function: not the samples of its instructions"
 	done <"$work/counts"
 	for object in first second; do
 		must grep -q "fifth  *$object.so" "$work/report"
@@ -45,7 +46,7 @@ storm_is_accounted() {
 with_callers() {
 	storm_is_accounted -g
 	must ebbprof collapsed "$work/data" -o "$work/collapsed"
-	# From the thread's first function on, also in what is closed.
+	# The callers start at the thread's first function, also in closed objects.
 	must grep -Eq ';in_thread;use_object;fifth ' "$work/collapsed"
 	awk '/;fifth [0-9]*$/ { all += $NF; if (/;use_object;/) good += $NF } END { print good, "of", all; exit(!(good > all * 0.98)) }' \
 		"$work/collapsed" || fail "fifth() has other callers"

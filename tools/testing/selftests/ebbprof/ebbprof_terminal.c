@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Runs a command whose stderr is a terminal, and writes what it gets to stdout.
+ * Runs a command whose stderr is a terminal, and copies its output from there to stdout.
  *
  * usage: ebbprof_terminal COMMAND [ARGUMENT]...
  */
@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 		execvp(argv[1], argv + 1);
 		_exit(2);
 	}
-	/* It fails once nobody has the other end. */
+	/* The read fails once all descriptors of the other end are closed. */
 	while ((length = read(terminal, buffer, sizeof(buffer))) > 0)
 		if (write(STDOUT_FILENO, buffer, length) != length)
 			return 2;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program that records itself by libebbprof while many threads run. Each pass has 5000
+ * A program that records itself with libebbprof while many threads run. Each pass has 5000
  * instructions.
  *
  * usage: ebbprof_threads WAY FILE PASSES
  *
- * WAY is one of those at the end of this file.
+ * WAY is one of the names in `ways` in main().
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -49,7 +49,7 @@ static void join(int count)
 		pthread_join(ids[n], NULL);
 }
 
-/* Is sampled whenever there is a recording, and has blocked all signals by then. */
+/* Joins each recording. Its signals are blocked from its first pass on. */
 static void *blocks(void *unused)
 {
 	sigset_t all;
@@ -71,9 +71,10 @@ static void on_sigill(int number)
 	own += number == SIGILL;
 }
 
-/* Each end of a recording takes the PMU from many threads in the middle of their handlers, who
- * block SIGILL; and the program has an action of its own for that, which is not called. There are
- * as many recordings as passes.
+/*
+ * At the end of each recording, many threads lose the PMU in their handlers, while they block
+ * SIGILL. The program has its own action for SIGILL, which must not be called. There are as many
+ * recordings as passes.
  */
 static void blocked(void)
 {
@@ -101,7 +102,7 @@ static void *spins(void *unused)
 	return unused;
 }
 
-/* What the threads do after many pauses is sampled as if there had been none. */
+/* The work of the threads after many pauses is sampled as if there had been no pauses. */
 static void paused(void)
 {
 	start(LONG_PERIOD);
@@ -116,7 +117,7 @@ static void paused(void)
 	must(ebbprof_stop(), "stop");
 }
 
-/* A pause is the process' own: its child is sampled. */
+/* A pause affects only its process: a child is sampled. */
 static void forks(void)
 {
 	int status;
@@ -136,8 +137,9 @@ static void forks(void)
 	exit(status);
 }
 
-/* A child that was made by another call than fork() starts no recording, during its parent's and
- * after that. ebbprof_children has what else it may do.
+/*
+ * A child that was created by another call than fork() cannot start a recording, during its
+ * parent's and after it. ebbprof_children tests its other actions.
  */
 static void in_clone(void)
 {

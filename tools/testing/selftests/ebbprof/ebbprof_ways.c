@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Programs with ways that a profiler inside them may get in. Each prints what it finds, which is to
- * be the same with and without ebbprof.
+ * Programs with habits that a profiler inside them could disturb. Each prints its results, which
+ * must be the same with and without ebbprof.
  *
  * usage: ebbprof_ways WAY [OBJECT [FILE]]
  *
- * WAY is one of those at the end of this file, OBJECT a shared object, FILE one to wait for.
+ * WAY is one of the names in `ways` in main(), OBJECT a shared object, and FILE a file to wait for.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -33,7 +33,7 @@
 
 static const char *object, *file;
 
-/* The descriptors of perf events: how many, and their numbers. */
+/* Finds the descriptors of perf events. Returns their number. */
 static int events(int *fds, int most)
 {
 	DIR *folder = opendir("/proc/self/fd");
@@ -55,7 +55,7 @@ static int events(int *fds, int most)
 
 static int null, taken[8], count;
 
-/* As `exec 7>file` of a shell that does not know what has 7. */
+/* Replaces descriptors like `exec 7>file` in a shell that does not know descriptor 7. */
 static void *takes(void *unused)
 {
 	count = events(taken, 8);
@@ -74,7 +74,7 @@ static void still_there(const char *where)
 	printf("%s: %d files are closed\n", where, gone);
 }
 
-/* Another file takes the place of any event that there is: in a thread that ends, before a fork. */
+/* A file replaces the descriptor of each event: in a thread that ends, and before a fork. */
 static int descriptors(void)
 {
 	int status;
@@ -101,7 +101,7 @@ static void *waits(void *unused)
 	return unused;
 }
 
-/* The child of a program with many threads has its own event at most. */
+/* The child of a program with many threads has at most its own event. */
 static int inherit(void)
 {
 	pthread_t ids[THREADS];
@@ -135,8 +135,9 @@ static void *is_cancelled(void *unused)
 	return unused;
 }
 
-/* A thread that is cancelled before it has begun, begins all the same: up to its function there is
- * no point of cancellation.
+/*
+ * A thread that is cancelled before it has begun begins nevertheless: there is no cancellation
+ * point before its function.
  */
 static int cancel(void)
 {
@@ -168,14 +169,14 @@ static void *is_renamed(void *unused)
 	usleep(400000);
 	prctl(PR_SET_NAME, "late");
 	work(400);
-	/* For ebbprof to see it before the thread has another. */
+	/* Lets ebbprof notice this name before the thread gets another one. */
 	usleep(400000);
 	prctl(PR_SET_NAME, "last");
 	work(600);
 	return unused;
 }
 
-/* Threads have names of their own, of which one changes. */
+/* Threads have names of their own, one of which changes. */
 static int names(void)
 {
 	in_a_thread(is_named);
@@ -184,7 +185,7 @@ static int names(void)
 	return 0;
 }
 
-/* Closes 30 objects, once somebody has said go. */
+/* Opens and closes 30 objects, once FILE exists. */
 static int unload_later(void)
 {
 	while (access(file, F_OK))
@@ -199,7 +200,7 @@ static int unload_later(void)
 	return 0;
 }
 
-/* As a daemon does that wants no inherited file. */
+/* Closes descriptors like a daemon that keeps no inherited files. */
 static int shut(void)
 {
 	close_range(3, ~0U, 0);
@@ -207,7 +208,7 @@ static int shut(void)
 	return 0;
 }
 
-/* A program that must not be paged out has as much memory locked as it has. */
+/* A program that locks its memory has only its own memory locked. */
 static int lock(void)
 {
 	char line[128];
@@ -224,7 +225,10 @@ static int lock(void)
 	return 0;
 }
 
-/* A limit of 1 GB is met by what the program has, and executes, alone. */
+/*
+ * Under a limit of 1 GB, the program and a program that it executes have room as without
+ * ebbprof.
+ */
 static int limited(void)
 {
 	struct rlimit most = { 1000000000, 1000000000 };
@@ -237,7 +241,7 @@ static int limited(void)
 	return 1;
 }
 
-/* The limit of a file's size is as it was, and its signal ends who writes beyond it. */
+/* The file size limit is unchanged, and its signal ends the program that exceeds it. */
 static int limit(void)
 {
 	struct sigaction action;
@@ -250,7 +254,7 @@ static int limit(void)
 	return 0;
 }
 
-/* As QEMU leaves a thread whose EBB it has lost: BESCR has PME and PMEO, without GE. */
+/* Sets BESCR as QEMU leaves it in a thread that has lost an EBB: PME and PMEO without GE. */
 static void *loses(void *unused)
 {
 	work(200);
@@ -266,7 +270,7 @@ static int cease(void)
 	return 0;
 }
 
-/* Works with r1 at `frame`, which leads to `back_chain`. */
+/* Works with r1 set to `frame`, which holds `back_chain`. */
 static void astray(uint64_t *frame, uint64_t back_chain)
 {
 	uint64_t stack;
@@ -283,7 +287,7 @@ static void astray(uint64_t *frame, uint64_t back_chain)
 #define STACK (256UL << 10)
 #define GUARD (64UL << 10)
 
-/* Back chains that lead nowhere, to the same frame, down, and where nothing can be read. */
+/* Back chains that lead nowhere, to the same frame, downwards, or to unreadable memory. */
 static void *with_frames(void *end_of_stack)
 {
 	uint64_t room[8192], *frame = room + 4096, end = (uintptr_t)end_of_stack;
@@ -292,7 +296,7 @@ static void *with_frames(void *end_of_stack)
 		end - 16, end, end + GUARD - 32, 1UL << 63, -16UL,
 	};
 
-	/* Where its function returns to, if it were followed. */
+	/* The return address of the frame's function, if the frame were followed. */
 	frame[2] = (uintptr_t)half;
 	for (size_t n = 0; n < sizeof(back_chains) / sizeof(*back_chains); n++)
 		astray(frame, back_chains[n]);
@@ -328,7 +332,7 @@ static void *leaves(void *unused)
 	return unused;
 }
 
-/* No function up to the end is a point of cancellation. */
+/* The functions up to the end of the program contain no cancellation point. */
 static int leave(void)
 {
 	pthread_t id;
@@ -338,7 +342,7 @@ static int leave(void)
 	_exit(1);
 }
 
-/* A daemon that nobody may trace. It works, waits, and works again. */
+/* A daemon that other processes may not trace. It works, waits, and works again. */
 static int untraced(void)
 {
 	int pipes[2];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A program for ebbprof to profile: half of its instructions are in half(), three tenths in
- * three_tenths(), a fifth in fifth() of a shared object.
+ * A program to profile: half of its instructions are in half(), three tenths in three_tenths(), and
+ * a fifth in fifth() of a shared object.
  *
  * usage: ebbprof_work WAY PASSES [COUNT]
  *
- * A pass is some 10000 instructions. WAY is one of those at the end of this file.
+ * A pass is about 10000 instructions. WAY is one of the names in `ways` in main().
  */
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -30,7 +30,7 @@ static unsigned long count;
 WORK(half)
 WORK(three_tenths)
 
-/* As a compiler names outer::inner(unsigned long) of C++. */
+/* The name that a compiler gives to outer::inner(unsigned long) of C++. */
 void inner(unsigned long rounds) __asm__("_ZN5outer5innerEm");
 WORK(inner)
 
@@ -49,7 +49,7 @@ static int plain(void)
 	return 0;
 }
 
-/* half() does half of its work. */
+/* half() does half of its usual work. */
 static int less(void)
 {
 	for (unsigned long n = 0; n < passes; n++) {
@@ -60,7 +60,7 @@ static int less(void)
 	return 0;
 }
 
-/* A function of C++ is in three_tenths()'s place. */
+/* A C++ function takes the place of three_tenths(). */
 static int mangled(void)
 {
 	for (unsigned long n = 0; n < passes; n++) {
@@ -71,7 +71,7 @@ static int mangled(void)
 	return 0;
 }
 
-/* COUNT times, with rests of 0.6 s. */
+/* Works COUNT times, with pauses of 0.6 s. */
 static int rest(void)
 {
 	for (unsigned long n = 0; n < count; n++) {
@@ -81,7 +81,7 @@ static int rest(void)
 	return 0;
 }
 
-/* Without what exit() does. */
+/* Leaves without the functions that exit() calls. */
 static int leave(void)
 {
 	work();
@@ -112,7 +112,7 @@ static void *in_thread(void *unused)
 	return NULL;
 }
 
-/* COUNT threads at a time. */
+/* Runs COUNT threads at the same time. */
 static int threads(void)
 {
 	pthread_t ids[64];
@@ -134,7 +134,7 @@ static void *leaves_by_exit(void *unused)
 	pthread_exit(NULL);
 }
 
-/* The same, for which the first thread does not wait. */
+/* Runs COUNT threads. The first thread does not wait for them. */
 static int orphans(void)
 {
 	for (unsigned long n = 0; n < count; n++) {
@@ -146,7 +146,7 @@ static int orphans(void)
 	pthread_exit(NULL);
 }
 
-/* COUNT processes, one after the other, each with two threads that end in different ways. */
+/* Runs COUNT processes, one after the other. Each has two threads that end in different ways. */
 static int storm(void)
 {
 	for (unsigned long n = 0; n < count; n++) {
@@ -171,8 +171,8 @@ static int storm(void)
 }
 
 /*
- * Code that it makes itself is in three_tenths()'s place. It tells perf of the function as a JIT
- * compiler does, in /tmp/perf-PID.map.
+ * Code that the program generates takes the place of three_tenths(). The program names the
+ * function in /tmp/perf-PID.map, as a JIT compiler does.
  */
 static int make(void)
 {
@@ -209,7 +209,7 @@ static int make(void)
 	return 0;
 }
 
-/* Asks the vDSO for the time, COUNT times a pass. */
+/* Reads the time through the vDSO COUNT times per pass. */
 static int ask(void)
 {
 	struct timespec now;
@@ -223,8 +223,8 @@ static int ask(void)
 }
 
 /*
- * Half of the passes under a filter that kills at each system call but exit_group, by which it
- * ends: at exit() libebbprof makes others.
+ * Does half of the passes under a filter that kills the process at any system call except
+ * exit_group. It ends with that call, because exit() would make libebbprof use others.
  */
 static int confined(void)
 {

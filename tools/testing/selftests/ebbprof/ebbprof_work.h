@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What the programs share that ebbprof profiles. */
+/* Functions that the programs to profile share. */
 #ifndef EBBPROF_WORK_H
 #define EBBPROF_WORK_H
 
@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A function that executes ten instructions for each of so many rounds, and hardly any more. */
+/*
+ * Defines a function that executes ten instructions for each of @rounds rounds, and very few
+ * more.
+ */
 #define WORK(name)							\
 	void name(unsigned long rounds)					\
 	{								\
@@ -22,7 +25,7 @@ void fifth(unsigned long rounds);
 #ifdef WITH_HALF
 WORK(half)
 
-/* So many passes of half(), of 5000 instructions each. */
+/* Executes this number of passes of half(), of 5000 instructions each. */
 static void work(unsigned long passes)
 {
 	for (unsigned long n = 0; n < passes; n++)
@@ -30,7 +33,7 @@ static void work(unsigned long passes)
 }
 #endif
 
-/* Calls a function in a thread of its own, to its end. */
+/* Runs a function in a new thread until it ends. */
 static inline void in_a_thread(void *(*function)(void *))
 {
 	pthread_t id;
@@ -39,7 +42,10 @@ static inline void in_a_thread(void *(*function)(void *))
 		exit(1);
 }
 
-/* Of a table of so many bytes, whose entries begin with a name, the one with this name; or NULL. */
+/*
+ * Returns the entry with this name in a table of @size bytes, whose entries begin with a name,
+ * or NULL.
+ */
 static inline const void *find_way(const void *ways, size_t size, size_t entry, const char *name)
 {
 	for (const char *way = ways, *end = way + size; way < end; way += entry)

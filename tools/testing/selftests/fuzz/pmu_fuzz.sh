@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Processes that do anything to the PMU that a program can, by a seed (pmu_fuzz): alone and beside
-# what disturbs a PMU.
+# Processes that do to the PMU anything that a program can, chosen by a seed (pmu_fuzz): alone and
+# while other commands disturb the PMU.
 #
 # usage: pmu_fuzz.sh [--seed N] [--lives N] [--processes N] [--no-hotplug] [--unlimited] [TEST...]
 #
 #   --seed N       another course of events
 #   --lives N      lives of each process in each test (default 4)
 #   --processes N  processes beside four bystanders (default 16)
-#   --no-hotplug   CPUs stay
-#   --unlimited    samples and EBBs come as often as they are asked for, but in beside_all
-#   TEST           these only: alone, beside_all, swapped
+#   --no-hotplug   no CPU goes offline
+#   --unlimited    samples and EBBs as often as events request them, except in beside_all
+#   TEST           only these: alone, beside_all, swapped
 
-# The tests are called by their names.
+# run_tests calls the tests by name.
 # shellcheck disable=SC2329
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
@@ -35,17 +35,17 @@ while [ $# -gt 0 ]; do
 	esac
 done
 
-# On a kernel that checks itself one sample after another would leave nothing else any time.
+# On a kernel that checks itself, samples without a limit would leave no time for other work.
 ! is_debug_kernel || unlimited=
 
-# A kernel that checks itself takes several times as long for a sample and for an EBB's signal: of
-# periods that are shorter than that nothing else gets on. And the longer a life, the fewer of the
-# others' marks can be known.
+# A kernel that checks itself takes several times as long for a sample and for an EBB's signal. With
+# periods shorter than that no other work would proceed. And the longer a life, the fewer marks of
+# other processes can be recognised.
 least=
 ! is_debug_kernel || { least='--least-period 20000 --least-ebb 1000 --steps 50' && lives=$((4 * lives)); }
 
-# limit_samples [RATE]: of each event so many come in a second at most: by default as many as leave
-# half of the time to others, some in a tick and then none.
+# limit_samples [RATE]: limit the samples of each event in a second. The default leaves half of the
+# time for other work: an event gets some samples in a tick, then none until the next.
 limit_samples() {
 	rate=2500
 	[ ! "$unlimited" ] || rate=100000
@@ -66,20 +66,21 @@ alone() {
 	fuzz_beside ''
 }
 
-# CPUs come and go; perf counts all, and records branches of all; the module cannot be removed.
+# CPUs go offline and online, perf counts events and records branches on all CPUs, and the module
+# cannot be removed.
 beside_all() {
 	needs_perf
 	needs_module
 	functions='perf_stat perf_record perf_record_branches rmmod_insmod'
 	[ "$number_of_cpus" -eq 1 ] || [ ! "$hotplug" ] || functions="$functions hotplug" cpus_come_and_go=yes
-	# In the little time that these leave it, a process whose every sample sends a signal would have
-	# nothing but signals.
+	# These leave little time: a process with a signal for every sample would do nothing but
+	# handle signals.
 	limit_samples 2500
 	fuzz_beside "$functions"
 }
 
-# Events of all kinds while the PMU changes hands: the module goes whenever nobody has an event
-# open. The built-in driver knows nothing of marks, and loses EBBs.
+# Events of all kinds while the PMU changes hands: the module is removed whenever no event is open.
+# The built-in driver ignores marks, and loses EBBs.
 swapped() {
 	needs_module
 	watch_log
@@ -89,7 +90,7 @@ swapped() {
 		</dev/null >"$work/fuzz" 2>&1 &
 	fuzz=$!
 	swaps=0 refused=
-	# Each change waits for RCU, with the PMU in nobody's hands.
+	# Each change waits for RCU, while no driver owns the PMU.
 	echo 1 >/sys/kernel/rcu_expedited
 	while kill -0 "$fuzz" 2>/dev/null; do
 		! loaded || ! rmmod "$NAME" 2>/dev/null || swaps=$((swaps + 1))
@@ -100,9 +101,9 @@ swapped() {
 	echo 0 >/sys/kernel/rcu_expedited
 	cat "$work/fuzz"
 	echo "swaps $swaps"
-	[ "$swaps" -ge 4 ] || fail "the module went $swaps times"
+	[ "$swaps" -ge 4 ] || fail "the module was removed only $swaps times"
 	[ "$status" -eq 0 ] || fail "pmu_fuzz gave status $status"
-	[ ! "$refused" ] || fail "the module could not come"
+	[ ! "$refused" ] || fail "the module could not be inserted"
 	load
 	quiet
 	must pmu_tool count

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# KTAP (version 1) for tests in shell, which source it. Those of the selftests give it
-# a folder $work and name their tests, each a function, to `run_tests`.
+# KTAP (version 1) for test scripts, which source this file. The scripts of the selftests set $work
+# to a folder and pass the names of their tests, which are functions, to `run_tests`.
 # shellcheck disable=SC2154
 
 SKIP=4
 ktap_number=0 ktap_passed=0 ktap_failed=0 ktap_skipped=0
 
-# result STATUS NAME [WHY]: the line of a test: 0 passed, 4 skipped, else failed.
+# result STATUS NAME [WHY]: print the line of a test; STATUS 0 is passed, 4 skipped, others failed.
 result() {
 	ktap_number=$((ktap_number + 1))
 	case $1 in
@@ -27,7 +27,7 @@ result() {
 	esac
 }
 
-# Totals, and exit with 0 passed, 1 failed, 4 all skipped.
+# Print the totals and exit with 0 (passed), 1 (failed) or 4 (all skipped).
 finish() {
 	echo "# Totals: pass:$ktap_passed fail:$ktap_failed skip:$ktap_skipped"
 	[ $ktap_failed -eq 0 ] || exit 1
@@ -35,8 +35,8 @@ finish() {
 	exit 0
 }
 
-# run_tests FUNCTION...: runs each in a shell of its own, so that what it changes or
-# leaves behind ends with it. Its output becomes diagnostics.
+# run_tests FUNCTION...: run each function in a subshell, so that its changes to variables and the
+# folder do not reach the next test. Its output becomes diagnostics.
 run_tests() {
 	echo "KTAP version 1"
 	echo "1..$#"
@@ -50,14 +50,14 @@ run_tests() {
 	finish
 }
 
-# Ends the script before its first test.
+# skip_all WHY...: end the script before its first test.
 skip_all() {
 	echo "KTAP version 1"
 	echo "1..0 # SKIP $*"
 	exit $SKIP
 }
 
-# Within a test: an explanation, a failure and a skip with one.
+# For use in a test: `why` stores an explanation; `fail` and `skip` end the test with one.
 why() {
 	echo "$*" >"$work/why"
 }
@@ -72,7 +72,7 @@ skip() {
 	exit $SKIP
 }
 
-# must COMMAND...: if it fails, so does the test.
+# must COMMAND...: run the command; the test fails if the command does.
 must() {
 	"$@" || fail "'$*' gave status $?"
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The perf tool's events of control groups (-G, --for-each-cgroup), under the built-in driver and
-# under the module, in one boot: each group's count is that of its own programs.
+# Counts of control groups with the perf tool (-G, --for-each-cgroup), under the built-in driver and
+# under the module, in one boot: each count is that of the group's own programs.
 #
 # Needs the perf tool in the guest (`scripts/vm run --perf`), and cgroup v2.
 
@@ -13,8 +13,8 @@
 GROUPS_FOLDER=/sys/fs/cgroup
 WORK=40000000
 
-# The program that perf runs: WORK instructions in group "one", twice as many in "two", at the same
-# time, and three times as many in none of them.
+# The program that perf runs. It executes WORK instructions in group "one", at the same time twice
+# as many in "two", and three times as many in neither group.
 cat >"$work/programs" <<END
 #!/bin/sh
 in_group() {
@@ -27,7 +27,7 @@ wait
 END
 chmod +x "$work/programs"
 
-# stat_of NAME OPTION...: what perf counts of the groups: "GROUP EVENT COUNT" in $work/NAME.
+# stat_of NAME OPTION...: writes perf's counts of the groups to $work/NAME, as "GROUP EVENT COUNT".
 stat_of() {
 	name=$1
 	shift
@@ -40,7 +40,7 @@ stat_of() {
 	}' "$work/stat" >"$work/$name"
 }
 
-# Leaves the counts and samples that the tests compare, of the driver in charge.
+# observe DRIVER: writes the counts and samples that the tests compare to $work/DRIVER.*.
 observe() {
 	stat_of "$1.listed" -e instructions -e instructions -G one,two
 	stat_of "$1.each" -e instructions,cycles,cpu/event=0x1001e/ --for-each-cgroup one,two
@@ -50,14 +50,15 @@ observe() {
 }
 
 drivers_are_observed() {
-	# The kernel gives groups their perf_event once a controller is turned on, as systemd does.
+	# The kernel makes a group's perf_event controller available once some controller is
+	# enabled, which systemd does.
 	echo +pids >"$GROUPS_FOLDER/cgroup.subtree_control" || fail "there is no cgroup v2"
 	must mkdir "$GROUPS_FOLDER/one" "$GROUPS_FOLDER/two"
 	under_both observe
 }
 
-# counted FILE: each group counted the instructions of its work, with room for those around it:
-# starting a program takes some million.
+# counted FILE: checks that each group counted the instructions of its work. Starting a program adds
+# some million.
 counted() {
 	for driver in in-tree rust; do
 		awk -v work="$WORK" '
@@ -80,7 +81,8 @@ each_group() {
 	counted each
 }
 
-# Samples are of the group's programs alone, and about as many as its instructions have periods.
+# Checks that all samples are of the group's programs, and that there are about as many as its
+# instructions make.
 samples_of_a_group() {
 	for driver in in-tree rust; do
 		awk -v least="$((WORK * 3 / 4 / 1000003))" -v driver="$driver" '

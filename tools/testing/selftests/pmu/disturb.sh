@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# What disturbs processes that use the PMU, for tests that source it after driver.sh: perf stat
-# and perf record of all CPUs, CPUs that go away and come back, attempts to remove and insert the
-# module.
+# Disturbances of processes that use the PMU: perf stat and perf record of all CPUs, CPUs that go
+# offline and online, and attempts to remove and insert the module. Tests source this after
+# driver.sh.
 
-# Called by those that source this.
+# The tests that source this file use these names.
 # shellcheck disable=SC2154
 
 cpus=/sys/devices/system/cpu cpus_come_and_go=no
-# How often each disturbance takes place at least.
+# The least number of times that each disturbance must take place.
 least_times=1
-# What perf counts: `instructions` where an emulator without an instruction clock does not survive
-# that cycles overflow.
+# The event that perf counts. It is `instructions` on an emulator without an instruction clock,
+# which does not survive an overflow of cycles.
 counted=cycles pair=r20002,r1001e
 number_of_cpus=$(find "$cpus" -maxdepth 1 -name 'cpu[0-9]*' | wc -l)
 
-# What disturbs: each function disturbs once. A status other than 0 says that it
-# went wrong itself, but for GONE: then it has not disturbed.
+# Each of these functions disturbs once. Status GONE means that it did not disturb because a CPU
+# went offline, any other status but 0 that it failed.
 GONE=75
 
-# perf fails if a CPU goes away between its look at them and its open: with the kernel's error, or,
-# as it then takes the clock in place of cycles, because that has no branches. Nothing else may
-# fail it.
+# perf fails if a CPU goes offline after perf has listed the CPUs and before it opens events on
+# them: with the kernel's error, or because it then replaces cycles by the clock, which has no
+# branches. No other failure is accepted.
 of_all_cpus() {
 	said=$("$@" 2>&1) && return
 	echo "$said"
@@ -40,7 +40,7 @@ perf_record() {
 	of_all_cpus perf record -q -a -e "$counted" -c 1000003 -o "$work/data" -- sleep 0.01
 }
 
-# Branch stacks, from POWER10 on with branches in them.
+# Branch stacks, which hold branches from POWER10 on.
 perf_record_branches() {
 	of_all_cpus perf record -q -a -j any,u -e "$counted:u" -c 1000003 -o "$work/data.branches" \
 		-- sleep 0.01
@@ -50,8 +50,8 @@ perf_record_task() {
 	perf record -q -e instructions -c 100003 -o "$work/data.task" -- pmu_tool work 3000000
 }
 
-# All go away but one, which is another one each time; then all come back, and stay so long that
-# perf finds them all there, too.
+# Takes all CPUs offline except one, which changes from call to call. Then brings all back, for long
+# enough that perf sometimes finds all of them online.
 stays=0
 hotplug() {
 	for online in "$cpus"/cpu[0-9]*/online; do
@@ -68,7 +68,7 @@ hotplug() {
 	stays=$(((stays + 1) % number_of_cpus))
 }
 
-# refused ERROR COMMAND...: the command of pmu_tool ends with this error.
+# refused ERROR COMMAND...: checks that the command of pmu_tool ends with this error.
 refused() {
 	error=$1
 	shift
@@ -79,13 +79,14 @@ refused() {
 	}
 }
 
-# With events open both are refused, and the module stays as it is. That a module is in
-# use is EAGAIN ("Module is in use" of some programs).
+# With events open, the kernel refuses both, and the module remains as it is. The error for a module
+# in use is EAGAIN (some programs print "Module is in use").
 rmmod_insmod() {
 	refused EAGAIN remove "$NAME" && refused EEXIST insert "$MODULE" && loaded
 }
 
-# disturb FUNCTION: does so again and again until told to end; leaves the number of times.
+# disturb FUNCTION: repeats the function until $work/disturb is removed, and adds the number of
+# times to $work/times.
 disturb() {
 	times=0
 	gone=0
@@ -105,10 +106,10 @@ disturb() {
 	echo "$1 $times" >>"$work/times"
 }
 
-# beside "FUNCTION..." PROGRAM...: runs the program with these disturbances. It prints "ready" and
-# "total", and ends when its stdin does. Fails if it does, and if a disturbance went wrong. They are
-# in each other's way: as long as one of them has disturbed fewer than $least_times, all is run again,
-# thirty times at most.
+# beside "FUNCTION..." PROGRAM...: runs the program with these disturbances. The program prints
+# "ready" and "total", and ends when its stdin does. Fails if the program fails or a disturbance
+# goes wrong. The disturbances slow each other down. So everything is repeated, up to thirty times,
+# until each one has taken place $least_times times.
 beside() {
 	functions=$1
 	shift
@@ -137,7 +138,8 @@ beside_once() {
 	mkfifo "$work/stdin"
 	"$@" <"$work/stdin" >"$work/result" 2>&1 &
 	stress=$!
-	# It holds its events until this is closed, so the module cannot go.
+	# The program holds its events until this descriptor is closed, so the module cannot be
+	# removed.
 	exec 9>"$work/stdin"
 	until grep -q '^ready' "$work/result"; do
 		kill -0 "$stress" 2>/dev/null || break
@@ -145,7 +147,8 @@ beside_once() {
 	done
 	disturbers=
 	for function in $functions; do
-		# Before all the others, or they would be done before it has begun.
+		# The disturbance needs priority over the program's processes, which would end
+		# before its first turn.
 		disturb "$function" 9>&- &
 		renice -n -15 -p $! >/dev/null
 		disturbers="$disturbers $!"
@@ -176,5 +179,5 @@ needs_cpus() {
 }
 
 needs_module() {
-	loaded || skip "the module is not there"
+	loaded || skip "the module is not inserted"
 }

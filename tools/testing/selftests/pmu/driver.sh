@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# What the shell tests share that change the driver of the PMU, beside KTAP: source it.
+# Functions for shell tests that change the driver of the PMU. The tests source this file.
 
-# The programs lie beside the shell tests, and in the guest so does ktap.sh.
+# The programs are in the folder of the shell tests. In the guest, ktap.sh is there, too.
 programs=$(cd "$(dirname "$0")" && pwd)
 export PATH="$programs:$PATH"
 work=$(mktemp -d /tmp/selftest.XXXXXX)
@@ -13,14 +13,14 @@ trap 'rm -rf "$work"' EXIT
 MODULE=/lib/modules/ebb_pmu.ko
 NAME=ebb_pmu
 
-# Whether the kernel checks itself, which takes several times as many instructions.
+# Succeeds on a debug kernel, which takes several times as many instructions.
 is_debug_kernel() {
-	# With lockdep only.
+	# Only debug kernels have lockdep.
 	[ -e /proc/lockdep ]
 }
 
-# How far apart, in percent, the counts of the same work under two drivers may be.
-# A debug kernel has more to do between whiles.
+# Largest difference, in per cent, between the counts of the same work under two drivers. A debug
+# kernel does more work in between.
 export apart=1
 ! is_debug_kernel || apart=5
 
@@ -36,8 +36,8 @@ unload() {
 	! loaded || must rmmod "$NAME"
 }
 
-# For tests that change the driver: skips all where there is no module; the driver that
-# has the PMU now has it again at the end.
+# For tests that change the driver: skips all tests where there is no module, and restores the
+# present driver at the end.
 restore_at_end() {
 	[ -e "$MODULE" ] || skip_all "there is no $MODULE"
 	at_start=unload
@@ -45,7 +45,8 @@ restore_at_end() {
 	trap '$at_start; rm -rf "$work"' EXIT
 }
 
-# under_both FUNCTION: calls it with `in-tree` and with `rust` under that driver.
+# under_both FUNCTION: calls the function with `in-tree` under the built-in driver, and with `rust`
+# under the module.
 under_both() {
 	unload
 	"$1" in-tree
@@ -53,7 +54,7 @@ under_both() {
 	"$1" rust
 }
 
-# Lines that the kernel prints from now on.
+# Starts to watch the kernel log; `printed` prints the lines since then.
 watch_log() {
 	dmesg >"$work/dmesg.before"
 }
@@ -62,21 +63,21 @@ printed() {
 	dmesg | tail -n +"$(($(wc -l <"$work/dmesg.before") + 1))"
 }
 
-# No report of a bug since watch_log.
+# Checks that the kernel has reported no bug since watch_log.
 quiet() {
 	! printed | grep -E 'WARNING|BUG|Oops|Call Trace|possible|suspicious' ||
 		fail "the kernel complained"
 }
 
-# start_tool COMMAND: has "pmu_tool COMMAND" run in the background until `stop_tool`,
-# and waits, at most 20 s, until it is ready.
+# start_tool COMMAND: starts "pmu_tool COMMAND" in the background and waits, at most 20 s, until it
+# is ready. `stop_tool` ends it.
 start_tool() {
-	# The one before was ready, too, as its output says until this one is on its way.
+	# Remove the previous output: it says "ready", too.
 	rm -f "$work/stdin" "$work/tool"
 	mkfifo "$work/stdin"
 	pmu_tool "$1" <"$work/stdin" >"$work/tool" 2>&1 &
 	tool=$!
-	# As long as this descriptor is open, its stdin does not end.
+	# The tool's stdin does not end while this descriptor is open.
 	exec 9>"$work/stdin"
 	tries=0
 	until [ -s "$work/tool" ]; do
@@ -86,7 +87,8 @@ start_tool() {
 	done
 }
 
-# stop_tool [TEXT]: its output is in $work/tool and has this text.
+# stop_tool [TEXT]: ends the tool, whose output is then in $work/tool, and checks that it contains
+# TEXT.
 stop_tool() {
 	exec 9>&-
 	wait "$tool" || fail "pmu_tool: $(cat "$work/tool")"

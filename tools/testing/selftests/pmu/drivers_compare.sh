@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Runs a test program under the built-in driver and under the module, in one boot. Under the
-# module no test fails, and each one passes that passes under the built-in driver.
+# Runs a test program under the built-in driver and under the module, in one boot. Under the module
+# no test may fail, and each test must pass that passes under the built-in driver.
 #
 # usage: drivers_compare.sh PROGRAM [ARGUMENT]...
 
@@ -10,7 +10,7 @@
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
 
-# Prints "PROGRAM:TEST OUTCOME" for each test of KTAP output; a program alone has no name there.
+# Prints "PROGRAM:TEST OUTCOME" for each test in KTAP output. A single program has no name in it.
 outcomes() {
 	awk '
 		/^# Subtest: / { program = $3 }
@@ -24,7 +24,8 @@ outcomes() {
 	' "$1"
 }
 
-# observe DRIVER: the program's output and the outcomes of its tests.
+# observe DRIVER: writes the program's output to $work/DRIVER.ktap and the tests' outcomes to
+# $work/DRIVER.
 observe() {
 	$command >"$work/$1.ktap" 2>&1
 	outcomes "$work/$1.ktap" >"$work/$1"
@@ -34,7 +35,8 @@ observe() {
 
 drivers_are_observed() {
 	unload
-	# A test that hangs under the built-in driver would take most of the guest's time.
+	# Without this limit, a test that hangs under the built-in driver would take most of the
+	# guest's time.
 	KTAP_TIMEOUT=5
 	export KTAP_TIMEOUT
 	observe in-tree
@@ -46,7 +48,7 @@ drivers_are_observed() {
 	[ -s "$work/rust" ] || fail "there are no tests: $(head -n 3 "$work/rust.ktap")"
 }
 
-# Prints each test that differs, and the output of those that fail under the module.
+# Prints the tests with different outcomes, and the output of those that fail under the module.
 no_test_is_worse() {
 	awk -v in_tree="$work/in-tree" '
 		BEGIN { while ((getline line < in_tree) > 0) { split(line, part, " "); before[part[1]] = part[2] } }

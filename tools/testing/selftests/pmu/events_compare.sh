@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Events under the built-in driver and under the module, in one boot: the same
-# files in sysfs, the same names, and each event counted or refused alike.
+# Events under the built-in driver and under the module, in one boot: both have the same files in
+# sysfs and the same names, and count or refuse the same events.
 #
-# What is to differ is listed: $additions here, and the rules of stricter.rs, each
-# with its reason. The tests of the perf tool need it (`scripts/vm run --perf`).
+# The intended differences are listed in $additions here and in the rules of stricter.rs, each with
+# its reason. events_perf.sh compares the events of the perf tool.
 
 # The tests are called by their names.
 # shellcheck disable=SC2329
@@ -13,12 +13,12 @@
 
 PMU=/sys/bus/event_source/devices/cpu
 
-# Files that only the module has: path, permissions, lines, content.
+# Files that only the module has: path, permissions, number of lines, content.
 additions='format/bhrb 444 1 config:62
 format/ebb 444 1 config:63
 format/ifm 444 1 config:60-61'
 
-# Each file of the PMU's folders: path, permissions, lines, content.
+# Prints each file in the PMU's folders: path, permissions, number of lines, content.
 files() {
 	for file in "$PMU"/format/* "$PMU"/events/* "$PMU"/caps/* "$PMU/type"; do
 		echo "${file#"$PMU/"} $(stat -c %a "$file") $(wc -l <"$file") $(cat "$file")"
@@ -29,7 +29,7 @@ same() {
 	diff "$1" "$2" || fail "- is the built-in driver's, + the module's"
 }
 
-# What the tests compare, of the driver that is there.
+# observe DRIVER: writes the files and outcomes that the tests compare to $work/DRIVER.
 observe() {
 	mkdir "$work/$1"
 	must files >"$work/$1/files"
@@ -56,13 +56,13 @@ files_return() {
 	same "$work/in-tree/files" "$work/returned"
 }
 
-# How far apart, in percent, counts of the probe's short work may be. A tick of a
-# debug kernel takes a third of that work.
+# Largest difference, in per cent, between counts of the probe's short work. A tick of a debug
+# kernel takes a third as long as that work.
 near=5
 ! is_debug_kernel || near=50
 
-# agree SECTION: the probe's lines of a section tell the same of both drivers,
-# counts nearly, but for a request that one of the rules applies to.
+# agree SECTION: checks that the probe's lines of a section agree for both drivers, approximately
+# for counts. Requests to which a rule applies must differ as the rule states.
 agree() {
 	for driver in in-tree rust; do
 		grep "^$1 " "$work/$driver/events" >"$work/section.$driver"
@@ -76,7 +76,7 @@ agree() {
 	awk '
 		function is_count(text) { return text ~ /^[0-9]+$/ }
 		function taken(text) { return is_count(text) || text == "opened" || text == "waits" }
-		# The number of the event that a group was refused at.
+		# Position of the event at which a group was refused.
 		function reach(text) { return sub(/.*-at-/, "", text) ? text + 0 : 99 }
 		function obeys(rule, module, in_tree) {
 			if (errno[rule] == "taken") return module == in_tree || reach(module) > reach(in_tree)
@@ -116,8 +116,8 @@ fields_of_the_code() { agree field; }
 rules_of_ebb() { agree ebb; }
 groups() { agree group; }
 
-# A rule that makes no difference any more has to go. All that a CPU has are met, one
-# more on a POWER9 of revision 2.2.
+# A rule that makes no difference any more must be removed. Each run must meet at least the rules of
+# its processor.
 rules_make_a_difference() {
 	case $(grep -m 1 '^cpu' /proc/cpuinfo) in
 	*POWER8*) fewest=8 ;;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Events as the perf tool names them, under the built-in driver and under the
-# module, in one boot; EBB as far as the tool's syntax goes; and perf beside insmod.
+# Events of the perf tool under the built-in driver and under the module, in one boot; EBB events,
+# as far as the tool's syntax allows them; and perf during insmod.
 #
 # Needs the perf tool in the guest (`scripts/vm run --perf`).
 
@@ -10,24 +10,24 @@
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
 
-# The names of hardware events in "perf list", one a line.
+# Prints the names of hardware events in "perf list", one per line.
 names() {
 	perf list --raw-dump hw cache pmu | tr -s ' ' '\n' | sed '/^$/d' | sort -u
 }
 
-# stat_of FILE COMMAND...: what becomes of the events that FILE names, which take
-# turns on the counters: "EVENT VALUE", one a line.
+# stat_of FILE COMMAND...: counts the events named in FILE, which take turns on the counters. Prints
+# "EVENT VALUE", one per line.
 stat_of() {
 	set -- "$(sed 's/^/-e /' "$1")" "$@"
 	events=$1
 	shift 2
-	# The names are words.
+	# The variable holds several words, one option or event in each.
 	# shellcheck disable=SC2086
 	must perf stat -x , -o "$work/stat" $events "$@"
 	awk -F , 'NF > 2 { print $3, $1 }' "$work/stat"
 }
 
-# What the tests compare, of the driver that is there.
+# observe DRIVER: writes the names and outcomes that the tests compare to $work/DRIVER.
 observe() {
 	mkdir "$work/$1"
 	names >"$work/$1/all"
@@ -39,7 +39,7 @@ drivers_are_observed() {
 	wc -l "$work"/*/all
 }
 
-# Each name of perf's is opened or not supported by both.
+# Checks that each of perf's names is supported by both drivers or by neither.
 names_are_supported_alike() {
 	for driver in in-tree rust; do
 		awk '{ print $1, $2 == "<not" && $3 == "supported>" ? "refused" : "opened" }' \
@@ -52,13 +52,14 @@ names_are_supported_alike() {
 	must grep -qx cpu/L1-dcache-loads/ "$work/rust/all"
 }
 
-# Has each refusal print its reason.
+# Makes the module print the reason of each refusal.
 tell_reasons() {
 	load
 	echo "module $NAME +p" >/sys/kernel/debug/dynamic_debug/control
 }
 
-# refused CODE REASON OPTION...: perf stat gets that reason, whatever it tries.
+# refused CODE REASON OPTION...: checks that all opens of this perf stat are refused for this
+# reason.
 refused() {
 	line="event $1 refused (-22): $2"
 	shift 2
@@ -71,7 +72,7 @@ refused() {
 	must grep -q '^<not supported>,' "$work/stat"
 }
 
-# What perf stat asks for on its own account stands against EBB rules one by one.
+# perf stat sets attributes that break the rules for EBB events. Each step here meets one more rule.
 rules_of_ebb_apply() {
 	tell_reasons
 	event=cpu/event=0x1001e,ebb=1/ code=0x800000000001001e
@@ -94,8 +95,8 @@ terms_are_bits() {
 	refused 0x100000000001001e "$reason" -e cpu/event=0x1001e,ifm=1/
 }
 
-# opens EVENT [REASON]: perf opens EVENT for another process with no attribute that
-# EBB events do not take, or is refused for that reason.
+# opens EVENT [REASON]: opens EVENT for another process, without attributes that EBB events refuse.
+# With REASON, checks that it is refused for this reason.
 opens() {
 	watch_log
 	must perf stat record -o - -i -p "$target" -e "$1" -- sleep 0.01 >"$work/data"
@@ -104,13 +105,13 @@ opens() {
 	echo "$1: $(cat "$work/reasons")"
 	grep 0x "$work/report"
 	[ "$(cat "$work/reasons")" = "${2-}" ] || fail "$1: not '${2-}'"
-	# The process sleeps, so an event that is open has not counted.
+	# The process sleeps, so an open event has not counted.
 	expected='not counted'
 	[ -z "${2-}" ] || expected='not supported'
 	grep -q "$expected" "$work/report" || fail "$1: $(grep 0x "$work/report")"
 }
 
-# Written to a pipe, the record has no identifiers, hence no sample type.
+# A record to a pipe has no identifiers, and so no sample type, which EBB events refuse.
 ebb_events_open() {
 	tell_reasons
 	sleep 1000 &
@@ -125,7 +126,7 @@ ebb_events_open() {
 	quiet
 }
 
-# A perf that runs across the change ends well, with what it had counted till then.
+# Checks that a perf that runs during the change of drivers ends well, with its counts so far.
 stat_across_insmod() {
 	unload
 	watch_log

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The hypervisor is told when a CPU's PMU is in use (H_PERFMON): by the first
-# event there, and again after the CPU was away, as it may be another one then.
+# The kernel notifies the hypervisor that a CPU's PMU is in use (H_PERFMON): at the first event
+# there, and again after the CPU was offline, because it may be another physical CPU afterwards.
 #
-# Runs in a guest with two CPUs as root, with the programs of this folder beside
-# it, under the driver that has the PMU.
+# Runs as root in a guest with two CPUs, with the programs of this folder beside it, under the
+# driver that has the PMU.
 
 # The tests are called by their names.
 # shellcheck disable=SC2329
@@ -16,8 +16,7 @@ CPU1=/sys/devices/system/cpu/cpu1/online
 # Number of the hypercall (arch/powerpc/include/asm/hvcall.h).
 H_PERFMON=124
 
-# Sets `told` to the number of times that CPU 1 makes the call while an event
-# counts there.
+# Counts the hypercalls of CPU 1 while an event counts there. The result is in the variable `told`.
 count_calls() {
 	echo >"$TRACING/trace"
 	echo 1 >"$TRACING/events/powerpc/hcall_entry/enable"
@@ -30,15 +29,15 @@ told_again() {
 	[ -e "$CPU1" ] || skip "needs two CPUs"
 	[ -e "$TRACING/events" ] || mount -t tracefs tracefs "$TRACING"
 	[ -e "$TRACING/events/powerpc/hcall_entry" ] || skip "the kernel has no tracepoint for hypercalls"
-	# Whatever was told before, it is known then.
+	# After this event the hypervisor is notified, whatever ran before.
 	must taskset 2 pmu_tool count
 	for round in 1 2 3; do
 		count_calls
-		[ "$told" = 0 ] || fail "round $round: told $told times although the CPU stayed"
+		[ "$told" = 0 ] || fail "round $round: $told notifications although the CPU stayed online"
 		echo 0 >"$CPU1"
 		echo 1 >"$CPU1"
 		count_calls
-		[ "$told" = 1 ] || fail "round $round: told $told times after the CPU's return"
+		[ "$told" = 1 ] || fail "round $round: $told notifications after the CPU's return"
 	done
 }
 

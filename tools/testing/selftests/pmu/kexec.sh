@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# kexec with a running PMU: under the module events count, sample and make EBBs while the kernel starts
-# another one, in which both drivers and EBBs work.
+# kexec with a running PMU: under the module, events count, sample and raise EBBs while the kernel
+# starts another kernel. In that kernel, both drivers and EBBs work.
 #
 # usage: kexec.sh            starts the kernel
 #        kexec.sh after      in which this runs the tests
 #
-# Needs kexec and the kernel's file (`scripts/vm run --packages kexec-tools --add-kernel`). What is in
-# the guest is the other kernel's initramfs, with another command.
+# Needs kexec and the file of the kernel (`scripts/vm run --packages kexec-tools --add-kernel`). The
+# initramfs of the other kernel has the files of this guest, with another command to run.
 
 # The tests are called by their names.
 # shellcheck disable=SC2329
@@ -35,7 +35,7 @@ if [ "${1-}" = after ]; then
 fi
 
 load
-# The end of what is printed here is lost with the kernel.
+# Write to the kernel log, because the end of the usual output is lost when the kernel ends.
 exec >/dev/kmsg 2>&1
 echo "sh $0 after" >/etc/vm/command
 (cd / && find . -xdev ! -path './boot/*' ! -path './tmp/*' ! -path './run/*' | cpio -o -H newc >/tmp/initramfs)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Programs on a CPU whose tick the kernel stops (nohz_full), under the built-in driver and under the
-# module, in one boot. EBBs there are the module's alone.
+# Programs on a CPU without a tick (nohz_full), under the built-in driver and under the module, in
+# one boot. EBBs are tested under the module only.
 #
 # Needs two CPUs, the second one without a tick (`scripts/vm run --smp 2 --append nohz_full=1`).
 
@@ -10,14 +10,14 @@
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
 
-# The second CPU as a mask.
+# CPU 1 as a mask.
 SECOND=2
 
 ticks() {
 	awk '$1 == "LOC:" { print $3; exit }' /proc/interrupts
 }
 
-# A program alone on the CPU is rarely interrupted by the tick. The other tests rely on that.
+# Checks that the tick rarely interrupts a program alone on the CPU. The other tests rely on that.
 the_tick_stops() {
 	grep -qw 1 /sys/devices/system/cpu/nohz_full || fail "the CPU keeps its tick"
 	before=$(ticks)
@@ -41,5 +41,6 @@ ebbs() {
 }
 
 restore_at_end
-# Tests of sampling leave the kernel without a limit of its time, which ebb_restart sets.
+# The tests of sampling come last: they remove the kernel's limit on sampling time, which
+# ebb_restart sets.
 run_tests the_tick_stops ebbs counting sampling

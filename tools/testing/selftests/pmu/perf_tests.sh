@@ -1,20 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# perf's own tests (`perf test`) under the built-in driver and under the module, in
-# one boot: no failure that the built-in driver does not give.
+# Runs perf's own tests (`perf test`) under the built-in driver and under the module, in one boot. A
+# test may fail under the module only if it fails under the built-in driver, too.
 #
 # usage: perf_tests.sh [all | NUMBER...]
 #
-# Without an argument, those run that open events of the PMU and take a moment; all
-# take half an hour in an emulator. Needs `scripts/vm run --perf-tests`.
+# Without an argument, it runs the short tests that open events of the PMU. All tests take half an
+# hour in an emulator. Needs `scripts/vm run --perf-tests`.
 
 # The tests are called by their names.
 # shellcheck disable=SC2329
 # shellcheck source=tools/testing/selftests/pmu/driver.sh
 . "$(dirname "$0")/driver.sh"
 
-# The tests want programs of GNU: a mktemp with three X or more anywhere, a taskset with
-# long options.
+# The tests need GNU features that busybox lacks: a mktemp with three or more X anywhere in the
+# name, and a taskset with long options.
 mkdir "$work/bin"
 cat >"$work/bin/mktemp" <<'END'
 #!/bin/bash
@@ -43,7 +43,7 @@ exec busybox taskset "${@/#--cpu-list/-c}"
 END
 chmod +x "$work/bin/mktemp" "$work/bin/taskset"
 PATH=$work/bin:/opt/perf/bin:$PATH
-# For one test of perf's, in seconds of the guest.
+# Time limit of one of perf's tests, in seconds of the guest.
 LIMIT=${PERF_TEST_LIMIT:-120}
 
 chosen='Parse event definition strings
@@ -65,7 +65,7 @@ record weak terms
 Check branch stack sampling
 Perf event open fallback test'
 
-# "NUMBER: DESCRIPTION" of the tests that were asked for.
+# choose [all | NUMBER...]: writes "NUMBER: DESCRIPTION" of the requested tests to $work/tests.
 choose() {
 	perf test list 2>&1 | sed -nE 's/^ *([0-9]+): *(.*[^ ]) *$/\1: \2/p' >"$work/list"
 	case $* in
@@ -79,9 +79,8 @@ choose() {
 	esac >"$work/tests"
 }
 
-# The test of branch stacks wants branches of the kernel as well, which a processor of
-# ISA v3.1 never records. If nothing else is amiss its state is "user": it passes as
-# far as user space goes.
+# The test of branch stacks also requires branches of the kernel, which a processor of ISA v3.1
+# never records. If everything else is right, its state is "user": it passes for user space.
 BRANCHES='Check branch stack sampling'
 but_for_kernel() {
 	grep '^Testing .*\[' "$work/one" | sort -u >"$work/parts"
@@ -91,13 +90,13 @@ but_for_kernel() {
 	fi
 }
 
-# Runs test $number: $work/one has what it prints, $work/states "NUMBER STATE" of it and of its
-# subtests, Ok, Skip, FAILED or late.
+# Runs test $number. Writes its output to $work/one, and "NUMBER STATE" of the test and its subtests
+# to $work/states. STATE is Ok, Skip, FAILED or late.
 run_one() {
 	timeout "$LIMIT" perf test -vv -S "$number" >"$work/one" 2>&1 </dev/null
 	status=$?
 	sed -nE 's/^ *([0-9]+(\.[0-9]+)?): .*: *(Ok|Skip|FAILED).*$/\1 \3/p' "$work/one" >"$work/states"
-	# One that was killed, or died, has no line of its own.
+	# A test that was killed or crashed has no line in the output.
 	if ! grep -q "^${number}[ .]" "$work/states"; then
 		state=FAILED
 		case $status in 124 | 143) state=late ;; esac
@@ -106,7 +105,7 @@ run_one() {
 	[ "$name" != "$BRANCHES" ] || but_for_kernel
 }
 
-# observe DRIVER: the states of all tests, in $work/DRIVER.
+# observe DRIVER: writes the states of all tests to $work/DRIVER.
 observe() {
 	while read -r number name; do
 		number=${number%:}
@@ -129,12 +128,13 @@ drivers_are_observed() {
 	watch_log
 	observe rust >>"$work/times"
 	quiet
-	# Those that take longest, and the parts of one.
+	# Print the tests that take longest, and the parts of the branch test.
 	awk '$NF == "s" && $(NF - 1) > 3' "$work/times"
 	[ ! -e "$work/parts" ] || cat "$work/parts"
 }
 
-# A failure is FAILED or late; Ok, user and Skip are none.
+# Checks that no test fails under the module only. The states FAILED and late are failures; Ok, user
+# and Skip are not.
 no_new_failure() {
 	perf test list 2>&1 | sed -nE 's/^ *([0-9.]+): *(.*[^ ]) *$/\1 \2/p' >"$work/names"
 	awk -v in_tree="$work/in-tree" -v rust="$work/rust" -v names="$work/names" '
@@ -167,7 +167,7 @@ no_new_failure() {
 	' </dev/null >"$work/table"
 	status=$?
 	cat "$work/table"
-	# What the tests said that are worse.
+	# Print the output of the tests that fail under the module only.
 	if [ "$status" -ne 0 ]; then
 		why "failures that the built-in driver does not give"
 		sed -nE 's/^([0-9]+).* WORSE$/\1/p' "$work/table" | sort -u | while read -r number; do

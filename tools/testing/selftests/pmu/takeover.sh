@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The module takes the PMU over from the kernel's built-in driver and gives it
-# back: what can be seen of that, and that neither driver breaks.
+# The module takes the PMU over from the kernel's built-in driver and gives it back. The visible
+# effects are as documented, and both drivers work afterwards.
 #
-# Runs in a guest as root, with the programs of this folder beside it; the module
-# may be inserted or not, and is as it was at the end.
+# Runs as root in a guest, with the programs of this folder beside it. The module may be inserted or
+# not at the start, and is in the same state at the end.
 
 # The tests are called by their names.
 # shellcheck disable=SC2329
@@ -16,7 +16,7 @@ tell_one_line() {
 	watch_log
 	load
 	printed
-	# The kernel's own line about out-of-tree modules is not ours.
+	# The kernel's own line about out-of-tree modules does not count.
 	lines=$(printed | grep "$NAME: " | grep -vc taint)
 	[ "$lines" = 1 ] || fail "$lines lines instead of one"
 	printed | grep "$NAME: " | grep -q '"cpu"' ||
@@ -24,7 +24,7 @@ tell_one_line() {
 	quiet
 }
 
-# Events of the module's PMU hold it.
+# Open events of the module's PMU keep the module from being removed.
 open_events_pin() {
 	load
 	start_tool hold
@@ -35,8 +35,8 @@ open_events_pin() {
 	must pmu_tool count
 }
 
-# Events of the built-in driver do not: they are revoked, and while they are still open neither driver
-# minds.
+# Open events of the built-in driver do not keep the module from being inserted. They are revoked,
+# and both drivers work while they are still open.
 live_events_are_revoked() {
 	unload
 	watch_log
@@ -50,7 +50,7 @@ live_events_are_revoked() {
 	quiet
 }
 
-# A program that has Event Based Branches learns of it.
+# A program with Event Based Branches is notified that it has lost the PMU.
 sessions_are_revoked() {
 	unload
 	watch_log
@@ -60,8 +60,8 @@ sessions_are_revoked() {
 	must pmu_tool count
 }
 
-# What is left of groups whose hardware events are closed holds no module, but is in
-# a context of the PMU that goes.
+# Software events of groups whose hardware events are closed do not keep the module from being
+# removed. But they are in a context of the PMU that is unregistered.
 software_events_go_with_their_group() {
 	watch_log
 	load
@@ -76,10 +76,10 @@ software_events_go_with_their_group() {
 	quiet
 }
 
-# perf core has a timer for each PMU by which events take turns on a counter; it is
-# armed nearly all the time while there are such events. With turns as long as this
-# it does not fire before the PMU is freed, for which a debug kernel reports it. With
-# both drivers gone through, what either left behind has had its time to fire.
+# perf core has a timer for each PMU, which makes events take turns on a counter. It is armed nearly
+# all the time while there are such events. With turns this long, it does not fire before the PMU is
+# freed, which a debug kernel reports as a bug. Work under both drivers gives a timer that remained
+# armed the time to fire.
 timer_goes_with_its_pmu() {
 	unload
 	watch_log
@@ -95,7 +95,7 @@ timer_goes_with_its_pmu() {
 	quiet
 }
 
-# A CPU that is away while the PMU changes hands is the new owner's when it is back.
+# A CPU that is offline while the PMU changes hands has the new driver when it is online again.
 cpu_away_meanwhile() {
 	away=/sys/devices/system/cpu/cpu1/online
 	[ -e "$away" ] || skip "needs two CPUs"
@@ -112,8 +112,8 @@ cpu_away_meanwhile() {
 	quiet
 }
 
-# While the module is inserted a program without events may not read the PMU's
-# registers on any CPU, also on one that comes up later; without it all is as before.
+# While the module is inserted, a program without events may not read the PMU's registers on any
+# CPU, including one that comes online later. After its removal, access is as before.
 registers_are_closed_meanwhile() {
 	unload
 	before=$(taskset 1 pmu_tool mmcr0) || before=closed

@@ -1,12 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The PMU changes hands many times while others count: nothing breaks, and both
-# drivers still count right.
+# The PMU changes hands many times while other programs count. Both drivers still count correctly.
 #
 # usage: takeover_stress.sh [TIMES]   (default 200; 50 on a kernel that checks itself)
 #
-# A change waits for RCU 0.1 s of the guest's time, which beside others that work takes
-# the host 2 s. So RCU is told to hurry after the first changes of each test.
+# A change waits 0.1 s of guest time for RCU, which takes the host 2 s if other tasks work. So the
+# tests expedite RCU after their first changes.
 
 # The tests are called by their names.
 # shellcheck disable=SC2329
@@ -17,12 +16,12 @@ usual=200
 ! is_debug_kernel || usual=50
 times=${1:-$usual}
 
-# pace CHANGE: by its number, whether this change waits as long as RCU takes by itself.
+# pace CHANGE: expedites RCU, except for the changes with the first numbers.
 pace() {
-	echo $(($1 > 8)) >/sys/kernel/rcu_expedited || fail "RCU cannot be told to hurry"
+	echo $(($1 > 8)) >/sys/kernel/rcu_expedited || fail "RCU cannot be expedited"
 }
 
-# The module goes as soon as nobody holds it; whoever counts, holds it.
+# Removes the module as soon as no event is open, because open events keep it in use.
 unload_in_the_end() {
 	tries=0
 	while loaded && ! rmmod "$NAME" 2>/dev/null; do
@@ -31,7 +30,7 @@ unload_in_the_end() {
 	done
 }
 
-# Nobody else: each change succeeds at once.
+# Without other programs, each change succeeds at once.
 change_hands_alone() {
 	load
 	watch_log
@@ -46,7 +45,7 @@ change_hands_alone() {
 	quiet
 }
 
-# Opens of every kind race with insmod and rmmod.
+# Opens of all kinds of events race with insmod and rmmod.
 change_hands_beside_opens() {
 	load
 	watch_log
@@ -64,8 +63,8 @@ change_hands_beside_opens() {
 	quiet
 }
 
-# revoke_again_and_again COMMAND: live events of pmu_tool at each insmod, so that each
-# revokes some.
+# revoke_again_and_again COMMAND: inserts the module repeatedly while events of pmu_tool are open,
+# so that each insmod revokes some.
 revoke_again_and_again() {
 	watch_log
 	for change in $(seq $((times / 10))); do
@@ -83,7 +82,7 @@ revoke_live_events() {
 	revoke_again_and_again hold
 }
 
-# Each insmod meets threads that inherit events just then.
+# Threads inherit events during each insmod.
 revoke_while_inherited() {
 	revoke_again_and_again inherit
 }

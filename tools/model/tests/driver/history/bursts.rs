@@ -24,6 +24,22 @@ pub fn history(random: &mut Chance, length: usize) -> Vec<Op> {
     history
 }
 
+/// Returns a history in which the driver is interposed, with more EBB groups. Of the other events, which
+/// are the built-in driver's, contexts are not swapped, and nothing is compared.
+pub fn interposed(random: &mut Random, length: usize) -> Vec<Op> {
+    let mut history = Vec::new();
+    while history.len() < length {
+        match random.below(40) {
+            0 => groups(random, &mut history),
+            1 => history.push(Op::OpenEbb(byte(random), byte(random))),
+            2 => history.push(Op::Reload),
+            _ => history.push(Op::random(random)),
+        }
+    }
+    history.retain(|op| !matches!(op, Op::Clone(..) | Op::Throttle(_) | Op::Elapse(_)));
+    history
+}
+
 /// Returns a byte at random.
 fn byte(random: &mut Chance) -> u8 {
     random.below(256) as u8

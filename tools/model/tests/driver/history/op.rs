@@ -147,6 +147,8 @@ pub enum Op {
     Clone(u8, Wish),
     /// The task on a CPU exits.
     Exit(u8),
+    /// The module goes and comes again, beside the built-in driver, under the events of that one.
+    Reload,
     /// So much time passes that the counters that count for nobody are about to overflow.
     Elapse(u8),
 }

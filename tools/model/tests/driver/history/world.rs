@@ -9,10 +9,10 @@ use super::{
     text::instruction_at,
 };
 use crate::{
-    driver::Takeover,
+    driver::{Interposed, Takeover},
     machine::{self, Cpu, Kind, boot, execute_in_program, with_cpu, with_machine},
     perf_bindings::*,
-    perf_core::{Event, PerfCore, Task},
+    perf_core::{Event, PerfCore, Task, built_in, calls},
 };
 use kernel::{cpu::CPUS, prelude::ThisModule};
 use pmu_model::{
@@ -30,6 +30,7 @@ mod clones;
 mod cpus;
 mod directed;
 mod events;
+mod interposed;
 mod invariants;
 mod outrun;
 mod places;
@@ -64,11 +65,30 @@ const EBB: u64 = 1 << 63;
 /// Bit 62: the BHRB records all branches.
 const BHRB: u64 = 1 << 62;
 
+/// The loaded module.
+#[expect(dead_code, reason = "it only lives")]
+enum Module {
+    Takeover(Takeover),
+    Interposed(Interposed),
+}
+
+impl Module {
+    fn load(is_interposed: bool) -> Self {
+        if is_interposed {
+            Self::Interposed(Interposed::new(MODULE).expect("the PMU"))
+        } else {
+            Self::Takeover(Takeover::new(MODULE).expect("the PMU"))
+        }
+    }
+}
+
 /// Everything there is.
 pub struct World {
     core: Rc<PerfCore>,
-    takeover: Option<Takeover>,
+    module: Option<Module>,
     open: Vec<Rc<Event>>,
+    /// The events of the built-in driver.
+    others: Vec<Rc<Event>>,
     /// The tasks that have not exited.
     live: Vec<usize>,
     oracle: Oracle,
@@ -96,11 +116,14 @@ impl World {
             cpus.for_each(|(number, cpu)| kind.let_others_run(cpu, number));
         });
         *core.tasks.borrow_mut() = (0..TASKS as u64).map(|n| Task::new(n, None)).collect();
-        let takeover = Takeover::new(MODULE).expect("the PMU");
+        if kind.is_interposed {
+            core.use_built_in(kind.seed);
+        }
         Self {
             core,
-            takeover: Some(takeover),
+            module: Some(Module::load(kind.is_interposed)),
             open: Vec::new(),
+            others: Vec::new(),
             live: (0..TASKS).collect(),
             oracle: Oracle::default(),
             held: None,
@@ -119,8 +142,9 @@ impl World {
     }
 
     fn event(&self, number: u8) -> Option<Rc<Event>> {
-        let count = self.open.len().max(1);
-        self.open.get(usize::from(number) % count).cloned()
+        let count = (self.open.len() + self.others.len()).max(1);
+        let mut events = self.open.iter().chain(&self.others);
+        events.nth(usize::from(number) % count).cloned()
     }
 
     /// Executes a step, and then compares everything.
@@ -205,6 +229,7 @@ impl World {
             Op::Close(event) => {
                 if let Some(event) = self.event(event) {
                     self.open.retain(|other| other.id != event.id);
+                    self.others.retain(|other| other.id != event.id);
                     core.close(&event);
                 }
             }
@@ -228,7 +253,7 @@ impl World {
                     core.reset(&event);
                     let since = Self::counter(&event)
                         .map_or(0, |pmc| pmc.wrapping_sub(event.prev_count()).into());
-                    if !is_ebb(&event) {
+                    if !is_ebb(&event) && !self.core.has_built_in() {
                         self.oracle.reset(&event, since);
                     }
                 }
@@ -263,6 +288,7 @@ impl World {
             Op::Elapse(_) => self.elapse(cpu),
             Op::Sleep(_, deep) => self.sleep(cpu, deep),
             Op::Suspend(resets) => self.suspend(resets),
+            Op::Reload => self.reload(),
             Op::Run(..) | Op::User(..) | Op::Syscall(..) | Op::Hold(_) | Op::PreemptIn(..) => {}
             Op::Trace(..) | Op::ProbeIn(..) => {}
             Op::Tick(_) | Op::Rotate(_) | Op::Cgroup(..) | Op::Reschedule(_) => {}
@@ -325,7 +351,9 @@ impl World {
                 // SAFETY: The task exists, and no other thread changes it.
                 let used = unsafe { (*self.core.task(task).raw()).thread.used_ebb };
                 assert_eq!(used, 1, "task {task}: debuggers see no EBB registers");
-            } else if !self.untouched[cpu] {
+            } else if !self.untouched[cpu]
+                && (!self.core.has_built_in() || built_in::is_others(cpu))
+            {
                 with_cpu(|at| check_closed(&at.facility));
             }
         }
@@ -341,6 +369,9 @@ impl World {
         for event in std::mem::take(&mut self.open) {
             self.core.close(&event);
         }
+        if self.core.has_built_in() {
+            return self.end_interposed();
+        }
         for cpu in 0..CPUS as usize {
             with_machine(|machine| {
                 let mmcr0 = machine.cpus[cpu].facility.mfspr(spr::MMCR0);
@@ -353,7 +384,7 @@ impl World {
         );
         // What a probe leaves from now on is the built-in driver's affair.
         with_machine(|machine| machine.cpus.iter_mut().for_each(|cpu| cpu.probed_in = None));
-        self.takeover = None;
+        self.module = None;
         if let Some(complaint) = kernel::complaint() {
             panic!("{complaint}");
         }
@@ -372,8 +403,8 @@ impl Drop for World {
                 (cpu.mask, cpu.pmi_pending) = (0, false);
             }
         });
-        let takeover = self.takeover.take();
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(takeover)));
+        let module = self.module.take();
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(module)));
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Kind {
     pub ebbs_outlive_ebe: bool,
     /// Alerts may occur some instructions late: [`Facility::have_alerts_come_late`].
     pub alerts_come_late: bool,
+    /// The driver is interposed, beside the driver that is built into the kernel.
+    pub is_interposed: bool,
     /// The kernel takes so long for a sample that PM interrupts outrun it.
     pub is_slow: bool,
     /// The seed for choices of the hardware: see [`Facility::leave_to_chance`].
@@ -38,6 +40,7 @@ impl Kind {
             sdar_moves: false,
             ebbs_outlive_ebe: false,
             alerts_come_late: false,
+            is_interposed: false,
             is_slow: false,
             seed: 1,
         }

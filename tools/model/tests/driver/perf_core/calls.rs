@@ -4,10 +4,10 @@
 
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
-use super::{Event, PerfCore, Recorded};
+use super::{Event, PerfCore, Recorded, built_in, sched::call};
 use crate::{
     history::oracle,
-    machine::{Alert, MSR_PR, TIME_BASE_HZ, ensure, execute, note, with_cpu, with_machine},
+    machine::{self, Alert, MSR_PR, TIME_BASE_HZ, ensure, execute, note, with_cpu, with_machine},
     perf_bindings::*,
 };
 use kernel::{
@@ -16,26 +16,95 @@ use kernel::{
     zeroed,
 };
 use pmu_model::{spr, told_of};
-use std::{array::from_fn, cell::Cell, ptr::null_mut, rc::Rc};
+use std::{
+    array::from_fn,
+    cell::{Cell, RefCell, UnsafeCell},
+    ptr::null_mut,
+    rc::Rc,
+};
 
 const ENODEV: c_int = -19;
 const ENOENT: c_int = -2;
 
 /// The PMU of the driver that is built into the kernel, which takes every event that counts cycles.
-struct BuiltIn(pmu);
+struct BuiltIn(UnsafeCell<pmu>);
 
 thread_local! {
     static BUILT_IN: BuiltIn = {
         let mut pmu: pmu = zeroed();
         pmu.name = c"cpu".as_ptr();
-        BuiltIn(pmu)
+        built_in::fill(&mut pmu);
+        BuiltIn(UnsafeCell::new(pmu))
     };
     static IS_REGISTERED: Cell<bool> = const { Cell::new(true) };
+    /// Events of the kernel's own.
+    static HELD: RefCell<Vec<Rc<Event>>> = const { RefCell::new(Vec::new()) };
+    /// References to the module, and whether it goes.
+    static MODULE: Cell<(u32, bool)> = const { Cell::new((0, false)) };
 }
 
-fn built_in() -> *mut pmu {
-    BUILT_IN.with(|built_in| (&raw const built_in.0).cast_mut())
+pub fn built_in() -> *mut pmu {
+    BUILT_IN.with(|built_in| built_in.0.get())
 }
+
+/// Whether the module has a reference.
+pub fn is_module_used() -> bool {
+    MODULE.get().0 > 0
+}
+
+/// The module goes, or is there.
+pub fn set_module_going(goes: bool) {
+    let (users, _) = MODULE.get();
+    ensure(!goes || users == 0, || "the module is in use".into());
+    MODULE.set((users, goes));
+}
+
+/// A machine boots.
+pub fn restart_module() {
+    MODULE.set((0, false));
+}
+
+pub unsafe fn ebb_perf_module_get() -> bool {
+    let (users, goes) = MODULE.get();
+    if !goes {
+        MODULE.set((users + 1, goes));
+    }
+    !goes
+}
+
+pub unsafe fn ebb_perf_module_put() {
+    let (users, goes) = MODULE.get();
+    ensure(users > 0, || "the module has no such reference".into());
+    MODULE.set((users.saturating_sub(1), goes));
+}
+
+pub unsafe fn ebb_perf_may_go(pmu: *const pmu) -> bool {
+    !std::ptr::eq(pmu, built_in())
+}
+
+pub unsafe fn ebb_perf_events_on_cpu(_pmu: *const pmu) -> c_int {
+    PerfCore::get().cpu().active_oncpu.get() as c_int
+}
+
+/// Calls `function` on each CPU. The history has them in the kernel, with no task's events on a PMU.
+pub unsafe fn ebb_perf_stop_cpus(
+    function: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    data: *mut c_void,
+) -> c_int {
+    let before = kernel::cpu::CpuId::current().as_u32();
+    let core = PerfCore::get();
+    let mut result = 0;
+    for cpu in (0..kernel::cpu::CPUS).filter(|cpu| core.online[*cpu as usize].get()) {
+        machine::switch_to(cpu);
+        let function = function.expect("a function");
+        // SAFETY: The caller guarantees a function that takes `data`.
+        result = machine::irqs_off(|| unsafe { function(data) });
+    }
+    machine::switch_to(before);
+    result
+}
+
+pub unsafe fn ebb_perf_synchronize_rcu_tasks() {}
 
 pub unsafe fn perf_pmu_register(pmu: *mut pmu, name: *const c_char, kind: c_int) -> c_int {
     if pmu == built_in() {
@@ -73,13 +142,24 @@ pub unsafe fn perf_event_create_kernel_counter(
     // SAFETY: The caller guarantees the attributes.
     let event = Event::new(usize::MAX, built_in(), unsafe { *attr }, (None, None), None);
     let raw = event.raw();
-    PerfCore::get().all.borrow_mut().push(event);
+    let core = PerfCore::get();
+    if core.pmu() == built_in() {
+        let errno = call!(built_in(), event_init(raw));
+        if errno != 0 {
+            return errno as isize as *mut perf_event;
+        }
+    }
+    HELD.with_borrow_mut(|held| held.push(event));
     raw
 }
 
 pub unsafe fn perf_event_release_kernel(event: *mut perf_event) -> c_int {
-    let core = PerfCore::get();
-    core.all.borrow_mut().retain(|other| other.raw() != event);
+    // SAFETY: The caller guarantees an open event.
+    if let Some(destroy) = unsafe { (*event).destroy } {
+        // SAFETY: The event is on no CPU.
+        unsafe { destroy(event) };
+    }
+    HELD.with_borrow_mut(|held| held.retain(|other| other.raw() != event));
     0
 }
 

@@ -2,7 +2,7 @@
 
 //! Events come to a CPU and leave it. Interrupts are off.
 
-use super::{Context, Event, PerfCore};
+use super::{Context, Event, PerfCore, built_in};
 use crate::{
     machine::{ensure, with_cpu},
     perf_bindings::*,
@@ -64,6 +64,10 @@ impl PerfCore {
         self.perf_pmu_disable();
         let added = call!(self.pmu(), add(event.raw(), PERF_EF_START as i32)) == 0;
         if added {
+            // SAFETY: The event's structure is there.
+            if self.has_built_in() && unsafe { !(*event.raw()).pmu_private.is_null() } {
+                built_in::others_run();
+            }
             cpu.active_oncpu.set(cpu.active_oncpu.get() + 1);
             if event.is_exclusive() {
                 cpu.exclusive.set(true);

@@ -3,7 +3,7 @@
 //! Tasks, which run on CPUs, fork, exec and exit; and CPU hotplug.
 
 use super::{
-    Context, Event, PerfCore, Swap,
+    Context, Event, PerfCore, Swap, built_in,
     sched::{EVENT_ALL, EVENT_FLEXIBLE, call},
 };
 use crate::{
@@ -324,6 +324,9 @@ impl PerfCore {
 
     /// It comes again, and does `early` before the hotplug core calls there.
     pub fn online(&self, cpu: usize, early: impl FnOnce()) {
+        if self.has_built_in() {
+            built_in::prepare_cpu(cpu as u32);
+        }
         kernel::bindings::bring_up(cpu as u32, || {
             machine::restart(cpu);
             self.online[cpu].set(true);

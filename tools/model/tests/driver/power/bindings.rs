@@ -11,7 +11,7 @@ use crate::{
 };
 use kernel::{
     bindings::pt_regs,
-    ffi::{c_int, c_long},
+    ffi::{c_char, c_int, c_long},
 };
 use pmu_model::Isa;
 
@@ -86,6 +86,16 @@ pub unsafe fn reserve_pmc_hardware(handler: Option<Handler>) -> c_int {
 
 pub unsafe fn release_pmc_hardware() {
     with_machine(|machine| machine.perf_irq = None);
+}
+
+/// Only an emulator needs it.
+pub unsafe fn ebb_pmu_find_function(_name: *const c_char, _near: usize) -> usize {
+    0
+}
+
+pub unsafe fn ebb_pmu_replace_handler(handler: Option<Handler>) -> c_int {
+    with_machine(|machine| machine.perf_irq = handler);
+    0
 }
 
 pub unsafe fn ebb_pmu_ppc_set_pmu_inuse(in_use: bool) {

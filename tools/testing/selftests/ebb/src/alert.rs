@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One alert at a time, at a moment of the test's choice, and how many EBBs came
-//! of it.
+//! Raises one alert at a time, at a moment that the test chooses, and counts the EBBs that it
+//! makes.
 //!
-//! The handler of these sessions clears the counter, so that an alert makes one
-//! EBB and no more; the next overflow is 2^31 cycles away.
+//! The handler of these sessions clears the counter, so that an alert makes one EBB and no more;
+//! the next overflow is 2^31 cycles away.
 
 use crate::session;
 use crate::session::CYCLES;
@@ -20,16 +20,17 @@ use ktap::check;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Cycles after which an alert has made its EBB if the program holds EBBs back for
-/// no longer than that.
+/// Cycles after which an alert has made its EBB, if the program does not hold EBBs back for longer
+/// than that.
 pub const SETTLED: u64 = 100_000;
 
-/// Cycles after which it has in any case: a driver that has to look for the time
-/// when GE is on (no hardware needs that) may do so ever more rarely, and on a CPU
-/// that has come up not before its first tick, for which its other timers wait.
+/// Cycles after which an alert has made its EBB in any case. An emulator's driver has to check
+/// repeatedly whether GE is on (hardware needs no such check). It may check less often as time
+/// passes, and on a CPU that has just come online not before the first tick, for which the driver's
+/// other timers wait.
 const PATIENCE: u64 = 9_000_000;
 
-/// EBBs for which PMC1 is no reason.
+/// EBBs at which PMC1 had not overflowed.
 static FOREIGN: AtomicU64 = AtomicU64::new(0);
 
 fn clear_counter(context: &mut EbbContext<'_>) {
@@ -40,7 +41,7 @@ fn clear_counter(context: &mut EbbContext<'_>) {
     context.rearm(Rearm::Keep);
 }
 
-/// A session on PMC1 whose counter runs, with `bescr` in BESCR.
+/// Starts a session on PMC1 whose counter runs, with `bescr` in BESCR.
 #[track_caller]
 pub fn begin(bescr: Bescr) -> Result<Event, Failure> {
     let event = session::prepare(CYCLES, clear_counter)?;
@@ -50,52 +51,51 @@ pub fn begin(bescr: Bescr) -> Result<Event, Failure> {
     Ok(event)
 }
 
-/// Writes BESCR. For sessions of [`begin`], which have a handler.
+/// Writes BESCR, for sessions of [`begin`], which have a handler.
 pub fn set(bescr: Bescr) {
-    // SAFETY: `begin` has installed a handler, which stays for the process'
-    // life.
+    // SAFETY: `begin` has installed a handler, which stays installed as long as the process lives.
     unsafe { bescr.write() };
 }
 
-/// EBBs on: BESCR is GE and PME.
+/// Turns EBBs on: BESCR is GE and PME.
 pub fn on() {
     set(Bescr::GE | Bescr::PME);
 }
 
-/// EBBs held back, but not the exception: BESCR is PME.
+/// Holds EBBs back, but not the exception: BESCR is PME.
 pub fn hold() {
     set(Bescr::PME);
 }
 
-/// EBBs held back, and an alert that has arrived.
+/// Holds EBBs back and raises an alert.
 pub fn raise_held() {
     hold();
     raise();
 }
 
-/// EBBs on again: the alert of [`raise_held`] makes the EBB that follows the first `n`,
-/// and had made none so far.
+/// Turns EBBs on again. Fails unless the alert of [`raise_held`] makes EBB number `n` + 1 now, and
+/// made none before.
 #[track_caller]
 pub fn release(n: u64, what: impl std::fmt::Display) -> Outcome {
     let came = ebb::count();
-    check!(came == n, "{what}: {came} EBBs in spite of GE, {n} before");
+    check!(came == n, "{what}: {came} EBBs with GE off, {n} before");
     on();
     expect_total(n + 1, what)
 }
 
-/// An alert comes `cycles` from now.
+/// Makes an alert come `cycles` from now.
 #[inline(always)]
 pub fn due_in(cycles: u32) {
     Pmc::Pmc1.write(Pmc::start_value(cycles));
 }
 
-/// An alert, and time for it to arrive.
+/// Raises an alert, and waits until it has arrived.
 pub fn raise() {
     due_in(0);
     session::work_for(2000);
 }
 
-/// Fails unless this thread has had `n` EBBs, and has no more a while later.
+/// Fails unless this thread gets `n` EBBs, and no more within a while.
 #[track_caller]
 pub fn expect_total(n: u64, what: impl std::fmt::Display) -> Outcome {
     for _ in 0..PATIENCE / 5000 {
@@ -115,8 +115,8 @@ pub fn expect_total(n: u64, what: impl std::fmt::Display) -> Outcome {
     Ok(())
 }
 
-/// Fails if an EBB came so far or comes in a while; like [`expect_total`], but
-/// also where there is no event.
+/// Fails if an EBB came so far or comes within a while. Also works without an event, other than
+/// [`expect_total`].
 #[track_caller]
 pub fn expect_none(what: impl std::fmt::Display) -> Outcome {
     session::work_for(PATIENCE / 6);
@@ -125,8 +125,8 @@ pub fn expect_none(what: impl std::fmt::Display) -> Outcome {
     Ok(())
 }
 
-/// Cycles that PMC1 counts during `action`, in the kernel too where the machine
-/// counts there all the same (QEMU).
+/// Returns the cycles that PMC1 counts during `action`; in QEMU, which counts in the kernel
+/// although that is excluded, the kernel's too.
 pub fn cycles_of(mut action: impl FnMut()) -> u32 {
     action();
     let start = Pmc::Pmc1.read();
@@ -134,8 +134,8 @@ pub fn cycles_of(mut action: impl FnMut()) -> u32 {
     Pmc::Pmc1.read().wrapping_sub(start)
 }
 
-/// Has `action` with an alert due at `steps` moments from before it to after its
-/// end, one EBB each, with EBBs on all the while.
+/// Runs `action` with an alert at each of `steps` moments from its start until after its end, with
+/// EBBs on. Fails unless each alert makes one EBB.
 #[track_caller]
 pub fn sweep(steps: u32, what: &str, mut action: impl FnMut()) -> Outcome {
     let event = begin(Bescr::GE | Bescr::PME)?;
@@ -145,10 +145,10 @@ pub fn sweep(steps: u32, what: &str, mut action: impl FnMut()) -> Outcome {
     for step in 0..=steps {
         let before = ebb::count();
         let lead = u64::from(cycles) * u64::from(step) * 9 / 8 / u64::from(steps);
-        // CAST: an eighth above a number of cycles that a counter holds.
+        // CAST: The lead is at most 9/8 of a number of cycles that a counter holds.
         due_in(lead as u32);
         action();
-        // It may have been faster this time.
+        // The action may have been faster this time.
         let mut left = u64::from(cycles) * 2;
         while ebb::count() == before && left > 0 {
             session::work_for(5000);
@@ -162,7 +162,7 @@ pub fn sweep(steps: u32, what: &str, mut action: impl FnMut()) -> Outcome {
     end(event)
 }
 
-/// Closes the event, EBBs off. Fails if it was in error state.
+/// Turns EBBs off and closes the event. Fails if it was in error state.
 pub fn end(event: Event) -> Outcome {
     event.check_scheduled()?;
     session::end(event)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The session that handlers and signals are about, as the C library has it: by an address, at which
-//! it may be closed at any time.
+//! The session that handlers and signals use, held as in a C program: by an address. Other code may
+//! close the session at any time.
 
 use ebb::Error;
 use ebb::Session;
@@ -18,15 +18,16 @@ pub fn open(period: u64) -> Outcome {
     Ok(())
 }
 
-/// Its address, or null.
+/// Returns the session's address, or null.
 #[must_use]
 pub fn raw() -> *mut c_void {
     SESSION.load(Relaxed)
 }
 
-/// Makes a call for the session. If the session was closed in the meantime, that is why it fails.
+/// Makes a call for the session. If it fails and the session was closed in the meantime, the error
+/// is `Closed`.
 pub fn with<R>(call: impl FnOnce(&Session) -> Result<R, Error>) -> Result<R, Error> {
-    // SAFETY: `open` has put the address there; what it is of may be closed by now.
+    // SAFETY: The address is from `open`; `hold` copes with a closed session.
     let session = unsafe { Session::hold(raw()) }.ok_or(Error::Closed)?;
     call(&session).map_err(|error| match session.is_closed() {
         true => Error::Closed,
@@ -34,9 +35,9 @@ pub fn with<R>(call: impl FnOnce(&Session) -> Result<R, Error>) -> Result<R, Err
     })
 }
 
-/// Closes it, if there is one.
+/// Closes the session, if there is one.
 pub fn close() {
-    // SAFETY: of `open`.
+    // SAFETY: The address is from `open`, or null.
     unsafe { Session::close_raw(raw()) };
     SESSION.store(ptr::null_mut(), Relaxed);
 }

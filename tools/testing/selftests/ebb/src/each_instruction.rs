@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A signal at each instruction: of the library's entry and of what that calls, or of those that a
-//! call executes.
+//! Raises a signal at each instruction of the library's entry and of the functions that it calls,
+//! or at each instruction that a call executes.
 //!
-//! A trap in place of the instruction raises it, once: the handler puts the instruction back. A trap
-//! in place of the next one, again and again, finds out what a call executes.
+//! A trap that replaces the instruction raises the signal, once: the handler restores the
+//! instruction. To find out which instructions a call executes, the handler moves the trap to the
+//! next instruction each time.
 
 use crate::session;
 use crate::trap;
@@ -27,36 +28,36 @@ const TRAP: u32 = 0x7fe0_0008;
 const BCTRL: u32 = 0x4e80_0421;
 const RFEBB: u32 = 0x4c00_0924;
 const BLR: u32 = 0x4e80_0020;
-/// `tdnei r9, 0`, where an entry looks for the signature of a sequence's abort address.
+/// `tdnei r9, 0`, with which an entry compares the signature before a sequence's abort address.
 const TDNEI: u32 = 0x0b09_0000;
-/// Instructions of an entry, and of a call, at most.
+/// Most instructions of an entry, and of a call.
 const LONGEST: usize = 512;
 const LONGEST_CALL: usize = 16_384;
 
-/// What the signal's handler does.
+/// Function that the signal's handler calls.
 pub type Action = fn();
 
-/// The trap's address, or 0, and the instruction that was there.
+/// Address of the trap, or 0, and the instruction that it replaces.
 static PLACE: AtomicUsize = AtomicUsize::new(0);
 static INSTRUCTION: AtomicU32 = AtomicU32::new(0);
-/// Where the signal comes, after how many earlier turns there, and what it does.
+/// Address at which the signal comes, how often the instruction is executed before, and the action.
 static TARGET: AtomicUsize = AtomicUsize::new(0);
 static EARLIER: AtomicUsize = AtomicUsize::new(0);
 static ACTION: AtomicUsize = AtomicUsize::new(0);
-/// Whether calls are followed rather than interrupted, and whether one is under way.
+/// Whether calls are followed rather than interrupted, and whether one is in progress.
 static FOLLOWING: AtomicBool = AtomicBool::new(false);
 static IN_CALL: AtomicBool = AtomicBool::new(false);
-/// Line of the caller's file at which an action found something wrong, or 0.
+/// Source line at which an action found a fault, or 0.
 static WRONG: AtomicU32 = AtomicU32::new(0);
 
-/// Fails the test at `line` unless it is `right`; for actions.
+/// Makes [`check_expected`] fail with `line` unless `right`; for actions.
 pub fn expect(right: bool, line: u32) {
     if !right {
         WRONG.store(line, Relaxed);
     }
 }
 
-/// Fails if an [`expect`] did.
+/// Fails if an [`expect`] found a fault.
 pub fn check_expected() -> Outcome {
     let line = WRONG.load(Relaxed);
     check!(line == 0, "line {line}");
@@ -65,13 +66,13 @@ pub fn check_expected() -> Outcome {
 
 /// Reads an instruction.
 fn word_at(place: usize) -> u32 {
-    // SAFETY: callers pass addresses of this program's code.
+    // SAFETY: Callers pass addresses of this program's code.
     unsafe { ptr::with_exposed_provenance::<u32>(place).read_volatile() }
 }
 
 /// Makes the page of an instruction writable.
 fn open_page(place: usize) {
-    // SAFETY: `sysconf` only reads. The page holds code of this process, which nothing but `patch`
+    // SAFETY: `sysconf` only reads. The page holds code of this process, which only `patch`
     // changes.
     unsafe {
         let size = libc::sysconf(libc::_SC_PAGESIZE) as usize;
@@ -81,17 +82,17 @@ fn open_page(place: usize) {
     }
 }
 
-/// Changes an instruction, as Book II requires for code that is changed.
+/// Replaces an instruction, in the steps that Book II requires for modified code.
 fn patch(place: usize, instruction: u32) {
     let place = ptr::with_exposed_provenance_mut::<u32>(place);
-    // SAFETY: `open_page` has made it writable.
+    // SAFETY: `open_page` has made the page writable.
     unsafe {
         place.write_volatile(instruction);
         std::arch::asm!("dcbst 0, {0}", "sync", "icbi 0, {0}", "sync", "isync", in(reg) place);
     }
 }
 
-/// Puts the trap in place of an instruction.
+/// Replaces an instruction with the trap.
 fn plant(place: usize) {
     open_page(place);
     INSTRUCTION.store(word_at(place), Relaxed);
@@ -99,7 +100,7 @@ fn plant(place: usize) {
     patch(place, TRAP);
 }
 
-/// Removes the trap; returns where it was, or 0.
+/// Removes the trap; returns its address, or 0.
 fn remove() -> usize {
     let place = PLACE.swap(0, Relaxed);
     if place != 0 {
@@ -108,9 +109,9 @@ fn remove() -> usize {
     place
 }
 
-/// Gives this process its own copy of the code. A page that is copied when a trap is planted would
-/// not do where pages have 64 KiB: the emulator goes on with what it has translated of the old one,
-/// until another process runs.
+/// Gives this process its own copy of the code. With pages of 64 KiB it is too late to copy a page
+/// when a trap is planted: the emulator continues to use its translation of the old page until
+/// another process runs.
 pub fn own_code() -> Outcome {
     unsafe extern "C" {
         static __executable_start: u8;
@@ -127,7 +128,7 @@ pub fn own_code() -> Outcome {
     Peer::spawn(|_| Ok(()))?.join()
 }
 
-/// The instructions of a call, in memory that forked processes share.
+/// Instructions of a call, in memory that forked processes share.
 struct Shared {
     length: AtomicUsize,
     addresses: [AtomicUsize; LONGEST_CALL],
@@ -150,13 +151,13 @@ fn shared() -> &'static Shared {
     SHARED.get_or_init(|| shared::value().expect("shared memory"))
 }
 
-/// Executes a trap, which marks the begin of a call, or its end.
+/// Executes a trap, which marks the beginning or the end of a call.
 #[unsafe(naked)]
 pub extern "C" fn mark() {
     std::arch::naked_asm!("trap", "blr")
 }
 
-/// Does `call`, which is the one that [`Steps`] are of.
+/// Makes the call whose instructions [`Steps`] contains.
 pub fn traced<R>(call: impl FnOnce() -> R) -> R {
     mark();
     let result = call();
@@ -171,13 +172,13 @@ pub fn leave_call() {
 
 type Registers = [u64; trap::REGISTERS];
 
-/// Does an instruction that a trap near to it would have fail each time: a larx as a load, a stcx.
-/// as a store, as there is one thread. False for any other.
+/// Executes an instruction that a trap near to it would make fail each time: a larx as a load, a
+/// stcx. as a store, as there is one thread. Returns `false` for other instructions.
 fn do_reserving(word: u32, regs: &mut Registers) -> bool {
     let [t, a, b] = [21, 16, 11].map(|shift| (word >> shift & 31) as usize);
     let base = if a == 0 { 0 } else { regs[a] };
     let address = base.wrapping_add(regs[b]) as usize;
-    // SAFETY: the program is about to access this memory in the same way.
+    // SAFETY: The program is about to access this memory in the same way.
     unsafe {
         macro_rules! load {
             ($type:ty) => {
@@ -190,7 +191,7 @@ fn do_reserving(word: u32, regs: &mut Registers) -> bool {
             ($type:ty) => {{
                 let place = ptr::with_exposed_provenance_mut::<$type>(address);
                 place.write_volatile(regs[t] as $type);
-                // CR0: it was done.
+                // CR0 reports that the store was done.
                 regs[trap::CCR] = regs[trap::CCR] & 0x0fff_ffff | 0x2000_0000;
             }};
         }
@@ -210,7 +211,8 @@ fn do_reserving(word: u32, regs: &mut Registers) -> bool {
     true
 }
 
-/// Address of the instruction that follows `word`, the next one. TAR is no branch's target here.
+/// Returns the address of the instruction that follows `word`, the next one. No branch here uses
+/// TAR.
 fn successor(word: u32, regs: &Registers) -> usize {
     let nip = regs[trap::NIP];
     let [bo, bi] = [21, 16].map(|shift| word >> shift & 31);
@@ -218,7 +220,7 @@ fn successor(word: u32, regs: &Registers) -> usize {
     let counted = !counts || (regs[trap::CTR] != 1) != (bo & 2 != 0);
     let holds = bo & 16 != 0 || regs[trap::CCR] >> (31 - bi) & 1 == u64::from(bo >> 3 & 1);
     let base = if word & 2 != 0 { 0 } else { nip };
-    // Sign-extended.
+    // Both displacements are sign-extended.
     let near = i64::from(word as i16 & !3);
     let far = i64::from((word << 6) as i32 >> 6 & !3);
     let target = match (word >> 26, word >> 1 & 1023) {
@@ -226,14 +228,14 @@ fn successor(word: u32, regs: &Registers) -> usize {
         (16, _) if counted && holds => base.wrapping_add_signed(near),
         (19, 16) if counted && holds => regs[trap::LR] & !3,
         (19, 528) if holds => regs[trap::CTR] & !3,
-        // A prefix.
+        // A prefix and its instruction have 8 bytes.
         (1, _) => nip + 8,
         _ => nip + 4,
     };
     target as usize
 }
 
-/// Notes where the call is, and has the next instruction trap.
+/// Records the current instruction of the call, and plants the trap at the next one.
 fn follow(regs: &mut Registers) {
     loop {
         let at = regs[trap::NIP] as usize;
@@ -255,13 +257,13 @@ fn follow(regs: &mut Registers) {
 }
 
 extern "C" fn on_trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel gives a valid context, and nothing else refers to its registers.
+    // SAFETY: The kernel passes a valid context, and nothing else refers to its registers.
     let regs = unsafe { &mut *trap::registers(context) };
     let (place, at) = (remove(), regs[trap::NIP] as usize);
     let target = TARGET.load(Relaxed);
     if place != at {
         if at != mark as *const () as usize {
-            // SAFETY: The trap is not of this module, but that of a panic, say: the process ends.
+            // SAFETY: The call ends the process, as the trap is from other code, such as a panic.
             unsafe { libc::abort() };
         }
         regs[trap::NIP] += 4;
@@ -285,19 +287,19 @@ extern "C" fn on_trap(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_v
         }
     } else {
         shared().hit.store(true, Relaxed);
-        // SAFETY: `set` has put an `Action` there.
+        // SAFETY: `set` has stored an `Action`.
         let action = unsafe { std::mem::transmute::<usize, Action>(ACTION.load(Relaxed)) };
         action();
     }
 }
 
-/// Handles SIGTRAP, on the same stack or one of its own. A jump out of the handler leaves the signal
-/// as it is then: not blocked.
+/// Handles SIGTRAP, on the same stack or on one of its own. The handler may jump out, so the signal
+/// is not blocked in it.
 fn handle_trap(flags: libc::c_int) -> Outcome {
     static mut STACK: [u128; 4096] = [0; 4096];
     shared();
-    // SAFETY: zeroes are a valid sigaction, and the handler has the three arguments; nobody else uses
-    // the stack.
+    // SAFETY: Zeroes are a valid sigaction, and the handler takes the three arguments; no other
+    // code uses the stack.
     ktap::os_result(unsafe {
         let stack = libc::stack_t {
             ss_sp: (&raw mut STACK).cast(),
@@ -313,7 +315,8 @@ fn handle_trap(flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
-/// The next signal comes at `target`, after `earlier` turns there, and does `action`.
+/// Makes the next signal come at `target`, after the instruction was executed `earlier` times, and
+/// call `action`.
 fn set(target: usize, earlier: usize, action: Action) {
     TARGET.store(target, Relaxed);
     EARLIER.store(earlier, Relaxed);
@@ -321,7 +324,7 @@ fn set(target: usize, earlier: usize, action: Action) {
     shared().hit.store(false, Relaxed);
 }
 
-/// A failure at instruction `n`.
+/// Returns a function that adds the number of the instruction to a failure.
 fn at(n: usize) -> impl Fn(Failure) -> Failure {
     move |failure| match failure {
         Failure::Fail(why) => Failure::Fail(format!("at instruction {n}: {why}")),
@@ -329,42 +332,42 @@ fn at(n: usize) -> impl Fn(Failure) -> Failure {
     }
 }
 
-/// Code of the library to have a signal in: the entry in EBBHR, or what that calls.
+/// Code of the library in which signals come: the entry in EBBHR, or a function that it calls.
 pub struct Entry {
-    /// Its first instruction.
+    /// Address of the first instruction.
     pub address: usize,
-    /// Its instructions, and what follows them.
+    /// Instructions of the code, and what follows them in memory.
     code: Vec<u32>,
     length: usize,
 }
 
 unsafe extern "C" {
-    /// The routine of the library by which an entry reloads PMC1, if that alone has overflowed.
+    /// Routine of the library with which an entry reloads PMC1, if only that has overflowed.
     fn ebb_reload_one();
 }
 
 impl Entry {
-    /// The entry, with SIGTRAP handled, on the same stack or one of its own.
+    /// Finds the entry. SIGTRAP is handled on the same stack, or on one of its own (`SA_ONSTACK`).
     pub fn find(flags: libc::c_int) -> Result<Self, Failure> {
         Self::of(session::ebb_registers()[1] as usize, RFEBB, flags)
     }
 
-    /// The routine that reloads PMC1.
+    /// Finds the routine that reloads PMC1.
     pub fn reload(flags: libc::c_int) -> Result<Self, Failure> {
         Self::of(ebb_reload_one as *const () as usize, BLR, flags)
     }
 
-    /// The instructions of a function whose only return is its last instruction.
+    /// Finds the instructions of a function whose only return is its last instruction.
     pub fn function(address: usize, flags: libc::c_int) -> Result<Self, Failure> {
         Self::of(address, BLR, flags)
     }
 
-    /// The code at `address`, up to the instruction `last`.
+    /// Reads the code at `address`, up to the instruction `last`.
     fn of(address: usize, last: u32, flags: libc::c_int) -> Result<Self, Failure> {
         handle_trap(flags)?;
         let code: Vec<u32> = (0..LONGEST).map(|n| word_at(address + 4 * n)).collect();
-        // The page is copied for this process now, not when EBBs come: the emulator would go on
-        // with what it has translated of the old one.
+        // The page must be copied for this process now, not when EBBs come: the emulator would
+        // continue to use its translation of the old page.
         open_page(address);
         patch(address, code[0]);
         let length = code.iter().position(|&word| word == last);
@@ -376,44 +379,46 @@ impl Entry {
         })
     }
 
-    /// Place of the call of the handler.
+    /// Index of the call of the handler.
     #[must_use]
     pub fn call(&self) -> usize {
         let call = self.code.iter().position(|&word| word == BCTRL);
         call.unwrap_or(usize::MAX)
     }
 
-    /// All of it.
+    /// Indices of all instructions.
     #[must_use]
     pub fn all(&self) -> Range<usize> {
         0..self.length
     }
 
-    /// The code that aborts a restartable sequence: last in memory, and executed before the handler.
+    /// Indices of the code that aborts a restartable sequence: last in memory, but executed before
+    /// the handler.
     #[must_use]
     pub fn abort(&self) -> Range<usize> {
-        /// How many instructions are before that, and from it on.
+        /// Instructions of that code before the comparison, and from it on.
         const BEFORE: usize = 12;
         const REST: usize = 3;
         let trap = self.code.iter().position(|&word| word == TDNEI);
         trap.map_or(0..0, |trap| trap - BEFORE..trap + REST)
     }
 
-    /// Place of its end.
+    /// Index of the last instruction.
     #[must_use]
     pub fn rfebb(&self) -> usize {
         self.length - 1
     }
 
-    /// The instruction `n` raises the next signal, which does `action`.
+    /// Makes the instruction `n` raise the next signal, which calls `action`.
     pub fn trap_at(&self, n: usize, action: Action) {
         let place = self.address + 4 * n;
         set(place, 0, action);
         plant(place);
     }
 
-    /// With `action` in a signal at each of the instructions `places`, does `during`, which takes
-    /// EBBs, and `after` it. Of these, `skipped` are not executed.
+    /// For each of the instructions `places`: makes a signal there call `action`, and calls
+    /// `during`, which takes EBBs, and `after`. Fails unless all but `skipped` of the instructions
+    /// were executed.
     pub fn at_each(
         &self,
         action: Action,
@@ -424,7 +429,7 @@ impl Entry {
     ) -> Outcome {
         let mut missed = Vec::new();
         for n in places {
-            // None comes before `during` is ready for it.
+            // No EBB may come before `during` is ready for it.
             ebb::disable();
             self.trap_at(n, action);
             let done = during();
@@ -449,7 +454,7 @@ pub fn until_hit() -> Outcome {
     wait_until_hit()
 }
 
-/// Works until the signal has come; an alert that the emulator's driver keeps may take long.
+/// Works until the signal has come; an alert that the emulator's driver holds back may take long.
 pub fn wait_until_hit() -> Outcome {
     for _ in 0..2000 {
         session::work();
@@ -457,26 +462,28 @@ pub fn wait_until_hit() -> Outcome {
             return Ok(());
         }
     }
-    // None comes after what `during` is ready for, either.
+    // No EBB may come when `during` has ended, either.
     ebb::disable();
     Ok(())
 }
 
-/// The addresses of the instructions that a call executes, in their order.
+/// Addresses of the instructions that a call executes, in order.
 pub struct Steps(Vec<usize>);
 
-/// Does a scenario. The compiler makes one copy of its code, as it does not see who is called.
+/// Runs a scenario. The compiler makes one copy of its code, as it cannot see which function is
+/// called.
 #[inline(never)]
 fn run(scenario: &dyn Fn() -> Outcome) -> Outcome {
     black_box(scenario)()
 }
 
 impl Steps {
-    /// Follows the call that `scenario` makes by [`traced`], in this process or one that it forks.
+    /// Follows the call that `scenario` makes with [`traced`], in this process or in one that it
+    /// forks.
     pub fn of(scenario: &dyn Fn() -> Outcome) -> Result<Self, Failure> {
         handle_trap(0)?;
         own_code()?;
-        // What the first call does for all.
+        // The first run does what is done once per process, so that it is not recorded.
         set(0, 0, || {});
         run(scenario)?;
         shared().length.store(0, Relaxed);
@@ -491,8 +498,8 @@ impl Steps {
         Ok(Self(addresses.map(|place| place.load(Relaxed)).collect()))
     }
 
-    /// Does `scenario` with `action` in a signal at every `stride`th of those instructions that are
-    /// `wanted`, by their addresses; returns their number.
+    /// Runs `scenario` with `action` in a signal at every `stride`th of those instructions whose
+    /// addresses are `wanted`; returns how many it tried.
     pub fn at_each(
         &self,
         stride: usize,
@@ -513,12 +520,13 @@ impl Steps {
             tried += 1;
             missed += usize::from(!shared().hit.load(Relaxed));
         }
-        // A loop may have some turns more or less, by where memory is.
+        // A loop may have a few more or fewer turns, depending on addresses of memory.
         check!(10 * missed <= tried, "{missed} of {tried} not executed");
         Ok(tried)
     }
 
-    /// [`at_each`](Self::at_each) of the call that `scenario` makes, at every `stride`th instruction.
+    /// Runs [`at_each`](Self::at_each) for the call that `scenario` makes, at every `stride`th
+    /// instruction.
     pub fn interrupt(stride: usize, action: Action, scenario: impl Fn() -> Outcome) -> Outcome {
         let steps = Self::of(&scenario)?;
         let tried = steps.at_each(stride, |_| true, action, &scenario)?;

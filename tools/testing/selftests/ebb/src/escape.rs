@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Leaving a function from any depth below it, as `longjmp` does, and places in code to be
-//! interrupted at.
+//! Jumps out of functions, as `longjmp` does, and code with addresses at which tests are
+//! interrupted.
 
 use std::arch::global_asm;
 
 unsafe extern "C" {
-    /// Calls `function`; returns 0 when that returns, 1 when [`escape`] was called in it.
-    /// One such call at a time in the whole program.
+    /// Calls `function`; returns 0 when that returns, and 1 when it calls [`escape`]. Only one such
+    /// call may be in progress in the whole program.
     ///
     /// # Safety
     ///
-    /// `function` leaves nothing behind that has to be dropped when it escapes.
+    /// `function` must have nothing that must be dropped when it escapes.
     pub fn call_escapable(function: extern "C" fn()) -> u64;
 
-    /// Has the last [`call_escapable`] that has not returned do so, with 1.
+    /// Makes the last [`call_escapable`] that has not returned return 1.
     ///
     /// # Safety
     ///
-    /// There is one on this stack.
+    /// Such a call must be in progress on this stack.
     pub fn escape() -> !;
 
-    /// Loops, without end unless it is moved to [`loop_end`], then returns `n`.
+    /// Loops without end; when a handler moves it to [`loop_end`], returns `n`.
     pub safe fn loop_until_moved(n: u64) -> u64;
 
-    /// The instruction behind the loop. Never called.
+    /// Instruction after the loop. Never called.
     pub fn loop_end();
 
-    /// Calls `function` from a frame as large as what an entry puts above its own, with EBBRR as if
-    /// the last EBB had come where the function returns to. BESCR\[GE\] has to be off.
+    /// Calls `function` from a frame as large as the one that an entry makes above its own, with
+    /// EBBRR as if the last EBB had come at the address to which the function returns. BESCR\[GE\]
+    /// must be off.
     pub safe fn call_like_entry(function: extern "C" fn());
 
     /// Changes every GPR, CR field and special register that a function may change.
@@ -104,7 +105,7 @@ global_asm!(
     ".cfi_startproc",
     "stdu 1, -64(1)",
     ".cfi_def_cfa_offset 64",
-    // LR is not what it was at entry, so it has to be found here.
+    // LR changes, so unwinders must find its value here.
     "mflr 0",
     "std 0, 80(1)",
     ".cfi_offset 65, 16",
@@ -150,7 +151,7 @@ global_asm!(
     "mtspr 815, 11",
     "mtctr 11",
     "mtxer 11",
-    // CR2-CR4 are the caller's.
+    // CR2-CR4 belong to the caller.
     "mtcrf 0xc7, 11",
     "mtlr 12",
     ".irp n, 0, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12",

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the EBB selftests share: sessions with an EBB event, single alerts, escapes,
-//! neighbours, and a look at whether an instruction traps.
+//! Common parts of the EBB selftests: sessions with an EBB event, single alerts, jumps, neighbours,
+//! and checks whether an instruction traps.
 //!
-//! Each program beside this library tests one behaviour of the contract between
-//! a program and the kernel's PMU driver. Where EBBs are counted, the tests rely
-//! on an emulator run with `-icount`, or on real hardware.
+//! Each program of this crate tests one behaviour of the contract between a program and the
+//! kernel's PMU driver. Where tests count EBBs, they rely on an emulator that runs with `-icount`,
+//! or on real hardware.
 
 pub mod alert;
 pub mod current;

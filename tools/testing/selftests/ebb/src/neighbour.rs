@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Processes that share a CPU with the test. A [`Neighbour`] takes EBBs but has no reason for one:
-//! what comes is somebody else's. A [`Pinned`] takes the PMU away.
+//! Processes that share a CPU with the test. A [`Neighbour`] can take EBBs but causes none: each
+//! one that it gets is foreign. A [`Pinned`] takes the PMU away.
 
 use crate::alert;
 use crate::session;
@@ -22,29 +22,29 @@ extern "C" fn stop(_: libc::c_int) {
     STOP.store(true, Relaxed);
 }
 
-/// What a neighbour has of the PMU.
+/// Use that a neighbour makes of the PMU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// No event.
     Plain,
-    /// One that counts, without EBB.
+    /// An event that counts, without EBB.
     Counting,
     /// An EBB event with GE and PME on and a counter far from its overflow.
     Expecting,
-    /// The same, but it turns GE off and on all the time, so that the other may
-    /// come and go in either.
+    /// An EBB event, with GE turned off and on all the time, so that the other task is switched in
+    /// and out in both states.
     Guarding,
 }
 
-/// A process that works until it is told to stop.
+/// A process that works until it is stopped.
 pub struct Neighbour(Peer);
 
 impl Neighbour {
-    /// Starts one on `cpu`.
+    /// Starts a neighbour on `cpu`.
     pub fn spawn(cpu: usize, kind: Kind) -> Result<Self, Failure> {
         let mut peer = Peer::spawn(|parent| {
             cpu::pin_to(cpu)?;
-            // SAFETY: the signal handler stores to an atomic.
+            // SAFETY: The signal handler only stores to an atomic.
             unsafe { libc::signal(libc::SIGTERM, stop as *const () as usize) };
             let event = match kind {
                 Kind::Plain => None,
@@ -59,33 +59,33 @@ impl Neighbour {
                     alert::on();
                 }
                 session::work();
-                // Never its own overflow, after two seconds of work.
+                // Keep its own counter from overflowing, after two seconds of work.
                 if Bescr::read().has(Bescr::PME) && Pmc::Pmc1.read() > pmc::OVERFLOW / 2 {
                     Pmc::Pmc1.write(0);
                 }
             }
             let came = ebb::count();
-            check!(came == 0, "{came} EBBs of somebody else");
+            check!(came == 0, "{came} foreign EBBs");
             event.map_or(Ok(()), alert::end)
         })?;
         peer.listen()?;
         Ok(Self(peer))
     }
 
-    /// Stops it; fails if an EBB came to it.
+    /// Stops the process; fails if it got an EBB.
     pub fn join(self) -> Outcome {
-        // SAFETY: our own child, which we have not waited for.
+        // SAFETY: The process is our own child, and has not been waited for.
         unsafe { libc::kill(self.0.pid(), libc::SIGTERM) };
         self.0.join()
     }
 }
 
-/// A process with a pinned event of the CPU on which the caller is and then stays. It has the PMU
-/// from the caller's next switch on.
+/// A process with a pinned event of the caller's CPU, on which the caller then stays. The event has
+/// the PMU from the caller's next task switch on.
 pub struct Pinned(Peer);
 
 impl Pinned {
-    /// Starts one.
+    /// Starts the process.
     pub fn here() -> Result<Self, Failure> {
         cpu::pin()?;
         let here = cpu::current()?;
@@ -100,7 +100,7 @@ impl Pinned {
         Ok(Self(peer))
     }
 
-    /// Has it close the event.
+    /// Makes the process close its event and end.
     pub fn close(self) -> Outcome {
         self.0.tell_and_join()
     }

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Every register a program has, filled with a pattern, over a time in which EBBs
-//! interrupt it.
+//! Fills every register of a program with a pattern, for a time in which EBBs interrupt it.
 
 use pmu_selftests::random::Random;
 use std::arch::global_asm;
 use std::mem::offset_of;
 
-/// Bytes below the stack pointer that are the program's (ELFv2: 288, Linux: 512).
+/// Bytes below the stack pointer that belong to the program (ELFv2: 288, Linux: 512).
 pub const RED_ZONE: usize = 512;
 
-/// The registers of a program, and the memory below its stack pointer.
+/// Registers of a program, and the memory below its stack pointer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[repr(C, align(16))]
 pub struct Registers {
-    /// r0-r31. r1, r13 and r31 have a use here and are not looked at.
+    /// r0-r31. r1, r13 and r31 are in use here and are not compared.
     pub gpr: [u64; 32],
     /// VSR 0-63, which hold the FPRs and VRs.
     pub vsr: [[u64; 2]; 64],
@@ -23,7 +22,7 @@ pub struct Registers {
     pub cr: u64,
     /// LR.
     pub lr: u64,
-    /// CTR; 0 at the end, as it counts the time.
+    /// CTR; 0 at the end, as it counts the loop.
     pub ctr: u64,
     /// XER.
     pub xer: u64,
@@ -31,12 +30,12 @@ pub struct Registers {
     pub tar: u64,
     /// FPSCR.
     pub fpscr: u64,
-    /// The red zone.
+    /// Memory of the red zone.
     pub zone: [u64; RED_ZONE / 8],
 }
 
 impl Registers {
-    /// A pattern in which no two registers are alike.
+    /// Returns a pattern in which no two registers are equal.
     #[must_use]
     pub fn pattern() -> Self {
         let mut random = Random::new(1, &[]);
@@ -48,7 +47,7 @@ impl Registers {
         Self {
             gpr,
             vsr: [[0; 2]; 64].map(|_| [next(), next()]),
-            // SAT: a bit that stays until it is written.
+            // SAT keeps its value until it is written.
             vscr: [0, 1],
             cr: 0x1234_8421,
             lr: next() & !3,
@@ -58,27 +57,26 @@ impl Registers {
             tar: next() & !3,
             // DRN 5, and rounding towards minus infinity.
             fpscr: 5 << 32 | 3,
-            // What the routine writes: each doubleword its own offset.
+            // Values that `hold_registers` writes: each doubleword is its own offset.
             zone: std::array::from_fn(|i| (i as u64 * 8).wrapping_sub(RED_ZONE as u64)),
         }
     }
 
-    /// All zeroes.
+    /// Returns zeroes.
     #[must_use]
     pub fn zero() -> Self {
-        // SAFETY: the structure has integers only.
+        // SAFETY: The structure has integers only.
         unsafe { std::mem::zeroed() }
     }
 }
 
 unsafe extern "C" {
-    /// Loads all registers from `from`, passes `spins` rounds of an empty loop and
-    /// stores them to `to`.
+    /// Loads all registers from `from`, loops `spins` times and stores the registers to `to`.
     ///
     /// # Safety
     ///
-    /// `from` and `to` point at `Registers`, and the thread has no signal handler
-    /// that looks at r2 or the floating-point control.
+    /// `from` and `to` must point to `Registers`, and the thread must have no signal handler that
+    /// uses r2 or the floating-point control.
     pub fn hold_registers(from: *const Registers, to: *mut Registers, spins: u64);
 
     /// Changes every register that the ELFv2 ABI lets a function change.
@@ -162,7 +160,7 @@ global_asm!(
     "addi 6, 6, 8",
     "cmpdi 6, 0",
     "bne 4b",
-    // Back to what the caller had, with the usual control registers.
+    // Restores the caller's registers, and the usual control registers.
     "xxlxor 0, 0, 0",
     "mtfsf 255, 0, 1, 0",
     "vxor 0, 0, 0",
@@ -189,7 +187,7 @@ global_asm!(
     "mtspr 815, 11",
     "mtctr 11",
     "mtxer 11",
-    // CR2-CR4 are the caller's.
+    // CR2-CR4 belong to the caller.
     "mtcrf 0xc7, 11",
     "mtfsfi 7, 2",
     // DRN.
@@ -198,7 +196,7 @@ global_asm!(
     "xxlxor \\n, \\n, \\n",
     ".endr",
     "mtvscr 0",
-    // Of VSR 14-31 the left half is the caller's.
+    // The left half of VSR 14-31 belongs to the caller.
     ".irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
     "xxmrghd \\n, \\n, 0",
     ".endr",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A thread with a scheduled EBB event, and work for it to be interrupted in.
+//! A thread with a scheduled EBB event, and work that EBBs interrupt.
 
 use ebb::Attr;
 use ebb::EbbContext;
@@ -24,20 +24,20 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Cycles on PMC1, the event of most tests.
+/// Code of cycles on PMC1, the event of most tests.
 pub const CYCLES: u64 = ebb::config::CYCLES_PMC1;
 
 /// `PM_RUN_INST_CMPL` on PMC4, for events that are not EBB.
 pub const INSTRUCTIONS: u64 = 0x400fa;
 
-/// A handler that leaves everything to the library, which counts.
+/// Handler that does nothing; the library counts its EBBs.
 pub fn count_only(_: &mut EbbContext<'_>) {}
 
-/// The counter of this process, and EBBs of which it was not the one cause.
+/// Index of this process's counter, and the number of overflows that were not only its own.
 static OWN: AtomicUsize = AtomicUsize::new(0);
 static FOREIGN: AtomicU64 = AtomicU64::new(0);
 
-/// The handler of [`prepare_own`].
+/// Handler of [`prepare_own`].
 fn own_only(context: &mut EbbContext<'_>) {
     for pmc in Pmc::ALL {
         if context.overflowed(pmc) != (pmc.index() == OWN.load(Relaxed)) {
@@ -46,7 +46,7 @@ fn own_only(context: &mut EbbContext<'_>) {
     }
 }
 
-/// Skips the test where the kernel offers no EBB.
+/// Skips the test if the kernel offers no EBB.
 pub fn require_ebb() -> Outcome {
     match ebb::supported() {
         true => Ok(()),
@@ -54,7 +54,7 @@ pub fn require_ebb() -> Outcome {
     }
 }
 
-/// Whether this is a CPU of Power ISA v3.1 or later (POWER10 on).
+/// Returns whether the CPU has Power ISA v3.1 or later (POWER10 on).
 #[must_use]
 pub fn isa_v31() -> bool {
     const PPC_FEATURE2_ARCH_3_1: u64 = 0x0004_0000;
@@ -62,14 +62,14 @@ pub fn isa_v31() -> bool {
     unsafe { libc::getauxval(libc::AT_HWCAP2) & PPC_FEATURE2_ARCH_3_1 != 0 }
 }
 
-/// Installs a handler on this thread, which keeps to what a signal handler may do.
+/// Installs a handler on this thread, which must do only what a signal handler may do.
 #[track_caller]
 pub fn install(handler: Handler) -> Outcome {
-    // SAFETY: the handlers of the tests do.
+    // SAFETY: The handlers of the tests do only what a signal handler may do.
     Ok(unsafe { ebb::install(handler) }?)
 }
 
-/// The address that [`install`] puts into EBBHR, the same in all processes of a program.
+/// Returns the address that [`install`] writes to EBBHR, the same in all processes of a program.
 #[track_caller]
 pub fn handler_address() -> Result<u64, Failure> {
     install(count_only)?;
@@ -77,15 +77,15 @@ pub fn handler_address() -> Result<u64, Failure> {
     Ok(unsafe { spr::read::<{ spr::EBBHR }>() })
 }
 
-/// BESCR, EBBHR and EBBRR of this thread, which are always readable.
+/// Returns BESCR, EBBHR and EBBRR of this thread, which are always readable.
 #[must_use]
 pub fn ebb_registers() -> [u64; 3] {
-    // SAFETY: reading them has no effect.
+    // SAFETY: A read of them has no effect.
     let [ebbhr, ebbrr] = unsafe { [spr::read::<{ spr::EBBHR }>(), spr::read::<{ spr::EBBRR }>()] };
     [Bescr::read().0, ebbhr, ebbrr]
 }
 
-/// The counter of an event code.
+/// Returns the counter of an event code.
 #[track_caller]
 pub fn pmc_of(code: u64) -> Result<Pmc, Failure> {
     Pmc::of_event(code).ok_or("no counter").or_fail("code")
@@ -99,7 +99,7 @@ pub fn enabled(attr: &Attr) -> Result<Event, Failure> {
     Ok(event)
 }
 
-/// [`enabled`], of this thread: it must then be on the PMU.
+/// Opens and enables an event of this thread; fails unless it is on the PMU.
 #[track_caller]
 pub fn schedule(attr: &Attr) -> Result<Event, Failure> {
     let event = enabled(attr)?;
@@ -107,27 +107,27 @@ pub fn schedule(attr: &Attr) -> Result<Event, Failure> {
     Ok(event)
 }
 
-/// [`schedule`]s an EBB event for cycles without a handler.
+/// Opens and enables an EBB event for cycles without a handler.
 #[track_caller]
 pub fn without_handler() -> Result<Event, Failure> {
     schedule(&ebb::event(CYCLES))
 }
 
-/// [`schedule`]s an EBB event for cycles with a handler, for the CPU that the thread is on.
+/// Opens and enables an EBB event for cycles with a handler, for the thread's current CPU only.
 #[track_caller]
 pub fn on_this_cpu() -> Result<Event, Failure> {
     install(count_only)?;
     schedule(&ebb::event(CYCLES).cpu(cpu::current()? as libc::c_int))
 }
 
-/// Puts an EBB event for cycles on the thread `id`, or with 0 on this one, [`enabled`].
+/// Opens and enables an EBB event for cycles on the thread `id`, or on this one if it is 0.
 #[track_caller]
 pub fn put_on(id: libc::pid_t) -> Result<Event, Failure> {
     enabled(&ebb::event(CYCLES).pid(id))
 }
 
-/// [`schedule`]s an EBB event of `code` with a handler. Its counter stands still and no
-/// EBB comes yet.
+/// Opens and enables an EBB event of `code` with a handler. Its counter is frozen, so no EBB comes
+/// yet.
 #[track_caller]
 pub fn prepare(code: u64, handler: Handler) -> Result<Event, Failure> {
     let event = ebb::event(code).open()?;
@@ -138,14 +138,14 @@ pub fn prepare(code: u64, handler: Handler) -> Result<Event, Failure> {
     Ok(event)
 }
 
-/// [`prepare`] with a handler for [`check_own`].
+/// Does what [`prepare`] does, with a handler that counts for [`check_own`].
 #[track_caller]
 pub fn prepare_own(code: u64) -> Result<Event, Failure> {
     OWN.store(pmc_of(code)?.index(), Relaxed);
     prepare(code, own_only)
 }
 
-/// Fails if another counter than that of [`prepare_own`] made an EBB.
+/// Fails if another counter than the one of [`prepare_own`] made an EBB.
 #[track_caller]
 pub fn check_own() -> Outcome {
     let foreign = FOREIGN.load(Relaxed);
@@ -153,20 +153,20 @@ pub fn check_own() -> Outcome {
     Ok(())
 }
 
-/// Lets PMC1 run from `period` before its overflow, with EBBs and alerts on.
+/// Starts PMC1 `period` before its overflow, with EBBs and alerts on.
 #[track_caller]
 pub fn arm(period: u32) -> Outcome {
     Mmcr0::FC.write();
     ebb::start(Pmc::Pmc1, period.into())?;
-    // By PMAE the emulator's driver knows that an alert it kept is dropped. Otherwise it would make
-    // an EBB of that as soon as EBBs are on.
+    // PMAE makes the emulator's driver drop an alert that it has kept. Otherwise the driver would
+    // make an EBB of it as soon as EBBs are on.
     (Mmcr0::FC | Mmcr0::PMAE).write();
     ebb::enable()?;
     Mmcr0::PMAE.write();
     Ok(())
 }
 
-/// [`prepare`], then lets EBBs come every `period` counts.
+/// Opens an event with [`prepare`], then starts an EBB every `period` counts.
 #[track_caller]
 pub fn begin(code: u64, period: u32, handler: Handler) -> Result<Event, Failure> {
     let event = prepare(code, handler)?;
@@ -176,13 +176,13 @@ pub fn begin(code: u64, period: u32, handler: Handler) -> Result<Event, Failure>
     Ok(event)
 }
 
-/// [`begin`] with EBBs every `period` cycles, which the library counts.
+/// Starts EBBs every `period` cycles, which the library counts.
 #[track_caller]
 pub fn cycles(period: u32) -> Result<Event, Failure> {
     begin(CYCLES, period, count_only)
 }
 
-/// No more EBBs, and the event closed. Fails if an EBB came without an exception.
+/// Turns EBBs off and closes the event. Fails if an EBB came without an exception.
 #[track_caller]
 pub fn end(event: Event) -> Outcome {
     ebb::disable();
@@ -191,7 +191,7 @@ pub fn end(event: Event) -> Outcome {
     Ok(())
 }
 
-/// Fails unless MMCR0 and MMCR2 are as a program's first event has them.
+/// Fails unless MMCR0 and MMCR2 have the values for a program's first event.
 #[track_caller]
 pub fn check_fresh() -> Outcome {
     let (mmcr0, mmcr2) = (Mmcr0::read(), Mmcr2::read());
@@ -202,8 +202,8 @@ pub fn check_fresh() -> Outcome {
     Ok(())
 }
 
-/// A value of MMCR2 by which a task knows its own: the bits of `number`, one for each counter
-/// but those `used`, which it would freeze.
+/// Returns a value of MMCR2 that identifies a task: the bits of `number`, one for each counter.
+/// Leaves out the counters of `used`, which it would freeze.
 #[must_use]
 pub fn tag(number: usize, used: &[Pmc]) -> Mmcr2 {
     let free = Pmc::ALL.into_iter().filter(|pmc| !used.contains(pmc));
@@ -211,14 +211,14 @@ pub fn tag(number: usize, used: &[Pmc]) -> Mmcr2 {
     set.fold(Mmcr2(0), |tag, (_, pmc)| tag | Mmcr2::freeze_problem(pmc))
 }
 
-/// Gives all counters the same value.
+/// Writes the same value to all counters.
 pub fn write_counters(value: u32) {
     for pmc in Pmc::ALL {
         pmc.write(value);
     }
 }
 
-/// About a thousand instructions.
+/// Works for about a thousand instructions.
 #[inline(never)]
 pub fn work() {
     for i in 0..250u32 {
@@ -226,7 +226,7 @@ pub fn work() {
     }
 }
 
-/// Works for about as many instructions, which are as many cycles in QEMU.
+/// Works for about that many instructions, which are as many cycles in QEMU.
 pub fn work_for(instructions: u64) {
     for _ in 0..instructions.div_ceil(1000) {
         work();
@@ -241,7 +241,7 @@ pub fn work_during(time: Duration) {
     }
 }
 
-/// A process that works until it is dropped, on the CPU on which the caller then stays.
+/// Starts a process that works until it is dropped, on the CPU on which the caller then stays.
 #[track_caller]
 pub fn hog() -> Result<Peer, Failure> {
     cpu::pin()?;
@@ -252,11 +252,11 @@ pub fn hog() -> Result<Peer, Failure> {
     })
 }
 
-/// Works until this thread has had `n` EBBs, or for twice as long as `n` periods take. If one in
-/// two is lost, or comes late, this is thus a failure and no hang.
+/// Works until this thread has had `n` EBBs, or for twice as long as `n` periods take. So the test
+/// fails instead of hanging if every second EBB is lost or late.
 #[track_caller]
 pub fn wait_for(n: u64, period: u32) -> Outcome {
-    // 500 is what an EBB costs itself, roughly.
+    // An EBB itself costs about 500 instructions.
     let rounds = 2 * n * (u64::from(period) + 500) / 1000 + 100;
     for _ in 0..rounds {
         if ebb::count() >= n {
@@ -273,7 +273,7 @@ pub fn wait_for(n: u64, period: u32) -> Outcome {
     Ok(())
 }
 
-/// Works for at least `cycles` and fails if an EBB came meanwhile.
+/// Works for at least `cycles`; fails if an EBB comes in that time.
 #[track_caller]
 pub fn expect_none(cycles: u64) -> Outcome {
     let before = ebb::count();

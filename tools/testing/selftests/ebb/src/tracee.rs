@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Another process under `ptrace(2)`, and what the kernel keeps of its EBBs and
-//! its PMU.
+//! Another process under `ptrace(2)`, and the EBB and PMU state that the kernel keeps for it.
 //!
 //! Layouts: `ebb_get` and `pmu_get` in the kernel's
 //! `arch/powerpc/kernel/ptrace/ptrace-view.c`.
@@ -24,22 +23,22 @@ const NT_PPC_EBB: u32 = 0x106;
 const NT_PPC_PMU: u32 = 0x107;
 const NT_PRSTATUS: u32 = 1;
 
-/// What a program may set of MMCR0: FC, PMAE, PMAO.
+/// Bits of MMCR0 that a program may set: FC, PMAE, PMAO.
 const MMCR0_USER: u32 = 0x8400_0080;
 
 /// EBBRR, EBBHR and BESCR of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct EbbState {
-    /// Where the handler returns to.
+    /// Address to which the handler returns.
     pub ebbrr: u64,
-    /// The handler.
+    /// Address of the handler.
     pub ebbhr: u64,
     /// Enables and occurred exceptions.
     pub bescr: u64,
 }
 
-/// What the kernel keeps of a task's PMU.
+/// PMU state that the kernel keeps for a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct PmuState {
@@ -53,13 +52,12 @@ pub struct PmuState {
     pub mmcr2: u64,
     /// The task's bits of MMCR0.
     pub mmcr0: u32,
-    /// The kernel's neighbour of MMCR0, which is shown with it: whether the task
-    /// has had an EBB event.
+    /// Whether the task has had an EBB event. The kernel keeps it beside MMCR0, and so shows both.
     pub used_ebb: u32,
 }
 
 impl EbbState {
-    /// From the words of the register set.
+    /// Converts the words of the register set.
     #[must_use]
     fn from_words(words: &[u64]) -> Option<Self> {
         match *words {
@@ -72,7 +70,7 @@ impl EbbState {
         }
     }
 
-    /// Fails unless it is that of a task with an EBB event and `handler`.
+    /// Fails unless this is the state of a task with an EBB event and `handler`.
     pub fn check_own(&self, handler: u64) -> Outcome {
         let known = Bescr::GE | Bescr::PME | Bescr::PMEO;
         check!(self.ebbhr == handler, "not {handler:#x}: {self:x?}");
@@ -80,7 +78,7 @@ impl EbbState {
         Ok(())
     }
 
-    /// Fails unless it is what a task may have after it closed its event: EBBs off, and
+    /// Fails unless this is a state that a task may have after it closed its event: EBBs off, and
     /// its own handler or none.
     pub fn check_closed(&self, handler: u64) -> Outcome {
         check!([handler, 0].contains(&self.ebbhr), "{self:x?}");
@@ -90,7 +88,7 @@ impl EbbState {
 }
 
 impl PmuState {
-    /// From the words of the register set.
+    /// Converts the words of the register set.
     #[must_use]
     fn from_words(words: &[u64]) -> Option<Self> {
         match *words {
@@ -99,7 +97,7 @@ impl PmuState {
                 sdar,
                 sier,
                 mmcr2,
-                // CAST: the two halves of a word.
+                // CAST: Both fields are halves of a word with 64 bits.
                 mmcr0: mmcr0 as u32,
                 used_ebb: (mmcr0 >> 32) as u32,
             }),
@@ -107,7 +105,7 @@ impl PmuState {
         }
     }
 
-    /// All that a tracer can set, and whether the task has had an EBB event.
+    /// Returns a state with all bits that a tracer can set, and `used_ebb`.
     #[must_use]
     pub fn ones(used_ebb: u32) -> Self {
         Self {
@@ -120,21 +118,21 @@ impl PmuState {
         }
     }
 
-    /// Fails if there is more in it than a program may set.
+    /// Fails if the state has bits that a program may not set.
     pub fn check_user_bits(&self) -> Outcome {
         check!(self.mmcr0 & !MMCR0_USER == 0, "MMCR0: {self:x?}");
         check!(self.mmcr2 & !Mmcr2::USER.0 == 0, "MMCR2: {self:x?}");
         Ok(())
     }
 
-    /// Fails unless it is that of a task with an EBB event and `mmcr2` in MMCR2.
+    /// Fails unless this is the state of a task with an EBB event and `mmcr2` in MMCR2.
     pub fn check_own(&self, mmcr2: Mmcr2) -> Outcome {
         check!(self.mmcr2 == mmcr2.0, "not {mmcr2:?}: {self:x?}");
         check!(self.used_ebb == 1, "{self:x?}");
         self.check_user_bits()
     }
 
-    /// Fails unless it is what a task may have after it closed its event: its own MMCR2
+    /// Fails unless this is a state that a task may have after it closed its event: its own MMCR2
     /// or none.
     pub fn check_closed(&self, mmcr2: Mmcr2) -> Outcome {
         check!([mmcr2.0, 0].contains(&self.mmcr2), "{self:x?}");
@@ -142,16 +140,16 @@ impl PmuState {
     }
 }
 
-/// A process that is being traced. It is let go when this is dropped.
+/// A process that is being traced. It is detached on drop.
 pub struct Tracee {
     pid: libc::pid_t,
     attached: bool,
 }
 
 impl Tracee {
-    /// Stops `pid`, a child, wherever it is.
+    /// Stops `pid`, a child, at any instruction.
     pub fn attach(pid: libc::pid_t) -> Result<Self, Failure> {
-        // SAFETY: the request has no pointers.
+        // SAFETY: The request takes no pointers.
         unsafe { request(libc::PTRACE_ATTACH, pid, 0, 0) }?;
         let tracee = Self {
             pid,
@@ -172,17 +170,17 @@ impl Tracee {
         }
     }
 
-    /// Runs it until the next stop, with the signal `signal` or none.
+    /// Runs the process until the next stop, with the signal `signal` or none.
     pub fn go_on(&self, signal: libc::c_int) -> Outcome {
-        // SAFETY: the request has no pointers.
+        // SAFETY: The request takes no pointers.
         unsafe { request(libc::PTRACE_CONT, self.pid, 0, signal as usize) }.or_fail("continue")
     }
 
-    /// Runs one instruction, and waits until it is done. Signals to stop and to go
-    /// on, as `attach` and others send, are swallowed.
+    /// Runs one instruction, and waits until it is done. Drops signals to stop and to continue,
+    /// which `attach` and others send.
     pub fn step(&self) -> Outcome {
         loop {
-            // SAFETY: the request has no pointers.
+            // SAFETY: The request takes no pointers.
             unsafe { request(libc::PTRACE_SINGLESTEP, self.pid, 0, 0) }?;
             match self.wait_stopped()? {
                 libc::SIGTRAP => return Ok(()),
@@ -192,38 +190,38 @@ impl Tracee {
         }
     }
 
-    /// Address of the next instruction.
+    /// Returns the address of the next instruction.
     pub fn nip(&self) -> Result<u64, Failure> {
         const NIP: usize = 32;
         let words = self.words(NT_PRSTATUS)?;
         words.get(NIP).copied().ok_or("short").or_fail("registers")
     }
 
-    /// Its memory.
+    /// Returns the memory of the process.
     pub fn memory(&self) -> io::Result<Memory> {
         let path = format!("/proc/{}/mem", self.pid);
         let file = File::options().read(true).write(true).open(path)?;
         Ok(Memory(file))
     }
 
-    /// Its EBB registers.
+    /// Returns the EBB registers of the process.
     pub fn ebb(&self) -> io::Result<EbbState> {
         let words = self.words(NT_PPC_EBB)?;
         EbbState::from_words(&words).ok_or_else(|| io::Error::other(format!("{words:x?}")))
     }
 
-    /// Its PMU registers.
+    /// Returns the PMU registers of the process.
     pub fn pmu(&self) -> io::Result<PmuState> {
         let words = self.words(NT_PPC_PMU)?;
         PmuState::from_words(&words).ok_or_else(|| io::Error::other(format!("{words:x?}")))
     }
 
-    /// Sets its PMU registers.
+    /// Sets the PMU registers of the process.
     pub fn set_pmu(&self, state: &PmuState) -> io::Result<()> {
         self.set(NT_PPC_PMU, state)
     }
 
-    /// Sets its EBB registers.
+    /// Sets the EBB registers of the process.
     pub fn set_ebb(&self, state: &EbbState) -> io::Result<()> {
         self.set(NT_PPC_EBB, state)
     }
@@ -234,7 +232,7 @@ impl Tracee {
             iov_base: words.as_mut_ptr().cast(),
             iov_len: size_of_val(words.as_slice()),
         };
-        // SAFETY: the vector describes memory of ours, and lives through the call.
+        // SAFETY: The vector describes memory of ours, and lives through the call.
         unsafe { self.regset(libc::PTRACE_GETREGSET, set, &mut part) }?;
         words.truncate(part.iov_len / size_of::<u64>());
         Ok(words)
@@ -246,22 +244,22 @@ impl Tracee {
             iov_base: (&raw mut value).cast(),
             iov_len: size_of::<T>(),
         };
-        // SAFETY: the vector describes a variable that lives through the call.
+        // SAFETY: The vector describes a variable that lives through the call.
         unsafe { self.regset(libc::PTRACE_SETREGSET, set, &mut part) }
     }
 
     /// # Safety
     ///
-    /// `part` describes memory that the request may read and write.
+    /// `part` must describe memory that the request may read and write.
     unsafe fn regset(&self, what: u32, set: u32, part: &mut libc::iovec) -> io::Result<()> {
-        // SAFETY: the caller vouches for the memory.
+        // SAFETY: The caller guarantees that `part` describes such memory.
         unsafe { request(what, self.pid, set as usize, &raw mut *part as usize) }
     }
 
-    /// Lets it go.
+    /// Detaches from the process.
     pub fn detach(mut self) -> Outcome {
         self.attached = false;
-        // SAFETY: the request has no pointers.
+        // SAFETY: The request takes no pointers.
         unsafe { request(libc::PTRACE_DETACH, self.pid, 0, 0) }.or_fail("detach")
     }
 }
@@ -269,14 +267,14 @@ impl Tracee {
 impl Drop for Tracee {
     fn drop(&mut self) {
         if self.attached {
-            // SAFETY: the request has no pointers; nothing is left to do if the
-            // process is gone.
+            // SAFETY: The request takes no pointers; it fails if the process has ended, which needs
+            // no handling.
             let _ = unsafe { request(libc::PTRACE_DETACH, self.pid, 0, 0) };
         }
     }
 }
 
-/// The memory of a process, code too.
+/// Memory of a process, including its code.
 pub struct Memory(File);
 
 impl Memory {
@@ -295,15 +293,15 @@ impl Memory {
 
 /// # Safety
 ///
-/// What `ptrace(2)` asks of `address` and `data` with this request.
+/// `address` and `data` must be what `ptrace(2)` requires for this request.
 unsafe fn request(what: u32, pid: libc::pid_t, address: usize, data: usize) -> io::Result<()> {
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees valid arguments.
     ktap::os_result(unsafe { libc::ptrace(what, pid, address, data) } as libc::c_int)?;
     Ok(())
 }
 
-/// Waits until all processes have ended. If `progress` stays the same for two minutes they hang: prints
-/// where each is, which is the process `pid_of` its index, and returns false.
+/// Waits until all processes have ended. If `progress` does not change for two minutes they hang:
+/// then prints the state of each and returns `false`. `pid_of` returns the process of an index.
 pub fn watch(
     peers: &[Peer],
     progress: impl Fn() -> u64,
@@ -329,7 +327,7 @@ pub fn watch(
     true
 }
 
-/// Where a process is that does not go on.
+/// Describes where a process is that hangs.
 fn whereabouts(pid: libc::pid_t) -> String {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat
@@ -342,6 +340,6 @@ fn whereabouts(pid: libc::pid_t) -> String {
             let (ebb, pmu) = (tracee.ebb(), tracee.pmu());
             format!("in state {state:?} at {nip:#x}, {ebb:x?} {pmu:x?}")
         }
-        Err(error) => format!("in state {state:?}, not to be seen: {error:?}"),
+        Err(error) => format!("in state {state:?}, cannot be traced: {error:?}"),
     }
 }

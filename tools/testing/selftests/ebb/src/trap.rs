@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Whether an access to a register ends in SIGILL.
+//! Checks whether an access to a register causes SIGILL.
 //!
-//! The access happens in the calling thread, because the permission is this
-//! thread's. The signal handler counts and steps over the instruction.
+//! The calling thread makes the access, because the permission is this thread's. The signal handler
+//! counts, and steps over the instruction.
 //!
 //! Most tests try writes, which trap with the kernel's built-in driver too.
 
@@ -13,42 +13,42 @@ use std::sync::atomic::Ordering::Relaxed;
 
 static TRAPS: AtomicU32 = AtomicU32::new(0);
 
-/// Place of the next instruction's address in the registers of a signal's context, the first of which
-/// are the GPRs (arch/powerpc/include/uapi/asm/ptrace.h).
+/// Index of the next instruction's address in the registers of a signal's context, which begin with
+/// the GPRs (arch/powerpc/include/uapi/asm/ptrace.h).
 pub const NIP: usize = 32;
-/// Place of CTR there.
+/// Index of CTR there.
 pub const CTR: usize = 35;
-/// Place of LR there.
+/// Index of LR there.
 pub const LR: usize = 36;
-/// Place of CR there.
+/// Index of CR there.
 pub const CCR: usize = 38;
-/// How many registers there are.
+/// Number of registers there.
 pub const REGISTERS: usize = 44;
 
-/// The registers with which the program goes on after a signal.
+/// Returns the registers with which the program continues after a signal.
 ///
 /// # Safety
 ///
-/// `context` is what the kernel gave to the signal's handler.
+/// `context` must be the pointer that the kernel passed to the signal's handler.
 #[must_use]
 pub unsafe fn registers(context: *mut libc::c_void) -> *mut [u64; REGISTERS] {
     /// Byte offset of `uc_mcontext.regs` in the kernel's `struct ucontext` (asm/ucontext.h,
     /// sigcontext.h), which the libc crate does not describe.
     const REGS_OFFSET: usize = 168 + 56;
-    // SAFETY: the caller's contract.
+    // SAFETY: The caller guarantees that the kernel passed `context`.
     unsafe { *context.byte_add(REGS_OFFSET).cast() }
 }
 
 extern "C" fn step_over(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     TRAPS.fetch_add(1, Relaxed);
-    // SAFETY: the kernel gave the context, and nothing else refers to its registers.
+    // SAFETY: The kernel passed the context, and nothing else refers to its registers.
     unsafe { (*registers(context))[NIP] += 4 };
 }
 
 /// Installs the signal handler.
 fn catch(flags: libc::c_int) -> Outcome {
-    // SAFETY: zeroes are a valid sigaction; the handler has the three arguments
-    // that SA_SIGINFO asks for.
+    // SAFETY: Zeroes are a valid sigaction; the handler takes the three arguments that SA_SIGINFO
+    // announces.
     ktap::os_result(unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = step_over as *const () as usize;
@@ -58,14 +58,13 @@ fn catch(flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
-/// From here on an instruction that traps does nothing, also in an EBB handler
-/// that interrupts the signal's.
+/// Makes every instruction that traps have no effect from now on, even in an EBB handler that
+/// interrupts the signal's.
 pub fn step_over_all() -> Outcome {
     catch(libc::SA_NODEFER)
 }
 
-/// Runs `access`, which should hold one instruction that may trap, and tells
-/// whether it did.
+/// Runs `access`, which should have one instruction that may trap; returns whether it did.
 pub fn traps(access: fn()) -> Result<bool, Failure> {
     catch(0)?;
     let before = TRAPS.load(Relaxed);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a step of a process may be, and how often it is that.
+//! Actions that a process can take in a step, and how often it takes each.
 
 use pmu_selftests::random::Random;
 
 macro_rules! actions {
     ($($name:ident $weight:literal,)*) => {
-        /// What a step may be, each as often as its weight.
+        /// Action of a step, chosen as often as its weight.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Action { $($name),* }
 
@@ -37,7 +37,7 @@ actions! {
     Move 2,
     Timer 1,
     Signal 1,
-    // What follows is done by processes only that are not children themselves.
+    // Only processes that are not children themselves do the following.
     Fork 2,
     Exec 1,
     User 1,
@@ -46,7 +46,7 @@ actions! {
 }
 
 impl Action {
-    /// Any of them.
+    /// Returns a random action.
     pub fn any(random: &mut Random) -> Self {
         let mut number = random.below(ACTIONS.iter().map(|(_, weight)| weight).sum());
         for &(action, weight) in ACTIONS {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What to open: requests that the driver takes, such that it refuses, and such that are
-//! neither sense nor nonsense.
+//! Random requests for events: valid, invalid and borderline ones.
 
 use ebb::Attr;
 use pmu_selftests::codes::ALL_COUNTERS;
@@ -9,7 +8,7 @@ use pmu_selftests::regs;
 
 use pmu_selftests::random::Random;
 
-/// The bits of a code that are there for EBB: EBB, BHRB, IFM.
+/// Bits of a code for EBBs: EBB, BHRB, IFM.
 const EBB_BITS: u64 = 0xf << 60;
 
 /// PERF_SAMPLE_REGS_INTR.
@@ -19,9 +18,9 @@ const SAMPLE_CALLCHAIN: u64 = 1 << 5;
 const SAMPLE_BRANCH_STACK: u64 = 1 << 11;
 const SAMPLE_REGS_USER: u64 = 1 << 12;
 const SAMPLE_STACK_USER: u64 = 1 << 13;
-/// The registers of a program in a sample.
+/// Registers of a program in a sample.
 const USER_REGISTERS: u64 = (1 << 43) - 1;
-/// All of PERF_SAMPLE_ but the tracepoints' RAW.
+/// All bits of PERF_SAMPLE_ except RAW, which is for tracepoints.
 const SAMPLE_TYPES: u64 = 0x1ff_ffff & !(1 << 10);
 
 /// Bits of the word of flags in `struct perf_event_attr`, in the order of
@@ -39,11 +38,11 @@ mod flag {
     pub const WRITE_BACKWARD: u64 = 1 << 27;
     pub const REMOVE_ON_EXEC: u64 = 1 << 36;
     pub const SIGTRAP: u64 = 1 << 37;
-    /// Up to `defer_output`.
+    /// All flags up to `defer_output`.
     pub const ALL: u64 = (1 << 40) - 1;
 }
 
-/// Codes of events that exist on all processors or on some: on a counter, on any, with caches,
+/// Codes of events that exist on all or on some processors: on one counter, on any, of caches,
 /// marked, on a bus, with a threshold.
 const CODES: [u64; 20] = [
     on_pmc(1, 0x1e),
@@ -68,7 +67,7 @@ const CODES: [u64; 20] = [
     0x0001_3401_01e6,
 ];
 
-/// A code: often one that QEMU counts.
+/// Returns a code, often one that QEMU counts.
 fn code(random: &mut Random) -> u64 {
     let known = match random.below(10) {
         0..6 => random.pick(&ALL_COUNTERS),
@@ -76,24 +75,24 @@ fn code(random: &mut Random) -> u64 {
         _ => random.any() >> 4 >> random.below(30),
     };
     match random.below(8) {
-        // One bit wrong.
+        // One bit is wrong.
         0 => known ^ 1 << random.below(60),
         _ => known,
     }
 }
 
-/// What events may not ask for.
+/// Limits of what requests ask for.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// No shorter period of samples.
+    /// Shortest period of samples.
     pub period: u64,
-    /// No EBB.
+    /// Whether EBB events are left out.
     pub no_ebb: bool,
 }
 
 impl Limits {
-    /// A period: often short, never near to what a counter of somebody else's shows, as
-    /// `marks` has that: counters are loaded with 0x80000000 less the period.
+    /// Returns a period, often a short one. A counter is loaded with 0x80000000 minus the period;
+    /// no period makes that look like a mark of another process (`marks`).
     pub fn period(self, random: &mut Random) -> u64 {
         let period = match random.below(8) {
             0 => random.below(16) + 1,
@@ -105,13 +104,13 @@ impl Limits {
     }
 }
 
-/// An EBB event as programs have it, or with something that is wrong.
+/// Returns an EBB event as programs use it, or one with something wrong.
 fn ebb_event(random: &mut Random, member: bool) -> Attr {
     let code = code(random) | ebb::config::EBB;
     let code = match random.below(6) {
         0 | 1 => code | random.any() & EBB_BITS,
-        // So that processes have groups that ask for the same: the driver leaves the PMU programmed
-        // from one to the next, and their counters must not go with it.
+        // Makes some processes request equal groups. For those the driver leaves the PMU programmed
+        // from one process to the next, but it must not leave the counters' values.
         2 => on_pmc(2, 0x1e) | ebb::config::EBB,
         3 => on_pmc(2, 0x1e) | ebb::config::EBB | ebb::config::BHRB,
         _ => code,
@@ -128,7 +127,7 @@ fn ebb_event(random: &mut Random, member: bool) -> Attr {
     }
 }
 
-/// An event that counts, as programs have it.
+/// Returns an event that counts, as programs use it.
 fn counting(random: &mut Random) -> Attr {
     // Users other than root may not count the kernel.
     let exclude = match random.below(4) {
@@ -146,7 +145,8 @@ fn counting(random: &mut Random) -> Attr {
     with_flags(attr, |flags| flags | exclude | order)
 }
 
-/// One that takes samples: of registers alone, which `events` can read, or of anything.
+/// Returns an event that takes samples: of registers alone, which `events` can check, or of
+/// anything.
 fn sampling(random: &mut Random, limits: Limits) -> Attr {
     let what = match random.below(4) {
         0 => SAMPLE_REGS_INTR,
@@ -162,7 +162,7 @@ fn sampling(random: &mut Random, limits: Limits) -> Attr {
             raw.sample_stack_user = 8 * random.below(64) as u32;
             raw.sample_max_stack = random.below(127) as u16;
         });
-    // The fields of what is not sampled have to be 0.
+    // The fields of what is not sampled must be 0.
     let attr = match random.below(8) {
         0 => attr,
         _ => attr.with(|raw| {
@@ -175,12 +175,13 @@ fn sampling(random: &mut Random, limits: Limits) -> Attr {
         }),
     };
     match random.below(8) {
-        // A rate, at which the kernel finds a period that is not near to those of `marks`.
+        // A rate. The kernel finds a period for it that is not near to a mark (`marks`).
         0 => with_flags(attr.sample_period(1000 + random.below(1500)), |flags| {
             flags | flag::FREQ
         }),
-        // One that excludes the kernel makes perf core warn when it overflows twice without progress
-        // of the program, as in an emulator without freeze bits, under the built-in driver too.
+        // SIGTRAP with an event that excludes the kernel makes perf core warn if the event
+        // overflows twice before the program makes progress. That happens in an emulator without
+        // freeze bits, under the built-in driver too.
         1 => with_flags(attr, |flags| {
             flags & !flag::EXCLUDE_KERNEL | flag::SIGTRAP | flag::REMOVE_ON_EXEC
         }),
@@ -189,8 +190,8 @@ fn sampling(random: &mut Random, limits: Limits) -> Attr {
     }
 }
 
-/// A mask of registers in a sample: general ones, extended ones as each processor has them, such
-/// that are none.
+/// Returns a mask of registers for samples: general ones, extended ones of each processor, and bits
+/// that are no register.
 fn registers(random: &mut Random) -> u64 {
     let extended = ((1 << (regs::SIAR + 1)) - 1) & !regs::GENERAL;
     let of_v31 = 0b111 << regs::MMCR3;
@@ -203,8 +204,8 @@ fn registers(random: &mut Random) -> u64 {
     }
 }
 
-/// What branches: each filter alone and with others, privileges, bits for the form of a stack,
-/// and bits that mean nothing.
+/// Returns a branch filter: each filter alone and with others, privileges, bits for the form of a
+/// stack, and bits without a meaning.
 fn branch_filter(random: &mut Random) -> u64 {
     const PRIVILEGES: u64 = 7;
     match random.below(4) {
@@ -215,11 +216,12 @@ fn branch_filter(random: &mut Random) -> u64 {
     }
 }
 
-/// Changes the word of flags.
+/// Returns `attr` with a changed word of flags.
 fn with_flags(attr: Attr, change: impl FnOnce(u64) -> u64) -> Attr {
     attr.with(|raw| {
         const FLAGS: usize = 40;
-        // SAFETY: the 8 bytes from 40 on are the word of flags in each version of the structure.
+        // SAFETY: The 8 bytes from offset 40 are the word of flags in each version of the
+        // structure.
         unsafe {
             let word = (&raw mut *raw).byte_add(FLAGS).cast::<u64>();
             word.write(change(word.read()));
@@ -227,13 +229,13 @@ fn with_flags(attr: Attr, change: impl FnOnce(u64) -> u64) -> Attr {
     })
 }
 
-/// Any request, `member` as one for a group.
+/// Returns any request; if `member`, one for a member of a group.
 pub fn any(random: &mut Random, limits: Limits, member: bool) -> Attr {
     let attr = match random.below(10) {
         0..4 if !limits.no_ebb => ebb_event(random, member),
         0..6 => counting(random),
         6..9 => sampling(random, limits),
-        // Clocks need some time between two samples for anything else.
+        // Clocks need a long period, or their samples leave no time for other work.
         _ => Attr::software(random.below(13) as u32).sampling(
             limits.period(random).max(1_000_000),
             random.few_of(SAMPLE_TYPES),

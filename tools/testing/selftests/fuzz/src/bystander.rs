@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A process that has no EBB event, but is ready for EBBs: none may come, no register of the PMU
-//! may be read, and its EBB registers stay as it set them.
+//! A process that is ready for EBBs but has no EBB event. It must get no EBB, must not be able to
+//! read a PMU register, and must find its EBB registers as it set them.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -23,15 +23,15 @@ use crate::tally::Tally;
 use crate::view;
 use pmu_selftests::random::Random;
 
-/// What it has in BESCR.
+/// BESCR of a bystander.
 const OPEN: Bescr = Bescr(Bescr::GE.0 | Bescr::PME.0);
 
-/// Stands by until all others are done.
+/// Runs as a bystander until all other processes have ended.
 pub fn stand_by(number: u64, tally: &Tally, options: Options) -> Outcome {
     children::end_with_parent();
     registers::survive()?;
     let page = Page::map(number)?;
-    // Every second one counts something; while the PMU changes hands it may not.
+    // Every second bystander counts an event, except while the PMU changes hands.
     let event = Attr::instructions().user_only().enabled();
     let counts = number.is_multiple_of(2) && !options.release;
     let _event = counts.then(|| event.open()).transpose()?;
@@ -46,7 +46,7 @@ pub fn stand_by(number: u64, tally: &Tally, options: Options) -> Outcome {
     while !tally.done.load(Relaxed) {
         page.branch(random.up_to_bits(10));
         session::work_for(random.up_to_bits(14));
-        // Rarely, as each look is some signals.
+        // Looks rarely, as each look takes some signals.
         std::thread::sleep(Duration::from_millis(1));
         if options.unchecked {
             continue;

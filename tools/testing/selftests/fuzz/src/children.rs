@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a process does by other processes and threads: its children, other programs and users,
-//! threads, tracees.
+//! Steps of a process that take other processes and threads: its children, other programs and
+//! users, threads, tracees.
 
 use std::ffi::CString;
 use std::ptr;
@@ -20,10 +20,10 @@ use crate::tally::Count;
 use crate::task::Task;
 use pmu_selftests::random::Random;
 
-/// Steps of a child, and one more.
+/// Exclusive limit of a child's steps.
 const STEPS: u64 = 10;
 
-/// Signals that end a program which has no handlers yet.
+/// Signals that end a program that has no handlers yet.
 const DEADLY: [libc::c_int; 5] = [
     libc::SIGTRAP,
     libc::SIGIO,
@@ -32,27 +32,28 @@ const DEADLY: [libc::c_int; 5] = [
     libc::SIGHUP,
 ];
 
-/// Has this process end with its parent.
+/// Makes this process end when its parent ends.
 pub fn end_with_parent() {
-    // SAFETY: takes no pointer.
+    // SAFETY: The call takes no pointer.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
-/// Ends this process: says what it has found, if anything.
+/// Ends this process; prints and counts its failure, if it has one.
 pub fn leave(task: &Task, what: &str, outcome: &Outcome) -> ! {
     if let Err(Failure::Fail(why) | Failure::Skip(why)) = outcome {
         println!("process {}{what}: {why}", task.number);
         task.tally.entry(task.number).add(Count::Failures, 1);
     }
-    // SAFETY: ends the process; it has nothing buffered, as lines are written when they end.
+    // SAFETY: The call ends the process, which has nothing buffered, as stdout is flushed after
+    // each line.
     unsafe { libc::_exit(i32::from(outcome.is_err())) }
 }
 
-/// Forks. The child runs `body`, `what` it is.
+/// Forks; the child runs `body`. `what` describes the child in messages.
 fn spawn(task: &mut Task, what: &str, body: impl FnOnce(&mut Task) -> Outcome) -> Option<i32> {
-    // The C library blocks signals meanwhile.
+    // The C library blocks signals during a fork, and the step over a refused access takes one.
     task.without_ebbs();
-    // SAFETY: there is one thread, so the child finds no lock taken.
+    // SAFETY: There is one thread, so the child finds no lock taken.
     match unsafe { libc::fork() } {
         0 => {
             end_with_parent();
@@ -68,12 +69,12 @@ fn spawn(task: &mut Task, what: &str, body: impl FnOnce(&mut Task) -> Outcome) -
             task.tally.entry(task.number).add(Count::Children, 1);
             Some(pid)
         }
-        // Too many processes.
+        // There are too many processes.
         _ => None,
     }
 }
 
-/// Forks; the child does some steps, with `user` as another user.
+/// Forks; the child does some steps, as another user if `user`.
 pub fn fork(task: &mut Task, random: &mut Random, user: bool) -> Outcome {
     let (seed, steps) = (random.any(), random.below(STEPS));
     spawn(task, ", forked", |task| {
@@ -86,7 +87,7 @@ pub fn fork(task: &mut Task, random: &mut Random, user: bool) -> Outcome {
     Ok(())
 }
 
-/// Forks; the child does some steps, executes this program anew and does more.
+/// Forks; the child does some steps, executes this program again and does more.
 pub fn exec(task: &mut Task, random: &mut Random) -> Outcome {
     let (seed, steps, later) = (random.any(), random.below(STEPS), random.below(STEPS));
     let (options, later_seed) = (task.options, random.any());
@@ -101,7 +102,7 @@ pub fn exec(task: &mut Task, random: &mut Random) -> Outcome {
         ] {
             words.extend([name.to_string(), value.to_string()]);
         }
-        // An event whose descriptor stays open goes on for the new program.
+        // An event whose descriptor stays open continues for the new program.
         let kernel_mmcr2 = &task.tally.entry(task.number).kernel_mmcr2;
         for (name, value) in [
             ("--unchecked", options.unchecked),
@@ -119,7 +120,7 @@ pub fn exec(task: &mut Task, random: &mut Random) -> Outcome {
         pointers.push(ptr::null());
         let empty = [ptr::null::<libc::c_char>()];
         block_deadly(libc::SIG_BLOCK);
-        // SAFETY: the arrays end with a null pointer, as does each word with a 0.
+        // SAFETY: The arrays end with a null pointer, and each word ends with a zero byte.
         unsafe {
             libc::syscall(
                 libc::SYS_execveat,
@@ -135,14 +136,14 @@ pub fn exec(task: &mut Task, random: &mut Random) -> Outcome {
     Ok(())
 }
 
-/// Blocks the signals that end a new program before it has its handlers, or no more.
+/// Blocks the signals that would end a new program before it has its handlers, or unblocks them.
 pub fn block_deadly(how: libc::c_int) {
     block(&DEADLY, how);
 }
 
-/// Blocks `signals`, or no more.
+/// Blocks `signals`, or unblocks them.
 pub fn block(signals: &[libc::c_int], how: libc::c_int) {
-    // SAFETY: the set is initialised before it is used, and lives through the calls.
+    // SAFETY: The set is initialised before it is used, and lives through the calls.
     unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigemptyset(&mut set);
@@ -153,13 +154,13 @@ pub fn block(signals: &[libc::c_int], how: libc::c_int) {
     }
 }
 
-/// Another thread does some steps, and this one as well.
+/// Starts another thread; both threads do some steps.
 pub fn thread(task: &mut Task, random: &mut Random) -> Outcome {
     let (seed, steps) = (random.any(), random.below(STEPS));
     let (other_seed, other_steps) = (random.any(), random.below(STEPS));
     task.without_ebbs();
     let beside = task.thread();
-    // The other one's EBBs are counted with this one's.
+    // EBBs of the other thread are counted with those of this one.
     task.events.had_ebb = true;
     let other = std::thread::spawn(move || {
         let mut task = beside.task();
@@ -175,14 +176,14 @@ pub fn thread(task: &mut Task, random: &mut Random) -> Outcome {
     outcome.and(other)
 }
 
-/// Forks a child that does some steps, looks at its registers and changes them.
+/// Forks a child that does some steps, and reads and changes its registers as a tracer.
 pub fn trace(task: &mut Task, random: &mut Random) -> Outcome {
     let (seed, steps) = (random.any(), STEPS + random.below(STEPS));
     let Some(pid) = spawn(task, ", traced", |task| task.run(seed, steps, true)) else {
         return Ok(());
     };
     for _ in 0..random.below(3) {
-        // It may have ended meanwhile; if it went wrong it has said so itself.
+        // The child may have ended before; if it failed it has printed that itself.
         if meddle(pid, task.number, task.page, random).is_ok() {
             task.tally.entry(task.number).add(Count::Traced, 1);
         }
@@ -191,8 +192,8 @@ pub fn trace(task: &mut Task, random: &mut Random) -> Outcome {
     Ok(())
 }
 
-/// Gives a tracee other registers, none with another program's mark, and no EBBs that it has not
-/// turned on.
+/// Gives a tracee other registers, but no mark of another program, and no EBBs unless the tracee
+/// has turned them on.
 fn meddle(pid: libc::pid_t, number: u64, page: Page, random: &mut Random) -> Outcome {
     let tracee = Tracee::attach(pid)?;
     // A task that never had an EBB event has no such registers.
@@ -201,7 +202,7 @@ fn meddle(pid: libc::pid_t, number: u64, page: Page, random: &mut Random) -> Out
         let _ = tracee.set_ebb(&ebb);
     }
     if let Ok(mut pmu) = tracee.pmu() {
-        // As if sampled at its branches, which is a mark.
+        // Addresses as if sampled at the branches of this page, which are this process's mark.
         pmu.siar = page.any(random);
         pmu.sdar = page.any(random);
         pmu.sier = random.any();
@@ -212,7 +213,7 @@ fn meddle(pid: libc::pid_t, number: u64, page: Page, random: &mut Random) -> Out
     tracee.detach()
 }
 
-/// Waits for all children, each of which has to end by itself and well.
+/// Waits for all children, each of which must end by itself with success.
 pub fn wait(task: &mut Task) -> Outcome {
     for pid in std::mem::take(&mut task.children) {
         loop {
@@ -220,12 +221,14 @@ pub fn wait(task: &mut Task) -> Outcome {
             // SAFETY: `status` lives through the call.
             let waited = unsafe { libc::waitpid(pid, &mut status, libc::WUNTRACED | libc::__WALL) };
             if waited == pid && libc::WIFSTOPPED(status) {
-                // A tracer stops it by a signal that may come after the tracer has gone.
-                // SAFETY: our own child, and not yet waited for.
+                // A tracer stops the child with a signal, which may arrive after the tracer has
+                // detached.
+                //
+                // SAFETY: The process is our own child, and has not been waited for.
                 unsafe { libc::kill(pid, libc::SIGCONT) };
                 continue;
             }
-            // A tracer may have waited for its end.
+            // If it differs, a tracer may have waited for the child's end.
             check!(
                 waited != pid || status == 0,
                 "a child's end: {}",
@@ -237,7 +240,7 @@ pub fn wait(task: &mut Task) -> Outcome {
     Ok(())
 }
 
-/// How a process ended, by what waitpid gave.
+/// Describes how a process ended, from the status of waitpid().
 pub fn describe(status: libc::c_int) -> String {
     match libc::WIFSIGNALED(status) {
         true => format!("killed by signal {}", libc::WTERMSIG(status)),
@@ -245,9 +248,9 @@ pub fn describe(status: libc::c_int) -> String {
     }
 }
 
-/// Says for which process others may open events.
+/// Publishes this process, so that others may open events for it.
 pub fn publish(task: &Task) {
-    // SAFETY: asks for a number.
+    // SAFETY: The call takes no arguments.
     let pid = unsafe { libc::getpid() };
     task.tally.entry(task.number).pid.store(pid, Relaxed);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The events that a process has open, and what it does with them.
+//! Events that a process has open, and what it does with them.
 
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,7 +21,7 @@ use crate::tally::Count;
 use crate::tally::Tally;
 use pmu_selftests::random::Random;
 
-/// Events that a process has open at most.
+/// Most events that a process has open.
 const MOST: usize = 10;
 
 /// PERF_EVENT_IOC_PAUSE_OUTPUT and _MODIFY_ATTRIBUTES, as powerpc numbers them.
@@ -32,7 +32,7 @@ const MODIFY_ATTRIBUTES: libc::Ioctl = 0x8008_240b_u32 as libc::Ioctl;
 struct Slot {
     event: Event,
     ring: Option<Ring>,
-    /// What comes into the buffer is this process's own.
+    /// Whether the buffer contains samples of this process only.
     own: bool,
 }
 
@@ -47,12 +47,12 @@ pub struct Events {
     number: u64,
     pace: Pace,
     slots: Vec<Slot>,
-    /// It has opened an EBB event for itself.
+    /// Whether the process has opened an EBB event for itself.
     pub had_ebb: bool,
 }
 
 impl Events {
-    /// None yet, of processes of this number.
+    /// Creates the empty set of events of a process with this number.
     pub fn new(number: u64, pace: Pace) -> Self {
         Self {
             number,
@@ -62,14 +62,14 @@ impl Events {
         }
     }
 
-    /// One of those that are open.
+    /// Returns a random open event.
     fn any(&mut self, random: &mut Random) -> Option<&mut Slot> {
         let index = random.any() as usize;
         let length = self.slots.len();
         (length > 0).then(|| &mut self.slots[index % length])
     }
 
-    /// Asks for any event, for itself mostly.
+    /// Tries to open a random event, mostly for this process.
     pub fn open(&mut self, random: &mut Random, limits: Limits, tally: &Tally) {
         let member = random.once_in(3);
         let attr = attr::any(random, limits, member);
@@ -90,7 +90,7 @@ impl Events {
                 own = false;
                 let target = tally.entry(other % marks::NUMBERS);
                 let pid = target.pid.load(Relaxed);
-                // Of a process that is no more it is 0, which is the caller.
+                // A process that has ended has 0 here, which stands for the caller.
                 if pid != 0 {
                     whose = target;
                     target_with_ebb = is_ebb.then_some(pid);
@@ -100,13 +100,13 @@ impl Events {
             _ => attr,
         };
         if let Some(pid) = target_with_ebb {
-            // One may come before this process goes on.
+            // An EBB may come before this process continues, so count the event before it is open.
             whose.add_ebb_event(pid, 1);
         }
         if leaves_user_out {
             whose.kernel_mmcr2.store(true, Relaxed);
         }
-        // Where there is a group for it, mostly the newest of its kind.
+        // Newest event of the same kind, with which a member mostly forms a group.
         let fits = self.slots.iter().rev().find(|slot| slot.is_ebb() == is_ebb);
         let leader = match leader % 8 {
             _ if !member => None,
@@ -119,7 +119,7 @@ impl Events {
                 self.had_ebb |= is_ebb && target_with_ebb.is_none();
                 entry.add(Count::Opened, 1);
                 if keep {
-                    // SAFETY: the descriptor is the event's; it stays open over execve.
+                    // SAFETY: The descriptor belongs to the event; it stays open over execve.
                     unsafe { libc::fcntl(event.as_raw_fd(), libc::F_SETFD, 0) };
                 }
                 if self.slots.len() == MOST {
@@ -138,7 +138,7 @@ impl Events {
         }
     }
 
-    /// Closes one.
+    /// Closes a random event.
     pub fn close(&mut self, random: &mut Random) {
         let index = random.any() as usize;
         if !self.slots.is_empty() {
@@ -146,7 +146,7 @@ impl Events {
         }
     }
 
-    /// What is open, for who looks into a failure.
+    /// Describes the open events for the report of a failure.
     pub fn describe(&self) -> String {
         let texts = self.slots.iter().map(|slot| {
             let raw = slot.event.attr().as_raw();
@@ -156,21 +156,21 @@ impl Events {
         texts.collect()
     }
 
-    /// Closes all, leaders in any order.
+    /// Closes all events. A leader may be closed before its members.
     pub fn close_all(&mut self) {
         self.slots.clear();
     }
 
-    /// After a fork the child has the events, but not their buffers.
+    /// Adapts the set in a child after a fork: it has the events, but not their buffers.
     pub fn forked(&mut self) {
         self.had_ebb = false;
         for slot in &mut self.slots {
-            // Another mapping may be at the address by now.
+            // Another mapping may be at the address by now, so do not unmap it.
             std::mem::forget(slot.ring.take());
         }
     }
 
-    /// Changes one with an ioctl.
+    /// Changes a random event with an ioctl.
     pub fn control(&mut self, random: &mut Random, limits: Limits) {
         let (what, value) = (random.below(12), random.up_to_bits(8));
         let (period, rate) = (limits.period(random), 1000 + random.below(1500));
@@ -185,7 +185,7 @@ impl Events {
             return;
         };
         let event = &self.slots[index].event;
-        // What is refused leaves things as they are, which is looked at elsewhere.
+        // A refused request changes nothing, which other tests check.
         let _ = match what {
             0 | 1 => event.enable(),
             2 => event.disable(),
@@ -206,19 +206,19 @@ impl Events {
             }
             9 => event.id().map(drop),
             10 => {
-                // SAFETY: an ioctl without a pointer.
+                // SAFETY: The ioctl takes no pointer.
                 unsafe { libc::ioctl(event.as_raw_fd(), PAUSE_OUTPUT, value & 1) };
                 Ok(())
             }
             _ => {
-                // SAFETY: the kernel only reads the structure, whose size it has.
+                // SAFETY: The kernel only reads the structure, and the structure contains its size.
                 unsafe { libc::ioctl(event.as_raw_fd(), MODIFY_ATTRIBUTES, attr.as_raw()) };
                 Ok(())
             }
         };
     }
 
-    /// Enables or disables all that this thread has opened.
+    /// Enables or disables all events that this thread has opened.
     pub fn control_all(random: &mut Random) {
         let _ = match random.below(3) {
             0 => perf_event::disable_all(),
@@ -226,13 +226,13 @@ impl Events {
         };
     }
 
-    /// Enables the first EBB event that is open; whether there is one.
+    /// Enables the first open EBB event; returns whether that succeeded.
     pub fn enable_ebb(&self) -> bool {
         let slot = self.slots.iter().find(|slot| slot.is_ebb());
         slot.is_some_and(|slot| slot.event.enable().is_ok())
     }
 
-    /// Reads as many bytes of one as may be wanted.
+    /// Reads a random number of bytes of a random event.
     pub fn read(&mut self, random: &mut Random) {
         let mut buffer = [0; 1024];
         let length = random.below(1024) as usize;
@@ -241,12 +241,12 @@ impl Events {
         }
     }
 
-    /// Maps the buffer of one, or unmaps it.
+    /// Maps or unmaps the buffer of a random event.
     pub fn map(&mut self, random: &mut Random) {
         let pages = [0, 1, 1, 2][random.below(4) as usize];
         if let Some(slot) = self.any(random) {
             slot.ring = match slot.ring {
-                // The end of such a buffer is not where `Ring` looks for it.
+                // The end of a buffer that is written backward is not where `Ring` looks for it.
                 None if slot.event.attr().as_raw().write_backward() == 0 => {
                     map_ring(&slot.event, pages)
                 }
@@ -255,12 +255,12 @@ impl Events {
         }
     }
 
-    /// Has one send a signal when there is something in its buffer.
+    /// Makes a random event send a signal when its buffer has data.
     pub fn notify(&mut self, random: &mut Random) {
         let signal = random.pick(&[0, libc::SIGUSR1, libc::SIGHUP]);
         if let Some(slot) = self.any(random) {
             let fd = slot.event.as_raw_fd();
-            // SAFETY: none of these takes a pointer; the process survives the signals.
+            // SAFETY: None of these calls takes a pointer; the process survives the signals.
             unsafe {
                 libc::fcntl(fd, libc::F_SETOWN, libc::getpid());
                 libc::fcntl(fd, F_SETSIG, signal);
@@ -269,7 +269,8 @@ impl Events {
         }
     }
 
-    /// Empties the buffers. Fails if something is in there that can only be of another process.
+    /// Empties the buffers. Fails if a record contains something that can only belong to another
+    /// process.
     pub fn look(&mut self, tally: &Tally) -> Outcome {
         for slot in &mut self.slots {
             let Some(ring) = &mut slot.ring else { continue };
@@ -282,7 +283,7 @@ impl Events {
                 continue;
             }
             let request = slot.event.attr().as_raw();
-            // The kernel's registers may hold what was another program's a moment ago.
+            // Registers of the kernel may hold what belonged to another program a moment before.
             if request.exclude_kernel() != 0 {
                 for record in &records {
                     check_addresses(self.number, record)?;
@@ -303,7 +304,7 @@ impl Events {
     }
 }
 
-/// Fails if a record of a program's own event has another one's address.
+/// Fails if a record of a program's own event has an address of another program.
 fn check_addresses(number: u64, record: &Record) -> Outcome {
     let mut foreign = record.words.iter();
     if let Some(address) = foreign.find(|&&word| marks::is_foreign_address(number, word)) {
@@ -316,9 +317,9 @@ fn check_addresses(number: u64, record: &Record) -> Outcome {
     Ok(())
 }
 
-/// Fails if the registers `mask` of a sample, which has nothing else, have another one's mark in a
-/// counter without an event. The others may be those of an event that follows the CPU, of whomever,
-/// and count as far as any mark.
+/// Fails if a sample, which consists of the registers `mask`, has another program's mark in a
+/// counter without an event. Counters with an event are not checked: the event may belong to
+/// another process and follow the CPU, and count to the value of any mark.
 fn check_counters(number: u64, most: u64, mask: u64, words: &[u64]) -> Outcome {
     let register = |number: u32| {
         let before = (mask & ((1 << number) - 1)).count_ones() as usize;
@@ -341,10 +342,10 @@ fn check_counters(number: u64, most: u64, mask: u64, words: &[u64]) -> Outcome {
     Ok(())
 }
 
-/// Maps an event's buffer, and writes to its page without signals. The kernel takes the first write
-/// in two steps (`___do_page_fault` in arch/powerpc/mm/fault.c), and begins again if there is a signal
-/// by then: with an event that sends one for each page fault the write would never be done. SIGTRAP
-/// stays open: one for a step of a process that is traced would kill it.
+/// Maps an event's buffer, and writes to its page with signals blocked. The kernel handles the
+/// first write in two steps (`___do_page_fault` in arch/powerpc/mm/fault.c), and starts again if a
+/// signal is pending by then. If an event sent a signal for each page fault, the write would never
+/// finish. SIGTRAP is not blocked: one that a traced process gets for a single step would kill it.
 fn map_ring(event: &Event, pages: usize) -> Option<Ring> {
     let signals = [libc::SIGIO, libc::SIGUSR1, libc::SIGHUP];
     children::block(&signals, libc::SIG_BLOCK);
@@ -359,10 +360,10 @@ fn map_ring(event: &Event, pages: usize) -> Option<Ring> {
 /// F_SETSIG of fcntl(2), which the libc crate does not have.
 const F_SETSIG: libc::c_int = 10;
 
-/// Has the caller run on some CPUs only, or on all.
+/// Makes the caller run on some CPUs only, or on all.
 pub fn move_to(random: &mut Random, cpus: usize) {
     let mask = random.any();
     let chosen = (0..cpus).filter(|cpu| mask >> cpu & 1 == 1);
-    // Those may be away.
+    // The chosen CPUs may be offline.
     let _ = cpu::set_affinity(0, chosen);
 }

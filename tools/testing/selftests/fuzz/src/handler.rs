@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The handler of EBBs, in assembly, as it must survive what the rest of the program writes to
-//! any register: it needs nothing but a stack. And `rfebb` where no handler runs.
+//! The handler of EBBs. It is in assembly and needs only a stack, as it must survive whatever the
+//! rest of the program writes to any register. Also `rfebb` outside of a handler.
 //!
-//! BESCR\[GE\] is on only while EBBHR has this handler's address.
+//! BESCR\[GE\] is set only while EBBHR has this handler's address.
 
 use std::arch::asm;
 use std::arch::global_asm;
@@ -15,14 +15,14 @@ use ebb::reg::Mmcr0;
 
 use crate::registers::EBB;
 
-/// What the handler and the program tell each other.
+/// Data that the handler and the program share.
 #[repr(C)]
 struct Shared {
     /// EBBs of this process so far.
     count: AtomicU64,
-    /// The last that sets counters going again.
+    /// Number of the last EBB after which the counters run again.
     limit: AtomicU64,
-    /// What it gives counters that are negative.
+    /// Value that the handler writes to counters that are negative.
     reload: AtomicU64,
 }
 
@@ -37,8 +37,9 @@ unsafe extern "C" {
     fn fuzz_handler();
 }
 
-// A frame below what the interrupted code has below its stack pointer, so that a signal's
-// handler on top leaves both alone. Each access may be stepped over and then leaves its register.
+// The frame lies below the area under the stack pointer that the interrupted code may use, so that
+// the handler of a signal on top leaves both alone. An access that is refused is stepped over and
+// leaves its register unchanged.
 global_asm!(
     ".pushsection .text.fuzz_handler, \"ax\", @progbits",
     ".globl fuzz_handler",
@@ -57,7 +58,7 @@ global_asm!(
     "2: mflr 4",
     "addis 4, 4, FUZZ_SHARED - 2b@ha",
     "addi 4, 4, FUZZ_SHARED - 2b@l",
-    // Threads of a process may miss one of each other's here.
+    // Two threads of a process may count one EBB instead of two here.
     "ld 5, {count}(4)",
     "addi 5, 5, 1",
     "std 5, {count}(4)",
@@ -84,7 +85,7 @@ global_asm!(
     "lis 5, {pmae}@h",
     "mtspr 779, 5",
     "b 5f",
-    // No more: the counters stand, PME and PMEO are off.
+    // Past the limit: the counters stay frozen, and PME and PMEO are off.
     "4: lis 5, {fc}@h",
     "mtspr 779, 5",
     "li 3, 1",
@@ -112,23 +113,23 @@ global_asm!(
     pmae = const Mmcr0::PMAE.0,
 );
 
-/// The handler's address, the same in all processes.
+/// Returns the handler's address, which is the same in all processes.
 pub fn address() -> u64 {
     fuzz_handler as *const () as u64
 }
 
-/// EBBs of this process so far.
+/// Returns the number of EBBs of this process so far.
 pub fn count() -> u64 {
     FUZZ_SHARED.count.load(Relaxed)
 }
 
-/// Forgets those of the process that this one was forked from.
+/// Sets the count of a forked process to 0.
 pub fn forget() {
     FUZZ_SHARED.count.store(0, Relaxed);
     FUZZ_SHARED.limit.store(0, Relaxed);
 }
 
-/// Has the handler go on for `ebbs` more, with `reload` in counters that are negative.
+/// Lets the handler restart the counters for `ebbs` more EBBs, with `reload` in negative counters.
 pub fn allow(ebbs: u64, reload: u32) {
     FUZZ_SHARED.limit.store(count() + ebbs, Relaxed);
     FUZZ_SHARED.reload.store(reload.into(), Relaxed);
@@ -136,25 +137,25 @@ pub fn allow(ebbs: u64, reload: u32) {
 
 /// Writes BESCR.
 pub fn write_bescr(value: Bescr) {
-    // SAFETY: EBBHR has the handler's address wherever this is called with GE.
+    // SAFETY: Callers set GE only while EBBHR has the handler's address.
     unsafe { EBB[2].write(value.0) };
 }
 
-/// Puts `address` into EBBHR and lets EBBs be off.
+/// Turns EBBs off and writes `address` to EBBHR.
 pub fn install(address: u64) {
     write_bescr(Bescr(0));
-    // SAFETY: GE is off.
+    // SAFETY: GE is off, so nothing branches to the address.
     unsafe { EBB[0].write(address) };
 }
 
-/// `rfebb` outside of a handler, to the next instruction: a branch, and BESCR\[GE\] becomes
-/// `enable`.
+/// Executes `rfebb` outside of a handler, to the next instruction: a branch that sets BESCR\[GE\]
+/// to `enable`.
 pub fn return_to_here(enable: bool) {
     write_bescr(Bescr(0));
     macro_rules! rfebb {
         ($s:literal) => {
-            // SAFETY: no EBB comes between EBBRR and rfebb, as GE is off, and rfebb branches to the
-            // label behind it. In QEMU its operand is a register: r0 is 0, r1 is not.
+            // SAFETY: GE is off, so no EBB changes EBBRR before rfebb, which branches to the label
+            // after it. QEMU takes the operand of rfebb for a register: r0 is 0, r1 is not.
             unsafe {
                 asm!(
                     "mflr {lr}",

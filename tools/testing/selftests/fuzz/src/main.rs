@@ -1,27 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Many processes that do anything to the PMU that a program can, EBBs included, each by numbers
-//! that follow from a seed.
+//! Runs many processes that do to the PMU anything that a program can, EBBs included, with random
+//! numbers from a seed.
 //!
 //! ```text
 //! pmu_fuzz [--processes N] [--bystanders N] [--lives N] [--steps N] [--seed N]
 //!          [--least-period N] [--least-ebb N] [--no-ebb] [--unchecked] [--release]
 //! ```
 //!
-//! Each process has some lives, one after another, each in a process of its own: in a life it opens
-//! events of all kinds, for itself, for others and for CPUs, changes them, reads and writes every
-//! register that has to do with the PMU and with EBBs, takes EBBs, forks, executes itself, changes
-//! its user, traces (`task.rs`). Every second one is no root. Wherever a process can, it leaves its
-//! own marks (`marks.rs`); a mark of somebody else's that it sees is a failure, and so is an end
-//! other than its own. Bystanders have no EBB event and see nothing of the PMU, and no EBB.
+//! Each process has some lives, one after another, each in a process of its own. In a life it opens
+//! events of all kinds, for itself, for others and for CPUs; changes them; reads and writes every
+//! register of the PMU and of EBBs; takes EBBs; forks; executes itself; changes its user; and
+//! traces (`task.rs`). Every second process does not run as root. Wherever a process can write, it
+//! leaves its own marks (`marks.rs`). It is a failure if a process sees a mark of another one, or
+//! ends otherwise than by itself. Bystanders have no EBB event and must see nothing of the PMU, and
+//! no EBB.
 //!
-//! What is asked for depends on the seed only. If something has not happened at all by the end, each
-//! process has as many lives again, and so on ([`ROUNDS`]).
+//! The requests depend on the seed only. If something that must happen has not happened by the end,
+//! each process has as many lives again, up to [`ROUNDS`] times.
 //!
-//! The program prints "ready" when it has begun, "total" when it is done, and holds an event until
-//! its stdin ends, so that the module stays; not with `--release`. `--unchecked` is for a driver
-//! that is known to show marks, `--no-ebb` leaves EBBs out.
+//! The program prints "ready" when it has begun and "total" when it is done. It holds an event
+//! until its stdin ends, so that the module cannot be removed, unless `--release` is given.
+//! `--unchecked` is for a driver that is known to show marks; `--no-ebb` leaves EBBs out.
 //!
-//! Exit status: 0 nothing found, 1 something was, 2 wrong arguments, 4 no EBB on this machine.
+//! Exit status: 0 no failure, 1 a failure, 2 wrong arguments, 4 no EBB on this machine.
 
 mod action;
 mod attr;
@@ -64,14 +65,14 @@ const USAGE: &str = "usage: pmu_fuzz [--processes N] [--bystanders N] [--lives N
                      [--seed N] [--least-period N] [--least-ebb N] [--no-ebb] [--unchecked] \
                      [--release]";
 
-/// How many times as many lives as were asked for a process has at most.
+/// Most rounds: a process has at most this many times the requested lives.
 const ROUNDS: u64 = 8;
 
-/// Of the other processes' marks in counters those, in percent, that have to be known as such, as a
-/// process that runs for long might have counted as far itself.
+/// Percentage of the other processes' marks in counters that must be recognisable. Others are not,
+/// as a process that runs long may have counted that far itself.
 const TOLD: u64 = 60;
 
-/// What is asked for.
+/// Options of the command line, and facts about the machine.
 #[derive(Clone, Copy)]
 pub struct Options {
     processes: u64,
@@ -79,29 +80,29 @@ pub struct Options {
     lives: u64,
     steps: u64,
     seed: u64,
-    /// Counts between two samples, at least.
+    /// Fewest counts between two samples.
     least_period: u64,
-    /// Counts between two EBBs, at least.
+    /// Fewest counts between two EBBs.
     least_ebb: u32,
     no_ebb: bool,
     unchecked: bool,
     release: bool,
-    /// This is what a process of this number executes.
+    /// Number of the process that executes this program, if one does.
     exec: Option<u64>,
-    /// It may have an EBB event, which was opened before execve.
+    /// Whether the process may have an EBB event that was opened before execve.
     had_ebb: bool,
-    /// One that leaves user space out.
+    /// Whether that event excludes user space.
     kernel_mmcr2: bool,
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     cpus: usize,
-    /// How fast counters count.
+    /// Speed of counters.
     pace: Pace,
-    /// This program.
+    /// Descriptor of this program's file.
     program: RawFd,
 }
 
 fn parse(arguments: &[String]) -> Result<Options, &'static str> {
-    // SAFETY: a question without pointers.
+    // SAFETY: The call takes no pointers.
     let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     let program =
         std::fs::File::open("/proc/self/exe").map_err(|_| "/proc/self/exe cannot be read")?;
@@ -154,7 +155,7 @@ fn parse(arguments: &[String]) -> Result<Options, &'static str> {
     }
 }
 
-/// What this process executes after execve: some steps more, of the same number.
+/// Runs what a process executes after execve: some more steps, with the same number.
 fn executed(options: Options, number: u64) -> Outcome {
     let tally = Tally::shared()?;
     let kernel_mmcr2 = &tally.entry(number).kernel_mmcr2;
@@ -168,7 +169,7 @@ fn executed(options: Options, number: u64) -> Outcome {
     task.end()
 }
 
-/// Some lives of a process; another process for each.
+/// Runs some lives of a process, each in another child.
 fn live_all(number: u64, tally: &'static Tally, options: Options, lives: Range<u64>) -> Outcome {
     children::end_with_parent();
     if number % 2 == 1 {
@@ -177,7 +178,7 @@ fn live_all(number: u64, tally: &'static Tally, options: Options, lives: Range<u
     }
     for life in lives {
         let seed = Random::new(options.seed, &[number, life]).any();
-        // SAFETY: there is one thread, so the child finds no lock taken.
+        // SAFETY: There is one thread, so the child finds no lock taken.
         let pid = ktap::os_result(unsafe { libc::fork() })?;
         if pid == 0 {
             children::end_with_parent();
@@ -193,7 +194,7 @@ fn live_all(number: u64, tally: &'static Tally, options: Options, lives: Range<u
     Ok(())
 }
 
-/// One life, to its end.
+/// Runs one life, to its end.
 fn live(number: u64, tally: &'static Tally, mut options: Options, life: u64, seed: u64) -> ! {
     // An EBB event keeps all others off the PMU, so every third life has none.
     options.no_ebb |= seed.is_multiple_of(3);
@@ -212,7 +213,7 @@ fn live(number: u64, tally: &'static Tally, mut options: Options, life: u64, see
     children::leave(&task, &format!(", life {life}"), &outcome)
 }
 
-/// Starts the processes, waits for them and prints what came of it.
+/// Starts the processes, waits for them, and prints and checks the counts.
 fn run(options: Options) -> Outcome {
     session::require_ebb()?;
     let tally = Tally::shared()?;
@@ -252,7 +253,7 @@ fn run(options: Options) -> Outcome {
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
     check!(
         sound && tally.sum(Count::Failures) == 0,
-        "not as it must be"
+        "a process failed or saw what is not its own: see the lines above"
     );
     let missing = missing(tally, options);
     check!(
@@ -268,8 +269,8 @@ fn run(options: Options) -> Outcome {
     Ok(())
 }
 
-/// Waits for the end of processes, the first of this number; kills them if they are not `sound`, as
-/// one hangs. Whether all went well.
+/// Waits for the end of processes, of which the first has the number `first`. Kills them instead if
+/// one hangs (`sound` is false). Returns whether none failed.
 fn end(peers: Vec<Peer>, first: u64, sound: bool) -> bool {
     let mut well = true;
     for (number, peer) in (first..).zip(peers) {
@@ -281,8 +282,9 @@ fn end(peers: Vec<Peer>, first: u64, sound: bool) -> bool {
     well
 }
 
-/// What has to happen, and has not yet. In a few lives it may not, with a driver that is right: one in
-/// three has no EBBs, and events of other processes and of CPUs keep a process's own off the PMU.
+/// Returns what must happen but has not happened yet. A few lives may lack it even with a correct
+/// driver: one life in three has no EBBs, and events of other processes and of CPUs keep a
+/// process's own events off the PMU.
 fn missing(tally: &Tally, options: Options) -> Vec<Count> {
     let mut wanted = vec![
         Count::Opened,
@@ -292,7 +294,7 @@ fn missing(tally: &Tally, options: Options) -> Vec<Count> {
     ];
     if !options.no_ebb {
         wanted.extend([Count::Ebbs, Count::Marks, Count::Looks, Count::Traced]);
-        // In QEMU programs see branches from then on.
+        // QEMU lets programs see branches from ISA 3.1 on.
         wanted.extend(session::isa_v31().then_some(Count::Branches));
     }
     wanted.retain(|&count| tally.sum(count) == 0);

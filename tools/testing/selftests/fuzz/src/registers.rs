@@ -1,40 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Every register of the PMU and of EBBs that a program can name, whether it may or not.
+//! Every register of the PMU and of EBBs that a program can name, even if it may not access it.
 //!
-//! An access that the processor refuses ends in SIGILL, which [`survive`] steps over.
+//! An access that the processor refuses causes SIGILL, and the handler of [`survive`] steps over
+//! it.
 
 use ebb_selftests::trap;
 use ktap::Outcome;
 use std::arch::asm;
 
-/// What a register gives that may not be read.
+/// Value of a read that was refused.
 const REFUSED: u64 = 0xdead_5eed_dead_5eed;
 
-/// A register by its number in problem state.
+/// A register that has a number in problem state.
 pub struct Register {
-    /// Its name in the ISA.
+    /// Name in the ISA.
     pub name: &'static str,
     read: unsafe fn() -> u64,
     write: unsafe fn(u64),
 }
 
 impl Register {
-    /// What is in it, if this process may know.
+    /// Returns the value, if this process may read it.
     pub fn read(&self) -> Option<u64> {
-        // SAFETY: reading it has no effect; if it is refused, the signal's handler steps over.
+        // SAFETY: A read has no effect; if it is refused, the signal's handler steps over it.
         let value = unsafe { (self.read)() };
         (value != REFUSED).then_some(value)
     }
 
-    /// Writes it, if this process may.
+    /// Writes the register, if this process may.
     ///
     /// # Safety
     ///
-    /// Of BESCR, BESCRS and EBBHR: while GE is on, EBBHR has the address of a handler. EBBRR is
-    /// not written while one runs.
+    /// When it writes BESCR, BESCRS or EBBHR: while GE is on, EBBHR must have the address of a
+    /// handler. EBBRR must not be written while a handler runs.
     pub unsafe fn write(&self, value: u64) {
-        // SAFETY: the caller vouches for those that change where the program goes on; no other
-        // register does.
+        // SAFETY: The caller guarantees it for the registers that change where the program
+        // continues; no other register does.
         unsafe { (self.write)(value) }
     }
 }
@@ -49,7 +50,7 @@ macro_rules! registers {
                 unsafe { asm!("mfspr {}, {}", inout(reg) value, const $number, options(nostack)) };
                 value
             },
-            // SAFETY: the caller's contract.
+            // SAFETY: `Register::write` passes on its caller's guarantee.
             write: |value| unsafe {
                 asm!("mtspr {}, {}", const $number, in(reg) value, options(nostack));
             },
@@ -76,11 +77,11 @@ pub static MMCR2: [Register; 1] = registers![MMCR2 = 769];
 /// EBBHR, EBBRR, BESCR.
 pub static EBB: [Register; 3] = registers![EBBHR = 804, EBBRR = 805, BESCR = 806];
 
-/// Registers with addresses: nobody else's may be in them.
+/// Registers with addresses, which must not be those of another process.
 pub static ADDRESSES: [Register; 2] = registers![SIAR = 780, SDAR = 781];
 
-/// Those that programs may read at most, then the numbers by which the kernel has the same and
-/// others, and BESCRRU, which no more than resets bits.
+/// Registers that programs may at most read, then the numbers with which the kernel accesses the
+/// same and other registers, and BESCRRU, which only resets bits.
 pub static OTHERS: [Register; 26] = registers![
     SIER = 768,
     MMCRA = 770,
@@ -110,25 +111,26 @@ pub static OTHERS: [Register; 26] = registers![
     KERNEL_HFSCR = 190,
 ];
 
-/// All of these.
+/// Returns all registers of this file.
 pub fn all() -> impl Iterator<Item = &'static Register> {
     let own = EBB.iter().chain(&PMCS).chain(&MMCR0).chain(&MMCR2);
     own.chain(&ADDRESSES).chain(&OTHERS)
 }
 
-/// Entries of the BHRB: as many as any processor has, and one that none has.
+/// Number of entries to read of the BHRB: as many as any processor has, plus one that none has.
 pub const BHRB_ENTRIES: usize = 33;
 
-/// Reads the BHRB, if this process may. No branch of this comes between two entries: while branches
-/// are recorded it would move the older ones on.
+/// Reads the BHRB, if this process may. It does not branch between two entries: a recorded branch
+/// would shift the older entries.
 pub fn bhrb() -> Option<[u64; BHRB_ENTRIES]> {
     let mut entries = [REFUSED; BHRB_ENTRIES];
-    // SAFETY: mfbhrbe changes nothing but its target; the entries are stored to the array.
+    // SAFETY: mfbhrbe changes nothing but its target; the array has room for the entries that are
+    // stored.
     unsafe {
         asm!(
             "mfbhrbe {entry}, 0",
             "cmpd {entry}, {refused}",
-            // Each of the others would end in a signal.
+            // If one is refused all are, and each would cause a signal.
             "beq 2f",
             ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, \
              22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
@@ -150,11 +152,11 @@ pub fn bhrb() -> Option<[u64; BHRB_ENTRIES]> {
 
 /// Clears the BHRB, if this process may.
 pub fn clear_bhrb() {
-    // SAFETY: clrbhrb touches no other register and no memory.
+    // SAFETY: clrbhrb changes no other register and no memory.
     unsafe { asm!("clrbhrb", options(nostack)) };
 }
 
-/// Whether an instruction is one of those that this program tries although it may be refused.
+/// Returns whether this program tries such an instruction although it may be refused.
 fn may_be_refused(instruction: u32) -> bool {
     let (primary, extended) = (instruction >> 26, instruction >> 1 & 0x3ff);
     match primary {
@@ -167,9 +169,9 @@ fn may_be_refused(instruction: u32) -> bool {
 }
 
 extern "C" fn step_over(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the kernel gave the context, and nothing else refers to its registers; NIP is where the
-    // program has just tried to execute. If that cannot be read, or no such instruction is there, the
-    // process ends by a signal.
+    // SAFETY: The kernel passed the context, and nothing else refers to its registers. NIP is the
+    // address of the instruction that was refused. If that cannot be read, or is no such
+    // instruction, the process ends by a signal.
     unsafe {
         let nip = &mut (*trap::registers(context))[trap::NIP];
         let instruction = std::ptr::with_exposed_provenance::<u32>(*nip as usize);
@@ -182,13 +184,13 @@ extern "C" fn step_over(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut l
     }
 }
 
-/// A signal that does nothing but come.
+/// Handles a signal by doing nothing.
 extern "C" fn ignore(_: libc::c_int) {}
 
-/// Has this process live on after whatever it may do to itself here: refused instructions, and
-/// signals of timers and of events.
+/// Makes this process survive all that it does to itself: refused instructions, and signals of
+/// timers and of events.
 pub fn survive() -> Outcome {
-    // An EBB may come in this handler and have an access refused.
+    // An EBB may come while the handler runs, and an access in its handler may be refused.
     action(
         libc::SIGILL,
         step_over as *const () as usize,
@@ -207,7 +209,8 @@ pub fn survive() -> Outcome {
 }
 
 fn action(signal: libc::c_int, handler: usize, flags: libc::c_int) -> Outcome {
-    // SAFETY: zeroes are a valid sigaction; each handler has the arguments that its flags say.
+    // SAFETY: Zeroes are a valid sigaction; each handler takes the arguments that its flags
+    // announce.
     ktap::os_result(unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler;
@@ -217,7 +220,8 @@ fn action(signal: libc::c_int, handler: usize, flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
-/// A signal again and again, after so many microseconds and some that a program gets on in.
+/// Sends this process a signal repeatedly. Adds 500 microseconds to the interval, or the program
+/// would make no progress.
 pub fn set_timer(microseconds: u64) {
     let time = libc::timeval {
         tv_sec: 0,
@@ -227,6 +231,6 @@ pub fn set_timer(microseconds: u64) {
         it_interval: time,
         it_value: time,
     };
-    // SAFETY: the kernel reads the structure, and gives nothing back.
+    // SAFETY: The kernel only reads the structure, and a null pointer requests no old value.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &value, std::ptr::null_mut()) };
 }

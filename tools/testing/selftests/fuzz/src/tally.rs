@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What all processes count, in memory that they share, and where they find each other.
+//! Counts of all processes in memory that they share, through which they also find each other.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +13,7 @@ use crate::marks::NUMBERS;
 
 macro_rules! counts {
     ($($name:ident),*) => {
-        /// What is counted.
+        /// Kind of a count.
         #[derive(Clone, Copy, Debug)]
         pub enum Count { $(
             #[doc = stringify!($name)]
@@ -29,29 +29,31 @@ counts!(
     Failures
 );
 
-/// The counts of the processes of one number.
+/// Counts of the processes with one number.
 #[repr(C)]
 #[derive(Default)]
 pub struct Entry {
     counts: [AtomicU64; NAMES.len()],
-    /// The process that lives now.
+    /// Number of the process that lives now.
     pub pid: AtomicI32,
-    /// A process of this number, above 32 bits of how many EBB events others have opened for it.
+    /// Upper 32 bits: a process with this number. Lower 32 bits: how many EBB events others opened
+    /// for it.
     ebb_by_other: AtomicU64,
-    /// There was an EBB event for this one that leaves user space out: in a partition the kernel
-    /// says so by those bits of MMCR2 that are the program's, too.
+    /// Whether another process opened an EBB event for this one that excludes user space. In a
+    /// partition the kernel does that with the bits of MMCR2 that programs can see, too.
     pub kernel_mmcr2: AtomicBool,
-    /// How far a counter with its mark has counted on, of those that it has seen.
+    /// Farthest that a counter with this process's mark has counted, as far as it was seen.
     pub furthest: AtomicU64,
 }
 
 impl Entry {
-    /// Counts `n` more.
+    /// Adds `n` to a count.
     pub fn add(&self, count: Count, n: u64) {
         self.counts[count as usize].fetch_add(n, Relaxed);
     }
 
-    /// Another process asks for an EBB event for `pid`, or 1 less as it was refused.
+    /// Records that another process requests an EBB event for `pid`; `events` is -1 if it was
+    /// refused.
     pub fn add_ebb_event(&self, pid: libc::pid_t, events: i64) {
         let add = |word: u64| match word >> 32 == pid as u64 {
             true => Some(word.wrapping_add_signed(events)),
@@ -60,39 +62,39 @@ impl Entry {
         let _ = self.ebb_by_other.fetch_update(Relaxed, Relaxed, add);
     }
 
-    /// Whether another process has opened an EBB event for this one, or is about to.
+    /// Returns whether another process has opened an EBB event for this one, or is about to.
     pub fn has_ebb_by_other(&self) -> bool {
         let word = self.ebb_by_other.load(Relaxed);
         word >> 32 == u64::from(std::process::id()) && word & 0xffff_ffff != 0
     }
 
-    /// What was counted.
+    /// Returns a count.
     pub fn get(&self, count: Count) -> u64 {
         self.counts[count as usize].load(Relaxed)
     }
 }
 
-/// The counts of all.
+/// Counts of all processes.
 #[repr(C)]
 #[derive(Default)]
 pub struct Tally {
     entries: [Entry; NUMBERS as usize],
-    /// All but the bystanders have ended.
+    /// Whether all processes except the bystanders have ended.
     pub done: AtomicBool,
 }
 
 impl Tally {
-    /// Zeroes, which forked processes share.
+    /// Allocates zeroes, which forked processes share.
     pub fn shared() -> io::Result<&'static Self> {
         shared::value()
     }
 
-    /// Those of a number.
+    /// Returns the counts of a number.
     pub fn entry(&self, number: u64) -> &Entry {
         &self.entries[number as usize]
     }
 
-    /// The sum over all.
+    /// Returns the sum over all numbers.
     pub fn sum(&self, count: Count) -> u64 {
         self.entries.iter().map(|entry| entry.get(count)).sum()
     }

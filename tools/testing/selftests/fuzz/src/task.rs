@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A process, or a thread of one, that does anything with events and registers, one step after
-//! another, and looks at what it can see after each.
+//! A process, or a thread of one, that does anything with events and registers, step by step, and
+//! after each step checks what it can see.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,11 +28,11 @@ use crate::view;
 use crate::view::Counters;
 use pmu_selftests::random::Random;
 
-/// What a thread has of its process.
+/// Data that a new thread takes over from its process.
 pub struct Thread(u64, &'static Tally, Options, Page);
 
 impl Thread {
-    /// A task without events of its own; its process counts the EBBs.
+    /// Creates a task without events of its own; the process's main task counts the EBBs.
     pub fn task(self) -> Task {
         let mut task = Task::new(self.0, self.1, self.2, self.3);
         task.events.had_ebb = true;
@@ -41,31 +41,31 @@ impl Thread {
     }
 }
 
-/// What a process has.
+/// State of a process or thread.
 pub struct Task {
-    /// By which its marks are known.
+    /// Number that determines the marks.
     pub number: u64,
-    /// What all count.
+    /// Counts of all processes.
     pub tally: &'static Tally,
-    /// Of the whole run, but that this one may have no EBBs.
+    /// Options of the whole run, except that this process may have no EBBs.
     pub options: Options,
-    /// Its events.
+    /// Open events.
     pub events: Events,
     /// Processes to wait for.
     pub children: Vec<libc::pid_t>,
-    /// Its branches.
+    /// Page with branches.
     pub page: Page,
-    /// What it wrote to BESCR: of GE and PME, what it has off stays off.
+    /// Last value written to BESCR. Bits of GE and PME that are clear in it must stay clear.
     bescr: Bescr,
     /// EBBs of this process that are in the tally.
     counted: u64,
     counts_ebbs: bool,
-    /// The counters at the last look.
+    /// Counters at the last look.
     last_look: Counters,
 }
 
 impl Task {
-    /// In a process that has just begun, whose page with branches is there.
+    /// Creates the task of a process that has just begun, and that has mapped its page.
     pub fn new(number: u64, tally: &'static Tally, options: Options, page: Page) -> Self {
         Self {
             number,
@@ -81,12 +81,12 @@ impl Task {
         }
     }
 
-    /// What another thread of this process begins with.
+    /// Returns what another thread of this process begins with.
     pub fn thread(&self) -> Thread {
         Thread(self.number, self.tally, self.options, self.page)
     }
 
-    /// Fails unless EBBs are as in a new program, process or thread.
+    /// Fails unless the EBB registers are as in a new program, process or thread.
     pub fn check_new(&self) -> Outcome {
         if !self.options.unchecked {
             let [ebbhr, ebbrr, bescr] = EBB.each_ref().map(|register| register.read().unwrap_or(0));
@@ -98,7 +98,7 @@ impl Task {
         Ok(())
     }
 
-    /// Does `steps` steps; `alone` those without other processes and threads.
+    /// Does `steps` steps; if `alone`, skips those that take other processes and threads.
     pub fn run(&mut self, seed: u64, steps: u64, alone: bool) -> Outcome {
         for step in 0..steps {
             let mut random = Random::new(seed, &[step]);
@@ -112,7 +112,7 @@ impl Task {
         Ok(())
     }
 
-    /// The end: EBBs off, events closed, children waited for.
+    /// Turns EBBs off, waits for the children and closes the events.
     pub fn end(&mut self) -> Outcome {
         handler::write_bescr(Bescr(0));
         self.bescr = Bescr(0);
@@ -123,7 +123,7 @@ impl Task {
         ended
     }
 
-    /// In the child after a fork: it has events of its parent, and nothing of EBBs.
+    /// Adapts the state in a child after a fork: it has events of its parent, but no EBBs.
     pub fn forked(&mut self) {
         handler::forget();
         self.counted = 0;
@@ -131,8 +131,8 @@ impl Task {
         self.events.forked();
     }
 
-    /// EBBHR is 0 once the last EBB event was closed, by whomever; with GE there has to be a
-    /// handler.
+    /// Restores EBBHR, which the kernel sets to 0 when the last EBB event is closed, by this or
+    /// another process: before GE is set there must be a handler.
     fn ready(&mut self) {
         if EBB[0].read() != Some(handler::address()) {
             handler::install(handler::address());
@@ -140,7 +140,7 @@ impl Task {
         }
     }
 
-    /// EBBs off until the next `Arm`, such as where the C library blocks signals.
+    /// Turns EBBs off until the next `Arm`, for example before the C library blocks signals.
     pub fn without_ebbs(&mut self) {
         handler::write_bescr(Bescr(0));
         self.bescr = Bescr(0);
@@ -157,7 +157,7 @@ impl Task {
         match action {
             Action::Open => {
                 self.events.open(random, self.limits(), self.tally);
-                // Something for it to count.
+                // Branches for the event to count.
                 self.page.branch(random.up_to_bits(11));
             }
             Action::Close => self.events.close(random),
@@ -179,9 +179,10 @@ impl Task {
             }
             Action::Bescr => {
                 let bescr = Bescr(random.any() & (Bescr::GE | Bescr::PME | Bescr::PMEO).0);
-                // A program that sets PMEO may get an EBB by that alone; in QEMU one that the CPU has
-                // latched for another. And one that has it with PME but without GE is there like
-                // one that QEMU has made an EBB for without the branch, which the driver repeats.
+                // A program that sets PMEO may get an EBB for that alone; in QEMU, an EBB that the
+                // CPU has latched for another program. And in QEMU, PMEO with PME but without GE
+                // looks as if QEMU had made an EBB without taking the branch, which the driver then
+                // repeats.
                 let without_branch = Bescr::PME | Bescr::PMEO;
                 let no_pmeo = !self.events.had_ebb
                     || bescr == without_branch && self.options.pace.is_of_emulator();
@@ -190,7 +191,7 @@ impl Task {
                     false => bescr,
                 };
                 handler::write_bescr(self.bescr);
-                // With both on an EBB comes, whose handler turns PME on.
+                // If both are set an EBB comes, and its handler turns PME on.
                 if self.bescr.has(Bescr::GE) && self.bescr.has(Bescr::PMEO) {
                     self.bescr = self.bescr | Bescr::PME;
                 }
@@ -199,19 +200,20 @@ impl Task {
             Action::Work => session::work_for(random.up_to_bits(17)),
             Action::Calls => {
                 for _ in 0..random.below(50) {
-                    // SAFETY: a system call without effect.
+                    // SAFETY: The system call has no effect.
                     unsafe { libc::getppid() };
                 }
             }
             Action::Yield => {
-                // SAFETY: takes nothing.
+                // SAFETY: The call takes no arguments.
                 unsafe { libc::sched_yield() };
             }
             Action::Sleep => ktap::process::give_way(),
             Action::Move => events::move_to(random, self.options.cpus),
             Action::Timer => registers::set_timer(random.up_to_bits(13)),
             Action::Signal => {
-                // SAFETY: this process survives the signal. Not `raise`, which blocks signals.
+                // SAFETY: This process survives the signal. It does not call `raise`, which blocks
+                // signals.
                 unsafe { libc::kill(libc::getpid(), random.pick(&[libc::SIGUSR1, libc::SIGHUP])) };
             }
             Action::Fork | Action::Exec | Action::User | Action::Thread | Action::Trace
@@ -225,7 +227,7 @@ impl Task {
         Ok(())
     }
 
-    /// Leaves this process's marks in all that it may write.
+    /// Leaves this process's marks in all registers that it may write.
     fn mark(&mut self, random: &mut Random) {
         let enabled = self.events.enable_ebb();
         let (which, mmcr2, sleep) = (random.any(), random.once_in(2), random.once_in(2));
@@ -235,31 +237,31 @@ impl Task {
         }
         for (n, pmc) in registers::PMCS.iter().enumerate() {
             if which >> n & 1 == 1 {
-                // SAFETY: a counter is no register of BESCR and EBBHR.
+                // SAFETY: A counter is neither BESCR nor EBBHR nor EBBRR.
                 unsafe { pmc.write(marks::counter(self.number)) };
             }
         }
         if mmcr2 {
-            // SAFETY: as above.
+            // SAFETY: MMCR2 is neither BESCR nor EBBHR nor EBBRR.
             unsafe { registers::MMCR2[0].write(marks::mmcr2(self.number)) };
         }
-        // Branches are recorded while alerts are enabled, and can be seen while they are not.
+        // Branches are recorded while alerts are enabled, and are visible while they are not.
         if stops {
-            // SAFETY: as above.
+            // SAFETY: MMCR0 is neither BESCR nor EBBHR nor EBBRR.
             unsafe { registers::MMCR0[0].write(Mmcr0::PMAE.0) };
         }
         self.page.branch(8);
         if stops {
-            // SAFETY: as above.
+            // SAFETY: MMCR0 is neither BESCR nor EBBHR nor EBBRR.
             unsafe { registers::MMCR0[0].write(Mmcr0::FC.0) };
         }
         if sleep {
-            // Others leave theirs meanwhile.
+            // Other processes leave their marks in the meantime.
             ktap::process::give_way();
         }
     }
 
-    /// Lets EBBs come, from any period on, of counters that may be no event's.
+    /// Enables EBBs with a random period, of a counter that may have no event.
     fn arm(&mut self, random: &mut Random) {
         let _ = self.events.enable_ebb();
         let period = random.up_to_bits(14) as u32;
@@ -271,7 +273,7 @@ impl Task {
         self.bescr = Bescr::GE | Bescr::PME;
         handler::write_bescr(self.bescr);
         let pmc = &registers::PMCS[random.below(6) as usize];
-        // SAFETY: neither is a register of BESCR and EBBHR.
+        // SAFETY: Neither is one of BESCR, EBBHR and EBBRR.
         unsafe {
             pmc.write((0x8000_0000 - first.max(1)).into());
             registers::MMCR0[0].write(Mmcr0::PMAE.0);
@@ -279,14 +281,14 @@ impl Task {
         session::work_for(random.up_to_bits(14));
     }
 
-    /// Writes anything to some registers.
+    /// Writes random values to some registers.
     fn write_registers(&mut self, random: &mut Random) {
         for _ in 0..1 + random.below(6) {
             let value = random.any() >> random.below(64);
-            // SAFETY: none of these is a register that says where the program goes on.
+            // SAFETY: None of these registers changes where the program continues.
             unsafe {
                 match random.below(8) {
-                    // No mark of another process.
+                    // Values without the mark of another process.
                     0..3 => random
                         .pick(&[
                             &registers::PMCS[0],
@@ -295,7 +297,7 @@ impl Task {
                         ])
                         .write(marks::unmarked(value)),
                     3 => registers::MMCR0[0].write(value),
-                    // Of the bits of programs its own.
+                    // In the bits that programs may change, only this process's mark.
                     4 => registers::MMCR2[0]
                         .write(value & !ebb::reg::Mmcr2::USER.0 | marks::mmcr2(self.number)),
                     5 => registers::ADDRESSES[random.below(2) as usize].write(value),
@@ -308,12 +310,12 @@ impl Task {
         }
     }
 
-    /// EBBHR and EBBRR keep what is no address of a handler, over switches.
+    /// Checks that EBBHR and EBBRR keep an address that is no handler's over task switches.
     fn address_of_no_handler(&mut self) -> Outcome {
         let mark = marks::address(self.number);
         handler::install(mark);
         self.bescr = Bescr(0);
-        // SAFETY: no handler runs, as GE is off.
+        // SAFETY: No handler runs, as GE is off.
         unsafe { EBB[1].write(mark) };
         ktap::process::give_way();
         let (ebbhr, ebbrr) = (EBB[0].read(), EBB[1].read());
@@ -326,7 +328,7 @@ impl Task {
         Ok(())
     }
 
-    /// Fails if this process sees what is not its own.
+    /// Fails if this process sees data of another process.
     fn check(&mut self, random: &mut Random) -> Outcome {
         let entry = self.tally.entry(self.number);
         if self.options.unchecked {
@@ -357,11 +359,11 @@ impl Task {
         Ok(())
     }
 
-    /// A failure with where it was, what there is and what came before.
+    /// Adds to a failure where it was, the registers, and the counters at the last look.
     fn at(&self, step: u64, action: Action, failure: Failure) -> Failure {
         match failure {
             Failure::Fail(why) => {
-                // SAFETY: a question without pointers.
+                // SAFETY: The call takes no pointers.
                 let cpu = unsafe { libc::sched_getcpu() };
                 let (run, last, events) =
                     (marks::time_run(), self.last_look, self.events.describe());

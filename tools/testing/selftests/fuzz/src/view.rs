@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a program can see of the PMU, and whether it is its own.
+//! Reads what a program can see of the PMU, and checks that it belongs to the program.
 
 use std::fmt;
 
@@ -11,30 +11,31 @@ use crate::marks::Pace;
 use crate::registers;
 use pmu_selftests::random::Random;
 
-/// What was in PMC1 to PMC6, as far as they could be read.
+/// Values of PMC1 to PMC6 that could be read.
 #[derive(Clone, Copy, Default)]
 pub struct Counters([Option<u64>; 6]);
 
-/// What a look has seen.
+/// Result of a look.
 #[derive(Default)]
 pub struct Seen {
-    /// The counters.
+    /// Values of the counters.
     pub counters: Counters,
-    /// Of the others' marks in these that it would have known, in percent.
+    /// Percentage of other processes' marks in these counters that the thread would have
+    /// recognised.
     pub told: u64,
-    /// Entries of the BHRB with an address of this program's page with branches.
+    /// Number of BHRB entries with an address of this program's page with branches.
     pub branches: u64,
 }
 
 impl Counters {
-    /// How far the one with the mark of `number` that has counted on the furthest has.
+    /// Returns how far the counters with the mark of `number` have counted at most.
     pub fn furthest(&self, number: u64) -> u64 {
         let own = self.0.iter().flatten();
         let counted = own.filter_map(|&value| marks::counted(number, value));
         counted.max().unwrap_or(0)
     }
 
-    /// How many could be read.
+    /// Returns how many counters could be read.
     pub fn seen(&self) -> u64 {
         self.0.iter().flatten().count() as u64
     }
@@ -52,8 +53,8 @@ impl fmt::Display for Counters {
     }
 }
 
-/// Looks at what a program can see of the PMU, as its number; fails if it is another one's. MMCR2
-/// may have bits of the kernel if `kernel_mmcr2`.
+/// Reads what a program can see of the PMU; fails if it belongs to a process with another number.
+/// MMCR2 may have bits of the kernel if `kernel_mmcr2`.
 pub fn look(
     number: u64,
     pace: Pace,
@@ -61,7 +62,7 @@ pub fn look(
     random: &mut Random,
 ) -> Result<Seen, Failure> {
     let mut seen = Seen::default();
-    // First, as each branch on the way takes the place of an older one.
+    // Must be before other reads, as each branch on the way replaces an older entry.
     for (n, &address) in registers::bhrb().iter().flatten().enumerate() {
         let foreign = marks::is_foreign_address(number, address) || address >> 62 != 0;
         check!(
@@ -71,7 +72,7 @@ pub fn look(
         seen.branches += u64::from(marks::is_address(number, address));
     }
     let first = &registers::PMCS[random.below(6) as usize];
-    // Most of the time there is nothing to be seen, and each look takes a signal.
+    // Mostly nothing is readable, and each attempt takes a signal.
     let count = match first.read() {
         Some(_) => registers::PMCS.len(),
         None => random.below(2) as usize,
@@ -99,7 +100,7 @@ pub fn look(
         check!(!foreign, "MMCR2 is another program's: {mmcr2:#x}");
     }
     if random.once_in(4) {
-        // In QEMU they can be read without access, too.
+        // In QEMU a program can read them even without access to the PMU.
         let addresses = match counters.seen() == 0 && pace.is_of_emulator() {
             true => &[],
             false => &registers::ADDRESSES[..],

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Counts instructions by the clock: under `-icount shift=0` each takes 1 ns.
+//! Counts instructions with the clock: under `-icount shift=0` each one takes 1 ns.
 //!
-//! PMC5 would do as well, but needs a driver that counts, which isa207 is a part of, and QEMU
-//! counts by blocks.
+//! PMC5 could count them, too. But that needs a driver that counts, and isa207 is a part of the
+//! driver; and QEMU counts per block of instructions.
 
 use std::hint::black_box;
 
@@ -12,16 +12,18 @@ use isa207::Request;
 use pmu_selftests::machine::TIME_BASE_HZ;
 use pmu_selftests::machine::time_base;
 
-/// Instructions that [`CpuModel::solve`] takes for the group, the measurement's own few included;
-/// exact to a tick of the time base, which is two.
+/// Returns the number of instructions of [`CpuModel::solve`] for the group. It includes the few
+/// instructions of the measurement, and is exact to a tick of the time base, which is two
+/// instructions.
 ///
-/// The least of some calls: a timer interrupt within one makes it longer.
+/// It is the least of several calls, because a timer interrupt makes a call longer.
 pub fn of(model: &CpuModel, group: &[Request]) -> u64 {
     let calls = (0..4).map(|_| {
         let start = time_base();
         let answer = model.solve(black_box(group), Machine::default());
         let ticks = time_base() - start;
-        // After the time is taken; it keeps the compiler from leaving out the call.
+        // This comes after the end of the measurement. It keeps the compiler from removing the
+        // call.
         let _ = black_box(answer);
         ticks
     });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Groups of events, and how they are written: codes in hexadecimal, with `!` for an event that
-//! does not follow a task.
+//! Groups of events and their text form: codes in hexadecimal, with `!` for an event that does not
+//! follow a task.
 
 use isa207::CpuModel;
 use isa207::EventCode;
@@ -8,9 +8,9 @@ use isa207::Exclude;
 use isa207::Isa;
 use isa207::Request;
 
-/// An event with this code that costs the most in all else: it follows a task, so that it has the
-/// most alternatives, excludes what can be excluded, wants a branch stack, and compares with a
-/// large number where the threshold is a number.
+/// Returns an event with this code whose other attributes cost the solver the most: it follows a
+/// task, which gives the most alternatives, excludes all states, requests a branch stack, and
+/// compares with a large number where the threshold is a number.
 pub fn event(model: &CpuModel, code: u64) -> Request {
     let compares = model.isa() == Isa::V31 && EventCode(code).thresh_sel() != 0;
     Request {
@@ -28,7 +28,7 @@ pub fn event(model: &CpuModel, code: u64) -> Request {
     }
 }
 
-/// The group that is written so.
+/// Parses a group in the text form.
 pub fn parse(model: &CpuModel, group: &str) -> Vec<Request> {
     let request = |word: &str| {
         let digits = word.trim_start_matches("0x").trim_end_matches('!');
@@ -41,7 +41,7 @@ pub fn parse(model: &CpuModel, group: &str) -> Vec<Request> {
     group.split(' ').map(request).collect()
 }
 
-/// Writes the group.
+/// Formats the group in the text form.
 pub fn show(group: &[Request]) -> String {
     let codes = group.iter().map(|req| {
         let other = if req.only_count_run { "" } else { "!" };

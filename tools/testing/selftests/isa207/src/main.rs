@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What `CpuModel::solve` costs in instructions: the worst groups known for each CPU stay below the
-//! bound that isa207 promises. Runs in a guest of any CPU under `--icount on`, as the logic needs no
-//! PMU.
+//! The cost of `CpuModel::solve` in instructions: for the worst known groups it is below the bound
+//! that isa207 guarantees, for each CPU. Runs in a guest with any CPU under `--icount on`, because
+//! the logic needs no PMU.
 //!
 //! ```text
 //! isa207_bench                   KTAP, with each figure as a diagnostic line
@@ -24,19 +24,19 @@ use ktap::Outcome;
 use ktap::check;
 use pmu_selftests::machine;
 
-/// What a group may cost (`CpuModel::solve`).
+/// Instructions that a group may cost (`CpuModel::solve`).
 const LIMIT: u64 = 20_000;
-/// What a single event may cost (`CpuModel::solve`): what it asks for, which the driver works out
-/// once and keeps packed, and an assignment from that.
+/// Instructions that a single event may cost (`CpuModel::solve`): the computation of its demand,
+/// which the driver does once and keeps in packed form, and an assignment from that.
 const LIMIT_OF_ONE: u64 = 1_400;
-/// Groups that a search tries for each CPU unless told.
+/// The number of groups that a search tries for each CPU by default.
 const SEARCHED: u32 = 100_000;
 
 const POWER8: u32 = 0x004d_0200;
 const POWER9: u32 = 0x004e_1203;
 const POWER10: u32 = 0x0080_1200;
 
-/// The model of the CPU with this processor version register.
+/// Returns the model of the CPU with this processor version register.
 fn model(pvr: u32) -> &'static CpuModel {
     CpuModel::from_pvr(pvr).expect("a PVR that isa207 knows")
 }
@@ -59,14 +59,14 @@ fn all_below(limit: u64, model: &CpuModel, groups: impl Iterator<Item = Vec<Requ
     Ok(())
 }
 
-/// Each event with a name by itself.
+/// Tests each named event alone.
 fn one_event(model: &CpuModel) -> Outcome {
     let named = model.named_events();
     let groups = named.map(|named| vec![group::event(model, named.code)]);
     all_below(LIMIT_OF_ONE, model, groups)
 }
 
-/// More events than there are counters are refused at once.
+/// Tests that groups with more events than counters are refused at little cost.
 fn eight_events(model: &CpuModel, groups: &[&str]) -> Outcome {
     let groups = groups.iter().map(|group| {
         let six = group::parse(model, group);
@@ -80,7 +80,7 @@ fn six_events(model: &CpuModel, groups: &[&str]) -> Outcome {
     all_below(LIMIT, model, groups)
 }
 
-/// A million instructions take a million nanoseconds.
+/// Checks that a million instructions take a million nanoseconds.
 fn clock_counts_instructions() -> Outcome {
     if machine::instructions_make_time() {
         Ok(())

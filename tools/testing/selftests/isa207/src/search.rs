@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Searches for groups of six that cost the solver the most: hill climbing from random groups, by
-//! changing one event or exchanging two, as their order decides how far the solver goes before it
-//! goes back.
+//! Search for the groups of six that cost the solver the most: hill climbing from random groups. A
+//! step changes one event or exchanges two, because the order of the events decides how far the
+//! solver gets before it backtracks.
 
 use isa207::CpuModel;
 use isa207::Request;
@@ -16,16 +16,16 @@ const FLEXIBLE: [u64; 26] = [
     0x400f0, 0x10134, 0x301e2, 0x10138, 0x40138, 0x18082, 0x3e05e, 0x1d14e, 0x401e8, 0x1e054,
     0x4000a, 0x2013c, 0x3012e, 0x100f0, 0x100fe,
 ];
-/// Events without, which take a counter or a setting from the others.
+/// Events without alternatives, which take a counter or a setting from the others.
 const FIXED: [u64; 9] = [
     0x1001e, 0x2001e, 0x3001e, 0x4001e, 0x4080, 0x40a0, 0x26880, 0x46080, 0x104_01e0,
 ];
-/// A climb ends after so many steps that led nowhere.
+/// Number of unsuccessful steps after which a climb ends.
 const PATIENCE: u32 = 300;
-/// How many of the groups found are shown.
+/// Number of groups that are printed.
 const SHOWN: usize = 8;
 
-/// An event of the CPU; three of four have alternatives.
+/// Returns a random event of the CPU. Three of four have alternatives.
 fn event(random: &mut Random, model: &CpuModel) -> Request {
     let code = match random.below(8) {
         0 => random.pick(&FIXED),
@@ -41,7 +41,7 @@ fn event(random: &mut Random, model: &CpuModel) -> Request {
     }
 }
 
-/// Measures `groups` groups of six and prints those that cost most.
+/// Measures `groups` groups of six and prints those that cost the most.
 pub fn run(model: &CpuModel, groups: u32) {
     let mut random = Random::new(1, &[]);
     let mut found: Vec<(u64, String)> = Vec::new();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Groups of six that cost much, in the order in which they cost most, as `isa207_bench search`
-//! found and printed them.
+//! Expensive groups of six, each with its events in the most expensive order, as
+//! `isa207_bench search` found and printed them.
 
 pub const POWER8: &[&str] = &[
     "0x200f4 0x600f4 0x500fa 0x400fa 0x600f4! 0x600f4!",

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 //! Child processes with a time limit, their output read line by line.
 //!
-//! A child leads a process group of its own, and the whole group is killed
-//! when the child is done: nothing a test forgot keeps running beside the next
-//! one.
+//! A child leads a process group of its own. The whole group is killed when the child is done, so
+//! that no process that a test left keeps running during the next test.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +19,7 @@ use crate::Outcome;
 use crate::process;
 use crate::process::Link;
 
-/// How often a silent child is looked at.
+/// Longest wait for output before the child's status is checked again.
 const TICK: Duration = Duration::from_millis(50);
 
 /// A running child and the read end of its output.
@@ -35,7 +34,7 @@ impl Child {
     pub(crate) fn fork(test: fn() -> Outcome) -> io::Result<Child> {
         let (output, writer) = io::pipe()?;
         let (pid, link) = process::fork(|_| {
-            // SAFETY: plain system calls on this process and on a pipe it owns.
+            // SAFETY: The calls affect this process only; the descriptor of the pipe is open.
             unsafe {
                 libc::setpgid(0, 0);
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
@@ -45,8 +44,9 @@ impl Child {
             drop(writer);
             test()
         })?;
-        // From this side too: either may be first.
-        // SAFETY: a system call without pointers; failure means the child was first.
+        // The child calls setpgid() too: the group must exist, no matter which of the two runs
+        // first.
+        // SAFETY: The system call takes no pointers; it fails only if the child was faster.
         unsafe { libc::setpgid(pid, pid) };
         Ok(Child {
             pid,
@@ -71,8 +71,8 @@ impl Child {
         })
     }
 
-    /// Waits for the end, gives each line of output to `on_line`. The status is `None`
-    /// of a child that was killed at the limit, the outcome that of a forked test.
+    /// Waits for the end of the child and passes each line of output to `on_line`. The status is
+    /// `None` if the child was killed at the limit. The outcome is that of a forked test.
     pub(crate) fn wait(
         mut self,
         limit: Duration,
@@ -84,7 +84,7 @@ impl Child {
         let status = loop {
             if open && readable(&self.output)? {
                 open = lines.read_from(&mut self.output, on_line)?;
-                // Output alone may not keep a test alive past its limit.
+                // A child that only prints must not run past its limit.
                 if open && Instant::now() < deadline {
                     continue;
                 }
@@ -96,7 +96,7 @@ impl Child {
                 break status;
             }
         };
-        // SAFETY: a system call without pointers; an empty group is no error here.
+        // SAFETY: The system call takes no pointers; it may fail, if the group is empty.
         unsafe { libc::kill(-self.pid, libc::SIGKILL) };
         if status.is_none() {
             process::wait(self.pid, 0)?;
@@ -115,7 +115,7 @@ impl Child {
     }
 }
 
-/// How a child ended that [`Child::wait`] has waited for.
+/// Describes how a child ended, from the status that [`Child::wait`] returned.
 pub(crate) fn describe(status: Option<ExitStatus>, limit: Duration) -> String {
     match status {
         Some(status) => status.to_string(),
@@ -123,14 +123,14 @@ pub(crate) fn describe(status: Option<ExitStatus>, limit: Duration) -> String {
     }
 }
 
-/// Waits a tick for output; end of file counts as readable.
+/// Waits one tick for output; end of file counts as readable.
 fn readable(file: &File) -> io::Result<bool> {
     let mut fd = libc::pollfd {
         fd: file.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one pollfd, alive during the call.
+    // SAFETY: `fd` is one pollfd, which lives through the call.
     match unsafe { libc::poll(&mut fd, 1, TICK.as_millis() as libc::c_int) } {
         -1 => match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
@@ -147,7 +147,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Reads once; false at end of file.
+    /// Reads once; returns `false` at end of file.
     fn read_from(&mut self, file: &mut File, on_line: &mut dyn FnMut(&str)) -> io::Result<bool> {
         let mut buffer = [0; 4096];
         let length = file.read(&mut buffer)?;
@@ -159,7 +159,7 @@ impl Lines {
         Ok(length > 0)
     }
 
-    /// Hands out a last line that has no newline.
+    /// Emits a last line that has no newline.
     fn finish(&mut self, on_line: &mut dyn FnMut(&str)) {
         if !self.pending.is_empty() {
             on_line(&String::from_utf8_lossy(&self.pending));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which CPU a task runs on, and CPUs that come and go.
+//! The CPUs that a task may run on, and CPUs that go offline and online.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,12 @@ use crate::Failure;
 use crate::Outcome;
 use crate::os_result;
 
-/// CPUs that are online, in order.
+/// Returns the CPUs that are online, in order.
 pub fn online() -> io::Result<Vec<usize>> {
     parse_list(&fs::read_to_string("/sys/devices/system/cpu/online")?)
 }
 
-/// The kernel's list format: `0-2,5`.
+/// Parses the kernel's list format: `0-2,5`.
 fn parse_list(text: &str) -> io::Result<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {
@@ -26,17 +26,17 @@ fn parse_list(text: &str) -> io::Result<Vec<usize>> {
     Ok(cpus)
 }
 
-/// The CPU that the caller is on.
+/// Returns the CPU that the caller runs on.
 pub fn current() -> io::Result<usize> {
-    // SAFETY: takes nothing.
+    // SAFETY: The call takes no arguments.
     let cpu = os_result(unsafe { libc::sched_getcpu() })?;
-    // CAST: not negative, as it is not -1.
+    // CAST: The number is not negative, as `os_result` returns -1 as an error.
     Ok(cpu as usize)
 }
 
-/// Lets the task `id`, or with 0 the calling thread, run on the given CPUs only.
+/// Lets the task `id`, or the calling thread if it is 0, run on the given CPUs only.
 pub fn set_affinity(id: libc::pid_t, cpus: impl IntoIterator<Item = usize>) -> io::Result<()> {
-    // SAFETY: cpu_set_t is an array of bits, for which zero is a value.
+    // SAFETY: cpu_set_t is an array of bits, for which zero is a valid value.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for cpu in cpus {
         // SAFETY: CPU_SET checks the bounds itself.
@@ -47,19 +47,19 @@ pub fn set_affinity(id: libc::pid_t, cpus: impl IntoIterator<Item = usize>) -> i
     Ok(())
 }
 
-/// Keeps the calling thread, and what it forks later, on one CPU.
+/// Keeps the calling thread, and processes that it forks later, on one CPU.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
     set_affinity(0, [cpu])
 }
 
-/// Keeps the calling thread where it is; returns the number of the CPU.
+/// Keeps the calling thread on the CPU that it runs on; returns its number.
 pub fn pin() -> io::Result<usize> {
     let cpu = current()?;
     pin_to(cpu)?;
     Ok(cpu)
 }
 
-/// The first and the last CPU; skips the test if there are no two.
+/// Returns the first and the last CPU; skips the test if there is only one.
 pub fn two() -> Result<[usize; 2], Failure> {
     match online()?[..] {
         [first, .., last] => Ok([first, last]),
@@ -67,30 +67,30 @@ pub fn two() -> Result<[usize; 2], Failure> {
     }
 }
 
-/// A CPU that a test may take away: the last one. It is back online at the end of the
-/// test, however that comes.
+/// CPU that a test may take offline: the last one. It is online again at the end of the test, even
+/// if the test fails.
 pub struct Visitor {
-    /// Its number.
+    /// Number of the CPU.
     pub cpu: usize,
     /// The first CPU, on which the test runs.
     pub home: usize,
 }
 
 impl Visitor {
-    /// Moves the caller home; skips the test if there are no two CPUs.
+    /// Moves the caller to `home`; skips the test if there is only one CPU.
     pub fn find() -> Result<Visitor, Failure> {
         let [home, cpu] = two()?;
         pin_to(home)?;
         Ok(Visitor { cpu, home })
     }
 
-    /// Takes it offline.
+    /// Takes the CPU offline.
     #[track_caller]
     pub fn away(&self) -> Outcome {
         Ok(set_online(self.cpu, false)?)
     }
 
-    /// Brings it back.
+    /// Brings the CPU online.
     #[track_caller]
     pub fn back(&self) -> Outcome {
         Ok(set_online(self.cpu, true)?)
@@ -104,7 +104,7 @@ impl Drop for Visitor {
     }
 }
 
-/// Takes a CPU away or brings it back.
+/// Takes a CPU offline or brings it online.
 pub fn set_online(cpu: usize, online: bool) -> io::Result<()> {
     let text = if online { "1" } else { "0" };
     fs::write(format!("/sys/devices/system/cpu/cpu{cpu}/online"), text)
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn a_thread_stays_where_it_is_put() {
-        // /sys is not there wherever these tests run.
+        // /sys may be absent where these tests run, so read /proc.
         let status = fs::read_to_string("/proc/thread-self/status").unwrap();
         let allowed = status
             .lines()

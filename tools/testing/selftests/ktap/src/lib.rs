@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What selftest programs have in common: KTAP (version 1) output, processes that
-//! work in step with a test, and the choice of a CPU.
+//! Common parts of the selftest programs: KTAP (version 1) output, processes that work in step with
+//! a test, and the choice of a CPU.
 //!
-//! A program is a [`main!`] with the names of its tests. Each test runs in a
-//! forked child with a time limit, so that a crash or a hang is one `not ok`
-//! line and the tests after it still run. What a test prints becomes KTAP
-//! diagnostic lines. [`runner`] is the other half: it runs several such
-//! programs and nests their output.
+//! A program consists of [`main!`] with the names of its tests. Each test runs in a forked child
+//! with a time limit, so that a crash or a hang is one `not ok` line and the next tests still run.
+//! The output of a test becomes KTAP diagnostic lines. [`runner`] runs several such programs and
+//! nests their output.
 //!
 //! The format is described in the kernel's `Documentation/dev-tools/ktap.rst`,
 //! the exit statuses (0, 1, 4) in `tools/testing/selftests/kselftest.h`.
@@ -37,25 +36,25 @@ pub const EXIT_SKIP: i32 = 4;
 /// Exit status after wrong arguments, or wrong limits in the environment.
 const EXIT_USAGE: i32 = 2;
 
-/// Seconds one test may take unless `KTAP_TIMEOUT` says otherwise.
+/// Seconds that one test may take, unless `KTAP_TIMEOUT` sets another limit.
 const DEFAULT_LIMIT: u64 = 30;
 
-/// What a test returns.
+/// Result of a test.
 pub type Outcome = Result<(), Failure>;
 
-/// A test's name and its body.
+/// A test: its name and its body.
 pub type Test<'a> = (&'a str, fn() -> Outcome);
 
-/// Why a test did not pass.
+/// Reason why a test did not pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
     /// The behaviour under test is wrong.
     Fail(String),
-    /// The test cannot tell here; the text says what is missing.
+    /// The test cannot run here; the text names what is missing.
     Skip(String),
 }
 
-/// An error met with `?` fails the test; the text says where.
+/// An error that `?` returns fails the test; the text names file and line.
 impl<E: Error> From<E> for Failure {
     #[track_caller]
     fn from(error: E) -> Self {
@@ -74,7 +73,7 @@ pub fn fail(why: impl Into<String>) -> Outcome {
     Err(Failure::Fail(located(Location::caller(), why.into())))
 }
 
-/// What a system call gave: the errno if that is -1.
+/// Converts the result of a system call: -1 becomes the errno.
 pub fn os_result(status: libc::c_int) -> io::Result<libc::c_int> {
     match status {
         -1 => Err(io::Error::last_os_error()),
@@ -102,7 +101,7 @@ macro_rules! check {
     };
 }
 
-/// The `main` of a test program, which is nothing but its tests:
+/// Defines the `main` of a test program, which only runs its tests:
 ///
 /// ```
 /// use ktap::Outcome;
@@ -122,8 +121,8 @@ macro_rules! check {
 /// }
 /// ```
 ///
-/// `first: function;` before the names is for what the tests need: each one begins
-/// with it, and ends with it unless it returns `Ok`.
+/// `first: function;` before the names is for what all tests need: each test calls the function
+/// first, and ends with its result unless that is `Ok`.
 #[macro_export]
 macro_rules! main {
     ($($tests:tt)+) => {
@@ -133,7 +132,7 @@ macro_rules! main {
     };
 }
 
-/// The tests of [`main!`], for a [`run`] with something before it.
+/// Lists tests as [`main!`] does, for a program that does something before it calls [`run`].
 #[macro_export]
 macro_rules! tests {
     (first: $first:path; $($name:ident $(= $body:expr)?),+ $(,)?) => {
@@ -147,7 +146,7 @@ macro_rules! tests {
     };
 }
 
-/// What a test of [`tests!`] runs.
+/// Body of a test of [`tests!`].
 #[doc(hidden)]
 #[macro_export]
 macro_rules! body {
@@ -159,9 +158,9 @@ macro_rules! body {
     };
 }
 
-/// Turns an error into a failure of the test that says what was tried, and where.
+/// Turns an error into a failure that names what was tried, and where.
 pub trait OrFail<T> {
-    /// The value, or the failure `what: error`.
+    /// Returns the value, or the failure `what: error`.
     #[track_caller]
     fn or_fail(self, what: &str) -> Result<T, Failure>;
 }
@@ -174,7 +173,7 @@ impl<T, E: Display> OrFail<T> for Result<T, E> {
     }
 }
 
-/// Whether `KTAP_LONG` is in the environment: tests that try many cases try all then.
+/// Returns whether `KTAP_LONG` is in the environment: then tests try all cases instead of some.
 pub fn is_long() -> bool {
     std::env::var_os("KTAP_LONG").is_some()
 }
@@ -190,12 +189,12 @@ pub fn run(tests: &[Test<'_>]) -> ! {
         exit(EXIT_USAGE)
     });
     let status = report(tests, limit, &mut |line| println!("{line}"));
-    // Nobody is left to tell when stdout is gone.
+    // No error can be reported if stdout is closed.
     let _ = io::stdout().flush();
     exit(status)
 }
 
-/// The seconds that a variable of the environment gives, or `default` without it.
+/// Returns the seconds that an environment variable holds, or `default` if it is not set.
 fn limit_from_env(variable: &str, default: u64) -> Result<Duration, String> {
     match std::env::var_os(variable) {
         None => Ok(Duration::from_secs(default)),
@@ -206,13 +205,13 @@ fn limit_from_env(variable: &str, default: u64) -> Result<Duration, String> {
     }
 }
 
-/// A limit: seconds, from 1 on.
+/// Parses a limit in seconds, at least 1.
 fn seconds(text: &str) -> Option<Duration> {
     let seconds = text.parse().ok().filter(|&seconds| seconds > 0)?;
     Some(Duration::from_secs(seconds))
 }
 
-/// Runs the tests, gives each line of KTAP to `emit`, returns the exit status.
+/// Runs the tests, passes each line of KTAP to `emit` and returns the exit status.
 fn report(tests: &[Test<'_>], limit: Duration, emit: &mut dyn FnMut(&str)) -> i32 {
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
 

@@ -21,7 +21,7 @@ pub(crate) const REPORTED: i32 = 77;
 /// Longest report of an outcome; one write of it to a pipe is atomic (PIPE_BUF).
 const MAX_REPORT: usize = 4096;
 
-/// What [`Link::tell`] sends. An outcome begins with one of the others.
+/// Message without an outcome. An outcome begins with one of the other three.
 const TOLD: u8 = b'.';
 const PASSED: u8 = b'P';
 const FAILED: u8 = b'F';
@@ -30,7 +30,7 @@ const SKIPPED: u8 = b'S';
 /// A user without privileges.
 pub const NOBODY: libc::uid_t = 65534;
 
-/// Waits for a child; `None` if `flags` has WNOHANG and it still runs.
+/// Waits for a child; returns `None` if `flags` has WNOHANG and the child still runs.
 pub(crate) fn wait(pid: libc::pid_t, flags: libc::c_int) -> io::Result<Option<ExitStatus>> {
     let mut status = 0;
     // SAFETY: `status` outlives the call.
@@ -45,7 +45,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// The two ends of a new conversation.
+    /// Creates the two ends of a new conversation.
     pub fn pair() -> io::Result<(Link, Link)> {
         let (from_second, to_first) = io::pipe()?;
         let (from_first, to_second) = io::pipe()?;
@@ -60,14 +60,14 @@ impl Link {
         Ok((first, second))
     }
 
-    /// Wakes the other side's [`listen`](Self::listen).
+    /// Wakes the other side from [`listen`](Self::listen).
     #[track_caller]
     pub fn tell(&mut self) -> Outcome {
         self.to.write_all(&[TOLD]).or_fail("the peer is gone")
     }
 
-    /// Sleeps until the other side tells. If the other side is a peer that ends
-    /// instead, its failure is that of the caller.
+    /// Sleeps until the other side sends a message. If the other side is a peer that ends instead,
+    /// returns its failure.
     #[track_caller]
     pub fn listen(&mut self) -> Outcome {
         match self.read().or_fail("the peer is gone")? {
@@ -77,18 +77,18 @@ impl Link {
         }
     }
 
-    /// Whether [`listen`](Self::listen) would return at once.
+    /// Returns whether [`listen`](Self::listen) would return at once.
     pub fn is_told(&self) -> bool {
         let mut fd = libc::pollfd {
             fd: self.from.as_raw_fd(),
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one pollfd, alive during the call.
+        // SAFETY: `fd` is one pollfd, which lives through the call.
         unsafe { libc::poll(&mut fd, 1, 0) == 1 }
     }
 
-    /// The next word of the other side: `None` when it tells, else its outcome.
+    /// Reads the next message: `None` if it has no outcome, else the other side's outcome.
     fn read(&mut self) -> io::Result<Option<Outcome>> {
         let mut kind = [0];
         self.from.read_exact(&mut kind)?;
@@ -107,7 +107,7 @@ impl Link {
         }))
     }
 
-    /// The outcome of a process that has reported one.
+    /// Returns the outcome that a process has reported, and skips other messages.
     pub(crate) fn outcome(&mut self) -> Outcome {
         loop {
             if let Some(outcome) = self.read()? {
@@ -124,7 +124,7 @@ impl Link {
         };
         let text = &text[..text.floor_char_boundary(MAX_REPORT - 3)];
         let mut bytes = vec![kind];
-        // CAST: at most MAX_REPORT.
+        // CAST: The text has at most MAX_REPORT bytes.
         bytes.extend((text.len() as u16).to_ne_bytes());
         bytes.extend(text.as_bytes());
         self.to.write_all(&bytes)
@@ -133,12 +133,12 @@ impl Link {
 
 /// Forks; the child runs `body`, reports its outcome and exits.
 ///
-/// Only for programs with one thread: the child goes on as if it were the parent.
+/// Only for programs with one thread: the child continues with a copy of the parent's memory.
 pub(crate) fn fork(body: impl FnOnce(&mut Link) -> Outcome) -> io::Result<(libc::pid_t, Link)> {
     let (ours, mut theirs) = Link::pair()?;
-    // What is still buffered here would be printed by the child as well.
+    // Flush first, or the child would print what is still buffered as well.
     io::stdout().flush()?;
-    // SAFETY: there is one thread, so the child finds no lock taken.
+    // SAFETY: There is one thread, so the child finds no lock taken.
     match os_result(unsafe { libc::fork() })? {
         0 => {
             drop(ours);
@@ -146,14 +146,14 @@ pub(crate) fn fork(body: impl FnOnce(&mut Link) -> Outcome) -> io::Result<(libc:
             let outcome = body(&mut theirs);
             let _ = io::stdout().flush();
             let reported = theirs.report(&outcome).is_ok();
-            // SAFETY: ends the child without the parent's exit handlers.
+            // SAFETY: The call ends the child without running the parent's exit handlers.
             unsafe { libc::_exit(if reported { REPORTED } else { 1 }) }
         }
         pid => Ok((pid, ours)),
     }
 }
 
-/// A panic ends this process, also where panics unwind.
+/// Makes a panic end this process, even where panics unwind.
 fn abort_on_panic() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -162,14 +162,14 @@ fn abort_on_panic() {
     }));
 }
 
-/// A forked process. Killed if the test ends before it.
+/// A forked process. It is killed if the test ends first.
 pub struct Peer {
     pid: libc::pid_t,
     link: Link,
 }
 
 impl Peer {
-    /// Forks; the child runs `body` and exits, telling [`join`](Self::join) how it went.
+    /// Forks; the child runs `body` and exits. [`join`](Self::join) returns its outcome.
     ///
     /// Only for programs with one thread.
     #[track_caller]
@@ -178,27 +178,27 @@ impl Peer {
         Ok(Peer { pid, link })
     }
 
-    /// Its process number.
+    /// Returns the process number.
     pub fn pid(&self) -> libc::pid_t {
         self.pid
     }
 
-    /// [`Link::tell`] on its link.
+    /// Wakes the peer from its [`Link::listen`].
     #[track_caller]
     pub fn tell(&mut self) -> Outcome {
         self.link.tell()
     }
 
-    /// [`Link::listen`] on its link.
+    /// Sleeps until the peer sends a message, as [`Link::listen`] does.
     #[track_caller]
     pub fn listen(&mut self) -> Outcome {
         self.link.listen()
     }
 
-    /// Whether it has ended; [`join`](Self::join) tells how.
+    /// Returns whether the peer has ended. Does not wait for it: [`join`](Self::join) does.
     pub fn has_ended(&self) -> bool {
-        // SAFETY: `info` is plain data that lives through the call; the process
-        // stays there to be waited for.
+        // SAFETY: `info` is plain data that lives through the call. WNOWAIT leaves the process to
+        // be waited for later.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let id = self.pid.unsigned_abs();
@@ -207,15 +207,15 @@ impl Peer {
         }
     }
 
-    /// Waits for its end, whatever that is.
+    /// Waits until the peer ends, and returns its exit status.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         let status = wait(self.pid, 0)?;
         self.pid = 0;
         status.ok_or_else(|| io::Error::other("waitpid waits"))
     }
 
-    /// Waits for its end: well if its body returned `Ok`, or if it executed a program
-    /// that exited with 0.
+    /// Waits until the peer ends. Returns its outcome, or `Ok` if it executed a program that exited
+    /// with 0.
     #[track_caller]
     pub fn join(mut self) -> Outcome {
         match self.wait()? {
@@ -225,7 +225,7 @@ impl Peer {
         }
     }
 
-    /// Tells it to end, and waits for that.
+    /// Wakes the peer and waits until it ends.
     #[track_caller]
     pub fn tell_and_join(mut self) -> Outcome {
         self.tell()?;
@@ -236,26 +236,25 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         if self.pid > 0 {
-            // SAFETY: this is our own child, and not yet waited for.
+            // SAFETY: The process is our own child, and has not been waited for.
             unsafe { libc::kill(self.pid, libc::SIGKILL) };
             let _ = wait(self.pid, 0);
         }
     }
 }
 
-/// Sleeps for a moment, so that another process on this CPU runs (a sleep of a
-/// nanosecond would be over before the switch). Nothing but a system call, so
-/// also for EBB handlers.
+/// Sleeps for a moment, so that another process on this CPU runs (a sleep of a nanosecond would be
+/// over before the switch). Only makes a system call, so EBB handlers may use it.
 pub fn give_way() {
     let moment = libc::timespec {
         tv_sec: 0,
         tv_nsec: 20_000,
     };
-    // SAFETY: `moment` lives through the call, and no remainder is asked for.
+    // SAFETY: `moment` lives through the call, and a null pointer requests no remainder.
     unsafe { libc::nanosleep(&moment, std::ptr::null_mut()) };
 }
 
-/// Number of times this process has given up the CPU of itself.
+/// Returns how often this process has given up the CPU voluntarily.
 pub fn switches() -> i64 {
     // SAFETY: `usage` is plain data that the kernel fills.
     unsafe {
@@ -274,9 +273,9 @@ pub fn in_thread(body: impl FnOnce() -> Outcome + Send + 'static) -> Outcome {
         .unwrap_or_else(|_| crate::fail("the thread panicked"))
 }
 
-/// Makes the calling process an unprivileged user's, for good.
+/// Makes the calling process run as an unprivileged user, irreversibly.
 pub fn become_user(id: libc::uid_t) -> io::Result<()> {
-    // SAFETY: system calls without pointers.
+    // SAFETY: The system calls take no pointers.
     os_result(unsafe { libc::setresgid(id, id, id) | libc::setresuid(id, id, id) })?;
     Ok(())
 }
@@ -288,7 +287,7 @@ mod tests {
     use crate::fail;
     use crate::skip;
 
-    /// A peer that hears and speaks once, and ends with `outcome`.
+    /// Spawns a peer that listens once, sends one message, and ends with `outcome`.
     fn speaker(outcome: Outcome) -> Peer {
         Peer::spawn(|parent| {
             parent.listen()?;
@@ -315,7 +314,7 @@ mod tests {
         for outcome in [skip("no machine"), fail("wrong")] {
             let mut deaf = speaker(outcome.clone());
             deaf.tell().unwrap();
-            // It has told as well.
+            // `join` skips the message that the peer sent first.
             assert_eq!(deaf.join(), outcome);
 
             let mut heard = speaker(outcome.clone());
@@ -346,7 +345,7 @@ mod tests {
         let early = Peer::spawn(|parent| parent.listen());
         let mut ended = Peer::spawn(|_| Ok(())).unwrap();
         assert!(matches!(ended.listen(), Err(Failure::Fail(_))));
-        // Told nothing, it is killed.
+        // This peer still listens, so that the drop kills it.
         drop(early);
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Runs the test programs that lie beside the calling one and nests their KTAP.
+//! Runs the test programs in the folder of the calling one and nests their KTAP output.
 //!
 //! ```text
 //! run_x_selftests [--timeout SECONDS] [all | NAME...]
@@ -22,11 +22,11 @@ use crate::exit_status;
 use crate::limit_from_env;
 use crate::seconds;
 
-/// Seconds one program may take unless `KTAP_PROGRAM_TIMEOUT` or `--timeout` says
-/// otherwise.
+/// Seconds that one program may take, unless `KTAP_PROGRAM_TIMEOUT` or `--timeout` sets another
+/// limit.
 const DEFAULT_LIMIT: u64 = 180;
 
-/// What the arguments ask for.
+/// Request that the arguments make.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     Help,
@@ -37,10 +37,9 @@ pub(crate) enum Request {
     },
 }
 
-/// The whole of a runner's `main`: reads the arguments, runs, prints, exits.
+/// Implements `main` of a runner: reads the arguments, runs the programs, prints and exits.
 ///
-/// Exit status: 0 passed, 1 a program failed, 4 every program was skipped, 2
-/// wrong arguments.
+/// Exit status: 0 passed, 1 a program failed, 4 every program was skipped, 2 wrong arguments.
 pub fn main_with(programs: &[&str]) -> ! {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let request = limit_from_env("KTAP_PROGRAM_TIMEOUT", DEFAULT_LIMIT)
@@ -73,7 +72,7 @@ pub fn main_with(programs: &[&str]) -> ! {
             }
             Ok(folder) => run_programs(&folder, &programs, limit, &mut |line| {
                 println!("{line}");
-                // A guest that dies shall leave the lines before its death.
+                // If the guest crashes, the lines before the crash must have reached the host.
                 let _ = io::stdout().flush();
             }),
         },
@@ -87,7 +86,7 @@ fn own_folder() -> io::Result<std::path::PathBuf> {
     Ok(path)
 }
 
-/// Reads the arguments; `limit` is that of a program unless they give another.
+/// Reads the arguments; a program has the limit `limit` unless the arguments set another.
 pub(crate) fn parse(
     arguments: &[String],
     known: &[&str],
@@ -116,12 +115,12 @@ pub(crate) fn parse(
     Ok(Request::Run { programs, limit })
 }
 
-/// Whether a program is there but the loader is not that it names.
+/// Returns whether a program exists but the loader that it names does not.
 fn lacks_loader(error: &io::Error, program: &Path) -> bool {
     error.kind() == io::ErrorKind::NotFound && program.is_file()
 }
 
-/// Runs each program, nests its output, returns the exit status.
+/// Runs each program, nests its output and returns the exit status.
 pub(crate) fn run_programs(
     folder: &Path,
     programs: &[String],

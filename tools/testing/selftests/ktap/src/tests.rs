@@ -42,7 +42,7 @@ fn system_error() -> Outcome {
 }
 
 fn crashes() -> Outcome {
-    // SAFETY: raising a signal in the forked child is the point.
+    // SAFETY: The signal kills the forked child only, which is the purpose.
     unsafe { libc::raise(libc::SIGKILL) };
     Ok(())
 }
@@ -52,11 +52,11 @@ fn panics() -> Outcome {
 }
 
 fn leaves_early() -> Outcome {
-    // SAFETY: ends the forked child only.
+    // SAFETY: The call ends the forked child only.
     unsafe { libc::_exit(0) }
 }
 
-/// Never ends, and never stops to print.
+/// Prints without end.
 fn chatters() -> Outcome {
     loop {
         io::stdout().write_all(b"still here\n")?;
@@ -64,15 +64,15 @@ fn chatters() -> Outcome {
     }
 }
 
-/// Not by println!: the test harness would catch that.
+/// Prints without println!, as the test harness would capture that.
 fn prints() -> Outcome {
     io::stdout().write_all(b"first\nsecond")?;
     Ok(())
 }
 
-/// Leaves a child that holds the pipes open.
+/// Ends while a child of its own holds the pipes open.
 fn leaves_a_child() -> Outcome {
-    // SAFETY: the grandchild only sleeps.
+    // SAFETY: There is one thread, and the grandchild only sleeps.
     if unsafe { libc::fork() } == 0 {
         std::thread::sleep(Duration::from_secs(60));
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Event Based Branches, from the overflow to the next.
+//! Event Based Branches, from one overflow to the next.
 
 use ebb::EbbContext;
 use ebb::Pmc;
@@ -20,7 +20,7 @@ pub fn paths() -> Vec<Path> {
     ]
 }
 
-/// The library's handler, which counts, and nothing more.
+/// Does nothing. The library counts the EBBs.
 pub fn ebb_bench_handler(_: &mut EbbContext<'_>) {}
 
 fn ebbs(save: Save) -> Result<Walk, Failure> {
@@ -28,7 +28,7 @@ fn ebbs(save: Save) -> Result<Walk, Failure> {
         ktap::skip("the kernel offers no EBB on this machine")?;
     }
     let event = ebb::event(ebb::config::CYCLES_PMC1).open()?;
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing, so it is sound whatever code an EBB interrupts.
     unsafe { ebb::install_saving(save, ebb_bench_handler) }?;
     event.enable()?;
     event.check_scheduled()?;
@@ -49,7 +49,7 @@ fn ebbs(save: Save) -> Result<Walk, Failure> {
         ebb::disable();
         let came = ebb::count() - before;
         if came < rounds / 2 {
-            ktap::skip(format!("EBBs get lost: {came} of {rounds} came"))?;
+            ktap::skip(format!("EBBs are lost: {came} of {rounds} arrived"))?;
         }
         Ok(Run {
             rounds: came,

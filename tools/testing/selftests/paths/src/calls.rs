@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! System calls on events: open, enable, disable, read, close, and the groups' transactions.
+//! System calls on events: open, enable, disable, read, close, and the transactions of groups.
 
 use ktap::Failure;
 use ktap::Outcome;
@@ -34,7 +34,7 @@ pub fn paths() -> Vec<Path> {
         }),
         Path::new("transaction, group of 4", 20, || switching(counting(4))),
         Path::new("transaction that fails, group of 4", 20, || {
-            // It holds two of the counters.
+            // This group occupies two of the counters.
             let pinned = counting(2).enumerate();
             let pinned = enabled_group(pinned.map(|(index, attr)| attr.pinned(index == 0)))?;
             let events = open_group(counting(4))?;
@@ -47,7 +47,7 @@ pub fn paths() -> Vec<Path> {
     paths
 }
 
-/// What is done once a round.
+/// Makes a walk that calls `round` once per round.
 fn walk(mut round: impl FnMut() -> Outcome + 'static) -> Walk {
     Box::new(move |rounds| {
         let ticks = section::measure(|| {
@@ -64,7 +64,7 @@ fn walk(mut round: impl FnMut() -> Outcome + 'static) -> Walk {
     })
 }
 
-/// A group that is opened, enabled and closed, after `prepare`.
+/// Makes a path that opens, enables and closes a group in each round, after `prepare`.
 fn opening<I>(name: &str, rounds: u64, prepare: fn() -> Outcome, attrs: fn() -> I) -> Path
 where
     I: Iterator<Item = Attr> + 'static,
@@ -84,7 +84,7 @@ fn off_and_on(event: &Event) -> Outcome {
     Ok(event.enable()?)
 }
 
-/// A group that is disabled and enabled.
+/// Makes a walk that disables and enables a group in each round.
 fn switching(attrs: impl Iterator<Item = Attr>) -> Result<Walk, Failure> {
     let events = enabled_group(attrs)?;
     events[0].check_scheduled()?;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Executes the paths of a PMU driver, which `scripts/bench.py` measures: each path
-//! once as often as its `rounds` and once three times as often, so that what a run costs in any
-//! case is in the difference no more. Needs an instruction clock and one CPU.
+//! Executes the paths of a PMU driver for `scripts/bench.py`, which measures them. Each path runs
+//! twice, with `rounds` rounds and with three times as many, so that the difference does not
+//! contain the fixed cost of a run. Needs an instruction clock and one CPU.
 //!
 //! ```text
 //! pmu_paths [NAME]...     all paths, or those named
 //! pmu_paths --list        their names
 //! ```
 //!
-//! Prints for each run `run ROUNDS TICKS LESS NAME`: rounds done, the time base's ticks they took,
-//! ticks of that for what is none of the path. For a path that the machine or the driver lacks it
-//! prints `skip NAME: REASON`, and `fail NAME: REASON` for one that failed. Each run is between two
-//! [`section::mark`]s; for one that came to no end or has no figures it prints `drop NAME`, so that
-//! there are as many of these lines as sections, in their order.
+//! Prints for each run `run ROUNDS TICKS LESS NAME`: the rounds done, the time base's ticks that
+//! they took, and the ticks to subtract for work that is not part of the path. It prints
+//! `skip NAME: REASON` for a path that the machine or the driver lacks, and `fail NAME: REASON` for
+//! a path that failed. Each run is between two calls of [`section::mark`]. For a run that did not
+//! end or has no figures it prints `drop NAME`, so that there is one of these lines per section, in
+//! the same order.
 //!
 //! Exit status: 0 done, 1 a path failed, 2 wrong arguments.
 
@@ -33,27 +34,27 @@ use ktap::cpu;
 use ktap::process::Peer;
 use pmu_selftests::machine;
 
-/// What one run of a path was.
+/// Figures of one run of a path.
 struct Run {
-    /// How often the path was gone.
+    /// How often the path was executed.
     rounds: u64,
-    /// Ticks from start to end.
+    /// Ticks from the start to the end.
     ticks: u64,
     /// Ticks of the same run without events.
     less: u64,
 }
 
-/// Goes a path as often as it is told.
+/// A function that executes a path as often as its argument says.
 type Walk = Box<dyn FnMut(u64) -> Result<Run, Failure>>;
 
 /// A path through the driver.
 struct Path {
     /// Its name in the table.
     name: String,
-    /// Rounds of the shorter run. The longer one is to end before the next tick: it may take
-    /// 3.5 million instructions.
+    /// Rounds of the shorter run. The longer run must end before the next tick, that is within 3.5
+    /// million instructions.
     rounds: u64,
-    /// Opens the events.
+    /// Function that opens the events.
     prepare: Box<dyn Fn() -> Result<Walk, Failure>>,
 }
 
@@ -72,7 +73,7 @@ impl Path {
     }
 
     fn measure(&self) -> Result<(), Failure> {
-        // perf core looks at every switch for a second after the last event is gone.
+        // perf core checks at every switch for a second after the last event is closed.
         std::thread::sleep(Duration::from_secs(3));
         let mut walk = (self.prepare)()?;
         section::unmarked(|| walk(2))?;
@@ -121,7 +122,7 @@ fn main() -> ExitCode {
     }
     let mut status = ExitCode::SUCCESS;
     for path in paths {
-        // In a process of its own: a driver may let an EBB through that ends it.
+        // Each path has its own process, because under some drivers an EBB may end the process.
         match Peer::spawn(|_| path.measure()).and_then(|peer| peer.join()) {
             Ok(()) => {}
             Err(Failure::Skip(reason)) => println!("skip {}: {reason}", path.name),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the handler of `ebbprof` asks when its ring is full: here there is nobody who empties it.
+//! The parts of `ebbprof`'s shared memory that its handler uses when the ring is full. Here no
+//! process empties the ring.
 
 use ebbprof_ring::Control;
 
-/// The memory that a recorder shares.
+/// Returns the memory that is shared with the recorder, which does not exist here.
 pub fn control() -> Option<&'static Control> {
     None
 }

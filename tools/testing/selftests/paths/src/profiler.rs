@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A sample as `ebbprof` takes it, by its own handler, and as a program gets one without EBBs: in
-//! perf's ring, and by a signal.
+//! A sample of `ebbprof`, taken by its own handler, and the samples that a program gets without
+//! EBBs: in perf's ring buffer, and with a signal.
 
 #[path = "../../../../libebbprof/src/handler.rs"]
 mod handler;
@@ -31,9 +31,9 @@ use crate::section;
 
 /// `F_SETSIG` of the kernel's `fcntl.h`, which the libc crate lacks here.
 const F_SETSIG: libc::c_int = 10;
-/// Words of the ring: more than the samples of all runs have.
+/// Words of the ring. All runs together fill fewer.
 const WORDS: u64 = 1 << 16;
-/// Functions that the work is called through: more than any sample has callers.
+/// Functions on the stack during the work. No sample has more callers.
 const DEPTH: u64 = 40;
 
 pub fn paths() -> Vec<Path> {
@@ -46,7 +46,7 @@ pub fn paths() -> Vec<Path> {
     ]
 }
 
-/// Works in a function that has been called through so many others.
+/// Calls `work` through `depth` functions.
 #[inline(never)]
 fn deep(depth: u64, work: &mut dyn FnMut()) {
     if depth == 0 {
@@ -54,11 +54,11 @@ fn deep(depth: u64, work: &mut dyn FnMut()) {
     } else {
         deep(black_box(depth - 1), work);
     }
-    // The call before is no jump.
+    // The following use of `depth` keeps the compiler from turning the call into a jump.
     black_box(depth);
 }
 
-/// Works for so many instructions.
+/// Executes about `instructions` below [`DEPTH`] functions.
 fn work(instructions: u64) -> Outcome {
     deep(DEPTH, &mut || {
         work::run(instructions);
@@ -69,30 +69,31 @@ fn work(instructions: u64) -> Outcome {
 fn perf(callers: u16) -> Result<Walk, Failure> {
     let attr = Attr::cycles().user_only();
     let attr = attr.sampling(PERIOD, IP | TID | TIME | CALLCHAIN);
-    // The first is where it was.
+    // The first entry of the stack is the sampled address.
     let attr = attr.with(|attr| attr.sample_max_stack = callers + 1);
     record(attr, work, |_| Ok(()))
 }
 
-/// Samples that signals brought, and the address of the last.
+/// The number of signals, and the sampled address of the last one.
 static SIGNALS: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 extern "C" fn on_signal(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    /// Of `PT_NIP`.
+    /// Index of `PT_NIP`.
     const NIP: usize = 32;
-    // SAFETY: the kernel gives the context of the interrupted code.
+    // SAFETY: The kernel passes a pointer to the context of the interrupted code, valid during the
+    // handler.
     let context = unsafe { &*context.cast::<libc::ucontext_t>() };
     SIGNALS[1].store(context.uc_mcontext.gp_regs[NIP], Relaxed);
     SIGNALS[0].fetch_add(1, Relaxed);
 }
 
 fn signals() -> Result<Walk, Failure> {
-    /// Longer than a signal takes: the emulator counts the kernel's cycles too.
+    /// Longer than the handling of a signal, because the emulator counts the kernel's cycles, too.
     const PERIOD: u64 = 100_003;
     let event = Attr::cycles().user_only().sampling(PERIOD, IP).open()?;
     let number = libc::SIGRTMIN();
     let handler: extern "C" fn(_, _, _) = on_signal;
-    // SAFETY: all zeroes is one, and the handler stores to atomics only.
+    // SAFETY: A `sigaction` of zeroes is valid, and the handler only stores to atomics.
     let done = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as libc::sighandler_t;
@@ -118,17 +119,17 @@ fn signals() -> Result<Walk, Failure> {
     }))
 }
 
-/// A ring, for samples of this thread with so many callers.
+/// Makes a ring for samples of this thread with `callers` callers.
 fn ring(callers: u64) -> Result<&'static Ring, Failure> {
     let layout = Layout::from_size_align(ebbprof_ring::slot_size(WORDS), ALIGN)
         .map_err(|error| Failure::Fail(error.to_string()))?;
-    // SAFETY: it has bytes, and is never given back; all zeroes is a slot.
+    // SAFETY: The layout is not empty, and a `Slot` of zeroes is valid. The memory is never freed.
     let slot = unsafe { alloc_zeroed(layout).cast::<Slot>() };
     if slot.is_null() {
         return Err(io::Error::from(io::ErrorKind::OutOfMemory).into());
     }
     let ring = Box::leak(Box::new(Ring::new(slot, WORDS)));
-    // Two words say who the first caller is.
+    // Two words identify the first caller.
     let frames = if callers == 0 { 0 } else { callers + 1 };
     ring.frames.store(frames, Relaxed);
     const AROUND: u64 = 1 << 16;
@@ -142,7 +143,7 @@ fn ebbprof(callers: u64) -> Result<Walk, Failure> {
     if !ebb::supported() {
         ktap::skip("the kernel offers no EBB on this machine")?;
     }
-    // Under the built-in driver an access of the handler's finds the PMU gone.
+    // Under the built-in driver, an access of the handler to the PMU's registers raises SIGILL.
     if !std::path::Path::new("/sys/module/ebb_pmu").exists() {
         ktap::skip("ends in SIGILL under the built-in driver")?;
     }
@@ -150,7 +151,7 @@ fn ebbprof(callers: u64) -> Result<Walk, Failure> {
     let ring = ring(callers)?;
     let session = Session::open("cycles", PERIOD).map_err(refused)?;
     let user = std::ptr::from_ref(ring).cast_mut().cast();
-    // SAFETY: the handler does without vector registers, and the ring is never given back.
+    // SAFETY: The handler uses no vector registers, and the ring is never freed.
     unsafe { session.start_raw(Save::Gprs, handler::ebbprof_sample, user) }.map_err(refused)?;
     ebb::pmc::freeze();
     ebb::disable();
@@ -159,7 +160,8 @@ fn ebbprof(callers: u64) -> Result<Walk, Failure> {
         let (before, head) = (session.count(), ring.head.load(Relaxed));
         ebb::enable().map_err(refused)?;
         let ticks = section::measure(|| {
-            // On the way there and back a sample would have fewer callers.
+            // The counter runs only below all functions. Elsewhere a sample would have fewer
+            // callers.
             deep(DEPTH, &mut || {
                 ebb::pmc::unfreeze();
                 work::run(rounds * PERIOD);
@@ -170,7 +172,7 @@ fn ebbprof(callers: u64) -> Result<Walk, Failure> {
         ebb::disable();
         let came = session.count() - before;
         if came < rounds / 2 {
-            ktap::skip(format!("EBBs get lost: {came} of {rounds} came"))?;
+            ktap::skip(format!("EBBs are lost: {came} of {rounds} arrived"))?;
         }
         let words = ring.head.load(Relaxed) - head;
         let each = if callers == 0 { 2 } else { 3 + callers };

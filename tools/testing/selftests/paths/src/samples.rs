@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What comes by itself: PM interrupts, samples, and the turns of events that do not fit.
+//! Events without a system call: PM interrupts, samples, and the turns of events that do not fit on
+//! the PMU together.
 
 use std::arch::asm;
 use std::fs;
@@ -17,13 +18,14 @@ use crate::Walk;
 use crate::section;
 use crate::switch::counting;
 
-/// Of samples. So many cycles are as many instructions, of the kernel too.
+/// Cycles between samples. The emulator executes as many instructions, including those of the
+/// kernel.
 pub const PERIOD: u64 = 5_003;
 
 /// Entries of the BHRB.
 const BRANCHES: u64 = 32;
 
-/// The shortest time after which events take turns.
+/// The shortest time between two turns.
 const TURN_NS: u64 = 1_000_000;
 const TURN_FILE: &str = "/sys/bus/event_source/devices/cpu/perf_event_mux_interval_ms";
 
@@ -41,31 +43,31 @@ pub fn paths() -> Vec<Path> {
     ]
 }
 
-/// Works for about as many instructions, with branches.
+/// Executes about `instructions`, with branches among them.
 fn work(instructions: u64) -> Outcome {
-    // Of one round of the program; how many they are exactly does not matter.
+    // Instructions in a round of the program, approximately.
     const ROUND: u64 = 12;
     Program::plain().run(instructions / ROUND);
     Ok(())
 }
 
-/// Takes so many branches, direct ones, of which each has an entry of the BHRB.
+/// Takes `branches` direct branches, each of which uses one entry of the BHRB.
 fn branch(branches: u64) -> Outcome {
-    // SAFETY: a loop that changes CTR only.
+    // SAFETY: The loop changes CTR only.
     unsafe {
         asm!("mtctr {}", "2: bdnz 2b", in(reg) branches, out("ctr") _, options(nomem, nostack));
     };
     Ok(())
 }
 
-/// A sample each [`PERIOD`], into a buffer.
+/// Makes a walk that takes a sample in each [`PERIOD`] and stores it in a buffer.
 fn samples(what: u64, work: fn(u64) -> Outcome) -> Result<Walk, Failure> {
     let mut attr = counting(1).next().unwrap().sampling(PERIOD, what);
     if what & BRANCH_STACK != 0 {
         attr = attr.branches(USER | ANY);
     }
     record(attr, work, move |records| {
-        // The first word is their number. A few samples are of code around the loop.
+        // The first word is the number of branches. A few samples are taken outside of the loop.
         let full = |record: &&Record| record.words[0] == BRANCHES;
         if what == BRANCH_STACK && records.iter().filter(full).count() < records.len() / 2 {
             let found: Vec<_> = records.iter().map(|record| record.words[0]).collect();
@@ -75,8 +77,8 @@ fn samples(what: u64, work: fn(u64) -> Outcome) -> Result<Walk, Failure> {
     })
 }
 
-/// The samples that an event with a period of [`PERIOD`] takes of the work, into a buffer, if they
-/// are as wanted.
+/// Makes a walk in which an event with a period of [`PERIOD`] samples the work into a buffer.
+/// `wanted` checks the records.
 pub fn record(
     attr: Attr,
     work: fn(u64) -> Outcome,
@@ -87,7 +89,7 @@ pub fn record(
         let less = section::measure_rest(|| work(rounds * PERIOD))?;
         recorder.ring.take();
         recorder.event.enable()?;
-        // There are samples of what is before and behind the section, too.
+        // There are also samples from before the section and after it.
         let (mut start, mut end) = (0, 0);
         let ticks = section::measure(|| {
             start = recorder.ring.head();
@@ -111,7 +113,7 @@ pub fn record(
     }))
 }
 
-/// Skips what the machine does not have.
+/// Skips the path if the machine does not support it.
 fn lacking(error: std::io::Error) -> Failure {
     match error.raw_os_error() {
         Some(libc::EOPNOTSUPP) => Failure::Skip("not on this machine".into()),
@@ -119,14 +121,15 @@ fn lacking(error: std::io::Error) -> Failure {
     }
 }
 
-/// So many counters that overflow at once each [`PERIOD`], and no buffer for samples.
+/// Makes a walk with `counters` counters that all overflow in each [`PERIOD`], and no buffer for
+/// samples.
 fn interrupts(counters: usize) -> Result<Walk, Failure> {
     let group = open_group(counting(counters).map(|attr| attr.sampling(PERIOD, IP)))?;
     Ok(Box::new(move |rounds| {
         let less = section::measure_rest(|| work(rounds * PERIOD))?;
         group[0].reset()?;
         group[0].enable()?;
-        // How many have come; what is before and behind the section has some, too.
+        // Returns the number of interrupts so far. Some come before the section and after it.
         let came = || Ok::<_, Failure>(group[0].read()?.value / PERIOD);
         let (mut before, mut after) = (0, 0);
         let ticks = section::measure(|| {
@@ -144,7 +147,7 @@ fn interrupts(counters: usize) -> Result<Walk, Failure> {
     }))
 }
 
-/// Gives the driver's own time between turns back.
+/// The driver's own time between turns, which is restored on drop.
 struct Turns(String);
 
 impl Turns {
@@ -157,7 +160,7 @@ impl Turns {
 
 impl Drop for Turns {
     fn drop(&mut self) {
-        // It was accepted before.
+        // This value was in the file before, so the kernel accepts it.
         let _ = fs::write(TURN_FILE, &self.0);
     }
 }

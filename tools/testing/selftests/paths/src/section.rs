@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A stretch that is measured: marked for who traces the kernel, timed, and free of ticks.
+//! Sections of code to measure: marked for a trace of the kernel, timed, and free of ticks.
 
 use std::io;
 use std::sync::LazyLock;
@@ -13,41 +13,41 @@ use pmu_selftests::check_status;
 use pmu_selftests::machine;
 use pmu_selftests::shared;
 
-/// The guest's kernel has 250 ticks a second.
+/// Nanoseconds between ticks: the guest's kernel has 250 a second.
 const TICK_NS: i64 = 4_000_000;
-/// How long after a tick a section begins: then the tick's softirqs are done.
+/// Nanoseconds from a tick to the start of a section, in which the tick's softirqs end.
 const AFTER_TICK_NS: i64 = 200_000;
 
 /// Whether sections are marked.
 static MARKED: AtomicBool = AtomicBool::new(true);
 
-/// What all processes have done together, as an EBB may end one within a section.
+/// Counts of all processes. They are shared, because an EBB may end a process within a section.
 #[derive(Default)]
 struct Done {
-    /// Marks: of an odd number the last began a section.
+    /// Number of marks. If it is odd, the last mark began a section.
     marks: AtomicU64,
-    /// Sections whose figures were printed, or that were dropped.
+    /// Number of sections whose figures are printed or that were dropped.
     claimed: AtomicU64,
 }
 
 static DONE: OnceLock<&Done> = OnceLock::new();
 
-/// Has the processes that are forked from now on count together with this one.
+/// Makes the processes that are forked later use the counts of this one.
 pub fn share() -> io::Result<()> {
-    // Only the first call counts.
+    // A second call has no effect.
     let _ = DONE.set(shared::value()?);
     Ok(())
 }
 
-/// A section's figures are printed.
+/// Counts a section whose figures are printed.
 pub fn claim() {
     if let Some(done) = DONE.get() {
         done.claimed.fetch_add(1, Relaxed);
     }
 }
 
-/// Ends a section that a process has left open, and returns how many have ended without a
-/// [`claim`] since this was asked last.
+/// Ends a section that a process has left open. Returns the number of sections that ended without a
+/// [`claim`] since the last call.
 pub fn drop_unclaimed() -> u64 {
     let Some(done) = DONE.get() else { return 0 };
     if done.marks.load(Relaxed) % 2 == 1 {
@@ -57,19 +57,19 @@ pub fn drop_unclaimed() -> u64 {
     sections.saturating_sub(done.claimed.swap(sections, Relaxed))
 }
 
-/// Begins or ends a section in a trace of the kernel: a system call that nobody else makes.
-/// It asks for the personality and changes nothing.
+/// Begins or ends a section in a trace of the kernel, with a system call that other code does not
+/// make. It reads the personality and changes nothing.
 pub fn mark() {
     if MARKED.load(Relaxed) {
         if let Some(done) = DONE.get() {
             done.marks.fetch_add(1, Relaxed);
         }
-        // SAFETY: takes no pointer.
+        // SAFETY: The system call takes no pointer.
         unsafe { libc::personality(0xffff_ffff) };
     }
 }
 
-/// Does something whose sections are not to be seen.
+/// Calls `body` without marks for its sections.
 pub fn unmarked<T>(body: impl FnOnce() -> T) -> T {
     MARKED.store(false, Relaxed);
     let result = body();
@@ -77,7 +77,7 @@ pub fn unmarked<T>(body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Ticks of the time base that a section takes, which begins soon after a tick of the clock.
+/// Measures a section that begins soon after a tick. Returns its ticks of the time base.
 pub fn measure(body: impl FnOnce() -> Outcome) -> Result<u64, ktap::Failure> {
     sleep_past_tick()?;
     mark();
@@ -88,16 +88,16 @@ pub fn measure(body: impl FnOnce() -> Outcome) -> Result<u64, ktap::Failure> {
     outcome.map(|()| ticks)
 }
 
-/// [`measure`], unmarked, of what is none of the path.
+/// Measures work that is not part of the path: without marks.
 pub fn measure_rest(body: impl FnOnce() -> Outcome) -> Result<u64, ktap::Failure> {
-    // Not inside of `unmarked` already: a warm-up is.
+    // The previous value is restored, because this may already run inside of `unmarked`.
     let marked = MARKED.swap(false, Relaxed);
     let ticks = measure(body);
     MARKED.store(marked, Relaxed);
     ticks
 }
 
-/// A clock's time.
+/// Returns the time of a clock.
 fn now(clock: libc::clockid_t) -> libc::timespec {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -108,8 +108,8 @@ fn now(clock: libc::clockid_t) -> libc::timespec {
     time
 }
 
-/// Nanoseconds into a second at which there is a tick, less than [`TICK_NS`]: the coarse clock
-/// stands still between ticks.
+/// Time of a tick within a second, in nanoseconds modulo [`TICK_NS`]. It is found with the coarse
+/// clock, which only changes at ticks.
 static PHASE: LazyLock<i64> = LazyLock::new(|| {
     let start = now(libc::CLOCK_MONOTONIC_COARSE).tv_nsec;
     loop {
@@ -120,7 +120,7 @@ static PHASE: LazyLock<i64> = LazyLock::new(|| {
     }
 });
 
-/// Sleeps until a tick is just over.
+/// Sleeps until shortly after a tick.
 fn sleep_past_tick() -> io::Result<()> {
     let phase = *PHASE;
     let mut time = now(libc::CLOCK_MONOTONIC);
@@ -130,7 +130,8 @@ fn sleep_past_tick() -> io::Result<()> {
         time.tv_nsec -= 1_000_000_000;
         time.tv_sec += 1;
     }
-    // SAFETY: `time` outlives the call, and the rest of the time is not asked for.
+    // SAFETY: `time` outlives the call, and the null pointer means that the remaining time is not
+    // returned.
     check_status(unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,

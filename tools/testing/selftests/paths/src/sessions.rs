@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the handler of `ebbprof` asks when its ring is full: here there are no pauses.
+//! The state of `ebbprof`'s sessions that its handler checks. Here there are no pauses.
 
-/// Whether it takes samples.
+/// Returns whether samples are taken, which is always so here.
 pub fn takes_samples() -> bool {
     true
 }

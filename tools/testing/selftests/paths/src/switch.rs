@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Switches between a task with events and another one: a byte goes there and back through
-//! pipes, which takes two switches a round.
+//! Switches between a task with events and another task: they send a byte back and forth through
+//! pipes, which takes two switches per round.
 
 use std::io::PipeReader;
 use std::io::PipeWriter;
@@ -20,10 +20,10 @@ use crate::Walk;
 use crate::branches::ebb_bench_handler;
 use crate::section;
 
-/// Of the shorter run.
+/// Rounds of the shorter run.
 const ROUNDS: u64 = 20;
 
-/// What has the other task open an event of its own.
+/// The byte that makes the other task open an event of its own.
 const OPEN: u8 = b'o';
 
 /// Opens and enables the events of this task.
@@ -51,20 +51,20 @@ pub fn paths() -> Vec<Path> {
     forms.into_iter().flat_map(both).collect()
 }
 
-/// The attributes of the first so many events, each on a counter of its own.
+/// Returns the attributes of the first `events` counting events, each on a counter of its own.
 pub fn counting(events: usize) -> impl Iterator<Item = Attr> {
     let codes = ALL_COUNTERS.into_iter().take(events);
     codes.map(|code| Attr::raw(code).user_only())
 }
 
-/// The same as a group of EBB events.
+/// Returns the attributes of the first `events` EBB events, as one group.
 pub fn ebb(events: usize) -> impl Iterator<Item = Attr> {
     let mut codes = ALL_COUNTERS.into_iter().take(events);
     let leader = codes.next().map(ebb::event);
     leader.into_iter().chain(codes.map(ebb::member))
 }
 
-/// Opens a group, which has a leader, and enables it.
+/// Opens a group and enables its leader.
 pub fn enabled_group(attrs: impl Iterator<Item = Attr>) -> Result<Vec<Event>, Failure> {
     let group = open_group(attrs)?;
     group[0].enable()?;
@@ -75,10 +75,10 @@ fn counting_group(events: usize) -> Result<Vec<Event>, Failure> {
     enabled_group(counting(events))
 }
 
-/// Turns EBBs on, as a program that has such events has them. (For one that may turn them on at any
-/// time the driver keeps a timer running in QEMU.)
+/// Enables EBBs, as a program with EBB events does. (In QEMU the driver keeps a timer running for a
+/// program that may enable them at any time.)
 pub fn turn_ebbs_on() -> Outcome {
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing, so it is sound whatever code an EBB interrupts.
     unsafe { ebb::install_saving(Save::Gprs, ebb_bench_handler) }?;
     Ok(ebb::enable()?)
 }
@@ -90,7 +90,7 @@ fn ebb_group(events: usize) -> Result<Vec<Event>, Failure> {
     Ok(group)
 }
 
-/// The other task and the ways to it.
+/// The other task, and the pipes to and from it.
 struct Partner {
     there: PipeWriter,
     back: PipeReader,
@@ -104,7 +104,7 @@ impl Partner {
         let peer = Peer::spawn(move |_| {
             let mut events = Vec::new();
             let mut byte = [0];
-            // Until it is killed.
+            // The loop ends when the process is killed.
             loop {
                 theirs.read_exact(&mut byte)?;
                 if byte[0] == OPEN {
@@ -120,7 +120,7 @@ impl Partner {
         })
     }
 
-    /// Sends a byte there and waits for the answer.
+    /// Sends a byte to the other task and waits for the answer.
     fn round(&mut self, byte: u8) -> Result<u8, Failure> {
         let mut answer = [0];
         self.there.write_all(&[byte])?;
@@ -138,7 +138,7 @@ impl Partner {
 
 fn switches(open: Open, neighbour: bool) -> Result<Walk, Failure> {
     let mut partner = Partner::start()?;
-    // The same without events.
+    // Measures the rounds without events, which are subtracted.
     let mut without = |rounds| {
         partner.rounds(3)?;
         section::measure_rest(|| partner.rounds(rounds))
@@ -154,7 +154,8 @@ fn switches(open: Open, neighbour: bool) -> Result<Walk, Failure> {
         Ok(Run {
             rounds,
             ticks,
-            // What it took in any case is not asked for.
+            // The fixed cost of a run is not subtracted here. The caller takes the difference of
+            // two runs.
             less: rounds * (long - short) / (2 * ROUNDS),
         })
     }))

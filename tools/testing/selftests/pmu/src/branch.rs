@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an entry of a branch stack tells besides its addresses (perf_event_open(2),
-//! PERF_SAMPLE_BRANCH_STACK), and where there are entries at all.
+//! Fields of a branch stack's entries beside the addresses (perf_event_open(2),
+//! PERF_SAMPLE_BRANCH_STACK), and a check that this machine records branches.
 
 use std::io;
 
@@ -15,39 +15,39 @@ use crate::sample::Branch;
 use crate::sample::Recorder;
 use crate::sample::Sample;
 
-/// The bit fields of `struct perf_branch_entry`.
+/// Accessors to the bit fields of `struct perf_branch_entry`.
 impl Branch {
     fn bits(&self, first: u32, count: u32) -> u64 {
         self.flags >> first & ((1 << count) - 1)
     }
 
-    /// It was predicted wrongly.
+    /// Returns whether the processor mispredicted the branch.
     pub fn mispredicted(&self) -> bool {
         self.bits(0, 1) != 0
     }
 
-    /// It was predicted rightly.
+    /// Returns whether the processor predicted the branch correctly.
     pub fn predicted(&self) -> bool {
         self.bits(1, 1) != 0
     }
 
-    /// Cycles since the branch before it.
+    /// Returns the cycles since the previous branch.
     pub fn cycles(&self) -> u64 {
         self.bits(4, 16)
     }
 
-    /// PERF_BR_ number, 0 if not told.
+    /// Returns the PERF_BR_ number, or 0 if it is not recorded.
     pub fn kind(&self) -> u64 {
         self.bits(20, 4)
     }
 
-    /// PERF_BR_PRIV_ number, 0 if not told.
+    /// Returns the PERF_BR_PRIV_ number, or 0 if it is not recorded.
     pub fn privilege(&self) -> u64 {
         self.bits(30, 3)
     }
 }
 
-/// Skips a test of what is in branch stacks where they stay empty.
+/// Skips a test of the contents of branch stacks where the stacks are always empty.
 pub fn needs_branches() -> Outcome {
     if machine::is_emulated()? && machine::model()? < Model::Power10 {
         return ktap::skip("the emulator records branches from POWER10 on");
@@ -55,20 +55,20 @@ pub fn needs_branches() -> Outcome {
     Ok(())
 }
 
-/// Samples of a task's work in user space with the branches that `filter` wants, so that
-/// every sample is of a program's own.
+/// Returns an event that samples instructions of a task in user space, with the branches that
+/// `filter` selects. It excludes the kernel, so each sample is taken in the program.
 pub fn sampling(filter: u64) -> Attr {
     sampling_with(Attr::instructions(), filter)
 }
 
-/// The same with another event.
+/// Returns a sampling event such as [`sampling`] makes, from the event `attr`.
 pub fn sampling_with(attr: Attr, filter: u64) -> Attr {
     attr.sampling(machine::period(20_011), IP | TID)
         .branches(filter)
         .exclude_kernel(true)
 }
 
-/// The samples of `body`.
+/// Returns the samples taken while `body` runs.
 pub fn samples(attr: Attr, body: impl FnOnce()) -> io::Result<Vec<Sample>> {
     Recorder::open(attr, 256)?.samples(body)
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Programs whose branches are all known: where each is, where it goes, what perf
-//! calls it, and which filters want it. The tables come from the assembler's
-//! labels, so nothing here decodes an instruction.
+//! Programs whose branches are all known: the address and the target of each, perf's type for it,
+//! and the filters that select it. The tables come from the assembler's labels, so no code here
+//! decodes instructions.
 //!
-//! A program is a loop that takes each of its branches once a round, in the order
-//! of its table, the last one back to the top. It finds its targets from the
-//! address it is given, so a copy of it works anywhere.
+//! A program is a loop. Each round takes every branch once, in the order of the table, and the last
+//! branch leads back to the top. The program computes its targets from the address that it gets as
+//! an argument, so a copy works at any address.
 
 use std::arch::asm;
 use std::arch::global_asm;
@@ -24,7 +24,7 @@ use crate::fields::branch::IND_CALL;
 use crate::fields::branch::IND_JUMP;
 use crate::sample::Branch;
 
-/// The filters by type, each with perf's name for it.
+/// The filters by branch type, each with perf's name for it.
 pub const FILTERS: [(&str, u64); 7] = [
     ("any", ANY),
     ("any_call", ANY_CALL),
@@ -35,7 +35,7 @@ pub const FILTERS: [(&str, u64); 7] = [
     ("ind_jmp", IND_JUMP),
 ];
 
-/// perf's names of the filters by type that are set.
+/// Returns perf's names of the type filters that are set in `filter`.
 pub fn filter_names(filter: u64) -> String {
     let set = FILTERS.iter().filter(|(_, bit)| filter & bit != 0);
     set.map(|(name, _)| *name).collect::<Vec<_>>().join(",")
@@ -50,15 +50,15 @@ pub struct Site {
     pub to: u64,
     /// PERF_BR_ number.
     pub kind: u64,
-    /// Filters by type that want it.
+    /// The type filters that select it.
     pub filters: u64,
     /// Whether its target is in a register.
     pub indirect: bool,
 }
 
-// Both programs: r3 rounds, r4 the address that `\name` has. They change r0, r3,
-// r5 to r8, LK, CTR, TAR and CR fields 0, 6, which a callee may (TAR is nobody's).
-// `site` adds a branch to the table of the program.
+// Both programs take the number of rounds in r3 and the address of `\name` in r4. They change r0,
+// r3, r5 to r8, LR, CTR, TAR and the CR fields 0 and 6. The ABI allows that to a callee, except for
+// TAR, which no compiled code uses. The macro `site` adds a branch to the program's table.
 global_asm!(
     ".macro site name, from, to, kind, filters, indirect=0",
     ".pushsection .rodata.\\name, \"a\", @progbits",
@@ -82,7 +82,7 @@ global_asm!(
     "blr",
     "\\name\\()_end:",
     ".size \\name, . - \\name",
-    // Where the program, its code's end and its table are, for Rust.
+    // The addresses of the program, of the end of its code, and of its table, for Rust.
     ".pushsection .data.rel.ro.\\name, \"aw\", @progbits",
     ".p2align 3",
     ".globl \\name\\()_parts",
@@ -93,7 +93,7 @@ global_asm!(
     "\\name\\()_sites_end:",
     ".popsection",
     ".endm",
-    // One branch of each kind that is of one kind only.
+    // One branch of each type, none of which belongs to two types.
     "program branching_plain",
     "addi 5, 4, 15f - branching_plain",
     "addi 6, 4, 16f - branching_plain",
@@ -108,7 +108,7 @@ global_asm!(
     "4: beq 6, 6f",
     "site branching_plain, 4b, 6f, {br_cond}, {cond}",
     "nop",
-    // Never taken.
+    // This branch is never taken.
     "6: bne 6, 16f",
     "7: b 8f",
     "site branching_plain, 7b, 8f, {br_uncond}, 0",
@@ -123,8 +123,8 @@ global_asm!(
     "17: bne 10b",
     "site branching_plain, 17b, 10b, {br_cond}, {cond}",
     "program_end branching_plain",
-    // Conditional calls, returns and indirect branches, bdnz, the target address
-    // register, and `bcl 20,31,$+4`, which is no call though it looks like one.
+    // Conditional calls, returns and indirect branches, bdnz, the target address register, and
+    // `bcl 20,31,$+4`, which looks like a call and is none.
     "program branching_mixed",
     "addi 5, 4, 15f - branching_mixed",
     "addi 6, 4, 7f - branching_mixed",
@@ -149,7 +149,7 @@ global_asm!(
     "site branching_mixed, 8b, 9f, {br_cond}, {cond}",
     "nop",
     "9: mtspr 815, 7",
-    // bctar, which not every assembler knows.
+    // bctar. Some assemblers do not know it.
     "11: .long 0x4e800460",
     "site branching_mixed, 11b, 12f, {br_ind}, {ind_jump}, 1",
     "nop",
@@ -186,7 +186,7 @@ global_asm!(
     br_cond_ret = const sys::PERF_BR_COND_RET,
 );
 
-/// What the assembler left behind each program.
+/// The addresses that the assembler stores for each program.
 #[repr(C)]
 struct Parts {
     start: u64,
@@ -200,7 +200,7 @@ unsafe extern "C" {
     static branching_mixed_parts: Parts;
 }
 
-/// A program at some place in memory.
+/// A program at an address in memory.
 #[derive(Debug, Clone)]
 pub struct Program {
     code: Range<u64>,
@@ -208,22 +208,24 @@ pub struct Program {
 }
 
 impl Program {
-    /// Calls, returns, jumps, each direct and indirect, and conditional jumps.
+    /// Returns the program with direct and indirect calls and jumps, returns, and conditional
+    /// jumps.
     pub fn plain() -> Program {
-        // SAFETY: the table that the assembler made.
+        // SAFETY: The assembler source above defines this constant table.
         Program::of(unsafe { &branching_plain_parts })
     }
 
-    /// What is of several kinds at once: conditional calls and returns, and so on.
+    /// Returns the program with branches of several types at once, such as conditional calls and
+    /// returns.
     pub fn mixed() -> Program {
-        // SAFETY: the table that the assembler made.
+        // SAFETY: The assembler source above defines this constant table.
         Program::of(unsafe { &branching_mixed_parts })
     }
 
     fn of(parts: &Parts) -> Program {
-        // SAFETY: both point into one table, of the program's branches.
+        // SAFETY: The assembler source above puts both labels into one table, the program's.
         let count = unsafe { parts.sites_end.offset_from(parts.sites) } as usize;
-        // SAFETY: as above.
+        // SAFETY: The table has `count` entries between the two labels, and is never written.
         let table = unsafe { slice::from_raw_parts(parts.sites, count) };
         let sites = table
             .iter()
@@ -240,10 +242,10 @@ impl Program {
         }
     }
 
-    /// The same program in memory of its own, which stays mapped.
+    /// Returns a copy of the program in memory of its own, which is never unmapped.
     pub fn copy(&self) -> io::Result<Program> {
         let length = (self.code.end - self.code.start) as usize;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: This makes a new mapping at an address that the kernel chooses.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -258,12 +260,13 @@ impl Program {
             return Err(io::Error::last_os_error());
         }
         let source = self.code.start as *const u8;
-        // SAFETY: the code is readable, the mapping as long and not in use yet.
+        // SAFETY: The code is readable, and the new mapping is as long and not yet in use.
         unsafe { std::ptr::copy_nonoverlapping(source, base.cast(), length) };
         let start = base as u64;
-        // As a processor's book has it: Power ISA v3.1 Book II, "Instruction Cache".
+        // Make the copied code visible to instruction fetch (Power ISA v3.1, Book II, "Instruction
+        // Cache").
         for address in (start..start + length as u64).step_by(32) {
-            // SAFETY: the addresses are those of the mapping.
+            // SAFETY: The addresses lie in the new mapping.
             unsafe { asm!("dcbst 0, {0}", "sync", "icbi 0, {0}", "isync", in(reg) address) };
         }
         let moved = |address: u64| address - self.code.start + start;
@@ -278,32 +281,32 @@ impl Program {
         })
     }
 
-    /// Where its code is.
+    /// Returns the addresses of the code.
     pub fn code(&self) -> Range<u64> {
         self.code.clone()
     }
 
-    /// Its branches, in the order in which a round takes them.
+    /// Returns the branches, in the order in which a round takes them.
     pub fn sites(&self) -> &[Site] {
         &self.sites
     }
 
-    /// Its branches that one of the filters by type wants.
+    /// Returns the branches that at least one of the type filters in `filter` selects.
     pub fn wanted(&self, filter: u64) -> Vec<Site> {
         let wanted = self.sites.iter().filter(|site| site.filters & filter != 0);
         wanted.copied().collect()
     }
 
-    /// Goes through the loop `rounds` times (at least once).
+    /// Runs the loop `rounds` times, at least once.
     pub fn run(&self, rounds: u64) {
-        // SAFETY: `code` is one of the two programs, or a copy of one; they use no
-        // TOC, so there is one entry point, and change volatile registers only.
+        // SAFETY: `code` is one of the two programs or a copy of one. They use no TOC, so they have
+        // a single entry point, and they change volatile registers only.
         let entry: extern "C" fn(u64, u64) = unsafe { std::mem::transmute(self.code.start) };
         entry(rounds.max(1), self.code.start);
     }
 
-    /// Whether `stack`, newest first, has what this program's last branches were,
-    /// as far as the filter wants them: none missing between two of them.
+    /// Checks that `stack`, newest entry first, holds consecutive branches of this program, as far
+    /// as `filter` selects them: no selected branch is missing between two entries.
     pub fn explains(&self, stack: &[Branch], filter: u64) -> Result<(), String> {
         let wanted = self.wanted(filter);
         let Some(newest) = stack.first() else {
@@ -313,7 +316,7 @@ impl Program {
         let Some(start) = wanted.iter().position(|site| site.from == newest.from) else {
             return Err(format!("{} is not wanted", ends(newest)));
         };
-        // Backwards from there, around and around.
+        // The expected order: backwards from the newest branch, around the loop again and again.
         let order = wanted[..=start]
             .iter()
             .rev()

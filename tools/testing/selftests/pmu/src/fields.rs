@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Bits of perf_event_open(2)'s `sample_type` and `branch_sample_type`, as wide as
-//! those: the bindings have them as the C compiler's `unsigned int`.
+//! Bits of perf_event_open(2)'s `sample_type` and `branch_sample_type` as 64-bit constants. (The
+//! bindings have them with the width of the C compiler's `unsigned int`.)
 
-/// Constants of the same name as the bindings', without what all begin with.
+/// Defines constants named as in the bindings, without the prefix that all of them share.
 macro_rules! wide {
     ($($name:ident = $bit:ident),* $(,)?) => {
         $(
@@ -12,7 +12,7 @@ macro_rules! wide {
     };
 }
 
-/// What a sample holds.
+/// Fields of a sample.
 pub mod sample {
     wide! {
         IP = PERF_SAMPLE_IP,
@@ -31,7 +31,7 @@ pub mod sample {
     }
 }
 
-/// Which branches a stack holds, and what of each.
+/// Branches that a stack holds, and fields of each.
 pub mod branch {
     wide! {
         USER = PERF_SAMPLE_BRANCH_USER,

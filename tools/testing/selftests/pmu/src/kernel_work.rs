@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Work that spends most of its time in the kernel, much of that with interrupts
-//! masked: system calls, page faults, switches between tasks, timers.
+//! Work that spends most of its time in the kernel, much of it with interrupts masked: system
+//! calls, page faults, switches between tasks, timers.
 
 use std::io;
 use std::io::Read;
@@ -15,10 +15,10 @@ use crate::check_status;
 use crate::machine;
 use crate::work;
 
-/// A kind of work: its name, and what does it until the time base has a value.
+/// A kind of work: its name, and the function that does it until the time base reaches a value.
 pub type Kind = (&'static str, fn(u64) -> io::Result<()>);
 
-/// All kinds.
+/// All kinds of work.
 pub const KINDS: [Kind; 6] = [
     ("system calls", system_calls),
     ("page faults", page_faults),
@@ -28,7 +28,7 @@ pub const KINDS: [Kind; 6] = [
     ("timers", timers),
 ];
 
-/// Does one kind of work for a time on the CPUs that the caller may use.
+/// Does one kind of work for `time`, on the CPUs that the caller may use.
 pub fn run_for(kind: &Kind, time: Duration) -> io::Result<()> {
     let ticks = time.as_nanos() as u64 * (machine::TIME_BASE_HZ / 1_000_000) / 1000;
     kind.1(machine::time_base() + ticks)
@@ -38,7 +38,7 @@ fn is_over(end: u64) -> bool {
     machine::time_base() >= end
 }
 
-/// Calls that do next to nothing in the kernel.
+/// Calls the kernel for almost no work.
 pub fn system_calls(end: u64) -> io::Result<()> {
     while !is_over(end) {
         work::system_calls(20);
@@ -46,12 +46,12 @@ pub fn system_calls(end: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Pages that come and go.
+/// Touches pages that it then gives back to the kernel.
 pub fn page_faults(end: u64) -> io::Result<()> {
     const PAGES: usize = 4;
-    // SAFETY: a question without pointers.
+    // SAFETY: The call takes a number and no pointer.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    // SAFETY: a new mapping at an address of the kernel's choice.
+    // SAFETY: This makes a new mapping at an address that the kernel chooses.
     let base = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -68,18 +68,18 @@ pub fn page_faults(end: u64) -> io::Result<()> {
     let mut outcome = Ok(());
     while outcome.is_ok() && !is_over(end) {
         for index in 0..PAGES {
-            // SAFETY: within the mapping, which nobody else uses.
+            // SAFETY: The address lies in the mapping, which only this function uses.
             unsafe { base.cast::<u8>().add(index * page).write_volatile(1) };
         }
-        // SAFETY: the mapping's pages are forgotten, and nobody refers into it.
+        // SAFETY: The call drops the contents of the mapping, and no reference points into it.
         outcome = check_status(unsafe { libc::madvise(base, PAGES * page, libc::MADV_DONTNEED) });
     }
-    // SAFETY: the mapping is this function's own.
+    // SAFETY: The mapping belongs to this function.
     unsafe { libc::munmap(base, PAGES * page) };
     outcome
 }
 
-/// Two threads that give way to each other.
+/// Yields the CPU between two threads.
 pub fn yielding(end: u64) -> io::Result<()> {
     let other = thread::spawn(move || yield_until(end));
     yield_until(end);
@@ -92,7 +92,7 @@ fn yield_until(end: u64) {
     }
 }
 
-/// Two threads that wait for each other's bytes.
+/// Passes bytes back and forth between two threads.
 pub fn pipe(end: u64) -> io::Result<()> {
     let (mut there, mut back_writer) = io::pipe()?;
     let (mut back, mut there_writer) = io::pipe()?;
@@ -108,7 +108,7 @@ pub fn pipe(end: u64) -> io::Result<()> {
     joined(other.join())
 }
 
-/// Threads that wake each other and sleep (futexes), and the idle task.
+/// Lets threads wake each other and sleep (futexes), which also runs the idle task.
 pub fn sleeping(end: u64) -> io::Result<()> {
     let done = Arc::new(AtomicBool::new(false));
     let sleeper = thread::spawn({
@@ -129,10 +129,10 @@ pub fn sleeping(end: u64) -> io::Result<()> {
 
 extern "C" fn on_alarm(_signal: i32) {}
 
-/// A timer that interrupts the program nearly as often as it can.
+/// Arms a timer that interrupts the program nearly as often as possible.
 pub fn timers(end: u64) -> io::Result<()> {
     let handler = on_alarm as extern "C" fn(i32) as *const () as libc::sighandler_t;
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing, so it may run at any instruction of the program.
     unsafe { libc::signal(libc::SIGALRM, handler) };
     set_timer(machine::sampling_time(Duration::from_micros(30)))?;
     while !is_over(end) {}
@@ -148,7 +148,8 @@ fn set_timer(interval: Duration) -> io::Result<()> {
         it_interval: interval,
         it_value: interval,
     };
-    // SAFETY: `timer` outlives the call, the old value is not asked for.
+    // SAFETY: `timer` outlives the call, and a null pointer means that the old value is not
+    // returned.
     check_status(unsafe { libc::setitimer(libc::ITIMER_REAL, &timer, std::ptr::null_mut()) })
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 /// Instructions of one round of the loop.
 const ROUND: u64 = 256;
 
-// Below a frame of its own; without TOC and within one page, as `work` is.
+// The loop has a stack frame of its own. Like `work`, it uses no TOC and lies within one page.
 global_asm!(
     ".globl known_leaf",
     ".type known_leaf, @function",
@@ -36,7 +36,7 @@ global_asm!(
     "mtlr 0",
     "blr",
     ".size known_leaf, . - known_leaf",
-    // Two callers of it, one within the other.
+    // Two callers: `known_outer` calls `known_inner`, which calls the loop.
     ".macro known_caller name callee",
     ".globl \\name",
     ".type \\name, @function",
@@ -66,27 +66,27 @@ unsafe extern "C" {
     static known_outer_return: u8;
 }
 
-/// Registers that have these values during the loop.
+/// Registers with the values that they hold during the loop.
 pub const REGISTERS: [(u32, u64); 3] = [(5, 0x1234_5678), (6, 0x2345_6789), (7, 0x3456_789a)];
 
 /// Size of each frame (bytes).
 pub const FRAME: u64 = 64;
 
-/// Executes about `instructions` in the loop, which two callers call: as many
-/// rounds of it as the return value says, counted down in CTR.
+/// Executes about `instructions` in the loop, below two callers. Returns the number of rounds,
+/// which the loop counts down in CTR.
 pub fn run(instructions: u64) -> u64 {
     let rounds = (instructions / ROUND).max(1);
-    // SAFETY: changes volatile registers only, and keeps to the ABI's frames.
+    // SAFETY: The code changes volatile registers only, and keeps to the ABI's frames.
     unsafe { known_outer(rounds) };
     rounds
 }
 
-/// Addresses of the loop.
+/// Returns the addresses of the loop.
 pub fn code() -> Range<u64> {
     &raw const known_loop as u64..&raw const known_end as u64
 }
 
-/// Where the loop returns to, and where that returns to.
+/// Returns the return addresses of the loop and of its caller.
 pub fn callers() -> [u64; 2] {
     [
         &raw const known_inner_return as u64,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Samples of the known loop ([`known`]), of whatever fields.
+//! Samples of the known loop ([`known`]) with any choice of fields.
 
 use ktap::Failure;
 use ktap::check;
@@ -24,16 +24,17 @@ pub const PERIOD: u64 = 50_021;
 /// Instructions of the loop, all rounds together.
 pub const WORK: u64 = 1_500_000;
 
-/// The samples that the loop gives at least: some instructions go to the interrupts.
+/// The fewest samples that the loop gives. The interrupts take some of the instructions.
 pub const FEWEST: u64 = WORK / (PERIOD + 4000);
 
-/// Pages of the ring buffer, for all samples of the loop.
+/// Pages of the ring buffer, enough for all samples of the loop.
 pub const PAGES: usize = 8;
 
 /// Bytes of the stack in a sample.
 pub const STACK_BYTES: u32 = 512;
 
-/// Instructions on PMC1 with what some of the fields need beside their bit.
+/// Returns an event for instructions on PMC1 that samples `fields`, with the attributes that some
+/// of these fields require.
 pub fn sampling(fields: u64) -> Attr {
     Attr::raw(on_pmc(1, INSTRUCTIONS))
         .sampling(PERIOD, fields)
@@ -58,7 +59,7 @@ pub fn run() {
     known::run(WORK);
 }
 
-/// The samples within the loop, of which there must be most.
+/// Returns the samples within the loop. Fails if these are too few.
 pub fn in_loop(samples: Vec<Sample>) -> Result<Vec<Sample>, Failure> {
     let all = samples.len();
     let inside: Vec<_> = samples
@@ -73,7 +74,7 @@ pub fn in_loop(samples: Vec<Sample>) -> Result<Vec<Sample>, Failure> {
     Ok(inside)
 }
 
-/// The samples within the loop under an event of its own.
+/// Runs the loop under the event `attr` and returns the samples within the loop.
 pub fn samples_in_loop(attr: Attr) -> Result<Vec<Sample>, Failure> {
     machine::needs_pace()?;
     in_loop(Recorder::open(attr, PAGES)?.samples(run)?)

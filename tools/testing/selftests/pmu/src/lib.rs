@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the selftests of regular counting share: event codes, work of a known number
-//! of instructions, facts about the machine, the ring buffer and its samples, and
-//! where the module is to differ from the built-in driver.
+//! Parts that the selftests of counting and sampling share: event codes, work of a known number of
+//! instructions, facts about the machine, the ring buffer and its samples, and the intended
+//! differences between the module and the built-in driver.
 //!
-//! Each program in `src/bin/` tests one behaviour. They pass under any correct
-//! driver of the core PMU; `run_pmu_selftests` runs them all.
+//! Each program in `src/bin/` tests one behaviour. They pass under any correct driver of the core
+//! PMU; `run_pmu_selftests` runs them all.
 
 pub mod branch;
 pub mod branching;
@@ -33,15 +33,15 @@ use ktap::check;
 use perf_event::Attr;
 use perf_event::Event;
 
-/// A raw event of everything that runs on CPU 0.
+/// Returns a raw event that counts everything that runs on CPU 0.
 pub fn of_cpu_0(code: u64) -> Attr {
     Attr::raw(code).on_cpu(0)
 }
 
-/// The two kinds of event that perf core schedules: a task's and a CPU's.
+/// The two kinds of event that perf core schedules: of a task and of a CPU.
 pub const TASK_AND_CPU: [fn(u64) -> Attr; 2] = [Attr::raw, of_cpu_0];
 
-/// The errno of a failed call, 0 of one that succeeded.
+/// Returns the errno of a failed call, or 0 for a successful one.
 pub fn errno_of<T>(result: Result<T, impl Into<io::Error>>) -> i32 {
     match result {
         Ok(_) => 0,
@@ -49,8 +49,8 @@ pub fn errno_of<T>(result: Result<T, impl Into<io::Error>>) -> i32 {
     }
 }
 
-/// Opens a group, the first one as its leader, up to the event that is refused: what
-/// is open, and how that ended.
+/// Opens a group with the first event as its leader, until an event is refused. Returns the open
+/// events and the last result.
 pub fn open_until_refused(
     attrs: impl IntoIterator<Item = Attr>,
 ) -> (Vec<Event>, perf_event::Result<()>) {
@@ -68,21 +68,21 @@ pub fn open_until_refused(
     (group, Ok(()))
 }
 
-/// Opens a group, the first one as its leader.
+/// Opens a group with the first event as its leader.
 pub fn open_group(attrs: impl IntoIterator<Item = Attr>) -> perf_event::Result<Vec<Event>> {
     let (group, end) = open_until_refused(attrs);
     end.map(|()| group)
 }
 
-/// Counts known work; returns the count and the number of instructions done.
+/// Counts known work. Returns the count and the number of instructions done.
 pub fn count_work(event: &Event, instructions: u64) -> perf_event::Result<(u64, u64)> {
     let mut done = 0;
     let count = event.count(|| done = work::run(instructions))?;
     Ok((count, done))
 }
 
-/// The least of `tries` counts of `work`, or the first of them that is `enough` at
-/// most: ticks and others' work only add to a count.
+/// Returns the smallest of `tries` counts of `work`, or the first count that is at most `enough`.
+/// Ticks and the work of other tasks only add to a count.
 pub fn least_count(
     event: &Event,
     tries: usize,
@@ -99,10 +99,10 @@ pub fn least_count(
     Ok(least)
 }
 
-/// The first of four results of `measure` that is `good`, or the last of them.
+/// Returns the first of up to four results of `measure` that is `good`, or else the last one.
 ///
-/// For what the clock says of one CPU's work: of the virtual CPUs of an emulator that counts
-/// instructions one executes at a time, and the clock is that of all.
+/// Use it for times measured on one CPU: an emulator that counts instructions runs one virtual CPU
+/// at a time, and the clock of all CPUs goes on during each turn.
 pub fn first_good<T>(
     mut measure: impl FnMut() -> Result<T, Failure>,
     good: impl Fn(&T) -> bool,
@@ -116,7 +116,7 @@ pub fn first_good<T>(
     measure()
 }
 
-/// Fails unless `count` is in `wanted`; `what` is for the failure's text.
+/// Fails unless `count` is in `wanted`. The failure's text begins with `what`.
 #[track_caller]
 pub fn expect_within(what: impl Debug, count: u64, wanted: Range<u64>) -> Outcome {
     check!(
@@ -126,7 +126,7 @@ pub fn expect_within(what: impl Debug, count: u64, wanted: Range<u64>) -> Outcom
     Ok(())
 }
 
-/// What a call of the C library says by its status, as a result.
+/// Converts the status of a C library call to a result.
 pub fn check_status(status: i32) -> io::Result<()> {
     if status < 0 {
         return Err(io::Error::last_os_error());

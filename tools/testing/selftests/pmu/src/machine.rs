@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Facts about the machine the tests run on, and the kernel's limit of samples.
+//! Facts about the machine that runs the tests, and the kernel's limit on samples.
 
 use std::arch::asm;
 use std::fs;
@@ -12,7 +12,7 @@ use ktap::Outcome;
 
 use crate::work;
 
-/// The processor family, as far as the event codes differ.
+/// The processor family, as far as event codes differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Model {
     /// ISA v2.07.
@@ -23,11 +23,10 @@ pub enum Model {
     Power10,
 }
 
-/// The model by the name of the PMU, which is the processor's. /proc/cpuinfo has another one in the
-/// compatibility mode of an older processor.
+/// Returns the model according to the PMU's name, which is that of the processor. The name in
+/// /proc/cpuinfo differs when the guest runs in an older processor's compatibility mode.
 pub fn model() -> io::Result<Model> {
     let name = fs::read_to_string(PMU_NAME)?.to_uppercase();
-    // Power11 first: "POWER1" is a part of both names.
     for (part, model) in [
         ("POWER11", Model::Power10),
         ("POWER10", Model::Power10),
@@ -41,27 +40,34 @@ pub fn model() -> io::Result<Model> {
     Err(io::Error::other(format!("unknown processor {name}")))
 }
 
-/// Whether this is QEMU.
+/// Returns whether this is QEMU.
 pub fn is_emulated() -> io::Result<bool> {
     Ok(fs::read_to_string("/proc/cpuinfo")?.contains("emulated by qemu"))
 }
 
-/// Whether the kernel is the hypervisor.
+/// Returns whether the module is in its `ebb` mode: the built-in driver keeps the PMU.
+pub fn is_pmu_shared() -> bool {
+    let mode = fs::read_to_string("/sys/module/ebb_pmu/parameters/mode");
+    mode.is_ok_and(|mode| mode.trim() == "ebb")
+}
+
+/// Returns whether the kernel runs without a hypervisor below it.
 pub fn is_bare_metal() -> io::Result<bool> {
     Ok(fs::read_to_string("/proc/cpuinfo")?.contains("PowerNV"))
 }
 
-/// Whether the kernel checks itself, which takes several times as many instructions.
+/// Returns whether this is a debug kernel, which takes several times as many instructions.
 pub fn is_debug_kernel() -> bool {
-    // Found once: who asks while events count shall not add to them.
+    // Read once, so that a call during a measurement does not add to the counts.
     static FOUND: LazyLock<bool> = LazyLock::new(|| {
-        // With lockdep only.
+        // Only debug kernels have lockdep.
         Path::new("/proc/lockdep").exists()
     });
     *FOUND
 }
 
-/// What the kernel's own work may add to a count: `usually`, and more on a debug kernel.
+/// Returns how much the kernel's own work may add to a count: `usually`, and more on a debug
+/// kernel.
 pub fn kernel_share(usually: u64) -> u64 {
     if is_debug_kernel() {
         4 * usually
@@ -70,25 +76,26 @@ pub fn kernel_share(usually: u64) -> u64 {
     }
 }
 
-/// How much rarer samples have to be on a debug kernel.
+/// Factor by which samples are rarer on a debug kernel.
 const DEBUG_FACTOR: u32 = 10;
 
-/// A sampling period: `usually`, and a longer one on a debug kernel.
+/// Returns a sampling period: `usually`, and a longer one on a debug kernel.
 ///
-/// A sample takes such a kernel some 20,000 instructions, of which those around the
-/// driver's own part count: for an event that leaves the kernel out as well, on an
-/// emulator that ignores the freeze bits of MMCR2. A period that these alone make up
-/// ends before the interrupted program has gone on, each time anew.
+/// A sample takes a debug kernel some 20,000 instructions, and those around the driver's own part
+/// are counted. That holds even for an event that excludes the kernel, on an emulator that ignores
+/// the freeze bits of MMCR2. A period shorter than that ends before the interrupted program
+/// continues, and so does every following period.
 pub fn period(usually: u64) -> u64 {
     usually * u64::from(debug_factor())
 }
 
-/// How long to sample: `usually`, and as much longer on a debug kernel as periods are.
+/// Returns how long to sample: `usually`, and longer on a debug kernel by the factor of [`period`].
 pub fn sampling_time(usually: Duration) -> Duration {
     usually * debug_factor()
 }
 
-/// How much to do while sampling: likewise.
+/// Returns how much to do while sampling: `usually`, and more on a debug kernel by the factor of
+/// [`period`].
 pub fn sampled_work(usually: u64) -> u64 {
     usually * u64::from(debug_factor())
 }
@@ -97,24 +104,24 @@ fn debug_factor() -> u32 {
     if is_debug_kernel() { DEBUG_FACTOR } else { 1 }
 }
 
-/// The time base, in ticks of [`TIME_BASE_HZ`].
+/// Returns the time base, in ticks of [`TIME_BASE_HZ`].
 pub fn time_base() -> u64 {
     let ticks;
-    // SAFETY: reads the time base, which user mode may do.
+    // SAFETY: The instruction reads the time base, which user mode is allowed to do.
     unsafe { asm!("mftb {}", out(reg) ticks, options(nomem, nostack)) };
     ticks
 }
 
-/// Frequency of the time base of every POWER since POWER6.
+/// Frequency of the time base of every processor since POWER6.
 pub const TIME_BASE_HZ: u64 = 512_000_000;
 
-/// True when an emulator derives time from the number of instructions (QEMU's
-/// `-icount shift=0`: each takes 1 ns). Counts are then the same in each run,
-/// and cycles are as many as instructions.
+/// Returns whether an emulator derives time from the number of instructions (QEMU's
+/// `-icount shift=0`: each instruction takes 1 ns). Counts are then the same in each run, and there
+/// are as many cycles as instructions.
 ///
-/// Found without the PMU: by the time that a known number of them takes.
+/// It does not use the PMU: it measures the time of a known number of instructions.
 pub fn instructions_make_time() -> bool {
-    // A timer interrupt in between makes it longer, so one of a few must fit.
+    // A timer interrupt makes a measurement too long, so one of a few has to fit.
     (0..5).any(|_| {
         let start = time_base();
         let instructions = work::run(1 << 20) as f64;
@@ -124,9 +131,8 @@ pub fn instructions_make_time() -> bool {
     })
 }
 
-/// Skips a test about the rate of samples where work outruns interrupts: an
-/// emulator without an instruction clock does millions of instructions while
-/// one is on its way.
+/// Skips a test about the rate of samples where the work is too fast for interrupts: an emulator
+/// without an instruction clock executes millions of instructions before an interrupt arrives.
 pub fn needs_pace() -> Outcome {
     if is_emulated()? && !instructions_make_time() {
         return ktap::skip("needs an instruction clock");
@@ -134,13 +140,12 @@ pub fn needs_pace() -> Outcome {
     Ok(())
 }
 
-/// Lets samples take any share of the time, for what tests have to do first.
+/// Allows samples to take any share of the time. For tests to call first.
 ///
-/// The kernel lowers the highest sample rate when it finds that its handler
-/// takes long, which it always does in an emulator; a test would then see its
-/// events throttled because of the tests before it.
+/// The kernel lowers its limit on the sample rate when its handler takes long, which is always so
+/// in an emulator. The events of a test would then be throttled because of earlier tests.
 ///
-/// A debug kernel gets a rate that it can reach, so that it throttles at all.
+/// A debug kernel gets a rate limit that it can reach, so that it throttles events at all.
 pub fn keep_sample_rate() -> Outcome {
     let done = match is_debug_kernel() {
         true => set_sample_rate(DEBUG_RATE),
@@ -152,7 +157,7 @@ pub fn keep_sample_rate() -> Outcome {
     Ok(())
 }
 
-/// The most samples of an event per second, before it is throttled.
+/// Returns the limit on an event's samples per second, above which it is throttled.
 pub fn sample_rate() -> io::Result<u64> {
     fs::read_to_string(HIGHEST_RATE)?
         .trim()
@@ -160,9 +165,9 @@ pub fn sample_rate() -> io::Result<u64> {
         .map_err(io::Error::other)
 }
 
-/// Sets what [`sample_rate`] tells, and lets samples take any share of the time.
+/// Sets the limit that [`sample_rate`] returns, and allows samples to take any share of the time.
 pub fn set_sample_rate(per_second: u64) -> io::Result<()> {
-    // The rate is fixed while there is no limit to the share.
+    // The kernel refuses to change the rate while the share has no limit.
     fs::write(SHARE, "99")?;
     fs::write(HIGHEST_RATE, per_second.to_string())?;
     fs::write(SHARE, "100")
@@ -172,6 +177,6 @@ const PMU_NAME: &str = "/sys/bus/event_source/devices/cpu/caps/pmu_name";
 const SHARE: &str = "/proc/sys/kernel/perf_cpu_time_max_percent";
 const HIGHEST_RATE: &str = "/proc/sys/kernel/perf_event_max_sample_rate";
 
-/// Samples per second: twice what tests ask for, as a tick may be late, and less than
-/// half of the time.
+/// Samples per second: twice what tests need, because a tick may be late, and few enough to take
+/// less than half of the time.
 const DEBUG_RATE: u64 = 20_000;

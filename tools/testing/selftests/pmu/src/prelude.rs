@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What nearly every test program uses.
+//! Names that nearly every test program uses.
 
 pub use ktap::Failure;
 pub use ktap::Outcome;

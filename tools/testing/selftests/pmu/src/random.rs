@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Numbers that follow from a seed and from nothing that happens in the run.
+//! Numbers that depend on a seed only, so that a run can be repeated.
 
 /// A sequence of numbers (SplitMix64).
 pub struct Random(u64);
 
 impl Random {
-    /// The sequence of this seed and these numbers, such as a process and its step.
+    /// Creates the sequence of this seed and these numbers, such as a process and its step.
     pub fn new(seed: u64, of: &[u64]) -> Self {
         let mut random = Self(seed);
         for &number in of {
@@ -14,7 +14,7 @@ impl Random {
         random
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn any(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -23,27 +23,27 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `n`, which is not 0.
+    /// Returns a number below `n`, which must not be 0.
     pub fn below(&mut self, n: u64) -> u64 {
         self.any() % n
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times on average.
     pub fn once_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
-    /// One of these, of which there is one at least.
+    /// Returns one of the elements of `from`, which must not be empty.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
 
-    /// A number with each of `bits` set or not; mostly not.
+    /// Returns a random subset of `bits`, in which each bit is set with probability 1/8.
     pub fn few_of(&mut self, bits: u64) -> u64 {
         bits & self.any() & self.any() & self.any()
     }
 
-    /// A number of up to `bits` bits, short ones as often as long ones.
+    /// Returns a number of at most `bits` bits. All lengths are equally likely.
     pub fn up_to_bits(&mut self, bits: u64) -> u64 {
         let bits = 1 + self.below(bits);
         self.any() >> (64 - bits)

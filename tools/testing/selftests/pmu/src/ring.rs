@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The mmap'ed page and ring buffer of an event (perf_event_open(2), "MMAP
-//! layout").
+//! The mapped page and the ring buffer of an event (perf_event_open(2), "MMAP layout").
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,30 +14,30 @@ use perf_event::sys::perf_event_mmap_page;
 
 use perf_event::Event;
 
-/// One record of the ring buffer: its type and the words behind its header.
+/// A record of the ring buffer: its type, and the words after its header.
 #[derive(Debug, Clone)]
 pub struct Record {
     /// PERF_RECORD_ number.
     pub kind: u32,
     /// The `misc` field of the header.
     pub misc: u16,
-    /// Words behind the header.
+    /// Words after the header.
     pub words: Vec<u64>,
 }
 
 impl Record {
-    /// Is it a sample?
+    /// Returns whether the record is a sample.
     pub fn is_sample(&self) -> bool {
         self.kind == PERF_RECORD_SAMPLE
     }
 
-    /// Does it say that records were lost or the event was throttled?
+    /// Returns whether the record reports that records were lost or that the event was throttled.
     pub fn is_loss(&self) -> bool {
         self.kind == PERF_RECORD_LOST || self.kind == PERF_RECORD_THROTTLE
     }
 }
 
-/// A mapped event; unmapped on drop.
+/// The mapping of an event, which is unmapped on drop.
 pub struct Ring {
     base: NonNull<u8>,
     page: usize,
@@ -46,12 +45,12 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Maps the event's page and `pages` (a power of two, or 0) of buffer.
+    /// Maps the event's page and `pages` (a power of two, or 0) of ring buffer.
     pub fn map(event: &Event, pages: usize) -> io::Result<Ring> {
-        // SAFETY: a question without pointers.
+        // SAFETY: The call takes a number and no pointer.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let data = pages * page;
-        // SAFETY: a new mapping at an address of the kernel's choice.
+        // SAFETY: This makes a new mapping at an address that the kernel chooses.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -69,25 +68,25 @@ impl Ring {
         Ok(Ring { base, page, data })
     }
 
-    /// A field of the page, read once from memory that the kernel writes.
+    /// Reads a field of the page once; the kernel may write it at any time.
     fn field<T: Copy>(&self, pick: impl Fn(*const perf_event_mmap_page) -> *const T) -> T {
-        // SAFETY: the first page of the mapping holds a perf_event_mmap_page
+        // SAFETY: The first page of the mapping holds a perf_event_mmap_page
         // and stays mapped as long as `self` lives.
         unsafe { pick(self.base.as_ptr().cast()).read_volatile() }
     }
 
-    /// `index` and `offset`, read as one under the page's sequence lock.
+    /// Returns `index` and `offset` from one state of the page, under its sequence lock.
     pub fn index_and_offset(&self) -> (u32, i64) {
         loop {
-            // SAFETY: only the address of a field in the mapped page is taken.
+            // SAFETY: This only takes the address of a field in the mapped page.
             let before = self.field(|page| unsafe { &raw const (*page).lock });
             fence(Ordering::Acquire);
-            // SAFETY: as above.
+            // SAFETY: This only takes the address of a field in the mapped page.
             let index = self.field(|page| unsafe { &raw const (*page).index });
-            // SAFETY: as above.
+            // SAFETY: This only takes the address of a field in the mapped page.
             let offset = self.field(|page| unsafe { &raw const (*page).offset });
             fence(Ordering::Acquire);
-            // SAFETY: as above.
+            // SAFETY: This only takes the address of a field in the mapped page.
             let after = self.field(|page| unsafe { &raw const (*page).lock });
             if before == after && before.is_multiple_of(2) {
                 return (index, offset);
@@ -95,30 +94,31 @@ impl Ring {
         }
     }
 
-    /// `time_enabled` and `time_running` as of the last update (ns).
+    /// Returns `time_enabled` and `time_running` as of the kernel's last update (ns).
     pub fn times(&self) -> (u64, u64) {
-        // SAFETY: only addresses of fields in the mapped page are taken.
+        // SAFETY: This only takes the address of a field in the mapped page.
         let enabled = self.field(|page| unsafe { &raw const (*page).time_enabled });
-        // SAFETY: as above.
+        // SAFETY: This only takes the address of a field in the mapped page.
         let running = self.field(|page| unsafe { &raw const (*page).time_running });
         (enabled, running)
     }
 
-    /// Where the records that there are now end in the endless stream.
+    /// Returns the position after the last record, in the endless stream of records.
     pub fn head(&self) -> u64 {
-        // SAFETY: only the address of a field in the mapped page is taken.
+        // SAFETY: This only takes the address of a field in the mapped page.
         self.field(|page| unsafe { &raw const (*page).data_head })
     }
 
-    /// Takes every record out of the buffer.
+    /// Removes all records from the buffer and returns them.
     pub fn take(&mut self) -> Vec<Record> {
         self.take_until(self.head())
     }
 
-    /// Takes the records before `head` out of the buffer, which [`Ring::head`] was once.
+    /// Removes the records before `head` from the buffer and returns them. [`Ring::head`] must have
+    /// returned `head` before.
     pub fn take_until(&mut self, head: u64) -> Vec<Record> {
         fence(Ordering::Acquire);
-        // SAFETY: only the address of a field in the mapped page is taken.
+        // SAFETY: This only takes the address of a field in the mapped page.
         let mut tail = self.field(|page| unsafe { &raw const (*page).data_tail });
         let mut records = Vec::new();
         while tail < head {
@@ -135,15 +135,16 @@ impl Ring {
         }
         fence(Ordering::Release);
         let page: *mut perf_event_mmap_page = self.base.as_ptr().cast();
-        // SAFETY: the page is mapped writable; data_tail is ours to write.
+        // SAFETY: The page is mapped writable, and only the reader of the buffer writes
+        // `data_tail`.
         unsafe { (&raw mut (*page).data_tail).write_volatile(tail) };
         records
     }
 
-    /// The word at a position of the endless stream; records are 8-byte aligned.
+    /// Returns the word at a position of the endless stream. Records are 8-byte aligned.
     fn word(&self, position: u64) -> u64 {
         let offset = position as usize % self.data;
-        // SAFETY: the offset is inside the data pages and a multiple of 8.
+        // SAFETY: The offset is inside the data pages and a multiple of 8.
         unsafe {
             self.base
                 .add(self.page + offset)
@@ -155,7 +156,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping is this value's own and nobody refers into it.
+        // SAFETY: The mapping belongs to this value, and no reference points into it.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.page + self.data) };
     }
 }

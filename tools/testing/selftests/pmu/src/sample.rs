@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A sample record taken apart as its event's attributes say it is put together
-//! (perf_event_open(2), "PERF_RECORD_SAMPLE").
+//! Parser of sample records, according to the attributes of their event (perf_event_open(2),
+//! "PERF_RECORD_SAMPLE").
 
 use std::io;
 
@@ -12,13 +12,13 @@ use crate::ring::Ring;
 use perf_event::Attr;
 use perf_event::Event;
 
-/// The samples that so much work gives at least. Each is late by the way into the interrupt,
-/// some thousand instructions, which do not go towards the next period's count.
+/// Returns the least number of samples that `work` gives. Each sample is late by the path into the
+/// interrupt, some thousand instructions, which do not count for the next period.
 pub fn fewest_samples(work: u64, period: u64) -> usize {
     (work / (period + 4000)) as usize
 }
 
-/// One sample. What its event does not sample is 0 or empty.
+/// A sample. Fields that its event does not sample are 0 or empty.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     /// The record's `misc`.
@@ -55,7 +55,7 @@ pub struct Sample {
     pub hw_index: u64,
     /// PERF_SAMPLE_REGS_USER.
     pub regs_user: Registers,
-    /// PERF_SAMPLE_STACK_USER: as many bytes as are valid.
+    /// PERF_SAMPLE_STACK_USER: the valid bytes only.
     pub stack_user: Vec<u8>,
     /// PERF_SAMPLE_WEIGHT or PERF_SAMPLE_WEIGHT_STRUCT.
     pub weight: u64,
@@ -73,14 +73,14 @@ pub struct Sample {
     pub code_page_size: u64,
 }
 
-/// Counts within a sample, of a group or of the event alone (times in ns).
+/// The counts in a sample, of a group or of the event alone (times in ns).
 #[derive(Debug, Clone, Default)]
 pub struct Read {
     /// PERF_FORMAT_TOTAL_TIME_ENABLED.
     pub enabled: u64,
     /// PERF_FORMAT_TOTAL_TIME_RUNNING.
     pub running: u64,
-    /// The leader's, then those of the members in order of opening.
+    /// The leader's count, then the counts of the members in the order of opening.
     pub values: Vec<Value>,
 }
 
@@ -100,14 +100,14 @@ pub struct Value {
 pub struct Branch {
     /// Address of the branch.
     pub from: u64,
-    /// Where it went.
+    /// Address of the branch's target.
     pub to: u64,
     /// The bit fields of `struct perf_branch_entry`.
     pub flags: u64,
 }
 
 impl Sample {
-    /// Takes a record apart. One that is too short or too long is an error.
+    /// Parses a record. Returns an error if the record is too short or too long for its fields.
     pub fn parse(attr: &Attr, record: &Record) -> io::Result<Sample> {
         let attr = attr.as_raw();
         let mut words = Words(&record.words);
@@ -147,7 +147,7 @@ impl Sample {
         }
         if has(sys::PERF_SAMPLE_RAW) {
             let first = words.next()?;
-            // A size of 32 bits, then as many bytes, up to a whole word.
+            // A size of 32 bits, and that many bytes, padded to a whole word.
             let length = (u64::from(first as u32) + 4).div_ceil(8).max(1);
             sample.raw = vec![first];
             sample.raw.extend(words.many(length - 1)?);
@@ -191,60 +191,60 @@ impl Sample {
         }
         if !words.0.is_empty() {
             let left = words.0.len();
-            return Err(io::Error::other(format!("{left} words left of a sample")));
+            return Err(io::Error::other(format!("{left} words remain of a sample")));
         }
         Ok(sample)
     }
 
-    /// The samples among `records`, in order.
+    /// Parses the samples among `records`, in order.
     pub fn all(attr: &Attr, records: &[Record]) -> io::Result<Vec<Sample>> {
         let samples = records.iter().filter(|record| record.is_sample());
         samples.map(|record| Sample::parse(attr, record)).collect()
     }
 
-    /// PERF_RECORD_MISC_USER, PERF_RECORD_MISC_KERNEL...
+    /// Returns PERF_RECORD_MISC_USER, PERF_RECORD_MISC_KERNEL and so on.
     pub fn mode(&self) -> u32 {
         u32::from(self.misc) & sys::PERF_RECORD_MISC_CPUMODE_MASK
     }
 }
 
-/// An event with its buffer.
+/// An event with its ring buffer.
 pub struct Recorder {
-    /// What was opened.
+    /// The attributes of the event.
     pub attr: Attr,
     /// The event.
     pub event: Event,
-    /// Its buffer.
+    /// The event's ring buffer.
     pub ring: Ring,
 }
 
 impl Recorder {
-    /// Opens the event with `pages` of buffer.
+    /// Opens the event with `pages` of ring buffer.
     pub fn open(attr: Attr, pages: usize) -> io::Result<Recorder> {
         let event = attr.open()?;
         let ring = Ring::map(&event, pages)?;
         Ok(Recorder { attr, event, ring })
     }
 
-    /// The records of `body`, with a count that begins at zero.
+    /// Returns the records of `body`. The count starts at zero.
     pub fn records(&mut self, body: impl FnOnce()) -> io::Result<Vec<Record>> {
         self.event.enable_during(body)?;
         Ok(self.ring.take())
     }
 
-    /// The samples of `body`.
+    /// Returns the samples of `body`. The count starts at zero.
     pub fn samples(&mut self, body: impl FnOnce()) -> io::Result<Vec<Sample>> {
         let records = self.records(body)?;
         Sample::all(&self.attr, &records)
     }
 
-    /// The samples since the last ones.
+    /// Returns the samples since the last call.
     pub fn take(&mut self) -> io::Result<Vec<Sample>> {
         Sample::all(&self.attr, &self.ring.take())
     }
 }
 
-/// What is left of a record.
+/// The words of a record that are not parsed yet.
 struct Words<'a>(&'a [u64]);
 
 impl<'a> Words<'a> {

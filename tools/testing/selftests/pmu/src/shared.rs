@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Memory that processes share which are forked from now on.
+//! Memory that is shared with the processes that are forked later.
 
 use std::io;
 use std::ptr;
 use std::slice;
 
-/// A page of the smallest kind.
+/// The smallest page size.
 const PAGE: usize = 4096;
 
-/// A default value, which stays as long as the process.
+/// Returns a shared default value, which is never freed.
 pub fn value<T: Default + Sync>() -> io::Result<&'static T> {
     values(1).map(|all| &all[0])
 }
 
-/// `count` default values, which stay as long as the process.
+/// Returns `count` shared default values, which are never freed.
 pub fn values<T: Default + Sync>(count: usize) -> io::Result<&'static [T]> {
     const { assert!(align_of::<T>() <= PAGE) };
     let bytes = size_of::<T>() * count;
-    // SAFETY: a new mapping.
+    // SAFETY: This makes a new mapping at an address that the kernel chooses.
     let memory = unsafe {
         libc::mmap(
             ptr::null_mut(),
@@ -32,7 +32,8 @@ pub fn values<T: Default + Sync>(count: usize) -> io::Result<&'static [T]> {
         return Err(io::Error::last_os_error());
     }
     let first = memory.cast::<T>();
-    // SAFETY: the mapping is large enough, and aligned to a page; nobody else has it yet, and it stays.
+    // SAFETY: The mapping is large enough, aligned to a page, not yet used by other code, and never
+    // unmapped.
     unsafe {
         (0..count).for_each(|n| first.add(n).write(T::default()));
         Ok(slice::from_raw_parts(first, count))

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Where the module refuses what the kernel's built-in driver takes, or the other
-//! way round: every deliberate difference between the two, with its reason.
+//! All intended differences between the module and the kernel's built-in driver: requests that one
+//! of them refuses and the other one accepts, each with the reason.
 //!
-//! A comparison of the drivers consults this table and nothing else; a request
-//! that no rule in it applies to must come out the same under both. The rules
-//! are written from the fields in sysfs `format/`, not from the driver.
+//! A comparison of the drivers uses this table only. A request without a rule here must have the
+//! same outcome under both. The rules are derived from the fields in sysfs `format/`, not from the
+//! driver.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use perf_event::sys::PERF_TYPE_RAW;
 
 use crate::machine::Model;
 
-/// What is asked for by one open.
+/// The request of one open.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked {
     /// `attr.type`
@@ -32,7 +32,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// An event of any type with nothing but a number.
+    /// Creates a request of any type that sets `config` only.
     pub fn new(kind: u32, config: u64) -> Asked {
         Asked {
             kind,
@@ -41,12 +41,12 @@ impl Asked {
         }
     }
 
-    /// An event of PERF_TYPE_RAW.
+    /// Creates a request of PERF_TYPE_RAW.
     pub fn raw(config: u64) -> Asked {
         Asked::new(PERF_TYPE_RAW, config)
     }
 
-    /// Bits `first` to `last` of the event code.
+    /// Returns bits `first` to `last` of the event code.
     fn bits(&self, first: u32, last: u32) -> u64 {
         bits(self.config, first, last)
     }
@@ -60,22 +60,22 @@ impl Asked {
     }
 }
 
-/// Bits `first` to `last` of `word`, counted from the least significant.
+/// Returns bits `first` to `last` of `word`, counted from the least significant bit.
 pub fn bits(word: u64, first: u32, last: u32) -> u64 {
     word << (63 - last) >> (63 - last + first)
 }
 
-/// The processor, as far as the rules tell processors apart.
+/// The processor, as far as the rules distinguish processors.
 #[derive(Debug, Clone, Copy)]
 pub struct Processor {
-    /// Which event codes it has.
+    /// The processor family, which determines the event codes.
     pub model: Model,
-    /// A POWER9 of a revision that counts some events wrongly.
+    /// Whether this is a POWER9 of the revision that counts some events wrongly.
     pub is_power9_dd22: bool,
 }
 
 impl Processor {
-    /// The one this runs on.
+    /// Returns the processor that runs this program.
     pub fn current() -> io::Result<Processor> {
         let model = crate::machine::model()?;
         let text = fs::read_to_string("/proc/cpuinfo")?;
@@ -87,18 +87,18 @@ impl Processor {
     }
 }
 
-/// A deliberate difference.
+/// An intended difference.
 pub struct Rule {
-    /// One word for the table.
+    /// A short name, used in tables.
     pub name: &'static str,
-    /// Why the module refuses it, or takes it.
+    /// The reason why the module refuses or accepts the request.
     pub reason: &'static str,
-    /// With what it refuses it; 0 if it takes it.
+    /// The errno of the module's refusal, or 0 if the module accepts the request.
     pub errno: i32,
     applies: fn(Processor, &Asked) -> bool,
 }
 
-/// A rule by which the module refuses with EINVAL.
+/// Creates a rule for requests that the module refuses with EINVAL.
 const fn refuses(
     name: &'static str,
     reason: &'static str,
@@ -112,13 +112,13 @@ const fn refuses(
     }
 }
 
-/// The rule that makes the module refuse `asked`, if there is one.
+/// Returns the rule that makes the module refuse `asked`, if there is one.
 pub fn rule_for(processor: Processor, asked: &Asked) -> Option<&'static Rule> {
     RULES.iter().find(|rule| (rule.applies)(processor, asked))
 }
 
-/// The rule by which the module judges a group in another way, if there is one. No
-/// number of perf's own stands for an event of the bus.
+/// Returns the rule by which the module decides on a group differently, if there is one. None of
+/// perf's generic events is an event of the bus.
 pub fn rule_for_group(processor: Processor, group: &[Asked]) -> Option<&'static Rule> {
     let has_more_codes =
         |asked: &Asked| is_code(asked) && MORE_ALTERNATIVES.contains(&asked.config);
@@ -138,9 +138,9 @@ pub fn rule_for_group(processor: Processor, group: &[Asked]) -> Option<&'static 
     }
 }
 
-// The built-in driver heeds PMC4 as long as all events count with the codes that
-// were given. If one has to give way to an alternative, it asks instead that either
-// all events of the bus are on PMC4, which they cannot be, or none.
+// The built-in driver checks PMC4 only while all events use the codes that were requested. If one
+// of them has to use an alternative, it requires instead that either all events of the bus are on
+// PMC4, which is impossible, or none.
 const BUS_NEEDS_PMC4: Rule = refuses(
     "bus-needs-pmc4",
     "units 6 to 9 reach the counters only if PMC4 counts one of their events",
@@ -153,8 +153,8 @@ const BUS_BESIDE_ALTERNATIVE: Rule = Rule {
     applies: |_, _| false,
 };
 
-/// POWER10's codes for cycles and instructions, with the run latch or without, that the built-in
-/// driver counts on the counter that they name only.
+/// POWER10's codes for cycles and instructions, with and without the run latch, that the built-in
+/// driver only counts on the counter in the code.
 const MORE_ALTERNATIVES: [u64; 4] = [0x100f0, 0x100fe, 0x200f4, 0x400fa];
 const MORE_CODES_OF_CYCLES: Rule = Rule {
     name: "more-codes-of-cycles",
@@ -163,10 +163,10 @@ const MORE_CODES_OF_CYCLES: Rule = Rule {
     applies: |_, _| false,
 };
 
-/// Some codes that count wrongly on POWER9 Nimbus DD2.2.
+/// Some of the codes that count wrongly on POWER9 Nimbus DD2.2.
 pub const WRONG_ON_DD22: [u64; 3] = [0x1c058, 0x3d152, 0x4003c];
 
-/// All of them.
+/// All rules.
 pub const RULES: &[Rule] = &[
     BUS_NEEDS_PMC4,
     BUS_BESIDE_ALTERNATIVE,
@@ -200,7 +200,7 @@ pub const RULES: &[Rule] = &[
     ),
     refuses(
         "filter-without-bhrb",
-        "a filter of branches that nobody records",
+        "a BHRB filter without the bit that requests the BHRB",
         |_, asked| is_code(asked) && asked.bits(60, 61) != 0 && asked.bits(62, 62) == 0,
     ),
     refuses(
@@ -217,7 +217,7 @@ pub const RULES: &[Rule] = &[
                 Model::Power9 => asked.bits(50, 51),
                 Model::Power10 => asked.bits(22, 23),
             };
-            // 2 is the default.
+            // Mode 2 is the default.
             is_code(asked) && mode % 2 == 1 && asked.is_marked()
         },
     ),
@@ -247,7 +247,7 @@ pub const RULES: &[Rule] = &[
             };
             let has = match (cpu.model, asked.unit()) {
                 (Model::Power8, 6 | 7) => select == 0,
-                // The bank of the L3.
+                // Bits 20 to 22 select the bank of the L3.
                 (Model::Power8, 8 | 9) => select & 7 == 0,
                 (Model::Power8, _) => select == 0 || (4..8).contains(&select),
                 (Model::Power9, 8 | 9) => select & 7 == 0,
@@ -273,7 +273,8 @@ fn is_code(asked: &Asked) -> bool {
     asked.kind == PERF_TYPE_RAW
 }
 
-/// POWER8's PM_MRK_FAB_RSP_MATCH and PM_MRK_FAB_RSP_MATCH_CYC, level or edge.
+/// Returns whether this is POWER8's PM_MRK_FAB_RSP_MATCH or PM_MRK_FAB_RSP_MATCH_CYC, level or
+/// edge.
 fn is_fabric(cpu: Processor, asked: &Asked) -> bool {
     let event = asked.bits(0, 19) & !1;
     let event = event & 0xff0ff;

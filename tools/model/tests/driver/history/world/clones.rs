@@ -83,6 +83,7 @@ impl World {
         self.core.exit(cpu);
         self.forget_branches(cpu);
         self.open.retain(|event| event.task.get() != Some(task));
+        self.others.retain(|event| event.task.get() != Some(task));
         self.programs.remove(&task);
         self.live.retain(|other| *other != task);
     }

@@ -20,7 +20,12 @@ impl World {
         self.count_swap(cpu, next);
         let swap = self.core.switch(cpu, next);
         self.forget_branches(cpu);
-        for (event, other) in swap.counts {
+        // Those of the built-in driver are not compared.
+        let counts = swap
+            .counts
+            .into_iter()
+            .filter(|_| !self.core.has_built_in());
+        for (event, other) in counts.collect::<Vec<_>>() {
             self.oracle.exchange(event, other);
         }
         // After a swap of contexts the events are still where they were.
@@ -37,7 +42,10 @@ impl World {
             None => event.cpu == Some(cpu),
         };
         let here: Vec<_> = self.open.iter().filter(is_here).filter(is_on).collect();
+        // Those of the built-in driver may have the PMU.
+        let is_alone = self.others.is_empty();
         if let [event] = here.as_slice()
+            && is_alone
             && event.task.get().is_some()
             && event.is_leader()
             && !cannot_count(event.attr().config)
@@ -177,7 +185,7 @@ impl World {
 
     pub(super) fn sleep(&mut self, cpu: usize, deep: bool) {
         // The kernel itself keeps no counter of an event in a deep state.
-        let busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
+        let busy = self.core.has_events(cpu);
         if self.core.running[cpu].get().is_none() && !busy {
             if !with_cpu(|cpu| cpu.facility.context.hypervisor) {
                 // In a partition an idle CPU cedes to the hypervisor.

@@ -72,6 +72,7 @@ impl World {
         let leader = self
             .open
             .iter()
+            .chain(&self.others)
             .rev()
             .find(leads)
             .filter(|_| wish.member)
@@ -135,11 +136,14 @@ impl World {
         leader: Option<&Rc<Event>>,
     ) {
         let offline = place.1.is_some_and(|cpu| !self.core.online[cpu].get());
-        if self.open.len() >= MOST_EVENTS || offline {
+        if self.open.len() + self.others.len() >= MOST_EVENTS || offline {
             return;
         }
         match self.core.open(attr, place, leader, None) {
             Ok(event) => {
+                if self.core.has_built_in() && !is_ebb(&event) {
+                    return self.others.push(event);
+                }
                 self.oracle.open(&event);
                 if leader.is_some_and(|leader| self.seen.contains(&leader.id)) {
                     self.seen.insert(event.id);
@@ -157,7 +161,8 @@ impl World {
         let Some(parent) = self.core.running[cpu].get() else {
             return;
         };
-        if self.live.len() >= MOST_TASKS || self.open.len() >= MOST_EVENTS {
+        let events = self.open.len() + self.others.len();
+        if self.live.len() >= MOST_TASKS || events >= MOST_EVENTS {
             return;
         }
         let child = self.core.fork(parent);
@@ -172,6 +177,10 @@ impl World {
             .cloned()
             .collect();
         for event in inherited {
+            if self.core.has_built_in() {
+                self.others.push(event);
+                continue;
+            }
             self.oracle.open(&event);
             self.open.push(event);
         }

@@ -42,7 +42,7 @@ impl World {
             self.count_suspend(cpu);
             let task = self.core.running[cpu].get();
             self.core.switch(cpu, None);
-            let is_busy = self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
+            let is_busy = self.core.has_events(cpu);
             if !is_busy {
                 with_cpu(|cpu| {
                     let mut unused = Lppaca::default();

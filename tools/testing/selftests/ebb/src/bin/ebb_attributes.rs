@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An EBB event with an attribute that makes no sense for it is refused with
-//! EINVAL.
+//! Requests for an EBB event with an attribute that contradicts EBB are refused with EINVAL.
 //!
-//! Each refusal has two controls: the same request without the fault opens, and
-//! the fault alone, on an event that is not EBB, opens too. So the refusal is of
-//! the combination.
+//! Each refusal has two controls: the same request without the fault opens, and the fault alone, on
+//! an event that is not EBB, opens too. So the kernel refuses the combination.
 
 use ebb::Attr;
 use ebb::Event;
@@ -17,10 +15,10 @@ use ktap::check;
 use perf_event::sys::PERF_COUNT_SW_TASK_CLOCK;
 use pmu_selftests::errno_of;
 
-/// Cycles on PMC2, for members.
+/// Code of cycles on PMC2, for members.
 const MEMBER: u64 = 0x2001e;
 
-/// Fails unless the kernel said EINVAL.
+/// Fails unless the kernel returned EINVAL.
 #[track_caller]
 fn expect_einval(result: perf_event::Result<Event>) -> Outcome {
     let errno = errno_of(result);
@@ -28,17 +26,17 @@ fn expect_einval(result: perf_event::Result<Event>) -> Outcome {
     Ok(())
 }
 
-/// A request that could lead an EBB group, but that it is not EBB.
+/// Returns a request that could lead an EBB group, except that it is not EBB.
 fn plain() -> Attr {
     Attr::raw(CYCLES).user_only().pinned(true).exclusive(true)
 }
 
-/// A member that is not EBB.
+/// Returns a request for a member that is not EBB.
 fn plain_member() -> Attr {
     Attr::raw(MEMBER).user_only()
 }
 
-/// A fault on an EBB event that is right otherwise.
+/// Checks that a fault is refused on an EBB event that is otherwise valid.
 #[track_caller]
 fn refused(fault: fn(Attr) -> Attr) -> Outcome {
     let good = ebb::event(CYCLES);
@@ -54,7 +52,8 @@ fn cpu_attached() -> Outcome {
     refused(|event| event.on_cpu(0))
 }
 
-/// A fault of the event code: `good` is without it, `plain` has it without EBB.
+/// Checks that a fault in the event code is refused. `good` lacks the fault; `plain` has it without
+/// EBB.
 fn code_refused(good: Attr, plain: Attr, fault: Attr) -> Outcome {
     good.open()?;
     plain.user_only().open()?;
@@ -75,14 +74,14 @@ fn bhrb_without_ebb() -> Outcome {
     )
 }
 
-/// In the group of `leader` the member `good` opens and `fault` does not.
+/// Checks that in the group of `leader` the member `good` opens and `fault` does not.
 fn member_refused(leader: Attr, good: Attr, fault: Attr) -> Outcome {
     let leader = leader.open()?;
     good.open_with(&leader)?;
     expect_einval(fault.open_with(&leader))
 }
 
-/// A software event of this task, which may lead events of any PMU.
+/// Returns a software event of this task, which may lead events of any PMU.
 fn software() -> Attr {
     Attr::software(PERF_COUNT_SW_TASK_CLOCK)
         .pinned(true)

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The Branch History Rolling Buffer under EBB: filled and readable for an event
-//! that asks for it, in the filter mode that it names, with targets where they are no
-//! instruction's; empty for one that does not ask. The branches of another task are never in it.
+//! The Branch History Rolling Buffer with EBBs. An event that requests it gets entries that the
+//! program can read, in the filter mode of the event code, with a target where the instruction does
+//! not determine it. An event that does not request it gets none. Branches of another task are
+//! never visible.
 
 use ebb::Attr;
 use ebb::EbbContext;
@@ -27,8 +28,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const PERIOD: u32 = 20_000;
 
-// A loop with three branches of known kind and place: a call, its return, and a
-// conditional one back. Power ISA v3.1 Book I section 2.4.
+// A loop with three branches of known kind and address: a call, its return, and a conditional
+// branch back. Power ISA v3.1 Book I section 2.4.
 global_asm!(
     ".globl branches",
     ".type branches, @function",
@@ -55,12 +56,12 @@ unsafe extern "C" {
     fn branches_return();
 }
 
-/// Its address.
+/// Returns the address of a label.
 fn address(place: unsafe extern "C" fn()) -> u64 {
     place as usize as u64
 }
 
-/// Whether an entry is the branch at `place`; the low bits of entries are flags.
+/// Returns whether an entry is the branch at `place`; the low bits of entries are flags.
 fn has(entries: &[u64], place: unsafe extern "C" fn()) -> bool {
     entries.iter().any(|entry| entry & !3 == address(place))
 }
@@ -69,8 +70,8 @@ macro_rules! entries {
     ($($n:literal)*) => { [$(pmc::bhrb_entry::<$n>()),*] };
 }
 
-/// The entries at one of the first EBBs, before anything else was done in it: one that found most, as
-/// the emulator counts the kernel, too, and of two EBBs around a tick the second finds none.
+/// Entries at the EBB with the most entries among the first five, read before the handler branches.
+/// The emulator also counts the kernel, so of two EBBs around a tick the second finds none.
 static ENTRIES: [AtomicU64; 8] = [const { AtomicU64::new(0) }; 8];
 
 fn store(entries: [u64; 8]) {
@@ -86,14 +87,14 @@ fn stored() -> [u64; 8] {
 fn note(context: &mut EbbContext<'_>) {
     let found = entries!(0 1 2 3 4 5 6 7);
     let most = |entries: [u64; 8]| entries.into_iter().filter(|&entry| entry != 0).count();
-    // Later EBBs may be behind the loop.
+    // Later EBBs may come after the loop.
     if context.number() <= 5 && most(found) >= most(stored()) {
         store(found);
     }
     pmc::bhrb_clear();
 }
 
-/// Takes EBBs in the loop with the BHRB as `config` says; returns the entries of one.
+/// Takes EBBs in the loop with the BHRB as in `config`; returns the entries of one EBB.
 fn entries_with(config: u64) -> Result<[u64; 8], Failure> {
     store([0; 8]);
     let event = session::prepare(CYCLES | config, note)?;
@@ -118,7 +119,7 @@ fn every_branch() -> Outcome {
     Ok(())
 }
 
-/// IFM 1: calls only.
+/// IFM 1 records calls only.
 fn calls_only() -> Outcome {
     let entries = entries_with(config::bhrb(Ifm::Calls))?;
     check!(has(&entries, branches_call), "the call is missing");
@@ -127,13 +128,13 @@ fn calls_only() -> Outcome {
     Ok(())
 }
 
-/// IFM 2, indirect branches: the return. Whether those that call are among them is not certain, so
-/// the loop has none.
+/// IFM 2 records indirect branches: the return. It is not certain that it records indirect calls,
+/// so the loop has none.
 fn indirect_only() -> Outcome {
     let entries = entries_with(config::bhrb(Ifm::Indirect))?;
     check!(has(&entries, branches_return), "the return is missing");
     check!(!has(&entries, branches_call), "the call is direct");
-    // Where the return led, right before the way back, has an entry of its own.
+    // The target of the return, right before the branch back, has an entry of its own.
     let target = address(branches_back) | TARGET;
     let known = [address(branches_return), target];
     check!(
@@ -145,7 +146,7 @@ fn indirect_only() -> Outcome {
     Ok(())
 }
 
-/// IFM 3, conditional branches: the way back.
+/// IFM 3 records conditional branches: the branch back.
 fn conditional_only() -> Outcome {
     let entries = entries_with(config::bhrb(Ifm::Conditional))?;
     let back = address(branches_back);
@@ -156,11 +157,11 @@ fn conditional_only() -> Outcome {
     Ok(())
 }
 
-/// Bits 62 and 63 of an entry: it is a target; the prediction was wrong.
+/// Bits 62 and 63 of an entry: the entry is a target; the prediction was wrong.
 const TARGET: u64 = 2;
 const WRONG: u64 = 1;
 
-/// The target of an indirect branch is an entry, before that of the branch. Direct branches
+/// The target of an indirect branch is an entry, before the entry of the branch. Direct branches
 /// have none.
 fn targets() -> Outcome {
     let entries = entries_with(config::bhrb(Ifm::All))?;
@@ -183,19 +184,19 @@ fn not_asked_for() -> Outcome {
     Ok(())
 }
 
-/// All of the buffer: 32 entries on every POWER so far. Recording ends, as no
-/// entry can be read while PMAE is on.
+/// Returns all entries of the buffer: 32 on every POWER so far. Stops recording first, as no entry
+/// can be read while PMAE is on.
 fn all_entries() -> [u64; 32] {
     Mmcr0(0).write();
     entries!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
 }
 
-/// An event for calls only, of which the neighbours make few in a turn.
+/// Opens an event for calls only, of which the neighbours make few in a turn.
 fn calls() -> Result<Event, Failure> {
     session::schedule(&ebb::event(CYCLES | config::bhrb(Ifm::Calls)))
 }
 
-/// The branches of the task that had this CPU before are its own.
+/// A program does not see the branches of the task that used this CPU before.
 fn nothing_of_a_neighbour() -> Outcome {
     sees_nothing_of(Peer::spawn(|parent| {
         let event = calls()?;
@@ -215,12 +216,12 @@ fn nothing_of_a_neighbour() -> Outcome {
     })?)
 }
 
-/// Nor those of a task whose branches the kernel samples.
+/// A program does not see the branches of a task whose branches the kernel samples.
 fn nothing_of_a_sampled_neighbour() -> Outcome {
     sees_nothing_of(Peer::spawn(|parent| {
         let rounds = machine::sampled_work(20_000);
         let attr = Attr::cycles()
-            // Not so many that the driver holds them back.
+            // Not so often that the driver holds the samples back.
             .sampling(machine::period(20_011), sys::PERF_SAMPLE_IP.into())
             .branches((sys::PERF_SAMPLE_BRANCH_ANY_CALL | sys::PERF_SAMPLE_BRANCH_USER).into())
             .exclude_kernel(true);
@@ -243,11 +244,11 @@ fn nothing_of_a_sampled_neighbour() -> Outcome {
     })?)
 }
 
-/// Takes turns with a neighbour that has just filled the buffer with its calls.
+/// Takes turns with a neighbour that fills the buffer with its calls each time.
 fn sees_nothing_of(mut neighbour: Peer) -> Outcome {
     for turn in 0..20 {
         neighbour.listen()?;
-        // At first, and when it comes back with an event that it has already.
+        // Looks with a new event, and then with the same event after a switch.
         let event = calls()?;
         for _ in 0..2 {
             let entries = all_entries();
@@ -261,7 +262,7 @@ fn sees_nothing_of(mut neighbour: Peer) -> Outcome {
     Ok(())
 }
 
-/// Keeps a test and its children on one CPU, which records branches.
+/// Skips the test if the CPU does not record branches. Keeps the test and its children on one CPU.
 fn require_branches() -> Outcome {
     session::require_ebb()?;
     if !session::isa_v31() {

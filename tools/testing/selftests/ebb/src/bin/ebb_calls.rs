@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A signal at each instruction of a session's calls, whose handler pauses, resumes, closes, fails,
-//! jumps, or takes an EBB; and of the end of a thread or process that has a session.
+//! Raises a signal at each instruction of a session's calls. Its handler pauses, resumes or closes
+//! the session, makes a call that fails, jumps out, or takes an EBB. The same at the end of a
+//! thread or process that has a session.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -35,7 +36,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-/// No EBB comes of it.
+/// Period so long that no EBB comes.
 const LONG: u64 = 1 << 30;
 const ON: Bescr = Bescr(Bescr::GE.0 | Bescr::PME.0);
 
@@ -43,8 +44,8 @@ fn open() -> Outcome {
     current::open(LONG)
 }
 
-/// Closes the session; for signals, too. No EBB comes once a close has returned, also of what another
-/// closer has begun to close.
+/// Closes the session; signal handlers use it too. No EBB comes once a close has returned, even if
+/// another closer had begun to close the session.
 fn close() {
     if !current::raw().is_null() {
         current::close();
@@ -52,8 +53,8 @@ fn close() {
     }
 }
 
-/// Memory that was freed has something else then. Not where the signal may have interrupted the C
-/// library's `malloc`.
+/// Closes the session, and fills freed memory with other data. Must not be used where the signal
+/// may have interrupted the C library's `malloc`.
 fn close_and_allocate() {
     close();
     for size in (256..=1024).step_by(16) {
@@ -62,11 +63,11 @@ fn close_and_allocate() {
 }
 
 fn start(session: &Session) -> Result<(), Error> {
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing.
     unsafe { session.start(Save::Full, session::count_only) }
 }
 
-/// Fails unless EBBs come, or the session does not say so.
+/// Fails unless the session reports its state correctly; running means that EBBs are on.
 fn check_state(wanted: Option<State>) -> Outcome {
     let state = with(|session| Ok(session.state()))?;
     let bescr = Bescr::read();
@@ -80,7 +81,7 @@ fn check_counts() -> Outcome {
     let before = with(|session| session.read(0))?;
     session::work();
     let after = with(|session| session.read(0))?;
-    check!(after != before, "the counter stands at {after:#x}");
+    check!(after != before, "the counter stays at {after:#x}");
     Ok(())
 }
 
@@ -93,11 +94,11 @@ fn check_free() -> Outcome {
     Ok(())
 }
 
-/// What is called.
+/// A call that a signal interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Start,
-    /// EBBHR has the library's entry already.
+    /// Start of a session when EBBHR already has the library's entry.
     StartAgain,
     Resume,
     Pause,
@@ -110,7 +111,7 @@ enum Call {
 }
 
 impl Call {
-    /// Those by which the session is closed in `closed_in_call`.
+    /// Calls during which `closed_in_call` closes the session.
     const ALL: [Self; 10] = [
         Self::Start,
         Self::StartAgain,
@@ -124,7 +125,7 @@ impl Call {
         Self::Add,
     ];
 
-    /// Opens a session for which it can be made.
+    /// Opens a session in a state in which the call can be made.
     fn prepare(self) -> Outcome {
         open()?;
         if !matches!(self, Self::Start | Self::Add) {
@@ -154,7 +155,7 @@ impl Call {
     }
 }
 
-/// Signals at some of the instructions are enough where tests should not take long.
+/// Returns `short` unless tests try all cases: a signal at some of the instructions is enough then.
 fn stride(long: usize, short: usize) -> usize {
     if ktap::is_long() { long } else { short }
 }
@@ -162,7 +163,8 @@ fn stride(long: usize, short: usize) -> usize {
 const OWN_REASON: &str = "own";
 const OTHER_REASON: &str = "other";
 
-/// Of a call that fails and of one in a signal's handler there is one reason, and it is whole.
+/// If a call fails and another call fails in a signal's handler, the last reason is one of the two,
+/// and complete.
 fn reasons() -> Outcome {
     let other = || ebb::set_last_reason(OTHER_REASON);
     Steps::interrupt(1, other, || {
@@ -184,7 +186,7 @@ fn resume() {
     let _ = with(Session::resume);
 }
 
-/// The state is true at the end, and the session goes on.
+/// The reported state is right at the end, and the session can be resumed.
 fn changed_in(call: Call, action: fn()) -> Outcome {
     Steps::interrupt(5, action, || {
         call.prepare()?;
@@ -210,8 +212,8 @@ extern "C" fn resume_traced() {
     expect(resumed.is_ok(), line!());
 }
 
-/// A jump out of what loads the counters of a session that has started without the PMU: the counters
-/// count if it says that it runs, and in any case after the next call.
+/// Jumps out of the function that loads the counters of a session that has started without the PMU.
+/// The counters count if the session reports that it runs, and in any case after the next call.
 fn jumped_out_of_resume() -> Outcome {
     Steps::interrupt(5, jump, || {
         let other = Pinned::here()?;
@@ -219,7 +221,7 @@ fn jumped_out_of_resume() -> Outcome {
         let started = with(start);
         check!(started == Err(Error::NotScheduled), "{started:?}");
         other.close()?;
-        // SAFETY: nothing in `resume_traced` has to be dropped.
+        // SAFETY: `resume_traced` has nothing that must be dropped.
         if unsafe { escape::call_escapable(resume_traced) } == 1 {
             leave_call();
         }
@@ -234,9 +236,9 @@ fn jumped_out_of_resume() -> Outcome {
     })
 }
 
-/// The lowest descriptors that are free.
+/// Returns the lowest two free descriptors.
 fn free_descriptors() -> Result<[libc::c_int; 2], Failure> {
-    // SAFETY: system calls without pointers, on descriptors of this function's own.
+    // SAFETY: The system calls take no pointers; the descriptors belong to this function.
     unsafe {
         let free = [
             ktap::os_result(libc::dup(0))?,
@@ -249,13 +251,13 @@ fn free_descriptors() -> Result<[libc::c_int; 2], Failure> {
     }
 }
 
-/// Closes the session in the middle of a call for it, of which nothing remains then.
+/// Closes the session in the middle of a call for it, and checks that nothing of it remains.
 fn close_in(call: Call) -> Outcome {
     let free = free_descriptors()?;
     call.prepare()?;
     let made = traced(|| call.make());
     check!(matches!(made, Ok(()) | Err(Error::Closed)), "{made:?}");
-    // If the signal has not come until then.
+    // The signal may not have come until here.
     close();
     check_free()?;
     let now = free_descriptors()?;
@@ -279,7 +281,8 @@ fn closed_in_call() -> Outcome {
     Ok(())
 }
 
-/// At each instruction of what notes the thread's end for the C library, in two stores.
+/// Closes the session at each instruction of pthread_setspecific(), by which the library requests a
+/// destructor at the thread's end. It needs two stores.
 fn closed_in_setspecific() -> Outcome {
     let function = libc::pthread_setspecific as *const () as usize;
     let scenario = || close_in(Call::Start);
@@ -290,15 +293,15 @@ fn closed_in_setspecific() -> Outcome {
     Ok(())
 }
 
-/// Another thread has closed the session, and so does a signal's handler, as if both did at once,
-/// while the thread closes the next session, and finds what the first has left.
+/// Another thread has closed the session, and a signal's handler closes it too, as if both did at
+/// once. This happens while the thread closes the next session, and finds the state of the first.
 fn closed_by_another() -> Outcome {
     Steps::interrupt(stride(11, 37), close_and_allocate, || {
         let next = Session::open("cycles", LONG)?;
         open()?;
         with(start)?;
         let raw = current::raw().expose_provenance();
-        // SAFETY: of `open`.
+        // SAFETY: The address is the one that `open` got.
         let close = || unsafe { Session::close_raw(ptr::with_exposed_provenance(raw)) };
         check!(thread::scope(|scope| scope.spawn(close).join()).is_ok());
         check!(Bescr::read().has(Bescr::GE), "EBBs are off");
@@ -308,19 +311,19 @@ fn closed_by_another() -> Outcome {
     })
 }
 
-/// The descriptor of the session's event, and of what has it next.
+/// Descriptor of the session's event, and the descriptor that replaces it.
 static NUMBERS: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 const VALUE: u64 = 7;
 
-/// There is something to be read where the session's descriptor was.
+/// Closes the session and opens an eventfd, which gets the session's descriptor and is readable.
 fn close_and_replace() {
     close();
-    // SAFETY: a system call without pointers.
+    // SAFETY: The system call takes no pointers.
     let number = unsafe { libc::eventfd(VALUE as libc::c_uint, libc::EFD_NONBLOCK) };
     NUMBERS[1].store(number, Relaxed);
 }
 
-/// A call for a session that was closed under it leaves what is not the session's.
+/// A call for a session that was closed in the meantime does not touch what now has its descriptor.
 fn descriptor_replaced() -> Outcome {
     Steps::interrupt(1, close_and_replace, || {
         Call::State.prepare()?;
@@ -334,7 +337,8 @@ fn descriptor_replaced() -> Outcome {
         let [first, second] = NUMBERS.each_ref().map(|number| number.load(Relaxed));
         check!(first == second, "{first}, {second}");
         let mut value = 0_u64;
-        // SAFETY: the variable has room for what is read, and lives; the descriptor is this test's.
+        // SAFETY: The variable has room for 8 bytes and outlives the call; the descriptor is this
+        // test's.
         let length = unsafe {
             let length = libc::read(second, (&raw mut value).cast(), 8);
             libc::close(second);
@@ -345,8 +349,8 @@ fn descriptor_replaced() -> Outcome {
     })
 }
 
-/// EBBs that the two handlers have taken, and those whose argument was the other's; the handlers call
-/// nothing.
+/// EBBs that each of the two handlers has taken, and EBBs with the argument of the other handler.
+/// The handlers call nothing.
 static CALLS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 static WRONG_USERS: AtomicUsize = AtomicUsize::new(0);
 static LOST_REGISTERS: AtomicBool = AtomicBool::new(false);
@@ -358,15 +362,15 @@ fn count_call(n: usize, user: *mut c_void) {
     }
 }
 
-/// Uses general registers only, as `Save::Gprs` requires.
+/// Counts an EBB with general registers only, as `Save::Gprs` requires.
 extern "C" fn first_handler(_: &mut EbbContext<'_>, user: *mut c_void) {
     count_call(0, user);
 }
 
-/// Changes what `Save::Full` keeps and the other ways do not.
+/// Changes registers that only `Save::Full` saves.
 extern "C" fn second_handler(_: &mut EbbContext<'_>, user: *mut c_void) {
     count_call(1, user);
-    // SAFETY: what changes is named.
+    // SAFETY: All registers that change are named.
     unsafe {
         asm!("xxlxor 1, 1, 1", "xxlxor 34, 34, 34", out("f1") _, out("v2") _);
     }
@@ -376,7 +380,7 @@ extern "C" fn second_handler(_: &mut EbbContext<'_>, user: *mut c_void) {
 fn inject() {
     const BEFORE: u64 = 0x0123_4567_89ab_cdef;
     let (scalar, vector): (u64, u64);
-    // SAFETY: EBBHR has the library's entry, as EBBs are on; what changes is named.
+    // SAFETY: EBBHR has the library's entry, as EBBs are on; all registers that change are named.
     unsafe {
         asm!(
             "mtvsrd 1, {before}",
@@ -409,7 +413,8 @@ fn inject() {
     }
 }
 
-/// In the middle of a second start the session is not resumed.
+/// Resumes the session and makes an EBB occur. In the middle of a second start the resume has no
+/// effect.
 fn resume_and_inject() {
     resume();
     if Bescr::read().has(ON) {
@@ -417,7 +422,7 @@ fn resume_and_inject() {
     }
 }
 
-/// What a session is started by.
+/// Handler with which a session is started.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Handler {
     First,
@@ -431,7 +436,7 @@ impl Handler {
             Self::Second => (Save::Full, second_handler),
         };
         let user = ptr::without_provenance_mut(self as usize + 1);
-        // SAFETY: each handler keeps to what its way to save permits.
+        // SAFETY: Each handler changes only registers that its `Save` covers.
         with(|session| unsafe { session.start_raw(save, handler, user) })
     }
 }
@@ -443,8 +448,9 @@ fn check_pairs() -> Outcome {
     Ok(())
 }
 
-/// An EBB occurs at each instruction of a call, and finds a handler, its argument and its entry that
-/// belong together: those of `last` at the end. The session was started by `before`, if at all.
+/// An EBB occurs at each instruction of a call, and finds a handler, an argument and an entry that
+/// belong together. At the end those of `last` are installed. If `before` is given, the session was
+/// started with it.
 fn taken_in(call: fn() -> Result<(), Error>, before: Option<Handler>, last: Handler) -> Outcome {
     for paused in [false, true] {
         if paused && before.is_none() {
@@ -478,7 +484,7 @@ fn set_period() -> Result<(), Error> {
     with(|session| session.set_period(0, LONG, LONG / 2))
 }
 
-/// The address of the session's memory. Below it are some bits of the session's number.
+/// Returns the address of the session's memory; the bits below it are part of the session's number.
 fn memory() -> usize {
     current::raw().addr() >> 12
 }
@@ -498,22 +504,23 @@ fn is_over() -> Outcome {
     Ok(())
 }
 
-/// Comes after the end of the thread's variables; the session's memory serves the next.
+/// Runs after the end of the thread's variables, and checks that the next session reuses the
+/// memory.
 extern "C" fn judge() {
     mark();
     let over = is_over();
     if let Err(why) = &over {
         println!("{why:?}");
     }
-    // SAFETY: a system call without pointers.
+    // SAFETY: The call takes no pointers.
     unsafe { libc::_exit(over.is_err().into()) };
 }
 
-/// Executed by a child, which has a session and ends by `end`.
+/// Runs a child that has a session and ends by calling `end`.
 fn ends(end: fn()) -> Outcome {
     Peer::spawn(|_| {
         own_code()?;
-        // SAFETY: the function takes nothing.
+        // SAFETY: `judge` is a function of this program, and takes nothing.
         check!(unsafe { libc::atexit(judge) } == 0);
         open()?;
         Handler::First.start()?;
@@ -525,27 +532,29 @@ fn ends(end: fn()) -> Outcome {
 }
 
 unsafe extern "C" {
-    /// A static program has it only if its code refers to it.
+    /// Makes the linker include the function: a static program has it only if its code refers to
+    /// it.
     fn __cxa_thread_atexit_impl();
 }
 
-/// At the end of a thread's variables, by which it calls `exit`.
+/// Calls `exit`, which ends the thread's variables first.
 fn exits() {
     black_box(__cxa_thread_atexit_impl as *const ());
     mark();
-    // SAFETY: ends the process.
+    // SAFETY: The call ends the process.
     unsafe { libc::exit(1) };
 }
 
-/// Comes before the library's: the C library calls them in the order of their keys.
+/// Marks the end of the thread. Runs before the library's destructor, as the C library calls
+/// destructors in the order of their keys.
 extern "C" fn mark_here(_: *mut c_void) {
     mark();
 }
 
-/// At the end of a process' first thread, whose variables end after the values of its keys.
+/// Ends the process' first thread, whose variables end after the values of its keys.
 fn thread_ends() {
     let key = KEY.load(Relaxed) as libc::pthread_key_t;
-    // SAFETY: the key exists, and its values are no pointers; nothing on this stack has to be dropped.
+    // SAFETY: The key exists and its values are no pointers; nothing on this stack must be dropped.
     unsafe {
         libc::pthread_setspecific(key, ptr::without_provenance(1));
         libc::pthread_exit(ptr::null_mut());
@@ -556,7 +565,7 @@ static KEY: AtomicI32 = AtomicI32::new(0);
 
 fn closed_in_thread_end() -> Outcome {
     let mut key = 0;
-    // SAFETY: the variable lives, and the destructor takes any value.
+    // SAFETY: The variable outlives the call, and the destructor takes any value.
     let made = unsafe { libc::pthread_key_create(&mut key, Some(mark_here)) };
     check!(made == 0, "errno {made}");
     KEY.store(key as i32, Relaxed);
@@ -578,7 +587,7 @@ ktap::main! {
         taken_in(|| Handler::First.start(), Some(Handler::Second), Handler::First),
     ebb_in_resume = taken_in(|| with(Session::resume), Some(Handler::Second), Handler::Second),
     ebb_in_set_period = taken_in(set_period, Some(Handler::Second), Handler::Second),
-    // EBBs stay off once the end of the session's thread has turned them off: EBBHR is 0 then.
+    // EBBs stay off after the end of the session's thread has turned them off: EBBHR is 0 then.
     ebb_in_exit = Steps::interrupt(stride(1, 5), resume_and_inject, || ends(exits)),
     closed_in_exit = Steps::interrupt(stride(3, 11), close, || ends(exits)),
     closed_in_thread_end,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! After a thread's last EBB event is closed no EBB comes any more; closing one of several changes
-//! nothing. `ebb_first_event` has what the next event starts with, `ebb_isolation` that the thread has
-//! no access to the PMU.
+//! No EBB comes after a thread's last EBB event is closed; closing one of several events changes
+//! nothing. `ebb_first_event` tests the state in which the next event starts, `ebb_isolation` that
+//! the thread has no access to the PMU.
 
 use ebb::Pmc;
 use ebb::pmc;
@@ -15,8 +15,8 @@ use ktap::check;
 
 const PERIOD: u32 = 10_000;
 
-/// Closed while GE and PME are on and the counter is about to overflow. BESCR needs no
-/// event: it can be read as before.
+/// The event is closed while GE and PME are on and the counter is about to overflow. BESCR needs no
+/// event: the program reads the same value as before.
 fn stops_ebbs() -> Outcome {
     let event = session::cycles(PERIOD)?;
     session::wait_for(5, PERIOD)?;
@@ -28,7 +28,7 @@ fn stops_ebbs() -> Outcome {
     Ok(())
 }
 
-/// Who leads the group from now on has the state that the program made.
+/// The event that leads the group after the close keeps the state that the program made.
 fn closing_the_leader_changes_nothing() -> Outcome {
     let leader = session::prepare(CYCLES, session::count_only)?;
     // Cycles on PMC2.
@@ -44,8 +44,8 @@ fn closing_the_leader_changes_nothing() -> Outcome {
     session::end(member)
 }
 
-/// As above, where the member that leads itself next was disabled until then and so
-/// has never been on the PMU, opened before the leader was on it or after.
+/// The member that becomes the leader was disabled until then, and has never been on the PMU. It
+/// was opened before the leader was on the PMU, or after.
 fn disabled_member_takes_over() -> Outcome {
     for opened_first in [true, false] {
         session::install(session::count_only)?;
@@ -70,8 +70,8 @@ fn disabled_member_takes_over() -> Outcome {
     Ok(())
 }
 
-/// Members of a leader that was closed unused lead themselves, side by side. The one
-/// that stays when the other is closed has the state that the program made.
+/// Members of a leader that was closed unused become leaders, side by side. When one is closed the
+/// other keeps the state that the program made.
 fn members_of_an_unused_leader() -> Outcome {
     session::install(session::count_only)?;
     let leader = ebb::event(CYCLES).open()?;
@@ -91,8 +91,8 @@ fn members_of_an_unused_leader() -> Outcome {
     session::end(second)
 }
 
-/// The registers that the program wrote are the thread's: another group, which comes and goes while
-/// the first one is disabled, finds them and leaves them as they are.
+/// The registers that the program wrote belong to the thread. Another group, which is on the PMU
+/// only while the first is disabled, finds them and leaves them unchanged.
 fn another_group_changes_nothing() -> Outcome {
     let first = session::prepare(CYCLES, session::count_only)?;
     Mmcr2::freeze_problem(Pmc::Pmc3).write();
@@ -112,7 +112,7 @@ fn another_group_changes_nothing() -> Outcome {
     session::end(first)
 }
 
-/// A hundred times from open to close, with EBBs in between.
+/// Opens and closes a hundred times, with EBBs in between.
 fn again_and_again() -> Outcome {
     for _ in 0..100 {
         let event = session::cycles(2000)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! EBBs come of each counter that overflows, and only when the counters may run.
+//! Each counter that overflows makes EBBs, and only when the counters may run.
 
 use ebb::EbbContext;
 use ebb::Pmc;
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const PERIOD: u32 = 10_000;
 
-/// EBBs without an overflow of PMC1, and those that met enabled alerts.
+/// EBBs without an overflow of PMC1, and EBBs with alerts still enabled.
 static NOT_NEGATIVE: AtomicU32 = AtomicU32::new(0);
 static ALERTS_ON: AtomicU32 = AtomicU32::new(0);
 
@@ -98,8 +98,8 @@ fn several_counters() -> Outcome {
     Ok(())
 }
 
-/// PMC5 and PMC6 are frozen unless the group has an event on one of them. The
-/// kernel may clear them at a switch, as they are not this task's.
+/// PMC5 and PMC6 are frozen unless the group has an event on one of them. The kernel may clear them
+/// at a task switch, as they do not belong to this task.
 fn unused_pmc5_and_6_stand_still() -> Outcome {
     const NEAR: u32 = 0x7fff_ff00;
     let event = session::begin(0x2001e, PERIOD, count_each)?;
@@ -150,7 +150,7 @@ fn pmc5_and_6_run_together() -> Outcome {
     Ok(())
 }
 
-/// The longest period of a counter: it begins at 0.
+/// The longest period of a counter starts at 0.
 fn longest_period() -> Outcome {
     let event = session::prepare(CYCLES, look_at_pmc1)?;
     ebb::start(Pmc::Pmc1, 1 << 31)?;
@@ -162,7 +162,7 @@ fn longest_period() -> Outcome {
         let value = Pmc::Pmc1.read();
         check!((1..1_000_000).contains(&value), "round {n}: {value:#x}");
         check!(ebb::count() == n, "{} EBBs, not {n}", ebb::count());
-        // The rest of the period goes by at once.
+        // Skips the remaining part of the period.
         Pmc::Pmc1.write(Pmc::start_value(1000));
         pmc::unfreeze();
         session::wait_for(n + 1, PERIOD)?;
@@ -181,7 +181,7 @@ fn stop_after_many(context: &mut EbbContext<'_>) {
     }
 }
 
-/// The shortest one: an EBB follows the other, and each comes.
+/// With the shortest period one EBB follows another, and none is lost.
 fn shortest_period() -> Outcome {
     let event = session::begin(CYCLES, 1, stop_after_many)?;
     session::wait_for(IN_A_ROW, PERIOD)?;
@@ -190,8 +190,7 @@ fn shortest_period() -> Outcome {
     session::end(event)
 }
 
-/// A counter without a period is set to 0 when it is negative, as it could raise
-/// EBBs for ever.
+/// The library sets a negative counter without a period to 0, as it would make EBBs without end.
 fn negative_without_a_period() -> Outcome {
     let event = session::begin(CYCLES, PERIOD, look_at_pmc1)?;
     Pmc::Pmc3.write(pmc::OVERFLOW + 16);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A signal at each instruction of the library's entries, whose handler calls the library, pauses and
-//! resumes the session, forks, jumps out, or follows the frames.
+//! Raises a signal at each instruction of the library's entries. Its handler calls the library,
+//! pauses and resumes the session, forks, jumps out, or follows the stack frames.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -42,13 +42,13 @@ const PERIOD: u32 = 3_000;
 /// Instructions until the interrupted address is in memory: stdu, stdu, std, mfspr, std.
 const EBBRR_IS_SAVED: usize = 5;
 
-/// Those behind the last that writes EBBRR, but for rfebb: ld, mtspr, ld, addi.
+/// Instructions between the last one that writes EBBRR and rfebb: ld, mtspr, ld, addi.
 const AFTER_EBBRR: usize = 4;
 
-/// An EBB event, its handler, and the entry that calls it.
+/// Starts EBBs; returns the event and the entry that calls the handler.
 fn begin(save: Save, handler: Handler, flags: libc::c_int) -> Result<(Event, Entry), Failure> {
     let event = ebb::event(CYCLES).open()?;
-    // SAFETY: the handlers below use general registers only.
+    // SAFETY: The handlers below use general registers only.
     unsafe { ebb::install_saving(save, handler)? };
     event.enable()?;
     event.check_scheduled()?;
@@ -74,7 +74,7 @@ fn ge_is_off() {
     expect(!Bescr::read().has(Bescr::GE), line!());
 }
 
-/// EBBs go on, and none comes on top.
+/// EBBs go on, without an additional one.
 fn enabled(save: Save, flags: libc::c_int, action: Action) -> Outcome {
     let (event, entry) = begin(save, session::count_only, flags)?;
     entry.at_each(action, entry.all(), 0, until_hit, |_| goes_on())?;
@@ -118,11 +118,11 @@ fn uninstall() {
     ge_is_off();
 }
 
-/// No EBB comes, and the next owner's do.
+/// No EBB comes, and the next owner gets its EBBs.
 fn uninstalled(save: Save, flags: libc::c_int) -> Outcome {
     let (event, entry) = begin(save, session::count_only, flags)?;
     let enabled_until_hit = || match ebb::enable() {
-        // The EBB came at once, and the signal.
+        // The EBB and the signal came inside `enable`.
         Err(ebb::Error::NotInstalled) => Ok(()),
         done => done.map_err(Into::into).and_then(|()| wait_until_hit()),
     };
@@ -131,7 +131,7 @@ fn uninstalled(save: Save, flags: libc::c_int) -> Outcome {
         Pmc::Pmc1.write(Pmc::start_value(100));
         Mmcr0::PMAE.write();
         stands()?;
-        // SAFETY: as in `begin`.
+        // SAFETY: The handler uses general registers only.
         unsafe { ebb::install_saving(save, session::count_only)? };
         session::arm(PERIOD)?;
         goes_on()
@@ -148,7 +148,7 @@ fn resume() {
     ge_is_off();
 }
 
-/// What the handler has asked for holds, unless the signal is later.
+/// The handler's request takes effect, unless the signal comes after it was carried out.
 fn resumed(save: Save, flags: libc::c_int) -> Outcome {
     let (event, entry) = begin(save, stop, flags)?;
     let before = Cell::new(0);
@@ -157,7 +157,7 @@ fn resumed(save: Save, flags: libc::c_int) -> Outcome {
         ebb::resume()?;
         wait_until_hit()
     };
-    // The three that call the routine to reload.
+    // `Rearm::Stop` skips the three instructions that call the routine to reload.
     entry.at_each(resume, entry.all(), 3, resumed_until_hit, |n| {
         if n > entry.call() {
             session::wait_for(before.get() + 2, PERIOD)?;
@@ -176,15 +176,15 @@ extern "C" fn until_jumped() {
     let _ = until_hit();
 }
 
-/// Jumps out of the signal's handler.
+/// Works until the signal's handler has jumped out.
 fn jumped_out() -> Outcome {
-    // SAFETY: nothing in `until_jumped` has to be dropped.
+    // SAFETY: `until_jumped` has nothing that must be dropped.
     let jumped = unsafe { escape::call_escapable(until_jumped) };
     check!(jumped == 1, "no jump, {} EBBs", ebb::count());
     Ok(())
 }
 
-/// EBBs come back on, also after `disable`.
+/// After the jump `enable` turns EBBs on again, also after a `disable`.
 fn jumped(save: Save, flags: libc::c_int) -> Outcome {
     let (event, entry) = begin(save, session::count_only, flags)?;
     for disabled in [false, true] {
@@ -201,7 +201,7 @@ fn jumped(save: Save, flags: libc::c_int) -> Outcome {
     session::end(event)
 }
 
-/// The same of a session.
+/// A session can be resumed after the jump, also after a `pause`.
 fn session_after_jump(save: Save) -> Outcome {
     let (session, entry) = begin_session(save, session::count_only, 0)?;
     entry.at_each(jump, entry.all(), 0, jumped_out, |n| {
@@ -217,16 +217,15 @@ fn session_after_jump(save: Save) -> Outcome {
     Ok(())
 }
 
-/// The child of the last fork, 0 in that.
+/// Child of the last fork; 0 in the child.
 static CHILD: AtomicU64 = AtomicU64::new(0);
 
 fn fork() {
-    // SAFETY: there is one thread only.
+    // SAFETY: There is one thread only.
     CHILD.store(unsafe { libc::fork() } as u64, Relaxed);
 }
 
-/// What the child of a fork does after that: it has come back from the handler, has no EBBs, and
-/// takes its own.
+/// Checks the child of a fork: it has returned from the handler, has no EBBs, and can take its own.
 fn in_child() -> Outcome {
     session::work();
     check!(!Bescr::read().has(Bescr::PME), "{:?}", Bescr::read());
@@ -237,7 +236,7 @@ fn in_child() -> Outcome {
     session::end(own)
 }
 
-/// Parent and child go on.
+/// Checks that both parent and child continue.
 fn after_fork() -> Outcome {
     let child = CHILD.load(Relaxed) as libc::pid_t;
     if child == 0 {
@@ -245,11 +244,11 @@ fn after_fork() -> Outcome {
         if let Err(Failure::Fail(why)) = &done {
             println!("in the child: {why}");
         }
-        // SAFETY: a system call without pointers.
+        // SAFETY: The call takes no pointers.
         unsafe { libc::_exit(done.is_err().into()) };
     }
     let mut status = -1;
-    // SAFETY: the variable lives.
+    // SAFETY: `status` outlives the call.
     let waited = unsafe { libc::waitpid(child, &mut status, 0) };
     check!(waited == child, "{}", io::Error::last_os_error());
     check!(status == 0, "the child ended: {status:#x}");
@@ -281,7 +280,7 @@ fn forked_in_handler(save: Save) -> Outcome {
 }
 
 unsafe extern "C" {
-    /// libgcc's unwinder, which `backtrace()` and C++ use.
+    /// The unwinder of libgcc, which `backtrace()` and C++ use.
     fn _Unwind_Backtrace(
         trace: extern "C" fn(*mut c_void, *mut c_void) -> i32,
         argument: *mut c_void,
@@ -289,8 +288,8 @@ unsafe extern "C" {
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-/// What [`find_callers`] found: how often the address in EBBRR, how many addresses of its callers, and
-/// the last address.
+/// Results of [`find_callers`]: how often it found the address in EBBRR, how many callers above it,
+/// and the last address.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     interrupted: u64,
@@ -307,7 +306,7 @@ static mut FOUND: Found = Found {
 };
 
 extern "C" fn trace(context: *mut c_void, found: *mut c_void) -> i32 {
-    // SAFETY: the unwinder's own context; `find_callers` gives the structure.
+    // SAFETY: The context is the unwinder's own, and `find_callers` passes the structure.
     let (address, found) = unsafe { (_Unwind_GetIP(context) as u64, &mut *found.cast::<Found>()) };
     if address == 0 {
         return 0;
@@ -321,7 +320,7 @@ extern "C" fn trace(context: *mut c_void, found: *mut c_void) -> i32 {
     0
 }
 
-/// Follows the frames of a signal's handler, on top of an entry.
+/// Follows the stack frames from a signal's handler on top of an entry.
 fn find_callers() {
     let mut found = Found {
         interrupted: session::ebb_registers()[2],
@@ -329,27 +328,29 @@ fn find_callers() {
         callers: 0,
         last: 0,
     };
-    // SAFETY: `trace` keeps nothing. The unwinder takes a lock, which the interrupted loop does not.
-    // The variable is read once the signal's handler has ended.
+    // SAFETY: `trace` keeps no pointer. The unwinder takes a lock, which the interrupted loop does
+    // not hold. `FOUND` is read only after the signal's handler has ended.
     unsafe {
         _Unwind_Backtrace(trace, (&raw mut found).cast());
         FOUND = found;
     }
 }
 
-/// [`until_hit`] from which unwinders find their way. An EBB that was due, as it may be when the
-/// kernel's own work counts, would come in the last instructions of `enable` or the first ones of
-/// `wait_until_hit`, from which the compiler tells them a wrong one.
+/// Does what [`until_hit`] does, but where unwinders can find the callers. If an EBB were pending
+/// when EBBs are turned on, as when the kernel's own work counts, it would come in the last
+/// instructions of `enable` or the first ones of `wait_until_hit`. There the compiler's unwind
+/// tables are wrong.
 fn armed_until_hit() -> Outcome {
     session::arm(machine::period(PERIOD.into()) as u32)?;
     wait_until_hit()
 }
 
-/// The interrupted address is found wherever it is saved, and its callers; else nothing is.
+/// While the interrupted address is saved, the unwinder finds it and its callers; otherwise it
+/// finds neither.
 fn unwound(save: Save, flags: libc::c_int) -> Outcome {
     let (event, entry) = begin(save, session::count_only, flags)?;
     entry.at_each(find_callers, entry.all(), 0, armed_until_hit, |n| {
-        // SAFETY: no signal is under way.
+        // SAFETY: No signal's handler runs.
         let found = unsafe { FOUND };
         if (EBBRR_IS_SAVED..entry.rfebb()).contains(&n) {
             check!(found.ebbrr == 1 && found.callers >= 2, "{found:x?}");
@@ -362,12 +363,12 @@ fn unwound(save: Save, flags: libc::c_int) -> Outcome {
     session::end(event)
 }
 
-/// The same from the routine that reloads the counter.
+/// The unwinder finds the same from the routine that reloads the counter.
 fn unwound_reload(save: Save, flags: libc::c_int) -> Outcome {
     let (event, _) = begin(save, session::count_only, flags)?;
     let reload = Entry::reload(flags)?;
     reload.at_each(find_callers, reload.all(), 0, armed_until_hit, |_| {
-        // SAFETY: no signal is under way.
+        // SAFETY: No signal's handler runs.
         let found = unsafe { FOUND };
         check!(found.ebbrr == 1 && found.callers >= 2, "{found:x?}");
         Ok(())
@@ -375,12 +376,12 @@ fn unwound_reload(save: Save, flags: libc::c_int) -> Outcome {
     session::end(event)
 }
 
-/// Where `walk` has to come to: the stack of who takes the EBBs.
+/// Stack frame at which `walk` must arrive: the one of the function that takes the EBBs.
 static END: AtomicU64 = AtomicU64::new(0);
 
 fn stack_pointer() -> u64 {
     let r1: u64;
-    // SAFETY: reads the stack pointer.
+    // SAFETY: The instruction only reads the stack pointer.
     unsafe { std::arch::asm!("mr {}, 1", out(reg) r1) };
     r1
 }
@@ -392,7 +393,7 @@ fn walk() {
             return;
         }
         expect(frame != 0 && frame % 16 == 0, line!());
-        // SAFETY: each frame has the address of the next one.
+        // SAFETY: Each frame begins with the address of the next one.
         frame = unsafe { *ptr::with_exposed_provenance(frame as usize) };
     }
     expect(false, line!());
@@ -406,28 +407,29 @@ fn chained(save: Save, flags: libc::c_int) -> Outcome {
     session::end(event)
 }
 
-/// The session that signals' handlers are about.
+/// Session that the signals' handlers use.
 static SESSION: AtomicPtr<Session> = AtomicPtr::new(ptr::null_mut());
 
-/// A session that runs, and the entry that calls its handler.
+/// Starts a session; returns it and the entry that calls its handler.
 fn begin_session(
     save: Save,
     handler: Handler,
     flags: libc::c_int,
 ) -> Result<(Box<Session>, Entry), Failure> {
-    // SAFETY: the handlers here use general registers only.
+    // SAFETY: The handlers here use general registers only.
     unsafe { ebb::install_saving(save, handler)? };
     let entry = Entry::find(flags)?;
     let session = Box::new(Session::open("cycles", PERIOD.into())?);
     SESSION.store(ptr::from_ref(&*session).cast_mut(), Relaxed);
-    // SAFETY: as before.
+    // SAFETY: The handlers here use general registers only.
     unsafe { session.start(save, handler)? };
     Ok((session, entry))
 }
 
-/// For actions.
+/// Returns the session, for actions.
 fn session() -> &'static Session {
-    // SAFETY: `begin` has put it there, and it lives as long as there are EBBs.
+    // SAFETY: `begin_session` has stored the address, and the session lives as long as there are
+    // EBBs.
     unsafe { &*SESSION.load(Relaxed) }
 }
 
@@ -449,7 +451,7 @@ fn expect_state(state: State) -> Outcome {
     Ok(())
 }
 
-/// EBBs go on.
+/// EBBs go on after a pause and a resume.
 fn session_paused(save: Save, flags: libc::c_int) -> Outcome {
     let (session, entry) = begin_session(save, session::count_only, flags)?;
     entry.at_each(pause_and_resume, entry.all(), 0, until_hit, |_| {
@@ -460,7 +462,7 @@ fn session_paused(save: Save, flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
-/// What the handler has asked for holds, unless the signal is later.
+/// The handler's request to stop takes effect, unless the signal comes after it was carried out.
 fn session_stopped(save: Save, flags: libc::c_int) -> Outcome {
     let (session, entry) = begin_session(save, stop, flags)?;
     let before = Cell::new(0);
@@ -469,7 +471,7 @@ fn session_stopped(save: Save, flags: libc::c_int) -> Outcome {
         session.resume()?;
         wait_until_hit()
     };
-    // The three that call the routine to reload.
+    // `Rearm::Stop` skips the three instructions that call the routine to reload.
     entry.at_each(resume_session, entry.all(), 3, resumed_until_hit, |n| {
         if n > entry.call() {
             session::wait_for(before.get() + 2, PERIOD)?;
@@ -481,10 +483,10 @@ fn session_stopped(save: Save, flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
-/// Whether the next handler is to leave a counter negative that no event uses.
+/// Whether the next handler must leave a counter negative that no event uses.
 static OVERFLOWN: AtomicBool = AtomicBool::new(false);
 
-/// Does so; tells whether it did.
+/// Makes that counter negative if requested; returns whether it did.
 fn overflow_once() -> bool {
     Pmc::Pmc3.write(0);
     let once = OVERFLOWN.swap(false, Relaxed);
@@ -501,7 +503,7 @@ fn keep(context: &mut EbbContext<'_>) {
     }
 }
 
-/// As a signal's handler does on top of it.
+/// Disables EBBs, as a signal's handler on top of this one does.
 fn overflow_and_disable(_: &mut EbbContext<'_>) {
     if overflow_once() {
         ebb::disable();
@@ -512,7 +514,7 @@ fn ask() {
     expect(session().state() == State::Running, line!());
 }
 
-/// The counter stays as the handler has left it, unless they run already.
+/// The counter keeps the handler's value, unless the counters run already.
 fn session_kept(save: Save, flags: libc::c_int) -> Outcome {
     let (session, entry) = begin_session(save, keep, flags)?;
     let before = Cell::new(0);
@@ -524,7 +526,7 @@ fn session_kept(save: Save, flags: libc::c_int) -> Outcome {
     let counters_run = entry.rfebb() - 2..entry.rfebb();
     entry.at_each(ask, entry.all(), 0, kept_until_hit, |n| {
         let value = Pmc::Pmc3.read();
-        // Hardware takes that for an overflow, QEMU does not.
+        // Hardware takes the value for an overflow; QEMU does not.
         let kept = value >= OVERFLOW || ebb::count() > before.get() + 1;
         check!(kept || counters_run.contains(&n), "{value:#x}");
         goes_on()
@@ -533,7 +535,7 @@ fn session_kept(save: Save, flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
-/// Who goes on reloads the counter, also where the entry has left it.
+/// A resume reloads the counter, even if the entry has left it negative.
 fn session_disabled(save: Save, flags: libc::c_int) -> Outcome {
     let (session, entry) = begin_session(save, overflow_and_disable, flags)?;
     let disabled_until_hit = || {
@@ -541,7 +543,7 @@ fn session_disabled(save: Save, flags: libc::c_int) -> Outcome {
         session.resume()?;
         wait_until_hit()
     };
-    // The three that call the routine to reload.
+    // The `disable` in the handler skips the three instructions that call the routine to reload.
     entry.at_each(resume_session, entry.all(), 3, disabled_until_hit, |n| {
         if n <= entry.call() {
             session.resume()?;
@@ -555,20 +557,21 @@ fn session_disabled(save: Save, flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
-/// Changes where the program goes on, and back. Has instructions of its own.
+/// Changes the address at which the program continues, and changes it back. The compiler does not
+/// inline it, so that it has instructions of its own.
 #[inline(never)]
 fn move_there_and_back(context: &mut EbbContext<'_>) {
     let address = context.interrupted();
-    // SAFETY: the second address is the one that was interrupted.
+    // SAFETY: The final address is the one that was interrupted.
     unsafe {
         context.set_interrupted(address + 4);
         context.set_interrupted(address);
     }
 }
 
-/// In the middle of that the signal's handler finds the EBB in progress.
+/// In the middle of that function the signal's handler finds the EBB in progress.
 fn session_moved(save: Save, flags: libc::c_int) -> Outcome {
-    // Before there are EBBs, for the copy of its page.
+    // Must come before the first EBB, as `Entry` copies the function's page.
     let handler = Entry::function(move_there_and_back as *const () as usize, flags)?;
     let (session, _) = begin_session(save, move_there_and_back, flags)?;
     handler.at_each(pause_and_resume, handler.all(), 0, until_hit, |_| {
@@ -579,7 +582,7 @@ fn session_moved(save: Save, flags: libc::c_int) -> Outcome {
     Ok(())
 }
 
-/// All of `test`, on the stack of the program and one of the signal's own.
+/// Runs `test` with the signal's handler on the program's stack, and on a stack of its own.
 fn both(test: fn(Save, libc::c_int) -> Outcome, save: Save) -> Outcome {
     test(save, 0)?;
     test(save, libc::SA_ONSTACK)

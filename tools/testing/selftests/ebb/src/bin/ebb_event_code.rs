@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an event code asks for is in the control registers while the event is
-//! on the PMU, and after every switch.
+//! The control registers contain what an event code requests while the event is on the PMU, and
+//! after every task switch.
 
 use ebb::config;
 use ebb::config::Ifm;
@@ -15,16 +15,16 @@ use ktap::process;
 use ktap::process::Peer;
 use std::time::Duration;
 
-/// PMC1 counts with a source selected in MMCR3: bits 45-46 and 48-53 of a
-/// POWER10 event code, here 2 and 0x13.
+/// PMC1 counts with a source selected in MMCR3: bits 45-46 and 48-53 of a POWER10 event code, here
+/// 2 and 0x13.
 const WITH_SOURCE: u64 = 0x0013_4000_0001_c040;
-/// The same without the source.
+/// That event without the source.
 const WITHOUT_SOURCE: u64 = 0x1_c040;
 /// A marked event on PMC1, with the sampling that it needs (bits 24-28).
 const MARKED: u64 = 0x101_01e0;
 
-/// A register of `cpu` as the kernel sees it while the CPU goes on with what it
-/// does. The file is there with CONFIG_PMU_SYSFS.
+/// Returns a register of `cpu` as the kernel sees it while the CPU continues its work. The file
+/// exists with CONFIG_PMU_SYSFS.
 fn kernels_view(cpu: usize, register: &str) -> Result<u64, Failure> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/{register}");
     let Ok(text) = std::fs::read_to_string(&path) else {
@@ -33,8 +33,7 @@ fn kernels_view(cpu: usize, register: &str) -> Result<u64, Failure> {
     u64::from_str_radix(text.trim(), 16).or_fail(&path)
 }
 
-/// MMCR3 under an event of `code`, as a task begins with it and as it comes back
-/// to its CPU.
+/// Returns MMCR3 with an event of `code` on the PMU: when its task starts, and after switches.
 fn mmcr3_of(code: u64) -> Result<Vec<u64>, Failure> {
     const TURNS: usize = 4;
     let [here, there] = cpu::two()?;
@@ -46,7 +45,7 @@ fn mmcr3_of(code: u64) -> Result<Vec<u64>, Failure> {
             event.check_scheduled()?;
             parent.tell()?;
             session::work_during(Duration::from_millis(20));
-            // And a switch to whoever wants it.
+            // Let other tasks run, too.
             process::give_way();
         }
         Ok(())
@@ -63,7 +62,7 @@ fn mmcr3_of(code: u64) -> Result<Vec<u64>, Failure> {
 /// PMC1's source is in the upper 15 bits of MMCR3 (ISA v3.1).
 fn source_of_mmcr3() -> Outcome {
     if !session::isa_v31() {
-        return ktap::skip("MMCR3 is there from ISA v3.1 on");
+        return ktap::skip("MMCR3 exists from ISA v3.1 on");
     }
     let with = mmcr3_of(WITH_SOURCE)?;
     println!("MMCR3 {with:x?}");
@@ -75,14 +74,14 @@ fn source_of_mmcr3() -> Outcome {
     Ok(())
 }
 
-/// MMCR1 and MMCRA, which the program may read.
+/// Returns MMCR1 and MMCRA, which the program may read.
 fn control() -> [u64; 2] {
-    // SAFETY: reading them has no effect.
+    // SAFETY: A read of them has no effect.
     unsafe { [spr::read::<{ spr::MMCR1 }>(), spr::read::<{ spr::MMCRA }>()] }
 }
 
-/// The BHRB's filter (MMCRA bits 32-33) beside the sampling of a marked event
-/// (bit 63), over switches to another EBB task.
+/// The BHRB's filter (MMCRA bits 32-33) and the sampling of a marked event (bit 63) are both set,
+/// and survive switches to another EBB task.
 fn filter_beside_sampling() -> Outcome {
     const IFM_SHIFT: u32 = 30;
     const SAMPLE_ENABLE: u64 = 1;

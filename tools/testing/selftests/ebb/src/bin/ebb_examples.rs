@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The examples that the documentation of the `ebb` crate shows, as they are there.
+//! Runs the examples from the documentation of the `ebb` crate.
 
 #[path = "../../../../../ebb/examples/session.rs"]
 mod with_session;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! exec: the new program finds no handler address and nothing else of EBB that
-//! the old one left, whatever became of the old one's event.
+//! After exec, the new program finds no handler address and no other EBB state of the old one,
+//! whatever happened to the old program's event.
 //!
-//! The program executes itself; with arguments it is the new program, which
-//! looks at what it finds before anything else.
+//! The program executes itself. With arguments it is the new program, which first reads its
+//! registers.
 
 use ebb::Event;
 use ebb::Pmc;
@@ -28,20 +28,20 @@ use std::process::exit;
 
 const PERIOD: u32 = 10_000;
 
-/// What the old program's event is after the exec, by which the new one is called. Gone:
-/// closed by the program or by exec.
+/// State of the old program's event after exec, as an argument of the new program. Here: the old
+/// program or exec has closed it.
 const NOTHING: &str = "nothing";
-/// Open, inherited as a descriptor, and on the PMU, with its count.
+/// The event is open, inherited as a descriptor, and on the PMU, with its count.
 const EVENT: &str = "event";
-/// Likewise, but its counter was negative.
+/// The event is open, but its counter was negative, and starts from 0.
 const ALERTED: &str = "alerted";
-/// Likewise, and its counter may have overflowed in the new program.
+/// The event is open, and its counter may have overflowed in the new program.
 const OVERFLOW: &str = "overflow";
 
-/// What the old program has in its counters.
+/// Count that the old program leaves in its counters.
 const COUNT: u32 = 0x3333_3333;
 
-/// EBBs with a handler of this program's.
+/// Takes EBBs with a handler of this program.
 fn own_ebbs() -> Outcome {
     session::install(session::count_only)?;
     session::arm(PERIOD)?;
@@ -50,16 +50,16 @@ fn own_ebbs() -> Outcome {
     Ok(())
 }
 
-/// The new program: `registers` is what it began with.
+/// Runs the new program: `registers` is what it began with.
 fn new_program(registers: [u64; 3], left: &str) -> Outcome {
-    // SAFETY: plain system calls.
+    // SAFETY: The system calls take no pointers.
     let ids = unsafe { [libc::getuid(), libc::geteuid()] };
     check!(ids != [NOBODY; 2], "/tmp lets no program be setuid");
     check!(registers == [0; 3], "BESCR, EBBHR, EBBRR: {registers:#x?}");
-    // An alert of the old program's would come by now.
+    // An alert of the old program would have arrived by now.
     session::work_for(200_000);
     if left != NOTHING {
-        check!(!traps(trap::read_pmc1)?, "the event is gone");
+        check!(!traps(trap::read_pmc1)?, "PMC1 is not readable");
         if left != OVERFLOW {
             let kept = if left == EVENT { COUNT } else { 0 };
             let value = Pmc::Pmc1.read();
@@ -80,16 +80,16 @@ fn new_program(registers: [u64; 3], left: &str) -> Outcome {
     session::end(event)
 }
 
-/// Replaces this process by the new program.
+/// Replaces this process with the new program.
 fn exec(path: &str, left: &str) -> Outcome {
     Err(Command::new(path).arg(left).exec().into())
 }
 
-/// This program.
+/// Path of this program.
 const SELF: &str = "/proc/self/exe";
 
-/// All of the program's state set: a handler, its last EBB, GE and PME on, FC
-/// and PMAO, MMCR2, and counters.
+/// Sets all of the program's EBB state: a handler, an address in EBBRR, GE and PME, FC and PMAO,
+/// MMCR2, and counters.
 fn leave_traces() -> Result<Event, Failure> {
     let event = session::cycles(PERIOD)?;
     session::wait_for(5, PERIOD)?;
@@ -97,18 +97,18 @@ fn leave_traces() -> Result<Event, Failure> {
     Mmcr2::USER.write();
     session::write_counters(COUNT);
     (Mmcr0::FC | Mmcr0::PMAO).write();
-    // SAFETY: with the event on and PMAO set the EBB may come now; the handler
+    // SAFETY: The EBB may come as soon as PMAO is set and the event is on; the installed handler
     // takes it, and leaves an address in EBBRR.
     unsafe { (Bescr::GE | Bescr::PME).write() };
     session::work_for(100_000);
     (Mmcr0::FC | Mmcr0::PMAE).write();
     Pmc::Pmc1.write(COUNT);
     let left = session::ebb_registers();
-    check!(!left.contains(&0), "nothing to leave: {left:#x?}");
+    check!(!left.contains(&0), "a register is 0: {left:#x?}");
     Ok(event)
 }
 
-/// A child leaves its traces, does something with its event, and executes.
+/// Runs a child that sets its state, does something with its event, and executes the new program.
 fn executed(left: &str, event: fn(Event) -> Outcome) -> Outcome {
     Peer::spawn(|_| {
         event(leave_traces()?)?;
@@ -117,7 +117,7 @@ fn executed(left: &str, event: fn(Event) -> Outcome) -> Outcome {
     .join()
 }
 
-/// exec closes the descriptor, as the library asks for.
+/// Lets exec close the descriptor, as the library requests when it opens an event.
 fn leave(event: Event) -> Outcome {
     std::mem::forget(event);
     Ok(())
@@ -130,13 +130,13 @@ fn close(event: Event) -> Outcome {
 
 /// Lets the new program inherit the descriptor.
 fn inherit(event: Event) -> Outcome {
-    // SAFETY: a flag of our own descriptor.
+    // SAFETY: The call takes no pointers, and the descriptor is our own.
     ktap::os_result(unsafe { libc::fcntl(event.as_raw_fd(), libc::F_SETFD, 0) })?;
     leave(event)
 }
 
-/// An alert that the old program has not taken is nobody's any more. Nor does the counter, which is
-/// negative, raise it again.
+/// An alert that the old program has not taken must be lost; the counter, which is negative, must
+/// not raise it again.
 fn inherit_alerted(event: Event) -> Outcome {
     ebb::disable();
     Pmc::Pmc1.write(0);
@@ -159,19 +159,19 @@ fn alert_in_exec() -> Outcome {
     Ok(())
 }
 
-/// A program that has a handler and no event, and never had one.
+/// A program that has a handler, but never had an event, executes the new program.
 fn handler_without_event() -> Outcome {
     Peer::spawn(|_| {
         session::install(session::count_only)?;
         ebb::enable()?;
         let left = session::ebb_registers();
-        check!(!left[..2].contains(&0), "nothing to leave: {left:#x?}");
+        check!(!left[..2].contains(&0), "a register is 0: {left:#x?}");
         exec(SELF, NOTHING)
     })?
     .join()
 }
 
-/// From a thread, which becomes the process.
+/// A thread executes the new program, and becomes the process.
 fn by_a_thread(event: Event) -> Outcome {
     leave(event)?;
     process::in_thread(|| {
@@ -180,8 +180,8 @@ fn by_a_thread(event: Event) -> Outcome {
     })
 }
 
-/// A program that runs as root although nobody started it. The kernel takes all
-/// events from it.
+/// Executes a program with the setuid bit, which runs as root although an ordinary user started it.
+/// The kernel closes all events for it.
 fn setuid(event: fn(Event) -> Outcome) -> Outcome {
     const PATH: &str = "/tmp/ebb_exec.setuid";
     let _ = fs::remove_file(PATH);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A task's first EBB event starts from zero, and so does the first after it
-//! closed its last: no value of its parent's, of whoever had the PMU before, or
-//! of its own past shows in its registers. A counter that overflows while there is no handler does
-//! no harm.
+//! A task's first EBB event starts from zero, and so does the first one after it closed its last.
+//! Its registers contain no value of the task's parent, of the previous task on the PMU, or of the
+//! task's own past. A counter that overflows while there is no handler does no harm.
 
 use ebb::Attr;
 use ebb::Pmc;
@@ -17,7 +16,7 @@ use ktap::Outcome;
 use ktap::check;
 use ktap::process::Peer;
 
-/// Opens this task's first event and looks at everything it can read.
+/// Opens this task's first event and checks all registers that it can read.
 fn check_first_event() -> Outcome {
     let _event = session::without_handler()?;
     session::check_fresh()?;
@@ -29,9 +28,9 @@ fn check_first_event() -> Outcome {
         check!(pmc.read() == 0, "{pmc:?}: {:#x}", pmc.read());
     }
     if session::isa_v31() {
-        // SAFETY: reading them has no effect.
+        // SAFETY: A read of it has no effect.
         let mmcr3 = unsafe { spr::read::<{ spr::MMCR3 }>() };
-        // SAFETY: as above.
+        // SAFETY: A read of them has no effect.
         let sier = unsafe { [spr::read::<{ spr::SIER2 }>(), spr::read::<{ spr::SIER3 }>()] };
         check!(
             mmcr3 == 0 && sier == [0; 2],
@@ -41,7 +40,7 @@ fn check_first_event() -> Outcome {
     Ok(())
 }
 
-/// The parent has an EBB event and its own values in the registers while the child begins.
+/// The parent has an EBB event and its own values in the registers when the child begins.
 fn child_of_an_ebb_task() -> Outcome {
     let event = session::cycles(5000)?;
     session::wait_for(20, 5000)?;
@@ -55,7 +54,7 @@ fn child_of_an_ebb_task() -> Outcome {
     session::end(event)
 }
 
-/// Somebody else counted and sampled on this CPU before.
+/// Ordinary events counted on this CPU before.
 fn after_ordinary_events() -> Outcome {
     for code in [CYCLES, 0x2001e, 0x600f4, 0x500fa] {
         let event = session::schedule(&Attr::raw(code).user_only())?;
@@ -65,8 +64,8 @@ fn after_ordinary_events() -> Outcome {
     check_first_event()
 }
 
-/// A program ends its session in the state `leave` makes; its next event counts
-/// at once, and makes an EBB when it shall and not before.
+/// A program closes its event in the state that `leave` makes. Its next event counts at once, and
+/// makes EBBs only after a period was set.
 fn after_closing(leave: fn()) -> Outcome {
     const PERIOD: u32 = 10_000;
     for _ in 0..3 {
@@ -91,7 +90,7 @@ fn after_closing(leave: fn()) -> Outcome {
     Ok(())
 }
 
-/// What starts clean is an event, not each of its turns on the PMU.
+/// The state starts clean for each event, not for each of its turns on the PMU.
 fn state_outlives_disable() -> Outcome {
     let event = session::prepare(CYCLES, session::count_only)?;
     for mmcr0 in [Mmcr0::FC, Mmcr0::FC | Mmcr0::PMAE, Mmcr0(0)] {
@@ -106,11 +105,11 @@ fn state_outlives_disable() -> Outcome {
     session::end(event)
 }
 
-/// A counter overflows with `bescr` in BESCR and no handler. The program takes EBBs later.
+/// A counter overflows with `bescr` in BESCR and no handler; later the program takes EBBs.
 fn without_handler(bescr: Bescr) -> Outcome {
     const PERIOD: u32 = 5000;
     let event = session::without_handler()?;
-    // SAFETY: no exception can branch with either GE or PME clear.
+    // SAFETY: No exception can branch while GE or PME is clear.
     unsafe { bescr.write() };
     let [_, handler, _] = session::ebb_registers();
     check!(handler == 0, "EBBHR of a new process: {handler:#x}");
@@ -135,7 +134,7 @@ ktap::main! {
     after_ordinary_events,
     after_closing_frozen = after_closing(|| Mmcr0::FC.write()),
     after_closing_without_alerts = after_closing(|| Mmcr0(0).write()),
-    // With an alert that nobody has taken.
+    // An alert is pending.
     after_closing_alerted = after_closing(|| (Mmcr0::FC | Mmcr0::PMAO).write()),
     after_closing_with_mmcr2 = after_closing(|| Mmcr2::USER.write()),
     state_outlives_disable,

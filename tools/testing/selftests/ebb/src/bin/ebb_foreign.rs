@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An EBB event on another task: who may put one there, what it gives to whom, and
-//! what happens when one of the two, or the CPU, goes away.
+//! EBB events on another task: who may open one, which task gets access and EBBs, and what happens
+//! when one of the two tasks ends or the target changes its CPU.
 
 use ebb::Pmc;
 use ebb::pmc;
@@ -22,7 +22,7 @@ use pmu_selftests::errno_of;
 
 const PERIOD: u32 = 10_000;
 
-/// Waits, working, until the event is on the PMU: it arrives by an interrupt.
+/// Works until the event is on the PMU; an interrupt puts it there.
 fn await_access() -> Outcome {
     for _ in 0..10_000 {
         if !traps(trap::write_pmc1)? {
@@ -30,10 +30,10 @@ fn await_access() -> Outcome {
         }
         session::work();
     }
-    ktap::fail("the event never came")
+    ktap::fail("the event was never scheduled")
 }
 
-/// Takes EBBs from an event that somebody puts here, and says so.
+/// Takes EBBs of an event that another task opens for this one, then wakes `parent`.
 fn take_ebbs(parent: &mut Link, n: u64) -> Outcome {
     session::install(session::count_only)?;
     await_access()?;
@@ -43,7 +43,7 @@ fn take_ebbs(parent: &mut Link, n: u64) -> Outcome {
     parent.tell()
 }
 
-/// A task that waits for an event, takes `n` EBBs, and does `then`.
+/// Spawns a task that waits for an event, takes `n` EBBs, and calls `then`.
 fn target(n: u64, then: fn(&mut Link) -> Outcome) -> Result<Peer, Failure> {
     Peer::spawn(|parent| {
         parent.listen()?;
@@ -52,7 +52,7 @@ fn target(n: u64, then: fn(&mut Link) -> Outcome) -> Result<Peer, Failure> {
     })
 }
 
-/// The same on `cpu`, and it does not sleep: the event comes to a running task.
+/// Spawns such a task on `cpu`. It does not sleep: the event reaches a running task.
 fn running_target(cpu: usize, n: u64, then: fn(&mut Link) -> Outcome) -> Result<Peer, Failure> {
     let mut target = Peer::spawn(|parent| {
         cpu::pin_to(cpu)?;
@@ -64,7 +64,7 @@ fn running_target(cpu: usize, n: u64, then: fn(&mut Link) -> Outcome) -> Result<
     Ok(target)
 }
 
-/// What holds when the event has gone from a task that takes EBBs.
+/// Checks the state of a task that takes EBBs after its event was closed.
 fn event_gone() -> Outcome {
     check!(traps(trap::write_pmc1)?, "PMC1 is writable");
     check!(traps(trap::write_mmcr0)?, "MMCR0 is writable");
@@ -75,20 +75,20 @@ fn event_gone() -> Outcome {
     Ok(())
 }
 
-/// A task takes EBBs of an event of its own.
+/// Takes EBBs of an event of this task.
 fn own_event() -> Outcome {
     let own = session::cycles(PERIOD)?;
     session::wait_for(20, PERIOD)?;
     session::end(own)
 }
 
-/// An ordinary user asks for an event on a task of `owner`, which others of the same
-/// may look at if it is `dumpable`.
+/// Checks the errno when an ordinary user opens an event on a task of `owner`. Other tasks of that
+/// user may inspect the task if it is `dumpable`.
 fn expect_errno(owner: libc::uid_t, dumpable: bool, expected: i32) -> Outcome {
     let mut target = Peer::spawn(|parent| {
         if owner != 0 {
             process::become_user(owner)?;
-            // SAFETY: a system call without pointers.
+            // SAFETY: The system call takes no pointers.
             ktap::os_result(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, i64::from(dumpable)) })?;
         }
         parent.tell()?;
@@ -125,7 +125,7 @@ fn no_such_task() -> Outcome {
     Ok(())
 }
 
-/// The target gets EBBs and access, its parent neither, until the parent closes.
+/// The target gets EBBs and access, its parent gets neither, until the parent closes the event.
 fn target_is_served() -> Outcome {
     let mut child = target(100, |parent| {
         parent.listen()?;
@@ -140,8 +140,8 @@ fn target_is_served() -> Outcome {
     child.tell_and_join()
 }
 
-/// A target that is ready for EBBs before there is an event gets them without another look at
-/// BESCR, when its counter runs.
+/// A target that has enabled EBBs before the event exists gets them when its counter overflows,
+/// without writing BESCR again.
 fn target_is_ready() -> Outcome {
     let mut child = Peer::spawn(|parent| {
         session::install(session::count_only)?;
@@ -167,7 +167,7 @@ fn target_is_ready() -> Outcome {
     child.tell_and_join()
 }
 
-/// The target ends while it takes EBBs; the event remains, and is harmless.
+/// The target ends while it takes EBBs. The event remains open, and is harmless.
 fn target_ends_first() -> Outcome {
     for round in 0..10 {
         let mut child = target(20, Link::listen)?;
@@ -175,11 +175,11 @@ fn target_ends_first() -> Outcome {
         child.tell()?;
         child.listen()?;
         child.tell_and_join()?;
-        // Whatever is done to it.
+        // None of these calls may do harm.
         event.read()?;
         let _ = event.enable();
         let _ = event.disable();
-        // Closed before or after the parent has an event of its own.
+        // The event is closed before or after the parent has an event of its own.
         let left = (round % 2 != 0).then_some(event);
         let own = session::cycles(PERIOD)?;
         session::wait_for(20, PERIOD)?;
@@ -190,7 +190,7 @@ fn target_ends_first() -> Outcome {
     Ok(())
 }
 
-/// Killed in the middle, at no particular place.
+/// The target is killed at a random instruction.
 fn target_is_killed() -> Outcome {
     for _ in 0..10 {
         let mut child = target(5, |_| {
@@ -209,14 +209,14 @@ fn target_is_killed() -> Outcome {
     own_event()
 }
 
-/// The opener ends, and its descriptor with it; the target has its EBBs until
-/// then, and no access after.
+/// The opener ends, and its descriptor is closed. Until then the target gets EBBs; after that it
+/// has no access.
 fn opener_ends_first() -> Outcome {
     for round in 0..10 {
         let mut child = target(20, |parent| {
             parent.listen()?;
             event_gone()?;
-            // And there may be a new one.
+            // The target may open a new event.
             own_event()
         })?;
         let pid = child.pid();
@@ -238,7 +238,7 @@ fn opener_ends_first() -> Outcome {
     Ok(())
 }
 
-/// Closed by its opener while the target holds an alert back: gone with it.
+/// The opener closes the event while the target holds an alert back: the alert is lost.
 fn close_drops_the_targets_alert() -> Outcome {
     let mut child = target(5, |parent| {
         ebb::disable();
@@ -250,7 +250,7 @@ fn close_drops_the_targets_alert() -> Outcome {
         event_gone()?;
         parent.tell()?;
         parent.listen()?;
-        // The next event.
+        // Wait for the next event.
         await_access()?;
         session::check_fresh()?;
         ebb::enable()?;
@@ -258,7 +258,7 @@ fn close_drops_the_targets_alert() -> Outcome {
     })?;
     let event = put_on(child.pid())?;
     child.tell()?;
-    // It has taken its EBBs; then it has an alert, and waits.
+    // The target has taken its EBBs first; then it has an alert, and waits.
     child.listen()?;
     child.listen()?;
     event.close();
@@ -268,8 +268,8 @@ fn close_drops_the_targets_alert() -> Outcome {
     child.tell_and_join()
 }
 
-/// The target runs on one CPU, its opener on the other; and the opener moves it
-/// about while it takes EBBs.
+/// The target runs on one CPU and its opener on another, and the opener moves the target between
+/// CPUs while it takes EBBs.
 fn target_migrates() -> Outcome {
     let [home, there] = cpu::two()?;
     cpu::pin_to(home)?;
@@ -285,7 +285,7 @@ fn target_migrates() -> Outcome {
     child.tell_and_join()
 }
 
-/// Closed while the target runs on another CPU.
+/// The event is closed while the target runs on another CPU.
 fn closed_from_another_cpu() -> Outcome {
     let [home, there] = cpu::two()?;
     cpu::pin_to(home)?;
@@ -297,7 +297,7 @@ fn closed_from_another_cpu() -> Outcome {
                     return event_gone();
                 }
             }
-            ktap::fail("the event did not go")
+            ktap::fail("the event is still on the PMU")
         })?;
         let event = put_on(child.pid())?;
         child.listen()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A CPU goes away under a task with EBBs, and comes back: the task's event, its
-//! alert and its state go on elsewhere, whoever put the event there.
+//! A CPU goes offline under a task with EBBs, and comes online again. The task's event, its alert
+//! and its state move to another CPU with it, also if another task opened the event.
 
 use ebb::Pmc;
 use ebb::reg::Bescr;
@@ -18,7 +18,7 @@ use ktap::process::Peer;
 const PERIOD: u32 = 10_000;
 const ROUNDS: usize = 5;
 
-/// Takes EBBs, never asleep, until the task has been driven off `cpu`.
+/// Takes EBBs without sleeping until the task is no longer on `cpu`.
 fn until_driven_off(cpu: usize) -> Outcome {
     for _ in 0..1_000_000 {
         if cpu::current()? != cpu {
@@ -26,10 +26,10 @@ fn until_driven_off(cpu: usize) -> Outcome {
         }
         session::wait_for(ebb::count() + 5, PERIOD)?;
     }
-    ktap::fail("still on a CPU that is away")
+    ktap::fail("still on a CPU that is offline")
 }
 
-/// Goes on with EBBs while its CPU leaves and comes back.
+/// EBBs continue while the task's CPU goes offline and comes online.
 fn running_task() -> Outcome {
     let visitor = Visitor::find()?;
     let cpu = visitor.cpu;
@@ -56,7 +56,7 @@ fn running_task() -> Outcome {
     child.join()
 }
 
-/// Its alert is pending, or its state frozen, while it sleeps on that CPU.
+/// The task has a pending alert while it sleeps on that CPU; its MMCR2 must survive.
 fn sleeping_task() -> Outcome {
     let visitor = Visitor::find()?;
     let cpu = visitor.cpu;
@@ -71,9 +71,9 @@ fn sleeping_task() -> Outcome {
             alert::raise();
             parent.tell()?;
             parent.listen()?;
-            check!(ebb::count() == n, "an EBB in spite of GE");
+            check!(ebb::count() == n, "an EBB while GE was off");
             alert::on();
-            alert::expect_total(n + 1, "after its CPU left")?;
+            alert::expect_total(n + 1, "after its CPU went offline")?;
             let mmcr2 = Mmcr2::read();
             check!(mmcr2 == tag, "{mmcr2:?}");
             parent.tell()?;
@@ -85,7 +85,7 @@ fn sleeping_task() -> Outcome {
         child.listen()?;
         visitor.away()?;
         if round % 2 == 0 {
-            // The child goes on there again, else here.
+            // In these rounds the child continues on the same CPU, else on this one.
             visitor.back()?;
         }
         child.tell()?;
@@ -96,8 +96,8 @@ fn sleeping_task() -> Outcome {
     child.join()
 }
 
-/// The event is another task's; its target is driven off, then the event closed
-/// while that CPU is away.
+/// Another task has opened the event. The target moves to another CPU, then the event is closed
+/// while the first CPU is offline.
 fn foreign_event() -> Outcome {
     let visitor = Visitor::find()?;
     let cpu = visitor.cpu;
@@ -129,9 +129,9 @@ fn foreign_event() -> Outcome {
     Ok(())
 }
 
-/// A task's event for one CPU only, which leaves: no EBBs and no access while it
-/// is away, and all of it again afterwards. An event in error state is not
-/// tried again by perf core, so it is enabled anew.
+/// A task's event for one CPU only, which goes offline: the task has no EBBs and no access on other
+/// CPUs, and both again afterwards. perf core does not schedule an event in error state again, so
+/// the test enables it again.
 fn event_of_that_cpu_only() -> Outcome {
     let visitor = Visitor::find()?;
     cpu::pin_to(visitor.cpu)?;
@@ -152,7 +152,7 @@ fn event_of_that_cpu_only() -> Outcome {
     session::end(event)
 }
 
-/// The first EBB event on a CPU that has just come up.
+/// A CPU that has just come online can run an EBB event.
 fn first_event_after_return() -> Outcome {
     let visitor = Visitor::find()?;
     for _ in 0..ROUNDS {

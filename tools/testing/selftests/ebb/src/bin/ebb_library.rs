@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the library `ebb` does where a program could lose its EBBs, its life or those of another owner
-//! of EBBHR: with a foreign owner, when the PMU goes away in the middle of a handler, and of BESCR's
-//! other bits; and how it decodes branches. `ebb_session` has forks, `ebb_entry` and `ebb_nesting` jumps.
+//! Tests that the library `ebb` keeps the program alive and its EBBs working: when EBBHR has
+//! another owner, when the PMU is lost in the middle of a handler, and when other bits of BESCR are
+//! set. Also the decoding of branches. `ebb_session` tests forks, `ebb_entry` and `ebb_nesting`
+//! jumps.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -28,14 +29,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const PERIOD: u32 = 10_000;
 
-/// Nobody's EBBHR is overwritten, nor enabled, nor taken away.
+/// The library does not overwrite, enable or clear the EBBHR of another owner.
 fn foreign_owner() -> Outcome {
     const OTHER: u64 = 0x0100_0000;
     let foreign = Err(Error::Foreign { ebbhr: OTHER });
     // SAFETY: GE stays off, so nothing branches to the address.
     unsafe { spr::write::<{ spr::EBBHR }>(OTHER) };
     check!(ebb::owner() == Owner::Foreign(OTHER), "{:?}", ebb::owner());
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing.
     let installed = unsafe { ebb::install(session::count_only) };
     check!(installed == foreign, "install: {installed:?}");
     for (what, result) in [
@@ -54,18 +55,18 @@ extern "C" fn uninstall(_: libc::c_int) {
     let _ = ebb::uninstall();
 }
 
-/// A signal's handler that uninstalls just before `install` writes EBBHR has it fail.
+/// If a signal's handler uninstalls just before `install` writes EBBHR, `install` fails.
 fn uninstalled_in_install() -> Outcome {
-    // mtspr 804 of any register.
+    // The instruction mtspr 804, without its register field.
     const WRITES_EBBHR: u32 = 0x7c04_cba6;
     const ANY_REGISTER: u32 = 31 << 21;
     let mut child = Peer::spawn(|parent| {
-        // SAFETY: the function is a signal's handler.
+        // SAFETY: The function has the signature of a signal's handler.
         unsafe { libc::signal(libc::SIGUSR1, uninstall as *const () as usize) };
         session::install(session::count_only)?;
         parent.tell()?;
         parent.listen()?;
-        // SAFETY: the handler does nothing.
+        // SAFETY: The handler does nothing.
         let installed = unsafe { ebb::install(session::count_only) };
         check!(installed == Err(Error::NotInstalled), "{installed:?}");
         check!(ebb::owner() == Owner::Nobody, "{:?}", ebb::owner());
@@ -84,14 +85,15 @@ fn uninstalled_in_install() -> Outcome {
     child.join()
 }
 
-/// BESCR\[EE\] (bit 30) is for events that are not the PMU's, TS (32-33) the state of a
-/// transaction.
+/// BESCR\[EE\] (bit 30) enables events that do not come from the PMU; TS (bits 32-33) is the state
+/// of a transaction.
 fn other_bits_of_bescr() -> Outcome {
     const EE: Bescr = Bescr(1 << 33);
     const TS: Bescr = Bescr(3 << 30);
     session::install(session::count_only)?;
-    // No event, so no EBB, and no rfebb that looks at TS.
-    // SAFETY: GE is off.
+    // Without an event there is no EBB, and no rfebb that interprets TS.
+    //
+    // SAFETY: GE is off, so nothing branches to a handler.
     unsafe { (EE | TS).write() };
     let kept = Bescr::read();
     if kept == Bescr(0) {
@@ -103,7 +105,7 @@ fn other_bits_of_bescr() -> Outcome {
     ebb::disable();
     check!(Bescr::read() == kept, "disable: {:?}", Bescr::read());
 
-    // SAFETY: GE is off.
+    // SAFETY: GE is off, so nothing branches to a handler.
     unsafe { EE.write() };
     let event = session::cycles(PERIOD)?;
     session::wait_for(20, PERIOD)?;
@@ -111,11 +113,11 @@ fn other_bits_of_bescr() -> Outcome {
     session::end(event)
 }
 
-/// What the handlers below act on.
+/// Descriptor of the event that the handlers below disable, and the value that they read.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 static READ: AtomicU64 = AtomicU64::new(u64::MAX);
 
-/// Uses the PMU as handlers do.
+/// Accesses the PMU as handlers do.
 fn use_the_pmu(context: &mut EbbContext<'_>) {
     READ.store(context.value(Pmc::Pmc1).into(), Relaxed);
     Pmc::Pmc2.write(0);
@@ -124,10 +126,10 @@ fn use_the_pmu(context: &mut EbbContext<'_>) {
     let _ = pmc::bhrb_entry::<0>();
 }
 
-/// Takes the event off the PMU, as the kernel does with a group that has lost it.
+/// Disables the event, which takes it off the PMU as if the group had lost it, and uses the PMU.
 fn lose_the_pmu(context: &mut EbbContext<'_>) {
     if context.number() == 3 {
-        // SAFETY: an ioctl without a pointer (PERF_EVENT_IOC_DISABLE).
+        // SAFETY: The ioctl takes no pointer (PERF_EVENT_IOC_DISABLE).
         unsafe { libc::ioctl(DESCRIPTOR.load(Relaxed), 0x2000_2401) };
         use_the_pmu(context);
     }
@@ -140,7 +142,7 @@ fn evicted_in_handler() -> Outcome {
     ebb::enable()?;
     pmc::unfreeze();
     session::wait_for(3, PERIOD)?;
-    check!(ebb::evicted(), "nothing was noticed");
+    check!(ebb::evicted(), "the loss went unnoticed");
     check!(!ebb::evicted(), "noticed twice");
     let read = READ.load(Relaxed);
     check!(!session::isa_v31() || read == 0, "PMC1 was {read:#x}");
@@ -154,7 +156,7 @@ fn evicted_in_handler() -> Outcome {
     session::end(event)
 }
 
-/// With EBBs off and no jump, `enable` leaves a negative counter alone: its EBB comes.
+/// With EBBs off and without a jump, `enable` does not change a negative counter, so its EBB comes.
 fn enable_without_jump() -> Outcome {
     let event = session::prepare(CYCLES, |context| context.rearm(Rearm::Stop))?;
     ebb::start(Pmc::Pmc1, 100)?;
@@ -166,7 +168,7 @@ fn enable_without_jump() -> Outcome {
     session::end(event)
 }
 
-/// What `read` gives of a group is longer than of one event.
+/// `is_scheduled` works although `read` returns more for a group than for one event.
 fn scheduled_with_grouped_leader() -> Outcome {
     let leader = ebb::event(CYCLES).grouped().open()?;
     let _member = ebb::member(ebb::config::INSTRUCTIONS_PMC2).open_with(&leader)?;
@@ -176,7 +178,7 @@ fn scheduled_with_grouped_leader() -> Outcome {
     Ok(())
 }
 
-/// Filters and counters that do not exist cannot be asked for.
+/// The constructors refuse filters and counters that do not exist.
 fn no_silent_masks() -> Outcome {
     check!(Ifm::new(3) == Some(Ifm::Conditional));
     check!(Ifm::new(4).is_none() && Pmc::new(0).is_none() && Pmc::new(7).is_none());
@@ -187,8 +189,8 @@ fn no_silent_masks() -> Outcome {
     Ok(())
 }
 
-/// Entries of the BHRB as the ISA has them: bit 62 marks the target of the branch in the next, bit
-/// 63 what was mispredicted.
+/// Decodes entries of the BHRB as the ISA defines them: bit 62 marks the target of the branch in
+/// the next entry, bit 63 a wrong prediction.
 fn decoded_branches() -> Outcome {
     let branch = |from, to, mispredicted| Branch {
         from,
@@ -201,10 +203,10 @@ fn decoded_branches() -> Outcome {
             &[branch(0x1000, None, false), branch(0x2000, None, true)],
         ),
         (&[0x3002, 0x1000], &[branch(0x1000, Some(0x3000), false)]),
-        // Its target, its direction.
+        // The target was predicted wrong; then the direction was.
         (&[0x3003, 0x1000], &[branch(0x1000, Some(0x3000), true)]),
         (&[0x3002, 0x1001], &[branch(0x1000, Some(0x3000), true)]),
-        // The buffer has lost the branch, or ends.
+        // The buffer has lost the branch of a target, or ends before it.
         (
             &[0x3003, 0x4002, 0x1000],
             &[
@@ -214,7 +216,7 @@ fn decoded_branches() -> Outcome {
         ),
         (&[0x3002], &[branch(0, Some(0x3000), false)]),
         (&[0x3002, 0, 0x1000], &[branch(0, Some(0x3000), false)]),
-        // No address, no branch.
+        // An entry without an address is no branch.
         (&[1, 2, 3, 0x1000], &[branch(0x1000, None, false)]),
         (
             &[0x3002, 1, 0x1000],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The library's calls while a handler is in progress: in the handler, in a signal's handler
-//! on top of it, on whatever stack; and after a jump out of it.
+//! Calls of the library while a handler is in progress: in the handler, in a signal's handler on
+//! top of it, on any stack; and after a jump out of it.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -28,16 +28,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 const PERIOD: u32 = 10_000;
-/// The EBB in which something happens.
+/// Number of the EBB in which a test acts.
 const SPECIAL: u64 = 3;
 
-/// BESCR after a call, with a bit for that it was read; and failures of calls.
+/// BESCR after a call, with a bit that marks it as read; and the number of failed calls.
 static SEEN: AtomicU64 = AtomicU64::new(0);
 static FAILED: AtomicU64 = AtomicU64::new(0);
 
 const READ: u64 = 2;
 
-/// `stdu 1,-544(1)`, by which an entry makes what `escape::call_like_entry` imitates.
+/// `stdu 1,-544(1)`, with which an entry makes the frame that `escape::call_like_entry` imitates.
 const STDU_544: u32 = 0xf821_fde1;
 
 fn note(result: Result<(), Error>) {
@@ -47,14 +47,14 @@ fn note(result: Result<(), Error>) {
     }
 }
 
-/// EBBs every [`PERIOD`] cycles, with SIGUSR1 handled by `on_signal`, with `flags`.
+/// Starts EBBs every [`PERIOD`] cycles, with SIGUSR1 handled by `on_signal` with `flags`.
 fn begin(
     handler: Handler,
     on_signal: extern "C" fn(libc::c_int),
     flags: i32,
 ) -> Result<Event, Failure> {
     static mut STACK: [u128; 4096] = [0; 4096];
-    // SAFETY: zeroes are a valid sigaction; nobody else uses the stack.
+    // SAFETY: Zeroes are a valid sigaction; no other code uses the stack.
     ktap::os_result(unsafe {
         let stack = libc::stack_t {
             ss_sp: (&raw mut STACK).cast(),
@@ -72,7 +72,7 @@ fn begin(
 
 fn raise(context: &mut EbbContext<'_>) {
     if context.number() == SPECIAL {
-        // SAFETY: the signal has a handler.
+        // SAFETY: `begin` has installed a handler of the signal.
         unsafe { libc::raise(libc::SIGUSR1) };
     }
 }
@@ -93,7 +93,7 @@ fn off_after(handler: Handler, on_signal: extern "C" fn(libc::c_int)) -> Outcome
     let bescr = Bescr::read();
     check!(!bescr.has(Bescr::PME), "{bescr:?} after the handler");
     ebb::resume()?;
-    // QEMU does without PMAE.
+    // QEMU does not need PMAE, so check that it is set.
     let mmcr0 = Mmcr0::read();
     check!(mmcr0 == Mmcr0::PMAE, "{mmcr0:?} after resume");
     session::wait_for(30, PERIOD)?;
@@ -103,7 +103,7 @@ fn off_after(handler: Handler, on_signal: extern "C" fn(libc::c_int)) -> Outcome
 fn disable_in_handler(context: &mut EbbContext<'_>) {
     if context.number() == SPECIAL {
         ebb::disable();
-        // Not undone by what the handler asks for besides.
+        // The handler's other request does not undo the `disable`.
         context.rearm(Rearm::Restart);
     }
 }
@@ -114,7 +114,7 @@ fn stop(context: &mut EbbContext<'_>) {
     }
 }
 
-/// `Stop`, undone in the same handler.
+/// Requests `Stop`, and undoes it in the same handler.
 fn stop_and_resume(context: &mut EbbContext<'_>) {
     stop(context);
     if context.number() == SPECIAL {
@@ -130,14 +130,14 @@ fn resumed_in_handler() -> Outcome {
     session::end(event)
 }
 
-/// With the PMU gone, `resume` notices it and returns.
+/// Without an event, `resume` notices the loss of the PMU and returns.
 fn resumed_without_event() -> Outcome {
     let event = begin(stop, nothing, 0)?;
     session::wait_for(SPECIAL, PERIOD)?;
     event.disable()?;
     check!(!ebb::evicted());
     ebb::resume()?;
-    check!(ebb::evicted(), "nothing was noticed");
+    check!(ebb::evicted(), "the loss went unnoticed");
     session::end(event)
 }
 
@@ -150,11 +150,12 @@ fn resume_and_trap_reload() {
     }
 }
 
-/// A signal on the way back has the entry reload the counters; a second one comes in what it calls
-/// for that, and finds the EBB as well: none comes after its `disable`.
+/// A signal between the handler and `rfebb` makes the entry reload the counters, and a second
+/// signal comes in the routine that does so. It finds the EBB in progress: no EBB comes after its
+/// `disable`.
 fn disabled_in_reload(save: Save) -> Outcome {
     let event = session::prepare(CYCLES, |context| context.rearm(Rearm::Stop))?;
-    // SAFETY: the handler uses general registers only.
+    // SAFETY: The handler uses general registers only.
     unsafe { ebb::install_saving(save, |context| context.rearm(Rearm::Stop))? };
     ebb::start(Pmc::Pmc1, PERIOD.into())?;
     let (entry, reload) = (Entry::find(0)?, Entry::reload(0)?);
@@ -164,7 +165,7 @@ fn disabled_in_reload(save: Save) -> Outcome {
         wait_until_hit()
     };
     let way_back = entry.call() + 1..entry.rfebb();
-    // The handler's `Stop` leaves out three, which call what reloads.
+    // `Rearm::Stop` skips the three instructions that call the routine to reload.
     entry.at_each(
         resume_and_trap_reload,
         way_back,
@@ -179,8 +180,8 @@ fn disabled_in_reload(save: Save) -> Outcome {
     session::end(event)
 }
 
-/// A frame that is as large as an entry's, of a function that the last EBB has interrupted where a
-/// call of the library returns to, is no handler's.
+/// A function has a frame as large as an entry's, and the last EBB interrupted the address to which
+/// a call of the library returns there. The library does not take it for a handler in progress.
 fn resumed_in_frame_like_entrys() -> Outcome {
     extern "C" fn resume() {
         note(ebb::resume());
@@ -189,7 +190,7 @@ fn resumed_in_frame_like_entrys() -> Outcome {
     session::wait_for(SPECIAL, PERIOD)?;
     ebb::disable();
     let entry = ptr::with_exposed_provenance::<u32>(session::ebb_registers()[1] as usize);
-    // SAFETY: the library's entry.
+    // SAFETY: The address is that of the library's entry, as `begin` has installed it.
     let first = unsafe { entry.read() };
     check!(first == STDU_544, "the entry is another: {first:#x}");
     escape::call_like_entry(resume);
@@ -208,7 +209,7 @@ fn uninstalled_in_handler() -> Outcome {
     let event = begin(uninstall, nothing, 0)?;
     session::wait_for(SPECIAL, PERIOD)?;
     check!(FAILED.load(Relaxed) == 0, "uninstall failed");
-    // With PME on, the next EBB would branch to 0.
+    // If PME were on, the next EBB would branch to 0.
     Pmc::Pmc1.write(Pmc::start_value(100));
     Mmcr0::PMAE.write();
     session::work_for(5 * u64::from(PERIOD));
@@ -226,7 +227,8 @@ fn inject(context: &mut EbbContext<'_>) {
     }
 }
 
-/// An EBB in an EBB would lose the way back of the first.
+/// `inject` is refused in a handler, as a nested EBB would overwrite the return address of the
+/// first.
 fn injected_in_handler() -> Outcome {
     let event = begin(inject, nothing, 0)?;
     session::wait_for(30, PERIOD)?;
@@ -247,13 +249,13 @@ extern "C" fn until_jumped() {
 
 fn after_jump() -> Result<Event, Failure> {
     let event = begin(jump, nothing, 0)?;
-    // SAFETY: nothing in `until_jumped` has to be dropped.
+    // SAFETY: `until_jumped` has nothing that must be dropped.
     let jumped = unsafe { escape::call_escapable(until_jumped) };
     check!(jumped == 1, "no jump, {} EBBs", ebb::count());
     Ok(event)
 }
 
-/// [`ebb::enable`], the stack pointer well below the frame of the handler that was left.
+/// Calls [`ebb::enable`] with a stack pointer well below the frame of the abandoned handler.
 #[inline(never)]
 fn enable_deep() -> Result<(), Error> {
     let deep = [1_u8; 8192];
@@ -270,7 +272,7 @@ fn enabled_deeper_after_jump() -> Outcome {
     session::end(event)
 }
 
-/// A new handler does not hide that the old one was left.
+/// The library still knows of the abandoned handler after another one was installed.
 fn installed_after_jump() -> Outcome {
     let event = after_jump()?;
     session::install(session::count_only)?;
@@ -284,7 +286,7 @@ fn enabled_without_event_after_jump() -> Outcome {
     let event = after_jump()?;
     event.disable()?;
     ebb::enable()?;
-    check!(ebb::evicted(), "nothing was noticed");
+    check!(ebb::evicted(), "the loss went unnoticed");
     session::end(event)
 }
 

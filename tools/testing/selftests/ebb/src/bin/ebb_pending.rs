@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An alert that the program cannot take at once waits for it: it makes exactly
-//! one EBB when GE and PME are on, and none if the program or a close has done
-//! away with it.
+//! An alert that the program cannot take at once stays pending. It makes exactly one EBB when GE
+//! and PME are on, and none if the program or a close has cleared it.
 //!
-//! Power ISA v3.1 Book II, "Event-Based Branch Facility"; Book III, "Performance
-//! Monitor Facility", MMCR0\[PMAO\].
+//! Power ISA v3.1 Book II, "Event-Based Branch Facility"; Book III, "Performance Monitor Facility",
+//! MMCR0\[PMAO\].
 
 use ebb::EbbContext;
 use ebb::Pmc;
@@ -44,7 +43,7 @@ fn back_to_back() -> Outcome {
     ebb::enable()?;
     pmc::unfreeze();
     alert::due_in(1000);
-    // What a driver may take to look again, for each of them.
+    // Time that a driver may take for each EBB, if it must check for GE.
     for _ in 0..BACK_TO_BACK {
         session::work_for(alert::SETTLED / 2);
         if ebb::count() >= BACK_TO_BACK {
@@ -55,21 +54,21 @@ fn back_to_back() -> Outcome {
     alert::end(event)
 }
 
-/// Overflows while `off` is in BESCR, and takes the EBB after that.
+/// The counter overflows while BESCR is `off`, and the EBB comes when EBBs are on again.
 fn overflow_with(off: Bescr) -> Outcome {
     let event = alert::begin(off)?;
     for n in 0..100 {
         alert::set(off);
         alert::raise();
-        // Short and long, and with a tick of the kernel's in some.
+        // Waits short and long times, some with a tick of the kernel.
         session::work_for(n * n * 500);
         alert::release(n, format_args!("after {off:?}"))?;
     }
     alert::end(event)
 }
 
-/// The alert comes at any place of a program that turns EBBs off and on, as one
-/// does that guards something from its handler.
+/// The alert comes at any place of a program that turns EBBs off and on, as a program does that
+/// protects data from its handler.
 fn while_switching_on_and_off() -> Outcome {
     alert::sweep(1000, "guarded sections", || {
         for _ in 0..10 {
@@ -101,12 +100,12 @@ extern "C" fn count_signal(_: libc::c_int) {
     SIGNALS.fetch_add(1, Relaxed);
 }
 
-/// An alert that has been held back for long: a driver that has to look for the time when EBBs
-/// are on again does so every 640 us at least.
+/// The alert has been held back for long. A driver that must check whether EBBs are on again does
+/// so at least every 640 us.
 fn held_back_for_long() -> Outcome {
     const MOST: f64 = 640e-6;
-    // The interrupt in which it looks, and the way to the handler. Those of other timers of a debug
-    // kernel make the pause longer.
+    // Time of the interrupt in which the driver checks, and of the branch to the handler. Other
+    // timers of a debug kernel make the pause longer.
     let later = if machine::is_debug_kernel() {
         MOST
     } else {
@@ -116,9 +115,9 @@ fn held_back_for_long() -> Outcome {
     let event = alert::begin(Bescr::PME)?;
     for n in 0..20 {
         alert::raise_held();
-        // In another phase of the pauses each time.
+        // Each round ends in another phase of the driver's pauses.
         session::work_for(3_000_000 + n * 33_000);
-        check!(ebb::count() == n, "{} EBBs in spite of GE", ebb::count());
+        check!(ebb::count() == n, "{} EBBs while GE was off", ebb::count());
         let start = machine::time_base();
         alert::on();
         let mut end = machine::time_base();
@@ -136,22 +135,23 @@ fn held_back_for_long() -> Outcome {
     alert::end(event)
 }
 
-/// At any moment of a signal: its raising, its handler, and the way back.
+/// The alert comes at any moment of a signal: its raising, its handler, and the return.
 fn in_signals() -> Outcome {
-    // SAFETY: the signal handler adds to an atomic.
+    // SAFETY: The signal handler only adds to an atomic.
     unsafe { libc::signal(libc::SIGUSR1, count_signal as *const () as usize) };
     alert::sweep(500, "signal", || {
-        // SAFETY: it has the handler above.
+        // SAFETY: The signal has the handler above.
         unsafe { libc::raise(libc::SIGUSR1) };
     })?;
     check!(SIGNALS.load(Relaxed) > 500, "signals got lost");
     Ok(())
 }
 
-/// In page faults: the kernel is entered at instructions that are done again.
+/// The alert comes in page faults: the kernel is entered at instructions that are then executed
+/// again.
 fn in_page_faults() -> Outcome {
     const PAGES: usize = 16;
-    // SAFETY: a fresh mapping, of which only the writes below know.
+    // SAFETY: The mapping is new, and only the writes below access it.
     let area = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -165,17 +165,17 @@ fn in_page_faults() -> Outcome {
     check!(area != libc::MAP_FAILED, "mmap failed");
     alert::sweep(200, "page faults", || {
         for page in 0..PAGES {
-            // SAFETY: inside the mapping.
+            // SAFETY: The address is inside the mapping.
             unsafe {
                 area.byte_add(page * 65536).cast::<u8>().write_volatile(1);
             }
         }
-        // SAFETY: the mapping is ours; nobody holds a reference into it.
+        // SAFETY: The mapping is ours, and no reference into it exists.
         unsafe { libc::madvise(area, PAGES * 65536, libc::MADV_DONTNEED) };
     })
 }
 
-/// The program arms the counter anew, as a handler does: PMAO off, PMAE on.
+/// The program restarts the counter, as a handler does: PMAO off, PMAE on.
 fn dropped_when_armed_again() -> Outcome {
     let event = alert::begin(Bescr::PME)?;
     for n in 0..50 {
@@ -191,8 +191,8 @@ fn dropped_when_armed_again() -> Outcome {
     alert::end(event)
 }
 
-/// Skips where the alert that was raised is not to be seen: under an emulator
-/// with an interrupt for it, which stays up as long as PMAO is set.
+/// Skips the test if the pending alert is not visible: an emulator may raise an interrupt for it,
+/// which repeats as long as PMAO is set.
 fn require_visible_alert() -> Outcome {
     match Mmcr0::read().has(Mmcr0::PMAO) {
         true => Ok(()),
@@ -200,7 +200,7 @@ fn require_visible_alert() -> Outcome {
     }
 }
 
-/// The program takes PMAO away and leaves alerts off.
+/// The program clears PMAO and leaves alerts off.
 fn dropped_when_cleared() -> Outcome {
     let event = alert::begin(Bescr::PME)?;
     alert::raise();
@@ -216,8 +216,7 @@ fn dropped_when_cleared() -> Outcome {
     alert::end(event)
 }
 
-/// A program sees in MMCR0 that there was an alert, and that the counters stand
-/// still since.
+/// MMCR0 shows the program that there was an alert, and that the counters are frozen since then.
 fn alert_is_visible() -> Outcome {
     let event = alert::begin(Bescr(0))?;
     alert::raise();
@@ -237,7 +236,7 @@ fn alert_is_visible() -> Outcome {
     alert::end(event)
 }
 
-/// The program raises it itself: PMAO set by a write makes an EBB.
+/// The program raises the alert itself: a write that sets PMAO makes an EBB.
 fn written_by_the_program() -> Outcome {
     let event = alert::begin(Bescr(0))?;
     for n in 0..20 {
@@ -265,8 +264,8 @@ fn dropped_by_close() -> Outcome {
     Ok(())
 }
 
-/// What a driver does for the EBB does not show in the counters that stand still
-/// meanwhile. It may clear them at a switch, as they are not this task's.
+/// The driver's work for the EBB does not show in the counters, which are frozen. It may clear them
+/// at a task switch, as they do not belong to this task.
 fn other_counters_keep_their_values() -> Outcome {
     const NEAR: u32 = 0x7fff_ff00;
     let event = alert::begin(Bescr::PME)?;
@@ -285,7 +284,7 @@ fn other_counters_keep_their_values() -> Outcome {
     alert::end(event)
 }
 
-/// Disabled is not closed: what the program had comes back with the event.
+/// A disabled event is not closed: its alert is pending again when it is enabled.
 fn kept_while_disabled() -> Outcome {
     let event = alert::begin(Bescr::PME)?;
     for n in 0..20 {
@@ -300,15 +299,15 @@ fn kept_while_disabled() -> Outcome {
     alert::end(event)
 }
 
-/// As long as no EBB can come, EBBRR is the program's, whatever the driver looks
-/// at meanwhile.
+/// As long as no EBB can come, EBBRR keeps the program's value, even if the driver checks for EBBs
+/// in the meantime.
 fn return_address_stays_without_pme() -> Outcome {
     const ADDRESS: u64 = 0x1234_5678;
     let event = alert::begin(Bescr::GE | Bescr::PME)?;
     alert::raise();
     alert::expect_total(1, "with EBBs on")?;
     alert::set(Bescr::GE);
-    // SAFETY: with PME off no EBB is under way, so nothing returns to it.
+    // SAFETY: PME is off, so no EBB is in progress, and no rfebb branches to the address.
     unsafe { spr::write::<{ spr::EBBRR }>(ADDRESS) };
     for _ in 0..50 {
         session::work_for(100_000);
@@ -323,7 +322,7 @@ ktap::main! {
     first: session::require_ebb;
     back_to_back,
     global_enable_off = overflow_with(Bescr::PME),
-    // MMCR0[PMAO] stays, and with PME it is an exception.
+    // MMCR0[PMAO] stays set, and PME turns it into an exception.
     pmu_enable_off = overflow_with(Bescr::GE),
     all_off = overflow_with(Bescr(0)),
     while_switching_on_and_off, held_back_for_long, return_address_stays_without_pme, in_system_calls, in_signals,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A pending alert goes where its task goes, over context switches, to other
-//! CPUs and back, and to nobody else: not to a child, not to a neighbour.
+//! A pending alert stays with its task, over context switches and on other CPUs. No other task gets
+//! it: neither a child nor a neighbour.
 
 use ebb::reg::Bescr;
 use ebb_selftests::alert;
@@ -14,7 +14,7 @@ use ktap::cpu;
 use ktap::process;
 use ktap::process::Peer;
 
-/// An alert that comes while GE is off waits over switches to a neighbour.
+/// An alert that comes while GE is off stays pending over switches to a neighbour.
 fn held_beside(kind: Kind) -> Outcome {
     let neighbour = Neighbour::spawn(cpu::pin()?, kind)?;
     let event = alert::begin(Bescr(0))?;
@@ -31,15 +31,15 @@ fn held_beside(kind: Kind) -> Outcome {
     neighbour.join()
 }
 
-/// The alert comes at any moment of a switch to a neighbour and back: in the
-/// program, in the kernel before the switch, and in the kernel after it.
+/// The alert comes at any moment of a switch to a neighbour and back: in the program, in the kernel
+/// before the switch, and in the kernel after it.
 fn in_switches_beside(kind: Kind) -> Outcome {
     let neighbour = Neighbour::spawn(cpu::pin()?, kind)?;
     alert::sweep(300, "switch", process::give_way)?;
     neighbour.join()
 }
 
-/// Two tasks with a held alert each at the same time.
+/// Two tasks hold an alert back at the same time.
 fn two_tasks_hold_one_each() -> Outcome {
     cpu::pin()?;
     let mut other = Peer::spawn(|parent| {
@@ -71,7 +71,7 @@ fn two_tasks_hold_one_each() -> Outcome {
     other.join()
 }
 
-/// A child has nothing of its parent's alert, with an event of its own too.
+/// Checks that a child gets nothing of its parent's alert, even with an event of its own.
 fn child_without() -> Outcome {
     let bescr = Bescr::read();
     check!(bescr == Bescr(0), "the child's {bescr:?}");
@@ -87,7 +87,7 @@ fn held_over_fork() -> Outcome {
     for n in 0..10 {
         alert::raise_held();
         let child = Peer::spawn(|_| child_without())?;
-        // One round with the child first, one with the parent first.
+        // In one round the child is first, in the next the parent.
         if n % 2 == 0 {
             child.join()?;
             alert::release(n, "after the child")?;
@@ -99,7 +99,7 @@ fn held_over_fork() -> Outcome {
     alert::end(event)
 }
 
-/// Does `action` at many moments, as [`alert::sweep`], and fails if it failed once.
+/// Does `action` with alerts at many moments, with [`alert::sweep`], and fails if it failed once.
 fn sweep(steps: u32, what: &str, mut action: impl FnMut() -> Outcome) -> Outcome {
     let mut outcome = Ok(());
     alert::sweep(steps, what, || {
@@ -130,7 +130,7 @@ fn held_over_thread_start() -> Outcome {
     alert::end(event)
 }
 
-/// Two CPUs with a neighbour each; the caller is on the first.
+/// Starts a neighbour on each of two CPUs, and moves the caller to the first.
 fn two_neighbours() -> Result<([usize; 2], [Neighbour; 2]), Failure> {
     let cpus = cpu::two()?;
     cpu::pin_to(cpus[0])?;
@@ -141,7 +141,7 @@ fn two_neighbours() -> Result<([usize; 2], [Neighbour; 2]), Failure> {
     Ok((cpus, neighbours))
 }
 
-/// To another CPU, and there and back, while GE is off.
+/// The task moves to another CPU, or there and back, while GE is off.
 fn held_over_migration() -> Outcome {
     let (cpus, neighbours) = two_neighbours()?;
     let event = alert::begin(Bescr(0))?;
@@ -180,7 +180,7 @@ ktap::main! {
     in_switches_to_a_plain_task = in_switches_beside(Kind::Plain),
     in_switches_to_a_counting_task = in_switches_beside(Kind::Counting),
     in_switches_to_an_ebb_task = in_switches_beside(Kind::Expecting),
-    // It has GE off half the time.
+    // The neighbour has GE off half of the time.
     in_switches_to_a_guarded_task = in_switches_beside(Kind::Guarding),
     two_tasks_hold_one_each, held_over_fork, in_forks, held_over_thread_start, held_over_migration,
     in_migrations,

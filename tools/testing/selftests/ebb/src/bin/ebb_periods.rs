@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Periods of a session: such that a counter has no room for, with jitter, and changed at any time.
-//! And EBBs that go on after `Rearm::Stop` or a jump out of the handler: in the period that had begun,
-//! and on a stack that has no end.
+//! Periods of a session: longer than a counter can hold, with jitter, and changed at any time. Also
+//! EBBs that go on after `Rearm::Stop` or after a jump out of the handler: in the period that had
+//! begun, and on a stack whose back chain has no end.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -21,17 +21,17 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 const PERIOD: u32 = 10_000;
-/// What one counter has room for at most.
+/// Longest period that one counter can hold.
 const ONE: u64 = 1 << 31;
-/// No count of a test comes so far.
+/// Period that no test reaches.
 const FOR_EVER: u64 = 1 << 40;
 
-/// How a handler ends: by a return, by `Rearm::Stop`, or by a jump.
+/// Ways in which a handler ends: with a return, with `Rearm::Stop`, or with a jump.
 const RETURN: u64 = 0;
 const STOP: u64 = 1;
 const JUMP: u64 = 2;
 
-/// How the next handler ends, and the period that it sets, or 0.
+/// Way in which the next handler ends, and the period that it sets, or 0.
 static NEXT_END: AtomicU64 = AtomicU64::new(RETURN);
 static NEXT_PERIOD: AtomicU64 = AtomicU64::new(0);
 
@@ -42,7 +42,7 @@ fn handler(context: &mut EbbContext<'_>) {
     }
     match NEXT_END.swap(RETURN, Relaxed) {
         STOP => context.rearm(Rearm::Stop),
-        // SAFETY: `overflow` runs in `call_escapable` then.
+        // SAFETY: `overflow` runs in `call_escapable` when a test stores JUMP.
         JUMP => unsafe { escape::escape() },
         _ => {}
     }
@@ -52,22 +52,22 @@ fn set_period(period: u64) -> Result<(), Error> {
     with(|session| session.set_period(0, period, 0))
 }
 
-/// A session with an EBB every `period` cycles, which runs.
+/// Starts a session with an EBB every `period` cycles.
 fn start(period: u64) -> Outcome {
     NEXT_END.store(RETURN, Relaxed);
     current::open(period)?;
-    // SAFETY: the handler keeps to what a signal's may do.
+    // SAFETY: The handler does only what a signal's handler may do.
     with(|session| unsafe { session.start(Save::Full, handler) })?;
     Ok(())
 }
 
-/// The counter overflows soon, and has by the end.
+/// Makes the counter overflow soon, and works until it has.
 extern "C" fn overflow() {
     Pmc::Pmc1.write(Pmc::start_value(1000));
     session::work_for(40_000);
 }
 
-/// Fails unless there were `count` EBBs after one more overflow.
+/// Makes the counter overflow; fails unless there were `count` EBBs then.
 #[track_caller]
 fn count_after_overflow(count: u64) -> Outcome {
     overflow();
@@ -121,7 +121,7 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// What went wrong on another stack.
+/// Outcome of a function that ran on another stack.
 static DONE: Mutex<Outcome> = Mutex::new(Ok(()));
 
 fn start_and_stop() -> Outcome {
@@ -132,7 +132,7 @@ fn start_and_stop() -> Outcome {
     session::expect_none(5 * u64::from(PERIOD))?;
     resume()?;
     goes_on()?;
-    // A close and the next start find what the stop has left.
+    // A close and the next start find the session stopped by its handler.
     stop();
     current::close();
     start(PERIOD.into())?;
@@ -154,19 +154,20 @@ extern "C" fn second_turn() {
     *DONE.lock().expect("no panic") = stop_and_pause();
 }
 
-/// As coroutines of Boost.Context from 1.88 on have it, and just-in-time compilers.
+/// EBBs work on a stack without an end, as Boost.Context from 1.88 on and just-in-time compilers
+/// have.
 fn endless_stack() -> Outcome {
     const WORDS: usize = 16_384;
     let mut stack = vec![0x5858_5858_5858_5858_u64; WORDS];
     let stack = stack.as_mut_ptr();
-    // SAFETY: it is aligned to 16 bytes, with room below it and for a frame's head above it; what is
-    // there at first is no address.
+    // SAFETY: The stack is aligned to 16 bytes, with room below the address, and above it for the
+    // head of a frame. At first it holds no address.
     unsafe {
         let base = stack.add(WORDS - 64);
         let base = base.byte_sub(base.addr() % 16);
         call_on(first_turn, base);
         DONE.lock().expect("no panic").clone()?;
-        // These frames are looked at.
+        // The back chain of the second turn leads to itself.
         base.write(base.expose_provenance() as u64);
         call_on(second_turn, base);
     }
@@ -175,7 +176,7 @@ fn endless_stack() -> Outcome {
     Ok(())
 }
 
-/// What a counter has no room for comes first, then rounds of the whole counter.
+/// The first round counts what exceeds whole counters, the next rounds a whole counter each.
 fn first_round() -> Outcome {
     const REST: u32 = 1 << 30;
     start(3 * ONE + u64::from(REST))?;
@@ -195,12 +196,12 @@ fn first_round() -> Outcome {
     goes_on()
 }
 
-/// A long period has as many rounds after an EBB that ended in another way.
+/// A long period has as many rounds after an EBB whose handler stopped or jumped.
 fn rounds_after(end: u64) -> Outcome {
     start(2 * ONE)?;
     count_after_overflow(0)?;
     NEXT_END.store(end, Relaxed);
-    // SAFETY: `overflow` leaves nothing behind.
+    // SAFETY: `overflow` has nothing that must be dropped.
     unsafe { escape::call_escapable(overflow) };
     let (came, state) = (ebb::count(), with(|session| Ok(session.state()))?);
     check!(came == 1 && state == State::Paused, "{came}, {state:?}");
@@ -211,18 +212,18 @@ fn rounds_after(end: u64) -> Outcome {
     Ok(())
 }
 
-/// The period that is under way ends as it would have.
+/// A new period does not change the end of the current one.
 fn longer_period() -> Outcome {
     start(ONE)?;
     set_period(FOR_EVER)?;
     count_after_overflow(1)?;
     count_after_overflow(1)?;
-    // A round that goes on has ended it, too.
+    // A round of a longer period also ends the current one.
     set_period(ONE)?;
     count_after_overflow(2)
 }
 
-/// A period that the handler of a short one makes longer begins where that ends.
+/// If a handler sets a longer period, that period begins at the end of the current one.
 fn longer_in_handler(end: u64) -> Outcome {
     start(ONE)?;
     NEXT_PERIOD.store(2 * ONE, Relaxed);
@@ -235,11 +236,11 @@ fn longer_in_handler(end: u64) -> Outcome {
     count_after_overflow(2)
 }
 
-/// How many cycles ahead of a call an overflow comes that is to come in the middle of it.
+/// Cycles from the write of the counter to its overflow, which must come in the middle of a call.
 const AHEAD: std::ops::Range<u32> = 20..1500;
 
-/// An EBB whose handler sets a period may come to any instruction of `set_period`: one of the two
-/// holds, as to how long it is and whether the handler is called for each overflow.
+/// An EBB whose handler sets a period may come at any instruction of `set_period`. One of the two
+/// periods takes effect, both for its length and for whether each overflow calls the handler.
 fn periods_at_once() -> Outcome {
     start(ONE)?;
     for ahead in AHEAD {
@@ -250,7 +251,7 @@ fn periods_at_once() -> Outcome {
         session::work_for(40_000);
         let left = NEXT_PERIOD.load(Relaxed);
         check!(left == 0, "{ahead} cycles ahead: no EBB");
-        // That of the longer may be the end of a period that was under way.
+        // If it is the longer one, the first overflow may end the current period.
         overflow();
         let before = ebb::count();
         overflow();
@@ -261,7 +262,7 @@ fn periods_at_once() -> Outcome {
     Ok(())
 }
 
-/// Of two periods that a counter has no room for each is as long as one of them.
+/// If both periods are longer than a counter, each period is as long as one of the two.
 fn long_periods_at_once() -> Outcome {
     start(2 * ONE)?;
     for ahead in AHEAD {
@@ -285,8 +286,8 @@ fn long_periods_at_once() -> Outcome {
     Ok(())
 }
 
-/// Also where EBBs come more often than it takes `set_period` to come to an end. QEMU may deliver none
-/// in the time that this takes with one of the periods.
+/// `set_period` ends even if EBBs come more often than it takes. QEMU may deliver none in that time
+/// with one of the periods.
 fn short_periods() -> Outcome {
     const LAST: u64 = 100_000;
     let mut all = 0;
@@ -298,7 +299,7 @@ fn short_periods() -> Outcome {
                 context.rearm(Rearm::Stop);
             }
         };
-        // SAFETY: the handler looks at its context only.
+        // SAFETY: The handler only uses its context.
         unsafe { session.start(Save::Full, handler)? };
         session.set_period(0, period, 0)?;
         let came = session.count();
@@ -309,7 +310,8 @@ fn short_periods() -> Outcome {
     Ok(())
 }
 
-/// Periods with jitter differ, within their bounds: what is in the counter after an EBB tells.
+/// Periods with jitter differ, within their bounds: the counter's value after an EBB shows the
+/// period.
 fn jitter() -> Outcome {
     const MEAN: u64 = 1 << 30;
     const JITTER: u64 = 1 << 29;
@@ -328,7 +330,7 @@ fn jitter() -> Outcome {
     }
     periods.sort_unstable();
     let (least, most) = (periods[0], periods[199]);
-    // As many counts may have passed.
+    // The counter may have counted that many since the EBB.
     let bounds = MEAN - JITTER - 1_000_000..MEAN + JITTER;
     check!(
         bounds.contains(&least) && bounds.contains(&most),

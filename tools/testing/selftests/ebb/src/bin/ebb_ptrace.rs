@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Tracing a task that uses EBB: a tracer sees its state and no other task's, may stop it anywhere,
-//! and cannot give it more than a program has. Core dumps show the same register sets.
+//! Traces tasks that use EBBs. A tracer sees its tracee's state and no other task's, may stop it at
+//! any instruction, and cannot give it more access than a program has. Core dumps contain the same
+//! register sets.
 
 use ebb::EbbContext;
 use ebb::Pmc;
@@ -31,7 +32,7 @@ const PERIOD: u32 = 5000;
 const TAG: Mmcr2 = Mmcr2::freeze_problem(Pmc::Pmc3);
 const OTHER_TAG: Mmcr2 = Mmcr2::freeze_problem(Pmc::Pmc4);
 
-/// Whether there is no EBB state to be seen.
+/// Returns whether the kernel reports that there is no EBB state.
 fn has_no_data(state: std::io::Result<EbbState>) -> Result<bool, Failure> {
     match state {
         Ok(_) => Ok(false),
@@ -40,14 +41,14 @@ fn has_no_data(state: std::io::Result<EbbState>) -> Result<bool, Failure> {
     }
 }
 
-/// Has EBBs every `PERIOD` cycles with `tag` in MMCR2, until told to end; all
-/// must have come by then.
+/// Takes EBBs every `PERIOD` cycles with `tag` in MMCR2 until the parent sends a message. Fails
+/// unless all EBBs have come by then.
 fn busy(parent: &mut Link, tag: Mmcr2) -> Outcome {
     let event = session::cycles(PERIOD)?;
     tag.write();
     session::wait_for(5, PERIOD)?;
     parent.tell()?;
-    // Nothing is told before the tracer is done, and it tells again for the end.
+    // The parent sends a message only when its tracing is done.
     while !parent.is_told() {
         session::work_for(50_000);
         check!(Mmcr2::read() == tag, "{:?}", Mmcr2::read());
@@ -57,15 +58,15 @@ fn busy(parent: &mut Link, tag: Mmcr2) -> Outcome {
     session::end(event)
 }
 
-/// A [`busy`] process that has begun.
+/// Spawns a [`busy`] process, and waits until it has begun.
 fn busy_peer(tag: Mmcr2) -> Result<Peer, Failure> {
     let mut peer = Peer::spawn(|parent| busy(parent, tag))?;
     peer.listen()?;
     Ok(peer)
 }
 
-/// A task that had no EBB event has none of the state, even if its parent and its
-/// neighbour on the CPU have.
+/// A task that never had an EBB event has no EBB state, even if its parent and its neighbour on the
+/// CPU have.
 fn never_used() -> Outcome {
     cpu::pin()?;
     let neighbour = busy_peer(OTHER_TAG)?;
@@ -86,8 +87,8 @@ fn never_used() -> Outcome {
     neighbour.tell_and_join()
 }
 
-/// Two tasks with EBBs on one CPU, stopped again and again while many EBBs come:
-/// each shows its own tag, and loses no EBB.
+/// Two tasks with EBBs on one CPU are stopped repeatedly while many EBBs come: each shows its own
+/// tag, and loses no EBB.
 fn shows_its_own() -> Outcome {
     cpu::pin()?;
     let entry = session::handler_address()?;
@@ -99,7 +100,7 @@ fn shows_its_own() -> Outcome {
             tracee.pmu()?.check_own(*tag)?;
             tracee.detach()?;
         }
-        // Some time for them to run.
+        // Let the tasks run for a while.
         process::give_way();
     }
     peers
@@ -107,7 +108,7 @@ fn shows_its_own() -> Outcome {
         .try_for_each(|(peer, _)| peer.tell_and_join())
 }
 
-/// Of two threads one has EBBs, and the other one has none of the state.
+/// One thread of a process has EBBs; the other has no EBB state.
 fn of_another_thread() -> Outcome {
     static BEGUN: AtomicBool = AtomicBool::new(false);
     let mut child = Peer::spawn(|parent| {
@@ -135,7 +136,7 @@ fn of_another_thread() -> Outcome {
     child.tell_and_join()
 }
 
-/// The state of a task that has closed its event is its own or none.
+/// A task that has closed its event shows its own state or none.
 fn after_close() -> Outcome {
     cpu::pin()?;
     let entry = session::handler_address()?;
@@ -162,7 +163,7 @@ fn after_close() -> Outcome {
     neighbour.tell_and_join()
 }
 
-/// Whatever a tracer sets, the task gets the bits of a program: it may use the PMU
+/// Whatever a tracer sets, the task gets only the bits that a program may set: it may use the PMU
 /// as before, its counter counts and its EBBs come.
 fn hostile_pmu_state() -> Outcome {
     let entry = session::handler_address()?;
@@ -178,7 +179,7 @@ fn hostile_pmu_state() -> Outcome {
             let user = Mmcr0::FC | Mmcr0::PMAE | Mmcr0::PMAO;
             check!(mmcr0.without(user) == Mmcr0(0), "{mmcr0:?}");
             check!(mmcr2.0 & !Mmcr2::USER.0 == 0, "{mmcr2:?}");
-            // Set right by the program itself, everything is as ever.
+            // With valid values from the program itself, everything works again.
             Mmcr2(0).write();
             check!(!traps(trap::write_mmcr0)?, "MMCR0 is not writable");
             session::arm(PERIOD)?;
@@ -207,10 +208,10 @@ fn hostile_pmu_state() -> Outcome {
     child.join()
 }
 
-/// What a tracer sets in SIAR, SDAR and SIER is in the task's registers from then on.
+/// Values that a tracer sets in SIAR, SDAR and SIER are in the task's registers afterwards.
 fn sampled_registers_are_set() -> Outcome {
     const SET: [u64; 3] = [0x1111_2224, 0x3333_4444, 0x5555_6666];
-    // In an emulator a program's SIER is always 0: there only the kernel tells.
+    // In an emulator a program always reads 0 from SIER; only the kernel shows the value.
     let sier_is_seen = !machine::is_emulated()?;
     let seen = move || [pmc::siar(), pmc::sdar(), pmc::sier()];
     let wanted = [SET[0], SET[1], if sier_is_seen { SET[2] } else { 0 }];
@@ -239,7 +240,7 @@ fn sampled_registers_are_set() -> Outcome {
     tracee.detach()?;
     child.tell()?;
     child.listen()?;
-    // As they were on the PMU last.
+    // The kernel shows them as they were on the PMU last.
     let tracee = Tracee::attach(child.pid())?;
     let after = tracee.pmu()?;
     check!(after == state, "set {state:x?}, is {after:x?}");
@@ -247,8 +248,8 @@ fn sampled_registers_are_set() -> Outcome {
     child.tell_and_join()
 }
 
-/// A task into which a tracer has written EBB registers and PMU state before it
-/// ever used EBBs starts from a clean state with its first event.
+/// A tracer writes EBB registers and PMU state of a task that never used EBBs. The task's first
+/// event starts from a clean state.
 fn hostile_before_first_event() -> Outcome {
     let mut child = Peer::spawn(|parent| {
         parent.tell()?;
@@ -257,8 +258,9 @@ fn hostile_before_first_event() -> Outcome {
         session::work_for(100_000);
         let event = session::without_handler()?;
         session::check_fresh()?;
-        // What is in EBBHR now, the library takes for another owner's.
-        // SAFETY: GE is off from the first write on.
+        // The library would take the value in EBBHR for another owner's.
+        //
+        // SAFETY: GE is off from the first write on, so nothing branches to the address.
         unsafe {
             Bescr(0).write();
             spr::write::<{ spr::EBBHR }>(0);
@@ -275,7 +277,7 @@ fn hostile_before_first_event() -> Outcome {
         ebbhr: u64::MAX,
         bescr: u64::MAX,
     };
-    // The kernel lets this be set of tasks without EBBs, if at all.
+    // The kernel may refuse this for tasks without EBBs.
     if let Err(error) = tracee.set_ebb(&all_ones) {
         println!("EBB registers cannot be set: {error}");
     }
@@ -284,7 +286,7 @@ fn hostile_before_first_event() -> Outcome {
     child.tell_and_join()
 }
 
-/// A tracer may call a task one without EBBs while it has an event.
+/// A tracer may clear the flag that the task has used EBBs while the task has an event.
 fn used_ebb_taken_away() -> Outcome {
     let child = busy_peer(TAG)?;
     let tracee = Tracee::attach(child.pid())?;
@@ -297,7 +299,7 @@ fn used_ebb_taken_away() -> Outcome {
 
 fn stop_in_handler(context: &mut EbbContext<'_>) {
     if context.number() == 5 {
-        // SAFETY: system calls without pointers.
+        // SAFETY: The system calls take no pointers.
         unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
     }
 }
@@ -306,11 +308,10 @@ fn stop_in_handler(context: &mut EbbContext<'_>) {
 const RFEBB: u32 = 0x4c00_0924;
 const TRAP: u32 = 0x7fe0_0008;
 
-/// From inside a handler step by step to its end, over the return to where it came
-/// from, and on.
+/// Steps from inside a handler to its end, returns to the interrupted code, and steps on.
 ///
-/// The return itself is made at full speed: QEMU (11) never gets beyond an `rfebb`
-/// that is stepped.
+/// The return itself runs at full speed: QEMU (11) never gets beyond an `rfebb` that is
+/// single-stepped.
 fn steps_through_a_handler() -> Outcome {
     let child = Peer::spawn(|_| {
         let event = session::begin(CYCLES, PERIOD, stop_in_handler)?;
@@ -346,7 +347,7 @@ fn steps_through_a_handler() -> Outcome {
     let back = tracee.nip()?;
     check!(back == before.ebbrr, "back at {back:#x}, {before:x?}");
     text.set_word(before.ebbrr, instruction)?;
-    // An EBB may be due all the time. None may lead astray.
+    // An EBB may be pending all the time. It must not change where the program continues.
     for _ in 0..200 {
         if text.word(tracee.nip()?)? == RFEBB {
             break;
@@ -354,12 +355,12 @@ fn steps_through_a_handler() -> Outcome {
         tracee.step()?;
     }
     tracee.detach()?;
-    // SAFETY: a system call without pointers.
+    // SAFETY: The system call takes no pointers.
     unsafe { libc::kill(child.pid(), libc::SIGCONT) };
     child.join()
 }
 
-/// The tracer dies, its tracee goes on.
+/// The tracer dies, and its tracee continues.
 fn tracer_dies() -> Outcome {
     let child = busy_peer(TAG)?;
     for _ in 0..10 {

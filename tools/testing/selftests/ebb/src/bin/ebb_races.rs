@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An event is turned off and on or closed, by its own task or by others, or the
-//! task ends, while EBBs come as fast as they can. What may not be is an EBB without
-//! an event, one for somebody else, or none any more when all is quiet again.
+//! An event is disabled and enabled or closed, by its own task or by others, or the task ends,
+//! while EBBs come as often as possible. No EBB may come without an event or to another task, and
+//! EBBs must come again when the changes have ended.
 //!
-//! A task whose event others take away loses its registers in the middle of a
-//! handler, which is no fault.
+//! A task whose event others take away loses access to its registers in the middle of a handler.
+//! That is no failure.
 
 use ebb::Event;
 use ebb::Pmc;
@@ -27,19 +27,19 @@ use std::sync::atomic::Ordering::SeqCst;
 
 const PERIOD: u32 = 1000;
 
-/// Number of the calling thread.
+/// Returns the number of the calling thread.
 fn own_id() -> libc::pid_t {
-    // SAFETY: a system call without pointers.
+    // SAFETY: The system call takes no pointers.
     unsafe { libc::gettid() }
 }
 
-/// Calls that take an event from the PMU, and put it back.
+/// Call that takes an event off the PMU, or puts it back.
 type Switch = fn(&Event) -> perf_event::Result<()>;
 const BY_IOCTL: [Switch; 2] = [Event::disable, Event::enable];
 const BY_PRCTL: [Switch; 2] = [|_| ebb::disable_all(), |_| ebb::enable_all()];
 
-/// The overflow comes at any moment of the two calls. An EBB without the event would
-/// trap: its handler writes registers.
+/// The overflow comes at any moment of the two calls. An EBB without the event would trap, as its
+/// handler writes registers.
 fn disabled_by_itself([off, on]: [Switch; 2]) -> Outcome {
     let event = session::prepare(CYCLES, session::count_only)?;
     for period in (50..8000).step_by(13) {
@@ -53,7 +53,7 @@ fn disabled_by_itself([off, on]: [Switch; 2]) -> Outcome {
     session::end(event)
 }
 
-/// Closed with EBBs on, and another one opened.
+/// An event is closed with EBBs on, and another one is opened.
 fn closed_by_itself() -> Outcome {
     for period in (50..8000).step_by(37) {
         let event = session::cycles(period)?;
@@ -66,8 +66,8 @@ fn closed_by_itself() -> Outcome {
     Ok(())
 }
 
-/// The event counts on one CPU only, and the task moves away and back at any moment
-/// before its EBB: on the other CPU it has neither access nor EBBs.
+/// The event counts on one CPU only, and the task moves to another CPU and back at any moment
+/// before its EBB. On the other CPU it has neither access nor EBBs.
 fn bound_to_a_cpu() -> Outcome {
     let [here, there] = cpu::two()?;
     cpu::pin_to(here)?;
@@ -92,21 +92,21 @@ fn bound_to_a_cpu() -> Outcome {
     session::end(event)
 }
 
-/// What two threads tell each other.
+/// State that two threads share: the thread with EBBs, whether there is no event now, whether that
+/// thread has checked that no EBB comes, and whether to end.
 static THREAD: AtomicU32 = AtomicU32::new(0);
 static QUIET: AtomicBool = AtomicBool::new(false);
 static SEEN: AtomicBool = AtomicBool::new(false);
 static END: AtomicBool = AtomicBool::new(false);
 
-/// Takes EBBs with an event that comes and goes. Once told that the event is gone
-/// it looks whether any EBB still comes; once told that it is there, whether they
-/// do.
+/// Takes EBBs of an event that another thread opens and closes. When `QUIET` is set there is no
+/// event, and the function checks that no EBB comes.
 fn take_what_comes() -> Outcome {
     trap::step_over_all()?;
     session::install(session::count_only)?;
     THREAD.store(own_id().unsigned_abs(), SeqCst);
     while !END.load(SeqCst) {
-        // Nothing of this is done while there is no event.
+        // These calls do nothing while there is no event.
         session::arm(PERIOD)?;
         session::work_for(5_000);
         if QUIET.load(SeqCst) && !SEEN.load(SeqCst) {
@@ -119,10 +119,10 @@ fn take_what_comes() -> Outcome {
     Ok(())
 }
 
-/// EBBs that the other thread has at least, over all turns with an event.
+/// Fewest EBBs that the other thread must have taken in all turns with an event.
 const FEWEST: u64 = 100;
 
-/// Waits until the other thread has looked for EBBs without an event.
+/// Waits until the other thread has checked that no EBB comes without an event.
 fn let_it_look() {
     SEEN.store(false, SeqCst);
     QUIET.store(true, SeqCst);
@@ -150,19 +150,19 @@ fn beside(meddle: impl FnOnce(libc::pid_t) -> Outcome) -> Outcome {
     }
 }
 
-/// Some time, of a length that is another one each turn.
+/// Works for a time that differs in each turn.
 fn pass(turn: u64) {
     session::work_for(1000 * (turn * 7 % 23));
 }
 
-/// Lets the other thread have the event for a while, on the same CPU too.
+/// In some turns, lets the other thread run on this CPU while it has the event.
 fn let_it_take(turn: u64) {
     if turn % 5 == 1 {
         process::give_way();
     }
 }
 
-/// The event on another thread is that of the thread that opened it, for prctl too.
+/// The event on another thread belongs to the thread that opened it, for prctl too.
 fn disabled_by_another([off, on]: [Switch; 2]) -> Outcome {
     beside(|id| {
         let event = put_on(id)?;
@@ -195,8 +195,7 @@ fn closed_by_another() -> Outcome {
     })
 }
 
-/// Two events of different threads on one target: they exclude each other, and the
-/// one that is left takes over.
+/// Two threads' events on one target exclude each other; when one is closed the other is scheduled.
 fn two_on_one() -> Outcome {
     beside(|id| {
         for turn in 0..100 {
@@ -216,7 +215,7 @@ fn two_on_one() -> Outcome {
     })
 }
 
-/// Takes EBBs on another counter until told to end, and loses none.
+/// Takes EBBs on another counter until the parent sends a message, and checks that none is lost.
 fn bystander(parent: &mut Link) -> Outcome {
     let event = session::prepare_own(0x2001e)?;
     ebb::start(Pmc::Pmc2, 3000)?;
@@ -230,8 +229,7 @@ fn bystander(parent: &mut Link) -> Outcome {
     session::end(event)
 }
 
-/// Tasks on the bystander's CPU end in all possible ways while EBBs of theirs are
-/// due.
+/// Tasks on the bystander's CPU end in all possible ways while EBBs of theirs are pending.
 fn ends_beside_a_bystander() -> Outcome {
     cpu::pin()?;
     let mut witness = Peer::spawn(bystander)?;
@@ -245,7 +243,7 @@ fn ends_beside_a_bystander() -> Outcome {
             match turn % 4 {
                 0 => event.close(),
                 1 => std::mem::forget(event),
-                // Waits to be killed.
+                // Works until it is killed.
                 _ => loop {
                     session::work();
                 },

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! An EBB leaves the program as it was: every register, the red zone, and what it is about to store
-//! conditionally. The handler can read the registers, and change where the program goes on.
+//! An EBB preserves the program's state: every register, the red zone, and the value of a
+//! conditional store. The handler can read the registers, and change the address at which the
+//! program continues.
 
 use ebb::EbbContext;
 use ebb::Event;
@@ -20,14 +21,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const PERIOD: u32 = 10_000;
 
-/// EBBs every [`PERIOD`] cycles to a handler under `save`.
+/// Starts EBBs every [`PERIOD`] cycles with a handler and `save`.
 fn begin<F>(save: Save, handler: F) -> Result<Event, Failure>
 where
     F: Fn(&mut EbbContext<'_>) + Copy + 'static,
 {
     let event = ebb::event(CYCLES).open()?;
-    // SAFETY: the handlers below keep to what a signal handler may do; those under
-    // Save::Gprs are assembly or use no other register.
+    // SAFETY: The handlers below do only what a signal handler may do. Those with Save::Gprs are
+    // assembly or use no other registers.
     unsafe { ebb::install_saving(save, handler)? };
     event.enable()?;
     event.check_scheduled()?;
@@ -42,7 +43,7 @@ fn spoil_all(_: &mut EbbContext<'_>) {
     registers::spoil_registers();
 }
 
-/// A handler that changes all GPRs only.
+/// Handler that changes GPRs only.
 fn spoil_gprs(_: &mut EbbContext<'_>) {
     escape::spoil_gprs();
 }
@@ -50,7 +51,7 @@ fn spoil_gprs(_: &mut EbbContext<'_>) {
 /// FPSCR\[DRN\] and \[RN\].
 const RN: u64 = 7 << 32 | 3;
 
-/// The names and values of what differs.
+/// Returns the names and values of registers that differ.
 fn differences(before: &Registers, after: &Registers) -> Vec<String> {
     let mut list = Vec::new();
     let mut compare = |name: String, a: u64, b: u64| {
@@ -74,7 +75,7 @@ fn differences(before: &Registers, after: &Registers) -> Vec<String> {
     compare("CTR".into(), before.ctr, after.ctr);
     compare("XER".into(), before.xer, after.xer);
     compare("TAR".into(), before.tar, after.tar);
-    // The rest may hold what the CPU made of loading the patterns.
+    // The other bits may have changed when the patterns were loaded.
     compare("FPSCR".into(), before.fpscr & RN, after.fpscr & RN);
     list
 }
@@ -83,8 +84,9 @@ fn kept(save: Save, spoil: fn(&mut EbbContext<'_>)) -> Outcome {
     let pattern = Registers::pattern();
     let mut held = Registers::zero();
 
-    // Without EBBs first: what changes then is the routine's fault.
-    // SAFETY: both point at `Registers`, and there are no signal handlers.
+    // Runs without EBBs first: a change then is a fault of `hold_registers`.
+    //
+    // SAFETY: Both pointers are to `Registers`, and there are no signal handlers.
     unsafe { registers::hold_registers(&pattern, &mut held, 100) };
     let list = differences(&pattern, &held);
     check!(list.is_empty(), "without EBB: {list:#?}");
@@ -92,7 +94,8 @@ fn kept(save: Save, spoil: fn(&mut EbbContext<'_>)) -> Outcome {
     let event = begin(save, spoil)?;
     let before = ebb::count();
     held = Registers::zero();
-    // SAFETY: as before; the EBB handler sets what it needs.
+    // SAFETY: Both pointers are to `Registers`; there are no signal handlers, and the EBB handler
+    // sets the registers that it needs.
     unsafe { registers::hold_registers(&pattern, &mut held, 400_000) };
     let came = ebb::count() - before;
     session::end(event)?;
@@ -102,11 +105,11 @@ fn kept(save: Save, spoil: fn(&mut EbbContext<'_>)) -> Outcome {
     Ok(())
 }
 
-/// EBBs in which the handler saw the pattern, and the pattern.
+/// EBBs at which the handler saw the pattern, and the pattern.
 static MATCHES: AtomicU64 = AtomicU64::new(0);
 static PATTERN: [AtomicU64; 35] = [const { AtomicU64::new(0) }; 35];
 
-/// Counts the EBBs whose registers are the pattern's.
+/// Counts the EBBs at which the registers have the pattern.
 fn compare(context: &mut EbbContext<'_>) {
     let seen = |n: usize| match n {
         32 => context.link_register(),
@@ -133,38 +136,39 @@ fn registers_are_shown(save: Save) -> Outcome {
     let mut held = Registers::zero();
     let event = begin(save, compare)?;
     let before = ebb::count();
-    // SAFETY: as before.
+    // SAFETY: Both pointers are to `Registers`, and there are no signal handlers.
     unsafe { registers::hold_registers(&pattern, &mut held, 400_000) };
     let came = ebb::count() - before;
     session::end(event)?;
     let same = MATCHES.load(Relaxed);
-    // One or two came outside of the loop.
+    // One or two EBBs came outside of the loop.
     check!(came >= 20 && same + 3 >= came, "{same} of {came} EBBs");
     Ok(())
 }
 
-/// How often the interrupted address was in the loop.
+/// EBBs that interrupted the loop.
 static IN_LOOP: AtomicU64 = AtomicU64::new(0);
 
-/// Whether the interrupted code is the endless loop.
+/// Returns whether the interrupted code is the endless loop.
 fn in_loop(context: &EbbContext<'_>) -> bool {
-    // Its only instruction is the one before.
+    // The loop is the one instruction before `loop_end`.
     context.interrupted() + 4 == escape::loop_end as *const () as u64
 }
 
-/// Ends the loop by another address to go on at, in the fifth EBB.
+/// Ends the loop in the fifth EBB, by changing the address at which the program continues.
 fn move_on(context: &mut EbbContext<'_>) {
     if !in_loop(context) {
         return;
     }
     if IN_LOOP.fetch_add(1, Relaxed) == 4 {
         let end = escape::loop_end as *const () as u64;
-        // SAFETY: the registers are as the loop's end wants them.
+        // SAFETY: The loop's registers are those that the code at its end expects.
         unsafe { context.set_interrupted(end) };
     }
 }
 
-/// r14 and above are where they are; the rest is shown, also under the short entry.
+/// EBBs at which the context hid r14 and above. With the short entry these are not saved; the other
+/// registers are readable.
 static HIDDEN: AtomicU64 = AtomicU64::new(0);
 
 fn moved(save: Save) -> Outcome {
@@ -186,7 +190,8 @@ fn moved(save: Save) -> Outcome {
     Ok(())
 }
 
-/// A closure has the reference that it has captured, not that of the one before.
+/// A handler that is a closure uses the reference that it has captured, not the one of the handler
+/// before.
 fn captured_reference() -> Outcome {
     let counts = [(); 2].map(|()| &*Box::leak(Box::new(AtomicU64::new(0))));
     for seen in counts {
@@ -202,7 +207,7 @@ fn captured_reference() -> Outcome {
     Ok(())
 }
 
-/// Assembly that changes the accumulators, which lie over VSR 0-31.
+/// Assembly that changes the accumulators, which share VSR 0-31.
 macro_rules! asm_on_accumulators {
     ($($code:tt)*) => {
         std::arch::asm!(
@@ -217,9 +222,9 @@ macro_rules! asm_on_accumulators {
     };
 }
 
-/// Clears all accumulators: xxsetaccz.
+/// Clears all accumulators with xxsetaccz.
 fn clear_accumulators(_: &mut EbbContext<'_>) {
-    // SAFETY: what changes is named.
+    // SAFETY: All registers that change are named.
     unsafe {
         asm_on_accumulators!(
             ".irp n, 0, 1, 2, 3, 4, 5, 6, 7",
@@ -229,10 +234,10 @@ fn clear_accumulators(_: &mut EbbContext<'_>) {
     }
 }
 
-/// The Matrix-Multiply Assist's accumulators, between xxmtacc and xxmfacc.
+/// EBBs preserve the accumulators of the Matrix-Multiply Assist, between xxmtacc and xxmfacc.
 fn accumulators() -> Outcome {
     const PPC_FEATURE2_MMA: u64 = 0x0002_0000;
-    // SAFETY: only reads the auxiliary vector.
+    // SAFETY: The call only reads the auxiliary vector.
     if unsafe { libc::getauxval(libc::AT_HWCAP2) } & PPC_FEATURE2_MMA == 0 {
         return ktap::skip("this CPU has no Matrix-Multiply Assist");
     }
@@ -240,7 +245,8 @@ fn accumulators() -> Outcome {
     let mut held = [0_u64; 64];
     let event = session::begin(CYCLES, PERIOD, clear_accumulators)?;
     let before = ebb::count();
-    // SAFETY: both arrays have 32 registers of 16 bytes; what changes is named.
+    // SAFETY: Both arrays have room for 32 registers of 16 bytes; all registers that change are
+    // named.
     unsafe {
         asm_on_accumulators!(
             ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31",
@@ -274,8 +280,7 @@ fn accumulators() -> Outcome {
     Ok(())
 }
 
-/// A number that the program adds to by larx and stcx., the handler by a load and
-/// a store.
+/// A number to which the program adds with larx and stcx., the handler with a load and a store.
 static SHARED: AtomicU64 = AtomicU64::new(0);
 
 fn add_plainly(_: &mut EbbContext<'_>) {

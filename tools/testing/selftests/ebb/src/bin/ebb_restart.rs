@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The kernel stops the PMU and starts it again under a program, for reasons of
-//! its own and without a new event: the program sees nothing of that.
+//! The kernel stops and restarts the PMU while a program runs, for its own reasons and without a
+//! new event. The program must not notice it.
 //!
-//! Meanwhile the counter is negative and the program has alerts off, as between
-//! an overflow and the end of its handler. So no alert is due, neither for the
-//! program nor for the kernel.
+//! In that time the counter is negative and the program has alerts off, as between an overflow and
+//! the end of its handler. So no alert may arrive, neither for the program nor for the kernel.
 
 use ebb::Attr;
 use ebb::Event;
@@ -27,11 +26,11 @@ const PERIOD: u32 = 10_000;
 const TIME: Duration = Duration::from_millis(50);
 const NEGATIVE: u32 = pmc::OVERFLOW + 0x1234;
 
-/// Works for a while in the middle of what a handler does, with and without GE,
-/// and looks whether that is undone.
+/// Works for a while in a state as in the middle of a handler, with and without GE, and checks that
+/// the state does not change.
 fn undisturbed(event: &Event) -> Outcome {
     for bescr in [Bescr(0), Bescr::PME, Bescr::GE] {
-        // SAFETY: the handler of `prepare` is installed.
+        // SAFETY: `prepare` has installed a handler.
         unsafe { bescr.write() };
         Mmcr0::FC.write();
         Pmc::Pmc1.write(NEGATIVE);
@@ -48,15 +47,15 @@ fn undisturbed(event: &Event) -> Outcome {
     Ok(())
 }
 
-/// The program takes its EBBs after that.
+/// Checks that the program can take EBBs afterwards.
 fn goes_on(event: Event) -> Outcome {
     session::arm(PERIOD)?;
     session::wait_for(20, PERIOD)?;
     session::end(event)
 }
 
-/// Ordinary events of the CPU that take turns in waiting for the counters: perf
-/// core stops the PMU each time it looks whether one can go on.
+/// Ordinary events of the CPU wait for counters in turns: perf core stops the PMU each time it
+/// checks whether it can schedule one.
 fn rotation() -> Outcome {
     let rival = Attr::raw(INSTRUCTIONS).user_only().on_cpu(cpu::pin()?);
     let rivals = [session::enabled(&rival)?, session::enabled(&rival)?];
@@ -69,7 +68,7 @@ fn rotation() -> Outcome {
     goes_on(event)
 }
 
-/// The kernel's limit of samples a second, as it was at the end of the test.
+/// The kernel's limit of samples in a second; restores the old one on drop.
 struct Limit(String);
 
 impl Limit {
@@ -88,8 +87,8 @@ impl Drop for Limit {
     }
 }
 
-/// A software event of this task that samples too often: at each tick perf core
-/// lets it go on, and stops all PMUs of the task for that.
+/// A software event of this task samples too often: at each tick perf core lets it continue, and
+/// stops all PMUs of the task to do so.
 fn throttling() -> Outcome {
     let _limit = Limit::set("1000")?;
     let event = session::prepare(CYCLES, session::count_only)?;

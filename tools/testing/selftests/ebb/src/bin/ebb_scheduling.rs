@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Who gets the PMU: a scheduled EBB event evicts everything not pinned; of two
-//! pinned groups one runs and the other is put in error state, where read()
-//! gives end of file. Among the groups of a task the first one runs.
+//! Which event gets the PMU. An EBB event that is scheduled evicts all events that are not pinned.
+//! Of two pinned groups one runs and the other is in error state, where read() returns end of file.
+//! Among the groups of a task the first one runs.
 
 use ebb::Attr;
 use ebb::Event;
@@ -21,12 +21,12 @@ fn toil() {
     session::work_for(1_000_000);
 }
 
-/// An event of this thread that is not EBB.
+/// Returns an event of this thread that is not EBB.
 fn of_task() -> Attr {
     Attr::raw(INSTRUCTIONS).user_only()
 }
 
-/// The same of the CPU, on which the test then stays.
+/// Returns such an event of the CPU, on which the test then stays.
 fn of_cpu() -> Result<Attr, Failure> {
     Ok(of_task().on_cpu(cpu::pin()?))
 }
@@ -38,7 +38,7 @@ fn read_gives_eight_bytes() -> Outcome {
     Ok(())
 }
 
-/// The rival stops counting while the EBB event is there, and goes on after it.
+/// The rival stops counting while the EBB event is on the PMU, and continues afterwards.
 fn evicted(rival: &Attr) -> Outcome {
     let rival = session::enabled(rival)?;
     toil();
@@ -54,8 +54,7 @@ fn evicted(rival: &Attr) -> Outcome {
     );
     ebb.check_scheduled()?;
     ebb.close();
-    // perf core looks for something to put on the PMU at the next switch or
-    // rotation, not at a close.
+    // perf core looks for events to schedule at the next task switch or rotation, not at a close.
     for _ in 0..100 {
         std::thread::sleep(Duration::from_millis(10));
         toil();
@@ -63,7 +62,7 @@ fn evicted(rival: &Attr) -> Outcome {
             return Ok(());
         }
     }
-    ktap::fail("the rival never came back")
+    ktap::fail("the rival was not scheduled again")
 }
 
 fn unpinned_cannot_push_in(rival: &Attr) -> Outcome {
@@ -85,7 +84,7 @@ fn check_ran(rival: &Event) -> Outcome {
     Ok(())
 }
 
-/// An EBB event that is there first keeps the PMU, and `rival` is in error state.
+/// An EBB event that was scheduled first keeps the PMU, and `rival` is in error state.
 fn first_ebb_wins(rival: &Attr) -> Outcome {
     let ebb = session::without_handler()?;
     let rival = session::enabled(rival)?;
@@ -93,8 +92,8 @@ fn first_ebb_wins(rival: &Attr) -> Outcome {
     Ok(ebb.check_scheduled()?)
 }
 
-/// perf core puts a CPU's pinned events on the PMU before those of tasks, so one
-/// that comes later still wins; the EBB event is then in error state for good.
+/// perf core schedules a CPU's pinned events before those of tasks, so a later one still gets the
+/// PMU; the EBB event then stays in error state.
 fn cpu_pinned_after_ebb() -> Outcome {
     let ebb = session::cycles(10_000)?;
     session::wait_for(5, 10_000)?;
@@ -111,8 +110,8 @@ fn cpu_pinned_after_ebb() -> Outcome {
     session::end(ebb)
 }
 
-/// An EBB event that this process puts on a child meets a pinned event of the
-/// CPU that was there before.
+/// An EBB event that this process opens for a child is in error state if the CPU had a pinned event
+/// before.
 fn child_ebb_after_cpu_pinned() -> Outcome {
     let rival = session::enabled(&of_cpu()?.pinned(true))?;
     let mut child = Peer::spawn(|parent| {

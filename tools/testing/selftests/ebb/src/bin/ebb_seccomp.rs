@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Programs that confine themselves by seccomp: EBBs need no system call, so they go on
-//! under a filter that kills at the first one. Where a filter forbids perf_event_open, as in
-//! containers, the error names the filter.
+//! Programs that confine themselves with seccomp. EBBs need no system call, so they continue under
+//! a filter that kills at the first one. If a filter forbids perf_event_open, as in containers, the
+//! error names the filter.
 
 use ebb::Event;
 use ebb_selftests::session;
@@ -15,12 +15,12 @@ use std::os::unix::process::ExitStatusExt;
 const PERIOD: u32 = 5000;
 const EBBS: u64 = 20;
 
-/// Operations of a filter (linux/filter.h): load the word at an offset, compare with a
-/// constant, return.
+/// Operations of a filter (linux/filter.h): load the word at an offset, compare it with a constant,
+/// return.
 const LOAD: u16 = 0x20;
 const IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
-/// Where `struct seccomp_data` has the number of the system call.
+/// Offset of the system call's number in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 
 fn statement(code: u16, k: u32) -> libc::sock_filter {
@@ -32,7 +32,7 @@ fn statement(code: u16, k: u32) -> libc::sock_filter {
     }
 }
 
-/// Skips the test where the kernel has no EBB or no seccomp.
+/// Skips the test if the kernel has no EBB or no seccomp.
 fn require_both() -> Outcome {
     session::require_ebb()?;
     // SAFETY: The call passes no pointer.
@@ -42,25 +42,25 @@ fn require_both() -> Outcome {
     }
 }
 
-/// Installs a filter for good: system calls of `numbers` end with the action `listed`, others
+/// Installs a filter, irreversibly: system calls of `numbers` end with the action `listed`, others
 /// with `other`.
 fn confine(numbers: &[libc::c_long], listed: u32, other: u32) -> Outcome {
     let mut filter = vec![statement(LOAD, NUMBER)];
     for &number in numbers {
         filter.push(libc::sock_filter {
             jf: 1,
-            // CAST: numbers of system calls are small.
+            // CAST: The numbers of system calls are below 2^16.
             ..statement(IF_EQUAL, number as u32)
         });
         filter.push(statement(RETURN, listed));
     }
     filter.push(statement(RETURN, other));
     let program = libc::sock_fprog {
-        // CAST: a filter here has less than ten instructions.
+        // CAST: A filter here has less than ten instructions.
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: the filter lives through the calls.
+    // SAFETY: The filter lives through the calls.
     let status = unsafe {
         ktap::os_result(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
         libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &program)
@@ -69,7 +69,7 @@ fn confine(numbers: &[libc::c_long], listed: u32, other: u32) -> Outcome {
     Ok(())
 }
 
-/// Begins EBBs and confines itself to what telling an outcome takes.
+/// Starts EBBs, then forbids all system calls except those that report an outcome.
 fn confined() -> Result<Event, Failure> {
     let event = session::cycles(PERIOD)?;
     let needed = [libc::SYS_write, libc::SYS_exit_group];
@@ -89,7 +89,7 @@ fn without_system_calls() -> Outcome {
     let child = Peer::spawn(|_| {
         let event = confined()?;
         more_ebbs()?;
-        // Closing it would be a system call.
+        // A close would be a system call.
         ebb::disable();
         std::mem::forget(event);
         check!(ebb::spurious() == 0, "{} spurious EBBs", ebb::spurious());
@@ -98,7 +98,7 @@ fn without_system_calls() -> Outcome {
     child.join()
 }
 
-/// The filter does kill: a control of the test above.
+/// The filter does kill: this is a control of the test above.
 fn a_system_call_kills() -> Outcome {
     let mut child = Peer::spawn(|_| {
         let event = confined()?;
@@ -109,7 +109,7 @@ fn a_system_call_kills() -> Outcome {
     Ok(())
 }
 
-/// EBBs that go on beside a task whose filter runs at each of its system calls.
+/// EBBs continue in a task whose filter runs at each of its system calls.
 fn filter_that_allows() -> Outcome {
     let child = Peer::spawn(|_| {
         let event = session::cycles(PERIOD)?;
@@ -123,7 +123,7 @@ fn filter_that_allows() -> Outcome {
     child.join()
 }
 
-/// Children have the filter, and no EBBs.
+/// Children inherit the filter, and get no EBBs.
 fn inherited() -> Outcome {
     let child = Peer::spawn(|_| {
         let event = session::cycles(PERIOD)?;

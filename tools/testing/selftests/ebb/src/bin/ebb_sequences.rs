@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Restartable sequences (rseq) that EBBs interrupt: the kernel does not see such an EBB, so the
+//! Restartable sequences (rseq) that EBBs interrupt. The kernel does not notice such an EBB, so the
 //! library's entries abort the sequence.
 
 use ebb::EbbContext;
@@ -18,9 +18,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 unsafe extern "C" {
-    /// Where the C library has a thread's `struct rseq` from its thread pointer.
+    /// Offset of a thread's `struct rseq` from its thread pointer, in the C library.
     static __rseq_offset: isize;
-    /// How much of that is in use: 0 if it is not registered.
+    /// Size of its part that is in use: 0 if it is not registered.
     static __rseq_size: u32;
 }
 
@@ -35,9 +35,9 @@ struct Sequence {
 }
 
 unsafe extern "C" {
-    /// Stores `descriptor` to `rseq_cs`, and begins a sequence there: turns a loop `turns` times,
-    /// branches to the handler as an EBB does if it is to, and commits by a store to `committed`.
-    /// Returns 1, or 0 if it is aborted.
+    /// Stores `descriptor` to `rseq_cs`, which begins a sequence. Loops `turns` times, branches to
+    /// the handler as an EBB does if `branches`, and commits with a store to `committed`. Returns
+    /// 1, or 0 if it is aborted.
     fn sequence(
         rseq_cs: *mut u64,
         descriptor: *const Sequence,
@@ -45,7 +45,8 @@ unsafe extern "C" {
         turns: u64,
         branches: bool,
     ) -> u64;
-    /// The sequence; one elsewhere, which is never executed; the first without a signature.
+    /// Descriptors: of the sequence; of code elsewhere that is never executed; of the sequence with
+    /// an abort address that has no signature.
     static sequence_here: Sequence;
     static sequence_elsewhere: Sequence;
     static sequence_unsigned: Sequence;
@@ -96,8 +97,8 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// The first address in the sequence that a handler has interrupted since the sequence began; if
-/// there is none, the last.
+/// First address in the sequence that a handler has interrupted since the sequence began; if there
+/// is none, the last address elsewhere.
 static INTERRUPTED: AtomicU64 = AtomicU64::new(0);
 
 fn note(context: &mut EbbContext<'_>) {
@@ -106,19 +107,19 @@ fn note(context: &mut EbbContext<'_>) {
     }
 }
 
-/// Whether a handler has interrupted the sequence.
+/// Returns whether a handler has interrupted the sequence.
 fn has_interrupted() -> bool {
     let address = INTERRUPTED.load(Relaxed);
-    // SAFETY: the linker has put the descriptor there, and the program only reads it.
+    // SAFETY: The linker defines the descriptor, and the program only reads it.
     let (start, length) = unsafe { (sequence_here.start, sequence_here.length) };
     address.wrapping_sub(start) < length
 }
 
-/// `rseq_cs` of this thread.
+/// Returns the address of this thread's `rseq_cs`.
 fn rseq_cs() -> *mut u64 {
     const RSEQ_CS: isize = 8;
     let thread: *mut u8;
-    // SAFETY: reads the thread pointer; the C library has the area there.
+    // SAFETY: The instruction reads the thread pointer, at whose offset the C library has the area.
     unsafe {
         std::arch::asm!("mr {}, 13", out(reg) thread, options(nomem, nostack, preserves_flags));
         thread.offset(__rseq_offset + RSEQ_CS).cast()
@@ -129,30 +130,30 @@ fn rseq_cs() -> *mut u64 {
 fn commits(descriptor: *const Sequence, turns: u64, branches: bool) -> Result<bool, Failure> {
     let mut committed = 0;
     INTERRUPTED.store(0, Relaxed);
-    // SAFETY: the function keeps to the ABI, and stores to the two words only; where it branches
-    // there is the library's entry.
+    // SAFETY: The function follows the ABI, and stores to the two words only; if it branches to the
+    // handler, EBBHR has the library's entry.
     let result = unsafe { sequence(rseq_cs(), descriptor, &mut committed, turns, branches) };
     check!(result == committed, "{result}, but {committed} was stored");
     Ok(result != 0)
 }
 
 fn begin(save: Save) -> Result<ebb::Event, Failure> {
-    // SAFETY: the C library sets the variable before the program begins.
+    // SAFETY: The C library sets the variable before the program begins.
     if unsafe { __rseq_size } == 0 {
         ktap::skip("the C library has registered no restartable sequences")?;
     }
     let event = session::schedule(&ebb::event(CYCLES))?;
-    // SAFETY: the handler uses general registers only.
+    // SAFETY: The handler uses general registers only.
     unsafe { ebb::install_saving(save, note)? };
     Ok(event)
 }
 
 fn is_clear() -> bool {
-    // SAFETY: the area lives as long as the thread.
+    // SAFETY: The area lives as long as the thread.
     unsafe { rseq_cs().read_volatile() == 0 }
 }
 
-/// An EBB aborts the sequence, and its handler sees where it was.
+/// An EBB aborts the sequence, and its handler sees the interrupted address in it.
 fn aborted(save: Save) -> Outcome {
     let event = begin(save)?;
     for turns in 1..20 {
@@ -168,7 +169,8 @@ fn aborted(save: Save) -> Outcome {
     Ok(())
 }
 
-/// One that is elsewhere has ended, as the kernel has it.
+/// An EBB outside of the sequence ends it, as in the kernel: the program continues, and `rseq_cs`
+/// is cleared.
 fn outside(save: Save) -> Outcome {
     let event = begin(save)?;
     for descriptor in [&raw const sequence_elsewhere, ptr::null()] {
@@ -180,7 +182,7 @@ fn outside(save: Save) -> Outcome {
     Ok(())
 }
 
-/// Instructions of an entry up to that which reads `rseq_cs`; `rseq.rs` has the same number.
+/// Instructions of an entry up to the one that reads `rseq_cs`; `rseq.rs` has the same number.
 const UNTIL_KNOWN: usize = 15;
 
 fn disable_and_enable() {
@@ -188,15 +190,15 @@ fn disable_and_enable() {
     expect(ebb::enable().is_ok(), line!());
 }
 
-/// An EBB aborts the sequence also with a signal at an instruction of the entry that follows the
-/// reading of `rseq_cs`, whose handler may turn EBBs off and on. A signal that comes earlier has the
-/// kernel clear the word.
+/// An EBB aborts the sequence even if a signal comes at an instruction of the entry after `rseq_cs`
+/// was read, and even if the signal's handler turns EBBs off and on. For an earlier signal the
+/// kernel clears the word.
 fn aborted_despite_signals(save: Save) -> Outcome {
     let event = begin(save)?;
     let entry = Entry::find(0)?;
     let places = UNTIL_KNOWN..entry.all().end;
     let aborted = || {
-        // So that no instruction of the entry is left out.
+        // Without an alert, each instruction of the entry is executed.
         Mmcr0(0).write();
         check!(!commits(&raw const sequence_here, 1, true)?, "committed");
         check!(
@@ -215,9 +217,9 @@ fn aborted_despite_signals(save: Save) -> Outcome {
     Ok(())
 }
 
-/// How often the kernel has switched from this thread to others.
+/// Returns how often the kernel has switched from this thread to others.
 fn switches() -> Result<i64, Failure> {
-    // SAFETY: zeroes are a valid value, which the call replaces.
+    // SAFETY: Zeroes are a valid value, which the call replaces.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         ktap::os_result(libc::getrusage(libc::RUSAGE_THREAD, &mut usage))?;
@@ -225,8 +227,8 @@ fn switches() -> Result<i64, Failure> {
     }
 }
 
-/// EBBs of overflows, wherever they come: a sequence in which one came does not commit, another
-/// does unless the kernel has aborted it.
+/// EBBs of overflows come anywhere. A sequence that one interrupts does not commit; others commit
+/// unless the kernel has aborted them.
 fn overflows(save: Save) -> Outcome {
     const PERIOD: u32 = 3_000;
     const RUNS: u64 = 500;
@@ -235,7 +237,7 @@ fn overflows(save: Save) -> Outcome {
     let mut aborts = 0;
     for run in 0..RUNS {
         let before = switches()?;
-        // From much shorter than a period to longer.
+        // Runs are from much shorter to longer than a period.
         let turns = 1 + run * 37 % 8_000;
         let committed = commits(&raw const sequence_here, turns, false)?;
         let interrupted = has_interrupted();
@@ -253,14 +255,14 @@ fn overflows(save: Save) -> Outcome {
     Ok(())
 }
 
-/// The argument of a program that the C library registers nothing for.
+/// Argument of a program for which the C library registers no area.
 const UNREGISTERED: &str = "unregistered";
 
-/// Runs in that program, whose EBBs go on.
+/// Runs in that program: its EBBs continue.
 fn without_area() -> Outcome {
     let event = session::schedule(&ebb::event(CYCLES))?;
     session::install(note)?;
-    // SAFETY: the C library sets the variable before the program begins.
+    // SAFETY: The C library sets the variable before the program begins.
     let size = unsafe { __rseq_size };
     check!(size == 0, "__rseq_size is {size}");
     check!(commits(&raw const sequence_here, 1, true)?, "aborted");
@@ -283,15 +285,15 @@ fn unregistered() -> Outcome {
 
 /// A sequence whose abort address has no signature ends the program.
 fn no_signature() -> Outcome {
-    // SAFETY: the child has one thread, as this test has, and ends here.
+    // SAFETY: The child has one thread, as this test has, and ends below.
     let child = unsafe { libc::fork() };
     if child == 0 {
-        // SAFETY: the default action is that of a program that has set none.
+        // SAFETY: The call sets the default action, so there is no handler.
         unsafe { libc::signal(libc::SIGTRAP, libc::SIG_DFL) };
         let event = begin(Save::Gprs);
         let committed = commits(&raw const sequence_unsigned, 1, true);
         println!("# {} {committed:?}", event.is_ok());
-        // SAFETY: `_exit` takes a number, and ends the child, which is a process of its own.
+        // SAFETY: The call takes no pointers, and ends the child only.
         unsafe { libc::_exit(1) };
     }
     let mut status = 0;

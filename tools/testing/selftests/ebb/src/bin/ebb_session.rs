@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! `ebb::Session`: events by name, counters between EBBs, pause, resume and close by its own thread,
-//! its handler and another thread, eviction and the way back, other owners of EBBHR, a thread that ends
-//! with EBBs on, and processes and threads with the number of the session's. `ebb_periods` has periods.
+//! `ebb::Session`: events by name; counters between EBBs; pause, resume and close by the session's
+//! thread, its handler and another thread; eviction and the return of the PMU; other owners of
+//! EBBHR; a thread that ends with EBBs on; processes and threads that get the number of the
+//! session's. `ebb_periods` tests periods.
 
 use ebb::EbbContext;
 use ebb::Error;
@@ -37,18 +38,18 @@ use std::time::Duration;
 
 const PERIOD: u32 = 10_000;
 
-/// A session of cycles that runs.
+/// Starts a session of cycles.
 #[track_caller]
 fn started(handler: ebb::Handler) -> Result<Session, Failure> {
     let session = Session::open("cycles", PERIOD.into())?;
     check!(session.state() == State::Idle, "{:?}", session.state());
-    // SAFETY: the handlers here touch atomics and their context.
+    // SAFETY: The handlers here only access atomics and their context.
     unsafe { session.start(Save::Full, handler)? };
     check!(session.state() == State::Running, "{:?}", session.state());
     Ok(session)
 }
 
-/// A session that has taken EBBs.
+/// Starts a session and waits until it has taken EBBs.
 #[track_caller]
 fn running() -> Result<Session, Failure> {
     let session = started(count_only)?;
@@ -68,7 +69,7 @@ fn stands() -> Outcome {
     session::expect_none(5 * u64::from(PERIOD))
 }
 
-/// Each way to name an event opens the code it stands for.
+/// Each way to name an event opens the code for which it stands.
 fn names() -> Outcome {
     for (name, pmc) in [
         ("cycles", Pmc::Pmc1),
@@ -82,7 +83,7 @@ fn names() -> Outcome {
         let session = Session::open(name, 0)?;
         check!(session.pmc(0) == Some(pmc), "{name}: {:?}", session.pmc(0));
     }
-    // PMC1 or PMC6, as the processor's table has it.
+    // The processor's table has PMC1 or PMC6 for it.
     Session::open("cpu-cycles", 0)?;
     for name in [
         "",
@@ -102,7 +103,7 @@ fn names() -> Outcome {
     Ok(())
 }
 
-/// Members take counters that are free, and are refused where there is none.
+/// Members get free counters, and are refused if no counter is free.
 fn group() -> Outcome {
     let session = Session::open("cycles", PERIOD.into())?;
     check!(session.add("instructions", 0)? == 1);
@@ -125,11 +126,11 @@ fn group() -> Outcome {
             }
         }
     };
-    // SAFETY: the handler counts in atomics.
+    // SAFETY: The handler only counts in atomics.
     unsafe { session.start(Save::Full, handler)? };
     for (n, pmc) in [(0, Pmc::Pmc1), (2, Pmc::Pmc3)] {
         session::wait_for(session.count() + 20, 50_000)?;
-        // From here on its EBBs are 2^30 counts away.
+        // From here on its next EBB is 2^30 counts away.
         session.set_period(n, 1 << 30, 0)?;
         pmc.write(Pmc::start_value(1 << 30));
     }
@@ -139,14 +140,14 @@ fn group() -> Outcome {
     Ok(())
 }
 
-/// Counters can be read between EBBs, as long as they are there.
+/// Counters can be read between EBBs, as long as the event is on the PMU.
 fn counters() -> Outcome {
     const WORK: u64 = 200_000;
-    // No EBB comes of this period.
+    // With this period no EBB comes.
     let session = Session::open("cycles", 1 << 30)?;
     session.add("instructions", 0)?;
     check!(session.read(0) == Err(Error::NotInstalled));
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing.
     unsafe { session.start(Save::Full, count_only)? };
     check!(session.read(2) == Err(Error::NoSuchNumber));
     let start = Pmc::start_value(1 << 30);
@@ -168,7 +169,7 @@ fn counters() -> Outcome {
         (0x2000_2401, Err(Error::NotScheduled)),
         (0x2000_2400, Ok(())),
     ] {
-        // SAFETY: neither request has a pointer (PERF_EVENT_IOC_DISABLE, PERF_EVENT_IOC_ENABLE).
+        // SAFETY: Neither request takes a pointer (PERF_EVENT_IOC_DISABLE, PERF_EVENT_IOC_ENABLE).
         ktap::os_result(unsafe { libc::ioctl(session.descriptor(), request, 0) })?;
         let read = session.read(0).map(drop);
         check!(read == expected, "{read:?}");
@@ -176,7 +177,7 @@ fn counters() -> Outcome {
     Ok(())
 }
 
-/// Of a session that its handler has stopped the counter stands, and can be read.
+/// After the handler has stopped a session, its counter is frozen and can be read.
 fn standing_counter() -> Outcome {
     let session = started(|context| context.rearm(Rearm::Stop))?;
     session::wait_for(1, PERIOD)?;
@@ -203,8 +204,8 @@ fn paused_by_itself() -> Outcome {
     Ok(())
 }
 
-/// Does `body` on another thread, once this one is out of `pthread_create`: that blocks SIGILL,
-/// and an EBB that finds the PMU gone would end the process there.
+/// Runs `body` on another thread after this thread has left `pthread_create`. That blocks SIGILL,
+/// so an EBB that finds the PMU gone would end the process there.
 fn elsewhere<R: Send>(body: impl FnOnce() -> R + Send) -> thread::Result<R> {
     let created = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -219,7 +220,7 @@ fn elsewhere<R: Send>(body: impl FnOnce() -> R + Send) -> thread::Result<R> {
     })
 }
 
-/// Another thread pauses and resumes it, at any place of the program and of the handler.
+/// Another thread pauses and resumes the session, at any place of the program and of the handler.
 fn paused_by_another() -> Outcome {
     let session = started(count_only)?;
     let mut by_owner = 0;
@@ -250,7 +251,8 @@ fn paused_by_another() -> Outcome {
     goes_on()
 }
 
-/// Dropped on another thread with EBBs on: none comes any more, and the next session works.
+/// Another thread drops the session with EBBs on: no EBB comes afterwards, and the next session
+/// works.
 fn closed_by_another() -> Outcome {
     for _ in 0..10 {
         let session = running()?;
@@ -263,13 +265,13 @@ fn closed_by_another() -> Outcome {
 fn one_at_a_time() -> Outcome {
     let first = started(count_only)?;
     let second = Session::open("instructions", 1000)?;
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing.
     let refused = unsafe { second.start(Save::Full, count_only) };
     check!(refused == Err(Error::InUse), "{refused:?}");
     goes_on()?;
     first.close();
     let start = || {
-        // SAFETY: the handler does nothing.
+        // SAFETY: The handler does nothing.
         unsafe { second.start(Save::Full, count_only) }
     };
     let elsewhere = thread::scope(|s| s.spawn(start).join());
@@ -294,7 +296,7 @@ fn stopped_by_the_handler() -> Outcome {
     goes_on()
 }
 
-/// State of the session in its handler, in a signal's on top of that, and once it is to stop.
+/// State of the session in its handler, in a signal's handler on top, and after a request to stop.
 static STATES: [AtomicU64; 3] = [const { AtomicU64::new(u64::MAX) }; 3];
 
 extern "C" fn ask_in_signal(_: libc::c_int) {
@@ -307,17 +309,17 @@ fn ask(place: usize) {
 }
 
 fn state_in_handler() -> Outcome {
-    // SAFETY: the signal's handler asks for the state only.
+    // SAFETY: The signal's handler only reads the state.
     unsafe { libc::signal(libc::SIGUSR1, ask_in_signal as *const () as usize) };
     current::open(PERIOD.into())?;
     let handler = |context: &mut EbbContext<'_>| {
         ask(0);
-        // SAFETY: the signal has a handler.
+        // SAFETY: The signal has a handler.
         unsafe { libc::raise(libc::SIGUSR1) };
         context.rearm(Rearm::Stop);
         ask(2);
     };
-    // SAFETY: the handler keeps to what a signal's may do.
+    // SAFETY: The handler does only what a signal's handler may do.
     current::with(|session| unsafe { session.start(Save::Full, handler) })?;
     session::wait_for(1, PERIOD)?;
     let states = STATES.each_ref().map(|state| state.load(Relaxed));
@@ -327,7 +329,8 @@ fn state_in_handler() -> Outcome {
     Ok(())
 }
 
-/// An EBB that asks to stop may come to any instruction of `resume` on a session that runs.
+/// An EBB whose handler stops the session may come at any instruction of `resume` on a running
+/// session.
 fn stopped_in_resume() -> Outcome {
     let session = started(|context| context.rearm(Rearm::Stop))?;
     for period in 50..1000 {
@@ -345,11 +348,12 @@ fn stopped_in_resume() -> Outcome {
     Ok(())
 }
 
-/// Two threads pause and resume at once, at any place of each other's calls and of the handler.
+/// Two threads pause and resume the session at the same time, at any place of each other's calls
+/// and of the handler.
 fn paused_by_both() -> Outcome {
     let session = started(|context| {
         session::work();
-        // It may be gone by now.
+        // The PMU may be gone by now, so the read may trap.
         let _ = context.value(Pmc::Pmc1);
     })?;
     session.pause()?;
@@ -382,7 +386,7 @@ fn paused_by_both() -> Outcome {
     stands()
 }
 
-/// Another thread closes the session in its handler, which may use it until it returns.
+/// Another thread closes the session in its handler, which may use the session until it returns.
 fn closed_in_handler() -> Outcome {
     static ASKED: AtomicBool = AtomicBool::new(false);
     static CLOSED: AtomicBool = AtomicBool::new(false);
@@ -393,18 +397,20 @@ fn closed_in_handler() -> Outcome {
         while !ASKED.load(Relaxed) {
             thread::yield_now();
         }
-        // As another closer at the same time: the session stays until the handler ends.
+        // The second close is like one of another thread at the same time: the session's memory
+        // stays valid until the handler ends.
         for _ in 0..2 {
-            // SAFETY: the address is of `into_raw`, and a second close finds the session closed.
+            // SAFETY: The address is from `into_raw`, and the second close finds the session
+            // closed.
             unsafe { Session::close_raw(std::ptr::with_exposed_provenance(raw)) };
         }
-        // Memory that was freed is not as it was.
+        // Overwrite freed memory, so that its use would be noticed.
         for size in (8..=1024).step_by(8) {
             std::hint::black_box(vec![0x5a_u8; size]);
         }
         CLOSED.store(true, Relaxed);
     };
-    // Before EBBs are on: pthread_create blocks SIGILL.
+    // Start the thread before EBBs are on: pthread_create blocks SIGILL.
     let other = thread::spawn(close);
     let handler = |context: &mut EbbContext<'_>| {
         if context.number() != 5 {
@@ -412,14 +418,14 @@ fn closed_in_handler() -> Outcome {
         }
         ASKED.store(true, Relaxed);
         while !CLOSED.load(Relaxed) {
-            // SAFETY: a system call without pointers.
+            // SAFETY: The system call takes no pointers.
             unsafe { libc::sched_yield() };
         }
         let set = current::with(|session| session.set_period(0, PERIOD.into(), 0));
         let descriptor = current::with(|session| Ok(session.descriptor()));
         DONE.store(set.is_ok() && descriptor == Ok(-1), Relaxed);
     };
-    // SAFETY: the handler keeps to what a signal's may do.
+    // SAFETY: The handler does only what a signal's handler may do.
     current::with(|session| unsafe { session.start(Save::Full, handler) })?;
     session::work_for(1000 * u64::from(PERIOD));
     check!(other.join().is_ok());
@@ -430,8 +436,8 @@ fn closed_in_handler() -> Outcome {
     Ok(())
 }
 
-/// The next session has the PMU, although a child has the descriptors of the closed one, and the
-/// handler is not called any more.
+/// The next session gets the PMU, although a child keeps the descriptors of the closed one, and the
+/// closed session's handler is not called again.
 fn closed_beside_a_child() -> Outcome {
     for by_another in [false, true] {
         let session = running()?;
@@ -448,29 +454,29 @@ fn closed_beside_a_child() -> Outcome {
     Ok(())
 }
 
-/// A thread that cannot be tied to its session leaves EBBHR to others.
+/// If the session cannot get a key for its thread's end, the start fails and does not change EBBHR.
 fn without_keys() -> Outcome {
     let session = Session::open("cycles", PERIOD.into())?;
     let mut keys = Vec::new();
     let mut key = 0;
-    // SAFETY: the variable lives.
+    // SAFETY: The variable lives through the call.
     while unsafe { libc::pthread_key_create(&mut key, None) } == 0 {
         keys.push(key);
     }
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing.
     let start = || unsafe { session.start(Save::Full, count_only) };
     let refused = start().map_err(|error| error.errno());
     check!(refused == Err(libc::EAGAIN), "{refused:?}");
     check!(session::ebb_registers()[1] == 0 && session.state() == State::Idle);
     for key in keys {
-        // SAFETY: the key exists, and no thread has a value for it.
+        // SAFETY: The key exists, and no thread has a value for it.
         unsafe { libc::pthread_key_delete(key) };
     }
     start()?;
     goes_on()
 }
 
-/// Each takes its own EBBs, and every second one ends with EBBs on.
+/// Each thread takes its own EBBs, and every second one ends with EBBs on.
 fn many_threads() -> Outcome {
     let threads: Vec<_> = (0..64)
         .map(|number| {
@@ -513,19 +519,19 @@ fn child_of_fork() -> Outcome {
     child.join()
 }
 
-/// What `poll` reports of the descriptor.
+/// Returns what `poll` reports for the descriptor.
 fn poll(session: &Session) -> i16 {
     let mut poll = libc::pollfd {
         fd: session.descriptor(),
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one structure, which lives.
+    // SAFETY: The call gets one structure, which outlives it.
     unsafe { libc::poll(&mut poll, 1, 0) };
     poll.revents
 }
 
-/// A pinned event of the CPU that comes while the thread sleeps has the PMU when it wakes.
+/// A pinned event of the CPU that is opened while the thread sleeps has the PMU when it wakes.
 fn evicted() -> Outcome {
     let session = running()?;
     check!(poll(&session) == 0, "poll: {:#x}", poll(&session));
@@ -543,7 +549,7 @@ fn evicted() -> Outcome {
     let gone = session.read(0);
     check!(gone == Err(Error::NotScheduled), "{gone:?}");
     other.close()?;
-    // Nothing was lost by that, so any thread can do it.
+    // The eviction lost no state of the session, so any thread can resume it.
     let resumed = elsewhere(|| session.resume());
     check!(matches!(resumed, Ok(Ok(()))), "{resumed:?}");
     check!(session.state() == State::Running, "{:?}", session.state());
@@ -551,9 +557,9 @@ fn evicted() -> Outcome {
     goes_on()
 }
 
-/// A start that finds a pinned event of the CPU on the PMU is made up for: with the period, not
-/// after the 2^31 counts of a counter that starts at 0. Also if the program asks before that whether
-/// it lost the PMU.
+/// A start finds a pinned event of the CPU on the PMU. A later resume makes up for it: the first
+/// EBB comes after the period, not after the 2^31 counts of a counter that starts at 0. That holds
+/// even if the program has asked before whether it lost the PMU.
 fn evicted_from_the_start() -> Outcome {
     [false, true].into_iter().try_for_each(started_too_late)
 }
@@ -561,7 +567,7 @@ fn evicted_from_the_start() -> Outcome {
 fn started_too_late(asks: bool) -> Outcome {
     let other = Pinned::here()?;
     let session = Session::open("cycles", PERIOD.into())?;
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing.
     let refused = unsafe { session.start(Save::Full, count_only) };
     check!(refused == Err(Error::NotScheduled), "{refused:?}");
     check!(session.state() == State::Evicted, "{:?}", session.state());
@@ -574,7 +580,7 @@ fn started_too_late(asks: bool) -> Outcome {
     session::wait_for(20, PERIOD)
 }
 
-/// Another owner's EBBs stay as they are when the session is paused and closed.
+/// A pause or a close of the session does not change the EBBs of another owner of EBBHR.
 fn foreign_owner() -> Outcome {
     const OTHER: u64 = 0x0100_0000;
     let session = running()?;
@@ -605,25 +611,25 @@ fn foreign_owner() -> Outcome {
     Ok(())
 }
 
-/// The handler of a session that runs is not replaced.
+/// `install` does not replace the handler of a running session.
 fn installed_beside() -> Outcome {
     let session = running()?;
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing.
     let refused = unsafe { ebb::install(count_only) };
     check!(refused == Err(Error::InUse), "{refused:?}");
     session::wait_for(session.count() + 20, PERIOD)?;
     session.close();
-    // SAFETY: as before.
+    // SAFETY: The handler does nothing.
     unsafe { ebb::install(count_only)? };
     ebb::uninstall()?;
     Ok(())
 }
 
-/// Counters that only count: a member's, and PMC6 beside an event on PMC5. An overflow calls
-/// nobody.
+/// Counters that only count: a member's, and PMC6 beside an event on PMC5. Their overflow calls no
+/// handler.
 fn counts_only() -> Outcome {
     static SEEN: AtomicU64 = AtomicU64::new(0);
-    // None of these EBBs comes by itself, the second of a period that one counter can hold.
+    // None of these EBBs would come by itself; the second has a period that one counter can hold.
     for (name, never, member, counter) in [
         ("cycles", 1 << 40, Some("pmc=3,pmcxsel=0x1e"), Pmc::Pmc3),
         ("0x500fa", 1 << 31, None, Pmc::Pmc6),
@@ -635,7 +641,7 @@ fn counts_only() -> Outcome {
         let handler = |_: &mut EbbContext<'_>| {
             SEEN.fetch_add(1, Relaxed);
         };
-        // SAFETY: the handler counts in an atomic.
+        // SAFETY: The handler only counts in an atomic.
         unsafe { session.start(Save::Full, handler)? };
         for round in 0..3 {
             counter.write(Pmc::start_value(1000));
@@ -648,7 +654,7 @@ fn counts_only() -> Outcome {
         }
         let (count, seen) = (session.count(), SEEN.load(Relaxed));
         check!(count == 0 && seen == 0, "{name}: {count}, {seen}");
-        // PMC1 is the first's own.
+        // PMC1 belongs to the event of the first session.
         session.set_period(0, PERIOD.into(), 0)?;
         if session.pmc(0) == Some(Pmc::Pmc1) {
             Pmc::Pmc1.write(Pmc::start_value(PERIOD));
@@ -659,15 +665,15 @@ fn counts_only() -> Outcome {
     Ok(())
 }
 
-/// A key whose destructor is [`look_at_the_end`], and what that saw.
+/// Key whose destructor is [`look_at_the_end`], and its result.
 static KEY: AtomicU32 = AtomicU32::new(0);
 static OFF_AT_THE_END: AtomicBool = AtomicBool::new(false);
 
-/// The C library calls the destructors of a thread that ends in turn, and those that have set their
-/// value again once more: in that second round the library's own is done.
+/// When a thread ends the C library calls the destructors of all keys, and then again those of keys
+/// that got a new value. In that second round the library's own destructor has run.
 extern "C" fn look_at_the_end(round: *mut libc::c_void) {
     if round.addr() == 1 {
-        // SAFETY: the key exists; its values are no pointers.
+        // SAFETY: The key exists; its values are no pointers.
         unsafe { libc::pthread_setspecific(KEY.load(Relaxed), ptr::without_provenance(2)) };
         return;
     }
@@ -676,16 +682,16 @@ extern "C" fn look_at_the_end(round: *mut libc::c_void) {
     OFF_AT_THE_END.store(off && none, Relaxed);
 }
 
-/// A thread may end with EBBs on: they are turned off before its stack is gone.
+/// A thread may end with EBBs on: they are turned off before its stack is freed.
 fn thread_that_ends() -> Outcome {
     let mut key = 0;
-    // SAFETY: the variable lives; the destructor takes any value.
+    // SAFETY: The variable lives through the call, and the destructor takes any value.
     let errno = unsafe { libc::pthread_key_create(&mut key, Some(look_at_the_end)) };
     check!(errno == 0, "pthread_key_create: errno {errno}");
     KEY.store(key, Relaxed);
     let thread = thread::spawn(|| {
         let session = running()?;
-        // SAFETY: the key exists; its values are no pointers.
+        // SAFETY: The key exists; its values are no pointers.
         unsafe { libc::pthread_setspecific(KEY.load(Relaxed), ptr::without_provenance(1)) };
         session::wait_for(session.count() + 20, PERIOD)?;
         Ok::<_, Failure>(session)
@@ -704,8 +710,7 @@ fn thread_that_ends() -> Outcome {
     Ok(())
 }
 
-/// A process with the number `number` once that is free, which is a copy of the caller as fork's
-/// child is: 0 in it.
+/// Forks a process that gets the number `number` as soon as that is free. Returns 0 in it.
 fn fork_as(number: libc::pid_t) -> io::Result<libc::c_long> {
     /// `struct clone_args` (uapi/linux/sched.h).
     #[repr(C)]
@@ -724,7 +729,7 @@ fn fork_as(number: libc::pid_t) -> io::Result<libc::c_long> {
         ..CloneArgs::default()
     };
     for _ in 0..1000 {
-        // SAFETY: there is one thread; the structure and the number live.
+        // SAFETY: There is one thread; the structure and the number live through the call.
         let done = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of_val(&args)) };
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
@@ -736,13 +741,13 @@ fn fork_as(number: libc::pid_t) -> io::Result<libc::c_long> {
     Err(io::ErrorKind::TimedOut.into())
 }
 
-/// A descendant that has got the number of the session's process is not that process.
+/// A descendant that has got the number of the session's process is not taken for that process.
 fn same_process_number() -> Outcome {
     let (mut reader, mut writer) = io::pipe()?;
     let own = Peer::spawn(move |_| {
         let session = running()?;
         let number = std::process::id() as libc::pid_t;
-        // SAFETY: there is one thread.
+        // SAFETY: There is one thread, so the child finds no lock taken.
         if unsafe { libc::fork() } == 0 {
             let said = match fork_as(number) {
                 Ok(0) => format!("{:?}", session.pause()),
@@ -750,7 +755,7 @@ fn same_process_number() -> Outcome {
                 Err(error) => error.to_string(),
             };
             let _ = writer.write_all(said.as_bytes());
-            // SAFETY: a system call without pointers.
+            // SAFETY: The call takes no pointers.
             unsafe { libc::_exit(0) };
         }
         session.close();
@@ -763,7 +768,7 @@ fn same_process_number() -> Outcome {
     Ok(())
 }
 
-/// The kernel's highest number of a thread, put back on drop.
+/// The kernel's highest number of a thread; restores the old one on drop.
 struct HighestNumber(String);
 
 impl HighestNumber {
@@ -782,22 +787,22 @@ impl Drop for HighestNumber {
     }
 }
 
-/// What `action` gives on a thread whose number `is_right`: there are others until one has it.
+/// Starts threads until one has a number that `is_right`; returns the result of `action` on it.
 fn on_thread<T: Send>(
     is_right: impl Fn(libc::pid_t) -> bool + Sync,
     action: impl Fn(libc::pid_t) -> T + Sync,
 ) -> Option<T> {
     let run = || {
-        // SAFETY: a system call without pointers.
+        // SAFETY: The system call takes no pointers.
         let number = unsafe { libc::gettid() };
         is_right(number).then(|| action(number))
     };
     (0..5000).find_map(|_| thread::scope(|scope| scope.spawn(run).join().ok().flatten()))
 }
 
-/// A thread that has got the number of the session's is not that thread.
+/// A thread that has got the number of the session's thread is not taken for that thread.
 fn same_thread_number() -> Outcome {
-    // Lower ones are not given again.
+    // The kernel does not assign lower numbers again.
     const RESERVED: libc::pid_t = 300;
     let opened = on_thread(
         |number| number > RESERVED,
@@ -811,7 +816,7 @@ fn same_thread_number() -> Outcome {
     };
     let refused = on_thread(
         |other| other == number,
-        // SAFETY: the handler does nothing.
+        // SAFETY: The handler does nothing.
         |_| unsafe { session.start(Save::Full, count_only) },
     );
     check!(refused == Some(Err(Error::WrongThread)), "{refused:?}");

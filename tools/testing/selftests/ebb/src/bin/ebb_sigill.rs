@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! SIGILL in a program that uses the library `ebb`, which handles those of its own accesses:
-//! every other one has the effect that it had before.
+//! SIGILL in a program that uses the library `ebb`. The library handles those of its own accesses;
+//! every other one has the same effect as without the library.
 
 use ebb::EbbContext;
 use ebb::Pmc;
@@ -21,14 +21,14 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const PERIOD: u32 = 10_000;
 
-/// Signals that the program's own handler has got, and the `si_code` of the last.
+/// Number of signals that the program's own handler got, and `si_code` of the last.
 static GOT: AtomicU32 = AtomicU32::new(0);
 static CODE: AtomicI32 = AtomicI32::new(0);
 
-/// The program's own handler, which steps over every instruction that traps.
+/// Handles SIGILL for the program, and steps over every instruction that traps.
 extern "C" fn own(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     GOT.fetch_add(1, Relaxed);
-    // SAFETY: the kernel gave both, and nothing else refers to the registers.
+    // SAFETY: The kernel passed both pointers, and nothing else refers to the registers.
     unsafe {
         CODE.store((*info).si_code, Relaxed);
         if (*info).si_code > 0 {
@@ -39,7 +39,7 @@ extern "C" fn own(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc
 
 /// Sets the action for SIGILL.
 fn set_action(action: usize, flags: libc::c_int) -> Outcome {
-    // SAFETY: zeroes are a valid sigaction; the function has three arguments.
+    // SAFETY: Zeroes are a valid sigaction; the handler takes the three arguments of SA_SIGINFO.
     ktap::os_result(unsafe {
         let mut new: libc::sigaction = std::mem::zeroed();
         new.sa_sigaction = action;
@@ -54,32 +54,32 @@ fn own_address() -> usize {
 }
 
 fn send() {
-    // SAFETY: a system call without pointers.
+    // SAFETY: The system call takes no pointers.
     unsafe { libc::raise(libc::SIGILL) };
 }
 
-/// The event that the handler disables.
+/// Descriptor of the event that the handler disables.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
 
 fn lose_the_pmu(context: &mut EbbContext<'_>) {
     if context.number() == 3 {
-        // SAFETY: an ioctl without a pointer (PERF_EVENT_IOC_DISABLE).
+        // SAFETY: The ioctl takes no pointer (PERF_EVENT_IOC_DISABLE).
         unsafe { libc::ioctl(DESCRIPTOR.load(Relaxed), 0x2000_2401) };
         Pmc::Pmc2.write(0);
     }
 }
 
-/// The PMU goes away in the third handler, which is survived.
+/// The PMU is lost in the third handler; the program must survive that.
 fn survive_eviction() -> Outcome {
     let event = session::prepare(CYCLES, lose_the_pmu)?;
     DESCRIPTOR.store(event.as_raw_fd(), Relaxed);
     session::arm(PERIOD)?;
     session::wait_for(3, PERIOD)?;
-    check!(ebb::evicted(), "nothing was noticed");
+    check!(ebb::evicted(), "the loss went unnoticed");
     session::end(event)
 }
 
-/// A child that does `act` after [`session::install`], its first, dies by SIGILL.
+/// Checks that a child dies by SIGILL when it calls `act` after its first [`session::install`].
 fn dies(prepare: fn() -> Outcome, act: fn()) -> Outcome {
     let mut peer = Peer::spawn(|_| {
         prepare()?;
@@ -115,7 +115,7 @@ fn own_handler_once() -> Outcome {
     fn prepare() -> Outcome {
         set_action(own_address(), libc::SA_SIGINFO | libc::SA_RESETHAND)
     }
-    // After its one signal as if there were none.
+    // After its one signal the default action applies.
     dies(prepare, || {
         send();
         send();
@@ -141,9 +141,10 @@ fn not_handled() -> Outcome {
     dies(default, trap::write_pmc1)
 }
 
-/// A signal that is blocked where an instruction raises it ends the process.
+/// A signal that is blocked when an instruction raises it would end the process. The library
+/// unblocks it.
 fn blocked() -> Outcome {
-    // SAFETY: zeroes are a valid set of signals.
+    // SAFETY: Zeroes are a valid set of signals.
     ktap::os_result(unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
         libc::sigaddset(&mut set, libc::SIGILL);
@@ -159,26 +160,26 @@ extern "C" fn jump_out(_: libc::c_int) {
 
 extern "C" fn read_paused() {
     let session = Session::open("cycles", PERIOD.into()).expect("an event");
-    // SAFETY: the handler does nothing.
+    // SAFETY: The handler does nothing.
     unsafe { session.start(Save::Full, session::count_only) }.expect("EBBs");
     session.pause().expect("a pause");
     set_action(jump_out as *const () as usize, libc::SA_NODEFER).expect("an action");
     let _ = session.read(0);
 }
 
-/// A program that leaves the library's own access by a jump out of its handler still gets SIGILL of
-/// what it does itself.
+/// A program jumps out of its own SIGILL handler in the middle of an access of the library. It
+/// still gets the SIGILL of its own accesses afterwards.
 fn jumped_out_of_a_read() -> Outcome {
     dies(default, || {
-        // SAFETY: zeroes are a valid sigaction.
+        // SAFETY: Zeroes are a valid sigaction.
         let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: the variable lives.
+        // SAFETY: The variable lives through the call.
         unsafe { libc::sigaction(libc::SIGILL, std::ptr::null(), &mut before) };
-        // SAFETY: nothing in `read_paused` has to be dropped but the session, which the end of the
-        // process closes.
+        // SAFETY: `read_paused` has only a session that must be dropped, and the end of the process
+        // closes that.
         let jumped = unsafe { escape::call_escapable(read_paused) };
         assert_eq!(jumped, 1, "the read does not trap");
-        // SAFETY: the action that was there.
+        // SAFETY: The action is the one that was set before.
         unsafe { libc::sigaction(libc::SIGILL, &before, std::ptr::null_mut()) };
         trap::write_pmc1();
     })

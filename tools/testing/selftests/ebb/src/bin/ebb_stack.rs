@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How much of the interrupted code's stack an entry takes before it calls the handler: as much as
-//! [`Save::stack`] returns, and as the pages say.
+//! How much of the interrupted code's stack an entry uses before it calls the handler: as much as
+//! [`Save::stack`] returns and the documentation claims.
 
 use std::arch::asm;
 use std::hint::black_box;
@@ -13,21 +13,21 @@ use ebb::Save;
 use ktap::Outcome;
 use ktap::check;
 
-/// The most that was taken.
+/// Most bytes that an entry used.
 static MOST: AtomicU64 = AtomicU64::new(0);
 
-/// The word at an address of the stack.
+/// Returns the word at an address of the stack.
 fn word(address: u64) -> u64 {
     let address = ptr::with_exposed_provenance::<u64>(address as usize);
-    // SAFETY: callers pass r1, or what the back chain leads to from there.
+    // SAFETY: Callers pass r1, or an address that the back chain leads to from there.
     unsafe { address.read_volatile() }
 }
 
-/// Follows the back chain from its own frame to that of the entry: the last one below the frame
-/// that leads to the interrupted code.
+/// Follows the back chain from its own frame to the entry's: the last one below the frame that
+/// leads to the interrupted code.
 fn look(context: &mut EbbContext<'_>) {
     let mut frame: u64;
-    // SAFETY: the instruction copies r1, and changes nothing else.
+    // SAFETY: The instruction copies r1, and changes nothing else.
     unsafe { asm!("mr {}, 1", out(reg_nonzero) frame, options(nomem, nostack)) };
     let interrupted = context.stack_pointer();
     while word(word(frame)) != interrupted {
@@ -36,7 +36,7 @@ fn look(context: &mut EbbContext<'_>) {
     MOST.fetch_max(interrupted - frame, Relaxed);
 }
 
-/// Takes an EBB with r1 `BYTES` lower.
+/// Takes an EBB with r1 lower by `BYTES`.
 #[inline(never)]
 fn at<const BYTES: usize>() -> Outcome {
     let room = [0_u8; BYTES];
@@ -48,10 +48,11 @@ fn at<const BYTES: usize>() -> Outcome {
 
 fn takes_what_it_says(save: Save) -> Outcome {
     MOST.store(0, Relaxed);
-    // SAFETY: the handler uses general registers only, and calls nothing that locks or allocates.
+    // SAFETY: The handler uses general registers only, and calls nothing that locks or allocates.
     unsafe { ebb::install_saving(save, look)? };
-    // Frames are multiples of 16 bytes, and one entry aligns its own to 128. Twice the eight places of
-    // r1 there are: the compiler may give two of these functions frames of one size.
+    // Frames are multiples of 16 bytes, and one entry aligns its own to 128, so r1 has eight
+    // different positions. These are twice as many functions, as the compiler may give two of them
+    // frames of one size.
     let deeper = [
         at::<0>, at::<16>, at::<32>, at::<48>, at::<64>, at::<80>, at::<96>, at::<112>, at::<128>,
         at::<144>, at::<160>, at::<176>, at::<192>, at::<208>, at::<224>, at::<240>,
@@ -79,7 +80,7 @@ fn full_entry_takes_what_it_says() -> Outcome {
     takes_what_it_says(Save::Full)
 }
 
-/// The sentences of the pages, with the numbers as they are.
+/// The documentation contains sentences with these numbers.
 fn pages_say_the_same() -> Outcome {
     let (gprs, all) = (Save::Gprs.stack(), Save::AllGprs.stack());
     let full = Save::Full.stack();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Context switches keep a task's view of the PMU: FC and PMAE of MMCR0, its
-//! bits of MMCR2 (ORed with the kernel's), its counters and sampled registers.
-//! Nothing of one task shows in another.
+//! Context switches preserve a task's view of the PMU: FC and PMAE of MMCR0, its bits of MMCR2
+//! (ORed with the kernel's), its counters and sampled registers. No task sees values of another.
 
 use ebb::Attr;
 use ebb::EbbContext;
@@ -42,7 +41,7 @@ fn next_turn(parent: &mut Link) -> Outcome {
     parent.listen()
 }
 
-/// What one side leaves in the registers and must find again.
+/// Values that one side writes to its registers and must find again.
 struct Values {
     code: u64,
     mmcr0: Mmcr0,
@@ -50,7 +49,7 @@ struct Values {
     counters: u32,
 }
 
-/// Leaves its values in every register, and looks after them at each turn.
+/// Writes the side's values to every register, and checks them at each turn.
 fn keep(parent: &mut Link, own: &Values) -> Outcome {
     let own_pmc = session::pmc_of(own.code)?;
     parent.listen()?;
@@ -97,7 +96,7 @@ fn two_ebb_tasks() -> Outcome {
     )
 }
 
-/// An ordinary counting task on the same counter, whose count must be right.
+/// Runs an ordinary counting task on the same counter, and checks its count.
 fn count(parent: &mut Link) -> Outcome {
     parent.listen()?;
     let event = session::schedule(&Attr::raw(CYCLES).user_only())?;
@@ -113,7 +112,7 @@ fn count(parent: &mut Link) -> Outcome {
         previous = times.value;
     }
     println!("cycles in a turn: {least} to {most}");
-    // The emulator counts the kernel, too, which takes longer now and then if it checks itself.
+    // The emulator also counts the kernel, which sometimes takes longer if it checks itself.
     let times = if machine::is_debug_kernel() { 4 } else { 2 };
     check!(
         least > 50_000 && most < times * least,
@@ -132,8 +131,8 @@ fn ebb_and_ordinary_task() -> Outcome {
     in_turns(|parent| keep(parent, &OWN), count)
 }
 
-/// The kernel freezes PMC1 for `exclude_user`. The program may clear the bit,
-/// but at the next switch the kernel's bits are ORed in again.
+/// The kernel freezes PMC1 for `exclude_user`. The program may clear the bit, but at the next task
+/// switch the kernel sets its bits again.
 fn mmcr2_is_ored() -> Outcome {
     let _event = session::schedule(&ebb::event(CYCLES).exclude_user(true))?;
     let (kernels, tasks) = (
@@ -144,7 +143,7 @@ fn mmcr2_is_ored() -> Outcome {
     tasks.write();
     check!(Mmcr2::read() == tasks, "as written: {:?}", Mmcr2::read());
     let switches = process::switches();
-    // A sleep as short as that may be over before the switch, as on a debug kernel.
+    // Such a short sleep may be over before the task switch, for example on a debug kernel.
     for _ in 0..100 {
         process::give_way();
         if process::switches() > switches {
@@ -157,7 +156,7 @@ fn mmcr2_is_ored() -> Outcome {
     Ok(())
 }
 
-/// What the kernel froze for `exclude_user` counts for the program's other group.
+/// A counter that the kernel froze for `exclude_user` counts for the program's other group.
 fn mmcr2_is_the_groups() -> Outcome {
     let counting = session::schedule(&ebb::event(CYCLES))?;
     counting.disable()?;
@@ -165,32 +164,32 @@ fn mmcr2_is_the_groups() -> Outcome {
     frozen.disable()?;
     counting.enable()?;
     let now = Mmcr2::read();
-    check!(now == Mmcr2(0), "left of the other group: {now:?}");
+    check!(now == Mmcr2(0), "bits of the other group: {now:?}");
     Ok(())
 }
 
-/// EBBs in whose handler MMCR0 was not the same before and after a switch.
+/// EBBs in whose handler a task switch changed MMCR0.
 static CHANGED: AtomicU64 = AtomicU64::new(0);
 
 fn sleep_in_handler(_: &mut EbbContext<'_>) {
     let before = Mmcr0::read();
     process::give_way();
     let after = Mmcr0::read();
-    // A pending alert may be taken note of meanwhile.
+    // The switch may record a pending alert in PMAO.
     if before.without(Mmcr0::PMAO) != after.without(Mmcr0::PMAO) {
         CHANGED.fetch_add(1, Relaxed);
     }
 }
 
-/// PMAE is off in a handler and stays so over a switch: else an EBB would be due
-/// as soon as the handler returns, and one in the handler would be lost.
+/// PMAE is off in a handler and stays off over a task switch. Otherwise an EBB would be pending as
+/// soon as the handler returns, and an EBB in the handler would be lost.
 fn switch_in_handler() -> Outcome {
     const PERIOD: u32 = 20_000;
     let _hog = session::hog()?;
     let event = session::begin(CYCLES, PERIOD, sleep_in_handler)?;
     session::wait_for(100, PERIOD)?;
     session::end(event)?;
-    // On a debug kernel such a short sleep may be over before the switch.
+    // On a debug kernel such a short sleep may be over before the task switch.
     let fewest = if machine::is_debug_kernel() { 20 } else { 100 };
     let switches = process::switches();
     check!(switches >= fewest, "the handler slept {switches} times");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The order in which an EBB's way back writes PMU registers, with a PMU that is a model.
+//! Checks the order in which the end of an EBB writes PMU registers, on a model of the PMU.
 //!
-//! On hardware an exception exists as long as MMCR0\[PMAO\] is set, and sets BESCR\[PMEO\]
-//! whenever BESCR\[PME\] is on; QEMU sets PMEO at the overflow only. So there is no EBB event
-//! here: the entry's accesses end in SIGILL, and the handler for that does them on the model.
+//! On hardware an exception exists as long as MMCR0\[PMAO\] is set, and sets BESCR\[PMEO\] whenever
+//! BESCR\[PME\] is on; QEMU sets PMEO only at the overflow. So there is no EBB event here: the
+//! entry's accesses cause SIGILL, and its handler executes them on the model.
 
 use ebb::EbbContext;
 use ebb::Rearm;
@@ -29,20 +29,20 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Address of the handler and of the interrupted instruction in the model.
+/// Addresses of the handler and of the interrupted instruction in the model.
 const HANDLER: u64 = 0x5000;
 const INTERRUPTED: u64 = 0x1000;
 
-/// The PMU, locked by nobody while instructions trap.
+/// Model of the PMU. No thread holds the lock while instructions trap.
 static MODEL: Mutex<Option<Facility>> = Mutex::new(None);
 static ACCESSES: AtomicU32 = AtomicU32::new(0);
 static REARM: AtomicU64 = AtomicU64::new(0);
-/// Whether the model's counters go on with each access.
+/// Whether the model's counters count at each access.
 static COUNTING: AtomicBool = AtomicBool::new(false);
-/// At this one of the accesses that are still to come there is a jump; 0: at none.
+/// Number of accesses until the one at which the handler jumps out; 0 for none.
 static JUMP: AtomicU32 = AtomicU32::new(0);
 
-/// A program with an EBB event whose PMC6 overflows after so many instructions.
+/// Returns the PMU of a program with an EBB event whose PMC6 overflows after `instructions`.
 fn before_an_alert(processor: Processor, instructions: u64) -> Facility {
     /// PMCC: problem state may read and write.
     const OPEN: u64 = 0x0008_0000;
@@ -57,7 +57,7 @@ fn before_an_alert(processor: Processor, instructions: u64) -> Facility {
     facility
 }
 
-/// The same, and it has just overflowed.
+/// Returns the PMU of such a program right after the overflow.
 fn after_an_alert(processor: Processor) -> Facility {
     let mut facility = before_an_alert(processor, 1);
     facility.mtspr(spr::BESCR, bescr::GE | bescr::PME);
@@ -65,7 +65,7 @@ fn after_an_alert(processor: Processor) -> Facility {
     facility
 }
 
-/// The program has written BESCR, which does not trap.
+/// Copies BESCR to the model, as the program's writes of it do not trap.
 fn take_over_bescr(model: &mut Facility) {
     let value = Bescr::read().0;
     if value != model.mfspr(spr::BESCR) {
@@ -73,7 +73,7 @@ fn take_over_bescr(model: &mut Facility) {
     }
 }
 
-/// Does one mfspr or mtspr on the model; false if `instruction` is neither.
+/// Executes an mfspr or mtspr on the model; returns `false` for other instructions.
 fn access(model: &mut Facility, instruction: u32, gpr: &mut u64) -> bool {
     let number = instruction >> 16 & 31 | (instruction >> 11 & 31) << 5;
     take_over_bescr(model);
@@ -96,11 +96,11 @@ extern "C" fn on_sigill(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut l
     JUMP.store(jump.saturating_sub(1), Relaxed);
     if jump == 1 {
         ebb::disable();
-        // SAFETY: `jumped_out_of_resume` has called it.
+        // SAFETY: `jumped_out_of_resume` runs this in `call_escapable`.
         unsafe { escape::escape() };
     }
-    // SAFETY: the kernel gave the context, nothing else refers to its registers, and the processor
-    // has fetched the instruction at NIP.
+    // SAFETY: The kernel passed the context, nothing else refers to its registers, and the
+    // processor has fetched the instruction at NIP.
     unsafe {
         let regs = &mut *trap::registers(context);
         let nip = regs[trap::NIP] as usize;
@@ -126,26 +126,26 @@ fn rearm(context: &mut EbbContext<'_>) {
     }
 }
 
-/// Has the model do the PMU accesses of this process.
+/// Makes SIGILL execute this process's PMU accesses on the model.
 fn handle_sigill() -> Outcome {
-    // SAFETY: zeroes are a valid sigaction, and the handler has the three arguments.
+    // SAFETY: Zeroes are a valid sigaction, and the handler takes the three arguments.
     ktap::os_result(unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_sigill as *const () as usize;
-        // A jump leaves it unblocked.
+        // The handler may jump out, so the signal must not be blocked in it.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_NODEFER;
         libc::sigaction(libc::SIGILL, &action, std::ptr::null_mut())
     })?;
     Ok(())
 }
 
-/// The PMU as the program leaves it.
+/// Returns the model as the program has left it.
 fn take_model() -> Result<Facility, Failure> {
     let model = MODEL.lock().ok().and_then(|mut model| model.take());
     model.ok_or_else(|| Failure::Fail("no model".into()))
 }
 
-/// A counter that overflows while `ebb::resume` is at it, as it counts: an EBB comes of it, or it is
+/// A counter overflows while `ebb::resume` starts it: either an EBB comes, or the counter is
 /// reloaded.
 fn overflows_in_resume() -> Outcome {
     // SAFETY: `rearm` uses no vector or floating-point register.
@@ -177,11 +177,11 @@ fn overflows_in_resume() -> Outcome {
 }
 
 extern "C" fn one_ebb() {
-    // SAFETY: the library's entry is in EBBHR.
+    // SAFETY: EBBHR has the library's entry.
     unsafe { ebb::branch_to_ebbhr() };
 }
 
-/// Where `resume` is left: its access of this number.
+/// Number of the access at which the handler jumps out of `resume`.
 static ACCESS: AtomicU32 = AtomicU32::new(0);
 
 fn resume_and_jump() {
@@ -189,10 +189,10 @@ fn resume_and_jump() {
     let _ = ebb::resume();
 }
 
-/// A signal at `rfebb` resumes, and one in the middle of that disables EBBs and jumps out of both:
-/// `enable` finds that the counters stand.
+/// A signal at `rfebb` calls `resume`. A second signal in the middle of that disables EBBs and
+/// jumps out of both. `enable` then notices that the counters are frozen.
 fn jumped_out_of_resume() -> Outcome {
-    /// FC, six counters, PMAE.
+    /// Accesses of `resume`: FC, six counters, PMAE.
     const ALL: u32 = 8;
     REARM.store(0, Relaxed);
     // SAFETY: `rearm` uses no vector or floating-point register.
@@ -206,7 +206,7 @@ fn jumped_out_of_resume() -> Outcome {
         }
         ebb::disable();
         entry.trap_at(entry.rfebb(), resume_and_jump);
-        // SAFETY: `one_ebb` leaves nothing behind.
+        // SAFETY: `one_ebb` has nothing that must be dropped.
         let jumped = unsafe { escape::call_escapable(one_ebb) };
         let enabled = ebb::enable();
         ebb::disable();
@@ -222,8 +222,8 @@ fn jumped_out_of_resume() -> Outcome {
     Ok(())
 }
 
-/// One EBB on each processor: the program goes on, with `bescr` and, of MMCR0's FC, PMAE and
-/// PMAO, with `mmcr0`.
+/// Takes one EBB on each processor. The program must continue, with `bescr` in BESCR and `mmcr0` in
+/// the bits FC, PMAE and PMAO of MMCR0.
 fn comes_back(save: Save, how: u64, bescr: u64, mmcr0: u64) -> Outcome {
     REARM.store(how, Relaxed);
     // SAFETY: `rearm` uses no vector or floating-point register.
@@ -234,9 +234,9 @@ fn comes_back(save: Save, how: u64, bescr: u64, mmcr0: u64) -> Outcome {
             *model = Some(after_an_alert(processor));
         }
         ebb::disable();
-        // SAFETY: the library's entry is in EBBHR.
+        // SAFETY: EBBHR has the library's entry.
         unsafe { ebb::branch_to_ebbhr() };
-        // `rfebb` has set GE.
+        // The real `rfebb` has set GE.
         let real = Bescr::read().without(Bescr::GE).0;
         ebb::disable();
         let mut model = take_model()?;
@@ -265,7 +265,7 @@ fn comes_back(save: Save, how: u64, bescr: u64, mmcr0: u64) -> Outcome {
     Ok(())
 }
 
-/// Once the handler returns, GE is on and nothing else is due.
+/// After the handler returns GE is on, and no exception is pending.
 fn goes_on(save: Save, how: u64) -> Outcome {
     comes_back(save, how, bescr::GE | bescr::PME, mmcr0::PMAE)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Runs the EBB selftests that lie beside it: all, or those named; `--list`
-//! prints their names.
+//! Runs the EBB selftests in its folder: all, or those that the arguments name; `--list` prints the
+//! names.
 
 fn main() {
     ktap::runner::main_with(&[

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! BPF programs on samples (PERF_EVENT_IOC_SET_BPF): one runs at each sample, sees the
-//! event's count, the sample's period and the registers of the program, and decides whether
-//! the sample is kept.
+//! BPF programs on samples (PERF_EVENT_IOC_SET_BPF). Such a program runs at each sample, reads the
+//! event's count, the sample's period and the registers of the interrupted program, and decides
+//! whether the kernel keeps the sample.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -18,7 +18,7 @@ use pmu_selftests::known_samples::run;
 use pmu_selftests::known_samples::sampling;
 use pmu_selftests::prelude::*;
 
-/// Commands of bpf(2), and what they are about (linux/bpf.h).
+/// Commands of bpf(2) and their arguments (linux/bpf.h).
 const MAP_CREATE: libc::c_int = 0;
 const MAP_LOOKUP_ELEM: libc::c_int = 1;
 const PROG_LOAD: libc::c_int = 5;
@@ -34,15 +34,15 @@ const SET_BPF: libc::Ioctl = 0x8004_2408_u32 as libc::Ioctl;
 const NIP: i16 = 32 * 8;
 const SAMPLE_PERIOD: i16 = 44 * 8;
 
-/// Value of the program's map.
+/// Value in the BPF program's map.
 #[repr(C)]
 #[derive(Debug, Default, Clone, Copy)]
 struct Seen {
-    /// Times that it ran.
+    /// Number of runs of the BPF program.
     runs: u64,
-    /// The samples' periods, added up.
+    /// Sum of the samples' periods.
     periods: u64,
-    /// Runs with the program in the known loop.
+    /// Number of runs that interrupted the known loop.
     in_loop: u64,
     /// The event's count at the last run, and its times enabled and running.
     count: [u64; 3],
@@ -50,15 +50,15 @@ struct Seen {
 
 /// Calls bpf(2).
 fn bpf(command: libc::c_int, attr: &mut [u64]) -> io::Result<libc::c_int> {
-    // SAFETY: what `attr` points to lives in the callers through the call.
+    // SAFETY: The memory that `attr` points to belongs to the callers, and lives during the call.
     let status =
         unsafe { libc::syscall(libc::SYS_bpf, command, attr.as_mut_ptr(), size_of_val(attr)) };
-    // CAST: the result is a descriptor or -1, which fit into an int.
+    // CAST: The result is a descriptor or -1. Both fit into an int.
     ktap::os_result(status as libc::c_int)
 }
 
 fn descriptor(number: libc::c_int) -> OwnedFd {
-    // SAFETY: the kernel has just made it, for the caller.
+    // SAFETY: The kernel has just created the descriptor, and no other value owns it.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
@@ -66,7 +66,7 @@ fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// One instruction (`struct bpf_insn`).
+/// Encodes an instruction (`struct bpf_insn`).
 fn insn(code: u8, registers: [u8; 2], offset: i16, immediate: i32) -> u64 {
     let [dst, src] = registers;
     u64::from(code)
@@ -75,7 +75,7 @@ fn insn(code: u8, registers: [u8; 2], offset: i16, immediate: i32) -> u64 {
         | u64::from(immediate as u32) << 32
 }
 
-/// A 64-bit constant, or a map by its descriptor.
+/// Encodes the load of a 64-bit constant, or of a map that is given by its descriptor.
 fn load_constant(dst: u8, kind: u8, value: u64) -> [u64; 2] {
     let low = insn(0x18, [dst, kind], 0, value as u32 as i32);
     [low, insn(0, [0, 0], 0, (value >> 32) as u32 as i32)]
@@ -93,7 +93,7 @@ fn load(dst: u8, src: u8, offset: i16) -> u64 {
     insn(0x79, [dst, src], offset, 0)
 }
 
-/// Adds register `src` to a word of memory, atomically.
+/// Encodes an atomic addition of register `src` to a word of memory.
 fn add_to_memory(dst: u8, offset: i16, src: u8) -> u64 {
     insn(0xdb, [dst, src], offset, 0)
 }
@@ -102,7 +102,8 @@ fn call(function: i32) -> u64 {
     insn(0x85, [0, 0], 0, function)
 }
 
-/// The program: r6 has its context, r7 the map's [`Seen`], r10 the end of its stack.
+/// Returns the BPF program. Its r6 points to the context, r7 to the [`Seen`] in the map, and r10 to
+/// the end of its stack.
 fn program(map: &OwnedFd, keeps_samples: bool) -> Vec<u64> {
     const JUMP_IF_ZERO: u8 = 0x15;
     const JUMP_IF_NOT_LESS: u8 = 0x3d;
@@ -111,7 +112,7 @@ fn program(map: &OwnedFd, keeps_samples: bool) -> Vec<u64> {
     let code = known::code();
     let mut text = vec![
         move_register(6, 1),
-        // The key 0 below the stack's end.
+        // Store the key 0 below the end of the stack.
         insn(0x62, [10, 0], -4, 0),
         move_register(2, 10),
         insn(0x07, [2, 0], 0, -4),
@@ -119,7 +120,7 @@ fn program(map: &OwnedFd, keeps_samples: bool) -> Vec<u64> {
     text.extend(load_constant(1, PSEUDO_MAP_FD, map.as_raw_fd() as u64));
     text.extend([
         call(FUNC_MAP_LOOKUP_ELEM),
-        // An array has every key; the verifier wants to see that it is looked at.
+        // An array has every key, but the verifier requires a check of the result.
         insn(JUMP_IF_ZERO, [0, 0], 20, 0),
         move_register(7, 0),
         move_constant(1, 1),
@@ -146,14 +147,14 @@ fn program(map: &OwnedFd, keeps_samples: bool) -> Vec<u64> {
     text
 }
 
-/// A program's map and the program, which is attached to the event until it is closed.
+/// A BPF program and its map. The program is attached until the event is closed.
 struct Attached {
     map: OwnedFd,
     _program: OwnedFd,
 }
 
 impl Attached {
-    /// Skips the test where the kernel has no BPF.
+    /// Attaches the program to the event. Skips the test where the kernel has no BPF.
     fn attach(event: &Event, keeps_samples: bool) -> Result<Self, Failure> {
         // CAST: The size is 48 bytes.
         let value = size_of::<Seen>() as u32;
@@ -181,7 +182,7 @@ impl Attached {
             println!("{}", String::from_utf8_lossy(&log).trim_end_matches('\0'));
         }
         let program = descriptor(loaded?);
-        // SAFETY: the call passes two descriptors and no pointer.
+        // SAFETY: The call passes two descriptors and no pointer.
         check_status(unsafe { libc::ioctl(event.as_raw_fd(), SET_BPF, program.as_raw_fd()) })?;
         Ok(Attached {
             map,
@@ -202,7 +203,8 @@ impl Attached {
     }
 }
 
-/// The samples of the known loop, those that got lost, the event's count, and what the program saw.
+/// Samples the known loop. Returns the number of samples, the event's count and what the program
+/// recorded. Fails if samples were lost.
 fn sampled(attr: Attr, keeps_samples: bool) -> Result<(usize, u64, Seen), Failure> {
     let mut recorder = Recorder::open(attr, PAGES)?;
     let program = Attached::attach(&recorder.event, keeps_samples)?;
@@ -258,7 +260,7 @@ fn drops_samples() -> Outcome {
     Ok(())
 }
 
-/// An event of a CPU, in whatever task.
+/// Tests an event of a CPU, which samples any task.
 fn of_a_cpu() -> Outcome {
     cpu::pin_to(0)?;
     let (samples, _, seen) = sampled(sampling(IP).on_cpu(0), true)?;

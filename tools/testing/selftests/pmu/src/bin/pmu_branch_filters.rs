@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which branches get into a branch stack: each filter by type, two together,
-//! privilege levels, and what is refused. The model has every combination.
+//! Branches in a branch stack under each filter by type, under two of them together, and under
+//! privilege levels; and filters that are refused. The tests of the driver on the model cover every
+//! combination.
 //!
 //! The built-in driver refuses all but four of the filters.
 
@@ -17,12 +18,13 @@ fn rounds() -> u64 {
     machine::sampled_work(50_000)
 }
 
-/// Each stack under `filter` holds what the filter wants of the program's last
-/// branches, with its kind, and at least once each.
+/// Checks that each stack under `filter` holds those of the program's last branches that the filter
+/// selects, with their types.
 fn holds(program: &Program, filter: u64) -> Outcome {
     needs_branches()?;
     let samples = samples(sampling(filter | TYPE_SAVE), || program.run(rounds()))?;
-    // The first stacks begin before the program: of two samples, if the second comes soon.
+    // The first stacks may hold branches from before the program. If the second sample comes soon,
+    // its stack does so, too.
     let code = program.code();
     let inside = samples.iter().filter(|s| code.contains(&s.ip)).skip(1);
     let before = |s: &&Sample| s.branches.iter().any(|b| !code.contains(&b.from));
@@ -45,15 +47,15 @@ fn holds(program: &Program, filter: u64) -> Outcome {
             let site = wanted.iter().find(|site| site.from == branch.from);
             check!(
                 site.is_some_and(|site| site.kind == branch.kind()),
-                "{name}: {:#x} is told to be of kind {}, not as in {site:?}",
+                "{name}: {:#x} has kind {}, not that of {site:?}",
                 branch.from,
                 branch.kind()
             );
         }
         short += usize::from(stack.len() < wanted.len());
     }
-    // 32 records are two rounds and more, so none can be missing; but the history
-    // begins anew where the task was switched away from.
+    // 32 records are more than two rounds, so no branch can be missing. But the history starts
+    // empty after each switch to the task.
     check!(
         short * 8 <= steady.len(),
         "{name}: {short} of {} stacks have less than a round",
@@ -62,7 +64,7 @@ fn holds(program: &Program, filter: u64) -> Outcome {
     Ok(())
 }
 
-/// Every choice of filters by type, `any` apart, which wants all.
+/// Returns every combination of filters by type, without `any`, which selects all branches.
 fn all_choices() -> impl Iterator<Item = u64> {
     let bits: Vec<u64> = FILTERS[1..].iter().map(|(_, bit)| *bit).collect();
     (1..1_u32 << bits.len()).map(move |choice| {
@@ -80,7 +82,7 @@ fn each_alone() -> Outcome {
     Ok(())
 }
 
-/// Stacks of user space say so under each privilege filter that has it in.
+/// Checks that stacks hold branches of user space under each privilege filter that includes it.
 fn user_space_is_wanted() -> Outcome {
     for privilege in [0, USER, USER | KERNEL, USER | HV, USER | KERNEL | HV] {
         holds(&Program::plain(), ANY | privilege)?;
@@ -88,7 +90,8 @@ fn user_space_is_wanted() -> Outcome {
     Ok(())
 }
 
-/// No branch of the program is in the samples taken meanwhile; returns their number.
+/// Checks that no sample taken during the program has a branch of it. Returns the number of
+/// samples.
 fn none_of_the_program(attr: Attr, rounds: u64) -> Result<usize, Failure> {
     needs_branches()?;
     let program = Program::plain();
@@ -100,7 +103,7 @@ fn none_of_the_program(attr: Attr, rounds: u64) -> Result<usize, Failure> {
     Ok(samples.len())
 }
 
-/// An event that asks for the kernel's branches, but no others, gets no other.
+/// Tests an event with branches of the kernel only: it gets no others.
 fn kernel_only() -> Outcome {
     let attr = sampling(ANY | KERNEL);
     let taken = none_of_the_program(attr.clone(), rounds())?;
@@ -109,15 +112,16 @@ fn kernel_only() -> Outcome {
     Ok(())
 }
 
-/// Without a privilege level it is the event's own: user space's branches do not
-/// belong into an event that excludes user space.
+/// Tests a filter without a privilege level, which takes the level of the event: an event that
+/// excludes user space gets no branches of user space.
 fn privilege_of_the_event() -> Outcome {
     let attr = sampling(ANY).exclude_kernel(false).exclude_user(true);
     none_of_the_program(attr, 10 * rounds())?;
     Ok(())
 }
 
-/// Every choice of filters can be opened on every CPU. HV is ignored, not an error.
+/// Tests that every combination of filters can be opened on every CPU. HV is ignored and gives no
+/// error.
 fn all_are_taken() -> Outcome {
     for filter in all_choices() {
         for more in [0, USER, USER | KERNEL, HV, ANY, ANY | HV] {
@@ -128,7 +132,7 @@ fn all_are_taken() -> Outcome {
     Ok(())
 }
 
-/// What this hardware cannot tell.
+/// Tests that filters without support in this hardware are refused.
 fn refused() -> Outcome {
     for (name, bit) in [
         ("call_stack", sys::PERF_SAMPLE_BRANCH_CALL_STACK),

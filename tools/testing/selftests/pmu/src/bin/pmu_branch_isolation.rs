@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! No branch of somebody else's in a branch stack: tasks with different filters
-//! that take turns on one CPU, for a minute if tests may take long.
+//! Branch stacks hold no branch of another task: tasks with different filters take turns on one
+//! CPU, for a minute if tests may take long.
 
 use std::thread::sleep;
 use std::time::Duration;
@@ -12,17 +12,18 @@ use pmu_selftests::fields::branch::*;
 use pmu_selftests::fields::sample::*;
 use pmu_selftests::prelude::*;
 
-/// Turns that a task has between two times in which the CPU sleeps.
+/// Number of turns that a task has before the CPU sleeps.
 const TURNS: u64 = 20;
-/// Rounds of its program in a turn: some more than fill the BHRB.
+/// Rounds of its program in a turn: a few more than fill the BHRB.
 const ROUNDS: u64 = 8;
-/// Much shorter than a turn with all around it, so that many samples fall right
-/// behind a switch, when the BHRB would still hold the other's branches.
+/// Returns a period that is much shorter than a turn, so that many samples come right after a
+/// switch, when the BHRB could still hold branches of the other task.
 fn period() -> u64 {
     machine::period(5_003)
 }
 
-/// A minute where tests may take long, and on a debug kernel, where few samples come in a program.
+/// Returns a minute if tests may take long, and on a debug kernel, where few samples hit the
+/// program; else less.
 fn minute() -> Duration {
     let whole = ktap::is_long() || machine::is_debug_kernel();
     Duration::from_secs(if whole { 60 } else { 15 })
@@ -32,13 +33,13 @@ fn minute() -> Duration {
 struct Player<'a> {
     index: usize,
     filter: u64,
-    /// The program of each; all are in all tasks, so that no two are at the same address.
+    /// The program of each task. All are mapped in all tasks, so no two have the same address.
     programs: &'a [Program],
-    /// For each task, which is told by the one before it, both ends of that.
+    /// For each task, both ends of the link on which the previous task wakes it.
     links: &'a mut [(Link, Link)],
 }
 
-/// What a task saw.
+/// Counts of a task's turns, samples and branches.
 #[derive(Debug, Default)]
 struct Seen {
     turns: u64,
@@ -53,8 +54,7 @@ impl Player<'_> {
         self.links[next].0.tell()
     }
 
-    /// Plays until the time is up; the first to find that out tells the next as often as
-    /// that may wait.
+    /// Plays until the time is up. Then wakes the next task as often as that task may still wait.
     fn play(&mut self, duration: Duration) -> Result<Seen, Failure> {
         let attr = Attr::instructions()
             .sampling(period(), IP)
@@ -74,7 +74,7 @@ impl Player<'_> {
             seen.turns += TURNS;
             self.judge(recorder.take()?, &mut seen)?;
             if self.index == 0 {
-                // Passes at once in an emulator with an instruction clock.
+                // An emulator with an instruction clock skips this time.
                 sleep(Duration::from_millis(100));
             }
         }
@@ -84,8 +84,8 @@ impl Player<'_> {
         Ok(seen)
     }
 
-    /// Counts the branches of the task's own program, all of which the filter must
-    /// want, and those of others. What is around the program is shared by all.
+    /// Counts the branches of the task's own program, all of which the filter must select, and the
+    /// branches of other tasks' programs. The code around the programs is the same in all tasks.
     fn judge(&self, samples: Vec<Sample>, seen: &mut Seen) -> Outcome {
         let program = &self.programs[self.index];
         let own = program.code();
@@ -117,7 +117,8 @@ impl Player<'_> {
     }
 }
 
-/// Tasks take turns on one CPU, with filters that need different settings of the hardware.
+/// Tests tasks that take turns on one CPU, with filters that need different settings of the
+/// hardware.
 fn tasks_take_turns() -> Outcome {
     needs_branches()?;
     cpu::pin_to(0)?;
@@ -140,7 +141,7 @@ fn tasks_take_turns() -> Outcome {
             let seen = player.play(minute())?;
             eprintln!("task {index}: {seen:?}");
             check!(seen.foreign == 0, "{} foreign branches", seen.foreign);
-            // Most interrupts come in the kernel, which a debug one does not leave soon.
+            // Most interrupts come in the kernel, where a debug kernel spends more of its time.
             let enough = seen.turns > 1000 && seen.own > 500 / machine::sampled_work(1);
             check!(enough, "too little was seen");
             Ok(())
@@ -152,7 +153,7 @@ fn tasks_take_turns() -> Outcome {
 
 fn main() {
     if std::env::var_os("KTAP_TIMEOUT").is_none() {
-        // SAFETY: there is one thread.
+        // SAFETY: The process has only one thread.
         unsafe { std::env::set_var("KTAP_TIMEOUT", "120") };
     }
     ktap::run(ktap::tests! {

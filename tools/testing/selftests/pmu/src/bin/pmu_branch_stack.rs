@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Samples with branch stacks: consecutive branches of the program, exact at both
-//! ends, in the layout that was asked for, for each of several events at once.
+//! Samples with branch stacks: consecutive branches of the program, with exact addresses at both
+//! ends, in the requested layout, for each of several events at once.
 //!
-//! Which branches a filter lets in is up to `pmu_branch_filters`.
+//! `pmu_branch_filters` tests which branches each filter selects.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -21,11 +21,11 @@ fn rounds() -> u64 {
     machine::sampled_work(200_000)
 }
 
-/// Records that the hardware holds.
+/// Number of records that the hardware holds.
 const BHRB: usize = 32;
 
-/// At least `fewest` samples are of `program`, and their stacks are what the filter
-/// wants of its last branches. The first may have what was there before.
+/// Checks that more than `fewest` samples are of `program`, and that their stacks hold the last
+/// branches that the filter selects. The first sample may hold branches from before the program.
 fn shows(samples: &[Sample], program: &Program, filter: u64, fewest: usize) -> Outcome {
     let inside = samples.iter().filter(|s| program.code().contains(&s.ip));
     let inside: Vec<&Sample> = inside.collect();
@@ -35,7 +35,7 @@ fn shows(samples: &[Sample], program: &Program, filter: u64, fewest: usize) -> O
         inside.len(),
         samples.len()
     );
-    // The history begins anew where the task was switched away from.
+    // The history starts empty after each switch to the task.
     let empty = inside.iter().filter(|s| s.branches.is_empty()).count();
     check!(
         empty * 10 <= inside.len(),
@@ -51,7 +51,8 @@ fn shows(samples: &[Sample], program: &Program, filter: u64, fewest: usize) -> O
     Ok(())
 }
 
-/// As many branches as the hardware holds; an indirect one takes two records.
+/// Tests that stacks hold as many branches as the hardware does. An indirect branch takes two
+/// records.
 fn whole_stacks() -> Outcome {
     let program = Program::plain();
     let round = program.sites().len();
@@ -63,12 +64,13 @@ fn whole_stacks() -> Outcome {
     let good = found
         .iter()
         .filter(|found| found.abs_diff(whole) <= indirect);
-    // Some begin where the task was switched away from.
+    // Some stacks are shorter because the history starts empty after a switch to the task.
     check!(
         good.count() * 10 >= found.len() * 9 && found.iter().max() <= Some(&BHRB),
         "{found:?} branches, about {whole} fit"
     );
-    // The oldest record may be the target of a branch that is no more there, but not in all.
+    // The oldest record may be the target of an indirect branch whose own record is overwritten.
+    // But some stacks must use all records.
     let records = |from: u64| {
         let site = program.sites().iter().find(|site| site.from == from);
         site.map(|site| 1 + usize::from(site.indirect))
@@ -82,15 +84,15 @@ fn whole_stacks() -> Outcome {
     Ok(())
 }
 
-/// Each way to ask for less or more beside the addresses, and all together. The
-/// parser takes each record to its end, so a word too many or too few fails.
+/// Tests each optional field of a branch, and all combinations of them. The parser requires that
+/// the record ends after the last field, so a missing or an additional word is an error.
 fn layout() -> Outcome {
     let program = Program::plain();
     let extras = [HW_INDEX, NO_FLAGS, NO_CYCLES, TYPE_SAVE, PRIV_SAVE];
     for choice in 0..1 << extras.len() {
         let chosen = (0..extras.len()).filter(|index| choice >> index & 1 != 0);
         let extra: u64 = chosen.map(|index| extras[index]).sum();
-        // Something behind the stack, too.
+        // Adds a field after the branch stack.
         let attr = sampling(ANY | extra).sample_regs_intr(0b11);
         let attr = attr.with(|raw| raw.sample_type |= REGS_INTR);
         let samples = samples(attr, || program.run(rounds() / 4))?;
@@ -106,7 +108,7 @@ fn layout() -> Outcome {
     Ok(())
 }
 
-/// A branch tells what was asked for, and nothing else.
+/// Checks that a branch has the requested fields, and no others.
 fn fields_are(branch: &Branch, extra: u64) -> Outcome {
     let has = |bit: u64| extra & bit != 0;
     let predictions = u32::from(branch.predicted()) + u32::from(branch.mispredicted());
@@ -128,7 +130,7 @@ fn fields_are(branch: &Branch, extra: u64) -> Outcome {
     Ok(())
 }
 
-/// Events open at once, one behind the other, each with its own filter.
+/// Tests several events that are open at once, each with its own filter.
 fn filters_at_once() -> Outcome {
     let program = Program::plain();
     let mut recorders = Vec::new();
@@ -151,7 +153,8 @@ fn filters_at_once() -> Outcome {
     Ok(())
 }
 
-/// The event goes on for a program that the task executes, with that one's branches.
+/// Tests that the event continues in a program that the task executes, with the branches of that
+/// program.
 fn over_exec() -> Outcome {
     let attr = sampling(ANY);
     let mut child = Peer::spawn(|parent| {
@@ -167,7 +170,7 @@ fn over_exec() -> Outcome {
     shows(&samples, &Program::mixed(), ANY, 40)
 }
 
-/// Samples of a child that inherited the event, with the child's branches.
+/// Tests the samples of a child that inherited the event: they hold the child's branches.
 fn inherited() -> Outcome {
     cpu::pin_to(0)?;
     let program = Program::plain();
@@ -189,7 +192,7 @@ fn prepare() -> Outcome {
     needs_branches()
 }
 
-/// The argument of the program that [`over_exec`] executes.
+/// Argument of the program that [`over_exec`] executes.
 const MIXED: &str = "mixed";
 
 fn main() {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Instructions and cycles of known work, by raw code on each PMC and by
-//! generic name, for the calling task.
+//! Instructions and cycles of known work, for the calling task: with raw codes on each PMC, and
+//! with generic names.
 //!
-//! One count holds the way into and out of the kernel as well, so each is taken
-//! for two lengths of the work; the difference has to be exact. A timer tick in
-//! between would spoil it, and so would perf core's switch key, which goes off a second after the
-//! last event: the smallest of several counts, taken in turns, have neither.
+//! A count includes the path into and out of the kernel. So each test counts two lengths of work
+//! and requires that the difference is exact. A timer tick during the work would change it, and so
+//! would perf core's switch key, which is turned off a second after the last event. The smallest of
+//! several counts, taken in turns, includes neither.
 
 use pmu_selftests::prelude::*;
 
-/// Instructions that an exact count may be off by.
+/// Instructions by which an exact count may be wrong.
 const SLACK: u64 = 8;
 
 const SHORT: u64 = 1 << 16;
 const LONG: u64 = 1 << 20;
 
-/// The smallest counts of work of these lengths.
+/// Returns the smallest counts of work of these lengths.
 fn smallest(event: &Event, lengths: [u64; 2]) -> perf_event::Result<[u64; 2]> {
     let mut least = [u64::MAX; 2];
     for _ in 0..10 {
@@ -37,24 +37,24 @@ fn expect_exact(what: &str, attr: Attr) -> Outcome {
         difference.abs_diff(LONG - SHORT) <= SLACK,
         "{what}: {LONG} instructions gave {long}, {SHORT} gave {short}"
     );
-    // The kernel switches the event on and off.
+    // The short count includes the kernel's instructions that enable and disable the event.
     expect_within(what, short, SHORT..SHORT + machine::kernel_share(20_000))
 }
 
-/// Cycles are exact where instructions make the time, else they only grow.
+/// Checks cycles: exactly if instructions determine the time, else only that they grow.
 fn expect_cycles(what: &str, attr: Attr) -> Outcome {
     if machine::instructions_make_time() {
         return expect_exact(what, attr);
     }
     let event = attr.open()?;
-    // An emulator runs straight code in no time: the long work has to be long.
+    // An emulator runs straight code very fast, so the long work has to be much longer.
     let [short, long] = smallest(&event, [SHORT, 256 * LONG])?;
     check!(short > 0, "{what}: no cycles");
     check!(long > short, "{what}: long work {long}, short work {short}");
     Ok(())
 }
 
-/// An event on any PMC, and on each of PMC1 to PMC4.
+/// Checks an event on any PMC, and on each of PMC1 to PMC4.
 fn on_each_pmc(expect: fn(&str, Attr) -> Outcome, event: u64) -> Outcome {
     for pmc in 0..=4 {
         expect(&format!("PMC{pmc}"), Attr::raw(on_pmc(pmc, event)))?;
@@ -78,8 +78,8 @@ fn cycles_equal_instructions() -> Outcome {
     leader.disable()?;
     let values = leader.read_group()?.values;
     let (instructions, cycles) = (values[0].0, values[1].0);
-    // QEMU misses instructions at the ends of pages. This loop crosses none, but ticks
-    // of the kernel do, and those of a debug one are long.
+    // QEMU does not count instructions at the ends of pages. This loop crosses no page boundary,
+    // but the kernel's ticks do, and those of a debug kernel are long.
     let missed = instructions / if machine::is_debug_kernel() { 50 } else { 1000 };
     check!(
         instructions.abs_diff(cycles) <= missed,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Groups: their members are on the PMU together or not at all, are read as
-//! one, and follow their leader.
+//! Groups: their members are on the PMU together or not at all, are read together, and are enabled
+//! and disabled by their leader.
 
 use ktap::process::give_way;
 use perf_event::sys::PERF_COUNT_SW_TASK_CLOCK;
@@ -8,19 +8,20 @@ use pmu_selftests::prelude::*;
 
 const WORK: u64 = 2_000_000;
 
-/// A disabled group of raw events whose leader reads all of it.
+/// Opens a disabled group of raw events. A read of the leader returns all counts.
 fn group<const N: usize>(codes: [u64; N]) -> perf_event::Result<Vec<Event>> {
     open_group(codes.map(|code| Attr::raw(code).grouped()))
 }
 
-/// Enables `leader` for some work; returns the instructions done.
+/// Enables `leader` for some work. Returns the instructions done.
 fn work_under(leader: &Event) -> perf_event::Result<u64> {
     let mut done = 0;
     leader.enable_during(|| done = work::run(WORK))?;
     Ok(done)
 }
 
-/// Members start and stop by one write, so equal events differ by little.
+/// Largest difference between equal events. One register write starts or stops all members, so they
+/// differ by little.
 const SKEW: u64 = 8;
 
 fn equal_events_count_alike() -> Outcome {
@@ -60,8 +61,9 @@ fn full_pmu() -> Outcome {
     Ok(())
 }
 
-/// Since POWER10 perf's lists have cycles and instructions on PMC1 (`perf stat -M IPC`). Each has
-/// another counter, so both count all the time. (Under the built-in driver the second is refused.)
+/// Tests cycles and instructions of perf's lists, which since POWER10 name PMC1 for both
+/// (`perf stat -M IPC`). The module uses another counter for one of them, so both count all the
+/// time. (The built-in driver refuses the second one.)
 fn cycles_and_instructions_of_perfs_lists() -> Outcome {
     if machine::model()? != machine::Model::Power10 {
         return ktap::skip("this processor's lists have them on any counter");
@@ -79,7 +81,7 @@ fn cycles_and_instructions_of_perfs_lists() -> Outcome {
     Ok(())
 }
 
-/// A leader on PMC1, and a member that counts instructions on PMC2.
+/// Opens a leader on PMC1, and a member that counts instructions on PMC2.
 fn pair() -> perf_event::Result<(Event, Event)> {
     let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).open()?;
     let member = Attr::raw(on_pmc(2, INSTRUCTIONS)).open_with(&leader)?;
@@ -132,14 +134,14 @@ fn closed_member() -> Outcome {
         "{before:?}, {after:?}"
     );
     check!(after[0].0 >= before[0].0 + done, "{before:?}, {after:?}");
-    // Its counter is free again.
+    // The counter of the closed member is free again.
     let _next = Attr::raw(on_pmc(2, CYCLES)).open_with(leader)?;
     check!(leader.read_group()?.values.len() == 2);
     Ok(())
 }
 
-/// Who takes the place of a closed member may ask for what that did not, and the next member must
-/// not ask for something else.
+/// Tests that the member after a closed one may require another qualifier than that one, and that
+/// the following member must then agree with it.
 fn member_after_a_closed_one() -> Outcome {
     if machine::model()? == machine::Model::Power8 {
         return ktap::skip("0 is no qualifier");
@@ -157,7 +159,8 @@ fn member_after_a_closed_one() -> Outcome {
     Ok(())
 }
 
-/// A member that its leader left leads what is opened in its group from then on.
+/// Tests a member whose leader is closed: it leads its own group from then on, and members of that
+/// group must fit beside it.
 fn member_that_leads() -> Outcome {
     let (leader, member) = pair()?;
     drop(leader);
@@ -179,7 +182,8 @@ fn closed_leader() -> Outcome {
     Ok(())
 }
 
-/// A software leader counts on over switches when `stop` has left nothing to count beside it.
+/// Checks that a software leader continues to count after task switches once `stop` has removed or
+/// disabled its only hardware member.
 fn leader_goes_on<T>(stop: fn(Event) -> perf_event::Result<T>) -> Outcome {
     let clock = || Attr::software(PERF_COUNT_SW_TASK_CLOCK);
     for attr in [clock(), clock().pinned(true)] {

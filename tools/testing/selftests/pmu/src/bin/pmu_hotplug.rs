@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
-//! CPUs that come and go while their events are open.
+//! Events of CPUs that go offline and online again.
 
 use ktap::cpu::Visitor;
 use pmu_selftests::prelude::*;
 
 const WORK: u64 = 20_000_000;
 
-/// Has a task work on one CPU, and waits for it.
+/// Runs work in a task on one CPU, and waits for its end.
 fn work_on(cpu: usize) -> Outcome {
     let worker = Peer::spawn(|_| {
         cpu::pin_to(cpu)?;
@@ -26,7 +26,7 @@ fn event_of_a_cpu_that_leaves() -> Outcome {
     work::run(WORK);
     let after = event.read()?;
     check!(after.value == before.value, "{before:?}, then {after:?}");
-    // Control of it is harmless while it is away.
+    // Control of the event has no effect while the CPU is offline, and does no harm.
     event.disable()?;
     event.enable()?;
     event.reset()?;
@@ -60,14 +60,14 @@ fn new_event_after_return() -> Outcome {
     Ok(())
 }
 
-/// A task that counts is driven off its CPU and back on, again and again.
+/// Tests a counting task whose CPU goes offline and online repeatedly.
 fn counting_task_is_moved() -> Outcome {
     let visitor = Visitor::find()?;
     let mut child = Peer::spawn(|parent| {
         cpu::set_affinity(0, cpu::online()?)?;
         parent.listen()?;
         for _ in 0..50 {
-            // It fails while the CPU is away, and that is fine.
+            // This fails while the CPU is offline. The task then works on another CPU.
             let _ = cpu::pin_to(visitor.cpu);
             work::run(WORK);
         }

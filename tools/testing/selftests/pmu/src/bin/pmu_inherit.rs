@@ -5,10 +5,10 @@ use std::thread;
 
 use pmu_selftests::prelude::*;
 
-/// Long beside what fork and exit take (some hundred thousand instructions).
+/// Long compared to fork and exit (some hundred thousand instructions).
 const WORK: u64 = 50_000_000;
 
-/// An enabled event of instructions that children inherit.
+/// Opens an enabled event of instructions that children inherit.
 fn inherited() -> perf_event::Result<Event> {
     Attr::instructions().inherit(true).enabled().open()
 }
@@ -20,7 +20,7 @@ fn child() -> Result<Peer, Failure> {
     })
 }
 
-/// The count came from this many times the work, and from no more.
+/// Checks that the count is `times` the work, and little more.
 #[track_caller]
 fn expect_works(event: &Event, times: u64) -> Outcome {
     let count = event.read()?;
@@ -66,7 +66,8 @@ fn threads_are_added() -> Outcome {
     for thread in threads {
         check!(thread.join().is_ok());
     }
-    // A thread is joined before it has left the kernel; its count is in anyway.
+    // The kernel may still be ending a thread that is already joined, but its count is added
+    // before.
     expect_works(&event, 4)
 }
 

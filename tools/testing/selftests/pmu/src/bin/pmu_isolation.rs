@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Tasks that share a CPU count their own work only, through any number of
-//! context switches.
+//! Tasks that share a CPU count only their own work, over any number of context switches.
 
 use std::thread;
 
@@ -9,16 +8,16 @@ use pmu_selftests::prelude::*;
 
 const WORK: u64 = 20_000_000;
 
-/// Pieces in which work is done.
+/// Number of pieces into which work is divided.
 const PIECES: u64 = 100;
 
-/// A switch costs the task some thousand instructions of the kernel's.
+/// Checks a count of own work. A switch adds some thousand instructions of the kernel.
 #[track_caller]
 fn expect_own(count: u64, done: u64) -> Outcome {
     expect_within(done, count, done..done + machine::kernel_share(done / 4))
 }
 
-/// Works in pieces and lets the others run in between; returns what was done.
+/// Works in pieces and yields the CPU between them. Returns the instructions done.
 fn work_and_yield(instructions: u64) -> u64 {
     let piece = || {
         let done = work::run(instructions / PIECES);
@@ -28,14 +27,14 @@ fn work_and_yield(instructions: u64) -> u64 {
     (0..PIECES).map(|_| piece()).sum()
 }
 
-/// Counts `instructions` of this task in pieces; all of them must be its own.
+/// Counts `instructions` of this task in pieces, and checks that the count is its own work.
 fn counts_its_own(event: &Event, instructions: u64) -> Outcome {
     let mut done = 0;
     let count = event.count(|| done = work_and_yield(instructions))?;
     expect_own(count, done)
 }
 
-/// Each of three processes counts its own work, on the same counter.
+/// Tests three processes that each count their own work, on the same counter.
 fn processes_count_themselves() -> Outcome {
     cpu::pin_to(0)?;
     let mut children = Vec::new();
@@ -48,7 +47,7 @@ fn processes_count_themselves() -> Outcome {
     children.into_iter().try_for_each(Peer::join)
 }
 
-/// An event of this task counts its work beside a child with work of another kind.
+/// Checks that an event of this task counts only its own work while a child does `child`.
 fn beside(event: Attr, child: fn() -> Outcome) -> Outcome {
     cpu::pin_to(0)?;
     let event = event.open()?;
@@ -57,7 +56,7 @@ fn beside(event: Attr, child: fn() -> Outcome) -> Outcome {
     child.join()
 }
 
-/// Sampling in one task leaves the counts of the other alone.
+/// Tests that sampling in one task does not change the counts of another task.
 fn beside_a_sampling_task() -> Outcome {
     beside(Attr::raw(on_pmc(2, INSTRUCTIONS)), || {
         let attr = Attr::raw(on_pmc(2, INSTRUCTIONS)).sampling(10_000, IP);
@@ -83,7 +82,7 @@ fn threads_count_themselves() -> Outcome {
     Ok(())
 }
 
-/// Counts follow a task from CPU to CPU.
+/// Tests that counts follow a task from CPU to CPU.
 fn migration() -> Outcome {
     let cpus = cpu::two()?;
     let event = Attr::raw(on_pmc(3, INSTRUCTIONS)).enabled().open()?;

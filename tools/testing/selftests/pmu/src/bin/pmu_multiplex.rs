@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! More events than counters: they take turns, their times say for how long,
+//! More events than counters: the events take turns, their times show how long each one counted,
 //! and the scaled counts are right.
 
 use perf_event::Count;
 use pmu_selftests::prelude::*;
 use pmu_selftests::{first_good, of_cpu_0};
 
-/// Rotation happens every 4 ms (perf_event_mux_interval_ms).
+/// Duration of the work. Rotation happens every 4 ms (perf_event_mux_interval_ms).
 const NANOSECONDS: u64 = 400_000_000;
 
-/// The share by which scaled counts may be off. Where the speed of work varies,
-/// as in an emulator on a busy host, what one event misses is not what it gets.
+/// Returns the relative error that scaled counts may have. Where the speed of work varies, as in an
+/// emulator on a busy host, the work while an event counts is not typical of the rest.
 fn tolerance() -> f64 {
     if machine::instructions_make_time() {
         machine::kernel_share(5) as f64 / 1000.0
@@ -19,7 +19,8 @@ fn tolerance() -> f64 {
     }
 }
 
-/// Expects scaled counts to be right; `largest_error` measures, and fails if anything else is wrong.
+/// Checks that scaled counts are right. `largest_error` measures them, and fails if anything else
+/// is wrong.
 fn expect_scaled(largest_error: impl Fn() -> Result<f64, Failure>) -> Outcome {
     let error = first_good(largest_error, |error| *error < tolerance())?;
     check!(
@@ -29,10 +30,10 @@ fn expect_scaled(largest_error: impl Fn() -> Result<f64, Failure>) -> Outcome {
     Ok(())
 }
 
-/// What events that take turns are compared with: an event that has a counter to itself.
+/// An event that has a counter to itself, with which events that take turns are compared.
 ///
-/// The work alone does not do: where freeze bits are ignored, events count what the kernel
-/// does in the task's time as well, which may be a fortieth of it.
+/// The amount of work is not exact enough for that. Where freeze bits are ignored, events also
+/// count the kernel's work in the task's time, which may be a fortieth of it.
 struct Reference(Event);
 
 impl Reference {
@@ -52,8 +53,8 @@ impl Reference {
     }
 }
 
-/// Counts one long work with an event for each of `pmcs`, all at once; 0 is any of them.
-/// Returns the reference's count as well.
+/// Counts one long work with an event for each element of `pmcs`, all at once; 0 means any counter.
+/// Returns the reference's count and those of the events.
 fn count_on_pmcs(raw: fn(u64) -> Attr, pmcs: &[u64]) -> Result<(u64, Vec<Count>), Failure> {
     let open = |&pmc| raw(on_pmc(pmc, INSTRUCTIONS)).open();
     let events = pmcs
@@ -76,7 +77,8 @@ fn count_on_pmcs(raw: fn(u64) -> Attr, pmcs: &[u64]) -> Result<(u64, Vec<Count>)
     Ok((reference, counts))
 }
 
-/// Each gets between `least` and `most` of the time, and its share of counts.
+/// Checks that each event counts for a share of the time between `least` and `most`, and that its
+/// scaled count is right.
 fn take_turns(raw: fn(u64) -> Attr, pmcs: &[u64], least: f64, most: f64) -> Outcome {
     expect_scaled(|| {
         let (reference, counts) = count_on_pmcs(raw, pmcs)?;
@@ -114,7 +116,8 @@ fn groups_rotate_whole() -> Outcome {
             check!(share > 0.4 && share < 0.6, "share {share:.3}: {group:?}");
             let first = group.values[0].0;
             for &(value, _) in &group.values {
-                // The members of one group never part: a few instructions a turn.
+                // The members of a group start and stop together, so they differ by a few
+                // instructions a turn.
                 check!(value.abs_diff(first) < 8 * 200, "{group:?}");
             }
             let error = first as f64 / share / reference as f64 - 1.0;
@@ -124,7 +127,7 @@ fn groups_rotate_whole() -> Outcome {
     })
 }
 
-/// Events of a CPU rotate as well.
+/// Tests that events of a CPU take turns, too.
 fn cpu_events_rotate() -> Outcome {
     cpu::pin_to(0)?;
     take_turns(of_cpu_0, &[2, 2], 0.4, 0.6)

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
-//! A new period leaves the count of a sampling event alone, whether a program sets it by
-//! `PERF_EVENT_IOC_PERIOD` or perf core does to reach a frequency.
+//! A new period does not change the count of a sampling event, whether a program sets it with
+//! `PERF_EVENT_IOC_PERIOD` or perf core sets it to reach a frequency.
 //!
-//! Each test has a second event beside the sampling one, which counts the same on another counter.
-//! The two are a group: they start, stop and are read together, so their counts agree however many
-//! samples there are.
+//! Each test has a second event, which counts the same on another counter. The two are a group:
+//! they are started, stopped and read together, so their counts agree, whatever the number of
+//! samples.
 
 use pmu_selftests::prelude::*;
 
-/// Pages of a ring that nothing reads: when it is full, samples are dropped.
+/// Pages of a ring buffer that is never read. When it is full, samples are dropped.
 const PAGES: usize = 1;
 const LONG: u64 = 1 << 33;
-/// The most periods that a test sets.
+/// The largest number of periods that a test sets.
 const PERIODS: u64 = 5;
 
-/// Instructions of the kernel that one event of the group may count and the other not, whenever the
-/// period changes. On hardware these are none, as the PMU is frozen then. QEMU writes one counter
-/// after the other, and ignores the freeze bits of the kernel.
+/// Instructions of the kernel that only one event of the group may count at each change of the
+/// period. On hardware there are none, because the PMU is frozen during the change. QEMU writes one
+/// counter after the other, and ignores the freeze bits for the kernel.
 const APART: u64 = 1000;
 
-/// A group that counts instructions twice. Its leader samples, as `sampling` has it.
+/// A group of two events that count instructions. The leader samples.
 struct Twice {
     leader: Recorder,
     _plain: Event,
@@ -37,7 +37,7 @@ impl Twice {
         })
     }
 
-    /// Expects that both counts are of `done` instructions at least, and at most `apart` apart.
+    /// Checks that both counts are at least `done`, and differ by at most `apart`.
     fn expect_equal(&self, what: &str, done: u64, apart: u64) -> Outcome {
         let group = self.leader.event.read_group()?;
         let [(sampling, _), (plain, _)] = group.values[..] else {
@@ -53,8 +53,8 @@ impl Twice {
     }
 }
 
-/// `PERF_EVENT_IOC_PERIOD` while the event runs, at the beginning of a long period, near the end of
-/// one, and in the middle.
+/// Tests `PERF_EVENT_IOC_PERIOD` while the event runs: at the beginning, near the end and in the
+/// middle of a period.
 fn by_ioctl() -> Outcome {
     let twice = Twice::open(|attr| attr.sampling(LONG, 0))?;
     let mut done = 0;
@@ -72,13 +72,13 @@ fn by_ioctl() -> Outcome {
     Ok(())
 }
 
-/// Perf core looks for the period of an event with a frequency at each sample and each tick.
+/// Tests an event with a frequency. perf core adjusts its period at each sample and each tick.
 fn by_frequency() -> Outcome {
     machine::needs_pace()?;
     for frequency in [1, 10, 100, 1000] {
         let twice = Twice::open(|attr| attr.sampling(frequency, 0).freq(true))?;
         let done = work::run_for(100_000_000);
-        // One event may count more of the kernel's work for each sample.
+        // At each sample, one event may count more of the kernel's work than the other.
         twice.expect_equal(&format!("{frequency} Hz"), done, done / 100)?;
     }
     Ok(())

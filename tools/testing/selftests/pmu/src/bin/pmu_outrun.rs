@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
-//! PM interrupts that outrun the kernel: a program under events that overflow all the
-//! time keeps a good part of its CPU, whatever makes perf core forget that it has
-//! throttled them. The model tests which samples are held back (`history/world/outrun.rs`).
+//! PM interrupts that are faster than the kernel can handle them: a program under events that
+//! overflow all the time keeps a good part of its CPU, even if its actions make perf core forget
+//! that it has throttled the events. The tests on the model check which samples are held back
+//! (`history/world/outrun.rs`).
 
 use pmu_selftests::prelude::*;
 
-/// Instructions of the program between two things that it does.
+/// Instructions of the program between two of its actions.
 const ROUND: u64 = 20_000;
-/// How long the driver may take to notice, and how long to watch then (ns).
+/// Time in which the driver must react, and time of the measurement after that (ns).
 const NOTICED: u64 = 250_000_000;
 const WATCHED: u64 = 400_000_000;
-/// The part of its work that a program does at least, in per cent: 51 to 69 with the
-/// driver, 2 to 3 with the built-in one.
+/// The least share of its work that a program must get done, in per cent. It gets 51 to 69 with the
+/// driver, and 2 to 3 with the built-in one.
 const LEAST: f64 = 40.0;
 
-/// An event whose next period ends before its PM interrupt has returned.
+/// Returns an event whose next period ends before the handler of its PM interrupt has returned.
 fn stormy() -> Attr {
     Attr::raw(INSTRUCTIONS).sampling(1, 0)
 }
 
-/// CPUs of an emulator take turns, and a turn ends as a PM interrupt's handler sets the counters
-/// going: a CPU that another one waits for, spinning, finds the short period over whenever it is its
-/// turn, and makes no progress, whichever way time is looked at.
+/// Skips the tests if the CPUs of an emulator take turns.
+///
+/// A turn ends when the handler of a PM interrupt starts the counters. If another CPU spins to wait
+/// for this one, this one finds its short period over at the start of each turn. It makes no
+/// progress, whichever clock measures it.
 fn needs_its_own_turns() -> Outcome {
     if machine::is_emulated()? && cpu::online()?.len() > 1 {
         return ktap::skip("CPUs take turns");
@@ -29,7 +32,7 @@ fn needs_its_own_turns() -> Outcome {
     machine::keep_sample_rate()
 }
 
-/// Rounds in a time (ns), per second.
+/// Returns the number of rounds per second during `time` (ns).
 fn speed(time: u64, round: &mut dyn FnMut() -> Outcome) -> Result<f64, Failure> {
     const PER_SECOND: f64 = machine::TIME_BASE_HZ as f64;
     let (mut rounds, mut seconds) = (0.0, 0.0);
@@ -43,7 +46,7 @@ fn speed(time: u64, round: &mut dyn FnMut() -> Outcome) -> Result<f64, Failure> 
     Ok(rounds / seconds)
 }
 
-/// A child on this CPU that does nothing but yield it.
+/// Starts a child on this CPU that only yields it.
 fn who_yields() -> Result<Peer, Failure> {
     cpu::pin_to(0)?;
     Peer::spawn(|_| {
@@ -54,12 +57,12 @@ fn who_yields() -> Result<Peer, Failure> {
 }
 
 fn yield_cpu() {
-    // SAFETY: a system call without arguments.
+    // SAFETY: The system call takes no arguments.
     unsafe { libc::sched_yield() };
 }
 
-/// The program gets on under a stormy event, as `round` is done in between: with that
-/// event, or with none.
+/// Checks that a program makes enough progress under a stormy event while it does `round`
+/// repeatedly. `round` gets that event, or `None` in the measurement without it.
 fn gets_on(mut round: impl FnMut(Option<&Event>) -> Outcome) -> Outcome {
     let _other = who_yields()?;
     let alone = speed(WATCHED / 8, &mut || round(None))?;
@@ -72,7 +75,7 @@ fn gets_on(mut round: impl FnMut(Option<&Event>) -> Outcome) -> Outcome {
     Ok(())
 }
 
-/// A switch has a throttled event go on.
+/// Tests a program that yields: a switch makes a throttled event count again.
 fn a_program_that_yields() -> Outcome {
     gets_on(|_| {
         yield_cpu();
@@ -80,13 +83,13 @@ fn a_program_that_yields() -> Outcome {
     })
 }
 
-/// So does a new period.
+/// Tests a program that sets the period, which makes a throttled event count again.
 fn a_program_that_sets_the_period() -> Outcome {
     let other = stormy().open()?;
     gets_on(|event| Ok(event.unwrap_or(&other).set_period(1)?))
 }
 
-/// A new event has not been throttled yet.
+/// Tests a program that opens events, because a new event is not throttled yet.
 fn a_program_that_opens_events() -> Outcome {
     gets_on(|event| {
         let new = stormy().open()?;

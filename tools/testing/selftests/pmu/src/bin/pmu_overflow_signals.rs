@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Every overflow is reported: a signal each, whatever was running when its
-//! interrupt came.
+//! Each overflow raises a signal, whatever code runs when its interrupt comes.
 //!
-//! Programs such as debuggers that replay live on the signal alone. Of two events
-//! that exclude the kernel, the second one's counter often overflows in the kernel's
-//! hands: then the sample has the address where the program entered the kernel.
+//! Programs such as debuggers that replay rely on the signal alone. If two events exclude the
+//! kernel, the counter of the second one often overflows while the kernel handles the first: the
+//! sample then has the address at which the program entered the kernel.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -17,7 +16,7 @@ use pmu_selftests::prelude::*;
 /// `F_SETSIG` of the kernel's `fcntl.h`, which the libc crate lacks here.
 const F_SETSIG: libc::c_int = 10;
 
-/// Signals that came, by event.
+/// Number of signals received, by event.
 static CAME: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
 extern "C" fn count_first(_: libc::c_int) {
@@ -28,10 +27,11 @@ extern "C" fn count_second(_: libc::c_int) {
     CAME[1].fetch_add(1, Relaxed);
 }
 
-/// Has overflows of `event` raise the signal `number`, which `handler` counts.
+/// Makes overflows of `event` raise the signal `number`, which `handler` counts.
 fn signal(event: &Event, number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> Outcome {
     let fd = event.as_raw_fd();
-    // SAFETY: The handlers store to an atomic; the calls take no pointers but theirs.
+    // SAFETY: The handlers only change an atomic, and the calls take no pointers except these
+    // handlers.
     let done = unsafe {
         libc::signal(number, handler as *const () as libc::sighandler_t) != libc::SIG_ERR
             && libc::fcntl(fd, libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK) == 0
@@ -42,7 +42,7 @@ fn signal(event: &Event, number: libc::c_int, handler: extern "C" fn(libc::c_int
     Ok(())
 }
 
-/// 40 periods of one event and 20 of the other.
+/// Checks signals and samples of two events, one with 40 periods and one with 20.
 fn two_events(pinned: bool) -> Outcome {
     let period = machine::period(1_000_000);
     let attr = |period| {
@@ -66,7 +66,7 @@ fn two_events(pinned: bool) -> Outcome {
     }
     for (index, due) in [40, 20].into_iter().enumerate() {
         let came = CAME[index].load(Relaxed) - before[index];
-        // The handlers themselves and, in an emulator without freeze bits, the kernel count too.
+        // The handlers are counted, too, and so is the kernel in an emulator without freeze bits.
         check!(
             came >= due && came <= due + machine::kernel_share(due / 10),
             "event {index}: {came} signals, {due} due"
@@ -96,7 +96,7 @@ fn of_two_pinned_events() -> Outcome {
     two_events(true)
 }
 
-/// `PERF_EVENT_IOC_REFRESH` counts down by overflows, of the second event too.
+/// Tests that `PERF_EVENT_IOC_REFRESH` counts each overflow, also those of a second event.
 fn refresh_counts_down() -> Outcome {
     let period = machine::period(1_000_000);
     let attr = Attr::instructions().user_only().sampling(period, IP);
@@ -108,7 +108,7 @@ fn refresh_counts_down() -> Outcome {
     work::run(20 * period);
     let samples = Sample::all(&attr, &ring.take())?;
     check!(samples.len() == 5, "{} samples, 5 allowed", samples.len());
-    // Each of the five was an overflow, and none was left out.
+    // The count shows that no overflow was missed before the fifth sample.
     let count = second.read()?.value;
     let most = 6 * period + machine::kernel_share(period);
     check!(count < most, "{count} counted up to the fifth overflow");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Events of a CPU: they count every task that runs there, and none elsewhere.
+//! Events of a CPU: they count all tasks that run on it, and nothing that runs on other CPUs.
 
 use pmu_selftests::least_count;
 use pmu_selftests::prelude::*;
 
-/// Long enough that the system's own work is small beside it.
+/// Long enough that the system's own work is small compared to it.
 const WORK: u64 = 50_000_000;
 
-/// The CPU's own work (ticks, the test's system calls) may add a tenth.
+/// Checks a count. The CPU's other work (ticks, the test's system calls) may add a tenth.
 fn expect(count: u64, done: u64) -> Outcome {
     expect_within(done, count, done..done + machine::kernel_share(done / 10))
 }
@@ -21,7 +21,7 @@ fn counts_the_caller() -> Outcome {
     Ok(())
 }
 
-/// What three children on each of `cpus` do shows in the counts of these.
+/// Checks that the events of `cpus` count the work of three children on each of these CPUs.
 fn counts_children(cpus: &[usize]) -> Outcome {
     let mut events = Vec::new();
     let mut children = Vec::new();
@@ -53,7 +53,7 @@ fn ignores_other_cpus() -> Outcome {
     let [home, other] = cpu::two()?;
     cpu::pin_to(home)?;
     let event = Attr::instructions().on_cpu(other).open()?;
-    // The kernel may have work for a kernel thread there once.
+    // The kernel may run a kernel thread there in one of the tries.
     let enough = machine::kernel_share(WORK / 50);
     let least = least_count(&event, 5, enough, || {
         work::run(WORK);

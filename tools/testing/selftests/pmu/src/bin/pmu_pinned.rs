@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Pinned groups stay on the PMU or go into error state; exclusive ones are
-//! alone on it.
+//! Pinned groups stay on the PMU or go into error state.
 
 use pmu_selftests::prelude::*;
 
-/// Nanoseconds of work: many rotation intervals (4 ms).
+/// Duration of work in nanoseconds: many rotation intervals (4 ms).
 const LONG: u64 = 100_000_000;
-/// Instructions.
+/// Number of instructions.
 const WORK: u64 = 1_000_000;
 
 fn pinned(code: u64) -> Attr {
@@ -43,7 +42,7 @@ fn second_pinned_fails() -> Outcome {
         second.read()?
     );
     check!(first.is_scheduled()? && first.read()?.value >= done);
-    // The error state is left by enabling again, once there is room.
+    // Enabling the event again ends the error state, once there is room on the PMU.
     drop(first);
     second.enable()?;
     work::run_for(LONG);
@@ -52,8 +51,8 @@ fn second_pinned_fails() -> Outcome {
     Ok(())
 }
 
-/// A pinned event stays on the PMU while others come and go, but not on its
-/// counter: it makes room for an event that needs that one, and loses nothing.
+/// Tests that a pinned event stays on the PMU while other events are opened and closed. It moves to
+/// another counter if an event needs its counter, and loses no counts.
 fn pinned_moves_without_loss() -> Outcome {
     let stays = pinned(INSTRUCTIONS).enabled().open()?;
     let mut done = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Reading: running counts only grow, no event is counted twice, reset clears.
+//! Reads of counts: the count of a running event only grows, no event is counted twice, and reset
+//! sets the count to 0.
 
 use pmu_selftests::prelude::*;
 
@@ -21,7 +22,7 @@ fn grows_while_running() -> Outcome {
     Ok(())
 }
 
-/// Each read takes the PMC's change since the last; none is taken twice.
+/// Tests many reads. Each read adds the PMC's change since the last one, and adds none twice.
 fn many_reads_lose_nothing() -> Outcome {
     let event = Attr::instructions().enabled().open()?;
     let mut done = 0;
@@ -67,7 +68,7 @@ fn enable_twice_is_enable() -> Outcome {
     expect_within("in all", event.read()?.value, done..2 * done)
 }
 
-/// Reading a task on another CPU asks that CPU.
+/// Tests reads of a task on another CPU, which the kernel performs on that CPU.
 fn of_a_task_on_another_cpu() -> Outcome {
     let [home, other] = cpu::two()?;
     cpu::pin_to(home)?;

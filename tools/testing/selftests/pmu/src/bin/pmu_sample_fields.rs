@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What a sample can hold: all fields of perf_event_open(2) in one record, the layout of that, and
-//! values that the test knows by other means.
+//! Fields of a sample: all fields of perf_event_open(2) in one record, their layout, and values
+//! that the test determines in other ways.
 
 use std::io;
 
@@ -11,11 +11,12 @@ use pmu_selftests::prelude::*;
 /// Operation, level, snoop, lock and TLB "not available" (PERF_MEM_NA).
 const NO_SOURCE: u64 = 1 | 1 << 5 | 1 << 19 | 1 << 24 | 1 << 26 | 0xf << 33;
 
-/// Every field but the branch stack, which not every processor has, what a tracer left, and the cgroup.
+/// All fields, without the branch stack, which some processors lack, the AUX data of tracers, and
+/// the cgroup.
 const ALL: u64 = (2 * sys::PERF_SAMPLE_CODE_PAGE_SIZE - 1) as u64
     & !(BRANCH_STACK | (sys::PERF_SAMPLE_AUX | sys::PERF_SAMPLE_CGROUP) as u64);
 
-/// The samples of the known loop under an event.
+/// Returns the samples of the known loop under an event.
 fn samples_of(attr: Attr) -> io::Result<Vec<Sample>> {
     Recorder::open(attr, PAGES)?.samples(run)
 }
@@ -38,7 +39,7 @@ fn all_fields_in_one_record() -> Outcome {
             sample.identifier == id && sample.id == id && sample.stream_id == id,
             "not {id}: {sample:x?}"
         );
-        // SAFETY: a question without pointers.
+        // SAFETY: The call takes no arguments.
         let (pid, tid) = (std::process::id(), unsafe { libc::gettid() });
         check!(sample.pid == pid && sample.tid == tid as u32, "{sample:x?}");
         expect_within("time", sample.time, last_time + 1..after)?;
@@ -47,7 +48,7 @@ fn all_fields_in_one_record() -> Outcome {
         check!(sample.raw == [4] && sample.transaction == 0, "{sample:x?}");
         check!(sample.branches.is_empty(), "{sample:x?}");
     }
-    // SAFETY: a question without pointers.
+    // SAFETY: The call takes a number and no pointer.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     for sample in in_loop(samples)? {
         let (mode, size) = (sample.mode(), sample.code_page_size);
@@ -60,17 +61,18 @@ fn all_fields_in_one_record() -> Outcome {
     Ok(())
 }
 
-/// The time of CLOCK_MONOTONIC in ns.
+/// Returns the time of CLOCK_MONOTONIC in ns.
 fn now() -> u64 {
-    // SAFETY: a timespec is two numbers.
+    // SAFETY: A timespec is two numbers, for which 0 is valid.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
     // SAFETY: `time` outlives the call.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The loop has no data, and the events here are not marked: whatever SDAR has
-/// is what the sample tells, and nothing is known about where it came from.
+/// Tests the data fields of samples without a data access. The loop has no data, and the events are
+/// not marked. So the sample has the address that SDAR happens to hold, and nothing about the
+/// access.
 fn data_of_no_access() -> Outcome {
     let fields = IP
         | u64::from(sys::PERF_SAMPLE_ADDR | sys::PERF_SAMPLE_PHYS_ADDR)
@@ -90,7 +92,7 @@ fn data_of_no_access() -> Outcome {
     Ok(())
 }
 
-/// Counts in a sample are those of the moment it was taken.
+/// Tests that the counts in a sample are those of the moment of the sample.
 fn counts_of_the_moment() -> Outcome {
     machine::needs_pace()?;
     let attr = sampling(IP | READ).grouped();
@@ -107,7 +109,7 @@ fn counts_of_the_moment() -> Outcome {
             "{read:?}"
         );
         for value in &read.values {
-            // The counts of both are alike, a little above whole periods.
+            // Both events count the same, a little more than whole periods.
             let due = (index as u64 + 1) * PERIOD;
             expect_within(
                 format!("sample {index}"),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What an event that excludes the kernel tells of it: nothing. Neither address,
-//! register, caller, branch nor data of the kernel gets into a sample of a program
-//! without privileges, whatever else the sample holds, although interrupts come
-//! there: late on any machine, and on an emulator that ignores the freeze bits of
-//! MMCR2 because the kernel's work is counted.
+//! Samples of an event that excludes the kernel show nothing of the kernel: no address, register,
+//! caller, branch or data of it gets into a sample of a program without privileges, whatever fields
+//! the sample has. Yet interrupts come in the kernel: late ones on any machine, and others on an
+//! emulator that ignores the freeze bits of MMCR2 and so counts the kernel's work.
 
 use std::time::Duration;
 
@@ -24,12 +23,12 @@ fn time() -> Duration {
 
 const PAGES: usize = 32;
 
-/// An event of user mode with the fields given.
+/// Returns an event of user mode that samples `fields`.
 fn of_user(code: u64, fields: u64) -> Result<Attr, Failure> {
     let mask = regs::GENERAL | regs::extended()?;
     let attr = Attr::raw(code).sampling(period(), fields);
     Ok(attr.exclude_kernel(true).exclude_hv(true).with(|raw| {
-        // Without this, a callchain takes privileges.
+        // Without this, a callchain requires privileges.
         raw.set_exclude_callchain_kernel(1);
         if fields & REGS_INTR != 0 {
             raw.sample_regs_intr = mask;
@@ -47,14 +46,16 @@ fn is_kernel_address(address: u64) -> bool {
     address >> 63 != 0
 }
 
-/// The walk of a program's stack takes any number for a caller, such as 1 << 63 from
-/// its data, and marks who called by some of the last 4096. The kernel itself is in
-/// one sixteenth of the addresses, its mapping of memory and its modules too.
+/// Returns whether an entry of a callchain is in the kernel.
+///
+/// The walk of a program's stack takes any number as a caller, such as 1 << 63 from its data, and
+/// the top 4096 values mark contexts. The kernel, its mapping of memory and its modules are in one
+/// sixteenth of the addresses.
 fn is_kernel_caller(entry: u64) -> bool {
     entry >> 60 == 0xc
 }
 
-/// What of the kernel is in a sample.
+/// Returns what a sample shows of the kernel, if anything.
 fn leak(sample: &Sample) -> Option<String> {
     let found = |what: &str, value: u64| Some(format!("{what} {value:#x}"));
     for (what, address) in [("IP", sample.ip), ("address", sample.addr)] {
@@ -81,7 +82,7 @@ fn leak(sample: &Sample) -> Option<String> {
         if registers.abi != 0 && registers.get(regs::MSR) & regs::PROBLEM_STATE == 0 {
             return found(what, registers.get(regs::NIP));
         }
-        // The start of the kernel's memory tells nothing: only the other addresses count.
+        // The start of the kernel's memory is no secret. Only other kernel addresses are leaks.
         let is_of_kernel = |value: u64| value >> 52 == 0xc00 && value << 12 != 0;
         let mut numbers = (0..=regs::SIAR).filter(|number| *number != regs::ORIG_R3);
         if let Some(number) = numbers.find(|number| is_of_kernel(registers.get(*number))) {
@@ -91,7 +92,7 @@ fn leak(sample: &Sample) -> Option<String> {
     None
 }
 
-/// The samples that one kind of work gives.
+/// Returns the samples of one kind of work.
 fn samples_of(attr: &Attr, kind: &kernel_work::Kind) -> Result<Vec<Sample>, Failure> {
     let mut recorder = Recorder::open(attr.clone(), PAGES)?;
     let mut done = Ok(());
@@ -100,7 +101,7 @@ fn samples_of(attr: &Attr, kind: &kernel_work::Kind) -> Result<Vec<Sample>, Fail
     Ok(samples)
 }
 
-/// Checks the samples of all kinds of work, and that there are some at all.
+/// Checks the samples of all kinds of work, and that there are enough of them.
 fn nothing_leaks(fields: u64) -> Outcome {
     cpu::pin_to(0)?;
     become_user(NOBODY)?;
@@ -128,8 +129,8 @@ fn nothing_leaks(fields: u64) -> Outcome {
     Ok(())
 }
 
-/// Where such an event sees the kernel's work, what it would sample there is left
-/// out, and what belongs to the program is not.
+/// Tests that samples taken in the program remain. Where an event that excludes the kernel counts
+/// the kernel's work, only the samples taken in the kernel are dropped.
 fn own_samples_remain() -> Outcome {
     machine::needs_pace()?;
     cpu::pin_to(0)?;
@@ -140,7 +141,7 @@ fn own_samples_remain() -> Outcome {
     let mut done = 0;
     let samples = recorder.samples(|| {
         for turn in 0..100 {
-            // Of no fixed length, so that overflows come everywhere.
+            // The length varies, so that overflows come in all parts of the work.
             done += work::run(2 * period + turn % 29 * 512);
             work::system_calls(turn % 17);
         }

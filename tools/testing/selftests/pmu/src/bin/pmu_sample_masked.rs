@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Sampling the kernel at work with its interrupts masked: a PM interrupt that
-//! comes there is taken at once or kept pending, but no sample is lost, none comes
-//! twice, none too early or late, and each says what was interrupted.
+//! Samples of a kernel that works with interrupts masked. A PM interrupt that comes then is taken
+//! at once or stays pending. But no sample is lost or repeated, too early or too late, and each one
+//! shows the interrupted code.
 
 use std::io;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use pmu_selftests::of_cpu_0;
 use pmu_selftests::prelude::*;
 use pmu_selftests::regs;
 
-/// Above what perf allows in a tick: 400 (100 kHz at 250 ticks/s).
+/// Returns a period long enough for perf's limit of 400 samples in a tick (100 kHz at 250 ticks/s).
 fn period() -> u64 {
     machine::period(15_013)
 }
@@ -23,8 +23,8 @@ fn time() -> Duration {
 
 const PAGES: usize = 32;
 
-/// Instructions by which an interrupt may be late. No counter counts from the
-/// overflow on, so it is the way from the last instruction of a run of code.
+/// Number of instructions by which an interrupt may be late: those between the overflow and the end
+/// of a straight run of code, where the interrupt is taken.
 const LATE: u64 = 4000;
 
 const FIELDS: u64 = (sys::PERF_SAMPLE_IP
@@ -40,12 +40,12 @@ fn sampling(attr: Attr, period: u64) -> Attr {
     })
 }
 
-/// A sampling event of this period with its buffer.
+/// Opens a sampling event of this period with its buffer.
 fn open(attr: Attr, period: u64) -> io::Result<Recorder> {
     Recorder::open(sampling(attr, period), PAGES)
 }
 
-/// What was sampled, once it is found to be right.
+/// Checks the samples taken so far, and returns them.
 fn samples(recorder: &mut Recorder) -> Result<Vec<Sample>, Failure> {
     let period = recorder.attr.as_raw().sample_period;
     let what = format!("{:#x} each {period}", recorder.attr.as_raw().config);
@@ -63,7 +63,7 @@ fn samples(recorder: &mut Recorder) -> Result<Vec<Sample>, Failure> {
             sample.time
         );
         last_time = sample.time;
-        // Sample n stands for the end of period n.
+        // Sample n marks the end of period n.
         let due = (index as u64 + 1) * period;
         let count = sample.read.values[0].value;
         expect_within(
@@ -93,7 +93,7 @@ fn samples(recorder: &mut Recorder) -> Result<Vec<Sample>, Failure> {
         );
     }
     let count = recorder.event.read()?.value;
-    // The last one may be due since a moment ago, and come when it goes on.
+    // The last sample may have become due just now. It then comes when the event runs again.
     let (taken, due) = (samples.len() as u64, count / period);
     check!(
         taken == due || taken + 1 == due && count % period < LATE,
@@ -102,7 +102,7 @@ fn samples(recorder: &mut Recorder) -> Result<Vec<Sample>, Failure> {
     Ok(samples)
 }
 
-/// What was sampled of one kind of work, with the event enabled for it.
+/// Returns the samples of one kind of work, with the event enabled during it.
 fn samples_of(
     attr: Attr,
     period: u64,
@@ -118,7 +118,7 @@ fn samples_of(
     samples(&mut recorder)
 }
 
-/// Each kind of work gives more than so many samples.
+/// Checks that each kind of work gives more than `fewest` samples.
 fn each_kind(attr: Attr, period: u64, time: Duration, fewest: usize) -> Outcome {
     for kind in &kernel_work::KINDS {
         let samples = samples_of(attr.clone(), period, kind, time)?;
@@ -131,7 +131,7 @@ fn is_kernel_address(address: u64) -> bool {
     address >> 60 == 0xc
 }
 
-/// Samples taken in the kernel, and of these, with interrupts masked.
+/// Returns the number of samples taken in the kernel, and how many of these with interrupts masked.
 fn in_kernel(samples: &[Sample]) -> (usize, usize) {
     let kernel = samples
         .iter()
@@ -142,7 +142,7 @@ fn in_kernel(samples: &[Sample]) -> (usize, usize) {
     (kernel.count(), masked.count())
 }
 
-/// All tasks of a CPU, the idle one included.
+/// Tests all tasks of a CPU, including the idle task.
 fn every_kind_of_work() -> Outcome {
     let mut all_masked = 0;
     for kind in &kernel_work::KINDS {
@@ -173,7 +173,7 @@ fn all_at_once(recorders: &[Recorder], kind: &Kind, time: Duration) -> Outcome {
     Ok(())
 }
 
-/// Up to six counters negative at once, three of them always together.
+/// Tests several counters that are negative at once. Three of them always overflow together.
 fn several_at_once() -> Outcome {
     for kind in &kernel_work::KINDS {
         let mut recorders = Vec::new();
@@ -203,9 +203,9 @@ fn prepare() -> Outcome {
 ktap::main! {
     first: prepare;
     every_kind_of_work,
-    // A task's event comes and goes with the task.
+    // A task's event is on the PMU only while the task runs.
     of_a_task = each_kind(Attr::raw(INSTRUCTIONS), period(), time(), 20),
-    // So often that perf stops the event for the rest of the tick.
+    // Samples come so often that perf stops the event until the next tick.
     while_throttled = each_kind(
         of_cpu_0(on_pmc(3, INSTRUCTIONS)),
         machine::period(2003),

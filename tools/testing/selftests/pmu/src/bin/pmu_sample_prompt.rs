@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Samples of handlers of other interrupts, which let those of the PMU through if
-//! the driver of the PMU asks for it: a sample is taken where the counter
-//! overflows, not when the handler is done, with the handler's callers. In QEMU
-//! the module asks only if it is inserted with `prompt=1`, so this is no part of
-//! `run_pmu_selftests`.
+//! Samples in the handlers of other interrupts. These handlers let PM interrupts through if the
+//! PMU's driver requests it: a sample is then taken where the counter overflows, with the handler's
+//! callers, and not at the end of the handler. In QEMU the module requests it only with the
+//! parameter `prompt=1`, so this test is not part of `run_pmu_selftests`.
 
 use std::fs;
 use std::io;
@@ -14,18 +13,18 @@ use pmu_selftests::fields::sample::*;
 use pmu_selftests::kernel_work;
 use pmu_selftests::prelude::*;
 
-/// What all work in a timer's interrupt is called by.
+/// The function that calls all work in a timer's interrupt.
 const HANDLER: &str = "hrtimer_interrupt";
 
 const PERIOD: u64 = 12_011;
 const TIME: Duration = Duration::from_millis(200);
 const PAGES: usize = 128;
 
-/// Samples in the handler at least. In [`TIME`] there are 30 to 400 of them with
-/// `prompt=1`, by how periods fall in with the timer's, and none with `prompt=0`.
+/// The fewest samples in the handler. [`TIME`] gives 30 to 400 of them with `prompt=1`, depending
+/// on how the periods coincide with the timer's, and none with `prompt=0`.
 const LEAST: usize = 5;
 
-/// Where a function of the kernel is: from its symbol to the next.
+/// Returns the addresses of a kernel function: from its symbol to the next one.
 fn function(name: &str) -> Result<Range<u64>, Failure> {
     let text = fs::read_to_string("/proc/kallsyms")?;
     let mut symbols = Vec::new();
@@ -50,7 +49,8 @@ fn function(name: &str) -> Result<Range<u64>, Failure> {
     }
 }
 
-/// A program is interrupted by a timer again and again: so are the handlers.
+/// Tests a program that a timer interrupts repeatedly, so that PM interrupts come in the timer's
+/// handlers.
 fn within_the_timers_interrupt() -> Outcome {
     machine::needs_pace()?;
     cpu::pin_to(0)?;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! How often samples come: at a frequency, which perf reaches by changing the
-//! period; at a new period; and no more often than the kernel allows, which stops
-//! an event for the rest of a tick.
+//! The rate of samples: at a frequency, which perf reaches by changes of the period; at a new
+//! period; and at the kernel's limit, above which it stops an event until the next tick.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -16,13 +15,13 @@ const SECOND: u64 = 1_000_000_000;
 const FIELDS: u64 =
     (sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_PERIOD | sys::PERF_SAMPLE_READ) as u64;
 
-/// An event of this code so many times a second.
+/// Returns an event that takes `frequency` samples per second.
 fn at_frequency(code: u64, frequency: u64) -> Attr {
     Attr::raw(code).sampling(frequency, FIELDS).freq(true)
 }
 
-/// Samples per second, by the median of the times between `samples`: the clock goes on
-/// while the CPU does not, when it is another one's turn in an emulator.
+/// Returns the samples per second, from the median of the times between `samples`. (In an emulator
+/// the clock goes on while another CPU has its turn.)
 fn rate(samples: &[Sample]) -> f64 {
     let mut times: Vec<u64> = samples
         .windows(2)
@@ -35,14 +34,14 @@ fn rate(samples: &[Sample]) -> f64 {
     }
 }
 
-/// The samples of some time of work.
+/// Returns the samples of work that takes `time`.
 fn work_for(recorder: &mut Recorder, time: u64) -> io::Result<Vec<Sample>> {
     recorder.samples(|| {
         work::run_for(time);
     })
 }
 
-/// Each period ends where its sample says.
+/// Checks that each period ends at the count in its sample.
 fn periods_add_up(samples: &[Sample]) -> Outcome {
     let mut due = 0;
     for sample in samples {
@@ -53,7 +52,7 @@ fn periods_add_up(samples: &[Sample]) -> Outcome {
     Ok(())
 }
 
-/// Samples come about so many times a second.
+/// Checks that there are about `frequency` samples per second.
 fn expect_rate(what: &str, samples: &[Sample], frequency: u64) -> Outcome {
     let rate = rate(settled(samples));
     check!(
@@ -64,7 +63,8 @@ fn expect_rate(what: &str, samples: &[Sample], frequency: u64) -> Outcome {
     Ok(())
 }
 
-/// The second half of what is sampled, as the period has to be found first.
+/// Returns the second half of the samples. In the first half, perf core still searches for the
+/// period.
 fn settled(samples: &[Sample]) -> &[Sample] {
     &samples[samples.len() / 2..]
 }
@@ -74,7 +74,7 @@ fn frequencies() -> Outcome {
     for code in [INSTRUCTIONS, CYCLES, RUN_INSTRUCTIONS, RUN_CYCLES] {
         for frequency in [100, 1000, 4000, 10_000] {
             let mut recorder = Recorder::open(at_frequency(code, frequency), PAGES)?;
-            // Twenty ticks at least, and forty samples.
+            // The time is at least twenty ticks and forty samples.
             let time = (SECOND * 40 / frequency).max(SECOND / 12);
             let samples = work_for(&mut recorder, time)?;
             let periods = settled(&samples).iter().map(|sample| sample.period);
@@ -85,7 +85,7 @@ fn frequencies() -> Outcome {
                 periods.clone().min(),
                 periods.max()
             );
-            // Whatever the periods were, each has its sample, and no event is counted twice.
+            // Whatever the periods are, each one has its sample, and no event is counted twice.
             periods_add_up(&samples)?;
             expect_rate(&format!("{code:#x}"), &samples, frequency)?;
         }
@@ -93,8 +93,9 @@ fn frequencies() -> Outcome {
     Ok(())
 }
 
-/// All `samples` stand for `period`, and there are as many as make up one of `counts`, but for
-/// one: a period may have begun before the count, and the last one is open.
+/// Checks that all `samples` have the period `period`, and that their number fits to one of
+/// `counts`. It may differ by one: a period may have begun before the count, and the last one has
+/// not ended.
 fn samples_of(period: u64, samples: &[Sample], counts: RangeInclusive<u64>) -> Outcome {
     for sample in samples {
         check!(sample.period == period, "{} of {period}", sample.period);
@@ -108,31 +109,31 @@ fn samples_of(period: u64, samples: &[Sample], counts: RangeInclusive<u64>) -> O
     Ok(())
 }
 
-/// Samples of instructions on PMC2 at this period.
+/// Opens an event that samples instructions on PMC2 at this period.
 fn at_period(period: u64) -> io::Result<Recorder> {
     let attr = Attr::raw(on_pmc(2, INSTRUCTIONS)).sampling(period, FIELDS);
     Recorder::open(attr, PAGES)
 }
 
-/// Works under a running event of a period that has just been set, when it had counted `before`
-/// or more.
+/// Works under a running event whose period has just been set, and checks its samples. The event's
+/// count was at least `before` when the period was set.
 fn work_at(recorder: &mut Recorder, before: u64, period: u64, instructions: u64) -> Outcome {
-    // System calls count too, on a debug kernel for many periods: what they do beside this work may
-    // be in the samples or not.
+    // System calls count, too, on a debug kernel for many periods. The samples may or may not
+    // include the calls around this work.
     let start = recorder.event.read()?.value;
     work::run(instructions);
     let end = recorder.event.read()?.value;
     let samples = recorder.take()?;
     let after = recorder.event.read()?.value;
     samples_of(period, &samples, end - start..=after - before)?;
-    // A kernel that checks itself misses more while it takes a sample, under either driver.
+    // A debug kernel misses more instructions while it takes a sample, under either driver.
     let least = instructions * if machine::is_debug_kernel() { 7 } else { 9 } / 10;
     check!(end - start >= least, "counted {start} to {end}");
     Ok(())
 }
 
-/// The first sample after the call stands for the new period, and comes when that is
-/// over, of an event that runs and of one that is disabled.
+/// Tests that the first sample after PERF_EVENT_IOC_PERIOD is for the new period, and comes at the
+/// end of that period, whether the event runs or is disabled during the call.
 fn new_period_begins_anew() -> Outcome {
     const LONG: u64 = 1 << 33;
     let period = machine::period(100_003);
@@ -153,8 +154,8 @@ fn new_period_begins_anew() -> Outcome {
     Ok(())
 }
 
-/// How often the event was stopped, and the most samples in one go. While it is
-/// stopped there is the sample of the interrupt that was one too many, no other.
+/// Returns how often the event was stopped, and the largest number of samples between two stops.
+/// While the event is stopped, there is only the sample of the interrupt that exceeded the limit.
 fn throttled(records: &[Record]) -> Result<(u64, u64), Failure> {
     let (mut stops, mut goes, mut samples, mut most) = (0, 0, 0, 0);
     for record in records {
@@ -181,7 +182,7 @@ fn throttled(records: &[Record]) -> Result<(u64, u64), Failure> {
     Ok((stops, most))
 }
 
-/// Runs `test` with a highest rate that events of [`too_short`] exceed.
+/// Runs `test` with a limit on the sample rate that events of [`too_short`] exceed.
 fn at_low_rate(test: impl FnOnce(u64) -> Outcome) -> Outcome {
     let before = machine::sample_rate()?;
     let most = SECOND / (4 * too_short());
@@ -191,18 +192,19 @@ fn at_low_rate(test: impl FnOnce(u64) -> Outcome) -> Outcome {
     outcome
 }
 
-/// A period that ends at least four times as often as [`at_low_rate`] allows, if not
-/// slower than an instruction in a nanosecond.
+/// Returns a period that ends at least four times as often as [`at_low_rate`] allows, if an
+/// instruction takes at most a nanosecond.
 ///
-/// The kernel's work for a sample is less: its interrupt, and that which wakes the
-/// reader. Where CPUs of an emulator take turns, such an interrupt may end a turn, and
-/// the next one comes with a new tick, in which samples are allowed again. With a
-/// sample due after each interrupt a CPU would get nothing else done.
+/// The kernel's work for a sample is shorter than this period: the PM interrupt, and the one that
+/// wakes the reader. In an emulator whose CPUs take turns, the second one may end a turn. The CPU's
+/// next turn begins with a new tick, in which samples are allowed again. If a sample were due after
+/// each interrupt, the CPU would make no progress.
 fn too_short() -> u64 {
     machine::period(12_011)
 }
 
-/// Too many interrupts: a stop, no sample until the next tick, then more samples.
+/// Tests an event with too many interrupts: it stops, gives no sample until the next tick, and then
+/// more samples.
 fn throttled_until_the_tick() -> Outcome {
     machine::needs_pace()?;
     cpu::pin_to(0)?;
@@ -227,7 +229,7 @@ fn stopped_for_the_rest_of_a_tick(most: u64) -> Outcome {
                     samples.len()
                 );
                 periods_add_up(&samples)?;
-                // What is not throttled goes on.
+                // An event that is not throttled continues to count.
                 let counts = (plain.read()?.value, recorder.event.read()?.value);
                 check!(
                     counts.0 >= done && counts.1 < counts.0,
@@ -235,8 +237,8 @@ fn stopped_for_the_rest_of_a_tick(most: u64) -> Outcome {
                 );
                 Ok((stops, longest))
             };
-            // Ticks of 10 ms at most. (A switch to another task and back lets the
-            // event go on, too.)
+            // The tick is at most 10 ms. (A switch to another task and back also starts the event
+            // again.)
             let good = |&(stops, longest): &(_, _)| stops >= 5 && longest <= most / 100;
             let result = first_good(stopped, good)?;
             check!(
@@ -250,8 +252,8 @@ fn stopped_for_the_rest_of_a_tick(most: u64) -> Outcome {
     Ok(())
 }
 
-/// A group is stopped and goes on as a whole. (Under the kernel's built-in driver
-/// those of its events that do not sample go on counting.)
+/// Tests that a group is stopped and started as a whole. (Under the kernel's built-in driver, its
+/// events that do not sample continue to count.)
 fn groups_are_throttled_as_a_whole() -> Outcome {
     machine::needs_pace()?;
     at_low_rate(|_| {

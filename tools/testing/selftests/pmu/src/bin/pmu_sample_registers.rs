@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The interrupted program in a sample: its registers, its stack and callers,
-//! and the registers of the PMU itself, the extended ones.
+//! The state of the interrupted program in a sample (registers, stack and callers), and the
+//! registers of the PMU, which are the extended ones.
 
 use ktap::process::NOBODY;
 use ktap::process::become_user;
@@ -11,26 +11,25 @@ use pmu_selftests::of_cpu_0;
 use pmu_selftests::prelude::*;
 use pmu_selftests::regs;
 
-// Fields of MMCR0 and MMCRA (Power ISA v3.1, Book III, chapter 10; PMCCEXT since
-// v3.1, SDAR mode and BHRBRD in the processors' manuals).
+// Fields of MMCR0 and MMCRA (Power ISA v3.1, Book III, chapter 10; PMCCEXT exists since v3.1; the
+// processors' manuals define the SDAR mode and BHRBRD).
 const PMC1_CONDITION: u64 = 1 << 15;
 const PMCJ_CONDITION: u64 = 1 << 14;
 const PMCC_EXTENSION: u64 = 1 << 9;
 const COUNT_56_ALWAYS: u64 = 1 << 8;
 const FREEZE_56: u64 = 1 << 4;
-/// PMCC, which the kernel's built-in driver leaves 0: programs have no access.
+/// PMCC, which the kernel's built-in driver leaves 0, so that programs have no access.
 const NO_ACCESS: u64 = 1 << 18;
-/// FC, PMAE, FCECE and PMAO: what an overflow changes in MMCR0.
+/// FC, PMAE, FCECE and PMAO: the fields of MMCR0 that an overflow changes.
 const OVERFLOW: u64 = 1 << 31 | 1 << 26 | 1 << 25 | 1 << 7;
 
-/// A branch event on PMC4 of POWER9 and later, which no emulator counts: the bus
-/// 0xd, event 0x5e.
+/// A branch event on PMC4 of POWER9 and later: bus 0xd, event 0x5e. No emulator counts it.
 const BRANCHES: u64 = 0x4_d05e;
 
-/// A marked event, PM_MRK_INST_CMPL, which no emulator counts.
+/// A marked event, PM_MRK_INST_CMPL. No emulator counts it.
 const MARKED: u64 = 0x4_01e0;
 
-/// Sampling of the known loop with the extended registers of the machine.
+/// Returns an event that samples the known loop with the machine's extended registers.
 fn extended(fields: u64) -> Result<Attr, Failure> {
     let mask = regs::extended()?;
     if mask == 0 {
@@ -58,7 +57,7 @@ fn general_registers() -> Outcome {
                 check!(get(number) == value, "r{number} {:#x}", get(number));
             }
         }
-        // Rounds to go.
+        // CTR holds the remaining rounds.
         let ctr = sample.regs_intr.get(regs::CTR);
         expect_within("CTR", ctr, 1..last_ctr.min(WORK / 256 + 1))?;
         last_ctr = ctr;
@@ -66,7 +65,7 @@ fn general_registers() -> Outcome {
     Ok(())
 }
 
-/// The chain of calls is walked from the stack of the program.
+/// Tests the callchain, which the kernel walks on the program's stack.
 fn callchain() -> Outcome {
     let samples = samples_in_loop(sampling(IP | CALLCHAIN))?;
     let returns = known::callers();
@@ -75,7 +74,7 @@ fn callchain() -> Outcome {
         check!(chain.first() == Some(&sys::PERF_CONTEXT_USER), "{chain:x?}");
         check!(chain.get(1) == Some(&sample.ip), "{chain:x?}");
         let mut calls: Vec<_> = chain.iter().filter(|ip| returns.contains(ip)).collect();
-        // The innermost is in LR as well as in its frame.
+        // The innermost return address is in LR as well as in its frame.
         calls.dedup();
         check!(calls == [&returns[0], &returns[1]], "{chain:x?}");
     }
@@ -87,7 +86,7 @@ fn stack_of_user() -> Outcome {
     for sample in &samples {
         let length = sample.stack_user.len();
         check!(length == STACK_BYTES as usize, "{length} bytes");
-        // The word that r1 points at is the caller's frame.
+        // r1 points to a word that holds the address of the caller's frame.
         let back = u64::from_le_bytes(sample.stack_user[..8].try_into().unwrap_or_default());
         let r1 = sample.regs_user.get(regs::R1);
         check!(
@@ -98,7 +97,8 @@ fn stack_of_user() -> Outcome {
     Ok(())
 }
 
-/// Each extended register by itself, and those that the processor lacks.
+/// Tests each extended register by itself, and that registers which the processor lacks are
+/// refused.
 fn extended_registers_offered() -> Outcome {
     let all = regs::GENERAL | regs::extended()?;
     for number in 0..64 {
@@ -118,7 +118,7 @@ fn extended_registers_offered() -> Outcome {
     Ok(())
 }
 
-/// The control registers are those that the event codes ask for.
+/// Tests that the control registers are those that the event codes require.
 fn control_registers() -> Outcome {
     let attr = extended(IP)?;
     let is_v31 = machine::model()? == Model::Power10;
@@ -147,7 +147,7 @@ fn control_registers() -> Outcome {
         }
         for sample in in_loop(recorder.samples(run)?)? {
             let get = |number| sample.regs_intr.get(number);
-            // SDAR is updated by cache misses (mode 2); no branches are recorded.
+            // Cache misses update SDAR (mode 2), and no branches are recorded.
             let mmcra = 2 << 42 | no_branches;
             for (name, value, expected) in [
                 (
@@ -170,12 +170,12 @@ fn control_registers() -> Outcome {
     Ok(())
 }
 
-/// What an event of a task shows of counters that do not follow it: nothing, whether it counts
-/// the kernel or, as a program without privileges has to, excludes it. (The kernel's built-in
-/// driver shows all six.)
+/// Tests the counters in samples of a task's event: counters of other events are 0, whether the
+/// event counts the kernel or excludes it, as a program without privileges has to. (The kernel's
+/// built-in driver shows all six.)
 fn counters_of_others() -> Outcome {
     cpu::pin_to(0)?;
-    // All fit on the PMU at once.
+    // All events of this test fit on the PMU at once.
     let foreign = of_cpu_0(on_pmc(3, INSTRUCTIONS)).enabled().open()?;
     sees_its_own_counters(|attr| attr)?;
     become_user(NOBODY)?;
@@ -185,7 +185,8 @@ fn counters_of_others() -> Outcome {
     Ok(())
 }
 
-/// Samples of two events of this task that `of` was applied to have their two counters only.
+/// Checks that samples of two events of this task have only their two counters. `of` changes the
+/// events.
 fn sees_its_own_counters(of: fn(Attr) -> Attr) -> Outcome {
     let attr = of(extended(IP)?);
     machine::needs_pace()?;
@@ -204,10 +205,10 @@ fn sees_its_own_counters(of: fn(Attr) -> Attr) -> Outcome {
     Ok(())
 }
 
-/// A marked event samples the instructions it chose. Without such an instruction a sample
-/// that should tell where it was or what it accessed counts as lost; the overflow is
-/// reported all the same, with the address 0. (The kernel's built-in driver reports
-/// nothing, and does not count those without a place.)
+/// Tests samples of a marked event, which are taken at marked instructions. If there is none, a
+/// sample that should have its address or data access counts as lost. The overflow is reported
+/// nevertheless, with address 0. (The kernel's built-in driver reports nothing, and does not count
+/// samples without an address.)
 fn samples_without_instruction() -> Outcome {
     for (fields, is_lost) in [
         (IP, true),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Sampling with a fixed period: as many samples as counts make, where the
-//! program was. Signals are the subject of `pmu_overflow_signals`.
+//! Sampling with a fixed period: there are as many samples as the count has periods, at the
+//! addresses that the program executed. `pmu_overflow_signals` tests signals.
 
 use std::io;
 use std::ops::Range;
@@ -12,7 +12,7 @@ use pmu_selftests::prelude::*;
 const PERIOD: u64 = 100_000;
 const WORK: u64 = 50_000_000;
 
-/// Records of `body` under an event, after its count.
+/// Returns the event's count and its records while `body` runs.
 fn records(attr: Attr, body: impl FnOnce()) -> io::Result<(u64, Vec<Record>)> {
     let mut recorder = Recorder::open(attr, 64)?;
     let records = recorder.records(body)?;
@@ -75,8 +75,8 @@ fn addresses_tell_functions_apart() -> Outcome {
     Ok(())
 }
 
-/// The longest period that a PMC reaches in one go, the shortest that it does not, and two of one that
-/// is longer.
+/// Tests the longest period that fits into a PMC, the shortest one that does not, and two periods
+/// of a longer one.
 fn periods_around_2_31() -> Outcome {
     for (period, due) in [((1 << 31) - 1, 1), (1 << 31, 1), (3 << 30, 2)] {
         let (count, records) = records(Attr::instructions().sampling(period, IP), || {
@@ -91,8 +91,8 @@ fn periods_around_2_31() -> Outcome {
     Ok(())
 }
 
-/// More interrupts than the kernel allows: it stops the event until the next
-/// tick, and says so, but all goes on.
+/// Tests more interrupts than the kernel allows: it stops the event until the next tick and records
+/// that, and the program and other events continue.
 fn tiny_period(period: u64) -> Outcome {
     let event = Attr::instructions().sampling(period, IP).open()?;
     let mut ring = Ring::map(&event, 64)?;

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What the shell tests of takeover need of perf events: counting known work,
-//! holding events open, and opening and closing them all the time.
+//! Perf events for the shell tests of takeover: counts known work, holds events open, or opens and
+//! closes them all the time.
 //!
 //! ```text
 //! pmu_tool count [INSTRUCTIONS]   count them, print "instructions N cycles N"
 //! pmu_tool work [INSTRUCTIONS]    do the work only
 //! pmu_tool hold                   open events, print "ready", work until stdin
 //!                                 ends, then print "counting" or "revoked"
+//! pmu_tool hold_ebb               as hold, with an EBB event that is off the PMU
 //! pmu_tool rotate                 as hold, with events that take turns on a counter
-//! pmu_tool left                   as hold, with software events left of hardware groups
+//! pmu_tool left                   as hold, with software events of groups whose hardware events
+//!                                 are closed
 //! pmu_tool inherit                as hold, with events that new threads inherit all the time
 //! pmu_tool churn                  print "ready", open, read and close events until
 //!                                 stdin ends, then print "opened N refused N"
-//! pmu_tool mmcr0                  print what a program reads in MMCR0; ends by SIGILL
-//!                                 where it may not
+//! pmu_tool mmcr0                  read and print MMCR0; SIGILL ends it where programs
+//!                                 may not read it
 //! pmu_tool remove MODULE          remove a module
 //! pmu_tool insert FILE            insert a module; both print "done", or the error
-//!                                 of the system call, as EAGAIN
+//!                                 of the system call, such as EAGAIN
 //! ```
 //!
 //! Exit status: 0 done, 1 perf events do not behave, 2 wrong arguments.
@@ -36,27 +38,27 @@ use std::time::Duration;
 use pmu_selftests::fields::sample::IP;
 use pmu_selftests::prelude::*;
 
-const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | rotate | left | inherit \
+const USAGE: &str = "usage: pmu_tool count|work [INSTRUCTIONS] | hold | hold_ebb | rotate | left | inherit \
                      | churn | mmcr0 | remove MODULE | insert FILE";
 const DEFAULT_WORK: u64 = 10_000_000;
-/// Short enough that the end of stdin is seen soon.
+/// Short enough that the end of stdin is noticed soon.
 const PIECE: u64 = 1_000_000;
 
-/// What poll() has to say at once about a descriptor.
+/// Polls a descriptor without waiting, and returns the result.
 fn poll(fd: BorrowedFd<'_>) -> io::Result<i16> {
     let mut fd = libc::pollfd {
         fd: fd.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one pollfd, alive during the call.
+    // SAFETY: There is one pollfd, which lives during the call.
     match unsafe { libc::poll(&mut fd, 1, 0) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(fd.revents),
     }
 }
 
-/// True when stdin has ended; anything to read counts as the end, too.
+/// Returns whether stdin has ended. Any input counts as the end, too.
 fn stdin_ended() -> io::Result<bool> {
     Ok(poll(io::stdin().as_fd())? != 0)
 }
@@ -76,7 +78,7 @@ fn count(instructions: u64) -> Outcome {
     Ok(())
 }
 
-/// One of each kind: of the task, inherited, sampling, of a CPU, in a group.
+/// Opens one event of each kind: of the task, inherited, sampling, of a CPU, in a group.
 fn open_many() -> perf_event::Result<Vec<Event>> {
     let leader = Attr::raw(on_pmc(1, INSTRUCTIONS)).enabled();
     let mut events = open_group([leader, Attr::raw(on_pmc(2, CYCLES))])?;
@@ -90,16 +92,26 @@ fn open_many() -> perf_event::Result<Vec<Event>> {
     Ok(events)
 }
 
-/// Events of the task that all want the same counter.
+/// Opens an event that counts, beside an EBB event that does not.
+fn open_beside_ebb() -> perf_event::Result<Vec<Event>> {
+    const EBB: u64 = 1 << 63;
+    let ebb = Attr::raw(on_pmc(1, INSTRUCTIONS) | EBB).user_only();
+    let ebb = ebb.pinned(true).exclusive(true).open()?;
+    // It stays open until the program ends.
+    std::mem::forget(ebb);
+    Ok(vec![Attr::cycles().enabled().open()?])
+}
+
+/// Opens events of the task that all need the same counter.
 fn open_rotating() -> perf_event::Result<Vec<Event>> {
     let attr = Attr::raw(on_pmc(1, CYCLES)).enabled();
     (0..4).map(|_| attr.open()).collect()
 }
 
-/// Software events in groups whose hardware events are closed: of the task, with the
-/// hardware event as a member, of a CPU, and inherited by threads that begin before the
-/// hardware event is opened, while it is open, and after it is closed. perf core keeps
-/// these in a context of the hardware events' PMU, except those of the first thread.
+/// Opens software events in groups whose hardware events are closed: of the task, of a CPU, with
+/// the hardware event as a member, and inherited by threads that begin before the hardware event is
+/// opened, while it is open, and after it is closed. perf core keeps these events in a context of
+/// the hardware events' PMU, except those of the first thread.
 fn open_left() -> perf_event::Result<Vec<Event>> {
     let clock = || Attr::software(sys::PERF_COUNT_SW_CPU_CLOCK).enabled();
     let cycles = || Attr::cycles().enabled();
@@ -114,7 +126,7 @@ fn open_left() -> perf_event::Result<Vec<Event>> {
     let leader = clock().open()?;
     cycles().open_with(&leader)?;
     events.push(leader);
-    // This one has a table that its copies use.
+    // This software event has a table that its inherited copies use.
     let switches = Attr::software(sys::PERF_COUNT_SW_CONTEXT_SWITCHES);
     let leader = switches.enabled().inherit(true).open()?;
     switch_in_a_thread();
@@ -122,19 +134,20 @@ fn open_left() -> perf_event::Result<Vec<Event>> {
     switch_in_a_thread();
     drop(member);
     switch_in_a_thread();
-    // Its count goes on with that of the first thread, so it is only kept open.
+    // The event includes the count of the first thread's copy, which continues. So it is not
+    // checked, and only kept open.
     std::mem::forget(leader);
     Ok(events)
 }
 
-/// Events that threads inherit, in a group with software events.
+/// Opens events that threads inherit, in a group with software events.
 fn open_inherited() -> perf_event::Result<Vec<Event>> {
     let clock = Attr::software(sys::PERF_COUNT_SW_CPU_CLOCK);
     let attrs = [Attr::cycles(), clock, Attr::instructions()];
     open_group(attrs.map(|attr| attr.enabled().inherit(true)))
 }
 
-/// A thread that works a little, sleeps, and so on until the program ends.
+/// Starts a thread that works a little and sleeps in turns, until the program ends.
 fn switch_in_a_thread() {
     thread::spawn(|| {
         loop {
@@ -151,8 +164,8 @@ fn begin_threads() {
     }
 }
 
-/// An event whose PMU was unregistered: poll() reports an error, the count stands
-/// still, and control does nothing.
+/// Returns whether the event's PMU was unregistered: poll() reports an error, and the event must
+/// not count or react to control any more.
 fn is_revoked(event: &Event) -> Result<bool, Failure> {
     if poll(event.as_fd())? & libc::POLLERR == 0 {
         return Ok(false);
@@ -169,7 +182,7 @@ fn is_revoked(event: &Event) -> Result<bool, Failure> {
     Ok(true)
 }
 
-/// It counts what is done now, or when its turn comes.
+/// Checks that the event counts, now or when its turn comes.
 fn expect_counting(event: &Event) -> Outcome {
     let before = event.read()?.value;
     for _ in 0..100 {
@@ -181,7 +194,7 @@ fn expect_counting(event: &Event) -> Outcome {
     ktap::fail(format!("stuck at {:?}", event.read()?))
 }
 
-/// Tells who started this that it goes on until stdin ends.
+/// Prints "ready" for the calling script. The program then continues until stdin ends.
 fn ready() -> Outcome {
     println!("ready");
     Ok(io::stdout().flush()?)
@@ -209,7 +222,7 @@ fn hold(events: perf_event::Result<Vec<Event>>, work: fn()) -> Outcome {
     Ok(())
 }
 
-/// Opening fails while no PMU is registered.
+/// Opens, reads and closes events. Opening fails while no PMU is registered.
 fn churn() -> Outcome {
     ready()?;
     let (mut opened, mut refused) = (0, 0);
@@ -222,8 +235,8 @@ fn churn() -> Outcome {
                     event.read()?;
                 }
             }
-            // ENOENT: nobody has the type. ENODEV: it is just going. EINVAL: the
-            // leader's PMU has gone when its member comes.
+            // ENOENT: no PMU has the type. ENODEV: the PMU is being unregistered. EINVAL: the
+            // leader's PMU was unregistered before the member was opened.
             Err(error) => match error.errno() {
                 Some(libc::ENOENT | libc::ENODEV | libc::EINVAL) => refused += 1,
                 _ => return Err(error.into()),
@@ -235,7 +248,7 @@ fn churn() -> Outcome {
     Ok(())
 }
 
-/// Tells how a system call on modules ended: that it is refused is what some test.
+/// Prints how a system call on modules ended. Some tests expect that it is refused.
 fn tell(result: libc::c_long) {
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
@@ -247,29 +260,29 @@ fn tell(result: libc::c_long) {
     }
 }
 
-/// delete_module(2). Programs differ in what they tell, and some look whether a module
-/// is in use instead of trying.
+/// Calls delete_module(2). The usual programs print different messages, and some check whether the
+/// module is in use instead of trying.
 fn remove(module: &str) -> Outcome {
     let module = CString::new(module)?;
-    // SAFETY: The name is alive during the call.
+    // SAFETY: The name lives during the call.
     tell(unsafe { libc::syscall(libc::SYS_delete_module, module.as_ptr(), libc::O_NONBLOCK) });
     Ok(())
 }
 
-/// finit_module(2), without parameters.
+/// Calls finit_module(2) without parameters.
 fn insert(path: &str) -> Outcome {
     let file = File::open(path)?;
-    // SAFETY: The parameters are alive during the call, and the file is open.
+    // SAFETY: The parameters live during the call, and the file is open.
     let result =
         unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
     tell(result);
     Ok(())
 }
 
-/// MMCR0 by its number in problem state.
+/// Prints MMCR0, read under its register number for problem state.
 fn mmcr0() -> Outcome {
     let value: u64;
-    // SAFETY: reads a register, without effect.
+    // SAFETY: The instruction only reads a register.
     unsafe { asm!("mfspr {}, 779", out(reg) value, options(nomem, nostack)) };
     println!("{value:#x}");
     Ok(())
@@ -292,6 +305,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         (["hold"], _) => hold(open_many(), work),
+        (["hold_ebb"], _) => hold(open_beside_ebb(), work),
         (["rotate"], _) => hold(open_rotating(), work),
         (["left"], _) => hold(open_left(), work),
         (["inherit"], _) => hold(open_inherited(), begin_threads),

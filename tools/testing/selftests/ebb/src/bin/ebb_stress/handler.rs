@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The handler of every process: is this EBB its own, and was it asked for?
+//! The handler of every process: checks that the EBB is its own, and that it was requested.
 
 use crate::ways::listed;
 use ebb::EbbContext;
@@ -13,9 +13,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 listed! {
-    /// What is wrong with an EBB.
+    /// Fault of an EBB.
     Foreign {
-        /// It came when none was asked for.
+        /// It came when none was requested.
         Unasked,
         /// It came while BESCR\[GE\] was off.
         GateClosed,
@@ -30,42 +30,42 @@ listed! {
     }
 }
 
-/// The counter of this process, by its index, and what it keeps in MMCR2.
+/// Index of this process's counter, and its value of MMCR2.
 static OWN: AtomicU32 = AtomicU32::new(0);
 static TAG: AtomicU64 = AtomicU64::new(0);
-/// EBBs still to come in this round.
+/// EBBs that are still to come in this round.
 static WANTED: AtomicU32 = AtomicU32::new(0);
-/// The program has BESCR\[GE\] off.
+/// Whether the program has BESCR\[GE\] off.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 static FOREIGN: [AtomicU32; Foreign::ALL.len()] = [const { AtomicU32::new(0) }; Foreign::ALL.len()];
 
-/// Says whose process this is.
+/// Sets the counter and the tag of this process.
 pub fn set_own(pmc: Pmc, tag: Mmcr2) {
     OWN.store(pmc.index() as u32, Relaxed);
     TAG.store(tag.0, Relaxed);
 }
 
-/// Asks for `n` EBBs; 0 asks for no more.
+/// Requests `n` EBBs; 0 requests no more.
 pub fn want(n: u32) {
     WANTED.store(n, Relaxed);
 }
 
-/// EBBs still to come.
+/// Returns how many EBBs are still to come.
 pub fn wanted() -> u32 {
     WANTED.load(Relaxed)
 }
 
-/// Says that BESCR\[GE\] is off from here on, or about to go on.
+/// Records that BESCR\[GE\] is off from here on, or about to be on.
 pub fn closed(closed: bool) {
     CLOSED.store(closed, Relaxed);
 }
 
-/// EBBs so far with which something was wrong.
+/// Returns the number of EBBs so far with this fault.
 pub fn foreign(kind: Foreign) -> u32 {
     FOREIGN[kind as usize].load(Relaxed)
 }
 
-/// The same for all kinds, with their names.
+/// Returns the numbers of all faults that occurred.
 pub fn all_foreign() -> Vec<(Foreign, u32)> {
     let kinds = Foreign::ALL.iter().map(|&kind| (kind, foreign(kind)));
     kinds.filter(|&(_, n)| n > 0).collect()
@@ -75,7 +75,7 @@ fn note(kind: Foreign) {
     FOREIGN[kind as usize].fetch_add(1, Relaxed);
 }
 
-/// Takes the EBB for one of those wanted if it is the process's own.
+/// Counts the EBB as one of those requested if it is the process's own.
 pub fn own_only(context: &mut EbbContext<'_>) {
     let own = Pmc::ALL[OWN.load(Relaxed) as usize];
     for pmc in Pmc::ALL {
@@ -100,12 +100,12 @@ pub fn own_only(context: &mut EbbContext<'_>) {
             note(Foreign::Unasked);
             context.rearm(Rearm::Stop);
         }
-        // The own one is still to come.
+        // The process's own EBB is still to come.
         _ if !context.overflowed(own) => context.rearm(Rearm::Keep),
         wanted => {
             WANTED.store(wanted - 1, Relaxed);
-            // The library keeps to what was said at the last EBB, Stop, as nobody has told it to
-            // resume.
+            // The library would apply the request of the last EBB, Stop, as the program has not
+            // called resume.
             let is_last = wanted == 1;
             context.rearm([Rearm::Restart, Rearm::Stop][usize::from(is_last)]);
         }

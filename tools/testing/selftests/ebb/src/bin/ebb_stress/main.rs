@@ -1,27 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Many processes with EBB events of their own, each of which knows how many EBBs
-//! it must get and checks in its handler that each one is its own.
+//! Many processes with EBB events of their own. Each knows how many EBBs it must get, and checks in
+//! its handler that each EBB is its own.
 //!
 //! ```text
 //! ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY]
 //!            [--library] [--instructions] [--lossy]
 //! ```
 //!
-//! In a round (`task.rs`) a process loads its counter, asks for a number of EBBs
-//! and passes the time in one of many ways until they came: with work, system
-//! calls, sleeps, a closed gate, on another CPU, while it turns its event off and
-//! on. The program prints "ready" when all processes have their events, "total"
-//! when they are done, and holds an event until its stdin ends.
+//! In a round (`task.rs`) a process loads its counter, requests a number of EBBs and passes the
+//! time in one of many ways until they have come: with work, system calls, sleeps, GE turned off,
+//! on another CPU, while it turns its event off and on. The program prints "ready" when all
+//! processes have their events and "total" when they are done. It holds an event until its stdin
+//! ends.
 //!
-//! `--library` has each process use a session of the library: where the others turn EBBs off, it pauses
-//! its session and resumes it.
+//! With `--library` each process uses a session of the library. Instead of turning EBBs off it
+//! pauses its session, and resumes it.
 //!
-//! `--instructions` counts these rather than cycles: an emulator without an
-//! instruction clock raises the alerts of cycles out of another thread, which it
-//! does not survive for long. `--lossy` counts EBBs that do not come and goes on; a
-//! foreign one is a failure there too.
+//! `--instructions` counts instructions rather than cycles: an emulator without an instruction
+//! clock raises the alerts of cycles from another thread, which soon crashes it. `--lossy` counts
+//! EBBs that do not come, and continues; a foreign EBB is a failure nevertheless.
 //!
-//! Exit status: 0 each process had its own EBBs and no other, 1 not so, 2 wrong
+//! Exit status: 0 each process had its own EBBs and no others, 1 a process had not, 2 wrong
 //! arguments, 4 no EBB on this machine.
 
 mod handler;
@@ -45,7 +44,7 @@ use ways::Way;
 const USAGE: &str = "usage: ebb_stress [--processes N] [--rounds N] [--seed N] [--only WAY] \
                      [--library] [--instructions] [--lossy]";
 
-/// What is asked for.
+/// Options of the command line.
 #[derive(Clone, Copy)]
 struct Options {
     processes: usize,
@@ -80,7 +79,7 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             "--seed" => options.seed = number(value()?)?,
             "--only" => {
                 let way = Way::named(value()?);
-                options.only = Some(way.ok_or_else(|| format!("--only knows: {:?}", Way::ALL))?);
+                options.only = Some(way.ok_or_else(|| format!("--only takes: {:?}", Way::ALL))?);
             }
             _ => return Err(USAGE.into()),
         }
@@ -88,11 +87,11 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-/// Starts the processes, waits for them and prints what they met.
+/// Starts the processes, waits for them and prints their counts.
 fn run(options: &Options) -> Outcome {
     session::require_ebb()?;
     let tally = Tally::shared(options.processes)?;
-    // Held all the time, so that the module cannot go.
+    // Held all the time, so that the module cannot be removed.
     let _holds_the_module = Attr::raw(CYCLES).user_only().open();
     let mut peers = Vec::new();
     for (number, entry) in tally.entries().iter().enumerate() {
@@ -120,9 +119,9 @@ fn run(options: &Options) -> Outcome {
     tally.print();
     std::io::stdout().flush()?;
     std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
-    check!(sound, "not as it must be");
-    // Some ways have no EBBs. An emulator loses most of those that come in a stream or in mere
-    // work, but of the ways that enter the kernel, more than half of all, next to none.
+    check!(sound, "a process failed or saw a foreign EBB: see above");
+    // Some ways have no EBBs. An emulator loses most EBBs of the ways Stream and Work, but almost
+    // none of the ways that enter the kernel, which are more than half of all.
     let (rounds, ebbs) = (tally.rounds(), tally.ebbs());
     check!(
         options.only.is_some() || 2 * ebbs >= rounds,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! What all processes count, in memory that they share.
+//! Counts of all processes, in memory that they share.
 
 use crate::handler;
 use crate::handler::Foreign;
@@ -9,22 +9,22 @@ use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What is counted of each way: rounds, EBBs, rounds that were over only when the way was
-/// given up, EBBs that did not come.
+/// Kinds of counts for each way: rounds, EBBs, rounds that ended only after the way was given up,
+/// EBBs that did not come.
 const COUNTS: [&str; 4] = ["rounds", "ebbs", "late", "lost"];
 
-/// The counts of one process.
+/// Counts of one process.
 #[repr(C)]
 #[derive(Default)]
 pub struct Entry {
     ways: [[AtomicU64; COUNTS.len()]; Way::ALL.len()],
-    /// EBBs with which something was wrong.
+    /// EBBs with a fault.
     foreign: [AtomicU64; Foreign::ALL.len()],
     spurious: AtomicU64,
 }
 
 impl Entry {
-    /// A round of `way` is over that has brought `came` of `asked` EBBs.
+    /// Counts a round of `way` that has brought `came` of `asked` EBBs.
     pub fn round(&self, way: Way, asked: u32, came: u32) {
         let [rounds, ebbs, _, lost] = &self.ways[way as usize];
         rounds.fetch_add(1, Relaxed);
@@ -35,17 +35,17 @@ impl Entry {
         }
     }
 
-    /// A round of `way` did not bring all its EBBs in time.
+    /// Counts a round of `way` that did not bring all its EBBs in time.
     pub fn late(&self, way: Way) {
         self.ways[way as usize][2].fetch_add(1, Relaxed);
     }
 
-    /// Adds the EBBs since [`ebb::install`] that no exception explains.
+    /// Adds the EBBs since [`ebb::install`] that came without an exception.
     pub fn add_spurious(&self) {
         self.spurious.fetch_add(ebb::spurious(), Relaxed);
     }
 
-    /// EBBs with which something was wrong.
+    /// Returns the number of EBBs with a fault.
     pub fn foreign(&self) -> u64 {
         sum(&self.foreign) + self.spurious.load(Relaxed)
     }
@@ -63,33 +63,33 @@ fn line(counts: [u64; COUNTS.len()]) -> String {
         .collect()
 }
 
-/// The counts of all processes.
+/// Counts of all processes.
 pub struct Tally(Box<[&'static Entry]>);
 
 impl Tally {
-    /// Zeroes for `processes`, to be inherited by forks.
+    /// Allocates zeroes for `processes`, which forked processes inherit.
     pub fn shared(processes: usize) -> io::Result<&'static Self> {
         let entries = shared::values::<Entry>(processes)?;
         Ok(Box::leak(Box::new(Self(entries.iter().collect()))))
     }
 
-    /// One for each process.
+    /// Returns one entry for each process.
     pub fn entries(&self) -> &[&'static Entry] {
         &self.0
     }
 
-    /// The counts of a way over all processes.
+    /// Returns the counts of a way over all processes.
     fn of(&self, way: Way) -> [u64; COUNTS.len()] {
         let of_kind = |kind: usize| sum(self.0.iter().map(|entry| &entry.ways[way as usize][kind]));
         std::array::from_fn(of_kind)
     }
 
-    /// Rounds of all processes so far.
+    /// Returns the number of rounds of all processes so far.
     pub fn rounds(&self) -> u64 {
         Way::ALL.iter().map(|&way| self.of(way)[0]).sum()
     }
 
-    /// EBBs of all processes so far.
+    /// Returns the number of EBBs of all processes so far.
     pub fn ebbs(&self) -> u64 {
         Way::ALL.iter().map(|&way| self.of(way)[1]).sum()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-//! One of the processes: its event and its rounds.
+//! A process of the stress test: its event and its rounds.
 
 use crate::Options;
 use crate::handler;
@@ -28,10 +28,10 @@ use pmu_selftests::random::Random;
 use std::time::Duration;
 use std::time::Instant;
 
-/// Steps with work alone, each of about a thousand instructions, and the time after
-/// which an EBB is taken for lost that did not come in the way of the round. One that
-/// is due may come late to a process that never keeps the CPU for long, or where the
-/// kernel's timers are late: one with many checks in an emulator with many CPUs.
+/// Limits for an EBB that did not come in the way of the round: steps of work alone, each of about
+/// a thousand instructions, and time. Then it counts as lost. A pending EBB may come late to a
+/// process that never keeps the CPU for long, or if the kernel's timers are late: a kernel that
+/// checks itself, in an emulator with many CPUs.
 const PATIENCE: u32 = 5000;
 const PATIENCE_TIME: Duration = Duration::from_millis(500);
 
@@ -39,38 +39,37 @@ const PATIENCE_TIME: Duration = Duration::from_millis(500);
 const IOC_ENABLE: libc::Ioctl = 0x2000_2400;
 const IOC_DISABLE: libc::Ioctl = 0x2000_2401;
 
-/// The codes of which a process has one for its own, for cycles.
+/// Codes of cycles, of which a process uses one.
 const CYCLES: [u64; 5] = [0x1001e, 0x2001e, 0x3001e, 0x4001e, 0x600f4];
 
-/// The same, for instructions.
+/// Codes of instructions, of which a process uses one.
 const INSTRUCTIONS: [u64; 5] = [0x10002, 0x20002, 0x30002, 0x40002, 0x500fa];
 
 struct Task {
     code: u64,
     own: Pmc,
-    /// A code beside the own one whose counter counts too and never overflows.
+    /// Code of a second event, whose counter counts too and never overflows.
     member: Option<u64>,
-    /// By which the process knows its MMCR2.
+    /// Value of MMCR2 that identifies the process.
     tag: Mmcr2,
     lossy: bool,
-    /// What the BHRB records for it, if anything.
+    /// Filter of the BHRB, if the event uses it.
     ifm: Option<Ifm>,
-    /// The leader is the last, so that it is dropped last.
+    /// Events of the group. The leader is last, so that it is dropped last.
     events: Vec<Event>,
-    /// With `--library` there is this instead of the events.
+    /// Whether `session` is used instead of `events` (`--library`).
     library: bool,
     session: Option<Session>,
     random: Random,
     cpus: usize,
 }
 
-/// A process of the stress: opens its event, waits for the start and does its
-/// rounds.
+/// Runs a process of the stress test: opens its event, waits for the start and does its rounds.
 pub fn run(number: usize, options: &Options, entry: &Entry, parent: &mut Link) -> Outcome {
     let mut task = Task::new(number, options)?;
-    // A signal that does nothing but come.
+    // Handles a signal by doing nothing.
     extern "C" fn ignore(_: libc::c_int) {}
-    // SAFETY: the signal handler does nothing.
+    // SAFETY: The signal handler does nothing.
     unsafe { libc::signal(libc::SIGUSR1, ignore as *const () as usize) };
     task.open()?;
     parent.tell()?;
@@ -111,7 +110,7 @@ impl Task {
         let member = member.filter(|&other| other != code);
         let own = session::pmc_of(code)?;
         let other = session::pmc_of(member.unwrap_or(code))?;
-        // SAFETY: a question without pointers.
+        // SAFETY: The call takes no pointers.
         let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
         Ok(Self {
             code,
@@ -132,7 +131,7 @@ impl Task {
         })
     }
 
-    /// Opens the event and puts the tag in place; the counters stand still.
+    /// Opens the event and writes the tag; the counters are frozen.
     fn open(&mut self) -> Outcome {
         if self.library {
             return self.open_session();
@@ -153,7 +152,7 @@ impl Task {
         Ok(())
     }
 
-    /// Opens a session, which stands still after its first EBB, as it does after a round.
+    /// Opens a session, which is stopped after its first EBB, as it is after a round.
     fn open_session(&mut self) -> Outcome {
         handler::set_own(self.own, Mmcr2(0));
         let session = Session::open_with(&format!("{:#x}", self.code), 1000, self.ifm)?;
@@ -162,7 +161,7 @@ impl Task {
         }
         handler::want(1);
         handler::closed(false);
-        // SAFETY: the handler reads registers and atomics.
+        // SAFETY: The handler only reads registers and accesses atomics.
         unsafe { session.start(Save::Full, handler::own_only)? };
         self.session = Some(session);
         wait_with_work(PATIENCE_TIME);
@@ -180,13 +179,13 @@ impl Task {
             return Ok(self.leader()?.enable()?);
         };
         for request in [IOC_DISABLE, IOC_ENABLE] {
-            // SAFETY: neither request takes a pointer; the descriptor is the session's own.
+            // SAFETY: Neither request takes a pointer; the descriptor is the session's own.
             ktap::os_result(unsafe { libc::ioctl(session.descriptor(), request, 0) })?;
         }
         Ok(())
     }
 
-    /// The leader of the group.
+    /// Returns the leader of the group.
     fn leader(&self) -> Result<&Event, Failure> {
         self.events.last().ok_or("no event").or_fail("event")
     }
@@ -199,13 +198,13 @@ impl Task {
         self.open()
     }
 
-    /// 64 to 32767, short ones as often as long ones.
+    /// Returns a period from 64 to 32767, short ones as often as long ones.
     fn period(&mut self) -> u32 {
         let least = 64 << self.random.below(9);
         (least + self.random.below(least)) as u32
     }
 
-    /// Lets the counter run from `period` before its overflow.
+    /// Starts the counter `period` before its overflow, with BESCR `gate`, and requests `n` EBBs.
     fn arm(&mut self, n: u32, period: u32, gate: Bescr) -> Outcome {
         handler::want(n);
         if let Some(session) = &self.session {
@@ -217,13 +216,13 @@ impl Task {
             session::pmc_of(code)?.write(0);
         }
         ebb::start(self.own, period.into())?;
-        // SAFETY: the handler is installed.
+        // SAFETY: `open` has installed the handler.
         unsafe { gate.write() };
         Mmcr0::PMAE.write();
         Ok(())
     }
 
-    /// One round; returns EBBs asked for and come.
+    /// Runs one round; returns how many EBBs were requested, and how many came.
     fn round(
         &mut self,
         way: Way,
@@ -241,7 +240,7 @@ impl Task {
                 let came = 1 - handler::wanted();
                 self.events.clear();
                 self.session = None;
-                // From here on an EBB would find the registers gone, and trap.
+                // From here on an EBB would find the registers inaccessible, and trap.
                 session::work();
                 self.reopen(entry)?;
                 return Ok((came, came));
@@ -255,7 +254,7 @@ impl Task {
                     }
                 }
                 handler::closed(false);
-                // SAFETY: the handler is installed.
+                // SAFETY: `open` has installed the handler.
                 unsafe { open.write() };
             }
             _ => self.arm(asked, period, open)?,
@@ -280,12 +279,12 @@ impl Task {
         Ok((asked, asked - handler::wanted()))
     }
 
-    /// One step of passing the time.
+    /// Does one step of passing the time.
     fn step(&mut self, way: Way, options: &Options) -> Outcome {
         match way {
             Way::Calls => {
                 for _ in 0..5 {
-                    // SAFETY: a system call without effect.
+                    // SAFETY: The system call has no effect.
                     unsafe { libc::getppid() };
                 }
             }
@@ -294,7 +293,7 @@ impl Task {
             Way::Sleep => process::give_way(),
             Way::Migrate => {
                 let cpu = self.random.below(self.cpus as u64) as usize;
-                // It goes on as before if the CPU is away.
+                // The process continues on its CPU if the chosen one is offline.
                 let _ = cpu::pin_to(cpu);
             }
             Way::Disable => self.off_and_on()?,
@@ -302,7 +301,7 @@ impl Task {
                 ebb::disable_all()?;
                 ebb::enable_all()?;
             }
-            // SAFETY: the signal has a handler, which does nothing.
+            // SAFETY: The signal has a handler, which does nothing.
             Way::Signal => unsafe {
                 libc::raise(libc::SIGUSR1);
             },
@@ -316,8 +315,8 @@ impl Task {
         Ok(())
     }
 
-    /// No EBB comes in between. After its last EBB the session has stopped by itself, and would count
-    /// again if it were resumed.
+    /// Pauses and resumes the session; no EBB may come in between. After its last EBB the session
+    /// has stopped itself, and would count again if it were resumed.
     fn pause_and_resume(&self, way: Way) -> Outcome {
         let Some(session) = &self.session else {
             return Ok(());
@@ -335,7 +334,7 @@ impl Task {
         Ok(())
     }
 
-    /// What can be seen of the PMU.
+    /// Describes what can be read of the PMU.
     fn state(&self) -> String {
         let (mmcr0, mmcr2) = (Mmcr0::read(), Mmcr2::read());
         let values = Pmc::ALL.map(Pmc::read);
@@ -347,7 +346,7 @@ impl Task {
     }
 }
 
-/// Works until all EBBs came that are wanted, for [`PATIENCE`] and at least `time`.
+/// Works until all requested EBBs have come, for [`PATIENCE`] steps and at least `time`.
 fn wait_with_work(time: Duration) {
     let begin = Instant::now();
     loop {
@@ -363,14 +362,14 @@ fn wait_with_work(time: Duration) {
     }
 }
 
-/// A process that ends about when an EBB of its own is due.
+/// Runs a process that ends about when an EBB of its own is pending.
 fn mortal(period: u32, rest: u64, options: &Options) -> Outcome {
     let mut task = Task::new(0, options)?;
     task.open()?;
     task.arm(1, period, Bescr::GE | Bescr::PME)?;
     session::work_for(u64::from(period) * rest / 2);
     let foreign = handler::all_foreign();
-    // Half of them end without closing it first.
+    // Half of these processes end without closing the event first.
     if rest % 2 == 1 {
         std::mem::forget(task);
     }
@@ -379,6 +378,6 @@ fn mortal(period: u32, rest: u64, options: &Options) -> Outcome {
 }
 
 fn yield_cpu() {
-    // SAFETY: a system call without pointers.
+    // SAFETY: The system call takes no pointers.
     unsafe { libc::sched_yield() };
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
-//! The ways in which a process passes the time until its EBBs come.
+//! Ways in which a process passes the time until its EBBs come.
 
-/// An enum with a list of its values.
+/// Defines an enum with a list of its values.
 macro_rules! listed {
     ($(#[$doc:meta])* $name:ident { $($(#[$each:meta])* $value:ident,)* }) => {
         $(#[$doc])*
@@ -9,7 +9,7 @@ macro_rules! listed {
         pub enum $name { $($(#[$each])* $value),* }
 
         impl $name {
-            /// All of them.
+            /// All values.
             pub const ALL: &[Self] = &[$(Self::$value),*];
         }
     };
@@ -17,49 +17,49 @@ macro_rules! listed {
 pub(crate) use listed;
 
 listed! {
-    /// A way to pass the time.
+    /// Way to pass the time.
     Way {
-        /// Work in user mode only.
+        /// Works in user mode only.
         Work,
-        /// Short system calls, so that many overflows happen in the kernel.
+        /// Makes short system calls, so that many overflows happen in the kernel.
         Calls,
-        /// Gives the CPU to others all the time.
+        /// Yields the CPU all the time.
         Yield,
         /// Sleeps, so that the event leaves the PMU.
         Sleep,
-        /// Has EBBs off until the counter has overflowed, and then turns them on.
+        /// Turns EBBs off until the counter has overflowed, and then on.
         Gate,
-        /// The same, and gives the CPU away in between.
+        /// Turns EBBs off until the counter has overflowed, and yields the CPU in the meantime.
         GateYield,
-        /// Many EBBs in a row.
+        /// Takes many EBBs in a row.
         Stream,
-        /// Moves to another CPU again and again.
+        /// Moves to other CPUs repeatedly.
         Migrate,
         /// Disables and enables its event.
         Disable,
-        /// Disables and enables all its events by prctl.
+        /// Disables and enables all its events with prctl.
         Prctl,
-        /// Among signals to itself.
+        /// Sends signals to itself.
         Signal,
         /// Forks children that end at once.
         Fork,
-        /// Forks children with EBBs of their own, which end while one is due.
+        /// Forks children with EBBs of their own, which end while one is pending.
         Mortal,
-        /// Closes its event while EBBs are due, and opens another one.
+        /// Closes its event while EBBs are pending, and opens another one.
         Reopen,
-        /// Closes its event in the same state while EBBs are off.
+        /// Closes its event while EBBs are pending and turned off, and opens another one.
         ReopenGate,
     }
 }
 
 impl Way {
-    /// The one of that name, as `--only` has it.
+    /// Returns the way with this name, as `--only` uses it.
     pub fn named(name: &str) -> Option<Self> {
         let mut all = Self::ALL.iter().copied();
         all.find(|way| format!("{way:?}") == name)
     }
 
-    /// EBBs that a round asks for.
+    /// Returns how many EBBs a round requests.
     pub fn ebbs(self) -> u32 {
         match self {
             Self::Stream => 50,
@@ -68,7 +68,8 @@ impl Way {
         }
     }
 
-    /// Steps beyond those that the counter needs before the way is given up.
+    /// Returns the number of steps, beyond those that the counter needs, before the way is given
+    /// up.
     pub fn steps(self) -> u32 {
         match self {
             Self::Fork | Self::Mortal => 20,

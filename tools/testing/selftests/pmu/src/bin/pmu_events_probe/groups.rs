@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Which events go together: the groups that the probe opens. What an event of
-//! perf's own numbers stands for shows in what it does not go together with.
+//! The groups that the probe opens, to find out which events fit together. Those with perf's
+//! generic events show which codes stand for these.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -18,10 +18,10 @@ use crate::attr;
 use crate::name_of;
 
 impl Probe {
-    /// Which events go together: all pairs, and random groups of up to seven codes.
+    /// Opens all pairs of events, and random groups of up to seven codes.
     pub fn groups(&mut self, codes: &BTreeSet<u64>) -> io::Result<()> {
         let mut codes: Vec<u64> = codes.iter().copied().collect();
-        // On other counters, and with the selects that a group has to agree on.
+        // Add codes on other counters, and codes with selects on which a group has to agree.
         codes.extend([1, 2, 3, 4].map(|pmc| pmc << PMC | 0x1e));
         codes.extend([0x70_001e, 0x12_001e, 0x24_001e]);
         codes.extend([0x400_011e, 0x800_011e, 0x13_2001_011e]);
@@ -38,10 +38,11 @@ impl Probe {
                 self.group(&[first, Asked::new(sys::PERF_TYPE_HW_CACHE, cell)])?;
             }
         }
-        // Where one event needs an alternative, and others come over the bus.
+        // In these groups one event needs an alternative code, and others are events of the bus.
         self.group(&[0x400fa, 0x4001e, 0x300fc, 0x17082].map(Asked::raw))?;
         self.group(&[0x400fa, 0x49082, 0x400f0, 0x17082].map(Asked::raw))?;
-        // Numbers without visible order, the same ones each time (Lehmer's).
+        // Random numbers from a fixed sequence (Lehmer's generator), so that all runs open the same
+        // groups.
         let mut number = 1;
         for size in (3..=7).cycle().take(500) {
             let group: Vec<Asked> = (0..size)
@@ -55,7 +56,7 @@ impl Probe {
         Ok(())
     }
 
-    /// The errno of the first event that does not fit to those before it.
+    /// Opens a group, and prints the errno of the first event that does not fit to those before it.
     fn group(&mut self, group: &[Asked]) -> io::Result<()> {
         let (open, end) = open_until_refused(group.iter().map(attr));
         let outcome = match end {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
-//! Opens events of every kind and prints what came of each, so that the outputs
-//! under two drivers can be compared (`events_compare.sh` does).
+//! Opens events of every kind and prints the outcomes, so that `events_compare.sh` can compare them
+//! between two drivers.
 //!
 //! ```text
 //! pmu_events_probe           SECTION LABEL OUTCOME RULE, one line an open
 //! pmu_events_probe rules     NAME ERRNO REASON, one line a deliberate difference
 //! ```
 //!
-//! OUTCOME is the least count over work of about [`WORK`] instructions, `waits` if the
-//! event never got a counter, `opened` if it was not to count, or the errno, for a
-//! group with the number of the event that was refused. RULE names the difference
-//! in `stricter.rs` that applies, or is `same`.
+//! OUTCOME is the least count over work of about [`WORK`] instructions; `waits` if the event never
+//! got a counter; `opened` if the event was not meant to count; or the errno, for a group followed
+//! by the number of the refused event. RULE is the name of the difference in `stricter.rs` that
+//! applies, or `same`.
 //!
 //! Exit status: 0 done, 1 perf events do not behave, 2 wrong arguments.
 
@@ -32,10 +32,10 @@ use pmu_selftests::stricter::RULES;
 use pmu_selftests::stricter::WRONG_ON_DD22;
 use pmu_selftests::stricter::rule_for;
 
-/// Enough that the kernel's share of the count is small.
+/// Large enough that the kernel's share of the count is small.
 const WORK: u64 = 1 << 20;
 
-/// How often an event counts at most.
+/// The largest number of counts taken with one event.
 const TRIES: usize = 5;
 
 const EVENTS: &str = "/sys/bus/event_source/devices/cpu/events";
@@ -44,13 +44,12 @@ const BHRB: u64 = 1 << 62;
 const IFM: u32 = 60;
 const PMC: u32 = 16;
 
-/// Codes beside those with names in sysfs: the equivalents of cycles and
-/// instructions, cache events without a name, alternatives, events of the units
-/// beyond the L1, marked ones, fabric matches (hexadecimal).
+/// Codes that have no names in sysfs: equivalents of cycles and instructions, further cache events,
+/// alternatives, events of the units beyond the L1, marked events, fabric matches (hexadecimal).
 const MORE_CODES: &str = "1e 2 600f4 500fa 200f4 400fa 100fe 100f0 200f2 300f2 3e054 400f0 408c \
     1e054 46080 17082 48080 49082 401e0 301e2 4013c 30056 4f052 3f00000001c040";
 
-/// Within and beyond what a threshold takes.
+/// Values within and beyond the range of a threshold.
 const CONFIG1_VALUES: [u64; 8] = [
     1,
     0xff,
@@ -62,14 +61,14 @@ const CONFIG1_VALUES: [u64; 8] = [
     1 << 63,
 ];
 
-/// Sets a field of a request.
+/// A function that sets a field of a request.
 type Set = fn(&mut Asked, u64);
 
-/// A change to a request, and its name.
+/// A name, and a function that changes a request.
 type Extra = (&'static str, fn(Attr) -> Attr);
 
-/// Codes from which one field after the other is changed: plain, marked, marked
-/// in a mode, with a threshold, of units 6, 8 and 9, a fabric match, PMC5.
+/// Codes in which one field at a time is changed: plain, marked, marked with a mode, with a
+/// threshold, of units 6, 8 and 9, a fabric match, PMC5.
 const BASES: [u64; 9] = [
     0x1001e,
     0x1011e,
@@ -82,7 +81,7 @@ const BASES: [u64; 9] = [
     0x500fa,
 ];
 
-/// The error's name, as in the table of rules.
+/// Returns the error's name, as in the table of rules.
 fn name_of(error: &Error) -> String {
     error
         .errno()
@@ -106,7 +105,7 @@ impl Probe {
         writeln!(self.out, "{section} {label} {outcome} {rule}")
     }
 
-    /// Opens an event for this task, and counts with it.
+    /// Opens an event for this task, counts with it, and prints the outcome.
     fn count(&mut self, section: &str, label: &str, asked: &Asked) -> io::Result<()> {
         let outcome = match attr(asked).open() {
             Err(error) => name_of(&error),
@@ -122,7 +121,8 @@ impl Probe {
         Ok(())
     }
 
-    /// All that perf knows, numbers beyond, and with the PMU's type above them.
+    /// Tries all of perf's generic events, numbers beyond them, and numbers with a PMU type above
+    /// them.
     fn generic(&mut self) -> io::Result<()> {
         let beyond = [31, 99, 255, 256, 1 << 16, 1 << 31, (1 << 32) - 1];
         let types = [4 << 32, 4 << 32 | 1, 4 << 32 | 6, 5 << 32, EBB, EBB | 1];
@@ -134,8 +134,8 @@ impl Probe {
         Ok(())
     }
 
-    /// Every cell of the matrix, one beyond each edge, and bits that belong to
-    /// no part.
+    /// Tries every cell of the matrix of cache events, one cell beyond each edge, and bits that
+    /// belong to no part of the number.
     fn cache(&mut self) -> io::Result<()> {
         let mut configs = cache_cells(1);
         for bit in 24..64 {
@@ -156,7 +156,7 @@ impl Probe {
         Ok(())
     }
 
-    /// Every code with every value of the PMC field.
+    /// Tries every code with every value of the PMC field.
     fn codes(&mut self, codes: &BTreeSet<u64>) -> io::Result<()> {
         let anywhere: BTreeSet<u64> = codes.iter().map(|code| code & !(0xf << PMC)).collect();
         for code in anywhere {
@@ -168,10 +168,10 @@ impl Probe {
         Ok(())
     }
 
-    /// Each bit turned over, each field through its values, and what else of
-    /// the attributes can go with a code.
+    /// Tries codes with each bit inverted and with many values of each field, and other attributes
+    /// beside a code.
     fn fields(&mut self) -> io::Result<()> {
-        // First bit, last bit: of any CPU's `format/`.
+        // First and last bit of the fields in the `format/` folders of all processors.
         let registers = [(0, 7), (9, 11), (12, 15), (20, 23), (24, 28), (29, 31)];
         let values = [
             (32, 35),
@@ -187,7 +187,7 @@ impl Probe {
             for (first, last) in registers.into_iter().chain(values) {
                 let values = 1_u64 << (last - first + 1);
                 let cleared = base & !((values - 1) << first);
-                // All values of a short field; of a long one a few from each end.
+                // Try all values of a short field. Try some evenly spaced values of a long one.
                 let step = if values > 64 { values / 37 } else { 1 };
                 let values = (0..values).step_by(step as usize).chain([values - 1]);
                 codes.extend(values.map(|value| cleared | value << first));
@@ -221,7 +221,7 @@ impl Probe {
         Ok(())
     }
 
-    /// EBB events are only opened: to count with one takes a handler.
+    /// Opens EBB events. It does not count with them, because that requires a handler.
     fn ebb(&mut self) -> io::Result<()> {
         let extras: [Extra; 8] = [
             ("", |attr| attr),
@@ -268,7 +268,7 @@ impl Probe {
     }
 }
 
-/// The numbers of all cache events, and with `edge` more values of each part.
+/// Returns the numbers of all cache events, with `edge` more values of each part.
 fn cache_cells(edge: u32) -> Vec<u64> {
     let mut cells = Vec::new();
     for cache in 0..sys::PERF_COUNT_HW_CACHE_MAX + edge {
@@ -291,7 +291,8 @@ fn attr(asked: &Asked) -> Attr {
     })
 }
 
-/// A count without much beside the work: on a debug kernel a tick is a third of it.
+/// Counts the work with little else in it. On a debug kernel, a tick takes a third as long as the
+/// work.
 fn counted(event: &Event) -> io::Result<String> {
     let count = least_count(event, TRIES, WORK + WORK / 16, || {
         work::run(WORK);
@@ -302,7 +303,7 @@ fn counted(event: &Event) -> io::Result<String> {
     })
 }
 
-/// Name and code of each file of `events/`, in order.
+/// Returns the name and the code of each file in `events/`, sorted.
 fn named_events() -> io::Result<Vec<(String, u64)>> {
     let mut events = Vec::new();
     for entry in fs::read_dir(EVENTS)? {

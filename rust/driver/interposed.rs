@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The `ebb` mode: the driver that is built into the kernel keeps the PMU and serves regular
+//! events, this driver serves EBB events.
+//!
+//! So it needs nothing of the kernel that an unpatched one does not export. `rust/perf` decides
+//! which driver has the PMU of a CPU (`ownership.rs` there). This driver keeps it when the last EBB
+//! event leaves, so a program that returns finds it as it left it, as in `full` mode: frozen and
+//! closed to programs. When the built-in driver adds an event, the PMU is cleared and given back.
+//!
+//! PMIs stay the built-in driver's, as no alert raises one under EBE. In QEMU, where some do, this
+//! driver handles those of the CPUs whose PMU it has.
+
+use super::{
+    cpu_state::{
+        local_pmu,
+        ExclusiveCpu, //
+    },
+    exec::ResetOnExec,
+    interrupt::PmiHandler,
+    takeover::Parts,
+    Driver, //
+};
+use crate::{
+    perf::{
+        Foreign,
+        Interposition, //
+    },
+    power::{
+        exec::ExecWatch,
+        interrupt::SharedInterrupt, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The name of the built-in driver's handler of PMIs.
+const BUILT_IN_HANDLER: &CStr = c"perf_event_interrupt";
+
+/// Serves EBB events: from when it is made until it is dropped.
+pub(crate) struct Interposed {
+    // Fields are dropped in this order. Without EBB events no PMI is this driver's.
+    _exec: ExecWatch<ResetOnExec>,
+    _interrupt: Option<SharedInterrupt>,
+    _interposition: Interposition<Arc<Driver>>,
+    /// Keeps the built-in PMU, and has its driver reserve the PMU's interrupt.
+    _foreign: Foreign,
+}
+
+impl Interposed {
+    /// Begins to serve EBB events.
+    ///
+    /// Fails as [`Takeover::new`](super::Takeover::new) does.
+    pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
+        let Parts {
+            model,
+            permit,
+            cpus,
+            driver,
+            exec,
+        } = Parts::new(true)?;
+        let log = |e: &Error| {
+            pr_err!("cannot serve EBB events of the PMU that counts cycles ({e:?})\n");
+        };
+        let Some(foreign) = Foreign::find_cycles().inspect_err(log)? else {
+            pr_err!("the kernel has no PMU: is it told to leave it, pmu_override=?\n");
+            return Err(ENODEV);
+        };
+        let interrupt = if driver.emulator().may_raise_pmi_under_ebe() {
+            let near = foreign.function().ok_or(EBUSY).inspect_err(log)?;
+            let name = BUILT_IN_HANDLER;
+            // `foreign` is an event of the built-in driver, which has the PMU reserved with this
+            // handler. `driver`, which `interposition` keeps, has a reservation without users.
+            // SAFETY: So both drivers are as asked for. They are dropped later.
+            let shared = unsafe { SharedInterrupt::new::<PmiHandler>(permit, name, near) };
+            Some(shared.inspect_err(|e| {
+                pr_err!("no EBBs in QEMU without {name:?} ({e:?}): CONFIG_KALLSYMS?\n");
+            })?)
+        } else {
+            None
+        };
+        // Must be last: an EBB event keeps the module, which must not fail to load then.
+        // SAFETY: This module drops the result before it is unloaded, and `foreign` later.
+        let interposition =
+            unsafe { Interposition::new(&foreign, cpus, Ok(driver)) }.inspect_err(log)?;
+        let name = model.name();
+        let other = foreign.name();
+        pr_info!("{name}: mode ebb: EBB; \"{other}\" keeps all other events\n");
+        Ok(Self {
+            _exec: exec,
+            _interrupt: interrupt,
+            _interposition: interposition,
+            _foreign: foreign,
+        })
+    }
+}
+
+/// See [`crate::perf::SharedPmu::acquired`].
+pub(super) fn acquired(this_cpu: &ExclusiveCpu) {
+    // The built-in driver takes this back when its last event leaves.
+    local_pmu(this_cpu.irqs_off()).set_in_use();
+    let state = this_cpu.state();
+    state.cache.forget();
+    // Those of other programs.
+    state.stale_branches.set(true);
+}
+
+/// See [`crate::perf::SharedPmu::released`].
+pub(super) fn released(driver: &Driver, this_cpu: &ExclusiveCpu) {
+    let local = local_pmu(this_cpu.irqs_off());
+    if driver.hotplug.test_and_clear_came_up(this_cpu.id()) {
+        // No register may be used before.
+        local.turn_on(driver.is_v31());
+    }
+    local.give_back(driver.register_set);
+}
