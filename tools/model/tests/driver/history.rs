@@ -123,8 +123,9 @@ fn histories(processor: Processor) {
     assert!(rare.is_none(), "{processor:?}: {rare:?} of {steps} steps");
 }
 
-/// Runs histories in partitions in which the driver is interposed. On bare metal KVM leaves a guest's
-/// registers on a PMU that the built-in driver does not use, which it does not see to.
+/// Runs histories in partitions in which the driver is interposed. Bare metal is left out, because
+/// there KVM may leave a guest's registers on a PMU that the built-in driver does not use, and that
+/// driver does not clear them.
 fn interposed_histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000) / 4;

@@ -204,19 +204,20 @@ impl PerfCore {
         Self::get()
     }
 
-    /// Starts with the PMU of the driver that is built into the kernel, which does what this seed says.
+    /// Switches to the PMU of the driver that is built into the kernel, whose actions depend on
+    /// this seed.
     pub fn use_built_in(&self, seed: u64) {
         built_in::restart(seed);
         calls::restart_module();
         self.pmu.set(calls::built_in());
     }
 
-    /// Whether the PMU is that of the built-in driver.
+    /// Returns whether the PMU is that of the built-in driver.
     pub fn has_built_in(&self) -> bool {
         self.pmu.get() == calls::built_in()
     }
 
-    /// The one of this thread.
+    /// Returns perf core's state of this thread.
     pub fn get() -> Rc<Self> {
         CORE.with_borrow(Rc::clone)
     }
@@ -275,13 +276,13 @@ impl PerfCore {
         on.peek().is_none() || on.any(|event| event.idx() == number)
     }
 
-    /// Whether an event is on the PMU of a CPU.
+    /// Returns whether an event is on the PMU of a CPU.
     pub fn has_events(&self, cpu: usize) -> bool {
         let all = self.all.borrow();
         all.iter().any(|event| event.oncpu.get() == Some(cpu))
     }
 
-    /// What PMC5 and PMC6 of a CPU counted in the kernel since the last call.
+    /// Returns the counts of PMC5 and PMC6 of a CPU in the kernel since the last call.
     pub fn take_fixed_in_kernel(&self, cpu: usize) -> [u64; 2] {
         self.fixed_in_kernel[cpu].take()
     }

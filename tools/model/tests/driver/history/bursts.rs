@@ -24,8 +24,8 @@ pub fn history(random: &mut Chance, length: usize) -> Vec<Op> {
     history
 }
 
-/// Returns a history in which the driver is interposed, with more EBB groups. Of the other events, which
-/// are the built-in driver's, contexts are not swapped, and nothing is compared.
+/// Returns a history with the driver interposed, which has more EBB groups. All other events belong
+/// to the built-in driver: their contexts are not swapped, and nothing about them is compared.
 pub fn interposed(random: &mut Random, length: usize) -> Vec<Op> {
     let mut history = Vec::new();
     while history.len() < length {
@@ -40,7 +40,7 @@ pub fn interposed(random: &mut Random, length: usize) -> Vec<Op> {
     history
 }
 
-/// Returns a byte at random.
+/// Returns a random byte.
 fn byte(random: &mut Chance) -> u8 {
     random.below(256) as u8
 }

@@ -147,9 +147,10 @@ pub enum Op {
     Clone(u8, Wish),
     /// The task on a CPU exits.
     Exit(u8),
-    /// The module goes and comes again, beside the built-in driver, under the events of that one.
+    /// The module is removed and inserted again, beside the built-in driver, whose events remain.
     Reload,
-    /// So much time passes that the counters that count for nobody are about to overflow.
+    /// Time passes until unused counters, which count although no event uses them, are about to
+    /// overflow.
     Elapse(u8),
 }
 

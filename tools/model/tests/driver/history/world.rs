@@ -82,7 +82,7 @@ impl Module {
     }
 }
 
-/// Everything there is.
+/// The machine, perf core, and the expected results.
 pub struct World {
     core: Rc<PerfCore>,
     module: Option<Module>,
@@ -382,7 +382,7 @@ impl World {
             with_machine(|machine| machine.perf_irq.is_none()),
             "the PMU is reserved"
         );
-        // What a probe leaves from now on is the built-in driver's affair.
+        // Probes change SIAR and SDAR, which is from now on the built-in driver's concern.
         with_machine(|machine| machine.cpus.iter_mut().for_each(|cpu| cpu.probed_in = None));
         self.module = None;
         if let Some(complaint) = kernel::complaint() {

@@ -24,7 +24,7 @@ pub struct Kind {
     pub alerts_come_late: bool,
     /// The driver is interposed, beside the driver that is built into the kernel.
     pub is_interposed: bool,
-    /// The kernel takes so long for a sample that PM interrupts outrun it.
+    /// The kernel needs so much time for a sample that PM interrupts overload it.
     pub is_slow: bool,
     /// The seed for choices of the hardware: see [`Facility::leave_to_chance`].
     pub seed: u64,

@@ -161,7 +161,7 @@ fn a_group_and_its_task_are_seen_while_events_come() {
         ((*entry).next, (*entry).prev) = (list, list);
         (*raw).ctx = &raw mut context;
         (*raw).attach_state = bindings::PERF_ATTACH_TASK;
-        // An event without data would be another driver's.
+        // An event without data would belong to another driver.
         (*raw).pmu_private = std::ptr::dangling_mut();
         cpus.with_exclusive_cpu(|this_cpu| {
             let events = || {

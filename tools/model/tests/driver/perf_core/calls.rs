@@ -37,9 +37,9 @@ thread_local! {
         BuiltIn(UnsafeCell::new(pmu))
     };
     static IS_REGISTERED: Cell<bool> = const { Cell::new(true) };
-    /// Events of the kernel's own.
+    /// Events that the kernel itself has opened.
     static HELD: RefCell<Vec<Rc<Event>>> = const { RefCell::new(Vec::new()) };
-    /// References to the module, and whether it goes.
+    /// The number of references to the module, and whether it is being removed.
     static MODULE: Cell<(u32, bool)> = const { Cell::new((0, false)) };
 }
 
@@ -47,19 +47,19 @@ pub fn built_in() -> *mut pmu {
     BUILT_IN.with(|built_in| built_in.0.get())
 }
 
-/// Whether the module has a reference.
+/// Returns whether there are references to the module.
 pub fn is_module_used() -> bool {
     MODULE.get().0 > 0
 }
 
-/// The module goes, or is there.
+/// Sets whether the module is being removed.
 pub fn set_module_going(goes: bool) {
     let (users, _) = MODULE.get();
     ensure(!goes || users == 0, || "the module is in use".into());
     MODULE.set((users, goes));
 }
 
-/// A machine boots.
+/// Resets the module's references, for a boot.
 pub fn restart_module() {
     MODULE.set((0, false));
 }
@@ -86,7 +86,8 @@ pub unsafe fn ebb_perf_events_on_cpu(_pmu: *const pmu) -> c_int {
     PerfCore::get().cpu().active_oncpu.get() as c_int
 }
 
-/// Calls `function` on each CPU. The history has them in the kernel, with no task's events on a PMU.
+/// Calls `function` on each CPU. In a history all CPUs are in the kernel then, without a task's
+/// events on a PMU.
 pub unsafe fn ebb_perf_stop_cpus(
     function: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
     data: *mut c_void,
@@ -97,7 +98,7 @@ pub unsafe fn ebb_perf_stop_cpus(
     for cpu in (0..kernel::cpu::CPUS).filter(|cpu| core.online[*cpu as usize].get()) {
         machine::switch_to(cpu);
         let function = function.expect("a function");
-        // SAFETY: The caller guarantees a function that takes `data`.
+        // SAFETY: The caller guarantees that `function` accepts `data`.
         result = machine::irqs_off(|| unsafe { function(data) });
     }
     machine::switch_to(before);
@@ -156,7 +157,7 @@ pub unsafe fn perf_event_create_kernel_counter(
 pub unsafe fn perf_event_release_kernel(event: *mut perf_event) -> c_int {
     // SAFETY: The caller guarantees an open event.
     if let Some(destroy) = unsafe { (*event).destroy } {
-        // SAFETY: The event is on no CPU.
+        // SAFETY: The event is on no CPU, and `destroy` is called once.
         unsafe { destroy(event) };
     }
     HELD.with_borrow_mut(|held| held.retain(|other| other.raw() != event));

@@ -88,7 +88,7 @@ pub unsafe fn release_pmc_hardware() {
     with_machine(|machine| machine.perf_irq = None);
 }
 
-/// Only an emulator needs it.
+/// Returns that there is no such function, because only an emulator needs one.
 pub unsafe fn ebb_pmu_find_function(_name: *const c_char, _near: usize) -> usize {
     0
 }

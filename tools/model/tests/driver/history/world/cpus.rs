@@ -20,7 +20,7 @@ impl World {
         self.count_swap(cpu, next);
         let swap = self.core.switch(cpu, next);
         self.forget_branches(cpu);
-        // Those of the built-in driver are not compared.
+        // Events of the built-in driver are not compared.
         let counts = swap
             .counts
             .into_iter()
@@ -42,7 +42,7 @@ impl World {
             None => event.cpu == Some(cpu),
         };
         let here: Vec<_> = self.open.iter().filter(is_here).filter(is_on).collect();
-        // Those of the built-in driver may have the PMU.
+        // Events of the built-in driver may have the PMU.
         let is_alone = self.others.is_empty();
         if let [event] = here.as_slice()
             && is_alone
@@ -184,7 +184,8 @@ impl World {
     }
 
     pub(super) fn sleep(&mut self, cpu: usize, deep: bool) {
-        // The kernel itself keeps no counter of an event in a deep state.
+        // If an event is on the CPU, the kernel does not enter a deep state, which would lose the
+        // counter.
         let busy = self.core.has_events(cpu);
         if self.core.running[cpu].get().is_none() && !busy {
             if !with_cpu(|cpu| cpu.facility.context.hypervisor) {
