@@ -221,7 +221,7 @@ def source_steps():
 
 
 def build_steps(kernel, named):
-    """What guests need; without it there is nothing to boot them for."""
+    """Yields the builds that guests need. If one fails, no guest is booted."""
     copy = [SCRIPTS / "module-copy", kernel.entry]
     for entry in [kernel.entry, *named.values()]:
         command = [SCRIPTS / "module-copy", entry, f"check-{entry}"]
@@ -263,11 +263,11 @@ def guest_steps(folder, kernel):
     tree = cached(kernel.entry)
 
     def environment(module):
-        """With the kernel and a module for it, as scripts/vm takes them."""
+        """Returns a command prefix that selects the kernel and a module for scripts/vm."""
         return ["env", f"EBB_KERNEL={tree}", f"EBB_MODULE={folder / module}.ko"]
 
     def guest(module, cpu, options, command):
-        """A run of scripts/vm with a shell's command, within the kernel's limits."""
+        """Returns a run of scripts/vm with a shell command, within the kernel's limits."""
         vm = [SCRIPTS / "vm", "run", "--timeout", kernel.timeout, "--cpu", cpu, *options]
         named = kernel_of(options)
         given = ["env", f"EBB_MODULE={folder / named}.ko"] if named else environment(module)
