@@ -3,11 +3,11 @@
 """Measure what each path through the driver costs, under the built-in driver and this one.
 
 A guest for each CPU and driver runs pmu_paths (tools/testing/selftests/paths), traced.
-Whole costs are by the guest's clock, in which an instruction takes 1 ns; the driver's own
-are counted in the trace (scripts/host/trace.py). All figures are for one round of a path.
+Whole costs are measured with the guest's clock, in which an instruction takes 1 ns; the driver's
+own costs are counted in the trace (scripts/host/trace.py). All figures are for one round of a path.
 EBB_CACHE/bench gets bench.md, bench.csv and symbols.csv, which has the driver's own
 instructions by function. Exit status 1: a goal of scripts/tables/bench-goals is missed, or a path
-fails under this driver or ends within a run. Such a path has no figures, and the others stand.
+fails under this driver or ends within a run. Such a path has no figures, but the others are valid.
 """
 
 import argparse
@@ -27,10 +27,11 @@ CPUS = ["power9", "power10"]
 DRIVERS = ["in-tree", "rust"]
 PROGRAM = PROGRAMS / "pmu_paths"
 TICK_NS = 1e9 / 512e6
-# What has a figure of each row, and for goals their sum.
+# Figures of each path, and sums of figures for goals.
 FIGURES = ["whole", "own", "mfspr", "mtspr", "clrbhrb", "hypercalls", "emulator"]
 SUMS = {"spr": ("mfspr", "mtspr")}
-# The rows of the handler alone, which these paths have within them, and what it may take at most.
+# The rows of the handler alone, which is part of these paths, with the most instructions that it
+# may take.
 HANDLERS = {
     "EBB": 330,
     "EBB, GPRs only": 116,
@@ -39,13 +40,13 @@ HANDLERS = {
     "ebbprof, 17 callers": 320,
 }
 HANDLER = ", from entry to rfebb"
-# Two of them, by how many callers they differ, and what each of these may take at most.
+# Two of these handlers, the difference of their numbers of callers, and the most instructions for a
+# caller.
 CALLERS = ("ebbprof, 1 caller", "ebbprof, 17 callers", 16, 12)
-# A handler, the path that takes the same sample in another way, and how many times as much that is at
-# least. 80 is wanted of the last, too, which are 214 instructions of perf's 17,144, and cannot be had:
-# of the 287 that there are, 113 are the entry's, and 112 those of 16 callers, seven each. These load the
-# back chain, compare it with the last frame and with the stack's end, branch after each, and load and
-# store the address.
+# A handler, a path that takes the same sample in another way, and the least ratio of their costs.
+# The last ratio is below 80: the path takes 17,144 instructions, and the handler 287. The entry
+# takes 113 of these, and each of 16 callers 7, which load the back chain, compare it with the last
+# frame and with the stack's end, branch after each, and load and store the address.
 SAMPLES = [
     ("ebbprof, no callers", "sample, ip, tid, time", 19),
     ("ebbprof, no callers", "sample by a signal", 80),
@@ -64,29 +65,30 @@ exec pmu_paths "$@"
 
 
 class Bad(Exception):
-    """What was read makes no sense."""
+    """The output of a guest or a table is not valid."""
 
 
 @dataclass
 class Cost:
-    """What a path costs under one driver: figures and instructions by function, for a round, or why
-    there are none."""
+    """The costs of a path under one driver, for a round: figures, and instructions by function; or
+    the reason why there are none."""
 
     figures: dict = field(default_factory=dict)
     symbols: dict = field(default_factory=dict)
     note: str = ""
-    # It ended when a run had begun.
+    # The path ended after the start of a run.
     cut: bool = False
 
     def is_bad(self):
-        """Whether there ought to be figures: a path that is lacking says so before its first run."""
+        """Returns whether figures are lacking by an error. An unsupported path reports that before
+        its first run."""
         return self.cut or self.note.startswith("fail")
 
 
 def read_output(text):
-    """What pmu_paths printed: the module's sections and its build, the runs in order, each as
-    its path, rounds, ticks and ticks to be left out (no rounds: a run that came to no end),
-    and the notes on paths without figures."""
+    """Parses the output of pmu_paths. Returns the module's sections and its build; the runs in
+    order, each as its path, rounds, ticks and ticks to be subtracted (no rounds: a run that did not
+    end); and the notes on paths without figures."""
     base, build, runs, notes = {}, b"", [], {}
     for line in text.splitlines():
         word, _, rest = line.partition(" ")
@@ -112,14 +114,15 @@ def read_output(text):
 
 
 def per_round(runs, sections, notes):
-    """Each path's figures: what three times the rounds cost more, by the rounds more."""
+    """Returns the figures of each path for a round, from the difference of a run and one with three
+    times the rounds."""
     if len(sections) != len(runs):
         raise Bad(f"{len(runs)} runs, but {len(sections)} in the trace")
     begun = Counter(name for name, *_ in runs if name in notes)
     paths = {name: Cost(note=note) for name, note in notes.items()}
     for name, count in begun.items():
         paths[name] = Cost(note=f"{notes[name]} (in run {count}, left out)", cut=True)
-    # Of a path that did not get to its end no run counts.
+    # No run of a path that did not end is used.
     pairs = [pair for pair in zip(runs, sections) if pair[0][0] not in notes]
     for (short, first), (long, second) in zip(pairs[::2], pairs[1::2]):
         name, rounds = short[0], long[1] - short[1]
@@ -143,7 +146,7 @@ def per_round(runs, sections, notes):
 
 
 def measure(cpu, driver, options):
-    """Boot a guest and return its paths."""
+    """Boots a guest, and returns its paths."""
     tree = Path(os.environ.get("EBB_KERNEL") or steps.cached("kernel"))
     module = os.environ.get("EBB_MODULE") or TOP / "ebb_pmu.ko"
     code = trace.kernel_code(tree) + trace.program_code(PROGRAM)
@@ -156,12 +159,12 @@ def measure(cpu, driver, options):
         with steps.running(words, stdout=out, stderr=errors) as guest:
             status = guest.wait()
     base, build, runs, notes = read_output(said.read_text(errors="replace"))
-    # The built-in driver may fail in each path that was asked for.
+    # The built-in driver may fail in each requested path.
     if status > 1 or not (runs or notes) or (driver == "rust") != bool(base):
         raise Bad(f"{cpu} {driver}: the guest's exit status is {status}, see {said} and {kernel}")
     calls = {}
     if base:
-        # Who builds while the guest runs would have its trace read by another module's code.
+        # If the module was built again in the meantime, the trace does not match its code.
         if not build or build not in Path(module).read_bytes():
             raise Bad(f"{cpu}: {module} is not what the guest loaded")
         functions, calls = trace.module_code(module, base)
@@ -174,7 +177,8 @@ def measure(cpu, driver, options):
 
 
 def read_goals(text, known):
-    """The goals: pattern of paths, figure, ratio at most. Each must be of a path that there is."""
+    """Returns the goals: pattern of paths, figure, largest ratio. Each must match an existing
+    path."""
     goals = []
     for line in text.splitlines():
         if not line.strip() or line.startswith("#"):
@@ -195,21 +199,21 @@ def read_goals(text, known):
 
 
 def value(path, figure):
-    """A figure or a sum of some, or None."""
+    """Returns a figure or a sum of figures, or None."""
     if not path or not path.figures:
         return None
     return sum(path.figures[name] for name in SUMS.get(figure, (figure,)))
 
 
 def ratio(theirs, ours):
-    """What ours is of theirs, or None if there is nothing to compare."""
+    """Returns the ratio of our figure to theirs, or None if there is nothing to compare."""
     if theirs is None or ours is None or (theirs < 0.5 and ours < 0.5):
         return None
     return ours / theirs if theirs >= 0.5 else float("inf")
 
 
 def missed(goals, results):
-    """A line for each goal that a path misses."""
+    """Yields a line for each goal that a path misses."""
     for pattern, figure, most in goals:
         for cpu, (theirs, ours) in results.items():
             for name in fnmatch.filter(dict.fromkeys([*theirs, *ours]), pattern):
@@ -222,7 +226,7 @@ def missed(goals, results):
 
 
 def too_long(results):
-    """A line for each handler that takes more instructions than it may."""
+    """Yields a line for each handler that takes more instructions than it may."""
     for cpu, (_, ours) in results.items():
         for name, most in HANDLERS.items():
             whole = value(ours.get(name + HANDLER), "whole")
@@ -235,7 +239,8 @@ def too_long(results):
 
 
 def samples(results):
-    """For each CPU, handler and other way to take its samples: what both cost, and the least ratio."""
+    """Yields for each CPU, handler and other path with the same sample: both costs, and the least
+    ratio."""
     for cpu, (_, ours) in results.items():
         for name, other, least in SAMPLES:
             cost, others = value(ours.get(name + HANDLER), "whole"), value(ours.get(other), "whole")
@@ -244,19 +249,19 @@ def samples(results):
 
 
 def too_near(results):
-    """A line for each handler that takes too much of what its sample costs in another way."""
+    """Yields a line for each handler whose cost is too large compared with the other path."""
     for cpu, name, other, cost, others, least in samples(results):
         if others < cost * least:
             yield f"{cpu} {other}: {others:.0f} is {others / cost:.1f} times {name}, at least {least}"
 
 
 def number(found):
-    """A figure for people."""
+    """Formats a figure."""
     return "-" if found is None else f"{found:,.1f}" if 0 < abs(found) < 20 else f"{found:,.0f}"
 
 
 def markdown(results):
-    """The table."""
+    """Yields the lines of the table."""
     yield "Instructions for one round of a path, whole and the driver's own; in-tree / here, ratio."
     for cpu, (theirs, ours) in results.items():
         yield f"\n## {cpu}\n"
@@ -282,7 +287,7 @@ def markdown(results):
 
 
 def rows(results):
-    """bench.csv."""
+    """Yields the rows of bench.csv."""
     yield ["cpu", "path", "figure", *DRIVERS, "ratio"]
     for cpu, (theirs, ours) in results.items():
         for name in dict.fromkeys([*ours, *theirs]):
@@ -294,7 +299,7 @@ def rows(results):
 
 
 def demangled(names):
-    """By each name of a function what its source calls it."""
+    """Returns the demangled names of functions, by their names."""
     names = sorted(names)
     words = [SCRIPTS / "in-root", "powerpc64le-linux-gnu-c++filt", "-i"]
     done = subprocess.run(words, input="\n".join(names), capture_output=True, text=True, check=False)
@@ -303,7 +308,7 @@ def demangled(names):
 
 
 def symbol_rows(results):
-    """symbols.csv."""
+    """Yields the rows of symbols.csv."""
     yield ["cpu", "driver", "path", "function", "instructions"]
     found = [paths for pair in results.values() for paths in pair]
     plain = demangled({s for paths in found for path in paths.values() for s in path.symbols})
@@ -316,7 +321,7 @@ def symbol_rows(results):
 
 
 def write(results):
-    """Leave the files, and return the table."""
+    """Writes the files, and returns the table."""
     folder = CACHE / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     table = "\n".join(markdown(results)) + "\n"
@@ -330,7 +335,7 @@ def write(results):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0], allow_abbrev=False)
     parser.add_argument("paths", nargs="*", metavar="PATH", help="measure these only; then there are no goals")
-    # Not one option for several: it would take the paths behind it, too.
+    # Repeated instead of a list, which would consume the paths after it, too.
     parser.add_argument("--cpu", action="append", choices=CPUS, help="may be repeated; default: both")
     parser.add_argument("--guests", type=int, default=2, help="guests at a time (default: 2)")
     parser.add_argument("--timeout", default="900", help="seconds on the host for each guest (default: 900)")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Run the tests of the project and say what passed.
+"""Run the tests of the project and report the results.
 
 usage: check.py            all steps except those of scripts/tables/long-tests (`make check`)
        check.py --long     the steps of scripts/tables/long-tests (`make check-long`)
@@ -32,7 +32,7 @@ from host import ktap, staging, steps, table
 from host.ktap import FAILED, PASSED, SKIPPED, Result
 from host.steps import CACHE, SCRIPTS, TOP, cached
 
-# What scripts/vm says when the guest did not live to the end of its command.
+# Meanings of exit statuses of scripts/vm if the guest ended before its command.
 BROKEN = {
     124: "the time was up",
     125: "the guest panicked, oopsed or printed a warning",
@@ -42,9 +42,9 @@ BROKEN = {
 STEPS_AT_ONCE = 2
 
 
-# A kernel to run the guests' tests on: its entry of the cache, the seconds a guest may take
-# on the host, what the command in a guest is preceded by, suites of the kernel's own
-# selftests, and guest runs that say nothing there.
+# A kernel for the guests: its entry of the cache, the seconds that a guest may take on the host, a
+# prefix for the command in a guest, suites of the kernel's own selftests, and guest runs that would
+# test nothing on it.
 PLAIN = SimpleNamespace(
     entry="kernel",
     timeout=600,
@@ -55,11 +55,11 @@ PLAIN = SimpleNamespace(
 DEBUG = SimpleNamespace(
     entry="kernel-debug",
     timeout=3600,
-    # Its checks make the kernel several times as slow, tests of it as well.
+    # Its checks make the kernel, and its tests, several times as slow.
     prelude="export KTAP_TIMEOUT=300 KTAP_PROGRAM_TIMEOUT=1200; ",
-    # Many of sampling_tests fail there under either driver, after minutes.
+    # Many of sampling_tests fail on it under either driver, after minutes.
     suites=["base", "event_code_tests"],
-    # The first is user space only, and all the times of the second are made there.
+    # The first tests only user space, and the second one's repetitions are all made in another row.
     left_out=["isa207, instructions", "takeover, some times"],
 )
 # The kernels that rows name with `--kernel`, with the names that scripts/module-copy has for them, by
@@ -90,12 +90,12 @@ class Step:
 
 
 def by_status(name, status, _text):
-    """One test: the command's exit status."""
+    """Returns one test: the command's exit status."""
     return [Result(name, FAILED, f"exit status {status}") if status else Result(name, PASSED)]
 
 
 def silent_build(name, status, text):
-    """A build passes when it succeeds and prints no warning."""
+    """Judges a build, which passes if it succeeds and prints no warning."""
     warnings = re.findall(r"^.*\bwarning\b.*$", text, re.IGNORECASE | re.MULTILINE)
     if status == 0 and warnings:
         return [Result(name, FAILED, f"{len(warnings)} warnings: {warnings[0].strip()}")]
@@ -103,15 +103,15 @@ def silent_build(name, status, text):
 
 
 def cargo_tests(name, status, text):
-    """The tests that `cargo test` names, and its exit status."""
+    """Judges the tests that `cargo test` names, and its exit status."""
     outcomes = {"ok": PASSED, "FAILED": FAILED, "ignored": SKIPPED}
     found = re.findall(r"^test (.+?) \.\.\. (ok|FAILED|ignored)(?:, (.*))?", text, re.MULTILINE)
     return with_status(name, status, [Result(test, outcomes[word], note) for test, word, note in found], (0,))
 
 
 def ktap_tests(name, status, text, programs=1):
-    """The tests of KTAP output, of so many programs each of which has some, and the exit status
-    that must agree with them: where a test passed, "all were skipped" is none."""
+    """Judges the KTAP output of this number of programs, each with at least one test. The exit
+    status must agree with the tests: "all were skipped" contradicts a passed test."""
     outputs = ktap.outputs(text)
     results = [result for output in outputs for result in output]
     fault = ""
@@ -122,7 +122,7 @@ def ktap_tests(name, status, text, programs=1):
 
 
 def kunit_tests(name, status, text):
-    """The tests of KUnit's suites, each of which rust/ names."""
+    """Judges the tests of KUnit's suites: each suite in rust/ must have run."""
     sources = (TOP / "rust").rglob("*.rs")
     suites = {suite for path in sources for suite in re.findall(r"kunit_tests\((\w+)\)", path.read_text())}
     results = with_status(name, status, ktap.parse(text), (0,))
@@ -132,7 +132,8 @@ def kunit_tests(name, status, text):
 
 
 def with_status(name, status, results, good, fault=""):
-    """Add a failure if there is a fault, or the exit status tells of one that no test does."""
+    """Adds a failure if there is a fault, or if the exit status indicates a failure that no test
+    has."""
     fault = BROKEN.get(status, fault)
     if not fault and not results:
         fault = f"no test ran (exit status {status})"
@@ -152,8 +153,8 @@ def listed_skips():
 
 
 def with_skips(step, results):
-    """Make a failure of each skip that is not listed, and of each one listed that is none,
-    but for those that need not be skipped."""
+    """Turns each skip that is not listed into a failure, and each listed test that ran, except for
+    those that need not be skipped."""
     listed = [(pattern, reason) for name, tests, reason in listed_skips() if name == step for pattern in tests.split()]
     found = {result.name: result.name.removeprefix(f"{step}: ").replace(": ", ":") for result in results}
     judged = []
@@ -172,25 +173,26 @@ def with_skips(step, results):
 
 
 def script_tests(kind):
-    """Tests of the scripts: those that boot guests ("vm"), or the others ("test")."""
+    """Yields the tests of the scripts: those that boot guests ("vm"), or the others ("test")."""
     for test in sorted((SCRIPTS / "tests").glob(f"{kind}-*")):
         yield Step(f"scripts: {test.name.removeprefix('test-')}", [test], ktap_tests)
 
 
-# What has tests for this machine beside rust/isa207: crates, and files of crates that are for POWER only.
+# Crates besides rust/isa207 with tests for this machine, and files of crates that are otherwise for
+# POWER only.
 HOST_TESTS = ("tools/testing/selftests/ktap", "tools/model", "tools/ebbprof/ring", "tools/ebbprof/src/instruction.rs",
               "tools/ebbprof/src/perfdata/maps.rs", "tools/ebbprof/src/perfdata/output.rs", "tools/ebbprof/src/sound.rs")
 
 
 def unlisted_tests():
-    """Files of tools/ with tests that no step runs."""
+    """Returns the files of tools/ with tests that no step runs."""
     files = [path for path in (TOP / "tools").rglob("*.rs") if re.search(r"^ *#\[test]", path.read_text(), re.MULTILINE)]
     listed = [TOP / path for path in HOST_TESTS]
     return sorted(str(file.relative_to(TOP)) for file in files if not any(file.is_relative_to(path) for path in listed))
 
 
 def rtl_steps():
-    """The model against RTL, or a skip where the RTL cannot be downloaded."""
+    """Yields the test of the model against RTL, or a skip where the RTL cannot be downloaded."""
     words = [SCRIPTS / "setup", "--print", "rtl"]
     made = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
     words = [SCRIPTS / "cargo", "host", "test", "--manifest-path", TOP / "tools/model/Cargo.toml", "--test", "rtl"]
@@ -200,7 +202,7 @@ def rtl_steps():
 
 
 def source_steps():
-    """Checks of the sources and tests on this machine."""
+    """Yields the checks of the sources and the tests on this machine."""
     yield Step("doc", [SCRIPTS / "doc"], by_status)
     yield from script_tests("test")
     yield Step("mutants apply", [SCRIPTS / "mutants.py", "--check"], ktap_tests)
@@ -219,7 +221,7 @@ def source_steps():
 
 
 def build_steps(kernel, named):
-    """What guests need; without it there is nothing to boot them for."""
+    """Yields the builds that guests need. If one fails, no guest is booted."""
     copy = [SCRIPTS / "module-copy", kernel.entry]
     for entry in [kernel.entry, *named.values()]:
         command = [SCRIPTS / "module-copy", entry, f"check-{entry}"]
@@ -230,11 +232,11 @@ def build_steps(kernel, named):
     yield Step("programs", ["make", "-s", "tools"], silent_build)
 
 
-# A selftest that takes most of the time of its suite, only to fail under either driver (see
-# scripts/tables/conformance-expected): `make conformance` has it.
+# A slow selftest that fails under either driver (see scripts/tables/conformance-expected). `make
+# conformance` runs it.
 SLOW_TEST = "mmcra_bhrb_ind_call_test"
 
-# The kernel's EBB selftests that end soon; the others count billions of cycles.
+# The kernel's EBB selftests that are fast; the others count billions of cycles.
 QUICK_EBB_TESTS = """close_clears_pmcc_test cpu_event_pinned_vs_ebb_test cycles_test
 ebb_on_child_test event_attributes_test fork_cleanup_test
 reg_access_test regs_access_pmccext_test task_event_pinned_vs_ebb_test"""
@@ -261,17 +263,17 @@ def guest_steps(folder, kernel):
     tree = cached(kernel.entry)
 
     def environment(module):
-        """With the kernel and a module for it, as scripts/vm takes them."""
+        """Returns a command prefix that selects the kernel and a module for scripts/vm."""
         return ["env", f"EBB_KERNEL={tree}", f"EBB_MODULE={folder / module}.ko"]
 
     def guest(module, cpu, options, command):
-        """A run of scripts/vm with a shell's command, within the kernel's limits."""
+        """Returns a run of scripts/vm with a shell command, within the kernel's limits."""
         vm = [SCRIPTS / "vm", "run", "--timeout", kernel.timeout, "--cpu", cpu, *options]
         named = kernel_of(options)
         given = ["env", f"EBB_MODULE={folder / named}.ko"] if named else environment(module)
         return [*given, *vm, "--", "sh", "-c", kernel.prelude + command]
 
-    # Long ones first, so that none is left alone at the end.
+    # Long ones first, so that none runs alone at the end.
     for cpu in ("power10", "power9"):
         conformance = [*environment("check"), SCRIPTS / "conformance.py", "--cpus", cpu, "--guests", "1"]
         left_out = ["--without", SLOW_TEST] if "sampling_tests" in kernel.suites else []
@@ -290,13 +292,13 @@ def guest_steps(folder, kernel):
     yield Step("demo on power10", guest("check", "power10", ["--program", "ebb-demo"], "ebb-demo"), by_status)
 
 
-# The number of lines before a failure that are shown with it.
+# Number of lines before a failure that the report shows.
 LINES_SHOWN = 25
 
 
 def report(done):
-    """Print what was skipped, each failure with its log and, as the log may be gone with its
-    machine, what was printed before it, and the closing line."""
+    """Prints the skips, the failures with their logs and the lines before them (a log may be lost
+    with its machine), and the closing line."""
     for outcome in (SKIPPED, FAILED):
         for step in done:
             chosen = [result for result in step.results if result.outcome == outcome]
@@ -340,7 +342,7 @@ def main():
     start = time.monotonic()
     folder = Path() if "--list" in options else steps.new_log_folder("check")
     programs = folder / "programs"
-    # Alone, as the sources it looks for are where the module is made.
+    # Before all others: the module's build adds files among the sources that it checks.
     lint = [Step("lint", [SCRIPTS / "lint.py"], by_status)] if kernel == PLAIN else []
     sources = list(source_steps() if kernel == PLAIN else ())
     builds = list(build_steps(kernel, named))
@@ -392,7 +394,8 @@ def main():
 
     try:
         run(lint)
-        # The guests' steps begin when what they need is built, beside what is left of the others.
+        # The guests' steps begin when their programs and modules are built, in parallel with the
+        # remaining steps.
         tasks = [build, *(lambda step=step: run([step]) for step in sources)]
         steps.in_parallel(STEPS_AT_ONCE, [*tasks, *(lambda step=step: boot(step) for step in guests)])
         if any(ktap.failed(step.results) for step in builds):

@@ -2,11 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Run the kernel's own PMU selftests under this driver, or under the built-in one too.
 
-A guest runs one suite on one CPU under one driver. Each test has to end as
-scripts/tables/conformance-expected says, where it is not named there it has to pass:
-otherwise the exit status is 1. With --compare what passes with the built-in driver
-has to pass with this one instead. The exit status is also 1 if the guest's kernel
-reported a fault under this driver.
+A guest runs one suite on one CPU under one driver. Each test must have the outcome that
+scripts/tables/conformance-expected lists, or pass if it is not listed there. With --compare
+the tests that pass with the built-in driver must pass with this one instead. The exit status
+is 1 if a test has another outcome, or if the guest's kernel reported a fault under this driver.
 """
 
 import argparse
@@ -26,23 +25,23 @@ from host.steps import SCRIPTS
 CPUS = ["power8", "power9", "power10", "power11"]
 SUITES = ["base", "event_code_tests", "sampling_tests", "ebb"]
 DRIVERS = ["in-tree", "rust"]
-# The exit status that guest/run-selftests gives a test whose time was up.
+# The exit status that guest/run-selftests reports for a test that ran out of time.
 HUNG = 124
 
-# What the module is inserted with for a test, in a guest of the test's own. This
-# one wants what the CPU alone cannot filter to be refused.
+# Module parameters for a test, in a guest of its own. This test expects the driver to refuse
+# filters that the CPU lacks.
 PARAMETERS = {"bhrb_filter_map_test": "strict_filters=1"}
 
-# What guest/run-selftests prints of a test: what begins, its output and how it ended.
+# Output of guest/run-selftests: the start of a test, the test's output, and the end.
 BEGIN = re.compile(r"^@begin (\S+)$", re.MULTILINE)
 TEST = re.compile(r"^@begin (\S+)\n(.*?)^@end \1 (\d+) (\S+)$", re.MULTILINE | re.DOTALL)
 
 
 def judge(test, status, output):
-    """The result of a test with this exit status and output.
+    """Returns the result of a test with this exit status and output.
 
     The harness of the powerpc selftests exits with 0 for a test that was skipped
-    and says so in its output; 4 is what other selftests exit with.
+    and reports that in its output; other selftests exit with 4.
     """
 
     def first(*starts):
@@ -67,17 +66,17 @@ class Run:
     folder: Path
     tests: list
     options: argparse.Namespace
-    # By test: its result, and seconds by the guest's clock.
+    # By test: its result, and seconds on the guest's clock.
     results: dict = field(default_factory=dict)
     seconds: dict = field(default_factory=dict)
-    # What the guest's kernel had to complain of.
+    # Reports of the guest's kernel.
     reports: list = field(default_factory=list)
 
     def __post_init__(self):
         self.name = f"{self.cpu} {self.suite} {self.driver}"
 
     def run(self):
-        """Run all tests. A guest that dies takes only one of them with it."""
+        """Runs all tests. A guest that dies ends only one of them."""
         start = time.monotonic()
         while left := [test for test in self.tests if test not in self.results]:
             params = self.params(left[0])
@@ -86,18 +85,18 @@ class Run:
             for test, said, status, seconds in TEST.findall(output):
                 self.results[test] = judge(test, int(status), said)
                 self.seconds[test] = float(seconds)
-            # The last one that began is what the guest died of; without one there was none.
+            # The guest died of the test that began last. If none began, no guest started.
             for test in BEGIN.findall(output)[-1:] or left:
                 self.results.setdefault(test, Result(test, FAILED, reason or "the guest ended"))
         print(f"  {self.name:<36} {time.monotonic() - start:6.0f} s   {tally(self.results.values())}", file=sys.stderr)
 
     def params(self, test):
-        """The parameters of the module for this test."""
+        """Returns the parameters of the module for this test."""
         return PARAMETERS.get(test, "") if self.driver == "rust" else ""
 
     def boot(self, tests, params):
-        """Boot a guest that runs these tests; return its output and what scripts/vm
-        complained of."""
+        """Boots a guest that runs these tests. Returns its output and the complaint of
+        scripts/vm."""
         command = [SCRIPTS / "vm", "run", "--cpu", self.cpu, "--driver", self.driver]
         command += ["--paranoid", "2", "--timeout", "0"]
         command += ["--params", params] if params else []
@@ -133,7 +132,7 @@ class Expected:
                 parser.error(f"conformance-expected: {' '.join(stale) or cpus + ' | ' + outcome}")
 
     def judge(self, cpu, result):
-        """Whether this result speaks against this driver, and what there is to say of it."""
+        """Returns whether this result is a fault of this driver, and a comment."""
         found = [(o, r) for tests, cpus, o, r in self.rows if table.match(result.name, tests) and cpu in cpus.split()]
         outcome, reason = found[0] if found else (PASSED, "")
         if result.outcome == outcome:
@@ -142,7 +141,7 @@ class Expected:
 
 
 def compare(theirs, ours):
-    """Whether a test's result speaks against this driver, and what there is to say of it."""
+    """Returns whether a test's result is a fault of this driver, and a comment."""
     if theirs.outcome == PASSED and ours.outcome != PASSED:
         return True, f"WORSE: {ours.note}"
     if theirs.outcome == FAILED and ours.outcome == PASSED:
@@ -169,7 +168,7 @@ def report(groups, expected):
             bad |= worse
         bad |= bool(ours.reports)
         ends += [f"{run.name}: the guest broke: {text}" for run in group for text in run.reports]
-        # As when no guest could be started.
+        # This happens if no guest could be started.
         if all(result.outcome == FAILED for result in group[0].results.values()):
             ends.append(f"{group[0].name}: no test passed or was skipped, so this proves nothing")
             bad = True
@@ -198,8 +197,8 @@ def parse_arguments():
 
 
 def find_tests(parser, options):
-    """Each suite's folder and tests, as found in the entry of the cache, and what is
-    expected of them."""
+    """Returns each suite's folder and tests, from the entry of the cache, and their expected
+    outcomes."""
     folder = steps.cached("selftests")
     suites = {suite: sorted(path.name for path in (folder / suite).iterdir()) for suite in SUITES}
     every = {test for tests in suites.values() for test in tests}

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Say which functions and lines of the module guests have executed.
+"""Report which functions and lines of the module guests have executed.
 
 usage: coverage.py MODULE REPORT LOG...
 
-MODULE has line tables (KRUSTFLAGS=-Cdebuginfo=1). A LOG has the lines "section NAME ADDRESS" that
-say where a guest had it, and beside it LOG.covered is what `scripts/vm run --covered` wrote. REPORT
-gets, for each file of the sources, its lines with code and those of them that no guest executed,
-and the functions that none entered; what is inlined counts where it was written. A summary is
-printed. The code of interrupt handlers counts as any other, which the kernel's KCOV leaves out.
+MODULE has line tables (KRUSTFLAGS=-Cdebuginfo=1). A LOG has lines "section NAME ADDRESS" with the
+module's addresses in a guest, and beside it LOG.covered is the output of `scripts/vm run
+--covered`. REPORT gets, for each file of the sources, the number of its lines with code, the lines
+that no guest executed, and the functions that none entered. Inlined code counts at its source line.
+A summary is printed. It includes the code of interrupt handlers, which the kernel's KCOV omits.
 
 Runs in the private root.
 """
@@ -29,13 +29,14 @@ INSTRUCTION = re.compile(rb"^0x([0-9a-f]{16}):", re.MULTILINE)
 
 
 def filtered(tool, text, *options):
-    """What a tool of binutils makes of each line."""
+    """Returns the output of a tool of binutils for these lines."""
     command = [CROSS + tool, *options]
     return subprocess.run(command, input=text, stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()
 
 
 def executed(file, logs):
-    """By the name of a section, the offsets of instructions that a guest has executed."""
+    """Returns the offsets of instructions that a guest has executed, by the name of their
+    section."""
     sizes = {section.name: section["sh_size"] for section in elf.code(file).values()}
     found = defaultdict(set)
     for log in logs:
@@ -52,7 +53,7 @@ def executed(file, logs):
 
 
 def ranges(numbers):
-    """Numbers as "3-5 9"."""
+    """Formats numbers as in "3-5 9"."""
     runs = []
     for number in sorted(numbers):
         if runs and number == runs[-1][1] + 1:
@@ -69,7 +70,7 @@ def main():
     file = elf.load(module)
     found = executed(file, logs)
     functions, missed = 0, []
-    # By file: its lines with code, and those that were executed.
+    # By file: its lines with code, and those of them that were executed.
     lines, covered = defaultdict(set), defaultdict(set)
     for index, section in elf.code(file).items():
         if section.name.startswith((".init", ".exit")):
@@ -78,7 +79,8 @@ def main():
         offsets = [o for s in inside for o in range(s.value, s.value + s.size, 4)]
         places = filtered("addr2line", "".join(f"{o:#x}\n" for o in offsets), "-e", module, "-j", section.name)
         for offset, place in zip(offsets, places, strict=True):
-            # As "rust/driver/count.rs:68 (discriminator 2)"; the kernel's own files are none of ours.
+            # A place is "rust/driver/count.rs:68 (discriminator 2)"; files of the kernel are
+            # ignored.
             if match := re.search(r"(?:^|/)(rust/(?:driver|perf|power|isa207)/.*|rust/[^/]*\.rs):(\d+)", place):
                 lines[match[1]].add(int(match[2]))
                 if offset in found[section.name]:

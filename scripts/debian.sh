@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# What this machine's own package configuration says: its Debian mirror, its proxies. Source it after lib.sh.
+# Reads this machine's package configuration: its Debian mirror, its proxies. Source it after
+# lib.sh.
 
-# The release that the private root is made of.
+# The release of the private root.
 suite=trixie
 backports=$suite-backports
 
-# Prints the URIs of the archives that may be a Debian mirror, as apt resolves its
-# configuration (one-line and deb822 alike; no index need be there): component
-# main of a plain release, which leaves out -updates, -security and most others.
+# Prints the URIs of the archives that may be a Debian mirror, from apt's own parser of its
+# configuration (one-line and deb822; no index needs to be there): component main of a plain
+# release, which excludes -updates, -security and most others.
 mirror_candidates() {
 	name=$(sed -n 's/^VERSION_CODENAME=//p' "${EBB_OS_RELEASE:-/etc/os-release}")
 	apt-get update --print-uris |
@@ -16,8 +17,8 @@ mirror_candidates() {
 		awk '!seen[$0]++'
 }
 
-# Whether URI $1 is a Debian archive that holds both suites. apt's own downloader is
-# asked, so that its proxies and certificates count.
+# Returns whether URI $1 is a Debian archive with both suites. It uses apt's own downloader, so that
+# apt's proxies and certificates apply.
 mirror_answers() {
 	probe=$EBB_CACHE/probe.$$ answers=yes
 	for name in "$suite" "$backports"; do
@@ -29,8 +30,8 @@ mirror_answers() {
 	[ "$answers" ]
 }
 
-# Prints the first mirror of the host's configuration that answers. Of a list of mirrors
-# in a file the first is tried.
+# Prints the first mirror of the host's configuration that answers. From a list of mirrors in a file
+# it tries the first one.
 find_mirror() {
 	tried=
 	for mirror in $(mirror_candidates); do
@@ -47,13 +48,13 @@ find_mirror() {
 	die "no Debian mirror of apt's configuration answers with $suite and $backports; tried:$tried"
 }
 
-# Prints apt's own settings of how to reach archives.
+# Prints apt's settings for the access to archives.
 apt_access() {
 	apt-config dump | grep -E '^Acquire::(https?|Check-[A-Za-z-]+|Retries)[: ]' || :
 }
 
-# Prints the configuration of an apt that has nothing to do with the machine's but how it reaches
-# archives: everything else is in the folder $1. Needs no privileges.
+# Prints a configuration of apt that shares only the access to archives with the machine's:
+# everything else is in the folder $1. Needs no privileges.
 private_apt() {
 	cat <<-EOF
 		Dir::Etc::main "/dev/null";

@@ -5,9 +5,9 @@
 usage: lint.py [CHECK]...     all checks, if none is named
        lint.py --fix
 
-rustfmt     Rust is as rustfmt leaves it, the imports of rust/ with a line for each
-            name; --fix makes it so
-layout      rust/ has 100 columns, a file in Rust says what it is for, each `unsafe`
+rustfmt     Rust is formatted by rustfmt, with a line for each imported name in rust/;
+            --fix formats it
+layout      rust/ has 100 columns, a file in Rust states its purpose, each `unsafe`
             has its SAFETY comment, and no source has more than 1,000 lines
 shellcheck  shell scripts
 checkpatch  C and the kernel patches are in the kernel's style
@@ -16,8 +16,8 @@ prose       documents have none of the patterns in scripts/tables/prose-patterns
 links       links in documents lead to a file, and to a heading of it; sources name
             documents that exist
 
-What rustfmt and checkpatch once found in form is in EBB_CACHE/lint by its content, and
-is not looked at again.
+EBB_CACHE/lint has a hash of each file in which rustfmt or checkpatch found no fault. Such a file
+is not checked again.
 """
 
 import difflib
@@ -49,8 +49,8 @@ UNSAFE = re.compile(r"unsafe *(\{|impl)")
 
 
 def sources(*kinds):
-    """Yields the sources with these suffixes. A shell script need not have its suffix, "sh". Files that
-    a build makes are no sources."""
+    """Yields the sources with these suffixes. A shell script may lack the suffix "sh". Generated
+    files are no sources."""
     for folder in FOLDERS:
         for here, folders, names in os.walk(folder):
             folders[:] = sorted(set(folders) - {"target", "__pycache__"})
@@ -63,14 +63,15 @@ def sources(*kinds):
 
 
 def run(*command, **options):
-    """Run a command; return its exit status and what it printed."""
+    """Runs a command; returns its exit status and its output."""
     both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "check": False}
     done = subprocess.run(command, **both, **options)
     return done.returncode, done.stdout
 
 
 class Known:
-    """The sources that a tool found in form before, by a hash of all that its answer hangs on."""
+    """The sources in which a tool found no fault before, by a hash of everything that affects its
+    result."""
 
     def __init__(self, *tool):
         self.folder = CACHE / "lint"
@@ -88,8 +89,8 @@ class Known:
 
 
 def vertical(match):
-    """An import with a line for each name in its braces. An empty comment behind the
-    last has rustfmt leave it so."""
+    """Returns an import with a line for each name in its braces. The empty comment after the last
+    name makes rustfmt keep the lines."""
     text = match[0].replace(" //\n", "\n")
     if "{" not in text or "//" in text:
         return match[0]
@@ -99,14 +100,15 @@ def vertical(match):
 
 
 def rustfmt(fix=False):
-    """From standard input: rustfmt would otherwise follow `mod` into generated files."""
+    """Yields the differences to rustfmt's form. It reads standard input: rustfmt would otherwise
+    follow `mod` into generated files."""
 
     known = Known(run("rustfmt", "--version"), run("rustfmt", "--print-config", "current", "."))
     for path in sources("rs"):
         if path in known:
             continue
         text = path.read_text(encoding="utf-8")
-        # rust/ is in the kernel's edition, with its imports.
+        # rust/ uses the kernel's edition, and the kernel's style of imports.
         kernel = path.parts[0] == "rust"
         edition, given = ("2021", IMPORT.sub(vertical, text)) if kernel else ("2024", text)
         status, said = run("rustfmt", "--edition", edition, input=given)
@@ -123,7 +125,7 @@ def rustfmt(fix=False):
 
 
 def layout():
-    """What rustfmt does not see to."""
+    """Yields faults that rustfmt does not find."""
     for path in sources("rs"):
         lines = path.read_text(encoding="utf-8").splitlines()
         if not any(line.startswith("//!") for line in lines[:4]):
@@ -145,21 +147,21 @@ def shellcheck():
 
 def checkpatch():
     command = [cached("kernel") / "scripts/checkpatch.pl", "--no-tree", "--strict", "--terse", "--show-types"]
-    # A label in assembly has no header to be declared in.
+    # A label in assembly cannot be declared in a header.
     command += ["--quiet", "--ignore", "AVOID_EXTERNS"]
 
     known = Known(command)
     for path in sources("c", "h", "patch"):
         if path in known:
             continue
-        # From standard input: a file known to git would be taken for a source.
+        # From standard input: checkpatch treats a file that git knows as a source.
         given = ["-"] if path.suffix == ".patch" else ["--file", path]
         status, said = run(*command, *given, input=path.read_text(encoding="utf-8"))
         if status:
             yield re.sub("^-:", f"{path}:", said, flags=re.MULTILINE)
         else:
             known.add(path)
-    # checkpatch caches the mixed-case names of the checkout's headers there.
+    # checkpatch caches the mixed-case names of headers in this folder.
     for left in Path().glob(".checkpatch-camelcase.*"):
         left.unlink()
 

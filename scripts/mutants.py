@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Break the driver, one line at a time, and see that a test fails by it.
+"""Break the driver, one line at a time, and check that a test fails.
 
-A file of tools/testing/mutants/ has those of a layer, with an empty line after each:
+A file of tools/testing/mutants/ has the mutants of a layer, with an empty line after each:
 
     NAME | FILE | TEST               the source, and the test that must fail
     What it breaks.
-    -lines of the source             that occur once in it, with " " before those that stay
-    +lines in their place            another change of the same source follows after "@@"
+    -lines of the source             that occur once in it, with " " before unchanged ones
+    +lines that replace them         another change of the same source follows after "@@"
 
 The tests:
 
-    model [NAME]...            those of tools/model/tests/driver with such names
-    isa207 TARGET [NAME]...    those of rust/isa207/tests/TARGET
+    model [NAME]...            tests of tools/model/tests/driver with such names
+    isa207 TARGET [NAME]...    tests of rust/isa207/tests/TARGET
     rtl                        the model against RTL
     kunit NAME                 a KUnit test, in a POWER10 guest
     guest CPU COMMAND          a program of tools/testing/selftests, in a guest
@@ -44,8 +44,8 @@ from host.steps import CACHE, SCRIPTS, TOP
 FOLDER = TOP / "tools/testing/mutants"
 COPY = CACHE / "target/mutants"
 COPIED = ["Kbuild", "include", "rust", "scripts/kernel-mode", "tools"]
-# A mutant may have a test run for ever: the seconds of CPU time that a process may take, and
-# those by the clock for one that waits.
+# With a mutant a test may never end: limits for a process in seconds of CPU time, and in seconds by
+# the clock if it waits.
 CPU_LIMIT, LIMIT = 300, 3600
 TIME_UP = 124
 
@@ -53,12 +53,12 @@ KILLED, SURVIVED = "killed", "SURVIVED"
 
 
 class Broken(Exception):
-    """A mutant says nothing: it does not apply or build, or its test fails without it."""
+    """A mutant has no result: it does not apply or build, or its test fails without it."""
 
 
 @dataclass
 class Mutant:
-    """A change of a source, and the test that finds it."""
+    """A change of a source, and the test that must fail with it."""
 
     name: str
     file: str
@@ -79,7 +79,7 @@ class Mutant:
                 sys.exit(f"{path}: no mutant: {block}")
 
     def apply(self, tree):
-        """Returns the source in a tree, and what it is with the change."""
+        """Returns the source in a tree, without and with the change."""
         text = before = (tree / self.file).read_text(encoding="utf-8")
         for change in self.changes:
             lines = change.splitlines()
@@ -92,7 +92,7 @@ class Mutant:
 
     @contextmanager
     def in_place(self):
-        """Makes the change in the copy for a while."""
+        """Applies the change to the copy during a `with` block."""
         before, text = self.apply(COPY)
         try:
             (COPY / self.file).write_text(text, encoding="utf-8")
@@ -102,21 +102,24 @@ class Mutant:
 
 
 class Cargo:
-    """Tests of cargo on the host."""
+    """Tests that cargo runs on the host."""
 
     def __init__(self, least, words):
         self.least, self.words = least, words
 
     def commands(self, arguments):
-        """What builds and runs them. A build takes longer than most mutants live. It has a folder of
-        its own: cargo would take what is built of a mutant for the checkout's."""
+        """Returns the commands that build and run the tests. A build takes longer than the run with
+        most mutants.
+        It has a folder of its own: otherwise cargo would use objects with a mutant for the
+        checkout."""
         quick = ["profile.dev.package.pmu-model.opt-level=0", "profile.dev.debug=false"]
         options = ["--target-dir", COPY / "target", *(word for value in quick for word in ("--config", value))]
         return [[SCRIPTS / "cargo", "host", "test", *options, *self.words(arguments)]]
 
     def judge(self, _arguments, status, text):
-        """Whether they pass: by the line of a test that failed, as one that ends otherwise, by a
-        panic in a callback or a signal, says nothing of what it tests. None if nothing tells."""
+        """Returns whether the tests pass. They fail only if the line of a test shows that. If they
+        end with a panic in a callback or a signal, there is no such line, and the result is
+        None."""
         ran = sum(int(count) for count in re.findall(r"^running (\d+) tests?$", text, re.MULTILINE))
         if ran and status == 0:
             return True
@@ -124,18 +127,18 @@ class Cargo:
 
 
 def model(names):
-    """Those of the driver on the model."""
+    """Returns the arguments for tests of the driver on the model."""
     return ["--manifest-path", COPY / "tools/Cargo.toml", "-p", "pmu-model", "--test", "driver", "--", *names]
 
 
 def isa207(arguments):
-    """Those of the folder isa207."""
+    """Returns the arguments for tests of the folder isa207."""
     target, *names = arguments
     return ["--manifest-path", COPY / "rust/isa207/Cargo.toml", "--test", target, "--", *names]
 
 
 def rtl(_arguments):
-    """The one of the folder rtl."""
+    """Returns the arguments for the test of the folder rtl."""
     return ["--manifest-path", COPY / "tools/Cargo.toml", "-p", "pmu-model", "--test", "rtl", "--", "--include-ignored"]
 
 
@@ -146,7 +149,7 @@ class Guest:
         self.least, self.variables, self.words = least, variables, words
 
     def commands(self, arguments):
-        """What builds the module and runs it."""
+        """Returns the commands that build the module and run the test."""
         tree = steps.cached("kernel")
         tools = [SCRIPTS / "cargo", "tools", "build", "--release"]
         vm = ["env", f"EBB_MODULE={COPY / 'ebb_pmu.ko'}", SCRIPTS / "vm", "run", *self.words(arguments)]
@@ -157,7 +160,7 @@ class Kunit(Guest):
     """A KUnit test."""
 
     def judge(self, arguments, _status, text):
-        """By the test's own line."""
+        """Judges by the line of the test."""
         found = [r for r in ktap.parse(text) if r.name.split(": ")[-1] == arguments[0]]
         return not ktap.failed(found) if found else None
 
@@ -166,7 +169,8 @@ class Program(Guest):
     """A program of the selftests."""
 
     def judge(self, _arguments, status, text):
-        """By its lines, or by what scripts/vm says of the guest: that the kernel warned."""
+        """Judges by the lines of its tests, or by the status of scripts/vm if the guest's kernel
+        warned."""
         if status == 125:
             return False
         results = ktap.parse(text)
@@ -179,22 +183,22 @@ class Misuse:
     least = 0
 
     def commands(self, _arguments):
-        """What compiles them."""
+        """Returns the command that compiles them."""
         return [["env", f"EBB_SOURCES={COPY}", SCRIPTS / "tests/test-misuse"]]
 
     def judge(self, _arguments, status, text):
-        """By their lines. Where the right uses do not compile either, nothing is told."""
+        """Judges by their lines. If the right uses do not compile either, there is no result."""
         right = [result for result in ktap.parse(text) if result.name == "right uses compile"]
         return status == 0 if right and not ktap.failed(right) else None
 
 
 def kunit(_arguments):
-    """The guest that prints what KUnit found."""
+    """Returns the arguments of scripts/vm for a guest that prints KUnit's results."""
     return ["--cpu", "power10", "--", "sh", "-c", "cat /sys/kernel/debug/kunit/ebb_pmu_*/results"]
 
 
 def program(arguments):
-    """The guest with a program."""
+    """Returns the arguments of scripts/vm for a guest that runs a program."""
     cpu, name, *rest = arguments
     return ["--cpu", cpu, "--program", name, "--", name, *rest]
 
@@ -210,15 +214,15 @@ KINDS = {
 
 
 def copy_sources():
-    """Brings the copy up to date. A source that has changed gets the present time, so that it is
-    built again. What a build made stays."""
+    """Updates the copy. A source that has changed gets the present time, so that it is built again.
+    Results of builds remain."""
     kinds = [f"--include=*{suffix}" for suffix in ("/", ".rs", ".toml", ".lock", ".c", ".h", ".S", ".vhdl")]
     options = ["--recursive", "--checksum", "--delete", "--exclude=*_generated*", *kinds, "--exclude=*.*"]
     subprocess.run(["rsync", *options, *COPIED, f"{COPY}/"], cwd=TOP, check=True)
 
 
 def run(command, output):
-    """Run a command. Returns its exit status, TIME_UP if it had to be ended."""
+    """Runs a command. Returns its exit status, or TIME_UP if it was killed."""
     limits = functools.partial(resource.setrlimit, resource.RLIMIT_CPU, (CPU_LIMIT, CPU_LIMIT))
     options = {"cwd": TOP, "stdout": output, "stderr": subprocess.STDOUT, "preexec_fn": limits}
     with steps.running(command, **options) as process:
@@ -230,7 +234,8 @@ def run(command, output):
 
 
 def passes(test, log):
-    """Build and run a test. Whether it passes; raises Broken if there is nothing to run."""
+    """Builds and runs a test. Returns whether it passes; raises Broken if there is nothing to
+    run."""
     kind, *arguments = test
     with open(log, "w+", encoding="utf-8", errors="replace") as output:
         *builds, last = KINDS[kind].commands(arguments)
@@ -244,12 +249,12 @@ def passes(test, log):
         raise Broken("takes too long")
     passed = KINDS[kind].judge(arguments, status, text)
     if passed is None:
-        raise Broken("does not build" if "could not compile" in text else "no test tells")
+        raise Broken("does not build" if "could not compile" in text else "no test gives a result")
     return passed
 
 
 def try_mutant(mutant, tested, folder):
-    """Whether a mutant is killed. `tested` has the tests that were run without one."""
+    """Returns whether a mutant is killed. `tested` has the results of tests without a mutant."""
     if mutant.test not in tested:
         log = folder / f"without-{len(tested)}.log"
         tested[mutant.test] = passes(mutant.test, log)
@@ -260,7 +265,7 @@ def try_mutant(mutant, tested, folder):
 
 
 def check(mutants):
-    """Print KTAP: whether each mutant applies."""
+    """Prints KTAP: whether each mutant applies."""
     print(f"KTAP version 1\n1..{len(mutants)}")
     bad = 0
     for number, mutant in enumerate(mutants, 1):
@@ -287,7 +292,7 @@ def main():
     if options.check:
         return check(mutants)
 
-    # As many as `make check` takes. What kills a mutant mostly comes after a few thousand.
+    # As many as in `make check`. Most mutants are killed after a few thousand.
     os.environ.setdefault("MODEL_STEPS", "400000")
     if any(mutant.test[0] == "rtl" for mutant in mutants):
         os.environ["PMU_RTL"] = str(steps.cached("rtl"))
@@ -298,7 +303,7 @@ def main():
     copy_sources()
     tested, outcomes = {}, []
     try:
-        # Those of one kind in a row: what is built for one serves the next.
+        # Mutants of one kind in a row, because they share most of the build.
         for mutant in sorted(mutants, key=lambda mutant: (list(KINDS).index(mutant.test[0]), mutant.name)):
             start = time.monotonic()
             try:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: GPL-2.0
-"""Write rust-project.json, from which rust-analyzer knows the module, the programs
-for the guest, and isa207 with its tests. Runs in the private root.
+"""Write rust-project.json, which describes the module, the programs for the guest, and isa207 with
+its tests to rust-analyzer. Runs in the private root.
 
 usage: rust-analyzer.py [FILE]
 
-The kernel's crates are as its own generator has them, which does not find the crate
-of the module; those of cargo's workspaces are as `cargo metadata` has them.
+The kernel's own generator describes the kernel's crates, but does not find the module's. `cargo
+metadata` describes the crates of cargo's workspaces.
 """
 
 import json
@@ -19,13 +19,13 @@ LIBRARIES = (["lib"], ["proc-macro"])
 
 
 def uses(crates, *names):
-    """The dependencies on crates of the kernel's or rustc's."""
+    """Returns the dependencies on crates of the kernel or of rustc."""
     numbers = {crate["display_name"]: number for number, crate in reversed(list(enumerate(crates)))}
     return [{"crate": numbers[name], "name": name} for name in names]
 
 
 def kernel_project():
-    """The crates of kernel and rustc; the latter's sources are in the private root."""
+    """Returns the crates of the kernel and of rustc, whose sources are in the private root."""
     folder = CACHE / "target/rust-analyzer"
     folder.mkdir(parents=True, exist_ok=True)
     output(SCRIPTS / "kbuild", cached("kernel"), folder, "rust-analyzer")
@@ -34,7 +34,7 @@ def kernel_project():
 
 
 def add_module(crates):
-    """With what the kernel's build gives every module."""
+    """Returns the module's crate, with the options that the kernel's build gives every module."""
     kernel = crates[uses(crates, "kernel")[0]["crate"]]
     own = {"display_name": "ebb_pmu_main", "root_module": str(TOP / "rust/ebb_pmu_main.rs")}
     own["deps"] = uses(crates, "core", "kernel", "pin_init", "zerocopy", "zerocopy_derive")
@@ -42,7 +42,7 @@ def add_module(crates):
 
 
 def add_workspace(crates, name):
-    """The crates of a workspace, named as for scripts/cargo, and what they use."""
+    """Adds the crates of a workspace, named as for scripts/cargo, and their dependencies."""
     metadata = json.loads(output(SCRIPTS / "cargo", name, "metadata", "--format-version", "1"))
     nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
     members = metadata["workspace_members"]
@@ -59,7 +59,7 @@ def add_workspace(crates, name):
     }
     for package, target in targets:
         deps = uses(crates, "core", "alloc", "std")
-        # Tests and programs may use what only these do, and the library beside them.
+        # Tests and programs may use the dependencies for development, and the library beside them.
         kinds = [None] if target["kind"] in LIBRARIES else [None, "dev"]
         for dep in nodes[package]["deps"]:
             if any(kind["kind"] in kinds for kind in dep["dep_kinds"]):

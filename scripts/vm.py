@@ -75,7 +75,7 @@ def matching(form, said):
 
 
 def addition(text):
-    """The path and the guest's path of an --add. A path may hold colons of its own."""
+    """Returns the path and the guest's path of an --add. A path may contain colons itself."""
     path, target = text, ""
     if ":/" in text and not os.path.exists(text):
         path, _, target = text.rpartition(":/")
@@ -94,7 +94,7 @@ def addition(text):
 
 RANGE = r"0x[0-9a-f]+(\.\.|\+)0x[0-9a-f]+"
 
-# Each option's default, what its values are, and the help on it.
+# Each option's default, its values, and its help.
 OPTIONS = [
     ("--cpu", "power10", ["power8", "power9", "power10", "power11"], "default: power10"),
     ("--machine", "pseries", ["pseries", "powernv"], """pseries: a guest of a hypervisor (default); powernv:
@@ -137,7 +137,7 @@ OPTIONS = [
 
 
 def parse(words):
-    """The options, and as one more the command behind them."""
+    """Returns the options, with the command after them as one more."""
     parser = argparse.ArgumentParser("vm", usage=USAGE, description=ABOUT, epilog=MORE, allow_abbrev=False)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("action", choices=["run", "shell"], help=argparse.SUPPRESS)
@@ -185,7 +185,7 @@ def parse(words):
 
 
 def complain(message):
-    """Print what vm has to say itself."""
+    """Prints a message of vm itself."""
     for line in str(message).splitlines():
         print(f"vm: {line}", file=sys.stderr)
 
@@ -197,7 +197,7 @@ def must(reason, *command):
 
 
 def copy(path, destination):
-    """Put a file, or what a folder holds, where the guest is to have it."""
+    """Copies a file, or the contents of a folder, to its place in the guest."""
     folder = os.path.isdir(path)
     os.makedirs(destination if folder else os.path.dirname(destination), exist_ok=True)
     what = ["-a", "--", f"{path}/."] if folder else ["-L", "-p", "--", path]
@@ -291,7 +291,7 @@ def make_initramfs(folder, options, archives, files):
 
 
 def boot(options):
-    """Make what is missing, boot the guest and return the exit status."""
+    """Makes what is missing, boots the guest and returns the exit status."""
     cached("root", "usr/bin/qemu-system-ppc64")
     files = [(cached("guest", "busybox"), "/bin/busybox"), (SCRIPTS / "guest/init", "/init")]
     archives = [cached("libs", "libs.cpio")] if options.libs else []
@@ -305,7 +305,7 @@ def boot(options):
         files.append((module, MODULE))
     if options.add_kernel:
         files.append((kernel, "/boot/vmlinux"))
-    # A program of the host's own runs there, as its libraries are not in the root.
+    # A QEMU of the host runs outside of the private root, which lacks its libraries.
     qemu = [options.qemu or "qemu-system-ppc64"]
     if not (options.qemu and shutil.which(options.qemu)):
         qemu = [IN_ROOT, *qemu]
@@ -314,7 +314,7 @@ def boot(options):
     kept = {}
     try:
         make_initramfs(guest.folder, options, archives, files + options.add)
-        # It may lie where the private root does not see it.
+        # The kernel may be in a folder that does not exist in the private root.
         shutil.copy(kernel, guest.folder / "vmlinux")
         return guest.run()
     except Stop as stop:
@@ -329,13 +329,13 @@ def boot(options):
 
 
 def time_is_up(_number, _frame):
-    """End the guest."""
+    """Stops the guest when its time is up."""
     raise Stop(TIMED_OUT, "the guest was stopped: its time was up")
 
 
 def main():
     os.umask(0o022)
-    # This program's own, for the private root's interpreter.
+    # The variable is for this program's interpreter, that of the private root.
     os.environ.pop("PYTHONHOME", None)
     options = parse(sys.argv[1:])
     steps.end_on_signals()

@@ -25,7 +25,8 @@ def code(elf):
 
 
 def functions(elf):
-    """Yields the functions in order. One without a size, as in assembly, ends at the next."""
+    """Yields the functions in order. A function without a size, as in assembly, ends at the next
+    one."""
     wanted = code(elf)
     symbols = [s for s in elf.get_section_by_name(".symtab").iter_symbols() if s["st_info"]["type"] == "STT_FUNC"]
     found = sorted(
@@ -45,7 +46,8 @@ def words(section):
 
 
 def relocations(elf):
-    """Yields each relocation: the index of its section, itself, its symbol, and its offset in the file."""
+    """Yields each relocation: its section's index, the relocation, its symbol, and its offset in
+    the file."""
     symbols = list(elf.get_section_by_name(".symtab").iter_symbols())
     for table in elf.iter_sections("SHT_RELA"):
         for number, relocation in enumerate(table.iter_relocations()):

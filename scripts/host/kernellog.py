@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What tells in a kernel's log, or by its taint mask, that something is wrong with it."""
+"""Finds the signs of a fault in a kernel's log, or in its taint mask."""
 
 import re
 
-# How the kernel opens a report. The texts are those of kernel/panic.c, lib/bug.c,
+# Beginnings of the kernel's reports. The texts are those of kernel/panic.c, lib/bug.c,
 # arch/powerpc/kernel/traps.c and watchdog.c, kernel/locking/lockdep.c,
 # kernel/rcu/tree_stall.h, kernel/hung_task.c, kernel/watchdog.c, fs/sysfs/dir.c, mm/slub.c,
-# mm/page_poison.c, lib/debugobjects.c and the sanitizers' report.c. Others print nothing
-# but a call trace, or say that a check was given up. The last two are the module's own, of
-# what cannot happen. One of these can: group_constraint_unit_test closes the leader on PMC4
+# mm/page_poison.c, lib/debugobjects.c and the sanitizers' report.c. Some others print only a call
+# trace, or that a check was given up. The last two are the module's own messages for states that
+# should be impossible. One of these is possible: group_constraint_unit_test closes the leader on
+# PMC4
 # of a group on POWER9, and leaves a member that counts only beside it.
 REPORT = re.compile(
     rb"\b(?:WARNING|BUG|KASAN|KCSAN|KFENCE|UBSAN): "
@@ -33,14 +34,14 @@ REPORT = re.compile(
     rb"|ebb_pmu: the built-in PMU could not be registered again"
 )
 
-# Bits of /proc/sys/kernel/tainted that mean the same, should the report itself
-# not have been seen (Documentation/admin-guide/tainted-kernels.rst).
+# Bits of /proc/sys/kernel/tainted with the same meanings, in case the report itself was not found
+# (Documentation/admin-guide/tainted-kernels.rst).
 TAINTS = {5: "bad page", 7: "oops", 9: "warning", 14: "soft lockup"}
 
 
 def complaint(log, taint):
-    """The first report in what the console printed, or what the taint mask tells."""
-    # The console ends its lines as a terminal does.
+    """Returns the first report in the console's output, or else the meaning of the taint mask."""
+    # The console ends its lines with "\r\n".
     for line in log.replace(b"\r", b"").splitlines():
         if REPORT.search(line):
             return line.strip().decode(errors="replace")

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Read KTAP, the kernel's test output (Documentation/dev-tools/ktap.rst).
+"""Reads KTAP, the kernel's test output (Documentation/dev-tools/ktap.rst).
 
-Nested output is told by its indentation. What counts are the innermost tests:
-a program that nests the results of its tests is not one more test.
+Indentation shows how output is nested. Only the innermost tests count: a program that
+nests the results of its tests is not a test itself.
 """
 
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
-# TAP is what the kernel's kselftest.h prints.
+# The kernel's kselftest.h prints TAP.
 VERSION = re.compile(r"K?TAP version \d+$")
 PLAN = re.compile(r"1\.\.(\d+)(?:\s+#\s*skip\b.*)?$", re.IGNORECASE)
 DIRECTIVE = r"(?:#\s*(?P<mark>(?i:skip|xfail|todo))\b\s*(?P<note>.*))?"
@@ -21,8 +21,8 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
 @dataclass
 class Result:
-    """One test: its name with those it is nested in, how it ended, and what was printed
-    between the result before it and its own."""
+    """One test: its name with those of the tests around it, its outcome, and the output since the
+    previous result."""
 
     name: str
     outcome: str
@@ -32,7 +32,7 @@ class Result:
 
 @dataclass
 class Level:
-    """The results seen so far at one indentation."""
+    """The results so far at one level of indentation."""
 
     planned: int | None = None
     seen: int = 0
@@ -40,14 +40,14 @@ class Level:
     results: list = field(default_factory=list)
 
     def add(self, results):
-        """Take what came of one more test."""
+        """Adds the results of one more test."""
         self.seen += 1
         self.subtest = ""
         self.results += results
 
     def end(self):
-        """All results, with a failure for each planned test that has none, and one
-        if nobody knows how many there should be."""
+        """Returns all results, with a failure for each planned test without a result, and one if
+        there is no plan."""
         planned = self.planned or 0
         if self.seen and self.planned is None:
             self.results.append(Result("plan", FAILED, "there is none, so tests may be missing"))
@@ -60,30 +60,30 @@ class Level:
 
 
 def failed(results):
-    """Whether any of these failed."""
+    """Returns whether any of these failed."""
     return any(result.outcome == FAILED for result in results)
 
 
 def tally(results):
-    """How many of these passed, failed and were skipped."""
+    """Returns the numbers of these that passed, failed and were skipped, as text."""
     outcomes = [result.outcome for result in results]
     return ", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in (PASSED, FAILED, SKIPPED))
 
 
 def within(name, results):
-    """These results, named as those of the tests in `name`."""
+    """Returns these results with the name of the surrounding test in front of theirs."""
     return [replace(r, name=f"{name}: {r.name}") for r in results]
 
 
 def parse(text):
-    """Return the Results of the tests in `text`, innermost ones only."""
+    """Returns the results of the tests in `text`, only the innermost ones."""
     levels = defaultdict(Level)
     said = []
     for raw in text.expandtabs().splitlines():
         line = raw.strip()
         indent = len(raw) - len(raw.lstrip())
         if VERSION.match(line):
-            # One output may follow another, whose results stay those of tests of no other.
+            # The output of another program may follow, whose tests have other parents.
             if indent in levels and levels[indent].seen:
                 levels[indent] = Level(results=end_deeper(levels, indent - 1, cut=True))
         elif match := PLAN.match(line):
@@ -101,14 +101,15 @@ def parse(text):
 
 
 def outputs(text):
-    """The Results of each output that has some: several programs print one after the other."""
+    """Returns the results of each output that has any: several programs print one after the
+    other."""
     parts = re.split(r"^(?=K?TAP version \d+\s*$)", text, flags=re.MULTILINE)
     return [results for part in parts if (results := parse(part))]
 
 
 def judge(match, inner, announced, said):
-    """The results that one result line stands for, with those nested in it, of which a
-    subtest that was announced has some."""
+    """Returns the results of one result line: the nested ones, of which an announced subtest must
+    have some, or that of the line itself."""
     ok, name, mark = match[1] == "ok", match["name"], (match["mark"] or "").lower()
     if not inner and announced and ok and not mark:
         return [Result(name, FAILED, "no test ran in it")]
@@ -121,8 +122,8 @@ def judge(match, inner, announced, said):
 
 
 def end_deeper(levels, indent, cut=False):
-    """Remove the levels deeper than `indent`; return their results. Where the output
-    was cut, a level still open belongs to the subtest announced above it."""
+    """Removes the levels deeper than `indent`; returns their results. If the output was cut, a
+    level that is still open belongs to the subtest announced above it."""
     inner = []
     for depth in sorted((d for d in levels if d > indent), reverse=True):
         level = levels.pop(depth)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """Finds the programs and scripts of tools/testing/selftests that a guest needs. For `make check`
-each row of scripts/tables/guest-tests has a folder of what it starts: all together are more than the
-initramfs of a powernv machine may have (128 MiB), and half of a guest's memory.
+each row of scripts/tables/guest-tests has a folder with only the files that it uses: all together
+are larger than the largest initramfs of a powernv machine (128 MiB), and than half of a guest's
+memory.
 """
 
 import os
@@ -14,7 +15,7 @@ from host import table
 from host.steps import PROGRAMS, SCRIPTS, TABLES, TOP
 
 SELFTESTS = TOP / "tools/testing/selftests"
-# perf is to show the functions of these.
+# Programs whose functions perf must show.
 WITH_SYMBOLS = ("pmu_tool", "ebbprof_work", "ebbprof_calls", "ebbprof_children",
                 "ebbprof_client", "ebbprof_client_static", "ebbprof_example", "ebbprof_full", "ebbprof_go",
                 "ebbprof_hostile", "ebbprof_linked_to_go", "ebbprof_linked_to_ocaml", "ebbprof_ocaml", "ebbprof_parts", "ebbprof_runs",
@@ -23,7 +24,7 @@ WITH_SYMBOLS = ("pmu_tool", "ebbprof_work", "ebbprof_calls", "ebbprof_children",
 
 
 def code(path):
-    """A script's or a program's text without its lines of comment."""
+    """Returns the text of a script or a program without its comment lines."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if not line.lstrip().startswith(("#", "//")))
 
@@ -33,17 +34,18 @@ def words(text):
 
 
 def lists():
-    """The texts that name programs and scripts: those of the scripts and of the programs
-    that run a suite, by their names."""
+    """Returns, by name, the texts that name programs and scripts: scripts, and programs that run a
+    suite."""
     runners = {path.stem: code(path) for path in SELFTESTS.glob("*/src/bin/run_*.rs")}
     return runners | {path.name: code(path) for path in SELFTESTS.glob("*/*.sh")}
 
 
 def unlisted():
-    """Programs and scripts that neither scripts/tables/guest-tests, `make bench` nor another list names."""
+    """Returns the programs and scripts that neither scripts/tables/guest-tests, `make bench` nor
+    another list names."""
     names = {path.name for path in SELFTESTS.glob("*/*.sh")} | {path.stem for path in SELFTESTS.glob("*/src/bin/*")}
     names |= {path.stem for path in SELFTESTS.glob("*/*.c*") if "main(" in code(path)}
-    # Linked in other ways, too (scripts/libebb); the loader is part of that.
+    # This program is also linked in other ways (scripts/libebb), one of which is the loader.
     if "libebb_calls" in names:
         names = (names | {"libebb_calls_shared", "libebb_calls_loaded"}) - {"libebb_loader"}
     for manifest in SELFTESTS.glob("*/Cargo.toml"):
@@ -54,7 +56,7 @@ def unlisted():
 
 
 def sources():
-    """The sources of the programs, by their names: some start others."""
+    """Returns the sources of the programs by their names, because some start others."""
     found = {path.stem: code(path) for path in SELFTESTS.glob("*/*.c*")}
     for path in SELFTESTS.glob("*/src/bin/*"):
         found[path.stem] = "\n".join(code(file) for file in ([path] if path.is_file() else path.glob("*.rs")))
@@ -62,8 +64,8 @@ def sources():
 
 
 def started(command):
-    """The words of a command, and of what it starts; a suite's program that is told which
-    tests to run starts no others."""
+    """Returns the words of a command and of the programs that it starts. A suite's program that
+    gets the names of tests to run starts no others."""
     texts, found, new = sources() | lists(), set(), [command]
     while new:
         text = new.pop()
@@ -80,8 +82,8 @@ def built():
 
 
 def needed(command, files):
-    """Returns those of the files that a command starts, and all libraries, which are small: programs
-    make up the names of those that they load."""
+    """Returns the files that a command starts, and all libraries, which are small: the sources do
+    not contain the names of all libraries that programs load."""
     found = started(command)
     return [path for path in files if path.name in found or ".so" in path.name]
 
@@ -96,8 +98,8 @@ def find(names):
 
 
 def stage(folder):
-    """Copies what each row starts to `folder`/ROW, since other runs may build programs in the
-    meantime; without symbols, to save space."""
+    """Copies the files of each row to `folder`/ROW, because other runs may build programs in the
+    meantime. Removes symbols to save space."""
     everything = folder / "everything"
     everything.mkdir()
     for script in SELFTESTS.glob("*/*.sh"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the scripts in Python share: where things are, and how they run commands, some
-at a time, that end when the script is told to."""
+"""Common functions of the scripts in Python: paths, and commands, which may run in parallel and
+which end when the script has to end."""
 
 import os
 import shutil
@@ -22,27 +22,27 @@ TARGET = "powerpc64le-unknown-linux-gnu"
 PROGRAMS = CACHE / "target/tools" / TARGET / "release"
 
 LOGS_KEPT_DAYS = 7
-# Seconds a command has to end in when it is told to, before it is killed.
+# Seconds that a command has to end after SIGTERM, before it is killed.
 GRACE = 20
 
 lock = threading.Lock()
-# Each is the first of a group of its own; none is started any more once this is None.
+# Running commands, each the leader of a process group. None if no more may be started.
 processes = set()
 
 
 def output(*command):
-    """What a command prints; if it fails, so does this program."""
+    """Returns the output of a command. If the command fails, so does this program."""
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
     return done.stdout if done.returncode == 0 else sys.exit(done.returncode)
 
 
 def cached(entry):
-    """The folder of an entry of the cache that scripts/setup has made."""
+    """Returns the folder of an entry of the cache that scripts/setup has made."""
     return Path(output(SCRIPTS / "setup", "--print", entry).strip())
 
 
 def new_log_folder(name):
-    """A folder for this run's logs; those of earlier runs stay for a while."""
+    """Creates a folder for this run's logs; deletes old ones of earlier runs."""
     for old in (CACHE / "log").glob(f"{name}-*"):
         if time.time() - old.stat().st_mtime > LOGS_KEPT_DAYS * 86400:
             shutil.rmtree(old, ignore_errors=True)
@@ -53,7 +53,7 @@ def new_log_folder(name):
 
 @contextmanager
 def running(command, **options):
-    """A process that runs this command, to its end."""
+    """Runs this command during a `with` block, and waits for its end."""
     with lock:
         if processes is None:
             raise InterruptedError
@@ -69,26 +69,26 @@ def running(command, **options):
 
 
 def wait(process):
-    """Wait for a process's end; return its exit status, and the CPU seconds that it and
-    its children took."""
+    """Waits for a process's end; returns its exit status, and the CPU seconds of it and its
+    children."""
     try:
         _, status, used = os.wait4(process.pid, 0)
     except ChildProcessError:
-        # stop_all() was faster.
+        # stop_all() has already waited for it.
         return process.wait(), 0
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, used.ru_utime + used.ru_stime
 
 
 def stop_all():
-    """End all that runs, and what that started, and start no more."""
+    """Ends all commands and their children, and starts no more."""
     global processes
     with lock:
         left, processes = processes or (), None
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in left:
             if process.poll() is None:
-                # It may have ended, and another thread be about to say so.
+                # It may have ended, before another thread has waited for it.
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
         deadline = time.monotonic() + GRACE
@@ -97,7 +97,7 @@ def stop_all():
 
 
 def in_parallel(count, functions):
-    """Call these functions, so many at a time."""
+    """Calls these functions, at most `count` at a time."""
     with ThreadPoolExecutor(count) as pool:
         try:
             list(pool.map(lambda function: function(), functions))
@@ -107,6 +107,6 @@ def in_parallel(count, functions):
 
 
 def end_on_signals():
-    """Have signals end this program, by way of what it does last."""
+    """Makes signals end this program in an orderly way."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))

@@ -20,5 +20,6 @@ def rows(name, count):
 
 
 def match(name, patterns):
-    """Whether one of these patterns of a shell, separated by blanks, is that of the name."""
+    """Returns whether the name matches one of these shell patterns, which are separated by
+    blanks."""
     return any(fnmatchcase(name, pattern) for pattern in patterns.split())

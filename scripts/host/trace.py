@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a PMU driver executes in a guest: where its code is, and what a trace of
-QEMU's ("exec" log, `scripts/vm run --trace`) has of it.
+"""Finds the code of a PMU driver in a guest, and counts its instructions in a trace of QEMU ("exec"
+log, `scripts/vm run --trace`).
 
-A driver's own instructions are those of its functions, of memcpy() and its like where
-the driver calls them, and of what the kernel has for Rust only. What the part that serves
-an emulator calls of these is that part's.
+A driver's own instructions are those of its functions, of memcpy() and similar functions when the
+driver calls them, and of the kernel's helpers for Rust. The driver's part for emulators, and what
+that part calls, is counted apart.
 """
 
 import re
@@ -18,26 +18,26 @@ from host import elf
 IN_TREE = ("core-book3s", "isa207-common", "bhrb", "generic-compat-pmu", "power*-pmu")
 MEM = ("memcpy", "memcpy_power7", "memset", "memmove", "backwards_memcpy")
 RUST = re.compile(r"rust_helper_|_R")
-# What serves the faults of an emulator only: rust/driver/emulator.
+# The part of the driver that works around faults of an emulator: rust/driver/emulator.
 EMULATOR = "6driver8emulator"
-# The system call by which pmu_paths marks where a section begins and ends.
+# The system call with which pmu_paths marks the start and the end of a section.
 MARK = "sys_ppc64_personality"
 HYPERCALLS = re.compile(r"plpar_hcall")
-# Of the handlers of EBBs: the library's functions, that of pmu_paths, and those of ebbprof.
+# The handlers of EBBs: functions of the library, of pmu_paths, and of ebbprof.
 HANDLER = re.compile(
     r"ebb_entry|ebb_reload|ebb_bench_handler|_3ebb(7context|6thread|8progress|5entry|5fixup)"
     r"|ebbprof_sample|7handler9make_room"
 )
-# Where a module may be.
+# Address range of modules.
 MODULES = (0xC008_0000_0000_0000, 0xC00A_0000_0000_0000)
 
-# The PMU's special purpose registers by number: of privileged code, and of problem state.
+# Numbers of the PMU's special purpose registers, in privileged code and in problem state.
 PMU_SPRS = {*range(784, 800), *range(768, 784), 736, 737, 738, 752, 753, 754} - {777, 778, 793, 794}
 BLR, CLRBHRB, HYPERCALL = 0x4E80_0020, 0x7C00_035C, 0x4400_0022
 
 
 def kind_of(word):
-    """What is counted of an instruction apart from itself: "" for most."""
+    """Returns the kind under which an instruction is counted in addition: "" for most."""
     if word in (CLRBHRB, HYPERCALL):
         return "clrbhrb" if word == CLRBHRB else "hypercalls"
     number = (word >> 16 & 31) | (word >> 6 & 0x3E0)
@@ -61,7 +61,7 @@ class Code:
 
 
 def functions(file, role, base=None):
-    """Yields the functions of a file. A section's address is its own, or that which `base` has for it."""
+    """Yields the functions of a file. A section is at its own address, or at that in `base`."""
     code = elf.code(file)
     words = {index: elf.words(section) for index, section in code.items()}
     for function in elf.functions(file):
@@ -74,8 +74,8 @@ def functions(file, role, base=None):
 
 
 def in_tree_ranges(vmlinux, folder):
-    """Where the linker has put the code of the built-in driver's objects: whole sections,
-    found by functions whose names are nobody else's."""
+    """Yields where the linker has put the code of the built-in driver's objects: whole sections,
+    found by functions with unique names."""
     known = defaultdict(list)
     for function in elf.functions(vmlinux):
         known[function.name].append(function.value)
@@ -92,7 +92,7 @@ def in_tree_ranges(vmlinux, folder):
 
 
 def kernel_code(tree):
-    """The kernel's functions that count, from its vmlinux and objects."""
+    """Returns the kernel's functions to count, from its vmlinux and objects."""
     vmlinux = elf.load(tree / "vmlinux")
     driver = list(in_tree_ranges(vmlinux, tree / "arch/powerpc/perf"))
     if not driver:
@@ -115,13 +115,13 @@ def kernel_code(tree):
 
 
 def program_code(path):
-    """The handlers of EBBs in pmu_paths."""
+    """Returns the handlers of EBBs in pmu_paths."""
     return list(functions(elf.load(path), lambda f: "handler" if HANDLER.search(f.name) else None))
 
 
 def module_code(path, base):
-    """The module's functions, given where its sections are, and by its calls of MEM the
-    function called."""
+    """Returns the module's functions, for these addresses of its sections, and the called function
+    for each of its calls of MEM."""
     file = elf.load(path)
     code = list(functions(file, lambda _: "own", base))
     if not code:
@@ -135,9 +135,10 @@ def module_code(path, base):
 
 
 def ranges(code):
-    """Addresses to trace: the code, with the gaps between neighbours, and any module's."""
+    """Returns the addresses to trace: the code, with the gaps between neighbours, and all
+    modules."""
     merged = []
-    # The mark is a call's first instruction only.
+    # The mark is only the first instruction of a call.
     spans = [(c.start, c.start + 4 if c.role == "mark" else c.end) for c in code]
     for start, end in sorted([*spans, MODULES]):
         if merged and start <= merged[-1][1] + 16:
@@ -149,16 +150,17 @@ def ranges(code):
 
 @dataclass
 class Section:
-    """What was executed between two marks."""
+    """The instructions that were executed between two marks."""
 
     # By function: a call of memcpy() counts for the driver that makes it.
     symbols: Counter = field(default_factory=Counter)
-    # mfspr, mtspr, clrbhrb of the driver, what serves the emulator, hypercalls of anybody,
-    # instructions of the handler.
+    # The driver's mfspr, mtspr and clrbhrb, instructions of its part for emulators, hypercalls of
+    # any code, and instructions of the handler.
     kinds: Counter = field(default_factory=Counter)
 
     def own(self):
-        """The driver's instructions, without those that serve the emulator."""
+        """Returns the number of the driver's instructions, without those of its part for
+        emulators."""
         return sum(self.symbols.values()) - self.kinds["emulator"]
 
 
@@ -173,11 +175,11 @@ class Reader:
         self.known = {}
 
     def find(self, address):
-        """For an address its role, function, kind and the mem function it calls."""
+        """Returns the role, function and kind of an address, and the mem function that it calls."""
         index = bisect_right(self.starts, address) - 1
         code = self.code[index] if index >= 0 else None
         if not code or address >= code.end:
-            # Of a module what is no function: the stubs by which it calls the kernel.
+            # Code of a module outside of functions is the stubs with which it calls the kernel.
             return ("stub" if MODULES[0] <= address < MODULES[1] else "gap"), "calls' stubs", "", None
         word = code.word(address)
         call = self.calls.get(address)
@@ -188,7 +190,7 @@ class Reader:
         return code.role, code.name, kind_of(word), call
 
     def steps(self, lines):
-        """The address of each instruction that was executed."""
+        """Yields the address of each instruction that was executed."""
         last = None
         for line in lines:
             if line.startswith(b"Trace "):
@@ -196,7 +198,7 @@ class Reader:
                     yield last
                 last = line.split(b"/", 2)[1]
             elif line.startswith(b"Stopped execution of TB chain before"):
-                # An interrupt came first.
+                # An interrupt came before the instruction.
                 last = None
             elif line.strip():
                 raise ValueError(f"no line of a trace: {line[:80].decode(errors='replace')!r}")
@@ -204,7 +206,8 @@ class Reader:
             yield last
 
     def sections(self, lines):
-        """The sections between the first mark and the second, the third and the fourth ..."""
+        """Yields a section for each pair of marks: the first and the second, the third and the
+        fourth ..."""
         section, called, inside, emulator = None, None, False, False
         for text in self.steps(lines):
             if not (found := self.known.get(text)):
@@ -224,7 +227,7 @@ class Reader:
             else:
                 if role in ("own", "helper", "stub"):
                     section.symbols[name] += 1
-                    # Helpers and stubs are of who called them last.
+                    # Helpers and stubs count for the function that called them last.
                     emulator = EMULATOR in name if role == "own" else emulator
                     if emulator:
                         section.kinds["emulator"] += 1

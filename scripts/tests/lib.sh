@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 # shellcheck shell=sh
-# What the tests of the scripts share; each sources it first. Sets $top to the
-# checkout and gives the test a folder of its own, $tmp, in the cache, as other
-# folders are not seen inside the private root. Prints KTAP: a result for each `is`
-# and `check`, and the plan last, so that a test that ends early has none and fails.
+# Common functions of the scripts' tests; each test sources this file first. Sets $top to the
+# checkout and gives the test a folder of its own, $tmp, in the cache, because other folders do not
+# exist inside the private root. Prints KTAP: a result for each `is` and `check`, and the plan at
+# the end, so that a test that ends early has no plan and fails.
 set -eu
 top=$(cd "$(dirname "$0")/../.." && pwd -P)
 export EBB_CACHE="${EBB_CACHE:-$top/.cache}"
@@ -14,7 +14,7 @@ tmp=$(mktemp -d "$EBB_CACHE/run/test.XXXXXX")
 out=$tmp/stdout err=$tmp/stderr status=
 . "$top/tools/testing/selftests/ktap/ktap.sh"
 
-# A test may have more to clean up, in $cleanup.
+# Commands with which a test cleans up further things.
 cleanup=
 end() {
 	ended=$?
@@ -29,25 +29,25 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 echo 'KTAP version 1'
 
-# run COMMAND...: sets $status, and has what it printed in $out and $err.
+# run COMMAND...: runs a command; sets $status, and stores the output in $out and $err.
 run() {
 	status=0
 	"$@" >"$out" 2>"$err" </dev/null || status=$?
 }
 
-# vm ARGUMENT...: runs scripts/vm so.
+# vm ARGUMENT...: runs scripts/vm in the same way.
 vm() {
 	run "$top/scripts/vm" "$@"
 }
 
-# in_guest COMMAND...: runs it in a guest, under the kernel's own driver, so that
-# these tests need no module.
+# in_guest COMMAND...: runs a command in a guest, under the kernel's own driver, so that these
+# tests need no module.
 in_guest() {
 	vm run --driver in-tree -- "$@"
 }
 
-# check NAME TEST...: one result, the outcome of the command TEST; on failure with
-# what the last `run` printed.
+# check NAME TEST...: prints the result of the command TEST, and if it failed also the output
+# of the last `run`.
 check() {
 	name=$1
 	shift
@@ -63,22 +63,22 @@ check() {
 	fi
 }
 
-# is NAME WANTED FOUND: one result, whether these are the same.
+# is NAME WANTED FOUND: prints a result, which is whether the two are equal.
 is() {
 	check "$1" [ "$2" = "$3" ]
 }
 
-# printed LINE...: stdout was exactly these lines.
+# printed LINE...: checks that stdout was exactly these lines.
 printed() {
 	printf '%s\n' "$@" | cmp -s - "$out"
 }
 
-# ended STATUS TEXT: the exit status was this, and a line of stderr has TEXT.
+# ended STATUS TEXT: checks the exit status, and that a line of stderr contains TEXT.
 ended() {
 	[ "$status" -eq "$1" ] && grep -qF -e "$2" "$err"
 }
 
-# make_script NAME: makes an executable script of standard input, in $tmp/scripts.
+# make_script NAME: makes an executable script from standard input, in $tmp/scripts.
 make_script() {
 	mkdir -p "$(dirname "$tmp/scripts/$1")"
 	{ echo '#!/bin/sh' && cat; } >"$tmp/scripts/$1"

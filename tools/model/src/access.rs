@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What problem state may read and write, and how it traps otherwise.
+//! Reads and writes of registers in problem state, and the interrupts if they are not allowed.
 //!
 //! In problem state the registers have other numbers, 16 below those of privileged state. There are
 //! two groups: A are the counters, MMCR0, MMCR2 and MMCRA; B, which can only be read, are MMCR1,
@@ -28,11 +28,12 @@ use crate::{
 pub enum Trap {
     /// Facility unavailable.
     FacilityUnavailable,
-    /// Hypervisor emulation assistance: an illegal instruction, or a write of what is read only.
+    /// Hypervisor emulation assistance, for an illegal instruction or a write to a read-only
+    /// register.
     EmulationAssistance,
-    /// A program interrupt: the register is privileged state's alone.
+    /// A program interrupt, because only privileged state has the register.
     Privileged,
-    /// A program interrupt, "TM Bad Thing": no such change of the transaction's state is allowed.
+    /// A program interrupt "TM Bad Thing", for a forbidden change of the transaction's state.
     TmBadThing,
 }
 
@@ -40,10 +41,10 @@ pub enum Trap {
 const PMC5: u32 = spr::PMC1 + 4;
 
 impl Facility {
-    /// The number in privileged state of a register that has `number` in problem state.
+    /// Returns the privileged number of the register that has `number` in problem state.
     ///
-    /// The bit of `number` that is the first of the instruction's field (spr0) says that a register
-    /// is privileged, whether or not there is one. \[QEMU\] `gen_op_mfspr()`, `gen_mtspr()`;
+    /// A number is privileged if its bit `spr::PROBLEM` is set (the first bit of the instruction's
+    /// spr0 field), whether or not the register exists. \[QEMU\] `gen_op_mfspr()`, `gen_mtspr()`;
     /// \[memory\] Book III, `mfspr`.
     fn problem_number(&self, number: u32) -> Result<u32, Trap> {
         if number & spr::PROBLEM != 0 {
@@ -60,7 +61,7 @@ impl Facility {
         }
     }
 
-    /// Whether problem state may read group A, or may read and write it.
+    /// Checks that problem state may read (or, if `write` is set, write) a register of group A.
     fn check_group_a(&self, number: u32, write: bool) -> Result<(), Trap> {
         match mmcr0::pmcc(self.mmcr0) {
             0b00 if write => Err(Trap::EmulationAssistance),
@@ -70,7 +71,7 @@ impl Facility {
         }
     }
 
-    /// What of MMCRA is problem state's.
+    /// Returns the mask of the MMCRA bits that problem state may access.
     fn users_mmcra(&self) -> u64 {
         mmcra::user(self.processor.isa() >= Isa::V31)
     }
@@ -84,12 +85,13 @@ impl Facility {
         }
     }
 
-    /// `mfspr` in problem state, by the number that the register has there.
+    /// Executes `mfspr` in problem state, with the register's number there.
     ///
-    /// What is not problem state's reads as 0: of MMCR0 all but FC, PMAE and PMAO, of MMCR2 all but
-    /// FCnP0 (\[ISA\] v3.1, Book III, 10.4.4 and 10.4.6, as \[QEMU\] quotes them; \[kernel\] selftest
-    /// `no_handler_test.c`), of MMCRA all but the threshold counter (\[memory\] Book III, MMCRA, in
-    /// the words of 10.4.6), of SIER what `SIER_USER_MASK` leaves out (\[kernel\] `asm/reg.h`).
+    /// Bits that are not for problem state read as 0: in MMCR0 all but FC, PMAE and PMAO, in MMCR2
+    /// all but FCnP0 (\[ISA\] v3.1, Book III, 10.4.4 and 10.4.6, as \[QEMU\] quotes them;
+    /// \[kernel\] selftest `no_handler_test.c`), in MMCRA all but the threshold counter (\[memory\]
+    /// Book III, MMCRA, in the words of 10.4.6), in SIER those outside of `SIER_USER_MASK`
+    /// (\[kernel\] `asm/reg.h`).
     pub fn problem_mfspr(&self, number: u32) -> Result<u64, Trap> {
         let number = self.problem_number(number)?;
         let value = self.mfspr(number);
@@ -110,10 +112,11 @@ impl Facility {
         }
     }
 
-    /// `mtspr` in problem state likewise. Bits that are not problem state's stay as they are (\[ISA\]
-    /// v3.1, Book III, 10.4.6, as \[QEMU\] quotes it; of MMCR0 \[QEMU\], of MMCRA \[memory\]).
-    /// That group B traps as what is read only does: \[QEMU\]. That no facility keeps BESCR, EBBHR
-    /// and EBBRR from programs: \[kernel\] `init_FSCR()`, which sets FSCR\[EBB\].
+    /// Executes `mtspr` in problem state. Bits that are not for problem state keep their values
+    /// (\[ISA\] v3.1, Book III, 10.4.6, as \[QEMU\] quotes it; for MMCR0 \[QEMU\], for MMCRA
+    /// \[memory\]). A write to group B traps like one to any read-only register: \[QEMU\]. No
+    /// facility control denies programs BESCR, EBBHR and EBBRR: \[kernel\] `init_FSCR()`, which
+    /// sets FSCR\[EBB\].
     pub fn problem_mtspr(&mut self, number: u32, value: u64) -> Result<(), Trap> {
         let number = self.problem_number(number)?;
         let kept = match number {
@@ -138,10 +141,10 @@ impl Facility {
         Ok(())
     }
 
-    /// Whether problem state may use the BHRB's instructions: BHRBA.
+    /// Checks that problem state may use the BHRB's instructions (MMCR0\[BHRBA\]).
     ///
     /// \[kernel\] `asm/reg.h` ("BHRB Access allowed in userspace"), `ebb_switch_in()`; for the trap
-    /// `facility_unavailable_exception()`, which knows 'BHRB'.
+    /// `facility_unavailable_exception()`, which lists 'BHRB'.
     fn check_bhrb(&self) -> Result<(), Trap> {
         if self.mmcr0 & mmcr0::BHRBA == 0 {
             Err(Trap::FacilityUnavailable)
@@ -150,12 +153,12 @@ impl Facility {
         }
     }
 
-    /// `mfbhrbe` in problem state.
+    /// Executes `mfbhrbe` in problem state.
     pub fn problem_mfbhrbe(&self, entry: usize) -> Result<u64, Trap> {
         self.check_bhrb().map(|()| self.mfbhrbe(entry))
     }
 
-    /// `clrbhrb` in problem state.
+    /// Executes `clrbhrb` in problem state.
     pub fn problem_clrbhrb(&mut self) -> Result<(), Trap> {
         self.check_bhrb().map(|()| self.clrbhrb())
     }
@@ -238,7 +241,7 @@ mod tests {
                 assert_eq!(written, Err(Trap::Privileged), "{number}");
             }
             assert_eq!(facility.problem_mfspr(spr::SIER3), Err(Trap::Privileged));
-            // A number without a register.
+            // This number belongs to no register.
             let unused = spr::SIER + 9 - spr::PROBLEM;
             assert_eq!(facility.problem_mfspr(unused), HEA);
             assert_eq!(facility.problem_mtspr(unused, 0).map(|()| 0), HEA);

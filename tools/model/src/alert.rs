@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When an alert occurs, and what it changes.
+//! Alerts: when they occur and what they change.
 //!
-//! A counter that is negative is a condition; PMC1CE and PMCjCE enable it. An enabled condition,
-//! or an event of the time base that TBEE enables, freezes the counters (FCECE) or starts them
-//! (TRIGGER), and is an alert if PMAE is set.
+//! A negative counter is a condition, which PMC1CE or PMCjCE enables. An enabled condition, or a
+//! time base event that TBEE enables, freezes the counters (FCECE) or starts them (TRIGGER), and
+//! causes an alert if PMAE is set.
 
 use crate::{
     Facility, Fault,
@@ -14,10 +14,11 @@ use crate::{
 };
 
 impl Facility {
-    /// Writes MMCR0. PMAO written as 1 makes an exception, as 0 ends it.
+    /// Writes MMCR0. Writing PMAO as 1 creates an exception, writing it as 0 ends it.
     ///
-    /// \[kernel\] `pmao_restore_workaround()`: "this should generate an exception". That none is
-    /// made on POWER8E, where one that exists stays: likewise, and \[KVM\] `kvmppc_fix_pmao`.
+    /// \[kernel\] `pmao_restore_workaround()`: "this should generate an exception". On POWER8E the
+    /// write creates no exception, and an existing one remains: \[kernel\] there, and \[KVM\]
+    /// `kvmppc_fix_pmao`.
     pub(crate) fn write_mmcr0(&mut self, value: u64) {
         self.mmcr0 = value;
         if value & mmcr0::PMAE != 0 {
@@ -33,7 +34,7 @@ impl Facility {
         }
     }
 
-    /// Whether a negative value of a counter is an enabled condition.
+    /// Returns whether a negative value of a counter is an enabled condition.
     ///
     /// \[kernel\] `asm/reg.h`; \[microwatt\] `pmu_2`, also for PMCC 0b11, with which PMC5 and PMC6
     /// cause no alerts.
@@ -46,14 +47,14 @@ impl Facility {
         self.mmcr0 & enable != 0 && !self.is_outside(pmc)
     }
 
-    /// Whether an enabled condition exists that the facility reacts to.
+    /// Returns whether an enabled condition exists that the facility reacts to.
     ///
-    /// A condition exists as long as a counter is negative, so enabling it, or alerts, causes an
-    /// alert at once (\[microwatt\] `pmu_2`; \[KVM\] `kvmhv_save_guest_pmu`, which calls it a fault
-    /// that POWER8 does not). POWER8 sees only a counter that becomes negative; `before` is what
-    /// the counters held. That it also sees one that software makes negative: \[memory\];
-    /// against that issue 18 of github.com/paflib/paflib, by which a program that wrote 0x80000000 to
-    /// PMC1 got no EBB. Nobody may rely on either.
+    /// A condition exists as long as a counter is negative, so enabling the condition or alerts
+    /// causes an alert at once (\[microwatt\] `pmu_2`; \[KVM\] `kvmhv_save_guest_pmu`, which calls
+    /// the lack of this a fault of POWER8). POWER8 reacts only when a counter becomes negative;
+    /// `before` has the counters' previous values. POWER8 also reacts when software makes a counter
+    /// negative: \[memory\]. Issue 18 of github.com/paflib/paflib contradicts that: a program that
+    /// wrote 0x80000000 to PMC1 got no EBB. No code may rely on either behaviour.
     fn condition_exists(&self, before: [u32; 6]) -> bool {
         (0..6).any(|pmc| {
             let became = before[pmc] < NEGATIVE || !self.processor.misses_negative_at_enable();
@@ -61,7 +62,7 @@ impl Facility {
         })
     }
 
-    /// Reacts to counters that are negative. They held `before`.
+    /// Reacts to negative counters. `before` has the counters' previous values.
     pub(crate) fn raise_alerts(&mut self, before: [u32; 6]) {
         if self.condition_exists(before) && !self.delay_alert() {
             self.condition_or_event();
@@ -73,7 +74,7 @@ impl Facility {
         }
     }
 
-    /// A bit of the time base that MMCR0\[TBSEL\] selects changes from 0 to 1.
+    /// Handles a change from 0 to 1 of the time base bit that MMCR0\[TBSEL\] selects.
     ///
     /// \[microwatt\] `pmu_2`.
     pub fn time_base_event(&mut self) {
@@ -83,11 +84,11 @@ impl Facility {
         }
     }
 
-    /// An enabled condition or event.
+    /// Handles an enabled condition or event.
     ///
-    /// \[microwatt\] `pmu_1`: with TRIGGER set it starts the counters, else it freezes them if
-    /// FCECE is set, both whether or not alerts are enabled. With PMAE set it is an alert, which
-    /// turns PMAE into PMAO.
+    /// \[microwatt\] `pmu_1`: if TRIGGER is set it starts the counters, otherwise it freezes them
+    /// if FCECE is set. Both happen even if alerts are disabled. If PMAE is set an alert occurs,
+    /// which clears PMAE and sets PMAO.
     pub(crate) fn condition_or_event(&mut self) {
         if self.mmcr0 & mmcr0::TRIGGER != 0 {
             self.mmcr0 &= !mmcr0::TRIGGER;
@@ -105,18 +106,19 @@ impl Facility {
         }
     }
 
-    /// How many alerts have occurred.
+    /// Returns how many alerts have occurred.
     pub fn alerts(&self) -> u64 {
         self.alerts
     }
 
-    /// Whether a counter is negative, by its register's number.
+    /// Returns whether the register with this number is a negative counter.
     pub fn is_negative(&self, number: u32) -> bool {
         (spr::PMC1..=spr::PMC6).contains(&number) && self.mfspr(number) >= NEGATIVE.into()
     }
 }
 
-/// The comparison with RTL (`tests/rtl`) has the rules that are not of POWER8 and POWER8E alone.
+/// Tests of rules that only POWER8 and POWER8E have; the comparison with RTL (`tests/rtl`) covers
+/// the others.
 #[cfg(test)]
 mod tests {
     use crate::{Facility, Instruction, Processor, mmcr0::*, spr};
@@ -150,7 +152,7 @@ mod tests {
 
     #[test]
     fn an_exception_survives_a_write_of_pmao_on_power8e() {
-        // What the kernel's workaround does, `pmao_restore_workaround()`.
+        // This repeats the kernel's workaround, `pmao_restore_workaround()`.
         let mut facility = Facility::new(Processor::Power8E);
         facility.mtspr(spr::PMC6, NEGATIVE - 2);
         facility.mtspr(spr::MMCR0, PMAE | PMCJCE | PMAO);

@@ -12,12 +12,12 @@ use crate::{
 /// \[kernel\] `bhrb_nr` of `power8-pmu.c` to `power10-pmu.c`.
 pub const BHRB_ENTRIES: usize = 32;
 
-/// What a read of an entry finds while the buffer records.
+/// Value that a read of an entry returns while the buffer records.
 const UNDEFINED: u64 = 0x0bad_0bad_0bad_0bac;
 
-/// BHRBE\[T\]: the entry is a target.
+/// BHRBE\[T\]: the entry is the target of a branch.
 const TARGET: u64 = 1 << 1;
-/// BHRBE\[P\]: mispredicted.
+/// BHRBE\[P\]: the branch was mispredicted.
 const PREDICTION: u64 = 1 << 0;
 
 /// The form of a branch instruction.
@@ -40,16 +40,16 @@ pub struct Branch {
     pub target: u64,
     /// LK: it sets the link register.
     pub link: bool,
-    /// BO: taken whatever the condition register and CTR hold.
+    /// BO: it is taken whatever the condition register and CTR hold.
     pub always: bool,
-    /// The "a" bit of BO: software says how likely it is taken.
+    /// The "a" bit of BO: software gave a hint of how likely it is taken.
     pub hinted: bool,
     /// The processor predicted it wrongly.
     pub mispredicted: bool,
 }
 
 impl Branch {
-    /// One that is always taken, sets no link register, and was predicted.
+    /// Creates a branch that is always taken, sets no link register and was predicted correctly.
     pub fn taken(form: BranchForm, target: u64) -> Self {
         Self {
             form,
@@ -66,7 +66,7 @@ impl Branch {
     }
 }
 
-/// What of a branch is recorded.
+/// The parts of a branch that are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Recorded {
     Nothing,
@@ -86,15 +86,16 @@ impl Bhrb {
 }
 
 impl Facility {
-    /// `clrbhrb` in privileged state.
+    /// Executes `clrbhrb` in privileged state.
     pub fn clrbhrb(&mut self) {
         self.bhrb = Bhrb::default();
     }
 
-    /// `mfbhrbe` in privileged state: an entry, 0 being the newest; 0 for one that is empty. While the
-    /// buffer records it is undefined, here `UNDEFINED`.
+    /// Executes `mfbhrbe` in privileged state. Entry 0 is the newest; an empty entry reads as 0.
+    /// While the buffer records, the result is undefined: here it is `UNDEFINED`.
     ///
-    /// \[memory\] Book III, "Branch History Rolling Buffer"; \[kernel\] reads it after an alert only.
+    /// \[memory\] Book III, "Branch History Rolling Buffer"; \[kernel\] reads it only after an
+    /// alert.
     pub fn mfbhrbe(&self, entry: usize) -> u64 {
         if self.is_recording() {
             UNDEFINED
@@ -103,12 +104,12 @@ impl Facility {
         }
     }
 
-    /// What an entry holds, as `mfbhrbe` reads it once the buffer does not record any more.
+    /// Returns what `mfbhrbe` will read from an entry once the buffer has stopped recording.
     pub fn held_branch(&self, entry: usize) -> u64 {
         self.bhrb.0.get(entry).copied().unwrap_or(0)
     }
 
-    /// Whether branches are recorded in some state.
+    /// Returns whether branches are recorded in at least one state of the thread.
     fn is_recording(&self) -> bool {
         let is_disabled = self.processor.isa() >= Isa::V31 && self.mmcra & mmcra::BHRBRD != 0;
         self.mmcr0 & mmcr0::PMAE != 0 && !is_disabled
@@ -116,8 +117,8 @@ impl Facility {
 
     /// Records the branch that an instruction takes.
     ///
-    /// One entry with the instruction's address, but for XL-form: the address, and then the target
-    /// with T set, which is thus the newest. \[kernel\] `power_pmu_bhrb_read()`.
+    /// Each branch adds an entry with the instruction's address. An XL-form branch adds a second
+    /// one with the target and T set, which is then the newest. \[kernel\] `power_pmu_bhrb_read()`.
     pub fn record_branch(&mut self, instruction: &Instruction) {
         let Some(branch) = instruction.branch else {
             return;
@@ -129,7 +130,7 @@ impl Facility {
         let prediction = if branch.mispredicted { PREDICTION } else { 0 };
         let indirect = branch.form == BranchForm::Xl;
         if recorded == Recorded::All {
-            // With a target the prediction is the target's.
+            // If the target has an entry, the prediction bit is in that one.
             self.bhrb
                 .push(instruction.address | if indirect { 0 } else { prediction });
         }
@@ -138,30 +139,31 @@ impl Facility {
         }
     }
 
-    /// Whether branches are recorded in a state.
+    /// Returns whether branches are recorded in a state.
     ///
     /// - PMAE: \[memory\] Book III, MMCR0\[PMAE\] ("BHRB entries are written"); \[QEMU\].
     /// - BHRBRD, on v3.1: \[kernel\] `MMCRA_BHRB_DISABLE`.
-    /// - On v3.1 in problem state only: \[kernel\] `power_pmu_bhrb_read()`, which leaves kernel
-    ///   addresses out before v3.1 because the buffer has them.
-    /// - FCS, FCP and FCH freeze the BHRB too, and FC does not: \[memory\] Book III, their names
-    ///   there.
+    /// - Only in problem state, on v3.1: \[kernel\] `power_pmu_bhrb_read()`, which drops kernel
+    ///   addresses before v3.1 because the buffer contains them.
+    /// - Not while FCS, FCP or FCH freezes the counters. FC does not freeze the BHRB: \[memory\]
+    ///   Book
+    ///   III, the names of these fields.
     fn records_branches(&self, context: Context) -> bool {
         let is_left_out = self.processor.isa() >= Isa::V31 && !context.problem;
         self.is_recording() && !self.is_frozen_in(context) && !is_left_out
     }
 
-    /// What MMCRA\[IFM\] leaves of a branch.
+    /// Returns the parts of a branch that MMCRA\[IFM\] lets through.
     ///
     /// | IFM | before v3.1 | v3.1 |
     /// |---|---|---|
     /// | 0 | all | all |
     /// | 1 | LK=1 | LK=1 |
-    /// | 2 | no I-form; of what is always taken the target only, if XL-form | indirect |
-    /// | 3 | as 2, and likewise for those with a hint | conditional |
+    /// | 2 | no I-form; if always taken: only the target, and only of XL-form | indirect |
+    /// | 3 | as 2, and branches with a hint are treated like those always taken | conditional |
     ///
-    /// \[AIX\]; for v3.1 \[kernel\] `power10_bhrb_filter_map()` and \[QEMU\]. Whether IFM 2 has
-    /// calls on v3.1 is open: see `isa207/branch/filter.rs`.
+    /// \[AIX\]; for v3.1 \[kernel\] `power10_bhrb_filter_map()` and \[QEMU\]. It is not known
+    /// whether IFM 2 includes calls on v3.1: see `isa207/branch/filter.rs`.
     fn filter_branch(&self, branch: &Branch) -> Recorded {
         let when = |wanted| {
             if wanted {
@@ -195,7 +197,7 @@ mod tests {
 
     const PMAE: u64 = mmcr0::PMAE;
 
-    /// What is recorded of a branch at 0x1000 to 0x2000, the newest entry first.
+    /// Returns the entries that a branch from 0x1000 to 0x2000 adds, the newest first.
     fn recorded(processor: Processor, ifm: u64, branch: Branch, context: Context) -> Vec<u64> {
         recorded_with(processor, PMAE, ifm << 30, branch, context)
     }
@@ -259,7 +261,7 @@ mod tests {
             hinted: true,
             ..cond(form)
         };
-        // How many entries each filter leaves, before v3.1 and on it.
+        // The number of entries that each filter lets through, before v3.1 and on v3.1.
         for (branch, before, v31) in [
             (always(I), [1, 0, 0, 0], [1, 0, 0, 0]),
             (call(I), [1, 1, 0, 0], [1, 1, 0, 0]),

@@ -7,16 +7,16 @@ use crate::{Branch, Trace};
 /// MSR\[TS\]: the thread's transaction, before v3.1. \[kernel\] `MSR_TS_S`, `MSR_TS_T` in `asm/reg.h`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transaction {
-    /// There is none.
+    /// The thread has no transaction.
     #[default]
     None = 0b00,
-    /// It is suspended.
+    /// The transaction is suspended.
     Suspended = 0b01,
     /// The thread is in transactional state.
     Transactional = 0b10,
 }
 
-/// What the facility sees of the thread beside its instructions.
+/// The state of the thread that the facility depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     /// MSR\[PR\]: problem state.
@@ -71,7 +71,7 @@ impl Context {
     }
 }
 
-/// What random sampling tells of a marked instruction.
+/// The facility's description of a marked instruction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
     /// SIER\[TYPE\].
@@ -99,14 +99,14 @@ pub struct Instruction {
     pub data: Option<u64>,
     /// The branch that it takes.
     pub branch: Option<Branch>,
-    /// It is marked, if random sampling is on: what the facility tells of it then.
+    /// The facility's description of the instruction if random sampling is on, which then marks it.
     pub marked: Option<Mark>,
-    /// How often each event occurs in it that the model has no name for.
+    /// How often each event without a name in the model occurs during the instruction.
     pub others: u32,
 }
 
 impl Instruction {
-    /// One at an address that takes a cycle, and does nothing else.
+    /// Creates an instruction at `address` that takes one cycle and does nothing else.
     pub fn at(address: u64) -> Self {
         Self {
             address,
@@ -118,7 +118,7 @@ impl Instruction {
         }
     }
 
-    /// The address of the next instruction.
+    /// Returns the address of the next instruction.
     pub fn next(&self) -> u64 {
         self.branch
             .map_or(self.address.wrapping_add(4), |branch| branch.target)

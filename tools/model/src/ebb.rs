@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which alerts are interrupts, which wait, and which are event-based branches.
+//! Event-based branches: which alerts become interrupts, which become EBBs, and which wait.
 //!
-//! An exception of the performance monitor exists while PMAO is set. Without MMCR0\[EBE\] it is an
-//! interrupt as soon as MSR\[EE\] allows it. With EBE it is an event-based exception, if BESCR\[PME\]
-//! enables those, and that a branch, if the thread is in problem state with BESCR\[GE\] set. As
-//! long as one of these is missing it waits, and whichever comes last lets it go on.
+//! An exception of the performance monitor exists while PMAO is set. If MMCR0\[EBE\] is 0 it causes
+//! an interrupt as soon as MSR\[EE\] allows it. If EBE is 1 and BESCR\[PME\] is 1 it becomes an
+//! event-based exception, which causes an event-based branch once the thread is in problem state
+//! with BESCR\[GE\] set. An exception waits until all these conditions hold, in whatever order they
+//! come true.
 
 use crate::{
     Facility, Fault, Isa, Transaction, Trap,
@@ -16,25 +17,25 @@ use crate::{
 const ADDRESS: u64 = !3;
 
 impl Facility {
-    /// Whether a performance monitor interrupt occurs before the next instruction.
+    /// Returns whether a performance monitor interrupt occurs before the next instruction.
     ///
-    /// \[QEMU\] for the line that follows PMAO and MSR\[EE\]; \[microwatt\] `p_out.intr`; \[kernel\]
-    /// `pmu-ebb.rst`, by which all interrupts go to the program under EBE.
+    /// \[QEMU\] for the interrupt line that follows PMAO and MSR\[EE\]; \[microwatt\] `p_out.intr`;
+    /// \[kernel\] `pmu-ebb.rst`: under EBE all interrupts go to the program.
     pub fn interrupt_is_due(&self) -> bool {
         self.exception && self.mmcr0 & mmcr0::EBE == 0 && self.context.ee
     }
 
-    /// Whether an exception exists, which no register tells on POWER8E.
+    /// Returns whether an exception exists. On POWER8E no register shows that.
     pub fn has_exception(&self) -> bool {
         self.exception
     }
 
-    /// An exception under EBE, with PME set, sets PMEO and clears PME, whatever the thread is
-    /// doing.
+    /// Sets PMEO and clears PME if an exception exists with EBE and PME set, in whatever state the
+    /// thread is.
     ///
     /// \[memory\] Book II, BESCR; \[kernel\] selftest `ebb.c`, `reset_ebb_with_clear_mask()`, which
-    /// clears PMEO and sets PME after each EBB, and says that hardware couples neither with PMAO
-    /// and PMAE, though the documents say so.
+    /// clears PMEO and sets PME after each EBB. Its comment says that hardware, unlike the
+    /// documents, does not couple them with PMAO and PMAE.
     pub(crate) fn raise_event_based_exception(&mut self) {
         if self.exception && self.mmcr0 & mmcr0::EBE != 0 && self.bescr & bescr::PME != 0 {
             if !Fault::Exception.is_on() {
@@ -44,23 +45,23 @@ impl Facility {
         }
     }
 
-    /// Has an event-based branch that waits occur without MMCR0\[EBE\] too: BESCR alone decides then, as
-    /// \[QEMU\] has it with one that it has latched. Nobody may rely on either.
+    /// Lets a waiting event-based branch occur without MMCR0\[EBE\]: BESCR alone decides then, as
+    /// in \[QEMU\] for a branch that it has latched. No code may rely on either behaviour.
     pub fn have_ebbs_outlive_ebe(&mut self) {
         self.ebbs_outlive_ebe = true;
     }
 
-    /// Takes an event-based branch if one is due where the thread would go on at `next`. Returns
-    /// the address of the handler.
+    /// Takes an event-based branch if one is due before the instruction at `next`. Returns the
+    /// address of the handler.
     ///
-    /// \[ISA\] v3.1, Book II, chapter 6, as the commit messages of \[QEMU\] have it: bits 0 to 61 of
-    /// EBBRR get the address, GE is cleared; \[kernel\] `pmu-ebb.rst`, selftests: in problem state
-    /// only, and not with GE off. Without EBE none occurs, whatever BESCR holds: \[memory\] Book III,
-    /// MMCR0\[EBE\]; but see [`Facility::have_ebbs_outlive_ebe`].
+    /// \[ISA\] v3.1, Book II, chapter 6, as the commit messages of \[QEMU\] quote it: bits 0 to 61
+    /// of EBBRR get the address, GE is cleared; \[kernel\] `pmu-ebb.rst`, selftests: only in
+    /// problem state with GE set. Without EBE none occurs, whatever BESCR holds: \[memory\] Book
+    /// III, MMCR0\[EBE\]; but see [`Facility::have_ebbs_outlive_ebe`].
     ///
-    /// Before v3.1 BESCR\[TS\] gets MSR\[TS\], and a transaction is suspended. \[KVM\]
-    /// `kvmhv_p9_tm_emulation()`, which has TS 0b10 where `rfebb` goes from suspended to transactional
-    /// state; \[memory\] Book II, BESCR.
+    /// Before v3.1, BESCR\[TS\] gets the value of MSR\[TS\], and a transaction is suspended.
+    /// \[KVM\] `kvmhv_p9_tm_emulation()`, where TS is 0b10 when `rfebb` returns from suspended to
+    /// transactional state; \[memory\] Book II, BESCR.
     pub(crate) fn take_ebb(&mut self, next: u64) -> Option<u64> {
         let due = self.bescr & bescr::PMEO != 0 && self.bescr & bescr::GE != 0;
         let may = self.mmcr0 & mmcr0::EBE != 0 || self.ebbs_outlive_ebe;
@@ -82,10 +83,10 @@ impl Facility {
         Some(self.ebbhr & ADDRESS)
     }
 
-    /// The thread enters problem state at `address`, as by a return from an interrupt. Returns the
-    /// address that it goes on at, which is the handler's if an event-based branch waited.
+    /// Enters problem state at `address`, as a return from an interrupt does. Returns the address
+    /// where the thread continues: that of the handler if an event-based branch was waiting.
     ///
-    /// \[QEMU\] `do_ebb()`, which holds it until then; \[memory\] Book II, chapter 6.
+    /// \[QEMU\] `do_ebb()`, which keeps the branch until then; \[memory\] Book II, chapter 6.
     pub fn enter_problem_state(&mut self, address: u64) -> u64 {
         self.synchronize();
         self.context.problem = true;
@@ -93,15 +94,15 @@ impl Facility {
         self.take_ebb(address).unwrap_or(address)
     }
 
-    /// `rfebb` with its operand: GE gets it, and the thread goes on at EBBRR, or in the handler if
-    /// another event-based branch is due.
+    /// Executes `rfebb`. GE gets the value of the operand. The thread continues at EBBRR, or in the
+    /// handler if another event-based branch is due.
     ///
-    /// MSR\[TS\] gets BESCR\[TS\], which may resume a transaction and make no other change. On v3.1, where
-    /// there are no transactions, the bits of TS make the instruction an invalid one.
+    /// MSR\[TS\] gets the value of BESCR\[TS\], which may only resume a transaction. On v3.1, which
+    /// has no transactions, a TS other than 0 makes the instruction invalid.
     ///
-    /// \[KVM\] `kvmhv_p9_tm_emulation()`; \[QEMU\] `helper_rfebb()`, which quotes the ISA v3.1 for the
-    /// invalid form. That bits 62 and 63 of EBBRR are no part of the address: \[memory\] Book II,
-    /// `rfebb`. Which changes are allowed: \[memory\] Book III, "Transaction State Transitions".
+    /// \[KVM\] `kvmhv_p9_tm_emulation()`; \[QEMU\] `helper_rfebb()`, which quotes the ISA v3.1 for
+    /// the invalid form. Bits 62 and 63 of EBBRR are no part of the address: \[memory\] Book II,
+    /// `rfebb`. For the allowed changes: \[memory\] Book III, "Transaction State Transitions".
     pub fn rfebb(&mut self, ge: bool) -> Result<u64, Trap> {
         use Transaction::*;
         let from = self.context.transaction;
@@ -118,12 +119,12 @@ impl Facility {
         Ok(self.take_ebb(address).unwrap_or(address))
     }
 
-    /// Writes a register of the event-based branch facility. BESCRS and BESCRR set and clear the
-    /// bits that are written as 1. Their forms with U have 32 bits, and do so in the upper half.
+    /// Writes a register of the event-based branch facility. BESCRS sets and BESCRR clears the
+    /// BESCR bits that are 1 in the value. BESCRSU and BESCRRU take 32 bits and apply them to the
+    /// upper half of BESCR.
     ///
-    /// \[kernel\] selftest `reg.h`, `ebb.c`. For the forms with U: OpenJ9's profiler for POWER8,
-    /// whose bits for BESCRSU and BESCRRU are 0x8000_0000 for GE and 1 for PME; \[QEMU\]
-    /// `spr_write_prev_upper32()`.
+    /// \[kernel\] selftest `reg.h`, `ebb.c`. For BESCRSU and BESCRRU: OpenJ9's profiler for POWER8,
+    /// which writes 0x8000_0000 for GE and 1 for PME; \[QEMU\] `spr_write_prev_upper32()`.
     pub(crate) fn write_ebb(&mut self, number: u32, value: u64) {
         match number {
             spr::BESCRS => self.bescr |= value,
@@ -136,8 +137,9 @@ impl Facility {
         }
     }
 
-    /// Reads such a register. BESCRS and BESCRR are BESCR (\[memory\] Book II), their forms with U
-    /// its upper half (\[QEMU\] `spr_read_prev_upper32()`).
+    /// Reads a register of the event-based branch facility. BESCRS and BESCRR return BESCR
+    /// (\[memory\] Book II), BESCRSU and BESCRRU its upper half (\[QEMU\]
+    /// `spr_read_prev_upper32()`).
     pub(crate) fn read_ebb(&self, number: u32) -> u64 {
         match number {
             spr::BESCRSU | spr::BESCRRU => self.bescr >> 32,
@@ -161,7 +163,7 @@ mod tests {
 
     const HANDLER: u64 = 0x5000;
 
-    /// A program with EBBs whose next instruction causes an alert.
+    /// Creates a facility with EBBs set up, where the next instruction causes an alert.
     fn program(processor: Processor, bescr: u64) -> Facility {
         let mut facility = Facility::new(processor);
         facility.mtspr(spr::BESCR, bescr);

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each counter counts.
+//! The events that counters count.
 
 use crate::{Facility, Fault, Instruction, Isa, fields::mmcra};
 
 impl Facility {
-    /// PMCxSEL of MMCR1: eight bits for each of PMC1 to PMC4, from bit 32 on.
+    /// Returns a counter's PMCxSEL field: MMCR1 has eight bits for each of PMC1 to PMC4, from bit
+    /// 32 on.
     pub(crate) fn pmc_select(&self, pmc: usize) -> u8 {
         (self.mmcr1 >> (24 - 8 * pmc)) as u8
     }
 
-    /// How often a counter's event occurs in an instruction.
+    /// Returns how often a counter's event occurs during an instruction.
     ///
-    /// PMC5 counts instructions, PMC6 cycles. PMC1 to PMC4 count what PMCxSEL says:
+    /// PMC5 counts instructions, PMC6 cycles. PMC1 to PMC4 count the event that PMCxSEL selects:
     ///
     /// | codes | event | source |
     /// |---|---|---|
@@ -22,7 +23,7 @@ impl Facility {
     /// | f4 on PMC2 | run cycles | \[kernel\] `PM_RUN_CYC`; \[microwatt\] |
     /// | f4 on PMC4 | [`Instruction::others`] while the run latch is on: PURR, whose unit is no cycle | \[kernel\] `PM_RUN_PURR` in `power7-events-list.h` and in `pmu-events` of POWER8 and POWER9. \[microwatt\] has run cycles |
     /// | fa on PMC4 | run instructions | \[kernel\] `PM_RUN_INST_CMPL_ALT`; \[microwatt\] |
-    /// | f4 on PMC3 | run instructions | \[microwatt\]. \[kernel\] has `PM_THRD_CONC_RUN_INST` there: those while all threads of the core have their run latch on, which is the same without others |
+    /// | f4 on PMC3 | run instructions | \[microwatt\]. In \[kernel\] it is `PM_THRD_CONC_RUN_INST`: instructions while all threads of the core have their run latch on, which is the same on a core with one thread |
     /// | fa on PMC2 | branches taken | \[microwatt\]; \[kernel\] `PM_BR_TAKEN_CMPL` |
     /// | e0 on PMC1 and PMC4 | marked instructions | \[kernel\] `PM_MRK_INST_DISP`, `PM_MRK_INST_CMPL` |
     /// | 00 | nothing | \[microwatt\] |
@@ -53,7 +54,7 @@ impl Facility {
 mod tests {
     use crate::{Branch, BranchForm, Context, Facility, Instruction, Processor, mmcr0, spr};
 
-    /// What the counters hold after an instruction of three cycles that branches.
+    /// Returns the counters' values after a branch instruction that takes three cycles.
     fn counted(processor: Processor, mmcr1: u64, context: Context) -> [u64; 6] {
         let mut facility = Facility::new(processor);
         facility.mtspr(spr::MMCR1, mmcr1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The facility of a thread: its registers, and what happens at each instruction and each `mtspr`
-//! of privileged state.
+//! The facility of a thread: its registers, and the effects of each instruction and each privileged
+//! `mtspr`.
 
 use crate::{
     Context, Instruction, Isa, Processor,
@@ -35,40 +35,41 @@ pub struct Facility {
     pub(crate) bescr: u64,
     pub(crate) ebbhr: u64,
     pub(crate) ebbrr: u64,
-    /// An exception of the performance monitor exists. PMAO tells it, but on POWER8E.
+    /// An exception of the performance monitor exists. PMAO shows it, except on POWER8E.
     pub(crate) exception: bool,
     /// How many alerts have occurred.
     pub(crate) alerts: u64,
     /// The instruction that completed last, and the state it ran in.
     pub(crate) last: (Instruction, Context),
     pub(crate) bhrb: Bhrb,
-    /// Which of SIAR, SDAR, SIER, SIER2 and SIER3 are as an alert or software left them.
+    /// The sampling registers that still hold the value of an alert or of software.
     pub(crate) known: Known,
-    /// Continuous sampling updates SDAR whatever MMCR0 says, see [`Facility::have_sdar_move`].
+    /// Continuous sampling updates SDAR even if MMCR0 forbids it, see [`Facility::have_sdar_move`].
     pub(crate) sdar_moves: bool,
-    /// An event-based branch needs no EBE, see [`Facility::have_ebbs_outlive_ebe`].
+    /// Event-based branches do not require EBE, see [`Facility::have_ebbs_outlive_ebe`].
     pub(crate) ebbs_outlive_ebe: bool,
     pub(crate) late: Writes,
-    /// Alerts may occur some instructions late: [`Facility::have_alerts_come_late`].
+    /// Alerts may occur some instructions late, see [`Facility::have_alerts_come_late`].
     pub(crate) alerts_come_late: bool,
-    /// The instructions that complete before an alert occurs, whose condition exists.
+    /// The number of instructions until the alert occurs for a condition that exists.
     pub(crate) late_alert: Option<u32>,
     pub(crate) chance: Chance,
 }
 
-/// What came of an instruction.
+/// The result of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Executed {
-    /// The address of the instruction that the thread goes on with.
+    /// The address of the next instruction of the thread.
     pub next: u64,
-    /// It is that of the handler: an event-based branch occurred.
+    /// An event-based branch occurred, so `next` is the address of the handler.
     pub ebb: bool,
-    /// A trace interrupt occurs before it. An event-based branch waits until the thread returns.
+    /// A trace interrupt occurs before `next`. An event-based branch waits until the thread
+    /// returns.
     pub traced: bool,
 }
 
 impl Facility {
-    /// As the kernel leaves it at boot: frozen, in the kernel of a partition.
+    /// Creates a facility as the kernel leaves it at boot: frozen, in the kernel of a partition.
     ///
     /// \[kernel\] `init_PMU()` and `init_PMU_ISA31()` in `cpu_setup_power.c`.
     pub fn new(processor: Processor) -> Self {
@@ -104,17 +105,17 @@ impl Facility {
         }
     }
 
-    /// Has what hardware may do in one way or another differ from that with another seed.
+    /// Seeds the choices that hardware may make in different ways.
     pub fn leave_to_chance(&mut self, seed: u64) {
         self.chance = Chance::new(seed);
     }
 
-    /// The processor.
+    /// Returns the processor.
     pub fn processor(&self) -> Processor {
         self.processor
     }
 
-    /// Whether there is a register with this number, for privileged state.
+    /// Returns whether privileged state has a register with this number.
     pub fn has_spr(&self, number: u32) -> bool {
         match number {
             spr::MMCR3 | spr::SIER2 | spr::SIER3 => self.processor.isa() >= Isa::V31,
@@ -124,8 +125,8 @@ impl Facility {
         }
     }
 
-    /// Reads a register in privileged state. A number without a register reads as 0: the instruction
-    /// does nothing then (\[memory\] Book III, `mfspr`).
+    /// Reads a register in privileged state. A number without a register reads as 0, because the
+    /// instruction does nothing then (\[memory\] Book III, `mfspr`).
     pub fn mfspr(&self, number: u32) -> u64 {
         if !self.has_spr(number) {
             return 0;
@@ -149,15 +150,15 @@ impl Facility {
         }
     }
 
-    /// Writes a register in privileged state, with all earlier writes and this one in effect.
+    /// Writes a register in privileged state. This write and all earlier ones take effect at once.
     pub fn mtspr(&mut self, number: u32, value: u64) {
         self.synchronize();
         self.write_register(number, value);
     }
 
-    /// Has a register hold a value; nothing if there is none with the number.
+    /// Stores a value in a register. Does nothing if no register has the number.
     ///
-    /// Counters have 32 bits, and MMCR0 uses as many (\[microwatt\]).
+    /// Counters have 32 bits, and MMCR0 uses 32 (\[microwatt\]).
     pub(crate) fn write_register(&mut self, number: u32, value: u64) {
         if !self.has_spr(number) {
             return;
@@ -183,9 +184,9 @@ impl Facility {
         self.react(before);
     }
 
-    /// Completes an instruction in the thread's present state, and takes an event-based branch
-    /// that is due after it. An interrupt is the caller's to take
-    /// ([`Facility::interrupt_is_due`], [`Executed::traced`]).
+    /// Completes an instruction in the thread's present state, and takes an event-based branch that
+    /// is due after it. The caller takes interrupts ([`Facility::interrupt_is_due`],
+    /// [`Executed::traced`]).
     pub fn execute(&mut self, instruction: &Instruction) -> Executed {
         let before = self.pmc;
         self.last = (*instruction, self.context);
@@ -211,8 +212,8 @@ impl Facility {
         }
     }
 
-    /// What follows of a change: conditions, alerts, event-based exceptions. The counters held
-    /// `before`.
+    /// Handles the consequences of a change: conditions, alerts, event-based exceptions. `before`
+    /// has the counters' previous values.
     pub(crate) fn react(&mut self, before: [u32; 6]) {
         self.raise_alerts(before);
         self.raise_event_based_exception();

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Rules of the model that a test breaks on purpose, to see who notices.
+//! Rules of the model that a test breaks on purpose, to see which check detects it.
 //!
-//! Two facilities agree by a wrong rule, so who compares a program's registers with those of
-//! another facility would not.
+//! Two facilities that share a wrong rule agree, so comparing a program's registers with those of
+//! another facility does not detect it.
 
 use std::cell::Cell;
 
-/// A rule that is broken.
+/// A rule that can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// PMC6 counts a cycle more for each instruction.
+    /// PMC6 counts one cycle too many for each instruction.
     Cycles,
     /// An event-based exception leaves BESCR\[PME\] set.
     Exception,
@@ -31,7 +31,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// All of them.
+    /// All rules.
     pub const ALL: [Self; 9] = [
         Self::Cycles,
         Self::Exception,
@@ -44,7 +44,7 @@ impl Fault {
         Self::Alert,
     ];
 
-    /// Whether the rule is broken.
+    /// Returns whether the rule is broken.
     pub(crate) fn is_on(self) -> bool {
         BROKEN.get() == Some(self)
     }
@@ -54,7 +54,7 @@ thread_local! {
     static BROKEN: Cell<Option<Fault>> = const { Cell::new(None) };
 }
 
-/// Breaks a rule for each facility of this thread, or none.
+/// Breaks a rule for all facilities of this thread, or with `None` restores all rules.
 pub fn break_rule(fault: Option<Fault>) {
     BROKEN.set(fault);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! In which state each counter counts. Counters are numbered from 0, for PMC1.
+//! The states in which each counter counts. Counters are numbered from 0, for PMC1.
 
 use crate::{
     Context, Facility, Fault,
@@ -11,7 +11,7 @@ use crate::{
 const PMC5: usize = 4;
 
 impl Facility {
-    /// Whether a counter counts in the thread's present state.
+    /// Returns whether a counter counts in the thread's present state.
     pub fn counts(&self, pmc: usize) -> bool {
         if self.is_outside(pmc) {
             return self.context.run;
@@ -23,18 +23,19 @@ impl Facility {
             || waits_for_trigger)
     }
 
-    /// PMCC 0b11: PMC5 and PMC6 are no part of the facility. No field of an MMCR freezes them, and
-    /// they cause no alerts; they count run instructions and run cycles.
+    /// Returns whether a counter is not part of the facility: PMC5 and PMC6 with PMCC 0b11. No
+    /// field of an MMCR freezes them then, and they cause no alerts; they count run instructions
+    /// and run cycles.
     ///
     /// \[microwatt\] `pmu_2`, after ISA v3.0B, MMCR0\[PMCC\].
     pub(crate) fn is_outside(&self, pmc: usize) -> bool {
         pmc >= PMC5 && mmcr0::pmcc(self.mmcr0) == 0b11
     }
 
-    /// FC, FCS, FCP (with FCPC), FCM1, FCM0, FCH: all counters.
+    /// Returns whether FC, FCS, FCP (with FCPC), FCM1, FCM0 or FCH freezes all counters.
     ///
-    /// \[microwatt\] `pmu_2`. That FCS does not freeze in hypervisor state, but FCH does:
-    /// \[kernel\] `freeze_events_kernel` in `core-book3s.c`.
+    /// \[microwatt\] `pmu_2`. FCS does not freeze in hypervisor state, FCH does: \[kernel\]
+    /// `freeze_events_kernel` in `core-book3s.c`.
     pub(crate) fn is_frozen(&self, context: Context) -> bool {
         let set = |field| self.mmcr0 & field != 0;
         (set(mmcr0::FC) && !(Fault::Frozen.is_on() && context.problem))
@@ -43,12 +44,12 @@ impl Facility {
             || (set(mmcr0::FCM0) && !context.pmm)
     }
 
-    /// FCS, FCP (with FCPC), FCH: all counters, and the BHRB.
+    /// Returns whether FCS, FCP (with FCPC) or FCH freezes all counters and the BHRB.
     ///
-    /// FCP freezes in problem state. With FCPC problem state is frozen either way: of a partition
-    /// (MSR\[HV PR\] = 0b01) if FCP is 0, beside a hypervisor (0b11) if it is 1. \[memory\] Book
+    /// FCP alone freezes both problem states. With FCPC set, FCP selects one: that of a partition
+    /// (MSR\[HV PR\] = 0b01) if it is 0, that with MSR\[HV\]=1 (0b11) if it is 1. \[memory\] Book
     /// III, MMCR0\[FCP\]; \[QEMU\] where it records branches. \[microwatt\], which has no
-    /// partitions, takes FCPC for the reverse of FCP.
+    /// partitions, treats FCPC as the inverse of FCP.
     pub(crate) fn is_frozen_in(&self, context: Context) -> bool {
         let set = |field| self.mmcr0 & field != 0;
         let frozen_in_programs = if set(mmcr0::FCPC) {
@@ -61,8 +62,8 @@ impl Facility {
             || (set(mmcr0::FCH) && context.is_hypervisor())
     }
 
-    /// FC1-4, FC1-4WAIT, FC5-6, and the run latch, without which PMC5 and PMC6 count only with
-    /// CC56RUN.
+    /// Returns whether FC1-4, FC1-4WAIT or FC5-6 freezes a counter, or the run latch: while it is
+    /// off PMC5 and PMC6 count only with CC56RUN.
     ///
     /// \[microwatt\] `pmu_2`. (There PMC1 counts cycles, code f0, in spite of FC1-4WAIT.)
     fn is_half_frozen(&self, pmc: usize) -> bool {
@@ -76,11 +77,11 @@ impl Facility {
         }
     }
 
-    /// The conditions of MMCR2, nine bits for each counter.
+    /// Returns whether MMCR2, which has nine bits for each counter, freezes a counter.
     ///
     /// \[ISA\] v3.1, Book III, 10.4.6 for FCnP0, as \[QEMU\] quotes it; \[kernel\]
     /// `isa207-common.h` for FCnS, FCnP, FCnH, FCnWAIT; \[microwatt\] for FCnM1, FCnM0 (where both
-    /// test FCnM1, which is a slip); \[memory\] FCnP1.
+    /// test FCnM1, by mistake); \[memory\] FCnP1.
     fn is_frozen_by_mmcr2(&self, pmc: usize) -> bool {
         let conditions = self.mmcr2 << (9 * pmc);
         let set = |field| conditions & field != 0;
@@ -115,7 +116,7 @@ mod tests {
         ..Context::KERNEL
     };
 
-    /// Which counters count.
+    /// Returns which counters count.
     fn counting(mmcr0: u64, mmcr2: u64, context: Context) -> [bool; 6] {
         let mut facility = Facility::new(Processor::Power9);
         facility.mtspr(spr::MMCR0, mmcr0);
@@ -182,7 +183,7 @@ mod tests {
             let wait = mmcr2::FCWAIT >> (9 * pmc);
             assert_eq!(counting(mmcr0::CC56RUN, wait, WAITING), expected);
         }
-        // What problem state may write is FCnP0 of each.
+        // Problem state may write FCnP0 of each counter, and nothing else.
         let all = (0..6).fold(0, |bits, pmc| bits | mmcr2::FCP0 >> (9 * pmc));
         assert_eq!(all, mmcr2::USER);
     }

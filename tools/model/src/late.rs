@@ -2,18 +2,19 @@
 
 //! Delays of a pipeline: writes take effect late, and alerts occur late.
 //!
-//! A write of MMCR0 to MMCR3 or MMCRA takes effect with the next context synchronizing instruction,
-//! or earlier.
+//! A privileged write to MMCR0 to MMCR3 or MMCRA takes effect at the next context synchronizing
+//! instruction, or earlier.
 //!
-//! Those of problem state do so at once, as if the program synchronized them. One that does not may
-//! count some instructions more or less itself, which no kernel sees: an interrupt synchronizes.
+//! In the model, writes of problem state take effect at once, as if the program synchronized them.
+//! A program that does not synchronize may itself count some instructions more or less, but the
+//! kernel never sees that, because an interrupt synchronizes.
 //!
 //! \[memory\] Book III, "Synchronization Requirements for Context Alterations"; \[kernel\]
 //! `power_pmu_disable()`, whose barriers are "to make sure the mtspr has been executed and the PMU
-//! has frozen the events"; \[KVM\] `freeze_pmu()` with its `isync`, and `switch_pmu_to_guest()`: "No
-//! isync necessary because we're starting counters".
+//! has frozen the events"; \[KVM\] `freeze_pmu()` with its `isync`, and `switch_pmu_to_guest()`:
+//! "No isync necessary because we're starting counters".
 //!
-//! An alert occurs some instructions after the one at which a counter became negative
+//! An alert may occur some instructions after the one that made a counter negative
 //! ([`Facility::have_alerts_come_late`]).
 
 use crate::{
@@ -21,18 +22,18 @@ use crate::{
     fields::{mmcr0, spr},
 };
 
-/// The registers that this is about.
+/// The registers whose writes take effect late.
 const LATE: [u32; 5] = [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::MMCR3, spr::MMCRA];
 
-/// A write that has been executed, and has not taken effect yet.
+/// A write that was executed but has not taken effect yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Write {
     value: u64,
-    /// It does so after as many instructions, if there is no synchronizing one before.
+    /// Number of instructions after which it takes effect, unless a synchronizing one comes first.
     left: u32,
 }
 
-/// Those writes, one for each register at most.
+/// The writes that have not taken effect yet, at most one for each register.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writes {
     of: [Option<Write>; LATE.len()],
@@ -40,7 +41,8 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// What a read of the register finds: it follows the write in program order.
+    /// Returns the value that a read of the register finds, which follows the write in program
+    /// order.
     pub(crate) fn value(&self, number: u32) -> Option<u64> {
         if !self.any {
             return None;
@@ -51,9 +53,9 @@ impl Writes {
 }
 
 impl Facility {
-    /// `mtspr` in privileged state. Of these registers it takes effect at once, after one or two
-    /// instructions, or with the next synchronizing one. A write waits for an earlier one of the
-    /// same register.
+    /// Executes `mtspr` in privileged state. A write to one of the late registers takes effect at
+    /// once, after one or two instructions, or at the next synchronizing one. An earlier write to
+    /// the same register takes effect first.
     pub fn mtspr_late(&mut self, number: u32, value: u64) {
         let Some(at) = LATE.iter().position(|late| *late == number) else {
             return self.write_register(number, value);
@@ -69,7 +71,7 @@ impl Facility {
         }
     }
 
-    /// A context synchronizing instruction, or an interrupt: all writes have taken effect.
+    /// Executes a context synchronizing instruction, or takes an interrupt: all writes take effect.
     pub fn synchronize(&mut self) {
         if self.late.any {
             (0..LATE.len()).for_each(|at| self.take_effect(at));
@@ -77,7 +79,7 @@ impl Facility {
         }
     }
 
-    /// An instruction has completed since the writes.
+    /// Notes that an instruction has completed since the writes.
     pub(crate) fn pass_late_writes(&mut self) {
         if !self.late.any {
             return;
@@ -93,21 +95,22 @@ impl Facility {
     }
 
     /// Makes some alerts occur up to three instructions after their condition came to exist.
-    /// Counters go on until then, and SIAR has the last of these instructions. Alerts under
-    /// MMCR0\[EBE\] stay prompt, as the registers of a program are compared with those of another
-    /// facility. An alert that has not occurred when PMAE is cleared does not occur any more.
+    /// Counters continue until then, and SIAR has the last of these instructions. Alerts under
+    /// MMCR0\[EBE\] remain prompt, because the tests compare a program's registers with those of
+    /// another facility. An alert that has not occurred when PMAE is cleared never occurs.
     ///
-    /// \[microwatt\] `pmu_1`, one clock late; that others are later: \[memory\].
+    /// \[microwatt\] `pmu_1`, where an alert is one clock late; other processors may be later:
+    /// \[memory\].
     pub fn have_alerts_come_late(&mut self) {
         self.alerts_come_late = true;
     }
 
-    /// Whether an alert is to occur that has not yet.
+    /// Returns whether an alert is due that has not occurred yet.
     pub fn has_late_alert(&self) -> bool {
         self.late_alert.is_some()
     }
 
-    /// Decides whether the alert of a condition that exists occurs later. Returns true if it does.
+    /// Decides whether the alert of an existing condition occurs later. Returns true if it does.
     pub(crate) fn delay_alert(&mut self) -> bool {
         let may = self.mmcr0 & (mmcr0::PMAE | mmcr0::EBE | mmcr0::TRIGGER) == mmcr0::PMAE;
         if !(self.alerts_come_late && may) {
@@ -120,8 +123,8 @@ impl Facility {
         self.late_alert.is_some()
     }
 
-    /// Counts an instruction that completed since a condition came to exist. Its alert may occur
-    /// now.
+    /// Counts an instruction that completed since a condition came to exist, after which its alert
+    /// may occur.
     pub(crate) fn pass_late_alert(&mut self) {
         match self.late_alert {
             None => {}
@@ -139,7 +142,7 @@ impl Facility {
         }
     }
 
-    /// What a register holds that writes which have not taken effect leave as it is.
+    /// Returns the value of a register that is in effect, without the writes that are not.
     pub fn in_effect(&self, number: u32) -> u64 {
         match number {
             spr::MMCR0 => self.mmcr0,
@@ -156,7 +159,7 @@ impl Facility {
 mod tests {
     use crate::{Facility, Instruction, Processor, mmcr0, spr};
 
-    /// How many cycles PMC6 counts until a write freezes it, in many tries.
+    /// Returns the different counts that PMC6 reaches in 100 tries before a write freezes it.
     fn counted_before_freeze(synchronizes: bool) -> Vec<u64> {
         let mut facility = Facility::new(Processor::Power9);
         let counted = (0..100).map(|_| {

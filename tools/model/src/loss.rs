@@ -2,8 +2,8 @@
 
 //! Idle states and hypervisors that drop registers.
 //!
-//! What is dropped is [`FOREIGN`] afterwards, a value that nobody writes, as somebody else's would
-//! be there; a counter one of [`FOREIGN_PMC`].
+//! A dropped register then holds [`FOREIGN`], which no code writes, as if the value of another
+//! program were there. A dropped counter holds one of [`FOREIGN_PMC`].
 
 use crate::{
     Facility, Isa,
@@ -11,13 +11,13 @@ use crate::{
     fields::{mmcr0, mmcra},
 };
 
-/// What a register holds that was dropped.
+/// Value of a register that was dropped.
 pub const FOREIGN: u64 = 0x5afe_1e55_5afe_1e54;
 
-/// What a counter holds that was dropped: it is far from negative, about to be, or is.
+/// Values of counters that were dropped: far from negative, almost negative, and negative.
 pub const FOREIGN_PMC: [u32; 3] = [FOREIGN as u32, NEGATIVE - 2, FOREIGN as u32 | NEGATIVE];
 
-/// What a guest leaves in the registers of control as it returns to its host.
+/// Values that a guest leaves in the control registers when it returns to its host.
 #[derive(Clone, Copy, Debug)]
 pub struct Guest {
     /// MMCR0.
@@ -27,8 +27,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// One whose program with EBBs has an alert that it does not take: frozen, so KVM takes it for
-    /// harmless.
+    /// A guest whose program with EBBs has a pending alert. The facility is frozen, so KVM
+    /// considers it harmless.
     pub const WITH_EBBS: Self = Self {
         mmcr0: mmcr0::FC
             | mmcr0::FCECE
@@ -40,20 +40,21 @@ impl Guest {
         mmcra: mmcra::BHRBRD,
     };
 
-    /// One with an alert that its kernel has not taken yet.
+    /// A guest with an alert that its kernel has not handled yet.
     pub const WITH_ALERT: Self = Self {
         mmcr0: mmcr0::FC | mmcr0::FCECE | mmcr0::PMC1CE | mmcr0::PMCCEXT | mmcr0::PMAO,
         mmcra: mmcra::BHRBRD,
     };
 
-    /// One that counts, and marks instructions.
+    /// A guest that counts and marks instructions.
     pub const COUNTING: Self = Self {
         mmcr0: mmcr0::PMAE | mmcr0::FCECE | mmcr0::PMC1CE | mmcr0::PMCJCE,
         mmcra: mmcra::SAMPLE_ENABLE,
     };
 
-    /// What KVM leaves of it. From POWER9 on registers stay that are frozen and mark nothing, and on
-    /// v3.1 have PMCCEXT and BHRBRD set. Others get no other bits than these.
+    /// Returns the values that KVM leaves of the guest's. From POWER9 on it keeps them if the
+    /// facility is frozen, marks no instructions and, on v3.1, has PMCCEXT and BHRBRD set.
+    /// Otherwise it sets only these bits.
     ///
     /// \[KVM\] `freeze_pmu()` in `book3s_hv_p9_perf.c`; on POWER8 `kvmhv_save_guest_pmu`.
     fn frozen(self, isa: Isa) -> Self {
@@ -72,39 +73,39 @@ impl Guest {
     }
 }
 
-/// How deep a thread of a bare metal machine sleeps, by the states that the kernel enters.
+/// Sleep states of a thread of a bare metal machine, as the kernel uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// Nothing is lost.
+    /// A state that loses nothing.
     Shallow,
     /// The deepest state that an idle CPU enters.
     Deep,
-    /// The deepest state that a CPU enters which is taken offline.
+    /// The deepest state that a CPU enters when it is taken offline.
     Offline,
 }
 
-/// What a partition's kernel shares with the hypervisor about a virtual processor.
+/// The part of the lppaca that a partition's kernel shares with the hypervisor about a virtual
+/// processor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lppaca {
-    /// The hypervisor is to keep the facility's registers.
+    /// The hypervisor must preserve the facility's registers.
     pub pmcregs_in_use: bool,
-    /// Grows whenever the processor is taken away and given back; odd while it is away.
+    /// Grows whenever the processor is taken away and given back; odd while it is taken away.
     pub yield_count: u32,
 }
 
 impl Facility {
-    /// The thread of a bare metal machine sleeps, and wakes up.
+    /// Puts the thread of a bare metal machine to sleep, and wakes it up.
     ///
     /// | processor | idle | offline |
     /// |---|---|---|
-    /// | POWER8 | nothing is lost ("Fast sleep does not lose SPRs") | all is, as in winkle: `power7_idle_insn()` restores no register of the facility |
-    /// | POWER9 | all but MMCR0, MMCR2, MMCRA and the lower half of MMCR1, which `power9_idle_stop()` restores: `struct p9_sprs` has 32 bits for MMCR1, and the upper half is 0 then | likewise |
-    /// | later | nothing: the kernel leaves out states with such a loss ("No deep loss driver implemented") | likewise |
+    /// | POWER8 | loses nothing ("Fast sleep does not lose SPRs") | loses all, as winkle does: `power7_idle_insn()` restores no register of the facility |
+    /// | POWER9 | loses all but MMCR0, MMCR2, MMCRA and the lower half of MMCR1, which `power9_idle_stop()` restores: `struct p9_sprs` has 32 bits for MMCR1, so the upper half becomes 0 | same as idle |
+    /// | later | loses nothing: the kernel avoids states that lose registers ("No deep loss driver implemented") | same as idle |
     ///
-    /// \[kernel\] `powernv/idle.c`; \[OPAL\] `hw/slw.c`, by which POWER9 loses registers from stop4
-    /// on. \[memory\]: the event-based branch registers, which the context
-    /// switch restores, and the BHRB are lost too; a thread that was without power begins with an
-    /// MMCR0 of 0.
+    /// \[kernel\] `powernv/idle.c`; \[OPAL\] `hw/slw.c`: POWER9 loses registers from stop4 on.
+    /// \[memory\]: the BHRB and the event-based branch registers, which the context switch
+    /// restores, are lost too; a thread that was without power starts with an MMCR0 of 0.
     pub fn sleep(&mut self, idle: Idle) {
         match (self.processor.isa(), idle) {
             (Isa::V207, Idle::Offline) => {
@@ -121,11 +122,11 @@ impl Facility {
         }
     }
 
-    /// The hypervisor runs another partition on the thread, and comes back.
+    /// Lets the hypervisor run another partition on the thread, and returns to this one.
     ///
-    /// With `pmcregs_in_use` it keeps all but the BHRB, for which it has no code; else it freezes
-    /// the facility, and what the registers hold is somebody else's. An exception that waited goes
-    /// with MMCR0\[PMAO\].
+    /// With `pmcregs_in_use` it preserves all but the BHRB, for which it has no code. Otherwise it
+    /// freezes the facility, and the registers hold values of the other partition. A pending
+    /// exception is lost with MMCR0\[PMAO\].
     ///
     /// \[KVM\] `switch_pmu_to_host()`, `switch_pmu_to_guest()` and `freeze_pmu()` in
     /// `book3s_hv_p9_perf.c`; \[kernel\] `asm/lppaca.h`, `asm/paravirt.h` for `yield_count`.
@@ -137,25 +138,25 @@ impl Facility {
             return;
         }
         self.drop_all_but_ebb();
-        // That one runs: it is frozen.
+        // The hypervisor freezes what it leaves, although the other partition was counting.
         self.leave(Guest { mmcr0: 0, mmcra: 0 });
     }
 
-    /// The hypervisor takes the thread away for work of its own, and gives it back: nothing else uses
-    /// the facility, which stands still in the meantime.
+    /// Lets the hypervisor take the thread away for work of its own, and give it back. No other
+    /// code uses the facility, which does not count in the meantime.
     ///
-    /// \[KVM\] as [`Facility::preempt`]: `freeze_pmu()` clears PMAE, without which the BHRB records
+    /// \[KVM\] `freeze_pmu()` in `book3s_hv_p9_perf.c` clears PMAE, without which the BHRB records
     /// nothing, and from v3.1 on disables its recording.
     pub fn interrupt_by_hypervisor(&mut self, lppaca: &mut Lppaca) {
         lppaca.yield_count = lppaca.yield_count.wrapping_add(2);
         self.synchronize();
     }
 
-    /// The kernel of a bare metal machine enters a guest of its own, and comes back. If the host has
-    /// the registers in use (`pmcregs_in_use` of the paca), KVM puts them back; else they are the
-    /// guest's.
+    /// Lets the kernel of a bare metal machine run a guest of its own. If the host has the
+    /// registers in use (`pmcregs_in_use` of the paca), KVM restores them; otherwise they hold the
+    /// guest's values.
     ///
-    /// \[KVM\] as [`Facility::preempt`].
+    /// \[KVM\] `switch_pmu_to_guest()` and `switch_pmu_to_host()` in `book3s_hv_p9_perf.c`.
     pub fn run_guest(&mut self, host: &Lppaca, guest: Guest) {
         if host.pmcregs_in_use {
             self.drop_bhrb();
@@ -171,7 +172,8 @@ impl Facility {
         self.write_mmcr0(left.mmcr0);
     }
 
-    /// What another kernel's programs leave: the context switch keeps the registers of EBBs.
+    /// Drops all registers but those of EBBs, which the context switch of another kernel's programs
+    /// restores.
     fn drop_all_but_ebb(&mut self) {
         let ebb = (self.bescr, self.ebbhr, self.ebbrr);
         self.drop_registers();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The processors, and by what their facilities differ.
+//! The processors, and the differences between their facilities.
 
 /// A version of the Power ISA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +29,7 @@ pub enum Processor {
 }
 
 impl Processor {
-    /// All of them.
+    /// All processors.
     pub const ALL: [Self; 5] = [
         Self::Power8,
         Self::Power8E,
@@ -38,7 +38,7 @@ impl Processor {
         Self::Power11,
     ];
 
-    /// The processor version register, with a revision that is sold.
+    /// Returns the processor version register, with a revision that was sold.
     pub fn pvr(self) -> u32 {
         match self {
             Self::Power8 => 0x004d_0200,
@@ -49,7 +49,7 @@ impl Processor {
         }
     }
 
-    /// The version of the ISA.
+    /// Returns the version of the ISA.
     pub fn isa(self) -> Isa {
         match self {
             Self::Power8 | Self::Power8E => Isa::V207,
@@ -58,16 +58,17 @@ impl Processor {
         }
     }
 
-    /// Whether the fault of POWER8 is there: a counter that is negative already when alerts are
-    /// enabled causes none, though its condition exists.
+    /// Returns whether the processor has the fault of POWER8: enabling alerts while a counter is
+    /// negative causes no alert, although the condition exists.
     ///
-    /// \[KVM\] `kvmhv_save_guest_pmu` in `book3s_hv_rmhandlers.S`, which asks for it on every CPU
-    /// of ISA v2.07.
+    /// \[KVM\] `kvmhv_save_guest_pmu` in `book3s_hv_rmhandlers.S`, which works around it on every
+    /// CPU of ISA v2.07.
     pub fn misses_negative_at_enable(self) -> bool {
         self.isa() == Isa::V207
     }
 
-    /// Whether writing MMCR0\[PMAO\] as 1 causes no exception: the fault of POWER8E.
+    /// Returns whether the processor has the fault of POWER8E: writing MMCR0\[PMAO\] as 1 causes no
+    /// exception.
     ///
     /// \[kernel\] `CPU_FTR_PMAO_BUG`, `pmao_restore_workaround()` in `core-book3s.c`; \[KVM\]
     /// `kvmppc_fix_pmao` in `book3s_hv_rmhandlers.S`.
@@ -75,10 +76,10 @@ impl Processor {
         self == Self::Power8E
     }
 
-    /// Whether SIER\[SIPR\] and \[SIHV\] tell the privilege of the instruction in SIAR. Else they are
-    /// anything.
+    /// Returns whether SIER\[SIPR\] and \[SIHV\] show the privilege of the instruction in SIAR.
+    /// Otherwise they are undefined.
     ///
-    /// \[kernel\] `PPMU_P10` in `core-book3s.c`: "not always", so SIAR's address is to be used.
+    /// \[kernel\] `PPMU_P10` in `core-book3s.c`: "not always", so software must use SIAR's address.
     pub fn has_reliable_sipr(self) -> bool {
         self.isa() < Isa::V31
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SIAR, SDAR and SIER: the instruction that is sampled.
+//! SIAR, SDAR and SIER: the sampled instruction.
 //!
-//! What SIER, SIER2 and SIER3 tell of it: of a marked instruction the fields that the manuals name,
-//! of any other one bits of the processor's own.
+//! SIER, SIER2 and SIER3 describe it: a marked instruction in the fields that the manuals name, any
+//! other one in implementation-specific bits.
 
 use crate::{
     Context, Facility, Instruction, Isa, Mark,
@@ -13,17 +13,18 @@ use crate::{
 /// The registers that describe the sampled instruction.
 const SAMPLED: [u32; 5] = [spr::SIAR, spr::SDAR, spr::SIER, spr::SIER2, spr::SIER3];
 
-/// Set of those registers that hold what an alert or software left there. The others are undefined.
+/// Set of the sampling registers that hold the value of an alert or of software. The others are
+/// undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Known([bool; SAMPLED.len()]);
 
 impl Known {
-    /// Each of them.
+    /// All sampling registers.
     pub(crate) const ALL: Self = Self([true; SAMPLED.len()]);
-    /// None of them.
+    /// No register.
     pub(crate) const NONE: Self = Self([false; SAMPLED.len()]);
 
-    /// Adds the register with this number, if it is one of them.
+    /// Adds the register with this number, if it is a sampling register.
     pub(crate) fn add(&mut self, number: u32) {
         self.set(number, true);
     }
@@ -39,41 +40,44 @@ impl Known {
         }
     }
 
-    /// Returns whether it has the register with this number.
+    /// Returns whether the set contains the register with this number.
     fn has(&self, number: u32) -> bool {
         let at = SAMPLED.iter().position(|of| *of == number);
         at.is_some_and(|at| self.0[at])
     }
 }
 
-/// The bits of SIER, SIER2 and SIER3 that tell of an instruction even if it is not marked.
+/// Bits of SIER, SIER2 and SIER3 that describe an instruction even if it is not marked.
 const OF_ANY_INSTRUCTION: u64 = (1 << 21) - 1;
 
-/// What they tell of the instruction at an address, which bits 0x7ffc and the number of its MiB, up to
-/// 0xff, make out.
+/// Returns the value of these bits for the instruction at an address. They identify bits 0x7ffc of
+/// the address and its MiB modulo 256.
 pub fn told_of(address: u64) -> u64 {
     (address >> 2 & 0x1fff | (address >> 20 & 0xff) << 13) & OF_ANY_INSTRUCTION
 }
 
 impl Facility {
-    /// Has continuous sampling update SDAR at any time, with the counters frozen and alerts off too.
+    /// Lets continuous sampling update SDAR at any time, even with the counters frozen and alerts
+    /// disabled.
     ///
-    /// By the ISA hardware alters SDAR only while PMAE is 1, so not after an alert (\[memory\] Book
-    /// III, SDAR). Against that \[KVM\] `kvmhv_save_guest_pmu` and `kvmhv_save_host_pmu`, which
-    /// freeze the counters and turn alerts off, and then clear MMCRA "in order to disable SDAR
-    /// updates" before they read it. Nobody may rely on either.
+    /// According to the ISA hardware alters SDAR only while PMAE is 1, so never after an alert
+    /// (\[memory\] Book III, SDAR). \[KVM\] contradicts that: `kvmhv_save_guest_pmu` and
+    /// `kvmhv_save_host_pmu` freeze the counters and disable alerts, and then clear MMCRA "in order
+    /// to disable SDAR updates" before they read it. No code may rely on either behaviour.
     pub fn have_sdar_move(&mut self) {
         self.sdar_moves = true;
     }
 
-    /// Continuous sampling: SDAR is that of the last access which missed a cache or the TLB, as
-    /// SDAR_MODE says, whatever state the thread was in. Here any access may.
+    /// Does the continuous sampling for an instruction: SDAR gets the address of the last access
+    /// that missed a cache or the TLB, as SDAR_MODE selects, in any state of the thread. Here any
+    /// access may set it.
     ///
     /// \[kernel\] `mmcra_sdar_mode()` in `isa207-common.c`: "how the SDAR should be updated in
     /// continuous sampling mode"; [`Facility::have_sdar_move`].
     ///
-    /// SIAR, SIER and SIER2, SIER3 (v3.1) are undefined from PMAE set to the next alert (\[memory\] Book
-    /// III, there). Here some are of an instruction that completes meanwhile, and SIER is anything.
+    /// SIAR, SIER and SIER2, SIER3 (v3.1) are undefined from when PMAE is set to the next alert
+    /// (\[memory\] Book III, these registers). Here some instructions set them in that time, with
+    /// random valid and privilege bits in SIER.
     pub(crate) fn sample_continuously(&mut self, instruction: &Instruction) {
         let is_on = self.mmcra & mmcra::SAMPLE_ENABLE == 0 && self.mmcr0 & mmcr0::PMAE != 0;
         if is_on && self.chance.one_in(4) {
@@ -92,27 +96,27 @@ impl Facility {
         }
     }
 
-    /// Whether continuous sampling is on, and updates SDAR.
+    /// Returns whether continuous sampling is on and updates SDAR.
     fn samples_data(&self) -> bool {
         self.mmcra & mmcra::SAMPLE_ENABLE == 0 && self.mmcra & mmcra::SDAR_MODE != 0
     }
 
-    /// Returns whether an alert or software has set the register with this number: SIAR, SDAR,
-    /// SIER, SIER2 or SIER3. Each is undefined from PMAE set to the next alert, SIAR and SDAR also
-    /// after an instruction that was traced (`trace.rs`).
+    /// Returns whether the register with this number (SIAR, SDAR, SIER, SIER2 or SIER3) holds the
+    /// value that an alert or software set. Each is undefined from when PMAE is set to the next
+    /// alert, SIAR and SDAR also after an instruction that was traced (`trace.rs`).
     ///
-    /// \[memory\] Book III, there.
+    /// \[memory\] Book III, these registers.
     pub fn is_known(&self, number: u32) -> bool {
         let moves = number == spr::SDAR && self.sdar_moves && self.samples_data();
         self.known.has(number) && !moves
     }
 
-    /// An alert samples the instruction that completed last, unless random sampling is on: then
-    /// the last marked one stays.
+    /// Samples the instruction that completed last, for an alert. If random sampling is on, the
+    /// last marked instruction remains the sampled one.
     ///
     /// \[microwatt\] `pmu_1`, also for the valid bits; \[kernel\] `asm/reg.h`, `siar_valid()`.
-    /// Hardware may take another instruction near that one. That SIAR does not change while PMAE
-    /// is 0, so not after an alert, unless an instruction is traced: \[memory\] Book III, SIAR.
+    /// Hardware may take another instruction near that one. SIAR does not change while PMAE is 0,
+    /// so not after an alert, unless an instruction is traced: \[memory\] Book III, SIAR.
     pub(crate) fn sample_alert(&mut self) {
         for number in [spr::SIAR, spr::SIER, spr::SIER2, spr::SIER3] {
             self.known.add(number);
@@ -124,7 +128,8 @@ impl Facility {
         }
     }
 
-    /// Random sampling: a marked instruction is sampled as it completes, while alerts are enabled.
+    /// Samples a marked instruction as it completes, if random sampling is on and alerts are
+    /// enabled.
     ///
     /// \[kernel\] `isa207-common.c` for SAMPLE_ENABLE, `siar_valid()` for SIARV; \[memory\] for
     /// PMAE.
@@ -136,7 +141,7 @@ impl Facility {
         }
     }
 
-    /// What SIER, SIER2 and the threshold counter tell of a marked instruction.
+    /// Describes a marked instruction in SIER, SIER2 and the threshold counter.
     ///
     /// \[kernel\] `ISA207_SIER_*`, `MMCRA_THR_CTR_*`, `P10_MMCRA_THR_CTR_MANT` and
     /// `P10_SIER2_*_CYC` in `isa207-common.h`.
@@ -159,9 +164,9 @@ impl Facility {
         }
     }
 
-    /// A threshold's counter, between instructions that are not marked: no field freezes it, also not
-    /// FC, which stops "the PMCs". What it counts is the processor's affair: here it tells of the last
-    /// instruction of problem state.
+    /// Runs the threshold counter for an instruction, if random sampling is off. No field freezes
+    /// it, not even FC, which stops "the PMCs". Its events are implementation-specific: here it
+    /// identifies the last instruction of problem state.
     ///
     /// \[memory\] Book III, MMCRA (TECE, 0: counting is disabled); MMCR0\[FC\].
     pub(crate) fn count_threshold(&mut self, instruction: &Instruction) {
@@ -195,10 +200,11 @@ impl Facility {
         self.tell(instruction);
     }
 
-    /// What SIER, SIER2 and SIER3 tell of an instruction that is not marked; by which bits is the
-    /// processor's affair. SIER's have another meaning where it is marked.
+    /// Describes an instruction that is not marked in SIER, SIER2 and SIER3, in
+    /// implementation-specific bits. For a marked instruction the bits of SIER have another
+    /// meaning.
     ///
-    /// \[kernel\] saves all for programs with EBBs; \[memory\] for these bits.
+    /// \[kernel\] saves these registers for programs with EBBs; \[memory\] for these bits.
     fn tell(&mut self, instruction: &Instruction) {
         let told = told_of(instruction.address);
         self.sier |= told;
@@ -212,7 +218,7 @@ impl Facility {
 mod tests {
     use crate::{Context, Facility, Instruction, Mark, Processor, mmcr0::*, mmcra, sier::*, spr};
 
-    /// SDAR_MODE: on a data cache miss.
+    /// SDAR_MODE for updates on a data cache miss.
     const SDAR_DCACHE: u64 = 2 << 42;
 
     /// Executes instructions of which the second causes an alert.
@@ -238,7 +244,7 @@ mod tests {
             data: Some(0x8000),
             ..Instruction::at(0x1004)
         });
-        // Alerts are off now.
+        // Alerts are disabled now.
         facility.execute(&Instruction {
             address: 0x1008,
             ..marked

@@ -11,7 +11,7 @@ use crate::{
 /// Instructions that MSR\[SE\] and MSR\[BE\] trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trace {
-    /// Nothing.
+    /// No instruction.
     #[default]
     Off,
     /// Each instruction (MSR\[SE\]).
@@ -22,16 +22,16 @@ pub enum Trace {
 
 impl Facility {
     /// Traces an instruction that has completed. Returns whether a trace interrupt occurs.
-    ///
     /// The interrupt sets SIAR to the address of the instruction and SDAR to that of its data,
-    /// although counters are frozen and alerts off. SDAR is undefined if there are no data. SIER
-    /// stays. With PMAE set the performance monitor may write both registers at any time, so they
-    /// are undefined for a debugger. While an instruction is traced they are undefined for the
-    /// performance monitor: here MSR\[BE\] changes them at some instructions that are no branches.
+    /// although counters are frozen and alerts disabled. SDAR is undefined if there are no data.
+    /// SIER does not change. With PMAE set the performance monitor may write both registers at any
+    /// time, so they are undefined for a debugger. While an instruction is traced they are
+    /// undefined for the performance monitor: here MSR\[BE\] changes them at some instructions that
+    /// are no branches.
     ///
     /// \[microwatt\] `pmu_1` and `execute1.vhdl`; kvm-unit-tests, `powerpc/interrupts.c`, which
-    /// wants the address in SIAR on POWER8 to POWER10, in privileged state too. That they are
-    /// undefined: \[memory\] Book III, "Trace Interrupt"; "Interaction with the Trace Facility".
+    /// expects the address in SIAR on POWER8 to POWER10, in privileged state too. For the undefined
+    /// cases: \[memory\] Book III, "Trace Interrupt"; "Interaction with the Trace Facility".
     pub(crate) fn trace(&mut self, instruction: &Instruction) -> bool {
         let traced = match self.context.trace {
             Trace::Off => return false,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory. There is always some.
+//! Memory allocation. It never fails on the host.
 
 use crate::{error::Result, init::PinInit};
 use std::{
@@ -9,18 +9,18 @@ use std::{
     pin::Pin,
 };
 
-/// There is no memory.
+/// Error of an allocation without memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocError;
 
-/// How to allocate.
+/// Allocation flags, which have no effect.
 #[derive(Clone, Copy)]
 pub struct Flags;
 
-/// May sleep.
+/// Flags for an allocation that may sleep.
 pub const GFP_KERNEL: Flags = Flags;
 
-/// A box.
+/// A box in kernel memory.
 pub struct KBox<T: ?Sized>(Box<T>);
 
 impl<T> KBox<T> {
@@ -29,7 +29,7 @@ impl<T> KBox<T> {
         Ok(Self(Box::new(value)))
     }
 
-    /// Allocates memory for a value to come.
+    /// Allocates memory for a value that is written later.
     pub fn new_uninit(flags: Flags) -> Result<KBox<MaybeUninit<T>>, AllocError> {
         KBox::new(MaybeUninit::uninit(), flags)
     }
@@ -39,28 +39,28 @@ impl<T> KBox<T> {
         Self(Box::write(memory.0, value))
     }
 
-    /// Gives up the box for a pointer.
+    /// Converts the box to a pointer.
     pub fn into_raw(this: Self) -> *mut T {
         Box::into_raw(this.0)
     }
 
-    /// Makes a box of the pointer again.
+    /// Converts the pointer back to a box.
     ///
     /// # Safety
     ///
     /// The pointer must be from [`KBox::into_raw`], and not be used any more.
     pub unsafe fn from_raw(raw: *mut T) -> Self {
-        // SAFETY: The caller guarantees it.
+        // SAFETY: The caller guarantees that the pointer is from `into_raw` and has no other user.
         Self(unsafe { Box::from_raw(raw) })
     }
 
-    /// Likewise, pinned.
+    /// Allocates memory for `value`, which is pinned there.
     pub fn pin(value: T, flags: Flags) -> Result<Pin<Self>, AllocError> {
         // SAFETY: The value is on the heap, and the box gives no way to move it.
         Self::new(value, flags).map(|new| unsafe { Pin::new_unchecked(new) })
     }
 
-    /// Likewise, of what `init` makes.
+    /// Allocates memory for the value of `init`, which is pinned there.
     pub fn pin_init<E>(init: impl PinInit<T, E>, flags: Flags) -> Result<Pin<Self>>
     where
         crate::error::Error: From<E>,
@@ -71,7 +71,7 @@ impl<T> KBox<T> {
 }
 
 impl<T> KBox<[T]> {
-    /// A pinned slice of `len` values that `make` gives.
+    /// Allocates a pinned slice of the `len` values that `make` initializes.
     pub fn pin_slice<I, E>(
         make: impl Fn(usize) -> I,
         len: usize,
@@ -84,7 +84,7 @@ impl<T> KBox<[T]> {
         let values: Vec<T> = (0..len)
             .map(|index| make(index).make())
             .collect::<Result<_, E>>()?;
-        // SAFETY: As in `pin`.
+        // SAFETY: The values are on the heap, and the box gives no way to move them.
         Ok(unsafe { Pin::new_unchecked(Self(values.into_boxed_slice())) })
     }
 }
@@ -106,17 +106,17 @@ impl<T: ?Sized> DerefMut for KBox<T> {
 /// A vector.
 pub struct KVec<T>(Vec<T>);
 
-/// A vector that may be large.
+/// A vector that may use vmalloc memory.
 pub type KVVec<T> = KVec<T>;
 
 impl<T> KVec<T> {
-    /// An empty one.
+    /// Creates an empty vector.
     #[expect(clippy::new_without_default, reason = "as the kernel crate has it")]
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// One with room.
+    /// Creates an empty vector with room for `capacity` values.
     pub fn with_capacity(capacity: usize, _flags: Flags) -> Result<Self, AllocError> {
         Ok(Self(Vec::with_capacity(capacity)))
     }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CPUs. A thread of a test plays all of them, one at a time.
+//! CPUs. A test runs all of them on one thread, one at a time.
 
 use std::cell::Cell;
 
-/// The CPUs that there can ever be.
+/// Number of possible CPUs.
 pub const CPUS: u32 = 4;
 
 thread_local! {
     static CURRENT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Has the thread be another CPU.
+/// Makes the thread run as another CPU.
 pub fn set_current(cpu: u32) {
     assert!(cpu < CPUS);
     CURRENT.set(cpu);
@@ -22,18 +22,18 @@ pub fn set_current(cpu: u32) {
 pub struct CpuId(u32);
 
 impl CpuId {
-    /// The CPU that this runs on.
+    /// Returns the current CPU.
     pub fn current() -> Self {
         Self(CURRENT.get())
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn as_u32(self) -> u32 {
         self.0
     }
 }
 
-/// The CPUs that there can ever be.
+/// Returns the number of possible CPUs.
 pub fn nr_cpu_ids() -> u32 {
     CPUS
 }

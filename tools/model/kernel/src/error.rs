@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Errors by number.
+//! Error numbers.
 
 use crate::alloc::AllocError;
 use std::{convert::Infallible, ffi::c_int, fmt};
@@ -9,17 +9,17 @@ use std::{convert::Infallible, ffi::c_int, fmt};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Error(c_int);
 
-/// What fails with an errno.
+/// Result of a function that may fail with an errno.
 pub type Result<T = (), E = Error> = core::result::Result<T, E>;
 
 impl Error {
-    /// The negative number.
+    /// Returns the negative error number.
     pub fn to_errno(self) -> c_int {
         self.0
     }
 }
 
-/// The errors that the driver knows.
+/// The errors that the driver uses.
 pub mod code {
     #![allow(missing_docs)]
     use super::Error;
@@ -52,20 +52,20 @@ impl From<Infallible> for Error {
     }
 }
 
-/// What a method without an implementation says.
+/// Message for a method without an implementation.
 pub const VTABLE_DEFAULT_ERROR: &str = "a method without an implementation";
 
-/// A C function's result.
+/// Converts a C function's result.
 pub fn to_result(errno: c_int) -> Result {
     if errno < 0 { Err(Error(errno)) } else { Ok(()) }
 }
 
-/// A result as C functions return it.
+/// Converts a result to the form that C functions return.
 pub fn from_result(f: impl FnOnce() -> Result<c_int>) -> c_int {
     f().unwrap_or_else(Error::to_errno)
 }
 
-/// A pointer that may be an error (`ERR_PTR()`).
+/// Converts a pointer that may be an error (`ERR_PTR()`).
 pub fn from_err_ptr<T>(pointer: *mut T) -> Result<*mut T> {
     let number = pointer as isize;
     if (-4095..0).contains(&number) {

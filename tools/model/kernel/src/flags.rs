@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `impl_flags!`, as far as the driver uses what it makes.
+//! `impl_flags!`, with the methods that the driver uses.
 
-/// Declares a word of flags and the enumeration of the single ones.
+/// Declares a set of flags and the enumeration of the single flags.
 #[macro_export]
 macro_rules! impl_flags {
     (
@@ -49,17 +49,17 @@ macro_rules! impl_flags {
         }
 
         impl $word {
-            /// No flag.
+            /// Returns the empty set.
             $word_vis const fn empty() -> Self {
                 Self(0)
             }
 
-            /// Whether the flag is set.
+            /// Returns whether the flag is set.
             $word_vis fn contains(self, flag: $flag) -> bool {
                 self.0 & flag as $type == flag as $type
             }
 
-            /// Whether any of the flags is set.
+            /// Returns whether any of the flags is set.
             $word_vis fn contains_any(self, flags: Self) -> bool {
                 self.0 & flags.0 != 0
             }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Initializers. On the host nothing needs to know its address before it is complete, so they make
-//! a value, which is moved to its place.
+//! Initializers. On the host no value has to know its address before it is complete, so an
+//! initializer returns a value, which is then moved to its place.
 
 use crate::error::Result;
 use std::marker::PhantomData;
 
-/// What makes a `T`, or fails.
+/// Initializer of a `T`, which may fail.
 pub trait PinInit<T, E = std::convert::Infallible> {
-    /// Makes it.
+    /// Makes the value.
     fn make(self) -> Result<T, E>;
 }
 
@@ -24,10 +24,10 @@ impl<T, E> PinInit<T, E> for Result<T, E> {
     }
 }
 
-/// An initializer that calls a function.
+/// Initializer that calls a function.
 pub struct InitFn<F, T, E>(F, PhantomData<(T, E)>);
 
-/// An initializer that calls `f`.
+/// Creates an initializer that calls `f`.
 pub fn from_fn<F: FnOnce() -> Result<T, E>, T, E>(f: F) -> InitFn<F, T, E> {
     InitFn(f, PhantomData)
 }
@@ -38,20 +38,20 @@ impl<F: FnOnce() -> Result<T, E>, T, E> PinInit<T, E> for InitFn<F, T, E> {
     }
 }
 
-/// What may be all zeroes.
+/// A type for which all zeroes are a valid value.
 ///
 /// # Safety
 ///
 /// All zeroes must be a value of the type.
 pub unsafe trait Zeroable: Sized {}
 
-/// A value of zeroes.
+/// Returns a value of all zeroes.
 pub fn zeroed<T: Zeroable>() -> T {
-    // SAFETY: By the trait.
+    // SAFETY: `Zeroable` guarantees that all zeroes are a value of the type.
     unsafe { core::mem::zeroed() }
 }
 
-/// Makes an initializer of a structure.
+/// Creates an initializer of a structure.
 #[macro_export]
 macro_rules! try_pin_init {
     (Self { $($fields:tt)* }? $error:ty) => {
@@ -61,7 +61,7 @@ macro_rules! try_pin_init {
     };
 }
 
-/// The fields of a structure, one after the other.
+/// Initializes the fields of a structure one after the other.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! fields {

@@ -8,15 +8,16 @@ thread_local! {
     static HOOK: Cell<Option<fn(bool)>> = const { Cell::new(None) };
 }
 
-/// Has `hook` called when interrupts are turned off (`false`) and when that is undone.
+/// Sets the function to call with `false` when interrupts are disabled, and with `true` when they
+/// are restored.
 pub fn set_hook(hook: fn(bool)) {
     HOOK.set(Some(hook));
 }
 
-/// Interrupts are off while it lives.
+/// Guard that keeps interrupts disabled while it lives.
 pub struct LocalInterruptDisabled(());
 
-/// Turns interrupts off.
+/// Disables interrupts.
 pub fn local_interrupt_disable() -> LocalInterruptDisabled {
     if let Some(hook) = HOOK.get() {
         hook(false);

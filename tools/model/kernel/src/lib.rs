@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A stand-in for the kernel crate, with as much of it as the driver's code on the host uses. The
-//! CPUs of a machine take turns on a thread of a test: what is per-CPU or global in the kernel is
+//! A stand-in for the kernel crate, with the parts that the driver uses on the host. A test's
+//! thread runs all CPUs of a machine in turn: data that are per-CPU or global in the kernel are
 //! thread-local here.
 //!
-//! Names, and what they do, are the kernel crate's; see its documentation.
+//! Names and behaviour are those of the kernel crate; see its documentation.
 
 pub mod alloc;
 pub mod bindings;
@@ -37,7 +37,7 @@ macro_rules! fmt_args {
     ($($arguments:tt)*) => { format_args!($($arguments)*) };
 }
 
-/// What must not be compiled into the kernel's code.
+/// Marks code that must not be compiled into the kernel; here it panics.
 #[macro_export]
 macro_rules! build_error {
     ($message:expr) => {
@@ -45,7 +45,7 @@ macro_rules! build_error {
     };
 }
 
-/// The structure that a field is in.
+/// Returns the structure that contains a field.
 #[macro_export]
 macro_rules! container_of {
     ($field:expr, $container:ty, $name:ident) => {
@@ -55,7 +55,7 @@ macro_rules! container_of {
     };
 }
 
-/// A message. The host says nothing of the driver's course.
+/// Drops a message: tests do not show the driver's information messages.
 #[macro_export]
 macro_rules! pr_info {
     ($($arguments:tt)*) => {};
@@ -65,43 +65,43 @@ thread_local! {
     static COMPLAINT: std::cell::RefCell<Option<String>> = const { std::cell::RefCell::new(None) };
 }
 
-/// Something is wrong: the end of a history, once the step is done. A panic could not pass the
-/// driver's callbacks, which have the ABI of C.
+/// Records an error, which ends the history after the present step. A panic is not possible,
+/// because it could not unwind through the driver's callbacks, which have the C ABI.
 pub fn complain(message: fmt::Arguments<'_>) {
     COMPLAINT.with_borrow_mut(|first| {
         first.get_or_insert_with(|| message.to_string());
     });
 }
 
-/// The driver says that something is wrong.
+/// Records a warning or an error of the driver.
 pub fn print(message: fmt::Arguments<'_>) {
-    complain(format_args!("the driver says: {message}"));
+    complain(format_args!("the driver reports: {message}"));
 }
 
-/// What was wrong first since this was last called.
+/// Returns and clears the first error since the last call.
 pub fn complaint() -> Option<String> {
     COMPLAINT.take()
 }
 
-/// Messages that something is wrong.
+/// Records an error message of the driver.
 #[macro_export]
 macro_rules! pr_err {
     ($($arguments:tt)*) => { $crate::print(format_args!($($arguments)*)) };
 }
 
-/// Likewise.
+/// Records a warning of the driver.
 #[macro_export]
 macro_rules! pr_warn {
     ($($arguments:tt)*) => { $crate::print(format_args!($($arguments)*)) };
 }
 
-/// Likewise.
+/// Records a warning that the kernel prints once.
 #[macro_export]
 macro_rules! pr_warn_once {
     ($($arguments:tt)*) => { $crate::print(format_args!($($arguments)*)) };
 }
 
-/// Likewise.
+/// Records an error message that the kernel prints once.
 #[macro_export]
 macro_rules! pr_err_once {
     ($($arguments:tt)*) => { $crate::print(format_args!($($arguments)*)) };

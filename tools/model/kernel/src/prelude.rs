@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the driver imports in any case.
+//! The prelude, which each file of the driver imports.
 
 pub use crate::{
     alloc::{Flags, GFP_KERNEL, KBox, KVVec, KVec},
@@ -14,7 +14,7 @@ pub use core::pin::Pin;
 pub use kernel_macros::{IntoBytes, pin_data, pinned_drop, vtable};
 pub use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// `unsigned long`, in the kernel crate a `usize`.
+/// `unsigned long`, which is a `usize` in the kernel crate.
 #[allow(non_camel_case_types)]
 pub type c_ulong = usize;
 
@@ -22,22 +22,22 @@ pub type c_ulong = usize;
 pub struct ThisModule;
 
 impl ThisModule {
-    /// The C structure.
+    /// Returns the C structure, which does not exist on the host.
     pub fn as_ptr(&self) -> *mut c_void {
         std::ptr::null_mut()
     }
 }
 
-/// A type whose values are nothing but bytes.
+/// A type whose values consist of initialized bytes.
 ///
 /// # Safety
 ///
-/// They must have no padding.
+/// Values of the type must have no padding.
 pub unsafe trait IntoBytes {}
 
 macro_rules! bytes {
     ($($type:ty),*) => { $(
-        // SAFETY: An integer, or a boolean.
+        // SAFETY: An integer or a boolean has no padding.
         unsafe impl IntoBytes for $type {}
     )* };
 }

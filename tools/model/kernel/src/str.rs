@@ -11,16 +11,16 @@ use std::{
     ops::Deref,
 };
 
-/// What the kernel crate adds to [`CStr`].
+/// Methods that the kernel crate adds to [`CStr`].
 pub trait CStrExt {
-    /// The pointer that C takes.
+    /// Returns the pointer for C.
     fn as_char_ptr(&self) -> *const c_char;
 
-    /// The string at a pointer.
+    /// Returns the string at a pointer.
     ///
     /// # Safety
     ///
-    /// As `CStr::from_ptr`.
+    /// The requirements of `CStr::from_ptr` apply.
     unsafe fn from_char_ptr<'a>(pointer: *const c_char) -> &'a CStr;
 }
 
@@ -30,7 +30,7 @@ impl CStrExt for CStr {
     }
 
     unsafe fn from_char_ptr<'a>(pointer: *const c_char) -> &'a CStr {
-        // SAFETY: The caller guarantees it.
+        // SAFETY: The caller guarantees the requirements of `CStr::from_ptr`.
         unsafe { CStr::from_ptr(pointer) }
     }
 }
@@ -39,7 +39,7 @@ impl CStrExt for CStr {
 pub struct CString(ffi::CString);
 
 impl CString {
-    /// Formats one.
+    /// Formats a string.
     pub fn try_from_fmt(text: fmt::Arguments<'_>) -> Result<Self, AllocError> {
         Ok(Self(
             ffi::CString::new(text.to_string()).expect("no null in it"),

@@ -19,7 +19,7 @@ impl<T> Arc<T> {
         Ok(Self(sync::Arc::new(value)))
     }
 
-    /// Likewise, of what `init` makes.
+    /// Allocates memory for the value of `init`.
     pub fn pin_init<E>(init: impl PinInit<T, E>, flags: Flags) -> Result<Self>
     where
         Error: From<E>,
@@ -50,7 +50,7 @@ impl<T> Deref for ArcBorrow<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: `ForeignOwnable::borrow` made it of a reference that is kept.
+        // SAFETY: `ForeignOwnable::borrow` made the pointer from a reference that outlives `self`.
         unsafe { &*self.0 }
     }
 }
@@ -63,7 +63,7 @@ impl<T: 'static> ForeignOwnable for Arc<T> {
     }
 
     unsafe fn from_foreign(pointer: *mut c_void) -> Self {
-        // SAFETY: The caller guarantees that `into_foreign` made it.
+        // SAFETY: The caller guarantees that `into_foreign` returned the pointer.
         Self(unsafe { sync::Arc::from_raw(pointer.cast()) })
     }
 
@@ -72,11 +72,11 @@ impl<T: 'static> ForeignOwnable for Arc<T> {
     }
 }
 
-/// A lock that sleeps.
+/// A mutex.
 pub struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// See `new_mutex!`.
+    /// Creates a mutex, for `new_mutex!`.
     pub fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
@@ -87,7 +87,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// A lock.
+/// Creates a [`Mutex`](crate::sync::Mutex).
 #[macro_export]
 macro_rules! new_mutex {
     ($value:expr) => {
@@ -95,13 +95,13 @@ macro_rules! new_mutex {
     };
 }
 
-/// Grace periods. A history is in no handler when it waits for one.
+/// RCU. A history never runs a handler while it waits for a grace period.
 pub mod rcu {
-    /// Waits for one.
+    /// Waits for a grace period.
     pub fn synchronize_rcu() {}
 }
 
-/// Atomics, with Rust's own underneath. All orders are the strongest.
+/// Atomics on top of Rust's own. All orders are sequentially consistent.
 pub mod atomic {
     use core::{
         cell::UnsafeCell,
@@ -121,35 +121,36 @@ pub mod atomic {
     }
 
     orders! {
-        /// No order.
+        /// No order with other accesses.
         Relaxed,
-        /// Later accesses come after.
+        /// Orders the access before later ones.
         Acquire,
-        /// Earlier accesses come before.
+        /// Orders the access after earlier ones.
         Release,
-        /// Both.
+        /// Orders the access with earlier and later ones.
         Full,
     }
 
-    /// A type of which there are atomics.
+    /// A type that can be accessed atomically.
     pub trait AtomicType: Copy {
-        /// The value at a pointer.
+        /// Returns the value at a pointer.
         ///
         /// # Safety
         ///
-        /// The pointer must be valid, and what it is to only be accessed atomically.
+        /// The pointer must be valid, and its target must only be accessed atomically.
         unsafe fn load(at: *mut Self) -> Self;
-        /// Sets it, and returns what it was.
+        /// Sets the value, and returns the previous one.
         ///
         /// # Safety
         ///
-        /// As for `load`.
+        /// The requirements of `load` apply.
         unsafe fn swap(at: *mut Self, value: Self) -> Self;
-        /// Sets it if it is `old`; fails with what it is.
+        /// Sets the value if it is `old`. Returns the previous value, as an error if it was another
+        /// one.
         ///
         /// # Safety
         ///
-        /// As for `load`.
+        /// The requirements of `load` apply.
         unsafe fn compare_exchange(at: *mut Self, old: Self, new: Self) -> Result<Self, Self>;
     }
 
@@ -157,12 +158,14 @@ pub mod atomic {
         ($($type:ty, $atomic:ident $(, $generic:ident)?;)+) => { $(
             impl$(<$generic>)? AtomicType for $type {
                 unsafe fn load(at: *mut Self) -> Self {
-                    // SAFETY: The caller guarantees it.
+                    // SAFETY: The caller guarantees that the pointer is valid and only accessed
+                    // atomically.
                     unsafe { $atomic::from_ptr(at) }.load(SeqCst)
                 }
 
                 unsafe fn swap(at: *mut Self, value: Self) -> Self {
-                    // SAFETY: As above.
+                    // SAFETY: The caller guarantees that the pointer is valid and only accessed
+                    // atomically.
                     unsafe { $atomic::from_ptr(at) }.swap(value, SeqCst)
                 }
 
@@ -171,7 +174,8 @@ pub mod atomic {
                     old: Self,
                     new: Self,
                 ) -> Result<Self, Self> {
-                    // SAFETY: As above.
+                    // SAFETY: The caller guarantees that the pointer is valid and only accessed
+                    // atomically.
                     unsafe { $atomic::from_ptr(at) }.compare_exchange(old, new, SeqCst, SeqCst)
                 }
             }
@@ -184,52 +188,54 @@ pub mod atomic {
         *mut T, AtomicPtr, T;
     }
 
-    /// An atomic.
+    /// An atomic value.
     #[repr(transparent)]
     pub struct Atomic<T>(UnsafeCell<T>);
 
-    // SAFETY: Every access is atomic.
+    // SAFETY: All accesses through a shared reference are atomic.
     unsafe impl<T> Sync for Atomic<T> {}
 
     impl<T> Atomic<T> {
-        /// An atomic that holds `value`.
+        /// Creates an atomic that holds `value`.
         pub const fn new(value: T) -> Self {
             Self(UnsafeCell::new(value))
         }
 
-        /// Makes one of what a pointer is to.
+        /// Creates an atomic at the target of a pointer.
         ///
         /// # Safety
         ///
-        /// The pointer must be valid for `'a`, and what it is to only be accessed atomically.
+        /// The pointer must be valid for `'a`, and its target must only be accessed atomically.
         pub unsafe fn from_ptr<'a>(pointer: *mut T) -> &'a Self {
-            // SAFETY: The caller guarantees it.
+            // SAFETY: The caller guarantees that the pointer is valid, and `Atomic<T>` has the
+            // layout of `T`.
             unsafe { &*pointer.cast() }
         }
     }
 
     impl<T: AtomicType> Atomic<T> {
-        /// The value.
+        /// Returns the value.
         pub fn load(&self, _order: impl Order) -> T {
-            // SAFETY: The value is this one's own.
+            // SAFETY: The pointer is to the value of `self`, which is only accessed atomically.
             unsafe { T::load(self.0.get()) }
         }
 
         /// Sets the value.
         pub fn store(&self, value: T, _order: impl Order) {
-            // SAFETY: As above.
+            // SAFETY: The pointer is to the value of `self`, which is only accessed atomically.
             unsafe { T::swap(self.0.get(), value) };
         }
 
-        /// Sets the value, and returns what it was.
+        /// Sets the value, and returns the previous one.
         pub fn xchg(&self, value: T, _order: impl Order) -> T {
-            // SAFETY: As above.
+            // SAFETY: The pointer is to the value of `self`, which is only accessed atomically.
             unsafe { T::swap(self.0.get(), value) }
         }
 
-        /// Sets the value if it is `old`; fails with what it is.
+        /// Sets the value if it is `old`. Returns the previous value, as an error if it was another
+        /// one.
         pub fn cmpxchg(&self, old: T, new: T, _order: impl Order) -> Result<T, T> {
-            // SAFETY: As above.
+            // SAFETY: The pointer is to the value of `self`, which is only accessed atomically.
             unsafe { T::compare_exchange(self.0.get(), old, new) }
         }
     }
@@ -237,7 +243,7 @@ pub mod atomic {
     impl Atomic<i64> {
         /// Adds to the value.
         pub fn add(&self, value: i64, _order: impl Order) {
-            // SAFETY: As above.
+            // SAFETY: The pointer is to the value of `self`, which is only accessed atomically.
             unsafe { AtomicI64::from_ptr(self.0.get()) }.fetch_add(value, SeqCst);
         }
     }

@@ -1,40 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Time, and timers. The driver has timers for an emulator only, which the host is not: what would
-//! start one or ask for the time panics.
+//! Time and timers. The driver uses timers only in an emulator, which the host is not, so a
+//! function that starts one or reads the time panics.
 
 use std::{marker::PhantomData, ops::Sub};
 
-/// A span of time.
+/// A time span.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Delta(i64);
 
 impl Delta {
-    /// Of nanoseconds.
+    /// Creates a span of nanoseconds.
     pub const fn from_nanos(ns: i64) -> Self {
         Self(ns)
     }
 
-    /// Of milliseconds.
+    /// Creates a span of milliseconds.
     pub const fn from_millis(ms: i64) -> Self {
         Self(ms * 1_000_000)
     }
 }
 
-/// Waiting.
+/// Delays.
 pub mod delay {
-    /// Waits: not on the host, where nobody else runs meanwhile.
+    /// Returns at once, because no other thread could make progress in the meantime.
     pub fn fsleep(_delta: super::Delta) {}
 }
 
 /// The monotonic clock.
 pub struct Monotonic;
 
-/// A moment.
+/// A moment of a clock.
 pub struct Instant<C>(i64, PhantomData<C>);
 
 impl<C> Instant<C> {
-    /// This one.
+    /// Returns the present moment.
     pub fn now() -> Self {
         unreachable!("no clock")
     }
@@ -48,39 +48,39 @@ impl<C> Sub for Instant<C> {
     }
 }
 
-/// Timers of high resolution.
+/// High-resolution timers.
 pub mod hrtimer {
     use super::{Delta, Instant, Monotonic};
     use std::marker::PhantomData;
 
-    /// A timer of a `T`.
+    /// A timer inside a `T`.
     pub struct HrTimer<T>(PhantomData<fn(T)>);
 
     impl<T> HrTimer<T> {
-        /// One that is not started.
+        /// Creates a timer that is not started.
         #[expect(clippy::new_without_default, reason = "as the kernel crate has it")]
         pub fn new() -> Self {
             Self(PhantomData)
         }
 
-        /// When it fires.
+        /// Returns the moment when it fires.
         pub fn expires(&self) -> Instant<Monotonic> {
             unreachable!("no timer runs")
         }
     }
 
-    /// What has a timer.
+    /// A type that contains a timer.
     pub trait HasHrTimer<T> {
-        /// Starts it.
+        /// Starts the timer.
         ///
         /// # Safety
         ///
-        /// The value must be there until the timer is cancelled.
+        /// The value must live until the timer is cancelled.
         unsafe fn start(_this: *const Self, _delta: Delta) {
             unreachable!("no timer runs")
         }
 
-        /// The C structure.
+        /// Returns the C structure.
         ///
         /// # Safety
         ///
@@ -90,12 +90,12 @@ pub mod hrtimer {
         }
     }
 
-    /// What a timer calls.
+    /// The callback of a timer.
     pub trait HrTimerCallback {
-        /// What it is called with.
+        /// The pointer that the callback gets.
         type Pointer<'a>;
 
-        /// Called when the timer fires.
+        /// Runs when the timer fires.
         fn run(
             this: Self::Pointer<'_>,
             context: HrTimerCallbackContext<'_, Self>,
@@ -104,20 +104,20 @@ pub mod hrtimer {
             Self: Sized;
     }
 
-    /// What a callback may do with its timer.
+    /// Access of a callback to its timer.
     pub struct HrTimerCallbackContext<'a, T>(PhantomData<&'a T>);
 
-    /// Whether a timer is started again.
+    /// Return value of a callback: whether to restart the timer.
     pub enum HrTimerRestart {
-        /// No.
+        /// Do not restart it.
         NoRestart,
     }
 
-    /// After a time, on the same CPU, in hard interrupt context.
+    /// Timer mode: relative, on the same CPU, in hard interrupt context.
     pub struct RelativePinnedHardMode<C>(PhantomData<C>);
 }
 
-/// Says where the timer is.
+/// Names the field that contains the timer.
 #[macro_export]
 macro_rules! impl_has_hr_timer {
     (impl HasHrTimer<Self> for $type:ty { mode: $mode:ty, field: $($field:tt)* }) => {

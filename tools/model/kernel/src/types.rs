@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Values that C has in its hands.
+//! Values that C code holds.
 
 use std::{cell::UnsafeCell, ffi::c_void};
 
-/// What C owns with us.
+/// A value that C code may access.
 #[repr(transparent)]
 pub struct Opaque<T>(UnsafeCell<T>);
 
 impl<T> Opaque<T> {
-    /// One that holds `value`.
+    /// Creates an `Opaque` that holds `value`.
     pub const fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }
 
-    /// The pointer to it.
+    /// Returns a pointer to the value.
     pub const fn get(&self) -> *mut T {
         self.0.get()
     }
 
-    /// Of a pointer to what it holds, the one to it.
+    /// Converts a pointer to the value to one to the `Opaque`.
     pub const fn cast_from(this: *const T) -> *const Self {
         this.cast()
     }
 }
 
-/// What C can own as a pointer.
+/// A value that C code can own through a pointer.
 pub trait ForeignOwnable {
-    /// What is borrowed of C.
+    /// The type of a borrowed value.
     type Borrowed<'a>;
 
-    /// Gives it to C.
+    /// Passes the value to C code.
     fn into_foreign(self) -> *mut c_void;
 
-    /// Takes it back.
+    /// Takes the value back from C code.
     ///
     /// # Safety
     ///
-    /// The pointer must be from [`ForeignOwnable::into_foreign`], and is not valid any more.
+    /// The pointer must be from [`ForeignOwnable::into_foreign`], and must not be used afterwards.
     unsafe fn from_foreign(pointer: *mut c_void) -> Self;
 
-    /// Borrows it.
+    /// Borrows the value.
     ///
     /// # Safety
     ///

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random histories of tasks and events, under the driver. After each step every program's counts,
-//! samples and registers must be those of a PMU of its own.
+//! Random histories of tasks and events that run under the driver. After each step the counts,
+//! samples and registers of every program must be those of a PMU of its own.
 //!
-//! A history is a list of [`Op`]s, which says nothing of what is there: each picks what it needs by
-//! number. So a history stays one when a part of it is left out, which is how one that fails is made
-//! short.
+//! A history is a list of [`Op`]s. An operation does not name what it works on, but picks it by
+//! number from what exists then. So a history is still valid when some of its operations are
+//! removed, which is how a failing one is shortened.
 //!
 //! | file | subject |
 //! |---|---|
 //! | `op.rs` | the operations, and random ones |
 //! | `bursts.rs` | random histories |
-//! | `world.rs`, `world/` | what they do |
+//! | `world.rs`, `world/` | the effects of the operations |
 //! | `oracle.rs` | what the events should have counted and sampled |
-//! | `program.rs`, `program/` | what a program with EBBs should find in its registers: by a facility of its own, and predicted without one |
-//! | `text.rs` | what programs are made of |
-//! | `shrink.rs` | making a history short that fails, and its table |
+//! | `program.rs`, `program/` | what a program with EBBs should find in its registers: according to a facility of its own, and predicted without one |
+//! | `text.rs` | the code of programs |
+//! | `shrink.rs` | shortening a failing history, and printing its table |
 //!
-//! `MODEL_STEPS` is how many steps each processor takes, `MODEL_SEED` with which they begin.
+//! `MODEL_STEPS` is the number of steps for each processor, `MODEL_SEED` the seed of the first
+//! history.
 
 mod bursts;
 pub mod op;
@@ -36,16 +37,17 @@ use std::{
 };
 use world::World;
 
-/// Steps of a history, after which the machine boots anew.
+/// Steps of a history, after which the machine boots again.
 const LENGTH: usize = 400;
 
-/// Random histories reach each counted situation at least once in that many steps.
+/// Random histories reach each counted situation at least once in this number of steps.
 const MOST_STEPS_BETWEEN: u64 = 20_000;
 
-/// One machine has the driver at a time: some of its state is the module's.
+/// Lock for tests with a machine. Only one machine can have the driver, because some state is
+/// global in the module.
 static MACHINE: Mutex<()> = Mutex::new(());
 
-/// Runs a history. Fails with the step that went wrong and what did.
+/// Runs a history. Fails with the step that went wrong and the reason.
 fn run(kind: Kind, history: &[Op], log: bool) -> Result<(), Failure> {
     let mut at = 0;
     let result = catch_unwind(AssertUnwindSafe(|| {
@@ -66,7 +68,7 @@ fn run(kind: Kind, history: &[Op], log: bool) -> Result<(), Failure> {
     })
 }
 
-/// Why a history fails.
+/// A failure of a history: the step, and the reason.
 struct Failure {
     at: usize,
     what: String,
@@ -77,10 +79,10 @@ fn number(name: &str, otherwise: u64) -> u64 {
     value.map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
-/// Runs histories of a processor: on bare metal and in partitions in turn, some of which are in the
-/// compatibility mode of POWER9, with CPUs that are shared or dedicated, with an SDAR that stays as the
-/// ISA has it or moves as KVM has it, EBBs that need EBE or do not, alerts that are prompt or late, and
-/// some with a kernel that PM interrupts outrun.
+/// Runs histories of a processor. They alternate between bare metal and partitions, some in the
+/// compatibility mode of POWER9, and vary these: shared or dedicated CPUs; SDAR fixed after an
+/// alert (as in the ISA) or not (as in KVM); EBBs with or without EBE; prompt or late alerts; and
+/// sometimes a kernel that PM interrupts overload.
 fn histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000);
@@ -95,8 +97,8 @@ fn histories(processor: Processor) {
             is_dedicated: round & 16 != 0,
             sdar_moves: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
-            // Not on POWER8E: what restores PMAO there, in the kernel and here, relies on an alert
-            // within an `isync`.
+            // Not on POWER8E: code that restores PMAO there, in the kernel and here, relies on an
+            // alert within an `isync`.
             alerts_come_late: round & 8 != 0 && processor != Processor::Power8E,
             is_interposed: false,
             is_slow: round % 11 == 10,
@@ -121,8 +123,9 @@ fn histories(processor: Processor) {
     assert!(rare.is_none(), "{processor:?}: {rare:?} of {steps} steps");
 }
 
-/// Runs histories in partitions in which the driver is interposed. On bare metal KVM leaves a guest's
-/// registers on a PMU that the built-in driver does not use, which it does not see to.
+/// Runs histories in partitions in which the driver is interposed. Bare metal is left out, because
+/// there KVM may leave a guest's registers on a PMU that the built-in driver does not use, and that
+/// driver does not clear them.
 fn interposed_histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000) / 4;

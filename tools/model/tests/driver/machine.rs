@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The CPUs of a machine, one at a time, and the kernel's entry code for PM interrupts.
+//! The CPUs of a machine, which run one at a time, and the kernel's entry code for PM interrupts.
 //!
-//! The kernel has two masks in software. "Interrupts off" does not hold PM interrupts back: one
-//! that comes then is an NMI. One that comes while PM interrupts are masked too turns MSR\[EE\] off
-//! and stays pending, until interrupts are on altogether.
+//! The kernel has two interrupt masks in software. "Interrupts off" does not hold PM interrupts
+//! back: a PM interrupt that comes then is an NMI. If PM interrupts are masked too, one that comes
+//! turns MSR\[EE\] off and is pending until both masks are off.
 
 mod cpu;
 mod irqs;
@@ -29,51 +29,51 @@ use std::cell::RefCell;
 /// A handler of PM interrupts.
 pub type Handler = unsafe extern "C" fn(*mut pt_regs);
 
-/// Interrupts are off.
+/// Software mask of interrupts.
 pub const MASK_STD: u8 = 1;
-/// PM interrupts are masked.
+/// Software mask of PM interrupts.
 pub const MASK_PMI: u8 = 2;
-/// Where the kernel's code is, which goes round.
+/// Start of the kernel's code, in which its address wraps around.
 pub const KERNEL_TEXT: u64 = 0xc000_0000_0001_0000;
 const KERNEL_TEXT_MASK: u64 = 0xfff;
 /// MSR\[PR\].
 pub const MSR_PR: u64 = 1 << 14;
 
-/// Where the kernel's data are.
+/// Address of the kernel's data.
 pub const KERNEL_DATA: u64 = 0xc000_0000_0010_0000;
 
-/// Cycles that an instruction of the kernel takes. `restore_pmao`, as the kernel's workaround for
-/// POWER8E, is right only if it is more than one: PMC6 has to overflow before the next write.
+/// Cycles of a kernel instruction. `restore_pmao`, like the kernel's workaround for POWER8E, works
+/// only with more than one, because PMC6 has to overflow before the next write.
 const CYCLES: u32 = 2;
 
 /// Ticks of the time base in a second.
 pub const TIME_BASE_HZ: u64 = 512_000_000;
 
-/// A PM interrupt: where it came, and what the facility told then.
+/// A PM interrupt: its place, and the state of the facility.
 #[derive(Clone, Copy, Debug)]
 pub struct Alert {
     pub siar: u64,
     pub sdar: u64,
     pub sier: u64,
-    /// What PMC1 to PMC6 held, or when the handler froze them.
+    /// Values of PMC1 to PMC6 at the interrupt, or later when the handler froze them.
     pub counters: [u32; 6],
-    /// The instruction that SIAR has; `None` if the kernel has written SIAR since.
+    /// The instruction in SIAR; `None` if the kernel has written SIAR since.
     pub sampled: Option<Sampled>,
-    /// An alert occurred while the kernel was at the interrupt already.
+    /// The alert occurred when the kernel had already entered the interrupt.
     pub is_late: bool,
-    /// SIAR is still that of the alert.
+    /// SIAR still has the value of the alert.
     pub is_siar_known: bool,
-    /// SDAR is.
+    /// SDAR still has the value of the alert.
     pub is_sdar_known: bool,
-    /// SIER is.
+    /// SIER still has the value of the alert.
     pub is_sier_known: bool,
-    /// The PMU marks instructions. It does a moment later than it counts.
+    /// The PMU marks instructions, which begins a moment after counting.
     pub is_marking: bool,
-    /// It interrupted the program.
+    /// The interrupt came in the program.
     pub in_program: bool,
-    /// The address of the next instruction there.
+    /// The address of the next instruction at the place of the interrupt.
     pub nip: u64,
-    /// Where the program of this CPU goes on, if there is one.
+    /// The address where the program of this CPU continues, if there is one.
     pub program: Option<u64>,
 }
 
@@ -82,11 +82,11 @@ pub struct Machine {
     pub cpus: Vec<Cpu>,
     pub current: usize,
     pub kind: Kind,
-    /// Who handles PM interrupts.
+    /// The handler of PM interrupts.
     pub perf_irq: Option<Handler>,
-    /// What the facility told when the last PM interrupt came.
+    /// The state of the facility at the last PM interrupt.
     pub alert: Option<Alert>,
-    /// The time base. It stands still but while a sample is written and between steps.
+    /// The time base. It advances only between steps and while a sample is written.
     pub time_base: u64,
     pub log: Option<Vec<Entry>>,
 }
@@ -125,22 +125,22 @@ pub fn with_machine<R>(f: impl FnOnce(&mut Machine) -> R) -> R {
     MACHINE.with_borrow_mut(|machine| f(machine.as_mut().expect("a machine that has booted")))
 }
 
-/// Calls `f` with the CPU that runs.
+/// Calls `f` with the current CPU.
 pub fn with_cpu<R>(f: impl FnOnce(&mut Cpu) -> R) -> R {
     with_machine(|machine| f(&mut machine.cpus[machine.current]))
 }
 
-/// Runs on another CPU from now on.
+/// Switches to another CPU.
 pub fn switch_to(cpu: u32) {
     with_machine(|machine| machine.current = cpu as usize);
     kernel::cpu::set_current(cpu);
 }
 
-/// A CPU starts anew. On bare metal it only slept, as deep as it can; else nothing is left in its
-/// registers of what was there, but maybe something of another partition.
+/// Restarts a CPU that was offline. On bare metal it has only slept, as deeply as possible. In a
+/// partition its registers lose their values, and may have those of another partition.
 pub fn restart(cpu: usize) {
     with_machine(|machine| {
-        // Off line it did not run.
+        // While it was offline it did not run.
         let yield_count = machine.cpus[cpu].lppaca.yield_count.wrapping_add(2);
         let number = u64::from(CPUS) * u64::from(yield_count) + cpu as u64;
         let mut new = Cpu::new(machine.kind, number);
@@ -156,19 +156,20 @@ pub fn restart(cpu: usize) {
     });
 }
 
-/// Ends the history after this step unless something is right, for what the driver calls.
+/// Records an error unless a condition holds, which ends the history after this step. For functions
+/// that the driver calls.
 pub fn ensure(is_right: bool, what: impl FnOnce() -> String) {
     if !is_right {
         kernel::complain(format_args!("{}", what()));
     }
 }
 
-/// Executes an instruction of the kernel, and what it does to the facility.
+/// Executes an instruction of the kernel with its effect on the facility.
 pub fn execute<R>(effect: impl FnOnce(&mut Facility) -> R) -> R {
     execute_on(|cpu| effect(&mut cpu.facility))
 }
 
-/// Executes an instruction of the kernel, and what it does.
+/// Executes an instruction of the kernel with its effect on the CPU.
 pub fn execute_on<R>(effect: impl FnOnce(&mut Cpu) -> R) -> R {
     let probe = with_machine(probe::next_probe);
     let (counted, ran, context, instruction, result) = with_cpu(|cpu| {
@@ -185,8 +186,8 @@ pub fn execute_on<R>(effect: impl FnOnce(&mut Cpu) -> R) -> R {
         };
         cpu.kernel_nip = KERNEL_TEXT | (cpu.kernel_nip + 4) & KERNEL_TEXT_MASK;
         let before = counters(&cpu.facility);
-        // With FC1-4 `restore_pmao` has PMC6 overflow, whosever it is.
-        // Or MMCR2 freezes all, as a program's events leave the PMU.
+        // With FC1-4 set, `restore_pmao` lets PMC6 overflow, whichever event it has. MMCR2 freezes
+        // all counters when a program's events leave the PMU.
         let ran = cpu.facility.in_effect(spr::MMCR0) & (mmcr0::FC | mmcr0::FC14) == 0
             && cpu.facility.in_effect(spr::MMCR2) != mmcr2::FREEZE;
         let context = cpu.facility.context;
@@ -212,8 +213,8 @@ pub fn execute_on<R>(effect: impl FnOnce(&mut Cpu) -> R) -> R {
     result
 }
 
-/// A PM interrupt that the kernel replays finds the PMU running, until its handler freezes it: an
-/// alert may occur in the handler itself.
+/// Updates the alert of a PM interrupt that the kernel replays. The PMU runs until the handler
+/// freezes it, so an alert may occur in the handler itself.
 fn update_alert() {
     with_machine(|machine| {
         let cpu = &machine.cpus[machine.current];
@@ -233,12 +234,12 @@ fn update_alert() {
     });
 }
 
-/// What the counters hold.
+/// Returns the values of the counters.
 fn counters(facility: &Facility) -> [u32; 6] {
     core::array::from_fn(|pmc| facility.mfspr(spr::PMC1 + pmc as u32) as u32)
 }
 
-/// Executes an instruction of the program. A PM interrupt that is due then is the caller's to take.
+/// Executes an instruction of the program. The caller takes a PM interrupt that is due afterwards.
 pub fn execute_in_program(instruction: &Instruction) -> Executed {
     with_cpu(|cpu| {
         assert!(cpu.facility.context.problem, "a program runs");
@@ -274,7 +275,7 @@ fn handle() {
         let cpu = &mut machine.cpus[machine.current];
         cpu.facility.synchronize();
         cpu.notice_alert();
-        // But for NMIs an interrupt turns the run latch on.
+        // An interrupt turns the run latch on, except an NMI.
         cpu.facility.context.run |= cpu.mask & MASK_STD == 0;
         let context = cpu.facility.context;
         let program = if context.problem {
@@ -328,7 +329,7 @@ fn handle() {
         set_program_regs(task, &mut regs);
     }
     with_cpu(|cpu| cpu.handles_pmi = true);
-    // SAFETY: The registers are those of the interrupt.
+    // SAFETY: The registers are those of the interrupt and live until the handler returns.
     unsafe { handler(&raw mut regs) };
     with_cpu(|cpu| {
         cpu.handles_pmi = false;
@@ -343,9 +344,9 @@ fn handle() {
     note(|| "end of the PM interrupt".into());
 }
 
-/// A PM interrupt is for a counter that counts: PMC1 to PMC4 stand still without an event. But an
-/// idle state of bare metal leaves anything in them, and of a PMU that is disabled or a program's the
-/// driver looks at none.
+/// Checks that a PM interrupt has a cause: of PMC1 to PMC4, only a counter with an event may be
+/// negative. It makes no check where the driver makes none: on bare metal, where an idle state
+/// leaves arbitrary values in counters, and for a PMU that is disabled or has EBB events.
 fn check_cause() {
     let core = PerfCore::get();
     let negative = with_machine(|machine| {
@@ -367,8 +368,8 @@ fn check_cause() {
     }
 }
 
-/// The task entered the kernel with these registers.
+/// Sets the registers with which a task entered the kernel.
 pub fn set_program_regs(task: *mut task_struct, regs: &mut pt_regs) {
-    // SAFETY: The current task is there.
+    // SAFETY: The current task exists until it is switched out.
     unsafe { (*task).thread.regs = regs };
 }

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver's own code on the model: `rust/` is included here as it is. Instead of the kernel,
-//! the processor and the instructions that reach its registers there are:
+//! The driver's own code on the model: `rust/` is included here unchanged. These files replace the
+//! kernel, the processor and the instructions that access its registers:
 //!
-//! | file | stands for |
+//! | file | replaces |
 //! |---|---|
 //! | `perf.rs`, `power.rs` | the lists of modules of `rust/perf` and `rust/power` |
-//! | `machine.rs` | CPUs, each with a facility, and how the kernel masks and takes interrupts |
-//! | `power/spr.rs` | the instructions that `rust/power` is made of |
+//! | `machine.rs` | CPUs, each with a facility, and the kernel's masking and handling of interrupts |
+//! | `power/spr.rs` | the instructions that `rust/power` executes |
 //! | `power/bindings.rs` | the kernel's functions, and those of `shim.c`, for `rust/power` |
 //! | `perf_bindings.rs` | perf's structures and constants |
 //! | `perf_core.rs` | perf core: contexts, groups, and the order of its calls |
 //!
-//! The kernel crate has a stand-in of its own in `tools/model/kernel`. The tests:
+//! `tools/model/kernel` replaces the kernel crate. The tests:
 //!
 //! | file | subject |
 //! |---|---|
 //! | `history.rs` | random histories of tasks and events |
-//! | `taken_away.rs` | a PMU that `rust/power` turns on |
+//! | `taken_away.rs` | a running PMU that `rust/power` initializes |
 
 extern crate isa207;
 extern crate kernel as pin_init;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Code that masks PM interrupts may call code that does so too.
+//! Nested sections with masked PM interrupts.
 
 use crate::{
     machine::{Kind, MASK_PMI, MASK_STD, boot, irqs_off, with_cpu},
@@ -16,7 +16,7 @@ fn mask() -> u8 {
 fn pm_interrupts_are_masked_until_the_outermost_section_ends() {
     boot(Kind::partition(Processor::Power9));
     irqs_off(|| {
-        // SAFETY: Interrupts are off until this has returned.
+        // SAFETY: Interrupts are off until the closure returns.
         let local = unsafe { LocalPmu::new() };
         local.with_pmis_masked(|| {
             assert_eq!(mask(), MASK_STD | MASK_PMI);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rust/perf`, with bindings of the host. As in its `mod.rs`, what is visible of each module is.
+//! `rust/perf` with bindings for the host. It exports the same items of each module as `mod.rs`
+//! there.
 
 pub mod bindings;
 mod fields;

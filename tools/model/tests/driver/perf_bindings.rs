@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What bindgen makes of perf's headers: the structures with the fields that `rust/perf` uses, and
-//! perf core's functions, which `perf_core/calls.rs` has.
+//! A stand-in for bindgen's output from perf's headers: structures with the fields that `rust/perf`
+//! uses. `perf_core/calls.rs` has perf core's functions.
 
 #![allow(non_camel_case_types, non_upper_case_globals, missing_docs, dead_code)]
 #![allow(clippy::missing_safety_doc, unreachable_pub)]
@@ -47,12 +47,12 @@ pub struct perf_event_pmu_context {
     pub pmu: *mut pmu,
 }
 
-/// The events of a task, or of a CPU.
+/// The context of a task or of a CPU, with its events.
 pub struct perf_event_context {
     pub event_list: list_head,
 }
 
-/// An event. `core` is perf core's own part of it.
+/// An event. `core` points to perf core's own data for it.
 #[repr(C)]
 pub struct perf_event {
     pub id: u64,
@@ -127,7 +127,7 @@ pub struct hw_perf_event__bindgen_ty_2__bindgen_ty_1 {
     pub period_left: i64,
 }
 
-/// The attributes. Flags are integers of their own.
+/// The attributes of an event. The flags are an integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct perf_event_attr {
@@ -153,21 +153,21 @@ pub struct attr_period {
     pub sample_period: u64,
 }
 
-/// In C a union of words.
+/// A member that is a union in C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct attr_config1 {
     pub config1: u64,
 }
 
-/// Likewise.
+/// A member that is a union in C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct attr_config2 {
     pub config2: u64,
 }
 
-/// The flags, by the bits that the interface gives them.
+/// Defines the flags with their bits in the ABI.
 macro_rules! flags {
     ($($raw:ident, $set:ident: $bit:expr;)+) => {
         impl perf_event_attr { $(
@@ -241,9 +241,9 @@ pub struct perf_branch_stack {
 
 // SAFETY: All fields may be zero.
 unsafe impl Zeroable for pmu {}
-// SAFETY: As above.
+// SAFETY: All fields may be zero.
 unsafe impl Zeroable for perf_event {}
-// SAFETY: As above.
+// SAFETY: All fields may be zero.
 unsafe impl Zeroable for perf_event_attr {}
 
 impl Default for perf_event_attr {
@@ -252,7 +252,7 @@ impl Default for perf_event_attr {
     }
 }
 
-/// As the kernel's function of this name.
+/// Does nothing: there are no user pages here.
 pub unsafe fn perf_event_update_userpage(_event: *mut perf_event) {}
 
 /// The state that an overflow interrupted.

@@ -3,15 +3,15 @@
 //! perf core: contexts of tasks and CPUs, groups, and the order in which the PMU's callbacks are
 //! called.
 //!
-//! Written after Linux 7.3, `kernel/events/core.c`; each function bears the name that it has there.
-//! What the driver does not see is left out: times, cgroups, mappings, rotation by a timer (a
-//! history rotates where it wants to).
+//! It follows Linux 7.3, `kernel/events/core.c`, and uses the names of the functions there. It has
+//! only what the driver can observe: no times, no cgroups, no mappings, and no timer for rotation
+//! (a history contains explicit rotations).
 //!
 //! | file | subject |
 //! |---|---|
-//! | `event.rs` | an event, and what it recorded |
-//! | `sched.rs` | events come to a CPU and leave it |
-//! | `task.rs` | switches, `fork`, `execve`, CPUs that come and go |
+//! | `event.rs` | an event, and its samples |
+//! | `sched.rs` | scheduling events in and out |
+//! | `task.rs` | switches, `fork`, `execve`, CPU hotplug |
 //! | `ops.rs` | what programs ask for: open, close, read, ioctl |
 //! | `clones.rs` | tasks whose contexts are clones, and swaps of these contexts |
 //! | `calls.rs` | the functions that the driver calls |
@@ -52,7 +52,7 @@ pub struct Context {
     pub events: RefCell<Vec<Rc<Event>>>,
     /// Which kinds of groups are scheduled: `EVENT_PINNED`, `EVENT_FLEXIBLE`.
     is_active: Cell<u8>,
-    /// The context that it was cloned from.
+    /// The identity of the context, and of the one that it was cloned from.
     lineage: Cell<Lineage>,
     /// The C structure, with the list of these events.
     raw: RefCell<Box<UnsafeCell<perf_event_context>>>,
@@ -66,7 +66,7 @@ impl Default for Context {
                 prev: null_mut(),
             },
         }));
-        // SAFETY: Nobody else has the list.
+        // SAFETY: The list is new, so no other code refers to it.
         unsafe { init_list_head(&raw mut (*raw.get()).event_list) };
         Self {
             events: RefCell::default(),
@@ -77,13 +77,13 @@ impl Default for Context {
     }
 }
 
-/// Makes a list empty, or an entry one of no list.
+/// Makes a list empty, or an entry part of no list.
 ///
 /// # Safety
 ///
 /// The pointer must be valid, and no other entry may refer to it.
 unsafe fn init_list_head(list: *mut list_head) {
-    // SAFETY: The caller guarantees it.
+    // SAFETY: The caller guarantees a valid pointer, and that no other entry refers to the target.
     unsafe {
         *list = list_head {
             next: list,
@@ -98,7 +98,7 @@ impl Context {
         self.events.borrow_mut().push(event.clone());
         self.change();
         let (raw, event) = (self.raw.borrow().get(), event.raw());
-        // SAFETY: The context and the events of its list are there.
+        // SAFETY: The context and the events in its list are alive.
         unsafe {
             (*event).ctx = raw;
             let (entry, head) = (&raw mut (*event).event_entry, &raw mut (*raw).event_list);
@@ -119,7 +119,7 @@ impl Context {
         events.retain(|other| other.id != event.id);
         if events.len() < before {
             self.unclone();
-            // SAFETY: As in `add`.
+            // SAFETY: The event is in the list, whose entries are alive.
             unsafe {
                 let entry = &raw mut (*event.raw()).event_entry;
                 (*(*entry).prev).next = (*entry).next;
@@ -129,7 +129,7 @@ impl Context {
         }
     }
 
-    /// The first flexible group becomes the last one.
+    /// Moves the first flexible group to the end.
     fn rotate(&self) {
         if let [first, ..] = self.leaders(false).as_slice() {
             let mut events = self.events.borrow_mut();
@@ -138,7 +138,7 @@ impl Context {
         }
     }
 
-    /// The leaders of pinned groups, or of the others.
+    /// Returns the leaders of the pinned groups, or of the flexible ones.
     fn leaders(&self, pinned: bool) -> Vec<Rc<Event>> {
         let events = self.events.borrow();
         let leads = |event: &&Rc<Event>| event.is_leader() && event.is_pinned() == pinned;
@@ -146,13 +146,13 @@ impl Context {
     }
 }
 
-/// What perf core keeps for a CPU.
+/// The data of perf core for a CPU.
 #[derive(Default)]
 struct CpuContext {
     ctx: Context,
     /// `task_ctx`: the task whose context is scheduled.
     task: Cell<Option<usize>>,
-    /// The CPU's events are of a cgroup that its task is not in.
+    /// The CPU's events belong to a cgroup that its task is not in.
     is_of_others: Cell<bool>,
     exclusive: Cell<bool>,
     active_oncpu: Cell<u32>,
@@ -161,7 +161,7 @@ struct CpuContext {
     pmi_time: PmiTime,
 }
 
-/// perf core.
+/// The state of perf core.
 pub struct PerfCore {
     pmu: Cell<*mut pmu>,
     cpus: [CpuContext; CPUS as usize],
@@ -169,9 +169,9 @@ pub struct PerfCore {
     /// The task that each CPU runs; `None` when it idles.
     pub running: [Cell<Option<usize>>; CPUS as usize],
     pub online: [Cell<bool>; CPUS as usize],
-    /// Every event that was ever opened.
+    /// All events that were ever opened.
     pub all: RefCell<Vec<Rc<Event>>>,
-    /// What PMC5 and PMC6 of each CPU counted in the kernel since somebody looked.
+    /// The counts of PMC5 and PMC6 of each CPU in the kernel since they were last read.
     fixed_in_kernel: [Cell<[u64; 2]>; CPUS as usize],
     /// Samples in a tick after which a group is throttled.
     pub max_samples_per_tick: Cell<u32>,
@@ -198,36 +198,38 @@ impl PerfCore {
         }
     }
 
-    /// Starts anew.
+    /// Resets perf core.
     pub fn restart() -> Rc<Self> {
         CORE.set(Rc::new(Self::new()));
         Self::get()
     }
 
-    /// Starts with the PMU of the driver that is built into the kernel, which does what this seed says.
+    /// Switches to the PMU of the driver that is built into the kernel, whose actions depend on
+    /// this seed.
     pub fn use_built_in(&self, seed: u64) {
         built_in::restart(seed);
         calls::restart_module();
         self.pmu.set(calls::built_in());
     }
 
-    /// Whether the PMU is that of the built-in driver.
+    /// Returns whether the PMU is that of the built-in driver.
     pub fn has_built_in(&self) -> bool {
         self.pmu.get() == calls::built_in()
     }
 
-    /// The one of this thread.
+    /// Returns perf core's state of this thread.
     pub fn get() -> Rc<Self> {
         CORE.with_borrow(Rc::clone)
     }
 
-    /// The events on a CPU of which perf core thinks that they have branch stacks.
+    /// Returns the number of events on a CPU for which perf core has a branch stack in use.
     pub fn sched_cb_usage(&self, cpu: usize) -> u32 {
         self.cpus[cpu].sched_cb_usage.get()
     }
 
-    /// The counters of this CPU counted so much at an instruction of the kernel, or of the hypervisor:
-    /// those of events that include where it ran what the events say, the others nothing.
+    /// Counts an instruction of the kernel, or of the hypervisor, for this CPU's events. The
+    /// counters of events that include the place must have counted what the events select, the
+    /// others nothing.
     pub fn count_in_kernel(
         &self,
         counted: &[u32; 6],
@@ -258,12 +260,12 @@ impl PerfCore {
         }
     }
 
-    /// Whether the PMU of this CPU is disabled.
+    /// Returns whether the PMU of this CPU is disabled.
     pub fn is_disabled(&self) -> bool {
         self.cpu().disable_count.get() > 0
     }
 
-    /// Whether an event is on a counter of this CPU, or none is on any.
+    /// Returns whether an event is on a counter of this CPU. Returns true if no event is on any.
     pub fn has_event(&self, number: usize) -> bool {
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         let all = self.all.borrow();
@@ -274,18 +276,18 @@ impl PerfCore {
         on.peek().is_none() || on.any(|event| event.idx() == number)
     }
 
-    /// Whether an event is on the PMU of a CPU.
+    /// Returns whether an event is on the PMU of a CPU.
     pub fn has_events(&self, cpu: usize) -> bool {
         let all = self.all.borrow();
         all.iter().any(|event| event.oncpu.get() == Some(cpu))
     }
 
-    /// What PMC5 and PMC6 of a CPU counted in the kernel since the last call.
+    /// Returns the counts of PMC5 and PMC6 of a CPU in the kernel since the last call.
     pub fn take_fixed_in_kernel(&self, cpu: usize) -> [u64; 2] {
         self.fixed_in_kernel[cpu].take()
     }
 
-    /// Where the program of this CPU goes on when the kernel returns to it.
+    /// Returns the address where the program of this CPU continues when the kernel returns to it.
     pub fn program_nip(&self) -> Option<u64> {
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         let task = self.running[here].get()?;
@@ -296,7 +298,7 @@ impl PerfCore {
         &self.cpus[kernel::cpu::CpuId::current().as_u32() as usize]
     }
 
-    /// The context of a task, or of a CPU.
+    /// Calls `f` with the context of a task, or of a CPU.
     fn context<R>(&self, task: Option<usize>, cpu: usize, f: impl FnOnce(&Context) -> R) -> R {
         match task {
             Some(task) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `rust/power`, with bindings and instructions of the host.
+//! `rust/power` with bindings and instructions for the host.
 
 pub mod bindings;
 pub mod spr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The hypervisor takes a CPU away: a PMU that comes back with counters running is frozen before it is
-//! programmed.
+//! A test of a CPU that the hypervisor took away: if its PMU is given back with counters that run,
+//! it is frozen before it is programmed.
 
 use crate::machine::{Kind, boot, with_cpu};
 use crate::power::pmu::LocalPmu;
@@ -14,13 +14,13 @@ fn a_pmu_that_is_turned_on_stands_still_whatever_was_left_in_it() {
     for kind in Kind::of_each(Kind::partition) {
         boot(kind);
         let processor = kind.processor;
-        // SAFETY: There are no interrupts on the host but those that the test makes.
+        // SAFETY: The host has no interrupts except those that the test makes.
         let local = unsafe { LocalPmu::new() };
         let v31 = processor.isa() >= Isa::V31;
         with_cpu(|cpu| {
             cpu.facility.mtspr(spr::MMCR1, 0x0202_0202);
             cpu.facility.mtspr(spr::PMC1, 0x7fff_ff00);
-            // Counters run, alerts are on, and programs may write.
+            // Counters run, alerts are enabled, and programs may write.
             let running = mmcr0::PMAE | mmcr0::PMC1CE | 0b10 << 18;
             cpu.facility.mtspr(spr::MMCR0, running);
         });

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The kernel crate's macros that make names out of names.
+//! The kernel crate's macros that build names from names.
 
 use proc_macro::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use std::fmt::Write;
 
-/// `bitfield!` for structures of one `u64`: accessors of each field, as far as the driver uses
-/// them. Values are plain integers.
+/// Defines a structure of one `u64` with accessors for its fields, for `bitfield!`. It supports
+/// what the driver uses; values are plain integers.
 #[proc_macro]
 pub fn bitfield(input: TokenStream) -> TokenStream {
     let tokens: Vec<TokenTree> = input.into_iter().collect();
@@ -19,7 +19,7 @@ pub fn bitfield(input: TokenStream) -> TokenStream {
         panic!("{name} has no fields");
     };
     let mut methods = String::new();
-    // What is left of a field without its doc: `last`, `:`, `first`, `name`.
+    // After the doc of a field is dropped, its tokens are `last`, `:`, `first`, `name`.
     let body: Vec<String> = body
         .stream()
         .into_iter()
@@ -57,7 +57,7 @@ pub fn bitfield(input: TokenStream) -> TokenStream {
     .expect("Rust")
 }
 
-/// The positions of `fn NAME` in the body of a trait or its implementation.
+/// Returns the names of the functions in the body of a trait or of its implementation.
 fn functions(body: TokenStream) -> Vec<String> {
     let tokens: Vec<TokenTree> = body.into_iter().collect();
     let mut names = Vec::new();
@@ -69,8 +69,8 @@ fn functions(body: TokenStream) -> Vec<String> {
     names
 }
 
-/// `#[vtable]`: of a trait, a constant `HAS_...` for each method, false; of an implementation, true
-/// for each that it has.
+/// Adds a constant `HAS_...` for each method, for `#[vtable]`: false in a trait, true in an
+/// implementation.
 #[proc_macro_attribute]
 pub fn vtable(_attribute: TokenStream, input: TokenStream) -> TokenStream {
     let mut tokens: Vec<TokenTree> = input.into_iter().collect();
@@ -94,7 +94,7 @@ pub fn vtable(_attribute: TokenStream, input: TokenStream) -> TokenStream {
     tokens.into_iter().collect()
 }
 
-/// `#[pin_data]`: the structure without `#[pin]`.
+/// Drops `#[pin]` from the structure, for `#[pin_data]`.
 #[proc_macro_attribute]
 pub fn pin_data(_attribute: TokenStream, input: TokenStream) -> TokenStream {
     let mut tokens: Vec<TokenTree> = input.into_iter().collect();
@@ -116,7 +116,7 @@ pub fn pin_data(_attribute: TokenStream, input: TokenStream) -> TokenStream {
     tokens.into_iter().collect()
 }
 
-/// `#[pinned_drop]`: `PinnedDrop` becomes `Drop`.
+/// Replaces `PinnedDrop` by `Drop`, for `#[pinned_drop]`.
 #[proc_macro_attribute]
 pub fn pinned_drop(_attribute: TokenStream, input: TokenStream) -> TokenStream {
     input
@@ -142,7 +142,7 @@ pub fn pinned_drop(_attribute: TokenStream, input: TokenStream) -> TokenStream {
         .collect()
 }
 
-/// `#[derive(IntoBytes)]`, of an enumeration without padding.
+/// Implements `IntoBytes` for an enumeration without padding.
 #[proc_macro_derive(IntoBytes)]
 pub fn into_bytes(input: TokenStream) -> TokenStream {
     let tokens: Vec<String> = input.into_iter().map(|token| token.to_string()).collect();

@@ -27,7 +27,7 @@ pub struct device_attribute {
     pub __bindgen_anon_1: device_attribute__show,
 }
 
-/// What shows a file.
+/// A callback that shows a file.
 pub type Show = unsafe extern "C" fn(*mut device, *mut device_attribute, *mut c_char) -> isize;
 
 pub struct device_attribute__show {
@@ -45,13 +45,13 @@ pub struct attribute_group__attrs {
 
 // SAFETY: All fields may be zero.
 unsafe impl Zeroable for device_attribute {}
-// SAFETY: As above.
+// SAFETY: All fields may be zero.
 unsafe impl Zeroable for attribute_group {}
 
 /// Copies `text` and a newline.
 pub unsafe fn sysfs_emit(page: *mut c_char, _format: *const c_char, text: *const c_char) -> c_int {
     let mut length = 0;
-    // SAFETY: The caller guarantees a string and room for it.
+    // SAFETY: The caller guarantees that `text` is a string and `page` has room for it.
     unsafe {
         while *text.add(length) != 0 {
             *page.add(length) = *text.add(length);
@@ -63,7 +63,7 @@ pub unsafe fn sysfs_emit(page: *mut c_char, _format: *const c_char, text: *const
     length as c_int + 1
 }
 
-/// The device tree has no nodes of an emulator.
+/// A node of the device tree, which has none for an emulator here.
 pub struct device_node;
 
 pub unsafe fn of_find_node_opts_by_path(
@@ -100,12 +100,12 @@ pub struct tracepoint {
 
 pub struct linux_binprm;
 
-/// The probe of `sched_process_exec`.
+/// A probe of `sched_process_exec`.
 type Probe = unsafe extern "C" fn(*mut c_void, *mut task_struct, pid_t, *mut linux_binprm);
 
 struct Tracepoint(tracepoint);
 
-// SAFETY: Nothing changes it.
+// SAFETY: The static is only read.
 unsafe impl Sync for Tracepoint {}
 
 static EXEC: Tracepoint = Tracepoint(tracepoint {
@@ -121,7 +121,7 @@ pub unsafe fn for_each_kernel_tracepoint(
     data: *mut c_void,
 ) {
     if let Some(function) = function {
-        // SAFETY: The caller guarantees that it takes each tracepoint.
+        // SAFETY: The caller guarantees that `function` accepts each tracepoint.
         unsafe { function((&raw const EXEC.0).cast_mut(), data) };
     }
 }
@@ -131,7 +131,7 @@ pub unsafe fn tracepoint_probe_register(
     probe: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: The caller guarantees a function for the tracepoint.
+    // SAFETY: The caller guarantees that `probe` is a function for this tracepoint.
     PROBE.set(Some((
         unsafe { std::mem::transmute::<*mut c_void, Probe>(probe) },
         data,
@@ -148,10 +148,10 @@ pub unsafe fn tracepoint_probe_unregister(
     0
 }
 
-/// The current task passes the tracepoint of `execve`.
+/// Calls the probe of `execve`'s tracepoint for the current task.
 pub fn trace_sched_process_exec() {
     if let Some((probe, data)) = PROBE.get() {
-        // SAFETY: The probe is registered, with these data.
+        // SAFETY: The probe was registered with `data`.
         unsafe { probe(data, super::get_current(), 0, null_mut()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CPUs that come and go, and the machine's functions.
+//! CPU hotplug, and the functions of the machine.
 
 use crate::{
     cpu::CPUS,
@@ -11,13 +11,13 @@ use std::cell::RefCell;
 pub type cpuhp_state = c_int;
 pub const cpuhp_state_CPUHP_BP_PREPARE_DYN: cpuhp_state = 1;
 pub const cpuhp_state_CPUHP_AP_ONLINE_DYN: cpuhp_state = 2;
-/// The most CPUs that a kernel is built for.
+/// Number of CPUs that the kernel is built for.
 pub const NR_CPUS: c_uint = CPUS;
 
-/// A callback for a CPU.
+/// A callback for one CPU.
 pub type Callback = Option<unsafe extern "C" fn(c_uint) -> c_int>;
 
-/// A state of a CPU on its way up.
+/// A hotplug state that a CPU passes on its way up.
 #[derive(Clone, Copy)]
 struct State {
     number: cpuhp_state,
@@ -30,14 +30,14 @@ thread_local! {
     static STATES: RefCell<Vec<State>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Calls a callback on a CPU, or for it.
+/// Calls a callback for a CPU, on that CPU if `on_cpu`.
 fn call(callback: Callback, cpu: c_uint, on_cpu: bool) {
     let before = crate::cpu::CpuId::current().as_u32();
     if on_cpu {
         switch_to(cpu);
     }
     if let Some(callback) = callback {
-        // SAFETY: The module set it up, and is there.
+        // SAFETY: The module registered the callback, and is still loaded.
         assert_eq!(unsafe { callback(cpu) }, 0);
     }
     switch_to(before);
@@ -47,7 +47,7 @@ thread_local! {
     static SWITCH: std::cell::Cell<Option<fn(u32)>> = const { std::cell::Cell::new(None) };
 }
 
-/// Has `switch` called to run on another CPU.
+/// Sets the function that switches to another CPU.
 pub fn set_switch(switch: fn(u32)) {
     SWITCH.set(Some(switch));
 }
@@ -93,7 +93,7 @@ pub unsafe fn __cpuhp_remove_state(number: cpuhp_state, invoke: bool) {
     }
 }
 
-/// A CPU goes: what was set up to run on it is torn down.
+/// Takes a CPU offline: calls the teardown callbacks that run on it.
 pub fn take_down(cpu: u32) {
     let states = STATES.with_borrow(|states| states.clone());
     for state in states.iter().rev().filter(|state| state.runs_on_cpu) {
@@ -101,7 +101,8 @@ pub fn take_down(cpu: u32) {
     }
 }
 
-/// A CPU comes up: what is to run before, and what on it. `start` is when it starts.
+/// Brings a CPU online: calls the callbacks that run before it starts, `start`, and then those that
+/// run on it.
 pub fn bring_up(cpu: u32, start: impl FnOnce()) {
     let states = STATES.with_borrow(|states| states.clone());
     for state in states.iter().filter(|state| !state.runs_on_cpu) {
@@ -119,7 +120,7 @@ pub struct machdep_calls {
     pub enable_pmcs: Option<unsafe extern "C" fn()>,
 }
 
-/// The machine's functions: they call what [`set_enable_pmcs`] was given.
+/// The functions of the machine, which call the function of [`set_enable_pmcs`].
 pub static mut ppc_md: machdep_calls = machdep_calls {
     enable_pmcs: Some(enable_pmcs),
 };
@@ -128,7 +129,7 @@ thread_local! {
     static ENABLE_PMCS: std::cell::Cell<Option<fn()>> = const { std::cell::Cell::new(None) };
 }
 
-/// Has `enable` called to turn the PMU's registers on.
+/// Sets the function that turns the PMU's registers on.
 pub fn set_enable_pmcs(enable: fn()) {
     ENABLE_PMCS.set(Some(enable));
 }

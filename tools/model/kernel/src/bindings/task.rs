@@ -10,7 +10,7 @@ use std::{
 
 pub type pid_t = i32;
 
-/// The PMU registers of a task, as the kernel keeps them.
+/// The PMU registers that the kernel keeps for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct thread_struct {
     pub regs: *mut pt_regs,
@@ -37,7 +37,7 @@ pub struct task_struct {
 }
 
 impl Default for task_struct {
-    /// One of the kernel.
+    /// Creates a kernel task.
     fn default() -> Self {
         let thread = thread_struct {
             regs: null_mut(),
@@ -62,11 +62,11 @@ impl Default for task_struct {
     }
 }
 
-/// The memory of a program.
+/// The address space of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct mm_struct;
 
-/// The registers that an interrupt saved.
+/// The registers that an interrupt has saved.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct pt_regs {
@@ -107,7 +107,7 @@ thread_local! {
     static IDLE: UnsafeCell<task_struct> = UnsafeCell::default();
 }
 
-/// The task that the CPU runs: that of an idle CPU, which has no program, if there is no other.
+/// Returns the task that the CPU runs: the idle task, which has no program, if no other was set.
 pub fn get_current() -> *mut task_struct {
     let current = CURRENT.get();
     if current.is_null() {
@@ -117,7 +117,7 @@ pub fn get_current() -> *mut task_struct {
     }
 }
 
-/// Has the CPU run a task. It must outlive all uses of [`get_current`].
+/// Sets the task that the CPU runs. It must outlive all uses of [`get_current`].
 pub fn set_current(task: *mut task_struct) {
     CURRENT.set(task);
 }

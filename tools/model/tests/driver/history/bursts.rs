@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Random histories. Single steps rarely lead to EBB groups of a task that take turns, or to contexts
-//! that are swapped. So such steps come in bursts on the same CPUs, and the program runs and writes
-//! its registers in between.
+//! Random histories. Single random steps rarely lead to EBB groups of a task that take turns, or to
+//! contexts that are swapped. So steps for these come in bursts on the same CPUs, and in between
+//! the program runs and writes its registers.
 
 use super::op::Op;
 use pmu_model::Chance;
 
-/// Steps of a burst.
+/// Number of steps in a burst, after its first one.
 const LENGTH: usize = 12;
 
 /// Returns a history of this many steps.
@@ -24,8 +24,8 @@ pub fn history(random: &mut Chance, length: usize) -> Vec<Op> {
     history
 }
 
-/// Returns a history in which the driver is interposed, with more EBB groups. Of the other events, which
-/// are the built-in driver's, contexts are not swapped, and nothing is compared.
+/// Returns a history with the driver interposed, which has more EBB groups. All other events belong
+/// to the built-in driver: their contexts are not swapped, and nothing about them is compared.
 pub fn interposed(random: &mut Random, length: usize) -> Vec<Op> {
     let mut history = Vec::new();
     while history.len() < length {
@@ -40,7 +40,7 @@ pub fn interposed(random: &mut Random, length: usize) -> Vec<Op> {
     history
 }
 
-/// Returns a byte at random.
+/// Returns a random byte.
 fn byte(random: &mut Chance) -> u8 {
     random.below(256) as u8
 }

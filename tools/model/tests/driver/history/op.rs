@@ -4,7 +4,7 @@
 
 use pmu_model::Chance;
 
-/// A copy of a [`Wish`] with other values in some fields.
+/// Copies a [`Wish`] with other values in some fields.
 macro_rules! wish {
     ($other:expr, $($field:ident $(: $value:expr)?),+) => {
         Wish { $($field $(: $value)?,)+ ..$other }
@@ -12,10 +12,10 @@ macro_rules! wish {
 }
 pub(super) use wish;
 
-/// What an event asks for, as far as it is left to chance.
+/// The random part of an event's attributes.
 #[derive(Clone, Copy, Debug)]
 pub struct Wish {
-    /// Which of the codes.
+    /// Index of the event code.
     pub code: u8,
     /// 0 for an event that only counts.
     pub period: u64,
@@ -28,76 +28,78 @@ pub struct Wish {
     pub pinned: bool,
     pub exclusive: bool,
     pub inherit: bool,
-    /// Its count is that of its task even if contexts are swapped (`attr.inherit_stat`).
+    /// The event keeps its count with its task even if contexts are swapped (`attr.inherit_stat`).
     pub inherit_stat: bool,
-    /// It samples data addresses.
+    /// The event samples data addresses.
     pub addr: bool,
-    /// It samples registers of the PMU.
+    /// The event samples registers of the PMU.
     pub registers: bool,
-    /// It samples where data came from.
+    /// The event samples where data came from.
     pub data_src: bool,
-    /// It samples weights: 1 as a number, 2 as a structure.
+    /// The event samples weights: 1 as a number, 2 as a structure.
     pub weight: u8,
-    /// It samples branches: which types, a bit each; none for 0.
+    /// Branch types that the event samples, a bit each; 0 for no branch stack.
     pub branches: u8,
-    /// Whose branches, and what is told of each: see `world/branches.rs`.
+    /// Privilege levels and details of the sampled branches: see `world/branches.rs`.
     pub branch_flags: u8,
-    /// It joins the group of the newest leader.
+    /// The event joins the group of the newest leader.
     pub member: bool,
-    /// It follows the CPU.
+    /// The event follows the CPU.
     pub of_cpu: bool,
-    /// It follows the task on this CPU alone.
+    /// The event follows the task, but only on this CPU.
     pub bound: Option<u8>,
 }
 
-/// A write of a program to its registers.
+/// A program's write to its registers.
 #[derive(Clone, Copy, Debug)]
 pub enum UserWrite {
-    /// PMCn, so that it becomes negative after so many events.
+    /// PMCn, set so that it becomes negative after this number of events.
     Counter(u8, u32),
-    /// MMCR0: FC, PMAE, PMAO by the low bits.
+    /// MMCR0: FC, PMAE, PMAO from the low bits.
     Mmcr0(u8),
-    /// MMCR2: FCnP of each counter.
+    /// MMCR2: FCnP of each counter, a bit each.
     Mmcr2(u8),
     /// The threshold counter of MMCRA.
     Threshold(u16),
-    /// BESCR: GE, PME by the low bits; PMEO is cleared.
+    /// BESCR: GE, PME from the low bits; PMEO is cleared.
     Bescr(u8),
-    /// `rfebb` at the end of a handler that has reset everything.
+    /// `rfebb` at the end of a handler that has reset all registers.
     Return,
     ClearBhrb,
 }
 
-/// A step.
+/// A step of a history.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
-    /// A task runs on a CPU, or none.
+    /// A CPU switches to a task, or to the idle task.
     Switch(u8, u8),
-    /// Instructions of the program on a CPU: how many, cycles of each, a branch every so many.
+    /// The program on a CPU executes instructions: their number, the cycles of each, and the
+    /// distance between branches.
     Run(u8, u8, u8, u8),
-    /// A program enters the kernel as a counter may overflow, and the PM interrupt comes after so
-    /// many instructions there. The PMU may have sampled the kernel by then: 0 for none, 1 for its
-    /// data, 2 for its instruction. Or the kernel masks PM interrupts meanwhile, and replays it.
+    /// A program enters the kernel just as a counter may overflow, and the PM interrupt comes after
+    /// a number of instructions there. By then the PMU may have sampled the kernel: 0 for no, 1 for
+    /// its data, 2 for its instruction. If the flag is set, the kernel masks PM interrupts in the
+    /// meantime, and replays the interrupt.
     Syscall(u8, u8, u8, bool),
-    /// A counter of a CPU may overflow right before the next step, if that is in the kernel, and
+    /// A counter of a CPU may overflow right before the next step. If that step is in the kernel,
     /// the PM interrupt has to wait.
     Hold(u8),
-    /// Instructions of the kernel on a CPU, with PM interrupts masked or not.
+    /// The kernel executes instructions on a CPU, with PM interrupts masked if the flag is set.
     Kernel(u8, u8, bool),
-    /// Instructions of a CPU that idles with the run latch off. PM interrupts come as NMIs there, or
-    /// as others, which turn the run latch on.
+    /// An idle CPU executes instructions with the run latch off. PM interrupts come as NMIs, or as
+    /// normal interrupts, which turn the run latch on.
     Idle(u8, u8, bool),
-    /// Instructions of the hypervisor, which the kernel of a CPU calls.
+    /// The kernel of a CPU calls the hypervisor, which executes instructions.
     Hypercall(u8, u8),
     Open(u8, Wish),
-    /// An EBB event; a member of the task's first EBB group if it has one.
+    /// Opens an EBB event; it joins the task's first EBB group if there is one.
     OpenEbb(u8, u8),
-    /// An EBB event that leads a group, beside those that the task has, on any CPU or on one only.
+    /// Opens an EBB event that leads a further group of the task, on any CPU or only on one.
     OpenEbbGroup(u8, u8, Option<u8>),
-    /// One that has the PMU sample at random, which random histories lack: nobody saves what MMCRA has
-    /// of the threshold counter, and the last marked instruction may be the kernel's.
+    /// Opens an EBB event with random sampling. Random histories lack it: no code saves the
+    /// threshold counter in MMCRA, and the last marked instruction may be one of the kernel.
     OpenMarkedEbb(u8),
-    /// One with a threshold, which random histories lack, too.
+    /// Opens an EBB event with a threshold. Random histories lack it, too.
     OpenThresholdEbb(u8),
     Close(u8),
     Read(u8),
@@ -105,14 +107,14 @@ pub enum Op {
     Disable(u8),
     Reset(u8),
     Period(u8, u16),
-    /// perf core has another period for an event.
+    /// perf core changes the period of an event with a frequency.
     Adjust(u8, u16),
-    /// Groups take turns on a CPU.
+    /// The groups on a CPU take turns.
     Rotate(u8),
-    /// A CPU's events leave it while those of its task stay, and come back at once, or with the
-    /// next such step.
+    /// The events of a CPU are removed from it while those of its task remain. They are added again
+    /// at once, or by the next such step.
     Cgroup(u8, bool),
-    /// All flexible events of a CPU leave it and come back.
+    /// All flexible events of a CPU are removed and added again.
     Reschedule(u8),
     User(u8, UserWrite),
     Tick(u8),
@@ -123,30 +125,32 @@ pub enum Op {
     Online(u8),
     /// The hypervisor runs another partition on the CPU; on bare metal KVM runs a guest.
     Preempt(u8),
-    /// It does in the middle of the kernel's work, after so many instructions.
+    /// The hypervisor runs another partition in the middle of the kernel's work, after a number of
+    /// its instructions.
     PreemptIn(u8, u8),
-    /// A debugger has the program of a CPU execute some instructions, and stops it after each, or
-    /// after each branch.
+    /// A debugger lets the program of a CPU execute some instructions, and stops it after each one,
+    /// or after each branch.
     Trace(u8, u8, bool),
-    /// The kernel steps over a probe after so many of its instructions.
+    /// The kernel steps over a probe after this number of its instructions.
     ProbeIn(u8, u8),
     /// An idle CPU sleeps.
     Sleep(u8, bool),
-    /// The partition is suspended and resumed on another machine: each PMU without an event then has
-    /// another partition's registers, or is reset.
+    /// The partition is suspended and resumed on another machine: each PMU without an event then
+    /// has the registers of another partition, or is reset.
     Suspend(bool),
     /// The EBB groups of the task on a CPU take turns, or the task opens another one.
     Turn(u8, u8),
     /// The task on a CPU moves to another CPU.
     Migrate(u8, u8),
-    /// A CPU switches to a task with a clone of its task's context. If there is none, its task closes
-    /// the events that a child would not inherit, opens one if it has no other, and forks.
+    /// A CPU switches to a task with a clone of its task's context. If there is none, its task
+    /// closes the events that a child would not inherit, opens one if it has no other, and forks.
     Clone(u8, Wish),
     /// The task on a CPU exits.
     Exit(u8),
-    /// The module goes and comes again, beside the built-in driver, under the events of that one.
+    /// The module is removed and inserted again, beside the built-in driver, whose events remain.
     Reload,
-    /// So much time passes that the counters that count for nobody are about to overflow.
+    /// Time passes until unused counters, which count although no event uses them, are about to
+    /// overflow.
     Elapse(u8),
 }
 
@@ -199,7 +203,7 @@ impl Op {
         }
     }
 
-    /// The program of a CPU runs.
+    /// Creates an operation that runs the program of a CPU.
     pub fn run(random: &mut Chance, cpu: u8) -> Self {
         let (count, cycles) = (random.below(24) as u8, random.below(4) as u8);
         Self::Run(cpu, 1 + count, 1 + cycles, 1 + random.below(6) as u8)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a program with an EBB group should find in its registers: those of a facility of its own,
-//! which executes the program's instructions and nothing else.
+//! The registers of a program with an EBB group. They must have the values of a facility of its
+//! own, which executes only the program's instructions.
 //!
-//! If the group's events exclude the kernel, it makes no difference what the kernel does. The
-//! counters of those that do not go on there, and may raise the alert.
+//! If the events of the group exclude the kernel, the work of the kernel has no effect. The
+//! counters of other events continue in the kernel, and may cause the alert there.
 
 mod after_kernel;
 mod groups;
@@ -31,7 +31,7 @@ use std::{
     rc::Rc,
 };
 
-/// The numbers in problem state.
+/// Returns the number of a register in problem state.
 const fn user(number: u32) -> u32 {
     number - spr::PROBLEM
 }
@@ -39,26 +39,27 @@ const fn user(number: u32) -> u32 {
 /// The program of a task.
 pub struct Program {
     own: Facility,
-    /// What it finds without regard to the model's rules; `None` if that is what it finds next.
+    /// The state predicted without the model's rules. If it is `None`, the program's next check
+    /// defines it.
     predicted: Option<Predicted>,
-    /// Where it goes on.
+    /// Address of the program's next instruction.
     pub nip: u64,
     /// The events of its group that are on the PMU.
     counters: Vec<Counter>,
-    /// What the counters of those held that are not, by the events' numbers, and what these had
-    /// counted in the kernel then.
+    /// Counters of the group's events that are not on the PMU, by event number: the counter's
+    /// value, and the event's count in the kernel at that time.
     saved: HashMap<usize, (u64, u64)>,
     /// The CPU on whose PMU its group was last.
     cpu: usize,
-    /// The values that it left there, and on other CPUs, in registers that nothing saves: counters
-    /// without an event, and the threshold counter. By the CPU and the register.
+    /// Values that the program left in registers that are never saved (counters without an event,
+    /// and the threshold counter), by CPU and register.
     left: HashMap<(usize, u32), u64>,
-    /// The CPUs on which its group counted the kernel since the program was checked there.
+    /// CPUs on which the group has counted the kernel since a program was last checked there.
     counted_kernel: HashSet<usize>,
     /// POWER8E delays the alert that is in PMAO.
     is_delayed: bool,
-    /// Addresses of the instructions that it executed since its registers were reset, and of the
-    /// data that they accessed.
+    /// Addresses of the instructions that the program executed since its registers were reset, and
+    /// of the data that they accessed.
     text: HashSet<u64>,
     data: HashSet<u64>,
 }
@@ -66,14 +67,14 @@ pub struct Program {
 /// An event of a group on the PMU.
 struct Counter {
     id: usize,
-    /// 0 for PMC1.
+    /// Index of the counter; 0 for PMC1.
     pmc: usize,
     includes_kernel: bool,
-    /// What it had counted in the kernel by the last comparison.
+    /// The event's count in the kernel at the last comparison.
     in_kernel: u64,
 }
 
-/// Whether a group counts the kernel.
+/// Returns whether a group counts the kernel.
 pub fn counts_kernel(events: &[Rc<Event>]) -> bool {
     events.iter().any(|event| !event.excludes_kernel())
 }
@@ -88,12 +89,12 @@ fn counters(events: &[Rc<Event>]) -> Vec<Counter> {
     events.iter().map(counter).collect()
 }
 
-/// What an event has counted in the kernel.
+/// Returns an event's count in the kernel.
 fn in_kernel(id: usize) -> u64 {
     PerfCore::get().all.borrow()[id].in_kernel.get()
 }
 
-/// The registers that tell of the sampled instruction.
+/// Returns the registers that describe the sampled instruction.
 fn of_sample(processor: Processor) -> &'static [u32] {
     let all = &[spr::SIAR, spr::SDAR, spr::SIER, spr::SIER2, spr::SIER3];
     if processor.isa() >= Isa::V31 {
@@ -106,7 +107,7 @@ fn of_sample(processor: Processor) -> &'static [u32] {
 const NEGATIVE: u64 = 0x8000_0000;
 const EBB: [u32; 3] = [spr::BESCR, spr::EBBHR, spr::EBBRR];
 
-/// The bits of the kernel that the program finds around its own in MMCR0 and MMCR2.
+/// Returns the bits of MMCR0 and MMCR2 that belong to the kernel.
 fn kernels(facility: &Facility) -> [u64; 2] {
     [
         facility.mfspr(spr::MMCR0) & !mmcr0::USER,
@@ -115,7 +116,7 @@ fn kernels(facility: &Facility) -> [u64; 2] {
 }
 
 impl Program {
-    /// A program that has not used the facility yet.
+    /// Creates a program that has not used the facility yet.
     pub fn new(kind: Kind, context: Context, nip: u64) -> Self {
         let mut own = kind.facility(nip);
         own.context = Context {
@@ -138,7 +139,7 @@ impl Program {
         }
     }
 
-    /// Notes what the program leaves on its CPU, from which its group may go now.
+    /// Records the values that the program leaves on its CPU, because its group may be removed now.
     pub fn leave(&mut self) {
         for pmc in 0..6 {
             let number = spr::PMC1 + pmc as u32;
@@ -153,12 +154,12 @@ impl Program {
         }
     }
 
-    /// What of MMCRA is the program's.
+    /// Returns the bits of MMCRA that belong to the program.
     fn users_mmcra(&self) -> u64 {
         mmcra::user(self.own.processor().isa() >= Isa::V31)
     }
 
-    /// The registers are those of a program that has written none, but for BESCR and the like.
+    /// Resets all registers but those of EBBs, as for a program that has written none.
     fn reset(&mut self) {
         let processor = self.own.processor();
         let mmcra = self.own.mfspr(spr::MMCRA) & !self.users_mmcra();
@@ -175,8 +176,8 @@ impl Program {
         self.data.clear();
     }
 
-    /// Another program from now on, which goes on at `nip`. Its counters go on, but for what would
-    /// raise the old program's alert.
+    /// Replaces the program by another one, which starts at `nip`. Its counters continue, except
+    /// for values that would cause the old program's alert.
     pub fn exec(&mut self, facility: Option<&Facility>, nip: u64) {
         (self.nip, self.predicted) = (nip, None);
         self.left.clear();
@@ -207,12 +208,12 @@ impl Program {
         self.own.clrbhrb();
     }
 
-    /// Whether an event is on PMC`number + 1`.
+    /// Returns whether an event is on PMC`number + 1`.
     pub fn has_counter(&self, number: usize) -> bool {
         self.counters.iter().any(|counter| counter.pmc == number)
     }
 
-    /// Whether this is its group.
+    /// Returns whether these events are the group of the program.
     pub fn has(&self, events: &[Rc<Event>]) -> bool {
         let own = self.counters.iter().map(|own| (own.id, own.pmc));
         own.eq(events.iter().map(|event| (event.id, event.idx() - 1)))
@@ -223,7 +224,7 @@ impl Program {
         self.own.context.trace = trace;
     }
 
-    /// Executes an instruction of the program. Returns where it goes on.
+    /// Executes an instruction of the program. Returns the address of the next one.
     pub fn execute(&mut self, instruction: &Instruction) -> u64 {
         self.text.insert(instruction.address);
         self.data.extend(instruction.data);
@@ -236,8 +237,8 @@ impl Program {
         self.nip
     }
 
-    /// Returns from the kernel, which a trace interrupt entered. It came before an event-based
-    /// branch that was due, so that occurs now.
+    /// Returns to the program from the kernel, which a trace interrupt entered. If an event-based
+    /// branch was due after the same instruction, it occurs now.
     pub fn enter(&mut self) {
         if let Some(predicted) = &mut self.predicted {
             predicted.enter(self.nip);
@@ -245,7 +246,8 @@ impl Program {
         self.nip = self.own.enter_problem_state(self.nip);
     }
 
-    /// Writes a register, which `f` does to its facility. Both return where it goes on.
+    /// Writes a register by calling `f` for the program's facility. Returns the address where the
+    /// program continues, as `f` does.
     pub fn write(&mut self, write: UserWrite, f: impl FnOnce(&mut Facility) -> u64) -> u64 {
         let before = std::mem::replace(&mut self.nip, f(&mut self.own));
         if let Some(predicted) = &mut self.predicted {
@@ -255,8 +257,9 @@ impl Program {
         self.nip
     }
 
-    /// Checks what the program finds as the kernel returns to it at `nip`, and has it go on with
-    /// that. PMC5 and PMC6 have counted `in_kernel` on this CPU since a program was checked there.
+    /// Checks what the program finds as the kernel returns to it at `nip`, and continues with those
+    /// values. PMC5 and PMC6 have counted `in_kernel` on this CPU since a program was last checked
+    /// there.
     pub fn sync(
         &mut self,
         cpu: usize,
@@ -291,7 +294,7 @@ impl Program {
                 self.nip = nip;
                 return;
             }
-            // The program has its EBB. Another one would be delayed.
+            // The program has taken its EBB. Another one would be delayed.
         }
         let off = self.saved.keys().copied();
         self.predicted = Some(Predicted::found(facility, events, off));
@@ -300,8 +303,8 @@ impl Program {
         (self.nip, self.counters) = (nip, counters(events));
     }
 
-    /// Checks the BHRB, whose newest entries may be those of the kernel that `may_be_there`: a
-    /// switch clears it.
+    /// Checks the BHRB. Its newest entries may be branches of the kernel, for which `may_be_there`
+    /// returns true; a switch clears the BHRB.
     fn check_branches(&self, facility: &Facility, may_be_there: fn(u64) -> bool) {
         let [found, own] = [facility, &self.own].map(|of| {
             let held = (0..BHRB_ENTRIES).map(|entry| of.held_branch(entry));

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A history that fails is made short, and printed with its accesses to registers.
+//! Shortens a failing history, and prints it with its accesses to registers.
 
 use super::{Failure, op::Op, run};
 use crate::machine::{Entry, Kind, with_machine};
 use pmu_model::{mmcr0, spr};
 use std::fmt::Write;
 
-/// What a failure says, without numbers: they tell of the place only.
+/// Returns the kind of a failure: its message without numbers, which differ from step to step.
 fn kind_of(failure: &Failure) -> String {
     let first = failure.what.split([';', '\n']).next().unwrap_or_default();
     first
@@ -16,7 +16,7 @@ fn kind_of(failure: &Failure) -> String {
         .collect()
 }
 
-/// Leaves out what is not needed for the history to fail as it does.
+/// Removes all operations that are not necessary for the history to fail in the same way.
 pub fn shrink(kind: Kind, history: &[Op]) -> Vec<Op> {
     let Err(failure) = run(kind, history, false) else {
         return history.to_vec();
@@ -46,7 +46,7 @@ pub fn shrink(kind: Kind, history: &[Op]) -> Vec<Op> {
     }
 }
 
-/// The shortest history found, what goes wrong in it, and a table of accesses to registers.
+/// Returns the shortest history found, the failure, and a table of accesses to registers.
 pub fn report(kind: Kind, history: &[Op]) -> String {
     let history = shrink(kind, history);
     let failure = run(kind, &history, true);
@@ -77,7 +77,7 @@ pub fn report(kind: Kind, history: &[Op]) -> String {
     text
 }
 
-/// Constants of a module, each with its name.
+/// Lists constants of a module with their names.
 macro_rules! named {
     ($of:ident: $($name:ident)+) => { [$(($of::$name, stringify!($name))),+] };
 }

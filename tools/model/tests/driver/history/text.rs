@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The text of programs: each address has a branch instruction, which a program takes or jumps
-//! over, and is that of an instruction which random sampling marks, or not. So what BHRB and SIAR
-//! have can be checked by the address alone.
+//! The code of programs. Each address has a branch instruction, which a program takes or skips, and
+//! it also determines whether random sampling marks the instruction there. So the address alone is
+//! enough to check entries of the BHRB and SIAR.
 
 use crate::perf_bindings::*;
 use pmu_model::{Branch, BranchForm, Instruction, Mark};
 
-/// What a branch does.
+/// The kind of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Jump,
@@ -18,7 +18,8 @@ pub enum Kind {
     IndirectJump,
 }
 
-/// The kinds, each with its instruction without a target: `b`, `bl`, `beq`, `blr`, `bctrl`, `bctr`.
+/// The kinds of branches with their instructions, without a target: `b`, `bl`, `beq`, `blr`,
+/// `bctrl`, `bctr`.
 const KINDS: [(Kind, u32); 6] = [
     (Kind::Jump, 0x4800_0000),
     (Kind::Call, 0x4800_0001),
@@ -28,7 +29,7 @@ const KINDS: [(Kind, u32); 6] = [
     (Kind::IndirectJump, 0x4e80_0420),
 ];
 
-/// What the branch at an address does, its instruction, and what the PMU sees of it.
+/// Returns the kind of the branch at an address, its instruction, and its description for the PMU.
 pub fn branch_at(address: u64) -> (Kind, u32, Branch) {
     let (kind, instruction) = KINDS[(address / 4 % 7 % 6) as usize];
     let target = (address & !0xffff) | ((address + 0x44) & 0xfff) | 0x1000;
@@ -47,19 +48,19 @@ pub fn branch_at(address: u64) -> (Kind, u32, Branch) {
     (kind, instruction, branch)
 }
 
-/// A marked instruction: what the facility tells of it, and what perf's samples should.
+/// A marked instruction, as the facility and as perf's samples should describe it.
 #[derive(Clone, Copy)]
 pub struct Marked {
     pub mark: Mark,
-    /// Its type is one that the ISA reserves: SIER tells nothing.
+    /// The type is one that the ISA reserves, so SIER describes nothing.
     pub is_void: bool,
-    /// `union perf_mem_data_src`, of an instruction that accesses memory.
+    /// `union perf_mem_data_src` for an instruction that accesses memory.
     pub data_src: Option<u64>,
-    /// What the threshold counter counted.
+    /// Value of the threshold counter.
     pub latency: u64,
 }
 
-/// perf's word for data: what the instruction did, levels, number of the level, snooping, hops.
+/// Returns perf's description of data: operation, levels, number of the level, snooping, hops.
 const fn data_src(op: u32, level: u32, number: u32, snoop: u32, hops: u32) -> Option<u64> {
     let remote = if hops == 0 { 0 } else { PERF_MEM_REMOTE_REMOTE };
     Some(
@@ -74,9 +75,10 @@ const fn data_src(op: u32, level: u32, number: u32, snoop: u32, hops: u32) -> Op
     )
 }
 
-/// Types with LDST and DATA_SRC, and what they mean on every processor (POWER8, POWER9 and POWER10
-/// Performance Monitor Unit User's Guides): a load that the first level cache had, one that a cache
-/// of another chip had modified, a store to the second level cache, a branch, and a reserved type.
+/// Types with LDST and DATA_SRC, and their meaning on every processor (POWER8, POWER9 and POWER10
+/// Performance Monitor Unit User's Guides): a load from the first level cache, a load of data that
+/// the cache of another chip had modified, a store to the second level cache, a branch, and a
+/// reserved type.
 const MARKS: [(u8, u8, u8, Option<u64>); 5] = [
     (
         1,
@@ -118,7 +120,7 @@ const MARKS: [(u8, u8, u8, Option<u64>); 5] = [
     (0, 0, 0, None),
 ];
 
-/// What random sampling tells of the instruction at an address, if it marks it.
+/// Returns the description of the instruction at an address if random sampling marks it.
 pub fn marked_at(address: u64) -> Option<Marked> {
     let number = address / 4;
     if !number.is_multiple_of(3) {
@@ -142,7 +144,7 @@ pub fn marked_at(address: u64) -> Option<Marked> {
     })
 }
 
-/// The instruction of a program at an address, which may access `data`.
+/// Returns the instruction of a program at an address. It may access `data`.
 pub fn instruction_at(address: u64, data: u64) -> Instruction {
     Instruction {
         data: (!(address / 4).is_multiple_of(6)).then_some(data),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The machine with the driver, its tasks and events, and what operations do.
+//! The machine with the driver, its tasks and events, and the effects of operations.
 
 use super::{
     op::{Op, UserWrite, Wish, wish},
@@ -52,12 +52,12 @@ pub use reach::take as take_reached;
 
 const MODULE: &ThisModule = &ThisModule;
 const TASKS: usize = 4;
-/// The most events that are open, and the most tasks.
+/// Limits for the number of open events, and of tasks.
 const MOST_EVENTS: usize = 20;
 const MOST_TASKS: usize = 8;
-/// What passes between two steps, in ticks of the time base: 4 ms.
+/// Time between two steps, in ticks of the time base: 4 ms.
 const TICK: u64 = 1 << 21;
-/// The handler of programs with EBBs.
+/// Address of the EBB handler of programs.
 pub const HANDLER: u64 = 0x5000;
 const NEGATIVE: u64 = 0x8000_0000;
 /// Bit 63 of an event code.
@@ -82,7 +82,7 @@ impl Module {
     }
 }
 
-/// Everything there is.
+/// The machine, perf core, and the expected results.
 pub struct World {
     core: Rc<PerfCore>,
     module: Option<Module>,
@@ -93,15 +93,15 @@ pub struct World {
     live: Vec<usize>,
     oracle: Oracle,
     programs: HashMap<usize, Program>,
-    /// EBB events that were on a PMU, and members of a group of which one was.
+    /// EBB events that have been on a PMU, and members of groups of which an event has.
     seen: HashSet<usize>,
-    /// On this CPU PM interrupts wait for what comes next.
+    /// CPU on which PM interrupts wait for the next step.
     held: Option<usize>,
-    /// How often the history reaches what is rare.
+    /// Counts of the rare situations that the history reaches.
     reach: reach::Reach,
-    /// CPUs on whose PMU no event has been since the partition was suspended.
+    /// CPUs whose PMU has had no event since the partition was suspended.
     untouched: [bool; CPUS as usize],
-    /// The branches of each CPU's program since it was switched in.
+    /// Branches of each CPU's program since it was switched in.
     recorded: [Recorded; CPUS as usize],
 }
 
@@ -135,7 +135,7 @@ impl World {
         }
     }
 
-    /// An online CPU.
+    /// Returns an online CPU for a number.
     fn cpu(&self, number: u8) -> usize {
         let cpu = usize::from(number) % CPUS as usize;
         if self.core.online[cpu].get() { cpu } else { 0 }
@@ -147,7 +147,7 @@ impl World {
         events.nth(usize::from(number) % count).cloned()
     }
 
-    /// Does a step, and compares everything.
+    /// Executes a step, and then compares everything.
     pub fn step(&mut self, op: &Op) {
         machine::note(|| format!("{op:?}"));
         self.recorded.iter_mut().for_each(Recorded::begin);
@@ -183,7 +183,7 @@ impl World {
         self.check();
     }
 
-    /// A step in which a CPU enters the kernel.
+    /// Executes a step in which a CPU enters the kernel.
     fn in_kernel(&mut self, op: &Op) {
         let cpu = match *op {
             Op::Switch(cpu, _) | Op::Kernel(cpu, ..) | Op::Fork(cpu) | Op::Exec(cpu) => {
@@ -197,7 +197,7 @@ impl World {
             _ => 0,
         };
         let core = self.core.clone();
-        // These are interrupts themselves.
+        // These operations are interrupts themselves.
         match *op {
             Op::Tick(_) => return core.tick(cpu),
             Op::Rotate(_) => return core.rotate(cpu),
@@ -296,7 +296,7 @@ impl World {
         self.core.leave_kernel(cpu);
     }
 
-    /// What an event's counter holds, if it is on one that runs.
+    /// Returns the value of an event's counter, if it is on one that runs.
     fn counter(event: &Event) -> Option<u32> {
         let running = event.oncpu.get();
         let running = running.filter(|_| event.counter_runs() && event.idx() > 0);
@@ -306,14 +306,14 @@ impl World {
         })
     }
 
-    /// Compares everything.
+    /// Compares all counts, samples and registers.
     fn check(&mut self) {
         let all = self.core.all.borrow();
         all.iter().for_each(|event| event.see_whether_let_go());
         drop(all);
         for event in &self.open {
             if event.excludes_host() {
-                // Of the instructions that histories have, all are the host's.
+                // All instructions of histories are instructions of the host.
                 let samples = event.samples.borrow().len();
                 assert_eq!((event.count(), samples), (0, 0), "event {}: host", event.id);
             } else if is_ebb(event) {
@@ -348,7 +348,7 @@ impl World {
             self.untouched[cpu] &= !self.open.iter().any(|event| event.oncpu.get() == Some(cpu));
             self.count_group(cpu, task);
             if self.sync_program(cpu, task) {
-                // SAFETY: The task is there, and nobody changes it meanwhile.
+                // SAFETY: The task exists, and no other thread changes it.
                 let used = unsafe { (*self.core.task(task).raw()).thread.used_ebb };
                 assert_eq!(used, 1, "task {task}: debuggers see no EBB registers");
             } else if !self.untouched[cpu]
@@ -359,7 +359,7 @@ impl World {
         }
     }
 
-    /// Everything is closed, and the PMU given back.
+    /// Closes all events, and gives the PMU back.
     pub fn end(&mut self) {
         for cpu in 0..CPUS as usize {
             self.core.enter_kernel(cpu);
@@ -382,7 +382,7 @@ impl World {
             with_machine(|machine| machine.perf_irq.is_none()),
             "the PMU is reserved"
         );
-        // What a probe leaves from now on is the built-in driver's affair.
+        // Probes change SIAR and SDAR, which is from now on the built-in driver's concern.
         with_machine(|machine| machine.cpus.iter_mut().for_each(|cpu| cpu.probed_in = None));
         self.module = None;
         if let Some(complaint) = kernel::complaint() {
@@ -393,7 +393,7 @@ impl World {
 }
 
 impl Drop for World {
-    /// After a failure the driver may be in any state; the module's state goes with it.
+    /// Drops the module's state, because a failure may leave the driver in any state.
     fn drop(&mut self) {
         with_machine(|machine| {
             machine.perf_irq = None;

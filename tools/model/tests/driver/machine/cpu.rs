@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A CPU: its facility, and what the kernel keeps for it.
+//! A CPU: its facility, and the kernel's data for it.
 
 use super::{KERNEL_DATA, KERNEL_TEXT, Kind};
 use crate::history::text::marked_at;
@@ -13,13 +13,13 @@ use pmu_model::{
 pub struct Sampled {
     pub address: u64,
     pub data: u64,
-    /// The instruction that SIER describes. A trace interrupt changes SIAR and SDAR only.
+    /// The instruction that SIER describes. A trace interrupt changes only SIAR and SDAR.
     pub described: u64,
-    /// Random sampling marked that one.
+    /// Random sampling has marked the instruction that SIER describes.
     pub is_marked: bool,
 }
 
-/// Whether random sampling is on.
+/// Returns whether random sampling is on.
 fn is_marking(facility: &Facility) -> bool {
     facility.in_effect(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0
 }
@@ -30,46 +30,48 @@ pub struct Cpu {
     pub lppaca: Lppaca,
     /// The hypervisor gives the CPU to no other partition. The module has `dedicated_cpus=1`.
     pub is_dedicated: bool,
-    /// The hypervisor keeps the PMU from the partition: its registers read 0, whatever is written.
+    /// The hypervisor denies the partition the PMU: registers read as 0, and writes have no effect.
     pub is_denied: bool,
-    /// The bit of the paca.
+    /// The paca's flag for a pending PM interrupt.
     pub pmi_pending: bool,
-    /// The mask in software.
+    /// The interrupt mask in software.
     pub mask: u8,
-    /// The PMU's registers were turned on since the CPU came up.
+    /// The kernel has turned on the PMU's registers since the CPU came online.
     pub pmcs_enabled: bool,
-    /// Where the program goes on.
+    /// The address of the program's next instruction.
     pub nip: u64,
-    /// Where the kernel does.
+    /// The address of the kernel's next instruction.
     pub(super) kernel_nip: u64,
-    /// The instruction that the PMU sampled last, if SIAR still has it.
+    /// The last instruction that the PMU sampled, if SIAR still has it.
     pub(super) sampled: Option<Sampled>,
-    /// That one if the kernel has written something else there since.
+    /// The last instruction that the PMU sampled, if the kernel has since written another value to
+    /// SIAR.
     hidden: Option<Sampled>,
-    /// The address of the instruction that completed last, and how many alerts had occurred then.
+    /// The address of the instruction that completed last, and the number of alerts at that time.
     last: u64,
     alerts: u64,
     /// The counters that samples show.
     pub ext_regs: [usize; 6],
-    /// Handlers of other interrupts let PM interrupts through.
+    /// PM interrupts are allowed in handlers of other interrupts.
     pub prompt: bool,
-    /// The hypervisor takes the CPU away after as many instructions of the kernel.
+    /// The number of kernel instructions after which the hypervisor takes the CPU away.
     pub preempted_in: Option<u8>,
-    /// It has, in the middle of something, and ran another partition.
+    /// The hypervisor took the CPU away during other work, and ran another partition.
     pub was_preempted: bool,
-    /// The kernel steps over a probe after as many instructions.
+    /// The number of kernel instructions after which the kernel steps over a probe.
     pub probed_in: Option<u8>,
-    /// It is in the handler of PM interrupts.
+    /// The CPU runs the handler of PM interrupts.
     pub(super) handles_pmi: bool,
 }
 
 impl Cpu {
-    /// One that starts, with a facility by this number.
+    /// Creates a CPU that starts, with the facility of this number.
     pub(super) fn new(kind: Kind, number: u64) -> Self {
         let mut facility = kind.facility(number);
         facility.context.hypervisor = kind.hypervisor;
         if kind.is_compatible {
-            // The kernel sets up what POWER9 has (`__setup_cpu_power9()` in `cpu_setup_power.c`).
+            // The kernel sets up the registers of POWER9 (`__setup_cpu_power9()` in
+            // `cpu_setup_power.c`).
             facility.mtspr(spr::MMCR0, mmcr0::FC);
             facility.mtspr(spr::MMCRA, 0);
         }
@@ -96,8 +98,8 @@ impl Cpu {
         }
     }
 
-    /// The hypervisor takes the CPU away and gives it back. In between it runs another partition,
-    /// or itself only if the CPU is dedicated.
+    /// Lets the hypervisor take the CPU away and give it back. In between it runs another
+    /// partition, or only itself if the CPU is dedicated.
     pub fn preempt(&mut self) {
         if self.is_dedicated {
             self.facility.interrupt_by_hypervisor(&mut self.lppaca);
@@ -106,7 +108,7 @@ impl Cpu {
         }
     }
 
-    /// An instruction of the kernel has completed, after which the CPU may be taken away.
+    /// Counts a completed kernel instruction, after which the hypervisor may take the CPU away.
     pub(super) fn pass_to_hypervisor(&mut self) {
         match &mut self.preempted_in {
             None => {}
@@ -121,11 +123,11 @@ impl Cpu {
 }
 
 impl Cpu {
-    /// Executes an instruction, and keeps in mind whether the PMU samples it.
+    /// Executes an instruction, and records whether the PMU samples it.
     pub(super) fn execute(&mut self, instruction: &Instruction) -> Executed {
         let could = self.facility.in_effect(spr::MMCR0) & mmcr0::PMAE != 0;
         self.notice_alert();
-        // Writes take effect after it.
+        // Writes take effect after this.
         let is_marking = is_marking(&self.facility);
         let executed = self.facility.execute(instruction);
         self.last = instruction.address;
@@ -153,8 +155,8 @@ impl Cpu {
         executed
     }
 
-    /// An alert may have occurred between two instructions, when a write took effect: then the PMU
-    /// has sampled the one that completed last.
+    /// Looks for an alert that occurred between two instructions because a write took effect. For
+    /// that the PMU has sampled the instruction that completed last.
     pub(super) fn notice_alert(&mut self) {
         let alerts = self.facility.alerts();
         if std::mem::replace(&mut self.alerts, alerts) != alerts && !is_marking(&self.facility) {
@@ -167,19 +169,18 @@ impl Cpu {
         }
     }
 
-    /// Returns the description of an instruction of the kernel, if random sampling is on and marks
-    /// it.
+    /// Returns the description of a kernel instruction, if random sampling is on and marks it.
     pub(super) fn marks(&self, address: u64) -> Option<Mark> {
         let marked = marked_at(address).filter(|_| is_marking(&self.facility));
         marked.map(|marked| marked.mark)
     }
 
-    /// No alert of the facility is one of this kernel's.
+    /// Ignores the alerts up to now, which belong to no event of this kernel.
     pub(super) fn forget_alerts(&mut self) {
         self.alerts = self.facility.alerts();
     }
 
-    /// The kernel wrote SIAR: it hides the instruction, or shows it again.
+    /// Records that the kernel wrote SIAR, which hides the sampled instruction or restores it.
     pub fn siar_is_written(&mut self, value: u64) {
         let known = self.sampled.take().or(self.hidden);
         (self.sampled, self.hidden) = match known {
@@ -188,8 +189,8 @@ impl Cpu {
         };
     }
 
-    /// The PMU has sampled another instruction before the interrupt of an alert comes: only SDAR is
-    /// that one's, or all is.
+    /// Lets the PMU sample a kernel instruction before the interrupt of an alert comes: only in
+    /// SDAR, or in all registers.
     pub fn sample_kernel(&mut self, all: bool) {
         let address = self.kernel_nip;
         self.facility.mtspr(spr::SDAR, KERNEL_DATA);

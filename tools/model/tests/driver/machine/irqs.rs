@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Masks of interrupts. An interrupt that waits is taken when the last mask is off.
+//! Interrupt masks. A pending interrupt is taken when the last mask is turned off.
 
 use super::{MASK_STD, handle, note, take_interrupt, with_cpu};
 
@@ -9,7 +9,7 @@ pub fn irq_save(mask: u8) {
     with_cpu(|cpu| cpu.mask |= mask);
 }
 
-/// Takes the mask back to what it was. When interrupts are on altogether, those that came come.
+/// Restores an earlier mask. If it masks nothing, pending interrupts are taken.
 pub fn irq_restore(mask: u8) {
     with_cpu(|cpu| cpu.mask = mask);
     if mask != 0 {
@@ -24,8 +24,8 @@ pub fn irq_restore(mask: u8) {
     take_interrupt();
 }
 
-/// Another interrupt comes, and turns MSR\[EE\] off until its handler is done: a PM interrupt that
-/// is due, or becomes so, comes then.
+/// Runs `f` in a different interrupt, whose handler runs with MSR\[EE\] off. A PM interrupt that is
+/// due or becomes due is taken afterwards.
 pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
     with_cpu(|cpu| {
         cpu.facility.synchronize();
@@ -46,7 +46,7 @@ pub fn interrupt<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Calls `f` with interrupts off.
+/// Calls `f` with interrupts masked.
 pub fn irqs_off<R>(f: impl FnOnce() -> R) -> R {
     let before = with_cpu(|cpu| cpu.mask);
     irq_save(MASK_STD);

@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The machines that the driver runs on.
+//! The kinds of machines that the driver runs on.
 
 use super::Cpu;
 use pmu_model::{Facility, Guest, Isa, Processor};
 
-/// What a machine is like.
+/// Properties of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
     pub processor: Processor,
-    /// Bare metal rather than a partition.
+    /// The machine is bare metal, not a partition.
     pub hypervisor: bool,
-    /// A partition of a processor of ISA v3.1 in the compatibility mode of POWER9: its kernel goes by
-    /// ISA v3.0, and the facility is the processor's.
+    /// A partition of a processor of ISA v3.1 runs in the compatibility mode of POWER9: its kernel
+    /// uses ISA v3.0, but the facility is that of the processor.
     pub is_compatible: bool,
-    /// A partition whose CPUs the hypervisor gives to no other. The module has `dedicated_cpus=1`.
+    /// The hypervisor gives the partition's CPUs to no other. The module has `dedicated_cpus=1`.
     pub is_dedicated: bool,
-    /// See [`Facility::have_sdar_move`].
+    /// SDAR may change at any time: see [`Facility::have_sdar_move`].
     pub sdar_moves: bool,
-    /// See [`Facility::have_ebbs_outlive_ebe`].
+    /// EBBs do not require EBE: see [`Facility::have_ebbs_outlive_ebe`].
     pub ebbs_outlive_ebe: bool,
     /// Alerts may occur some instructions late: [`Facility::have_alerts_come_late`].
     pub alerts_come_late: bool,
     /// The driver is interposed, beside the driver that is built into the kernel.
     pub is_interposed: bool,
-    /// The kernel takes so long for a sample that PM interrupts outrun it.
+    /// The kernel needs so much time for a sample that PM interrupts overload it.
     pub is_slow: bool,
-    /// See [`Facility::leave_to_chance`].
+    /// The seed for choices of the hardware: see [`Facility::leave_to_chance`].
     pub seed: u64,
 }
 
@@ -60,8 +60,8 @@ impl Kind {
         }
     }
 
-    /// Each processor several times: what is undefined differs, and some partitions are in the
-    /// compatibility mode of POWER9.
+    /// Returns several machines for each processor, which differ in undefined behaviour. Some are
+    /// partitions in the compatibility mode of POWER9.
     pub fn of_each(kind: fn(Processor) -> Self) -> impl Iterator<Item = Self> {
         let kinds = Processor::ALL.into_iter().map(kind);
         kinds.flat_map(|kind| {
@@ -76,7 +76,8 @@ impl Kind {
         })
     }
 
-    /// Returns this machine in the compatibility mode of POWER9, if `is_wanted` and there is one.
+    /// Returns this machine in the compatibility mode of POWER9, if `is_wanted` and it has that
+    /// mode.
     pub fn compatible(self, is_wanted: bool) -> Self {
         let is_possible = self.processor.isa() >= Isa::V31 && !self.hypervisor;
         Self {
@@ -85,7 +86,7 @@ impl Kind {
         }
     }
 
-    /// The version of the ISA that the kernel goes by.
+    /// Returns the version of the ISA that the kernel uses.
     pub fn kernels_isa(&self) -> Isa {
         if self.is_compatible {
             Isa::V300
@@ -94,14 +95,15 @@ impl Kind {
         }
     }
 
-    /// How long the kernel takes for a sample, in ticks of the time base: 1 us, or almost 35 ms. Then
-    /// the second of two in a row is one too many, if each counts as a microsecond longer.
+    /// Returns the time that the kernel needs for a sample, in ticks of the time base: 1 us, or
+    /// almost 35 ms. With the latter the second of two samples in a row is one too many if each
+    /// takes a microsecond more.
     pub fn ticks_of_sample(&self) -> u64 {
         if self.is_slow { 69_397 << 8 } else { 512 }
     }
 
-    /// Others ran on a CPU, by its number, while nobody used its PMU: another partition, which may come
-    /// again soon, or on bare metal a guest of the kernel's.
+    /// Lets others run on a CPU while its PMU is unused, depending on its number: another
+    /// partition, which may soon run again, or on bare metal a guest of the kernel.
     pub fn let_others_run(&self, cpu: &mut Cpu, number: u64) {
         const GUESTS: [Guest; 3] = [Guest::WITH_EBBS, Guest::WITH_ALERT, Guest::COUNTING];
         let chance = self.seed.rotate_right(number as u32);
@@ -115,7 +117,7 @@ impl Kind {
         }
     }
 
-    /// The facility of a CPU, or of a program, by its number.
+    /// Returns the facility of a CPU or of a program with this number.
     pub fn facility(&self, number: u64) -> Facility {
         let mut facility = Facility::new(self.processor);
         facility.leave_to_chance(self.seed.rotate_left(16) ^ number);

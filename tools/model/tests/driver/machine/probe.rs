@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Probes: the kernel executes a copy of the instruction that a probe has replaced, and stops after
-//! it by MSR\[SE\]. The trace interrupt leaves the copy's address in SIAR and that of its data in
+//! Probes. The kernel single-steps a copy of the instruction that a probe has replaced, with
+//! MSR\[SE\]. The trace interrupt leaves the copy's address in SIAR and the address of its data in
 //! SDAR.
 //!
 //! \[kernel\] `arch/powerpc/kernel/kprobes.c`, `prepare_singlestep()` in `asm/probes.h`.
@@ -10,13 +10,13 @@ use super::Machine;
 use crate::perf_core::PerfCore;
 use std::cell::RefCell;
 
-/// Where the copies are, each at an address of its own, and their data.
+/// Start of the copies, which all have different addresses, and of their data.
 const COPIES: u64 = 0xc008_0000_0001_0000;
 const DATA: u64 = 0xc008_0000_0010_0000;
 const NUMBER_SHIFT: u32 = 28;
 
 thread_local! {
-    /// The task that was the current one as the kernel stepped over each probe.
+    /// The current task at the time of each probe that the kernel stepped over.
     static PROBED: RefCell<Vec<Option<usize>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -25,14 +25,14 @@ pub(super) fn forget() {
     PROBED.take();
 }
 
-/// The instruction that a probe has replaced.
+/// A copy of an instruction that a probe has replaced.
 pub(super) struct Copy {
     pub address: u64,
     pub data: u64,
 }
 
-/// Returns the copy of the kernel's next instruction on this CPU, if that has a probe. There are no
-/// probes in the handler of PM interrupts: see Limitations in `Documentation/internals.md`.
+/// Returns the copy of the kernel's next instruction on this CPU, if that has a probe. The handler
+/// of PM interrupts has no probes: see Limitations in `Documentation/internals.md`.
 pub(super) fn next_probe(machine: &mut Machine) -> Option<Copy> {
     let cpu = &mut machine.cpus[machine.current];
     let in_hypervisor = cpu.facility.context.hypervisor != machine.kind.hypervisor;
@@ -57,8 +57,8 @@ pub(super) fn next_probe(machine: &mut Machine) -> Option<Copy> {
     })
 }
 
-/// Whether the kernel has stepped over a probe with this address of a copy, or of its data, while
-/// the task was the current one.
+/// Returns whether the kernel has stepped over a probe while `task` was the current task, and the
+/// address is that of the copy or of its data.
 pub fn was_probed(address: u64, task: usize) -> bool {
     if address & COPIES != COPIES && address & DATA != DATA {
         return false;

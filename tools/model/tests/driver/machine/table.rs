@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The table of accesses to registers, and of what else happens, that a history that fails prints.
+//! The table that is printed for a failing history: accesses to registers and other events.
 
 use super::with_machine;
 use pmu_model::spr;
 
-/// An access to a register, or something else that a reader of the table wants to know.
+/// A line of the table.
 #[derive(Clone, Debug)]
 pub enum Entry {
-    /// CPU, whether a program's, whether a write, the register's number, the value, MMCR0 then.
+    /// CPU, whether by a program, whether a write, the register's number, the value, the present
+    /// MMCR0.
     Access(usize, bool, bool, u32, u64, u64),
-    /// What else happens.
+    /// Text about other events.
     Note(String),
 }
 
-/// Writes a line into the table of accesses, if there is one.
+/// Adds a line of text to the table, if there is one.
 pub fn note(text: impl FnOnce() -> String) {
     with_machine(|machine| {
         if let Some(log) = &mut machine.log {
@@ -23,7 +24,7 @@ pub fn note(text: impl FnOnce() -> String) {
     });
 }
 
-/// Writes an access to a register into that table.
+/// Adds an access to a register to the table, if there is one.
 pub fn note_access(of_program: bool, write: bool, number: u32, value: u64) {
     with_machine(|machine| {
         let (cpu, current) = (&machine.cpus[machine.current], machine.current);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What `rust/perf` reads and writes of perf's structures, field by field.
+//! Tests of the fields of perf's structures that `rust/perf` reads and writes.
 
 use super::{
     Attr, CpuContexts, Event, EventType, HwMut, PerfEvent, Transaction, WeightType,
@@ -19,7 +19,7 @@ fn with_event<R>(
     let mut event: perf_event = zeroed();
     event.attr = attr;
     let raw = &raw mut event;
-    // SAFETY: The event is there until `f` has returned. Nothing interrupts a test.
+    // SAFETY: The event lives until `f` has returned, and nothing interrupts a test.
     unsafe {
         let cpus = CpuContexts::<(), (), ()>::new().expect("memory");
         let event = PerfEvent::from_raw(raw);
@@ -27,7 +27,7 @@ fn with_event<R>(
     }
 }
 
-/// What `f` reads of attributes that `set` changed.
+/// Returns what `f` reads from attributes that `set` changed.
 fn read<R>(set: impl FnOnce(&mut perf_event_attr), f: impl FnOnce(&Attr) -> R) -> R {
     let mut attr = perf_event_attr::default();
     set(&mut attr);
@@ -103,8 +103,8 @@ fn what_the_driver_keeps_with_an_event_is_read_back() {
         assert_eq!(hw.idx(), 7);
         assert_eq!((hw.last_period(), hw.period_left()), (8, -9));
 
-        // perf core reads what stands for a counter that is stopped.
-        // SAFETY: The event is there.
+        // perf core reads this field to see whether a counter is stopped.
+        // SAFETY: The event lives until `f` has returned.
         let state = || unsafe { (*raw).hw.state as u32 };
         hw.set_state(CounterState::Stopped);
         let stopped = bindings::PERF_HES_STOPPED | bindings::PERF_HES_UPTODATE;
@@ -114,12 +114,12 @@ fn what_the_driver_keeps_with_an_event_is_read_back() {
     });
 }
 
-/// A read of the event in the middle of another one adds what the counter counted, and the other
-/// must not add it again.
+/// A read of the event may interrupt another one and add the counter's increment. The interrupted
+/// one must not add it again.
 #[test]
 fn a_number_is_replaced_only_if_nobody_changed_it() {
     let mut number = 5;
-    // SAFETY: The number is there.
+    // SAFETY: The number outlives `local`.
     let local = unsafe { Local64::from_raw(&raw mut number) };
     assert!(!local.replace(4, 6));
     assert_eq!(local.get(), 5);
@@ -135,9 +135,8 @@ fn a_transaction_that_reads_adds_nothing() {
     assert_eq!(both, [Transaction::Add, Transaction::Read]);
 }
 
-/// Only while perf core adds events it holds the lock under which their groups and the context of
-/// their task do not change. Of events that stay while others come or go, another CPU may change
-/// both.
+/// perf core holds the lock that protects groups and the context of their task only while it adds
+/// events. If events remain while others are added or removed, another CPU may change both.
 #[test]
 fn a_group_and_its_task_are_seen_while_events_come() {
     let mut event: perf_event = zeroed();
@@ -151,8 +150,8 @@ fn a_group_and_its_task_are_seen_while_events_come() {
         },
     };
     let cpus = CpuContexts::<(), (), ()>::new().expect("memory");
-    // SAFETY: The event is there until the end, and is its own leader, without siblings. Nothing
-    // interrupts a test.
+    // SAFETY: The event lives until the end of the test, and is its own leader without siblings.
+    // Nothing interrupts a test.
     unsafe {
         (*raw).group_leader = raw;
         let siblings = &raw mut (*raw).sibling_list;
@@ -162,7 +161,7 @@ fn a_group_and_its_task_are_seen_while_events_come() {
         ((*entry).next, (*entry).prev) = (list, list);
         (*raw).ctx = &raw mut context;
         (*raw).attach_state = bindings::PERF_ATTACH_TASK;
-        // An event without data would be another driver's.
+        // An event without data would belong to another driver.
         (*raw).pmu_private = std::ptr::dangling_mut();
         cpus.with_exclusive_cpu(|this_cpu| {
             let events = || {
@@ -182,7 +181,7 @@ fn a_group_and_its_task_are_seen_while_events_come() {
             assert_eq!(events(), [0, 0]);
             assert!(this_cpu.slots().take(Event::from_raw(raw)));
             assert_eq!(events(), [0, 0]);
-            // Behind one that stays, and before it once more.
+            // Add it after an event that remains, and then once more before that one.
             this_cpu.slots().push(Event::from_raw(other));
             this_cpu.slots().enabled();
             this_cpu.slots().push(Event::from_raw(raw));

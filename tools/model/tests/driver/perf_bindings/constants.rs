@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What bindgen makes of perf's headers: constants of its interface, by their names.
+//! A stand-in for bindgen's output from perf's headers: constants of the ABI.
 
 macro_rules! constants {
     ($($type:ty { $($name:ident = $value:expr,)+ })+) => { $($( pub const $name: $type = $value; )+)+ };

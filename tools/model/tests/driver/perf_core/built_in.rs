@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver that is built into the kernel, beside which the driver is interposed: which callbacks
-//! it has, what it writes to the PMU and when, as `arch/powerpc/perf/core-book3s.c` of Linux 7.3 has
-//! it. What its events count is left out: it programs the PMU at random. It complains if perf core
-//! or the driver breaks a rule that it relies on.
+//! The driver that is built into the kernel, beside which the driver is interposed. It has the
+//! callbacks of `arch/powerpc/perf/core-book3s.c` in Linux 7.3, and writes to the PMU at the same
+//! places. But it programs the PMU at random, so its events count nothing useful. It records an
+//! error if perf core or the driver breaks a rule that it relies on.
 
 use super::PerfCore;
 use crate::{
@@ -25,7 +25,7 @@ const EBUSY: c_int = -16;
 const EINVAL: c_int = -22;
 const EBB: u64 = 1 << 63;
 
-/// Counters, and so the most events on a CPU.
+/// Number of counters, and so the largest number of events on a CPU.
 const MOST: usize = 6;
 
 /// The state of a CPU (`struct cpu_hw_events`).
@@ -35,9 +35,9 @@ struct Cpu {
     disabled: Cell<bool>,
     added: Cell<bool>,
     txn: Cell<c_uint>,
-    /// MMCR0 with which its events run.
+    /// Value of MMCR0 while its events run.
     mmcr0: Cell<u64>,
-    /// Another driver has had the PMU since this one last started it.
+    /// Another driver has used the PMU since this driver last started it.
     is_others: Cell<bool>,
 }
 
@@ -55,7 +55,7 @@ thread_local! {
     };
 }
 
-/// The callbacks.
+/// Sets the callbacks.
 pub fn fill(pmu: &mut pmu) {
     pmu.type_ = perf_type_id_PERF_TYPE_RAW as c_int;
     pmu.event_init = Some(event_init);
@@ -73,7 +73,7 @@ pub fn fill(pmu: &mut pmu) {
     pmu.event_idx = Some(event_idx);
 }
 
-/// Boots: nothing is known of any CPU.
+/// Resets the state of all CPUs, for a boot.
 pub fn restart(seed: u64) {
     STATE.with(|state| {
         (0..CPUS).for_each(prepare_cpu);
@@ -82,7 +82,7 @@ pub fn restart(seed: u64) {
     });
 }
 
-/// A CPU comes up (`power_pmu_prepare_cpu()`).
+/// Resets the state of a CPU that comes online (`power_pmu_prepare_cpu()`).
 pub fn prepare_cpu(cpu: u32) {
     STATE.with(|state| {
         let cpu = &state.cpus[cpu as usize];
@@ -95,7 +95,7 @@ pub fn prepare_cpu(cpu: u32) {
     });
 }
 
-/// An EBB event of the driver is on the PMU of this CPU.
+/// Records that an EBB event of the other driver is on the PMU of this CPU.
 pub fn others_run() {
     this_cpu(|cpu| {
         cpu.is_others.set(true);
@@ -104,12 +104,12 @@ pub fn others_run() {
     });
 }
 
-/// Whether another driver has had the PMU of a CPU last.
+/// Returns whether another driver was the last one to use the PMU of a CPU.
 pub fn is_others(cpu: usize) -> bool {
     STATE.with(|state| state.cpus[cpu].is_others.get())
 }
 
-/// The other driver was unloaded: all PMUs are this one's.
+/// Records that the other driver was unloaded, so all PMUs belong to this driver.
 pub fn take_back() {
     STATE.with(|state| state.cpus.iter().for_each(|cpu| cpu.is_others.set(false)));
 }
@@ -140,7 +140,7 @@ fn is_v31() -> bool {
 
 /// The events of a group that are this PMU's, by the leader.
 unsafe fn is_ebb(event: *mut perf_event) -> bool {
-    // SAFETY: The event is there.
+    // SAFETY: The caller passes an event of perf core, which is alive during a callback.
     unsafe { (*event).attr.config & EBB != 0 }
 }
 
@@ -153,14 +153,14 @@ unsafe extern "C" fn event_init(event: *mut perf_event) -> c_int {
     }
     let is_first = STATE.with(|state| state.users.get() == 0);
     if is_first {
-        // SAFETY: The handler is there.
+        // SAFETY: The handler is a function of this file.
         let errno = unsafe { reserve_pmc_hardware(Some(handle as Handler)) };
         if errno != 0 {
             return EBUSY;
         }
     }
     STATE.with(|state| state.users.set(state.users.get() + 1));
-    // SAFETY: As above.
+    // SAFETY: perf core opens the event, so it is alive.
     unsafe { (*event).destroy = Some(destroy) };
     0
 }
@@ -171,7 +171,7 @@ unsafe extern "C" fn destroy(_event: *mut perf_event) {
         state.users.get()
     });
     if users == 0 {
-        // SAFETY: Reserved by the first.
+        // SAFETY: The first event has reserved the hardware.
         unsafe { release_pmc_hardware() };
     }
 }
@@ -183,7 +183,7 @@ unsafe extern "C" fn pmu_disable(_pmu: *mut pmu) {
     let v31 = is_v31();
     with_cpu(|cpu| cpu.pmcs_enabled = true);
     let found = mfspr(spr::MMCR0);
-    // KVM may have left a guest's PMU.
+    // Unless another driver had the PMU, EBE may be a value that KVM left of a guest.
     let is_programs = found & mmcr0::EBE != 0 && this_cpu(|cpu| cpu.is_others.get());
     ensure(!is_programs, || {
         "the built-in driver disables a PMU with EBBs".into()
@@ -205,7 +205,7 @@ unsafe extern "C" fn pmu_enable(_pmu: *mut pmu) {
         return;
     }
     if none {
-        // SAFETY: Tells the hypervisor.
+        // SAFETY: The function only writes the lppaca of this CPU.
         return unsafe { ebb_pmu_ppc_set_pmu_inuse(false) };
     }
     ensure(!this_cpu(|cpu| cpu.is_others.get()), || {
@@ -213,7 +213,7 @@ unsafe extern "C" fn pmu_enable(_pmu: *mut pmu) {
     });
     this_cpu(|cpu| cpu.disabled.set(false));
     if this_cpu(|cpu| cpu.added.replace(false)) {
-        // SAFETY: As above.
+        // SAFETY: The function only writes the lppaca of this CPU.
         unsafe { ebb_pmu_ppc_set_pmu_inuse(true) };
         mtspr(spr::MMCR1, random());
         mtspr(spr::MMCR2, random() & !mmcr2::FREEZE);
@@ -221,7 +221,7 @@ unsafe extern "C" fn pmu_enable(_pmu: *mut pmu) {
             mtspr(spr::MMCR3, random());
         }
         for number in spr::PMC1..=spr::PMC6 {
-            // It leaves a counter that it does not use as it is.
+            // The driver does not write counters that it does not use.
             if random() & 1 != 0 {
                 mtspr(number, random() & 0x7fff_ffff);
             }
@@ -254,7 +254,7 @@ unsafe extern "C" fn add(event: *mut perf_event, _flags: c_int) -> c_int {
     result
 }
 
-/// The driver has given the PMU back: programs may read it from now on.
+/// Checks a PMU that the other driver has given back, which programs may read from now on.
 fn check_given_back() {
     let others = [spr::MMCR2, spr::SIAR, spr::SDAR, spr::SIER];
     let v31 = is_v31()
@@ -263,7 +263,7 @@ fn check_given_back() {
         .flatten();
     for number in (spr::PMC1..=spr::PMC6).chain(others).chain(v31) {
         let left = with_cpu(|cpu| cpu.facility.mfspr(number));
-        // A probe of the kernel's may have been stepped since.
+        // The kernel may have stepped over a probe since.
         let is_probe = [spr::SIAR, spr::SDAR].contains(&number) && left >> 63 != 0;
         ensure(left == 0 || is_probe, || {
             format!("SPR {number} is {left:#x} as the built-in driver gets it")
@@ -289,12 +289,12 @@ unsafe extern "C" fn del(event: *mut perf_event, _flags: c_int) {
     core.perf_pmu_enable();
 }
 
-/// The counter of an event without a period is left alone.
+/// Does nothing, because the counter of an event without a period is never restarted.
 unsafe extern "C" fn start_or_stop(_event: *mut perf_event, _flags: c_int) {}
 
-/// The count of an EBB event is the value of its counter, for the next time on a PMU.
+/// Stores the value of an EBB event's counter as its count, for the next time that it is on a PMU.
 unsafe extern "C" fn read(event: *mut perf_event) {
-    // SAFETY: perf core's event is there.
+    // SAFETY: perf core passes an event that is alive during the callback.
     unsafe {
         let idx = (*event).hw.__bindgen_anon_1.__bindgen_anon_1.idx;
         if is_ebb(event) && (*event).hw.state == 0 && idx > 0 {
@@ -346,12 +346,11 @@ unsafe extern "C" fn sched_task(
 }
 
 unsafe extern "C" fn event_idx(event: *mut perf_event) -> c_int {
-    // SAFETY: perf core's event is there.
+    // SAFETY: perf core passes an event that is alive during the callback.
     unsafe { (*event).hw.__bindgen_anon_1.__bindgen_anon_1.idx }
 }
 
-/// The handler of PM interrupts. An alert of a guest that KVM ran may come on a PMU that it has not
-/// enabled.
+/// Handles a PM interrupt. An alert of a guest that KVM ran may come while the PMU is not enabled.
 unsafe extern "C" fn handle(_regs: *mut pt_regs) {
     with_cpu(|cpu| cpu.pmcs_enabled = true);
     for number in spr::PMC1..=spr::PMC6 {
@@ -363,7 +362,7 @@ unsafe extern "C" fn handle(_regs: *mut pt_regs) {
     ensure(!is_others, || {
         "a PM interrupt of another driver's PMU".into()
     });
-    // One that was raised before the PMU froze does not start it again.
+    // If the PMU was disabled after the alert, the handler does not start it again.
     let runs = this_cpu(|cpu| {
         if cpu.disabled.get() {
             mmcr0::FC

@@ -37,9 +37,9 @@ thread_local! {
         BuiltIn(UnsafeCell::new(pmu))
     };
     static IS_REGISTERED: Cell<bool> = const { Cell::new(true) };
-    /// Events of the kernel's own.
+    /// Events that the kernel itself has opened.
     static HELD: RefCell<Vec<Rc<Event>>> = const { RefCell::new(Vec::new()) };
-    /// References to the module, and whether it goes.
+    /// The number of references to the module, and whether it is being removed.
     static MODULE: Cell<(u32, bool)> = const { Cell::new((0, false)) };
 }
 
@@ -47,19 +47,19 @@ pub fn built_in() -> *mut pmu {
     BUILT_IN.with(|built_in| built_in.0.get())
 }
 
-/// Whether the module has a reference.
+/// Returns whether there are references to the module.
 pub fn is_module_used() -> bool {
     MODULE.get().0 > 0
 }
 
-/// The module goes, or is there.
+/// Sets whether the module is being removed.
 pub fn set_module_going(goes: bool) {
     let (users, _) = MODULE.get();
     ensure(!goes || users == 0, || "the module is in use".into());
     MODULE.set((users, goes));
 }
 
-/// A machine boots.
+/// Resets the module's references, for a boot.
 pub fn restart_module() {
     MODULE.set((0, false));
 }
@@ -86,7 +86,8 @@ pub unsafe fn ebb_perf_events_on_cpu(_pmu: *const pmu) -> c_int {
     PerfCore::get().cpu().active_oncpu.get() as c_int
 }
 
-/// Calls `function` on each CPU. The history has them in the kernel, with no task's events on a PMU.
+/// Calls `function` on each CPU. In a history all CPUs are in the kernel then, without a task's
+/// events on a PMU.
 pub unsafe fn ebb_perf_stop_cpus(
     function: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
     data: *mut c_void,
@@ -97,7 +98,7 @@ pub unsafe fn ebb_perf_stop_cpus(
     for cpu in (0..kernel::cpu::CPUS).filter(|cpu| core.online[*cpu as usize].get()) {
         machine::switch_to(cpu);
         let function = function.expect("a function");
-        // SAFETY: The caller guarantees a function that takes `data`.
+        // SAFETY: The caller guarantees that `function` accepts `data`.
         result = machine::irqs_off(|| unsafe { function(data) });
     }
     machine::switch_to(before);
@@ -156,7 +157,7 @@ pub unsafe fn perf_event_create_kernel_counter(
 pub unsafe fn perf_event_release_kernel(event: *mut perf_event) -> c_int {
     // SAFETY: The caller guarantees an open event.
     if let Some(destroy) = unsafe { (*event).destroy } {
-        // SAFETY: The event is on no CPU.
+        // SAFETY: The event is on no CPU, and `destroy` is called once.
         unsafe { destroy(event) };
     }
     HELD.with_borrow_mut(|held| held.retain(|other| other.raw() != event));
@@ -235,7 +236,7 @@ pub unsafe fn perf_event_overflow(
             false => None,
         },
         weight: match has(perf_event_sample_format_PERF_SAMPLE_WEIGHT) {
-            // SAFETY: As above.
+            // SAFETY: This member of the union is set if the flag is.
             true => Some(unsafe { data.weight.full }),
             false => None,
         },
@@ -268,7 +269,7 @@ pub unsafe fn perf_event_overflow(
     0
 }
 
-/// SIER2 and SIER3, from v3.1 on, tell of the instruction that was sampled, or of none.
+/// Checks SIER2 and SIER3, which from v3.1 on describe the sampled instruction, or are 0.
 fn check_told(event: &Event, alert: Option<Alert>) {
     let (found, is_v31) = with_cpu(|cpu| {
         let found = [spr::SIER2, spr::SIER3].map(|number| cpu.facility.mfspr(number));
@@ -282,7 +283,7 @@ fn check_told(event: &Event, alert: Option<Alert>) {
         .sampled
         .map_or(alert.siar, |sampled| sampled.described);
     let told = if is_hidden { 0 } else { told_of(described) };
-    // Of a marked instruction they tell more.
+    // For a marked instruction they have more bits.
     let is_known = alert.is_sier_known && !alert.is_marking || is_hidden;
     // The driver clears them in an interrupt without an alert, and one may occur then.
     let is_cleared = alert.is_late && found == [0; 2];
@@ -292,7 +293,7 @@ fn check_told(event: &Event, alert: Option<Alert>) {
     });
 }
 
-/// Compares a sample as it is recorded.
+/// Checks a sample as it is recorded.
 fn check_sample(event: &Event, sample: &Recorded) {
     let processor = with_cpu(|cpu| cpu.facility.processor());
     let alert = with_machine(|machine| machine.alert).expect("a PM interrupt");
@@ -302,15 +303,15 @@ fn check_sample(event: &Event, sample: &Recorded) {
     }
 }
 
-/// What a sample shows of the PMU's registers, if the event asks for them
-/// (`get_ext_regs_value()`, which reads them as the sample is written).
+/// Checks of the PMU's registers in a sample, if the event requests them (`get_ext_regs_value()`,
+/// which reads them as the sample is written).
 impl PerfCore {
     fn check_extended_regs(&self, event: &Event) {
         let intr = u64::from(perf_event_sample_format_PERF_SAMPLE_REGS_INTR);
         if event.attr().sample_type & intr == 0 {
             return;
         }
-        // perf core comes to them after some work of its own.
+        // perf core does some work of its own before it reads them.
         (0..4).for_each(|_| execute(|_| ()));
         let (shown, addresses) = with_cpu(|cpu| {
             let addresses = [spr::SIAR, spr::SDAR].map(|number| cpu.facility.mfspr(number));
@@ -324,7 +325,7 @@ impl PerfCore {
         let hides = event.excludes_kernel();
         if hides {
             let kernel = addresses.iter().any(|address| address >> 63 != 0);
-            // The owner sees the instruction of the program.
+            // The owner of the event sees the instruction of the program.
             let own = alert.filter(|at| at.is_siar_known && !at.is_marking && at.siar >> 63 == 0);
             let is_shown = own.is_none_or(|at| at.siar == addresses[0]);
             ensure(!kernel && is_shown, || {
@@ -340,7 +341,7 @@ impl PerfCore {
             });
         }
         check_told(event, alert);
-        // Who may see the kernel of a whole CPU may see every counter.
+        // An event that may see the kernel of a whole CPU may see every counter.
         let sees_all = !hides && event.task.get().is_none();
         let here = kernel::cpu::CpuId::current().as_u32() as usize;
         let all = self.all.borrow();

@@ -3,12 +3,13 @@
 //! Tasks whose contexts are clones: one inherited all events of the other, or both inherited all of a
 //! third one, and no event of either was opened or closed since.
 //!
-//! At a switch between such tasks perf core swaps their contexts. The events stay on the PMU, and
-//! follow the other task from then on. The driver is called between disabling and enabling the
-//! PMU, with `sched_task`, once for each of the two tasks.
+//! At a switch between such tasks perf core swaps their contexts. The events remain on the PMU, and
+//! follow the other task from then on. Between disabling and enabling the PMU perf core calls the
+//! driver's `sched_task`, once for each of the two tasks.
 //!
-//! An EBB event is in no such context. The driver refuses `attr.inherit`, so a child is no clone if its
-//! parent has an EBB event; and a task for which one is opened is no clone any more.
+//! EBB events are never in such a context. The driver refuses `attr.inherit` for them, so a child
+//! is no clone if its parent has an EBB event, and a task stops being a clone when an EBB event is
+//! opened for it.
 //!
 //! `PERF_SAMPLE_READ` and signals, for which perf core swaps no contexts, do not occur here.
 
@@ -24,7 +25,7 @@ use std::{
 pub struct Lineage {
     id: u64,
     generation: u64,
-    /// The parent's number and generation.
+    /// The number and the generation of the parent.
     parent: Option<(u64, u64)>,
 }
 
@@ -44,7 +45,7 @@ impl Lineage {
         other.parent == Some((self.id, self.generation))
     }
 
-    /// `context_equiv()`.
+    /// Returns whether one is a clone of the other, or both of a third (`context_equiv()`).
     fn is_equivalent(self, other: Self) -> bool {
         let are_siblings = self.parent.is_some() && self.parent == other.parent;
         self.is_parent_of(other) || other.is_parent_of(self) || are_siblings
@@ -54,25 +55,25 @@ impl Lineage {
 /// Contexts and counts that a switch has swapped.
 #[derive(Default)]
 pub struct Swap {
-    /// The contexts of the two tasks were swapped.
+    /// Whether the contexts of the two tasks were swapped.
     pub is_done: bool,
-    /// Numbers of events whose counts changed places, so that each stays with its task
+    /// Numbers of events whose counts were exchanged, so that each remains with its task
     /// (`attr.inherit_stat`).
     pub counts: Vec<(usize, usize)>,
 }
 
 impl Context {
-    /// An event is added.
+    /// Records that an event was added.
     pub(super) fn change(&self) {
         let mut lineage = self.lineage.get();
         lineage.generation += 1;
         self.lineage.set(lineage);
     }
 
-    /// The context is no clone any more (`unclone_ctx()`).
+    /// Ends the clone relation of the context (`unclone_ctx()`).
     ///
-    /// perf core closes an event together with all that were inherited from it. A history closes them
-    /// one after another, so a context is no clone any more when it loses an event.
+    /// perf core closes an event together with all that were inherited from it. A history closes
+    /// them one after another, so here a context stops being a clone when it loses an event.
     pub(super) fn unclone(&self) {
         self.change();
         self.lineage.set(Lineage {
@@ -81,7 +82,8 @@ impl Context {
         });
     }
 
-    /// It has inherited all events of its parent (`perf_event_init_context()`).
+    /// Records that the context has inherited all events of its parent
+    /// (`perf_event_init_context()`).
     pub(super) fn become_clone_of(&self, parent: &Self) {
         let of_parent = parent.lineage.get();
         let own = (of_parent.id, of_parent.generation);
@@ -100,17 +102,18 @@ impl Context {
 }
 
 impl Event {
-    /// Whether its count is that of its task even if contexts are swapped (`attr.inherit_stat`).
+    /// Returns whether the event keeps its count with its task when contexts are swapped
+    /// (`attr.inherit_stat`).
     pub fn keeps_count(&self) -> bool {
         self.flag(perf_event_attr::inherit_stat_raw)
     }
 
-    /// The number of the event that was opened.
+    /// Returns the number of the event that the program opened.
     fn origin(&self) -> usize {
         self.parent.as_ref().map_or(self.id, |parent| parent.id)
     }
 
-    /// Returns the occurrences that its counter has counted since the last update of the count.
+    /// Returns the number of occurrences since the last update of the count.
     fn since_update(&self) -> u64 {
         match self.idx().checked_sub(1).filter(|_| self.counter_runs()) {
             Some(index) => {
@@ -124,13 +127,13 @@ impl Event {
 }
 
 impl PerfCore {
-    /// Whether a switch between two tasks swaps their contexts.
+    /// Returns whether a switch between two tasks swaps their contexts.
     pub fn are_clones(&self, task: usize, other: usize) -> bool {
         let [one, other] = [task, other].map(|task| self.task(task).ctx.lineage.get());
         one.is_equivalent(other)
     }
 
-    /// The CPU switches from a task to another one, which is a clone (the fast path of
+    /// Switches the CPU from a task to a clone of it (the fast path of
     /// `perf_event_context_sched_out()`).
     pub(super) fn swap_contexts(&self, prev: usize, next: usize) -> Swap {
         let tasks = [prev, next].map(|task| self.task(task));
@@ -157,11 +160,12 @@ impl PerfCore {
         }
     }
 
-    /// Exchanges the counts of the two contexts' events that ask for it. The events of `ctx` may be on
-    /// this CPU.
+    /// Exchanges the counts of events in the two contexts that request it. The events of `ctx` may
+    /// be on this CPU.
     ///
-    /// perf core goes through both contexts' lists, whose orders differ if the parent opened pinned
-    /// events after others. Here two events exchange counts that were inherited from the same one.
+    /// perf core walks both contexts' lists in parallel, although their order differs if the parent
+    /// opened pinned events after others. Here the two events of an exchange are inherited from the
+    /// same one.
     fn perf_event_sync_stat(&self, ctx: &Context, other: &Context) -> Vec<(usize, usize)> {
         if !ctx.events.borrow().iter().any(|event| event.keeps_count()) {
             return Vec::new();
@@ -183,9 +187,10 @@ impl PerfCore {
             if event.is_active() {
                 call!(self.pmu(), read(event.raw()));
             }
-            // SAFETY: Both structures are there.
+            // SAFETY: Both structures are alive.
             unsafe { std::mem::swap(&mut (*event.raw()).count, &mut (*other.raw()).count) };
-            // The kernel has counted on, which the next update adds to the event's new count.
+            // The counter has counted in the kernel since, which the next update adds to the new
+            // count.
             let since = event.since_update();
             exchange(&event.in_kernel, &other.in_kernel, since);
             exchanged.push((event.id, other.id));
@@ -194,7 +199,7 @@ impl PerfCore {
     }
 }
 
-/// Exchanges two counts, except for the last `since` of the first one.
+/// Exchanges two counts, except that the first one keeps its last `since` occurrences.
 fn exchange(one: &Cell<u64>, other: &Cell<u64>, since: u64) {
     one.swap(other);
     one.set(one.get() + since);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An event.
+//! An event of perf core.
 
 use crate::{history::oracle::Counts, machine::with_machine, perf_bindings::*};
 use kernel::{bindings::list_head, zeroed};
@@ -11,20 +11,20 @@ use std::{
     rc::Rc,
 };
 
-/// A sample, as far as it is compared.
+/// The compared parts of a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Where the sample says it was taken.
+    /// The address that the sample shows.
     pub ip: u64,
     /// The period that it stands for.
     pub period: u64,
-    /// The address of the interrupted instruction, by the registers that perf core got.
+    /// The address of the interrupted instruction in the registers that perf core got.
     pub nip: u64,
-    /// Those are a program's.
+    /// Whether these registers are those of a program.
     pub user: bool,
-    /// The data address, if it is there.
+    /// The data address, if the sample has it.
     pub addr: Option<u64>,
-    /// Where the data came from, and the weight, likewise.
+    /// The source of the data, and the weight, if the sample has them.
     pub data_src: Option<u64>,
     pub weight: Option<u64>,
 }
@@ -32,37 +32,38 @@ pub struct Recorded {
 /// An event.
 pub struct Event {
     raw: UnsafeCell<perf_event>,
-    /// Its number among all.
+    /// The index of the event in [`PerfCore::all`](super::PerfCore::all).
     pub id: usize,
     /// The task that it follows. A swap of contexts changes it.
     pub task: Cell<Option<usize>>,
     /// The tasks that it followed before.
     pub(super) followed: RefCell<Vec<usize>>,
-    /// The CPU to which it is bound.
+    /// The CPU to which the event is bound.
     pub cpu: Option<usize>,
-    /// The event of the parent that it was inherited from.
+    /// The event that it was inherited from.
     pub parent: Option<Rc<Event>>,
-    /// The CPU that it is on.
+    /// The CPU that the event is on.
     pub oncpu: Cell<Option<usize>>,
     pub group: RefCell<Vec<Rc<Event>>>,
     pub closed: Cell<bool>,
     pub samples: RefCell<Vec<Recorded>>,
     /// The branch stack of the last sample.
     pub branches: Cell<Option<Vec<perf_branch_entry>>>,
-    /// What it counted in the kernel.
+    /// Its count in the kernel.
     pub in_kernel: Cell<u64>,
-    /// The period that runs: its length, and what is left of it.
+    /// The length and the remainder of the present period.
     pub(super) period: Cell<(u64, i64)>,
-    /// It is longer than the event asks for, and samples are lost: see [`Event::hold_back`].
+    /// The period is longer than the event requests, and samples are lost: see
+    /// [`Event::hold_back`].
     pub(super) is_held: Cell<bool>,
-    /// When it was last one of too many, in ticks of the time base.
+    /// The time of its last sample that was one too many, in ticks of the time base.
     pub(super) outran: Cell<u64>,
-    /// The samples that should have been counted as lost.
+    /// The number of samples that the driver must have counted as lost.
     pub lost: Cell<u64>,
 }
 
 impl Event {
-    /// An event that is being opened. It leads its group until it joins another one.
+    /// Creates an event that leads its group until it joins another one.
     pub fn new(
         id: usize,
         pmu: *mut pmu,
@@ -80,7 +81,7 @@ impl Event {
             last_period: raw.hw.sample_period,
             period_left: raw.hw.sample_period as i64,
         };
-        // As `has_branch_stack()` events get the levels of the event when they name none.
+        // As in the kernel, a disabled event starts in the state OFF.
         raw.state = if attr.flags & 1 != 0 {
             perf_event_state_PERF_EVENT_STATE_OFF
         } else {
@@ -106,7 +107,7 @@ impl Event {
             lost: Cell::new(0),
         });
         event.begin_period(attr.__bindgen_anon_1.sample_period);
-        // SAFETY: The event is there, and nobody else has it.
+        // SAFETY: The structure is alive, and no other code refers to it yet.
         unsafe {
             let raw = event.raw();
             (*raw).core = Rc::as_ptr(&event);
@@ -120,33 +121,34 @@ impl Event {
         event
     }
 
-    /// The C structure.
+    /// Returns the C structure.
     pub fn raw(&self) -> *mut perf_event {
         self.raw.get()
     }
 
-    /// The event of a C structure.
+    /// Returns the event of a C structure.
     ///
     /// # Safety
     ///
-    /// It must be one of [`Event::new`] that is still there.
+    /// The structure must belong to an [`Event::new`] that is still alive.
     pub unsafe fn from_raw<'a>(raw: *mut perf_event) -> &'a Self {
-        // SAFETY: The caller guarantees it.
+        // SAFETY: The caller guarantees that the event is alive, and `Event::new` has set `core`.
         unsafe { &*(*raw).core }
     }
 
     pub fn attr(&self) -> &perf_event_attr {
-        // SAFETY: Of the attributes only the period changes, in between.
+        // SAFETY: The attributes are alive. Only their period changes, and not while a reference is
+        // used.
         unsafe { &(*self.raw()).attr }
     }
 
     pub fn state(&self) -> i32 {
-        // SAFETY: The structure is this event's.
+        // SAFETY: The structure belongs to `self`.
         unsafe { (*self.raw()).state }
     }
 
     pub fn set_state(&self, state: i32) {
-        // SAFETY: As above.
+        // SAFETY: The structure belongs to `self`.
         unsafe { (*self.raw()).state = state };
     }
 
@@ -155,60 +157,61 @@ impl Event {
     }
 
     pub fn is_leader(&self) -> bool {
-        // SAFETY: As above.
+        // SAFETY: The structure belongs to `self`.
         unsafe { (*self.raw()).group_leader == self.raw() }
     }
 
-    /// Occurrences between two samples, as of now.
+    /// Returns the present number of occurrences between two samples.
     pub fn sample_period(&self) -> u64 {
-        // SAFETY: The structure is this event's.
+        // SAFETY: The structure belongs to `self`.
         unsafe { (*self.raw()).hw.sample_period }
     }
 
-    /// A period of this length begins.
+    /// Begins a period of this length.
     pub fn begin_period(&self, length: u64) {
         self.period.set((length, length as i64));
         self.is_held.set(false);
     }
 
-    /// Overflows in this tick; `u64::MAX` for an event that is throttled.
+    /// Returns the overflows in this tick, or `u64::MAX` for an event that is throttled.
     pub fn interrupts(&self) -> u64 {
-        // SAFETY: The structure is this event's.
+        // SAFETY: The structure belongs to `self`.
         unsafe { (*self.raw()).hw.interrupts }
     }
 
     pub fn set_interrupts(&self, interrupts: u64) {
-        // SAFETY: As above.
+        // SAFETY: The structure belongs to `self`.
         unsafe { (*self.raw()).hw.interrupts = interrupts };
     }
 
-    /// Samples are lost. Those of inherited events count with the program's own.
+    /// Counts lost samples. Those of an inherited event count for the event that the program
+    /// opened.
     pub fn lose(&self, samples: u64) {
         let owner = self.parent.as_deref().unwrap_or(self);
         owner.lost.set(owner.lost.get() + samples);
     }
 
-    /// What it counts occurred so often.
+    /// Counts occurrences of the event in the present period.
     pub fn occurred(&self, count: u64) {
         self.see_whether_let_go();
         let (length, left) = self.period.get();
         self.period.set((length, left - count as i64));
     }
 
-    /// The period that runs, as the driver has it.
+    /// Returns the length of the present period as the driver has set it.
     pub fn last_period(&self) -> u64 {
-        // SAFETY: The structure is this event's.
+        // SAFETY: The structure belongs to `self`, and this member of the union is the one in use.
         let sampling = unsafe { &(*self.raw()).hw.__bindgen_anon_2.__bindgen_anon_1 };
         sampling.last_period
     }
 
-    /// What is left of the period, 0 or less if its sample is due.
+    /// Returns the remainder of the period, which is 0 or less if its sample is due.
     pub fn left(&self) -> i64 {
         self.period.get().1
     }
 
-    /// A sample ends the period, and those that ended unseen after it. Returns how long they were
-    /// together; `None` if it is not over.
+    /// Ends the period with a sample, and all periods that have ended after it without one. Returns
+    /// their total length, or `None` if the period is not over.
     pub fn end_period(&self) -> Option<u64> {
         let (length, mut left) = self.period.get();
         if left > 0 {
@@ -228,13 +231,13 @@ impl Event {
         Some(ended)
     }
 
-    /// Whether it samples with this format, a bit of `PERF_SAMPLE_*`.
+    /// Returns whether the event's samples have this format, a bit of `PERF_SAMPLE_*`.
     pub fn samples_with(&self, format: u32) -> bool {
         self.attr().sample_type & u64::from(format) != 0
     }
 
     pub(super) fn flag(&self, flag: unsafe fn(*const perf_event_attr) -> u64) -> bool {
-        // SAFETY: The attributes are there.
+        // SAFETY: The attributes are alive.
         unsafe { flag(self.attr()) != 0 }
     }
 
@@ -270,11 +273,13 @@ impl Event {
         self.flag(perf_event_attr::exclude_host_raw)
     }
 
-    /// Whether it counts instructions of the kernel, or of the hypervisor, that run so.
+    /// Returns whether the event counts instructions of the kernel, or of the hypervisor, in a
+    /// state.
     ///
-    /// On bare metal the kernel is the hypervisor. In a partition `exclude_kernel` leaves the
-    /// hypervisor in, but before v3.1 for events with EBBs, or with branch stacks in programs: branches
-    /// are recorded wherever the event counts (`Documentation/internals.md`, Limitations).
+    /// On bare metal the kernel is the hypervisor. In a partition `exclude_kernel` does not exclude
+    /// the hypervisor. But before v3.1 it does for EBB events and for events with branch stacks of
+    /// programs, because branches are recorded wherever the event counts
+    /// (`Documentation/internals.md`, Limitations).
     pub fn counts_in(&self, context: Context) -> bool {
         let (kind, code) = (with_machine(|machine| machine.kind), self.attr().config);
         let v31 = kind.processor.isa() >= Isa::V31;
@@ -289,9 +294,10 @@ impl Event {
         !is_excluded && (context.run || !self.excludes_idle() && !needs_run_latch)
     }
 
-    /// Whether its samples may show an address of data: of an event that follows a task, its
-    /// programs', or the kernel's unless it excludes that. Tasks that swap contexts inherited the
-    /// same events, whose owner may see the data of all.
+    /// Returns whether the event's samples may show a data address. For an event that follows a
+    /// task, it may be one of the task's programs, or one of the kernel unless the event excludes
+    /// that. Tasks that swap contexts have inherited the same events, whose owner may see the data
+    /// of all these tasks.
     pub fn may_show(&self, data: u64) -> bool {
         let Some(task) = self.task.get() else {
             return true;
@@ -307,38 +313,38 @@ impl Event {
         }
     }
 
-    /// The leader of its group.
+    /// Returns the leader of the group.
     pub fn leader(&self) -> &Self {
-        // SAFETY: The leader stays as long as its group.
+        // SAFETY: The leader lives as long as its group.
         unsafe { Self::from_raw((*self.raw()).group_leader) }
     }
 
-    /// Its count, as of the last update.
+    /// Returns the count at the last update.
     pub fn count(&self) -> u64 {
-        // SAFETY: As above.
+        // SAFETY: The structure belongs to `self`.
         unsafe { (*self.raw()).count as u64 }
     }
 
     pub fn lost_samples(&self) -> u64 {
-        // SAFETY: As above.
+        // SAFETY: The structure belongs to `self`.
         unsafe { (*self.raw()).lost_samples as u64 }
     }
 
-    /// The counter it is on, 0 for none.
+    /// Returns the number of the event's counter, or 0 for none.
     pub fn idx(&self) -> usize {
-        // SAFETY: As above.
+        // SAFETY: The structure belongs to `self`, and this member of the union is the one in use.
         unsafe { (*self.raw()).hw.__bindgen_anon_1.__bindgen_anon_1.idx as usize }
     }
 
-    /// Whether its counter is not stopped.
+    /// Returns whether the counter is not stopped.
     pub fn counter_runs(&self) -> bool {
-        // SAFETY: As above.
+        // SAFETY: The structure belongs to `self`.
         unsafe { (*self.raw()).hw.state == 0 }
     }
 
-    /// The counter's value when the count was updated last.
+    /// Returns the counter's value at the last update of the count.
     pub fn prev_count(&self) -> u32 {
-        // SAFETY: As above.
+        // SAFETY: The structure belongs to `self`.
         unsafe { (*self.raw()).hw.prev_count as u32 }
     }
 
@@ -349,7 +355,7 @@ impl Event {
     }
 
     fn link(&self, leader: &Self) {
-        // SAFETY: Both are there, and so are the members of the list.
+        // SAFETY: Both structures are alive, and so are the members of the list.
         unsafe {
             let (raw, head) = (self.raw(), &raw mut (*leader.raw()).sibling_list);
             (*raw).group_leader = leader.raw();
@@ -365,7 +371,7 @@ impl Event {
     }
 
     fn unlink(&self) {
-        // SAFETY: As above.
+        // SAFETY: The structure and the members of both lists are alive.
         unsafe {
             let raw = self.raw();
             let own = &raw mut (*raw).sibling_list;
@@ -379,7 +385,7 @@ impl Event {
         }
     }
 
-    /// Leaves its group; if it leads it, each member leads itself from now on
+    /// Leaves the group. If the event is the leader, each member becomes a leader
     /// (`perf_group_detach()`).
     pub fn detach(&self) {
         if self.is_leader() {

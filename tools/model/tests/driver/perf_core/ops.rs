@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What programs ask for: events that are opened, closed, read and controlled.
+//! System calls of programs: they open, close, read and control events.
 
 use super::{
     Context, Event, PerfCore,
@@ -15,7 +15,7 @@ use std::rc::Rc;
 const EINVAL: i32 = -22;
 
 impl PerfCore {
-    /// Calls `f` on a CPU: in an interrupt, unless this one is in the kernel there
+    /// Calls `f` on a CPU: in an interrupt, or directly if the test is in the kernel on that CPU
     /// (`cpu_function_call()`).
     pub(super) fn on_cpu<R>(&self, cpu: usize, f: impl FnOnce() -> R) -> R {
         let before = with_machine(|machine| machine.current);
@@ -40,7 +40,7 @@ impl PerfCore {
         result
     }
 
-    /// The CPU that runs a task, or that an event of a CPU is bound to.
+    /// Returns the CPU that runs the event's task, or the CPU of an event without a task.
     fn cpu_of(&self, event: &Event) -> Option<usize> {
         match event.task.get() {
             Some(task) => self.running.iter().position(|cpu| cpu.get() == Some(task)),
@@ -48,7 +48,7 @@ impl PerfCore {
         }
     }
 
-    /// Calls `f` where the event's context is scheduled, or here if it is nowhere
+    /// Calls `f` on the CPU where the event's context is scheduled, or here if there is none
     /// (`event_function_call()`).
     fn event_function_call<R>(&self, event: &Event, f: impl FnOnce() -> R) -> R {
         match self.cpu_of(event) {
@@ -65,7 +65,7 @@ impl PerfCore {
         }
     }
 
-    /// `perf_event_open()`. Fails with the driver's errno.
+    /// Opens an event (`perf_event_open()`). Fails with the driver's errno.
     pub fn open(
         &self,
         attr: perf_event_attr,
@@ -80,7 +80,7 @@ impl PerfCore {
             if !same || leader.closed.get() || event.is_pinned() || event.is_exclusive() {
                 return Err(EINVAL);
             }
-            // SAFETY: Both structures are there.
+            // SAFETY: Both structures are alive.
             unsafe { (*event.raw()).group_leader = leader.raw() };
         }
         let errno = call!(self.pmu(), event_init(event.raw()));
@@ -92,7 +92,7 @@ impl PerfCore {
         }
         self.all.borrow_mut().push(event.clone());
         if event.parent.is_none() {
-            // `find_get_context()`.
+            // As `find_get_context()` does.
             self.context(task, cpu.unwrap_or(0), Context::unclone);
         }
         self.perf_install_in_context(&event);
@@ -117,15 +117,15 @@ impl PerfCore {
         });
     }
 
-    /// The last reference to an event goes (`perf_event_release_kernel()`).
+    /// Releases the last reference to an event (`perf_event_release_kernel()`).
     pub fn close(&self, event: &Rc<Event>) {
         if event.closed.replace(true) {
             return;
         }
         self.event_function_call(event, || self.perf_remove_from_context(event));
-        // SAFETY: The driver accepted the event.
+        // SAFETY: The structure is alive. The driver accepted the event, so it has set the field.
         if let Some(destroy) = unsafe { (*event.raw()).destroy } {
-            // SAFETY: The event is on no CPU any more.
+            // SAFETY: The event is on no CPU any more, and `destroy` is called once.
             unsafe { destroy(event.raw()) };
         }
     }
@@ -146,7 +146,7 @@ impl PerfCore {
         });
     }
 
-    /// `PERF_EVENT_IOC_ENABLE`.
+    /// Enables an event (`PERF_EVENT_IOC_ENABLE`).
     pub fn enable(&self, event: &Rc<Event>) {
         self.event_function_call(event, || {
             let state = event.state();
@@ -165,7 +165,7 @@ impl PerfCore {
         });
     }
 
-    /// `PERF_EVENT_IOC_DISABLE`.
+    /// Disables an event (`PERF_EVENT_IOC_DISABLE`).
     pub fn disable(&self, event: &Rc<Event>) {
         self.event_function_call(event, || {
             if event.state() < perf_event_state_PERF_EVENT_STATE_INACTIVE {
@@ -186,7 +186,7 @@ impl PerfCore {
         });
     }
 
-    /// `read()` of an event, or of its group: brings counts up to date.
+    /// Reads an event or its group (`read()`), which updates the counts.
     pub fn read(&self, event: &Rc<Event>) -> u64 {
         if let Some(cpu) = event.oncpu.get() {
             self.on_cpu(cpu, || {
@@ -207,19 +207,19 @@ impl PerfCore {
         event.count()
     }
 
-    /// `PERF_EVENT_IOC_RESET`. Returns what the count was.
+    /// Resets the count of an event (`PERF_EVENT_IOC_RESET`). Returns the previous one.
     pub fn reset(&self, event: &Rc<Event>) -> u64 {
         let count = self.read(event);
-        // SAFETY: The structure is there.
+        // SAFETY: The structure is alive.
         unsafe { (*event.raw()).count = 0 };
         count
     }
 
-    /// `PERF_EVENT_IOC_PERIOD`.
+    /// Sets the period of an event (`PERF_EVENT_IOC_PERIOD`).
     pub fn period(&self, event: &Rc<Event>, period: u64) {
         self.event_function_call(event, || {
             let raw = event.raw();
-            // SAFETY: The structure is there.
+            // SAFETY: The structure is alive.
             unsafe {
                 (*raw).attr.__bindgen_anon_1.sample_period = period;
                 (*raw).hw.sample_period = period;
@@ -229,7 +229,7 @@ impl PerfCore {
                 self.perf_pmu_disable();
                 call!(self.pmu(), stop(raw, 0));
             }
-            // SAFETY: As above.
+            // SAFETY: The structure is alive.
             unsafe { (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left = 0 };
             event.begin_period(period);
             if active {
@@ -242,17 +242,17 @@ impl PerfCore {
         });
     }
 
-    /// perf core finds another period for an event with a frequency (`perf_adjust_period()`).
+    /// Changes the period of an event with a frequency (`perf_adjust_period()`).
     pub fn adjust_period(&self, event: &Rc<Event>, period: u64) {
         self.event_function_call(event, || {
             let raw = event.raw();
-            // SAFETY: The structure is there.
+            // SAFETY: The structure is alive.
             let left = unsafe {
                 (*raw).attr.set_freq(1);
                 (*raw).hw.sample_period = period;
                 (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left
             };
-            // Then a period begins when the event gets on a CPU.
+            // In that case a period begins when the event is scheduled in.
             if left == 0 {
                 event.begin_period(period);
             }
@@ -262,7 +262,7 @@ impl PerfCore {
             self.perf_pmu_disable();
             if left > 8 * period as i64 {
                 call!(self.pmu(), stop(raw, 0));
-                // SAFETY: As above.
+                // SAFETY: The structure is alive.
                 unsafe { (*raw).hw.__bindgen_anon_2.__bindgen_anon_1.period_left = 0 };
                 event.begin_period(period);
                 call!(self.pmu(), start(raw, 0));
@@ -271,7 +271,7 @@ impl PerfCore {
         });
     }
 
-    /// The flexible groups of a CPU and of its task take turns (`perf_rotate_context()`).
+    /// Rotates the flexible groups of a CPU and of its task (`perf_rotate_context()`).
     pub fn rotate(&self, cpu: usize) {
         self.on_cpu(cpu, || {
             let task = self.cpu().task.get();
@@ -289,8 +289,8 @@ impl PerfCore {
         });
     }
 
-    /// The CPU's task moves to another cgroup (`perf_cgroup_switch()`), which the CPU's events are
-    /// not of (`is_of_others`), or are of.
+    /// Moves the CPU's task to another cgroup (`perf_cgroup_switch()`). `is_of_others` is whether
+    /// the CPU's events belong to a different one.
     pub fn cgroup_switch(&self, cpu: usize, is_of_others: bool) {
         self.on_cpu(cpu, || {
             self.perf_pmu_disable();
@@ -301,8 +301,8 @@ impl PerfCore {
         });
     }
 
-    /// All flexible events leave the CPU and come back, as when a disabled event of a cgroup is
-    /// opened for it.
+    /// Removes all flexible events from the CPU and adds them again, as perf core does when a
+    /// disabled event of a cgroup is opened for the CPU.
     pub fn reschedule(&self, cpu: usize) {
         self.on_cpu(cpu, || {
             let task = self.cpu().task.get();
@@ -310,7 +310,7 @@ impl PerfCore {
         });
     }
 
-    /// The timer tick of a CPU: throttled groups go on.
+    /// Runs the timer tick of a CPU, which restarts throttled groups.
     pub fn tick(&self, cpu: usize) {
         self.on_cpu(cpu, || {
             let here = |event: &&Rc<Event>| event.oncpu.get() == Some(cpu);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! PM interrupts that outrun the kernel: which events the driver holds back then, and by how much.
+//! PM interrupts that overload the kernel: the events that the driver stretches then, and how much.
 
 use super::{Event, PerfCore};
 use crate::{
@@ -9,37 +9,38 @@ use crate::{
 };
 use std::cell::Cell;
 
-/// What PM interrupts took of a CPU's time, in ticks of the time base.
+/// The time of a CPU that PM interrupts took, in ticks of the time base.
 #[derive(Default)]
 pub struct PmiTime {
-    /// The last one ended then,
+    /// The end of the last one.
     end: Cell<u64>,
-    /// and PM interrupts had taken so much more than a quarter of the time.
+    /// The time by which PM interrupts had exceeded a quarter of all time at that end.
     excess: Cell<u64>,
-    /// So long this one takes so far, but for entering and leaving it.
+    /// The duration of the present one so far, without entry and exit.
     took: Cell<u64>,
-    /// They did not exceed it as the step began.
+    /// There was no excess when the step began.
     was_quiet: Cell<bool>,
 }
 
 impl PmiTime {
-    /// What the kernel takes to enter and leave an interrupt: a microsecond.
+    /// Duration of an interrupt's entry and exit: a microsecond.
     const ENTRY: u64 = TIME_BASE_HZ / 1_000_000;
 
-    /// The excess as the interrupt of now began.
+    /// Returns the excess at the start of the present interrupt.
     pub fn excess(&self) -> u64 {
         let begin = with_machine(|machine| machine.time_base) - self.took.get();
         let rest = begin - self.end.get();
         self.excess.get().saturating_sub(rest)
     }
 
-    /// Whether events that overflow all the time are held back: PM interrupts exceed their share by a
-    /// tenth of a second.
+    /// Returns whether the periods of events that overflow all the time are stretched, because the
+    /// excess is more than a tenth of a second.
     pub fn is_outrun(&self) -> bool {
         self.excess() > TIME_BASE_HZ / 10
     }
 
-    /// A sample was written. Returns when, and how long the interrupt takes.
+    /// Records that a sample was written. Returns the present time, and the duration of the
+    /// interrupt.
     pub fn pass(&self) -> (u64, u64) {
         with_machine(|machine| {
             let ticks = machine.kind.ticks_of_sample();
@@ -49,7 +50,7 @@ impl PmiTime {
         })
     }
 
-    /// The interrupt ends. Returns how long it took.
+    /// Ends the interrupt. Returns its duration.
     pub fn end(&self) -> u64 {
         let excess = self.excess() + 3 * (self.took.get() + Self::ENTRY);
         self.excess.set(excess.min(TIME_BASE_HZ / 5));
@@ -59,7 +60,7 @@ impl PmiTime {
 }
 
 impl PerfCore {
-    /// A step begins.
+    /// Begins a step.
     pub fn begin_step(&self) {
         for cpu in &self.cpus {
             let is_quiet = cpu.pmi_time.excess() == 0;
@@ -67,7 +68,7 @@ impl PerfCore {
         }
     }
 
-    /// Whether PM interrupts did not exceed their share as the step began, on this CPU, or on any.
+    /// Returns whether there was no excess when the step began, on this CPU or on any.
     pub fn was_quiet(&self, cpu: Option<usize>) -> bool {
         let mut cpus = self.cpus.iter().enumerate();
         cpus.any(|(here, state)| {
@@ -77,10 +78,10 @@ impl PerfCore {
 }
 
 impl Event {
-    /// A sample for `ended` occurrences was one too many for a CPU that PM interrupts outrun, `now`, in
-    /// an interrupt that `took` so long. Unless those of the event take less than a 16th of the time,
-    /// the period that has begun is 8 times as long as that one, up to a million, or 8 times that of an
-    /// event with a frequency.
+    /// Stretches a period after a sample for `ended` occurrences that was one too many, at the time
+    /// `now`, in an interrupt that `took` this time. The period that has begun is 8 times as long
+    /// as the ended one, up to a million, or 8 times that of an event with a frequency. But it is
+    /// not stretched if the event's PM interrupts take less than a 16th of the time.
     pub fn hold_back(&self, ended: u64, now: u64, took: u64) {
         let since = now - self.outran.replace(now);
         let is_frequency = self.flag(perf_event_attr::freq_raw);
@@ -97,8 +98,8 @@ impl Event {
         }
     }
 
-    /// The driver may have let the event go as its counter started: it has as much left as its period.
-    /// PM interrupts must not exceed their share then.
+    /// Checks whether the driver has restored the event's period as its counter started. Then the
+    /// event has a remainder of its normal period. There must be no excess at that time.
     pub fn see_whether_let_go(&self) {
         if !self.is_held.get() {
             return;

@@ -10,16 +10,16 @@ use crate::{
 use pmu_model::{mmcr0, spr};
 use std::rc::Rc;
 
-/// Kinds of groups.
+/// Kinds of groups, as a set.
 pub const EVENT_PINNED: u8 = 1;
 pub const EVENT_FLEXIBLE: u8 = 2;
 pub const EVENT_ALL: u8 = EVENT_PINNED | EVENT_FLEXIBLE;
 
-/// Calls a callback of the PMU, which has it.
+/// Calls a callback of the PMU, which must exist.
 macro_rules! call {
     ($pmu:expr, $callback:ident($($argument:expr),*)) => {{
         let pmu = $pmu;
-        // SAFETY: The PMU is registered, and the callback is called as perf core does.
+        // SAFETY: The PMU is registered, and the caller passes the arguments that perf core does.
         unsafe { ((*pmu).$callback.expect("a callback"))($($argument),*) }
     }};
 }
@@ -143,7 +143,7 @@ impl PerfCore {
         can_add_hw
     }
 
-    /// Whether a group of this kind is on the CPU (`get_event_list()`).
+    /// Returns whether a group of this kind is on the CPU (`get_event_list()`).
     fn has_active(&self, pinned: bool) -> bool {
         let cpu = self.cpu();
         let active = |ctx: &Context| ctx.leaders(pinned).iter().any(|event| event.is_active());
@@ -208,7 +208,7 @@ impl PerfCore {
         self.perf_pmu_enable();
     }
 
-    /// The task's context leaves the CPU, or some kinds of its groups.
+    /// Removes the task's context, or some kinds of its groups, from the CPU.
     pub(super) fn task_ctx_sched_out(&self, task: usize, kinds: u8) {
         let cpu = self.cpu();
         if cpu.task.get() != Some(task) {
@@ -222,7 +222,7 @@ impl PerfCore {
         });
     }
 
-    /// Pinned groups of the CPU, then of the task, then the others likewise.
+    /// Adds the pinned groups of the CPU, those of the task, and then the flexible groups of both.
     pub(super) fn perf_event_sched_in(&self, task: Option<usize>) {
         for kind in [EVENT_PINNED, EVENT_FLEXIBLE] {
             self.ctx_sched_in(&self.cpu().ctx, kind);
@@ -237,7 +237,8 @@ impl PerfCore {
         }
     }
 
-    /// Schedules anew for the sake of groups of these kinds, of the CPU or of the task.
+    /// Schedules all groups of these kinds again, because of a change of the CPU's or the task's
+    /// groups.
     pub(super) fn ctx_resched(&self, task: Option<usize>, of_cpu: bool, mut kinds: u8) {
         if kinds & EVENT_PINNED != 0 {
             kinds |= EVENT_FLEXIBLE;

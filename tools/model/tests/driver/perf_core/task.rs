@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tasks: they run on CPUs, fork, exec and exit; and CPUs come and go.
+//! Tasks, which run on CPUs, fork, exec and exit; and CPU hotplug.
 
 use super::{
     Context, Event, PerfCore, Swap, built_in,
@@ -17,12 +17,12 @@ use std::{
     rc::Rc,
 };
 
-/// Where the first program begins. Each has a megabyte, and `execve` gives it another.
+/// Start of the first program. Each program has a megabyte, and `execve` selects another one.
 const TEXT: u64 = 0x1000;
 const PROGRAM: u64 = 1 << 20;
 
-/// Where the data of the first task are. Each has this much for all its programs, each of which has
-/// a megabyte.
+/// Size of the data of a task: each of its programs has a megabyte. Data of the first task start
+/// here.
 const DATA: u64 = 1 << 28;
 
 /// A task with a program.
@@ -31,18 +31,19 @@ pub struct Task {
     raw: UnsafeCell<task_struct>,
     regs: UnsafeCell<pt_regs>,
     pub ctx: Context,
-    /// Where the program goes on.
+    /// The address of the program's next instruction.
     pub nip: Cell<u64>,
 }
 
-/// Any address: a task with a program has memory.
+/// A value for `mm`, which only has to be non-null: a task with a program has memory.
 static MM: mm_struct = mm_struct;
 
 impl Task {
-    /// A task. What a parent had is gone but for MMCR3, SIER2 and SIER3 (`clear_task_ebb()`).
+    /// Creates a task. Of the parent's EBB state it has only MMCR3, SIER2 and SIER3
+    /// (`clear_task_ebb()`).
     pub fn new(number: u64, parent: Option<&Self>) -> Rc<Self> {
         let mut raw = match parent {
-            // SAFETY: Nobody changes it meanwhile.
+            // SAFETY: The parent is alive, and no other thread changes it.
             Some(parent) => unsafe { *parent.raw() },
             None => task_struct::default(),
         };
@@ -65,24 +66,24 @@ impl Task {
         self.raw.get()
     }
 
-    /// Where the data of its program are, which are nobody else's.
+    /// Returns the address of its program's data, which no other program uses.
     pub fn data(&self) -> u64 {
-        // SAFETY: Nobody changes it meanwhile.
+        // SAFETY: The structure belongs to `self`, and no other thread changes it.
         let programs = unsafe { (*self.raw()).self_exec_id };
         DATA * (self.number + 1) + programs % 0x100 * PROGRAM
     }
 
-    /// Whether an address is that of data of one of its programs.
+    /// Returns whether an address is one of the data of the task's programs.
     pub fn owns(&self, data: u64) -> bool {
         data / DATA == self.number + 1
     }
 
-    /// The registers with which its program is in the kernel.
+    /// Saves the registers with which its program entered the kernel.
     fn save_regs(&self) {
         let mut regs = pt_regs::default();
         let named = &mut regs.__bindgen_anon_1.__bindgen_anon_1;
         (named.nip, named.msr) = (self.nip.get() as usize, MSR_PR as usize);
-        // SAFETY: The task is there, and nobody has a reference.
+        // SAFETY: The structures belong to `self`, and there are no references to them.
         unsafe {
             *self.regs.get() = regs;
             (*self.raw()).thread.regs = self.regs.get();
@@ -98,14 +99,14 @@ impl PerfCore {
         self.tasks.borrow()[task].clone()
     }
 
-    /// The test goes on with this CPU and the task that runs there.
+    /// Continues the test on this CPU, with the task that runs there.
     pub fn run_on(&self, cpu: usize) {
         switch_to(cpu as u32);
         let task = self.running[cpu].get();
         set_current(task.map_or(std::ptr::null_mut(), |task| self.task(task).raw()));
     }
 
-    /// The program on this CPU enters the kernel.
+    /// Enters the kernel from the program on this CPU.
     pub fn enter_kernel(&self, cpu: usize) {
         self.run_on(cpu);
         let nip = with_cpu(|cpu| {
@@ -119,7 +120,7 @@ impl PerfCore {
         }
     }
 
-    /// It goes on. Returns whether it goes on in its handler.
+    /// Returns to the program. The result is whether it continues in its handler.
     pub fn leave_kernel(&self, cpu: usize) -> bool {
         self.run_on(cpu);
         with_cpu(|cpu| cpu.facility.synchronize());
@@ -134,7 +135,7 @@ impl PerfCore {
         })
     }
 
-    /// The CPU, which is in the kernel, runs another task from now on; `None` is the idle task.
+    /// Switches the CPU, which is in the kernel, to another task, or to the idle task (`None`).
     pub fn switch(&self, cpu: usize, next: Option<usize>) -> Swap {
         self.run_on(cpu);
         let prev = self.running[cpu].get();
@@ -147,7 +148,7 @@ impl PerfCore {
                 self.perf_pmu_sched_task(false);
                 swap = self.perf_event_context_sched_out(prev, next);
                 let prev = self.task(prev);
-                // SAFETY: The task is there.
+                // SAFETY: The task is alive, and there are no other references to its registers.
                 let thread = unsafe { &mut (*prev.raw()).thread };
                 let saved = with_cpu(|cpu| EBB_REGISTERS.map(|number| cpu.facility.mfspr(number)));
                 [thread.bescr, thread.ebbhr, thread.ebbrr] = saved.map(|value| value as usize);
@@ -159,7 +160,7 @@ impl PerfCore {
             if let Some(next) = next {
                 let next = self.task(next);
                 set_current(next.raw());
-                // SAFETY: As above.
+                // SAFETY: The task is alive, and no other thread changes it.
                 let thread = unsafe { (*next.raw()).thread };
                 let values = [thread.bescr, thread.ebbhr, thread.ebbrr];
                 with_cpu(|cpu| {
@@ -197,7 +198,7 @@ impl PerfCore {
             return;
         }
         if self.cpu().task.get() == Some(task) {
-            // Its context was swapped, and its events are on the PMU.
+            // The task's context was swapped, so its events are already on the PMU.
             self.perf_pmu_disable();
             self.perf_ctx_sched_task_cb(task, true);
             self.perf_pmu_enable();
@@ -219,7 +220,7 @@ impl PerfCore {
         }
     }
 
-    /// For a CPU whose task has no events.
+    /// Calls `sched_task` for a task without events.
     fn perf_pmu_sched_task(&self, sched_in: bool) {
         let cpu = self.cpu();
         if cpu.sched_cb_usage.get() == 0 || cpu.task.get().is_some() {
@@ -238,7 +239,7 @@ impl PerfCore {
         );
     }
 
-    /// The task on a CPU forks. The child inherits events, and runs nowhere yet.
+    /// Forks the task on a CPU. The child inherits events, and does not run yet.
     pub fn fork(&self, parent: usize) -> usize {
         let number = self.tasks.borrow().len();
         let child = Task::new(number as u64, Some(&self.task(parent)));
@@ -279,11 +280,11 @@ impl PerfCore {
             .ok()
     }
 
-    /// The task on a CPU, in the kernel, calls `execve`.
+    /// Executes `execve` for the task on a CPU, which is in the kernel.
     pub fn exec(&self, cpu: usize) {
         self.run_on(cpu);
         if let Some(task) = self.running[cpu].get() {
-            // SAFETY: nobody else uses the task meanwhile: this is the only thread.
+            // SAFETY: The task is alive, and this is the only thread.
             unsafe { (*self.task(task).raw()).self_exec_id += 1 };
         }
         kernel::bindings::trace_sched_process_exec();
@@ -295,7 +296,7 @@ impl PerfCore {
         }
     }
 
-    /// The task on a CPU, in the kernel, exits, and its events with it (`perf_event_exit_task()`).
+    /// Ends the task on a CPU, which is in the kernel, and its events (`perf_event_exit_task()`).
     pub fn exit(&self, cpu: usize) {
         self.run_on(cpu);
         let Some(task) = self.running[cpu].get() else {
@@ -307,7 +308,7 @@ impl PerfCore {
         self.switch(cpu, None);
     }
 
-    /// A CPU goes. It runs the idle task.
+    /// Takes a CPU offline. It switches to the idle task first.
     pub fn offline(&self, cpu: usize) {
         self.switch(cpu, None);
         self.run_on(cpu);

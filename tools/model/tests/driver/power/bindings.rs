@@ -2,7 +2,7 @@
 
 //! The functions of `shim.c`, and of the kernel, for a CPU of the machine.
 //!
-//! They are `unsafe` as bindgen would have them; few of them need it to be.
+//! They are `unsafe` as in bindgen's output, although few of them need that.
 #![allow(clippy::missing_safety_doc, missing_docs)]
 
 use crate::{
@@ -35,7 +35,8 @@ pub unsafe fn ebb_pmu_user_access_begin() {}
 
 pub unsafe fn ebb_pmu_user_access_end() {}
 
-/// That of the program. The kernel's cannot be read: each would take a page fault.
+/// Reads an instruction of the program. One of the kernel cannot be read, because it would cause a
+/// page fault.
 pub unsafe fn ebb_pmu_instruction(address: usize) -> c_long {
     if address as u64 >= KERNEL_TEXT {
         return -14;
@@ -54,7 +55,7 @@ pub unsafe fn ebb_pmu_dedicated_cpus() -> bool {
     with_cpu(|cpu| cpu.is_dedicated)
 }
 
-/// On bare metal `prompt=0`, else as the driver likes it: that is 1 on hardware.
+/// Returns `prompt=0` on bare metal, and otherwise the default, which is 1 on hardware.
 pub unsafe fn ebb_pmu_prompt() -> c_int {
     with_cpu(|cpu| {
         if cpu.facility.context.hypervisor {
@@ -87,7 +88,7 @@ pub unsafe fn release_pmc_hardware() {
     with_machine(|machine| machine.perf_irq = None);
 }
 
-/// Only an emulator needs it.
+/// Returns that there is no such function, because only an emulator needs one.
 pub unsafe fn ebb_pmu_find_function(_name: *const c_char, _near: usize) -> usize {
     0
 }

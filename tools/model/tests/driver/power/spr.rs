@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The instructions that `rust/power` is made of, executed by the model. Each is an instruction of
-//! the kernel that the facility counts, so alerts occur between any two of them.
+//! The instructions that `rust/power` executes, on the model. The facility counts each as a kernel
+//! instruction, so alerts may occur between any two of them.
 
 use crate::machine::{MASK_STD, ensure, execute, execute_on, note_access, with_cpu, with_machine};
 use kernel::bindings::task_struct;
@@ -17,8 +17,8 @@ const TB: u32 = 268;
 /// Number of entries of the BHRB.
 pub const BHRB_ENTRIES: usize = pmu_model::BHRB_ENTRIES;
 
-/// A register that the processor lacks reads and writes as nothing: nobody would see that the
-/// driver takes it for one that is there.
+/// Checks that the processor has a register. A missing register reads as 0 and ignores writes,
+/// which would hide that the driver wrongly assumes it.
 fn check<const N: u32>() {
     let is_there = N == PVR || with_cpu(|cpu| cpu.facility.has_spr(N));
     ensure(is_there, || format!("there is no SPR {N}"));
@@ -28,7 +28,7 @@ fn check<const N: u32>() {
     });
 }
 
-/// Whether the hypervisor keeps this register from the partition.
+/// Returns whether the hypervisor denies the partition this register.
 fn is_denied<const N: u32>() -> bool {
     !matches!(N, PVR | spr::BESCRS..=spr::BESCR) && with_cpu(|cpu| cpu.is_denied)
 }
@@ -71,7 +71,8 @@ pub fn irq_soft_mask() -> u8 {
 
 /// # Safety
 ///
-/// None here. Interrupts must be off before and after, as nothing is replayed.
+/// No requirement for memory safety. Interrupts must be off before and after the call, because it
+/// replays none.
 pub unsafe fn set_irq_soft_mask(mask: u8) {
     with_cpu(|cpu| {
         let are_off = cpu.mask & mask & MASK_STD != 0;
@@ -86,7 +87,7 @@ pub fn pmi_irq_pending() -> bool {
 
 /// # Safety
 ///
-/// None here. No interrupt may come.
+/// No requirement for memory safety. Interrupts must be off.
 pub unsafe fn clear_pmi_irq_pending() {
     with_cpu(|cpu| {
         ensure(!cpu.facility.context.ee, || "an interrupt may come".into());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What may have changed for a program with an EBB group when the kernel returns to it: what a
-//! group that counts the kernel counted, and the driver's limitations.
+//! Changes that a program with an EBB group may find when the kernel returns to it: what a group
+//! that counts the kernel has counted there, and the driver's limitations.
 
 use super::{Counter, EBB, Program, in_kernel, user};
 use crate::{
@@ -10,13 +10,12 @@ use crate::{
 };
 use pmu_model::{Facility, Processor, bescr, mmcr0, mmcra, sier, spr, told_of};
 
-/// The bits of SIER that say what is valid.
+/// Bits of SIER that indicate which registers are valid.
 const VALID: u64 = sier::SIARV | sier::SDARV;
 
 impl Program {
-    /// Whether a switch may change when the program gets its alert: POWER8E delays it if the
-    /// program is switched while it has BESCR\[GE\] off (`Documentation/internals.md`,
-    /// Limitations).
+    /// Returns whether a switch may delay the program's alert: on POWER8E it does if the program is
+    /// switched while BESCR\[GE\] is off (`Documentation/internals.md`, Limitations).
     pub(super) fn is_delayed(&mut self) -> bool {
         let mmcr0 = self.own.mfspr(spr::MMCR0);
         let is_off = self.own.mfspr(spr::BESCR) & bescr::GE == 0;
@@ -26,7 +25,8 @@ impl Program {
         self.is_delayed
     }
 
-    /// Checks all but the moment of the alert that [`Program::is_delayed`] tells of.
+    /// Checks all registers, except for the moment of an alert that is delayed: see
+    /// [`Program::is_delayed`].
     pub(super) fn check_delayed(&self, facility: &Facility) {
         for number in [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::EBBHR] {
             self.check_register(facility, number, 0);
@@ -45,12 +45,13 @@ impl Program {
         assert_eq!(found, own + more, "SPR {number} after the kernel's work");
     }
 
-    /// What a counter has counted in the kernel since the last comparison.
+    /// Returns how much a counter has counted in the kernel since the last comparison.
     pub(super) fn more_in_kernel(&self, counter: &Counter) -> u64 {
         in_kernel(counter.id) - counter.in_kernel
     }
 
-    /// Checks what the kernel's work can have changed, for a group that counts it.
+    /// Checks the registers of a group that counts the kernel, which the kernel's work may have
+    /// changed.
     pub(super) fn check_after_kernel(&self, task: usize, facility: &Facility, nip: u64) {
         let [found, own] = [facility, &self.own].map(|of| move |number| of.mfspr(number));
         let before = own(spr::MMCR0);
@@ -83,15 +84,15 @@ impl Program {
             );
             let told = found(spr::SIER) & sier::USER & !VALID;
             let is_right = if is_probed {
-                // The probe came after the alert.
+                // The kernel stepped over a probe after the alert.
                 (told_of(KERNEL_TEXT)..=told_of(KERNEL_TEXT | 0xffc)).contains(&told)
             } else {
                 told == told_of(siar)
             };
-            assert!(is_right, "SIER likewise: {told:#x}");
+            assert!(is_right, "SIER after the kernel's work: {told:#x}");
             let others = [spr::SIER2, spr::SIER3].into_iter();
             for number in others.filter(|number| facility.has_spr(*number)) {
-                assert_eq!(found(number), told, "SPR {number} likewise");
+                assert_eq!(found(number), told, "SPR {number} after the kernel's work");
             }
         } else {
             self.check_sample(facility);
@@ -122,8 +123,9 @@ impl Program {
         }
     }
 
-    /// Sets the threshold counter to 0 if a switch has: nothing saves it. While the PMU marks
-    /// instructions it may be that of one of the kernel.
+    /// Copies the threshold counter if a switch has changed it, because no code saves it. It may be
+    /// 0, the value that the program left on this CPU before, or, while the PMU marks instructions,
+    /// that of a kernel instruction.
     pub(super) fn lose_threshold(&mut self, facility: &Facility) {
         let number = user(spr::MMCRA);
         let found = facility.problem_mfspr(number);
@@ -134,16 +136,15 @@ impl Program {
                 || found == Ok(0)
                 || is_marking
                 || self.left.get(&(self.cpu, spr::MMCRA)).copied() == found.ok(),
-            "the threshold counter is somebody else's: {found:x?}, its own {own:x?}"
+            "the threshold counter is not the program's: {found:x?}, its own {own:x?}"
         );
         let lost = self.own.problem_mtspr(number, found.unwrap_or(0));
         assert_eq!(lost, Ok(()), "MMCRA of a program with a group");
     }
 
-    /// Sets those counters without an event to 0 that a switch has set to 0, or to what the program
-    /// left on this CPU before. PMC5 and PMC6 run beside each other, in the kernel too if the group
-    /// counts that: so far they counted
-    /// `in_kernel` there.
+    /// Sets counters without an event to 0 if a switch has done so, or to the value that the
+    /// program left on this CPU before. PMC5 and PMC6 count even if only the other one has an
+    /// event, in the kernel too if the group counts that: they have counted `in_kernel` there.
     pub(super) fn lose_counters(&mut self, facility: &Facility, in_kernel: [u64; 2]) {
         let counted_kernel = self.counted_kernel.remove(&self.cpu);
         let counts_kernel =
@@ -164,7 +165,7 @@ impl Program {
                 found == own.map(|own| own + more)
                     || found.is_ok_and(|found| found <= more)
                     || left.is_some_and(|left| found == Ok(left + more)),
-                "SPR {number} is somebody else's: {found:x?}, its own {own:x?}"
+                "SPR {number} is not the program's: {found:x?}, its own {own:x?}"
             );
             if found != own {
                 let lost = self.own.problem_mtspr(number, found.unwrap_or(0));
@@ -174,7 +175,7 @@ impl Program {
     }
 }
 
-/// MMCR0 after a counter has overflowed in the kernel.
+/// Returns MMCR0 after a counter has overflowed in the kernel.
 fn after_overflow(before: u64) -> u64 {
     if before & mmcr0::PMAE == 0 {
         before | mmcr0::FC
@@ -183,11 +184,11 @@ fn after_overflow(before: u64) -> u64 {
     }
 }
 
-/// A counter overflows in the kernel.
+/// Lets a counter overflow in the kernel.
 pub(super) fn alert(own: &mut Facility) {
     let before = own.mfspr(spr::MMCR0);
     own.mtspr(spr::MMCR0, after_overflow(before));
-    // Which no write of MMCR0 does on POWER8E.
+    // On POWER8E no write of MMCR0 does this.
     let bescr = own.mfspr(spr::BESCR);
     if before & mmcr0::PMAE != 0 && bescr & bescr::PME != 0 {
         own.mtspr(spr::BESCR, bescr & !bescr::PME | bescr::PMEO);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Another group of the program comes to the PMU, or others of its events.
+//! Changes of the program's events on the PMU: to another group, or to other events of the group.
 
 use super::{Counter, Program, after_kernel::alert, counters, kernels, of_sample};
 use crate::perf_core::Event;
@@ -10,23 +10,24 @@ use std::rc::Rc;
 const NEGATIVE: u64 = 0x8000_0000;
 
 impl Program {
-    /// Another group is on the PMU from now on, or others of its events. Counters keep what they
-    /// held when their event was last on it, and the program its registers; but one that `is_new`,
-    /// on no PMU before, finds all as if it had written none.
+    /// Puts another group on the PMU, or other events of the group. A counter continues with the
+    /// value that it had when its event was last on the PMU, and the program keeps its registers.
+    /// But if the group `is_new`, because it has not been on a PMU before, the program finds the
+    /// registers as if it had written none.
     pub fn regroup(&mut self, facility: &Facility, events: &[Rc<Event>], is_new: bool) {
         let counted_kernel = self.counters.iter().any(|counter| counter.includes_kernel);
         match &mut self.predicted {
             Some(predicted) if !counted_kernel => predicted.regroup(facility, events, is_new),
             predicted => *predicted = None,
         }
-        // A counter may have overflowed in the kernel on the way out.
+        // A counter may have overflowed in the kernel before its event was removed.
         let overflows = |counter: &Counter| {
             let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32);
             value < NEGATIVE && value + self.more_in_kernel(counter) >= NEGATIVE
         };
         if self.counters.iter().any(overflows) {
             alert(&mut self.own);
-            // The EBB came when the kernel returned, maybe to a program without a group.
+            // The EBB occurred when the kernel returned, perhaps to a program without a group.
             let from = facility.mfspr(spr::EBBRR);
             let at = self.own.enter_problem_state(from);
             if self.nip == from {
@@ -38,13 +39,13 @@ impl Program {
         }
         let before = std::mem::take(&mut self.counters);
         for counter in &before {
-            // It has counted in the kernel on the way out.
+            // The counter has counted in the kernel until its event was removed.
             let more = self.more_in_kernel(counter);
             let value = self.own.mfspr(spr::PMC1 + counter.pmc as u32) + more;
             self.saved
                 .insert(counter.id, (value, counter.in_kernel + more));
         }
-        // The driver may clear a counter without an event, or leave there what the program left.
+        // The driver may clear a counter without an event, or leave the program's value in it.
         if is_new {
             for number in spr::PMC1..=spr::PMC6 {
                 self.own.mtspr(number, 0);
@@ -53,7 +54,7 @@ impl Program {
         }
         let user = self.own.mfspr(spr::MMCR0) & mmcr0::USER;
         let user2 = self.own.mfspr(spr::MMCR2) & mmcr2::USER;
-        // An exception that exists stays.
+        // An exception that exists remains.
         self.own.mtspr(spr::MMCR0, mmcr0::FC | user & mmcr0::PMAO);
         let [mmcr0, mmcr2] = kernels(facility);
         self.own.mtspr(spr::MMCR2, mmcr2 | user2);
@@ -65,8 +66,8 @@ impl Program {
         let mmcra = facility.mfspr(spr::MMCRA) & !users;
         self.own.mtspr(spr::MMCRA, mmcra | threshold);
         self.counters = counters(events);
-        // The program finds nothing of an event that it closed or disabled: an alert of it would come
-        // again and again.
+        // The program finds no trace of an event that it closed or disabled: otherwise an alert of
+        // that event would occur again and again.
         for Counter { pmc, .. } in before {
             if !self.has_counter(pmc) {
                 self.own.mtspr(spr::PMC1 + pmc as u32, 0);

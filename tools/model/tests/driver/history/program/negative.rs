@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A group is scheduled in with a counter that is negative. Its program may have enabled alerts while
-//! another of its groups was on the PMU. Then an alert occurs as the kernel writes MMCR0, except on
-//! POWER8 and POWER8E, and the program gets its EBB as the kernel returns to it.
+//! Groups that are scheduled in with a negative counter. Their program may have enabled alerts
+//! while another of its groups was on the PMU. Then an alert occurs as the kernel writes MMCR0,
+//! except on POWER8 and POWER8E, and the program gets its EBB when the kernel returns to it.
 
 use super::{Program, of_sample};
 use pmu_model::{Facility, mmcr0, spr};
 
 impl Program {
-    /// Takes over the registers that describe the instruction of such an alert: one of the kernel
-    /// (`Documentation/internals.md`, Limitations). The kernel has written `restored` as the program's
-    /// bits of MMCR0.
+    /// Copies the registers that describe the instruction of such an alert, which is one of the
+    /// kernel (`Documentation/internals.md`, Limitations). The kernel has written `restored` as the
+    /// program's bits of MMCR0.
     pub(super) fn find_alert_of_kernel(&mut self, facility: &Facility, restored: u64) {
         let is_alert = restored & !self.own.mfspr(spr::MMCR0) & mmcr0::PMAE != 0;
         if !is_alert {

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a program with an EBB group finds, predicted without the model's `Facility`: what its
-//! counters count by the codes of its events, and the rules of Book II, "Event-Based Branch
-//! Facility", and of MMCR0 in Book III, a second time. A wrong rule of the model, by which two
-//! facilities agree, is seen by it.
+//! A prediction of what a program with an EBB group finds, without the model's `Facility`. It
+//! repeats what counters count for the codes of their events, the rules of Book II, "Event-Based
+//! Branch Facility", and those of MMCR0 in Book III. So it detects a wrong rule of the model, which
+//! two facilities share.
 //!
-//! It knows how the kernel sets a group up (`settings.rs` checks that), so of the freeze conditions
-//! FC and FCnP0 are left, and each enabled condition freezes. It follows the program through switches
-//! and other groups of its own. Of a group that counts the kernel, after `execve`, and where
-//! POWER8E delays an alert it takes what the program finds for right, and goes on with that.
+//! The prediction relies on how the kernel sets a group up (`settings.rs` checks that): the only
+//! freeze conditions are FC and FCnP0, and each enabled condition freezes. It follows the program
+//! through switches and other groups of its own. It does not predict for a group that counts the
+//! kernel, after `execve`, and where POWER8E delays an alert: there it continues with what the
+//! program finds.
 //!
-//! It says nothing of SDAR, SIER, SIER2, SIER3 and the BHRB.
+//! It does not cover SDAR, SIER, SIER2, SIER3 and the BHRB.
 
 use super::user;
 use crate::{
@@ -36,19 +37,19 @@ struct Counter {
 /// The registers of a program.
 pub struct Predicted {
     processor: Processor,
-    /// Programs run with MSR\[HV\] set, so FCnP0 freezes nothing.
+    /// Programs run with MSR\[HV\]=1, so FCnP0 freezes nothing.
     hypervisor: bool,
     /// PMC1 to PMC6.
     counters: [Option<Counter>; 6],
-    /// What those held that are not on the PMU, by their events' numbers.
+    /// Values of counters whose events are not on the PMU, by event number.
     saved: HashMap<usize, u32>,
-    /// Those of which that is not known.
+    /// Events that are not on the PMU and whose counter values are unknown.
     unknown: HashSet<usize>,
     /// MMCR0\[FC\], \[PMAE\] and \[PMAO\].
     fc: bool,
     pmae: bool,
     pmao: bool,
-    /// An exception exists. PMAO tells it, but on POWER8E.
+    /// An exception exists. PMAO shows it, except on POWER8E.
     exception: bool,
     /// FCnP0.
     fcp0: [bool; 6],
@@ -58,14 +59,15 @@ pub struct Predicted {
     pmeo: bool,
     ebbhr: u64,
     ebbrr: u64,
-    /// That of the last alert, undefined once PMAE is set again.
+    /// SIAR of the last alert; undefined once PMAE is set again.
     siar: Option<u64>,
     /// The instruction that completed last.
     last: u64,
 }
 
 impl Predicted {
-    /// A program that finds this. Its events that are `off` the PMU will find what they counted.
+    /// Creates a prediction from what a program finds. Its events that are `off` the PMU keep their
+    /// counts.
     pub fn found(
         facility: &Facility,
         events: &[Rc<Event>],
@@ -103,8 +105,8 @@ impl Predicted {
         }
     }
 
-    /// Other events are on the PMU from now on. A group that `is_new` finds no register written, but
-    /// for BESCR and the like.
+    /// Puts other events on the PMU. A group that `is_new` finds the registers as if none had been
+    /// written, except those of EBBs.
     pub fn regroup(&mut self, facility: &Facility, events: &[Rc<Event>], is_new: bool) {
         let left = self.counters.iter_mut().filter_map(Option::take);
         self.saved
@@ -130,8 +132,8 @@ impl Predicted {
         self.react(self.negative_before());
     }
 
-    /// The counters that were negative before the group came: on POWER8 all that are, which it
-    /// does not notice.
+    /// Returns the counters that were negative before the group was scheduled in. On POWER8 these
+    /// are all that are negative now, because it does not react to them.
     fn negative_before(&self) -> [bool; 6] {
         match self.processor.isa() {
             Isa::V207 => self.negative(),
@@ -139,15 +141,15 @@ impl Predicted {
         }
     }
 
-    /// Takes over another value of the register with this number, SIAR or SDAR.
+    /// Replaces the value of SIAR or SDAR, by the register's number.
     pub fn lose(&mut self, number: u32, value: u64) {
         if number == spr::SIAR {
             self.siar = self.siar.map(|_| value);
         }
     }
 
-    /// The program executes an instruction. Returns where it goes on. If the instruction is traced
-    /// the kernel is entered first, and an EBB waits for its return.
+    /// Executes an instruction of the program. Returns the address of the next one. A traced
+    /// instruction enters the kernel first, and an EBB waits for the return from it.
     pub fn execute(&mut self, instruction: &Instruction, trace: Trace) -> u64 {
         self.last = instruction.address;
         let were_negative = self.negative();
@@ -162,7 +164,7 @@ impl Predicted {
         let next = instruction.next();
         let is_branch = instruction.branch.is_some();
         if trace != Trace::Off {
-            // A trace interrupt sets it if alerts are off.
+            // A trace interrupt sets it if alerts are disabled.
             let is_set = (trace == Trace::Steps || is_branch) && !self.pmae;
             self.siar = is_set.then_some(instruction.address);
         }
@@ -173,12 +175,13 @@ impl Predicted {
         }
     }
 
-    /// The kernel returns to the program, which would go on at `nip`. Returns where it does.
+    /// Returns from the kernel to the program at `nip`. Returns the address where the program
+    /// continues.
     pub fn enter(&mut self, nip: u64) -> u64 {
         self.branch(nip)
     }
 
-    /// The program writes a register. Returns where it goes on.
+    /// Writes a register of the program. Returns the address where the program continues.
     pub fn write(&mut self, write: UserWrite, nip: u64) -> u64 {
         let were_negative = self.negative();
         match write {
@@ -216,7 +219,8 @@ impl Predicted {
         self.branch(nip)
     }
 
-    /// PMAO written as 1 makes an exception, but on POWER8E, and as 0 ends it.
+    /// Writes MMCR0. Writing PMAO as 1 creates an exception, except on POWER8E; writing it as 0
+    /// ends it.
     fn write_mmcr0(&mut self, fc: bool, pmae: bool, pmao: bool) {
         (self.fc, self.pmae, self.pmao) = (fc, pmae, pmao);
         self.exception = pmao && (self.exception || self.processor != Processor::Power8E);
@@ -228,8 +232,9 @@ impl Predicted {
             .map(|counter| counter.is_some_and(|counter| counter.value >= NEGATIVE))
     }
 
-    /// A negative counter freezes all, and is an alert if PMAE is set. POWER8 sees it only when it
-    /// becomes negative. The exception becomes an event-based one as soon as PME is set.
+    /// Reacts to negative counters: one freezes all, and causes an alert if PMAE is set. POWER8
+    /// reacts only when a counter becomes negative. The exception becomes an event-based one as
+    /// soon as PME is set.
     fn react(&mut self, were_negative: [bool; 6]) {
         let sees_state = self.processor.isa() > Isa::V207;
         let now = self.negative();
@@ -245,7 +250,7 @@ impl Predicted {
         }
     }
 
-    /// An event-based branch occurs if its exception did and GE is set.
+    /// Takes an event-based branch if its exception has occurred and GE is set.
     fn branch(&mut self, next: u64) -> u64 {
         if !(self.pmeo && self.ge) {
             return next;
@@ -254,7 +259,7 @@ impl Predicted {
         self.ebbhr & !3
     }
 
-    /// Compares what the program finds.
+    /// Compares the prediction with what the program finds.
     pub fn check(&self, facility: &Facility) {
         let bit = |is_set: bool, field: u64| if is_set { field } else { 0 };
         let bits =

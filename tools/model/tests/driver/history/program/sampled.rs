@@ -7,8 +7,8 @@ use crate::machine::{KERNEL_TEXT, was_probed};
 use pmu_model::{Facility, mmcra, sier, spr, told_of};
 
 impl Program {
-    /// Checks SDAR: where it is not known the program may find an address of its own data, or of the
-    /// kernel's (`Documentation/internals.md`, Limitations), and of no other program's.
+    /// Checks SDAR. If it is undefined, the program may find an address of its own data or of the
+    /// kernel's (`Documentation/internals.md`, Limitations), but none of another program's.
     fn check_sdar(&self, facility: &Facility) {
         let [found, own] = [facility, &self.own].map(|of| of.mfspr(spr::SDAR));
         let is_known = self.own.is_known(spr::SDAR);
@@ -20,11 +20,11 @@ impl Program {
         );
     }
 
-    /// Checks the registers that describe the sampled instruction. An unknown one may be of one of
-    /// the program's instructions, or of the kernel's, and of no other program's.
+    /// Checks the registers that describe the sampled instruction. A register that is undefined may
+    /// describe an instruction of the program or of the kernel, but none of another program.
     pub(super) fn check_sample(&self, facility: &Facility) {
         self.check_sdar(facility);
-        // They describe an instruction of the kernel that the PMU marked in more detail.
+        // A kernel instruction that the PMU marked is described in more detail.
         let is_marking = facility.mfspr(spr::MMCRA) & mmcra::SAMPLE_ENABLE != 0;
         let is_of_kernel = is_marking && facility.mfspr(spr::SIAR) >> 63 != 0;
         for number in of_sample(facility.processor()) {
@@ -42,9 +42,8 @@ impl Program {
         }
     }
 
-    /// Whether SIER, SIER2 or SIER3 may describe an instruction of the program or the kernel like
-    /// this.
-    /// SIER may say that anything is valid.
+    /// Returns whether a value of SIER, SIER2 or SIER3 may describe an instruction of the program
+    /// or of the kernel. SIER may mark any register as valid.
     fn may_tell(&self, number: u32, found: u64) -> bool {
         let told = match number {
             spr::SIER => found & !(sier::SIARV | sier::SDARV),
@@ -54,7 +53,7 @@ impl Program {
         told == 0 || kernel.contains(&told) || self.text.iter().any(|at| told_of(*at) == told)
     }
 
-    /// Takes over what a probe that the kernel stepped over has left in SIAR and SDAR, while the
+    /// Copies SIAR and SDAR if a probe has changed them, which the kernel stepped over while the
     /// program's task was the current one.
     pub(super) fn lose_sample(&mut self, task: usize, facility: &Facility) {
         for number in [spr::SIAR, spr::SDAR] {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel sets for a program: that of a group by the codes of its events, and nothing that
-//! a program without a group could read.
+//! Checks of the control registers that the kernel sets for a program: for a group according to the
+//! codes of its events, and for a program without a group so that it can read nothing.
 
 use super::user;
 use crate::{history::oracle::is_marked, perf_core::Event};
 use pmu_model::{Facility, Isa, mmcr0, mmcr2, mmcra, spr};
 use std::rc::Rc;
 
-/// Checks what the kernel sets for a group, by the codes of its events: that each counts what it
-/// asks for, where it asks for, and raises an alert; and that the program has its registers.
+/// Checks the control registers of a group: each event counts what its code requests, in the states
+/// that it requests, and causes alerts; and the program has access to its registers.
 pub(super) fn check_settings(facility: &Facility, events: &[Rc<Event>]) {
     let [mmcr0, mmcr1, mmcr2, mmcra] =
         [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::MMCRA].map(|number| facility.mfspr(number));
@@ -17,7 +17,8 @@ pub(super) fn check_settings(facility: &Facility, events: &[Rc<Event>]) {
     let v31 = facility.processor().isa() >= Isa::V31;
     let hypervisor = facility.context.hypervisor;
     let bit = |is_set: bool, field| if is_set { field } else { 0 };
-    // The states in which a counter is frozen, and those in which all are: the BHRB too then.
+    // Fields for the states in which one counter is frozen, and for those in which all are, with
+    // the BHRB.
     let frozen = |event: &Rc<Event>| {
         let kernel = event.excludes_kernel();
         let hv = event.excludes_hv() || kernel && !v31;
@@ -68,7 +69,7 @@ pub(super) fn check_settings(facility: &Facility, events: &[Rc<Event>]) {
     }
 }
 
-/// What a program without a group must not read.
+/// Checks that a program without a group cannot read the registers of the PMU.
 pub fn check_closed(facility: &Facility) {
     let counters = spr::PMC1..=spr::PMC6;
     for number in counters.chain([spr::MMCR0, spr::MMCR2, spr::SIAR, spr::SDAR, spr::SIER]) {

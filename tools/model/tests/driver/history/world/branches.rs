@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Branch stacks: each has the last branches of the program that runs, those of the types that the
-//! event wants, without a gap. Those of the kernel are in between if the event wants them.
+//! Branch stacks. Each must have the last branches of the program that runs, of the types that the
+//! event wants and without a gap. Branches of the kernel may be among them if the event wants
+//! these.
 
 use super::{
     super::text::{Kind, branch_at},
@@ -10,14 +11,14 @@ use super::{
 use crate::machine::KERNEL_TEXT;
 use pmu_model::{BHRB_ENTRIES, Branch, BranchForm, Context, Isa};
 
-/// Where a hypervisor in real mode branches. By its address it could be a program.
+/// Address of a branch of a hypervisor in real mode. It looks like that of a program.
 pub const REAL_MODE: u64 = 0x3000;
 
-/// Branches of the kernel: where from, where to.
+/// Branches of the kernel: source and target.
 const DIRECT: (u64, u64) = (KERNEL_TEXT + 0x20, KERNEL_TEXT + 0x40);
 const INDIRECT: (u64, u64) = (KERNEL_TEXT + 0x60, KERNEL_TEXT + 0x80);
 
-/// The types of branches that events may want, and the kinds of instructions that are of each.
+/// The types of branches that events may request, with the kinds of instructions of each type.
 const TYPES: [(u32, &[Kind]); 7] = {
     use Kind::*;
     [
@@ -49,8 +50,9 @@ const TYPES: [(u32, &[Kind]); 7] = {
     ]
 };
 
-/// What else an event may ask for: branches of the kernel, none of the program, those of a
-/// hypervisor, which there are none of, and of each branch the privilege, the type, no prediction.
+/// Further requests of an event: branches of the kernel, no branches of the program, branches of a
+/// hypervisor (of which there are none), and for each branch the privilege, the type, or no
+/// prediction.
 const FLAGS: [u32; 6] = [
     perf_branch_sample_type_PERF_SAMPLE_BRANCH_KERNEL,
     perf_branch_sample_type_PERF_SAMPLE_BRANCH_USER,
@@ -60,7 +62,7 @@ const FLAGS: [u32; 6] = [
     perf_branch_sample_type_PERF_SAMPLE_BRANCH_NO_FLAGS,
 ];
 
-/// `branch_sample_type` of an event that wants these types and flags, a bit each.
+/// Returns the `branch_sample_type` of an event with these types and flags, a bit each.
 pub(super) fn sample_type(types: u8, flags: u8) -> u64 {
     let wanted = TYPES
         .iter()
@@ -70,7 +72,7 @@ pub(super) fn sample_type(types: u8, flags: u8) -> u64 {
     let set = FLAGS.iter().enumerate();
     let set = set.filter(|(bit, _)| flags >> bit & 1 != 0);
     let flags = set.fold(0, |all, (_, flag)| all | flag);
-    // Of the program, unless the kernel alone is asked for.
+    // Branches of the program are included unless only those of the kernel are requested.
     let user = perf_branch_sample_type_PERF_SAMPLE_BRANCH_USER;
     let kernel = perf_branch_sample_type_PERF_SAMPLE_BRANCH_KERNEL;
     let is_kernel_alone = flags & (user | kernel) == user | kernel;
@@ -88,8 +90,8 @@ fn asks(event: &Event, flag: u32) -> bool {
     event.attr().branch_sample_type & u64::from(flag) != 0
 }
 
-/// `fields` of an entry, after `struct perf_branch_entry`: the prediction, the type from bit 20,
-/// the privilege from bit 30.
+/// Returns the fields of an entry after its addresses, as in `struct perf_branch_entry`: the
+/// prediction, the type from bit 20, the privilege from bit 30.
 fn fields(event: &Event, mispredicted: bool, kind: Option<Kind>, privilege: u32) -> u64 {
     let mut fields = 0;
     if !asks(event, perf_branch_sample_type_PERF_SAMPLE_BRANCH_NO_FLAGS) {
@@ -111,8 +113,9 @@ fn fields(event: &Event, mispredicted: bool, kind: Option<Kind>, privilege: u32)
     fields
 }
 
-/// Whether an entry is of a branch of the kernel, which the event wants. Its instruction cannot be
-/// read, so it is of no type, and the target is there if the BHRB has it.
+/// Returns whether an entry is a branch of the kernel, which the event must have requested. The
+/// driver cannot read its instruction, so the entry has no type, and the target only if the BHRB
+/// has it.
 fn is_of_kernel(event: &Event, entry: &perf_branch_entry) -> bool {
     if entry.from >> 63 == 0 {
         return false;
@@ -139,19 +142,19 @@ fn wants(event: &Event, kind: Kind) -> bool {
 /// The branches of a CPU's program since it was switched in.
 #[derive(Default)]
 pub(super) struct Recorded {
-    /// Where they are, the oldest first.
+    /// Addresses of the branches, the oldest first.
     from: Vec<u64>,
-    /// As many were taken before this step.
+    /// Number of branches before this step.
     before: usize,
-    /// The hypervisor has taken the CPU away since the last stack, or branches of another kind are
-    /// recorded since: the next stack may lack some.
+    /// The next stack may lack branches: the hypervisor has taken the CPU away since the last
+    /// stack, or other kinds of branches are recorded since.
     pub(super) may_lack: bool,
-    /// The BHRB records in hypervisor state too, in which the kernel of a bare metal machine is.
+    /// The BHRB also records in hypervisor state, which is the state of a kernel on bare metal.
     has_hypervisor: bool,
 }
 
 impl Recorded {
-    /// A step begins, which may run the program undisturbed.
+    /// Begins a step, in which the program may run undisturbed.
     pub(super) fn begin(&mut self) {
         self.before = self.from.len();
     }
@@ -160,19 +163,19 @@ impl Recorded {
         self.from.push(from);
     }
 
-    /// Looks whether branches of hypervisor state are recorded. Returns whether they were all the
-    /// time since the last call.
+    /// Checks whether branches of hypervisor state are recorded. Returns whether they have been all
+    /// the time since the last call.
     fn look_for_hypervisor(&mut self, facility: &Facility) -> bool {
         let records =
             facility.processor().isa() < Isa::V31 && facility.mfspr(spr::MMCR0) & mmcr0::FCH == 0;
         let had = core::mem::replace(&mut self.has_hypervisor, records);
-        // Those that were are cleared away, and others with them.
+        // The driver has cleared such branches from the BHRB, and with them all others.
         self.may_lack |= had && !records;
         had && records
     }
 }
 
-/// A hypervisor, which may be the kernel, takes a branch.
+/// Takes a branch in a hypervisor, which may be the kernel.
 pub(super) fn branch_in_real_mode() {
     with_cpu(|cpu| {
         let hypervisor = Context {
@@ -189,7 +192,7 @@ pub(super) fn branch_in_real_mode() {
     });
 }
 
-/// The kernel takes branches.
+/// Takes branches in the kernel.
 pub(super) fn branch_in_kernel() {
     let branches = [(BranchForm::I, DIRECT), (BranchForm::Xl, INDIRECT)];
     with_cpu(|cpu| {
@@ -203,8 +206,8 @@ pub(super) fn branch_in_kernel() {
 }
 
 impl World {
-    /// Another program runs on a CPU. The branches of the one before are nobody else's. Samples
-    /// that were taken on the way, in the kernel, may be of either.
+    /// Forgets the branches of a CPU, on which another program runs now and must not see them.
+    /// Samples that were taken in the kernel, during the switch, may belong to either program.
     pub(super) fn forget_branches(&mut self, cpu: usize) {
         let recorded = &mut self.recorded[cpu];
         (recorded.from, recorded.before) = (Vec::new(), 0);
@@ -213,7 +216,7 @@ impl World {
         }
     }
 
-    /// Compares the branch stacks of samples that were taken since the last call.
+    /// Checks the branch stacks of samples that were taken since the last call.
     pub(super) fn check_branches(&mut self) {
         let has_hypervisor: Vec<_> = (0..CPUS as usize)
             .map(|cpu| {
@@ -222,8 +225,8 @@ impl World {
             })
             .collect();
         let format = perf_event_sample_format_PERF_SAMPLE_BRANCH_STACK;
-        // The CPUs whose driver has made a stack since the last call. Events that share a PMI may
-        // get different stacks: the hypervisor may take the CPU away between two of them.
+        // CPUs whose driver has made a stack since the last call. Events that share a PMI may get
+        // different stacks, because the hypervisor may take the CPU away between two of them.
         let mut checked = [false; CPUS as usize];
         for event in self.open.iter().filter(|event| event.samples_with(format)) {
             let (stack, Some(cpu)) = (event.branches.take(), event.oncpu.get()) else {
@@ -254,7 +257,7 @@ impl World {
                     fields: fields(event, branch.mispredicted, Some(kind), PERF_BR_PRIV_USER),
                 })
                 .collect();
-            // Who may see the kernel may find the hypervisor.
+            // An event that may see the kernel may also have branches of the hypervisor.
             let found: Vec<_> = stack
                 .iter()
                 .filter(|entry| !is_of_kernel(event, entry))
@@ -282,7 +285,7 @@ impl World {
                 event.id
             );
             if found.is_empty() && recorded.may_lack {
-                // The driver has cleared the BHRB with this sample.
+                // The driver cleared the BHRB with this sample.
                 recorded.before = recorded.from.len();
             }
             checked[cpu] = true;

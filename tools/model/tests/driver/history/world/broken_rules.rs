@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A rule of the model is broken, for the CPUs and for the facility that each program has of its own.
-//! These agree; what is predicted without the model must not.
+//! Tests that break a rule of the model, for the CPUs and for each program's own facility. These
+//! agree with each other, but the prediction, which does not use the model, must differ.
 
 use super::*;
 use crate::history::{MACHINE, run, shrink::shrink};
 use pmu_model::{Fault, break_rule};
 use std::sync::PoisonError;
 
-/// A program gets an EBB by PMC6, which stands still in its handler. It returns from there, and
-/// freezes the counter.
+/// A program gets an EBB from PMC6, which does not count in its handler. The program returns from
+/// the handler, and freezes the counter.
 const HISTORY: [Op; 9] = [
     Op::Switch(0, 0),
     Op::OpenEbb(0, 3),
@@ -45,7 +45,7 @@ fn a_history_that_fails_is_made_short_and_fails_as_before() {
     break_rule(None);
     assert!(before.is_some());
     assert_eq!(after, before);
-    // Up to the return from the handler.
+    // Up to the return from the handler, but not further.
     assert!(short.len() <= 6, "{short:?}");
 }
 
@@ -60,7 +60,7 @@ fn a_broken_rule_is_seen_by_what_is_predicted_without_it() {
             break_rule(Some(fault));
             let what = what().map_or_else(String::new, |failure| failure.what);
             break_rule(None);
-            // On bare metal FCnP0 is not for programs.
+            // On bare metal FCnP0 has no effect on programs.
             let is_seen = fault != Fault::FrozenOne || !kind.hypervisor;
             assert_eq!(what.contains("predicted"), is_seen, "{fault:?}: {what:?}");
         }

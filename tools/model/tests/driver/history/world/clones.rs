@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tasks whose contexts are clones: perf core swaps the contexts at a switch, and the events stay on the
-//! PMU.
+//! Tasks whose contexts are clones: perf core swaps their contexts at a switch, and the events
+//! remain on the PMU.
 
 use super::{
     directed::{CYCLES, in_each, run},
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl World {
-    /// A CPU switches to a task with a clone of its task's context, or its task forks one.
+    /// Switches a CPU to a task with a clone of its task's context, or forks one.
     pub(super) fn clone_task(&mut self, cpu: usize, wish: Wish) {
         let Some(task) = self.core.running[cpu].get() else {
             return;
@@ -22,16 +22,16 @@ impl World {
         }
     }
 
-    /// Whether a task runs on a CPU.
+    /// Returns whether a task runs on a CPU.
     fn runs(&self, task: usize) -> bool {
         let mut running = self.core.running.iter();
         running.any(|cpu| cpu.get() == Some(task))
     }
 
-    /// The task on a CPU forks a child that inherits all of its events.
+    /// Forks a child of the task on a CPU that inherits all of its events.
     fn fork_clone(&mut self, cpu: usize, parent: usize, wish: Wish) {
         if self.live.len() >= MOST_TASKS {
-            // Another task is killed.
+            // There is no room for another task, so an idle one is killed.
             let idle = self.live.iter().find(|task| !self.runs(**task));
             let Some(victim) = idle.copied() else {
                 return;
@@ -60,7 +60,7 @@ impl World {
         closed.for_each(|event| self.core.close(&event));
     }
 
-    /// Closes the oldest event of another task if as many are open as may be.
+    /// Closes the oldest event of another task if the limit of open events is reached.
     pub(super) fn make_room(&mut self, task: usize) {
         if self.open.len() < MOST_EVENTS {
             return;
@@ -72,7 +72,7 @@ impl World {
         }
     }
 
-    /// The task on a CPU exits, if there are more than at first.
+    /// Lets the task on a CPU exit, unless only the first tasks remain.
     pub(super) fn exit(&mut self, cpu: usize) {
         let Some(task) = self.core.running[cpu].get() else {
             return;
@@ -98,7 +98,7 @@ const CHILD: u8 = TASKS as u8;
 #[test]
 fn a_branch_stack_has_branches_of_the_task_whose_context_was_swapped_in() {
     let wish = wish!(INHERITED, period: 20, branches: 1);
-    // The sample comes to the child, and the BHRB has room for the branches of both.
+    // The child runs when the sample is taken, and the BHRB has room for the branches of both.
     let history = [
         Op::Switch(0, 0),
         Op::Open(0, wish),
@@ -117,7 +117,7 @@ fn a_branch_stack_has_branches_of_the_task_whose_context_was_swapped_in() {
 fn an_event_counts_for_the_task_whose_context_was_swapped_in() {
     for (inherit_stat, expected) in [(false, [12, 0]), (true, [7, 5])] {
         let wish = wish!(INHERITED, period: 0, inherit_stat);
-        // The context of the parent follows the child, and its event stays on the PMU.
+        // The child gets the context of its parent, whose event remains on the PMU.
         let history = [
             Op::Switch(0, 0),
             Op::Open(0, wish),
@@ -150,7 +150,7 @@ fn no_ebb_event_is_in_a_context_that_may_be_swapped() {
         };
         let refused = core.open(attr(1), (Some(0), None), None, None);
         assert_eq!(refused.err(), Some(-22));
-        // With one that is not inherited, the child is no clone, whatever else it inherits.
+        // Because one event is not inherited, the child is no clone, although it inherits others.
         world.step(&Op::Switch(0, 0));
         world.step(&Op::Open(0, INHERITED));
         world.step(&Op::Fork(0));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! CPUs switch, come and go, sleep, or are taken away; the kernel works on them.
+//! Operations on CPUs: switches, hotplug, sleep, preemption by the hypervisor, and work of the
+//! kernel.
 
 use super::{events::cannot_count, *};
 
@@ -14,12 +15,12 @@ impl World {
         }
     }
 
-    /// A CPU, which is in the kernel, runs another task from now on, or none.
+    /// Switches a CPU, which is in the kernel, to another task, or to the idle task.
     pub(super) fn switch_to(&mut self, cpu: usize, next: Option<usize>) {
         self.count_swap(cpu, next);
         let swap = self.core.switch(cpu, next);
         self.forget_branches(cpu);
-        // Those of the built-in driver are not compared.
+        // Events of the built-in driver are not compared.
         let counts = swap
             .counts
             .into_iter()
@@ -27,13 +28,13 @@ impl World {
         for (event, other) in counts.collect::<Vec<_>>() {
             self.oracle.exchange(event, other);
         }
-        // The events of a swapped context are still where they were.
+        // After a swap of contexts the events are still where they were.
         if let Some(task) = next.filter(|_| !swap.is_done) {
             self.check_counts(cpu, task);
         }
     }
 
-    /// An event that has the PMU for itself is on it as its task comes.
+    /// Checks that an event without competitors is on the PMU when its task is switched in.
     fn check_counts(&self, cpu: usize, task: usize) {
         let is_on = |event: &&Rc<Event>| event.state() > perf_event_state_PERF_EVENT_STATE_OFF;
         let is_here = |event: &&Rc<Event>| match event.task.get() {
@@ -41,7 +42,7 @@ impl World {
             None => event.cpu == Some(cpu),
         };
         let here: Vec<_> = self.open.iter().filter(is_here).filter(is_on).collect();
-        // Those of the built-in driver may have the PMU.
+        // Events of the built-in driver may have the PMU.
         let is_alone = self.others.is_empty();
         if let [event] = here.as_slice()
             && is_alone
@@ -89,7 +90,8 @@ impl World {
     }
 
     pub(super) fn preempt(&mut self, cpu: usize) {
-        // A stack that was read before says nothing of the BHRB from now on.
+        // Stacks that were read before may have branches that the BHRB loses now, so check them
+        // first.
         self.check_stacks();
         if with_cpu(|cpu| cpu.facility.context.hypervisor) {
             return self.run_guest(cpu);
@@ -100,15 +102,17 @@ impl World {
         }
     }
 
-    /// In a partition the hypervisor takes a CPU away after so many instructions of the kernel.
+    /// Lets the hypervisor of a partition take a CPU away after a number of instructions of the
+    /// kernel.
     pub(super) fn preempt_in(&self, cpu: usize, count: u8) {
         with_machine(|machine| {
             machine.cpus[cpu].preempted_in = (!machine.kind.hypervisor).then_some(count);
         });
     }
 
-    /// Another partition has left its branches in the BHRB of a CPU. A program with EBBs may read them,
-    /// which the driver cannot keep it from (`Documentation/internals.md`), so they are cleared there.
+    /// Handles branches that another partition has left in the BHRB of a CPU. The driver cannot
+    /// prevent a program with EBBs from reading them (`Documentation/internals.md`), so the test
+    /// clears them there.
     fn lose_branches(&mut self, cpu: usize) {
         self.recorded[cpu].may_lack = true;
         if !self.active(cpu, true).is_empty() {
@@ -116,8 +120,8 @@ impl World {
         }
     }
 
-    /// Compares branch stacks. Those of a CPU that was taken away meanwhile may lack branches, of
-    /// before and of later.
+    /// Compares branch stacks. If a CPU was taken away in the meantime, stacks of that CPU may lack
+    /// branches from before and after.
     pub(super) fn check_stacks(&mut self) {
         let preempted: [bool; CPUS as usize] = with_machine(|machine| {
             let mut cpus = machine.cpus.iter_mut();
@@ -132,7 +136,8 @@ impl World {
         preempted().for_each(|(cpu, _)| self.recorded[cpu].may_lack = true);
     }
 
-    /// KVM enters a guest, and leaves what that had in a PMU that the host does not use.
+    /// Runs a guest under KVM, which leaves the guest's registers in a PMU that the host does not
+    /// use.
     fn run_guest(&mut self, cpu: usize) {
         with_cpu(|cpu| {
             cpu.facility.run_guest(&cpu.lppaca, Guest::WITH_EBBS);
@@ -141,7 +146,7 @@ impl World {
         self.recorded[cpu].may_lack = true;
     }
 
-    /// A CPU without a program idles. The interrupt that ends it turns the run latch on.
+    /// Lets a CPU without a program idle. The interrupt that ends this turns the run latch on.
     pub(super) fn idle(&self, cpu: usize, count: u8, nmi: bool) {
         if self.core.running[cpu].get().is_some() {
             return;
@@ -159,7 +164,8 @@ impl World {
         }
     }
 
-    /// The kernel calls the hypervisor, which takes no interrupt. On bare metal that is the firmware.
+    /// Calls the hypervisor from the kernel. It takes no interrupt. On bare metal it is the
+    /// firmware.
     pub(super) fn hypercall(&self, cpu: usize, count: u8) {
         let before = with_cpu(|cpu| {
             let context = cpu.facility.context;
@@ -178,11 +184,12 @@ impl World {
     }
 
     pub(super) fn sleep(&mut self, cpu: usize, deep: bool) {
-        // The kernel itself keeps no counter of an event in a deep state.
+        // If an event is on the CPU, the kernel does not enter a deep state, which would lose the
+        // counter.
         let busy = self.core.has_events(cpu);
         if self.core.running[cpu].get().is_none() && !busy {
             if !with_cpu(|cpu| cpu.facility.context.hypervisor) {
-                // A partition gives the CPU to the hypervisor.
+                // In a partition an idle CPU cedes to the hypervisor.
                 return self.preempt(cpu);
             }
             let idle = if deep { Idle::Deep } else { Idle::Shallow };
@@ -190,7 +197,7 @@ impl World {
         }
     }
 
-    /// The counters of stopped events, and PMC5 or PMC6 beside the other one, count on for nobody.
+    /// Lets unused counters count on: those of stopped events, and PMC5 or PMC6 beside each other.
     pub(super) fn elapse(&self, cpu: usize) {
         let here = |event: &&Rc<Event>| event.oncpu.get() == Some(cpu);
         let events: Vec<_> = self.open.iter().filter(here).collect();
@@ -211,7 +218,7 @@ impl World {
     }
 }
 
-/// The kernel does something else for a while.
+/// Executes instructions of the kernel.
 pub(super) fn kernel_work(count: u8, masked: bool) {
     if masked {
         machine::irq_save(machine::MASK_STD | machine::MASK_PMI);

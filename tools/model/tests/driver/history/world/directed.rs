@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Histories that random ones hardly ever are. Each step compares everything, as there.
+//! Hand-written histories for cases that random ones rarely reach. Each step compares everything,
+//! too.
 
 use super::*;
 use crate::history::{MACHINE, text::marked_at};
 use std::sync::PoisonError;
 
-/// Runs a history in a partition of each processor, several times, then `last` on CPU 0.
+/// Runs a history in a partition of each processor, several times. Then it calls `last` on CPU 0.
 pub(super) fn run(history: &[Op], last: impl Fn(&World, &Facility)) {
     run_on(Kind::partition, history, last);
 }
 
-/// [`run`], in a partition or on bare metal.
+/// Runs a history like [`run`], in a partition or on bare metal.
 pub fn run_on(kind: fn(Processor) -> Kind, history: &[Op], last: impl Fn(&World, &Facility)) {
     in_each(kind, |world, _| {
         history.iter().for_each(|op| world.step(op));
@@ -33,8 +34,9 @@ pub(super) fn in_each(kind: fn(Processor) -> Kind, test: impl Fn(&mut World, Kin
 /// Number of a task that does not exist: the CPU idles.
 pub(super) const NOBODY: u8 = TASKS as u8;
 
-/// A program is switched out and in after each of its first `switches` instructions, of which each takes
-/// three cycles. PMC6 becomes negative after `left` of them. Then the program turns EBBs on, if they were off.
+/// Returns a history that switches a program out and in after each of its first `switches`
+/// instructions, which take three cycles each. PMC6 becomes negative after `left` of them. At the
+/// end the program enables EBBs if they were disabled.
 fn switched_often(bescr: u8, left: u32, switches: usize) -> Vec<Op> {
     let mut history = vec![
         Op::Switch(0, 0),
@@ -68,8 +70,9 @@ fn a_program_gets_its_ebb_wherever_it_is_switched() {
 
 #[test]
 fn an_alert_waits_until_the_program_turns_ebbs_on() {
-    // GE is off at first, which keeps PMEO, or PME, or both. POWER8E delays the alert of a program with both
-    // off, until it is switched once more (`Documentation/internals.md`, "Limitations").
+    // GE (which delays the EBB with PMEO set), PME, or both are off at first. POWER8E delays the
+    // alert of a program with both off until the next switch (`Documentation/internals.md`,
+    // "Limitations").
     for bescr in [0b10, 0b01, 0b00] {
         for left in [1, 4, 10, 30] {
             for switches in [0, 1, 3, 4, 5, 13] {
@@ -88,8 +91,9 @@ fn an_alert_waits_until_the_program_turns_ebbs_on() {
 
 #[test]
 fn an_alert_that_power8_misses_comes_with_no_switch() {
-    // By the architecture that is an alert at once: a program turns alerts on while its counter is
-    // negative. POWER8 raises none, and a switch neither: it changes nothing for a program.
+    // According to the architecture an alert occurs at once, because the program enables alerts
+    // while its counter is negative. POWER8 raises none, and a switch must not raise it either,
+    // because a switch changes nothing for a program.
     let mut history = vec![
         Op::Switch(0, 0),
         Op::OpenEbb(0, 3),
@@ -111,8 +115,8 @@ fn an_alert_that_power8_misses_comes_with_no_switch() {
 
 #[test]
 fn a_handler_finds_its_marked_instruction_after_a_switch() {
-    // The EBB comes at the second marked instruction. The handler is switched before it has read
-    // SIAR, which PMAE, off by then, leaves as it is.
+    // The EBB occurs at the second marked instruction. The handler is switched out before it has
+    // read SIAR. PMAE is off by then, so SIAR keeps its value.
     let history = [
         Op::Switch(0, 0),
         Op::OpenMarkedEbb(0),
@@ -138,7 +142,7 @@ fn a_handler_finds_its_marked_instruction_after_a_switch() {
     });
 }
 
-/// An event that counts cycles in programs.
+/// Attributes of an event that counts cycles in programs.
 pub(super) const CYCLES: Wish = Wish {
     code: 0,
     period: 8,
@@ -167,9 +171,9 @@ pub(super) const CYCLES: Wish = Wish {
 fn nothing_is_sampled_before_an_instruction_is_marked() {
     let marked = wish!(CYCLES, code: 16, period: 0);
     let member = wish!(CYCLES, registers: false, member: true);
-    // The PMU has been used, and a deep idle state of POWER9 leaves anything in its registers. The
-    // first two instructions are not marked, and what the kernel executed until it turned marking on
-    // is no sample either.
+    // The PMU has been used, and a deep idle state of POWER9 leaves arbitrary values in its
+    // registers. The first two instructions are not marked, and those that the kernel executed
+    // before it enabled marking must not become a sample either.
     let history = [
         Op::Switch(0, 0),
         Op::Open(0, CYCLES),
@@ -185,7 +189,8 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
         assert_eq!(facility.alerts(), 1, "only the event overflows");
         let samples = world.open.last().map(|event| event.samples.borrow());
         assert!(samples.is_some_and(|of| of.len() == 1 && of[0].ip == 0));
-        // Of SIER2 and SIER3 the model tells nothing here: as these are cleared it marks an instruction.
+        // SIER2 and SIER3 are not checked: the PMU marks an instruction while the driver clears
+        // them.
         assert_eq!(facility.mfspr(spr::SIER), 0);
     });
 }
@@ -193,7 +198,7 @@ fn nothing_is_sampled_before_an_instruction_is_marked() {
 #[test]
 fn an_interrupt_as_marking_begins_shows_no_instruction() {
     let marked = wish!(CYCLES, code: 16, period: 0);
-    // It overflows in the kernel, after each switch one instruction later than after the one before.
+    // The counter overflows in the kernel, one instruction later with each switch.
     for period in 1..30 {
         let of_kernel = wish!(CYCLES, period, exclude_kernel: false);
         let mut history = vec![
@@ -211,7 +216,7 @@ fn an_interrupt_as_marking_begins_shows_no_instruction() {
 #[test]
 fn a_sample_shows_nothing_of_the_kernel_to_one_event_and_all_to_the_next() {
     let of_kernel = wish!(CYCLES, code: 7, period: 9, exclude_kernel: false);
-    // Both counters overflow as the program enters the kernel, and the interrupt comes there.
+    // Both counters overflow as the program enters the kernel, which takes the interrupt.
     let history = [
         Op::Switch(0, 0),
         Op::Open(0, CYCLES),
@@ -228,7 +233,7 @@ fn a_sample_shows_nothing_of_the_kernel_to_one_event_and_all_to_the_next() {
 fn opening_an_event_changes_no_branch_filter() {
     let all = wish!(CYCLES, registers: false, branches: 1);
     let calls = wish!(all, disabled: true, branches: 1 << 1);
-    // The second sample has the branches since the other event was opened.
+    // The second sample must have the branches since the other event was opened.
     let history = [
         Op::Switch(0, 0),
         Op::Open(0, all),
@@ -246,7 +251,7 @@ fn opening_an_event_changes_no_branch_filter() {
 fn branches_are_recorded_anew_when_another_event_leaves_with_its_filter() {
     let calls = wish!(CYCLES, registers: false, branches: 1 << 1);
     let all = wish!(calls, period: 60, branches: 1);
-    // The sample comes after two more instructions, and the BHRB has room for more.
+    // The sample is taken after two more instructions, and the BHRB has room for more branches.
     let history = [
         Op::Switch(0, 0),
         Op::Open(0, all),
@@ -263,7 +268,7 @@ fn branches_are_recorded_anew_when_another_event_leaves_with_its_filter() {
 
 #[test]
 fn an_event_that_finds_no_counter_uses_no_branch_stacks() {
-    // 500fa, 600f4, 100f0, 200fa, 30002, 4001e.
+    // Codes 500fa, 600f4, 100f0, 200fa, 30002, 4001e.
     let on_each = [2, 3, 4, 6, 8, 9].map(|code| {
         let count = wish!(CYCLES, code, period: 0);
         Op::Open(0, count)
@@ -282,12 +287,13 @@ fn an_event_that_finds_no_counter_uses_no_branch_stacks() {
     });
 }
 
-/// On PMC1 to PMC4.
+/// Codes of events on PMC1 to PMC4.
 const ON_FOUR: [u8; 4] = [11, 6, 8, 9];
 
 #[test]
 fn events_of_a_task_may_be_counted_by_those_that_need_the_run_latch() {
-    // 1e has no counter left, but 600f4 counts the same for a program, and from v3.1 on always.
+    // No counter remains for 1e, but 600f4 counts the same in a program, and from v3.1 on
+    // everywhere.
     for of_cpu in [false, true] {
         let of = |code, member| wish!(CYCLES, code, period: 0, registers: false, member, of_cpu);
         let [first, others @ ..] = ON_FOUR;
@@ -305,8 +311,8 @@ fn events_of_a_task_may_be_counted_by_those_that_need_the_run_latch() {
 
 #[test]
 fn an_event_that_joins_late_resets_no_registers() {
-    // The members of a group whose leader is closed lead themselves. The program writes MMCR2 before
-    // the first of them is enabled, which then comes to the PMU ahead of the other.
+    // When the leader of a group is closed, its members become leaders. The program writes MMCR2
+    // before the first of them is enabled, which is then scheduled in ahead of the other.
     let history = [
         Op::OpenEbb(0, 2),
         Op::OpenEbb(0, 4),
@@ -326,7 +332,7 @@ fn an_event_that_joins_late_resets_no_registers() {
 
 #[test]
 fn an_event_that_joins_a_group_that_ran_resets_no_registers_when_it_is_alone() {
-    // The task is away when the event joins, and when the leader is closed.
+    // The task is not running when the event joins, nor when the leader is closed.
     let history = [
         Op::Switch(0, 0),
         Op::OpenEbb(0, 2),
@@ -344,7 +350,7 @@ fn an_event_that_joins_a_group_that_ran_resets_no_registers_when_it_is_alone() {
     });
 }
 
-/// A partition in which hardware moves SDAR while the PMU is frozen.
+/// Returns a partition in which hardware changes SDAR while the PMU is frozen.
 fn where_sdar_moves(processor: Processor) -> Kind {
     Kind {
         sdar_moves: true,
@@ -354,7 +360,7 @@ fn where_sdar_moves(processor: Processor) -> Kind {
 
 #[test]
 fn a_sample_shows_no_data_that_another_program_accessed_while_the_pmu_was_frozen() {
-    // The other program has no events. Of the instructions that end a period some access no data.
+    // The other program has no events. Some of the instructions that end a period access no data.
     for others in 1..30 {
         let mut history = vec![Op::Switch(0, 0), Op::Open(0, CYCLES)];
         for _ in 0..4 {
@@ -369,8 +375,8 @@ fn a_sample_shows_no_data_that_another_program_accessed_while_the_pmu_was_frozen
 
 #[test]
 fn an_alert_of_the_kernel_comes_to_a_program_that_has_lost_its_group() {
-    // 2001e, which counts the kernel. It overflows in the kernel as the group is closed; the program
-    // has no group when it gets the EBB, and then a new one.
+    // Code 2001e, which counts the kernel, overflows in the kernel as the group is closed. The
+    // program has no group when it gets the EBB, and opens a new one afterwards.
     let counts_kernel = 0x60 | 7;
     for left in 1..=40 {
         let history = [
@@ -390,8 +396,8 @@ fn an_alert_of_the_kernel_comes_to_a_program_that_has_lost_its_group() {
 fn a_sample_without_an_alert_is_where_its_interrupt_came() {
     let of_kernel = wish!(CYCLES, exclude_kernel: false, registers: false);
     let other = wish!(of_kernel, period: 0);
-    // As the PMU is disabled the alert is dropped. POWER8 raises no other, so the driver makes an
-    // interrupt pending, and what the PMU looked at meanwhile is no sample.
+    // Disabling the PMU drops the alert. POWER8 raises no other, so the driver makes an interrupt
+    // pending. The instruction that the PMU sampled in the meantime must not become a sample.
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, of_kernel)];
     for _ in 0..12 {
         history.extend([Op::Hold(0), Op::Open(0, other), Op::Close(1)]);
@@ -405,7 +411,7 @@ fn a_sample_without_an_alert_is_where_its_interrupt_came() {
 fn a_member_starts_at_0_whatever_its_program_wrote_to_the_counter_before() {
     in_each(Kind::partition, |world, kind| {
         world.step(&Op::Switch(0, 0));
-        // On PMC1, then on PMC3.
+        // One event on PMC1, then one on PMC3.
         world.step(&Op::OpenEbb(0, 4));
         with_machine(|machine| machine.cpus[0].facility.mtspr(spr::PMC1 + 2, 77));
         world.step(&Op::OpenEbb(0, 8));
@@ -419,7 +425,7 @@ fn a_counter_whose_event_was_closed_is_cleared_whatever_its_program_left_there()
     for left in [77, 0] {
         let history = [
             Op::Switch(0, 0),
-            // On PMC1 and PMC3.
+            // Events on PMC1 and PMC3.
             Op::OpenEbb(0, 4),
             Op::OpenEbb(0, 8),
             Op::User(0, UserWrite::Mmcr0(0b001)),
@@ -434,7 +440,7 @@ fn a_counter_whose_event_was_closed_is_cleared_whatever_its_program_left_there()
 
 #[test]
 fn a_handler_finds_its_marked_instruction_after_another_task_ran_without_events() {
-    // The PMU is frozen while that task runs, and must mark no instruction of it.
+    // The PMU is frozen while that task runs, and must not mark its instructions.
     let history = [
         Op::Switch(0, 0),
         Op::OpenMarkedEbb(0),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Events are opened and inherited.
+//! Operations that open events or inherit them.
 
 use super::*;
 use pmu_model::Isa;
@@ -8,13 +8,13 @@ use pmu_model::Isa;
 /// `PERF_REG_POWERPC_*`: SIER2, SIER3, PMC1 to PMC6, SDAR, SIAR.
 const REGISTERS: u64 = 0b11 << 49 | 0x3f << 51 | 0b11 << 57;
 
-/// Whether an event with a code counts nowhere, or only beside others.
+/// Returns whether an event with a code cannot count, or can only count together with others.
 pub(super) fn cannot_count(code: u64) -> bool {
     let processor = with_machine(|machine| machine.kind.processor);
-    // A data source, where codes have none; a program's event on any counter.
+    // Before v3.1 codes have no data source. A code for EBBs must name a counter.
     let is_unknown = code >> 45 & 0x7fff != 0 && processor.isa() < Isa::V31;
     let lacks_counter = code & EBB != 0 && code >> 16 & 0xf == 0;
-    // POWER9's bus needs PMC4.
+    // Events of POWER9's bus need PMC4.
     let is_on_bus = code >> 12 & 0xf == 6 && code >> 16 & 0xf != 4;
     is_unknown || lacks_counter || is_on_bus && processor == Processor::Power9
 }
@@ -84,12 +84,12 @@ impl World {
         self.add(attr, place, leader.as_ref());
     }
 
-    /// A task's number.
+    /// Returns a task that has not exited, for a number.
     pub(super) fn task(&self, number: u8) -> usize {
         self.live[usize::from(number) % self.live.len()]
     }
 
-    /// Opens an EBB event, as a member of the task's first EBB group if it has one.
+    /// Opens an EBB event, which joins the task's first EBB group if there is one.
     pub(super) fn join_ebb(&mut self, task: u8, code: u64, flags: u8) {
         let task = self.task(task);
         let leads = |event: &&Rc<Event>| is_ebb(event) && event.is_leader();
@@ -101,7 +101,8 @@ impl World {
         self.open_ebb((task, cpu), code, flags, leader);
     }
 
-    /// Opens an EBB event of a task, on any CPU or on one only: one of a group, or one that leads.
+    /// Opens an EBB event of a task, on any CPU or on one only, as a member of a group or as a
+    /// leader.
     pub(super) fn open_ebb(
         &mut self,
         (task, cpu): (usize, Option<usize>),
@@ -109,7 +110,7 @@ impl World {
         flags: u8,
         leader: Option<Rc<Event>>,
     ) {
-        // Programs differ in the filter of the BHRB.
+        // The programs use different filters of the BHRB.
         let bhrb = match flags & 0x80 {
             0 => 0,
             _ => BHRB | (task as u64 & 0b11) << 60,
@@ -118,7 +119,7 @@ impl World {
         let excludes_more = flags & 0x10 != 0;
         let mut attr = Self::attr(code | EBB | bhrb, 0);
         attr.set_exclude_kernel(u64::from(!counts_kernel));
-        // Else it would count the hypervisor, but not the kernel.
+        // Otherwise the event would count the hypervisor, but not the kernel.
         attr.set_exclude_hv(u64::from(!counts_kernel || excludes_more));
         attr.set_exclude_idle(u64::from(excludes_more));
         if leader.is_none() {

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The driver is interposed: the module goes and comes under the events of the built-in driver.
+//! Histories with the driver interposed: the module is removed and inserted under the events of the
+//! built-in driver.
 
 use super::{directed::NOBODY, *};
 use crate::history::MACHINE;
 use std::sync::PoisonError;
 
 impl World {
-    /// The module goes and comes again, beside the built-in driver. The EBB events are closed before,
-    /// as each keeps the module.
+    /// Removes the module and inserts it again, beside the built-in driver. First it closes the EBB
+    /// events, which hold references to the module.
     pub(super) fn reload(&mut self) {
         if !self.core.has_built_in() {
             return;
@@ -18,7 +19,7 @@ impl World {
         }
         let entered = with_machine(|machine| machine.current);
         let online = (0..CPUS as usize).filter(|cpu| self.core.online[*cpu].get());
-        // A thread that stops the CPU runs on each.
+        // The thread that stops a CPU runs there, so no task does.
         let stopped: Vec<_> = online
             .map(|cpu| (cpu, self.core.running[cpu].get()))
             .collect();
@@ -42,7 +43,7 @@ impl World {
         self.core.run_on(entered);
     }
 
-    /// The module goes.
+    /// Removes the module.
     fn unload(&mut self) {
         assert!(
             !calls::is_module_used(),
@@ -53,7 +54,7 @@ impl World {
         self.module = None;
         calls::set_module_going(false);
         built_in::take_back();
-        // SAFETY: The structure is there.
+        // SAFETY: The structure of the built-in PMU lives as long as the thread.
         let callback = unsafe { (*pmu).add };
         let mut original: pmu = kernel::zeroed();
         built_in::fill(&mut original);
@@ -64,10 +65,10 @@ impl World {
         );
     }
 
-    /// As [`World::end`], with the driver interposed.
+    /// Ends a history with the driver interposed: closes its events, and removes the module.
     pub(super) fn end_interposed(&mut self) {
         with_machine(|machine| machine.cpus.iter_mut().for_each(|cpu| cpu.probed_in = None));
-        // As the module goes, the events of the built-in driver stay.
+        // The events of the built-in driver remain when the module is removed.
         let given_back: Vec<_> = (0..CPUS as usize)
             .filter(|cpu| built_in::is_others(*cpu))
             .collect();
@@ -86,7 +87,7 @@ impl World {
     }
 }
 
-/// A machine with the driver interposed.
+/// Returns a machine with the driver interposed.
 fn interposed(processor: Processor) -> Kind {
     Kind {
         is_interposed: true,
@@ -158,7 +159,7 @@ fn members_go_to_the_driver_of_their_leader() {
         let (ebb, other) = (&world.open[0], &world.others[0]);
         let place = (Some(0), None);
         let open = |code, leader| core.open(World::attr(code, 0), place, Some(leader), None);
-        // The group's driver refuses what is of the other kind.
+        // The driver of the group refuses events of the other kind.
         assert_eq!(open(CODES[2].0, ebb).map(|_| ()), Err(-22));
         assert_eq!(open(CODES[2].0 | EBB, other).map(|_| ()), Err(-22));
         assert!(calls::is_module_used());

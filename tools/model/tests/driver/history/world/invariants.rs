@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What holds at any time: what kernel, hypervisor and perf core are told, and what is left in the
-//! registers.
+//! Invariants between steps: what the driver reports to the kernel, the hypervisor and perf core,
+//! and the values that it leaves in registers.
 
 use super::*;
 use pmu_model::Isa;
@@ -13,9 +13,9 @@ impl World {
             "an interrupt with a sample is not timed"
         );
         for (number, task) in self.core.tasks.borrow().iter().enumerate() {
-            // SAFETY: The task is there, and nobody changes it meanwhile.
+            // SAFETY: The task exists, and no other thread changes it.
             let thread = unsafe { (*task.raw()).thread };
-            // What `ptrace` shows of a program is what the program can write.
+            // `ptrace` must show only those bits of a program that the program can write.
             let kernels = [
                 u64::from(thread.mmcr0) & !(mmcr0::FC | mmcr0::PMAE | mmcr0::PMAO),
                 thread.mmcr2 as u64 & !(0..6).fold(0, |all, n| all | mmcr2::FCP0 >> (9 * n)),
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// The PMU was given back: programs may read it, but nothing of others.
+    /// Checks a PMU that was given back: programs may read it, but find no values of others.
     pub(super) fn check_given_back(&self) {
         self.check_given_back_on(0..CPUS as usize);
     }
@@ -111,7 +111,7 @@ impl World {
                 let left = with_machine(|machine| machine.cpus[cpu].facility.mfspr(number));
                 assert_eq!(left, 0, "CPU {cpu}: SPR {number} is left");
             }
-            // Nor may they write it, or get EBBs.
+            // Programs may not write registers or get EBBs either.
             let mut facility = with_machine(|machine| machine.cpus[cpu].facility.clone());
             let ebe = facility.mfspr(spr::MMCR0) & mmcr0::EBE;
             let is_open = facility.problem_mtspr(number, 0).is_ok();
@@ -121,9 +121,9 @@ impl World {
     }
 }
 
-/// No counter, used or not, holds a condition that would be the next alert at once.
+/// Checks that no counter, used or unused, has a condition that would cause the next alert at once.
 fn check_conditions(facility: &Facility) {
-    // An idle CPU may not have synchronized the write that starts it.
+    // An idle CPU may not have synchronized the write that starts the PMU.
     let mmcr0 = facility.in_effect(spr::MMCR0);
     let is_missed = facility.processor().misses_negative_at_enable();
     if mmcr0 & mmcr0::PMAE == 0 || is_missed || facility.has_late_alert() {
@@ -141,7 +141,7 @@ fn check_conditions(facility: &Facility) {
     }
 }
 
-/// An event's counter: it counts what the event asks for, and no alert of it got lost.
+/// Checks an event's counter: it counts what the event requests, and none of its alerts was lost.
 fn check_counter(event: &Event, facility: &Facility) {
     let Some(pmc) = event.idx().checked_sub(1) else {
         return;

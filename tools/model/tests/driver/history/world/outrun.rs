@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! PM interrupts that outrun the kernel: each sample takes it 35 ms, and 4 ms pass between two steps.
-//! That each sample comes when it should, and says how long its period was, is the oracle's.
+//! PM interrupts that overload the kernel: each sample takes 35 ms, and 4 ms pass between two
+//! steps. The oracle checks that each sample comes in time and has the right period.
 
 use super::{
     directed::{CYCLES, run_on},
     *,
 };
 
-/// The kernel of a partition that PM interrupts outrun.
+/// Returns a partition whose kernel PM interrupts overload.
 fn slow(processor: Processor) -> Kind {
     Kind {
         is_slow: true,
@@ -19,26 +19,27 @@ fn slow(processor: Processor) -> Kind {
 /// An event of programs with a period of 8 cycles.
 const SHORT: Wish = wish!(CYCLES, addr: false, registers: false);
 
-/// The periods of an event's samples.
+/// Returns the periods of an event's samples.
 fn periods(event: &Event) -> Vec<u64> {
     let samples = event.samples.borrow();
     samples.iter().map(|sample| sample.period).collect()
 }
 
-/// `count` times 8 cycles of the program on CPU 0.
+/// Runs the program on CPU 0 for `count` times 8 cycles.
 fn run_periods(count: usize) -> impl Iterator<Item = Op> {
     std::iter::repeat_n(Op::Run(0, 8, 1, 1), count)
 }
 
-/// Nothing happens for 4 ms, as often.
+/// Lets 4 ms pass `count` times without samples.
 fn rest(count: usize) -> impl Iterator<Item = Op> {
     std::iter::repeat_n(Op::Kernel(1, 1, false), count)
 }
 
 #[test]
 fn an_event_that_overflows_all_the_time_is_held_back() {
-    // The excess is 104 ms, and then 200, the most. So the second sample is one too many, and the
-    // third comes soon after it. The next periods are 8 times as long each.
+    // The excess is 104 ms after the first sample, and after the second one 200 ms, its maximum. So
+    // the second sample is one too many. Because the third one follows soon, the next period is 8
+    // times as long.
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, SHORT)];
     history.extend(run_periods(60));
     run_on(slow, &history, |world, _| {
@@ -46,7 +47,7 @@ fn an_event_that_overflows_all_the_time_is_held_back() {
         assert_eq!(periods(event), [8, 8, 8, 64]);
         assert_eq!(event.lost_samples(), 7);
     });
-    // Where samples take 1 us it is not.
+    // If a sample takes 1 us, no period is made longer.
     run_on(Kind::partition, &history, |world, _| {
         assert_eq!(periods(&world.open[0]), [8; 60]);
     });
@@ -55,7 +56,7 @@ fn an_event_that_overflows_all_the_time_is_held_back() {
 #[test]
 fn a_switch_does_not_end_what_is_held_back() {
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, SHORT)];
-    // perf core throttles it at each sample, and has it go on with its task.
+    // perf core throttles the event at each sample, and restarts it when its task is switched in.
     history.push(Op::Throttle(0));
     for _ in 0..11 {
         history.extend([Op::Switch(0, 1), Op::Switch(0, 0)]);
@@ -81,7 +82,7 @@ fn a_new_period_ends_what_is_held_back_for_one_sample() {
 
 #[test]
 fn an_event_goes_on_as_before_when_the_storm_is_over() {
-    // However long it was. The period that is held back has 64 events.
+    // The result does not depend on the length of the storm. The stretched period has 64 events.
     for storm in [4, 14] {
         let mut history = vec![Op::Switch(0, 0)];
         for _ in 0..storm {
@@ -108,7 +109,7 @@ fn an_event_that_starts_after_the_storm_is_let_go() {
         [Op::Switch(0, 1), Op::Switch(0, 0)],
     ];
     for restart in restarts {
-        // 24 of 64 cycles.
+        // The counter has counted 24 of 64 cycles.
         let mut storm = vec![Op::Switch(0, 0), Op::Open(0, SHORT)];
         storm.extend(run_periods(6));
         let mut after = storm.clone();
@@ -120,7 +121,7 @@ fn an_event_that_starts_after_the_storm_is_let_go() {
             assert_eq!(periods(event), [8, 8, 8, 32, 8]);
             assert_eq!(event.lost_samples(), 3);
         });
-        // In a storm it is not.
+        // In a storm the period is not restored.
         storm.extend(restart);
         storm.extend(run_periods(4));
         run_on(slow, &storm, |world, _| {
@@ -170,14 +171,15 @@ fn an_event_with_a_frequency_is_held_back_by_no_more_than_perf_core_leaves() {
 
 #[test]
 fn an_event_that_overflows_rarely_is_left_alone() {
-    // On counters of their own. PM interrupts take all of the time, those of the second one a 500th.
+    // The events have counters of their own. PM interrupts take all of the time, those of the
+    // second event 1/500 of it.
     let rare = wish!(SHORT, code: 1, period: 4000);
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, SHORT), Op::Open(0, rare)];
     for _ in 0..1600 {
         history.extend([Op::Period(0, 0), Op::Run(0, 8, 1, 1)]);
     }
     run_on(slow, &history, |world, _| {
-        // Each of its periods is held back, and then set anew.
+        // Each of its periods is stretched and then restored.
         assert_eq!(periods(&world.open[0]), [8; 1600]);
         assert_eq!(periods(&world.open[1]), [4000; 3]);
     });
@@ -188,7 +190,7 @@ fn samples_of_a_child_are_lost_to_the_event_that_was_opened() {
     let inherited = wish!(SHORT, inherit: true);
     let child = TASKS as u8;
     let of_child = wish!(SHORT, disabled: true);
-    // The child is no clone of its parent, whose context it would get.
+    // The child is not a clone of its parent, so it does not get its parent's context.
     let mut history = vec![
         Op::Switch(0, 0),
         Op::Open(0, inherited),

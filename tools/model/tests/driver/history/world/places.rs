@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Histories in which events come and go beside others, which must stay on their counters.
+//! Histories that add and remove events beside others, which must keep their counters.
 
 use super::{
     directed::{CYCLES, NOBODY, in_each, run},
@@ -24,7 +24,7 @@ fn an_event_keeps_its_counter_where_another_one_that_asks_for_the_same_comes_and
     }
     run(&history, |_, _| {});
 
-    // The two first run in one order, then in the other.
+    // The first two events run in one order, then in the other.
     let mut history = vec![Op::Switch(0, 0), Op::Open(0, of_cpu), Op::Cgroup(0, true)];
     history.extend([
         Op::Open(0, COUNTING),
@@ -43,7 +43,7 @@ fn an_event_keeps_its_counter_where_another_one_that_asks_for_the_same_comes_and
     run(&history, |_, _| {});
 }
 
-/// Opens an event of task 0, which only counts.
+/// Opens an event of task 0 that only counts.
 fn open(code: u8, member: bool) -> Op {
     let wish = wish!(COUNTING, code, member);
     Op::Open(0, wish)
@@ -57,7 +57,8 @@ fn counted(world: &World) -> usize {
 
 #[test]
 fn events_that_count_by_other_codes_count_on_without_the_one_on_pmc4() {
-    // Two of POWER9's bus, on PMC4 and PMC1; PMC2, PMC3; and cycles, for which PMC6 is left.
+    // Two events of POWER9's bus use PMC4 and PMC1; two others PMC2 and PMC3; only PMC6 remains for
+    // cycles.
     let mut history = vec![Op::Switch(0, 0), open(15, false), open(14, true)];
     history.extend([7, 8, 0].map(|code| open(code, false)));
     history.extend([Op::Run(0, 7, 1, 3), Op::Close(0), Op::Run(0, 5, 2, 3)]);
@@ -70,7 +71,7 @@ fn events_that_count_by_other_codes_count_on_without_the_one_on_pmc4() {
 
 #[test]
 fn events_that_depend_on_one_that_departed_are_not_scheduled_in_again() {
-    // Two of POWER9's bus, on PMC4 and PMC1.
+    // Two events of POWER9's bus use PMC4 and PMC1.
     let mut history = vec![Op::Switch(0, 0), open(15, false), open(14, true)];
     history.extend([Op::Run(0, 7, 1, 3), Op::Close(0), Op::Run(0, 5, 2, 3)]);
     history.extend([Op::Switch(0, NOBODY), Op::Switch(0, 0)]);
@@ -90,11 +91,13 @@ fn events_that_others_left_get_a_counter_each_after_one_counted_by_another_code_
             world.add(attr, place, None);
         };
         world.step(&Op::Switch(0, 0));
-        // PMC2, or on POWER9 PMC3 by another code; PMC3; and cycles.
+        // The first event uses PMC2, or on POWER9 PMC3 with an alternative code; the second uses
+        // PMC3; the third counts cycles.
         for code in [0x2_00f2, 0x3_0050, 0x1e] {
             add(world, code, (Some(0), None), false);
         }
-        // On CPU 1 PMC2 is in use: the first event counts on PMC3, and the second does not.
+        // On CPU 1 PMC2 is in use, so the first event counts on PMC3, and the second does not
+        // count.
         add(world, 0x2_0050, (None, Some(1)), true);
         let away = [Op::Switch(0, NOBODY), Op::Switch(1, 0), Op::Close(2)];
         let back = [Op::Switch(1, NOBODY), Op::Switch(0, 0)];
@@ -107,7 +110,8 @@ fn events_that_others_left_get_a_counter_each_after_one_counted_by_another_code_
 
 #[test]
 fn an_event_that_counts_by_another_code_keeps_its_counter_as_another_one_leaves() {
-    // PMC4; PMC4 too, or PMC5 by another code; and cycles.
+    // The first event uses PMC4; the second PMC4 too, or PMC5 with an alternative code; the third
+    // counts cycles.
     let mut history = vec![Op::Switch(0, 0)];
     history.extend([9, 10, 0].map(|code| Op::Open(0, wish!(COUNTING, code))));
     history.extend([Op::Run(0, 7, 3, 3), Op::Close(2), Op::Run(0, 5, 3, 3)]);
@@ -120,7 +124,7 @@ fn an_event_that_counts_by_another_code_keeps_its_counter_as_another_one_leaves(
 
 #[test]
 fn an_event_counts_on_as_another_leaves_after_it_counted_by_another_code_elsewhere() {
-    // PMC4, or PMC5 by another code; and cycles.
+    // The first event uses PMC4, or PMC5 with an alternative code; the second counts cycles.
     let mut history = vec![Op::Switch(0, 0)];
     history.extend([10, 0].map(|code| Op::Open(0, wish!(COUNTING, code))));
     history.push(Op::Run(0, 7, 3, 3));
@@ -143,7 +147,7 @@ fn an_event_counts_on_as_another_leaves_after_it_counted_by_another_code_elsewhe
 
 #[test]
 fn a_program_finds_no_alert_in_the_counter_of_an_event_that_it_closed() {
-    // PMC6, and PMC4, which becomes negative while alerts are off.
+    // The events use PMC6 and PMC4, which becomes negative while alerts are disabled.
     let history = [
         Op::Switch(0, 0),
         Op::OpenEbb(0, 3),
@@ -161,7 +165,7 @@ fn a_program_finds_no_alert_in_the_counter_of_an_event_that_it_closed() {
 
 #[test]
 fn a_program_finds_what_it_left_in_a_counter_without_an_event() {
-    // PMC6, beside which PMC5 counts instructions, and PMC4.
+    // The events use PMC6 (and PMC5 counts instructions beside it) and PMC4.
     let history = [
         Op::Switch(0, 0),
         Op::OpenEbb(0, 3),
@@ -179,7 +183,7 @@ fn a_program_finds_what_it_left_in_a_counter_without_an_event() {
 
 #[test]
 fn an_overflow_is_not_lost_where_the_event_stays_and_another_one_comes() {
-    // It counts the kernel, which opens the others, and overflows in that.
+    // This event counts the kernel, which opens the others, and overflows there.
     let stays = wish!(
         CYCLES, code: 135, period: 9, exclude_kernel: false, exclude_hv: false, pinned: true,
         registers: false, weight: 4, of_cpu: true

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Programs run, and write their registers.
+//! Operations that run programs and write their registers.
 
 use super::{super::text::branch_at, *};
 
 impl World {
-    /// The active events on a CPU, EBB events or the others.
+    /// Returns the active events on a CPU: EBB events, or all others.
     pub(super) fn active(&self, cpu: usize, ebb: bool) -> Vec<Rc<Event>> {
         let active = |event: &&Rc<Event>| event.oncpu.get() == Some(cpu) && is_ebb(event) == ebb;
         self.open.iter().filter(active).cloned().collect()
     }
 
-    /// A program runs some instructions.
+    /// Runs some instructions of a program.
     pub(super) fn run(&mut self, cpu: usize, count: u8, cycles: u8, branch: u8) {
         self.core.run_on(cpu);
         let Some(task) = self.core.running[cpu].get() else {
@@ -45,9 +45,8 @@ impl World {
         }
     }
 
-    /// A program executes an instruction that enters the kernel. An alert is an interrupt only
-    /// after `count` instructions there; see [`super::super::op::Op::Syscall`] for `late` and
-    /// `masked`.
+    /// Executes an instruction of a program that enters the kernel. An alert causes an interrupt
+    /// only after `count` instructions there; `Op::Syscall` describes `late` and `masked`.
     pub(super) fn syscall(&mut self, cpu: usize, count: u8, late: u8, masked: bool) {
         if !self.overflow_unseen(cpu) {
             return;
@@ -74,8 +73,8 @@ impl World {
         self.core.leave_kernel(cpu);
     }
 
-    /// Has the task's program be the one of the group on the CPU, and checks what it finds. Returns
-    /// whether there is a group.
+    /// Sets the program of a task to that of the group on the CPU, and checks what it finds.
+    /// Returns whether there is a group.
     pub(super) fn sync_program(&mut self, cpu: usize, task: usize) -> bool {
         let group = self.active(cpu, true);
         if group.is_empty() {
@@ -106,7 +105,7 @@ impl World {
         true
     }
 
-    /// A program writes a register.
+    /// Executes a program's write to a register.
     pub(super) fn user(&mut self, cpu: usize, write: UserWrite) {
         self.core.run_on(cpu);
         let Some(task) = self.core.running[cpu].get() else {
@@ -118,11 +117,11 @@ impl World {
         let Some(program) = self.programs.get_mut(&task) else {
             return;
         };
-        // A counter without an event is not the program's: it keeps no value.
+        // A counter without an event does not belong to the program, so a value would be lost.
         if matches!(write, UserWrite::Counter(counter, _) if !program.has_counter(counter.into())) {
             return;
         }
-        // The instruction that writes. It may be what the counter overflows at.
+        // The instruction that does the write. A counter may overflow at it.
         let nip = with_cpu(|cpu| cpu.nip);
         let instruction = Instruction::at(nip);
         let executed = execute_in_program(&instruction);
@@ -151,7 +150,7 @@ impl World {
     }
 }
 
-/// What a program writes, by the numbers of privileged state.
+/// Returns the privileged numbers and the values of a program's writes.
 fn writes(write: UserWrite, processor: Processor) -> Vec<(u32, u64)> {
     let bit = |bits: u8, number: u8, field| if bits >> number & 1 != 0 { field } else { 0 };
     match write {
@@ -161,7 +160,7 @@ fn writes(write: UserWrite, processor: Processor) -> Vec<(u32, u64)> {
         }
         UserWrite::Mmcr0(bits) => {
             let value = bit(bits, 0, mmcr0::FC) | bit(bits, 1, mmcr0::PMAE);
-            // POWER8E makes no exception of it, until the driver does at a switch.
+            // On POWER8E PMAO causes no exception until the driver creates one at a switch.
             let is_made = processor != Processor::Power8E;
             let alert = if is_made {
                 bit(bits, 2, mmcr0::PMAO)
@@ -185,7 +184,7 @@ fn writes(write: UserWrite, processor: Processor) -> Vec<(u32, u64)> {
     }
 }
 
-/// The number of a register in problem state.
+/// Returns the number of a register in problem state.
 fn problem_number(number: u32) -> u32 {
     match number {
         spr::BESCRS..=spr::BESCR => number,
@@ -193,8 +192,8 @@ fn problem_number(number: u32) -> u32 {
     }
 }
 
-/// A program with EBBs writes a register. Returns where it goes on: at `nip`, unless it returns
-/// from its handler or gets an EBB.
+/// Writes a register as a program with EBBs. Returns the address where the program continues:
+/// `nip`, unless it returns from its handler or gets an EBB.
 fn user_write(facility: &mut Facility, write: UserWrite, nip: u64) -> u64 {
     match write {
         UserWrite::Return => return return_from_handler(facility, nip),
@@ -215,11 +214,11 @@ fn user_write(facility: &mut Facility, write: UserWrite, nip: u64) -> u64 {
     facility.enter_problem_state(nip)
 }
 
-/// A handler resets everything and returns. Returns where the program goes on: at `nip` if it is in
-/// no handler.
+/// Resets everything and returns from a handler. Returns the address where the program continues:
+/// `nip` if no handler runs.
 fn return_from_handler(facility: &mut Facility, nip: u64) -> u64 {
-    // Before the first EBB EBBRR is 0, where no program is: the PMU takes an address of 0
-    // for none.
+    // Before the first EBB, EBBRR is 0. No program is there, because an address of 0 in the PMU
+    // means none.
     let in_handler = facility.mfspr(spr::BESCR) & bescr::GE == 0;
     if !in_handler || facility.mfspr(spr::EBBRR) == 0 {
         return nip;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How often histories reach the situations that few of their steps lead to. Random histories fail if
-//! that is too rare: they do not test what they never reach.
+//! Counts of situations that few steps of a history lead to. Random histories fail if they reach
+//! one too rarely, because they would not test it.
 
 use super::*;
 use std::cell::RefCell;
@@ -9,22 +9,23 @@ use std::cell::RefCell;
 /// Situation that a history may reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// An EBB group is on the PMU, and the last one of its task was another one, which is still open.
+    /// The EBB group on the PMU is not the last one of its task that was, and the last one is still
+    /// open.
     Turn,
-    /// As `Turn`, and the group was on a PMU before that other one, too.
+    /// A case of `Turn` in which the group had also been on a PMU before the other one.
     Return,
     /// An EBB group that is bound to a CPU is on its PMU, and its task ran on another CPU before.
     Bound,
-    /// An EBB group of the task had the PMU of that other CPU.
+    /// A case of `Bound` in which an EBB group of the task used the PMU of that other CPU.
     BoundBeside,
-    /// An event of a task that is bound to a CPU, and is no EBB event, is on its PMU, and the task ran
-    /// on another CPU before.
+    /// An event of a task that is bound to a CPU, and is not an EBB event, is on its PMU, and the
+    /// task ran on another CPU before.
     BoundEvents,
     /// Contexts with events on the PMU are swapped.
     Swap,
-    /// One of these has a branch stack.
+    /// A case of `Swap` in which an event has a branch stack.
     SwapStack,
-    /// One of these keeps its count with its task.
+    /// A case of `Swap` in which an event keeps its count with its task.
     SwapCounts,
     /// The partition is suspended while a program with an EBB group runs.
     SuspendGroup,
@@ -56,27 +57,28 @@ fn count(reached: Reached) {
     COUNTS.with_borrow_mut(|counts| *counts.entry(reached as u8).or_default() += 1);
 }
 
-/// Returns how often this thread's histories have reached each since the last call.
+/// Returns how often this thread's histories have reached each situation since the last call.
 pub fn take() -> Vec<(Reached, u64)> {
     let counts = COUNTS.take();
     let of = |reached: Reached| counts.get(&(reached as u8)).copied().unwrap_or(0);
     Reached::ALL.map(|reached| (reached, of(reached))).to_vec()
 }
 
-/// Past of a history, as far as the counts depend on it.
+/// The part of a history's past that the counts depend on.
 #[derive(Default)]
 pub(super) struct Reach {
     /// The leader of the last EBB group of each task.
     last: HashMap<usize, usize>,
     /// The leaders of EBB groups that were on a PMU.
     seen: HashSet<usize>,
-    /// The events that are bound to a CPU and whose task has run on another one since: whether an EBB
-    /// group was on the PMU there.
+    /// Events that are bound to a CPU and whose task has run on another one since. The value is
+    /// whether an EBB group was on the PMU there.
     away: HashMap<usize, bool>,
 }
 
 impl World {
-    /// A task runs on a CPU: which EBB group is on the PMU there, and which events are bound to it.
+    /// Counts situations as a task runs on a CPU, from its EBB group there and the events bound to
+    /// it.
     pub(super) fn count_group(&mut self, cpu: usize, task: usize) {
         let group = self.active(cpu, true);
         let leader = group.first().map(|event| event.leader().id);
@@ -111,7 +113,7 @@ impl World {
         }
     }
 
-    /// A CPU switches to a task, and contexts with events on the PMU may be swapped.
+    /// Counts a swap of contexts with events on the PMU, if a switch to another task does one.
     pub(super) fn count_swap(&self, cpu: usize, next: Option<usize>) {
         let (Some(task), Some(next)) = (self.core.running[cpu].get(), next) else {
             return;
@@ -135,7 +137,7 @@ impl World {
         }
     }
 
-    /// The partition is suspended, with the task of a CPU on its PMU.
+    /// Counts situations as the partition is suspended with the task of a CPU on its PMU.
     pub(super) fn count_suspend(&self, cpu: usize) {
         let ebb = |ebb| self.active(cpu, ebb);
         if !ebb(true).is_empty() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Histories of what random ones come to late: a part of them, again and again or with each period.
+//! Histories that repeat a part many times, or with many periods. Random ones take too long to
+//! reach these cases.
 
 use super::{
     directed::{CYCLES, NOBODY, in_each, run, run_on},
@@ -9,8 +10,9 @@ use super::{
 
 #[test]
 fn a_pm_interrupt_in_the_middle_of_read_counts_once() {
-    // Each instruction of the kernel is an event, so of these periods one ends with the instruction
-    // by which the driver reads the counter. The next one begins with the value in `prev_count`.
+    // The event counts each instruction of the kernel, so with one of these periods the instruction
+    // with which the driver reads the counter ends the period. The next period begins with the
+    // value in `prev_count`.
     let of_kernel = wish!(CYCLES, code: 1, exclude_kernel: false, addr: false, registers: false);
     for period in 1..60 {
         let event = wish!(of_kernel, period);
@@ -21,7 +23,7 @@ fn a_pm_interrupt_in_the_middle_of_read_counts_once() {
 
 #[test]
 fn each_program_of_a_task_is_new_to_counters_that_were_off_the_pmu() {
-    // As one program after another leaves a negative counter, their numbers get more bits.
+    // Each program in turn leaves a negative counter, and the programs' numbers get longer.
     let mut history = vec![Op::Switch(0, 0), Op::OpenEbb(0, 3)];
     for _ in 0..8 {
         history.extend([
@@ -44,7 +46,8 @@ fn a_branch_stack_of_a_cpu_has_branches_of_the_program_that_runs() {
     let of_cpu = wish!(
         CYCLES, period: 20, addr: false, registers: false, branches: 1, of_cpu: true
     );
-    // The sample comes to the second program, and the BHRB has room for the branches of both.
+    // The second program runs when the sample is taken, and the BHRB has room for the branches of
+    // both.
     let history = [
         Op::Switch(0, 0),
         Op::Open(0, of_cpu),
@@ -60,8 +63,8 @@ fn a_branch_stack_of_a_cpu_has_branches_of_the_program_that_runs() {
 #[test]
 fn a_weight_shows_no_threshold_counter_of_a_program() {
     let weighed = wish!(CYCLES, code: 8, registers: false, addr: false, weight: 2);
-    // Both groups ask for the same MMCRA. The second one belongs to another program, at whose
-    // addresses SIER has a type that is not reserved.
+    // Both groups need the same MMCRA. The second one belongs to another program, at whose
+    // addresses the type in SIER is not a reserved one.
     let history = [
         Op::Switch(0, 0),
         Op::OpenEbb(0, 2),
@@ -80,8 +83,8 @@ fn a_weight_shows_no_threshold_counter_of_a_program() {
 
 #[test]
 fn a_program_finds_no_threshold_counter_of_others() {
-    // The second task runs nothing, a program without events, one with another group, and one with
-    // the same group, which has a threshold or has not.
+    // The second task runs nothing, runs without events, opens another group, or opens the same
+    // group, with or without a threshold.
     let groups = [Op::OpenThresholdEbb, |task| Op::OpenEbb(task, 2)];
     let others = [
         vec![],
@@ -102,7 +105,7 @@ fn a_program_finds_no_threshold_counter_of_others() {
         ];
         history.extend_from_slice(other);
         history.extend([Op::Switch(0, 0), Op::Run(0, 4, 1, 3)]);
-        // The second task's group comes back, too.
+        // The second task's group is scheduled in again, too.
         history.extend([Op::Switch(0, 1), Op::Run(0, 4, 1, 3)]);
         run(&history, |_, _| {});
     }
@@ -111,7 +114,8 @@ fn a_program_finds_no_threshold_counter_of_others() {
 #[test]
 fn a_program_finds_no_threshold_counter_that_counted_while_the_pmu_was_frozen() {
     in_each(Kind::partition, |world, _| {
-        // Frozen, the PMU has the MMCRA of the program's group, as v3.1 stops recording branches.
+        // While frozen, the PMU has the MMCRA of the program's group, because v3.1 stops recording
+        // branches.
         let mut attr = World::attr(CODES[7].0 | THRESHOLD, 1 << 20);
         attr.set_exclude_kernel(1);
         attr.set_exclude_hv(1);
@@ -134,7 +138,8 @@ fn a_program_finds_no_threshold_counter_that_counted_while_the_pmu_was_frozen() 
 
 #[test]
 fn an_event_that_leaves_its_counter_negative_causes_no_pm_interrupt() {
-    // 2001e, and 30002, which stays. The event is closed before its interrupt comes.
+    // Code 2001e, and 30002, whose event remains. The first event is closed before its interrupt
+    // comes.
     let sampled = wish!(CYCLES, code: 7, registers: false);
     let stays = wish!(sampled, code: 8, period: 0);
     let history = [
@@ -150,8 +155,8 @@ fn an_event_that_leaves_its_counter_negative_causes_no_pm_interrupt() {
 
 #[test]
 fn an_alert_of_the_kernel_is_not_lost_as_its_program_leaves() {
-    // 2001e, which counts the kernel, and overflows at each of its instructions in turn: also between
-    // the read of MMCR0 and the write that freezes the PMU.
+    // Code 2001e, which counts the kernel, and overflows at each kernel instruction in turn,
+    // including those between the read of MMCR0 and the write that freezes the PMU.
     let counts_kernel = 0x60 | 7;
     for left in 1..=60 {
         let history = [
@@ -172,7 +177,7 @@ fn an_alert_of_the_kernel_is_not_lost_as_its_program_leaves() {
 
 #[test]
 fn a_handler_finds_where_its_alert_was_as_an_event_is_closed() {
-    // Likewise, as the PMU is disabled and enabled for another event of the program.
+    // The counter overflows as the PMU is disabled and enabled for another event of the program.
     let counts_kernel = 0x60 | 7;
     for left in 1..=60 {
         let history = [
@@ -194,8 +199,8 @@ fn a_handler_finds_where_its_alert_was_as_an_event_is_closed() {
 
 #[test]
 fn no_branch_of_another_partition_is_in_a_stack() {
-    // The hypervisor takes the CPU away at each instruction of a switch, which clears the BHRB, and of a
-    // sample, which reads it. From a dedicated CPU nothing is lost.
+    // The hypervisor takes the CPU away at each instruction of a switch, which clears the BHRB, and
+    // of a sample, which reads it. A dedicated CPU loses nothing.
     let stack = wish!(CYCLES, period: 20, addr: false, registers: false, branches: 1);
     for kind in [Kind::partition, Kind::dedicated_partition] {
         for count in 0..64 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Samples: what a program executes uses their periods up, and none that is due is forgotten.
-//! What each shows is checked as it is recorded (`history/oracle.rs`).
+//! Checks of samples: the instructions of a program use up periods, and no sample that is due is
+//! lost. `history/oracle.rs` checks the contents of each sample as it is recorded.
 
 use super::*;
 
 impl World {
-    /// The program of a CPU executes an instruction. A PM interrupt that
-    /// is due then is the caller's to take.
+    /// Executes an instruction of a CPU's program. The caller takes a PM interrupt that is due
+    /// afterwards.
     pub(super) fn execute(&mut self, cpu: usize, instruction: &Instruction) -> Executed {
         let events = self.active(cpu, false);
         let counting: Vec<_> = events.iter().filter(|event| event.counter_runs()).collect();
@@ -22,8 +22,9 @@ impl World {
         executed
     }
 
-    /// The program's next instruction takes so long that counters may overflow, but something else
-    /// interrupts it: a PM interrupt has to wait. Returns whether there is such a program.
+    /// Executes an instruction of the program that takes so long that counters may overflow, while
+    /// a different interrupt is due: a PM interrupt has to wait. Returns whether there is such a
+    /// program.
     pub(super) fn overflow_unseen(&mut self, cpu: usize) -> bool {
         self.core.run_on(cpu);
         let Some(task) = self.core.running[cpu].get() else {
@@ -44,15 +45,16 @@ impl World {
         true
     }
 
-    /// PM interrupts come again.
+    /// Allows PM interrupts again.
     pub(super) fn let_interrupts_through(&self, cpu: usize) {
         self.core.run_on(cpu);
         with_cpu(|cpu| cpu.facility.context.ee = true);
         machine::take_interrupt();
     }
 
-    /// An event's sample is due only while its counter stands still, or has one event to go until
-    /// it is negative, or while its alert is late. Else as many are left as the period has left.
+    /// Checks the counter of an event that samples. Its sample may be due only while the counter is
+    /// stopped, or is one event away from negative, or while its alert is late. Otherwise the
+    /// counter must match the remainder of the period.
     pub(super) fn check_period(event: &Event) {
         let Some(pmc) = Self::counter(event).filter(|_| event.sample_period() > 0) else {
             return;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! In which states an event counts: in the kernel, in the hypervisor, and in an idle CPU, whose run
-//! latch is off. What each counts is written down here, apart from what histories compare.
+//! The states in which an event counts: in the kernel, in the hypervisor, and in an idle CPU, whose
+//! run latch is off. The expected counts are written down here, independent of what histories
+//! compare.
 
 use super::{
     directed::{CYCLES, in_each},
@@ -9,16 +10,17 @@ use super::{
 };
 use pmu_model::Isa;
 
-/// Each takes two cycles.
+/// Number of instructions of a step, of two cycles each.
 const INSTRUCTIONS: u8 = 5;
 
-/// An event of a CPU that counts, and samples nothing.
+/// Attributes of an event of a CPU that only counts.
 const OF_CPU: Wish = wish!(
     CYCLES, period: 0, exclude_kernel: false, exclude_hv: false, addr: false, registers: false,
     of_cpu: true
 );
 
-/// What an event counts on an idle CPU in a step, on each kind of machine: `expected` says what.
+/// Checks the count of an event on an idle CPU in a step, on each kind of machine, against
+/// `expected`.
 fn counts(kind: fn(Processor) -> Kind, wish: Wish, op: Op, expected: impl Fn(Kind) -> u8) {
     in_each(kind, |world, kind| {
         world.step(&Op::Open(0, wish));
@@ -39,7 +41,8 @@ fn counts(kind: fn(Processor) -> Kind, wish: Wish, op: Op, expected: impl Fn(Kin
 fn an_idle_cpu_counts_what_needs_no_run_latch() {
     let cycles = 2 * INSTRUCTIONS;
     let v31 = |kind: Kind| kind.processor.isa() >= Isa::V31;
-    // 1e, 2, 500fa, 600f4 and 400fa. MMCR0[CC56RUN] has the third and the fourth count, from v3.1 on.
+    // Codes 1e, 2, 500fa, 600f4 and 400fa. From v3.1 on MMCR0[CC56RUN] lets the third and the
+    // fourth count.
     let codes: [(u8, u8, u8); 5] = [
         (0, cycles, cycles),
         (1, INSTRUCTIONS, INSTRUCTIONS),
@@ -57,7 +60,7 @@ fn an_idle_cpu_counts_what_needs_no_run_latch() {
             let excluded = wish!(wish, exclude_idle: true);
             counts(Kind::partition, excluded, idle, |_| 0);
             counts(Kind::bare_metal, excluded, idle, |_| 0);
-            // In an interrupt the run latch is on.
+            // The run latch is on in an interrupt.
             let busy = Op::Kernel(0, INSTRUCTIONS, false);
             let all = if [0, 3].contains(&code) {
                 cycles
@@ -69,7 +72,7 @@ fn an_idle_cpu_counts_what_needs_no_run_latch() {
     }
 }
 
-/// All that runs here is the host: a guest has a PMU of its own, or none.
+/// All code that runs here is part of the host: a guest has a PMU of its own, or none.
 #[test]
 fn an_event_that_excludes_the_host_counts_nothing() {
     let see = |world: &mut World, kind: Kind| {
@@ -114,7 +117,7 @@ fn the_hypervisor_is_counted_unless_it_is_excluded() {
         let counted = |excluded: bool| move |_: Kind| if excluded { 0 } else { cycles };
         counts(Kind::partition, wish, of_kernel, counted(exclude_kernel));
         counts(Kind::partition, wish, of_hv, counted(exclude_hv));
-        // There the kernel is the hypervisor.
+        // On bare metal the kernel is the hypervisor.
         counts(Kind::bare_metal, wish, of_kernel, counted(exclude_kernel));
         counts(Kind::bare_metal, wish, of_hv, counted(exclude_kernel));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A stop state of a bare metal machine damages registers under an event that follows the CPU.
+//! Stop states of a bare metal machine that damage registers while an event of a CPU uses them.
 
 use super::{
     directed::in_each,
@@ -28,7 +28,7 @@ fn the_next_enable_mends_mmcr1() {
         assert_eq!(mended, mmcr1, "{:?}", kind.processor);
         let read = world.core.read(&event);
         assert!(read >= counted, "{:?}: counts are lost", kind.processor);
-        // Meanwhile the event counted nothing.
+        // The event has not counted since the damage.
         assert!(kernel::complaint().is_some());
     });
 }
@@ -36,7 +36,7 @@ fn the_next_enable_mends_mmcr1() {
 #[test]
 fn a_counter_without_event_that_is_left_negative_alerts_once() {
     in_each(Kind::bare_metal, |world, kind| {
-        // On PMC6.
+        // An event on PMC6.
         let (code, _) = CODES[3];
         world.add(World::attr(code, 0), (None, Some(0)), None);
         world.core.run_on(0);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A partition is suspended, and goes on elsewhere. No CPU comes up then (`pseries_suspend()` in the
-//! kernel's `platforms/pseries/mobility.c`), and what the PMUs hold is up to the hypervisor.
+//! Partitions that are suspended, and resumed on another machine. No CPU comes online then
+//! (`pseries_suspend()` in the kernel's `platforms/pseries/mobility.c`), and the hypervisor decides
+//! what the PMUs hold.
 
 use super::{
     directed::{CYCLES, NOBODY, in_each, run},
@@ -23,8 +24,8 @@ fn reset(facility: &mut Facility) {
 }
 
 impl World {
-    /// Suspends the partition while its CPUs run no program, and resumes it: each PMU without an event
-    /// then has another partition's registers, or is reset.
+    /// Suspends the partition while its CPUs run no program, and resumes it. Each PMU without an
+    /// event then has the registers of another partition, or is reset.
     pub(super) fn suspend(&mut self, resets: bool) {
         if with_machine(|machine| machine.kind.hypervisor) {
             return;
@@ -65,7 +66,7 @@ impl World {
 
 #[test]
 fn events_count_what_they_ask_for_after_the_partition_was_suspended() {
-    // On PMC1 to PMC4, or on PMC6, for which MMCR1 is 0.
+    // An event on PMC1 to PMC4, or on PMC6, for which MMCR1 is 0.
     for code in [0, 3] {
         for resets in [false, true] {
             let of_code = wish!(CYCLES, code, period: 0, registers: false);
@@ -89,7 +90,7 @@ fn events_count_what_they_ask_for_after_the_partition_was_suspended() {
 
 #[test]
 fn a_program_finds_its_registers_after_the_partition_was_suspended() {
-    // Its handler runs, and has not read SIAR yet.
+    // The program's handler runs, and has not read SIAR yet.
     for code in [3, 7] {
         for resets in [false, true] {
             let counter = if code == 3 { 5 } else { 1 };
@@ -134,13 +135,13 @@ pub(super) fn open_on(world: &mut World, cpu: usize, code: usize) -> Rc<Event> {
     world.open[0].clone()
 }
 
-/// The tick disables and enables the PMU for an event that perf core has throttled.
+/// Restarts an event that perf core has throttled. For that the tick disables and enables the PMU.
 pub(super) fn start_again(world: &World, event: &Event) {
     event.set_interrupts(u64::MAX);
     world.core.tick(event.oncpu.get().expect("a CPU"));
 }
 
-/// Closes an event that was left without its registers.
+/// Closes an event that has lost its registers.
 fn close(world: &mut World, event: &Rc<Event>) {
     let _ = kernel::complaint();
     world.core.close(event);
@@ -156,7 +157,7 @@ fn an_event_of_a_cpu_counts_again_once_the_pmu_is_enabled() {
         let values = || with_cpu(|cpu| numbers.map(|number| cpu.facility.mfspr(number)));
         let before = values();
         assert_ne!(before[0], 0);
-        // As by xmon, or `CONFIG_PMU_SYSFS`.
+        // xmon and `CONFIG_PMU_SYSFS` can write registers like this.
         let counter = spr::PMC1 + event.idx() as u32 - 1;
         with_cpu(|cpu| {
             for number in numbers {
@@ -166,7 +167,7 @@ fn an_event_of_a_cpu_counts_again_once_the_pmu_is_enabled() {
         });
         start_again(world, &event);
         assert_eq!(values(), before, "{:?}", kind.processor);
-        // The event counted nothing in between, and gets nothing of what the counter held.
+        // The event did not count in between, and must not count the value that the counter held.
         assert!(kernel::complaint().is_some());
         assert!(world.core.read(&event) < 1000, "{:?}", kind.processor);
         close(world, &event);
@@ -175,7 +176,7 @@ fn an_event_of_a_cpu_counts_again_once_the_pmu_is_enabled() {
 
 #[test]
 fn a_pmu_that_forgets_what_is_written_is_not_turned_on_again_and_again() {
-    // On PMC1 to PMC4, or on PMC6, for which MMCR1 is 0.
+    // An event on PMC1 to PMC4, or on PMC6, for which MMCR1 is 0.
     for code in [0, 3] {
         in_each(Kind::partition, |world, kind| {
             let event = open_on(world, 0, code);

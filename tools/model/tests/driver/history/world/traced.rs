@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Debuggers step programs, and the kernel steps over probes: each trace interrupt writes SIAR and
-//! SDAR, whichever program they belong to.
+//! Debuggers that step programs, and probes that the kernel steps over: each trace interrupt writes
+//! SIAR and SDAR, whether or not the program with the EBB group was traced.
 
 use super::{super::text::branch_at, directed::run, *};
 use std::cell::RefCell;
 
 impl World {
-    /// A debugger steps the program of a CPU, or has it go on from branch to branch. Each trace
-    /// interrupt enters the kernel, which works for a while.
+    /// Steps the program of a CPU under a debugger, by instructions or by branches. Each trace
+    /// interrupt enters the kernel, which executes some instructions.
     pub(super) fn trace(&mut self, cpu: usize, count: u8, branches: bool) {
         let trace = if branches {
             Trace::Branches
@@ -23,7 +23,7 @@ impl World {
             let has_group = self.sync_program(cpu, task);
             let address = with_cpu(|cpu| {
                 cpu.facility.context.trace = trace;
-                // The trace interrupt comes before a PM interrupt.
+                // A trace interrupt has priority over a PM interrupt.
                 cpu.facility.context.ee = false;
                 cpu.nip
             });
@@ -61,7 +61,8 @@ impl World {
     }
 }
 
-/// A program whose handler runs: PMC6 has raised its alert, and SIAR has the instruction [`ALERT`].
+/// Starts a program whose handler runs: PMC6 has raised its alert, and SIAR has the instruction
+/// [`ALERT`].
 const IN_HANDLER: [Op; 5] = [
     Op::Switch(0, 0),
     Op::OpenEbb(0, 3),
@@ -71,8 +72,8 @@ const IN_HANDLER: [Op; 5] = [
 ];
 const ALERT: u64 = 0x100c;
 
-/// Runs [`IN_HANDLER`] and then a history. Returns what the program finds in SIAR on each kind of
-/// machine.
+/// Runs [`IN_HANDLER`] and then a history. Returns the values that the program finds in SIAR on
+/// each kind of machine.
 fn siar_after(history: &[Op]) -> Vec<u64> {
     let found = RefCell::new(Vec::new());
     run(&[&IN_HANDLER, history].concat(), |_, facility| {
@@ -98,7 +99,7 @@ fn a_handler_finds_its_instruction_after_another_program_was_stepped() {
 
 #[test]
 fn a_handler_finds_its_instruction_after_a_probe_of_another_task() {
-    // The kernel steps over the probe as it works for a task without events, or for none.
+    // The kernel steps over the probe while a task without events is current, or none.
     for task in [1, TASKS as u8] {
         let history = [
             Op::Switch(0, task),
@@ -127,14 +128,14 @@ fn an_alert_at_a_step_branches_as_the_kernel_returns() {
 fn a_handler_that_is_stepped_finds_its_own_instruction() {
     let found = siar_after(&[Op::Trace(0, 1, false)]);
     assert_eq!(found, [HANDLER]);
-    // It keeps that.
+    // SIAR keeps the instruction that was traced.
     let found = siar_after(&[Op::Trace(0, 1, false), Op::Switch(0, 1), Op::Switch(0, 0)]);
     assert_eq!(found, [HANDLER]);
 }
 
 #[test]
 fn a_handler_finds_a_probe_of_its_own_task() {
-    // `Documentation/internals.md`, Limitations. The test says that the model has it.
+    // This is a limitation (`Documentation/internals.md`). The test shows that the model has it.
     let found = siar_after(&[Op::ProbeIn(0, 1), Op::Kernel(0, 4, false)]);
     assert!(found.iter().all(|siar| machine::was_probed(*siar, 0)));
 }

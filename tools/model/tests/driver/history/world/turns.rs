@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! EBB groups of a task take turns on the PMU: the program disables one and enables another, or moves
-//! to a CPU to which another one is bound.
+//! EBB groups of a task that take turns on the PMU: the program disables one and enables another,
+//! or moves to a CPU to which another one is bound.
 
 use super::{
     directed::{NOBODY, run},
@@ -9,7 +9,7 @@ use super::{
 };
 
 impl World {
-    /// The leaders of a task's EBB groups.
+    /// Returns the leaders of a task's EBB groups.
     fn ebb_leaders(&self, task: usize) -> Vec<Rc<Event>> {
         let leads = |event: &&Rc<Event>| {
             is_ebb(event) && event.is_leader() && event.task.get() == Some(task)
@@ -31,8 +31,8 @@ impl World {
         }
     }
 
-    /// The program on a CPU disables its EBB group there and enables the next one. It opens a group
-    /// instead if fewer than two may run there, and sometimes if two may.
+    /// Disables the EBB group of a CPU's program there and enables its next one. If fewer than two
+    /// may run there, and sometimes if two may, it opens a group instead.
     pub(super) fn turn(&mut self, cpu: usize, code: u8) {
         let Some(task) = self.core.running[cpu].get() else {
             return;
@@ -52,8 +52,8 @@ impl World {
         self.core.enable(&leaders[next]);
     }
 
-    /// The task of a CPU, which is in the kernel, moves to another CPU, maybe to one to which an EBB
-    /// group of the task is bound.
+    /// Moves the task of a CPU, which is in the kernel, to another CPU, perhaps to one to which an
+    /// EBB group of the task is bound.
     pub(super) fn migrate(&mut self, from: usize, number: u8) {
         let Some(task) = self.core.running[from].get() else {
             return;
@@ -75,14 +75,14 @@ impl World {
     }
 }
 
-/// The value of PMC6 of a CPU.
+/// Returns the value of PMC6 of a CPU.
 fn pmc6(cpu: usize) -> u64 {
     with_machine(|machine| machine.cpus[cpu].facility.mfspr(spr::PMC6))
 }
 
 #[test]
 fn groups_that_ask_for_the_same_keep_their_counters_as_they_take_turns() {
-    // Both count on PMC6, and the PMU needs no other control registers. Each turn runs 5 cycles.
+    // Both groups count on PMC6, and the control registers are the same. Each turn runs 5 cycles.
     let (first, other) = (0, 1);
     let mut history = vec![
         Op::Switch(0, 0),
@@ -103,8 +103,8 @@ fn groups_that_ask_for_the_same_keep_their_counters_as_they_take_turns() {
 
 #[test]
 fn a_group_of_a_cpu_counts_on_after_a_group_of_another_cpu_has_run() {
-    // The alert of the second group is the program's, and waits for PME. It finds it with the first
-    // group too, whose counter is as it was.
+    // The alert of the second group belongs to the program, and waits for PME. With the first
+    // group, whose counter is unchanged, the program finds the alert, too.
     let mut history = vec![
         Op::Switch(0, 0),
         Op::OpenEbbGroup(0, 3, Some(0)),

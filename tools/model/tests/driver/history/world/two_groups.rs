@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Two EBB groups of a task: what the program saved belongs to the task, not to the group.
+//! Two EBB groups of a task: saved register values belong to the task, not to the group.
 
 use super::{
     directed::{NOBODY, run},
@@ -9,8 +9,8 @@ use super::{
 
 #[test]
 fn another_group_of_a_task_keeps_the_alert_of_the_first() {
-    // The alert waits for PME while the group is disabled and another one comes and goes, on this CPU
-    // or on another one.
+    // The alert waits for PME while the group is disabled and another one is scheduled in and out,
+    // on this CPU or on another one.
     let first = [
         Op::Switch(0, 0),
         Op::OpenEbb(0, 3),
@@ -43,8 +43,8 @@ fn another_group_of_a_task_keeps_the_alert_of_the_first() {
 
 #[test]
 fn a_group_finds_nothing_of_one_that_was_closed_before_it_ran() {
-    // MMCR2 and FC are those of the first group's program. The second one is open already when that is
-    // closed, but has been on no PMU.
+    // MMCR2 and FC are those of the first group's program. The second group is already open when
+    // the first one is closed, but has not been on a PMU.
     let history = [
         Op::Switch(0, 0),
         Op::OpenEbb(0, 3),
