@@ -39,7 +39,7 @@ struct {
 	unsigned long reload;	/* 24: for PMC1 */
 	unsigned long enable;	/* 32: for BESCR; rfebb 1 adds GE */
 	unsigned long resume;	/* 40: for MMCR0 */
-	unsigned long freeze;	/* 48: for MMCR0 before BESCR: clears PMAO, and with it the exception */
+	unsigned long freeze;	/* 48: for MMCR0 before BESCR: clears PMAO */
 } ebb = {
 	.reload = OVERFLOW - PERIOD,
 	.enable = EBB_PMU_BESCR_PME,
