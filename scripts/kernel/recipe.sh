@@ -100,7 +100,7 @@ seal)
 	;;
 
 *)
-	die "pieces/${0##*/}: no stage '$1'"
+	die "cache/${0##*/}: no stage '$1'"
 	;;
 esac
 # Whoever edits this file meanwhile: the shell reads no further.
