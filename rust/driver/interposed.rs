@@ -52,7 +52,8 @@ pub(crate) struct Interposed {
 impl Interposed {
     /// Begins to serve EBB events.
     ///
-    /// Fails as [`Takeover::new`](super::Takeover::new) does.
+    /// Fails with `EOPNOTSUPP` where the kernel is the hypervisor: KVM may leave a guest's registers on
+    /// a PMU there, and the model shows an EBB that no program asked for. Otherwise fails as [`Takeover::new`](super::Takeover::new) does.
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
         let Parts {
             model,
@@ -61,6 +62,10 @@ impl Interposed {
             driver,
             exec,
         } = Parts::new(true)?;
+        if driver.machine.hypervisor_mode {
+            pr_err!("the ebb mode is for partitions and guests only, so far\n");
+            return Err(EOPNOTSUPP);
+        }
         let log = |e: &Error| {
             pr_err!("cannot serve EBB events of the PMU that counts cycles ({e:?})\n");
         };

@@ -132,13 +132,13 @@ fn interposed_histories(processor: Processor) {
     let seed = number("MODEL_SEED", 1);
     std::panic::set_hook(Box::new(|_| {}));
     for round in 0..steps.div_ceil(LENGTH as u64) {
-        let mut random = Random::new(seed.wrapping_mul(0x9e37_79b9) + round);
+        let mut random = Chance::new(seed.wrapping_mul(0x9e37_79b9) + round);
         let kind = Kind {
             is_dedicated: round & 1 != 0,
             sdar_moves: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
             is_interposed: true,
-            seed: random.next(),
+            seed: random.bits(),
             ..Kind::partition(processor)
         };
         let history = bursts::interposed(&mut random, LENGTH);

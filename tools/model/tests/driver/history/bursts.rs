@@ -26,7 +26,7 @@ pub fn history(random: &mut Chance, length: usize) -> Vec<Op> {
 
 /// Returns a history with the driver interposed, which has more EBB groups. All other events belong
 /// to the built-in driver: their contexts are not swapped, and nothing about them is compared.
-pub fn interposed(random: &mut Random, length: usize) -> Vec<Op> {
+pub fn interposed(random: &mut Chance, length: usize) -> Vec<Op> {
     let mut history = Vec::new();
     while history.len() < length {
         match random.below(40) {

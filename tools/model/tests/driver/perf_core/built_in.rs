@@ -7,7 +7,6 @@
 
 use super::PerfCore;
 use crate::{
-    history::op::Random,
     machine::{Handler, ensure, execute, with_cpu, with_machine},
     perf_bindings::*,
     power::bindings::{ebb_pmu_ppc_set_pmu_inuse, release_pmc_hardware, reserve_pmc_hardware},
@@ -17,7 +16,7 @@ use kernel::{
     cpu::{CPUS, CpuId},
     ffi::{c_int, c_uint},
 };
-use pmu_model::{Isa, mmcr0, mmcr2, mmcra, spr};
+use pmu_model::{Chance, Isa, mmcr0, mmcr2, mmcra, spr};
 use std::cell::{Cell, RefCell};
 
 const EAGAIN: c_int = -11;
@@ -44,14 +43,14 @@ struct Cpu {
 struct State {
     cpus: [Cpu; CPUS as usize],
     users: Cell<u32>,
-    random: RefCell<Random>,
+    random: RefCell<Chance>,
 }
 
 thread_local! {
     static STATE: State = State {
         cpus: Default::default(),
         users: Cell::new(0),
-        random: RefCell::new(Random::new(1)),
+        random: RefCell::new(Chance::new(1)),
     };
 }
 
@@ -78,7 +77,7 @@ pub fn restart(seed: u64) {
     STATE.with(|state| {
         (0..CPUS).for_each(prepare_cpu);
         state.users.set(0);
-        *state.random.borrow_mut() = Random::new(seed);
+        *state.random.borrow_mut() = Chance::new(seed);
     });
 }
 
