@@ -118,7 +118,7 @@ fn this_cpu<R>(f: impl FnOnce(&Cpu) -> R) -> R {
 }
 
 fn random() -> u64 {
-    STATE.with(|state| state.random.borrow_mut().next())
+    STATE.with(|state| state.random.borrow_mut().bits())
 }
 
 fn mfspr(number: u32) -> u64 {
