@@ -429,9 +429,11 @@ impl SharedInterrupt {
 impl Drop for SharedInterrupt {
     fn drop(&mut self) {
         let other = OTHER_HANDLER.load(Relaxed) as *const ();
-        // SAFETY: By the type invariants it is the other driver's handler, which is reserved again.
-        // A `PmcReservation` waits for PMIs under way.
-        unsafe { bindings::ebb_pmu_replace_handler(Some(core::mem::transmute(other))) };
+        // SAFETY: By the type invariants it is the other driver's handler of PMIs.
+        let other: unsafe extern "C" fn(*mut pt_regs) = unsafe { core::mem::transmute(other) };
+        // SAFETY: The other driver has the PMU reserved, by the type invariants. A `PmcReservation`
+        // waits for PMIs that are being handled.
+        unsafe { bindings::ebb_pmu_replace_handler(Some(other)) };
     }
 }
 
