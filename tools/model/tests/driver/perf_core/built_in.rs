@@ -239,7 +239,7 @@ unsafe extern "C" fn add(event: *mut perf_event, _flags: c_int) -> c_int {
         ensure(cpu.disabled.get(), || {
             "the built-in driver has not disabled the PMU".into()
         });
-        if events.len() >= MOST || random() % 16 == 0 {
+        if events.len() >= MOST || random().is_multiple_of(16) {
             return EAGAIN;
         }
         events.push(event);
@@ -328,7 +328,7 @@ unsafe extern "C" fn commit_txn(_pmu: *mut pmu) -> c_int {
         "no transaction of the built-in driver is open".into()
     });
     if flags == PERF_PMU_TXN_ADD {
-        if random() % 16 == 0 {
+        if random().is_multiple_of(16) {
             return EAGAIN;
         }
         PerfCore::get().perf_pmu_enable();
