@@ -329,7 +329,7 @@ static void without_memory(void)
 		while (sessions < 64 && ebb_open("cycles", PERIOD, 0))
 			sessions++;
 		check(sessions < 64 && errno == ENOMEM);
-		check(strstr(ebb_strerror(reason, sizeof(reason)), "no memory"));
+		check(strstr(ebb_strerror(reason, sizeof(reason)), "out of memory"));
 		_exit(failures != 0);
 	}
 	check(waitpid(child, &status, 0) == child && !status);
