@@ -53,8 +53,8 @@ impl Interposed {
     /// Begins to serve EBB events.
     ///
     /// Fails with `EOPNOTSUPP` where the kernel is the hypervisor: KVM may leave a guest's
-    /// registers on a PMU there, and the model shows an EBB that no program asked for. Otherwise fails as
-    /// [`Takeover::new`](super::Takeover::new) does.
+    /// registers on a PMU there, and the model shows an EBB that no program asked for.
+    /// Otherwise fails as [`Takeover::new`](super::Takeover::new) does.
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
         let Parts {
             model,
