@@ -86,11 +86,8 @@ fn number(name: &str, otherwise: u64) -> u64 {
 fn histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000);
-    let seed = number("MODEL_SEED", 1);
-    std::panic::set_hook(Box::new(|_| {}));
     let _ = world::take_reached();
-    for round in 0..steps.div_ceil(LENGTH as u64) {
-        let mut random = Chance::new(seed.wrapping_mul(0x9e37_79b9) + round);
+    run_rounds(&format!("{processor:?}"), steps, |round, random| {
         let kind = Kind {
             processor,
             hypervisor: round & 1 != 0,
@@ -106,14 +103,9 @@ fn histories(processor: Processor) {
             seed: random.bits(),
         }
         .compatible(round & 32 != 0);
-        let history = bursts::history(&mut random, LENGTH);
-        if let Err(failure) = run(kind, &history, false) {
-            let table = shrink::report(kind, &history[..=failure.at]);
-            let _ = std::panic::take_hook();
-            panic!("{processor:?}, seed {seed}, round {round}: {table}");
-        }
-    }
-    let _ = std::panic::take_hook();
+        let history = bursts::history(random, LENGTH);
+        (kind, history)
+    });
     let reached = world::take_reached();
     for (reached, count) in &reached {
         println!("{processor:?}: {reached:?} in {count} of {steps} steps");
@@ -129,27 +121,40 @@ fn histories(processor: Processor) {
 fn interposed_histories(processor: Processor) {
     let _one = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let steps = number("MODEL_STEPS", 400_000) / 4;
+    run_rounds(
+        &format!("{processor:?}, interposed"),
+        steps,
+        |round, random| {
+            let kind = Kind {
+                is_dedicated: round & 1 != 0,
+                sdar_moves: round & 2 != 0,
+                ebbs_outlive_ebe: round & 4 != 0,
+                is_interposed: true,
+                seed: random.bits(),
+                ..Kind::partition(processor)
+            };
+            let history = bursts::interposed(random, LENGTH);
+            (kind, history)
+        },
+    );
+    let _ = world::take_reached();
+}
+
+/// Runs random histories with `steps` steps in all. `draw` returns the machine and the history of a
+/// round. Fails with `name` and a table of the shortest history that fails.
+fn run_rounds(name: &str, steps: u64, draw: impl Fn(u64, &mut Chance) -> (Kind, Vec<Op>)) {
     let seed = number("MODEL_SEED", 1);
     std::panic::set_hook(Box::new(|_| {}));
     for round in 0..steps.div_ceil(LENGTH as u64) {
         let mut random = Chance::new(seed.wrapping_mul(0x9e37_79b9) + round);
-        let kind = Kind {
-            is_dedicated: round & 1 != 0,
-            sdar_moves: round & 2 != 0,
-            ebbs_outlive_ebe: round & 4 != 0,
-            is_interposed: true,
-            seed: random.bits(),
-            ..Kind::partition(processor)
-        };
-        let history = bursts::interposed(&mut random, LENGTH);
+        let (kind, history) = draw(round, &mut random);
         if let Err(failure) = run(kind, &history, false) {
             let table = shrink::report(kind, &history[..=failure.at]);
             let _ = std::panic::take_hook();
-            panic!("{processor:?}, interposed, seed {seed}, round {round}: {table}");
+            panic!("{name}, seed {seed}, round {round}: {table}");
         }
     }
     let _ = std::panic::take_hook();
-    let _ = world::take_reached();
 }
 
 macro_rules! processors {
