@@ -103,7 +103,8 @@ impl Interposed {
     }
 }
 
-/// See [`crate::perf::SharedPmu::acquired`].
+/// Prepares for a PMU that the built-in driver has used: nothing known of its registers holds.
+/// Implements [`crate::perf::SharedPmu::acquired`].
 pub(super) fn acquired(this_cpu: &ExclusiveCpu) {
     // The built-in driver takes this back when its last event leaves.
     local_pmu(this_cpu.irqs_off()).set_in_use();
@@ -113,7 +114,8 @@ pub(super) fn acquired(this_cpu: &ExclusiveCpu) {
     state.stale_branches.set(true);
 }
 
-/// See [`crate::perf::SharedPmu::released`].
+/// Clears the PMU and leaves it to the built-in driver.
+/// Implements [`crate::perf::SharedPmu::released`].
 pub(super) fn released(driver: &Driver, this_cpu: &ExclusiveCpu) {
     let local = local_pmu(this_cpu.irqs_off());
     if driver.hotplug.test_and_clear_came_up(this_cpu.id()) {
