@@ -9,7 +9,7 @@ pub enum Save {
     /// GPRs, CR, LR, CTR, XER and TAR. The handler and everything that it calls must be compiled
     /// without vector and floating-point instructions: in C with `-mno-altivec -mno-vsx
     /// -msoft-float`, in Rust with `-C target-feature=-altivec,-vsx,-hard-float` or after checking
-    /// the compiled code. Costs some hundred instructions per EBB.
+    /// the compiled code. Costs about 110 instructions per EBB.
     Gprs,
     /// Saves as [`Gprs`](Self::Gprs) does, and stores r14 to r31 for the handler to read. The
     /// handler preserves these itself, as any function does. Costs 18 stores.
