@@ -251,7 +251,8 @@ impl Driver {
         self.reset_at_first_schedule(this_cpu);
         self.emulator().switch_in(this_cpu);
         let thread = CurrentThread::new(&local);
-        // With BESCR[GE] off, the program's handler already has this alert.
+        // With BESCR[GE] off, the program's handler already has this alert, or the program turned
+        // EBBs off. In the second case a later call raises the alert, when EBBs are on again.
         if machine::has_pmao_bug() && thread.mmcr0().pmao() == 1 && Bescr::read().ge() == 1 {
             // On POWER8E, writing PMAO raises no alert.
             local.restore_pmao();

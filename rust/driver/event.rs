@@ -37,9 +37,10 @@ pub(crate) struct EventData {
     /// Whether neither the event nor any other event of the group in which it was opened has been
     /// on a PMU yet.
     pub(super) never_scheduled: PmiCell<bool>,
-    /// Whether the current period is longer than the event asks for, see `throttle.rs`.
+    /// Whether the current period is longer than the event's own, see `throttle.rs`. Never set for
+    /// an event with a frequency, whose owner did not ask for a certain period.
     pub(super) is_throttled: PmiCell<bool>,
-    /// The time of the last overflow, in the unit of `throttle.rs`.
+    /// The time of the last overflow while PMIs took too much time, in the unit of `throttle.rs`.
     pub(super) overflow_time: PmiCell<u32>,
     /// The program for which the event was last on a PMU: the number of programs that its task had
     /// executed before that program. 0 at first.

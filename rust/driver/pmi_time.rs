@@ -14,9 +14,10 @@ const SECOND: u64 = machine::TICKS_PER_SECOND;
 /// The time that the kernel takes to enter and leave a PMI, which the handler cannot measure: about
 /// a microsecond.
 pub(super) const ENTRY: u64 = SECOND / 1_000_000;
-/// The excess above which events are throttled.
+/// The excess above which events are throttled. It is reached in a third of this time if PMIs take
+/// all of the time.
 const LIMIT: u64 = SECOND / 10;
-/// The upper bound of the excess. It limits how long events stay throttled after PMIs end.
+/// The upper bound of the excess, which is 0 this time after the last PMI.
 const MOST: u64 = SECOND / 5;
 
 /// The excess of PMI time over a quarter of all time, measured like a leaky bucket.

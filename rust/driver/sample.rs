@@ -200,9 +200,9 @@ impl<'a> PmuSnapshot<'a> {
         let ip = if known { program.nip() } else { 0 };
         let attr = event.attr();
         // perf core takes privilege level and callchain from these registers: the program's. An
-        // event that raises SIGTRAP keeps the interrupted registers: perf core warns if two
+        // event that raises SIGTRAP keeps the interrupted registers. perf core warns if two
         // overflows before the signal are at different addresses of the program, which
-        // `rt_sigreturn` can cause.
+        // `rt_sigreturn` can cause, but it does not check registers of the kernel.
         let regs = if attr.exclude_kernel() && !attr.sigtrap() && program.nip() != 0 {
             program.as_raw()
         } else {

@@ -107,7 +107,7 @@ impl Takeover {
     /// `EBUSY` if the PMU belongs to another module, or with an error such as `ENOMEM`. The PMU
     /// then keeps its previous owner.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
-        // Do what may fail before the other driver loses the PMU.
+        // Make what needs no PMU first: if that fails, the other driver still has the PMU.
         let Parts {
             model,
             permit,
@@ -121,8 +121,8 @@ impl Takeover {
             pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
         };
         let Some(foreign) = Foreign::find_cycles().inspect_err(log)? else {
-            // For each sample perf core calls architecture code that reads the built-in driver's
-            // description of the PMU. The kernel has no description if it never registered a PMU.
+            // At samples perf core calls architecture code that follows a pointer to the built-in
+            // driver's description of the PMU. It is null if the kernel never registered a PMU.
             pr_err!("the kernel has no PMU to take over: was it disabled by pmu_override=?\n");
             return Err(ENODEV);
         };

@@ -4,7 +4,8 @@
 //!
 //! Before ISA v3.1 MMCR0\[PMCC\] is 0b00 when a CPU comes up, so programs could read what other
 //! programs, or a guest, left in the registers. The driver closes a PMU (denies access) whenever it
-//! stops or starts it; this file closes those that the driver has not used yet.
+//! stops or starts it; this file closes those that the driver has not used yet. Only the `full`
+//! mode uses it: in the `ebb` mode those PMUs are the built-in driver's.
 //!
 //! C header: [`include/linux/cpuhotplug.h`](srctree/include/linux/cpuhotplug.h)
 

@@ -254,10 +254,12 @@ impl LocalPmu<'_> {
         unsafe { bindings::set_prompt_pmi_wanted(wanted) };
     }
 
-    /// Has the hypervisor (by the lppaca) and KVM (by the paca) preserve the PMU's registers of
-    /// this CPU from now on, without events too. Others KVM gives back as it had them last, on
-    /// POWER8 and before Linux 5.17 with MMCR0\[PMCC\] 0b00, and on its host it leaves those of
-    /// the guest: programs would read them.
+    /// Requests that the PMU's registers of this CPU are preserved even without events: by the
+    /// hypervisor of this kernel (lppaca), and by KVM if this kernel is its host (paca).
+    ///
+    /// Otherwise programs may read what others left in the registers. KVM loads the values that it
+    /// last saved for a guest, with MMCR0\[PMCC\] 0b00 on POWER8, and on any processor before
+    /// Linux 5.17. On its host it leaves the registers of the guest.
     ///
     /// Source: `kvmhv_save_guest_pmu`, `kvmhv_load_guest_pmu` and `kvmhv_load_host_pmu` in the
     /// kernel's `arch/powerpc/kvm/book3s_hv_rmhandlers.S`, `switch_pmu_to_host()` in
