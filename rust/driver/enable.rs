@@ -146,7 +146,7 @@ impl Driver {
         // 2. Find the image of the events. `commit_txn` stored it, unless the slots now have fewer
         //    events than the last image.
         if !state.image_events.are(slots) {
-            self.find_rest(this_cpu);
+            self.set_remaining_image(this_cpu);
         }
         let image = state.image.get();
         let program = slots
@@ -228,19 +228,19 @@ impl Driver {
 
     /// Computes and stores the image of the events that remain after others were removed. They keep
     /// their counters.
-    fn find_rest(&self, this_cpu: &ExclusiveCpu) {
+    fn set_remaining_image(&self, this_cpu: &ExclusiveCpu) {
         let (state, image) = (this_cpu.state(), this_cpu.state().image.get());
         // The events in the slots are a subset of the last image's events, in the same order: a
         // transaction either stores its own events in the image, or finds them at its start.
         let mut all = state.image_events.iter().zip(image.pmcs().iter());
         let slots = this_cpu.slots().iter();
-        let rest = slots.filter_map(|event| all.find(|((id, _), _)| *id == event.id()));
-        let places = (0..COUNTERS).zip(rest).map(|(index, (event, pmc))| {
+        let remaining = slots.filter_map(|event| all.find(|((id, _), _)| *id == event.id()));
+        let placed = (0..COUNTERS).zip(remaining).map(|(index, (event, pmc))| {
             // `all` has already passed this position, so the write changes no later read.
             state.image_events.put(index, event);
             (event.1, pmc)
         });
-        let assignment = self.model.assign_rest(places);
+        let assignment = self.model.assign_remaining(placed);
         state.image.set(Image::new(assignment, image.is_ebb));
     }
 

@@ -55,7 +55,7 @@ impl Step {
 
     /// Takes the next alternative that can count together with the earlier events and leaves enough
     /// counters for the later ones. Returns the constraints including it; `None` if no alternative
-    /// is left.
+    /// remains.
     ///
     /// `settled` are the constraints of the events with one alternative.
     fn advance(&mut self, settled: &Constraints) -> Option<Constraints> {
@@ -164,7 +164,7 @@ pub(super) fn search(
             return Err(why);
         };
         let Some(constraints) = step.advance(&settled) else {
-            // No alternative is left, so try another one for the previous event.
+            // No alternative remains, so try another one for the previous event.
             depth = depth.wrapping_sub(1);
             continue;
         };

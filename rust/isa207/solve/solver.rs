@@ -96,7 +96,7 @@ impl CpuModel {
     /// Makes the assignment of events that stay on the given counters after other events of their
     /// assignment were removed. On POWER9 they may not be a valid group by themselves, if the only
     /// event of units 6 to 9 on PMC4 was removed. The others of these units then count nothing.
-    pub fn assign_rest(&self, events: impl Iterator<Item = (Demand, Pmc)>) -> Assignment {
+    pub fn assign_remaining(&self, events: impl Iterator<Item = (Demand, Pmc)>) -> Assignment {
         let mut images = Images::default();
         let mut pmcs = Pmcs::default();
         for (index, (demand, pmc)) in (0..COUNTERS).zip(events) {

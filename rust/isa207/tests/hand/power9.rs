@@ -60,15 +60,16 @@ fn the_bus_needs_pmc4() {
     assert_eq!(places(&answer)[2], (5, 0x500fa));
 
     // The events that remain when the one on PMC4 is removed count as before.
-    let rest = [0x36880, 0x1001e].map(request);
-    let demands = rest.map(|req| model(POWER9).demand(&req, Machine::default()).unwrap());
+    let two = [0x36880, 0x1001e].map(request);
+    let demands = two.map(|req| model(POWER9).demand(&req, Machine::default()).unwrap());
     let whole = group(POWER9, &[0x46080, 0x36880, 0x1001e]).unwrap();
-    let left = model(POWER9).assign_rest(demands.into_iter().zip(whole.pmcs.iter().skip(1)));
-    assert!(left.pmcs.iter().eq(whole.pmcs.iter().skip(1)));
+    let remaining =
+        model(POWER9).assign_remaining(demands.into_iter().zip(whole.pmcs.iter().skip(1)));
+    assert!(remaining.pmcs.iter().eq(whole.pmcs.iter().skip(1)));
     let unit_of_pmc3 = |mmcr1: u64| mmcr1 >> 52 & 0xf;
-    let units = [left.mmcr.mmcr1, whole.mmcr.mmcr1].map(unit_of_pmc3);
+    let units = [remaining.mmcr.mmcr1, whole.mmcr.mmcr1].map(unit_of_pmc3);
     assert_eq!(units, [6, 6]);
-    assert!(model(POWER9).solve(&rest, Machine::default()).is_err());
+    assert!(model(POWER9).solve(&two, Machine::default()).is_err());
 
     let refused = conflict(Selector::BusEvent);
     let other = group(POWER9, &[0x46080, 0x36882]);

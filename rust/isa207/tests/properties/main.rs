@@ -253,16 +253,16 @@ fn what_others_leave_stays_on_its_counters() {
             let placed = all.demands().zip(all.placements()).enumerate();
             let placed = placed.filter(|(index, _)| stays(index));
             let placed: Vec<_> = placed.map(|(_, placed)| placed).collect();
-            let rest = placed.iter().map(|(demand, (pmc, _))| (*demand, *pmc));
-            let rest = model.assign_rest(rest);
+            let remaining = placed.iter().map(|(demand, (pmc, _))| (*demand, *pmc));
+            let remaining = model.assign_remaining(remaining);
             let placements: Vec<_> = placed.iter().map(|(_, placement)| *placement).collect();
             let pmcs: Vec<_> = placements.iter().map(|(pmc, _)| *pmc).collect();
-            prop_assert_eq!(&rest.pmcs.iter().collect::<Vec<_>>(), &pmcs);
+            prop_assert_eq!(&remaining.pmcs.iter().collect::<Vec<_>>(), &pmcs);
 
             counted.add_if(!pmcs.is_empty() && pmcs.len() < group.len());
             let group: Vec<_> = (0..group.len()).filter(stays).map(|n| group[n]).collect();
             let wanted = decode::expected(isa, &group, &placements, hypervisor_mode);
-            prop_assert_eq!(decode::decode(isa, &rest.mmcr), wanted);
+            prop_assert_eq!(decode::decode(isa, &remaining.mmcr), wanted);
             Ok(())
         });
         counted.at_least_one_in(20, "counted");
