@@ -71,7 +71,7 @@ impl Driver {
         // 1. Freeze the counters and deny programs access to the PMU.
         let (mmcr0, mmcr2) = if image.is_ebb {
             let counts_kernel = image.counts_kernel(self.machine);
-            cache.freeze_program(&local, self.is_v31(), counts_kernel)
+            cache.freeze_ebb_group(&local, self.is_v31(), counts_kernel)
         } else {
             (local.freeze(self.is_v31()), 0)
         };
@@ -185,7 +185,7 @@ impl Driver {
         // 6. Restore the program's registers. Without a program, clear SIAR and SDAR: a sample
         //    would show them until the next alert.
         if image.is_ebb {
-            let user = self.restore_program(this_cpu, &image);
+            let user = self.restore_program_registers(this_cpu, &image);
             mmcr0 = mmcr0.for_ebb(machine::has_bhrb()).with_program(user);
         } else {
             cache.write::<Mmcr2>(image.mmcr().mmcr2);
@@ -246,7 +246,7 @@ impl Driver {
 
     /// Restores the program's registers except MMCR0. Returns the program's bits of MMCR0.
     #[inline]
-    fn restore_program(&self, this_cpu: &ExclusiveCpu, image: &Image) -> Mmcr0 {
+    fn restore_program_registers(&self, this_cpu: &ExclusiveCpu, image: &Image) -> Mmcr0 {
         let (local, cache) = (local_pmu(this_cpu.irqs_off()), &this_cpu.state().cache);
         self.reset_at_first_schedule(this_cpu);
         self.emulator().switch_in(this_cpu);

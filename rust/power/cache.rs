@@ -194,7 +194,7 @@ impl PmuCache {
     /// be lost. If a counter counts in the kernel or in a hypervisor (`counts_kernel`), MMCR2,
     /// which no alert changes, freezes the counters before the read. Otherwise the counters are
     /// frozen since the program entered the kernel.
-    pub(crate) fn freeze_program(
+    pub(crate) fn freeze_ebb_group(
         &self,
         local: &LocalPmu<'_>,
         pmccext: bool,
