@@ -101,7 +101,7 @@ impl Driver {
             // Remove the bits that `exclude_user` of an event set: the program's next group may
             // have no such event.
             thread.save_mmcr2(mmcr2 & !image.mmcr().mmcr2);
-            thread.save_sampled(cache, self.register_set, image.mmcr().mmcr3);
+            thread.save_sampled_registers(cache, self.register_set, image.mmcr().mmcr3);
             self.emulator().switch_out(this_cpu, mmcr0);
         }
     }
@@ -220,7 +220,7 @@ impl Driver {
                 // Until now the PMU may have sampled any instruction, and a sample would show it as
                 // a marked one. A program keeps its own values.
                 pmu::synchronize();
-                local.clear_sampled(self.register_set);
+                local.clear_sampled_registers(self.register_set);
             }
         }
         cache.started(image.pmcs().as_set());
@@ -255,9 +255,9 @@ impl Driver {
         if machine::has_pmao_bug() && thread.mmcr0().pmao() == 1 && Bescr::read().ge() == 1 {
             // On POWER8E, writing PMAO raises no alert.
             local.restore_pmao();
-            cache.forget_sampled();
+            cache.forget_sampled_registers();
         }
-        thread.restore_sampled(cache, self.register_set);
+        thread.restore_sampled_registers(cache, self.register_set);
         // The program's bits freeze counters in addition to the bits of the events. In a partition
         // the bit of `exclude_user` is one of the program's: a program that clears it counts its
         // own execution until the next switch.

@@ -109,7 +109,7 @@ impl PmiHandler {
         }
         let excess = this_cpu.pmi_time.excess(start);
         let counters;
-        let sampled = if PmuSnapshot::has_counters(this_cpu) {
+        let needed = if PmuSnapshot::needs_counters(this_cpu) {
             counters = core::array::from_fn(pmu::read_pmc);
             Some(&counters)
         } else {
@@ -119,7 +119,7 @@ impl PmiHandler {
             this_cpu,
             start,
             excess,
-            snapshot: PmuSnapshot::read(self.model, sampled, is_alert),
+            snapshot: PmuSnapshot::read(self.model, needed, is_alert),
         };
         pmi.handle_overflows(interrupted);
         // Unfreeze the counters and enable alerts again.

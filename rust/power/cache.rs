@@ -143,7 +143,7 @@ impl PmuCache {
     }
 
     /// Forgets the values of the registers that an alert sets.
-    pub(crate) fn forget_sampled(&self) {
+    pub(crate) fn forget_sampled_registers(&self) {
         self.forget_set(SAMPLED_SET);
     }
 

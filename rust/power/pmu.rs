@@ -151,7 +151,7 @@ impl LocalPmu<'_> {
     /// Clears all registers that describe a sampled instruction. SIER must be last: while
     /// instructions are marked, one of these writes may be marked, and only a clear SIER\[SIARV\]
     /// shows that the registers are not valid.
-    pub(crate) fn clear_sampled(&self, set: RegisterSet) {
+    pub(crate) fn clear_sampled_registers(&self, set: RegisterSet) {
         self.clear_siar_sdar();
         if set == RegisterSet::V31 {
             Sier2::write(0);
@@ -176,7 +176,7 @@ impl LocalPmu<'_> {
         for index in 0..COUNTERS {
             write_pmc(index, 0);
         }
-        self.clear_sampled(set);
+        self.clear_sampled_registers(set);
         // A program may have written its own bits of MMCR2.
         Mmcr1::write(0);
         Mmcr2::write(0);
