@@ -202,7 +202,7 @@ impl Driver {
         let marks = mmcra.sample_enable() == 1;
         if marks && !image.is_ebb {
             // A PMI before step 8 clears SIAR would report SIAR's value as a marked instruction.
-            local.hold_pmis();
+            local.delay_pmis();
         }
         pmu::synchronize();
         mmcr0.write();

@@ -45,7 +45,7 @@ mod cases {
     }
 
     /// Returns the numbers of the events in the slots.
-    fn held(slots: &Slots<()>, events: &[&Event]) -> [Option<usize>; MAX_SLOTS] {
+    fn numbers(slots: &Slots<()>, events: &[&Event]) -> [Option<usize>; MAX_SLOTS] {
         core::array::from_fn(|slot| {
             let event = slots.get(slot)?;
             events.iter().position(|other| other.is(event))
@@ -72,12 +72,12 @@ mod cases {
         // SAFETY: The event is in memory that outlives the slots.
         unsafe { slots.push(events[MAX_SLOTS]) };
         assert_eq!(slots.len(), MAX_SLOTS);
-        assert!(!slots.take(events[MAX_SLOTS]));
+        assert!(!slots.remove(events[MAX_SLOTS]));
 
-        assert!(slots.take(events[2]));
-        assert!(!slots.take(events[2]));
-        assert!(slots.take(events[0]));
-        let left = [
+        assert!(slots.remove(events[2]));
+        assert!(!slots.remove(events[2]));
+        assert!(slots.remove(events[0]));
+        let remaining = [
             Some(1),
             Some(3),
             Some(4),
@@ -87,7 +87,7 @@ mod cases {
             None,
             None,
         ];
-        assert_eq!(held(&slots, &events), left);
+        assert_eq!(numbers(&slots, &events), remaining);
         assert_eq!(slots.iter().count(), MAX_SLOTS - 2);
     }
 

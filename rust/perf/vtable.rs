@@ -187,7 +187,7 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
         let event = unsafe { Event::<T::EventData>::from_raw(event) };
         let del = |driver: &T, cpu: &Exclusive<T>| {
             driver.del(cpu, event);
-            if cpu.slots().take(event) && Self::wants_sched_task(event) {
+            if cpu.slots().remove(event) && Self::wants_sched_task(event) {
                 // SAFETY: As in `add`, which put the event into a slot and counted it once.
                 unsafe { bindings::perf_sched_cb_dec(event.pmu()) };
             }

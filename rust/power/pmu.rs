@@ -122,7 +122,7 @@ impl LocalPmu<'_> {
     /// until the program has its MMCR0 and interrupts are on. The PMU must be frozen, and is frozen
     /// afterwards. The caller must write MMCR0 before interrupts are on.
     pub(crate) fn restore_pmao(&self) {
-        self.hold_pmis();
+        self.delay_pmis();
         let mmcr2 = Mmcr2::read();
         // Freeze bits in MMCR2 would stop PMC6.
         Mmcr2::write(0);
@@ -197,7 +197,7 @@ impl LocalPmu<'_> {
     }
 
     /// Delays PMIs until interrupts are on.
-    pub(crate) fn hold_pmis(&self) {
+    pub(crate) fn delay_pmis(&self) {
         // SAFETY: Interrupts are off by the type invariants. They stay hard disabled until the
         // kernel turns them on.
         unsafe { bindings::ebb_pmu_hard_irq_disable() };
@@ -206,7 +206,7 @@ impl LocalPmu<'_> {
     /// Makes a PMI occur as soon as interrupts are on. It is needed for a counter that is already
     /// negative when it starts: POWER8 raises an alert only when a counter becomes negative.
     pub(crate) fn set_pmi_pending(&self) {
-        self.hold_pmis();
+        self.delay_pmis();
         // SAFETY: Interrupts are off by the type invariants.
         unsafe { bindings::ebb_pmu_set_pmi_irq_pending() };
     }
