@@ -149,7 +149,7 @@ pub(super) fn unload_counter(this_cpu: &ExclusiveCpu, event: &Event) {
     let is_unchanged =
         |value: &u32| hw.state() == CounterState::Running && hw.prev_count() == i64::from(*value);
     if let Some(value) = value.filter(is_unchanged) {
-        this_cpu.state().cache.pmc_was_read(index, value);
+        this_cpu.state().cache.record_pmc(index, value);
     }
 }
 

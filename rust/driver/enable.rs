@@ -223,7 +223,7 @@ impl Driver {
                 local.clear_sampled_registers(self.register_set);
             }
         }
-        cache.started(image.pmcs().as_set());
+        cache.record_start(image.pmcs().as_set());
     }
 
     /// Computes and stores the image of the events that remain after others were removed. They keep
@@ -336,7 +336,7 @@ fn prepare_bhrb(isa: Isa, this_cpu: &ExclusiveCpu, local: &LocalPmu<'_>, image: 
     let hypervisor = image.mmcr().records_hypervisor(isa);
     let had_hypervisor = this_cpu.hypervisor_branches.replace(hypervisor);
     // Branches are also stale if the filter changed: only events with a branch stack or EBBs change
-    // it, and `event_changed` notes those.
+    // it, and `note_event_change` records that.
     let stale = this_cpu.state().stale_branches.replace(false);
     if stale || had_hypervisor && !hypervisor {
         branch::clear_bhrb(this_cpu, local);

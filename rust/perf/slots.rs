@@ -80,12 +80,12 @@ impl<D> Slots<D> {
 
     /// Returns whether perf core is adding these events: the PMU has not been enabled since the
     /// first one was added. perf core holds the locks of their contexts during that time.
-    pub(super) fn are_coming(&self) -> bool {
+    pub(super) fn are_being_added(&self) -> bool {
         self.old.get() == 0
     }
 
     /// Records that the PMU is enabled. After that perf core may release the locks.
-    pub(super) fn enabled(&self) {
+    pub(super) fn record_enable(&self) {
         self.old.set(self.len());
     }
 

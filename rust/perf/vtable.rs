@@ -139,7 +139,7 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
         unsafe {
             exclusive::<T, L, _>(pmu, |driver: &T, cpu| {
                 driver.pmu_enable(cpu);
-                cpu.slots().enabled();
+                cpu.slots().record_enable();
             })
         }
     }

@@ -10,7 +10,7 @@
 //! are correct. A value becomes unknown when something other than the driver may change it:
 //!
 //!
-//! - The PMU starts ([`PmuCache::started`]): the running counters, SIER, SIER2 and SIER3.
+//! - The PMU starts ([`PmuCache::record_start`]): the running counters, SIER, SIER2 and SIER3.
 //! - The PMU starts for a program with EBBs: all counters. When it starts next for a different
 //!   program or without a program, also MMCRA, because problem state can write the threshold
 //!   counter in it.
@@ -248,7 +248,7 @@ impl PmuCache {
 
     /// Records a value that was read from a counter. The counter must not run.
     #[inline]
-    pub(crate) fn pmc_was_read(&self, index: usize, value: u32) {
+    pub(crate) fn record_pmc(&self, index: usize, value: u32) {
         if value < pmu::NEGATIVE {
             self.set_value(index, value.into());
         } else {
@@ -261,7 +261,7 @@ impl PmuCache {
     pub(crate) fn write_pmc(&self, index: usize, value: u32) {
         if self.pmc(index) != Some(value) {
             pmu::write_pmc(index, value);
-            self.pmc_was_read(index, value);
+            self.record_pmc(index, value);
         }
     }
 
@@ -285,7 +285,7 @@ impl PmuCache {
 
     /// Records that the PMU starts, for the program of [`PmuCache::hand_over`] if there is one.
     /// `used` are the counters with an event, one bit each; PMC1 is the lowest.
-    pub(crate) fn started(&self, used: u8) {
+    pub(crate) fn record_start(&self, used: u8) {
         let mut changing = SAMPLED_SET | Set::from(used);
         if used & FIXED != 0 {
             changing |= Set::from(FIXED);

@@ -173,7 +173,7 @@ fn a_group_and_its_task_are_seen_while_events_come() {
             assert_eq!(events(), [0, 0]);
             this_cpu.slots().push(Event::from_raw(raw));
             assert_eq!(events(), [1, 1]);
-            this_cpu.slots().enabled();
+            this_cpu.slots().record_enable();
             assert_eq!(events(), [0, 0]);
             this_cpu.slots().push(Event::from_raw(other));
             assert_eq!(events(), [0, 0]);
@@ -183,7 +183,7 @@ fn a_group_and_its_task_are_seen_while_events_come() {
             assert_eq!(events(), [0, 0]);
             // Add it after an event that remains, and then once more before that one.
             this_cpu.slots().push(Event::from_raw(other));
-            this_cpu.slots().enabled();
+            this_cpu.slots().record_enable();
             this_cpu.slots().push(Event::from_raw(raw));
             assert_eq!(events(), [0, 0]);
             assert!(this_cpu.slots().remove(Event::from_raw(other)));
