@@ -112,8 +112,8 @@ pub(crate) struct ExclusiveState {
     pub(super) image_events: ImageEvents,
     /// The values that the PMU's registers are known to hold.
     pub(super) cache: PmuCache,
-    /// The last setting of prompt PMIs, as the kernel has it.
-    pub(super) prompt: Cell<bool>,
+    /// Whether the kernel currently delivers prompt PMIs on this CPU.
+    pub(super) prompt_pmis: Cell<bool>,
     /// Whether the BHRB may hold branches that the owner of an added event must not see, or
     /// branches of a removed event.
     pub(super) stale_branches: Cell<bool>,

@@ -112,7 +112,7 @@ impl Driver {
     pub(super) fn pmu_enable(&self, this_cpu: &ExclusiveCpu) {
         // A PMU without events is not started.
         if this_cpu.slots().len() == 0 {
-            set_prompt(this_cpu, false);
+            set_prompt_pmis(this_cpu, false);
             if self.machine.hypervisor_mode {
                 // The CPU may enter an idle state, which loses the contents of the PMU's registers.
                 this_cpu.state().cache.forget();
@@ -180,7 +180,7 @@ impl Driver {
         let mut mmcr0 = Mmcr0::from(image.mmcr().mmcr0).alerting();
         this_cpu.mmcr0.set(mmcr0.into());
         // With EBE set, alerts raise no PMI.
-        set_prompt(this_cpu, self.prompt && !image.is_ebb);
+        set_prompt_pmis(this_cpu, self.wants_prompt_pmis && !image.is_ebb);
 
         // 6. Restore the program's registers. Without a program, clear SIAR and SDAR: a sample
         //    would show them until the next alert.
@@ -321,11 +321,10 @@ fn load_counters(this_cpu: &ExclusiveCpu, image: &Image) -> bool {
     negative
 }
 
-/// Makes the kernel's handlers of other interrupts let PMIs of this CPU through, or stop doing so,
-/// if `wanted` changed.
-fn set_prompt(this_cpu: &ExclusiveCpu, wanted: bool) {
-    if this_cpu.state().prompt.replace(wanted) != wanted {
-        local_pmu(this_cpu.irqs_off()).set_prompt(wanted);
+/// Turns prompt PMIs of this CPU on or off, if `wanted` changed.
+fn set_prompt_pmis(this_cpu: &ExclusiveCpu, wanted: bool) {
+    if this_cpu.state().prompt_pmis.replace(wanted) != wanted {
+        local_pmu(this_cpu.irqs_off()).set_prompt_pmis(wanted);
     }
 }
 

@@ -105,8 +105,8 @@ pub(crate) struct Driver {
     pmcs: PmcReservation<PmiHandler>,
     /// Handles PMIs.
     pmi_handler: Arc<PmiHandler>,
-    /// Whether handlers of other interrupts let PMIs through.
-    prompt: bool,
+    /// Whether the driver wants prompt PMIs: PMIs that interrupt handlers of other interrupts.
+    wants_prompt_pmis: bool,
     /// The built-in driver has reserved the PMU's interrupt, so this one need not.
     is_interposed: bool,
 }
@@ -137,7 +137,8 @@ impl Driver {
                 without_bhrb: !machine::has_bhrb(),
             },
             hotplug: Hotplug::watch(permit)?,
-            prompt: parameters::prompt().unwrap_or(pmi_handler.emulator.prompt_by_default()),
+            wants_prompt_pmis: parameters::prompt()
+                .unwrap_or(pmi_handler.emulator.wants_prompt_pmis_by_default()),
             pmcs <- PmcReservation::new(permit, pmi_handler.clone()),
             pmi_handler,
             is_interposed,

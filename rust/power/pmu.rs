@@ -246,9 +246,10 @@ impl LocalPmu<'_> {
         }
     }
 
-    /// Sets whether the kernel's handlers of other interrupts let PMIs of this CPU through. If not,
-    /// counters that raise an alert in such a handler are frozen until it returns.
-    pub(crate) fn set_prompt(&self, wanted: bool) {
+    /// Sets whether this CPU takes prompt PMIs: PMIs that interrupt the kernel's handlers of other
+    /// interrupts. If not, a counter that raises an alert in such a handler freezes all counters
+    /// until the handler returns.
+    pub(crate) fn set_prompt_pmis(&self, wanted: bool) {
         // SAFETY: The function writes a variable of this CPU; interrupts are off by the type
         // invariants.
         unsafe { bindings::set_prompt_pmi_wanted(wanted) };

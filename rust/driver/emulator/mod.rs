@@ -73,9 +73,9 @@ impl Emulator {
         Ok(Self(Some(Delivery::new(cpus)?)))
     }
 
-    /// Returns whether handlers of other interrupts let PMIs through by default. They do not in
+    /// Returns whether the driver wants prompt PMIs by default. It does not in
     /// QEMU, because programs there would make almost no progress with short periods.
-    pub(super) fn prompt_by_default(&self) -> bool {
+    pub(super) fn wants_prompt_pmis_by_default(&self) -> bool {
         self.0.is_none()
     }
 

@@ -53,7 +53,7 @@ pub struct Cpu {
     /// The counters that samples show.
     pub ext_regs: [usize; 6],
     /// PM interrupts are allowed in handlers of other interrupts.
-    pub prompt: bool,
+    pub prompt_pmis: bool,
     /// The number of kernel instructions after which the hypervisor takes the CPU away.
     pub preempted_in: Option<u8>,
     /// The hypervisor took the CPU away during other work, and ran another partition.
@@ -90,7 +90,7 @@ impl Cpu {
             last: KERNEL_TEXT,
             alerts: 0,
             ext_regs: [0; 6],
-            prompt: false,
+            prompt_pmis: false,
             preempted_in: None,
             was_preempted: false,
             probed_in: None,

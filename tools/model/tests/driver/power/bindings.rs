@@ -67,7 +67,7 @@ pub unsafe fn ebb_pmu_prompt() -> c_int {
 }
 
 pub unsafe fn set_prompt_pmi_wanted(wanted: bool) {
-    with_cpu(|cpu| cpu.prompt = wanted);
+    with_cpu(|cpu| cpu.prompt_pmis = wanted);
 }
 
 pub unsafe fn set_pmcs_ext_regs(index: c_int, value: usize) {

@@ -48,7 +48,10 @@ impl World {
                 );
                 let counts = events.iter().any(|event| !is_ebb(event));
                 let prompt = counts && !cpu.facility.context.hypervisor;
-                assert_eq!(cpu.prompt, prompt, "PM interrupts in handlers of others");
+                assert_eq!(
+                    cpu.prompt_pmis, prompt,
+                    "PM interrupts in handlers of others"
+                );
                 for event in &events {
                     check_counter(event, &cpu.facility);
                 }
