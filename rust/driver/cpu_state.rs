@@ -71,8 +71,8 @@ pub(crate) struct ImageEvents {
 impl ImageEvents {
     /// Stores `event` at `index`, and makes it the last one.
     pub(super) fn put(&self, index: usize, event: (u64, Demand)) {
-        if let Some(place) = self.events.get(index) {
-            place.set(event);
+        if let Some(cell) = self.events.get(index) {
+            cell.set(event);
             self.len.set(index + 1);
         }
     }

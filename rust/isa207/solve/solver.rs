@@ -47,13 +47,13 @@ impl CpuModel {
     pub fn solve(&self, reqs: &[Request], machine: Machine) -> Result<Solution, Refusal> {
         let mut demands = [Demand::default(); COUNTERS];
         let mut codes = [EventCode::default(); COUNTERS];
-        let places = demands.get_mut(..reqs.len());
-        let places = places.ok_or(Refusal::TooManyEvents)?;
-        for ((demand, code), req) in places.iter_mut().zip(&mut codes).zip(reqs) {
+        let used = demands.get_mut(..reqs.len());
+        let used = used.ok_or(Refusal::TooManyEvents)?;
+        for ((demand, code), req) in used.iter_mut().zip(&mut codes).zip(reqs) {
             *demand = self.demand(req, machine)?;
             *code = req.event_code();
         }
-        match self.assign(places.iter().copied()) {
+        match self.assign(used.iter().copied()) {
             Ok(assignment) => Ok(Solution {
                 assignment,
                 codes,

@@ -101,8 +101,10 @@ fn alone(model: &CpuModel, req: &Request, verdict: Result<(), Refusal>) {
         Ok(()) => Ok(vec![(pmc.max(1) as usize, req.code)]),
     };
     let found = answer.map(|answer| {
-        let places = answer.placements();
-        places.map(|(pmc, code)| (pmc.number(), code.0)).collect()
+        let placements = answer.placements();
+        placements
+            .map(|(pmc, code)| (pmc.number(), code.0))
+            .collect()
     });
     assert_eq!(found, expected, "{} {req:x?}", model.name());
 }

@@ -24,7 +24,7 @@ use isa207_fuzz::{
 use libfuzzer_sys::fuzz_target;
 
 /// Returns counter numbers and codes.
-fn places(answer: &Solution) -> Vec<(usize, u64)> {
+fn placements(answer: &Solution) -> Vec<(usize, u64)> {
     let placements = answer.placements();
     placements
         .map(|(pmc, code)| (pmc.number(), code.0))
@@ -33,10 +33,10 @@ fn places(answer: &Solution) -> Vec<(usize, u64)> {
 
 /// Checks the rules that hold for any answer.
 fn is_sound(group: &[Request], answer: &Solution) {
-    let places = places(answer);
-    assert_eq!(places.len(), group.len());
+    let placements = placements(answer);
+    assert_eq!(placements.len(), group.len());
     let mut taken = [false; COUNTERS];
-    for ((pmc, code), req) in places.into_iter().zip(group) {
+    for ((pmc, code), req) in placements.into_iter().zip(group) {
         let slot = &mut taken[pmc - 1];
         assert!(!*slot, "PMC{pmc} counts two events");
         *slot = true;
@@ -78,7 +78,7 @@ fn judge(pvr: u32, group: &[Request], machine: Machine) {
     let isa = model(pvr).isa();
     let expected = oracle::solve(isa, group, machine.strict_branch_filters);
     assert_eq!(
-        answer.as_ref().ok().map(places),
+        answer.as_ref().ok().map(placements),
         expected,
         "{pvr:#x} {group:x?}: {answer:x?}"
     );

@@ -76,7 +76,7 @@ fn conflict<T>(selector: Selector) -> Result<T, Refusal> {
 }
 
 /// Returns counter numbers and codes of a solved group. Also checks the group's set of counters.
-fn places(answer: &Solution) -> Vec<(usize, u64)> {
+fn placements(answer: &Solution) -> Vec<(usize, u64)> {
     let placements = answer.placements();
     let set = answer
         .pmcs

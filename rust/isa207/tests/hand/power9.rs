@@ -16,7 +16,7 @@ fn loads_with_latency() {
     // mem-loads: PM_MRK_INST_CMPL on PMC4; sample mode 0x14 (eligibility 5, mode 0); threshold
     // select 1, start 3, stop 4; no SDAR mode, because the event is marked.
     let answer = group(POWER9, &[0x34_3404_01e0]).unwrap();
-    assert_eq!(places(&answer), [(4, 0x34_3404_01e0)]);
+    assert_eq!(placements(&answer), [(4, 0x34_3404_01e0)]);
     let expected = Mmcr {
         mmcr0: 0x4010, // PMCjCE, FC56
         mmcr1: 0xe0,
@@ -57,7 +57,7 @@ fn the_bus_needs_pmc4() {
     assert_eq!(answer, Err(Refusal::PmcTaken));
     let codes = [0x46080, 0x36880, 0x400fa, 0x1001e];
     let answer = group(POWER9, &codes).unwrap();
-    assert_eq!(places(&answer)[2], (5, 0x500fa));
+    assert_eq!(placements(&answer)[2], (5, 0x500fa));
 
     // The events that remain when the one on PMC4 is removed count as before.
     let two = [0x36880, 0x1001e].map(request);
