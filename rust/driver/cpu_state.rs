@@ -92,7 +92,7 @@ impl ImageEvents {
     /// PMC4).
     pub(super) fn fit_again(&self, events: &Slots) -> bool {
         let demands = self.iter().take(events.len()).map(|(_, demand)| demand);
-        self.start_with(events) && Demand::together(demands).is_ok()
+        self.start_with(events) && Demand::check_compatible(demands).is_ok()
     }
 
     fn start_with(&self, events: &Slots) -> bool {

@@ -112,9 +112,9 @@ impl Driver {
         why: Refusal,
     ) -> Result<(), Refusal> {
         let requests = Requests::new(events.clone().map(requests::request))?;
-        let solution = self
-            .model
-            .solve_by_other_codes(requests.as_slice(), self.machine, why)?;
+        let solution =
+            self.model
+                .solve_with_alternatives(requests.as_slice(), self.machine, why)?;
         set_image(this_cpu, events, solution.demands(), *solution);
         Ok(())
     }

@@ -202,13 +202,13 @@ fn unit_selectors(model: &CpuModel, code: EventCode, need: &mut Constraints) {
     }
 }
 
-/// Returns the other selectors of an event on PMC1 to PMC4. User space gave the code `asked` and
-/// `config1`. Except on POWER8, a [plain](EventCode::is_plain) code has no such selectors.
+/// Returns the other selectors of an event on PMC1 to PMC4. User space gave the code `requested`
+/// and `config1`. Except on POWER8, a [plain](EventCode::is_plain) code has no such selectors.
 #[cold]
 fn rare_selectors(
     model: &CpuModel,
     code: EventCode,
-    asked: EventCode,
+    requested: EventCode,
     config1: u64,
 ) -> Constraints {
     let mut need = Constraints::default();
@@ -223,7 +223,7 @@ fn rare_selectors(
         // POWER8 cannot count events without a threshold beside an event with one.
         need.require(
             Selector::Threshold,
-            Threshold::new(model, asked, config1).packed(),
+            Threshold::new(model, requested, config1).packed(),
         );
     }
     need

@@ -94,16 +94,16 @@ impl Demand {
     }
 
     /// Returns the part that no [plain](EventCode::is_plain) code has, without constraints. User
-    /// space gave the code `asked` and `config1`.
+    /// space gave the code `requested` and `config1`.
     #[cold]
     fn rare(
         model: &CpuModel,
         code: EventCode,
-        asked: EventCode,
+        requested: EventCode,
         config1: u64,
         programmable: bool,
     ) -> Self {
-        let threshold = Threshold::new(model, asked, config1);
+        let threshold = Threshold::new(model, requested, config1);
         let mut this = Self {
             mmcra: mmcr::sampling(model, threshold, code),
             packed: Self::L2L3_SEL.prep(model.layout.l2l3_sel.get(code.0)),
@@ -156,13 +156,13 @@ impl Demand {
     ///
     /// The first reason why they cannot. [`CpuModel::solve`] may still find alternative codes.
     #[inline]
-    pub fn together(mut demands: impl Iterator<Item = Self>) -> Result<(), Refusal> {
-        Self::all(&mut demands).map(|_| ())
+    pub fn check_compatible(mut demands: impl Iterator<Item = Self>) -> Result<(), Refusal> {
+        Self::add_up(&mut demands).map(|_| ())
     }
 
     /// Adds up the constraints of events that will count together.
     #[inline]
-    pub(super) fn all(demands: &mut impl Iterator<Item = Self>) -> Result<Constraints, Refusal> {
+    pub(super) fn add_up(demands: &mut impl Iterator<Item = Self>) -> Result<Constraints, Refusal> {
         let all = demands.try_fold(Constraints::default(), |all, event| {
             all.with(&event.constraints)
         })?;

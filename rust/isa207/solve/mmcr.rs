@@ -195,6 +195,6 @@ pub(super) fn continuous_sampling(isa: Isa, mmcra: u64) -> u64 {
         _ if isa == Isa::V207 => SDAR_MODE_TLB,
         _ if MMCRA_SAMPLE_ENABLE.is_set(mmcra) => 0,
         0 => SDAR_MODE_DCACHE,
-        asked => asked,
+        requested => requested,
     }
 }

@@ -59,7 +59,7 @@ impl CpuModel {
                 codes,
                 demands,
             }),
-            Err(why) => self.solve_by_other_codes(reqs, machine, why),
+            Err(why) => self.solve_with_alternatives(reqs, machine, why),
         }
     }
 
@@ -89,7 +89,7 @@ impl CpuModel {
         &self,
         demands: impl Iterator<Item = Demand> + Clone,
     ) -> Result<Assignment, Refusal> {
-        let all = Demand::all(&mut demands.clone())?;
+        let all = Demand::add_up(&mut demands.clone())?;
         self.place(demands, &all)
     }
 
@@ -106,13 +106,13 @@ impl CpuModel {
         self.assignment(pmcs, images)
     }
 
-    /// Solves a group with alternative codes. [`Demand::together`] must have refused the group's
-    /// demands, with the reason `why`.
+    /// Solves a group with alternative codes. [`Demand::check_compatible`] must have refused the
+    /// group's demands, with the reason `why`.
     ///
     /// # Errors
     ///
     /// `why`, or a conflict that no choice of codes can resolve.
-    pub fn solve_by_other_codes(
+    pub fn solve_with_alternatives(
         &self,
         reqs: &[Request],
         machine: Machine,

@@ -44,7 +44,7 @@ fn the_bus_needs_pmc4() {
     assert_eq!(alone, Err(Refusal::BusNeedsPmc4));
     assert_eq!(validate(POWER9, 0x26080), Ok(()));
     let demand = model(POWER9).demand(&request(0x26080), Machine::default());
-    let together = Demand::together(demand.into_iter());
+    let together = Demand::check_compatible(demand.into_iter());
     assert_eq!(together, Err(Refusal::BusNeedsPmc4));
 
     // Two events of unit 6, combine 0 and 2, select 0x80 for both.

@@ -200,18 +200,18 @@ fn demands_tell_what_the_solver_does() {
                 return Ok(());
             };
             let assignment = model.assign(demands.iter().copied());
-            let Err(why) = Demand::together(demands.iter().copied()) else {
+            let Err(why) = Demand::check_compatible(demands.iter().copied()) else {
                 together.add_if(true);
                 prop_assert_eq!(assignment, answer.map(|solution| *solution));
                 let codes = answer.iter().flat_map(Solution::placements);
                 let codes: Vec<_> = codes.map(|(_, code)| code.0).collect();
-                let asked: Vec<_> = group.iter().map(|req| req.code).collect();
-                prop_assert_eq!(codes, asked);
+                let requested: Vec<_> = group.iter().map(|req| req.code).collect();
+                prop_assert_eq!(codes, requested);
                 return Ok(());
             };
             prop_assert_eq!(assignment, Err(why));
             if group.len() <= COUNTERS {
-                prop_assert_eq!(model.solve_by_other_codes(&group, machine, why), answer);
+                prop_assert_eq!(model.solve_with_alternatives(&group, machine, why), answer);
             }
             by_others.add_if(answer.is_ok());
             apart.add_if(answer.is_err());
