@@ -81,7 +81,7 @@ pub(super) fn check(
     if let Some(&(_, refusal)) = refusals.iter().find(|(applies, _)| *applies) {
         return Err(refusal);
     }
-    let filter = if !driver.machine.strict_branch_filters {
+    let filter = if !driver.platform.strict_branch_filters {
         driver.model.branch_filter(types)
     } else if wanted.count_without_levels() == 1 {
         driver.model.strict_branch_filter(types)?

@@ -70,7 +70,7 @@ impl Driver {
 
         // 1. Freeze the counters and deny programs access to the PMU.
         let (mmcr0, mmcr2) = if image.is_ebb {
-            let counts_kernel = image.counts_kernel(self.machine);
+            let counts_kernel = image.counts_kernel(self.platform);
             cache.freeze_ebb_group(&local, self.is_v31(), counts_kernel)
         } else {
             (local.freeze(self.is_v31()), 0)
@@ -113,7 +113,7 @@ impl Driver {
         // A PMU without events is not started.
         if this_cpu.slots().len() == 0 {
             set_prompt_pmis(this_cpu, false);
-            if self.machine.hypervisor_mode {
+            if self.platform.hypervisor_mode {
                 // The CPU may enter an idle state, which loses the contents of the PMU's registers.
                 this_cpu.state().cache.forget();
             }
@@ -129,7 +129,7 @@ impl Driver {
 
         // 1. Turn the PMU on if this CPU came up, or if other code changed the registers. In the
         //    second case, events that were on the PMU lose their counts since the last read.
-        if self.machine.hypervisor_mode {
+        if self.platform.hypervisor_mode {
             cache.forget_values();
         }
         let came_up = self.hotplug.test_and_clear_came_up(this_cpu.id());

@@ -53,7 +53,7 @@ impl Driver {
         ebb::check(event, code)?;
         let branch_filter = branch::check(self, event)?;
         let request = requests::request_of(event, code, branch_filter);
-        let demand = self.model.demand(&request, self.machine)?;
+        let demand = self.model.demand(&request, self.platform)?;
         let demands = members(event).map(|member| member.data().demand);
         if let Err(why) = Demand::check_compatible(Iterator::chain(demands, iter::once(demand))) {
             self.search_group(event, code, branch_filter, why)?;
@@ -75,7 +75,7 @@ impl Driver {
         let requests = members(event).map(requests::request);
         let requests = Requests::new(Iterator::chain(requests, iter::once(request)))?;
         self.model
-            .solve_with_alternatives(requests.as_slice(), self.machine, why)?;
+            .solve_with_alternatives(requests.as_slice(), self.platform, why)?;
         Ok(())
     }
 

@@ -63,7 +63,7 @@ impl Interposed {
             driver,
             exec,
         } = Parts::new(true)?;
-        if driver.machine.hypervisor_mode {
+        if driver.platform.hypervisor_mode {
             pr_err!("the ebb mode is for partitions and guests only, so far\n");
             return Err(EOPNOTSUPP);
         }

@@ -52,7 +52,7 @@ use crate::{
         CpuModel,
         EventCode,
         Isa,
-        Machine, //
+        Platform, //
     },
     perf::{
         self,
@@ -97,7 +97,7 @@ pub(crate) struct Driver {
     /// The PMU's registers that are saved for a program.
     register_set: RegisterSet,
     /// Platform properties that affect register images.
-    machine: Machine,
+    platform: Platform,
     /// Reports which CPUs came up.
     hotplug: Hotplug,
     /// The PMU's interrupt, reserved while events are open.
@@ -131,7 +131,7 @@ impl Driver {
         try_pin_init!(Self {
             model,
             register_set: register_set(model),
-            machine: Machine {
+            platform: Platform {
                 hypervisor_mode: machine::is_hypervisor(),
                 strict_branch_filters: parameters::strict_filters(),
                 without_bhrb: !machine::has_bhrb(),

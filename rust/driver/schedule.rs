@@ -114,7 +114,7 @@ impl Driver {
         let requests = Requests::new(events.clone().map(requests::request))?;
         let solution =
             self.model
-                .solve_with_alternatives(requests.as_slice(), self.machine, why)?;
+                .solve_with_alternatives(requests.as_slice(), self.platform, why)?;
         set_image(this_cpu, events, solution.demands(), *solution);
         Ok(())
     }

@@ -17,7 +17,7 @@ use super::{
         },
         pmc::Pmc,
         request::{
-            Machine,
+            Platform,
             Request, //
         }, //
     },
@@ -47,12 +47,12 @@ impl Alternatives {
     ///
     /// A code with any of Linux's own bits has no alternatives: an EBB program uses the PMC that it
     /// named.
-    pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request) -> Self {
+    pub(super) fn new(model: &CpuModel, platform: Platform, req: &Request) -> Self {
         let mut this = Self::default();
-        this.add(model, machine, req, EventCode(req.code));
+        this.add(model, platform, req, EventCode(req.code));
         for row in alternative_rows(model, req.code, req.only_count_run) {
             for code in row {
-                this.add(model, machine, req, EventCode(*code));
+                this.add(model, platform, req, EventCode(*code));
             }
         }
         this
@@ -63,14 +63,14 @@ impl Alternatives {
         self.list.get(..self.len).unwrap_or(&[])
     }
 
-    fn add(&mut self, model: &CpuModel, machine: Machine, req: &Request, code: EventCode) {
+    fn add(&mut self, model: &CpuModel, platform: Platform, req: &Request, code: EventCode) {
         if self.as_slice().iter().any(|known| known.code == code) {
             return;
         }
         if let Some(free) = self.list.get_mut(self.len) {
             *free = Alternative {
                 code,
-                constraints: Constraints::new(model, machine, req, code),
+                constraints: Constraints::new(model, platform, req, code),
             };
             self.len = self.len.wrapping_add(1);
         }

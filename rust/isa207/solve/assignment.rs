@@ -13,7 +13,7 @@ use super::{
             FREEZE_HYPERVISOR,
             FREEZE_SUPERVISOR, //
         },
-        request::Machine, //
+        request::Platform, //
     },
     demand::Demand,
     mmcr::Mmcr, //
@@ -76,8 +76,8 @@ pub struct Assignment {
 impl Assignment {
     /// Returns whether no event counts in the kernel or in a hypervisor.
     #[inline]
-    pub const fn is_frozen_in_kernel(&self, machine: Machine) -> bool {
-        let kernel = if machine.hypervisor_mode {
+    pub const fn is_frozen_in_kernel(&self, platform: Platform) -> bool {
+        let kernel = if platform.hypervisor_mode {
             FREEZE_HYPERVISOR
         } else {
             FREEZE_HYPERVISOR | FREEZE_SUPERVISOR

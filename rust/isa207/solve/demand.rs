@@ -17,7 +17,7 @@ use super::{
         pmc::Pmc,
         refusal::Refusal,
         request::{
-            Machine,
+            Platform,
             Request, //
         }, //
     },
@@ -59,10 +59,15 @@ impl Demand {
 
     /// Returns the demand of `req`, which must be valid, with the code `code`.
     #[inline(always)] // Saves an open two calls, which save 10 registers in all.
-    pub(super) fn new(model: &CpuModel, machine: Machine, req: &Request, code: EventCode) -> Self {
-        let frozen = mmcr::frozen_states(model.isa, req, machine);
+    pub(super) fn new(
+        model: &CpuModel,
+        platform: Platform,
+        req: &Request,
+        code: EventCode,
+    ) -> Self {
+        let frozen = mmcr::frozen_states(model.isa, req, platform);
         let mut this = Self {
-            constraints: Constraints::new(model, machine, req, code),
+            constraints: Constraints::new(model, platform, req, code),
             mmcr1: 0,
             mmcra: 0,
             packed: 0,

@@ -22,7 +22,7 @@ use super::{
         },
         refusal::Refusal,
         request::{
-            Machine,
+            Platform,
             Request, //
         }, //
     },
@@ -115,7 +115,7 @@ impl CpuModel {
 /// codes can, either.
 pub(super) fn search(
     model: &CpuModel,
-    machine: Machine,
+    platform: Platform,
     reqs: &[Request],
     codes: &mut [EventCode; COUNTERS],
     why: Refusal,
@@ -126,7 +126,7 @@ pub(super) fn search(
     }
     let mut steps = [Step::default(); COUNTERS];
     for (step, req) in steps.iter_mut().zip(reqs) {
-        step.alternatives = Alternatives::new(model, machine, req);
+        step.alternatives = Alternatives::new(model, platform, req);
     }
     let mut taken = PmcSets::NO_EVENT;
     for step in steps.iter().filter(|step| !step.has_choice()) {
