@@ -17,11 +17,11 @@ use crate::{
         Isa, //
     },
     perf::{
+        BuiltInPmu,
         Capabilities,
         Capability,
-        Foreign,
         Registration,
-        SetAside, //
+        UnregisteredPmu, //
     },
     power::{
         access::ClosedPmus,
@@ -97,7 +97,7 @@ pub(crate) struct Takeover {
     _exec: ExecWatch<ResetOnExec>,
     _registration: Registration<Arc<Driver>>,
     _closed: ClosedPmus,
-    _set_aside: SetAside,
+    _built_in: UnregisteredPmu,
 }
 
 impl Takeover {
@@ -120,13 +120,13 @@ impl Takeover {
         let log = |e: &Error| {
             pr_err!("the PMU that counts cycles cannot be taken over ({e:?})\n");
         };
-        let Some(foreign) = Foreign::find_cycles().inspect_err(log)? else {
+        let Some(built_in) = BuiltInPmu::find().inspect_err(log)? else {
             // For each sample perf core calls architecture code that reads the built-in driver's
             // description of the PMU. The kernel has no description if it never registered a PMU.
             pr_err!("the kernel has no PMU to take over: was it disabled by pmu_override=?\n");
             return Err(ENODEV);
         };
-        let set_aside = foreign.set_aside().inspect_err(log)?;
+        let built_in = built_in.unregister().inspect_err(log)?;
         let closed = ClosedPmus::new(permit, register_set(model))
             .inspect_err(|e| pr_err!("cannot watch for CPUs that come up ({e:?})\n"))?;
         let capabilities = if model.isa() >= Isa::V300 {
@@ -142,13 +142,13 @@ impl Takeover {
         .inspect_err(|e| pr_err!("cannot register the PMU ({e:?})\n"))?;
 
         let name = model.name();
-        let other = set_aside.name();
+        let other = built_in.name();
         pr_info!("{name}: mode full: took \"{other}\" over; 6 counters, sampling, branches, EBB\n");
         Ok(Self {
             _exec: exec,
             _registration: registration,
             _closed: closed,
-            _set_aside: set_aside,
+            _built_in: built_in,
         })
     }
 }
