@@ -118,12 +118,12 @@ impl Driver {
                 this_cpu.state().cache.forget();
             }
         } else if !this_cpu.enabled.get() {
-            self.start(this_cpu);
+            self.start_pmu(this_cpu);
         }
     }
 
     /// Starts the disabled PMU with the events in the CPU's slots.
-    fn start(&self, this_cpu: &ExclusiveCpu) {
+    fn start_pmu(&self, this_cpu: &ExclusiveCpu) {
         let (local, state) = (local_pmu(this_cpu.irqs_off()), this_cpu.state());
         let (slots, cache) = (this_cpu.slots(), &state.cache);
 
@@ -199,8 +199,8 @@ impl Driver {
 
         // 7. Start the PMU.
         this_cpu.enabled.set(true);
-        let marks = mmcra.sample_enable() == 1;
-        if marks && !image.is_ebb {
+        let marks_instructions = mmcra.sample_enable() == 1;
+        if marks_instructions && !image.is_ebb {
             // A PMI before step 8 clears SIAR would report SIAR's value as a marked instruction.
             local.delay_pmis();
         }
@@ -213,7 +213,7 @@ impl Driver {
         }
 
         // 8. Start marking instructions. The counters must run before that.
-        if marks {
+        if marks_instructions {
             pmu::synchronize();
             cache.write::<Mmcra>(mmcra.into());
             if !image.is_ebb {
