@@ -16,14 +16,14 @@
 //! | `clones.rs` | tasks whose contexts are clones, and swaps of these contexts |
 //! | `calls.rs` | the functions that the driver calls |
 //! | `built_in.rs` | the driver that is built into the kernel |
-//! | `outrun.rs` | which periods PM interrupts that outrun the kernel make longer |
+//! | `overload.rs` | which periods PM interrupts that overload the kernel make longer |
 
 pub mod built_in;
 pub mod calls;
 mod clones;
 mod event;
 mod ops;
-mod outrun;
+mod overload;
 mod sched;
 mod task;
 
@@ -38,7 +38,7 @@ use crate::{
 };
 use clones::Lineage;
 use kernel::{bindings::list_head, cpu::CPUS};
-use outrun::PmiTime;
+use overload::PmiTime;
 use pmu_model::Instruction;
 use std::{
     cell::{Cell, RefCell, UnsafeCell},

@@ -32,7 +32,7 @@ mod directed;
 mod events;
 mod interposed;
 mod invariants;
-mod outrun;
+mod overload;
 mod places;
 mod programs;
 mod reach;
@@ -309,7 +309,7 @@ impl World {
     /// Compares all counts, samples and registers.
     fn check(&mut self) {
         let all = self.core.all.borrow();
-        all.iter().for_each(|event| event.see_whether_let_go());
+        all.iter().for_each(|event| event.check_throttling());
         drop(all);
         for event in &self.open {
             if event.excludes_host() {

@@ -253,8 +253,8 @@ pub unsafe fn perf_event_overflow(
     check_sample(event, &recorded);
     let time = &core.cpu().pmi_time;
     let (now, took) = time.pass();
-    if time.is_outrun() {
-        event.hold_back(recorded.period, now, took);
+    if time.is_overloaded() {
+        event.throttle(recorded.period, now, took);
     }
     core.untimed.set(true);
     core.check_extended_regs(event);
