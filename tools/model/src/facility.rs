@@ -6,9 +6,9 @@
 use crate::{
     Context, Instruction, Isa, Processor,
     bhrb::Bhrb,
-    chance::Chance,
+    delays::DelayedWrites,
     fields::{mmcr0, mmcra, spr},
-    late::Writes,
+    random::Random,
     sampling::Known,
 };
 
@@ -48,12 +48,12 @@ pub struct Facility {
     pub(crate) sdar_moves: bool,
     /// Event-based branches do not require EBE, see [`Facility::have_ebbs_outlive_ebe`].
     pub(crate) ebbs_outlive_ebe: bool,
-    pub(crate) late: Writes,
-    /// Alerts may occur some instructions late, see [`Facility::have_alerts_come_late`].
-    pub(crate) alerts_come_late: bool,
+    pub(crate) delayed_writes: DelayedWrites,
+    /// Alerts may occur some instructions late, see [`Facility::allow_delayed_alerts`].
+    pub(crate) may_delay_alerts: bool,
     /// The number of instructions until the alert occurs for a condition that exists.
-    pub(crate) late_alert: Option<u32>,
-    pub(crate) chance: Chance,
+    pub(crate) delayed_alert: Option<u32>,
+    pub(crate) random: Random,
 }
 
 /// The result of an instruction.
@@ -98,16 +98,16 @@ impl Facility {
             known: Known::ALL,
             sdar_moves: false,
             ebbs_outlive_ebe: false,
-            late: Writes::default(),
-            alerts_come_late: false,
-            late_alert: None,
-            chance: Chance::new(1),
+            delayed_writes: DelayedWrites::default(),
+            may_delay_alerts: false,
+            delayed_alert: None,
+            random: Random::new(1),
         }
     }
 
     /// Seeds the choices that hardware may make in different ways.
-    pub fn leave_to_chance(&mut self, seed: u64) {
-        self.chance = Chance::new(seed);
+    pub fn randomize(&mut self, seed: u64) {
+        self.random = Random::new(seed);
     }
 
     /// Returns the processor.
@@ -131,7 +131,7 @@ impl Facility {
         if !self.has_spr(number) {
             return 0;
         }
-        if let Some(value) = self.late.value(number) {
+        if let Some(value) = self.delayed_writes.value(number) {
             return value;
         }
         match number {
@@ -199,9 +199,9 @@ impl Facility {
             let occurrences = self.occurrences(pmc, instruction);
             self.pmc[pmc] = self.pmc[pmc].wrapping_add(occurrences);
         }
-        self.pass_late_alert();
+        self.count_down_alert();
         self.react(before);
-        self.pass_late_writes();
+        self.count_down_writes();
         let next = instruction.next();
         let traced = self.trace(instruction);
         let handler = if traced { None } else { self.take_ebb(next) };

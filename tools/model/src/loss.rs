@@ -181,7 +181,7 @@ impl Facility {
     }
 
     fn drop_registers(&mut self) {
-        let some = (self.chance.bits() >> 32) as usize;
+        let some = (self.random.bits() >> 32) as usize;
         self.pmc = core::array::from_fn(|pmc| FOREIGN_PMC[(some + pmc) % FOREIGN_PMC.len()]);
         (self.mmcr1, self.mmcr2, self.mmcr3, self.mmcra) = (FOREIGN, FOREIGN, FOREIGN, FOREIGN);
         (self.siar, self.sdar) = (FOREIGN, FOREIGN);

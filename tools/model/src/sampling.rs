@@ -80,9 +80,9 @@ impl Facility {
     /// random valid and privilege bits in SIER.
     pub(crate) fn sample_continuously(&mut self, instruction: &Instruction) {
         let is_on = self.mmcra & mmcra::SAMPLE_ENABLE == 0 && self.mmcr0 & mmcr0::PMAE != 0;
-        if is_on && self.chance.one_in(4) {
+        if is_on && self.random.one_in(4) {
             self.siar = instruction.address;
-            self.sier = self.chance.bits() & (sier::SIPR | sier::SIHV | sier::SIARV | sier::SDARV);
+            self.sier = self.random.bits() & (sier::SIPR | sier::SIHV | sier::SIARV | sier::SDARV);
             self.tell(instruction);
         }
         let may = self.sdar_moves || self.mmcr0 & mmcr0::PMAE != 0;
@@ -90,7 +90,7 @@ impl Facility {
             return;
         }
         if let Some(data) = instruction.data
-            && self.chance.one_in(16)
+            && self.random.one_in(16)
         {
             self.sdar = data;
         }
@@ -187,7 +187,7 @@ impl Facility {
         let (problem, hypervisor) = if self.processor.has_reliable_sipr() {
             (context.problem, context.hypervisor)
         } else {
-            (self.chance.one_in(2), self.chance.one_in(2))
+            (self.random.one_in(2), self.random.one_in(2))
         };
         let bits = [
             (problem, sier::SIPR),

@@ -29,8 +29,8 @@ impl PmiTime {
     /// Returns the excess at the start of the present interrupt.
     pub fn excess(&self) -> u64 {
         let begin = with_machine(|machine| machine.time_base) - self.took.get();
-        let rest = begin - self.end.get();
-        self.excess.get().saturating_sub(rest)
+        let since_end = begin - self.end.get();
+        self.excess.get().saturating_sub(since_end)
     }
 
     /// Returns whether the periods of events that overflow all the time are stretched, because the

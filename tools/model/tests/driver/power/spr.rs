@@ -58,7 +58,7 @@ pub fn write<const N: u32>(value: u64) {
     check::<N>();
     note_access(false, true, N, value);
     execute_on(|cpu| {
-        cpu.facility.mtspr_late(N, value);
+        cpu.facility.mtspr_delayed(N, value);
         if N == spr::SIAR {
             cpu.siar_is_written(value);
         }
