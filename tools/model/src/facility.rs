@@ -44,9 +44,9 @@ pub struct Facility {
     pub(crate) bhrb: Bhrb,
     /// The sampling registers that still hold the value of an alert or of software.
     pub(crate) known: Known,
-    /// Continuous sampling updates SDAR even if MMCR0 forbids it, see [`Facility::have_sdar_move`].
-    pub(crate) sdar_moves: bool,
-    /// Event-based branches do not require EBE, see [`Facility::have_ebbs_outlive_ebe`].
+    /// Continuous sampling updates SDAR even if MMCR0 forbids it, see [`Facility::let_sdar_change`].
+    pub(crate) sdar_changes: bool,
+    /// Event-based branches do not require EBE, see [`Facility::let_ebbs_outlive_ebe`].
     pub(crate) ebbs_outlive_ebe: bool,
     pub(crate) delayed_writes: DelayedWrites,
     /// Alerts may occur some instructions late, see [`Facility::allow_delayed_alerts`].
@@ -96,7 +96,7 @@ impl Facility {
             last: (Instruction::at(0), Context::KERNEL),
             bhrb: Bhrb::default(),
             known: Known::ALL,
-            sdar_moves: false,
+            sdar_changes: false,
             ebbs_outlive_ebe: false,
             delayed_writes: DelayedWrites::default(),
             may_delay_alerts: false,

@@ -14,7 +14,7 @@
 //! | `world.rs`, `world/` | the effects of the operations |
 //! | `oracle.rs` | what the events should have counted and sampled |
 //! | `program.rs`, `program/` | what a program with EBBs should find in its registers: according to a facility of its own, and predicted without one |
-//! | `text.rs` | the code of programs |
+//! | `program_code.rs` | the code of programs |
 //! | `shrink.rs` | shortening a failing history, and printing its table |
 //!
 //! `MODEL_STEPS` is the number of steps for each processor, `MODEL_SEED` the seed of the first
@@ -24,8 +24,8 @@ mod bursts;
 pub mod op;
 pub mod oracle;
 mod program;
+pub mod program_code;
 mod shrink;
-pub mod text;
 mod world;
 
 use crate::machine::Kind;
@@ -92,7 +92,7 @@ fn histories(processor: Processor) {
             processor,
             hypervisor: round & 1 != 0,
             is_dedicated: round & 16 != 0,
-            sdar_moves: round & 2 != 0,
+            sdar_changes: round & 2 != 0,
             ebbs_outlive_ebe: round & 4 != 0,
             // Not on POWER8E: code that restores PMAO there, in the kernel and here, relies on an
             // alert within an `isync`.
@@ -127,7 +127,7 @@ fn interposed_histories(processor: Processor) {
         |round, random| {
             let kind = Kind {
                 is_dedicated: round & 1 != 0,
-                sdar_moves: round & 2 != 0,
+                sdar_changes: round & 2 != 0,
                 ebbs_outlive_ebe: round & 4 != 0,
                 is_interposed: true,
                 seed: random.bits(),

@@ -3,9 +3,9 @@
 //! A CPU: its facility, and the kernel's data for it.
 
 use super::{KERNEL_DATA, KERNEL_TEXT, Kind};
-use crate::history::text::marked_at;
+use crate::history::program_code::marked_at;
 use pmu_model::{
-    Executed, Facility, Instruction, Lppaca, Mark, Trace, mmcr0, mmcra, sier, spr, told_of,
+    Executed, Facility, Instruction, Lppaca, Mark, Trace, identifying_bits, mmcr0, mmcra, sier, spr,
 };
 
 /// An instruction that the PMU sampled.
@@ -198,7 +198,7 @@ impl Cpu {
             self.facility.mtspr(spr::SIAR, address);
             self.facility.mtspr(spr::SIER, sier::SIARV | sier::SDARV);
             for number in [spr::SIER2, spr::SIER3] {
-                self.facility.mtspr(number, told_of(address));
+                self.facility.mtspr(number, identifying_bits(address));
             }
         }
         if let Some(sampled) = &mut self.sampled {

@@ -16,9 +16,9 @@ pub struct Kind {
     pub is_compatible: bool,
     /// The hypervisor gives the partition's CPUs to no other. The module has `dedicated_cpus=1`.
     pub is_dedicated: bool,
-    /// SDAR may change at any time: see [`Facility::have_sdar_move`].
-    pub sdar_moves: bool,
-    /// EBBs do not require EBE: see [`Facility::have_ebbs_outlive_ebe`].
+    /// SDAR may change at any time: see [`Facility::let_sdar_change`].
+    pub sdar_changes: bool,
+    /// EBBs do not require EBE: see [`Facility::let_ebbs_outlive_ebe`].
     pub ebbs_outlive_ebe: bool,
     /// Alerts may occur some instructions late: [`Facility::allow_delayed_alerts`].
     pub may_delay_alerts: bool,
@@ -37,7 +37,7 @@ impl Kind {
             hypervisor: false,
             is_compatible: false,
             is_dedicated: false,
-            sdar_moves: false,
+            sdar_changes: false,
             ebbs_outlive_ebe: false,
             may_delay_alerts: false,
             is_interposed: false,
@@ -121,11 +121,11 @@ impl Kind {
     pub fn facility(&self, number: u64) -> Facility {
         let mut facility = Facility::new(self.processor);
         facility.randomize(self.seed.rotate_left(16) ^ number);
-        if self.sdar_moves {
-            facility.have_sdar_move();
+        if self.sdar_changes {
+            facility.let_sdar_change();
         }
         if self.ebbs_outlive_ebe {
-            facility.have_ebbs_outlive_ebe();
+            facility.let_ebbs_outlive_ebe();
         }
         if self.may_delay_alerts {
             facility.allow_delayed_alerts();

@@ -117,8 +117,8 @@ pub fn clear_bhrb() {
 }
 
 pub fn read_bhrb(entries: &mut [MaybeUninit<u64>; BHRB_ENTRIES]) -> usize {
-    let held = (0..BHRB_ENTRIES).map(|entry| execute(|facility| facility.mfbhrbe(entry)));
-    let held = held.take_while(|entry| *entry != 0);
-    let copied = entries.iter_mut().zip(held);
+    let recorded = (0..BHRB_ENTRIES).map(|entry| execute(|facility| facility.mfbhrbe(entry)));
+    let recorded = recorded.take_while(|entry| *entry != 0);
+    let copied = entries.iter_mut().zip(recorded);
     copied.map(|(to, entry)| to.write(entry)).count()
 }
