@@ -120,8 +120,8 @@ impl BuiltInPmu {
             let raw = pmu.as_ptr();
             // CAST: The type is a small constant.
             let is_core = (*raw).type_ == bindings::perf_type_id_PERF_TYPE_RAW as c_int;
-            let may_go = bindings::ebb_perf_may_go(raw);
-            (is_core && !may_go).then_some(pmu)
+            let may_disappear = bindings::ebb_perf_may_disappear(raw);
+            (is_core && !may_disappear).then_some(pmu)
         }
     }
 

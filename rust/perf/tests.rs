@@ -121,7 +121,7 @@ mod cases {
     }
 
     #[test]
-    fn a_pmu_that_may_go_is_not_unregistered() -> Result {
+    fn a_pmu_that_may_disappear_is_not_unregistered() -> Result {
         unsafe extern "C" fn event_init(event: *mut bindings::perf_event) -> c_int {
             // SAFETY: perf core calls this for an event that is being opened for the PMU.
             let own = unsafe { (*event).attr.type_ == (*(*event).pmu).type_ as u32 };

@@ -78,7 +78,7 @@ pub unsafe fn ebb_perf_module_put() {
     MODULE.set((users.saturating_sub(1), goes));
 }
 
-pub unsafe fn ebb_perf_may_go(pmu: *const pmu) -> bool {
+pub unsafe fn ebb_perf_may_disappear(pmu: *const pmu) -> bool {
     !std::ptr::eq(pmu, built_in())
 }
 
