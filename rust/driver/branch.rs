@@ -91,7 +91,7 @@ pub(super) fn check(
     Ok(Some(filter))
 }
 
-/// Notes that an event was added to this CPU or deleted, before the PMU is programmed for the
+/// Notes that an event was added to this CPU or deleted, before the PMU is enabled for the
 /// change. The owner of an event with a branch stack, and a program with EBBs, must not see
 /// branches that were recorded earlier.
 pub(super) fn note_event_change(this_cpu: &ExclusiveCpu, event: &Event) {

@@ -48,9 +48,9 @@ pub(crate) struct SharedState {
     pub(super) enabled: PmiCell<bool>,
     /// The value of MMCR0 with which the PMU continues after a PMI. It denies programs access.
     pub(super) mmcr0: PmiCell<u64>,
-    /// MMCRA\[IFM\] that was programmed last: the filter of the BHRB.
+    /// MMCRA\[IFM\] that was written last: the filter of the BHRB.
     pub(super) ifm: PmiCell<u8>,
-    /// Whether the BHRB may hold branches of hypervisor state, by what was programmed last.
+    /// Whether the BHRB may hold branches of hypervisor state, according to the last written image.
     pub(super) hypervisor_branches: PmiCell<bool>,
     /// The count of dispatches when the BHRB was last cleared, see `branch::clear_bhrb`.
     pub(super) bhrb_dispatches: PmiCell<u32>,

@@ -14,8 +14,8 @@
 //!    overflow all the time.
 //!
 //! `takeover.rs` makes the driver the kernel's core PMU when the module is loaded (the `full`
-//! mode). In the `ebb` mode the built-in driver keeps the PMU, and by `interposed.rs` this driver
-//! serves EBB events.
+//! mode). In the `ebb` mode the built-in driver keeps the PMU, and this driver serves EBB events
+//! (`interposed.rs`).
 
 mod branch;
 mod branch_stack;
@@ -107,7 +107,7 @@ pub(crate) struct Driver {
     pmi_handler: Arc<PmiHandler>,
     /// Whether the driver wants prompt PMIs: PMIs that interrupt handlers of other interrupts.
     wants_prompt_pmis: bool,
-    /// The built-in driver has reserved the PMU's interrupt, so this one need not.
+    /// Whether the built-in driver has reserved the PMU's interrupt, so that this driver need not.
     is_interposed: bool,
 }
 
@@ -160,7 +160,7 @@ impl Driver {
         }
     }
 
-    /// The emulator that the machine may be.
+    /// Returns the workarounds for the emulator, if the machine is one.
     fn emulator(&self) -> &Emulator {
         &self.pmi_handler.emulator
     }

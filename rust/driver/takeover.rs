@@ -49,7 +49,7 @@ fn architected_model() -> Option<&'static CpuModel> {
     })
 }
 
-/// The parts of the driver, before it gets the PMU.
+/// The parts of the driver that are made before it gets the PMU.
 pub(super) struct Parts {
     pub(super) model: &'static CpuModel,
     pub(super) permit: CallbackPermit,
@@ -59,16 +59,16 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Makes them. Fails with `ENODEV` on a processor that the driver does not know, with `ENOMEM`
-    /// and the like.
+    /// Makes the parts. Fails with `ENODEV` on a processor that the driver does not support, or
+    /// with an error such as `ENOMEM`.
     pub(super) fn new(is_interposed: bool) -> Result<Self> {
         let pvr = machine::pvr();
         let Some(model) = CpuModel::from_pvr(pvr).or_else(architected_model) else {
             pr_err!("no support for the processor with PVR {pvr:#010x}\n");
             return Err(ENODEV);
         };
-        // SAFETY: What is made with it is in the result or in what that owns, of which nothing owns
-        // the result; the module drops it when it is unloaded.
+        // SAFETY: Everything that is made with the permit belongs to the result, and nothing in it
+        // owns the result. The module drops the result when it is unloaded.
         let permit = unsafe { CallbackPermit::new() };
         let cpus = CpuContexts::new()?;
         let emulator = Emulator::identify(&cpus)?;
@@ -90,7 +90,7 @@ impl Parts {
     }
 }
 
-/// Holds the PMU: takes it over when made, gives it back when dropped.
+/// The takeover of the PMU. Dropping the value gives the PMU back.
 pub(crate) struct Takeover {
     // Fields are dropped in this order. The PMUs must be opened to programs after the last PMI,
     // which would close them again, and before the other driver's PMU returns.
@@ -103,9 +103,9 @@ pub(crate) struct Takeover {
 impl Takeover {
     /// Takes the PMU over.
     ///
-    /// Fails with `ENODEV` on an unknown processor and if the kernel has no PMU to take over, with
-    /// `EBUSY` if the PMU belongs to another module, or with an error such as `ENOMEM`. The PMU
-    /// then keeps its previous owner.
+    /// Fails with `ENODEV` on an unknown processor and without a PMU in the kernel, with `EBUSY` if
+    /// the PMU belongs to another module, or with an error such as `ENOMEM`. The PMU then keeps its
+    /// previous owner.
     pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
         // Do what may fail before the other driver loses the PMU.
         let Parts {

@@ -186,7 +186,7 @@ unsafe impl Send for UnregisteredPmu {}
 unsafe impl Sync for UnregisteredPmu {}
 
 impl UnregisteredPmu {
-    /// How many times to try to register the PMU again.
+    /// Number of attempts to register the PMU again.
     const ATTEMPTS: u32 = 10;
 
     /// Registers the PMU again. Fails like `perf_pmu_register()`, and with `EBUSY` if another PMU

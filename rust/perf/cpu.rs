@@ -272,13 +272,13 @@ impl<S, D> ThisCpu<S, D> {
         &self.slots
     }
 
-    /// Which driver has this CPU's PMU, for an interposed driver.
+    /// Returns the record of which driver has this CPU's PMU.
     #[inline]
     pub(super) fn ownership(&self) -> &Ownership {
         &self.ownership
     }
 
-    /// Whether the driver that interposed itself has this CPU's PMU.
+    /// Returns whether the interposed driver has this CPU's PMU.
     #[inline]
     pub(crate) fn has_pmu(&self) -> bool {
         self.ownership.owner() == Owner::Interposed

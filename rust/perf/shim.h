@@ -28,7 +28,7 @@ bool ebb_perf_is_permanent(const void *object);
 int ebb_perf_prepare_unregister(struct perf_event *event);
 
 /*
- * Whether a registered PMU may go: it belongs to a module or a device, or its
+ * Whether a registered PMU may disappear: it belongs to a module or a device, or its
  * structure or name is in memory that may be freed.
  */
 bool ebb_perf_may_disappear(const struct pmu *pmu);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Denies programs access to the PMU's registers of CPUs that no event has been on.
+//! Denies programs access to the PMU's registers of CPUs on which no event has been.
 //!
 //! Before ISA v3.1 MMCR0\[PMCC\] is 0b00 when a CPU comes up, so programs could read what other
 //! programs, or a guest, left in the registers. The driver closes a PMU (denies access) whenever it

@@ -160,16 +160,17 @@ impl LocalPmu<'_> {
         Sier::from(0).write();
     }
 
-    /// Gives the frozen PMU back: clears what it counted and sampled, and lets programs read that
-    /// before ISA v3.1.
+    /// Gives the frozen PMU back: clears its registers and, before ISA v3.1, lets programs read
+    /// them again.
     pub(crate) fn give_back(&self, set: RegisterSet) {
         self.clear(set);
         Mmcr0::read().with_default_access().write();
     }
 
-    /// Clears the counters, what they counted and sampled, and has them sample no more: by MMCRA
-    /// hardware may set SDAR although the PMU is frozen.
+    /// Clears the counters, the sampled registers and the control registers except for MMCR0.
     fn clear(&self, set: RegisterSet) {
+        // With MMCRA's SDAR mode hardware may set SDAR although the PMU is frozen. So stop that
+        // before SDAR is cleared.
         let idle = Mmcra::from(0);
         idle.with_bhrbrd(set == RegisterSet::V31).write();
         spr::synchronize();
@@ -255,16 +256,17 @@ impl LocalPmu<'_> {
         unsafe { bindings::set_prompt_pmi_wanted(wanted) };
     }
 
-    /// Has the hypervisor (by the lppaca) and KVM (by the paca) preserve the PMU's registers of
-    /// this CPU from now on, without events too. Others KVM gives back as it had them last, on
-    /// POWER8 and before Linux 5.17 with MMCR0\[PMCC\] 0b00, and on its host it leaves those of
-    /// the guest: programs would read them.
+    /// Asks the hypervisor (in the lppaca) and KVM (in the paca) to preserve the PMU's registers of
+    /// this CPU from now on, even without events.
+    ///
+    /// KVM would otherwise restore old values, on POWER8 and before Linux 5.17 with MMCR0\[PMCC\]
+    /// 0b00, and on its host it would leave the values of the guest. Programs could read them.
     ///
     /// Source: `kvmhv_save_guest_pmu`, `kvmhv_load_guest_pmu` and `kvmhv_load_host_pmu` in the
     /// kernel's `arch/powerpc/kvm/book3s_hv_rmhandlers.S`, `switch_pmu_to_host()` in
     /// `book3s_hv_p9_perf.c`.
     pub(crate) fn set_in_use(&self) {
-        // SAFETY: Writes areas of this CPU; interrupts are off by the type invariants.
+        // SAFETY: The function writes areas of this CPU; interrupts are off by the type invariants.
         unsafe { bindings::ebb_pmu_ppc_set_pmu_inuse(true) };
     }
 }
