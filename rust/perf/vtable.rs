@@ -157,8 +157,8 @@ impl<T: Pmu, L: Locate<T>> VTable<T, L> {
 
     /// # Safety
     ///
-    /// perf core's: `event` is live until the matching [`VTable::del`], interrupts are off, no such
-    /// callback is under way.
+    /// perf core guarantees that `event` is live until the matching [`VTable::del`], interrupts are
+    /// off, and no such callback is running.
     pub(super) unsafe extern "C" fn add(event: *mut bindings::perf_event, flags: c_int) -> c_int {
         // SAFETY: The caller guarantees a live event of this PMU.
         let event = unsafe { Event::<T::EventData>::from_raw(event) };
