@@ -165,7 +165,7 @@ fmt: ## format all Rust
 	@$(in_root) scripts/lint.py --fix
 
 .PHONY: lint
-lint: ## check the form of all sources, and the prose of documents
+lint: ## check form and prose of sources and documents
 	@scripts/setup kernel
 	@$(in_root) scripts/lint.py
 
