@@ -29,7 +29,8 @@ const DELAYED: [u32; 5] = [spr::MMCR0, spr::MMCR1, spr::MMCR2, spr::MMCR3, spr::
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Write {
     value: u64,
-    /// Number of instructions after which it takes effect, unless a synchronizing one comes first.
+    /// Number of instructions after which the write takes effect, unless a synchronizing instruction
+    /// comes first.
     remaining: u32,
 }
 
@@ -83,7 +84,8 @@ impl Facility {
         }
     }
 
-    /// Notes that an instruction has completed since the writes.
+    /// Counts an instruction that has completed since the writes. Writes whose delay is over take
+    /// effect.
     pub(crate) fn count_down_writes(&mut self) {
         if !self.delayed_writes.any {
             return;

@@ -37,9 +37,9 @@ pub struct Facility {
     pub(crate) ebbrr: u64,
     /// An exception of the performance monitor exists. PMAO shows it, except on POWER8E.
     pub(crate) exception: bool,
-    /// How many alerts have occurred.
+    /// Number of alerts that have occurred.
     pub(crate) alerts: u64,
-    /// The instruction that completed last, and the state it ran in.
+    /// The instruction that completed last, and the state in which it ran.
     pub(crate) last: (Instruction, Context),
     pub(crate) bhrb: Bhrb,
     /// The sampling registers that still hold the value of an alert or of software.

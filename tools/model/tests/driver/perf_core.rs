@@ -50,7 +50,7 @@ use std::{
 pub struct Context {
     /// All events, leaders and members, in the order in which they were installed.
     pub events: RefCell<Vec<Rc<Event>>>,
-    /// Which kinds of groups are scheduled: `EVENT_PINNED`, `EVENT_FLEXIBLE`.
+    /// The kinds of groups that are scheduled: `EVENT_PINNED`, `EVENT_FLEXIBLE`.
     is_active: Cell<u8>,
     /// The identity of the context, and of the one that it was cloned from.
     lineage: Cell<Lineage>,

@@ -40,7 +40,7 @@ pub struct Event {
     pub(super) followed: RefCell<Vec<usize>>,
     /// The CPU to which the event is bound.
     pub cpu: Option<usize>,
-    /// The event that it was inherited from.
+    /// The event from which this event was inherited.
     pub parent: Option<Rc<Event>>,
     /// The CPU that the event is on.
     pub oncpu: Cell<Option<usize>>,
@@ -49,7 +49,7 @@ pub struct Event {
     pub samples: RefCell<Vec<Recorded>>,
     /// The branch stack of the last sample.
     pub branches: Cell<Option<Vec<perf_branch_entry>>>,
-    /// Its count in the kernel.
+    /// The event's count in the kernel.
     pub in_kernel: Cell<u64>,
     /// The length and the remainder of the present period.
     pub(super) period: Cell<(u64, i64)>,
